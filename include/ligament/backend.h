@@ -1,0 +1,186 @@
+/* Ligament: backends, the places tensors are kept in.
+ *
+ * A backend has two levels. Every backend saves and loads *sets* of tensors (open, save, load, close; the rest is
+ * optional). A backend that also has a *volume* (packs of bytes and a small transactional catalog) can carry a store
+ * (store.h). This header holds the tables a plugin fills and the calls that use a backend by name; plugin.h turns a
+ * table into a shared library.
+ *
+ * Which thread calls what: the library calls one instance (one `self`) from one thread at a time, except for the
+ * volume's members, which are shared: any thread may call them at any time. It calls from the thread of whoever
+ * called the library, or from a library thread for an asynchronous save. Calls may block. */
+#ifndef LIGAMENT_BACKEND_H
+#define LIGAMENT_BACKEND_H
+
+#include <ligament/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- what a volume is -------------------------------------------------------------------------------------- */
+
+#define LIG_BLOCK_BYTES (UINT64_C(1) << 20) /* checksums are per block of a tensor */
+#define LIG_SECRET_BYTES 192                /* the key of a store's hashes */
+
+/* Bytes on their way into a pack. `data` is borrowed for the call. When `hashes` is not NULL the volume fills
+ * hashes[i] with the keyed hash (lig_hash_block) of the piece's i-th block of LIG_BLOCK_BYTES; a volume that copies
+ * anyway hashes while the bytes are in the cache. */
+typedef struct lig_piece {
+    const void *data;
+    uint64_t bytes;
+    uint64_t offset; /* in the pack; pieces come in ascending order and do not overlap, gaps become zeros */
+    uint64_t *hashes;
+    uint16_t memory; /* lig_memory of `data` */
+    uint16_t reserved[3];
+    int32_t device;
+    uint32_t flags;
+} lig_piece;
+
+/* Bytes on their way out of a pack, into `data` (filled). When `hashes` is not NULL every block of the range is
+ * compared with hashes[i] after it has landed; `offset` is then the start of a block of the tensor, and the last
+ * block may be short only at the tensor's end. */
+typedef struct lig_range {
+    void *data;
+    uint64_t bytes;
+    uint64_t offset;
+    const uint64_t *hashes;
+    uint16_t memory;
+    uint16_t reserved[3];
+    int32_t device;
+    uint32_t flags;
+} lig_range;
+
+typedef struct lig_mapping {
+    void *base; /* the pack's first byte; page aligned */
+    uint64_t bytes;
+    void *handle; /* the volume's */
+} lig_mapping;
+
+#define LIG_MAP_PRIVATE 1u /* writable, copy on write; otherwise read-only */
+
+/* One change of a catalog; value NULL deletes. Keys are 1 to 64 bytes. All pointers are borrowed. */
+typedef struct lig_catalog_op {
+    const void *key;
+    size_t key_bytes;
+    const void *value;
+    size_t value_bytes;
+} lig_catalog_op;
+
+typedef struct lig_catalog_item { /* borrowed from the snapshot until it ends */
+    const void *key;
+    size_t key_bytes;
+    const void *value;
+    size_t value_bytes;
+} lig_catalog_item;
+
+#define LIG_VOLUME_READ_ONLY 1u  /* nothing may be written through this handle */
+#define LIG_VOLUME_NO_CATALOG 2u /* the catalog cannot be read from here: a reader goes by the packs' footers */
+#define LIG_VOLUME_NO_INLINE 4u  /* small saves too become packs, because of such readers */
+
+/* All members are needed. Everything is **shared**. A pack is immutable once sealed and never appended to. */
+typedef struct lig_volume_ops {
+    uint32_t struct_bytes; /* sizeof(lig_volume_ops) */
+    uint32_t reserved;
+
+    uint32_t (*flags)(void *self);
+
+    /* A line for `ligament info`: how bytes reach the medium here, and what was refused. */
+    void (*describe)(void *self, char *text, size_t text_bytes);
+
+    /* Starts a pack of about `bytes` bytes (a hint). `secret` (LIG_SECRET_BYTES, borrowed until close) keys the hashes.
+     * Nothing is visible before seal. */
+    lig_status (*pack_create)(void *self, uint64_t bytes, const void *secret, void **pack);
+    lig_status (*pack_put)(void *pack, const lig_piece *piece);
+    /* Makes all bytes durable, then visible under a new id. The writer holds it until pack_close: nobody can claim it. */
+    lig_status (*pack_seal)(void *pack, uint64_t *id);
+    /* Ends writing or claiming; a pack that was not sealed is gone. NULL is fine. */
+    void (*pack_close)(void *pack);
+
+    lig_status (*pack_size)(void *self, uint64_t id, uint64_t *bytes);
+    /* Fills `count` ranges. On LIG_E_CORRUPT *bad is the index of a range that does not fit its hashes; after an error
+     * the contents are a mixture. */
+    lig_status (*pack_read)(void *self, uint64_t id, const void *secret, const lig_range *ranges, size_t count, size_t *bad);
+    /* The mapping stays readable after pack_remove, until unmap. */
+    lig_status (*pack_map)(void *self, uint64_t id, uint32_t flags, lig_mapping *mapping);
+    void (*pack_unmap)(void *self, lig_mapping *mapping);
+    /* Takes hold of a sealed pack that nobody writes: LIG_E_BUSY while its writer has it. For removing leftovers. */
+    lig_status (*pack_claim)(void *self, uint64_t id, void **pack);
+    lig_status (*pack_remove)(void *self, uint64_t id);
+    /* The smallest id that is greater than `after`; LIG_E_NOTFOUND at the end. Start with 0, which is no id. */
+    lig_status (*pack_next)(void *self, uint64_t after, uint64_t *id);
+
+    /* A consistent view of the catalog. `version` grows with every commit; an empty catalog has version 0. */
+    lig_status (*catalog_begin)(void *self, void **snapshot, uint64_t *version);
+    void (*catalog_end)(void *snapshot);
+    /* The item with this key; LIG_E_NOTFOUND without a sentence when there is none. */
+    lig_status (*catalog_get)(void *snapshot, const void *key, size_t key_bytes, lig_catalog_item *item);
+    /* The first item whose key is >= `key` in byte order; LIG_E_NOTFOUND at the end. */
+    lig_status (*catalog_seek)(void *snapshot, const void *key, size_t key_bytes, lig_catalog_item *item);
+    /* Applies all ops durably, or none: LIG_E_BUSY when the version is no longer `version`. */
+    lig_status (*catalog_commit)(void *self, uint64_t version, const lig_catalog_op *ops, size_t count);
+} lig_volume_ops;
+
+/* --- what a plugin fills -------------------------------------------------------------------------------------- */
+
+#define LIG_BACKEND_DEVICE 1u /* takes tensors in device memory; otherwise they are staged through host memory */
+
+typedef struct lig_backend_option { /* one key of a built-in backend's URI query */
+    const char *name, *kind, *fallback, *help;
+} lig_backend_option;
+
+/* Members that are NULL take the default that the comment names. Tensors a plugin sees are contiguous, have been checked
+ * (lig_tensors_check) and are borrowed for the call. Fails with lig_fail: the sentence reaches the user. */
+typedef struct lig_backend_ops {
+    uint32_t flags;
+    uint32_t reserved;
+    lig_status (*open)(void **self, const char *config); /* default: self is NULL */
+    lig_status (*save)(void *self, const char *set, const lig_tensor *tensors, size_t count);
+    lig_status (*load)(void *self, const char *set, const lig_tensor *tensors, size_t count);
+    void (*close)(void *self); /* default: nothing to free */
+    /* Tells the name of set number `index`, LIG_E_NOTFOUND past the last; default: UNSUPPORTED. */
+    lig_status (*list)(void *self, size_t index, char *set, size_t set_bytes);
+    lig_status (*drop)(void *self, const char *set); /* default: UNSUPPORTED */
+    /* Reads bytes [offset, offset + bytes) of one tensor; default: the whole tensor is loaded. */
+    lig_status (*read_range)(void *self, const char *set, const lig_tensor *tensor, uint64_t offset, uint64_t bytes, void *data);
+    /* A set one tensor at a time: begin (names and shapes of all, data NULL), put each, commit; abort instead of commit
+     * undoes. All four or none; default: the library gathers pointers and calls save once. */
+    lig_status (*begin)(void *self, const char *set, const lig_tensor *tensors, size_t count, void **stream);
+    lig_status (*put)(void *stream, size_t index, const lig_tensor *tensor);
+    lig_status (*commit)(void *stream);
+    void (*abort)(void *stream);
+    const lig_volume_ops *volume; /* default: none, so no store */
+    const lig_backend_option *options; /* ends with a NULL name; default: the config is the plugin's own business */
+} lig_backend_ops;
+
+/* --- using a backend by name ------------------------------------------------------------------------------------ */
+
+typedef struct lig_backend lig_backend;
+
+/* Opens backend `name` (built in, or loaded by lig_plugin_load). `config` goes to the backend as it is; for built-in ones it
+ * is a place with options, as behind "name:" in a URI. NULL means "". */
+LIG_API lig_status lig_backend_open(lig_backend **backend, const char *name, const char *config);
+LIG_API void lig_backend_close(lig_backend *backend);
+
+/* Checks, packs strided tensors, stages device memory where the backend wants that, then calls the backend. */
+LIG_API lig_status lig_backend_save(lig_backend *backend, const char *set, const lig_tensor *tensors, size_t count);
+LIG_API lig_status lig_backend_load(lig_backend *backend, const char *set, const lig_tensor *tensors, size_t count);
+LIG_API lig_status lig_backend_list(lig_backend *backend, size_t index, char *set, size_t set_bytes);
+LIG_API lig_status lig_backend_drop(lig_backend *backend, const char *set);
+
+/* Name number `index` of the known backends in order of registration; NULL past the last. */
+LIG_API const char *lig_backend_name(size_t index);
+
+/* The table of a known backend, NULL when there is none. For `ligament info` and for tests. */
+LIG_API const lig_backend_ops *lig_backend_find(const char *name);
+
+/* Loads a shared library and registers its backend. Fills *name with the backend's name when not NULL (static storage).
+ * The same file again is fine; another file with a taken name is LIG_E_EXISTS. Libraries are never unloaded. */
+LIG_API lig_status lig_plugin_load(const char *path, const char **name);
+
+/* The keyed 64-bit hash of a block (XXH3 with a secret). */
+LIG_API uint64_t lig_hash_block(const void *secret, const void *data, uint64_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,11 @@
+/* Ligament: everything. See base.h for the words used in the contracts. */
+#ifndef LIGAMENT_LIGAMENT_H
+#define LIGAMENT_LIGAMENT_H
+
+#include <ligament/backend.h>
+#include <ligament/base.h>
+#include <ligament/checkpoint.h>
+#include <ligament/store.h>
+#include <ligament/tensor.h>
+
+#endif

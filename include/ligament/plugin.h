@@ -1,0 +1,58 @@
+/* Ligament: a backend as a shared library. Include this header, and no other of Ligament's, in a plugin:
+ *
+ *     #include <ligament/plugin.h>
+ *     static lig_status dummy_save(void *self, const char *set, const lig_tensor *tensors, size_t count) { ... }
+ *     static lig_status dummy_load(void *self, const char *set, const lig_tensor *tensors, size_t count) { ... }
+ *     LIG_REGISTER_BACKEND(dummy, .save = dummy_save, .load = dummy_load)
+ *
+ *     cc -shared -fPIC $(pkg-config --cflags ligament) dummy.c -o libdummy.so
+ *
+ * Nothing is linked: lig_fail and lig_log go through a table that the loader fills. In C++ (20 or later, for the designated
+ * initialisers) name the members in the order of lig_backend_ops. `ligament plugin-test libdummy.so` runs the library's
+ * own conformance suite on the result. */
+#ifndef LIGAMENT_PLUGIN_H
+#define LIGAMENT_PLUGIN_H
+
+#include <ligament/backend.h>
+
+#define LIG_PLUGIN_ABI 1u
+
+typedef struct lig_plugin_host { /* grows at its end only */
+    uint32_t struct_bytes;
+    uint32_t abi;
+    lig_status (*fail)(lig_status status, const char *format, ...) LIG_PRINTF(2, 3);
+    void (*log)(lig_log_level level, const char *format, ...) LIG_PRINTF(2, 3);
+    uint64_t (*hash_block)(const void *secret, const void *data, uint64_t bytes);
+} lig_plugin_host;
+
+typedef struct lig_plugin {
+    uint32_t abi;          /* LIG_PLUGIN_ABI the plugin was built with */
+    uint32_t struct_bytes; /* sizeof(lig_plugin) */
+    uint32_t ops_bytes;    /* sizeof(lig_backend_ops) */
+    uint32_t tensor_bytes; /* sizeof(lig_tensor) */
+    const char *name;      /* also the scheme of its URIs: a letter, then letters, digits, '_' */
+    const lig_backend_ops *ops;
+    const lig_plugin_host **host; /* the loader stores the table here */
+} lig_plugin;
+
+#ifdef __cplusplus
+#define LIG_PLUGIN_C_ extern "C"
+#else
+#define LIG_PLUGIN_C_
+#endif
+
+/* Defined by LIG_REGISTER_BACKEND in one file of the plugin; hidden, so that two plugins do not share it. */
+extern __attribute__((visibility("hidden"))) const lig_plugin_host *lig_plugin_table;
+
+#define lig_fail lig_plugin_table->fail
+#define lig_log lig_plugin_table->log
+#define lig_hash_block lig_plugin_table->hash_block
+
+#define LIG_REGISTER_BACKEND(NAME, ...)                                                                              \
+    const lig_plugin_host *lig_plugin_table;                                                                         \
+    static const lig_backend_ops lig_plugin_ops_ = {__VA_ARGS__};                                                    \
+    LIG_PLUGIN_C_ __attribute__((visibility("default"))) lig_plugin lig_plugin_entry;                                \
+    lig_plugin lig_plugin_entry = {LIG_PLUGIN_ABI,     sizeof(lig_plugin), sizeof(lig_backend_ops), sizeof(lig_tensor), \
+                                   #NAME, &lig_plugin_ops_, &lig_plugin_table};
+
+#endif

@@ -1,0 +1,209 @@
+/* Ligament: the store, a place that keeps models by name.
+ *
+ * A model is a named, immutable batch of tensors with metrics, tags and a free JSON text. It is visible whole or not at
+ * all, also after a crash: saving writes one new immutable pack, then commits once. URIs: "file:///dir" or a plain path,
+ * "mem:" (private), "mem:NAME" (shared in the process), or the scheme of a plugin that has a volume. Options follow in the
+ * query: `mode=r|w|a` (default a) and the backend's own (`ligament info` lists them).
+ *   mode=r   writes nothing, not even a lock, and refuses a place that is not a store
+ *   mode=w   makes a new store; LIG_E_EXISTS when there is one
+ *   mode=a   makes the store if it is absent
+ *
+ * A lig_store is **shared**: any thread may use it. In a forked child its calls return LIG_E_CLOSED and close frees memory
+ * only. Where a model's name is taken, an alias is too. */
+#ifndef LIGAMENT_STORE_H
+#define LIGAMENT_STORE_H
+
+#include <ligament/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lig_store lig_store;
+
+LIG_API lig_status lig_store_open(lig_store **store, const char *uri);
+LIG_API void lig_store_close(lig_store *store);
+
+/* The URI without its options; borrowed from the store. */
+LIG_API const char *lig_store_uri(const lig_store *store);
+
+/* --- what the store knows of a model ------------------------------------------------------------------------------ */
+
+typedef struct lig_metric {
+    const char *name;
+    double value;
+} lig_metric;
+
+typedef struct lig_tag {
+    const char *name, *value;
+} lig_tag;
+
+typedef struct lig_stored_tensor {
+    lig_tensor tensor;       /* data is NULL, or points into a view (lig_store_map) */
+    uint64_t owner;          /* id of the model whose save wrote the bytes */
+    uint64_t pack, offset;   /* where they lie; pack 0: inline in the catalog */
+    uint64_t fingerprint[2]; /* equal tensors of one store have equal fingerprints */
+    int64_t tied;            /* index of the tensor that this one is the same memory as, -1 for none */
+} lig_stored_tensor;
+
+/* A description; read-only, independent of the store, freed by lig_model_destroy. `tensors` is NULL where a call says that it
+ * leaves them out. */
+typedef struct lig_model {
+    uint64_t id, parent; /* parent 0: none */
+    const char *name, *parent_name;
+    int64_t created_ns; /* since 1970 */
+    uint64_t bytes, own_bytes;
+    size_t tensor_count, metric_count, tag_count;
+    const lig_stored_tensor *tensors;
+    const lig_metric *metrics;
+    const lig_tag *tags;
+    const char *meta;      /* JSON, "" for none */
+    const char *structure; /* how a binding's tree is made of the tensors, "" for none; opaque to the library */
+} lig_model;
+
+LIG_API lig_status lig_store_model(lig_store *store, const char *model, lig_model **out);
+LIG_API void lig_model_destroy(lig_model *model);
+
+typedef struct lig_query {
+    uint32_t struct_bytes; /* set by LIG_QUERY_INIT */
+    uint32_t flags;
+    const char *name; /* pattern with * ? [..]; NULL: all */
+    const lig_tag *tags; /* all must be there */
+    size_t tag_count;
+    const char *order; /* "created", "name", "bytes" or a metric's name; with '-' in front descending. NULL: created */
+    size_t limit;      /* 0: no limit; models that lack the metric come last */
+} lig_query;
+#define LIG_QUERY_INIT {sizeof(lig_query), 0, NULL, NULL, 0, NULL, 0}
+
+/* The models that fit, without their tensors. Returns *models (lig_models_destroy). A NULL query means all. */
+LIG_API lig_status lig_store_models(lig_store *store, const lig_query *query, lig_model ***models, size_t *count);
+LIG_API void lig_models_destroy(lig_model **models, size_t count);
+
+/* --- save ------------------------------------------------------------------------------------------------------------ */
+
+#define LIG_SAVE_REPLACE 1u /* a model of that name makes way, in the same commit */
+
+typedef struct lig_save_options {
+    uint32_t struct_bytes; /* set by LIG_SAVE_INIT */
+    uint32_t flags;
+    const char *parent; /* NULL: none */
+    const lig_metric *metrics;
+    size_t metric_count;
+    const lig_tag *tags;
+    size_t tag_count;
+    const char *meta, *structure; /* NULL: "" */
+} lig_save_options;
+#define LIG_SAVE_INIT {sizeof(lig_save_options), 0, NULL, NULL, 0, NULL, 0, NULL, NULL}
+
+/* Saves `count` tensors as one model; on return it is durable. Tensors with equal memory (same pointer, dtype, shape) are
+ * stored once and marked as tied. `options` may be NULL. */
+LIG_API lig_status lig_store_save(lig_store *store, const char *model, const lig_tensor *tensors, size_t count,
+                                  const lig_save_options *options);
+
+/* The same in the background: tensors are borrowed until the ticket has ended, tensor i only until the ticket's progress is
+ * greater than i. Names, shapes and options are copied. */
+LIG_API lig_status lig_store_save_start(lig_store *store, const char *model, const lig_tensor *tensors, size_t count,
+                                        const lig_save_options *options, lig_ticket **ticket);
+
+/* The same one tensor at a time. `begin` takes descriptions (data is ignored) and starts the work, `offer` hands over the memory
+ * of tensor 0, 1, 2, ... without waiting, `commit` says that all are there and returns the ticket, `abort` undoes. Both end
+ * the lig_save. lig_save_progress is lig_ticket_progress for it. */
+typedef struct lig_save lig_save;
+LIG_API lig_status lig_save_begin(lig_save **save, lig_store *store, const char *model, const lig_tensor *tensors, size_t count,
+                                  const lig_save_options *options);
+LIG_API lig_status lig_save_offer(lig_save *save, const void *data, const int64_t *strides);
+LIG_API lig_status lig_save_progress(lig_save *save, uint64_t seen, int64_t timeout_ns, uint64_t *done);
+LIG_API lig_status lig_save_commit(lig_save *save, lig_ticket **ticket);
+LIG_API void lig_save_abort(lig_save *save);
+
+/* --- load ------------------------------------------------------------------------------------------------------------ */
+
+/* Reads `count` tensors of `model` into tensors[i].data (fills). Names, dtypes and shapes are compared before the first byte
+ * moves; every block's checksum is verified; after LIG_E_IO or LIG_E_CORRUPT the contents are a mixture. */
+LIG_API lig_status lig_store_load(lig_store *store, const char *model, const lig_tensor *tensors, size_t count);
+
+typedef struct lig_slice { /* elements start, start + step, ... : `count` of them; step is not 0 */
+    int64_t start, step, count;
+} lig_slice;
+
+typedef struct lig_read {
+    const char *name;        /* the stored tensor; NULL: into.name */
+    lig_tensor into;         /* its shape is that of the slice */
+    const lig_slice *slices; /* one for each dimension of the stored tensor; NULL: all of it */
+} lig_read;
+
+#define LIG_READ_UNVERIFIED 1u /* checksums are not compared */
+
+/* Parts of tensors. A slice reads only the blocks it touches. */
+LIG_API lig_status lig_store_read(lig_store *store, const char *model, const lig_read *reads, size_t count, uint32_t flags);
+
+/* Maps a model's tensors: no copy. The view's model has tensors[i].data set; it outlives retire, compact and the store. Blocks
+ * are verified unless LIG_READ_UNVERIFIED. */
+#define LIG_VIEW_PRIVATE 2u /* writable, copy on write; otherwise read-only */
+typedef struct lig_view lig_view;
+LIG_API lig_status lig_store_map(lig_store *store, const char *model, uint32_t flags, lig_view **view);
+LIG_API const lig_model *lig_view_model(const lig_view *view);
+LIG_API void lig_view_destroy(lig_view *view);
+
+/* --- change and remove ----------------------------------------------------------------------------------------------- */
+
+typedef struct lig_update {
+    uint32_t struct_bytes; /* set by LIG_UPDATE_INIT */
+    uint32_t flags;
+    const lig_metric *metrics; /* added or replaced by name */
+    size_t metric_count;
+    const lig_tag *tags; /* likewise; value NULL removes */
+    size_t tag_count;
+    const char *meta; /* NULL: unchanged */
+    const char *name; /* NULL: unchanged; LIG_E_EXISTS when taken */
+} lig_update;
+#define LIG_UPDATE_INIT {sizeof(lig_update), 0, NULL, 0, NULL, 0, NULL, NULL}
+
+LIG_API lig_status lig_store_update(lig_store *store, const char *model, const lig_update *update);
+
+/* Makes `alias` name `model` from now on (atomically; it may have named another before); model NULL removes the alias. */
+LIG_API lig_status lig_store_alias(lig_store *store, const char *alias, const char *model);
+
+/* Alias number `index` in no particular order; LIG_E_NOTFOUND past the last. Returns strings (lig_text_destroy). */
+LIG_API lig_status lig_store_alias_at(lig_store *store, size_t index, char **alias, char **model);
+LIG_API void lig_text_destroy(char *text);
+
+/* Removes a model and the aliases that name it; bytes that no model uses are freed. */
+LIG_API lig_status lig_store_retire(lig_store *store, const char *model);
+
+/* --- care ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct lig_report { /* freed by lig_report_destroy */
+    uint64_t models, tensors, packs, bytes; /* looked at */
+    uint64_t freed_bytes, repaired;
+    size_t problem_count;
+    const char *const *problems; /* a sentence each */
+} lig_report;
+LIG_API void lig_report_destroy(lig_report *report);
+
+#define LIG_CHECK_REPAIR 1u /* mends what can be derived: counts, leftovers, a lost catalog */
+
+/* Reads everything and compares it with its checksums and records. LIG_OK also when there are problems: see the report. */
+LIG_API lig_status lig_store_check(lig_store *store, uint32_t flags, lig_report **report);
+
+/* Removes leftovers of dead writers and packs without live tensors. */
+LIG_API lig_status lig_store_compact(lig_store *store, lig_report **report);
+
+typedef struct lig_store_stats {
+    uint64_t models, tensors, packs;
+    uint64_t bytes;        /* of all models, as if each were alone */
+    uint64_t stored_bytes; /* on the medium, catalog included */
+    uint64_t version;      /* grows with every commit */
+} lig_store_stats;
+LIG_API lig_status lig_store_stat(lig_store *store, lig_store_stats *stats);
+
+/* How bytes reach the medium here, for people ("io_uring, O_DIRECT"); fills text. */
+LIG_API lig_status lig_store_describe(lig_store *store, char *text, size_t text_bytes);
+
+/* Copies one model with its metrics, tags and texts; `new_name` NULL keeps the name. flags: LIG_SAVE_REPLACE. */
+LIG_API lig_status lig_store_copy(lig_store *from, const char *model, lig_store *to, const char *new_name, uint32_t flags);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,13 @@
+/* Time. */
+#ifndef LIGI_CLOCK_H
+#define LIGI_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+int64_t ligi_now_ns(void);  /* CLOCK_MONOTONIC: for deadlines and stamps */
+int64_t ligi_date_ns(void); /* CLOCK_REALTIME: for people */
+/* The moment `timeout_ns` from now for pthread_cond_timedwait on a CLOCK_MONOTONIC condition. */
+struct timespec ligi_deadline(int64_t timeout_ns);
+
+#endif
