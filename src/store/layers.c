@@ -189,7 +189,7 @@ lig_status ligi_layers_make(ligi_layers *layers, const lig_graph *graph, const l
         take_calls(graph, size, &e, &parts);
     free(e.out);
     LIG_TRY(status);
-    LIG_TRY(ligi_graph_check(&layers->graph));
+    LIG_TRY(ligi_prefix_check(&layers->graph));
     LIG_TRY(weigh_layers(layers, tensors, count, parts.bytes));
     return ligi_prefix_keys(&layers->graph, layers->keys);
 }
@@ -263,7 +263,7 @@ lig_status ligi_layers_get(ligi_reader *reader, ligi_layers *layers) {
         parts.bytes[i] = ligi_get_varint(reader);
     }
     get_calls(reader, &layers->graph, &parts);
-    if (reader->failed || ligi_graph_check(&layers->graph) != LIG_OK)
+    if (reader->failed || ligi_prefix_check(&layers->graph) != LIG_OK)
         return not_a_graph();
     return ligi_prefix_keys(&layers->graph, layers->keys);
 }

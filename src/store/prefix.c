@@ -10,7 +10,7 @@
 /* Choices tried before the search is content with the best mapping so far. Only look-alike branches make choices at all. */
 #define STEPS_MAX 20000
 
-lig_status ligi_graph_check(const ligi_graph *graph) {
+lig_status ligi_prefix_check(const ligi_graph *graph) {
     uint8_t *called = NULL;
     LIG_TRY(ligi_calloc(&called, graph->layer_count, 1, "a graph's layers"));
     lig_status status = LIG_OK;

@@ -32,7 +32,7 @@ typedef struct ligi_graph {
 } ligi_graph;
 
 /* LIG_E_INVALID unless every index is in range, calls come after their inputs, and every layer is called. */
-lig_status ligi_graph_check(const ligi_graph *graph);
+lig_status ligi_prefix_check(const ligi_graph *graph);
 
 /* Fills keys[call_count]: equal keys mean that signature, inputs and all that is above them are equal. */
 lig_status ligi_prefix_keys(const ligi_graph *graph, ligi_hash128 *keys);

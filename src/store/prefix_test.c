@@ -39,8 +39,8 @@ static uint32_t add(sample *s, uint64_t signature, const uint32_t *from, uint32_
 
 static ligi_prefix match(sample *asking, sample *stored, uint32_t *map) {
     ligi_prefix prefix;
-    assert_ok(ligi_graph_check(&asking->graph));
-    assert_ok(ligi_graph_check(&stored->graph));
+    assert_ok(ligi_prefix_check(&asking->graph));
+    assert_ok(ligi_prefix_check(&stored->graph));
     assert_ok(ligi_prefix_keys(&asking->graph, asking->keys));
     assert_ok(ligi_prefix_keys(&stored->graph, stored->keys));
     assert_ok(ligi_prefix_match(&asking->graph, asking->keys, &stored->graph, stored->keys, map, &prefix));
@@ -159,16 +159,16 @@ static void bad_graphs_are_refused(void **state) {
     static sample a;
     chain(&a, "iab");
     a.inputs[0].call = 2;
-    assert_status(ligi_graph_check(&a.graph), LIG_E_INVALID);
+    assert_status(ligi_prefix_check(&a.graph), LIG_E_INVALID);
     chain(&a, "iab");
     a.calls[2].layer = 9;
-    assert_status(ligi_graph_check(&a.graph), LIG_E_INVALID);
+    assert_status(ligi_prefix_check(&a.graph), LIG_E_INVALID);
     chain(&a, "iab");
     a.calls[2].input_count = UINT32_MAX;
-    assert_status(ligi_graph_check(&a.graph), LIG_E_INVALID);
+    assert_status(ligi_prefix_check(&a.graph), LIG_E_INVALID);
     add_layer(&a, 'z');
     a.calls[2].input_count = 1;
-    assert_status(ligi_graph_check(&a.graph), LIG_E_INVALID);
+    assert_status(ligi_prefix_check(&a.graph), LIG_E_INVALID);
     assert_says("never called");
 }
 
