@@ -33,7 +33,7 @@ static lig_status allocate(ligi_layers *layers, sizes size, arrays *parts) {
     layers->names = (const char **)(void *)(parts->bytes + size.layers);
     parts->calls = (ligi_call *)(void *)(layers->names + size.layers);
     parts->inputs = (ligi_input *)(void *)(parts->calls + size.calls);
-    layers->graph = (ligi_graph){size.layers,   size.calls,   size.inputs,  parts->signatures,
+    layers->graph = (ligi_layer_graph){size.layers,   size.calls,   size.inputs,  parts->signatures,
                                  parts->bytes, parts->calls, parts->inputs};
     return LIG_OK;
 }
@@ -197,7 +197,7 @@ lig_status ligi_layers_make(ligi_layers *layers, const lig_graph *graph, const l
 /* --- in files -------------------------------------------------------------------------------------------------- */
 
 void ligi_layers_put(ligi_writer *writer, const ligi_layers *layers) {
-    const ligi_graph *graph = &layers->graph;
+    const ligi_layer_graph *graph = &layers->graph;
     ligi_put_text(writer, layers->kind);
     ligi_put_varint(writer, graph->layer_count);
     ligi_put_varint(writer, graph->call_count);
@@ -220,7 +220,7 @@ void ligi_layers_put(ligi_writer *writer, const ligi_layers *layers) {
     }
 }
 
-static void get_calls(ligi_reader *reader, const ligi_graph *graph, arrays *parts) {
+static void get_calls(ligi_reader *reader, const ligi_layer_graph *graph, arrays *parts) {
     uint64_t used = 0;
     for (uint32_t i = 0; i < graph->call_count && !reader->failed; i++) {
         uint64_t layer = ligi_get_varint(reader), count = ligi_get_varint(reader);
@@ -276,7 +276,7 @@ static int compare_keys(const void *a, const void *b) {
 
 /* One hash for all calls of a layer: a layer counts when all of them are in the prefix. */
 static lig_status hash_calls(const ligi_layers *layers, ligi_hash128 *keys) {
-    const ligi_graph *graph = &layers->graph;
+    const ligi_layer_graph *graph = &layers->graph;
     uint32_t *next = NULL, *first = NULL;
     ligi_hash128 *calls = NULL;
     lig_status status = ligi_calloc(&next, (size_t)graph->call_count + graph->layer_count, sizeof *next, "a graph's layers");

@@ -14,7 +14,7 @@
 typedef struct ligi_layers {
     const char *kind;
     const char **names; /* of each layer */
-    ligi_graph graph;
+    ligi_layer_graph graph;
     ligi_hash128 *keys; /* of each call: ligi_prefix_keys */
     void *memory;
 } ligi_layers;

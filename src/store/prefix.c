@@ -10,7 +10,7 @@
 /* Choices tried before the search is content with the best mapping so far. Only look-alike branches make choices at all. */
 #define STEPS_MAX 20000
 
-lig_status ligi_prefix_check(const ligi_graph *graph) {
+lig_status ligi_prefix_check(const ligi_layer_graph *graph) {
     uint8_t *called = NULL;
     LIG_TRY(ligi_calloc(&called, graph->layer_count, 1, "a graph's layers"));
     lig_status status = LIG_OK;
@@ -41,7 +41,7 @@ static uint32_t first_use(const ligi_input *inputs, uint32_t at) {
     return at;
 }
 
-lig_status ligi_prefix_keys(const ligi_graph *graph, ligi_hash128 *keys) {
+lig_status ligi_prefix_keys(const ligi_layer_graph *graph, ligi_hash128 *keys) {
     ligi_writer text = {0};
     for (uint32_t i = 0; i < graph->call_count; i++) {
         const ligi_call *call = &graph->calls[i];
@@ -63,7 +63,7 @@ lig_status ligi_prefix_keys(const ligi_graph *graph, ligi_hash128 *keys) {
 }
 
 typedef struct search {
-    const ligi_graph *asking, *stored;
+    const ligi_layer_graph *asking, *stored;
     const ligi_hash128 *asking_keys, *stored_keys;
     uint64_t *asking_below, *stored_below; /* what depends on a call, for choosing among look-alikes */
     uint32_t *first, *next;                /* stored calls of equal key: first[asking call], then next[stored call] */
@@ -240,7 +240,7 @@ static lig_status pair_keys(search *s) {
 }
 
 /* A sum over what both graphs have below each call: a commutative hash, so that the order of dependants does not matter. */
-static void sum_below(const ligi_graph *graph, const ligi_hash128 *keys, const uint8_t *common, uint64_t *below) {
+static void sum_below(const ligi_layer_graph *graph, const ligi_hash128 *keys, const uint8_t *common, uint64_t *below) {
     for (uint32_t i = graph->call_count; i-- > 0;) {
         if (!common[i])
             continue;
@@ -307,7 +307,7 @@ static lig_status allocate(search *s, void **block) {
     return LIG_OK;
 }
 
-lig_status ligi_prefix_match(const ligi_graph *asking, const ligi_hash128 *asking_keys, const ligi_graph *stored,
+lig_status ligi_prefix_match(const ligi_layer_graph *asking, const ligi_hash128 *asking_keys, const ligi_layer_graph *stored,
                              const ligi_hash128 *stored_keys, uint32_t *map, ligi_prefix *prefix) {
     search s = {.asking = asking, .stored = stored, .asking_keys = asking_keys, .stored_keys = stored_keys};
     void *block = NULL;

@@ -20,22 +20,22 @@ typedef struct ligi_input {
 
 typedef struct ligi_call {
     uint32_t layer;
-    uint32_t input_first, input_count; /* in ligi_graph.inputs */
+    uint32_t input_first, input_count; /* in ligi_layer_graph.inputs */
 } ligi_call;
 
-typedef struct ligi_graph {
+typedef struct ligi_layer_graph {
     uint32_t layer_count, call_count, input_count;
     const ligi_hash128 *signatures; /* of each layer */
     const uint64_t *layer_bytes;    /* of each layer's tensors */
     const ligi_call *calls;         /* in topological order */
     const ligi_input *inputs;
-} ligi_graph;
+} ligi_layer_graph;
 
 /* LIG_E_INVALID unless every index is in range, calls come after their inputs, and every layer is called. */
-lig_status ligi_prefix_check(const ligi_graph *graph);
+lig_status ligi_prefix_check(const ligi_layer_graph *graph);
 
 /* Fills keys[call_count]: equal keys mean that signature, inputs and all that is above them are equal. */
-lig_status ligi_prefix_keys(const ligi_graph *graph, ligi_hash128 *keys);
+lig_status ligi_prefix_keys(const ligi_layer_graph *graph, ligi_hash128 *keys);
 
 typedef struct ligi_prefix {
     uint32_t layers; /* in the prefix */
@@ -45,7 +45,7 @@ typedef struct ligi_prefix {
 /* Fills map[asking->layer_count] with the stored layer that each asking layer is equal to, LIGI_NO_CALL outside the prefix. The
  * keys are those of ligi_prefix_keys. The largest mapping is found unless look-alike branches make more than some ten thousand
  * choices, where it is the best of those tried; the answer depends on nothing but the arguments. */
-lig_status ligi_prefix_match(const ligi_graph *asking, const ligi_hash128 *asking_keys, const ligi_graph *stored,
+lig_status ligi_prefix_match(const ligi_layer_graph *asking, const ligi_hash128 *asking_keys, const ligi_layer_graph *stored,
                              const ligi_hash128 *stored_keys, uint32_t *map, ligi_prefix *prefix);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* A small graph with its own memory. */
 typedef struct sample {
-    ligi_graph graph;
+    ligi_layer_graph graph;
     ligi_hash128 signatures[CALLS_MAX], keys[CALLS_MAX];
     uint64_t layer_bytes[CALLS_MAX];
     ligi_call calls[CALLS_MAX];
@@ -16,7 +16,7 @@ typedef struct sample {
 
 static void start(sample *s) {
     memset(s, 0, sizeof *s);
-    s->graph = (ligi_graph){0, 0, 0, s->signatures, s->layer_bytes, s->calls, s->inputs};
+    s->graph = (ligi_layer_graph){0, 0, 0, s->signatures, s->layer_bytes, s->calls, s->inputs};
 }
 
 static uint32_t add_layer(sample *s, uint64_t signature) {
@@ -187,7 +187,7 @@ static void random_graph(sample *s, uint32_t calls, uint32_t kinds, int sharing)
 }
 
 /* What the definition says, and nothing else: tries every mapping of calls, drops layers until nothing is against the rules. */
-static uint32_t count_layers(const ligi_graph *a, const ligi_graph *b, const uint32_t *to) {
+static uint32_t count_layers(const ligi_layer_graph *a, const ligi_layer_graph *b, const uint32_t *to) {
     uint8_t in[CALLS_MAX];
     memset(in, 1, sizeof in);
     for (int moved = 1; moved;) {
