@@ -1,0 +1,98 @@
+# The door for people. Every target does its own set-up; a second run starts in seconds.
+#   make          build the library, the program and the Python extension in place
+#   make demo     train, checkpoint, get killed, resume
+#   make test     house rules, C tests, Python tests        make tidy   house rules alone
+#   make asan     the C tests under ASan and UBSan          make tsan   under TSan
+#   make fuzz     a short campaign (FUZZ_SECONDS a target)  make soak   the long campaigns
+#   make bench    the benchmarks                            make wheel  dist/*.whl
+#   make format   lay out C and Python as the house does    make types  mypy --strict on the package
+SHELL := /bin/bash
+JOBS ?= $(shell nproc)
+WERROR ?= OFF
+FUZZ_SECONDS ?= 20
+SOAK_SECONDS ?= 600
+PYTHON := .venv/bin/python
+GENERATOR = $(shell command -v ninja >/dev/null && echo -G Ninja)
+# An image loaded at random places can fall where TSan keeps its shadow.
+FIXED_MAP = $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+# $(call configure,folder,options): cheap when nothing changed, and it follows new options.
+configure = mkdir -p $(1) && cmake -S . -B $(1) $(if $(wildcard $(1)/CMakeCache.txt),,$(GENERATOR)) -DLIG_WERROR=$(WERROR) \
+	-DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }; \
+	grep -E 'is not here|no archive' $(1)/configure.log || true
+# One build at a time in a folder; all that is wrong is said at once.
+compile = flock $(1)/lock cmake --build $(1) -j $(JOBS) $(if $(VERBOSE),-v) \
+	$(if $(wildcard $(1)/build.ninja),-- -k 0)
+
+.PHONY: all build setup demo test tidy format types ctest pytest asan tsan fuzz soak bench wheel install clean
+all: build
+
+setup:
+	@tools/bootstrap
+
+build: setup
+	@$(call configure,build,-DLIG_DEVELOP=ON)
+	@$(call compile,build)
+
+demo: build
+	@$(PYTHON) examples/python/demo.py
+
+tidy: build
+	@$(PYTHON) tools/tidy.py
+
+format: setup
+	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cc' | xargs -r .venv/bin/clang-format -i
+	@.venv/bin/ruff format -q .
+
+types: setup
+	@$(PYTHON) -m mypy
+
+ctest: build
+	@ctest --test-dir build --output-on-failure -j $(JOBS)
+
+pytest: build
+	@$(PYTHON) -m pytest -n $(JOBS)
+
+test: build
+	@$(PYTHON) tools/tidy.py
+	@ctest --test-dir build --output-on-failure -j $(JOBS)
+	@$(PYTHON) -m pytest -n $(JOBS)
+
+asan: setup
+	@$(call configure,build-asan,-DLIG_SANITIZE=address -DLIG_PYTHON=OFF)
+	@$(call compile,build-asan)
+	@ASAN_OPTIONS=detect_stack_use_after_return=1 ctest --test-dir build-asan --output-on-failure -j $(JOBS)
+
+tsan: setup
+	@$(call configure,build-tsan,-DLIG_SANITIZE=thread -DLIG_PYTHON=OFF)
+	@$(call compile,build-tsan)
+	@TSAN_OPTIONS=second_deadlock_stack=1 $(FIXED_MAP) \
+		ctest --test-dir build-tsan --output-on-failure -j $(JOBS)
+
+# Inputs of each target lie in tests/corpus/<target>/, where there are any.
+fuzz: setup
+	@$(call configure,build-asan,-DLIG_SANITIZE=address -DLIG_PYTHON=OFF)
+	@$(call compile,build-asan)
+	@set -e; mkdir -p build-asan/found; for target in build-asan/fuzz/*_fuzz; do \
+		[ -x "$$target" ] || continue; name=$$(basename $$target); \
+		corpus=tests/corpus/$$name; [ -d $$corpus ] || corpus=build-asan/found; \
+		echo "$$name: $(FUZZ_SECONDS) s"; \
+		$$target -runs=1000000000 -seed=$$RANDOM -max_total_time=$(FUZZ_SECONDS) $$corpus; \
+	done
+
+soak: build
+	@$(PYTHON) -m pytest -m soak -n 1 --timeout=7200
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(SOAK_SECONDS)
+
+bench: build
+	@set -e; for program in bench/*.py; do echo "== $$program"; $(PYTHON) $$program; done
+
+wheel: setup
+	@tools/wheel
+
+# make install PREFIX=~/.local
+install: build
+	@cmake --install build --prefix "$(or $(PREFIX),$(error say where: make install PREFIX=...))"
+
+clean:
+	@rm -rf build build-* dist python/ligament/_core.abi3.so python/ligament/lib python/ligament/bin

@@ -1,0 +1,77 @@
+# LMDB and xxHash are required, liburing is not. They are linked statically, so that the library asks nothing
+# of the machine it runs on. ligament_dependencies carries what shared library and archive both need, lmdb_shared
+# and lmdb_static are what each of them takes for LMDB.
+find_package(Threads REQUIRED)
+add_library(ligament_dependencies INTERFACE)
+target_link_libraries(ligament_dependencies INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
+
+find_path(XXHASH_INCLUDE xxhash.h)
+find_path(LMDB_INCLUDE lmdb.h)
+find_library(LMDB_STATIC liblmdb.a)
+find_library(LMDB_SHARED lmdb)
+find_path(URING_INCLUDE liburing.h)
+find_library(URING_STATIC liburing.a)
+if(NOT XXHASH_INCLUDE)
+  message(FATAL_ERROR "xxhash.h is not here (Debian: libxxhash-dev)")
+endif()
+if(NOT LMDB_INCLUDE OR NOT (LMDB_STATIC OR LMDB_SHARED))
+  message(FATAL_ERROR "LMDB is not here (Debian: liblmdb-dev)")
+endif()
+target_include_directories(ligament_dependencies SYSTEM INTERFACE "${XXHASH_INCLUDE}" "${LMDB_INCLUDE}")
+
+# Sets `result` to whether the whole archive can be part of a shared object.
+function(fits_shared_object result archive)
+  set(probe "${CMAKE_BINARY_DIR}/probe.c")
+  file(WRITE "${probe}" "#pragma GCC visibility push(hidden)\nvoid *const ligi_lmdb_stderr = 0;
+    int ligi_lmdb_fprintf(void) { return 0; }\nint ligi_lmdb_fprintf_chk(void) { return 0; }\n")
+  try_compile(${result} "${CMAKE_BINARY_DIR}/probe" SOURCES "${probe}" COMPILE_DEFINITIONS -fPIC
+    LINK_OPTIONS -shared
+    LINK_LIBRARIES -Wl,--whole-archive "${archive}" -Wl,--no-whole-archive Threads::Threads)
+  set(${result} ${${result}} PARENT_SCOPE)
+endfunction()
+
+# Distributions compile liblmdb.a for programs: its one reference to stderr cannot stand in a shared object. In
+# our copy that reference and the printing are ours (src/backend/file/lmdb_stderr.c).
+function(choose_lmdb result)
+  if(LMDB_STATIC)
+    fits_shared_object(LMDB_FITS "${LMDB_STATIC}")
+    if(LMDB_FITS)
+      set(${result} "${LMDB_STATIC}" PARENT_SCOPE)
+      return()
+    endif()
+    set(copy "${CMAKE_BINARY_DIR}/liblmdb_pic.a")
+    set(failed 0)
+    if("${LMDB_STATIC}" IS_NEWER_THAN "${copy}")
+      execute_process(COMMAND "${CMAKE_OBJCOPY}" --redefine-sym stderr=ligi_lmdb_stderr
+        --redefine-sym fprintf=ligi_lmdb_fprintf --redefine-sym __fprintf_chk=ligi_lmdb_fprintf_chk
+        "${LMDB_STATIC}" "${copy}" RESULT_VARIABLE failed ERROR_QUIET)
+    endif()
+    if(NOT failed)
+      fits_shared_object(LMDB_COPY_FITS "${copy}")
+      if(LMDB_COPY_FITS)
+        set(${result} "${copy}" PARENT_SCOPE)
+        return()
+      endif()
+    endif()
+  endif()
+  message(STATUS "LMDB: no archive that fits a shared object, the shared library is used")
+  set(${result} "${LMDB_SHARED}" PARENT_SCOPE)
+endfunction()
+
+choose_lmdb(lmdb_shared)
+if(NOT lmdb_shared)
+  message(FATAL_ERROR "liblmdb.a does not fit a shared object and there is no liblmdb.so")
+endif()
+if(LMDB_STATIC)
+  set(lmdb_static "${LMDB_STATIC}")
+else()
+  set(lmdb_static "${LMDB_SHARED}")
+endif()
+
+if(URING_INCLUDE AND URING_STATIC)
+  target_compile_definitions(ligament_dependencies INTERFACE LIGI_HAVE_URING=1)
+  target_include_directories(ligament_dependencies SYSTEM INTERFACE "${URING_INCLUDE}")
+  target_link_libraries(ligament_dependencies INTERFACE "${URING_STATIC}")
+else()
+  message(STATUS "liburing is not here: files are written and read without io_uring")
+endif()

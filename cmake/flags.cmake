@@ -1,0 +1,26 @@
+# Compiler flags shared by everything that is built here.
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+
+# gcc cannot know that lig_fail never returns LIG_OK: after LIG_TRY every output seems possibly unset to it.
+add_library(ligament_flags INTERFACE)
+target_compile_options(ligament_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
+  $<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+  -fno-strict-aliasing -fno-omit-frame-pointer)
+if(LIG_WERROR)
+  target_compile_options(ligament_flags INTERFACE -Werror)
+endif()
+
+# UBSan goes on after a finding unless told otherwise, and a test that goes on passes.
+if(LIG_SANITIZE STREQUAL "address")
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(LIG_SANITIZE STREQUAL "thread")
+  set(sanitizers -fsanitize=thread)
+elseif(LIG_SANITIZE)
+  message(FATAL_ERROR "LIG_SANITIZE is '${LIG_SANITIZE}'; known: address, thread")
+endif()
+target_compile_options(ligament_flags INTERFACE ${sanitizers})
+target_link_options(ligament_flags INTERFACE ${sanitizers})

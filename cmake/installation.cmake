@@ -1,0 +1,32 @@
+# `cmake --install build --prefix X`, and the wheel: the same files, found again from wherever they were put.
+include(CMakePackageConfigHelpers)
+configure_file(ligament.pc.in ligament.pc @ONLY)
+write_basic_package_version_file(ligament-config-version.cmake VERSION ${PROJECT_VERSION}
+  COMPATIBILITY SameMajorVersion)
+
+if(DEFINED SKBUILD)
+  set(root ligament/)
+  set(program_folder "${SKBUILD_SCRIPTS_DIR}")
+  # No symbolic links in a wheel: what the linker looks for is a text that names the library.
+  file(WRITE "${CMAKE_BINARY_DIR}/libligament.so" "INPUT(libligament.so.0)\n")
+  install(FILES "${CMAKE_BINARY_DIR}/libligament.so" DESTINATION ${root}lib)
+  install(TARGETS shared LIBRARY DESTINATION ${root}lib NAMELINK_SKIP)
+  if(TARGET core)
+    install(TARGETS core LIBRARY DESTINATION ligament)
+  endif()
+else()
+  set(root "")
+  set(program_folder bin)
+  install(TARGETS shared LIBRARY DESTINATION lib)
+  install(TARGETS static ARCHIVE DESTINATION lib)
+endif()
+if(TARGET program)
+  install(TARGETS program RUNTIME DESTINATION "${program_folder}")
+endif()
+install(DIRECTORY include/ligament DESTINATION ${root}include FILES_MATCHING PATTERN "*.h")
+install(FILES "${CMAKE_BINARY_DIR}/ligament.pc" DESTINATION ${root}lib/pkgconfig)
+install(FILES cmake/ligament-config.cmake "${CMAKE_BINARY_DIR}/ligament-config-version.cmake"
+  DESTINATION ${root}lib/cmake/ligament)
+if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/cli/ligament.1")
+  install(FILES cli/ligament.1 DESTINATION ${root}share/man/man1)
+endif()

@@ -1,0 +1,63 @@
+# Tests, fuzz programs, benchmark and example programs: one file, one program, named after it.
+find_path(CMOCKA_INCLUDE cmocka.h)
+find_library(CMOCKA_LIBRARY cmocka)
+if(NOT CMOCKA_INCLUDE OR NOT CMOCKA_LIBRARY)
+  message(STATUS "cmocka is not here: the C tests are not built")
+  set(test_sources "")
+endif()
+
+# The program without its main, for what lies in tests/cli/.
+set(cli_parts ${cli_sources})
+list(FILTER cli_parts EXCLUDE REGEX "/ligament\\.c$")
+if(cli_parts)
+  add_library(cli_parts OBJECT ${cli_parts})
+  target_link_libraries(cli_parts PRIVATE ligament_flags)
+  target_include_directories(cli_parts PUBLIC include cli)
+  target_compile_definitions(cli_parts PRIVATE _GNU_SOURCE)
+endif()
+
+# Internal symbols are hidden in the shared library; these programs take the static one.
+function(add_inner_program source folder)
+  get_filename_component(name "${source}" NAME_WE)
+  add_executable(${name} "${source}" ${ARGN})
+  target_link_libraries(${name} PRIVATE static ligament_flags)
+  target_include_directories(${name} PRIVATE src tests)
+  target_compile_definitions(${name} PRIVATE _GNU_SOURCE LIGI_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/${folder}")
+  if(source MATCHES "/tests/cli/" AND TARGET cli_parts)
+    target_link_libraries(${name} PRIVATE cli_parts)
+  endif()
+endfunction()
+
+foreach(source IN LISTS test_sources)
+  add_inner_program("${source}" tests)
+  get_filename_component(name "${source}" NAME_WE)
+  target_link_libraries(${name} PRIVATE "${CMOCKA_LIBRARY}")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+endforeach()
+
+# libFuzzer where the compiler has it, else a plain driver with the same arguments for our purposes.
+foreach(source IN LISTS fuzz_sources)
+  get_filename_component(name "${source}" NAME_WE)
+  if(CMAKE_C_COMPILER_ID MATCHES "Clang")
+    add_inner_program("${source}" fuzz)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    add_inner_program("${source}" fuzz "${CMAKE_CURRENT_SOURCE_DIR}/tests/fuzz/driver.c")
+  endif()
+  add_test(NAME ${name} COMMAND ${name} -runs=2000 -seed=1)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+endforeach()
+
+foreach(source IN LISTS bench_sources)
+  add_inner_program("${source}" bench)
+endforeach()
+
+foreach(source IN LISTS example_sources)
+  get_filename_component(name "${source}" NAME_WE)
+  add_executable(example_${name} "${source}")
+  target_link_libraries(example_${name} PRIVATE shared ligament_flags)
+  set_target_properties(example_${name} PROPERTIES OUTPUT_NAME ${name}
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/examples")
+endforeach()

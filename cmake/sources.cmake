@@ -1,0 +1,23 @@
+# What is compiled into what follows from where a file lies and how it is named.
+set(top "${CMAKE_CURRENT_SOURCE_DIR}")
+
+file(GLOB_RECURSE library_sources CONFIGURE_DEPENDS "${top}/src/*.c")
+# Plugins with an outside library are shared objects of their own.
+list(FILTER library_sources EXCLUDE REGEX "_(test|fuzz)\\.c$|/src/(net/ucx|backend/rados|backend/s3)/")
+file(GLOB cli_sources CONFIGURE_DEPENDS "${top}/cli/*.c")
+file(GLOB core_sources CONFIGURE_DEPENDS "${top}/python/core/*.c")
+file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS "${top}/src/*_test.c" "${top}/tests/*_test.c")
+file(GLOB_RECURSE fuzz_sources CONFIGURE_DEPENDS "${top}/src/*_fuzz.c" "${top}/tests/*_fuzz.c")
+file(GLOB bench_sources CONFIGURE_DEPENDS "${top}/bench/*.c")
+file(GLOB example_sources CONFIGURE_DEPENDS "${top}/examples/c/*.c")
+
+# The processor is asked at run time which of these may be called.
+function(compile_for source)
+  if(EXISTS "${top}/src/base/${source}")
+    set_source_files_properties("${top}/src/base/${source}" PROPERTIES COMPILE_OPTIONS "${ARGN}")
+  endif()
+endfunction()
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  compile_for(hash_avx2.c -mavx2)
+  compile_for(hash_avx512.c -mavx512f)
+endif()
