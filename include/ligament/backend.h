@@ -97,7 +97,7 @@ typedef struct lig_volume_ops {
     void (*pack_close)(void *pack);
 
     lig_status (*pack_size)(void *self, uint64_t id, uint64_t *bytes);
-    /* Fills `count` ranges. On LIG_E_CORRUPT *bad is the index of a range that does not fit its hashes; after an error
+    /* Fills `count` ranges, which ascend and do not overlap. On LIG_E_CORRUPT *bad is the index of a range that does not fit its hashes; after an error
      * the contents are a mixture. */
     lig_status (*pack_read)(void *self, uint64_t id, const void *secret, const lig_range *ranges, size_t count, size_t *bad);
     /* The mapping stays readable after pack_remove, until unmap. */
@@ -179,6 +179,9 @@ LIG_API lig_status lig_plugin_load(const char *path, const char **name);
 
 /* The keyed 64-bit hash of a block (XXH3 with a secret). */
 LIG_API uint64_t lig_hash_block(const void *secret, const void *data, uint64_t bytes);
+
+/* "sse2", "avx2", "avx512": the code that hashes on this machine. Static storage. */
+LIG_API const char *lig_hash_kind(void);
 
 #ifdef __cplusplus
 }

@@ -35,6 +35,10 @@ const char *ligi_hash_kind(void) {
     return kernel()->kind;
 }
 
+const char *lig_hash_kind(void) {
+    return ligi_hash_kind();
+}
+
 uint64_t lig_hash_block(const void *secret, const void *data, uint64_t bytes) {
     return ligi_hash64(secret, data, (size_t)bytes);
 }

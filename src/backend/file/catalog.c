@@ -1,0 +1,400 @@
+#include "backend/file/catalog.h"
+
+#include "backend/file/catalog_check.h"
+#include "backend/file/file.h"
+#include "backend/file/lease.h"
+#include "backend/shared.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define READERS_MAX 1022
+#define GROW_WAIT_NS INT64_C(10000000000)
+#define GROW_TIMES_MAX 40
+#define MAP_BYTES_MAX (UINT64_C(1) << 46)
+
+struct ligi_catalog {
+    MDB_env *env;
+    MDB_dbi dbi;
+    char *place;
+    int network;
+    ligi_lease *lease; /* NULL unless network */
+
+    pthread_mutex_t lock; /* guards everything below */
+    pthread_cond_t changed;
+    unsigned active; /* transactions of this process */
+    int alone;       /* somebody has, or waits to have, none beside him */
+    uint64_t *held;  /* ids of packs that this process writes or claims */
+    size_t held_count, held_capacity;
+};
+
+/* The gate: LMDB moves its map only while this process has no transaction. */
+static lig_status enter(ligi_catalog *self)
+{
+    struct timespec deadline = ligi_deadline(2 * GROW_WAIT_NS);
+    lig_status status = LIG_OK;
+
+    pthread_mutex_lock(&self->lock);
+    while (self->alone && status == LIG_OK)
+        if (pthread_cond_timedwait(&self->changed, &self->lock, &deadline) == ETIMEDOUT &&
+            self->alone)
+            status = lig_fail(LIG_E_BUSY, "%s: the catalog is being changed by another thread",
+                              self->place);
+    if (status == LIG_OK)
+        self->active++;
+    pthread_mutex_unlock(&self->lock);
+    return status;
+}
+
+static void leave(void *owner)
+{
+    ligi_catalog *self = owner;
+
+    pthread_mutex_lock(&self->lock);
+    self->active--;
+    pthread_cond_broadcast(&self->changed);
+    pthread_mutex_unlock(&self->lock);
+}
+
+static lig_status enter_alone(ligi_catalog *self)
+{
+    struct timespec deadline = ligi_deadline(GROW_WAIT_NS);
+    lig_status status = LIG_OK;
+    int mine = 0;
+
+    pthread_mutex_lock(&self->lock);
+    while ((self->active > 0 || (self->alone && !mine)) && status == LIG_OK) {
+        if (!self->alone)
+            mine = self->alone = 1; /* from now on nobody enters */
+        if (pthread_cond_timedwait(&self->changed, &self->lock, &deadline) == ETIMEDOUT)
+            status = lig_fail(
+                LIG_E_BUSY,
+                "%s: the catalog waits for %u open views of it in this process: end them first",
+                self->place, self->active);
+    }
+    if (status == LIG_OK)
+        self->alone = 1;
+    else if (mine)
+        self->alone = 0;
+    pthread_cond_broadcast(&self->changed);
+    pthread_mutex_unlock(&self->lock);
+    return status;
+}
+
+static void leave_alone(ligi_catalog *self)
+{
+    pthread_mutex_lock(&self->lock);
+    self->alone = 0;
+    pthread_cond_broadcast(&self->changed);
+    pthread_mutex_unlock(&self->lock);
+}
+
+/* After MDB_MAP_RESIZED another process has grown the file; after MDB_MAP_FULL it is for us to do.
+ */
+static lig_status adapt_map(ligi_catalog *self, int reason)
+{
+    MDB_envinfo info;
+    int dead, number;
+
+    LIG_TRY(enter_alone(self));
+    if (reason == MDB_MAP_RESIZED) {
+        number = mdb_env_set_mapsize(self->env, 0);
+    } else {
+        mdb_reader_check(self->env, &dead);
+        number = mdb_env_info(self->env, &info);
+        if (number == MDB_SUCCESS && info.me_mapsize >= MAP_BYTES_MAX)
+            number = MDB_MAP_FULL;
+        if (number == MDB_SUCCESS)
+            number = mdb_env_set_mapsize(self->env, 2 * info.me_mapsize);
+    }
+    leave_alone(self);
+    return ligi_mdb_fail(number, self->place, "cannot grow");
+}
+
+typedef struct opening { /* what creation needs to know */
+    const ligi_catalog_place *place;
+    int fd; /* of the file, for the check */
+} opening;
+
+static lig_status set_up(ligi_catalog *self, const ligi_catalog_place *place)
+{
+    char path[PATH_MAX];
+    unsigned flags = MDB_NOSUBDIR | MDB_NOTLS | (place->sync ? 0 : MDB_NOSYNC);
+    MDB_txn *txn;
+    int dead;
+
+    /* The lock file is a map shared by processes: no file system shares that between machines. The
+     * lease takes its place there, and commits are alone. */
+    if (place->network)
+        flags |= MDB_NOLOCK;
+    if (snprintf(path, sizeof path, "%s/" LIGI_CATALOG_FILE, place->place) >= (int)sizeof path)
+        return lig_fail(LIG_E_LIMIT, "%s: the path is too long", place->place);
+    int number = mdb_env_set_mapsize(self->env, place->map_bytes);
+    if (number == MDB_SUCCESS)
+        number = mdb_env_set_maxreaders(self->env, READERS_MAX);
+    if (number == MDB_SUCCESS)
+        number = mdb_env_open(self->env, path, flags, 0666);
+    LIG_TRY(ligi_mdb_fail(number, place->place, "cannot be opened"));
+    mdb_reader_check(self->env, &dead);
+    do {
+        number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, &txn);
+        if (number == MDB_MAP_RESIZED && mdb_env_set_mapsize(self->env, 0) != MDB_SUCCESS)
+            break;
+    } while (number == MDB_MAP_RESIZED);
+    LIG_TRY(ligi_mdb_fail(number, place->place, "cannot be read"));
+    number = mdb_dbi_open(txn, NULL, 0, &self->dbi);
+    int committed = mdb_txn_commit(txn);
+    return ligi_mdb_fail(number != MDB_SUCCESS ? number : committed, place->place,
+                         "cannot be read");
+}
+
+static void destroy(void *object)
+{
+    ligi_catalog *self = object;
+
+    if (self->env != NULL)
+        mdb_env_close(self->env);
+    ligi_lease_release(self->lease);
+    pthread_cond_destroy(&self->changed);
+    pthread_mutex_destroy(&self->lock);
+    free(self->held);
+    free(self->place);
+    free(self);
+}
+
+static lig_status create_parts(ligi_catalog *self, const opening *context)
+{
+    const ligi_catalog_place *place = context->place;
+
+    LIG_TRY(ligi_strdup(&self->place, place->place));
+    if (place->network)
+        LIG_TRY(ligi_lease_take(&self->lease, place->folder_fd, place->place, place->lease_s));
+    LIG_TRY(ligi_catalog_check(context->fd, place->place));
+    LIG_TRY(ligi_mdb_fail(mdb_env_create(&self->env), place->place, "cannot be opened"));
+    return set_up(self, place);
+}
+
+static lig_status create(void *opaque, void **object)
+{
+    opening *context = opaque;
+    pthread_condattr_t attributes;
+    ligi_catalog *self;
+
+    LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "the catalog"));
+    self->network = context->place->network;
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&self->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    lig_status status = create_parts(self, context);
+    if (status == LIG_OK)
+        *object = self;
+    else
+        destroy(self);
+    return status;
+}
+
+static const ligi_shared_kind catalog_kind = {create, destroy};
+
+static lig_status open_shared(ligi_catalog **catalog, opening *context)
+{
+    const ligi_catalog_place *place = context->place;
+    char key[64];
+    struct stat info;
+    void *object;
+
+    if (fstat(context->fd, &info) != 0)
+        return ligi_fail_errno(errno, "%s/" LIGI_CATALOG_FILE " cannot be looked at", place->place);
+    snprintf(key, sizeof key, "%" PRIx64 ":%" PRIx64, (uint64_t)info.st_dev, (uint64_t)info.st_ino);
+    LIG_TRY(ligi_shared_acquire(key, &catalog_kind, LIGI_SHARED_ANY, context, &object));
+    ligi_catalog *opened = object;
+    if (place->sync)
+        mdb_env_set_flags(opened->env, MDB_NOSYNC, 0);
+    *catalog = opened;
+    return LIG_OK;
+}
+
+lig_status ligi_catalog_open(ligi_catalog **catalog, const ligi_catalog_place *place)
+{
+    struct stat info;
+
+    int there = fstatat(place->folder_fd, LIGI_CATALOG_FILE, &info, 0) == 0;
+    int fd = openat(place->folder_fd, LIGI_CATALOG_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return ligi_fail_errno(
+            errno, "%s/" LIGI_CATALOG_FILE " cannot be written (mode=r reads only)", place->place);
+    lig_status status = LIG_OK;
+    if (!there && place->sync)
+        status = ligi_place_sync(place->folder_fd, place->place);
+    opening context = {place, fd};
+    if (status == LIG_OK)
+        status = open_shared(catalog, &context);
+    close(fd);
+    return status;
+}
+
+void ligi_catalog_close(ligi_catalog *catalog)
+{
+    if (catalog != NULL)
+        ligi_shared_release(catalog);
+}
+
+/* On success the transaction counts as active until leave. */
+static int begin_once(ligi_catalog *self, MDB_txn **txn)
+{
+    int dead;
+
+    int number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, txn);
+    if (number == MDB_READERS_FULL && mdb_reader_check(self->env, &dead) == MDB_SUCCESS)
+        number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, txn);
+    return number;
+}
+
+lig_status ligi_catalog_begin(ligi_catalog *self, void **snapshot, uint64_t *version)
+{
+    MDB_txn *txn;
+
+    LIG_TRY(enter(self));
+    int number = begin_once(self, &txn);
+    for (int i = 0; number == MDB_MAP_RESIZED && i < GROW_TIMES_MAX; i++) {
+        leave(self);
+        LIG_TRY(adapt_map(self, number));
+        LIG_TRY(enter(self));
+        number = begin_once(self, &txn);
+    }
+    lig_status status = ligi_mdb_fail(number, self->place, "cannot be read");
+    if (status == LIG_OK)
+        status = ligi_snapshot_create(txn, self->dbi, leave, self, snapshot, version);
+    if (status != LIG_OK)
+        leave(self);
+    return status;
+}
+
+static int apply(ligi_catalog *self, MDB_txn *txn, const lig_catalog_op *op)
+{
+    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
+    MDB_val key, value = {op->value_bytes, (void *)op->value};
+
+    if (ligi_catalog_key(op->key, op->key_bytes, stored, &key) != LIG_OK)
+        return MDB_BAD_VALSIZE;
+    if (op->value != NULL)
+        return mdb_put(txn, self->dbi, &key, &value, 0);
+    int number = mdb_del(txn, self->dbi, &key, NULL);
+    return number == MDB_NOTFOUND ? MDB_SUCCESS : number;
+}
+
+static int put_version(ligi_catalog *self, MDB_txn *txn, uint64_t version)
+{
+    uint8_t bytes[sizeof version];
+    MDB_val key, value = {sizeof bytes, bytes};
+
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(version >> (8 * i));
+    ligi_catalog_version_key(&key);
+    return mdb_put(txn, self->dbi, &key, &value, 0);
+}
+
+/* *number is LMDB's answer when the status is LIG_OK. */
+static lig_status commit_once(ligi_catalog *self, uint64_t version, const lig_catalog_op *ops,
+                              size_t count, int *number)
+{
+    MDB_txn *txn;
+    uint64_t current;
+
+    *number = mdb_txn_begin(self->env, NULL, 0, &txn);
+    if (*number != MDB_SUCCESS)
+        return LIG_OK;
+    lig_status status = ligi_catalog_version(txn, self->dbi, &current);
+    if (status == LIG_OK && current != version)
+        status =
+            lig_fail(LIG_E_BUSY,
+                     "%s: the catalog is at version %" PRIu64 ", the change was made for %" PRIu64,
+                     self->place, current, version);
+    if (status == LIG_OK)
+        status = ligi_catalog_may_write(self);
+    for (size_t i = 0; i < count && *number == MDB_SUCCESS && status == LIG_OK; i++)
+        *number = apply(self, txn, &ops[i]);
+    if (status == LIG_OK && *number == MDB_SUCCESS)
+        *number = put_version(self, txn, version + 1);
+    if (status != LIG_OK || *number != MDB_SUCCESS) {
+        mdb_txn_abort(txn);
+        return status;
+    }
+    *number = mdb_txn_commit(txn);
+    return LIG_OK;
+}
+
+static lig_status check_ops(const lig_catalog_op *ops, size_t count)
+{
+    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
+    MDB_val key;
+
+    for (size_t i = 0; i < count; i++) {
+        LIG_TRY(ligi_catalog_key(ops[i].key, ops[i].key_bytes, stored, &key));
+        if (ops[i].value != NULL && ops[i].value_bytes > INT32_MAX)
+            return lig_fail(LIG_E_LIMIT, "a value of %zu bytes is too large for the catalog",
+                            ops[i].value_bytes);
+    }
+    return LIG_OK;
+}
+
+lig_status ligi_catalog_commit(ligi_catalog *self, uint64_t version, const lig_catalog_op *ops,
+                               size_t count)
+{
+    int number = MDB_SUCCESS;
+
+    LIG_TRY(check_ops(ops, count));
+    for (int i = 0; i < GROW_TIMES_MAX; i++) {
+        /* Without LMDB's locks pages that a reader of this process still needs would be reused. */
+        LIG_TRY(self->network ? enter_alone(self) : enter(self));
+        lig_status status = commit_once(self, version, ops, count, &number);
+        if (self->network)
+            leave_alone(self);
+        else
+            leave(self);
+        LIG_TRY(status);
+        if (number != MDB_MAP_FULL && number != MDB_MAP_RESIZED)
+            break;
+        LIG_TRY(adapt_map(self, number));
+    }
+    return ligi_mdb_fail(number, self->place, "cannot be written");
+}
+
+lig_status ligi_catalog_may_write(ligi_catalog *self)
+{
+    return self->lease == NULL ? LIG_OK : ligi_lease_check(self->lease);
+}
+
+lig_status ligi_catalog_hold(ligi_catalog *self, uint64_t id, int on)
+{
+    lig_status status = LIG_OK;
+    size_t at = 0;
+
+    if (id == 0 || self == NULL)
+        return LIG_OK;
+    pthread_mutex_lock(&self->lock);
+    while (at < self->held_count && self->held[at] != id)
+        at++;
+    if (on && at < self->held_count)
+        status =
+            lig_fail(LIG_E_BUSY, "%s: pack %016" PRIx64 " is held by its writer", self->place, id);
+    else if (on)
+        status = ligi_grow(&self->held, &self->held_capacity, at + 1, sizeof *self->held,
+                           "the packs held");
+    if (on && status == LIG_OK)
+        self->held[self->held_count++] = id;
+    if (!on && at < self->held_count)
+        self->held[at] = self->held[--self->held_count];
+    pthread_mutex_unlock(&self->lock);
+    return status;
+}

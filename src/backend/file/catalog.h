@@ -1,0 +1,78 @@
+/* The catalog of a file volume: one LMDB file, one environment in a process however often the
+ * volume is opened.
+ *
+ * Layout: the main database. Key 0x00 "version" holds the version as 8 bytes, little-endian; the
+ * item with key K lies under 0x01 K. Every commit reads the version in its own write transaction,
+ * so that two processes cannot both follow one state. Everything here is **shared**. */
+#ifndef LIGI_CATALOG_H
+#define LIGI_CATALOG_H
+
+#include <ligament/backend.h>
+
+#include <lmdb.h>
+#include <pthread.h>
+#include <sys/types.h>
+
+#define LIGI_CATALOG_FILE "catalog.mdb"
+
+typedef struct ligi_catalog ligi_catalog;
+
+typedef struct ligi_catalog_place {
+    int folder_fd;
+    const char *place;
+    uint64_t map_bytes; /* at first */
+    int sync;           /* the environment syncs when one of its openers wants it to */
+    int network;        /* one process writes, held by a lease */
+    int64_t lease_s;
+} ligi_catalog_place;
+
+/* Makes an empty catalog where there is none. LIG_E_CORRUPT for a file that is no sound catalog;
+ * LIG_E_BUSY names the holder of the lease. Closed by ligi_catalog_close, not at all in a forked
+ * child. NULL is fine there. */
+lig_status ligi_catalog_open(ligi_catalog **catalog, const ligi_catalog_place *place);
+void ligi_catalog_close(ligi_catalog *catalog);
+
+lig_status ligi_catalog_begin(ligi_catalog *catalog, void **snapshot, uint64_t *version);
+lig_status ligi_catalog_commit(ligi_catalog *catalog, uint64_t version, const lig_catalog_op *ops,
+                               size_t count);
+
+/* LIG_E_BUSY when the lease has gone to another process. */
+lig_status ligi_catalog_may_write(ligi_catalog *catalog);
+
+/* Notes that a pack of this place has a writer or claimer in this process, where file locks do not
+ * tell (network file systems lock by process): LIG_E_BUSY when it has one already. `on` 0 takes it
+ * back. Id 0 is nobody's. */
+lig_status ligi_catalog_hold(ligi_catalog *catalog, uint64_t id, int on);
+
+/* A view of the environment, or of a copy of it (catalog_copy.h). */
+typedef struct ligi_snapshot {
+    MDB_txn *txn;
+    MDB_dbi dbi;
+    pid_t pid;
+    void (*ended)(void *owner); /* after the transaction is gone */
+    void *owner;
+    pthread_mutex_t lock; /* guards the cursor */
+    MDB_cursor *cursor;   /* NULL before the first seek */
+} ligi_snapshot;
+
+/* Takes over the transaction, also on failure. */
+lig_status ligi_snapshot_create(MDB_txn *txn, MDB_dbi dbi, void (*ended)(void *owner), void *owner,
+                                void **snapshot, uint64_t *version);
+void ligi_catalog_end(void *snapshot);
+lig_status ligi_catalog_get(void *snapshot, const void *key, size_t key_bytes,
+                            lig_catalog_item *item);
+lig_status ligi_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
+                             lig_catalog_item *item);
+
+/* Fills `stored` with the key as it lies in the file. */
+#define LIGI_KEY_BYTES_MAX 64
+lig_status ligi_catalog_key(const void *key, size_t key_bytes,
+                            uint8_t stored[LIGI_KEY_BYTES_MAX + 1], MDB_val *out);
+/* The version as this transaction sees it. */
+lig_status ligi_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *version);
+void ligi_catalog_version_key(MDB_val *key);
+
+/* Turns LMDB's number into a status and a sentence: "<place>: the catalog <what>: ...". */
+lig_status ligi_mdb_fail(int number, const char *place, const char *what);
+
+#endif

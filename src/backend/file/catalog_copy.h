@@ -1,0 +1,17 @@
+/* The catalog as a reader sees it who may write nothing, not even a lock: a private copy in memory,
+ * made anew when the file has moved on. Shared. */
+#ifndef LIGI_CATALOG_COPY_H
+#define LIGI_CATALOG_COPY_H
+
+#include <ligament/base.h>
+
+typedef struct ligi_catalog_copy ligi_catalog_copy;
+
+/* Borrows folder_fd and place until close. *copy stays NULL when there is no catalog to be read. */
+lig_status ligi_catalog_copy_open(ligi_catalog_copy **copy, int folder_fd, const char *place);
+/* NULL is fine. */
+void ligi_catalog_copy_close(ligi_catalog_copy *copy, int forked);
+/* The snapshot is one of catalog.h. */
+lig_status ligi_catalog_copy_begin(ligi_catalog_copy *copy, void **snapshot, uint64_t *version);
+
+#endif

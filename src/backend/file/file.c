@@ -1,0 +1,329 @@
+#include "backend/file/file.h"
+
+#include "backend/file/catalog.h"
+#include "backend/file/catalog_copy.h"
+#include "base/error.h"
+#include "base/option.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AT(field) offsetof(ligi_file_options, field)
+static const ligi_option option_table[] = {
+    {"mode", LIGI_OPTION_TEXT, "a", "r: read only, w: a new store, a: make it if it is absent",
+     AT(mode)},
+    {"fsync", LIGI_OPTION_BOOL, "1", "0: a save may be lost or torn when the machine stops",
+     AT(fsync)},
+    {"cache", LIGI_OPTION_BYTES, "64MiB", "saves up to this size go through the page cache",
+     AT(cache)},
+    {"direct", LIGI_OPTION_TEXT, "auto", "O_DIRECT: 0, 1 or auto (where it helps)", AT(direct)},
+    {"uring", LIGI_OPTION_TEXT, "auto", "io_uring: 0, 1 (fail without it) or auto", AT(uring)},
+    {"share", LIGI_OPTION_TEXT, "auto",
+     "local, network (one writing process) or auto (ask the file system)", AT(share)},
+    {"lease", LIGI_OPTION_INT, "60",
+     "network: seconds of silence after which a writer counts as dead", AT(lease)},
+    {"map", LIGI_OPTION_BYTES, "16GiB",
+     "address space for the catalog at first; it grows by itself", AT(map)},
+};
+#define OPTION_COUNT (sizeof option_table / sizeof option_table[0])
+
+static const lig_backend_option shown_options[] = {
+    {"mode", "text", "a", "r: read only, w: a new store, a: make it if it is absent"},
+    {"fsync", "bool", "1", "0: a save may be lost or torn when the machine stops"},
+    {"cache", "bytes", "64MiB", "saves up to this size go through the page cache"},
+    {"direct", "text", "auto", "O_DIRECT: 0, 1 or auto (where it helps)"},
+    {"uring", "text", "auto", "io_uring: 0, 1 (fail without it) or auto"},
+    {"share", "text", "auto", "local, network (one writing process) or auto (ask the file system)"},
+    {"lease", "int", "60", "network: seconds of silence after which a writer counts as dead"},
+    {"map", "bytes", "16GiB", "address space for the catalog at first; it grows by itself"},
+    {NULL, NULL, NULL, NULL},
+};
+
+static lig_status check_word(const char *name, const char *value, const char *first,
+                             const char *second, const char *third)
+{
+    if (strcmp(value, first) == 0 || strcmp(value, second) == 0 || strcmp(value, third) == 0)
+        return LIG_OK;
+    return lig_fail(LIG_E_INVALID, "%s is '%s'; known: %s, %s, %s", name, value, first, second,
+                    third);
+}
+
+static lig_status check_options(const ligi_file_options *options)
+{
+    LIG_TRY(check_word("mode", options->mode, "r", "w", "a"));
+    LIG_TRY(check_word("direct", options->direct, "auto", "0", "1"));
+    LIG_TRY(check_word("uring", options->uring, "auto", "0", "1"));
+    LIG_TRY(check_word("share", options->share, "auto", "local", "network"));
+    if (options->map < (UINT64_C(1) << 16) || options->map > (UINT64_C(1) << 46))
+        return lig_fail(LIG_E_INVALID, "map is to be between 64KiB and 64TiB");
+    if (options->lease < 1 || options->lease > 86400)
+        return lig_fail(LIG_E_INVALID, "lease is to be between 1 and 86400 seconds");
+    return LIG_OK;
+}
+
+static lig_status open_catalog(ligi_file *self)
+{
+    if (self->read_only && self->network)
+        return LIG_OK;
+    if (self->read_only)
+        return ligi_catalog_copy_open(&self->copy, self->folder_fd, self->place);
+    const ligi_catalog_place place = {
+        .folder_fd = self->folder_fd,
+        .place = self->place,
+        .map_bytes = self->options.map,
+        .sync = self->options.fsync,
+        .network = self->network,
+        .lease_s = self->options.lease,
+    };
+    return ligi_catalog_open(&self->catalog, &place);
+}
+
+/* What was asked for by name is not replaced by something else. */
+static lig_status check_wishes(ligi_file *self)
+{
+    ligi_engine *engine;
+
+    if (strcmp(self->options.direct, "1") == 0 && !self->direct)
+        return lig_fail(LIG_E_UNSUPPORTED, "%s: direct=1, but the file system refuses O_DIRECT",
+                        self->place);
+    if (strcmp(self->options.uring, "1") != 0)
+        return LIG_OK;
+    LIG_TRY(ligi_file_engine(self, &engine));
+    int number = ligi_engine_ring(engine) ? 0 : ligi_engine_refusal(engine);
+    ligi_file_engine_return(self, engine);
+    if (number != 0)
+        return lig_fail(LIG_E_UNSUPPORTED, "%s: uring=1, but the kernel refuses io_uring: %s",
+                        self->place, strerror(number));
+    return LIG_OK;
+}
+
+static lig_status open_all(ligi_file *self)
+{
+    LIG_TRY(check_options(&self->options));
+    self->read_only = self->options.mode[0] == 'r';
+    LIG_TRY(ligi_place_open(self));
+    LIG_TRY(check_wishes(self));
+    if (strcmp(self->options.share, "auto") == 0)
+        self->network = ligi_place_network(self->folder_fd, NULL);
+    else
+        self->network = strcmp(self->options.share, "network") == 0;
+    LIG_TRY(open_catalog(self));
+    if (!self->read_only)
+        ligi_packs_clean(self);
+    return LIG_OK;
+}
+
+static void file_close(void *opaque)
+{
+    ligi_file *self = opaque;
+
+    if (self == NULL)
+        return;
+    int forked = self->pid != getpid();
+    for (size_t i = 0; i < self->idle_count; i++)
+        ligi_engine_destroy(self->idle[i], forked);
+    if (!forked)
+        ligi_catalog_close(self->catalog);
+    ligi_catalog_copy_close(self->copy, forked);
+    if (self->folder_fd >= 0)
+        close(self->folder_fd);
+    if (self->packs_fd >= 0)
+        close(self->packs_fd);
+    pthread_mutex_destroy(&self->lock);
+    ligi_options_fini(option_table, OPTION_COUNT, &self->options);
+    free(self->pack_ids);
+    free(self->place);
+    free(self);
+}
+
+static lig_status open_uri(void **out, const ligi_uri *uri)
+{
+    ligi_file *self;
+
+    if (uri->rest[0] == '\0')
+        return lig_fail(LIG_E_INVALID, "file: needs a folder, as in file:///models");
+    LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a volume"));
+    self->folder_fd = self->packs_fd = -1;
+    self->pid = getpid();
+    pthread_mutex_init(&self->lock, NULL);
+    lig_status status = ligi_strdup(&self->place, uri->rest);
+    if (status == LIG_OK)
+        status = ligi_options_fill(option_table, OPTION_COUNT, uri, NULL, &self->options);
+    if (status == LIG_OK)
+        status = open_all(self);
+    if (status == LIG_OK)
+        *out = self;
+    else
+        file_close(self);
+    return status;
+}
+
+static lig_status file_open(void **out, const char *config)
+{
+    char text[LIGI_URI_BYTES_MAX + 8];
+    ligi_uri uri;
+
+    if (snprintf(text, sizeof text, "file:%s", config) >= (int)sizeof text)
+        return lig_fail(LIG_E_LIMIT, "the place of a file volume is too long");
+    LIG_TRY(ligi_uri_parse(&uri, text));
+    lig_status status = open_uri(out, &uri);
+    ligi_uri_fini(&uri);
+    return status;
+}
+
+lig_status ligi_file_usable(const ligi_file *self)
+{
+    if (self->pid != getpid())
+        return lig_fail(LIG_E_CLOSED,
+                        "%s was opened before this process was forked: open it again here",
+                        self->place);
+    return LIG_OK;
+}
+
+lig_status ligi_file_writable(const ligi_file *self)
+{
+    LIG_TRY(ligi_file_usable(self));
+    if (self->read_only)
+        return lig_fail(LIG_E_DENIED, "%s was opened with mode=r", self->place);
+    return LIG_OK;
+}
+
+lig_status ligi_file_engine(ligi_file *self, ligi_engine **engine)
+{
+    ligi_engine *taken = NULL;
+
+    pthread_mutex_lock(&self->lock);
+    if (self->idle_count > 0)
+        taken = self->idle[--self->idle_count];
+    pthread_mutex_unlock(&self->lock);
+    if (taken == NULL)
+        LIG_TRY(ligi_engine_create(&taken));
+    *engine = taken;
+    return LIG_OK;
+}
+
+void ligi_file_engine_return(ligi_file *self, ligi_engine *engine)
+{
+    if (engine == NULL)
+        return;
+    ligi_engine_drain(engine);
+    pthread_mutex_lock(&self->lock);
+    if (self->idle_count < sizeof self->idle / sizeof self->idle[0]) {
+        self->idle[self->idle_count++] = engine;
+        engine = NULL;
+    }
+    pthread_mutex_unlock(&self->lock);
+    ligi_engine_destroy(engine, 0);
+}
+
+static uint32_t file_flags(void *opaque)
+{
+    const ligi_file *self = opaque;
+    uint32_t flags = 0;
+
+    if (self->read_only)
+        flags |= LIG_VOLUME_READ_ONLY;
+    if (self->catalog == NULL && self->copy == NULL)
+        flags |= LIG_VOLUME_NO_CATALOG;
+    if (self->network)
+        flags |= LIG_VOLUME_NO_INLINE;
+    return flags;
+}
+
+static void describe_ring(ligi_file *self, char *text, size_t text_bytes)
+{
+    ligi_engine *engine;
+
+    if (!self->direct || strcmp(self->options.uring, "0") == 0) {
+        snprintf(text, text_bytes, "pread and pwrite");
+        return;
+    }
+    if (ligi_file_engine(self, &engine) != LIG_OK) {
+        snprintf(text, text_bytes, "no memory for buffers");
+        return;
+    }
+    if (ligi_engine_ring(engine))
+        snprintf(text, text_bytes, "io_uring");
+    else
+        snprintf(text, text_bytes, "pread and pwrite (io_uring is refused: %s)",
+                 strerror(ligi_engine_refusal(engine)));
+    ligi_file_engine_return(self, engine);
+}
+
+static void file_describe(void *opaque, char *text, size_t text_bytes)
+{
+    ligi_file *self = opaque;
+    char ring[160], share[64] = "";
+    const char *kind = "a network file system", *direct = "O_DIRECT";
+
+    if (ligi_file_usable(self) != LIG_OK) {
+        snprintf(text, text_bytes, "opened before this process was forked");
+        return;
+    }
+    describe_ring(self, ring, sizeof ring);
+    if (!self->direct)
+        direct = strcmp(self->options.direct, "0") == 0 ? "page cache (direct=0)"
+                                                        : "page cache (O_DIRECT is refused here)";
+    if (self->network) {
+        ligi_place_network(self->folder_fd, &kind);
+        snprintf(share, sizeof share, ", %s: one writing process", kind);
+    }
+    snprintf(text, text_bytes, "%s, %s%s%s", ring, direct, self->options.fsync ? "" : ", no fsync",
+             share);
+}
+
+static lig_status file_catalog_begin(void *opaque, void **snapshot, uint64_t *version)
+{
+    ligi_file *self = opaque;
+
+    LIG_TRY(ligi_file_usable(self));
+    if (self->catalog != NULL)
+        return ligi_catalog_begin(self->catalog, snapshot, version);
+    if (self->copy != NULL)
+        return ligi_catalog_copy_begin(self->copy, snapshot, version);
+    return lig_fail(LIG_E_UNSUPPORTED,
+                    "the catalog of %s cannot be read from here: go by the packs' footers",
+                    self->place);
+}
+
+static lig_status file_catalog_commit(void *opaque, uint64_t version, const lig_catalog_op *ops,
+                                      size_t count)
+{
+    ligi_file *self = opaque;
+
+    LIG_TRY(ligi_file_writable(self));
+    return ligi_catalog_commit(self->catalog, version, ops, count);
+}
+
+static const lig_volume_ops file_volume = {
+    .struct_bytes = sizeof(lig_volume_ops),
+    .flags = file_flags,
+    .describe = file_describe,
+    .pack_create = ligi_file_pack_create,
+    .pack_put = ligi_file_pack_put,
+    .pack_seal = ligi_file_pack_seal,
+    .pack_close = ligi_file_pack_close,
+    .pack_size = ligi_file_pack_size,
+    .pack_read = ligi_file_pack_read,
+    .pack_map = ligi_file_pack_map,
+    .pack_unmap = ligi_file_pack_unmap,
+    .pack_claim = ligi_file_pack_claim,
+    .pack_remove = ligi_file_pack_remove,
+    .pack_next = ligi_file_pack_next,
+    .catalog_begin = file_catalog_begin,
+    .catalog_end = ligi_catalog_end,
+    .catalog_get = ligi_catalog_get,
+    .catalog_seek = ligi_catalog_seek,
+    .catalog_commit = file_catalog_commit,
+};
+
+extern const lig_backend_ops ligi_backend_file;
+const lig_backend_ops ligi_backend_file = {
+    .open = file_open,
+    .close = file_close,
+    .volume = &file_volume,
+    .options = shown_options,
+};

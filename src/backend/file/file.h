@@ -1,0 +1,86 @@
+/* The volume in a folder:
+ *   ligament                 the marker, "ligament store, format 1"
+ *   catalog.mdb (-lock)      LMDB
+ *   packs/<16 hex>.pack      sealed packs; packs/tmp-<16 hex> on their way
+ *   writer                   on network file systems: who writes (lease.h)
+ * A writer holds flock(LOCK_EX) on its pack from creation to pack_close: that is how the living are
+ * told from the dead. */
+#ifndef LIGI_FILE_H
+#define LIGI_FILE_H
+
+#include "backend/file/engine.h"
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#define LIGI_PACK_BYTES_MAX (UINT64_C(1) << 46)
+#define LIGI_PACK_NAME_BYTES 32
+
+typedef struct ligi_file_options {
+    char *mode, *direct, *uring, *share;
+    uint64_t cache, map;
+    int fsync;
+    int64_t lease;
+} ligi_file_options;
+
+typedef struct ligi_catalog ligi_catalog;
+typedef struct ligi_catalog_copy ligi_catalog_copy;
+
+typedef struct ligi_file { /* one open instance */
+    char *place;
+    ligi_file_options options;
+    int folder_fd, packs_fd;
+    pid_t pid;
+    int read_only, network;
+    int direct;              /* whether O_DIRECT is tried */
+    uint32_t memory_align;   /* of addresses, and ... */
+    uint32_t offset_align;   /* of offsets and lengths under O_DIRECT */
+    ligi_catalog *catalog;   /* NULL for a reader */
+    ligi_catalog_copy *copy; /* NULL for a writer, and for a reader that cannot see the catalog */
+
+    pthread_mutex_t lock; /* guards everything below */
+    ligi_engine *idle[4];
+    size_t idle_count;
+    uint64_t *pack_ids; /* the last listing, ascending */
+    size_t pack_count, pack_capacity;
+    int64_t listed_ns,
+        listed_change_ns; /* when, and the folder's change time then; 0: not listed */
+} ligi_file;
+
+/* LIG_E_CLOSED in a forked child; LIG_E_DENIED for a reader. */
+lig_status ligi_file_usable(const ligi_file *self);
+lig_status ligi_file_writable(const ligi_file *self);
+
+/* An idle engine or a new one; with a ring where that is wanted and possible. */
+lig_status ligi_file_engine(ligi_file *self, ligi_engine **engine);
+void ligi_file_engine_return(ligi_file *self, ligi_engine *engine);
+
+/* place.c: the folder. */
+lig_status ligi_place_open(ligi_file *self);
+lig_status ligi_place_sync(int folder_fd, const char *what);
+/* 1 when the file system is shared by machines. `kind` (may be NULL) tells its name. */
+int ligi_place_network(int folder_fd, const char **kind);
+/* Sets direct, memory_align and offset_align by asking the file system. */
+void ligi_place_direct(ligi_file *self);
+uint64_t ligi_random_id(void);
+
+/* pack_folder.c, pack_write.c, pack_read.c: the volume's members. */
+lig_status ligi_pack_open(const ligi_file *self, uint64_t id, int flags, int *fd);
+void ligi_pack_name(char name[LIGI_PACK_NAME_BYTES], uint64_t id);
+void ligi_pack_forget_list(ligi_file *self);
+void ligi_packs_clean(const ligi_file *self);
+
+lig_status ligi_file_pack_create(void *self, uint64_t bytes, const void *secret, void **pack);
+lig_status ligi_file_pack_put(void *pack, const lig_piece *piece);
+lig_status ligi_file_pack_seal(void *pack, uint64_t *id);
+void ligi_file_pack_close(void *pack);
+lig_status ligi_file_pack_claim(void *self, uint64_t id, void **pack);
+lig_status ligi_file_pack_size(void *self, uint64_t id, uint64_t *bytes);
+lig_status ligi_file_pack_read(void *self, uint64_t id, const void *secret, const lig_range *ranges,
+                               size_t count, size_t *bad);
+lig_status ligi_file_pack_map(void *self, uint64_t id, uint32_t flags, lig_mapping *mapping);
+void ligi_file_pack_unmap(void *self, lig_mapping *mapping);
+lig_status ligi_file_pack_remove(void *self, uint64_t id);
+lig_status ligi_file_pack_next(void *self, uint64_t after, uint64_t *id);
+
+#endif

@@ -1,0 +1,276 @@
+#include "backend/file/file.h"
+#include "base/error.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/stat.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define MARKER "ligament"
+#define MARKER_TEXT "ligament store, format 1\n"
+#define MARKER_START "ligament store, format "
+
+static const struct {
+    uint32_t magic;
+    const char *name;
+} network_kinds[] = {
+    {0x6969, "NFS"},          {0x517B, "SMB"},       {0xFF534D42, "CIFS"}, {0xFE534D42, "SMB2"},
+    {0x0BD00BD0, "Lustre"},   {0x47504653, "GPFS"},  {0x65735546, "FUSE"}, {0x5346414F, "AFS"},
+    {0x00C36400, "Ceph"},     {0x01021997, "9P"},    {0x01161970, "GFS2"}, {0x7461636F, "OCFS2"},
+    {0x19830326, "BeeGFS"},   {0x73757245, "Coda"},  {0x564C, "NCP"},      {0xAAD7AAEA, "PanFS"},
+    {0xF1954F53, "OrangeFS"}, {0x20030528, "PVFS2"},
+};
+
+#define TMPFS_KIND 0x01021994
+#define RAMFS_KIND 0x858458F6
+
+static uint32_t file_system_kind(int fd)
+{
+    struct statfs info;
+    return fstatfs(fd, &info) == 0 ? (uint32_t)info.f_type : 0;
+}
+
+int ligi_place_network(int folder_fd, const char **kind)
+{
+    uint32_t magic = file_system_kind(folder_fd);
+
+    for (size_t i = 0; i < sizeof network_kinds / sizeof network_kinds[0]; i++) {
+        if (network_kinds[i].magic != magic)
+            continue;
+        if (kind != NULL)
+            *kind = network_kinds[i].name;
+        return 1;
+    }
+    return 0;
+}
+
+void ligi_place_direct(ligi_file *self)
+{
+    struct statx info;
+    uint32_t kind = file_system_kind(self->folder_fd);
+
+    self->memory_align = self->offset_align = LIGI_ALIGN_BYTES;
+    self->direct = strcmp(self->options.direct, "0") != 0;
+    if (strcmp(self->options.direct, "auto") == 0 && (kind == TMPFS_KIND || kind == RAMFS_KIND))
+        self->direct = 0;
+    if (!self->direct)
+        return;
+    int fd = openat(self->folder_fd, MARKER, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    if (fd < 0) {
+        self->direct = 0;
+        return;
+    }
+    memset(&info, 0, sizeof info);
+    long failed = syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info);
+    close(fd);
+    if (failed != 0 || (info.stx_mask & STATX_DIOALIGN) == 0)
+        return;
+    /* The kernel answers zeros for a file that only pretends. */
+    if (info.stx_dio_mem_align == 0 || info.stx_dio_offset_align == 0 ||
+        info.stx_dio_mem_align > LIGI_ALIGN_BYTES || info.stx_dio_offset_align > LIGI_ALIGN_BYTES) {
+        self->direct = 0;
+        return;
+    }
+    self->memory_align = info.stx_dio_mem_align;
+    self->offset_align = info.stx_dio_offset_align;
+}
+
+uint64_t ligi_random_id(void)
+{
+    uint64_t id = 0;
+
+    while (id == 0) {
+        if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id)
+            id = 0;
+        id &= INT64_MAX;
+    }
+    return id;
+}
+
+lig_status ligi_place_sync(int folder_fd, const char *what)
+{
+    /* Some file systems cannot sync a folder and say so with EINVAL; then there is nothing to do.
+     */
+    if (fsync(folder_fd) != 0 && errno != EINVAL && errno != EROFS)
+        return ligi_fail_errno(errno, "%s: the folder cannot be synced", what);
+    return LIG_OK;
+}
+
+/* What may lie in a folder that becomes a store: nothing, or what a store had when it lost its
+ * marker. */
+static int is_ours(const char *name)
+{
+    static const char *const names[] = {
+        ".", "..", "packs", "catalog.mdb", "catalog.mdb-lock", "lost+found"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return 1;
+    return strncmp(name, MARKER, strlen(MARKER)) == 0 || strncmp(name, "writer", 6) == 0;
+}
+
+static lig_status check_free(const ligi_file *self)
+{
+    int fd = openat(self->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    lig_status status = LIG_OK;
+
+    if (folder == NULL) {
+        status = ligi_fail_errno(errno, "%s cannot be listed", self->place);
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    for (struct dirent *entry; status == LIG_OK && (entry = readdir(folder)) != NULL;)
+        if (!is_ours(entry->d_name))
+            status = lig_fail(
+                LIG_E_EXISTS,
+                "%s is no store and has other files in it ('%s'): give an empty or a new folder",
+                self->place, entry->d_name);
+    closedir(folder);
+    return status;
+}
+
+/* LIG_E_NOTFOUND without a sentence when there is no marker. */
+static lig_status check_marker(const ligi_file *self)
+{
+    char text[64] = "";
+
+    int fd = openat(self->folder_fd, MARKER, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return LIG_E_NOTFOUND;
+    if (fd < 0)
+        return ligi_fail_errno(errno, "%s/" MARKER " cannot be read", self->place);
+    ssize_t got = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (got < 0)
+        return ligi_fail_errno(errno, "%s/" MARKER " cannot be read", self->place);
+    if (strcmp(text, MARKER_TEXT) == 0)
+        return LIG_OK;
+    if (strncmp(text, MARKER_START, strlen(MARKER_START)) != 0)
+        return lig_fail(LIG_E_CORRUPT, "%s/" MARKER " does not say that this is a store",
+                        self->place);
+    return lig_fail(LIG_E_UNSUPPORTED,
+                    "%s has format %ld, this library knows 1: use a newer library", self->place,
+                    strtol(text + strlen(MARKER_START), NULL, 10));
+}
+
+/* A link, not a rename: of two that make a store at once one makes the marker, and mode=w of the
+ * other fails. */
+static lig_status link_marker(const ligi_file *self, const char *temporary, int *made)
+{
+    *made = linkat(self->folder_fd, temporary, self->folder_fd, MARKER, 0) == 0;
+    if (*made || errno == EEXIST)
+        return LIG_OK;
+    if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK)
+        return ligi_fail_errno(errno, "%s/" MARKER " cannot be made", self->place);
+    if (renameat(self->folder_fd, temporary, self->folder_fd, MARKER) != 0)
+        return ligi_fail_errno(errno, "%s/" MARKER " cannot be made", self->place);
+    *made = 1;
+    return LIG_OK;
+}
+
+static lig_status make_marker(const ligi_file *self, int *made)
+{
+    char temporary[48];
+
+    snprintf(temporary, sizeof temporary, MARKER ".%016" PRIx64, ligi_random_id());
+    int fd = openat(self->folder_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return ligi_fail_errno(errno, "%s cannot be written (mode=r reads only)", self->place);
+    lig_status status = ligi_write_all(fd, MARKER_TEXT, strlen(MARKER_TEXT), 0);
+    if (status == LIG_OK && self->options.fsync && fsync(fd) != 0)
+        status = ligi_fail_errno(errno, "%s/" MARKER " cannot be synced", self->place);
+    close(fd);
+    if (status == LIG_OK)
+        status = link_marker(self, temporary, made);
+    unlinkat(self->folder_fd, temporary, 0);
+    if (status == LIG_OK && self->options.fsync)
+        status = ligi_place_sync(self->folder_fd, self->place);
+    return status;
+}
+
+/* Makes the folder and those above it. */
+static lig_status make_folders(const char *place)
+{
+    char *path;
+
+    LIG_TRY(ligi_strdup(&path, place));
+    lig_status status = LIG_OK;
+    for (char *slash = path + 1; status == LIG_OK; slash++) {
+        if (*slash != '/' && *slash != '\0')
+            continue;
+        char kept = *slash;
+        *slash = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
+            status = ligi_fail_errno(errno, "the folder %s cannot be made", path);
+        *slash = kept;
+        if (kept == '\0')
+            break;
+    }
+    free(path);
+    return status;
+}
+
+static lig_status open_folder(ligi_file *self)
+{
+    self->folder_fd = open(self->place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (self->folder_fd >= 0)
+        return LIG_OK;
+    if (errno == ENOENT && self->read_only)
+        return lig_fail(LIG_E_NOTFOUND, "there is no store at %s", self->place);
+    if (errno == ENOTDIR)
+        return lig_fail(LIG_E_INVALID, "%s is not a folder: a store is one", self->place);
+    if (errno != ENOENT)
+        return ligi_fail_errno(errno, "%s cannot be opened", self->place);
+    LIG_TRY(make_folders(self->place));
+    self->folder_fd = open(self->place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (self->folder_fd < 0)
+        return ligi_fail_errno(errno, "the folder %s cannot be made", self->place);
+    return LIG_OK;
+}
+
+static lig_status open_packs(ligi_file *self)
+{
+    if (!self->read_only && mkdirat(self->folder_fd, "packs", 0777) == 0 && self->options.fsync)
+        LIG_TRY(ligi_place_sync(self->folder_fd, self->place));
+    self->packs_fd = openat(self->folder_fd, "packs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (self->packs_fd >= 0)
+        return LIG_OK;
+    if (errno == ENOENT && self->read_only)
+        return lig_fail(LIG_E_NOTFOUND, "%s has lost its packs: there is no folder 'packs' in it",
+                        self->place);
+    return ligi_fail_errno(errno, "%s/packs cannot be opened", self->place);
+}
+
+lig_status ligi_place_open(ligi_file *self)
+{
+    int made = 0;
+
+    LIG_TRY(open_folder(self));
+    lig_status status = check_marker(self);
+    if (status == LIG_E_NOTFOUND) {
+        if (self->read_only)
+            return lig_fail(LIG_E_NOTFOUND, "%s is no store: it has no file '" MARKER "'",
+                            self->place);
+        LIG_TRY(check_free(self));
+        LIG_TRY(make_marker(self, &made));
+        status = LIG_OK;
+    }
+    LIG_TRY(status);
+    if (self->options.mode[0] == 'w' && !made)
+        return lig_fail(LIG_E_EXISTS, "there is a store at %s already (mode=a opens it)",
+                        self->place);
+    LIG_TRY(open_packs(self));
+    ligi_place_direct(self);
+    return LIG_OK;
+}

@@ -1,0 +1,184 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/mem/mem.h"
+#include "backend/shared.h"
+#include "base/error.h"
+#include "base/option.h"
+
+typedef struct mem_options {
+    char *mode;
+} mem_options;
+
+static const ligi_option option_table[] = {
+    {"mode", LIGI_OPTION_TEXT, "a", "r: read only, w: a new place, a: make it if it is absent",
+     offsetof(mem_options, mode)},
+};
+#define OPTION_COUNT (sizeof option_table / sizeof option_table[0])
+
+static const lig_backend_option shown_options[] = {
+    {"mode", "text", "a", "r: read only, w: a new place, a: make it if it is absent"},
+    {NULL, NULL, NULL, NULL},
+};
+
+static lig_status place_create(void *context, void **object)
+{
+    ligi_mem_place *place;
+
+    (void)context;
+    LIG_TRY(ligi_calloc(&place, 1, sizeof *place, "a place in memory"));
+    pthread_mutex_init(&place->lock, NULL);
+    *object = place;
+    return LIG_OK;
+}
+
+static void place_destroy(void *object)
+{
+    ligi_mem_place *place = object;
+
+    for (size_t i = 0; i < place->pack_count; i++)
+        ligi_mem_pack_release(place->packs[i]);
+    free(place->packs);
+    ligi_mem_catalog_release(place->catalog);
+    pthread_mutex_destroy(&place->lock);
+    free(place);
+}
+
+static const ligi_shared_kind place_kind = {place_create, place_destroy};
+
+static lig_status place_acquire(ligi_mem *self, const char *name, char mode)
+{
+    void *object;
+
+    if (name[0] == '\0') {
+        if (mode == 'r')
+            return lig_fail(LIG_E_NOTFOUND,
+                            "mem: without a name is a new, empty place: there is nothing to read");
+        LIG_TRY(place_create(NULL, &object));
+        self->place = object;
+        return LIG_OK;
+    }
+    ligi_shared_want want = mode == 'r'   ? LIGI_SHARED_OLD
+                            : mode == 'w' ? LIGI_SHARED_NEW
+                                          : LIGI_SHARED_ANY;
+    lig_status status = ligi_shared_acquire(name, &place_kind, want, NULL, &object);
+    if (status == LIG_E_NOTFOUND)
+        return lig_fail(status, "there is no place mem:%s in this process", name);
+    if (status == LIG_E_EXISTS)
+        return lig_fail(status, "the place mem:%s is open already", name);
+    LIG_TRY(status);
+    self->place = object;
+    self->shared = 1;
+    return LIG_OK;
+}
+
+static lig_status open_place(ligi_mem *self, const ligi_uri *uri)
+{
+    mem_options options = {0};
+
+    LIG_TRY(ligi_options_fill(option_table, OPTION_COUNT, uri, NULL, &options));
+    lig_status status;
+    if (strlen(options.mode) != 1 || strchr("rwa", options.mode[0]) == NULL)
+        status = lig_fail(LIG_E_INVALID, "mem:%s: mode is '%s', known: r, w, a", uri->rest,
+                          options.mode);
+    else
+        status = place_acquire(self, uri->rest, options.mode[0]);
+    self->read_only = options.mode[0] == 'r';
+    ligi_options_fini(option_table, OPTION_COUNT, &options);
+    return status;
+}
+
+static lig_status mem_open(void **out, const char *config)
+{
+    char text[LIGI_URI_BYTES_MAX + 8];
+    ligi_uri uri;
+    ligi_mem *self;
+
+    if (snprintf(text, sizeof text, "mem:%s", config) >= (int)sizeof text)
+        return lig_fail(LIG_E_LIMIT, "the name of a place in memory is too long");
+    LIG_TRY(ligi_uri_parse(&uri, text));
+    lig_status status = ligi_calloc(&self, 1, sizeof *self, "a place in memory");
+    if (status == LIG_OK) {
+        self->pid = getpid();
+        status = open_place(self, &uri);
+        if (status == LIG_OK)
+            *out = self;
+        else
+            free(self);
+    }
+    ligi_uri_fini(&uri);
+    return status;
+}
+
+static void mem_close(void *opaque)
+{
+    ligi_mem *self = opaque;
+
+    if (self == NULL)
+        return;
+    if (self->shared)
+        ligi_shared_release(self->place);
+    else
+        place_destroy(self->place);
+    free(self);
+}
+
+lig_status ligi_mem_usable(const ligi_mem *self)
+{
+    if (self->pid != getpid())
+        return lig_fail(
+            LIG_E_CLOSED,
+            "this place in memory was opened before the process was forked: open it again here");
+    return LIG_OK;
+}
+
+lig_status ligi_mem_writable(const ligi_mem *self)
+{
+    LIG_TRY(ligi_mem_usable(self));
+    if (self->read_only)
+        return lig_fail(LIG_E_DENIED, "this place in memory was opened with mode=r");
+    return LIG_OK;
+}
+
+static uint32_t mem_flags(void *self)
+{
+    return ((ligi_mem *)self)->read_only ? LIG_VOLUME_READ_ONLY : 0;
+}
+
+static void mem_describe(void *self, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "memory of this process, %s",
+             ((ligi_mem *)self)->shared ? "shared by name" : "private");
+}
+
+static const lig_volume_ops mem_volume = {
+    .struct_bytes = sizeof(lig_volume_ops),
+    .flags = mem_flags,
+    .describe = mem_describe,
+    .pack_create = ligi_mem_pack_create,
+    .pack_put = ligi_mem_pack_put,
+    .pack_seal = ligi_mem_pack_seal,
+    .pack_close = ligi_mem_pack_close,
+    .pack_size = ligi_mem_pack_size,
+    .pack_read = ligi_mem_pack_read,
+    .pack_map = ligi_mem_pack_map,
+    .pack_unmap = ligi_mem_pack_unmap,
+    .pack_claim = ligi_mem_pack_claim,
+    .pack_remove = ligi_mem_pack_remove,
+    .pack_next = ligi_mem_pack_next,
+    .catalog_begin = ligi_mem_catalog_begin,
+    .catalog_end = ligi_mem_catalog_end,
+    .catalog_get = ligi_mem_catalog_get,
+    .catalog_seek = ligi_mem_catalog_seek,
+    .catalog_commit = ligi_mem_catalog_commit,
+};
+
+extern const lig_backend_ops ligi_backend_mem;
+const lig_backend_ops ligi_backend_mem = {
+    .open = mem_open,
+    .close = mem_close,
+    .volume = &mem_volume,
+    .options = shown_options,
+};

@@ -1,0 +1,321 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "backend/mem/mem.h"
+#include "base/error.h"
+#include "tensor/memory.h"
+
+#define PAGE_BYTES UINT64_C(4096)
+#define PACK_BYTES_MAX (UINT64_C(1) << 46)
+
+typedef struct writer { /* what pack_create and pack_claim return */
+    ligi_mem_place *place;
+    ligi_mem_pack *pack;
+    const void *secret;
+    int sealed;
+} writer;
+
+void ligi_mem_pack_release(ligi_mem_pack *pack)
+{
+    if (atomic_fetch_sub(&pack->refs, 1) != 1)
+        return;
+    if (pack->capacity != 0)
+        munmap(pack->base, pack->capacity);
+    free(pack);
+}
+
+static lig_status reserve(ligi_mem_pack *pack, uint64_t need)
+{
+    if (need <= pack->capacity)
+        return LIG_OK;
+    if (need > PACK_BYTES_MAX)
+        return lig_fail(LIG_E_LIMIT, "a pack in memory would have %" PRIu64 " bytes", need);
+    uint64_t capacity = need > 2 * pack->capacity ? need : 2 * pack->capacity;
+    capacity = (capacity + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+    void *base;
+    if (pack->capacity == 0)
+        base = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    else
+        base = mremap(pack->base, pack->capacity, capacity, MREMAP_MAYMOVE);
+    if (base == MAP_FAILED)
+        return ligi_fail_errno(errno, "no memory for a pack of %" PRIu64 " bytes", capacity);
+    pack->base = base;
+    pack->capacity = capacity;
+    return LIG_OK;
+}
+
+static lig_status writer_create(ligi_mem_place *place, ligi_mem_pack *pack, const void *secret,
+                                void **out)
+{
+    writer *made;
+
+    LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "the writer of a pack"));
+    made->place = place;
+    made->pack = pack;
+    made->secret = secret;
+    *out = made;
+    return LIG_OK;
+}
+
+lig_status ligi_mem_pack_create(void *self, uint64_t bytes, const void *secret, void **out)
+{
+    ligi_mem *mem = self;
+    ligi_mem_pack *pack;
+
+    LIG_TRY(ligi_mem_writable(mem));
+    LIG_TRY(ligi_calloc(&pack, 1, sizeof *pack, "a pack"));
+    atomic_init(&pack->refs, 1);
+    pack->held = 1;
+    lig_status status = reserve(pack, bytes == 0 ? 1 : bytes);
+    if (status == LIG_OK)
+        status = writer_create(mem->place, pack, secret, out);
+    if (status != LIG_OK)
+        ligi_mem_pack_release(pack);
+    return status;
+}
+
+lig_status ligi_mem_pack_put(void *opaque, const lig_piece *piece)
+{
+    writer *self = opaque;
+    ligi_mem_pack *pack = self->pack;
+
+    if (self->sealed || piece->offset < pack->bytes || piece->bytes > PACK_BYTES_MAX ||
+        piece->offset > PACK_BYTES_MAX - piece->bytes)
+        return lig_fail(LIG_E_INVALID,
+                        "a piece of %" PRIu64 " bytes at %" PRIu64 " cannot follow the %" PRIu64
+                        " there are",
+                        piece->bytes, piece->offset, pack->bytes);
+    LIG_TRY(reserve(pack, piece->offset + piece->bytes));
+    uint8_t *to = pack->base + piece->offset;
+    LIG_TRY(ligi_memory_to_host(to, piece->data, piece->bytes, piece->memory, piece->device));
+    for (uint64_t at = 0, i = 0; piece->hashes != NULL && at < piece->bytes;
+         at += LIG_BLOCK_BYTES, i++) {
+        uint64_t left = piece->bytes - at;
+        piece->hashes[i] =
+            lig_hash_block(self->secret, to + at, left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES);
+    }
+    pack->bytes = piece->offset + piece->bytes;
+    return LIG_OK;
+}
+
+lig_status ligi_mem_pack_seal(void *opaque, uint64_t *id)
+{
+    writer *self = opaque;
+    ligi_mem_place *place = self->place;
+
+    if (self->sealed)
+        return lig_fail(LIG_E_INVALID, "the pack is sealed already");
+    pthread_mutex_lock(&place->lock);
+    lig_status status = ligi_grow(&place->packs, &place->pack_capacity, place->pack_count + 1,
+                                  sizeof *place->packs, "the packs");
+    if (status == LIG_OK) {
+        self->pack->id = ++place->last_id;
+        place->packs[place->pack_count++] = self->pack;
+        atomic_fetch_add(&self->pack->refs, 1);
+        self->sealed = 1;
+        *id = self->pack->id;
+    }
+    pthread_mutex_unlock(&place->lock);
+    return status;
+}
+
+void ligi_mem_pack_close(void *opaque)
+{
+    writer *self = opaque;
+
+    if (self == NULL)
+        return;
+    pthread_mutex_lock(&self->place->lock);
+    self->pack->held = 0;
+    pthread_mutex_unlock(&self->place->lock);
+    ligi_mem_pack_release(self->pack);
+    free(self);
+}
+
+/* The first place whose id is >= id; the lock is held. */
+static size_t lower_bound(const ligi_mem_place *place, uint64_t id)
+{
+    size_t low = 0, high = place->pack_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (place->packs[middle]->id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The pack with a reference of its own. */
+static lig_status acquire(void *self, uint64_t id, ligi_mem_pack **pack)
+{
+    ligi_mem *mem = self;
+    ligi_mem_place *place = mem->place;
+
+    LIG_TRY(ligi_mem_usable(mem));
+    pthread_mutex_lock(&place->lock);
+    size_t at = lower_bound(place, id);
+    int found = at < place->pack_count && place->packs[at]->id == id;
+    if (found) {
+        *pack = place->packs[at];
+        atomic_fetch_add(&(*pack)->refs, 1);
+    }
+    pthread_mutex_unlock(&place->lock);
+    if (!found)
+        return lig_fail(LIG_E_NOTFOUND, "there is no pack %" PRIx64, id);
+    return LIG_OK;
+}
+
+lig_status ligi_mem_pack_size(void *self, uint64_t id, uint64_t *bytes)
+{
+    ligi_mem_pack *pack;
+
+    LIG_TRY(acquire(self, id, &pack));
+    *bytes = pack->bytes;
+    ligi_mem_pack_release(pack);
+    return LIG_OK;
+}
+
+static lig_status read_range(const ligi_mem_pack *pack, const void *secret, const lig_range *range)
+{
+    if (range->offset > pack->bytes || range->bytes > pack->bytes - range->offset)
+        return lig_fail(LIG_E_CORRUPT,
+                        "pack %" PRIx64 " has %" PRIu64 " bytes, %" PRIu64 " at %" PRIu64
+                        " are asked for",
+                        pack->id, pack->bytes, range->bytes, range->offset);
+    const uint8_t *from = pack->base + range->offset;
+    for (uint64_t at = 0, i = 0; range->hashes != NULL && at < range->bytes;
+         at += LIG_BLOCK_BYTES, i++) {
+        uint64_t left = range->bytes - at;
+        if (lig_hash_block(secret, from + at, left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES) !=
+            range->hashes[i])
+            return lig_fail(LIG_E_CORRUPT,
+                            "pack %" PRIx64 ": the block at %" PRIu64 " does not fit its checksum",
+                            pack->id, range->offset + at);
+    }
+    return ligi_memory_from_host(range->data, from, range->bytes, range->memory, range->device);
+}
+
+lig_status ligi_mem_pack_read(void *self, uint64_t id, const void *secret, const lig_range *ranges,
+                              size_t count, size_t *bad)
+{
+    ligi_mem_pack *pack;
+    lig_status status = LIG_OK;
+
+    LIG_TRY(acquire(self, id, &pack));
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
+        status = read_range(pack, secret, &ranges[i]);
+        if (status == LIG_E_CORRUPT)
+            *bad = i;
+    }
+    ligi_mem_pack_release(pack);
+    return status;
+}
+
+static lig_status map_copy(const ligi_mem_pack *pack, lig_mapping *mapping)
+{
+    void *base = mmap(NULL, pack->bytes == 0 ? 1 : pack->bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return ligi_fail_errno(errno, "no memory for a private map of pack %" PRIx64, pack->id);
+    if (pack->bytes != 0)
+        memcpy(base, pack->base, pack->bytes);
+    mapping->base = base;
+    mapping->bytes = pack->bytes;
+    mapping->handle = NULL;
+    return LIG_OK;
+}
+
+lig_status ligi_mem_pack_map(void *self, uint64_t id, uint32_t flags, lig_mapping *mapping)
+{
+    ligi_mem_pack *pack;
+
+    LIG_TRY(acquire(self, id, &pack));
+    if (flags & LIG_MAP_PRIVATE) {
+        lig_status status = map_copy(pack, mapping);
+        ligi_mem_pack_release(pack);
+        return status;
+    }
+    mapping->base = pack->base;
+    mapping->bytes = pack->bytes;
+    mapping->handle = pack;
+    return LIG_OK;
+}
+
+void ligi_mem_pack_unmap(void *self, lig_mapping *mapping)
+{
+    (void)self;
+    if (mapping->handle != NULL)
+        ligi_mem_pack_release(mapping->handle);
+    else if (mapping->base != NULL)
+        munmap(mapping->base, mapping->bytes == 0 ? 1 : mapping->bytes);
+    memset(mapping, 0, sizeof *mapping);
+}
+
+lig_status ligi_mem_pack_claim(void *self, uint64_t id, void **out)
+{
+    ligi_mem *mem = self;
+    ligi_mem_pack *pack;
+
+    LIG_TRY(ligi_mem_writable(mem));
+    LIG_TRY(acquire(self, id, &pack));
+    pthread_mutex_lock(&mem->place->lock);
+    int held = pack->held;
+    pack->held = 1;
+    pthread_mutex_unlock(&mem->place->lock);
+    lig_status status = held ? lig_fail(LIG_E_BUSY, "pack %" PRIx64 " is held by its writer", id)
+                             : writer_create(mem->place, pack, NULL, out);
+    if (status == LIG_OK) {
+        ((writer *)*out)->sealed = 1;
+        return LIG_OK;
+    }
+    pthread_mutex_lock(&mem->place->lock);
+    pack->held = held;
+    pthread_mutex_unlock(&mem->place->lock);
+    ligi_mem_pack_release(pack);
+    return status;
+}
+
+lig_status ligi_mem_pack_remove(void *self, uint64_t id)
+{
+    ligi_mem *mem = self;
+    ligi_mem_place *place = mem->place;
+    ligi_mem_pack *removed = NULL;
+
+    LIG_TRY(ligi_mem_writable(mem));
+    pthread_mutex_lock(&place->lock);
+    size_t at = lower_bound(place, id);
+    if (at < place->pack_count && place->packs[at]->id == id) {
+        removed = place->packs[at];
+        place->pack_count--;
+        memmove(&place->packs[at], &place->packs[at + 1],
+                (place->pack_count - at) * sizeof *place->packs);
+    }
+    pthread_mutex_unlock(&place->lock);
+    if (removed == NULL)
+        return lig_fail(LIG_E_NOTFOUND, "there is no pack %" PRIx64, id);
+    ligi_mem_pack_release(removed);
+    return LIG_OK;
+}
+
+lig_status ligi_mem_pack_next(void *self, uint64_t after, uint64_t *id)
+{
+    ligi_mem *mem = self;
+    ligi_mem_place *place = mem->place;
+    lig_status status = LIG_E_NOTFOUND;
+
+    LIG_TRY(ligi_mem_usable(mem));
+    pthread_mutex_lock(&place->lock);
+    size_t at = after == UINT64_MAX ? place->pack_count : lower_bound(place, after + 1);
+    if (at < place->pack_count) {
+        *id = place->packs[at]->id;
+        status = LIG_OK;
+    }
+    pthread_mutex_unlock(&place->lock);
+    return status;
+}

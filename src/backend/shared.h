@@ -1,0 +1,27 @@
+/* The table of what one process may have only once however often it is opened: the environment of a
+ * catalog file, a named place in memory. Entries belong to the process that made them; after a fork
+ * the child starts with an empty table. */
+#ifndef LIGI_SHARED_H
+#define LIGI_SHARED_H
+
+#include <ligament/base.h>
+
+typedef struct ligi_shared_kind {
+    lig_status (*create)(void *context, void **object);
+    void (*destroy)(void *object);
+} ligi_shared_kind;
+
+typedef enum ligi_shared_want {
+    LIGI_SHARED_ANY,
+    LIGI_SHARED_OLD,
+    LIGI_SHARED_NEW
+} ligi_shared_want;
+
+/* The object with this key (copied), made by kind->create(context) when there is none; released by
+ * ligi_shared_release. LIG_E_NOTFOUND (OLD) and LIG_E_EXISTS (NEW) come without a sentence. */
+lig_status ligi_shared_acquire(const char *key, const ligi_shared_kind *kind, ligi_shared_want want,
+                               void *context, void **object);
+/* The last release destroys. In a forked child it does nothing. */
+void ligi_shared_release(void *object);
+
+#endif
