@@ -1,0 +1,141 @@
+#include <ligament/checkpoint.h>
+
+#include "backend/registry.h"
+#include "base/error.h"
+#include "base/map.h"
+
+#include <ligament/store.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One of the two is set. */
+struct lig_checkpoint {
+    lig_store *store;
+    lig_backend *backend;
+};
+
+static int is_place(const char *text)
+{
+    return strpbrk(text, ":/.") != NULL;
+}
+
+/* "name:config", or a URI or path with further options. */
+static lig_status make_uri(const char *backend, const char *config, char **uri)
+{
+    const char *between = "";
+    if (!is_place(backend))
+        between = ":";
+    else if (config[0])
+        between = strchr(backend, '?') ? "&" : "?";
+    size_t bytes = strlen(backend) + strlen(config) + 2;
+    LIG_TRY(ligi_alloc(uri, bytes, "a URI"));
+    size_t used = strlen(backend);
+    memcpy(*uri, backend, used);
+    memcpy(*uri + used, between, strlen(between));
+    used += strlen(between);
+    memcpy(*uri + used, config, strlen(config) + 1);
+    return LIG_OK;
+}
+
+static lig_status open_store(lig_checkpoint *self, const char *backend, const char *config)
+{
+    char *uri;
+    LIG_TRY(make_uri(backend, config, &uri));
+    lig_status status = lig_store_open(&self->store, uri);
+    free(uri);
+    return status;
+}
+
+static lig_status open_either(lig_checkpoint *self, const char *backend, const char *config)
+{
+    if (is_place(backend))
+        return open_store(self, backend, config);
+    const lig_backend_ops *ops;
+    lig_status status = ligi_backend_lookup(backend, &ops);
+    if (status == LIG_E_NOTFOUND)
+        return lig_fail(status, "%s; a folder is written as a path, './%s'", lig_error_text(),
+                        backend);
+    LIG_TRY(status);
+    return ops->volume ? open_store(self, backend, config)
+                       : lig_backend_open(&self->backend, backend, config);
+}
+
+lig_status lig_checkpoint_open(lig_checkpoint **out, const char *backend, const char *config)
+{
+    if (backend == NULL || backend[0] == '\0')
+        return lig_fail(LIG_E_INVALID, "a checkpoint needs the name of a backend or a place");
+    lig_checkpoint *self;
+    LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a checkpoint"));
+    lig_status status = open_either(self, backend, config ? config : "");
+    if (status == LIG_OK)
+        *out = self;
+    else
+        free(self);
+    return status;
+}
+
+void lig_checkpoint_close(lig_checkpoint *self)
+{
+    if (self == NULL)
+        return;
+    lig_store_close(self->store);
+    if (self->backend)
+        lig_backend_close(self->backend);
+    free(self);
+}
+
+lig_status lig_checkpoint_save(lig_checkpoint *self, const char *set, const lig_tensor *tensors,
+                               size_t count)
+{
+    if (self->backend)
+        return lig_backend_save(self->backend, set, tensors, count);
+    lig_save_options options = LIG_SAVE_INIT;
+    options.flags = LIG_SAVE_REPLACE;
+    return lig_store_save(self->store, set, tensors, count, &options);
+}
+
+/* The first tensor of the model that is not among `tensors`. */
+static lig_status name_extra(const lig_model *model, const lig_tensor *tensors, size_t count)
+{
+    ligi_map names = {0};
+    lig_status status = ligi_map_reserve(&names, count);
+    for (size_t i = 0; i < count && status == LIG_OK; i++)
+        status = ligi_map_insert(&names, tensors[i].name, strlen(tensors[i].name), i, NULL);
+    size_t at = 0;
+    while (status == LIG_OK && at + 1 < model->tensor_count &&
+           ligi_map_find(&names, model->tensors[at].tensor.name,
+                         strlen(model->tensors[at].tensor.name), NULL))
+        at++;
+    ligi_map_fini(&names);
+    LIG_TRY(status);
+    return lig_fail(LIG_E_MISMATCH, "set '%s' holds %zu tensors, %zu are asked for; '%s' is extra",
+                    model->name, model->tensor_count, count, model->tensors[at].tensor.name);
+}
+
+static lig_status check_extra(lig_store *store, const char *set, const lig_tensor *tensors,
+                              size_t count)
+{
+    lig_model *model;
+    LIG_TRY(lig_store_model(store, set, &model));
+    lig_status status = model->tensor_count > count ? name_extra(model, tensors, count) : LIG_OK;
+    lig_model_destroy(model);
+    return status;
+}
+
+lig_status lig_checkpoint_load(lig_checkpoint *self, const char *set, const lig_tensor *tensors,
+                               size_t count)
+{
+    if (self->backend)
+        return lig_backend_load(self->backend, set, tensors, count);
+    LIG_TRY(lig_tensors_check(tensors, count));
+    LIG_TRY(check_extra(self->store, set, tensors, count));
+    return lig_store_load(self->store, set, tensors, count);
+}
+
+lig_status lig_checkpoint_drop(lig_checkpoint *self, const char *set)
+{
+    if (self->backend)
+        return lig_backend_drop(self->backend, set);
+    return lig_store_retire(self->store, set);
+}

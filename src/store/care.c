@@ -1,0 +1,275 @@
+#include "base/error.h"
+#include "store/audit.h"
+#include "store/fetch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BUFFER_BYTES (UINT64_C(8) << 20)
+
+typedef struct care {
+    lig_store *store;
+    ligi_report *report;
+    uint32_t flags;
+    uint8_t *buffer;
+    uint64_t *ids;
+    size_t id_count, id_capacity;
+    uint64_t mended;
+} care;
+
+/* Only what is wrong with the stored bytes is a problem to report; a failing machine is a failure.
+ */
+static int is_damage(lig_status status)
+{
+    return status == LIG_E_CORRUPT || status == LIG_E_UNSUPPORTED || status == LIG_E_NOTFOUND;
+}
+
+/* --- bytes against checksums --- */
+
+/* Reads tensor `index` alone; what does not fit becomes a problem. */
+static lig_status verify_one(care *self, ligi_fetch *fetch, size_t index)
+{
+    uint64_t total = fetch->model->manifest.tensors[index].tensor.bytes;
+    for (uint64_t at = 0; at < total; at += BUFFER_BYTES) {
+        uint64_t bytes = total - at < BUFFER_BYTES ? total - at : BUFFER_BYTES;
+        lig_status status = ligi_fetch_add(fetch, index, at, bytes, self->buffer);
+        if (status == LIG_OK)
+            status = ligi_fetch_run(fetch);
+        if (is_damage(status))
+            return ligi_report_add(self->report, "%s", lig_error_text());
+        LIG_TRY(status);
+    }
+    return LIG_OK;
+}
+
+/* Tensors [first, end) together; one by one when something does not fit. */
+static lig_status verify_batch(care *self, ligi_fetch *fetch, size_t first, size_t end)
+{
+    uint64_t used = 0;
+    lig_status status = LIG_OK;
+    for (size_t i = first; i < end && status == LIG_OK; i++) {
+        const lig_stored_tensor *stored = &fetch->model->manifest.tensors[i];
+        if (stored->tied >= 0)
+            continue;
+        status = ligi_fetch_add(fetch, i, 0, stored->tensor.bytes, self->buffer + used);
+        used += stored->tensor.bytes;
+    }
+    if (status == LIG_OK)
+        status = ligi_fetch_run(fetch);
+    fetch->count = 0;
+    if (status == LIG_OK || !is_damage(status))
+        return status;
+    for (size_t i = first; i < end; i++)
+        if (fetch->model->manifest.tensors[i].tied < 0)
+            LIG_TRY(verify_one(self, fetch, i));
+    return LIG_OK;
+}
+
+static lig_status verify_tensors(care *self, ligi_fetch *fetch)
+{
+    const ligi_manifest *manifest = &fetch->model->manifest;
+    size_t first = 0;
+    uint64_t used = 0;
+    for (size_t i = 0; i < manifest->tensor_count; i++) {
+        uint64_t bytes = manifest->tensors[i].tied < 0 ? manifest->tensors[i].tensor.bytes : 0;
+        if (bytes > BUFFER_BYTES - used) {
+            LIG_TRY(verify_batch(self, fetch, first, i));
+            first = i;
+            used = 0;
+        }
+        if (bytes > BUFFER_BYTES) {
+            LIG_TRY(verify_one(self, fetch, i));
+            first = i + 1;
+        } else {
+            used += bytes;
+        }
+    }
+    return verify_batch(self, fetch, first, manifest->tensor_count);
+}
+
+/* What the record says against what the manifest says. */
+static lig_status verify_record(care *self, const ligi_model *model)
+{
+    ligi_record derived = {0};
+    const ligi_record *record = &model->record;
+    LIG_TRY(ligi_record_of(&model->manifest, record, &derived));
+    int same = derived.bytes == record->bytes && derived.own_bytes == record->own_bytes &&
+               derived.use_count == record->use_count &&
+               (record->use_count == 0 ||
+                memcmp(derived.uses, record->uses, record->use_count * sizeof *record->uses) == 0);
+    free(derived.uses);
+    return same ? LIG_OK
+                : ligi_report_add(self->report, "model '%s': its record and its manifest disagree",
+                                  record->about.name);
+}
+
+static lig_status verify_model(care *self, ligi_model *model)
+{
+    int gone = 0;
+    ligi_fetch fetch = {.store = self->store, .model = model, .verify = 1, .gone = &gone};
+    self->report->shown.tensors += model->record.tensor_count;
+    self->report->shown.bytes += model->record.bytes;
+    lig_status status = verify_record(self, model);
+    if (status == LIG_OK)
+        status = verify_tensors(self, &fetch);
+    ligi_fetch_fini(&fetch);
+    return status;
+}
+
+/* Each model in a view of its own: a view held while gigabytes are read would keep the catalog from
+ * growing. */
+static lig_status check_model(care *self, uint64_t id)
+{
+    ligi_ledger ledger;
+    ligi_model *model = NULL;
+    lig_catalog_item item;
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
+    int gone = 0;
+    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    lig_status status = ligi_ledger_get(&ledger, &key, &item);
+    int there = status == LIG_OK;
+    if (there)
+        status = ligi_model_list(&item, self->store->secret, &model);
+    int listed = status == LIG_OK;
+    if (listed)
+        status = ligi_model_fill(self->store, &ledger, model, &gone);
+    ligi_ledger_end(&ledger);
+    self->report->shown.models += there;
+    if (listed && status == LIG_OK)
+        status = verify_model(self, model);
+    else if (listed && is_damage(status))
+        status = ligi_report_add(self->report, "%s", lig_error_text());
+    else if (is_damage(status)) /* retired meanwhile, or told by the audit */
+        status = LIG_OK;
+    ligi_model_free(model);
+    return status;
+}
+
+static lig_status list_ids(care *self)
+{
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    lig_status status;
+    while (ligi_ledger_next(&ledger, LIGI_TABLE_MODEL, &walk, &item, &status)) {
+        status = ligi_grow(&self->ids, &self->id_capacity, self->id_count + 1, sizeof *self->ids,
+                           "a check");
+        if (status != LIG_OK)
+            break;
+        if (item.key_bytes == 9)
+            self->ids[self->id_count++] = ligi_load_be64((const char *)item.key + 1);
+    }
+    ligi_ledger_end(&ledger);
+    return status;
+}
+
+/* --- packs --- */
+
+/* A pack that is not recorded may belong to a save under way: then it cannot be claimed. */
+static lig_status check_stray(care *self, const ligi_ledger *ledger, uint64_t pack)
+{
+    ligi_place *place = self->store->place;
+    ligi_pack_record record;
+    lig_status status = ligi_ledger_pack(ledger, pack, &record);
+    if (status != LIG_E_NOTFOUND)
+        return is_damage(status) ? LIG_OK : status;
+    void *claim = NULL;
+    if (self->store->mode == 'r' || place->ops->pack_claim(place->self, pack, &claim) != LIG_OK)
+        return LIG_OK;
+    place->ops->pack_close(claim);
+    return ligi_report_add(self->report,
+                           "pack %llu is named by no model: a leftover of a save that did not "
+                           "end, or of another store",
+                           (unsigned long long)pack);
+}
+
+static lig_status check_strays(care *self)
+{
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    const lig_volume_ops *ops = self->store->place->ops;
+    uint64_t pack = 0;
+    lig_status status;
+    while ((status = ops->pack_next(self->store->place->self, pack, &pack)) == LIG_OK) {
+        self->report->shown.packs++;
+        status = check_stray(self, &ledger, pack);
+        if (status != LIG_OK)
+            break;
+    }
+    ligi_ledger_end(&ledger);
+    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+}
+
+/* --- the calls --- */
+
+static lig_status audit_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    care *self = context;
+    self->mended = 0;
+    ligi_report_cut(self->report, 0);
+    return ligi_audit(ledger, change, self->report, &self->mended);
+}
+
+static lig_status audit(care *self)
+{
+    if (self->flags & LIG_CHECK_REPAIR)
+        return ligi_store_commit(self->store, audit_edit, self, NULL);
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    lig_status status = ligi_audit(&ledger, NULL, self->report, &self->mended);
+    ligi_ledger_end(&ledger);
+    return status;
+}
+
+static lig_status check(care *self)
+{
+    LIG_TRY(audit(self));
+    LIG_TRY(ligi_alloc(&self->buffer, BUFFER_BYTES, "a check"));
+    LIG_TRY(list_ids(self));
+    for (size_t i = 0; i < self->id_count; i++)
+        LIG_TRY(check_model(self, self->ids[i]));
+    LIG_TRY(check_strays(self));
+    if (self->flags & LIG_CHECK_REPAIR)
+        LIG_TRY(ligi_store_clean(self->store, &self->mended, &self->report->shown.freed_bytes));
+    self->report->shown.repaired = self->mended;
+    return LIG_OK;
+}
+
+lig_status lig_store_check(lig_store *store, uint32_t flags, lig_report **report)
+{
+    LIG_TRY(flags & LIG_CHECK_REPAIR ? ligi_store_writable(store) : ligi_store_usable(store));
+    if (flags & ~LIG_CHECK_REPAIR)
+        return lig_fail(LIG_E_INVALID, "unknown flags %#x for a check", flags);
+    care self = {.store = store, .flags = flags};
+    LIG_TRY(ligi_report_create(&self.report));
+    lig_status status = check(&self);
+    free(self.buffer);
+    free(self.ids);
+    if (status == LIG_OK)
+        *report = &self.report->shown;
+    else
+        lig_report_destroy(&self.report->shown);
+    return status;
+}
+
+lig_status lig_store_compact(lig_store *store, lig_report **report)
+{
+    LIG_TRY(ligi_store_writable(store));
+    ligi_report *made;
+    LIG_TRY(ligi_report_create(&made));
+    lig_store_stats stats;
+    lig_status status = ligi_store_clean(store, &made->shown.repaired, &made->shown.freed_bytes);
+    if (status == LIG_OK)
+        status = lig_store_stat(store, &stats);
+    if (status != LIG_OK) {
+        lig_report_destroy(&made->shown);
+        return status;
+    }
+    made->shown.models = stats.models;
+    made->shown.tensors = stats.tensors;
+    made->shown.packs = stats.packs;
+    made->shown.bytes = stats.bytes;
+    *report = &made->shown;
+    return LIG_OK;
+}

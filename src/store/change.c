@@ -1,0 +1,208 @@
+#include "base/error.h"
+#include "base/log.h"
+#include "store/ledger.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Every refusal means that somebody else got on: this many in a row is no bad luck. */
+enum { COMMIT_TRIES = 1000 };
+
+static void change_fini(ligi_change *change)
+{
+    ligi_writer_fini(&change->bytes);
+    ligi_writer_fini(&change->value);
+    free(change->ops);
+    free(change->counts);
+}
+
+static lig_status add_op(ligi_change *change, const ligi_key *key, const ligi_writer *value)
+{
+    LIG_TRY(ligi_grow(&change->ops, &change->capacity, change->count + 1, sizeof *change->ops,
+                      "a change of the catalog"));
+    ligi_change_op op = {.key = change->bytes.bytes, .key_bytes = key->size, .value = SIZE_MAX};
+    ligi_put_bytes(&change->bytes, key->bytes, key->size);
+    if (value) {
+        LIG_TRY(value->status);
+        op.value = change->bytes.bytes;
+        op.value_bytes = value->bytes;
+        ligi_put_bytes(&change->bytes, value->data, value->bytes);
+    }
+    LIG_TRY(change->bytes.status);
+    change->ops[change->count++] = op;
+    return LIG_OK;
+}
+
+lig_status ligi_change_put(ligi_change *change, const ligi_key *key)
+{
+    return add_op(change, key, &change->value);
+}
+
+lig_status ligi_change_erase(ligi_change *change, const ligi_key *key)
+{
+    return add_op(change, key, NULL);
+}
+
+static lig_status find_count(ligi_change *change, uint64_t pack, uint64_t bytes, ligi_count **found)
+{
+    for (size_t i = 0; i < change->count_count; i++)
+        if (change->counts[i].pack == pack) {
+            *found = &change->counts[i];
+            return LIG_OK;
+        }
+    LIG_TRY(ligi_grow(&change->counts, &change->count_capacity, change->count_count + 1,
+                      sizeof *change->counts, "the packs of a change"));
+    ligi_count count = {.pack = pack};
+    lig_status status = ligi_ledger_pack(change->ledger, pack, &count.record);
+    if (status == LIG_E_NOTFOUND)
+        count.record.bytes = bytes;
+    else
+        LIG_TRY(status);
+    change->counts[change->count_count] = count;
+    *found = &change->counts[change->count_count++];
+    return LIG_OK;
+}
+
+lig_status ligi_change_uses(ligi_change *change, const ligi_record *record, int sign,
+                            uint64_t bytes)
+{
+    for (size_t i = 0; i < record->use_count; i++) {
+        const ligi_use *use = &record->uses[i];
+        ligi_count *count;
+        LIG_TRY(find_count(change, use->pack, bytes, &count));
+        ligi_pack_record *now = &count->record;
+        if (sign > 0) {
+            now->models++;
+            now->tensors += use->tensors;
+        } else { /* a count that is too low is a damage that `check` finds; it must not wrap */
+            now->models -= now->models > 0;
+            now->tensors -= now->tensors < use->tensors ? now->tensors : use->tensors;
+        }
+    }
+    return LIG_OK;
+}
+
+lig_status ligi_change_model(ligi_change *change, const ligi_record *record)
+{
+    const void *secret = change->ledger->store->secret;
+    ligi_record_put(&change->value, record, secret);
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, record->about.id);
+    LIG_TRY(ligi_change_put(change, &key));
+    key = ligi_key_text(LIGI_TABLE_NAME, secret, record->about.name);
+    ligi_name_put(&change->value, &key, record->about.id, secret);
+    return ligi_change_put(change, &key);
+}
+
+static lig_status move_aliases(ligi_change *change, uint64_t from, uint64_t heir)
+{
+    const void *secret = change->ledger->store->secret;
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    lig_status status;
+    while (ligi_ledger_next(change->ledger, LIGI_TABLE_ALIAS, &walk, &item, &status)) {
+        const char *alias;
+        uint64_t id;
+        LIG_TRY(ligi_alias_get(&item, secret, &alias, &id));
+        if (id != from)
+            continue;
+        ligi_key key = ligi_key_text(LIGI_TABLE_ALIAS, secret, alias);
+        if (heir)
+            ligi_alias_put(&change->value, &key, alias, heir, secret);
+        LIG_TRY(heir ? ligi_change_put(change, &key) : ligi_change_erase(change, &key));
+    }
+    return status;
+}
+
+lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
+                              uint64_t heir)
+{
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, record->about.id);
+    LIG_TRY(ligi_change_erase(change, &key));
+    if (!keep_name) {
+        key = ligi_key_text(LIGI_TABLE_NAME, change->ledger->store->secret, record->about.name);
+        LIG_TRY(ligi_change_erase(change, &key));
+    }
+    if (record->pack == 0) {
+        key = ligi_key_id(LIGI_TABLE_INLINE, record->about.id);
+        LIG_TRY(ligi_change_erase(change, &key));
+    }
+    LIG_TRY(ligi_change_uses(change, record, -1, 0));
+    return move_aliases(change, record->about.id, heir);
+}
+
+static lig_status put_counts(ligi_change *change)
+{
+    for (size_t i = 0; i < change->count_count; i++) {
+        const ligi_count *count = &change->counts[i];
+        ligi_key key = ligi_key_id(LIGI_TABLE_PACK, count->pack);
+        if (count->record.models) {
+            ligi_pack_record_put(&change->value, count->pack, &count->record,
+                                 change->ledger->store->secret);
+            LIG_TRY(ligi_change_put(change, &key));
+        } else {
+            LIG_TRY(ligi_change_erase(change, &key));
+        }
+    }
+    return LIG_OK;
+}
+
+static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64_t version)
+{
+    lig_catalog_op *ops;
+    LIG_TRY(ligi_calloc(&ops, change->count, sizeof *ops, "a change of the catalog"));
+    for (size_t i = 0; i < change->count; i++) {
+        const ligi_change_op *op = &change->ops[i];
+        ops[i].key = change->bytes.data + op->key;
+        ops[i].key_bytes = op->key_bytes;
+        if (op->value != SIZE_MAX) {
+            ops[i].value = change->bytes.data + op->value;
+            ops[i].value_bytes = op->value_bytes;
+        }
+    }
+    lig_status status =
+        store->place->ops->catalog_commit(store->place->self, version, ops, change->count);
+    free(ops);
+    return status;
+}
+
+/* The commit stands: a pack that cannot be removed now is a leftover for the next open. */
+static void remove_packs(lig_store *store, const ligi_change *change, uint64_t *freed)
+{
+    for (size_t i = 0; i < change->count_count; i++) {
+        const ligi_count *count = &change->counts[i];
+        if (count->record.models)
+            continue;
+        lig_status status = store->place->ops->pack_remove(store->place->self, count->pack);
+        if (status == LIG_OK && freed)
+            *freed += count->record.bytes;
+        if (status != LIG_OK && status != LIG_E_NOTFOUND)
+            ligi_log(LIG_LOG_WARNING, "pack %llu of %s could not be removed: %s",
+                     (unsigned long long)count->pack, store->uri, lig_error_text());
+    }
+}
+
+static lig_status try_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
+{
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    ligi_change change = {.ledger = &ledger};
+    uint64_t version = ledger.version;
+    lig_status status = edit(context, &ledger, &change);
+    if (status == LIG_OK)
+        status = put_counts(&change);
+    ligi_ledger_end(&ledger);
+    if (status == LIG_OK && change.count)
+        status = commit_ops(store, &change, version);
+    if (status == LIG_OK)
+        remove_packs(store, &change, freed);
+    change_fini(&change);
+    return status;
+}
+
+lig_status ligi_store_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
+{
+    lig_status status = LIG_E_BUSY;
+    for (int i = 0; i < COMMIT_TRIES && status == LIG_E_BUSY; i++)
+        status = try_commit(store, edit, context, freed);
+    return status;
+}

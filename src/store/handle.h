@@ -1,0 +1,57 @@
+/* The store's handle, for the files of this folder. */
+#ifndef LIGI_HANDLE_H
+#define LIGI_HANDLE_H
+
+#include "store/footers.h"
+#include "store/record.h"
+
+#include <ligament/store.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+/* An open volume; counted, because views outlive the store. */
+typedef struct ligi_place {
+    const lig_backend_ops *backend;
+    const lig_volume_ops *ops;
+    void *self;
+    atomic_int holders;
+    pid_t pid;
+} ligi_place;
+
+void ligi_place_hold(ligi_place *place);
+void ligi_place_drop(ligi_place *place);
+
+struct lig_store {
+    pid_t pid;
+    ligi_place *place;
+    char *uri;
+    char mode;      /* 'r', 'w' or 'a' */
+    int by_footers; /* the catalog is made of the packs' footers, in memory */
+    uint8_t uuid[LIGI_UUID_BYTES];
+    uint8_t secret[LIG_SECRET_BYTES]; /* set at open, or with the first footer that is found */
+
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t idle;
+    uint64_t next_id, end_id; /* reserved for this handle */
+    size_t saving;            /* saves in the background */
+    ligi_footers *footers;
+};
+
+/* What every public call asks first: LIG_E_CLOSED in a forked child. */
+lig_status ligi_store_usable(const lig_store *store);
+/* The same for calls that write. */
+lig_status ligi_store_writable(const lig_store *store);
+
+/* 1 to LIG_NAME_BYTES_MAX bytes of UTF-8. `what` is "model" or "alias". */
+lig_status ligi_name_check(const char *what, const char *name);
+
+/* An id that no other model has. May commit. */
+lig_status ligi_store_take_id(lig_store *store, uint64_t *id);
+
+/* Removes packs that the catalog does not name and nobody writes; counts them when the pointers are
+ * not NULL. */
+lig_status ligi_store_clean(lig_store *store, uint64_t *packs, uint64_t *bytes);
+
+#endif

@@ -1,0 +1,264 @@
+#include "store/manifest.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "tensor/memory.h"
+
+#include <ligament/backend.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLAG_OWNER = 1, FLAG_PACK = 2, FLAG_TIED = 4, FLAGS_KNOWN = 7 };
+
+static const char magic[4] = {'L', 'I', 'G', 'M'};
+
+/* The fewest bytes that a metric, a tag and a tensor can take. */
+enum { METRIC_BYTES = 10, TAG_BYTES = 4, TENSOR_BYTES = 6 };
+
+uint64_t ligi_block_count(uint64_t bytes)
+{
+    return bytes / LIG_BLOCK_BYTES + (bytes % LIG_BLOCK_BYTES != 0);
+}
+
+void ligi_about_put(ligi_writer *writer, const ligi_about *about)
+{
+    ligi_put_varint(writer, about->id);
+    ligi_put_varint(writer, about->parent);
+    ligi_put_u64(writer, (uint64_t)about->created_ns);
+    ligi_put_text(writer, about->name);
+    ligi_put_text(writer, about->parent_name);
+    ligi_put_varint(writer, about->metric_count);
+    for (size_t i = 0; i < about->metric_count; i++) {
+        ligi_put_text(writer, about->metrics[i].name);
+        ligi_put_f64(writer, about->metrics[i].value);
+    }
+    ligi_put_varint(writer, about->tag_count);
+    for (size_t i = 0; i < about->tag_count; i++) {
+        ligi_put_text(writer, about->tags[i].name);
+        ligi_put_text(writer, about->tags[i].value);
+    }
+    ligi_put_text(writer, about->meta);
+}
+
+static lig_status get_labels(ligi_reader *reader, ligi_about *about)
+{
+    size_t count = ligi_get_count(reader, METRIC_BYTES);
+    LIG_TRY(ligi_calloc(&about->metrics, count, sizeof *about->metrics, "metrics"));
+    about->metric_count = count;
+    for (size_t i = 0; i < count; i++) {
+        about->metrics[i].name = ligi_get_text(reader, LIG_NAME_BYTES_MAX);
+        about->metrics[i].value = ligi_get_f64(reader);
+    }
+    count = ligi_get_count(reader, TAG_BYTES);
+    LIG_TRY(ligi_calloc(&about->tags, count, sizeof *about->tags, "tags"));
+    about->tag_count = count;
+    for (size_t i = 0; i < count; i++) {
+        about->tags[i].name = ligi_get_text(reader, LIG_NAME_BYTES_MAX);
+        about->tags[i].value = ligi_get_text(reader, LIGI_TEXT_BYTES_MAX);
+    }
+    return LIG_OK;
+}
+
+lig_status ligi_about_get(ligi_reader *reader, ligi_about *about)
+{
+    about->id = ligi_get_varint(reader);
+    about->parent = ligi_get_varint(reader);
+    about->created_ns = (int64_t)ligi_get_u64(reader);
+    about->name = ligi_get_text(reader, LIG_NAME_BYTES_MAX);
+    about->parent_name = ligi_get_text(reader, LIG_NAME_BYTES_MAX);
+    LIG_TRY(get_labels(reader, about));
+    about->meta = ligi_get_text(reader, LIGI_TEXT_BYTES_MAX);
+    if (reader->failed)
+        return lig_fail(LIG_E_CORRUPT, "what is recorded about a model ends too early");
+    if (about->id == 0 || about->name[0] == '\0' ||
+        !ligi_utf8_valid(about->name, strlen(about->name)))
+        return lig_fail(LIG_E_CORRUPT, "a model's record has no valid id or name");
+    return LIG_OK;
+}
+
+void ligi_about_fini(ligi_about *about)
+{
+    free(about->metrics);
+    free(about->tags);
+    about->metrics = NULL;
+    about->tags = NULL;
+}
+
+static void put_tensor(ligi_writer *writer, const lig_tensor *tensor, const ligi_slot *slot,
+                       const uint64_t *hashes)
+{
+    int tied = slot->tied != SIZE_MAX;
+    int flags = tied ? FLAG_TIED : (slot->owner ? FLAG_OWNER : 0) | (slot->pack ? FLAG_PACK : 0);
+    ligi_put_u8(writer, (uint8_t)flags);
+    ligi_put_u8(writer, (uint8_t)tensor->dtype);
+    ligi_put_u8(writer, (uint8_t)tensor->ndim);
+    ligi_put_text(writer, tensor->name);
+    for (uint32_t d = 0; d < tensor->ndim; d++)
+        ligi_put_varint(writer, (uint64_t)tensor->shape[d]);
+    if (tied) {
+        ligi_put_varint(writer, slot->tied);
+        return;
+    }
+    if (slot->owner)
+        ligi_put_varint(writer, slot->owner);
+    if (slot->pack)
+        ligi_put_varint(writer, slot->pack);
+    ligi_put_varint(writer, slot->offset);
+    for (uint64_t b = 0; b < ligi_block_count(tensor->bytes); b++)
+        ligi_put_u64(writer, hashes[slot->first_hash + b]);
+}
+
+void ligi_manifest_put(ligi_writer *writer, const ligi_about *about, const ligi_body *body)
+{
+    ligi_put_bytes(writer, magic, sizeof magic);
+    ligi_put_varint(writer, LIGI_FORMAT_VERSION);
+    ligi_about_put(writer, about);
+    ligi_put_text(writer, body->structure);
+    ligi_put_varint(writer, body->count);
+    for (size_t i = 0; i < body->count; i++)
+        put_tensor(writer, &body->tensors[i], &body->slots[i], body->hashes);
+}
+
+/* Where the next shape and the next hashes go; both pools are large enough for all that the bytes
+ * can hold. */
+typedef struct cursor {
+    ligi_reader reader;
+    int64_t *shape;
+    uint64_t *hash;
+    uint64_t here;
+} cursor;
+
+static lig_status get_shape(cursor *at, lig_tensor *tensor)
+{
+    tensor->dtype = ligi_get_u8(&at->reader);
+    tensor->ndim = ligi_get_u8(&at->reader);
+    tensor->name = ligi_get_text(&at->reader, LIG_NAME_BYTES_MAX);
+    tensor->shape = at->shape;
+    if (at->reader.failed)
+        return lig_fail(LIG_E_CORRUPT, "it ends too early");
+    size_t name_bytes = strlen(tensor->name);
+    if (name_bytes == 0 || !ligi_utf8_valid(tensor->name, name_bytes))
+        return lig_fail(LIG_E_CORRUPT, "its name is not valid");
+    if (lig_dtype_bytes(tensor->dtype) == 0)
+        return lig_fail(LIG_E_CORRUPT, "dtype %u is not known", tensor->dtype);
+    if (tensor->ndim > LIG_NDIM_MAX)
+        return lig_fail(LIG_E_CORRUPT, "it has %u dimensions", tensor->ndim);
+    for (uint32_t d = 0; d < tensor->ndim; d++)
+        *at->shape++ = (int64_t)ligi_get_varint(&at->reader);
+    if (ligi_shape_bytes(tensor->shape, tensor->ndim, tensor->dtype, &tensor->bytes) != LIG_OK)
+        return lig_fail(LIG_E_CORRUPT, "its shape makes no sense");
+    return LIG_OK;
+}
+
+static lig_status get_tied(cursor *at, ligi_manifest *manifest, size_t index)
+{
+    lig_stored_tensor *stored = &manifest->tensors[index];
+    uint64_t target = ligi_get_varint(&at->reader);
+    if (at->reader.failed || target >= index || manifest->tensors[target].tied >= 0)
+        return lig_fail(LIG_E_CORRUPT, "what it is tied to makes no sense");
+    const lig_stored_tensor *other = &manifest->tensors[target];
+    const lig_tensor *a = &stored->tensor, *b = &other->tensor;
+    if (a->dtype != b->dtype || a->ndim != b->ndim ||
+        (a->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) != 0))
+        return lig_fail(LIG_E_CORRUPT, "it is tied to a tensor of another shape");
+    stored->tied = (int64_t)target;
+    stored->owner = other->owner;
+    stored->pack = other->pack;
+    stored->offset = other->offset;
+    manifest->hashes[index] = manifest->hashes[target];
+    return LIG_OK;
+}
+
+static lig_status get_place(cursor *at, ligi_manifest *manifest, size_t index, int flags)
+{
+    lig_stored_tensor *stored = &manifest->tensors[index];
+    stored->owner = flags & FLAG_OWNER ? ligi_get_varint(&at->reader) : manifest->about.id;
+    stored->pack = flags & FLAG_PACK ? ligi_get_varint(&at->reader) : at->here;
+    stored->offset = ligi_get_varint(&at->reader);
+    uint64_t bytes = stored->tensor.bytes, blocks = ligi_block_count(bytes);
+    if (at->reader.failed || blocks > (at->reader.bytes - at->reader.at) / sizeof(uint64_t))
+        return lig_fail(LIG_E_CORRUPT, "it ends too early");
+    if (stored->offset % LIGI_ALIGN_SMALL || stored->offset > INT64_MAX - bytes ||
+        (flags & FLAG_PACK && stored->pack == 0))
+        return lig_fail(LIG_E_CORRUPT, "its place makes no sense");
+    manifest->hashes[index] = at->hash;
+    for (uint64_t b = 0; b < blocks; b++)
+        *at->hash++ = ligi_get_u64(&at->reader);
+    return LIG_OK;
+}
+
+static lig_status get_tensor(cursor *at, ligi_manifest *manifest, size_t index)
+{
+    lig_stored_tensor *stored = &manifest->tensors[index];
+    stored->tied = -1;
+    int flags = ligi_get_u8(&at->reader);
+    if (flags & ~FLAGS_KNOWN)
+        return lig_fail(LIG_E_CORRUPT, "its flags are %#x", flags);
+    LIG_TRY(get_shape(at, &stored->tensor));
+    return flags & FLAG_TIED ? get_tied(at, manifest, index)
+                             : get_place(at, manifest, index, flags);
+}
+
+static lig_status get_tensors(cursor *at, ligi_manifest *manifest)
+{
+    size_t count = ligi_get_count(&at->reader, TENSOR_BYTES);
+    if (at->reader.failed)
+        return lig_fail(LIG_E_CORRUPT, "the manifest of '%s' ends too early", manifest->about.name);
+    /* Every dimension takes a byte at least, every hash eight: what is left bounds both pools. */
+    size_t left = at->reader.bytes - at->reader.at;
+    LIG_TRY(ligi_calloc(&manifest->tensors, count, sizeof *manifest->tensors, "tensors"));
+    LIG_TRY(ligi_calloc(&manifest->hashes, count, sizeof *manifest->hashes, "tensors"));
+    LIG_TRY(ligi_alloc(&manifest->shapes, (left + 1) * sizeof *manifest->shapes, "shapes"));
+    LIG_TRY(ligi_alloc(&manifest->hash_pool, left + sizeof *manifest->hash_pool, "hashes"));
+    at->shape = manifest->shapes;
+    at->hash = manifest->hash_pool;
+    manifest->tensor_count = count;
+    for (size_t i = 0; i < count; i++)
+        if (get_tensor(at, manifest, i) != LIG_OK)
+            return lig_fail(LIG_E_CORRUPT, "the manifest of '%s' is damaged at tensor %zu: %s",
+                            manifest->about.name, i, lig_error_text());
+    return LIG_OK;
+}
+
+lig_status ligi_manifest_get(const void *bytes, size_t size, uint64_t here, ligi_manifest *manifest)
+{
+    cursor at = {.reader = {.data = bytes, .bytes = size}, .here = here};
+    const void *found = ligi_get_bytes(&at.reader, sizeof magic);
+    if (found == NULL || memcmp(found, magic, sizeof magic) != 0)
+        return lig_fail(LIG_E_CORRUPT, "this is not a manifest");
+    uint64_t version = ligi_get_varint(&at.reader);
+    if (version > LIGI_FORMAT_VERSION)
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "the manifest has version %llu; this library reads up to %d, a newer one "
+                        "is needed",
+                        (unsigned long long)version, LIGI_FORMAT_VERSION);
+    LIG_TRY(ligi_about_get(&at.reader, &manifest->about));
+    manifest->structure = ligi_get_text(&at.reader, LIGI_TEXT_BYTES_MAX);
+    LIG_TRY(get_tensors(&at, manifest));
+    if (at.reader.failed || at.reader.at != size)
+        return lig_fail(LIG_E_CORRUPT, "the manifest of '%s' has the wrong length",
+                        manifest->about.name);
+    return LIG_OK;
+}
+
+void ligi_manifest_fingerprints(ligi_manifest *manifest, const void *secret)
+{
+    for (size_t i = 0; i < manifest->tensor_count; i++) {
+        lig_stored_tensor *stored = &manifest->tensors[i];
+        size_t bytes = ligi_block_count(stored->tensor.bytes) * sizeof(uint64_t);
+        ligi_hash128 hash = ligi_hash128_keyed(secret, manifest->hashes[i], bytes);
+        stored->fingerprint[0] = hash.low;
+        stored->fingerprint[1] = hash.high;
+    }
+}
+
+void ligi_manifest_fini(ligi_manifest *manifest)
+{
+    ligi_about_fini(&manifest->about);
+    free(manifest->tensors);
+    free(manifest->hashes);
+    free(manifest->shapes);
+    free(manifest->hash_pool);
+    memset(manifest, 0, sizeof *manifest);
+}

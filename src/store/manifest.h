@@ -1,0 +1,68 @@
+/* What a model is made of, as bytes (docs/formats.md): the part about it that records share, and
+ * its tensors. Pure. */
+#ifndef LIGI_MANIFEST_H
+#define LIGI_MANIFEST_H
+
+#include "base/codec.h"
+
+#include <ligament/store.h>
+
+#define LIGI_FORMAT_VERSION 1
+#define LIGI_TEXT_BYTES_MAX (UINT64_C(1) << 30) /* of meta and structure */
+#define LIGI_LABELS_MAX 65536                   /* metrics or tags of a model */
+#define LIGI_ALIGN_SMALL UINT64_C(64)
+
+/* Strings are borrowed from whatever they were decoded from; the arrays are the struct's own. */
+typedef struct ligi_about {
+    uint64_t id, parent;
+    int64_t created_ns;
+    const char *name, *parent_name, *meta;
+    lig_metric *metrics;
+    lig_tag *tags;
+    size_t metric_count, tag_count;
+} ligi_about;
+
+void ligi_about_put(ligi_writer *writer, const ligi_about *about);
+/* Fills a zeroed `about`; ligi_about_fini also after a failure. */
+lig_status ligi_about_get(ligi_reader *reader, ligi_about *about);
+void ligi_about_fini(ligi_about *about);
+
+/* Where a tensor's bytes lie. */
+typedef struct ligi_slot {
+    uint64_t owner, pack; /* 0: this model, this pack (or inline) */
+    uint64_t offset;
+    size_t first_hash;
+    size_t tied; /* SIZE_MAX: not tied */
+} ligi_slot;
+
+typedef struct ligi_body { /* borrows */
+    const char *structure;
+    const lig_tensor *tensors;
+    const ligi_slot *slots;
+    const uint64_t *hashes;
+    size_t count;
+} ligi_body;
+
+void ligi_manifest_put(ligi_writer *writer, const ligi_about *about, const ligi_body *body);
+
+typedef struct ligi_manifest {
+    ligi_about about;
+    const char *structure;
+    lig_stored_tensor *tensors; /* fingerprints are 0 until ligi_manifest_fingerprints */
+    const uint64_t **hashes;    /* hashes[i]: those of tensor i; of a tied one, its target's */
+    size_t tensor_count;
+    int64_t *shapes;
+    uint64_t *hash_pool;
+} ligi_manifest;
+
+/* Fills a zeroed `manifest`, whose strings are borrowed from `bytes`. `here` is the pack it stands
+ * in (0: inline). LIG_E_CORRUPT or LIG_E_UNSUPPORTED with a sentence; ligi_manifest_fini also after
+ * a failure. */
+lig_status ligi_manifest_get(const void *bytes, size_t size, uint64_t here,
+                             ligi_manifest *manifest);
+void ligi_manifest_fingerprints(ligi_manifest *manifest, const void *secret);
+void ligi_manifest_fini(ligi_manifest *manifest);
+
+uint64_t ligi_block_count(uint64_t bytes);
+
+#endif

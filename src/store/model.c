@@ -1,0 +1,244 @@
+#include "store/model.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A model that is replaced again and again while it is read: somebody is to blame, but not for
+ * ever. */
+enum { READ_TRIES = 100 };
+
+void ligi_model_free(ligi_model *model)
+{
+    if (model == NULL)
+        return;
+    ligi_record_fini(&model->record);
+    ligi_manifest_fini(&model->manifest);
+    free(model->record_bytes);
+    free(model->manifest_bytes);
+    free(model);
+}
+
+static void show(ligi_model *model)
+{
+    const ligi_record *record = &model->record;
+    model->shown = (lig_model){.id = record->about.id,
+                               .parent = record->about.parent,
+                               .name = record->about.name,
+                               .parent_name = record->about.parent_name,
+                               .created_ns = record->about.created_ns,
+                               .bytes = record->bytes,
+                               .own_bytes = record->own_bytes,
+                               .tensor_count = record->tensor_count,
+                               .metric_count = record->about.metric_count,
+                               .tag_count = record->about.tag_count,
+                               .tensors = model->manifest.tensors,
+                               .metrics = record->about.metrics,
+                               .tags = record->about.tags,
+                               .meta = record->about.meta,
+                               .structure = ""};
+    if (model->manifest.structure)
+        model->shown.structure = model->manifest.structure;
+}
+
+lig_status ligi_model_list(const lig_catalog_item *item, const void *secret, ligi_model **out)
+{
+    ligi_model *model;
+    LIG_TRY(ligi_calloc(&model, 1, sizeof *model, "a model"));
+    lig_catalog_item copy = *item;
+    lig_status status = ligi_alloc(&model->record_bytes, item->value_bytes, "a model");
+    if (status == LIG_OK) {
+        memcpy(model->record_bytes, item->value, item->value_bytes);
+        copy.value = model->record_bytes;
+        status = ligi_record_get(&copy, secret, &model->record);
+    }
+    if (status != LIG_OK) {
+        ligi_model_free(model);
+        return status;
+    }
+    show(model);
+    *out = model;
+    return LIG_OK;
+}
+
+static lig_status read_inline(const ligi_ledger *ledger, ligi_model *model)
+{
+    ligi_key key = ligi_key_id(LIGI_TABLE_INLINE, model->record.about.id);
+    lig_catalog_item item;
+    lig_status status = ligi_ledger_get(ledger, &key, &item);
+    if (status == LIG_E_NOTFOUND)
+        return lig_fail(LIG_E_CORRUPT, "its bytes are not in the catalog");
+    LIG_TRY(status);
+    ligi_inline inlined;
+    LIG_TRY(ligi_inline_get(&item, ledger->store->secret, &inlined));
+    size_t bytes = inlined.manifest_bytes + inlined.data_bytes;
+    uint8_t *copy;
+    LIG_TRY(ligi_alloc(&copy, bytes, "an inline model"));
+    memcpy(copy, inlined.manifest, inlined.manifest_bytes);
+    memcpy(copy + inlined.manifest_bytes, inlined.data, inlined.data_bytes);
+    model->manifest_bytes = copy;
+    model->inline_data = copy + inlined.manifest_bytes;
+    model->inline_bytes = inlined.data_bytes;
+    return ligi_manifest_get(copy, inlined.manifest_bytes, 0, &model->manifest);
+}
+
+static lig_status check_inline(const ligi_model *model)
+{
+    for (size_t i = 0; i < model->manifest.tensor_count; i++) {
+        const lig_stored_tensor *stored = &model->manifest.tensors[i];
+        if (stored->pack == 0 && stored->tensor.bytes &&
+            (stored->offset > model->inline_bytes ||
+             stored->tensor.bytes > model->inline_bytes - stored->offset))
+            return lig_fail(LIG_E_CORRUPT, "tensor '%s' does not lie in its record",
+                            stored->tensor.name);
+    }
+    return LIG_OK;
+}
+
+static lig_status read_packed(lig_store *store, ligi_model *model, int *gone)
+{
+    const ligi_record *record = &model->record;
+    ligi_place *place = store->place;
+    uint64_t pack_bytes;
+    lig_status status = place->ops->pack_size(place->self, record->pack, &pack_bytes);
+    *gone = status == LIG_E_NOTFOUND;
+    LIG_TRY(status);
+    if (record->offset > pack_bytes || record->manifest_bytes > pack_bytes - record->offset)
+        return lig_fail(LIG_E_CORRUPT, "its manifest does not lie in pack %llu",
+                        (unsigned long long)record->pack);
+    LIG_TRY(ligi_alloc(&model->manifest_bytes, record->manifest_bytes, "a manifest"));
+    lig_range range = {
+        .data = model->manifest_bytes, .bytes = record->manifest_bytes, .offset = record->offset};
+    size_t bad;
+    status = place->ops->pack_read(place->self, record->pack, store->secret, &range, 1, &bad);
+    *gone = status == LIG_E_NOTFOUND;
+    LIG_TRY(status);
+    if (ligi_hash64_plain(model->manifest_bytes, record->manifest_bytes) != record->manifest_hash)
+        return lig_fail(LIG_E_CORRUPT, "its manifest in pack %llu is damaged",
+                        (unsigned long long)record->pack);
+    LIG_TRY(ligi_manifest_get(model->manifest_bytes, record->manifest_bytes, record->pack,
+                              &model->manifest));
+    return ligi_pack_tensors_check(&model->manifest, record->pack, record->offset);
+}
+
+lig_status ligi_model_fill(lig_store *store, const ligi_ledger *ledger, ligi_model *model,
+                           int *gone)
+{
+    *gone = 0;
+    lig_status status =
+        model->record.pack ? read_packed(store, model, gone) : read_inline(ledger, model);
+    if (status == LIG_OK)
+        status = check_inline(model);
+    if (status == LIG_OK && (model->manifest.about.id != model->record.about.id ||
+                             model->manifest.tensor_count != model->record.tensor_count))
+        status = lig_fail(LIG_E_CORRUPT, "its manifest is that of another model");
+    if (status != LIG_OK)
+        return lig_fail(*gone ? LIG_E_CORRUPT : status, "model '%s': %s", model->record.about.name,
+                        lig_error_text());
+    show(model);
+    return LIG_OK;
+}
+
+/* *id is the model's also when reading it fails. */
+static lig_status read_once(lig_store *store, const char *name, ligi_model **out, uint64_t *id,
+                            int *gone)
+{
+    ligi_ledger ledger;
+    *gone = 0;
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    ligi_record found = {0};
+    ligi_model *model = NULL;
+    lig_status status = ligi_ledger_find(&ledger, name, &found);
+    if (status == LIG_OK) {
+        *id = found.about.id;
+        ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, *id);
+        lig_catalog_item item;
+        status = ligi_ledger_get(&ledger, &key, &item);
+        if (status == LIG_OK)
+            status = ligi_model_list(&item, store->secret, &model);
+    }
+    if (status == LIG_OK)
+        status = ligi_model_fill(store, &ledger, model, gone);
+    ligi_record_fini(&found);
+    ligi_ledger_end(&ledger);
+    if (status == LIG_OK)
+        *out = model;
+    else
+        ligi_model_free(model);
+    return status;
+}
+
+/* The id under a name now; 0 when there is none. */
+static uint64_t id_now(lig_store *store, const char *name)
+{
+    ligi_ledger ledger;
+    if (ligi_ledger_begin(store, &ledger) != LIG_OK)
+        return 0;
+    ligi_record record = {0};
+    uint64_t id = 0;
+    if (ligi_ledger_find(&ledger, name, &record) == LIG_OK)
+        id = record.about.id;
+    ligi_record_fini(&record);
+    ligi_ledger_end(&ledger);
+    return id;
+}
+
+lig_status ligi_model_with(lig_store *store, const char *name, ligi_act act, void *context)
+{
+    for (int i = 0; i < READ_TRIES; i++) {
+        ligi_model *model = NULL;
+        uint64_t id = 0;
+        int gone = 0;
+        lig_status status = read_once(store, name, &model, &id, &gone);
+        if (status == LIG_OK && act)
+            status = act(context, store, model, &gone);
+        ligi_model_free(model);
+        if (status == LIG_OK || !gone)
+            return status;
+        /* A pack vanished under the reader. The same model again without it is damage, not a race.
+         */
+        if (id_now(store, name) == id)
+            return lig_fail(LIG_E_CORRUPT, "model '%s': a pack that it needs is missing", name);
+    }
+    return lig_fail(LIG_E_BUSY, "model '%s' is replaced faster than it can be read", name);
+}
+
+static lig_status keep(void *context, lig_store *store, ligi_model *model, int *gone)
+{
+    (void)gone;
+    ligi_manifest_fingerprints(&model->manifest, store->secret);
+    ligi_model **out = context, *copy;
+    LIG_TRY(ligi_alloc(&copy, sizeof *copy, "a model"));
+    *copy = *model;
+    memset(model, 0, sizeof *model); /* its parts live on in the copy */
+    *out = copy;
+    return LIG_OK;
+}
+
+lig_status ligi_model_read(lig_store *store, const char *name, ligi_model **out)
+{
+    return ligi_model_with(store, name, keep, out);
+}
+
+lig_status lig_store_model(lig_store *store, const char *name, lig_model **out)
+{
+    LIG_TRY(ligi_store_usable(store));
+    ligi_model *model;
+    LIG_TRY(ligi_model_read(store, name, &model));
+    *out = &model->shown;
+    return LIG_OK;
+}
+
+void lig_model_destroy(lig_model *model)
+{
+    ligi_model_free((ligi_model *)model);
+}
+
+void lig_models_destroy(lig_model **models, size_t count)
+{
+    for (size_t i = 0; models && i < count; i++)
+        lig_model_destroy(models[i]);
+    free(models);
+}

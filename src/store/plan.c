@@ -1,0 +1,216 @@
+#include "store/plan.h"
+
+#include "base/error.h"
+#include "store/labels.h"
+
+#include <ligament/backend.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- copies --- */
+
+/* Measures when `at` is NULL, copies otherwise: one walk serves both, so that they cannot disagree.
+ */
+typedef struct shelf {
+    char *at;
+    size_t bytes;
+} shelf;
+
+static const void *shelve(shelf *into, const void *data, size_t bytes)
+{
+    size_t room = (bytes + 7) / 8 * 8;
+    into->bytes += room;
+    if (into->at == NULL)
+        return data;
+    char *copy = into->at;
+    if (bytes)
+        memcpy(copy, data, bytes);
+    into->at += room;
+    return copy;
+}
+
+static const char *shelve_text(shelf *into, const char *text)
+{
+    return text ? shelve(into, text, strlen(text) + 1) : "";
+}
+
+static void shelve_tensors(shelf *into, const ligi_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        lig_tensor *tensor = &plan->tensors[i];
+        size_t bytes = tensor->ndim * sizeof(int64_t);
+        const char *name = shelve_text(into, tensor->name);
+        const int64_t *shape = tensor->ndim ? shelve(into, tensor->shape, bytes) : NULL;
+        const int64_t *strides = tensor->strides ? shelve(into, tensor->strides, bytes) : NULL;
+        if (into->at == NULL)
+            continue;
+        tensor->name = name;
+        tensor->shape = shape;
+        tensor->strides = strides;
+    }
+}
+
+static void shelve_options(shelf *into, ligi_plan *plan)
+{
+    ligi_about about = plan->about;
+    about.name = shelve_text(into, about.name);
+    about.parent_name = shelve_text(into, about.parent_name);
+    about.meta = shelve_text(into, about.meta);
+    const char *structure = shelve_text(into, plan->structure);
+    about.metrics =
+        (lig_metric *)shelve(into, about.metrics, about.metric_count * sizeof *about.metrics);
+    about.tags = (lig_tag *)shelve(into, about.tags, about.tag_count * sizeof *about.tags);
+    for (size_t i = 0; i < about.metric_count; i++) {
+        const char *name = shelve_text(into, about.metrics[i].name);
+        if (into->at)
+            about.metrics[i].name = name;
+    }
+    for (size_t i = 0; i < about.tag_count; i++) {
+        const char *name = shelve_text(into, about.tags[i].name);
+        const char *value = shelve_text(into, about.tags[i].value);
+        if (into->at)
+            about.tags[i] = (lig_tag){name, value};
+    }
+    if (into->at) {
+        plan->about = about;
+        plan->structure = structure;
+    }
+}
+
+static lig_status copy_all(ligi_plan *plan)
+{
+    shelf into = {0};
+    shelve_tensors(&into, plan);
+    shelve_options(&into, plan);
+    LIG_TRY(ligi_alloc(&plan->memory, into.bytes, "the names and shapes of a save"));
+    into = (shelf){.at = plan->memory};
+    shelve_tensors(&into, plan);
+    shelve_options(&into, plan);
+    return LIG_OK;
+}
+
+/* --- ties --- */
+
+static int same_numbers(const int64_t *a, const int64_t *b, uint32_t count)
+{
+    return count == 0 || memcmp(a, b, count * sizeof *a) == 0;
+}
+
+static int same_memory(const lig_tensor *a, const lig_tensor *b)
+{
+    if (a->data != b->data || a->dtype != b->dtype || a->ndim != b->ndim ||
+        a->memory != b->memory || a->device != b->device ||
+        !same_numbers(a->shape, b->shape, a->ndim))
+        return 0;
+    int flat_a = lig_tensor_contiguous(a), flat_b = lig_tensor_contiguous(b);
+    if (flat_a || flat_b)
+        return flat_a && flat_b;
+    return same_numbers(a->strides, b->strides, a->ndim);
+}
+
+/* An open table of indexes, hashed by address; several tensors may begin at one address. */
+static lig_status find_ties(ligi_plan *plan)
+{
+    size_t capacity = 16;
+    while (capacity < plan->count * 2)
+        capacity *= 2;
+    uint32_t *table;
+    LIG_TRY(ligi_calloc(&table, capacity, sizeof *table, "ties"));
+    for (size_t i = 0; i < plan->count; i++) {
+        plan->slots[i].tied = SIZE_MAX;
+        const lig_tensor *tensor = &plan->tensors[i];
+        if (tensor->bytes == 0 || tensor->data == NULL)
+            continue;
+        size_t at = (size_t)(((uintptr_t)tensor->data * UINT64_C(0x9E3779B97F4A7C15)) >> 20);
+        for (at &= capacity - 1; table[at]; at = (at + 1) & (capacity - 1))
+            if (same_memory(&plan->tensors[table[at] - 1], tensor))
+                break;
+        if (table[at])
+            plan->slots[i].tied = table[at] - 1;
+        else
+            table[at] = (uint32_t)(i + 1);
+    }
+    free(table);
+    return LIG_OK;
+}
+
+/* --- the plan --- */
+
+static lig_status take_options(ligi_plan *plan, const lig_save_options *options)
+{
+    plan->structure = "";
+    plan->about.parent_name = "";
+    plan->about.meta = "";
+    if (options == NULL)
+        return LIG_OK;
+    if (options->struct_bytes < sizeof(lig_save_options))
+        return lig_fail(LIG_E_INVALID, "save options were not made by LIG_SAVE_INIT");
+    if (options->flags & ~LIG_SAVE_REPLACE)
+        return lig_fail(LIG_E_INVALID, "unknown flags %#x in save options", options->flags);
+    LIG_TRY(ligi_metrics_check(options->metrics, options->metric_count));
+    LIG_TRY(ligi_tags_check(options->tags, options->tag_count, 0));
+    LIG_TRY(ligi_text_check("meta", options->meta));
+    LIG_TRY(ligi_text_check("structure", options->structure));
+    plan->flags = options->flags;
+    plan->about.parent_name = options->parent ? options->parent : "";
+    plan->about.meta = options->meta ? options->meta : "";
+    plan->structure = options->structure ? options->structure : "";
+    plan->about.metrics = (lig_metric *)options->metrics;
+    plan->about.metric_count = options->metric_count;
+    plan->about.tags = (lig_tag *)options->tags;
+    plan->about.tag_count = options->tag_count;
+    return LIG_OK;
+}
+
+lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input)
+{
+    size_t count = input->count;
+    if (count > UINT32_MAX - 1)
+        return lig_fail(LIG_E_LIMIT, "%zu tensors are too many for one model", count);
+    plan->about.name = input->name;
+    plan->count = count;
+    LIG_TRY(take_options(plan, input->options));
+    LIG_TRY(ligi_alloc(&plan->tensors, (count + 1) * sizeof *plan->tensors, "a save"));
+    LIG_TRY(ligi_calloc(&plan->slots, count, sizeof *plan->slots, "a save"));
+    if (count)
+        memcpy(plan->tensors, input->tensors, count * sizeof *plan->tensors);
+    if (input->copy)
+        LIG_TRY(copy_all(plan));
+    LIG_TRY(find_ties(plan));
+    for (size_t i = 0; i < count; i++) {
+        if (plan->slots[i].tied != SIZE_MAX)
+            continue;
+        plan->slots[i].first_hash = plan->hash_count;
+        plan->hash_count += ligi_block_count(plan->tensors[i].bytes);
+        if (__builtin_add_overflow(plan->bytes, plan->tensors[i].bytes, &plan->bytes) ||
+            plan->bytes > INT64_MAX / 2)
+            return lig_fail(LIG_E_LIMIT, "the tensors of '%s' take more than 2^62 bytes",
+                            input->name);
+    }
+    return ligi_calloc(&plan->hashes, plan->hash_count, sizeof *plan->hashes, "checksums");
+}
+
+void ligi_plan_place(ligi_plan *plan, uint64_t start, uint64_t big_align)
+{
+    uint64_t at = start;
+    for (size_t i = 0; i < plan->count; i++) {
+        if (plan->slots[i].tied != SIZE_MAX)
+            continue;
+        uint64_t bytes = plan->tensors[i].bytes;
+        uint64_t align = bytes >= LIG_BLOCK_BYTES ? big_align : LIGI_ALIGN_SMALL;
+        at = (at + align - 1) / align * align;
+        plan->slots[i].offset = at;
+        at += bytes;
+    }
+    plan->data_bytes = at - start;
+}
+
+void ligi_plan_fini(ligi_plan *plan)
+{
+    free(plan->tensors);
+    free(plan->slots);
+    free(plan->hashes);
+    free(plan->memory);
+    memset(plan, 0, sizeof *plan);
+}

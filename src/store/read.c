@@ -1,0 +1,306 @@
+#include "base/error.h"
+#include "base/map.h"
+#include "store/fetch.h"
+#include "store/slice.h"
+#include "tensor/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW_BLOCKS = 4, COPIES = 4096 };
+
+/* A stretch of a buffered block on its way to its destination. */
+typedef struct copy {
+    uint32_t block, offset, bytes;
+    uint8_t *to;
+} copy;
+
+/* Blocks of which only parts are wanted go through a window; what is wanted whole goes straight
+ * into place. */
+typedef struct window {
+    ligi_fetch fetch;
+    uint8_t *buffer; /* WINDOW_BLOCKS blocks; made when first needed */
+    copy *copies;
+    size_t copy_count;
+    size_t tensor; /* whose blocks they are */
+    uint64_t blocks[WINDOW_BLOCKS];
+    uint32_t block_count;
+} window;
+
+static lig_status flush(window *self)
+{
+    lig_status status = ligi_fetch_run(&self->fetch);
+    for (size_t i = 0; i < self->copy_count && status == LIG_OK; i++) {
+        const copy *one = &self->copies[i];
+        memcpy(one->to, self->buffer + one->block * LIG_BLOCK_BYTES + one->offset, one->bytes);
+    }
+    self->copy_count = 0;
+    return status;
+}
+
+static void window_fini(window *self)
+{
+    ligi_fetch_fini(&self->fetch);
+    free(self->buffer);
+    free(self->copies);
+}
+
+static lig_status window_make(window *self)
+{
+    if (self->buffer == NULL)
+        LIG_TRY(ligi_alloc(&self->buffer, WINDOW_BLOCKS * LIG_BLOCK_BYTES, "a window"));
+    if (self->copies == NULL)
+        LIG_TRY(ligi_calloc(&self->copies, COPIES, sizeof *self->copies, "a window"));
+    return LIG_OK;
+}
+
+static uint64_t block_bytes(const window *self, uint64_t block)
+{
+    uint64_t total = self->fetch.model->manifest.tensors[self->tensor].tensor.bytes;
+    uint64_t left = total - block * LIG_BLOCK_BYTES;
+    return left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES;
+}
+
+/* The place of a block in the window. Places ascend, so only the last block can be asked for again.
+ */
+static lig_status find_block(window *self, uint64_t block, uint32_t *at)
+{
+    for (uint32_t i = self->block_count; i-- > 0;)
+        if (self->blocks[i] == block) {
+            *at = i;
+            return LIG_OK;
+        }
+    LIG_TRY(window_make(self));
+    if (self->block_count == WINDOW_BLOCKS) {
+        LIG_TRY(flush(self));
+        self->block_count = 0;
+    }
+    *at = self->block_count++;
+    self->blocks[*at] = block;
+    return ligi_fetch_add(&self->fetch, self->tensor, block * LIG_BLOCK_BYTES,
+                          block_bytes(self, block), self->buffer + *at * LIG_BLOCK_BYTES);
+}
+
+static lig_status add_copy(window *self, uint64_t from, uint64_t bytes, uint8_t *to)
+{
+    if (self->copy_count == COPIES)
+        LIG_TRY(flush(self));
+    uint32_t at;
+    LIG_TRY(find_block(self, from / LIG_BLOCK_BYTES, &at));
+    self->copies[self->copy_count++] =
+        (copy){at, (uint32_t)(from % LIG_BLOCK_BYTES), (uint32_t)bytes, to};
+    return LIG_OK;
+}
+
+/* Bytes [from, from + bytes) of the tensor, gapless on both sides. */
+static lig_status take_stretch(window *self, uint64_t from, uint64_t bytes, uint8_t *to)
+{
+    while (bytes) {
+        uint64_t block = from / LIG_BLOCK_BYTES, whole = block_bytes(self, block);
+        if (from % LIG_BLOCK_BYTES == 0 && bytes >= whole) {
+            uint64_t straight =
+                bytes >= LIG_BLOCK_BYTES ? bytes / LIG_BLOCK_BYTES * LIG_BLOCK_BYTES : whole;
+            LIG_TRY(ligi_fetch_add(&self->fetch, self->tensor, from, straight, to));
+            from += straight, to += straight, bytes -= straight;
+            continue;
+        }
+        uint64_t left = whole - from % LIG_BLOCK_BYTES, part = bytes < left ? bytes : left;
+        LIG_TRY(add_copy(self, from, part, to));
+        from += part, to += part, bytes -= part;
+    }
+    return LIG_OK;
+}
+
+static lig_status take_slices(window *self, const lig_tensor *into, const lig_slice *slices)
+{
+    const lig_tensor *stored = &self->fetch.model->manifest.tensors[self->tensor].tensor;
+    ligi_walker walker;
+    ligi_run run;
+    ligi_walker_init(&walker, stored, into, slices);
+    while (ligi_walker_next(&walker, &run))
+        for (uint64_t i = 0; i < run.count; i++)
+            LIG_TRY(take_stretch(self, run.from + i * run.from_step, run.bytes,
+                                 (uint8_t *)into->data + run.to + (int64_t)i * run.to_step));
+    return LIG_OK;
+}
+
+/* Device memory whole: through the window, so that host memory stays bounded. */
+static lig_status take_device(window *self, const lig_tensor *into)
+{
+    LIG_TRY(flush(self));
+    LIG_TRY(window_make(self));
+    self->block_count = 0;
+    const uint64_t step = WINDOW_BLOCKS * LIG_BLOCK_BYTES;
+    for (uint64_t at = 0; at < into->bytes; at += step) {
+        uint64_t bytes = into->bytes - at < step ? into->bytes - at : step;
+        LIG_TRY(ligi_fetch_add(&self->fetch, self->tensor, at, bytes, self->buffer));
+        LIG_TRY(ligi_fetch_run(&self->fetch));
+        LIG_TRY(ligi_memory_from_host((uint8_t *)into->data + at, self->buffer, bytes, into->memory,
+                                      into->device));
+    }
+    return LIG_OK;
+}
+
+/* A slice into device memory is gathered in host memory first: it is as large as what was asked
+ * for. */
+static lig_status take_device_slice(window *self, const lig_tensor *into, const lig_slice *slices)
+{
+    if (!lig_tensor_contiguous(into))
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "tensor '%s' lies with gaps in device memory; read into a contiguous one",
+                        into->name);
+    lig_tensor host = *into;
+    host.memory = LIG_MEMORY_HOST;
+    host.device = 0;
+    host.strides = NULL;
+    LIG_TRY(ligi_alloc(&host.data, into->bytes, "a slice"));
+    lig_status status = take_slices(self, &host, slices);
+    if (status == LIG_OK)
+        status = flush(self);
+    if (status == LIG_OK)
+        status =
+            ligi_memory_from_host(into->data, host.data, into->bytes, into->memory, into->device);
+    free(host.data);
+    return status;
+}
+
+static lig_status take(window *self, size_t tensor, const lig_tensor *into, const lig_slice *slices)
+{
+    if (tensor != self->tensor && self->block_count) {
+        LIG_TRY(flush(self));
+        self->block_count = 0;
+    }
+    self->tensor = tensor;
+    int flat = lig_tensor_contiguous(into) && slices == NULL;
+    if (into->memory != LIG_MEMORY_HOST)
+        return flat ? take_device(self, into) : take_device_slice(self, into, slices);
+    return flat ? ligi_fetch_add(&self->fetch, tensor, 0, into->bytes, into->data)
+                : take_slices(self, into, slices);
+}
+
+/* --- finding tensors by name --- */
+
+typedef struct finder {
+    const ligi_model *model;
+    ligi_map names;
+    int built;
+} finder;
+
+static lig_status build_names(finder *self)
+{
+    const ligi_manifest *manifest = &self->model->manifest;
+    LIG_TRY(ligi_map_reserve(&self->names, manifest->tensor_count));
+    for (size_t i = 0; i < manifest->tensor_count; i++) {
+        const char *name = manifest->tensors[i].tensor.name;
+        lig_status status = ligi_map_insert(&self->names, name, strlen(name), i, NULL);
+        if (status != LIG_E_EXISTS)
+            LIG_TRY(status);
+    }
+    self->built = 1;
+    return LIG_OK;
+}
+
+/* Most ask in the order of saving: the guess is right and the table is never made. */
+static lig_status find(finder *self, const char *name, size_t guess, size_t *index)
+{
+    const ligi_manifest *manifest = &self->model->manifest;
+    if (guess < manifest->tensor_count && strcmp(manifest->tensors[guess].tensor.name, name) == 0) {
+        *index = guess;
+        return LIG_OK;
+    }
+    if (!self->built)
+        LIG_TRY(build_names(self));
+    uint64_t found;
+    if (!ligi_map_find(&self->names, name, strlen(name), &found))
+        return LIG_E_NOTFOUND;
+    *index = (size_t)found;
+    return LIG_OK;
+}
+
+/* --- load and read --- */
+
+typedef struct request {
+    const lig_tensor *tensors; /* load */
+    const lig_read *reads;     /* or read */
+    size_t count;
+    uint32_t flags;
+} request;
+
+static const lig_tensor *into_of(const request *self, size_t i)
+{
+    return self->reads ? &self->reads[i].into : &self->tensors[i];
+}
+
+static const char *name_of(const request *self, size_t i)
+{
+    return self->reads && self->reads[i].name ? self->reads[i].name : into_of(self, i)->name;
+}
+
+static lig_status match(const request *self, const ligi_model *model, size_t *indexes)
+{
+    finder names = {.model = model};
+    lig_status status = LIG_OK;
+    for (size_t i = 0; i < self->count && status == LIG_OK; i++) {
+        status = find(&names, name_of(self, i), i, &indexes[i]);
+        if (status == LIG_E_NOTFOUND)
+            status = lig_fail(self->reads ? LIG_E_NOTFOUND : LIG_E_MISMATCH,
+                              "model '%s' has no tensor '%s'", model->record.about.name,
+                              name_of(self, i));
+        if (status != LIG_OK)
+            break;
+        const lig_tensor *stored = &model->manifest.tensors[indexes[i]].tensor;
+        status =
+            ligi_slice_check(stored, into_of(self, i), self->reads ? self->reads[i].slices : NULL);
+        if (status != LIG_OK)
+            status = lig_fail(status, "model '%s': %s", model->record.about.name, lig_error_text());
+    }
+    ligi_map_fini(&names.names);
+    return status;
+}
+
+static lig_status serve(void *context, lig_store *store, ligi_model *model, int *gone)
+{
+    const request *self = context;
+    size_t *indexes;
+    LIG_TRY(ligi_alloc(&indexes, (self->count + 1) * sizeof *indexes, "a read"));
+    window through = {.fetch = {.store = store,
+                                .model = model,
+                                .verify = !(self->flags & LIG_READ_UNVERIFIED),
+                                .gone = gone}};
+    lig_status status = match(self, model, indexes);
+    for (size_t i = 0; i < self->count && status == LIG_OK; i++)
+        status = take(&through, indexes[i], into_of(self, i),
+                      self->reads ? self->reads[i].slices : NULL);
+    if (status == LIG_OK)
+        status = flush(&through);
+    window_fini(&through);
+    free(indexes);
+    return status;
+}
+
+lig_status lig_store_load(lig_store *store, const char *model, const lig_tensor *tensors,
+                          size_t count)
+{
+    LIG_TRY(ligi_store_usable(store));
+    LIG_TRY(ligi_tensors_check(tensors, count, 1));
+    request self = {.tensors = tensors, .count = count};
+    return ligi_model_with(store, model, serve, &self);
+}
+
+lig_status lig_store_read(lig_store *store, const char *model, const lig_read *reads, size_t count,
+                          uint32_t flags)
+{
+    LIG_TRY(ligi_store_usable(store));
+    if (flags & ~LIG_READ_UNVERIFIED)
+        return lig_fail(LIG_E_INVALID, "unknown flags %#x for a read", flags);
+    for (size_t i = 0; i < count; i++) {
+        lig_tensor into = reads[i].into;
+        into.name = reads[i].name ? reads[i].name : into.name;
+        LIG_TRY(ligi_tensors_check(&into, 1, 1));
+    }
+    request self = {.reads = reads, .count = count, .flags = flags};
+    static const lig_read none;
+    if (count == 0)
+        self.reads = &none;
+    return ligi_model_with(store, model, serve, &self);
+}

@@ -1,0 +1,27 @@
+/* The work of a save, for the calls that start one. */
+#ifndef LIGI_SAVE_H
+#define LIGI_SAVE_H
+
+#include "store/handle.h"
+#include "store/plan.h"
+
+/* Where the bytes come from and who is told. All members may be NULL. */
+typedef struct ligi_source {
+    /* Waits until tensor `index` may be read, and may set its data and strides; also asked before
+     * the commit, with the number of tensors. A failure undoes the save. */
+    lig_status (*wait)(void *context, size_t index);
+    /* Fills bytes [offset, offset + bytes) of a tensor; default: from its memory. */
+    lig_status (*fill)(void *context, size_t index, uint64_t offset, uint64_t bytes, void *out);
+    /* The tensor's memory is not needed any more. */
+    void (*done)(void *context, size_t index);
+    void *context;
+} ligi_source;
+
+/* Checks names, tensors, options and what the catalog says of them, and makes the plan: all that
+ * can be refused before a byte moves. */
+lig_status ligi_save_prepare(lig_store *store, const ligi_plan_input *input, int with_data,
+                             ligi_plan *plan);
+/* Writes and commits. A failure leaves what was there before. */
+lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *source);
+
+#endif

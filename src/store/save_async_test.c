@@ -1,0 +1,292 @@
+#include "store_scene.h"
+
+enum { TENSORS = 8, LENGTH = 300000 };
+
+static float values[TENSORS][LENGTH], back[LENGTH];
+static int64_t length = LENGTH;
+static char names[TENSORS][8];
+static lig_tensor tensors[TENSORS];
+
+static lig_store *opened(const char *uri) {
+    lig_store *store = NULL;
+    assert_ok(lig_store_open(&store, uri));
+    return store;
+}
+
+static void make_tensors(void) {
+    for (int i = 0; i < TENSORS; i++) {
+        snprintf(names[i], sizeof names[i], "t%d", i);
+        scene_fill(values[i], sizeof values[i], (uint64_t)i);
+        tensors[i] = scene_tensor(names[i], values[i], &length);
+    }
+}
+
+static void check_model(lig_store *store, const char *name) {
+    for (int i = 0; i < TENSORS; i++) {
+        lig_tensor tensor = tensors[i];
+        tensor.data = back;
+        assert_ok(lig_store_load(store, name, &tensor, 1));
+        scene_fill(values[i], sizeof values[i], (uint64_t)i);
+        assert_memory_equal(back, values[i], sizeof back);
+    }
+    lig_report *report;
+    assert_ok(lig_store_check(store, 0, &report));
+    assert_int_equal(report->problem_count, 0);
+    lig_report_destroy(report);
+}
+
+static void on_both(void **state, void (*body)(const char *uri)) {
+    scene *places = *state;
+    make_tensors();
+    body(places->memory);
+    make_tensors();
+    body(places->file);
+}
+
+/* A tensor whose memory is free again may be overwritten while the rest is still being saved. */
+static void overwrite(const char *uri) {
+    lig_store *store = opened(uri);
+    lig_ticket *ticket;
+    char model[8] = "m";
+    lig_tensor given[TENSORS];
+    memcpy(given, tensors, sizeof given);
+    assert_ok(lig_store_save_start(store, model, given, TENSORS, NULL, &ticket));
+    memset(given, 0, sizeof given);
+    memset(model, 'x', sizeof model - 1);
+    uint64_t done = 0;
+    while (done < TENSORS) {
+        uint64_t before = done;
+        assert_ok(lig_ticket_progress(ticket, done, LIG_FOREVER, &done));
+        assert_true(done > before);
+        for (uint64_t i = before; i < done; i++)
+            memset(values[i], 0, sizeof values[i]);
+    }
+    assert_ok(lig_ticket_wait(ticket, LIG_FOREVER));
+    assert_ok(lig_ticket_wait(ticket, 0));
+    lig_ticket_destroy(ticket);
+    check_model(store, "m");
+    lig_store_close(store);
+}
+
+static void test_overwrite(void **state) {
+    on_both(state, overwrite);
+}
+
+/* One piece of memory carries all tensors, one after the other. */
+static void offer(const char *uri) {
+    lig_store *store = opened(uri);
+    lig_save *save;
+    lig_ticket *ticket;
+    lig_tensor described[TENSORS];
+    memcpy(described, tensors, sizeof described);
+    for (int i = 0; i < TENSORS; i++)
+        described[i].data = NULL;
+    assert_ok(lig_save_begin(&save, store, "m", described, TENSORS, NULL));
+    memset(described, 0xAA, sizeof described);
+    uint64_t done = 0;
+    for (uint64_t i = 0; i < TENSORS; i++) {
+        assert_fails(lig_save_commit(save, &ticket), LIG_E_INVALID);
+        memcpy(back, values[i], sizeof back);
+        assert_ok(lig_save_offer(save, back, NULL));
+        assert_ok(lig_save_progress(save, i, LIG_FOREVER, &done));
+        assert_int_equal(done, i + 1);
+        memset(back, 0, sizeof back);
+    }
+    assert_fails(lig_save_offer(save, back, NULL), LIG_E_INVALID);
+    lig_model *model;
+    assert_fails(lig_store_model(store, "m", &model), LIG_E_NOTFOUND);
+    assert_ok(lig_save_commit(save, &ticket));
+    assert_ok(lig_ticket_wait(ticket, LIG_FOREVER));
+    lig_ticket_destroy(ticket);
+    check_model(store, "m");
+    lig_store_close(store);
+}
+
+static void test_offer(void **state) {
+    on_both(state, offer);
+}
+
+static void offer_strided(const char *uri) {
+    static float turned[3][4], read[4][3];
+    int64_t shape[2] = {4, 3}, strides[2] = {1, 4};
+    lig_tensor tensor = {.name = "t", .bytes = sizeof turned, .shape = shape, .ndim = 2,
+                         .dtype = LIG_FLOAT32};
+    lig_store *store = opened(uri);
+    lig_save *save;
+    lig_ticket *ticket;
+    scene_fill(turned, sizeof turned, 5);
+    assert_ok(lig_save_begin(&save, store, "m", &tensor, 1, NULL));
+    assert_ok(lig_save_offer(save, turned, strides));
+    assert_ok(lig_save_commit(save, &ticket));
+    assert_ok(lig_ticket_wait(ticket, LIG_FOREVER));
+    lig_ticket_destroy(ticket);
+    tensor.data = read;
+    assert_ok(lig_store_load(store, "m", &tensor, 1));
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 3; j++)
+            assert_memory_equal(&read[i][j], &turned[j][i], 4);
+    lig_store_close(store);
+}
+
+static void test_offer_strided(void **state) {
+    on_both(state, offer_strided);
+}
+
+/* Descriptions that name the same memory are tied; what is offered for the second is not looked at. */
+static void offer_tied(const char *uri) {
+    lig_store *store = opened(uri);
+    lig_save *save;
+    lig_ticket *ticket;
+    lig_tensor described[2] = {tensors[0], tensors[1]};
+    described[1].data = described[0].data;
+    assert_ok(lig_save_begin(&save, store, "m", described, 2, NULL));
+    assert_ok(lig_save_offer(save, values[0], NULL));
+    assert_ok(lig_save_offer(save, values[1], NULL));
+    assert_ok(lig_save_commit(save, &ticket));
+    assert_ok(lig_ticket_wait(ticket, LIG_FOREVER));
+    lig_ticket_destroy(ticket);
+    lig_model *model;
+    assert_ok(lig_store_model(store, "m", &model));
+    assert_int_equal(model->tensors[1].tied, 0);
+    lig_model_destroy(model);
+    lig_tensor second = tensors[1];
+    second.data = back;
+    assert_ok(lig_store_load(store, "m", &second, 1));
+    assert_memory_equal(back, values[0], sizeof back);
+    lig_store_close(store);
+}
+
+static void test_offer_tied(void **state) {
+    on_both(state, offer_tied);
+}
+
+static void expect_empty(lig_store *store) {
+    lig_store_stats stats;
+    lig_report *report;
+    assert_ok(lig_store_stat(store, &stats));
+    assert_int_equal(stats.models, 0);
+    assert_int_equal(stats.packs, 0);
+    assert_ok(lig_store_compact(store, &report));
+    assert_int_equal(report->freed_bytes, 0);
+    lig_report_destroy(report);
+}
+
+static void abort_save(const char *uri) {
+    lig_store *store = opened(uri);
+    lig_save *save;
+    for (int offers = 0; offers <= TENSORS; offers++) {
+        assert_ok(lig_save_begin(&save, store, "m", tensors, TENSORS, NULL));
+        for (int i = 0; i < offers; i++)
+            assert_ok(lig_save_offer(save, values[i], NULL));
+        uint64_t done;
+        if (offers)
+            assert_ok(lig_save_progress(save, (uint64_t)offers - 1, LIG_FOREVER, &done));
+        assert_fails(lig_save_progress(save, (uint64_t)offers, 1000, &done), LIG_E_TIMEOUT);
+        lig_save_abort(save);
+        expect_empty(store);
+    }
+    lig_save_abort(NULL);
+    lig_store_close(store);
+}
+
+static void test_abort(void **state) {
+    on_both(state, abort_save);
+}
+
+static void cancel(const char *uri) {
+    lig_store *store = opened(uri);
+    for (int i = 0; i < 20; i++) {
+        lig_ticket *ticket;
+        assert_ok(lig_store_save_start(store, "m", tensors, TENSORS, NULL, &ticket));
+        uint64_t done;
+        if (i % 2)
+            assert_ok(lig_ticket_progress(ticket, (uint64_t)i % TENSORS, LIG_FOREVER, &done));
+        lig_ticket_cancel(ticket);
+        lig_status status = lig_ticket_wait(ticket, LIG_FOREVER);
+        lig_ticket_destroy(ticket);
+        if (status == LIG_OK) /* it was past its commit point */
+            assert_ok(lig_store_retire(store, "m"));
+        else
+            assert_int_equal(status, LIG_E_CLOSED);
+        expect_empty(store);
+    }
+    lig_store_close(store);
+}
+
+static void test_cancel(void **state) {
+    on_both(state, cancel);
+}
+
+static void close_early(const char *uri) {
+    lig_store *keeper = opened(uri), *store = opened(uri);
+    lig_ticket *ticket;
+    assert_ok(lig_store_save_start(store, "m", tensors, TENSORS, NULL, &ticket));
+    lig_store_close(store);
+    assert_true(lig_ticket_done(ticket) || lig_ticket_wait(ticket, LIG_FOREVER) == LIG_OK);
+    assert_ok(lig_ticket_wait(ticket, LIG_FOREVER));
+    lig_ticket_destroy(ticket);
+    check_model(keeper, "m");
+    lig_store_close(keeper);
+}
+
+static void test_close_waits(void **state) {
+    on_both(state, close_early);
+}
+
+/* The name is taken while the save is under way: one of the two gets it, the other is told. */
+static void race(const char *uri) {
+    lig_store *store = opened(uri);
+    lig_ticket *tickets[6];
+    int won = 0;
+    for (int i = 0; i < 6; i++) {
+        tickets[i] = NULL;
+        lig_status status =
+            lig_store_save_start(store, "m", tensors, TENSORS, NULL, &tickets[i]);
+        if (status != LIG_OK)
+            assert_int_equal(status, LIG_E_EXISTS);
+    }
+    for (int i = 0; i < 6; i++) {
+        if (tickets[i] == NULL)
+            continue;
+        lig_status status = lig_ticket_wait(tickets[i], LIG_FOREVER);
+        if (status != LIG_OK)
+            assert_int_equal(status, LIG_E_EXISTS);
+        won += status == LIG_OK;
+        lig_ticket_destroy(tickets[i]);
+    }
+    assert_int_equal(won, 1);
+    lig_store_stats stats;
+    assert_ok(lig_store_stat(store, &stats));
+    assert_int_equal(stats.packs, 1);
+    check_model(store, "m");
+    lig_save_options options = LIG_SAVE_INIT;
+    options.flags = LIG_SAVE_REPLACE;
+    for (int i = 0; i < 6; i++)
+        assert_ok(lig_store_save_start(store, "m", tensors, TENSORS, &options, &tickets[i]));
+    for (int i = 0; i < 6; i++) {
+        assert_ok(lig_ticket_wait(tickets[i], LIG_FOREVER));
+        lig_ticket_destroy(tickets[i]);
+    }
+    assert_ok(lig_store_stat(store, &stats));
+    assert_int_equal(stats.packs, 1);
+    check_model(store, "m");
+    lig_store_close(store);
+}
+
+static void test_race(void **state) {
+    on_both(state, race);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_overwrite, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(test_offer, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(test_offer_strided, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(test_offer_tied, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(test_abort, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(test_cancel, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(test_close_waits, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(test_race, scene_setup, scene_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,349 @@
+#include "backend/registry.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/uri.h"
+#include "store/ledger.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { IDS_RESERVED = 64 };
+
+void ligi_place_hold(ligi_place *place)
+{
+    atomic_fetch_add(&place->holders, 1);
+}
+
+void ligi_place_drop(ligi_place *place)
+{
+    if (atomic_fetch_sub(&place->holders, 1) > 1)
+        return;
+    ligi_backend_close_raw(place->backend, place->self);
+    free(place);
+}
+
+lig_status ligi_store_usable(const lig_store *store)
+{
+    if (store->pid == getpid())
+        return LIG_OK;
+    return lig_fail(LIG_E_CLOSED,
+                    "the store %s was opened before this process was forked; open it again here",
+                    store->uri);
+}
+
+lig_status ligi_store_writable(const lig_store *store)
+{
+    LIG_TRY(ligi_store_usable(store));
+    if (store->mode == 'r')
+        return lig_fail(LIG_E_DENIED, "the store %s is open for reading only", store->uri);
+    return LIG_OK;
+}
+
+lig_status ligi_name_check(const char *what, const char *name)
+{
+    if (name == NULL || name[0] == '\0')
+        return lig_fail(LIG_E_INVALID, "the %s has no name", what);
+    size_t bytes = strlen(name);
+    if (bytes > LIG_NAME_BYTES_MAX)
+        return lig_fail(LIG_E_LIMIT,
+                        "the name of the %s ('%.40s...') has %zu bytes; at most %d are allowed",
+                        what, name, bytes, LIG_NAME_BYTES_MAX);
+    if (!ligi_utf8_valid(name, bytes))
+        return lig_fail(LIG_E_INVALID, "the name of the %s is not valid UTF-8", what);
+    return LIG_OK;
+}
+
+/* --- ids --- */
+
+static lig_status reserve_ids(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    uint64_t *first = context;
+    ligi_header header;
+    LIG_TRY(ligi_ledger_header(ledger, &header));
+    *first = header.next_id;
+    header.next_id += IDS_RESERVED;
+    ligi_header_put(&change->value, &header);
+    ligi_key key = ligi_key_header();
+    return ligi_change_put(change, &key);
+}
+
+static int take_reserved(lig_store *store, uint64_t *id)
+{
+    pthread_mutex_lock(&store->lock);
+    int there = store->next_id < store->end_id;
+    if (there)
+        *id = store->next_id++;
+    pthread_mutex_unlock(&store->lock);
+    return there;
+}
+
+lig_status ligi_store_take_id(lig_store *store, uint64_t *id)
+{
+    if (take_reserved(store, id))
+        return LIG_OK;
+    uint64_t first;
+    LIG_TRY(ligi_store_commit(store, reserve_ids, &first, NULL));
+    *id = first;
+    pthread_mutex_lock(&store->lock);
+    if (store->next_id == store->end_id) { /* two threads may come here: one reservation is kept */
+        store->next_id = first + 1;
+        store->end_id = first + IDS_RESERVED;
+    }
+    pthread_mutex_unlock(&store->lock);
+    return LIG_OK;
+}
+
+/* --- open --- */
+
+static lig_status random_bytes(void *out, size_t bytes)
+{
+    ssize_t got;
+    do
+        got = getrandom(out, bytes, 0);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 || (size_t)got != bytes)
+        return ligi_fail_errno(got < 0 ? errno : EIO, "the system gave no random bytes");
+    return LIG_OK;
+}
+
+/* A path goes to the backend as the rest of a URI: what has a meaning there is escaped. */
+static lig_status config_of_path(const char *path, const char *query, char **config)
+{
+    ligi_writer writer = {0};
+    if (path[0] == '/' && path[1] == '/')
+        ligi_put_bytes(&writer, "//", 2);
+    for (const char *c = path; *c; c++) {
+        if (*c == '%' || *c == '?')
+            ligi_put_bytes(&writer, *c == '%' ? "%25" : "%3F", 3);
+        else
+            ligi_put_bytes(&writer, c, 1);
+    }
+    ligi_put_bytes(&writer, query, strlen(query) + 1);
+    if (writer.status != LIG_OK)
+        ligi_writer_fini(&writer);
+    else
+        *config = (char *)writer.data;
+    return writer.status;
+}
+
+/* Fills the store's uri and mode, and *config with what the backend gets. */
+static lig_status read_uri(lig_store *store, const char *text, const ligi_uri *uri, char **config)
+{
+    const char *mode = ligi_uri_option_get(uri, "mode");
+    if (mode && (strlen(mode) != 1 || strchr("rwa", mode[0]) == NULL))
+        return lig_fail(LIG_E_INVALID, "mode is '%s'; known: r, w, a", mode);
+    store->mode = mode ? mode[0] : 'a';
+    size_t scheme = strlen(uri->scheme);
+    int is_path = strncasecmp(text, uri->scheme, scheme) != 0 || text[scheme] != ':';
+    const char *query = is_path ? text + strlen(uri->rest) : strchr(text, '?');
+    if (query == NULL)
+        query = text + strlen(text);
+    LIG_TRY(ligi_strdup(&store->uri, text));
+    store->uri[query - text] = '\0';
+    return is_path ? config_of_path(uri->rest, query, config)
+                   : ligi_strdup(config, text + scheme + 1);
+}
+
+static lig_status open_place(lig_store *store, const char *scheme, const char *config)
+{
+    ligi_place *place;
+    LIG_TRY(ligi_calloc(&place, 1, sizeof *place, "a store"));
+    lig_status status = ligi_backend_open_raw(scheme, config, &place->backend, &place->self);
+    if (status == LIG_OK && place->backend->volume == NULL) {
+        status = lig_fail(LIG_E_UNSUPPORTED,
+                          "backend '%s' has no volume, so it cannot carry a store; use it through "
+                          "a checkpoint",
+                          scheme);
+        ligi_backend_close_raw(place->backend, place->self);
+    }
+    if (status != LIG_OK) {
+        free(place);
+        return status;
+    }
+    place->ops = place->backend->volume;
+    place->holders = 1;
+    place->pid = store->pid;
+    store->place = place;
+    return LIG_OK;
+}
+
+static int has_packs(ligi_place *place, lig_status *status)
+{
+    uint64_t id;
+    *status = place->ops->pack_next(place->self, 0, &id);
+    int found = *status == LIG_OK;
+    if (*status == LIG_E_NOTFOUND)
+        *status = LIG_OK;
+    return found;
+}
+
+/* The first commit of a catalog: a fresh header, or everything that the footers tell. */
+static lig_status make_catalog(lig_store *store, int from_footers)
+{
+    ligi_footers *footers = NULL;
+    ligi_footers_options options = {.keep_older = 1};
+    ligi_pack_header known;
+    ligi_header header = {.next_id = 1};
+    if (from_footers)
+        LIG_TRY(ligi_footers_read(store->place, NULL, &options, &footers));
+    lig_status status = LIG_OK;
+    if (footers && ligi_footers_header(footers, &known)) {
+        memcpy(header.uuid, known.uuid, sizeof header.uuid);
+        memcpy(header.secret, known.secret, sizeof header.secret);
+        header.next_id = ligi_footers_next_id(footers);
+    } else {
+        status = random_bytes(header.uuid, sizeof header.uuid);
+        if (status == LIG_OK)
+            status = random_bytes(header.secret, sizeof header.secret);
+    }
+    size_t count = footers ? ligi_footers_count(footers) : 0;
+    ligi_writer value = {0};
+    ligi_key key = ligi_key_header();
+    lig_catalog_op *ops = NULL;
+    ligi_header_put(&value, &header);
+    if (status == LIG_OK)
+        status = value.status;
+    if (status == LIG_OK)
+        status = ligi_calloc(&ops, count + 1, sizeof *ops, "a catalog");
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
+        lig_catalog_item item = ligi_footers_item(footers, i);
+        ops[i + 1] = (lig_catalog_op){item.key, item.key_bytes, item.value, item.value_bytes};
+    }
+    if (status == LIG_OK) {
+        ops[0] = (lig_catalog_op){key.bytes, key.size, value.data, value.bytes};
+        status = store->place->ops->catalog_commit(store->place->self, 0, ops, count + 1);
+    }
+    free(ops);
+    ligi_writer_fini(&value);
+    ligi_footers_drop(footers);
+    return status;
+}
+
+/* LIG_E_NOTFOUND, without a sentence, when the catalog is empty. */
+static lig_status read_header(lig_store *store)
+{
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    ligi_header header;
+    lig_status status = ledger.version ? ligi_ledger_header(&ledger, &header) : LIG_E_NOTFOUND;
+    ligi_ledger_end(&ledger);
+    if (status == LIG_OK) {
+        memcpy(store->uuid, header.uuid, sizeof header.uuid);
+        memcpy(store->secret, header.secret, sizeof header.secret);
+    }
+    return status;
+}
+
+static lig_status found_catalog(lig_store *store)
+{
+    lig_status status = read_header(store);
+    if (status == LIG_OK && store->mode == 'w')
+        return lig_fail(LIG_E_EXISTS, "there is a store at %s already; mode=w makes a new one",
+                        store->uri);
+    if (status != LIG_E_NOTFOUND)
+        return status;
+    int packs = has_packs(store->place, &status);
+    LIG_TRY(status);
+    if (store->mode == 'r') {
+        store->by_footers = packs;
+        return packs ? LIG_OK : lig_fail(LIG_E_NOTFOUND, "there is no store at %s", store->uri);
+    }
+    if (store->mode == 'w' && packs)
+        return lig_fail(LIG_E_EXISTS, "there are packs at %s already; mode=w makes a new store",
+                        store->uri);
+    status = make_catalog(store, packs);
+    if (status == LIG_E_BUSY) /* somebody else made it at the same moment */
+        status = store->mode == 'w' ? lig_fail(LIG_E_EXISTS,
+                                               "another process just made a store "
+                                               "at %s",
+                                               store->uri)
+                                    : LIG_OK;
+    LIG_TRY(status);
+    return read_header(store);
+}
+
+static lig_status open_parts(lig_store *store, const char *text)
+{
+    ligi_uri uri;
+    char *config = NULL;
+    LIG_TRY(ligi_uri_parse(&uri, text));
+    lig_status status = read_uri(store, text, &uri, &config);
+    if (status == LIG_OK)
+        status = open_place(store, uri.scheme, config);
+    free(config);
+    ligi_uri_fini(&uri);
+    LIG_TRY(status);
+    uint32_t flags = store->place->ops->flags(store->place->self);
+    if (flags & LIG_VOLUME_READ_ONLY)
+        store->mode = 'r';
+    store->by_footers = (flags & LIG_VOLUME_NO_CATALOG) != 0;
+    if (!store->by_footers)
+        LIG_TRY(found_catalog(store));
+    if (store->by_footers) {
+        ligi_ledger ledger;
+        LIG_TRY(ligi_ledger_begin(store, &ledger));
+        ligi_ledger_end(&ledger);
+    }
+    return store->mode == 'r' ? LIG_OK : ligi_store_clean(store, NULL, NULL);
+}
+
+static void destroy(lig_store *store)
+{
+    if (store->place)
+        ligi_place_drop(store->place);
+    ligi_footers_drop(store->footers);
+    pthread_cond_destroy(&store->idle);
+    pthread_mutex_destroy(&store->lock);
+    free(store->uri);
+    free(store);
+}
+
+lig_status lig_store_open(lig_store **out, const char *uri)
+{
+    lig_store *store;
+    LIG_TRY(ligi_calloc(&store, 1, sizeof *store, "a store"));
+    store->pid = getpid();
+    pthread_mutex_init(&store->lock, NULL);
+    pthread_cond_init(&store->idle, NULL);
+    lig_status status = open_parts(store, uri);
+    if (status == LIG_OK)
+        *out = store;
+    else
+        destroy(store);
+    return status;
+}
+
+void lig_store_close(lig_store *store)
+{
+    if (store == NULL)
+        return;
+    if (store->pid != getpid()) { /* the lock may be held by a thread that is not here */
+        ligi_place_drop(store->place);
+        free(store->uri);
+        free(store);
+        return;
+    }
+    pthread_mutex_lock(&store->lock);
+    while (store->saving)
+        pthread_cond_wait(&store->idle, &store->lock);
+    pthread_mutex_unlock(&store->lock);
+    destroy(store);
+}
+
+const char *lig_store_uri(const lig_store *store)
+{
+    return store->uri;
+}
+
+lig_status lig_store_describe(lig_store *store, char *text, size_t text_bytes)
+{
+    LIG_TRY(ligi_store_usable(store));
+    if (text_bytes == 0)
+        return lig_fail(LIG_E_INVALID, "no room for a description");
+    text[0] = '\0';
+    store->place->ops->describe(store->place->self, text, text_bytes);
+    return LIG_OK;
+}

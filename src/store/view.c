@@ -1,0 +1,160 @@
+#include "base/error.h"
+#include "base/hash.h"
+#include "store/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct mapped {
+    uint64_t pack;
+    lig_mapping mapping;
+} mapped;
+
+struct lig_view {
+    ligi_place *place; /* held: packs are unmapped through it */
+    ligi_model *model;
+    mapped *packs;
+    size_t pack_count, pack_capacity;
+    void *inlined; /* the bytes of an inline model, aligned as a pack's */
+};
+
+void lig_view_destroy(lig_view *view)
+{
+    if (view == NULL)
+        return;
+    for (size_t i = 0; i < view->pack_count; i++)
+        view->place->ops->pack_unmap(view->place->self, &view->packs[i].mapping);
+    ligi_model_free(view->model);
+    ligi_place_drop(view->place);
+    free(view->packs);
+    free(view->inlined);
+    free(view);
+}
+
+const lig_model *lig_view_model(const lig_view *view)
+{
+    return &view->model->shown;
+}
+
+typedef struct mapping_job {
+    uint32_t flags;
+    lig_view *view;
+    lig_view **out;
+} mapping_job;
+
+static lig_status find_pack(mapping_job *job, uint64_t pack, int *gone, const mapped **found)
+{
+    lig_view *view = job->view;
+    for (size_t i = view->pack_count; i-- > 0;)
+        if (view->packs[i].pack == pack) {
+            *found = &view->packs[i];
+            return LIG_OK;
+        }
+    LIG_TRY(ligi_grow(&view->packs, &view->pack_capacity, view->pack_count + 1, sizeof *view->packs,
+                      "a view"));
+    mapped one = {.pack = pack};
+    uint32_t flags = job->flags & LIG_VIEW_PRIVATE ? LIG_MAP_PRIVATE : 0;
+    lig_status status = view->place->ops->pack_map(view->place->self, pack, flags, &one.mapping);
+    *gone = status == LIG_E_NOTFOUND;
+    LIG_TRY(status);
+    view->packs[view->pack_count] = one;
+    *found = &view->packs[view->pack_count++];
+    return LIG_OK;
+}
+
+static lig_status copy_inline(lig_view *view)
+{
+    const ligi_model *model = view->model;
+    size_t bytes = (model->inline_bytes + LIGI_ALIGN_SMALL) / LIGI_ALIGN_SMALL * LIGI_ALIGN_SMALL;
+    view->inlined = aligned_alloc(LIGI_ALIGN_SMALL, bytes);
+    if (view->inlined == NULL)
+        return lig_fail(LIG_E_NOMEM, "%zu bytes for a view could not be had", bytes);
+    memcpy(view->inlined, model->inline_data, model->inline_bytes);
+    return LIG_OK;
+}
+
+static lig_status place_tensor(mapping_job *job, size_t index, int *gone)
+{
+    lig_view *view = job->view;
+    lig_stored_tensor *stored = &view->model->manifest.tensors[index];
+    if (stored->tensor.bytes == 0)
+        return LIG_OK;
+    if (stored->pack == 0) {
+        stored->tensor.data = (char *)view->inlined + stored->offset;
+        return LIG_OK;
+    }
+    const mapped *pack;
+    LIG_TRY(find_pack(job, stored->pack, gone, &pack));
+    if (stored->offset > pack->mapping.bytes ||
+        stored->tensor.bytes > pack->mapping.bytes - stored->offset)
+        return lig_fail(LIG_E_CORRUPT, "pack %llu is too short for tensor '%s'",
+                        (unsigned long long)stored->pack, stored->tensor.name);
+    stored->tensor.data = (char *)pack->mapping.base + stored->offset;
+    return LIG_OK;
+}
+
+static lig_status verify_tensor(const lig_view *view, size_t index, const void *secret)
+{
+    const lig_stored_tensor *stored = &view->model->manifest.tensors[index];
+    const uint64_t *hashes = view->model->manifest.hashes[index];
+    const uint8_t *data = stored->tensor.data;
+    if (stored->tied >= 0)
+        return LIG_OK;
+    for (uint64_t at = 0; at < stored->tensor.bytes; at += LIG_BLOCK_BYTES) {
+        uint64_t left = stored->tensor.bytes - at;
+        uint64_t bytes = left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES;
+        if (ligi_hash64(secret, data + at, bytes) != hashes[at / LIG_BLOCK_BYTES])
+            return lig_fail(LIG_E_CORRUPT,
+                            "the bytes of tensor '%s' in pack %llu do not fit their checksum",
+                            stored->tensor.name, (unsigned long long)stored->pack);
+    }
+    return LIG_OK;
+}
+
+static lig_status map_tensors(mapping_job *job, lig_store *store, int *gone)
+{
+    lig_view *view = job->view;
+    if (view->model->inline_bytes)
+        LIG_TRY(copy_inline(view));
+    for (size_t i = 0; i < view->model->manifest.tensor_count; i++)
+        LIG_TRY(place_tensor(job, i, gone));
+    if (job->flags & LIG_READ_UNVERIFIED)
+        return LIG_OK;
+    for (size_t i = 0; i < view->model->manifest.tensor_count; i++)
+        LIG_TRY(verify_tensor(view, i, store->secret));
+    return LIG_OK;
+}
+
+static lig_status map_model(void *context, lig_store *store, ligi_model *model, int *gone)
+{
+    mapping_job *job = context;
+    lig_view *view;
+    LIG_TRY(ligi_calloc(&view, 1, sizeof *view, "a view"));
+    ligi_place_hold(store->place);
+    view->place = store->place;
+    job->view = view;
+    lig_status status = ligi_alloc(&view->model, sizeof *view->model, "a view");
+    if (status == LIG_OK) {
+        *view->model = *model;
+        memset(model, 0, sizeof *model); /* its parts live on in the view */
+        ligi_manifest_fingerprints(&view->model->manifest, store->secret);
+        status = map_tensors(job, store, gone);
+        if (status != LIG_OK)
+            status = lig_fail(*gone ? LIG_E_CORRUPT : status, "model '%s': %s",
+                              view->model->record.about.name, lig_error_text());
+    }
+    if (status == LIG_OK)
+        *job->out = view;
+    else
+        lig_view_destroy(view);
+    return status;
+}
+
+lig_status lig_store_map(lig_store *store, const char *model, uint32_t flags, lig_view **view)
+{
+    LIG_TRY(ligi_store_usable(store));
+    if (flags & ~(LIG_READ_UNVERIFIED | LIG_VIEW_PRIVATE))
+        return lig_fail(LIG_E_INVALID, "unknown flags %#x for a view", flags);
+    mapping_job job = {.flags = flags, .out = view};
+    return ligi_model_with(store, model, map_model, &job);
+}
