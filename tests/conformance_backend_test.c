@@ -368,6 +368,31 @@ static void writers_hold_their_packs(void **state)
     assert_status(v->ops->pack_claim(v->self, id, &claim), LIG_E_NOTFOUND);
 }
 
+/* A pinned pack cannot be removed, through whichever handle, until the pin ends or expires. */
+static void pins_keep_packs(void **state)
+{
+    volume *v = *state;
+    const lig_piece piece = {.data = "abc", .bytes = 3};
+    void *pack, *pins[3];
+    const int64_t far = INT64_MAX, past = 1;
+    uint64_t id;
+
+    assert_ok(v->ops->pack_create(v->self, 3, v->secret, &pack));
+    assert_ok(v->ops->pack_put(pack, &piece));
+    assert_ok(v->ops->pack_seal(pack, &id));
+    v->ops->pack_close(pack);
+    assert_ok(v->ops->pin(v->self, &id, 1, far, &pins[0]));
+    assert_ok(v->ops->pin(v->self, &id, 1, far, &pins[1]));
+    assert_ok(v->ops->pin(v->self, &id, 1, past, &pins[2]));
+    assert_status(v->ops->pack_remove(v->self, id), LIG_E_BUSY);
+    v->ops->unpin(pins[0]);
+    assert_status(v->ops->pack_remove(v->self, id), LIG_E_BUSY);
+    v->ops->unpin(pins[1]);
+    v->ops->unpin(NULL);
+    assert_ok(v->ops->pack_remove(v->self, id));
+    v->ops->unpin(pins[2]);
+}
+
 static void maps_outlive_their_packs(void **state)
 {
     volume *v = *state;
@@ -738,6 +763,7 @@ static const struct {
     {"packs_are_listed_and_removed", packs_are_listed_and_removed},
     {"unsealed_packs_are_gone", unsealed_packs_are_gone},
     {"writers_hold_their_packs", writers_hold_their_packs},
+    {"pins_keep_packs", pins_keep_packs},
     {"maps_outlive_their_packs", maps_outlive_their_packs},
     {"catalogs_follow_a_model", catalogs_follow_a_model},
     {"commits_fail_after_others", commits_fail_after_others},

@@ -17,10 +17,9 @@
 extern "C" {
 #endif
 
-/* --- what a volume is -------------------------------------------------------------------------------------- */
+/* --- what a volume is --- */
 
 #define LIG_BLOCK_BYTES (UINT64_C(1) << 20) /* checksums are per block of a tensor */
-#define LIG_SECRET_BYTES 192                /* the key of a store's hashes */
 
 /* Bytes on their way into a pack. `data` is borrowed for the call. When `hashes` is not NULL the volume fills
  * hashes[i] with the keyed hash (lig_hash_block) of the piece's i-th block of LIG_BLOCK_BYTES; a volume that copies
@@ -87,27 +86,36 @@ typedef struct lig_volume_ops {
     /* A line for `ligament info`: how bytes reach the medium here, and what was refused. */
     void (*describe)(void *self, char *text, size_t text_bytes);
 
-    /* Starts a pack of about `bytes` bytes (a hint). `secret` (LIG_SECRET_BYTES, borrowed until close) keys the hashes.
-     * Nothing is visible before seal. */
+    /* Starts a pack of about `bytes` bytes (a hint). `secret` (LIG_SECRET_BYTES, borrowed until close) keys the
+     * hashes. Nothing is visible before seal. */
     lig_status (*pack_create)(void *self, uint64_t bytes, const void *secret, void **pack);
     lig_status (*pack_put)(void *pack, const lig_piece *piece);
-    /* Makes all bytes durable, then visible under a new id. The writer holds it until pack_close: nobody can claim it. */
+    /* Makes all bytes durable, then visible under a new id. The writer holds it until pack_close: nobody can claim
+     * it. */
     lig_status (*pack_seal)(void *pack, uint64_t *id);
     /* Ends writing or claiming; a pack that was not sealed is gone. NULL is fine. */
     void (*pack_close)(void *pack);
 
     lig_status (*pack_size)(void *self, uint64_t id, uint64_t *bytes);
-    /* Fills `count` ranges, which ascend and do not overlap. On LIG_E_CORRUPT *bad is the index of a range that does not fit its hashes; after an error
-     * the contents are a mixture. */
-    lig_status (*pack_read)(void *self, uint64_t id, const void *secret, const lig_range *ranges, size_t count, size_t *bad);
+    /* Fills `count` ranges, which ascend and do not overlap. On LIG_E_CORRUPT *bad is the index of a range that
+     * does not fit its hashes; after an error the contents are a mixture. */
+    lig_status (*pack_read)(void *self, uint64_t id, const void *secret, const lig_range *ranges, size_t count,
+                            size_t *bad);
     /* The mapping stays readable after pack_remove, until unmap. */
     lig_status (*pack_map)(void *self, uint64_t id, uint32_t flags, lig_mapping *mapping);
     void (*pack_unmap)(void *self, lig_mapping *mapping);
-    /* Takes hold of a sealed pack that nobody writes: LIG_E_BUSY while its writer has it. For removing leftovers. */
+    /* Takes hold of a sealed pack that nobody writes: LIG_E_BUSY while its writer has it. For leftovers. */
     lig_status (*pack_claim)(void *self, uint64_t id, void **pack);
+    /* LIG_E_BUSY while somebody pins it. */
     lig_status (*pack_remove)(void *self, uint64_t id);
     /* The smallest id that is greater than `after`; LIG_E_NOTFOUND at the end. Start with 0, which is no id. */
     lig_status (*pack_next)(void *self, uint64_t after, uint64_t *id);
+
+    /* Keeps packs from being removed until unpin (NULL is fine), `expires_ns` (since 1970) or the end of this
+     * process. Other processes see it as soon as the call returns; a crash of the machine ends it. LIG_E_DENIED
+     * for a reader. */
+    lig_status (*pin)(void *self, const uint64_t *packs, size_t count, int64_t expires_ns, void **pin);
+    void (*unpin)(void *pin);
 
     /* A consistent view of the catalog. `version` grows with every commit; an empty catalog has version 0. */
     lig_status (*catalog_begin)(void *self, void **snapshot, uint64_t *version);
@@ -120,7 +128,7 @@ typedef struct lig_volume_ops {
     lig_status (*catalog_commit)(void *self, uint64_t version, const lig_catalog_op *ops, size_t count);
 } lig_volume_ops;
 
-/* --- what a plugin fills -------------------------------------------------------------------------------------- */
+/* --- what a plugin fills --- */
 
 #define LIG_BACKEND_DEVICE 1u /* takes tensors in device memory; otherwise they are staged through host memory */
 
@@ -128,8 +136,8 @@ typedef struct lig_backend_option { /* one key of a built-in backend's URI query
     const char *name, *kind, *fallback, *help;
 } lig_backend_option;
 
-/* Members that are NULL take the default that the comment names. Tensors a plugin sees are contiguous, have been checked
- * (lig_tensors_check) and are borrowed for the call. Fails with lig_fail: the sentence reaches the user. */
+/* Members that are NULL take the default that the comment names. Tensors a plugin sees are contiguous, have been
+ * checked (lig_tensors_check) and are borrowed for the call. Fails with lig_fail: the sentence reaches the user. */
 typedef struct lig_backend_ops {
     uint32_t flags;
     uint32_t reserved;
@@ -141,23 +149,24 @@ typedef struct lig_backend_ops {
     lig_status (*list)(void *self, size_t index, char *set, size_t set_bytes);
     lig_status (*drop)(void *self, const char *set); /* default: UNSUPPORTED */
     /* Reads bytes [offset, offset + bytes) of one tensor; default: the whole tensor is loaded. */
-    lig_status (*read_range)(void *self, const char *set, const lig_tensor *tensor, uint64_t offset, uint64_t bytes, void *data);
-    /* A set one tensor at a time: begin (names and shapes of all, data NULL), put each, commit; abort instead of commit
-     * undoes. All four or none; default: the library gathers pointers and calls save once. */
+    lig_status (*read_range)(void *self, const char *set, const lig_tensor *tensor, uint64_t offset, uint64_t bytes,
+                             void *data);
+    /* A set one tensor at a time: begin (names and shapes of all, data NULL), put each, commit; abort instead of
+     * commit undoes. All four or none; default: the library gathers pointers and calls save once. */
     lig_status (*begin)(void *self, const char *set, const lig_tensor *tensors, size_t count, void **stream);
     lig_status (*put)(void *stream, size_t index, const lig_tensor *tensor);
     lig_status (*commit)(void *stream);
     void (*abort)(void *stream);
-    const lig_volume_ops *volume; /* default: none, so no store */
+    const lig_volume_ops *volume;      /* default: none, so no store */
     const lig_backend_option *options; /* ends with a NULL name; default: the config is the plugin's own business */
 } lig_backend_ops;
 
-/* --- using a backend by name ------------------------------------------------------------------------------------ */
+/* --- using a backend by name --- */
 
 typedef struct lig_backend lig_backend;
 
-/* Opens backend `name` (built in, or loaded by lig_plugin_load). `config` goes to the backend as it is; for built-in ones it
- * is a place with options, as behind "name:" in a URI. NULL means "". */
+/* Opens backend `name` (built in, or loaded by lig_plugin_load). `config` goes to the backend as it is; for
+ * built-in ones it is a place with options, as behind "name:" in a URI. NULL means "". */
 LIG_API lig_status lig_backend_open(lig_backend **backend, const char *name, const char *config);
 LIG_API void lig_backend_close(lig_backend *backend);
 
@@ -173,15 +182,10 @@ LIG_API const char *lig_backend_name(size_t index);
 /* The table of a known backend, NULL when there is none. For `ligament info` and for tests. */
 LIG_API const lig_backend_ops *lig_backend_find(const char *name);
 
-/* Loads a shared library and registers its backend. Fills *name with the backend's name when not NULL (static storage).
- * The same file again is fine; another file with a taken name is LIG_E_EXISTS. Libraries are never unloaded. */
+/* Loads a shared library and registers its backend. Fills *name with the backend's name when not NULL (static
+ * storage). The same file again is fine; another file with a taken name is LIG_E_EXISTS. Libraries are never
+ * unloaded. */
 LIG_API lig_status lig_plugin_load(const char *path, const char **name);
-
-/* The keyed 64-bit hash of a block (XXH3 with a secret). */
-LIG_API uint64_t lig_hash_block(const void *secret, const void *data, uint64_t bytes);
-
-/* "sse2", "avx2", "avx512": the code that hashes on this machine. Static storage. */
-LIG_API const char *lig_hash_kind(void);
 
 #ifdef __cplusplus
 }

@@ -64,14 +64,14 @@ LIG_API const char *lig_error_text(void);
 LIG_API int lig_error_number(void);
 
 /* Returns from the calling function when `call` fails. The only macro that returns. */
-#define LIG_TRY(call)                          \
-    do {                                       \
-        lig_status lig_try_status_ = (call);   \
-        if (lig_try_status_ != LIG_OK)         \
-            return lig_try_status_;            \
+#define LIG_TRY(call)                                                                                                  \
+    do {                                                                                                               \
+        lig_status lig_try_status_ = (call);                                                                           \
+        if (lig_try_status_ != LIG_OK)                                                                                 \
+            return lig_try_status_;                                                                                    \
     } while (0)
 
-/* --- log: for what has no caller ------------------------------------------------------------------------ */
+/* --- log: for what has no caller --- */
 
 typedef enum lig_log_level { LIG_LOG_ERROR = 0, LIG_LOG_WARNING = 1, LIG_LOG_INFO = 2 } lig_log_level;
 typedef void (*lig_log_fn)(void *context, lig_log_level level, const char *text);
@@ -80,7 +80,17 @@ typedef void (*lig_log_fn)(void *context, lig_log_level level, const char *text)
  * The hook may be called from any thread and must not call the library. */
 LIG_API void lig_log_set(lig_log_fn hook, void *context);
 
-/* --- tickets: what an asynchronous call returns ---------------------------------------------------------- */
+/* --- hashes --- */
+
+#define LIG_SECRET_BYTES 192 /* the key of a store's hashes */
+
+/* The keyed 64-bit hash of a block (XXH3 with a secret of LIG_SECRET_BYTES). */
+LIG_API uint64_t lig_hash_block(const void *secret, const void *data, uint64_t bytes);
+
+/* "sse2", "avx2", "avx512": the code that hashes on this machine. Static storage. */
+LIG_API const char *lig_hash_kind(void);
+
+/* --- tickets: what an asynchronous call returns --- */
 
 typedef struct lig_ticket lig_ticket;
 

@@ -1,7 +1,7 @@
 /* Ligament: checkpoints through any backend, by name.
  *
- * On a backend that has a volume a checkpoint opens a store there and a set is a model's name; on one that has none it calls the
- * backend's save and load. A handle belongs to one thread at a time. */
+ * On a backend that has a volume a checkpoint opens a store there and a set is a model's name; on one that has
+ * none it calls the backend's save and load. A handle belongs to one thread at a time. */
 #ifndef LIGAMENT_CHECKPOINT_H
 #define LIGAMENT_CHECKPOINT_H
 
@@ -13,17 +13,19 @@ extern "C" {
 
 typedef struct lig_checkpoint lig_checkpoint;
 
-/* `backend` is the name of a backend, and `config` is its own; or `backend` is a store's URI or a path, and `config` is "" or
- * further options of its query. NULL config means "". */
+/* `backend` is the name of a backend, and `config` is its own; or `backend` is a store's URI or a path, and
+ * `config` is "" or further options of its query. NULL config means "". */
 LIG_API lig_status lig_checkpoint_open(lig_checkpoint **checkpoint, const char *backend, const char *config);
 LIG_API void lig_checkpoint_close(lig_checkpoint *checkpoint);
 
 /* Saves the tensors as `set`, in the given order; what was there under that name is replaced. */
-LIG_API lig_status lig_checkpoint_save(lig_checkpoint *checkpoint, const char *set, const lig_tensor *tensors, size_t count);
+LIG_API lig_status lig_checkpoint_save(lig_checkpoint *checkpoint, const char *set, const lig_tensor *tensors,
+                                       size_t count);
 
-/* Fills the tensors from `set`. With a store every name, dtype and shape is checked first and the set may hold no other
- * tensors; without one it is the plugin's to check. */
-LIG_API lig_status lig_checkpoint_load(lig_checkpoint *checkpoint, const char *set, const lig_tensor *tensors, size_t count);
+/* Fills the tensors from `set`. With a store every name, dtype and shape is checked first and the set may hold
+ * no other tensors; without one it is the plugin's to check. */
+LIG_API lig_status lig_checkpoint_load(lig_checkpoint *checkpoint, const char *set, const lig_tensor *tensors,
+                                       size_t count);
 
 /* Removes `set`. */
 LIG_API lig_status lig_checkpoint_drop(lig_checkpoint *checkpoint, const char *set);

@@ -7,9 +7,9 @@
  *
  *     cc -shared -fPIC $(pkg-config --cflags ligament) dummy.c -o libdummy.so
  *
- * Nothing is linked: lig_fail and lig_log go through a table that the loader fills. In C++ (20 or later, for the designated
- * initialisers) name the members in the order of lig_backend_ops. `ligament plugin-test libdummy.so` runs the library's
- * own conformance suite on the result. */
+ * Nothing is linked: lig_fail and lig_log go through a table that the loader fills. In C++ (20 or later, for the
+ * designated initialisers) name the members in the order of lig_backend_ops. `ligament plugin-test libdummy.so`
+ * runs the library's own conformance suite on the result. */
 #ifndef LIGAMENT_PLUGIN_H
 #define LIGAMENT_PLUGIN_H
 
@@ -48,11 +48,11 @@ extern __attribute__((visibility("hidden"))) const lig_plugin_host *lig_plugin_t
 #define lig_log lig_plugin_table->log
 #define lig_hash_block lig_plugin_table->hash_block
 
-#define LIG_REGISTER_BACKEND(NAME, ...)                                                                              \
-    const lig_plugin_host *lig_plugin_table;                                                                         \
-    static const lig_backend_ops lig_plugin_ops_ = {__VA_ARGS__};                                                    \
-    LIG_PLUGIN_C_ __attribute__((visibility("default"))) lig_plugin lig_plugin_entry;                                \
-    lig_plugin lig_plugin_entry = {LIG_PLUGIN_ABI,     sizeof(lig_plugin), sizeof(lig_backend_ops), sizeof(lig_tensor), \
-                                   #NAME, &lig_plugin_ops_, &lig_plugin_table};
+#define LIG_REGISTER_BACKEND(NAME, ...)                                                                                \
+    const lig_plugin_host *lig_plugin_table;                                                                           \
+    static const lig_backend_ops lig_plugin_ops_ = {__VA_ARGS__};                                                      \
+    LIG_PLUGIN_C_ __attribute__((visibility("default"))) lig_plugin lig_plugin_entry;                                  \
+    lig_plugin lig_plugin_entry = {LIG_PLUGIN_ABI, sizeof(lig_plugin), sizeof(lig_backend_ops), sizeof(lig_tensor),    \
+                                   #NAME,          &lig_plugin_ops_,   &lig_plugin_table};
 
 #endif

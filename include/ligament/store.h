@@ -1,15 +1,16 @@
 /* Ligament: the store, a place that keeps models by name.
  *
- * A model is a named, immutable batch of tensors with metrics, tags and a free JSON text. It is visible whole or not at
- * all, also after a crash: saving writes one new immutable pack, then commits once. URIs: "file:///dir" or a plain path,
- * "mem:" (private), "mem:NAME" (shared in the process), or the scheme of a plugin that has a volume. Options follow in the
- * query: `mode=r|w|a` (default a) and the backend's own (`ligament info` lists them).
+ * A model is a named, immutable batch of tensors with metrics, tags and a free JSON text. It is visible whole or
+ * not at all, also after a crash: saving writes one new immutable pack, then commits once. URIs: "file:///dir"
+ * or a plain path, "mem:" (private), "mem:NAME" (shared in the process), or the scheme of a plugin that has a
+ * volume. Options follow in the query: `mode=r|w|a` (default a) and the backend's own (`ligament info` lists
+ * them).
  *   mode=r   writes nothing, not even a lock, and refuses a place that is not a store
  *   mode=w   makes a new store; LIG_E_EXISTS when there is one
  *   mode=a   makes the store if it is absent
  *
- * A lig_store is **shared**: any thread may use it. In a forked child its calls return LIG_E_CLOSED and close frees memory
- * only. Where a model's name is taken, an alias is too. */
+ * A lig_store is **shared**: any thread may use it. In a forked child its calls return LIG_E_CLOSED and close
+ * frees memory only. Where a model's name is taken, an alias is too. */
 #ifndef LIGAMENT_STORE_H
 #define LIGAMENT_STORE_H
 
@@ -22,12 +23,14 @@ extern "C" {
 typedef struct lig_store lig_store;
 
 LIG_API lig_status lig_store_open(lig_store **store, const char *uri);
+/* Waits for the saves that run in the background; one that was begun and not yet committed ends with
+ * LIG_E_CLOSED. Views live on. */
 LIG_API void lig_store_close(lig_store *store);
 
 /* The URI without its options; borrowed from the store. */
 LIG_API const char *lig_store_uri(const lig_store *store);
 
-/* --- what the store knows of a model ------------------------------------------------------------------------------ */
+/* --- what the store knows of a model --- */
 
 typedef struct lig_metric {
     const char *name;
@@ -46,8 +49,8 @@ typedef struct lig_stored_tensor {
     int64_t tied;            /* index of the tensor that this one is the same memory as, -1 for none */
 } lig_stored_tensor;
 
-/* A description; read-only, independent of the store, freed by lig_model_destroy. `tensors` is NULL where a call says that it
- * leaves them out. */
+/* A description; read-only, independent of the store, freed by lig_model_destroy. `tensors` is NULL where a call
+ * says that it leaves them out. */
 typedef struct lig_model {
     uint64_t id, parent; /* parent 0: none */
     const char *name, *parent_name;
@@ -67,7 +70,7 @@ LIG_API void lig_model_destroy(lig_model *model);
 typedef struct lig_query {
     uint32_t struct_bytes; /* set by LIG_QUERY_INIT */
     uint32_t flags;
-    const char *name; /* pattern with * ? [..]; NULL: all */
+    const char *name;    /* pattern with * ? [..]; NULL: all */
     const lig_tag *tags; /* all must be there */
     size_t tag_count;
     const char *order; /* "created", "name", "bytes" or a metric's name; with '-' in front descending. NULL: created */
@@ -75,13 +78,14 @@ typedef struct lig_query {
 } lig_query;
 #define LIG_QUERY_INIT {sizeof(lig_query), 0, NULL, NULL, 0, NULL, 0}
 
-/* The models that fit, without their tensors. Returns *models (lig_models_destroy). A NULL query means all. */
+/* The models that fit, without their tensors and structure. Returns *models (lig_models_destroy). A NULL query
+ * means all. */
 LIG_API lig_status lig_store_models(lig_store *store, const lig_query *query, lig_model ***models, size_t *count);
 LIG_API void lig_models_destroy(lig_model **models, size_t count);
 
-/* --- save ------------------------------------------------------------------------------------------------------------ */
+/* --- save --- */
 
-#define LIG_SAVE_REPLACE 1u /* a model of that name makes way, in the same commit */
+#define LIG_SAVE_REPLACE 1u /* a model of that name makes way, in the same commit; its aliases name the new one */
 
 typedef struct lig_save_options {
     uint32_t struct_bytes; /* set by LIG_SAVE_INIT */
@@ -91,35 +95,42 @@ typedef struct lig_save_options {
     size_t metric_count;
     const lig_tag *tags;
     size_t tag_count;
-    const char *meta, *structure; /* NULL: "" */
+    const char *meta, *structure;   /* NULL: "" */
+    const struct lig_graph *graphs; /* at most 8, of different kinds: what a search compares */
+    size_t graph_count;
+    const struct lig_match *match; /* NULL: none; the new model inherits what it has in common with it */
 } lig_save_options;
-#define LIG_SAVE_INIT {sizeof(lig_save_options), 0, NULL, NULL, 0, NULL, 0, NULL, NULL}
+#define LIG_SAVE_INIT {sizeof(lig_save_options), 0, NULL, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, NULL}
 
-/* Saves `count` tensors as one model; on return it is durable. Tensors with equal memory (same pointer, dtype, shape) are
- * stored once and marked as tied. `options` may be NULL. */
+/* Saves `count` tensors as one model; on return it is durable. Tensors with equal memory (same pointer, dtype,
+ * shape) are stored once and marked as tied. `options` may be NULL. */
 LIG_API lig_status lig_store_save(lig_store *store, const char *model, const lig_tensor *tensors, size_t count,
                                   const lig_save_options *options);
 
-/* The same in the background: tensors are borrowed until the ticket has ended, tensor i only until the ticket's progress is
- * greater than i. Names, shapes and options are copied. */
+/* The same in the background: tensors are borrowed until the ticket has ended, tensor i only until the ticket's
+ * progress is greater than i. Names, shapes and options are copied. */
 LIG_API lig_status lig_store_save_start(lig_store *store, const char *model, const lig_tensor *tensors, size_t count,
                                         const lig_save_options *options, lig_ticket **ticket);
 
-/* The same one tensor at a time. `begin` takes descriptions (data is ignored) and starts the work, `offer` hands over the memory
- * of tensor 0, 1, 2, ... without waiting, `commit` says that all are there and returns the ticket, `abort` undoes. Both end
- * the lig_save. lig_save_progress is lig_ticket_progress for it. */
+/* The same one tensor at a time. `begin` takes descriptions and starts the work, `offer` hands over the memory
+ * of tensor 0, 1, 2, ... without waiting, `commit` says that all are there and returns the ticket (LIG_E_INVALID
+ * when some are missing; the lig_save goes on), `abort` undoes. Both end the lig_save. lig_save_progress is
+ * lig_ticket_progress for it. `data` of a description is never read: where it is not NULL it only tells which
+ * tensors are tied (equal data, dtype, shape and strides), and what is offered for the later one is not looked
+ * at. */
 typedef struct lig_save lig_save;
-LIG_API lig_status lig_save_begin(lig_save **save, lig_store *store, const char *model, const lig_tensor *tensors, size_t count,
-                                  const lig_save_options *options);
+LIG_API lig_status lig_save_begin(lig_save **save, lig_store *store, const char *model, const lig_tensor *tensors,
+                                  size_t count, const lig_save_options *options);
 LIG_API lig_status lig_save_offer(lig_save *save, const void *data, const int64_t *strides);
 LIG_API lig_status lig_save_progress(lig_save *save, uint64_t seen, int64_t timeout_ns, uint64_t *done);
 LIG_API lig_status lig_save_commit(lig_save *save, lig_ticket **ticket);
 LIG_API void lig_save_abort(lig_save *save);
 
-/* --- load ------------------------------------------------------------------------------------------------------------ */
+/* --- load --- */
 
-/* Reads `count` tensors of `model` into tensors[i].data (fills). Names, dtypes and shapes are compared before the first byte
- * moves; every block's checksum is verified; after LIG_E_IO or LIG_E_CORRUPT the contents are a mixture. */
+/* Reads `count` tensors of `model` into tensors[i].data (fills). Names, dtypes and shapes are compared before
+ * the first byte moves; every block's checksum is verified; after LIG_E_IO or LIG_E_CORRUPT the contents are a
+ * mixture. */
 LIG_API lig_status lig_store_load(lig_store *store, const char *model, const lig_tensor *tensors, size_t count);
 
 typedef struct lig_slice { /* elements start, start + step, ... : `count` of them; step is not 0 */
@@ -135,20 +146,22 @@ typedef struct lig_read {
 #define LIG_READ_UNVERIFIED 1u /* checksums are not compared */
 
 /* Parts of tensors. A slice reads only the blocks it touches. */
-LIG_API lig_status lig_store_read(lig_store *store, const char *model, const lig_read *reads, size_t count, uint32_t flags);
+LIG_API lig_status lig_store_read(lig_store *store, const char *model, const lig_read *reads, size_t count,
+                                  uint32_t flags);
 
-/* Maps a model's tensors: no copy. The view's model has tensors[i].data set; it outlives retire, compact and the store. Blocks
- * are verified unless LIG_READ_UNVERIFIED. */
+/* Maps a model's tensors: no copy. The view's model has tensors[i].data set; it outlives retire, compact and the
+ * store. Blocks are verified unless LIG_READ_UNVERIFIED. */
 #define LIG_VIEW_PRIVATE 2u /* writable, copy on write; otherwise read-only */
 typedef struct lig_view lig_view;
 LIG_API lig_status lig_store_map(lig_store *store, const char *model, uint32_t flags, lig_view **view);
 LIG_API const lig_model *lig_view_model(const lig_view *view);
 LIG_API void lig_view_destroy(lig_view *view);
 
-/* --- find: the longest common prefix ---------------------------------------------------------------------------------- */
+/* --- find: the longest common prefix --- */
 
-/* A model's graph: layers, and calls of them. Two layers are equal when their signatures are, byte for byte. A tensor belongs to the
- * layer whose name is the longest that equals the tensor's name or a beginning of it followed by '.' or '/'. */
+/* A model's graph: layers, and calls of them. Two layers are equal when their signatures are, byte for byte. A
+ * tensor belongs to the layer whose name is the longest that equals the tensor's name or a beginning of it
+ * followed by '.' or '/'. */
 typedef struct lig_layer {
     const char *name;
     const void *signature;
@@ -199,17 +212,19 @@ typedef struct lig_match {
     int64_t expires_ns; /* since 1970; 0: not pinned, because the store is read-only */
 } lig_match;
 
-/* The models that share the most with `graph`, best first: more layers, then more bytes, then the preferred metric, then newer.
- * *count is 0 when none shares a root. Returns *matches (lig_matches_destroy, which also releases). */
-LIG_API lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_find_options *options, lig_match ***matches,
-                                  size_t *count);
+/* The models that share the most with `graph`, best first: more layers, then more bytes, then the preferred
+ * metric, then newer. *count is 0 when none shares a root. Returns *matches (lig_matches_destroy, which also
+ * releases). */
+LIG_API lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_find_options *options,
+                                  lig_match ***matches, size_t *count);
 LIG_API void lig_match_release(lig_match *match);
 LIG_API void lig_matches_destroy(lig_match **matches, size_t count);
 
 /* Like lig_store_load for the tensors of a match, under the asking model's names. */
-LIG_API lig_status lig_store_load_match(lig_store *store, const lig_match *match, const lig_tensor *tensors, size_t count);
+LIG_API lig_status lig_store_load_match(lig_store *store, const lig_match *match, const lig_tensor *tensors,
+                                        size_t count);
 
-/* --- change and remove ----------------------------------------------------------------------------------------------- */
+/* --- change and remove --- */
 
 typedef struct lig_update {
     uint32_t struct_bytes; /* set by LIG_UPDATE_INIT */
@@ -225,7 +240,8 @@ typedef struct lig_update {
 
 LIG_API lig_status lig_store_update(lig_store *store, const char *model, const lig_update *update);
 
-/* Makes `alias` name `model` from now on (atomically; it may have named another before); model NULL removes the alias. */
+/* Makes `alias` name `model` from now on (atomically; it may have named another before); model NULL removes
+ * the alias. */
 LIG_API lig_status lig_store_alias(lig_store *store, const char *alias, const char *model);
 
 /* Alias number `index` in no particular order; LIG_E_NOTFOUND past the last. Returns strings (lig_text_destroy). */
@@ -235,9 +251,9 @@ LIG_API void lig_text_destroy(char *text);
 /* Removes a model and the aliases that name it; bytes that no model uses are freed. */
 LIG_API lig_status lig_store_retire(lig_store *store, const char *model);
 
-/* --- care ------------------------------------------------------------------------------------------------------------- */
+/* --- care --- */
 
-typedef struct lig_report { /* freed by lig_report_destroy */
+typedef struct lig_report {                 /* freed by lig_report_destroy */
     uint64_t models, tensors, packs, bytes; /* looked at */
     uint64_t freed_bytes, repaired;
     size_t problem_count;
@@ -247,7 +263,8 @@ LIG_API void lig_report_destroy(lig_report *report);
 
 #define LIG_CHECK_REPAIR 1u /* mends what can be derived: counts, leftovers, a lost catalog */
 
-/* Reads everything and compares it with its checksums and records. LIG_OK also when there are problems: see the report. */
+/* Reads everything and compares it with its checksums and records. LIG_OK also when there are problems: see the
+ * report. */
 LIG_API lig_status lig_store_check(lig_store *store, uint32_t flags, lig_report **report);
 
 /* Removes leftovers of dead writers and packs without live tensors. */
@@ -265,7 +282,8 @@ LIG_API lig_status lig_store_stat(lig_store *store, lig_store_stats *stats);
 LIG_API lig_status lig_store_describe(lig_store *store, char *text, size_t text_bytes);
 
 /* Copies one model with its metrics, tags and texts; `new_name` NULL keeps the name. flags: LIG_SAVE_REPLACE. */
-LIG_API lig_status lig_store_copy(lig_store *from, const char *model, lig_store *to, const char *new_name, uint32_t flags);
+LIG_API lig_status lig_store_copy(lig_store *from, const char *model, lig_store *to, const char *new_name,
+                                  uint32_t flags);
 
 #ifdef __cplusplus
 }

@@ -78,6 +78,8 @@ static lig_status check_volume(const char *path, const lig_volume_ops *volume)
         {"pack_claim", volume->pack_claim != NULL},
         {"pack_remove", volume->pack_remove != NULL},
         {"pack_next", volume->pack_next != NULL},
+        {"pin", volume->pin != NULL},
+        {"unpin", volume->unpin != NULL},
         {"catalog_begin", volume->catalog_begin != NULL},
         {"catalog_end", volume->catalog_end != NULL},
         {"catalog_get", volume->catalog_get != NULL},
@@ -123,7 +125,8 @@ static lig_status open_library(const char *path, void **library)
     }
     void *opened = dlopen(open_path, RTLD_NOW | RTLD_LOCAL);
     if (opened == NULL)
-        return lig_fail(LIG_E_NOTFOUND, "plugin %s cannot be loaded: %s", path, dlerror());
+        return lig_fail(access(open_path, F_OK) == 0 ? LIG_E_INVALID : LIG_E_NOTFOUND,
+                        "plugin %s cannot be loaded: %s", path, dlerror());
     *library = opened;
     return LIG_OK;
 }

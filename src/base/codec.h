@@ -1,10 +1,12 @@
-/* Bytes in files and frames: little-endian, bounded on both sides. Every parser of the library reads through this. */
+/* Bytes in files and frames: little-endian, bounded on both sides. Every parser of the library
+ * reads through this. */
 #ifndef LIGI_CODEC_H
 #define LIGI_CODEC_H
 
 #include <ligament/base.h>
 
-/* Grows as it is written. Zero-initialised is valid; the first failure sticks in `status`, so callers check once at the end. */
+/* Grows as it is written. Zero-initialised is valid; the first failure sticks in `status`, so
+ * callers check once at the end. */
 typedef struct ligi_writer {
     uint8_t *data;
     size_t bytes, capacity;
@@ -23,7 +25,8 @@ void ligi_put_text(ligi_writer *writer, const char *text);
 void ligi_put_zeros(ligi_writer *writer, size_t bytes);
 void ligi_writer_fini(ligi_writer *writer);
 
-/* Never reads past its end: the first read that does sets `failed`, and it and all later ones give zeros. */
+/* Never reads past its end: the first read that does sets `failed`, and it and all later ones give
+ * zeros. */
 typedef struct ligi_reader {
     const uint8_t *data;
     size_t bytes, at;
@@ -37,10 +40,11 @@ double ligi_get_f64(ligi_reader *reader);
 uint64_t ligi_get_varint(ligi_reader *reader);
 /* Borrows `bytes` bytes; NULL when they are not there. */
 const void *ligi_get_bytes(ligi_reader *reader, size_t bytes);
-/* Borrows a string written by ligi_put_text: checks the NUL at its end, and that there is none inside; "" on failure. */
+/* Borrows a string written by ligi_put_text: checks the NUL at its end, and that there is none
+ * inside; "" on failure. */
 const char *ligi_get_text(ligi_reader *reader, size_t max_bytes);
-/* A count of things that take at least `least` bytes each: fails when they cannot fit in what is left, so that a count from a
- * hostile file is never allocated for. */
+/* A count of things that take at least `least` bytes each: fails when they cannot fit in what is
+ * left, so that a count from a hostile file is never allocated for. */
 size_t ligi_get_count(ligi_reader *reader, size_t least);
 
 /* Big-endian, for keys that sort by number. */

@@ -8,37 +8,43 @@
 
 static _Thread_local ligi_failure last;
 
-const char *lig_version(void) {
+const char *lig_version(void)
+{
 #define TEXT_(value) #value
 #define TEXT(value) TEXT_(value)
     return TEXT(LIG_VERSION_MAJOR) "." TEXT(LIG_VERSION_MINOR) "." TEXT(LIG_VERSION_PATCH);
 }
 
-const char *lig_status_name(lig_status status) {
+const char *lig_status_name(lig_status status)
+{
     static const char *const names[] = {
-        "ok",      "invalid", "notfound", "exists",      "nomem",    "io",   "corrupt", "timeout",
-        "closed",  "busy",    "unsupported", "mismatch", "peer",     "denied", "limit", "internal",
+        "ok",     "invalid", "notfound",    "exists",   "nomem", "io",     "corrupt", "timeout",
+        "closed", "busy",    "unsupported", "mismatch", "peer",  "denied", "limit",   "internal",
     };
     size_t index = (size_t)status;
     return index < sizeof names / sizeof *names ? names[index] : "unknown";
 }
 
-const char *lig_error_text(void) {
+const char *lig_error_text(void)
+{
     return last.text;
 }
 
-int lig_error_number(void) {
+int lig_error_number(void)
+{
     return last.number;
 }
 
 /* Formats into a second buffer first: an argument may be the old sentence itself. */
-static void set_text(const char *format, va_list arguments) {
+static void set_text(const char *format, va_list arguments)
+{
     char text[LIGI_ERROR_TEXT_BYTES];
     vsnprintf(text, sizeof text, format, arguments);
     memcpy(last.text, text, sizeof text);
 }
 
-lig_status lig_fail(lig_status status, const char *format, ...) {
+lig_status lig_fail(lig_status status, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
     set_text(format, arguments);
@@ -48,7 +54,8 @@ lig_status lig_fail(lig_status status, const char *format, ...) {
     return status;
 }
 
-static lig_status status_of_errno(int number) {
+static lig_status status_of_errno(int number)
+{
     switch (number) {
     case ENOMEM: return LIG_E_NOMEM;
     case EACCES:
@@ -58,7 +65,8 @@ static lig_status status_of_errno(int number) {
     }
 }
 
-lig_status ligi_fail_errno(int number, const char *format, ...) {
+lig_status ligi_fail_errno(int number, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
     set_text(format, arguments);
@@ -71,7 +79,8 @@ lig_status ligi_fail_errno(int number, const char *format, ...) {
     return last.status = status_of_errno(number);
 }
 
-void ligi_failure_take(ligi_failure *failure, lig_status status) {
+void ligi_failure_take(ligi_failure *failure, lig_status status)
+{
     if (status == LIG_OK) {
         failure->status = LIG_OK;
         failure->number = 0;
@@ -82,22 +91,27 @@ void ligi_failure_take(ligi_failure *failure, lig_status status) {
     failure->status = status;
 }
 
-lig_status ligi_failure_publish(const ligi_failure *failure) {
+lig_status ligi_failure_publish(const ligi_failure *failure)
+{
     if (failure->status != LIG_OK)
         last = *failure;
     return failure->status;
 }
 
-static lig_status no_memory(size_t bytes, const char *what) {
+static lig_status no_memory(size_t bytes, const char *what)
+{
     return lig_fail(LIG_E_NOMEM, "%zu bytes for %s could not be had", bytes, what);
 }
 
-/* `out` is a pointer to the caller's pointer of any type; memcpy keeps that free of aliasing trouble. */
-static void give(void *out, void *memory) {
+/* `out` is a pointer to the caller's pointer of any type; memcpy keeps that free of aliasing
+ * trouble. */
+static void give(void *out, void *memory)
+{
     memcpy(out, &memory, sizeof memory);
 }
 
-lig_status ligi_alloc(void *out, size_t bytes, const char *what) {
+lig_status ligi_alloc(void *out, size_t bytes, const char *what)
+{
     void *memory = malloc(bytes ? bytes : 1);
     if (memory == NULL)
         return no_memory(bytes, what);
@@ -105,7 +119,8 @@ lig_status ligi_alloc(void *out, size_t bytes, const char *what) {
     return LIG_OK;
 }
 
-lig_status ligi_calloc(void *out, size_t count, size_t bytes, const char *what) {
+lig_status ligi_calloc(void *out, size_t count, size_t bytes, const char *what)
+{
     void *memory = calloc(count ? count : 1, bytes ? bytes : 1);
     if (memory == NULL)
         return lig_fail(LIG_E_NOMEM, "%zu x %zu bytes for %s could not be had", count, bytes, what);
@@ -113,7 +128,8 @@ lig_status ligi_calloc(void *out, size_t count, size_t bytes, const char *what) 
     return LIG_OK;
 }
 
-lig_status ligi_grow(void *array, size_t *capacity, size_t need, size_t size, const char *what) {
+lig_status ligi_grow(void *array, size_t *capacity, size_t need, size_t size, const char *what)
+{
     if (need <= *capacity)
         return LIG_OK;
     size_t wanted = *capacity ? *capacity : 8;
@@ -134,7 +150,8 @@ lig_status ligi_grow(void *array, size_t *capacity, size_t need, size_t size, co
     return LIG_OK;
 }
 
-lig_status ligi_strdup(char **out, const char *text) {
+lig_status ligi_strdup(char **out, const char *text)
+{
     size_t bytes = text ? strlen(text) + 1 : 1;
     char *copy = NULL;
     LIG_TRY(ligi_alloc(&copy, bytes, "a text"));

@@ -1,11 +1,13 @@
-/* Errors inside the library: the sentence that lig_fail sets, with an errno, and kept across threads. */
+/* Errors inside the library: the sentence that lig_fail sets, with an errno, and kept across
+ * threads. */
 #ifndef LIGI_ERROR_H
 #define LIGI_ERROR_H
 
 #include <ligament/base.h>
 
-/* Like lig_fail, for a system call that failed with `number` (an errno value): ": <text of number>" is appended, and the status
- * is chosen by it (ENOMEM NOMEM; EACCES, EPERM, EROFS DENIED; the rest IO). */
+/* Like lig_fail, for a system call that failed with `number` (an errno value): ": <text of number>"
+ * is appended, and the status is chosen by it (ENOMEM NOMEM; EACCES, EPERM, EROFS DENIED; the rest
+ * IO). */
 lig_status ligi_fail_errno(int number, const char *format, ...) LIG_PRINTF(2, 3);
 
 #define LIGI_ERROR_TEXT_BYTES 1024
@@ -22,10 +24,12 @@ void ligi_failure_take(ligi_failure *failure, lig_status status);
 /* Sets this thread's sentence from `failure` and returns its status. */
 lig_status ligi_failure_publish(const ligi_failure *failure);
 
-/* malloc, calloc, realloc that fail with LIG_E_NOMEM and a sentence naming `what`. *out is untouched on failure. */
+/* malloc, calloc, realloc that fail with LIG_E_NOMEM and a sentence naming `what`. *out is
+ * untouched on failure. */
 lig_status ligi_alloc(void *out, size_t bytes, const char *what);
 lig_status ligi_calloc(void *out, size_t count, size_t bytes, const char *what);
-/* Grows *array (of elements of `size` bytes, capacity *capacity) so that `need` elements fit; doubles. */
+/* Grows *array (of elements of `size` bytes, capacity *capacity) so that `need` elements fit;
+ * doubles. */
 lig_status ligi_grow(void *array, size_t *capacity, size_t need, size_t size, const char *what);
 /* A copy of a string; the caller frees with free(). NULL gives a copy of "". */
 lig_status ligi_strdup(char **out, const char *text);

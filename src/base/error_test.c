@@ -5,7 +5,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-static void sentence_is_set_and_cut(void **state) {
+static void sentence_is_set_and_cut(void **state)
+{
     (void)state;
     assert_int_equal(lig_fail(LIG_E_BUSY, "held by %s %d", "peer", 7), LIG_E_BUSY);
     assert_string_equal(lig_error_text(), "held by peer 7");
@@ -16,14 +17,16 @@ static void sentence_is_set_and_cut(void **state) {
     assert_int_equal(strlen(lig_error_text()), LIGI_ERROR_TEXT_BYTES - 1);
 }
 
-static void sentence_may_quote_itself(void **state) {
+static void sentence_may_quote_itself(void **state)
+{
     (void)state;
     lig_fail(LIG_E_IO, "inner");
     lig_fail(LIG_E_IO, "outer: %s", lig_error_text());
     assert_string_equal(lig_error_text(), "outer: inner");
 }
 
-static void errno_chooses_the_status(void **state) {
+static void errno_chooses_the_status(void **state)
+{
     (void)state;
     assert_int_equal(ligi_fail_errno(ENOSPC, "writing '%s'", "a"), LIG_E_IO);
     assert_int_equal(lig_error_number(), ENOSPC);
@@ -34,13 +37,15 @@ static void errno_chooses_the_status(void **state) {
     assert_int_equal(lig_error_number(), 0);
 }
 
-static void *fail_elsewhere(void *failure) {
+static void *fail_elsewhere(void *failure)
+{
     lig_fail(LIG_E_CORRUPT, "seen on another thread");
     ligi_failure_take(failure, LIG_E_CORRUPT);
     return NULL;
 }
 
-static void failure_moves_between_threads(void **state) {
+static void failure_moves_between_threads(void **state)
+{
     (void)state;
     lig_fail(LIG_E_INVALID, "mine");
     ligi_failure failure;
@@ -52,7 +57,8 @@ static void failure_moves_between_threads(void **state) {
     assert_string_equal(lig_error_text(), "seen on another thread");
 }
 
-static void every_status_has_a_name(void **state) {
+static void every_status_has_a_name(void **state)
+{
     (void)state;
     for (int i = 0; i <= LIG_E_INTERNAL; i++)
         assert_string_not_equal(lig_status_name((lig_status)i), "unknown");
@@ -60,7 +66,8 @@ static void every_status_has_a_name(void **state) {
     assert_string_equal(lig_version(), "0.1.0");
 }
 
-static void growing_keeps_and_refuses(void **state) {
+static void growing_keeps_and_refuses(void **state)
+{
     (void)state;
     int *numbers = NULL;
     size_t capacity = 0;
@@ -70,16 +77,18 @@ static void growing_keeps_and_refuses(void **state) {
     }
     for (int i = 0; i < 1000; i++)
         assert_int_equal(numbers[i], i);
-    assert_status(ligi_grow(&numbers, &capacity, SIZE_MAX / 2, sizeof *numbers, "numbers"), LIG_E_NOMEM);
+    assert_status(ligi_grow(&numbers, &capacity, SIZE_MAX / 2, sizeof *numbers, "numbers"),
+                  LIG_E_NOMEM);
     assert_says("numbers");
     free(numbers);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sentence_is_set_and_cut),      cmocka_unit_test(sentence_may_quote_itself),
-        cmocka_unit_test(errno_chooses_the_status),     cmocka_unit_test(failure_moves_between_threads),
-        cmocka_unit_test(every_status_has_a_name),      cmocka_unit_test(growing_keeps_and_refuses),
+        cmocka_unit_test(sentence_is_set_and_cut),  cmocka_unit_test(sentence_may_quote_itself),
+        cmocka_unit_test(errno_chooses_the_status), cmocka_unit_test(failure_moves_between_threads),
+        cmocka_unit_test(every_status_has_a_name),  cmocka_unit_test(growing_keeps_and_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,10 +2,12 @@
 
 #include "base/hash_kernel.h"
 
-#include <ligament/backend.h>
+#include <ligament/base.h>
 
-/* The processor is asked each time: it is a load and a test of a word the runtime fills once, and needs no global of ours. */
-static const ligi_hash_kernel *kernel(void) {
+/* The processor is asked each time: it is a load and a test of a word the runtime fills once, and
+ * needs no global of ours. */
+static const ligi_hash_kernel *kernel(void)
+{
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f"))
         return &ligi_hash_avx512;
@@ -15,30 +17,32 @@ static const ligi_hash_kernel *kernel(void) {
     return &ligi_hash_sse2;
 }
 
-uint64_t ligi_hash64(const void *secret, const void *data, size_t bytes) {
+uint64_t ligi_hash64(const void *secret, const void *data, size_t bytes)
+{
     return kernel()->hash64(secret, data, bytes);
 }
 
-ligi_hash128 ligi_hash128_keyed(const void *secret, const void *data, size_t bytes) {
+ligi_hash128 ligi_hash128_keyed(const void *secret, const void *data, size_t bytes)
+{
     return kernel()->hash128(secret, data, bytes);
 }
 
-uint64_t ligi_hash64_plain(const void *data, size_t bytes) {
+uint64_t ligi_hash64_plain(const void *data, size_t bytes)
+{
     return kernel()->hash64(NULL, data, bytes);
 }
 
-ligi_hash128 ligi_hash128_plain(const void *data, size_t bytes) {
+ligi_hash128 ligi_hash128_plain(const void *data, size_t bytes)
+{
     return kernel()->hash128(NULL, data, bytes);
 }
 
-const char *ligi_hash_kind(void) {
+const char *lig_hash_kind(void)
+{
     return kernel()->kind;
 }
 
-const char *lig_hash_kind(void) {
-    return ligi_hash_kind();
-}
-
-uint64_t lig_hash_block(const void *secret, const void *data, uint64_t bytes) {
+uint64_t lig_hash_block(const void *secret, const void *data, uint64_t bytes)
+{
     return ligi_hash64(secret, data, (size_t)bytes);
 }

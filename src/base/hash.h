@@ -9,15 +9,13 @@ typedef struct ligi_hash128 {
     uint64_t low, high;
 } ligi_hash128;
 
-/* Keyed by a secret of LIG_SECRET_BYTES bytes (backend.h). lig_hash_block is the public name of the first. */
+/* Keyed by a secret of LIG_SECRET_BYTES bytes (backend.h). lig_hash_block is the public name of the
+ * first. */
 uint64_t ligi_hash64(const void *secret, const void *data, size_t bytes);
 ligi_hash128 ligi_hash128_keyed(const void *secret, const void *data, size_t bytes);
 
 /* Without a key: for tables in memory and for checks against accidents, never against people. */
 uint64_t ligi_hash64_plain(const void *data, size_t bytes);
 ligi_hash128 ligi_hash128_plain(const void *data, size_t bytes);
-
-/* "sse2", "avx2", "avx512": what is used here. */
-const char *ligi_hash_kind(void);
 
 #endif

@@ -1,5 +1,6 @@
-/* XXH3 compiled for one instruction set: hash_sse2.c, hash_avx2.c and hash_avx512.c each include xxhash.h with their own flags,
- * so that one library holds all of them and hash.c picks at run time. */
+/* XXH3 compiled for one instruction set: hash_sse2.c, hash_avx2.c and hash_avx512.c each include
+ * xxhash.h with their own flags, so that one library holds all of them and hash.c picks at run
+ * time. */
 #ifndef LIGI_HASH_KERNEL_H
 #define LIGI_HASH_KERNEL_H
 

@@ -8,18 +8,21 @@
 
 /* Open addressing with linear probing; at most half full, so that a probe is short. */
 
-static size_t place_of(const ligi_map *map, const void *key, size_t key_bytes, uint64_t hash) {
+static size_t place_of(const ligi_map *map, const void *key, size_t key_bytes, uint64_t hash)
+{
     size_t mask = map->capacity - 1;
     for (size_t at = (size_t)hash & mask;; at = (at + 1) & mask) {
         const ligi_map_slot *slot = &map->slots[at];
         if (slot->key == NULL)
             return at;
-        if (slot->hash == hash && slot->key_bytes == key_bytes && memcmp(slot->key, key, key_bytes) == 0)
+        if (slot->hash == hash && slot->key_bytes == key_bytes &&
+            memcmp(slot->key, key, key_bytes) == 0)
             return at;
     }
 }
 
-lig_status ligi_map_reserve(ligi_map *map, size_t count) {
+lig_status ligi_map_reserve(ligi_map *map, size_t count)
+{
     size_t capacity = map->capacity ? map->capacity : 16;
     while (capacity / 2 < count) {
         if (capacity > SIZE_MAX / 2)
@@ -40,7 +43,9 @@ lig_status ligi_map_reserve(ligi_map *map, size_t count) {
     return LIG_OK;
 }
 
-lig_status ligi_map_insert(ligi_map *map, const void *key, size_t key_bytes, uint64_t value, uint64_t *was) {
+lig_status ligi_map_insert(ligi_map *map, const void *key, size_t key_bytes, uint64_t value,
+                           uint64_t *was)
+{
     LIG_TRY(ligi_map_reserve(map, map->count + 1));
     uint64_t hash = ligi_hash64_plain(key, key_bytes);
     ligi_map_slot *slot = &map->slots[place_of(map, key, key_bytes, hash)];
@@ -54,7 +59,8 @@ lig_status ligi_map_insert(ligi_map *map, const void *key, size_t key_bytes, uin
     return LIG_OK;
 }
 
-int ligi_map_find(const ligi_map *map, const void *key, size_t key_bytes, uint64_t *value) {
+int ligi_map_find(const ligi_map *map, const void *key, size_t key_bytes, uint64_t *value)
+{
     if (map->count == 0)
         return 0;
     uint64_t hash = ligi_hash64_plain(key, key_bytes);
@@ -66,7 +72,8 @@ int ligi_map_find(const ligi_map *map, const void *key, size_t key_bytes, uint64
     return 1;
 }
 
-void ligi_map_fini(ligi_map *map) {
+void ligi_map_fini(ligi_map *map)
+{
     free(map->slots);
     *map = (ligi_map){0};
 }

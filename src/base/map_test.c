@@ -3,14 +3,15 @@
 #include "base/map.h"
 #include "base/test.h"
 
-#include <ligament/backend.h>
+#include <ligament/base.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define KEYS 20000
 
-static void keys_are_found_again(void **state) {
+static void keys_are_found_again(void **state)
+{
     (void)state;
     char (*names)[16] = malloc(KEYS * sizeof *names);
     ligi_map map = {0};
@@ -32,7 +33,8 @@ static void keys_are_found_again(void **state) {
 }
 
 /* Files written on one machine are read on another: every kernel gives the same number. */
-static void kernels_agree(void **state) {
+static void kernels_agree(void **state)
+{
     (void)state;
     unsigned char secret[LIG_SECRET_BYTES], data[5000];
     srand(7);
@@ -52,14 +54,17 @@ static void kernels_agree(void **state) {
 }
 
 /* XXH3's published value for the empty input: the hash on disk is the one other tools compute. */
-static void plain_hash_is_xxh3(void **state) {
+static void plain_hash_is_xxh3(void **state)
+{
     (void)state;
     assert_true(ligi_hash64_plain("", 0) == UINT64_C(0x2d06800538d394c2));
     ligi_hash128 empty = ligi_hash128_plain("", 0);
-    assert_true(empty.high == UINT64_C(0x99aa06d3014798d8) && empty.low == UINT64_C(0x6001c324468d497f));
+    assert_true(empty.high == UINT64_C(0x99aa06d3014798d8) &&
+                empty.low == UINT64_C(0x6001c324468d497f));
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_found_again),
         cmocka_unit_test(kernels_agree),

@@ -13,20 +13,21 @@
 #include <cmocka.h>
 
 /* Fails with the library's sentence, which says more than two numbers. */
-#define assert_ok(call)                                                                   \
-    do {                                                                                  \
-        lig_status assert_status_ = (call);                                               \
-        if (assert_status_ != LIG_OK)                                                     \
-            fail_msg("%s: %s (%s)", #call, lig_error_text(), lig_status_name(assert_status_)); \
+#define assert_ok(call)                                                                            \
+    do {                                                                                           \
+        lig_status assert_status_ = (call);                                                        \
+        if (assert_status_ != LIG_OK)                                                              \
+            fail_msg("%s: %s (%s)", #call, lig_error_text(), lig_status_name(assert_status_));     \
     } while (0)
 
-#define assert_status(call, expected) assert_string_equal(lig_status_name(call), lig_status_name(expected))
+#define assert_status(call, expected)                                                              \
+    assert_string_equal(lig_status_name(call), lig_status_name(expected))
 
 /* The sentence of the last failure holds `part`. */
-#define assert_says(part)                                                       \
-    do {                                                                        \
-        if (strstr(lig_error_text(), part) == NULL)                             \
-            fail_msg("'%s' is not in the sentence '%s'", part, lig_error_text()); \
+#define assert_says(part)                                                                          \
+    do {                                                                                           \
+        if (strstr(lig_error_text(), part) == NULL)                                                \
+            fail_msg("'%s' is not in the sentence '%s'", part, lig_error_text());                  \
     } while (0)
 
 #endif

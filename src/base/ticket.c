@@ -22,7 +22,8 @@ struct lig_ticket {
     ligi_failure failure;
 };
 
-static void *thread_main(void *argument) {
+static void *thread_main(void *argument)
+{
     lig_ticket *ticket = argument;
     lig_status status = ticket->run(ticket->context, ticket);
     ligi_failure failure;
@@ -38,7 +39,8 @@ static void *thread_main(void *argument) {
 }
 
 /* A thread of ours must never be the one that a signal of the program lands on. */
-static int start_thread(lig_ticket *ticket) {
+static int start_thread(lig_ticket *ticket)
+{
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -47,13 +49,16 @@ static int start_thread(lig_ticket *ticket) {
     return number;
 }
 
-static void destroy_parts(lig_ticket *ticket) {
+static void destroy_parts(lig_ticket *ticket)
+{
     pthread_cond_destroy(&ticket->changed);
     pthread_mutex_destroy(&ticket->lock);
     free(ticket);
 }
 
-lig_status ligi_ticket_start(ligi_ticket_run run, void (*release)(void *), void *context, lig_ticket **out) {
+lig_status ligi_ticket_start(ligi_ticket_run run, void (*release)(void *), void *context,
+                             lig_ticket **out)
+{
     lig_ticket *ticket;
     LIG_TRY(ligi_calloc(&ticket, 1, sizeof *ticket, "a ticket"));
     ticket->pid = getpid();
@@ -77,14 +82,16 @@ lig_status ligi_ticket_start(ligi_ticket_run run, void (*release)(void *), void 
     return ligi_fail_errno(number, "a thread could not be started");
 }
 
-void ligi_ticket_advance(lig_ticket *ticket, uint64_t done) {
+void ligi_ticket_advance(lig_ticket *ticket, uint64_t done)
+{
     pthread_mutex_lock(&ticket->lock);
     ticket->steps = done;
     pthread_cond_broadcast(&ticket->changed);
     pthread_mutex_unlock(&ticket->lock);
 }
 
-int ligi_ticket_cancelled(lig_ticket *ticket) {
+int ligi_ticket_cancelled(lig_ticket *ticket)
+{
     pthread_mutex_lock(&ticket->lock);
     int cancelled = ticket->cancelled;
     pthread_mutex_unlock(&ticket->lock);
@@ -92,19 +99,23 @@ int ligi_ticket_cancelled(lig_ticket *ticket) {
 }
 
 /* Waits, with the lock held, for one change or the deadline; 0 when the deadline has passed. */
-static int wait_change(lig_ticket *ticket, int64_t timeout_ns, const struct timespec *deadline) {
+static int wait_change(lig_ticket *ticket, int64_t timeout_ns, const struct timespec *deadline)
+{
     if (timeout_ns < 0)
         return pthread_cond_wait(&ticket->changed, &ticket->lock) == 0;
     return pthread_cond_timedwait(&ticket->changed, &ticket->lock, deadline) != ETIMEDOUT;
 }
 
-static lig_status check_process(const lig_ticket *ticket) {
+static lig_status check_process(const lig_ticket *ticket)
+{
     if (ticket->pid == getpid())
         return LIG_OK;
-    return lig_fail(LIG_E_CLOSED, "the ticket belongs to the process that this one was forked from");
+    return lig_fail(LIG_E_CLOSED,
+                    "the ticket belongs to the process that this one was forked from");
 }
 
-lig_status lig_ticket_wait(lig_ticket *ticket, int64_t timeout_ns) {
+lig_status lig_ticket_wait(lig_ticket *ticket, int64_t timeout_ns)
+{
     LIG_TRY(check_process(ticket));
     struct timespec deadline = ligi_deadline(timeout_ns < 0 ? 0 : timeout_ns);
     pthread_mutex_lock(&ticket->lock);
@@ -113,10 +124,13 @@ lig_status lig_ticket_wait(lig_ticket *ticket, int64_t timeout_ns) {
     int ended = ticket->ended;
     lig_status status = ended ? ligi_failure_publish(&ticket->failure) : LIG_E_TIMEOUT;
     pthread_mutex_unlock(&ticket->lock);
-    return ended ? status : lig_fail(LIG_E_TIMEOUT, "the operation has not ended in time; it goes on");
+    return ended ? status
+                 : lig_fail(LIG_E_TIMEOUT, "the operation has not ended in time; it goes on");
 }
 
-lig_status lig_ticket_progress(lig_ticket *ticket, uint64_t seen, int64_t timeout_ns, uint64_t *done) {
+lig_status lig_ticket_progress(lig_ticket *ticket, uint64_t seen, int64_t timeout_ns,
+                               uint64_t *done)
+{
     LIG_TRY(check_process(ticket));
     struct timespec deadline = ligi_deadline(timeout_ns < 0 ? 0 : timeout_ns);
     pthread_mutex_lock(&ticket->lock);
@@ -128,21 +142,24 @@ lig_status lig_ticket_progress(lig_ticket *ticket, uint64_t seen, int64_t timeou
     return moved ? LIG_OK : lig_fail(LIG_E_TIMEOUT, "no progress was made in time");
 }
 
-int lig_ticket_done(lig_ticket *ticket) {
+int lig_ticket_done(lig_ticket *ticket)
+{
     pthread_mutex_lock(&ticket->lock);
     int ended = ticket->ended;
     pthread_mutex_unlock(&ticket->lock);
     return ended;
 }
 
-void lig_ticket_cancel(lig_ticket *ticket) {
+void lig_ticket_cancel(lig_ticket *ticket)
+{
     pthread_mutex_lock(&ticket->lock);
     ticket->cancelled = 1;
     pthread_cond_broadcast(&ticket->changed);
     pthread_mutex_unlock(&ticket->lock);
 }
 
-void lig_ticket_destroy(lig_ticket *ticket) {
+void lig_ticket_destroy(lig_ticket *ticket)
+{
     if (ticket == NULL)
         return;
     if (ticket->pid != getpid()) { /* the lock may be held by a thread that is not here */

@@ -6,9 +6,11 @@
 
 typedef lig_status (*ligi_ticket_run)(void *context, lig_ticket *ticket);
 
-/* Starts a thread (all signals blocked) that calls run(context, ticket); its status and sentence become the ticket's. `release`
- * (may be NULL) frees the context when the operation has ended, on the same thread, before waiters are told. */
-lig_status ligi_ticket_start(ligi_ticket_run run, void (*release)(void *context), void *context, lig_ticket **ticket);
+/* Starts a thread (all signals blocked) that calls run(context, ticket); its status and sentence
+ * become the ticket's. `release` (may be NULL) frees the context when the operation has ended, on
+ * the same thread, before waiters are told. */
+lig_status ligi_ticket_start(ligi_ticket_run run, void (*release)(void *context), void *context,
+                             lig_ticket **ticket);
 /* For run: says that `done` steps are done. */
 void ligi_ticket_advance(lig_ticket *ticket, uint64_t done);
 /* For run: 1 when somebody asked to stop. */

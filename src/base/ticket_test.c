@@ -11,7 +11,8 @@ struct work {
     lig_status end;
 };
 
-static lig_status step(void *context, lig_ticket *ticket) {
+static lig_status step(void *context, lig_ticket *ticket)
+{
     struct work *work = context;
     char byte;
     for (uint64_t i = 1; read(work->gate[0], &byte, 1) == 1 && byte != 'e'; i++) {
@@ -22,23 +23,27 @@ static lig_status step(void *context, lig_ticket *ticket) {
     return work->end == LIG_OK ? LIG_OK : lig_fail(work->end, "failed at the end");
 }
 
-static void release(void *context) {
+static void release(void *context)
+{
     ((struct work *)context)->released = 1;
 }
 
-static lig_ticket *start(struct work *work) {
+static lig_ticket *start(struct work *work)
+{
     assert_int_equal(pipe(work->gate), 0);
     lig_ticket *ticket = NULL;
     assert_ok(ligi_ticket_start(step, release, work, &ticket));
     return ticket;
 }
 
-static void finish(struct work *work) {
+static void finish(struct work *work)
+{
     close(work->gate[0]);
     close(work->gate[1]);
 }
 
-static void progress_and_end_are_seen(void **state) {
+static void progress_and_end_are_seen(void **state)
+{
     (void)state;
     struct work work = {.end = LIG_OK};
     lig_ticket *ticket = start(&work);
@@ -59,7 +64,8 @@ static void progress_and_end_are_seen(void **state) {
     finish(&work);
 }
 
-static void failure_is_told_to_every_waiter(void **state) {
+static void failure_is_told_to_every_waiter(void **state)
+{
     (void)state;
     struct work work = {.end = LIG_E_CORRUPT};
     lig_ticket *ticket = start(&work);
@@ -73,7 +79,8 @@ static void failure_is_told_to_every_waiter(void **state) {
     finish(&work);
 }
 
-static void cancel_ends_it(void **state) {
+static void cancel_ends_it(void **state)
+{
     (void)state;
     struct work work = {.end = LIG_OK};
     lig_ticket *ticket = start(&work);
@@ -85,7 +92,8 @@ static void cancel_ends_it(void **state) {
     finish(&work);
 }
 
-static void forked_child_is_told(void **state) {
+static void forked_child_is_told(void **state)
+{
     (void)state;
     struct work work = {.end = LIG_OK};
     lig_ticket *ticket = start(&work);
@@ -103,7 +111,8 @@ static void forked_child_is_told(void **state) {
     finish(&work);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_and_end_are_seen),
         cmocka_unit_test(failure_is_told_to_every_waiter),

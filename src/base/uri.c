@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the scheme with its colon, 0 when the text is a path. One letter is a drive to some people, so two are needed. */
-static size_t scheme_bytes(const char *text) {
+/* Bytes of the scheme with its colon, 0 when the text is a path. One letter is a drive to some
+ * people, so two are needed. */
+static size_t scheme_bytes(const char *text)
+{
     if (!isalpha((unsigned char)text[0]))
         return 0;
     size_t i = 1;
@@ -16,8 +18,10 @@ static size_t scheme_bytes(const char *text) {
     return i >= 2 && text[i] == ':' ? i + 1 : 0;
 }
 
-/* The '?' that begins the query: the first one in a URI, the last one followed by "key=" in a path (a path may hold '?'). */
-static const char *find_query(const char *text, int is_path) {
+/* The '?' that begins the query: the first one in a URI, the last one followed by "key=" in a path
+ * (a path may hold '?'). */
+static const char *find_query(const char *text, int is_path)
+{
     if (!is_path)
         return strchr(text, '?');
     const char *mark = strrchr(text, '?');
@@ -27,15 +31,18 @@ static const char *find_query(const char *text, int is_path) {
     return key && mark[1 + key] == '=' ? mark : NULL;
 }
 
-static int hex_digit(char c) {
+static int hex_digit(char c)
+{
     if (c >= '0' && c <= '9')
         return c - '0';
     c = (char)tolower((unsigned char)c);
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* A copy of text[0..bytes), with %xx decoded when `decode`. %00 is refused: what follows would silently vanish. */
-static lig_status decoded(char **out, const char *text, size_t bytes, int decode) {
+/* A copy of text[0..bytes), with %xx decoded when `decode`. %00 is refused: what follows would
+ * silently vanish. */
+static lig_status decoded(char **out, const char *text, size_t bytes, int decode)
+{
     char *copy;
     LIG_TRY(ligi_alloc(&copy, bytes + 1, "a URI"));
     size_t used = 0;
@@ -59,7 +66,8 @@ static lig_status decoded(char **out, const char *text, size_t bytes, int decode
     return LIG_OK;
 }
 
-static lig_status add_option(ligi_uri *uri, const char *text, size_t bytes) {
+static lig_status add_option(ligi_uri *uri, const char *text, size_t bytes)
+{
     const char *equals = memchr(text, '=', bytes);
     size_t key_bytes = equals ? (size_t)(equals - text) : bytes;
     if (key_bytes == 0)
@@ -83,8 +91,10 @@ static lig_status add_option(ligi_uri *uri, const char *text, size_t bytes) {
     return LIG_OK;
 }
 
-static lig_status parse_query(ligi_uri *uri, const char *query) {
-    LIG_TRY(ligi_calloc(&uri->options, LIGI_URI_OPTIONS_MAX, sizeof *uri->options, "a URI's options"));
+static lig_status parse_query(ligi_uri *uri, const char *query)
+{
+    LIG_TRY(
+        ligi_calloc(&uri->options, LIGI_URI_OPTIONS_MAX, sizeof *uri->options, "a URI's options"));
     while (*query) {
         size_t bytes = strcspn(query, "&");
         if (bytes)
@@ -95,7 +105,8 @@ static lig_status parse_query(ligi_uri *uri, const char *query) {
 }
 
 /* file:///dir, file://localhost/dir, file:/dir and file:dir all mean a path. */
-static lig_status skip_file_host(const char **rest, size_t *bytes) {
+static lig_status skip_file_host(const char **rest, size_t *bytes)
+{
     if (*bytes < 2 || strncmp(*rest, "//", 2) != 0)
         return LIG_OK;
     const char *host = *rest + 2;
@@ -103,14 +114,16 @@ static lig_status skip_file_host(const char **rest, size_t *bytes) {
     while (host_bytes < *bytes - 2 && host[host_bytes] != '/')
         host_bytes++;
     if (host_bytes && !(host_bytes == 9 && strncmp(host, "localhost", 9) == 0))
-        return lig_fail(LIG_E_INVALID, "'file://%.*s': a file: URI with a host; write file:///%.*s for a path",
+        return lig_fail(LIG_E_INVALID,
+                        "'file://%.*s': a file: URI with a host; write file:///%.*s for a path",
                         (int)(*bytes - 2), host, (int)(*bytes - 2), host);
     *rest = host + host_bytes;
     *bytes -= 2 + host_bytes;
     return LIG_OK;
 }
 
-static lig_status parse(ligi_uri *uri, const char *text) {
+static lig_status parse(ligi_uri *uri, const char *text)
+{
     size_t prefix = scheme_bytes(text);
     const char *rest = text + prefix;
     const char *query = find_query(rest, prefix == 0);
@@ -128,7 +141,8 @@ static lig_status parse(ligi_uri *uri, const char *text) {
     return query ? parse_query(uri, query + 1) : LIG_OK;
 }
 
-lig_status ligi_uri_parse(ligi_uri *uri, const char *text) {
+lig_status ligi_uri_parse(ligi_uri *uri, const char *text)
+{
     if (text[0] == '\0')
         return lig_fail(LIG_E_INVALID, "an empty text is no URI and no path");
     if (strlen(text) > LIGI_URI_BYTES_MAX)
@@ -143,7 +157,8 @@ lig_status ligi_uri_parse(ligi_uri *uri, const char *text) {
     return LIG_OK;
 }
 
-void ligi_uri_fini(ligi_uri *uri) {
+void ligi_uri_fini(ligi_uri *uri)
+{
     for (size_t i = 0; i < uri->option_count; i++) {
         free(uri->options[i].key);
         free(uri->options[i].value);
@@ -154,7 +169,8 @@ void ligi_uri_fini(ligi_uri *uri) {
     *uri = (ligi_uri){0};
 }
 
-const char *ligi_uri_option_get(const ligi_uri *uri, const char *key) {
+const char *ligi_uri_option_get(const ligi_uri *uri, const char *key)
+{
     for (size_t i = 0; i < uri->option_count; i++)
         if (strcmp(uri->options[i].key, key) == 0)
             return uri->options[i].value;

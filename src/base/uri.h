@@ -10,8 +10,8 @@ typedef struct ligi_uri_option {
 
 typedef struct ligi_uri {
     char *scheme; /* lower case; "file" for a plain path */
-    char *rest;   /* what stands between "scheme:" and "?"; percent-decoded; "//" and an empty or "localhost" host are removed for
-                     file:, kept as they are for other schemes */
+    char *rest;   /* what stands between "scheme:" and "?"; percent-decoded; "//" and an empty or
+                     "localhost" host are removed for file:, kept as they are for other schemes */
     ligi_uri_option *options;
     size_t option_count;
 } ligi_uri;
@@ -19,8 +19,9 @@ typedef struct ligi_uri {
 #define LIGI_URI_BYTES_MAX 8192
 #define LIGI_URI_OPTIONS_MAX 64
 
-/* Parses; a text without a scheme ("[A-Za-z][A-Za-z0-9+._-]*:", at least two letters) is a path, taken whole and literally except
- * for the query behind the last '?' of the form "?key=...". Refuses NUL by nature, bad %xx, an empty key, the same key twice. */
+/* Parses; a text without a scheme ("[A-Za-z][A-Za-z0-9+._-]*:", at least two letters) is a path,
+ * taken whole and literally except for the query behind the last '?' of the form "?key=...".
+ * Refuses NUL by nature, bad %xx, an empty key, the same key twice. */
 lig_status ligi_uri_parse(ligi_uri *uri, const char *text);
 void ligi_uri_fini(ligi_uri *uri);
 /* The value of a key, NULL when it is not there. */

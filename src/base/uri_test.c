@@ -1,7 +1,8 @@
 #include "base/option.h"
 #include "base/test.h"
 
-static void parses_as(const char *text, const char *scheme, const char *rest) {
+static void parses_as(const char *text, const char *scheme, const char *rest)
+{
     ligi_uri uri;
     assert_ok(ligi_uri_parse(&uri, text));
     assert_string_equal(uri.scheme, scheme);
@@ -9,7 +10,8 @@ static void parses_as(const char *text, const char *scheme, const char *rest) {
     ligi_uri_fini(&uri);
 }
 
-static void places_are_found(void **state) {
+static void places_are_found(void **state)
+{
     (void)state;
     parses_as("/a/b", "file", "/a/b");
     parses_as("a b/%20c", "file", "a b/%20c");
@@ -26,7 +28,8 @@ static void places_are_found(void **state) {
     parses_as("./x:y", "file", "./x:y");
 }
 
-static void options_are_decoded(void **state) {
+static void options_are_decoded(void **state)
+{
     (void)state;
     ligi_uri uri;
     assert_ok(ligi_uri_parse(&uri, "mem:x?a=1&b=x%26y&c&d="));
@@ -39,7 +42,8 @@ static void options_are_decoded(void **state) {
     ligi_uri_fini(&uri);
 }
 
-static void bad_uris_are_refused(void **state) {
+static void bad_uris_are_refused(void **state)
+{
     (void)state;
     ligi_uri uri;
     assert_status(ligi_uri_parse(&uri, ""), LIG_E_INVALID);
@@ -73,7 +77,8 @@ static const ligi_option table[] = {
 };
 #define TABLE table, sizeof table / sizeof *table
 
-static lig_status fill(struct settings *into, const char *text) {
+static lig_status fill(struct settings *into, const char *text)
+{
     static const char *const also[] = {"retry", NULL};
     ligi_uri uri;
     assert_ok(ligi_uri_parse(&uri, text));
@@ -82,7 +87,8 @@ static lig_status fill(struct settings *into, const char *text) {
     return status;
 }
 
-static void options_fill_a_struct(void **state) {
+static void options_fill_a_struct(void **state)
+{
     (void)state;
     struct settings into;
     assert_ok(fill(&into, "mem:?cache=3K&fast=no&retry=9"));
@@ -100,7 +106,8 @@ static void options_fill_a_struct(void **state) {
     assert_status(fill(&into, "mem:?fast=maybe"), LIG_E_INVALID);
 }
 
-static void sizes_are_parsed(void **state) {
+static void sizes_are_parsed(void **state)
+{
     (void)state;
     uint64_t bytes;
     assert_ok(ligi_parse_bytes("16MiB", &bytes));
@@ -112,10 +119,11 @@ static void sizes_are_parsed(void **state) {
     assert_status(ligi_parse_bytes("999999999999999999999999", &bytes), LIG_E_INVALID);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(places_are_found),      cmocka_unit_test(options_are_decoded),
-        cmocka_unit_test(bad_uris_are_refused),  cmocka_unit_test(options_fill_a_struct),
+        cmocka_unit_test(places_are_found),     cmocka_unit_test(options_are_decoded),
+        cmocka_unit_test(bad_uris_are_refused), cmocka_unit_test(options_fill_a_struct),
         cmocka_unit_test(sizes_are_parsed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,15 @@
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "store/ledger.h"
+#include "store/graphs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Every refusal means that somebody else got on: this many in a row is no bad luck. */
+/* Every refusal means that somebody else got on: this many in a row, or for this long, is no bad
+ * luck. */
 enum { COMMIT_TRIES = 1000 };
+#define COMMIT_NS INT64_C(30000000000)
 
 static void change_fini(ligi_change *change)
 {
@@ -14,6 +17,7 @@ static void change_fini(ligi_change *change)
     ligi_writer_fini(&change->value);
     free(change->ops);
     free(change->counts);
+    ligi_index_edits_fini(&change->index);
 }
 
 static lig_status add_op(ligi_change *change, const ligi_key *key, const ligi_writer *value)
@@ -113,6 +117,40 @@ static lig_status move_aliases(ligi_change *change, uint64_t from, uint64_t heir
     return status;
 }
 
+lig_status ligi_change_graphs(ligi_change *change, const ligi_about *about, const void *graphs,
+                              size_t bytes)
+{
+    if (bytes == 0)
+        return LIG_OK;
+    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, about->id);
+    ligi_value_begin(&change->value);
+    ligi_put_bytes(&change->value, graphs, bytes);
+    ligi_value_end(&change->value, &key, change->ledger->store->secret);
+    LIG_TRY(ligi_change_put(change, &key));
+    ligi_graphs read = {0};
+    lig_status status = ligi_graphs_get(graphs, bytes, &read);
+    if (status == LIG_OK)
+        status = ligi_index_model(&change->index, about, &read, 1);
+    ligi_graphs_fini(&read);
+    return status;
+}
+
+/* What the index has of a model whose graphs cannot be read stays until `check` makes it anew. */
+static lig_status forget_graphs(ligi_change *change, const ligi_about *about)
+{
+    ligi_graphs graphs = {0};
+    lig_status status = ligi_graphs_read(change->ledger, about->id, &graphs);
+    if (status == LIG_OK && graphs.count)
+        status = ligi_index_model(&change->index, about, &graphs, 0);
+    if (status == LIG_E_CORRUPT)
+        status = LIG_OK;
+    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, about->id);
+    if (status == LIG_OK && graphs.count)
+        status = ligi_change_erase(change, &key);
+    ligi_graphs_fini(&graphs);
+    return status;
+}
+
 lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
                               uint64_t heir)
 {
@@ -127,6 +165,7 @@ lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, in
         LIG_TRY(ligi_change_erase(change, &key));
     }
     LIG_TRY(ligi_change_uses(change, record, -1, 0));
+    LIG_TRY(forget_graphs(change, &record->about));
     return move_aliases(change, record->about.id, heir);
 }
 
@@ -144,6 +183,25 @@ static lig_status put_counts(ligi_change *change)
         }
     }
     return LIG_OK;
+}
+
+static lig_status get_item(void *context, const ligi_key *key, lig_catalog_item *item)
+{
+    return ligi_ledger_get(((ligi_change *)context)->ledger, key, item);
+}
+
+static lig_status put_item(void *context, const ligi_key *key, const ligi_writer *value)
+{
+    return add_op(context, key, value);
+}
+
+static lig_status put_index(ligi_change *change)
+{
+    ligi_index_sink sink = {.get = get_item,
+                            .put = put_item,
+                            .secret = change->ledger->store->secret,
+                            .context = change};
+    return ligi_index_apply(&change->index, &sink);
 }
 
 static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64_t version)
@@ -165,7 +223,8 @@ static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64
     return status;
 }
 
-/* The commit stands: a pack that cannot be removed now is a leftover for the next open. */
+/* The commit stands: a pack that cannot be removed now, because a match pins it or otherwise, is a
+ * leftover for a later open or compact. */
 static void remove_packs(lig_store *store, const ligi_change *change, uint64_t *freed)
 {
     for (size_t i = 0; i < change->count_count; i++) {
@@ -175,7 +234,7 @@ static void remove_packs(lig_store *store, const ligi_change *change, uint64_t *
         lig_status status = store->place->ops->pack_remove(store->place->self, count->pack);
         if (status == LIG_OK && freed)
             *freed += count->record.bytes;
-        if (status != LIG_OK && status != LIG_E_NOTFOUND)
+        if (status != LIG_OK && status != LIG_E_NOTFOUND && status != LIG_E_BUSY)
             ligi_log(LIG_LOG_WARNING, "pack %llu of %s could not be removed: %s",
                      (unsigned long long)count->pack, store->uri, lig_error_text());
     }
@@ -190,6 +249,8 @@ static lig_status try_commit(lig_store *store, ligi_edit edit, void *context, ui
     lig_status status = edit(context, &ledger, &change);
     if (status == LIG_OK)
         status = put_counts(&change);
+    if (status == LIG_OK)
+        status = put_index(&change);
     ligi_ledger_end(&ledger);
     if (status == LIG_OK && change.count)
         status = commit_ops(store, &change, version);
@@ -202,7 +263,8 @@ static lig_status try_commit(lig_store *store, ligi_edit edit, void *context, ui
 lig_status ligi_store_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
 {
     lig_status status = LIG_E_BUSY;
-    for (int i = 0; i < COMMIT_TRIES && status == LIG_E_BUSY; i++)
+    int64_t end = ligi_now_ns() + COMMIT_NS;
+    for (int i = 0; i < COMMIT_TRIES && status == LIG_E_BUSY && ligi_now_ns() < end; i++)
         status = try_commit(store, edit, context, freed);
     return status;
 }

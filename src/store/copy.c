@@ -71,6 +71,7 @@ static lig_status copy_model(void *context, lig_store *from, ligi_model *model, 
     if (status == LIG_OK) {
         plan.about.created_ns = about->created_ns;
         plan.about.parent_name = about->parent_name;
+        ligi_put_bytes(&plan.graphs, model->manifest.graphs, model->manifest.graph_bytes);
         status = find_parent(self->to, about->parent_name, &plan.about.parent);
     }
     if (status == LIG_OK)

@@ -99,8 +99,8 @@ static lig_status read_pack(ligi_fetch *fetch, size_t first, size_t end)
     return LIG_OK;
 }
 
-/* Where the run that begins at `first` ends: ranges of one read are of one pack and do not overlap, and two slices of a tensor
- * may touch the same block. */
+/* Where the run that begins at `first` ends: ranges of one read are of one pack and do not overlap,
+ * and two slices of a tensor may touch the same block. */
 static size_t run_end(const ligi_fetch *fetch, size_t first)
 {
     const ligi_part *parts = fetch->parts;

@@ -30,4 +30,8 @@ lig_status ligi_fetch_add(ligi_fetch *fetch, size_t tensor, uint64_t offset, uin
 lig_status ligi_fetch_run(ligi_fetch *fetch);
 void ligi_fetch_fini(ligi_fetch *fetch);
 
+/* lig_store_read of a model that was read before, whatever its name stands for now. */
+lig_status ligi_read_model(lig_store *store, ligi_model *model, const lig_read *reads,
+                           size_t count);
+
 #endif

@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "store/handle.h"
+#include "store/graphs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 typedef struct footer { /* one pack that could be read; places in `bytes` */
     uint64_t pack, pack_bytes, id;
     int64_t created_ns;
-    size_t name, record, record_bytes;
+    size_t name, record, record_bytes, graphs, graph_bytes;
 } footer;
 
 typedef struct entry { /* one item; places in `items` */
@@ -88,7 +88,8 @@ lig_status ligi_pack_footer_read(ligi_place *place, uint64_t pack, ligi_pack_hea
     return status;
 }
 
-static lig_status add_footer(ligi_footers *table, const footer *one, const ligi_record *record)
+static lig_status add_footer(ligi_footers *table, const footer *one, const ligi_record *record,
+                             const ligi_manifest *manifest)
 {
     LIG_TRY(ligi_grow(&table->footers, &table->footer_capacity, table->footer_count + 1,
                       sizeof *table->footers, "footers"));
@@ -100,6 +101,9 @@ static lig_status add_footer(ligi_footers *table, const footer *one, const ligi_
     added.record = table->bytes.bytes;
     added.record_bytes = value.bytes;
     ligi_put_bytes(&table->bytes, value.data, value.bytes);
+    added.graphs = table->bytes.bytes;
+    added.graph_bytes = manifest->graph_bytes;
+    ligi_put_bytes(&table->bytes, manifest->graphs, manifest->graph_bytes);
     lig_status status = value.status ? value.status : table->bytes.status;
     ligi_writer_fini(&value);
     if (status == LIG_OK)
@@ -126,7 +130,7 @@ static lig_status take_manifest(ligi_footers *table, uint64_t pack,
                   .id = manifest.about.id,
                   .created_ns = manifest.about.created_ns};
     if (status == LIG_OK)
-        status = add_footer(table, &one, &record);
+        status = add_footer(table, &one, &record, &manifest);
     free(record.uses);
     ligi_manifest_fini(&manifest);
     return status;
@@ -174,6 +178,9 @@ static lig_status take_known(ligi_footers *table, const ligi_footers *before, si
     ligi_put_bytes(&table->bytes, name, strlen(name) + 1);
     one.record = table->bytes.bytes;
     ligi_put_bytes(&table->bytes, record, one.record_bytes);
+    const uint8_t *graphs = from + one.graphs;
+    one.graphs = table->bytes.bytes;
+    ligi_put_bytes(&table->bytes, graphs, one.graph_bytes);
     table->footers[table->footer_count++] = one;
     return table->bytes.status;
 }
@@ -226,6 +233,7 @@ typedef struct builder {
     char *renamed;            /* room for NAME~ID, one for each footer that needs it */
     size_t renamed_bytes;
     ligi_writer value;
+    ligi_index_edits index;
 } builder;
 
 static lig_status add_entry(ligi_footers *table, const ligi_key *key, const ligi_writer *value)
@@ -257,6 +265,49 @@ static void count_uses(builder *self, const ligi_record *record)
     }
 }
 
+/* A model whose graphs cannot be read is there all the same; a search does not find it. */
+static lig_status add_graphs(builder *self, const footer *one, const ligi_about *about)
+{
+    ligi_footers *table = self->table;
+    ligi_graphs graphs = {0};
+    if (one->graph_bytes == 0)
+        return LIG_OK;
+    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, one->id);
+    const uint8_t *bytes = table->bytes.data + one->graphs;
+    lig_status status = ligi_graphs_get(bytes, one->graph_bytes, &graphs);
+    if (status == LIG_OK) {
+        ligi_value_begin(&self->value);
+        ligi_put_bytes(&self->value, bytes, one->graph_bytes);
+        ligi_value_end(&self->value, &key, table->header.secret);
+        status = add_entry(table, &key, &self->value);
+    }
+    if (status == LIG_OK)
+        status = ligi_index_model(&self->index, about, &graphs, 1);
+    ligi_graphs_fini(&graphs);
+    return status == LIG_E_CORRUPT ? LIG_OK : status;
+}
+
+static lig_status get_nothing(void *context, const ligi_key *key, lig_catalog_item *item)
+{
+    (void)context, (void)key, (void)item;
+    return LIG_E_NOTFOUND;
+}
+
+static lig_status put_entry(void *context, const ligi_key *key, const ligi_writer *value)
+{
+    builder *self = context;
+    return value ? add_entry(self->table, key, value) : LIG_OK;
+}
+
+static lig_status add_index(builder *self)
+{
+    ligi_index_sink sink = {.get = get_nothing,
+                            .put = put_entry,
+                            .secret = self->table->header.secret,
+                            .context = self};
+    return ligi_index_apply(&self->index, &sink);
+}
+
 /* Model and name of one footer; `name` is what it is called here. */
 static lig_status add_model(builder *self, const footer *one, const char *name)
 {
@@ -277,6 +328,8 @@ static lig_status add_model(builder *self, const footer *one, const char *name)
         ligi_name_put(&self->value, &key, one->id, secret);
         status = add_entry(table, &key, &self->value);
     }
+    if (status == LIG_OK)
+        status = add_graphs(self, one, &record.about);
     if (status == LIG_OK)
         count_uses(self, &record);
     ligi_record_fini(&record);
@@ -392,6 +445,8 @@ static lig_status build(ligi_footers *table, const ligi_footers_options *options
         status = add_models(&self);
     if (status == LIG_OK)
         status = add_packs(&self);
+    if (status == LIG_OK)
+        status = add_index(&self);
     if (status == LIG_OK && table->entry_count)
         qsort_r(table->entries, table->entry_count, sizeof *table->entries, by_key,
                 table->items.data);
@@ -399,6 +454,7 @@ static lig_status build(ligi_footers *table, const ligi_footers_options *options
     ligi_map_fini(&self.names);
     ligi_map_fini(&self.ids);
     ligi_writer_fini(&self.value);
+    ligi_index_edits_fini(&self.index);
     free(self.counts);
     free(self.order);
     free(self.renamed);

@@ -17,7 +17,6 @@ typedef struct ligi_place {
     const lig_volume_ops *ops;
     void *self;
     atomic_int holders;
-    pid_t pid;
 } ligi_place;
 
 void ligi_place_hold(ligi_place *place);
@@ -34,10 +33,15 @@ struct lig_store {
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t idle;
-    uint64_t next_id, end_id; /* reserved for this handle */
-    size_t saving;            /* saves in the background */
+    uint64_t next_id, end_id;          /* reserved for this handle */
+    size_t saving;                     /* saves in the background */
+    struct ligi_open_save *open_saves; /* those that are given their tensors one by one */
     ligi_footers *footers;
+    int secret_known; /* from the footers */
 };
+
+/* Ends the saves that were begun and neither committed nor aborted. The lock is held. */
+void ligi_open_saves_end(lig_store *store);
 
 /* What every public call asks first: LIG_E_CLOSED in a forked child. */
 lig_status ligi_store_usable(const lig_store *store);
@@ -53,5 +57,7 @@ lig_status ligi_store_take_id(lig_store *store, uint64_t *id);
 /* Removes packs that the catalog does not name and nobody writes; counts them when the pointers are
  * not NULL. */
 lig_status ligi_store_clean(lig_store *store, uint64_t *packs, uint64_t *bytes);
+/* The same for one pack. */
+void ligi_store_clean_pack(lig_store *store, uint64_t pack);
 
 #endif

@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- memory ----------------------------------------------------------------------------------------------- */
+/* --- memory --- */
 
 typedef struct sizes {
     uint32_t layers, calls, inputs;
 } sizes;
 
-/* All arrays in one block; graph's pointers are const for everybody else, so the writable ones come back in `parts`. */
+/* All arrays in one block; graph's pointers are const for everybody else, so the writable ones come
+ * back in `parts`. */
 typedef struct arrays {
     ligi_hash128 *signatures;
     uint64_t *bytes;
@@ -20,10 +21,12 @@ typedef struct arrays {
     ligi_input *inputs;
 } arrays;
 
-static lig_status allocate(ligi_layers *layers, sizes size, arrays *parts) {
-    size_t bytes = (size_t)size.layers * (sizeof(ligi_hash128) + sizeof(uint64_t) + sizeof(char *)) +
-                   (size_t)size.calls * (sizeof(ligi_hash128) + sizeof(ligi_call)) +
-                   (size_t)size.inputs * sizeof(ligi_input);
+static lig_status allocate(ligi_layers *layers, sizes size, arrays *parts)
+{
+    size_t bytes =
+        (size_t)size.layers * (sizeof(ligi_hash128) + sizeof(uint64_t) + sizeof(char *)) +
+        (size_t)size.calls * (sizeof(ligi_hash128) + sizeof(ligi_call)) +
+        (size_t)size.inputs * sizeof(ligi_input);
     char *at = NULL;
     LIG_TRY(ligi_calloc(&at, 1, bytes, "a graph"));
     layers->memory = at;
@@ -33,33 +36,37 @@ static lig_status allocate(ligi_layers *layers, sizes size, arrays *parts) {
     layers->names = (const char **)(void *)(parts->bytes + size.layers);
     parts->calls = (ligi_call *)(void *)(layers->names + size.layers);
     parts->inputs = (ligi_input *)(void *)(parts->calls + size.calls);
-    layers->graph = (ligi_layer_graph){size.layers,   size.calls,   size.inputs,  parts->signatures,
-                                 parts->bytes, parts->calls, parts->inputs};
+    layers->graph = (ligi_layer_graph){size.layers,  size.calls,   size.inputs,  parts->signatures,
+                                       parts->bytes, parts->calls, parts->inputs};
     return LIG_OK;
 }
 
-void ligi_layers_fini(ligi_layers *layers) {
+void ligi_layers_fini(ligi_layers *layers)
+{
     free(layers->memory);
     *layers = (ligi_layers){0};
 }
 
-/* --- from a caller ------------------------------------------------------------------------------------------- */
+/* --- from a caller --- */
 
-static lig_status check_sizes(const lig_graph *graph, sizes *size) {
+static lig_status check_sizes(const lig_graph *graph, sizes *size)
+{
     if (graph->kind == NULL || strlen(graph->kind) > LIGI_KIND_BYTES_MAX)
-        return lig_fail(LIG_E_INVALID, "the kind of a graph has 0 to %d bytes", LIGI_KIND_BYTES_MAX);
+        return lig_fail(LIG_E_INVALID, "the kind of a graph has 0 to %d bytes",
+                        LIGI_KIND_BYTES_MAX);
     if (graph->layer_count > LIGI_LAYERS_MAX || graph->call_count > LIGI_LAYERS_MAX)
         return lig_fail(LIG_E_LIMIT, "a graph has at most %u layers and calls", LIGI_LAYERS_MAX);
     uint64_t inputs = 0;
     for (size_t i = 0; i < graph->call_count; i++) {
         const lig_call *call = &graph->calls[i];
         if (call->layer >= graph->layer_count)
-            return lig_fail(LIG_E_INVALID, "call %zu of a graph is of layer %u, and there are %zu", i, call->layer,
-                            graph->layer_count);
+            return lig_fail(LIG_E_INVALID, "call %zu of a graph is of layer %u, and there are %zu",
+                            i, call->layer, graph->layer_count);
         for (uint32_t j = 0; j < call->input_count; j++)
             if (call->inputs[j].call >= graph->call_count)
                 return lig_fail(LIG_E_INVALID, "layer '%s' takes call %u, and there are %zu",
-                                graph->layers[call->layer].name, call->inputs[j].call, graph->call_count);
+                                graph->layers[call->layer].name, call->inputs[j].call,
+                                graph->call_count);
         inputs += call->input_count;
     }
     if (inputs > LIGI_LAYERS_MAX)
@@ -68,14 +75,16 @@ static lig_status check_sizes(const lig_graph *graph, sizes *size) {
     return LIG_OK;
 }
 
-static lig_status take_layers(ligi_layers *layers, const lig_graph *graph, arrays *parts) {
+static lig_status take_layers(ligi_layers *layers, const lig_graph *graph, arrays *parts)
+{
     for (size_t i = 0; i < graph->layer_count; i++) {
         const lig_layer *layer = &graph->layers[i];
         if (layer->name == NULL || layer->name[0] == '\0')
             return lig_fail(LIG_E_INVALID, "layer %zu of a graph has no name", i);
         size_t bytes = strlen(layer->name);
         if (bytes > LIG_NAME_BYTES_MAX || !ligi_utf8_valid(layer->name, bytes))
-            return lig_fail(LIG_E_INVALID, "the name of layer %zu of a graph is not UTF-8 of at most %d bytes", i,
+            return lig_fail(LIG_E_INVALID,
+                            "the name of layer %zu of a graph is not UTF-8 of at most %d bytes", i,
                             LIG_NAME_BYTES_MAX);
         layers->names[i] = layer->name;
         parts->signatures[i] = ligi_hash128_plain(layer->signature, layer->signature_bytes);
@@ -83,13 +92,16 @@ static lig_status take_layers(ligi_layers *layers, const lig_graph *graph, array
     return LIG_OK;
 }
 
-/* Dependants of each call as a chain of edges: out[call] is the first edge, next[edge] the one after, to[edge] the dependant. */
+/* Dependants of each call as a chain of edges: out[call] is the first edge, next[edge] the one
+ * after, to[edge] the dependant. */
 typedef struct edges {
     uint32_t *out, *next, *to, *missing, *place, *queue;
 } edges;
 
-static lig_status edges_make(const lig_graph *graph, sizes size, edges *e) {
-    LIG_TRY(ligi_calloc(&e->out, 4 * (size_t)size.calls + 2 * (size_t)size.inputs, sizeof(uint32_t), "a graph's edges"));
+static lig_status edges_make(const lig_graph *graph, sizes size, edges *e)
+{
+    LIG_TRY(ligi_calloc(&e->out, 4 * (size_t)size.calls + 2 * (size_t)size.inputs, sizeof(uint32_t),
+                        "a graph's edges"));
     e->missing = e->out + size.calls;
     e->place = e->missing + size.calls;
     e->queue = e->place + size.calls;
@@ -97,7 +109,8 @@ static lig_status edges_make(const lig_graph *graph, sizes size, edges *e) {
     e->to = e->next + size.inputs;
     memset(e->out, 0xff, size.calls * sizeof *e->out);
     uint32_t edge = size.inputs;
-    for (uint32_t i = size.calls; i-- > 0;) { /* backwards, so that chains run in the caller's order */
+    for (uint32_t i = size.calls;
+         i-- > 0;) { /* backwards, so that chains run in the caller's order */
         const lig_call *call = &graph->calls[i];
         e->missing[i] = call->input_count;
         for (uint32_t j = call->input_count; j-- > 0;) {
@@ -110,8 +123,10 @@ static lig_status edges_make(const lig_graph *graph, sizes size, edges *e) {
     return LIG_OK;
 }
 
-/* Kahn's order, ties in the caller's order. Fills queue with calls in order and place with their positions. */
-static lig_status sort_calls(const lig_graph *graph, sizes size, edges *e) {
+/* Kahn's order, ties in the caller's order. Fills queue with calls in order and place with their
+ * positions. */
+static lig_status sort_calls(const lig_graph *graph, sizes size, edges *e)
+{
     uint32_t tail = 0;
     for (uint32_t i = 0; i < size.calls; i++)
         if (e->missing[i] == 0)
@@ -132,28 +147,34 @@ static lig_status sort_calls(const lig_graph *graph, sizes size, edges *e) {
                     graph->layers[graph->calls[stuck].layer].name);
 }
 
-static void take_calls(const lig_graph *graph, sizes size, const edges *e, arrays *parts) {
+static void take_calls(const lig_graph *graph, sizes size, const edges *e, arrays *parts)
+{
     uint32_t used = 0;
     for (uint32_t i = 0; i < size.calls; i++) {
         const lig_call *call = &graph->calls[e->queue[i]];
         parts->calls[i] = (ligi_call){call->layer, used, call->input_count};
         for (uint32_t j = 0; j < call->input_count; j++)
-            parts->inputs[used++] = (ligi_input){e->place[call->inputs[j].call], call->inputs[j].output};
+            parts->inputs[used++] =
+                (ligi_input){e->place[call->inputs[j].call], call->inputs[j].output};
     }
 }
 
-lig_status ligi_layers_index(const ligi_layers *layers, ligi_map *index) {
+lig_status ligi_layers_index(const ligi_layers *layers, ligi_map *index)
+{
     LIG_TRY(ligi_map_reserve(index, layers->graph.layer_count));
     for (uint32_t i = 0; i < layers->graph.layer_count; i++) {
-        lig_status status = ligi_map_insert(index, layers->names[i], strlen(layers->names[i]), i, NULL);
+        lig_status status =
+            ligi_map_insert(index, layers->names[i], strlen(layers->names[i]), i, NULL);
         if (status == LIG_E_EXISTS)
-            return lig_fail(LIG_E_INVALID, "two layers of a graph are named '%s'", layers->names[i]);
+            return lig_fail(LIG_E_INVALID, "two layers of a graph are named '%s'",
+                            layers->names[i]);
         LIG_TRY(status);
     }
     return LIG_OK;
 }
 
-uint32_t ligi_layer_of(const ligi_map *index, const char *tensor) {
+uint32_t ligi_layer_of(const ligi_map *index, const char *tensor)
+{
     uint64_t layer;
     for (size_t bytes = strlen(tensor); bytes > 0; bytes--) {
         int border = tensor[bytes] == '\0' || tensor[bytes] == '.' || tensor[bytes] == '/';
@@ -163,7 +184,9 @@ uint32_t ligi_layer_of(const ligi_map *index, const char *tensor) {
     return LIGI_NO_CALL;
 }
 
-static lig_status weigh_layers(const ligi_layers *layers, const lig_tensor *tensors, size_t count, uint64_t *bytes) {
+static lig_status weigh_layers(const ligi_layers *layers, const lig_tensor *tensors, size_t count,
+                               uint64_t *bytes)
+{
     ligi_map index = {0};
     lig_status status = ligi_layers_index(layers, &index);
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
@@ -175,7 +198,9 @@ static lig_status weigh_layers(const ligi_layers *layers, const lig_tensor *tens
     return status;
 }
 
-lig_status ligi_layers_make(ligi_layers *layers, const lig_graph *graph, const lig_tensor *tensors, size_t count) {
+lig_status ligi_layers_make(ligi_layers *layers, const lig_graph *graph, const lig_tensor *tensors,
+                            size_t count)
+{
     sizes size;
     arrays parts;
     edges e = {0};
@@ -194,9 +219,10 @@ lig_status ligi_layers_make(ligi_layers *layers, const lig_graph *graph, const l
     return ligi_prefix_keys(&layers->graph, layers->keys);
 }
 
-/* --- in files -------------------------------------------------------------------------------------------------- */
+/* --- in files --- */
 
-void ligi_layers_put(ligi_writer *writer, const ligi_layers *layers) {
+void ligi_layers_put(ligi_writer *writer, const ligi_layers *layers)
+{
     const ligi_layer_graph *graph = &layers->graph;
     ligi_put_text(writer, layers->kind);
     ligi_put_varint(writer, graph->layer_count);
@@ -220,7 +246,8 @@ void ligi_layers_put(ligi_writer *writer, const ligi_layers *layers) {
     }
 }
 
-static void get_calls(ligi_reader *reader, const ligi_layer_graph *graph, arrays *parts) {
+static void get_calls(ligi_reader *reader, const ligi_layer_graph *graph, arrays *parts)
+{
     uint64_t used = 0;
     for (uint32_t i = 0; i < graph->call_count && !reader->failed; i++) {
         uint64_t layer = ligi_get_varint(reader), count = ligi_get_varint(reader);
@@ -241,11 +268,13 @@ static void get_calls(ligi_reader *reader, const ligi_layer_graph *graph, arrays
     reader->failed |= used != graph->input_count;
 }
 
-static lig_status not_a_graph(void) {
+static lig_status not_a_graph(void)
+{
     return lig_fail(LIG_E_CORRUPT, "a stored graph cannot be read");
 }
 
-lig_status ligi_layers_get(ligi_reader *reader, ligi_layers *layers) {
+lig_status ligi_layers_get(ligi_reader *reader, ligi_layers *layers)
+{
     arrays parts;
     layers->kind = ligi_get_text(reader, LIGI_KIND_BYTES_MAX);
     uint64_t count[3];
@@ -255,7 +284,8 @@ lig_status ligi_layers_get(ligi_reader *reader, ligi_layers *layers) {
         if (reader->failed || count[i] > LIGI_LAYERS_MAX)
             return not_a_graph();
     }
-    LIG_TRY(allocate(layers, (sizes){(uint32_t)count[0], (uint32_t)count[1], (uint32_t)count[2]}, &parts));
+    LIG_TRY(allocate(layers, (sizes){(uint32_t)count[0], (uint32_t)count[1], (uint32_t)count[2]},
+                     &parts));
     for (uint32_t i = 0; i < count[0]; i++) {
         layers->names[i] = ligi_get_text(reader, LIG_NAME_BYTES_MAX);
         parts.signatures[i].low = ligi_get_u64(reader);
@@ -268,18 +298,21 @@ lig_status ligi_layers_get(ligi_reader *reader, ligi_layers *layers) {
     return ligi_prefix_keys(&layers->graph, layers->keys);
 }
 
-/* --- keys for the index ------------------------------------------------------------------------------------------ */
+/* --- keys for the index --- */
 
-static int compare_keys(const void *a, const void *b) {
+static int compare_keys(const void *a, const void *b)
+{
     return memcmp(a, b, sizeof(ligi_hash128));
 }
 
 /* One hash for all calls of a layer: a layer counts when all of them are in the prefix. */
-static lig_status hash_calls(const ligi_layers *layers, ligi_hash128 *keys) {
+static lig_status hash_calls(const ligi_layers *layers, ligi_hash128 *keys)
+{
     const ligi_layer_graph *graph = &layers->graph;
     uint32_t *next = NULL, *first = NULL;
     ligi_hash128 *calls = NULL;
-    lig_status status = ligi_calloc(&next, (size_t)graph->call_count + graph->layer_count, sizeof *next, "a graph's layers");
+    lig_status status = ligi_calloc(&next, (size_t)graph->call_count + graph->layer_count,
+                                    sizeof *next, "a graph's layers");
     if (status == LIG_OK)
         status = ligi_calloc(&calls, graph->call_count, sizeof *calls, "a graph's calls");
     if (status != LIG_OK)
@@ -303,7 +336,8 @@ free_arrays:
     return status;
 }
 
-lig_status ligi_layers_keys(const ligi_layers *layers, ligi_hash128 *keys) {
+lig_status ligi_layers_keys(const ligi_layers *layers, ligi_hash128 *keys)
+{
     uint32_t count = layers->graph.layer_count;
     LIG_TRY(hash_calls(layers, keys));
     ligi_hash128 *plain = NULL;

@@ -7,27 +7,33 @@
 /* input -> dense -> relu, dense used twice; calls given in a shuffled order. */
 static const lig_layer three[] = {{"in", "i", 1}, {"block.dense", "d", 1}, {"block", "r", 1}};
 static const lig_input from_in[] = {{3, 0}}, from_dense[] = {{0, 1}}, from_relu[] = {{1, 0}};
-static const lig_call shuffled[] = {{1, 1, from_in}, {2, 1, from_dense}, {1, 1, from_relu}, {0, 0, NULL}};
+static const lig_call shuffled[] = {
+    {1, 1, from_in}, {2, 1, from_dense}, {1, 1, from_relu}, {0, 0, NULL}};
 static const lig_graph sample = {"test/1", three, shuffled, 3, 4};
 
-static lig_tensor tensor(const char *name, uint64_t bytes) {
+static lig_tensor tensor(const char *name, uint64_t bytes)
+{
     return (lig_tensor){.name = name, .bytes = bytes};
 }
 
-static void calls_are_put_in_order(void **state) {
+static void calls_are_put_in_order(void **state)
+{
     (void)state;
-    lig_tensor tensors[] = {tensor("block.dense.kernel", 40), tensor("block/scale", 2), tensor("in", 1), tensor("blocks", 9)};
+    lig_tensor tensors[] = {tensor("block.dense.kernel", 40), tensor("block/scale", 2),
+                            tensor("in", 1), tensor("blocks", 9)};
     ligi_layers layers = {0};
     assert_ok(ligi_layers_make(&layers, &sample, tensors, 4));
     static const uint32_t order[] = {0, 1, 2, 1};
     for (uint32_t i = 0; i < 4; i++)
         assert_int_equal(layers.graph.calls[i].layer, order[i]);
     assert_int_equal(layers.graph.inputs[layers.graph.calls[2].input_first].output, 1);
-    assert_true(layers.graph.layer_bytes[0] == 1 && layers.graph.layer_bytes[1] == 40 && layers.graph.layer_bytes[2] == 2);
+    assert_true(layers.graph.layer_bytes[0] == 1 && layers.graph.layer_bytes[1] == 40 &&
+                layers.graph.layer_bytes[2] == 2);
     ligi_layers_fini(&layers);
 }
 
-static void graphs_come_back(void **state) {
+static void graphs_come_back(void **state)
+{
     (void)state;
     ligi_layers layers = {0}, back = {0};
     assert_ok(ligi_layers_make(&layers, &sample, NULL, 0));
@@ -59,17 +65,20 @@ static void graphs_come_back(void **state) {
     ligi_layers_fini(&layers);
 }
 
-static void refused(const lig_graph *graph, const char *sentence) {
+static void refused(const lig_graph *graph, const char *sentence)
+{
     ligi_layers layers = {0};
     assert_status(ligi_layers_make(&layers, graph, NULL, 0), LIG_E_INVALID);
     assert_says(sentence);
     ligi_layers_fini(&layers);
 }
 
-static void bad_graphs_get_a_sentence(void **state) {
+static void bad_graphs_get_a_sentence(void **state)
+{
     (void)state;
     static const lig_input self[] = {{1, 0}}, other[] = {{2, 0}}, far[] = {{9, 0}};
-    static const lig_call cycle[] = {{0, 0, NULL}, {1, 1, other}, {2, 1, self}}, lost[] = {{0, 0, NULL}, {1, 1, far}};
+    static const lig_call cycle[] = {{0, 0, NULL}, {1, 1, other}, {2, 1, self}},
+                          lost[] = {{0, 0, NULL}, {1, 1, far}};
     static const lig_layer twice[] = {{"a", "x", 1}, {"a", "y", 1}};
     static const lig_call both[] = {{0, 0, NULL}, {1, 0, NULL}}, wrong[] = {{7, 0, NULL}};
     refused(&(lig_graph){"k", three, cycle, 3, 3}, "cycle through or before layer 'block.dense'");
@@ -79,7 +88,8 @@ static void bad_graphs_get_a_sentence(void **state) {
     refused(&(lig_graph){"k", three, both, 3, 2}, "never called");
 }
 
-static void lookalikes_have_keys_of_their_own(void **state) {
+static void lookalikes_have_keys_of_their_own(void **state)
+{
     (void)state;
     static const lig_layer layers[] = {{"i", "i", 1}, {"a", "x", 1}, {"b", "x", 1}, {"c", "y", 1}};
     static const lig_input root[] = {{0, 0}};
@@ -103,7 +113,8 @@ static void lookalikes_have_keys_of_their_own(void **state) {
     ligi_layers_fini(&other);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_put_in_order),
         cmocka_unit_test(graphs_come_back),

@@ -4,27 +4,37 @@
 
 #include <string.h>
 
+/* The packs are read without the lock; of two threads that do so the second throws its table away.
+ */
 static lig_status begin_footers(lig_store *store, ligi_ledger *ledger)
 {
-    pthread_mutex_lock(&store->lock);
-    ligi_footers *before = store->footers, *now = NULL;
     ligi_footers_options options = {0};
     ligi_pack_header header;
+    pthread_mutex_lock(&store->lock);
+    ligi_footers *before = store->footers, *now = NULL;
+    if (before)
+        ligi_footers_hold(before);
+    pthread_mutex_unlock(&store->lock);
     if (before && ligi_footers_header(before, &header))
-        options.uuid = store->uuid;
+        options.uuid = header.uuid;
     lig_status status = ligi_footers_read(store->place, before, &options, &now);
     if (status == LIG_OK) {
-        store->footers = now;
-        ligi_footers_drop(before);
-        if (!options.uuid && ligi_footers_header(now, &header)) {
+        pthread_mutex_lock(&store->lock);
+        if (store->footers == before) {
+            ligi_footers_drop(before);
+            ligi_footers_hold(now);
+            store->footers = now;
+        }
+        if (!store->secret_known && ligi_footers_header(now, &header)) {
             memcpy(store->uuid, header.uuid, sizeof header.uuid);
             memcpy(store->secret, header.secret, sizeof header.secret);
+            store->secret_known = 1;
         }
-        ligi_footers_hold(now);
+        pthread_mutex_unlock(&store->lock);
         *ledger =
             (ligi_ledger){.store = store, .footers = now, .version = ligi_footers_version(now)};
     }
-    pthread_mutex_unlock(&store->lock);
+    ligi_footers_drop(before);
     return status;
 }
 
@@ -44,6 +54,15 @@ void ligi_ledger_end(ligi_ledger *ledger)
     else
         ledger->store->place->ops->catalog_end(ledger->snapshot);
     memset(ledger, 0, sizeof *ledger);
+}
+
+lig_status ligi_ledger_unchanged(lig_store *store, uint64_t version)
+{
+    ligi_ledger now;
+    LIG_TRY(ligi_ledger_begin(store, &now));
+    int same = now.version == version;
+    ligi_ledger_end(&now);
+    return same ? LIG_OK : LIG_E_BUSY;
 }
 
 lig_status ligi_ledger_seek(const ligi_ledger *ledger, const ligi_key *key, lig_catalog_item *item)

@@ -4,6 +4,7 @@
 #define LIGI_LEDGER_H
 
 #include "store/handle.h"
+#include "store/index.h"
 
 typedef struct ligi_ledger {
     lig_store *store;
@@ -14,6 +15,8 @@ typedef struct ligi_ledger {
 
 lig_status ligi_ledger_begin(lig_store *store, ligi_ledger *ledger);
 void ligi_ledger_end(ligi_ledger *ledger);
+/* LIG_E_BUSY, without a sentence, when the catalog is no longer at `version`. */
+lig_status ligi_ledger_unchanged(lig_store *store, uint64_t version);
 
 /* LIG_E_NOTFOUND, without a sentence, when there is none. Items live until the ledger ends. */
 lig_status ligi_ledger_get(const ligi_ledger *ledger, const ligi_key *key, lig_catalog_item *item);
@@ -56,6 +59,7 @@ typedef struct ligi_change {
     size_t count, capacity;
     ligi_count *counts;
     size_t count_count, count_capacity;
+    ligi_index_edits index; /* applied together, before the commit */
 } ligi_change;
 
 /* Puts what stands in change->value under the key. */
@@ -67,6 +71,9 @@ lig_status ligi_change_uses(ligi_change *change, const ligi_record *record, int 
                             uint64_t bytes);
 /* Puts the record, and its name. */
 lig_status ligi_change_model(ligi_change *change, const ligi_record *record);
+/* Puts a model's graphs (as ligi_graphs_put writes them) and all that the index has of it. */
+lig_status ligi_change_graphs(ligi_change *change, const ligi_about *about, const void *graphs,
+                              size_t bytes);
 /* Erases a model: record, name (unless keep_name), inline data; takes its uses off. Its aliases go,
  * or name `heir` when it is not 0. */
 lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,

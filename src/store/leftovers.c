@@ -99,3 +99,10 @@ lig_status ligi_store_clean(lig_store *store, uint64_t *packs, uint64_t *bytes)
         *bytes += freed;
     return status;
 }
+
+void ligi_store_clean_pack(lig_store *store, uint64_t pack)
+{
+    uint64_t packs = 0, bytes = 0;
+    if (!is_named(store, pack))
+        remove_stray(store, pack, &packs, &bytes);
+}

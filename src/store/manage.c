@@ -1,6 +1,6 @@
 #include "base/error.h"
+#include "store/graphs.h"
 #include "store/labels.h"
-#include "store/ledger.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,9 +27,17 @@ static lig_status update_edit(void *context, const ligi_ledger *ledger, ligi_cha
 {
     const update_job *job = context;
     ligi_record record = {0};
+    ligi_graphs graphs = {0};
     lig_status status = ligi_ledger_find(ledger, job->model, &record);
     if (status == LIG_OK)
+        status = ligi_graphs_read(ledger, record.about.id, &graphs);
+    if (status == LIG_OK)
+        status = ligi_index_model(&change->index, &record.about, &graphs, 0);
+    if (status == LIG_OK)
         status = ligi_labels_merge(&record.about, job->update);
+    if (status == LIG_OK)
+        status = ligi_index_model(&change->index, &record.about, &graphs, 1);
+    ligi_graphs_fini(&graphs);
     const char *name = job->update->name;
     if (status == LIG_OK && name && strcmp(name, record.about.name) != 0) {
         status = check_name_free(ledger, name);

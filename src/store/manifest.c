@@ -118,6 +118,8 @@ void ligi_manifest_put(ligi_writer *writer, const ligi_about *about, const ligi_
     ligi_put_varint(writer, body->count);
     for (size_t i = 0; i < body->count; i++)
         put_tensor(writer, &body->tensors[i], &body->slots[i], body->hashes);
+    ligi_put_varint(writer, body->graph_bytes);
+    ligi_put_bytes(writer, body->graphs, body->graph_bytes);
 }
 
 /* Where the next shape and the next hashes go; both pools are large enough for all that the bytes
@@ -236,6 +238,8 @@ lig_status ligi_manifest_get(const void *bytes, size_t size, uint64_t here, ligi
     LIG_TRY(ligi_about_get(&at.reader, &manifest->about));
     manifest->structure = ligi_get_text(&at.reader, LIGI_TEXT_BYTES_MAX);
     LIG_TRY(get_tensors(&at, manifest));
+    manifest->graph_bytes = ligi_get_count(&at.reader, 1);
+    manifest->graphs = ligi_get_bytes(&at.reader, manifest->graph_bytes);
     if (at.reader.failed || at.reader.at != size)
         return lig_fail(LIG_E_CORRUPT, "the manifest of '%s' has the wrong length",
                         manifest->about.name);

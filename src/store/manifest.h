@@ -41,6 +41,8 @@ typedef struct ligi_body { /* borrows */
     const ligi_slot *slots;
     const uint64_t *hashes;
     size_t count;
+    const void *graphs; /* as ligi_graphs_put writes them */
+    size_t graph_bytes;
 } ligi_body;
 
 void ligi_manifest_put(ligi_writer *writer, const ligi_about *about, const ligi_body *body);
@@ -51,6 +53,8 @@ typedef struct ligi_manifest {
     lig_stored_tensor *tensors; /* fingerprints are 0 until ligi_manifest_fingerprints */
     const uint64_t **hashes;    /* hashes[i]: those of tensor i; of a tied one, its target's */
     size_t tensor_count;
+    const uint8_t *graphs; /* borrowed, not yet read: ligi_graphs_get */
+    size_t graph_bytes;
     int64_t *shapes;
     uint64_t *hash_pool;
 } ligi_manifest;

@@ -1,6 +1,7 @@
 #include "store/plan.h"
 
 #include "base/error.h"
+#include "store/graphs.h"
 #include "store/labels.h"
 
 #include <ligament/backend.h>
@@ -163,6 +164,21 @@ static lig_status take_options(ligi_plan *plan, const lig_save_options *options)
     return LIG_OK;
 }
 
+static lig_status take_graphs(ligi_plan *plan, const ligi_plan_input *input)
+{
+    if (input->options == NULL || input->options->graph_count == 0)
+        return LIG_OK;
+    ligi_graphs graphs = {0};
+    lig_status status = ligi_graphs_make(&graphs, input->options->graphs,
+                                         input->options->graph_count, input->tensors, input->count);
+    if (status == LIG_OK) {
+        ligi_graphs_put(&plan->graphs, &graphs);
+        status = plan->graphs.status;
+    }
+    ligi_graphs_fini(&graphs);
+    return status;
+}
+
 lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input)
 {
     size_t count = input->count;
@@ -171,6 +187,7 @@ lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input)
     plan->about.name = input->name;
     plan->count = count;
     LIG_TRY(take_options(plan, input->options));
+    LIG_TRY(take_graphs(plan, input));
     LIG_TRY(ligi_alloc(&plan->tensors, (count + 1) * sizeof *plan->tensors, "a save"));
     LIG_TRY(ligi_calloc(&plan->slots, count, sizeof *plan->slots, "a save"));
     if (count)
@@ -212,5 +229,7 @@ void ligi_plan_fini(ligi_plan *plan)
     free(plan->slots);
     free(plan->hashes);
     free(plan->memory);
+    free(plan->parent_name);
+    ligi_writer_fini(&plan->graphs);
     memset(plan, 0, sizeof *plan);
 }

@@ -17,7 +17,9 @@ typedef struct ligi_plan {
     uint64_t data_bytes; /* of the data as it lies in the pack, gaps included: where it ends, minus
                             where it begins */
     uint32_t flags;      /* LIG_SAVE_* */
+    ligi_writer graphs;  /* as ligi_graphs_put writes them; none: no bytes */
     char *memory;        /* copies of names, shapes and options; NULL: all is borrowed */
+    char *parent_name;   /* a copy: about.parent_name once the parent was found */
 } ligi_plan;
 
 /* Fills a zeroed plan. The tensors have been checked. With `copy` nothing of the caller's is kept

@@ -2,11 +2,13 @@
 
 #include <string.h>
 
-static lig_status not_a_set(void) {
+static lig_status not_a_set(void)
+{
     return lig_fail(LIG_E_CORRUPT, "a set of the catalog's index cannot be read");
 }
 
-void ligi_bitmap_set(ligi_bitmap *set, uint32_t offset, int present) {
+void ligi_bitmap_set(ligi_bitmap *set, uint32_t offset, int present)
+{
     uint64_t bit = UINT64_C(1) << (offset % 64);
     if (present)
         set->words[offset / 64] |= bit;
@@ -14,18 +16,21 @@ void ligi_bitmap_set(ligi_bitmap *set, uint32_t offset, int present) {
         set->words[offset / 64] &= ~bit;
 }
 
-int ligi_bitmap_has(const ligi_bitmap *set, uint32_t offset) {
+int ligi_bitmap_has(const ligi_bitmap *set, uint32_t offset)
+{
     return (int)(set->words[offset / 64] >> (offset % 64) & 1);
 }
 
-uint32_t ligi_bitmap_count(const ligi_bitmap *set) {
+uint32_t ligi_bitmap_count(const ligi_bitmap *set)
+{
     uint32_t count = 0;
     for (uint32_t i = 0; i < LIGI_BITMAP_WORDS; i++)
         count += (uint32_t)__builtin_popcountll(set->words[i]);
     return count;
 }
 
-static lig_status get_list(ligi_bitmap *set, const uint8_t *data, size_t bytes) {
+static lig_status get_list(ligi_bitmap *set, const uint8_t *data, size_t bytes)
+{
     int32_t before = -1;
     for (size_t i = 0; i < bytes; i += 2) {
         int32_t offset = data[i] | data[i + 1] << 8;
@@ -37,7 +42,8 @@ static lig_status get_list(ligi_bitmap *set, const uint8_t *data, size_t bytes) 
     return LIG_OK;
 }
 
-lig_status ligi_postings_get(ligi_bitmap *set, const void *data, size_t bytes) {
+lig_status ligi_postings_get(ligi_bitmap *set, const void *data, size_t bytes)
+{
     memset(set, 0, sizeof *set);
     if (bytes % 2 || bytes > LIGI_BITMAP_BYTES)
         return not_a_set();
@@ -49,7 +55,8 @@ lig_status ligi_postings_get(ligi_bitmap *set, const void *data, size_t bytes) {
     return LIG_OK;
 }
 
-size_t ligi_postings_put(const ligi_bitmap *set, void *data) {
+size_t ligi_postings_put(const ligi_bitmap *set, void *data)
+{
     uint8_t *out = data;
     if (ligi_bitmap_count(set) >= LIGI_BITMAP_BYTES / 2) {
         for (uint32_t i = 0; i < LIGI_BITMAP_BYTES; i++)
@@ -66,12 +73,14 @@ size_t ligi_postings_put(const ligi_bitmap *set, void *data) {
     return bytes;
 }
 
-void ligi_tally_init(ligi_tally *tally) {
+void ligi_tally_init(ligi_tally *tally)
+{
     tally->planes = 0;
     tally->sets = 0;
 }
 
-void ligi_tally_add(ligi_tally *tally, const ligi_bitmap *set) {
+void ligi_tally_add(ligi_tally *tally, const ligi_bitmap *set)
+{
     /* A plane comes into use when a count may need it. */
     tally->sets++;
     if (tally->planes < LIGI_TALLY_PLANES && tally->sets >> tally->planes)
@@ -86,7 +95,8 @@ void ligi_tally_add(ligi_tally *tally, const ligi_bitmap *set) {
     }
 }
 
-uint32_t ligi_tally_most(const ligi_tally *tally, const ligi_bitmap *among) {
+uint32_t ligi_tally_most(const ligi_tally *tally, const ligi_bitmap *among)
+{
     /* From the highest bit down: keep those that have it, if any do. */
     ligi_bitmap left = *among;
     uint32_t most = 0;
@@ -103,7 +113,9 @@ uint32_t ligi_tally_most(const ligi_tally *tally, const ligi_bitmap *among) {
     return most;
 }
 
-void ligi_tally_equal(const ligi_tally *tally, const ligi_bitmap *among, uint32_t count, ligi_bitmap *equal) {
+void ligi_tally_equal(const ligi_tally *tally, const ligi_bitmap *among, uint32_t count,
+                      ligi_bitmap *equal)
+{
     *equal = *among;
     if (count >> tally->planes) {
         memset(equal, 0, sizeof *equal);

@@ -1,7 +1,7 @@
 /* Which models have a key: sets of ids, in chunks. Pure.
  *
- * An id lies in chunk id / LIGI_CHUNK_IDS. The set of one chunk is a sorted list of 16-bit offsets, or a bitmap when that is
- * smaller; both are stored as they are, little-endian. */
+ * An id lies in chunk id / LIGI_CHUNK_IDS. The set of one chunk is a sorted list of 16-bit offsets,
+ * or a bitmap when that is smaller; both are stored as they are, little-endian. */
 #ifndef LIGI_POSTINGS_H
 #define LIGI_POSTINGS_H
 
@@ -16,7 +16,8 @@ typedef struct ligi_bitmap {
     uint64_t words[LIGI_BITMAP_WORDS];
 } ligi_bitmap;
 
-/* LIG_E_CORRUPT when the bytes are no set: unsorted, out of range, of a wrong size. No bytes are the empty set. */
+/* LIG_E_CORRUPT when the bytes are no set: unsorted, out of range, of a wrong size. No bytes are
+ * the empty set. */
 lig_status ligi_postings_get(ligi_bitmap *set, const void *data, size_t bytes);
 /* Fills data[LIGI_BITMAP_BYTES] and returns the bytes used; 0 for the empty set. */
 size_t ligi_postings_put(const ligi_bitmap *set, void *data);
@@ -25,8 +26,8 @@ void ligi_bitmap_set(ligi_bitmap *set, uint32_t offset, int present);
 int ligi_bitmap_has(const ligi_bitmap *set, uint32_t offset);
 uint32_t ligi_bitmap_count(const ligi_bitmap *set);
 
-/* Counts how many of many sets each offset is in: one bit of all counters at a time, so that adding a set costs about two
- * operations a word. At most 2^LIGI_TALLY_PLANES - 1 sets. */
+/* Counts how many of many sets each offset is in: one bit of all counters at a time, so that adding
+ * a set costs about two operations a word. At most 2^LIGI_TALLY_PLANES - 1 sets. */
 #define LIGI_TALLY_PLANES 20
 typedef struct ligi_tally {
     uint32_t planes; /* in use */
@@ -39,6 +40,7 @@ void ligi_tally_add(ligi_tally *tally, const ligi_bitmap *set);
 /* The greatest count of the offsets in `among`, 0 for none. */
 uint32_t ligi_tally_most(const ligi_tally *tally, const ligi_bitmap *among);
 /* Fills *equal with the offsets of `among` that were counted exactly `count` times. */
-void ligi_tally_equal(const ligi_tally *tally, const ligi_bitmap *among, uint32_t count, ligi_bitmap *equal);
+void ligi_tally_equal(const ligi_tally *tally, const ligi_bitmap *among, uint32_t count,
+                      ligi_bitmap *equal);
 
 #endif

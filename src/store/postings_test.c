@@ -3,14 +3,16 @@
 
 #include <stdlib.h>
 
-static void fill(ligi_bitmap *set, uint32_t percent) {
+static void fill(ligi_bitmap *set, uint32_t percent)
+{
     memset(set, 0, sizeof *set);
     for (uint32_t i = 0; i < LIGI_CHUNK_IDS; i++)
         if ((uint32_t)rand() % 100 < percent)
             ligi_bitmap_set(set, i, 1);
 }
 
-static void sets_come_back(void **state) {
+static void sets_come_back(void **state)
+{
     (void)state;
     srand(1);
     static const uint32_t percents[] = {0, 1, 5, 6, 7, 50, 100};
@@ -25,7 +27,8 @@ static void sets_come_back(void **state) {
     }
 }
 
-static void hostile_sets_are_refused(void **state) {
+static void hostile_sets_are_refused(void **state)
+{
     (void)state;
     ligi_bitmap set;
     assert_status(ligi_postings_get(&set, "\x01", 1), LIG_E_CORRUPT);
@@ -36,7 +39,8 @@ static void hostile_sets_are_refused(void **state) {
     assert_status(ligi_postings_get(&set, "", LIGI_BITMAP_BYTES + 2), LIG_E_CORRUPT);
 }
 
-static void tally_equals_counting(void **state) {
+static void tally_equals_counting(void **state)
+{
     (void)state;
     srand(2);
     for (int round = 0; round < 40; round++) {
@@ -60,11 +64,13 @@ static void tally_equals_counting(void **state) {
         assert_int_equal(ligi_tally_most(&tally, &among), most);
         ligi_tally_equal(&tally, &among, asked, &equal);
         for (uint32_t i = 0; i < LIGI_CHUNK_IDS; i++)
-            assert_int_equal(ligi_bitmap_has(&equal, i), ligi_bitmap_has(&among, i) && counts[i] == asked);
+            assert_int_equal(ligi_bitmap_has(&equal, i),
+                             ligi_bitmap_has(&among, i) && counts[i] == asked);
     }
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_come_back),
         cmocka_unit_test(hostile_sets_are_refused),

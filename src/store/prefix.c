@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Choices tried before the search is content with the best mapping so far. Only look-alike branches make choices at all. */
+/* Choices tried before the search is content with the best mapping so far. Only look-alike branches
+ * make choices at all. */
 #define STEPS_MAX 20000
 
-lig_status ligi_prefix_check(const ligi_layer_graph *graph) {
+lig_status ligi_prefix_check(const ligi_layer_graph *graph)
+{
     uint8_t *called = NULL;
     LIG_TRY(ligi_calloc(&called, graph->layer_count, 1, "a graph's layers"));
     lig_status status = LIG_OK;
@@ -18,7 +20,9 @@ lig_status ligi_prefix_check(const ligi_layer_graph *graph) {
         const ligi_call *call = &graph->calls[i];
         uint64_t last = (uint64_t)call->input_first + call->input_count;
         if (call->layer >= graph->layer_count || last > graph->input_count) {
-            status = lig_fail(LIG_E_INVALID, "call %u of a graph names a layer or inputs that it does not have", i);
+            status =
+                lig_fail(LIG_E_INVALID,
+                         "call %u of a graph names a layer or inputs that it does not have", i);
             break;
         }
         called[call->layer] = 1;
@@ -33,15 +37,18 @@ lig_status ligi_prefix_check(const ligi_layer_graph *graph) {
     return status;
 }
 
-/* The position of the first input that is the same call: Add([x, x]) is not Add([x, y]), however alike x and y are. */
-static uint32_t first_use(const ligi_input *inputs, uint32_t at) {
+/* The position of the first input that is the same call: Add([x, x]) is not Add([x, y]), however
+ * alike x and y are. */
+static uint32_t first_use(const ligi_input *inputs, uint32_t at)
+{
     for (uint32_t i = 0; i < at; i++)
         if (inputs[i].call == inputs[at].call)
             return i;
     return at;
 }
 
-lig_status ligi_prefix_keys(const ligi_layer_graph *graph, ligi_hash128 *keys) {
+lig_status ligi_prefix_keys(const ligi_layer_graph *graph, ligi_hash128 *keys)
+{
     ligi_writer text = {0};
     for (uint32_t i = 0; i < graph->call_count; i++) {
         const ligi_call *call = &graph->calls[i];
@@ -65,20 +72,24 @@ lig_status ligi_prefix_keys(const ligi_layer_graph *graph, ligi_hash128 *keys) {
 typedef struct search {
     const ligi_layer_graph *asking, *stored;
     const ligi_hash128 *asking_keys, *stored_keys;
-    uint64_t *asking_below, *stored_below; /* what depends on a call, for choosing among look-alikes */
-    uint32_t *first, *next;                /* stored calls of equal key: first[asking call], then next[stored call] */
-    uint32_t *head;                        /* of the chain whose last member a stored call is */
-    uint32_t *to, *turn;                   /* asking call -> stored call; its next choice */
-    uint32_t *layer_to, *best;             /* asking layer -> stored layer: of this mapping, of the best one */
-    uint32_t *stored_calls, *mapped_calls; /* calls of a stored layer; those of them that are mapped */
+    uint64_t *asking_below,
+        *stored_below; /* what depends on a call, for choosing among look-alikes */
+    uint32_t *first,
+        *next;           /* stored calls of equal key: first[asking call], then next[stored call] */
+    uint32_t *head;      /* of the chain whose last member a stored call is */
+    uint32_t *to, *turn; /* asking call -> stored call; its next choice */
+    uint32_t *layer_to, *best; /* asking layer -> stored layer: of this mapping, of the best one */
+    uint32_t *stored_calls,
+        *mapped_calls; /* calls of a stored layer; those of them that are mapped */
     uint8_t *rival, *asking_common, *used, *stored_common;
     uint32_t steps, bound;
     ligi_prefix most;
 } search;
 
-/* --- from a mapping of calls to a set of layers --------------------------------------------------------------- */
+/* --- from a mapping of calls to a set of layers --- */
 
-static int ancestors_kept(const search *s, uint32_t call) {
+static int ancestors_kept(const search *s, uint32_t call)
+{
     const ligi_call *c = &s->asking->calls[call];
     for (uint32_t j = 0; j < c->input_count; j++) {
         uint32_t above = s->asking->inputs[c->input_first + j].call;
@@ -89,7 +100,8 @@ static int ancestors_kept(const search *s, uint32_t call) {
 }
 
 /* Where each asking layer goes: to the one stored layer that all its calls go to. */
-static void propose_layers(search *s) {
+static void propose_layers(search *s)
+{
     const uint32_t undecided = LIGI_NO_CALL - 1;
     for (uint32_t i = 0; i < s->asking->layer_count; i++)
         s->layer_to[i] = undecided;
@@ -108,8 +120,10 @@ static void propose_layers(search *s) {
     }
 }
 
-/* A layer without its ancestors is no prefix; dropping one may drop another that shares a layer with it, so until nothing moves. */
-static void close_under_ancestors(search *s) {
+/* A layer without its ancestors is no prefix; dropping one may drop another that shares a layer
+ * with it, so until nothing moves. */
+static void close_under_ancestors(search *s)
+{
     for (int moved = 1; moved;) {
         moved = 0;
         for (uint32_t i = 0; i < s->asking->call_count; i++) {
@@ -122,7 +136,8 @@ static void close_under_ancestors(search *s) {
     }
 }
 
-static void weigh(search *s) {
+static void weigh(search *s)
+{
     propose_layers(s);
     close_under_ancestors(s);
     ligi_prefix found = {0, 0};
@@ -132,29 +147,35 @@ static void weigh(search *s) {
         found.layers++;
         found.bytes += s->stored->layer_bytes[s->layer_to[i]];
     }
-    if (found.layers > s->most.layers || (found.layers == s->most.layers && found.bytes > s->most.bytes)) {
+    if (found.layers > s->most.layers ||
+        (found.layers == s->most.layers && found.bytes > s->most.bytes)) {
         s->most = found;
         memcpy(s->best, s->layer_to, s->asking->layer_count * sizeof *s->best);
     }
 }
 
-/* --- the mapping ------------------------------------------------------------------------------------------------ */
+/* --- the mapping --- */
 
-static int inputs_agree(const search *s, uint32_t asking, uint32_t stored) {
+static int inputs_agree(const search *s, uint32_t asking, uint32_t stored)
+{
     const ligi_call *a = &s->asking->calls[asking], *b = &s->stored->calls[stored];
     for (uint32_t j = 0; j < a->input_count; j++) {
-        const ligi_input *x = &s->asking->inputs[a->input_first + j], *y = &s->stored->inputs[b->input_first + j];
+        const ligi_input *x = &s->asking->inputs[a->input_first + j],
+                         *y = &s->stored->inputs[b->input_first + j];
         if (s->to[x->call] != y->call || x->output != y->output)
             return 0;
     }
     return 1;
 }
 
-/* The partner to try `turn`-th: those whose dependants look alike come first. LIGI_NO_CALL when there are no more. */
-static uint32_t partner(const search *s, uint32_t call, uint32_t turn) {
+/* The partner to try `turn`-th: those whose dependants look alike come first. LIGI_NO_CALL when
+ * there are no more. */
+static uint32_t partner(const search *s, uint32_t call, uint32_t turn)
+{
     for (int alike = 1; alike >= 0; alike--)
         for (uint32_t w = s->first[call]; w != LIGI_NO_CALL; w = s->next[w]) {
-            if (s->used[w] || (s->stored_below[w] == s->asking_below[call]) != alike || !inputs_agree(s, call, w))
+            if (s->used[w] || (s->stored_below[w] == s->asking_below[call]) != alike ||
+                !inputs_agree(s, call, w))
                 continue;
             if (turn-- == 0)
                 return w;
@@ -162,7 +183,8 @@ static uint32_t partner(const search *s, uint32_t call, uint32_t turn) {
     return LIGI_NO_CALL;
 }
 
-static void assign(search *s, uint32_t call, uint32_t stored) {
+static void assign(search *s, uint32_t call, uint32_t stored)
+{
     if (s->to[call] != LIGI_NO_CALL)
         s->used[s->to[call]] = 0;
     s->to[call] = stored;
@@ -170,9 +192,11 @@ static void assign(search *s, uint32_t call, uint32_t stored) {
         s->used[stored] = 1;
 }
 
-/* Takes the next choice for `call`: each partner in turn, then to leave it out, which can only help when there is no partner or
- * a later call wants the same ones. 0 when there is nothing left to try. */
-static int choose(search *s, uint32_t call) {
+/* Takes the next choice for `call`: each partner in turn, then to leave it out, which can only help
+ * when there is no partner or a later call wants the same ones. 0 when there is nothing left to
+ * try. */
+static int choose(search *s, uint32_t call)
+{
     assign(s, call, LIGI_NO_CALL);
     uint32_t turn = s->turn[call]++;
     uint32_t stored = turn == LIGI_NO_CALL ? LIGI_NO_CALL : partner(s, call, turn);
@@ -186,8 +210,10 @@ static int choose(search *s, uint32_t call) {
     return turn == 0 || s->rival[call];
 }
 
-/* Depth first over the calls in order; the first descent is the greedy mapping, which is nearly always the best there can be. */
-static void descend(search *s) {
+/* Depth first over the calls in order; the first descent is the greedy mapping, which is nearly
+ * always the best there can be. */
+static void descend(search *s)
+{
     uint32_t count = s->asking->call_count, at = 0;
     s->turn[0] = 0;
     for (;;) {
@@ -207,17 +233,20 @@ static void descend(search *s) {
     }
 }
 
-/* --- preparation ------------------------------------------------------------------------------------------------- */
+/* --- preparation --- */
 
-/* Chains stored calls of equal key in order, and finds for each asking call its chain and whether another wants it too. */
-static lig_status pair_keys(search *s) {
+/* Chains stored calls of equal key in order, and finds for each asking call its chain and whether
+ * another wants it too. */
+static lig_status pair_keys(search *s)
+{
     ligi_map stored = {0}, asking = {0};
     lig_status status = LIG_OK;
     uint64_t other;
     for (uint32_t i = s->stored->call_count; i-- > 0 && status == LIG_OK;) {
         s->next[i] = LIGI_NO_CALL;
         status = ligi_map_insert(&stored, &s->stored_keys[i], sizeof(ligi_hash128), i, &other);
-        if (status == LIG_E_EXISTS) { /* keep the chain in order: behind the last one seen comes the head */
+        if (status ==
+            LIG_E_EXISTS) { /* keep the chain in order: behind the last one seen comes the head */
             s->next[i] = s->head[other];
             s->head[other] = i;
             status = LIG_OK;
@@ -226,21 +255,27 @@ static lig_status pair_keys(search *s) {
         }
     }
     for (uint32_t i = s->asking->call_count; i-- > 0 && status == LIG_OK;) {
-        s->first[i] = ligi_map_find(&stored, &s->asking_keys[i], sizeof(ligi_hash128), &other) ? s->head[other] : LIGI_NO_CALL;
+        s->first[i] = ligi_map_find(&stored, &s->asking_keys[i], sizeof(ligi_hash128), &other)
+                          ? s->head[other]
+                          : LIGI_NO_CALL;
         status = ligi_map_insert(&asking, &s->asking_keys[i], sizeof(ligi_hash128), i, NULL);
         s->rival[i] = status == LIG_E_EXISTS;
         if (status == LIG_E_EXISTS)
             status = LIG_OK;
     }
     for (uint32_t i = 0; i < s->stored->call_count; i++)
-        s->stored_common[i] = (uint8_t)ligi_map_find(&asking, &s->stored_keys[i], sizeof(ligi_hash128), NULL);
+        s->stored_common[i] =
+            (uint8_t)ligi_map_find(&asking, &s->stored_keys[i], sizeof(ligi_hash128), NULL);
     ligi_map_fini(&stored);
     ligi_map_fini(&asking);
     return status;
 }
 
-/* A sum over what both graphs have below each call: a commutative hash, so that the order of dependants does not matter. */
-static void sum_below(const ligi_layer_graph *graph, const ligi_hash128 *keys, const uint8_t *common, uint64_t *below) {
+/* A sum over what both graphs have below each call: a commutative hash, so that the order of
+ * dependants does not matter. */
+static void sum_below(const ligi_layer_graph *graph, const ligi_hash128 *keys,
+                      const uint8_t *common, uint64_t *below)
+{
     for (uint32_t i = graph->call_count; i-- > 0;) {
         if (!common[i])
             continue;
@@ -252,8 +287,10 @@ static void sum_below(const ligi_layer_graph *graph, const ligi_hash128 *keys, c
     }
 }
 
-/* No prefix has more layers than there are calls with a partner, counting look-alikes as often as both have them. */
-static uint32_t most_layers(const search *s) {
+/* No prefix has more layers than there are calls with a partner, counting look-alikes as often as
+ * both have them. */
+static uint32_t most_layers(const search *s)
+{
     uint32_t bound = 0;
     memset(s->used, 0, s->stored->call_count);
     for (uint32_t i = 0; i < s->asking->call_count; i++) {
@@ -269,7 +306,8 @@ static uint32_t most_layers(const search *s) {
     return bound < s->asking->layer_count ? bound : s->asking->layer_count;
 }
 
-static lig_status prepare(search *s) {
+static lig_status prepare(search *s)
+{
     LIG_TRY(pair_keys(s));
     for (uint32_t i = 0; i < s->asking->call_count; i++) {
         s->asking_common[i] = s->first[i] != LIGI_NO_CALL;
@@ -284,10 +322,12 @@ static lig_status prepare(search *s) {
 }
 
 /* All arrays of a search in one block of zeros. */
-static lig_status allocate(search *s, void **block) {
+static lig_status allocate(search *s, void **block)
+{
     size_t a = s->asking->call_count, b = s->stored->call_count;
     size_t la = s->asking->layer_count, lb = s->stored->layer_count;
-    size_t bytes = (a + b) * sizeof(uint64_t) + (3 * a + 2 * b + 2 * la + 2 * lb) * sizeof(uint32_t) + 2 * a + 2 * b;
+    size_t bytes = (a + b) * sizeof(uint64_t) +
+                   (3 * a + 2 * b + 2 * la + 2 * lb) * sizeof(uint32_t) + 2 * a + 2 * b;
     LIG_TRY(ligi_calloc(block, 1, bytes, "a prefix search"));
     s->asking_below = *block;
     s->stored_below = s->asking_below + a;
@@ -307,9 +347,12 @@ static lig_status allocate(search *s, void **block) {
     return LIG_OK;
 }
 
-lig_status ligi_prefix_match(const ligi_layer_graph *asking, const ligi_hash128 *asking_keys, const ligi_layer_graph *stored,
-                             const ligi_hash128 *stored_keys, uint32_t *map, ligi_prefix *prefix) {
-    search s = {.asking = asking, .stored = stored, .asking_keys = asking_keys, .stored_keys = stored_keys};
+lig_status ligi_prefix_match(const ligi_layer_graph *asking, const ligi_hash128 *asking_keys,
+                             const ligi_layer_graph *stored, const ligi_hash128 *stored_keys,
+                             uint32_t *map, ligi_prefix *prefix)
+{
+    search s = {
+        .asking = asking, .stored = stored, .asking_keys = asking_keys, .stored_keys = stored_keys};
     void *block = NULL;
     LIG_TRY(allocate(&s, &block));
     memset(s.best, 0xff, asking->layer_count * sizeof *s.best);

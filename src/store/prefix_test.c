@@ -14,45 +14,53 @@ typedef struct sample {
     ligi_input inputs[CALLS_MAX * 4];
 } sample;
 
-static void start(sample *s) {
+static void start(sample *s)
+{
     memset(s, 0, sizeof *s);
     s->graph = (ligi_layer_graph){0, 0, 0, s->signatures, s->layer_bytes, s->calls, s->inputs};
 }
 
-static uint32_t add_layer(sample *s, uint64_t signature) {
+static uint32_t add_layer(sample *s, uint64_t signature)
+{
     s->signatures[s->graph.layer_count].low = signature;
     s->layer_bytes[s->graph.layer_count] = 10 + signature;
     return s->graph.layer_count++;
 }
 
-static void add_call(sample *s, uint32_t layer, const uint32_t *from, uint32_t count) {
+static void add_call(sample *s, uint32_t layer, const uint32_t *from, uint32_t count)
+{
     s->calls[s->graph.call_count++] = (ligi_call){layer, s->graph.input_count, count};
     for (uint32_t i = 0; i < count; i++)
         s->inputs[s->graph.input_count++] = (ligi_input){from[i], 0};
 }
 
 /* A call of a layer of its own. */
-static uint32_t add(sample *s, uint64_t signature, const uint32_t *from, uint32_t count) {
+static uint32_t add(sample *s, uint64_t signature, const uint32_t *from, uint32_t count)
+{
     add_call(s, add_layer(s, signature), from, count);
     return s->graph.call_count - 1;
 }
 
-static ligi_prefix match(sample *asking, sample *stored, uint32_t *map) {
+static ligi_prefix match(sample *asking, sample *stored, uint32_t *map)
+{
     ligi_prefix prefix;
     assert_ok(ligi_prefix_check(&asking->graph));
     assert_ok(ligi_prefix_check(&stored->graph));
     assert_ok(ligi_prefix_keys(&asking->graph, asking->keys));
     assert_ok(ligi_prefix_keys(&stored->graph, stored->keys));
-    assert_ok(ligi_prefix_match(&asking->graph, asking->keys, &stored->graph, stored->keys, map, &prefix));
+    assert_ok(ligi_prefix_match(&asking->graph, asking->keys, &stored->graph, stored->keys, map,
+                                &prefix));
     return prefix;
 }
 
-static uint32_t layers(sample *asking, sample *stored) {
+static uint32_t layers(sample *asking, sample *stored)
+{
     uint32_t map[CALLS_MAX];
     return match(asking, stored, map).layers;
 }
 
-static void chain(sample *s, const char *signatures) {
+static void chain(sample *s, const char *signatures)
+{
     start(s);
     for (uint32_t i = 0; signatures[i]; i++) {
         uint32_t before = i - 1;
@@ -60,7 +68,8 @@ static void chain(sample *s, const char *signatures) {
     }
 }
 
-static void chains_share_their_beginning(void **state) {
+static void chains_share_their_beginning(void **state)
+{
     (void)state;
     static sample a, b;
     chain(&a, "iabcd");
@@ -78,7 +87,8 @@ static void chains_share_their_beginning(void **state) {
     assert_int_equal(layers(&b, &a), 0);
 }
 
-static void same_input_twice_is_not_two_inputs(void **state) {
+static void same_input_twice_is_not_two_inputs(void **state)
+{
     (void)state;
     static sample a, b;
     start(&a), start(&b);
@@ -91,7 +101,8 @@ static void same_input_twice_is_not_two_inputs(void **state) {
     assert_int_equal(layers(&b, &b), 3);
 }
 
-static void input_order_counts(void **state) {
+static void input_order_counts(void **state)
+{
     (void)state;
     static sample a, b;
     for (int turn = 0; turn < 2; turn++) {
@@ -104,8 +115,10 @@ static void input_order_counts(void **state) {
     assert_int_equal(layers(&a, &b), 3);
 }
 
-/* Two branches alike at their start, in the other order in the stored model: each must find the one that goes on like itself. */
-static void lookalikes_pair_by_what_follows(void **state) {
+/* Two branches alike at their start, in the other order in the stored model: each must find the one
+ * that goes on like itself. */
+static void lookalikes_pair_by_what_follows(void **state)
+{
     (void)state;
     static sample a, b;
     for (int turn = 0; turn < 2; turn++) {
@@ -122,7 +135,8 @@ static void lookalikes_pair_by_what_follows(void **state) {
     assert_int_equal(map[2], 1);
 }
 
-static void lookalikes_count_as_often_as_both_have_them(void **state) {
+static void lookalikes_count_as_often_as_both_have_them(void **state)
+{
     (void)state;
     static sample a, b;
     start(&a), start(&b);
@@ -135,8 +149,10 @@ static void lookalikes_count_as_often_as_both_have_them(void **state) {
     assert_int_equal(layers(&b, &a), 4);
 }
 
-/* A layer used twice counts when both uses are in; when one is not, what follows the other is out as well. */
-static void shared_layers_count_whole(void **state) {
+/* A layer used twice counts when both uses are in; when one is not, what follows the other is out
+ * as well. */
+static void shared_layers_count_whole(void **state)
+{
     (void)state;
     static sample a, b;
     for (int turn = 0; turn < 2; turn++) {
@@ -154,7 +170,8 @@ static void shared_layers_count_whole(void **state) {
     assert_int_equal(layers(&a, &b), 1);
 }
 
-static void bad_graphs_are_refused(void **state) {
+static void bad_graphs_are_refused(void **state)
+{
     (void)state;
     static sample a;
     chain(&a, "iab");
@@ -172,22 +189,27 @@ static void bad_graphs_are_refused(void **state) {
     assert_says("never called");
 }
 
-/* --- the slow twins ------------------------------------------------------------------------------------------------ */
+/* --- the slow twins --- */
 
-static void random_graph(sample *s, uint32_t calls, uint32_t kinds, int sharing) {
+static void random_graph(sample *s, uint32_t calls, uint32_t kinds, int sharing)
+{
     start(s);
     for (uint32_t i = 0; i < calls; i++) {
         uint32_t from[3], count = i ? (uint32_t)rand() % 3 : 0;
         for (uint32_t j = 0; j < count; j++)
             from[j] = (uint32_t)rand() % i;
         int reuse = sharing && s->graph.layer_count && rand() % 4 == 0;
-        uint32_t layer = reuse ? (uint32_t)rand() % s->graph.layer_count : add_layer(s, (uint64_t)rand() % kinds);
+        uint32_t layer = reuse ? (uint32_t)rand() % s->graph.layer_count
+                               : add_layer(s, (uint64_t)rand() % kinds);
         add_call(s, layer, from, count);
     }
 }
 
-/* What the definition says, and nothing else: tries every mapping of calls, drops layers until nothing is against the rules. */
-static uint32_t count_layers(const ligi_layer_graph *a, const ligi_layer_graph *b, const uint32_t *to) {
+/* What the definition says, and nothing else: tries every mapping of calls, drops layers until
+ * nothing is against the rules. */
+static uint32_t count_layers(const ligi_layer_graph *a, const ligi_layer_graph *b,
+                             const uint32_t *to)
+{
     uint8_t in[CALLS_MAX];
     memset(in, 1, sizeof in);
     for (int moved = 1; moved;) {
@@ -217,9 +239,11 @@ static uint32_t count_layers(const ligi_layer_graph *a, const ligi_layer_graph *
     return count;
 }
 
-static int may_pair(const sample *a, const sample *b, const uint32_t *to, uint32_t i, uint32_t w) {
+static int may_pair(const sample *a, const sample *b, const uint32_t *to, uint32_t i, uint32_t w)
+{
     const ligi_call *x = &a->calls[i], *y = &b->calls[w];
-    if (a->signatures[x->layer].low != b->signatures[y->layer].low || x->input_count != y->input_count)
+    if (a->signatures[x->layer].low != b->signatures[y->layer].low ||
+        x->input_count != y->input_count)
         return 0;
     for (uint32_t k = 0; k < i; k++)
         if (to[k] == w)
@@ -230,7 +254,8 @@ static int may_pair(const sample *a, const sample *b, const uint32_t *to, uint32
     return 1;
 }
 
-static uint32_t try_all(const sample *a, const sample *b, uint32_t *to, uint32_t i) {
+static uint32_t try_all(const sample *a, const sample *b, uint32_t *to, uint32_t i)
+{
     if (i == a->graph.call_count)
         return count_layers(&a->graph, &b->graph, to);
     to[i] = LIGI_NO_CALL;
@@ -246,7 +271,8 @@ static uint32_t try_all(const sample *a, const sample *b, uint32_t *to, uint32_t
     return best;
 }
 
-static void small_graphs_equal_the_definition(void **state) {
+static void small_graphs_equal_the_definition(void **state)
+{
     (void)state;
     static sample a, b;
     srand(3);
@@ -261,8 +287,10 @@ static void small_graphs_equal_the_definition(void **state) {
     }
 }
 
-/* The original's rule on graphs whose layers all differ: a call is in when all its inputs are and the stored ones are the same. */
-static uint32_t frontier(const sample *a, const sample *b) {
+/* The original's rule on graphs whose layers all differ: a call is in when all its inputs are and
+ * the stored ones are the same. */
+static uint32_t frontier(const sample *a, const sample *b)
+{
     uint32_t to[CALLS_MAX], count = 0;
     for (uint32_t i = 0; i < a->graph.call_count; i++) {
         to[i] = LIGI_NO_CALL;
@@ -274,7 +302,8 @@ static uint32_t frontier(const sample *a, const sample *b) {
     return count;
 }
 
-static void large_graphs_equal_the_frontier_rule(void **state) {
+static void large_graphs_equal_the_frontier_rule(void **state)
+{
     (void)state;
     static sample a, b;
     srand(5);
@@ -291,7 +320,8 @@ static void large_graphs_equal_the_frontier_rule(void **state) {
     }
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chains_share_their_beginning),
         cmocka_unit_test(same_input_twice_is_not_two_inputs),

@@ -287,6 +287,13 @@ lig_status lig_store_load(lig_store *store, const char *model, const lig_tensor 
     return ligi_model_with(store, model, serve, &self);
 }
 
+lig_status ligi_read_model(lig_store *store, ligi_model *model, const lig_read *reads, size_t count)
+{
+    int gone = 0;
+    request self = {.reads = reads, .count = count};
+    return serve(&self, store, model, &gone);
+}
+
 lig_status lig_store_read(lig_store *store, const char *model, const lig_read *reads, size_t count,
                           uint32_t flags)
 {

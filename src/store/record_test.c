@@ -5,11 +5,13 @@
 
 static const uint8_t secret[LIG_SECRET_BYTES] = {1, 2, 3};
 
-static lig_catalog_item item_of(const ligi_key *key, const ligi_writer *value) {
+static lig_catalog_item item_of(const ligi_key *key, const ligi_writer *value)
+{
     return (lig_catalog_item){key->bytes, key->size, value->data, value->bytes};
 }
 
-static ligi_record example(lig_metric *metrics, lig_tag *tags, ligi_use *uses) {
+static ligi_record example(lig_metric *metrics, lig_tag *tags, ligi_use *uses)
+{
     metrics[0] = (lig_metric){"acc", .25};
     tags[0] = (lig_tag){"run", "a"};
     tags[1] = (lig_tag){"empty", ""};
@@ -35,7 +37,8 @@ static ligi_record example(lig_metric *metrics, lig_tag *tags, ligi_use *uses) {
                          .use_count = 1};
 }
 
-static void test_record(void **state) {
+static void test_record(void **state)
+{
     (void)state;
     lig_metric metrics[1];
     lig_tag tags[2];
@@ -64,7 +67,8 @@ static void test_record(void **state) {
 }
 
 /* Any byte that changes is found; a newer version is told apart. */
-static void test_damage(void **state) {
+static void test_damage(void **state)
+{
     (void)state;
     lig_metric metrics[1];
     lig_tag tags[2];
@@ -91,7 +95,8 @@ static void test_damage(void **state) {
     ligi_writer_fini(&value);
 }
 
-static void test_others(void **state) {
+static void test_others(void **state)
+{
     (void)state;
     ligi_writer value = {0};
     ligi_header header = {.next_id = 77}, header_back;
@@ -128,7 +133,8 @@ static void test_others(void **state) {
     ligi_writer_fini(&value);
 }
 
-static void make_manifest(ligi_writer *writer) {
+static void make_manifest(ligi_writer *writer)
+{
     static int64_t shape[2] = {512, 1025};
     static uint64_t hashes[4] = {11, 22, 33, 44};
     lig_tensor tensors[4] = {
@@ -141,13 +147,14 @@ static void make_manifest(ligi_writer *writer) {
                           {.offset = 3145728, .first_hash = 3, .tied = SIZE_MAX},
                           {.owner = 9, .pack = 8, .offset = 64, .tied = SIZE_MAX}};
     ligi_about about = {.id = 5, .name = "m", .parent_name = "", .meta = ""};
-    ligi_body body = {.structure = "tree", .tensors = tensors, .slots = slots, .hashes = hashes,
-                      .count = 4};
+    ligi_body body = {
+        .structure = "tree", .tensors = tensors, .slots = slots, .hashes = hashes, .count = 4};
     ligi_manifest_put(writer, &about, &body);
     assert_ok(writer->status);
 }
 
-static void test_manifest(void **state) {
+static void test_manifest(void **state)
+{
     (void)state;
     ligi_writer writer = {0};
     ligi_manifest back = {0};
@@ -178,8 +185,10 @@ static void test_manifest(void **state) {
     ligi_writer_fini(&writer);
 }
 
-/* Whatever is changed, it is read or refused: under a sanitizer this finds what is read past its end. */
-static void test_manifest_damage(void **state) {
+/* Whatever is changed, it is read or refused: under a sanitizer this finds what is read past its
+ * end. */
+static void test_manifest_damage(void **state)
+{
     (void)state;
     ligi_writer writer = {0};
     make_manifest(&writer);
@@ -206,7 +215,8 @@ static void test_manifest_damage(void **state) {
     ligi_writer_fini(&writer);
 }
 
-static void test_frame(void **state) {
+static void test_frame(void **state)
+{
     (void)state;
     static uint8_t bytes[LIGI_PACK_HEADER_BYTES];
     ligi_pack_header header = {.created_ns = 99, .uuid = {1, 2}}, header_back;
@@ -227,7 +237,8 @@ static void test_frame(void **state) {
     assert_fails(ligi_pack_trailer_parse(bytes, 8192 + 100 + 64, &back), LIG_E_CORRUPT);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_record),          cmocka_unit_test(test_damage),
         cmocka_unit_test(test_others),          cmocka_unit_test(test_manifest),

@@ -45,21 +45,35 @@ static lig_status check_free(const ligi_ledger *ledger, const ligi_plan *plan, u
     return LIG_OK;
 }
 
+/* The parent may be given by an alias, which will name another model one day: its own name is kept.
+ */
+static lig_status find_parent(const ligi_ledger *ledger, ligi_plan *plan)
+{
+    if (plan->about.parent_name[0] == '\0')
+        return LIG_OK;
+    ligi_record parent = {0};
+    lig_status status = ligi_ledger_find(ledger, plan->about.parent_name, &parent);
+    if (status == LIG_E_NOTFOUND)
+        status = lig_fail(status, "there is no model '%s', the parent of '%s', in %s",
+                          plan->about.parent_name, plan->about.name, ledger->store->uri);
+    if (status == LIG_OK)
+        status = ligi_strdup(&plan->parent_name, parent.about.name);
+    if (status == LIG_OK) {
+        plan->about.parent = parent.about.id;
+        plan->about.parent_name = plan->parent_name;
+    }
+    ligi_record_fini(&parent);
+    return status;
+}
+
 static lig_status check_catalog(lig_store *store, ligi_plan *plan)
 {
     ligi_ledger ledger;
     LIG_TRY(ligi_ledger_begin(store, &ledger));
     uint64_t taken;
     lig_status status = check_free(&ledger, plan, &taken);
-    if (status == LIG_OK && plan->about.parent_name[0] && !plan->about.parent) {
-        ligi_record parent = {0};
-        status = ligi_ledger_find(&ledger, plan->about.parent_name, &parent);
-        if (status == LIG_E_NOTFOUND)
-            status = lig_fail(status, "there is no model '%s', the parent of '%s', in %s",
-                              plan->about.parent_name, plan->about.name, store->uri);
-        plan->about.parent = parent.about.id;
-        ligi_record_fini(&parent);
-    }
+    if (status == LIG_OK)
+        status = find_parent(&ledger, plan);
     ligi_ledger_end(&ledger);
     return status;
 }
@@ -166,7 +180,9 @@ static ligi_body body_of(const ligi_plan *plan)
                        .tensors = plan->tensors,
                        .slots = plan->slots,
                        .hashes = plan->hashes,
-                       .count = plan->count};
+                       .count = plan->count,
+                       .graphs = plan->graphs.data,
+                       .graph_bytes = plan->graphs.bytes};
 }
 
 static lig_status put_footer(saving *self)
@@ -210,7 +226,7 @@ static lig_status write_pack(saving *self)
 
 static uint64_t manifest_estimate(const ligi_plan *plan)
 {
-    uint64_t bytes = strlen(plan->structure) + strlen(plan->about.meta);
+    uint64_t bytes = strlen(plan->structure) + strlen(plan->about.meta) + plan->graphs.bytes;
     for (size_t i = 0; i < plan->count; i++)
         bytes += strlen(plan->tensors[i].name) + 20 + plan->tensors[i].ndim * 3;
     return bytes;
@@ -319,21 +335,8 @@ static lig_status commit_edit(void *context, const ligi_ledger *ledger, ligi_cha
         LIG_TRY(status);
     }
     LIG_TRY(ligi_change_uses(change, &record, 1, self->pack_bytes));
+    LIG_TRY(ligi_change_graphs(change, &plan->about, plan->graphs.data, plan->graphs.bytes));
     return ligi_change_model(change, &record);
-}
-
-/* A commit that failed may still have reached the medium: only what the catalog does not name is
- * removed. */
-static void undo_pack(saving *self)
-{
-    ligi_ledger ledger;
-    if (self->pack_id == 0 || ligi_ledger_begin(self->store, &ledger) != LIG_OK)
-        return;
-    ligi_pack_record record;
-    int named = ligi_ledger_pack(&ledger, self->pack_id, &record) != LIG_E_NOTFOUND;
-    ligi_ledger_end(&ledger);
-    if (!named)
-        (void)self->store->place->ops->pack_remove(self->store->place->self, self->pack_id);
 }
 
 lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *source)
@@ -344,9 +347,12 @@ lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *s
     if (status == LIG_OK)
         status = ligi_store_commit(store, commit_edit, &self, NULL);
     ligi_failure_take(&failure, status);
-    if (status != LIG_OK)
-        undo_pack(&self);
     store->place->ops->pack_close(self.pack);
+    /* Not committed after all; or committed and replaced by somebody who could not remove it while
+     * it was held here. A commit that failed may still have reached the medium, so the catalog is
+     * asked in either case. */
+    if (self.pack_id)
+        ligi_store_clean_pack(store, self.pack_id);
     ligi_writer_fini(&self.manifest);
     free(self.data);
     free(self.buffer);

@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 /* A save on its way: held by its thread and, until commit or abort, by the lig_save. */
-typedef struct background {
+typedef struct ligi_open_save {
+    struct ligi_open_save *before, *after; /* in the store's list, under the store's lock */
     lig_store *store;
     ligi_plan plan;
     lig_ticket *ticket; /* for the thread alone */
@@ -43,20 +44,50 @@ static void drop(background *work)
     free(work);
 }
 
-static void leave_store(lig_store *store)
+static void enter_store(background *work)
 {
+    lig_store *store = work->store;
     pthread_mutex_lock(&store->lock);
+    store->saving++;
+    if (work->in_parts) {
+        work->after = store->open_saves;
+        if (work->after)
+            work->after->before = work;
+        store->open_saves = work;
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
+static void leave_store(background *work)
+{
+    lig_store *store = work->store;
+    pthread_mutex_lock(&store->lock);
+    if (work->before)
+        work->before->after = work->after;
+    else if (store->open_saves == work)
+        store->open_saves = work->after;
+    if (work->after)
+        work->after->before = work->before;
     store->saving--;
     pthread_cond_broadcast(&store->idle);
     pthread_mutex_unlock(&store->lock);
 }
 
+void ligi_open_saves_end(lig_store *store)
+{
+    for (background *work = store->open_saves; work; work = work->after) {
+        pthread_mutex_lock(&work->lock);
+        work->aborted |= !work->committed;
+        pthread_cond_broadcast(&work->changed);
+        pthread_mutex_unlock(&work->lock);
+    }
+}
+
 static void release(void *context)
 {
     background *work = context;
-    lig_store *store = work->store;
+    leave_store(work);
     drop(work);
-    leave_store(store);
 }
 
 static lig_status wait_source(void *context, size_t index)
@@ -117,12 +148,10 @@ static lig_status start(lig_store *store, const ligi_plan_input *input, int in_p
         *out = work;
     }
     if (status == LIG_OK) {
-        pthread_mutex_lock(&store->lock);
-        store->saving++;
-        pthread_mutex_unlock(&store->lock);
+        enter_store(work);
         status = ligi_ticket_start(run, release, work, ticket);
         if (status != LIG_OK)
-            leave_store(store);
+            leave_store(work);
     }
     if (status != LIG_OK) {
         work->holders = 1;

@@ -7,13 +7,15 @@ static int64_t length = LENGTH;
 static char names[TENSORS][8];
 static lig_tensor tensors[TENSORS];
 
-static lig_store *opened(const char *uri) {
+static lig_store *opened(const char *uri)
+{
     lig_store *store = NULL;
     assert_ok(lig_store_open(&store, uri));
     return store;
 }
 
-static void make_tensors(void) {
+static void make_tensors(void)
+{
     for (int i = 0; i < TENSORS; i++) {
         snprintf(names[i], sizeof names[i], "t%d", i);
         scene_fill(values[i], sizeof values[i], (uint64_t)i);
@@ -21,7 +23,8 @@ static void make_tensors(void) {
     }
 }
 
-static void check_model(lig_store *store, const char *name) {
+static void check_model(lig_store *store, const char *name)
+{
     for (int i = 0; i < TENSORS; i++) {
         lig_tensor tensor = tensors[i];
         tensor.data = back;
@@ -35,7 +38,8 @@ static void check_model(lig_store *store, const char *name) {
     lig_report_destroy(report);
 }
 
-static void on_both(void **state, void (*body)(const char *uri)) {
+static void on_both(void **state, void (*body)(const char *uri))
+{
     scene *places = *state;
     make_tensors();
     body(places->memory);
@@ -44,7 +48,8 @@ static void on_both(void **state, void (*body)(const char *uri)) {
 }
 
 /* A tensor whose memory is free again may be overwritten while the rest is still being saved. */
-static void overwrite(const char *uri) {
+static void overwrite(const char *uri)
+{
     lig_store *store = opened(uri);
     lig_ticket *ticket;
     char model[8] = "m";
@@ -68,12 +73,14 @@ static void overwrite(const char *uri) {
     lig_store_close(store);
 }
 
-static void test_overwrite(void **state) {
+static void test_overwrite(void **state)
+{
     on_both(state, overwrite);
 }
 
 /* One piece of memory carries all tensors, one after the other. */
-static void offer(const char *uri) {
+static void offer(const char *uri)
+{
     lig_store *store = opened(uri);
     lig_save *save;
     lig_ticket *ticket;
@@ -102,15 +109,17 @@ static void offer(const char *uri) {
     lig_store_close(store);
 }
 
-static void test_offer(void **state) {
+static void test_offer(void **state)
+{
     on_both(state, offer);
 }
 
-static void offer_strided(const char *uri) {
+static void offer_strided(const char *uri)
+{
     static float turned[3][4], read[4][3];
     int64_t shape[2] = {4, 3}, strides[2] = {1, 4};
-    lig_tensor tensor = {.name = "t", .bytes = sizeof turned, .shape = shape, .ndim = 2,
-                         .dtype = LIG_FLOAT32};
+    lig_tensor tensor = {
+        .name = "t", .bytes = sizeof turned, .shape = shape, .ndim = 2, .dtype = LIG_FLOAT32};
     lig_store *store = opened(uri);
     lig_save *save;
     lig_ticket *ticket;
@@ -128,12 +137,15 @@ static void offer_strided(const char *uri) {
     lig_store_close(store);
 }
 
-static void test_offer_strided(void **state) {
+static void test_offer_strided(void **state)
+{
     on_both(state, offer_strided);
 }
 
-/* Descriptions that name the same memory are tied; what is offered for the second is not looked at. */
-static void offer_tied(const char *uri) {
+/* Descriptions that name the same memory are tied; what is offered for the second is not looked at.
+ */
+static void offer_tied(const char *uri)
+{
     lig_store *store = opened(uri);
     lig_save *save;
     lig_ticket *ticket;
@@ -156,11 +168,13 @@ static void offer_tied(const char *uri) {
     lig_store_close(store);
 }
 
-static void test_offer_tied(void **state) {
+static void test_offer_tied(void **state)
+{
     on_both(state, offer_tied);
 }
 
-static void expect_empty(lig_store *store) {
+static void expect_empty(lig_store *store)
+{
     lig_store_stats stats;
     lig_report *report;
     assert_ok(lig_store_stat(store, &stats));
@@ -171,7 +185,8 @@ static void expect_empty(lig_store *store) {
     lig_report_destroy(report);
 }
 
-static void abort_save(const char *uri) {
+static void abort_save(const char *uri)
+{
     lig_store *store = opened(uri);
     lig_save *save;
     for (int offers = 0; offers <= TENSORS; offers++) {
@@ -189,11 +204,13 @@ static void abort_save(const char *uri) {
     lig_store_close(store);
 }
 
-static void test_abort(void **state) {
+static void test_abort(void **state)
+{
     on_both(state, abort_save);
 }
 
-static void cancel(const char *uri) {
+static void cancel(const char *uri)
+{
     lig_store *store = opened(uri);
     for (int i = 0; i < 20; i++) {
         lig_ticket *ticket;
@@ -213,11 +230,13 @@ static void cancel(const char *uri) {
     lig_store_close(store);
 }
 
-static void test_cancel(void **state) {
+static void test_cancel(void **state)
+{
     on_both(state, cancel);
 }
 
-static void close_early(const char *uri) {
+static void close_early(const char *uri)
+{
     lig_store *keeper = opened(uri), *store = opened(uri);
     lig_ticket *ticket;
     assert_ok(lig_store_save_start(store, "m", tensors, TENSORS, NULL, &ticket));
@@ -229,19 +248,47 @@ static void close_early(const char *uri) {
     lig_store_close(keeper);
 }
 
-static void test_close_waits(void **state) {
+static void test_close_waits(void **state)
+{
     on_both(state, close_early);
 }
 
+/* What was begun and not committed ends with the store; its lig_save is still there to be ended. */
+static void close_begun(const char *uri)
+{
+    lig_store *keeper = opened(uri), *store = opened(uri);
+    lig_save *first, *second;
+    lig_ticket *ticket;
+    assert_ok(lig_save_begin(&first, store, "m", tensors, TENSORS, NULL));
+    assert_ok(lig_save_begin(&second, store, "n", tensors, TENSORS, NULL));
+    assert_ok(lig_save_offer(first, values[0], NULL));
+    lig_store_close(store);
+    uint64_t done;
+    assert_ok(lig_save_progress(first, TENSORS, LIG_FOREVER, &done));
+    assert_ok(lig_save_progress(second, TENSORS, LIG_FOREVER, &done));
+    assert_fails(lig_save_offer(second, values[0], NULL), LIG_E_CLOSED);
+    assert_ok(lig_save_commit(first, &ticket));
+    assert_fails(lig_ticket_wait(ticket, LIG_FOREVER), LIG_E_CLOSED);
+    lig_ticket_destroy(ticket);
+    lig_save_abort(second);
+    expect_empty(keeper);
+    lig_store_close(keeper);
+}
+
+static void test_close_begun(void **state)
+{
+    on_both(state, close_begun);
+}
+
 /* The name is taken while the save is under way: one of the two gets it, the other is told. */
-static void race(const char *uri) {
+static void race(const char *uri)
+{
     lig_store *store = opened(uri);
     lig_ticket *tickets[6];
     int won = 0;
     for (int i = 0; i < 6; i++) {
         tickets[i] = NULL;
-        lig_status status =
-            lig_store_save_start(store, "m", tensors, TENSORS, NULL, &tickets[i]);
+        lig_status status = lig_store_save_start(store, "m", tensors, TENSORS, NULL, &tickets[i]);
         if (status != LIG_OK)
             assert_int_equal(status, LIG_E_EXISTS);
     }
@@ -273,11 +320,13 @@ static void race(const char *uri) {
     lig_store_close(store);
 }
 
-static void test_race(void **state) {
+static void test_race(void **state)
+{
     on_both(state, race);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_overwrite, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_offer, scene_setup, scene_teardown),
@@ -286,6 +335,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_abort, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_cancel, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_close_waits, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(test_close_begun, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_race, scene_setup, scene_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,7 +165,6 @@ static lig_status open_place(lig_store *store, const char *scheme, const char *c
     }
     place->ops = place->backend->volume;
     place->holders = 1;
-    place->pid = store->pid;
     store->place = place;
     return LIG_OK;
 }
@@ -327,6 +326,7 @@ void lig_store_close(lig_store *store)
         return;
     }
     pthread_mutex_lock(&store->lock);
+    ligi_open_saves_end(store);
     while (store->saving)
         pthread_cond_wait(&store->idle, &store->lock);
     pthread_mutex_unlock(&store->lock);

@@ -23,23 +23,27 @@ typedef struct world {
 
 static uint8_t *rooms[TENSORS], *reads[TENSORS];
 
-static const char *name_of(size_t model) {
-    static const char *const names[NAMES] = {"a", "b", "a/b", "..", "/", "x y", "\xc3\xa9", "a*",
-                                             "?", "long", "z", "zz"};
+static const char *name_of(size_t model)
+{
+    static const char *const names[NAMES] = {"a",        "b",  "a/b", "..",   "/", "x y",
+                                             "\xc3\xa9", "a*", "?",   "long", "z", "zz"};
     return names[model];
 }
 
-static const char *alias_of(size_t alias) {
+static const char *alias_of(size_t alias)
+{
     static const char *const names[ALIASES] = {"prod", "latest", "best", "a/prod"};
     return names[alias];
 }
 
-static const char *tensor_of(size_t tensor) {
+static const char *tensor_of(size_t tensor)
+{
     static const char *const names[TENSORS] = {"w", "b", "layer.0", "layer.1", "e"};
     return names[tensor];
 }
 
-static size_t make_tensors(const expected *model, lig_tensor *tensors, uint8_t **memory) {
+static size_t make_tensors(const expected *model, lig_tensor *tensors, uint8_t **memory)
+{
     for (size_t i = 0; i < model->tensor_count; i++)
         tensors[i] = (lig_tensor){.name = tensor_of(i),
                                   .data = memory[i],
@@ -52,20 +56,23 @@ static size_t make_tensors(const expected *model, lig_tensor *tensors, uint8_t *
     return model->tensor_count;
 }
 
-static void fill_rooms(const expected *model) {
+static void fill_rooms(const expected *model)
+{
     for (size_t i = 0; i < model->tensor_count; i++)
         scene_fill(rooms[i], (size_t)model->lengths[i], model->seed + i);
 }
 
-static void imagine(world *self, expected *model) {
+static void imagine(world *self, expected *model)
+{
     memset(model, 0, sizeof *model);
     model->there = 1;
     model->seed = scene_random(&self->seed);
     model->tensor_count = scene_random(&self->seed) % (TENSORS + 1);
     uint64_t kind = scene_random(&self->seed) % 8;
     for (size_t i = 0; i < model->tensor_count; i++)
-        model->lengths[i] = (int64_t)(scene_random(&self->seed) %
-                                      (kind == 0 ? ROOM : kind < 3 ? 70000 : 3000));
+        model->lengths[i] = (int64_t)(scene_random(&self->seed) % (kind == 0  ? ROOM
+                                                                   : kind < 3 ? 70000
+                                                                              : 3000));
     model->tied = model->tensor_count > 1 && scene_random(&self->seed) % 4 == 0;
     if (model->tied)
         model->lengths[model->tensor_count - 1] = model->lengths[0];
@@ -73,7 +80,8 @@ static void imagine(world *self, expected *model) {
     snprintf(model->tag, sizeof model->tag, "v%d", (int)(scene_random(&self->seed) % 3));
 }
 
-static void do_save(world *self, size_t at) {
+static void do_save(world *self, size_t at)
+{
     expected model;
     lig_tensor tensors[TENSORS];
     imagine(self, &model);
@@ -92,8 +100,8 @@ static void do_save(world *self, size_t at) {
     }
     if (scene_random(&self->seed) % 2) {
         lig_ticket *ticket;
-        assert_ok(lig_store_save_start(self->store, name_of(at), tensors, count, &options,
-                                       &ticket));
+        assert_ok(
+            lig_store_save_start(self->store, name_of(at), tensors, count, &options, &ticket));
         assert_ok(lig_ticket_wait(ticket, LIG_FOREVER));
         lig_ticket_destroy(ticket);
     } else {
@@ -102,7 +110,8 @@ static void do_save(world *self, size_t at) {
     self->models[at] = model;
 }
 
-static void do_load(world *self, const char *name, const expected *model) {
+static void do_load(world *self, const char *name, const expected *model)
+{
     lig_tensor tensors[TENSORS];
     size_t count = make_tensors(model, tensors, reads);
     if (!model->there) {
@@ -128,7 +137,8 @@ static void do_load(world *self, const char *name, const expected *model) {
     lig_view_destroy(view);
 }
 
-static void do_update(world *self, size_t at) {
+static void do_update(world *self, size_t at)
+{
     size_t to = scene_random(&self->seed) % NAMES;
     lig_metric metric = {"metric", (double)(scene_random(&self->seed) % 100)};
     lig_update update = LIG_UPDATE_INIT;
@@ -152,7 +162,8 @@ static void do_update(world *self, size_t at) {
             self->aliases[i] = (int)to;
 }
 
-static void do_retire(world *self, size_t at) {
+static void do_retire(world *self, size_t at)
+{
     assert_fails(lig_store_retire(self->store, name_of(at)),
                  self->models[at].there ? LIG_OK : LIG_E_NOTFOUND);
     self->models[at].there = 0;
@@ -161,7 +172,8 @@ static void do_retire(world *self, size_t at) {
             self->aliases[i] = -1;
 }
 
-static void do_alias(world *self, size_t at) {
+static void do_alias(world *self, size_t at)
+{
     size_t alias = scene_random(&self->seed) % ALIASES;
     if (scene_random(&self->seed) % 4 == 0) {
         assert_fails(lig_store_alias(self->store, alias_of(alias), NULL),
@@ -175,7 +187,8 @@ static void do_alias(world *self, size_t at) {
         self->aliases[alias] = (int)at;
 }
 
-static void do_look(world *self) {
+static void do_look(world *self)
+{
     lig_model **models;
     size_t count, wanted = 0, aliases = 0;
     assert_ok(lig_store_models(self->store, NULL, &models, &count));
@@ -199,7 +212,8 @@ static void do_look(world *self) {
     assert_int_equal(told, aliases);
 }
 
-static void do_check(world *self) {
+static void do_check(world *self)
+{
     lig_report *report;
     assert_ok(lig_store_check(self->store, 0, &report));
     if (report->problem_count)
@@ -210,7 +224,8 @@ static void do_check(world *self) {
     lig_report_destroy(report);
 }
 
-static void step(world *self) {
+static void step(world *self)
+{
     size_t at = scene_random(&self->seed) % NAMES;
     switch (scene_random(&self->seed) % 16) {
     case 0:
@@ -238,7 +253,8 @@ static void step(world *self) {
     }
 }
 
-static void live(const char *uri, int steps) {
+static void live(const char *uri, int steps)
+{
     world self = {.uri = uri, .seed = 42, .aliases = {-1, -1, -1, -1}};
     assert_ok(lig_store_open(&self.store, uri));
     for (int i = 0; i < steps; i++)
@@ -247,17 +263,20 @@ static void live(const char *uri, int steps) {
     lig_store_close(self.store);
 }
 
-static void test_memory(void **state) {
+static void test_memory(void **state)
+{
     scene *places = *state;
     live(places->memory, STEPS);
 }
 
-static void test_file(void **state) {
+static void test_file(void **state)
+{
     scene *places = *state;
     live(places->file, STEPS);
 }
 
-int main(void) {
+int main(void)
+{
     for (int i = 0; i < TENSORS; i++) {
         rooms[i] = malloc(ROOM);
         reads[i] = malloc(ROOM);

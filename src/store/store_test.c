@@ -167,8 +167,10 @@ static void change(const char *uri)
     lig_tensor tensor = small_tensor(small);
     assert_ok(lig_store_save(store, "m", &tensor, 1, &options));
     lig_save_options child = LIG_SAVE_INIT;
-    child.parent = "m";
+    child.parent = "parent by alias";
+    assert_ok(lig_store_alias(store, child.parent, "m"));
     assert_ok(lig_store_save(store, "child", &tensor, 1, &child));
+    assert_ok(lig_store_alias(store, child.parent, NULL));
 
     lig_metric later[] = {{"acc", .95}, {"f1", .1}};
     lig_tag gone[] = {{"kind", NULL}, {"best", "yes"}};

@@ -40,15 +40,18 @@ static const struct {
     [LIG_UINT2] = {"uint2", 1},
 };
 
-uint32_t lig_dtype_bytes(uint32_t dtype) {
+uint32_t lig_dtype_bytes(uint32_t dtype)
+{
     return dtype < LIG_DTYPE_COUNT ? dtypes[dtype].bytes : 0;
 }
 
-const char *lig_dtype_name(uint32_t dtype) {
+const char *lig_dtype_name(uint32_t dtype)
+{
     return dtype < LIG_DTYPE_COUNT ? dtypes[dtype].name : NULL;
 }
 
-uint32_t lig_dtype_parse(const char *name) {
+uint32_t lig_dtype_parse(const char *name)
+{
     for (uint32_t dtype = 1; dtype < LIG_DTYPE_COUNT; dtype++)
         if (strcmp(dtypes[dtype].name, name) == 0)
             return dtype;

@@ -2,18 +2,20 @@
 
 #include <string.h>
 
-/* A walk over the elements of a strided tensor in row-major order. The innermost dimensions that lie without gaps are taken
- * together as one run, so that a transposed matrix costs one step an element but a sliced one a step a row. */
+/* A walk over the elements of a strided tensor in row-major order. The innermost dimensions that
+ * lie without gaps are taken together as one run, so that a transposed matrix costs one step an
+ * element but a sliced one a step a row. */
 typedef struct walk {
     char *base;
-    uint64_t run_bytes;              /* of one run */
-    uint32_t outer;                  /* dimensions in front of the run */
-    int64_t index[LIG_NDIM_MAX];     /* of the current run */
+    uint64_t run_bytes;          /* of one run */
+    uint32_t outer;              /* dimensions in front of the run */
+    int64_t index[LIG_NDIM_MAX]; /* of the current run */
     int64_t step_bytes[LIG_NDIM_MAX];
     const int64_t *shape;
 } walk;
 
-static void walk_start(walk *at, const lig_tensor *tensor, uint64_t run) {
+static void walk_start(walk *at, const lig_tensor *tensor, uint64_t run)
+{
     uint32_t element = lig_dtype_bytes(tensor->dtype);
     at->base = tensor->data;
     at->shape = tensor->shape;
@@ -39,7 +41,8 @@ static void walk_start(walk *at, const lig_tensor *tensor, uint64_t run) {
     }
 }
 
-static void walk_next(walk *at) {
+static void walk_next(walk *at)
+{
     for (uint32_t i = at->outer; i-- > 0;) {
         at->base += at->step_bytes[i];
         if (++at->index[i] < at->shape[i])
@@ -49,14 +52,17 @@ static void walk_next(walk *at) {
     }
 }
 
-static void copy_run(char *strided, char *flat, uint64_t bytes, int pack) {
+static void copy_run(char *strided, char *flat, uint64_t bytes, int pack)
+{
     if (pack)
         memcpy(flat, strided, bytes);
     else
         memcpy(strided, flat, bytes);
 }
 
-static void copy_range(const lig_tensor *tensor, uint64_t offset, uint64_t bytes, char *flat, int pack) {
+static void copy_range(const lig_tensor *tensor, uint64_t offset, uint64_t bytes, char *flat,
+                       int pack)
+{
     if (bytes == 0)
         return;
     walk at;
@@ -74,18 +80,23 @@ static void copy_range(const lig_tensor *tensor, uint64_t offset, uint64_t bytes
     }
 }
 
-void ligi_tensor_pack_range(const lig_tensor *tensor, uint64_t offset, uint64_t bytes, void *flat) {
+void ligi_tensor_pack_range(const lig_tensor *tensor, uint64_t offset, uint64_t bytes, void *flat)
+{
     copy_range(tensor, offset, bytes, flat, 1);
 }
 
-void ligi_tensor_unpack_range(const lig_tensor *tensor, uint64_t offset, uint64_t bytes, const void *flat) {
+void ligi_tensor_unpack_range(const lig_tensor *tensor, uint64_t offset, uint64_t bytes,
+                              const void *flat)
+{
     copy_range(tensor, offset, bytes, (char *)flat, 0);
 }
 
-void lig_tensor_pack(const lig_tensor *tensor, void *flat) {
+void lig_tensor_pack(const lig_tensor *tensor, void *flat)
+{
     copy_range(tensor, 0, tensor->bytes, flat, 1);
 }
 
-void lig_tensor_unpack(const lig_tensor *tensor, const void *flat) {
+void lig_tensor_unpack(const lig_tensor *tensor, const void *flat)
+{
     copy_range(tensor, 0, tensor->bytes, (char *)flat, 0);
 }

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-lig_status ligi_shape_bytes(const int64_t *shape, uint32_t ndim, uint32_t dtype, uint64_t *bytes) {
+lig_status ligi_shape_bytes(const int64_t *shape, uint32_t ndim, uint32_t dtype, uint64_t *bytes)
+{
     uint64_t total = lig_dtype_bytes(dtype);
     int empty = 0;
     for (uint32_t i = 0; i < ndim; i++) {
@@ -20,25 +21,29 @@ lig_status ligi_shape_bytes(const int64_t *shape, uint32_t ndim, uint32_t dtype,
     return LIG_OK;
 }
 
-static lig_status check_name(const char *name, size_t index) {
+static lig_status check_name(const char *name, size_t index)
+{
     if (name == NULL || name[0] == '\0')
         return lig_fail(LIG_E_INVALID, "tensor %zu has no name", index);
     size_t bytes = strlen(name);
     if (bytes > LIG_NAME_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT, "the name of tensor %zu ('%.40s...') has %zu bytes; at most %d are allowed", index, name,
-                        bytes, LIG_NAME_BYTES_MAX);
+        return lig_fail(LIG_E_LIMIT,
+                        "the name of tensor %zu ('%.40s...') has %zu bytes; at most %d are allowed",
+                        index, name, bytes, LIG_NAME_BYTES_MAX);
     if (!ligi_utf8_valid(name, bytes))
         return lig_fail(LIG_E_INVALID, "the name of tensor %zu is not valid UTF-8", index);
     return LIG_OK;
 }
 
-static lig_status check_one(const lig_tensor *tensor, size_t index) {
+static lig_status check_one(const lig_tensor *tensor, size_t index)
+{
     LIG_TRY(check_name(tensor->name, index));
     if (lig_dtype_bytes(tensor->dtype) == 0)
-        return lig_fail(LIG_E_INVALID, "tensor '%s' has dtype number %u, which does not exist", tensor->name, tensor->dtype);
+        return lig_fail(LIG_E_INVALID, "tensor '%s' has dtype number %u, which does not exist",
+                        tensor->name, tensor->dtype);
     if (tensor->ndim > LIG_NDIM_MAX)
-        return lig_fail(LIG_E_LIMIT, "tensor '%s' has %u dimensions; at most %d are allowed", tensor->name, tensor->ndim,
-                        LIG_NDIM_MAX);
+        return lig_fail(LIG_E_LIMIT, "tensor '%s' has %u dimensions; at most %d are allowed",
+                        tensor->name, tensor->ndim, LIG_NDIM_MAX);
     if (tensor->ndim && tensor->shape == NULL)
         return lig_fail(LIG_E_INVALID, "tensor '%s' has no shape", tensor->name);
     uint64_t bytes;
@@ -46,17 +51,19 @@ static lig_status check_one(const lig_tensor *tensor, size_t index) {
     if (status != LIG_OK)
         return lig_fail(status, "tensor '%s': %s", tensor->name, lig_error_text());
     if (bytes != tensor->bytes)
-        return lig_fail(LIG_E_INVALID, "tensor '%s' says %llu bytes, its shape and dtype take %llu", tensor->name,
-                        (unsigned long long)tensor->bytes, (unsigned long long)bytes);
+        return lig_fail(LIG_E_INVALID, "tensor '%s' says %llu bytes, its shape and dtype take %llu",
+                        tensor->name, (unsigned long long)tensor->bytes, (unsigned long long)bytes);
     if (tensor->flags)
-        return lig_fail(LIG_E_INVALID, "tensor '%s' has unknown flags %#x", tensor->name, tensor->flags);
+        return lig_fail(LIG_E_INVALID, "tensor '%s' has unknown flags %#x", tensor->name,
+                        tensor->flags);
     status = ligi_memory_usable(tensor->memory, tensor->device);
     if (status != LIG_OK)
         return lig_fail(status, "tensor '%s': %s", tensor->name, lig_error_text());
     return LIG_OK;
 }
 
-lig_status ligi_tensors_check(const lig_tensor *tensors, size_t count, int with_data) {
+lig_status ligi_tensors_check(const lig_tensor *tensors, size_t count, int with_data)
+{
     ligi_map seen = {0};
     lig_status status = ligi_map_reserve(&seen, count);
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
@@ -75,11 +82,13 @@ lig_status ligi_tensors_check(const lig_tensor *tensors, size_t count, int with_
     return status;
 }
 
-lig_status lig_tensors_check(const lig_tensor *tensors, size_t count) {
+lig_status lig_tensors_check(const lig_tensor *tensors, size_t count)
+{
     return ligi_tensors_check(tensors, count, 1);
 }
 
-int lig_tensor_contiguous(const lig_tensor *tensor) {
+int lig_tensor_contiguous(const lig_tensor *tensor)
+{
     if (tensor->strides == NULL || tensor->bytes == 0)
         return 1;
     int64_t expected = 1;

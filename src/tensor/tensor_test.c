@@ -3,13 +3,17 @@
 
 #include <stdlib.h>
 
-static lig_tensor tensor_of(const char *name, void *data, const int64_t *shape, uint32_t ndim, uint32_t dtype) {
-    lig_tensor tensor = {.name = name, .data = data, .shape = shape, .ndim = ndim, .dtype = (uint16_t)dtype};
+static lig_tensor tensor_of(const char *name, void *data, const int64_t *shape, uint32_t ndim,
+                            uint32_t dtype)
+{
+    lig_tensor tensor = {
+        .name = name, .data = data, .shape = shape, .ndim = ndim, .dtype = (uint16_t)dtype};
     ligi_shape_bytes(shape, ndim, dtype, &tensor.bytes);
     return tensor;
 }
 
-static void dtypes_are_complete(void **state) {
+static void dtypes_are_complete(void **state)
+{
     (void)state;
     for (uint32_t i = 1; i < LIG_DTYPE_COUNT; i++) {
         assert_non_null(lig_dtype_name(i));
@@ -22,7 +26,8 @@ static void dtypes_are_complete(void **state) {
     assert_int_equal(lig_dtype_parse("float"), LIG_DTYPE_NONE);
 }
 
-static void bad_tensors_are_refused(void **state) {
+static void bad_tensors_are_refused(void **state)
+{
     (void)state;
     float data[6] = {0};
     static const int64_t shape[] = {2, 3}, negative[] = {2, -3}, huge[] = {INT64_MAX, INT64_MAX};
@@ -58,17 +63,20 @@ static void bad_tensors_are_refused(void **state) {
     assert_says("two tensors are named 'a'");
 }
 
-static void empty_and_scalar_are_fine(void **state) {
+static void empty_and_scalar_are_fine(void **state)
+{
     (void)state;
     static const int64_t none[] = {3, 0, INT64_MAX};
     double scalar = 1;
-    lig_tensor tensors[] = {tensor_of("empty", NULL, none, 3, LIG_FLOAT64), tensor_of("scalar", &scalar, NULL, 0, LIG_FLOAT64)};
+    lig_tensor tensors[] = {tensor_of("empty", NULL, none, 3, LIG_FLOAT64),
+                            tensor_of("scalar", &scalar, NULL, 0, LIG_FLOAT64)};
     assert_ok(lig_tensors_check(tensors, 2));
     assert_true(tensors[0].bytes == 0 && tensors[1].bytes == 8);
 }
 
 /* The obvious twin: one element at a time, from its index. */
-static void pack_slowly(const lig_tensor *tensor, char *flat) {
+static void pack_slowly(const lig_tensor *tensor, char *flat)
+{
     uint32_t element = lig_dtype_bytes(tensor->dtype);
     for (uint64_t i = 0; i < tensor->bytes / element; i++) {
         int64_t rest = (int64_t)i, at = 0;
@@ -80,8 +88,10 @@ static void pack_slowly(const lig_tensor *tensor, char *flat) {
     }
 }
 
-/* A random view into a block: dimensions permuted, stepped, some reversed. Fills shape and strides; returns the first element. */
-static int64_t random_view(int64_t *shape, int64_t *strides, uint32_t ndim) {
+/* A random view into a block: dimensions permuted, stepped, some reversed. Fills shape and strides;
+ * returns the first element. */
+static int64_t random_view(int64_t *shape, int64_t *strides, uint32_t ndim)
+{
     int64_t stride = 1, first = 0;
     uint32_t order[4] = {0, 1, 2, 3};
     for (uint32_t i = ndim; i > 1; i--) {
@@ -101,7 +111,8 @@ static int64_t random_view(int64_t *shape, int64_t *strides, uint32_t ndim) {
     return first;
 }
 
-static void strided_walk_equals_its_twin(void **state) {
+static void strided_walk_equals_its_twin(void **state)
+{
     (void)state;
     static char block[200000], fast[40000], slow[40000], back[200000];
     srand(11);
@@ -116,7 +127,8 @@ static void strided_walk_equals_its_twin(void **state) {
         tensor.data = block + first * lig_dtype_bytes(dtype);
         tensor.strides = strides;
         pack_slowly(&tensor, slow);
-        uint64_t offset = (uint64_t)rand() % tensor.bytes, bytes = (uint64_t)rand() % (tensor.bytes - offset + 1);
+        uint64_t offset = (uint64_t)rand() % tensor.bytes,
+                 bytes = (uint64_t)rand() % (tensor.bytes - offset + 1);
         ligi_tensor_pack_range(&tensor, offset, bytes, fast);
         assert_memory_equal(fast, slow + offset, bytes);
         memcpy(back, block, sizeof block);
@@ -129,10 +141,12 @@ static void strided_walk_equals_its_twin(void **state) {
     }
 }
 
-static void contiguity_is_told(void **state) {
+static void contiguity_is_told(void **state)
+{
     (void)state;
     float data[6];
-    static const int64_t shape[] = {2, 3}, row[] = {3, 1}, column[] = {1, 2}, one[] = {1, 3}, any[] = {77, 1};
+    static const int64_t shape[] = {2, 3}, row[] = {3, 1}, column[] = {1, 2}, one[] = {1, 3},
+                         any[] = {77, 1};
     lig_tensor tensor = tensor_of("t", data, shape, 2, LIG_FLOAT32);
     assert_true(lig_tensor_contiguous(&tensor));
     tensor.strides = row;
@@ -144,10 +158,11 @@ static void contiguity_is_told(void **state) {
     assert_true(lig_tensor_contiguous(&tensor));
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dtypes_are_complete),          cmocka_unit_test(bad_tensors_are_refused),
-        cmocka_unit_test(empty_and_scalar_are_fine),    cmocka_unit_test(strided_walk_equals_its_twin),
+        cmocka_unit_test(dtypes_are_complete),       cmocka_unit_test(bad_tensors_are_refused),
+        cmocka_unit_test(empty_and_scalar_are_fine), cmocka_unit_test(strided_walk_equals_its_twin),
         cmocka_unit_test(contiguity_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

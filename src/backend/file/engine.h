@@ -7,7 +7,7 @@
 #include <ligament/backend.h>
 
 #define LIGI_ALIGN_BYTES UINT64_C(4096) /* what every device and file system takes */
-#define LIGI_ENGINE_DEPTH 16
+#define LIGI_ENGINE_DEPTH 31
 #define LIGI_SLOT_COUNT 15
 #define LIGI_SLOT_BYTES                                                                            \
     (LIG_BLOCK_BYTES + (UINT64_C(64) << 10)) /* a block, and what alignment adds */

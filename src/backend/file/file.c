@@ -1,4 +1,5 @@
 #include "backend/file/file.h"
+#include "backend/file/pins.h"
 
 #include "backend/file/catalog.h"
 #include "backend/file/catalog_copy.h"
@@ -128,6 +129,7 @@ static void file_close(void *opaque)
     if (!forked)
         ligi_catalog_close(self->catalog);
     ligi_catalog_copy_close(self->copy, forked);
+    ligi_file_pins_close(self, forked);
     if (self->folder_fd >= 0)
         close(self->folder_fd);
     if (self->packs_fd >= 0)
@@ -257,22 +259,19 @@ static void file_describe(void *opaque, char *text, size_t text_bytes)
 {
     ligi_file *self = opaque;
     char ring[160], share[64] = "";
-    const char *kind = "a network file system", *direct = "O_DIRECT";
+    const char *kind = "a network file system";
 
     if (ligi_file_usable(self) != LIG_OK) {
         snprintf(text, text_bytes, "opened before this process was forked");
         return;
     }
     describe_ring(self, ring, sizeof ring);
-    if (!self->direct)
-        direct = strcmp(self->options.direct, "0") == 0 ? "page cache (direct=0)"
-                                                        : "page cache (O_DIRECT is refused here)";
     if (self->network) {
         ligi_place_network(self->folder_fd, &kind);
         snprintf(share, sizeof share, ", %s: one writing process", kind);
     }
-    snprintf(text, text_bytes, "%s, %s%s%s", ring, direct, self->options.fsync ? "" : ", no fsync",
-             share);
+    snprintf(text, text_bytes, "%s, %s%s%s", ring, self->direct_note,
+             self->options.fsync ? "" : ", no fsync", share);
 }
 
 static lig_status file_catalog_begin(void *opaque, void **snapshot, uint64_t *version)
@@ -313,6 +312,8 @@ static const lig_volume_ops file_volume = {
     .pack_claim = ligi_file_pack_claim,
     .pack_remove = ligi_file_pack_remove,
     .pack_next = ligi_file_pack_next,
+    .pin = ligi_file_pin,
+    .unpin = ligi_file_unpin,
     .catalog_begin = file_catalog_begin,
     .catalog_end = ligi_catalog_end,
     .catalog_get = ligi_catalog_get,

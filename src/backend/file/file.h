@@ -15,6 +15,7 @@
 
 #define LIGI_PACK_BYTES_MAX (UINT64_C(1) << 46)
 #define LIGI_PACK_NAME_BYTES 32
+#define LIGI_TEMPORARY "tmp-"
 
 typedef struct ligi_file_options {
     char *mode, *direct, *uring, *share;
@@ -24,6 +25,7 @@ typedef struct ligi_file_options {
 } ligi_file_options;
 
 typedef struct ligi_catalog ligi_catalog;
+typedef struct ligi_pins ligi_pins;
 typedef struct ligi_catalog_copy ligi_catalog_copy;
 
 typedef struct ligi_file { /* one open instance */
@@ -33,6 +35,7 @@ typedef struct ligi_file { /* one open instance */
     pid_t pid;
     int read_only, network;
     int direct;              /* whether O_DIRECT is tried */
+    const char *direct_note; /* for people */
     uint32_t memory_align;   /* of addresses, and ... */
     uint32_t offset_align;   /* of offsets and lengths under O_DIRECT */
     ligi_catalog *catalog;   /* NULL for a reader */
@@ -41,6 +44,7 @@ typedef struct ligi_file { /* one open instance */
     pthread_mutex_t lock; /* guards everything below */
     ligi_engine *idle[4];
     size_t idle_count;
+    ligi_pins *pins;    /* NULL until the first pin */
     uint64_t *pack_ids; /* the last listing, ascending */
     size_t pack_count, pack_capacity;
     int64_t listed_ns,

@@ -1,4 +1,4 @@
-#include "backend/file/file_test.h"
+#include "file_volume.h"
 
 #include <sys/mount.h>
 
@@ -349,6 +349,80 @@ static void full_disks(void **state)
     umount2(folder, MNT_DETACH);
 }
 
+/* What was made before the file system became read-only can be read, and only read. */
+static void read_only_file_systems(void **state)
+{
+    const char *folder = *state;
+    uint64_t hashes[3], version;
+    void *volume = NULL, *snapshot;
+    size_t bad;
+
+    assert_int_equal(mkdir(folder, 0777), 0);
+    if (mount("none", folder, "tmpfs", 0, "size=24m") != 0) {
+        printf("    skipped: mounting a file system needs root\n");
+        skip();
+    }
+    assert_ok(open_at(folder, "", &volume));
+    uint64_t id = seal_pack(volume, PACK_BYTES, hashes);
+    assert_ok(commit_text(volume, 0, "k", "v"));
+    close_at(volume);
+    assert_int_equal(mount("none", folder, "tmpfs", MS_REMOUNT | MS_RDONLY, "size=24m"), 0);
+    assert_status(open_at(folder, "", &volume), LIG_E_DENIED);
+    assert_says("mode=r");
+    assert_ok(open_at(folder, "mode=r", &volume));
+    assert_ok(read_three(volume, id, hashes, &bad));
+    assert_ok(OPS->catalog_begin(volume, &snapshot, &version));
+    assert_int_equal(version, 1);
+    OPS->catalog_end(snapshot);
+    close_at(volume);
+    char path[128];
+    snprintf(path, sizeof path, "%s/new/store", folder);
+    assert_status(open_at(path, "", &volume), LIG_E_DENIED);
+    umount2(folder, MNT_DETACH);
+}
+
+/* Opening the place again does not take the temporaries of this process for those of the dead. */
+static void own_temporaries_stay(void **state)
+{
+    const char *const options[] = {"", "share=network"};
+
+    for (size_t i = 0; i < 2; i++) {
+        void *first, *second, *pack;
+        uint64_t id;
+
+        assert_ok(open_at(*state, options[i], &first));
+        assert_ok(OPS->pack_create(first, 10, test_secret, &pack));
+        assert_ok(open_at(*state, options[i], &second));
+        close_at(second);
+        assert_ok(OPS->pack_seal(pack, &id));
+        OPS->pack_close(pack);
+        close_at(first);
+    }
+}
+
+static void do_nothing(void *context)
+{
+    (void)context;
+}
+
+/* A child that is forked during a save has a copy of the lock, and must not keep it. */
+static void forks_do_not_keep_locks(void **state)
+{
+    const char *folder = *state;
+    void *volume, *pack, *claim;
+    uint64_t id;
+
+    assert_ok(open_at(folder, "", &volume));
+    assert_ok(OPS->pack_create(volume, 10, test_secret, &pack));
+    pid_t child = child_start(do_nothing, NULL);
+    assert_ok(OPS->pack_seal(pack, &id));
+    OPS->pack_close(pack);
+    assert_ok(OPS->pack_claim(volume, id, &claim));
+    OPS->pack_close(claim);
+    child_kill(child);
+    close_at(volume);
+}
+
 /* A reader leaves no trace, follows the writer, and its views stay as they were. */
 static void readers_write_nothing(void **state)
 {
@@ -421,6 +495,9 @@ int main(void)
         folder_test(forks),
         folder_test(children_open_anew),
         folder_test(full_disks),
+        folder_test(read_only_file_systems),
+        folder_test(own_temporaries_stay),
+        folder_test(forks_do_not_keep_locks),
         folder_test(readers_write_nothing),
         folder_test(readers_without_a_catalog),
     };

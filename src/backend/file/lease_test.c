@@ -1,4 +1,4 @@
-#include "backend/file/file_test.h"
+#include "file_volume.h"
 
 #define NETWORK "share=network"
 

@@ -1,4 +1,5 @@
-#include "backend/file/file.h"
+#include "backend/file/catalog.h"
+#include "backend/file/pins.h"
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -23,21 +24,21 @@ void ligi_pack_name(char name[LIGI_PACK_NAME_BYTES], uint64_t id)
     snprintf(name, LIGI_PACK_NAME_BYTES, "%016" PRIx64 ".pack", id);
 }
 
-/* 0 when the name is not that of a sealed pack. */
-static uint64_t id_of_name(const char *name)
+/* The id in a name of the form "<start><16 hex digits><end>"; 0 when it is another. */
+static uint64_t id_of_name(const char *name, const char *start, const char *end)
 {
+    const char *digits = "0123456789abcdef", *at = name + strlen(start);
     uint64_t id = 0;
 
-    if (strlen(name) != ID_DIGITS + 5 || strcmp(name + ID_DIGITS, ".pack") != 0)
+    if (strncmp(name, start, strlen(start)) != 0)
         return 0;
     for (int i = 0; i < ID_DIGITS; i++) {
-        const char *digits = "0123456789abcdef";
-        const char *digit = strchr(digits, name[i]);
+        const char *digit = at[i] == '\0' ? NULL : strchr(digits, at[i]);
         if (digit == NULL)
             return 0;
         id = id << 4 | (uint64_t)(digit - digits);
     }
-    return id;
+    return strcmp(at + ID_DIGITS, end) == 0 ? id : 0;
 }
 
 lig_status ligi_pack_open(const ligi_file *self, uint64_t id, int flags, int *fd)
@@ -115,6 +116,7 @@ lig_status ligi_file_pack_remove(void *opaque, uint64_t id)
     char name[LIGI_PACK_NAME_BYTES];
 
     LIG_TRY(ligi_file_writable(self));
+    LIG_TRY(ligi_file_pinned(self, id));
     ligi_pack_name(name, id);
     if (unlinkat(self->packs_fd, name, 0) != 0) {
         if (errno == ENOENT)
@@ -173,7 +175,7 @@ static lig_status list_packs(ligi_file *self)
     self->pack_count = 0;
     self->listed_ns = 0;
     for (struct dirent *entry; status == LIG_OK && (entry = readdir(folder)) != NULL;) {
-        uint64_t id = id_of_name(entry->d_name);
+        uint64_t id = id_of_name(entry->d_name, "", ".pack");
         if (id == 0)
             continue;
         status = ligi_grow(&self->pack_ids, &self->pack_capacity, self->pack_count + 1,
@@ -183,7 +185,8 @@ static lig_status list_packs(ligi_file *self)
     }
     closedir(folder);
     LIG_TRY(status);
-    qsort(self->pack_ids, self->pack_count, sizeof *self->pack_ids, compare_ids);
+    if (self->pack_count > 0)
+        qsort(self->pack_ids, self->pack_count, sizeof *self->pack_ids, compare_ids);
     self->listed_ns = now_ns;
     self->listed_change_ns = changed_ns;
     return LIG_OK;
@@ -222,17 +225,19 @@ lig_status ligi_file_pack_next(void *opaque, uint64_t after, uint64_t *id)
     return status;
 }
 
-static void clean_one(const ligi_file *self, const char *name)
+/* Nobody in this process has it, and the lock tells about the others. */
+static void clean_one(const ligi_file *self, const char *name, uint64_t id)
 {
-    int fd = openat(self->packs_fd, name, O_RDWR | O_CLOEXEC);
-
-    if (fd < 0)
+    if (ligi_catalog_hold(self->catalog, id, 1) != LIG_OK)
         return;
+    int fd = openat(self->packs_fd, name, O_RDWR | O_CLOEXEC);
     /* The name is unlinked under the lock: a writer that was about to take it looks at the link
      * count and begins anew. */
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+    if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) == 0 || (self->network && errno != EWOULDBLOCK)))
         unlinkat(self->packs_fd, name, 0);
-    close(fd);
+    if (fd >= 0)
+        close(fd);
+    ligi_catalog_hold(self->catalog, id, 0);
 }
 
 /* What cannot be removed now is removed another time: nobody waits for it. */
@@ -242,8 +247,10 @@ void ligi_packs_clean(const ligi_file *self)
 
     if (open_listing(self, &folder) != LIG_OK)
         return;
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
-        if (strncmp(entry->d_name, "tmp-", 4) == 0)
-            clean_one(self, entry->d_name);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        uint64_t id = id_of_name(entry->d_name, LIGI_TEMPORARY, "");
+        if (id != 0)
+            clean_one(self, entry->d_name, id);
+    }
     closedir(folder);
 }

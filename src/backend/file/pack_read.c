@@ -20,6 +20,7 @@
 #define SMALL_BYTES                                                                                \
     (UINT64_C(256) << 10) /* reads up to this size in all go through the page cache */
 #define VECTORS_MAX 512
+#define MISSES_MAX 8
 
 /* Where the walk over the ranges stands: ranges in order of their offsets, each cut into blocks of
  * its own. */
@@ -57,6 +58,7 @@ typedef struct reader {
     uint8_t *junk; /* takes the bytes of gaps */
     uint64_t file_bytes;
     int cached; /* -1: nothing of the file is in the page cache, 1: all of it, 0: ask */
+    int misses; /* how often the answer was wrong */
     size_t bad;
 } reader;
 
@@ -351,6 +353,9 @@ static lig_status read_chunk(reader *self, const chunk *wanted)
         LIG_TRY(read_plain(self, wanted, &later));
         if (!later)
             return LIG_OK;
+        /* The kernel does not tell strangers what is cached and says yes: do not try for ever. */
+        if (++self->misses == MISSES_MAX)
+            self->cached = -1;
     }
     return start_direct(self, wanted);
 }

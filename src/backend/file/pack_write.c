@@ -18,6 +18,7 @@ typedef struct writer { /* what pack_create and pack_claim return */
     ligi_engine *engine;
     const void *secret;
     char temporary[LIGI_PACK_NAME_BYTES];
+    uint64_t temporary_id;
     int fd, direct_fd; /* fd holds the lock; direct_fd is -1 when bytes go through the page cache */
     int sealed;
     uint64_t id;
@@ -28,30 +29,50 @@ typedef struct writer { /* what pack_create and pack_claim return */
     ligi_failure failure; /* the first one: nothing works after it */
 } writer;
 
+/* An errno value. Where files cannot be locked and one process writes, what it holds is known. */
+static int lock(const writer *self)
+{
+    while (flock(self->fd, LOCK_EX) != 0) {
+        if (errno == EINTR)
+            continue;
+        return self->volume->network ? 0 : errno;
+    }
+    return 0;
+}
+
+static lig_status create_temporary(writer *self)
+{
+    const ligi_file *volume = self->volume;
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+
+    ligi_catalog_hold(volume->catalog, self->temporary_id, 0);
+    self->temporary_id = ligi_random_id();
+    LIG_TRY(ligi_catalog_hold(volume->catalog, self->temporary_id, 1));
+    snprintf(self->temporary, sizeof self->temporary, LIGI_TEMPORARY "%016" PRIx64,
+             self->temporary_id);
+    self->fd = openat(volume->packs_fd, self->temporary, flags, 0666);
+    if (self->fd < 0)
+        return ligi_fail_errno(errno, "%s/packs cannot be written", volume->place);
+    return LIG_OK;
+}
+
 /* A cleaner may take a temporary between its creation and its lock: it has no name then. */
 static lig_status create_locked(writer *self)
 {
-    const ligi_file *volume = self->volume;
+    const char *place = self->volume->place;
     struct stat info;
 
     for (int attempt = 0; attempt < 100; attempt++) {
-        snprintf(self->temporary, sizeof self->temporary, "tmp-%016" PRIx64, ligi_random_id());
-        self->fd =
-            openat(volume->packs_fd, self->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (self->fd < 0 && errno == EEXIST)
-            continue;
-        if (self->fd < 0)
-            return ligi_fail_errno(errno, "%s/packs cannot be written", volume->place);
-        if (flock(self->fd, LOCK_EX) == 0 && fstat(self->fd, &info) == 0 && info.st_nlink > 0)
+        LIG_TRY(create_temporary(self));
+        int number = lock(self);
+        if (number != 0)
+            return ligi_fail_errno(number, "%s: files cannot be locked here", place);
+        if (fstat(self->fd, &info) == 0 && info.st_nlink > 0)
             return LIG_OK;
-        int number = errno;
         close(self->fd);
         self->fd = -1;
-        if (number == ENOLCK || number == ENOSYS)
-            return ligi_fail_errno(number, "%s: files cannot be locked here", volume->place);
     }
-    return lig_fail(LIG_E_BUSY, "%s: temporary packs are removed as fast as they are made",
-                    volume->place);
+    return lig_fail(LIG_E_BUSY, "%s: temporary packs are removed as fast as they are made", place);
 }
 
 static void choose_path(writer *self, uint64_t bytes)
@@ -73,18 +94,24 @@ static void choose_path(writer *self, uint64_t bytes)
 
 static void writer_destroy(writer *self)
 {
-    if (self->volume->pid == getpid()) {
+    int forked = self->volume->pid != getpid();
+
+    if (forked) {
+        ligi_engine_destroy(self->engine, 1);
+    } else {
         ligi_file_engine_return(self->volume, self->engine);
-        if (!self->sealed && self->temporary[0] != '\0' && self->fd >= 0)
+        if (!self->sealed && self->fd >= 0)
             unlinkat(self->volume->packs_fd, self->temporary, 0);
         ligi_catalog_hold(self->volume->catalog, self->sealed ? self->id : 0, 0);
+        ligi_catalog_hold(self->volume->catalog, self->temporary_id, 0);
+        /* A child that was forked meanwhile has the same lock: closing here would not end it. */
         if (self->fd >= 0)
-            close(self->fd);
-        if (self->direct_fd >= 0)
-            close(self->direct_fd);
-    } else {
-        ligi_engine_destroy(self->engine, 1);
+            flock(self->fd, LOCK_UN);
     }
+    if (self->fd >= 0)
+        close(self->fd);
+    if (self->direct_fd >= 0)
+        close(self->direct_fd);
     free(self);
 }
 
@@ -372,12 +399,14 @@ lig_status ligi_file_pack_claim(void *opaque, uint64_t id, void **pack)
     self->sealed = 1;
     self->id = id;
     status = ligi_pack_open(volume, id, O_RDWR, &self->fd);
-    if (status == LIG_OK && flock(self->fd, LOCK_EX | LOCK_NB) != 0)
-        status = errno == EWOULDBLOCK
-                     ? lig_fail(LIG_E_BUSY, "%s: pack %016" PRIx64 " is held by its writer",
-                                volume->place, id)
-                     : ligi_fail_errno(errno, "%s: pack %016" PRIx64 " cannot be locked",
-                                       volume->place, id);
+    if (status == LIG_OK && flock(self->fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK)
+            status = lig_fail(LIG_E_BUSY, "%s: pack %016" PRIx64 " is held by its writer",
+                              volume->place, id);
+        else if (!volume->network)
+            status = ligi_fail_errno(errno, "%s: pack %016" PRIx64 " cannot be locked",
+                                     volume->place, id);
+    }
     if (status == LIG_OK && (fstat(self->fd, &info) != 0 || info.st_nlink == 0))
         status = lig_fail(LIG_E_NOTFOUND, "%s has no pack %016" PRIx64, volume->place, id);
     if (status == LIG_OK)

@@ -60,13 +60,18 @@ void ligi_place_direct(ligi_file *self)
 
     self->memory_align = self->offset_align = LIGI_ALIGN_BYTES;
     self->direct = strcmp(self->options.direct, "0") != 0;
-    if (strcmp(self->options.direct, "auto") == 0 && (kind == TMPFS_KIND || kind == RAMFS_KIND))
+    self->direct_note = self->direct ? "O_DIRECT" : "page cache (direct=0)";
+    if (strcmp(self->options.direct, "auto") == 0 && (kind == TMPFS_KIND || kind == RAMFS_KIND)) {
         self->direct = 0;
+        self->direct_note = "memory (tmpfs)";
+    }
     if (!self->direct)
         return;
+    const char *refused = "page cache (O_DIRECT is refused here)";
     int fd = openat(self->folder_fd, MARKER, O_RDONLY | O_CLOEXEC | O_DIRECT);
     if (fd < 0) {
         self->direct = 0;
+        self->direct_note = refused;
         return;
     }
     memset(&info, 0, sizeof info);
@@ -78,6 +83,7 @@ void ligi_place_direct(ligi_file *self)
     if (info.stx_dio_mem_align == 0 || info.stx_dio_offset_align == 0 ||
         info.stx_dio_mem_align > LIGI_ALIGN_BYTES || info.stx_dio_offset_align > LIGI_ALIGN_BYTES) {
         self->direct = 0;
+        self->direct_note = refused;
         return;
     }
     self->memory_align = info.stx_dio_mem_align;
@@ -110,7 +116,7 @@ lig_status ligi_place_sync(int folder_fd, const char *what)
 static int is_ours(const char *name)
 {
     static const char *const names[] = {
-        ".", "..", "packs", "catalog.mdb", "catalog.mdb-lock", "lost+found"};
+        ".", "..", "packs", "catalog.mdb", "catalog.mdb-lock", "leases", "lost+found"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
@@ -211,8 +217,11 @@ static lig_status make_folders(const char *place)
             continue;
         char kept = *slash;
         *slash = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
-            status = ligi_fail_errno(errno, "the folder %s cannot be made", path);
+        if (mkdir(path, 0777) != 0) {
+            int number = errno; /* may be EROFS or EACCES also for a folder that is there */
+            if (number != EEXIST && access(path, F_OK) != 0)
+                status = ligi_fail_errno(number, "the folder %s cannot be made", path);
+        }
         *slash = kept;
         if (kept == '\0')
             break;

@@ -18,6 +18,7 @@ typedef struct ligi_mem_pack {
 } ligi_mem_pack;
 
 typedef struct ligi_mem_catalog ligi_mem_catalog;
+typedef struct ligi_mem_pin ligi_mem_pin;
 
 typedef struct ligi_mem_place {
     pthread_mutex_t lock;  /* guards everything below */
@@ -25,6 +26,7 @@ typedef struct ligi_mem_place {
     size_t pack_count, pack_capacity;
     uint64_t last_id;
     ligi_mem_catalog *catalog; /* NULL: empty, version 0 */
+    ligi_mem_pin *pins;
 } ligi_mem_place;
 
 typedef struct ligi_mem { /* one open instance */
@@ -50,6 +52,12 @@ void ligi_mem_pack_unmap(void *self, lig_mapping *mapping);
 lig_status ligi_mem_pack_claim(void *self, uint64_t id, void **pack);
 lig_status ligi_mem_pack_remove(void *self, uint64_t id);
 lig_status ligi_mem_pack_next(void *self, uint64_t after, uint64_t *id);
+
+lig_status ligi_mem_pin_packs(void *self, const uint64_t *packs, size_t count, int64_t expires_ns,
+                              void **pin);
+void ligi_mem_unpin(void *pin);
+/* 1 when a pin that has not expired names the pack. The place's lock is held. */
+int ligi_mem_pinned(const ligi_mem_place *place, uint64_t id);
 
 void ligi_mem_catalog_release(ligi_mem_catalog *catalog);
 lig_status ligi_mem_catalog_begin(void *self, void **snapshot, uint64_t *version);

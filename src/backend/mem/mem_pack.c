@@ -269,7 +269,7 @@ lig_status ligi_mem_pack_claim(void *self, uint64_t id, void **out)
     pack->held = 1;
     pthread_mutex_unlock(&mem->place->lock);
     lig_status status = held ? lig_fail(LIG_E_BUSY, "pack %" PRIx64 " is held by its writer", id)
-                             : writer_create(mem->place, pack, NULL, out);
+                            : writer_create(mem->place, pack, NULL, out);
     if (status == LIG_OK) {
         ((writer *)*out)->sealed = 1;
         return LIG_OK;
@@ -290,13 +290,16 @@ lig_status ligi_mem_pack_remove(void *self, uint64_t id)
     LIG_TRY(ligi_mem_writable(mem));
     pthread_mutex_lock(&place->lock);
     size_t at = lower_bound(place, id);
-    if (at < place->pack_count && place->packs[at]->id == id) {
+    int pinned = ligi_mem_pinned(place, id);
+    if (!pinned && at < place->pack_count && place->packs[at]->id == id) {
         removed = place->packs[at];
         place->pack_count--;
         memmove(&place->packs[at], &place->packs[at + 1],
                 (place->pack_count - at) * sizeof *place->packs);
     }
     pthread_mutex_unlock(&place->lock);
+    if (pinned)
+        return lig_fail(LIG_E_BUSY, "pack %" PRIx64 " is pinned by a match in use", id);
     if (removed == NULL)
         return lig_fail(LIG_E_NOTFOUND, "there is no pack %" PRIx64, id);
     ligi_mem_pack_release(removed);

@@ -1,0 +1,68 @@
+#include "backend/mem/mem.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* One pin: a member of the place's list. */
+struct ligi_mem_pin {
+    ligi_mem *volume;
+    ligi_mem_pin *next, **link;
+    int64_t expires_ns;
+    size_t count;
+    uint64_t packs[];
+};
+
+lig_status ligi_mem_pin_packs(void *opaque, const uint64_t *packs, size_t count, int64_t expires_ns,
+                              void **out)
+{
+    ligi_mem *self = opaque;
+    ligi_mem_pin *pin = NULL;
+
+    LIG_TRY(ligi_mem_writable(self));
+    LIG_TRY(ligi_calloc(&pin, 1, sizeof *pin + count * sizeof pin->packs[0], "a pin"));
+    pin->volume = self;
+    pin->expires_ns = expires_ns;
+    pin->count = count;
+    for (size_t i = 0; i < count; i++)
+        pin->packs[i] = packs[i];
+    pthread_mutex_lock(&self->place->lock);
+    pin->next = self->place->pins;
+    pin->link = &self->place->pins;
+    if (pin->next)
+        pin->next->link = &pin->next;
+    self->place->pins = pin;
+    pthread_mutex_unlock(&self->place->lock);
+    *out = pin;
+    return LIG_OK;
+}
+
+void ligi_mem_unpin(void *opaque)
+{
+    ligi_mem_pin *pin = opaque;
+
+    if (pin == NULL)
+        return;
+    if (pin->volume->pid == getpid()) {
+        pthread_mutex_lock(&pin->volume->place->lock);
+        *pin->link = pin->next;
+        if (pin->next)
+            pin->next->link = pin->link;
+        pthread_mutex_unlock(&pin->volume->place->lock);
+    }
+    free(pin);
+}
+
+int ligi_mem_pinned(const ligi_mem_place *place, uint64_t id)
+{
+    int64_t now = ligi_date_ns();
+
+    for (const ligi_mem_pin *pin = place->pins; pin; pin = pin->next)
+        for (size_t i = 0; i < pin->count && pin->expires_ns > now; i++)
+            if (pin->packs[i] == id)
+                return 1;
+    return 0;
+}

@@ -1,0 +1,185 @@
+"""What the documents show works: built and run as a user would, from an installation."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = Path(os.environ.get("LIGAMENT_TEST_BUILD", ROOT / "build"))
+
+
+def run(*command, **options) -> str:
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, check=False, **options
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("prefix") / "installed"
+    run("cmake", "--install", BUILD, "--prefix", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(prefix) -> dict[str, str]:
+    found = {k: v for k, v in os.environ.items() if k != "LIGAMENT_PLUGINS"}
+    return found | {"PATH": f"{prefix / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    """The fenced blocks of one language in a document."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(), re.M | re.S)
+
+
+def compile_c(source: Path, environment) -> Path:
+    """With nothing but the words that `ligament info` prints."""
+    line = f"cc -std=c11 -Wall -Werror {source.name} -o {source.stem}"
+    run("sh", "-c", f"{line} $(ligament info --cflags --libs)", cwd=source.parent, env=environment)
+    return source.with_suffix("")
+
+
+@pytest.fixture
+def plugins(tmp_path, environment) -> Path:
+    """The plugin project, copied and built by CMake."""
+    shutil.copytree(ROOT / "examples/plugin", tmp_path / "plugin")
+    where = run("ligament", "info", "--cmakedir", env=environment).strip()
+    place = {"cwd": tmp_path / "plugin", "env": environment}
+    run("cmake", "-B", "build", f"-Dligament_DIR={where}", **place)
+    run("cmake", "--build", "build", **place)
+    return tmp_path / "plugin/build"
+
+
+@pytest.mark.parametrize("name", ["dummy", "dummy_cpp"])
+def test_plugin_project(plugins, environment, name):
+    out = run("ligament", "plugin-test", plugins / f"lib{name}.so", env=environment)
+    assert f"{name}: 12 passed, 0 failed, 5 absent" in out
+
+
+def test_plugin_with_pkg_config(prefix, tmp_path, environment):
+    paths = environment | {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
+    shutil.copy(ROOT / "examples/plugin/dummy.c", tmp_path)
+    line = "cc -shared -fPIC $(pkg-config --cflags ligament) dummy.c -o libdummy.so"
+    run("sh", "-c", line, cwd=tmp_path, env=paths)
+    run("ligament", "plugin-test", "./libdummy.so", cwd=tmp_path, env=environment)
+
+
+EXAMPLES = sorted((ROOT / "examples/c").glob("*.c"))
+
+
+@pytest.mark.parametrize("source", EXAMPLES, ids=[p.stem for p in EXAMPLES])
+def test_c(source, tmp_path, environment, plugins):
+    shutil.copy(source, tmp_path)
+    program = compile_c(tmp_path / source.name, environment)
+    words = [plugins / "libdummy.so"] if source.stem == "use_plugin" else []
+    out = run(program, *words, cwd=tmp_path, env=environment)
+    wanted = {
+        "save_load": "the last element is 6\n",
+        "async_save": "saved\n",
+        "use_plugin": "dummy gave back 5\n",
+    }
+    assert out == wanted.get(source.stem, out)
+    if source.stem == "async_save":
+        listed = run("ligament", "ls", "models", cwd=tmp_path, env=environment)
+        assert "in background" in listed and "val_acc=0.91" in listed
+
+
+# `make demo` runs the demo.
+SCRIPTS = sorted(p for p in (ROOT / "examples/python").glob("*.py") if p.name != "demo.py")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=[p.stem for p in SCRIPTS])
+def test_python(script, tmp_path, environment):
+    run(sys.executable, script, cwd=tmp_path, env=environment)
+
+
+def test_use_plugin_without_one(tmp_path, environment):
+    shutil.copy(ROOT / "examples/c/use_plugin.c", tmp_path)
+    program = compile_c(tmp_path / "use_plugin.c", environment)
+    done = subprocess.run([program, "nosuch.so"], capture_output=True, text=True, env=environment)
+    assert done.returncode == 1 and "nosuch.so" in done.stderr
+
+
+def test_plugins_document(tmp_path, environment):
+    """Its blocks in order, in one folder: C is compiled as a plugin, the rest is run."""
+    document = ROOT / "docs/plugins.md"
+    for name in ("dummy.c", "dummy.cpp", "CMakeLists.txt"):
+        shutil.copy(ROOT / "examples/plugin" / name, tmp_path)
+    place = {"cwd": tmp_path, "env": environment | {"LIGAMENT_PLUGINS": "./count.so"}}
+    (code,) = blocks(document, "c")
+    (tmp_path / "count.c").write_text(code)
+    flags = run("ligament", "info", "--cflags", env=environment).split()
+    run("cc", "-Wall", "-Werror", "-shared", "-fPIC", *flags, "count.c", "-o", "count.so", **place)
+    assert "count" in run("ligament", "info", **place)
+    shell = "\n".join(blocks(document, "sh"))
+    out = run("sh", "-e", "-c", shell, cwd=tmp_path, env=environment)
+    assert '"failed": 0' in out and '"name": "dummy"' in out
+
+
+def test_plugin_readme(tmp_path, environment):
+    shutil.copytree(ROOT / "examples/plugin", tmp_path / "plugin")
+    shell = "\n".join(blocks(ROOT / "examples/plugin/README.md", "sh"))
+    out = run("sh", "-e", "-c", shell, cwd=tmp_path / "plugin", env=environment)
+    assert out.count(" 0 failed") == 3
+
+
+def test_a_folder_with_a_space(prefix, tmp_path, environment):
+    """What is printed is quoted for a shell."""
+    moved = tmp_path / "with space"
+    shutil.copytree(prefix, moved, symlinks=True)
+    shutil.copy(ROOT / "examples/c/save_load.c", tmp_path)
+    place = environment | {"PATH": f"{moved / 'bin'}:{environment['PATH']}"}
+    line = 'eval "cc save_load.c -o save_load $(ligament info --cflags --libs)" && ./save_load'
+    assert run("sh", "-c", line, cwd=tmp_path, env=place) == "the last element is 6\n"
+    assert "with space" in run("ligament", "info", "--cmakedir", env=place)
+
+
+def test_plugins_document_in_python(tmp_path, environment, plugins):
+    pytest.importorskip("ligament")
+    shutil.copy(plugins / "libdummy.so", tmp_path)
+    for text in blocks(ROOT / "docs/plugins.md", "python"):
+        run(sys.executable, "-c", text, cwd=tmp_path, env=environment)
+
+
+README = ROOT / "README.md"
+
+
+@pytest.mark.skipif(not README.exists(), reason="there is no README yet")
+@pytest.mark.parametrize("language", ["c", "python"])
+def test_readme(tmp_path, environment, language):
+    found = blocks(README, language)
+    assert found, f"README has no example in {language}"
+    for number, text in enumerate(found):
+        lines = [line for line in text.splitlines() if line.strip()]
+        assert len(lines) <= 25, "an example of the README is short"
+        place = tmp_path / str(number)
+        place.mkdir()
+        if language == "python":
+            run(sys.executable, "-c", text, cwd=place, env=environment)
+            continue
+        (place / "readme.c").write_text(text)
+        run(compile_c(place / "readme.c", environment), cwd=place, env=environment)
+
+
+def test_plugin_sentence_in_python(tmp_path, environment, plugins):
+    """What a plugin says is what the exception says."""
+    pytest.importorskip("ligament")
+    text = f"""
+import ligament, ligament.checkpoint, torch
+ligament.plugins.load({str(plugins / "libdummy.so")!r})
+ligament.plugins.load({str(plugins / "libdummy.so")!r})
+try:
+    ligament.checkpoint.load_weights(torch.nn.Linear(3, 2), "dummy", name="absent")
+except ligament.NotFoundError as failure:
+    assert "dummy: there is no set 'absent'" in str(failure), failure
+else:
+    raise SystemExit("it was loaded")
+"""
+    run(sys.executable, "-c", text, cwd=tmp_path, env=environment)
