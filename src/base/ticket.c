@@ -38,12 +38,16 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-/* A thread of ours must never be the one that a signal of the program lands on. */
+/* A thread of ours must never be the one that a signal of the program lands on. Faults of its own
+ * are another matter: blocked, they would end the process without a word to its handlers. */
 static int start_thread(lig_ticket *ticket)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     int number = pthread_create(&ticket->thread, NULL, thread_main, ticket);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return number;

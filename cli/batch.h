@@ -1,0 +1,100 @@
+/* A batch of named tensors on its way between a store and a file of another format. Tensors lie in
+ * mapped memory, so a model may be larger than the machine's. */
+#ifndef CLI_BATCH_H
+#define CLI_BATCH_H
+
+#include "cli.h"
+#include "json.h"
+
+typedef struct cli_batch { /* embedded; zero-initialised is valid and empty */
+    lig_tensor *tensors;
+    size_t count;
+    lig_tag *tags;
+    size_t tag_count;
+    lig_metric *metrics;
+    size_t metric_count;
+    const char *meta, *structure; /* NULL for none */
+
+    /* What the pointers above point into; freed by fini. */
+    int64_t *shapes;
+    char **texts;
+    size_t text_count;
+    cli_json *json, *metric_json;
+    void *map;
+    size_t map_bytes;
+    lig_view *view;
+    struct cli_batch *parts; /* the files of a sharded folder */
+    size_t part_count;
+} cli_batch;
+
+void cli_batch_fini(cli_batch *batch);
+uint64_t cli_batch_bytes(const cli_batch *batch);
+
+/* Maps `path` read-only into the batch. */
+lig_status cli_batch_map(cli_batch *batch, const char *path);
+/* A copy of `bytes` bytes with a NUL behind them that lives as long as the batch. */
+lig_status cli_batch_text(cli_batch *batch, const void *text, size_t bytes, char **out);
+
+/* A model of a store, mapped and verified. */
+lig_status cli_batch_from_store(cli_batch *batch, lig_store *store, const char *model);
+
+/* Any file or sharded folder that cli_place_parse knows. On failure the batch is empty. */
+lig_status cli_batch_from_file(cli_batch *batch, const cli_place *place);
+lig_status cli_safetensors_parse(cli_batch *batch, const char *path, const void *data,
+                                 size_t bytes);
+lig_status cli_npz_parse(cli_batch *batch, const char *path, const void *data, size_t bytes);
+lig_status cli_sharded_read(cli_batch *batch, const char *folder);
+
+/* --- writing ------------------------------------------------------------------------------------
+ */
+
+/* A file that appears under its name complete and durable, or not at all. */
+typedef struct cli_outfile {
+    char *path, *folder, *temporary; /* temporary is NULL while the file has no name */
+    int fd;
+    uint64_t at;  /* bytes put so far */
+    cli_bar *bar; /* told of every byte; NULL for none */
+} cli_outfile;
+
+lig_status cli_outfile_open(cli_outfile *out, const char *path);
+lig_status cli_outfile_put(cli_outfile *out, const void *data, uint64_t bytes);
+/* Overwrites bytes that were put before. */
+lig_status cli_outfile_mend(cli_outfile *out, uint64_t offset, const void *data, size_t bytes);
+/* Both end the outfile. `replace` 0: LIG_E_EXISTS when the name is taken. */
+lig_status cli_outfile_commit(cli_outfile *out, int replace);
+void cli_outfile_abort(cli_outfile *out);
+/* LIG_E_EXISTS, with what to do. */
+lig_status cli_fail_taken(const char *path);
+
+lig_status cli_batch_to_file(const cli_batch *batch, const cli_place *place, int replace,
+                             cli_bar *bar);
+/* What has no spelling in the format is refused by name before the first byte is written. */
+lig_status cli_safetensors_write(const cli_batch *batch, cli_outfile *out);
+lig_status cli_npz_write(const cli_batch *batch, cli_outfile *out);
+/* Files of about `shard_bytes` and their index, in `folder`, which is made when it is not there. */
+lig_status cli_sharded_write(const cli_batch *batch, const char *folder, uint64_t shard_bytes,
+                             int replace, cli_bar *bar);
+/* The elements of one tensor in row-major order. */
+lig_status cli_put_tensor(cli_outfile *out, const lig_tensor *tensor);
+
+/* --- .npy headers
+ * --------------------------------------------------------------------------------- */
+
+typedef struct cli_npy {
+    uint32_t dtype, ndim;
+    int fortran;                     /* the first index varies fastest */
+    int64_t shape[2 * LIG_NDIM_MAX]; /* the second half is room for strides */
+    size_t header_bytes;             /* where the elements begin */
+    uint64_t bytes;                  /* of the elements */
+} cli_npy;
+
+/* `name` is for sentences. Checks everything, that the elements fill the entry exactly too. */
+lig_status cli_npy_parse(cli_npy *npy, const char *name, const uint8_t *data, uint64_t bytes);
+/* Fills `header` and tells its length, a multiple of 64. LIG_E_UNSUPPORTED for a dtype that NumPy
+ * does not have. */
+#define CLI_NPY_HEADER_BYTES_MAX 1024
+lig_status cli_npy_format(const lig_tensor *tensor, char *header, size_t *header_bytes);
+
+uint32_t cli_crc32(uint32_t crc, const void *data, size_t bytes);
+
+#endif

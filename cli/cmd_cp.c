@@ -1,0 +1,372 @@
+/* Between two stores the library copies; from and to files of other formats tensors go straight
+ * from one mapping into the other side's writer. */
+#include "batch.h"
+
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DEFAULT_SHARD_BYTES (UINT64_C(5) << 30)
+
+typedef struct copying {
+    const cli_call *call;
+    cli_json_writer *writer;
+    cli_place to;
+    lig_store *store; /* of `to`, NULL for a file */
+    lig_tag *tags;
+    size_t tag_count;
+    lig_metric *metrics;
+    size_t metric_count;
+    size_t copied;
+    uint64_t shard_bytes;
+} copying;
+
+/* --- telling
+ * -------------------------------------------------------------------------------------- */
+
+static void tell(copying *self, const char *from, const char *name, size_t tensors, uint64_t bytes)
+{
+    char size[24];
+    self->copied++;
+    if (self->writer != NULL) {
+        cli_json_open(self->writer, NULL, '{');
+        cli_json_put_text(self->writer, "from", from);
+        cli_json_put_text(self->writer, "to", self->to.uri);
+        cli_json_put_text(self->writer, "name", name);
+        cli_json_put_u64(self->writer, "tensors", tensors);
+        cli_json_put_u64(self->writer, "bytes", bytes);
+        cli_json_close(self->writer, '}');
+        return;
+    }
+    cli_size_text(bytes, size, sizeof size);
+    cli_put_escaped(stdout, from);
+    fputs(" -> ", stdout);
+    cli_put_escaped(stdout, self->to.uri);
+    fputs(name != NULL ? "#" : "", stdout);
+    cli_put_escaped(stdout, name != NULL ? name : "");
+    printf("  %zu tensors, %s\n", tensors, size);
+}
+
+/* --- names
+ * ---------------------------------------------------------------------------------------- */
+
+/* What `name` is called at the other end: kept, behind a prefix that ends in '/', or as was said.
+ */
+static lig_status new_name(const copying *self, const char *name, char **out)
+{
+    const char *given = self->to.name;
+    size_t bytes = given != NULL ? strlen(given) : 0;
+    if (given == NULL)
+        return cli_format(out, "%s", name);
+    if (given[bytes - 1] == '/')
+        return cli_format(out, "%s%s", given, name);
+    if (self->copied > 0)
+        return lig_fail(LIG_E_INVALID,
+                        "several models cannot all be called '%s'; a name that ends in '/' "
+                        "goes before theirs",
+                        given);
+    return cli_format(out, "%s", given);
+}
+
+static lig_status file_stem(const cli_place *place, char **out)
+{
+    char *copy;
+    LIG_TRY(cli_format(&copy, "%s", place->uri));
+    char *name = basename(copy), *dot = strrchr(name, '.');
+    if (dot != NULL && dot > name)
+        *dot = '\0';
+    lig_status status = cli_format(out, "%s", name);
+    free(copy);
+    return status;
+}
+
+/* --- what the command line adds
+ * --------------------------------------------------------------------- */
+
+static lig_status add_tags(const copying *self, cli_batch *batch)
+{
+    size_t count = batch->tag_count;
+    lig_tag *tags = realloc(batch->tags, (count + self->tag_count + 1) * sizeof *tags);
+    if (tags == NULL)
+        return lig_fail(LIG_E_NOMEM, "no memory for tags");
+    batch->tags = tags;
+    for (size_t i = 0; i < self->tag_count; i++) {
+        size_t at = 0;
+        while (at < count && strcmp(tags[at].name, self->tags[i].name) != 0)
+            at++;
+        tags[at] = self->tags[i];
+        count += at == count;
+    }
+    batch->tag_count = count;
+    return LIG_OK;
+}
+
+static lig_status add_metrics(const copying *self, cli_batch *batch)
+{
+    size_t count = batch->metric_count;
+    lig_metric *metrics =
+        realloc(batch->metrics, (count + self->metric_count + 1) * sizeof *metrics);
+    if (metrics == NULL)
+        return lig_fail(LIG_E_NOMEM, "no memory for metrics");
+    batch->metrics = metrics;
+    for (size_t i = 0; i < self->metric_count; i++) {
+        size_t at = 0;
+        while (at < count && strcmp(metrics[at].name, self->metrics[i].name) != 0)
+            at++;
+        metrics[at] = self->metrics[i];
+        count += at == count;
+    }
+    batch->metric_count = count;
+    return LIG_OK;
+}
+
+/* --- a batch into a store or a file
+ * ------------------------------------------------------------------- */
+
+static lig_status watch(lig_ticket *ticket, const cli_batch *batch, cli_bar *bar)
+{
+    uint64_t done = 0, before = 0;
+    while (!lig_ticket_done(ticket) && done < batch->count) {
+        lig_status status = lig_ticket_progress(ticket, done, INT64_C(100000000), &done);
+        for (; before < done && before < batch->count; before++)
+            cli_bar_add(bar, batch->tensors[before].bytes);
+        if (status != LIG_OK && status != LIG_E_TIMEOUT)
+            break;
+    }
+    return lig_ticket_wait(ticket, LIG_FOREVER);
+}
+
+static lig_status save_batch(const copying *self, const cli_batch *batch, const char *name,
+                             cli_bar *bar)
+{
+    lig_save_options options = LIG_SAVE_INIT;
+    lig_ticket *ticket;
+    options.flags = cli_has(self->call, "replace") ? LIG_SAVE_REPLACE : 0;
+    options.tags = batch->tags;
+    options.tag_count = batch->tag_count;
+    options.metrics = batch->metrics;
+    options.metric_count = batch->metric_count;
+    options.meta = batch->meta;
+    options.structure = batch->structure;
+    if (!bar->on)
+        return lig_store_save(self->store, name, batch->tensors, batch->count, &options);
+    LIG_TRY(
+        lig_store_save_start(self->store, name, batch->tensors, batch->count, &options, &ticket));
+    lig_status status = watch(ticket, batch, bar);
+    lig_ticket_destroy(ticket);
+    return status;
+}
+
+static lig_status write_batch(const copying *self, const cli_batch *batch, cli_bar *bar)
+{
+    int replace = cli_has(self->call, "replace");
+    if (self->to.kind == CLI_SHARDED)
+        return cli_sharded_write(batch, self->to.uri, self->shard_bytes, replace, bar);
+    return cli_batch_to_file(batch, &self->to, replace, bar);
+}
+
+static lig_status put_batch(copying *self, cli_batch *batch, const char *from, const char *name)
+{
+    char *called = NULL;
+    cli_bar bar;
+    LIG_TRY(add_tags(self, batch));
+    LIG_TRY(add_metrics(self, batch));
+    if (self->store == NULL && self->copied > 0)
+        return lig_fail(LIG_E_INVALID, "several models do not fit into '%s'", self->to.uri);
+    if (self->store != NULL)
+        LIG_TRY(new_name(self, name, &called));
+    cli_bar_start(&bar, self->call, name, cli_batch_bytes(batch));
+    lig_status status = self->store != NULL ? save_batch(self, batch, called, &bar)
+                                            : write_batch(self, batch, &bar);
+    cli_bar_end(&bar);
+    if (status == LIG_OK)
+        tell(self, from, called, batch->count, cli_batch_bytes(batch));
+    free(called);
+    return status;
+}
+
+static lig_status copy_file(copying *self, const cli_place *place)
+{
+    cli_batch batch;
+    char *stem;
+    LIG_TRY(cli_batch_from_file(&batch, place));
+    lig_status status = file_stem(place, &stem);
+    if (status == LIG_OK) {
+        status = put_batch(self, &batch, place->uri, stem);
+        free(stem);
+    }
+    cli_batch_fini(&batch);
+    return status;
+}
+
+/* --- a store's models
+ * ----------------------------------------------------------------------------------- */
+
+static lig_status update_copy(const copying *self, const char *name)
+{
+    lig_update update = LIG_UPDATE_INIT;
+    if (self->tag_count == 0 && self->metric_count == 0)
+        return LIG_OK;
+    update.tags = self->tags;
+    update.tag_count = self->tag_count;
+    update.metrics = self->metrics;
+    update.metric_count = self->metric_count;
+    return lig_store_update(self->store, name, &update);
+}
+
+static lig_status copy_between(copying *self, lig_store *from, const lig_model *model,
+                               const char *label)
+{
+    char *called;
+    LIG_TRY(new_name(self, model->name, &called));
+    lig_status status = lig_store_copy(from, model->name, self->store, called,
+                                       cli_has(self->call, "replace") ? LIG_SAVE_REPLACE : 0);
+    if (status == LIG_OK)
+        status = update_copy(self, called);
+    if (status == LIG_OK)
+        tell(self, label, called, model->tensor_count, model->bytes);
+    free(called);
+    return status;
+}
+
+static lig_status copy_model(copying *self, lig_store *from, const cli_place *place,
+                             const char *name)
+{
+    cli_batch batch;
+    lig_model *model;
+    char *label;
+    LIG_TRY(cli_format(&label, "%s#%s", place->uri, name));
+    lig_status status;
+    if (self->store != NULL) {
+        status = lig_store_model(from, name, &model);
+        if (status == LIG_OK) {
+            status = copy_between(self, from, model, label);
+            lig_model_destroy(model);
+        }
+    } else {
+        status = cli_batch_from_store(&batch, from, name);
+        if (status == LIG_OK) {
+            status = put_batch(self, &batch, label, name);
+            cli_batch_fini(&batch);
+        }
+    }
+    free(label);
+    return status;
+}
+
+/* A whole store comes with its aliases. */
+static lig_status copy_aliases(const copying *self, lig_store *from)
+{
+    char *alias, *model;
+    lig_status status;
+    for (size_t i = 0; (status = lig_store_alias_at(from, i, &alias, &model)) == LIG_OK; i++) {
+        char *called;
+        status = new_name(self, model, &called);
+        if (status == LIG_OK) {
+            status = lig_store_alias(self->store, alias, called);
+            free(called);
+        }
+        lig_text_destroy(alias);
+        lig_text_destroy(model);
+        LIG_TRY(status);
+    }
+    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+}
+
+static lig_status copy_store(copying *self, const cli_place *place)
+{
+    lig_store *from;
+    char **names;
+    size_t count;
+    LIG_TRY(cli_place_open(place, "r", &from));
+    lig_status status = cli_place_names(place, from, &names, &count);
+    if (status != LIG_OK)
+        goto close_store;
+    if (count > 1 && self->store == NULL)
+        status = lig_fail(LIG_E_INVALID, "'%s' holds one model and %zu were asked for",
+                          self->to.uri, count);
+    for (size_t i = 0; i < count && status == LIG_OK; i++)
+        status = copy_model(self, from, place, names[i]);
+    cli_names_destroy(names, count);
+    if (status == LIG_OK && place->name == NULL && self->store != NULL)
+        status = copy_aliases(self, from);
+close_store:
+    lig_store_close(from);
+    return status;
+}
+
+static lig_status copy_all(copying *self)
+{
+    const cli_call *call = self->call;
+    for (size_t i = 0; i + 1 < call->word_count; i++) {
+        cli_place place;
+        LIG_TRY(cli_place_parse(&place, call->words[i]));
+        lig_status status =
+            place.kind == CLI_STORE ? copy_store(self, &place) : copy_file(self, &place);
+        cli_place_fini(&place);
+        LIG_TRY(status);
+    }
+    return LIG_OK;
+}
+
+static lig_status open_and_copy(copying *self)
+{
+    const cli_call *call = self->call;
+    LIG_TRY(cli_tags(call, "tag", &self->tags, &self->tag_count));
+    LIG_TRY(cli_metrics(call, "metric", &self->metrics, &self->metric_count));
+    LIG_TRY(cli_place_parse(&self->to, call->words[call->word_count - 1]));
+    self->shard_bytes = DEFAULT_SHARD_BYTES;
+    LIG_TRY(cli_bytes(call, "shard", &self->shard_bytes));
+    if (cli_has(call, "shard")) {
+        if (self->to.name != NULL || self->to.kind == CLI_SAFETENSORS || self->to.kind == CLI_NPZ)
+            return lig_fail(LIG_E_INVALID, "--shard makes a folder of files; '%s' is none",
+                            call->words[call->word_count - 1]);
+        self->to.kind = CLI_SHARDED;
+    }
+    if (self->to.kind == CLI_STORE)
+        LIG_TRY(cli_place_open(&self->to, "a", &self->store));
+    return copy_all(self);
+}
+
+static int run(cli_call *call)
+{
+    cli_json_writer writer = {.file = stdout};
+    copying self = {.call = call, .writer = call->json ? &writer : NULL};
+    if (call->json)
+        cli_json_open(&writer, NULL, '[');
+    lig_status status = open_and_copy(&self);
+    if (call->json)
+        cli_json_close(&writer, ']');
+    lig_store_close(self.store);
+    cli_place_fini(&self.to);
+    free(self.tags);
+    free(self.metrics);
+    return status == LIG_OK ? 0 : cli_failed();
+}
+
+static const cli_flag flags[] = {
+    {"replace", 'f', NULL, "what is there under that name makes way"},
+    {"tag", 't', "NAME=VALUE", "gives the copy a tag"},
+    {"metric", 'm', "NAME=NUMBER", "gives the copy a metric"},
+    {"shard", 's', "SIZE",
+     "writes a folder of .safetensors files of about this size and their index"},
+    {NULL, 0, NULL, NULL},
+};
+
+const cli_command cli_cmd_cp = {
+    .name = "cp",
+    .usage = "SOURCE... DESTINATION [options]",
+    .summary = "Copies models between stores, .safetensors (sharded too) and .npz files",
+    .details =
+        "SOURCE is STORE#NAME, STORE#PATTERN*, STORE (all models and aliases), a file, or a "
+        "folder\n"
+        "of sharded .safetensors. DESTINATION is STORE (names are kept; the model of a file is\n"
+        "called as the file), STORE#NAME, STORE#PREFIX/, a file, or with --shard a folder. Tags\n"
+        "become __metadata__ of .safetensors and come back from it; .npz holds tensors only.\n"
+        "A file appears complete or not at all.",
+    .flags = flags,
+    .word_min = 2,
+    .word_max = SIZE_MAX,
+    .run = run,
+};

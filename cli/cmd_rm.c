@@ -1,0 +1,94 @@
+#include "cli.h"
+#include "json.h"
+
+#include <string.h>
+
+typedef struct removal {
+    const cli_call *call;
+    cli_json_writer *writer;
+    lig_store *store;
+} removal;
+
+static void tell(const removal *self, const char *name, int alias)
+{
+    int dry = cli_has(self->call, "dry-run");
+    if (self->writer != NULL) {
+        cli_json_open(self->writer, NULL, '{');
+        cli_json_put_text(self->writer, alias ? "alias" : "model", name);
+        cli_json_put_bool(self->writer, "removed", !dry);
+        cli_json_close(self->writer, '}');
+        return;
+    }
+    fputs(dry ? "would remove " : "removed ", stdout);
+    fputs(alias ? "alias " : "", stdout);
+    cli_put_escaped(stdout, name);
+    putchar('\n');
+}
+
+/* An alias is only a name: removing it leaves the model it stands for. */
+static lig_status remove_one(const removal *self, const char *name)
+{
+    lig_model *model;
+    LIG_TRY(lig_store_model(self->store, name, &model));
+    int alias = strcmp(model->name, name) != 0;
+    lig_model_destroy(model);
+    if (!cli_has(self->call, "dry-run"))
+        LIG_TRY(alias ? lig_store_alias(self->store, name, NULL)
+                      : lig_store_retire(self->store, name));
+    tell(self, name, alias);
+    return LIG_OK;
+}
+
+static lig_status remove_all(removal *self, const cli_place *place)
+{
+    char **names;
+    size_t count;
+    if (place->name == NULL)
+        return lig_fail(LIG_E_INVALID,
+                        "'%s' names no model: say '%s#NAME', or '%s#*' for all of them", place->uri,
+                        place->uri, place->uri);
+    LIG_TRY(cli_place_open(place, cli_has(self->call, "dry-run") ? "r" : "x", &self->store));
+    lig_status status = cli_place_names(place, self->store, &names, &count);
+    if (status == LIG_OK) {
+        for (size_t i = 0; i < count && status == LIG_OK; i++)
+            status = remove_one(self, names[i]);
+        cli_names_destroy(names, count);
+    }
+    lig_store_close(self->store);
+    return status;
+}
+
+static int run(cli_call *call)
+{
+    cli_json_writer writer = {.file = stdout};
+    removal self = {.call = call, .writer = call->json ? &writer : NULL};
+    lig_status status = LIG_OK;
+    if (call->json)
+        cli_json_open(&writer, NULL, '[');
+    for (size_t i = 0; i < call->word_count && status == LIG_OK; i++) {
+        cli_place place;
+        status = cli_place_parse(&place, call->words[i]);
+        if (status == LIG_OK)
+            status = remove_all(&self, &place);
+        cli_place_fini(&place);
+    }
+    if (call->json)
+        cli_json_close(&writer, ']');
+    return status == LIG_OK ? 0 : cli_failed();
+}
+
+static const cli_flag flags[] = {
+    {"dry-run", 'n', NULL, "only tell what would be removed"},
+    {NULL, 0, NULL, NULL},
+};
+
+const cli_command cli_cmd_rm = {
+    .name = "rm",
+    .usage = "STORE#NAME... [options]",
+    .summary = "Removes models, or aliases",
+    .details = "Bytes that no other model uses are freed. An alias is removed without its model.",
+    .flags = flags,
+    .word_min = 1,
+    .word_max = SIZE_MAX,
+    .run = run,
+};

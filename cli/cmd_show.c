@@ -1,0 +1,200 @@
+#include "batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- for people ---------------------------------------------------------------------------------
+ */
+
+static void line(const char *title, const char *text)
+{
+    printf("%-9s ", title);
+    cli_put_escaped(stdout, text);
+    putchar('\n');
+}
+
+static void print_pairs(const lig_model *model)
+{
+    for (size_t i = 0; i < model->metric_count; i++) {
+        printf("%-9s ", i == 0 ? "metrics" : "");
+        cli_put_escaped(stdout, model->metrics[i].name);
+        printf(" = %.10g\n", model->metrics[i].value);
+    }
+    for (size_t i = 0; i < model->tag_count; i++) {
+        printf("%-9s ", i == 0 ? "tags" : "");
+        cli_put_escaped(stdout, model->tags[i].name);
+        fputs(" = ", stdout);
+        cli_put_escaped(stdout, model->tags[i].value);
+        putchar('\n');
+    }
+}
+
+static void print_head(const lig_model *model)
+{
+    char text[64], size[24];
+    line("name", model->name);
+    if (model->id != 0) {
+        snprintf(text, sizeof text, "%016llx", (unsigned long long)model->id);
+        line("id", text);
+    }
+    if (model->parent_name != NULL && model->parent_name[0] != '\0')
+        line("parent", model->parent_name);
+    if (model->created_ns != 0) {
+        cli_date_text(model->created_ns, text, sizeof text);
+        line("created", text);
+    }
+    cli_size_text(model->bytes, size, sizeof size);
+    snprintf(text, sizeof text, "%zu, %s (%llu bytes)", model->tensor_count, size,
+             (unsigned long long)model->bytes);
+    line("tensors", text);
+    if (model->own_bytes != model->bytes) {
+        cli_size_text(model->own_bytes, size, sizeof size);
+        line("own", size);
+    }
+    print_pairs(model);
+    if (model->meta != NULL && model->meta[0] != '\0')
+        line("meta", model->meta);
+}
+
+static lig_status print_tensors(const lig_model *model)
+{
+    static const cli_column columns[] = {
+        {"TENSOR", 0, 1}, {"DTYPE", 0, 0}, {"SHAPE", 0, 1}, {"SIZE", 1, 0}, {"TIED", 0, 1}};
+    cli_table *table;
+    lig_status status = LIG_OK;
+    size_t ties = 0;
+    for (size_t i = 0; i < model->tensor_count; i++)
+        ties += model->tensors[i].tied >= 0;
+    LIG_TRY(cli_table_create(&table, columns, ties > 0 ? 5 : 4));
+    for (size_t i = 0; i < model->tensor_count && status == LIG_OK; i++) {
+        const lig_stored_tensor *stored = &model->tensors[i];
+        char shape[LIG_NDIM_MAX * 22], size[24];
+        cli_shape_text(&stored->tensor, shape, sizeof shape);
+        cli_size_text(stored->tensor.bytes, size, sizeof size);
+        const char *tied = stored->tied >= 0 && (size_t)stored->tied < model->tensor_count
+                               ? model->tensors[stored->tied].tensor.name
+                               : "";
+        status = cli_table_add(table, (const char *[]){stored->tensor.name,
+                                                       lig_dtype_name(stored->tensor.dtype), shape,
+                                                       size, tied});
+    }
+    if (status == LIG_OK && model->tensor_count > 0) {
+        putchar('\n');
+        cli_table_print(table, stdout);
+    }
+    cli_table_destroy(table);
+    return status;
+}
+
+/* --- for programs -------------------------------------------------------------------------------
+ */
+
+static void put_json(cli_json_writer *writer, const lig_model *model)
+{
+    cli_json_open(writer, NULL, '{');
+    cli_put_model(writer, model);
+    cli_json_open(writer, "tensors", '[');
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const lig_stored_tensor *stored = &model->tensors[i];
+        int tied = stored->tied >= 0 && (size_t)stored->tied < model->tensor_count;
+        cli_json_open(writer, NULL, '{');
+        cli_put_tensor_json(writer, &stored->tensor);
+        cli_json_put_u64(writer, "owner", stored->owner);
+        cli_json_put_text(writer, "tied", tied ? model->tensors[stored->tied].tensor.name : NULL);
+        cli_json_close(writer, '}');
+    }
+    cli_json_close(writer, ']');
+    cli_json_close(writer, '}');
+}
+
+static lig_status show_model(const lig_model *model, cli_json_writer *writer, size_t index)
+{
+    if (writer != NULL) {
+        put_json(writer, model);
+        return LIG_OK;
+    }
+    if (index > 0)
+        putchar('\n');
+    print_head(model);
+    return print_tensors(model);
+}
+
+static lig_status show_store(const cli_place *place, cli_json_writer *writer, size_t *index)
+{
+    lig_store *store;
+    char **names;
+    size_t count;
+    LIG_TRY(cli_place_open(place, "r", &store));
+    lig_status status = cli_place_names(place, store, &names, &count);
+    if (status != LIG_OK)
+        goto close_store;
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
+        lig_model *model;
+        status = lig_store_model(store, names[i], &model);
+        if (status == LIG_OK) {
+            status = show_model(model, writer, (*index)++);
+            lig_model_destroy(model);
+        }
+    }
+    cli_names_destroy(names, count);
+close_store:
+    lig_store_close(store);
+    return status;
+}
+
+/* A file of another format looks like a model that no store has. */
+static lig_status show_file(const cli_place *place, cli_json_writer *writer, size_t *index)
+{
+    cli_batch batch;
+    lig_stored_tensor *tensors;
+    LIG_TRY(cli_batch_from_file(&batch, place));
+    lig_status status = cli_alloc(&tensors, batch.count, sizeof *tensors);
+    if (status == LIG_OK) {
+        lig_model model = {
+            .name = place->uri, .parent_name = "", .tensors = tensors, .structure = ""};
+        for (size_t i = 0; i < batch.count; i++)
+            tensors[i] = (lig_stored_tensor){.tensor = batch.tensors[i], .tied = -1};
+        model.tensor_count = batch.count;
+        model.bytes = model.own_bytes = cli_batch_bytes(&batch);
+        model.metrics = batch.metrics;
+        model.metric_count = batch.metric_count;
+        model.tags = batch.tags;
+        model.tag_count = batch.tag_count;
+        model.meta = batch.meta != NULL ? batch.meta : "";
+        status = show_model(&model, writer, (*index)++);
+        free(tensors);
+    }
+    cli_batch_fini(&batch);
+    return status;
+}
+
+static int run(cli_call *call)
+{
+    cli_json_writer writer = {.file = stdout};
+    lig_status status = LIG_OK;
+    size_t index = 0;
+    if (call->json)
+        cli_json_open(&writer, NULL, '[');
+    for (size_t i = 0; i < call->word_count && status == LIG_OK; i++) {
+        cli_place place;
+        status = cli_place_parse(&place, call->words[i]);
+        if (status == LIG_OK)
+            status = (place.kind == CLI_STORE ? show_store : show_file)(
+                &place, call->json ? &writer : NULL, &index);
+        cli_place_fini(&place);
+    }
+    if (call->json)
+        cli_json_close(&writer, ']');
+    return status == LIG_OK ? 0 : cli_failed();
+}
+
+const cli_command cli_cmd_show = {
+    .name = "show",
+    .usage = "STORE#NAME... | FILE.safetensors | FILE.npz",
+    .summary = "Tells all about a model and its tensors",
+    .details =
+        "A pattern (STORE#run/*) shows several. --json prints an array with an object for each.",
+    .word_min = 1,
+    .word_max = SIZE_MAX,
+    .run = run,
+};

@@ -1,0 +1,156 @@
+/* Where a model is: URI#name, a plain path, or a file of another format. */
+#include "cli.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* As the library tells a URI from a path: at least two characters before the colon. */
+static int has_scheme(const char *text)
+{
+    size_t i = 0;
+    if (!isalpha((unsigned char)text[0]))
+        return 0;
+    while (isalnum((unsigned char)text[i]) || (text[i] != '\0' && strchr("+._-", text[i]) != NULL))
+        i++;
+    return i >= 2 && text[i] == ':';
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t bytes = strlen(text), end_bytes = strlen(end);
+    return bytes > end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
+}
+
+static cli_place_kind kind_of(const char *text)
+{
+    struct stat info;
+    char index[8192];
+    if (has_scheme(text))
+        return CLI_STORE;
+    if (stat(text, &info) == 0 && S_ISDIR(info.st_mode))
+        return cli_sharded_index(text, index, sizeof index) ? CLI_SHARDED : CLI_STORE;
+    if (ends_with(text, ".safetensors"))
+        return CLI_SAFETENSORS;
+    return ends_with(text, ".npz") ? CLI_NPZ : CLI_STORE;
+}
+
+lig_status cli_place_parse(cli_place *place, const char *text)
+{
+    const char *hash = strchr(text, '#');
+    size_t bytes = hash != NULL ? (size_t)(hash - text) : strlen(text);
+    *place = (cli_place){.kind = CLI_STORE};
+    if (bytes == 0)
+        return lig_fail(LIG_E_INVALID, "'%s' names no store: it must be URI#name", text);
+    if (hash != NULL && hash[1] == '\0')
+        return lig_fail(LIG_E_INVALID, "'%s' has no name behind '#'", text);
+    LIG_TRY(cli_format(&place->uri, "%.*s", (int)bytes, text));
+    if (hash == NULL) {
+        place->kind = kind_of(place->uri);
+        return LIG_OK;
+    }
+    lig_status status = cli_format(&place->name, "%s", hash + 1);
+    if (status != LIG_OK)
+        cli_place_fini(place);
+    return status;
+}
+
+void cli_place_fini(cli_place *place)
+{
+    free(place->uri);
+    free(place->name);
+    *place = (cli_place){0};
+}
+
+/* The query of a path stands behind its last '?', if what follows looks like key=value. */
+static const char *find_query(const char *uri)
+{
+    const char *mark = has_scheme(uri) ? strchr(uri, '?') : strrchr(uri, '?');
+    if (mark == NULL || has_scheme(uri))
+        return mark;
+    const char *equals = strchr(mark, '=');
+    return equals != NULL && equals > mark + 1 ? mark : NULL;
+}
+
+static lig_status open_with(const cli_place *place, const char *mode, lig_store **store)
+{
+    char *uri;
+    LIG_TRY(cli_format(&uri, "%s%cmode=%s", place->uri, find_query(place->uri) != NULL ? '&' : '?',
+                       mode));
+    lig_status status = lig_store_open(store, uri);
+    free(uri);
+    return status;
+}
+
+lig_status cli_place_open(const cli_place *place, const char *mode, lig_store **store)
+{
+    const char *query = find_query(place->uri);
+    lig_store *probe;
+    if (place->kind != CLI_STORE)
+        return lig_fail(LIG_E_INVALID, "'%s' is no store, and one is needed here", place->uri);
+    if (query != NULL && (strstr(query, "?mode=") != NULL || strstr(query, "&mode=") != NULL))
+        return lig_store_open(store, place->uri);
+    if (strcmp(mode, "x") != 0)
+        return open_with(place, mode, store);
+    LIG_TRY(open_with(place, "r", &probe));
+    lig_store_close(probe);
+    return open_with(place, "a", store);
+}
+
+void cli_names_destroy(char **names, size_t count)
+{
+    for (size_t i = 0; names != NULL && i < count; i++)
+        free(names[i]);
+    free(names);
+}
+
+static lig_status copy_names(lig_model *const *models, size_t count, char ***names)
+{
+    char **list;
+    LIG_TRY(cli_alloc(&list, count, sizeof *list));
+    for (size_t i = 0; i < count; i++) {
+        lig_status status = cli_format(&list[i], "%s", models[i]->name);
+        if (status != LIG_OK) {
+            cli_names_destroy(list, i);
+            return status;
+        }
+    }
+    *names = list;
+    return LIG_OK;
+}
+
+static lig_status matching_names(lig_store *store, const char *pattern, char ***names,
+                                 size_t *count)
+{
+    lig_query query = LIG_QUERY_INIT;
+    lig_model **models;
+    query.name = pattern;
+    query.order = "name";
+    LIG_TRY(lig_store_models(store, &query, &models, count));
+    lig_status status = copy_names(models, *count, names);
+    lig_models_destroy(models, *count);
+    return status;
+}
+
+lig_status cli_place_names(const cli_place *place, lig_store *store, char ***names, size_t *count)
+{
+    lig_model *model;
+    if (place->name == NULL)
+        return matching_names(store, NULL, names, count);
+    /* A name may hold the letters of a pattern: who has that name comes first. */
+    lig_status status = lig_store_model(store, place->name, &model);
+    if (status == LIG_OK) {
+        lig_model one = {.name = place->name};
+        lig_model_destroy(model);
+        *count = 1;
+        return copy_names((lig_model *[]){&one}, 1, names);
+    }
+    if (status != LIG_E_NOTFOUND || strpbrk(place->name, "*?[") == NULL)
+        return status;
+    LIG_TRY(matching_names(store, place->name, names, count));
+    if (*count > 0)
+        return LIG_OK;
+    cli_names_destroy(*names, 0);
+    return lig_fail(LIG_E_NOTFOUND, "no model of '%s' fits '%s'", place->uri, place->name);
+}

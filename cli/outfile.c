@@ -1,0 +1,160 @@
+/* Data is synced before the rename, the folder after it: a crash leaves the old file or the new
+ * one. Where the file system can, the file has no name until it is complete, so that not even a
+ * kill leaves a temporary behind. */
+#include "batch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const uint64_t piece_bytes = UINT64_C(4) << 20;
+
+static lig_status name_temporary(const cli_outfile *out, int attempt, char **temporary)
+{
+    return cli_format(temporary, "%s/.ligament-%ld-%d.tmp", out->folder, (long)getpid(), attempt);
+}
+
+static lig_status open_named(cli_outfile *out)
+{
+    for (int attempt = 0; attempt < 100; attempt++) {
+        LIG_TRY(name_temporary(out, attempt, &out->temporary));
+        out->fd = open(out->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (out->fd >= 0)
+            return LIG_OK;
+        free(out->temporary);
+        out->temporary = NULL;
+        if (errno != EEXIST)
+            break;
+    }
+    return cli_fail_path(out->path, "written");
+}
+
+lig_status cli_fail_taken(const char *path)
+{
+    return lig_fail(LIG_E_EXISTS, "'%s' is there already; --replace puts the new one in its place",
+                    path);
+}
+
+lig_status cli_outfile_open(cli_outfile *out, const char *path)
+{
+    char *copy;
+    *out = (cli_outfile){.fd = -1};
+    LIG_TRY(cli_format(&copy, "%s", path));
+    lig_status status = cli_format(&out->folder, "%s", dirname(copy));
+    free(copy);
+    if (status == LIG_OK)
+        status = cli_format(&out->path, "%s", path);
+    if (status == LIG_OK) {
+        out->fd = open(out->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+        if (out->fd < 0)
+            status = open_named(out);
+    }
+    if (status != LIG_OK)
+        cli_outfile_abort(out);
+    return status;
+}
+
+static lig_status write_all(const cli_outfile *out, const void *data, uint64_t bytes,
+                            uint64_t offset)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t wrote = pwrite(out->fd, at, bytes, (off_t)offset);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote < 0)
+            return cli_fail_path(out->path, "written");
+        at += wrote;
+        offset += (uint64_t)wrote;
+        bytes -= (uint64_t)wrote;
+    }
+    return LIG_OK;
+}
+
+lig_status cli_outfile_put(cli_outfile *out, const void *data, uint64_t bytes)
+{
+    for (uint64_t done = 0; done < bytes;) {
+        uint64_t piece = bytes - done < piece_bytes ? bytes - done : piece_bytes;
+        LIG_TRY(write_all(out, (const char *)data + done, piece, out->at));
+        out->at += piece;
+        done += piece;
+        if (out->bar != NULL)
+            cli_bar_add(out->bar, piece);
+    }
+    return LIG_OK;
+}
+
+lig_status cli_outfile_mend(cli_outfile *out, uint64_t offset, const void *data, size_t bytes)
+{
+    return write_all(out, data, bytes, offset);
+}
+
+/* Gives a nameless file a name beside its final one: a link cannot replace, a rename can. */
+static lig_status link_temporary(cli_outfile *out)
+{
+    char source[64];
+    snprintf(source, sizeof source, "/proc/self/fd/%d", out->fd);
+    for (int attempt = 0; attempt < 100; attempt++) {
+        char *temporary;
+        LIG_TRY(name_temporary(out, attempt, &temporary));
+        if (linkat(AT_FDCWD, source, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW) == 0) {
+            out->temporary = temporary;
+            return LIG_OK;
+        }
+        free(temporary);
+        if (errno != EEXIST)
+            break;
+    }
+    return cli_fail_path(out->path, "written");
+}
+
+static lig_status sync_folder(const cli_outfile *out)
+{
+    int fd = open(out->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return cli_fail_path(out->folder, "opened");
+    int failed = fsync(fd);
+    close(fd);
+    return failed ? cli_fail_path(out->folder, "synced") : LIG_OK;
+}
+
+static lig_status finish(cli_outfile *out, int replace)
+{
+    if (fsync(out->fd) != 0)
+        return cli_fail_path(out->path, "synced");
+    if (out->temporary == NULL)
+        LIG_TRY(link_temporary(out));
+    if (!replace) { /* unlike a rename, a link refuses a name that is taken */
+        if (link(out->temporary, out->path) != 0)
+            return errno == EEXIST ? cli_fail_taken(out->path)
+                                   : cli_fail_path(out->path, "written");
+        unlink(out->temporary);
+    } else if (rename(out->temporary, out->path) != 0) {
+        return cli_fail_path(out->path, "written");
+    }
+    free(out->temporary);
+    out->temporary = NULL;
+    return sync_folder(out);
+}
+
+lig_status cli_outfile_commit(cli_outfile *out, int replace)
+{
+    lig_status status = finish(out, replace);
+    cli_outfile_abort(out);
+    return status;
+}
+
+void cli_outfile_abort(cli_outfile *out)
+{
+    if (out->temporary != NULL)
+        unlink(out->temporary);
+    if (out->fd >= 0)
+        close(out->fd);
+    free(out->temporary);
+    free(out->folder);
+    free(out->path);
+    *out = (cli_outfile){.fd = -1};
+}

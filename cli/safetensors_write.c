@@ -1,0 +1,176 @@
+#include "batch.h"
+#include "safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *dtype_name(uint32_t dtype)
+{
+    for (const cli_safetensors_dtype *known = cli_safetensors_dtypes(); known->name != NULL;
+         known++)
+        if (known->dtype == dtype)
+            return known->name;
+    return NULL;
+}
+
+static lig_status check_names(const cli_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        const lig_tensor *tensor = &batch->tensors[i];
+        if (dtype_name(tensor->dtype) == NULL)
+            return lig_fail(LIG_E_UNSUPPORTED,
+                            "tensor '%.200s' is %s, which .safetensors has no name for",
+                            tensor->name, lig_dtype_name(tensor->dtype));
+        if (tensor->dtype == LIG_FLOAT4_E2M1FN_X2 && tensor->ndim == 0)
+            return lig_fail(LIG_E_UNSUPPORTED,
+                            "tensor '%.200s': .safetensors has no 4-bit value without "
+                            "dimensions",
+                            tensor->name);
+        if (strcmp(tensor->name, "__metadata__") == 0)
+            return lig_fail(LIG_E_UNSUPPORTED,
+                            "a tensor cannot be called '__metadata__' in .safetensors");
+    }
+    return LIG_OK;
+}
+
+typedef struct slot {
+    size_t index;
+    uint32_t element_bytes;
+    uint64_t begin;
+} slot;
+
+static int by_alignment(const void *a, const void *b)
+{
+    const slot *left = a, *right = b;
+    if (left->element_bytes != right->element_bytes)
+        return left->element_bytes > right->element_bytes ? -1 : 1;
+    return left->index < right->index ? -1 : left->index > right->index;
+}
+
+static int by_index(const void *a, const void *b)
+{
+    const slot *left = a, *right = b;
+    return left->index < right->index ? -1 : left->index > right->index;
+}
+
+/* There may be no holes, so wide elements come first: then each tensor is aligned to its elements.
+ */
+static lig_status place_tensors(const cli_batch *batch, slot **slots)
+{
+    slot *order;
+    uint64_t at = 0;
+    LIG_TRY(cli_alloc(&order, batch->count, sizeof *order));
+    for (size_t i = 0; i < batch->count; i++)
+        order[i] = (slot){i, lig_dtype_bytes(batch->tensors[i].dtype), 0};
+    qsort(order, batch->count, sizeof *order, by_alignment);
+    for (size_t i = 0; i < batch->count; i++) {
+        order[i].begin = at;
+        at += batch->tensors[order[i].index].bytes;
+    }
+    *slots = order;
+    return LIG_OK;
+}
+
+static void put_metrics(cli_json_writer *writer, const cli_batch *batch)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (memory == NULL)
+        return;
+    cli_json_writer inner = {.file = memory, .compact = 1};
+    cli_json_open(&inner, NULL, '{');
+    for (size_t i = 0; i < batch->metric_count; i++)
+        cli_json_put_double(&inner, batch->metrics[i].name, batch->metrics[i].value);
+    cli_json_close(&inner, '}');
+    fclose(memory);
+    if (text != NULL)
+        cli_json_put_text(writer, CLI_METRICS_KEY, text);
+    free(text);
+}
+
+static void put_metadata(cli_json_writer *writer, const cli_batch *batch)
+{
+    if (batch->tag_count == 0 && batch->metric_count == 0 && batch->meta == NULL &&
+        batch->structure == NULL)
+        return;
+    cli_json_open(writer, "__metadata__", '{');
+    for (size_t i = 0; i < batch->tag_count; i++)
+        cli_json_put_text(writer, batch->tags[i].name, batch->tags[i].value);
+    if (batch->metric_count > 0)
+        put_metrics(writer, batch);
+    if (batch->meta != NULL)
+        cli_json_put_text(writer, CLI_META_KEY, batch->meta);
+    if (batch->structure != NULL)
+        cli_json_put_text(writer, CLI_STRUCTURE_KEY, batch->structure);
+    cli_json_close(writer, '}');
+}
+
+static void put_entry(cli_json_writer *writer, const lig_tensor *tensor, uint64_t begin)
+{
+    cli_json_open(writer, tensor->name, '{');
+    cli_json_put_text(writer, "dtype", dtype_name(tensor->dtype));
+    cli_json_open(writer, "shape", '[');
+    for (uint32_t d = 0; d < tensor->ndim; d++) {
+        int doubled = tensor->dtype == LIG_FLOAT4_E2M1FN_X2 && d + 1 == tensor->ndim;
+        cli_json_put_i64(writer, NULL, doubled ? tensor->shape[d] * 2 : tensor->shape[d]);
+    }
+    cli_json_close(writer, ']');
+    cli_json_open(writer, "data_offsets", '[');
+    cli_json_put_u64(writer, NULL, begin);
+    cli_json_put_u64(writer, NULL, begin + tensor->bytes);
+    cli_json_close(writer, ']');
+    cli_json_close(writer, '}');
+}
+
+/* Tensors are listed in the batch's order, whatever their place, so that a reader finds it again.
+ */
+static lig_status put_header(const cli_batch *batch, const slot *slots, cli_outfile *out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (memory == NULL)
+        return lig_fail(LIG_E_NOMEM, "no memory for a header");
+    cli_json_writer writer = {.file = memory, .compact = 1};
+    cli_json_open(&writer, NULL, '{');
+    put_metadata(&writer, batch);
+    for (size_t i = 0; i < batch->count; i++)
+        put_entry(&writer, &batch->tensors[i], slots[i].begin);
+    cli_json_close(&writer, '}');
+    while (ftell(memory) % 64 != 56) /* the data then starts at a multiple of 64 */
+        putc(' ', memory);
+    int failed = ferror(memory);
+    failed |= fclose(memory);
+    lig_status status = LIG_OK;
+    uint8_t length[8];
+    for (int i = 0; i < 8; i++)
+        length[i] = (uint8_t)((uint64_t)bytes >> (8 * i));
+    if (failed)
+        status = lig_fail(LIG_E_NOMEM, "no memory for a header");
+    else if (bytes > CLI_SAFETENSORS_HEADER_MAX)
+        status = lig_fail(LIG_E_LIMIT,
+                          "the header of %zu tensors would be larger than the 100 MB that "
+                          ".safetensors allows",
+                          batch->count);
+    if (status == LIG_OK)
+        status = cli_outfile_put(out, length, sizeof length);
+    if (status == LIG_OK)
+        status = cli_outfile_put(out, text, bytes);
+    free(text);
+    return status;
+}
+
+lig_status cli_safetensors_write(const cli_batch *batch, cli_outfile *out)
+{
+    slot *slots;
+    LIG_TRY(check_names(batch));
+    LIG_TRY(place_tensors(batch, &slots));
+    qsort(slots, batch->count, sizeof *slots, by_index);
+    lig_status status = put_header(batch, slots, out);
+    qsort(slots, batch->count, sizeof *slots, by_alignment);
+    for (size_t i = 0; status == LIG_OK && i < batch->count; i++)
+        status = cli_put_tensor(out, &batch->tensors[slots[i].index]);
+    free(slots);
+    return status;
+}

@@ -1,0 +1,180 @@
+"""Files that lie: a sentence each, nothing written, no memory taken on their word."""
+
+import io
+import json
+import os
+import resource
+import struct
+import subprocess
+import time
+
+import numpy
+import pytest
+
+
+def header(text, data=b"", length=None) -> bytes:
+    if not isinstance(text, (str, bytes)):
+        text = json.dumps(text)
+    raw = text if isinstance(text, bytes) else text.encode()
+    return struct.pack("<Q", len(raw) if length is None else length) + raw + data
+
+
+def entry(dtype="F32", shape=(2,), offsets=(0, 8)):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+TWO = {"a": entry(), "b": entry(offsets=(8, 16))}
+SAFETENSORS = {
+    "empty": (b"", "is empty"),
+    "short": (b"1234567", "shorter than its header"),
+    "huge header": (struct.pack("<Q", 2**63), "larger than 100 MB"),
+    "header behind the end": (header("{}", length=100), "shorter than its header says"),
+    "no json": (header("[[["), "is no valid safetensors file: JSON line 1"),
+    "an array": (header("[]"), "its header is no object"),
+    "no utf-8": (header(b'{"\xff": 1}'), "UTF-8"),
+    "a number": (header({"a": 1}), "tensor 'a': its entry is no object"),
+    "no dtype": (header({"a": {"shape": []}}), "it has no dtype"),
+    "odd dtype": (header({"a": entry("F33")}, bytes(8)), "dtype 'F33'"),
+    "no shape": (header({"a": {"dtype": "F32"}}), "it has no shape"),
+    "negative": (header({"a": entry(shape=[-1])}, bytes(8)), "no whole number"),
+    "fraction": (header({"a": entry(shape=[1.5])}, bytes(8)), "no whole number"),
+    "33 dimensions": (header({"a": entry(shape=[1] * 33, offsets=(0, 4))}, bytes(4)), "33 dim"),
+    "overflow": (header({"a": entry(shape=[2**62, 2**62])}, bytes(8)), "does not fit its bytes"),
+    "wrong size": (header({"a": entry(shape=[3])}, bytes(8)), "does not fit its bytes"),
+    "one offset": (header({"a": entry(offsets=[0])}, bytes(8)), "two whole numbers"),
+    "backwards": (header({"a": entry(offsets=(8, 0))}, bytes(8)), "outside the file"),
+    "outside": (header({"a": entry(offsets=(0, 8))}, bytes(7)), "outside the file"),
+    "overlap": (header({"a": entry(), "b": entry()}, bytes(8)), "overlap or leave a hole"),
+    "hole": (header({"a": entry(offsets=(8, 16))}, bytes(16)), "overlap or leave a hole"),
+    "left over": (header({"a": entry()}, bytes(9)), "belong to no tensor"),
+    "twice": (
+        header(json.dumps(TWO).replace('"b"', '"a"'), bytes(16)),
+        "'a'",
+    ),
+    "metadata": (header({"__metadata__": 3}), "__metadata__ is no object"),
+    "metadata value": (header({"__metadata__": {"a": 3}}), "no string"),
+    "metrics": (header({"__metadata__": {"ligament.metrics": "[1"}}), "JSON"),
+    "metrics list": (header({"__metadata__": {"ligament.metrics": "[1]"}}), "an object"),
+    "long name": (header({"n" * 5000: entry()}, bytes(8)), "4096"),
+    "no name": (header({"": entry()}, bytes(8)), "name"),
+    "half a byte": (header({"a": entry("F4", [3], (0, 1))}, bytes(1)), "whole bytes"),
+}
+
+
+@pytest.mark.parametrize("name", SAFETENSORS)
+def test_safetensors(ligament, tmp_path, name):
+    data, sentence = SAFETENSORS[name]
+    (tmp_path / "bad.safetensors").write_bytes(data)
+    assert sentence in ligament.fails("show", "bad.safetensors")
+    ligament.fails("cp", "bad.safetensors", "store#m")
+    ligament.fails("cp", "bad.safetensors", "out.npz")
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_deep_header_in_little_memory(ligament, tmp_path):
+    """Ten million brackets, and a header that claims them all."""
+    (tmp_path / "bad.safetensors").write_bytes(header("[" * 10_000_000))
+    limit = (64 << 20, 64 << 20)
+    small = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_DATA, limit)}
+    assert "nested too deeply" in ligament.fails("show", "bad.safetensors", **small)
+
+
+@pytest.mark.parametrize("to", ["out.npz", "store#m"])
+def test_a_file_that_is_cut_while_it_is_read(ligament, tmp_path, to):
+    """Whenever it happens (also too late): a sentence and status 1, not a signal."""
+    size = 1 << 30
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(header({"x": entry("U8", [size], (0, size))}))
+    os.truncate(path, path.stat().st_size + size)  # sparse
+    words = [str(ligament.path), "cp", "a.safetensors", to]
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.1)
+    os.truncate(path, 4096)
+    assert process.wait(120) in (0, 1)
+    assert process.returncode == 0 or process.stderr.read().startswith("ligament: ")
+    assert (tmp_path / "out.npz").exists() == (process.returncode == 0 and to == "out.npz")
+
+
+def npz(**arrays) -> bytearray:
+    out = io.BytesIO()
+    numpy.savez(out, **(arrays or {"x": numpy.arange(4.0)}))
+    return bytearray(out.getvalue())
+
+
+def changed(find: bytes, offset: int, value: bytes, last=True) -> bytes:
+    data = npz()
+    at = data.rindex(find) if last else data.index(find)
+    data[at + offset : at + offset + len(value)] = value
+    return bytes(data)
+
+
+END, ENTRY, LOCAL = b"PK\5\6", b"PK\1\2", b"PK\3\4"
+NPZ = {
+    "empty": (b"", "is empty"),
+    "short": (b"PK\5\6", "too short"),
+    "no zip": (b"x" * 1000, "does not end as a zip file"),
+    "cut": (bytes(npz()[:-5]), "does not end as a zip file"),
+    "directory outside": (changed(END, 16, b"\xff\xff\xff\x7f"), "directory lies outside"),
+    "many entries": (changed(END, 10, b"\xff\xff"), "shorter than it says"),
+    "directory moved": (changed(END, 16, b"\0\0\0\0"), "its directory is broken"),
+    "long name": (changed(ENTRY, 28, b"\xff\xff"), "its directory is broken"),
+    "entry outside": (changed(ENTRY, 42, b"\xff\xff\xff\x7f"), "does not begin where"),
+    "entry moved": (changed(ENTRY, 42, b"\1\0\0\0"), "does not begin where"),
+    "size": (changed(ENTRY, 24, b"\xff\xff\xff\x7f"), "lies outside the file"),
+    "encrypted": (changed(ENTRY, 8, b"\1\0"), "is encrypted"),
+    "checksum": (changed(ENTRY, 16, b"\0\0\0\0"), "do not fit their checksum"),
+    "bit flip": (changed(b"\x93NUMPY", 130, b"\x55"), "do not fit their checksum"),
+}
+
+
+@pytest.mark.parametrize("name", NPZ)
+def test_npz(ligament, tmp_path, name):
+    data, sentence = NPZ[name]
+    (tmp_path / "bad.npz").write_bytes(data)
+    assert sentence in ligament.fails("show", "bad.npz")
+    ligament.fails("cp", "bad.npz", "store#m")
+
+
+def npy(text: str, data=b"", version=1) -> bytes:
+    raw = text.encode()
+    size = struct.pack("<H" if version == 1 else "<I", len(raw))
+    return b"\x93NUMPY" + bytes([version, 0]) + size + raw + data
+
+
+GOOD = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }"
+NPY = {
+    "no magic": (b"x" * 64, "does not begin as one"),
+    "version": (npy(GOOD, bytes(8), 4), "version 4.0"),
+    "length": (b"\x93NUMPY\1\0\xff\xff" + b"{" * 20, "shorter than its header says"),
+    "no dict": (npy("3          "), "header is no dict"),
+    "two dicts": (npy(GOOD + "{}", bytes(8)), "behind its header"),
+    "half": (npy("{'descr': '<f4', }  "), "is not there"),
+    "key": (npy("{'x': 3, }          "), "unknown key"),
+    "bool": (npy(GOOD.replace("False", "0"), bytes(8)), "neither True nor False"),
+    "shape": (npy(GOOD.replace("(2,)", "2"), bytes(8)), "no tuple"),
+    "negative": (npy(GOOD.replace("2,", "-2,"), bytes(8)), "no whole number"),
+    "large": (npy(GOOD.replace("2,", "9" * 30), bytes(8)), "too large"),
+    "overflow": (npy(GOOD.replace("2,", "4611686018427387904, 4"), bytes(8)), "too large"),
+    "bytes": (npy(GOOD, bytes(9)), "does not fit its bytes"),
+    "dimensions": (npy(GOOD.replace("2,", "1, " * 33), bytes(4)), "more than 32 dimensions"),
+}
+
+
+@pytest.mark.parametrize("name", NPY)
+def test_npy(ligament, tmp_path, name):
+    import zipfile
+
+    data, sentence = NPY[name]
+    with zipfile.ZipFile(tmp_path / "bad.npz", "w") as out:
+        out.writestr("x.npy", data)
+    assert sentence in ligament.fails("show", "bad.npz")
+
+
+def test_other_versions_of_npy(ligament, tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as out:
+        out.writestr("two.npy", npy(GOOD, bytes(8), 2))
+        out.writestr("three.npy", npy(GOOD, bytes(8), 3))
+    shown = ligament.json("show", "a.npz")[0]
+    assert [t["shape"] for t in shown["tensors"]] == [[2], [2]]

@@ -1,0 +1,169 @@
+"""ls, show, rm, check, compact and cp between stores."""
+
+import ctypes
+import os
+import re
+import shutil
+
+import numpy
+import pytest
+
+
+@pytest.fixture
+def store(ligament, tmp_path):
+    """Three models with metrics and tags in the store 'store'."""
+    for step, accuracy in ((1, 0.25), (2, 0.75), (3, 0.5)):
+        arrays = {"kernel": numpy.full((100, 100 * step), step, "f4"), "bias": numpy.zeros(3)}
+        numpy.savez(tmp_path / "a.npz", **arrays)
+        words = ["-m", f"acc={accuracy}", "-t", f"parity={'even' if step % 2 == 0 else 'odd'}"]
+        ligament("cp", "a.npz", f"store#run/{step}", *words)
+    os.remove(tmp_path / "a.npz")
+    return "store"
+
+
+def alias(ligament, store: str, name: str, model: str) -> None:
+    """The command line only shows aliases; the library makes them."""
+    code = ctypes.CDLL(str(ligament.path.parent.parent / "lib/libligament.so.0"))
+    code.lig_store_close.argtypes = [ctypes.c_void_p]
+    code.lig_store_alias.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]
+    handle = ctypes.c_void_p()
+    assert code.lig_store_open(ctypes.byref(handle), str(ligament.folder / store).encode()) == 0
+    assert code.lig_store_alias(handle, name.encode(), model.encode()) == 0
+    code.lig_store_close(handle)
+
+
+def names(ligament, *words) -> list[str]:
+    return [m["name"] for m in ligament.json("ls", *words)["models"]]
+
+
+def test_ls(ligament, store):
+    lines = ligament("ls", store).splitlines()
+    assert lines[0].split() == ["NAME", "TENSORS", "SIZE", "CREATED", "METRICS"]
+    assert re.fullmatch(r"run/1 +2 +39\.1 KiB  \d{4}(-\d\d){2} \d\d(:\d\d){2}  acc=0\.25", lines[1])
+    assert len(lines) == 4
+    assert names(ligament, store) == ["run/1", "run/2", "run/3"]
+    assert names(ligament, store, "-o", "-acc") == ["run/2", "run/3", "run/1"]
+    assert names(ligament, store, "--order=-bytes", "-n2") == ["run/3", "run/2"]
+    assert names(ligament, store, "-t", "parity=odd") == ["run/1", "run/3"]
+    assert names(ligament, store, "-t", "parity=odd", "-t", "other=x") == []
+    assert names(ligament, f"{store}#*/[23]") == ["run/2", "run/3"]
+    assert names(ligament, f"{store}#nothing*") == []
+    model = ligament.json("ls", store)["models"][1]
+    assert model["metrics"] == {"acc": 0.75} and model["tags"] == {"parity": "even"}
+    assert model["bytes"] == 100 * 200 * 4 + 24 and model["tensor_count"] == 2
+    assert model["parent"] is None
+
+
+def test_show(ligament, store):
+    text = ligament("show", f"{store}#run/2")
+    assert "tags      parity = even" in text and "metrics   acc = 0.75" in text
+    assert re.search(r"^kernel  float32  \[100, 200\]  78\.1 KiB$", text, re.M)
+    assert re.search(r"^bias    float64  \[3\] +24 B$", text, re.M)
+    shown = ligament.json("show", f"{store}#run/*")
+    assert [m["name"] for m in shown] == ["run/1", "run/2", "run/3"]
+    kernel = shown[0]["tensors"][0]
+    assert kernel["name"] == "kernel" and kernel["tied"] is None
+    assert kernel["owner"] == shown[0]["id"]
+
+
+def test_alias(ligament, store):
+    alias(ligament, store, "prod", "run/2")
+    assert ligament.json("ls", store)["aliases"] == {"prod": "run/2"}
+    assert "prod -> run/2" in ligament("ls", store)
+    assert ligament.json("show", f"{store}#prod")[0]["name"] == "run/2"
+    ligament("cp", store, "copy")
+    assert ligament.json("ls", "copy")["aliases"] == {"prod": "run/2"}
+    ligament("cp", f"{store}#prod", "other")
+    assert names(ligament, "other") == ["run/2"]
+    assert ligament("rm", f"{store}#prod") == "removed alias prod\n"
+    assert names(ligament, store) == ["run/1", "run/2", "run/3"]
+    assert ligament.json("ls", store)["aliases"] == {}
+
+
+def test_rm(ligament, store):
+    assert ligament("rm", "-n", f"{store}#run/*").count("would remove") == 3
+    assert names(ligament, store) == ["run/1", "run/2", "run/3"]
+    assert ligament("rm", f"{store}#run/1", f"{store}#run/3") == "removed run/1\nremoved run/3\n"
+    assert names(ligament, store) == ["run/2"]
+    assert "run/1" in ligament.fails("rm", f"{store}#run/1")
+    ligament("rm", f"{store}#*")
+    assert names(ligament, store) == []
+
+
+def files(folder) -> dict[str, int]:
+    return {str(p.relative_to(folder)): p.stat().st_size for p in folder.rglob("*") if p.is_file()}
+
+
+def test_check_finds_a_flipped_bit(ligament, store, tmp_path):
+    assert ligament.json("check", store)["problems"] == []
+    largest = max(
+        (tmp_path / store).rglob("*"), key=lambda p: p.stat().st_size * (p.suffix != ".mdb")
+    )
+    with open(largest, "r+b") as pack:
+        pack.seek(8192)
+        value = pack.read(1)[0]
+        pack.seek(8192)
+        pack.write(bytes([value ^ 1]))
+    done = ligament.run("check", store)
+    assert done.returncode == 1
+    assert "kernel" in done.stdout and "problem" in done.stderr
+    model = max(ligament.json("ls", store)["models"], key=lambda m: m["bytes"])["name"]
+    assert "kernel" in ligament.fails("cp", f"{store}#{model}", "out.npz")
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_compact(ligament, store, tmp_path):
+    before = sum(files(tmp_path / store).values())
+    ligament("rm", f"{store}#run/3")
+    assert ligament("compact", store).endswith("freed\n")
+    assert sum(files(tmp_path / store).values()) < before + 65536
+    assert ligament.json("check", store)["problems"] == []
+
+
+def test_copies_are_equal(ligament, store, tmp_path):
+    ligament("cp", store, "copy", "-m", "acc=0.1")
+    for step in (1, 2, 3):
+        for place in (store, "copy"):
+            ligament("cp", f"{place}#run/{step}", f"{place}-{step}.npz")
+        first, second = ((tmp_path / f"{p}-{step}.npz").read_bytes() for p in (store, "copy"))
+        assert first == second
+    assert all(m["metrics"]["acc"] == 0.1 for m in ligament.json("ls", "copy")["models"])
+    assert "run/1" in ligament.fails("cp", store, "copy")
+    ligament("cp", "-f", store, "copy")
+
+
+def test_within_one_store(ligament, store):
+    ligament("cp", f"{store}#run/1", f"{store}#best")
+    assert set(names(ligament, store)) == {"run/1", "run/2", "run/3", "best"}
+
+
+def test_info(ligament, store):
+    text = ligament("info", store)
+    assert "3 models, 6 tensors" in text
+    answer = ligament.json("info", store)
+    assert answer["store"]["models"] == 3 and answer["store"]["io"]
+    assert answer["hash"] in ("sse2", "avx2", "avx512", "scalar", "neon")
+    file = next(b for b in answer["backends"] if b["name"] == "file")
+    assert file["store"] and {"fsync", "cache"} <= {o["name"] for o in file["options"]}
+
+
+def test_read_only_folder(ligament, store, tmp_path):
+    if os.geteuid() == 0:
+        pytest.skip("root writes everywhere")
+    os.chmod(tmp_path / store, 0o555)
+    assert names(ligament, store) == ["run/1", "run/2", "run/3"]
+    ligament.fails("rm", f"{store}#run/1")
+
+
+def test_lost_catalog(ligament, store, tmp_path):
+    """Models that are large enough to have packs come back from their footers."""
+    shutil.copytree(tmp_path / store, tmp_path / "broken")
+    catalog = [
+        p for p in (tmp_path / "broken").rglob("*") if "catalog" in p.name or p.suffix == ".mdb"
+    ]
+    for path in catalog:
+        if path.is_file():
+            path.unlink()
+    done = ligament.run("check", "broken", "--repair")
+    assert done.returncode in (0, 1)
+    assert {"run/2", "run/3"} <= set(names(ligament, "broken"))
