@@ -2,7 +2,7 @@
 
 #include "backend/registry.h"
 #include "base/error.h"
-#include "base/map.h"
+#include "store/fetch.h"
 
 #include <ligament/store.h>
 
@@ -95,42 +95,12 @@ lig_status lig_checkpoint_save(lig_checkpoint *self, const char *set, const lig_
     return lig_store_save(self->store, set, tensors, count, &options);
 }
 
-/* The first tensor of the model that is not among `tensors`. */
-static lig_status name_extra(const lig_model *model, const lig_tensor *tensors, size_t count)
-{
-    ligi_map names = {0};
-    lig_status status = ligi_map_reserve(&names, count);
-    for (size_t i = 0; i < count && status == LIG_OK; i++)
-        status = ligi_map_insert(&names, tensors[i].name, strlen(tensors[i].name), i, NULL);
-    size_t at = 0;
-    while (status == LIG_OK && at + 1 < model->tensor_count &&
-           ligi_map_find(&names, model->tensors[at].tensor.name,
-                         strlen(model->tensors[at].tensor.name), NULL))
-        at++;
-    ligi_map_fini(&names);
-    LIG_TRY(status);
-    return lig_fail(LIG_E_MISMATCH, "set '%s' holds %zu tensors, %zu are asked for; '%s' is extra",
-                    model->name, model->tensor_count, count, model->tensors[at].tensor.name);
-}
-
-static lig_status check_extra(lig_store *store, const char *set, const lig_tensor *tensors,
-                              size_t count)
-{
-    lig_model *model;
-    LIG_TRY(lig_store_model(store, set, &model));
-    lig_status status = model->tensor_count > count ? name_extra(model, tensors, count) : LIG_OK;
-    lig_model_destroy(model);
-    return status;
-}
-
 lig_status lig_checkpoint_load(lig_checkpoint *self, const char *set, const lig_tensor *tensors,
                                size_t count)
 {
     if (self->backend)
         return lig_backend_load(self->backend, set, tensors, count);
-    LIG_TRY(lig_tensors_check(tensors, count));
-    LIG_TRY(check_extra(self->store, set, tensors, count));
-    return lig_store_load(self->store, set, tensors, count);
+    return ligi_store_load_exact(self->store, set, tensors, count);
 }
 
 lig_status lig_checkpoint_drop(lig_checkpoint *self, const char *set)

@@ -5,7 +5,8 @@ enum { LENGTH = 50000 };
 static float values[2][LENGTH], back[2][LENGTH];
 static int64_t length = LENGTH;
 
-static void round_trip(const char *backend, const char *config) {
+static void round_trip(const char *backend, const char *config)
+{
     lig_checkpoint *checkpoint;
     lig_tensor tensors[2] = {scene_tensor("w", values[0], &length),
                              scene_tensor("b", values[1], &length)};
@@ -27,7 +28,8 @@ static void round_trip(const char *backend, const char *config) {
     lig_checkpoint_close(checkpoint);
 }
 
-static void test_stores(void **state) {
+static void test_stores(void **state)
+{
     scene *places = *state;
     char path[160];
     round_trip("mem", NULL);
@@ -39,7 +41,8 @@ static void test_stores(void **state) {
     round_trip(path, "mode=a");
 }
 
-static void test_others(void **state) {
+static void test_others(void **state)
+{
     (void)state;
     lig_checkpoint *checkpoint;
     lig_tensor tensor = scene_tensor("w", values[0], &length);
@@ -52,7 +55,8 @@ static void test_others(void **state) {
     lig_checkpoint_close(NULL);
 }
 
-int main(void) {
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_stores, scene_setup, scene_teardown),
         cmocka_unit_test(test_others),

@@ -34,4 +34,8 @@ void ligi_fetch_fini(ligi_fetch *fetch);
 lig_status ligi_read_model(lig_store *store, ligi_model *model, const lig_read *reads,
                            size_t count);
 
+/* lig_store_load, and LIG_E_MISMATCH when the model holds other tensors too. */
+lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_tensor *tensors,
+                                 size_t count);
+
 #endif

@@ -4,7 +4,7 @@
 #include "store/fetch.h"
 #include "store/graphs.h"
 #include "store/model.h"
-#include "store/pins.h"
+#include "store/holds.h"
 #include "tensor/memory.h"
 
 #include <stdlib.h>

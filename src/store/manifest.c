@@ -60,6 +60,21 @@ static lig_status get_labels(ligi_reader *reader, ligi_about *about)
     return LIG_OK;
 }
 
+static int is_text(const char *text)
+{
+    return ligi_utf8_valid(text, strlen(text));
+}
+
+static int texts_valid(const ligi_about *about)
+{
+    int valid = is_text(about->parent_name) && is_text(about->meta);
+    for (size_t i = 0; i < about->metric_count && valid; i++)
+        valid = is_text(about->metrics[i].name);
+    for (size_t i = 0; i < about->tag_count && valid; i++)
+        valid = is_text(about->tags[i].name) && is_text(about->tags[i].value);
+    return valid;
+}
+
 lig_status ligi_about_get(ligi_reader *reader, ligi_about *about)
 {
     about->id = ligi_get_varint(reader);
@@ -71,6 +86,8 @@ lig_status ligi_about_get(ligi_reader *reader, ligi_about *about)
     about->meta = ligi_get_text(reader, LIGI_TEXT_BYTES_MAX);
     if (reader->failed)
         return lig_fail(LIG_E_CORRUPT, "what is recorded about a model ends too early");
+    if (!texts_valid(about))
+        return lig_fail(LIG_E_CORRUPT, "what is recorded about a model is not valid UTF-8");
     if (about->id == 0 || about->name[0] == '\0' ||
         !ligi_utf8_valid(about->name, strlen(about->name)))
         return lig_fail(LIG_E_CORRUPT, "a model's record has no valid id or name");
@@ -237,6 +254,9 @@ lig_status ligi_manifest_get(const void *bytes, size_t size, uint64_t here, ligi
                         (unsigned long long)version, LIGI_FORMAT_VERSION);
     LIG_TRY(ligi_about_get(&at.reader, &manifest->about));
     manifest->structure = ligi_get_text(&at.reader, LIGI_TEXT_BYTES_MAX);
+    if (!is_text(manifest->structure))
+        return lig_fail(LIG_E_CORRUPT, "the structure of '%s' is not valid UTF-8",
+                        manifest->about.name);
     LIG_TRY(get_tensors(&at, manifest));
     manifest->graph_bytes = ligi_get_count(&at.reader, 1);
     manifest->graphs = ligi_get_bytes(&at.reader, manifest->graph_bytes);

@@ -143,9 +143,11 @@ lig_status lig_store_models(lig_store *store, const lig_query *query, lig_model 
         lig_models_destroy(into.models, into.count);
         return status;
     }
-    order by = {.by = query->order ? query->order : "created"};
+    order by = {.by = query->order ? query->order : ""};
     by.descending = by.by[0] == '-';
     by.by += by.descending;
+    if (by.by[0] == '\0')
+        by.by = "created";
     qsort_r(into.models, into.count, sizeof *into.models, compare, &by);
     for (size_t i = query->limit; query->limit && i < into.count; i++)
         lig_model_destroy(into.models[i]);

@@ -224,6 +224,7 @@ typedef struct request {
     const lig_read *reads;     /* or read */
     size_t count;
     uint32_t flags;
+    int exact; /* the model may hold no other tensors */
 } request;
 
 static const lig_tensor *into_of(const request *self, size_t i)
@@ -258,6 +259,27 @@ static lig_status match(const request *self, const ligi_model *model, size_t *in
     return status;
 }
 
+/* All of `indexes` are there and differ: a model with more tensors has one that is not among them.
+ */
+static lig_status check_extra(const request *self, const ligi_model *model, const size_t *indexes)
+{
+    const ligi_manifest *manifest = &model->manifest;
+    if (!self->exact || manifest->tensor_count <= self->count)
+        return LIG_OK;
+    uint8_t *asked;
+    LIG_TRY(ligi_calloc(&asked, manifest->tensor_count, 1, "a load"));
+    for (size_t i = 0; i < self->count; i++)
+        asked[indexes[i]] = 1;
+    size_t extra = 0;
+    while (asked[extra])
+        extra++;
+    free(asked);
+    return lig_fail(LIG_E_MISMATCH,
+                    "model '%s' holds %zu tensors, %zu are asked for; '%s' is extra",
+                    model->record.about.name, manifest->tensor_count, self->count,
+                    manifest->tensors[extra].tensor.name);
+}
+
 static lig_status serve(void *context, lig_store *store, ligi_model *model, int *gone)
 {
     const request *self = context;
@@ -268,6 +290,8 @@ static lig_status serve(void *context, lig_store *store, ligi_model *model, int 
                                 .verify = !(self->flags & LIG_READ_UNVERIFIED),
                                 .gone = gone}};
     lig_status status = match(self, model, indexes);
+    if (status == LIG_OK)
+        status = check_extra(self, model, indexes);
     for (size_t i = 0; i < self->count && status == LIG_OK; i++)
         status = take(&through, indexes[i], into_of(self, i),
                       self->reads ? self->reads[i].slices : NULL);
@@ -284,6 +308,15 @@ lig_status lig_store_load(lig_store *store, const char *model, const lig_tensor 
     LIG_TRY(ligi_store_usable(store));
     LIG_TRY(ligi_tensors_check(tensors, count, 1));
     request self = {.tensors = tensors, .count = count};
+    return ligi_model_with(store, model, serve, &self);
+}
+
+lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_tensor *tensors,
+                                 size_t count)
+{
+    LIG_TRY(ligi_store_usable(store));
+    LIG_TRY(ligi_tensors_check(tensors, count, 1));
+    request self = {.tensors = tensors, .count = count, .exact = 1};
     return ligi_model_with(store, model, serve, &self);
 }
 

@@ -1,6 +1,6 @@
 /* Packs that must stay although no model may name them any more. */
-#ifndef LIGI_PINS_H
-#define LIGI_PINS_H
+#ifndef LIGI_HOLDS_H
+#define LIGI_HOLDS_H
 
 #include "store/handle.h"
 

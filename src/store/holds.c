@@ -1,4 +1,4 @@
-#include "store/pins.h"
+#include "store/holds.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,0 +1,323 @@
+#include "backend/registry.h"
+#include "store_scene.h"
+
+/* A backend that is `mem` until its calls have been counted down: then one of them fails. What the
+ * store leaves behind is looked at through `mem` itself. */
+static long countdown; /* 0: nothing fails */
+static int fail_late;  /* a commit is applied, and fails all the same */
+
+static int is_due(void)
+{
+    return countdown > 0 && --countdown == 0;
+}
+
+static lig_status broken(const char *what)
+{
+    return lig_fail(LIG_E_IO, "%s was made to fail", what);
+}
+
+static const lig_volume_ops *mem;
+static lig_volume_ops faulty_volume;
+static lig_backend_ops faulty;
+
+static lig_status pack_create(void *self, uint64_t bytes, const void *secret, void **pack)
+{
+    return is_due() ? broken("pack_create") : mem->pack_create(self, bytes, secret, pack);
+}
+
+static lig_status pack_put(void *pack, const lig_piece *piece)
+{
+    return is_due() ? broken("pack_put") : mem->pack_put(pack, piece);
+}
+
+static lig_status pack_seal(void *pack, uint64_t *id)
+{
+    return is_due() ? broken("pack_seal") : mem->pack_seal(pack, id);
+}
+
+static lig_status pack_size(void *self, uint64_t id, uint64_t *bytes)
+{
+    return is_due() ? broken("pack_size") : mem->pack_size(self, id, bytes);
+}
+
+static lig_status pack_read(void *self, uint64_t id, const void *secret, const lig_range *ranges,
+                            size_t count, size_t *bad)
+{
+    return is_due() ? broken("pack_read") : mem->pack_read(self, id, secret, ranges, count, bad);
+}
+
+static lig_status pack_map(void *self, uint64_t id, uint32_t flags, lig_mapping *mapping)
+{
+    return is_due() ? broken("pack_map") : mem->pack_map(self, id, flags, mapping);
+}
+
+static lig_status pack_claim(void *self, uint64_t id, void **pack)
+{
+    return is_due() ? broken("pack_claim") : mem->pack_claim(self, id, pack);
+}
+
+static lig_status pack_remove(void *self, uint64_t id)
+{
+    return is_due() ? broken("pack_remove") : mem->pack_remove(self, id);
+}
+
+static lig_status pack_next(void *self, uint64_t after, uint64_t *id)
+{
+    return is_due() ? broken("pack_next") : mem->pack_next(self, after, id);
+}
+
+static lig_status catalog_begin(void *self, void **snapshot, uint64_t *version)
+{
+    return is_due() ? broken("catalog_begin") : mem->catalog_begin(self, snapshot, version);
+}
+
+static lig_status catalog_get(void *snapshot, const void *key, size_t bytes, lig_catalog_item *item)
+{
+    return is_due() ? broken("catalog_get") : mem->catalog_get(snapshot, key, bytes, item);
+}
+
+static lig_status catalog_seek(void *snapshot, const void *key, size_t bytes,
+                               lig_catalog_item *item)
+{
+    return is_due() ? broken("catalog_seek") : mem->catalog_seek(snapshot, key, bytes, item);
+}
+
+static lig_status catalog_commit(void *self, uint64_t version, const lig_catalog_op *ops,
+                                 size_t count)
+{
+    int due = is_due();
+    if (due && !fail_late)
+        return broken("catalog_commit");
+    lig_status status = mem->catalog_commit(self, version, ops, count);
+    return due && status == LIG_OK ? broken("the end of catalog_commit") : status;
+}
+
+static void register_faulty(void)
+{
+    const lig_backend_ops *ops = lig_backend_find("mem");
+    faulty = *ops;
+    mem = ops->volume;
+    faulty_volume = *mem;
+    faulty_volume.pack_create = pack_create;
+    faulty_volume.pack_put = pack_put;
+    faulty_volume.pack_seal = pack_seal;
+    faulty_volume.pack_size = pack_size;
+    faulty_volume.pack_read = pack_read;
+    faulty_volume.pack_map = pack_map;
+    faulty_volume.pack_claim = pack_claim;
+    faulty_volume.pack_remove = pack_remove;
+    faulty_volume.pack_next = pack_next;
+    faulty_volume.catalog_begin = catalog_begin;
+    faulty_volume.catalog_get = catalog_get;
+    faulty_volume.catalog_seek = catalog_seek;
+    faulty_volume.catalog_commit = catalog_commit;
+    faulty.volume = &faulty_volume;
+    assert_ok(ligi_backend_register("faulty", &faulty));
+}
+
+/* --- what is tried --- */
+
+enum { LENGTH = 30000 };
+
+static float values[LENGTH], reads[LENGTH];
+static int64_t length = LENGTH, little = 50;
+
+static lig_tensor large_tensor(void)
+{
+    return scene_tensor("t", values, &length);
+}
+
+static lig_status save_one(lig_store *store, const char *name, uint64_t number, uint32_t flags)
+{
+    lig_metric metric = {"number", (double)number};
+    lig_save_options options = LIG_SAVE_INIT;
+    options.flags = flags;
+    options.metrics = &metric, options.metric_count = 1;
+    scene_fill(values, sizeof values, number);
+    lig_tensor tensor = large_tensor();
+    return lig_store_save(store, name, &tensor, 1, &options);
+}
+
+static lig_status try_save(lig_store *store)
+{
+    return save_one(store, "new", 2, 0);
+}
+
+static lig_status try_replace(lig_store *store)
+{
+    return save_one(store, "there", 3, LIG_SAVE_REPLACE);
+}
+
+static lig_status try_inline(lig_store *store)
+{
+    lig_tensor tensor = scene_tensor("t", values, &little);
+    lig_save_options options = LIG_SAVE_INIT;
+    options.flags = LIG_SAVE_REPLACE;
+    return lig_store_save(store, "there", &tensor, 1, &options);
+}
+
+static lig_status try_retire(lig_store *store)
+{
+    return lig_store_retire(store, "there");
+}
+
+static lig_status try_update(lig_store *store)
+{
+    lig_update update = LIG_UPDATE_INIT;
+    update.name = "renamed";
+    return lig_store_update(store, "there", &update);
+}
+
+static lig_status try_alias(lig_store *store)
+{
+    return lig_store_alias(store, "other", "there");
+}
+
+static lig_status try_load(lig_store *store)
+{
+    lig_tensor tensor = large_tensor();
+    tensor.data = reads;
+    return lig_store_load(store, "there", &tensor, 1);
+}
+
+static lig_status try_map(lig_store *store)
+{
+    lig_view *view;
+    LIG_TRY(lig_store_map(store, "there", 0, &view));
+    lig_view_destroy(view);
+    return LIG_OK;
+}
+
+static lig_status try_copy(lig_store *store)
+{
+    return lig_store_copy(store, "there", store, "copy", 0);
+}
+
+static lig_status try_check(lig_store *store)
+{
+    lig_report *report;
+    LIG_TRY(lig_store_check(store, LIG_CHECK_REPAIR, &report));
+    lig_report_destroy(report);
+    return LIG_OK;
+}
+
+static lig_status try_list(lig_store *store)
+{
+    lig_model **models;
+    size_t count;
+    lig_store_stats stats;
+    LIG_TRY(lig_store_models(store, NULL, &models, &count));
+    lig_models_destroy(models, count);
+    return lig_store_stat(store, &stats);
+}
+
+/* --- what must hold --- */
+
+static uint64_t version_of(lig_store *store)
+{
+    lig_store_stats stats;
+    assert_ok(lig_store_stat(store, &stats));
+    return stats.version;
+}
+
+/* Sound, and nothing left over once it has been compacted. */
+static void check_after(lig_store *healthy)
+{
+    lig_report *report;
+    lig_store_stats stats;
+    assert_ok(lig_store_compact(healthy, &report));
+    lig_report_destroy(report);
+    assert_ok(lig_store_check(healthy, 0, &report));
+    if (report->problem_count)
+        fail_msg("%s", report->problems[0]);
+    assert_ok(lig_store_stat(healthy, &stats));
+    assert_int_equal(report->packs, stats.packs);
+    lig_report_destroy(report);
+}
+
+static long fail_each_call(lig_status (*what)(lig_store *store), int late)
+{
+    long call = 0, failed = 0;
+    lig_status status;
+    fail_late = late;
+    do {
+        lig_store *healthy, *store;
+        char uri[64];
+        snprintf(uri, sizeof uri, "mem:injected%ld", call);
+        assert_ok(lig_store_open(&healthy, uri));
+        assert_ok(save_one(healthy, "there", 1, 0));
+        assert_ok(lig_store_alias(healthy, "prod", "there"));
+        snprintf(uri, sizeof uri, "faulty:injected%ld", call);
+        assert_ok(lig_store_open(&store, uri));
+        uint64_t before = version_of(healthy);
+        countdown = ++call;
+        status = what(store);
+        int reached = countdown == 0;
+        countdown = 0;
+        if (status != LIG_OK) {
+            assert_int_equal(status, LIG_E_IO);
+            assert_non_null(strstr(lig_error_text(), "was made to fail"));
+            failed++;
+        }
+        check_after(healthy);
+        lig_model *model;
+        if (status != LIG_OK && version_of(healthy) == before) {
+            assert_ok(lig_store_model(healthy, "prod", &model));
+            assert_true(model->metrics[0].value == 1);
+            lig_model_destroy(model);
+        }
+        lig_store_close(store);
+        lig_store_close(healthy);
+        if (!reached)
+            break;
+        assert_true(call < 1000);
+    } while (1);
+    assert_int_equal(status, LIG_OK);
+    return failed;
+}
+
+static void test_each(void **state)
+{
+    (void)state;
+    lig_status (*const all[])(lig_store *) = {try_save,   try_replace, try_inline, try_retire,
+                                              try_update, try_alias,   try_load,   try_map,
+                                              try_copy,   try_check,   try_list};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int late = 0; late < 2; late++)
+            assert_true(fail_each_call(all[i], late) > 0);
+}
+
+static void test_open(void **state)
+{
+    (void)state;
+    for (long call = 1;; call++) {
+        lig_store *healthy, *store;
+        assert_ok(lig_store_open(&healthy, "mem:opened"));
+        assert_ok(save_one(healthy, "there", 1, 0));
+        countdown = call;
+        lig_status status = lig_store_open(&store, "faulty:opened");
+        int reached = countdown == 0;
+        countdown = 0;
+        if (status == LIG_OK)
+            lig_store_close(store);
+        else
+            assert_int_equal(status, LIG_E_IO);
+        check_after(healthy);
+        lig_store_close(healthy);
+        if (!reached)
+            return;
+    }
+}
+
+static void quiet(void *context, lig_log_level level, const char *text)
+{
+    (void)context, (void)level, (void)text;
+}
+
+int main(void)
+{
+    lig_log_set(quiet, NULL);
+    register_faulty();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each), cmocka_unit_test(test_open)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
