@@ -5,6 +5,7 @@
 #include <ligament/backend.h>
 #include <ligament/base.h>
 #include <ligament/checkpoint.h>
+#include <ligament/pipe.h>
 #include <ligament/store.h>
 #include <ligament/tensor.h>
 

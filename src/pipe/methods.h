@@ -1,0 +1,18 @@
+/* The methods by number, and `auto` over them. */
+#ifndef LIGI_PIPE_METHODS_H
+#define LIGI_PIPE_METHODS_H
+
+#include "pipe/mixed.h"
+
+/* Runs one method (not `auto`). Memory is kept to as lig_pipe_measure counts it. LIG_E_LIMIT says
+ * what cannot be met and what can. `even_stages` as in ligi_wish. `figures` are those of the
+ * assignment. */
+lig_status ligi_method_run(const ligi_job *job, uint32_t method, double balance, int even_stages,
+                           ligi_assignment *assignment, ligi_figures *figures);
+
+/* Runs several, takes the shortest simulated step (with `balance` the smallest cut), and fills
+ * which one it was. */
+lig_status ligi_auto(const ligi_job *job, ligi_assignment *assignment, ligi_figures *figures,
+                     uint32_t *method);
+
+#endif
