@@ -1,0 +1,286 @@
+"""Trains LeNet-5, checkpoints every epoch, is killed in the middle of a save, resumes.
+
+Shows what was saved, how fast against the disk, and that nothing was lost.
+
+    python examples/python/demo.py [FOLDER]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+EPOCHS, KILLED_AT, SAMPLES, BATCH = 6, 4, 600, 50
+CHANNELS, HIDDEN = 2, 16  # times those of the original, so that there is something to save
+BAR = 24
+
+
+# --- what is trained ---------------------------------------------------------------------------
+
+
+def make_data() -> tuple[Any, Any]:
+    """Ten classes of strokes, shifted and in noise: pictures that nobody has to download."""
+    import torch
+
+    generator = torch.Generator().manual_seed(1)
+    strokes = (torch.rand(10, 1, 8, 8, generator=generator) > 0.6).float()
+    strokes = torch.nn.functional.interpolate(strokes, scale_factor=3)
+    labels = torch.randint(0, 10, (SAMPLES,), generator=generator)
+    pictures = torch.randn(SAMPLES, 1, 32, 32, generator=generator) * 0.6
+    for i, label in enumerate(labels.tolist()):
+        x, y = torch.randint(0, 8, (2,), generator=generator).tolist()
+        pictures[i, :, y : y + 24, x : x + 24] += strokes[label]
+    return pictures, labels
+
+
+def lenet5() -> Any:
+    """LeNet-5, wider."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Conv2d(1, 6 * CHANNELS, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(6 * CHANNELS, 16 * CHANNELS, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(16 * CHANNELS * 25, 120 * HIDDEN), nn.ReLU(), nn.Dropout(0.1),
+        nn.Linear(120 * HIDDEN, 84 * HIDDEN), nn.ReLU(), nn.Linear(84 * HIDDEN, 10),
+    )  # fmt: skip
+
+
+class Run:
+    """A model, its optimizer and schedule, and the epochs they go through."""
+
+    def __init__(self) -> None:
+        import torch
+
+        torch.set_num_threads(1)  # the same sums in the same order, whoever else is on the machine
+        torch.manual_seed(0)
+        self.pictures, self.labels = make_data()
+        self.model = lenet5()
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
+        self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.7)
+
+    def parts(self) -> dict[str, Any]:
+        return {"model": self.model, "optimizer": self.optimizer, "schedule": self.schedule}
+
+    def epoch(self) -> Iterator[tuple[float, float, float]]:
+        """Yields (how far, loss so far, share of right answers so far)."""
+        import torch
+
+        right = total = 0.0
+        batches = torch.randperm(SAMPLES).split(BATCH)
+        for number, batch in enumerate(batches, 1):
+            self.optimizer.zero_grad()
+            scores = self.model(self.pictures[batch])
+            loss = torch.nn.functional.cross_entropy(scores, self.labels[batch])
+            loss.backward()
+            self.optimizer.step()
+            total += loss.item()
+            right += (scores.argmax(1) == self.labels[batch]).float().mean().item()
+            yield number / len(batches), total / number, right / number
+        self.schedule.step()
+
+    def digest(self) -> str:
+        """A fingerprint of every bit of the model and of its optimizer."""
+        states = [self.model.state_dict(), *self.optimizer.state_dict()["state"].values()]
+        sums = hashlib.sha256()
+        for state in states:
+            for name, tensor in state.items():
+                sums.update(str(name).encode() + tensor.numpy().tobytes())
+        return sums.hexdigest()[:16]
+
+
+# --- the process that trains, and gets killed ----------------------------------------------------
+
+
+def train(folder: str) -> None:
+    """Goes on from the newest checkpoint; tells what happens as lines of JSON."""
+    import torch
+    from ligament.checkpoint import Checkpointer
+
+    torch.set_num_threads(os.cpu_count() or 1)
+
+    def tell(**what: Any) -> None:
+        print(json.dumps(what), flush=True)
+
+    run = Run()
+    with Checkpointer(folder, keep=3, best=("loss", "min")) as checkpoints:
+        at = checkpoints.restore(**run.parts())
+        start = at.step if at else 0
+        tell(event="start", epoch=start, digest=run.digest() if at else None)
+        for epoch in range(start + 1, EPOCHS + 1):
+            loss = right = 0.0
+            for share, loss, right in run.epoch():
+                tell(event="train", epoch=epoch, share=share, loss=loss, right=right)
+            checkpoints.wait()  # of the epoch before: it went on while this one trained
+            tell(event="epoch", epoch=epoch, loss=loss, right=right, digest=run.digest())
+            before = time.perf_counter()
+            metrics = {"loss": loss}
+            checkpoints.save(epoch, **run.parts(), rng=True, metrics=metrics, wait=False)
+            tell(event="saving", epoch=epoch, stalled_ms=(time.perf_counter() - before) * 1e3)
+        checkpoints.wait()
+        tell(event="end", digest=run.digest())
+
+
+# --- the process that watches ---------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+class Line:
+    """A progress bar on a terminal; elsewhere only its last state."""
+
+    def __init__(self) -> None:
+        self.live = sys.stdout.isatty()
+
+    def show(self, epoch: int, share: float, loss: float, right: float, end: str = "") -> None:
+        filled = round(share * BAR)
+        bar = "#" * filled + "." * (BAR - filled)
+        text = f"  epoch {epoch}/{EPOCHS} [{bar}] loss {loss:6.3f}  right {right:6.1%}{end}"
+        if end:
+            say(("\r" if self.live else "") + text)
+        elif self.live:
+            print("\r" + text, end="", flush=True)
+
+
+def watch(folder: Path, kill: bool) -> dict[str, Any]:
+    """Starts a training process and follows it; kills it in the middle of a save when told to."""
+    command = [sys.executable, __file__, "--train", str(folder)]
+    seen: dict[str, Any] = {"digests": {}, "stalls": []}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        line = Line()
+        last: dict[str, Any] = {}
+        for text in child.stdout:
+            what = json.loads(text)
+            if what["event"] == "train":
+                line.show(what["epoch"], what["share"], what["loss"], what["right"])
+            elif what["event"] == "epoch":
+                last = what
+                seen["digests"][what["epoch"]] = what["digest"]
+            elif what["event"] == "saving":
+                if kill and what["epoch"] == KILLED_AT:
+                    os.kill(child.pid, signal.SIGKILL)
+                    line.show(last["epoch"], 1, last["loss"], last["right"], "  saving ... KILLED")
+                    break
+                stall = f"  saved behind the scenes, training stood {what['stalled_ms']:.1f} ms"
+                line.show(last["epoch"], 1, last["loss"], last["right"], stall)
+                seen["stalls"].append(what["stalled_ms"])
+            else:
+                seen[what["event"]] = what
+        child.wait()
+    if not kill and child.returncode != 0:
+        raise SystemExit(f"the training process ended with {child.returncode}")
+    return seen
+
+
+def plain_write(folder: Path, blob: bytes) -> float:
+    """Seconds for writing the same bytes with nothing around them, to the end of fsync."""
+    path = folder / "plain"
+    before = time.perf_counter()
+    with open(path, "wb", buffering=0) as file:
+        file.write(blob)
+        os.fsync(file.fileno())
+    seconds = time.perf_counter() - before
+    path.unlink()
+    return seconds
+
+
+def measure(folder: Path, run: Run) -> tuple[int, float, float]:
+    """Bytes of a checkpoint, and seconds of a durable save and of a plain write of as many."""
+    import ligament
+
+    state = {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict()}
+    saves, writes = [], []
+    with ligament.Store(folder / "measure") as store:
+        count = store.save("warm", state).bytes
+        blob = os.urandom(1 << 20) * (count // (1 << 20) + 1)
+        for number in range(5):
+            for tensor in run.model.state_dict().values():
+                tensor.add_(1e-3)
+            before = time.perf_counter()
+            store.save(f"m{number}", state)
+            saves.append(time.perf_counter() - before)
+            writes.append(plain_write(folder, blob[:count]))
+    return count, statistics.median(saves), statistics.median(writes)
+
+
+def speed(count: int, seconds: float) -> str:
+    return f"{seconds * 1e3:.0f} ms, {count / seconds / 1e9:.2f} GB/s"
+
+
+def table(rows: list[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in rows)
+    rule = "+-" + "-" * width + "-+-" + "-" * max(len(value) for _, value in rows) + "-+"
+    say(rule)
+    for name, value in rows:
+        say(f"| {name:<{width}} | {value:<{len(rule) - width - 7}} |")
+    say(rule)
+
+
+def main(folder: Path) -> int:
+    from ligament.checkpoint import Checkpointer
+
+    started = time.perf_counter()
+    say(f"LeNet-5 on {SAMPLES} pictures that it makes, a checkpoint after every epoch: {folder}")
+    say(f"\nTraining; it will be killed (SIGKILL) in the middle of saving epoch {KILLED_AT}:")
+    first = watch(folder / "run", kill=True)
+    with Checkpointer(folder / "run") as checkpoints:
+        survived, problems = checkpoints.latest(), checkpoints.store.check().problems
+        there = f"epochs {checkpoints.steps()} are there"
+        say(f"\nAfter the kill {there}, " + (f"PROBLEMS: {problems}" if problems else "all whole."))
+    say("\nTraining again; it finds the newest checkpoint by itself:")
+    second = watch(folder / "run", kill=False)
+    say("\nFor comparison, the same training without the kill ...")
+    run = Run()
+    for _ in range(EPOCHS):
+        for _ in run.epoch():
+            pass
+    same_start = second["start"]["digest"] == first["digests"][survived]
+    reference = run.digest()
+    same_end = second["end"]["digest"] == reference
+    count, save_s, write_s = measure(folder, run)
+    with Checkpointer(folder / "run") as checkpoints:
+        kept = ", ".join(map(str, checkpoints.steps()))
+        problems += checkpoints.store.check().problems
+    say("")
+    stalls = [*first["stalls"], *second["stalls"]]
+    resumed = "every bit as it was saved" if same_start else "DIFFERENT from what was saved"
+    ended = "every bit as" if same_end else "DIFFERENT from"
+    whole = same_start and same_end and not problems
+    table([
+        ("a checkpoint", f"{count / 1e6:.1f} MB: model, optimizer, schedule, random state"),
+        ("kept", f"epochs {kept} (the last three and the best)"),
+        ("saved to the end of fsync", speed(count, save_s)),
+        ("plain write of as many bytes", speed(count, write_s)),
+        ("training stood still for a save", f"{statistics.median(stalls):.1f} ms"),
+        ("resumed from", f"epoch {survived}, {resumed}"),
+        ("after all epochs", f"{ended} without the kill ({reference})"),
+        ("lost", "nothing" if whole else f"SOMETHING {problems}"),
+    ])  # fmt: skip
+    say(f"{time.perf_counter() - started:.0f} s")
+    return 0 if whole else 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--train"]:
+        train(sys.argv[2])
+        raise SystemExit(0)
+    place = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="ligament-demo-"))
+    place.mkdir(parents=True, exist_ok=True)
+    try:
+        raise SystemExit(main(place))
+    finally:
+        if len(sys.argv) == 1:
+            shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,167 @@
+#include "py_core.h"
+
+typedef struct checkpoint {
+    PyObject_HEAD lig_checkpoint *checkpoint;
+    PyThread_type_lock lock; /* one call at a time: the library's handle belongs to one thread */
+} checkpoint;
+
+static int checkpoint_init(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    checkpoint *self = (checkpoint *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *backend, *config;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "UU", &backend, &config) || self->checkpoint)
+        return -1;
+    const char *name = ligi_py_text(state, backend, "the name of a backend");
+    const char *text = name ? ligi_py_text(state, config, "the config of a backend") : NULL;
+    if (!text)
+        return -1;
+    self->lock = PyThread_allocate_lock();
+    if (!self->lock) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_checkpoint_open(&self->checkpoint, name, text);
+    Py_END_ALLOW_THREADS if (status == LIG_OK) return 0;
+    ligi_py_raise(state, status);
+    return -1;
+}
+
+static PyObject *checkpoint_close(PyObject *object, PyObject *unused)
+{
+    checkpoint *self = (checkpoint *)object;
+    (void)unused;
+    if (!self->lock)
+        Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    lig_checkpoint_close(self->checkpoint);
+    self->checkpoint = NULL;
+    PyThread_release_lock(self->lock);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+static void checkpoint_dealloc(PyObject *object)
+{
+    checkpoint *self = (checkpoint *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    Py_BEGIN_ALLOW_THREADS lig_checkpoint_close(self->checkpoint);
+    Py_END_ALLOW_THREADS if (self->lock) PyThread_free_lock(self->lock);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+enum action { SAVE, LOAD, DROP };
+
+static lig_status act(checkpoint *self, enum action action, const char *set,
+                      const ligi_py_batch *batch)
+{
+    if (!self->checkpoint)
+        return lig_fail(LIG_E_CLOSED, "the backend is closed");
+    if (action == SAVE)
+        return lig_checkpoint_save(self->checkpoint, set, batch->tensors, batch->count);
+    if (action == LOAD)
+        return lig_checkpoint_load(self->checkpoint, set, batch->tensors, batch->count);
+    return lig_checkpoint_drop(self->checkpoint, set);
+}
+
+static PyObject *run(PyObject *object, enum action action, PyObject *name,
+                     const ligi_py_batch *batch)
+{
+    checkpoint *self = (checkpoint *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    const char *set = ligi_py_text(state, name, "the name of a set");
+    if (!set)
+        return NULL;
+    if (!self->lock)
+        return ligi_py_fail(state, LIG_E_CLOSED, "the backend was never opened");
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    status = act(self, action, set, batch);
+    PyThread_release_lock(self->lock);
+    Py_END_ALLOW_THREADS if (status != LIG_OK) return ligi_py_raise(state, status);
+    Py_RETURN_NONE;
+}
+
+static PyObject *checkpoint_save(PyObject *object, PyObject *args)
+{
+    PyObject *set;
+    ligi_py_batch *batch;
+    if (!PyArg_ParseTuple(args, "UO!", &set, ligi_py_state_of(object)->batch_type, &batch))
+        return NULL;
+    return run(object, SAVE, set, batch);
+}
+
+static PyObject *checkpoint_load(PyObject *object, PyObject *args)
+{
+    PyObject *set;
+    ligi_py_batch *batch;
+    if (!PyArg_ParseTuple(args, "UO!", &set, ligi_py_state_of(object)->batch_type, &batch))
+        return NULL;
+    if (!batch->writable)
+        return PyErr_Format(PyExc_ValueError, "the batch is not writable");
+    return run(object, LOAD, set, batch);
+}
+
+static PyObject *checkpoint_drop(PyObject *object, PyObject *set)
+{
+    return run(object, DROP, set, NULL);
+}
+
+static PyMethodDef methods[] = {
+    {"save", checkpoint_save, METH_VARARGS, "save(set, batch)"},
+    {"load", checkpoint_load, METH_VARARGS, "load(set, batch): fills the batch."},
+    {"drop", checkpoint_drop, METH_O, "drop(set)"},
+    {"close", checkpoint_close, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot slots[] = {
+    {Py_tp_init, checkpoint_init},
+    {Py_tp_dealloc, checkpoint_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_doc, "Checkpoint(backend, config)"},
+    {0, NULL},
+};
+static PyType_Spec spec = {"ligament._core.Checkpoint", sizeof(checkpoint), 0, Py_TPFLAGS_DEFAULT,
+                           slots};
+
+static PyObject *plugin_load(PyObject *module, PyObject *path)
+{
+    const ligi_py_state *state = ligi_py_state_of(module);
+    const char *text = ligi_py_text(state, path, "the path of a plugin");
+    if (!text)
+        return NULL;
+    const char *name = NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_plugin_load(text, &name);
+    Py_END_ALLOW_THREADS return status == LIG_OK ? PyUnicode_FromString(name)
+                                                 : ligi_py_raise(state, status);
+}
+
+static PyObject *backends(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    PyObject *dict = PyDict_New();
+    const char *name;
+    for (size_t i = 0; dict && (name = lig_backend_name(i)) != NULL; i++) {
+        const lig_backend_ops *ops = lig_backend_find(name);
+        if (PyDict_SetItemString(dict, name, ops && ops->volume ? Py_True : Py_False) < 0)
+            Py_CLEAR(dict);
+    }
+    return dict;
+}
+
+static PyMethodDef functions[] = {
+    {"plugin_load", plugin_load, METH_O, "plugin_load(path) -> name of its backend"},
+    {"backends", backends, METH_NOARGS, "backends() -> {name: whether it can carry a store}"},
+    {NULL, NULL, 0, NULL},
+};
+
+int ligi_py_checkpoint_init(PyObject *module)
+{
+    ligi_py_state *state = ligi_py_state_of(module);
+    state->checkpoint_type = ligi_py_add_type(module, &spec);
+    return state->checkpoint_type ? PyModule_AddFunctions(module, functions) : -1;
+}

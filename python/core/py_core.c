@@ -1,0 +1,191 @@
+#include "py_core.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+ligi_py_state *ligi_py_state_of(PyObject *object)
+{
+    if (PyModule_Check(object))
+        return PyModule_GetState(object);
+    return PyType_GetModuleState(Py_TYPE(object));
+}
+
+static PyObject *raise_text(const ligi_py_state *state, lig_status status, const char *text,
+                            int number)
+{
+    PyObject *key = PyLong_FromLong(status);
+    PyObject *type = key && state->errors ? PyDict_GetItemWithError(state->errors, key) : NULL;
+    PyObject *sentence = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
+    Py_XDECREF(key);
+    if (!sentence)
+        return NULL;
+    PyObject *error =
+        PyObject_CallFunctionObjArgs(type ? type : PyExc_RuntimeError, sentence, NULL);
+    Py_DECREF(sentence);
+    if (!error)
+        return NULL;
+    if (number != 0 && PyObject_HasAttrString(error, "errno")) {
+        PyObject *value = PyLong_FromLong(number);
+        if (!value || PyObject_SetAttrString(error, "errno", value) < 0)
+            PyErr_Clear();
+        Py_XDECREF(value);
+    }
+    PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+    Py_DECREF(error);
+    return NULL;
+}
+
+PyObject *ligi_py_raise(const ligi_py_state *state, lig_status status)
+{
+    return raise_text(state, status, lig_error_text(), lig_error_number());
+}
+
+PyObject *ligi_py_fail(const ligi_py_state *state, lig_status status, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return raise_text(state, status, text, 0);
+}
+
+PyTypeObject *ligi_py_add_type(PyObject *module, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+    if (!type)
+        return NULL;
+    if (PyModule_AddType(module, (PyTypeObject *)type) < 0) {
+        Py_DECREF(type);
+        return NULL;
+    }
+    return (PyTypeObject *)type;
+}
+
+const char *ligi_py_text(const ligi_py_state *state, PyObject *object, const char *what)
+{
+    if (!PyUnicode_Check(object)) {
+        PyErr_Format(PyExc_TypeError, "%s must be a str, not %R", what,
+                     (PyObject *)Py_TYPE(object));
+        return NULL;
+    }
+    Py_ssize_t bytes;
+    const char *text = PyUnicode_AsUTF8AndSize(object, &bytes);
+    if (!text) {
+        PyErr_Clear();
+        ligi_py_fail(state, LIG_E_INVALID, "%s is not text that UTF-8 can hold", what);
+        return NULL;
+    }
+    if (strlen(text) != (size_t)bytes) {
+        ligi_py_fail(state, LIG_E_INVALID, "%s '%.200s...' has a NUL character in it", what, text);
+        return NULL;
+    }
+    return text;
+}
+
+int64_t ligi_py_timeout(PyObject *seconds)
+{
+    if (seconds == Py_None)
+        return LIG_FOREVER;
+    double value = PyFloat_AsDouble(seconds);
+    if (value == -1.0 && PyErr_Occurred())
+        return -2;
+    if (isnan(value) || value < 0) {
+        PyErr_SetString(PyExc_ValueError,
+                        "a timeout is None or a number of seconds that is not negative");
+        return -2;
+    }
+    return value > 9e9 ? LIG_FOREVER : (int64_t)(value * 1e9);
+}
+
+static PyObject *set_errors(PyObject *module, PyObject *errors)
+{
+    ligi_py_state *state = ligi_py_state_of(module);
+    PyObject *old = state->errors;
+    state->errors = Py_NewRef(errors);
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+static PyObject *version(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyUnicode_FromString(lig_version());
+}
+
+static PyMethodDef functions[] = {
+    {"set_errors", set_errors, METH_O,
+     "set_errors(classes): the exception class of each status number."},
+    {"version", version, METH_NOARGS, "version() -> str: of the library that is loaded."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int module_exec(PyObject *module)
+{
+    static int (*const hooks[])(PyObject *) = {
+        ligi_py_tensor_init, ligi_py_batch_type_init, ligi_py_memory_init,     ligi_py_model_init,
+        ligi_py_ticket_init, ligi_py_store_init,      ligi_py_checkpoint_init, ligi_py_graph_init,
+        ligi_py_find_init,   ligi_py_pipe_init,
+    };
+    for (size_t i = 0; i < sizeof hooks / sizeof hooks[0]; i++)
+        if (hooks[i](module) < 0)
+            return -1;
+    return 0;
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    ligi_py_state *state = ligi_py_state_of(module);
+    Py_VISIT(state->errors);
+    Py_VISIT(state->readers);
+    Py_VISIT(state->describe);
+    Py_VISIT(state->reader_type);
+    Py_VISIT(state->batch_type);
+    Py_VISIT(state->memory_type);
+    Py_VISIT(state->model_type);
+    Py_VISIT(state->ticket_type);
+    Py_VISIT(state->store_type);
+    Py_VISIT(state->checkpoint_type);
+    Py_VISIT(state->graph_type);
+    Py_VISIT(state->match_type);
+    return 0;
+}
+
+static int module_clear(PyObject *module)
+{
+    ligi_py_state *state = ligi_py_state_of(module);
+    Py_CLEAR(state->errors);
+    Py_CLEAR(state->readers);
+    Py_CLEAR(state->describe);
+    Py_CLEAR(state->reader_type);
+    Py_CLEAR(state->batch_type);
+    Py_CLEAR(state->memory_type);
+    Py_CLEAR(state->model_type);
+    Py_CLEAR(state->ticket_type);
+    Py_CLEAR(state->store_type);
+    Py_CLEAR(state->checkpoint_type);
+    Py_CLEAR(state->graph_type);
+    Py_CLEAR(state->match_type);
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "ligament._core",
+    .m_doc = "The C library, as Python sees it. Private: use `ligament`.",
+    .m_size = sizeof(ligi_py_state),
+    .m_methods = functions,
+    .m_slots = slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,103 @@
+/* ligament._core: what its files share. One file, one part: each has an init hook that py_core.c
+ * calls once per module and that adds its types and functions. Only <ligament/...> is included
+ * here; no framework is known here. */
+#ifndef LIGAMENT_PY_CORE_H
+#define LIGAMENT_PY_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <ligament/ligament.h>
+
+/* What the module knows; every pointer is a strong reference or NULL. */
+typedef struct ligi_py_state {
+    PyObject *errors;   /* dict: int(lig_status) -> exception class; set by errors.py */
+    PyObject *readers;  /* dict: type -> Reader; how tensors of exactly that type are read without
+                           Python code */
+    PyObject *describe; /* callable(object, writable) -> object that a Batch can read; for all other
+                           types */
+    PyTypeObject *reader_type, *batch_type, *memory_type, *model_type;
+    PyTypeObject *ticket_type, *store_type, *checkpoint_type;
+    PyTypeObject *graph_type, *match_type;
+} ligi_py_state;
+
+/* The state behind the module, or behind an instance of one of the module's types. */
+ligi_py_state *ligi_py_state_of(PyObject *module_or_instance);
+
+/* Raises the exception of `status` with this thread's sentence; returns NULL. Call it on the thread
+ * that failed, with the GIL. */
+PyObject *ligi_py_raise(const ligi_py_state *state, lig_status status);
+
+/* Raises `status` with a sentence of our own; returns NULL. */
+PyObject *ligi_py_fail(const ligi_py_state *state, lig_status status, const char *format, ...)
+    LIG_PRINTF(3, 4);
+
+/* Makes a heap type of the module and adds it to it; NULL with an exception. */
+PyTypeObject *ligi_py_add_type(PyObject *module, PyType_Spec *spec);
+
+/* UTF-8 of a str without NUL bytes, borrowed from it; `what` names it in the sentence. NULL with an
+ * exception. */
+const char *ligi_py_text(const ligi_py_state *state, PyObject *object, const char *what);
+
+/* Seconds (a float, or None: for ever) to nanoseconds; -2 with an exception. */
+int64_t ligi_py_timeout(PyObject *seconds);
+
+/* --- tensors (py_tensor.c) ------------------------------------------------------------------ */
+
+typedef struct ligi_py_batch { /* what a call of the library takes; keeps every object alive whose
+                                  memory it names */
+    PyObject_HEAD lig_tensor *tensors;
+    size_t count;
+    int64_t *numbers; /* shapes and strides, one after the other */
+    size_t number_count, number_room;
+    PyObject *names;    /* tuple of str; the C strings are borrowed from it */
+    PyObject *holders;  /* list: holders[i] owns the memory of tensor i */
+    Py_buffer *buffers; /* NULL, or one for each tensor; .obj is NULL where none is held */
+    int writable;
+} ligi_py_batch;
+
+/* Batch.__init__ (py_tensor.c reads the objects; py_batch.c has the rest of the type). */
+int ligi_py_batch_init(PyObject *batch, PyObject *args, PyObject *kwargs);
+
+/* --- memory (py_memory.c) ------------------------------------------------------------------- */
+
+/* Memory that Python objects and DLPack capsules share; the last one drops it, on any thread,
+ * without the GIL. */
+typedef struct ligi_py_region ligi_py_region;
+ligi_py_region *ligi_py_region_create(void *handle, void (*drop)(void *handle));
+void ligi_py_region_hold(ligi_py_region *region);
+void ligi_py_region_drop(ligi_py_region *region);
+
+/* A Memory over [data, data + bytes) of the region, which it holds. */
+PyObject *ligi_py_memory_new(const ligi_py_state *state, ligi_py_region *region, void *data,
+                             uint64_t bytes, int readonly);
+
+/* The bytes of a Memory, NULL with an exception when the object is none. */
+void *ligi_py_memory_data(const ligi_py_state *state, PyObject *memory, uint64_t *bytes);
+
+/* --- models and tickets (py_model.c, py_ticket.c) ------------------------------------------- */
+
+/* A Model over a description that the region keeps alive (taken over, also on failure). `view`: its
+ * tensors have data; `readonly` tells whether that may be written. */
+PyObject *ligi_py_model_new(const ligi_py_state *state, const lig_model *model,
+                            ligi_py_region *region, int view, int readonly);
+
+/* A Ticket (taken over, also on failure) that keeps `store` and `batch` (may be NULL) alive until
+ * it is done. */
+PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *ticket, PyObject *store,
+                             PyObject *batch);
+
+/* The hooks: 0, or -1 with an exception. They add with PyModule_AddFunctions,
+ * PyModule_AddObjectRef, ligi_py_add_type. */
+int ligi_py_tensor_init(PyObject *module);
+int ligi_py_batch_type_init(PyObject *module);
+int ligi_py_memory_init(PyObject *module);
+int ligi_py_model_init(PyObject *module);
+int ligi_py_ticket_init(PyObject *module);
+int ligi_py_store_init(PyObject *module);
+int ligi_py_checkpoint_init(PyObject *module);
+int ligi_py_graph_init(PyObject *module);
+int ligi_py_find_init(PyObject *module);
+int ligi_py_pipe_init(PyObject *module);
+
+#endif

@@ -1,0 +1,24 @@
+/* What py_graph.c, py_find.c, py_history.c and py_save.c share. */
+#ifndef LIGAMENT_PY_FIND_H
+#define LIGAMENT_PY_FIND_H
+
+#include "py_store.h"
+
+/* The library's view of a Graph, borrowed from the object; NULL with TypeError. */
+const lig_graph *ligi_py_graph_of(const ligi_py_state *state, PyObject *graph);
+
+/* The library's match behind a Match, borrowed; NULL with TypeError, or with ClosedError after its
+ * release. */
+lig_match *ligi_py_match_of(const ligi_py_state *state, PyObject *match);
+
+/* Methods of Store (py_find.c). */
+PyObject *ligi_py_store_find(PyObject *store, PyObject *args);
+PyObject *ligi_py_store_load_match(PyObject *store, PyObject *args);
+
+/* Methods of Store (py_history.c). */
+PyObject *ligi_py_store_lineage(PyObject *store, PyObject *name);
+PyObject *ligi_py_store_diff(PyObject *store, PyObject *args);
+PyObject *ligi_py_store_time_stamps(PyObject *store, PyObject *name);
+PyObject *ligi_py_store_clear_time_stamps(PyObject *store, PyObject *name);
+
+#endif

@@ -1,0 +1,165 @@
+#include "py_find.h"
+
+#include <string.h>
+
+static PyObject *text(const char *bytes)
+{
+    return PyUnicode_DecodeUTF8(bytes, (Py_ssize_t)strlen(bytes), "backslashreplace");
+}
+
+/* --- lineage -------------------------------------------------------------------------------- */
+
+static void drop_lineage(void *lineage)
+{
+    lig_lineage_destroy(lineage);
+}
+
+static PyObject *models_list(const ligi_py_state *state, lig_model *const *models, size_t count,
+                             ligi_py_region *region)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        ligi_py_region_hold(region);
+        PyObject *model = ligi_py_model_new(state, models[i], region, 0, 1);
+        if (!model || PyList_SetItem(list, (Py_ssize_t)i, model) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+PyObject *ligi_py_store_lineage(PyObject *object, PyObject *name)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    const char *model = ligi_py_text(state, name, "the name of a model");
+    lig_store *store = model ? ligi_py_store_enter(self) : NULL;
+    if (!store)
+        return NULL;
+    lig_lineage *lineage = NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_store_lineage(store, model, &lineage);
+    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    Py_XDECREF(result);
+    ligi_py_region *region = result ? ligi_py_region_create(lineage, drop_lineage) : NULL;
+    if (!region)
+        return NULL;
+    PyObject *ancestors = models_list(state, lineage->ancestors, lineage->ancestor_count, region);
+    PyObject *children =
+        ancestors ? models_list(state, lineage->children, lineage->child_count, region) : NULL;
+    PyObject *both = children ? PyTuple_Pack(2, ancestors, children) : NULL;
+    Py_XDECREF(ancestors);
+    Py_XDECREF(children);
+    ligi_py_region_drop(region);
+    return both;
+}
+
+/* --- diff ----------------------------------------------------------------------------------- */
+
+enum { CHANGES = 5 };
+
+static PyObject *diff_tuple(const lig_diff *diff)
+{
+    static const char *const names[CHANGES] = {"same", "changed", "reshaped", "removed", "added"};
+    PyObject *result = PyTuple_New(CHANGES + 1), *bytes = PyDict_New();
+    if (!result || !bytes || PyTuple_SetItem(result, CHANGES, bytes) < 0)
+        goto fail;
+    for (int i = 0; i < CHANGES; i++) {
+        PyObject *list = PyList_New(0), *count = PyLong_FromUnsignedLongLong(diff->bytes[i]);
+        int failed = !count || PyDict_SetItemString(bytes, names[i], count) < 0;
+        Py_XDECREF(count);
+        if (!list || PyTuple_SetItem(result, i, list) < 0 || failed)
+            goto fail;
+    }
+    for (size_t i = 0; i < diff->count; i++) {
+        PyObject *name = text(diff->tensors[i].name);
+        int failed = !name || PyList_Append(PyTuple_GetItem(result, diff->tensors[i].change), name);
+        Py_XDECREF(name);
+        if (failed)
+            goto fail;
+    }
+    return result;
+fail:
+    Py_XDECREF(result);
+    return NULL;
+}
+
+PyObject *ligi_py_store_diff(PyObject *object, PyObject *args)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *first, *second;
+    if (!PyArg_ParseTuple(args, "UU", &first, &second))
+        return NULL;
+    const char *a = ligi_py_text(state, first, "the name of a model");
+    const char *b = a ? ligi_py_text(state, second, "the name of a model") : NULL;
+    lig_store *store = b ? ligi_py_store_enter(self) : NULL;
+    if (!store)
+        return NULL;
+    lig_diff *diff = NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_store_diff(store, a, b, &diff);
+    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    Py_XDECREF(result);
+    if (!result)
+        return NULL;
+    PyObject *tuple = diff_tuple(diff);
+    lig_diff_destroy(diff);
+    return tuple;
+}
+
+/* --- time stamps ---------------------------------------------------------------------------- */
+
+static PyObject *stamps_list(const int64_t *stamps, size_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *stamp = PyLong_FromLongLong(stamps[i]);
+        if (!stamp || PyList_SetItem(list, (Py_ssize_t)i, stamp) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static int add_stamps(ligi_py_store *self, lig_store *store, const char *name, PyObject *dict)
+{
+    int64_t *stamps = NULL;
+    size_t count = 0;
+    lig_status status = lig_store_time_stamps(store, name, &stamps, &count);
+    if (status != LIG_OK) {
+        ligi_py_raise(ligi_py_state_of((PyObject *)self), status);
+        return -1;
+    }
+    PyObject *list = stamps_list(stamps, count);
+    lig_time_stamps_destroy(stamps);
+    int result = list ? PyDict_SetItemString(dict, name, list) : -1;
+    Py_XDECREF(list);
+    return result;
+}
+
+PyObject *ligi_py_store_time_stamps(PyObject *object, PyObject *given)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const char *name;
+    if (ligi_py_optional_text(ligi_py_state_of(object), given, "the name of an operation", &name))
+        return NULL;
+    lig_store *store = ligi_py_store_enter(self);
+    PyObject *dict = store ? PyDict_New() : NULL;
+    int failed = !dict || (name && add_stamps(self, store, name, dict) < 0);
+    for (size_t i = 0; !failed && !name && lig_store_time_stamp_name(i); i++)
+        failed = add_stamps(self, store, lig_store_time_stamp_name(i), dict) < 0;
+    if (store)
+        Py_XDECREF(ligi_py_store_finish(self, LIG_OK));
+    if (failed)
+        Py_CLEAR(dict);
+    return dict;
+}
+
+PyObject *ligi_py_store_clear_time_stamps(PyObject *object, PyObject *given)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const char *name;
+    if (ligi_py_optional_text(ligi_py_state_of(object), given, "the name of an operation", &name))
+        return NULL;
+    lig_store *store = ligi_py_store_enter(self);
+    return store ? ligi_py_store_finish(self, lig_store_clear_time_stamps(store, name)) : NULL;
+}

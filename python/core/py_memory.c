@@ -1,0 +1,388 @@
+#include "py_core.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dlpack_abi.h"
+
+/* --- region --------------------------------------------------------------------------------- */
+
+struct ligi_py_region {
+    atomic_size_t count;
+    void *handle;
+    void (*drop)(void *handle);
+};
+
+ligi_py_region *ligi_py_region_create(void *handle, void (*drop)(void *handle))
+{
+    ligi_py_region *region = malloc(sizeof *region);
+    if (!region) {
+        drop(handle);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    atomic_init(&region->count, 1);
+    region->handle = handle;
+    region->drop = drop;
+    return region;
+}
+
+void ligi_py_region_hold(ligi_py_region *region)
+{
+    atomic_fetch_add_explicit(&region->count, 1, memory_order_relaxed);
+}
+
+void ligi_py_region_drop(ligi_py_region *region)
+{
+    if (!region || atomic_fetch_sub_explicit(&region->count, 1, memory_order_acq_rel) != 1)
+        return;
+    region->drop(region->handle);
+    free(region);
+}
+
+/* --- dtypes --------------------------------------------------------------------------------- */
+
+static const dlpack_dtype dlpack_dtypes[LIG_DTYPE_COUNT] = {
+    [LIG_BOOL] = {6, 8, 1},
+    [LIG_INT8] = {0, 8, 1},
+    [LIG_INT16] = {0, 16, 1},
+    [LIG_INT32] = {0, 32, 1},
+    [LIG_INT64] = {0, 64, 1},
+    [LIG_UINT8] = {1, 8, 1},
+    [LIG_UINT16] = {1, 16, 1},
+    [LIG_UINT32] = {1, 32, 1},
+    [LIG_UINT64] = {1, 64, 1},
+    [LIG_FLOAT16] = {2, 16, 1},
+    [LIG_BFLOAT16] = {4, 16, 1},
+    [LIG_FLOAT32] = {2, 32, 1},
+    [LIG_FLOAT64] = {2, 64, 1},
+    [LIG_COMPLEX32] = {5, 32, 1},
+    [LIG_COMPLEX64] = {5, 64, 1},
+    [LIG_COMPLEX128] = {5, 128, 1},
+    [LIG_FLOAT8_E3M4] = {7, 8, 1},
+    [LIG_FLOAT8_E4M3] = {8, 8, 1},
+    [LIG_FLOAT8_E4M3B11FNUZ] = {9, 8, 1},
+    [LIG_FLOAT8_E4M3FN] = {10, 8, 1},
+    [LIG_FLOAT8_E4M3FNUZ] = {11, 8, 1},
+    [LIG_FLOAT8_E5M2] = {12, 8, 1},
+    [LIG_FLOAT8_E5M2FNUZ] = {13, 8, 1},
+    [LIG_FLOAT8_E8M0FNU] = {14, 8, 1},
+};
+
+static uint32_t dtype_of(dlpack_dtype dtype)
+{
+    for (uint32_t i = 1; i < LIG_DTYPE_COUNT; i++)
+        if (dlpack_dtypes[i].lanes && memcmp(&dlpack_dtypes[i], &dtype, sizeof dtype) == 0)
+            return i;
+    return LIG_DTYPE_NONE;
+}
+
+/* --- export --------------------------------------------------------------------------------- */
+
+typedef struct export { /* what a capsule of ours points at; shape follows in the same allocation */
+    union {
+        dlpack_managed managed;
+        dlpack_versioned versioned;
+    } as;
+    ligi_py_region *region;
+    int64_t shape[];
+} export;
+
+static void delete_managed(dlpack_managed *managed)
+{
+    export *self = managed->context;
+    ligi_py_region_drop(self->region);
+    free(self);
+}
+
+static void delete_versioned(dlpack_versioned *versioned)
+{
+    export *self = versioned->context;
+    ligi_py_region_drop(self->region);
+    free(self);
+}
+
+static void capsule_destroy(PyObject *capsule)
+{
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        dlpack_managed *managed = PyCapsule_GetPointer(capsule, "dltensor");
+        managed->deleter(managed);
+    } else if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        dlpack_versioned *versioned = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        versioned->deleter(versioned);
+    }
+}
+
+typedef struct memory {
+    PyObject_HEAD ligi_py_region *region;
+    void *data;
+    uint64_t bytes;
+    int readonly;
+} memory;
+
+static int fill_tensor(memory *self, dlpack_tensor *tensor, int64_t *shape, uint32_t dtype,
+                       PyObject *dims)
+{
+    uint64_t bytes = lig_dtype_bytes(dtype);
+    Py_ssize_t ndim = PyTuple_Size(dims);
+    for (Py_ssize_t i = 0; i < ndim; i++) {
+        shape[i] = PyLong_AsLongLong(PyTuple_GetItem(dims, i));
+        if (PyErr_Occurred())
+            return -1;
+        if (shape[i] < 0 || __builtin_mul_overflow(bytes, (uint64_t)shape[i], &bytes))
+            bytes = UINT64_MAX;
+    }
+    if (bytes > self->bytes) {
+        PyErr_SetString(PyExc_ValueError, "the shape is larger than the memory");
+        return -1;
+    }
+    /* Strides are given although they may be NULL: some readers of old capsules look at them. */
+    int64_t stride = 1;
+    for (Py_ssize_t i = ndim; i-- > 0;) {
+        shape[ndim + i] = stride;
+        stride *= shape[i] > 0 ? shape[i] : 1;
+    }
+    *tensor = (dlpack_tensor){.data = self->data,
+                              .device_type = DLPACK_CPU,
+                              .ndim = (int32_t)ndim,
+                              .dtype = dlpack_dtypes[dtype],
+                              .shape = shape,
+                              .strides = shape + ndim};
+    return 0;
+}
+
+static PyObject *memory_dlpack(PyObject *object, PyObject *args)
+{
+    memory *self = (memory *)object;
+    int dtype, versioned = 0;
+    PyObject *dims;
+    if (!PyArg_ParseTuple(args, "iO!|p", &dtype, &PyTuple_Type, &dims, &versioned))
+        return NULL;
+    if (dtype <= 0 || dtype >= LIG_DTYPE_COUNT || !dlpack_dtypes[dtype].lanes)
+        return ligi_py_fail(
+            ligi_py_state_of(object), LIG_E_UNSUPPORTED, "DLPack has no dtype like %s",
+            dtype > 0 && dtype < LIG_DTYPE_COUNT ? lig_dtype_name((uint32_t)dtype) : "this");
+    export *out = malloc(sizeof *out + 2 * (size_t)PyTuple_Size(dims) * sizeof out->shape[0]);
+    if (!out)
+        return PyErr_NoMemory();
+    dlpack_tensor tensor;
+    if (fill_tensor(self, &tensor, out->shape, (uint32_t)dtype, dims) < 0) {
+        free(out);
+        return NULL;
+    }
+    ligi_py_region_hold(self->region);
+    out->region = self->region;
+    if (versioned)
+        out->as.versioned = (dlpack_versioned){
+            1, 0, out, delete_versioned, self->readonly ? DLPACK_READ_ONLY : 0, tensor};
+    else
+        out->as.managed = (dlpack_managed){tensor, out, delete_managed};
+    PyObject *capsule =
+        PyCapsule_New(&out->as, versioned ? "dltensor_versioned" : "dltensor", capsule_destroy);
+    if (!capsule) {
+        ligi_py_region_drop(out->region);
+        free(out);
+    }
+    return capsule;
+}
+
+/* --- Memory --------------------------------------------------------------------------------- */
+
+PyObject *ligi_py_memory_new(const ligi_py_state *state, ligi_py_region *region, void *data,
+                             uint64_t bytes, int readonly)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(state->memory_type, Py_tp_alloc);
+    memory *self = (memory *)allocate(state->memory_type, 0);
+    if (!self)
+        return NULL;
+    ligi_py_region_hold(region);
+    self->region = region;
+    self->data = data;
+    self->bytes = bytes;
+    self->readonly = readonly;
+    return (PyObject *)self;
+}
+
+void *ligi_py_memory_data(const ligi_py_state *state, PyObject *object, uint64_t *bytes)
+{
+    if (Py_TYPE(object) != state->memory_type) {
+        PyErr_Format(PyExc_TypeError, "a Memory is needed, not %R", (PyObject *)Py_TYPE(object));
+        return NULL;
+    }
+    *bytes = ((memory *)object)->bytes;
+    return ((memory *)object)->data;
+}
+
+static void memory_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    ligi_py_region_drop(((memory *)object)->region);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static int memory_getbuffer(PyObject *object, Py_buffer *view, int flags)
+{
+    memory *self = (memory *)object;
+    static char nothing[1];
+    void *data = self->bytes ? self->data : nothing;
+    return PyBuffer_FillInfo(view, object, data, (Py_ssize_t)self->bytes, self->readonly, flags);
+}
+
+static Py_ssize_t memory_length(PyObject *object)
+{
+    return (Py_ssize_t)((memory *)object)->bytes;
+}
+
+static PyObject *memory_address(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromVoidPtr(((memory *)object)->data);
+}
+
+static PyObject *memory_readonly(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((memory *)object)->readonly);
+}
+
+static PyMethodDef memory_methods[] = {
+    {"dlpack", memory_dlpack, METH_VARARGS,
+     "dlpack(dtype number, shape, versioned=False) -> capsule"},
+    {NULL, NULL, 0, NULL},
+};
+static PyGetSetDef memory_getset[] = {
+    {"address", memory_address, NULL, NULL, NULL},
+    {"readonly", memory_readonly, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+static PyType_Slot memory_slots[] = {
+    {Py_tp_dealloc, memory_dealloc},
+    {Py_bf_getbuffer, memory_getbuffer},
+    {Py_sq_length, memory_length},
+    {Py_tp_methods, memory_methods},
+    {Py_tp_getset, memory_getset},
+    {Py_tp_doc,
+     "Bytes of a mapping or of an aligned allocation; alive as long as anything looks at them."},
+    {0, NULL},
+};
+static PyType_Spec memory_spec = {"ligament._core.Memory", sizeof(memory), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                  memory_slots};
+
+/* --- import --------------------------------------------------------------------------------- */
+
+static void foreign_destroy(PyObject *capsule)
+{
+    dlpack_managed *managed = PyCapsule_GetPointer(capsule, "ligament.managed");
+    if (managed && managed->deleter)
+        managed->deleter(managed);
+}
+
+static void foreign_versioned_destroy(PyObject *capsule)
+{
+    dlpack_versioned *versioned = PyCapsule_GetPointer(capsule, "ligament.versioned");
+    if (versioned && versioned->deleter)
+        versioned->deleter(versioned);
+}
+
+static PyObject *tuple_of(const int64_t *numbers, int32_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (int32_t i = 0; tuple && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (!number || PyTuple_SetItem(tuple, i, number) < 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+/* The tuple that a Batch reads, with read-only added; `holder` is taken over. */
+static PyObject *describe_foreign(const ligi_py_state *state, PyObject *holder,
+                                  const dlpack_tensor *tensor, int readonly)
+{
+    uint32_t dtype = dtype_of(tensor->dtype);
+    PyObject *shape = NULL, *strides = NULL;
+    if (tensor->device_type != DLPACK_CPU && tensor->device_type != DLPACK_CUDA_HOST) {
+        ligi_py_fail(state, LIG_E_UNSUPPORTED,
+                     "the tensor lies on a device (DLPack type %d), not in host memory",
+                     (int)tensor->device_type);
+        goto holder;
+    }
+    if (!dtype || tensor->ndim < 0 || tensor->ndim > LIG_NDIM_MAX) {
+        ligi_py_fail(state, LIG_E_UNSUPPORTED,
+                     "no dtype for DLPack code %d of %d bits and %d lanes", tensor->dtype.code,
+                     tensor->dtype.bits, tensor->dtype.lanes);
+        goto holder;
+    }
+    shape = tuple_of(tensor->shape, tensor->ndim);
+    strides = tensor->strides ? tuple_of(tensor->strides, tensor->ndim) : Py_NewRef(Py_None);
+    if (!shape || !strides)
+        goto shape;
+    uintptr_t data = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
+    return Py_BuildValue("NKiNNi", holder, (unsigned long long)data, (int)dtype, shape, strides,
+                         readonly);
+shape:
+    Py_XDECREF(shape);
+    Py_XDECREF(strides);
+holder:
+    Py_XDECREF(holder);
+    return NULL;
+}
+
+static PyObject *from_dlpack(PyObject *module, PyObject *capsule)
+{
+    const ligi_py_state *state = ligi_py_state_of(module);
+    if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        dlpack_versioned *versioned = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        if (versioned->major != 1)
+            return ligi_py_fail(state, LIG_E_UNSUPPORTED, "DLPack version %u", versioned->major);
+        PyObject *holder =
+            PyCapsule_New(versioned, "ligament.versioned", foreign_versioned_destroy);
+        if (!holder || PyCapsule_SetName(capsule, "used_dltensor_versioned") < 0)
+            return NULL;
+        return describe_foreign(state, holder, &versioned->tensor,
+                                (int)(versioned->flags & DLPACK_READ_ONLY));
+    }
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        dlpack_managed *managed = PyCapsule_GetPointer(capsule, "dltensor");
+        PyObject *holder = PyCapsule_New(managed, "ligament.managed", foreign_destroy);
+        if (!holder || PyCapsule_SetName(capsule, "used_dltensor") < 0)
+            return NULL;
+        return describe_foreign(state, holder, &managed->tensor, 0);
+    }
+    return PyErr_Format(PyExc_TypeError, "an unused DLPack capsule is needed, not %R", capsule);
+}
+
+static PyObject *allocate_memory(PyObject *module, PyObject *args)
+{
+    unsigned long long bytes, alignment;
+    if (!PyArg_ParseTuple(args, "KK", &bytes, &alignment))
+        return NULL;
+    void *data = NULL;
+    if (bytes > PY_SSIZE_T_MAX ||
+        posix_memalign(&data, (size_t)alignment, bytes ? (size_t)bytes : 1) != 0)
+        return ligi_py_fail(ligi_py_state_of(module), LIG_E_NOMEM, "no memory for %llu bytes",
+                            bytes);
+    ligi_py_region *region = ligi_py_region_create(data, free);
+    if (!region)
+        return NULL;
+    PyObject *result = ligi_py_memory_new(ligi_py_state_of(module), region, data, bytes, 0);
+    ligi_py_region_drop(region);
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"allocate", allocate_memory, METH_VARARGS, "allocate(bytes, alignment) -> Memory"},
+    {"from_dlpack", from_dlpack, METH_O,
+     "from_dlpack(capsule) -> (holder, address, dtype number, shape, strides or None, read-only)"},
+    {NULL, NULL, 0, NULL},
+};
+
+int ligi_py_memory_init(PyObject *module)
+{
+    ligi_py_state *state = ligi_py_state_of(module);
+    state->memory_type = ligi_py_add_type(module, &memory_spec);
+    return state->memory_type ? PyModule_AddFunctions(module, functions) : -1;
+}

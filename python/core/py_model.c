@@ -1,0 +1,228 @@
+#include "py_core.h"
+
+#include <string.h>
+
+typedef struct model {
+    PyObject_HEAD const lig_model *model;
+    ligi_py_region *region;
+    int view, readonly;
+} model;
+
+PyObject *ligi_py_model_new(const ligi_py_state *state, const lig_model *described,
+                            ligi_py_region *region, int view, int readonly)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(state->model_type, Py_tp_alloc);
+    model *self = region ? (model *)allocate(state->model_type, 0) : NULL;
+    if (!self) {
+        ligi_py_region_drop(region);
+        return NULL;
+    }
+    self->model = described;
+    self->region = region;
+    self->view = view;
+    self->readonly = readonly;
+    return (PyObject *)self;
+}
+
+static void model_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    ligi_py_region_drop(((model *)object)->region);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static const lig_model *of(PyObject *object)
+{
+    return ((model *)object)->model;
+}
+
+/* Stored text was checked when it was written, but a file is hostile. */
+static PyObject *text(const char *bytes)
+{
+    return PyUnicode_DecodeUTF8(bytes ? bytes : "", bytes ? (Py_ssize_t)strlen(bytes) : 0,
+                                "backslashreplace");
+}
+
+#define NUMBER(field, make)                                                                        \
+    static PyObject *get_##field(PyObject *object, void *unused)                                   \
+    {                                                                                              \
+        (void)unused;                                                                              \
+        return make(of(object)->field);                                                            \
+    }
+NUMBER(id, PyLong_FromUnsignedLongLong)
+NUMBER(parent, PyLong_FromUnsignedLongLong)
+NUMBER(created_ns, PyLong_FromLongLong)
+NUMBER(bytes, PyLong_FromUnsignedLongLong)
+NUMBER(own_bytes, PyLong_FromUnsignedLongLong)
+NUMBER(tensor_count, PyLong_FromSize_t)
+NUMBER(name, text)
+NUMBER(parent_name, text)
+NUMBER(meta, text)
+NUMBER(structure, text)
+
+static PyObject *get_metrics(PyObject *object, void *unused)
+{
+    (void)unused;
+    const lig_model *self = of(object);
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict && i < self->metric_count; i++) {
+        PyObject *key = text(self->metrics[i].name),
+                 *value = PyFloat_FromDouble(self->metrics[i].value);
+        if (!key || !value || PyDict_SetItem(dict, key, value) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+static PyObject *get_tags(PyObject *object, void *unused)
+{
+    (void)unused;
+    const lig_model *self = of(object);
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict && i < self->tag_count; i++) {
+        PyObject *key = text(self->tags[i].name), *value = text(self->tags[i].value);
+        if (!key || !value || PyDict_SetItem(dict, key, value) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+static PyObject *get_complete(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(of(object)->tensors != NULL || of(object)->tensor_count == 0);
+}
+
+static PyObject *model_names(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    const lig_model *self = of(object);
+    size_t count = self->tensors ? self->tensor_count : 0;
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *name = text(self->tensors[i].tensor.name);
+        if (!name || PyList_SetItem(list, (Py_ssize_t)i, name) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static const lig_stored_tensor *tensor_at(PyObject *object, PyObject *at)
+{
+    const lig_model *self = of(object);
+    size_t index = PyLong_AsSize_t(at);
+    if (index == (size_t)-1 && PyErr_Occurred())
+        return NULL;
+    if (self->tensors && index < self->tensor_count)
+        return &self->tensors[index];
+    PyErr_Format(PyExc_IndexError, "the model has %zu tensors", self->tensor_count);
+    return NULL;
+}
+
+/* Tied tensors point backwards in a sound file; only then is the index passed on. */
+static long long tied_index(const lig_model *self, const lig_stored_tensor *stored)
+{
+    int64_t index = stored - self->tensors;
+    return stored->tied >= 0 && stored->tied < index ? stored->tied : -1;
+}
+
+static PyObject *stored_tuple(PyObject *object, const lig_stored_tensor *stored)
+{
+    const lig_tensor *tensor = &stored->tensor;
+    PyObject *shape = PyTuple_New((Py_ssize_t)tensor->ndim);
+    for (uint32_t i = 0; shape && i < tensor->ndim; i++) {
+        PyObject *size = PyLong_FromLongLong(tensor->shape[i]);
+        if (!size || PyTuple_SetItem(shape, (Py_ssize_t)i, size) < 0)
+            Py_CLEAR(shape);
+    }
+    PyObject *print =
+        PyBytes_FromStringAndSize((const char *)stored->fingerprint, sizeof stored->fingerprint);
+    if (!shape || !print) {
+        Py_XDECREF(shape);
+        Py_XDECREF(print);
+        return NULL;
+    }
+    return Py_BuildValue("NiNKKKKNL", text(tensor->name), (int)tensor->dtype, shape,
+                         (unsigned long long)tensor->bytes, (unsigned long long)stored->owner,
+                         (unsigned long long)stored->pack, (unsigned long long)stored->offset,
+                         print, tied_index(of(object), stored));
+}
+
+static PyObject *model_tensor(PyObject *object, PyObject *at)
+{
+    const lig_stored_tensor *stored = tensor_at(object, at);
+    return stored ? stored_tuple(object, stored) : NULL;
+}
+
+static PyObject *model_tensors(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    const lig_model *self = of(object);
+    size_t count = self->tensors ? self->tensor_count : 0;
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *tuple = stored_tuple(object, &self->tensors[i]);
+        if (!tuple || PyList_SetItem(list, (Py_ssize_t)i, tuple) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *model_memory(PyObject *object, PyObject *at)
+{
+    model *self = (model *)object;
+    const lig_stored_tensor *stored = tensor_at(object, at);
+    if (!stored)
+        return NULL;
+    if (!self->view)
+        return PyErr_Format(PyExc_ValueError, "the model is not mapped");
+    return ligi_py_memory_new(ligi_py_state_of(object), self->region, stored->tensor.data,
+                              stored->tensor.bytes, self->readonly);
+}
+
+static PyMethodDef methods[] = {
+    {"names", model_names, METH_NOARGS, "names() -> list of the tensors' names"},
+    {"tensor", model_tensor, METH_O,
+     "tensor(i) -> (name, dtype number, shape, bytes, owner, pack, offset, fingerprint, index it "
+     "is tied to or -1)"},
+    {"tensors", model_tensors, METH_NOARGS, "tensors() -> list of what tensor(i) gives"},
+    {"memory", model_memory, METH_O, "memory(i) -> Memory of tensor i of a mapped model"},
+    {NULL, NULL, 0, NULL},
+};
+static PyGetSetDef getset[] = {
+    {"id", get_id, NULL, NULL, NULL},
+    {"parent_id", get_parent, NULL, NULL, NULL},
+    {"created_ns", get_created_ns, NULL, NULL, NULL},
+    {"bytes", get_bytes, NULL, NULL, NULL},
+    {"own_bytes", get_own_bytes, NULL, NULL, NULL},
+    {"tensor_count", get_tensor_count, NULL, NULL, NULL},
+    {"name", get_name, NULL, NULL, NULL},
+    {"parent_name", get_parent_name, NULL, NULL, NULL},
+    {"meta", get_meta, NULL, NULL, NULL},
+    {"structure", get_structure, NULL, NULL, NULL},
+    {"metrics", get_metrics, NULL, NULL, NULL},
+    {"tags", get_tags, NULL, NULL, NULL},
+    {"complete", get_complete, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, model_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, getset},
+    {Py_tp_doc, "What the store knows of a model."},
+    {0, NULL},
+};
+static PyType_Spec spec = {"ligament._core.Model", sizeof(model), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+int ligi_py_model_init(PyObject *module)
+{
+    ligi_py_state *state = ligi_py_state_of(module);
+    state->model_type = ligi_py_add_type(module, &spec);
+    return state->model_type ? 0 : -1;
+}

@@ -1,0 +1,192 @@
+#include "py_find.h"
+
+/* --- options -------------------------------------------------------------------------------- */
+
+static void options_fini(lig_save_options *options)
+{
+    PyMem_Free((void *)(uintptr_t)options->metrics);
+    PyMem_Free((void *)(uintptr_t)options->tags);
+    PyMem_Free((void *)(uintptr_t)options->graphs);
+    options->metrics = NULL;
+    options->tags = NULL;
+    options->graphs = NULL;
+}
+
+static lig_graph *graphs_of(const ligi_py_state *state, PyObject *tuple, size_t *count)
+{
+    *count = tuple ? (size_t)PyTuple_Size(tuple) : 0;
+    lig_graph *graphs = PyMem_Calloc(*count + 1, sizeof *graphs);
+    for (size_t i = 0; graphs && i < *count; i++) {
+        const lig_graph *graph = ligi_py_graph_of(state, PyTuple_GetItem(tuple, (Py_ssize_t)i));
+        if (!graph) {
+            PyMem_Free(graphs);
+            return NULL;
+        }
+        graphs[i] = *graph;
+    }
+    return graphs;
+}
+
+/* (flags, parent, metrics, tags, meta, structure, graphs, match): borrowed from the tuple, apart
+ * from the three arrays. */
+static int options_init(const ligi_py_state *state, PyObject *tuple, lig_save_options *options)
+{
+    PyObject *parent, *metrics, *tags, *meta, *structure, *graphs = NULL, *match = Py_None;
+    *options = (lig_save_options)LIG_SAVE_INIT;
+    if (!PyArg_ParseTuple(tuple, "IOOOOO|O!O", &options->flags, &parent, &metrics, &tags, &meta,
+                          &structure, &PyTuple_Type, &graphs, &match))
+        return -1;
+    if (match != Py_None && !(options->match = ligi_py_match_of(state, match)))
+        return -1;
+    if (ligi_py_optional_text(state, parent, "the name of the parent", &options->parent) < 0 ||
+        ligi_py_optional_text(state, meta, "meta", &options->meta) < 0 ||
+        ligi_py_optional_text(state, structure, "the structure", &options->structure) < 0)
+        return -1;
+    options->metrics = ligi_py_metrics_of(state, metrics, &options->metric_count);
+    options->tags = options->metrics ? ligi_py_tags_of(state, tags, &options->tag_count) : NULL;
+    options->graphs = options->tags ? graphs_of(state, graphs, &options->graph_count) : NULL;
+    if (options->metrics && options->tags && options->graphs)
+        return 0;
+    options_fini(options);
+    if (!PyErr_Occurred())
+        PyErr_NoMemory();
+    return -1;
+}
+
+/* --- what changes after the call ------------------------------------------------------------ */
+
+typedef struct snapshot {
+    ligi_py_batch *batch;
+    const char *copy; /* copy[i]: tensor i changes after the call, so that its bytes are taken
+                         before it returns */
+    char *arena;      /* where to; what does not fit is written before the call returns */
+    uint64_t arena_bytes;
+} snapshot;
+
+#define ARENA_ALIGN UINT64_C(64)
+
+static lig_status wait_for(lig_save *save, size_t index)
+{
+    uint64_t done = 0;
+    LIG_TRY(lig_save_progress(save, index, LIG_FOREVER, &done));
+    /* Less means that the save has ended early; committing it tells why. */
+    return LIG_OK;
+}
+
+static lig_status offer_all(const snapshot *work, lig_save *save)
+{
+    uint64_t used = 0;
+    for (size_t i = 0; i < work->batch->count; i++) {
+        const lig_tensor *tensor = &work->batch->tensors[i];
+        if (!work->copy[i]) {
+            LIG_TRY(lig_save_offer(save, tensor->data, tensor->strides));
+            continue;
+        }
+        if (tensor->bytes <= work->arena_bytes - used) {
+            lig_tensor_pack(tensor, work->arena + used);
+            LIG_TRY(lig_save_offer(save, work->arena + used, NULL));
+            uint64_t step = (tensor->bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+            used = step > work->arena_bytes - used ? work->arena_bytes : used + step;
+            continue;
+        }
+        /* Tensors are gathered in order: once this one is, the whole arena is free again. */
+        LIG_TRY(lig_save_offer(save, tensor->data, tensor->strides));
+        LIG_TRY(wait_for(save, i));
+        used = 0;
+    }
+    return LIG_OK;
+}
+
+static lig_status snapshot_save(const snapshot *work, lig_store *store, const char *model,
+                                const lig_save_options *options, lig_ticket **ticket)
+{
+    lig_save *save = NULL;
+    LIG_TRY(lig_save_begin(&save, store, model, work->batch->tensors, work->batch->count, options));
+    lig_status status = offer_all(work, save);
+    if (status != LIG_OK) {
+        lig_save_abort(save);
+        return status;
+    }
+    return lig_save_commit(save, ticket);
+}
+
+/* --- save ----------------------------------------------------------------------------------- */
+
+/* A save of any kind: parsed, entered, run by `how`, left. */
+static PyObject *save_with(PyObject *object, PyObject *args, lig_ticket **ticket)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *name, *tuple;
+    ligi_py_batch *batch;
+    lig_save_options options;
+    if (!PyArg_ParseTuple(args, "UO!O!", &name, state->batch_type, &batch, &PyTuple_Type, &tuple))
+        return NULL;
+    const char *model = ligi_py_text(state, name, "the name of a model");
+    if (!model || options_init(state, tuple, &options) < 0)
+        return NULL;
+    lig_store *store = ligi_py_store_enter(self);
+    PyObject *result = NULL;
+    if (store) {
+        lig_status status;
+        Py_BEGIN_ALLOW_THREADS status =
+            ticket
+                ? lig_store_save_start(store, model, batch->tensors, batch->count, &options, ticket)
+                : lig_store_save(store, model, batch->tensors, batch->count, &options);
+        Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
+    }
+    options_fini(&options);
+    if (!result || !ticket)
+        return result;
+    Py_DECREF(result);
+    PyObject *kept = PyTuple_Pack(2, (PyObject *)batch, tuple);
+    PyObject *out = ligi_py_ticket_new(state, *ticket, object, kept);
+    Py_XDECREF(kept);
+    return out;
+}
+
+PyObject *ligi_py_store_save(PyObject *object, PyObject *args)
+{
+    return save_with(object, args, NULL);
+}
+
+PyObject *ligi_py_store_save_start(PyObject *object, PyObject *args)
+{
+    lig_ticket *ticket = NULL;
+    return save_with(object, args, &ticket);
+}
+
+PyObject *ligi_py_store_save_copy(PyObject *object, PyObject *args)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *name, *tuple, *arena;
+    snapshot work = {0};
+    Py_ssize_t flag_count;
+    lig_save_options options;
+    if (!PyArg_ParseTuple(args, "UO!O!y#O", &name, state->batch_type, &work.batch, &PyTuple_Type,
+                          &tuple, &work.copy, &flag_count, &arena))
+        return NULL;
+    work.arena = ligi_py_memory_data(state, arena, &work.arena_bytes);
+    const char *model = work.arena ? ligi_py_text(state, name, "the name of a model") : NULL;
+    if (!model || (size_t)flag_count != work.batch->count)
+        return model ? PyErr_Format(PyExc_ValueError, "one flag for each tensor") : NULL;
+    if (options_init(state, tuple, &options) < 0)
+        return NULL;
+    lig_store *store = ligi_py_store_enter(self);
+    PyObject *result = NULL;
+    lig_ticket *ticket = NULL;
+    if (store) {
+        lig_status status;
+        Py_BEGIN_ALLOW_THREADS status = snapshot_save(&work, store, model, &options, &ticket);
+        Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
+    }
+    options_fini(&options);
+    if (!result)
+        return NULL;
+    Py_DECREF(result);
+    PyObject *kept = PyTuple_Pack(3, (PyObject *)work.batch, arena, tuple);
+    PyObject *out = ligi_py_ticket_new(state, ticket, object, kept);
+    Py_XDECREF(kept);
+    return out;
+}

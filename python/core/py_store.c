@@ -1,0 +1,593 @@
+#include "py_core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "py_find.h"
+
+/* --- the handle: closing while another thread is inside waits for nobody; the last one out closes
+ * --- */
+
+lig_store *ligi_py_store_enter(ligi_py_store *self)
+{
+    if (!self->store || self->closing) {
+        ligi_py_fail(ligi_py_state_of((PyObject *)self), LIG_E_CLOSED, "the store is closed");
+        return NULL;
+    }
+    self->users++;
+    return self->store;
+}
+
+static void leave(ligi_py_store *self)
+{
+    self->users--;
+    if (self->users > 0 || !self->closing || !self->store)
+        return;
+    lig_store *store = self->store;
+    self->store = NULL;
+    Py_BEGIN_ALLOW_THREADS lig_store_close(store);
+    Py_END_ALLOW_THREADS
+}
+
+PyObject *ligi_py_store_finish(ligi_py_store *self, lig_status status)
+{
+    PyObject *result = status == LIG_OK ? Py_NewRef(Py_None)
+                                        : ligi_py_raise(ligi_py_state_of((PyObject *)self), status);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    leave(self);
+    PyErr_Restore(type, value, traceback);
+    return result;
+}
+
+/* Runs a call of the library on the store without the GIL and gives None or the exception. */
+#define RUN(self, call)                                                                            \
+    do {                                                                                           \
+        lig_store *store = ligi_py_store_enter(self);                                              \
+        lig_status status;                                                                         \
+        if (!store)                                                                                \
+            return NULL;                                                                           \
+        Py_BEGIN_ALLOW_THREADS status = (call);                                                    \
+        Py_END_ALLOW_THREADS return ligi_py_store_finish(self, status);                            \
+    } while (0)
+
+static int store_init(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *uri;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "U", &uri) || self->store)
+        return -1;
+    const char *text = ligi_py_text(state, uri, "the URI of a store");
+    if (!text)
+        return -1;
+    lig_store *store = NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_store_open(&store, text);
+    Py_END_ALLOW_THREADS if (status != LIG_OK)
+    {
+        ligi_py_raise(state, status);
+        return -1;
+    }
+    self->store = store;
+    return 0;
+}
+
+static PyObject *store_close(PyObject *object, PyObject *unused)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    (void)unused;
+    self->users++;
+    self->closing = 1;
+    leave(self);
+    Py_RETURN_NONE;
+}
+
+static void store_dealloc(PyObject *object)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (self->store) {
+        Py_BEGIN_ALLOW_THREADS lig_store_close(self->store);
+        Py_END_ALLOW_THREADS
+    }
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *store_uri(PyObject *object, void *unused)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    (void)unused;
+    return PyUnicode_FromString(self->store ? lig_store_uri(self->store) : "");
+}
+
+/* --- arguments ------------------------------------------------------------------------------ */
+
+static Py_ssize_t dict_size(PyObject *dict)
+{
+    if (dict == Py_None)
+        return 0;
+    if (PyDict_Check(dict))
+        return PyDict_Size(dict);
+    PyErr_Format(PyExc_TypeError, "metrics and tags are dicts, not %R", (PyObject *)Py_TYPE(dict));
+    return -1;
+}
+
+lig_metric *ligi_py_metrics_of(const ligi_py_state *state, PyObject *dict, size_t *count)
+{
+    Py_ssize_t size = dict_size(dict), position = 0;
+    lig_metric *metrics = size < 0 ? NULL : PyMem_Calloc((size_t)size + 1, sizeof *metrics);
+    PyObject *key, *value;
+    *count = 0;
+    while (metrics && size > 0 && PyDict_Next(dict, &position, &key, &value)) {
+        lig_metric *metric = &metrics[(*count)++];
+        metric->name = ligi_py_text(state, key, "the name of a metric");
+        metric->value = metric->name ? PyFloat_AsDouble(value) : 0;
+        if (PyErr_Occurred()) {
+            PyMem_Free(metrics);
+            return NULL;
+        }
+    }
+    return metrics;
+}
+
+lig_tag *ligi_py_tags_of(const ligi_py_state *state, PyObject *dict, size_t *count)
+{
+    Py_ssize_t size = dict_size(dict), position = 0;
+    lig_tag *tags = size < 0 ? NULL : PyMem_Calloc((size_t)size + 1, sizeof *tags);
+    PyObject *key, *value;
+    *count = 0;
+    while (tags && size > 0 && PyDict_Next(dict, &position, &key, &value)) {
+        lig_tag *tag = &tags[(*count)++];
+        tag->name = ligi_py_text(state, key, "the name of a tag");
+        tag->value =
+            tag->name && value != Py_None ? ligi_py_text(state, value, "the value of a tag") : NULL;
+        if (PyErr_Occurred()) {
+            PyMem_Free(tags);
+            return NULL;
+        }
+    }
+    return tags;
+}
+
+int ligi_py_optional_text(const ligi_py_state *state, PyObject *object, const char *what,
+                          const char **text)
+{
+    *text = object == Py_None ? NULL : ligi_py_text(state, object, what);
+    return object == Py_None || *text ? 0 : -1;
+}
+
+/* --- load ----------------------------------------------------------------------------------- */
+
+static PyObject *store_load(PyObject *object, PyObject *args)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *name;
+    ligi_py_batch *batch;
+    if (!PyArg_ParseTuple(args, "UO!", &name, state->batch_type, &batch))
+        return NULL;
+    const char *model = ligi_py_text(state, name, "the name of a model");
+    if (!model)
+        return NULL;
+    if (!batch->writable)
+        return PyErr_Format(PyExc_ValueError, "the batch is not writable");
+    RUN(self, lig_store_load(store, model, batch->tensors, batch->count));
+}
+
+static int fill_slices(PyObject *list, lig_read *read, lig_slice **next)
+{
+    if (list == Py_None)
+        return 0;
+    if (!PyTuple_Check(list)) {
+        PyErr_SetString(PyExc_TypeError, "slices are tuples of (start, step, count)");
+        return -1;
+    }
+    read->slices = *next;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(list); i++) {
+        long long start, step, count;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(list, i), "LLL", &start, &step, &count))
+            return -1;
+        *(*next)++ = (lig_slice){start, step, count};
+    }
+    return 0;
+}
+
+static lig_read *reads_of(const ligi_py_state *state, ligi_py_batch *batch, PyObject *names,
+                          PyObject *slices)
+{
+    size_t room = (batch->count + 1) * sizeof(lig_read);
+    size_t dims = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        PyObject *list = PyTuple_GetItem(slices, (Py_ssize_t)i);
+        if (!list)
+            return NULL;
+        dims += PyTuple_Check(list) ? (size_t)PyTuple_Size(list) : 0;
+    }
+    lig_read *reads = PyMem_Calloc(1, room + dims * sizeof(lig_slice));
+    if (!reads)
+        return (lig_read *)PyErr_NoMemory();
+    lig_slice *next = (lig_slice *)((char *)reads + room);
+    for (size_t i = 0; i < batch->count; i++) {
+        PyObject *name = PyTuple_GetItem(names, (Py_ssize_t)i);
+        reads[i].into = batch->tensors[i];
+        reads[i].name = name ? ligi_py_text(state, name, "the name of a tensor") : NULL;
+        if (!reads[i].name ||
+            fill_slices(PyTuple_GetItem(slices, (Py_ssize_t)i), &reads[i], &next) < 0) {
+            PyMem_Free(reads);
+            return NULL;
+        }
+    }
+    return reads;
+}
+
+static PyObject *store_read(PyObject *object, PyObject *args)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *name, *names, *slices;
+    ligi_py_batch *batch;
+    if (!PyArg_ParseTuple(args, "UO!O!O!", &name, state->batch_type, &batch, &PyTuple_Type, &names,
+                          &PyTuple_Type, &slices))
+        return NULL;
+    const char *model = ligi_py_text(state, name, "the name of a model");
+    if (!model || !batch->writable)
+        return model ? PyErr_Format(PyExc_ValueError, "the batch is not writable") : NULL;
+    lig_read *reads = reads_of(state, batch, names, slices);
+    lig_store *store = reads ? ligi_py_store_enter(self) : NULL;
+    if (!store) {
+        PyMem_Free(reads);
+        return NULL;
+    }
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_store_read(store, model, reads, batch->count, 0);
+    Py_END_ALLOW_THREADS PyMem_Free(reads);
+    return ligi_py_store_finish(self, status);
+}
+
+static void drop_view(void *view)
+{
+    lig_view_destroy(view);
+}
+
+static PyObject *store_map(PyObject *object, PyObject *args)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *name;
+    int writable, verify;
+    if (!PyArg_ParseTuple(args, "Upp", &name, &writable, &verify))
+        return NULL;
+    const char *model = ligi_py_text(state, name, "the name of a model");
+    lig_store *store = model ? ligi_py_store_enter(self) : NULL;
+    if (!store)
+        return NULL;
+    lig_view *view = NULL;
+    uint32_t flags = (writable ? LIG_VIEW_PRIVATE : 0) | (verify ? 0 : LIG_READ_UNVERIFIED);
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_store_map(store, model, flags, &view);
+    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    if (!result)
+        return NULL;
+    Py_DECREF(result);
+    return ligi_py_model_new(state, lig_view_model(view), ligi_py_region_create(view, drop_view), 1,
+                             !writable);
+}
+
+/* --- what is there -------------------------------------------------------------------------- */
+
+static void drop_model(void *model)
+{
+    lig_model_destroy(model);
+}
+
+static PyObject *store_model(PyObject *object, PyObject *name)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    const char *text = ligi_py_text(state, name, "the name of a model");
+    lig_store *store = text ? ligi_py_store_enter(self) : NULL;
+    if (!store)
+        return NULL;
+    lig_model *model = NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_store_model(store, text, &model);
+    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    if (!result)
+        return NULL;
+    Py_DECREF(result);
+    return ligi_py_model_new(state, model, ligi_py_region_create(model, drop_model), 0, 1);
+}
+
+typedef struct models { /* one allocation of the library behind many Model objects */
+    lig_model **models;
+    size_t count;
+} models;
+
+static void drop_models(void *handle)
+{
+    models *self = handle;
+    lig_models_destroy(self->models, self->count);
+    free(self);
+}
+
+static PyObject *models_list(const ligi_py_state *state, lig_model **list, size_t count)
+{
+    models *all = malloc(sizeof *all);
+    if (!all) {
+        lig_models_destroy(list, count);
+        return PyErr_NoMemory();
+    }
+    *all = (models){list, count};
+    ligi_py_region *region = ligi_py_region_create(all, drop_models);
+    PyObject *result = region ? PyList_New((Py_ssize_t)count) : NULL;
+    for (size_t i = 0; result && i < count; i++) {
+        ligi_py_region_hold(region);
+        PyObject *model = ligi_py_model_new(state, list[i], region, 0, 1);
+        if (!model || PyList_SetItem(result, (Py_ssize_t)i, model) < 0)
+            Py_CLEAR(result);
+    }
+    ligi_py_region_drop(region);
+    return result;
+}
+
+static PyObject *store_models(PyObject *object, PyObject *args)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *name, *tags, *order;
+    Py_ssize_t limit;
+    lig_query query = LIG_QUERY_INIT;
+    if (!PyArg_ParseTuple(args, "OOOn", &name, &tags, &order, &limit))
+        return NULL;
+    query.limit = limit > 0 ? (size_t)limit : 0;
+    if (ligi_py_optional_text(state, name, "the pattern", &query.name) < 0 ||
+        ligi_py_optional_text(state, order, "the order", &query.order) < 0)
+        return NULL;
+    lig_tag *wanted = ligi_py_tags_of(state, tags, &query.tag_count);
+    query.tags = wanted;
+    lig_store *store = wanted ? ligi_py_store_enter(self) : NULL;
+    if (!store) {
+        PyMem_Free(wanted);
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    }
+    lig_model **list = NULL;
+    size_t count = 0;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_store_models(store, &query, &list, &count);
+    Py_END_ALLOW_THREADS PyMem_Free(wanted);
+    PyObject *result = ligi_py_store_finish(self, status);
+    Py_XDECREF(result);
+    return result ? models_list(state, list, count) : NULL;
+}
+
+static PyObject *store_aliases(PyObject *object, PyObject *unused)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    (void)unused;
+    lig_store *store = ligi_py_store_enter(self);
+    PyObject *dict = store ? PyDict_New() : NULL;
+    lig_status status = LIG_OK;
+    for (size_t i = 0; dict && status == LIG_OK; i++) {
+        char *alias = NULL, *model = NULL;
+        Py_BEGIN_ALLOW_THREADS status = lig_store_alias_at(store, i, &alias, &model);
+        Py_END_ALLOW_THREADS if (status != LIG_OK) break;
+        PyObject *value =
+            PyUnicode_DecodeUTF8(model, (Py_ssize_t)strlen(model), "backslashreplace");
+        if (!value || PyDict_SetItemString(dict, alias, value) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(value);
+        lig_text_destroy(alias);
+        lig_text_destroy(model);
+    }
+    if (!store)
+        return NULL;
+    PyObject *result =
+        dict ? ligi_py_store_finish(self, status == LIG_E_NOTFOUND ? LIG_OK : status) : NULL;
+    if (!result)
+        Py_CLEAR(dict);
+    Py_XDECREF(result);
+    return dict;
+}
+
+static PyObject *store_stat(PyObject *object, PyObject *unused)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    (void)unused;
+    lig_store *store = ligi_py_store_enter(self);
+    lig_store_stats stats = {0};
+    char text[512] = "";
+    lig_status status;
+    if (!store)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS status = lig_store_stat(store, &stats);
+    if (status == LIG_OK)
+        status = lig_store_describe(store, text, sizeof text);
+    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    Py_XDECREF(result);
+    if (!result)
+        return NULL;
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:s}", "models", (unsigned long long)stats.models, "tensors",
+        (unsigned long long)stats.tensors, "packs", (unsigned long long)stats.packs, "bytes",
+        (unsigned long long)stats.bytes, "stored_bytes", (unsigned long long)stats.stored_bytes,
+        "version", (unsigned long long)stats.version, "medium", text);
+}
+
+/* --- change and care ------------------------------------------------------------------------ */
+
+static PyObject *store_update(PyObject *object, PyObject *args)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *name, *metrics, *tags, *meta, *new_name, *result = NULL;
+    lig_update update = LIG_UPDATE_INIT;
+    if (!PyArg_ParseTuple(args, "UOOOO", &name, &metrics, &tags, &meta, &new_name))
+        return NULL;
+    const char *model = ligi_py_text(state, name, "the name of a model");
+    if (!model || ligi_py_optional_text(state, meta, "meta", &update.meta) < 0 ||
+        ligi_py_optional_text(state, new_name, "the new name", &update.name) < 0)
+        return NULL;
+    lig_metric *numbers = ligi_py_metrics_of(state, metrics, &update.metric_count);
+    lig_tag *words = numbers ? ligi_py_tags_of(state, tags, &update.tag_count) : NULL;
+    update.metrics = numbers;
+    update.tags = words;
+    lig_store *store = words ? ligi_py_store_enter(self) : NULL;
+    if (store) {
+        lig_status status;
+        Py_BEGIN_ALLOW_THREADS status = lig_store_update(store, model, &update);
+        Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
+    }
+    PyMem_Free(numbers);
+    PyMem_Free(words);
+    return result;
+}
+
+static PyObject *store_alias(PyObject *object, PyObject *args)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *alias, *name;
+    const char *model;
+    if (!PyArg_ParseTuple(args, "UO", &alias, &name))
+        return NULL;
+    const char *text = ligi_py_text(state, alias, "an alias");
+    if (!text || ligi_py_optional_text(state, name, "the name of a model", &model) < 0)
+        return NULL;
+    RUN(self, lig_store_alias(store, text, model));
+}
+
+static PyObject *store_retire(PyObject *object, PyObject *name)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const char *model = ligi_py_text(ligi_py_state_of(object), name, "the name of a model");
+    if (!model)
+        return NULL;
+    RUN(self, lig_store_retire(store, model));
+}
+
+static PyObject *report_dict(lig_report *report)
+{
+    PyObject *problems = PyList_New(0);
+    for (size_t i = 0; problems && i < report->problem_count; i++) {
+        const char *text = report->problems[i];
+        PyObject *sentence =
+            PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
+        if (!sentence || PyList_Append(problems, sentence) < 0)
+            Py_CLEAR(problems);
+        Py_XDECREF(sentence);
+    }
+    PyObject *result = NULL;
+    if (problems)
+        result = Py_BuildValue(
+            "{s:K,s:K,s:K,s:K,s:K,s:K,s:N}", "models", (unsigned long long)report->models,
+            "tensors", (unsigned long long)report->tensors, "packs",
+            (unsigned long long)report->packs, "bytes", (unsigned long long)report->bytes,
+            "freed_bytes", (unsigned long long)report->freed_bytes, "repaired",
+            (unsigned long long)report->repaired, "problems", problems);
+    lig_report_destroy(report);
+    return result;
+}
+
+static PyObject *care(ligi_py_store *self, int compact, uint32_t flags)
+{
+    lig_store *store = ligi_py_store_enter(self);
+    lig_report *report = NULL;
+    lig_status status;
+    if (!store)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS status =
+        compact ? lig_store_compact(store, &report) : lig_store_check(store, flags, &report);
+    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    Py_XDECREF(result);
+    return result ? report_dict(report) : NULL;
+}
+
+static PyObject *store_check(PyObject *object, PyObject *repair)
+{
+    int yes = PyObject_IsTrue(repair);
+    return yes < 0 ? NULL : care((ligi_py_store *)object, 0, yes ? LIG_CHECK_REPAIR : 0);
+}
+
+static PyObject *store_compact(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return care((ligi_py_store *)object, 1, 0);
+}
+
+static PyObject *store_copy(PyObject *object, PyObject *args)
+{
+    ligi_py_store *self = (ligi_py_store *)object, *other;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *name, *renamed;
+    const char *new_name;
+    int replace;
+    if (!PyArg_ParseTuple(args, "UO!Op", &name, state->store_type, &other, &renamed, &replace))
+        return NULL;
+    const char *model = ligi_py_text(state, name, "the name of a model");
+    if (!model || ligi_py_optional_text(state, renamed, "the new name", &new_name) < 0)
+        return NULL;
+    lig_store *from = ligi_py_store_enter(self), *to = from ? ligi_py_store_enter(other) : NULL;
+    if (!to) {
+        if (from)
+            leave(self);
+        return NULL;
+    }
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status =
+        lig_store_copy(from, model, to, new_name, replace ? LIG_SAVE_REPLACE : 0);
+    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    leave(other);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"close", store_close, METH_NOARGS, NULL},
+    {"save", ligi_py_store_save, METH_VARARGS, "save(name, batch, options)"},
+    {"save_start", ligi_py_store_save_start, METH_VARARGS,
+     "save_start(name, batch, options) -> Ticket"},
+    {"save_copy", ligi_py_store_save_copy, METH_VARARGS,
+     "save_copy(name, batch, options, flags, arena) -> Ticket: tensors whose flag is 1 are copied "
+     "before it returns."},
+    {"load", store_load, METH_VARARGS, "load(name, batch): fills the batch."},
+    {"find", ligi_py_store_find, METH_VARARGS,
+     "find(graph, tags, exclude, prefer, limit, lease_ns) -> [Match]"},
+    {"load_match", ligi_py_store_load_match, METH_VARARGS,
+     "load_match(match, batch): fills the batch, under the asking model's names."},
+    {"read", store_read, METH_VARARGS,
+     "read(name, batch, names, slices): fills the batch with parts."},
+    {"map", store_map, METH_VARARGS, "map(name, writable, verify) -> Model with memory"},
+    {"model", store_model, METH_O, "model(name) -> Model"},
+    {"models", store_models, METH_VARARGS, "models(pattern, tags, order, limit) -> [Model]"},
+    {"aliases", store_aliases, METH_NOARGS, "aliases() -> {alias: model}"},
+    {"update", store_update, METH_VARARGS, "update(name, metrics, tags, meta, new_name)"},
+    {"alias", store_alias, METH_VARARGS, "alias(alias, model or None)"},
+    {"retire", store_retire, METH_O, "retire(name)"},
+    {"lineage", ligi_py_store_lineage, METH_O, "lineage(name) -> ([ancestor], [child])"},
+    {"diff", ligi_py_store_diff, METH_VARARGS,
+     "diff(a, b) -> (same, changed, reshaped, removed, added, bytes)"},
+    {"time_stamps", ligi_py_store_time_stamps, METH_O, "time_stamps(name or None) -> dict"},
+    {"clear_time_stamps", ligi_py_store_clear_time_stamps, METH_O, NULL},
+    {"check", store_check, METH_O, "check(repair) -> report"},
+    {"compact", store_compact, METH_NOARGS, "compact() -> report"},
+    {"stat", store_stat, METH_NOARGS, "stat() -> dict"},
+    {"copy", store_copy, METH_VARARGS, "copy(name, other store, new name or None, replace)"},
+    {NULL, NULL, 0, NULL},
+};
+static PyGetSetDef getset[] = {{"uri", store_uri, NULL, NULL, NULL},
+                               {NULL, NULL, NULL, NULL, NULL}};
+static PyType_Slot slots[] = {
+    {Py_tp_init, store_init}, {Py_tp_dealloc, store_dealloc}, {Py_tp_methods, methods},
+    {Py_tp_getset, getset},   {Py_tp_doc, "Store(uri)"},      {0, NULL},
+};
+static PyType_Spec spec = {"ligament._core.Store", sizeof(ligi_py_store), 0, Py_TPFLAGS_DEFAULT,
+                           slots};
+
+int ligi_py_store_init(PyObject *module)
+{
+    ligi_py_state *state = ligi_py_state_of(module);
+    state->store_type = ligi_py_add_type(module, &spec);
+    return state->store_type ? 0 : -1;
+}

@@ -1,0 +1,120 @@
+#include "py_core.h"
+
+typedef struct ticket {
+    PyObject_HEAD lig_ticket *ticket;
+    PyObject *store, *batch;
+} ticket;
+
+PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *handle, PyObject *store,
+                             PyObject *batch)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(state->ticket_type, Py_tp_alloc);
+    ticket *self = (ticket *)allocate(state->ticket_type, 0);
+    if (!self) {
+        Py_BEGIN_ALLOW_THREADS lig_ticket_destroy(handle);
+        Py_END_ALLOW_THREADS return NULL;
+    }
+    self->ticket = handle;
+    self->store = Py_XNewRef(store);
+    self->batch = Py_XNewRef(batch);
+    return (PyObject *)self;
+}
+
+static void ticket_dealloc(PyObject *object)
+{
+    ticket *self = (ticket *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    /* The memory is borrowed until the end, so that letting go of a ticket waits for it. */
+    Py_BEGIN_ALLOW_THREADS lig_ticket_destroy(self->ticket);
+    Py_END_ALLOW_THREADS Py_XDECREF(self->batch);
+    Py_XDECREF(self->store);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+/* Waits come in slices, so that Ctrl-C is heard. */
+#define SLICE_NS INT64_C(100000000)
+
+static int64_t next_slice(int64_t left)
+{
+    return left == LIG_FOREVER || left > SLICE_NS ? SLICE_NS : left;
+}
+
+static PyObject *ticket_wait(PyObject *object, PyObject *args)
+{
+    ticket *self = (ticket *)object;
+    PyObject *seconds = Py_None;
+    if (!PyArg_ParseTuple(args, "|O", &seconds))
+        return NULL;
+    int64_t left = ligi_py_timeout(seconds);
+    if (left == -2)
+        return NULL;
+    for (;;) {
+        int64_t slice = next_slice(left);
+        int over = lig_ticket_done(self->ticket);
+        lig_status status;
+        Py_BEGIN_ALLOW_THREADS status = lig_ticket_wait(self->ticket, slice);
+        Py_END_ALLOW_THREADS if (status == LIG_OK) Py_RETURN_NONE;
+        if (status != LIG_E_TIMEOUT || over || left == 0)
+            return ligi_py_raise(ligi_py_state_of(object), status);
+        left -= left == LIG_FOREVER ? 0 : slice;
+        if (PyErr_CheckSignals() < 0)
+            return NULL;
+    }
+}
+
+static PyObject *ticket_progress(PyObject *object, PyObject *args)
+{
+    ticket *self = (ticket *)object;
+    unsigned long long seen;
+    PyObject *seconds = Py_None;
+    if (!PyArg_ParseTuple(args, "K|O", &seen, &seconds))
+        return NULL;
+    int64_t left = ligi_py_timeout(seconds);
+    if (left == -2)
+        return NULL;
+    uint64_t done = 0;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_ticket_progress(self->ticket, seen, left, &done);
+    Py_END_ALLOW_THREADS if (status != LIG_OK && status != LIG_E_TIMEOUT) return ligi_py_raise(
+        ligi_py_state_of(object), status);
+    return PyLong_FromUnsignedLongLong(done);
+}
+
+static PyObject *ticket_done(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(lig_ticket_done(((ticket *)object)->ticket));
+}
+
+static PyObject *ticket_cancel(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    lig_ticket_cancel(((ticket *)object)->ticket);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"wait", ticket_wait, METH_VARARGS,
+     "wait(seconds=None): until the end; raises what went wrong."},
+    {"progress", ticket_progress, METH_VARARGS,
+     "progress(seen, seconds=None) -> steps done, once there are more than `seen`"},
+    {"done", ticket_done, METH_NOARGS, "done() -> bool"},
+    {"cancel", ticket_cancel, METH_NOARGS, "cancel(): asks it to stop."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, ticket_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_doc, "An operation that goes on in the background."},
+    {0, NULL},
+};
+static PyType_Spec spec = {"ligament._core.Ticket", sizeof(ticket), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+int ligi_py_ticket_init(PyObject *module)
+{
+    ligi_py_state *state = ligi_py_state_of(module);
+    state->ticket_type = ligi_py_add_type(module, &spec);
+    return state->ticket_type ? 0 : -1;
+}

@@ -1,0 +1,71 @@
+"""Ligament: tensors from here to there."""
+
+from __future__ import annotations
+
+from . import _core, plugins
+from .errors import (
+    BusyError,
+    ClosedError,
+    CorruptError,
+    DeniedError,
+    Error,
+    ExistsError,
+    InvalidError,
+    LimitError,
+    MismatchError,
+    NoMemoryError,
+    NotFoundError,
+    PeerError,
+    StorageError,
+    TimeoutError,
+    UnsupportedError,
+)
+from .graph import Graph
+from .history import Diff, Lineage
+from .load import Result
+from .match import Match
+from .store import Model, Report, Store, TensorInfo, copy
+from .ticket import Ticket
+
+__version__ = _core.version()
+
+__all__ = [
+    "BusyError",
+    "ClosedError",
+    "CorruptError",
+    "DeniedError",
+    "Diff",
+    "Error",
+    "ExistsError",
+    "Graph",
+    "InvalidError",
+    "LimitError",
+    "Lineage",
+    "Match",
+    "MismatchError",
+    "Model",
+    "NoMemoryError",
+    "NotFoundError",
+    "PeerError",
+    "Report",
+    "Result",
+    "StorageError",
+    "Store",
+    "TensorInfo",
+    "Ticket",
+    "TimeoutError",
+    "UnsupportedError",
+    "__version__",
+    "checkpoint",
+    "copy",
+    "plugins",
+    "transfer",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in ("checkpoint", "pipe", "transfer"):
+        import importlib
+
+        return importlib.import_module(f"ligament.{name}")
+    raise AttributeError(f"module 'ligament' has no attribute {name!r}")

@@ -1,0 +1,23 @@
+"""Checkpoints: weights through any backend by name, and whole training runs in a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .checkpointer import Checkpointer, Restored
+from .weights import load_weights, save_weights
+
+if TYPE_CHECKING:
+    from .callback import CheckpointCallback
+
+__all__ = ["CheckpointCallback", "Checkpointer", "Restored", "load_weights", "save_weights"]
+
+
+def __getattr__(name: str) -> object:
+    if (
+        name == "CheckpointCallback"
+    ):  # it stands on Keras's class, and Keras is imported only for who wants it
+        from .callback import CheckpointCallback
+
+        return CheckpointCallback
+    raise AttributeError(f"module 'ligament.checkpoint' has no attribute {name!r}")

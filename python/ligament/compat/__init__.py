@@ -1,0 +1,2 @@
+"""Drop-in modules: scripts of the originals run unchanged with `python -m ligament.compat
+script.py`."""

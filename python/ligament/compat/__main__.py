@@ -1,0 +1,60 @@
+"""python -m ligament.compat script.py args...: runs a script with our modules under the originals'
+names."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+_MODULES = {
+    "tmci": "ligament.compat.tmci",
+    "tmci.plugins": "ligament.compat.tmci.plugins",
+    "tmci.checkpoint": "ligament.compat.tmci.checkpoint",
+    "transfer_methods": "ligament.compat.transfer_methods",
+    "autopipe": "ligament.compat.autopipe",
+}
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Answers imports of the originals' names with our modules, when they are asked for."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Ours, or None for what is not."""
+        if name not in _MODULES or importlib.util.find_spec(_MODULES[name]) is None:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package="." not in name)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """The module of ours: it has its own name and place."""
+        ours = importlib.import_module(_MODULES[spec.name])
+        self.kept = (ours.__spec__, ours.__loader__, ours.__package__)
+        return ours
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It has run; what the import has written over is put back."""
+        module.__spec__, module.__loader__, module.__package__ = self.kept
+
+
+def main() -> None:
+    """Runs the script as Python would."""
+    if len(sys.argv) < 2:
+        print("usage: python -m ligament.compat script.py [argument...]", file=sys.stderr)
+        raise SystemExit(2)
+    script = sys.argv[1]
+    sys.argv = sys.argv[1:]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    sys.meta_path.insert(0, _Finder())
+    runpy.run_path(script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

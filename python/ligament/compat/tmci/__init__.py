@@ -1,0 +1,5 @@
+"""tmci: as its users know it."""
+
+from . import checkpoint, plugins
+
+__all__ = ["checkpoint", "plugins"]

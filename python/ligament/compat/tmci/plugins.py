@@ -1,0 +1,5 @@
+"""tmci.plugins."""
+
+from ligament.plugins import load
+
+__all__ = ["load"]

@@ -1,0 +1,435 @@
+"""Loading: what is read into which memory, checked before the first byte moves."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from . import _core, tensors
+from .errors import InvalidError, MismatchError, NotFoundError
+from .progress import Bar
+from .tensors import Fresh
+from .tree import decode, frameworks
+
+_GROUP_BYTES = 48 << 20  # memory that waits to be taken over
+_SHOWN_BYTES = 128 << 20
+_NAMED = 5  # how many names a sentence lists
+
+Slice = tuple[int, int, int]  # start, step, count
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a load into a model left out."""
+
+    missing: list[str] = field(default_factory=list)
+    extra: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Read:
+    """One stored tensor, or a part of it, on its way into `item`; a `_Later` is made when its turn
+    comes."""
+
+    name: str
+    code: int
+    shape: tuple[int, ...]
+    slices: tuple[Slice, ...] | None = None
+    bytes: int = 0
+    item: Any = None
+
+
+@dataclass
+class _Later:
+    """Memory of ours that `take` gets once it is filled."""
+
+    take: Callable[[Fresh], None]
+
+
+class Loader:
+    """One load of one model."""
+
+    def __init__(self, core: _core.Store, name: str) -> None:
+        self.core, self.name = core, name
+        self.model = core.model(name)
+        self.names: list[str] = self.model.names()
+        self.chosen: list[str] | None = None  # None: all
+        self.slices: dict[str, Any] = {}
+        self.verify = True
+        self.show = False
+        self._rows: list[_core.StoredTensor] | None = None
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Where each name stands."""
+        return {name: i for i, name in enumerate(self.names)}
+
+    def _row(self, name: str) -> _core.StoredTensor:
+        if self._rows is None:
+            self._rows = self.model.tensors()
+        return self._rows[self.index[name]]
+
+    def choose(self, wanted: Sequence[str] | Mapping[str, Any] | str | None) -> None:
+        """Patterns, or names with slices."""
+        if wanted is None:
+            return
+        if isinstance(wanted, Mapping):
+            unknown = [name for name in wanted if name not in self.index]
+            self.slices = {name: part for name, part in wanted.items() if part is not None}
+            self.chosen = list(wanted)
+        else:
+            patterns = [wanted] if isinstance(wanted, str) else list(wanted)
+            unknown = [pattern for pattern in patterns if not self._fits(pattern)]
+            chosen = {name for pattern in patterns for name in self._fits(pattern)}
+            self.chosen = [name for name in self.names if name in chosen]
+        if unknown:
+            raise NotFoundError(f"model '{self.name}' has no tensor {_list(unknown)}")
+
+    def _fits(self, pattern: str) -> Iterable[str]:
+        if pattern in self.index:
+            return [pattern]
+        match = re.compile(fnmatch.translate(pattern)).match
+        return [name for name in self.names if match(name)]
+
+    def _stored(self, name: str) -> _Read:
+        _, code, shape, bytes_, *_ = self._row(name)
+        return _Read(name, code, shape, bytes=bytes_)
+
+    # --- into what is there ---------------------------------------------------------------------
+
+    def fill(
+        self, into: Any, keep: bool, ignore: bool, cast: bool, mapped: bool, prefix: str = ""
+    ) -> Result:
+        """Fills a model or tree in place; `prefix` is what its names have before them in the
+        store."""
+        target = tensors.target(into)
+        if target.tree is not None:
+            target.tree(self.whole("saved", False, None))
+            return Result()
+        if prefix:
+            target.names = [prefix + name for name in target.names]
+        if self.chosen is None and target.names == self.names:
+            result, places = Result(), list(range(len(self.names)))
+        else:
+            result, places = self._compare(target, keep, ignore)
+        self._fill_places(target, places, cast, mapped)
+        if target.plain is not None and self.model.structure:
+            target.plain(decode(self.model.structure, {}))
+        return result
+
+    def _compare(
+        self, target: tensors.Target, keep: bool, ignore: bool
+    ) -> tuple[Result, list[int]]:
+        """What either side lacks, and which tensors of the target are filled."""
+        stored = self.names if self.chosen is None else self.chosen
+        asked = set(stored)
+        names, known = target.names, set(target.names)
+        if self.chosen is not None:
+            names = [name for name in names if name in asked]
+        missing = [name for name in names if name not in self.index]
+        extra = [name for name in stored if name not in known]
+        if missing and not keep:
+            raise MismatchError(
+                f"model '{self.name}' lacks {_list(missing)} "
+                "(missing='keep' leaves them as they are)"
+            )
+        if extra and not ignore:
+            raise MismatchError(
+                f"model '{self.name}' has {_list(extra)} besides (extra='ignore' passes them over)"
+            )
+        wanted = set(names).difference(missing)
+        places = [i for i, name in enumerate(target.names) if name in wanted]
+        return Result(missing, extra), places
+
+    def _fill_places(
+        self, target: tensors.Target, places: list[int], cast: bool, mapped: bool
+    ) -> None:
+        takers = tensors.takers(target.names, target.values, places)
+        simple = not takers and not cast and not self.slices
+        if simple and self._fill_at_once(target, places):
+            target.done(places, takers)
+            return
+        reads = self._plan(target, places, takers, cast)
+        self._map_some(reads, [takers.get(i) for i in places], mapped)
+        self._run([read for read in reads if read.item is not None])
+        target.done(places, takers)
+
+    def _fill_at_once(self, target: tensors.Target, places: list[int]) -> bool:
+        """The usual case: every tensor lies in memory that can be filled, none twice. The core
+        compares and reads."""
+        if len(places) == len(target.names):
+            names, values = target.names, target.values
+        else:
+            names = [target.names[i] for i in places]
+            values = [target.values[i] for i in places]
+        batch = _core.Batch(names, values, True)
+        addresses = [address for address in batch.addresses() if address]
+        if len(set(addresses)) != len(addresses):
+            return False
+        sizes = batch.sizes()
+        if not self.show or sum(sizes) < _SHOWN_BYTES:
+            self.core.load(self.name, batch)
+            return True
+        self._check(
+            [self._stored(name) for name in names],
+            [batch.tensor(i)[3:5] for i in range(len(batch))],
+            False,
+        )
+        with Bar(f"loading {self.name}", sum(sizes)) as bar:
+            done = 0
+            for part in _groups(sizes, _SHOWN_BYTES):
+                self.core.load(
+                    self.name,
+                    _core.Batch(
+                        [names[i] for i in part], [target.values[places[i]] for i in part], True
+                    ),
+                )
+                done += sum(sizes[i] for i in part)
+                bar.update(done)
+        return True
+
+    def _plan(
+        self, target: tensors.Target, places: list[int], takers: dict[int, Any], cast: bool
+    ) -> list[_Read]:
+        reads = [self._part(target.names[i]) for i in places]
+        local = [(n, i) for n, i in enumerate(places) if i not in takers]
+        batch = _core.Batch(
+            [target.names[i] for _, i in local], [target.values[i] for _, i in local], True
+        )
+        have: list[tuple[int, tuple[int, ...]]] = [(0, ())] * len(places)
+        for at, (n, _) in enumerate(local):
+            have[n] = batch.tensor(at)[3:5]
+        for n, i in enumerate(places):
+            if i in takers:
+                have[n] = (takers[i].code, takers[i].shape)
+        self._check(reads, have, cast)
+        addresses = dict(zip((n for n, _ in local), batch.addresses(), strict=True))
+        self._drop_tied(reads, addresses, [target.names[i] for i in places])
+        for n, i in enumerate(places):
+            read, taker, value = reads[n], takers.get(i), target.values[i]
+            if read.item is False:  # tied to one before: filled with it
+                read.item = None
+            elif read.code != have[n][0]:
+                read.item = _Later(tensors.copier(value))
+            elif taker is not None:
+                read.item = _Later(taker.take)
+            else:
+                read.item = value
+        return reads
+
+    def _drop_tied(self, reads: list[_Read], addresses: dict[int, int], names: list[str]) -> None:
+        first: dict[int, int] = {}
+        for n, address in addresses.items():
+            before = first.setdefault(address, n) if address else n
+            if before == n or reads[before].shape != reads[n].shape:
+                continue
+            here, there = (self._row(names[k])[7] for k in (n, before))
+            if here != there:
+                raise MismatchError(
+                    f"'{names[before]}' and '{names[n]}' are the same memory, "
+                    f"but model '{self.name}' has different values for them"
+                )
+            reads[n].item = False
+
+    def _check(
+        self, reads: list[_Read], have: list[tuple[int, tuple[int, ...]]], cast: bool
+    ) -> None:
+        wrong = []
+        for read, (code, shape) in zip(reads, have, strict=True):
+            if tuple(shape) != tuple(read.shape):
+                wrong.append(
+                    f"'{read.name}' has shape {tuple(shape)}, stored is {tuple(read.shape)}"
+                )
+            elif code != read.code and not cast:
+                ours, stored = tensors.name_of(code), tensors.name_of(read.code)
+                wrong.append(f"'{read.name}' is {ours}, stored is {stored} (cast=True converts)")
+        if wrong:
+            more = f", and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+            raise MismatchError(
+                f"model '{self.name}' does not fit: " + "; ".join(wrong[:_NAMED]) + more
+            )
+
+    def _map_some(self, reads: list[_Read], takers: list[Any], mapped: bool) -> None:
+        """Tensors without memory of their own, or all that take over when a mapping was asked for,
+        get a mapping."""
+        mine = [
+            n
+            for n, taker in enumerate(takers)
+            if taker is not None and isinstance(reads[n].item, _Later)
+        ]
+        mine = [n for n in mine if (mapped or takers[n].mapped) and reads[n].slices is None]
+        if not mine:
+            return
+        private = any(takers[n].mapped for n in mine)
+        view = self.core.map(self.name, private, self.verify)
+        for n in mine:
+            memory = view.memory(self.index[reads[n].name])
+            takers[n].take(Fresh(reads[n].code, reads[n].shape, memory))
+            reads[n].item = None
+
+    # --- what is new ----------------------------------------------------------------------------
+
+    def whole(self, framework: str | None, mapped: bool, device: Any) -> Any:
+        """The saved structure with new tensors; tied ones are one object."""
+        names = self.names if self.chosen is None else self.chosen
+        if mapped:
+            return self._tree(self._mapped(names, framework, device))
+        adapters = self._adapters(framework)
+        reads, twins = [], {}
+        for name in names:
+            twin = self._twin(name)
+            if twin is not None and twin in names and not self.slices:
+                twins[name] = twin
+                continue
+            read = self._part(name)
+            read.item = adapters(name).empty(read.code, read.shape)
+            reads.append(read)
+        self._run(reads)
+        made = {read.name: adapters(read.name).result(read.item, device) for read in reads}
+        if self.slices:
+            made = {name: self._squeezed(name, value) for name, value in made.items()}
+        return self._tree({name: made[twins.get(name, name)] for name in names})
+
+    def _tree(self, made: dict[str, Any]) -> Any:
+        return made if self.slices else decode(self.model.structure, made)
+
+    def _twin(self, name: str) -> str | None:
+        tied = self._row(name)[8]
+        return None if tied < 0 else self.names[tied]
+
+    def _adapters(self, framework: str | None) -> Callable[[str], Any]:
+        """Who makes the tensor of a name; "saved": whose it was, where that is known and at
+        hand."""
+        if framework != "saved":
+            one = tensors.framework(framework)
+            return lambda name: one
+        whose = frameworks(self.model.structure)
+        made = {
+            word: tensors.framework(word) for word in set(whose.values()) if tensors.is_loaded(word)
+        }
+        return lambda name: made.get(whose.get(name, ""), tensors.framework(None))
+
+    def _mapped(self, names: list[str], framework: str | None, device: Any) -> dict[str, Any]:
+        adapter = tensors.framework(framework)
+        # torch knows no read-only tensors: its views are private, so that writing one changes no
+        # file.
+        view = self.core.map(self.name, framework == "torch", self.verify)
+        made: dict[str, Any] = {}
+        for name in names:
+            twin = self._twin(name)
+            if twin in made and name not in self.slices:
+                made[name] = made[twin]
+                continue
+            read = self._stored(name)
+            fresh = Fresh(read.code, read.shape, view.memory(self.index[name]))
+            made[name] = adapter.result(fresh, device)
+            if name in self.slices:
+                made[name] = made[name][self.slices[name]]
+        return made
+
+    # --- parts ----------------------------------------------------------------------------------
+
+    def _part(self, name: str) -> _Read:
+        read = self._stored(name)
+        if name in self.slices:
+            read.slices = slices_of(self.slices[name], read.shape, name)
+            read.shape = tuple(count for _, _, count in read.slices)
+        return read
+
+    def _squeezed(self, name: str, value: Any) -> Any:
+        if name not in self.slices:
+            return value
+        parts = _spread(self.slices[name], len(value.shape), name)
+        kept = tuple(
+            n for n, part in zip(value.shape, parts, strict=True) if isinstance(part, slice)
+        )
+        return value.reshape(kept)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _run(self, reads: list[_Read]) -> None:
+        """Reads in groups, so that memory which waits to be taken over stays small."""
+        sizes = [read.bytes for read in reads]
+        limit = (
+            _GROUP_BYTES
+            if any(isinstance(read.item, _Later) for read in reads)
+            else _SHOWN_BYTES
+            if self.show
+            else 1 << 62
+        )
+        with Bar(f"loading {self.name}", sum(sizes), self.show) as bar:
+            done = 0
+            for part in _groups(sizes, limit):
+                self._read([reads[i] for i in part])
+                done += sum(sizes[i] for i in part)
+                bar.update(done)
+
+    def _read(self, reads: list[_Read]) -> None:
+        later = {
+            i: Fresh(r.code, r.shape) for i, r in enumerate(reads) if isinstance(r.item, _Later)
+        }
+        items = [later.get(i, read.item) for i, read in enumerate(reads)]
+        names = tuple(read.name for read in reads)
+        batch = _core.Batch(names, items, True)
+        if any(read.slices is not None for read in reads):
+            self.core.read(self.name, batch, names, tuple(read.slices for read in reads))
+        else:
+            self.core.load(self.name, batch)
+        for i, fresh in later.items():
+            reads[i].item.take(fresh)
+
+
+def _groups(sizes: list[int], limit: int) -> Iterable[range]:
+    """Consecutive positions, of about `limit` bytes each."""
+    start = total = 0
+    for i, size in enumerate(sizes):
+        if i > start and total + size > limit:
+            yield range(start, i)
+            start, total = i, 0
+        total += size
+    if start < len(sizes):
+        yield range(start, len(sizes))
+
+
+def _spread(key: Any, ndim: int, name: str) -> list[slice | int]:
+    """One slice or number a dimension, as NumPy reads an index."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    dots = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if len(dots) > 1 or len(parts) - len(dots) > ndim:
+        raise InvalidError(
+            f"the slice of '{name}' has {len(parts)} parts, the tensor {ndim} dimensions"
+        )
+    at = dots[0] if dots else len(parts)
+    filled = parts[:at] + [slice(None)] * (ndim - len(parts) + len(dots)) + parts[at + len(dots) :]
+    for part in filled:
+        if not isinstance(part, (slice, int)) or isinstance(part, bool):
+            raise InvalidError(
+                f"the slice of '{name}' has {part!r}; slices, numbers and '...' are known"
+            )
+    return filled
+
+
+def slices_of(key: Any, shape: tuple[int, ...], name: str) -> tuple[Slice, ...]:
+    """An index as NumPy takes it, as start, step and count of each dimension."""
+    result = []
+    for part, size in zip(_spread(key, len(shape), name), shape, strict=True):
+        if isinstance(part, slice):
+            try:
+                numbers = range(*part.indices(size))
+            except (TypeError, ValueError) as error:
+                raise InvalidError(f"the slice of '{name}': {error}") from None
+            result.append((numbers.start if len(numbers) else 0, numbers.step, len(numbers)))
+            continue
+        if not -size <= part < size:
+            raise InvalidError(f"index {part} is outside of '{name}', which has {size} there")
+        result.append((part % size, 1, 1))
+    return tuple(result)
+
+
+def _list(names: list[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:_NAMED])
+    return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

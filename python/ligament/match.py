@@ -1,0 +1,132 @@
+"""What a search found, and how it is loaded."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from .description import Model, TensorInfo
+from .errors import InvalidError
+from .graph import Graph
+from .load import Loader, Result
+
+if TYPE_CHECKING:
+    from .store import Store
+
+
+class Match:
+    """A stored model and what it has in common with the asking one. It is a lease: what it names
+    stays until it is released (or forgotten), has expired, or its process is gone."""
+
+    def __init__(self, store: Store, core: _core.Match, graph: Graph) -> None:
+        self._store, self._core, self._graph = store, core, graph
+        self._tensors: dict[str, TensorInfo] | None = None
+
+    @property
+    def model(self) -> Model:
+        """The stored model."""
+        return Model(self._store, self._core.model)
+
+    @property
+    def layers(self) -> list[str]:
+        """The layers in common, as the asking model names them."""
+        return [self._graph._layers.names[i] for i in self._core.layers]
+
+    @property
+    def length(self) -> int:
+        """How many layers that are."""
+        return len(self._core.layers)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def tensors(self) -> dict[str, TensorInfo]:
+        """What is known of their tensors, by the name in the asking model; `.name` of each is the
+        name in the stored one."""
+        if self._tensors is None:
+            stored = list(self.model.tensors.values())
+            self._tensors = {name: stored[at] for name, at in self._core.tensors}
+        return self._tensors
+
+    @property
+    def owners(self) -> dict[str, int]:
+        """The id of the model that wrote each of these tensors, by the name in the asking model."""
+        return {name: info.owner for name, info in self.tensors.items()}
+
+    @property
+    def bytes(self) -> int:
+        """Of these tensors."""
+        return self._core.bytes
+
+    @property
+    def expires(self) -> datetime.datetime | None:
+        """Until when it holds what it names (UTC). None: it holds nothing, because it was released
+        or the store is read-only."""
+        at = self._core.expires_ns
+        return datetime.datetime.fromtimestamp(at / 1e9, datetime.UTC) if at else None
+
+    def release(self) -> None:
+        """Lets go of what it names; it cannot be loaded or inherited from any more."""
+        self._core.release()
+
+    def __enter__(self) -> Match:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        held = "" if self.expires else ", released" if self._core.released else ", not pinned"
+        what = f"{self.length} of {len(self._graph)} layers"
+        return f"<ligament.Match with {self._core.model.name!r}: {what}, {self.bytes} bytes{held}>"
+
+
+class _Leased:
+    """Stands where a Loader expects the store: reads what a match names, under the asking model's
+    names."""
+
+    def __init__(self, core: _core.Store, match: _core.Match) -> None:
+        self._core, self._match = core, match
+
+    def model(self, name: str) -> _core.Model:
+        return self._match.model
+
+    def load(self, name: str, batch: _core.Batch) -> None:
+        self._core.load_match(self._match, batch)
+
+    def read(self, *_: Any) -> None:
+        raise InvalidError("of a match whole tensors are loaded: load parts of its model")
+
+    def map(self, *_: Any) -> Any:
+        raise InvalidError("a match is not mapped: map its model")
+
+
+class MatchLoader(Loader):
+    """One load of what a match names."""
+
+    def __init__(self, core: _core.Store, match: Match) -> None:
+        leased: Any = _Leased(core, match._core)
+        super().__init__(leased, match._core.model.name)
+        stored = self.model.tensors()
+        pairs = match._core.tensors
+        self.names = [name for name, _ in pairs]
+        self.index = {name: i for i, name in enumerate(self.names)}
+        at = {place: i for i, (_, place) in enumerate(pairs)}
+        self._rows = [
+            (name, *stored[place][1:8], at.get(stored[place][8], -1)) for name, place in pairs
+        ]
+
+    def fill_prefix(self, into: Any, ignore: bool, cast: bool) -> Result:
+        """Fills what is in common; the rest stays as it is."""
+        return self.fill(into, True, ignore, cast, False)
+
+    def _tree(self, made: dict[str, Any]) -> Any:
+        return made
+
+    def _map_some(self, reads: list[Any], takers: list[Any], mapped: bool) -> None:
+        """Nothing: what has no memory of its own takes over what was read."""

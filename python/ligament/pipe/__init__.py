@@ -1,0 +1,31 @@
+"""Pipeline partitioning: a PyTorch model cut into stages that provably compute the same.
+
+    plan = pipe_model(model, (batch,), stages=4)
+    print(plan.report()); plan.check(); plan.write("stages.py"); plan.draw("plan.html")
+
+`trace`, `profile` and `partition` are the steps. Importing this package imports torch.
+"""
+
+from __future__ import annotations
+
+from ligament.pipe.blocks import Edge, Graph, Node
+from ligament.pipe.plan import Plan, make_plan, pipe_model
+from ligament.pipe.profile import profile
+from ligament.pipe.report import Report, Timeline
+from ligament.pipe.solver import partition
+from ligament.pipe.trace import Trace, trace
+
+__all__ = [
+    "Edge",
+    "Graph",
+    "Node",
+    "Plan",
+    "Report",
+    "Timeline",
+    "Trace",
+    "make_plan",
+    "partition",
+    "pipe_model",
+    "profile",
+    "trace",
+]

@@ -1,0 +1,250 @@
+"""Does a plan compute what the model computes? Bit for bit, forward and backward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from ligament.errors import MismatchError, UnsupportedError
+from ligament.pipe import nest, stages
+from ligament.pipe.capture import Restored
+
+if TYPE_CHECKING:
+    from ligament.pipe.plan import Plan
+
+ULPS = 4
+TRACED_EPSILONS = 4096  # other kernels for the same sums
+
+Tensors = list[torch.Tensor]
+Gradients = dict[str, torch.Tensor | None]
+
+
+@dataclass(slots=True)
+class Check:
+    """The result: how many `outputs` and `gradients` were compared, and those gradients that
+    differ in the last bits because a border changes the order of a sum (`close`: name -> largest
+    difference in units of the last place).
+
+    `traced` is not 0 when the model's own code takes another path while it is traced (attention
+    masks that are made for export only, say): the plan then equals the traced model bit for bit,
+    and the eager one to this relative difference. `why_no_gradients` says so where the original
+    itself has no backward pass."""
+
+    outputs: int
+    gradients: int
+    close: dict[str, float] = field(default_factory=dict)
+    traced: float = 0.0
+    why_no_gradients: str = ""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def check(plan: Plan, seed: int) -> Check:
+    """Compares the stages, in one autograd graph and with detached borders, with the original."""
+    program = plan.program
+    held = [s.tensor for s in program.states.values()]
+    if any(t.is_meta for t in (*held, *plan.trace.sample)):  # type: ignore[union-attr]
+        raise UnsupportedError("a model on the meta device cannot be checked: it has no values")
+    runner = _Runner(plan, seed)
+    try:
+        wanted, wanted_grads = runner.original()
+    except RuntimeError as error:
+        # The original itself may have no backward pass (recurrent layers of cuDNN in eval mode).
+        return _outputs_alone(plan, seed, str(error))
+    result = Check(len(wanted), len(wanted_grads))
+    outputs, grads = runner.joined()
+    if _first_difference(wanted, outputs) is not None and plan.trace.exported is not None:  # type: ignore[union-attr]
+        eager = wanted
+        wanted, wanted_grads = runner.traced()
+        result.traced = _distance(eager, wanted)
+    _same_outputs(wanted, outputs, "in one autograd graph")
+    for name, gradient in wanted_grads.items():
+        if not _equal(gradient, grads[name]):
+            raise MismatchError(
+                f"the gradient of {name} differs from the original's in one autograd graph"
+            )
+    outputs, grads = runner.detached()
+    _same_outputs(wanted, outputs, "with detached borders")
+    for name, gradient in wanted_grads.items():
+        if not _equal(gradient, grads[name]):
+            result.close[name] = _ulps(name, gradient, grads[name])
+    return result
+
+
+def _distance(eager: Tensors, traced: Tensors) -> float:
+    """How far the traced model is from the eager one; refused when that is more than rounding."""
+    worst = 0.0
+    for index, (a, b) in enumerate(zip(eager, traced, strict=True)):
+        if a.shape != b.shape or not a.dtype.is_floating_point:
+            if not _equal(a, b):
+                raise MismatchError(f"output {index} differs from the original's")
+            continue
+        largest = float(a.abs().max()) if a.numel() else 0.0
+        apart = float((a - b).abs().max()) / largest if largest else 0.0
+        if not apart <= TRACED_EPSILONS * torch.finfo(a.dtype).eps:
+            raise MismatchError(f"output {index} differs from the original's, relative {apart:.1e}")
+        worst = max(worst, apart)
+    return worst
+
+
+def _outputs_alone(plan: Plan, seed: int, why: str) -> Check:
+    with torch.no_grad():
+        runner = _Runner(plan, seed)
+        wanted, _ = runner.original()
+        found, _ = runner.joined()
+    _same_outputs(wanted, found, "in one autograd graph")
+    return Check(len(wanted), 0, why_no_gradients=why)
+
+
+class _Runner:
+    """Runs the sample three ways from the same random state and buffers."""
+
+    def __init__(self, plan: Plan, seed: int) -> None:
+        self.plan = plan
+        self.seed = seed
+        self.model = plan.program.model
+        self.names = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        self.sample: Tensors = list(plan.trace.sample)  # type: ignore[union-attr]
+        self.grads: Tensors = []
+
+    def original(self) -> tuple[Tensors, Gradients]:
+        with self._start():
+            args, kwargs = nest.unflatten(self.plan.program.input_shape, self._inputs())
+            result = nest.flatten(self.model(*args, **kwargs), "output", objects=True).tensors
+            generator = torch.Generator().manual_seed(self.seed)
+            for tensor in result:
+                noise = torch.randn(tensor.shape, generator=generator)
+                self.grads.append(noise.to(tensor.device, tensor.dtype))
+            return _detached(result), self._gradients(result)
+
+    def traced(self) -> tuple[Tensors, Gradients]:
+        """What torch.export recorded, whole."""
+        with self._start():
+            result = list(self.plan.trace.exported.module()(*self._inputs()))  # type: ignore[union-attr]
+            return _detached(result), self._gradients(result)
+
+    def joined(self) -> tuple[Tensors, Gradients]:
+        with self._start():
+            values = dict(zip(self.plan.program.inputs, self._inputs(), strict=True))
+            result = list(stages.run(self.plan.stages, values))
+            return _detached(result), self._gradients(result)
+
+    def detached(self) -> tuple[Tensors, Gradients]:
+        """As a pipeline runs: each stage a graph of its own, gradients handed back between them."""
+        with self._start():
+            taken, made = self._forward()
+            return _detached(made[-1]), self._backward(taken, made)
+
+    def _start(self) -> Restored:
+        """The same random numbers and buffers for every run; gradients are taken before buffers are
+        put back."""
+        state = Restored(self.model)
+        torch.manual_seed(self.seed)
+        return state
+
+    def _forward(self) -> tuple[list[Tensors], list[Tensors]]:
+        needs = self.plan.layout.grads
+        values = dict(zip(self.plan.program.inputs, self._inputs(), strict=True))
+        taken, made = [], []
+        for stage in self.plan.stages:
+            inputs = []
+            for name in stage.INPUTS:
+                first = name in self.plan.program.inputs
+                leaf = values[name] if first else values[name].detach().requires_grad_(needs[name])
+                inputs.append(leaf)
+            outputs = list(stage(*inputs))
+            values = dict(zip(stage.OUTPUTS, outputs, strict=True))
+            taken.append(inputs)
+            made.append(outputs)
+        return taken, made
+
+    def _backward(self, taken: list[Tensors], made: list[Tensors]) -> Gradients:
+        found: Gradients = dict.fromkeys(self.names)
+        above: dict[str, torch.Tensor | None] = {}
+        plan_stages = self.plan.stages
+        for index in range(len(plan_stages) - 1, -1, -1):
+            stage = plan_stages[index]
+            last = index == len(plan_stages) - 1
+            grads = self.grads if last else [above.get(name) for name in stage.OUTPUTS]
+            roots = [
+                (o, g)
+                for o, g in zip(made[index], grads, strict=True)
+                if o.requires_grad and g is not None
+            ]
+            own = {n: p for n, p in self.names.items() if any(p is q for q in stage.parameters())}
+            leaves = [t for t in taken[index] if t.requires_grad]
+            wanted = [*leaves, *own.values()]
+            gained: tuple[torch.Tensor | None, ...] = (None,) * len(wanted)
+            if roots and wanted:
+                gained = torch.autograd.grad(
+                    [o for o, _ in roots], wanted, [g for _, g in roots], allow_unused=True
+                )
+            back = iter(gained)
+            above = {
+                n: next(back) if t.requires_grad else None
+                for n, t in zip(stage.INPUTS, taken[index], strict=True)
+            }
+            for name, gradient in zip(own, back, strict=True):
+                before = found[name]
+                if gradient is not None:
+                    found[name] = gradient if before is None else before + gradient
+        return found
+
+    def _inputs(self) -> Tensors:
+        """Copies: a model may write to what it is given."""
+        return [t.detach().clone().requires_grad_(t.requires_grad) for t in self.sample]
+
+    def _gradients(self, result: Tensors) -> Gradients:
+        roots = [(o, g) for o, g in zip(result, self.grads, strict=True) if o.requires_grad]
+        if not roots or not self.names:
+            return dict.fromkeys(self.names)
+        found = torch.autograd.grad(
+            [o for o, _ in roots],
+            list(self.names.values()),
+            [g for _, g in roots],
+            allow_unused=True,
+        )
+        return dict(zip(self.names, found, strict=True))
+
+
+def _detached(tensors: Tensors) -> Tensors:
+    return [t.detach().clone() for t in tensors]
+
+
+def _first_difference(wanted: Tensors, found: Tensors) -> int | None:
+    for index, (a, b) in enumerate(zip(wanted, found, strict=True)):
+        if not _equal(a, b):
+            return index
+    return None
+
+
+def _same_outputs(wanted: Tensors, found: Tensors, how: str) -> None:
+    index = _first_difference(wanted, found)
+    if index is not None:
+        raise MismatchError(f"output {index} differs from the original's {how}")
+
+
+def _equal(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) and torch.equal(
+        a.isnan(), b.isnan()
+    )
+
+
+def _ulps(name: str, wanted: torch.Tensor | None, found: torch.Tensor | None) -> float:
+    """The difference in units of the last place of the largest element; refused above the limit."""
+    if wanted is None or found is None:
+        raise MismatchError(f"only one side has a gradient of {name}, with detached borders")
+    unit = float(wanted.abs().max()) * torch.finfo(wanted.dtype).eps
+    distance = float((wanted - found).abs().max()) / unit if unit else float("inf")
+    if not distance <= ULPS:
+        raise MismatchError(
+            f"the gradient of {name} differs by {distance:.1f} units of the last place"
+        )
+    return distance

@@ -1,0 +1,332 @@
+"""Running a plan on torch.distributed.pipelining.
+
+torch's runtime executes the order of work that was simulated, so any arrangement of stages on
+devices can run. Shapes, dtypes and gradients of what crosses a border are known from the trace:
+nothing is negotiated at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import (
+    _Action,
+    _ComputationType,
+    _PipelineScheduleRuntime,
+)
+from torch.utils.checkpoint import checkpoint
+
+from ligament.errors import InvalidError, MismatchError, UnsupportedError
+from ligament.pipe import nest, split
+from ligament.pipe.ir import Meta
+from ligament.pipe.report import Event
+from ligament.pipe.stage_base import Stage
+
+if TYPE_CHECKING:
+    from ligament.pipe.plan import Plan
+
+TORCH = (2, 13)  # before, every value that crosses a border was taken to need a gradient
+FORWARD_ONLY = (_ComputationType.FORWARD, _ComputationType.SEND_F, _ComputationType.RECV_F)
+Loss = Callable[..., torch.Tensor]
+
+
+def pipeline(
+    plan: Plan,
+    group: Any,
+    loss_fn: Loss | None,
+    device: Any,
+    microbatches: int | None = None,
+    schedule: str | None = None,
+    scale_grads: bool = True,
+) -> PlannedSchedule:
+    """A schedule with the stages of this rank. Collective: every rank of `group` calls it."""
+    if tuple(int(n) for n in torch.__version__.split(".")[:2]) < TORCH:
+        raise UnsupportedError(
+            f"a pipeline needs torch {TORCH[0]}.{TORCH[1]} or later: this is {torch.__version__}"
+        )
+    if not dist.is_available() or not dist.is_initialized():
+        raise UnsupportedError("a pipeline needs torch.distributed: call init_process_group first")
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    if size != plan.device_count:
+        raise InvalidError(
+            f"the plan is for {plan.device_count} devices, but the group has {size} ranks"
+        )
+    place = (
+        torch.device(device) if device is not None else plan.program.device or torch.device("cpu")
+    )
+    line = plan.simulate(schedule, microbatches)
+    mine = [
+        _torch_stage(plan, stage, index, place, group)
+        for index, stage in enumerate(plan.stages)
+        if plan.answer["stage_device"][index] == rank
+    ]
+    ties = _tie_groups(plan, group, rank)
+    return PlannedSchedule(plan, mine, line.microbatches, line.events, loss_fn, ties, scale_grads)
+
+
+class _Arrive(torch.autograd.Function):
+    """What came over the wire as one dense block gets its strides back; its gradient leaves densely
+    again."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
+        ctx.order = order
+        return tensor.permute(_inverse(order))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0].permute(ctx.order).contiguous(), None
+
+
+class Border(nn.Module):
+    """A stage as the wire sees it: dense tensors in and out, whatever strides the values have
+    inside."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        arrive: list[tuple[int, ...]],
+        leave: list[tuple[int, ...]],
+        recompute: bool,
+    ) -> None:
+        super().__init__()
+        self.stage = stage
+        self._recompute = recompute
+        self._arrive = arrive
+        self._leave = leave
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values = tensors
+        if self._arrive:
+            values = tuple(
+                _Arrive.apply(t, order)  # type: ignore[no-untyped-call]
+                for t, order in zip(tensors, self._arrive, strict=True)
+            )
+        if self._recompute and torch.is_grad_enabled():
+            made = checkpoint(self.stage, *values, use_reentrant=False)
+        else:
+            made = self.stage(*values)
+        if not self._leave:
+            return tuple(made)
+        return tuple(
+            t.permute(order).contiguous() for t, order in zip(made, self._leave, strict=True)
+        )
+
+
+class SplitStage(PipelineStage):
+    """A stage whose backward is split by `ligament.pipe.split`."""
+
+    def backward_maybe_with_nosync(
+        self, backward_type: str, bwd_kwargs: dict[str, Any], last_backward: bool = False
+    ) -> Any:
+        if backward_type == "input":
+            return split.first_half(
+                bwd_kwargs["stage_output"],
+                bwd_kwargs["output_grads"],
+                bwd_kwargs["input_values"],
+                self.submod.parameters(),
+            )
+        if backward_type == "weight":
+            split.second_half(bwd_kwargs["param_groups"])
+            return (), None
+        return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
+
+
+def _torch_stage(
+    plan: Plan, stage: Stage, index: int, place: torch.device, group: Any
+) -> PipelineStage:
+    count, layout = plan.stage_count, plan.layout
+    first, last = index == 0, index == count - 1
+    arrive = [] if first else [_order(layout.metas[n]) for n in stage.INPUTS]
+    leave = [] if last else [_order(layout.metas[n]) for n in stage.OUTPUTS]
+    border = Border(stage.to(place), arrive, leave, plan.options.recompute)
+    inputs = tuple(_wire(layout.metas[n], layout.grads[n] and not first) for n in stage.INPUTS)
+    outputs = tuple(
+        _wire(layout.metas[n], layout.grads.get(n, False)) if n in layout.metas else _like(plan, n)
+        for n in layout.stages[index].outputs
+    )
+    return SplitStage(
+        border, index, count, place, input_args=inputs, output_args=outputs, group=group
+    )
+
+
+def _order(meta: Meta) -> tuple[int, ...]:
+    """Dimensions from the widest stride to the narrowest: permuted so, a dense tensor is
+    contiguous."""
+    return tuple(sorted(range(len(meta.shape)), key=lambda d: (-meta.stride[d], d)))
+
+
+def _inverse(order: tuple[int, ...]) -> list[int]:
+    found = [0] * len(order)
+    for position, dimension in enumerate(order):
+        found[dimension] = position
+    return found
+
+
+def _wire(meta: Meta, grad: bool) -> torch.Tensor:
+    """A shape without memory."""
+    shape = [meta.shape[d] for d in _order(meta)]
+    return torch.empty(shape, dtype=meta.dtype, device="meta").requires_grad_(grad)
+
+
+def _like(plan: Plan, name: str) -> torch.Tensor:
+    return torch.empty_like(plan.program.states[name].tensor, device="meta")
+
+
+def _tie_groups(plan: Plan, group: Any, rank: int) -> list[tuple[nn.Parameter, Any]]:
+    """For each tied parameter that this rank holds: the parameter, and the ranks that hold it
+    (None: only this one). Every rank makes every group, in the same order."""
+    found = []
+    everyone = dist.get_process_group_ranks(group or dist.group.WORLD)
+    for where in plan.layout.ties.values():
+        ranks = sorted({plan.answer["stage_device"][stage] for stage, _ in where})
+        made = dist.new_group([everyone[r] for r in ranks]) if len(ranks) > 1 else None
+        for stage, name in where:
+            if plan.answer["stage_device"][stage] == rank:
+                found.append((plan.stages[stage].get_parameter(name), made))
+                break
+    return [(parameter, made) for parameter, made in found if made is not None]
+
+
+class PlannedSchedule(_PipelineScheduleRuntime):
+    """A torch schedule whose order of work is the plan's. `step(*args, target=, losses=)` takes the
+    whole batch, as the model takes a micro-batch; on ranks without the first stage the arguments
+    are not looked at."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        mine: list[PipelineStage],
+        microbatches: int,
+        events: list[Event],
+        loss_fn: Loss | None,
+        ties: list[tuple[nn.Parameter, Any]],
+        scale_grads: bool,
+    ) -> None:
+        shape = plan.program.output_shape
+
+        def loss(output: tuple[torch.Tensor, ...], target: Any, **options: Any) -> torch.Tensor:
+            if loss_fn is None:
+                raise InvalidError("this pipeline has no loss function")
+            return loss_fn(nest.unflatten(shape, output), target, **options)
+
+        # Gradients are scaled here: torch would do it once for each stage that shares a parameter.
+        super().__init__(  # type: ignore[no-untyped-call]
+            mine, microbatches, loss if loss_fn else None, scale_grads=False
+        )
+        self._plan = plan
+        self._ties = ties
+        self._scale = 1.0 / microbatches if scale_grads else 1.0
+        self.pipeline_order = _actions(events, plan.device_count)
+        self._prepare_schedule_with_comms(dict(self.pipeline_order))
+        whole = self.pipeline_order_with_comms
+        ahead = {
+            r: [a for a in line if a.computation_type in FORWARD_ONLY] for r, line in whole.items()
+        }
+        self._orders = {True: whole, False: ahead}
+
+    def step(self, *args: Any, target: Any = None, **options: Any) -> Any:
+        """One step: forward and backward of all micro-batches. Returns the model's output for the
+        whole batch on the rank of the last stage, None elsewhere. Gradients of tied parameters are
+        equal on all their ranks."""
+        if target is not None and target.shape[0] % self._n_microbatches:
+            raise MismatchError(
+                f"the target has {target.shape[0]} rows, which {self._n_microbatches} "
+                "micro-batches do not share"
+            )
+        self.pipeline_order_with_comms = self._orders[self._has_backward]
+        before = self._set_aside() if self._has_backward else {}
+        made = super().step(*args, target=target, **options)
+        if self._has_backward:
+            self._settle(before)
+        return made
+
+    def _maybe_compute_loss(self, stage: Any, output: Any, target_mbs: Any, *rest: Any) -> None:
+        """`eval` without a target gives outputs alone."""
+        if target_mbs is not None or self._has_backward:
+            super()._maybe_compute_loss(stage, output, target_mbs, *rest)  # type: ignore[no-untyped-call]
+
+    def _split_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+        count = self._n_microbatches
+        if not any(stage.is_first for stage in self._stages):
+            return [()] * count, [{}] * count
+        given = nest.flatten((args, kwargs or {}))
+        nest.require_same(self._plan.program.input_shape, given.shape)
+        metas = self._plan.program.inputs
+        pieces = [
+            _split(name, meta, tensor, count)
+            for (name, meta), tensor in zip(metas.items(), given.tensors, strict=True)
+        ]
+        if pieces and count > 1 and all(piece[0] is piece[1] for piece in pieces):
+            name, meta = next(iter(metas.items()))
+            raise _too_small(name, meta, tuple(given.tensors[0].shape), count)
+        return [tuple(piece[i] for piece in pieces) for i in range(count)], [{}] * count
+
+    def _merge_outputs(self, output_chunks: list[Any]) -> Any:
+        merged = [
+            torch.cat(p) if p[0].dim() else torch.stack(p) for p in zip(*output_chunks, strict=True)
+        ]
+        return nest.unflatten(self._plan.program.output_shape, merged)
+
+    def _parameters(self) -> list[nn.Parameter]:
+        found = {
+            id(p): p for stage in self._stages for p in stage.submod.parameters() if p.requires_grad
+        }
+        return list(found.values())
+
+    def _set_aside(self) -> dict[nn.Parameter, torch.Tensor]:
+        """Gradients of earlier steps: neither scaled nor summed a second time."""
+        kept = {}
+        for parameter in self._parameters():
+            if parameter.grad is not None:
+                kept[parameter], parameter.grad = parameter.grad, None
+        return kept
+
+    def _settle(self, before: dict[nn.Parameter, torch.Tensor]) -> None:
+        for parameter in self._parameters():
+            if parameter.grad is not None and self._scale != 1.0:
+                parameter.grad.mul_(self._scale)
+        for parameter, group in self._ties:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad, group=group)
+        for parameter, gradient in before.items():
+            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+
+
+def _actions(events: list[Event], devices: int) -> dict[int, list[_Action | None]]:
+    split = any(event.work == "weight" for event in events)
+    kinds = {
+        "forward": _ComputationType.FORWARD,
+        "backward": _ComputationType.BACKWARD_INPUT if split else _ComputationType.FULL_BACKWARD,
+        "weight": _ComputationType.BACKWARD_WEIGHT,
+    }
+    order: dict[int, list[_Action | None]] = {rank: [] for rank in range(devices)}
+    for event in events:
+        order[event.device].append(_Action(event.stage, kinds[event.work], event.microbatch))
+    return order
+
+
+def _split(name: str, meta: Meta, tensor: torch.Tensor, count: int) -> list[torch.Tensor]:
+    """Rows are dealt out; what has the shape of the trace already is given to every micro-batch."""
+    shape = tuple(tensor.shape)
+    if tensor.dtype != meta.dtype:
+        raise MismatchError(f"{name} is {tensor.dtype}, but was traced as {meta.dtype}")
+    if meta.shape and shape == (meta.shape[0] * count, *meta.shape[1:]):
+        return list(tensor.chunk(count))
+    if shape == meta.shape:
+        return [tensor] * count
+    raise _too_small(name, meta, shape, count)
+
+
+def _too_small(name: str, meta: Meta, shape: tuple[int, ...], count: int) -> MismatchError:
+    wanted = [meta.shape[0] * count, *meta.shape[1:]] if meta.shape else []
+    return MismatchError(
+        f"{name} is {list(shape)}: {count} micro-batches of {list(meta.shape)} make a batch "
+        f"of {wanted}"
+    )

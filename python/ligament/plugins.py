@@ -1,0 +1,68 @@
+"""Backends from shared libraries, and the instances that checkpoints use."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+
+from . import _core
+
+_lock = threading.Lock()
+_open: dict[tuple[str, str], _core.Checkpoint] = {}
+_pid = os.getpid()
+
+
+def load(path: str | os.PathLike[str]) -> str:
+    """Loads a shared library and registers its backend; returns the backend's name."""
+    return _core.plugin_load(os.fspath(path))
+
+
+def names() -> list[str]:
+    """The backends that are known."""
+    return list(_core.backends())
+
+
+def instance(backend: str, config: str) -> _core.Checkpoint:
+    """The one instance of this process for (backend, config), opened at first use."""
+    global _pid
+    with _lock:
+        if _pid != os.getpid():  # forked: what the parent opened is the parent's
+            _open.clear()
+            _pid = os.getpid()
+        if (backend, config) not in _open:
+            _open[backend, config] = _core.Checkpoint(backend, config)
+        return _open[backend, config]
+
+
+def has_volume(backend: str) -> bool:
+    """Whether checkpoints through this backend lie in a store. What is no backend's name is a
+    store's URI."""
+    return _core.backends().get(backend, True)
+
+
+def store_uri(backend: str, config: str) -> str:
+    """The URI of the store behind (backend, config)."""
+    if backend in _core.backends():
+        return f"{backend}:{config}"
+    return f"{backend}{'&' if '?' in backend else '?'}{config}" if config else backend
+
+
+def close() -> None:
+    """Closes every instance."""
+    with _lock:
+        instances = list(_open.values())
+        _open.clear()
+    for one in instances:
+        one.close()
+
+
+def _load_listed() -> None:
+    """What the environment lists, as the command line does."""
+    for path in os.environ.get("LIGAMENT_PLUGINS", "").split(os.pathsep):
+        if path:
+            load(path)
+
+
+atexit.register(close)
+_load_listed()

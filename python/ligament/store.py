@@ -1,0 +1,500 @@
+"""The store: models by name, saved and loaded without a copy."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from . import _core, tensors
+from .description import Model, Report, TensorInfo
+from .errors import ClosedError, Error, InvalidError, NotFoundError
+from .graph import Graph, graphs_for
+from .history import Diff, Lineage
+from .load import Loader
+from .match import Match, MatchLoader
+from .progress import Bar, wanted
+from .ticket import Ticket, release_when_done
+
+_REPLACE = 1
+_SNAPSHOT_BYTES = 256 << 20
+_ALIGNMENT = 4096
+
+
+class Store:
+    """A place that keeps models by name."""
+
+    def __init__(self, uri: str | os.PathLike[str], mode: str = "a") -> None:
+        if mode not in ("r", "w", "a"):
+            raise InvalidError(f"mode {mode!r}: it is 'r', 'w' or 'a'")
+        self._given = _absolute(os.fspath(uri))
+        self._mode = mode
+        self._pid = os.getpid()
+        self._lock = threading.Lock()  # over _pending and _arena
+        self._pending: Ticket[Model] | None = None
+        self._watcher: threading.Thread | None = None
+        self._arena: _core.Memory | None = None
+        self._closed = False
+        self._core = _core.Store(_with_mode(self._given, mode))
+
+    # --- the handle -----------------------------------------------------------------------------
+
+    @property
+    def uri(self) -> str:
+        """Where it is, without options."""
+        return self._core.uri or self._given
+
+    def close(self) -> None:
+        """Waits for a save in the background (and raises what went wrong with it), then lets go of
+        the store."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._settle()
+        finally:
+            self._core.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = " (closed)" if self._closed else ""
+        return f"ligament.Store({self._given!r}, mode={self._mode!r}){state}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A store made with "w" exists by now.
+        return (Store, (self._given, "a" if self._mode == "w" else self._mode))
+
+    def _settle(self) -> None:
+        """Waits for the save in the background; its failure is raised once."""
+        if os.getpid() != self._pid:  # forked: the save is the parent's, and the lock may be held
+            return
+        with self._lock:
+            pending, watcher = self._pending, self._watcher
+            self._pending = self._watcher = None
+        if pending is None:
+            return
+        try:
+            pending._inner.wait()
+        finally:
+            if watcher is not None and watcher is not threading.current_thread():
+                watcher.join()
+
+    wait = _settle
+
+    # --- save -----------------------------------------------------------------------------------
+
+    def save(
+        self,
+        name: str,
+        model: Any,
+        *,
+        parent: str | Model | None = None,
+        match: Match | None = None,
+        metrics: Mapping[str, float] | None = None,
+        tags: Mapping[str, str] | None = None,
+        meta: Any = None,
+        graph: Graph | Sequence[Graph] | None = None,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        replace: bool = False,
+        wait: bool = True,
+        snapshot: str | None = None,
+        snapshot_bytes: int = _SNAPSHOT_BYTES,
+        progress: bool | None = None,
+    ) -> Any:
+        """Saves a model or tree; on return it is durable. Tensors that equal the parent's, the
+        match's or, from 64 KiB up, any stored one are not written again. `graph` (or `args`, as
+        for `Graph.of`) is what a search will compare; a model's own by default.
+
+        `wait=False` returns a Ticket at once, and what is saved is the state at the call:
+        `snapshot="copy"` copies all of it, through at most `snapshot_bytes` of memory."""
+        return self._save(
+            name,
+            tensors.collect(model),
+            parent=parent.name if isinstance(parent, Model) else parent,
+            metrics=metrics,
+            tags=tags,
+            meta=meta,
+            replace=replace,
+            wait=wait,
+            snapshot=snapshot,
+            snapshot_bytes=snapshot_bytes,
+            progress=progress,
+            related=(graphs_for(model, graph, args, kwargs), match._core if match else None),
+        )
+
+    def _save(
+        self,
+        name: str,
+        found: tensors.Collected,
+        *,
+        parent: str | None = None,
+        metrics: Mapping[str, float] | None = None,
+        tags: Mapping[str, str] | None = None,
+        meta: Any = None,
+        replace: bool,
+        wait: bool,
+        snapshot: str | None,
+        snapshot_bytes: int,
+        progress: bool | None,
+        after: Callable[[], None] = lambda: None,
+        related: tuple[tuple[_core.Graph, ...], _core.Match | None] = ((), None),
+    ) -> Any:
+        if snapshot not in (None, "copy"):
+            raise InvalidError(f"snapshot={snapshot!r}: it is None or 'copy'")
+        self._settle()
+        options = (
+            _REPLACE if replace else 0,
+            parent,
+            dict(metrics) if metrics else None,
+            dict(tags) if tags else None,
+            _meta_text(meta),
+            found.structure or None,
+            *related,
+        )
+        if not wait:
+            return self._save_later(
+                name, found, options, (snapshot == "copy", snapshot_bytes, after)
+            )
+        batch = _core.Batch(found.names, found.values)
+        if wanted(progress):
+            self._save_shown(name, batch, options)
+        else:
+            self._core.save(name, batch, options)
+        after()
+        return Model(self, self._core.model(name))
+
+    def _save_shown(self, name: str, batch: _core.Batch, options: _core.Options) -> None:
+        ticket = self._core.save_start(name, batch, options)
+        sizes = batch.sizes()
+        with Bar(f"saving {name}", sum(sizes)) as bar:
+            seen = gathered = 0
+            while seen < len(sizes) and not ticket.done():
+                done = min(ticket.progress(seen, 0.1), len(sizes))
+                gathered += sum(sizes[seen:done])
+                seen = done
+                bar.update(gathered)
+            ticket.wait()
+            bar.update(sum(sizes))
+
+    def _save_later(
+        self,
+        name: str,
+        found: tensors.Collected,
+        options: _core.Options,
+        how: tuple[bool, int, Callable[[], None]],
+    ) -> Ticket[Model]:
+        copy, room, after = how
+        batch = _core.Batch(found.names, found.values)
+        flags = b"\1" * len(batch) if copy else tensors.hold(batch, found.values)
+        if any(flags):
+            arena = self._room(batch, flags, room)
+            inner = self._core.save_copy(name, batch, options, flags, arena)
+        else:
+            inner = self._core.save_start(name, batch, options)
+        core, me = self._core, weakref.ref(self)
+        ticket = Ticket(inner, lambda: _found_model(me, core, name))
+        watcher = release_when_done(inner, batch, after)
+        with self._lock:
+            self._pending, self._watcher = ticket, watcher
+        return ticket
+
+    def _room(self, batch: _core.Batch, flags: bytes, limit: int) -> _core.Memory:
+        """The arena for copies: as large as they are, up to the limit, and kept for the next
+        save."""
+        need = sum(
+            (size + 63) // 64 * 64 for size, flag in zip(batch.sizes(), flags, strict=True) if flag
+        )
+        size = max(min(need, limit), 1)
+        if self._arena is None or len(self._arena) < size or len(self._arena) > limit:
+            self._arena = None
+            self._arena = _core.allocate(size, _ALIGNMENT)
+        return self._arena
+
+    # --- load -----------------------------------------------------------------------------------
+
+    def load(
+        self,
+        name: str | Model | Match,
+        into: Any = None,
+        *,
+        tensors: Sequence[str] | Mapping[str, Any] | str | None = None,
+        framework: str | None = None,
+        map: bool = False,
+        missing: str = "error",
+        extra: str = "error",
+        cast: bool = False,
+        device: Any = None,
+        verify: bool = True,
+        progress: bool | None = None,
+    ) -> Any:
+        """Fills `into` in place (every tensor is checked before the first byte moves) and tells
+        what was missing or extra; or returns the saved structure, as arrays or as tensors of
+        `framework`. Of a match: what it names, under the asking model's names; the rest of `into`
+        stays as it is."""
+        if missing not in ("error", "keep") or extra not in ("error", "ignore"):
+            raise InvalidError("missing is 'error' or 'keep', extra is 'error' or 'ignore'")
+        if isinstance(name, Match):
+            return self._load_match(name, into, tensors, framework, map, extra, cast, device)
+        loader = Loader(self._core, name.name if isinstance(name, Model) else name)
+        loader.choose(tensors)
+        loader.verify = verify
+        loader.show = wanted(progress)
+        if into is not None:
+            return loader.fill(into, missing == "keep", extra == "ignore", cast, map)
+        return loader.whole(framework, map, device)
+
+    def _load_match(
+        self,
+        match: Match,
+        into: Any,
+        tensors: Any,
+        framework: str | None,
+        map: bool,
+        extra: str,
+        cast: bool,
+        device: Any,
+    ) -> Any:
+        if map:
+            raise InvalidError("a match is not mapped: map its model")
+        loader = MatchLoader(self._core, match)
+        loader.choose(tensors)
+        if into is not None:
+            return loader.fill_prefix(into, extra == "ignore", cast)
+        return loader.whole(framework, False, device)
+
+    # --- find -----------------------------------------------------------------------------------
+
+    def find(
+        self,
+        model: Any,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        *,
+        tags: Mapping[str, str] | None = None,
+        exclude: Iterable[str | Model] = (),
+        prefer: str | None = "val_acc",
+        k: int = 1,
+        lease_s: float = 3600,
+    ) -> Any:
+        """The stored model that has the most layers in common with a model or Graph, each with its
+        whole ancestry: a Match, or None; for k > 1 a list of the k best. Ties: more bytes, then
+        the metric `prefer` ("-loss": lower is better), then newer."""
+        if k < 1:
+            raise InvalidError(f"k={k}: at least one is looked for")
+        if not lease_s > 0:
+            raise InvalidError(f"lease_s={lease_s}: a lease lasts some seconds")
+        graph = model if isinstance(model, Graph) else Graph.of(model, args, kwargs)
+        passed = [exclude] if isinstance(exclude, (str, Model)) else exclude
+        found = self._core.find(
+            graph._core,
+            dict(tags) if tags else None,
+            tuple(one.name if isinstance(one, Model) else one for one in passed),
+            prefer,
+            k,
+            min(int(lease_s * 1e9), 1 << 62),
+        )
+        matches = [Match(self, core, graph) for core in found]
+        return matches if k > 1 else matches[0] if matches else None
+
+    # --- what is there --------------------------------------------------------------------------
+
+    def _describe(self, name: str) -> _core.Model:
+        return self._core.model(name)
+
+    def models(
+        self,
+        name: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        order: str | None = None,
+        limit: int | None = None,
+    ) -> list[Model]:
+        """The models whose name fits the pattern and that have all the tags, in order ("-val_acc":
+        the largest first)."""
+        found = self._core.models(name, dict(tags) if tags else None, order, limit or 0)
+        return [Model(self, core) for core in found]
+
+    def __getitem__(self, name: str) -> Model:
+        return Model(self, self._core.model(name))
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        try:
+            self._core.model(name)
+        except NotFoundError:
+            return False
+        return True
+
+    def __len__(self) -> int:
+        return int(self._core.stat()["models"])
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([model.name for model in self.models()])
+
+    def aliases(self) -> dict[str, str]:
+        """The model that each alias names."""
+        return self._core.aliases()
+
+    def stats(self) -> dict[str, Any]:
+        """Counts, bytes, and how bytes reach the medium."""
+        return self._core.stat()
+
+    # --- change ---------------------------------------------------------------------------------
+
+    def update(
+        self,
+        model: str | Model,
+        *,
+        metrics: Mapping[str, float] | None = None,
+        tags: Mapping[str, str | None] | None = None,
+        meta: Any = None,
+        name: str | None = None,
+    ) -> Model:
+        """Adds or replaces metrics and tags by name (a tag of None goes), the meta, the name."""
+        old = model.name if isinstance(model, Model) else model
+        changes = (dict(metrics) if metrics else None, dict(tags) if tags else None)
+        self._core.update(old, *changes, _meta_text(meta), name)
+        return self[name if name is not None else old]
+
+    def alias(self, alias: str, model: str | Model | None) -> None:
+        """Makes `alias` name the model from now on; None removes it."""
+        self._core.alias(alias, model.name if isinstance(model, Model) else model)
+
+    def retire(self, model: str | Model) -> None:
+        """Removes a model; tensors that another model uses live on."""
+        self._core.retire(model.name if isinstance(model, Model) else model)
+
+    # --- history --------------------------------------------------------------------------------
+
+    def lineage(self, model: str | Model) -> Lineage:
+        """Where a model comes from, and what comes from it."""
+        ancestors, children = self._core.lineage(_name_of(model))
+        mine = self[_name_of(model)]
+        return Lineage(
+            mine, [Model(self, one) for one in ancestors], [Model(self, one) for one in children]
+        )
+
+    def diff(self, a: str | Model, b: str | Model) -> Diff:
+        """What of a model is different in another; by fingerprints, no tensor is read."""
+        return Diff(*self._core.diff(_name_of(a), _name_of(b)))
+
+    def get_time_stamps(self, name: str | None = None) -> dict[str, list[int]]:
+        """{operation: [begin, end, begin, end, ...]} in ns of a clock of which only differences
+        mean something: of find, load, save and retire, and of their phases lookup, read, write,
+        sync and commit."""
+        return self._core.time_stamps(name)
+
+    def clear_time_stamps(self, name: str | None = None) -> None:
+        """Forgets those of an operation or phase, or all."""
+        self._core.clear_time_stamps(name)
+
+    # --- care -----------------------------------------------------------------------------------
+
+    def check(self, repair: bool = False) -> Report:
+        """Reads everything and compares it with its checksums."""
+        return Report(**self._core.check(repair))
+
+    def compact(self) -> Report:
+        """Removes leftovers of dead writers and packs that nobody uses."""
+        return Report(**self._core.compact())
+
+
+def copy(
+    source: Store | str | os.PathLike[str] | Model,
+    to: Store | str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    new_name: str | None = None,
+    replace: bool = False,
+) -> list[str]:
+    """Copies a model, or all that fit the pattern `name` (None: all), from one store to another;
+    returns their names."""
+    if isinstance(source, Model):
+        name, source = source.name, source._store
+    opened: list[Store] = []
+    try:
+        stores = []
+        for given, mode in ((source, "r"), (to, "a")):
+            store = given if isinstance(given, Store) else Store(given, mode)
+            if store is not given:
+                opened.append(store)
+            stores.append(store)
+        here, there = stores
+        names = (
+            [name]
+            if name is not None and name in here
+            else [model.name for model in here.models(name)]
+        )
+        if not names and name is not None:
+            raise NotFoundError(f"no model fits '{name}' in {here.uri}")
+        if new_name is not None and len(names) != 1:
+            raise InvalidError(f"new_name is for one model, not for {len(names)}")
+        for one in names:
+            here._core.copy(one, there._core, new_name, replace)
+        return [new_name] if new_name is not None else names
+    finally:
+        for store in opened:
+            store.close()
+
+
+def _name_of(model: str | Model) -> str:
+    return model.name if isinstance(model, Model) else model
+
+
+def _found_model(me: weakref.ref[Store], core: _core.Store, name: str) -> Model:
+    store = me()
+    if store is None:
+        raise ClosedError("the store is closed")
+    return Model(store, core.model(name))
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+._-]+:")
+_PATH_QUERY = re.compile(r"\?[a-z_]+=[^?]*$")
+
+
+def _absolute(uri: str) -> str:
+    """A plain path is made absolute: a store stays where it is when the process moves, and pickles
+    so."""
+    return uri if _SCHEME.match(uri) else os.path.join(os.getcwd(), uri)
+
+
+def _with_mode(uri: str, mode: str) -> str:
+    if mode == "a":
+        return uri
+    query = "?" in uri if _SCHEME.match(uri) else _PATH_QUERY.search(uri)
+    return f"{uri}{'&' if query else '?'}mode={mode}"
+
+
+def _meta_text(meta: Any) -> str | None:
+    if meta is None:
+        return None
+    try:
+        return json.dumps(meta, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"meta is not JSON: {error}") from None
+
+
+__all__ = [
+    "Diff",
+    "Error",
+    "Lineage",
+    "Match",
+    "Model",
+    "Report",
+    "Store",
+    "TensorInfo",
+    "copy",
+]

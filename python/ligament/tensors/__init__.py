@@ -1,0 +1,317 @@
+"""The only place that knows frameworks: how their tensors, models and optimizers are read and
+filled.
+
+One file a framework, all with the same functions; none imports its framework unless the user has
+done so, or asks for results in it. The rest of the package sees tensors through this module only.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from .. import _core
+from ..errors import InvalidError, UnsupportedError
+from ..tree import encode
+from . import arrays, keras_graph, of_jax, of_keras, of_tensorflow, of_torch, torch_graph
+from .dtypes import NAMES, code_of, name_of
+from .fresh import Fresh
+from .layers import Layers, Signature
+
+__all__ = [
+    "NAMES",
+    "Collected",
+    "Fresh",
+    "Layers",
+    "Signature",
+    "Target",
+    "callback_class",
+    "code_of",
+    "collect",
+    "copier",
+    "framework",
+    "framework_of",
+    "graphs",
+    "hold",
+    "is_loaded",
+    "is_model",
+    "is_tensor",
+    "layer_names",
+    "name_of",
+    "rng_state",
+    "set_rng_state",
+    "set_state",
+    "state_of",
+    "takers",
+    "target",
+    "weights",
+]
+
+# The first that says "mine" has it: a Keras layer may be a torch module as well, and what has a
+# buffer or DLPack
+# is an array to NumPy.
+_ADAPTERS: tuple[tuple[str, ModuleType], ...] = (
+    ("keras", of_keras),
+    ("torch", of_torch),
+    ("tensorflow", of_tensorflow),
+    ("jax", of_jax),
+    ("numpy", arrays),
+)
+
+
+class _ByType(dict[type, "ModuleType | None"]):
+    """Which adapter takes tensors of a type."""
+
+    def __missing__(self, kind: type) -> ModuleType | None:
+        found = next(
+            (module for name, module in _ADAPTERS if _has(name) and module.takes(kind)), None
+        )
+        self[kind] = found
+        return found
+
+
+def _has(name: str) -> bool:
+    return name == "numpy" or name in sys.modules
+
+
+_by_type = _ByType()
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether the value is a tensor of a known framework, or can be read as one."""
+    return _by_type[type(value)] is not None
+
+
+def _describe(value: Any, name: str, writable: bool) -> Any:
+    """What the core calls for a tensor that it cannot read itself."""
+    adapter = _by_type[type(value)]
+    if adapter is None:
+        kind = type(value)
+        raise InvalidError(
+            f"'{name}' is of type {kind.__module__}.{kind.__qualname__}, which is no tensor"
+        )
+    return adapter.describe(value, name, writable)
+
+
+_core.set_describe(_describe)
+
+
+def hold(batch: _core.Batch, values: list[Any]) -> bytes:
+    """Makes the batch of these tensors a snapshot where that is free; says which of them have to be
+    copied before the caller goes on (1) because their owner may write them."""
+    flags = bytearray(len(values))
+    by_adapter: dict[ModuleType | None, list[int]] = {}
+    for i, value in enumerate(values):
+        by_adapter.setdefault(_by_type[type(value)], []).append(i)
+    for adapter, places in by_adapter.items():
+        if adapter is not None:
+            adapter.hold(batch, values, places, flags)
+    return bytes(flags)
+
+
+def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, Any]:
+    """Those tensors whose own memory cannot be filled, each as an object with `code`, `shape` and
+    `take(fresh)`."""
+    found: dict[int, Any] = {}
+    for kind in {type(values[i]) for i in places}:
+        adapter = _by_type[kind]
+        mine = [i for i in places if type(values[i]) is kind]
+        if adapter is None:
+            raise InvalidError(
+                f"'{names[mine[0]]}' is of type {kind.__qualname__}, which is no tensor"
+            )
+        found.update(adapter.takers(names, values, mine))
+    return found
+
+
+def copier(value: Any) -> Callable[[Fresh], None]:
+    """How a tensor takes values of another dtype."""
+    adapter = _by_type[type(value)]
+    if adapter is None or not hasattr(adapter, "cast"):
+        raise UnsupportedError(f"tensors of type {type(value).__qualname__} cannot be cast into")
+    return lambda fresh: adapter.cast(value, fresh)
+
+
+def framework(name: str | None) -> ModuleType:
+    """The adapter that makes results: "numpy" (None), "torch", "tensorflow" or "jax"."""
+    table = {"numpy": arrays, "torch": of_torch, "tensorflow": of_tensorflow, "jax": of_jax}
+    if name is None:
+        return arrays
+    if name not in table:
+        known = ", ".join(sorted(table))
+        raise InvalidError(f"framework {name!r} is not known; known are {known}")
+    table[name].need()
+    return table[name]
+
+
+Done = Callable[[list[int], dict[int, Any]], None]
+
+
+def is_loaded(name: str) -> bool:
+    """Whether the framework has been imported."""
+    return _has(name)
+
+
+def framework_of(value: Any) -> str:
+    """The name under which `framework` makes such tensors again."""
+    adapter = _by_type[type(value)]
+    if adapter is of_keras:
+        return framework_of(value.value)
+    return next((name for name, module in _ADAPTERS if module is adapter), "numpy")
+
+
+# --- models -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Collected:
+    """The named tensors of a model or tree, in order; `structure` makes a tree of them again."""
+
+    names: list[str]
+    values: list[Any]
+    structure: str = ""
+
+
+@dataclass
+class Target(Collected):
+    """What is filled. `done` is called after all bytes have landed, with the positions that were
+    filled and with those `takers` that were not filled in place; `plain` takes the decoded tree for
+    its plain values; `tree`, if there is one, takes the whole tree instead of all that."""
+
+    done: Done = field(default=lambda filled, takers: None)
+    plain: Callable[[Any], None] | None = None
+    tree: Callable[[Any], None] | None = None
+
+
+def _model_adapter(model: Any) -> ModuleType | None:
+    found = (
+        a for name, a in _ADAPTERS if _has(name) and hasattr(a, "is_model") and a.is_model(model)
+    )
+    return next(found, None)
+
+
+def is_model(model: Any) -> bool:
+    """Whether it is a model of a framework, filled in place tensor by tensor."""
+    return _model_adapter(model) is not None
+
+
+def graphs(
+    model: Any,
+    args: tuple[Any, ...] | None,
+    kwargs: dict[str, Any] | None,
+    signature: Signature | None,
+) -> list[Layers]:
+    """The graphs of a model, the one that `args` ask for first. A layer's name begins the names
+    that `collect` gives its tensors."""
+    adapter = _model_adapter(model)
+    if adapter is of_keras:
+        return [keras_graph.graph(model, signature)]
+    if adapter is of_torch:
+        return torch_graph.graphs(model, args, kwargs, signature)
+    raise InvalidError(
+        f"a {type(model).__qualname__} is no model of Keras or torch: "
+        "make its graph by hand, ligament.Graph(layers, edges)"
+    )
+
+
+def layer_names(model: Any, paths: list[str]) -> list[str]:
+    """The layers of a graph as the framework's users call them, without mere operations."""
+    if _model_adapter(model) is of_keras:
+        return keras_graph.layer_names(model, paths)
+    return [path for path in paths if not path.endswith("()")]
+
+
+def state_of(model: Any) -> Any:
+    """The tree of a model, of an optimizer, of an object with `state_dict`, or the tree itself."""
+    adapter = _model_adapter(model)
+    if adapter is not None:
+        return adapter.state(model)
+    if _has("keras") and of_keras.is_optimizer(model):
+        return of_keras.optimizer_state(model)
+    if callable(getattr(model, "state_dict", None)) and not isinstance(model, dict):
+        return model.state_dict()
+    return model
+
+
+def _has_state(model: Any) -> bool:
+    """Whether its state is taken and given as a whole: optimizers, schedules, loaders."""
+    if _model_adapter(model) is not None or isinstance(model, (dict, list, tuple)):
+        return False
+    return (_has("keras") and of_keras.is_optimizer(model)) or callable(
+        getattr(model, "state_dict", None)
+    )
+
+
+def collect(model: Any, with_frameworks: bool = False) -> Collected:
+    """The tensors of a model, of an object with `state_dict`, or of a tree."""
+    marked = with_frameworks or _has_state(model)
+    return Collected(*encode(state_of(model), is_tensor, framework_of if marked else None))
+
+
+def target(model: Any) -> Target:
+    """The tensors of a model to be filled, under the names that `collect` gives them."""
+    if _has_state(model):
+        return Target([], [], tree=set_state(model))
+    found = collect(model)
+    target = Target(found.names, found.values, found.structure)
+    adapter = _model_adapter(model)
+    if adapter is not None:
+        target.done, target.plain = adapter.finisher(model, found.values)
+    else:
+        target.done = _fill_done(found.values)
+    return target
+
+
+def _fill_done(values: list[Any]) -> Done:
+    def done(filled: list[int], takers: dict[int, Any]) -> None:
+        if "torch" in sys.modules:
+            of_torch.written([values[i] for i in filled if _by_type[type(values[i])] is of_torch])
+
+    return done
+
+
+def set_state(model: Any) -> Callable[[Any], None]:
+    """How an object takes back its state: exact for torch's optimizers, which would cast."""
+    if _has("torch") and of_torch.is_optimizer(model):
+        return lambda state: of_torch.set_optimizer(model, state)
+    if _has("keras") and of_keras.is_optimizer(model):
+        return lambda state: of_keras.set_optimizer(model, state)
+    if not callable(getattr(model, "load_state_dict", None)):
+        raise InvalidError(f"a {type(model).__qualname__} has no load_state_dict")
+    return lambda state: model.load_state_dict(state)
+
+
+def weights(model: Any, optimizer: Any, include_optimizer: bool, build: bool) -> Target:
+    """Tensors for `save_weights` and `load_weights`: layers, their weights, then the optimizer."""
+    adapter = _model_adapter(model)
+    if adapter is None:
+        raise InvalidError(f"a {type(model).__qualname__} is no model of a known framework")
+    names, values, done = adapter.weights(model, optimizer, include_optimizer, build)
+    return Target(names, values, done=done)
+
+
+def callback_class() -> type:
+    """Keras's Callback; imports Keras."""
+    return of_keras.callback_class()
+
+
+# --- random state -------------------------------------------------------------------------------
+
+
+def rng_state() -> dict[str, Any]:
+    """The state of the random generators of Python, NumPy and the frameworks that are loaded."""
+    state: dict[str, Any] = {}
+    for name, adapter in _ADAPTERS:
+        if _has(name) and hasattr(adapter, "rng_state"):
+            state[name] = adapter.rng_state()
+    return state
+
+
+def set_rng_state(state: dict[str, Any]) -> None:
+    """Puts back what `rng_state` gave."""
+    for name, adapter in _ADAPTERS:
+        if _has(name) and name in state:
+            adapter.set_rng_state(state[name])

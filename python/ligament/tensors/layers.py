@@ -1,0 +1,55 @@
+"""What the walks over the frameworks' models make: layers, and calls of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+Signature = Callable[[Any], "str | bytes"]
+Value = tuple[int, int]  # output number `second` of call number `first`
+
+
+@dataclass
+class Layers:
+    """A graph as the library takes it. `kind` says who made it, with the version of its
+    signatures: graphs of different kinds are never compared."""
+
+    kind: str
+    names: list[str] = field(default_factory=list)
+    signatures: list[bytes] = field(default_factory=list)
+    calls: list[tuple[int, list[Value]]] = field(default_factory=list)
+    _taken: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def layer(self, name: str, signature: bytes) -> int:
+        """Adds a layer; a name that is taken gets a number that no tensor's name can begin with."""
+        number = self._taken.get(name, 0)
+        self._taken[name] = number + 1
+        self.names.append(f"{name}#{number}" if number else name)
+        self.signatures.append(signature)
+        return len(self.names) - 1
+
+    def call(self, layer: int, inputs: Iterable[Value]) -> int:
+        """Adds a call of a layer."""
+        self.calls.append((layer, list(inputs)))
+        return len(self.calls) - 1
+
+
+def text_of(value: str | bytes) -> bytes:
+    """A user's signature; nothing of ours begins like that."""
+    return b"own:" + (value if isinstance(value, bytes) else str(value).encode())
+
+
+def encoded(*parts: Any) -> bytes:
+    """A signature of plain values, the same in every process."""
+    return json.dumps(parts, sort_keys=True, default=_word, separators=(",", ":")).encode()
+
+
+def _word(value: Any) -> str:
+    """What JSON has no word for. An address in a repr would differ from process to process."""
+    text = repr(value)
+    if " at 0x" in text:
+        kind = type(value) if not isinstance(value, type) else value
+        return str(getattr(value, "__qualname__", kind.__qualname__))
+    return text

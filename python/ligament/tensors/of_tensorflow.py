@@ -1,0 +1,146 @@
+"""TensorFlow: tensors are read where they lie, variables take over memory of ours."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..errors import InvalidError, UnsupportedError
+from .dtypes import FROM_NUMPY
+from .fresh import Fresh
+
+
+def need() -> Any:
+    """TensorFlow itself, imported if it is not yet."""
+    import tensorflow
+
+    return tensorflow
+
+
+def takes(kind: type) -> bool:
+    """Whether tensors of this type are ours to read."""
+    tf = sys.modules["tensorflow"]
+    names = ("Tensor", "Variable", "SparseTensor", "RaggedTensor")
+    return issubclass(kind, tuple(getattr(tf, name) for name in names if hasattr(tf, name)))
+
+
+def _is_variable(value: Any) -> bool:
+    return isinstance(value, sys.modules["tensorflow"].Variable)
+
+
+def _dtype(value: Any, name: str) -> int:
+    """Asked before anything else: TensorFlow ends the process over a pointer to strings."""
+    tf = sys.modules["tensorflow"]
+    if isinstance(value, (tf.SparseTensor, tf.RaggedTensor)):
+        raise UnsupportedError(
+            f"'{name}' is a {type(value).__qualname__}; store its parts, or to_dense()"
+        )
+    dtype: Any = getattr(value, "dtype", None)
+    try:
+        code = FROM_NUMPY.get(np.dtype(dtype.as_numpy_dtype))
+    except (TypeError, AttributeError):
+        code = None
+    if code is None:
+        raise UnsupportedError(
+            f"'{name}' has dtype {getattr(dtype, 'name', dtype)}, which is not numeric; "
+            "store numbers"
+        )
+    return code
+
+
+def held(value: Any, name: str) -> Any:
+    """An eager tensor that shares the value's memory and keeps it as it is: TensorFlow copies
+    before it writes."""
+    _dtype(value, name)
+    tensor = value.read_value() if _is_variable(value) else value
+    if not hasattr(tensor, "_numpy"):
+        raise InvalidError(f"'{name}' is a symbolic tensor and has no values")
+    return tensor
+
+
+def describe(value: Any, name: str, writable: bool) -> Any:
+    """The tensor as the core can read it."""
+    code = _dtype(value, name)
+    if writable:
+        raise InvalidError(
+            f"'{name}' is a TensorFlow tensor, which cannot be filled; give a tf.Variable"
+        )
+    tensor = held(value, name)
+    array = tensor._numpy()
+    address = array.__array_interface__["data"][0] if array.size else 0
+    strides = tuple(stride // array.itemsize for stride in array.strides)
+    return ((tensor, array), address, code, tuple(array.shape), strides)
+
+
+def hold(batch: _core.Batch, values: list[Any], places: list[int], flags: bytearray) -> None:
+    """The batch holds reads, which TensorFlow leaves as they are: it copies before it writes."""
+
+
+class _Variable:
+    """A variable adopts memory; it is never written where it lies, because others may share that
+    place."""
+
+    mapped = False
+
+    def __init__(self, value: Any, name: str) -> None:
+        self.value, self.code = value, _dtype(value, name)
+        self.shape = tuple(value.shape)
+
+    def take(self, fresh: Fresh) -> None:
+        self.value.assign(result(fresh, None))
+
+
+def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, Any]:
+    """Variables adopt, tensors are refused."""
+    for i in places:
+        if not _is_variable(values[i]):
+            raise InvalidError(
+                f"'{names[i]}' is a TensorFlow tensor, which cannot be filled; give a tf.Variable"
+            )
+    return {i: _Variable(values[i], names[i]) for i in places}
+
+
+def cast(value: Any, fresh: Fresh) -> None:
+    """Values of another dtype."""
+    tf = sys.modules["tensorflow"]
+    value.assign(tf.cast(result(fresh, None), value.dtype))
+
+
+def empty(code: int, shape: tuple[int, ...]) -> Fresh:
+    """Memory for a result."""
+    return Fresh(code, shape)
+
+
+def result(memory: Fresh, device: Any) -> Any:
+    """An eager tensor over the memory."""
+    tf = sys.modules["tensorflow"]
+    if memory.bytes == 0 or memory.memory.address % 64:
+        tensor = tf.convert_to_tensor(memory.array())
+    else:
+        try:
+            tensor = tf.experimental.dlpack.from_dlpack(memory.dlpack())
+        except (
+            tf.errors.OpError,
+            ValueError,
+            NotImplementedError,
+        ):  # fp8 and the like: DLPack is refused
+            tensor = tf.convert_to_tensor(memory.array())
+    if device is None:
+        return tensor
+    with tf.device(device):
+        return tf.identity(tensor)
+
+
+def rng_state() -> dict[str, Any]:
+    """The global generator, where one has been used."""
+    tf = sys.modules["tensorflow"]
+    return {"generator": tf.random.get_global_generator().state.read_value().numpy()}
+
+
+def set_rng_state(state: dict[str, Any]) -> None:
+    """Puts back what `rng_state` gave."""
+    tf = sys.modules["tensorflow"]
+    tf.random.get_global_generator().state.assign(np.asarray(state["generator"]))

@@ -1,0 +1,468 @@
+"""torch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .. import _core
+from ..errors import InvalidError, MismatchError, UnsupportedError
+from .dtypes import BYTES, NAMES
+from .fresh import Fresh
+
+# Elements narrower than a byte have no fixed layout in torch, apart from the packed fp4.
+_NARROW = ("int4", "uint4", "int2", "uint2")
+_tables: dict[str, dict[Any, Any]] = {}
+Done = Callable[[list[int], dict[int, Any]], None]
+_WRAPPERS = {
+    "DistributedDataParallel": "module.",
+    "DataParallel": "module.",
+    "OptimizedModule": "_orig_mod.",
+}
+
+
+def need() -> Any:
+    """torch itself, imported if it is not yet."""
+    import torch
+
+    return torch
+
+
+def _dtypes() -> dict[Any, int]:
+    if "codes" not in _tables:
+        torch = sys.modules["torch"]
+        found = {name: getattr(torch, name, None) for name in NAMES if name not in _NARROW}
+        _tables["codes"] = {
+            dtype: NAMES[name] for name, dtype in found.items() if isinstance(dtype, torch.dtype)
+        }
+        _tables["dtypes"] = {code: dtype for dtype, code in _tables["codes"].items()}
+    return _tables["codes"]
+
+
+def dtype_of(code: int) -> Any:
+    """torch's dtype of a number."""
+    _dtypes()
+    if code not in _tables["dtypes"]:
+        from .dtypes import name_of
+
+        raise UnsupportedError(f"torch has no dtype {name_of(code)}")
+    return _tables["dtypes"][code]
+
+
+def takes(kind: type) -> bool:
+    """Whether tensors of this type are ours to read."""
+    return issubclass(kind, sys.modules["torch"].Tensor)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def _const_address() -> Callable[[Any], int]:
+    """Where a tensor begins, for reading: data_ptr() of a copy-on-write tensor ends the sharing."""
+    torch = sys.modules["torch"]
+    if hasattr(torch.Tensor, "const_data_ptr"):
+        found: Callable[[Any], int] = torch.Tensor.const_data_ptr
+        return found
+    storage = getattr(torch._C, "_data_address", None)
+    if storage is None:
+        pointer: Callable[[Any], int] = torch.Tensor.data_ptr
+        return pointer
+    return lambda value: int(storage(value)) + value.storage_offset() * value.element_size()
+
+
+def _register() -> None:
+    torch = sys.modules["torch"]
+    tensor = torch.Tensor
+    reader = _core.Reader(
+        _dtypes(),
+        _const_address(),
+        tensor.data_ptr,
+        tensor.is_contiguous,
+        tensor.stride,
+        lambda value: value.is_neg() or value.is_conj(),
+        "is_cpu",
+    )
+    for kind in (tensor, torch.nn.Parameter):
+        _core.set_reader(kind, reader)
+    _tables["registered"] = {tensor: True, torch.nn.Parameter: True}
+
+
+def describe(value: Any, name: str, writable: bool) -> Any:
+    """The tensor as the core can read it."""
+    torch = sys.modules["torch"]
+    if "registered" not in _tables:
+        _register()
+        if type(value) in _tables["registered"]:
+            return value
+    _refuse(value, name)
+    if value.numel() == 0:
+        return (value, 0, _dtypes()[value.dtype], tuple(value.shape), None)
+    if type(value) not in _tables["registered"]:
+        if torch.utils._python_dispatch.is_traceable_wrapper_subclass(value):
+            raise UnsupportedError(
+                f"'{name}' is a {type(value).__qualname__}, which holds its values in other tensors"
+            )
+        return value.detach().as_subclass(torch.Tensor)
+    if writable:
+        raise UnsupportedError(
+            f"'{name}' is a view that computes its values (conj, neg) or lies on {value.device}"
+        )
+    return value.detach().cpu().resolve_conj().resolve_neg()
+
+
+def _refuse(value: Any, name: str) -> None:
+    torch = sys.modules["torch"]
+    if isinstance(value, torch.nn.parameter.UninitializedTensorMixin):
+        raise InvalidError(f"'{name}' is not initialized: run the model once before")
+    if value.is_nested:
+        raise UnsupportedError(f"'{name}' is nested; store its parts")
+    if value.is_meta:
+        raise InvalidError(f"'{name}' is on the meta device and has no values")
+    if value.is_quantized:
+        raise UnsupportedError(
+            f"'{name}' is quantised ({value.dtype}); store its int_repr(), scale and zero point"
+        )
+    if value.layout is not torch.strided:
+        raise UnsupportedError(
+            f"'{name}' has layout {value.layout}; store its indices and values, or to_dense()"
+        )
+    if value.dtype not in _dtypes():
+        raise UnsupportedError(f"'{name}' has dtype {value.dtype}, which cannot be stored")
+
+
+_COPIED_BYTES = 2048  # below this a copy costs less than a clone
+
+
+def hold(batch: _core.Batch, values: list[Any], places: list[int], flags: bytearray) -> None:
+    """Copy-on-write clones; torch refuses them for memory that it did not allocate, which is
+    copied."""
+    torch = sys.modules["torch"]
+    clone = getattr(torch, "_lazy_clone", None)
+    address = _const_address()
+    addresses, sizes, keep = batch.addresses(), batch.sizes(), batch.hold
+    with torch.no_grad():
+        for i in places:
+            if not values[i].is_cpu:  # the batch holds a copy in host memory
+                continue
+            flags[i] = 1
+            if sizes[i] < _COPIED_BYTES or clone is None:
+                continue
+            try:
+                held = clone(values[i])
+            except (RuntimeError, NotImplementedError):
+                continue
+            if address(held) == addresses[i]:
+                keep(i, held)
+                flags[i] = 0
+
+
+# --- filling ------------------------------------------------------------------------------------
+
+
+class _Taker:
+    """A tensor that does not lie in host memory takes its values from there."""
+
+    def __init__(self, value: Any, name: str) -> None:
+        if value.dtype not in _dtypes():
+            raise UnsupportedError(f"'{name}' has dtype {value.dtype}, which cannot be stored")
+        self.value, self.code, self.shape = value, _dtypes()[value.dtype], tuple(value.shape)
+        self.mapped: bool = value.is_meta  # it has no memory yet: a mapping will do
+        self.taken: Any = None
+
+    def take(self, fresh: Fresh) -> None:
+        torch = sys.modules["torch"]
+        tensor = _from_fresh(fresh)
+        if self.mapped:  # the model's finisher puts it into its place
+            self.taken = tensor
+            return
+        with torch.no_grad():
+            self.value.copy_(tensor)
+
+
+def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, Any]:
+    """Those that do not lie in host memory."""
+    return {i: _Taker(values[i], names[i]) for i in places if not values[i].is_cpu}
+
+
+def cast(value: Any, fresh: Fresh) -> None:
+    """Values of another dtype."""
+    torch = sys.modules["torch"]
+    with torch.no_grad():
+        value.copy_(_from_fresh(fresh))
+
+
+def written(values: list[Any]) -> None:
+    """Tells autograd that the tensors were written behind its back."""
+    if values:
+        sys.modules["torch"].autograd.graph.increment_version(values)
+
+
+def _from_fresh(fresh: Fresh) -> Any:
+    torch = sys.modules["torch"]
+    dtype = dtype_of(fresh.code)
+    if fresh.bytes == 0:
+        return torch.empty(fresh.shape, dtype=dtype)
+    return torch.frombuffer(fresh.memory, dtype=dtype, count=fresh.bytes // BYTES[fresh.code]).view(
+        fresh.shape
+    )
+
+
+def empty(code: int, shape: tuple[int, ...]) -> Any:
+    """Memory for a result."""
+    return sys.modules["torch"].empty(shape, dtype=dtype_of(code))
+
+
+def result(memory: Any, device: Any) -> Any:
+    """What `empty` gave, or a Fresh over a mapping, as the user gets it."""
+    tensor = _from_fresh(memory) if isinstance(memory, Fresh) else memory
+    return tensor if device is None else tensor.to(device)
+
+
+# --- models -------------------------------------------------------------------------------------
+
+
+def is_model(model: Any) -> bool:
+    """Whether it is a module."""
+    torch = sys.modules["torch"]
+    return hasattr(torch, "nn") and isinstance(model, torch.nn.Module)
+
+
+def state(model: Any) -> dict[str, Any]:
+    """The module's state_dict, under the names it has without wrappers."""
+    states = model.state_dict(keep_vars=True)
+    prefixes = []
+    for path, module in model.named_modules():
+        word = _WRAPPERS.get(type(module).__name__)
+        if word is not None and type(module).__module__.startswith("torch."):
+            prefixes.append((f"{path}." if path else "") + word)
+    if not prefixes:
+        return dict(states)
+    return {_unwrapped(key, prefixes): value for key, value in states.items()}
+
+
+def _unwrapped(key: str, prefixes: list[str]) -> str:
+    for prefix in reversed(prefixes):  # the innermost first, so that the outer paths still fit
+        if key.startswith(prefix):
+            word = prefix.rsplit(".", 2)[-2]
+            key = prefix[: -len(word) - 1] + key[len(prefix) :]
+    return key
+
+
+def finisher(model: Any, values: list[Any]) -> tuple[Done, Callable[[Any], None]]:
+    """What is left to do when the values have landed: for the tensors, and for the plain values
+    among them."""
+    own = {id(value) for value in (*model.parameters(), *model.buffers())}
+    keys = list(model.state_dict(keep_vars=True))
+
+    def done(filled: list[int], takers: dict[int, Any]) -> None:
+        written([values[i] for i in filled if values[i].is_cpu])
+        meta = {keys[i]: takers[i] for i in filled if i in takers and takers[i].mapped}
+        if meta:
+            _assign(model, meta)
+        # A state_dict hook may hand out tensors that are not the module's own.
+        foreign = {
+            keys[i]: values[i] for i in filled if id(values[i]) not in own and keys[i] not in meta
+        }
+        if foreign:
+            model.load_state_dict(foreign, strict=False)
+
+    def plain(tree: Any) -> None:
+        for path, module in model.named_modules():
+            key = f"{path}._extra_state" if path else "_extra_state"
+            if isinstance(tree, dict) and key in tree:
+                module.set_extra_state(tree[key])
+
+    return done, plain
+
+
+def _assign(model: Any, meta: dict[str, _Taker]) -> None:
+    """Gives parameters that had no memory theirs; tied ones stay tied."""
+    torch = sys.modules["torch"]
+    made: dict[int, Any] = {}
+    for taker in meta.values():
+        tensor = taker.taken
+        if isinstance(taker.value, torch.nn.Parameter):
+            tensor = torch.nn.Parameter(tensor, requires_grad=taker.value.requires_grad)
+        made.setdefault(id(taker.value), tensor)
+    model.load_state_dict(
+        {key: made[id(t.value)] for key, t in meta.items()}, strict=False, assign=True
+    )
+
+
+# --- optimizers ---------------------------------------------------------------------------------
+
+
+def is_optimizer(model: Any) -> bool:
+    """Whether it is one of torch's optimizers."""
+    torch = sys.modules["torch"]
+    return hasattr(torch, "optim") and isinstance(model, torch.optim.Optimizer)
+
+
+def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
+    """Like load_state_dict, but every value is set as it was: torch would cast it to its
+    parameter's dtype."""
+    groups, saved = optimizer.param_groups, state["param_groups"]
+    if len(groups) != len(saved):
+        raise MismatchError(
+            f"the optimizer has {len(groups)} parameter groups, the stored one {len(saved)}"
+        )
+    for i, (group, other) in enumerate(zip(groups, saved, strict=True)):
+        if len(group["params"]) != len(other["params"]):
+            raise MismatchError(
+                f"parameter group {i} has {len(group['params'])} parameters, "
+                f"the stored one {len(other['params'])}"
+            )
+    params = {
+        number: param
+        for group, other in zip(groups, saved, strict=True)
+        for number, param in zip(other["params"], group["params"], strict=True)
+    }
+    states: Any = type(optimizer.state)(dict) if hasattr(optimizer.state, "default_factory") else {}
+    for number, values in state["state"].items():
+        param = params.get(number, number)
+        states[param] = _on_device(param, values)
+    merged = [
+        {**other, "params": group["params"]} for group, other in zip(groups, saved, strict=True)
+    ]
+    for group, other in zip(merged, groups, strict=True):
+        if "param_names" in other:
+            group["param_names"] = other["param_names"]
+    optimizer.__setstate__({"state": states, "param_groups": merged})
+
+
+def _on_device(param: Any, values: Any) -> Any:
+    torch = sys.modules["torch"]
+    if isinstance(values, dict):
+        return {
+            key: value if key == "step" else _on_device(param, value)
+            for key, value in values.items()
+        }
+    if isinstance(values, torch.Tensor) and isinstance(param, torch.Tensor):
+        return values.to(param.device)
+    return values
+
+
+def build_optimizer(optimizer: Any) -> None:
+    """Makes the state of an optimizer that has not stepped yet, as a step with zero gradients and
+    rates does."""
+    torch = sys.modules["torch"]
+    if optimizer.state:
+        return
+    params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    grads = [p.grad for p in params]
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    for param in params:
+        param.grad = torch.zeros_like(param)
+    for group in optimizer.param_groups:
+        if "lr" in group:
+            group["lr"] = (
+                torch.zeros_like(group["lr"]) if isinstance(group["lr"], torch.Tensor) else 0.0
+            )
+    try:
+        optimizer.step(closure=None)
+    finally:
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            if "lr" in group:
+                group["lr"] = rate
+        for param, grad in zip(params, grads, strict=True):
+            param.grad = grad
+
+
+class _Weights:
+    """Tensors in order, and how plain numbers among them go back to where they came from."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.values: list[Any] = []
+        self.put_back: list[Callable[[], None]] = []
+
+    def add(self, name: str, value: Any) -> None:
+        self.names.append(name)
+        self.values.append(value)
+
+    def add_state(self, name: str, holder: Any, key: Any) -> None:
+        """Tensors as they are; numbers as tensors of a fixed size; what else there is (None, str)
+        belongs to the code."""
+        torch = sys.modules["torch"]
+        value = holder[key]
+        if isinstance(value, torch.Tensor):
+            self.add(name, value)
+        elif isinstance(value, (bool, int, float)):
+            kind = (
+                torch.bool
+                if isinstance(value, bool)
+                else torch.int64
+                if isinstance(value, int)
+                else torch.float64
+            )
+            tensor = torch.tensor(value, dtype=kind)
+            self.add(name, tensor)
+            self.put_back.append(lambda: holder.__setitem__(key, tensor.item()))
+        elif isinstance(value, (list, tuple)):
+            items = list(value)
+            for i in range(len(items)):
+                self.add_state(f"{name}.{i}", items, i)
+            self.put_back.append(lambda: holder.__setitem__(key, type(value)(items)))
+
+
+def weights(
+    model: Any, optimizer: Any, include_optimizer: bool, build: bool
+) -> tuple[list[str], list[Any], Done]:
+    """The module's tensors, then the optimizer's: its state by parameter, then the numbers of its
+    groups."""
+    torch = sys.modules["torch"]
+    states = state(model)
+    all_values = list(states.values())
+    found = _Weights()
+    places = [i for i, value in enumerate(all_values) if isinstance(value, torch.Tensor)]
+    for name, value in states.items():
+        if isinstance(value, torch.Tensor):
+            found.add(name, value)
+    if optimizer is not None and include_optimizer:
+        _add_optimizer(optimizer, found, build)
+    landed, _ = finisher(model, all_values)
+
+    def done(filled: list[int], takers: dict[int, Any]) -> None:
+        landed(
+            [places[i] for i in filled if i < len(places)],
+            {places[i]: t for i, t in takers.items() if i < len(places)},
+        )
+        written([found.values[i] for i in filled if i >= len(places)])
+        for put_back in found.put_back:
+            put_back()
+
+    return found.names, found.values, done
+
+
+def _add_optimizer(optimizer: Any, found: _Weights, build: bool) -> None:
+    if build:
+        build_optimizer(optimizer)
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    for i, param in enumerate(params):
+        for key in optimizer.state.get(param, {}):
+            found.add_state(f"optimizer.state.{i}.{key}", optimizer.state[param], key)
+    for i, group in enumerate(optimizer.param_groups):
+        for key in group:
+            if key not in ("params", "param_names"):
+                found.add_state(f"optimizer.param_groups.{i}.{key}", group, key)
+
+
+# --- random state -------------------------------------------------------------------------------
+
+
+def rng_state() -> dict[str, Any]:
+    """The generators of the processor and of the GPUs in use."""
+    torch = sys.modules["torch"]
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def set_rng_state(state: dict[str, Any]) -> None:
+    """Puts back what `rng_state` gave."""
+    torch = sys.modules["torch"]
+    torch.set_rng_state(torch.as_tensor(state["cpu"], dtype=torch.uint8))
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all([torch.as_tensor(one) for one in state["cuda"]])

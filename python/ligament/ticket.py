@@ -1,0 +1,71 @@
+"""What an asynchronous call returns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from . import _core
+
+T = TypeVar("T")
+
+
+class Ticket(Generic[T]):
+    """An operation that goes on in the background."""
+
+    def __init__(self, inner: _core.Ticket, finish: Callable[[], T]) -> None:
+        self._inner = inner
+        self._finish = finish
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._inner.done()
+
+    def result(self, timeout: float | None = None) -> T:
+        """Waits (seconds; None: as long as it takes) and returns what the call would have; raises
+        what went wrong."""
+        self._inner.wait(timeout)
+        return self._finish()
+
+    def cancel(self) -> None:
+        """Asks it to stop; it then ends with ClosedError unless it was past its commit point."""
+        self._inner.cancel()
+
+    def __repr__(self) -> str:
+        return f"<ligament.Ticket {'done' if self.done() else 'running'}>"
+
+
+_STEP_BYTES = 4 << 20
+
+
+def release_when_done(
+    ticket: _core.Ticket, batch: _core.Batch, after: Callable[[], Any]
+) -> threading.Thread:
+    """Lets go of each tensor's snapshot soon after its bytes are gathered, and calls `after` when
+    all went well. The thread is no daemon: a process that ends waits for its save."""
+    thread = threading.Thread(target=_release, args=(ticket, batch, after), name="ligament-release")
+    thread.start()
+    return thread
+
+
+def _release(ticket: _core.Ticket, batch: _core.Batch, after: Callable[[], Any]) -> None:
+    sizes = batch.sizes()
+    count, released = len(sizes), 0
+    try:
+        while released < count:
+            ahead, step = released, 0
+            while ahead < count - 1 and step + sizes[ahead] < _STEP_BYTES:
+                step += sizes[ahead]
+                ahead += 1
+            done = min(ticket.progress(ahead), count)
+            if done <= ahead:  # it ended early
+                break
+            batch.release(released, done)
+            released = done
+        ticket.wait()
+        after()
+    except Exception:  # whoever waits for the ticket hears of it
+        pass
+    finally:
+        batch.release(released, count)

@@ -1,0 +1,198 @@
+"""Saving in the background: the state at the call, bit for bit."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import ligament
+import numpy as np
+import pytest
+from ligament import _core
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+def net(size: int = 300) -> Any:
+    return nn.Sequential(nn.Linear(size, size), nn.ReLU(), nn.Linear(size, size))
+
+
+def step(model: Any, optimizer: Any) -> None:
+    optimizer.zero_grad()
+    model(torch.randn(4, model[0].in_features)).square().mean().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("snapshot", [None, "copy"])
+@pytest.mark.parametrize("foreach", [False, True])
+def test_training_goes_on(store: ligament.Store, snapshot: str | None, foreach: bool) -> None:
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1, foreach=foreach)
+    for i in range(4):
+        want = {k: v.clone() for k, v in model.state_dict().items()}
+        ticket = store.save(f"m{i}", model, wait=False, snapshot=snapshot)
+        for _ in range(3):
+            step(model, optimizer)
+        saved = ticket.result(60)
+        assert saved.name == f"m{i}" and ticket.done()
+        back = store.load(f"m{i}", framework="torch")
+        assert all(torch.equal(back[k], want[k]) for k in want)
+        assert any(not torch.equal(back[k], v) for k, v in model.state_dict().items())
+
+
+def test_memory_that_torch_did_not_allocate(store: ligament.Store, tmp_path: Path) -> None:
+    array = np.arange(100_000, dtype=np.float32)
+    np.save(tmp_path / "x.npy", array)
+    saved = {
+        "numpy": torch.from_numpy(array.copy()),
+        "shared": torch.arange(100_000.0).share_memory_(),
+        "mapped": torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c")),
+        "own": torch.arange(100_000.0),
+        "array": array.copy(),
+        "strided": torch.from_numpy(array.copy())[::2],
+        "inside": torch.arange(200_000.0)[100_000:] - 100_000,
+        "part": torch.arange(-7.0, 100_000.0)[7:],
+    }
+    ticket = store.save("m", saved, wait=False)
+    for value in saved.values():
+        value[:] = -1
+    ticket.result(60)
+    back = store.load("m")
+    for name in saved:
+        want = array[::2] if name == "strided" else array
+        assert np.array_equal(back[name], want), name
+
+
+@pytest.mark.parametrize("room", [1, 1000, 300_000, 1 << 30])
+def test_the_arena_bounds_the_copies(store: ligament.Store, room: int) -> None:
+    rng = np.random.default_rng(0)
+    saved = {
+        f"t{i}": rng.random(size) for i, size in enumerate([10, 9000, 0, 70_000, 5, 30_000] * 3)
+    }
+    want = {name: value.copy() for name, value in saved.items()}
+    ticket = store.save("m", saved, wait=False, snapshot="copy", snapshot_bytes=room)
+    for value in saved.values():
+        value[:] = -1
+    ticket.result(60)
+    assert store._arena is not None and len(store._arena) <= max(room, 1)
+    back = store.load("m")
+    assert all(np.array_equal(back[name], want[name]) for name in want)
+
+
+def test_the_arena_is_reused(store: ligament.Store) -> None:
+    value = {"x": np.zeros(100_000)}
+    store.save("a", value, wait=False).result()
+    first = store._arena
+    store.save("b", value, wait=False).result()
+    assert store._arena is first
+
+
+def test_a_snapshot_shares_memory_until_it_is_written(files: ligament.Store) -> None:
+    model = net()
+    values = list(model.state_dict().values())
+    before = [torch._C._data_address(v) for v in values]
+    batch = _core.Batch([str(i) for i in range(len(values))], values)
+    flags = ligament.tensors.hold(batch, values)
+    assert batch.addresses() == before  # no copy was made
+    assert [bool(f) for f in flags] == [v.nbytes < 2048 for v in values]
+    ticket = files.save("m", model, wait=False)
+    ticket.result(60)
+    files.close()
+    assert [torch._C._data_address(v) for v in model.state_dict().values()] == before
+
+
+def test_snapshots_are_dropped(files: ligament.Store) -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.value = np.arange(1 << 20)
+
+        @property
+        def __array_interface__(self) -> Any:
+            return self.value.__array_interface__
+
+    owners = [Owner() for _ in range(3)]
+    alive = [weakref.ref(owner.value) for owner in owners]
+    ticket = files.save("m", {str(i): owner for i, owner in enumerate(owners)}, wait=False)
+    del owners
+    ticket.result(60)
+    files.wait()  # the thread that lets go has ended too
+    gc.collect()
+    assert all(ref() is None for ref in alive)
+
+
+def test_a_second_save_waits_for_the_first(store: ligament.Store) -> None:
+    tickets = [store.save(f"m{i}", {"x": np.full(200_000, i)}, wait=False) for i in range(5)]
+    assert all(ticket.done() for ticket in tickets[:-1])
+    store.save("last", {"x": np.zeros(1)})
+    assert all(ticket.done() for ticket in tickets) and len(store) == 6
+
+
+def test_failure_is_heard(store: ligament.Store) -> None:
+    store.save("m", {"x": np.zeros(3)})
+    taken: Any = None
+    try:
+        taken = store.save("m", {"x": np.ones(3)}, wait=False)
+    except ligament.ExistsError:
+        pass  # found at the call
+    else:
+        with pytest.raises(ligament.ExistsError):
+            taken.result(60)
+        with pytest.raises(ligament.ExistsError):
+            store.save("n", {"x": np.zeros(1)})
+    store.save("n", {"x": np.zeros(1)})  # raised once
+    assert store.load("m")["x"].sum() == 0
+
+
+def test_close_waits_and_raises(tmp_path: Path) -> None:
+    store = ligament.Store(tmp_path / "s")
+    store.save("m", {"x": np.arange(500_000)}, wait=False)
+    store.close()
+    with ligament.Store(tmp_path / "s", mode="r") as reader:
+        assert reader.load("m")["x"][-1] == 499_999
+
+
+def test_timeouts_and_repr(store: ligament.Store) -> None:
+    ticket = store.save("m", {"x": np.zeros(3_000_000)}, wait=False)
+    try:
+        ticket.result(timeout=0)
+    except TimeoutError as error:
+        assert isinstance(error, ligament.TimeoutError)
+    with pytest.raises(ValueError):
+        ticket.result(timeout=-1)
+    ticket.result(60)
+    assert "done" in repr(ticket) and ticket.result(0).name == "m"
+
+
+def test_many_threads_save_and_load(store: ligament.Store) -> None:
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for i in range(5):
+                store.save(f"{number}/{i}", {"x": np.full(1000, number)})
+                assert store.load(f"{number}/{i}")["x"][0] == number
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures and len(store) == 30
+
+
+def test_a_process_that_ends_finishes_its_save(tmp_path: Path, script: Any) -> None:
+    code = """
+import sys, numpy as np, ligament
+store = ligament.Store(sys.argv[1])
+store.save("m", {"x": np.arange(3_000_000)}, wait=False)
+"""
+    done = script(code, tmp_path / "s")
+    assert done.returncode == 0, done.stderr
+    with ligament.Store(tmp_path / "s") as store:
+        assert store.load("m")["x"][-1] == 2_999_999

@@ -1,0 +1,322 @@
+"""save_weights, load_weights, plugins and the Checkpointer, with torch."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import ligament
+import numpy as np
+import pytest
+from ligament import plugins
+from ligament.checkpoint import Checkpointer, load_weights, save_weights
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+PLUGIN = """
+#include <ligament/plugin.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static lig_status twin_open(void **self, const char *config)
+{
+    if (strcmp(config, "bad") == 0)
+        return lig_fail(LIG_E_INVALID, "twin: the config '%s' is bad", config);
+    *self = calloc(1, 1 << 16);
+    return LIG_OK;
+}
+static lig_status twin_save(void *self, const char *set, const lig_tensor *t, size_t n)
+{
+    char *to = self;
+    if (strcmp(set, "refused") == 0)
+        return lig_fail(LIG_E_LIMIT, "twin takes no set '%s' of %zu tensors", set, n);
+    for (size_t i = 0; i < n; to += t[i].bytes, i++)
+        memcpy(to, t[i].data, t[i].bytes);
+    return LIG_OK;
+}
+static lig_status twin_load(void *self, const char *set, const lig_tensor *t, size_t n)
+{
+    const char *from = self;
+    (void)set;
+    for (size_t i = 0; i < n; from += t[i].bytes, i++)
+        memcpy(t[i].data, from, t[i].bytes);
+    return LIG_OK;
+}
+static void twin_close(void *self) { free(self); }
+LIG_REGISTER_BACKEND(twin, .open = twin_open, .save = twin_save, .load = twin_load,
+                     .close = twin_close)
+"""
+
+
+def net(seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+
+
+def train(model: Any, optimizer: Any, steps: int = 2) -> None:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(6, 4)).square().sum().backward()
+        optimizer.step()
+
+
+def same_state(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same_state(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same_state, a, b))
+    return bool(a == b)
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Any:
+    yield
+    plugins.close()
+
+
+@pytest.fixture(scope="module")
+def twin(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
+    folder = tmp_path_factory.mktemp("plugin")
+    (folder / "twin.c").write_text(PLUGIN)
+    include = f"-I{root / 'include'}"
+    out = folder / "libtwin.so"
+    subprocess.run(["cc", "-shared", "-fPIC", include, folder / "twin.c", "-o", out], check=True)
+    assert plugins.load(out) == "twin"
+    return out
+
+
+@pytest.mark.parametrize("backend", ["file", "uri", "mem", "twin"])
+def test_weights_and_optimizer_come_back(backend: str, tmp_path: Path, twin: Path) -> None:
+    place = {"file": str(tmp_path / "s"), "uri": "", "mem": "shared", "twin": "x"}[backend]
+    backend = f"file://{tmp_path}/u" if backend == "uri" else backend
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    train(model, optimizer)
+    save_weights(model, backend, place, optimizer=optimizer)
+    other = net(1)
+    unbuilt = torch.optim.AdamW(other.parameters(), lr=0.5)
+    load_weights(other, backend, place, optimizer=unbuilt)
+    assert same_state(other.state_dict(), model.state_dict())
+    assert same_state(unbuilt.state_dict(), optimizer.state_dict())
+    torch.manual_seed(3)
+    train(model, optimizer)
+    torch.manual_seed(3)
+    train(other, unbuilt)
+    assert same_state(other.state_dict(), model.state_dict())
+
+
+def test_what_is_there_is_replaced_and_names_are_apart(tmp_path: Path) -> None:
+    uri = f"file://{tmp_path}/s"
+    a, b = net(1), net(2)
+    save_weights(a, uri)
+    save_weights(b, uri)
+    save_weights(a, uri, name="first")
+    load_weights(a, uri)
+    assert same_state(a.state_dict(), b.state_dict())
+    load_weights(a, uri, name="first")
+    assert same_state(a.state_dict(), net(1).state_dict())
+    with pytest.raises(ligament.NotFoundError, match="nowhere"):
+        load_weights(a, uri, name="nowhere")
+
+
+def test_the_set_must_fit(tmp_path: Path) -> None:
+    uri = f"file://{tmp_path}/s"
+    save_weights(net(), uri)
+    for other in (
+        nn.Linear(4, 8),
+        nn.Sequential(nn.Linear(4, 9), nn.BatchNorm1d(9), nn.Linear(9, 3)),
+    ):
+        before = {k: v.clone() for k, v in other.state_dict().items()}
+        with pytest.raises((ligament.MismatchError, ligament.NotFoundError)):
+            load_weights(other, uri)
+        assert same_state(dict(other.state_dict()), before)
+
+
+def test_print_lists_address_and_bytes(capfd: pytest.CaptureFixture[str]) -> None:
+    model = nn.Linear(3, 2)
+    save_weights(model, "print")
+    load_weights(model, "print")
+    save_weights(model, "null")
+    out = capfd.readouterr().out
+    for tensor, size in ((model.weight, 24), (model.bias, 8)):
+        assert out.count(f"{tensor.data_ptr():x}") == 2 and out.count(f" {size} ") == 2
+
+
+def test_a_plugins_sentence_becomes_the_exception(twin: Path) -> None:
+    with pytest.raises(ligament.InvalidError, match="twin: the config 'bad' is bad"):
+        save_weights(net(), "twin", "bad")
+    with pytest.raises(ligament.LimitError, match="twin takes no set 'refused' of 9 tensors"):
+        save_weights(net(), "twin", name="refused")
+    with pytest.raises(ligament.UnsupportedError):
+        ligament.Store("twin:x")
+
+
+def test_unknown_and_double_plugins(twin: Path, tmp_path: Path) -> None:
+    with pytest.raises(ligament.Error, match="nosuch"):
+        save_weights(net(), "nosuch")
+    with pytest.raises(ligament.Error, match="absent.so"):
+        plugins.load(tmp_path / "absent.so")
+    assert plugins.load(twin) == "twin"  # the same file again
+    copy = tmp_path / "libother.so"
+    copy.write_bytes(twin.read_bytes())
+    with pytest.raises(ligament.ExistsError, match="twin"):
+        plugins.load(copy)
+    assert {"file", "mem", "null", "print", "twin"} <= set(plugins.names())
+
+
+def test_plugins_of_the_environment(twin: Path) -> None:
+    code = "import ligament; print(ligament.plugins.names())"
+    environment = os.environ | {"LIGAMENT_PLUGINS": str(twin)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert "'twin'" in done.stdout, done.stderr
+
+
+def test_one_instance_for_each_backend_and_config(tmp_path: Path) -> None:
+    one = plugins.instance("file", str(tmp_path / "s"))
+    assert plugins.instance("file", str(tmp_path / "s")) is one
+    assert plugins.instance("file", str(tmp_path / "t")) is not one
+    plugins.close()
+    with pytest.raises(ligament.ClosedError):
+        one.drop("x")
+    assert plugins.instance("file", str(tmp_path / "s")) is not one
+
+
+def test_calls_are_serialised(tmp_path: Path) -> None:
+    models = [net(i) for i in range(4)]
+    work = [
+        threading.Thread(target=save_weights, args=(m, "file", str(tmp_path / "s"), True, f"m{i}"))
+        for i, m in enumerate(models)
+    ]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join()
+    for i, model in enumerate(models):
+        other = net(9)
+        load_weights(other, "file", str(tmp_path / "s"), name=f"m{i}")
+        assert same_state(other.state_dict(), model.state_dict())
+
+
+# --- Checkpointer ---------------------------------------------------------------------------------
+
+
+class Loader:
+    """Something with a state of its own."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": self.at, "order": np.arange(3)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        assert isinstance(state["order"], np.ndarray)
+        self.at = state["at"]
+
+
+def run(seed: int = 0) -> dict[str, Any]:
+    model = net(seed)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    return {"model": model, "optimizer": optimizer, "scheduler": scheduler, "loader": Loader()}
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_run_goes_on_where_it_was(tmp_path: Path, wait: bool) -> None:
+    parts = run()
+    extra = {
+        "note": "x",
+        "best": 0.5,
+        "array": np.arange(2),
+        "tensor": torch.ones(2),
+        "t": (1, None),
+    }
+    with Checkpointer(f"file://{tmp_path}/run") as ck:
+        assert ck.restore(**parts) is None and ck.latest() is None and ck.steps() == []
+        train(parts["model"], parts["optimizer"])
+        parts["scheduler"].step()
+        parts["loader"].at = 5
+        ck.save(7, **parts, rng=True, extra=extra, metrics={"loss": 1.5}, wait=wait)
+        after = [torch.rand(3), np.random.rand(3), random.random()]
+        train(parts["model"], parts["optimizer"])
+    other = run(1)
+    with Checkpointer(tmp_path / "run") as ck:
+        at = ck.restore(**other)
+        assert at is not None and (at.step, at.metrics) == (7, {"loss": 1.5})
+        assert at.extra["t"] == (1, None) and at.extra["note"] == "x"
+        assert isinstance(at.extra["array"], np.ndarray) and torch.is_tensor(at.extra["tensor"])
+        again = [torch.rand(3), np.random.rand(3), random.random()]
+        assert torch.equal(again[0], after[0]) and np.array_equal(again[1], after[1])
+        assert again[2] == after[2] and other["loader"].at == 5
+        torch.manual_seed(9)
+        train(other["model"], other["optimizer"])
+        assert ck.restore(**parts) is not None
+        torch.manual_seed(9)
+        train(parts["model"], parts["optimizer"])
+        for name in ("model", "optimizer", "scheduler"):
+            assert same_state(parts[name].state_dict(), other[name].state_dict()), name
+
+
+def test_keep_and_best(tmp_path: Path) -> None:
+    parts = run()
+    with Checkpointer(tmp_path / "run", keep=2, best=("loss", "min")) as ck:
+        assert ck.best() is None
+        for step, loss in enumerate([3.0, 0.5, 2.0, 1.0, 4.0]):
+            ck.save(step * 10, **parts, metrics={"loss": loss}, wait=step % 2 == 0)
+        ck.wait()
+        assert ck.steps() == [10, 30, 40] and ck.best() == 10 and ck.latest() == 40
+        ck.save(40, **parts, metrics={"loss": 0.1})  # once more, in its place
+        assert ck.best() == 40 and ck.steps() == [30, 40]
+        at = ck.restore(step=30, model=parts["model"])
+        assert at is not None and at.step == 30
+        with pytest.raises(ligament.NotFoundError, match="step 20"):
+            ck.restore(step=20, model=parts["model"])
+        with pytest.raises(ligament.NotFoundError, match="'ema'"):
+            ck.restore(ema=parts["model"])
+    with Checkpointer("mem:", keep=1, best=("loss", "min")) as ck:
+        for step in range(3):  # no metric: none is best
+            ck.save(step, **parts)
+        assert ck.best() is None and ck.steps() == [2]
+    with pytest.raises(ligament.InvalidError):
+        Checkpointer("mem:", best=("loss", "smallest"))
+    with pytest.raises(ligament.InvalidError, match="step"):
+        Checkpointer("mem:").save(-1)
+
+
+def test_a_failed_save_is_raised_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = run()
+    ck = Checkpointer(tmp_path / "run")
+    ticket = ck.save(1, **parts, wait=False)
+    ticket.cancel()  # type: ignore[union-attr]
+    try:
+        ck.wait()
+    except ligament.ClosedError:
+        assert ck.steps() == []
+    else:
+        assert ck.steps() == [1]  # it was past its commit
+    ck.save(2, **parts)
+    assert ck.latest() == 2
+    ck.close()
+
+
+def test_preempted() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGUSR1)
+    try:
+        ck = Checkpointer("mem:")
+        assert not ck.preempted()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert ck.preempted() and ck.preempted()
+    finally:
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGUSR1, before[1])

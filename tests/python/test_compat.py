@@ -1,0 +1,57 @@
+"""Scripts of the originals, unchanged."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LIGHT = os.environ | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}  # quicker to import
+
+
+def run(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ligament.compat", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_lenet5_as_the_original_describes_it(root: Path) -> None:
+    pytest.importorskip("tensorflow")
+    done = run(
+        root / "examples/python/lenet5_tmci.py", env=os.environ | {"KERAS_BACKEND": "tensorflow"}
+    )
+    assert done.returncode == 0, done.stderr
+    heads = re.findall(r"^(save|load) \S+ (\d+) tensors$", done.stdout, re.M)
+    assert heads == [("save", "32"), ("save", "32"), ("load", "32")], done.stdout
+    names = re.findall(r"bytes +(\S+)$", done.stdout, re.M)
+    assert len(names) == 96 and names[:32] == names[32:64] == names[64:]
+    assert "the weights are the same" in done.stdout
+
+
+def test_modules_arguments_and_status(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("word = 'beside'\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, beside, tmci, tmci.plugins\n"
+        "from tmci.checkpoint import save_weights\n"
+        "import tmci.checkpoint as again\n"
+        "assert __name__ == '__main__' and again.save_weights is save_weights\n"
+        "print(beside.word, sys.argv[1:], tmci.plugins.load.__module__)\n"
+        "sys.exit(7)\n"
+    )
+    done = run(script, "a", "--b", env=LIGHT)
+    assert done.returncode == 7, done.stderr
+    assert done.stdout == "beside ['a', '--b'] ligament.plugins\n"
+    assert run().returncode == 2
+
+
+def test_the_package_itself_is_not_shadowed(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import tmci, ligament.compat.tmci as ours\n"
+        "assert ours.__name__ == 'ligament.compat.tmci'\n"
+    )
+    assert run(script, env=LIGHT).returncode == 0

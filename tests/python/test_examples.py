@@ -1,0 +1,18 @@
+"""The Python examples run; the demo does what it says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def test_the_demo(root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, str(root / "examples/python/demo.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "KILLED" in done.stdout and "| lost " in done.stdout
+    assert "every bit as without the kill" in done.stdout
