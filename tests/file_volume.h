@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -124,6 +125,17 @@ static inline int count_entries(const char *folder, const char *start)
     return count;
 }
 
+/* A child that does not outlive a test that fails. */
+static inline pid_t child_fork(void)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return child;
+}
+
 /* A child that runs `body` and then waits to be killed; returns when the child says that it is
  * ready. */
 static inline pid_t child_start(void (*body)(void *context), void *context)
@@ -132,9 +144,7 @@ static inline pid_t child_start(void (*body)(void *context), void *context)
     char byte = 0;
 
     assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
+    pid_t child = child_fork();
     if (child == 0) {
         body(context);
         if (write(ready[1], &byte, 1) != 1)
@@ -161,9 +171,7 @@ static inline int child_run(int (*body)(void *context), void *context)
 {
     int status;
 
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
+    pid_t child = child_fork();
     if (child == 0)
         _exit(body(context));
     assert_int_equal(waitpid(child, &status, 0), child);

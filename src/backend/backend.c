@@ -54,6 +54,7 @@ static lig_status check_call(const lig_backend *backend, const char *set)
             backend->name);
     if (set == NULL || set[0] == '\0')
         return lig_fail(LIG_E_INVALID, "backend '%s': the set has no name", backend->name);
+    ligi_fail_clear();
     return LIG_OK;
 }
 
@@ -227,9 +228,10 @@ lig_status lig_backend_save(lig_backend *backend, const char *set, const lig_ten
         return no_such_call(backend, "save");
     LIG_TRY(lig_tensors_check(tensors, count));
     LIG_TRY(check_flat(backend, tensors, count, &flat));
-    if (flat && backend->ops->begin != NULL)
-        return save_stream(backend, set, tensors, count);
-    return save_views(backend, set, tensors, count);
+    int streamed = flat && backend->ops->begin != NULL;
+    lig_status status = streamed ? save_stream(backend, set, tensors, count)
+                                 : save_views(backend, set, tensors, count);
+    return ligi_backend_heard(backend->name, "save", status);
 }
 
 lig_status lig_backend_load(lig_backend *backend, const char *set, const lig_tensor *tensors,
@@ -255,7 +257,7 @@ lig_status lig_backend_load(lig_backend *backend, const char *set, const lig_ten
         if (views[i].data != tensors[i].data)
             status = flat_to_tensor(&tensors[i], &views[i]);
     views_destroy(tensors, views, count);
-    return status;
+    return ligi_backend_heard(backend->name, "load", status);
 }
 
 lig_status lig_backend_list(lig_backend *backend, size_t index, char *set, size_t set_bytes)
@@ -263,7 +265,8 @@ lig_status lig_backend_list(lig_backend *backend, size_t index, char *set, size_
     LIG_TRY(check_call(backend, "*"));
     if (backend->ops->list == NULL)
         return no_such_call(backend, "list");
-    return backend->ops->list(backend->self, index, set, set_bytes);
+    return ligi_backend_heard(backend->name, "list",
+                              backend->ops->list(backend->self, index, set, set_bytes));
 }
 
 lig_status lig_backend_drop(lig_backend *backend, const char *set)
@@ -271,5 +274,5 @@ lig_status lig_backend_drop(lig_backend *backend, const char *set)
     LIG_TRY(check_call(backend, set));
     if (backend->ops->drop == NULL)
         return no_such_call(backend, "drop");
-    return backend->ops->drop(backend->self, set);
+    return ligi_backend_heard(backend->name, "drop", backend->ops->drop(backend->self, set));
 }

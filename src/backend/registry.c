@@ -97,6 +97,20 @@ lig_status ligi_backend_lookup(const char *scheme, const lig_backend_ops **ops)
                     scheme, known);
 }
 
+/* A plugin that fails without lig_fail, or with a number that is no status, still gives a sentence.
+ */
+lig_status ligi_backend_heard(const char *name, const char *call, lig_status status)
+{
+    if (status == LIG_OK)
+        return LIG_OK;
+    if (strcmp(lig_status_name(status), "unknown") == 0)
+        return lig_fail(LIG_E_INTERNAL, "backend '%s': %s returned %d, which is no status", name,
+                        call, (int)status);
+    if (lig_error_text()[0] == '\0')
+        return lig_fail(status, "backend '%s': %s failed without saying why", name, call);
+    return status;
+}
+
 lig_status ligi_backend_open_raw(const char *scheme, const char *config,
                                  const lig_backend_ops **ops, void **self)
 {
@@ -104,8 +118,10 @@ lig_status ligi_backend_open_raw(const char *scheme, const char *config,
     void *opened = NULL;
 
     LIG_TRY(ligi_backend_lookup(scheme, &found));
+    ligi_fail_clear();
     if (found->open != NULL)
-        LIG_TRY(found->open(&opened, config != NULL ? config : ""));
+        LIG_TRY(
+            ligi_backend_heard(scheme, "open", found->open(&opened, config != NULL ? config : "")));
     *ops = found;
     *self = opened;
     return LIG_OK;

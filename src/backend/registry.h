@@ -33,4 +33,8 @@ void ligi_backend_close_raw(const lig_backend_ops *ops, void *self);
  * belongs to another table, LIG_OK when it is this one. */
 lig_status ligi_backend_register(const char *name, const lig_backend_ops *ops);
 
+/* What a plugin's call returned, with a sentence: also when it failed without lig_fail (clear
+ * before the call), or with a number that is no status. */
+lig_status ligi_backend_heard(const char *name, const char *call, lig_status status);
+
 #endif

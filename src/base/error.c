@@ -54,6 +54,21 @@ lig_status lig_fail(lig_status status, const char *format, ...)
     return status;
 }
 
+lig_status ligi_fail_again(lig_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    set_text(format, arguments);
+    va_end(arguments);
+    return last.status = status;
+}
+
+/* For the calls of plugins, which may fail without a word. */
+void ligi_fail_clear(void)
+{
+    last = (ligi_failure){0};
+}
+
 static lig_status status_of_errno(int number)
 {
     switch (number) {

@@ -10,6 +10,12 @@
  * IO). */
 lig_status ligi_fail_errno(int number, const char *format, ...) LIG_PRINTF(2, 3);
 
+/* Forgets the sentence, so that one that comes after a call is the call's own. */
+void ligi_fail_clear(void);
+
+/* Like lig_fail, for a sentence made of the last one: the errno behind that stays. */
+lig_status ligi_fail_again(lig_status status, const char *format, ...) LIG_PRINTF(2, 3);
+
 #define LIGI_ERROR_TEXT_BYTES 1024
 
 /* A failure at rest: taken on the thread that failed, published on the one that waits. */

@@ -104,7 +104,8 @@ static lig_status fill(const ligi_option *table, size_t count, const ligi_uri *u
             continue;
         lig_status status = fill_one(&table[i], text, into);
         if (status == LIG_E_INVALID)
-            return lig_fail(LIG_E_INVALID, "option '%s': %s", table[i].name, lig_error_text());
+            return ligi_fail_again(LIG_E_INVALID, "option '%s': %s", table[i].name,
+                                   lig_error_text());
         LIG_TRY(status);
     }
     return LIG_OK;

@@ -148,6 +148,8 @@ lig_status lig_ticket_progress(lig_ticket *ticket, uint64_t seen, int64_t timeou
 
 int lig_ticket_done(lig_ticket *ticket)
 {
+    if (ticket->pid != getpid()) /* the lock may be held by a thread that is not here */
+        return 0;
     pthread_mutex_lock(&ticket->lock);
     int ended = ticket->ended;
     pthread_mutex_unlock(&ticket->lock);
@@ -156,6 +158,8 @@ int lig_ticket_done(lig_ticket *ticket)
 
 void lig_ticket_cancel(lig_ticket *ticket)
 {
+    if (ticket->pid != getpid())
+        return;
     pthread_mutex_lock(&ticket->lock);
     ticket->cancelled = 1;
     pthread_cond_broadcast(&ticket->changed);

@@ -163,6 +163,9 @@ static lig_status get_shape(cursor *at, lig_tensor *tensor)
         return lig_fail(LIG_E_CORRUPT, "dtype %u is not known", tensor->dtype);
     if (tensor->ndim > LIG_NDIM_MAX)
         return lig_fail(LIG_E_CORRUPT, "it has %u dimensions", tensor->ndim);
+    if (tensor->ndim >
+        at->reader.bytes - at->reader.at) /* the pool has room for what the bytes can hold */
+        return lig_fail(LIG_E_CORRUPT, "it ends too early");
     for (uint32_t d = 0; d < tensor->ndim; d++)
         *at->shape++ = (int64_t)ligi_get_varint(&at->reader);
     if (ligi_shape_bytes(tensor->shape, tensor->ndim, tensor->dtype, &tensor->bytes) != LIG_OK)
@@ -235,8 +238,9 @@ static lig_status get_tensors(cursor *at, ligi_manifest *manifest)
     manifest->tensor_count = count;
     for (size_t i = 0; i < count; i++)
         if (get_tensor(at, manifest, i) != LIG_OK)
-            return lig_fail(LIG_E_CORRUPT, "the manifest of '%s' is damaged at tensor %zu: %s",
-                            manifest->about.name, i, lig_error_text());
+            return ligi_fail_again(LIG_E_CORRUPT,
+                                   "the manifest of '%s' is damaged at tensor %zu: %s",
+                                   manifest->about.name, i, lig_error_text());
     return LIG_OK;
 }
 

@@ -64,7 +64,7 @@ static uint32_t make_axes(axis *axes, const lig_tensor *stored, const lig_tensor
         if (slice->step < 0) {
             start += (int64_t)(count - 1) * slice->step;
             walker->to += (int64_t)(count - 1) * to_step;
-            one.from_step = from_step * (uint64_t)-slice->step;
+            one.from_step = from_step * (0 - (uint64_t)slice->step);
             one.to_step = -to_step;
         }
         walker->from += (uint64_t)start * from_step;

@@ -18,9 +18,11 @@
 #include <unistd.h>
 
 #define READERS_MAX 1022
+#define LOCK_FILE_BYTES 65536 /* what LMDB makes of READERS_MAX */
 #define GROW_WAIT_NS INT64_C(10000000000)
 #define GROW_TIMES_MAX 40
 #define MAP_BYTES_MAX (UINT64_C(1) << 46)
+#define MAP_BYTES_LEAST (UINT64_C(1) << 24)
 
 struct ligi_catalog {
     MDB_env *env;
@@ -125,6 +127,44 @@ typedef struct opening { /* what creation needs to know */
     int fd; /* of the file, for the check */
 } opening;
 
+/* LMDB writes to its lock file through a map: on a full disk a page that is not there yet would end
+ * the process. No environment of this process has the file open here, so that closing it drops no
+ * lock. */
+static lig_status reserve_lock_file(const ligi_catalog_place *place, const char *path)
+{
+    char lock[PATH_MAX + 8];
+    snprintf(lock, sizeof lock, "%s-lock", path);
+    int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return ligi_fail_errno(errno, "%s cannot be opened", lock);
+    int number = posix_fallocate(fd, 0, LOCK_FILE_BYTES);
+    close(fd);
+    if (number == 0 || number == EOPNOTSUPP || number == EINVAL)
+        return LIG_OK;
+    return ligi_fail_errno(number, "%s: there is no room for the catalog's lock file",
+                           place->place);
+}
+
+static int open_env(ligi_catalog *self, const ligi_catalog_place *place, const char *path,
+                    unsigned flags)
+{
+    int fd;
+
+    if (self->env != NULL)
+        mdb_env_close(self->env);
+    self->env = NULL;
+    int number = mdb_env_create(&self->env);
+    if (number == MDB_SUCCESS)
+        number = mdb_env_set_mapsize(self->env, place->map_bytes);
+    if (number == MDB_SUCCESS)
+        number = mdb_env_set_maxreaders(self->env, READERS_MAX);
+    if (number == MDB_SUCCESS)
+        number = mdb_env_open(self->env, path, flags, 0666);
+    if (number == MDB_SUCCESS && mdb_env_get_fd(self->env, &fd) == MDB_SUCCESS)
+        fcntl(fd, F_SETFD, FD_CLOEXEC); /* LMDB leaves it open to programs that are run */
+    return number;
+}
+
 static lig_status set_up(ligi_catalog *self, const ligi_catalog_place *place)
 {
     char path[PATH_MAX];
@@ -138,11 +178,9 @@ static lig_status set_up(ligi_catalog *self, const ligi_catalog_place *place)
         flags |= MDB_NOLOCK;
     if (snprintf(path, sizeof path, "%s/" LIGI_CATALOG_FILE, place->place) >= (int)sizeof path)
         return lig_fail(LIG_E_LIMIT, "%s: the path is too long", place->place);
-    int number = mdb_env_set_mapsize(self->env, place->map_bytes);
-    if (number == MDB_SUCCESS)
-        number = mdb_env_set_maxreaders(self->env, READERS_MAX);
-    if (number == MDB_SUCCESS)
-        number = mdb_env_open(self->env, path, flags, 0666);
+    if (!place->network)
+        LIG_TRY(reserve_lock_file(place, path));
+    int number = open_env(self, place, path, flags);
     LIG_TRY(ligi_mdb_fail(number, place->place, "cannot be opened"));
     mdb_reader_check(self->env, &dead);
     do {
@@ -179,8 +217,14 @@ static lig_status create_parts(ligi_catalog *self, const opening *context)
     if (place->network)
         LIG_TRY(ligi_lease_take(&self->lease, place->folder_fd, place->place, place->lease_s));
     LIG_TRY(ligi_catalog_check(context->fd, place->place));
-    LIG_TRY(ligi_mdb_fail(mdb_env_create(&self->env), place->place, "cannot be opened"));
-    return set_up(self, place);
+    /* Where address space is rationed a smaller map does too: it grows when it must. */
+    ligi_catalog_place smaller = *place;
+    lig_status status = set_up(self, &smaller);
+    while (status == LIG_E_NOMEM && smaller.map_bytes > MAP_BYTES_LEAST) {
+        smaller.map_bytes /= 8;
+        status = set_up(self, &smaller);
+    }
+    return status;
 }
 
 static lig_status create(void *opaque, void **object)
@@ -218,8 +262,14 @@ static lig_status open_shared(ligi_catalog **catalog, opening *context)
     snprintf(key, sizeof key, "%" PRIx64 ":%" PRIx64, (uint64_t)info.st_dev, (uint64_t)info.st_ino);
     LIG_TRY(ligi_shared_acquire(key, &catalog_kind, LIGI_SHARED_ANY, context, &object));
     ligi_catalog *opened = object;
-    if (place->sync)
+    unsigned flags = 0;
+    /* Somebody who wants safety shares it with one who does not. LMDB wants no other transaction
+     * then. */
+    if (place->sync && mdb_env_get_flags(opened->env, &flags) == MDB_SUCCESS &&
+        flags & MDB_NOSYNC && enter_alone(opened) == LIG_OK) {
         mdb_env_set_flags(opened->env, MDB_NOSYNC, 0);
+        leave_alone(opened);
+    }
     *catalog = opened;
     return LIG_OK;
 }

@@ -159,7 +159,7 @@ static lig_status refresh(ligi_catalog_copy *self)
     ligi_catalog_meta meta;
     image *made = NULL;
 
-    int fd = openat(self->folder_fd, LIGI_CATALOG_FILE, O_RDONLY | O_CLOEXEC);
+    int fd = openat(self->folder_fd, LIGI_CATALOG_FILE, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
         return LIG_E_NOTFOUND;
     if (fd < 0)
@@ -168,6 +168,8 @@ static lig_status refresh(ligi_catalog_copy *self)
     if (status == LIG_OK && (self->current == NULL || self->current->txnid != meta.txnid))
         status = image_create(self, fd, &made);
     close(fd);
+    if (status == LIG_E_BUSY && self->current != NULL)
+        return LIG_OK; /* consistent, if not the newest: a reader is never held up by writers */
     LIG_TRY(status);
     if (made == NULL)
         return LIG_OK;

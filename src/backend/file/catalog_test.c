@@ -1,6 +1,7 @@
 #include "backend/file/catalog_check.h"
 #include "file_volume.h"
 
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 
 static void two_opens_and_one_close(void **state)
@@ -57,9 +58,8 @@ static void processes_count_together(void **state)
     uint64_t version, number;
     int status;
 
-    fflush(NULL);
     for (int i = 0; i < 3; i++) {
-        children[i] = fork();
+        children[i] = child_fork();
         if (children[i] == 0)
             _exit(count_up(*state));
     }
@@ -91,8 +91,7 @@ static void killed_writers_leave_no_lock(void **state)
 
     assert_ok(open_at(*state, "", &volume));
     for (unsigned i = 0; i < 12; i++) {
-        fflush(NULL);
-        pid_t child = fork();
+        pid_t child = child_fork();
         if (child == 0)
             _exit(count_for_ever(*state));
         struct timespec moment = {0, 10000000 + 1700000 * (long)i};
@@ -151,6 +150,33 @@ static void maps_grow(void **state)
     assert_int_equal(version_of(volume), 100);
     close_at(volume);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static int open_rationed(void *context)
+{
+    struct rlimit limit = {UINT64_C(2) << 30, UINT64_C(2) << 30};
+    void *volume;
+
+    if (setrlimit(RLIMIT_AS, &limit) != 0 || open_at(context, "", &volume) != LIG_OK)
+        return 1;
+    for (uint8_t i = 0; i < 30; i++)
+        if (commit_large(volume, i, i) != LIG_OK)
+            return 2;
+    close_at(volume);
+    return 0;
+}
+
+static void rationed_address_space(void **state)
+{
+    assert_int_equal(child_run(open_rationed, *state), 0);
+}
+#else
+static void rationed_address_space(void **state)
+{
+    (void)state; /* a sanitizer needs more of it than there is */
+    skip();
+}
+#endif
 
 static char *catalog_path(const char *folder)
 {
@@ -323,6 +349,74 @@ static void sound_catalogs_pass(void **state)
     close_at(volume);
 }
 
+#define WIDE 60
+
+/* Writes the same number under all keys, again and again. */
+static int write_for_ever(void *context)
+{
+    static uint64_t values[WIDE][300];
+    lig_catalog_op ops[WIDE];
+    char keys[WIDE][8];
+    void *volume;
+
+    if (open_at(context, "", &volume) != LIG_OK)
+        return 1;
+    for (uint64_t version = version_of(volume);; version++) {
+        for (size_t i = 0; i < WIDE; i++) {
+            snprintf(keys[i], sizeof keys[i], "%zu", i);
+            values[i][0] = values[i][299] = version;
+            ops[i] = (lig_catalog_op){keys[i], strlen(keys[i]), values[i], sizeof values[i]};
+        }
+        if (OPS->catalog_commit(volume, version, ops, WIDE) != LIG_OK)
+            return 2;
+    }
+}
+
+static void compare_wide(void *snapshot, uint64_t version)
+{
+    for (size_t i = 0; i < WIDE; i++) {
+        lig_catalog_item item;
+        uint64_t value[300];
+        char key[8];
+        snprintf(key, sizeof key, "%zu", i);
+        assert_ok(OPS->catalog_get(snapshot, key, strlen(key), &item));
+        assert_int_equal(item.value_bytes, sizeof value);
+        memcpy(value, item.value, sizeof value);
+        assert_int_equal(value[0], version - 1);
+        assert_int_equal(value[299], version - 1);
+    }
+}
+
+/* A reader's copy is of one state, however fast the states follow. */
+static void copies_are_consistent(void **state)
+{
+    void *volume, *snapshot;
+    uint64_t version, last = 0;
+    int moved = 0;
+
+    assert_ok(open_at(*state, "fsync=0", &volume));
+    close_at(volume);
+    pid_t child = child_fork();
+    if (child == 0)
+        _exit(write_for_ever(*state));
+    assert_ok(open_at(*state, "mode=r", &volume));
+    for (int i = 0; i < 100000 && moved < 60; i++) {
+        lig_status status = OPS->catalog_begin(volume, &snapshot, &version);
+        if (status == LIG_E_BUSY)
+            continue;
+        assert_ok(status);
+        assert_true(version >= last);
+        if (version > 0)
+            compare_wide(snapshot, version);
+        OPS->catalog_end(snapshot);
+        moved += version != last;
+        last = version;
+    }
+    child_kill(child);
+    close_at(volume);
+    assert_int_equal(moved, 60);
+}
+
 static void snapshot_and_wait(void *context)
 {
     void *volume, *snapshot;
@@ -354,10 +448,16 @@ static void dead_readers_are_cleared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        folder_test(two_opens_and_one_close),      folder_test(processes_count_together),
-        folder_test(killed_writers_leave_no_lock), folder_test(maps_grow),
-        folder_test(cut_catalogs_are_refused),     folder_test(flipped_bits_do_not_end_the_process),
-        folder_test(sound_catalogs_pass),          folder_test(dead_readers_are_cleared),
+        folder_test(two_opens_and_one_close),
+        folder_test(processes_count_together),
+        folder_test(killed_writers_leave_no_lock),
+        folder_test(maps_grow),
+        folder_test(rationed_address_space),
+        folder_test(cut_catalogs_are_refused),
+        folder_test(flipped_bits_do_not_end_the_process),
+        folder_test(sound_catalogs_pass),
+        folder_test(copies_are_consistent),
+        folder_test(dead_readers_are_cleared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,12 +14,15 @@
 #include <liburing.h>
 #endif
 
-#define MAP_BYTES (LIGI_SLOT_COUNT * LIGI_SLOT_BYTES)
-#define NOT_STARTED INT_MIN /* the result of what the ring did not take */
-#define NOTHING UINT64_MAX  /* the token of an entry that was taken back */
+#define HUGE_BYTES (UINT64_C(2) << 20)
+#define BUFFER_BYTES (8 * HUGE_BYTES)         /* all slots */
+#define MAP_BYTES (BUFFER_BYTES + HUGE_BYTES) /* address space from which they are cut */
+#define NOT_STARTED INT_MIN                   /* the result of what the ring did not take */
+#define NOTHING UINT64_MAX                    /* the token of an entry that was taken back */
 
 struct ligi_engine {
-    uint8_t *base;
+    void *map;
+    uint8_t *base;          /* in the map, at a huge page's border */
     uint32_t taken;         /* one bit a slot */
     uint32_t flying, ready; /* one bit an entry of ios; `ready` is done but not collected */
     ligi_io ios[LIGI_ENGINE_DEPTH];
@@ -34,18 +37,31 @@ lig_status ligi_engine_create(ligi_engine **engine)
 {
     ligi_engine *made;
 
+    static_assert(LIGI_SLOT_COUNT * LIGI_SLOT_BYTES <= BUFFER_BYTES, "the slots fit");
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "an I/O engine"));
-    void *base = mmap(NULL, MAP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED) {
+    made->map = mmap(NULL, MAP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made->map == MAP_FAILED) {
         lig_status status = ligi_fail_errno(errno, "no memory for the buffers of an I/O engine");
         free(made);
         return status;
     }
+    uint64_t start = (uint64_t)(uintptr_t)made->map;
+    made->base = (uint8_t *)made->map + (HUGE_BYTES - start % HUGE_BYTES) % HUGE_BYTES;
+    /* A transfer then has a few long segments instead of hundreds of pages. */
+    madvise(made->base, BUFFER_BYTES, MADV_HUGEPAGE);
     /* The kernel may write into these pages at any time: a child must not share them. */
-    madvise(base, MAP_BYTES, MADV_DONTFORK);
-    made->base = base;
+    madvise(made->map, MAP_BYTES, MADV_DONTFORK);
     *engine = made;
     return LIG_OK;
+}
+
+static void ring_stop(ligi_engine *engine)
+{
+#if LIGI_HAVE_URING
+    if (engine->has_ring)
+        io_uring_queue_exit(&engine->ring);
+#endif
+    engine->has_ring = 0;
 }
 
 void ligi_engine_destroy(ligi_engine *engine, int forked)
@@ -53,11 +69,8 @@ void ligi_engine_destroy(ligi_engine *engine, int forked)
     if (engine == NULL)
         return;
     if (!forked) {
-#if LIGI_HAVE_URING
-        if (engine->has_ring)
-            io_uring_queue_exit(&engine->ring);
-#endif
-        munmap(engine->base, MAP_BYTES);
+        ring_stop(engine);
+        munmap(engine->map, MAP_BYTES);
     }
     free(engine);
 }
@@ -214,8 +227,8 @@ static int ring_start(ligi_engine *engine, int at)
     int submitted;
     do
         submitted = io_uring_submit(&engine->ring);
-    while (submitted == -EINTR);
-    if (submitted > 0)
+    while (submitted == -EINTR || (submitted > 0 && io_uring_sq_ready(&engine->ring) > 0));
+    if (submitted > 0) /* all went out, also what an earlier refusal left behind */
         return 0;
     /* The entry stays in the queue and goes out with the next one: by then it must do nothing. */
     io_uring_prep_nop(entry);
@@ -298,8 +311,10 @@ lig_status ligi_engine_finish(ligi_engine *engine, ligi_io *io)
 void ligi_engine_drain(ligi_engine *engine)
 {
     while (engine->flying & ~engine->ready)
-        if (ring_wait(engine) != LIG_OK)
+        if (ring_wait(engine) != LIG_OK) {
+            ring_stop(engine); /* the kernel lets go of the memory before the ring is gone */
             break;
+        }
     engine->flying = 0;
     engine->ready = 0;
     engine->taken = 0;

@@ -112,8 +112,10 @@ static lig_status open_all(ligi_file *self)
     else
         self->network = strcmp(self->options.share, "network") == 0;
     LIG_TRY(open_catalog(self));
-    if (!self->read_only)
+    if (!self->read_only) {
         ligi_packs_clean(self);
+        ligi_file_pins_clean(self);
+    }
     return LIG_OK;
 }
 

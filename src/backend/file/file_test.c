@@ -349,6 +349,39 @@ static void full_disks(void **state)
     umount2(folder, MNT_DETACH);
 }
 
+/* A commit that finds no room changes nothing, and the next one works when there is room again. */
+static void full_disks_and_catalogs(void **state)
+{
+    const char *folder = *state;
+    uint8_t *value = calloc(1, 3 << 20);
+    const lig_catalog_op op = {"large", 5, value, 3 << 20};
+    char filler[128];
+    void *volume;
+
+    assert_int_equal(mkdir(folder, 0777), 0);
+    if (mount("none", folder, "tmpfs", 0, "size=8m") != 0) {
+        printf("    skipped: mounting a small file system needs root\n");
+        free(value);
+        skip();
+    }
+    assert_ok(open_at(folder, "", &volume));
+    assert_ok(commit_text(volume, 0, "k", "v"));
+    snprintf(filler, sizeof filler, "%s/packs/filler", folder);
+    int fd = open(filler, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    while (write(fd, value, 65536) > 0) {
+    }
+    close(fd);
+    assert_status(OPS->catalog_commit(volume, 1, &op, 1), LIG_E_IO);
+    assert_int_equal(lig_error_number(), ENOSPC);
+    assert_int_equal(version_of(volume), 1);
+    unlink(filler);
+    assert_ok(OPS->catalog_commit(volume, 1, &op, 1));
+    assert_int_equal(version_of(volume), 2);
+    close_at(volume);
+    umount2(folder, MNT_DETACH);
+    free(value);
+}
+
 /* What was made before the file system became read-only can be read, and only read. */
 static void read_only_file_systems(void **state)
 {
@@ -398,6 +431,35 @@ static void own_temporaries_stay(void **state)
         OPS->pack_close(pack);
         close_at(first);
     }
+}
+
+static void open_for_ever(const char *folder)
+{
+    void *volume;
+
+    while (open_at(folder, "fsync=0", &volume) == LIG_OK)
+        close_at(volume);
+}
+
+/* Every open looks for temporaries of the dead; those of the living come through. */
+static void cleaners_spare_the_living(void **state)
+{
+    void *volume;
+    uint64_t bytes;
+
+    assert_ok(open_at(*state, "fsync=0", &volume));
+    pid_t child = child_fork();
+    if (child == 0) {
+        open_for_ever(*state);
+        _exit(1);
+    }
+    for (int i = 0; i < 400; i++) {
+        uint64_t id = seal_pack(volume, 100, NULL);
+        assert_ok(OPS->pack_size(volume, id, &bytes));
+        assert_int_equal(bytes, 100);
+    }
+    child_kill(child);
+    close_at(volume);
 }
 
 static void do_nothing(void *context)
@@ -495,8 +557,10 @@ int main(void)
         folder_test(forks),
         folder_test(children_open_anew),
         folder_test(full_disks),
+        folder_test(full_disks_and_catalogs),
         folder_test(read_only_file_systems),
         folder_test(own_temporaries_stay),
+        folder_test(cleaners_spare_the_living),
         folder_test(forks_do_not_keep_locks),
         folder_test(readers_write_nothing),
         folder_test(readers_without_a_catalog),

@@ -116,7 +116,13 @@ static int is_dead(const identity *holder, const identity *self)
     int same_machine = strcmp(holder->host, self->host) == 0 &&
                        strcmp(holder->boot, self->boot) == 0 &&
                        strcmp(holder->space, self->space) == 0 && self->started != 0;
-    return same_machine && start_of(holder->pid) != holder->started;
+    if (!same_machine)
+        return 0;
+    /* /proc may hide the processes of others: not seen is not dead. */
+    unsigned long long started = start_of(holder->pid);
+    if (started == 0)
+        return kill((pid_t)holder->pid, 0) != 0 && errno == ESRCH;
+    return started != holder->started;
 }
 
 typedef struct attempt {

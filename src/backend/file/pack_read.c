@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,6 +21,7 @@
     (UINT64_C(64) << 10) /* parts from this size on are worth a transfer of their own */
 #define SMALL_BYTES                                                                                \
     (UINT64_C(256) << 10) /* reads up to this size in all go through the page cache */
+#define SHARED_BYTES (UINT64_C(16) << 20) /* cached reads from this size on take two threads */
 #define VECTORS_MAX 512
 #define MISSES_MAX 8
 
@@ -372,6 +375,83 @@ static lig_status read_all(reader *self)
     return LIG_OK;
 }
 
+/* What lies in the page cache is only copied and hashed: two threads share the walk. */
+typedef struct walk {
+    pthread_mutex_t lock;
+    cursor where;
+    int failed;
+} walk;
+
+typedef struct mate { /* the second thread */
+    reader self;
+    walk *shared;
+    ligi_failure failure;
+} mate;
+
+static int take_chunk(walk *shared, const reader *self, chunk *out)
+{
+    pthread_mutex_lock(&shared->lock);
+    int taken = !shared->failed && next_chunk(self, &shared->where, out);
+    pthread_mutex_unlock(&shared->lock);
+    return taken;
+}
+
+static lig_status read_cached(reader *self, walk *shared)
+{
+    lig_status status = LIG_OK;
+    chunk next;
+
+    while (status == LIG_OK && take_chunk(shared, self, &next))
+        status = read_plain(self, &next, NULL);
+    if (status != LIG_OK) {
+        pthread_mutex_lock(&shared->lock);
+        shared->failed = 1;
+        pthread_mutex_unlock(&shared->lock);
+    }
+    return status;
+}
+
+static void *mate_main(void *context)
+{
+    mate *other = context;
+
+    ligi_failure_take(&other->failure, read_cached(&other->self, other->shared));
+    return NULL;
+}
+
+/* Without a second engine or thread it only takes longer. */
+static int mate_start(mate *other, pthread_t *thread)
+{
+    sigset_t all, before;
+
+    other->self.engine = NULL;
+    if (ligi_file_engine(other->self.volume, &other->self.engine) != LIG_OK)
+        return 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int started = pthread_create(thread, NULL, mate_main, other) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+static lig_status read_by_two(reader *self)
+{
+    walk shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    mate other = {.self = *self, .shared = &shared};
+    pthread_t thread;
+
+    int started = mate_start(&other, &thread);
+    lig_status status = read_cached(self, &shared);
+    if (started)
+        pthread_join(thread, NULL);
+    ligi_file_engine_return(self->volume, other.self.engine);
+    pthread_mutex_destroy(&shared.lock);
+    if (!started || status != LIG_OK || other.failure.status == LIG_OK)
+        return status;
+    self->bad = other.self.bad;
+    return ligi_failure_publish(&other.failure);
+}
+
 static int compare_offsets(const void *a, const void *b, void *context)
 {
     const lig_range *ranges = context;
@@ -437,6 +517,8 @@ static lig_status read_ranges(reader *self)
     LIG_TRY(ligi_alloc(&self->junk, GAP_BYTES, "the bytes between ranges"));
     LIG_TRY(ligi_file_engine(self->volume, &self->engine));
     open_direct(self, total);
+    if (self->cached == 1 && total >= SHARED_BYTES)
+        return read_by_two(self);
     return read_all(self);
 }
 

@@ -322,7 +322,7 @@ static int rename_to(const writer *self, const char *name)
 
     if (renameat2(packs, self->temporary, packs, name, RENAME_NOREPLACE) == 0)
         return 0;
-    if (errno != EINVAL && errno != ENOSYS)
+    if (errno != EINVAL && errno != ENOSYS && errno != EPERM)
         return -1;
     if (linkat(packs, self->temporary, packs, name, 0) != 0) {
         if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS)

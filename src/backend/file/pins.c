@@ -18,6 +18,8 @@
 #define FOLDER "leases"
 #define HEAD_BYTES 256
 #define RECORD_BYTES 16
+#define SECOND_NS INT64_C(1000000000)
+#define YOUNG_S 60
 #define SLOTS_MAX (UINT32_C(1) << 20)
 
 struct ligi_pins {
@@ -205,8 +207,11 @@ static int pinned_by(int folder, const char *name, uint64_t pack, int64_t now)
 {
     int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return 0;
-    int dead = flock(fd, LOCK_SH | LOCK_NB) == 0;
+        return errno != ENOENT; /* what cannot be read may pin it */
+    struct stat info;
+    int unnamed = strncmp(name, "tmp-", 4) == 0; /* its owner may be about to lock it */
+    int young = unnamed && fstat(fd, &info) == 0 && now / SECOND_NS - info.st_mtim.tv_sec < YOUNG_S;
+    int dead = !young && flock(fd, LOCK_SH | LOCK_NB) == 0;
     if (dead)
         unlinkat(folder, name, 0);
     int yes = !dead && names_pack(fd, pack, now);
@@ -230,10 +235,15 @@ lig_status ligi_file_pinned(const ligi_file *self, uint64_t pack)
     int64_t now = ligi_date_ns();
     int yes = 0;
     for (struct dirent *entry; !yes && (entry = readdir(folder)) != NULL;)
-        if (strlen(entry->d_name) == 16)
+        if (entry->d_name[0] != '.')
             yes = pinned_by(fd, entry->d_name, pack, now);
     closedir(folder);
     return yes ? lig_fail(LIG_E_BUSY, "pack %" PRIx64 " is pinned by a match that is still in use",
                           pack)
                : LIG_OK;
+}
+
+void ligi_file_pins_clean(const ligi_file *self)
+{
+    (void)ligi_file_pinned(self, 0); /* no pack has this id: all files are looked at */
 }

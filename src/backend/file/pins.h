@@ -14,6 +14,8 @@ lig_status ligi_file_pin(void *self, const uint64_t *packs, size_t count, int64_
 void ligi_file_unpin(void *pin);
 /* LIG_E_BUSY when a living process pins the pack. Removes the files of those that are gone. */
 lig_status ligi_file_pinned(const ligi_file *self, uint64_t pack);
+/* Removes what dead processes left. */
+void ligi_file_pins_clean(const ligi_file *self);
 /* Gives up the volume's own file; in a forked child only the memory. */
 void ligi_file_pins_close(ligi_file *self, int forked);
 

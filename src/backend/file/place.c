@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/stat.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MARKER "ligament"
@@ -95,8 +97,14 @@ uint64_t ligi_random_id(void)
     uint64_t id = 0;
 
     while (id == 0) {
-        if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id)
-            id = 0;
+        if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id && errno != EINTR) {
+            /* Refused by a sandbox: time and process are as good, for a name that is checked to be
+             * free. */
+            struct timespec now;
+            clock_gettime(CLOCK_MONOTONIC, &now);
+            id = ((uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec << 20 ^ (uint64_t)getpid()) *
+                 UINT64_C(0x9E3779B97F4A7C15);
+        }
         id &= INT64_MAX;
     }
     return id;
@@ -151,7 +159,7 @@ static lig_status check_marker(const ligi_file *self)
 {
     char text[64] = "";
 
-    int fd = openat(self->folder_fd, MARKER, O_RDONLY | O_CLOEXEC);
+    int fd = openat(self->folder_fd, MARKER, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
         return LIG_E_NOTFOUND;
     if (fd < 0)
@@ -205,8 +213,23 @@ static lig_status make_marker(const ligi_file *self, int *made)
     return status;
 }
 
+/* Makes the name of a new folder durable. */
+static lig_status sync_parent(const char *path)
+{
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path) + 1 : 1,
+             slash ? path : ".");
+    int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) /* a folder that may be searched but not read: nothing can be done about it */
+        return LIG_OK;
+    lig_status status = ligi_place_sync(fd, parent);
+    close(fd);
+    return status;
+}
+
 /* Makes the folder and those above it. */
-static lig_status make_folders(const char *place)
+static lig_status make_folders(const char *place, int sync)
 {
     char *path;
 
@@ -221,6 +244,8 @@ static lig_status make_folders(const char *place)
             int number = errno; /* may be EROFS or EACCES also for a folder that is there */
             if (number != EEXIST && access(path, F_OK) != 0)
                 status = ligi_fail_errno(number, "the folder %s cannot be made", path);
+        } else if (sync) {
+            status = sync_parent(path);
         }
         *slash = kept;
         if (kept == '\0')
@@ -241,7 +266,7 @@ static lig_status open_folder(ligi_file *self)
         return lig_fail(LIG_E_INVALID, "%s is not a folder: a store is one", self->place);
     if (errno != ENOENT)
         return ligi_fail_errno(errno, "%s cannot be opened", self->place);
-    LIG_TRY(make_folders(self->place));
+    LIG_TRY(make_folders(self->place, self->options.fsync));
     self->folder_fd = open(self->place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (self->folder_fd < 0)
         return ligi_fail_errno(errno, "the folder %s cannot be made", self->place);

@@ -269,7 +269,7 @@ lig_status ligi_mem_pack_claim(void *self, uint64_t id, void **out)
     pack->held = 1;
     pthread_mutex_unlock(&mem->place->lock);
     lig_status status = held ? lig_fail(LIG_E_BUSY, "pack %" PRIx64 " is held by its writer", id)
-                            : writer_create(mem->place, pack, NULL, out);
+                             : writer_create(mem->place, pack, NULL, out);
     if (status == LIG_OK) {
         ((writer *)*out)->sealed = 1;
         return LIG_OK;

@@ -1,0 +1,73 @@
+#include "file_volume.h"
+
+#define PIECE_BYTES (LIG_BLOCK_BYTES / 4)
+#define PIECE_COUNT ((size_t)160) /* 40 MiB: kept in the page cache, and enough for two threads */
+
+typedef struct pack {
+    uint8_t *source, *target;
+    uint64_t hashes[PIECE_COUNT];
+    lig_range ranges[PIECE_COUNT];
+    uint64_t id;
+} pack;
+
+static void fill(uint8_t *bytes, size_t count)
+{
+    uint64_t number = 1;
+
+    for (size_t i = 0; i < count; i++) {
+        number = number * UINT64_C(6364136223846793005) + 1;
+        bytes[i] = (uint8_t)(number >> 56);
+    }
+}
+
+static void make_pack(void *volume, pack *self)
+{
+    void *writer;
+
+    self->source = malloc(PIECE_COUNT * PIECE_BYTES);
+    self->target = calloc(PIECE_COUNT, PIECE_BYTES);
+    fill(self->source, PIECE_COUNT * PIECE_BYTES);
+    assert_ok(OPS->pack_create(volume, PIECE_COUNT * PIECE_BYTES, test_secret, &writer));
+    for (size_t i = 0; i < PIECE_COUNT; i++) {
+        const lig_piece piece = {.data = self->source + i * PIECE_BYTES,
+                                 .bytes = PIECE_BYTES,
+                                 .offset = i * PIECE_BYTES,
+                                 .hashes = &self->hashes[i]};
+        assert_ok(OPS->pack_put(writer, &piece));
+        self->ranges[i] = (lig_range){.data = self->target + i * PIECE_BYTES,
+                                      .bytes = PIECE_BYTES,
+                                      .offset = i * PIECE_BYTES,
+                                      .hashes = &self->hashes[i]};
+    }
+    assert_ok(OPS->pack_seal(writer, &self->id));
+    OPS->pack_close(writer);
+}
+
+static void cached_packs(void **state)
+{
+    static pack self;
+    size_t bad = 0;
+    void *volume;
+
+    assert_ok(open_at(*state, "", &volume));
+    make_pack(volume, &self);
+    assert_ok(OPS->pack_read(volume, self.id, test_secret, self.ranges, PIECE_COUNT, &bad));
+    assert_memory_equal(self.target, self.source, PIECE_COUNT * PIECE_BYTES);
+    for (size_t i = 0; i < PIECE_COUNT; i += 53) { /* whichever thread meets it */
+        self.hashes[i] ^= 1;
+        assert_status(OPS->pack_read(volume, self.id, test_secret, self.ranges, PIECE_COUNT, &bad),
+                      LIG_E_CORRUPT);
+        assert_says("does not fit its checksum");
+        assert_int_equal(bad, i);
+        self.hashes[i] ^= 1;
+    }
+    close_at(volume);
+    free(self.source);
+    free(self.target);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {folder_test(cached_packs)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
