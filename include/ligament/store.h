@@ -157,73 +157,6 @@ LIG_API lig_status lig_store_map(lig_store *store, const char *model, uint32_t f
 LIG_API const lig_model *lig_view_model(const lig_view *view);
 LIG_API void lig_view_destroy(lig_view *view);
 
-/* --- find: the longest common prefix --- */
-
-/* A model's graph: layers, and calls of them. Two layers are equal when their signatures are, byte for byte. A
- * tensor belongs to the layer whose name is the longest that equals the tensor's name or a beginning of it
- * followed by '.' or '/'. */
-typedef struct lig_layer {
-    const char *name;
-    const void *signature;
-    size_t signature_bytes;
-} lig_layer;
-
-typedef struct lig_input {
-    uint32_t call, output; /* output number `output` of call number `call` */
-} lig_input;
-
-typedef struct lig_call { /* one use of a layer; without inputs it is a root */
-    uint32_t layer, input_count;
-    const lig_input *inputs; /* in the order the layer takes them */
-} lig_call;
-
-typedef struct lig_graph {
-    const char *kind; /* who made it, with a version: only graphs of one kind are compared; at most 64 bytes */
-    const lig_layer *layers;
-    const lig_call *calls; /* in any order; a cycle is LIG_E_INVALID */
-    size_t layer_count, call_count;
-} lig_graph;
-
-typedef struct lig_find_options {
-    uint32_t struct_bytes; /* set by LIG_FIND_INIT */
-    uint32_t flags;
-    const lig_tag *tags; /* all must be there */
-    size_t tag_count;
-    const char *const *exclude; /* names of models that are passed over */
-    size_t exclude_count;
-    const char *prefer; /* a metric: higher is better, with '-' in front lower; NULL: none */
-    size_t limit;       /* the best so many; 0 means 1 */
-    int64_t lease_ns;   /* how long a match holds what it names; 0: an hour */
-} lig_find_options;
-#define LIG_FIND_INIT {sizeof(lig_find_options), 0, NULL, 0, NULL, 0, NULL, 1, 0}
-
-typedef struct lig_matched_tensor {
-    const char *name; /* in the asking model */
-    size_t stored;    /* index in model->tensors */
-} lig_matched_tensor;
-
-/* A match is a lease: the bytes it names stay until it is released, expires or its process is gone. */
-typedef struct lig_match {
-    const lig_model *model; /* with its tensors */
-    size_t layer_count, tensor_count;
-    const uint32_t *layers; /* indexes of the prefix's layers in the asking graph, ascending */
-    const lig_matched_tensor *tensors;
-    uint64_t bytes;     /* of those tensors */
-    int64_t expires_ns; /* since 1970; 0: not pinned, because the store is read-only */
-} lig_match;
-
-/* The models that share the most with `graph`, best first: more layers, then more bytes, then the preferred
- * metric, then newer. *count is 0 when none shares a root. Returns *matches (lig_matches_destroy, which also
- * releases). */
-LIG_API lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_find_options *options,
-                                  lig_match ***matches, size_t *count);
-LIG_API void lig_match_release(lig_match *match);
-LIG_API void lig_matches_destroy(lig_match **matches, size_t count);
-
-/* Like lig_store_load for the tensors of a match, under the asking model's names. */
-LIG_API lig_status lig_store_load_match(lig_store *store, const lig_match *match, const lig_tensor *tensors,
-                                        size_t count);
-
 /* --- change and remove --- */
 
 typedef struct lig_update {
@@ -267,7 +200,8 @@ LIG_API void lig_report_destroy(lig_report *report);
  * report. */
 LIG_API lig_status lig_store_check(lig_store *store, uint32_t flags, lig_report **report);
 
-/* Removes leftovers of dead writers and packs without live tensors. */
+/* Removes leftovers of dead writers and packs without live tensors, and writes what lives in packs that are more than
+ * half dead into new ones. What a match pins stays where it is. */
 LIG_API lig_status lig_store_compact(lig_store *store, lig_report **report);
 
 typedef struct lig_store_stats {
@@ -285,7 +219,57 @@ LIG_API lig_status lig_store_describe(lig_store *store, char *text, size_t text_
 LIG_API lig_status lig_store_copy(lig_store *from, const char *model, lig_store *to, const char *new_name,
                                   uint32_t flags);
 
+/* --- history ------------------------------------------------------------------------------------------------ */
+
+/* Freed by lig_lineage_destroy. Models are without their tensors. */
+typedef struct lig_lineage {
+    lig_model **ancestors; /* the parent first, then its parent, ... as far as they are still there */
+    lig_model **children;  /* those it is the parent of, oldest first */
+    size_t ancestor_count, child_count;
+} lig_lineage;
+LIG_API lig_status lig_store_lineage(lig_store *store, const char *model, lig_lineage **lineage);
+LIG_API void lig_lineage_destroy(lig_lineage *lineage);
+
+enum lig_change {
+    LIG_CHANGE_NONE = 0,
+    LIG_CHANGE_BYTES = 1,
+    LIG_CHANGE_SHAPE = 2,
+    LIG_CHANGE_REMOVED = 3,
+    LIG_CHANGE_ADDED = 4
+};
+
+typedef struct lig_difference {
+    const char *name;
+    int32_t change; /* enum lig_change; SHAPE: another shape or dtype, whatever the bytes */
+    uint32_t reserved;
+    const lig_stored_tensor *a, *b; /* NULL where it is not there */
+} lig_difference;
+
+/* Freed by lig_diff_destroy. The tensors of a in their order, then those that only b has. */
+typedef struct lig_diff {
+    const lig_model *a, *b;
+    const lig_difference *tensors;
+    size_t count;
+    size_t counts[5];  /* of each enum lig_change */
+    uint64_t bytes[5]; /* likewise: those of b, or of a where b has none */
+} lig_diff;
+/* Compares by fingerprint: no tensor is read. */
+LIG_API lig_status lig_store_diff(lig_store *store, const char *a, const char *b, lig_diff **diff);
+LIG_API void lig_diff_destroy(lig_diff *diff);
+
+/* When this handle's operations and their phases began and ended: begin, end, begin, end, ... in ns of a clock of which
+ * only differences mean something; the latest 65,536 pairs of each name. Returns *stamps (lig_time_stamps_destroy). */
+LIG_API lig_status lig_store_time_stamps(lig_store *store, const char *name, int64_t **stamps, size_t *count);
+LIG_API void lig_time_stamps_destroy(int64_t *stamps);
+/* name NULL: all. */
+LIG_API lig_status lig_store_clear_time_stamps(lig_store *store, const char *name);
+/* Name number `index`: find, load, save, retire, then lookup, read, write, sync, commit; NULL past the last. */
+LIG_API const char *lig_store_time_stamp_name(size_t index);
+
 #ifdef __cplusplus
 }
 #endif
+
+#include <ligament/find.h>
+
 #endif

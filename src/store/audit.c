@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/map.h"
+#include "store/index_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static lig_status add_model(audit *self, const ligi_record *record)
         LIG_TRY(ligi_grow(&self->packs, &self->pack_capacity, self->pack_count + 1,
                           sizeof *self->packs, "a check"));
         self->packs[self->pack_count++] =
-            (ligi_count){record->uses[i].pack, {1, record->uses[i].tensors, 0}};
+            (ligi_count){record->uses[i].pack, {1, record->uses[i].tensors, 0}, 0};
     }
     return LIG_OK;
 }
@@ -242,13 +243,40 @@ static lig_status check_pack_records(audit *self)
     return status;
 }
 
+/* What a save would refer to has to be there. */
+static lig_status check_origins(audit *self)
+{
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    lig_status status;
+    while (ligi_ledger_next(self->ledger, LIGI_TABLE_FINGERPRINT, &walk, &item, &status)) {
+        ligi_origin origin = {0};
+        int read = ligi_origin_get(&item, secret_of(self), &origin) == LIG_OK;
+        if (self->damaged ||
+            (read && ligi_map_find(&self->by_pack, &origin.pack, sizeof origin.pack, NULL)))
+            continue;
+        LIG_TRY(read ? ligi_report_add(self->report,
+                                       "a fingerprint leads to pack %llu, which no model uses",
+                                       (unsigned long long)origin.pack)
+                     : ligi_report_add(self->report, "%s", lig_error_text()));
+        LIG_TRY(erase_item(self, &item));
+    }
+    return status;
+}
+
+static lig_status check_index(audit *self)
+{
+    return self->damaged ? LIG_OK
+                         : ligi_index_check(self->ledger, self->change, self->report, self->mended);
+}
+
 lig_status ligi_audit(const ligi_ledger *ledger, ligi_change *change, ligi_report *report,
                       uint64_t *mended)
 {
     audit self = {.ledger = ledger, .change = change, .report = report, .mended = mended};
-    lig_status (*const steps[])(audit *) = {read_models, index_all,         check_names,
-                                            check_named, check_aliases,     check_inlined,
-                                            check_packs, check_pack_records};
+    lig_status (*const steps[])(audit *) = {
+        read_models,   index_all,   check_names,        check_named,   check_aliases,
+        check_inlined, check_packs, check_pack_records, check_origins, check_index};
     lig_status status = LIG_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == LIG_OK; i++)
         status = steps[i](&self);

@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "store/audit.h"
 #include "store/fetch.h"
+#include "store/index_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,10 @@ typedef struct care {
     uint8_t *buffer;
     uint64_t *ids;
     size_t id_count, id_capacity;
+    ligi_origin *origins; /* that the catalog lacks */
+    size_t origin_count, origin_capacity;
     uint64_t mended;
+    int reindex; /* graphs were mended */
 } care;
 
 /* Only what is wrong with the stored bytes is a problem to report; a failing machine is a failure.
@@ -116,6 +120,97 @@ static lig_status verify_model(care *self, ligi_model *model)
     return status;
 }
 
+/* What is large enough to be shared is known to later saves. */
+static lig_status verify_origins(care *self, const ligi_ledger *ledger, const ligi_model *model)
+{
+    const ligi_manifest *manifest = &model->manifest;
+    for (size_t i = 0; i < manifest->tensor_count; i++) {
+        ligi_origin origin;
+        lig_catalog_item item;
+        if (!ligi_origin_of(manifest, i, self->store->secret, &origin))
+            continue;
+        ligi_key key = ligi_origin_key(&origin);
+        lig_status status = ligi_ledger_get(ledger, &key, &item);
+        if (status != LIG_E_NOTFOUND) {
+            LIG_TRY(status);
+            continue;
+        }
+        LIG_TRY(ligi_report_add(self->report,
+                                "model '%s': the catalog lacks the fingerprint of tensor '%s'",
+                                model->record.about.name, manifest->tensors[i].tensor.name));
+        LIG_TRY(ligi_grow(&self->origins, &self->origin_capacity, self->origin_count + 1,
+                          sizeof *self->origins, "a check"));
+        self->origins[self->origin_count++] = origin;
+    }
+    return LIG_OK;
+}
+
+static lig_status mend_origins(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    care *self = context;
+    for (size_t i = 0; i < self->origin_count; i++) {
+        ligi_pack_record record;
+        lig_status status = ligi_ledger_pack(ledger, self->origins[i].pack, &record);
+        if (status == LIG_OK)
+            status = ligi_change_origin(change, &self->origins[i]);
+        if (!is_damage(status))
+            LIG_TRY(status);
+    }
+    return LIG_OK;
+}
+
+/* The catalog's copy of the graphs, which a search reads, against the manifest's. */
+static lig_status verify_graphs(care *self, const ligi_ledger *ledger, ligi_model *model,
+                                int *wrong)
+{
+    const ligi_manifest *manifest = &model->manifest;
+    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, model->record.about.id);
+    lig_catalog_item item;
+    ligi_reader reader = {0};
+    lig_status status = ligi_ledger_get(ledger, &key, &item);
+    if (status == LIG_OK)
+        status = ligi_value_open(&item, self->store->secret, &reader);
+    if (status != LIG_OK && !is_damage(status))
+        return status;
+    size_t bytes = reader.bytes - reader.at;
+    int same = status == LIG_E_NOTFOUND
+                   ? manifest->graph_bytes == 0
+                   : status == LIG_OK && bytes == manifest->graph_bytes &&
+                         memcmp(reader.data + reader.at, manifest->graphs, bytes) == 0;
+    *wrong = !same;
+    return same ? LIG_OK
+                : ligi_report_add(self->report,
+                                  "model '%s': the catalog's graphs are not those of its manifest",
+                                  model->record.about.name);
+}
+
+static lig_status mend_graphs(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    const ligi_model *model = context;
+    const ligi_manifest *manifest = &model->manifest;
+    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, model->record.about.id);
+    ligi_record record = {0};
+    if (manifest->graph_bytes == 0)
+        return ligi_change_erase(change, &key);
+    lig_status status = ligi_ledger_model(ledger, model->record.about.id, &record);
+    if (status == LIG_OK)
+        status = ligi_change_graphs(change, &record.about, manifest->graphs, manifest->graph_bytes);
+    ligi_record_fini(&record);
+    return status;
+}
+
+static lig_status mend_index(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    care *self = context;
+    ligi_report *told = NULL; /* what led here was told before */
+    uint64_t mended = 0;
+    LIG_TRY(ligi_report_create(&told));
+    lig_status status = ligi_index_check(ledger, change, told, &mended);
+    lig_report_destroy(&told->shown);
+    self->reindex = 0;
+    return status;
+}
+
 /* Each model in a view of its own: a view held while gigabytes are read would keep the catalog from
  * growing. */
 static lig_status check_model(care *self, uint64_t id)
@@ -124,7 +219,7 @@ static lig_status check_model(care *self, uint64_t id)
     ligi_model *model = NULL;
     lig_catalog_item item;
     ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
-    int gone = 0;
+    int gone = 0, wrong = 0;
     LIG_TRY(ligi_ledger_begin(self->store, &ledger));
     lig_status status = ligi_ledger_get(&ledger, &key, &item);
     int there = status == LIG_OK;
@@ -133,7 +228,15 @@ static lig_status check_model(care *self, uint64_t id)
     int listed = status == LIG_OK;
     if (listed)
         status = ligi_model_fill(self->store, &ledger, model, &gone);
+    if (listed && status == LIG_OK)
+        status = verify_origins(self, &ledger, model);
+    if (listed && status == LIG_OK)
+        status = verify_graphs(self, &ledger, model, &wrong);
     ligi_ledger_end(&ledger);
+    if (wrong && status == LIG_OK && self->flags & LIG_CHECK_REPAIR) {
+        self->mended += self->reindex = 1;
+        status = ligi_store_commit(self->store, mend_graphs, model, NULL);
+    }
     self->report->shown.models += there;
     if (listed && status == LIG_OK)
         status = verify_model(self, model);
@@ -229,6 +332,12 @@ static lig_status check(care *self)
     LIG_TRY(list_ids(self));
     for (size_t i = 0; i < self->id_count; i++)
         LIG_TRY(check_model(self, self->ids[i]));
+    if (self->flags & LIG_CHECK_REPAIR && self->origin_count) {
+        self->mended += self->origin_count;
+        LIG_TRY(ligi_store_commit(self->store, mend_origins, self, NULL));
+    }
+    if (self->reindex)
+        LIG_TRY(ligi_store_commit(self->store, mend_index, self, NULL));
     LIG_TRY(check_strays(self));
     if (self->flags & LIG_CHECK_REPAIR)
         LIG_TRY(ligi_store_clean(self->store, &self->mended, &self->report->shown.freed_bytes));
@@ -246,6 +355,7 @@ lig_status lig_store_check(lig_store *store, uint32_t flags, lig_report **report
     lig_status status = check(&self);
     free(self.buffer);
     free(self.ids);
+    free(self.origins);
     if (status == LIG_OK)
         *report = &self.report->shown;
     else
@@ -260,6 +370,8 @@ lig_status lig_store_compact(lig_store *store, lig_report **report)
     LIG_TRY(ligi_report_create(&made));
     lig_store_stats stats;
     lig_status status = ligi_store_clean(store, &made->shown.repaired, &made->shown.freed_bytes);
+    if (status == LIG_OK)
+        status = ligi_store_rewrite(store, &made->shown.repaired, &made->shown.freed_bytes);
     if (status == LIG_OK)
         status = lig_store_stat(store, &stats);
     if (status != LIG_OK) {

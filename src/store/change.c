@@ -13,6 +13,11 @@ enum { COMMIT_TRIES = 1000 };
 
 static void change_fini(ligi_change *change)
 {
+    ligi_place *place = change->store->place;
+    for (size_t i = 0; i < change->claim_count; i++)
+        place->ops->pack_close(change->claims[i]);
+    free(change->claims);
+    free(change->origins);
     ligi_writer_fini(&change->bytes);
     ligi_writer_fini(&change->value);
     free(change->ops);
@@ -47,7 +52,20 @@ lig_status ligi_change_erase(ligi_change *change, const ligi_key *key)
     return add_op(change, key, NULL);
 }
 
-static lig_status find_count(ligi_change *change, uint64_t pack, uint64_t bytes, ligi_count **found)
+/* A pack that lost its last model while a match pinned it comes back. It is claimed until this
+ * change has ended: whoever is about to remove it has claimed it, too, and looks at the catalog
+ * under that claim. */
+static lig_status revive(ligi_change *change, ligi_count *count)
+{
+    ligi_place *place = change->store->place;
+    LIG_TRY(ligi_grow(&change->claims, &change->claim_capacity, change->claim_count + 1,
+                      sizeof *change->claims, "the packs of a change"));
+    LIG_TRY(place->ops->pack_claim(place->self, count->pack, &change->claims[change->claim_count]));
+    change->claim_count++;
+    return place->ops->pack_size(place->self, count->pack, &count->record.bytes);
+}
+
+static lig_status find_count(ligi_change *change, uint64_t pack, ligi_count **found)
 {
     for (size_t i = 0; i < change->count_count; i++)
         if (change->counts[i].pack == pack) {
@@ -59,7 +77,7 @@ static lig_status find_count(ligi_change *change, uint64_t pack, uint64_t bytes,
     ligi_count count = {.pack = pack};
     lig_status status = ligi_ledger_pack(change->ledger, pack, &count.record);
     if (status == LIG_E_NOTFOUND)
-        count.record.bytes = bytes;
+        count.unknown = 1;
     else
         LIG_TRY(status);
     change->counts[change->count_count] = count;
@@ -73,8 +91,14 @@ lig_status ligi_change_uses(ligi_change *change, const ligi_record *record, int 
     for (size_t i = 0; i < record->use_count; i++) {
         const ligi_use *use = &record->uses[i];
         ligi_count *count;
-        LIG_TRY(find_count(change, use->pack, bytes, &count));
+        LIG_TRY(find_count(change, use->pack, &count));
         ligi_pack_record *now = &count->record;
+        if (sign > 0 && count->unknown) {
+            now->bytes = bytes;
+            if (use->pack != record->pack)
+                LIG_TRY(revive(change, count));
+            count->unknown = 0;
+        }
         if (sign > 0) {
             now->models++;
             now->tensors += use->tensors;
@@ -169,6 +193,75 @@ lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, in
     return move_aliases(change, record->about.id, heir);
 }
 
+lig_status ligi_change_origin(ligi_change *change, const ligi_origin *origin)
+{
+    LIG_TRY(ligi_grow(&change->origins, &change->origin_capacity, change->origin_count + 1,
+                      sizeof *change->origins, "the fingerprints of a change"));
+    change->origins[change->origin_count++] = *origin;
+    return LIG_OK;
+}
+
+static lig_status forget_origin(ligi_change *change, const ligi_origin *origin)
+{
+    ligi_key key = ligi_origin_key(origin);
+    lig_catalog_item item;
+    ligi_origin there = {0};
+    lig_status status = ligi_ledger_get(change->ledger, &key, &item);
+    if (status == LIG_OK)
+        status = ligi_origin_get(&item, change->store->secret, &there);
+    if (status == LIG_OK && there.pack == origin->pack)
+        return ligi_change_erase(change, &key);
+    return status == LIG_E_NOTFOUND || status == LIG_E_CORRUPT ? LIG_OK : status;
+}
+
+/* When the pack does not tell: all that lead to it. */
+static lig_status search_origins(ligi_change *change, uint64_t pack)
+{
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    lig_status status;
+    while (ligi_ledger_next(change->ledger, LIGI_TABLE_FINGERPRINT, &walk, &item, &status)) {
+        ligi_origin origin = {0};
+        ligi_key key = {.size = item.key_bytes};
+        if (ligi_origin_get(&item, change->store->secret, &origin) != LIG_OK || origin.pack != pack)
+            continue;
+        memcpy(key.bytes, item.key, item.key_bytes);
+        LIG_TRY(ligi_change_erase(change, &key));
+    }
+    return status;
+}
+
+/* The fingerprints of all that a pack holds go with it; its footer tells them. */
+static lig_status forget_origins(ligi_change *change, uint64_t pack)
+{
+    ligi_pack_header header;
+    ligi_pack_trailer trailer;
+    ligi_manifest manifest = {0};
+    ligi_origin origin;
+    void *bytes = NULL;
+    lig_status read = ligi_pack_footer_read(change->store->place, pack, &header, &trailer, &bytes);
+    if (read == LIG_OK)
+        read = ligi_manifest_get(bytes, trailer.footer_bytes, pack, &manifest);
+    lig_status status = read == LIG_OK ? LIG_OK : search_origins(change, pack);
+    for (size_t i = 0; i < manifest.tensor_count && read == LIG_OK && status == LIG_OK; i++)
+        if (ligi_origin_of(&manifest, i, change->store->secret, &origin) && origin.pack == pack)
+            status = forget_origin(change, &origin);
+    ligi_manifest_fini(&manifest);
+    free(bytes);
+    return status;
+}
+
+/* Behind what was forgotten: the same bytes may lie elsewhere from now on. */
+static lig_status put_origins(ligi_change *change)
+{
+    for (size_t i = 0; i < change->origin_count; i++) {
+        ligi_key key = ligi_origin_key(&change->origins[i]);
+        ligi_origin_put(&change->value, &change->origins[i], change->store->secret);
+        LIG_TRY(ligi_change_put(change, &key));
+    }
+    return LIG_OK;
+}
+
 static lig_status put_counts(ligi_change *change)
 {
     for (size_t i = 0; i < change->count_count; i++) {
@@ -180,9 +273,10 @@ static lig_status put_counts(ligi_change *change)
             LIG_TRY(ligi_change_put(change, &key));
         } else {
             LIG_TRY(ligi_change_erase(change, &key));
+            LIG_TRY(forget_origins(change, count->pack));
         }
     }
-    return LIG_OK;
+    return put_origins(change);
 }
 
 static lig_status get_item(void *context, const ligi_key *key, lig_catalog_item *item)
@@ -223,6 +317,25 @@ static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64
     return status;
 }
 
+/* Under a claim, and with a look at the catalog: a save that refers to the pack may have brought it
+ * back meanwhile. */
+static lig_status remove_pack(lig_store *store, uint64_t pack)
+{
+    ligi_place *place = store->place;
+    ligi_ledger ledger;
+    ligi_pack_record record;
+    void *claim = NULL;
+    LIG_TRY(place->ops->pack_claim(place->self, pack, &claim));
+    lig_status status = ligi_ledger_begin(store, &ledger);
+    if (status == LIG_OK) {
+        status = ligi_ledger_pack(&ledger, pack, &record);
+        ligi_ledger_end(&ledger);
+        status = status == LIG_E_NOTFOUND ? place->ops->pack_remove(place->self, pack) : LIG_E_BUSY;
+    }
+    place->ops->pack_close(claim);
+    return status;
+}
+
 /* The commit stands: a pack that cannot be removed now, because a match pins it or otherwise, is a
  * leftover for a later open or compact. */
 static void remove_packs(lig_store *store, const ligi_change *change, uint64_t *freed)
@@ -231,7 +344,7 @@ static void remove_packs(lig_store *store, const ligi_change *change, uint64_t *
         const ligi_count *count = &change->counts[i];
         if (count->record.models)
             continue;
-        lig_status status = store->place->ops->pack_remove(store->place->self, count->pack);
+        lig_status status = remove_pack(store, count->pack);
         if (status == LIG_OK && freed)
             *freed += count->record.bytes;
         if (status != LIG_OK && status != LIG_E_NOTFOUND && status != LIG_E_BUSY)
@@ -244,7 +357,7 @@ static lig_status try_commit(lig_store *store, ligi_edit edit, void *context, ui
 {
     ligi_ledger ledger;
     LIG_TRY(ligi_ledger_begin(store, &ledger));
-    ligi_change change = {.ledger = &ledger};
+    ligi_change change = {.store = store, .ledger = &ledger};
     uint64_t version = ledger.version;
     lig_status status = edit(context, &ledger, &change);
     if (status == LIG_OK)
@@ -263,8 +376,9 @@ static lig_status try_commit(lig_store *store, ligi_edit edit, void *context, ui
 lig_status ligi_store_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
 {
     lig_status status = LIG_E_BUSY;
-    int64_t end = ligi_now_ns() + COMMIT_NS;
+    int64_t begin = ligi_now_ns(), end = begin + COMMIT_NS;
     for (int i = 0; i < COMMIT_TRIES && status == LIG_E_BUSY && ligi_now_ns() < end; i++)
         status = try_commit(store, edit, context, freed);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_COMMIT, begin);
     return status;
 }

@@ -94,7 +94,7 @@ static lig_status read_pack(ligi_fetch *fetch, size_t first, size_t end)
     if (status == LIG_E_NOTFOUND)
         *fetch->gone = 1;
     if (status != LIG_OK)
-        return lig_fail(*fetch->gone ? LIG_E_CORRUPT : status, "model '%s': %s",
+        return ligi_fail_again(*fetch->gone ? LIG_E_CORRUPT : status, "model '%s': %s",
                         fetch->model->record.about.name, lig_error_text());
     return LIG_OK;
 }

@@ -38,4 +38,8 @@ lig_status ligi_read_model(lig_store *store, ligi_model *model, const lig_read *
 lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_tensor *tensors,
                                  size_t count);
 
+/* The model behind a match. LIG_E_INVALID when it was found in another store. */
+lig_status ligi_match_model(const lig_store *store, const lig_match *shown,
+                            const ligi_model **model);
+
 #endif

@@ -2,9 +2,10 @@
 #include "base/map.h"
 #include "store/candidates.h"
 #include "store/fetch.h"
+#include "store/find.h"
 #include "store/graphs.h"
-#include "store/model.h"
 #include "store/holds.h"
+#include "store/model.h"
 #include "tensor/memory.h"
 
 #include <stdlib.h>
@@ -283,6 +284,7 @@ static lig_status find_once(lig_store *store, const ligi_layers *asking,
                             const lig_find_options *options, lig_match **out, size_t *count)
 {
     ligi_ledger ledger;
+    int64_t begin = ligi_now_ns();
     LIG_TRY(ligi_ledger_begin(store, &ledger));
     search self = {
         .ledger = &ledger, .asking = asking, .limit = options->limit ? options->limit : 1};
@@ -290,6 +292,7 @@ static lig_status find_once(lig_store *store, const ligi_layers *asking,
     lig_status status = ligi_calloc(&self.hits, self.limit + 1, sizeof *self.hits, "a search");
     if (status == LIG_OK)
         status = rank_with(&self, options);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_LOOKUP, begin);
     size_t made = 0;
     for (; made < self.hit_count && status == LIG_OK; made++) {
         match *one = NULL;
@@ -310,25 +313,19 @@ static lig_status find_once(lig_store *store, const ligi_layers *asking,
     return status;
 }
 
-lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_find_options *options,
-                          lig_match ***matches, size_t *count)
+lig_status ligi_find_layers(lig_store *store, const ligi_layers *asking,
+                            const lig_find_options *options, lig_match ***matches, size_t *count)
 {
     static const lig_find_options defaults = LIG_FIND_INIT;
     const lig_find_options *asked = options ? options : &defaults;
-    LIG_TRY(ligi_store_usable(store));
     if (asked->limit > FIND_LIMIT_MAX)
         return lig_fail(LIG_E_LIMIT, "a search gives at most %d models", FIND_LIMIT_MAX);
-    ligi_layers asking = {0};
     lig_match **out = NULL;
-    lig_status status = ligi_layers_make(&asking, graph, NULL, 0);
-    if (status == LIG_OK)
-        status = ligi_calloc(&out, asked->limit + 1, sizeof *out, "a search");
+    LIG_TRY(ligi_calloc(&out, asked->limit + 1, sizeof *out, "a search"));
     size_t found = 0;
-    if (status == LIG_OK)
-        status = LIG_E_BUSY;
+    lig_status status = LIG_E_BUSY;
     for (int i = 0; i < FIND_TRIES && status == LIG_E_BUSY; i++)
-        status = find_once(store, &asking, asked, out, &found);
-    ligi_layers_fini(&asking);
+        status = find_once(store, asking, asked, out, &found);
     if (status != LIG_OK) {
         free(out);
         return status;
@@ -336,6 +333,20 @@ lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_fi
     *matches = out;
     *count = found;
     return LIG_OK;
+}
+
+lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_find_options *options,
+                          lig_match ***matches, size_t *count)
+{
+    LIG_TRY(ligi_store_usable(store));
+    int64_t begin = ligi_now_ns();
+    ligi_layers asking = {0};
+    lig_status status = ligi_layers_make(&asking, graph, NULL, 0);
+    if (status == LIG_OK)
+        status = ligi_find_layers(store, &asking, options, matches, count);
+    ligi_layers_fini(&asking);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_FIND, begin);
+    return status;
 }
 
 void lig_match_release(lig_match *shown)
@@ -351,6 +362,18 @@ void lig_matches_destroy(lig_match **matches, size_t count)
     for (size_t i = 0; i < count; i++)
         match_free((match *)matches[i]);
     free(matches);
+}
+
+lig_status ligi_match_model(const lig_store *store, const lig_match *shown,
+                            const ligi_model **model)
+{
+    const match *self = (const match *)shown;
+    if (memcmp(self->uuid, store->uuid, sizeof self->uuid) != 0)
+        return lig_fail(LIG_E_INVALID,
+                        "the match with model '%s' was found in another store than %s",
+                        shown->model->name, store->uri);
+    *model = self->model;
+    return LIG_OK;
 }
 
 static lig_status name_reads(const match *self, const lig_tensor *tensors, size_t count,
@@ -380,11 +403,9 @@ lig_status lig_store_load_match(lig_store *store, const lig_match *shown, const 
                                 size_t count)
 {
     match *self = (match *)shown;
+    const ligi_model *model;
     LIG_TRY(ligi_store_usable(store));
-    if (memcmp(self->uuid, store->uuid, sizeof self->uuid) != 0)
-        return lig_fail(LIG_E_INVALID,
-                        "the match with model '%s' was found in another store than %s",
-                        shown->model->name, store->uri);
+    LIG_TRY(ligi_match_model(store, shown, &model));
     LIG_TRY(ligi_tensors_check(tensors, count, 1));
     lig_read *reads = NULL;
     LIG_TRY(ligi_calloc(&reads, count, sizeof *reads, "a load"));

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "store/graphs.h"
+#include "store/origin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,10 @@
 typedef struct footer { /* one pack that could be read; places in `bytes` */
     uint64_t pack, pack_bytes, id;
     int64_t created_ns;
+    int64_t written_ns; /* the pack itself: a compaction may have written the model again */
+    int whole;          /* all packs that it needs are there */
     size_t name, record, record_bytes, graphs, graph_bytes;
+    size_t first_origin, origin_count; /* of what lies in this pack */
 } footer;
 
 typedef struct entry { /* one item; places in `items` */
@@ -30,6 +34,8 @@ struct ligi_footers {
     ligi_writer bytes, items; /* what footers and entries point into */
     footer *footers;
     size_t footer_count, footer_capacity;
+    ligi_origin *origins;
+    size_t origin_count, origin_capacity;
     entry *entries;
     size_t entry_count, entry_capacity;
 };
@@ -45,6 +51,7 @@ void ligi_footers_drop(ligi_footers *footers)
         return;
     free(footers->packs);
     free(footers->footers);
+    free(footers->origins);
     free(footers->entries);
     ligi_writer_fini(&footers->bytes);
     ligi_writer_fini(&footers->items);
@@ -53,39 +60,23 @@ void ligi_footers_drop(ligi_footers *footers)
 
 /* --- one pack --- */
 
-static lig_status read_plain(ligi_place *place, uint64_t pack, uint64_t offset, uint64_t bytes,
-                             void *data)
+static lig_status add_origin(ligi_footers *table, const ligi_origin *origin)
 {
-    lig_range range = {.data = data, .bytes = bytes, .offset = offset};
-    size_t bad;
-    return place->ops->pack_read(place->self, pack, NULL, &range, 1, &bad);
+    LIG_TRY(ligi_grow(&table->origins, &table->origin_capacity, table->origin_count + 1,
+                      sizeof *table->origins, "fingerprints"));
+    table->origins[table->origin_count++] = *origin;
+    return LIG_OK;
 }
 
-lig_status ligi_pack_footer_read(ligi_place *place, uint64_t pack, ligi_pack_header *header,
-                                 ligi_pack_trailer *trailer, void **out)
+static lig_status take_origins(ligi_footers *table, footer *one, const ligi_manifest *manifest)
 {
-    uint64_t bytes;
-    uint8_t frame[LIGI_PACK_HEADER_BYTES];
-    LIG_TRY(place->ops->pack_size(place->self, pack, &bytes));
-    if (bytes < LIGI_PACK_HEADER_BYTES + LIGI_PACK_TRAILER_BYTES)
-        return lig_fail(LIG_E_CORRUPT, "the pack is too short");
-    LIG_TRY(read_plain(place, pack, 0, LIGI_PACK_HEADER_BYTES, frame));
-    LIG_TRY(ligi_pack_header_parse(frame, header));
-    LIG_TRY(
-        read_plain(place, pack, bytes - LIGI_PACK_TRAILER_BYTES, LIGI_PACK_TRAILER_BYTES, frame));
-    LIG_TRY(ligi_pack_trailer_parse(frame, bytes, trailer));
-    void *bytes_read;
-    LIG_TRY(ligi_alloc(&bytes_read, trailer->footer_bytes, "a footer"));
-    lig_status status =
-        read_plain(place, pack, trailer->footer_offset, trailer->footer_bytes, bytes_read);
-    if (status == LIG_OK &&
-        ligi_hash64_plain(bytes_read, trailer->footer_bytes) != trailer->footer_hash)
-        status = lig_fail(LIG_E_CORRUPT, "the pack's footer is damaged");
-    if (status == LIG_OK)
-        *out = bytes_read;
-    else
-        free(bytes_read);
-    return status;
+    ligi_origin origin;
+    one->first_origin = table->origin_count;
+    for (size_t i = 0; i < manifest->tensor_count; i++)
+        if (ligi_origin_of(manifest, i, table->header.secret, &origin) && origin.pack == one->pack)
+            LIG_TRY(add_origin(table, &origin));
+    one->origin_count = table->origin_count - one->first_origin;
+    return LIG_OK;
 }
 
 static lig_status add_footer(ligi_footers *table, const footer *one, const ligi_record *record,
@@ -95,6 +86,7 @@ static lig_status add_footer(ligi_footers *table, const footer *one, const ligi_
                       sizeof *table->footers, "footers"));
     footer added = *one;
     ligi_writer value = {0};
+    LIG_TRY(take_origins(table, &added, manifest));
     ligi_record_put(&value, record, table->header.secret);
     added.name = table->bytes.bytes;
     ligi_put_bytes(&table->bytes, record->about.name, strlen(record->about.name) + 1);
@@ -111,26 +103,24 @@ static lig_status add_footer(ligi_footers *table, const footer *one, const ligi_
     return status;
 }
 
-static lig_status take_manifest(ligi_footers *table, uint64_t pack,
-                                const ligi_pack_trailer *trailer, const void *bytes)
+static lig_status take_manifest(ligi_footers *table, footer *one, const ligi_pack_trailer *trailer,
+                                const void *bytes)
 {
     ligi_manifest manifest = {0};
-    ligi_record record = {0}, place = {.pack = pack,
+    ligi_record record = {0}, place = {.pack = one->pack,
                                        .offset = trailer->footer_offset,
                                        .manifest_bytes = trailer->footer_bytes,
                                        .manifest_hash = trailer->footer_hash};
-    lig_status status = ligi_manifest_get(bytes, trailer->footer_bytes, pack, &manifest);
+    lig_status status = ligi_manifest_get(bytes, trailer->footer_bytes, one->pack, &manifest);
     if (status == LIG_OK)
-        status = ligi_pack_tensors_check(&manifest, pack, trailer->footer_offset);
+        status = ligi_pack_tensors_check(&manifest, one->pack, trailer->footer_offset);
     if (status == LIG_OK)
         status = ligi_record_of(&manifest, &place, &record);
-    footer one = {.pack = pack,
-                  .pack_bytes =
-                      trailer->footer_offset + trailer->footer_bytes + LIGI_PACK_TRAILER_BYTES,
-                  .id = manifest.about.id,
-                  .created_ns = manifest.about.created_ns};
+    one->pack_bytes = trailer->footer_offset + trailer->footer_bytes + LIGI_PACK_TRAILER_BYTES;
+    one->id = manifest.about.id;
+    one->created_ns = manifest.about.created_ns;
     if (status == LIG_OK)
-        status = add_footer(table, &one, &record, &manifest);
+        status = add_footer(table, one, &record, &manifest);
     free(record.uses);
     ligi_manifest_fini(&manifest);
     return status;
@@ -140,7 +130,7 @@ static lig_status take_manifest(ligi_footers *table, uint64_t pack,
  * here. */
 static lig_status take_pack(ligi_place *place, ligi_footers *table, const void *uuid, uint64_t pack)
 {
-    ligi_pack_header header;
+    ligi_pack_header header = {0};
     ligi_pack_trailer trailer;
     void *bytes = NULL;
     lig_status status = ligi_pack_footer_read(place, pack, &header, &trailer, &bytes);
@@ -155,8 +145,9 @@ static lig_status take_pack(ligi_place *place, ligi_footers *table, const void *
         table->header = header;
         table->known = 1;
     }
+    footer one = {.pack = pack, .written_ns = header.created_ns};
     if (status == LIG_OK)
-        status = take_manifest(table, pack, &trailer, bytes);
+        status = take_manifest(table, &one, &trailer, bytes);
     free(bytes);
     if (status == LIG_E_NOMEM || status == LIG_E_DENIED)
         return status;
@@ -181,6 +172,10 @@ static lig_status take_known(ligi_footers *table, const ligi_footers *before, si
     const uint8_t *graphs = from + one.graphs;
     one.graphs = table->bytes.bytes;
     ligi_put_bytes(&table->bytes, graphs, one.graph_bytes);
+    size_t first = one.first_origin;
+    one.first_origin = table->origin_count;
+    for (size_t i = 0; i < one.origin_count; i++)
+        LIG_TRY(add_origin(table, &before->origins[first + i]));
     table->footers[table->footer_count++] = one;
     return table->bytes.status;
 }
@@ -398,13 +393,38 @@ static lig_status add_packs(builder *self)
     return LIG_OK;
 }
 
+static lig_status add_origins(builder *self)
+{
+    ligi_footers *table = self->table;
+    ligi_map seen = {0};
+    lig_status status = ligi_map_reserve(&seen, table->origin_count);
+    for (size_t i = 0; i < table->footer_count && status == LIG_OK; i++) {
+        const footer *one = &table->footers[i];
+        const ligi_origin *origin = &table->origins[one->first_origin];
+        size_t count = self->counts[i].models ? one->origin_count : 0;
+        for (; count > 0 && status == LIG_OK; count--, origin++) {
+            status = ligi_map_insert(&seen, &origin->print, sizeof origin->print, 0, NULL);
+            ligi_key key = ligi_origin_key(origin);
+            ligi_origin_put(&self->value, origin, table->header.secret);
+            status = status == LIG_OK ? add_entry(table, &key, &self->value) : status;
+            status = status == LIG_E_EXISTS ? LIG_OK : status;
+        }
+    }
+    ligi_map_fini(&seen);
+    return status;
+}
+
 static int newest_first(const void *a, const void *b, void *context)
 {
     const footer *footers = context;
     const footer *left = &footers[*(const size_t *)a], *right = &footers[*(const size_t *)b];
     if (left->created_ns != right->created_ns)
         return left->created_ns < right->created_ns ? 1 : -1;
-    return left->id < right->id ? 1 : left->id > right->id ? -1 : 0;
+    if (left->id != right->id)
+        return left->id < right->id ? 1 : -1;
+    if (left->whole != right->whole)
+        return right->whole - left->whole;
+    return left->written_ns < right->written_ns ? 1 : left->written_ns > right->written_ns ? -1 : 0;
 }
 
 static int by_key(const void *a, const void *b, void *context)
@@ -416,6 +436,21 @@ static int by_key(const void *a, const void *b, void *context)
     if (order)
         return order;
     return left->key_bytes < right->key_bytes ? -1 : left->key_bytes > right->key_bytes;
+}
+
+/* Tells what lacks a pack: a model that was retired, but not its pack, or written again. */
+static lig_status find_whole(builder *self, footer *one)
+{
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, one->id);
+    lig_catalog_item item = {key.bytes, key.size, self->table->bytes.data + one->record,
+                             one->record_bytes};
+    ligi_record record = {0};
+    lig_status status = ligi_record_get(&item, self->table->header.secret, &record);
+    one->whole = 1;
+    for (size_t i = 0; i < record.use_count && status == LIG_OK; i++)
+        one->whole &= ligi_map_find(&self->packs, &record.uses[i].pack, sizeof(uint64_t), NULL);
+    ligi_record_fini(&record);
+    return status;
 }
 
 static lig_status prepare(builder *self)
@@ -431,6 +466,8 @@ static lig_status prepare(builder *self)
         renamed += strlen((const char *)table->bytes.data + one->name) + 24;
         LIG_TRY(ligi_map_insert(&self->packs, &one->pack, sizeof one->pack, i, NULL));
     }
+    for (size_t i = 0; i < count; i++)
+        LIG_TRY(find_whole(self, &table->footers[i]));
     LIG_TRY(ligi_alloc(&self->renamed, renamed, "a catalog"));
     if (count)
         qsort_r(self->order, count, sizeof *self->order, newest_first, table->footers);
@@ -445,6 +482,8 @@ static lig_status build(ligi_footers *table, const ligi_footers_options *options
         status = add_models(&self);
     if (status == LIG_OK)
         status = add_packs(&self);
+    if (status == LIG_OK)
+        status = add_origins(&self);
     if (status == LIG_OK)
         status = add_index(&self);
     if (status == LIG_OK && table->entry_count)

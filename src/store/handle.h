@@ -4,6 +4,7 @@
 
 #include "store/footers.h"
 #include "store/record.h"
+#include "store/stamps.h"
 
 #include <ligament/store.h>
 
@@ -31,6 +32,8 @@ struct lig_store {
     uint8_t uuid[LIGI_UUID_BYTES];
     uint8_t secret[LIG_SECRET_BYTES]; /* set at open, or with the first footer that is found */
 
+    ligi_stamps stamps;
+
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t idle;
     uint64_t next_id, end_id;          /* reserved for this handle */
@@ -53,6 +56,10 @@ lig_status ligi_name_check(const char *what, const char *name);
 
 /* An id that no other model has. May commit. */
 lig_status ligi_store_take_id(lig_store *store, uint64_t *id);
+
+/* Writes what lives in packs that are more than half dead into new ones; counts the packs that were
+ * emptied and the bytes that were freed. */
+lig_status ligi_store_rewrite(lig_store *store, uint64_t *packs, uint64_t *bytes);
 
 /* Removes packs that the catalog does not name and nobody writes; counts them when the pointers are
  * not NULL. */

@@ -5,6 +5,7 @@
 
 #include "store/handle.h"
 #include "store/index.h"
+#include "store/origin.h"
 
 typedef struct ligi_ledger {
     lig_store *store;
@@ -46,6 +47,7 @@ lig_status ligi_ledger_pack(const ligi_ledger *ledger, uint64_t pack, ligi_pack_
 typedef struct ligi_count {
     uint64_t pack;
     ligi_pack_record record;
+    int unknown; /* the catalog does not name it yet */
 } ligi_count;
 
 typedef struct ligi_change_op {
@@ -53,6 +55,7 @@ typedef struct ligi_change_op {
 } ligi_change_op;
 
 typedef struct ligi_change {
+    lig_store *store;
     const ligi_ledger *ledger;
     ligi_writer bytes, value; /* `value`: room for the value that is being made */
     ligi_change_op *ops;
@@ -60,15 +63,22 @@ typedef struct ligi_change {
     ligi_count *counts;
     size_t count_count, count_capacity;
     ligi_index_edits index; /* applied together, before the commit */
+    ligi_origin *origins;   /* likewise */
+    size_t origin_count, origin_capacity;
+    void **claims; /* of packs that the catalog had given up, held until the change has ended */
+    size_t claim_count, claim_capacity;
 } ligi_change;
 
 /* Puts what stands in change->value under the key. */
 lig_status ligi_change_put(ligi_change *change, const ligi_key *key);
 lig_status ligi_change_erase(ligi_change *change, const ligi_key *key);
-/* Adds the record's uses to the packs' counts (sign 1) or takes them off (sign -1). A pack that is
- * new here has `bytes`. */
+/* Adds the record's uses to the packs' counts (sign 1) or takes them off (sign -1). The record's
+ * own pack has `bytes` when it is new; of another one that the catalog does not name the caller
+ * holds a pin. */
 lig_status ligi_change_uses(ligi_change *change, const ligi_record *record, int sign,
                             uint64_t bytes);
+/* Makes bytes known to later saves. */
+lig_status ligi_change_origin(ligi_change *change, const ligi_origin *origin);
 /* Puts the record, and its name. */
 lig_status ligi_change_model(ligi_change *change, const ligi_record *record);
 /* Puts a model's graphs (as ligi_graphs_put writes them) and all that the index has of it. */

@@ -178,5 +178,8 @@ static lig_status retire_edit(void *context, const ligi_ledger *ledger, ligi_cha
 lig_status lig_store_retire(lig_store *store, const char *model)
 {
     LIG_TRY(ligi_store_writable(store));
-    return ligi_store_commit(store, retire_edit, (void *)model, NULL);
+    int64_t begin = ligi_now_ns();
+    lig_status status = ligi_store_commit(store, retire_edit, (void *)model, NULL);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_RETIRE, begin);
+    return status;
 }

@@ -135,14 +135,19 @@ lig_status ligi_model_fill(lig_store *store, const ligi_ledger *ledger, ligi_mod
                              model->manifest.tensor_count != model->record.tensor_count))
         status = lig_fail(LIG_E_CORRUPT, "its manifest is that of another model");
     if (status != LIG_OK)
-        return lig_fail(*gone ? LIG_E_CORRUPT : status, "model '%s': %s", model->record.about.name,
+        return ligi_fail_again(*gone ? LIG_E_CORRUPT : status, "model '%s': %s", model->record.about.name,
                         lig_error_text());
     show(model);
     return LIG_OK;
 }
 
-/* *id is the model's also when reading it fails. */
-static lig_status read_once(lig_store *store, const char *name, ligi_model **out, uint64_t *id,
+/* Which model, and which manifest of it: a compaction writes it again. */
+typedef struct identity {
+    uint64_t id, manifest;
+} identity;
+
+/* *which is filled also when reading it fails. */
+static lig_status read_once(lig_store *store, const char *name, ligi_model **out, identity *which,
                             int *gone)
 {
     ligi_ledger ledger;
@@ -152,8 +157,8 @@ static lig_status read_once(lig_store *store, const char *name, ligi_model **out
     ligi_model *model = NULL;
     lig_status status = ligi_ledger_find(&ledger, name, &found);
     if (status == LIG_OK) {
-        *id = found.about.id;
-        ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, *id);
+        *which = (identity){found.about.id, found.manifest_hash};
+        ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, found.about.id);
         lig_catalog_item item;
         status = ligi_ledger_get(&ledger, &key, &item);
         if (status == LIG_OK)
@@ -170,28 +175,29 @@ static lig_status read_once(lig_store *store, const char *name, ligi_model **out
     return status;
 }
 
-/* The id under a name now; 0 when there is none. */
-static uint64_t id_now(lig_store *store, const char *name)
+/* 1 when the name still stands for the same. */
+static int is_same(lig_store *store, const char *name, const identity *which)
 {
     ligi_ledger ledger;
     if (ligi_ledger_begin(store, &ledger) != LIG_OK)
         return 0;
     ligi_record record = {0};
-    uint64_t id = 0;
-    if (ligi_ledger_find(&ledger, name, &record) == LIG_OK)
-        id = record.about.id;
+    int same = ligi_ledger_find(&ledger, name, &record) == LIG_OK && record.about.id == which->id &&
+               record.manifest_hash == which->manifest;
     ligi_record_fini(&record);
     ligi_ledger_end(&ledger);
-    return id;
+    return same;
 }
 
 lig_status ligi_model_with(lig_store *store, const char *name, ligi_act act, void *context)
 {
     for (int i = 0; i < READ_TRIES; i++) {
         ligi_model *model = NULL;
-        uint64_t id = 0;
+        identity which = {0};
         int gone = 0;
-        lig_status status = read_once(store, name, &model, &id, &gone);
+        int64_t begin = ligi_now_ns();
+        lig_status status = read_once(store, name, &model, &which, &gone);
+        ligi_stamps_note(&store->stamps, LIGI_STAMP_LOOKUP, begin);
         if (status == LIG_OK && act)
             status = act(context, store, model, &gone);
         ligi_model_free(model);
@@ -199,7 +205,7 @@ lig_status ligi_model_with(lig_store *store, const char *name, ligi_act act, voi
             return status;
         /* A pack vanished under the reader. The same model again without it is damage, not a race.
          */
-        if (id_now(store, name) == id)
+        if (is_same(store, name, &which))
             return lig_fail(LIG_E_CORRUPT, "model '%s': a pack that it needs is missing", name);
     }
     return lig_fail(LIG_E_BUSY, "model '%s' is replaced faster than it can be read", name);

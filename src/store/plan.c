@@ -3,11 +3,14 @@
 #include "base/error.h"
 #include "store/graphs.h"
 #include "store/labels.h"
+#include "store/share.h"
 
 #include <ligament/backend.h>
 
 #include <stdlib.h>
 #include <string.h>
+
+#define ALIGN_BIG UINT64_C(4096)
 
 /* --- copies --- */
 
@@ -154,7 +157,12 @@ static lig_status take_options(ligi_plan *plan, const lig_save_options *options)
     LIG_TRY(ligi_text_check("meta", options->meta));
     LIG_TRY(ligi_text_check("structure", options->structure));
     plan->flags = options->flags;
-    plan->about.parent_name = options->parent ? options->parent : "";
+    if (options->parent) {
+        plan->about.parent_name = options->parent;
+    } else if (options->match) {
+        plan->about.parent_name = options->match->model->name;
+        plan->about.parent = options->match->model->id;
+    }
     plan->about.meta = options->meta ? options->meta : "";
     plan->structure = options->structure ? options->structure : "";
     plan->about.metrics = (lig_metric *)options->metrics;
@@ -208,19 +216,35 @@ lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input)
     return ligi_calloc(&plan->hashes, plan->hash_count, sizeof *plan->hashes, "checksums");
 }
 
-void ligi_plan_place(ligi_plan *plan, uint64_t start, uint64_t big_align)
+uint64_t ligi_plan_place(ligi_plan *plan, size_t index, uint64_t at, int in_pack)
 {
-    uint64_t at = start;
+    uint64_t bytes = plan->tensors[index].bytes;
+    uint64_t align = in_pack && bytes >= LIG_BLOCK_BYTES ? ALIGN_BIG : LIGI_ALIGN_SMALL;
+    plan->slots[index].offset = (at + align - 1) / align * align;
+    return plan->slots[index].offset + bytes;
+}
+
+lig_status ligi_plan_record(const ligi_plan *plan, uint64_t pack, ligi_record *record)
+{
+    size_t capacity = 0;
+    record->tensor_count = plan->count;
+    record->bytes = record->own_bytes = 0;
+    record->uses = NULL;
+    record->use_count = 0;
+    if (pack)
+        LIG_TRY(ligi_record_use(record, &capacity, pack, 0));
     for (size_t i = 0; i < plan->count; i++) {
-        if (plan->slots[i].tied != SIZE_MAX)
-            continue;
+        const ligi_slot *slot = &plan->slots[i];
         uint64_t bytes = plan->tensors[i].bytes;
-        uint64_t align = bytes >= LIG_BLOCK_BYTES ? big_align : LIGI_ALIGN_SMALL;
-        at = (at + align - 1) / align * align;
-        plan->slots[i].offset = at;
-        at += bytes;
+        if (slot->tied != SIZE_MAX)
+            continue;
+        record->bytes += bytes;
+        if (slot->owner == 0 || slot->owner == plan->about.id)
+            record->own_bytes += bytes;
+        if ((slot->pack || pack) && bytes)
+            LIG_TRY(ligi_record_use(record, &capacity, slot->pack ? slot->pack : pack, 1));
     }
-    plan->data_bytes = at - start;
+    return LIG_OK;
 }
 
 void ligi_plan_fini(ligi_plan *plan)
@@ -229,6 +253,7 @@ void ligi_plan_fini(ligi_plan *plan)
     free(plan->slots);
     free(plan->hashes);
     free(plan->memory);
+    ligi_shares_close(plan->shares);
     free(plan->parent_name);
     ligi_writer_fini(&plan->graphs);
     memset(plan, 0, sizeof *plan);

@@ -2,7 +2,9 @@
 #ifndef LIGI_PLAN_H
 #define LIGI_PLAN_H
 
-#include "store/manifest.h"
+#include "store/record.h"
+
+struct ligi_shares;
 
 typedef struct ligi_plan {
     ligi_about
@@ -13,13 +15,12 @@ typedef struct ligi_plan {
     ligi_slot *slots;
     uint64_t *hashes;
     size_t count, hash_count;
-    uint64_t bytes;      /* of all tensors, tied ones once */
-    uint64_t data_bytes; /* of the data as it lies in the pack, gaps included: where it ends, minus
-                            where it begins */
-    uint32_t flags;      /* LIG_SAVE_* */
-    ligi_writer graphs;  /* as ligi_graphs_put writes them; none: no bytes */
-    char *memory;        /* copies of names, shapes and options; NULL: all is borrowed */
-    char *parent_name;   /* a copy: about.parent_name once the parent was found */
+    uint64_t bytes;             /* of all tensors, tied ones once */
+    uint32_t flags;             /* LIG_SAVE_* */
+    ligi_writer graphs;         /* as ligi_graphs_put writes them; none: no bytes */
+    char *memory;               /* copies of names, shapes and options; NULL: all is borrowed */
+    struct ligi_shares *shares; /* what may be referred to; NULL: nothing */
+    char *parent_name;          /* a copy: about.parent_name once the parent was found */
 } ligi_plan;
 
 /* Fills a zeroed plan. The tensors have been checked. With `copy` nothing of the caller's is kept
@@ -34,8 +35,12 @@ typedef struct ligi_plan_input {
 lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input);
 void ligi_plan_fini(ligi_plan *plan);
 
-/* Gives every tensor its place, from `start` on: big ones at multiples of 4096 in a pack
- * (`big_align`), others of 64. */
-void ligi_plan_place(ligi_plan *plan, uint64_t start, uint64_t big_align);
+/* Gives tensor `index` the first place at or behind `at` that suits it: big ones at multiples of
+ * 4096 in a pack, others of 64. Returns where it ends. */
+uint64_t ligi_plan_place(ligi_plan *plan, size_t index, uint64_t at, int in_pack);
+
+/* Fills what a model's record says of its tensors: counts, bytes and uses. `pack` is the one that
+ * was written, 0: none. The uses are the caller's to free. */
+lig_status ligi_plan_record(const ligi_plan *plan, uint64_t pack, ligi_record *record);
 
 #endif

@@ -253,7 +253,7 @@ static lig_status match(const request *self, const ligi_model *model, size_t *in
         status =
             ligi_slice_check(stored, into_of(self, i), self->reads ? self->reads[i].slices : NULL);
         if (status != LIG_OK)
-            status = lig_fail(status, "model '%s': %s", model->record.about.name, lig_error_text());
+            status = ligi_fail_again(status, "model '%s': %s", model->record.about.name, lig_error_text());
     }
     ligi_map_fini(&names.names);
     return status;
@@ -289,6 +289,7 @@ static lig_status serve(void *context, lig_store *store, ligi_model *model, int 
                                 .model = model,
                                 .verify = !(self->flags & LIG_READ_UNVERIFIED),
                                 .gone = gone}};
+    int64_t begin = ligi_now_ns();
     lig_status status = match(self, model, indexes);
     if (status == LIG_OK)
         status = check_extra(self, model, indexes);
@@ -299,6 +300,15 @@ static lig_status serve(void *context, lig_store *store, ligi_model *model, int 
         status = flush(&through);
     window_fini(&through);
     free(indexes);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_READ, begin);
+    return status;
+}
+
+static lig_status load(lig_store *store, const char *model, request *self)
+{
+    int64_t begin = ligi_now_ns();
+    lig_status status = ligi_model_with(store, model, serve, self);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_LOAD, begin);
     return status;
 }
 
@@ -308,7 +318,7 @@ lig_status lig_store_load(lig_store *store, const char *model, const lig_tensor 
     LIG_TRY(ligi_store_usable(store));
     LIG_TRY(ligi_tensors_check(tensors, count, 1));
     request self = {.tensors = tensors, .count = count};
-    return ligi_model_with(store, model, serve, &self);
+    return load(store, model, &self);
 }
 
 lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_tensor *tensors,
@@ -317,14 +327,17 @@ lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_
     LIG_TRY(ligi_store_usable(store));
     LIG_TRY(ligi_tensors_check(tensors, count, 1));
     request self = {.tensors = tensors, .count = count, .exact = 1};
-    return ligi_model_with(store, model, serve, &self);
+    return load(store, model, &self);
 }
 
 lig_status ligi_read_model(lig_store *store, ligi_model *model, const lig_read *reads, size_t count)
 {
     int gone = 0;
     request self = {.reads = reads, .count = count};
-    return serve(&self, store, model, &gone);
+    int64_t begin = ligi_now_ns();
+    lig_status status = serve(&self, store, model, &gone);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_LOAD, begin);
+    return status;
 }
 
 lig_status lig_store_read(lig_store *store, const char *model, const lig_read *reads, size_t count,
@@ -342,5 +355,5 @@ lig_status lig_store_read(lig_store *store, const char *model, const lig_read *r
     static const lig_read none;
     if (count == 0)
         self.reads = &none;
-    return ligi_model_with(store, model, serve, &self);
+    return load(store, model, &self);
 }

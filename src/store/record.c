@@ -168,7 +168,7 @@ void ligi_record_fini(ligi_record *record)
     record->uses = NULL;
 }
 
-static lig_status add_use(ligi_record *record, size_t *capacity, uint64_t pack, uint64_t tensors)
+lig_status ligi_record_use(ligi_record *record, size_t *capacity, uint64_t pack, uint64_t tensors)
 {
     /* Tensors of one pack mostly follow each other: the last one is looked at first. */
     for (size_t i = record->use_count; i-- > 0;)
@@ -193,7 +193,7 @@ lig_status ligi_record_of(const ligi_manifest *manifest, const ligi_record *plac
     record->uses = NULL;
     record->use_count = 0;
     if (record->pack)
-        LIG_TRY(add_use(record, &capacity, record->pack, 0));
+        LIG_TRY(ligi_record_use(record, &capacity, record->pack, 0));
     for (size_t i = 0; i < manifest->tensor_count; i++) {
         const lig_stored_tensor *stored = &manifest->tensors[i];
         if (stored->tied >= 0)
@@ -202,7 +202,7 @@ lig_status ligi_record_of(const ligi_manifest *manifest, const ligi_record *plac
         if (stored->owner == record->about.id)
             record->own_bytes += stored->tensor.bytes;
         if (stored->pack && stored->tensor.bytes)
-            LIG_TRY(add_use(record, &capacity, stored->pack, 1));
+            LIG_TRY(ligi_record_use(record, &capacity, stored->pack, 1));
     }
     return LIG_OK;
 }

@@ -69,6 +69,9 @@ void ligi_record_fini(ligi_record *record);
 lig_status ligi_record_of(const ligi_manifest *manifest, const ligi_record *place,
                           ligi_record *record);
 
+/* Counts `tensors` more tensors in a pack; *capacity is that of record->uses, 0 at first. */
+lig_status ligi_record_use(ligi_record *record, size_t *capacity, uint64_t pack, uint64_t tensors);
+
 typedef struct ligi_pack_record {
     uint64_t models, tensors, bytes;
 } ligi_pack_record;

@@ -3,28 +3,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "store/ledger.h"
+#include "store/fetch.h"
+#include "store/share.h"
+#include "store/writing.h"
 #include "tensor/memory.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-#define INLINE_BYTES (UINT64_C(64) << 10)
-#define INLINE_MANIFEST_BYTES (UINT64_C(1) << 20)
-#define BUFFER_BYTES (UINT64_C(4) << 20) /* for tensors that cannot be handed over as they lie */
-#define ALIGN_BIG UINT64_C(4096)
-
-typedef struct saving {
-    lig_store *store;
-    ligi_plan *plan;
-    const ligi_source *source;
-    void *pack;
-    uint64_t pack_id, pack_bytes;
-    ligi_pack_trailer trailer;
-    ligi_writer manifest; /* of a pack; an inline one is made when its id is known */
-    uint8_t *data;        /* of an inline model */
-    uint8_t *buffer;
-} saving;
 
 /* --- what can be refused at once --- */
 
@@ -49,7 +33,7 @@ static lig_status check_free(const ligi_ledger *ledger, const ligi_plan *plan, u
  */
 static lig_status find_parent(const ligi_ledger *ledger, ligi_plan *plan)
 {
-    if (plan->about.parent_name[0] == '\0')
+    if (plan->about.parent_name[0] == '\0' || plan->about.parent)
         return LIG_OK;
     ligi_record parent = {0};
     lig_status status = ligi_ledger_find(ledger, plan->about.parent_name, &parent);
@@ -78,6 +62,30 @@ static lig_status check_catalog(lig_store *store, ligi_plan *plan)
     return status;
 }
 
+/* A parent whose manifest is damaged has nothing to share, and is a parent all the same. */
+static lig_status share_parent(lig_store *store, ligi_plan *plan)
+{
+    ligi_model *parent = NULL;
+    lig_status status = ligi_model_read(store, plan->about.parent_name, &parent);
+    if (status == LIG_OK)
+        status = ligi_shares_add(plan->shares, parent, 0);
+    ligi_model_free(parent);
+    return status == LIG_E_CORRUPT || status == LIG_E_NOTFOUND ? LIG_OK : status;
+}
+
+static lig_status share_all(lig_store *store, ligi_plan *plan, const lig_save_options *options)
+{
+    LIG_TRY(ligi_shares_open(&plan->shares, store));
+    if (options && options->match) {
+        const ligi_model *model;
+        LIG_TRY(ligi_match_model(store, options->match, &model));
+        LIG_TRY(ligi_shares_add(plan->shares, model, options->match->expires_ns));
+    }
+    if (options && options->parent)
+        LIG_TRY(share_parent(store, plan));
+    return ligi_shares_seal(plan->shares);
+}
+
 lig_status ligi_save_prepare(lig_store *store, const ligi_plan_input *input, int with_data,
                              ligi_plan *plan)
 {
@@ -86,185 +94,8 @@ lig_status ligi_save_prepare(lig_store *store, const ligi_plan_input *input, int
     LIG_TRY(ligi_tensors_check(input->tensors, input->count, with_data));
     LIG_TRY(ligi_plan_make(plan, input));
     plan->about.created_ns = ligi_date_ns();
-    return check_catalog(store, plan);
-}
-
-/* --- tensors --- */
-
-static lig_status wait_for(const saving *self, size_t index)
-{
-    return self->source->wait ? self->source->wait(self->source->context, index) : LIG_OK;
-}
-
-static void tell_done(const saving *self, size_t index)
-{
-    if (self->source->done)
-        self->source->done(self->source->context, index);
-}
-
-/* Bytes of a tensor that does not lie in host memory without gaps. */
-static lig_status fill_part(const saving *self, size_t index, uint64_t offset, uint64_t bytes,
-                            void *out)
-{
-    const lig_tensor *tensor = &self->plan->tensors[index];
-    if (self->source->fill)
-        return self->source->fill(self->source->context, index, offset, bytes, out);
-    if (lig_tensor_contiguous(tensor))
-        return ligi_memory_to_host(out, (const char *)tensor->data + offset, bytes, tensor->memory,
-                                   tensor->device);
-    ligi_tensor_pack_range(tensor, offset, bytes, out);
-    return LIG_OK;
-}
-
-static int lies_flat(const saving *self, const lig_tensor *tensor)
-{
-    return self->source->fill == NULL && tensor->memory == LIG_MEMORY_HOST &&
-           lig_tensor_contiguous(tensor);
-}
-
-static lig_status put_parts(saving *self, size_t index)
-{
-    const lig_tensor *tensor = &self->plan->tensors[index];
-    const ligi_slot *slot = &self->plan->slots[index];
-    if (self->buffer == NULL)
-        LIG_TRY(ligi_alloc(&self->buffer, BUFFER_BYTES, "a buffer"));
-    for (uint64_t at = 0; at < tensor->bytes; at += BUFFER_BYTES) {
-        uint64_t bytes = tensor->bytes - at < BUFFER_BYTES ? tensor->bytes - at : BUFFER_BYTES;
-        LIG_TRY(fill_part(self, index, at, bytes, self->buffer));
-        lig_piece piece = {.data = self->buffer,
-                           .bytes = bytes,
-                           .offset = slot->offset + at,
-                           .hashes = self->plan->hashes + slot->first_hash + at / LIG_BLOCK_BYTES};
-        LIG_TRY(self->store->place->ops->pack_put(self->pack, &piece));
-    }
-    return LIG_OK;
-}
-
-static lig_status put_tensor(saving *self, size_t index)
-{
-    const lig_tensor *tensor = &self->plan->tensors[index];
-    const ligi_slot *slot = &self->plan->slots[index];
-    LIG_TRY(wait_for(self, index));
-    if (slot->tied != SIZE_MAX || tensor->bytes == 0)
-        return LIG_OK;
-    if (!lies_flat(self, tensor))
-        return put_parts(self, index);
-    lig_piece piece = {.data = tensor->data,
-                       .bytes = tensor->bytes,
-                       .offset = slot->offset,
-                       .hashes = self->plan->hashes + slot->first_hash};
-    return self->store->place->ops->pack_put(self->pack, &piece);
-}
-
-/* --- a pack --- */
-
-static lig_status put_flat(saving *self, const void *data, uint64_t bytes, uint64_t offset)
-{
-    lig_piece piece = {.data = data, .bytes = bytes, .offset = offset};
-    return self->store->place->ops->pack_put(self->pack, &piece);
-}
-
-static lig_status put_header(saving *self)
-{
-    uint8_t bytes[LIGI_PACK_HEADER_BYTES];
-    ligi_pack_header header = {.created_ns = self->plan->about.created_ns};
-    memcpy(header.uuid, self->store->uuid, sizeof header.uuid);
-    memcpy(header.secret, self->store->secret, sizeof header.secret);
-    ligi_pack_header_make(&header, bytes);
-    return put_flat(self, bytes, sizeof bytes, 0);
-}
-
-static ligi_body body_of(const ligi_plan *plan)
-{
-    return (ligi_body){.structure = plan->structure,
-                       .tensors = plan->tensors,
-                       .slots = plan->slots,
-                       .hashes = plan->hashes,
-                       .count = plan->count,
-                       .graphs = plan->graphs.data,
-                       .graph_bytes = plan->graphs.bytes};
-}
-
-static lig_status put_footer(saving *self)
-{
-    ligi_plan *plan = self->plan;
-    ligi_body body = body_of(plan);
-    ligi_manifest_put(&self->manifest, &plan->about, &body);
-    LIG_TRY(self->manifest.status);
-    uint64_t end = LIGI_PACK_HEADER_BYTES + plan->data_bytes;
-    self->trailer.footer_offset =
-        (end + LIGI_ALIGN_SMALL - 1) / LIGI_ALIGN_SMALL * LIGI_ALIGN_SMALL;
-    self->trailer.footer_bytes = self->manifest.bytes;
-    self->trailer.footer_hash = ligi_hash64_plain(self->manifest.data, self->manifest.bytes);
-    LIG_TRY(put_flat(self, self->manifest.data, self->manifest.bytes, self->trailer.footer_offset));
-    uint8_t bytes[LIGI_PACK_TRAILER_BYTES];
-    ligi_pack_trailer_make(&self->trailer, bytes);
-    end = self->trailer.footer_offset + self->trailer.footer_bytes;
-    self->pack_bytes = end + sizeof bytes;
-    return put_flat(self, bytes, sizeof bytes, end);
-}
-
-static lig_status write_pack(saving *self)
-{
-    ligi_plan *plan = self->plan;
-    const lig_volume_ops *ops = self->store->place->ops;
-    ligi_plan_place(plan, LIGI_PACK_HEADER_BYTES, ALIGN_BIG);
-    LIG_TRY(ligi_store_take_id(self->store, &plan->about.id));
-    uint64_t guess = LIGI_PACK_HEADER_BYTES + plan->data_bytes + plan->count * 64;
-    LIG_TRY(ops->pack_create(self->store->place->self, guess, self->store->secret, &self->pack));
-    LIG_TRY(put_header(self));
-    for (size_t i = 0; i < plan->count; i++) {
-        LIG_TRY(put_tensor(self, i));
-        tell_done(self, i);
-    }
-    LIG_TRY(put_footer(self));
-    LIG_TRY(wait_for(self, plan->count));
-    return ops->pack_seal(self->pack, &self->pack_id);
-}
-
-/* --- inline --- */
-
-static uint64_t manifest_estimate(const ligi_plan *plan)
-{
-    uint64_t bytes = strlen(plan->structure) + strlen(plan->about.meta) + plan->graphs.bytes;
-    for (size_t i = 0; i < plan->count; i++)
-        bytes += strlen(plan->tensors[i].name) + 20 + plan->tensors[i].ndim * 3;
-    return bytes;
-}
-
-static int goes_inline(const saving *self)
-{
-    uint32_t flags = self->store->place->ops->flags(self->store->place->self);
-    return !(flags & LIG_VOLUME_NO_INLINE) && self->plan->bytes < INLINE_BYTES &&
-           manifest_estimate(self->plan) < INLINE_MANIFEST_BYTES;
-}
-
-static lig_status gather_one(saving *self, size_t index)
-{
-    const lig_tensor *tensor = &self->plan->tensors[index];
-    const ligi_slot *slot = &self->plan->slots[index];
-    LIG_TRY(wait_for(self, index));
-    if (slot->tied != SIZE_MAX || tensor->bytes == 0)
-        return LIG_OK;
-    uint8_t *at = self->data + slot->offset;
-    if (lies_flat(self, tensor))
-        memcpy(at, tensor->data, tensor->bytes);
-    else
-        LIG_TRY(fill_part(self, index, 0, tensor->bytes, at));
-    self->plan->hashes[slot->first_hash] = ligi_hash64(self->store->secret, at, tensor->bytes);
-    return LIG_OK;
-}
-
-static lig_status gather(saving *self)
-{
-    ligi_plan *plan = self->plan;
-    ligi_plan_place(plan, 0, LIGI_ALIGN_SMALL);
-    LIG_TRY(ligi_calloc(&self->data, 1, plan->data_bytes, "an inline model"));
-    for (size_t i = 0; i < plan->count; i++) {
-        LIG_TRY(gather_one(self, i));
-        tell_done(self, i);
-    }
-    return wait_for(self, plan->count);
+    LIG_TRY(check_catalog(store, plan));
+    return share_all(store, plan, input->options);
 }
 
 /* --- the commit --- */
@@ -279,83 +110,96 @@ static lig_status take_next_id(const ligi_ledger *ledger, ligi_change *change, u
     return ligi_change_put(change, &key);
 }
 
-static lig_status put_inline(saving *self, ligi_change *change, ligi_record *record)
+static lig_status remove_taken(const ligi_ledger *ledger, ligi_change *change, uint64_t taken,
+                               uint64_t heir)
 {
-    ligi_plan *plan = self->plan;
-    ligi_body body = body_of(plan);
-    self->manifest.bytes = 0;
-    ligi_manifest_put(&self->manifest, &plan->about, &body);
-    LIG_TRY(self->manifest.status);
-    ligi_inline inlined = {.manifest = self->manifest.data,
-                           .manifest_bytes = self->manifest.bytes,
-                           .data = self->data,
-                           .data_bytes = plan->data_bytes};
-    record->manifest_bytes = self->manifest.bytes;
-    record->manifest_hash = ligi_hash64_plain(self->manifest.data, self->manifest.bytes);
-    ligi_inline_put(&change->value, plan->about.id, &inlined, self->store->secret);
-    ligi_key key = ligi_key_id(LIGI_TABLE_INLINE, plan->about.id);
-    return ligi_change_put(change, &key);
+    if (taken == 0)
+        return LIG_OK;
+    ligi_record before = {0};
+    lig_status status = ligi_ledger_model(ledger, taken, &before);
+    if (status == LIG_OK)
+        status = ligi_change_remove(change, &before, 1, heir);
+    ligi_record_fini(&before);
+    return status;
 }
 
-static size_t live_tensors(const ligi_plan *plan)
+/* What is new here may be referred to from now on; so may what was referred to in a pack that the
+ * catalog had given up. */
+static lig_status put_origins(const ligi_writing *self, const ligi_ledger *ledger,
+                              ligi_change *change)
 {
-    size_t live = 0;
-    for (size_t i = 0; i < plan->count; i++)
-        live += plan->slots[i].tied == SIZE_MAX && plan->tensors[i].bytes > 0;
-    return live;
+    const ligi_plan *plan = self->plan;
+    for (size_t i = 0; i < plan->count; i++) {
+        const ligi_slot *slot = &plan->slots[i];
+        ligi_pack_record record;
+        if (slot->tied != SIZE_MAX || plan->tensors[i].bytes < LIGI_ORIGIN_BYTES ||
+            (slot->pack == 0 && self->pack_id == 0) ||
+            (slot->pack && ligi_ledger_pack(ledger, slot->pack, &record) != LIG_E_NOTFOUND))
+            continue;
+        const uint64_t *hashes = plan->hashes + slot->first_hash;
+        uint64_t bytes = plan->tensors[i].bytes;
+        ligi_origin origin = {.first = hashes[0],
+                              .print = ligi_fingerprint(self->store->secret, hashes, bytes),
+                              .bytes = bytes,
+                              .pack = slot->pack ? slot->pack : self->pack_id,
+                              .offset = slot->offset,
+                              .owner = slot->owner ? slot->owner : plan->about.id};
+        LIG_TRY(ligi_change_origin(change, &origin));
+    }
+    return LIG_OK;
+}
+
+static lig_status put_model(ligi_writing *self, const ligi_ledger *ledger, ligi_change *change,
+                            ligi_record *record)
+{
+    const ligi_plan *plan = self->plan;
+    if (self->pack_id == 0)
+        LIG_TRY(ligi_writing_inline(self, change, record));
+    LIG_TRY(ligi_change_uses(change, record, 1, self->pack_bytes));
+    LIG_TRY(put_origins(self, ledger, change));
+    LIG_TRY(ligi_change_graphs(change, &plan->about, plan->graphs.data, plan->graphs.bytes));
+    return ligi_change_model(change, record);
 }
 
 static lig_status commit_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
 {
-    saving *self = context;
+    ligi_writing *self = context;
     ligi_plan *plan = self->plan;
     uint64_t taken;
     LIG_TRY(check_free(ledger, plan, &taken));
     if (self->pack_id == 0)
         LIG_TRY(take_next_id(ledger, change, &plan->about.id));
-    ligi_use use = {.pack = self->pack_id, .tensors = live_tensors(plan)};
+    LIG_TRY(remove_taken(ledger, change, taken, plan->about.id));
     ligi_record record = {.about = plan->about,
-                          .tensor_count = plan->count,
-                          .bytes = plan->bytes,
-                          .own_bytes = plan->bytes,
                           .pack = self->pack_id,
                           .offset = self->trailer.footer_offset,
                           .manifest_bytes = self->trailer.footer_bytes,
-                          .manifest_hash = self->trailer.footer_hash,
-                          .uses = &use,
-                          .use_count = self->pack_id ? 1 : 0};
-    if (self->pack_id == 0)
-        LIG_TRY(put_inline(self, change, &record));
-    if (taken) {
-        ligi_record before = {0};
-        lig_status status = ligi_ledger_model(ledger, taken, &before);
-        if (status == LIG_OK)
-            status = ligi_change_remove(change, &before, 1, plan->about.id);
-        ligi_record_fini(&before);
-        LIG_TRY(status);
-    }
-    LIG_TRY(ligi_change_uses(change, &record, 1, self->pack_bytes));
-    LIG_TRY(ligi_change_graphs(change, &plan->about, plan->graphs.data, plan->graphs.bytes));
-    return ligi_change_model(change, &record);
+                          .manifest_hash = self->trailer.footer_hash};
+    lig_status status = ligi_plan_record(plan, self->pack_id, &record);
+    if (status == LIG_OK)
+        status = put_model(self, ledger, change, &record);
+    free(record.uses);
+    return status;
 }
 
 lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *source)
 {
-    saving self = {.store = store, .plan = plan, .source = source};
+    ligi_writing self = {.store = store, .plan = plan, .source = source};
     ligi_failure failure;
-    lig_status status = goes_inline(&self) ? gather(&self) : write_pack(&self);
+    int64_t begin = ligi_now_ns();
+    lig_status status = ligi_writing_run(&self);
     if (status == LIG_OK)
         status = ligi_store_commit(store, commit_edit, &self, NULL);
     ligi_failure_take(&failure, status);
-    store->place->ops->pack_close(self.pack);
+    ligi_writing_fini(&self);
     /* Not committed after all; or committed and replaced by somebody who could not remove it while
      * it was held here. A commit that failed may still have reached the medium, so the catalog is
      * asked in either case. */
     if (self.pack_id)
         ligi_store_clean_pack(store, self.pack_id);
-    ligi_writer_fini(&self.manifest);
-    free(self.data);
-    free(self.buffer);
+    ligi_shares_end(plan->shares);
+    plan->shares = NULL;
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_SAVE, begin);
     return status == LIG_OK ? LIG_OK : ligi_failure_publish(&failure);
 }
 

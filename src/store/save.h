@@ -15,7 +15,19 @@ typedef struct ligi_source {
     /* The tensor's memory is not needed any more. */
     void (*done)(void *context, size_t index);
     void *context;
+    int in_parts; /* tensors come one by one: what is not yet there must not be looked at */
 } ligi_source;
+
+typedef struct ligi_stretch {
+    uint64_t offset, bytes;
+    void *out;
+} ligi_stretch;
+
+/* 1 when the tensor's bytes lie in host memory without gaps. */
+int ligi_source_flat(const ligi_source *source, const lig_tensor *tensor);
+/* Fills stretch->out with bytes of a tensor, however it lies. */
+lig_status ligi_source_fill(const ligi_source *source, const ligi_plan *plan, size_t index,
+                            const ligi_stretch *stretch);
 
 /* Checks names, tensors, options and what the catalog says of them, and makes the plan: all that
  * can be refused before a byte moves. */

@@ -117,7 +117,8 @@ static lig_status run(void *context, lig_ticket *ticket)
 {
     background *work = context;
     work->ticket = ticket;
-    ligi_source source = {.wait = wait_source, .done = done_source, .context = work};
+    ligi_source source = {
+        .wait = wait_source, .done = done_source, .context = work, .in_parts = work->in_parts};
     return ligi_save_run(work->store, &work->plan, &source);
 }
 

@@ -294,6 +294,7 @@ static void destroy(lig_store *store)
     if (store->place)
         ligi_place_drop(store->place);
     ligi_footers_drop(store->footers);
+    ligi_stamps_fini(&store->stamps);
     pthread_cond_destroy(&store->idle);
     pthread_mutex_destroy(&store->lock);
     free(store->uri);
@@ -305,6 +306,7 @@ lig_status lig_store_open(lig_store **out, const char *uri)
     lig_store *store;
     LIG_TRY(ligi_calloc(&store, 1, sizeof *store, "a store"));
     store->pid = getpid();
+    ligi_stamps_init(&store->stamps);
     pthread_mutex_init(&store->lock, NULL);
     pthread_cond_init(&store->idle, NULL);
     lig_status status = open_parts(store, uri);

@@ -156,6 +156,33 @@ static lig_status try_inline(lig_store *store)
     return lig_store_save(store, "there", &tensor, 1, &options);
 }
 
+/* Of two tensors one is the parent's. */
+static lig_status try_child(lig_store *store)
+{
+    lig_tensor tensors[2] = {large_tensor(), scene_tensor("new", reads, &little)};
+    lig_save_options options = LIG_SAVE_INIT;
+    options.parent = "there";
+    return lig_store_save(store, "child", tensors, 2, &options);
+}
+
+/* A pack of which a small part is all that lives. */
+static lig_status try_compact(lig_store *store)
+{
+    lig_tensor tensors[2] = {large_tensor(), scene_tensor("small", reads, &little)};
+    lig_save_options options = LIG_SAVE_INIT;
+    lig_report *report;
+    options.flags = LIG_SAVE_REPLACE;
+    scene_fill(values, sizeof values, 9);
+    LIG_TRY(lig_store_save(store, "first", tensors, 2, &options));
+    options.parent = "first";
+    LIG_TRY(lig_store_save(store, "second", tensors + 1, 1, &options));
+    LIG_TRY(lig_store_save(store, "third", tensors + 1, 1, &options));
+    LIG_TRY(lig_store_retire(store, "first"));
+    LIG_TRY(lig_store_compact(store, &report));
+    lig_report_destroy(report);
+    return LIG_OK;
+}
+
 static lig_status try_retire(lig_store *store)
 {
     return lig_store_retire(store, "there");
@@ -279,9 +306,9 @@ static long fail_each_call(lig_status (*what)(lig_store *store), int late)
 static void test_each(void **state)
 {
     (void)state;
-    lig_status (*const all[])(lig_store *) = {try_save,   try_replace, try_inline, try_retire,
-                                              try_update, try_alias,   try_load,   try_map,
-                                              try_copy,   try_check,   try_list};
+    lig_status (*const all[])(lig_store *) = {
+        try_save, try_replace, try_inline, try_retire, try_update, try_alias,  try_load,
+        try_map,  try_copy,    try_check,  try_list,   try_child,  try_compact};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int late = 0; late < 2; late++)
             assert_true(fail_each_call(all[i], late) > 0);

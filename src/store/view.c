@@ -140,7 +140,7 @@ static lig_status map_model(void *context, lig_store *store, ligi_model *model, 
         ligi_manifest_fingerprints(&view->model->manifest, store->secret);
         status = map_tensors(job, store, gone);
         if (status != LIG_OK)
-            status = lig_fail(*gone ? LIG_E_CORRUPT : status, "model '%s': %s",
+            status = ligi_fail_again(*gone ? LIG_E_CORRUPT : status, "model '%s': %s",
                               view->model->record.about.name, lig_error_text());
     }
     if (status == LIG_OK)
@@ -156,5 +156,8 @@ lig_status lig_store_map(lig_store *store, const char *model, uint32_t flags, li
     if (flags & ~(LIG_READ_UNVERIFIED | LIG_VIEW_PRIVATE))
         return lig_fail(LIG_E_INVALID, "unknown flags %#x for a view", flags);
     mapping_job job = {.flags = flags, .out = view};
-    return ligi_model_with(store, model, map_model, &job);
+    int64_t begin = ligi_now_ns();
+    lig_status status = ligi_model_with(store, model, map_model, &job);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_LOAD, begin);
+    return status;
 }

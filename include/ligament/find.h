@@ -1,0 +1,84 @@
+/* Ligament: the search for the model that shares the most with another. Part of store.h. */
+#ifndef LIGAMENT_FIND_H
+#define LIGAMENT_FIND_H
+
+#include <ligament/store.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A model's graph: layers, and calls of them. Two layers are equal when their signatures are, byte for byte. A
+ * tensor belongs to the layer whose name is the longest that equals the tensor's name or a beginning of it
+ * followed by '.' or '/'. */
+typedef struct lig_layer {
+    const char *name;
+    const void *signature;
+    size_t signature_bytes;
+} lig_layer;
+
+typedef struct lig_input {
+    uint32_t call, output; /* output number `output` of call number `call` */
+} lig_input;
+
+typedef struct lig_call { /* one use of a layer; without inputs it is a root */
+    uint32_t layer, input_count;
+    const lig_input *inputs; /* in the order the layer takes them */
+} lig_call;
+
+typedef struct lig_graph {
+    const char *kind; /* who made it, with a version: only graphs of one kind are compared; at most 64 bytes */
+    const lig_layer *layers;
+    const lig_call *calls; /* in any order; a cycle is LIG_E_INVALID */
+    size_t layer_count, call_count;
+} lig_graph;
+
+typedef struct lig_find_options {
+    uint32_t struct_bytes; /* set by LIG_FIND_INIT */
+    uint32_t flags;
+    const lig_tag *tags; /* all must be there */
+    size_t tag_count;
+    const char *const *exclude; /* names of models that are passed over */
+    size_t exclude_count;
+    const char *prefer; /* a metric: higher is better, with '-' in front lower; NULL: none */
+    size_t limit;       /* the best so many; 0 means 1 */
+    int64_t lease_ns;   /* how long a match holds what it names; 0: an hour */
+} lig_find_options;
+#define LIG_FIND_INIT {sizeof(lig_find_options), 0, NULL, 0, NULL, 0, NULL, 1, 0}
+
+typedef struct lig_matched_tensor {
+    const char *name; /* in the asking model */
+    size_t stored;    /* index in model->tensors */
+} lig_matched_tensor;
+
+/* A match is a lease: the bytes it names stay until it is released, expires or its process is gone. */
+typedef struct lig_match {
+    const lig_model *model; /* with its tensors */
+    size_t layer_count, tensor_count;
+    const uint32_t *layers; /* indexes of the prefix's layers in the asking graph, ascending */
+    const lig_matched_tensor *tensors;
+    uint64_t bytes;     /* of those tensors */
+    int64_t expires_ns; /* since 1970; 0: not pinned, because the store is read-only */
+} lig_match;
+
+/* The models that share the most with `graph`, best first: more layers, then more bytes, then the preferred
+ * metric, then newer. *count is 0 when none shares a root. Returns *matches (lig_matches_destroy, which also
+ * releases). */
+LIG_API lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_find_options *options,
+                                  lig_match ***matches, size_t *count);
+
+/* The same for a stored model, by the first of the graphs it was saved with; it does not find itself. Layers and names
+ * of a match are that model's. LIG_E_INVALID when it has no graph. */
+LIG_API lig_status lig_store_find_like(lig_store *store, const char *model, const lig_find_options *options,
+                                       lig_match ***matches, size_t *count);
+LIG_API void lig_match_release(lig_match *match);
+LIG_API void lig_matches_destroy(lig_match **matches, size_t count);
+
+/* Like lig_store_load for the tensors of a match, under the asking model's names. */
+LIG_API lig_status lig_store_load_match(lig_store *store, const lig_match *match, const lig_tensor *tensors,
+                                        size_t count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
