@@ -56,6 +56,31 @@ static void print_head(const lig_model *model)
         line("meta", model->meta);
 }
 
+/* Long families are cut. */
+static void print_names(const char *title, lig_model *const *models, size_t count,
+                        const char *between)
+{
+    enum { SHOWN = 8 };
+    for (size_t i = 0; i < count && i < SHOWN; i++) {
+        if (i == 0)
+            printf("%-9s ", title);
+        else
+            fputs(between, stdout);
+        cli_put_escaped(stdout, models[i]->name);
+    }
+    if (count > SHOWN)
+        printf(" and %zu more", count - SHOWN);
+    if (count > 0)
+        putchar('\n');
+}
+
+static void print_lineage(const lig_lineage *lineage)
+{
+    if (lineage->ancestor_count > 1)
+        print_names("lineage", lineage->ancestors, lineage->ancestor_count, " < ");
+    print_names("children", lineage->children, lineage->child_count, ", ");
+}
+
 static lig_status print_tensors(const lig_model *model)
 {
     static const cli_column columns[] = {
@@ -89,10 +114,23 @@ static lig_status print_tensors(const lig_model *model)
 /* --- for programs -------------------------------------------------------------------------------
  */
 
-static void put_json(cli_json_writer *writer, const lig_model *model)
+static void put_names(cli_json_writer *writer, const char *key, lig_model *const *models,
+                      size_t count)
+{
+    cli_json_open(writer, key, '[');
+    for (size_t i = 0; i < count; i++)
+        cli_json_put_text(writer, NULL, models[i]->name);
+    cli_json_close(writer, ']');
+}
+
+static void put_json(cli_json_writer *writer, const lig_model *model, const lig_lineage *lineage)
 {
     cli_json_open(writer, NULL, '{');
     cli_put_model(writer, model);
+    if (lineage != NULL) {
+        put_names(writer, "ancestors", lineage->ancestors, lineage->ancestor_count);
+        put_names(writer, "children", lineage->children, lineage->child_count);
+    }
     cli_json_open(writer, "tensors", '[');
     for (size_t i = 0; i < model->tensor_count; i++) {
         const lig_stored_tensor *stored = &model->tensors[i];
@@ -107,16 +145,35 @@ static void put_json(cli_json_writer *writer, const lig_model *model)
     cli_json_close(writer, '}');
 }
 
-static lig_status show_model(const lig_model *model, cli_json_writer *writer, size_t index)
+/* `lineage` is NULL for what lies in no store. */
+static lig_status show_model(const lig_model *model, const lig_lineage *lineage,
+                             cli_json_writer *writer, size_t index)
 {
     if (writer != NULL) {
-        put_json(writer, model);
+        put_json(writer, model, lineage);
         return LIG_OK;
     }
     if (index > 0)
         putchar('\n');
     print_head(model);
+    if (lineage != NULL)
+        print_lineage(lineage);
     return print_tensors(model);
+}
+
+static lig_status show_stored(lig_store *store, const char *name, cli_json_writer *writer,
+                              size_t index)
+{
+    lig_model *model;
+    lig_lineage *lineage;
+    LIG_TRY(lig_store_model(store, name, &model));
+    lig_status status = lig_store_lineage(store, name, &lineage);
+    if (status == LIG_OK) {
+        status = show_model(model, lineage, writer, index);
+        lig_lineage_destroy(lineage);
+    }
+    lig_model_destroy(model);
+    return status;
 }
 
 static lig_status show_store(const cli_place *place, cli_json_writer *writer, size_t *index)
@@ -128,14 +185,8 @@ static lig_status show_store(const cli_place *place, cli_json_writer *writer, si
     lig_status status = cli_place_names(place, store, &names, &count);
     if (status != LIG_OK)
         goto close_store;
-    for (size_t i = 0; i < count && status == LIG_OK; i++) {
-        lig_model *model;
-        status = lig_store_model(store, names[i], &model);
-        if (status == LIG_OK) {
-            status = show_model(model, writer, (*index)++);
-            lig_model_destroy(model);
-        }
-    }
+    for (size_t i = 0; i < count && status == LIG_OK; i++)
+        status = show_stored(store, names[i], writer, (*index)++);
     cli_names_destroy(names, count);
 close_store:
     lig_store_close(store);
@@ -161,7 +212,7 @@ static lig_status show_file(const cli_place *place, cli_json_writer *writer, siz
         model.tags = batch.tags;
         model.tag_count = batch.tag_count;
         model.meta = batch.meta != NULL ? batch.meta : "";
-        status = show_model(&model, writer, (*index)++);
+        status = show_model(&model, NULL, writer, (*index)++);
         free(tensors);
     }
     cli_batch_fini(&batch);

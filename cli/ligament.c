@@ -12,6 +12,8 @@
     X(info)                                                                                        \
     X(ls)                                                                                          \
     X(show)                                                                                        \
+    X(find)                                                                                        \
+    X(diff)                                                                                        \
     X(cp)                                                                                          \
     X(rm)                                                                                          \
     X(check)                                                                                       \

@@ -210,7 +210,7 @@ def measure(folder: Path, run: Run) -> tuple[int, float, float]:
             for tensor in run.model.state_dict().values():
                 tensor.add_(1e-3)
             before = time.perf_counter()
-            store.save(f"m{number}", state)
+            store.save(f"m{number}", state, progress=False)
             saves.append(time.perf_counter() - before)
             writes.append(plain_write(folder, blob[:count]))
     return count, statistics.median(saves), statistics.median(writes)

@@ -34,8 +34,8 @@ static int take_layers(graph *self, const ligi_py_state *state)
         lig_layer *layer = &self->layers[i];
         char *bytes;
         Py_ssize_t size;
-        layer->name = ligi_py_text(state, PyTuple_GetItem(self->names, (Py_ssize_t)i),
-                                   "the name of a layer");
+        layer->name =
+            ligi_py_text(state, PyTuple_GetItem(self->names, (Py_ssize_t)i), "the name of a layer");
         if (!layer->name ||
             PyBytes_AsStringAndSize(PyTuple_GetItem(self->signatures, (Py_ssize_t)i), &bytes,
                                     &size) < 0)

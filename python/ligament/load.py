@@ -279,10 +279,10 @@ class Loader:
         if mapped:
             return self._tree(self._mapped(names, framework, device))
         adapters = self._adapters(framework)
-        reads, twins = [], {}
+        reads, twins, asked = [], {}, set(names)
         for name in names:
             twin = self._twin(name)
-            if twin is not None and twin in names and not self.slices:
+            if twin in asked and not self.slices:
                 twins[name] = twin
                 continue
             read = self._part(name)

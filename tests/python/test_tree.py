@@ -81,6 +81,12 @@ def test_a_store_keeps_trees(tree: Any) -> None:
         assert same(store.load("t"), tree)
 
 
+def test_paths_that_look_alike(store: ligament.Store) -> None:
+    tree = {"a": {"b": np.zeros(1), 1: np.ones(1)}, "a.b": np.ones(2), "a.1": [np.zeros(3)]}
+    store.save("t", tree)
+    assert same(store.load("t"), tree)
+
+
 def test_a_flat_dict_needs_no_text() -> None:
     assert encode({"a": np.zeros(1), "b": np.ones(1)}, is_tensor)[2] == ""
 

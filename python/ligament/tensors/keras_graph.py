@@ -102,7 +102,7 @@ class _Walk:
         if id(operation) not in self.made:
             is_layer = isinstance(operation, sys.modules["keras"].Layer)
             path = self.paths.get(id(operation)) if is_layer else None
-            name = path or f"{operation.name}()"
+            name = path or f"{type(operation).__name__.lower()}()"
             mark = self.mark(operation, [one for one in arguments if one is not None])
             self.made[id(operation)] = self.layers.layer(name, mark)
         return self.made[id(operation)]

@@ -1,0 +1,261 @@
+#include "py_find.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- Match ---------------------------------------------------------------------------------- */
+
+typedef struct match {
+    PyObject_HEAD lig_match *match;
+    ligi_py_region *region; /* all matches of one search */
+    int released;
+} match;
+
+lig_match *ligi_py_match_of(const ligi_py_state *state, PyObject *object)
+{
+    if (Py_TYPE(object) != state->match_type) {
+        PyErr_Format(PyExc_TypeError, "a Match is needed, not %R", (PyObject *)Py_TYPE(object));
+        return NULL;
+    }
+    match *self = (match *)object;
+    if (!self->released)
+        return self->match;
+    ligi_py_fail(state, LIG_E_CLOSED, "the match with model '%s' was released: search again",
+                 self->match->model->name);
+    return NULL;
+}
+
+static void release(match *self)
+{
+    if (self->released)
+        return;
+    self->released = 1;
+    Py_BEGIN_ALLOW_THREADS lig_match_release(self->match);
+    Py_END_ALLOW_THREADS
+}
+
+static void match_dealloc(PyObject *object)
+{
+    match *self = (match *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (self->match)
+        release(self);
+    ligi_py_region_drop(self->region);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *match_release(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    release((match *)object);
+    Py_RETURN_NONE;
+}
+
+static PyObject *match_model(PyObject *object, void *unused)
+{
+    match *self = (match *)object;
+    (void)unused;
+    ligi_py_region_hold(self->region);
+    return ligi_py_model_new(ligi_py_state_of(object), self->match->model, self->region, 0, 1);
+}
+
+static PyObject *match_layers(PyObject *object, void *unused)
+{
+    const lig_match *self = ((match *)object)->match;
+    (void)unused;
+    PyObject *list = PyList_New((Py_ssize_t)self->layer_count);
+    for (size_t i = 0; list && i < self->layer_count; i++) {
+        PyObject *index = PyLong_FromUnsignedLong(self->layers[i]);
+        if (!index || PyList_SetItem(list, (Py_ssize_t)i, index) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *match_tensors(PyObject *object, void *unused)
+{
+    const lig_match *self = ((match *)object)->match;
+    (void)unused;
+    PyObject *list = PyList_New((Py_ssize_t)self->tensor_count);
+    for (size_t i = 0; list && i < self->tensor_count; i++) {
+        const char *name = self->tensors[i].name;
+        PyObject *pair = Py_BuildValue(
+            "Nn", PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "backslashreplace"),
+            (Py_ssize_t)self->tensors[i].stored);
+        if (!pair || PyList_SetItem(list, (Py_ssize_t)i, pair) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *match_bytes(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(((match *)object)->match->bytes);
+}
+
+static PyObject *match_expires(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(((match *)object)->match->expires_ns);
+}
+
+static PyObject *match_released(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((match *)object)->released);
+}
+
+static PyMethodDef methods[] = {
+    {"release", match_release, METH_NOARGS, "release(): what it names may vanish from now on."},
+    {NULL, NULL, 0, NULL},
+};
+static PyGetSetDef getset[] = {
+    {"model", match_model, NULL, NULL, NULL},
+    {"layers", match_layers, NULL, "indexes in the asking graph", NULL},
+    {"tensors", match_tensors, NULL, "[(name in the asking model, index in the stored one)]", NULL},
+    {"bytes", match_bytes, NULL, NULL, NULL},
+    {"expires_ns", match_expires, NULL, NULL, NULL},
+    {"released", match_released, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, match_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, getset},
+    {Py_tp_doc, "What a search found: a lease."},
+    {0, NULL},
+};
+static PyType_Spec spec = {"ligament._core.Match", sizeof(match), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+int ligi_py_find_init(PyObject *module)
+{
+    ligi_py_state *state = ligi_py_state_of(module);
+    state->match_type = ligi_py_add_type(module, &spec);
+    return state->match_type ? 0 : -1;
+}
+
+/* --- find ----------------------------------------------------------------------------------- */
+
+typedef struct matches { /* one allocation of the library behind many Match objects */
+    lig_match **matches;
+    size_t count;
+} matches;
+
+static void drop_matches(void *handle)
+{
+    matches *self = handle;
+    lig_matches_destroy(self->matches, self->count);
+    free(self);
+}
+
+static PyObject *match_new(const ligi_py_state *state, ligi_py_region *region, lig_match *found)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(state->match_type, Py_tp_alloc);
+    match *self = (match *)allocate(state->match_type, 0);
+    if (!self)
+        return NULL;
+    ligi_py_region_hold(region);
+    self->region = region;
+    self->match = found;
+    return (PyObject *)self;
+}
+
+static PyObject *matches_list(const ligi_py_state *state, lig_match **list, size_t count)
+{
+    matches *all = malloc(sizeof *all);
+    if (!all) {
+        lig_matches_destroy(list, count);
+        return PyErr_NoMemory();
+    }
+    *all = (matches){list, count};
+    ligi_py_region *region = ligi_py_region_create(all, drop_matches);
+    PyObject *result = region ? PyList_New((Py_ssize_t)count) : NULL;
+    for (size_t i = 0; result && i < count; i++) {
+        PyObject *one = match_new(state, region, list[i]);
+        if (!one || PyList_SetItem(result, (Py_ssize_t)i, one) < 0)
+            Py_CLEAR(result);
+    }
+    ligi_py_region_drop(region);
+    return result;
+}
+
+/* Texts are borrowed from the tuple; what is returned is freed by PyMem_Free. */
+static const char **names_of(const ligi_py_state *state, PyObject *tuple)
+{
+    Py_ssize_t count = PyTuple_Size(tuple);
+    const char **names = PyMem_Calloc((size_t)count + 1, sizeof *names);
+    if (!names)
+        return (const char **)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        names[i] = ligi_py_text(state, PyTuple_GetItem(tuple, i), "the name of a model");
+        if (!names[i]) {
+            PyMem_Free((void *)names);
+            return NULL;
+        }
+    }
+    return names;
+}
+
+static PyObject *find_with(ligi_py_store *self, const lig_graph *graph,
+                           const lig_find_options *options)
+{
+    lig_store *store = ligi_py_store_enter(self);
+    lig_match **list = NULL;
+    size_t count = 0;
+    lig_status status;
+    if (!store)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS status = lig_store_find(store, graph, options, &list, &count);
+    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    Py_XDECREF(result);
+    return result ? matches_list(ligi_py_state_of((PyObject *)self), list, count) : NULL;
+}
+
+PyObject *ligi_py_store_find(PyObject *object, PyObject *args)
+{
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *given, *tags, *exclude, *prefer;
+    Py_ssize_t limit;
+    long long lease_ns;
+    lig_find_options options = LIG_FIND_INIT;
+    if (!PyArg_ParseTuple(args, "OOO!OnL", &given, &tags, &PyTuple_Type, &exclude, &prefer, &limit,
+                          &lease_ns))
+        return NULL;
+    const lig_graph *graph = ligi_py_graph_of(state, given);
+    if (!graph || ligi_py_optional_text(state, prefer, "the metric", &options.prefer) < 0)
+        return NULL;
+    options.limit = limit > 0 ? (size_t)limit : 1;
+    options.lease_ns = lease_ns;
+    const char **names = names_of(state, exclude);
+    lig_tag *words = names ? ligi_py_tags_of(state, tags, &options.tag_count) : NULL;
+    options.exclude = names;
+    options.exclude_count = (size_t)PyTuple_Size(exclude);
+    options.tags = words;
+    PyObject *result = words ? find_with((ligi_py_store *)object, graph, &options) : NULL;
+    PyMem_Free(words);
+    PyMem_Free((void *)names);
+    return result;
+}
+
+PyObject *ligi_py_store_load_match(PyObject *object, PyObject *args)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *given;
+    ligi_py_batch *batch;
+    if (!PyArg_ParseTuple(args, "OO!", &given, state->batch_type, &batch))
+        return NULL;
+    lig_match *found = ligi_py_match_of(state, given);
+    if (!found || !batch->writable)
+        return found ? PyErr_Format(PyExc_ValueError, "the batch is not writable") : NULL;
+    lig_store *store = ligi_py_store_enter(self);
+    lig_status status;
+    if (!store)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS status =
+        lig_store_load_match(store, found, batch->tensors, batch->count);
+    Py_END_ALLOW_THREADS return ligi_py_store_finish(self, status);
+}

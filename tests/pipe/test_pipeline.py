@@ -1,0 +1,133 @@
+"""Plans on torch.distributed: the loss and the weights of the one-process run."""
+
+from __future__ import annotations
+
+import queue
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from ligament.errors import InvalidError, MismatchError, UnsupportedError
+from ligament.pipe import pipe_model
+from ligament.pipe.run import _inverse, _order, _split
+from pipe_models import mlp
+from pipe_ranks import MICROBATCHES, alone, rank_main
+
+TWO = [
+    ("gpt2", {"stages": 2, "schedule": "1f1b"}),
+    ("gpt2", {"stages": 2, "schedule": "zb-h1", "recompute": True}),
+    ("gpt2", {"stages": 4, "schedule": "interleaved", "method": "contiguous"}),
+    ("gpt2", {"stages": 2, "schedule": "1f1b", "method": "mixed"}),
+    ("t5", {"stages": 2, "schedule": "gpipe"}),
+    ("t5", {"stages": 4, "schedule": "zbv", "method": "contiguous"}),
+]
+FOUR = [
+    ("gpt2", {"stages": 4, "schedule": "1f1b"}),
+    ("t5", {"stages": 4, "schedule": "1f1b"}),
+]
+
+
+def run(world: int, jobs: list[Any], folder: Path) -> list[list[dict[str, Any]]]:
+    """The answers of every job, rank by rank."""
+    context = mp.get_context("spawn")
+    answers = context.Queue()
+    arguments = (world, str(folder / "meeting"), jobs, answers)
+    ranks = [context.Process(target=rank_main, args=(r, *arguments)) for r in range(world)]
+    for process in ranks:
+        process.start()
+    found: list[list[Any]] = [[None] * world for _ in jobs]
+    try:
+        for _ in range(len(jobs) * world):
+            job, rank, answer = answers.get(timeout=280)
+            assert job >= 0, f"rank {rank}: {answer}"
+            found[job][rank] = answer
+    except queue.Empty:
+        pytest.fail("the ranks did not answer")
+    finally:
+        for process in ranks:
+            process.join(20)
+            if process.is_alive():
+                process.kill()
+    return found
+
+
+def judge(name: str, answers: list[dict[str, Any]]) -> None:
+    losses, weights = alone(name)
+    last = [a for a in answers if a["losses"]]
+    assert len(last) == 1 and last[0]["losses"] == pytest.approx(losses, rel=1e-5)
+    kinds = {"gpt2": "CausalLMOutputWithCrossAttentions", "t5": "Seq2SeqLMOutput"}
+    assert last[0]["output"] == kinds[name]
+    seen = set()
+    for answer in answers:
+        for key, value in answer["weights"].items():
+            seen.add(key)
+            torch.testing.assert_close(torch.tensor(value), weights[key], rtol=1e-4, atol=1e-6)
+    assert seen == set(weights), "every weight is trained somewhere, tied ones under both names"
+
+
+def test_two_processes_train_as_one(tmp_path: Path) -> None:
+    for (name, _), answers in zip(TWO, run(2, TWO, tmp_path), strict=True):
+        judge(name, answers)
+
+
+def test_four_processes_train_as_one(tmp_path: Path) -> None:
+    found = run(4, FOUR, tmp_path)
+    for (name, _), answers in zip(FOUR, found, strict=True):
+        judge(name, answers)
+    assert found[1][0]["jumps"] > 0, "the encoder's output is relayed through decoder stages"
+
+
+def test_a_pipeline_needs_a_group_of_its_size(tmp_path: Path) -> None:
+    plan = pipe_model(*mlp(), stages=2, profile="flops")
+    with pytest.raises(UnsupportedError, match="init_process_group"):
+        plan.pipeline()
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/one", rank=0, world_size=1)
+    try:
+        with pytest.raises(InvalidError, match="for 2 devices, but the group has 1 ranks"):
+            plan.pipeline()
+        _one_rank()
+    finally:
+        dist.destroy_process_group()
+
+
+def _one_rank() -> None:
+    """Several stages on the only rank, gradients added to those of an earlier step."""
+    case = mlp()
+    plan = pipe_model(*case, stages=3, profile="flops", devices=["cpu"], microbatches=MICROBATCHES)
+    schedule = plan.pipeline(loss_fn=lambda output, target: (output - target).square().mean())
+    x, target = torch.randn(4 * MICROBATCHES, 8), torch.randn(4 * MICROBATCHES, 8)
+    (case.model(x) - target).square().mean().backward()
+    output = schedule.step(x, target=target)
+    weight = case.model[0].weight
+    grads = torch.autograd.grad((case.model(x) - target).square().mean(), [weight])
+    torch.testing.assert_close(weight.grad, 2 * grads[0])
+    torch.testing.assert_close(output, case.model(x))
+    with pytest.raises(MismatchError, match=r"make a batch of \[16, 8\]"):
+        schedule.step(torch.randn(7, 8), target=target)
+    with pytest.raises(MismatchError, match=r"make a batch of \[16, 8\]"):
+        schedule.step(torch.randn(4, 8), target=target)
+    with pytest.raises(MismatchError, match="15 rows"):
+        schedule.step(x, target=target[:15])
+
+
+def test_rows_are_dealt_out() -> None:
+    plan = pipe_model(*mlp(), stages=1, profile="flops")
+    meta = plan.program.inputs["input"]
+    pieces = _split("x", meta, torch.arange(96.0).view(12, 8), 3)
+    assert torch.equal(torch.cat(pieces), torch.arange(96.0).view(12, 8))
+    shared = torch.ones(4, 8)
+    assert all(piece is shared for piece in _split("x", meta, shared, 3))
+    with pytest.raises(MismatchError, match="int64"):
+        _split("x", meta, torch.ones(12, 8, dtype=torch.int64), 3)
+
+
+def test_strides_survive_the_wire() -> None:
+    plan = pipe_model(*mlp(), stages=1, profile="flops")
+    tensor = torch.randn(2, 3, 4, 5).permute(2, 0, 3, 1)
+    meta = plan.program.inputs["input"]._replace(shape=tuple(tensor.shape), stride=tensor.stride())
+    wire = tensor.permute(_order(meta))
+    assert wire.is_contiguous()
+    assert wire.permute(_inverse(_order(meta))).stride() == tensor.stride()
