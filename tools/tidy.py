@@ -31,7 +31,7 @@ BELOW = {
     "pipe": ("base",),
 }
 # A public header that is not named after its module.
-HEADER_MODULE = {"plugin": "backend", "ligament": None}
+HEADER_MODULE = {"plugin": "backend", "find": "store", "ligament": None}
 PLUGIN_KINDS = {"backend": "backend", "net": "transport", "tensor": "memory"}
 BUILT = {"python/ligament/lib", "python/ligament/bin"}
 NAMES_PLUGINS = {"src/builtin.c", "src/builtin.def"}
@@ -221,7 +221,7 @@ def check_names(tree: Tree) -> None:
 
 
 def check_rooms(tree: Tree) -> None:
-    for room in ("src", "cli", "python", "include", "examples", "bench", "docs", "tests"):
+    for room in ("src", "cli", "python", "include", "examples", "docs", "tests"):
         for folder, folders, files in os.walk(tree.root / room):
             place = os.path.relpath(folder, tree.root)
             if not folders and not files and place not in BUILT:

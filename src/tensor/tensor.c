@@ -49,7 +49,7 @@ static lig_status check_one(const lig_tensor *tensor, size_t index)
     uint64_t bytes;
     lig_status status = ligi_shape_bytes(tensor->shape, tensor->ndim, tensor->dtype, &bytes);
     if (status != LIG_OK)
-        return lig_fail(status, "tensor '%s': %s", tensor->name, lig_error_text());
+        return ligi_fail_again(status, "tensor '%s': %s", tensor->name, lig_error_text());
     if (bytes != tensor->bytes)
         return lig_fail(LIG_E_INVALID, "tensor '%s' says %llu bytes, its shape and dtype take %llu",
                         tensor->name, (unsigned long long)tensor->bytes, (unsigned long long)bytes);
@@ -58,7 +58,7 @@ static lig_status check_one(const lig_tensor *tensor, size_t index)
                         tensor->flags);
     status = ligi_memory_usable(tensor->memory, tensor->device);
     if (status != LIG_OK)
-        return lig_fail(status, "tensor '%s': %s", tensor->name, lig_error_text());
+        return ligi_fail_again(status, "tensor '%s': %s", tensor->name, lig_error_text());
     return LIG_OK;
 }
 
