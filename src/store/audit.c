@@ -216,7 +216,7 @@ static lig_status check_packs(audit *self)
         if (self->damaged)
             continue;
         LIG_TRY(ligi_report_add(self->report,
-                                "pack %llu is counted as used by %llu models and %llu tensors, in "
+                                "pack %016llx is counted as used by %llu models and %llu tensors, in "
                                 "truth by %llu and %llu",
                                 (unsigned long long)count->pack, (unsigned long long)record.models,
                                 (unsigned long long)record.tensors,
@@ -236,7 +236,7 @@ static lig_status check_pack_records(audit *self)
         uint64_t pack = item.key_bytes == 9 ? ligi_load_be64((const char *)item.key + 1) : 0;
         if (self->damaged || ligi_map_find(&self->by_pack, &pack, sizeof pack, NULL))
             continue;
-        LIG_TRY(ligi_report_add(self->report, "pack %llu is recorded, but no model uses it",
+        LIG_TRY(ligi_report_add(self->report, "pack %016llx is recorded, but no model uses it",
                                 (unsigned long long)pack));
         LIG_TRY(erase_item(self, &item));
     }
@@ -256,7 +256,7 @@ static lig_status check_origins(audit *self)
             (read && ligi_map_find(&self->by_pack, &origin.pack, sizeof origin.pack, NULL)))
             continue;
         LIG_TRY(read ? ligi_report_add(self->report,
-                                       "a fingerprint leads to pack %llu, which no model uses",
+                                       "a fingerprint leads to pack %016llx, which no model uses",
                                        (unsigned long long)origin.pack)
                      : ligi_report_add(self->report, "%s", lig_error_text()));
         LIG_TRY(erase_item(self, &item));

@@ -168,7 +168,8 @@ lig_status ligi_candidates_open(ligi_candidates **out, const ligi_ledger *ledger
         status = read_key(self, &keys[i]);
     free(keys);
     if (status == LIG_OK) {
-        qsort(self->entries, self->entry_count, sizeof *self->entries, by_chunk);
+        if (self->entry_count)
+            qsort(self->entries, self->entry_count, sizeof *self->entries, by_chunk);
         status = start_chunks(self, ask);
     }
     if (status != LIG_OK) {

@@ -348,7 +348,7 @@ static void remove_packs(lig_store *store, const ligi_change *change, uint64_t *
         if (status == LIG_OK && freed)
             *freed += count->record.bytes;
         if (status != LIG_OK && status != LIG_E_NOTFOUND && status != LIG_E_BUSY)
-            ligi_log(LIG_LOG_WARNING, "pack %llu of %s could not be removed: %s",
+            ligi_log(LIG_LOG_WARNING, "pack %016llx of %s could not be removed: %s",
                      (unsigned long long)count->pack, store->uri, lig_error_text());
     }
 }

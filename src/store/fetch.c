@@ -10,7 +10,7 @@ static lig_status does_not_fit(const ligi_fetch *fetch, size_t tensor)
 {
     const lig_stored_tensor *stored = &fetch->model->manifest.tensors[tensor];
     return lig_fail(LIG_E_CORRUPT,
-                    "model '%s': the bytes of tensor '%s' in pack %llu do not fit their checksum",
+                    "model '%s': the bytes of tensor '%s' in pack %016llx do not fit their checksum",
                     fetch->model->record.about.name, stored->tensor.name,
                     (unsigned long long)stored->pack);
 }

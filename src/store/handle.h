@@ -61,6 +61,9 @@ lig_status ligi_store_take_id(lig_store *store, uint64_t *id);
  * emptied and the bytes that were freed. */
 lig_status ligi_store_rewrite(lig_store *store, uint64_t *packs, uint64_t *bytes);
 
+/* 1 when the catalog, as it is now, names the pack or cannot be asked. */
+int ligi_store_names_pack(lig_store *store, uint64_t pack);
+
 /* Removes packs that the catalog does not name and nobody writes; counts them when the pointers are
  * not NULL. */
 lig_status ligi_store_clean(lig_store *store, uint64_t *packs, uint64_t *bytes);

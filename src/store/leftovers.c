@@ -40,7 +40,7 @@ static lig_status collect(lig_store *store, const ligi_ledger *ledger, strays *f
     }
 }
 
-static int is_named(lig_store *store, uint64_t pack)
+int ligi_store_names_pack(lig_store *store, uint64_t pack)
 {
     ligi_ledger ledger;
     if (ligi_ledger_begin(store, &ledger) != LIG_OK)
@@ -72,7 +72,7 @@ static void remove_stray(lig_store *store, uint64_t pack, uint64_t *packs, uint6
     uint64_t size = 0;
     if (ops->pack_claim(store->place->self, pack, &claim) != LIG_OK)
         return;
-    if (!is_named(store, pack) && is_ours(store, pack)) {
+    if (!ligi_store_names_pack(store, pack) && is_ours(store, pack)) {
         (void)ops->pack_size(store->place->self, pack, &size);
         if (ops->pack_remove(store->place->self, pack) == LIG_OK) {
             *packs += 1;
@@ -103,6 +103,6 @@ lig_status ligi_store_clean(lig_store *store, uint64_t *packs, uint64_t *bytes)
 void ligi_store_clean_pack(lig_store *store, uint64_t pack)
 {
     uint64_t packs = 0, bytes = 0;
-    if (!is_named(store, pack))
+    if (!ligi_store_names_pack(store, pack))
         remove_stray(store, pack, &packs, &bytes);
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_OWNER = 1, FLAG_PACK = 2, FLAG_TIED = 4, FLAGS_KNOWN = 7 };
+enum { FLAG_OWNER = 1, FLAG_PACK = 2, FLAG_TIED = 4, FLAG_AGAIN = 8, FLAGS_KNOWN = 15 };
 
 static const char magic[4] = {'L', 'I', 'G', 'M'};
 
@@ -102,24 +102,33 @@ void ligi_about_fini(ligi_about *about)
     about->tags = NULL;
 }
 
-static void put_tensor(ligi_writer *writer, const lig_tensor *tensor, const ligi_slot *slot,
-                       const uint64_t *hashes)
+/* Neighbours mostly lie in one pack and have one owner: these are said once. `last` is the slot
+ * that said them last. */
+static int slot_flags(const ligi_slot *slot, const ligi_slot *last)
 {
-    int tied = slot->tied != SIZE_MAX;
-    int flags = tied ? FLAG_TIED : (slot->owner ? FLAG_OWNER : 0) | (slot->pack ? FLAG_PACK : 0);
+    if (slot->tied != SIZE_MAX)
+        return FLAG_TIED;
+    if (slot->owner && slot->pack && last && last->owner == slot->owner && last->pack == slot->pack)
+        return FLAG_AGAIN;
+    return (slot->owner ? FLAG_OWNER : 0) | (slot->pack ? FLAG_PACK : 0);
+}
+
+static void put_tensor(ligi_writer *writer, const lig_tensor *tensor, const ligi_slot *slot,
+                       int flags, const uint64_t *hashes)
+{
     ligi_put_u8(writer, (uint8_t)flags);
     ligi_put_u8(writer, (uint8_t)tensor->dtype);
     ligi_put_u8(writer, (uint8_t)tensor->ndim);
     ligi_put_text(writer, tensor->name);
     for (uint32_t d = 0; d < tensor->ndim; d++)
         ligi_put_varint(writer, (uint64_t)tensor->shape[d]);
-    if (tied) {
+    if (flags & FLAG_TIED) {
         ligi_put_varint(writer, slot->tied);
         return;
     }
-    if (slot->owner)
+    if (flags & FLAG_OWNER)
         ligi_put_varint(writer, slot->owner);
-    if (slot->pack)
+    if (flags & FLAG_PACK)
         ligi_put_varint(writer, slot->pack);
     ligi_put_varint(writer, slot->offset);
     for (uint64_t b = 0; b < ligi_block_count(tensor->bytes); b++)
@@ -133,8 +142,13 @@ void ligi_manifest_put(ligi_writer *writer, const ligi_about *about, const ligi_
     ligi_about_put(writer, about);
     ligi_put_text(writer, body->structure);
     ligi_put_varint(writer, body->count);
-    for (size_t i = 0; i < body->count; i++)
-        put_tensor(writer, &body->tensors[i], &body->slots[i], body->hashes);
+    const ligi_slot *last = NULL;
+    for (size_t i = 0; i < body->count; i++) {
+        int flags = slot_flags(&body->slots[i], last);
+        put_tensor(writer, &body->tensors[i], &body->slots[i], flags, body->hashes);
+        if ((flags & FLAG_OWNER) && (flags & FLAG_PACK))
+            last = &body->slots[i];
+    }
     ligi_put_varint(writer, body->graph_bytes);
     ligi_put_bytes(writer, body->graphs, body->graph_bytes);
 }
@@ -146,6 +160,7 @@ typedef struct cursor {
     int64_t *shape;
     uint64_t *hash;
     uint64_t here;
+    uint64_t owner, pack; /* said last, both together; 0: not yet */
 } cursor;
 
 static lig_status get_shape(cursor *at, lig_tensor *tensor)
@@ -195,14 +210,23 @@ static lig_status get_tied(cursor *at, ligi_manifest *manifest, size_t index)
 static lig_status get_place(cursor *at, ligi_manifest *manifest, size_t index, int flags)
 {
     lig_stored_tensor *stored = &manifest->tensors[index];
-    stored->owner = flags & FLAG_OWNER ? ligi_get_varint(&at->reader) : manifest->about.id;
-    stored->pack = flags & FLAG_PACK ? ligi_get_varint(&at->reader) : at->here;
+    stored->owner = flags & FLAG_OWNER   ? ligi_get_varint(&at->reader)
+                    : flags & FLAG_AGAIN ? at->owner
+                                         : manifest->about.id;
+    stored->pack = flags & FLAG_PACK    ? ligi_get_varint(&at->reader)
+                   : flags & FLAG_AGAIN ? at->pack
+                                        : at->here;
+    if ((flags & FLAG_OWNER) && (flags & FLAG_PACK)) {
+        at->owner = stored->owner;
+        at->pack = stored->pack;
+    }
     stored->offset = ligi_get_varint(&at->reader);
     uint64_t bytes = stored->tensor.bytes, blocks = ligi_block_count(bytes);
     if (at->reader.failed || blocks > (at->reader.bytes - at->reader.at) / sizeof(uint64_t))
         return lig_fail(LIG_E_CORRUPT, "it ends too early");
     if (stored->offset % LIGI_ALIGN_SMALL || stored->offset > INT64_MAX - bytes ||
-        (flags & FLAG_PACK && stored->pack == 0))
+        (flags & (FLAG_PACK | FLAG_AGAIN) && stored->pack == 0) ||
+        (flags & FLAG_AGAIN && flags != FLAG_AGAIN))
         return lig_fail(LIG_E_CORRUPT, "its place makes no sense");
     manifest->hashes[index] = at->hash;
     for (uint64_t b = 0; b < blocks; b++)

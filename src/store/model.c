@@ -106,7 +106,7 @@ static lig_status read_packed(lig_store *store, ligi_model *model, int *gone)
     *gone = status == LIG_E_NOTFOUND;
     LIG_TRY(status);
     if (record->offset > pack_bytes || record->manifest_bytes > pack_bytes - record->offset)
-        return lig_fail(LIG_E_CORRUPT, "its manifest does not lie in pack %llu",
+        return lig_fail(LIG_E_CORRUPT, "its manifest does not lie in pack %016llx",
                         (unsigned long long)record->pack);
     LIG_TRY(ligi_alloc(&model->manifest_bytes, record->manifest_bytes, "a manifest"));
     lig_range range = {
@@ -116,7 +116,7 @@ static lig_status read_packed(lig_store *store, ligi_model *model, int *gone)
     *gone = status == LIG_E_NOTFOUND;
     LIG_TRY(status);
     if (ligi_hash64_plain(model->manifest_bytes, record->manifest_bytes) != record->manifest_hash)
-        return lig_fail(LIG_E_CORRUPT, "its manifest in pack %llu is damaged",
+        return lig_fail(LIG_E_CORRUPT, "its manifest in pack %016llx is damaged",
                         (unsigned long long)record->pack);
     LIG_TRY(ligi_manifest_get(model->manifest_bytes, record->manifest_bytes, record->pack,
                               &model->manifest));

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/log.h"
 #include "store/model.h"
 #include "store/pattern.h"
 
@@ -98,6 +99,12 @@ static lig_status collect(lig_store *store, const lig_query *query, found *into)
     while (ligi_ledger_next(&ledger, LIGI_TABLE_MODEL, &walk, &item, &status)) {
         ligi_model *model = NULL;
         status = ligi_model_list(&item, store->secret, &model);
+        if (status == LIG_E_CORRUPT) { /* one damaged record must not hide the others */
+            ligi_log(LIG_LOG_WARNING, "a model of %s is left out: %s", store->uri,
+                     lig_error_text());
+            status = LIG_OK;
+            continue;
+        }
         if (status == LIG_OK && fits(&model->shown, query))
             status = ligi_grow(&into->models, &into->capacity, into->count + 1,
                                sizeof *into->models, "a list of models");
@@ -176,6 +183,8 @@ lig_status lig_store_stat(lig_store *store, lig_store_stats *stats)
                 status = ligi_record_get(&item, store->secret, &record);
             if (table == LIGI_TABLE_PACK)
                 status = ligi_pack_record_get(&item, store->secret, &pack);
+            if (status == LIG_E_CORRUPT) /* for `check` to tell */
+                status = LIG_OK;
             sum.models += table == LIGI_TABLE_MODEL;
             sum.tensors += record.tensor_count;
             sum.bytes += record.bytes;

@@ -87,7 +87,7 @@ static lig_status place_tensor(mapping_job *job, size_t index, int *gone)
     LIG_TRY(find_pack(job, stored->pack, gone, &pack));
     if (stored->offset > pack->mapping.bytes ||
         stored->tensor.bytes > pack->mapping.bytes - stored->offset)
-        return lig_fail(LIG_E_CORRUPT, "pack %llu is too short for tensor '%s'",
+        return lig_fail(LIG_E_CORRUPT, "pack %016llx is too short for tensor '%s'",
                         (unsigned long long)stored->pack, stored->tensor.name);
     stored->tensor.data = (char *)pack->mapping.base + stored->offset;
     return LIG_OK;
@@ -105,7 +105,7 @@ static lig_status verify_tensor(const lig_view *view, size_t index, const void *
         uint64_t bytes = left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES;
         if (ligi_hash64(secret, data + at, bytes) != hashes[at / LIG_BLOCK_BYTES])
             return lig_fail(LIG_E_CORRUPT,
-                            "the bytes of tensor '%s' in pack %llu do not fit their checksum",
+                            "the bytes of tensor '%s' in pack %016llx do not fit their checksum",
                             stored->tensor.name, (unsigned long long)stored->pack);
     }
     return LIG_OK;
