@@ -83,7 +83,7 @@ class Store:
         if pending is None:
             return
         try:
-            pending._inner.wait()
+            pending._settle()
         finally:
             if watcher is not None and watcher is not threading.current_thread():
                 watcher.join()
@@ -250,7 +250,9 @@ class Store:
         loader.verify = verify
         loader.show = wanted(progress)
         if into is not None:
-            return loader.fill(into, missing == "keep", extra == "ignore", cast, map)
+            # A stage of a pipeline asks for its own part of the model and for nothing else.
+            part = extra == "ignore" or getattr(into, "IS_PART_OF_A_MODEL", False)
+            return loader.fill(into, missing == "keep", part, cast, map)
         return loader.whole(framework, map, device)
 
     def _load_match(

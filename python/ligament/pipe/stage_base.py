@@ -49,6 +49,7 @@ class Stage(nn.Module):
     MODULES: list[str] = []
     TENSORS: dict[str, Any] = {}
     TRACED_IN_TRAINING = True
+    IS_PART_OF_A_MODEL = True  # who loads a whole model into it takes what it asks for
 
     def __init__(
         self,
