@@ -151,10 +151,10 @@ lig_status ligi_shares_add(ligi_shares *self, const ligi_model *model, int64_t h
     LIG_TRY(hold(self, model->record.uses, model->record.use_count, held_ns));
     for (size_t i = 0; i < manifest->tensor_count; i++) {
         const lig_stored_tensor *stored = &manifest->tensors[i];
-        if (stored->tied >= 0 || stored->pack == 0 || stored->tensor.bytes == 0)
+        if (stored->tied >= 0 || stored->tensor.bytes == 0)
             continue;
-        const held *pack = find_held(self, stored->pack);
-        if (pack && pack->there)
+        const held *pack = stored->pack ? find_held(self, stored->pack) : NULL;
+        if (stored->pack == 0 || (pack && pack->there))
             LIG_TRY(add_tensor(self, manifest, i));
     }
     return LIG_OK;
@@ -192,10 +192,14 @@ static int has_prefix(const ligi_ledger *ledger, const ligi_key *key)
            memcmp(item.key, key->bytes, key->size) == 0;
 }
 
+int ligi_shares_may(const ligi_shares *self, uint64_t bytes)
+{
+    return bytes >= LIGI_ORIGIN_BYTES ||
+           (self->count && ligi_map_find(&self->sizes, &bytes, sizeof bytes, NULL));
+}
+
 int ligi_shares_size(const ligi_shares *self, const ligi_ledger *ledger, uint64_t bytes)
 {
-    if (bytes == 0)
-        return 0;
     if (ligi_map_find(&self->sizes, &bytes, sizeof bytes, NULL))
         return 1;
     ligi_key table = {.bytes = {LIGI_TABLE_FINGERPRINT}, .size = 1};

@@ -23,12 +23,16 @@ lig_status ligi_shares_add(ligi_shares *shares, const ligi_model *model, int64_t
 /* After the last add. */
 lig_status ligi_shares_seal(ligi_shares *shares);
 
-/* 1 when the first block of a tensor of that size is worth hashing. */
+/* 1 when a tensor of that size may be stored already; without a look at the catalog. */
+int ligi_shares_may(const ligi_shares *shares, uint64_t bytes);
+/* 1 when its first block is worth hashing. */
 int ligi_shares_size(const ligi_shares *shares, const ligi_ledger *ledger, uint64_t bytes);
 /* 1 when the others are, too. */
 int ligi_shares_begin(const ligi_shares *shares, const ligi_ledger *ledger, uint64_t first,
                       uint64_t bytes);
-/* Where a tensor lies whose blocks have these hashes; found->pack is 0 when there is none. */
+/* Where a tensor lies whose blocks have these hashes. found->owner is 0 when there is none; with an
+ * owner and pack 0 it lies inline in another model, which may go: the bytes are few, and are written
+ * again, but the owner stays the same. */
 lig_status ligi_shares_find(ligi_shares *shares, const ligi_ledger *ledger, const uint64_t *hashes,
                             uint64_t bytes, ligi_origin *found);
 

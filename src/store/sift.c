@@ -59,16 +59,33 @@ static void run_jobs(sift *self)
     self->job_count = 0;
 }
 
+/* Most of what is small and has no parent is passed over here, for the price of a comparison. */
+static lig_status choose_any(sift *self, size_t first, size_t end)
+{
+    const ligi_plan *plan = self->plan;
+    for (size_t i = first; i < end && plan->shares; i++) {
+        if (plan->slots[i].tied != SIZE_MAX || plan->tensors[i].bytes == 0 ||
+            !ligi_shares_may(plan->shares, plan->tensors[i].bytes))
+            continue;
+        if (self->wanted == NULL)
+            LIG_TRY(ligi_calloc(&self->wanted, end - i, sizeof *self->wanted, "a save"));
+        self->wanted[self->count++] = i;
+    }
+    return LIG_OK;
+}
+
 /* The catalog is looked at between the hashing, never during it: a view that is held for long keeps
  * the catalog from growing. */
-static lig_status choose_sizes(sift *self, size_t first, size_t end)
+static lig_status choose_sizes(sift *self)
 {
     ligi_ledger ledger;
+    size_t kept = 0;
     LIG_TRY(ligi_ledger_begin(self->store, &ledger));
-    for (size_t i = first; i < end; i++)
-        if (self->plan->slots[i].tied == SIZE_MAX &&
-            ligi_shares_size(self->plan->shares, &ledger, self->plan->tensors[i].bytes))
-            self->wanted[self->count++] = i;
+    for (size_t i = 0; i < self->count; i++)
+        if (ligi_shares_size(self->plan->shares, &ledger,
+                             self->plan->tensors[self->wanted[i]].bytes))
+            self->wanted[kept++] = self->wanted[i];
+    self->count = kept;
     ligi_ledger_end(&ledger);
     return LIG_OK;
 }
@@ -123,11 +140,11 @@ static lig_status place_found(sift *self)
         ligi_origin found;
         status = ligi_shares_find(plan->shares, &ledger, plan->hashes + slot->first_hash,
                                   plan->tensors[self->wanted[i]].bytes, &found);
-        if (status != LIG_OK || found.pack == 0)
+        if (status != LIG_OK || found.owner == 0)
             continue;
-        slot->pack = found.pack;
-        slot->offset = found.offset;
         slot->owner = found.owner;
+        slot->pack = found.pack;
+        slot->offset = found.pack ? found.offset : 0;
     }
     ligi_ledger_end(&ledger);
     return status;
@@ -136,12 +153,12 @@ static lig_status place_found(sift *self)
 lig_status ligi_sift(lig_store *store, ligi_plan *plan, const ligi_source *source, size_t first,
                      size_t end)
 {
-    if (plan->shares == NULL)
-        return LIG_OK;
     sift self = {.store = store, .plan = plan, .source = source};
     int64_t begin = ligi_now_ns();
-    LIG_TRY(ligi_calloc(&self.wanted, end - first, sizeof *self.wanted, "a save"));
-    lig_status status = choose_sizes(&self, first, end);
+    LIG_TRY(choose_any(&self, first, end));
+    if (self.count == 0)
+        return LIG_OK;
+    lig_status status = choose_sizes(&self);
     if (status == LIG_OK)
         status = hash_firsts(&self);
     if (status == LIG_OK && self.count)

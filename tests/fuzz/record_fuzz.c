@@ -1,6 +1,6 @@
 /* Values of the catalog, hostile but for their hash: what a reader meets when somebody writes one
  * on purpose. */
-#include "store/record.h"
+#include "store/origin.h"
 
 #include <string.h>
 
@@ -13,6 +13,7 @@ static void decode(const lig_catalog_item *item)
     ligi_record record = {0};
     ligi_pack_record pack;
     ligi_header header;
+    ligi_origin origin;
     ligi_inline inlined;
     const char *alias;
     uint64_t id;
@@ -22,6 +23,7 @@ static void decode(const lig_catalog_item *item)
     (void)ligi_name_get(item, secret, &id);
     (void)ligi_alias_get(item, secret, &alias, &id);
     (void)ligi_header_get(item, &header);
+    (void)ligi_origin_get(item, secret, &origin);
     if (ligi_inline_get(item, secret, &inlined) == LIG_OK) {
         ligi_manifest manifest = {0};
         (void)ligi_manifest_get(inlined.manifest, inlined.manifest_bytes, 0, &manifest);

@@ -43,6 +43,11 @@ static size_t make_tensors(lig_tensor *tensors)
     return 5;
 }
 
+static const lig_layer layers[2] = {{"layer", "dense", 5}, {"one", "\x00\xff", 2}};
+static const lig_input from_layer = {0, 1};
+static const lig_call calls[2] = {{0, 0, NULL}, {1, 1, &from_layer}};
+static const lig_graph graph = {"golden 1", layers, calls, 2, 2};
+
 static int make(const char *folder)
 {
     char uri[512];
@@ -59,10 +64,13 @@ static int make(const char *folder)
     snprintf(uri, sizeof uri, "%s?mode=w", folder);
     lig_status status = lig_store_open(&store, uri);
     if (status == LIG_OK)
+        status = lig_store_save(store, "inline/1", tensors + 2, count - 2, &options);
+    options.graphs = &graph, options.graph_count = 1;
+    if (status == LIG_OK)
         status = lig_store_save(store, "packed/1", tensors, count, &options);
     options.parent = "packed/1";
     if (status == LIG_OK)
-        status = lig_store_save(store, "inline/1", tensors + 2, count - 2, &options);
+        status = lig_store_save(store, "shared/1", tensors + 2, count - 2, &options);
     if (status == LIG_OK)
         status = lig_store_alias(store, "prod", "packed/1");
     if (status != LIG_OK) {
@@ -115,12 +123,24 @@ static void test_read(void **state)
     assert_ok(lig_store_open(&store, GOLDEN "?mode=r"));
     check_tensors(store, "prod", tensors, count);
     check_tensors(store, "inline/1", tensors + 2, count - 2);
+    check_tensors(store, "shared/1", tensors + 2, count - 2);
     lig_model *model, *parent;
-    assert_ok(lig_store_model(store, "inline/1", &model));
+    assert_ok(lig_store_model(store, "shared/1", &model));
     assert_ok(lig_store_model(store, "packed/1", &parent));
     assert_int_equal(parent->tensors[1].tied, 0);
     assert_int_equal(model->parent, parent->id);
     assert_string_equal(model->parent_name, "packed/1");
+    assert_int_equal(model->tensors[0].owner, parent->id);
+    assert_int_equal(model->tensors[0].pack, parent->tensors[2].pack);
+    assert_int_equal(model->own_bytes, 0);
+    lig_match **matches;
+    size_t found;
+    assert_ok(lig_store_find(store, &graph, NULL, &matches, &found));
+    assert_int_equal(found, 1);
+    assert_int_equal(matches[0]->model->id, parent->id);
+    assert_int_equal(matches[0]->layer_count, 2);
+    assert_int_equal(matches[0]->expires_ns, 0);
+    lig_matches_destroy(matches, found);
     lig_model_destroy(model);
     lig_model_destroy(parent);
     check_sound(store);
@@ -195,7 +215,8 @@ static void test_write(void **state)
                 manifest.hashes[i][b],
                 lig_hash_block(header.secret, pack + stored->offset, stored->tensor.bytes));
     }
-    ligi_body body = {manifest.structure, tensors, slots, manifest.hash_pool, 5, NULL, 0};
+    ligi_body body = {manifest.structure,  tensors, slots, manifest.hash_pool, 5, manifest.graphs,
+                      manifest.graph_bytes};
     ligi_writer writer = {0};
     ligi_manifest_put(&writer, &manifest.about, &body);
     assert_int_equal(writer.bytes, trailer.footer_bytes);
