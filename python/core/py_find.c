@@ -221,8 +221,10 @@ PyObject *ligi_py_store_find(PyObject *object, PyObject *args)
     Py_ssize_t limit;
     long long lease_ns;
     lig_find_options options = LIG_FIND_INIT;
-    if (!PyArg_ParseTuple(args, "OOO!OnL", &given, &tags, &PyTuple_Type, &exclude, &prefer, &limit,
-                          &lease_ns))
+    if (!PyArg_ParseTuple(args,
+                          "OOO!O"
+                          "nL",
+                          &given, &tags, &PyTuple_Type, &exclude, &prefer, &limit, &lease_ns))
         return NULL;
     const lig_graph *graph = ligi_py_graph_of(state, given);
     if (!graph || ligi_py_optional_text(state, prefer, "the metric", &options.prefer) < 0)

@@ -225,8 +225,7 @@ static void memory_dealloc(PyObject *object)
 static int memory_getbuffer(PyObject *object, Py_buffer *view, int flags)
 {
     memory *self = (memory *)object;
-    static char nothing[1];
-    void *data = self->bytes ? self->data : nothing;
+    void *data = self->bytes ? self->data : self; /* never NULL, also when empty */
     return PyBuffer_FillInfo(view, object, data, (Py_ssize_t)self->bytes, self->readonly, flags);
 }
 

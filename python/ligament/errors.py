@@ -35,6 +35,9 @@ class _SystemError(Error, OSError):
         super().__init__(*args)
         self.errno = self._number
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, {"errno": self.errno}
+
 
 class ExistsError(_SystemError, FileExistsError):
     """The name is taken."""

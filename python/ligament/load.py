@@ -315,9 +315,7 @@ class Loader:
 
     def _mapped(self, names: list[str], framework: str | None, device: Any) -> dict[str, Any]:
         adapter = tensors.framework(framework)
-        # torch knows no read-only tensors: its views are private, so that writing one changes no
-        # file.
-        view = self.core.map(self.name, framework == "torch", self.verify)
+        view = self.core.map(self.name, adapter.PRIVATE_VIEWS, self.verify)
         made: dict[str, Any] = {}
         for name in names:
             twin = self._twin(name)

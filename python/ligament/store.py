@@ -243,6 +243,8 @@ class Store:
         stays as it is."""
         if missing not in ("error", "keep") or extra not in ("error", "ignore"):
             raise InvalidError("missing is 'error' or 'keep', extra is 'error' or 'ignore'")
+        if into is not None and (device is not None or framework is not None):
+            raise InvalidError("`framework` and `device` are for new tensors; `into` has its own")
         if isinstance(name, Match):
             return self._load_match(name, into, tensors, framework, map, extra, cast, device)
         loader = Loader(self._core, name.name if isinstance(name, Model) else name)

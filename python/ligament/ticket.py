@@ -17,6 +17,7 @@ class Ticket(Generic[T]):
     def __init__(self, inner: _core.Ticket, finish: Callable[[], T]) -> None:
         self._inner = inner
         self._finish = finish
+        self._heard = False  # a failure has been raised to somebody
 
     def done(self) -> bool:
         """Whether it has ended, well or not."""
@@ -25,8 +26,21 @@ class Ticket(Generic[T]):
     def result(self, timeout: float | None = None) -> T:
         """Waits (seconds; None: as long as it takes) and returns what the call would have; raises
         what went wrong."""
-        self._inner.wait(timeout)
+        try:
+            self._inner.wait(timeout)
+        except BaseException:
+            self._heard = self._inner.done()
+            raise
         return self._finish()
+
+    def _settle(self) -> None:
+        """Waits; a failure that nobody has heard of is raised."""
+        try:
+            self._inner.wait()
+        except Exception:
+            if not self._heard:
+                self._heard = True
+                raise
 
     def cancel(self) -> None:
         """Asks it to stop; it then ends with ClosedError unless it was past its commit point."""

@@ -88,6 +88,16 @@ def test_the_arena_bounds_the_copies(store: ligament.Store, room: int) -> None:
     assert all(np.array_equal(back[name], want[name]) for name in want)
 
 
+def test_parameters_that_somebody_else_writes(store: ligament.Store) -> None:
+    """An alias taken before writes past copy on write: for that there is snapshot="copy"."""
+    value = torch.zeros(3_000_000)
+    alias = value.numpy()
+    ticket = store.save("m", {"x": value}, wait=False, snapshot="copy")
+    alias[:] = 1
+    ticket.result(60)
+    assert not store.load("m")["x"].any()
+
+
 def test_the_arena_is_reused(store: ligament.Store) -> None:
     value = {"x": np.zeros(100_000)}
     store.save("a", value, wait=False).result()
@@ -136,20 +146,41 @@ def test_a_second_save_waits_for_the_first(store: ligament.Store) -> None:
     assert all(ticket.done() for ticket in tickets) and len(store) == 6
 
 
-def test_failure_is_heard(store: ligament.Store) -> None:
+def fail_later(store: ligament.Store) -> Any:
+    """A save in the background that will fail, or None when it was refused at the call."""
     store.save("m", {"x": np.zeros(3)})
-    taken: Any = None
     try:
-        taken = store.save("m", {"x": np.ones(3)}, wait=False)
+        return store.save("m", {"x": np.ones(3)}, wait=False)
     except ligament.ExistsError:
-        pass  # found at the call
-    else:
-        with pytest.raises(ligament.ExistsError):
-            taken.result(60)
-        with pytest.raises(ligament.ExistsError):
+        return None
+
+
+def test_failure_is_raised_at_the_next_save(store: ligament.Store) -> None:
+    if fail_later(store) is not None:
+        with pytest.raises(ligament.ExistsError, match="'m'"):
             store.save("n", {"x": np.zeros(1)})
     store.save("n", {"x": np.zeros(1)})  # raised once
     assert store.load("m")["x"].sum() == 0
+
+
+def test_failure_is_raised_by_close() -> None:
+    store = ligament.Store("mem:")
+    if fail_later(store) is not None:
+        with pytest.raises(ligament.ExistsError, match="'m'"):
+            store.close()
+    store.close()
+    with pytest.raises(ligament.ClosedError):
+        len(store)
+
+
+def test_failure_is_heard_once(store: ligament.Store) -> None:
+    ticket = fail_later(store)
+    if ticket is not None:
+        for _ in range(2):
+            with pytest.raises(ligament.ExistsError, match="'m'"):
+                ticket.result(60)
+    store.wait()  # whoever asked the ticket knows
+    store.save("n", {"x": np.zeros(1)})
 
 
 def test_close_waits_and_raises(tmp_path: Path) -> None:

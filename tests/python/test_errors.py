@@ -40,7 +40,10 @@ def test_each_is_an_error_and_what_python_users_catch(kind: type[ligament.Error]
 def test_system_errors_have_an_errno() -> None:
     assert ligament.ExistsError("x").errno == errno.EEXIST
     assert ligament.DeniedError("x").errno == errno.EACCES
-    assert ligament.StorageError("x").errno is None
+    error = ligament.StorageError("x")
+    assert error.errno is None
+    error.errno = errno.ENOSPC
+    assert pickle.loads(pickle.dumps(error)).errno == errno.ENOSPC
 
 
 def test_sentences_name_the_thing(store: ligament.Store) -> None:

@@ -199,3 +199,5 @@ def test_an_unknown_framework(store: ligament.Store) -> None:
         store.load("m", framework="nope")
     with pytest.raises(ligament.InvalidError, match="device"):
         store.load("m", device="cuda")
+    with pytest.raises(ligament.InvalidError, match="into"):
+        store.load("m", into=zeros(), device="cpu")

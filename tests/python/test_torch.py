@@ -129,6 +129,7 @@ def test_extra_state(store: ligament.Store) -> None:
     assert b[0].note == "hello" and torch.equal(a[0].weight, b[0].weight)
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
 def test_all_dtypes(store: ligament.Store) -> None:
     codes = ligament.tensors.of_torch._dtypes()
     saved = {}

@@ -74,7 +74,7 @@ class _ByType(dict[type, "ModuleType | None"]):
 
 
 def _has(name: str) -> bool:
-    return name == "numpy" or name in sys.modules
+    return name == "numpy" or sys.modules.get(name) is not None
 
 
 _by_type = _ByType()
@@ -267,7 +267,7 @@ def target(model: Any) -> Target:
 
 def _fill_done(values: list[Any]) -> Done:
     def done(filled: list[int], takers: dict[int, Any]) -> None:
-        if "torch" in sys.modules:
+        if _has("torch"):
             of_torch.written([values[i] for i in filled if _by_type[type(values[i])] is of_torch])
 
     return done

@@ -16,6 +16,9 @@ _SMALL = 1 << 20
 
 _core.set_reader(np.ndarray, _core.Reader(FROM_NUMPY))
 
+# Arrays over a mapping can be read-only.
+PRIVATE_VIEWS = False
+
 
 def need() -> None:
     """NumPy is always there."""

@@ -11,6 +11,9 @@ from .. import _core
 from ..errors import InvalidError, UnsupportedError
 from .fresh import Fresh
 
+# Arrays are never written.
+PRIVATE_VIEWS = False
+
 
 def need() -> Any:
     """JAX itself, imported if it is not yet."""

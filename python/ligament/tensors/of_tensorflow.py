@@ -12,6 +12,9 @@ from ..errors import InvalidError, UnsupportedError
 from .dtypes import FROM_NUMPY
 from .fresh import Fresh
 
+# Tensors are never written where they lie.
+PRIVATE_VIEWS = False
+
 
 def need() -> Any:
     """TensorFlow itself, imported if it is not yet."""

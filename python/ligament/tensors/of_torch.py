@@ -21,6 +21,9 @@ _WRAPPERS = {
     "OptimizedModule": "_orig_mod.",
 }
 
+# torch knows no read-only tensors: views of a mapping are private, and writing changes no file.
+PRIVATE_VIEWS = True
+
 
 def need() -> Any:
     """torch itself, imported if it is not yet."""
