@@ -41,6 +41,7 @@ TRAINING_CONTENDERS = ("ligament", "dcp async")
 # These need milliseconds a tensor: on the case of many they get a tenth, and times are scaled.
 SCALED = {"tf checkpoint", "keras h5", "ligament keras"}
 SCALE = 10
+REST_MS = 500  # what changing every byte takes the others between two saves
 QUICK = {"limit", "ligament", "safetensors", "dcp async"}
 
 
@@ -160,8 +161,8 @@ def run_child(job: dict[str, Any], folder: Path, patience: float) -> dict[str, l
 
 def find_limit(out: Path) -> Path | None:
     """The program of limit.c: the build has made it, or it is compiled here."""
-    built = HERE.parent / "build" / "bench" / "limit"
-    if built.exists():
+    built, source = HERE.parent / "build" / "bench" / "limit", HERE / "limit.c"
+    if built.exists() and built.stat().st_mtime > source.stat().st_mtime:
         return built
     program = out / "limit"
     command = [
@@ -183,7 +184,7 @@ def find_limit(out: Path) -> Path | None:
 
 def run_limit(program: Path, folder: Path, total: int) -> dict[str, list[float]]:
     folder.mkdir(parents=True, exist_ok=True)
-    command = [str(program), str(folder), str(total), "repeat=3"]
+    command = [str(program), str(folder), str(total), "repeat=3", f"pause={REST_MS}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     times = json.loads(done.stdout)
     writes, reads = times["write_s"], times["read_s"]

@@ -1,11 +1,12 @@
 /* How long the search for the longest common prefix takes as the store grows, against a scan.
  *
- *     prefix_search FOLDER evolved|shared COUNT... [queries=N] [options=QUERY]
+ *     prefix_search FOLDER evolved|shared COUNT... [queries=N] [options=QUERY] [reuse=1]
  *
  * prints one line of JSON for each COUNT (ascending). `evolved`: each model is a changed copy of
  * one of the last 1,000; `shared`: all have the first 40 of their 60 layers in common. Layers form
  * a chain with a jump over every fifth. The scan is the original's: from the roots, by each stored
- * model's table of vertices, all in memory. Both answers are compared. */
+ * model's table of vertices, all in memory. Both answers are compared. `reuse`: the models are
+ * there from a run before with the same, single COUNT. */
 #include <ligament/ligament.h>
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ typedef struct net { /* kind of each layer; they are called by their place */
 
 typedef struct bench {
     const char *folder, *options;
-    int shared;
+    int shared, reuse;
     size_t queries;
     uint64_t random;
     net *nets;
@@ -116,7 +117,8 @@ static lig_status add_model(bench *self)
     options.metric_count = 1;
     char name[32];
     snprintf(name, sizeof name, "m%zu", self->net_count);
-    LIG_TRY(lig_store_save(self->store, name, tensors, made.count, &options));
+    if (!self->reuse)
+        LIG_TRY(lig_store_save(self->store, name, tensors, made.count, &options));
     self->nets[self->net_count++] = made;
     return LIG_OK;
 }
@@ -315,6 +317,8 @@ int main(int argc, char **argv)
             self.queries = strtoul(argv[i] + 8, NULL, 10);
         else if (strncmp(argv[i], "options=", 8) == 0)
             self.options = argv[i] + 8;
+        else if (strncmp(argv[i], "reuse=", 6) == 0)
+            self.reuse = argv[i][6] == '1';
         else if (count < COUNTS_MAX)
             counts[count++] = strtoul(argv[i], NULL, 10);
     }

@@ -325,7 +325,8 @@ def main() -> int:
         )
         for b in watch.births
     ]
-    picture = folder / "lineage.svg" if given.folder else Path("lineage.svg")
+    spare = Path(tempfile.gettempdir()) / "ligament-lineage.svg"
+    picture = folder / "lineage.svg" if given.folder else spare
     picture.write_text(draw(births))
     print(f"who comes from whom: {picture}     {time.perf_counter() - started:.0f} s")
     if not given.folder:

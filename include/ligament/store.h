@@ -98,12 +98,13 @@ typedef struct lig_save_options {
     const char *meta, *structure;   /* NULL: "" */
     const struct lig_graph *graphs; /* at most 8, of different kinds: what a search compares */
     size_t graph_count;
-    const struct lig_match *match; /* NULL: none; the new model inherits what it has in common with it */
+    const struct lig_match *match; /* NULL: none; its model is the parent when none is given */
 } lig_save_options;
 #define LIG_SAVE_INIT {sizeof(lig_save_options), 0, NULL, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, NULL}
 
 /* Saves `count` tensors as one model; on return it is durable. Tensors with equal memory (same pointer, dtype,
- * shape) are stored once and marked as tied. `options` may be NULL. */
+ * shape) are stored once and marked as tied. A tensor whose bytes equal those of one of the parent's, of the match's
+ * or, from 64 KiB up, of any stored one is not written: the new model refers to it. `options` may be NULL. */
 LIG_API lig_status lig_store_save(lig_store *store, const char *model, const lig_tensor *tensors, size_t count,
                                   const lig_save_options *options);
 

@@ -215,13 +215,13 @@ static lig_status check_packs(audit *self)
             return status;
         if (self->damaged)
             continue;
-        LIG_TRY(ligi_report_add(self->report,
-                                "pack %016llx is counted as used by %llu models and %llu tensors, in "
-                                "truth by %llu and %llu",
-                                (unsigned long long)count->pack, (unsigned long long)record.models,
-                                (unsigned long long)record.tensors,
-                                (unsigned long long)count->record.models,
-                                (unsigned long long)count->record.tensors));
+        LIG_TRY(ligi_report_add(
+            self->report,
+            "pack %016llx is counted as used by %llu models and %llu tensors, in "
+            "truth by %llu and %llu",
+            (unsigned long long)count->pack, (unsigned long long)record.models,
+            (unsigned long long)record.tensors, (unsigned long long)count->record.models,
+            (unsigned long long)count->record.tensors));
         LIG_TRY(mend_count(self, count));
     }
     return LIG_OK;

@@ -9,10 +9,10 @@
 static lig_status does_not_fit(const ligi_fetch *fetch, size_t tensor)
 {
     const lig_stored_tensor *stored = &fetch->model->manifest.tensors[tensor];
-    return lig_fail(LIG_E_CORRUPT,
-                    "model '%s': the bytes of tensor '%s' in pack %016llx do not fit their checksum",
-                    fetch->model->record.about.name, stored->tensor.name,
-                    (unsigned long long)stored->pack);
+    return lig_fail(
+        LIG_E_CORRUPT,
+        "model '%s': the bytes of tensor '%s' in pack %016llx do not fit their checksum",
+        fetch->model->record.about.name, stored->tensor.name, (unsigned long long)stored->pack);
 }
 
 static lig_status copy_inline(const ligi_fetch *fetch, const ligi_part *part)
@@ -95,7 +95,7 @@ static lig_status read_pack(ligi_fetch *fetch, size_t first, size_t end)
         *fetch->gone = 1;
     if (status != LIG_OK)
         return ligi_fail_again(*fetch->gone ? LIG_E_CORRUPT : status, "model '%s': %s",
-                        fetch->model->record.about.name, lig_error_text());
+                               fetch->model->record.about.name, lig_error_text());
     return LIG_OK;
 }
 

@@ -135,8 +135,8 @@ lig_status ligi_model_fill(lig_store *store, const ligi_ledger *ledger, ligi_mod
                              model->manifest.tensor_count != model->record.tensor_count))
         status = lig_fail(LIG_E_CORRUPT, "its manifest is that of another model");
     if (status != LIG_OK)
-        return ligi_fail_again(*gone ? LIG_E_CORRUPT : status, "model '%s': %s", model->record.about.name,
-                        lig_error_text());
+        return ligi_fail_again(*gone ? LIG_E_CORRUPT : status, "model '%s': %s",
+                               model->record.about.name, lig_error_text());
     show(model);
     return LIG_OK;
 }

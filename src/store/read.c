@@ -253,7 +253,8 @@ static lig_status match(const request *self, const ligi_model *model, size_t *in
         status =
             ligi_slice_check(stored, into_of(self, i), self->reads ? self->reads[i].slices : NULL);
         if (status != LIG_OK)
-            status = ligi_fail_again(status, "model '%s': %s", model->record.about.name, lig_error_text());
+            status = ligi_fail_again(status, "model '%s': %s", model->record.about.name,
+                                     lig_error_text());
     }
     ligi_map_fini(&names.names);
     return status;

@@ -31,8 +31,8 @@ int ligi_shares_size(const ligi_shares *shares, const ligi_ledger *ledger, uint6
 int ligi_shares_begin(const ligi_shares *shares, const ligi_ledger *ledger, uint64_t first,
                       uint64_t bytes);
 /* Where a tensor lies whose blocks have these hashes. found->owner is 0 when there is none; with an
- * owner and pack 0 it lies inline in another model, which may go: the bytes are few, and are written
- * again, but the owner stays the same. */
+ * owner and pack 0 it lies inline in another model, which may go: the bytes are few, and are
+ * written again, but the owner stays the same. */
 lig_status ligi_shares_find(ligi_shares *shares, const ligi_ledger *ledger, const uint64_t *hashes,
                             uint64_t bytes, ligi_origin *found);
 

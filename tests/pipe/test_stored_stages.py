@@ -1,11 +1,10 @@
 """A stage loads its own part of a stored model."""
 
+import ligament
 import pytest
 import torch
-from torch import nn
-
-import ligament
 from ligament.pipe import pipe_model
+from torch import nn
 
 
 def test_each_stage_loads_its_part() -> None:

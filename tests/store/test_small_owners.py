@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
+import ligament
 import numpy as np
 import pytest
-
-import ligament
 
 
 @pytest.mark.parametrize("kind", ["mem", "file"])
