@@ -1,6 +1,6 @@
 # The door for people. Every target does its own set-up; a second run starts in seconds.
 #   make          build the library, the program and the Python extension in place
-#   make demo     train, checkpoint, get killed, resume
+#   make demo     train, checkpoint, get killed, resume; then an evolutionary search on one store
 #   make test     house rules, C tests, Python tests        make tidy   house rules alone
 #   make asan     the C tests under ASan and UBSan          make tsan   under TSan
 #   make fuzz     a short campaign (FUZZ_SECONDS a target)  make soak   the long campaigns
@@ -36,6 +36,7 @@ build: setup
 
 demo: build
 	@$(PYTHON) examples/python/demo.py
+	@$(PYTHON) examples/python/evolve.py
 
 tidy: build
 	@$(PYTHON) tools/tidy.py

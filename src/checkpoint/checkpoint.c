@@ -54,8 +54,8 @@ static lig_status open_either(lig_checkpoint *self, const char *backend, const c
     const lig_backend_ops *ops;
     lig_status status = ligi_backend_lookup(backend, &ops);
     if (status == LIG_E_NOTFOUND)
-        return ligi_fail_again(status, "%s; a folder is written as a path, './%s'", lig_error_text(),
-                        backend);
+        return ligi_fail_again(status, "%s; a folder is written as a path, './%s'",
+                               lig_error_text(), backend);
     LIG_TRY(status);
     return ops->volume ? open_store(self, backend, config)
                        : lig_backend_open(&self->backend, backend, config);
