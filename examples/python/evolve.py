@@ -9,6 +9,7 @@ Several processes share one store and know nothing of each other but what is in 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import random
 import shutil
@@ -28,6 +29,7 @@ FEATURES, CLASSES, SAMPLES = 8, 8, 4000
 STEPS, BATCH, RATE = 60, 64, 5e-3
 POPULATION, STARTERS, TOURNAMENT = 16, 4, 4
 WIDTHS = (64, 96, 128, 192, 256)
+YOUNG = datetime.timedelta(seconds=2)
 BAR = 30
 
 Genome = list[list[Any]]  # [width, activation] of each hidden layer
@@ -166,10 +168,13 @@ class Worker:
         }
 
     def cull(self) -> list[str]:
-        """The worst make room. Another worker may have been quicker."""
+        """The worst make room, the newest excepted: their makers still look at them. Another
+        worker may have been quicker."""
         living = self.store.models(order="-val_acc")
-        gone = []
+        now, gone = datetime.datetime.now(datetime.UTC), []
         for model in living[POPULATION:]:
+            if now - model.created < YOUNG:
+                continue
             try:
                 self.store.retire(model)
                 gone.append(model.name)

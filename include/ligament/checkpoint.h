@@ -27,6 +27,10 @@ LIG_API lig_status lig_checkpoint_save(lig_checkpoint *checkpoint, const char *s
 LIG_API lig_status lig_checkpoint_load(lig_checkpoint *checkpoint, const char *set, const lig_tensor *tensors,
                                        size_t count);
 
+/* The same, but the set may hold other tensors too: an optimizer's, where only the model is wanted. */
+LIG_API lig_status lig_checkpoint_load_part(lig_checkpoint *checkpoint, const char *set, const lig_tensor *tensors,
+                                            size_t count);
+
 /* Removes `set`. */
 LIG_API lig_status lig_checkpoint_drop(lig_checkpoint *checkpoint, const char *set);
 

@@ -52,7 +52,7 @@ static void checkpoint_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-enum action { SAVE, LOAD, DROP };
+enum action { SAVE, LOAD, LOAD_PART, DROP };
 
 static lig_status act(checkpoint *self, enum action action, const char *set,
                       const ligi_py_batch *batch)
@@ -63,6 +63,8 @@ static lig_status act(checkpoint *self, enum action action, const char *set,
         return lig_checkpoint_save(self->checkpoint, set, batch->tensors, batch->count);
     if (action == LOAD)
         return lig_checkpoint_load(self->checkpoint, set, batch->tensors, batch->count);
+    if (action == LOAD_PART)
+        return lig_checkpoint_load_part(self->checkpoint, set, batch->tensors, batch->count);
     return lig_checkpoint_drop(self->checkpoint, set);
 }
 
@@ -97,11 +99,12 @@ static PyObject *checkpoint_load(PyObject *object, PyObject *args)
 {
     PyObject *set;
     ligi_py_batch *batch;
-    if (!PyArg_ParseTuple(args, "UO!", &set, ligi_py_state_of(object)->batch_type, &batch))
+    int part = 0;
+    if (!PyArg_ParseTuple(args, "UO!|p", &set, ligi_py_state_of(object)->batch_type, &batch, &part))
         return NULL;
     if (!batch->writable)
         return PyErr_Format(PyExc_ValueError, "the batch is not writable");
-    return run(object, LOAD, set, batch);
+    return run(object, part ? LOAD_PART : LOAD, set, batch);
 }
 
 static PyObject *checkpoint_drop(PyObject *object, PyObject *set)
@@ -111,7 +114,8 @@ static PyObject *checkpoint_drop(PyObject *object, PyObject *set)
 
 static PyMethodDef methods[] = {
     {"save", checkpoint_save, METH_VARARGS, "save(set, batch)"},
-    {"load", checkpoint_load, METH_VARARGS, "load(set, batch): fills the batch."},
+    {"load", checkpoint_load, METH_VARARGS,
+     "load(set, batch, part=False): fills the batch; with part the set may hold more."},
     {"drop", checkpoint_drop, METH_O, "drop(set)"},
     {"close", checkpoint_close, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -6,13 +6,13 @@ import json
 import os
 import re
 import threading
-import weakref
+import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _core, tensors
 from .description import Model, Report, TensorInfo
-from .errors import ClosedError, Error, InvalidError, NotFoundError
+from .errors import Error, InvalidError, NotFoundError
 from .graph import Graph, graphs_for
 from .history import Diff, Lineage
 from .load import Loader
@@ -201,9 +201,19 @@ class Store:
             inner = self._core.save_copy(name, batch, options, flags, arena)
         else:
             inner = self._core.save_start(name, batch, options)
-        core, me = self._core, weakref.ref(self)
-        ticket = Ticket(inner, lambda: _found_model(me, core, name))
-        watcher = release_when_done(inner, batch, after)
+        saved: list[_core.Model] = []
+
+        def ended() -> None:  # at once: later the name may stand for another model
+            saved.append(self._core.model(name))
+            after()
+
+        watcher = release_when_done(inner, batch, ended)
+
+        def finish() -> Model:
+            watcher.join()
+            return Model(self, saved[0] if saved else self._core.model(name))
+
+        ticket = Ticket(inner, finish)
         with self._lock:
             self._pending, self._watcher = ticket, watcher
         return ticket
@@ -324,6 +334,10 @@ class Store:
     ) -> list[Model]:
         """The models whose name fits the pattern and that have all the tags, in order ("-val_acc":
         the largest first)."""
+        if limit is not None and limit < 0:
+            raise InvalidError(f"limit={limit}: it is None or at least 0")
+        if limit == 0:
+            return []
         found = self._core.models(name, dict(tags) if tags else None, order, limit or 0)
         return [Model(self, core) for core in found]
 
@@ -458,13 +472,6 @@ def _name_of(model: str | Model) -> str:
     return model.name if isinstance(model, Model) else model
 
 
-def _found_model(me: weakref.ref[Store], core: _core.Store, name: str) -> Model:
-    store = me()
-    if store is None:
-        raise ClosedError("the store is closed")
-    return Model(store, core.model(name))
-
-
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+._-]+:")
 _PATH_QUERY = re.compile(r"\?[a-z_]+=[^?]*$")
 
@@ -472,6 +479,10 @@ _PATH_QUERY = re.compile(r"\?[a-z_]+=[^?]*$")
 def _absolute(uri: str) -> str:
     """A plain path is made absolute: a store stays where it is when the process moves, and pickles
     so."""
+    if not uri:
+        raise InvalidError("an empty text is no place for a store")
+    if uri.startswith("file:") and not uri.startswith("file:/"):
+        return "file://" + urllib.parse.quote(os.getcwd()) + "/" + uri[len("file:") :]
     return uri if _SCHEME.match(uri) else os.path.join(os.getcwd(), uri)
 
 

@@ -201,3 +201,18 @@ def _tagged(tag: str, value: Any, tensors: Mapping[str, Any]) -> Any:
     if tag == "$bytes":
         return base64.b64decode(value, validate=True)
     raise ValueError(f"unknown tag {tag!r}")
+
+
+def set_plain(tree: Any, saved: Any) -> None:
+    """Puts the plain values of `saved` into the dicts and lists of `tree`, which has its shape."""
+    if isinstance(tree, dict) and isinstance(saved, dict):
+        pairs: Any = [(key, saved[key]) for key in tree if key in saved]
+    elif isinstance(tree, (list, tuple)) and isinstance(saved, (list, tuple)):
+        pairs = list(zip(range(len(tree)), saved, strict=False))
+    else:
+        return
+    for key, value in pairs:
+        if isinstance(tree[key], (dict, list, tuple)):
+            set_plain(tree[key], value)
+        elif isinstance(tree[key], _PLAIN) and not isinstance(tree, tuple):
+            tree[key] = value

@@ -103,6 +103,14 @@ lig_status lig_checkpoint_load(lig_checkpoint *self, const char *set, const lig_
     return ligi_store_load_exact(self->store, set, tensors, count);
 }
 
+lig_status lig_checkpoint_load_part(lig_checkpoint *self, const char *set,
+                                    const lig_tensor *tensors, size_t count)
+{
+    if (self->backend)
+        return lig_backend_load(self->backend, set, tensors, count);
+    return lig_store_load(self->store, set, tensors, count);
+}
+
 lig_status lig_checkpoint_drop(lig_checkpoint *self, const char *set)
 {
     if (self->backend)

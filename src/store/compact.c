@@ -89,13 +89,17 @@ static lig_status add_user(compaction *self, const ligi_ledger *ledger,
                            const lig_catalog_item *item)
 {
     ligi_model *model = NULL;
-    int gone, names = 0;
+    int gone = 0, names = 0;
     LIG_TRY(ligi_model_list(item, self->store->secret, &model));
     for (size_t i = 0; i < model->record.use_count; i++)
         names |= is_orphan(self, model->record.uses[i].pack);
     lig_status status = LIG_OK;
     if (names)
         status = ligi_model_fill(self->store, ledger, model, &gone);
+    if (gone) { /* retired since the ledger began; while it is named, its packs are counted */
+        ligi_model_free(model);
+        return LIG_OK;
+    }
     if (names && status == LIG_OK)
         status = ligi_ownership_add(&self->ownership, &model->manifest);
     if (names && status == LIG_OK)

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,10 @@ def generation(store: Store, rng: random.Random) -> None:
     meta = {name: float(value[0]) for name, value in values.items()}
     name = f"{os.getpid()}-{rng.getrandbits(40):x}"
     score = {"val_acc": rng.random()}
-    store.save(name, values, graph=graph, match=match, meta=meta, metrics=score)
+    try:
+        store.save(name, values, graph=graph, match=match, meta=meta, metrics=score)
+    except ligament.NotFoundError:
+        pass  # the other has retired it before its description was read
     for model in store.models(order="-val_acc")[POPULATION:]:
         try:
             store.retire(model)
@@ -56,8 +60,9 @@ def start(place: str, seed: int) -> int:
     if child == 0:
         try:
             work(place, seed)
-        finally:
-            os._exit(1)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
     return child
 
 
@@ -83,8 +88,8 @@ def kills(place: str, rounds: int, every: int) -> None:
         time.sleep(rng.uniform(0.002, 0.08))
         for child in children:
             os.kill(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
-            assert os.WIFSIGNALED(status), "a worker failed by itself"
+        ends = [os.waitpid(child, 0)[1] for child in children]
+        assert all(map(os.WIFSIGNALED, ends)), "a worker failed by itself"
         if number % every == every - 1:
             seen = sound(place)
     assert seen >= POPULATION
@@ -128,8 +133,9 @@ def test_the_lease_of_a_dead_process_ends(tmp_path: Path) -> None:
         assert os.read(ready, 1) == b"!"
         store.retire("m")
         store.compact()
-        assert store.stats()["packs"] == 1 or store.stats()["stored_bytes"] > 1 << 17
+        held = list((tmp_path / "store").rglob("*.pack"))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        assert len(held) == 1, "what a living process holds stays"
         store.compact()
-        assert store.stats()["packs"] == 0 and store.stats()["stored_bytes"] < 1 << 17
+        assert not list((tmp_path / "store").rglob("*.pack"))

@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import _core
 from ..errors import InvalidError, UnsupportedError
-from ..tree import encode
+from ..tree import encode, set_plain
 from . import arrays, keras_graph, of_jax, of_keras, of_tensorflow, of_torch, torch_graph
 from .dtypes import NAMES, code_of, name_of
 from .fresh import Fresh
@@ -262,6 +262,7 @@ def target(model: Any) -> Target:
         target.done, target.plain = adapter.finisher(model, found.values)
     else:
         target.done = _fill_done(found.values)
+        target.plain = lambda saved: set_plain(model, saved)
     return target
 
 

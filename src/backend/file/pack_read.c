@@ -434,8 +434,7 @@ static int mate_start(mate *other, pthread_t *thread)
 {
     sigset_t all, before;
 
-    other->self.engine = NULL;
-    if (ligi_file_engine(other->self.volume, &other->self.engine) != LIG_OK)
+    if (ligi_engine_share(other->self.engine, &other->self.engine) != LIG_OK)
         return 0;
     if (other->self.direct_fd >= 0)
         want_ring(&other->self);
@@ -457,7 +456,10 @@ static lig_status read_by_two(reader *self)
     lig_status status = read_share(self, &shared);
     if (started)
         pthread_join(thread, NULL);
-    ligi_file_engine_return(self->volume, other.self.engine);
+    if (other.self.engine != self->engine) {
+        ligi_engine_drain(other.self.engine);
+        ligi_engine_destroy(other.self.engine, 0);
+    }
     pthread_mutex_destroy(&shared.lock);
     if (!started || status != LIG_OK || other.failure.status == LIG_OK)
         return status;
