@@ -106,7 +106,9 @@ def fill(store: ligament.Store, generated: int, evolved: int, layers: int) -> li
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Fills a store with architectures.")
-    parser.add_argument("store", help="a path or URI; ?fsync=0 is quicker and not safe")
+    parser.add_argument(
+        "store", nargs="?", default="mem:", help="a path or URI; ?fsync=0 is quicker, not safe"
+    )
     parser.add_argument("--generated", type=int, default=600)
     parser.add_argument("--evolved", type=int, default=100)
     parser.add_argument("--layers", type=int, default=40)

@@ -17,13 +17,11 @@
 #define HUGE_BYTES (UINT64_C(2) << 20)
 #define BUFFER_BYTES (8 * HUGE_BYTES)         /* all slots */
 #define MAP_BYTES (BUFFER_BYTES + HUGE_BYTES) /* address space from which they are cut */
-#define LOWER_SLOTS ((1u << (LIGI_SLOT_COUNT + 1) / 2) - 1)
-#define UPPER_SLOTS (((1u << LIGI_SLOT_COUNT) - 1) & ~LOWER_SLOTS)
-#define NOT_STARTED INT_MIN /* the result of what the ring did not take */
-#define NOTHING UINT64_MAX  /* the token of an entry that was taken back */
+#define NOT_STARTED INT_MIN                   /* the result of what the ring did not take */
+#define NOTHING UINT64_MAX                    /* the token of an entry that was taken back */
 
 struct ligi_engine {
-    void *map;              /* NULL: the slots are another engine's */
+    void *map;
     uint8_t *base;          /* in the map, at a huge page's border */
     uint32_t taken;         /* one bit a slot */
     uint32_t flying, ready; /* one bit an entry of ios; `ready` is done but not collected */
@@ -57,19 +55,6 @@ lig_status ligi_engine_create(ligi_engine **engine)
     return LIG_OK;
 }
 
-lig_status ligi_engine_share(ligi_engine *whole, ligi_engine **half)
-{
-    ligi_engine *made;
-
-    assert(whole->taken == 0);
-    LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "an I/O engine"));
-    made->base = whole->base;
-    made->taken = LOWER_SLOTS;
-    whole->taken = UPPER_SLOTS;
-    *half = made;
-    return LIG_OK;
-}
-
 static void ring_stop(ligi_engine *engine)
 {
 #if LIGI_HAVE_URING
@@ -85,8 +70,7 @@ void ligi_engine_destroy(ligi_engine *engine, int forked)
         return;
     if (!forked) {
         ring_stop(engine);
-        if (engine->map != NULL)
-            munmap(engine->map, MAP_BYTES);
+        munmap(engine->map, MAP_BYTES);
     }
     free(engine);
 }
@@ -108,10 +92,8 @@ static int make_ring(ligi_engine *engine)
         slots[i].iov_base = ligi_engine_slot(engine, i);
         slots[i].iov_len = LIGI_SLOT_BYTES;
     }
-    /* Refused where little memory may be locked; it only saves the look-up of pages. A half does
-     * not live long enough for it. */
-    engine->fixed = engine->map != NULL &&
-                    io_uring_register_buffers(&engine->ring, slots, LIGI_SLOT_COUNT) == 0;
+    /* Refused where little memory may be locked; it only saves the look-up of pages. */
+    engine->fixed = io_uring_register_buffers(&engine->ring, slots, LIGI_SLOT_COUNT) == 0;
     engine->has_ring = 1;
     return 1;
 }

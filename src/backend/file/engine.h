@@ -28,9 +28,6 @@ typedef struct ligi_engine ligi_engine;
 
 /* Memory only; nothing is touched before it is used. */
 lig_status ligi_engine_create(ligi_engine **engine);
-/* A second engine, for another thread, over the upper half of the slots of `whole`, which has none
- * taken. `whole` gets them back when it is drained; the half is destroyed before that. */
-lig_status ligi_engine_share(ligi_engine *whole, ligi_engine **half);
 /* NULL is fine. In a forked child the memory and the ring are the parent's: only the struct is
  * freed. */
 void ligi_engine_destroy(ligi_engine *engine, int forked);

@@ -21,8 +21,7 @@
     (UINT64_C(64) << 10) /* parts from this size on are worth a transfer of their own */
 #define SMALL_BYTES                                                                                \
     (UINT64_C(256) << 10) /* reads up to this size in all go through the page cache */
-#define SHARED_BYTES (UINT64_C(16) << 20) /* reads from this size on take two threads */
-#define SHARED_DEPTH 7                    /* transfers of each: together the buffers of one */
+#define SHARED_BYTES (UINT64_C(16) << 20) /* cached reads from this size on take two threads */
 #define VECTORS_MAX 512
 #define MISSES_MAX 8
 
@@ -59,8 +58,7 @@ typedef struct reader {
     ligi_engine *engine;
     chunk chunks[LIGI_ENGINE_DEPTH]; /* those under way; a transfer's token is an index */
     uint32_t busy;
-    unsigned depth; /* how many transfers may fly */
-    uint8_t *junk;  /* takes the bytes of gaps */
+    uint8_t *junk; /* takes the bytes of gaps */
     uint64_t file_bytes;
     int cached; /* -1: nothing of the file is in the page cache, 1: all of it, 0: ask */
     int misses; /* how often the answer was wrong */
@@ -324,7 +322,7 @@ static lig_status start_direct(reader *self, const chunk *wanted)
 {
     int slot = -1;
 
-    while (ligi_engine_flying(self->engine) >= self->depth)
+    while (ligi_engine_flying(self->engine) == LIGI_ENGINE_DEPTH)
         LIG_TRY(collect(self));
     while (!wanted->in_place && (slot = ligi_engine_take(self->engine)) < 0)
         LIG_TRY(collect(self));
@@ -377,13 +375,7 @@ static lig_status read_all(reader *self)
     return LIG_OK;
 }
 
-static void want_ring(const reader *self)
-{
-    if (strcmp(self->volume->options.uring, "0") != 0)
-        ligi_engine_ring(self->engine);
-}
-
-/* Copying and hashing takes one thread about as long as a good disk needs: two share the walk. */
+/* What lies in the page cache is only copied and hashed: two threads share the walk. */
 typedef struct walk {
     pthread_mutex_t lock;
     cursor where;
@@ -404,15 +396,13 @@ static int take_chunk(walk *shared, const reader *self, chunk *out)
     return taken;
 }
 
-static lig_status read_share(reader *self, walk *shared)
+static lig_status read_cached(reader *self, walk *shared)
 {
     lig_status status = LIG_OK;
     chunk next;
 
     while (status == LIG_OK && take_chunk(shared, self, &next))
-        status = read_chunk(self, &next);
-    while (status == LIG_OK && ligi_engine_flying(self->engine) > 0)
-        status = collect(self);
+        status = read_plain(self, &next, NULL);
     if (status != LIG_OK) {
         pthread_mutex_lock(&shared->lock);
         shared->failed = 1;
@@ -425,7 +415,7 @@ static void *mate_main(void *context)
 {
     mate *other = context;
 
-    ligi_failure_take(&other->failure, read_share(&other->self, other->shared));
+    ligi_failure_take(&other->failure, read_cached(&other->self, other->shared));
     return NULL;
 }
 
@@ -434,10 +424,9 @@ static int mate_start(mate *other, pthread_t *thread)
 {
     sigset_t all, before;
 
-    if (ligi_engine_share(other->self.engine, &other->self.engine) != LIG_OK)
+    other->self.engine = NULL;
+    if (ligi_file_engine(other->self.volume, &other->self.engine) != LIG_OK)
         return 0;
-    if (other->self.direct_fd >= 0)
-        want_ring(&other->self);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int started = pthread_create(thread, NULL, mate_main, other) == 0;
@@ -448,18 +437,14 @@ static int mate_start(mate *other, pthread_t *thread)
 static lig_status read_by_two(reader *self)
 {
     walk shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    mate other = {.self = *self, .shared = &shared};
     pthread_t thread;
 
-    self->depth = SHARED_DEPTH;
-    mate other = {.self = *self, .shared = &shared};
     int started = mate_start(&other, &thread);
-    lig_status status = read_share(self, &shared);
+    lig_status status = read_cached(self, &shared);
     if (started)
         pthread_join(thread, NULL);
-    if (other.self.engine != self->engine) {
-        ligi_engine_drain(other.self.engine);
-        ligi_engine_destroy(other.self.engine, 0);
-    }
+    ligi_file_engine_return(self->volume, other.self.engine);
     pthread_mutex_destroy(&shared.lock);
     if (!started || status != LIG_OK || other.failure.status == LIG_OK)
         return status;
@@ -515,7 +500,8 @@ static void open_direct(reader *self, uint64_t total)
     if (self->cached == 1 ||
         ligi_pack_open(volume, self->id, O_RDONLY | O_DIRECT, &self->direct_fd) != LIG_OK)
         return;
-    want_ring(self);
+    if (strcmp(volume->options.uring, "0") != 0)
+        ligi_engine_ring(self->engine);
 }
 
 static lig_status read_ranges(reader *self)
@@ -531,7 +517,7 @@ static lig_status read_ranges(reader *self)
     LIG_TRY(ligi_alloc(&self->junk, GAP_BYTES, "the bytes between ranges"));
     LIG_TRY(ligi_file_engine(self->volume, &self->engine));
     open_direct(self, total);
-    if (total >= SHARED_BYTES)
+    if (self->cached == 1 && total >= SHARED_BYTES)
         return read_by_two(self);
     return read_all(self);
 }
@@ -541,7 +527,6 @@ lig_status ligi_file_pack_read(void *opaque, uint64_t id, const void *secret,
 {
     reader self = {.volume = opaque, .id = id, .secret = secret, .ranges = ranges, .count = count};
 
-    self.depth = LIGI_ENGINE_DEPTH;
     self.fd = self.direct_fd = -1;
     self.bad = SIZE_MAX;
     LIG_TRY(ligi_pack_open(self.volume, id, O_RDONLY, &self.fd));
