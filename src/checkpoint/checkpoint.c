@@ -92,6 +92,11 @@ lig_status lig_checkpoint_save(lig_checkpoint *self, const char *set, const lig_
         return lig_backend_save(self->backend, set, tensors, count);
     lig_save_options options = LIG_SAVE_INIT;
     options.flags = LIG_SAVE_REPLACE;
+    lig_status status = lig_store_save(self->store, set, tensors, count, &options);
+    if (status != LIG_E_EXISTS)
+        return status;
+    LIG_TRY(
+        lig_store_alias(self->store, set, NULL)); /* an alias too is replaced by what is saved */
     return lig_store_save(self->store, set, tensors, count, &options);
 }
 

@@ -54,3 +54,15 @@ def test_places_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert store.models(limit=0) == []
         with pytest.raises(ligament.InvalidError):
             store.models(limit=-1)
+
+
+def test_a_save_replaces_an_alias(tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 2)
+    with ligament.Store(tmp_path / "s") as store:
+        store.save("other", {"x": np.ones(1)})
+        store.alias("weights", "other")
+    save_weights(model, str(tmp_path / "s"))
+    ligament.plugins.close()
+    with ligament.Store(tmp_path / "s") as store:
+        assert store["weights"].name == "weights"
+        assert "other" in store

@@ -51,7 +51,10 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         self.saved: list[str] = []
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Loads what is there, when told to."""
+        """Loads what is there, when told to; what an earlier run kept counts for `keep`."""
+        if self.keep is not None:
+            with Store(plugins.store_uri(self.backend, self.config)) as store:
+                self.saved = [model.name for model in store.models(f"{self.set_name}/*")]
         if not self.restore:
             return
         try:
