@@ -28,7 +28,7 @@ static void make_chain(chain *c, const char *signatures, const char *prefix, flo
     size_t count = strlen(signatures);
     for (uint32_t i = 0; i < count; i++) {
         snprintf(c->names[i], sizeof c->names[i], "%s%u", prefix, i);
-        snprintf(c->tensor_names[i], sizeof c->tensor_names[i], "%s.w", c->names[i]);
+        snprintf(c->tensor_names[i], sizeof c->tensor_names[i], "%s%u.w", prefix, i);
         c->layers[i] = (lig_layer){c->names[i], &c->text[i], 1};
         c->inputs[i] = (lig_input){i - 1, 0};
         c->calls[i] = (lig_call){i, i > 0, &c->inputs[i]};
