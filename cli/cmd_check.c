@@ -11,6 +11,7 @@ static void put_json(const lig_report *report)
     cli_json_put_u64(&writer, "bytes", report->bytes);
     cli_json_put_u64(&writer, "repaired", report->repaired);
     cli_json_put_u64(&writer, "freed_bytes", report->freed_bytes);
+    cli_json_put_u64(&writer, "leftover_bytes", report->leftover_bytes);
     cli_json_open(&writer, "problems", '[');
     for (size_t i = 0; i < report->problem_count; i++)
         cli_json_put_text(&writer, NULL, report->problems[i]);

@@ -190,6 +190,7 @@ LIG_API lig_status lig_store_retire(lig_store *store, const char *model);
 typedef struct lig_report {                 /* freed by lig_report_destroy */
     uint64_t models, tensors, packs, bytes; /* looked at */
     uint64_t freed_bytes, repaired;
+    uint64_t leftover_bytes; /* whole packs that no model names: harmless, removed by the next open or compact */
     size_t problem_count;
     const char *const *problems; /* a sentence each */
 } lig_report;

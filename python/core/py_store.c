@@ -482,10 +482,11 @@ static PyObject *report_dict(lig_report *report)
     PyObject *result = NULL;
     if (problems)
         result = Py_BuildValue(
-            "{s:K,s:K,s:K,s:K,s:K,s:K,s:N}", "models", (unsigned long long)report->models,
+            "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N}", "models", (unsigned long long)report->models,
             "tensors", (unsigned long long)report->tensors, "packs",
             (unsigned long long)report->packs, "bytes", (unsigned long long)report->bytes,
-            "freed_bytes", (unsigned long long)report->freed_bytes, "repaired",
+            "freed_bytes", (unsigned long long)report->freed_bytes, "leftover_bytes",
+            (unsigned long long)report->leftover_bytes, "repaired",
             (unsigned long long)report->repaired, "problems", problems);
     lig_report_destroy(report);
     return result;

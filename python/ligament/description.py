@@ -127,6 +127,7 @@ class Report:
     packs: int
     bytes: int
     freed_bytes: int
+    leftover_bytes: int
     repaired: int
     problems: list[str]
 

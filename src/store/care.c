@@ -305,7 +305,9 @@ static lig_status list_ids(care *self)
 
 /* --- packs --- */
 
-/* A pack that is not recorded may belong to a save under way: then it cannot be claimed. */
+/* A pack that is not recorded may belong to a save under way: then it cannot be claimed. A whole
+ * one is what a killed save left, or what a match held while its last model was retired: no fault.
+ */
 static lig_status check_stray(care *self, const ligi_ledger *ledger, uint64_t pack)
 {
     ligi_place *place = self->store->place;
@@ -317,12 +319,16 @@ static lig_status check_stray(care *self, const ligi_ledger *ledger, uint64_t pa
     if (self->store->mode == 'r' || place->ops->pack_claim(place->self, pack, &claim) != LIG_OK)
         return LIG_OK;
     int named = ligi_store_names_pack(self->store, pack); /* committed since the view was taken */
+    int leftover = !named && ligi_store_owns_pack(self->store, pack);
+    uint64_t bytes = 0;
+    if (leftover && place->ops->pack_size(place->self, pack, &bytes) == LIG_OK)
+        self->report->shown.leftover_bytes += bytes;
     place->ops->pack_close(claim);
-    if (named)
+    if (named || leftover)
         return LIG_OK;
     return ligi_report_add(self->report,
-                           "pack %016llx is named by no model: a leftover of a save that did not "
-                           "end, or of another store",
+                           "pack %016llx is named by no model, and is damaged or another store's; "
+                           "move it away",
                            (unsigned long long)pack);
 }
 

@@ -175,6 +175,11 @@ static void a_match_holds_what_it_names(void **state)
     lig_match_release(matches[0]);
     assert_true(matches[0]->expires_ns == 0);
     lig_matches_destroy(matches, count);
+    assert_ok(lig_store_check(store, 0, &report));
+    assert_int_equal(report->problem_count,
+                     0); /* what the match held waits to be swept: no fault */
+    assert_true(report->leftover_bytes > 0 || strcmp(uri, "mem:") == 0); /* inline there */
+    lig_report_destroy(report);
     lig_store_stats stats;
     assert_ok(lig_store_compact(store, &report));
     lig_report_destroy(report);

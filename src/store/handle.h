@@ -64,6 +64,9 @@ lig_status ligi_store_rewrite(lig_store *store, uint64_t *packs, uint64_t *bytes
 /* 1 when the catalog, as it is now, names the pack or cannot be asked. */
 int ligi_store_names_pack(lig_store *store, uint64_t pack);
 
+/* 1 when it is a whole pack of this store, named or not. */
+int ligi_store_owns_pack(lig_store *store, uint64_t pack);
+
 /* Removes packs that the catalog does not name and nobody writes; counts them when the pointers are
  * not NULL. */
 lig_status ligi_store_clean(lig_store *store, uint64_t *packs, uint64_t *bytes);

@@ -53,7 +53,7 @@ int ligi_store_names_pack(lig_store *store, uint64_t pack)
 
 /* What was sealed is whole. A pack that cannot be read is damaged, newer or somebody else's: it is
  * not ours to remove. */
-static int is_ours(lig_store *store, uint64_t pack)
+int ligi_store_owns_pack(lig_store *store, uint64_t pack)
 {
     ligi_pack_header header;
     ligi_pack_trailer trailer;
@@ -72,7 +72,7 @@ static void remove_stray(lig_store *store, uint64_t pack, uint64_t *packs, uint6
     uint64_t size = 0;
     if (ops->pack_claim(store->place->self, pack, &claim) != LIG_OK)
         return;
-    if (!ligi_store_names_pack(store, pack) && is_ours(store, pack)) {
+    if (!ligi_store_names_pack(store, pack) && ligi_store_owns_pack(store, pack)) {
         (void)ops->pack_size(store->place->self, pack, &size);
         if (ops->pack_remove(store->place->self, pack) == LIG_OK) {
             *packs += 1;
