@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import ligament
@@ -255,3 +257,16 @@ def test_torch_views_of_a_mapping_change_no_file(files: ligament.Store) -> None:
     view += 1
     assert torch.equal(files.load("m", framework="torch")["x"], torch.arange(5.0))
     assert not files.check().problems
+
+
+FIRST = """
+import ligament, torch
+store = ligament.Store("mem:")
+value = torch.tensor([1 + 2j, 3 - 4j]).conj()
+store.save("m", {"x": value})
+assert store.load("m")["x"].tolist() == [1 - 2j, 3 + 4j]
+"""
+
+
+def test_the_first_tensor_of_a_process_may_compute_its_values() -> None:
+    subprocess.run([sys.executable, "-c", FIRST], check=True)

@@ -96,7 +96,8 @@ def describe(value: Any, name: str, writable: bool) -> Any:
     torch = sys.modules["torch"]
     if "registered" not in _tables:
         _register()
-        if type(value) in _tables["registered"]:
+        plain = value.is_cpu and not (value.is_neg() or value.is_conj())
+        if plain and type(value) in _tables["registered"]:
             return value
     _refuse(value, name)
     if value.numel() == 0:
