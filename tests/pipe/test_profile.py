@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 from ligament.errors import InvalidError
 from ligament.pipe import profile, trace
-from ligament.pipe.profile import Known, _Bench, _isolate, content
+from ligament.pipe.figures import Figures
+from ligament.pipe.profile import Known, _Bench, _isolate, _write, content
 from pipe_models import make, mlp
 from torch import nn
 
@@ -126,3 +128,17 @@ def test_the_bar_counts_blocks(capsys: pytest.CaptureFixture[str]) -> None:
     assert "profile [" in shown and "4/4" in shown
     profile(trace(*mlp(depth=1)), iterations=1)
     assert capsys.readouterr().err == ""
+
+
+def test_ranks_that_share_a_file_do_not_meet(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    traced = trace(*mlp())
+    with ThreadPoolExecutor(4) as ranks:
+        for ready in [ranks.submit(_write, path, {"a": Figures()}) for _ in range(200)]:
+            ready.result()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["profile.json"]
+    path.unlink()
+    profile(traced, path, iterations=1)
+    written = path.stat()
+    profile(traced, path, iterations=1)  # nothing new: nothing written
+    assert path.stat().st_ino == written.st_ino

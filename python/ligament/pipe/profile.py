@@ -10,7 +10,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
@@ -179,6 +181,7 @@ class _Bench:
         self._constants()
         last = self._last_reader()
         found: list[Figures] = []
+        before = len(self.known)
         for block, module in zip(self.blocks, modules, strict=True):
             if module is None:
                 found.append(Figures())
@@ -193,7 +196,7 @@ class _Bench:
             for name in last.get(block.index, ()):
                 del self.values[name]
             bar.step(self.trace.graph.nodes[block.index].name)
-        if self.path:
+        if self.path and len(self.known) > before:
             _write(self.path, self.known)
         return found
 
@@ -432,10 +435,17 @@ def _read(path: Path | None) -> dict[str, Figures]:
 
 
 def _write(path: Path, known: dict[str, Figures]) -> None:
-    """A new file in the old one's place: a reader sees one or the other."""
+    """A new file in the old one's place: a reader sees one or the other. Ranks may share a path:
+    each writes a file of its own, and the last one stays."""
     text = json.dumps(
         {"format": FORMAT, "blocks": {k: asdict(known[k]) for k in sorted(known)}}, indent=1
     )
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(text + "\n", "utf-8")
-    beside.replace(path)
+    descriptor, beside = tempfile.mkstemp(prefix=path.name, suffix=".new", dir=path.parent)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        Path(beside).chmod(0o644)
+        os.replace(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
