@@ -6,9 +6,10 @@
 
 Each model is profiled by two processes at once (one thread each: two cores that share caches and
 memory are slower together than one alone), cut in two by `auto`, and trained for some steps by two
-processes over torch's own schedules (gloo). The plan is the same on both ranks: it is made from one
-of the two profiles. The figure is simulated / measured, the median of the steps; the bar
-is 15 % in the median over the rows. Nothing else should run meanwhile: two ranks need two cores.
+processes over torch's own schedules (gloo). What a transfer costs is measured between the same two.
+The plan is the same on both ranks: it is made from one of the two profiles. The figure is
+simulated / measured, the median of the steps; the bar is 15 % in the median over the rows. Nothing
+else should run meanwhile: two ranks need two cores.
 """
 
 from __future__ import annotations
@@ -73,9 +74,12 @@ def plan_of(name: str, schedule: str, microbatches: int, profile: Path) -> tuple
     from ligament.pipe import pipe_model
 
     model, args, kwargs = make(name)
+    rate = profile.with_suffix(".rate")
+    bandwidth = float(rate.read_text()) if rate.exists() else None
     plan = pipe_model(
         model, args, kwargs, stages=2, devices=["cpu", "cpu"], schedule=schedule,
-        microbatches=microbatches, profile=str(profile), progress=False, say=lambda line: None,
+        microbatches=microbatches, profile=str(profile), bandwidth=bandwidth, progress=False,
+        say=lambda line: None,
     )  # fmt: skip
     return plan, (args, kwargs)
 
@@ -110,18 +114,38 @@ def steps_of(given: argparse.Namespace, schedule: str) -> list[float]:
     return times[2:]
 
 
+def bytes_a_second(rank: int) -> float:
+    """What one value that crosses the border gets, there and back."""
+    import torch
+    import torch.distributed as dist
+
+    value, times = torch.zeros(1 << 16), []
+    for _ in range(60):
+        begin = time.perf_counter()
+        for turn in (rank == 0, rank == 1):
+            dist.send(value, 1 - rank) if turn else dist.recv(value, 1 - rank)
+        times.append(time.perf_counter() - begin)
+    return 2 * value.nbytes / statistics.median(times[10:])
+
+
+def profile_main(given: argparse.Namespace) -> None:
+    path = given.profile if given.rank == 0 else given.profile.with_suffix(".other")
+    plan_of(given.rank_of, given.schedules[0], given.microbatches, path)
+    rate = bytes_a_second(given.rank)
+    if given.rank == 0:
+        path.with_suffix(".rate").write_text(str(rate))
+
+
 def rank_main(given: argparse.Namespace) -> int:
     import torch.distributed as dist
 
-    if given.meeting is None:  # the profile: rank 1 is there to keep the other core as busy
-        path = given.profile if given.rank == 0 else given.profile.with_suffix(".other")
-        plan_of(given.rank_of, given.schedules[0], given.microbatches, path)
-        return 0
     meeting = f"file://{given.meeting}"
     dist.init_process_group("gloo", init_method=meeting, rank=given.rank, world_size=2)
-    times = {schedule: steps_of(given, schedule) for schedule in given.schedules}
-    if given.rank == 0:
+    if given.profile.exists():
+        times = {schedule: steps_of(given, schedule) for schedule in given.schedules}
         print(json.dumps(times))
+    else:
+        profile_main(given)
     dist.barrier()
     dist.destroy_process_group()
     return 0
@@ -146,7 +170,7 @@ def measure(name: str, given: argparse.Namespace, folder: Path) -> list[dict[str
         "--steps", str(given.steps), "--microbatches", str(given.microbatches),
         "--schedules", *given.schedules,
     ]  # fmt: skip
-    both(command)
+    both([*command, "--meeting", str(folder / f"{name}.first")])
     simulated = {}
     for schedule in given.schedules:
         plan, _ = plan_of(name, schedule, given.microbatches, profile)
