@@ -166,3 +166,9 @@ def test_the_program_reads_what_a_trace_writes(program: Path, tmp_path: Path) ->
 
 def test_overlapping_sets_are_one() -> None:
     assert union([[0, 2], [2, 4], [1], [3, 5]], 6) == [[0, 2, 4], [3, 5]]
+
+
+def test_a_split_of_backward_that_nobody_told_is_taken_as_half() -> None:
+    answer = partition(chain(1, 1, 1, 1), 4, schedule="zb-h1", microbatches=8)
+    assert answer["stages"]["weight_ms"] == [1, 1, 1, 1]
+    assert answer["step_ms"] < partition(chain(1, 1, 1, 1), 4, microbatches=8)["step_ms"]

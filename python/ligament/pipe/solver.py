@@ -190,6 +190,8 @@ def arrays(graph: Graph) -> dict[str, Any]:
     found["name"] = [node.name.replace("\0", " ") for node in nodes]
     for key in FIGURES:
         found[key] = array("d", (getattr(node, key) for node in nodes))
+    if not any(found["weight_ms"]):
+        found["weight_ms"] = None  # nobody told: the C side takes half of backward
     for tie in graph.ties:
         for index in tie.nodes:
             found["parameter_bytes"][index] = max(0.0, found["parameter_bytes"][index] - tie.bytes)
