@@ -1,10 +1,10 @@
 /* The limit: moves bytes between a few reused buffers and a file by io_uring with O_DIRECT, and
  * nothing else. Durable write (to the end of fsync) and cold read.
  *
- *     limit FOLDER BYTES [block=BYTES] [depth=N] [repeat=N] [prealloc=0|1] [pause=MS]
+ *     limit FOLDER BYTES [block=BYTES] [depth=N] [repeat=N] [prealloc=0|1] [pause=MS] [file=PATH]
  *
- * prints one line of JSON: {"bytes": .., "block": .., "depth": .., "prealloc": .., "write_s": [..],
- * "read_s": [..]} */
+ * With `file` it reads that one and writes nothing. It prints one line of JSON: {"bytes": ..,
+ * "block": .., "depth": .., "prealloc": .., "write_s": [..], "read_s": [..]} */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -34,7 +34,7 @@ typedef struct limit {
     char path[4096];
     uint64_t bytes, block;
     unsigned depth, repeat, pause;
-    int prealloc, fixed;
+    int prealloc, fixed, foreign;
     struct io_uring ring;
     struct iovec buffers[DEPTH_MAX];
 } limit;
@@ -158,6 +158,11 @@ static int parse(limit *self, int count, char **words)
         if (value == NULL)
             return 1;
         *value++ = '\0';
+        if (strcmp(words[i], "file") == 0) {
+            snprintf(self->path, sizeof self->path, "%s", value);
+            self->foreign = 1;
+            continue;
+        }
         uint64_t number = strtoull(value, &end, 10);
         if (strcmp(words[i], "block") == 0)
             self->block = number;
@@ -211,22 +216,23 @@ int main(int count, char **words)
 
     if (parse(&self, count, words) != 0) {
         fprintf(stderr, "limit FOLDER BYTES [block=BYTES] [depth=N] [repeat=N] [prealloc=0|1] "
-                        "[pause=MS]\n");
+                        "[pause=MS] [file=PATH]\n");
         return 2;
     }
     if (prepare(&self) != 0)
         return 1;
-    for (unsigned i = 0; i < self.repeat; i++) {
-        if (write_once(&self, &write_s[i]) != 0 || read_once(&self, &read_s[i]) != 0) {
-            unlink(self.path);
-            return 1;
-        }
-    }
-    unlink(self.path);
+    int failed = 0;
+    for (unsigned i = 0; i < self.repeat && !failed; i++)
+        failed = (!self.foreign && write_once(&self, &write_s[i]) != 0) ||
+                 read_once(&self, &read_s[i]) != 0;
+    if (!self.foreign)
+        unlink(self.path);
+    if (failed)
+        return 1;
     printf("{\"bytes\": %llu, \"block\": %llu, \"depth\": %u, \"prealloc\": %d, ",
            (unsigned long long)self.bytes, (unsigned long long)self.block, self.depth,
            self.prealloc);
-    show("write_s", write_s, self.repeat, ", ");
+    show("write_s", write_s, self.foreign ? 0 : self.repeat, ", ");
     show("read_s", read_s, self.repeat, "}\n");
     return 0;
 }

@@ -194,17 +194,17 @@ def prefix_load(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
         store.save("m", big_tree(count, size), graph=chain(count, "old"))
         match = store.find(chain(count, "new"))
         into = {name: np.ones(size // 8, np.int64) for name in match.tensors}
-        blob = folder / "blob"
-        blob.write_bytes(bytes(len(into) * size))
+        pack = next(place.rglob("*.pack"))
+        bare = ("limit", folder, len(into) * size, "repeat=1", f"file={pack}")
+        program(*bare)
         for _ in range(args.rounds):
             forget(place)
             colds.append(timed(lambda: store.load(match, into=into)))
-            limits += program("limit", folder, len(into) * size, "repeat=1")[0]["read_s"]
-            for path in place.rglob("*.pack"):
-                path.read_bytes()
+            limits += program(*bare)[0]["read_s"]
+        for _ in range(args.rounds):
+            warm_read(pack, into)
             warms.append(timed(lambda: store.load(match, into=into)))
-            warm_read(blob, into)
-            plain.append(warm_read(blob, into))
+            plain.append(warm_read(pack, into))
     cold, warm = median(colds) / median(limits), median(warms) / median(plain)
     print(f"\nload of a prefix: {len(into) * size / MIB:.0f} of {count * size / MIB:.0f} MiB")
     print(

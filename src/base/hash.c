@@ -27,6 +27,11 @@ ligi_hash128 ligi_hash128_keyed(const void *secret, const void *data, size_t byt
     return kernel()->hash128(secret, data, bytes);
 }
 
+uint64_t ligi_hash64_copy(const void *secret, void *to, const void *from, size_t bytes)
+{
+    return kernel()->hash64_copy(secret, to, from, bytes);
+}
+
 uint64_t ligi_hash64_plain(const void *data, size_t bytes)
 {
     return kernel()->hash64(NULL, data, bytes);

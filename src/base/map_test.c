@@ -53,6 +53,32 @@ static void kernels_agree(void **state)
     assert_true(ligi_hash64(secret, data, 100) != ligi_hash64_plain(data, 100));
 }
 
+/* Any length and alignment on both sides, over several pieces; nothing beside them is touched. */
+static void copying_hashes_the_same(void **state)
+{
+    (void)state;
+    enum { BYTES = 300000, EDGE = 128 };
+    unsigned char secret[LIG_SECRET_BYTES], *from = malloc(BYTES), *to = malloc(BYTES + 2 * EDGE);
+    srand(11);
+    for (size_t i = 0; i < sizeof secret; i++)
+        secret[i] = (unsigned char)rand();
+    for (size_t i = 0; i < BYTES; i++)
+        from[i] = (unsigned char)rand();
+    for (int round = 0; round < 300; round++) {
+        size_t limit = round % 3 ? 200 : BYTES;
+        size_t start = (size_t)rand() % 90, bytes = (size_t)rand() % (limit - start);
+        unsigned char *at = to + EDGE + rand() % EDGE / 2;
+        memset(to, 0xa5, BYTES + 2 * EDGE);
+        uint64_t hash = ligi_hash64(secret, from + start, bytes);
+        assert_true(hash == ligi_hash64_copy(secret, at, from + start, bytes));
+        assert_true(hash == ligi_hash_sse2.hash64_copy(secret, at, from + start, bytes));
+        assert_memory_equal(at, from + start, bytes);
+        assert_true(at[-1] == 0xa5 && at[bytes] == 0xa5);
+    }
+    free(from);
+    free(to);
+}
+
 /* XXH3's published value for the empty input: the hash on disk is the one other tools compute. */
 static void plain_hash_is_xxh3(void **state)
 {
@@ -68,6 +94,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_found_again),
         cmocka_unit_test(kernels_agree),
+        cmocka_unit_test(copying_hashes_the_same),
         cmocka_unit_test(plain_hash_is_xxh3),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -329,6 +329,39 @@ static void flipped_bits_do_not_end_the_process(void **state)
 }
 
 /* Free pages at the end of the file need not be in it. */
+/* Commits that add little find room; the file is sound and has everything afterwards. */
+static void files_grow_ahead(void **state)
+{
+    enum { COMMITS = 150 };
+    static const char text[6000];
+    void *volume, *snapshot;
+    lig_catalog_item item;
+    struct stat before = {0}, after;
+    uint64_t version;
+    int grown = 0;
+
+    assert_ok(open_at(*state, "", &volume));
+    assert_ok(commit_large(volume, 0, 0));
+    assert_ok(commit_large(volume, 1, 1));
+    for (uint64_t i = 2; i < COMMITS; i++) {
+        const lig_catalog_op op = {&i, sizeof i, text, sizeof text};
+        assert_ok(OPS->catalog_commit(volume, i, &op, 1));
+        assert_int_equal(stat(catalog_path(*state), &after), 0);
+        grown += after.st_size != before.st_size;
+        before = after;
+    }
+    assert_in_range(grown, 1, COMMITS / 4);
+    close_at(volume);
+    assert_ok(open_at(*state, "", &volume));
+    assert_ok(OPS->catalog_begin(volume, &snapshot, &version));
+    for (uint64_t i = 2; i < COMMITS; i++) {
+        assert_ok(OPS->catalog_get(snapshot, &i, sizeof i, &item));
+        assert_int_equal(item.value_bytes, sizeof text);
+    }
+    OPS->catalog_end(snapshot);
+    close_at(volume);
+}
+
 static void sound_catalogs_pass(void **state)
 {
     const char *folder = *state;
@@ -455,6 +488,7 @@ int main(void)
         folder_test(rationed_address_space),
         folder_test(cut_catalogs_are_refused),
         folder_test(flipped_bits_do_not_end_the_process),
+        folder_test(files_grow_ahead),
         folder_test(sound_catalogs_pass),
         folder_test(copies_are_consistent),
         folder_test(dead_readers_are_cleared),

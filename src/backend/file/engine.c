@@ -13,6 +13,9 @@
 #if LIGI_HAVE_URING
 #include <liburing.h>
 #endif
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 #define HUGE_BYTES (UINT64_C(2) << 20)
 #define BUFFER_BYTES (8 * HUGE_BYTES)         /* all slots */
@@ -137,6 +140,17 @@ void ligi_engine_free(ligi_engine *engine, int slot)
 uint8_t *ligi_engine_slot(ligi_engine *engine, int slot)
 {
     return engine->base + (uint64_t)slot * LIGI_SLOT_BYTES;
+}
+
+void ligi_engine_uncache(ligi_engine *engine, int slot)
+{
+#if defined(__x86_64__)
+    const uint8_t *data = ligi_engine_slot(engine, slot);
+    for (uint64_t at = 0; at < LIGI_SLOT_BYTES; at += 64)
+        _mm_clflush(data + at);
+#else
+    (void)engine, (void)slot;
+#endif
 }
 
 unsigned ligi_engine_flying(const ligi_engine *engine)

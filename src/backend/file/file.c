@@ -18,7 +18,7 @@ static const ligi_option option_table[] = {
      AT(mode)},
     {"fsync", LIGI_OPTION_BOOL, "1", "0: a save may be lost or torn when the machine stops",
      AT(fsync)},
-    {"cache", LIGI_OPTION_BYTES, "64MiB", "saves up to this size go through the page cache",
+    {"cache", LIGI_OPTION_BYTES, "16MiB", "saves up to this size go through the page cache",
      AT(cache)},
     {"direct", LIGI_OPTION_TEXT, "auto", "O_DIRECT: 0, 1 or auto (where it helps)", AT(direct)},
     {"uring", LIGI_OPTION_TEXT, "auto", "io_uring: 0, 1 (fail without it) or auto", AT(uring)},
@@ -34,7 +34,7 @@ static const ligi_option option_table[] = {
 static const lig_backend_option shown_options[] = {
     {"mode", "text", "a", "r: read only, w: a new store, a: make it if it is absent"},
     {"fsync", "bool", "1", "0: a save may be lost or torn when the machine stops"},
-    {"cache", "bytes", "64MiB", "saves up to this size go through the page cache"},
+    {"cache", "bytes", "16MiB", "saves up to this size go through the page cache"},
     {"direct", "text", "auto", "O_DIRECT: 0, 1 or auto (where it helps)"},
     {"uring", "text", "auto", "io_uring: 0, 1 (fail without it) or auto"},
     {"share", "text", "auto", "local, network (one writing process) or auto (ask the file system)"},
