@@ -154,6 +154,64 @@ static lig_status print_backends(void)
     return status;
 }
 
+static void put_transports(cli_json_writer *writer)
+{
+    lig_transport_option option;
+    const char *name;
+
+    cli_json_open(writer, "transports", '[');
+    for (size_t i = 0; (name = lig_transport_name(i)) != NULL; i++) {
+        lig_status status = lig_transport_check(name);
+        cli_json_open(writer, NULL, '{');
+        cli_json_put_text(writer, "name", name);
+        cli_json_put_bool(writer, "usable", status == LIG_OK);
+        cli_json_put_text(writer, "about",
+                          status == LIG_OK ? lig_transport_help(name) : lig_error_text());
+        cli_json_open(writer, "options", '[');
+        for (size_t at = 0; lig_transport_option_get(name, at, &option); at++) {
+            cli_json_open(writer, NULL, '{');
+            cli_json_put_text(writer, "name", option.name);
+            cli_json_put_text(writer, "kind", option.kind);
+            cli_json_put_text(writer, "default", option.fallback);
+            cli_json_put_text(writer, "help", option.help);
+            cli_json_close(writer, '}');
+        }
+        cli_json_close(writer, ']');
+        cli_json_close(writer, '}');
+    }
+    cli_json_close(writer, ']');
+}
+
+static lig_status add_transport(cli_table *table, const char *name)
+{
+    const char *about =
+        lig_transport_check(name) == LIG_OK ? lig_transport_help(name) : lig_error_text();
+    lig_transport_option option;
+
+    LIG_TRY(cli_table_add(table, (const char *[]){name, "", "", "", about}));
+    for (size_t at = 0; lig_transport_option_get(name, at, &option); at++)
+        LIG_TRY(cli_table_add(
+            table, (const char *[]){"", option.name, option.kind, option.fallback, option.help}));
+    return LIG_OK;
+}
+
+static lig_status print_transports(void)
+{
+    static const cli_column columns[] = {
+        {"TRANSPORT", 0, 0}, {"OPTION", 0, 0}, {"KIND", 0, 0}, {"DEFAULT", 0, 0}, {"", 0, 1}};
+    cli_table *table;
+    const char *name;
+    lig_status status = LIG_OK;
+
+    LIG_TRY(cli_table_create(&table, columns, 5));
+    for (size_t i = 0; status == LIG_OK && (name = lig_transport_name(i)) != NULL; i++)
+        status = add_transport(table, name);
+    if (status == LIG_OK)
+        cli_table_print(table, stdout);
+    cli_table_destroy(table);
+    return status;
+}
+
 /* --- one store
  * ------------------------------------------------------------------------------------------ */
 
@@ -223,6 +281,7 @@ static lig_status print_all(const cli_call *call, const layout *where)
         cli_json_put_text(&writer, "cmakedir", where->cmake[0] ? where->cmake : NULL);
         cli_json_put_text(&writer, "hash", lig_hash_kind());
         put_backends(&writer);
+        put_transports(&writer);
         if (store)
             put_store(&writer, call->words[0], &facts);
         cli_json_close(&writer, '}');
@@ -234,7 +293,9 @@ static lig_status print_all(const cli_call *call, const layout *where)
     if (store)
         print_store(call->words[0], &facts);
     putchar('\n');
-    return print_backends();
+    LIG_TRY(print_backends());
+    putchar('\n');
+    return print_transports();
 }
 
 static int run(cli_call *call)
@@ -259,7 +320,8 @@ static const cli_flag flag_table[] = {
 const cli_command cli_cmd_info = {
     .name = "info",
     .usage = "[STORE] [options]",
-    .summary = "Tells the version, the backends with their options, and how a store's bytes move",
+    .summary = "Tells the version, backends and transports with their options, and how a store's "
+               "bytes move",
     .flags = flag_table,
     .word_min = 0,
     .word_max = 1,

@@ -6,6 +6,10 @@ if(NOT CMOCKA_INCLUDE OR NOT CMOCKA_LIBRARY)
   set(test_sources "")
 endif()
 
+if(NOT TARGET ucx_parts)
+  list(FILTER test_sources EXCLUDE REGEX "/src/net/ucx/")
+endif()
+
 # The program without its main, for what lies in tests/cli/.
 set(cli_parts ${cli_sources})
 list(FILTER cli_parts EXCLUDE REGEX "/ligament\\.c$")
@@ -23,9 +27,13 @@ function(add_inner_program source folder)
   target_link_libraries(${name} PRIVATE static ligament_flags)
   target_include_directories(${name} PRIVATE src tests)
   target_compile_definitions(${name} PRIVATE _GNU_SOURCE LIGI_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/${folder}")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/${folder}"
+    BUILD_RPATH "${stage}/lib") # where plugins are
   if(source MATCHES "/tests/cli/" AND TARGET cli_parts)
     target_link_libraries(${name} PRIVATE cli_parts)
+  endif()
+  if(source MATCHES "/src/net/ucx/")
+    target_link_libraries(${name} PRIVATE ucx_parts)
   endif()
 endfunction()
 
@@ -35,6 +43,10 @@ foreach(source IN LISTS test_sources)
   target_link_libraries(${name} PRIVATE "${CMOCKA_LIBRARY}")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+  if(LIG_SANITIZE STREQUAL "address") # its dlopen does not know where the program looks
+    set_tests_properties(${name} PROPERTIES
+      ENVIRONMENT_MODIFICATION "LD_LIBRARY_PATH=path_list_prepend:${stage}/lib")
+  endif()
 endforeach()
 
 # libFuzzer where the compiler has it, else a plain driver with the same arguments for our purposes.

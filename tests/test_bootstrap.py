@@ -59,6 +59,18 @@ def test_installs_what_is_missing_with_sudo(tree):
     assert log.splitlines()[-1].endswith("liblmdb-dev")
 
 
+def test_goes_on_without_what_is_optional(tree):
+    stand_in(tree, "id", "echo 0")
+    stand_in(
+        tree, "dpkg-query", 'case "$*" in *ucx*) exit 1;; *) echo "install ok installed";; esac'
+    )
+    stand_in(tree, "apt-get", "case $* in *ucx*) exit 1;; *) exit 0;; esac")
+    stand_in(tree, "python3", "case $* in *venv*.venv) exit 7;; *) exit 0;; esac")
+    done = bootstrap(tree)
+    assert "libucx-dev cannot be had; going on without it" in done.stdout
+    assert done.returncode == 7  # it came as far as the environment
+
+
 def test_second_run_does_nothing():
     """The environment this test runs in was made by it."""
     if not (ROOT / ".venv/ligament-stamp").exists():

@@ -31,7 +31,13 @@ BELOW = {
     "pipe": ("base",),
 }
 # A public header that is not named after its module.
-HEADER_MODULE = {"plugin": "backend", "find": "store", "ligament": None}
+HEADER_MODULE = {
+    "plugin": "backend",
+    "find": "store",
+    "part": "store",
+    "secret": "net",
+    "ligament": None,
+}
 PLUGIN_KINDS = {"backend": "backend", "net": "transport", "tensor": "memory"}
 BUILT = {"python/ligament/lib", "python/ligament/bin"}
 NAMES_PLUGINS = {"src/builtin.c", "src/builtin.def"}
@@ -87,6 +93,7 @@ WRITABLE = {
     "src/base/log.c": r"lock|hook|hook_context",
     "src/backend/registry.c": r"plugins_lock|plugins|plugin_count",
     "src/backend/shared.c": r"table_lock|table|fork_once",
+    "src/net/inproc/inproc.c": r"names_lock|names|names_once",
 }
 THREAD_LOCAL = {"src/base/error.c": r"last"}
 

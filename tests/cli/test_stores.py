@@ -145,6 +145,9 @@ def test_info(ligament, store):
     assert answer["hash"] in ("sse2", "avx2", "avx512", "scalar", "neon")
     file = next(b for b in answer["backends"] if b["name"] == "file")
     assert file["store"] and {"fsync", "cache"} <= {o["name"] for o in file["options"]}
+    tcp = next(t for t in answer["transports"] if t["name"] == "tcp")
+    assert tcp["usable"] and "backlog" in {o["name"] for o in tcp["options"]}
+    assert "TRANSPORT" in text
 
 
 def test_read_only_folder(ligament, store, tmp_path):

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""How much of UCX does the ucx transport pass on? Against ucx_perftest, in turns.
+
+    .venv/bin/python bench/ucx.py [--tls tcp] [--rounds 3] [--json FILE]
+
+Both poll all the time, as ucx_perftest does. A line a size: round trip (8 B to 64 KiB) or one way
+(1 and 64 MiB) of ucx_perftest's active messages with errors of peers reported (`-e`), as the
+transport has them, ours, and the ratio (median over the rounds).
+"""
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SIZES = {"8B": 8, "4KiB": 4096, "64KiB": 65536, "1MiB": 1 << 20, "64MiB": 64 << 20}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def perftest_us(size: int, tls: str) -> float:
+    """One way, as it prints it: half of a round trip."""
+    environment = os.environ | {"UCX_TLS": tls, "UCX_MM_ERROR_HANDLING": "y"}
+    port = str(free_port())
+    count = str(5000 if size <= 65536 else 20)
+    command = ["ucx_perftest", "-t", "ucp_am_lat", "-s", str(size), "-n", count, "-e", "-p", port]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, env=environment, **quiet) as server:
+        try:
+            for _ in range(100):
+                done = subprocess.run(
+                    [*command[:1], "127.0.0.1", *command[1:]],
+                    env=environment, capture_output=True, text=True, timeout=120, check=False,
+                )  # fmt: skip
+                final = [line for line in done.stdout.splitlines() if line.startswith("Final")]
+                if final:
+                    return float(final[0].split()[2])
+                time.sleep(0.05)  # it does not listen yet
+        finally:
+            server.kill()
+    sys.exit(f"ucx_perftest does not run with UCX_TLS={tls}: {done.stderr.strip()}")
+
+
+def ours_us(program: Path, tls: str) -> dict[str, float]:
+    command = [program, "rounds=1", "scheme=ucx", "spin_us=1000000"]
+    environment = os.environ | {"UCX_TLS": tls}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{program} does not run with UCX_TLS={tls}: {done.stderr.strip()}")
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {line["size"]: line["net_p50_us"] for line in lines}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", type=Path, default=ROOT / "build/bench/mesh_limits")
+    parser.add_argument("--tls", default="tcp", help="UCX_TLS, the same for both")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    if shutil.which("ucx_perftest") is None:
+        print("skipped: ucx_perftest is not here (Debian: ucx-utils)")
+        return 0
+    if not list(ROOT.glob("python/ligament/lib/libligament_ucx.so")):
+        print("skipped: the ucx transport is not built (Debian: libucx-dev)")
+        return 0
+    rows = {name: ([], []) for name in SIZES}
+    for _ in range(arguments.rounds):
+        ours = ours_us(arguments.program, arguments.tls)
+        for name, size in SIZES.items():
+            ways = 2 if size <= 65536 else 1
+            rows[name][0].append(ways * perftest_us(size, arguments.tls))
+            rows[name][1].append(ours[name])
+    result = {}
+    print(f"{'UCX_TLS=' + arguments.tls:>16} {'perftest us':>12} {'ligament us':>12} {'ratio':>6}")
+    for name, (theirs, ours) in rows.items():
+        result[name] = (statistics.median(theirs), statistics.median(ours))
+        print("{:>16} {:12.1f} {:12.1f} {:6.2f}".format(
+            name, *result[name], result[name][1] / result[name][0]))  # fmt: skip
+    if arguments.json:
+        arguments.json.write_text(json.dumps({arguments.tls: result}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+# Plugins with an outside library: shared objects of their own, loaded when they are first asked for. They are built
+# against the library's headers and link nothing of it.
+find_path(UCX_INCLUDE ucp/api/ucp.h)
+if(UCX_INCLUDE)
+  file(GLOB ucx_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/net/ucx/*.c")
+  list(FILTER ucx_sources EXCLUDE REGEX "_(test|fuzz)\\.c$")
+  add_library(ucx_parts OBJECT ${ucx_sources} src/base/clock.c)
+  set_target_properties(ucx_parts PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+  target_include_directories(ucx_parts PRIVATE include src)
+  target_include_directories(ucx_parts SYSTEM PRIVATE "${UCX_INCLUDE}")
+  target_compile_definitions(ucx_parts PRIVATE _GNU_SOURCE)
+  target_link_libraries(ucx_parts PRIVATE ligament_flags)
+  add_library(ucx MODULE)
+  target_link_libraries(ucx PRIVATE ucx_parts ligament_flags ${CMAKE_DL_LIBS})
+  target_link_options(ucx PRIVATE LINKER:-z,nodelete $<$<STREQUAL:${LIG_SANITIZE},>:LINKER:-z,defs>)
+  set_target_properties(ucx PROPERTIES OUTPUT_NAME ligament_ucx LINKER_LANGUAGE C
+    LIBRARY_OUTPUT_DIRECTORY "${stage}/lib")
+else()
+  message(STATUS "UCX is not here (Debian: libucx-dev): the ucx transport is not built")
+endif()

@@ -1,0 +1,375 @@
+#include "base/clock.h"
+#include "net/endpoint.h"
+#include "net/vault.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+const ligi_host ligi_net_host = {
+    .abi = LIGI_TRANSPORT_ABI,
+    .size = sizeof(ligi_host),
+    .link_accept = ligi_link_accept,
+    .link_queue = ligi_link_queue,
+    .link_queue_end = ligi_link_queue_end,
+    .link_gone = ligi_link_gone,
+    .link_begin = ligi_link_begin,
+    .link_take = ligi_link_take,
+    .link_landed = ligi_link_landed,
+    .link_fail = ligi_link_fail,
+    .link_dead = ligi_link_dead,
+    .link_heard = ligi_link_heard,
+    .net_watch = ligi_net_watch,
+    .net_rewatch = ligi_net_rewatch,
+    .net_forget = ligi_net_forget,
+    .net_alarm = ligi_net_alarm,
+    .net_wake = ligi_net_wake,
+    .net_secret = ligi_net_secret,
+    .net_limits = ligi_net_limits,
+    .link_address = ligi_link_address,
+    .options_fill = ligi_options_fill,
+    .options_fini = ligi_options_fini,
+    .fail = lig_fail,
+    .net_prove = ligi_net_prove,
+};
+
+lig_status ligi_net_mine(const ligi_net *net)
+{
+    if (__atomic_load_n(net->here, __ATOMIC_RELAXED))
+        return LIG_OK;
+    return lig_fail(LIG_E_CLOSED, "the endpoint belongs to the process this one was forked from; "
+                                  "open one of its own");
+}
+
+void ligi_net_lock(ligi_net *net)
+{
+    if (!__atomic_load_n(net->here, __ATOMIC_RELAXED) || pthread_mutex_trylock(&net->lock) == 0)
+        return;
+    atomic_fetch_add(&net->wanting, 1);
+    pthread_mutex_lock(&net->lock);
+    atomic_fetch_sub(&net->wanting, 1);
+}
+
+void ligi_net_unlock(ligi_net *net)
+{
+    if (__atomic_load_n(net->here, __ATOMIC_RELAXED))
+        pthread_mutex_unlock(&net->lock);
+}
+
+void ligi_net_enter(ligi_net *net)
+{
+    ligi_net_lock(net);
+    net->depth++;
+}
+
+void ligi_net_leave(ligi_net *net)
+{
+    if (--net->depth == 0 && net->dead != NULL)
+        ligi_net_bury(net);
+    ligi_net_unlock(net);
+}
+
+const void *ligi_net_secret(const ligi_net *net, size_t *bytes)
+{
+    *bytes = net->options.secret_bytes;
+    return net->secret;
+}
+
+const ligi_net_options *ligi_net_limits(const ligi_net *net)
+{
+    return &net->options;
+}
+
+static lig_status take_options(ligi_net *net, const ligi_net_options *given)
+{
+    ligi_net_options *into = &net->options;
+
+    *into = *given;
+    into->secret = NULL;
+    into->group = NULL;
+    into->spin_ns = given->spin_ns == 0 ? 20000 : given->spin_ns < 0 ? 0 : given->spin_ns;
+    into->hello_ns = given->hello_ns > 0 ? given->hello_ns : INT64_C(10000000000);
+    into->payload_bytes_max =
+        given->payload_bytes_max ? given->payload_bytes_max : UINT64_C(1) << 40;
+    into->queue_max = given->queue_max ? given->queue_max : 4096;
+    into->stranger_max = given->stranger_max ? given->stranger_max : 256;
+    into->link_max = given->link_max ? given->link_max : 4096;
+    LIG_TRY(ligi_strdup(&net->group, given->group));
+    into->group = net->group;
+    if (given->secret == NULL)
+        return LIG_OK;
+    LIG_TRY(ligi_vault_alloc(&net->secret, given->secret_bytes, "a secret"));
+    memcpy(net->secret, given->secret, given->secret_bytes);
+    into->secret = net->secret;
+    return LIG_OK;
+}
+
+static int hex_value(char letter)
+{
+    if (letter >= '0' && letter <= '9')
+        return letter - '0';
+    return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
+}
+
+/* Where the host does not say which it is, nobody is taken to be on the same one. */
+static void read_boot_id(uint8_t id[16])
+{
+    char text[64];
+    size_t digits = 0;
+
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd >= 0 ? read(fd, text, sizeof text) : -1;
+    if (fd >= 0)
+        close(fd);
+    for (ssize_t i = 0; i < bytes && digits < 32; i++) {
+        int value = hex_value(text[i]);
+        if (value >= 0) {
+            id[digits / 2] = (uint8_t)(id[digits / 2] << 4 | value);
+            digits++;
+        }
+    }
+    if (digits < 32 && getrandom(id, 16, 0) != 16)
+        memset(id, 0, 16);
+}
+
+static lig_status mark_process(ligi_net *net)
+{
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return ligi_fail_errno(errno, "a page could not be had");
+    if (madvise(page, 4096, MADV_WIPEONFORK) != 0) {
+        int number = errno;
+        munmap(page, 4096);
+        return ligi_fail_errno(number, "a page cannot be wiped on fork");
+    }
+    net->here = page;
+    *net->here = 1;
+    return LIG_OK;
+}
+
+static void free_endpoint(ligi_net *net)
+{
+    ligi_progress_close(net);
+    while (net->free_nodes != NULL) {
+        ligi_node *node = net->free_nodes;
+        net->free_nodes = (ligi_node *)node->out.next;
+        free(node->head_memory);
+        free(node);
+    }
+    ligi_vault_free(net->secret);
+    free(net->group);
+    if (net->here != NULL)
+        munmap(net->here, 4096);
+    free(net);
+}
+
+lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options)
+{
+    pthread_mutexattr_t attributes;
+    ligi_net *made;
+
+    LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "an endpoint"));
+    made->epoll = made->bell = -1;
+    made->next_ns = made->alarm_ns = LIGI_NEVER;
+    made->finished_end = &made->finished;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&made->lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    read_boot_id(made->boot_id);
+    lig_status status = LIG_OK;
+    if (getrandom(made->net_id, sizeof made->net_id, 0) != (ssize_t)sizeof made->net_id)
+        status = ligi_fail_errno(errno, "random bytes could not be had");
+    if (status == LIG_OK)
+        status = mark_process(made);
+    if (status == LIG_OK)
+        status = take_options(made, options);
+    if (status == LIG_OK)
+        status = ligi_progress_open(made);
+    if (status == LIG_OK && options->background)
+        status = ligi_background_start(made);
+    if (status != LIG_OK) {
+        free_endpoint(made);
+        return status;
+    }
+    *net = made;
+    return LIG_OK;
+}
+
+/* Memory alone: the sockets are the parent's, and so is what a goodbye would end. */
+static void close_forked(ligi_net *net)
+{
+    while (net->links != NULL) {
+        ligi_link *link = net->links;
+        for (ligi_node *node = link->first; node != NULL;) {
+            ligi_node *next = (ligi_node *)node->out.next;
+            free(node->iov_memory);
+            free(node->head_memory);
+            free(node);
+            node = next;
+        }
+        link->corked = 0;
+        ligi_link_free(link);
+    }
+    for (size_t i = 0; i < net->slot_count; i++)
+        net->slots[i].ops->close(net->slots[i].self, 1);
+    free_endpoint(net);
+}
+
+static void end_callers(ligi_net *net)
+{
+    net->closing = 1;
+    pthread_cond_broadcast(&net->changed);
+    while (net->callers > 0) {
+        struct timespec soon = ligi_deadline(1000000);
+        ligi_net_wake(net);
+        pthread_cond_timedwait(&net->changed, &net->lock, &soon);
+    }
+}
+
+void ligi_net_close(ligi_net *net)
+{
+    if (net == NULL)
+        return;
+    if (ligi_net_mine(net) != LIG_OK) {
+        close_forked(net);
+        return;
+    }
+    ligi_background_stop(net);
+    ligi_net_lock(net);
+    end_callers(net);
+    for (int i = 0; i < LIGI_SERVICE_COUNT; i++)
+        ligi_net_unserve(net, (ligi_service)i);
+    net->depth++;
+    for (ligi_link *link = net->links; link != NULL; link = link->next)
+        ligi_link_close(link, NULL);
+    net->depth--;
+    ligi_net_bury(net);
+    for (size_t i = 0; i < net->slot_count; i++)
+        net->slots[i].ops->close(net->slots[i].self, 0);
+    ligi_net_unlock(net);
+    pthread_cond_destroy(&net->changed);
+    pthread_cond_destroy(&net->parked);
+    pthread_mutex_destroy(&net->lock);
+    free_endpoint(net);
+}
+
+static const ligi_transport_ops *find_transport(const char *scheme)
+{
+    for (size_t i = 0; ligi_transports[i] != NULL; i++)
+        if (strcmp(ligi_transports[i]->scheme, scheme) == 0)
+            return ligi_transports[i];
+    return NULL;
+}
+
+static lig_status no_transport(const char *scheme)
+{
+    char known[128];
+    size_t used = 0;
+
+    for (size_t i = 0; ligi_transports[i] != NULL && used < sizeof known; i++)
+        used +=
+            (size_t)snprintf(known + used, sizeof known - used, " %s", ligi_transports[i]->scheme);
+    return lig_fail(LIG_E_NOTFOUND, "'%s' is no transport; known are:%s", scheme, known);
+}
+
+lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_slot **slot)
+{
+    for (size_t i = 0; i < net->slot_count; i++) {
+        if (strcmp(net->slots[i].ops->scheme, scheme) == 0) {
+            *slot = &net->slots[i];
+            return LIG_OK;
+        }
+    }
+    const ligi_transport_ops *ops = find_transport(scheme);
+    if (ops == NULL) {
+        lig_status status = ligi_transport_load(scheme, &ops);
+        if (status != LIG_OK)
+            return status == LIG_E_NOTFOUND ? no_transport(scheme) : status;
+    }
+    if (net->slot_count == LIGI_TRANSPORTS_MAX)
+        return lig_fail(LIG_E_LIMIT, "%d transports are in use, '%s' would be one more",
+                        LIGI_TRANSPORTS_MAX, scheme);
+    ligi_slot *made = &net->slots[net->slot_count];
+    LIG_TRY(ops->open(net, &ligi_net_host, &made->self));
+    made->ops = ops;
+    net->slot_count++;
+    *slot = made;
+    return LIG_OK;
+}
+
+static lig_status listen_at(ligi_net *net, const ligi_uri *uri, char *address)
+{
+    ligi_slot *slot;
+
+    if (net->address_count == LIGI_CARD_ADDRESSES_MAX)
+        return lig_fail(LIG_E_LIMIT, "an endpoint listens at %d addresses at most",
+                        LIGI_CARD_ADDRESSES_MAX);
+    LIG_TRY(ligi_net_transport(net, uri->scheme, &slot));
+    LIG_TRY(slot->ops->listen(slot->self, uri, address));
+    memcpy(net->addresses[net->address_count++], address, LIGI_ADDRESS_BYTES_MAX);
+    return LIG_OK;
+}
+
+lig_status ligi_net_listen(ligi_net *net, const char *uri, char address[LIGI_ADDRESS_BYTES_MAX])
+{
+    ligi_uri parsed;
+
+    LIG_TRY(ligi_net_mine(net));
+    LIG_TRY(ligi_uri_parse(&parsed, uri));
+    ligi_net_enter(net);
+    lig_status status = listen_at(net, &parsed, address);
+    ligi_net_leave(net);
+    ligi_uri_fini(&parsed);
+    return status;
+}
+
+/* "tcp://0.0.0.0:7000" with host "10.0.0.7" is "tcp://10.0.0.7:7000". */
+static void name_host(const char *address, const char *host, char named[LIGI_ADDRESS_BYTES_MAX])
+{
+    static const char *const any[] = {"//0.0.0.0:", "//[::]:"};
+
+    snprintf(named, LIGI_ADDRESS_BYTES_MAX, "%s", address);
+    for (size_t i = 0; host != NULL && i < sizeof any / sizeof *any; i++) {
+        const char *at = strstr(address, any[i]);
+        if (at == NULL)
+            continue;
+        int bracket = strchr(host, ':') != NULL && host[0] != '[';
+        snprintf(named, LIGI_ADDRESS_BYTES_MAX, "%.*s//%s%s%s:%s", (int)(at - address), address,
+                 bracket ? "[" : "", host, bracket ? "]" : "", at + strlen(any[i]));
+    }
+}
+
+lig_status ligi_net_card(ligi_net *net, const char *host, void *card, size_t *bytes)
+{
+    char named[LIGI_CARD_ADDRESSES_MAX][LIGI_ADDRESS_BYTES_MAX];
+    ligi_card made = {0};
+
+    LIG_TRY(ligi_net_mine(net));
+    ligi_net_lock(net);
+    memcpy(made.boot_id, net->boot_id, sizeof made.boot_id);
+    memcpy(made.net_id, net->net_id, sizeof made.net_id);
+    made.count = net->address_count;
+    for (size_t i = 0; i < made.count; i++) {
+        name_host(net->addresses[i], host, named[i]);
+        made.addresses[i] = named[i];
+    }
+    lig_status status = ligi_card_encode(&made, card, bytes);
+    ligi_net_unlock(net);
+    return status;
+}
+
+void ligi_net_stats_get(ligi_net *net, ligi_net_stats *stats)
+{
+    *stats = (ligi_net_stats){0};
+    if (ligi_net_mine(net) != LIG_OK)
+        return;
+    ligi_net_lock(net);
+    *stats = net->stats;
+    ligi_net_unlock(net);
+}

@@ -1,0 +1,264 @@
+/* Messages between processes. A `ligi_net` is this process's endpoint: it holds the transports, the
+ * connections (`ligi_link`), the one place where threads sleep, and one lock. A message is a head
+ * (a few bytes the module above understands) and a payload (any number of pieces of memory); it
+ * arrives whole, once, and in order, or its link is lost. Nothing here knows tensors, ranks or
+ * meshes.
+ *
+ * How a module uses it (group, mesh, params, a served store):
+ *   open, serve(service, hooks), listen, connect; then send, and wait for what the hooks bring.
+ *
+ * Threads. Everything here is **shared**. One recursive lock guards the endpoint. Hooks are called
+ * with it held, only by a thread that is inside ligi_net_wait or ligi_net_poll (or by the
+ * endpoint's own background thread), and may call everything here except wait, poll and close of
+ * the endpoint. They must not block. The modules above guard their own state with the same lock
+ * (ligi_net_lock), so there is no order of locks to get wrong; whoever has a lock of its own all
+ * the same takes it inside this one and never calls net while holding it.
+ *
+ * Fork. In a forked child every call returns LIG_E_CLOSED and close frees memory only. */
+#ifndef LIGI_NET_H
+#define LIGI_NET_H
+
+#include <ligament/base.h>
+
+#include <sys/uio.h>
+
+#define LIGI_NET_VERSION 1         /* of what travels; both ends must have the same */
+#define LIGI_HEAD_BYTES_MAX 65536  /* of a message's head */
+#define LIGI_HELLO_BYTES_MAX 1024  /* of what a module adds to a hello */
+#define LIGI_CARD_BYTES_MAX 1024   /* of a card */
+#define LIGI_ADDRESS_BYTES_MAX 256 /* of an address, with its NUL */
+#define LIGI_PIECES_MAX 1024       /* of a payload: entries of iovec in one send or one landing */
+
+typedef struct ligi_net ligi_net;
+typedef struct ligi_link ligi_link;
+typedef struct ligi_mapping ligi_mapping;
+
+/* A link belongs to one module; which, its first message says. Pinned: the numbers travel. */
+typedef enum ligi_service {
+    LIGI_SERVICE_TEST = 0,
+    LIGI_SERVICE_GROUP = 1,
+    LIGI_SERVICE_MESH = 2,
+    LIGI_SERVICE_PARAMS = 3,
+    LIGI_SERVICE_STORE = 4,
+    LIGI_SERVICE_COUNT = 8
+} ligi_service;
+
+/* --- the endpoint --- */
+
+typedef struct ligi_net_options {
+    const void *secret; /* borrowed by open; NULL: none, then no address beyond this host is used */
+    size_t secret_bytes;
+    const char *group; /* with a secret: whose members alone are met; NULL: "" */
+    int64_t spin_ns;   /* how long a waiting thread polls before it sleeps; 0: 20 us, < 0: never */
+    int64_t hello_ns;  /* a connection that has not said hello by then is dropped; 0: 10 s */
+    uint64_t
+        payload_bytes_max; /* of one message; 0: 1 TiB. The head hook is where to be stricter */
+    uint32_t queue_max;    /* messages waiting on one link; 0: 4096 */
+    uint32_t stranger_max; /* accepted connections that have not said hello; 0: 256. Above it the
+                              oldest goes */
+    uint32_t link_max;     /* links; 0: 4096 */
+    int background;        /* 1: a thread of ours drives while no caller does */
+} ligi_net_options;
+
+lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options);
+/* Ends every link (peers are told), listener and the background thread. No hook is called any more
+ * except `sent` for messages still borrowed. Takes at most about a second. */
+void ligi_net_close(ligi_net *net);
+
+void ligi_net_lock(ligi_net *net); /* recursive; not to be held over wait, poll or close */
+void ligi_net_unlock(ligi_net *net);
+
+/* Begins to accept at a URI ("tcp://127.0.0.1:0", "tcp://[::1]:7000?backlog=64", "shm:",
+ * "inproc:name", "ucx://..."); unknown options are refused. Fills `address` with what a peer
+ * connects to: the port chosen by the system, the name made up. Several addresses are fine. */
+lig_status ligi_net_listen(ligi_net *net, const char *uri, char address[LIGI_ADDRESS_BYTES_MAX]);
+
+/* This endpoint's card: where it listens and on which host it is, a blob for peers. `host` (may be
+ * NULL) is put in place of the host of addresses that name all interfaces (0.0.0.0, [::]). */
+lig_status ligi_net_card(ligi_net *net, const char *host, void *card, size_t *bytes);
+
+/* --- what a module hears --- */
+
+typedef struct ligi_hello {
+    const void *data; /* what the other side's module said; hostile until checked */
+    size_t bytes;
+    uint8_t net_id[16];  /* random, one per endpoint */
+    uint8_t boot_id[16]; /* of the peer's host, as it says */
+    uint32_t uid, pid;   /* as it says */
+} ligi_hello;
+
+typedef struct ligi_reply {
+    size_t bytes;
+    uint8_t data[LIGI_HELLO_BYTES_MAX];
+} ligi_reply;
+
+/* A piece of an arriving payload that the sender lent: it lies in memory both can see. */
+typedef struct ligi_piece {
+    uint64_t offset, bytes; /* in the payload */
+    void *shared;           /* NULL: these bytes must be moved */
+    ligi_mapping *mapping;  /* keeps `shared` readable; see ligi_mapping_keep */
+    int taken;              /* set by the hook: used where it lies, not moved */
+} ligi_piece;
+
+typedef struct ligi_arrival {
+    const void
+        *head; /* until the hook returns; copied out of shared memory, hostile until checked */
+    size_t head_bytes;
+    uint64_t payload_bytes;
+    ligi_piece *pieces; /* in order, together the payload; none when nothing was lent */
+    size_t piece_count;
+} ligi_arrival;
+
+/* Where a payload goes: `count` entries whose sum is the payload without the pieces taken. The
+ * array and the memory stay until arrived or lost. A hook that fills nothing has the payload thrown
+ * away. */
+typedef struct ligi_landing {
+    struct iovec *iov;
+    size_t count;
+    void *token; /* handed to arrived */
+} ligi_landing;
+
+typedef struct ligi_net_hooks {
+    /* A peer said hello. Accepted link: fill *reply (for the peer's `met`); it is the module's from
+     * here on, to be closed by ligi_link_close. A failing status refuses the peer, tells it the
+     * sentence and frees the link. On a link made by connect: it is up; failing loses it. */
+    lig_status (*met)(void *context, ligi_link *link, const ligi_hello *hello, ligi_reply *reply);
+    /* A message begins. A failing status loses the link, with the sentence told to the peer. */
+    lig_status (*head)(void *context, ligi_link *link, const ligi_arrival *arrival,
+                       ligi_landing *landing);
+    /* It has landed. Called for every message, also for one without payload. */
+    void (*arrived)(void *context, ligi_link *link, void *token);
+    /* A message is no longer borrowed: handed over (LIG_OK), or the link is lost, closed, or the
+     * message cancelled. Not called when send said `done`. */
+    void (*sent)(void *context, ligi_link *link, void *token, lig_status status);
+    /* The link is of no use any more; close it, now or later. Once at most, never after close, and
+     * after `sent` for everything borrowed. LIG_E_CLOSED: the peer said goodbye; LIG_E_PEER: it
+     * vanished; LIG_E_TIMEOUT, LIG_E_DENIED, LIG_E_CORRUPT... as the sentence says. */
+    void (*lost)(void *context, ligi_link *link, lig_status status, const char *sentence);
+    /* May be NULL. Called when `now_ns` has reached what it returned last (first: at serve);
+     * returns when it wants to be called next. For heartbeats and deadlines. */
+    int64_t (*tick)(void *context, int64_t now_ns);
+} ligi_net_hooks;
+
+/* From now on links of `service` belong to these hooks (borrowed until close). LIG_E_EXISTS when
+ * they have an owner. */
+lig_status ligi_net_serve(ligi_net *net, ligi_service service, const ligi_net_hooks *hooks,
+                          void *context);
+/* Ends it: its links are closed, no hook is called any more (`sent` is, before it returns). */
+void ligi_net_unserve(ligi_net *net, ligi_service service);
+/* Has the service's tick called soon: its deadlines have changed. */
+void ligi_net_hurry(ligi_net *net, ligi_service service);
+
+/* --- links --- */
+
+typedef struct ligi_connect {
+    const char *address; /* a URI as listen gave it; NULL when there is a card */
+    const void *card;    /* the best of its addresses is taken: shared memory on one host, ucx where
+                            both have it and a device helps, else tcp; the next when one fails */
+    size_t card_bytes;
+    const char
+        *only; /* with a card, may be NULL or "auto": "shm", "tcp", ...: that transport alone */
+    ligi_service service;
+    const void *hello; /* borrowed; at most LIGI_HELLO_BYTES_MAX bytes */
+    size_t hello_bytes;
+    int64_t timeout_ns; /* for all of it, until met; 0: hello_ns of the endpoint */
+    int retry;          /* 1: where nobody listens yet, try again until the timeout */
+    void *owner;        /* ligi_link_owner */
+} ligi_connect;
+
+/* Returns a link at once; `met` says that it is up, `lost` that it is not to be. May be sent on at
+ * once: messages wait. A host's name is resolved here, which can take as long as the resolver does;
+ * numbers never wait. */
+lig_status ligi_net_connect(ligi_net *net, const ligi_connect *connect, ligi_link **link);
+
+/* Ends the link and frees it; queued messages are cancelled (`sent` is called, LIG_E_CLOSED). The
+ * peer's `lost` says LIG_E_CLOSED and `reason` (NULL: none). Never waits. NULL is fine. */
+void ligi_link_close(ligi_link *link, const char *reason);
+
+void ligi_link_set_owner(ligi_link *link, void *owner);
+void *ligi_link_owner(const ligi_link *link);
+/* What sentences call the peer; at first its address. Copied, cut at 63 bytes. */
+void ligi_link_set_name(ligi_link *link, const char *name);
+const char *ligi_link_name(const ligi_link *link);
+const char *ligi_link_scheme(const ligi_link *link); /* "tcp"; static storage */
+int ligi_link_up(const ligi_link *link);             /* met, and not lost */
+size_t ligi_link_queued(const ligi_link *link);      /* messages that are not yet handed over */
+/* This end's host as the peer sees it ("10.0.0.7"); "" where there is none. */
+lig_status ligi_link_local_host(const ligi_link *link, char host[LIGI_ADDRESS_BYTES_MAX]);
+/* The moment of the last byte that came. */
+int64_t ligi_link_heard_ns(const ligi_link *link);
+
+/* --- messages --- */
+
+/* Another follows soon: may wait for it, at most until the next send without, or the end of the
+ * round of progress. */
+#define LIGI_SEND_MORE 1u
+/* Pieces in memory of ligi_net_alloc are lent and not moved where the transport can: they stay
+ * unchanged until a message of the module's own protocol says that the peer has done with them;
+ * `sent` does not say it. */
+#define LIGI_SEND_LEND 2u
+
+typedef struct ligi_send {
+    const void *head; /* borrowed by the call alone */
+    size_t head_bytes;
+    const struct iovec *iov; /* the array is borrowed by the call alone, the memory until sent */
+    size_t count;
+    uint32_t flags;
+    void *token; /* handed to `sent`, and names the message in cancel */
+} ligi_send;
+
+/* Never blocks. *done (may be NULL only when there is no payload) is 1 when nothing is borrowed any
+ * more, and then `sent` is not called; always so for a message without payload. Such a message,
+ * sent from inside a hook, goes when the round of progress has dealt with what woke it, with others
+ * like it. LIG_E_BUSY: queue_max messages wait already, this one was not taken. On a lost link: its
+ * status and sentence. */
+lig_status ligi_net_send(ligi_link *link, const ligi_send *send, int *done);
+
+/* Takes back a message that has not begun to travel: `sent` is called (LIG_E_CLOSED) before this
+ * returns LIG_OK. LIG_E_BUSY when it has begun: only closing the link gives the memory back at
+ * once. LIG_E_NOTFOUND when it is not waiting. */
+lig_status ligi_net_cancel(ligi_link *link, void *token);
+
+/* The payload landing under `token` is thrown away from here on; its memory is not touched any
+ * more, and arrived is still called (or lost: UCX can turn nothing away, and the link ends where
+ * the rest does not come soon). LIG_E_NOTFOUND when no such payload is landing. */
+lig_status ligi_net_divert(ligi_link *link, void *token);
+
+/* --- progress --- */
+
+/* Drives until until(context) is not 0 (asked with the lock held), spinning spin_ns and then
+ * sleeping; LIG_E_TIMEOUT after timeout_ns (LIG_FOREVER: none), LIG_E_CLOSED when the endpoint
+ * closes. A condition that another thread makes true outside a hook needs ligi_net_wake. */
+lig_status ligi_net_wait(ligi_net *net, int (*until)(void *context), void *context,
+                         int64_t timeout_ns);
+/* One round without waiting. */
+lig_status ligi_net_poll(ligi_net *net);
+/* Has every waiting thread ask its condition again. Any thread, no lock needed; for signal handlers
+ * too. */
+void ligi_net_wake(ligi_net *net);
+
+/* --- memory that can be lent --- */
+
+/* Memory that a peer on this host can be shown (LIGI_SEND_LEND); zeroed, aligned to 64 bytes. Plain
+ * memory where no transport can share. Freed by ligi_net_free, before or after close of the
+ * endpoint (`net` is NULL then). */
+lig_status ligi_net_alloc(ligi_net *net, uint64_t bytes, void **memory);
+void ligi_net_free(ligi_net *net, void *memory);
+
+/* A taken piece stays readable while its mapping is kept, whatever becomes of link, peer and
+ * endpoint. No lock needed. */
+void ligi_mapping_keep(ligi_mapping *mapping);
+void ligi_mapping_drop(ligi_mapping *mapping);
+
+/* --- figures --- */
+
+typedef struct ligi_net_stats {
+    uint64_t sent_count, sent_bytes, received_count, received_bytes; /* heads and payloads */
+    uint64_t lent_bytes; /* of what was sent: not moved */
+    uint64_t link_count, stranger_count, lost_count, refused_count;
+    uint64_t sleeps, wakes;
+} ligi_net_stats;
+
+void ligi_net_stats_get(ligi_net *net, ligi_net_stats *stats);
+
+#endif

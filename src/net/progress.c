@@ -1,0 +1,438 @@
+/* Rounds, the one sleeping place, and waiting. */
+#include "base/clock.h"
+#include "net/endpoint.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define EVENTS 64
+#define YIELD_AFTER_NS 3000   /* of spinning in which nothing happened */
+#define SOCKETS_PAUSE_NS 4000 /* between two looks at epoll while the rings are what is hot */
+
+static void bell_ready(void *context, uint32_t events)
+{
+    ligi_net *net = context;
+    uint64_t rings;
+
+    (void)events;
+    net->stats.wakes++;
+    if (read(net->bell, &rings, sizeof rings) < 0)
+        return; /* somebody else has read it */
+}
+
+lig_status ligi_progress_open(ligi_net *net)
+{
+    pthread_condattr_t attributes;
+
+    net->bell = -1;
+    net->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (net->epoll < 0)
+        return ligi_fail_errno(errno, "an epoll set could not be had");
+    net->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (net->bell < 0)
+        return ligi_fail_errno(errno, "an eventfd could not be had");
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&net->changed, &attributes);
+    pthread_cond_init(&net->parked, &attributes);
+    pthread_condattr_destroy(&attributes);
+    net->bell_watch = (ligi_watch){.ready = bell_ready, .context = net, .fd = -1};
+    return ligi_net_watch(net, &net->bell_watch, net->bell, EPOLLIN);
+}
+
+void ligi_progress_close(ligi_net *net)
+{
+    if (net->bell >= 0)
+        close(net->bell);
+    if (net->epoll >= 0)
+        close(net->epoll);
+}
+
+static lig_status control(ligi_net *net, int operation, ligi_watch *watch)
+{
+    struct epoll_event event = {.events = watch->events, .data.ptr = watch};
+
+    if (epoll_ctl(net->epoll, operation, watch->fd, &event) != 0)
+        return ligi_fail_errno(errno, "a connection cannot be watched");
+    return LIG_OK;
+}
+
+lig_status ligi_net_watch(ligi_net *net, ligi_watch *watch, int fd, uint32_t events)
+{
+    watch->fd = fd;
+    watch->events = events;
+    lig_status status = control(net, EPOLL_CTL_ADD, watch);
+    if (status != LIG_OK)
+        watch->fd = -1;
+    return status;
+}
+
+lig_status ligi_net_rewatch(ligi_net *net, ligi_watch *watch, uint32_t events)
+{
+    if (watch->events == events)
+        return LIG_OK;
+    watch->events = events;
+    return control(net, EPOLL_CTL_MOD, watch);
+}
+
+void ligi_net_forget(ligi_net *net, ligi_watch *watch)
+{
+    if (watch->fd >= 0)
+        epoll_ctl(net->epoll, EPOLL_CTL_DEL, watch->fd, NULL);
+    watch->fd = -1;
+}
+
+/* The asleep flag is raised before `rung` is looked at, `rung` before the flag: one of the two sees
+ * the other. */
+void ligi_net_wake(ligi_net *net)
+{
+    const uint64_t one = 1;
+
+    atomic_store(&net->rung, 1);
+    if (atomic_load(&net->asleep) && write(net->bell, &one, sizeof one) < 0)
+        return; /* full: it rings already */
+}
+
+void ligi_net_due(ligi_net *net, int64_t at_ns)
+{
+    if (at_ns >= net->next_ns)
+        return;
+    net->next_ns = at_ns;
+    if (atomic_load(&net->asleep))
+        ligi_net_wake(net);
+}
+
+/* Kept apart: whoever asked for it is polled in the round it ends in, and asks again then. */
+void ligi_net_alarm(ligi_net *net, int64_t at_ns)
+{
+    if (at_ns < net->alarm_ns)
+        net->alarm_ns = at_ns;
+    ligi_net_due(net, at_ns);
+}
+
+static void past_deadline(ligi_link *link)
+{
+    ligi_plan *plan = link->plan;
+
+    link->final = 1;
+    if (plan != NULL && plan->last[0] != '\0')
+        lig_fail(LIG_E_TIMEOUT, "no connection to %s within the time given; the last attempt: %s",
+                 link->name, plan->last);
+    else
+        lig_fail(LIG_E_TIMEOUT, "%s did not say hello within the time given", link->name);
+    ligi_link_fail(link, LIG_E_TIMEOUT);
+}
+
+static void look_at_link(ligi_link *link, int64_t now)
+{
+    if (link->state != LIGI_STRANGER && link->state != LIGI_CONNECTING)
+        return;
+    if (link->deadline_ns <= now) {
+        past_deadline(link);
+        return;
+    }
+    ligi_net_due(link->net, link->deadline_ns);
+    if (link->plan == NULL || link->wire != NULL)
+        return;
+    if (link->plan->again_ns > now) {
+        ligi_net_due(link->net, link->plan->again_ns);
+        return;
+    }
+    lig_status status = ligi_plan_next(link);
+    if (status != LIG_OK) {
+        link->final = 1;
+        ligi_link_fail(link, status);
+    }
+}
+
+/* Ticks, deadlines and attempts that are due; finds out what is due next. */
+static void look_at_clock(ligi_net *net, int64_t now)
+{
+    net->next_ns = net->alarm_ns;
+    for (int i = 0; i < LIGI_SERVICE_COUNT; i++) {
+        ligi_served *served = &net->services[i];
+        if (served->hooks == NULL || served->hooks->tick == NULL)
+            continue;
+        if (served->tick_ns <= now)
+            served->tick_ns = served->hooks->tick(served->context, now);
+        ligi_net_due(net, served->tick_ns);
+    }
+    for (ligi_link *link = net->links; link != NULL; link = link->next)
+        look_at_link(link, now);
+}
+
+static int look_at_rings(ligi_net *net)
+{
+    int happened = 0;
+
+    for (size_t i = 0; i < net->slot_count; i++)
+        if (net->slots[i].ops->poll != NULL)
+            happened += net->slots[i].ops->poll(net->slots[i].self);
+    if (net->corked != NULL)
+        ligi_net_flush(net);
+    return happened;
+}
+
+static int look_at_sockets(ligi_net *net)
+{
+    struct epoll_event events[EVENTS];
+    int count = epoll_wait(net->epoll, events, EVENTS, 0);
+
+    for (int i = 0; i < count; i++) {
+        ligi_watch *watch = events[i].data.ptr;
+        if (watch->fd >= 0)
+            watch->ready(watch->context, events[i].events);
+        if (net->corked != NULL)
+            ligi_net_flush(net);
+    }
+    return count > 0 ? count : 0;
+}
+
+static int round_at(ligi_net *net, int64_t now, int thorough)
+{
+    net->in_round++;
+    net->depth++;
+    if (net->finished != NULL)
+        ligi_net_tell_sent(net, NULL);
+    if (net->corked != NULL)
+        ligi_net_flush(net);
+    if (now >= net->alarm_ns)
+        net->alarm_ns = LIGI_NEVER;
+    int happened = look_at_rings(net);
+    if (happened > 0)
+        net->sockets_hot = 0;
+    if (thorough || net->sockets_hot || now - net->sockets_ns >= SOCKETS_PAUSE_NS) {
+        int ready = look_at_sockets(net);
+        net->sockets_hot |= ready > 0;
+        net->sockets_ns = now;
+        happened += ready;
+    }
+    if (now >= net->next_ns) {
+        look_at_clock(net, now);
+        happened++;
+    }
+    if (net->corked != NULL)
+        ligi_net_flush(net);
+    if (net->failing != NULL) {
+        ligi_net_settle(net);
+        happened++;
+    }
+    net->in_round--;
+    if (--net->depth == 0 && net->dead != NULL)
+        ligi_net_bury(net);
+    if (happened > 0 && net->waiters > 0)
+        pthread_cond_broadcast(&net->changed);
+    if (happened > 0 && net->driver == LIGI_CALLER)
+        ligi_net_wake(net); /* what it waits for may have been brought by this thread */
+    return happened;
+}
+
+int ligi_net_round(ligi_net *net)
+{
+    return round_at(net, ligi_now_ns(), 1);
+}
+
+static int arm(ligi_net *net)
+{
+    int happened = 0;
+
+    for (size_t i = 0; i < net->slot_count; i++)
+        if (net->slots[i].ops->arm != NULL)
+            happened |= net->slots[i].ops->arm(net->slots[i].self);
+    return happened;
+}
+
+static void disarm(ligi_net *net)
+{
+    for (size_t i = 0; i < net->slot_count; i++)
+        if (net->slots[i].ops->disarm != NULL)
+            net->slots[i].ops->disarm(net->slots[i].self);
+}
+
+static int sleep_ms(const ligi_net *net, int64_t deadline_ns)
+{
+    int64_t until = deadline_ns < net->next_ns ? deadline_ns : net->next_ns;
+
+    if (until == LIGI_NEVER)
+        return -1;
+    int64_t left = until - ligi_now_ns();
+    if (left <= 0)
+        return 0;
+    left = (left + 999999) / 1000000;
+    return left < 1000000 ? (int)left : 1000000;
+}
+
+/* As the driver: what happened is found by the next round, under the lock, since a watch seen here
+ * may be gone by the time the lock is had. */
+static void sleep_as(ligi_net *net, ligi_driver as, int64_t deadline_ns)
+{
+    struct epoll_event unused;
+
+    net->driver = as;
+    atomic_store(&net->asleep, 1);
+    if (!arm(net) && !atomic_exchange(&net->rung, 0)) {
+        int timeout = sleep_ms(net, deadline_ns);
+        net->stats.sleeps++;
+        pthread_mutex_unlock(&net->lock);
+        epoll_wait(net->epoll, &unused, 1, timeout);
+        pthread_mutex_lock(&net->lock);
+        net->sockets_hot = 1;
+        atomic_store(&net->rung, 0);
+    }
+    atomic_store(&net->asleep, 0);
+    disarm(net);
+    net->driver = LIGI_NOBODY;
+    if (net->waiters > 0)
+        pthread_cond_broadcast(&net->changed);
+}
+
+static void wait_for_driver(ligi_net *net, int64_t deadline_ns)
+{
+    net->waiters++;
+    if (deadline_ns == LIGI_NEVER) {
+        pthread_cond_wait(&net->changed, &net->lock);
+    } else {
+        struct timespec at = {.tv_sec = deadline_ns / 1000000000,
+                              .tv_nsec = deadline_ns % 1000000000};
+        pthread_cond_timedwait(&net->changed, &net->lock, &at);
+    }
+    net->waiters--;
+}
+
+void ligi_net_sleep(ligi_net *net, ligi_driver as, int64_t deadline_ns)
+{
+    if (net->driver == LIGI_NOBODY) {
+        sleep_as(net, as, deadline_ns);
+        return;
+    }
+    if (net->driver == LIGI_BACKGROUND)
+        ligi_net_wake(net); /* it gives way to callers */
+    wait_for_driver(net, deadline_ns);
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Others want the lock: they get it, since a mutex that is freed and taken again at once never
+ * reaches a sleeper. */
+static void let_in(ligi_net *net)
+{
+    if (atomic_load_explicit(&net->wanting, memory_order_relaxed) == 0) {
+        relax();
+        return;
+    }
+    pthread_mutex_unlock(&net->lock);
+    for (int i = 0; i < 200 && atomic_load_explicit(&net->wanting, memory_order_relaxed) > 0; i++)
+        sched_yield();
+    pthread_mutex_lock(&net->lock);
+}
+
+/* Sleeping just before something comes costs a wake-up, which is longer than the spin itself:
+ * whoever is woken soon spins longer next time, up to three times as long, unless that did not help
+ * either. */
+static void learn(ligi_net *net, int64_t slept_ns)
+{
+    int64_t spin = net->options.spin_ns;
+
+    if (net->discouraged > 0)
+        net->discouraged--;
+    else if (slept_ns >= 5 * spin)
+        net->patience_ns = net->patience_ns > spin / 2 ? net->patience_ns - spin / 2 : 0;
+    else if (net->patience_ns < 2 * spin)
+        net->patience_ns += spin;
+    else {
+        net->patience_ns = 0;
+        net->discouraged = 256;
+    }
+}
+
+static int64_t spin_until(const ligi_net *net, int64_t now)
+{
+    return now + net->options.spin_ns + net->patience_ns;
+}
+
+/* The peer may be waiting for this very processor: on a busy machine whoever spins without a break
+ * makes each answer as late as the spin is long. */
+static void offer_processor(ligi_net *net)
+{
+    pthread_mutex_unlock(&net->lock);
+    sched_yield();
+    pthread_mutex_lock(&net->lock);
+}
+
+static lig_status drive(ligi_net *net, int (*until)(void *context), void *context,
+                        int64_t timeout_ns)
+{
+    int64_t now = ligi_now_ns();
+    int64_t deadline =
+        timeout_ns < 0 || timeout_ns > LIGI_NEVER - now ? LIGI_NEVER : now + timeout_ns;
+    int64_t spin_end = spin_until(net, now), quiet_ns = now;
+
+    for (;;) {
+        if (net->closing)
+            return lig_fail(LIG_E_CLOSED, "the endpoint is being closed");
+        if (until(context))
+            return LIG_OK;
+        int happened = round_at(net, now, now >= spin_end);
+        if (until(context))
+            return LIG_OK;
+        now = ligi_now_ns();
+        if (now >= deadline)
+            return lig_fail(LIG_E_TIMEOUT, "nothing came within %.3f s", (double)timeout_ns / 1e9);
+        if (happened > 0) {
+            spin_end = spin_until(net, now);
+            quiet_ns = now;
+            let_in(net);
+            continue;
+        }
+        if (now < spin_end) {
+            let_in(net);
+            if (now - quiet_ns >= YIELD_AFTER_NS)
+                offer_processor(net);
+            continue;
+        }
+        int64_t began = now;
+        ligi_net_sleep(net, LIGI_CALLER, deadline);
+        now = ligi_now_ns();
+        learn(net, now - began);
+    }
+}
+
+lig_status ligi_net_wait(ligi_net *net, int (*until)(void *context), void *context,
+                         int64_t timeout_ns)
+{
+    LIG_TRY(ligi_net_mine(net));
+    ligi_net_lock(net);
+    net->callers++;
+    net->drives++;
+    lig_status status = drive(net, until, context, timeout_ns);
+    net->callers--;
+    net->drives++;
+    if (net->callers == 0 && net->parked_deep) {
+        net->parked_deep = 0;
+        pthread_cond_signal(&net->parked);
+    }
+    if (net->closing)
+        pthread_cond_broadcast(&net->changed);
+    ligi_net_unlock(net);
+    return status;
+}
+
+lig_status ligi_net_poll(ligi_net *net)
+{
+    LIG_TRY(ligi_net_mine(net));
+    ligi_net_lock(net);
+    if (!net->closing)
+        ligi_net_round(net);
+    ligi_net_unlock(net);
+    return LIG_OK;
+}

@@ -1,0 +1,95 @@
+/* A ring of bytes in shared memory for one writer and one reader, in two processes that do not
+ * trust each other. Pure: memory and atomics; who sleeps and who rings a bell is said, not done.
+ *
+ * Positions count bytes since the beginning and never wrap. Each side keeps its own position and
+ * all sizes in private memory; what it reads of the other side is copied out and checked, and a
+ * value that cannot be gives LIG_E_CORRUPT. The bytes themselves may change while they are read: a
+ * reader copies out what it decides by.
+ *
+ * A ring starts in its first area (small, so that an idle peer costs little memory) and moves once,
+ * for good, to its full area when the writer asks for it. */
+#ifndef LIGI_RING_H
+#define LIGI_RING_H
+
+#include <ligament/base.h>
+
+#include <stdatomic.h>
+
+#define LIGI_RING_FIRST_BYTES (UINT32_C(256) << 10)
+#define LIGI_RING_FULL_BYTES (UINT32_C(2) << 20)
+#define LIGI_RING_CONTROL_BYTES 4096
+
+/* Powers of two; full >= first. Agreed by both sides before any memory is shared. */
+typedef struct ligi_ring_shape {
+    uint32_t first_bytes, full_bytes;
+} ligi_ring_shape;
+
+/* What is shared, on lines of their own: each field has one writer, but the two flags, which are
+ * set by the side that sleeps and taken by the other. All zero is an empty ring. */
+typedef struct ligi_ring_control {
+    _Alignas(128) _Atomic uint64_t tail; /* written up to here */
+    _Atomic uint64_t moved; /* 1 + the position from which the full area counts, or 0 */
+    _Alignas(128) _Atomic uint64_t head; /* read up to here */
+    _Alignas(128) _Atomic uint32_t reader_sleeps;
+    _Alignas(128) _Atomic uint32_t writer_sleeps;
+} ligi_ring_control;
+
+/* One side of a ring. */
+typedef struct ligi_ring {
+    ligi_ring_control *control;
+    uint8_t *first, *full;
+    ligi_ring_shape shape;
+    uint64_t at;    /* the own position; published by publish and release */
+    uint64_t told;  /* the own position as last published */
+    uint64_t other; /* the other side's position as last read and checked */
+    uint64_t moved; /* as in the control */
+    uint32_t put_count, slow_count, far_count; /* of pace */
+} ligi_ring;
+
+/* Bytes of memory that a ring takes. */
+size_t ligi_ring_bytes(ligi_ring_shape shape);
+/* Takes `memory` (aligned to 128, ligi_ring_bytes long, all zero before the first side attaches;
+ * borrowed while the ring is used) for one side. */
+void ligi_ring_attach(ligi_ring *ring, void *memory, ligi_ring_shape shape);
+
+/* --- the writer --- */
+
+/* Bytes that can be put now; looks at the reader's position only when fewer than `want` are known
+ * to be free. */
+lig_status ligi_ring_room(ligi_ring *ring, size_t want, size_t *bytes);
+/* Appends; at most what room said. Nothing is seen by the reader before it is published. */
+void ligi_ring_put(ligi_ring *ring, const void *data, size_t bytes);
+/* Shows what was put. 1 when the reader sleeps and must be woken by the caller: its flag is taken.
+ */
+int ligi_ring_publish(ligi_ring *ring);
+/* Where the two processors share no cache, each line that is written has to be fetched from the
+ * reader's first, at a quarter of what memory gives. So some puts are timed, and after a few slow
+ * ones the next 512 are written past the cache, after which it is tried again.
+ * `paced` says before a put whether its time is wanted; `pace` tells it. */
+int ligi_ring_paced(ligi_ring *ring, size_t bytes);
+void ligi_ring_pace(ligi_ring *ring, size_t bytes, int64_t took_ns);
+/* From here on the full area is used; what is in the first one stays readable. */
+void ligi_ring_grow(ligi_ring *ring);
+/* Says that the writer sleeps until there is room for `want` bytes; 1 when there is already (or
+ * the ring is broken): then it must not sleep. `awake` takes the word back. */
+int ligi_ring_writer_sleeps(ligi_ring *ring, size_t want);
+void ligi_ring_writer_awake(ligi_ring *ring);
+
+/* --- the reader --- */
+
+/* Bytes that can be read now; looks at the writer's position only when fewer than `want` are known
+ * to be there. */
+lig_status ligi_ring_ready(ligi_ring *ring, size_t want, size_t *bytes);
+/* Copies and takes; at most what ready said. */
+void ligi_ring_get(ligi_ring *ring, void *into, size_t bytes);
+/* Takes without copying. */
+void ligi_ring_skip(ligi_ring *ring, size_t bytes);
+/* Gives the memory of what was taken back to the writer. 1 when that one sleeps and must be woken
+ * by the caller. */
+int ligi_ring_release(ligi_ring *ring);
+/* Says that the reader sleeps until `want` bytes are there; 1 when they are (or the ring is
+ * broken): then it must not sleep. */
+int ligi_ring_reader_sleeps(ligi_ring *ring, size_t want);
+void ligi_ring_reader_awake(ligi_ring *ring);
+
+#endif

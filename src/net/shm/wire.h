@@ -1,0 +1,119 @@
+/* One connection of the shm transport: a Unix socket (setting up, memory that is lent, the bell,
+ * and the news that the peer is gone) and two rings (everything else). */
+#ifndef LIGI_WIRE_H
+#define LIGI_WIRE_H
+
+#include "net/shm/ring.h"
+#include "net/shm/segment.h"
+#include "net/shm/shm_frame.h"
+
+#define LIGI_SHM_CHUNK (UINT64_C(128) << 10) /* shown to the peer at once */
+#define LIGI_SHM_PORTION (UINT64_C(1) << 20) /* moved for one link before the next has its turn */
+#define LIGI_SHM_SEGMENTS_MAX 4096           /* of one peer, mapped at a time */
+#define LIGI_SHM_MAPPED_MAX (UINT64_C(1) << 42) /* bytes of them */
+
+typedef struct ligi_wire ligi_wire;
+
+/* The transport in one endpoint. */
+typedef struct ligi_shm {
+    ligi_net *net;
+    ligi_segments *segments;
+    ligi_wire *wires;
+    struct ligi_shm_listener *listeners;
+    int spare; /* a descriptor to accept and close with when there are no more */
+    pid_t pid;
+} ligi_shm;
+
+/* A segment of the peer's that is mapped here. */
+typedef struct ligi_shm_view {
+    ligi_mapping mapping;
+    uint8_t *memory;
+    uint64_t bytes;
+    uint32_t segment;
+} ligi_shm_view;
+
+typedef enum ligi_shm_step { LIGI_SHM_HEADER, LIGI_SHM_FRONT, LIGI_SHM_PAYLOAD } ligi_shm_step;
+
+/* What is arriving. */
+typedef struct ligi_shm_inbox {
+    ligi_shm_step step;
+    ligi_shm_header header;
+    uint8_t *front; /* copied out of the ring; grows */
+    size_t front_capacity;
+    ligi_shm_piece *lent; /* header.piece_count */
+    ligi_piece *pieces;
+    size_t piece_capacity, lent_capacity;
+    size_t piece;      /* which is being moved */
+    uint64_t piece_at; /* how far */
+    uint64_t bytes;    /* still to be moved */
+    struct iovec *iov; /* where to; NULL: away */
+    size_t iov_count, iov_at;
+} ligi_shm_inbox;
+
+struct ligi_wire {
+    ligi_wire *next, **at; /* in shm->wires */
+    ligi_shm *shm;
+    ligi_link *link;
+    int socket;
+    ligi_watch watch; /* of the socket */
+    void *memory;     /* both rings; NULL before they are there */
+    int connecting;   /* we knocked */
+    ligi_ring out, in;
+    int ended;         /* nothing more comes through the socket: what the ring holds is the last */
+    uint64_t ended_at; /* where the ring was read then */
+    int sleeping;      /* the rings' flags are set */
+
+    size_t want;           /* room that the queue's first message waits for; 0: nothing waits */
+    size_t iov_at;         /* of that message, when it has begun */
+    ligi_shm_piece *table; /* its pieces; kept */
+    size_t table_capacity;
+    uint32_t *known; /* our segments that the peer was shown */
+    size_t known_count, known_capacity;
+    uint64_t known_epoch;
+
+    ligi_shm_inbox inbox;
+    ligi_shm_view **views; /* the peer's segments */
+    size_t view_count, view_capacity;
+    uint64_t view_bytes;
+};
+
+#define LIGI_SHM_MEMORY_BYTES (2 * ligi_ring_bytes(ligi_shm_shape))
+extern const ligi_ring_shape ligi_shm_shape;
+
+/* --- wire.c --- */
+/* Takes a connected socket (closed by drop, and when this fails). */
+lig_status ligi_wire_create(ligi_shm *shm, int fd, ligi_wire **wire);
+/* Makes the rings and shows them to the peer: the connecting side. */
+lig_status ligi_wire_offer(ligi_wire *wire);
+lig_status ligi_wire_watch(ligi_wire *wire);
+void ligi_wire_drop(void *wire, int graceful);
+/* Reads what is in the socket; marks the wire `ended` at its end. */
+lig_status ligi_wire_listen(ligi_wire *wire);
+void ligi_wire_bell(ligi_wire *wire);
+/* 1 when the peer has been shown the segment (now, or before). */
+int ligi_wire_show(ligi_wire *wire, const ligi_segment_place *place);
+
+/* --- shm_listen.c --- */
+#define LIGI_SHM_OPTION_COUNT 2
+extern const ligi_option ligi_shm_options[LIGI_SHM_OPTION_COUNT];
+extern const ligi_transport_ops ligi_transport_shm;
+lig_status ligi_shm_listen(void *self, const ligi_uri *uri, char address[LIGI_ADDRESS_BYTES_MAX]);
+lig_status ligi_shm_connect(void *self, const ligi_uri *uri, ligi_link *link, void **wire);
+void ligi_shm_unlisten(ligi_shm *shm, int forked);
+
+/* --- shm_view.c --- */
+lig_status ligi_views_add(ligi_wire *wire, int fd, uint32_t segment, uint64_t bytes);
+ligi_shm_view *ligi_views_find(const ligi_wire *wire, uint32_t segment);
+void ligi_views_forget(ligi_wire *wire, uint32_t segment);
+void ligi_views_fini(ligi_wire *wire);
+
+/* --- shm_send.c --- */
+void ligi_shm_send(void *wire);
+/* --- shm_receive.c --- */
+/* Takes what has come, a portion at most. Returns how many things happened. */
+int ligi_shm_receive(ligi_wire *wire);
+/* The bytes that the step the wire is in waits for. */
+size_t ligi_shm_awaits(const ligi_wire *wire);
+void ligi_shm_divert(void *wire);
+
+#endif

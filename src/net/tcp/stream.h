@@ -1,0 +1,34 @@
+/* The bytes of one connection: the socket itself, or TLS 1.3 with a pre-shared key over it
+ * (net/secure.h). Nothing here blocks: "not yet" is LIG_OK with zero bytes. The socket is borrowed.
+ */
+#ifndef LIGI_STREAM_H
+#define LIGI_STREAM_H
+
+#include "net/secure.h"
+
+typedef struct ligi_stream {
+    int fd;
+    int ready;           /* bytes can be read and written */
+    ligi_secure *secure; /* NULL: plain */
+    const char *peer;    /* borrowed: names the other end in sentences */
+} ligi_stream;
+
+/* `keys` NULL: plain. */
+lig_status ligi_stream_open(ligi_stream *stream, int fd, ligi_secure_keys *keys,
+                            ligi_secure_end end, const char *peer);
+void ligi_stream_close(ligi_stream *stream);
+
+/* Goes on until stream->ready; a plain stream is ready at once. */
+lig_status ligi_stream_shake(ligi_stream *stream);
+/* Fills the pieces in order. *got may be 0: not now. *more is 1 when another read may bring
+ * something though the socket is not readable. LIG_E_PEER at the end of the stream. */
+lig_status ligi_stream_read(ligi_stream *stream, const struct iovec *pieces, size_t count,
+                            size_t *got, int *more);
+/* What is taken is no longer borrowed. */
+lig_status ligi_stream_write(ligi_stream *stream, const struct iovec *pieces, size_t count,
+                             size_t *taken);
+/* Bytes that were taken and wait for the socket: ask for EPOLLOUT, then flush. */
+int ligi_stream_unsent(const ligi_stream *stream);
+lig_status ligi_stream_flush(ligi_stream *stream);
+
+#endif

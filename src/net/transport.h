@@ -1,0 +1,220 @@
+/* A transport moves messages between two ends. It is a const table in its own folder and one line
+ * in builtin.def; the core (link.c, progress.c) has the queues, the hello, the limits, the hooks
+ * and the sleeping place, so a transport knows only how bytes get across.
+ *
+ * A link whose queue ends in messages sent with LIGI_SEND_MORE is not told to send until the round
+ * ends, so a transport need not look at that flag.
+ *
+ * Words: a **wire** is the transport's private part of a link. `self` is the transport's state in
+ * one endpoint. Everything is called with the endpoint's lock held, nothing may block.
+ *
+ * A transport in a shared object of its own cannot see our hidden symbols: it reaches the core by
+ * the ligi_host table that `open` gets, whose entries are the functions of the same names below. */
+#ifndef LIGI_TRANSPORT_H
+#define LIGI_TRANSPORT_H
+
+#include "base/option.h"
+#include "net/net.h"
+
+#define LIGI_TRANSPORT_ABI 1
+#define LIGI_PROOF_BYTES 32
+
+/* --- what travels --- */
+
+typedef enum ligi_kind { LIGI_KIND_HELLO = 1, LIGI_KIND_DATA = 2, LIGI_KIND_BYE = 3 } ligi_kind;
+
+/* What must be known of a message before its head: a transport carries these three numbers. */
+typedef struct ligi_prefix {
+    uint32_t kind; /* ligi_kind */
+    uint32_t head_bytes;
+    uint64_t payload_bytes;
+} ligi_prefix;
+
+/* A message waiting in a link's queue. The transport sends prefix, head, payload, in that order,
+ * and messages in the order of the queue. */
+typedef struct ligi_outgoing {
+    struct ligi_outgoing *next;
+    ligi_prefix prefix;
+    uint32_t flags; /* LIGI_SEND_* */
+    uint32_t count; /* of iov */
+    uint64_t at;    /* for the transport: how far it is; 0 = not begun (cancel is still possible) */
+    const uint8_t *head;
+    struct iovec *iov; /* the transport may change the entries as it goes */
+    uint64_t lent;     /* set by the transport: bytes of the payload that are lent and not moved */
+    void *token;
+} ligi_outgoing;
+
+/* What arrives: see ligi_link_take. */
+typedef struct ligi_incoming {
+    const void *head;   /* prefix.head_bytes; private memory, not the peer's to change */
+    ligi_piece *pieces; /* NULL: nothing was lent */
+    size_t piece_count;
+    struct iovec *iov; /* filled by take: where the bytes that must be moved go; the array may be
+                          changed as one goes. NULL with bytes to move: throw them away */
+    size_t count;
+    uint64_t bytes; /* filled by take: to be moved */
+} ligi_incoming;
+
+/* Something the endpoint's epoll set watches. Embedded in a wire or in `self`. */
+typedef struct ligi_watch {
+    void (*ready)(void *context, uint32_t events); /* EPOLLIN and so on */
+    void *context;
+    int fd; /* -1: not watched */
+    uint32_t events;
+} ligi_watch;
+
+/* --- the table --- */
+
+typedef struct ligi_host ligi_host;
+
+typedef struct ligi_transport_ops {
+    uint32_t abi;  /* LIGI_TRANSPORT_ABI */
+    uint32_t size; /* sizeof(ligi_transport_ops) */
+    const char *scheme;
+    const char *help;           /* one sentence, for `ligament info` */
+    const char *anywhere;       /* where to listen when only this host matters: the tests do */
+    const ligi_option *options; /* of its addresses; may be NULL */
+    size_t option_count;
+    int rank; /* the order in which a card's addresses are tried: highest first */
+
+    /* Called when its scheme is first listened on, connected to or allocated from.
+     * LIG_E_UNSUPPORTED with a sentence where this machine cannot. */
+    lig_status (*open)(ligi_net *net, const ligi_host *host, void **self);
+    /* All its wires are dropped before. In a forked child (`forked`) frees memory and closes file
+     * descriptors, and changes nothing the parent can see. */
+    void (*close)(void *self, int forked);
+
+    /* Fills `address` (a whole URI). For each peer that knocks: ligi_link_accept. */
+    lig_status (*listen)(void *self, const ligi_uri *uri, char address[LIGI_ADDRESS_BYTES_MAX]);
+    /* May this address be tried from here? `same_host`: the card has our boot id. May be NULL: yes.
+     */
+    int (*reaches)(void *self, const char *address, int same_host);
+    /* Begins to connect: LIG_OK when it is under way; ligi_link_fail later when it comes to nothing
+     * (LIG_E_PEER where nobody listens: the core may try again). The queue already holds our hello.
+     * `*wire` is made here; a failing call has made none. */
+    lig_status (*connect)(void *self, const ligi_uri *uri, ligi_link *link, void **wire);
+    /* What blocks in connect (names to numbers) is done here, without the lock, before it; the
+     * result replaces the URI. May be NULL. */
+    lig_status (*resolve)(const ligi_uri *uri, char address[LIGI_ADDRESS_BYTES_MAX]);
+
+    /* Something is in the queue: move what can be moved now (ligi_link_queue, ligi_link_gone). What
+     * cannot is moved when the watch or poll says so. */
+    void (*send)(void *wire);
+    /* The landing was diverted: the iovecs given by take are dead from now on. */
+    void (*divert)(void *wire);
+    /* The end: frees the wire. `graceful`: everything in the queue was moved, the last of it a
+     * goodbye, and the peer should get to read it. */
+    void (*drop)(void *wire, int graceful);
+
+    /* One look at everything that has no file descriptor, cheap (called while spinning). Returns
+     * how many things happened. May be NULL. */
+    int (*poll)(void *self);
+    /* The endpoint is about to sleep: from here on whatever happens must show on a watched
+     * descriptor (set "asleep" flags). Returns 1 when something happened meanwhile: then it does
+     * not sleep. May be NULL. disarm follows, slept or not. */
+    int (*arm)(void *self);
+    void (*disarm)(void *self);
+
+    /* Memory that can be lent; NULL where there is none. free is called with self NULL after close.
+     */
+    lig_status (*alloc)(void *self, uint64_t bytes, void **memory);
+    int (*free)(void *self, void *memory); /* 1 when the memory was its own, and is freed now */
+
+    lig_status (*local_host)(void *wire, char host[LIGI_ADDRESS_BYTES_MAX]); /* may be NULL */
+} ligi_transport_ops;
+
+/* builtin.def expanded; ends with NULL. */
+extern const ligi_transport_ops *const ligi_transports[];
+/* The schemes of those that are loaded; ends with NULL. */
+extern const char *const ligi_transports_loaded[];
+/* The table of a transport that is a shared object of its own (libligament_<scheme>.so, beside the
+ * library or on the loader's path). LIG_E_NOTFOUND for a scheme that is none of those,
+ * LIG_E_UNSUPPORTED with a sentence when it is not installed or does not fit. */
+lig_status ligi_transport_load(const char *scheme, const ligi_transport_ops **ops);
+
+/* --- what the core does for transports --- */
+
+/* A peer knocks: a new link with this wire (the core calls drop on it when the link ends; on
+ * failure it stays the caller's). `peer` names it in sentences. */
+lig_status ligi_link_accept(ligi_net *net, const ligi_transport_ops *ops, void *wire,
+                            const char *peer, ligi_link **link);
+
+/* The first message not yet handed over, NULL when there is none (or nothing may go yet: before the
+ * peer's hello only ours does). Later ones by `->next`, up to and without ligi_link_queue_end. */
+ligi_outgoing *ligi_link_queue(ligi_link *link);
+ligi_outgoing *ligi_link_queue_end(ligi_link *link);
+/* The first of the queue has been moved: its memory is no longer needed. Frees it. */
+void ligi_link_gone(ligi_link *link);
+
+/* A message begins. Checks kind, order and limits, before anything is allocated or read for it. */
+lig_status ligi_link_begin(ligi_link *link, const ligi_prefix *prefix);
+/* Its head is there. Asks the module (or handles hello and goodbye) and fills in->iov, count,
+ * bytes. On failure: ligi_link_fail, as for every failing call on a link. After any call of the
+ * core a link may be closing: see ligi_link_dead. */
+lig_status ligi_link_take(ligi_link *link, ligi_incoming *in);
+/* All in->bytes are in place. */
+void ligi_link_landed(ligi_link *link);
+/* The link has ended with this thread's sentence: `lost` comes at the end of the round. Stop
+ * reading and writing; drop follows. Twice is fine, the first counts. */
+void ligi_link_fail(ligi_link *link, lig_status status);
+/* 1 when the link was closed or failed: touch the wire no more than to return. The wire itself
+ * lives until the end of the round. */
+int ligi_link_dead(const ligi_link *link);
+/* For ligi_link_heard_ns. */
+void ligi_link_heard(ligi_link *link, int64_t now_ns);
+
+/* Watches, changes (events 0 keeps the descriptor, silent) and forgets a descriptor.
+ * Level-triggered. Forget before closing it. */
+lig_status ligi_net_watch(ligi_net *net, ligi_watch *watch, int fd, uint32_t events);
+lig_status ligi_net_rewatch(ligi_net *net, ligi_watch *watch, uint32_t events);
+void ligi_net_forget(ligi_net *net, ligi_watch *watch);
+/* Says when the transport wants its poll called at the latest (a pause, lingering). One moment is
+ * kept for all, so poll says again what it still waits for. */
+void ligi_net_alarm(ligi_net *net, int64_t at_ns);
+
+/* The endpoint's secret; NULL when there is none. */
+const void *ligi_net_secret(const ligi_net *net, size_t *bytes);
+const ligi_net_options *ligi_net_limits(const ligi_net *net); /* the values in force */
+/* A proof of `words` that only holders of the secret, in this group, can make (HMAC-SHA256). For
+ * transports that cannot encrypt. LIG_E_UNSUPPORTED without OpenSSL. */
+lig_status ligi_net_prove(const ligi_net *net, const void *words, size_t bytes,
+                          uint8_t proof[LIGI_PROOF_BYTES]);
+const char *ligi_link_address(const ligi_link *link); /* what was connected to, or who knocked */
+
+/* A mapping of a peer's memory: made by the transport with one reference, unmapped by `end` when
+ * the last is dropped. */
+struct ligi_mapping {
+    void (*end)(ligi_mapping *mapping);
+    uint64_t refs; /* atomic */
+};
+
+struct ligi_host {
+    uint32_t abi, size;
+    lig_status (*link_accept)(ligi_net *net, const ligi_transport_ops *ops, void *wire,
+                              const char *peer, ligi_link **link);
+    ligi_outgoing *(*link_queue)(ligi_link *link);
+    ligi_outgoing *(*link_queue_end)(ligi_link *link);
+    void (*link_gone)(ligi_link *link);
+    lig_status (*link_begin)(ligi_link *link, const ligi_prefix *prefix);
+    lig_status (*link_take)(ligi_link *link, ligi_incoming *in);
+    void (*link_landed)(ligi_link *link);
+    void (*link_fail)(ligi_link *link, lig_status status);
+    int (*link_dead)(const ligi_link *link);
+    void (*link_heard)(ligi_link *link, int64_t now_ns);
+    lig_status (*net_watch)(ligi_net *net, ligi_watch *watch, int fd, uint32_t events);
+    lig_status (*net_rewatch)(ligi_net *net, ligi_watch *watch, uint32_t events);
+    void (*net_forget)(ligi_net *net, ligi_watch *watch);
+    void (*net_alarm)(ligi_net *net, int64_t at_ns);
+    void (*net_wake)(ligi_net *net);
+    const void *(*net_secret)(const ligi_net *net, size_t *bytes);
+    const ligi_net_options *(*net_limits)(const ligi_net *net);
+    const char *(*link_address)(const ligi_link *link);
+    lig_status (*options_fill)(const ligi_option *table, size_t count, const ligi_uri *uri,
+                               const char *const *also, void *into);
+    void (*options_fini)(const ligi_option *table, size_t count, void *into);
+    lig_status (*fail)(lig_status status, const char *format, ...) LIG_PRINTF(2, 3); /* lig_fail */
+    lig_status (*net_prove)(const ligi_net *net, const void *words, size_t bytes,
+                            uint8_t proof[LIGI_PROOF_BYTES]);
+};
+
+#endif

@@ -1,0 +1,62 @@
+/* Transports with an outside library are shared objects of their own, so that the library itself
+ * asks for nothing that a laptop lacks. */
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "net/secure.h"
+#include "net/transport.h"
+
+static void *open_beside(const char *name)
+{
+    Dl_info here;
+    char path[PATH_MAX];
+
+    if (dladdr(ligi_transports_loaded, &here) == 0 || here.dli_fname == NULL)
+        return NULL;
+    const char *end = strrchr(here.dli_fname, '/');
+    int folder = end != NULL ? (int)(end - here.dli_fname) : 0;
+    if (end == NULL ||
+        snprintf(path, sizeof path, "%.*s/%s", folder, here.dli_fname, name) >= (int)sizeof path)
+        return NULL;
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+lig_status ligi_transport_load(const char *scheme, const ligi_transport_ops **ops)
+{
+    char name[64];
+    size_t i = 0;
+
+    /* A scheme can come from a peer's card: no other name ever reaches the loader. */
+    while (ligi_transports_loaded[i] != NULL && strcmp(scheme, ligi_transports_loaded[i]) != 0)
+        i++;
+    if (ligi_transports_loaded[i] == NULL)
+        return lig_fail(LIG_E_NOTFOUND, "'%s' is no transport", scheme);
+    snprintf(name, sizeof name, "libligament_%s.so", scheme);
+    void *library = open_beside(name);
+    if (library == NULL)
+        library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library == NULL)
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "the transport '%s' was not built with this library, or is not installed "
+                        "beside it: %s",
+                        scheme, dlerror());
+    const ligi_transport_ops *found = dlsym(library, "lig_transport_entry");
+    if (found == NULL || found->abi != LIGI_TRANSPORT_ABI || found->size != sizeof *found)
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "%s does not fit this library: install both from one build", name);
+    *ops = found;
+    return LIG_OK;
+}
+
+lig_status ligi_net_prove(const ligi_net *net, const void *words, size_t bytes,
+                          uint8_t proof[LIGI_PROOF_BYTES])
+{
+    struct iovec secret = {0}, said = {(void *)words, bytes};
+
+    secret.iov_base = (void *)ligi_net_secret(net, &secret.iov_len);
+    if (secret.iov_base == NULL)
+        return lig_fail(LIG_E_INTERNAL, "a proof without a secret");
+    return ligi_secure_prove(&secret, ligi_net_limits(net)->group, &said, proof);
+}

@@ -1,0 +1,132 @@
+/* The ucx transport: RDMA, CUDA and several rails through UCX's active messages. A shared object of
+ * its own.
+ *
+ * Endpoints are made by socket address (client and server), because UCX then keeps a socket that
+ * tells at once when a process dies. A peer that stands still is never told by UCX: deadlines are
+ * the modules' (ligi_link_heard_ns). */
+#ifndef LIGI_UCX_H
+#define LIGI_UCX_H
+
+#include "net/ucx/ucx_address.h"
+#include "net/ucx/ucx_calls.h"
+#include "net/ucx/ucx_frame.h"
+#include "net/ucx/ucx_proof.h"
+
+typedef struct ligi_ucx_self ligi_ucx_self;
+typedef struct ligi_ucx_wire ligi_ucx_wire;
+
+/* A send that UCX has in hand. */
+typedef struct ligi_ucx_op {
+    struct ligi_ucx_op *next; /* in self->free_ops */
+    ligi_ucx_wire *wire;
+    ligi_outgoing *out; /* NULL: nobody waits for it */
+    uint64_t bytes;     /* of the core's memory that UCX reads */
+    uint8_t header[LIGI_UCX_FRAME_BYTES +
+                   LIGI_UCX_HEAD_INLINE]; /* UCX reads it until the send has ended */
+} ligi_ucx_op;
+
+/* A message that cannot be taken yet: an earlier one is landing or has not come. */
+typedef struct ligi_ucx_arrival {
+    struct ligi_ucx_arrival *next; /* by number */
+    ligi_ucx_message id;
+    ligi_ucx_frame frame;
+    int rendezvous; /* `data` is UCX's descriptor of memory that is still at the sender's */
+    int held;       /* `data` is UCX's and must be released */
+    void *data;     /* else ours, by malloc */
+    size_t data_bytes;
+    const uint8_t *head; /* copied: UCX's memory may be the peer's to change */
+} ligi_ucx_arrival;
+
+struct ligi_ucx_wire {
+    ligi_ucx_wire *next, **at; /* in self->wires: until UCX has let go of everything */
+    ligi_ucx_wire *next_same;  /* in self->by_ep */
+    ligi_ucx_self *self;
+    ligi_link *link; /* NULL after drop */
+    ucp_ep_h ep;
+    int accepted;
+    int bye;           /* the peer has said goodbye and waits for our end */
+    int broken;        /* UCX has reported an error */
+    int due;           /* has arrivals to look at, or messages that have gone */
+    int closing;       /* ucp_ep_close_nbx was called */
+    int closed;        /* and has ended */
+    int64_t linger_ns; /* after a goodbye: when waiting for the peer's end ends; 0: not waiting */
+    size_t op_count;   /* sends that UCX has in hand */
+    uint64_t op_bytes; /* of the core's memory in them */
+    int landing;       /* a receive that UCX has in hand */
+    int landed;        /* it has ended, and the core is to be told */
+
+    ligi_ucx_proving proving;
+
+    uint64_t sent, credit; /* numbers given out; how many the peer had used up when it last said */
+    uint64_t taken, told;  /* numbers used up here; what we last said */
+    ligi_ucx_arrival *arrivals;
+    size_t arrival_count;
+    uint8_t *head; /* that came apart, for the next message */
+    size_t head_bytes;
+};
+
+typedef struct ligi_ucx_listener {
+    struct ligi_ucx_listener *next;
+    ligi_ucx_self *self;
+    ucp_listener_h listener;
+} ligi_ucx_listener;
+
+typedef struct ligi_ucx_knock { /* a peer that wants in, noted by UCX's callback */
+    struct ligi_ucx_knock *next;
+    ligi_ucx_listener *listener;
+    ucp_conn_request_h request;
+} ligi_ucx_knock;
+
+#define LIGI_UCX_BUCKETS 256u
+
+struct ligi_ucx_self {
+    ligi_net *net;
+    const ligi_host *host;
+    ligi_ucx_calls ucp;
+    ucp_context_h context;
+    ucp_worker_h worker;
+    ligi_watch watch;
+    ligi_ucx_listener *listeners;
+    ligi_ucx_knock *knocks;
+    size_t knock_count;
+    ligi_ucx_wire *wires;
+    size_t ending_count; /* of them dropped */
+    ligi_ucx_wire *by_ep[LIGI_UCX_BUCKETS];
+    ligi_ucx_op *free_ops;
+    int quiet; /* inside drop or divert: callbacks only take notes */
+    int any_due;
+    uint8_t head[LIGI_UCX_HEAD_INLINE]; /* of the message that is being taken */
+};
+
+/* --- ligi_ucx_wire.c --- */
+lig_status ligi_ucx_wire_create(ligi_ucx_self *self, ucp_ep_params_t *params, int accepted,
+                                ligi_ucx_wire **wire);
+ligi_ucx_wire *ligi_ucx_wire_of(const ligi_ucx_self *self, ucp_ep_h ep);
+/* Ends the link with this thread's sentence. */
+void ligi_ucx_wire_fail(ligi_ucx_wire *wire, lig_status status);
+void ligi_ucx_wire_drop(void *context, int graceful);
+/* Ends the connection now, so that UCX lets go of memory. The link, if there still is one, stays to
+ * be dropped. */
+void ligi_ucx_wire_cut(ligi_ucx_wire *wire);
+/* Goes on with everything that is ending; frees what has ended. Returns how many are left. */
+size_t ligi_ucx_wires_reap(ligi_ucx_self *self, int64_t now_ns);
+/* Gives up waiting for peers that were told goodbye. */
+void ligi_ucx_wires_force(ligi_ucx_self *self);
+
+/* --- ucx_send.c --- */
+void ligi_ucx_wire_send(void *context);
+/* Tells the core of messages at the front of the queue that have gone. */
+void ligi_ucx_wire_settle(ligi_ucx_wire *wire);
+/* A small message outside the queue. */
+lig_status ligi_ucx_wire_say(ligi_ucx_wire *wire, ligi_ucx_message id, const void *data,
+                             size_t bytes);
+void ligi_ucx_ops_free(ligi_ucx_self *self);
+
+/* --- ucx_receive.c --- */
+lig_status ligi_ucx_receive_start(ligi_ucx_self *self);
+/* Looks at what waits. Returns how many things happened. */
+int ligi_ucx_wire_look(ligi_ucx_wire *wire);
+void ligi_ucx_wire_divert(void *context);
+void ligi_ucx_arrivals_free(ligi_ucx_wire *wire);
+
+#endif

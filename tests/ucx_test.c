@@ -1,0 +1,251 @@
+/* What is the ucx transport's own: proofs of a secret, the rule about networks, and peers in other
+ * processes that die or stand still. Other processes are started anew and not forked off, since UCX
+ * does not live on in a fork. */
+#include "base/clock.h"
+#include "base/test.h"
+#include "net_side.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SECRET "0123456789abcdef0123456789abcdef"
+
+static const char *program; /* this one */
+
+static ligi_net_options options_of(const char *secret, const char *group)
+{
+    return (ligi_net_options){
+        .secret = secret, .secret_bytes = secret ? strlen(secret) : 0, .group = group};
+}
+
+static void open_both(side *server, side *client, ligi_net_options of_server,
+                      ligi_net_options of_client)
+{
+    assert_ok(side_open(server, "ucx://127.0.0.1:0", &of_server));
+    assert_ok(side_open(client, NULL, &of_client));
+    server->echo = 1;
+}
+
+static void members_meet(void **state)
+{
+    ligi_net_options options = options_of(SECRET, "group");
+    ligi_send send = {.head = "word", .head_bytes = 4};
+    side server, client;
+    ligi_link *link;
+
+    (void)state;
+    open_both(&server, &client, options, options);
+    assert_ok(side_connect(&client, server.address, "a member", &link));
+    assert_true(side_both(&server, &client, &client.met, 1));
+    assert_ok(ligi_net_send(link, &send, NULL));
+    assert_true(side_both(&server, &client, &client.arrived, 1));
+    side_close(&client);
+    side_close(&server);
+}
+
+static void strangers_do_not(void **state)
+{
+    const struct {
+        const char *server, *client, *group;
+    } tries[] = {
+        {SECRET, "another secret, of 32 bytes as well", "group"},
+        {SECRET, SECRET, "another group"},
+        {SECRET, NULL, NULL},
+        {NULL, SECRET, "group"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        side server, client;
+        ligi_link *link;
+        open_both(&server, &client, options_of(tries[i].server, "group"),
+                  options_of(tries[i].client, tries[i].group));
+        assert_ok(side_connect(&client, server.address, "mallory", &link));
+        assert_true(side_both(&server, &client, &client.lost, 1));
+        assert_true(client.lost_status == LIG_E_DENIED || client.lost_status == LIG_E_PEER);
+        assert_int_equal(client.met + server.met, 0);
+        side_close(&client);
+        side_close(&server);
+    }
+}
+
+static void beyond_this_host_only_where_trusted(void **state)
+{
+    ligi_net_options plain = {0}, secret = options_of(SECRET, "group");
+    side one;
+
+    (void)state;
+    assert_status(side_open(&one, "ucx://0.0.0.0:0?trusted=1", &plain), LIG_E_DENIED);
+    assert_says("secret");
+    side_close(&one);
+    assert_status(side_open(&one, "ucx://0.0.0.0:0", &secret), LIG_E_DENIED);
+    assert_says("does not encrypt");
+    side_close(&one);
+    assert_ok(side_open(&one, "ucx://0.0.0.0:0?trusted=1", &secret));
+    assert_non_null(strstr(one.address, "?trusted=1"));
+    side_close(&one);
+    assert_status(side_open(&one, "ucx://localhost:0", &plain), LIG_E_INVALID);
+    assert_says("numbers");
+    side_close(&one);
+    assert_status(side_open(&one, "ucx://127.0.0.1:0?speed=9", &plain), LIG_E_INVALID);
+    side_close(&one);
+}
+
+/* --- other processes --- */
+
+static int serve_for_ever(int report)
+{
+    const ligi_net_options plain = {0};
+    size_t unreachable = 0;
+    side self;
+
+    if (side_open(&self, "ucx://127.0.0.1:0", &plain) != LIG_OK)
+        return 3;
+    self.echo = 1;
+    if (write(report, self.address, sizeof self.address) != (ssize_t)sizeof self.address)
+        return 4;
+    for (;;)
+        side_wait(&self, &unreachable, 1);
+}
+
+typedef struct peer {
+    pid_t pid;
+    char address[LIGI_ADDRESS_BYTES_MAX];
+} peer;
+
+static void peer_start(peer *one)
+{
+    char number[16];
+    int pipes[2];
+
+    assert_int_equal(pipe(pipes), 0);
+    snprintf(number, sizeof number, "%d", pipes[1]);
+    one->pid = vfork();
+    if (one->pid == 0) {
+        execl(program, program, "serve", number, (char *)NULL);
+        _exit(9);
+    }
+    close(pipes[1]);
+    assert_int_equal(read(pipes[0], one->address, sizeof one->address), sizeof one->address);
+    close(pipes[0]);
+}
+
+static void peer_end(const peer *one)
+{
+    kill(one->pid, SIGKILL);
+    waitpid(one->pid, NULL, 0);
+}
+
+static void open_client(side *client, const peer *one, ligi_link **link)
+{
+    const ligi_net_options plain = {0};
+
+    assert_ok(side_open(client, NULL, &plain));
+    assert_ok(side_connect(client, one->address, "client", link));
+    assert_ok(side_wait(client, &client->met, 1));
+}
+
+static void killed(void **state)
+{
+    size_t bytes = 4 << 20;
+    struct iovec iov = {calloc(1, bytes), bytes};
+    ligi_send send = {.iov = &iov, .count = 1, .token = &iov};
+
+    (void)state;
+    for (size_t words = 0; words < 6; words++) {
+        side client;
+        ligi_link *link;
+        peer one;
+        int done;
+        peer_start(&one);
+        open_client(&client, &one, &link);
+        for (size_t i = 0; i < words; i++) {
+            assert_ok(ligi_net_send(link, &send, &done));
+            ligi_net_poll(client.net);
+        }
+        peer_end(&one);
+        assert_ok(side_wait(&client, &client.lost, 1));
+        assert_status(client.lost_status, LIG_E_PEER);
+        side_close(&client);
+    }
+    free(iov.iov_base);
+}
+
+/* UCX never tells of a peer that stands still: waits end by their own time, and closing does not
+ * wait for it. */
+static void stopped(void **state)
+{
+    size_t bytes = 32 << 20, never = 0;
+    struct iovec iov = {calloc(1, bytes), bytes};
+    ligi_send send = {.iov = &iov, .count = 1, .token = &iov};
+    side_wish wish = {&never, 1};
+    side client;
+    ligi_link *link;
+    peer one;
+    int done;
+
+    (void)state;
+    peer_start(&one);
+    open_client(&client, &one, &link);
+    assert_int_equal(kill(one.pid, SIGSTOP), 0);
+    assert_ok(ligi_net_send(link, &send, &done));
+    assert_status(ligi_net_wait(client.net, side_reached, &wish, 100000000), LIG_E_TIMEOUT);
+    assert_int_equal(client.lost, 0);
+    if (!done) {
+        ligi_link_close(link, "you sleep");
+        assert_int_equal(client.sent, 1); /* its memory is ours again */
+    }
+    free(iov.iov_base);
+    side_close(&client);
+    peer_end(&one);
+}
+
+/* And one that goes on after a while has lost nothing. */
+static void stopped_and_continued(void **state)
+{
+    ligi_send send = {.head = "still there?", .head_bytes = 12};
+    size_t never = 0;
+    side_wish wish = {&never, 1};
+    side client;
+    ligi_link *link;
+    peer one;
+
+    (void)state;
+    peer_start(&one);
+    open_client(&client, &one, &link);
+    assert_int_equal(kill(one.pid, SIGSTOP), 0);
+    for (size_t i = 0; i < 1000; i++) /* more than may be on their way */
+        assert_ok(ligi_net_send(link, &send, NULL));
+    assert_status(ligi_net_wait(client.net, side_reached, &wish, 50000000), LIG_E_TIMEOUT);
+    assert_true(ligi_link_queued(link) > 0);
+    assert_int_equal(kill(one.pid, SIGCONT), 0);
+    assert_ok(side_wait(&client, &client.arrived, 1000));
+    side_close(&client);
+    peer_end(&one);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(members_meet),
+        cmocka_unit_test(strangers_do_not),
+        cmocka_unit_test(beyond_this_host_only_where_trusted),
+        cmocka_unit_test(killed),
+        cmocka_unit_test(stopped),
+        cmocka_unit_test(stopped_and_continued),
+    };
+    const ligi_net_options plain = {0};
+    side probe;
+
+    program = argv[0];
+    if (argc == 3 && strcmp(argv[1], "serve") == 0)
+        return serve_for_ever((int)strtol(argv[2], NULL, 10));
+    lig_status status = side_open(&probe, "ucx://127.0.0.1:0", &plain);
+    side_close(&probe);
+    if (status != LIG_OK) {
+        printf("skipped: %s\n", lig_error_text());
+        return status == LIG_E_UNSUPPORTED ? 0 : 1;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
