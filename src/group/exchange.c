@@ -1,0 +1,78 @@
+/* Meeting by an all-gather of the user's (MPI, PMIx) instead of a known address. */
+#include "group/group_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CARD_MAGIC UINT64_C(0x3176676369676c) /* "lgicgv1" */
+
+typedef struct exchanged { /* the same size for all, as an all-gather wants it */
+    uint64_t magic;
+    uint32_t status;                   /* of the one who listens */
+    char text[LIGI_ADDRESS_BYTES_MAX]; /* its address, or why there is none */
+} exchanged;
+
+/* An address that names all interfaces is no place to go to, neither in the exchange nor on the
+ * card. */
+static void name_host(ligi_group *group, char *text, size_t text_bytes)
+{
+    char host[LIGI_ADDRESS_BYTES_MAX];
+    const char *port = strrchr(group->address, ':');
+    ligi_group_host_of(group->address, host, sizeof host);
+    if (host[0] != '\0' || strncmp(group->address, "tcp://", 6) != 0 || port == NULL) {
+        snprintf(text, text_bytes, "%s", group->address);
+        return;
+    }
+    ligi_group_own_number(group->join.host, host, sizeof host);
+    ligi_net_lock(group->net);
+    if (group->card_host[0] == '\0')
+        memcpy(group->card_host, host, sizeof group->card_host);
+    ligi_net_unlock(group->net);
+    snprintf(text, text_bytes, "tcp://%.180s%.60s", group->card_host, port);
+}
+
+/* Where nothing is said: everywhere if the endpoint has a secret, which that takes, else here. */
+static lig_status listen_somewhere(ligi_group *group, const ligi_group_options *options)
+{
+    if (options->address != NULL)
+        return ligi_group_coordinate(group, options, options->address);
+    lig_status status = ligi_group_coordinate(group, options, "tcp://0.0.0.0:0");
+    return status == LIG_E_DENIED ? ligi_group_coordinate(group, options, "tcp://127.0.0.1:0")
+                                  : status;
+}
+
+static lig_status exchange(ligi_group *group, const ligi_group_options *options, exchanged *all)
+{
+    exchanged mine = {.magic = CARD_MAGIC};
+    lig_status status = LIG_OK;
+    if (options->exchange_index == 0) {
+        status = listen_somewhere(group, options);
+        if (status == LIG_OK)
+            name_host(group, mine.text, sizeof mine.text);
+        else
+            snprintf(mine.text, sizeof mine.text, "%s", lig_error_text());
+        mine.status = (uint32_t)status;
+    }
+    /* Even the one who failed takes part: the others wait for it. */
+    LIG_TRY(options->exchange(options->exchange_context, &mine, sizeof mine, all));
+    if (all[0].magic != CARD_MAGIC)
+        return lig_fail(LIG_E_CORRUPT, "the exchange did not bring what process 0 put in");
+    all[0].text[sizeof all[0].text - 1] = '\0';
+    if (all[0].status != LIG_OK)
+        return lig_fail((lig_status)(all[0].status <= LIG_E_INTERNAL ? all[0].status : LIG_E_PEER),
+                        "process 0 cannot run the rendezvous: %s", all[0].text);
+    return status;
+}
+
+lig_status ligi_group_meet_by_exchange(ligi_group *group, const ligi_group_options *options,
+                                       int64_t timeout_ns)
+{
+    exchanged *all;
+    LIG_TRY(ligi_calloc(&all, options->exchange_count, sizeof *all, "an exchange"));
+    lig_status status = exchange(group, options, all);
+    if (status == LIG_OK && options->exchange_index != 0)
+        status = ligi_group_follow(group, all[0].text, timeout_ns);
+    free(all);
+    return status;
+}

@@ -1,0 +1,441 @@
+#include "group/group.h"
+
+#include "base/clock.h"
+#include "group/group_state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIVENESS_MS_DEFAULT 10000
+
+/* --- notes within the process ---------------------------------------------------------------- */
+
+void ligi_group_inner(ligi_group *group, int to_coordinator, const ligi_writer *writer)
+{
+    ligi_inner *inner = NULL;
+    lig_status status = writer->status;
+    if (status == LIG_OK)
+        status = ligi_alloc(&inner, sizeof *inner + writer->bytes, "a note of the group");
+    if (status != LIG_OK) {
+        ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
+        return;
+    }
+    *inner = (ligi_inner){.to_coordinator = to_coordinator, .bytes = writer->bytes};
+    memcpy(inner->data, writer->data, writer->bytes);
+    if (group->inner_last != NULL)
+        group->inner_last->next = inner;
+    else
+        group->inner_first = inner;
+    group->inner_last = inner;
+}
+
+static ligi_inner *take_inner(ligi_group *group)
+{
+    ligi_inner *inner = group->inner_first;
+    if (inner == NULL)
+        return NULL;
+    group->inner_first = inner->next;
+    if (group->inner_first == NULL)
+        group->inner_last = NULL;
+    return inner;
+}
+
+static int work_inner(ligi_group *group)
+{
+    ligi_inner *inner = take_inner(group);
+    if (inner == NULL)
+        return 0;
+    lig_status status = inner->to_coordinator
+                            ? ligi_coordinator_take_own(group, inner->data, inner->bytes)
+                            : ligi_member_take(group, inner->data, inner->bytes);
+    free(inner);
+    if (status != LIG_OK)
+        ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
+    return 1;
+}
+
+void ligi_group_pump(ligi_group *group)
+{
+    if (group->pumping || group->coordinator == NULL)
+        return;
+    group->pumping = 1;
+    while (ligi_coordinator_work(group) || work_inner(group))
+        ;
+    group->pumping = 0;
+}
+
+/* --- hooks ----------------------------------------------------------------------------------- */
+
+/* The link to the coordinator, on a member that is not the coordinator itself. */
+static int is_upward(const ligi_group *group, const ligi_link *link)
+{
+    return group->coordinator == NULL && ligi_link_owner(link) == group;
+}
+
+static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello, ligi_reply *reply)
+{
+    ligi_group *group = context;
+    (void)hello, (void)reply;
+    if (is_upward(group, link)) {
+        group->link = link;
+        return ligi_member_ask(group);
+    }
+    if (group->coordinator == NULL)
+        return lig_fail(LIG_E_INVALID, "this process does not run the rendezvous of its group");
+    return ligi_coordinator_met(group, link);
+}
+
+static lig_status on_head(void *context, ligi_link *link, const ligi_arrival *arrival,
+                          ligi_landing *landing)
+{
+    ligi_group *group = context;
+    lig_status status = LIG_OK;
+    (void)landing;
+    if (arrival->payload_bytes > 0)
+        return lig_fail(LIG_E_CORRUPT, "a message of a group has no payload");
+    if (is_upward(group, link))
+        status = ligi_member_take(group, arrival->head, arrival->head_bytes);
+    else if (group->coordinator != NULL)
+        status = ligi_coordinator_take(group, link, arrival->head, arrival->head_bytes);
+    ligi_group_pump(group);
+    return status;
+}
+
+static void on_arrived(void *context, ligi_link *link, void *token)
+{
+    (void)context, (void)link, (void)token;
+}
+
+static void on_sent(void *context, ligi_link *link, void *token, lig_status status)
+{
+    (void)context, (void)link, (void)token, (void)status;
+}
+
+/* Before the roster the sentence is all there is to say; after it the member is without a group. */
+static void lose_coordinator(ligi_group *group, ligi_link *link, lig_status status,
+                             const char *sentence)
+{
+    char said[512];
+    snprintf(said, sizeof said, "%s", sentence);
+    ligi_link_close(link, NULL);
+    group->link = NULL;
+    if (group->phase == LIGI_PHASE_CONNECTING)
+        status = lig_fail(status, "no group at %s: %s%s", group->address, said,
+                          status == LIG_E_TIMEOUT ? "; the scheduler (or server 0) should" : "");
+    else
+        status = lig_fail(LIG_E_PEER, "the coordinator at %s is gone: %s", group->address, said);
+    ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
+}
+
+static void on_lost(void *context, ligi_link *link, lig_status status, const char *sentence)
+{
+    ligi_group *group = context;
+    if (is_upward(group, link))
+        lose_coordinator(group, link, status, sentence);
+    else if (group->coordinator != NULL)
+        ligi_coordinator_lost(group, link, status, sentence);
+    else
+        ligi_link_close(link, NULL);
+    ligi_group_pump(group);
+}
+
+static int64_t on_tick(void *context, int64_t now_ns)
+{
+    ligi_group *group = context;
+    ligi_member_tick(group, now_ns);
+    if (group->coordinator != NULL) {
+        lig_status status = ligi_coordinator_tick(group, now_ns);
+        if (status != LIG_OK)
+            ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
+    }
+    ligi_group_pump(group);
+    return now_ns + ligi_member_beat_ns(group) / 2;
+}
+
+static const ligi_net_hooks hooks = {
+    .met = on_met,
+    .head = on_head,
+    .arrived = on_arrived,
+    .sent = on_sent,
+    .lost = on_lost,
+    .tick = on_tick,
+};
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static lig_status check_options(const ligi_group_options *options)
+{
+    if (options->timeout_ns <= 0)
+        return lig_fail(LIG_E_INVALID, "joining a group needs a timeout");
+    if (options->blob_bytes > LIGI_BLOB_BYTES_MAX)
+        return lig_fail(LIG_E_LIMIT, "a member's blob of %zu bytes; %d is the limit",
+                        options->blob_bytes, LIGI_BLOB_BYTES_MAX);
+    if (options->address == NULL && options->exchange == NULL)
+        return lig_fail(LIG_E_INVALID, "a group needs an address to meet at, or an exchange");
+    if (options->exchange != NULL && options->exchange_index >= options->exchange_count)
+        return lig_fail(LIG_E_INVALID, "process %u of %u cannot exchange addresses",
+                        options->exchange_index, options->exchange_count);
+    ligi_roster probe;
+    LIG_TRY(ligi_roster_init(&probe, options));
+    ligi_roster_fini(&probe);
+    return LIG_OK;
+}
+
+static void fill_join(ligi_group *group, const ligi_group_options *options)
+{
+    ligi_join *join = &group->join;
+    join->role = options->role;
+    join->rank = options->role == LIGI_SCHEDULER ? 0 : options->rank;
+    join->server_count = options->server_count;
+    join->worker_count = options->worker_count;
+    join->group_size = options->group_size > 0 ? options->group_size : 1;
+    join->pid = (uint32_t)getpid();
+    if (gethostname(join->host, sizeof join->host) != 0 || join->host[0] == '\0')
+        snprintf(join->host, sizeof join->host, "localhost");
+    join->host[sizeof join->host - 1] = '\0';
+    group->use_card = options->blob == NULL;
+    if (options->blob_bytes > 0 && options->blob != NULL) {
+        memcpy(join->blob, options->blob, options->blob_bytes);
+        join->blob_bytes = options->blob_bytes;
+    }
+    if (options->host != NULL)
+        snprintf(group->card_host, sizeof group->card_host, "%s", options->host);
+}
+
+static lig_status create(ligi_group **out, ligi_net *net, const ligi_group_options *options)
+{
+    ligi_group *group;
+    LIG_TRY(check_options(options));
+    LIG_TRY(ligi_calloc(&group, 1, sizeof *group, "a group"));
+    group->net = net;
+    group->begun_ns = group->tick_ns = group->awake_ns = ligi_now_ns();
+    group->liveness_ns =
+        (int64_t)(options->liveness_ms > 0 ? options->liveness_ms : LIVENESS_MS_DEFAULT) * 1000000;
+    group->seat_count = (size_t)options->server_count + options->worker_count + 1;
+    fill_join(group, options);
+    lig_status status =
+        ligi_calloc(&group->seats, group->seat_count, sizeof *group->seats, "a group's members");
+    if (status != LIG_OK) {
+        free(group);
+        return status;
+    }
+    for (size_t i = 0; i < group->seat_count; i++) {
+        int server = i < options->server_count, last = i + 1 == group->seat_count;
+        ligi_member *member = &group->seats[i].member;
+        member->role = server ? LIGI_SERVER : last ? LIGI_SCHEDULER : LIGI_WORKER;
+        member->rank = (uint32_t)(server ? i : last ? 0 : i - options->server_count);
+    }
+    *out = group;
+    return LIG_OK;
+}
+
+static void destroy(ligi_group *group)
+{
+    ligi_inner *inner;
+    while ((inner = take_inner(group)) != NULL)
+        free(inner);
+    ligi_coordinator_destroy(group->coordinator);
+    free(group->seats);
+    free(group);
+}
+
+/* On all interfaces where the name in the address would only be heard here; that takes a secret,
+ * and without one this host is all there is. */
+static lig_status listen_at(ligi_group *group, const char *address, char *at)
+{
+    char wide[LIGI_ADDRESS_BYTES_MAX], name[LIGI_ADDRESS_BYTES_MAX];
+    if (!ligi_group_widen(address, wide))
+        return ligi_net_listen(group->net, address, at);
+    lig_status status = ligi_net_listen(group->net, wide, at);
+    if (status == LIG_E_DENIED)
+        return ligi_net_listen(group->net, address, at);
+    if (status == LIG_OK) {
+        char port[16];
+        snprintf(port, sizeof port, "%s", strrchr(at, ':'));
+        ligi_group_host_of(address, name, sizeof name);
+        snprintf(at, LIGI_ADDRESS_BYTES_MAX, "tcp://%.200s%s", name, port);
+    }
+    return status;
+}
+
+lig_status ligi_group_coordinate(ligi_group *group, const ligi_group_options *options,
+                                 const char *address)
+{
+    char at[LIGI_ADDRESS_BYTES_MAX];
+    ligi_net_lock(group->net); /* the hooks run already */
+    lig_status status = LIG_OK;
+    if (group->coordinator == NULL)
+        status = ligi_coordinator_create(group, options);
+    ligi_net_unlock(group->net);
+    LIG_TRY(status);
+    LIG_TRY(listen_at(group, address, at));
+    ligi_net_lock(group->net);
+    memcpy(group->address, at, sizeof group->address);
+    if (group->card_host[0] == '\0')
+        ligi_group_host_of(group->address, group->card_host, sizeof group->card_host);
+    ligi_net_unlock(group->net);
+    return LIG_OK;
+}
+
+/* The lock is not held over connect, which may ask for a name: met and lost know the link by its
+ * owner. */
+lig_status ligi_group_follow(ligi_group *group, const char *address, int64_t timeout_ns)
+{
+    ligi_connect connect = {.address = address,
+                            .service = LIGI_SERVICE_GROUP,
+                            .timeout_ns = timeout_ns,
+                            .retry = 1,
+                            .owner = group};
+    ligi_link *link;
+    ligi_net_lock(group->net);
+    snprintf(group->address, sizeof group->address, "%s", address);
+    ligi_coordinator_destroy(group->coordinator);
+    group->coordinator = NULL;
+    ligi_net_unlock(group->net);
+    return ligi_net_connect(group->net, &connect, &link);
+}
+
+/* Somebody else has the address, or it is not this machine's. */
+static int taken(lig_status status)
+{
+    int number = lig_error_number();
+    return status == LIG_E_EXISTS || number == EADDRINUSE || number == EADDRNOTAVAIL;
+}
+
+static lig_status meet(ligi_group *group, const ligi_group_options *options, int64_t timeout_ns)
+{
+    int scheduler = options->role == LIGI_SCHEDULER;
+    int first = options->rank == 0 &&
+                options->role == (options->server_count > 0 ? LIGI_SERVER : LIGI_WORKER);
+    ligi_group_seat seat = options->coordinator;
+    if (seat == LIGI_COORDINATOR_BY_ROLE)
+        seat = scheduler ? LIGI_COORDINATOR_SELF : LIGI_COORDINATOR_OTHER;
+    if (seat == LIGI_COORDINATOR_OTHER || (seat == LIGI_COORDINATOR_FIRST && !scheduler && !first))
+        return ligi_group_follow(group, options->address, timeout_ns);
+    lig_status status = ligi_group_coordinate(group, options, options->address);
+    if (status != LIG_OK && seat == LIGI_COORDINATOR_FIRST && taken(status))
+        return ligi_group_follow(group, options->address, timeout_ns);
+    return status;
+}
+
+/* --- waiting for all ------------------------------------------------------------------------- */
+
+static int is_released(void *context)
+{
+    const ligi_group *group = context;
+    return group->phase >= LIGI_PHASE_RELEASED;
+}
+
+static lig_status fail_timeout(ligi_group *group, int64_t timeout_ns)
+{
+    long long passed = (long long)(timeout_ns / 1000000);
+    if (group->phase == LIGI_PHASE_CONNECTING)
+        return lig_fail(LIG_E_TIMEOUT,
+                        "%lld ms have passed and nobody answers at %s: start the scheduler (or "
+                        "server 0) there, or say another address",
+                        passed, group->address);
+    if (group->waiting[0] == '\0')
+        return lig_fail(LIG_E_TIMEOUT,
+                        "%lld ms have passed and the members of the group at %s have not all "
+                        "confirmed it",
+                        passed, group->address);
+    return lig_fail(LIG_E_TIMEOUT, "%lld ms have passed and the group at %s still waits for %s",
+                    passed, group->address, group->waiting);
+}
+
+static lig_status wait_for_all(ligi_group *group, int64_t timeout_ns)
+{
+    int64_t left = group->begun_ns + timeout_ns - ligi_now_ns();
+    lig_status status = ligi_net_wait(group->net, is_released, group, left > 0 ? left : 0);
+    ligi_net_lock(group->net);
+    if (group->phase == LIGI_PHASE_RELEASED)
+        status = LIG_OK;
+    else if (group->phase == LIGI_PHASE_ENDED)
+        status = ligi_failure_publish(&group->failure);
+    else if (status == LIG_E_TIMEOUT)
+        status = fail_timeout(group, timeout_ns);
+    ligi_net_unlock(group->net);
+    return status;
+}
+
+static lig_status join_group(ligi_group *group, const ligi_group_options *options)
+{
+    if (options->exchange != NULL)
+        LIG_TRY(ligi_group_meet_by_exchange(group, options, options->timeout_ns));
+    else
+        LIG_TRY(meet(group, options, options->timeout_ns));
+    if (group->coordinator != NULL) {
+        ligi_net_lock(group->net);
+        lig_status status = ligi_member_ask(group);
+        ligi_net_unlock(group->net);
+        LIG_TRY(status);
+        ligi_net_hurry(group->net, LIGI_SERVICE_GROUP);
+    }
+    return wait_for_all(group, options->timeout_ns);
+}
+
+/* What the card calls this host. A member on the coordinator's host would be seen by it under a
+ * loopback number where the host's name leads to that. */
+static void name_self(ligi_group *group, const ligi_group_options *options)
+{
+    char wide[LIGI_ADDRESS_BYTES_MAX], name[LIGI_ADDRESS_BYTES_MAX];
+    memcpy(name, group->card_host, sizeof name);
+    if (ligi_group_is_name(name) ||
+        (name[0] == '\0' && options->address != NULL && ligi_group_widen(options->address, wide)))
+        ligi_group_own_number(name, group->card_host, sizeof group->card_host);
+}
+
+lig_status ligi_group_open(ligi_group **group, ligi_net *net, const ligi_group_options *options)
+{
+    ligi_group *made;
+    LIG_TRY(create(&made, net, options));
+    name_self(made, options);
+    lig_status status = ligi_net_serve(net, LIGI_SERVICE_GROUP, &hooks, made);
+    if (status != LIG_OK) {
+        destroy(made);
+        return status;
+    }
+    status = join_group(made, options);
+    if (status == LIG_OK) {
+        *group = made;
+        return LIG_OK;
+    }
+    ligi_failure failure;
+    ligi_failure_take(&failure, status);
+    ligi_net_lock(net);
+    if (made->coordinator != NULL)
+        ligi_coordinator_close(made, failure.text);
+    ligi_net_unlock(net);
+    ligi_net_unserve(net, LIGI_SERVICE_GROUP);
+    destroy(made);
+    return ligi_failure_publish(&failure);
+}
+
+/* --- closing --------------------------------------------------------------------------------- */
+
+static int is_alone(void *context)
+{
+    const ligi_group *group = context;
+    return group->phase == LIGI_PHASE_ENDED ||
+           ligi_roster_others(&group->coordinator->roster, LIGI_SELF) == 0;
+}
+
+void ligi_group_close(ligi_group *group, int64_t linger_ns)
+{
+    if (group == NULL)
+        return;
+    if (group->coordinator != NULL && linger_ns != 0)
+        (void)ligi_net_wait(group->net, is_alone, group, linger_ns);
+    ligi_net_lock(group->net);
+    group->hook = NULL;
+    if (group->coordinator != NULL)
+        ligi_coordinator_close(group, "it has stopped");
+    ligi_link_close(group->link, "it has stopped");
+    group->link = NULL;
+    ligi_net_unlock(group->net);
+    ligi_net_unserve(group->net, LIGI_SERVICE_GROUP);
+    destroy(group);
+}

@@ -1,0 +1,424 @@
+#include "group/group_testing.h"
+
+/* --- meeting --------------------------------------------------------------------------------- */
+
+static void check_meeting(troupe *cast)
+{
+    size_t expected = cast->server_count + cast->worker_count;
+    for (size_t i = 0; i < cast->count; i++)
+        expected += cast->actors[i].options.role == LIGI_SCHEDULER;
+    for (size_t i = 0; i < cast->count; i++) {
+        actor *one = &cast->actors[i];
+        ligi_member members[ACTORS];
+        assert_int_equal(ligi_group_id(one->group), ligi_group_id(cast->actors[0].group));
+        assert_int_equal(ligi_group_members(one->group, members, ACTORS), expected);
+        assert_int_equal(ligi_group_member_count(one->group), expected);
+        assert_ok(ligi_group_status(one->group));
+        for (size_t j = 0; j < expected; j++) {
+            uint8_t blob[LIGI_BLOB_BYTES_MAX];
+            size_t bytes;
+            assert_int_equal(members[j].state, LIGI_PRESENT);
+            assert_ok(ligi_group_check(one->group, members[j].role, members[j].rank, 1));
+            assert_ok(ligi_group_blob(one->group, members[j].role, members[j].rank, blob, &bytes));
+        }
+    }
+}
+
+static void meet_at(const char *address, int scheduler)
+{
+    troupe cast;
+    make(&cast, address, 2, 3);
+    add_all(&cast);
+    if (scheduler)
+        add(&cast, LIGI_SCHEDULER, LIGI_RANK_ANY);
+    open_all(&cast);
+    check_meeting(&cast);
+    close_all(&cast);
+}
+
+static void test_meets_over_inproc(void **state)
+{
+    (void)state;
+    meet_at("inproc:group-meets", 0);
+    meet_at("inproc:group-meets", 1);
+}
+
+static void test_scheduler_coordinates_by_role(void **state)
+{
+    (void)state;
+    troupe cast;
+    make(&cast, "inproc:by-role", 1, 1);
+    add_all(&cast);
+    actor *scheduler = add(&cast, LIGI_SCHEDULER, 0);
+    for (size_t i = 0; i < cast.count; i++)
+        cast.actors[i].options.coordinator = LIGI_COORDINATOR_BY_ROLE;
+    open_all(&cast);
+    check_meeting(&cast);
+    assert_true(ligi_group_coordinates(scheduler->group));
+    assert_false(ligi_group_coordinates(cast.actors[0].group));
+    close_all(&cast);
+}
+
+static void test_assigned_ranks_cover_all(void **state)
+{
+    (void)state;
+    troupe cast;
+    int seen[5] = {0};
+    make(&cast, "inproc:assigned", 1, 5);
+    add(&cast, LIGI_SERVER, 0);
+    for (int i = 0; i < 5; i++)
+        add(&cast, LIGI_WORKER, LIGI_RANK_ANY);
+    open_all(&cast);
+    for (int i = 1; i < 6; i++)
+        seen[ligi_group_rank(cast.actors[i].group)]++;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(seen[i], 1);
+    close_all(&cast);
+}
+
+static void test_blobs_arrive(void **state)
+{
+    (void)state;
+    troupe cast;
+    make(&cast, "inproc:blobs", 1, 12);
+    add_all(&cast);
+    uint8_t blobs[ACTORS][LIGI_BLOB_BYTES_MAX], got[LIGI_BLOB_BYTES_MAX];
+    for (size_t i = 0; i < cast.count; i++) {
+        memset(blobs[i], (int)i + 1, sizeof blobs[i]);
+        cast.actors[i].options.blob = blobs[i];
+        cast.actors[i].options.blob_bytes = i == 3 ? 0 : sizeof blobs[i] - i;
+    }
+    open_all(&cast);
+    for (uint32_t rank = 0; rank < 12; rank++) {
+        size_t bytes;
+        assert_ok(ligi_group_blob(cast.actors[5].group, LIGI_WORKER, rank, got, &bytes));
+        assert_int_equal(bytes, rank == 3 ? 0 : LIGI_BLOB_BYTES_MAX - rank);
+        assert_memory_equal(got, blobs[rank], bytes);
+    }
+    close_all(&cast);
+}
+
+/* --- exchange: tcp with a port of the kernel's --- */
+
+typedef struct pool {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint8_t all[ACTORS][1024];
+    uint32_t count, arrived;
+} pool;
+
+typedef struct gatherer {
+    pool *gather;
+    uint32_t index;
+} gatherer;
+
+static lig_status all_gather(void *context, const void *mine, size_t bytes, void *all)
+{
+    gatherer *self = context;
+    pool *gather = self->gather;
+    pthread_mutex_lock(&gather->lock);
+    memcpy(gather->all[self->index], mine, bytes);
+    gather->arrived++;
+    pthread_cond_broadcast(&gather->changed);
+    while (gather->arrived < gather->count)
+        pthread_cond_wait(&gather->changed, &gather->lock);
+    for (uint32_t i = 0; i < gather->count; i++)
+        memcpy((uint8_t *)all + i * bytes, gather->all[i], bytes);
+    pthread_mutex_unlock(&gather->lock);
+    return LIG_OK;
+}
+
+static void exchange_all(troupe *cast, pool *gather, gatherer *gatherers)
+{
+    *gather = (struct pool){.lock = PTHREAD_MUTEX_INITIALIZER,
+                            .changed = PTHREAD_COND_INITIALIZER,
+                            .count = (uint32_t)cast->count};
+    for (uint32_t i = 0; i < cast->count; i++) {
+        gatherers[i] = (gatherer){gather, i};
+        cast->actors[i].options.exchange = all_gather;
+        cast->actors[i].options.exchange_context = &gatherers[i];
+        cast->actors[i].options.exchange_index = i;
+        cast->actors[i].options.exchange_count = (uint32_t)cast->count;
+    }
+}
+
+static void exchange_at(const char *address, const char *secret, const char *met_at)
+{
+    troupe cast;
+    pool gather;
+    gatherer gatherers[ACTORS];
+    make(&cast, "", 2, 3);
+    add_all(&cast);
+    exchange_all(&cast, &gather, gatherers);
+    for (size_t i = 0; i < cast.count; i++) {
+        cast.actors[i].secret = secret;
+        cast.actors[i].options.address = address;
+        cast.actors[i].options.host = "127.0.0.1";
+    }
+    open_all(&cast);
+    check_meeting(&cast);
+    assert_true(ligi_group_coordinates(cast.actors[0].group));
+    assert_non_null(strstr(ligi_group_address(cast.actors[3].group), "tcp://127.0.0.1:"));
+    assert_non_null(strstr(ligi_group_address(cast.actors[0].group), met_at));
+    close_all(&cast);
+}
+
+static void test_exchange_over_tcp(void **state)
+{
+    (void)state;
+    exchange_at("tcp://127.0.0.1:0", NULL, "tcp://127.0.0.1:");
+    exchange_at(NULL, NULL, "tcp://127.0.0.1:");
+    exchange_at(NULL, "0123456789abcdef0123456789abcdef", "tcp://0.0.0.0:");
+}
+
+static void test_exchange_tells_why_process_0_failed(void **state)
+{
+    (void)state;
+    troupe cast;
+    pool gather;
+    gatherer gatherers[ACTORS];
+    make(&cast, "nowhere:1", 1, 1);
+    add_all(&cast);
+    exchange_all(&cast, &gather, gatherers);
+    all_do(&cast, run_open);
+    for (int i = 0; i < 2; i++) {
+        assert_int_not_equal(cast.actors[i].status, LIG_OK);
+        assert_non_null(strstr(cast.actors[i].text, "process 0 cannot run the rendezvous"));
+    }
+    close_all(&cast);
+}
+
+/* --- refusals and timeouts --- */
+
+static void test_clash_names_who_has_the_rank(void **state)
+{
+    (void)state;
+    troupe cast;
+    make(&cast, "inproc:clash", 1, 2);
+    add_all(&cast);
+    open_all(&cast);
+    actor *late = add(&cast, LIGI_WORKER, 1);
+    start(late, run_open);
+    join(late);
+    assert_status(late->status, LIG_E_EXISTS);
+    assert_non_null(strstr(late->text, "the rank is taken: worker 1 on "));
+    actor *wrong = add(&cast, LIGI_WORKER, 1);
+    wrong->options.worker_count = 3;
+    start(wrong, run_open);
+    join(wrong);
+    assert_status(wrong->status, LIG_E_INVALID);
+    assert_non_null(strstr(wrong->text, "was started for 3 workers"));
+    close_all(&cast);
+}
+
+static void test_timeout_names_who_has_not_come(void **state)
+{
+    (void)state;
+    troupe cast;
+    make(&cast, "inproc:waits", 1, 3);
+    add(&cast, LIGI_SERVER, 0);
+    add(&cast, LIGI_WORKER, 1);
+    cast.actors[0].options.timeout_ns = 3 * S;
+    cast.actors[1].options.timeout_ns = 1500 * MS;
+    all_do(&cast, run_open);
+    for (int i = 0; i < 2; i++)
+        assert_status(cast.actors[i].status, LIG_E_TIMEOUT);
+    assert_non_null(strstr(cast.actors[0].text, "worker 0"));
+    assert_non_null(strstr(cast.actors[1].text, "worker 0, worker 2 (2 of 4 are there)"));
+    close_all(&cast);
+}
+
+static void test_timeout_without_a_coordinator(void **state)
+{
+    (void)state;
+    troupe cast;
+    make(&cast, "inproc:nobody", 1, 1);
+    actor *one = add(&cast, LIGI_WORKER, 0);
+    one->options.timeout_ns = 200 * MS;
+    all_do(&cast, run_open);
+    assert_status(one->status, LIG_E_TIMEOUT);
+    assert_non_null(strstr(one->text, "inproc:nobody"));
+    close_all(&cast);
+}
+
+static void test_options_are_checked(void **state)
+{
+    (void)state;
+    ligi_net *net;
+    ligi_group *group;
+    assert_ok(ligi_net_open(&net, &(ligi_net_options){0}));
+    ligi_group_options none = {.timeout_ns = S, .address = "inproc:x"},
+                       forever = {.timeout_ns = LIG_FOREVER, .worker_count = 1},
+                       nowhere = {.timeout_ns = S, .worker_count = 1},
+                       large = {.timeout_ns = S, .worker_count = 1, .blob_bytes = 5000};
+    assert_status(ligi_group_open(&group, net, &none), LIG_E_INVALID);
+    assert_status(ligi_group_open(&group, net, &forever), LIG_E_INVALID);
+    assert_status(ligi_group_open(&group, net, &nowhere), LIG_E_INVALID);
+    assert_status(ligi_group_open(&group, net, &large), LIG_E_LIMIT);
+    ligi_group_close(NULL, 0);
+    ligi_net_close(net);
+}
+
+/* --- leaving and coming back --- */
+
+static void test_leave_and_rejoin(void **state)
+{
+    (void)state;
+    troupe cast;
+    ligi_member member;
+    char why[256];
+    make(&cast, "inproc:rejoin", 1, 2);
+    add_all(&cast);
+    open_all(&cast);
+    actor *server = &cast.actors[2], *stays = &cast.actors[0];
+    close_one(&cast.actors[1]);
+    assert_int_equal(event(stays, &member, why), LIGI_CHANGE_GONE);
+    assert_int_equal(member.rank, 1);
+    assert_int_equal(member.state, LIGI_LEFT);
+    assert_status(ligi_group_check(stays->group, LIGI_WORKER, 1, 1), LIG_E_PEER);
+    assert_status(ligi_group_barrier(stays->group, LIGI_WORKERS, 0, S), LIG_E_PEER);
+    assert_says("worker 1 (it has left) is missing");
+    actor *again = add(&cast, LIGI_WORKER, LIGI_RANK_ANY);
+    start(again, run_open);
+    join(again);
+    assert_status(again->status, LIG_OK);
+    /* Whoever was there knows it before it is let go. */
+    assert_ok(ligi_group_check(server->group, LIGI_WORKER, 1, 2));
+    assert_int_equal(ligi_group_rank(again->group), 1);
+    assert_int_equal(ligi_group_incarnation(again->group), 2);
+    assert_int_equal(event(stays, &member, why), LIGI_CHANGE_JOINED);
+    assert_status(ligi_group_check(stays->group, LIGI_WORKER, 1, 1), LIG_E_PEER);
+    assert_says("has come back since");
+    assert_int_equal(ligi_group_epoch(again->group), 3);
+    close_all(&cast);
+}
+
+static int all_gone(void *context)
+{
+    ligi_member members[ACTORS];
+    size_t count = ligi_group_members(context, members, ACTORS), gone = 0;
+    for (size_t i = 0; i < count; i++)
+        gone += members[i].state == LIGI_LEFT || members[i].state == LIGI_LOST;
+    return gone == count - 1;
+}
+
+/* Telling one of another's leave finds a connection that is ending itself: that is no loss. */
+static void test_leaving_together_is_no_loss(void **state)
+{
+    (void)state;
+    troupe cast;
+    pool gather;
+    gatherer gatherers[ACTORS];
+    make(&cast, "tcp://127.0.0.1:0", 1, 8);
+    add(&cast, LIGI_SERVER, 0);
+    for (uint32_t i = 0; i < 8; i++)
+        add(&cast, LIGI_WORKER, i);
+    exchange_all(&cast, &gather, gatherers);
+    open_all(&cast);
+    ligi_group *server = cast.actors[0].group;
+    for (int i = 1; i <= 8; i++)
+        start(&cast.actors[i], run_close);
+    for (int i = 1; i <= 8; i++)
+        join(&cast.actors[i]);
+    assert_ok(ligi_net_wait(cast.actors[0].net, all_gone, server, 20 * S));
+    for (uint32_t i = 0; i < 8; i++) {
+        ligi_member member;
+        assert_ok(ligi_group_member(server, LIGI_WORKER, i, &member));
+        assert_int_equal(member.state, LIGI_LEFT);
+    }
+    close_all(&cast);
+}
+
+static void test_end_of_the_coordinator_ends_all(void **state)
+{
+    (void)state;
+    troupe cast;
+    ligi_member member;
+    char why[256];
+    make(&cast, "inproc:orphans", 1, 2);
+    add_all(&cast);
+    open_all(&cast);
+    actor *waits = &cast.actors[0];
+    waits->mask = LIGI_WORKERS;
+    waits->timeout_ns = 20 * S;
+    start(waits, run_barrier);
+    ligi_group_close(cast.actors[2].group, 0);
+    cast.actors[2].group = NULL;
+    join(waits);
+    assert_status(waits->status, LIG_E_PEER);
+    assert_int_equal(event(&cast.actors[1], &member, why), LIGI_CHANGE_ORPHANED);
+    assert_non_null(strstr(why, "is gone"));
+    assert_status(ligi_group_status(cast.actors[1].group), LIG_E_PEER);
+    assert_status(ligi_group_barrier(cast.actors[1].group, LIGI_WORKERS, 0, S), LIG_E_PEER);
+    close_all(&cast);
+}
+
+/* --- barriers --- */
+
+static void test_barriers(void **state)
+{
+    (void)state;
+    troupe cast;
+    make(&cast, "inproc:barriers", 1, 3);
+    add_all(&cast);
+    open_all(&cast);
+    for (int round = 0; round < 20; round++) {
+        for (size_t i = 0; i < cast.count; i++) {
+            cast.actors[i].mask = LIGI_WORKERS | LIGI_SERVERS;
+            cast.actors[i].timeout_ns = 20 * S;
+        }
+        all_do(&cast, run_barrier);
+        for (size_t i = 0; i < cast.count; i++)
+            assert_string_equal(cast.actors[i].text, "");
+    }
+    actor *alone = &cast.actors[1];
+    assert_status(ligi_group_barrier(alone->group, LIGI_WORKERS, 0, 50 * MS), LIG_E_TIMEOUT);
+    assert_says("worker 0, worker 2 have not come to the barrier");
+    assert_status(ligi_group_barrier(alone->group, LIGI_SERVERS, 0, S), LIG_E_INVALID);
+    /* The one that gave up is not counted: the others must not pass without it. */
+    assert_status(ligi_group_barrier(cast.actors[0].group, LIGI_WORKERS, 0, 50 * MS),
+                  LIG_E_TIMEOUT);
+    assert_says("worker 1, worker 2");
+    assert_ok(ligi_group_barrier(cast.actors[3].group, LIGI_SERVERS, 0, 20 * S));
+    close_all(&cast);
+}
+
+static void test_barrier_ends_when_one_leaves(void **state)
+{
+    (void)state;
+    troupe cast;
+    make(&cast, "inproc:barrier-leave", 1, 2);
+    add_all(&cast);
+    open_all(&cast);
+    actor *waits = &cast.actors[0];
+    waits->mask = LIGI_WORKERS;
+    waits->timeout_ns = 20 * S;
+    start(waits, run_barrier);
+    close_one(&cast.actors[1]);
+    join(waits);
+    assert_status(waits->status, LIG_E_PEER);
+    assert_non_null(strstr(waits->text, "worker 1"));
+    close_all(&cast);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_meets_over_inproc),
+        cmocka_unit_test(test_scheduler_coordinates_by_role),
+        cmocka_unit_test(test_assigned_ranks_cover_all),
+        cmocka_unit_test(test_blobs_arrive),
+        cmocka_unit_test(test_exchange_over_tcp),
+        cmocka_unit_test(test_exchange_tells_why_process_0_failed),
+        cmocka_unit_test(test_clash_names_who_has_the_rank),
+        cmocka_unit_test(test_timeout_names_who_has_not_come),
+        cmocka_unit_test(test_timeout_without_a_coordinator),
+        cmocka_unit_test(test_options_are_checked),
+        cmocka_unit_test(test_leave_and_rejoin),
+        cmocka_unit_test(test_leaving_together_is_no_loss),
+        cmocka_unit_test(test_end_of_the_coordinator_ends_all),
+        cmocka_unit_test(test_barriers),
+        cmocka_unit_test(test_barrier_ends_when_one_leaves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

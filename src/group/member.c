@@ -1,0 +1,272 @@
+#include "base/clock.h"
+#include "base/log.h"
+#include "group/group_state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FIRST_WORD_NS (5 * INT64_C(1000000000))
+
+/* --- saying ---------------------------------------------------------------------------------- */
+
+void ligi_member_say(ligi_group *group, const ligi_note *note, const ligi_join *join)
+{
+    ligi_writer writer = {0};
+    ligi_note_put(&writer, note);
+    if (join != NULL)
+        ligi_note_put_join(&writer, join);
+    lig_status status = writer.status;
+    if (status == LIG_OK && group->coordinator != NULL)
+        ligi_group_inner(group, 1, &writer);
+    else if (status == LIG_OK && group->link != NULL)
+        status = ligi_net_send(group->link,
+                               &(ligi_send){.head = writer.data, .head_bytes = writer.bytes}, NULL);
+    ligi_writer_fini(&writer);
+    /* What cannot be said to a coordinator that does not read is found out by its silence. */
+    if (status == LIG_OK || status == LIG_E_BUSY)
+        return;
+    char said[512];
+    snprintf(said, sizeof said, "%s", lig_error_text());
+    status = lig_fail(status == LIG_E_NOMEM ? status : LIG_E_PEER,
+                      "the coordinator at %s is gone: %s", group->address, said);
+    ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
+}
+
+static void say_number(ligi_group *group, ligi_note_kind kind, uint64_t number)
+{
+    ligi_member_say(group, &(ligi_note){.kind = kind, .number = number}, NULL);
+}
+
+lig_status ligi_member_ask(ligi_group *group)
+{
+    if (group->use_card) {
+        char host[LIGI_ADDRESS_BYTES_MAX];
+        memcpy(host, group->card_host, sizeof host);
+        if (host[0] == '\0' && group->link != NULL)
+            LIG_TRY(ligi_link_local_host(group->link, host));
+        group->join.blob_bytes = sizeof group->join.blob;
+        LIG_TRY(ligi_net_card(group->net, host[0] != '\0' ? host : NULL, group->join.blob,
+                              &group->join.blob_bytes));
+    }
+    group->phase = LIGI_PHASE_ASKED;
+    group->awake_ns = ligi_now_ns();
+    ligi_member_say(group, &(ligi_note){.kind = LIGI_NOTE_JOIN}, &group->join);
+    return LIG_OK;
+}
+
+/* --- ending ---------------------------------------------------------------------------------- */
+
+static void tell(ligi_group *group, ligi_group_change change, const ligi_told *told,
+                 const char *sentence)
+{
+    ligi_group_event event = {.change = change, .epoch = group->epoch, .sentence = sentence};
+    if (told != NULL)
+        event.member = told->member;
+    if (group->hook != NULL && group->phase >= LIGI_PHASE_RELEASED)
+        group->hook(group->hook_context, &event);
+}
+
+static void settle_barriers(ligi_group *group)
+{
+    for (ligi_barrier *one = group->barriers; one != NULL; one = one->next)
+        if (!one->settled) {
+            one->failure = group->failure;
+            one->settled = 1;
+        }
+}
+
+void ligi_member_end(ligi_group *group, ligi_group_change change, lig_status status)
+{
+    if (group->phase == LIGI_PHASE_ENDED)
+        return;
+    int released = group->phase == LIGI_PHASE_RELEASED;
+    ligi_failure_take(&group->failure, status);
+    group->phase = LIGI_PHASE_ENDED;
+    settle_barriers(group);
+    if (released)
+        tell(group, change, NULL, group->failure.text);
+}
+
+static void take_expel(ligi_group *group, const ligi_note *note)
+{
+    ligi_told *self = ligi_member_seat(group, group->self.role, group->self.rank);
+    char text[160] = "";
+    if (self != NULL)
+        ligi_member_text(&self->member, text, sizeof text);
+    lig_status status = lig_fail(
+        LIG_E_PEER, "this process, %s, was expelled from the group in epoch %llu: %s; join again",
+        text, (unsigned long long)note->number, note->text);
+    ligi_member_end(group, LIGI_CHANGE_EXPELLED, status);
+}
+
+/* --- hearing --------------------------------------------------------------------------------- */
+
+ligi_told *ligi_member_seat(const ligi_group *group, ligi_role role, uint32_t rank)
+{
+    uint32_t servers = group->join.server_count, workers = group->join.worker_count;
+    if (role == LIGI_SERVER && rank < servers)
+        return &group->seats[rank];
+    if (role == LIGI_WORKER && rank < workers)
+        return &group->seats[(size_t)servers + rank];
+    if (role == LIGI_SCHEDULER && rank == 0)
+        return &group->seats[group->seat_count - 1];
+    return NULL;
+}
+
+static lig_status take_entry(ligi_group *group, const ligi_entry *entry, ligi_told **told)
+{
+    ligi_told *seat = ligi_member_seat(group, entry->member.role, entry->member.rank);
+    if (seat == NULL)
+        return lig_fail(LIG_E_CORRUPT, "the coordinator tells of %s %u, which there is not",
+                        ligi_role_name(entry->member.role), entry->member.rank);
+    seat->member = entry->member;
+    snprintf(seat->why, sizeof seat->why, "%s", entry->why);
+    if (entry->blob_bytes > 0)
+        memcpy(seat->blob, entry->blob, entry->blob_bytes);
+    seat->blob_bytes = entry->blob_bytes;
+    *told = seat;
+    return LIG_OK;
+}
+
+static lig_status take_roster(ligi_group *group, ligi_note *note)
+{
+    ligi_entry entry;
+    ligi_told *told;
+    if (group->phase != LIGI_PHASE_ASKED ||
+        ligi_member_seat(group, note->welcome.role, note->welcome.rank) == NULL)
+        return lig_fail(LIG_E_CORRUPT, "the coordinator tells a roster that was not asked for");
+    while (ligi_note_entry(note, &entry))
+        LIG_TRY(take_entry(group, &entry, &told));
+    if (!note->welcome.last)
+        return LIG_OK;
+    group->self = note->welcome;
+    group->epoch = note->number;
+    group->phase = LIGI_PHASE_TOLD;
+    say_number(group, LIGI_NOTE_CONFIRM, note->number);
+    return LIG_OK;
+}
+
+static lig_status take_change(ligi_group *group, ligi_note *note)
+{
+    ligi_entry entry;
+    ligi_told *told;
+    if (group->phase < LIGI_PHASE_TOLD || note->number <= group->epoch)
+        return lig_fail(LIG_E_CORRUPT, "the coordinator tells epoch %llu after %llu",
+                        (unsigned long long)note->number, (unsigned long long)group->epoch);
+    ligi_note_entry(note, &entry);
+    LIG_TRY(take_entry(group, &entry, &told));
+    group->epoch = note->number;
+    tell(group, told->member.state == LIGI_PRESENT ? LIGI_CHANGE_JOINED : LIGI_CHANGE_GONE, told,
+         told->why);
+    say_number(group, LIGI_NOTE_CONFIRM, note->number);
+    return LIG_OK;
+}
+
+static void take_barrier(ligi_group *group, const ligi_note *note)
+{
+    for (ligi_barrier *one = group->barriers; one != NULL; one = one->next) {
+        if (one->number != note->number || one->settled)
+            continue;
+        one->settled = 1;
+        lig_status status = LIG_OK;
+        if (note->kind == LIGI_NOTE_FAIL)
+            status = lig_fail(note->status, "%s", note->text);
+        ligi_failure_take(&one->failure, status);
+    }
+}
+
+static lig_status take_note(ligi_group *group, ligi_note *note)
+{
+    switch (note->kind) {
+    case LIGI_NOTE_WAIT:
+        memcpy(group->waiting, note->text, sizeof group->waiting);
+        if (note->number > 0 && note->number <= UINT32_MAX)
+            group->liveness_ns = (int64_t)note->number * 1000000;
+        return LIG_OK;
+    case LIGI_NOTE_REFUSE:
+        ligi_member_end(group, LIGI_CHANGE_ORPHANED, lig_fail(note->status, "%s", note->text));
+        return LIG_OK;
+    case LIGI_NOTE_PROBE: say_number(group, LIGI_NOTE_ANSWER, note->number); return LIG_OK;
+    case LIGI_NOTE_ROSTER: return take_roster(group, note);
+    case LIGI_NOTE_CHANGE: return take_change(group, note);
+    case LIGI_NOTE_RELEASE:
+        if (group->phase == LIGI_PHASE_TOLD)
+            group->phase = LIGI_PHASE_RELEASED;
+        return LIG_OK;
+    case LIGI_NOTE_EXPEL: take_expel(group, note); return LIG_OK;
+    case LIGI_NOTE_PASS:
+    case LIGI_NOTE_FAIL: take_barrier(group, note); return LIG_OK;
+    case LIGI_NOTE_BEAT: return LIG_OK;
+    default:
+        return lig_fail(LIG_E_CORRUPT, "the coordinator sent a message of kind %d", note->kind);
+    }
+}
+
+lig_status ligi_member_take(ligi_group *group, const void *data, size_t bytes)
+{
+    ligi_note note;
+    ligi_join join;
+    LIG_TRY(ligi_note_decode(data, bytes, &note, &join));
+    return group->phase == LIGI_PHASE_ENDED ? LIG_OK : take_note(group, &note);
+}
+
+/* --- time ------------------------------------------------------------------------------------ */
+
+int64_t ligi_member_beat_ns(const ligi_group *group)
+{
+    int64_t beat = group->liveness_ns / 5;
+    return beat > 1000000 ? beat : 1000000;
+}
+
+/* Whoever was frozen itself first hears what has come meanwhile. */
+static void judge_coordinator(ligi_group *group, int64_t now_ns)
+{
+    if (now_ns - group->tick_ns > group->liveness_ns / 2)
+        group->awake_ns = now_ns;
+    int64_t heard = ligi_link_heard_ns(group->link);
+    heard = heard > group->awake_ns ? heard : group->awake_ns;
+    if (now_ns - heard <= group->liveness_ns)
+        return;
+    lig_status status =
+        lig_fail(LIG_E_PEER,
+                 "the coordinator at %s has been silent for %lld ms: this process is cut off from "
+                 "its group; join again",
+                 group->address, (long long)((now_ns - heard) / 1000000));
+    ligi_member_end(group, LIGI_CHANGE_EXPELLED, status);
+}
+
+/* The coordinator says it for all; a member speaks up only when it does not even reach that one. */
+static void say_waiting(ligi_group *group, int64_t now_ns)
+{
+    if (group->phase >= LIGI_PHASE_RELEASED || now_ns < group->word_ns)
+        return;
+    group->word_ns = now_ns + group->word_wait_ns;
+    group->word_wait_ns *= 2;
+    if (now_ns - group->begun_ns < FIRST_WORD_NS / 2)
+        return;
+    if (group->phase == LIGI_PHASE_CONNECTING)
+        ligi_log(LIG_LOG_WARNING, "%s: nobody answers at %s yet", ligi_role_name(group->join.role),
+                 group->address);
+    else if (group->waiting[0] != '\0')
+        ligi_log(group->coordinator != NULL ? LIG_LOG_WARNING : LIG_LOG_INFO,
+                 "the group at %s waits for %s", group->address, group->waiting);
+}
+
+void ligi_member_tick(ligi_group *group, int64_t now_ns)
+{
+    if (group->word_wait_ns == 0) {
+        group->word_wait_ns = FIRST_WORD_NS;
+        group->word_ns = group->begun_ns + FIRST_WORD_NS;
+    }
+    say_waiting(group, now_ns);
+    if (group->link != NULL && group->phase >= LIGI_PHASE_ASKED &&
+        group->phase < LIGI_PHASE_ENDED) {
+        judge_coordinator(group, now_ns);
+        if (group->phase != LIGI_PHASE_ENDED && now_ns >= group->beat_ns &&
+            ligi_link_queued(group->link) < 16) {
+            group->beat_ns = now_ns + ligi_member_beat_ns(group);
+            ligi_member_say(group, &(ligi_note){.kind = LIGI_NOTE_BEAT}, NULL);
+        }
+    }
+    group->tick_ns = now_ns;
+}

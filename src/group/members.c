@@ -1,0 +1,217 @@
+/* What a member asks its group: who is there, and to wait for them. */
+#include "base/clock.h"
+#include "group/group_state.h"
+
+#include <string.h>
+
+#define LAST_WORD_NS (INT64_C(250) * 1000000) /* for the answer to a cancelled barrier */
+
+void ligi_group_watch(ligi_group *group, ligi_group_hook hook, void *context)
+{
+    ligi_net_lock(group->net);
+    group->hook = hook;
+    group->hook_context = context;
+    ligi_net_unlock(group->net);
+}
+
+ligi_role ligi_group_role(const ligi_group *group)
+{
+    return group->self.role;
+}
+
+uint32_t ligi_group_rank(const ligi_group *group)
+{
+    return group->self.rank;
+}
+
+uint32_t ligi_group_incarnation(const ligi_group *group)
+{
+    return group->self.incarnation;
+}
+
+uint64_t ligi_group_id(const ligi_group *group)
+{
+    return group->self.id;
+}
+
+int ligi_group_coordinates(const ligi_group *group)
+{
+    return group->coordinator != NULL;
+}
+
+const char *ligi_group_address(const ligi_group *group)
+{
+    return group->address;
+}
+
+uint64_t ligi_group_epoch(ligi_group *group)
+{
+    ligi_net_lock(group->net);
+    uint64_t epoch = group->epoch;
+    ligi_net_unlock(group->net);
+    return epoch;
+}
+
+lig_status ligi_group_status(ligi_group *group)
+{
+    lig_status status = LIG_OK;
+    ligi_net_lock(group->net);
+    if (group->phase == LIGI_PHASE_ENDED)
+        status = ligi_failure_publish(&group->failure);
+    ligi_net_unlock(group->net);
+    return status;
+}
+
+/* A scheduler that never came is no member. */
+static size_t count_members(const ligi_group *group)
+{
+    return group->seat_count - (group->seats[group->seat_count - 1].member.incarnation == 0);
+}
+
+size_t ligi_group_member_count(ligi_group *group)
+{
+    ligi_net_lock(group->net);
+    size_t count = count_members(group);
+    ligi_net_unlock(group->net);
+    return count;
+}
+
+size_t ligi_group_members(ligi_group *group, ligi_member *members, size_t capacity)
+{
+    ligi_net_lock(group->net);
+    size_t count = count_members(group);
+    for (size_t i = 0; i < count && i < capacity; i++)
+        members[i] = group->seats[i].member;
+    ligi_net_unlock(group->net);
+    return count;
+}
+
+static lig_status find(const ligi_group *group, ligi_role role, uint32_t rank, ligi_told **told)
+{
+    *told = ligi_member_seat(group, role, rank);
+    if (*told == NULL)
+        return lig_fail(LIG_E_NOTFOUND, "%s %u: the group has %u workers and %u servers",
+                        ligi_role_name(role), rank, group->join.worker_count,
+                        group->join.server_count);
+    return LIG_OK;
+}
+
+lig_status ligi_group_member(ligi_group *group, ligi_role role, uint32_t rank, ligi_member *member)
+{
+    ligi_told *told;
+    ligi_net_lock(group->net);
+    lig_status status = find(group, role, rank, &told);
+    if (status == LIG_OK)
+        *member = told->member;
+    ligi_net_unlock(group->net);
+    return status;
+}
+
+lig_status ligi_group_blob(ligi_group *group, ligi_role role, uint32_t rank, void *blob,
+                           size_t *bytes)
+{
+    ligi_told *told;
+    ligi_net_lock(group->net);
+    lig_status status = find(group, role, rank, &told);
+    if (status == LIG_OK) {
+        memcpy(blob, told->blob, told->blob_bytes);
+        *bytes = told->blob_bytes;
+    }
+    ligi_net_unlock(group->net);
+    return status;
+}
+
+static lig_status check(const ligi_told *told, uint32_t incarnation)
+{
+    char text[160];
+    const ligi_member *member = &told->member;
+    ligi_member_text(member, text, sizeof text);
+    if (incarnation < member->incarnation)
+        return lig_fail(LIG_E_PEER, "%s has come back since: this is its incarnation %u, not %u",
+                        text, incarnation, member->incarnation);
+    if (incarnation > member->incarnation)
+        return lig_fail(LIG_E_PEER, "%s has no incarnation %u", text, incarnation);
+    if (member->state != LIGI_PRESENT)
+        return lig_fail(LIG_E_PEER, "%s %s: %s", text,
+                        member->state == LIGI_LOST ? "is lost" : "is not there",
+                        told->why[0] != '\0' ? told->why : "it has not come");
+    return LIG_OK;
+}
+
+lig_status ligi_group_check(ligi_group *group, ligi_role role, uint32_t rank, uint32_t incarnation)
+{
+    ligi_told *told;
+    ligi_net_lock(group->net);
+    lig_status status = find(group, role, rank, &told);
+    if (status == LIG_OK)
+        status = check(told, incarnation);
+    ligi_net_unlock(group->net);
+    return status;
+}
+
+/* --- barriers -------------------------------------------------------------------------------- */
+
+static int is_settled(void *context)
+{
+    const ligi_barrier *barrier = context;
+    return barrier->settled;
+}
+
+/* Within the process notes are carried by the hooks, so whoever drives is asked to. */
+static void say(ligi_group *group, const ligi_note *note)
+{
+    ligi_net_lock(group->net);
+    ligi_member_say(group, note, NULL);
+    ligi_net_unlock(group->net);
+    if (group->coordinator != NULL)
+        ligi_net_hurry(group->net, LIGI_SERVICE_GROUP);
+}
+
+static lig_status enter(ligi_group *group, ligi_barrier *barrier)
+{
+    lig_status status = LIG_OK;
+    ligi_net_lock(group->net);
+    if (group->phase == LIGI_PHASE_ENDED) {
+        status = ligi_failure_publish(&group->failure);
+    } else {
+        barrier->number = ++group->barrier_number;
+        barrier->next = group->barriers;
+        group->barriers = barrier;
+    }
+    ligi_net_unlock(group->net);
+    return status;
+}
+
+static void leave(ligi_group *group, ligi_barrier *barrier)
+{
+    ligi_net_lock(group->net);
+    ligi_barrier **at = &group->barriers;
+    while (*at != barrier)
+        at = &(*at)->next;
+    *at = barrier->next;
+    ligi_net_unlock(group->net);
+}
+
+lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, int64_t timeout_ns)
+{
+    ligi_barrier barrier = {0};
+    ligi_note note = {.kind = LIGI_NOTE_ARRIVE, .mask = mask, .flags = flags};
+    LIG_TRY(enter(group, &barrier));
+    note.number = barrier.number;
+    say(group, &note);
+    lig_status status = ligi_net_wait(group->net, is_settled, &barrier, timeout_ns);
+    if (status == LIG_E_TIMEOUT) {
+        /* The coordinator knows who is missing, or has let everybody pass just now. */
+        say(group, &(ligi_note){.kind = LIGI_NOTE_CANCEL, .number = barrier.number});
+        status = ligi_net_wait(group->net, is_settled, &barrier, LAST_WORD_NS);
+    }
+    leave(group, &barrier);
+    if (barrier.settled)
+        return ligi_failure_publish(&barrier.failure);
+    if (status == LIG_E_TIMEOUT)
+        return lig_fail(LIG_E_TIMEOUT,
+                        "the barrier took longer than %lld ms, and the coordinator "
+                        "at %s does not say who is missing",
+                        (long long)(timeout_ns / 1000000), group->address);
+    return status;
+}
