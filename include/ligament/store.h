@@ -44,9 +44,10 @@ typedef struct lig_tag {
 typedef struct lig_stored_tensor {
     lig_tensor tensor;       /* data is NULL, or points into a view (lig_store_map) */
     uint64_t owner;          /* id of the model whose save wrote the bytes */
-    uint64_t pack, offset;   /* where they lie; pack 0: inline in the catalog */
-    uint64_t fingerprint[2]; /* equal tensors of one store have equal fingerprints */
+    uint64_t pack, offset;   /* where they lie, or the first of them; pack 0: inline in the catalog */
+    uint64_t fingerprint[2]; /* equal tensors of one store, in equal boxes, have equal fingerprints */
     int64_t tied;            /* index of the tensor that this one is the same memory as, -1 for none */
+    uint64_t boxes;          /* how many it lies in (part.h); 1: as a whole */
 } lig_stored_tensor;
 
 /* A description; read-only, independent of the store, freed by lig_model_destroy. `tensors` is NULL where a call
@@ -99,8 +100,10 @@ typedef struct lig_save_options {
     const struct lig_graph *graphs; /* at most 8, of different kinds: what a search compares */
     size_t graph_count;
     const struct lig_match *match; /* NULL: none; its model is the parent when none is given */
+    const struct lig_box *boxes;   /* with `part`: see part.h */
+    struct lig_part **part;        /* NULL: a model; else what is saved is a part of one */
 } lig_save_options;
-#define LIG_SAVE_INIT {sizeof(lig_save_options), 0, NULL, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, NULL}
+#define LIG_SAVE_INIT {sizeof(lig_save_options), 0, NULL, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL}
 
 /* Saves `count` tensors as one model; on return it is durable. Tensors with equal memory (same pointer, dtype,
  * shape) are stored once and marked as tied. A tensor whose bytes equal those of one of the parent's, of the match's
@@ -273,5 +276,6 @@ LIG_API const char *lig_store_time_stamp_name(size_t index);
 #endif
 
 #include <ligament/find.h>
+#include <ligament/part.h>
 
 #endif

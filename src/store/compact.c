@@ -195,6 +195,11 @@ static lig_status make_plan(moving *self)
     plan->count = manifest->tensor_count;
     LIG_TRY(ligi_calloc(&plan->tensors, plan->count, sizeof *plan->tensors, "a compaction"));
     LIG_TRY(ligi_calloc(&plan->slots, plan->count, sizeof *plan->slots, "a compaction"));
+    if (manifest->places) {
+        LIG_TRY(ligi_calloc(&plan->places, plan->count, sizeof *plan->places, "a compaction"));
+        memcpy(plan->places, manifest->places, plan->count * sizeof *plan->places);
+        plan->shown_count = manifest->shown_count;
+    }
     for (size_t i = 0; i < plan->count; i++)
         plan->hash_count +=
             manifest->tensors[i].tied < 0 ? ligi_block_count(manifest->tensors[i].tensor.bytes) : 0;

@@ -65,8 +65,13 @@ static lig_status copy_model(void *context, lig_store *from, ligi_model *model, 
     lig_tensor *tensors;
     LIG_TRY(describe(model, &tensors));
     ligi_plan plan = {0};
-    ligi_plan_input input = {self->name ? self->name : about->name, tensors,
-                             model->manifest.tensor_count, &options, 0};
+    ligi_plan_input input = {self->name ? self->name : about->name,
+                             tensors,
+                             model->manifest.tensor_count,
+                             &options,
+                             0,
+                             model->manifest.places,
+                             model->manifest.shown_count};
     lig_status status = ligi_save_prepare(self->to, &input, 0, &plan);
     if (status == LIG_OK) {
         plan.about.created_ns = about->created_ns;

@@ -11,11 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct footer { /* one pack that could be read; places in `bytes` */
-    uint64_t pack, pack_bytes, id;
+typedef struct footer {            /* one pack that could be read; places in `bytes` */
+    uint64_t pack, pack_bytes, id; /* id 0: a part, its bytes belong to models that name them */
     int64_t created_ns;
     int64_t written_ns; /* the pack itself: a compaction may have written the model again */
     int whole;          /* all packs that it needs are there */
+    uint64_t owner;     /* of a part's bytes: the newest model that names them */
     size_t name, record, record_bytes, graphs, graph_bytes;
     size_t first_origin, origin_count; /* of what lies in this pack */
 } footer;
@@ -255,6 +256,8 @@ static void count_uses(builder *self, const ligi_record *record)
                      record->about.name, (unsigned long long)record->uses[i].pack);
             continue;
         }
+        footer *used = &self->table->footers[at];
+        used->owner = used->owner ? used->owner : record->about.id;
         self->counts[at].models++;
         self->counts[at].tensors += record->uses[i].tensors;
     }
@@ -360,6 +363,8 @@ static lig_status add_models(builder *self)
     ligi_footers *table = self->table;
     for (size_t i = 0; i < table->footer_count; i++) {
         const footer *one = &table->footers[self->order[i]];
+        if (one->id == 0)
+            continue;
         if (one->id >= table->next_id)
             table->next_id = one->id + 1;
         lig_status status = ligi_map_insert(&self->ids, &one->id, sizeof one->id, i, NULL);
@@ -404,8 +409,10 @@ static lig_status add_origins(builder *self)
         size_t count = self->counts[i].models ? one->origin_count : 0;
         for (; count > 0 && status == LIG_OK; count--, origin++) {
             status = ligi_map_insert(&seen, &origin->print, sizeof origin->print, 0, NULL);
+            ligi_origin owned = *origin;
+            owned.owner = owned.owner ? owned.owner : one->owner;
             ligi_key key = ligi_origin_key(origin);
-            ligi_origin_put(&self->value, origin, table->header.secret);
+            ligi_origin_put(&self->value, &owned, table->header.secret);
             status = status == LIG_OK ? add_entry(table, &key, &self->value) : status;
             status = status == LIG_E_EXISTS ? LIG_OK : status;
         }
@@ -445,8 +452,11 @@ static lig_status find_whole(builder *self, footer *one)
     lig_catalog_item item = {key.bytes, key.size, self->table->bytes.data + one->record,
                              one->record_bytes};
     ligi_record record = {0};
-    lig_status status = ligi_record_get(&item, self->table->header.secret, &record);
     one->whole = 1;
+    one->owner = 0;
+    if (one->id == 0)
+        return LIG_OK;
+    lig_status status = ligi_record_get(&item, self->table->header.secret, &record);
     for (size_t i = 0; i < record.use_count && status == LIG_OK; i++)
         one->whole &= ligi_map_find(&self->packs, &record.uses[i].pack, sizeof(uint64_t), NULL);
     ligi_record_fini(&record);

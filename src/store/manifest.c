@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "store/assemble.h"
 #include "tensor/memory.h"
 
 #include <ligament/backend.h>
@@ -9,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_OWNER = 1, FLAG_PACK = 2, FLAG_TIED = 4, FLAG_AGAIN = 8, FLAGS_KNOWN = 15 };
+enum { FLAG_OWNER = 1, FLAG_PACK = 2, FLAG_TIED = 4, FLAG_AGAIN = 8, FLAG_BOX = 16 };
+enum { FLAGS_KNOWN = 15, KIND_MODEL = 0, KIND_PART = 1 };
 
 static const char magic[4] = {'L', 'I', 'G', 'M'};
 
@@ -75,7 +77,8 @@ static int texts_valid(const ligi_about *about)
     return valid;
 }
 
-lig_status ligi_about_get(ligi_reader *reader, ligi_about *about)
+/* A part has no id. */
+static lig_status get_about(ligi_reader *reader, ligi_about *about)
 {
     about->id = ligi_get_varint(reader);
     about->parent = ligi_get_varint(reader);
@@ -88,9 +91,16 @@ lig_status ligi_about_get(ligi_reader *reader, ligi_about *about)
         return lig_fail(LIG_E_CORRUPT, "what is recorded about a model ends too early");
     if (!texts_valid(about))
         return lig_fail(LIG_E_CORRUPT, "what is recorded about a model is not valid UTF-8");
-    if (about->id == 0 || about->name[0] == '\0' ||
-        !ligi_utf8_valid(about->name, strlen(about->name)))
-        return lig_fail(LIG_E_CORRUPT, "a model's record has no valid id or name");
+    if (about->name[0] == '\0' || !ligi_utf8_valid(about->name, strlen(about->name)))
+        return lig_fail(LIG_E_CORRUPT, "a model's record has no valid name");
+    return LIG_OK;
+}
+
+lig_status ligi_about_get(ligi_reader *reader, ligi_about *about)
+{
+    LIG_TRY(get_about(reader, about));
+    if (about->id == 0)
+        return lig_fail(LIG_E_CORRUPT, "a model's record has no valid id");
     return LIG_OK;
 }
 
@@ -113,15 +123,27 @@ static int slot_flags(const ligi_slot *slot, const ligi_slot *last)
     return (slot->owner ? FLAG_OWNER : 0) | (slot->pack ? FLAG_PACK : 0);
 }
 
-static void put_tensor(ligi_writer *writer, const lig_tensor *tensor, const ligi_slot *slot,
-                       int flags, const uint64_t *hashes)
+static void put_numbers(ligi_writer *writer, const int64_t *numbers, uint32_t count)
 {
-    ligi_put_u8(writer, (uint8_t)flags);
+    for (uint32_t d = 0; d < count; d++)
+        ligi_put_varint(writer, (uint64_t)numbers[d]);
+}
+
+static void put_tensor(ligi_writer *writer, const ligi_body *body, size_t index, int flags)
+{
+    const lig_tensor *tensor = &body->tensors[index];
+    const ligi_slot *slot = &body->slots[index];
+    const ligi_place_in *place = body->places ? &body->places[index] : NULL;
+    int boxed = place && place->whole;
+    ligi_put_u8(writer, (uint8_t)(flags | (boxed ? FLAG_BOX : 0)));
     ligi_put_u8(writer, (uint8_t)tensor->dtype);
     ligi_put_u8(writer, (uint8_t)tensor->ndim);
     ligi_put_text(writer, tensor->name);
-    for (uint32_t d = 0; d < tensor->ndim; d++)
-        ligi_put_varint(writer, (uint64_t)tensor->shape[d]);
+    put_numbers(writer, tensor->shape, tensor->ndim);
+    if (boxed) {
+        put_numbers(writer, place->whole, tensor->ndim);
+        put_numbers(writer, place->start, tensor->ndim);
+    }
     if (flags & FLAG_TIED) {
         ligi_put_varint(writer, slot->tied);
         return;
@@ -132,20 +154,32 @@ static void put_tensor(ligi_writer *writer, const lig_tensor *tensor, const ligi
         ligi_put_varint(writer, slot->pack);
     ligi_put_varint(writer, slot->offset);
     for (uint64_t b = 0; b < ligi_block_count(tensor->bytes); b++)
-        ligi_put_u64(writer, hashes[slot->first_hash + b]);
+        ligi_put_u64(writer, body->hashes[slot->first_hash + b]);
+}
+
+static int has_boxes(const ligi_body *body)
+{
+    for (size_t i = 0; i < body->count && body->places; i++)
+        if (body->places[i].whole)
+            return 1;
+    return 0;
 }
 
 void ligi_manifest_put(ligi_writer *writer, const ligi_about *about, const ligi_body *body)
 {
     ligi_put_bytes(writer, magic, sizeof magic);
-    ligi_put_varint(writer, LIGI_FORMAT_VERSION);
+    /* What an older library can read is written as that one would. */
+    int newer = body->part || has_boxes(body);
+    ligi_put_varint(writer, newer ? LIGI_MANIFEST_VERSION : 1);
+    if (newer)
+        ligi_put_u8(writer, body->part ? KIND_PART : KIND_MODEL);
     ligi_about_put(writer, about);
     ligi_put_text(writer, body->structure);
     ligi_put_varint(writer, body->count);
     const ligi_slot *last = NULL;
     for (size_t i = 0; i < body->count; i++) {
         int flags = slot_flags(&body->slots[i], last);
-        put_tensor(writer, &body->tensors[i], &body->slots[i], flags, body->hashes);
+        put_tensor(writer, body, i, flags);
         if ((flags & FLAG_OWNER) && (flags & FLAG_PACK))
             last = &body->slots[i];
     }
@@ -161,14 +195,25 @@ typedef struct cursor {
     uint64_t *hash;
     uint64_t here;
     uint64_t owner, pack; /* said last, both together; 0: not yet */
+    int known;            /* flags that this version has */
 } cursor;
+
+/* The pool has room for what the bytes can hold. */
+static lig_status get_numbers(cursor *at, uint32_t count, const int64_t **numbers)
+{
+    if (count > at->reader.bytes - at->reader.at)
+        return lig_fail(LIG_E_CORRUPT, "it ends too early");
+    *numbers = at->shape;
+    for (uint32_t d = 0; d < count; d++)
+        *at->shape++ = (int64_t)ligi_get_varint(&at->reader);
+    return LIG_OK;
+}
 
 static lig_status get_shape(cursor *at, lig_tensor *tensor)
 {
     tensor->dtype = ligi_get_u8(&at->reader);
     tensor->ndim = ligi_get_u8(&at->reader);
     tensor->name = ligi_get_text(&at->reader, LIG_NAME_BYTES_MAX);
-    tensor->shape = at->shape;
     if (at->reader.failed)
         return lig_fail(LIG_E_CORRUPT, "it ends too early");
     size_t name_bytes = strlen(tensor->name);
@@ -178,13 +223,23 @@ static lig_status get_shape(cursor *at, lig_tensor *tensor)
         return lig_fail(LIG_E_CORRUPT, "dtype %u is not known", tensor->dtype);
     if (tensor->ndim > LIG_NDIM_MAX)
         return lig_fail(LIG_E_CORRUPT, "it has %u dimensions", tensor->ndim);
-    if (tensor->ndim >
-        at->reader.bytes - at->reader.at) /* the pool has room for what the bytes can hold */
-        return lig_fail(LIG_E_CORRUPT, "it ends too early");
-    for (uint32_t d = 0; d < tensor->ndim; d++)
-        *at->shape++ = (int64_t)ligi_get_varint(&at->reader);
+    LIG_TRY(get_numbers(at, tensor->ndim, &tensor->shape));
     if (ligi_shape_bytes(tensor->shape, tensor->ndim, tensor->dtype, &tensor->bytes) != LIG_OK)
         return lig_fail(LIG_E_CORRUPT, "its shape makes no sense");
+    return LIG_OK;
+}
+
+static lig_status get_box(cursor *at, const lig_tensor *tensor, ligi_place_in *place)
+{
+    uint64_t bytes;
+    LIG_TRY(get_numbers(at, tensor->ndim, &place->whole));
+    LIG_TRY(get_numbers(at, tensor->ndim, &place->start));
+    if (ligi_shape_bytes(place->whole, tensor->ndim, tensor->dtype, &bytes) != LIG_OK)
+        return lig_fail(LIG_E_CORRUPT, "what it is a box of makes no sense");
+    for (uint32_t d = 0; d < tensor->ndim; d++)
+        if (place->start[d] < 0 || place->start[d] > place->whole[d] ||
+            tensor->shape[d] > place->whole[d] - place->start[d])
+            return lig_fail(LIG_E_CORRUPT, "its box lies outside");
     return LIG_OK;
 }
 
@@ -239,9 +294,13 @@ static lig_status get_tensor(cursor *at, ligi_manifest *manifest, size_t index)
     lig_stored_tensor *stored = &manifest->tensors[index];
     stored->tied = -1;
     int flags = ligi_get_u8(&at->reader);
-    if (flags & ~FLAGS_KNOWN)
+    stored->boxes = 1;
+    if (flags & ~at->known)
         return lig_fail(LIG_E_CORRUPT, "its flags are %#x", flags);
     LIG_TRY(get_shape(at, &stored->tensor));
+    if (flags & FLAG_BOX)
+        LIG_TRY(get_box(at, &stored->tensor, &manifest->places[index]));
+    flags &= ~FLAG_BOX;
     return flags & FLAG_TIED ? get_tied(at, manifest, index)
                              : get_place(at, manifest, index, flags);
 }
@@ -255,6 +314,8 @@ static lig_status get_tensors(cursor *at, ligi_manifest *manifest)
     size_t left = at->reader.bytes - at->reader.at;
     LIG_TRY(ligi_calloc(&manifest->tensors, count, sizeof *manifest->tensors, "tensors"));
     LIG_TRY(ligi_calloc(&manifest->hashes, count, sizeof *manifest->hashes, "tensors"));
+    if (at->known & FLAG_BOX)
+        LIG_TRY(ligi_calloc(&manifest->places, count, sizeof *manifest->places, "boxes"));
     LIG_TRY(ligi_alloc(&manifest->shapes, (left + 1) * sizeof *manifest->shapes, "shapes"));
     LIG_TRY(ligi_alloc(&manifest->hash_pool, left + sizeof *manifest->hash_pool, "hashes"));
     at->shape = manifest->shapes;
@@ -268,19 +329,33 @@ static lig_status get_tensors(cursor *at, ligi_manifest *manifest)
     return LIG_OK;
 }
 
+static lig_status get_kind(cursor *at, uint64_t version, ligi_manifest *manifest)
+{
+    if (version < 2)
+        return LIG_OK;
+    int kind = ligi_get_u8(&at->reader);
+    if (kind != KIND_MODEL && kind != KIND_PART)
+        return lig_fail(LIG_E_UNSUPPORTED, "the manifest is of kind %d, which is not known", kind);
+    manifest->part = kind == KIND_PART;
+    at->known |= FLAG_BOX;
+    return LIG_OK;
+}
+
 lig_status ligi_manifest_get(const void *bytes, size_t size, uint64_t here, ligi_manifest *manifest)
 {
-    cursor at = {.reader = {.data = bytes, .bytes = size}, .here = here};
+    cursor at = {.reader = {.data = bytes, .bytes = size}, .here = here, .known = FLAGS_KNOWN};
     const void *found = ligi_get_bytes(&at.reader, sizeof magic);
     if (found == NULL || memcmp(found, magic, sizeof magic) != 0)
         return lig_fail(LIG_E_CORRUPT, "this is not a manifest");
     uint64_t version = ligi_get_varint(&at.reader);
-    if (version > LIGI_FORMAT_VERSION)
+    if (version > LIGI_MANIFEST_VERSION)
         return lig_fail(LIG_E_UNSUPPORTED,
                         "the manifest has version %llu; this library reads up to %d, a newer one "
                         "is needed",
-                        (unsigned long long)version, LIGI_FORMAT_VERSION);
-    LIG_TRY(ligi_about_get(&at.reader, &manifest->about));
+                        (unsigned long long)version, LIGI_MANIFEST_VERSION);
+    LIG_TRY(get_kind(&at, version, manifest));
+    LIG_TRY(manifest->part ? get_about(&at.reader, &manifest->about)
+                           : ligi_about_get(&at.reader, &manifest->about));
     manifest->structure = ligi_get_text(&at.reader, LIGI_TEXT_BYTES_MAX);
     if (!is_text(manifest->structure))
         return lig_fail(LIG_E_CORRUPT, "the structure of '%s' is not valid UTF-8",
@@ -291,7 +366,9 @@ lig_status ligi_manifest_get(const void *bytes, size_t size, uint64_t here, ligi
     if (at.reader.failed || at.reader.at != size)
         return lig_fail(LIG_E_CORRUPT, "the manifest of '%s' has the wrong length",
                         manifest->about.name);
-    return LIG_OK;
+    manifest->shown = manifest->tensors;
+    manifest->shown_count = manifest->tensor_count;
+    return manifest->places && !manifest->part ? ligi_manifest_assemble(manifest) : LIG_OK;
 }
 
 void ligi_manifest_fingerprints(ligi_manifest *manifest, const void *secret)
@@ -303,14 +380,19 @@ void ligi_manifest_fingerprints(ligi_manifest *manifest, const void *secret)
         stored->fingerprint[0] = hash.low;
         stored->fingerprint[1] = hash.high;
     }
+    ligi_manifest_assemble_fingerprints(manifest, secret);
 }
 
 void ligi_manifest_fini(ligi_manifest *manifest)
 {
     ligi_about_fini(&manifest->about);
+    if (manifest->shown != manifest->tensors)
+        free(manifest->shown);
     free(manifest->tensors);
     free(manifest->hashes);
     free(manifest->shapes);
     free(manifest->hash_pool);
+    free(manifest->places);
+    free(manifest->wholes);
     memset(manifest, 0, sizeof *manifest);
 }

@@ -8,6 +8,8 @@
 #include <ligament/store.h>
 
 #define LIGI_FORMAT_VERSION 1
+#define LIGI_MANIFEST_VERSION 2 /* of manifests with boxes and of parts; others are written as 1   \
+                                 */
 #define LIGI_TEXT_BYTES_MAX (UINT64_C(1) << 30) /* of meta and structure */
 #define LIGI_LABELS_MAX 65536                   /* metrics or tags of a model */
 #define LIGI_ALIGN_SMALL UINT64_C(64)
@@ -35,6 +37,11 @@ typedef struct ligi_slot {
     size_t tied; /* SIZE_MAX: not tied */
 } ligi_slot;
 
+/* Where a stored tensor lies in the one that users see; whole NULL: it is that one. */
+typedef struct ligi_place_in {
+    const int64_t *whole, *start;
+} ligi_place_in;
+
 typedef struct ligi_body { /* borrows */
     const char *structure;
     const lig_tensor *tensors;
@@ -43,16 +50,30 @@ typedef struct ligi_body { /* borrows */
     size_t count;
     const void *graphs; /* as ligi_graphs_put writes them */
     size_t graph_bytes;
+    const ligi_place_in *places; /* NULL: all tensors are whole */
+    int part;                    /* not a model but a part of one (part.h) */
 } ligi_body;
 
 void ligi_manifest_put(ligi_writer *writer, const ligi_about *about, const ligi_body *body);
 
+/* A tensor as users see it: `count` stored ones from `first` on. */
+typedef struct ligi_whole {
+    size_t first, count;
+} ligi_whole;
+
+/* `tensors` are the stored ones, each a run of bytes; where some are boxes of a larger tensor,
+ * `shown` has what they make up. */
 typedef struct ligi_manifest {
     ligi_about about;
     const char *structure;
     lig_stored_tensor *tensors; /* fingerprints are 0 until ligi_manifest_fingerprints */
     const uint64_t **hashes;    /* hashes[i]: those of tensor i; of a tied one, its target's */
+    ligi_place_in *places;      /* NULL: all tensors are whole */
     size_t tensor_count;
+    lig_stored_tensor *shown; /* the same as `tensors` when all are whole, and in a part */
+    ligi_whole *wholes;       /* of `shown`; NULL: one each */
+    size_t shown_count;
+    int part;
     const uint8_t *graphs; /* borrowed, not yet read: ligi_graphs_get */
     size_t graph_bytes;
     int64_t *shapes;
@@ -66,6 +87,8 @@ lig_status ligi_manifest_get(const void *bytes, size_t size, uint64_t here,
                              ligi_manifest *manifest);
 void ligi_manifest_fingerprints(ligi_manifest *manifest, const void *secret);
 void ligi_manifest_fini(ligi_manifest *manifest);
+/* The stored tensors behind tensor `index` of `shown`. */
+ligi_whole ligi_manifest_whole(const ligi_manifest *manifest, size_t index);
 
 uint64_t ligi_block_count(uint64_t bytes);
 

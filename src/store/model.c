@@ -34,7 +34,7 @@ static void show(ligi_model *model)
                                .tensor_count = record->tensor_count,
                                .metric_count = record->about.metric_count,
                                .tag_count = record->about.tag_count,
-                               .tensors = model->manifest.tensors,
+                               .tensors = model->manifest.shown,
                                .metrics = record->about.metrics,
                                .tags = record->about.tags,
                                .meta = record->about.meta,
@@ -132,7 +132,7 @@ lig_status ligi_model_fill(lig_store *store, const ligi_ledger *ledger, ligi_mod
     if (status == LIG_OK)
         status = check_inline(model);
     if (status == LIG_OK && (model->manifest.about.id != model->record.about.id ||
-                             model->manifest.tensor_count != model->record.tensor_count))
+                             model->manifest.shown_count != model->record.tensor_count))
         status = lig_fail(LIG_E_CORRUPT, "its manifest is that of another model");
     if (status != LIG_OK)
         return ligi_fail_again(*gone ? LIG_E_CORRUPT : status, "model '%s': %s",

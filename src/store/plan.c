@@ -4,6 +4,7 @@
 #include "store/graphs.h"
 #include "store/labels.h"
 #include "store/share.h"
+#include "tensor/memory.h"
 
 #include <ligament/backend.h>
 
@@ -55,6 +56,20 @@ static void shelve_tensors(shelf *into, const ligi_plan *plan)
     }
 }
 
+static void shelve_places(shelf *into, const ligi_plan *plan)
+{
+    for (size_t i = 0; i < plan->count && plan->places; i++) {
+        ligi_place_in *place = &plan->places[i];
+        size_t bytes = plan->tensors[i].ndim * sizeof(int64_t);
+        if (place->whole == NULL || bytes == 0)
+            continue;
+        const int64_t *whole = shelve(into, place->whole, bytes);
+        const int64_t *start = shelve(into, place->start, bytes);
+        if (into->at)
+            *place = (ligi_place_in){whole, start};
+    }
+}
+
 static void shelve_options(shelf *into, ligi_plan *plan)
 {
     ligi_about about = plan->about;
@@ -86,10 +101,12 @@ static lig_status copy_all(ligi_plan *plan)
 {
     shelf into = {0};
     shelve_tensors(&into, plan);
+    shelve_places(&into, plan);
     shelve_options(&into, plan);
     LIG_TRY(ligi_alloc(&plan->memory, into.bytes, "the names and shapes of a save"));
     into = (shelf){.at = plan->memory};
     shelve_tensors(&into, plan);
+    shelve_places(&into, plan);
     shelve_options(&into, plan);
     return LIG_OK;
 }
@@ -187,6 +204,50 @@ static lig_status take_graphs(ligi_plan *plan, const ligi_plan_input *input)
     return status;
 }
 
+static lig_status check_box(const lig_tensor *tensor, const lig_box *box)
+{
+    uint64_t bytes;
+    if (tensor->ndim && box->start == NULL)
+        return lig_fail(LIG_E_INVALID, "tensor '%s' has a box without a start", tensor->name);
+    if (ligi_shape_bytes(box->shape, tensor->ndim, tensor->dtype, &bytes) != LIG_OK)
+        return lig_fail(LIG_E_INVALID, "tensor '%s' is a box of a shape that makes no sense",
+                        tensor->name);
+    for (uint32_t d = 0; d < tensor->ndim; d++)
+        if (box->start[d] < 0 || box->start[d] > box->shape[d] ||
+            tensor->shape[d] > box->shape[d] - box->start[d])
+            return lig_fail(LIG_E_INVALID,
+                            "tensor '%s': its box reaches out of dimension %u, which has %lld",
+                            tensor->name, d, (long long)box->shape[d]);
+    return LIG_OK;
+}
+
+static lig_status take_boxes(ligi_plan *plan, const ligi_plan_input *input)
+{
+    const lig_save_options *options = input->options;
+    if (options && options->boxes && options->part == NULL)
+        return lig_fail(LIG_E_INVALID, "boxes are for a part (`part` in the save options)");
+    if (input->places) {
+        LIG_TRY(ligi_calloc(&plan->places, plan->count, sizeof *plan->places, "boxes"));
+        memcpy(plan->places, input->places, plan->count * sizeof *plan->places);
+        plan->shown_count = input->shown_count;
+    }
+    if (options == NULL || options->part == NULL)
+        return LIG_OK;
+    plan->part = options->part;
+    LIG_TRY(ligi_calloc(&plan->places, plan->count, sizeof *plan->places, "boxes"));
+    LIG_TRY(ligi_calloc(&plan->orders, plan->count, sizeof *plan->orders, "boxes"));
+    for (size_t i = 0; i < plan->count; i++) {
+        const lig_box *box = options->boxes ? &options->boxes[i] : NULL;
+        plan->orders[i] = box ? box->order : i;
+        if (box == NULL || box->shape == NULL)
+            continue;
+        LIG_TRY(check_box(&plan->tensors[i], box));
+        if (!same_numbers(box->shape, plan->tensors[i].shape, plan->tensors[i].ndim))
+            plan->places[i] = (ligi_place_in){box->shape, box->start};
+    }
+    return LIG_OK;
+}
+
 lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input)
 {
     size_t count = input->count;
@@ -200,6 +261,7 @@ lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input)
     LIG_TRY(ligi_calloc(&plan->slots, count, sizeof *plan->slots, "a save"));
     if (count)
         memcpy(plan->tensors, input->tensors, count * sizeof *plan->tensors);
+    LIG_TRY(take_boxes(plan, input));
     if (input->copy)
         LIG_TRY(copy_all(plan));
     LIG_TRY(find_ties(plan));
@@ -227,7 +289,7 @@ uint64_t ligi_plan_place(ligi_plan *plan, size_t index, uint64_t at, int in_pack
 lig_status ligi_plan_record(const ligi_plan *plan, uint64_t pack, ligi_record *record)
 {
     size_t capacity = 0;
-    record->tensor_count = plan->count;
+    record->tensor_count = plan->shown_count ? plan->shown_count : plan->count;
     record->bytes = record->own_bytes = 0;
     record->uses = NULL;
     record->use_count = 0;
@@ -251,6 +313,8 @@ void ligi_plan_fini(ligi_plan *plan)
 {
     free(plan->tensors);
     free(plan->slots);
+    free(plan->places);
+    free(plan->orders);
     free(plan->hashes);
     free(plan->memory);
     ligi_shares_close(plan->shares);

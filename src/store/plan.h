@@ -13,13 +13,19 @@ typedef struct ligi_plan {
     lig_tensor
         *tensors; /* owned copies of the structs; what they point to is borrowed or in `memory` */
     ligi_slot *slots;
+    ligi_place_in
+        *places;      /* NULL: all tensors are whole; what they point to is like the tensors' */
+    uint64_t *orders; /* of a part: lig_box.order */
     uint64_t *hashes;
     size_t count, hash_count;
+    size_t shown_count;         /* tensors as users see them; 0: all are whole */
     uint64_t bytes;             /* of all tensors, tied ones once */
     uint32_t flags;             /* LIG_SAVE_* */
     ligi_writer graphs;         /* as ligi_graphs_put writes them; none: no bytes */
     char *memory;               /* copies of names, shapes and options; NULL: all is borrowed */
     struct ligi_shares *shares; /* what may be referred to; NULL: nothing */
+    lig_part **part;            /* not NULL: not a model, but a part of one */
+    int packed;                 /* a pack in any case */
     char *parent_name;          /* a copy: about.parent_name once the parent was found */
 } ligi_plan;
 
@@ -31,6 +37,8 @@ typedef struct ligi_plan_input {
     size_t count;
     const lig_save_options *options; /* NULL: none */
     int copy;
+    const ligi_place_in *places; /* NULL: whole tensors; else names may repeat */
+    size_t shown_count;          /* with `places` */
 } ligi_plan_input;
 lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input);
 void ligi_plan_fini(ligi_plan *plan);

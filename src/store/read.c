@@ -2,12 +2,13 @@
 #include "base/map.h"
 #include "store/fetch.h"
 #include "store/slice.h"
+#include "store/tiling.h"
 #include "tensor/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW_BLOCKS = 4, COPIES = 4096 };
+enum { WINDOW_BLOCKS = 8, COPIES = 4096 };
 
 /* A stretch of a buffered block on its way to its destination. */
 typedef struct copy {
@@ -22,8 +23,11 @@ typedef struct window {
     uint8_t *buffer; /* WINDOW_BLOCKS blocks; made when first needed */
     copy *copies;
     size_t copy_count;
-    size_t tensor; /* whose blocks they are */
-    uint64_t blocks[WINDOW_BLOCKS];
+    size_t tensor; /* that is being read */
+    struct {
+        size_t tensor;
+        uint64_t block;
+    } blocks[WINDOW_BLOCKS]; /* of as many tensors as there is room for: one read for all of them */
     uint32_t block_count;
 } window;
 
@@ -66,7 +70,7 @@ static uint64_t block_bytes(const window *self, uint64_t block)
 static lig_status find_block(window *self, uint64_t block, uint32_t *at)
 {
     for (uint32_t i = self->block_count; i-- > 0;)
-        if (self->blocks[i] == block) {
+        if (self->blocks[i].block == block && self->blocks[i].tensor == self->tensor) {
             *at = i;
             return LIG_OK;
         }
@@ -76,7 +80,8 @@ static lig_status find_block(window *self, uint64_t block, uint32_t *at)
         self->block_count = 0;
     }
     *at = self->block_count++;
-    self->blocks[*at] = block;
+    self->blocks[*at].tensor = self->tensor;
+    self->blocks[*at].block = block;
     return ligi_fetch_add(&self->fetch, self->tensor, block * LIG_BLOCK_BYTES,
                           block_bytes(self, block), self->buffer + *at * LIG_BLOCK_BYTES);
 }
@@ -164,18 +169,89 @@ static lig_status take_device_slice(window *self, const lig_tensor *into, const 
     return status;
 }
 
-static lig_status take(window *self, size_t tensor, const lig_tensor *into, const lig_slice *slices)
+/* All of a stored tensor, or a slice of it. */
+static lig_status take_stored(window *self, size_t tensor, const lig_tensor *into,
+                              const lig_slice *slices)
 {
-    if (tensor != self->tensor && self->block_count) {
-        LIG_TRY(flush(self));
-        self->block_count = 0;
-    }
     self->tensor = tensor;
     int flat = lig_tensor_contiguous(into) && slices == NULL;
     if (into->memory != LIG_MEMORY_HOST)
         return flat ? take_device(self, into) : take_device_slice(self, into, slices);
     return flat ? ligi_fetch_add(&self->fetch, tensor, 0, into->bytes, into->data)
                 : take_slices(self, into, slices);
+}
+
+/* What a slice of the tensor needs of one of its boxes, into its place in the destination. */
+static lig_status take_box(window *self, size_t tensor, const lig_tensor *into,
+                           const lig_slice *slices)
+{
+    const ligi_manifest *manifest = &self->fetch.model->manifest;
+    const lig_tensor *stored = &manifest->tensors[tensor].tensor;
+    const ligi_place_in *place = &manifest->places[tensor];
+    ligi_tile tile = {place->start, stored->shape};
+    lig_slice within[LIG_NDIM_MAX];
+    int64_t first[LIG_NDIM_MAX], shape[LIG_NDIM_MAX], strides[LIG_NDIM_MAX];
+    if (!ligi_tiling_meet(place->whole, stored->ndim, &tile, slices, within, first))
+        return LIG_OK;
+    lig_tensor part = *into;
+    int64_t flat = 1, element = (int64_t)lig_dtype_bytes(stored->dtype), offset = 0;
+    int all = 1;
+    for (uint32_t d = stored->ndim; d-- > 0;) {
+        strides[d] = into->strides ? into->strides[d] : flat;
+        flat *= into->shape[d];
+        shape[d] = within[d].count;
+        offset += first[d] * strides[d] * element;
+        all &= within[d].start == 0 && within[d].step == 1 && shape[d] == stored->shape[d];
+    }
+    part.data = (uint8_t *)into->data + offset;
+    part.shape = shape;
+    part.strides = strides;
+    (void)ligi_shape_bytes(shape, part.ndim, part.dtype, &part.bytes);
+    return take_stored(self, tensor, &part, all && lig_tensor_contiguous(&part) ? NULL : within);
+}
+
+static lig_status take_boxes(window *self, const ligi_whole *whole, const lig_tensor *into,
+                             const lig_slice *slices)
+{
+    for (size_t i = 0; i < whole->count; i++)
+        LIG_TRY(take_box(self, whole->first + i, into, slices));
+    return LIG_OK;
+}
+
+/* Boxes into device memory are gathered in host memory first. */
+static lig_status take_device_boxes(window *self, const ligi_whole *whole, const lig_tensor *into,
+                                    const lig_slice *slices)
+{
+    if (!lig_tensor_contiguous(into))
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "tensor '%s' lies with gaps in device memory; read into a contiguous one",
+                        into->name);
+    lig_tensor host = *into;
+    host.memory = LIG_MEMORY_HOST;
+    host.device = 0;
+    host.strides = NULL;
+    LIG_TRY(ligi_alloc(&host.data, into->bytes, "a tensor"));
+    lig_status status = take_boxes(self, whole, &host, slices);
+    if (status == LIG_OK)
+        status = flush(self);
+    if (status == LIG_OK)
+        status =
+            ligi_memory_from_host(into->data, host.data, into->bytes, into->memory, into->device);
+    free(host.data);
+    return status;
+}
+
+/* A tensor as users see it. */
+static lig_status take(window *self, size_t shown, const lig_tensor *into, const lig_slice *slices)
+{
+    const ligi_manifest *manifest = &self->fetch.model->manifest;
+    ligi_whole whole = ligi_manifest_whole(manifest, shown);
+    if (manifest->places == NULL || manifest->places[whole.first].whole == NULL)
+        return take_stored(self, whole.first, into, slices);
+    if (into->bytes == 0)
+        return LIG_OK;
+    return into->memory == LIG_MEMORY_HOST ? take_boxes(self, &whole, into, slices)
+                                           : take_device_boxes(self, &whole, into, slices);
 }
 
 /* --- finding tensors by name --- */
@@ -189,9 +265,9 @@ typedef struct finder {
 static lig_status build_names(finder *self)
 {
     const ligi_manifest *manifest = &self->model->manifest;
-    LIG_TRY(ligi_map_reserve(&self->names, manifest->tensor_count));
-    for (size_t i = 0; i < manifest->tensor_count; i++) {
-        const char *name = manifest->tensors[i].tensor.name;
+    LIG_TRY(ligi_map_reserve(&self->names, manifest->shown_count));
+    for (size_t i = 0; i < manifest->shown_count; i++) {
+        const char *name = manifest->shown[i].tensor.name;
         lig_status status = ligi_map_insert(&self->names, name, strlen(name), i, NULL);
         if (status != LIG_E_EXISTS)
             LIG_TRY(status);
@@ -204,7 +280,7 @@ static lig_status build_names(finder *self)
 static lig_status find(finder *self, const char *name, size_t guess, size_t *index)
 {
     const ligi_manifest *manifest = &self->model->manifest;
-    if (guess < manifest->tensor_count && strcmp(manifest->tensors[guess].tensor.name, name) == 0) {
+    if (guess < manifest->shown_count && strcmp(manifest->shown[guess].tensor.name, name) == 0) {
         *index = guess;
         return LIG_OK;
     }
@@ -249,7 +325,7 @@ static lig_status match(const request *self, const ligi_model *model, size_t *in
                               name_of(self, i));
         if (status != LIG_OK)
             break;
-        const lig_tensor *stored = &model->manifest.tensors[indexes[i]].tensor;
+        const lig_tensor *stored = &model->manifest.shown[indexes[i]].tensor;
         status =
             ligi_slice_check(stored, into_of(self, i), self->reads ? self->reads[i].slices : NULL);
         if (status != LIG_OK)
@@ -265,10 +341,10 @@ static lig_status match(const request *self, const ligi_model *model, size_t *in
 static lig_status check_extra(const request *self, const ligi_model *model, const size_t *indexes)
 {
     const ligi_manifest *manifest = &model->manifest;
-    if (!self->exact || manifest->tensor_count <= self->count)
+    if (!self->exact || manifest->shown_count <= self->count)
         return LIG_OK;
     uint8_t *asked;
-    LIG_TRY(ligi_calloc(&asked, manifest->tensor_count, 1, "a load"));
+    LIG_TRY(ligi_calloc(&asked, manifest->shown_count, 1, "a load"));
     for (size_t i = 0; i < self->count; i++)
         asked[indexes[i]] = 1;
     size_t extra = 0;
@@ -277,8 +353,8 @@ static lig_status check_extra(const request *self, const ligi_model *model, cons
     free(asked);
     return lig_fail(LIG_E_MISMATCH,
                     "model '%s' holds %zu tensors, %zu are asked for; '%s' is extra",
-                    model->record.about.name, manifest->tensor_count, self->count,
-                    manifest->tensors[extra].tensor.name);
+                    model->record.about.name, manifest->shown_count, self->count,
+                    manifest->shown[extra].tensor.name);
 }
 
 static lig_status serve(void *context, lig_store *store, ligi_model *model, int *gone)

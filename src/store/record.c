@@ -188,7 +188,7 @@ lig_status ligi_record_of(const ligi_manifest *manifest, const ligi_record *plac
     size_t capacity = 0;
     *record = *place;
     record->about = manifest->about;
-    record->tensor_count = manifest->tensor_count;
+    record->tensor_count = manifest->shown_count;
     record->bytes = record->own_bytes = 0;
     record->uses = NULL;
     record->use_count = 0;

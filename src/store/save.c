@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "store/fetch.h"
+#include "store/part.h"
 #include "store/share.h"
 #include "store/writing.h"
 #include "tensor/memory.h"
@@ -50,7 +51,7 @@ static lig_status find_parent(const ligi_ledger *ledger, ligi_plan *plan)
     return status;
 }
 
-static lig_status check_catalog(lig_store *store, ligi_plan *plan)
+lig_status ligi_save_check(lig_store *store, ligi_plan *plan)
 {
     ligi_ledger ledger;
     LIG_TRY(ligi_ledger_begin(store, &ledger));
@@ -86,15 +87,26 @@ static lig_status share_all(lig_store *store, ligi_plan *plan, const lig_save_op
     return ligi_shares_seal(plan->shares);
 }
 
+/* Boxes of one tensor have one name. */
+static lig_status check_tensors(const ligi_plan_input *input, int with_data)
+{
+    int boxed = input->places || (input->options && input->options->part);
+    if (!boxed)
+        return ligi_tensors_check(input->tensors, input->count, with_data);
+    for (size_t i = 0; i < input->count; i++)
+        LIG_TRY(ligi_tensors_check(&input->tensors[i], 1, with_data));
+    return LIG_OK;
+}
+
 lig_status ligi_save_prepare(lig_store *store, const ligi_plan_input *input, int with_data,
                              ligi_plan *plan)
 {
     LIG_TRY(ligi_store_writable(store));
     LIG_TRY(ligi_name_check("model", input->name));
-    LIG_TRY(ligi_tensors_check(input->tensors, input->count, with_data));
+    LIG_TRY(check_tensors(input, with_data));
     LIG_TRY(ligi_plan_make(plan, input));
     plan->about.created_ns = ligi_date_ns();
-    LIG_TRY(check_catalog(store, plan));
+    LIG_TRY(ligi_save_check(store, plan));
     return share_all(store, plan, input->options);
 }
 
@@ -184,21 +196,26 @@ static lig_status commit_edit(void *context, const ligi_ledger *ledger, ligi_cha
 
 lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *source)
 {
-    ligi_writing self = {.store = store, .plan = plan, .source = source};
+    ligi_writing self = {.store = store, .plan = plan, .source = source, .packed = plan->packed};
     ligi_failure failure;
     int64_t begin = ligi_now_ns();
+    lig_part *part = NULL;
     lig_status status = ligi_writing_run(&self);
     if (status == LIG_OK)
-        status = ligi_store_commit(store, commit_edit, &self, NULL);
+        status = plan->part ? ligi_part_make(&self, &part)
+                            : ligi_store_commit(store, commit_edit, &self, NULL);
     ligi_failure_take(&failure, status);
     ligi_writing_fini(&self);
     /* Not committed after all; or committed and replaced by somebody who could not remove it while
      * it was held here. A commit that failed may still have reached the medium, so the catalog is
-     * asked in either case. */
+     * asked in either case. A part's pack is pinned by now. */
     if (self.pack_id)
         ligi_store_clean_pack(store, self.pack_id);
-    ligi_shares_end(plan->shares);
+    if (plan->shares)
+        ligi_shares_end(plan->shares);
     plan->shares = NULL;
+    if (part)
+        *plan->part = part;
     ligi_stamps_note(&store->stamps, LIGI_STAMP_SAVE, begin);
     return status == LIG_OK ? LIG_OK : ligi_failure_publish(&failure);
 }
@@ -207,7 +224,7 @@ lig_status lig_store_save(lig_store *store, const char *model, const lig_tensor 
                           size_t count, const lig_save_options *options)
 {
     ligi_plan plan = {0};
-    ligi_plan_input input = {model, tensors, count, options, 0};
+    ligi_plan_input input = {model, tensors, count, options, 0, NULL, 0};
     static const ligi_source memory = {0};
     lig_status status = ligi_save_prepare(store, &input, 1, &plan);
     if (status == LIG_OK)

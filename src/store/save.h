@@ -33,7 +33,9 @@ lig_status ligi_source_fill(const ligi_source *source, const ligi_plan *plan, si
  * can be refused before a byte moves. */
 lig_status ligi_save_prepare(lig_store *store, const ligi_plan_input *input, int with_data,
                              ligi_plan *plan);
-/* Writes and commits. A failure leaves what was there before. */
+/* Refuses a name that is taken, and finds the parent. */
+lig_status ligi_save_check(lig_store *store, ligi_plan *plan);
+/* Writes and commits, or makes a part. A failure leaves what was there before. */
 lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *source);
 
 #endif

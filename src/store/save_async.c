@@ -164,7 +164,7 @@ static lig_status start(lig_store *store, const ligi_plan_input *input, int in_p
 lig_status lig_store_save_start(lig_store *store, const char *model, const lig_tensor *tensors,
                                 size_t count, const lig_save_options *options, lig_ticket **ticket)
 {
-    ligi_plan_input input = {model, tensors, count, options, 1};
+    ligi_plan_input input = {model, tensors, count, options, 1, NULL, 0};
     return start(store, &input, 0, NULL, ticket);
 }
 
@@ -176,7 +176,7 @@ lig_status lig_save_begin(lig_save **out, lig_store *store, const char *model,
     lig_save *save;
     LIG_TRY(ligi_calloc(&save, 1, sizeof *save, "a save"));
     save->pid = getpid();
-    ligi_plan_input input = {model, tensors, count, options, 1};
+    ligi_plan_input input = {model, tensors, count, options, 1, NULL, 0};
     lig_status status = start(store, &input, 1, &save->work, &save->ticket);
     if (status == LIG_OK)
         *out = save;

@@ -238,6 +238,40 @@ static lig_status try_list(lig_store *store)
     return lig_store_stat(store, &stats);
 }
 
+/* Two parts: halves of what is there and of something new. */
+static lig_status write_part(lig_store *store, int rank, lig_part **part)
+{
+    static float fresh[LENGTH];
+    int64_t whole = LENGTH, half = LENGTH / 2, start = rank * half;
+    lig_tensor tensors[2] = {scene_tensor("large", values + start, &half),
+                             scene_tensor("fresh", fresh + start, &half)};
+    lig_box boxes[2] = {{&whole, &start, 0}, {&whole, &start, 1}};
+    lig_save_options options = LIG_SAVE_INIT;
+    scene_fill(fresh, sizeof fresh, 77);
+    options.parent = "there";
+    options.boxes = boxes;
+    options.part = part;
+    return lig_store_save(store, "joined", tensors, 2, &options);
+}
+
+static lig_status try_join(lig_store *store)
+{
+    lig_part *parts[2] = {NULL, NULL};
+    lig_part_data data[2];
+    lig_status status = write_part(store, 0, &parts[0]);
+    if (status == LIG_OK)
+        status = write_part(store, 1, &parts[1]);
+    for (int i = 0; i < 2 && status == LIG_OK; i++)
+        status = lig_part_bytes(parts[i], &data[i].data, &data[i].bytes);
+    if (status == LIG_OK)
+        status = lig_store_join(store, "joined", data, 2, NULL);
+    char text[600];
+    snprintf(text, sizeof text, "%s", lig_error_text());
+    for (int i = 0; i < 2; i++)
+        lig_part_close(parts[i], store);
+    return status == LIG_OK ? LIG_OK : lig_fail(status, "%s", text);
+}
+
 /* --- what must hold --- */
 
 static uint64_t version_of(lig_store *store)
@@ -307,8 +341,8 @@ static void test_each(void **state)
 {
     (void)state;
     lig_status (*const all[])(lig_store *) = {
-        try_save, try_replace, try_inline, try_retire, try_update, try_alias,  try_load,
-        try_map,  try_copy,    try_check,  try_list,   try_child,  try_compact};
+        try_save, try_replace, try_inline, try_retire, try_update, try_alias,   try_load,
+        try_map,  try_copy,    try_check,  try_list,   try_child,  try_compact, try_join};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int late = 0; late < 2; late++)
             assert_true(fail_each_call(all[i], late) > 0);

@@ -1,9 +1,11 @@
 #include "base/error.h"
-#include "base/hash.h"
+#include "store/assemble.h"
 #include "store/model.h"
+#include "store/verify.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 typedef struct mapped {
     uint64_t pack;
@@ -16,6 +18,8 @@ struct lig_view {
     mapped *packs;
     size_t pack_count, pack_capacity;
     void *inlined; /* the bytes of an inline model, aligned as a pack's */
+    void *made;    /* tensors that lie in boxes: these are copied, not mapped */
+    size_t made_bytes;
 };
 
 void lig_view_destroy(lig_view *view)
@@ -28,6 +32,8 @@ void lig_view_destroy(lig_view *view)
     ligi_place_drop(view->place);
     free(view->packs);
     free(view->inlined);
+    if (view->made)
+        munmap(view->made, view->made_bytes);
     free(view);
 }
 
@@ -93,24 +99,6 @@ static lig_status place_tensor(mapping_job *job, size_t index, int *gone)
     return LIG_OK;
 }
 
-static lig_status verify_tensor(const lig_view *view, size_t index, const void *secret)
-{
-    const lig_stored_tensor *stored = &view->model->manifest.tensors[index];
-    const uint64_t *hashes = view->model->manifest.hashes[index];
-    const uint8_t *data = stored->tensor.data;
-    if (stored->tied >= 0)
-        return LIG_OK;
-    for (uint64_t at = 0; at < stored->tensor.bytes; at += LIG_BLOCK_BYTES) {
-        uint64_t left = stored->tensor.bytes - at;
-        uint64_t bytes = left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES;
-        if (ligi_hash64(secret, data + at, bytes) != hashes[at / LIG_BLOCK_BYTES])
-            return lig_fail(LIG_E_CORRUPT,
-                            "the bytes of tensor '%s' in pack %016llx do not fit their checksum",
-                            stored->tensor.name, (unsigned long long)stored->pack);
-    }
-    return LIG_OK;
-}
-
 static lig_status map_tensors(mapping_job *job, lig_store *store, int *gone)
 {
     lig_view *view = job->view;
@@ -120,8 +108,66 @@ static lig_status map_tensors(mapping_job *job, lig_store *store, int *gone)
         LIG_TRY(place_tensor(job, i, gone));
     if (job->flags & LIG_READ_UNVERIFIED)
         return LIG_OK;
-    for (size_t i = 0; i < view->model->manifest.tensor_count; i++)
-        LIG_TRY(verify_tensor(view, i, store->secret));
+    return ligi_verify_placed(view->model, store->secret);
+}
+
+/* 1 when the tensor has to be put together. */
+static int is_made(const ligi_manifest *manifest, size_t index)
+{
+    return manifest->shown[index].boxes > 1 && manifest->shown[index].tied < 0 &&
+           manifest->shown[index].tensor.bytes != 0;
+}
+
+static uint64_t room_of(const lig_stored_tensor *stored)
+{
+    return (stored->tensor.bytes + LIGI_ALIGN_SMALL - 1) / LIGI_ALIGN_SMALL * LIGI_ALIGN_SMALL;
+}
+
+static lig_status make_room(lig_view *view)
+{
+    const ligi_manifest *manifest = &view->model->manifest;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < manifest->shown_count; i++)
+        if (is_made(manifest, i) &&
+            (__builtin_add_overflow(bytes, room_of(&manifest->shown[i]), &bytes) ||
+             bytes > SIZE_MAX / 2))
+            return lig_fail(LIG_E_LIMIT, "its tensors are too large for a view");
+    if (bytes == 0)
+        return LIG_OK;
+    void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED)
+        return lig_fail(LIG_E_NOMEM, "%llu bytes for a view could not be had",
+                        (unsigned long long)bytes);
+    view->made = made;
+    view->made_bytes = bytes;
+    return LIG_OK;
+}
+
+/* The tensors as users see them: what is stored whole lies where it is mapped, the others are put
+ * together of the mapped boxes, which have been verified. */
+static lig_status show_tensors(mapping_job *job)
+{
+    lig_view *view = job->view;
+    ligi_manifest *manifest = &view->model->manifest;
+    if (manifest->wholes == NULL)
+        return LIG_OK;
+    LIG_TRY(make_room(view));
+    char *at = view->made;
+    for (size_t i = 0; i < manifest->shown_count; i++) {
+        lig_stored_tensor *shown = &manifest->shown[i];
+        if (is_made(manifest, i)) {
+            shown->tensor.data = at;
+            ligi_assemble_copy(manifest, i, at);
+            at += room_of(shown);
+        } else if (shown->boxes > 1 && shown->tied >= 0) {
+            shown->tensor.data = manifest->shown[shown->tied].tensor.data;
+        } else {
+            shown->tensor.data = manifest->tensors[manifest->wholes[i].first].tensor.data;
+        }
+    }
+    if (view->made && !(job->flags & LIG_VIEW_PRIVATE))
+        (void)mprotect(view->made, view->made_bytes, PROT_READ);
     return LIG_OK;
 }
 
@@ -139,9 +185,11 @@ static lig_status map_model(void *context, lig_store *store, ligi_model *model, 
         memset(model, 0, sizeof *model); /* its parts live on in the view */
         ligi_manifest_fingerprints(&view->model->manifest, store->secret);
         status = map_tensors(job, store, gone);
+        if (status == LIG_OK)
+            status = show_tensors(job);
         if (status != LIG_OK)
             status = ligi_fail_again(*gone ? LIG_E_CORRUPT : status, "model '%s': %s",
-                              view->model->record.about.name, lig_error_text());
+                                     view->model->record.about.name, lig_error_text());
     }
     if (status == LIG_OK)
         *job->out = view;

@@ -122,12 +122,14 @@ static lig_status put_packed(ligi_writing *self, size_t index)
     return self->store->place->ops->pack_put(self->pack, &piece);
 }
 
-static lig_status make_manifest(ligi_writing *self)
+lig_status ligi_writing_manifest(ligi_writing *self)
 {
     const ligi_plan *plan = self->plan;
     ligi_body body = {.structure = plan->structure,
                       .tensors = plan->tensors,
                       .slots = plan->slots,
+                      .places = plan->places,
+                      .part = plan->part != NULL,
                       .hashes = plan->hashes,
                       .count = plan->count,
                       .graphs = plan->graphs.data,
@@ -139,9 +141,9 @@ static lig_status make_manifest(ligi_writing *self)
 
 static lig_status put_footer(ligi_writing *self)
 {
-    if (self->plan->about.id == 0)
+    if (self->plan->about.id == 0 && self->plan->part == NULL)
         LIG_TRY(ligi_store_take_id(self->store, &self->plan->about.id));
-    LIG_TRY(make_manifest(self));
+    LIG_TRY(ligi_writing_manifest(self));
     self->trailer.footer_offset =
         (self->at + LIGI_ALIGN_SMALL - 1) / LIGI_ALIGN_SMALL * LIGI_ALIGN_SMALL;
     self->trailer.footer_bytes = self->manifest.bytes;
@@ -177,7 +179,8 @@ static uint64_t manifest_estimate(const ligi_plan *plan)
     uint64_t bytes = strlen(plan->structure) + strlen(plan->about.meta) + plan->graphs.bytes +
                      plan->hash_count * sizeof(uint64_t);
     for (size_t i = 0; i < plan->count; i++)
-        bytes += strlen(plan->tensors[i].name) + 28 + plan->tensors[i].ndim * 3;
+        bytes +=
+            strlen(plan->tensors[i].name) + 28 + plan->tensors[i].ndim * (plan->places ? 9 : 3);
     return bytes;
 }
 
@@ -239,7 +242,7 @@ lig_status ligi_writing_run(ligi_writing *self)
 lig_status ligi_writing_inline(ligi_writing *self, ligi_change *change, ligi_record *record)
 {
     uint64_t id = self->plan->about.id;
-    LIG_TRY(make_manifest(self));
+    LIG_TRY(ligi_writing_manifest(self));
     ligi_inline inlined = {.manifest = self->manifest.data,
                            .manifest_bytes = self->manifest.bytes,
                            .data = self->data.data,

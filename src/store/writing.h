@@ -26,6 +26,8 @@ typedef struct ligi_writing {
 /* store, plan and source are set, the rest is zero. Places and writes all tensors, and seals the
  * pack if there is one (pack_id is not 0). */
 lig_status ligi_writing_run(ligi_writing *self);
+/* Makes `manifest` anew: before, only a pack's is there. */
+lig_status ligi_writing_manifest(ligi_writing *self);
 /* Puts an inline model's manifest and data, and tells the record about them. The plan has its id.
  */
 lig_status ligi_writing_inline(ligi_writing *self, ligi_change *change, ligi_record *record);

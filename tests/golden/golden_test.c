@@ -215,8 +215,13 @@ static void test_write(void **state)
                 manifest.hashes[i][b],
                 lig_hash_block(header.secret, pack + stored->offset, stored->tensor.bytes));
     }
-    ligi_body body = {manifest.structure,  tensors, slots, manifest.hash_pool, 5, manifest.graphs,
-                      manifest.graph_bytes};
+    ligi_body body = {.structure = manifest.structure,
+                      .tensors = tensors,
+                      .slots = slots,
+                      .hashes = manifest.hash_pool,
+                      .count = 5,
+                      .graphs = manifest.graphs,
+                      .graph_bytes = manifest.graph_bytes};
     ligi_writer writer = {0};
     ligi_manifest_put(&writer, &manifest.about, &body);
     assert_int_equal(writer.bytes, trailer.footer_bytes);
