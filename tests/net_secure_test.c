@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SECRET "0123456789abcdef0123456789abcdef"
@@ -86,6 +87,34 @@ static void members_meet(void **state)
     meet(&server, &client, &link);
     for (size_t bytes = 1; bytes < 9000000; bytes *= 13)
         echo(&client, link, bytes);
+    side_close(&client);
+    side_close(&server);
+}
+
+/* Keys and their counters are there twice now: a word of the child's would end the connection, and
+ * its record would be encrypted as the parent's next one is. */
+static void a_forked_child_says_nothing(void **state)
+{
+    side server, client;
+    ligi_link *link;
+    int result = 0;
+
+    (void)state;
+    open_server(&server, SECRET);
+    open_client(&client, SECRET, "group");
+    meet(&server, &client, &link);
+    echo(&client, link, 1000);
+    pid_t child = fork();
+    if (child == 0) {
+        ligi_net_close(client.net);
+        ligi_net_close(server.net);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_int_equal(result, 0);
+    for (size_t bytes = 1; bytes < 100000; bytes *= 13)
+        echo(&client, link, bytes);
+    assert_int_equal(client.lost, 0);
     side_close(&client);
     side_close(&server);
 }
@@ -273,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_meet),
+        cmocka_unit_test(a_forked_child_says_nothing),
         cmocka_unit_test(strangers_do_not),
         cmocka_unit_test(beyond_this_host_only_with_a_secret),
         cmocka_unit_test(those_who_say_nonsense_are_dropped),

@@ -224,7 +224,8 @@ static int side_reached(void *context)
     return *wish->counter >= wish->wanted;
 }
 
-static lig_status side_wait(side *self, const size_t *counter, size_t wanted)
+__attribute__((unused)) static lig_status side_wait(side *self, const size_t *counter,
+                                                    size_t wanted)
 {
     side_wish wish = {counter, wanted};
     return ligi_net_wait(self->net, side_reached, &wish, SIDE_WAIT_NS);

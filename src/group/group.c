@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define LIVENESS_MS_DEFAULT 10000
+#define SLICE_NS INT64_C(100000000)
 
 /* --- notes within the process ---------------------------------------------------------------- */
 
@@ -211,6 +212,8 @@ static lig_status create(ligi_group **out, ligi_net *net, const ligi_group_optio
     LIG_TRY(check_options(options));
     LIG_TRY(ligi_calloc(&group, 1, sizeof *group, "a group"));
     group->net = net;
+    group->patience = options->patience;
+    group->patience_context = options->patience_context;
     group->begun_ns = group->tick_ns = group->awake_ns = ligi_now_ns();
     group->liveness_ns =
         (int64_t)(options->liveness_ms > 0 ? options->liveness_ms : LIVENESS_MS_DEFAULT) * 1000000;
@@ -321,6 +324,22 @@ static lig_status meet(ligi_group *group, const ligi_group_options *options, int
     return status;
 }
 
+lig_status ligi_group_wait(ligi_group *group, int (*until)(void *), void *context,
+                           int64_t timeout_ns)
+{
+    if (group->patience == NULL)
+        return ligi_net_wait(group->net, until, context, timeout_ns);
+    for (int64_t left = timeout_ns;;) {
+        int64_t slice = left < 0 || left > SLICE_NS ? SLICE_NS : left;
+        lig_status status = ligi_net_wait(group->net, until, context, slice);
+        left -= left < 0 ? 0 : slice;
+        if (status != LIG_E_TIMEOUT || left == 0)
+            return status;
+        if (!group->patience(group->patience_context))
+            return lig_fail(LIG_E_CLOSED, "the caller does not wait any longer");
+    }
+}
+
 /* --- waiting for all ------------------------------------------------------------------------- */
 
 static int is_released(void *context)
@@ -349,7 +368,7 @@ static lig_status fail_timeout(ligi_group *group, int64_t timeout_ns)
 static lig_status wait_for_all(ligi_group *group, int64_t timeout_ns)
 {
     int64_t left = group->begun_ns + timeout_ns - ligi_now_ns();
-    lig_status status = ligi_net_wait(group->net, is_released, group, left > 0 ? left : 0);
+    lig_status status = ligi_group_wait(group, is_released, group, left > 0 ? left : 0);
     ligi_net_lock(group->net);
     if (group->phase == LIGI_PHASE_RELEASED)
         status = LIG_OK;
@@ -423,12 +442,17 @@ static int is_alone(void *context)
            ligi_roster_others(&group->coordinator->roster, LIGI_SELF) == 0;
 }
 
+lig_status ligi_group_linger(ligi_group *group, int64_t timeout_ns)
+{
+    return group->coordinator ? ligi_net_wait(group->net, is_alone, group, timeout_ns) : LIG_OK;
+}
+
 void ligi_group_close(ligi_group *group, int64_t linger_ns)
 {
     if (group == NULL)
         return;
-    if (group->coordinator != NULL && linger_ns != 0)
-        (void)ligi_net_wait(group->net, is_alone, group, linger_ns);
+    if (linger_ns != 0)
+        (void)ligi_group_linger(group, linger_ns);
     ligi_net_lock(group->net);
     group->hook = NULL;
     if (group->coordinator != NULL)

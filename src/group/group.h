@@ -106,6 +106,10 @@ typedef struct ligi_group_options { /* everything is borrowed for ligi_group_ope
     ligi_group_exchange exchange;
     void *exchange_context;
     uint32_t exchange_index, exchange_count;
+
+    /* Or NULL: asked ten times a second by open and barrier without locks; 0 ends them: CLOSED. */
+    int (*patience)(void *context);
+    void *patience_context;
 } ligi_group_options;
 
 typedef struct ligi_group ligi_group;
@@ -120,6 +124,11 @@ lig_status ligi_group_open(ligi_group **group, ligi_net *net, const ligi_group_o
 /* Says goodbye and frees. A coordinator first serves until all the others have left or are lost,
  * at most `linger_ns` (LIG_FOREVER: as long as they live), then tells who is left. NULL is fine. */
 void ligi_group_close(ligi_group *group, int64_t linger_ns);
+/* The first half of close; TIMEOUT when some are left. Not a coordinator: OK at once. */
+lig_status ligi_group_linger(ligi_group *group, int64_t timeout_ns);
+/* Ends barriers, under way and to come, with CLOSED and the sentence; otherwise the group goes on.
+ */
+void ligi_group_part(ligi_group *group, const char *sentence);
 
 /* From now on changes are told to `hook` (NULL: to nobody). Under one ligi_net_lock with a call of
  * ligi_group_members nothing is missed. */
@@ -133,6 +142,7 @@ uint64_t ligi_group_id(const ligi_group *group);
 int ligi_group_coordinates(const ligi_group *group);
 /* Where the coordinator listens, with the port that the kernel chose. */
 const char *ligi_group_address(const ligi_group *group);
+int64_t ligi_group_liveness_ns(ligi_group *group); /* the coordinator's, once it is known */
 uint64_t ligi_group_epoch(ligi_group *group);
 
 /* LIG_OK while the group stands; otherwise the sentence of what ended it, on this thread. */

@@ -73,6 +73,9 @@ struct ligi_group {
     char waiting[LIGI_NOTE_TEXT_BYTES];
     ligi_link *link; /* to the coordinator; NULL when that is here */
     ligi_barrier *barriers;
+    int (*patience)(void *context);
+    void *patience_context;
+    ligi_failure parted; /* no barrier begins any more */
     uint64_t barrier_number;
     ligi_group_hook hook;
     void *hook_context;
@@ -92,6 +95,8 @@ void ligi_member_end(ligi_group *group, ligi_group_change change, lig_status sta
 lig_status ligi_member_ask(ligi_group *group);
 void ligi_member_tick(ligi_group *group, int64_t now_ns);
 int64_t ligi_member_beat_ns(const ligi_group *group);
+/* Ends the barriers that this process waits in. */
+void ligi_member_settle(ligi_group *group, const ligi_failure *failure);
 ligi_told *ligi_member_seat(const ligi_group *group, ligi_role role, uint32_t rank);
 
 /* --- coordinator.c --- */
@@ -115,6 +120,9 @@ void ligi_coordinator_close(ligi_group *group, const char *reason);
 
 /* Queues a note within the process. */
 void ligi_group_inner(ligi_group *group, int to_coordinator, const ligi_writer *writer);
+/* ligi_net_wait as long as the caller has patience. */
+lig_status ligi_group_wait(ligi_group *group, int (*until)(void *), void *context,
+                           int64_t timeout_ns);
 /* Does all that follows from what has been queued. */
 void ligi_group_pump(ligi_group *group);
 

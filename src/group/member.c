@@ -66,11 +66,11 @@ static void tell(ligi_group *group, ligi_group_change change, const ligi_told *t
         group->hook(group->hook_context, &event);
 }
 
-static void settle_barriers(ligi_group *group)
+void ligi_member_settle(ligi_group *group, const ligi_failure *failure)
 {
     for (ligi_barrier *one = group->barriers; one != NULL; one = one->next)
         if (!one->settled) {
-            one->failure = group->failure;
+            one->failure = *failure;
             one->settled = 1;
         }
 }
@@ -82,7 +82,7 @@ void ligi_member_end(ligi_group *group, ligi_group_change change, lig_status sta
     int released = group->phase == LIGI_PHASE_RELEASED;
     ligi_failure_take(&group->failure, status);
     group->phase = LIGI_PHASE_ENDED;
-    settle_barriers(group);
+    ligi_member_settle(group, &group->failure);
     if (released)
         tell(group, change, NULL, group->failure.text);
 }

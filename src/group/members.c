@@ -44,6 +44,14 @@ const char *ligi_group_address(const ligi_group *group)
     return group->address;
 }
 
+int64_t ligi_group_liveness_ns(ligi_group *group)
+{
+    ligi_net_lock(group->net);
+    int64_t liveness = group->liveness_ns;
+    ligi_net_unlock(group->net);
+    return liveness;
+}
+
 uint64_t ligi_group_epoch(ligi_group *group)
 {
     ligi_net_lock(group->net);
@@ -173,6 +181,8 @@ static lig_status enter(ligi_group *group, ligi_barrier *barrier)
     ligi_net_lock(group->net);
     if (group->phase == LIGI_PHASE_ENDED) {
         status = ligi_failure_publish(&group->failure);
+    } else if (group->parted.status != LIG_OK) {
+        status = ligi_failure_publish(&group->parted);
     } else {
         barrier->number = ++group->barrier_number;
         barrier->next = group->barriers;
@@ -192,6 +202,15 @@ static void leave(ligi_group *group, ligi_barrier *barrier)
     ligi_net_unlock(group->net);
 }
 
+void ligi_group_part(ligi_group *group, const char *sentence)
+{
+    ligi_net_lock(group->net);
+    ligi_failure_take(&group->parted, lig_fail(LIG_E_CLOSED, "%s", sentence));
+    ligi_member_settle(group, &group->parted);
+    ligi_net_unlock(group->net);
+    ligi_net_wake(group->net);
+}
+
 lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, int64_t timeout_ns)
 {
     ligi_barrier barrier = {0};
@@ -199,12 +218,12 @@ lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, 
     LIG_TRY(enter(group, &barrier));
     note.number = barrier.number;
     say(group, &note);
-    lig_status status = ligi_net_wait(group->net, is_settled, &barrier, timeout_ns);
-    if (status == LIG_E_TIMEOUT) {
-        /* The coordinator knows who is missing, or has let everybody pass just now. */
+    lig_status status = ligi_group_wait(group, is_settled, &barrier, timeout_ns);
+    if (status != LIG_OK)
         say(group, &(ligi_note){.kind = LIGI_NOTE_CANCEL, .number = barrier.number});
+    /* The coordinator knows who is missing, or has let everybody pass just now. */
+    if (status == LIG_E_TIMEOUT)
         status = ligi_net_wait(group->net, is_settled, &barrier, LAST_WORD_NS);
-    }
     leave(group, &barrier);
     if (barrier.settled)
         return ligi_failure_publish(&barrier.failure);

@@ -38,7 +38,9 @@ static void *background(void *context)
             continue;
         }
         pause = PAUSE_LEAST_NS;
-        if (ligi_net_round(net) == 0 && net->driver == LIGI_NOBODY && net->callers == 0)
+        if (ligi_net_round(net) > 0)
+            ligi_net_let_in(net);
+        else if (net->driver == LIGI_NOBODY && net->callers == 0)
             ligi_net_sleep(net, LIGI_BACKGROUND, LIGI_NEVER);
     }
     ligi_net_unlock(net);

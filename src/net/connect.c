@@ -212,6 +212,7 @@ lig_status ligi_net_connect(ligi_net *net, const ligi_connect *connect, ligi_lin
     if (status == LIG_OK) {
         ligi_net_enter(net);
         status = begin(net, connect, plan, link);
+        ligi_net_wake(net); /* who sleeps listens only to the connections there were */
         ligi_net_leave(net);
     }
     if (status != LIG_OK)

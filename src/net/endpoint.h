@@ -176,6 +176,8 @@ lig_status ligi_plan_next(ligi_link *link);
 /* --- progress.c --- */
 /* One round: everything that can happen without waiting. Returns how many things did. */
 int ligi_net_round(ligi_net *net);
+/* Between two rounds: threads that want the lock get it. */
+void ligi_net_let_in(ligi_net *net);
 /* Something is due at that moment: whoever sleeps wakes by then. */
 void ligi_net_due(ligi_net *net, int64_t at_ns);
 lig_status ligi_progress_open(ligi_net *net);

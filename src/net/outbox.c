@@ -324,14 +324,19 @@ static void cork(ligi_link *link)
     link->net->corked = link;
 }
 
-/* Still queued means still borrowed. The newest message is the last of the queue, if it is there.
- */
+/* Still queued means still borrowed. What was sent last is the last of the queue, if it is there,
+ * unless a `sent` that the flush brought about has sent more. */
 static int settle_send(ligi_link *link, uint64_t number)
 {
-    if (link->last == NULL || link->last->number != number)
+    ligi_node *node = link->last;
+
+    if (node != NULL && node->number > number)
+        for (node = link->first; node != NULL && node->number != number;)
+            node = (ligi_node *)node->out.next;
+    if (node == NULL || node->number != number)
         return 1;
-    link->last->notify = link->last->out.count > 0;
-    return !link->last->notify;
+    node->notify = node->out.count > 0;
+    return !node->notify;
 }
 
 lig_status ligi_net_send(ligi_link *link, const ligi_send *send, int *done)

@@ -322,9 +322,8 @@ static void relax(void)
 #endif
 }
 
-/* Others want the lock: they get it, since a mutex that is freed and taken again at once never
- * reaches a sleeper. */
-static void let_in(ligi_net *net)
+/* A mutex that is freed and taken again at once never reaches a sleeper. */
+void ligi_net_let_in(ligi_net *net)
 {
     if (atomic_load_explicit(&net->wanting, memory_order_relaxed) == 0) {
         relax();
@@ -391,11 +390,11 @@ static lig_status drive(ligi_net *net, int (*until)(void *context), void *contex
         if (happened > 0) {
             spin_end = spin_until(net, now);
             quiet_ns = now;
-            let_in(net);
+            ligi_net_let_in(net);
             continue;
         }
         if (now < spin_end) {
-            let_in(net);
+            ligi_net_let_in(net);
             if (now - quiet_ns >= YIELD_AFTER_NS)
                 offer_processor(net);
             continue;

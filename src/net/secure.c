@@ -500,18 +500,6 @@ int ligi_secure_unsent(const ligi_secure *secure)
     return secure->out.at < secure->out.filled;
 }
 
-int ligi_secure_unread(const ligi_secure *secure)
-{
-    const secure_buffer *in = &secure->in;
-    size_t have = in->filled - in->at, whole;
-
-    if (secure->opened_at < secure->opened_end)
-        return 1;
-    if (have < LIGI_TLS_HEADER)
-        return 0;
-    return ligi_tls_length(in->data + in->at, &whole) != LIG_OK || have >= whole;
-}
-
 static void say_goodbye(ligi_secure *secure)
 {
     static const uint8_t close_notify[2] = {1, 0};
@@ -532,10 +520,15 @@ static void free_wiped(uint8_t *data)
 
 void ligi_secure_close(ligi_secure *secure)
 {
+    if (secure != NULL && secure->shaken && !secure->ended)
+        say_goodbye(secure);
+    ligi_secure_forget(secure);
+}
+
+void ligi_secure_forget(ligi_secure *secure)
+{
     if (secure == NULL)
         return;
-    if (secure->shaken && !secure->ended)
-        say_goodbye(secure);
     ligi_shaking_fini(&secure->shaking);
     ligi_tls_key_fini(secure->openssl, &secure->sealing);
     ligi_tls_key_fini(secure->openssl, &secure->opening);

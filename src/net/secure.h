@@ -61,12 +61,12 @@ lig_status ligi_secure_flush(ligi_secure *secure);
 /* 1 while encrypted bytes wait for the socket: ask for EPOLLOUT and call flush (or shake, or send).
  */
 int ligi_secure_unsent(const ligi_secure *secure);
-/* 1 while bytes wait here that epoll does not know of: receive before going to sleep. */
-int ligi_secure_unread(const ligi_secure *secure);
 
 /* Says goodbye if the socket takes it at once, wipes the keys of the connection and frees. Leaves
  * the socket open. NULL is fine. */
 void ligi_secure_close(ligi_secure *secure);
+/* As close, without a word: what a forked child does, since keys and counters are its parent's. */
+void ligi_secure_forget(ligi_secure *secure);
 
 /* The bytes sent with one key before it is changed; far below what AES-GCM allows (2^24.5 records).
  * For tests. */

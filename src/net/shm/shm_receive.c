@@ -5,6 +5,9 @@
 #include <string.h>
 #include <time.h>
 
+/* More than lie before a segment that is shown: the others, and a bell for each. */
+#define SHOWN_PACKETS (2 * LIGI_SHM_SEGMENTS_MAX)
+
 typedef enum outcome { WAITS, WENT_ON, FAILED } outcome;
 
 static outcome failed(ligi_wire *wire, lig_status status)
@@ -34,7 +37,7 @@ static lig_status find_lent(ligi_wire *wire)
             continue;
         ligi_shm_view *view = ligi_views_find(wire, piece->segment);
         if (view == NULL) {
-            LIG_TRY(ligi_wire_listen(wire));
+            LIG_TRY(ligi_wire_listen(wire, SHOWN_PACKETS));
             view = ligi_views_find(wire, piece->segment);
         }
         if (view == NULL || piece->offset > view->bytes ||

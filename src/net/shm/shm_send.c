@@ -190,4 +190,7 @@ void ligi_shm_send(void *context)
             ligi_link_gone(wire->link);
     }
     show(wire);
+    /* Whoever sleeps did so before this waited: it asked for no bell when there is room. */
+    if (wire->want != 0 && wire->sleeping)
+        ligi_net_wake(wire->shm->net);
 }

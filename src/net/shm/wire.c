@@ -14,6 +14,7 @@
 /* What travels on the socket: packets, so that a descriptor belongs to its sentence. A packet of
  * one byte is the bell. */
 #define MAGIC 0x3153474cu /* "LGS1" */
+#define ROUND_PACKETS 64  /* one peer's in one round */
 enum { SHOW_RINGS = 1, SHOW_SEGMENT = 2 };
 
 typedef struct packet {
@@ -31,7 +32,7 @@ static void socket_ready(void *context, uint32_t events)
     (void)events;
     if (ligi_link_dead(wire->link))
         return;
-    lig_status status = ligi_wire_listen(wire);
+    lig_status status = ligi_wire_listen(wire, ROUND_PACKETS);
     if (status != LIG_OK)
         ligi_link_fail(wire->link, status);
 }
@@ -227,9 +228,9 @@ static int take_descriptor(struct msghdr *message)
     return first;
 }
 
-lig_status ligi_wire_listen(ligi_wire *wire)
+lig_status ligi_wire_listen(ligi_wire *wire, int most)
 {
-    while (!wire->ended) {
+    for (int i = 0; i < most && !wire->ended; i++) {
         packet said;
         char control[CMSG_SPACE(4 * sizeof(int))] __attribute__((aligned(8)));
         struct iovec piece = {&said, sizeof said};

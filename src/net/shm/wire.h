@@ -87,8 +87,8 @@ lig_status ligi_wire_create(ligi_shm *shm, int fd, ligi_wire **wire);
 lig_status ligi_wire_offer(ligi_wire *wire);
 lig_status ligi_wire_watch(ligi_wire *wire);
 void ligi_wire_drop(void *wire, int graceful);
-/* Reads what is in the socket; marks the wire `ended` at its end. */
-lig_status ligi_wire_listen(ligi_wire *wire);
+/* Reads `most` packets of the socket, if there are so many; marks the wire `ended` at its end. */
+lig_status ligi_wire_listen(ligi_wire *wire, int most);
 void ligi_wire_bell(ligi_wire *wire);
 /* 1 when the peer has been shown the segment (now, or before). */
 int ligi_wire_show(ligi_wire *wire, const ligi_segment_place *place);

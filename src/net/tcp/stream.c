@@ -18,6 +18,12 @@ void ligi_stream_close(ligi_stream *stream)
     stream->secure = NULL;
 }
 
+void ligi_stream_forget(ligi_stream *stream)
+{
+    ligi_secure_forget(stream->secure);
+    stream->secure = NULL;
+}
+
 lig_status ligi_stream_shake(ligi_stream *stream)
 {
     return stream->ready ? LIG_OK : ligi_secure_shake(stream->secure, &stream->ready);

@@ -17,6 +17,8 @@ typedef struct ligi_stream {
 lig_status ligi_stream_open(ligi_stream *stream, int fd, ligi_secure_keys *keys,
                             ligi_secure_end end, const char *peer);
 void ligi_stream_close(ligi_stream *stream);
+/* In a forked child: frees, and leaves what the peer sees to the parent. */
+void ligi_stream_forget(ligi_stream *stream);
 
 /* Goes on until stream->ready; a plain stream is ready at once. */
 lig_status ligi_stream_shake(ligi_stream *stream);

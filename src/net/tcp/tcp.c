@@ -108,8 +108,10 @@ static void tcp_close(void *context, int forked)
         wait_for_lingering(self);
     while (self->wires != NULL || self->lingering != NULL) {
         ligi_tcp_wire *wire = self->wires ? self->wires : self->lingering;
-        if (forked)
+        if (forked) {
             wire->watch.fd = -1; /* the set is shared with the parent */
+            ligi_stream_forget(&wire->stream);
+        }
         ligi_tcp_wire_destroy(wire);
     }
     while (self->listeners != NULL) {

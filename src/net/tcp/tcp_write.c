@@ -14,6 +14,7 @@
 #define BATCH 16 /* messages in one call */
 #define LINGER_NS INT64_C(1000000000)
 #define LINGERING_MAX 256
+#define LINGER_READS 16 /* in one round: who goes on sending holds up nobody */
 
 typedef struct portion {
     uint8_t prefixes[BATCH][LIGI_PREFIX_BYTES];
@@ -81,26 +82,38 @@ static size_t advance_payload(ligi_outgoing *out, size_t bytes)
     return used;
 }
 
+static size_t advance(ligi_outgoing *out, size_t taken)
+{
+    uint64_t front = LIGI_PREFIX_BYTES + (uint64_t)out->prefix.head_bytes;
+    size_t used = 0;
+
+    if (out->at < front)
+        used = taken < front - out->at ? taken : (size_t)(front - out->at);
+    out->at += used;
+    if (out->at >= front) {
+        size_t payload = advance_payload(out, taken - used);
+        out->at += payload;
+        used += payload;
+    }
+    return used;
+}
+
+static int is_whole(const ligi_outgoing *out)
+{
+    return out->at ==
+           LIGI_PREFIX_BYTES + (uint64_t)out->prefix.head_bytes + out->prefix.payload_bytes;
+}
+
+/* All of a batch is noted before any of it is gone: `sent` may send, cancel and close. */
 static void account(ligi_tcp_wire *wire, size_t taken)
 {
-    while (taken > 0 && !ligi_link_dead(wire->link)) { /* `sent` may have closed it */
-        ligi_outgoing *out = ligi_link_queue(wire->link);
-        uint64_t front = LIGI_PREFIX_BYTES + (uint64_t)out->prefix.head_bytes;
-        size_t used = 0;
+    ligi_outgoing *out = ligi_link_queue(wire->link);
 
-        if (out->at < front) {
-            used = taken < front - out->at ? taken : (size_t)(front - out->at);
-        }
-        out->at += used;
-        if (out->at >= front) {
-            size_t payload = advance_payload(out, taken - used);
-            out->at += payload;
-            used += payload;
-        }
-        taken -= used;
-        if (out->at == front + out->prefix.payload_bytes)
-            ligi_link_gone(wire->link);
-    }
+    for (; taken > 0; out = out->next)
+        taken -= advance(out, taken);
+    while (!ligi_link_dead(wire->link) && (out = ligi_link_queue(wire->link)) != NULL &&
+           is_whole(out))
+        ligi_link_gone(wire->link);
 }
 
 static void watch_for(ligi_tcp_wire *wire, int writing)
@@ -218,12 +231,11 @@ static lig_status come_up(ligi_tcp_wire *wire)
 static void linger_read(ligi_tcp_wire *wire)
 {
     uint8_t unwanted[4096];
-    ssize_t bytes;
+    ssize_t bytes = 1;
 
-    do {
+    for (int i = 0; i < LINGER_READS && bytes > 0; i++)
         bytes = recv(wire->fd, unwanted, sizeof unwanted, MSG_DONTWAIT);
-    } while (bytes > 0);
-    if (bytes == 0 || (errno != EAGAIN && errno != EINTR))
+    if (bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR))
         ligi_tcp_wire_destroy(wire);
 }
 

@@ -129,6 +129,7 @@ static lig_status post_head(ligi_ucx_wire *wire, ligi_outgoing *out)
     ligi_ucx_op *op;
 
     LIG_TRY(take_op(wire, out, &op));
+    op->bytes = out->prefix.head_bytes; /* UCX reads it where the core has it */
     ligi_ucx_frame_encode(&frame, op->header);
     return post(
         op, &(ucx_post){LIGI_UCX_HEAD, LIGI_UCX_FRAME_BYTES, &piece, 1, UCP_AM_SEND_FLAG_EAGER});
