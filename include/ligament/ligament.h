@@ -5,7 +5,10 @@
 #include <ligament/backend.h>
 #include <ligament/base.h>
 #include <ligament/checkpoint.h>
+#include <ligament/mesh.h>
+#include <ligament/net.h>
 #include <ligament/pipe.h>
+#include <ligament/secret.h>
 #include <ligament/store.h>
 #include <ligament/tensor.h>
 

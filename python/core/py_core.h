@@ -18,7 +18,7 @@ typedef struct ligi_py_state {
                            types */
     PyTypeObject *reader_type, *batch_type, *memory_type, *model_type;
     PyTypeObject *ticket_type, *store_type, *checkpoint_type;
-    PyTypeObject *graph_type, *match_type;
+    PyTypeObject *graph_type, *match_type, *part_type;
 } ligi_py_state;
 
 /* The state behind the module, or behind an instance of one of the module's types. */
@@ -98,6 +98,8 @@ int ligi_py_store_init(PyObject *module);
 int ligi_py_checkpoint_init(PyObject *module);
 int ligi_py_graph_init(PyObject *module);
 int ligi_py_find_init(PyObject *module);
+int ligi_py_part_init(PyObject *module);
 int ligi_py_pipe_init(PyObject *module);
+int ligi_py_mesh_init(PyObject *module);
 
 #endif

@@ -1,8 +1,9 @@
 #include "py_find.h"
+#include "py_part.h"
 
 /* --- options -------------------------------------------------------------------------------- */
 
-static void options_fini(lig_save_options *options)
+void ligi_py_options_fini(lig_save_options *options)
 {
     PyMem_Free((void *)(uintptr_t)options->metrics);
     PyMem_Free((void *)(uintptr_t)options->tags);
@@ -27,14 +28,15 @@ static lig_graph *graphs_of(const ligi_py_state *state, PyObject *tuple, size_t 
     return graphs;
 }
 
-/* (flags, parent, metrics, tags, meta, structure, graphs, match): borrowed from the tuple, apart
- * from the three arrays. */
-static int options_init(const ligi_py_state *state, PyObject *tuple, lig_save_options *options)
+int ligi_py_options_init(const ligi_py_state *state, PyObject *tuple, const ligi_py_batch *batch,
+                         lig_save_options *options)
 {
-    PyObject *parent, *metrics, *tags, *meta, *structure, *graphs = NULL, *match = Py_None;
+    PyObject *parent, *metrics, *tags, *meta, *structure, *graphs = NULL;
+    PyObject *match = Py_None, *part = Py_None;
     *options = (lig_save_options)LIG_SAVE_INIT;
-    if (!PyArg_ParseTuple(tuple, "IOOOOO|O!O", &options->flags, &parent, &metrics, &tags, &meta,
-                          &structure, &PyTuple_Type, &graphs, &match))
+    if (!PyArg_ParseTuple(tuple, "IOOOOO|O!OO", &options->flags, &parent, &metrics, &tags, &meta,
+                          &structure, &PyTuple_Type, &graphs, &match, &part) ||
+        ligi_py_part_options(state, part, batch, options) < 0)
         return -1;
     if (match != Py_None && !(options->match = ligi_py_match_of(state, match)))
         return -1;
@@ -47,7 +49,7 @@ static int options_init(const ligi_py_state *state, PyObject *tuple, lig_save_op
     options->graphs = options->tags ? graphs_of(state, graphs, &options->graph_count) : NULL;
     if (options->metrics && options->tags && options->graphs)
         return 0;
-    options_fini(options);
+    ligi_py_options_fini(options);
     if (!PyErr_Occurred())
         PyErr_NoMemory();
     return -1;
@@ -123,7 +125,7 @@ static PyObject *save_with(PyObject *object, PyObject *args, lig_ticket **ticket
     if (!PyArg_ParseTuple(args, "UO!O!", &name, state->batch_type, &batch, &PyTuple_Type, &tuple))
         return NULL;
     const char *model = ligi_py_text(state, name, "the name of a model");
-    if (!model || options_init(state, tuple, &options) < 0)
+    if (!model || ligi_py_options_init(state, tuple, batch, &options) < 0)
         return NULL;
     lig_store *store = ligi_py_store_enter(self);
     PyObject *result = NULL;
@@ -135,7 +137,7 @@ static PyObject *save_with(PyObject *object, PyObject *args, lig_ticket **ticket
                 : lig_store_save(store, model, batch->tensors, batch->count, &options);
         Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
     }
-    options_fini(&options);
+    ligi_py_options_fini(&options);
     if (!result || !ticket)
         return result;
     Py_DECREF(result);
@@ -171,7 +173,7 @@ PyObject *ligi_py_store_save_copy(PyObject *object, PyObject *args)
     const char *model = work.arena ? ligi_py_text(state, name, "the name of a model") : NULL;
     if (!model || (size_t)flag_count != work.batch->count)
         return model ? PyErr_Format(PyExc_ValueError, "one flag for each tensor") : NULL;
-    if (options_init(state, tuple, &options) < 0)
+    if (ligi_py_options_init(state, tuple, work.batch, &options) < 0)
         return NULL;
     lig_store *store = ligi_py_store_enter(self);
     PyObject *result = NULL;
@@ -181,7 +183,7 @@ PyObject *ligi_py_store_save_copy(PyObject *object, PyObject *args)
         Py_BEGIN_ALLOW_THREADS status = snapshot_save(&work, store, model, &options, &ticket);
         Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
     }
-    options_fini(&options);
+    ligi_py_options_fini(&options);
     if (!result)
         return NULL;
     Py_DECREF(result);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "py_find.h"
+#include "py_part.h"
 
 /* --- the handle: closing while another thread is inside waits for nobody; the last one out closes
  * --- */
@@ -552,6 +553,7 @@ static PyMethodDef methods[] = {
     {"save_copy", ligi_py_store_save_copy, METH_VARARGS,
      "save_copy(name, batch, options, flags, arena) -> Ticket: tensors whose flag is 1 are copied "
      "before it returns."},
+    {"join", ligi_py_store_join, METH_VARARGS, "join(name, (bytes, ...), options)"},
     {"load", store_load, METH_VARARGS, "load(name, batch): fills the batch."},
     {"find", ligi_py_store_find, METH_VARARGS,
      "find(graph, tags, exclude, prefer, limit, lease_ns) -> [Match]"},

@@ -64,7 +64,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in ("checkpoint", "pipe", "transfer"):
+    if name == "Mesh":
+        from .mesh import Mesh
+
+        return Mesh
+    if name in ("checkpoint", "mesh", "pipe", "transfer"):
         import importlib
 
         return importlib.import_module(f"ligament.{name}")

@@ -58,12 +58,15 @@ def release_when_done(
 ) -> threading.Thread:
     """Lets go of each tensor's snapshot soon after its bytes are gathered, and calls `after` when
     all went well. The thread is no daemon: a process that ends waits for its save."""
-    thread = threading.Thread(target=_release, args=(ticket, batch, after), name="ligament-release")
+    thread = threading.Thread(
+        target=release_all, args=(ticket, batch, after), name="ligament-release"
+    )
     thread.start()
     return thread
 
 
-def _release(ticket: _core.Ticket, batch: _core.Batch, after: Callable[[], Any]) -> None:
+def release_all(ticket: _core.Ticket, batch: _core.Batch, after: Callable[[], Any]) -> None:
+    """What `release_when_done` does, on this thread; a failure is not raised here."""
     sizes = batch.sizes()
     count, released = len(sizes), 0
     try:

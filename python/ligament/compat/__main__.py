@@ -19,6 +19,7 @@ _MODULES = {
     "tmci.checkpoint": "ligament.compat.tmci.checkpoint",
     "transfer_methods": "ligament.compat.transfer_methods",
     "autopipe": "ligament.compat.autopipe",
+    "fserver_lib": "ligament.compat.fserver_lib",
 }
 
 

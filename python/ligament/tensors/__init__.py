@@ -8,7 +8,7 @@ done so, or asks for results in it. The rest of the package sees tensors through
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -16,34 +16,53 @@ from typing import Any
 from .. import _core
 from ..errors import InvalidError, UnsupportedError
 from ..tree import encode, set_plain
-from . import arrays, keras_graph, of_jax, of_keras, of_tensorflow, of_torch, torch_graph
+from . import (
+    arrays,
+    keras_graph,
+    of_jax,
+    of_keras,
+    of_tensorflow,
+    of_torch,
+    torch_graph,
+)
 from .dtypes import NAMES, code_of, name_of
 from .fresh import Fresh
 from .layers import Layers, Signature
+from .of_dtensor import Shard, is_distributed, laid_out_like, shard
 
 __all__ = [
     "NAMES",
     "Collected",
     "Fresh",
     "Layers",
+    "Named",
+    "Shard",
     "Signature",
     "Target",
     "callback_class",
     "code_of",
+    "code_of_any",
     "collect",
     "copier",
+    "filled",
     "framework",
     "framework_of",
     "graphs",
     "hold",
+    "identity",
+    "is_distributed",
     "is_loaded",
     "is_model",
     "is_tensor",
+    "laid_out_like",
     "layer_names",
+    "leaves",
     "name_of",
     "rng_state",
     "set_rng_state",
     "set_state",
+    "shard",
+    "sharded_like",
     "state_of",
     "takers",
     "target",
@@ -133,6 +152,21 @@ def copier(value: Any) -> Callable[[Fresh], None]:
     if adapter is None or not hasattr(adapter, "cast"):
         raise UnsupportedError(f"tensors of type {type(value).__qualname__} cannot be cast into")
     return lambda fresh: adapter.cast(value, fresh)
+
+
+def filled(values: Sequence[Any]) -> None:
+    """Tells the frameworks that need to know that these tensors were written."""
+    if _has("torch"):
+        of_torch.written([one for one in values if _by_type[type(one)] is of_torch])
+
+
+def code_of_any(dtype: Any) -> int:
+    """The number of a dtype that is a name, torch's, or anything NumPy takes for one."""
+    if isinstance(dtype, str) and dtype in NAMES:
+        return NAMES[dtype]
+    if _has("torch") and isinstance(dtype, sys.modules["torch"].dtype):
+        return of_torch.code_of(dtype)
+    return arrays.code_of(dtype)
 
 
 def framework(name: str | None) -> ModuleType:
@@ -248,7 +282,18 @@ def _has_state(model: Any) -> bool:
 def collect(model: Any, with_frameworks: bool = False) -> Collected:
     """The tensors of a model, of an object with `state_dict`, or of a tree."""
     marked = with_frameworks or _has_state(model)
-    return Collected(*encode(state_of(model), is_tensor, framework_of if marked else None))
+    return Collected(*encode(state_of(model), is_tensor, framework_of if marked else None, _parts))
+
+
+def _parts(value: Any) -> dict[Any, Any] | None:
+    return of_jax.parts(value) if _has("jax") else None
+
+
+def like(template: Any, saved: Any, keep: bool, ignore: bool) -> Any:
+    """A new tree as `template` with the values of `saved`, for tensors that cannot be filled."""
+    if not _has("jax"):
+        raise InvalidError("`like` makes trees of JAX; others are filled: into=")
+    return of_jax.like(template, saved, keep, ignore)
 
 
 def target(model: Any) -> Target:
@@ -283,6 +328,55 @@ def set_state(model: Any) -> Callable[[Any], None]:
     if not callable(getattr(model, "load_state_dict", None)):
         raise InvalidError(f"a {type(model).__qualname__} has no load_state_dict")
     return lambda state: model.load_state_dict(state)
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """What stands in the dicts, lists and tuples of a tree."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, (list, tuple)):
+        for item in tree:
+            yield from leaves(item)
+    else:
+        yield tree
+
+
+def identity(value: Any) -> tuple[Any, ...]:
+    """What two tensors have in common that are the same memory."""
+    if _by_type[type(value)] is of_torch:
+        return of_torch.identity(value)
+    return (id(value),)
+
+
+def sharded_like(part: Any, state: Any) -> dict[str, Any]:
+    """Which tensors of a saved state (a tree with names in the place of tensors) are distributed in
+    `part`, each with a tensor that is laid out like it."""
+    if not _has("torch") or is_model(part):
+        return {}
+    found: dict[str, Any] = {}
+    _match(state_of(part), state, found)
+    if of_torch.is_optimizer(part):
+        of_torch.match_optimizer(part, state, found)
+    return {name: value for name, value in found.items() if is_distributed(value)}
+
+
+def _match(mine: Any, saved: Any, found: dict[str, Any]) -> None:
+    if isinstance(mine, dict) and isinstance(saved, dict):
+        for key in saved:
+            if key in mine:
+                _match(mine[key], saved[key], found)
+    elif isinstance(mine, (list, tuple)) and isinstance(saved, (list, tuple)):
+        for one, other in zip(mine, saved, strict=False):
+            _match(one, other, found)
+    elif isinstance(saved, Named) and is_distributed(mine):
+        found[saved.name] = mine
+
+
+@dataclass(frozen=True)
+class Named:
+    """Stands for a tensor in a tree that is read before its tensors are."""
+
+    name: str
 
 
 def weights(model: Any, optimizer: Any, include_optimizer: bool, build: bool) -> Target:

@@ -24,6 +24,17 @@ def need() -> None:
     """NumPy is always there."""
 
 
+def code_of(dtype: Any) -> int:
+    """The number of whatever NumPy takes for a dtype."""
+    try:
+        code = FROM_NUMPY.get(np.dtype(dtype).newbyteorder("="))
+    except TypeError:
+        code = None
+    if code is None:
+        raise UnsupportedError(f"dtype {dtype!r} is not known")
+    return code
+
+
 def takes(kind: type) -> bool:
     """Whether tensors of this type are ours to read."""
     if issubclass(kind, (np.ndarray, np.generic, Fresh)):

@@ -1,14 +1,16 @@
-"""JAX: arrays never change, so that reading them is a snapshot and filling them is refused."""
+"""JAX: arrays never change, so that reading them is a snapshot and filling them is refused; a tree
+comes back as a new one like another."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from .. import _core
-from ..errors import InvalidError, UnsupportedError
+from ..errors import InvalidError, MismatchError, UnsupportedError
 from .fresh import Fresh
 
 # Arrays are never written.
@@ -70,3 +72,91 @@ def result(memory: Fresh, device: Any) -> Any:
         except (RuntimeError, TypeError, ValueError, NotImplementedError):
             array = jax.numpy.asarray(memory.array())
     return array if device is None else jax.device_put(array, device)
+
+
+# --- trees --------------------------------------------------------------------------------------
+
+
+def _key(key: Any) -> Any:
+    """What a step of a path is called: a dict's key, a position, a field."""
+    for word in ("key", "idx", "name"):
+        if hasattr(key, word):
+            return getattr(key, word)
+    return str(key)
+
+
+def parts(value: Any) -> dict[Any, Any] | None:
+    """What JAX takes apart: dataclasses of flax, states of nnx, whatever is registered with it."""
+    tree_util = sys.modules["jax"].tree_util
+    found, _ = tree_util.tree_flatten_with_path(value, is_leaf=lambda part: part is not value)
+    if any(len(path) != 1 for path, _ in found):  # a leaf, which is not ours
+        return None
+    return {_key(path[0]): part for path, part in found}
+
+
+def like(template: Any, saved: Any, keep: bool, ignore: bool) -> Any:
+    """A tree as `template`, with the values of `saved`, which has its structure in dicts, lists and
+    tuples. `keep`: what is missing stays; `ignore`: what is there besides is passed over."""
+    tree_util = sys.modules["jax"].tree_util
+    leaves, structure = tree_util.tree_flatten_with_path(template)
+    there = dict(_leaves(saved, ()))
+    paths = [tuple(_key(key) for key in path) for path, _ in leaves]
+    missing = [path for path in paths if path not in there]
+    besides = [path for path in there if path not in set(paths)]
+    for wrong, allowed, verb in ((missing, keep, "lacks"), (besides, ignore, "has besides")):
+        if wrong and not allowed:
+            shown = ", ".join(_shown(path) for path in wrong[:5])
+            raise MismatchError(
+                f"what is stored {verb} {shown}" + (" and more" if len(wrong) > 5 else "")
+            )
+    for path, (_, leaf) in zip(paths, leaves, strict=True):
+        if path in there:
+            _check(path, leaf, there[path])
+    made = [
+        _placed(leaf, there.pop(path)) if path in there else leaf
+        for path, (_, leaf) in zip(paths, leaves, strict=True)
+    ]
+    return structure.unflatten(made)
+
+
+def _shown(path: tuple[Any, ...]) -> str:
+    return "'" + (".".join(map(str, path)) or "value") + "'"
+
+
+def _leaves(tree: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    if isinstance(tree, dict):
+        pairs: Any = tree.items()
+    elif isinstance(tree, (list, tuple)):
+        pairs = zip(getattr(tree, "_fields", range(len(tree))), tree, strict=True)
+    elif tree is None:  # no leaf to JAX either
+        return
+    else:
+        yield path, tree
+        return
+    for key, item in pairs:
+        yield from _leaves(item, (*path, key))
+
+
+def _check(path: tuple[Any, ...], leaf: Any, value: Any) -> None:
+    if not hasattr(leaf, "shape") or not isinstance(value, np.ndarray):
+        return
+    ours, stored = (tuple(leaf.shape), leaf.dtype), (value.shape, value.dtype)
+    if ours != stored:
+        raise MismatchError(
+            f"{_shown(path)} is {ours[1]} of shape {ours[0]}, stored is {stored[1]} "
+            f"of shape {stored[0]}"
+        )
+
+
+def _placed(leaf: Any, value: Any) -> Any:
+    """The value as the leaf is: an array of NumPy, or of JAX on the same devices. A number may have
+    become an array since: a count of steps."""
+    jax = sys.modules["jax"]
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        return value
+    if not hasattr(leaf, "shape"):
+        return jax.numpy.asarray(value) if isinstance(value, np.ndarray) else value
+    return jax.device_put(
+        np.asarray(value, leaf.dtype) if np.isscalar(value) else value,
+        getattr(leaf, "sharding", None),
+    )

@@ -53,6 +53,14 @@ def dtype_of(code: int) -> Any:
     return _tables["dtypes"][code]
 
 
+def code_of(dtype: Any) -> int:
+    """The number of torch's dtype."""
+    code = _dtypes().get(dtype)
+    if code is None:
+        raise UnsupportedError(f"dtype {dtype} is not known")
+    return code
+
+
 def takes(kind: type) -> bool:
     """Whether tensors of this type are ours to read."""
     return issubclass(kind, sys.modules["torch"].Tensor)
@@ -263,7 +271,9 @@ def finisher(model: Any, values: list[Any]) -> tuple[Done, Callable[[Any], None]
         written([values[i] for i in filled if values[i].is_cpu])
         meta = {keys[i]: takers[i] for i in filled if i in takers and takers[i].mapped}
         if meta:
-            _assign(model, meta)
+            mine = {id(taker.value): taker for taker in meta.values()}
+            pairs = zip(keys, values, strict=True)  # tied ones too, of which one name was filled
+            _assign(model, {key: mine[id(value)] for key, value in pairs if id(value) in mine})
         # A state_dict hook may hand out tensors that are not the module's own.
         foreign = {
             keys[i]: values[i] for i in filled if id(values[i]) not in own and keys[i] not in meta
@@ -306,6 +316,8 @@ def is_optimizer(model: Any) -> bool:
 def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
     """Like load_state_dict, but every value is set as it was: torch would cast it to its
     parameter's dtype."""
+    if type(optimizer).__module__.startswith("accelerate."):  # it only looks like an optimizer
+        optimizer = optimizer.optimizer
     groups, saved = optimizer.param_groups, state["param_groups"]
     if len(groups) != len(saved):
         raise MismatchError(
@@ -450,6 +462,26 @@ def _add_optimizer(optimizer: Any, found: _Weights, build: bool) -> None:
         for key in group:
             if key not in ("params", "param_names"):
                 found.add_state(f"optimizer.param_groups.{i}.{key}", group, key)
+
+
+def match_optimizer(optimizer: Any, state: Any, found: dict[str, Any]) -> None:
+    """Adds, for the tensors of a saved state that are as large as their parameter, the parameter:
+    an optimizer that has not stepped yet has no state of its own to tell."""
+    groups, saved = optimizer.param_groups, state.get("param_groups", [])
+    numbers = [n for other in saved for n in other.get("params", [])]
+    params = [param for group in groups for param in group["params"]]
+    for number, param in zip(numbers, params, strict=False):
+        values = state.get("state", {}).get(number, {})
+        for key, value in values.items() if isinstance(values, dict) else ():
+            if key != "step" and hasattr(value, "name"):
+                found.setdefault(value.name, param)
+
+
+def identity(value: Any) -> tuple[Any, ...]:
+    """What two tensors have in common that are the same memory."""
+    if value.numel() == 0 or value.is_meta:
+        return (id(value),)
+    return (_const_address()(value), value.dtype, tuple(value.shape), value.stride())
 
 
 # --- random state -------------------------------------------------------------------------------

@@ -1,0 +1,185 @@
+"""How long does a tensor take there and back, and how many bytes a second go through?
+
+    .venv/bin/python bench/mesh.py [--quick] [--repeat N] [--json FILE] [--realtime]
+
+push_pull + respond from C and from Python, against gloo send/recv, torch RPC and ZeroMQ, and
+against the limits of the machine: a bare ring in shared memory and a bare TCP ping-pong that wait
+as ours do (20 us of looking, then sleep). Contenders take turns; a figure is the median over all
+repeats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+EXCHANGE = Path(__file__).parent / "peers/exchange.py"
+SIZES = (8, 4096, 65536, 1 << 20, 64 << 20)
+NAMES = {8: "8 B", 4096: "4 KiB", 65536: "64 KiB", 1 << 20: "1 MiB", 64 << 20: "64 MiB"}
+PYTHON = (
+    "ligament shm",
+    "ligament shm, empty",
+    "ligament tcp",
+    "gloo",
+    "torch RPC",
+    "ZeroMQ ipc",
+    "ZeroMQ tcp",
+)
+Figures = dict[str, dict[int, dict[str, list[float]]]]
+
+
+class Bench:
+    """Runs contenders and keeps what they say."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.figures: Figures = {}
+        self.prefix = ["chrt", "-r", "5"] if options.realtime and shutil.which("chrt") else []
+
+    def note(self, contender: str, size: int, **values: float) -> None:
+        """One more sample."""
+        kept = self.figures.setdefault(contender, {}).setdefault(size, {})
+        for name, value in values.items():
+            kept.setdefault(name, []).append(value)
+
+    def rows(self, command: list[str], other: list[str] | None = None) -> list[dict[str, float]]:
+        """What a program prints, line by line; `other` runs beside it."""
+        beside = subprocess.Popen(self.prefix + other) if other else None
+        done = subprocess.run(
+            self.prefix + command, capture_output=True, text=True, check=False, timeout=600
+        )
+        if beside is not None:
+            beside.wait(60)
+        if done.returncode != 0:
+            raise SystemExit(f"{command}\n{done.stdout}\n{done.stderr}")
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+    def python(self, contender: str, sizes: list[int]) -> None:
+        """Two processes of exchange.py."""
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{one.getsockname()[1]}"
+        words = [address, *(str(size) for size in sizes)]
+        base = [sys.executable, str(EXCHANGE), contender]
+        for row in self.rows([*base, "a", *words], [*base, "b", *words]):
+            size = int(row.pop("bytes"))
+            self.note(contender, size, **row)
+
+    def program(self, name: str, *words: str) -> list[dict[str, float]]:
+        """A program of the build."""
+        return self.rows([str(Path(self.options.build) / "bench" / name), *words])
+
+    def compiled(self) -> None:
+        """C: ours and the limits."""
+        for label, words in (
+            ("C shm", ("shm",)),
+            ("C shm, empty", ("shm", "20", "empty")),
+            ("C tcp", ("tcp",)),
+        ):
+            for row in self.program("mesh_latency", *words):
+                self.note(label, int(row.pop("bytes")), **row)
+        (ring,) = self.program("ring_limit", "rounds=5000", "repeat=1")
+        for size in SIZES[:3]:
+            found = ring[f"ring_bell_{size}"]
+            self.note("bare ring", size, p50_us=found["p50"], p99_us=found["p99"])
+        for size in SIZES[3:]:
+            self.note("bare ring", size, bytes_per_s=ring[f"ring_gbs_{size}"] * 1e9)
+            self.note("memcpy", size, bytes_per_s=ring[f"memcpy_gbs_{size}"] * 1e9)
+        by_name = {name.replace(" ", ""): size for size, name in NAMES.items()}
+        for row in self.program("mesh_limits", "rounds=1", "scheme=tcp"):
+            size = by_name[str(row["size"])]
+            self.note("bare TCP", size, p50_us=row["bare_p50_us"], p99_us=row["bare_p99_us"])
+            if "bare_gbs" in row:
+                self.note("bare TCP", size, bytes_per_s=row["bare_gbs"] * 1e9)
+
+    def get(self, contender: str, size: int, name: str) -> float | None:
+        """The median, None where there is none."""
+        found = self.figures.get(contender, {}).get(size, {}).get(name)
+        return statistics.median(found) if found else None
+
+
+def print_table(bench: Bench) -> None:
+    """Latency of small ones, bytes a second of large ones."""
+    print(f"\n{'':22}" + "".join(f"{NAMES[size] + ' us':>18}" for size in SIZES[:3]), end="")
+    print("".join(f"{NAMES[size] + ' GB/s':>15}" for size in SIZES[3:]))
+    print(f"{'':22}" + f"{'p50 / p99':>18}" * 3)
+    for contender in bench.figures:
+        line = f"{contender:22}"
+        for size in SIZES[:3]:
+            p50, p99 = (bench.get(contender, size, name) for name in ("p50_us", "p99_us"))
+            line += f"{'-':>18}" if p50 is None or p99 is None else f"{p50:9.2f} /{p99:7.1f}"
+        for size in SIZES[3:]:
+            rate = bench.get(contender, size, "bytes_per_s")
+            line += f"{'-':>15}" if rate is None else f"{rate / 1e9:15.2f}"
+        print(line)
+
+
+def print_bars(bench: Bench) -> None:
+    """What was promised."""
+    print()
+
+    def bar(text: str, first: float | None, second: float | None, limit: float, most: bool) -> None:
+        if first is None or second is None or second == 0:
+            return
+        ratio = first / second
+        held = ratio <= limit if most else ratio >= limit
+        print(
+            f"{'ok  ' if held else 'MISS'} {text}: {ratio:.2f} ({'<=' if most else '>='} {limit})"
+        )
+
+    get = bench.get
+    bar("C shm 8 B / bare ring", get("C shm", 8, "p50_us"), get("bare ring", 8, "p50_us"), 4, True)
+    bar("C tcp 8 B / bare TCP", get("C tcp", 8, "p50_us"), get("bare TCP", 8, "p50_us"), 2, True)
+    big = 64 << 20
+    for ours, limit in (("C shm", "bare ring"), ("C tcp", "bare TCP")):
+        bar(
+            f"{ours} 64 MiB / {limit}",
+            get(ours, big, "bytes_per_s"),
+            get(limit, big, "bytes_per_s"),
+            0.8,
+            False,
+        )
+    mine = get("ligament shm", 8, "p50_us")
+    bar("gloo 8 B / ours from Python", get("gloo", 8, "p50_us"), mine, 5, False)
+    bar("torch RPC 8 B / ours from Python", get("torch RPC", 8, "p50_us"), mine, 20, False)
+    for label in ("C shm, empty", "ligament shm, empty"):
+        bar(f"{label}: 64 MiB / 8 B", get(label, big, "p50_us"), get(label, 8, "p50_us"), 1.5, True)
+
+
+def main() -> None:
+    """Everything, in turns."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes, once, without torch RPC")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--build", default=str(ROOT / "build"))
+    parser.add_argument("--only", nargs="*", help="contenders of Python")
+    parser.add_argument("--json", help="every sample")
+    parser.add_argument(
+        "--realtime", action="store_true", help="under chrt -r, on a machine with other work (root)"
+    )
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    bench = Bench(options)
+    sizes = list(SIZES[:3] if options.quick else SIZES)
+    names = [one for one in PYTHON if not options.only or one in options.only]
+    for _ in range(1 if options.quick else options.repeat):
+        bench.compiled()
+        for contender in names:
+            if not (options.quick and contender == "torch RPC"):
+                bench.python(contender, sizes)
+    print_table(bench)
+    print_bars(bench)
+    if options.json:
+        Path(options.json).write_text(json.dumps(bench.figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,566 @@
+#include "py_mesh.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- the handle --- */
+
+lig_mesh *ligi_py_mesh_enter(PyObject *object)
+{
+    ligi_py_mesh *self = (ligi_py_mesh *)object;
+    if (!self->mesh || self->closing) {
+        ligi_py_fail(ligi_py_state_of(object), LIG_E_CLOSED, "the mesh is closed");
+        return NULL;
+    }
+    self->users++;
+    return self->mesh;
+}
+
+static void free_handle(ligi_py_mesh *self)
+{
+    lig_mesh *mesh = self->mesh;
+    self->mesh = NULL;
+    Py_BEGIN_ALLOW_THREADS lig_mesh_close(mesh);
+    Py_END_ALLOW_THREADS
+}
+
+void ligi_py_mesh_leave(PyObject *object)
+{
+    ligi_py_mesh *self = (ligi_py_mesh *)object;
+    if (--self->users == 0 && self->closing && self->mesh)
+        free_handle(self);
+}
+
+int64_t ligi_py_milliseconds(PyObject *timeout)
+{
+    if (timeout == Py_None)
+        return LIG_FOREVER;
+    double value = PyFloat_AsDouble(timeout);
+    if (value == -1.0 && PyErr_Occurred())
+        return -2;
+    if (isnan(value) || value < 0) {
+        PyErr_SetString(PyExc_ValueError,
+                        "a timeout is None or a number of milliseconds that is not negative");
+        return -2;
+    }
+    return value > 9e12 ? LIG_FOREVER : (int64_t)(value * 1e6);
+}
+
+PyObject *ligi_py_late(const ligi_py_state *state, int64_t timeout_ns)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", lig_error_text());
+    return ligi_py_fail(state, LIG_E_TIMEOUT, "%s (%.0f ms)", text, (double)timeout_ns / 1e6);
+}
+
+uint64_t *ligi_py_keys(PyObject *keys, const char *what, size_t *count)
+{
+    PyObject *list = PySequence_List(keys);
+    if (!list)
+        return NULL;
+    Py_ssize_t size = PyList_Size(list);
+    uint64_t *numbers = PyMem_Malloc(((size_t)size + 1) * sizeof *numbers);
+    if (!numbers)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; numbers && i < size; i++) {
+        PyObject *number = PyNumber_Index(PyList_GetItem(list, i));
+        numbers[i] = number ? PyLong_AsUnsignedLongLong(number) : 0;
+        Py_XDECREF(number);
+        if (!PyErr_Occurred())
+            continue;
+        PyErr_Clear();
+        PyErr_Format(PyExc_ValueError, "%s %zd is no number from 0 to 2**64 - 1: %R", what, i,
+                     PyList_GetItem(list, i));
+        PyMem_Free(numbers);
+        numbers = NULL;
+    }
+    Py_DECREF(list);
+    *count = (size_t)size;
+    return numbers;
+}
+
+ligi_py_batch *ligi_py_batch_of(PyObject *object, PyObject *batch)
+{
+    if (Py_TYPE(batch) == ligi_py_state_of(object)->batch_type)
+        return (ligi_py_batch *)batch;
+    PyErr_Format(PyExc_TypeError, "a Batch is needed, not %R", (PyObject *)Py_TYPE(batch));
+    return NULL;
+}
+
+/* "I" of PyArg_Parse cuts what is too large. */
+static int to_count(PyObject *object, void *out)
+{
+    long long value = PyLong_AsLongLong(object);
+    if (value >= 0 && value <= UINT32_MAX) {
+        *(uint32_t *)out = (uint32_t)value;
+        return 1;
+    }
+    PyErr_Clear();
+    PyErr_Format(PyExc_ValueError, "%R is no number from 0 to 2**32 - 1", object);
+    return 0;
+}
+
+/* -1: any. */
+static int to_rank(PyObject *object, void *out)
+{
+    *(uint32_t *)out = LIG_MESH_ANY_RANK;
+    if (PyLong_AsLong(object) == -1 && !PyErr_Occurred())
+        return 1;
+    PyErr_Clear();
+    return to_count(object, out);
+}
+
+/* Called by open and barrier, which have let go of the GIL. */
+static int patience(void *unused)
+{
+    (void)unused;
+    PyGILState_STATE state = PyGILState_Ensure();
+    int goes_on = PyErr_CheckSignals() == 0;
+    PyGILState_Release(state);
+    return goes_on;
+}
+
+static int mesh_init(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"role",    "rank",          "workers", "servers",    "group_size",
+                            "address", "transport",     "secret",  "timeout_ns", "liveness_ns",
+                            "spin_ns", "receive_bytes", "host",    "flags",      NULL};
+    ligi_py_mesh *self = (ligi_py_mesh *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    lig_mesh_options options = LIG_MESH_OPTIONS_INIT;
+    long long timeout, liveness, spin;
+    unsigned long long receive;
+    Py_buffer secret = {0};
+    if (self->mesh) {
+        ligi_py_fail(state, LIG_E_EXISTS, "this mesh is open already");
+        return -1;
+    }
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IO&O&O&O&ssz*LLLKzI", names, &options.role,
+                                     to_rank, &options.rank, to_count, &options.worker_count,
+                                     to_count, &options.server_count, to_count, &options.group_size,
+                                     &options.address, &options.transport, &secret, &timeout,
+                                     &liveness, &spin, &receive, &options.host, &options.flags))
+        return -1;
+    options.patience = patience;
+    options.timeout_ns = timeout;
+    options.liveness_ns = liveness;
+    options.spin_ns = spin;
+    options.receive_bytes = receive;
+    options.secret = secret.buf;
+    options.secret_bytes = (size_t)secret.len;
+    lig_status status;
+    lig_mesh *mesh = NULL;
+    Py_BEGIN_ALLOW_THREADS status = lig_mesh_open(&mesh, &options);
+    Py_END_ALLOW_THREADS if (secret.obj) PyBuffer_Release(&secret);
+    if (status != LIG_OK) {
+        if (!PyErr_Occurred())
+            ligi_py_raise(state, status);
+        return -1;
+    }
+    self->worker_count = options.worker_count;
+    self->mesh = mesh;
+    return 0;
+}
+
+static PyObject *mesh_close(PyObject *object, PyObject *unused)
+{
+    ligi_py_mesh *self = (ligi_py_mesh *)object;
+    (void)unused;
+    if (!self->mesh || self->closing)
+        Py_RETURN_NONE;
+    self->closing = 1;
+    if (self->users == 0) {
+        free_handle(self);
+        Py_RETURN_NONE;
+    }
+    self->users++; /* calls on other threads end by the stop; the last one frees */
+    Py_BEGIN_ALLOW_THREADS lig_mesh_stop(self->mesh, 0);
+    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_RETURN_NONE;
+}
+
+static void mesh_dealloc(PyObject *object)
+{
+    ligi_py_mesh *self = (ligi_py_mesh *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (self->mesh)
+        free_handle(self);
+    Py_XDECREF(self->registered);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+/* --- workers --- */
+
+/* kept[handler] = item, here since a signal may come between any two lines of Python. What cannot
+ * be remembered must still outlive the request. */
+static PyObject *keep(PyObject *kept, uint64_t handler, PyObject *item)
+{
+    PyObject *number = PyLong_FromUnsignedLongLong(handler);
+    if (number && PyDict_SetItem(kept, number, item) == 0)
+        return number;
+    Py_INCREF(item);
+    Py_XDECREF(number);
+    return NULL;
+}
+
+static PyObject *mesh_push_pull(PyObject *object, PyObject *args)
+{
+    PyObject *push_object, *push_keys, *pull_object, *pull_keys, *kept, *item, *result = NULL;
+    lig_mesh_request request = {0};
+    uint64_t handler = 0, *pushed = NULL, *pulled = NULL;
+    if (!PyArg_ParseTuple(args, "OOOOO!O", &push_object, &push_keys, &pull_object, &pull_keys,
+                          &PyDict_Type, &kept, &item))
+        return NULL;
+    ligi_py_batch *push = ligi_py_batch_of(object, push_object);
+    ligi_py_batch *pull = push ? ligi_py_batch_of(object, pull_object) : NULL;
+    pushed = pull ? ligi_py_keys(push_keys, "push key", &request.push_count) : NULL;
+    pulled = pushed ? ligi_py_keys(pull_keys, "pull key", &request.pull_count) : NULL;
+    if (!pulled)
+        goto keys;
+    if (request.push_count != push->count || request.pull_count != pull->count) {
+        ligi_py_fail(ligi_py_state_of(object), LIG_E_INVALID,
+                     "%zu push tensors have %zu keys, %zu pull tensors %zu", push->count,
+                     request.push_count, pull->count, request.pull_count);
+        goto keys;
+    }
+    request.push = push->tensors;
+    request.pull = pull->tensors;
+    request.push_keys = pushed;
+    request.pull_keys = pulled;
+    lig_mesh *mesh = ligi_py_mesh_enter(object);
+    if (!mesh)
+        goto keys;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_mesh_push_pull(mesh, &request, &handler);
+    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    result = status == LIG_OK ? keep(kept, handler, item)
+                              : ligi_py_raise(ligi_py_state_of(object), status);
+keys:
+    PyMem_Free(pushed);
+    PyMem_Free(pulled);
+    return result;
+}
+
+static PyObject *mesh_wait(PyObject *object, PyObject *args)
+{
+    unsigned long long handler;
+    PyObject *timeout;
+    if (!PyArg_ParseTuple(args, "KO", &handler, &timeout))
+        return NULL;
+    int64_t left = ligi_py_milliseconds(timeout), whole = left;
+    lig_mesh *mesh = left == -2 ? NULL : ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    lig_status status;
+    for (;;) {
+        int64_t slice = ligi_py_slice(left);
+        Py_BEGIN_ALLOW_THREADS status = lig_mesh_wait(mesh, handler, slice);
+        Py_END_ALLOW_THREADS left -= left < 0 ? 0 : slice;
+        if (status != LIG_E_TIMEOUT || left == 0)
+            break;
+        if (PyErr_CheckSignals() < 0) {
+            ligi_py_mesh_leave(object);
+            return NULL;
+        }
+    }
+    ligi_py_mesh_leave(object);
+    if (status == LIG_E_TIMEOUT)
+        return ligi_py_late(ligi_py_state_of(object), whole);
+    if (status != LIG_OK)
+        return ligi_py_raise(ligi_py_state_of(object), status);
+    Py_RETURN_NONE;
+}
+
+static PyObject *mesh_done(PyObject *object, PyObject *number)
+{
+    unsigned long long handler = PyLong_AsUnsignedLongLong(number);
+    lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    int done;
+    Py_BEGIN_ALLOW_THREADS done = lig_mesh_done(mesh, handler);
+    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    return PyBool_FromLong(done);
+}
+
+static PyObject *mesh_cancel(PyObject *object, PyObject *number)
+{
+    unsigned long long handler = PyLong_AsUnsignedLongLong(number);
+    lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_mesh_cancel(mesh, handler);
+    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    if (status != LIG_OK)
+        return ligi_py_raise(ligi_py_state_of(object), status);
+    Py_RETURN_NONE;
+}
+
+static PyObject *list_of(const uint64_t *numbers, size_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *number = PyLong_FromUnsignedLongLong(numbers[i]);
+        if (!number || PyList_SetItem(list, (Py_ssize_t)i, number) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *mesh_handlers(PyObject *object, PyObject *number)
+{
+    uint64_t handlers[2 * LIG_MESH_TENSORS_MAX];
+    size_t count = 0;
+    unsigned long long handler = PyLong_AsUnsignedLongLong(number);
+    lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status =
+        lig_mesh_get_all_handlers(mesh, handler, handlers, 2 * LIG_MESH_TENSORS_MAX, &count);
+    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    return status == LIG_OK ? list_of(handlers, count)
+                            : ligi_py_raise(ligi_py_state_of(object), status);
+}
+
+static PyObject *mesh_trace(PyObject *object, PyObject *number)
+{
+    uint64_t stamps[LIG_MESH_STAMPS];
+    unsigned long long handler = PyLong_AsUnsignedLongLong(number);
+    lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_mesh_fetch_trace(mesh, handler, stamps);
+    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    return status == LIG_OK ? list_of(stamps, LIG_MESH_STAMPS)
+                            : ligi_py_raise(ligi_py_state_of(object), status);
+}
+
+/* --- all --- */
+
+static PyObject *mesh_barrier(PyObject *object, PyObject *args)
+{
+    unsigned int with;
+    PyObject *timeout;
+    if (!PyArg_ParseTuple(args, "IO", &with, &timeout))
+        return NULL;
+    int64_t timeout_ns = ligi_py_milliseconds(timeout);
+    lig_mesh *mesh = timeout_ns == -2 ? NULL : ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_mesh_barrier(mesh, with, timeout_ns);
+    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    if (PyErr_Occurred())
+        return NULL;
+    if (status != LIG_OK)
+        return ligi_py_raise(ligi_py_state_of(object), status);
+    Py_RETURN_NONE;
+}
+
+lig_status ligi_py_sliced(PyObject *object, lig_status (*call)(lig_mesh *, int64_t), int64_t left)
+{
+    ligi_py_mesh *self = (ligi_py_mesh *)object;
+    for (;;) {
+        lig_status status;
+        int64_t slice = ligi_py_slice(left);
+        Py_BEGIN_ALLOW_THREADS status = call(self->mesh, slice);
+        Py_END_ALLOW_THREADS left -= left < 0 ? 0 : slice;
+        if (status != LIG_E_TIMEOUT || left == 0 || self->closing || PyErr_CheckSignals() < 0)
+            return status;
+    }
+}
+
+static PyObject *mesh_linger(PyObject *object, PyObject *timeout)
+{
+    int64_t timeout_ns = ligi_py_milliseconds(timeout);
+    lig_mesh *mesh = timeout_ns == -2 ? NULL : ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    lig_status status = ligi_py_sliced(object, lig_mesh_linger, timeout_ns);
+    ligi_py_mesh_leave(object);
+    if (PyErr_Occurred())
+        return NULL;
+    if (status == LIG_OK || status == LIG_E_TIMEOUT)
+        return PyBool_FromLong(status == LIG_OK);
+    return ligi_py_raise(ligi_py_state_of(object), status);
+}
+
+static PyObject *mesh_members(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    size_t count = 0;
+    lig_mesh_member *members = PyMem_Calloc(LIG_MESH_MEMBERS_MAX + 1, sizeof *members);
+    if (!members)
+        return PyErr_NoMemory();
+    lig_mesh *mesh = ligi_py_mesh_enter(object);
+    PyObject *list = NULL;
+    if (!mesh)
+        goto members;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status =
+        lig_mesh_members(mesh, members, LIG_MESH_MEMBERS_MAX + 1, &count);
+    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    list = status == LIG_OK ? PyList_New(0) : ligi_py_raise(ligi_py_state_of(object), status);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *item =
+            Py_BuildValue("IIsIsI", members[i].role, members[i].rank, members[i].host,
+                          members[i].state, members[i].transport, members[i].incarnation);
+        if (!item || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+members:
+    PyMem_Free(members);
+    return list;
+}
+
+static PyObject *mesh_stats(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    lig_mesh_stats stats;
+    lig_mesh *mesh = ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_mesh_stats_get(mesh, &stats);
+    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    if (status != LIG_OK)
+        return ligi_py_raise(ligi_py_state_of(object), status);
+    return Py_BuildValue(
+        "{sKsKsKsKsKsKsKsKsKsKsKsK}", "requests", stats.requests, "responses", stats.responses,
+        "bytes_pushed", stats.bytes_pushed, "bytes_pulled", stats.bytes_pulled, "bytes_shared",
+        stats.bytes_shared, "refused", stats.refused, "failed", stats.failed, "in_flight",
+        stats.in_flight, "buffer_bytes", stats.buffer_bytes, "peers_lost", stats.peers_lost,
+        "peers_rejoined", stats.peers_rejoined, "clock_offset_ns_max", stats.clock_offset_ns_max);
+}
+
+static PyObject *mesh_fileno(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    lig_mesh *mesh = ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    int fd = lig_mesh_fileno(mesh);
+    ligi_py_mesh_leave(object);
+    return fd >= 0 ? PyLong_FromLong(fd) : ligi_py_raise(ligi_py_state_of(object), LIG_E_CLOSED);
+}
+
+static PyObject *mesh_trace_to(PyObject *object, PyObject *folder)
+{
+    const ligi_py_state *state = ligi_py_state_of(object);
+    const char *path = folder == Py_None ? NULL : ligi_py_text(state, folder, "a folder");
+    if (!path && PyErr_Occurred())
+        return NULL;
+    lig_mesh *mesh = ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_mesh_trace_to(mesh, path);
+    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    if (status != LIG_OK)
+        return ligi_py_raise(state, status);
+    Py_RETURN_NONE;
+}
+
+static void drop_shared(void *data)
+{
+    lig_mesh_free(NULL, data); /* the mesh may be closed by now */
+}
+
+static PyObject *mesh_empty(PyObject *object, PyObject *number)
+{
+    const ligi_py_state *state = ligi_py_state_of(object);
+    unsigned long long bytes = PyLong_AsUnsignedLongLong(number);
+    lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    void *data;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_mesh_empty(mesh, bytes, &data);
+    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    if (status != LIG_OK)
+        return ligi_py_raise(state, status);
+    ligi_py_region *region = ligi_py_region_create(data, drop_shared);
+    if (!region)
+        return NULL;
+    PyObject *memory = ligi_py_memory_new(state, region, data, bytes, 0);
+    ligi_py_region_drop(region);
+    return memory;
+}
+
+static PyObject *mesh_rank(PyObject *object, void *unused)
+{
+    (void)unused;
+    lig_mesh *mesh = ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    uint32_t rank = lig_mesh_rank(mesh);
+    ligi_py_mesh_leave(object);
+    return PyLong_FromUnsignedLong(rank);
+}
+
+static PyObject *nanosecond(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(lig_mesh_nanosecond());
+}
+
+static PyMethodDef methods[] = {
+    {"close", mesh_close, METH_NOARGS, "close(): leaves without waiting, frees."},
+    {"linger", mesh_linger, METH_O,
+     "linger(milliseconds): stops; whether all others have left, where this member holds the "
+     "rendezvous. Close follows."},
+    {"push_pull", mesh_push_pull, METH_VARARGS,
+     "push_pull(push batch, keys, pull batch, keys) -> handler; the batches are borrowed until "
+     "the wait."},
+    {"wait", mesh_wait, METH_VARARGS, "wait(handler, milliseconds)"},
+    {"done", mesh_done, METH_O, "done(handler) -> bool"},
+    {"cancel", mesh_cancel, METH_O, "cancel(handler)"},
+    {"handlers", mesh_handlers, METH_O, "handlers(handler) -> list"},
+    {"trace", mesh_trace, METH_O, "trace(handler) -> eight stamps"},
+    {"get_batch", ligi_py_mesh_get_batch, METH_VARARGS,
+     "get_batch(milliseconds, mode) -> [(handler, worker, [(memory, dtype, shape)], keys, pulls)]"},
+    {"respond", ligi_py_mesh_respond, METH_VARARGS,
+     "respond(batch, handler, milliseconds) -> bool: the batch is free again"},
+    {"respond_rows", ligi_py_mesh_respond_rows, METH_VARARGS,
+     "respond_rows(batch of one, rows, handlers, milliseconds) -> bool"},
+    {"refuse", ligi_py_mesh_refuse, METH_VARARGS, "refuse(handler, status, sentence)"},
+    {"settle", ligi_py_mesh_settle, METH_O, "settle(milliseconds) -> bool: no answer is borrowed"},
+    {"register", ligi_py_mesh_register, METH_VARARGS, "register(batch of one, workers, keys)"},
+    {"barrier", mesh_barrier, METH_VARARGS, "barrier(roles, milliseconds)"},
+    {"members", mesh_members, METH_NOARGS,
+     "members() -> [(role, rank, host, state, transport, incarnation)]"},
+    {"stats", mesh_stats, METH_NOARGS, "stats() -> dict"},
+    {"fileno", mesh_fileno, METH_NOARGS, "fileno() -> int"},
+    {"trace_to", mesh_trace_to, METH_O, "trace_to(folder or None)"},
+    {"empty", mesh_empty, METH_O, "empty(bytes) -> Memory that can be shared"},
+    {NULL, NULL, 0, NULL},
+};
+static PyGetSetDef getset[] = {
+    {"rank", mesh_rank, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+static PyType_Slot slots[] = {
+    {Py_tp_init, mesh_init}, {Py_tp_dealloc, mesh_dealloc},        {Py_tp_methods, methods},
+    {Py_tp_getset, getset},  {Py_tp_doc, "One member of a mesh."}, {0, NULL},
+};
+static PyType_Spec spec = {"ligament._core.Mesh", sizeof(ligi_py_mesh), 0, Py_TPFLAGS_DEFAULT,
+                           slots};
+
+static PyMethodDef functions[] = {
+    {"nanosecond", nanosecond, METH_NOARGS, "nanosecond() -> int: the clock of all stamps."},
+    {NULL, NULL, 0, NULL},
+};
+
+int ligi_py_mesh_init(PyObject *module)
+{
+    PyTypeObject *type = ligi_py_add_type(module, &spec);
+    Py_XDECREF((PyObject *)type);
+    return type ? PyModule_AddFunctions(module, functions) : -1;
+}

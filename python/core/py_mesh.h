@@ -1,0 +1,55 @@
+/* ligament._core.Mesh: what its two files share. */
+#ifndef LIGAMENT_PY_MESH_H
+#define LIGAMENT_PY_MESH_H
+
+#include "py_core.h"
+
+#include <ligament/mesh.h>
+
+/* Calls come from any thread. `users` counts those inside the library (the GIL guards it); after
+ * close the last of them frees the handle. */
+typedef struct ligi_py_mesh {
+    PyObject_HEAD lig_mesh *mesh;
+    PyObject *registered; /* (worker, key) -> Batch: landing places. Never changed, only replaced:
+                             views keep the one they were made with. */
+    Py_ssize_t users;
+    int closing;
+    uint32_t worker_count;
+} ligi_py_mesh;
+
+/* The library's handle for one call, or NULL with ClosedError; each needs a leave. */
+lig_mesh *ligi_py_mesh_enter(PyObject *object);
+void ligi_py_mesh_leave(PyObject *object);
+
+/* Milliseconds (a number, or None: for ever) to nanoseconds; -2 with an exception. */
+int64_t ligi_py_milliseconds(PyObject *timeout);
+
+/* Waits come in slices of this length, so that Ctrl-C is heard. */
+#define LIGI_PY_SLICE_NS INT64_C(100000000)
+static inline int64_t ligi_py_slice(int64_t left)
+{
+    return left < 0 || left > LIGI_PY_SLICE_NS ? LIGI_PY_SLICE_NS : left;
+}
+
+/* Such a wait, between enter and leave. An exception may be set after it; it ends early when
+ * another thread closes the mesh. */
+lig_status ligi_py_sliced(PyObject *object, lig_status (*call)(lig_mesh *, int64_t), int64_t left);
+
+/* Raises LIG_E_TIMEOUT with the library's sentence and the whole time that was waited. */
+PyObject *ligi_py_late(const ligi_py_state *state, int64_t timeout_ns);
+
+/* A sequence of whole numbers as an array for PyMem_Free; NULL with an exception. */
+uint64_t *ligi_py_keys(PyObject *keys, const char *what, size_t *count);
+
+/* The Batch that it is, or NULL with TypeError. */
+ligi_py_batch *ligi_py_batch_of(PyObject *object, PyObject *batch);
+
+/* Methods of servers (py_mesh_server.c). */
+PyObject *ligi_py_mesh_get_batch(PyObject *object, PyObject *args);
+PyObject *ligi_py_mesh_respond(PyObject *object, PyObject *args);
+PyObject *ligi_py_mesh_respond_rows(PyObject *object, PyObject *args);
+PyObject *ligi_py_mesh_refuse(PyObject *object, PyObject *args);
+PyObject *ligi_py_mesh_settle(PyObject *object, PyObject *timeout);
+PyObject *ligi_py_mesh_register(PyObject *object, PyObject *args);
+
+#endif

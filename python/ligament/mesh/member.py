@@ -1,0 +1,355 @@
+"""One member of a mesh: a worker, a server or the scheduler."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from .. import _core, environment, tensors
+from ..errors import InvalidError, PeerError, TimeoutError, UnsupportedError
+from ..tensors.dtypes import BYTES
+from ..ticket import Ticket
+
+ROLES = ("worker", "server", "scheduler")
+_STATES = ("awaited", "alive", "lost", "stopped")
+_MODES = {"all": 0, "any": 1}
+_REMEMBERED = 1024  # LIG_MESH_REQUESTS_MAX
+_SENT_MS = 1000.0
+_ANSWER_MS = 10000.0
+
+_names: dict[int, tuple[str, ...]] = {}
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    """Names for tensors that have none."""
+    if count not in _names:
+        _names[count] = tuple(f"tensor {i}" for i in range(count))
+    return _names[count]
+
+
+class Member(NamedTuple):
+    """Who is there."""
+
+    role: str
+    rank: int
+    host: str
+    state: str  # awaited, alive, lost, stopped
+    transport: str  # between it and this member; "" for none
+    incarnation: int  # how many have had this rank so far
+
+
+class Handler(int):
+    """A request that a server took: what `respond` answers. `worker` is the sender; `pulls` are
+    (dtype name, shape) of what it asks for."""
+
+    worker: int
+    pulls: list[tuple[str, tuple[int, ...]]]
+
+
+class Request(int, Ticket[None]):
+    """A request on its way; the number is its handler."""
+
+    def __new__(cls, number: int, mesh: Mesh) -> Request:
+        return int.__new__(cls, number)
+
+    def __init__(self, number: int, mesh: Mesh) -> None:
+        self._mesh = mesh
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._mesh._core.done(self)
+
+    def result(self, timeout: float | None = None) -> None:
+        """Waits (seconds; None: as long as the servers live) and raises what went wrong."""
+        self._mesh.wait(self, None if timeout is None else timeout * 1000)
+
+    def cancel(self) -> None:
+        """Gives it up; `result` then raises ClosedError unless it was answered already."""
+        self._mesh._core.cancel(self)
+
+    def __repr__(self) -> str:
+        return f"<ligament request {int(self)}>"
+
+
+Arrival = tuple[Handler, list[Any], list[int]]
+
+
+class Mesh:
+    """Workers push tensors and have others filled by servers that compute on them.
+
+    What is None comes from the environment: DMLC_* and STEPMESH_*, torchrun's, Slurm's or PBS's
+    variables. `init` of this package makes the default one of the process.
+    """
+
+    def __init__(
+        self,
+        role: str | None = None,
+        rank: int | None = None,
+        workers: int | None = None,
+        servers: int | None = None,
+        address: str | None = None,
+        group_size: int | None = None,
+        secret: str | bytes | None = None,
+        transport: str = "auto",
+        framework: str | None = None,
+        timeout_ms: float = 60000,
+        liveness_ms: float = 10000,
+        spin_us: float = 20,
+        receive_bytes: int = 4 << 30,
+    ) -> None:
+        place = environment.place(role, rank, workers, servers, address, group_size)
+        if framework is not None:
+            tensors.framework(framework)
+        self._framework = framework
+        self._kept: dict[int, tuple[Any, ...]] = {}
+        self._lent: list[Any] = []
+        self._role = place.role
+        self._pid = os.getpid()
+        self._place = place
+        self._core = _core.Mesh(
+            role=ROLES.index(place.role),
+            rank=-1 if place.rank is None else place.rank,
+            workers=place.workers,
+            servers=place.servers,
+            group_size=place.group_size,
+            address=place.address,
+            transport=transport,
+            secret=environment.secret(secret),
+            timeout_ns=int(timeout_ms * 1e6),
+            liveness_ns=int(liveness_ms * 1e6),
+            spin_ns=int(spin_us * 1e3) or -1,
+            receive_bytes=receive_bytes,
+            host=place.host,
+            # By arguments alone nobody knows whether there will be a scheduler.
+            flags=int(place.scheduler is True and place.source != "arguments"),
+        )
+        self._rank = self._core.rank
+        self._finalizer = weakref.finalize(self, self._core.close)
+
+    # --- workers --------------------------------------------------------------------------------
+
+    def push_pull(
+        self,
+        push_tensors: Sequence[Any],
+        push_keys: Sequence[int],
+        pull_tensors: Sequence[Any] = (),
+        pull_keys: Sequence[int] = (),
+        need_event: bool = True,
+    ) -> Request:
+        """Pushes the tensors to every server and asks each for its part of the pull tensors
+        (server-major). They are in use until `wait`. `need_event` is accepted and means nothing
+        for host memory."""
+        push = _core.Batch(_numbered(len(push_tensors)), push_tensors)
+        pull = _core.Batch(_numbered(len(pull_tensors)), pull_tensors, True)
+        kept = self._kept
+        number = self._core.push_pull(
+            push, push_keys, pull, pull_keys, kept, (push, pull, pull_tensors)
+        )
+        if len(kept) > _REMEMBERED:  # what is so old has ended
+            del kept[next(iter(kept))]
+        return Request(number, self)
+
+    def wait(self, handler: int, timeout_ms: float | None = 10000) -> None:
+        """Until every server has responded; the pull tensors are then filled."""
+        try:
+            self._core.wait(handler, timeout_ms)
+        except BaseException:
+            with contextlib.suppress(Exception):  # a closed mesh lets go by itself
+                if self._core.done(handler):  # else it goes on reading and writing them
+                    self._kept.pop(handler, None)
+            raise
+        kept = self._kept.pop(handler, None)
+        if kept is not None:
+            tensors.filled(kept[2])
+
+    def get_all_handlers(self, handler: int) -> list[int]:
+        """The handler and the numbers after it that belong to the same call; after the wait the
+        handler alone."""
+        return self._core.handlers(handler)
+
+    def fetch_trace(self, handler: int) -> list[int]:
+        """Eight stamps in nanoseconds: push_pull began, request posted, arrived in the server,
+        taken by get_batch, respond began, response posted, arrived, wait told."""
+        return self._core.trace(handler)
+
+    # --- servers --------------------------------------------------------------------------------
+
+    def get_batch(self, timeout_ms: float | None = None, mode: str = "all") -> list[Arrival]:
+        """One request of every worker in order of rank ("all"), or of each worker that has one
+        ("any"), as (handler, tensors, keys). A tensor stays as it is while it is referenced; one
+        in a registered buffer or in shared memory until its request is answered."""
+        if mode not in _MODES:
+            raise InvalidError(f"mode {mode!r} is not known; known are 'all' and 'any'")
+        make = self._maker()
+        batch: list[Arrival] = []
+        for number, worker, items, keys, pulls in self._core.get_batch(timeout_ms, _MODES[mode]):
+            handler = Handler(number)
+            handler.worker = worker
+            handler.pulls = [(tensors.name_of(code), shape) for _, code, shape in pulls]
+            made = [make(tensors.Fresh(code, shape, memory), None) for memory, code, shape in items]
+            batch.append((handler, made, keys))
+        return batch
+
+    def _maker(self) -> Callable[[tensors.Fresh, Any], Any]:
+        """Makes tensors of the framework that was asked for. Where none was, one that happens to be
+        loaded must not decide which dtypes may arrive."""
+        make: Callable[[tensors.Fresh, Any], Any]
+        make = tensors.framework(self._framework or self._loaded()).result
+        if self._framework is not None or self._loaded() == "numpy":
+            return make
+        plain = tensors.framework("numpy").result
+
+        def either(fresh: tensors.Fresh, device: Any) -> Any:
+            try:
+                return make(fresh, device)
+            except UnsupportedError:
+                return plain(fresh, device)
+
+        return either
+
+    @staticmethod
+    def _loaded() -> str:
+        return "torch" if tensors.is_loaded("torch") else "numpy"
+
+    def respond(self, tensors_: Sequence[Any], handler: int, need_event: bool = False) -> None:
+        """Answers a request: the i-th tensor fills the worker's i-th pull tensor. When it returns
+        the tensors may be written again (after a second without progress they are only kept alive
+        until they are sent)."""
+        batch = _core.Batch(_numbered(len(tensors_)), tensors_)
+        if not self._core.respond(batch, handler, _SENT_MS):
+            self._keep(batch)
+
+    def respond_vec(
+        self, ret_buffer: Any, tensors_vec: Sequence[Any], handler_vec: Sequence[int]
+    ) -> None:
+        """Answers requests of one pull each with the first rows of a buffer, as many as the tensor
+        at the same place has. All are tried; then the first failure is raised."""
+        if len(tensors_vec) != len(handler_vec):
+            raise InvalidError(f"{len(tensors_vec)} tensors and {len(handler_vec)} handlers")
+        rows = [int(one.shape[0]) for one in tensors_vec]
+        batch = _core.Batch(_numbered(1), [ret_buffer])
+        sent = False
+        try:
+            sent = self._core.respond_rows(batch, rows, handler_vec, _SENT_MS)
+        finally:
+            if not sent:
+                self._keep(batch)
+
+    def refuse(self, handler: int, reason: str) -> None:
+        """Answers a request with a failure: the worker's wait raises `UnsupportedError`."""
+        self._core.refuse(handler, 10, reason)
+
+    def _keep(self, batch: _core.Batch) -> None:
+        if self._core.settle(0):
+            self._lent.clear()
+        else:
+            self._lent.append(batch)
+
+    def register_recv_buffer(
+        self, tensor: Any, worker_ranks: Sequence[int], push_keys: Sequence[int]
+    ) -> None:
+        """The i-th equal slice of the tensor becomes the landing place of what that worker pushes
+        under that key."""
+        self._core.register(_core.Batch(_numbered(1), [tensor], True), worker_ranks, push_keys)
+
+    # --- all ------------------------------------------------------------------------------------
+
+    def barrier(
+        self,
+        include_server: bool = True,
+        include_worker: bool = True,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Until all members of these roles have called it."""
+        self._core.barrier(int(include_server) | int(include_worker) << 1, timeout_ms)
+
+    def empty(self, shape: Sequence[int] | int, dtype: Any = "float32") -> Any:
+        """A tensor in shared memory: pushing it moves no bytes on one host."""
+        sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
+        code = tensors.code_of_any(dtype)
+        count = 1
+        for size in sizes:
+            count *= size
+        memory = self._core.empty(count * BYTES[code])
+        adapter = tensors.framework(self._framework or self._loaded())
+        return adapter.result(tensors.Fresh(code, sizes, memory), None)
+
+    def members(self) -> list[Member]:
+        """Servers by rank, then workers, then the scheduler."""
+        return [
+            Member(ROLES[role], rank, host, _STATES[state], transport, incarnation)
+            for role, rank, host, state, transport, incarnation in self._core.members()
+        ]
+
+    def trace_to(self, path: str | os.PathLike[str] | None) -> None:
+        """From now on every request is recorded in a file of this folder; None ends it. `ligament
+        trace` makes one timeline of the files of all members."""
+        self._core.trace_to(None if path is None else os.fspath(path))
+
+    def fileno(self) -> int:
+        """For select and its kind: readable when get_batch(0) or a request's done() has news."""
+        return self._core.fileno()
+
+    def stats(self) -> dict[str, int]:
+        """What happened so far."""
+        return self._core.stats()
+
+    @property
+    def role(self) -> str:
+        """ "worker", "server" or "scheduler"."""
+        return self._role
+
+    @property
+    def rank(self) -> int:
+        """Within the role."""
+        return self._rank
+
+    def stop(self, timeout_ms: float | None = None) -> None:
+        """Leaves in order: what is under way is finished first, for ten seconds at most where no
+        time is given. Whoever holds the rendezvous serves until all have stopped or are lost."""
+        began = time.monotonic()
+        try:
+            settled = self._core.settle(_ANSWER_MS if timeout_ms is None else timeout_ms)
+            if timeout_ms is not None:
+                timeout_ms = max(0.0, timeout_ms - (time.monotonic() - began) * 1000)
+            self._core.linger(timeout_ms)
+        finally:
+            self.close()
+        if not settled:
+            raise TimeoutError("requests were not answered before the mesh was stopped")
+
+    def close(self) -> None:
+        """Leaves at once."""
+        self._finalizer()
+        self._kept.clear()
+        self._lent.clear()
+
+    def __enter__(self) -> Mesh:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            self.close()
+
+    def __repr__(self) -> str:
+        state = "" if self._finalizer.alive else ", closed"
+        place = self._place
+        return (
+            f"<ligament.Mesh {self._role} {self._rank} of {place.workers} workers and "
+            f"{place.servers} servers at {place.address}{state}>"
+        )
+
+
+__all__ = ["Handler", "Member", "Mesh", "PeerError", "Request"]

@@ -1,0 +1,549 @@
+#include "mesh/mesh.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What each end says first, in this order, as it lies in memory. */
+typedef struct greeting {
+    char magic[8];
+    uint64_t group_id; /* 0 from a server that has not been released by the group yet */
+    uint8_t boot_id[16];
+    uint32_t role, rank, incarnation;
+    uint32_t worker_count, server_count, group_size;
+} greeting;
+
+_Static_assert(sizeof(greeting) == 56, "the greeting travels");
+static const char magic[8] = {'L', 'I', 'G', 'M', 'E', 'S', 'H', LIGI_MESSAGE_VERSION};
+
+enum { PINGS = 16 };
+
+static ligi_role group_role(uint32_t role)
+{
+    return role == LIG_MESH_WORKER ? LIGI_WORKER : LIGI_SERVER;
+}
+
+static uint32_t other_role(const lig_mesh *mesh)
+{
+    return mesh->role == LIG_MESH_WORKER ? LIG_MESH_SERVER : LIG_MESH_WORKER;
+}
+
+static ligi_party *party_of(lig_mesh *mesh, ligi_role role, uint32_t rank)
+{
+    if (mesh->party_count == 0 || role != group_role(other_role(mesh)) ||
+        rank % mesh->group_size != mesh->lane || rank / mesh->group_size >= mesh->party_count)
+        return NULL;
+    return &mesh->parties[rank / mesh->group_size];
+}
+
+static greeting greet(const lig_mesh *mesh)
+{
+    greeting own = {.group_id = mesh->group_id,
+                    .role = mesh->role,
+                    .rank = mesh->rank,
+                    .incarnation = mesh->group ? ligi_group_incarnation(mesh->group) : 0,
+                    .worker_count = mesh->worker_count,
+                    .server_count = mesh->server_count,
+                    .group_size = mesh->group_size};
+    memcpy(own.magic, magic, sizeof magic);
+    memcpy(own.boot_id, mesh->boot_id, sizeof own.boot_id);
+    return own;
+}
+
+static lig_status read_greeting(const lig_mesh *mesh, const ligi_hello *hello, greeting *other)
+{
+    if (hello->bytes != sizeof *other || memcmp(hello->data, magic, sizeof magic) != 0)
+        return lig_fail(LIG_E_UNSUPPORTED, "the peer speaks another version of the mesh");
+    memcpy(other, hello->data, sizeof *other);
+    if (other->role != other_role(mesh) || other->worker_count != mesh->worker_count ||
+        other->server_count != mesh->server_count || other->group_size != mesh->group_size)
+        return lig_fail(LIG_E_MISMATCH,
+                        "the peer is of a mesh of %u workers, %u servers and groups of %u, this "
+                        "one of %u, %u and %u",
+                        other->worker_count, other->server_count, other->group_size,
+                        mesh->worker_count, mesh->server_count, mesh->group_size);
+    if (mesh->group_id && other->group_id && other->group_id != mesh->group_id)
+        return lig_fail(LIG_E_DENIED, "the peer belongs to another group");
+    return LIG_OK;
+}
+
+/* --- coming and going --- */
+
+static void party_gone(ligi_party *party, uint32_t state, const char *why)
+{
+    lig_mesh *mesh = party->mesh;
+    mesh->stats.peers_lost += party->state == LIG_MESH_ALIVE && state == LIG_MESH_LOST;
+    party->state = state;
+    party->pings = 0;
+    party->doubt_ns = 0;
+    mesh->news = mesh->role == LIG_MESH_SERVER; /* workers hear of it by their requests */
+    if (why != party->why)
+        snprintf(party->why, sizeof party->why, "%s", why);
+    if (mesh->role == LIG_MESH_SERVER)
+        ligi_inbox_lose(&mesh->inbox, party->index, state, why);
+    else
+        ligi_worker_lost(party);
+    ligi_mesh_ring(mesh);
+}
+
+/* Ends the link from this side. Its messages are given back before the party counts as gone. */
+static void party_drop(ligi_party *party, uint32_t state, const char *why)
+{
+    ligi_link *link = party->link;
+    if (link) {
+        ligi_link_close(link, why);
+        party->link = NULL;
+    }
+    party_gone(party, state, why);
+}
+
+static void party_came(ligi_party *party, ligi_link *link, const greeting *other)
+{
+    lig_mesh *mesh = party->mesh;
+    static const uint8_t unknown[16];
+    char name[64];
+    mesh->stats.peers_rejoined += party->state == LIG_MESH_LOST || party->state == LIG_MESH_STOPPED;
+    party->link = link;
+    party->group_id = other->group_id;
+    if (other->incarnation != 0) /* a server may not know its own yet; the group told us */
+        party->incarnation = other->incarnation;
+    party->state = LIG_MESH_ALIVE;
+    party->doubt_ns = 0;
+    party->offset = (ligi_offset){0};
+    party->offset.exact = memcmp(other->boot_id, unknown, sizeof unknown) != 0 &&
+                          memcmp(other->boot_id, mesh->boot_id, sizeof unknown) == 0;
+    snprintf(name, sizeof name, "%s %u", ligi_party_role(party), party->index);
+    ligi_link_set_owner(link, party);
+    ligi_link_set_name(link, name);
+    if (mesh->role == LIG_MESH_SERVER)
+        ligi_inbox_join(&mesh->inbox, party->index, other->incarnation);
+}
+
+static void ping(ligi_party *party)
+{
+    uint8_t head[LIGI_MESSAGE_SMALL_BYTES];
+    uint64_t stamps[LIGI_MESSAGE_STAMPS] = {lig_mesh_nanosecond()};
+    size_t bytes = ligi_message_small(LIGI_MESSAGE_PING, 0, stamps, head);
+    (void)ligi_net_send(party->link, &(ligi_send){.head = head, .head_bytes = bytes}, NULL);
+}
+
+static lig_status met_server(ligi_party *party, ligi_link *link, const greeting *other)
+{
+    if (other->rank != party->rank)
+        return lig_fail(LIG_E_MISMATCH, "server %u was expected, and server %u answered",
+                        party->rank, other->rank);
+    party_came(party, link, other);
+    party->pings = party->offset.exact ? 0 : PINGS;
+    if (party->pings)
+        ping(party);
+    return LIG_OK;
+}
+
+/* A worker can be here before this server is released by the group: then it is checked later. */
+static lig_status met_worker(lig_mesh *mesh, ligi_link *link, const greeting *other)
+{
+    ligi_party *party = party_of(mesh, LIGI_WORKER, other->rank);
+    if (party == NULL)
+        return lig_fail(LIG_E_INVALID, "worker %u has no business with server %u", other->rank,
+                        mesh->rank);
+    if (mesh->group)
+        LIG_TRY(ligi_group_check(mesh->group, LIGI_WORKER, other->rank, other->incarnation));
+    if (party->link && party->incarnation == other->incarnation)
+        return lig_fail(LIG_E_EXISTS, "worker %u is connected already", other->rank);
+    if (party->link)
+        party_drop(party, LIG_MESH_LOST, "another process has taken its place");
+    party_came(party, link, other);
+    return LIG_OK;
+}
+
+static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello, ligi_reply *reply)
+{
+    lig_mesh *mesh = context;
+    greeting other, own = greet(mesh);
+    LIG_TRY(ligi_mesh_check(mesh));
+    LIG_TRY(read_greeting(mesh, hello, &other));
+    ligi_party *party = ligi_link_owner(link);
+    if (party)
+        return met_server(party, link, &other);
+    LIG_TRY(met_worker(mesh, link, &other));
+    memcpy(reply->data, &own, sizeof own);
+    reply->bytes = sizeof own;
+    return LIG_OK;
+}
+
+static void on_lost(void *context, ligi_link *link, lig_status status, const char *sentence)
+{
+    (void)context;
+    ligi_party *party = ligi_link_owner(link);
+    int current = party && party->link == link;
+    if (current)
+        party->link = NULL;
+    ligi_link_close(link, NULL);
+    if (current)
+        party_gone(party, status == LIG_E_CLOSED ? LIG_MESH_STOPPED : LIG_MESH_LOST, sentence);
+}
+
+/* --- messages --- */
+
+static lig_status pong(ligi_link *link, const ligi_message *message, uint64_t now)
+{
+    uint8_t head[LIGI_MESSAGE_SMALL_BYTES];
+    uint64_t stamps[LIGI_MESSAGE_STAMPS] = {message->stamps[0], now};
+    size_t bytes = ligi_message_small(LIGI_MESSAGE_PONG, 0, stamps, head);
+    return ligi_net_send(link, &(ligi_send){.head = head, .head_bytes = bytes}, NULL);
+}
+
+/* PING and PONG, of either role; 1 when it was one. */
+static int on_clock(ligi_party *party, const ligi_arrival *arrival, lig_status *status)
+{
+    uint8_t kind = arrival->head_bytes > 0 ? *(const uint8_t *)arrival->head : 0;
+    if (kind != LIGI_MESSAGE_PING && kind != LIGI_MESSAGE_PONG)
+        return 0;
+    ligi_message message;
+    uint64_t now = lig_mesh_nanosecond();
+    *status = ligi_message_decode(arrival->head, arrival->head_bytes, NULL, &message);
+    if (*status != LIG_OK)
+        return 1;
+    if (arrival->payload_bytes != 0) {
+        *status = lig_fail(LIG_E_CORRUPT, "a ping with a payload");
+    } else if (kind == LIGI_MESSAGE_PING) {
+        *status = pong(party->link, &message, now);
+    } else if (party->pings > 0) {
+        uint64_t moments[4] = {message.stamps[0], message.stamps[1], message.stamps[1], now};
+        ligi_offset_feed(&party->offset, moments);
+        if (--party->pings > 0)
+            ping(party);
+    }
+    return 1;
+}
+
+static lig_status on_head(void *context, ligi_link *link, const ligi_arrival *arrival,
+                          ligi_landing *landing)
+{
+    lig_mesh *mesh = context;
+    ligi_party *party = ligi_link_owner(link);
+    lig_status status = LIG_OK;
+    if (party == NULL || party->link != link || on_clock(party, arrival, &status))
+        return status;
+    return mesh->role == LIG_MESH_SERVER ? ligi_server_head(party, arrival, landing)
+                                         : ligi_worker_head(party, arrival, landing);
+}
+
+static void on_arrived(void *context, ligi_link *link, void *token)
+{
+    lig_mesh *mesh = context;
+    ligi_party *party = ligi_link_owner(link);
+    if (token == NULL || party == NULL)
+        return;
+    if (mesh->role == LIG_MESH_SERVER)
+        ligi_server_arrived(party, token);
+    else
+        ligi_worker_arrived(party, token);
+}
+
+static void on_sent(void *context, ligi_link *link, void *token, lig_status status)
+{
+    lig_mesh *mesh = context;
+    ligi_party *party = ligi_link_owner(link);
+    if (token == NULL || party == NULL)
+        return;
+    if (mesh->role == LIG_MESH_SERVER)
+        ligi_server_sent(party, token, status);
+    else
+        ligi_worker_sent(party, token);
+}
+
+/* --- the group's news --- */
+
+static lig_status connect_party(ligi_party *party, int64_t timeout_ns)
+{
+    lig_mesh *mesh = party->mesh;
+    uint8_t card[LIGI_BLOB_BYTES_MAX];
+    size_t bytes = 0;
+    greeting own = greet(mesh);
+    ligi_member member;
+    LIG_TRY(ligi_group_member(mesh->group, LIGI_SERVER, party->rank, &member));
+    party->incarnation = member.incarnation;
+    LIG_TRY(ligi_group_blob(mesh->group, LIGI_SERVER, party->rank, card, &bytes));
+    ligi_connect connect = {.card = card,
+                            .card_bytes = bytes,
+                            .only = mesh->transport,
+                            .service = LIGI_SERVICE_MESH,
+                            .hello = &own,
+                            .hello_bytes = sizeof own,
+                            .timeout_ns = timeout_ns,
+                            .owner = party};
+    return ligi_net_connect(mesh->net, &connect, &party->link);
+}
+
+static void expelled(lig_mesh *mesh, const char *sentence)
+{
+    lig_fail(LIG_E_PEER, "%s", sentence);
+    ligi_failure_take(&mesh->ended, LIG_E_PEER);
+    for (uint32_t i = 0; i < mesh->party_count; i++)
+        party_drop(&mesh->parties[i], LIG_MESH_LOST, sentence);
+}
+
+static void joined(lig_mesh *mesh, ligi_party *party, const ligi_member *member)
+{
+    if (mesh->role != LIG_MESH_WORKER || party->incarnation == member->incarnation)
+        return;
+    if (party->link)
+        party_drop(party, LIG_MESH_LOST, "another process has taken its place");
+    if (connect_party(party, 0) != LIG_OK)
+        ligi_log(LIG_LOG_WARNING, "server %u has come back, but: %s", party->index,
+                 lig_error_text());
+}
+
+/* The link knows better than the group whether somebody left in order, and what it said before: it
+ * is heard for a moment. A frozen peer's link says nothing. */
+enum { DOUBT_NS = 200000000 };
+
+static void doubt(ligi_party *party, const char *sentence)
+{
+    if (party->state != LIG_MESH_ALIVE || party->doubt_ns != 0)
+        return;
+    party->doubt_ns = ligi_now_ns() + DOUBT_NS;
+    snprintf(party->why, sizeof party->why, "%s", sentence ? sentence : "the group says so");
+    ligi_net_hurry(party->mesh->net, LIGI_SERVICE_MESH);
+}
+
+/* Whoever was frozen itself first hears what has come meanwhile, as in the group. */
+static int64_t judge_silence(lig_mesh *mesh, int64_t now_ns)
+{
+    int64_t beat = mesh->liveness_ns / 5 > 1000000 ? mesh->liveness_ns / 5 : 1000000;
+    int due = now_ns - mesh->pinged_ns >= beat;
+    if (now_ns - mesh->judged_ns > mesh->liveness_ns / 2)
+        mesh->orphan_ns = now_ns;
+    mesh->judged_ns = now_ns;
+    if (due)
+        mesh->pinged_ns = now_ns;
+    for (uint32_t i = 0; i < mesh->party_count; i++) {
+        ligi_party *party = &mesh->parties[i];
+        if (party->link == NULL || party->state != LIG_MESH_ALIVE)
+            continue;
+        int64_t heard = ligi_link_heard_ns(party->link);
+        int64_t silent = now_ns - (heard > mesh->orphan_ns ? heard : mesh->orphan_ns);
+        char why[LIGI_WHY_BYTES];
+        snprintf(why, sizeof why, "it has been silent for %lld ms", (long long)(silent / 1000000));
+        if (silent > mesh->liveness_ns)
+            party_drop(party, LIG_MESH_LOST, why);
+        else if (due && ligi_link_queued(party->link) < 16)
+            ping(party);
+    }
+    return now_ns + beat / 2;
+}
+
+static int64_t on_tick(void *context, int64_t now_ns)
+{
+    lig_mesh *mesh = context;
+    int64_t next = mesh->orphan_ns != 0 ? judge_silence(mesh, now_ns) : INT64_MAX;
+    for (uint32_t i = 0; i < mesh->party_count; i++) {
+        ligi_party *party = &mesh->parties[i];
+        if (party->doubt_ns != 0 && party->doubt_ns <= now_ns)
+            party_drop(party, LIG_MESH_LOST, party->why);
+        else if (party->doubt_ns != 0 && party->doubt_ns < next)
+            next = party->doubt_ns;
+    }
+    return next;
+}
+
+static void orphaned(lig_mesh *mesh, const char *sentence)
+{
+    ligi_log(LIG_LOG_INFO, "the mesh goes on without its rendezvous: %s", sentence);
+    mesh->liveness_ns = ligi_group_liveness_ns(mesh->group);
+    mesh->orphan_ns = mesh->judged_ns = ligi_now_ns();
+    ligi_net_hurry(mesh->net, LIGI_SERVICE_MESH);
+}
+
+static void on_change(void *context, const ligi_group_event *event)
+{
+    lig_mesh *mesh = context;
+    ligi_party *party = party_of(mesh, event->member.role, event->member.rank);
+    if (mesh->stopped) /* and lingers for the others */
+        return;
+    if (event->change == LIGI_CHANGE_EXPELLED)
+        expelled(mesh, event->sentence);
+    else if (event->change == LIGI_CHANGE_ORPHANED)
+        orphaned(mesh, event->sentence);
+    else if (event->change == LIGI_CHANGE_JOINED && party)
+        joined(mesh, party, &event->member);
+    else if (event->change == LIGI_CHANGE_GONE && event->member.state == LIGI_LOST && party &&
+             party->incarnation <= event->member.incarnation)
+        doubt(party, event->sentence);
+}
+
+const ligi_net_hooks ligi_mesh_hooks = {.met = on_met,
+                                        .head = on_head,
+                                        .arrived = on_arrived,
+                                        .sent = on_sent,
+                                        .lost = on_lost,
+                                        .tick = on_tick};
+
+/* --- opening --- */
+
+/* What tells one clock from another: the machine since its start, and the namespace of its times.
+ */
+static void read_boot_id(uint8_t boot_id[16])
+{
+    struct stat space;
+    char text[37] = {0};
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    unsigned value;
+    int length = 0;
+    memset(boot_id, 0, 16);
+    for (ssize_t at = 0, i = 0; i < 16 && at < got; at += length, i++) {
+        at += text[at] == '-';
+        if (sscanf(text + at, "%2x%n", &value, &length) != 1)
+            return;
+        boot_id[i] = (uint8_t)value;
+    }
+    uint64_t inode = stat("/proc/self/ns/time", &space) == 0 ? space.st_ino : 0;
+    for (int i = 0; i < 8; i++)
+        boot_id[i] ^= (uint8_t)(inode >> 8 * i);
+}
+
+static int is_loopback(const char *address)
+{
+    const char *host = strstr(address, "://");
+    host = host ? host + 3 : address;
+    return strncmp(host, "localhost", 9) == 0 || strncmp(host, "127.", 4) == 0 ||
+           strncmp(host, "[::1]", 5) == 0 || strncmp(host, "inproc:", 7) == 0 ||
+           strncmp(host, "shm:", 4) == 0;
+}
+
+/* Beyond this host only for those who have the secret. */
+static const char *tcp_place(const lig_mesh_options *options)
+{
+    const char *address = options->address ? options->address : ""; /* an exchange names none */
+    if (options->secret == NULL || is_loopback(address))
+        return "tcp://127.0.0.1:0";
+    return strchr(address, '[') ? "tcp://[::]:0" : "tcp://0.0.0.0:0";
+}
+
+/* Whoever asks for UCX by name says that the network is nobody else's: UCX does not encrypt, and so
+ * is not taken by itself. */
+static const char *ucx_place(const lig_mesh_options *options)
+{
+    const char *address = options->address ? options->address : "";
+    if (options->secret == NULL || is_loopback(address))
+        return "ucx://127.0.0.1:0";
+    return strchr(address, '[') ? "ucx://[::]:0?trusted=1" : "ucx://0.0.0.0:0?trusted=1";
+}
+
+lig_status ligi_mesh_listen(lig_mesh *mesh, const lig_mesh_options *options)
+{
+    const char *const places[][2] = {{"inproc", "inproc:"},
+                                     {"shm", "shm:"},
+                                     {"tcp", tcp_place(options)},
+                                     {"ucx", ucx_place(options)}};
+    char address[LIGI_ADDRESS_BYTES_MAX];
+    int automatic = strcmp(mesh->transport, "auto") == 0, count = 0;
+    lig_status status = lig_fail(LIG_E_UNSUPPORTED,
+                                 "transport '%s' is not known; known are auto, inproc, shm, tcp "
+                                 "and ucx",
+                                 mesh->transport);
+    read_boot_id(mesh->boot_id);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int wanted = automatic ? strcmp(places[i][0], "ucx") != 0
+                               : strcmp(places[i][0], mesh->transport) == 0;
+        if (!wanted)
+            continue;
+        if (mesh->role != LIG_MESH_SERVER) /* workers connect */
+            return LIG_OK;
+        status = ligi_net_listen(mesh->net, places[i][1], address);
+        if (status != LIG_OK && !automatic)
+            return status;
+        count += status == LIG_OK;
+    }
+    return count > 0 ? LIG_OK : status;
+}
+
+/* Parties that are not in the group now are not waited for. */
+static int all_met(void *context)
+{
+    lig_mesh *mesh = context;
+    for (uint32_t i = 0; i < mesh->party_count; i++) {
+        const ligi_party *party = &mesh->parties[i];
+        ligi_member member;
+        if (party->state == LIG_MESH_ALIVE ||
+            ligi_group_member(mesh->group, group_role(other_role(mesh)), party->rank, &member) !=
+                LIG_OK ||
+            member.state != LIGI_PRESENT)
+            continue;
+        if (mesh->role == LIG_MESH_WORKER && party->link == NULL)
+            return 1; /* it was refused */
+        return 0;
+    }
+    return 1;
+}
+
+static lig_status meet_party(ligi_party *party)
+{
+    lig_mesh *mesh = party->mesh;
+    ligi_member member;
+    ligi_role role = group_role(other_role(mesh));
+    LIG_TRY(ligi_group_member(mesh->group, role, party->rank, &member));
+    if (party->state == LIG_MESH_ALIVE &&
+        (party->group_id != mesh->group_id ||
+         ligi_group_check(mesh->group, role, party->rank, party->incarnation) != LIG_OK))
+        party_drop(party, LIG_MESH_LOST, "it is none of the group");
+    if (party->state == LIG_MESH_ALIVE)
+        return LIG_OK;
+    if (member.state == LIGI_PRESENT)
+        return mesh->role == LIG_MESH_WORKER ? connect_party(party, mesh->timeout_ns) : LIG_OK;
+    party_gone(party, member.state == LIGI_LEFT ? LIG_MESH_STOPPED : LIG_MESH_LOST,
+               "it is not there");
+    return LIG_OK;
+}
+
+static lig_status missing(const lig_mesh *mesh, lig_status status)
+{
+    for (uint32_t i = 0; i < mesh->party_count; i++) {
+        const ligi_party *party = &mesh->parties[i];
+        if (party->state == LIG_MESH_ALIVE)
+            continue;
+        if (status == LIG_E_TIMEOUT)
+            return lig_fail(status, "%s %u is in the group but did not connect in time",
+                            ligi_party_role(party), party->index);
+        if (party->state == LIG_MESH_LOST && mesh->role == LIG_MESH_WORKER)
+            return ligi_party_fail(party);
+    }
+    return status;
+}
+
+lig_status ligi_mesh_meet(lig_mesh *mesh, int64_t timeout_ns)
+{
+    lig_status status = LIG_OK;
+    mesh->timeout_ns = timeout_ns;
+    ligi_net_lock(mesh->net);
+    mesh->group_id = ligi_group_id(mesh->group);
+    ligi_group_watch(mesh->group, on_change, mesh);
+    for (uint32_t i = 0; i < mesh->party_count && status == LIG_OK; i++)
+        status = meet_party(&mesh->parties[i]);
+    ligi_net_unlock(mesh->net);
+    if (status != LIG_OK)
+        return status;
+    status = ligi_net_wait(mesh->net, all_met, mesh, timeout_ns);
+    ligi_net_lock(mesh->net);
+    status = missing(mesh, status);
+    ligi_net_unlock(mesh->net);
+    return status;
+}
+
+void ligi_mesh_part(lig_mesh *mesh, const char *reason)
+{
+    for (uint32_t i = 0; i < mesh->party_count; i++) {
+        ligi_party *party = &mesh->parties[i];
+        if (party->link)
+            party_drop(party, LIG_MESH_STOPPED, reason);
+    }
+}

@@ -1,0 +1,92 @@
+/* The mesh's own view of itself. All state is guarded by the endpoint's lock (ligi_net_lock), which
+ * the hooks hold when they are called. */
+#ifndef LIGI_MESH_H
+#define LIGI_MESH_H
+
+#include "base/error.h"
+#include "group/group.h"
+#include "mesh/inbox.h"
+#include "mesh/offset.h"
+#include "mesh/recorder.h"
+#include "mesh/requests.h"
+
+#include <pthread.h>
+
+typedef struct ligi_party { /* a member that this one talks to: a server, or a worker */
+    lig_mesh *mesh;
+    uint32_t index; /* its group: what callers call its number */
+    uint32_t rank;
+    uint32_t incarnation;
+    uint64_t group_id; /* as it says; 0 from a server that does not know it yet */
+    uint32_t state;    /* lig_mesh_state */
+    ligi_link *link;   /* NULL: none */
+    uint32_t pings;    /* still to be made */
+    ligi_offset offset;
+    int64_t doubt_ns; /* the group says it is lost: then the link is given up; 0: no doubt */
+    char why[LIGI_WHY_BYTES]; /* it is gone, or in doubt */
+} ligi_party;
+
+struct lig_mesh {
+    uint8_t *here;             /* 1; a page of its own that a forked child finds wiped */
+    uint32_t role, rank, lane; /* lane: place within the group; both ends of a link have the same */
+    uint32_t worker_count, server_count, group_size;
+    ligi_net *net;
+    ligi_party *parties;
+    uint32_t party_count;
+    uint8_t boot_id[16];
+    char transport[16]; /* "auto", or the one that is wanted */
+    int64_t timeout_ns; /* of open */
+
+    pthread_rwlock_t group_lock; /* written by stop, which takes the group away */
+    ligi_group *group;
+
+    int64_t orphan_ns; /* since when nobody else judges silence; 0: the group does */
+    int64_t judged_ns, pinged_ns, liveness_ns; /* of an orphan */
+    uint64_t group_id;                         /* 0 until the group is there */
+    int stopped;                               /* by stop */
+    ligi_failure ended;                        /* this member was expelled: every call says so */
+    ligi_inbox inbox;                          /* servers */
+    ligi_job **taken;                          /* [worker_count], for get_batch */
+    ligi_outbox outbox;                        /* workers */
+    uint8_t *head;                             /* LIGI_MESSAGE_BYTES_MAX, for one send at a time */
+    uint32_t answering;                        /* jobs whose answers are borrowed */
+    int news;       /* a worker is gone, and get_batch has not been called since */
+    uint32_t mode;  /* of the last get_batch: what the bell rings for */
+    int bell, rung; /* an eventfd, or -1; whether it is readable */
+    ligi_recorder recorder;
+    lig_mesh_stats stats;
+};
+
+/* CLOSED in a forked child and after stop. With or without the lock. */
+lig_status ligi_mesh_check(lig_mesh *mesh);
+/* Checks and locks; PEER when expelled. On failure it is unlocked. */
+lig_status ligi_mesh_enter(lig_mesh *mesh);
+void ligi_mesh_leave(lig_mesh *mesh);
+/* Makes the bell readable when there is something to do for the caller, and quiet when not. */
+void ligi_mesh_ring(lig_mesh *mesh);
+
+/* What travels; index i of `what` in sentences. Host memory only. */
+lig_status ligi_mesh_check_tensor(const lig_tensor *tensor, const char *what, size_t i);
+
+/* "server 2", "worker 0": for sentences. */
+const char *ligi_party_role(const ligi_party *party);
+/* The sentence of a party that is not there, as LIG_E_PEER. */
+lig_status ligi_party_fail(const ligi_party *party);
+
+/* meeting.c: hooks and connections. */
+extern const ligi_net_hooks ligi_mesh_hooks;
+lig_status ligi_mesh_listen(lig_mesh *mesh, const lig_mesh_options *options);
+/* After the group is open: checks those who came early, connects, waits for all. */
+lig_status ligi_mesh_meet(lig_mesh *mesh, int64_t timeout_ns);
+void ligi_mesh_part(lig_mesh *mesh, const char *reason);
+
+/* worker.c, server.c: what the hooks bring. */
+lig_status ligi_worker_head(ligi_party *party, const ligi_arrival *arrival, ligi_landing *landing);
+void ligi_worker_arrived(ligi_party *party, ligi_share *share);
+void ligi_worker_sent(ligi_party *party, ligi_share *share);
+void ligi_worker_lost(ligi_party *party);
+lig_status ligi_server_head(ligi_party *party, const ligi_arrival *arrival, ligi_landing *landing);
+void ligi_server_arrived(ligi_party *party, ligi_job *job);
+void ligi_server_sent(ligi_party *party, ligi_job *job, lig_status status);
+
+#endif

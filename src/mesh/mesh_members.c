@@ -1,0 +1,154 @@
+#include "mesh/mesh.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+uint32_t lig_mesh_rank(const lig_mesh *mesh)
+{
+    return mesh->rank;
+}
+
+uint32_t lig_mesh_role_of(const lig_mesh *mesh)
+{
+    return mesh->role;
+}
+
+/* The group stays while this is held; NULL with CLOSED said when it is gone. */
+static ligi_group *group_hold(lig_mesh *mesh)
+{
+    if (ligi_mesh_check(mesh) != LIG_OK)
+        return NULL;
+    pthread_rwlock_rdlock(&mesh->group_lock);
+    if (mesh->group)
+        return mesh->group;
+    pthread_rwlock_unlock(&mesh->group_lock);
+    lig_fail(LIG_E_CLOSED, "the mesh has been stopped");
+    return NULL;
+}
+
+lig_status lig_mesh_barrier(lig_mesh *mesh, uint32_t with, int64_t timeout_ns)
+{
+    if (with == 0 || (with & ~(LIG_MESH_WITH_SERVERS | LIG_MESH_WITH_WORKERS)) != 0)
+        return lig_fail(LIG_E_INVALID, "a barrier is of servers, of workers, or of both");
+    uint32_t mask = ((with & LIG_MESH_WITH_SERVERS) ? LIGI_SERVERS : 0) |
+                    ((with & LIG_MESH_WITH_WORKERS) ? LIGI_WORKERS : 0);
+    ligi_group *group = group_hold(mesh);
+    if (group == NULL)
+        return LIG_E_CLOSED;
+    lig_status status = ligi_group_barrier(group, mask, 0, timeout_ns);
+    pthread_rwlock_unlock(&mesh->group_lock);
+    return status;
+}
+
+static void describe(lig_mesh *mesh, const ligi_member *from, lig_mesh_member *member)
+{
+    static const uint32_t roles[] = {LIG_MESH_SERVER, LIG_MESH_WORKER, LIG_MESH_SCHEDULER};
+    static const uint32_t states[] = {LIG_MESH_AWAITED, LIG_MESH_ALIVE, LIG_MESH_LOST,
+                                      LIG_MESH_STOPPED};
+    *member = (lig_mesh_member){.role = roles[from->role],
+                                .rank = from->rank,
+                                .state = states[from->state],
+                                .incarnation = from->incarnation};
+    snprintf(member->host, sizeof member->host, "%s", from->host);
+    uint32_t index = from->rank / mesh->group_size;
+    if (member->role == LIG_MESH_SCHEDULER || member->role == mesh->role ||
+        index >= mesh->party_count || mesh->parties[index].rank != from->rank)
+        return;
+    const ligi_party *party = &mesh->parties[index];
+    if (party->link)
+        snprintf(member->transport, sizeof member->transport, "%s", ligi_link_scheme(party->link));
+    if (member->state == LIG_MESH_ALIVE && party->state != LIG_MESH_ALIVE &&
+        party->incarnation == from->incarnation)
+        member->state = party->state; /* the link knows before the group does */
+}
+
+lig_status lig_mesh_members(lig_mesh *mesh, lig_mesh_member *members, size_t room, size_t *count)
+{
+    ligi_group *group = group_hold(mesh);
+    if (group == NULL)
+        return LIG_E_CLOSED;
+    ligi_member *found = NULL;
+    ligi_net_lock(mesh->net);
+    size_t most = ligi_group_member_count(group);
+    lig_status status = ligi_calloc(&found, most ? most : 1, sizeof *found, "the members");
+    if (status == LIG_OK) {
+        *count = ligi_group_members(group, found, most);
+        for (size_t i = 0; i < *count && i < room && i < most; i++)
+            describe(mesh, &found[i], &members[i]);
+    }
+    ligi_net_unlock(mesh->net);
+    pthread_rwlock_unlock(&mesh->group_lock);
+    free(found);
+    return status;
+}
+
+lig_status lig_mesh_empty(lig_mesh *mesh, uint64_t bytes, void **data)
+{
+    LIG_TRY(ligi_mesh_check(mesh));
+    return ligi_net_alloc(mesh->net, bytes, data);
+}
+
+void lig_mesh_free(lig_mesh *mesh, void *data)
+{
+    ligi_net_free(mesh ? mesh->net : NULL, data);
+}
+
+int lig_mesh_fileno(lig_mesh *mesh)
+{
+    if (ligi_mesh_enter(mesh) != LIG_OK)
+        return -1;
+    if (mesh->bell < 0) {
+        mesh->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (mesh->bell < 0)
+            ligi_fail_errno(errno, "no file descriptor for the mesh's bell");
+        ligi_mesh_ring(mesh);
+    }
+    int bell = mesh->bell;
+    ligi_mesh_leave(mesh);
+    return bell;
+}
+
+static uint64_t offset_max(const lig_mesh *mesh)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < mesh->party_count; i++) {
+        int64_t offset = ligi_offset_get(&mesh->parties[i].offset);
+        uint64_t size = (uint64_t)(offset < 0 ? -offset : offset);
+        most = size > most ? size : most;
+    }
+    return most;
+}
+
+lig_status lig_mesh_stats_get(lig_mesh *mesh, lig_mesh_stats *stats)
+{
+    LIG_TRY(ligi_mesh_enter(mesh));
+    ligi_net_stats net;
+    ligi_net_stats_get(mesh->net, &net);
+    *stats = mesh->stats;
+    stats->bytes_shared += net.lent_bytes;
+    stats->in_flight = mesh->outbox.open;
+    for (size_t i = 0; i < mesh->inbox.job_count; i++)
+        stats->in_flight += mesh->inbox.jobs[i]->state != LIGI_JOB_FREE;
+    for (uint32_t i = 0; i < mesh->inbox.worker_count; i++)
+        stats->buffer_bytes += ligi_pool_bytes(mesh->inbox.queues[i].pool);
+    stats->clock_offset_ns_max = offset_max(mesh);
+    ligi_mesh_leave(mesh);
+    return LIG_OK;
+}
+
+lig_status lig_mesh_trace_to(lig_mesh *mesh, const char *folder)
+{
+    LIG_TRY(ligi_mesh_enter(mesh));
+    lig_status status = LIG_OK;
+    if (folder)
+        status = ligi_recorder_open(&mesh->recorder, folder, mesh->role, mesh->rank);
+    else
+        ligi_recorder_close(&mesh->recorder);
+    ligi_mesh_leave(mesh);
+    return status;
+}

@@ -1,0 +1,546 @@
+#include "mesh/mesh.h"
+
+#include "base/clock.h"
+#include "tensor/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- what arrives --- */
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + LIGI_BLOCK_ALIGNMENT - 1) & ~(uint64_t)(LIGI_BLOCK_ALIGNMENT - 1);
+}
+
+static lig_status read_request(ligi_party *party, const ligi_arrival *arrival, ligi_job *job)
+{
+    ligi_message message;
+    LIG_TRY(ligi_message_decode(arrival->head, arrival->head_bytes, &job->pieces, &message));
+    if (message.kind != LIGI_MESSAGE_REQUEST)
+        return lig_fail(LIG_E_CORRUPT, "worker %u sends what servers send", party->index);
+    if (message.push_bytes != arrival->payload_bytes)
+        return lig_fail(LIG_E_CORRUPT, "worker %u announces %llu bytes and sends %llu",
+                        party->index, (unsigned long long)message.push_bytes,
+                        (unsigned long long)arrival->payload_bytes);
+    job->serial = message.serial;
+    job->push_bytes = message.push_bytes;
+    job->pull_bytes = message.pull_bytes;
+    LIG_TRY(ligi_job_reserve(job));
+    for (uint32_t i = 0; i < message.push_count; i++)
+        job->places[i] = NULL;
+    job->push_count = message.push_count;
+    job->pull_count = message.pull_count;
+    return LIG_OK;
+}
+
+/* The lent piece that is exactly this tensor, or NULL. `at` goes up through the pieces. */
+static ligi_piece *lent_piece(const ligi_arrival *arrival, uint64_t offset, uint64_t bytes,
+                              size_t *at)
+{
+    while (*at < arrival->piece_count && arrival->pieces[*at].offset < offset)
+        ++*at;
+    if (*at == arrival->piece_count || bytes == 0)
+        return NULL;
+    ligi_piece *piece = &arrival->pieces[*at];
+    return piece->offset == offset && piece->bytes == bytes && piece->shared ? piece : NULL;
+}
+
+/* First pass: which tensors have a place of their own, and how much the others need. A place that a
+ * request before still fills is waited for in the block. */
+static lig_status find_places(ligi_queue *queue, ligi_job *job, const ligi_arrival *arrival,
+                              uint64_t *bytes)
+{
+    uint64_t offset = 0;
+    size_t piece_at = 0;
+    *bytes = 0;
+    for (uint32_t i = 0; i < job->push_count; i++) {
+        lig_tensor *tensor = &job->pieces.tensors[i];
+        ligi_place *place = ligi_places_find(&queue->places, job->pieces.keys[i]);
+        if (place && tensor->bytes > place->bytes)
+            return lig_fail(LIG_E_LIMIT,
+                            "the tensor of key %llu has %llu bytes, and the buffer registered for "
+                            "it %llu",
+                            (unsigned long long)place->key, (unsigned long long)tensor->bytes,
+                            (unsigned long long)place->bytes);
+        if (place && !place->holder && !place->parked && place->claim != job->number)
+            place->claim = job->number; /* the same key once more would have to wait */
+        else if (place || !lent_piece(arrival, offset, tensor->bytes, &piece_at))
+            *bytes += aligned(tensor->bytes);
+        offset += tensor->bytes;
+    }
+    return LIG_OK;
+}
+
+static void use_place(ligi_job *job, uint32_t i, ligi_place *place, uint8_t **at)
+{
+    lig_tensor *tensor = &job->pieces.tensors[i];
+    job->places[i] = place;
+    if (place->holder == NULL && place->parked == 0) {
+        place->holder = job;
+        tensor->data = place->data;
+        return;
+    }
+    tensor->data = *at;
+    *at += aligned(tensor->bytes);
+    place->parked++;
+    job->parked++;
+}
+
+/* Second pass: a place, lent memory, or the block. */
+static lig_status spread(ligi_party *party, ligi_job *job, const ligi_arrival *arrival,
+                         ligi_landing *landing)
+{
+    ligi_queue *queue = &party->mesh->inbox.queues[party->index];
+    uint8_t *at = job->block->data;
+    uint64_t offset = 0;
+    size_t piece_at = 0;
+    for (uint32_t i = 0; i < job->push_count; i++) {
+        lig_tensor *tensor = &job->pieces.tensors[i];
+        ligi_place *place = ligi_places_find(&queue->places, job->pieces.keys[i]);
+        ligi_piece *piece = place ? NULL : lent_piece(arrival, offset, tensor->bytes, &piece_at);
+        offset += tensor->bytes;
+        if (piece) {
+            LIG_TRY(ligi_block_lend(job->block, piece->mapping));
+            piece->taken = 1;
+            party->mesh->stats.bytes_shared += tensor->bytes;
+            tensor->data = piece->shared;
+            continue;
+        }
+        if (place) {
+            use_place(job, i, place, &at);
+        } else {
+            tensor->data = at;
+            at += aligned(tensor->bytes);
+        }
+        if (tensor->bytes > 0)
+            job->iov[landing->count++] = (struct iovec){tensor->data, tensor->bytes};
+    }
+    landing->iov = job->iov;
+    landing->token = job;
+    return LIG_OK;
+}
+
+static lig_status send_refusal(ligi_party *party, uint64_t serial, lig_status status,
+                               const char *sentence)
+{
+    uint8_t head[LIGI_MESSAGE_REFUSAL_BYTES];
+    size_t bytes = ligi_message_refusal(serial, status, sentence, head);
+    party->mesh->stats.refused++;
+    return ligi_net_send(party->link, &(ligi_send){.head = head, .head_bytes = bytes}, NULL);
+}
+
+static lig_status accept_request(ligi_party *party, const ligi_arrival *arrival, ligi_job *job,
+                                 ligi_landing *landing)
+{
+    ligi_queue *queue = &party->mesh->inbox.queues[party->index];
+    uint64_t bytes;
+    lig_status status = find_places(queue, job, arrival, &bytes);
+    if (status == LIG_OK)
+        status = ligi_pool_take(queue->pool, bytes, &job->block);
+    if (status != LIG_OK) { /* the payload is thrown away, the worker told */
+        uint64_t serial = job->serial;
+        ligi_inbox_end(&party->mesh->inbox, job);
+        return send_refusal(party, serial, status, lig_error_text());
+    }
+    status = spread(party, job, arrival, landing);
+    if (status != LIG_OK)
+        ligi_inbox_end(&party->mesh->inbox, job);
+    return status;
+}
+
+/* One too many: the worker may not know, since it does not count what it has given up. */
+static lig_status refuse_request(ligi_party *party, const ligi_arrival *arrival)
+{
+    char sentence[LIGI_MESSAGE_REFUSAL_BYTES];
+    ligi_pieces pieces = {0};
+    ligi_message message;
+    snprintf(sentence, sizeof sentence, "%s", lig_error_text());
+    lig_status status = ligi_message_decode(arrival->head, arrival->head_bytes, &pieces, &message);
+    ligi_pieces_fini(&pieces);
+    LIG_TRY(status);
+    if (message.kind != LIGI_MESSAGE_REQUEST)
+        return lig_fail(LIG_E_CORRUPT, "worker %u sends what servers send", party->index);
+    return send_refusal(party, message.serial, LIG_E_LIMIT, sentence);
+}
+
+lig_status ligi_server_head(ligi_party *party, const ligi_arrival *arrival, ligi_landing *landing)
+{
+    ligi_inbox *inbox = &party->mesh->inbox;
+    ligi_job *job;
+    lig_status status = ligi_inbox_begin(inbox, party->index, &job);
+    if (status == LIG_E_LIMIT)
+        return refuse_request(party, arrival);
+    LIG_TRY(status);
+    status = read_request(party, arrival, job);
+    if (status != LIG_OK) {
+        ligi_inbox_end(inbox, job);
+        return status;
+    }
+    return accept_request(party, arrival, job, landing);
+}
+
+void ligi_server_arrived(ligi_party *party, ligi_job *job)
+{
+    lig_mesh *mesh = party->mesh;
+    job->stamps[0] = lig_mesh_nanosecond();
+    mesh->stats.requests++;
+    mesh->stats.bytes_pushed += job->push_bytes;
+    ligi_inbox_queue(&mesh->inbox, job);
+    ligi_mesh_ring(mesh);
+}
+
+/* --- handing out --- */
+
+typedef struct await {
+    lig_mesh *mesh;
+    uint32_t mode;
+    const uint64_t *handlers; /* NULL: all */
+    size_t count;
+} await;
+
+static int is_ready(void *context)
+{
+    await *what = context;
+    return ligi_mesh_check(what->mesh) != LIG_OK ||
+           ligi_inbox_ready(&what->mesh->inbox, what->mode);
+}
+
+static void describe(const ligi_job *job, lig_mesh_arrival *arrival)
+{
+    *arrival = (lig_mesh_arrival){.handler = job->handler,
+                                  .worker = job->worker,
+                                  .tensor_count = job->push_count,
+                                  .pull_count = job->pull_count,
+                                  .tensors = job->pieces.tensors,
+                                  .keys = job->pieces.keys,
+                                  .pulls = job->pieces.tensors + job->push_count,
+                                  .pull_keys = job->pieces.keys + job->push_count};
+}
+
+static lig_status hand_out(lig_mesh *mesh, uint32_t mode, lig_mesh_arrival *arrivals, size_t room,
+                           size_t *count)
+{
+    ligi_job *few[64], **jobs = few;
+    if (room > mesh->worker_count)
+        room = mesh->worker_count;
+    if (room > sizeof few / sizeof *few)
+        jobs = mesh->taken;
+    lig_status status = ligi_inbox_take(&mesh->inbox, mode, jobs, room, count);
+    mesh->news = 0;
+    mesh->mode = mode;
+    uint64_t now = lig_mesh_nanosecond();
+    for (size_t i = 0; status == LIG_OK && i < *count; i++) {
+        jobs[i]->stamps[1] = now;
+        describe(jobs[i], &arrivals[i]);
+    }
+    ligi_mesh_ring(mesh);
+    return status;
+}
+
+static lig_status late(const lig_mesh *mesh, uint32_t mode)
+{
+    uint32_t i = 0;
+    while (i + 1 < mesh->worker_count && mesh->inbox.queues[i].first != NULL)
+        i++;
+    if (mode == LIG_MESH_ALL)
+        return lig_fail(LIG_E_TIMEOUT, "worker %u has sent no request in time", i);
+    return lig_fail(LIG_E_TIMEOUT, "no worker has sent a request in time");
+}
+
+lig_status lig_mesh_get_batch(lig_mesh *mesh, uint32_t mode, int64_t timeout_ns,
+                              lig_mesh_arrival *arrivals, size_t room, size_t *count)
+{
+    LIG_TRY(ligi_mesh_check(mesh));
+    if (mesh->role != LIG_MESH_SERVER)
+        return lig_fail(LIG_E_INVALID, "get_batch is for servers; this is a worker or scheduler");
+    if (mode > LIG_MESH_ANY || room == 0 || (mode == LIG_MESH_ALL && room < mesh->worker_count))
+        return lig_fail(LIG_E_INVALID,
+                        "get_batch needs mode all or any and room for %u requests, not %zu",
+                        mode == LIG_MESH_ALL ? mesh->worker_count : 1, room);
+    int64_t now = ligi_now_ns();
+    if (timeout_ns > INT64_MAX - now)
+        timeout_ns = LIG_FOREVER;
+    int64_t end = timeout_ns < 0 ? 0 : now + timeout_ns;
+    await what = {.mesh = mesh, .mode = mode};
+    for (;;) {
+        int64_t left = timeout_ns < 0 ? LIG_FOREVER : end - ligi_now_ns();
+        lig_status waited =
+            ligi_net_wait(mesh->net, is_ready, &what, timeout_ns >= 0 && left < 0 ? 0 : left);
+        if (waited != LIG_OK && waited != LIG_E_TIMEOUT)
+            return waited;
+        LIG_TRY(ligi_mesh_enter(mesh));
+        lig_status status = hand_out(mesh, mode, arrivals, room, count);
+        if (status == LIG_OK && *count == 0 && waited == LIG_E_TIMEOUT)
+            status = late(mesh, mode);
+        ligi_mesh_leave(mesh);
+        if (status != LIG_OK || *count > 0) /* else another thread was faster */
+            return status;
+    }
+}
+
+lig_status lig_mesh_hold_take(lig_mesh *mesh, uint64_t handler, lig_mesh_hold **hold)
+{
+    LIG_TRY(ligi_mesh_enter(mesh));
+    ligi_job *job;
+    lig_status status = ligi_inbox_find(&mesh->inbox, handler, &job);
+    if (status == LIG_OK) {
+        ligi_block_hold(job->block);
+        *hold = (lig_mesh_hold *)job->block;
+    }
+    ligi_mesh_leave(mesh);
+    return status;
+}
+
+void lig_mesh_hold_drop(lig_mesh_hold *hold)
+{
+    ligi_block_drop((ligi_block *)hold);
+}
+
+/* --- answering --- */
+
+static lig_status check_answer(const ligi_job *job, const lig_tensor *tensors, size_t count)
+{
+    if (count != job->pull_count)
+        return lig_fail(LIG_E_MISMATCH, "worker %u asked for %u tensors and is answered with %zu",
+                        job->worker, job->pull_count, count);
+    for (size_t i = 0; i < count; i++) {
+        const lig_tensor *asked = &job->pieces.tensors[job->push_count + i];
+        uint64_t key = job->pieces.keys[job->push_count + i];
+        LIG_TRY(ligi_mesh_check_tensor(&tensors[i], "answer", i));
+        if (tensors[i].dtype != asked->dtype || tensors[i].bytes != asked->bytes)
+            return lig_fail(LIG_E_MISMATCH,
+                            "the answer for key %llu of worker %u is %s of %llu bytes, asked for "
+                            "is %s of %llu bytes",
+                            (unsigned long long)key, job->worker, lig_dtype_name(tensors[i].dtype),
+                            (unsigned long long)tensors[i].bytes, lig_dtype_name(asked->dtype),
+                            (unsigned long long)asked->bytes);
+    }
+    return LIG_OK;
+}
+
+/* Fills job->iov; tensors with gaps are packed. */
+static lig_status gather(ligi_queue *queue, ligi_job *job, const lig_tensor *tensors,
+                         size_t *entries)
+{
+    uint64_t packed = 0;
+    for (uint32_t i = 0; i < job->pull_count; i++)
+        packed += lig_tensor_contiguous(&tensors[i]) ? 0 : aligned(tensors[i].bytes);
+    if (packed > 0)
+        LIG_TRY(ligi_pool_take(queue->pool, packed, &job->staging));
+    uint8_t *at = packed > 0 ? job->staging->data : NULL;
+    *entries = 0;
+    for (uint32_t i = 0; i < job->pull_count; i++) {
+        void *data = tensors[i].data;
+        if (!lig_tensor_contiguous(&tensors[i])) {
+            lig_tensor_pack(&tensors[i], at);
+            data = at;
+            at += aligned(tensors[i].bytes);
+        }
+        if (tensors[i].bytes > 0)
+            job->iov[(*entries)++] = (struct iovec){data, tensors[i].bytes};
+    }
+    return LIG_OK;
+}
+
+static void record(lig_mesh *mesh, const ligi_job *job)
+{
+    if (mesh->recorder.fd < 0)
+        return;
+    ligi_trace_record entry = {.kind = LIG_MESH_SERVER,
+                               .peer = job->worker,
+                               .serial = job->serial,
+                               .push_bytes = job->push_bytes,
+                               .pull_bytes = job->pull_bytes};
+    memcpy(&entry.stamps[2], job->stamps, sizeof job->stamps);
+    ligi_recorder_add(&mesh->recorder, &entry);
+}
+
+static void job_done(lig_mesh *mesh, ligi_job *job)
+{
+    mesh->answering -= job->state == LIGI_JOB_SENDING;
+    ligi_inbox_end(&mesh->inbox, job);
+    ligi_mesh_ring(mesh); /* its place may be what another request waits for */
+}
+
+static lig_status send_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *tensors,
+                              uint64_t began)
+{
+    ligi_party *party = &mesh->parties[job->worker];
+    uint8_t head[LIGI_MESSAGE_SMALL_BYTES];
+    size_t entries;
+    int done = 0;
+    LIG_TRY(gather(&mesh->inbox.queues[job->worker], job, tensors, &entries));
+    job->stamps[2] = began;
+    job->stamps[3] = lig_mesh_nanosecond();
+    ligi_send send = {.head = head,
+                      .head_bytes =
+                          ligi_message_small(LIGI_MESSAGE_REPLY, job->serial, job->stamps, head),
+                      .iov = job->iov,
+                      .count = entries,
+                      .token = job};
+    lig_status status = ligi_net_send(party->link, &send, &done);
+    if (status == LIG_E_BUSY || status == LIG_E_NOMEM) { /* nothing was taken */
+        ligi_block_drop(job->staging);
+        job->staging = NULL;
+        return status;
+    }
+    mesh->stats.responses += status == LIG_OK;
+    mesh->stats.bytes_pulled += status == LIG_OK ? job->pull_bytes : 0;
+    record(mesh, job);
+    if (status == LIG_OK && !done && entries > 0) {
+        job->state = LIGI_JOB_SENDING;
+        mesh->answering++;
+        return LIG_OK;
+    }
+    job_done(mesh, job);
+    return status;
+}
+
+void ligi_server_sent(ligi_party *party, ligi_job *job, lig_status status)
+{
+    (void)status; /* a lost link is told by itself */
+    if (job->state == LIGI_JOB_SENDING)
+        job_done(party->mesh, job);
+}
+
+/* A job whose worker is gone is done with, whatever the answer is. */
+static lig_status find_job(lig_mesh *mesh, uint64_t handler, ligi_job **job)
+{
+    if (mesh->role != LIG_MESH_SERVER)
+        return lig_fail(LIG_E_INVALID, "only servers answer requests");
+    LIG_TRY(ligi_inbox_find(&mesh->inbox, handler, job));
+    ligi_party *party = &mesh->parties[(*job)->worker];
+    if ((*job)->state == LIGI_JOB_TAKEN && party->link)
+        return LIG_OK;
+    int again = (*job)->incarnation != party->incarnation;
+    ligi_inbox_end(&mesh->inbox, *job);
+    if (party->state != LIG_MESH_ALIVE)
+        return ligi_party_fail(party);
+    return lig_fail(LIG_E_PEER, "worker %u was lost after it asked%s", party->index,
+                    again ? ", and has come back since" : "");
+}
+
+static int is_sent(void *context)
+{
+    await *what = context;
+    if (ligi_mesh_check(what->mesh) != LIG_OK)
+        return 1;
+    if (what->handlers == NULL || what->mesh->answering == 0)
+        return what->mesh->answering == 0 && what->mesh->outbox.open == 0;
+    for (size_t i = 0; i < what->count; i++)
+        if (ligi_inbox_sending(&what->mesh->inbox, what->handlers[i]))
+            return 0;
+    return 1;
+}
+
+/* Sends without waiting; *borrowed: the tensors are still read. */
+static lig_status answer(lig_mesh *mesh, uint64_t handler, const lig_tensor *tensors, size_t count,
+                         int *borrowed)
+{
+    uint64_t began = lig_mesh_nanosecond();
+    LIG_TRY(ligi_mesh_enter(mesh));
+    ligi_job *job;
+    lig_status status = find_job(mesh, handler, &job);
+    if (status == LIG_OK)
+        status = check_answer(job, tensors, count);
+    if (status == LIG_OK)
+        status = send_answer(mesh, job, tensors, began);
+    if (status == LIG_OK)
+        *borrowed |= ligi_inbox_sending(&mesh->inbox, handler);
+    ligi_mesh_leave(mesh);
+    return status;
+}
+
+static lig_status wait_sent(lig_mesh *mesh, const uint64_t *handlers, size_t count,
+                            int64_t timeout_ns)
+{
+    await what = {.mesh = mesh, .handlers = handlers, .count = count};
+    lig_status status = ligi_net_wait(mesh->net, is_sent, &what, timeout_ns);
+    if (status == LIG_E_TIMEOUT)
+        return lig_fail(status, "requests or answers are still on their way; settle waits");
+    return status;
+}
+
+lig_status lig_mesh_respond(lig_mesh *mesh, uint64_t handler, const lig_tensor *tensors,
+                            size_t count, int64_t timeout_ns)
+{
+    int borrowed = 0;
+    LIG_TRY(answer(mesh, handler, tensors, count, &borrowed));
+    return borrowed ? wait_sent(mesh, &handler, 1, timeout_ns) : LIG_OK;
+}
+
+lig_status lig_mesh_settle(lig_mesh *mesh, int64_t timeout_ns)
+{
+    LIG_TRY(ligi_mesh_check(mesh));
+    return wait_sent(mesh, NULL, 0, timeout_ns);
+}
+
+lig_status lig_mesh_respond_vec(lig_mesh *mesh, const lig_tensor *buffer, const int64_t *rows,
+                                const uint64_t *handlers, size_t count, int64_t timeout_ns)
+{
+    LIG_TRY(ligi_mesh_check_tensor(buffer, "answer", 0));
+    if (buffer->ndim == 0 || !lig_tensor_contiguous(buffer))
+        return lig_fail(LIG_E_INVALID, "rows are taken from a contiguous tensor that has some");
+    for (size_t i = 0; i < count; i++)
+        if (rows[i] < 0 || rows[i] > buffer->shape[0])
+            return lig_fail(LIG_E_INVALID, "%lld rows are asked of a buffer that has %lld",
+                            (long long)rows[i], (long long)buffer->shape[0]);
+    int borrowed = 0;
+    ligi_failure first = {.status = LIG_OK}; /* one that fails does not keep the others waiting */
+    for (size_t i = 0; i < count; i++) {
+        int64_t shape[LIG_MESH_NDIM_MAX];
+        lig_tensor slice = *buffer;
+        memcpy(shape, buffer->shape, buffer->ndim * sizeof *shape);
+        shape[0] = rows[i];
+        slice.shape = shape;
+        lig_status status = ligi_shape_bytes(shape, slice.ndim, slice.dtype, &slice.bytes);
+        if (status == LIG_OK)
+            status = answer(mesh, handlers[i], &slice, 1, &borrowed);
+        if (status != LIG_OK && first.status == LIG_OK)
+            ligi_failure_take(&first, status);
+    }
+    lig_status sent = borrowed ? wait_sent(mesh, handlers, count, timeout_ns) : LIG_OK;
+    return first.status == LIG_OK ? sent : ligi_failure_publish(&first);
+}
+
+lig_status lig_mesh_refuse(lig_mesh *mesh, uint64_t handler, lig_status status,
+                           const char *sentence)
+{
+    if (status <= LIG_OK || status > LIG_E_INTERNAL)
+        return lig_fail(LIG_E_INVALID, "a request is refused with a status that says why");
+    LIG_TRY(ligi_mesh_enter(mesh));
+    ligi_job *job;
+    lig_status found = find_job(mesh, handler, &job);
+    if (found == LIG_OK) {
+        found = send_refusal(&mesh->parties[job->worker], job->serial, status, sentence);
+        job_done(mesh, job);
+    }
+    ligi_mesh_leave(mesh);
+    return found;
+}
+
+lig_status lig_mesh_register_recv_buffer(lig_mesh *mesh, const lig_tensor *buffer,
+                                         const uint32_t *workers, const uint64_t *keys,
+                                         size_t count)
+{
+    LIG_TRY(ligi_mesh_check_tensor(buffer, "buffer", 0));
+    if (mesh->role != LIG_MESH_SERVER)
+        return lig_fail(LIG_E_INVALID, "register_recv_buffer is for servers");
+    if (count == 0 || buffer->bytes % count != 0 || !lig_tensor_contiguous(buffer))
+        return lig_fail(LIG_E_INVALID,
+                        "a contiguous buffer of %llu bytes cannot be cut into %zu equal slices",
+                        (unsigned long long)buffer->bytes, count);
+    uint64_t bytes = buffer->bytes / count;
+    for (size_t i = 0; i < count; i++)
+        if (workers[i] >= mesh->worker_count)
+            return lig_fail(LIG_E_NOTFOUND, "there is no worker %u; there are %u", workers[i],
+                            mesh->worker_count);
+    LIG_TRY(ligi_mesh_enter(mesh));
+    lig_status status = LIG_OK;
+    for (size_t i = 0; i < count && status == LIG_OK; i++)
+        status = ligi_places_set(&mesh->inbox.queues[workers[i]].places, keys[i],
+                                 (uint8_t *)buffer->data + i * bytes, bytes);
+    ligi_mesh_leave(mesh);
+    return status;
+}

@@ -1,0 +1,515 @@
+#include "mesh/mesh.h"
+
+#include "base/clock.h"
+#include "tensor/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- asking --- */
+
+static lig_status check_request(const lig_mesh *mesh, const lig_mesh_request *request)
+{
+    uint32_t servers = mesh->server_count;
+    if (mesh->role != LIG_MESH_WORKER)
+        return lig_fail(LIG_E_INVALID, "push_pull is for workers; this is a server or scheduler");
+    if (request->push_count > LIG_MESH_TENSORS_MAX ||
+        request->pull_count / servers > LIG_MESH_TENSORS_MAX)
+        return lig_fail(LIG_E_LIMIT, "a request has at most %u tensors each way",
+                        LIG_MESH_TENSORS_MAX);
+    if (request->pull_count % servers != 0)
+        return lig_fail(LIG_E_INVALID,
+                        "%zu pull tensors cannot be the same number for each of %u servers",
+                        request->pull_count, servers);
+    size_t head = LIGI_MESSAGE_SMALL_BYTES;
+    for (size_t i = 0; i < request->push_count; i++) {
+        LIG_TRY(ligi_mesh_check_tensor(&request->push[i], "push", i));
+        head += ligi_message_piece_bytes(&request->push[i]);
+    }
+    size_t most = head;
+    for (size_t i = 0; i < request->pull_count; i++) {
+        if (i % (request->pull_count / servers) == 0)
+            most = head;
+        LIG_TRY(ligi_mesh_check_tensor(&request->pull[i], "pull", i));
+        most += ligi_message_piece_bytes(&request->pull[i]);
+        if (most > LIGI_MESSAGE_BYTES_MAX)
+            break;
+    }
+    if (most > LIGI_MESSAGE_BYTES_MAX)
+        return lig_fail(LIG_E_LIMIT, "the shapes of a request's tensors take more than %d bytes",
+                        LIGI_MESSAGE_BYTES_MAX);
+    return LIG_OK;
+}
+
+static lig_status check_parties(const lig_mesh *mesh)
+{
+    for (uint32_t i = 0; i < mesh->party_count; i++)
+        if (mesh->parties[i].state != LIG_MESH_ALIVE)
+            return ligi_party_fail(&mesh->parties[i]);
+    return LIG_OK;
+}
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + LIGI_BLOCK_ALIGNMENT - 1) & ~(uint64_t)(LIGI_BLOCK_ALIGNMENT - 1);
+}
+
+static uint64_t staging_bytes(const lig_tensor *tensors, size_t count)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += lig_tensor_contiguous(&tensors[i]) ? 0 : aligned(tensors[i].bytes);
+    return bytes;
+}
+
+/* A pulled tensor with gaps is kept with its shape and strides until it is unpacked. */
+static void keep_strided(ligi_request *request, const lig_tensor *tensor, size_t i, void *staged)
+{
+    int64_t *numbers = request->numbers + 2 * LIG_MESH_NDIM_MAX * i;
+    memcpy(numbers, tensor->shape, tensor->ndim * sizeof *numbers);
+    memcpy(numbers + LIG_MESH_NDIM_MAX, tensor->strides, tensor->ndim * sizeof *numbers);
+    request->strided[i] = *tensor;
+    request->strided[i].shape = numbers;
+    request->strided[i].strides = numbers + LIG_MESH_NDIM_MAX;
+    request->strided[i].reserved[0] = (uint64_t)(uintptr_t)staged;
+}
+
+static lig_status reserve_strided(ligi_request *request, size_t count)
+{
+    size_t room = request->strided_room;
+    LIG_TRY(ligi_grow(&request->strided, &request->strided_room, count, sizeof *request->strided,
+                      "a request"));
+    if (room != request->strided_room) {
+        size_t bytes = request->strided_room * 2 * LIG_MESH_NDIM_MAX * sizeof *request->numbers;
+        void *numbers = realloc(request->numbers, bytes);
+        if (numbers == NULL) {
+            request->strided_room = 0; /* so that the next call tries again */
+            return lig_fail(LIG_E_NOMEM, "no memory for a request");
+        }
+        request->numbers = numbers;
+    }
+    request->strided_count = count;
+    for (size_t i = 0; i < count; i++)
+        request->strided[i].data = NULL;
+    return LIG_OK;
+}
+
+static lig_status make_room(lig_mesh *mesh, const lig_mesh_request *asked, ligi_request *request)
+{
+    uint64_t bytes = staging_bytes(asked->push, asked->push_count);
+    uint64_t pulled = staging_bytes(asked->pull, asked->pull_count);
+    if (bytes + pulled > 0)
+        LIG_TRY(ligi_pool_take(mesh->outbox.pool, bytes + pulled, &request->staging));
+    return pulled > 0 ? reserve_strided(request, asked->pull_count) : LIG_OK;
+}
+
+/* Says where each tensor's bytes are read from or go to. */
+static void place_tensors(const lig_mesh_request *asked, ligi_request *request,
+                          size_t *push_entries)
+{
+    uint8_t *staged = request->staging ? request->staging->data : NULL;
+    size_t entries = 0, k = request->pull_count;
+    for (size_t i = 0; i < asked->push_count; i++) {
+        const lig_tensor *tensor = &asked->push[i];
+        void *data = tensor->data;
+        if (!lig_tensor_contiguous(tensor)) {
+            lig_tensor_pack(tensor, staged);
+            data = staged;
+            staged += aligned(tensor->bytes);
+        }
+        request->push_bytes += tensor->bytes;
+        if (tensor->bytes > 0)
+            request->iov[entries++] = (struct iovec){data, tensor->bytes};
+    }
+    *push_entries = entries;
+    for (size_t i = 0; i < asked->pull_count; i++) {
+        const lig_tensor *tensor = &asked->pull[i];
+        ligi_share *share = &request->shares[i / k];
+        void *data = tensor->data;
+        if (!lig_tensor_contiguous(tensor)) {
+            keep_strided(request, tensor, i, staged);
+            data = staged;
+            staged += aligned(tensor->bytes);
+        }
+        share->bytes += tensor->bytes;
+        if (tensor->bytes > 0)
+            share->iov[share->iov_count++] = (struct iovec){data, tensor->bytes};
+    }
+}
+
+/* One frame to one server. */
+static void send_share(lig_mesh *mesh, const lig_mesh_request *asked, ligi_request *request,
+                       size_t push_entries, uint32_t server)
+{
+    ligi_share *share = &request->shares[server];
+    size_t k = request->pull_count;
+    ligi_request_parts parts = {.serial = request->serial,
+                                .push = asked->push,
+                                .pull = asked->pull + server * k,
+                                .push_keys = asked->push_keys,
+                                .pull_keys = asked->pull_keys + server * k,
+                                .push_count = (uint32_t)asked->push_count,
+                                .pull_count = (uint32_t)k};
+    ligi_send send = {.head = mesh->head,
+                      .head_bytes = ligi_message_request(&parts, mesh->head),
+                      .iov = request->iov,
+                      .count = push_entries,
+                      .flags = LIGI_SEND_LEND,
+                      .token = share};
+    int done = 0;
+    share->sending = 1;
+    request->busy++;
+    lig_status status = ligi_net_send(mesh->parties[server].link, &send, &done);
+    if (status != LIG_OK)
+        ligi_request_fail(request, status, lig_error_text());
+    if (status != LIG_OK || done || push_entries == 0) {
+        share->sending = 0;
+        request->busy--;
+    }
+}
+
+static lig_status begin_request(lig_mesh *mesh, const lig_mesh_request *asked,
+                                ligi_request **request)
+{
+    LIG_TRY(check_parties(mesh));
+    uint32_t k = (uint32_t)(asked->pull_count / mesh->server_count);
+    LIG_TRY(ligi_outbox_begin(&mesh->outbox, (uint32_t)asked->push_count, k, request));
+    lig_status status = make_room(mesh, asked, *request);
+    if (status != LIG_OK)
+        ligi_outbox_undo(&mesh->outbox, *request);
+    return status;
+}
+
+static void give_up(lig_mesh *mesh, ligi_request *request, lig_status status, const char *sentence);
+
+lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *asked, uint64_t *handler)
+{
+    uint64_t began = lig_mesh_nanosecond();
+    LIG_TRY(check_request(mesh, asked));
+    LIG_TRY(ligi_mesh_enter(mesh));
+    ligi_request *request;
+    size_t entries;
+    lig_status status = begin_request(mesh, asked, &request);
+    if (status != LIG_OK) {
+        ligi_mesh_leave(mesh);
+        return status;
+    }
+    place_tensors(asked, request, &entries);
+    memset(request->stamps, 0, sizeof request->stamps);
+    request->stamps[0] = began;
+    request->stamps[1] = lig_mesh_nanosecond(); /* before: the server may be faster than this */
+    for (uint32_t s = 0; s < mesh->server_count; s++)
+        send_share(mesh, asked, request, entries, s);
+    mesh->stats.requests++;
+    mesh->stats.bytes_pushed += request->push_bytes * mesh->server_count;
+    *handler = request->handler;
+    if (request->status != LIG_OK)
+        give_up(mesh, request, request->status, "");
+    ligi_mesh_leave(mesh);
+    return LIG_OK;
+}
+
+/* --- how a request ends --- */
+
+static void settle(lig_mesh *mesh, ligi_request *request)
+{
+    if (!ligi_outbox_settle(&mesh->outbox, request))
+        return;
+    mesh->stats.failed += request->status != LIG_OK;
+    ligi_mesh_ring(mesh);
+}
+
+/* After this nothing new is written to the request's tensors; it ends when nothing is being read or
+ * written any more. */
+static void give_up(lig_mesh *mesh, ligi_request *request, lig_status status, const char *sentence)
+{
+    ligi_request_fail(request, status, sentence);
+    for (uint32_t s = 0; s < mesh->server_count; s++) {
+        ligi_share *share = &request->shares[s];
+        ligi_link *link = mesh->parties[s].link;
+        if (share->sending && link)
+            (void)ligi_net_cancel(link, share);
+        if (share->landing == 1) {
+            request->busy--;
+            share->landing = 0;
+            if (link && ligi_net_divert(link, share) == LIG_OK) {
+                share->landing = LIGI_DIVERTED;
+                request->diverted++;
+            }
+        }
+    }
+    settle(mesh, request);
+}
+
+void ligi_worker_lost(ligi_party *party)
+{
+    lig_mesh *mesh = party->mesh;
+    char sentence[LIGI_WHY_BYTES + 64];
+    if (party->state == LIG_MESH_STOPPED)
+        snprintf(sentence, sizeof sentence, "server %u has stopped", party->index);
+    else
+        snprintf(sentence, sizeof sentence, "server %u is lost: %s", party->index, party->why);
+    for (size_t i = 0; i < LIG_MESH_REQUESTS_MAX; i++) {
+        ligi_request *request = mesh->outbox.ring[i];
+        if (request == NULL)
+            continue;
+        ligi_share *share = &request->shares[party->index];
+        if (share->landing == LIGI_DIVERTED) { /* net has forgotten it with the link */
+            share->landing = 0;
+            request->diverted--;
+        }
+        if (request->state == LIGI_REQUEST_OPEN && (share->open || share->sending))
+            give_up(mesh, request, LIG_E_PEER, sentence);
+    }
+}
+
+static void answered(ligi_party *party, ligi_share *share)
+{
+    ligi_request *request = share->request;
+    lig_mesh *mesh = party->mesh;
+    if (!share->open)
+        return;
+    share->open = 0;
+    request->open--;
+    request->last = party->index;
+    mesh->stats.responses++;
+    settle(mesh, request);
+}
+
+static void refused(ligi_party *party, const ligi_message *message)
+{
+    ligi_request *request = ligi_outbox_open(&party->mesh->outbox, message->serial);
+    char sentence[LIGI_MESSAGE_REFUSAL_BYTES + 32];
+    if (request == NULL)
+        return;
+    snprintf(sentence, sizeof sentence, "server %u: %.*s", party->index,
+             (int)message->sentence_bytes, message->sentence);
+    party->mesh->stats.refused++;
+    request->last = party->index;
+    give_up(party->mesh, request, message->status, sentence);
+}
+
+lig_status ligi_worker_head(ligi_party *party, const ligi_arrival *arrival, ligi_landing *landing)
+{
+    ligi_message message;
+    lig_mesh *mesh = party->mesh;
+    LIG_TRY(ligi_message_decode(arrival->head, arrival->head_bytes, NULL, &message));
+    if (message.kind == LIGI_MESSAGE_REFUSAL && arrival->payload_bytes == 0) {
+        refused(party, &message);
+        return LIG_OK;
+    }
+    if (message.kind != LIGI_MESSAGE_REPLY)
+        return lig_fail(LIG_E_CORRUPT, "server %u sends what workers send", party->index);
+    ligi_request *request = ligi_outbox_open(&mesh->outbox, message.serial);
+    if (request == NULL || request->status != LIG_OK)
+        return LIG_OK; /* given up: the answer is thrown away */
+    ligi_share *share = &request->shares[party->index];
+    if (!share->open || share->landing)
+        return lig_fail(LIG_E_CORRUPT, "server %u answers twice", party->index);
+    if (arrival->payload_bytes != share->bytes)
+        return lig_fail(LIG_E_CORRUPT, "server %u answers with %llu bytes where %llu are asked for",
+                        party->index, (unsigned long long)arrival->payload_bytes,
+                        (unsigned long long)share->bytes);
+    memcpy(&share->stamps[2], message.stamps, sizeof message.stamps);
+    share->landing = 1;
+    request->busy++;
+    landing->iov = share->iov;
+    landing->count = share->iov_count;
+    landing->token = share;
+    return LIG_OK;
+}
+
+static void unpack(ligi_request *request, uint32_t server)
+{
+    size_t k = request->pull_count;
+    for (size_t i = server * k; i < (server + 1) * k && i < request->strided_count; i++) {
+        const lig_tensor *tensor = &request->strided[i];
+        if (tensor->data)
+            lig_tensor_unpack(tensor, (const void *)(uintptr_t)tensor->reserved[0]);
+    }
+}
+
+void ligi_worker_arrived(ligi_party *party, ligi_share *share)
+{
+    ligi_request *request = share->request;
+    if (share->landing == LIGI_DIVERTED) {
+        share->landing = 0;
+        request->diverted--;
+        return;
+    }
+    share->landing = 0;
+    request->busy--;
+    share->stamps[6] = lig_mesh_nanosecond();
+    if (request->strided_count > 0)
+        unpack(request, party->index);
+    party->mesh->stats.bytes_pulled += share->bytes;
+    if (!party->offset.exact) {
+        uint64_t moments[4] = {request->stamps[1], share->stamps[2], share->stamps[5],
+                               share->stamps[6]};
+        ligi_offset_feed(&party->offset, moments);
+    }
+    answered(party, share);
+}
+
+void ligi_worker_sent(ligi_party *party, ligi_share *share)
+{
+    ligi_request *request = share->request;
+    if (!share->sending)
+        return;
+    share->sending = 0;
+    request->busy--;
+    settle(party->mesh, request);
+}
+
+/* --- waiting --- */
+
+typedef struct await {
+    const lig_mesh *mesh;
+    const ligi_request *request; /* a slot: it stays, but may come to hold another request */
+    uint64_t serial;
+} await;
+
+/* Asked in every round of looking, so that nothing is searched for here. */
+static int has_ended(void *context)
+{
+    const await *what = context;
+    return what->request->state == LIGI_REQUEST_ENDED || what->request->serial != what->serial ||
+           what->mesh->stopped || what->mesh->ended.status != LIG_OK;
+}
+
+static lig_status late(lig_mesh *mesh, const ligi_request *request)
+{
+    uint32_t s = 0;
+    while (s + 1 < mesh->server_count && !request->shares[s].open)
+        s++;
+    return lig_fail(LIG_E_TIMEOUT, "server %u has not answered request %llu in time", s,
+                    (unsigned long long)request->handler);
+}
+
+static void record(lig_mesh *mesh, const ligi_request *request)
+{
+    for (uint32_t s = 0; mesh->recorder.fd >= 0 && s < mesh->server_count; s++) {
+        const ligi_share *share = &request->shares[s];
+        ligi_trace_record entry = {.kind = LIG_MESH_WORKER,
+                                   .peer = s,
+                                   .serial = request->serial,
+                                   .push_bytes = request->push_bytes,
+                                   .pull_bytes = share->bytes,
+                                   .offset_ns = ligi_offset_get(&mesh->parties[s].offset)};
+        memcpy(entry.stamps, share->stamps, sizeof entry.stamps);
+        entry.stamps[0] = request->stamps[0];
+        entry.stamps[1] = request->stamps[1];
+        entry.stamps[7] = request->stamps[7];
+        ligi_offset_apply(&mesh->parties[s].offset, entry.stamps);
+        ligi_recorder_add(&mesh->recorder, &entry);
+    }
+}
+
+/* The first who hears of the end makes the stamps final. */
+static void tell(lig_mesh *mesh, ligi_request *request)
+{
+    if (request->waited)
+        return;
+    const ligi_share *share = &request->shares[request->last];
+    request->waited = 1;
+    mesh->outbox.unwaited--;
+    request->stamps[7] = lig_mesh_nanosecond();
+    if (request->status != LIG_OK)
+        return;
+    memcpy(&request->stamps[2], &share->stamps[2], 5 * sizeof request->stamps[0]);
+    record(mesh, request);
+    ligi_offset_apply(&mesh->parties[request->last].offset, request->stamps);
+}
+
+static lig_status outcome(lig_mesh *mesh, uint64_t handler)
+{
+    ligi_request *request;
+    LIG_TRY(ligi_outbox_find(&mesh->outbox, handler, &request));
+    if (request->state != LIGI_REQUEST_ENDED)
+        return late(mesh, request);
+    tell(mesh, request);
+    ligi_mesh_ring(mesh);
+    if (request->status == LIG_OK)
+        return LIG_OK;
+    return lig_fail(request->status, "%s", request->sentence ? request->sentence : "it failed");
+}
+
+/* Fills *what; 1 when the request has ended. */
+static lig_status look(lig_mesh *mesh, uint64_t handler, await *what, int *ended)
+{
+    ligi_request *request;
+    LIG_TRY(ligi_mesh_enter(mesh));
+    lig_status status = ligi_outbox_find(&mesh->outbox, handler, &request);
+    if (status == LIG_OK) {
+        *what = (await){mesh, request, request->serial};
+        *ended = request->state == LIGI_REQUEST_ENDED;
+    }
+    ligi_mesh_leave(mesh);
+    return status;
+}
+
+lig_status lig_mesh_wait(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns)
+{
+    await what;
+    int ended;
+    LIG_TRY(look(mesh, handler, &what, &ended));
+    lig_status waited = ended ? LIG_OK : ligi_net_wait(mesh->net, has_ended, &what, timeout_ns);
+    if (waited != LIG_OK && waited != LIG_E_TIMEOUT)
+        return waited;
+    LIG_TRY(ligi_mesh_enter(mesh));
+    lig_status status = outcome(mesh, handler);
+    ligi_mesh_leave(mesh);
+    return status;
+}
+
+int lig_mesh_done(lig_mesh *mesh, uint64_t handler)
+{
+    await what;
+    int ended;
+    if (ligi_mesh_check(mesh) != LIG_OK)
+        return 1;
+    (void)ligi_net_poll(mesh->net);
+    return look(mesh, handler, &what, &ended) != LIG_OK || ended;
+}
+
+lig_status lig_mesh_cancel(lig_mesh *mesh, uint64_t handler)
+{
+    LIG_TRY(ligi_mesh_enter(mesh));
+    ligi_request *request;
+    lig_status status = ligi_outbox_find(&mesh->outbox, handler, &request);
+    if (status == LIG_OK && request->state == LIGI_REQUEST_OPEN)
+        give_up(mesh, request, LIG_E_CLOSED, "the request was cancelled");
+    ligi_mesh_leave(mesh);
+    ligi_net_wake(mesh->net);
+    return status;
+}
+
+lig_status lig_mesh_get_all_handlers(lig_mesh *mesh, uint64_t handler, uint64_t *handlers,
+                                     size_t room, size_t *count)
+{
+    LIG_TRY(ligi_mesh_enter(mesh));
+    ligi_request *request;
+    lig_status status = ligi_outbox_find(&mesh->outbox, handler, &request);
+    if (status == LIG_OK) {
+        *count = request->waited ? 1 : request->handler_count;
+        for (size_t i = 0; i < *count && i < room; i++)
+            handlers[i] = handler + i;
+    }
+    ligi_mesh_leave(mesh);
+    return status;
+}
+
+lig_status lig_mesh_fetch_trace(lig_mesh *mesh, uint64_t handler, uint64_t stamps[LIG_MESH_STAMPS])
+{
+    LIG_TRY(ligi_mesh_enter(mesh));
+    ligi_request *request;
+    lig_status status = ligi_outbox_find(&mesh->outbox, handler, &request);
+    if (status == LIG_OK && !request->waited)
+        status = lig_fail(LIG_E_BUSY, "request %llu has not been waited for: its stamps come after",
+                          (unsigned long long)handler);
+    if (status == LIG_OK)
+        memcpy(stamps, request->stamps, sizeof request->stamps);
+    ligi_mesh_leave(mesh);
+    return status;
+}
