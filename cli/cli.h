@@ -91,14 +91,18 @@ typedef struct cli_place {
     char *uri;  /* what stands before the first '#'; for files the path */
     char *name; /* what stands behind it, as it is; NULL when there is no '#' */
     cli_place_kind kind;
+    int in_folder; /* the uri is the one file of the folder that was named */
 } cli_place;
 
-/* A text without '#' that ends in .safetensors or .npz and is no folder is a file, a folder with an
- * index of .safetensors files is a sharded one, all else is a store. */
+/* A text without '#' that ends in .safetensors or .npz and is no folder is a file; a folder with an
+ * index of .safetensors files, or that index, is a sharded one; a folder with one model.safetensors
+ * is that file; all else is a store. LIG_E_UNSUPPORTED for what python -m ligament.convert knows.
+ */
 lig_status cli_place_parse(cli_place *place, const char *text);
 void cli_place_fini(cli_place *place);
 /* 1 and fills the path of the index when the folder holds exactly one. */
 int cli_sharded_index(const char *folder, char *path, size_t path_bytes);
+int cli_is_sharded_index(const char *path);
 /* Opens with `mode` ("r", "w", "a", or "x": writable, but it must be there) unless the URI says one
  * itself. */
 lig_status cli_place_open(const cli_place *place, const char *mode, lig_store **store);

@@ -19,6 +19,8 @@
     X(check)                                                                                       \
     X(compact)                                                                                     \
     X(partition)                                                                                   \
+    X(launch)                                                                                      \
+    X(trace)                                                                                       \
     X(plugin_test)
 
 #define DECLARE(name) extern const cli_command cli_cmd_##name;

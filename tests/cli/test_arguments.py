@@ -10,7 +10,7 @@ import subprocess
 import numpy
 import pytest
 
-COMMANDS = ["info", "ls", "show", "cp", "rm", "check", "compact", "plugin-test"]
+COMMANDS = ["info", "ls", "show", "cp", "rm", "check", "compact", "launch", "plugin-test"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,0 +1,264 @@
+#include "launch.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ligament/secret.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+extern char **environ;
+
+typedef struct plan {
+    uint64_t workers, servers, group_size, grace_s;
+    int scheduler;
+    unsigned port;
+    int port_fd;
+    char *folder, *secret; /* paths; the secret's file lies in the folder */
+} plan;
+
+/* --- what the processes share ---------------------------------------------------------------- */
+
+/* The port is bound, but not listened on: the system gives it to nobody else, and the process that
+ * runs the rendezvous can still take it. */
+static lig_status reserve_port(plan *self)
+{
+    struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof place;
+    int on = 1;
+    self->port_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (self->port_fd < 0 ||
+        setsockopt(self->port_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        bind(self->port_fd, (struct sockaddr *)&place, sizeof place) != 0 ||
+        getsockname(self->port_fd, (struct sockaddr *)&place, &bytes) != 0)
+        return lig_fail(LIG_E_IO, "no port for the rendezvous: %s", strerror(errno));
+    self->port = ntohs(place.sin_port);
+    return LIG_OK;
+}
+
+static lig_status make_secret(plan *self)
+{
+    const char *places[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
+    char text[LIG_SECRET_TEXT_MAX];
+    LIG_TRY(lig_secret_make(text));
+    for (size_t i = 0; i < 3; i++) {
+        char *folder;
+        if (places[i] == NULL || places[i][0] != '/' || access(places[i], W_OK) != 0)
+            continue;
+        LIG_TRY(cli_format(&folder, "%s/ligament-launch-XXXXXX", places[i]));
+        if (mkdtemp(folder) == NULL) {
+            free(folder);
+            continue;
+        }
+        self->folder = folder;
+        LIG_TRY(cli_format(&self->secret, "%s/secret", folder));
+        return lig_secret_write(self->secret, text, strlen(text));
+    }
+    return lig_fail(LIG_E_IO, "no folder for the secret can be made; set TMPDIR");
+}
+
+static void clean(plan *self)
+{
+    if (self->secret != NULL)
+        unlink(self->secret);
+    if (self->folder != NULL)
+        rmdir(self->folder);
+    if (self->port_fd >= 0)
+        close(self->port_fd);
+    free(self->secret);
+    free(self->folder);
+}
+
+/* --- who there is ---------------------------------------------------------------------------- */
+
+static void add(launch_job *job, const plan *self, const char *role, unsigned rank)
+{
+    launch_process *one = &job->processes[job->count++];
+    one->role = role;
+    one->rank = rank;
+    one->group = rank / (unsigned)self->group_size;
+    one->instance = rank % (unsigned)self->group_size;
+    one->streams[0].fd = one->streams[1].fd = -1;
+    if (strcmp(role, "scheduler") == 0)
+        snprintf(one->name, sizeof one->name, "scheduler");
+    else
+        snprintf(one->name, sizeof one->name, "%s %u", role, rank);
+}
+
+static lig_status cast(launch_job *job, const plan *self)
+{
+    uint64_t count = (self->workers + self->servers) * self->group_size + (self->scheduler != 0);
+    if (self->workers + self->servers == 0)
+        return lig_fail(LIG_E_INVALID, "no worker and no server: give -w or -s");
+    if (count > LAUNCH_PROCESSES_MAX)
+        return lig_fail(LIG_E_LIMIT, "%llu processes; %d is the limit of one host",
+                        (unsigned long long)count, LAUNCH_PROCESSES_MAX);
+    LIG_TRY(cli_alloc(&job->processes, count, sizeof *job->processes));
+    LIG_TRY(cli_alloc(&job->polls, 2 * count + 3, sizeof *job->polls));
+    if (self->scheduler)
+        add(job, self, "scheduler", 0);
+    for (unsigned i = 0; i < self->servers * self->group_size; i++)
+        add(job, self, "server", i);
+    for (unsigned i = 0; i < self->workers * self->group_size; i++)
+        add(job, self, "worker", i);
+    return LIG_OK;
+}
+
+/* --- what a process is told ------------------------------------------------------------------ */
+
+static const char *const told[] = {
+    "DMLC_ROLE=",          "DMLC_NUM_WORKER=",  "DMLC_NUM_SERVER=",      "DMLC_GROUP_SIZE=",
+    "DMLC_NODE_RANK=",     "STEPMESH_GPU=",     "DMLC_PS_ROOT_URI=",     "DMLC_PS_ROOT_PORT=",
+    "DMLC_NODE_HOST=",     "DMLC_RANK=",        "DMLC_RANK_OFFSET=",     "DMLC_INSTANCE_ID=",
+    "LIGAMENT_SCHEDULER=", "LIGAMENT_SERVERS=", "LIGAMENT_SECRET_FILE=",
+};
+
+enum { TOLD = sizeof told / sizeof told[0] };
+
+static int is_told(const char *variable)
+{
+    for (size_t i = 0; i < TOLD; i++)
+        if (strncmp(variable, told[i], strlen(told[i])) == 0)
+            return 1;
+    return 0;
+}
+
+static void forget_environment(char **list, size_t inherited)
+{
+    for (size_t i = inherited; list != NULL && list[i] != NULL; i++)
+        free(list[i]);
+    free(list);
+}
+
+/* Ours stand behind the inherited ones, which are borrowed. */
+static lig_status put_own(const plan *self, const launch_process *one, char **list)
+{
+    size_t n = 0;
+    unsigned group = one->group, instance = one->instance;
+    LIG_TRY(cli_format(&list[n++], "DMLC_ROLE=%s", one->role));
+    LIG_TRY(cli_format(&list[n++], "DMLC_NUM_WORKER=%llu", (unsigned long long)self->workers));
+    LIG_TRY(cli_format(&list[n++], "DMLC_NUM_SERVER=%llu", (unsigned long long)self->servers));
+    LIG_TRY(cli_format(&list[n++], "DMLC_GROUP_SIZE=%llu", (unsigned long long)self->group_size));
+    LIG_TRY(cli_format(&list[n++], "DMLC_NODE_RANK=%u", group));
+    LIG_TRY(cli_format(&list[n++], "STEPMESH_GPU=%u", instance));
+    LIG_TRY(cli_format(&list[n++], "DMLC_PS_ROOT_URI=127.0.0.1"));
+    LIG_TRY(cli_format(&list[n++], "DMLC_PS_ROOT_PORT=%u", self->port));
+    LIG_TRY(cli_format(&list[n++], "DMLC_NODE_HOST=127.0.0.1"));
+    LIG_TRY(cli_format(&list[n++], "LIGAMENT_SCHEDULER=%d", self->scheduler));
+    LIG_TRY(cli_format(&list[n++], "LIGAMENT_SECRET_FILE=%s", self->secret));
+    /* Lines of Python programs come as they are printed. */
+    return getenv("PYTHONUNBUFFERED") != NULL ? LIG_OK : cli_format(&list[n], "PYTHONUNBUFFERED=1");
+}
+
+static lig_status start(launch_job *job, const plan *self, launch_process *one, char *const *words)
+{
+    size_t all = 0, kept = 0;
+    char **list;
+    while (environ[all] != NULL)
+        all++;
+    LIG_TRY(cli_alloc(&list, all + TOLD + 2, sizeof *list));
+    for (size_t i = 0; i < all; i++)
+        if (!is_told(environ[i]))
+            list[kept++] = environ[i];
+    lig_status status = put_own(self, one, list + kept);
+    if (status == LIG_OK)
+        status = launch_start(job, one, words, list);
+    forget_environment(list, kept);
+    return status;
+}
+
+static lig_status start_all(launch_job *job, const plan *self, const cli_call *call)
+{
+    char **words;
+    LIG_TRY(cli_alloc(&words, call->word_count + 1, sizeof *words));
+    memcpy(words, call->words, call->word_count * sizeof *words);
+    lig_status status = LIG_OK;
+    for (size_t i = 0; i < job->count && status == LIG_OK; i++)
+        status = start(job, self, &job->processes[i], words);
+    free(words);
+    return status;
+}
+
+/* --- the command ----------------------------------------------------------------------------- */
+
+static lig_status watch_signals(launch_job *job)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    const int caught[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
+    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
+        sigaddset(&set, caught[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    job->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return job->signals >= 0 ? LIG_OK : lig_fail(LIG_E_IO, "no signalfd: %s", strerror(errno));
+}
+
+static lig_status prepare(launch_job *job, plan *self, const cli_call *call)
+{
+    LIG_TRY(cli_number(call, "workers", 0, LAUNCH_PROCESSES_MAX, &self->workers));
+    LIG_TRY(cli_number(call, "servers", 0, LAUNCH_PROCESSES_MAX, &self->servers));
+    LIG_TRY(cli_number(call, "group-size", 1, LAUNCH_PROCESSES_MAX, &self->group_size));
+    LIG_TRY(cli_number(call, "grace", 0, 86400, &self->grace_s));
+    self->scheduler = cli_has(call, "scheduler");
+    job->quiet = cli_has(call, "no-prefix");
+    job->grace_ns = (int64_t)self->grace_s * 1000000000;
+    LIG_TRY(cast(job, self));
+    LIG_TRY(launch_output_open(job));
+    LIG_TRY(watch_signals(job));
+    LIG_TRY(reserve_port(self));
+    return make_secret(self);
+}
+
+static int run(cli_call *call)
+{
+    plan self = {.workers = 1, .servers = 1, .group_size = 1, .grace_s = 5, .port_fd = -1};
+    launch_job job = {.signals = -1};
+    int result;
+    lig_status status = prepare(&job, &self, call);
+    if (status == LIG_OK)
+        status = start_all(&job, &self, call);
+    if (status == LIG_OK) {
+        result = launch_run(&job);
+    } else {
+        result = cli_failed();
+        launch_end(&job, SIGKILL);
+        (void)launch_run(&job);
+    }
+    clean(&self);
+    launch_output_close(&job);
+    if (job.signals >= 0)
+        close(job.signals);
+    free(job.processes);
+    free(job.polls);
+    return result;
+}
+
+static const cli_flag flags[] = {
+    {"workers", 'w', "N", "workers (1)"},
+    {"servers", 's', "N", "servers (1)"},
+    {"group-size", 'g', "N", "processes of a worker or server (1)"},
+    {"scheduler", 0, NULL, "a scheduler too; otherwise server 0 runs the rendezvous"},
+    {"grace", 0, "SECONDS", "between SIGTERM and SIGKILL when the job ends early (5)"},
+    {"no-prefix", 0, NULL, "print lines as they are"},
+    {NULL, 0, NULL, NULL},
+};
+
+const cli_command cli_cmd_launch = {
+    .name = "launch",
+    .usage = "[options] -- PROGRAM [ARGUMENT...]",
+    .summary = "Starts workers and servers of a mesh on this machine",
+    .details =
+        "Each process runs the program and learns who it is from DMLC_* variables, which\n"
+        "ligament.mesh.init() reads. They share a secret that is made for the job. Every line\n"
+        "they print comes behind '[role rank]'. When one fails the others are ended, and its\n"
+        "status is that of the command.",
+    .flags = flags,
+    .word_min = 1,
+    .word_max = SIZE_MAX,
+    .run = run,
+};

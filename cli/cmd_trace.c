@@ -1,0 +1,279 @@
+/* Traces of a mesh as a timeline for Chrome's and Perfetto's viewers, or as a table of where the
+ * time went. */
+#include "cli.h"
+#include "json.h"
+#include "trace_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What lies between stamp i and i + 1. */
+static const char *const parts[] = {"send",    "to the server", "queue",       "compute",
+                                    "respond", "back",          "told by wait"};
+enum { PARTS = 7, LANES_MAX = 4096 };
+
+typedef struct timeline {
+    cli_json_writer writer;
+    uint64_t first_ns;
+} timeline;
+
+static const char *role_name(uint32_t role)
+{
+    return role == LIG_MESH_SERVER ? "server" : role == LIG_MESH_WORKER ? "worker" : "scheduler";
+}
+
+/* Numbers for the viewer: servers from 1, workers behind them, in the order of the files. */
+static uint32_t process_of(const trace_run *run, const trace_file *file)
+{
+    return (uint32_t)(file - run->files) + 1;
+}
+
+static void put_time(timeline *line, const char *key, uint64_t ns)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%llu.%03llu", (unsigned long long)(ns / 1000),
+             (unsigned long long)(ns % 1000));
+    cli_json_put_raw(&line->writer, key, text);
+}
+
+static void put_slice(timeline *line, const char *name, const uint64_t when[2],
+                      const uint32_t where[2])
+{
+    cli_json_open(&line->writer, NULL, '{');
+    cli_json_put_text(&line->writer, "name", name);
+    cli_json_put_text(&line->writer, "ph", "X");
+    cli_json_put_u64(&line->writer, "pid", where[0]);
+    cli_json_put_u64(&line->writer, "tid", where[1]);
+    put_time(line, "ts", when[0] - line->first_ns);
+    put_time(line, "dur", when[1] - when[0]);
+}
+
+static void put_args(timeline *line, const trace_record *record)
+{
+    cli_json_open(&line->writer, "args", '{');
+    cli_json_put_u64(&line->writer, "request", record->serial);
+    cli_json_put_u64(&line->writer, "push_bytes", record->push_bytes);
+    cli_json_put_u64(&line->writer, "pull_bytes", record->pull_bytes);
+    cli_json_close(&line->writer, '}');
+}
+
+/* Arrows between a worker's slice and the server's: there ('s' at stamp 1, 'f' at 3) and back. */
+static void put_arrow(timeline *line, const char *phase, uint64_t ns, const uint32_t where[2],
+                      const char *id)
+{
+    cli_json_open(&line->writer, NULL, '{');
+    cli_json_put_text(&line->writer, "name", "request");
+    cli_json_put_text(&line->writer, "cat", "mesh");
+    cli_json_put_text(&line->writer, "ph", phase);
+    cli_json_put_text(&line->writer, "id", id);
+    cli_json_put_u64(&line->writer, "pid", where[0]);
+    cli_json_put_u64(&line->writer, "tid", where[1]);
+    put_time(line, "ts", ns - line->first_ns);
+    if (*phase == 'f')
+        cli_json_put_text(&line->writer, "bp", "e");
+    cli_json_close(&line->writer, '}');
+}
+
+static void put_name(timeline *line, const char *kind, const uint32_t where[2], const char *name)
+{
+    cli_json_open(&line->writer, NULL, '{');
+    cli_json_put_text(&line->writer, "name", kind);
+    cli_json_put_text(&line->writer, "ph", "M");
+    cli_json_put_u64(&line->writer, "pid", where[0]);
+    cli_json_put_u64(&line->writer, "tid", where[1]);
+    cli_json_open(&line->writer, "args", '{');
+    cli_json_put_text(&line->writer, "name", name);
+    cli_json_close(&line->writer, '}');
+    cli_json_close(&line->writer, '}');
+}
+
+/* Requests in flight at the same time lie in lanes of their own. */
+static uint32_t take_lane(uint64_t *ends, uint64_t begin, uint64_t end)
+{
+    uint32_t lane = 0;
+    while (lane + 1 < LANES_MAX && ends[lane] > begin)
+        lane++;
+    ends[lane] = end;
+    return lane + 1;
+}
+
+static void put_record(timeline *line, const trace_file *file, const trace_record *record,
+                       const uint32_t where[2])
+{
+    int worker = file->role == LIG_MESH_WORKER;
+    int from = worker ? 0 : 2, to = worker ? 7 : 5;
+    char name[96], id[96];
+    uint32_t from_worker = worker ? file->rank : record->peer;
+    uint32_t at_server = worker ? record->peer : file->rank;
+    snprintf(name, sizeof name, "request %llu %s %s %u", (unsigned long long)record->serial,
+             worker ? "to" : "from", worker ? "server" : "worker", record->peer);
+    snprintf(id, sizeof id, "%u-%u-%llu", from_worker, at_server,
+             (unsigned long long)record->serial);
+    put_slice(line, name, (uint64_t[]){record->stamps[from], record->stamps[to]}, where);
+    put_args(line, record);
+    cli_json_close(&line->writer, '}');
+    for (int i = from; i < to; i++) {
+        put_slice(line, parts[i], &record->stamps[i], where);
+        cli_json_close(&line->writer, '}');
+    }
+    put_arrow(line, worker ? "s" : "f", record->stamps[worker ? 1 : 2], where, id);
+}
+
+static lig_status put_member(timeline *line, const trace_run *run, const trace_file *file)
+{
+    uint64_t *ends;
+    char name[64];
+    uint32_t where[2] = {process_of(run, file), 0};
+    LIG_TRY(cli_alloc(&ends, LANES_MAX, sizeof *ends));
+    memset(ends, 0, LANES_MAX * sizeof *ends);
+    snprintf(name, sizeof name, "%s %u", role_name(file->role), file->rank);
+    put_name(line, "process_name", where, name);
+    for (size_t i = 0; i < file->count; i++) {
+        const trace_record *record = &file->records[i];
+        int worker = file->role == LIG_MESH_WORKER;
+        where[1] = take_lane(ends, record->stamps[worker ? 0 : 2], record->stamps[worker ? 7 : 5]);
+        put_record(line, file, record, where);
+    }
+    free(ends);
+    return LIG_OK;
+}
+
+static uint64_t first_of(const trace_run *run)
+{
+    uint64_t first = UINT64_MAX;
+    for (size_t i = 0; i < run->count; i++)
+        for (size_t r = 0; r < run->files[i].count; r++)
+            for (int s = 0; s < LIG_MESH_STAMPS; s++) {
+                uint64_t stamp = run->files[i].records[r].stamps[s];
+                if (stamp != 0 && stamp < first)
+                    first = stamp;
+            }
+    return first == UINT64_MAX ? 0 : first;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const trace_record *x = a, *y = b;
+    int at = x->kind == LIG_MESH_SERVER ? 2 : 0;
+    return (x->stamps[at] > y->stamps[at]) - (x->stamps[at] < y->stamps[at]);
+}
+
+static lig_status put_run(const trace_run *run, FILE *file)
+{
+    timeline line = {.writer = {.file = file, .compact = 1}, .first_ns = first_of(run)};
+    lig_status status = LIG_OK;
+    cli_json_open(&line.writer, NULL, '{');
+    cli_json_put_text(&line.writer, "displayTimeUnit", "ns");
+    cli_json_open(&line.writer, "traceEvents", '[');
+    for (size_t i = 0; i < run->count && status == LIG_OK; i++) {
+        trace_file *one = &run->files[i];
+        qsort(one->records, one->count, sizeof *one->records, by_begin);
+        status = put_member(&line, run, one);
+    }
+    cli_json_close(&line.writer, ']');
+    cli_json_close(&line.writer, '}');
+    fputc('\n', file);
+    return status;
+}
+
+/* --- the table --- */
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static size_t gather(const trace_run *run, int from, int to, uint64_t *times)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < run->count; i++)
+        for (size_t r = 0; run->files[i].role == LIG_MESH_WORKER && r < run->files[i].count; r++) {
+            const uint64_t *stamps = run->files[i].records[r].stamps;
+            times[count++] = stamps[to] - stamps[from];
+        }
+    qsort(times, count, sizeof *times, compare);
+    return count;
+}
+
+static lig_status add_row(cli_table *table, const char *name, const uint64_t *times, size_t count)
+{
+    char p50[32], p99[32], most[32];
+    snprintf(p50, sizeof p50, "%.2f", (double)times[count / 2] / 1e3);
+    snprintf(p99, sizeof p99, "%.2f", (double)times[count * 99 / 100] / 1e3);
+    snprintf(most, sizeof most, "%.2f", (double)times[count - 1] / 1e3);
+    return cli_table_add(table, (const char *const[]){name, p50, p99, most});
+}
+
+static lig_status put_summary(const trace_run *run)
+{
+    static const cli_column columns[] = {
+        {"part", 0, 0}, {"p50 us", 1, 0}, {"p99 us", 1, 0}, {"most us", 1, 0}};
+    size_t room = 0;
+    uint64_t *times;
+    cli_table *table;
+    for (size_t i = 0; i < run->count; i++)
+        room += run->files[i].role == LIG_MESH_WORKER ? run->files[i].count : 0;
+    if (room == 0)
+        return lig_fail(LIG_E_NOTFOUND, "no worker has recorded a request");
+    LIG_TRY(cli_alloc(&times, room, sizeof *times));
+    lig_status status = cli_table_create(&table, columns, 4);
+    if (status != LIG_OK) {
+        free(times);
+        return status;
+    }
+    for (int i = 0; i < PARTS && status == LIG_OK; i++)
+        status = add_row(table, parts[i], times, gather(run, i, i + 1, times));
+    if (status == LIG_OK)
+        status = add_row(table, "request", times, gather(run, 0, 7, times));
+    if (status == LIG_OK)
+        cli_table_print(table, stdout);
+    cli_table_destroy(table);
+    free(times);
+    return status;
+}
+
+static lig_status write_to(const trace_run *run, const char *path)
+{
+    FILE *file = path ? fopen(path, "we") : stdout;
+    if (file == NULL)
+        return cli_fail_path(path, "written");
+    lig_status status = put_run(run, file);
+    int failed = ferror(file);
+    if (path && fclose(file) != 0)
+        failed = 1;
+    if (status == LIG_OK && failed)
+        return cli_fail_path(path ? path : "standard output", "written");
+    return status;
+}
+
+static int run_trace(cli_call *call)
+{
+    trace_run run;
+    lig_status status = trace_run_read(call->words[0], &run);
+    if (status != LIG_OK)
+        return cli_failed();
+    status = cli_has(call, "summary") ? put_summary(&run) : write_to(&run, cli_value(call, "out"));
+    trace_run_fini(&run);
+    return status == LIG_OK ? 0 : cli_failed();
+}
+
+static const cli_flag flags[] = {
+    {"out", 'o', "FILE", "write there instead of to the standard output"},
+    {"summary", 's', NULL, "print where the time went instead"},
+    {NULL, 0, NULL, NULL},
+};
+
+const cli_command cli_cmd_trace = {
+    .name = "trace",
+    .usage = "FOLDER [options]",
+    .summary = "Makes a timeline of what a mesh recorded",
+    .details = "FOLDER is what mesh.trace_to was given; copy the files of other hosts into it. The "
+               "result is JSON for ui.perfetto.dev and chrome://tracing: requests of all workers "
+               "and servers on the clock of server 0, arrows from one to the other.",
+    .flags = flags,
+    .word_min = 1,
+    .word_max = 1,
+    .run = run_trace,
+};

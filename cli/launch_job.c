@@ -1,0 +1,281 @@
+#include "launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LAST_OUTPUT_NS INT64_C(1000000000) /* for what a dead process had in its pipes */
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* --- starting -------------------------------------------------------------------------------- */
+
+/* In the child, until exec. A group of its own: a Ctrl-C of the terminal comes to us alone and is
+ * passed on once, and what the program starts itself can be ended with it. */
+static void become(char *const *words, char **environment, pid_t parent, const int pipes[2][2])
+{
+    sigset_t none;
+    int null = open("/dev/null", O_RDONLY);
+    sigemptyset(&none);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(125);
+    signal(SIGBUS, SIG_DFL);
+    signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(pipes[0][1], STDOUT_FILENO) < 0 ||
+        dup2(pipes[1][1], STDERR_FILENO) < 0)
+        return;
+    execvpe(words[0], words, environment);
+}
+
+static void close_pair(int pair[2])
+{
+    if (pair[0] >= 0)
+        close(pair[0]);
+    if (pair[1] >= 0)
+        close(pair[1]);
+}
+
+/* What went wrong in the child comes through a pipe that exec closes. */
+static lig_status fork_one(launch_process *process, char *const *words, char **environment,
+                           int pipes[2][2], int trouble[2])
+{
+    pid_t parent = getpid(), pid = fork();
+    int number = 0;
+    if (pid < 0)
+        return lig_fail(LIG_E_IO, "%s cannot be started: %s", process->name, strerror(errno));
+    if (pid == 0) {
+        become(words, environment, parent, (const int (*)[2])pipes);
+        number = errno;
+        ssize_t ignored = write(trouble[1], &number, sizeof number);
+        (void)ignored;
+        _exit(127);
+    }
+    close(trouble[1]);
+    trouble[1] = -1;
+    ssize_t got;
+    do
+        got = read(trouble[0], &number, sizeof number);
+    while (got < 0 && errno == EINTR);
+    if (got == (ssize_t)sizeof number) {
+        waitpid(pid, NULL, 0);
+        return lig_fail(number == ENOENT   ? LIG_E_NOTFOUND
+                        : number == EACCES ? LIG_E_DENIED
+                                           : LIG_E_IO,
+                        "'%s' cannot be started: %s", words[0], strerror(number));
+    }
+    setpgid(pid, pid);
+    process->pid = pid;
+    return LIG_OK;
+}
+
+lig_status launch_start(launch_job *job, launch_process *process, char *const *words,
+                        char **environment)
+{
+    int pipes[2][2] = {{-1, -1}, {-1, -1}}, trouble[2] = {-1, -1};
+    lig_status status = LIG_OK;
+    if (pipe2(pipes[0], O_CLOEXEC) != 0 || pipe2(pipes[1], O_CLOEXEC) != 0 ||
+        pipe2(trouble, O_CLOEXEC) != 0)
+        status = lig_fail(LIG_E_IO, "no pipes for %s: %s", process->name, strerror(errno));
+    if (status == LIG_OK)
+        status = fork_one(process, words, environment, pipes, trouble);
+    if (status == LIG_OK) {
+        for (int s = 0; s < 2; s++) {
+            process->streams[s].fd = pipes[s][0];
+            fcntl(pipes[s][0], F_SETFL, O_NONBLOCK);
+            pipes[s][0] = -1;
+        }
+        job->alive++;
+    }
+    close_pair(pipes[0]);
+    close_pair(pipes[1]);
+    close_pair(trouble);
+    return status;
+}
+
+/* --- ending ---------------------------------------------------------------------------------- */
+
+static void signal_all(launch_job *job, int signal)
+{
+    for (size_t i = 0; i < job->count; i++)
+        if (job->processes[i].pid > 0)
+            kill(-job->processes[i].pid, signal);
+}
+
+void launch_end(launch_job *job, int signal)
+{
+    if (job->kill_ns == 0)
+        job->kill_ns = now_ns() + job->grace_ns;
+    signal_all(job, signal);
+    signal_all(job, SIGCONT); /* one that is frozen should hear it too */
+}
+
+/* One process has ended. What it has started goes with it, before its number can be given to
+ * another. */
+static void bury(launch_job *job, launch_process *process)
+{
+    int state = 0;
+    pid_t pid = process->pid;
+    kill(-pid, SIGKILL);
+    if (waitpid(pid, &state, 0) != pid)
+        return;
+    process->pid = 0;
+    job->alive--;
+    int signal = WIFSIGNALED(state) ? WTERMSIG(state) : 0;
+    int status = signal > 0 ? 128 + signal : WEXITSTATUS(state);
+    if (status == 0 || job->kill_ns != 0)
+        return;
+    job->status = status;
+    if (signal > 0)
+        launch_output_say(job, "%s (pid %d) was ended by signal %d (%s)%s", process->name, (int)pid,
+                          signal, strsignal(signal), job->alive > 0 ? "; ending the others" : "");
+    else
+        launch_output_say(job, "%s (pid %d) failed with status %d%s", process->name, (int)pid,
+                          status, job->alive > 0 ? "; ending the others" : "");
+    launch_end(job, SIGTERM);
+}
+
+static void reap(launch_job *job)
+{
+    for (size_t i = 0; i < job->count; i++) {
+        siginfo_t ended = {0};
+        pid_t pid = job->processes[i].pid;
+        if (pid > 0 && waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            ended.si_pid == pid)
+            bury(job, &job->processes[i]);
+    }
+}
+
+/* Ctrl-Z: all sleep, and wake up together. */
+static void pause_all(launch_job *job)
+{
+    signal_all(job, SIGSTOP);
+    kill(getpid(), SIGSTOP);
+    signal_all(job, SIGCONT);
+}
+
+/* The first Ctrl-C asks, the second does not. */
+static void take_signal(launch_job *job, int signal)
+{
+    if (signal == SIGCHLD)
+        return;
+    if (signal == SIGTSTP) {
+        pause_all(job);
+        return;
+    }
+    if (job->stopped_by != 0) {
+        job->kill_ns = now_ns();
+        return;
+    }
+    job->stopped_by = signal;
+    if (job->status == 0)
+        job->status = 128 + signal;
+    launch_end(job, signal);
+}
+
+static void take_signals(launch_job *job)
+{
+    struct signalfd_siginfo info;
+    while (read(job->signals, &info, sizeof info) == (ssize_t)sizeof info)
+        take_signal(job, (int)info.ssi_signo);
+}
+
+/* --- running --------------------------------------------------------------------------------- */
+
+static int is_waiting(const launch_out *out)
+{
+    return out->at < out->bytes;
+}
+
+/* A stream is read when what came before it is written: who writes faster than we can waits. */
+static size_t fill_polls(launch_job *job)
+{
+    size_t count = 0;
+    job->polls[count++] = (struct pollfd){.fd = job->signals, .events = POLLIN};
+    for (int s = 0; s < 2; s++)
+        job->polls[count++] = (struct pollfd){
+            .fd = is_waiting(&job->outs[s]) ? job->outs[s].fd : -1, .events = POLLOUT};
+    for (size_t i = 0; i < job->count; i++)
+        for (int s = 0; s < 2; s++)
+            job->polls[count++] = (struct pollfd){
+                .fd = is_waiting(launch_output_of(job, s)) ? -1 : job->processes[i].streams[s].fd,
+                .events = POLLIN};
+    return count;
+}
+
+static int open_streams(const launch_job *job)
+{
+    int count = 0;
+    for (size_t i = 0; i < job->count; i++)
+        for (int s = 0; s < 2; s++)
+            count += job->processes[i].streams[s].fd >= 0;
+    return count;
+}
+
+static void move(launch_job *job)
+{
+    for (int s = 0; s < 2; s++)
+        if (job->polls[1 + s].revents != 0)
+            launch_output_put(&job->outs[s]);
+    for (size_t i = 0; i < job->count; i++)
+        for (int s = 0; s < 2; s++)
+            if (job->polls[3 + 2 * i + (size_t)s].revents != 0 &&
+                launch_output_take(job, &job->processes[i], s) != LIG_OK) {
+                job->status = job->status > 0 ? job->status : cli_failed();
+                launch_end(job, SIGKILL);
+            }
+}
+
+static int wait_ms(int64_t until_ns)
+{
+    if (until_ns == 0)
+        return -1;
+    int64_t left = (until_ns - now_ns()) / 1000000;
+    return left <= 0 ? 0 : left > 60000 ? 60000 : (int)left + 1;
+}
+
+static void turn(launch_job *job, int64_t until_ns)
+{
+    size_t count = fill_polls(job);
+    if (poll(job->polls, count, wait_ms(until_ns)) < 0)
+        return;
+    if (job->polls[0].revents != 0)
+        take_signals(job);
+    move(job);
+    reap(job);
+}
+
+int launch_run(launch_job *job)
+{
+    while (job->alive > 0) {
+        turn(job, job->killed ? 0 : job->kill_ns);
+        if (job->kill_ns != 0 && !job->killed && now_ns() >= job->kill_ns) {
+            job->killed = 1;
+            signal_all(job, SIGKILL);
+        }
+    }
+    /* A stream can be held open by somebody who left its group: it is not waited for. A reader of
+     * ours that is slow is, unless we were told to stop. */
+    int64_t until = now_ns() + LAST_OUTPUT_NS;
+    while (is_waiting(&job->outs[0]) || is_waiting(&job->outs[1]) || open_streams(job) > 0) {
+        int waiting = is_waiting(&job->outs[0]) || is_waiting(&job->outs[1]);
+        if (now_ns() >= until && (!waiting || job->stopped_by != 0))
+            break;
+        turn(job, now_ns() < until ? until : 0);
+    }
+    return job->status;
+}

@@ -1,0 +1,270 @@
+"""`ligament launch`: who is started, what they are told, what is printed, and how it ends."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+TELL = 'echo "$DMLC_ROLE $DMLC_NODE_RANK $STEPMESH_GPU"'
+
+
+def lines(text):
+    return sorted(text.splitlines())
+
+
+@contextlib.contextmanager
+def start(ligament, *words, **options):
+    """Under way, in a session of its own, with pipes; killed in the end if it is still there."""
+    job = subprocess.Popen(
+        [str(ligament.path), "launch", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+    try:
+        yield job
+    finally:
+        job.kill()
+        job.wait()
+        job.stdout.close()
+        job.stderr.close()
+
+
+def gone(pid):
+    """1 when there is no such process any more; a dead one that nobody has waited for is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def wait_gone(pids):
+    end = time.monotonic() + 60
+    while not all(gone(pid) for pid in pids):
+        assert time.monotonic() < end, "a process was left behind"
+        time.sleep(0.01)
+
+
+def test_roles_and_ranks(ligament):
+    text = ligament("launch", "-w", 2, "-s", 1, "--", "sh", "-c", TELL)
+    assert lines(text) == [
+        "[server 0] server 0 0",
+        "[worker 0] worker 0 0",
+        "[worker 1] worker 1 0",
+    ]
+    text = ligament("launch", "-w1", "-s1", "-g2", "--scheduler", "--", "sh", "-c", TELL)
+    assert lines(text) == [
+        "[scheduler] scheduler 0 0",
+        "[server 0] server 0 0",
+        "[server 1] server 0 1",
+        "[worker 0] worker 0 0",
+        "[worker 1] worker 0 1",
+    ]
+
+
+def test_what_they_are_told(ligament):
+    show = "env | grep -E '^(DMLC_|LIGAMENT_S|STEPMESH_)' | sort"
+    given = {"DMLC_RANK": "9", "DMLC_ROLE": "boss", "LIGAMENT_SERVERS": "5", "DMLC_PORT": "1"}
+    text = ligament("launch", "-w0", "-s1", "--no-prefix", "--", "sh", "-c", show, env=given)
+    told = dict(line.split("=", 1) for line in text.splitlines())
+    port, secret = told.pop("DMLC_PS_ROOT_PORT"), told.pop("LIGAMENT_SECRET_FILE")
+    assert 0 < int(port) < 65536
+    assert told == {
+        "DMLC_ROLE": "server",
+        "DMLC_NUM_WORKER": "0",
+        "DMLC_NUM_SERVER": "1",
+        "DMLC_GROUP_SIZE": "1",
+        "DMLC_NODE_RANK": "0",
+        "DMLC_NODE_HOST": "127.0.0.1",
+        "DMLC_PS_ROOT_URI": "127.0.0.1",
+        "DMLC_PORT": "1",
+        "STEPMESH_GPU": "0",
+        "LIGAMENT_SCHEDULER": "0",
+    }
+    assert not os.path.exists(secret)
+    assert not os.path.exists(os.path.dirname(secret))
+
+
+def test_one_secret_for_all_and_for_nobody_else(ligament, tmp_path):
+    look = 'f=$LIGAMENT_SECRET_FILE; stat -c "%a %F" "$f" "${f%/*}"; cat "$f"'
+    text = ligament(
+        "launch", "-w3", "--no-prefix", "--", "sh", "-c", look, env={"TMPDIR": str(tmp_path)}
+    )
+    found = text.splitlines()
+    assert found.count("600 regular file") == 4
+    assert found.count("700 directory") == 4
+    secrets = [line for line in found if re.fullmatch("[0-9a-f]{64}", line)]
+    assert len(secrets) == 4
+    assert len(set(secrets)) == 1
+
+
+def test_lines_are_not_torn(ligament):
+    talk = "i=0; while [ $i -lt 200 ]; do printf 'a%s' $i; printf 'b%0900d\\n' 0; i=$((i+1)); done"
+    text = ligament("launch", "-w4", "-s0", "--", "sh", "-c", talk)
+    assert len(text.splitlines()) == 800
+    for line in text.splitlines():
+        assert re.fullmatch(r"\[worker [0-3]\] a\d+b0{900}", line)
+
+
+def test_long_lines_and_the_last_one_without_an_end(ligament):
+    talk = "head -c 200000 /dev/zero | tr '\\0' x; printf end"
+    text = ligament("launch", "-w1", "-s0", "--", "sh", "-c", talk)
+    assert all(line.startswith("[worker 0] ") for line in text.splitlines())
+    assert text.replace("[worker 0] ", "").replace("\n", "") == "x" * 200000 + "end"
+
+
+def test_output_and_errors_stay_apart(ligament):
+    done = ligament.run("launch", "-w1", "-s0", "--", "sh", "-c", "echo out; echo err >&2")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "[worker 0] out\n",
+        "[worker 0] err\n",
+    )
+
+
+def test_input_is_empty(ligament):
+    assert ligament("launch", "-w1", "-s0", "--", "cat") == ""
+
+
+def test_a_failure_ends_the_job_with_its_status(ligament):
+    script = 'if [ "$DMLC_ROLE$DMLC_NODE_RANK" = worker1 ]; then exit 7; fi; exec sleep 1000'
+    done = ligament.run("launch", "-w3", "-s1", "--", "sh", "-c", script)
+    assert done.returncode == 7
+    assert re.fullmatch(
+        r"ligament: worker 1 \(pid \d+\) failed with status 7; ending the others\n", done.stderr
+    )
+
+
+def test_a_killed_process_ends_the_job(ligament):
+    script = '[ "$DMLC_ROLE" = server ] && kill -9 $$; exec sleep 1000'
+    done = ligament.run("launch", "-w1", "-s1", "--", "sh", "-c", script)
+    assert done.returncode == 128 + 9
+    assert "server 0" in done.stderr
+    assert "signal 9" in done.stderr
+
+
+def test_who_does_not_listen_is_killed(ligament):
+    script = 'trap "" TERM; [ "$DMLC_ROLE" = server ] && exit 3; while :; do sleep 1; done'
+    done = ligament.run("launch", "--grace", 0, "--", "sh", "-c", script)
+    assert done.returncode == 3
+
+
+def test_a_frozen_process_is_ended_too(ligament):
+    script = '[ "$DMLC_ROLE" = server ] && exit 3; kill -STOP $$; sleep 1000'
+    done = ligament.run("launch", "--", "sh", "-c", script)
+    assert done.returncode == 3
+
+
+def test_what_a_process_has_started_ends_with_it(ligament):
+    done = ligament.run("launch", "-w1", "-s0", "--", "sh", "-c", "sleep 1000 & echo $!; exit 0")
+    assert done.returncode == 0
+    wait_gone([int(done.stdout.split()[-1])])
+
+
+def test_early_ends_without_failure_are_fine(ligament):
+    script = '[ "$DMLC_ROLE" = server ] && exit 0; sleep 0.2; echo late'
+    assert ligament("launch", "-w1", "-s1", "--", "sh", "-c", script) == "[worker 0] late\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_are_passed_on(ligament, number):
+    name = number.name[3:]
+    script = f"trap 'echo heard {name}; exit 0' {name}; echo ready; while :; do sleep 0.01; done"
+    with start(ligament, "-w2", "-s0", "--", "sh", "-c", script) as job:
+        for _ in range(2):
+            assert job.stdout.readline().endswith("ready\n")
+        job.send_signal(number)
+        out, _ = job.communicate(timeout=60)
+    assert lines(out) == [f"[worker 0] heard {name}", f"[worker 1] heard {name}"]
+    assert job.returncode == 128 + number
+
+
+def test_the_second_interrupt_does_not_wait(ligament):
+    script = "trap 'echo no' INT TERM; echo ready; while :; do sleep 0.01; done"
+    with start(ligament, "-w1", "-s0", "--grace", 1000, "--", "sh", "-c", script) as job:
+        assert job.stdout.readline().endswith("ready\n")
+        job.send_signal(signal.SIGINT)
+        assert job.stdout.readline().endswith("no\n")
+        job.send_signal(signal.SIGINT)
+        assert job.wait(timeout=60) == 128 + signal.SIGINT
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return file.read().rsplit(")", 1)[1].split()[0]
+
+
+def wait_asleep(pids):
+    """T: stopped; D: a shell whose new child was stopped before it became another program."""
+    end = time.monotonic() + 60
+    while not all(state_of(pid) in "TD" for pid in pids):
+        assert time.monotonic() < end, [state_of(pid) for pid in pids]
+        time.sleep(0.01)
+
+
+def test_all_sleep_and_wake_up_together(ligament):
+    script = "echo $$; while [ ! -e go ]; do sleep 0.01; done; echo went"
+    words = ["-w2", "-s0", "--", "sh", "-c", script]
+    with start(ligament, *words, cwd=ligament.folder) as job:
+        pids = [int(job.stdout.readline().split()[-1]) for _ in range(2)]
+        job.send_signal(signal.SIGTSTP)
+        wait_asleep([job.pid, *pids])
+        (ligament.folder / "go").touch()
+        job.send_signal(signal.SIGCONT)
+        out, _ = job.communicate(timeout=60)
+    assert lines(out) == ["[worker 0] went", "[worker 1] went"]
+    assert job.returncode == 0
+
+
+def test_nobody_is_left_when_it_is_killed(ligament):
+    with start(ligament, "-w2", "-s1", "--", "sh", "-c", "echo $$; exec sleep 1000") as job:
+        pids = [int(job.stdout.readline().split()[-1]) for _ in range(3)]
+        job.kill()
+        job.wait(timeout=60)
+        wait_gone(pids)
+
+
+def test_a_reader_that_does_not_read_can_be_left(ligament):
+    with start(ligament, "-w1", "-s0", "--grace", 0, "--", "sh", "-c", "yes") as job:
+        assert job.stdout.readline() == "[worker 0] y\n"
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(timeout=60) == 128 + signal.SIGTERM
+
+
+def test_a_reader_that_goes_is_no_failure(ligament, tmp_path):
+    command = f"{ligament.path} launch -w1 -s0 -- sh -c 'seq 100000; echo x > done' | head -1"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "[worker 0] 1\n"
+    assert (tmp_path / "done").exists()
+
+
+def test_python_prints_at_once(ligament):
+    code = "import time; print('now'); time.sleep(1000)"
+    with start(ligament, "-w1", "-s0", "--", sys.executable, "-c", code) as job:
+        assert job.stdout.readline() == "[worker 0] now\n"
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "part"),
+    [
+        (["-w2"], 2, "needs"),
+        (["-w", "many", "--", "true"], 1, "workers"),
+        (["-w0", "-s0", "--", "true"], 1, "give -w or -s"),
+        (["-w1024", "--", "true"], 1, "1024 is the limit"),
+        (["--", "./no-such-program"], 1, "'./no-such-program' cannot be started: No such file"),
+    ],
+)
+def test_refusals(ligament, words, status, part):
+    assert part in ligament.fails("launch", *words, status=status)
