@@ -59,6 +59,7 @@ class Loader:
         self.names: list[str] = self.model.names()
         self.chosen: list[str] | None = None  # None: all
         self.slices: dict[str, Any] = {}
+        self.layouts: dict[str, Any] = {}  # distributed tensors that new ones are laid out like
         self.verify = True
         self.show = False
         self._rows: list[_core.StoredTensor] | None = None
@@ -112,6 +113,7 @@ class Loader:
             return Result()
         if prefix:
             target.names = [prefix + name for name in target.names]
+        self._localize(target)
         if self.chosen is None and target.names == self.names:
             result, places = Result(), list(range(len(self.names)))
         else:
@@ -120,6 +122,32 @@ class Loader:
         if target.plain is not None and self.model.structure:
             target.plain(decode(self.model.structure, {}))
         return result
+
+    def _localize(self, target: tensors.Target) -> None:
+        """Distributed tensors take what belongs into this process, into their local memory."""
+        shards = [
+            (i, tensors.shard(value, target.names[i]))
+            for i, value in enumerate(target.values)
+            if tensors.is_distributed(value)
+        ]
+        if not shards:
+            return
+        values = list(target.values)  # the target's own list is for those who finish it
+        wrong = []
+        for i, shard in shards:
+            name = target.names[i]
+            if shard is None or name not in self.index:
+                continue
+            stored = tuple(self._row(name)[2])
+            if stored != shard.whole:
+                wrong.append(f"'{name}' has shape {shard.whole}, stored is {stored}")
+            if name in self.slices:
+                raise InvalidError(f"'{name}' is distributed: a slice of it cannot be asked for")
+            self.slices[name] = shard.index
+            values[i] = shard.local
+        if wrong:
+            raise MismatchError(f"model '{self.name}' does not fit: " + "; ".join(wrong[:_NAMED]))
+        target.values = values
 
     def _compare(
         self, target: tensors.Target, keep: bool, ignore: bool
@@ -131,6 +159,8 @@ class Loader:
         if self.chosen is not None:
             names = [name for name in names if name in asked]
         missing = [name for name in names if name not in self.index]
+        if missing:
+            missing = self._not_tied(missing, target)
         extra = [name for name in stored if name not in known]
         if missing and not keep:
             raise MismatchError(
@@ -141,14 +171,23 @@ class Loader:
             raise MismatchError(
                 f"model '{self.name}' has {_list(extra)} besides (extra='ignore' passes them over)"
             )
-        wanted = set(names).difference(missing)
+        wanted = {name for name in names if name in self.index}
         places = [i for i, name in enumerate(target.names) if name in wanted]
         return Result(missing, extra), places
+
+    def _not_tied(self, missing: list[str], target: tensors.Target) -> list[str]:
+        """Without those whose tensor is filled under another name: some formats keep one name of
+        tied weights."""
+        at = {name: i for i, name in enumerate(target.names)}
+        filled = {id(target.values[i]) for name, i in at.items() if name in self.index}
+        return [name for name in missing if id(target.values[at[name]]) not in filled]
 
     def _fill_places(
         self, target: tensors.Target, places: list[int], cast: bool, mapped: bool
     ) -> None:
         takers = tensors.takers(target.names, target.values, places)
+        if mapped:
+            _refuse_map([target.names[i] for i in places if i not in takers])
         simple = not takers and not cast and not self.slices
         if simple and self._fill_at_once(target, places):
             target.done(places, takers)
@@ -282,17 +321,24 @@ class Loader:
         reads, twins, asked = [], {}, set(names)
         for name in names:
             twin = self._twin(name)
-            if twin in asked and not self.slices:
+            if twin in asked and not self.slices and name not in self.layouts:
                 twins[name] = twin
                 continue
-            read = self._part(name)
+            read = self._part(name) if name not in self.layouts else self._local(name)
             read.item = adapters(name).empty(read.code, read.shape)
             reads.append(read)
         self._run(reads)
         made = {read.name: adapters(read.name).result(read.item, device) for read in reads}
+        for name, template in self.layouts.items():
+            if name in made:
+                made[name] = tensors.laid_out_like(template, made[name])
         if self.slices:
             made = {name: self._squeezed(name, value) for name, value in made.items()}
         return self._tree({name: made[twins.get(name, name)] for name in names})
+
+    def like(self, template: Any, mapped: bool, keep: bool, ignore: bool) -> Any:
+        """A new tree as `template`."""
+        return tensors.like(template, self.whole(None, mapped, None), keep, ignore)
 
     def _tree(self, made: dict[str, Any]) -> Any:
         return made if self.slices else decode(self.model.structure, made)
@@ -338,6 +384,17 @@ class Loader:
             read.shape = tuple(count for _, _, count in read.slices)
         return read
 
+    def _local(self, name: str) -> _Read:
+        """What this process needs of a tensor that is laid out like another."""
+        read = self._stored(name)
+        shard = tensors.shard(self.layouts[name], name)
+        if shard is None or shard.whole != tuple(read.shape):
+            del self.layouts[name]
+            return read
+        read.slices = slices_of(shard.index, read.shape, name)
+        read.shape = shard.shape
+        return read
+
     def _squeezed(self, name: str, value: Any) -> Any:
         if name not in self.slices:
             return value
@@ -379,6 +436,14 @@ class Loader:
             self.core.load(self.name, batch)
         for i, fresh in later.items():
             reads[i].item.take(fresh)
+
+
+def _refuse_map(names: list[str]) -> None:
+    if names:
+        raise InvalidError(
+            f"map=True maps what has no memory of its own, and {_list(names)} of `into` has: "
+            "leave out map to fill it, or into to get mapped tensors"
+        )
 
 
 def _groups(sizes: list[int], limit: int) -> Iterable[range]:

@@ -10,7 +10,7 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import _core, tensors
+from . import _core, arguments, tensors
 from .description import Model, Report, TensorInfo
 from .errors import Error, InvalidError, NotFoundError
 from .graph import Graph, graphs_for
@@ -141,25 +141,27 @@ class Store:
         metrics: Mapping[str, float] | None = None,
         tags: Mapping[str, str] | None = None,
         meta: Any = None,
-        replace: bool,
-        wait: bool,
-        snapshot: str | None,
-        snapshot_bytes: int,
-        progress: bool | None,
+        replace: bool = False,
+        wait: bool = True,
+        snapshot: str | None = None,
+        snapshot_bytes: int = _SNAPSHOT_BYTES,
+        progress: bool | None = None,
         after: Callable[[], None] = lambda: None,
         related: tuple[tuple[_core.Graph, ...], _core.Match | None] = ((), None),
     ) -> Any:
         if snapshot not in (None, "copy"):
             raise InvalidError(f"snapshot={snapshot!r}: it is None or 'copy'")
+        arguments.name(name)
+        given = (arguments.metrics(metrics) or None, arguments.tags(tags) or None)
         self._settle()
         options = (
             _REPLACE if replace else 0,
             parent,
-            dict(metrics) if metrics else None,
-            dict(tags) if tags else None,
+            *given,
             _meta_text(meta),
             found.structure or None,
             *related,
+            None,
         )
         if not wait:
             return self._save_later(
@@ -237,6 +239,7 @@ class Store:
         name: str | Model | Match,
         into: Any = None,
         *,
+        like: Any = None,
         tensors: Sequence[str] | Mapping[str, Any] | str | None = None,
         framework: str | None = None,
         map: bool = False,
@@ -249,15 +252,18 @@ class Store:
     ) -> Any:
         """Fills `into` in place (every tensor is checked before the first byte moves) and tells
         what was missing or extra; or returns the saved structure, as arrays or as tensors of
-        `framework`. Of a match: what it names, under the asking model's names; the rest of `into`
-        stays as it is."""
+        `framework`. `like`, for JAX, whose arrays cannot be filled: a new tree as that one, with
+        arrays where its are. Of a match: what it names, under the asking model's names; the rest
+        of `into` stays as it is."""
         if missing not in ("error", "keep") or extra not in ("error", "ignore"):
             raise InvalidError("missing is 'error' or 'keep', extra is 'error' or 'ignore'")
         if into is not None and (device is not None or framework is not None):
             raise InvalidError("`framework` and `device` are for new tensors; `into` has its own")
+        if like is not None and not (into is tensors is framework is device is None):
+            raise InvalidError("`like` says all: leave out into, tensors, framework and device")
         if isinstance(name, Match):
             return self._load_match(name, into, tensors, framework, map, extra, cast, device)
-        loader = Loader(self._core, name.name if isinstance(name, Model) else name)
+        loader = Loader(self._core, _name_of(name))
         loader.choose(tensors)
         loader.verify = verify
         loader.show = wanted(progress)
@@ -265,6 +271,8 @@ class Store:
             # A stage of a pipeline asks for its own part of the model and for nothing else.
             part = extra == "ignore" or getattr(into, "IS_PART_OF_A_MODEL", False)
             return loader.fill(into, missing == "keep", part, cast, map)
+        if like is not None:
+            return loader.like(like, map, missing == "keep", extra == "ignore")
         return loader.whole(framework, map, device)
 
     def _load_match(
@@ -338,11 +346,11 @@ class Store:
             raise InvalidError(f"limit={limit}: it is None or at least 0")
         if limit == 0:
             return []
-        found = self._core.models(name, dict(tags) if tags else None, order, limit or 0)
+        found = self._core.models(name, arguments.tags(tags) or None, order, limit or 0)
         return [Model(self, core) for core in found]
 
     def __getitem__(self, name: str) -> Model:
-        return Model(self, self._core.model(name))
+        return Model(self, self._core.model(arguments.name(name)))
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
@@ -382,18 +390,20 @@ class Store:
         name: str | None = None,
     ) -> Model:
         """Adds or replaces metrics and tags by name (a tag of None goes), the meta, the name."""
-        old = model.name if isinstance(model, Model) else model
-        changes = (dict(metrics) if metrics else None, dict(tags) if tags else None)
+        old = _name_of(model)
+        changes = (arguments.metrics(metrics) or None, arguments.tags(tags, True) or None)
         self._core.update(old, *changes, _meta_text(meta), name)
         return self[name if name is not None else old]
 
     def alias(self, alias: str, model: str | Model | None) -> None:
         """Makes `alias` name the model from now on; None removes it."""
-        self._core.alias(alias, model.name if isinstance(model, Model) else model)
+        arguments.name(alias, "an alias")
+        self._core.alias(alias, None if model is None else _name_of(model))
 
     def retire(self, model: str | Model) -> None:
-        """Removes a model; tensors that another model uses live on."""
-        self._core.retire(model.name if isinstance(model, Model) else model)
+        """Removes a model and its aliases, by any of its names; tensors that another model uses
+        live on."""
+        self._core.retire(_name_of(model))
 
     # --- history --------------------------------------------------------------------------------
 
@@ -469,7 +479,7 @@ def copy(
 
 
 def _name_of(model: str | Model) -> str:
-    return model.name if isinstance(model, Model) else model
+    return model.name if isinstance(model, Model) else arguments.name(model)
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+._-]+:")

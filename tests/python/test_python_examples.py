@@ -16,3 +16,13 @@ def test_the_demo(root: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "KILLED" in done.stdout and "| lost " in done.stdout
     assert "every bit as without the kill" in done.stdout
+
+
+def test_stopped_and_started_again(root: Path) -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, str(root / "examples/python/preempt.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rank 1 of 2: steps 1 to " in done.stdout
+    assert "rank 0 of 1: steps " in done.stdout
+    assert "every one of 40 steps was made once" in done.stdout

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 from .. import tensors
@@ -15,9 +12,14 @@ from ..errors import InvalidError, NotFoundError
 from ..load import Loader
 from ..store import Model, Store
 from ..ticket import Ticket
+from ..tree import decode
+from . import preemption
+from .ranks import Alone, Ranks, job
+from .together import Saving, Together
 
 _PREFIX = "step-"
-_OWN = ("rng", "extra")  # parts of a checkpoint that are not the caller's objects
+_OWN = ("rng", "extra", "ranks")  # parts of a checkpoint that are not the caller's objects
+_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -31,22 +33,57 @@ class Restored:
 
 class Checkpointer:
     """Saves and restores a run. `keep`: how many steps stay; `best=("val_loss", "min")`: the best
-    one stays besides."""
+    one stays besides.
+
+    Under torch.distributed every rank makes one and calls `save` and `restore`, in the same order:
+    each rank writes what it holds (what all have is spread over them), the step is there when all
+    are in, and what goes wrong on one rank is raised on all. No rank waits longer than `timeout`
+    seconds for another. `distributed=False`: this process alone."""
 
     def __init__(
         self,
         uri: str | os.PathLike[str] | Store,
         keep: int | None = None,
         best: tuple[str, str] | None = None,
+        *,
+        distributed: bool | None = None,
+        timeout: float = _TIMEOUT_S,
     ) -> None:
         if keep is not None and keep < 1:
             raise InvalidError("keep is at least 1, or None to keep all")
         if best is not None and (len(best) != 2 or best[1] not in ("min", "max")):
             raise InvalidError(f"best={best!r}: it is (metric, 'min' or 'max')")
-        self.store = uri if isinstance(uri, Store) else Store(uri)
+        if not timeout > 0:
+            raise InvalidError(f"timeout={timeout}: it is some seconds")
+        found = None if distributed is False else job()
+        if distributed and found is None:
+            raise InvalidError("distributed=True: call torch.distributed.init_process_group first")
+        ranks = Ranks(timeout, found) if found is not None and found[2] > 1 else None
+        try:
+            self.store = uri if isinstance(uri, Store) else Store(uri)
+        except Exception as error:
+            if ranks is not None:
+                ranks.arrive(error)
+            raise
+        if ranks is not None:
+            ranks.arrive(None)
+        self._together = Together(self.store, ranks) if ranks is not None else None
+        self._alone = distributed is False
         self._owned = not isinstance(uri, Store)
-        self._keep, self._best = keep, best
-        self._signalled: threading.Event | None = None
+        self._keep, self._best, self._timeout = keep, best, timeout
+        self._preemption: preemption.Preemption | None = None
+        self._preempted_together: preemption.Together | None = None
+
+    def _job(self) -> Together | None:
+        """What this process has in common with the others of its job, which may have begun after
+        this Checkpointer was made; None: it is alone."""
+        if self._together is None and not self._alone:
+            found = job()
+            if found is not None and found[2] > 1:
+                ranks = Ranks(self._timeout, found)
+                ranks.arrive(None)
+                self._together = Together(self.store, ranks)
+        return self._together
 
     # --- save and restore -----------------------------------------------------------------------
 
@@ -62,20 +99,38 @@ class Checkpointer:
         snapshot_bytes: int = 256 << 20,
         progress: bool | None = None,
         **parts: Any,
-    ) -> Model | Ticket[Model]:
+    ) -> Model | Ticket[Model] | Saving:
         """Saves `parts` (models, optimizers, whatever has a state_dict, trees) as they are now
-        under the step."""
+        under the step. With several ranks, `rng` and parts without tensors are kept for each, the
+        rest of the plain values, `extra` and `metrics` are those of rank 0."""
         if type(step) is not int or step < 0:
             raise InvalidError(f"step={step!r}: a number that is not negative")
+        reserved = [name for name in parts if name in _OWN]
+        if reserved:
+            raise InvalidError(f"{reserved[0]!r} is no name for a part: call it otherwise")
         self.wait()
         tree = {name: tensors.state_of(part) for name, part in parts.items() if part is not None}
-        if rng:
-            tree["rng"] = tensors.rng_state()
+        if not tree and extra is None:
+            raise InvalidError(f"step {step} has nothing to save: give it model=, optimizer=, ...")
         if extra is not None:
             tree["extra"] = extra
+        own = {"rng": tensors.rng_state()} if rng else {}
+        together = self._job()
+        if together is None and any(map(tensors.is_distributed, tensors.leaves(tree))):
+            together = Together(self.store, Alone(self._timeout))
+        if together is not None:
+            return together.save(
+                _name(step),
+                tree,
+                own,
+                metrics=metrics,
+                wait=wait,
+                snapshot=(snapshot, snapshot_bytes),
+                after=self._prune,
+            )
         result: Model | Ticket[Model] = self.store._save(
             _name(step),
-            tensors.collect(tree, with_frameworks=True),
+            tensors.collect({**tree, **own}, with_frameworks=True),
             metrics=metrics,
             replace=True,
             wait=wait,
@@ -90,20 +145,38 @@ class Checkpointer:
         self, *, step: int | None = None, rng: bool = True, **parts: Any
     ) -> Restored | None:
         """Fills `parts` from the newest step, or from `step`, and puts the random generators back
-        where they were. None when there is nothing yet."""
+        where they were. None when there is nothing yet. Of distributed tensors only the local part
+        is read; the step may have been saved by any number of ranks. A rank that the step knows
+        gets its own random state; with as many ranks as saved it, also its own parts without
+        tensors."""
         self.wait()
+        together = self._job()
+        if together is None:
+            return self._restore(self.latest() if step is None else step, rng, parts, 0, 1)
+        number, chosen = together.choose(step, self.latest)
+        ranks = together.ranks
+        failure: Exception | None = None
+        restored = None
+        try:
+            restored = self._restore(chosen, rng, parts, ranks.rank, ranks.size)
+        except Exception as error:
+            failure = error
+        together.all_done(number, failure)
+        return restored
+
+    def _restore(
+        self, step: int | None, rng: bool, parts: dict[str, Any], rank: int, size: int
+    ) -> Restored | None:
         if step is None:
-            step = self.latest()
-            if step is None:
-                return None
-        elif step not in self.steps():
+            return None
+        if step not in self.steps():
             raise NotFoundError(
                 f"there is no step {step} in {self.store.uri}; there are {self.steps()}"
             )
         given = {name: part for name, part in parts.items() if part is not None}
         models = {name for name, part in given.items() if tensors.is_model(part)}
         loader = Loader(self.store._core, _name(step))
-        rest = self._rest(loader, models)
+        rest = self._rest(loader, models, given, rank, size)
         lacking = [name for name in given if name not in rest]
         if lacking:
             raise NotFoundError(
@@ -118,13 +191,34 @@ class Checkpointer:
             tensors.set_rng_state(rest["rng"])
         return Restored(step, rest.get("extra"), loader.model.metrics)
 
-    def _rest(self, loader: Loader, models: set[str]) -> dict[str, Any]:
-        """Everything but the tensors of models, which are filled in place."""
+    def _rest(
+        self, loader: Loader, models: set[str], given: dict[str, Any], rank: int, size: int
+    ) -> dict[str, Any]:
+        """Everything but the tensors of models, which are filled in place, and what is another
+        rank's."""
+        mine = f"ranks.{rank}."
         prefixes = tuple(f"{name}." for name in models)
         loader.chosen = [
-            name for name in loader.names if not (prefixes and name.startswith(prefixes))
+            name
+            for name in loader.names
+            if not (prefixes and name.startswith(prefixes))
+            and (name.startswith(mine) or not name.startswith("ranks."))
         ]
+        named = decode(
+            loader.model.structure, {name: tensors.Named(name) for name in loader.chosen}
+        )
+        for name, part in given.items():
+            if name in named:
+                loader.layouts.update(tensors.sharded_like(part, named[name]))
         tree: dict[str, Any] = loader.whole("saved", False, None)
+        ranks = tree.pop("ranks", {})
+        own = ranks.get(str(rank), {})
+        if ranks or (size > 1 and rank > 0):  # one generator's state is not for all
+            tree.pop("rng", None)
+        if "rng" in own:
+            tree["rng"] = own["rng"]
+        if len(ranks) == size:
+            tree.update(own)
         return tree
 
     def _fill(self, model: str, part: Any, prefix: str) -> None:
@@ -197,22 +291,17 @@ class Checkpointer:
 
     def preempted(self) -> bool:
         """Whether SIGTERM or SIGUSR1 has come. The first call starts listening, and from then on
-        these signals end nothing."""
-        if self._signalled is None:
-            self._signalled = threading.Event()
-            for number in (signal.SIGTERM, signal.SIGUSR1):
-                self._listen(number, self._signalled)
-        return self._signalled.is_set()
-
-    def _listen(self, number: signal.Signals, seen: threading.Event) -> None:
-        before = signal.getsignal(number)
-
-        def handler(signum: int, frame: FrameType | None) -> None:
-            seen.set()
-            if callable(before):
-                before(signum, frame)
-
-        signal.signal(number, handler)
+        these signals end nothing; handlers that were there are still called. Under
+        torch.distributed every rank calls it once a step and all get True at the same call,
+        whoever got the signal."""
+        if self._preemption is None:
+            self._preemption = preemption.Preemption()
+        here = self._preemption.here()
+        if self._job() is None:
+            return here
+        if self._preempted_together is None:
+            self._preempted_together = preemption.Together(self._timeout)
+        return self._preempted_together.any(here)
 
 
 def _name(step: int) -> str:

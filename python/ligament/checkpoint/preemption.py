@@ -1,0 +1,82 @@
+"""Being told to stop: a signal that one process gets, and that all of a job act on together."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+from ..errors import InvalidError, PeerError
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+
+
+class Preemption:
+    """Listens for the signals; handlers that were there are still called."""
+
+    def __init__(self) -> None:
+        self._seen = threading.Event()
+        if threading.current_thread() is not threading.main_thread():
+            raise InvalidError("call preempted() in the main thread first: signals arrive there")
+        for number in SIGNALS:
+            self._listen(number)
+
+    def _listen(self, number: signal.Signals) -> None:
+        before = signal.getsignal(number)
+
+        def handler(signum: int, frame: FrameType | None) -> None:
+            self._seen.set()
+            if callable(before):
+                before(signum, frame)
+
+        signal.signal(number, handler)
+
+    def here(self) -> bool:
+        """Whether this process was told."""
+        return self._seen.is_set()
+
+
+class Together:
+    """Whether any process was told, with one answer for all at the same call.
+
+    Each call starts a sum over all ranks and returns the one that the call before started, which
+    had a whole step of training to arrive: nobody waits, and the answers cannot differ. So the
+    answer is late by one call."""
+
+    def __init__(self, timeout: float) -> None:
+        import datetime
+
+        import torch.distributed as dist
+
+        self._dist = dist
+        # A group of its own: gloo works beside any other backend, and its messages must not mix
+        # with the training's.
+        self._group = dist.new_group(
+            backend="gloo", timeout=datetime.timedelta(seconds=max(timeout, 1.0))
+        )
+        self._pending: tuple[Any, Any] | None = None
+        self._stopped = False
+
+    def any(self, here: bool) -> bool:
+        """Every rank calls; True from the same call on, everywhere."""
+        import torch
+
+        if self._stopped:
+            return True
+        told = torch.tensor([int(here)], dtype=torch.int32)
+        try:
+            before, self._pending = self._pending, None
+            work = self._dist.all_reduce(told, group=self._group, async_op=True)
+            if before is None:  # the first call has nothing to return but this
+                work.wait()
+                self._stopped = bool(told.item())
+                told, work = torch.zeros(1, dtype=torch.int32), None
+            else:
+                if before[0] is not None:
+                    before[0].wait()
+                self._stopped = bool(before[1].item())
+            self._pending = (work, told)
+        except RuntimeError as error:
+            raise PeerError(f"not all ranks could be asked whether to stop: {error}") from None
+        return self._stopped

@@ -1,0 +1,387 @@
+"""One checkpoint from all processes of a job: each writes its part, rank 0 joins them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .. import _core, tensors
+from ..errors import Error, InvalidError, MismatchError, TimeoutError
+from ..store import Model, Store
+from ..ticket import release_all
+from .assign import assign, check
+from .ranks import Ranks, packed
+
+_REPLACE = 1
+_GRACE_S = 5.0  # how much longer the others wait for rank 0 than it waits for them
+
+
+class Saving:
+    """A save of all ranks that goes on in the background."""
+
+    def __init__(self, run: Callable[[], Model], inner: _core.Ticket) -> None:
+        self._run, self._inner = run, inner
+        self._model: Model | None = None
+        self._error: BaseException | None = None
+        self._heard = False
+        # No daemon: a process that ends waits for its save.
+        self._thread = threading.Thread(target=self._work, name="ligament-together")
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._model = self._run()
+        except BaseException as error:  # whoever waits hears of it
+            self._error = error
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return not self._thread.is_alive()
+
+    def result(self, timeout: float | None = None) -> Model:
+        """Waits (seconds; None: as long as it takes) and returns what the call would have; raises
+        what went wrong on any rank."""
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the save has not ended within {timeout} s")
+        if self._error is not None:
+            self._heard = True
+            raise self._error
+        assert self._model is not None
+        return self._model
+
+    def _settle(self) -> None:
+        self._thread.join()
+        if self._error is not None and not self._heard:
+            self._heard = True
+            raise self._error
+
+    def cancel(self) -> None:
+        """Asks it to stop; it then fails on all ranks, unless this one's part was written."""
+        self._inner.cancel()
+
+    def __repr__(self) -> str:
+        return f"<ligament.Ticket of all ranks, {'done' if self.done() else 'running'}>"
+
+
+class _Held:
+    """What this rank has of a tree: names, local tensors and their boxes."""
+
+    def __init__(self, tree: dict[str, Any], own: dict[str, Any], rank: int) -> None:
+        found = tensors.collect(tree, with_frameworks=True)
+        self.node = _node(found)
+        self.names, self.values = found.names, []
+        self.said: list[list[Any]] = []
+        self.starts: list[tuple[Any, Any]] = []
+        first: dict[tuple[Any, ...], int] = {}
+        for number, (name, value) in enumerate(zip(found.names, found.values, strict=True)):
+            shard = tensors.shard(value, name)
+            local = value if shard is None else shard.local
+            self.values.append(local)
+            tied = first.setdefault(tensors.identity(local), number)
+            box = None if shard is None else [list(shard.start), list(shard.shape)]
+            whole = list(value.shape)
+            size = _bytes(local)
+            said = [name, str(value.dtype), whole, box, size, tied if tied < number else -1]
+            self.said.append(said)
+            self.starts.append((None, None) if shard is None else (shard.whole, shard.start))
+        private = tensors.collect({"ranks": {str(rank): own}}, with_frameworks=True)
+        self.own = _node(private)["ranks"][str(rank)] if own else {}
+        self.own_names, self.own_values = (private.names, private.values) if own else ([], [])
+
+    def plain(self) -> dict[str, Any]:
+        """The parts without tensors: these may differ from rank to rank."""
+        parts = {name.split(".", 1)[0] for name in self.names}
+        return {key: node for key, node in self.node.items() if key not in parts}
+
+    def batch(self, numbers: list[int]) -> tuple[_core.Batch, _core.Part, list[Any]]:
+        """What this rank writes."""
+        boxes = [(*self.starts[number], number) for number in numbers]
+        count = len(self.names)
+        boxes += [(None, None, count + i) for i in range(len(self.own_names))]
+        names = [self.names[number] for number in numbers] + self.own_names
+        values = [self.values[number] for number in numbers] + self.own_values
+        return _core.Batch(names, values), _core.Part(boxes), values
+
+
+def _bytes(value: Any) -> int:
+    size = getattr(value, "nbytes", None)
+    return int(size) if size is not None else 0
+
+
+def _node(found: tensors.Collected) -> dict[str, Any]:
+    if found.structure:
+        node: dict[str, Any] = json.loads(found.structure)["tree"]
+        return node
+    return {
+        name: {"$tensor": [name, tensors.framework_of(value)]}
+        for name, value in zip(found.names, found.values, strict=True)
+    }
+
+
+class Together:
+    """The saves and restores of one Checkpointer that all ranks call."""
+
+    def __init__(self, store: Store, ranks: Ranks) -> None:
+        self.store, self.ranks = store, ranks
+        self._calls = 0
+        self._all_here = False
+        self._held: list[list[list[Any]]] = []  # at rank 0: of all, when they last agreed
+        self._plan: tuple[int, list[list[Any]], list[int]] | None = None  # call, held, written
+
+    def _next(self) -> int:
+        self._calls += 1
+        return self._calls
+
+    def _meet(self) -> None:
+        """Raises what kept a rank from opening the store; rank 0 does so where all hear of it."""
+        if not self._all_here:
+            self.ranks.all_here()
+            self._all_here = True
+
+    def _tell(self, number: int, message: dict[str, Any]) -> None:
+        if self.ranks.rank != 0:
+            self._meet()
+        self.ranks.tell(number, "have", message)
+
+    # --- save -----------------------------------------------------------------------------------
+
+    def save(
+        self,
+        name: str,
+        tree: dict[str, Any],
+        own: dict[str, Any],
+        *,
+        metrics: Mapping[str, float] | None,
+        wait: bool,
+        snapshot: tuple[str | None, int],
+        after: Callable[[], None],
+    ) -> Model | Saving:
+        """Saves what all ranks hold as one model."""
+        number, call = self._next(), f"save '{name}'"
+        try:
+            held = _Held(tree, own, self.ranks.rank)
+        except Exception as error:
+            self._give_up(number, call, error)
+            raise
+        plan = self._plan
+        known = plan is not None and plan[1] == held.said
+        if not known or plan is None:
+            plan = (number, held.said, self._agree(number, call, held.said))
+            self._plan = plan
+        work = _Save(self, number, call, name, held, dict(metrics or {}), after)
+        work.known = plan[0] if known else None
+        try:
+            inner, batch = work.start(plan[2], wait, snapshot)
+        except Exception as error:
+            work.lead_in_failure(error)
+            raise
+        if wait:
+            return work.finish(inner, batch)
+        saving = Saving(lambda: work.finish(inner, batch), inner)
+        with self.store._lock:
+            self.store._pending, self.store._watcher = saving, None  # type: ignore[assignment]
+        return saving
+
+    def _agree(self, number: int, call: str, said: list[list[Any]]) -> list[int]:
+        """What this rank writes; all ranks come here, or none."""
+        ranks = self.ranks
+        self._tell(number, {"call": call, "held": said})
+        if ranks.rank == 0:
+            self._answer_plan(number, call)
+        written: list[int] = ranks.heard(number, "plan", f"answer ({call})", _GRACE_S)["write"]
+        return written
+
+    def _answer_plan(self, number: int, call: str) -> None:
+        ranks = self.ranks
+
+        def make() -> list[Any]:
+            have = self.gather(number, call)
+            if any("same" in one for one in have):
+                raise self.changed(have)
+            self._held = [one["held"] for one in have]
+            return [{"write": numbers} for numbers in assign(self._held)]
+
+        failure = ranks.answer(number, "plan", make)
+        if failure is not None:
+            ranks.answer_all(number, "done", failure)
+
+    def gather(self, number: int, call: str) -> list[Any]:
+        """At rank 0: what all have, when all make the same call."""
+        self._meet()
+        have = self.ranks.gather(number, "have", call)
+        for rank, one in enumerate(have):
+            if one["call"] != call:
+                raise MismatchError(f"rank 0 calls {call}, rank {rank} calls {one['call']}")
+        return have
+
+    def changed(self, have: list[Any]) -> MismatchError:
+        """At rank 0: some ranks have what they had at the save before, and some have not."""
+        held = [
+            one["held"] if "held" in one else before
+            for one, before in zip(have, self._held, strict=True)
+        ]
+        try:
+            check(held)
+        except MismatchError as error:
+            return error
+        same = next(rank for rank, one in enumerate(have) if "same" in one)
+        other = next((rank for rank, one in enumerate(have) if "same" not in one), 0)
+        return MismatchError(
+            f"rank {same} holds the same parts of the tensors as at the save before, rank {other} "
+            "others: all ranks change together"
+        )
+
+    def _give_up(self, number: int, call: str, error: BaseException) -> None:
+        """This rank cannot even say what it has: all hear why."""
+        ranks = self.ranks
+        self._tell(number, {"call": call, **packed(error)})
+        if ranks.rank == 0:
+            ranks.answer_all(number, "plan", packed(error))
+            ranks.answer_all(number, "done", packed(error))
+
+    # --- restore --------------------------------------------------------------------------------
+
+    def choose(self, step: int | None, latest: Callable[[], int | None]) -> tuple[int, int | None]:
+        """The number of this call, and the step that all restore."""
+        number, ranks = self._next(), self.ranks
+        call = f"restore(step={step})"
+        self._tell(number, {"call": call})
+        if ranks.rank == 0:
+
+            def make() -> list[Any]:
+                self.gather(number, call)
+                return [{"step": latest() if step is None else step}] * ranks.size
+
+            ranks.answer(number, "plan", make)
+        chosen: int | None = ranks.heard(number, "plan", f"answer ({call})", _GRACE_S)["step"]
+        return number, chosen
+
+    def all_done(self, number: int, error: BaseException | None) -> None:
+        """After every rank has read its part: raises when one could not."""
+        ranks = self.ranks
+        ranks.tell(number, "part", {} if error is None else packed(error))
+        if ranks.rank == 0:
+            done = ranks.answer(number, "done", lambda: _nothing(ranks, number))
+            ranks.forget(number, "have", "part")
+            if done is None:
+                ranks.forget(number - 1, "plan", "done")
+        if error is not None:
+            raise error
+        ranks.heard(number, "done", "say how the others did", _GRACE_S)
+
+
+def _nothing(ranks: Ranks, number: int) -> list[Any]:
+    ranks.gather(number, "part", "restore its part")
+    return [{}] * ranks.size
+
+
+class _Save:
+    """One save: its part, and what rank 0 does with all of them."""
+
+    def __init__(
+        self,
+        owner: Together,
+        number: int,
+        call: str,
+        name: str,
+        held: _Held,
+        metrics: dict[str, float],
+        after: Callable[[], None],
+    ) -> None:
+        self.owner, self.ranks, self.core = owner, owner.ranks, owner.store._core
+        self.number, self.call, self.name = number, call, name
+        self.held, self.metrics, self.after = held, metrics, after
+        self.known: int | None = None  # the call whose plan is used again
+
+    def start(
+        self, numbers: list[int], wait: bool, snapshot: tuple[str | None, int]
+    ) -> tuple[_core.Ticket, _core.Batch]:
+        """Begins to write this rank's part; what is written is the state at this moment."""
+        how, room = snapshot
+        if how not in (None, "copy"):
+            raise InvalidError(f"snapshot={how!r}: it is None or 'copy'")
+        batch, self.part, values = self.held.batch(numbers)
+        options = (_REPLACE, None, None, None, None, None, (), None, self.part)
+        if wait:
+            return self.core.save_start(self.name, batch, options), batch
+        flags = b"\1" * len(batch) if how == "copy" else tensors.hold(batch, values)
+        if any(flags):
+            arena = self.owner.store._room(batch, flags, room)
+            return self.core.save_copy(self.name, batch, options, flags, arena), batch
+        return self.core.save_start(self.name, batch, options), batch
+
+    def finish(self, inner: _core.Ticket, batch: _core.Batch) -> Model:
+        """Waits for the part and for all the others; every rank returns or raises."""
+        failure: Exception | None = None
+        try:
+            if self.known is not None:
+                self.ranks.tell(self.number, "have", {"call": self.call, "same": self.known})
+            release_all(inner, batch, lambda: None)
+            inner.wait()
+            message = {
+                "part": base64.b64encode(self.part.bytes()).decode("ascii"),
+                "plain": self.held.plain(),
+                "own": self.held.own,
+            }
+        except Exception as error:
+            failure, message = error, packed(error)
+        try:
+            self.ranks.tell(self.number, "part", message)
+            if self.ranks.rank == 0:
+                self._lead()
+            if failure is not None:
+                raise failure
+            self.ranks.heard(self.number, "done", f"commit '{self.name}'", _GRACE_S)
+            return Model(self.owner.store, self.core.model(self.name))
+        finally:
+            self.part.close(self.core)
+
+    def lead_in_failure(self, error: BaseException) -> None:
+        """The part could not even be begun."""
+        ranks = self.ranks
+        if self.known is not None:
+            ranks.tell(self.number, "have", {"call": self.call, "same": self.known})
+        ranks.tell(self.number, "part", packed(error))
+        if ranks.rank == 0:
+            self._lead()
+
+    def _lead(self) -> None:
+        """At rank 0: makes the model of all parts, and tells all how it went."""
+        ranks, number = self.ranks, self.number
+
+        def make() -> list[Any]:
+            if self.known is not None:
+                have = self.owner.gather(number, self.call)
+                if any(one.get("same") != self.known for one in have):
+                    raise self.owner.changed(have)
+            parts = ranks.gather(number, "part", f"write its part of '{self.name}'")
+            self._join(parts)
+            return [{}] * ranks.size
+
+        failure = ranks.answer(number, "done", make)
+        if failure is not None and self.known is not None:
+            ranks.answer_all(number, "plan", failure)  # for ranks whose plan was another
+        ranks.forget(number, "have", "part")
+        if failure is None:
+            ranks.forget(number - 1, "plan", "done")
+
+    def _join(self, parts: list[Any]) -> None:
+        node = dict(self.held.node)
+        ranks = {}
+        for rank, part in enumerate(parts):
+            differ = {key: one for key, one in part["plain"].items() if node.get(key) != one}
+            ranks[str(rank)] = {**differ, **part["own"]}
+        if any(ranks.values()):
+            node["ranks"] = ranks
+        structure = json.dumps({"tree": node}, separators=(",", ":"), allow_nan=False)
+        try:
+            blobs = tuple(base64.b64decode(part["part"], validate=True) for part in parts)
+        except (ValueError, KeyError, TypeError) as error:
+            raise Error(f"a rank sent what is no part: {error}") from None
+        options = (_REPLACE, None, self.metrics or None, None, None, structure, (), None, None)
+        self.core.join(self.name, blobs, options)
+        self.after()

@@ -1,0 +1,437 @@
+"""What the ranks of a job do in the tests; see rank_zygote.py."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import resource
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import ligament
+import torch
+import torch.distributed as dist
+from ligament.checkpoint import Checkpointer, together
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+
+TIMEOUT = 40  # no test waits for it: it is for machines that are very busy
+
+
+def make(kind: str, size: int, seed: int = 0) -> tuple[Any, Any]:
+    """A small model, wrapped, and its optimizer. 3 rows over 2 ranks are uneven, over 4 they leave
+    one without any."""
+    torch.manual_seed(seed)
+    model: Any = torch.nn.Sequential(
+        torch.nn.Linear(200, 136), torch.nn.ReLU(), torch.nn.Linear(136, 3), torch.nn.BatchNorm1d(3)
+    )
+    if kind == "ddp":
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    elif kind == "fsdp":
+        mesh = init_device_mesh("cpu", (size,))
+        fully_shard(model[0], mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    elif kind == "hsdp":
+        mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("replicate", "shard"))
+        fully_shard(model, mesh=mesh)
+    elif kind == "tp":
+        mesh = init_device_mesh("cpu", (size,))
+        plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+        parallelize_module(model, mesh, plan)
+    elif kind == "2d":
+        mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("dp", "tp"))
+        parallelize_module(model, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        fully_shard(model, mesh=mesh["dp"])
+    return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+
+
+def train(model: Any, optimizer: Any, step: int) -> None:
+    """One step; all ranks have the same batch, so that any number of them learns the same."""
+    generator = torch.Generator().manual_seed(step)
+    loss = model(torch.randn(8, 200, generator=generator)).square().sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def whole(value: Any) -> Any:
+    """A tensor's values, gathered."""
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def values(model: Any, optimizer: Any) -> dict[str, Any]:
+    """Everything that a checkpoint has to bring back."""
+    found = {k.removeprefix("module."): whole(v) for k, v in model.state_dict().items()}
+    for number, state in optimizer.state_dict()["state"].items():
+        found.update({f"{number}.{key}": whole(value) for key, value in state.items()})
+    return {name: value.detach().clone() for name, value in found.items()}
+
+
+def differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Names whose bits differ, or that only one has."""
+    names = sorted(set(one) | set(other))
+    return [n for n in names if n not in one or n not in other or not torch.equal(one[n], other[n])]
+
+
+# --- round trips --------------------------------------------------------------------------------
+
+
+def save(rank: int, size: int, folder: str, kind: str, wait: bool = True) -> dict[str, Any]:
+    """Trains, saves, trains on and saves again; keeps the truth in a file."""
+    model, optimizer = make(kind, size)
+    with Checkpointer(f"{folder}/store", timeout=TIMEOUT) as ck:
+        for step in (1, 2):
+            train(model, optimizer, step)
+            torch.manual_seed(100 * step + rank)
+            truth = values(model, optimizer)
+            result = ck.save(
+                step,
+                model=model,
+                optimizer=optimizer,
+                rng=True,
+                loader={"at": [step, rank]},
+                extra={"epoch": step},
+                metrics={"loss": step / 2},
+                wait=wait,
+            )
+            train(model, optimizer, step + 10)  # what was saved does not change
+            saved = result if wait else result.result()
+        if rank == 0:
+            torch.save(truth, f"{folder}/truth.pt")
+        described = saved.tensors
+        return {
+            "name": saved.name,
+            "steps": ck.steps(),
+            "metrics": saved.metrics,
+            "problems": list(ck.store.check().problems),
+            "tensors": len(described),
+        }
+
+
+class Loader:
+    """Something with a state that is each rank's own."""
+
+    def __init__(self) -> None:
+        self.at: Any = None
+
+    def state_dict(self) -> Any:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.at = state["at"]
+
+
+def restore(rank: int, size: int, folder: str, kind: str, stepped: bool = False) -> dict[str, Any]:
+    """Loads what `save` saved into a fresh model, and compares."""
+    model, optimizer = make(kind, size, seed=1)
+    if stepped:
+        train(model, optimizer, 77)
+    loader = Loader()
+    with Checkpointer(f"{folder}/store", timeout=TIMEOUT) as ck:
+        at = ck.restore(model=model, optimizer=optimizer, loader=loader)
+    rng = torch.initial_seed()
+    truth = torch.load(f"{folder}/truth.pt")
+    state = optimizer.state_dict()["state"]
+    return {
+        "step": at.step,
+        "extra": at.extra,
+        "metrics": at.metrics,
+        "differing": differing(truth, values(model, optimizer)),
+        "seed": rng,
+        "loader": loader.at,
+        "kinds": sorted({type(v).__name__ for one in state.values() for v in one.values()}),
+    }
+
+
+def fine_tune(rank: int, size: int, folder: str, kind: str) -> dict[str, Any]:
+    """Two saves between which a twentieth of the weights changes."""
+    rows = 40
+    torch.manual_seed(0)
+    weights = {f"w{i}": torch.randn(rows, 4096) for i in range(20)}
+    if kind == "fsdp":
+        mesh = init_device_mesh("cpu", (size,))
+        weights = {k: distribute_tensor(v, mesh, [Shard(0)]) for k, v in weights.items()}
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    ck.save(1, model=dict(weights))
+    before = ck.store.stats()["stored_bytes"] if rank == 0 else 0
+    dist.barrier()
+    local = weights["w3"].to_local() if kind == "fsdp" else weights["w3"]
+    local.add_(1)
+    model = ck.save(2, model=dict(weights))
+    after = ck.store.stats()["stored_bytes"] if rank == 0 else 0
+    ck.close()
+    return {"own": model.own_bytes, "changed": rows * 4096 * 4, "grown": after - before}
+
+
+def odd_tensors(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """Tied, empty, scalar, strided, replicated, split by columns; NumPy beside torch."""
+    import numpy
+
+    mesh = init_device_mesh("cpu", (size,))
+    base = torch.arange(48.0).reshape(8, 6)
+    tied = distribute_tensor(base, mesh, [Shard(0)])
+    plain = torch.arange(70000.0)
+    tree = {
+        "rows": tied,
+        "again": tied,
+        "columns": distribute_tensor(base, mesh, [Shard(1)]),
+        "replica": distribute_tensor(base, mesh, [Replicate()]),
+        "few": distribute_tensor(torch.arange(2.0), mesh, [Shard(0)]),
+        "none": distribute_tensor(torch.empty(0, 5), mesh, [Shard(0)]),
+        "plain": plain,
+        "same": plain,
+        "transposed": torch.arange(12.0).reshape(3, 4).t(),
+        "scalar": torch.tensor(3.5),
+        "empty": torch.empty(0, 2),
+        "array": numpy.arange(5),
+        "half": torch.arange(9).to(torch.bfloat16),
+    }
+    truth = {k: whole(v) if isinstance(v, torch.Tensor) else v for k, v in tree.items()}
+    with Checkpointer(f"{folder}/store", timeout=TIMEOUT) as ck:
+        ck.save(1, model=tree)
+        stored = ck.store.load("step-000000000001", framework="torch")["model"]
+        wrong = [
+            name
+            for name, value in truth.items()
+            if not torch.equal(torch.as_tensor(value), torch.as_tensor(stored[name]))
+            or stored[name].dtype != torch.as_tensor(value).dtype
+        ]
+        model = ck.store["step-000000000001"]
+        return {
+            "wrong": wrong,
+            "bytes": model.bytes,
+            "tied": [stored["again"] is stored["rows"], stored["same"] is stored["plain"]],
+            "problems": list(ck.store.check().problems),
+        }
+
+
+# --- what goes wrong ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def dying(at: str) -> Iterator[None]:
+    """Ends this process as the kernel does when it comes to a place, like 'after join'."""
+    when, what = at.split()
+    owner, name, first = {
+        "have": (together.Ranks, "tell", "have"),
+        "part": (together.Ranks, "tell", "part"),
+        "plan": (together.Ranks, "heard", "plan"),
+        "done": (together.Ranks, "heard", "done"),
+        "write": (together._Save, "start", None),
+        "answer": (together.Together, "_answer_plan", None),
+        "join": (together._Save, "_join", None),
+    }[what]
+    original = getattr(owner, name)
+
+    def replaced(self: Any, *arguments: Any, **named: Any) -> Any:
+        here = first is None or first in arguments
+        if here and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(self, *arguments, **named)
+        if here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, replaced)
+    yield
+
+
+def killed(
+    rank: int, size: int, folder: str, victim: int, at: str, wait: bool = True, again: bool = False
+) -> dict[str, Any]:
+    """Saves one step with all ranks, and another during which one rank is killed."""
+    torch.manual_seed(0)
+    mesh = init_device_mesh("cpu", (size,))
+    weights = distribute_tensor(torch.randn(64, 4096), mesh, [Shard(0)])
+    replica = torch.randn(50000)
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    ck.save(1, model={"w": weights, "r": replica})
+    weights.to_local().add_(1)
+    replica.add_(1)
+    tree = {"w": weights, "r": replica}
+    if not again:
+        tree["more"] = torch.zeros(3)  # another plan, so that all ranks have to agree first
+    with dying(at) if rank == victim else contextlib.nullcontext():
+        result = ck.save(2, model=tree, wait=wait)
+        if not wait:
+            result.result()
+    return {"steps": ck.steps()}
+
+
+def after_death(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """What is left: the step before, whole, and nothing besides."""
+    with ligament.Store(f"{folder}/store") as store:
+        steps = [model.name for model in store.models()]
+        torch.manual_seed(0)
+        truth = torch.randn(64, 4096)
+        replica = torch.randn(50000)
+        if len(steps) == 2:
+            truth, replica = truth + 1, replica + 1
+        stored = store.load(steps[-1], framework="torch")["model"]
+        problems = list(store.check().problems)
+        packs = len(os.listdir(f"{folder}/store/packs"))
+        # The next job goes on.
+        with Checkpointer(store) as ck:
+            ck.save(3, model={"w": truth})
+    return {
+        "steps": steps,
+        "equal": [torch.equal(stored["w"], truth), torch.equal(stored["r"], replica)],
+        "problems": problems,
+        "packs": packs,
+    }
+
+
+def wrong(rank: int, size: int, folder: str, how: str) -> dict[str, Any]:
+    """After a good save, one in which rank 1 does something else than the others."""
+    mesh = init_device_mesh("cpu", (size,))
+    tree: dict[str, Any] = {
+        "w": distribute_tensor(torch.zeros(8, 3), mesh, [Shard(0)]),
+        "r": torch.zeros(4),
+    }
+    odd = rank == 1
+    uri = f"{folder}/store"
+    if how == "unreachable" and odd:
+        pathlib.Path(f"{folder}/file").touch()
+        uri = f"{folder}/file/store"
+    if how == "another store" and odd:
+        uri = f"{folder}/other"
+    ck = Checkpointer(uri, timeout=3 if how == "never" else TIMEOUT)
+    if how not in ("another store", "unreachable"):
+        ck.save(1, model=tree)
+    if how == "never" and odd:
+        return {"steps": ck.steps()}
+    if how == "restore" and odd:
+        ck.restore(model={})
+    tree = spoiled(tree, how, rank, mesh)
+    if how == "snapshot":
+        ck.save(2, model=tree, wait=False, snapshot="odd" if odd else None).result()
+    ck.save(2 + rank if how == "step" else 2, model=tree)
+    return {"steps": ck.steps()}
+
+
+def spoiled(tree: dict[str, Any], how: str, rank: int, mesh: Any) -> dict[str, Any]:
+    """The tree as this rank passes it."""
+    odd = rank == 1
+    changes: dict[str, Any] = {
+        "extra name": lambda: {**tree, "more": torch.zeros(1)} if odd else tree,
+        "missing name": lambda: {"w": tree["w"]} if odd else tree,
+        "order": lambda: {"r": tree["r"], "w": tree["w"]} if odd else tree,
+        "shape": lambda: {**tree, "r": torch.zeros(6 - rank)},
+        "dtype": lambda: {**tree, "r": torch.zeros(4, dtype=(torch.int64, torch.int32)[rank])},
+        "whole": lambda: {**tree, "w": torch.zeros(8, 3)} if odd else tree,
+        "object": lambda: {**tree, "r": object()} if odd else tree,
+        "partial": lambda: {
+            "w": DTensor.from_local(torch.zeros(8, 3), mesh, [Partial()], run_check=False)
+        },
+        "overlap": lambda: misplaced(tree, ((0, 4), (2, 6))[rank]),
+        "gap": lambda: misplaced(tree, ((0, 4), (5, 3))[rank]),
+        "full": lambda: full(tree, mesh, odd),
+    }
+    return changes[how]() if how in changes else tree
+
+
+def misplaced(tree: dict[str, Any], rows: tuple[int, int]) -> dict[str, Any]:
+    """Distributed tensors lie elsewhere than they should: rows[1] rows from rows[0] on."""
+    kind = together.tensors.Shard
+
+    def shard(value: Any, name: str) -> Any:
+        if not isinstance(value, DTensor):
+            return None
+        return kind((8, 3), (rows[0], 0), torch.zeros(rows[1], 3))
+
+    together.tensors.shard = shard
+    return {"x": tree["w"]}
+
+
+def full(tree: dict[str, Any], mesh: Any, odd: bool) -> dict[str, Any]:
+    """A file of the odd rank cannot grow."""
+    if odd:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+    return {**tree, "large": distribute_tensor(torch.randn(64, 65536), mesh, [Shard(0)])}
+
+
+def steps(rank: int, size: int, folder: str) -> list[int]:
+    """What there is."""
+    with ligament.Store(f"{folder}/store") as store:
+        return [int(model.name[5:]) for model in store.models("step-*")]
+
+
+def recovers(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """A failed save is no obstacle to the next one."""
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    failed = []
+    for step in range(1, 7):
+        tree: dict[str, Any] = {"w": torch.full((3,), float(step))}
+        if step % 2 == 0:
+            tree["odd"] = torch.zeros(2 + rank)
+        try:
+            ck.save(step, model=tree, wait=step % 3 == 0)
+            ck.wait()
+        except ligament.MismatchError:
+            failed.append(step)
+    return {"failed": failed, "steps": ck.steps()}
+
+
+def restore_fails(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """One rank asks for what is not there: none goes on as if nothing were."""
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    first = ck.restore(model=torch.nn.Linear(3, 2))
+    ck.save(1, model=torch.nn.Linear(3, 2))
+    told = []
+    for model in (torch.nn.Linear(3, 2 + rank), torch.nn.Linear(3, 2)):
+        try:
+            ck.restore(model=model)
+            told.append("")
+        except ligament.Error as error:
+            told.append(str(error))
+    return {"first": first, "told": told}
+
+
+def preempted(rank: int, size: int, folder: str, how: str) -> dict[str, Any]:
+    """Steps until one of the ranks is told to stop."""
+    called: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: called.append(number))
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    step = 0
+    while step < 1000 and not ck.preempted():
+        step += 1
+        if step == 5 and rank == size - 1:
+            os.kill(os.getpid(), getattr(signal, how))
+    later = [ck.preempted() for _ in range(3)]
+    ck.save(step, model={"w": torch.zeros(2)})
+    return {"step": step, "called": called, "later": later}
+
+
+def many(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """Several Checkpointers and saves in a job, some in the background; old steps go."""
+    stores = [Checkpointer(f"{folder}/{n}", keep=2, timeout=TIMEOUT) for n in range(2)]
+    for step in range(6):
+        for number, ck in enumerate(stores):
+            tree = {"w": torch.full((40000,), float(step)), "n": torch.tensor(number)}
+            ck.save(step, model=tree, wait=(step + number) % 2 == 0)
+    for ck in stores:
+        ck.wait()
+    found = [ck.steps() for ck in stores]
+    values = []
+    for ck in stores:
+        stored = ck.store.load("step-000000000005", framework="torch")["model"]
+        values.append([stored["w"].unique().tolist(), int(stored["n"])])
+    return {"steps": found, "values": values}
+
+
+def late_job(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """The Checkpointer is there before the job is."""
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    meet = f"file://{folder}/meet"
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=size)
+    ck.save(1, model={f"w{i}": torch.full((30000,), float(rank)) for i in range(size)})
+    stored = ck.store.load("step-000000000001", framework="torch")["model"]
+    return {"writers": sorted(int(value[0]) for value in stored.values())}

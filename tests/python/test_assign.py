@@ -1,0 +1,73 @@
+"""Who writes what, against what must hold for any layout."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from ligament.checkpoint.assign import assign
+from ligament.errors import MismatchError
+
+
+def held(name: str, rows: int, box: tuple[int, int] | None, tied: int = -1) -> list[object]:
+    """A tensor of `rows` rows of 10 floats; of a box (first row, rows)."""
+    place = None if box is None else [[box[0], 0], [box[1], 10]]
+    size = 40 * (rows if box is None else box[1])
+    return [name, "float32", [rows, 10], place, size, tied]
+
+
+def make(generator: random.Random) -> list[list[list[object]]]:
+    """Tensors that all ranks have, that groups share, or that are split with remainders."""
+    ranks = generator.randint(1, 7)
+    tensors: list[list[list[object]]] = [[] for _ in range(ranks)]
+    for number in range(generator.randint(1, 30)):
+        rows, kind = generator.randint(0, 50), generator.choice(["all", "split", "groups"])
+        parts = ranks if kind == "split" else max(1, ranks // 2)
+        size = -(-rows // parts)
+        for rank in range(ranks):
+            part = rank % parts
+            first = min(part * size, rows)
+            box = None if kind == "all" else (first, min(size, rows - first))
+            tensors[rank].append(held(f"t{number}", rows, box))
+    return tensors
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_every_box_once_by_a_holder(seed: int) -> None:
+    tensors = make(random.Random(seed))
+    chosen = assign(tensors)
+    for number in range(len(tensors[0])):
+        boxes = [one[number][3] for one in tensors]
+        sizes = [one[number][4] for one in tensors]
+        writers = [rank for rank, numbers in enumerate(chosen) if number in numbers]
+        wanted = {str(box) for box, size in zip(boxes, sizes, strict=True) if size}
+        assert sorted({str(boxes[rank]) for rank in writers if sizes[rank]}) == sorted(wanted)
+        assert len(writers) == max(len(wanted), 1)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_what_all_have_is_spread(seed: int) -> None:
+    generator = random.Random(seed)
+    ranks = generator.randint(2, 8)
+    rows = [generator.randint(1, 100) for _ in range(40)]
+    one = [held(f"t{i}", n, None) for i, n in enumerate(rows)]
+    chosen = assign([one] * ranks)
+    loads = [sum(rows[number] for number in numbers) for numbers in chosen]
+    assert sum(loads) == sum(rows)
+    assert max(loads) - min(loads) <= max(rows)
+
+
+def test_tied_tensors_have_one_writer() -> None:
+    one = [held("a", 5, None), held("b", 50, None), held("c", 5, None, tied=0)]
+    for numbers in assign([one, one, one]):
+        assert (0 in numbers) == (2 in numbers)
+
+
+def test_ranks_that_differ() -> None:
+    one = [held("a", 4, None), held("b", 4, (0, 2))]
+    with pytest.raises(MismatchError, match="rank 1 passes 'c', which rank 0 does not"):
+        assign([one, [*one, held("c", 1, None)]])
+    with pytest.raises(MismatchError, match=r"\[4, 10\] on rank 0 and float32 \[5, 10\] on rank 1"):
+        assign([one, [held("a", 5, None), one[1]]])
+    with pytest.raises(MismatchError, match="whole tensor on rank 0 and distributed on rank 1"):
+        assign([one, [held("a", 4, (0, 4)), one[1]]])
