@@ -83,6 +83,7 @@ fuzz: setup
 
 soak: build
 	@$(PYTHON) -m pytest -m soak -n 1 --timeout=7200
+	@build/tests/net_conformance_test all soak
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(SOAK_SECONDS)
 
 bench: build

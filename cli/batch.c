@@ -55,7 +55,7 @@ static lig_status map_open(cli_batch *batch, const char *path, int fd)
 
 lig_status cli_batch_map(cli_batch *batch, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
     if (fd < 0)
         return cli_fail_path(path, "opened");
     lig_status status = map_open(batch, path, fd);

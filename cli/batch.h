@@ -43,7 +43,8 @@ lig_status cli_batch_from_file(cli_batch *batch, const cli_place *place);
 lig_status cli_safetensors_parse(cli_batch *batch, const char *path, const void *data,
                                  size_t bytes);
 lig_status cli_npz_parse(cli_batch *batch, const char *path, const void *data, size_t bytes);
-lig_status cli_sharded_read(cli_batch *batch, const char *folder);
+/* The folder of an index, or the index itself. */
+lig_status cli_sharded_read(cli_batch *batch, const char *path);
 
 /* --- writing ------------------------------------------------------------------------------------
  */

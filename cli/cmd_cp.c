@@ -69,13 +69,18 @@ static lig_status new_name(const copying *self, const char *name, char **out)
     return cli_format(out, "%s", given);
 }
 
+/* A file without its ending; of a model that is a folder's, the folder. */
 static lig_status file_stem(const cli_place *place, char **out)
 {
     char *copy;
     LIG_TRY(cli_format(&copy, "%s", place->uri));
-    char *name = basename(copy), *dot = strrchr(name, '.');
-    if (dot != NULL && dot > name)
+    int folders = place->kind == CLI_SHARDED || place->in_folder;
+    int index = place->in_folder || cli_is_sharded_index(place->uri);
+    char *name = basename(index ? dirname(copy) : copy), *dot = strrchr(name, '.');
+    if (dot != NULL && dot > name && !folders)
         *dot = '\0';
+    if (strcmp(name, ".") == 0 || strcmp(name, "/") == 0)
+        name = "model";
     lig_status status = cli_format(out, "%s", name);
     free(copy);
     return status;
@@ -324,6 +329,10 @@ static lig_status open_and_copy(copying *self)
                             call->words[call->word_count - 1]);
         self->to.kind = CLI_SHARDED;
     }
+    if (self->to.kind == CLI_SHARDED && cli_is_sharded_index(self->to.uri))
+        return lig_fail(LIG_E_INVALID,
+                        "an index is written with its files: name the folder of '%s'",
+                        self->to.uri);
     if (self->to.kind == CLI_STORE)
         LIG_TRY(cli_place_open(&self->to, "a", &self->store));
     return copy_all(self);
@@ -361,7 +370,8 @@ const cli_command cli_cmd_cp = {
     .details =
         "SOURCE is STORE#NAME, STORE#PATTERN*, STORE (all models and aliases), a file, or a "
         "folder\n"
-        "of sharded .safetensors. DESTINATION is STORE (names are kept; the model of a file is\n"
+        "of .safetensors files, or their index. DESTINATION is STORE (names are kept; the model of "
+        "a file is\n"
         "called as the file), STORE#NAME, STORE#PREFIX/, a file, or with --shard a folder. Tags\n"
         "become __metadata__ of .safetensors and come back from it; .npz holds tensors only.\n"
         "A file appears complete or not at all.",

@@ -91,7 +91,12 @@ static lig_status compare(const cli_call *call, const cli_place *a, const char *
     lig_diff *diff;
     LIG_TRY(cli_place_open(a, "r", &store));
     lig_status status = lig_store_diff(store, a->name, b, &diff);
-    if (status == LIG_OK) {
+    if (status == LIG_E_NOTFOUND && strchr(b, '#') != NULL) {
+        status = lig_fail(LIG_E_NOTFOUND,
+                          "two models of one store are compared, and '%s' is in another than '%s': "
+                          "ligament cp brings it there",
+                          b, a->uri);
+    } else if (status == LIG_OK) {
         if (call->json)
             print_json(diff);
         else

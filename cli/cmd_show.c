@@ -219,23 +219,42 @@ static lig_status show_file(const cli_place *place, cli_json_writer *writer, siz
     return status;
 }
 
+static lig_status show_all(const cli_call *call, cli_json_writer *writer)
+{
+    size_t index = 0;
+    for (size_t i = 0; i < call->word_count; i++) {
+        cli_place place;
+        LIG_TRY(cli_place_parse(&place, call->words[i]));
+        lig_status status =
+            (place.kind == CLI_STORE ? show_store : show_file)(&place, writer, &index);
+        cli_place_fini(&place);
+        LIG_TRY(status);
+    }
+    return LIG_OK;
+}
+
+/* Who reads JSON gets all of it, or nothing. */
+static lig_status show_json(const cli_call *call)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    cli_json_writer writer = {.file = open_memstream(&text, &bytes)};
+    if (writer.file == NULL)
+        return lig_fail(LIG_E_NOMEM, "no memory for JSON");
+    cli_json_open(&writer, NULL, '[');
+    lig_status status = show_all(call, &writer);
+    cli_json_close(&writer, ']');
+    if (fclose(writer.file) != 0 && status == LIG_OK)
+        status = lig_fail(LIG_E_NOMEM, "no memory for JSON");
+    if (status == LIG_OK)
+        fwrite(text, 1, bytes, stdout);
+    free(text);
+    return status;
+}
+
 static int run(cli_call *call)
 {
-    cli_json_writer writer = {.file = stdout};
-    lig_status status = LIG_OK;
-    size_t index = 0;
-    if (call->json)
-        cli_json_open(&writer, NULL, '[');
-    for (size_t i = 0; i < call->word_count && status == LIG_OK; i++) {
-        cli_place place;
-        status = cli_place_parse(&place, call->words[i]);
-        if (status == LIG_OK)
-            status = (place.kind == CLI_STORE ? show_store : show_file)(
-                &place, call->json ? &writer : NULL, &index);
-        cli_place_fini(&place);
-    }
-    if (call->json)
-        cli_json_close(&writer, ']');
+    lig_status status = call->json ? show_json(call) : show_all(call, NULL);
     return status == LIG_OK ? 0 : cli_failed();
 }
 

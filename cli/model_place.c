@@ -23,17 +23,61 @@ static int ends_with(const char *text, const char *end)
     return bytes > end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
 }
 
-static cli_place_kind kind_of(const char *text)
+static int holds(const char *folder, const char *name)
 {
     struct stat info;
-    char index[8192];
+    char path[8192];
+    int bytes = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return bytes > 0 && (size_t)bytes < sizeof path && stat(path, &info) == 0 &&
+           S_ISREG(info.st_mode);
+}
+
+/* Formats that stand on Python libraries. A store may well be called so: what is there wins. */
+static lig_status refuse_foreign(const char *text)
+{
+    static const char *const ends[] = {".pt", ".pth", ".ckpt", ".bin", ".keras", ".h5", ".hdf5"};
+    struct stat info;
+    int folder = stat(text, &info) == 0 && S_ISDIR(info.st_mode);
+    int foreign = folder && holds(text, ".metadata") && !holds(text, "ligament");
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !folder; i++)
+        foreign |= ends_with(text, ends[i]);
+    if (!foreign)
+        return LIG_OK;
+    return lig_fail(LIG_E_UNSUPPORTED, "'%s': python -m ligament.convert reads and writes these %s",
+                    text, folder ? "folders" : "files");
+}
+
+static lig_status take_folder(cli_place *place)
+{
+    char index[8192], *file;
+    if (cli_sharded_index(place->uri, index, sizeof index)) {
+        place->kind = CLI_SHARDED;
+    } else if (holds(place->uri, "model.safetensors") && !holds(place->uri, "ligament")) {
+        LIG_TRY(cli_format(&file, "%s/model.safetensors", place->uri));
+        free(place->uri);
+        place->uri = file;
+        place->kind = CLI_SAFETENSORS;
+        place->in_folder = 1;
+    }
+    return LIG_OK;
+}
+
+static lig_status take_kind(cli_place *place)
+{
+    struct stat info;
+    const char *text = place->uri;
     if (has_scheme(text))
-        return CLI_STORE;
+        return LIG_OK;
+    LIG_TRY(refuse_foreign(text));
     if (stat(text, &info) == 0 && S_ISDIR(info.st_mode))
-        return cli_sharded_index(text, index, sizeof index) ? CLI_SHARDED : CLI_STORE;
-    if (ends_with(text, ".safetensors"))
-        return CLI_SAFETENSORS;
-    return ends_with(text, ".npz") ? CLI_NPZ : CLI_STORE;
+        return take_folder(place);
+    if (cli_is_sharded_index(text))
+        place->kind = CLI_SHARDED;
+    else if (ends_with(text, ".safetensors"))
+        place->kind = CLI_SAFETENSORS;
+    else if (ends_with(text, ".npz"))
+        place->kind = CLI_NPZ;
+    return LIG_OK;
 }
 
 lig_status cli_place_parse(cli_place *place, const char *text)
@@ -46,11 +90,7 @@ lig_status cli_place_parse(cli_place *place, const char *text)
     if (hash != NULL && hash[1] == '\0')
         return lig_fail(LIG_E_INVALID, "'%s' has no name behind '#'", text);
     LIG_TRY(cli_format(&place->uri, "%.*s", (int)bytes, text));
-    if (hash == NULL) {
-        place->kind = kind_of(place->uri);
-        return LIG_OK;
-    }
-    lig_status status = cli_format(&place->name, "%s", hash + 1);
+    lig_status status = hash == NULL ? take_kind(place) : cli_format(&place->name, "%s", hash + 1);
     if (status != LIG_OK)
         cli_place_fini(place);
     return status;

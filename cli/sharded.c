@@ -1,8 +1,10 @@
 /* A model in several .safetensors files with an index that tells which tensor is where, as large
- * models are published. The index is written last: without it the folder holds no model. */
+ * models are published. The index is written last: without it the folder holds no model. Small
+ * models are published as one file in a folder of the same kind. */
 #include "batch.h"
 
 #include <dirent.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,20 +13,23 @@
 #define INDEX_END ".safetensors.index.json"
 #define INDEX_BYTES_MAX (UINT64_C(1) << 30)
 
-static int is_index(const char *name)
+int cli_is_sharded_index(const char *path)
 {
-    size_t bytes = strlen(name), end = strlen(INDEX_END);
-    return bytes > end && strcmp(name + bytes - end, INDEX_END) == 0;
+    size_t bytes = strlen(path), end = strlen(INDEX_END);
+    return bytes > end && strcmp(path + bytes - end, INDEX_END) == 0;
 }
 
 int cli_sharded_index(const char *folder, char *path, size_t path_bytes)
 {
     DIR *open_folder = opendir(folder);
-    struct dirent *entry;
+    struct dirent *one;
+    struct stat info;
     int found = 0;
-    while (open_folder != NULL && (entry = readdir(open_folder)) != NULL)
-        if (is_index(entry->d_name) && ++found == 1)
-            snprintf(path, path_bytes, "%s/%s", folder, entry->d_name);
+    while (open_folder != NULL && (one = readdir(open_folder)) != NULL)
+        if (cli_is_sharded_index(one->d_name) &&
+            fstatat(dirfd(open_folder), one->d_name, &info, 0) == 0 && S_ISREG(info.st_mode) &&
+            ++found == 1)
+            snprintf(path, path_bytes, "%s/%s", folder, one->d_name);
     if (open_folder != NULL)
         closedir(open_folder);
     return found == 1;
@@ -40,9 +45,18 @@ typedef struct shards {
     size_t file_count, tensor_count;
 } shards;
 
+typedef struct entry {
+    const char *name, *file;
+} entry;
+
 static int by_text(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
 }
 
 /* Names come from the index: they stay inside the folder. */
@@ -80,36 +94,42 @@ static lig_status open_parts(shards *self)
     return LIG_OK;
 }
 
+static lig_status compare(const shards *self, const entry *listed, const entry *held)
+{
+    for (size_t i = 0; i < self->tensor_count; i++) {
+        if (strcmp(listed[i].name, held[i].name) != 0)
+            return lig_fail(LIG_E_CORRUPT, "'%s' lists '%.200s', which its files do not hold",
+                            self->index, listed[i].name);
+        if (strcmp(listed[i].file, held[i].file) != 0)
+            return lig_fail(LIG_E_CORRUPT, "'%s': '%.200s' is in '%.200s', not in '%.200s'",
+                            self->index, listed[i].name, held[i].file, listed[i].file);
+    }
+    return LIG_OK;
+}
+
 /* The index and the files must agree, or a tensor would be missing without a word. */
 static lig_status merge_parts(const shards *self, const cli_json_value *map)
 {
     cli_batch *batch = self->batch;
-    size_t used = 0;
+    entry *listed, *held;
+    size_t used = 0, listed_count = 0;
     if (batch->count != self->tensor_count)
         return lig_fail(LIG_E_CORRUPT, "'%s' lists %zu tensors, its files hold %zu", self->index,
                         self->tensor_count, batch->count);
     LIG_TRY(cli_alloc(&batch->tensors, batch->count, sizeof *batch->tensors));
-    for (size_t i = 0; i < batch->part_count; i++) {
-        memcpy(batch->tensors + used, batch->parts[i].tensors,
-               batch->parts[i].count * sizeof *batch->tensors);
-        used += batch->parts[i].count;
-    }
-    const char **names, **listed;
-    lig_status status = cli_alloc(&names, 2 * batch->count, sizeof *names);
-    LIG_TRY(status);
-    listed = names + batch->count;
-    used = 0;
+    LIG_TRY(cli_alloc(&listed, 2 * batch->count, sizeof *listed));
+    held = listed + batch->count;
+    for (size_t i = 0; i < batch->part_count; i++)
+        for (size_t j = 0; j < batch->parts[i].count; j++, used++) {
+            batch->tensors[used] = batch->parts[i].tensors[j];
+            held[used] = (entry){batch->tensors[used].name, self->files[i]};
+        }
     for (const cli_json_value *at = cli_json_first(map); at != NULL; at = cli_json_next(map, at))
-        listed[used++] = at->key;
-    for (size_t i = 0; i < batch->count; i++)
-        names[i] = batch->tensors[i].name;
-    qsort(names, batch->count, sizeof *names, by_text);
-    qsort(listed, batch->count, sizeof *listed, by_text);
-    for (size_t i = 0; status == LIG_OK && i < batch->count; i++)
-        if (strcmp(names[i], listed[i]) != 0)
-            status = lig_fail(LIG_E_CORRUPT, "'%s' lists '%.200s', which its files do not hold",
-                              self->index, listed[i]);
-    free(names);
+        listed[listed_count++] = (entry){at->key, at->text};
+    qsort(held, used, sizeof *held, by_name);
+    qsort(listed, listed_count, sizeof *listed, by_name);
+    lig_status status = compare(self, listed, held);
+    free(listed);
     return status;
 }
 
@@ -129,22 +149,33 @@ static lig_status take_tags(cli_batch *batch)
     return LIG_OK;
 }
 
-lig_status cli_sharded_read(cli_batch *batch, const char *folder)
+static lig_status read_index(shards *self)
 {
-    char index[4096 + 512];
-    shards self = {.batch = batch, .folder = folder, .index = index};
-    if (!cli_sharded_index(folder, index, sizeof index))
-        return lig_fail(LIG_E_NOTFOUND, "'%s' holds no single *" INDEX_END, folder);
-    LIG_TRY(cli_json_read(index, INDEX_BYTES_MAX, &batch->json));
+    cli_batch *batch = self->batch;
+    LIG_TRY(cli_json_read(self->index, INDEX_BYTES_MAX, &batch->json));
     const cli_json_value *map = cli_json_member(cli_json_root(batch->json), "weight_map");
-    lig_status status = take_files(&self, map);
+    LIG_TRY(take_files(self, map));
+    LIG_TRY(open_parts(self));
+    LIG_TRY(merge_parts(self, map));
+    return take_tags(batch);
+}
+
+lig_status cli_sharded_read(cli_batch *batch, const char *path)
+{
+    char index[4096 + 512], *copy;
+    shards self = {.batch = batch, .folder = path, .index = index};
+    LIG_TRY(cli_format(&copy, "%s", path));
+    lig_status status = LIG_OK;
+    if (cli_is_sharded_index(path)) {
+        self.folder = dirname(copy);
+        self.index = path;
+    } else if (!cli_sharded_index(path, index, sizeof index)) {
+        status = lig_fail(LIG_E_NOTFOUND, "'%s' holds no single *" INDEX_END, path);
+    }
     if (status == LIG_OK)
-        status = open_parts(&self);
-    if (status == LIG_OK)
-        status = merge_parts(&self, map);
-    if (status == LIG_OK)
-        status = take_tags(batch);
+        status = read_index(&self);
     free(self.files);
+    free(copy);
     return status;
 }
 

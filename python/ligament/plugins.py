@@ -48,6 +48,15 @@ def store_uri(backend: str, config: str) -> str:
     return f"{backend}{'&' if '?' in backend else '?'}{config}" if config else backend
 
 
+def shared_uri(backend: str, config: str) -> str | None:
+    """The URI of the store behind (backend, config) when another handle sees the same one; None for
+    a plugin without a store, and for memory without a name."""
+    if not has_volume(backend):
+        return None
+    uri = store_uri(backend, config)
+    return None if uri == "mem:" or uri.startswith("mem:?") else uri
+
+
 def close() -> None:
     """Closes every instance."""
     with _lock:

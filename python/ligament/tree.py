@@ -2,11 +2,13 @@
 
 The text is JSON. A tensor stands in it as `{"$tensor": name}`, or `{"$tensor": [name, framework]}`;
 what JSON has no word for is an object with one key that begins with `$`. A flat dict of tensors
-needs no text at all."""
+needs no text at all. A NamedTuple comes back as one of the same name and fields."""
 
 from __future__ import annotations
 
 import base64
+import collections
+import functools
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -19,16 +21,23 @@ _EXACT_INT = 1 << 53  # what every JSON reader keeps
 _PLAIN = (str, int, float, bool, type(None), complex, bytes)
 
 
+Parts = Callable[[Any], dict[Any, Any] | None]
+
+
 def encode(
-    tree: Any, is_tensor: Callable[[Any], bool], framework: Callable[[Any], str] | None = None
+    tree: Any,
+    is_tensor: Callable[[Any], bool],
+    framework: Callable[[Any], str] | None = None,
+    parts: Parts = lambda value: None,
 ) -> tuple[list[str], list[Any], str]:
     """The names and tensors of a tree in order, and the text that makes the tree of them again (""
-    for a flat dict). With `framework` the text also says whose each tensor was."""
+    for a flat dict). With `framework` the text also says whose each tensor was. `parts` takes
+    apart what is none of the containers that are known here; None: it cannot."""
     if type(tree) is dict and set(map(type, tree)) <= {str}:
         one_a_type = {type(value): value for value in tree.values()}
         if all(map(is_tensor, one_a_type.values())):
             return list(tree), list(tree.values()), ""
-    encoder = _Encoder(is_tensor, framework)
+    encoder = _Encoder(is_tensor, framework, parts)
     node = encoder.node(tree, (), 0)
     text = json.dumps({"tree": node}, separators=(",", ":"), allow_nan=False)
     return list(encoder.tensors), list(encoder.tensors.values()), text
@@ -78,9 +87,12 @@ def path_text(path: tuple[Any, ...]) -> str:
 
 class _Encoder:
     def __init__(
-        self, is_tensor: Callable[[Any], bool], framework: Callable[[Any], str] | None
+        self,
+        is_tensor: Callable[[Any], bool],
+        framework: Callable[[Any], str] | None,
+        parts: Parts,
     ) -> None:
-        self.is_tensor, self.framework = is_tensor, framework
+        self.is_tensor, self.framework, self.parts = is_tensor, framework, parts
         self.tensors: dict[str, Any] = {}
 
     def node(self, value: Any, path: tuple[Any, ...], depth: int) -> Any:
@@ -95,18 +107,31 @@ class _Encoder:
             return self._dict(value, path, depth)
         if type(value) is list:
             return [self.node(item, (*path, i), depth + 1) for i, item in enumerate(value)]
-        if isinstance(value, tuple) and not hasattr(value, "_fields"):
-            items = [self.node(item, (*path, i), depth + 1) for i, item in enumerate(value)]
-            return {"$tuple": items}
+        if isinstance(value, tuple):
+            return self._tuple(value, path, depth)
         if self.is_tensor(value):
             name = self._add(value, path)
             return {"$tensor": [name, self.framework(value)] if self.framework else name}
+        parts = self.parts(value)
+        if parts is not None:
+            return self._dict(parts, path, depth)
         kind = type(value)
         raise InvalidError(
             f"{path_text(path)} is of type {kind.__module__}.{kind.__qualname__}, which is neither "
             "a tensor nor a plain value (None, bool, int, float, complex, str, bytes) "
             "nor a dict, list or tuple of those"
         )
+
+    def _tuple(self, value: tuple[Any, ...], path: tuple[Any, ...], depth: int) -> Any:
+        fields = getattr(value, "_fields", None)
+        if fields is None:
+            items = [self.node(item, (*path, i), depth + 1) for i, item in enumerate(value)]
+            return {"$tuple": items}
+        named = [
+            [field, self.node(item, (*path, field), depth + 1)]
+            for field, item in zip(fields, value, strict=True)
+        ]
+        return {"$named": [type(value).__name__, named]}
 
     def _dict(self, value: dict[Any, Any], path: tuple[Any, ...], depth: int) -> Any:
         if all(type(key) is str and not key.startswith("$") for key in value):
@@ -189,6 +214,10 @@ def _tagged(tag: str, value: Any, tensors: Mapping[str, Any]) -> Any:
         return tensors[name]
     if tag == "$tuple":
         return tuple(_decode_or_none(item, tensors) for item in value)
+    if tag == "$named":
+        name, pairs = value
+        kind = _named(name, tuple(field for field, _ in pairs))
+        return kind(*(_decode_or_none(item, tensors) for _, item in pairs))
     if tag == "$dict":
         return _items(((_decode(key, {}), item) for key, item in value), tensors)
     if tag == "$int":
@@ -201,6 +230,11 @@ def _tagged(tag: str, value: Any, tensors: Mapping[str, Any]) -> Any:
     if tag == "$bytes":
         return base64.b64decode(value, validate=True)
     raise ValueError(f"unknown tag {tag!r}")
+
+
+@functools.lru_cache(maxsize=256)
+def _named(name: str, fields: tuple[str, ...]) -> type[tuple[Any, ...]]:
+    return collections.namedtuple(name, fields)
 
 
 def set_plain(tree: Any, saved: Any) -> None:

@@ -8,9 +8,10 @@ from .checkpointer import Checkpointer, Restored
 from .weights import load_weights, save_weights
 
 if TYPE_CHECKING:
-    from .callback import CheckpointCallback
+    from .callback import CheckpointCallback as CheckpointCallback
 
-__all__ = ["CheckpointCallback", "Checkpointer", "Restored", "load_weights", "save_weights"]
+# Without CheckpointCallback: `from ligament.checkpoint import *` would import Keras.
+__all__ = ["Checkpointer", "Restored", "load_weights", "save_weights"]
 
 
 def __getattr__(name: str) -> object:

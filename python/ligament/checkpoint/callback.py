@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .. import plugins, tensors
+from .. import arguments, plugins, tensors
 from ..errors import InvalidError, NotFoundError, UnsupportedError
-from ..store import Store
+from ..store import Model, Store
 from .weights import load_weights, save_weights
 
 _Callback: Any = tensors.callback_class()
@@ -18,8 +18,9 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
 
     `keep=n` keeps the last n under names of their own (the backend needs a store; `weights` then
     names the newest), `monitor` saves only when that value of the logs is better than before
-    ("val_acc": larger, else smaller; or ("name", "max")), `restore` loads what is there when
-    training begins."""
+    ("val_acc": larger, else smaller; or ("name", "max")), also than in earlier runs, `restore`
+    loads what is there when training begins and goes on at the epoch reached. A backend without a
+    store keeps weights only: there `restore` and `monitor` know nothing of earlier runs."""
 
     def __init__(
         self,
@@ -39,22 +40,24 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         ((self.unit, self.every),) = frequency.items()
         if self.every < 1 or (keep is not None and keep < 1):
             raise InvalidError("frequency and keep are at least 1")
-        if keep is not None and not plugins.has_volume(backend):
+        self.uri = plugins.shared_uri(backend, config)
+        if keep is not None and self.uri is None:
             raise UnsupportedError(
-                f"keep={keep} needs a backend with a store; '{backend}' has none"
+                f"keep={keep} needs a backend with a store that has a name; '{backend}' has none"
             )
         self.backend, self.config, self.include_optimizer = backend, config, include_optimizer
         self.keep, self.restore, self.set_name = keep, restore, name
         self.monitor, self.sign = _monitored(monitor)
         self.best: float | None = None
-        self.batches = 0
+        self.batches = self.epoch = 0
         self.saved: list[str] = []
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Loads what is there, when told to; what an earlier run kept counts for `keep`."""
-        if self.keep is not None:
-            with Store(plugins.store_uri(self.backend, self.config)) as store:
-                self.saved = [model.name for model in store.models(f"{self.set_name}/*")]
+        """Loads what is there, when told to; what an earlier run kept counts for `keep` and
+        `monitor`."""
+        if self.uri is not None:
+            with Store(self.uri) as store:
+                self._look(store)
         if not self.restore:
             return
         try:
@@ -63,9 +66,29 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
             )
         except NotFoundError:
             return
+        # As Keras's own BackupAndRestore goes on.
+        self.model._initial_epoch = self.epoch or None
+
+    def _look(self, store: Store) -> None:
+        kept = store.models(f"{self.set_name}/*")
+        self.saved = [model.name for model in kept]
+        newest = store[self.set_name] if self.set_name in store else None
+        if self.monitor is not None:
+            values = [m.metrics.get(self.monitor) for m in (*kept, newest) if m is not None]
+            known = [value for value in values if value is not None and value == value]
+            if known:
+                self.best = max(known, key=lambda value: self.sign * value)
+        if self.restore and newest is not None:
+            self.epoch, self.batches = _progress(newest)
+
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        """Where this run went on is nothing to the next."""
+        if self.restore:
+            self.model._initial_epoch = None
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Saves after every n-th epoch."""
+        self.epoch = epoch + 1
         if self.unit == "epoch" and (epoch + 1) % self.every == 0:
             self._save(f"epoch-{epoch + 1:06d}", logs)
 
@@ -85,18 +108,44 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
             if self.best is not None and not self.sign * float(value) > self.sign * self.best:
                 return
             self.best = float(value)
-        if self.keep is None:
+        if self.uri is None:
             save_weights(
                 self.model, self.backend, self.config, self.include_optimizer, self.set_name
             )
             return
-        one = f"{self.set_name}/{label}"
-        save_weights(self.model, self.backend, self.config, self.include_optimizer, one)
-        with Store(plugins.store_uri(self.backend, self.config)) as store:
-            store.alias(self.set_name, one)
-            self.saved = [name for name in self.saved if name != one] + [one]
-            while len(self.saved) > self.keep:
-                store.retire(self.saved.pop(0))
+        plugins.instance(self.backend, self.config)  # holds what would go with the last handle
+        with Store(self.uri) as store:
+            self._store(store, label, logs)
+
+    def _store(self, store: Store, label: str, logs: Mapping[str, Any] | None) -> None:
+        """Weights, metrics and how far training has come, with one commit."""
+        one = self.set_name if self.keep is None else f"{self.set_name}/{label}"
+        found = tensors.weights(self.model, None, self.include_optimizer, build=False)
+        store._save(
+            one,
+            found,
+            metrics=arguments.metrics(logs),
+            meta={"epoch": self.epoch, "batches": self.batches},
+            replace=True,
+            progress=False,
+        )
+        if self.keep is None:
+            return
+        if self.set_name in store and store[self.set_name].name == self.set_name:
+            store.update(self.set_name, name=f"{self.set_name}/before")  # of a run without `keep`
+            self.saved.insert(0, f"{self.set_name}/before")
+        store.alias(self.set_name, one)
+        self.saved = [name for name in self.saved if name != one] + [one]
+        while len(self.saved) > self.keep:
+            store.retire(self.saved.pop(0))
+
+
+def _progress(model: Model) -> tuple[int, int]:
+    """Epochs and batches that were done; none when somebody else saved it."""
+    meta = model.meta if isinstance(model.meta, dict) else {}
+    found = [meta.get(word) for word in ("epoch", "batches")]
+    epoch, batches = (n if type(n) is int and n >= 0 else 0 for n in found)
+    return epoch, batches
 
 
 def _monitored(monitor: str | tuple[str, str] | None) -> tuple[str | None, float]:

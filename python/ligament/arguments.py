@@ -1,0 +1,50 @@
+"""What callers get wrong most often, told in a sentence before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def name(value: Any, what: str = "the name of a model") -> str:
+    """The text that it is."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a str, not {_kind(value)} ({value!r:.80})")
+    return value
+
+
+def metrics(value: Any) -> dict[str, float] | None:
+    """Numbers by name; None for none."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise TypeError(f"metrics are numbers by name, {{'val_loss': 0.5}}, not {_kind(value)}")
+    return {name(key, "the name of a metric"): _number(key, one) for key, one in value.items()}
+
+
+def tags(value: Any, removable: bool = False) -> dict[str, Any] | None:
+    """Words by name; None for none. `removable`: a word may be None."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise TypeError(f"tags are words by name, {{'run': 'a'}}, not {_kind(value)}")
+    for key, one in value.items():
+        name(key, "the name of a tag")
+        if not (removable and one is None):
+            name(one, f"the tag {key!r}")
+    return dict(value)
+
+
+def _number(key: str, value: Any) -> float:
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"the metric {key!r} is a number, not {_kind(value)} ({value!r:.80})")
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"the metric {key!r} is a number, not {_kind(value)}: {str(error):.200}"
+        ) from None
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else type(value).__qualname__

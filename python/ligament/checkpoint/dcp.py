@@ -1,0 +1,432 @@
+"""torch.distributed.checkpoint keeps its checkpoints in a store.
+
+    dcp.save(state, checkpoint_id="step-10", storage_writer=StorageWriter("runs"))
+    dcp.load(state, checkpoint_id="step-10", storage_reader=StorageReader("runs"))
+
+Every rank writes a part, the coordinator makes one model of them with one commit. What a planner
+pickles (values that are no tensors) is kept as the bytes that it made of them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import io
+import json
+import math
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.distributed.checkpoint import staging, storage
+from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    StorageMeta,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner import (
+    LoadItemType,
+    LoadPlan,
+    LoadPlanner,
+    ReadItem,
+    SavePlan,
+    SavePlanner,
+    WriteItem,
+)
+from torch.distributed.tensor import DTensor
+from torch.futures import Future
+
+from .. import _core, tensors
+from ..errors import CorruptError, InvalidError, MismatchError
+from ..store import Store
+from ..tensors import Fresh
+from ..tree import decode, encode
+
+_GROUP_BYTES = 48 << 20  # memory of ours that waits to be copied
+_REPLACE = 1
+_Path = str | os.PathLike[str]
+
+
+class _Place:
+    """A store, opened when it is first needed, and the name of a model. Pickles as both, for DCP's
+    process in the background."""
+
+    def __init__(self, uri: _Path | Store, name: str | None, mode: str) -> None:
+        self._uri: Any = uri if isinstance(uri, Store) else os.fspath(uri)
+        self._mode, self.name = mode, name
+        self._opened: Store | None = uri if isinstance(uri, Store) else None
+
+    @property
+    def store(self) -> Store:
+        if self._opened is None:
+            self._opened = Store(self._uri, self._mode)
+        return self._opened
+
+    @property
+    def checkpoint_id(self) -> str | None:
+        """The name of the model, as DCP asks for it."""
+        return self.name
+
+    @property
+    def model(self) -> str:
+        """The name of the model, which has to be known by now."""
+        if not self.name:
+            raise InvalidError("say which model: checkpoint_id=... of dcp.save, dcp.load, or name=")
+        return self.name
+
+    def _called(self, checkpoint_id: _Path | None) -> None:
+        if checkpoint_id is not None:
+            self.name = os.fspath(checkpoint_id)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None, "_part": None}
+
+
+class StorageWriter(_Place, storage.StorageWriter):
+    """What `dcp.save` and `dcp.async_save` take as `storage_writer`. `checkpoint_id`, or `name`, is
+    the model's; one of that name makes way unless `replace` is False."""
+
+    _synchronize_after_execute = should_synchronize_after_execute = False
+
+    def __init__(self, uri: _Path | Store, name: str | None = None, replace: bool = True) -> None:
+        super().__init__(uri, name, "a")
+        self.replace = replace
+        self._part: _core.Part | None = None
+
+    def reset(self, checkpoint_id: _Path | None = None) -> None:
+        """A new checkpoint begins; what the last one held is let go."""
+        self._called(checkpoint_id)
+        self._let_go()
+
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        """Opens the store. Without collectives every rank would make a model of its own."""
+        if not kwargs.get("use_collectives", True):
+            raise InvalidError(
+                "one model is made of all ranks: use_collectives=False is not for it"
+            )
+        self._let_go()
+        self.store.wait()
+        _ = self.model
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        """Nothing to add."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        """Tells every rank the places of its tensors in the model, None for what another rank
+        writes too."""
+        order: dict[str, int] = {}
+        taken: set[tuple[Any, ...]] = set()
+        made = []
+        for plan in plans:
+            places: list[int | None] = []
+            for item in plan.items:
+                key = (item.index.fqn, item.index.offset)
+                place = order.setdefault(item.index.fqn, len(order))
+                places.append(None if key in taken else place)
+                taken.add(key)
+            made.append(dataclasses.replace(plan, storage_data=places))
+        return made
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[storage.WriteResult]]:
+        """Writes this rank's part: durable, and not to be seen yet."""
+        names, values, boxes = [], [], []
+        for item, order in zip(plan.items, plan.storage_data, strict=True):
+            if order is None or _is_empty(item):
+                continue
+            data = planner.resolve_data(item)
+            names.append(item.index.fqn)
+            values.append(_bytes(data) if isinstance(data, io.BytesIO) else data.detach())
+            boxes.append(_box(item, order))
+        part = b""
+        if names:
+            self._part = _core.Part(boxes)
+            batch = _core.Batch(names, values)
+            options = (_REPLACE if self.replace else 0, None, None, None, None, None, (), None)
+            self.store._core.save(self.model, batch, (*options, self._part))
+            part = self._part.bytes()
+        results = [storage.WriteResult(item.index, 0, b"") for item in plan.items]
+        if results:
+            results[0] = dataclasses.replace(results[0], storage_data=part)
+        done: Future[list[storage.WriteResult]] = Future()
+        done.set_result(results)
+        return done
+
+    def finish(self, metadata: Metadata, results: list[list[storage.WriteResult]]) -> None:
+        """One commit makes the model of all parts."""
+        parts = tuple(result.storage_data for each in results for result in each)
+        text = _text(metadata)
+        options = (_REPLACE if self.replace else 0, None, None, {"door": "dcp"}, None, text, ())
+        self.store._core.join(
+            self.model, tuple(part for part in parts if part), (*options, None, None)
+        )
+
+    def storage_meta(self) -> StorageMeta | None:
+        """For planners that ask."""
+        return StorageMeta(checkpoint_id=self.checkpoint_id)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: _Path) -> bool:
+        """A name is no path that DCP could choose a storage by."""
+        return False
+
+    def _let_go(self) -> None:
+        part, self._part = self._part, None
+        if part is not None:
+            part.close(self.store._core)
+
+    # --- as DCP's stager, for async_save --------------------------------------------------------
+
+    def stage(self, state_dict: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """The state at the call. Tensors in host memory are held as copies on write, which cost
+        nothing until training writes them; others are copied as DCP does."""
+        if not all(tensor.device.type == "cpu" for tensor in _tensors(state_dict)):
+            copied: dict[str, Any] = staging.BlockingAsyncStager().stage(state_dict)
+            return copied
+        held: dict[str, Any] = _held(state_dict)
+        return held
+
+    def synchronize_staging(self) -> None:
+        """It is done when `stage` returns."""
+
+    def close(self) -> None:
+        """Nothing is kept between saves."""
+
+
+class StorageReader(_Place, storage.StorageReader):
+    """What `dcp.load` takes as `storage_reader`. Reads what `StorageWriter` wrote, and any other
+    model of named tensors."""
+
+    def __init__(self, uri: _Path | Store, name: str | None = None) -> None:
+        super().__init__(uri, name, "r")
+
+    def reset(self, checkpoint_id: _Path | None = None) -> None:
+        """Another checkpoint is read."""
+        self._called(checkpoint_id)
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        """What the model holds, as DCP describes it."""
+        return _metadata(self.store._core.model(self.model))
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        """Nothing to set up."""
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        """Nothing to add."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        """Nothing to add."""
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """Reads the slices that the plan asks for straight into the planner's tensors."""
+        rows = {row[0]: row for row in self.store._core.model(self.model).tensors()}
+        for item in plan.items:
+            if item.storage_index.fqn not in rows:
+                name = self.model
+                raise CorruptError(f"model '{name}' has no '{item.storage_index.fqn}'")
+        for group in _groups(plan.items, rows):
+            self._read(group, rows, planner)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    def _read(self, items: list[ReadItem], rows: _Rows, planner: LoadPlanner) -> None:
+        places, targets = [], []
+        for item in items:
+            _, code, shape, *_ = rows[item.storage_index.fqn]
+            target = None if _is_bytes(item) else planner.resolve_tensor(item).detach()
+            targets.append(target)
+            places.append(_memory(target, code, shape if target is None else tuple(item.lengths)))
+        batch = _core.Batch([str(i) for i in range(len(items))], places, True)
+        self.store._core.read(
+            self.model,
+            batch,
+            tuple(item.storage_index.fqn for item in items),
+            tuple(_slices(item, rows[item.storage_index.fqn][2]) for item in items),
+        )
+        for item, place, target in zip(items, places, targets, strict=True):
+            if target is None:
+                planner.load_bytes(item, io.BytesIO(place.array().tobytes()))
+                continue
+            if place is target:
+                torch.autograd.graph.increment_version(target)
+            else:
+                target.copy_(tensors.framework("torch").result(place, None))
+            planner.commit_tensor(item, target)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: _Path) -> bool:
+        """A name is no path that DCP could choose a storage by."""
+        return False
+
+
+# --- items of plans -----------------------------------------------------------------------------
+
+_Rows = dict[str, Any]
+
+
+def _bytes(data: io.BytesIO) -> Any:
+    return np.frombuffer(data.getvalue(), np.uint8)
+
+
+def _box(item: WriteItem, order: int) -> tuple[Any, Any, int]:
+    """Where the tensor of an item lies in the whole; None: it is the whole."""
+    about = item.tensor_data
+    if about is None or about.chunk.sizes == about.size:
+        return None, None, order
+    return tuple(about.size), tuple(about.chunk.offsets), order
+
+
+def _is_empty(item: WriteItem) -> bool:
+    """A shard without elements of a tensor that has some."""
+    about = item.tensor_data
+    return about is not None and about.chunk.sizes.numel() == 0 and about.size.numel() > 0
+
+
+def _is_bytes(item: ReadItem) -> bool:
+    return item.type == LoadItemType.BYTE_IO
+
+
+def _memory(target: Any, code: int, shape: tuple[int, ...]) -> Any:
+    """The tensor itself where it can be filled, or memory of ours that is copied into it."""
+    if (
+        target is not None
+        and type(target) is torch.Tensor
+        and target.device.type == "cpu"
+        and tuple(target.shape) == shape
+        and tensors.code_of(str(target.dtype).removeprefix("torch.")) == code
+        and not (target.is_conj() or target.is_neg())
+    ):
+        return target
+    if target is not None and tuple(target.shape) != shape:
+        raise MismatchError(f"a tensor of shape {tuple(target.shape)} for a slice of {shape}")
+    return Fresh(code, shape)
+
+
+def _slices(item: ReadItem, shape: tuple[int, ...]) -> Any:
+    """Start, step and count in each dimension of the stored tensor; None: all of it."""
+    lengths = tuple(item.lengths)
+    if _is_bytes(item) or lengths == tuple(shape):
+        return None
+    chunk = item.storage_index.offset or (0,) * len(lengths)
+    starts = (a + b for a, b in zip(chunk, item.storage_offsets, strict=True))
+    return tuple((start, 1, count) for start, count in zip(starts, lengths, strict=True))
+
+
+def _groups(items: list[ReadItem], rows: _Rows) -> Iterator[list[ReadItem]]:
+    """So many at a time that memory which waits to be copied stays small."""
+    group: list[ReadItem] = []
+    waiting = 0
+    for item in items:
+        _, _, shape, size, *_ = rows[item.storage_index.fqn]
+        share = math.prod(item.lengths) / max(math.prod(shape), 1)
+        mine = size if _is_bytes(item) else int(size * min(share, 1))
+        if group and waiting + mine > _GROUP_BYTES:
+            yield group
+            group, waiting = [], 0
+        group.append(item)
+        waiting += mine
+    if group:
+        yield group
+
+
+# --- metadata -----------------------------------------------------------------------------------
+
+
+def _text(metadata: Metadata) -> str:
+    """The structure of the model: a flat dict of its tensors, and what DCP wants to know of it."""
+    described: dict[str, Any] = {}
+    for name, one in metadata.state_dict_metadata.items():
+        if isinstance(one, BytesStorageMetadata):
+            described[name] = None
+            continue
+        dtype = str(one.properties.dtype).removeprefix("torch.")
+        boxes = [[list(c.offsets), list(c.sizes)] for c in one.chunks]
+        described[name] = [dtype, one.properties.requires_grad, list(one.size), boxes]
+    names, _, planner = encode({"data": metadata.planner_data, "": None}, lambda value: False)
+    tree = {"$dict": [[name, {"$tensor": name}] for name in described]}
+    known = {"version": 1, "tensors": described, "planner": planner}
+    return json.dumps({"tree": tree, "dcp": known}, separators=(",", ":"))
+
+
+def _metadata(model: _core.Model) -> Metadata:
+    """What `_text` kept; for a model that was saved otherwise, what can be told from its
+    tensors."""
+    known = None
+    try:
+        known = json.loads(model.structure).get("dcp") if model.structure else None
+        if known is None:
+            return Metadata({row[0]: _whole(row) for row in model.tensors()}, storage_data={})
+        if known["version"] != 1:
+            raise ValueError(f"version {known['version']}")
+        described = {
+            name: BytesStorageMetadata() if one is None else _described(*one)
+            for name, one in known["tensors"].items()
+        }
+        planner = decode(known["planner"], {})["data"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptError(f"what DCP kept of '{model.name}' cannot be read: {error}") from None
+    return Metadata(described, planner, storage_data={}, storage_meta=StorageMeta())
+
+
+def _described(dtype: str, grad: bool, size: list[int], boxes: list[Any]) -> TensorStorageMetadata:
+    kind = getattr(torch, dtype, None)
+    if not isinstance(kind, torch.dtype):
+        raise ValueError(f"torch has no dtype {dtype!r}")
+    chunks = [ChunkStorageMetadata(torch.Size(a), torch.Size(n)) for a, n in boxes]
+    properties = TensorProperties(dtype=kind, requires_grad=bool(grad))
+    return TensorStorageMetadata(properties, torch.Size(size), chunks)
+
+
+def _whole(row: _core.StoredTensor) -> TensorStorageMetadata:
+    shape = list(row[2])
+    return _described(tensors.name_of(row[1]), False, shape, [[[0] * len(shape), shape]])
+
+
+# --- staging ------------------------------------------------------------------------------------
+
+
+def _tensors(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif isinstance(tree, torch.Tensor):
+        yield tree
+        return
+    elif not isinstance(tree, (list, tuple)):
+        return
+    for item in tree:
+        yield from _tensors(item)
+
+
+def _held(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _held(item) for key, item in tree.items()}
+    if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
+        return type(tree)(_held(item) for item in tree)
+    if isinstance(tree, torch.Tensor):
+        with torch.no_grad():
+            return _clone(tree)
+    return copy.deepcopy(tree)
+
+
+def _clone(tensor: Any) -> Any:
+    if isinstance(tensor, DTensor):
+        local = _clone(tensor.to_local())
+        where, shape = (tensor.device_mesh, tensor.placements), tensor.shape
+        return DTensor.from_local(
+            local, *where, run_check=False, shape=shape, stride=tensor.stride()
+        )
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return tensor.detach().clone()
+    try:
+        return torch._lazy_clone(tensor.detach())
+    except (RuntimeError, NotImplementedError, AttributeError):  # memory that is not torch's own
+        return tensor.detach().clone()

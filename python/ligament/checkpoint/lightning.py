@@ -1,0 +1,118 @@
+"""Lightning keeps its checkpoints in a store: `Trainer(plugins=[CheckpointIO("runs")])`.
+
+Where Lightning would put a file there is a small one that names the model. Works for `lightning`
+and for `pytorch_lightning`, whichever is imported."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from .. import tensors
+from ..errors import NotFoundError, UnsupportedError
+from ..load import Loader
+from ..store import Store
+from . import pointer
+
+_Path = str | os.PathLike[str]
+
+
+def _bases() -> tuple[type, ...]:
+    """The interface of each that is imported; of the first that can be, if none is."""
+    packages = ("lightning.fabric", "lightning_fabric")
+    loaded = [name for name in packages if name in sys.modules]
+    found = []
+    for name in loaded or packages:
+        try:
+            found.append(importlib.import_module(f"{name}.plugins").CheckpointIO)
+        except ImportError:
+            continue
+        if not loaded:
+            break
+    if not found:
+        raise UnsupportedError("neither lightning nor pytorch_lightning is installed")
+    return tuple(found)
+
+
+class CheckpointIO(*_bases()):  # type: ignore[misc]
+    """Checkpoints of a Trainer as models of the store at `uri`. `wait=False` saves in the
+    background; the next save and the end of the Trainer wait for it."""
+
+    def __init__(self, uri: _Path | Store, wait: bool = True) -> None:
+        super().__init__()
+        self.store = uri if isinstance(uri, Store) else Store(uri)
+        self.wait = wait
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: _Path, storage_options: Any | None = None
+    ) -> None:
+        """Saves what Lightning has gathered; what cannot be kept without pickle is refused by its
+        path."""
+        if storage_options is not None:
+            raise TypeError("storage_options are not known here; options stand in the store's URI")
+        name = pointer.name_for(path)
+        self.store._save(
+            name,
+            tensors.collect(checkpoint, with_frameworks=True),
+            metrics=_metrics(checkpoint),
+            replace=True,
+            wait=self.wait,
+            progress=False,
+            after=lambda: pointer.write(path, self.store.uri, name),
+        )
+
+    def load_checkpoint(
+        self, path: _Path, map_location: Any | None = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """What was saved; tensors lie in host memory, or on `map_location` where that is a
+        device. Nothing is unpickled, whatever `weights_only` says."""
+        self.store.wait()
+        try:
+            loader = Loader(self.store._core, pointer.read(path))
+        except NotFoundError as error:
+            hint = "; `python -m ligament.convert` brings that file into the store"
+            raise FileNotFoundError(
+                f"checkpoint not found: {path}: {error}{hint if os.path.isfile(path) else ''}"
+            ) from None
+        tree: dict[str, Any] = loader.whole("saved", False, None)
+        device = map_location if not callable(map_location) else None
+        return tree if device is None else _moved(tree, device)
+
+    def remove_checkpoint(self, path: _Path) -> None:
+        """Retires the model; one that is not there is fine."""
+        self.store.wait()
+        try:
+            self.store.retire(pointer.read(path))
+        except NotFoundError:
+            pass
+        pointer.remove(path)
+
+    def teardown(self) -> None:
+        """Waits for a save in the background."""
+        self.store.wait()
+
+
+def _moved(tree: Any, device: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _moved(item, device) for key, item in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(_moved(item, device) for item in tree)
+    if not hasattr(tree, "device") or not hasattr(tree, "to"):
+        return tree
+    where = device.get(str(tree.device)) if isinstance(device, Mapping) else device
+    return tree if where is None else tree.to(where)
+
+
+def _metrics(checkpoint: Mapping[str, Any]) -> dict[str, float]:
+    """The values that callbacks watch."""
+    found = {}
+    for state in (checkpoint.get("callbacks") or {}).values():
+        if not isinstance(state, Mapping):
+            continue
+        watched, value = state.get("monitor"), state.get("current_score")
+        if isinstance(watched, str) and value is not None:
+            found[watched] = float(value)
+    return found

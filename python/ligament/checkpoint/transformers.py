@@ -1,0 +1,192 @@
+"""The Trainer of transformers saves into a store and resumes from it.
+
+callback = Callback("runs", keep=3)
+trainer = Trainer(..., callbacks=[callback])
+trainer.train(resume_from_checkpoint=callback.resume())
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import struct
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from transformers import TrainerCallback
+
+from .. import tensors
+from ..errors import CorruptError, NotFoundError, UnsupportedError
+from ..store import Store
+from .checkpointer import Checkpointer, _name
+
+# What the Trainer looks for in a folder before it believes that it is a checkpoint. The callback
+# fills the model, so that the file holds no tensor.
+_STATE, _WEIGHTS = "trainer_state.json", "model.safetensors"
+_NO_TENSORS = struct.pack("<Q", 2) + b"{}"
+
+
+class Callback(TrainerCallback):
+    """Saves when the Trainer would, and the Trainer writes no folder of its own. `keep` is
+    `save_total_limit` by default, `best` (metric, "min" or "max") what `metric_for_best_model`
+    says; `wait=False` saves in the background."""
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str] | Store,
+        keep: int | None = None,
+        best: tuple[str, str] | None = None,
+        wait: bool = True,
+    ) -> None:
+        self.store = uri if isinstance(uri, Store) else Store(uri)
+        # For looking; training has one of all its ranks.
+        self.checkpointer = Checkpointer(self.store, keep, best, distributed=False)
+        self._policy, self.wait = (keep, best), wait
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._from: int | None = None  # the step that training goes on from
+        self._rng: Any = None
+        self._pending = False
+        self._saved: int | None = None
+
+    def resume(self, step: int | None = None) -> str | None:
+        """What `Trainer.train(resume_from_checkpoint=...)` takes: a folder with the Trainer's
+        state at the newest step, or at `step`. None when there is nothing yet."""
+        ck = self.checkpointer
+        ck.wait()
+        self._from = ck.latest() if step is None else step
+        if self._from is None:
+            return None
+        if self._from not in ck.steps():
+            raise NotFoundError(
+                f"there is no step {step} in {ck.store.uri}; there are {ck.steps()}"
+            )
+        plain = ck.store.load(_name(self._from), tensors=[])
+        text = (plain.get("extra") or {}).get("trainer")
+        if not isinstance(text, str):
+            raise CorruptError(f"step {self._from} of {ck.store.uri} was not saved by a Trainer")
+        self._folder = tempfile.TemporaryDirectory(prefix=f"ligament-{self._from}-")
+        with open(os.path.join(self._folder.name, _STATE), "w", encoding="utf-8") as out:
+            out.write(text)
+        with open(os.path.join(self._folder.name, _WEIGHTS), "wb") as weights:
+            weights.write(_NO_TENSORS)
+        logging.getLogger("transformers.trainer").addFilter(_no_weights)
+        return self._folder.name
+
+    # --- what the Trainer calls -----------------------------------------------------------------
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Refuses what cannot be done before anything is trained."""
+        if getattr(args, "fsdp", None) or getattr(args, "deepspeed", None):
+            raise UnsupportedError(
+                "FSDP and DeepSpeed bring their own checkpoints to the Trainer; "
+                "use ligament.checkpoint.dcp or Checkpointer with them"
+            )
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
+        """Fills model, optimizer and schedule when training goes on."""
+        self.on_init_end(args, state, control)
+        self._pending, self._saved = False, None
+        keep, best = self._policy
+        self.checkpointer = Checkpointer(
+            self.store, keep or args.save_total_limit, best or _best_of(args)
+        )
+        if self._folder is None or state.global_step != self._from:
+            return
+        logging.getLogger("transformers.trainer").removeFilter(_no_weights)
+        before = tensors.rng_state()  # the Trainer still passes over data with it
+        self.checkpointer.restore(step=self._from, **_parts(objects))
+        self._rng = tensors.rng_state()
+        tensors.set_rng_state(before)
+        self._folder.cleanup()
+        self._folder = None
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """At the border of two epochs the order of the next one's data is still to be drawn."""
+        if self._rng is not None and float(state.epoch or 0).is_integer():
+            self._restore_rng()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Within an epoch the Trainer has passed over its data by now."""
+        if self._rng is not None:
+            self._restore_rng()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **objects: Any) -> Any:
+        """Saves instead of the Trainer; after the evaluation, if there is to be one."""
+        if control.should_save:
+            control.should_save = False
+            self._pending = control.should_evaluate
+            if not self._pending:
+                self._save(state, objects, {})
+        return control
+
+    on_epoch_end = on_step_end
+
+    def on_evaluate(
+        self,
+        args: Any,
+        state: Any,
+        control: Any,
+        metrics: Mapping[str, Any] | None = None,
+        **objects: Any,
+    ) -> None:
+        """The values go with the checkpoint of this step."""
+        if self._pending:
+            self._pending = False
+            self._save(state, objects, metrics or {})
+
+    def on_save(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
+        """What the Trainer saved by a rule of its own (`save_strategy="best"`) is kept too."""
+        if self._saved != state.global_step:
+            self._save(state, objects, {})
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
+        """Waits for a save in the background; loads the best model when the Trainer is to."""
+        ck = self.checkpointer
+        ck.wait()
+        if args.load_best_model_at_end and state.best_model_checkpoint is None:
+            best = ck.best() if (self._policy[1] or _best_of(args)) else None
+            if best is not None:
+                ck.restore(model=objects["model"], step=best, rng=False)
+
+    # --------------------------------------------------------------------------------------------
+
+    def _save(self, state: Any, objects: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
+        numbers = {k: float(v) for k, v in metrics.items() if isinstance(v, (int, float))}
+        self.checkpointer.save(
+            state.global_step,
+            rng=True,
+            extra={"trainer": json.dumps(dataclasses.asdict(state))},
+            metrics=numbers,
+            wait=self.wait,
+            progress=False,
+            **_parts(objects),
+        )
+        self._saved = state.global_step
+
+    def _restore_rng(self) -> None:
+        tensors.set_rng_state(self._rng)
+        self._rng = None
+
+
+def _parts(objects: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "model": objects["model"],
+        "optimizer": objects.get("optimizer"),
+        "scheduler": objects.get("lr_scheduler"),
+    }
+
+
+def _best_of(args: Any) -> tuple[str, str] | None:
+    metric = args.metric_for_best_model
+    if not metric:
+        return None
+    name = metric if metric.startswith("eval_") else f"eval_{metric}"
+    return name, "max" if args.greater_is_better else "min"
+
+
+def _no_weights(record: logging.LogRecord) -> bool:
+    """The folder of `resume` holds no weights, and the Trainer would warn of each."""
+    return not record.getMessage().startswith("There were missing keys in the checkpoint")

@@ -1,0 +1,195 @@
+"""Models in and out of files of other formats: `.pt`, `.keras`, `.h5`, folders of
+torch.distributed.checkpoint.
+
+Nothing in a file is run. `python -m ligament.convert SOURCE TARGET`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from .. import tensors
+from ..errors import ExistsError, InvalidError, NotFoundError, UnsupportedError
+from ..store import Model, Store
+
+__all__ = ["Converted", "convert"]
+
+_TORCH = (".pt", ".pth", ".bin", ".ckpt")
+_KERAS, _H5 = (".keras",), (".h5", ".hdf5")
+_CLI = (".safetensors", ".npz", ".safetensors.index.json")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a file held: a tree of tensors and plain values, and what else is to be kept."""
+
+    tree: Any
+    meta: Any = None
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What `convert` did."""
+
+    source: str
+    target: str
+    tensors: int
+    bytes: int
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    replace: bool = False,
+    like: str | os.PathLike[str] | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> Converted:
+    """Copies a model from a file or folder into a store, `URI#name`, or from there into one, told
+    by its ending; a folder without one is written by torch.distributed.checkpoint. What is there
+    makes way with `replace`. `like` is a .keras file with the architecture, for .keras."""
+    here, there = os.fspath(source), os.fspath(target)
+    if "#" in here and "#" in there:
+        raise InvalidError("both are models of stores: `ligament cp` copies those")
+    if "#" not in here and "#" not in there and _kind(there) is not None:
+        raise InvalidError(f"neither '{here}' nor '{there}' is a model of a store, URI#name")
+    for place in (here, there):
+        if place.endswith(_CLI):
+            raise UnsupportedError(f"'{place}': `ligament cp` reads and writes these files")
+    if "#" in here:
+        return _export(here, there, replace, like, tags)
+    return _import(here, there, replace, tags)
+
+
+def _import(source: str, target: str, replace: bool, tags: Mapping[str, str] | None) -> Converted:
+    kind = _kind(source)
+    if not os.path.exists(source):
+        raise NotFoundError(f"there is no '{source}'")
+    if kind is None:
+        raise UnsupportedError(
+            f"'{source}' is of no format that is known here: {', '.join(_TORCH + _KERAS + _H5)}, "
+            "a folder of torch.distributed.checkpoint"
+        )
+    uri, _, name = target.partition("#")
+    found = _reader(kind)(source)
+    with Store(uri) as store:
+        model: Model = store._save(
+            name or _stem(source),
+            tensors.collect(found.tree, with_frameworks=True),
+            tags=tags,
+            meta=found.meta,
+            replace=replace,
+        )
+        return Converted(source, f"{uri}#{model.name}", len(model.tensors), model.bytes)
+
+
+def _export(
+    source: str,
+    target: str,
+    replace: bool,
+    like: str | os.PathLike[str] | None,
+    tags: Mapping[str, str] | None,
+) -> Converted:
+    if tags:
+        raise InvalidError("tags are for models of a store; these files have none")
+    uri, _, name = source.partition("#")
+    kind = _kind(target) or "dcp"
+    if kind != "keras" and like is not None:
+        raise InvalidError("`like` is for .keras files")
+    with Store(uri, "r") as store, _place(target, replace) as temporary:
+        model = store[name]
+        _write(kind, store, model, temporary, like)
+        return Converted(f"{uri}#{name}", target, len(model.tensors), model.bytes)
+
+
+def _kind(path: str) -> str | None:
+    if os.path.isfile(os.path.join(path, ".metadata")):
+        return "dcp"
+    for ends, kind in ((_TORCH, "torch"), (_KERAS, "keras"), (_H5, "h5")):
+        if path.endswith(ends):
+            return kind
+    return None
+
+
+def _reader(kind: str) -> Callable[[str], Found]:
+    if kind == "torch":
+        from .torch_files import read_torch
+
+        return read_torch
+    if kind == "dcp":
+        from .dcp_folder import read_folder
+
+        return read_folder
+    from .keras_files import read_h5, read_keras
+
+    return read_keras if kind == "keras" else read_h5
+
+
+def _write(kind: str, store: Store, model: Model, path: str, like: Any) -> None:
+    if kind in ("torch", "dcp"):
+        from .torch_files import write_folder, write_torch
+
+        tree = store.load(model, framework="torch", map=True)
+        (write_torch if kind == "torch" else write_folder)(tree, path)
+        return
+    from .keras_files import write_h5, write_keras
+
+    arrays = store.load(model, tensors=list(model.tensors), map=True)
+    flat = {name: _at(arrays, name) for name in model.tensors}
+    if kind == "keras":
+        write_keras(flat, model.meta, path, like)
+    else:
+        write_h5(flat, path)
+
+
+def _at(arrays: Any, name: str) -> Any:
+    if not isinstance(arrays, dict) or name not in arrays:
+        raise UnsupportedError(
+            f"'{name}' is part of a tree; an .h5 file holds named tensors and nothing else"
+        )
+    return arrays[name]
+
+
+def _stem(path: str) -> str:
+    name = os.path.basename(os.path.abspath(path))
+    for end in (".weights.h5", *_TORCH, *_KERAS, *_H5):
+        if name.endswith(end) and name != end:
+            return name.removesuffix(end)
+    return name
+
+
+@contextmanager
+def _place(target: str, replace: bool) -> Iterator[str]:
+    """A temporary beside the target that takes its place when all is written and synced."""
+    if os.path.lexists(target) and not replace:
+        raise ExistsError(f"'{target}' is there already; --replace puts the new one in its place")
+    folder = os.path.dirname(os.path.abspath(target))
+    with tempfile.TemporaryDirectory(prefix=".ligament-", dir=folder) as room:
+        temporary = os.path.join(room, os.path.basename(target.rstrip("/")))
+        yield temporary
+        _sync(temporary)
+        if os.path.isdir(target) and not os.path.islink(target):
+            os.rename(target, os.path.join(room, "before"))
+        elif os.path.isdir(temporary) and os.path.lexists(target):
+            os.unlink(target)
+        os.rename(temporary, target)
+        _sync_one(folder)
+
+
+def _sync(path: str) -> None:
+    if os.path.isdir(path):
+        for name in os.listdir(path):
+            _sync(os.path.join(path, name))
+    _sync_one(path)
+
+
+def _sync_one(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

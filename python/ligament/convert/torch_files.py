@@ -1,0 +1,59 @@
+"""What torch.save writes, read by its `weights_only` reader: tensors and plain values."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..errors import CorruptError, UnsupportedError
+from . import Found
+
+
+def weights_only(source: Any, name: str, mapped: bool = False) -> Any:
+    """What torch loads without running anything that the file says."""
+    import torch
+
+    try:
+        return torch.load(source, map_location="cpu", weights_only=True, mmap=mapped or None)
+    except Exception as error:  # whatever a hostile file makes of the reader
+        said = str(error).strip() or repr(error)
+        if "weights only" in said.lower() or "weights_only" in said.lower():
+            word = re.search(r"GLOBAL ([\w.]+)", said)
+            raise UnsupportedError(
+                f"'{name}' holds more than tensors and plain values"
+                + (f" ({word.group(1)})" if word else "")
+                + ", and nothing else is unpickled here: save the state_dict() instead"
+            ) from None
+        first = said.splitlines()[0][:300]
+        raise CorruptError(f"'{name}' cannot be read by torch: {first}") from None
+
+
+def read_torch(path: str) -> Found:
+    """The tensors of new files are mapped, those of old ones are read."""
+    import torch
+
+    zipped = torch.serialization._is_zipfile
+    with open(path, "rb") as file:
+        mapped = zipped(file)
+    return Found(_plain_dict(weights_only(path, path, mapped)))
+
+
+def _plain_dict(tree: Any) -> Any:
+    return dict(tree) if isinstance(tree, dict) else tree
+
+
+def write_torch(tree: Any, path: str) -> None:
+    """A file for torch.load, weights_only too."""
+    import torch
+
+    torch.save(tree, path)
+
+
+def write_folder(tree: Any, path: str) -> None:
+    """A folder for torch.distributed.checkpoint.load."""
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    if not isinstance(tree, dict):
+        raise UnsupportedError("torch.distributed.checkpoint saves dicts")
+    save(tree, storage_writer=FileSystemWriter(path), no_dist=True)

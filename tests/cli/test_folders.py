@@ -1,0 +1,129 @@
+"""Folders that others publish models in, what the program leaves to Python, and what a reader of
+JSON relies on."""
+
+import json
+import os
+
+import numpy
+import pytest
+import safetensors.numpy
+
+
+def sharded(folder, **files):
+    """A folder of files (name of the shard -> arrays) with an index that tells the truth."""
+    folder.mkdir()
+    weights = {}
+    for stem, arrays in files.items():
+        safetensors.numpy.save_file(arrays, folder / f"{stem}.safetensors")
+        weights |= dict.fromkeys(arrays, f"{stem}.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weights}))
+    return weights
+
+
+def names(ligament, store):
+    """The models of a store."""
+    return sorted(model["name"] for model in ligament.json("ls", store)["models"])
+
+
+def test_an_index_is_its_folder(ligament, tmp_path):
+    sharded(tmp_path / "gpt", one={"a": numpy.arange(3)}, two={"b": numpy.ones(2)})
+    index = "gpt/model.safetensors.index.json"
+    ligament("cp", index, "store")
+    ligament("cp", "gpt", "store#again")
+    assert names(ligament, "store") == ["again", "gpt"]
+    assert {t["name"] for t in ligament.json("show", index)[0]["tensors"]} == {"a", "b"}
+    assert "name the folder" in ligament.fails("cp", "store#gpt", "x.safetensors.index.json")
+
+
+def test_a_small_model_is_one_file_of_its_folder(ligament, tmp_path):
+    (tmp_path / "bert").mkdir()
+    safetensors.numpy.save_file({"a": numpy.arange(3)}, tmp_path / "bert/model.safetensors")
+    ligament("cp", "bert", "store")
+    assert names(ligament, "store") == ["bert"]
+    assert "is there already" in ligament.fails("cp", "store#bert", "bert")
+    ligament("cp", "-f", "store#bert", "bert")
+
+
+def test_a_shard_that_is_told_wrong(ligament, tmp_path):
+    folder = tmp_path / "in"
+    weights = sharded(folder, one={"a": numpy.arange(3)}, two={"b": numpy.ones(2)})
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weights | {"a": "two.safetensors"}}))
+    assert "lists 2 tensors, its files hold 1" in ligament.fails("show", "in")
+    swapped = {"a": weights["b"], "b": weights["a"]}
+    index.write_text(json.dumps({"weight_map": swapped}))
+    assert "'a' is in 'one.safetensors', not in 'two.safetensors'" in ligament.fails("show", "in")
+    for outside in ("/etc/passwd", "../in/one.safetensors", ".", "", "x/../one.safetensors"):
+        index.write_text(json.dumps({"weight_map": weights | {"a": outside}}))
+        ligament.fails("cp", "in", "store#bad")
+    index.write_text('{"weight_map": {"a": "one.safetensors", "a": "one.safetensors"}}')
+    ligament.fails("show", "in")
+    assert not (tmp_path / "store/packs").exists() or names(ligament, "store") == []
+
+
+def test_a_tensor_of_two_shards(ligament, tmp_path):
+    a, b = {"a": numpy.arange(3)}, {"b": numpy.ones(2)}
+    sharded(tmp_path / "in", one=a | b, two=a)
+    index = tmp_path / "in/model.safetensors.index.json"
+    weights = {"a": "one.safetensors", "b": "one.safetensors", "c": "two.safetensors"}
+    index.write_text(json.dumps({"weight_map": weights}))
+    assert "lists 'b'" in ligament.fails("show", "in")
+
+
+def test_shards_that_are_cut_or_no_files(ligament, tmp_path):
+    sharded(tmp_path / "in", one={"a": numpy.arange(3)}, two={"b": numpy.ones(64)})
+    shard = tmp_path / "in/two.safetensors"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-8])
+    ligament.fails("cp", "in", "store#m")
+    shard.unlink()
+    os.mkfifo(shard)
+    assert "not a regular file" in ligament.fails("cp", "in", "store#m")
+    shard.unlink()
+    shard.mkdir()
+    assert "not a regular file" in ligament.fails("cp", "in", "store#m")
+    index = tmp_path / "in/model.safetensors.index.json"
+    index.unlink()
+    os.mkfifo(index)
+    ligament.fails("cp", "in", "store#m")
+
+
+@pytest.mark.parametrize(
+    "name", ["out.pt", "out.pth", "model.keras", "a.weights.h5", "pytorch.bin"]
+)
+def test_what_python_converts(ligament, tmp_path, name):
+    numpy.savez(tmp_path / "a.npz", x=numpy.arange(2))
+    ligament("cp", "a.npz", "store#m")
+    assert "python -m ligament.convert" in ligament.fails("cp", "store#m", name)
+    assert not (tmp_path / name).exists()
+    (tmp_path / name).write_bytes(b"PK")
+    assert "python -m ligament.convert" in ligament.fails("cp", name, "store#n")
+    ligament("cp", "store#m", f"file:{tmp_path}/{name}.store#m")
+
+
+def test_a_store_may_be_called_so(ligament, tmp_path):
+    numpy.savez(tmp_path / "a.npz", x=numpy.arange(2))
+    ligament("cp", "a.npz", f"file://{tmp_path}/odd.pt#m")
+    assert names(ligament, "odd.pt") == ["m"]
+    (tmp_path / "dcp").mkdir()
+    (tmp_path / "dcp/.metadata").write_bytes(b"x")
+    assert "these folders" in ligament.fails("cp", "dcp", "store#m")
+
+
+def test_json_is_whole_or_not_there(ligament, tmp_path):
+    numpy.savez(tmp_path / "a.npz", x=numpy.arange(2))
+    ligament("cp", "a.npz", "store#m")
+    for words in (["store#none"], ["store#m", "store#none"], ["store#m", "absent.npz"]):
+        done = ligament.run("show", *words, "--json")
+        assert (done.returncode, done.stdout) == (1, "")
+    assert len(ligament.json("show", "store#m", "store#m")) == 2
+
+
+def test_models_of_two_stores_are_not_compared(ligament, tmp_path):
+    numpy.savez(tmp_path / "a.npz", x=numpy.arange(2))
+    for place in ("one#m", "one#x#y", "two#m"):
+        ligament("cp", "a.npz", place)
+    said = ligament.fails("diff", "one#m", "two#m")
+    assert "two models of one store" in said and "ligament cp" in said
+    ligament("diff", "one#m", "x#y")
+    ligament("diff", "one#m", "one#m")

@@ -1,0 +1,32 @@
+"""What the tests of the doors share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import ligament
+import pytest
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[ligament.Store]:
+    """An empty store on disk."""
+    with ligament.Store(tmp_path / "store") as one:
+        yield one
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., str]:
+    """Runs Python code in a process of its own, with `tmp_path` as its folder; returns what it
+    said."""
+
+    def run(code: str, *args: object) -> str:
+        command = [sys.executable, "-c", code, *map(str, args)]
+        done = subprocess.run(command, text=True, capture_output=True, timeout=240, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[-4000:]
+        return done.stdout
+
+    return run

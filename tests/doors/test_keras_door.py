@@ -1,0 +1,100 @@
+"""Keras: training that is cut off goes on at the epoch reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ligament
+import numpy as np
+import pytest
+
+keras = pytest.importorskip("keras")
+
+from ligament.checkpoint import CheckpointCallback  # noqa: E402
+
+
+def made(seed: int) -> Any:
+    keras.utils.set_random_seed(seed)
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3)])
+    model.compile(optimizer="adam", loss="mse")
+    return model
+
+
+X, Y = np.linspace(0, 1, 64, dtype="f4").reshape(16, 4), np.ones((16, 3), "f4")
+
+
+class Epochs(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+    def __init__(self, stop_after: int | None = None) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+        self.stop_after = stop_after
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.seen.append(epoch)
+        if epoch + 1 == self.stop_after:
+            raise KeyboardInterrupt
+
+
+def fit(model: Any, epochs: int, *callbacks: Any) -> None:
+    model.fit(X, Y, 8, epochs, verbose=0, shuffle=False, callbacks=list(callbacks))
+
+
+@pytest.mark.parametrize("keep", [None, 2])
+def test_a_run_goes_on_at_the_epoch_reached(tmp_path: Path, keep: int | None) -> None:
+    whole = made(1)
+    fit(whole, 5)
+    cut = made(1)
+    with pytest.raises(KeyboardInterrupt):
+        fit(cut, 5, CheckpointCallback(str(tmp_path / "s"), keep=keep), Epochs(3))
+    late, epochs = made(2), Epochs()
+    fit(late, 5, CheckpointCallback(str(tmp_path / "s"), keep=keep, restore=True), epochs)
+    assert epochs.seen == [3, 4]
+    for a, b in zip(whole.get_weights(), late.get_weights(), strict=True):
+        assert a.tobytes() == b.tobytes()
+    for a, b in zip(whole.optimizer.variables, late.optimizer.variables, strict=True):
+        assert np.array_equal(a, b)
+    with ligament.Store(tmp_path / "s") as store:
+        assert store["weights"].meta == {"epoch": 5, "batches": 10}
+        assert "loss" in store["weights"].metrics
+    again = Epochs()
+    fit(late, 1, again)  # what the callback told the model is gone with it
+    assert again.seen == [0]
+
+
+def test_batches_go_on_in_the_epoch_that_was_under_way(tmp_path: Path) -> None:
+    every = {"frequency": {"batch": 3}}
+    fit(made(1), 2, CheckpointCallback(str(tmp_path / "s"), **every))  # saved at batch 3 of 4
+    epochs = Epochs()
+    fit(made(2), 3, CheckpointCallback(str(tmp_path / "s"), restore=True, **every), epochs)
+    assert epochs.seen == [1, 2]
+
+
+def test_the_best_of_earlier_runs_stays(tmp_path: Path) -> None:
+    def run(values: list[float], **options: Any) -> None:
+        callback = CheckpointCallback(str(tmp_path / "s"), monitor="val_loss", **options)
+        callback.set_model(made(1))
+        callback.on_train_begin()
+        for epoch, value in enumerate(values):
+            callback.on_epoch_end(epoch, {"val_loss": value})
+
+    def best() -> float:
+        with ligament.Store(tmp_path / "s", "r") as store:
+            return store["weights"].metrics["val_loss"]
+
+    run([3.0, 2.0])
+    run([9.0, 2.5], restore=True)
+    assert best() == 2.0
+    run([1.5], keep=1)
+    assert best() == 1.5
+    run([1.7], keep=1)
+    assert best() == 1.5
+
+
+def test_a_backend_without_a_store_keeps_weights(tmp_path: Path) -> None:
+    model, epochs = made(1), Epochs()
+    fit(model, 1, CheckpointCallback("mem", restore=True), Epochs())
+    fit(made(2), 1, CheckpointCallback("mem", restore=True), epochs)
+    assert epochs.seen == [0]
+    with pytest.raises(ligament.UnsupportedError, match="has a name"):
+        CheckpointCallback("mem", keep=2)

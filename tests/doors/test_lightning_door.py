@@ -1,0 +1,105 @@
+"""Lightning's Trainer keeps its checkpoints in a store."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import ligament
+import pytest
+
+torch = pytest.importorskip("torch")
+pl = pytest.importorskip("lightning.pytorch")
+
+from ligament.checkpoint.lightning import CheckpointIO  # noqa: E402
+
+
+class Net(pl.LightningModule):  # type: ignore[misc, name-defined]
+    def __init__(self, width: int = 4) -> None:
+        super().__init__()
+        self.save_hyperparameters()
+        self.layer, self.drop = torch.nn.Linear(4, width), torch.nn.Dropout(0.5)
+
+    def training_step(self, batch: Any, index: int) -> Any:
+        loss = self.drop(self.layer(batch[0])).square().mean()
+        self.log("loss", loss)
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.AdamW(self.parameters(), 1e-2)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2)]
+
+
+@pytest.fixture(autouse=True)
+def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    warnings.simplefilter("ignore")
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+
+def fit(epochs: int, io: CheckpointIO, callbacks: Any = (), **options: Any) -> tuple[Any, Any]:
+    pl.seed_everything(0, verbose=False)
+    data = torch.utils.data.TensorDataset(torch.arange(64.0).reshape(16, 4) / 64)
+    trainer = pl.Trainer(
+        max_epochs=epochs, accelerator="cpu", logger=False, enable_progress_bar=False,
+        enable_model_summary=False, plugins=[io], callbacks=list(callbacks),
+    )  # fmt: skip
+    net = Net()
+    trainer.fit(net, torch.utils.data.DataLoader(data, 4), **options)
+    return net, trainer
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_trainer_saves_and_goes_on(tmp_path: Path, wait: bool) -> None:
+    keep = pl.callbacks.ModelCheckpoint("ck", monitor="loss", save_top_k=2, save_last=True)
+    io = CheckpointIO("store", wait=wait)
+    net, trainer = fit(3, io, [keep])
+    io.store.close()
+    with ligament.Store("store", "r") as store:
+        names = sorted(store)
+        assert len(names) == 3 and names == sorted(f"ck/{p.name}" for p in Path("ck").iterdir())
+        saved = store.load("ck/last.ckpt", framework="torch")
+        assert torch.equal(saved["state_dict"]["layer.weight"], net.layer.weight)
+        assert saved["hyper_parameters"] == {"width": 4} and "loss" in store["ck/last.ckpt"].metrics
+    assert Path("ck/last.ckpt").read_text() == f"{io.store.uri}#ck/last.ckpt\n"
+
+    again = pl.callbacks.ModelCheckpoint("ck", monitor="loss", save_top_k=2, save_last=True)
+    _, late = fit(4, CheckpointIO("store"), [again], ckpt_path="last", weights_only=True)
+    assert (late.current_epoch, late.global_step) == (4, 16)
+    assert again.best_model_path and late.optimizers[0].state_dict()["state"][0]["step"] == 16
+
+
+def test_loads_what_was_saved_bit_for_bit(tmp_path: Path) -> None:
+    io = CheckpointIO("store")
+    net, trainer = fit(2, io, [pl.callbacks.ModelCheckpoint("ck")])
+    trainer.save_checkpoint("deep/x.ckpt")
+    other, late = fit(2, CheckpointIO("store"), ckpt_path=str(tmp_path / "deep/x.ckpt"))
+    for a, b in zip(net.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+    for a, b in zip(trainer.optimizers, late.optimizers, strict=True):
+        for i, state in a.state_dict()["state"].items():
+            for key, value in state.items():
+                assert torch.equal(value, b.state_dict()["state"][i][key])
+
+
+def test_what_is_not_there_and_what_cannot_be_kept(tmp_path: Path) -> None:
+    io = CheckpointIO("store")
+    with pytest.raises(FileNotFoundError, match="no model 'x.ckpt'"):
+        io.load_checkpoint("x.ckpt")
+    Path("old.ckpt").write_bytes(b"PK\xff")
+    with pytest.raises(FileNotFoundError, match="ligament.convert"):
+        io.load_checkpoint("old.ckpt")
+    with pytest.raises(TypeError, match="storage_options"):
+        io.save_checkpoint({}, "x.ckpt", storage_options={})
+    with pytest.raises(ligament.InvalidError, match=r"\['hyper_parameters'\]\['net'\]"):
+        io.save_checkpoint({"hyper_parameters": {"net": torch.nn.ReLU()}}, "x.ckpt")
+    assert not Path("x.ckpt").exists() and len(io.store) == 0
+    io.remove_checkpoint("x.ckpt")
+    io.save_checkpoint({"w": torch.ones(2), "t": (1, [torch.zeros(1)])}, "x.ckpt")
+    back = io.load_checkpoint("x.ckpt", map_location="cpu")
+    assert torch.equal(back["w"], torch.ones(2)) and back["t"][0] == 1
+    assert io.load_checkpoint("x.ckpt", map_location={"cpu": "meta"})["w"].is_meta
+    io.remove_checkpoint("x.ckpt")
+    assert not Path("x.ckpt").exists() and len(io.store) == 0
