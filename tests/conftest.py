@@ -1,6 +1,7 @@
 """Fixtures for every test. .venv points at python/: after a build the tests run from the tree."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Tests run side by side; one that takes every core makes the others wait.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell that starts a job in the background has it ignore SIGINT, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 
