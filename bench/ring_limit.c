@@ -81,6 +81,19 @@ static void doze(side *self, _Atomic uint32_t *flag)
     (void)!read(bell.fd, &count, sizeof count);
 }
 
+/* Waits as the side is told to. 1 when it is time to sleep. */
+static int tired(const side *self, unsigned turn, uint64_t *until)
+{
+    pause_cpu();
+    if (self->way == SPIN || turn % 16 != 15)
+        return 0;
+    *until = *until != 0 ? *until : now() + self->spin_ns;
+    if (now() < *until)
+        return 0;
+    *until = 0;
+    return 1;
+}
+
 static size_t ready(side *self, size_t want)
 {
     size_t bytes = 0;
@@ -91,16 +104,11 @@ static size_t ready(side *self, size_t want)
             exit(1);
         if (bytes >= want)
             return bytes;
-        pause_cpu();
-        if (self->way == SPIN || turn % 16 != 15)
-            continue;
-        until = until != 0 ? until : now() + self->spin_ns;
-        if (now() < until)
+        if (!tired(self, turn, &until))
             continue;
         if (!ligi_ring_reader_sleeps(&self->in, want))
             doze(self, &self->in.control->reader_sleeps);
         ligi_ring_reader_awake(&self->in);
-        until = 0;
     }
 }
 
@@ -114,16 +122,11 @@ static size_t room(side *self, size_t want)
             exit(1);
         if (bytes >= want)
             return bytes;
-        pause_cpu();
-        if (self->way == SPIN || turn % 16 != 15)
-            continue;
-        until = until != 0 ? until : now() + self->spin_ns;
-        if (now() < until)
+        if (!tired(self, turn, &until))
             continue;
         if (!ligi_ring_writer_sleeps(&self->out, want))
             doze(self, &self->out.control->writer_sleeps);
         ligi_ring_writer_awake(&self->out);
-        until = 0;
     }
 }
 

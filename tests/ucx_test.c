@@ -3,7 +3,7 @@
  * does not live on in a fork. */
 #include "base/clock.h"
 #include "base/test.h"
-#include "net_side.h"
+#include "net_peer.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -109,11 +109,6 @@ static int serve_for_ever(int report)
         side_wait(&self, &unreachable, 1);
 }
 
-typedef struct peer {
-    pid_t pid;
-    char address[LIGI_ADDRESS_BYTES_MAX];
-} peer;
-
 static void peer_start(peer *one)
 {
     char number[16];
@@ -129,21 +124,6 @@ static void peer_start(peer *one)
     close(pipes[1]);
     assert_int_equal(read(pipes[0], one->address, sizeof one->address), sizeof one->address);
     close(pipes[0]);
-}
-
-static void peer_end(const peer *one)
-{
-    kill(one->pid, SIGKILL);
-    waitpid(one->pid, NULL, 0);
-}
-
-static void open_client(side *client, const peer *one, ligi_link **link)
-{
-    const ligi_net_options plain = {0};
-
-    assert_ok(side_open(client, NULL, &plain));
-    assert_ok(side_connect(client, one->address, "client", link));
-    assert_ok(side_wait(client, &client->met, 1));
 }
 
 static void killed(void **state)

@@ -1,5 +1,6 @@
 #include "mesh/mesh.h"
 
+#include "base/boot.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -389,26 +390,14 @@ const ligi_net_hooks ligi_mesh_hooks = {.met = on_met,
 
 /* What tells one clock from another: the machine since its start, and the namespace of its times.
  */
-static void read_boot_id(uint8_t boot_id[16])
+static void set_clock_id(uint8_t id[16])
 {
     struct stat space;
-    char text[37] = {0};
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    unsigned value;
-    int length = 0;
-    memset(boot_id, 0, 16);
-    for (ssize_t at = 0, i = 0; i < 16 && at < got; at += length, i++) {
-        at += text[at] == '-';
-        if (sscanf(text + at, "%2x%n", &value, &length) != 1)
-            return;
-        boot_id[i] = (uint8_t)value;
-    }
+    if (!ligi_boot_id(id))
+        return;
     uint64_t inode = stat("/proc/self/ns/time", &space) == 0 ? space.st_ino : 0;
     for (int i = 0; i < 8; i++)
-        boot_id[i] ^= (uint8_t)(inode >> 8 * i);
+        id[i] ^= (uint8_t)(inode >> 8 * i);
 }
 
 static int is_loopback(const char *address)
@@ -451,7 +440,7 @@ lig_status ligi_mesh_listen(lig_mesh *mesh, const lig_mesh_options *options)
                                  "transport '%s' is not known; known are auto, inproc, shm, tcp "
                                  "and ucx",
                                  mesh->transport);
-    read_boot_id(mesh->boot_id);
+    set_clock_id(mesh->boot_id);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         int wanted = automatic ? strcmp(places[i][0], "ucx") != 0
                                : strcmp(places[i][0], mesh->transport) == 0;

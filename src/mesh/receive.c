@@ -16,6 +16,11 @@ struct ligi_pool {
     int closed;
 };
 
+uint64_t ligi_block_aligned(uint64_t bytes)
+{
+    return (bytes + LIGI_BLOCK_ALIGNMENT - 1) & ~(uint64_t)(LIGI_BLOCK_ALIGNMENT - 1);
+}
+
 lig_status ligi_pool_create(ligi_pool **out, uint64_t bytes_max)
 {
     ligi_pool *pool;

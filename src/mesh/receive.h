@@ -17,6 +17,8 @@
 typedef struct ligi_pool ligi_pool; /* shared; freed when closed and without blocks in use */
 
 #define LIGI_BLOCK_ALIGNMENT 64
+/* Of tensors that lie one behind the other in a block. */
+uint64_t ligi_block_aligned(uint64_t bytes);
 
 typedef struct ligi_block {
     ligi_pool *pool;

@@ -8,11 +8,6 @@
 
 /* --- what arrives --- */
 
-static uint64_t aligned(uint64_t bytes)
-{
-    return (bytes + LIGI_BLOCK_ALIGNMENT - 1) & ~(uint64_t)(LIGI_BLOCK_ALIGNMENT - 1);
-}
-
 static lig_status read_request(ligi_party *party, const ligi_arrival *arrival, ligi_job *job)
 {
     ligi_message message;
@@ -66,7 +61,7 @@ static lig_status find_places(ligi_queue *queue, ligi_job *job, const ligi_arriv
         if (place && !place->holder && !place->parked && place->claim != job->number)
             place->claim = job->number; /* the same key once more would have to wait */
         else if (place || !lent_piece(arrival, offset, tensor->bytes, &piece_at))
-            *bytes += aligned(tensor->bytes);
+            *bytes += ligi_block_aligned(tensor->bytes);
         offset += tensor->bytes;
     }
     return LIG_OK;
@@ -82,7 +77,7 @@ static void use_place(ligi_job *job, uint32_t i, ligi_place *place, uint8_t **at
         return;
     }
     tensor->data = *at;
-    *at += aligned(tensor->bytes);
+    *at += ligi_block_aligned(tensor->bytes);
     place->parked++;
     job->parked++;
 }
@@ -111,7 +106,7 @@ static lig_status spread(ligi_party *party, ligi_job *job, const ligi_arrival *a
             use_place(job, i, place, &at);
         } else {
             tensor->data = at;
-            at += aligned(tensor->bytes);
+            at += ligi_block_aligned(tensor->bytes);
         }
         if (tensor->bytes > 0)
             job->iov[landing->count++] = (struct iovec){tensor->data, tensor->bytes};
@@ -325,7 +320,7 @@ static lig_status gather(ligi_queue *queue, ligi_job *job, const lig_tensor *ten
 {
     uint64_t packed = 0;
     for (uint32_t i = 0; i < job->pull_count; i++)
-        packed += lig_tensor_contiguous(&tensors[i]) ? 0 : aligned(tensors[i].bytes);
+        packed += lig_tensor_contiguous(&tensors[i]) ? 0 : ligi_block_aligned(tensors[i].bytes);
     if (packed > 0)
         LIG_TRY(ligi_pool_take(queue->pool, packed, &job->staging));
     uint8_t *at = packed > 0 ? job->staging->data : NULL;
@@ -335,7 +330,7 @@ static lig_status gather(ligi_queue *queue, ligi_job *job, const lig_tensor *ten
         if (!lig_tensor_contiguous(&tensors[i])) {
             lig_tensor_pack(&tensors[i], at);
             data = at;
-            at += aligned(tensors[i].bytes);
+            at += ligi_block_aligned(tensors[i].bytes);
         }
         if (tensors[i].bytes > 0)
             job->iov[(*entries)++] = (struct iovec){data, tensors[i].bytes};

@@ -50,16 +50,11 @@ static lig_status check_parties(const lig_mesh *mesh)
     return LIG_OK;
 }
 
-static uint64_t aligned(uint64_t bytes)
-{
-    return (bytes + LIGI_BLOCK_ALIGNMENT - 1) & ~(uint64_t)(LIGI_BLOCK_ALIGNMENT - 1);
-}
-
 static uint64_t staging_bytes(const lig_tensor *tensors, size_t count)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < count; i++)
-        bytes += lig_tensor_contiguous(&tensors[i]) ? 0 : aligned(tensors[i].bytes);
+        bytes += lig_tensor_contiguous(&tensors[i]) ? 0 : ligi_block_aligned(tensors[i].bytes);
     return bytes;
 }
 
@@ -116,7 +111,7 @@ static void place_tensors(const lig_mesh_request *asked, ligi_request *request,
         if (!lig_tensor_contiguous(tensor)) {
             lig_tensor_pack(tensor, staged);
             data = staged;
-            staged += aligned(tensor->bytes);
+            staged += ligi_block_aligned(tensor->bytes);
         }
         request->push_bytes += tensor->bytes;
         if (tensor->bytes > 0)
@@ -130,7 +125,7 @@ static void place_tensors(const lig_mesh_request *asked, ligi_request *request,
         if (!lig_tensor_contiguous(tensor)) {
             keep_strided(request, tensor, i, staged);
             data = staged;
-            staged += aligned(tensor->bytes);
+            staged += ligi_block_aligned(tensor->bytes);
         }
         share->bytes += tensor->bytes;
         if (tensor->bytes > 0)

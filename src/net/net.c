@@ -1,3 +1,4 @@
+#include "base/boot.h"
 #include "base/clock.h"
 #include "net/endpoint.h"
 #include "net/vault.h"
@@ -109,31 +110,10 @@ static lig_status take_options(ligi_net *net, const ligi_net_options *given)
     return LIG_OK;
 }
 
-static int hex_value(char letter)
-{
-    if (letter >= '0' && letter <= '9')
-        return letter - '0';
-    return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
-}
-
 /* Where the host does not say which it is, nobody is taken to be on the same one. */
-static void read_boot_id(uint8_t id[16])
+static void set_boot_id(uint8_t id[16])
 {
-    char text[64];
-    size_t digits = 0;
-
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = fd >= 0 ? read(fd, text, sizeof text) : -1;
-    if (fd >= 0)
-        close(fd);
-    for (ssize_t i = 0; i < bytes && digits < 32; i++) {
-        int value = hex_value(text[i]);
-        if (value >= 0) {
-            id[digits / 2] = (uint8_t)(id[digits / 2] << 4 | value);
-            digits++;
-        }
-    }
-    if (digits < 32 && getrandom(id, 16, 0) != 16)
+    if (!ligi_boot_id(id) && getrandom(id, 16, 0) != 16)
         memset(id, 0, 16);
 }
 
@@ -181,7 +161,7 @@ lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options)
     pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&made->lock, &attributes);
     pthread_mutexattr_destroy(&attributes);
-    read_boot_id(made->boot_id);
+    set_boot_id(made->boot_id);
     lig_status status = LIG_OK;
     if (getrandom(made->net_id, sizeof made->net_id, 0) != (ssize_t)sizeof made->net_id)
         status = ligi_fail_errno(errno, "random bytes could not be had");

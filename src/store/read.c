@@ -146,27 +146,39 @@ static lig_status take_device(window *self, const lig_tensor *into)
     return LIG_OK;
 }
 
-/* A slice into device memory is gathered in host memory first: it is as large as what was asked
- * for. */
-static lig_status take_device_slice(window *self, const lig_tensor *into, const lig_slice *slices)
+/* Slices and boxes for device memory are gathered in host memory first, which is as large as what
+ * was asked for: `host` is what to fill, freed by to_device. */
+static lig_status host_twin(const lig_tensor *into, lig_tensor *host)
 {
     if (!lig_tensor_contiguous(into))
         return lig_fail(LIG_E_UNSUPPORTED,
                         "tensor '%s' lies with gaps in device memory; read into a contiguous one",
                         into->name);
-    lig_tensor host = *into;
-    host.memory = LIG_MEMORY_HOST;
-    host.device = 0;
-    host.strides = NULL;
-    LIG_TRY(ligi_alloc(&host.data, into->bytes, "a slice"));
-    lig_status status = take_slices(self, &host, slices);
+    *host = *into;
+    host->memory = LIG_MEMORY_HOST;
+    host->device = 0;
+    host->strides = NULL;
+    return ligi_alloc(&host->data, into->bytes, "a tensor on its way to a device");
+}
+
+/* `status` is how filling the twin went. */
+static lig_status to_device(window *self, const lig_tensor *into, lig_tensor *host,
+                            lig_status status)
+{
     if (status == LIG_OK)
         status = flush(self);
     if (status == LIG_OK)
         status =
-            ligi_memory_from_host(into->data, host.data, into->bytes, into->memory, into->device);
-    free(host.data);
+            ligi_memory_from_host(into->data, host->data, into->bytes, into->memory, into->device);
+    free(host->data);
     return status;
+}
+
+static lig_status take_device_slice(window *self, const lig_tensor *into, const lig_slice *slices)
+{
+    lig_tensor host;
+    LIG_TRY(host_twin(into, &host));
+    return to_device(self, into, &host, take_slices(self, &host, slices));
 }
 
 /* All of a stored tensor, or a slice of it. */
@@ -218,27 +230,12 @@ static lig_status take_boxes(window *self, const ligi_whole *whole, const lig_te
     return LIG_OK;
 }
 
-/* Boxes into device memory are gathered in host memory first. */
 static lig_status take_device_boxes(window *self, const ligi_whole *whole, const lig_tensor *into,
                                     const lig_slice *slices)
 {
-    if (!lig_tensor_contiguous(into))
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "tensor '%s' lies with gaps in device memory; read into a contiguous one",
-                        into->name);
-    lig_tensor host = *into;
-    host.memory = LIG_MEMORY_HOST;
-    host.device = 0;
-    host.strides = NULL;
-    LIG_TRY(ligi_alloc(&host.data, into->bytes, "a tensor"));
-    lig_status status = take_boxes(self, whole, &host, slices);
-    if (status == LIG_OK)
-        status = flush(self);
-    if (status == LIG_OK)
-        status =
-            ligi_memory_from_host(into->data, host.data, into->bytes, into->memory, into->device);
-    free(host.data);
-    return status;
+    lig_tensor host;
+    LIG_TRY(host_twin(into, &host));
+    return to_device(self, into, &host, take_boxes(self, whole, &host, slices));
 }
 
 /* A tensor as users see it. */
