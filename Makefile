@@ -87,7 +87,7 @@ soak: build
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(SOAK_SECONDS)
 
 bench: build
-	@set -e; for program in bench/*.py; do echo "== $$program"; $(PYTHON) $$program; done
+	@missed=0; for program in bench/*.py; do echo "== $$program"; $(PYTHON) $$program || missed=1; done; exit $$missed
 
 wheel: setup
 	@tools/wheel
