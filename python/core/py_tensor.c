@@ -324,18 +324,22 @@ static int read_registered(ligi_py_batch *self, const ligi_py_state *state, size
     return done;
 }
 
-/* (holder, address, dtype number, shape, strides or None) */
+/* (holder, address, dtype number, shape, strides or None[, CUDA device]) */
 static int read_described(ligi_py_batch *self, size_t index, PyObject *tuple)
 {
     PyObject *holder, *address, *shape, *strides;
-    int dtype;
-    if (!PyArg_ParseTuple(tuple, "OOiOO", &holder, &address, &dtype, &shape, &strides))
+    int dtype, device = -1;
+    if (!PyArg_ParseTuple(tuple, "OOiOO|i", &holder, &address, &dtype, &shape, &strides, &device))
         return -1;
     lig_tensor *tensor = &self->tensors[index];
     tensor->data = PyLong_AsVoidPtr(address);
     if (PyErr_Occurred())
         return -1;
     tensor->dtype = (uint16_t)dtype;
+    if (device >= 0) {
+        tensor->memory = LIG_MEMORY_CUDA;
+        tensor->device = device;
+    }
     if (add_shape(self, index, shape) < 0 ||
         (strides != Py_None && add_strides(self, index, strides) < 0))
         return -1;

@@ -188,7 +188,8 @@ class Loader:
         takers = tensors.takers(target.names, target.values, places)
         if mapped:
             _refuse_map([target.names[i] for i in places if i not in takers])
-        simple = not takers and not cast and not self.slices
+        lent = all(tensors.lendable(target.values[i]) for i in takers)
+        simple = lent and not cast and not self.slices
         if simple and self._fill_at_once(target, places):
             target.done(places, takers)
             return
@@ -205,6 +206,7 @@ class Loader:
         else:
             names = [target.names[i] for i in places]
             values = [target.values[i] for i in places]
+        values = tensors.lend(values)
         batch = _core.Batch(names, values, True)
         addresses = [address for address in batch.addresses() if address]
         if len(set(addresses)) != len(addresses):
@@ -223,9 +225,7 @@ class Loader:
             for part in _groups(sizes, _SHOWN_BYTES):
                 self.core.load(
                     self.name,
-                    _core.Batch(
-                        [names[i] for i in part], [target.values[places[i]] for i in part], True
-                    ),
+                    _core.Batch([names[i] for i in part], [values[i] for i in part], True),
                 )
                 done += sum(sizes[i] for i in part)
                 bar.update(done)

@@ -167,7 +167,7 @@ class Store:
             return self._save_later(
                 name, found, options, (snapshot == "copy", snapshot_bytes, after)
             )
-        batch = _core.Batch(found.names, found.values)
+        batch = _core.Batch(found.names, tensors.lend(found.values))
         if wanted(progress):
             self._save_shown(name, batch, options)
         else:

@@ -75,7 +75,10 @@ lig_status ligi_mesh_check_tensor(const lig_tensor *tensor, const char *what, si
                         "%s tensor %zu says it has %llu bytes, its shape has %llu, or it has no "
                         "memory",
                         what, i, (unsigned long long)tensor->bytes, (unsigned long long)bytes);
-    return ligi_memory_usable(tensor->memory, tensor->device);
+    if (tensor->memory != LIG_MEMORY_HOST)
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "%s tensor %zu lies on a device; copy it to the host first", what, i);
+    return LIG_OK;
 }
 
 const char *ligi_party_role(const ligi_party *party)

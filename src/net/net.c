@@ -99,7 +99,7 @@ static lig_status take_options(ligi_net *net, const ligi_net_options *given)
         given->payload_bytes_max ? given->payload_bytes_max : UINT64_C(1) << 40;
     into->queue_max = given->queue_max ? given->queue_max : 4096;
     into->stranger_max = given->stranger_max ? given->stranger_max : 256;
-    into->link_max = given->link_max ? given->link_max : 4096;
+    into->link_max = given->link_max ? given->link_max : 16384;
     LIG_TRY(ligi_strdup(&net->group, given->group));
     into->group = net->group;
     if (given->secret == NULL)

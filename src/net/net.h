@@ -56,7 +56,7 @@ typedef struct ligi_net_options {
     uint32_t queue_max;    /* messages waiting on one link; 0: 4096 */
     uint32_t stranger_max; /* accepted connections that have not said hello; 0: 256. Above it the
                               oldest goes */
-    uint32_t link_max;     /* links; 0: 4096 */
+    uint32_t link_max;     /* links; 0: 16384, some of each service for 4096 members */
     int background;        /* 1: a thread of ours drives while no caller does */
 } ligi_net_options;
 

@@ -56,6 +56,10 @@ static lig_status check_one(const lig_tensor *tensor, size_t index)
     if (tensor->flags)
         return lig_fail(LIG_E_INVALID, "tensor '%s' has unknown flags %#x", tensor->name,
                         tensor->flags);
+    if (tensor->memory != LIG_MEMORY_HOST && !lig_tensor_contiguous(tensor))
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "tensor '%s' lies with gaps in device memory; make it contiguous",
+                        tensor->name);
     status = ligi_memory_usable(tensor->memory, tensor->device);
     if (status != LIG_OK)
         return ligi_fail_again(status, "tensor '%s': %s", tensor->name, lig_error_text());

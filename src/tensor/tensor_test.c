@@ -54,8 +54,15 @@ static void bad_tensors_are_refused(void **state)
     assert_status(lig_tensors_check(&bad, 1), LIG_E_INVALID);
     bad = good, bad.data = NULL;
     assert_status(lig_tensors_check(&bad, 1), LIG_E_INVALID);
-    bad = good, bad.memory = LIG_MEMORY_CUDA;
+    bad = good, bad.memory = LIG_MEMORY_CUDA, bad.device = 1000; /* with a driver or without */
+    assert_int_not_equal(lig_tensors_check(&bad, 1), LIG_OK);
+    assert_says("CUDA device 1000");
+    static const int64_t gaps[] = {6, 2};
+    bad.strides = gaps;
     assert_status(lig_tensors_check(&bad, 1), LIG_E_UNSUPPORTED);
+    assert_says("gaps");
+    bad = good, bad.memory = 77;
+    assert_status(lig_tensors_check(&bad, 1), LIG_E_INVALID);
     bad = good, bad.ndim = LIG_NDIM_MAX + 1;
     assert_status(lig_tensors_check(&bad, 1), LIG_E_LIMIT);
     lig_tensor twice[] = {good, good};

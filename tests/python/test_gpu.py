@@ -71,6 +71,20 @@ def test_work_still_queued_on_the_gpu_is_waited_for(store: ligament.Store) -> No
     assert torch.equal(store.load("m", framework="torch")["x"], torch.full((1 << 24,), 200.0))
 
 
+def test_memory_of_the_gpu_is_read_and_filled_where_it_lies(store: ligament.Store) -> None:
+    """A tensor of a gigabyte passes through without a copy of that size in host memory."""
+    import resource
+
+    value = torch.arange(1 << 28, dtype=torch.float32, device="cuda")
+    store.save("warm", {"x": value[:1000]})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    store.save("m", {"x": value})
+    target = {"x": torch.zeros_like(value)}
+    store.load("m", into=target)
+    assert torch.equal(target["x"], value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10
+
+
 def test_training_goes_on_where_it_was(tmp_path: Path) -> None:
     def start() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
         torch.manual_seed(0)

@@ -118,6 +118,24 @@ def _describe(value: Any, name: str, writable: bool) -> Any:
 _core.set_describe(_describe)
 
 
+def lend(values: list[Any]) -> list[Any]:
+    """The same tensors, those in device memory that the core can reach described as such: for the
+    calls of the core that read or fill them there."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return values
+    places = [i for i, value in enumerate(values) if getattr(value, "is_cuda", False)]
+    if not places:
+        return values
+    lent = list(values)
+    of_torch.lend(lent, places)
+    return lent
+
+
+def lendable(value: Any) -> bool:
+    return getattr(value, "is_cuda", False) and of_torch.lendable(value)
+
+
 def hold(batch: _core.Batch, values: list[Any]) -> bytes:
     """Makes the batch of these tensors a snapshot where that is free; says which of them have to be
     copied before the caller goes on (1) because their owner may write them."""

@@ -99,6 +99,13 @@ def _register() -> None:
     _tables["registered"] = {tensor: True, torch.nn.Parameter: True}
 
 
+def _registered() -> Any:
+    """The types that the core reads by itself."""
+    if "registered" not in _tables:
+        _register()
+    return _tables["registered"]
+
+
 def describe(value: Any, name: str, writable: bool) -> Any:
     """The tensor as the core can read it."""
     torch = sys.modules["torch"]
@@ -120,7 +127,23 @@ def describe(value: Any, name: str, writable: bool) -> Any:
         raise UnsupportedError(
             f"'{name}' is a view that computes its values (conj, neg) or lies on {value.device}"
         )
-    return value.detach().cpu().resolve_conj().resolve_neg()
+    return _to_host(value.detach()).resolve_conj().resolve_neg()
+
+
+_PINNED_BYTES = 1 << 20  # below this a block of pinned memory costs more than it saves
+
+
+def _to_host(value: Any) -> Any:
+    """A copy in host memory. torch keeps pinned blocks for the next one: a training run pays for
+    pages once."""
+    torch = sys.modules["torch"]
+    if value.is_cuda and value.numel() * value.element_size() >= _PINNED_BYTES:
+        try:
+            copy = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+        except RuntimeError:  # no more memory may be pinned
+            return value.cpu()
+        return copy.copy_(value)
+    return value.cpu()
 
 
 def _refuse(value: Any, name: str) -> None:
@@ -141,6 +164,36 @@ def _refuse(value: Any, name: str) -> None:
         )
     if value.dtype not in _dtypes():
         raise UnsupportedError(f"'{name}' has dtype {value.dtype}, which cannot be stored")
+
+
+def lendable(value: Any) -> bool:
+    """Whether the core can reach it where it lies, in the memory of a GPU."""
+    return bool(
+        value.is_cuda
+        and type(value) in _registered()
+        and value.layout is sys.modules["torch"].strided
+        and value.dtype in _dtypes()
+        and value.is_contiguous()
+        and value.numel() > 0
+        and not value.is_neg()
+        and not value.is_conj()
+    )
+
+
+def lend(values: list[Any], places: list[int]) -> None:
+    """Puts descriptions of GPU tensors into the list. What was queued for them is waited for, as
+    .cpu() does."""
+    torch = sys.modules["torch"]
+    devices = set()
+    for i in places:
+        value = values[i]
+        if not lendable(value):
+            continue
+        devices.add(value.device)
+        code, shape = _dtypes()[value.dtype], tuple(value.shape)
+        values[i] = (value, value.data_ptr(), code, shape, None, value.device.index)
+    for device in devices:
+        torch.cuda.current_stream(device).synchronize()
 
 
 _COPIED_BYTES = 2048  # below this a copy costs less than a clone
@@ -268,7 +321,7 @@ def finisher(model: Any, values: list[Any]) -> tuple[Done, Callable[[Any], None]
     keys = list(model.state_dict(keep_vars=True))
 
     def done(filled: list[int], takers: dict[int, Any]) -> None:
-        written([values[i] for i in filled if values[i].is_cpu])
+        written([values[i] for i in filled if not values[i].is_meta])
         meta = {keys[i]: takers[i] for i in filled if i in takers and takers[i].mapped}
         if meta:
             mine = {id(taker.value): taker for taker in meta.values()}
