@@ -38,7 +38,9 @@ static ligi_piece *lent_piece(const ligi_arrival *arrival, uint64_t offset, uint
     if (*at == arrival->piece_count || bytes == 0)
         return NULL;
     ligi_piece *piece = &arrival->pieces[*at];
-    return piece->offset == offset && piece->bytes == bytes && piece->shared ? piece : NULL;
+    /* User code may work in place: what cannot be written is moved. */
+    int fits = piece->offset == offset && piece->bytes == bytes && piece->shared;
+    return fits && !piece->read_only ? piece : NULL;
 }
 
 /* First pass: which tensors have a place of their own, and how much the others need. A place that a

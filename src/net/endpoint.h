@@ -86,6 +86,7 @@ typedef struct ligi_served {
     const ligi_net_hooks *hooks; /* NULL: not served */
     void *context;
     int64_t tick_ns;
+    _Atomic int hurried; /* its tick is due, whatever it said */
 } ligi_served;
 
 typedef enum ligi_driver { LIGI_NOBODY, LIGI_CALLER, LIGI_BACKGROUND } ligi_driver;
@@ -109,8 +110,9 @@ struct ligi_net {
     int in_round;
     ligi_node *free_nodes;
     size_t free_node_count;
-    int64_t next_ns;  /* ticks, deadlines and alarms: nothing is due before */
-    int64_t alarm_ns; /* the transports' earliest */
+    _Atomic int hurried; /* a service is */
+    int64_t next_ns;     /* ticks, deadlines and alarms: nothing is due before */
+    int64_t alarm_ns;    /* the transports' earliest */
     ligi_net_stats stats;
 
     int epoll, bell;

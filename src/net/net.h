@@ -97,6 +97,7 @@ typedef struct ligi_piece {
     uint64_t offset, bytes; /* in the payload */
     void *shared;           /* NULL: these bytes must be moved */
     ligi_mapping *mapping;  /* keeps `shared` readable; see ligi_mapping_keep */
+    int read_only;          /* writing to it would be the end */
     int taken;              /* set by the hook: used where it lies, not moved */
 } ligi_piece;
 
@@ -146,7 +147,8 @@ lig_status ligi_net_serve(ligi_net *net, ligi_service service, const ligi_net_ho
                           void *context);
 /* Ends it: its links are closed, no hook is called any more (`sent` is, before it returns). */
 void ligi_net_unserve(ligi_net *net, ligi_service service);
-/* Has the service's tick called soon: its deadlines have changed. */
+/* Has the service's tick called soon: its deadlines have changed. Any thread, no lock needed, never
+ * waits. */
 void ligi_net_hurry(ligi_net *net, ligi_service service);
 
 /* --- links --- */
@@ -243,6 +245,11 @@ void ligi_net_wake(ligi_net *net);
  * memory where no transport can share. Freed by ligi_net_free, before or after close of the
  * endpoint (`net` is NULL then). */
 lig_status ligi_net_alloc(ligi_net *net, uint64_t bytes, void **memory);
+/* Likewise, aligned to a page, for a lot of memory of which hardly any is ever touched, and that
+ * peers may read and never write: it counts towards no limit. LIG_E_UNSUPPORTED where nothing can
+ * share.
+ */
+lig_status ligi_net_reserve(ligi_net *net, uint64_t bytes, void **memory);
 void ligi_net_free(ligi_net *net, void *memory);
 
 /* A taken piece stays readable while its mapping is kept, whatever becomes of link, peer and

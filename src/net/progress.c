@@ -152,8 +152,11 @@ static void look_at_link(ligi_link *link, int64_t now)
 static void look_at_clock(ligi_net *net, int64_t now)
 {
     net->next_ns = net->alarm_ns;
+    atomic_store(&net->hurried, 0);
     for (int i = 0; i < LIGI_SERVICE_COUNT; i++) {
         ligi_served *served = &net->services[i];
+        if (atomic_exchange(&served->hurried, 0))
+            served->tick_ns = 0;
         if (served->hooks == NULL || served->hooks->tick == NULL)
             continue;
         if (served->tick_ns <= now)
@@ -210,7 +213,7 @@ static int round_at(ligi_net *net, int64_t now, int thorough)
         net->sockets_ns = now;
         happened += ready;
     }
-    if (now >= net->next_ns) {
+    if (now >= net->next_ns || atomic_load_explicit(&net->hurried, memory_order_relaxed)) {
         look_at_clock(net, now);
         happened++;
     }

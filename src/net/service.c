@@ -17,7 +17,9 @@ lig_status ligi_net_serve(ligi_net *net, ligi_service service, const ligi_net_ho
     if (served->hooks != NULL) {
         status = lig_fail(LIG_E_EXISTS, "service %d is served already by this endpoint", service);
     } else {
-        *served = (ligi_served){.hooks = hooks, .context = context};
+        served->hooks = hooks;
+        served->context = context;
+        served->tick_ns = 0;
         ligi_net_due(net, 0);
     }
     ligi_net_unlock(net);
@@ -36,14 +38,14 @@ void ligi_net_unserve(ligi_net *net, ligi_service service)
     ligi_net_leave(net);
 }
 
+/* Without the lock: whoever hurries may be a thread that must not wait. */
 void ligi_net_hurry(ligi_net *net, ligi_service service)
 {
     if (ligi_net_mine(net) != LIG_OK)
         return;
-    ligi_net_lock(net);
-    net->services[service].tick_ns = 0;
-    ligi_net_due(net, 0);
-    ligi_net_unlock(net);
+    atomic_store(&net->services[service].hurried, 1);
+    atomic_store(&net->hurried, 1);
+    ligi_net_wake(net);
 }
 
 static lig_status alloc_shared(ligi_net *net, uint64_t bytes, void **memory)
@@ -79,6 +81,24 @@ lig_status ligi_net_alloc(ligi_net *net, uint64_t bytes, void **memory)
     lig_status status = alloc_shared(net, bytes, memory);
     ligi_net_leave(net);
     return status == LIG_E_UNSUPPORTED ? alloc_plain(bytes, memory) : status;
+}
+
+lig_status ligi_net_reserve(ligi_net *net, uint64_t bytes, void **memory)
+{
+    lig_status status = LIG_OK;
+    ligi_slot *slot = NULL;
+
+    LIG_TRY(ligi_net_mine(net));
+    ligi_net_enter(net);
+    for (size_t i = 0; ligi_transports[i] != NULL && slot == NULL && status == LIG_OK; i++)
+        if (ligi_transports[i]->reserve != NULL)
+            status = ligi_net_transport(net, ligi_transports[i]->scheme, &slot);
+    if (slot != NULL && status == LIG_OK)
+        status = slot->ops->reserve(slot->self, bytes, memory);
+    else if (status == LIG_OK)
+        status = lig_fail(LIG_E_UNSUPPORTED, "no transport here can share memory");
+    ligi_net_leave(net);
+    return status;
 }
 
 static int free_shared(ligi_net *net, void *memory)

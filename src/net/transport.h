@@ -121,6 +121,7 @@ typedef struct ligi_transport_ops {
     int (*free)(void *self, void *memory); /* 1 when the memory was its own, and is freed now */
 
     lig_status (*local_host)(void *wire, char host[LIGI_ADDRESS_BYTES_MAX]); /* may be NULL */
+    lig_status (*reserve)(void *self, uint64_t bytes, void **memory);        /* may be NULL */
 } ligi_transport_ops;
 
 /* builtin.def expanded; ends with NULL. */

@@ -8,20 +8,48 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
+#endif
+
 static const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-lig_status ligi_sealed_create(uint64_t bytes, int *fd)
+static lig_status fail_and_close(int fd, uint64_t bytes)
+{
+    lig_status status = ligi_fail_errno(errno, "%llu bytes of shared memory cannot be had",
+                                        (unsigned long long)bytes);
+    close(fd);
+    return status;
+}
+
+static lig_status create(uint64_t bytes, int *fd)
 {
     int made = memfd_create("ligament", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (made < 0)
         return ligi_fail_errno(errno, "shared memory cannot be made");
-    if (bytes > INT64_MAX || ftruncate(made, (off_t)bytes) != 0 ||
-        fcntl(made, F_ADD_SEALS, seals) != 0) {
-        lig_status status = ligi_fail_errno(errno, "%llu bytes of shared memory cannot be had",
-                                            (unsigned long long)bytes);
-        close(made);
-        return status;
-    }
+    if (bytes > INT64_MAX || ftruncate(made, (off_t)bytes) != 0)
+        return fail_and_close(made, bytes);
+    *fd = made;
+    return LIG_OK;
+}
+
+lig_status ligi_sealed_create(uint64_t bytes, int *fd)
+{
+    int made;
+    LIG_TRY(create(bytes, &made));
+    if (fcntl(made, F_ADD_SEALS, seals) != 0)
+        return fail_and_close(made, bytes);
+    *fd = made;
+    return LIG_OK;
+}
+
+lig_status ligi_sealed_create_read_only(uint64_t bytes, void *at, int *fd)
+{
+    int made;
+    LIG_TRY(create(bytes, &made));
+    void *mapped = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, made, 0);
+    if (mapped == MAP_FAILED || fcntl(made, F_ADD_SEALS, seals | F_SEAL_FUTURE_WRITE) != 0)
+        return fail_and_close(made, bytes);
     *fd = made;
     return LIG_OK;
 }
@@ -40,6 +68,20 @@ lig_status ligi_sealed_check(int fd, uint64_t bytes)
     if (file.st_size < 0 || (uint64_t)file.st_size != bytes)
         return lig_fail(LIG_E_DENIED, "the peer's shared memory has %lld bytes, %llu were said",
                         (long long)file.st_size, (unsigned long long)bytes);
+    return LIG_OK;
+}
+
+lig_status ligi_sealed_view(int fd, uint64_t bytes, void **memory, int *read_only)
+{
+    int found = fcntl(fd, F_GET_SEALS);
+    *read_only = found >= 0 && (found & (F_SEAL_FUTURE_WRITE | F_SEAL_WRITE)) != 0;
+    if (!*read_only)
+        return ligi_sealed_map(fd, bytes, NULL, memory);
+    void *mapped = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (mapped == MAP_FAILED)
+        return ligi_fail_errno(errno, "%llu bytes of shared memory cannot be mapped",
+                               (unsigned long long)bytes);
+    *memory = mapped;
     return LIG_OK;
 }
 

@@ -24,6 +24,7 @@ typedef struct segment {
     uint64_t bytes;  /* of them */
     uint32_t id;
     int fd, alone;
+    int reserved; /* alone, read-only to peers, not counted */
     uint32_t block_count;
     uint32_t runs[]; /* by page: pages of the block that begins here, 0 where none does; one entry
                         when alone */
@@ -94,40 +95,48 @@ static lig_status reserve(uint64_t bytes, uint8_t **base)
     return LIG_OK;
 }
 
+static lig_status make_shared(segment *made, uint8_t *at)
+{
+    void *mapped;
+    if (made->reserved)
+        return ligi_sealed_create_read_only(made->bytes, at, &made->fd);
+    LIG_TRY(ligi_sealed_create(made->bytes, &made->fd));
+    lig_status status = ligi_sealed_map(made->fd, made->bytes, at, &mapped);
+    if (status != LIG_OK)
+        close(made->fd);
+    return status;
+}
+
 static lig_status segment_map(segment *made)
 {
     uint8_t *base;
-    void *mapped;
     lig_status status;
 
-    LIG_TRY(ligi_sealed_create(made->bytes, &made->fd));
-    status = reserve(made->bytes + LIGI_BLOCK_BYTES, &base);
-    if (status != LIG_OK)
-        goto close_memory;
+    LIG_TRY(reserve(made->bytes + LIGI_BLOCK_BYTES, &base));
     if (mprotect(base, LIGI_BLOCK_BYTES, PROT_READ | PROT_WRITE) != 0) {
         status = ligi_fail_errno(errno, "a page for shared memory cannot be had");
         goto unreserve;
     }
-    status = ligi_sealed_map(made->fd, made->bytes, base + LIGI_BLOCK_BYTES, &mapped);
+    status = make_shared(made, base + LIGI_BLOCK_BYTES);
     if (status != LIG_OK)
         goto unreserve;
-    made->memory = mapped;
+    made->memory = base + LIGI_BLOCK_BYTES;
     *(segment **)(void *)base = made;
     return LIG_OK;
 unreserve:
     munmap(base, made->bytes + LIGI_BLOCK_BYTES);
-close_memory:
-    close(made->fd);
     return status;
 }
 
-static lig_status segment_create(ligi_segments *segments, uint64_t alone_bytes, segment **out)
+static lig_status segment_create(ligi_segments *segments, uint64_t alone_bytes, int reserved,
+                                 segment **out)
 {
     segment *made;
     size_t pages = alone_bytes > 0 ? 1 : SHARED_PAGES;
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made + pages * sizeof *made->runs, "a shared segment"));
     made->owner = segments;
     made->alone = alone_bytes > 0;
+    made->reserved = reserved;
     made->bytes = made->alone ? alone_bytes : SHARED_PAGES * LIGI_BLOCK_BYTES;
     lig_status status = segment_map(made);
     if (status != LIG_OK) {
@@ -185,7 +194,7 @@ static lig_status alloc_block(ligi_segments *segments, uint64_t bytes, void **me
                         (unsigned long long)bytes, (unsigned long long)segments->used_bytes,
                         (unsigned long long)segments->limit_bytes);
     if (bytes > ALONE_BYTES) {
-        LIG_TRY(segment_create(segments, bytes, &from));
+        LIG_TRY(segment_create(segments, bytes, 0, &from));
         from->block_count = 1;
         *memory = from->memory;
         return LIG_OK;
@@ -198,7 +207,7 @@ static lig_status alloc_block(ligi_segments *segments, uint64_t bytes, void **me
             return LIG_OK;
         }
     }
-    LIG_TRY(segment_create(segments, 0, &from));
+    LIG_TRY(segment_create(segments, 0, 0, &from));
     *memory = carve(from, pages);
     return LIG_OK;
 }
@@ -213,6 +222,23 @@ lig_status ligi_segments_alloc(ligi_segments *segments, uint64_t bytes, void **m
     lig_status status = alloc_block(segments, bytes, memory);
     if (status == LIG_OK)
         segments->used_bytes += bytes;
+    pthread_mutex_unlock(&segments->lock);
+    return status;
+}
+
+lig_status ligi_segments_reserve(ligi_segments *segments, uint64_t bytes, void **memory)
+{
+    segment *made;
+    if (bytes == 0 || bytes > INT64_MAX / 2)
+        return lig_fail(LIG_E_LIMIT, "%llu bytes of shared memory cannot be reserved",
+                        (unsigned long long)bytes);
+    bytes = (bytes + LIGI_BLOCK_BYTES - 1) / LIGI_BLOCK_BYTES * LIGI_BLOCK_BYTES;
+    pthread_mutex_lock(&segments->lock);
+    lig_status status = segment_create(segments, bytes, 1, &made);
+    if (status == LIG_OK) {
+        made->block_count = 1;
+        *memory = made->memory;
+    }
     pthread_mutex_unlock(&segments->lock);
     return status;
 }
@@ -234,7 +260,7 @@ void ligi_segments_free(void *memory)
     }
     pthread_mutex_lock(&segments->lock);
     uint64_t bytes = block_bytes(of, memory);
-    segments->used_bytes -= bytes;
+    segments->used_bytes -= of->reserved ? 0 : bytes;
     /* Punches the pages out of the file: memory that a peer still has mapped is not held by it. */
     (void)madvise(memory, bytes, MADV_REMOVE);
     if (!of->alone)

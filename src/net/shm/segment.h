@@ -41,6 +41,10 @@ void ligi_segments_destroy(ligi_segments *segments);
 
 /* Zeroed, aligned to LIGI_BLOCK_BYTES; 0 bytes are fine. LIG_E_LIMIT above the limit. */
 lig_status ligi_segments_alloc(ligi_segments *segments, uint64_t bytes, void **memory);
+/* Addresses for a lot of memory, hardly any of it ever touched: a segment of its own that peers map
+ * for reading alone. It does not count: only pages that are touched cost anything. Once freed
+ * they stay for those who have mapped them. */
+lig_status ligi_segments_reserve(ligi_segments *segments, uint64_t bytes, void **memory);
 /* Frees what any ligi_segments gave, also after its destroy; the memory itself knows whose it is.
  */
 void ligi_segments_free(void *memory);

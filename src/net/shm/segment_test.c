@@ -167,6 +167,32 @@ static void test_forked_child_leaves_it_alone(void **state)
     ligi_segments_destroy(segments);
 }
 
+static void test_what_is_reserved_is_read_by_others_alone(void **state)
+{
+    ligi_segments *segments = segments_of(10 * mib);
+    ligi_segment_place place;
+    void *memory, *view = NULL, *other;
+    int read_only = 0;
+    (void)state;
+
+    assert_ok(ligi_segments_reserve(segments, UINT64_C(1) << 40, &memory));
+    assert_ok(ligi_segments_alloc(segments, 9 * mib, &other)); /* the limit is not touched */
+    memcpy((uint8_t *)memory + (UINT64_C(1) << 39), "ours", 5);
+    assert_true(ligi_segments_find(segments, memory, UINT64_C(1) << 40, &place));
+    assert_ok(ligi_sealed_check(place.fd, place.segment_bytes));
+    assert_true(ligi_sealed_map(place.fd, place.segment_bytes, NULL, &view) != LIG_OK);
+    assert_ok(ligi_sealed_view(place.fd, place.segment_bytes, &view, &read_only));
+    assert_int_equal(read_only, 1);
+    assert_string_equal((char *)view + (UINT64_C(1) << 39), "ours");
+    assert_int_equal(mprotect(view, 4096, PROT_READ | PROT_WRITE), -1);
+    ligi_segments_free(memory);
+    assert_string_equal((char *)view + (UINT64_C(1) << 39), "ours");
+    munmap(view, place.segment_bytes);
+    ligi_segments_free(other);
+    assert_status(ligi_segments_reserve(segments, UINT64_MAX, &memory), LIG_E_LIMIT);
+    ligi_segments_destroy(segments);
+}
+
 static void test_memory_of_a_peer_is_checked(void **state)
 {
     int fd, pipes[2];
@@ -198,6 +224,7 @@ int main(void)
         cmocka_unit_test(test_blocks_are_found_where_they_lie),
         cmocka_unit_test(test_what_is_shared_is_the_same_memory),
         cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_what_is_reserved_is_read_by_others_alone),
         cmocka_unit_test(test_random_blocks),
         cmocka_unit_test(test_forked_child_leaves_it_alone),
         cmocka_unit_test(test_memory_of_a_peer_is_checked),

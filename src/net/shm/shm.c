@@ -121,6 +121,12 @@ static lig_status alloc_shm(void *self, uint64_t bytes, void **memory)
     return ligi_segments_alloc(shm->segments, bytes, memory);
 }
 
+static lig_status reserve_shm(void *self, uint64_t bytes, void **memory)
+{
+    ligi_shm *shm = self;
+    return ligi_segments_reserve(shm->segments, bytes, memory);
+}
+
 static int free_shm(void *self, void *memory)
 {
     (void)self;
@@ -149,5 +155,6 @@ const ligi_transport_ops ligi_transport_shm = {
     .arm = arm_shm,
     .disarm = disarm_shm,
     .alloc = alloc_shm,
+    .reserve = reserve_shm,
     .free = free_shm,
 };

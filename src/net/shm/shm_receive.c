@@ -49,6 +49,7 @@ static lig_status find_lent(ligi_wire *wire)
                             view == NULL ? "not known" : "smaller");
         inbox->pieces[i].shared = view->memory + piece->offset;
         inbox->pieces[i].mapping = &view->mapping;
+        inbox->pieces[i].read_only = view->read_only;
     }
     return LIG_OK;
 }

@@ -39,17 +39,18 @@ lig_status ligi_views_add(ligi_wire *wire, int fd, uint32_t segment, uint64_t by
 {
     ligi_shm_view *view;
     void *memory;
+    int read_only;
 
     LIG_TRY(check_new(wire, fd, segment, bytes));
     LIG_TRY(ligi_grow(&wire->views, &wire->view_capacity, wire->view_count + 1, sizeof *wire->views,
                       "the table of a peer's shared memory"));
     LIG_TRY(ligi_calloc(&view, 1, sizeof *view, "a view of shared memory"));
-    lig_status status = ligi_sealed_map(fd, bytes, NULL, &memory);
+    lig_status status = ligi_sealed_view(fd, bytes, &memory, &read_only);
     if (status != LIG_OK) {
         free(view);
         return status;
     }
-    *view = (ligi_shm_view){{view_end, 1}, memory, bytes, segment};
+    *view = (ligi_shm_view){{view_end, 1}, memory, bytes, segment, read_only};
     wire->views[wire->view_count++] = view;
     wire->view_bytes += bytes;
     return LIG_OK;

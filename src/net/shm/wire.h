@@ -30,6 +30,7 @@ typedef struct ligi_shm_view {
     uint8_t *memory;
     uint64_t bytes;
     uint32_t segment;
+    int read_only;
 } ligi_shm_view;
 
 typedef enum ligi_shm_step { LIGI_SHM_HEADER, LIGI_SHM_FRONT, LIGI_SHM_PAYLOAD } ligi_shm_step;
