@@ -69,7 +69,7 @@ endforeach()
 foreach(source IN LISTS example_sources)
   get_filename_component(name "${source}" NAME_WE)
   add_executable(example_${name} "${source}")
-  target_link_libraries(example_${name} PRIVATE shared ligament_flags)
+  target_link_libraries(example_${name} PRIVATE shared ligament_flags m)
   set_target_properties(example_${name} PROPERTIES OUTPUT_NAME ${name}
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/examples")
 endforeach()

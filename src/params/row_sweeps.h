@@ -1,0 +1,188 @@
+/* Batches of rows, included by row_kernels_body.h. Three stages at once: words are fetched
+ * WORDS_AHEAD keys before they are needed, rows ROWS_AHEAD, and by the time a row is copied it is
+ * in the nearest cache. The word that led to a row is kept, and compared when the row's turn comes.
+ */
+
+enum { WORDS_AHEAD = 32, ROWS_AHEAD = 12, RING = 16, LINES_AHEAD = 16 };
+
+#define SWEEP static inline __attribute__((always_inline))
+
+typedef struct sweep_state {
+    const ligi_tables *tables;
+    const ligi_slab *slab; /* of all rows; NULL: each has its own */
+    const int64_t *keys;
+    const ligi_entry *entries;
+    const ligi_word *words;
+    size_t count;
+    uint32_t ring[RING];
+    const ligi_slab *slabs[RING]; /* when each has its own */
+} sweep_state;
+
+SWEEP ligi_entry sweep_entry(const sweep_state *self, size_t i)
+{
+    return self->entries ? self->entries[i] : (ligi_entry)self->keys[i];
+}
+
+SWEEP const ligi_slab *sweep_slab(const sweep_state *self, size_t i)
+{
+    return self->slab ? self->slab : self->slabs[i % RING];
+}
+
+SWEEP void sweep_fetch(sweep_state *self, size_t i, int for_writing)
+{
+    ligi_entry entry = sweep_entry(self, i);
+    uint32_t word = atomic_load_explicit(&self->words[entry], memory_order_relaxed);
+    const ligi_slab *slab = self->slab ? self->slab : ligi_tables_slab(self->tables, entry);
+    const uint8_t *row = (const uint8_t *)ligi_slab_row(slab, ligi_word_slot(word));
+    size_t most = LINES_AHEAD * LIGI_LINE, bytes = slab->stride < most ? slab->stride : most;
+
+    self->ring[i % RING] = word;
+    if (!self->slab)
+        self->slabs[i % RING] = slab;
+    for (size_t at = 0; at < bytes; at += LIGI_LINE)
+        if (for_writing)
+            __builtin_prefetch(row + at, 1);
+        else
+            __builtin_prefetch(row + at, 0);
+}
+
+SWEEP void sweep_begin(sweep_state *self, const ligi_sweep *sweep, const ligi_slab *slab,
+                       int for_writing)
+{
+    const ligi_tables *tables = sweep->tables;
+
+    self->tables = tables;
+    self->slab = slab;
+    self->keys = sweep->batch->keys;
+    self->entries = tables->hashed ? sweep->batch->entries : NULL;
+    self->words = tables->words;
+    self->count = sweep->batch->count;
+    for (size_t i = 0; i < self->count && i < WORDS_AHEAD; i++)
+        __builtin_prefetch(&self->words[sweep_entry(self, i)]);
+    for (size_t i = 0; i < self->count && i < ROWS_AHEAD; i++)
+        sweep_fetch(self, i, for_writing);
+}
+
+SWEEP void sweep_ahead(sweep_state *self, size_t i, int for_writing)
+{
+    if (i + WORDS_AHEAD < self->count)
+        __builtin_prefetch(&self->words[sweep_entry(self, i + WORDS_AHEAD)]);
+    if (i + ROWS_AHEAD < self->count)
+        sweep_fetch(self, i + ROWS_AHEAD, for_writing);
+}
+
+/* `at` is where its values are. */
+SWEEP void sweep_miss(const sweep_state *self, ligi_batch *batch, size_t i, const uint8_t *at)
+{
+    uint64_t bytes = (uint64_t)(at - (const uint8_t *)batch->values);
+
+    batch->misses[batch->miss_count++] =
+        (ligi_miss){bytes / self->tables->element_bytes, (uint32_t)i, sweep_entry(self, i)};
+}
+
+/* 1 when `to` has the row as it was at one moment. An absent row's word leads to the first row,
+ * which is looked at and not used. */
+SWEEP int gather_row(const sweep_state *self, size_t i, uint32_t word, uint8_t *to)
+{
+    const ligi_slab *slab = sweep_slab(self, i);
+    const ligi_row_head *row = ligi_slab_row(slab, ligi_word_slot(word));
+    uint32_t before = atomic_load_explicit(&row->sequence, memory_order_acquire);
+
+    if (before & 1 || ligi_word_state(word) < LIGI_ROW_COPY ||
+        atomic_load_explicit(&self->words[sweep_entry(self, i)], memory_order_relaxed) != word)
+        return 0;
+    copy_out(to, row + 1, slab->value_bytes);
+    ligi_row_fence(memory_order_acquire);
+    return atomic_load_explicit(&row->sequence, memory_order_relaxed) == before;
+}
+
+SWEEP void gather_any(const ligi_sweep *sweep, const ligi_slab *slab)
+{
+    sweep_state self;
+    ligi_batch *batch = sweep->batch;
+    size_t copies = 0;
+    uint8_t *to = batch->values;
+
+    batch->miss_count = 0;
+    sweep_begin(&self, sweep, slab, 0);
+    for (size_t i = 0; i < self.count; i++) {
+        uint32_t word = self.ring[i % RING];
+        size_t bytes = sweep_slab(&self, i)->value_bytes;
+        sweep_ahead(&self, i, 0);
+        if (gather_row(&self, i, word, to))
+            copies += ligi_word_state(word) == LIGI_ROW_COPY;
+        else
+            sweep_miss(&self, batch, i, to);
+        to += bytes;
+    }
+    batch->copy_count += copies;
+}
+
+static void gather(const ligi_sweep *sweep)
+{
+    if (sweep->slab)
+        gather_any(sweep, sweep->slab);
+    else
+        gather_any(sweep, NULL);
+}
+
+/* 1 when the row is locked, still the entry's, and can take the push. */
+SWEEP int scatter_lock(const sweep_state *self, size_t i, uint32_t word)
+{
+    const ligi_slab *slab = sweep_slab(self, i);
+    ligi_row_head *row = ligi_slab_row(slab, ligi_word_slot(word));
+
+    if (ligi_word_state(word) < ligi_slab_least(slab) || !ligi_row_try_lock(row))
+        return 0;
+    if (atomic_load_explicit(&self->words[sweep_entry(self, i)], memory_order_relaxed) == word)
+        return 1;
+    ligi_row_unlock(row);
+    return 0;
+}
+
+SWEEP void scatter_row(const ligi_sweep *sweep, const ligi_slab *slab, uint32_t word,
+                       ligi_entry entry, const uint8_t *given)
+{
+    ligi_row_head *row = ligi_slab_row(slab, ligi_word_slot(word));
+    ligi_batch *batch = sweep->batch;
+    uint8_t *body = ligi_row_body(row);
+    ligi_push push = {body, body + slab->state_at, given,
+                      NULL, slab->length,          &sweep->steps[slab->table]};
+
+    if (ligi_word_state(word) == LIGI_ROW_COPY) {
+        push.pending = ligi_slab_open_pending(slab, row);
+        batch->copy_count++;
+    }
+    sweep->tables->kernels->push[slab->optimizer](&push);
+    if (ligi_row_becomes_dirty(row))
+        batch->noted[batch->noted_count++] = entry;
+    ligi_row_unlock(row);
+}
+
+SWEEP void scatter_any(const ligi_sweep *sweep, const ligi_slab *slab)
+{
+    sweep_state self;
+    ligi_batch *batch = sweep->batch;
+    const uint8_t *given = batch->values;
+
+    batch->miss_count = 0;
+    sweep_begin(&self, sweep, slab, 1);
+    for (size_t i = 0; i < self.count; i++) {
+        uint32_t word = self.ring[i % RING];
+        const ligi_slab *mine = sweep_slab(&self, i);
+        sweep_ahead(&self, i, 1); /* first: nothing is loaded past a row's lock */
+        if (scatter_lock(&self, i, word))
+            scatter_row(sweep, mine, word, sweep_entry(&self, i), given);
+        else
+            sweep_miss(&self, batch, i, given);
+        given += mine->value_bytes;
+    }
+}
+
+static void scatter(const ligi_sweep *sweep)
+{
+    if (sweep->slab)
+        scatter_any(sweep, sweep->slab);
+    else
+        scatter_any(sweep, NULL);
+}
