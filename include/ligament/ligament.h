@@ -7,6 +7,7 @@
 #include <ligament/checkpoint.h>
 #include <ligament/mesh.h>
 #include <ligament/net.h>
+#include <ligament/params.h>
 #include <ligament/pipe.h>
 #include <ligament/secret.h>
 #include <ligament/store.h>

@@ -129,6 +129,7 @@ static int module_exec(PyObject *module)
         ligi_py_tensor_init, ligi_py_batch_type_init, ligi_py_memory_init,     ligi_py_model_init,
         ligi_py_ticket_init, ligi_py_store_init,      ligi_py_checkpoint_init, ligi_py_graph_init,
         ligi_py_find_init,   ligi_py_pipe_init,       ligi_py_part_init,       ligi_py_mesh_init,
+        ligi_py_params_init,
     };
     for (size_t i = 0; i < sizeof hooks / sizeof hooks[0]; i++)
         if (hooks[i](module) < 0)
@@ -152,6 +153,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->graph_type);
     Py_VISIT(state->match_type);
     Py_VISIT(state->part_type);
+    Py_VISIT(state->params_worker_type);
     return 0;
 }
 
@@ -171,6 +173,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->graph_type);
     Py_CLEAR(state->match_type);
     Py_CLEAR(state->part_type);
+    Py_CLEAR(state->params_worker_type);
     return 0;
 }
 

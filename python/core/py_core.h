@@ -18,7 +18,7 @@ typedef struct ligi_py_state {
                            types */
     PyTypeObject *reader_type, *batch_type, *memory_type, *model_type;
     PyTypeObject *ticket_type, *store_type, *checkpoint_type;
-    PyTypeObject *graph_type, *match_type, *part_type;
+    PyTypeObject *graph_type, *match_type, *part_type, *params_worker_type;
 } ligi_py_state;
 
 /* The state behind the module, or behind an instance of one of the module's types. */
@@ -44,6 +44,20 @@ int64_t ligi_py_timeout(PyObject *seconds);
 
 /* --- tensors (py_tensor.c) ------------------------------------------------------------------ */
 
+/* How tensors of one type are read without Python code; each is a strong reference, or None. */
+typedef struct ligi_py_reader {
+    PyObject_HEAD PyObject *dtypes; /* dict: the framework's dtype -> lig_dtype */
+    PyObject *address;              /* callable(tensor) -> int, or None: by the buffer protocol */
+    PyObject *mutable;              /* the same for memory that will be written */
+    PyObject *contiguous;           /* callable(tensor) -> bool */
+    PyObject *strides;              /* callable(tensor) -> tuple, in elements */
+    PyObject *odd;                  /* callable(tensor) -> bool: the bytes are not the values */
+    PyObject *plain;                /* name of an attribute that is true for host memory */
+    PyObject *count;                /* callable(tensor) -> int, its elements */
+    PyObject *written;              /* callable([tensor]): it was written behind its back */
+    PyObject *dtype, *shape;
+} ligi_py_reader;
+
 typedef struct ligi_py_batch { /* what a call of the library takes; keeps every object alive whose
                                   memory it names */
     PyObject_HEAD lig_tensor *tensors;
@@ -58,6 +72,33 @@ typedef struct ligi_py_batch { /* what a call of the library takes; keeps every 
 
 /* Batch.__init__ (py_tensor.c reads the objects; py_batch.c has the rest of the type). */
 int ligi_py_batch_init(PyObject *batch, PyObject *args, PyObject *kwargs);
+
+/* --- one flat tensor (py_flat.c) ------------------------------------------------------------ */
+
+/* Elements one after another in host memory, which `holder` keeps, or in a copy. */
+typedef struct ligi_py_flat {
+    void *data;
+    uint64_t count;
+    uint32_t dtype;
+    int has_buffer;
+    Py_buffer buffer;
+    PyObject *holder, *tensor; /* strong */
+    PyObject *written;         /* borrowed: who is told of a change of the tensor */
+    void *packed;
+} ligi_py_flat;
+
+/* Reads a tensor fast; one with gaps is packed, and refused where it is to be written. 0, or -1
+ * with an exception that calls it `name`. */
+int ligi_py_flat_read(const ligi_py_state *state, PyObject *object, const char *name, int writable,
+                      ligi_py_flat *flat);
+/* The same for int64 numbers, which may also stand in a list or a tuple, or be one number. */
+int ligi_py_flat_keys(const ligi_py_state *state, PyObject *object, const char *name,
+                      ligi_py_flat *flat);
+/* Tells the framework that the memory was written; 0, or -1 with an exception. */
+int ligi_py_flat_written(const ligi_py_flat *flat);
+/* An object that keeps the memory of a flat that was read by reference; NULL with an exception. */
+PyObject *ligi_py_flat_keep(const ligi_py_flat *flat);
+void ligi_py_flat_drop(ligi_py_flat *flat);
 
 /* --- memory (py_memory.c) ------------------------------------------------------------------- */
 
@@ -101,5 +142,6 @@ int ligi_py_find_init(PyObject *module);
 int ligi_py_part_init(PyObject *module);
 int ligi_py_pipe_init(PyObject *module);
 int ligi_py_mesh_init(PyObject *module);
+int ligi_py_params_init(PyObject *module);
 
 #endif

@@ -4,26 +4,18 @@
 
 /* --- Reader: how the tensors of one type are read ------------------------------------------- */
 
-typedef struct reader {
-    PyObject_HEAD PyObject *dtypes; /* dict: the framework's dtype -> lig_dtype */
-    PyObject *address;              /* callable(tensor) -> int, or None: by the buffer protocol */
-    PyObject *mutable;              /* the same for memory that will be written */
-    PyObject *contiguous;           /* callable(tensor) -> bool */
-    PyObject *strides;              /* callable(tensor) -> tuple, in elements */
-    PyObject *odd;                  /* callable(tensor) -> bool: the bytes are not the values */
-    PyObject *plain;                /* name of an attribute that is true for host memory */
-    PyObject *dtype, *shape;
-} reader;
+typedef ligi_py_reader reader;
 
 static int reader_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"dtypes",  "address", "mutable", "contiguous",
-                            "strides", "odd",     "plain",   NULL};
+    static char *names[] = {"dtypes", "address", "mutable", "contiguous", "strides",
+                            "odd",    "plain",   "count",   "written",    NULL};
     reader *self = (reader *)object;
-    PyObject *dtypes, *given[6] = {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OOOOOO", names, &PyDict_Type, &dtypes,
+    PyObject *dtypes,
+        *given[8] = {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OOOOOOOO", names, &PyDict_Type, &dtypes,
                                      &given[0], &given[1], &given[2], &given[3], &given[4],
-                                     &given[5]))
+                                     &given[5], &given[6], &given[7]))
         return -1;
     self->dtypes = Py_NewRef(dtypes);
     self->address = Py_NewRef(given[0]);
@@ -32,6 +24,8 @@ static int reader_init(PyObject *object, PyObject *args, PyObject *kwargs)
     self->strides = Py_NewRef(given[3]);
     self->odd = Py_NewRef(given[4]);
     self->plain = Py_NewRef(given[5]);
+    self->count = Py_NewRef(given[6]);
+    self->written = Py_NewRef(given[7]);
     self->dtype = PyUnicode_InternFromString("dtype");
     self->shape = PyUnicode_InternFromString("shape");
     return self->dtype && self->shape ? 0 : -1;
@@ -48,6 +42,8 @@ static void reader_dealloc(PyObject *object)
     Py_XDECREF(self->strides);
     Py_XDECREF(self->odd);
     Py_XDECREF(self->plain);
+    Py_XDECREF(self->count);
+    Py_XDECREF(self->written);
     Py_XDECREF(self->dtype);
     Py_XDECREF(self->shape);
     PyObject_Free(object);

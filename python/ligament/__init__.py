@@ -68,7 +68,7 @@ def __getattr__(name: str) -> object:
         from .mesh import Mesh
 
         return Mesh
-    if name in ("checkpoint", "mesh", "pipe", "transfer"):
+    if name in ("checkpoint", "mesh", "params", "pipe", "transfer"):
         import importlib
 
         return importlib.import_module(f"ligament.{name}")

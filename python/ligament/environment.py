@@ -15,7 +15,7 @@ import socket
 import stat
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .errors import DeniedError, InvalidError
 
@@ -82,6 +82,39 @@ def place(
     found.servers = found.servers if servers is None else servers
     found.address = address or found.address or _master(environ)
     return _checked(found, group)
+
+
+def node(
+    role: str | None = None,
+    rank: int | None = None,
+    nodes: int | None = None,
+    address: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Place:
+    """The place among nodes that are all alike: servers, and no workers. Where nobody says anything
+    of others a process is alone: one server, no address."""
+    environ = os.environ if environ is None else environ
+    found = _find(environ)
+    role = role or found.role
+    size = found.servers if found.world is None else found.world[1]
+    alone = address is None and rank is None and not found.scheduler and role != "scheduler"
+    if alone and (nodes or size or 1) == 1:
+        return Place("server", 0, 0, 1, 1, "", False, found.source)
+    if role == "worker":
+        raise InvalidError(
+            "role 'worker': nodes are servers, workers are their threads "
+            "(`ligament launch -w 0 -s N`)"
+        )
+    if found.world is None:
+        role = role or "server"
+    elif nodes is None:
+        nodes = size
+    return place(role, rank, 0, nodes, address, environ=environ)
+
+
+def with_scheduler(place: Place, yes: bool) -> Place:
+    """The same place in a job that has a scheduler, or has none."""
+    return replace(place, scheduler=yes)
 
 
 def secret(

@@ -20,6 +20,7 @@ _MODULES = {
     "transfer_methods": "ligament.compat.transfer_methods",
     "autopipe": "ligament.compat.autopipe",
     "fserver_lib": "ligament.compat.fserver_lib",
+    "adapm": "ligament.compat.adapm",
 }
 
 
@@ -54,6 +55,8 @@ def main() -> None:
     sys.argv = sys.argv[1:]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     sys.meta_path.insert(0, _Finder())
+    # Processes that are spawned get the path and no finder.
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     runpy.run_path(script, run_name="__main__")
 
 

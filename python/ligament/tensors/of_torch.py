@@ -93,6 +93,8 @@ def _register() -> None:
         tensor.stride,
         lambda value: value.is_neg() or value.is_conj(),
         "is_cpu",
+        tensor.numel,
+        getattr(torch._C, "_increment_version", torch.autograd.graph.increment_version),
     )
     for kind in (tensor, torch.nn.Parameter):
         _core.set_reader(kind, reader)

@@ -1,0 +1,451 @@
+#include "py_params.h"
+
+#include <string.h>
+
+/* --- the handle --- */
+
+lig_params_worker *ligi_py_worker_enter(PyObject *object)
+{
+    ligi_py_params_worker *self = (ligi_py_params_worker *)object;
+    if (!self->worker || self->closing) {
+        if (self->state)
+            ligi_py_fail(self->state, LIG_E_CLOSED, "the worker is closed");
+        else
+            PyErr_SetString(PyExc_RuntimeError, "the worker was not opened");
+        return NULL;
+    }
+    if (self->busy) {
+        ligi_py_fail(self->state, LIG_E_BUSY,
+                     "another thread is in a call of this worker: a worker belongs to one thread "
+                     "at a time");
+        return NULL;
+    }
+    self->busy = 1;
+    return self->worker;
+}
+
+/* No pull writes into its memory once the worker is closed. */
+static void free_worker(ligi_py_params_worker *self)
+{
+    lig_params_worker *worker = self->worker;
+    self->worker = NULL;
+    Py_BEGIN_ALLOW_THREADS lig_params_worker_close(worker);
+    Py_END_ALLOW_THREADS Py_CLEAR(self->kept);
+    ligi_py_params_leave((PyObject *)self->owner);
+}
+
+void ligi_py_worker_leave(PyObject *object)
+{
+    ligi_py_params_worker *self = (ligi_py_params_worker *)object;
+    self->busy = 0;
+    if (self->closing && self->worker)
+        free_worker(self);
+}
+
+PyObject *ligi_py_params_attach(PyObject *object, PyObject *args)
+{
+    ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *given, *ticket, *local;
+    unsigned int id;
+    if (!PyArg_ParseTuple(args, "O!IOO", state->params_worker_type, &given, &id, &ticket, &local))
+        return NULL;
+    ligi_py_params_worker *self = (ligi_py_params_worker *)given;
+    if (self->state)
+        return ligi_py_fail(state, LIG_E_EXISTS, "this worker is open already");
+    PyObject *kept = PyDict_New();
+    lig_params *params = kept ? ligi_py_params_enter(object) : NULL;
+    if (!params) {
+        Py_XDECREF(kept);
+        return NULL;
+    }
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_params_worker_open(&self->worker, params, id);
+    Py_END_ALLOW_THREADS if (status != LIG_OK)
+    {
+        Py_DECREF(kept);
+        ligi_py_raise(state, status);
+        ligi_py_params_leave(object);
+        return NULL;
+    }
+    self->owner = (ligi_py_params *)Py_NewRef(object); /* and stays one of its users */
+    self->state = state;
+    self->kept = kept;
+    self->ticket = Py_NewRef(ticket);
+    self->local = Py_NewRef(local);
+    Py_RETURN_NONE;
+}
+
+static PyObject *worker_close(PyObject *object, PyObject *unused)
+{
+    ligi_py_params_worker *self = (ligi_py_params_worker *)object;
+    (void)unused;
+    if (!self->worker || self->closing)
+        Py_RETURN_NONE;
+    self->closing = 1; /* a call on another thread sees it within a slice, and frees */
+    if (!self->busy)
+        free_worker(self);
+    Py_RETURN_NONE;
+}
+
+static int worker_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    ligi_py_params_worker *self = (ligi_py_params_worker *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->kept);
+    Py_VISIT(self->ticket);
+    Py_VISIT(self->local);
+    return 0;
+}
+
+static void worker_dealloc(PyObject *object)
+{
+    ligi_py_params_worker *self = (ligi_py_params_worker *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    PyObject_GC_UnTrack(object);
+    if (self->worker)
+        free_worker(self);
+    Py_XDECREF(self->kept);
+    Py_XDECREF(self->ticket);
+    Py_XDECREF(self->local);
+    Py_XDECREF((PyObject *)self->owner);
+    release(object);
+    Py_DECREF(type);
+}
+
+/* --- arguments --- */
+
+static int named(const char *const *names, PyObject *name)
+{
+    for (int i = 0; names[i]; i++)
+        if (PyUnicode_CompareWithASCIIString(name, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+int ligi_py_arguments(const ligi_py_call *call, const char *const *names, int needed,
+                      PyObject **out)
+{
+    int known = 0;
+    while (names[known])
+        out[known++] = NULL;
+    if (call->count > known) {
+        PyErr_Format(PyExc_TypeError, "at most %d arguments are taken, not %zd", known,
+                     call->count);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < call->count; i++)
+        out[i] = call->args[i];
+    Py_ssize_t more = call->names ? PyTuple_Size(call->names) : 0;
+    for (Py_ssize_t i = 0; i < more; i++) {
+        PyObject *name = PyTuple_GetItem(call->names, i);
+        int at = named(names, name);
+        if (at < 0 || out[at]) {
+            PyErr_Format(PyExc_TypeError, "argument %R is %s", name,
+                         at < 0 ? "not known" : "given twice");
+            return -1;
+        }
+        out[at] = call->args[call->count + i];
+    }
+    for (int i = 0; i < needed; i++) {
+        if (!out[i]) {
+            PyErr_Format(PyExc_TypeError, "argument '%s' is missing", names[i]);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* --- waiting --- */
+
+static int goes_on(const ligi_py_params_worker *self)
+{
+    return !self->closing && !self->owner->closing && PyErr_CheckSignals() == 0;
+}
+
+lig_status ligi_py_worker_sliced(PyObject *object, ligi_py_worker_wait call, int64_t left)
+{
+    ligi_py_params_worker *self = (ligi_py_params_worker *)object;
+    for (;;) {
+        lig_status status;
+        int64_t slice = ligi_py_slice(left);
+        Py_BEGIN_ALLOW_THREADS status = call(self->worker, slice);
+        Py_END_ALLOW_THREADS left -= left < 0 ? 0 : slice;
+        if (status != LIG_E_TIMEOUT || left == 0 || !goes_on(self))
+            return status;
+    }
+}
+
+static void let_go(ligi_py_params_worker *self, int64_t ticket)
+{
+    PyObject *number = PyDict_Size(self->kept) > 0 ? PyLong_FromLongLong(ticket) : NULL;
+    if (number && PyDict_DelItem(self->kept, number) < 0)
+        PyErr_Clear();
+    Py_XDECREF(number);
+}
+
+lig_status ligi_py_worker_await(PyObject *object, int64_t ticket, int64_t left)
+{
+    ligi_py_params_worker *self = (ligi_py_params_worker *)object;
+    lig_status status;
+    for (;;) {
+        int64_t slice = ligi_py_slice(left);
+        Py_BEGIN_ALLOW_THREADS status = lig_params_wait(self->worker, ticket, slice);
+        Py_END_ALLOW_THREADS left -= left < 0 ? 0 : slice;
+        if (status != LIG_E_TIMEOUT || left == 0 || !goes_on(self))
+            break;
+    }
+    if (status == LIG_OK || (status != LIG_E_TIMEOUT && lig_params_done(self->worker, ticket)))
+        let_go(self, ticket);
+    return status;
+}
+
+PyObject *ligi_py_worker_ended(PyObject *object, lig_status status, int64_t timeout_ns)
+{
+    const ligi_py_state *state = ((ligi_py_params_worker *)object)->state;
+    if (PyErr_Occurred())
+        return NULL;
+    if (status == LIG_E_TIMEOUT && timeout_ns >= 0)
+        return ligi_py_late(state, timeout_ns);
+    if (status != LIG_OK)
+        return ligi_py_raise(state, status);
+    Py_RETURN_NONE;
+}
+
+/* The sentence is of this thread and is read before anything else is called. */
+static PyObject *leave(PyObject *object, lig_status status, int64_t timeout_ns)
+{
+    PyObject *result = ligi_py_worker_ended(object, status, timeout_ns);
+    ligi_py_worker_leave(object);
+    return result;
+}
+
+static PyObject *worker_wait(LIGI_PY_FAST)
+{
+    static const char *const known[] = {"ts", "timeout_ms", NULL};
+    const ligi_py_call call = {args, count, names};
+    PyObject *given[2];
+    if (ligi_py_arguments(&call, known, 1, given) < 0)
+        return NULL;
+    long long ticket = PyLong_AsLongLong(given[0]);
+    int64_t timeout_ns =
+        PyErr_Occurred() ? -2 : ligi_py_milliseconds(given[1] ? given[1] : Py_None);
+    if (timeout_ns == -2 || !ligi_py_worker_enter(object))
+        return NULL;
+    lig_status status = LIG_OK;
+    if (ticket != LIG_PARAMS_LOCAL)
+        status = ligi_py_worker_await(object, ticket, timeout_ns);
+    return leave(object, status, timeout_ns);
+}
+
+static PyObject *worker_done(PyObject *object, PyObject *number)
+{
+    long long ticket = PyLong_AsLongLong(number);
+    lig_params_worker *worker = PyErr_Occurred() ? NULL : ligi_py_worker_enter(object);
+    if (!worker)
+        return NULL;
+    int done = 1;
+    if (ticket != LIG_PARAMS_LOCAL) {
+        Py_BEGIN_ALLOW_THREADS done = lig_params_done(worker, ticket);
+        Py_END_ALLOW_THREADS
+    }
+    ligi_py_worker_leave(object);
+    return PyBool_FromLong(done);
+}
+
+/* An optional timeout and nothing else. */
+static int only_timeout(PyObject *const *args, Py_ssize_t count, PyObject *names, int64_t *timeout)
+{
+    static const char *const known[] = {"timeout_ms", NULL};
+    const ligi_py_call call = {args, count, names};
+    PyObject *given[1];
+    if (ligi_py_arguments(&call, known, 0, given) < 0)
+        return -1;
+    *timeout = ligi_py_milliseconds(given[0] ? given[0] : Py_None);
+    return *timeout == -2 ? -1 : 0;
+}
+
+static PyObject *worker_waitall(LIGI_PY_FAST)
+{
+    int64_t timeout_ns;
+    if (only_timeout(args, count, names, &timeout_ns) < 0 || !ligi_py_worker_enter(object))
+        return NULL;
+    lig_status status = ligi_py_worker_sliced(object, lig_params_wait_all, timeout_ns);
+    if (status == LIG_OK)
+        PyDict_Clear(((ligi_py_params_worker *)object)->kept);
+    return leave(object, status, timeout_ns);
+}
+
+static PyObject *sliced(LIGI_PY_FAST, ligi_py_worker_wait call)
+{
+    int64_t timeout_ns;
+    if (only_timeout(args, count, names, &timeout_ns) < 0 || !ligi_py_worker_enter(object))
+        return NULL;
+    return leave(object, ligi_py_worker_sliced(object, call, timeout_ns), timeout_ns);
+}
+
+static PyObject *worker_wait_sync(LIGI_PY_FAST)
+{
+    return sliced(object, args, count, names, lig_params_wait_sync);
+}
+
+static PyObject *worker_flush(LIGI_PY_FAST)
+{
+    return sliced(object, args, count, names, lig_params_flush);
+}
+
+/* Meetings are waited for at once: the library asks `patience` meanwhile. */
+static PyObject *meeting(LIGI_PY_FAST, ligi_py_worker_wait call)
+{
+    int64_t timeout_ns;
+    if (only_timeout(args, count, names, &timeout_ns) < 0)
+        return NULL;
+    lig_params_worker *worker = ligi_py_worker_enter(object);
+    if (!worker)
+        return NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = call(worker, timeout_ns);
+    Py_END_ALLOW_THREADS return leave(object, status, timeout_ns);
+}
+
+static PyObject *worker_barrier(LIGI_PY_FAST)
+{
+    return meeting(object, args, count, names, lig_params_worker_barrier);
+}
+
+static PyObject *worker_begin_setup(LIGI_PY_FAST)
+{
+    return meeting(object, args, count, names, lig_params_begin_setup);
+}
+
+static PyObject *worker_end_setup(LIGI_PY_FAST)
+{
+    return meeting(object, args, count, names, lig_params_end_setup);
+}
+
+/* The long waits come first, in slices; what is left of it is a meeting. */
+static PyObject *worker_finalize(LIGI_PY_FAST)
+{
+    PyObject *done = worker_waitall(object, args, count, names);
+    if (done) {
+        Py_DECREF(done);
+        done = worker_flush(object, args, count, names);
+    }
+    if (!done)
+        return NULL;
+    Py_DECREF(done);
+    return meeting(object, args, count, names, lig_params_worker_finalize);
+}
+
+/* --- clocks and samples --- */
+
+static PyObject *worker_advance_clock(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    lig_params_worker *worker = ligi_py_worker_enter(object);
+    if (!worker)
+        return NULL;
+    int64_t now = lig_params_advance_clock(worker);
+    ligi_py_worker_leave(object);
+    return PyLong_FromLongLong(now);
+}
+
+static PyObject *worker_current_clock(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    lig_params_worker *worker = ligi_py_worker_enter(object);
+    if (!worker)
+        return NULL;
+    int64_t now = lig_params_current_clock(worker);
+    ligi_py_worker_leave(object);
+    return PyLong_FromLongLong(now);
+}
+
+static PyObject *worker_prepare_sample(LIGI_PY_FAST)
+{
+    static const char *const known[] = {"n", "start", "end", NULL};
+    const ligi_py_call call = {args, count, names};
+    PyObject *given[3];
+    if (ligi_py_arguments(&call, known, 2, given) < 0)
+        return NULL;
+    unsigned long long wanted = PyLong_AsUnsignedLongLong(given[0]);
+    long long start = PyErr_Occurred() ? 0 : PyLong_AsLongLong(given[1]);
+    long long end = PyErr_Occurred() || !given[2] ? 0 : PyLong_AsLongLong(given[2]);
+    lig_params_worker *worker = PyErr_Occurred() ? NULL : ligi_py_worker_enter(object);
+    if (!worker)
+        return NULL;
+    int64_t sample = 0;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_params_prepare_sample(worker, wanted, start, end, &sample);
+    Py_END_ALLOW_THREADS PyObject *none = leave(object, status, LIG_FOREVER);
+    Py_XDECREF(none);
+    return none ? PyLong_FromLongLong(sample) : NULL;
+}
+
+static PyObject *worker_finish_sample(PyObject *object, PyObject *number)
+{
+    long long sample = PyLong_AsLongLong(number);
+    lig_params_worker *worker = PyErr_Occurred() ? NULL : ligi_py_worker_enter(object);
+    return worker ? leave(object, lig_params_finish_sample(worker, sample), LIG_FOREVER) : NULL;
+}
+
+#define FAST(f) ((PyCFunction)(void (*)(void))(f)), METH_FASTCALL | METH_KEYWORDS
+
+static PyMethodDef methods[] = {
+    {"pull", FAST(ligi_py_worker_pull),
+     "pull(keys, vals, asynchronous=False): fills vals with the rows, one after another. -1 when "
+     "all "
+     "of them were here; else a ticket, and vals belongs to the call until it is waited for."},
+    {"push", FAST(ligi_py_worker_push),
+     "push(keys, vals, asynchronous=False): adds to the rows, or lets their optimizer take vals as "
+     "gradients. vals is free when it returns."},
+    {"set", FAST(ligi_py_worker_set),
+     "set(keys, vals, asynchronous=False): gives the rows new values. vals is free when it "
+     "returns."},
+    {"pull_if_local", FAST(ligi_py_worker_pull_if_local),
+     "pull_if_local(key, vals) -> bool: whether all rows are here; only then is vals filled."},
+    {"intent", FAST(ligi_py_worker_intent),
+     "intent(keys, start, end=0): these keys will be used while start <= clock < end (0: start + "
+     "1)."},
+    {"advance_clock", worker_advance_clock, METH_NOARGS, "advance_clock() -> the new one"},
+    {"current_clock", worker_current_clock, METH_NOARGS, "current_clock() -> int"},
+    {"prepare_sample", FAST(worker_prepare_sample),
+     "prepare_sample(n, start, end=0) -> id: n keys will be sampled at these clocks."},
+    {"pull_sample", FAST(ligi_py_worker_pull_sample),
+     "pull_sample(id, keys, vals, asynchronous=False): fills keys and vals with the next samples."},
+    {"finish_sample", worker_finish_sample, METH_O, "finish_sample(id): the rest is not needed."},
+    {"wait", FAST(worker_wait), "wait(ts, timeout_ms=None): until the operation has ended."},
+    {"waitall", FAST(worker_waitall), "waitall(timeout_ms=None): until all operations have ended."},
+    {"is_finished", worker_done, METH_O, "is_finished(ts) -> bool"},
+    {"wait_sync", FAST(worker_wait_sync),
+     "wait_sync(timeout_ms=None): what this node pushed has reached the owners of the rows, and "
+     "what it was sent is in."},
+    {"flush", FAST(worker_flush),
+     "flush(timeout_ms=None): what this worker pushed is in the rows and in every copy of them."},
+    {"barrier", FAST(worker_barrier), "barrier(timeout_ms=None): all workers of all nodes."},
+    {"begin_setup", FAST(worker_begin_setup),
+     "begin_setup(timeout_ms=None): a barrier before the first values are set."},
+    {"end_setup", FAST(worker_end_setup),
+     "end_setup(timeout_ms=None): all that was set is everywhere; figures start from 0."},
+    {"finalize", FAST(worker_finalize),
+     "finalize(timeout_ms=None): ends intents and operations, flushes, waits for all workers."},
+    {"elements", ligi_py_worker_elements, METH_O, "elements(keys) -> how many their rows have"},
+    {"_close", worker_close, METH_NOARGS, "_close(): frees; pulls under way end."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, worker_dealloc},
+    {Py_tp_traverse, worker_traverse},
+    {Py_tp_methods, methods},
+    {Py_tp_doc, "One worker of a node: a thread's access to the rows."},
+    {0, NULL},
+};
+static PyType_Spec spec = {"ligament._core.ParamsWorker", sizeof(ligi_py_params_worker), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+
+int ligi_py_params_worker_init(PyObject *module)
+{
+    ligi_py_state *state = ligi_py_state_of(module);
+    state->params_worker_type = ligi_py_add_type(module, &spec);
+    return state->params_worker_type ? 0 : -1;
+}

@@ -1,0 +1,125 @@
+"""Workers: a thread's access to the rows."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .. import _core, tensors
+from ..errors import InvalidError, UnsupportedError
+from ..ticket import Ticket
+
+if TYPE_CHECKING:
+    from .node import Server
+
+
+class Request(int, Ticket[None]):
+    """An operation on its way; the number is its time stamp. -1: all was here, and it is done."""
+
+    def __new__(cls, number: int, worker: Worker | None) -> Request:
+        return int.__new__(cls, number)
+
+    def __init__(self, number: int, worker: Worker | None) -> None:
+        self._worker = worker
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._worker is None or self._worker.is_finished(self)
+
+    def result(self, timeout: float | None = None) -> None:
+        """Waits (seconds; None: as long as the other nodes live) and raises what went wrong."""
+        if self._worker is not None:
+            self._worker.wait(self, None if timeout is None else timeout * 1000)
+
+    def cancel(self) -> None:
+        """Rows that were asked for come, and a push cannot be taken back."""
+        if not self.done():
+            raise UnsupportedError("an access of rows cannot be cancelled; wait for it")
+
+    def __repr__(self) -> str:
+        return f"<ligament request {int(self)}>"
+
+
+LOCAL = Request(-1, None)
+_made = itertools.count()
+
+
+class Worker(_core.ParamsWorker):
+    """One worker of a node; it belongs to one thread at a time. `pull`, `push`, `set`, `intent` and
+    the other calls that this class does not show are the extension's own."""
+
+    def __init__(self, worker_id: int, server: Server) -> None:
+        if not 0 <= worker_id < server.num_threads:
+            raise InvalidError(
+                f"worker {worker_id}: setup said {server.num_threads} threads a node, so that "
+                f"workers are 0 to {server.num_threads - 1}"
+            )
+        self._server = server
+        self._id = worker_id
+        self._thread = threading.get_ident()
+        self._made = next(_made)
+        server._core.attach(self, worker_id, Request, LOCAL)
+        server._workers.add(self)
+
+    def get(self, keys: Any) -> Any:
+        """The rows as an array (n, length); flat where they differ in length. torch's keys give a
+        torch tensor."""
+        elements = self.elements(keys)
+        count = keys.numel() if hasattr(keys, "numel") else _count(keys)
+        shape: tuple[int, ...] = (elements,)
+        if self._server._uniform(keys, count, elements):
+            shape = (count, elements // count if count else self._server._first_length)
+        torch = tensors.is_loaded("torch") and tensors.framework_of(keys) == "torch"
+        adapter = tensors.framework("torch" if torch else "numpy")
+        values = adapter.result(adapter.empty(self._server._code, shape), None)
+        self.pull(keys, values)
+        return values
+
+    def get_key_size(self, key: int = 0) -> int:
+        """Elements of a key's row."""
+        length = self._server._core.length(key)
+        if length == 0:
+            raise InvalidError(f"key {key}: there are keys from 0 to {self.num_keys - 1}")
+        return length
+
+    @property
+    def num_keys(self) -> int:
+        """How many keys there are; hashed: may be."""
+        return self._server.num_keys
+
+    @property
+    def server(self) -> Server:
+        """The node that it belongs to."""
+        return self._server
+
+    def close(self) -> None:
+        """Gives it back without waiting. `finalize` first, unless something went wrong."""
+        self._close()
+        self._server._workers.discard(self)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self.finalize()
+        finally:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<ligament.params.Worker {self._id} of {self._server!r}>"
+
+
+def _count(keys: Any) -> int:
+    if isinstance(keys, int):
+        return 1
+    size = getattr(keys, "size", None)
+    return int(size) if isinstance(size, int) else len(keys)

@@ -1,0 +1,159 @@
+"""Nodes as processes on this host: joining, losing one, Ctrl-C, and who runs while C waits."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import ligament
+import numpy as np
+import pytest
+from ligament import params
+from processes import Party, Process, until
+
+PUPPET = Path(__file__).parent / "node_puppet.py"
+
+
+def member(party: Party, rank: int | None, **options: Any) -> Process:
+    """A node that does what it is told."""
+    common: dict[str, Any] = {"num_threads": 1, "servers": 2, "address": party.address}
+    common |= {"num_keys": 100, "tables": 4, "rank": rank, "liveness_ms": 3000}
+    one = party.start(PUPPET)
+    one.say(json.dumps(common | options))
+    return one
+
+
+def both(party: Party, **options: Any) -> list[Process]:
+    found = [member(party, rank, **options) for rank in range(2)]
+    assert [one.line() for one in found] == ["here", "here"]
+    return found
+
+
+def ask(one: Process, text: str) -> str:
+    one.say(text)
+    return one.line()
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp", "shm"])
+def test_two_processes(party: Party, transport: str) -> None:
+    one, two = both(party, transport=transport)
+    keys = "list(range(100))"
+    one.say(f"kv.push({keys}, ONES)")
+    two.say(f"kv.push({keys}, ONES, True).result()")
+    assert int(one.line()) >= 0 and two.line() == "None"
+    for node in (one, two):
+        node.say("[kv.flush(), kv.barrier()]")
+    assert [one.line(), two.line()] == ["[None, None]"] * 2
+    for node in (one, two):
+        assert ask(node, f"[kv.pull({keys}, got), float(got.min()), float(got.max())][1:]") == (
+            "[2.0, 2.0]"
+        )
+        assert "PeerError" not in ask(node, "server.stats()['remote']")
+    for node in (one, two):
+        node.say("[kv.finalize(), server.shutdown()]")
+    assert [one.line(), two.line()] == ["[None, None]"] * 2
+    one.end()
+    two.end()
+
+
+def test_a_pull_that_takes_long(party: Party) -> None:
+    one, two = both(party, transport="tcp", liveness_ms=60000)
+    ask(two, "kv.push([1], ONES[:4])")
+    two.signal(signal.SIGSTOP)
+    one.say("globals().__setitem__('ts', kv.pull([1], got[:4], True)) or ts.done()")
+    assert one.line() == "False"
+    # Nobody but the library holds what this one fills.
+    assert int(ask(one, "int(kv.pull(np.array([3]), np.zeros(4, 'f4'), True))")) >= 0
+    assert ask(one, "counted(lambda: kv.wait(ts, 300))") == "('TimeoutError', True)"
+    assert ask(one, "counted(lambda: kv.waitall(100))")[:15] == "('TimeoutError'"
+    one.say("[print('waits', flush=True), kv.pull([5], got[4:8])]")
+    assert one.line() == "waits"
+    time.sleep(0.3)  # nothing tells that it is inside
+    one.signal(signal.SIGINT)
+    assert one.line() == "KeyboardInterrupt"
+    two.signal(signal.SIGCONT)
+    assert ask(one, "[ts.result(20), kv.waitall(), got[:4].tolist()][2]") == "[1.0, 1.0, 1.0, 1.0]"
+
+
+def test_a_scheduler_gives_out_ranks(party: Party) -> None:
+    common = {"with_scheduler": True, "rank": None}
+    scheduler = member(party, None, role="scheduler", tables=None)
+    nodes = [member(party, **common) for _ in range(2)]
+    assert [one.line() for one in [scheduler, *nodes]] == ["here"] * 3
+    assert sorted(ask(one, "server.my_rank()") for one in nodes) == ["0", "1"]
+    for one in nodes:
+        one.say("server.shutdown()")
+    for one in nodes:
+        assert one.line() == "None"
+        one.end()
+    scheduler.end()
+
+
+def test_tables_that_differ_are_refused(party: Party) -> None:
+    one, two = member(party, 0), member(party, 1, tables=5, timeout_ms=20000)
+    heard = [one.line(), two.line()]
+    assert any("MismatchError" in line for line in heard), heard
+
+
+def test_a_node_that_dies(party: Party) -> None:
+    one, two = both(party, num_threads=1)
+    ask(one, "kv.push([0, 1], ONES[:8])")
+    one.say("kv.barrier()")
+    two.signal(signal.SIGKILL)
+    assert one.line().startswith("PeerError")
+    assert ask(one, "kv.push(list(range(100)), ONES)").startswith("PeerError")
+    assert ask(one, "kv.flush()").startswith("PeerError")
+    assert ask(one, "kv.pull([0], got[:4])") == "<ligament request -1>"  # what is here stays
+    assert ask(one, "server.close()") == "None"
+    one.end()
+
+
+def test_ctrl_c_ends_a_wait(party: Party) -> None:
+    one, two = both(party)
+    for call in ("kv.barrier()", "server.barrier()", "kv.finalize()"):
+        one.say(f"[print('waits', flush=True), {call}]")
+        assert one.line() == "waits"
+        time.sleep(0.3)  # nothing tells that it is inside
+        one.signal(signal.SIGINT)
+        assert one.line() == "KeyboardInterrupt"
+    assert ask(one, "kv.pull([0], got[:4])") == "<ligament request -1>"
+
+
+def test_nobody_comes(party: Party) -> None:
+    one = member(party, 0, timeout_ms=300)
+    assert one.line().startswith("TimeoutError")
+    one.end()
+
+
+def test_other_threads_run_while_c_waits(nodes: Any) -> None:
+    party = nodes(2, 4, 10, threads=1)
+    first, second = party.workers[0][0], party.workers[1][0]
+    ticks = 0
+    ended = threading.Event()
+
+    def wait() -> None:
+        first.barrier()
+        ended.set()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    until(lambda: first_is_inside(first))
+    for _ in range(1000):
+        ticks += 1
+        second.push([1], np.ones(4, "f4"))
+    assert not ended.is_set()
+    second.barrier()
+    thread.join(30)
+    assert ended.is_set() and ticks == 1000
+
+
+def first_is_inside(worker: params.Worker) -> bool:
+    try:
+        worker.current_clock()
+    except ligament.BusyError:
+        return True
+    return False
