@@ -84,6 +84,8 @@ fuzz: setup
 soak: build
 	@$(PYTHON) -m pytest -m soak -n 1 --timeout=7200
 	@build/tests/net_conformance_test all soak
+	@build/tests/params_storm_test soak
+	@build/tests/params_startup_test soak
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(SOAK_SECONDS)
 
 bench: build
