@@ -308,6 +308,16 @@ def test_stop_is_bounded() -> None:
     assert not one.thread.is_alive()
 
 
+def test_stopped_before_the_end_of_with() -> None:
+    one = Pair(echo)
+    with one.worker as mesh:
+        with pytest.raises(ligament.InvalidError, match="negative"):
+            mesh.empty((2, -1))
+        mesh.stop(20000)
+    one.thread.join(30)
+    assert not one.thread.is_alive() and one.failure is None
+
+
 def test_numbers_are_not_cut() -> None:
     for wrong in ({"workers": 2**32 + 1}, {"rank": 2**32}, {"servers": -1}):
         options: dict[str, Any] = {"role": "worker", "rank": 0, "workers": 1, "servers": 1} | wrong

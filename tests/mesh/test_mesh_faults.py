@@ -6,6 +6,8 @@ import json
 import random
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -203,6 +205,30 @@ def test_signals_are_heard_while_joining(party: Party) -> None:
     until(lambda: is_served(party.address))
     alone.signal(signal.SIGINT)
     assert "KeyboardInterrupt" in alone.end(None)
+
+
+TWO_NEWS = """
+import os, signal, threading, ligament
+where = {"workers": 1, "servers": 1, "address": "inproc:news"}
+joined = threading.Event()
+
+def worker():
+    mesh = ligament.Mesh("worker", 0, **where)
+    joined.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+    mesh.stop()
+
+threading.Thread(target=worker, daemon=True).start()
+mesh = ligament.Mesh("server", 0, **where)
+joined.set()
+mesh.get_batch()
+"""
+
+
+def test_a_signal_is_told_before_its_consequence() -> None:
+    words = [sys.executable, "-c", TWO_NEWS]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr.rstrip().endswith("KeyboardInterrupt"), done.stderr
 
 
 def test_worker_stops(party: Party) -> None:

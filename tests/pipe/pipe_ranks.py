@@ -58,10 +58,27 @@ def alone(name: str) -> tuple[list[float], dict[str, torch.Tensor]]:
     return losses, dict(model.named_parameters(remove_duplicate=False))
 
 
+def disagree(rank: int, world: int) -> dict[str, Any]:
+    """Each rank has a plan of its own."""
+    from ligament.errors import MismatchError
+    from ligament.pipe import pipe_model
+
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
+    devices = [{"speed": 1.0 + 3 * (i == rank)} for i in range(world)]
+    plan = pipe_model(model, (torch.ones(2, 8),), stages=world, profile="flops", devices=devices)
+    try:
+        plan.pipeline()
+    except MismatchError as error:
+        return {"refused": str(error)}
+    return {"refused": ""}
+
+
 def train(name: str, rank: int, world: int, options: dict[str, Any]) -> dict[str, Any]:
     """This rank's part of the same steps."""
     from ligament.pipe import pipe_model
 
+    if name == "disagree":
+        return disagree(rank, world)
     case = build(name)
     plan = pipe_model(
         *case,

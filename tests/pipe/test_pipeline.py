@@ -69,8 +69,11 @@ def judge(name: str, answers: list[dict[str, Any]]) -> None:
 
 
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
-    for (name, _), answers in zip(TWO, run(2, TWO, tmp_path), strict=True):
+    *found, apart = run(2, [*TWO, ("disagree", {})], tmp_path)
+    for (name, _), answers in zip(TWO, found, strict=True):
         judge(name, answers)
+    for answer in apart:
+        assert answer["refused"].startswith("rank 1 has another plan than rank 0")
 
 
 def test_four_processes_train_as_one(tmp_path: Path) -> None:

@@ -294,6 +294,38 @@ def test_keep_and_best(tmp_path: Path) -> None:
         Checkpointer("mem:").save(-1)
 
 
+def test_a_loss_that_is_no_number_is_not_the_best() -> None:
+    with Checkpointer("mem:", keep=1, best=("loss", "min")) as ck:
+        for step, loss in enumerate((float("nan"), 0.5, 0.4, 0.6)):
+            ck.save(step, model=torch.nn.Linear(1, 1), metrics={"loss": loss})
+        assert ck.best() == 2 and ck.steps() == [2, 3]
+
+
+def test_steps_of_others_in_the_store() -> None:
+    with ligament.Store("mem:") as store:
+        for name in ("step-10", "step-99999", "step-last", "step-\u00b2"):
+            store.save(name, {"w": torch.ones(2)}, metrics={"loss": 0.0})
+        with Checkpointer(store, keep=2, best=("loss", "min")) as ck:
+            assert ck.restore() is None and ck.best() is None
+            for step in range(4):
+                ck.save(step, model=torch.nn.Linear(1, 1), metrics={"loss": 1.0 + step})
+            assert ck.steps() == [0, 2, 3] and ck.best() == 0
+        assert {"step-10", "step-99999", "step-last", "step-\u00b2"} < set(store)
+
+
+def test_a_tree_is_saved_and_comes_from_the_store() -> None:
+    model, tree = nn.Linear(2, 2), {"w": np.ones(3, "f4")}
+    with Checkpointer("mem:") as ck:
+        ck.save(1, model=model, tree=tree)
+        before = nn.init.zeros_(model.weight).clone()
+        with pytest.raises(ligament.InvalidError, match=r"'tree' cannot .* store.load\('step-0"):
+            ck.restore(model=model, tree=tree)
+        assert torch.equal(model.weight, before)  # nothing is filled when something cannot be
+        assert (ck.store.load("step-000000000001")["tree"]["w"] == 1).all()
+        with pytest.raises(ligament.InvalidError, match="an int"):
+            ck.save(2.0, model=model)  # type: ignore[arg-type]
+
+
 def test_a_failed_save_is_raised_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = run()
     ck = Checkpointer(tmp_path / "run")

@@ -42,21 +42,26 @@ class Hooks:
 
     def save(self, models: list[Any], weights: list[Any], folder: str) -> None:
         """Called by `save_state`, in every process; replicas are the same in all of them."""
-        accelerator = self.accelerator
-        if accelerator.is_main_process:
-            name = pointer.name_for(folder)
-            tree = {kind: [tensors.state_of(one) for one in found] for kind, found in self._all()}
-            self.store._save(
-                name,
-                tensors.collect(tree, with_frameworks=True),
-                tags={"accelerate": os.path.dirname(name) or "."},
-                replace=True,
-                progress=False,
-            )
-            pointer.write(os.path.join(folder, _POINTER), self.store.uri, name)
-            self._prune(name)
+        try:
+            if self.accelerator.is_main_process:
+                self._save(folder)
+        finally:
+            self.accelerator.wait_for_everyone()  # who goes on may load it
         weights.clear()
         self._take_over()
+
+    def _save(self, folder: str) -> None:
+        name = pointer.name_for(folder)
+        tree = {kind: [tensors.state_of(one) for one in found] for kind, found in self._all()}
+        self.store._save(
+            name,
+            tensors.collect(tree, with_frameworks=True),
+            tags={"accelerate": os.path.dirname(name) or "."},
+            replace=True,
+            progress=False,
+        )
+        pointer.write(os.path.join(folder, _POINTER), self.store.uri, name)
+        self._prune(name)
 
     def load(self, models: list[Any], folder: str) -> None:
         """Called by `load_state`. A folder that was written without the hooks is Accelerate's to

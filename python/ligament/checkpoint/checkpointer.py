@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isnan, nan
 from typing import Any
 
 from .. import tensors
@@ -104,7 +105,7 @@ class Checkpointer:
         under the step. With several ranks, `rng` and parts without tensors are kept for each, the
         rest of the plain values, `extra` and `metrics` are those of rank 0."""
         if type(step) is not int or step < 0:
-            raise InvalidError(f"step={step!r}: a number that is not negative")
+            raise InvalidError(f"step={step!r}: an int that is not negative")
         reserved = [name for name in parts if name in _OWN]
         if reserved:
             raise InvalidError(f"{reserved[0]!r} is no name for a part: call it otherwise")
@@ -144,7 +145,8 @@ class Checkpointer:
     def restore(
         self, *, step: int | None = None, rng: bool = True, **parts: Any
     ) -> Restored | None:
-        """Fills `parts` from the newest step, or from `step`, and puts the random generators back
+        """Fills `parts` (models, optimizers, what has a load_state_dict; a tree comes from
+        `store.load`) from the newest step, or from `step`, and puts the random generators back
         where they were. None when there is nothing yet. Of distributed tensors only the local part
         is read; the step may have been saved by any number of ranks. A rank that the step knows
         gets its own random state; with as many ranks as saved it, also its own parts without
@@ -182,14 +184,26 @@ class Checkpointer:
             raise NotFoundError(
                 f"step {step} has no {', '.join(map(repr, lacking))}; it has {sorted(set(rest))}"
             )
+        takers = {
+            name: self._taker(_name(step), name, part)
+            for name, part in given.items()
+            if name not in models
+        }
         for name in models:
             self._fill(_name(step), given[name], name)
-        for name, part in given.items():
-            if name not in models:
-                tensors.set_state(part)(rest[name])
+        for name, take in takers.items():
+            take(rest[name])
         if rng and "rng" in rest:
             tensors.set_rng_state(rest["rng"])
         return Restored(step, rest.get("extra"), loader.model.metrics)
+
+    def _taker(self, model: str, name: str, part: Any) -> Callable[[Any], None]:
+        try:
+            return tensors.set_state(part)
+        except InvalidError as error:
+            raise InvalidError(
+                f"{name!r} cannot be filled: {error}; take it from store.load({model!r})[{name!r}]"
+            ) from None
 
     def _rest(
         self, loader: Loader, models: set[str], given: dict[str, Any], rank: int, size: int
@@ -230,29 +244,32 @@ class Checkpointer:
 
     def steps(self) -> list[int]:
         """The steps that are saved, in order."""
-        found = self.store.models(_PREFIX + "*")
-        return sorted(
-            int(m.name[len(_PREFIX) :]) for m in found if m.name[len(_PREFIX) :].isdigit()
-        )
+        return sorted(step for step, _ in self._saved())
 
     def latest(self) -> int | None:
         """The newest step, None when there is none."""
         return max(self.steps(), default=None)
 
     def best(self) -> int | None:
-        """The step with the best value of the metric that was given as `best`."""
+        """The step with the best value of the metric that was given as `best`; NaN is none."""
         if self._best is None:
             raise InvalidError(
                 "say which metric is best: Checkpointer(..., best=('val_loss', 'min'))"
             )
         metric, mode = self._best
-        found = [m for m in self.store.models(_PREFIX + "*") if metric in m.metrics]
-        if not found:
-            return None
         sign = 1 if mode == "max" else -1
-        return int(
-            max(found, key=lambda m: (sign * m.metrics[metric], m.name)).name[len(_PREFIX) :]
-        )
+        found = [
+            (sign * m.metrics[metric], step)
+            for step, m in self._saved()
+            if not isnan(m.metrics.get(metric, nan))
+        ]
+        return max(found)[1] if found else None
+
+    def _saved(self) -> list[tuple[int, Model]]:
+        """A store may hold models of others as well, `step-10` among them."""
+        return [
+            (s, m) for m in self.store.models(_PREFIX + "*") if (s := _step(m.name)) is not None
+        ]
 
     def wait(self) -> None:
         """Waits for a save in the background and raises what went wrong with it."""
@@ -306,3 +323,9 @@ class Checkpointer:
 
 def _name(step: int) -> str:
     return f"{_PREFIX}{step:012d}"
+
+
+def _step(name: str) -> int | None:
+    """The step of that name, None for a name that `_name` does not give."""
+    digits = name[len(_PREFIX) :]
+    return int(digits) if digits.isdecimal() and name == _name(int(digits)) else None

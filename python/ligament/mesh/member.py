@@ -274,6 +274,8 @@ class Mesh:
         code = tensors.code_of_any(dtype)
         count = 1
         for size in sizes:
+            if size < 0:
+                raise InvalidError(f"the shape {sizes} has a negative size")
             count *= size
         memory = self._core.empty(count * BYTES[code])
         adapter = tensors.framework(self._framework or self._loaded())
@@ -338,7 +340,7 @@ class Mesh:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
+        if kind is None and self._finalizer.alive:
             self.stop()
         else:
             self.close()

@@ -7,6 +7,7 @@ nothing is negotiated at run time.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,7 @@ def pipeline(
         torch.device(device) if device is not None else plan.program.device or torch.device("cpu")
     )
     line = plan.simulate(schedule, microbatches)
+    _agree(plan, line.events, group, size)
     mine = [
         _torch_stage(plan, stage, index, place, group)
         for index, stage in enumerate(plan.stages)
@@ -67,6 +69,21 @@ def pipeline(
     ]
     ties = _tie_groups(plan, group, rank)
     return PlannedSchedule(plan, mine, line.microbatches, line.events, loss_fn, ties, scale_grads)
+
+
+def _agree(plan: Plan, events: list[Event], group: Any, size: int) -> None:
+    """Ranks that measured by themselves may have cut in different places; nothing else would tell,
+    since the shapes at the borders are often the same."""
+    order = [tuple(e)[:4] for e in sorted(events, key=lambda e: e.device)]
+    mine = repr((list(plan.answer["stage"]), list(plan.answer["stage_device"]), order))
+    found: list[Any] = [None] * size
+    dist.all_gather_object(found, hashlib.sha256(mine.encode()).hexdigest(), group=group)
+    others = [rank for rank in range(size) if found[rank] != found[0]]
+    if others:
+        raise MismatchError(
+            f"rank {others[0]} has another plan than rank 0: plan.save it on one rank and "
+            "Plan.load it on the others, or plan by what does not vary (profile='flops')"
+        )
 
 
 class _Arrive(torch.autograd.Function):

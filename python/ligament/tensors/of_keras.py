@@ -34,6 +34,7 @@ def _adapter() -> Any:
 def describe(value: Any, name: str, writable: bool) -> Any:
     """The variable's value as the core can read it."""
     if writable and _adapter() is of_torch:
+        of_torch.registered()  # from here on the core reads what is returned
         return value.value.detach()
     return _adapter().describe(value.value, name, writable)
 

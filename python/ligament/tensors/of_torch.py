@@ -95,13 +95,14 @@ def _register() -> None:
         "is_cpu",
         tensor.numel,
         getattr(torch._C, "_increment_version", torch.autograd.graph.increment_version),
+        getattr(tensor, "__dlpack_c_exchange_api__", None),
     )
     for kind in (tensor, torch.nn.Parameter):
         _core.set_reader(kind, reader)
     _tables["registered"] = {tensor: True, torch.nn.Parameter: True}
 
 
-def _registered() -> Any:
+def registered() -> Any:
     """The types that the core reads by itself."""
     if "registered" not in _tables:
         _register()
@@ -172,7 +173,7 @@ def lendable(value: Any) -> bool:
     """Whether the core can reach it where it lies, in the memory of a GPU."""
     return bool(
         value.is_cuda
-        and type(value) in _registered()
+        and type(value) in registered()
         and value.layout is sys.modules["torch"].strided
         and value.dtype in _dtypes()
         and value.is_contiguous()
