@@ -2,6 +2,7 @@
  * finished by another that slept at the time, nobody is kept out, and hooks may send. */
 #include "base/clock.h"
 #include "base/test.h"
+#include "net/endpoint.h"
 #include "net/transport.h"
 #include "net_side.h"
 
@@ -80,6 +81,33 @@ static void a_sleeper_finishes_what_others_begin(void **state)
     side_close(&client);
     side_close(&server);
     free(iov.iov_base);
+}
+
+/* --- waits that are over at once --- */
+
+static int just_looks(void *context)
+{
+    (void)context;
+    return 1;
+}
+
+/* Whoever only looks, however often, drives nothing: the endpoint's own thread must not take it for
+ * one who does, or nobody would. */
+static void who_only_looks_puts_nobody_off(void **state)
+{
+    side self;
+
+    (void)state;
+    open_timeless(&self, transport->anywhere);
+    ligi_net_lock(self.net);
+    uint64_t before = self.net->drives;
+    ligi_net_unlock(self.net);
+    for (int i = 0; i < 100; i++)
+        assert_ok(ligi_net_wait(self.net, just_looks, NULL, LIG_FOREVER));
+    ligi_net_lock(self.net);
+    assert_int_equal(self.net->drives, before);
+    ligi_net_unlock(self.net);
+    side_close(&self);
 }
 
 /* --- hooks that send --- */
@@ -234,6 +262,7 @@ static void a_busy_thread_lets_others_in(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_sleeper_finishes_what_others_begin),
+    cmocka_unit_test(who_only_looks_puts_nobody_off),
     cmocka_unit_test(sent_may_send),
 };
 

@@ -235,6 +235,8 @@ lig_status ligi_net_wait(ligi_net *net, int (*until)(void *context), void *conte
                          int64_t timeout_ns);
 /* One round without waiting. */
 lig_status ligi_net_poll(ligi_net *net);
+/* One round, unless another thread has the lock: for those who help and must not wait. */
+void ligi_net_help(ligi_net *net);
 /* Has every waiting thread ask its condition again. Any thread, no lock needed; for signal handlers
  * too. */
 void ligi_net_wake(ligi_net *net);

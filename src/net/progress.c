@@ -414,6 +414,12 @@ lig_status ligi_net_wait(ligi_net *net, int (*until)(void *context), void *conte
 {
     LIG_TRY(ligi_net_mine(net));
     ligi_net_lock(net);
+    /* Who finds it so at the first look drives nothing, and must not seem to: the background thread
+     * puts its own rounds off for those who do. */
+    if (!net->closing && until(context)) {
+        ligi_net_unlock(net);
+        return LIG_OK;
+    }
     net->callers++;
     net->drives++;
     lig_status status = drive(net, until, context, timeout_ns);
@@ -437,4 +443,13 @@ lig_status ligi_net_poll(ligi_net *net)
         ligi_net_round(net);
     ligi_net_unlock(net);
     return LIG_OK;
+}
+
+void ligi_net_help(ligi_net *net)
+{
+    if (ligi_net_mine(net) != LIG_OK || pthread_mutex_trylock(&net->lock) != 0)
+        return;
+    if (!net->closing)
+        ligi_net_round(net);
+    ligi_net_unlock(net);
 }
