@@ -24,7 +24,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 LENGTHS = (10, 100, 200)
 ACCESSES = (1, 2, 4, 8, 16)
-TABLE = 512 << 20  # bytes, with rows' heads
 Figure = tuple[str, ...]
 
 
@@ -86,28 +85,15 @@ class Bench:
 
 def local(bench: Bench) -> None:
     """One process, beside the bare loops: rows a second of a thread's own time."""
-    ways = {"gather": "gather", "read": "read", "scatter": "add", "write": "write"}
+    ways = {"gather": "gather_mrows", "pull": "pull_mrows", "pull / gather": "pull_ratio"}
+    ways |= {"scatter": "add_mrows", "push": "push_mrows", "push / scatter": "push_ratio"}
     for length in LENGTHS:
         for threads in (1, 2):
-            key = (str(length), str(threads))
-            words = (f"length={length}", f"threads={threads}", f"mb={TABLE >> 20}")
+            words = [f"length={length}", f"threads={threads}"]
+            words += ["mb=256", "rounds=11"] if bench.options.quick else []
             for row in bench.program("params_local", *words):
                 for name, column in ways.items():
-                    bench.note("local", name, *key, value=row[f"{column}_mrows"] * 1e6)
-            for what in ("pull", "push"):
-                row = bench.remote(
-                    "rate",
-                    what=what,
-                    nodes=1,
-                    threads=threads,
-                    length=length,
-                    both=1,
-                    batch=100,
-                    window=1,
-                    keys=TABLE // ((16 + 4 * length + 63) // 64 * 64),
-                    seconds=bench.options.seconds,
-                )
-                bench.note("local", what, *key, value=row["keys_per_processor_s"] / threads)
+                    bench.note("local", name, str(length), str(threads), value=row[column])
 
 
 def latency(bench: Bench) -> None:
@@ -156,10 +142,14 @@ def intent(bench: Bench) -> None:
         base = {"accesses": accesses, "batch": 100, "keys": keys}
         here = bench.remote("intent", own=1, ahead=0, **base)
         bench.note("intent", "here", str(accesses), value=here["keys_per_s"])
-        moved = bench.remote("intent", ahead=bench.options.ahead, **base)
-        bench.note("intent", "moved", str(accesses), value=moved["keys_per_s"])
-        bench.note("intent", "local", str(accesses), value=moved["local"] + moved["replica"])
-        bench.note("intent", "relocations", str(accesses), value=moved["relocations"])
+        told = bench.remote("intent", own=1, ahead=bench.options.ahead, **base)
+        bench.note("intent", "here, told", str(accesses), value=told["keys_per_s"])
+        for once, name in ((1, "moved, once"), (0, "moved")):
+            moved = bench.remote("intent", ahead=bench.options.ahead, once=once, **base)
+            bench.note("intent", name, str(accesses), value=moved["keys_per_s"])
+            here = moved["local"] + moved["replica"]
+            bench.note("intent", f"local: {name}", str(accesses), value=here)
+            bench.note("intent", "relocations", str(accesses), value=moved["relocations"])
     none = bench.remote("intent", ahead=0, accesses=1, batch=100, keys=keys)
     bench.note("intent", "none", "1", value=none["keys_per_s"])
 
@@ -196,10 +186,12 @@ def in_python() -> None:
     import numpy as np
     from ligament import params
 
-    keys, length, batch, lists = 800_000, 100, 1000, 64
+    keys, length, batch, lists = 800_000, 100, 1000, 400
     params.setup(keys, 1)
     server = params.Server(length)
     worker = params.Worker(0, server)
+    for first in range(0, keys, batch):  # rows that nobody has written may be one page of zeros
+        worker.set(np.arange(first, first + batch), np.ones((batch, length), np.float32))
     draws = np.random.default_rng(1).integers(keys, size=(lists, batch))
     arrays = {"numpy": lambda x: x}
     try:
@@ -256,17 +248,14 @@ def print_tables(bench: Bench) -> None:
     """All medians, a table a part."""
     get = bench.get
     if get("local", "pull", "100", "1"):
-        print("\nlocal, M rows/s     gather     read        %     pull        %", end="")
-        print("  scatter    write        %     push        %")
+        print("\nlocal, M rows/s     gather     pull        %  scatter     push        %")
         for length in LENGTHS:
             for threads in (1, 2):
                 line = f"{length:4} floats x {threads}   "
-                for limit, *ours in (("gather", "read", "pull"), ("scatter", "write", "push")):
-                    bare = get("local", limit, str(length), str(threads)) or 1
-                    line += millions(bare)
-                    for name in ours:
-                        found = get("local", name, str(length), str(threads)) or 0
-                        line += f"{millions(found)}{found / bare:9.0%}"
+                for limit, ours in (("gather", "pull"), ("scatter", "push")):
+                    names = (limit, ours, f"{ours} / {limit}")
+                    found = [get("local", name, str(length), str(threads)) or 0 for name in names]
+                    line += f"{found[0]:9.2f}{found[1]:9.2f}{found[2]:9.0%}"
                 print(line)
     if get("latency", "shm", "pull_p50_us"):
         print("\none key, us      pull p50      p99 push p50      p99")
@@ -283,15 +272,18 @@ def print_tables(bench: Bench) -> None:
         for what, length, who in sorted(rates, key=lambda r: (r[0], int(r[1]), r[2])):
             print(f"{what} {length:>4} floats, {who:34}{millions(get('rate', what, length, who))}")
     if get("intent", "moved", "8"):
-        print("\nintent, M keys/s   here    moved        %    local  relocations")
-        for accesses in map(str, ACCESSES):
-            here, moved = (get("intent", n, accesses) or 1 for n in ("here", "moved"))
-            print(
-                f"{accesses:>3} accesses  {millions(here)}{millions(moved)}{moved / here:9.0%}"
-                f"{get('intent', 'local', accesses):9.2%}"
-                f"{get('intent', 'relocations', accesses):13,.0f}"
-            )
-        print(f"  1, no intent          {millions(get('intent', 'none', '1'))}")
+        print(
+            "\nintent, M keys/s   here  + intent | said once    %    local | each time    %", end=""
+        )
+        print("    local  relocations")
+        for n in map(str, ACCESSES):
+            here, told = (get("intent", name, n) or 1 for name in ("here", "here, told"))
+            line = f"{n:>3} accesses  {millions(here)}{millions(told)} "
+            for name in ("moved, once", "moved"):
+                moved, near = (get("intent", which, n) or 0 for which in (name, f"local: {name}"))
+                line += f"{millions(moved)}{moved / here:9.0%}{near:9.2%}"
+            print(f"{line}{get('intent', 'relocations', n):13,.0f}")
+        print(f"  1, no intent                    {millions(get('intent', 'none', '1'))}")
     for scheme in ("local", "naive", "preloc", "pool"):
         if get("sample", scheme, "1"):
             print(f"sampling, {scheme:8} 1 process  {millions(get('sample', scheme, '1'))} M/s")
@@ -311,19 +303,9 @@ def print_bars(bench: Bench) -> None:
     get = bench.get
     for length in ("100", "200"):
         for threads in ("1", "2"):
-            key, what = (length, threads), f"{length} floats x {threads}"
-            bench.share(
-                f"local pull / gather, {what}",
-                ("local", "pull", *key),
-                ("local", "gather", *key),
-                0.8,
-            )
-            bench.share(
-                f"local push / scatter, {what}",
-                ("local", "push", *key),
-                ("local", "scatter", *key),
-                0.7,
-            )
+            for name, least in (("pull / gather", 0.8), ("push / scatter", 0.7)):
+                text = f"local {name}, {length} floats x {threads}"
+                bench.bar(text, get("local", name, length, threads), least, False)
     bench.bar("remote pull of one key, p50", get("latency", "shm", "pull_p50_us"), 5, True, " us")
     ours, bare = get("latency", "tcp", "pull_p50_us"), get("latency", "bare TCP", "pull_p50_us")
     if ours and bare:
@@ -331,12 +313,12 @@ def print_bars(bench: Bench) -> None:
     for what in ("pull", "push"):
         found = get("rate", what, "100", "2 processes x 1, one asks")
         bench.bar(f"remote {what}, 400-byte rows", found and found / 1e6, 4, False, " M/s")
-    for accesses in ("8", "16"):
-        bench.bar(
-            f"intent, {accesses} accesses: local", get("intent", "local", accesses), 0.99, False
-        )
-        moved, here = ("intent", "moved", accesses), ("intent", "here", accesses)
-        bench.share(f"intent, {accesses} accesses: speed / purely local", moved, here, 0.6)
+    for n in ("8", "16"):
+        for name, said in (("moved, once", "said once"), ("moved", "said each time")):
+            text = f"intent {said}, {n} accesses"
+            bench.bar(f"{text}: local", get("intent", f"local: {name}", n), 0.99, False)
+            ours, here = ("intent", name, n), ("intent", "here", n)
+            bench.share(f"{text}: speed / purely local", ours, here, 0.6)
     found = get("sample", "local", "1")
     bench.bar("local sampling", found and found / 1e6, 6, False, " M/s")
     for nodes in ("2", "4"):
@@ -361,11 +343,17 @@ def draw(bench: Bench, path: Path) -> None:
         return [bench.get("intent", name, str(n)) or 0 for n in ACCESSES]
 
     figure, panel = plt.subplots(figsize=(7, 4.2))
-    speed = [moved / here for moved, here in zip(curve("moved"), curve("here"), strict=True)]
-    panel.semilogx(ACCESSES, speed, "o-", base=2, label="speed / purely local run")
-    panel.semilogx(ACCESSES, curve("local"), "s--", base=2, label="accesses that were local")
+    here = curve("here")
+    for name, label, style in (
+        ("moved, once", "intent said once a key", "o-"),
+        ("moved", "intent said of each access", "^-"),
+    ):
+        speed = [moved / most for moved, most in zip(curve(name), here, strict=True)]
+        panel.semilogx(ACCESSES, speed, style, base=2, label=f"speed / purely local run, {label}")
+    local_share = curve("local: moved")
+    panel.semilogx(ACCESSES, local_share, "s--", base=2, label="accesses that were local")
     panel.axhline(0.6, color="tab:blue", alpha=0.4, linestyle=":")
-    panel.axhline(0.99, color="tab:orange", alpha=0.4, linestyle=":")
+    panel.axhline(0.99, color="tab:green", alpha=0.4, linestyle=":")
     panel.set(
         xlabel="accesses per relocation",
         title="Rows that move before they are wanted (400-byte rows, 2 processes)",
@@ -375,7 +363,7 @@ def draw(bench: Bench, path: Path) -> None:
     )
     panel.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1))
     panel.grid(True, which="major", alpha=0.3)
-    panel.legend(loc="lower right")
+    panel.legend(loc="upper left", bbox_to_anchor=(0.01, 0.92))
     figure.tight_layout()
     figure.savefig(path)
     print(f"\n{path}")
@@ -387,7 +375,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="once, fewer rows and cases")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1, help="of each rate")
-    parser.add_argument("--ahead", type=int, default=50, help="clocks between intent and access")
+    parser.add_argument("--ahead", type=int, default=200, help="clocks between intent and access")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--build", default=str(ROOT / "build"))
     parser.add_argument("--json", help="every sample, and the bars")

@@ -18,7 +18,7 @@
 #include <time.h>
 
 enum { BATCH = 100, BATCHES = 1000, THREADS_MAX = 16, ROUNDS_MAX = 1001 };
-enum { WORDS_AHEAD = 32, ROWS_AHEAD = 12 };
+enum { WORDS_AHEAD = 32, ROWS_AHEAD = 16 };
 enum { GATHER, GATHER_MEMCPY, PULL, ADD, PUSH, WAYS };
 
 typedef struct trial {
@@ -59,13 +59,10 @@ static inline uint8_t *row_at(const ligi_tables *tables, const ligi_slab *slab, 
     return slab->rows + (size_t)ligi_word_slot(word) * slab->stride;
 }
 
-static inline void fetch(const uint8_t *row, size_t bytes, int writing)
+static inline void fetch(const uint8_t *row, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += 64)
-        if (writing)
-            __builtin_prefetch(row + at, 1);
-        else
-            __builtin_prefetch(row + at);
+        __builtin_prefetch(row + at, 0, 2);
 }
 
 typedef float wide __attribute__((vector_size(64), aligned(4)));
@@ -92,12 +89,12 @@ static inline __attribute__((always_inline)) void bare(runner *self, const int64
     for (int i = 0; i < WORDS_AHEAD; i++)
         __builtin_prefetch(&tables->words[keys[i]]);
     for (int i = 0; i < ROWS_AHEAD; i++)
-        fetch(row_at(tables, slab, keys[i]), slab->stride, way == ADD);
+        fetch(row_at(tables, slab, keys[i]), slab->stride);
     for (int i = 0; i < BATCH; i++) {
         if (i + WORDS_AHEAD < BATCH)
             __builtin_prefetch(&tables->words[keys[i + WORDS_AHEAD]]);
         if (i + ROWS_AHEAD < BATCH)
-            fetch(row_at(tables, slab, keys[i + ROWS_AHEAD]), slab->stride, way == ADD);
+            fetch(row_at(tables, slab, keys[i + ROWS_AHEAD]), slab->stride);
         float *row = (float *)(row_at(tables, slab, keys[i]) + sizeof(ligi_row_head));
         float *values = self->values + (size_t)i * slab->length;
         if (way == GATHER_MEMCPY)

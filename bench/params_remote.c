@@ -4,12 +4,15 @@
  *
  * prints one line of JSON. Modes:
  *   latency  one key that lives in another process: pull and wait, push and wait
- *   rate     batches of such keys, `window` of them under way (what=pull|push, both=1: all nodes at
- * once) intent   every key is wanted `accesses` times by the node it does not live on (own=1: by
- * the one it lives on): pull, push, advance, with intent `ahead` clocks before (0: none) sample
- * prepare_sample, pull_sample, finish_sample on one node idle     nobody does anything for
- * `seconds`, after some rows were copied and moved Names: nodes threads length keys batch window
- * accesses ahead seconds spin_us transport what own both. */
+ *   rate     batches of such keys, `window` of them under way; what=pull or push;
+ *            own=1: keys that live here; both=1: all nodes ask at once
+ *   intent   each key is wanted `accesses` times by the node it does not live on
+ *            (own=1: by the one it lives on): pull, push, advance, with intent
+ *            `ahead` clocks before (0: none), said of each access, or once=1 of all
+ *            accesses of a key together
+ *   sample   prepare, pull and finish; what=local, naive, preloc or pool
+ *   idle     nothing for `seconds`, after some rows were copied and moved
+ * Further names: nodes threads length keys batch spin_us transport. */
 #include <ligament/params.h>
 
 #include <pthread.h>
@@ -29,7 +32,7 @@ enum { NODES_MAX = 16, THREADS_MAX = 16, WINDOW_MAX = 64, ROUNDS = 20000, DRAWS 
 
 typedef struct params_task {
     const char *mode, *what, *transport;
-    uint64_t nodes, threads, length, keys, batch, window, accesses, ahead, spin_us, own, both;
+    uint64_t nodes, threads, length, keys, batch, window, accesses, ahead, spin_us, own, both, once;
     double seconds;
     char address[64];
 } params_task;
@@ -247,6 +250,7 @@ static void intent(seat *self, figures *found)
     const params_task *task = self->task;
     uint64_t count, batch = task->batch, elements = batch * task->length, told = 0;
     int64_t *keys = plan(self, &count), ticket;
+    uint64_t pass = count / task->accesses;
     float *rows = memory(elements * sizeof *rows), *changes = memory(elements * sizeof *changes);
     need(lig_params_begin_setup(self->worker, 60 * SECOND));
     need(lig_params_end_setup(self->worker, 60 * SECOND));
@@ -255,7 +259,9 @@ static void intent(seat *self, figures *found)
     for (uint64_t i = 0; i < count; i++) {
         const int64_t *mine = keys + i * batch;
         for (; task->ahead > 0 && told < count && told <= i + task->ahead; told++)
-            need(lig_params_intent(self->worker, keys + told * batch, batch, (int64_t)told, 0));
+            if (!task->once || told < pass)
+                need(lig_params_intent(self->worker, keys + told * batch, batch, (int64_t)told,
+                                       task->once ? (int64_t)count : 0));
         need(lig_params_pull(self->worker, mine, batch, rows, elements, &ticket));
         need(lig_params_wait(self->worker, ticket, 60 * SECOND));
         need(lig_params_push(self->worker, mine, batch, changes, elements, &ticket));
@@ -453,7 +459,7 @@ static void read_word(params_task *task, const char *word)
         {"nodes", &task->nodes},       {"threads", &task->threads}, {"length", &task->length},
         {"keys", &task->keys},         {"batch", &task->batch},     {"window", &task->window},
         {"accesses", &task->accesses}, {"ahead", &task->ahead},     {"spin_us", &task->spin_us},
-        {"own", &task->own},           {"both", &task->both}};
+        {"own", &task->own},           {"both", &task->both},       {"once", &task->once}};
     const char *value = strchr(word, '=');
     size_t length = value ? (size_t)(value - word) : 0;
     for (size_t i = 0; value && i < sizeof numbers / sizeof *numbers; i++)

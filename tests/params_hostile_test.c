@@ -21,7 +21,7 @@ typedef struct liar {
     ligi_group *group;
     ligi_link *link;
     ligi_greeting greeting;
-    int up, lost, heard;
+    _Atomic int up, lost, heard;
     unsigned seed;
 } liar;
 

@@ -173,11 +173,12 @@ static inline void draw_curves(const char *name, const training_curve *curves, i
         double y = TOP + HIGH * (1 - i * step / top);
         fprintf(file, "<path d=\"M%d %.1fh%d\" stroke=\"#ddd\"/>", LEFT, y, WIDE);
         fprintf(file, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n", LEFT - 8,
-                y + 4, top * i / 5);
+                y + 4, i * step);
     }
     for (int i = 0; i < count; i += 1 + count / 12)
         fprintf(file, "<text x=\"%.1f\" y=\"334\" text-anchor=\"middle\">%d</text>\n",
                 LEFT + (double)WIDE * i / (count - 1), i);
+    fprintf(file, "<rect x=\"444\" y=\"%d\" width=\"176\" height=\"42\" fill=\"white\"/>\n", TOP);
     for (int c = 0; c < curve_count; c++)
         draw_curve(file, &curves[c], count, top);
     fprintf(file, "<text x=\"%d\" y=\"352\" text-anchor=\"middle\">epoch</text>\n</svg>\n",

@@ -146,8 +146,10 @@ LIG_API lig_status lig_params_barrier(lig_params *params, int64_t timeout_ns);
 
 /* Every node calls. One model of the store at `uri`: a tensor [keys, length] a table under its name (rows of unequal
  * length: one flat tensor and "<table>.lengths"), optimizer state as "<table>.<state>", hashed keys as "<table>.keys".
- * What has not changed since the last save into that store is not written again. No worker may push meanwhile. Load
- * takes a save of any number of nodes; tables, lengths and dtype must agree (LIG_E_MISMATCH, nothing is changed). */
+ * A model of that name makes way in the same commit; what fails on one node fails on all, with its sentence, and leaves
+ * it. Blocks of rows (about 4 MiB) that the store has already are not written again. No worker may push meanwhile.
+ * Load takes a save of any number of nodes, or any model with such tensors; tables, lengths, optimizers' states and
+ * dtype must agree (LIG_E_MISMATCH, nothing is changed). */
 LIG_API lig_status lig_params_save(lig_params *params, const char *uri, const char *model, int64_t timeout_ns);
 LIG_API lig_status lig_params_load(lig_params *params, const char *uri, const char *model, int64_t timeout_ns);
 
@@ -206,7 +208,8 @@ LIG_API void lig_params_worker_close(lig_params_worker *worker);
  * lengths. Keys may be in any order, repeated, and none. Everything is checked before anything happens. What is at
  * hand is done at once; if that is all, *ticket is LIG_PARAMS_LOCAL. Otherwise `keys` is done with, and `values` of a
  * pull is borrowed until lig_params_wait has said how it ended; of push and set it is copied and done with. At most
- * 1024 tickets and 64 MiB of rows of a worker are under way: a further call, and the rest of a larger one, waits. */
+ * 1024 tickets and 64 MiB of rows of a worker are under way: a further call, and the rest of a larger one, waits.
+ * Rows that are on their way here because of an intent are waited for, a few milliseconds at most. */
 LIG_API lig_status lig_params_pull(lig_params_worker *worker, const int64_t *keys, size_t count, void *values,
                                    uint64_t elements, int64_t *ticket);
 LIG_API lig_status lig_params_push(lig_params_worker *worker, const int64_t *keys, size_t count, const void *values,

@@ -1,4 +1,5 @@
-/* The two layouts that DLPack capsules carry, as its specification fixes them. */
+/* The two layouts that DLPack capsules carry, and the table of functions that some frameworks have
+ * beside them, as its specification fixes them. */
 #ifndef LIGAMENT_DLPACK_ABI_H
 #define LIGAMENT_DLPACK_ABI_H
 
@@ -34,5 +35,15 @@ typedef struct dlpack_versioned { /* capsule "dltensor_versioned" */
     uint64_t flags;
     dlpack_tensor tensor;
 } dlpack_versioned;
+
+typedef struct dlpack_exchange { /* capsule "dlpack_exchange_api" */
+    uint32_t major, minor;
+    struct dlpack_exchange *older;
+    void *unused[3];
+    int (*describe)(void *object, dlpack_tensor *tensor); /* may be NULL; -1 with an exception */
+} dlpack_exchange;
+
+/* The lig_dtype of one, 0 for none (py_memory.c). */
+uint32_t ligi_py_dlpack_dtype(dlpack_dtype dtype);
 
 #endif

@@ -55,6 +55,7 @@ typedef struct ligi_py_reader {
     PyObject *plain;                /* name of an attribute that is true for host memory */
     PyObject *count;                /* callable(tensor) -> int, its elements */
     PyObject *written;              /* callable([tensor]): it was written behind its back */
+    PyObject *exchange;             /* capsule with a faster way to all of that, or None */
     PyObject *dtype, *shape;
 } ligi_py_reader;
 

@@ -1,6 +1,5 @@
+#include "dlpack_abi.h"
 #include "py_core.h"
-
-#include <string.h>
 
 /* The fast readers answer 1: done, 0: not theirs or something is odd, so that the slow one, which
  * has a sentence for all that can be wrong, is to look. */
@@ -67,14 +66,52 @@ static int by_address(const ligi_py_reader *how, PyObject *object, int writable,
     return flat->data != NULL && !PyErr_Occurred();
 }
 
+static int in_order(const dlpack_tensor *tensor, uint64_t *count)
+{
+    int64_t step = 1;
+    *count = 1;
+    for (int32_t i = tensor->ndim; i-- > 0;) {
+        if (tensor->strides && tensor->shape[i] > 1 && tensor->strides[i] != step)
+            return 0;
+        step *= tensor->shape[i];
+        *count *= (uint64_t)tensor->shape[i];
+    }
+    return 1;
+}
+
+/* The framework's own table of functions: one call for all that by_address asks for. */
+static int by_exchange(const ligi_py_reader *how, PyObject *object, int writable,
+                       ligi_py_flat *flat)
+{
+    const dlpack_exchange *table = PyCapsule_GetPointer(how->exchange, "dlpack_exchange_api");
+    while (table && table->major > 1)
+        table = table->older;
+    if (!table || table->major != 1 || !table->describe)
+        return 0;
+    dlpack_tensor tensor = {0};
+    if (table->describe(object, &tensor) < 0 || tensor.device_type != DLPACK_CPU ||
+        !in_order(&tensor, &flat->count) || flat->count == 0 || !tensor.data)
+        return 0;
+    flat->dtype = ligi_py_dlpack_dtype(tensor.dtype);
+    if (flat->dtype == 0 || may_be_odd(flat))
+        return 0;
+    flat->data = (char *)tensor.data + tensor.byte_offset;
+    flat->written = writable && how->written != Py_None ? how->written : NULL;
+    return 1;
+}
+
 static int fast(const ligi_py_state *state, PyObject *object, int writable, ligi_py_flat *flat)
 {
     const ligi_py_reader *how =
         (ligi_py_reader *)PyDict_GetItemWithError(state->readers, (PyObject *)Py_TYPE(object));
     if (!how)
         return 0;
-    return how->address == Py_None ? by_buffer(how, object, writable, flat)
-                                   : by_address(how, object, writable, flat);
+    if (how->address == Py_None)
+        return by_buffer(how, object, writable, flat);
+    if (how->exchange != Py_None && by_exchange(how, object, writable, flat))
+        return 1;
+    PyErr_Clear();
+    return by_address(how, object, writable, flat);
 }
 
 static int take_batch(const ligi_py_state *state, ligi_py_batch *batch, const char *name,

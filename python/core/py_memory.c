@@ -70,7 +70,7 @@ static const dlpack_dtype dlpack_dtypes[LIG_DTYPE_COUNT] = {
     [LIG_FLOAT8_E8M0FNU] = {14, 8, 1},
 };
 
-static uint32_t dtype_of(dlpack_dtype dtype)
+uint32_t ligi_py_dlpack_dtype(dlpack_dtype dtype)
 {
     for (uint32_t i = 1; i < LIG_DTYPE_COUNT; i++)
         if (dlpack_dtypes[i].lanes && memcmp(&dlpack_dtypes[i], &dtype, sizeof dtype) == 0)
@@ -301,7 +301,7 @@ static PyObject *tuple_of(const int64_t *numbers, int32_t count)
 static PyObject *describe_foreign(const ligi_py_state *state, PyObject *holder,
                                   const dlpack_tensor *tensor, int readonly)
 {
-    uint32_t dtype = dtype_of(tensor->dtype);
+    uint32_t dtype = ligi_py_dlpack_dtype(tensor->dtype);
     PyObject *shape = NULL, *strides = NULL;
     if (tensor->device_type != DLPACK_CPU && tensor->device_type != DLPACK_CUDA_HOST) {
         ligi_py_fail(state, LIG_E_UNSUPPORTED,

@@ -8,14 +8,14 @@ typedef ligi_py_reader reader;
 
 static int reader_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"dtypes", "address", "mutable", "contiguous", "strides",
-                            "odd",    "plain",   "count",   "written",    NULL};
+    static char *names[] = {"dtypes", "address", "mutable", "contiguous", "strides", "odd",
+                            "plain",  "count",   "written", "exchange",   NULL};
     reader *self = (reader *)object;
-    PyObject *dtypes,
-        *given[8] = {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OOOOOOOO", names, &PyDict_Type, &dtypes,
+    PyObject *dtypes, *given[9] = {Py_None, Py_None, Py_None, Py_None, Py_None,
+                                   Py_None, Py_None, Py_None, Py_None};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OOOOOOOOO", names, &PyDict_Type, &dtypes,
                                      &given[0], &given[1], &given[2], &given[3], &given[4],
-                                     &given[5], &given[6], &given[7]))
+                                     &given[5], &given[6], &given[7], &given[8]))
         return -1;
     self->dtypes = Py_NewRef(dtypes);
     self->address = Py_NewRef(given[0]);
@@ -26,6 +26,7 @@ static int reader_init(PyObject *object, PyObject *args, PyObject *kwargs)
     self->plain = Py_NewRef(given[5]);
     self->count = Py_NewRef(given[6]);
     self->written = Py_NewRef(given[7]);
+    self->exchange = Py_NewRef(given[8]);
     self->dtype = PyUnicode_InternFromString("dtype");
     self->shape = PyUnicode_InternFromString("shape");
     return self->dtype && self->shape ? 0 : -1;
@@ -44,6 +45,7 @@ static void reader_dealloc(PyObject *object)
     Py_XDECREF(self->plain);
     Py_XDECREF(self->count);
     Py_XDECREF(self->written);
+    Py_XDECREF(self->exchange);
     Py_XDECREF(self->dtype);
     Py_XDECREF(self->shape);
     PyObject_Free(object);

@@ -39,6 +39,7 @@ class Reader:
         plain: str | None = None,
         count: Any = None,
         written: Any = None,
+        exchange: Any = None,
     ) -> None: ...
 
 class Batch:

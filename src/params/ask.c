@@ -226,6 +226,8 @@ static lig_status clear_way(lig_params_worker *worker, ligi_verb verb, ligi_batc
             return lig_fail(LIG_E_TIMEOUT, "copies of rows were not given back in time");
         LIG_TRY(status);
         look_again(worker, verb, batch);
+        if (atomic_load(&node->broken)) /* what drains will not be confirmed any more */
+            break;
     }
     return batch->miss_count > 0 ? ligi_node_check_others(node) : LIG_OK;
 }
@@ -509,12 +511,27 @@ static lig_status ask_all(lig_params_worker *worker, ligi_verb verb, ligi_batch 
     return LIG_OK;
 }
 
+/* What is on its way here is done here. */
+static void await_rows(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch)
+{
+    ligi_counts *counts = &worker->counts;
+    size_t missing = batch->miss_count, copies = batch->copy_count;
+    if (!ligi_sync_await(worker, batch))
+        return;
+    look_again(worker, verb, batch);
+    copies = batch->copy_count - copies;
+    atomic_fetch_add_explicit(&counts->replica, copies, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counts->local, missing - batch->miss_count - copies,
+                              memory_order_relaxed);
+}
+
 lig_status ligi_ask(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch, int64_t *ticket)
 {
     struct ligi_asker *asker = worker->asker;
     LIG_TRY(ligi_node_check_others(worker->node));
     LIG_TRY(ligi_grow(&asker->by_node, &asker->by_node_room, 2 * batch->miss_count,
                       sizeof *asker->by_node, "a request"));
+    await_rows(worker, verb, batch);
     LIG_TRY(clear_way(worker, verb, batch));
     if (verb == LIGI_PULL)
         read_peers(worker, batch);

@@ -49,6 +49,7 @@ lig_status ligi_steward_want(ligi_steward *steward, ligi_entry entry)
     if (mark->flags & LIGI_MARK_WANTED)
         return LIG_OK;
     mark->flags |= LIGI_MARK_WANTED;
+    atomic_fetch_add_explicit(&steward->wants, 1, memory_order_relaxed);
     uint32_t to = ligi_tables_place(steward->tables, entry).node;
     return ligi_steward_tell(steward, to, LIGI_ITEM_WANT, entry, 0);
 }
@@ -64,9 +65,8 @@ static lig_status tell_drop(ligi_steward *steward, ligi_entry entry)
 lig_status ligi_steward_send_delta(ligi_steward *steward, ligi_entry entry)
 {
     ligi_place place = ligi_tables_place(steward->tables, entry);
-    const ligi_address address = {.to = place.node,
-                                  .kind = LIGI_LETTER_SYNC,
-                                  .origin = steward->rank};
+    const ligi_address address = {
+        .to = place.node, .kind = LIGI_LETTER_SYNC, .origin = steward->rank};
     size_t bytes = ligi_tables_delta_bytes(steward->tables, entry);
     void *row;
 
@@ -85,6 +85,7 @@ lig_status ligi_steward_send_delta(ligi_steward *steward, ligi_entry entry)
 
 lig_status ligi_steward_give_up(ligi_steward *steward, ligi_entry entry)
 {
+    steward->marks[entry].flags &= (uint16_t)~LIGI_MARK_COPY;
     steward->counts.drops++;
     if (ligi_tables_drop(steward->tables, entry) == LIGI_ROW_ABSENT) {
         settle(steward, entry, 0);
@@ -162,6 +163,14 @@ static lig_status unexpected(const ligi_incoming *incoming, const ligi_item *ite
                     incoming->from, (long long)item->key);
 }
 
+static void answered(ligi_steward *steward, ligi_mark *mark)
+{
+    if (!(mark->flags & LIGI_MARK_WANTED))
+        return;
+    mark->flags &= (uint16_t)~LIGI_MARK_WANTED;
+    atomic_fetch_sub_explicit(&steward->wants, 1, memory_order_relaxed);
+}
+
 /* Interest that ended meanwhile is told by giving the copy back. */
 static lig_status copied(ligi_steward *steward, const ligi_incoming *incoming,
                          const ligi_item *item, ligi_entry entry)
@@ -170,11 +179,12 @@ static lig_status copied(ligi_steward *steward, const ligi_incoming *incoming,
 
     if (ligi_tables_state(steward->tables, entry) != LIGI_ROW_ABSENT)
         return unexpected(incoming, item);
-    mark->flags &= (uint16_t)~LIGI_MARK_WANTED;
+    answered(steward, mark);
     ligi_tables_place_update(steward->tables, entry, (ligi_place){incoming->from, item->number});
     if (mark->interest == 0)
         return ligi_steward_tell(steward, incoming->from, LIGI_ITEM_DROP, entry, item->number);
     steward->counts.replications++;
+    mark->flags |= LIGI_MARK_COPY;
     return ligi_tables_install_copy(steward->tables, entry, incoming->row, 0);
 }
 
@@ -188,7 +198,9 @@ static lig_status moved(ligi_steward *steward, const ligi_incoming *incoming, co
         item->number <= ligi_tables_place(steward->tables, entry).moves)
         return unexpected(incoming, item);
     LIG_TRY(ligi_tables_install_owned(steward->tables, entry, item->number, incoming->row, 0));
-    mark->flags &= (uint16_t)~(LIGI_MARK_WANTED | LIGI_MARK_LEAVING);
+    answered(steward, mark);
+    mark->flags &= (uint16_t)~(LIGI_MARK_LEAVING | LIGI_MARK_COPY);
+    mark->flags |= LIGI_MARK_OWNED;
     mark->others = 0;
     mark->arrived = (uint16_t)steward->round;
     settle(steward, entry, 0);

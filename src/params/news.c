@@ -64,6 +64,7 @@ static lig_status move_to(ligi_steward *steward, ligi_entry entry, const ligi_su
         LIG_TRY(ligi_steward_tell(steward, to, LIGI_ITEM_TAKEN, entry, one->number));
     LIG_TRY(ligi_courier_room(&steward->courier, &address, bytes, &row));
     uint64_t moves = ligi_tables_leave(steward->tables, entry, to, row);
+    mark->flags &= (uint16_t)~LIGI_MARK_OWNED;
     ligi_item item = item_of(steward, LIGI_ITEM_MOVED, entry, moves);
     ligi_courier_add(&steward->courier, to, &item, bytes);
     ligi_subscribers_remove(&steward->subscribers, &mark->others, to);

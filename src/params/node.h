@@ -256,6 +256,10 @@ void ligi_sync_written_by(lig_params *node, ligi_entry entry, uint32_t origin);
  * of a row that is not here, and the copy comes again by itself. Nothing is done to rows in other
  * states. */
 void ligi_sync_surrender(lig_params *node, ligi_entry entry);
+/* Rows of batch->misses that this node has asked for because of an intent, and that have not come:
+ * waits for them, a few milliseconds at most, while it takes in what comes. What is asked for by
+ * message now would come behind them. 1 when some may have come. The worker's thread, no lock. */
+int ligi_sync_await(lig_params_worker *worker, const ligi_batch *batch);
 /* A worker's clock has changed; its own thread, no lock. Must be cheap. */
 void ligi_sync_clock(lig_params_worker *worker);
 /* A worker is finalized: its intents end. No lock. */

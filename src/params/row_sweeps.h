@@ -1,9 +1,9 @@
 /* Batches of rows, included by row_kernels_body.h. Three stages at once: words are fetched
  * WORDS_AHEAD keys before they are needed, rows ROWS_AHEAD, and by the time a row is copied it is
- * in the nearest cache. The word that led to a row is kept, and compared when the row's turn comes.
+ * near. The word that led to a row is kept, and compared when the row's turn comes.
  */
 
-enum { WORDS_AHEAD = 32, ROWS_AHEAD = 12, RING = 16, LINES_AHEAD = 16 };
+enum { WORDS_AHEAD = 32, ROWS_AHEAD = 16, RING = 32 };
 
 #define SWEEP static inline __attribute__((always_inline))
 
@@ -28,26 +28,19 @@ SWEEP const ligi_slab *sweep_slab(const sweep_state *self, size_t i)
     return self->slab ? self->slab : self->slabs[i % RING];
 }
 
-SWEEP void sweep_fetch(sweep_state *self, size_t i, int for_writing)
+SWEEP void sweep_fetch(sweep_state *self, size_t i)
 {
     ligi_entry entry = sweep_entry(self, i);
     uint32_t word = atomic_load_explicit(&self->words[entry], memory_order_relaxed);
     const ligi_slab *slab = self->slab ? self->slab : ligi_tables_slab(self->tables, entry);
-    const uint8_t *row = (const uint8_t *)ligi_slab_row(slab, ligi_word_slot(word));
-    size_t most = LINES_AHEAD * LIGI_LINE, bytes = slab->stride < most ? slab->stride : most;
 
     self->ring[i % RING] = word;
     if (!self->slab)
         self->slabs[i % RING] = slab;
-    for (size_t at = 0; at < bytes; at += LIGI_LINE)
-        if (for_writing)
-            __builtin_prefetch(row + at, 1);
-        else
-            __builtin_prefetch(row + at, 0);
+    ligi_slab_fetch(slab, ligi_word_slot(word));
 }
 
-SWEEP void sweep_begin(sweep_state *self, const ligi_sweep *sweep, const ligi_slab *slab,
-                       int for_writing)
+SWEEP void sweep_begin(sweep_state *self, const ligi_sweep *sweep, const ligi_slab *slab)
 {
     const ligi_tables *tables = sweep->tables;
 
@@ -60,15 +53,15 @@ SWEEP void sweep_begin(sweep_state *self, const ligi_sweep *sweep, const ligi_sl
     for (size_t i = 0; i < self->count && i < WORDS_AHEAD; i++)
         __builtin_prefetch(&self->words[sweep_entry(self, i)]);
     for (size_t i = 0; i < self->count && i < ROWS_AHEAD; i++)
-        sweep_fetch(self, i, for_writing);
+        sweep_fetch(self, i);
 }
 
-SWEEP void sweep_ahead(sweep_state *self, size_t i, int for_writing)
+SWEEP void sweep_ahead(sweep_state *self, size_t i)
 {
     if (i + WORDS_AHEAD < self->count)
         __builtin_prefetch(&self->words[sweep_entry(self, i + WORDS_AHEAD)]);
     if (i + ROWS_AHEAD < self->count)
-        sweep_fetch(self, i + ROWS_AHEAD, for_writing);
+        sweep_fetch(self, i + ROWS_AHEAD);
 }
 
 /* `at` is where its values are. */
@@ -104,11 +97,11 @@ SWEEP void gather_any(const ligi_sweep *sweep, const ligi_slab *slab)
     uint8_t *to = batch->values;
 
     batch->miss_count = 0;
-    sweep_begin(&self, sweep, slab, 0);
+    sweep_begin(&self, sweep, slab);
     for (size_t i = 0; i < self.count; i++) {
         uint32_t word = self.ring[i % RING];
         size_t bytes = sweep_slab(&self, i)->value_bytes;
-        sweep_ahead(&self, i, 0);
+        sweep_ahead(&self, i);
         if (gather_row(&self, i, word, to))
             copies += ligi_word_state(word) == LIGI_ROW_COPY;
         else
@@ -140,49 +133,64 @@ SWEEP int scatter_lock(const sweep_state *self, size_t i, uint32_t word)
     return 0;
 }
 
-SWEEP void scatter_row(const ligi_sweep *sweep, const ligi_slab *slab, uint32_t word,
-                       ligi_entry entry, const uint8_t *given)
+/* All that can be loaded before a row is locked is: nothing is loaded past its lock. */
+SWEEP void scatter_row(const ligi_sweep *sweep, const sweep_state *self, size_t i,
+                       ligi_push_fn change, const uint8_t *given)
 {
+    const ligi_slab *slab = sweep_slab(self, i);
+    uint32_t word = self->ring[i % RING];
     ligi_row_head *row = ligi_slab_row(slab, ligi_word_slot(word));
     ligi_batch *batch = sweep->batch;
-    uint8_t *body = ligi_row_body(row);
-    ligi_push push = {body, body + slab->state_at, given,
-                      NULL, slab->length,          &sweep->steps[slab->table]};
+    ligi_push push = {ligi_row_body(row), ligi_row_body(row) + slab->state_at, given, NULL,
+                      slab->length,       &sweep->steps[slab->table]};
 
+    if (!scatter_lock(self, i, word)) {
+        sweep_miss(self, batch, i, given);
+        return;
+    }
     if (ligi_word_state(word) == LIGI_ROW_COPY) {
         push.pending = ligi_slab_open_pending(slab, row);
         batch->copy_count++;
     }
-    sweep->tables->kernels->push[slab->optimizer](&push);
+    change(&push);
     if (ligi_row_becomes_dirty(row))
-        batch->noted[batch->noted_count++] = entry;
+        batch->noted[batch->noted_count++] = sweep_entry(self, i);
     ligi_row_unlock(row);
 }
 
-SWEEP void scatter_any(const ligi_sweep *sweep, const ligi_slab *slab)
+/* `change` is the same for all, and known to the compiler; NULL: as each row's slab says. */
+SWEEP void scatter_any(const ligi_sweep *sweep, const ligi_slab *slab, ligi_push_fn change)
 {
     sweep_state self;
-    ligi_batch *batch = sweep->batch;
-    const uint8_t *given = batch->values;
+    const ligi_push_fn *pushes = sweep->tables->kernels->push;
+    const uint8_t *given = sweep->batch->values;
 
-    batch->miss_count = 0;
-    sweep_begin(&self, sweep, slab, 1);
+    sweep->batch->miss_count = 0;
+    sweep_begin(&self, sweep, slab);
     for (size_t i = 0; i < self.count; i++) {
-        uint32_t word = self.ring[i % RING];
         const ligi_slab *mine = sweep_slab(&self, i);
-        sweep_ahead(&self, i, 1); /* first: nothing is loaded past a row's lock */
-        if (scatter_lock(&self, i, word))
-            scatter_row(sweep, mine, word, sweep_entry(&self, i), given);
-        else
-            sweep_miss(&self, batch, i, given);
+        sweep_ahead(&self, i);
+        scatter_row(sweep, &self, i, change ? change : pushes[mine->optimizer], given);
         given += mine->value_bytes;
     }
 }
 
-static void scatter(const ligi_sweep *sweep)
+SWEEP void scatter_typed(const ligi_sweep *sweep, ligi_push_fn add)
 {
-    if (sweep->slab)
-        scatter_any(sweep, sweep->slab);
+    if (sweep->slab && sweep->slab->optimizer == LIG_PARAMS_ADD)
+        scatter_any(sweep, sweep->slab, add);
     else
-        scatter_any(sweep, NULL);
+        scatter_any(sweep, sweep->slab, NULL);
 }
+
+#define DEFINE_SCATTER(type)                                                                       \
+    static void type##_scatter(const ligi_sweep *sweep)                                            \
+    {                                                                                              \
+        scatter_typed(sweep, type##_add);                                                          \
+    }
+
+DEFINE_SCATTER(f32)
+DEFINE_SCATTER(f64)
+DEFINE_SCATTER(bf16)
+DEFINE_SCATTER(u32)
+DEFINE_SCATTER(u64)

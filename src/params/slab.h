@@ -40,11 +40,7 @@ static inline ligi_row_head *ligi_slab_row(const ligi_slab *slab, uint32_t slot)
  * itself. */
 static inline void ligi_slab_fetch(const ligi_slab *slab, uint32_t slot)
 {
-    const uint8_t *row = slab->rows + (size_t)slot * slab->stride;
-    size_t bytes = slab->stride < 512 ? slab->stride : 512;
-
-    for (size_t at = 0; at < bytes; at += LIGI_LINE)
-        __builtin_prefetch(row + at, 1);
+    ligi_row_fetch(slab->rows + (size_t)slot * slab->stride, slab->stride);
 }
 
 /* The first of a pair (pending); sent follows after delta_count elements. `number` from 1. */

@@ -1,10 +1,14 @@
 /* One node's part in moving and copying: what comes, what becomes of interest, and rounds. */
 #include "params/steward.h"
 
+#include "params/slab.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define NUMBER_MOST ((UINT64_C(1) << 48) - 2) /* what a place has room for */
+
+#define IS_HERE (LIGI_MARK_COPY | LIGI_MARK_OWNED)
 
 enum { AHEAD_ENTRY = 24, AHEAD_ROW = 10 }; /* entries that are fetched before they are looked at */
 
@@ -18,13 +22,16 @@ lig_status ligi_steward_init(ligi_steward *steward, const ligi_steward_options *
                               .rank = options->rank,
                               .node_count = options->node_count,
                               .techniques = options->techniques,
-                              .round = LIGI_POLICY_REST};
-    LIG_TRY(ligi_calloc(&steward->marks, entries ? entries : 1, sizeof *steward->marks,
-                        "what is known of keys"));
+                              .round = LIGI_POLICY_REST,
+                              .mark_bytes = (entries * sizeof(ligi_mark) / LIGI_HUGE_PAGE + 1) *
+                                            LIGI_HUGE_PAGE};
+    void *marks; /* in huge pages: they are looked at in any order */
+    LIG_TRY(ligi_region_make(steward->mark_bytes, &marks));
+    steward->marks = marks;
     lig_status status = ligi_courier_init(&steward->courier, &options->carrier, options->node_count,
                                           body > delta ? body : delta);
     if (status != LIG_OK) {
-        free(steward->marks);
+        ligi_region_destroy(steward->marks, steward->mark_bytes);
         steward->marks = NULL;
     }
     return status;
@@ -37,7 +44,7 @@ void ligi_steward_fini(ligi_steward *steward)
     ligi_subscribers_fini(&steward->subscribers);
     free(steward->dirty.items);
     free(steward->resting.items);
-    free(steward->marks);
+    ligi_region_destroy(steward->marks, steward->mark_bytes);
     steward->marks = NULL;
 }
 
@@ -97,7 +104,9 @@ static lig_status one_arrived(ligi_steward *steward, const ligi_incoming *incomi
         return ligi_steward_to_owner(steward, incoming, item, entry);
     if (incoming->letter->kind == LIGI_LETTER_NEWS)
         return ligi_steward_from_owner(steward, incoming, item, entry);
-    ligi_tables_place_update(steward->tables, entry, (ligi_place){incoming->from, item->number});
+    if (ligi_tables_state(steward->tables, entry) == LIGI_ROW_ABSENT) /* else it is known better */
+        ligi_tables_place_update(steward->tables, entry,
+                                 (ligi_place){incoming->from, item->number});
     return LIG_OK;
 }
 
@@ -151,13 +160,29 @@ lig_status ligi_steward_arrived(ligi_steward *steward, uint32_t from, const ligi
 
 /* --- interest --- */
 
-static void fetch_ahead(const ligi_steward *steward, const ligi_segment *segment, uint32_t i)
+static void fetch_marks(const ligi_steward *steward, const ligi_segment *segment, uint32_t i)
 {
-    if (i == 0)
-        for (; i < AHEAD_ENTRY && i < segment->count; i++)
-            fetch_entry(steward, segment->entries[i]);
-    else if (i + AHEAD_ENTRY - 1 < segment->count)
-        fetch_entry(steward, segment->entries[i + AHEAD_ENTRY - 1]);
+    uint32_t from = i == 0 ? 0 : i + AHEAD_ENTRY - 1, to = i + AHEAD_ENTRY;
+
+    for (; from < to && from < segment->count; from++)
+        __builtin_prefetch(&steward->marks[segment->entries[from]], 1);
+}
+
+static void fetch_unknown(const ligi_steward *steward, const ligi_segment *segment, uint32_t i)
+{
+    if (i + AHEAD_ROW < segment->count &&
+        !(steward->marks[segment->entries[i + AHEAD_ROW]].flags & IS_HERE))
+        ligi_tables_fetch_word(steward->tables, segment->entries[i + AHEAD_ROW]);
+}
+
+/* It is wanted, and was not. */
+static lig_status gained_interest(ligi_steward *steward, ligi_entry entry)
+{
+    ligi_row_state state = ligi_tables_state(steward->tables, entry);
+
+    if (state == LIGI_ROW_OWNED)
+        steward->marks[entry].flags |= LIGI_MARK_OWNED;
+    return state == LIGI_ROW_ABSENT ? ligi_steward_want(steward, entry) : LIG_OK;
 }
 
 lig_status ligi_steward_begin(ligi_steward *steward, uint32_t worker, ligi_segment *segment,
@@ -171,25 +196,27 @@ lig_status ligi_steward_begin(ligi_steward *steward, uint32_t worker, ligi_segme
     *budget -= stop - i;
     for (; i < stop; i++) {
         ligi_entry entry = segment->entries[i];
-        fetch_ahead(steward, segment, i);
+        fetch_marks(steward, segment, i);
+        fetch_unknown(steward, segment, i);
         ligi_mark *mark = &steward->marks[entry];
         if (ligi_interests_add(&steward->interests, &mark->interest, worker, segment->end) &&
-            ligi_tables_state(steward->tables, entry) == LIGI_ROW_ABSENT)
-            LIG_TRY(ligi_steward_want(steward, entry));
+            !(mark->flags & IS_HERE))
+            LIG_TRY(gained_interest(steward, entry));
     }
     *through = i == segment->count;
     segment->done = *through ? 0 : i;
     return LIG_OK;
 }
 
-/* Of an entry that no worker of this node is interested in any more. */
+/* Of an entry that no worker of this node is interested in any more. What comes yet is dealt with
+ * when it has come. */
 static lig_status lost_interest(ligi_steward *steward, ligi_entry entry)
 {
-    switch (ligi_tables_state(steward->tables, entry)) {
-    case LIGI_ROW_COPY: return ligi_steward_give_up(steward, entry);
-    case LIGI_ROW_OWNED: return ligi_steward_consider(steward, entry);
-    default: return LIG_OK; /* what comes yet is dealt with when it has come */
-    }
+    const ligi_mark *mark = &steward->marks[entry];
+
+    if (mark->flags & LIGI_MARK_COPY)
+        return ligi_steward_give_up(steward, entry);
+    return mark->others != 0 ? ligi_steward_consider(steward, entry) : LIG_OK;
 }
 
 lig_status ligi_steward_end(ligi_steward *steward, uint32_t worker, int64_t clock,
@@ -201,7 +228,7 @@ lig_status ligi_steward_end(ligi_steward *steward, uint32_t worker, int64_t cloc
         stop = i + (uint32_t)*budget;
     *budget -= stop - i;
     for (; i < stop; i++) {
-        fetch_ahead(steward, segment, i);
+        fetch_marks(steward, segment, i);
         ligi_mark *mark = &steward->marks[segment->entries[i]];
         if (ligi_interests_end(&steward->interests, &mark->interest, worker, clock))
             LIG_TRY(lost_interest(steward, segment->entries[i]));

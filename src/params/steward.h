@@ -38,7 +38,9 @@
 #define LIGI_MARK_RESTING 4u   /* in the list of those to be looked at again */
 #define LIGI_MARK_UNSETTLED 8u /* a copy: something pushed to it may not be in the owner's row */
 #define LIGI_MARK_ERA 16u      /* of what is unsettled: the era it began in, odd or even */
-#define LIGI_MARK_LAP 32u /* unsettled from the era before, and one delta was confirmed since */
+#define LIGI_MARK_LAP 32u    /* unsettled from the era before, and one delta was confirmed since */
+#define LIGI_MARK_COPY 64u   /* it is one */
+#define LIGI_MARK_OWNED 128u /* it is; a row that has not been looked at may be as well */
 
 /* What is known of an entry besides its row. */
 typedef struct ligi_mark {
@@ -64,15 +66,17 @@ typedef struct ligi_steward {
     lig_params_techniques techniques;
     ligi_courier courier;
     ligi_mark *marks; /* by entry */
+    uint64_t mark_bytes;
     ligi_interests interests;
     ligi_subscribers subscribers;
     ligi_entries dirty; /* noted: copies with something pending, rows that others have copies of */
     size_t dirty_done;
     ligi_entries resting;
     uint32_t round;
-    uint32_t era;          /* what becomes unsettled belongs to this one */
-    uint64_t unsettled[2]; /* copies, by era, odd and even */
-    uint64_t news;         /* rows of NEWS said so far */
+    uint32_t era;           /* what becomes unsettled belongs to this one */
+    uint64_t unsettled[2];  /* copies, by era, odd and even */
+    uint64_t news;          /* rows of NEWS said so far */
+    _Atomic uint64_t wants; /* that are under way; others may read it without the lock */
     ligi_steward_counts counts;
 } ligi_steward;
 

@@ -1,10 +1,14 @@
 /* Rounds: when, and how much at a time. */
 #include "params/sync.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 
 #define PIECE 4096u       /* entries that are looked at before others may have the lock */
 #define LEND_LEAST 16384u /* bytes of a letter */
+#define PATIENCE_NS INT64_C(100000)
+#define AWAIT_NS INT64_C(5000000)
 #define CROWDED 64u /* letters that wait on a link: rows are not sent anew before they are gone */
 
 /* --- a node's --- */
@@ -179,17 +183,32 @@ void ligi_sync_worker_close(lig_params_worker *worker)
     worker->intents = NULL;
 }
 
+/* Where processors are few, the thread that does rounds may be the last to get one: a worker whose
+ * wish is not heard in time does the round itself. */
+static void help(lig_params *node, const ligi_intents *intents)
+{
+    int64_t next = atomic_load_explicit(&node->sync->next_ns, memory_order_relaxed),
+            asked = intents->woken_ns;
+
+    if (ligi_now_ns() > (next > asked ? next : asked) + PATIENCE_NS)
+        ligi_net_help(node->net);
+}
+
 void ligi_sync_clock(lig_params_worker *worker)
 {
     ligi_intents *intents = worker->intents;
 
     if (intents == NULL ||
         !ligi_agenda_is_due(&intents->agenda,
-                            atomic_load_explicit(&worker->clock, memory_order_relaxed)) ||
-        atomic_load_explicit(&intents->woken, memory_order_relaxed))
+                            atomic_load_explicit(&worker->clock, memory_order_relaxed)))
         return;
-    if (!atomic_exchange(&intents->woken, 1))
-        ligi_sync_wake(worker->node);
+    if (atomic_load_explicit(&intents->woken, memory_order_relaxed)) {
+        help(worker->node, intents);
+        return;
+    }
+    intents->woken_ns = ligi_now_ns();
+    atomic_store(&intents->woken, 1);
+    ligi_sync_wake(worker->node);
 }
 
 void ligi_sync_finalize(lig_params_worker *worker)
@@ -220,6 +239,44 @@ void ligi_sync_noted(lig_params *node, lig_params_worker *worker, const ligi_ent
     ligi_sync_wake(node);
 }
 
+typedef struct arrival {
+    lig_params *node;
+    const ligi_batch *batch;
+    size_t at; /* misses before this one are not under way */
+    int waited;
+} arrival;
+
+static int has_come(void *context)
+{
+    arrival *what = context;
+    const ligi_steward *steward = &what->node->sync->steward;
+
+    if (atomic_load(&what->node->broken))
+        return 1;
+    for (; what->at < what->batch->miss_count; what->at++) {
+        ligi_entry entry = what->batch->misses[what->at].entry;
+        if (steward->marks[entry].flags & LIGI_MARK_WANTED &&
+            ligi_tables_copyable(steward->tables, entry)) {
+            what->waited = 1;
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Where there are no copies, whoever asks for a row may wait until it is its turn. */
+int ligi_sync_await(lig_params_worker *worker, const ligi_batch *batch)
+{
+    lig_params *node = worker->node;
+    arrival what = {.node = node, .batch = batch};
+
+    if (node->sync == NULL || node->techniques == LIG_PARAMS_RELOCATION_ONLY ||
+        atomic_load_explicit(&node->sync->steward.wants, memory_order_relaxed) == 0)
+        return 0;
+    (void)ligi_node_wait(node, has_come, &what, AWAIT_NS);
+    return what.waited;
+}
+
 /* --- rounds --- */
 
 static lig_status gather_notes(ligi_steward *steward, ligi_intents *intents)
@@ -247,6 +304,7 @@ static lig_status begin_round(lig_params *node, int64_t now_ns)
     sync->busy = 1;
     sync->at = 0;
     sync->began_ns = now_ns;
+    atomic_store_explicit(&sync->next_ns, now_ns + node->round_ns, memory_order_relaxed);
     sync->rounds++;
     for (uint32_t i = 0; i < node->worker_count; i++) {
         lig_params_worker *worker = node->workers[i];

@@ -25,6 +25,7 @@ typedef enum ligi_sync_word {
 typedef struct ligi_intents {
     ligi_agenda agenda;
     _Atomic int woken;   /* since the last round */
+    int64_t woken_ns;    /* the worker's thread's, like what follows */
     ligi_entry *scratch; /* the worker's thread's */
     size_t scratch_room;
     pthread_mutex_t notes_lock;
@@ -48,11 +49,12 @@ typedef struct ligi_lent { /* to one node, the oldest first */
 
 typedef struct ligi_sync {
     ligi_steward steward;
-    ligi_lent *lent;    /* [node_count] */
-    _Atomic int wanted; /* a round */
-    int busy;           /* in one */
-    uint32_t at;        /* the worker it is at */
-    int64_t began_ns;   /* the last one */
+    ligi_lent *lent;         /* [node_count] */
+    _Atomic int wanted;      /* a round */
+    int busy;                /* in one */
+    uint32_t at;             /* the worker it is at */
+    int64_t began_ns;        /* the last one */
+    _Atomic int64_t next_ns; /* there is none before */
     uint64_t rounds;
 
     ligi_turn settling; /* what was pushed to copies here is in the owners' rows */

@@ -1,9 +1,12 @@
-"""A node that does what it is told: joins with the arguments of its first line, then runs every line
-it reads and answers with one: the value, or the exception's name and sentence."""
+"""A node that does what it is told: joins with the arguments of its first line, then runs every
+line it reads and answers with one: the value, or the exception's name and sentence."""
 
-import json, sys, threading
-import numpy as np
+import json
+import sys
+import threading
+
 import ligament
+import numpy as np
 from ligament import params
 
 options = json.loads(sys.stdin.readline())
@@ -40,7 +43,7 @@ def counted(call):
         said = type(error).__name__
     ended.set()
     thread.join()
-    return said, ticks[0] > 10
+    return said, ticks[0] > 20
 
 
 got = np.zeros(400, "f4")

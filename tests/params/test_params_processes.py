@@ -21,7 +21,7 @@ PUPPET = Path(__file__).parent / "node_puppet.py"
 def member(party: Party, rank: int | None, **options: Any) -> Process:
     """A node that does what it is told."""
     common: dict[str, Any] = {"num_threads": 1, "servers": 2, "address": party.address}
-    common |= {"num_keys": 100, "tables": 4, "rank": rank, "liveness_ms": 3000}
+    common |= {"num_keys": 100, "tables": 4, "rank": rank, "timeout_ms": 40000}
     one = party.start(PUPPET)
     one.say(json.dumps(common | options))
     return one
@@ -60,15 +60,21 @@ def test_two_processes(party: Party, transport: str) -> None:
     two.end()
 
 
+def stopped(one: Process) -> bool:
+    text = Path(f"/proc/{one.process.pid}/status").read_text()
+    return "State:\tT" in text
+
+
 def test_a_pull_that_takes_long(party: Party) -> None:
     one, two = both(party, transport="tcp", liveness_ms=60000)
     ask(two, "kv.push([1], ONES[:4])")
     two.signal(signal.SIGSTOP)
+    until(lambda: stopped(two))
     one.say("globals().__setitem__('ts', kv.pull([1], got[:4], True)) or ts.done()")
     assert one.line() == "False"
     # Nobody but the library holds what this one fills.
     assert int(ask(one, "int(kv.pull(np.array([3]), np.zeros(4, 'f4'), True))")) >= 0
-    assert ask(one, "counted(lambda: kv.wait(ts, 300))") == "('TimeoutError', True)"
+    assert ask(one, "counted(lambda: kv.wait(ts, 1000))") == "('TimeoutError', True)"
     assert ask(one, "counted(lambda: kv.waitall(100))")[:15] == "('TimeoutError'"
     one.say("[print('waits', flush=True), kv.pull([5], got[4:8])]")
     assert one.line() == "waits"

@@ -125,6 +125,16 @@ def test_ahead_signals_and_advances(alone: Any) -> None:
         params.torch.ahead(loader, batches=0)
 
 
+def test_a_loader_with_processes(alone: Any) -> None:
+    data = pytest.importorskip("torch.utils.data")
+    server, kv = alone(2, 100, optimizer={"name": "sgd", "lr": 1.0})
+    ours = params.torch.Embedding(100, 2, server)
+    loader = data.DataLoader(torch.arange(100), batch_size=20, num_workers=1)
+    for ids in params.torch.ahead(loader, keys=lambda ids: {ours: ids}, batches=2):
+        ours(ids).sum().backward()  # the loader's processes are forks that have our handles
+    assert (ours.rows() == -1).all() and kv.current_clock() == 5
+
+
 def test_two_nodes_learn_together(nodes: Any) -> None:
     party: Nodes = nodes(2, 3, 40, optimizer={"name": "sgd", "lr": 0.5})
 
