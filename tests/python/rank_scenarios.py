@@ -380,6 +380,51 @@ def recovers(rank: int, size: int, folder: str) -> dict[str, Any]:
     return {"failed": failed, "steps": ck.steps()}
 
 
+class Moody:
+    """Its state cannot be had on one rank, now and then."""
+
+    def __init__(self, well: bool) -> None:
+        self.well = well
+
+    def state_dict(self) -> Any:
+        if not self.well:
+            raise ValueError("no state yet")
+        return {"at": 1}
+
+
+def one_rank_fails(rank: int, size: int, folder: str, victim: int) -> dict[str, Any]:
+    """What goes wrong on one rank before it says what it has, and the calls after that."""
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    told = []
+
+    def attempt(call: Any) -> None:
+        try:
+            call()
+            told.append("")
+        except Exception as error:
+            told.append(str(error))
+
+    well = rank != victim
+    tree = {"w": torch.zeros(3)}
+    attempt(lambda: ck.save(1, model=tree, loader=Moody(well)))
+    attempt(lambda: ck.save(2, model=tree, loader=Moody(True)))
+    attempt(lambda: ck.save(3, model=tree, loader=Moody(well)))  # with a known plan
+    attempt(lambda: ck.save(4 if well else -4, model=tree))
+    # A save in the background fails on all; all but the victim look at once.
+    ticket = ck.save(5, model={**tree, "odd": torch.zeros(2)}, wait=False)
+    ticket._error = ValueError("the background")
+    if well:
+        attempt(ck.wait)
+    attempt(lambda: ck.save(6, model=tree))
+    ticket = ck.save(7, model=tree, wait=False)
+    ticket._error = ValueError("the background")
+    if well:
+        attempt(ck.wait)
+    attempt(lambda: ck.restore(step=2))
+    attempt(lambda: ck.save(8, model=tree))
+    return {"told": told, "steps": ck.steps()}
+
+
 def restore_fails(rank: int, size: int, folder: str) -> dict[str, Any]:
     """One rank asks for what is not there: none goes on as if nothing were."""
     ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)

@@ -213,6 +213,21 @@ def test_a_failed_save_is_no_obstacle(run: Run) -> None:
         assert answer["steps"] == [1, 3, 5]
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_what_goes_wrong_early_is_said_on_all(run: Run, victim: int) -> None:
+    answers = results(run("one_rank_fails", 2, victim=victim))
+    words = ["no state yet", "", "no state yet", "step=-4", "the background", "the background", ""]
+    for rank, answer in enumerate(answers):
+        told = answer["told"]
+        if rank != victim:  # what it heard by itself
+            assert [told.pop(6), told.pop(4)] == ["the background"] * 2
+        assert len(told) == len(words)
+        for word, text in zip(words, told, strict=True):
+            assert word in text and bool(word) == bool(text), answers
+        assert 2 in answer["steps"] and 8 in answer["steps"]
+        assert not {1, 3, 4, 6} & set(answer["steps"])
+
+
 def test_a_rank_cannot_restore(run: Run) -> None:
     for answer in results(run("restore_fails", 2)):
         assert answer["first"] is None

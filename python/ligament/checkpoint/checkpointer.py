@@ -104,26 +104,15 @@ class Checkpointer:
         """Saves `parts` (models, optimizers, whatever has a state_dict, trees) as they are now
         under the step. With several ranks, `rng` and parts without tensors are kept for each, the
         rest of the plain values, `extra` and `metrics` are those of rank 0."""
-        if type(step) is not int or step < 0:
-            raise InvalidError(f"step={step!r}: an int that is not negative")
-        reserved = [name for name in parts if name in _OWN]
-        if reserved:
-            raise InvalidError(f"{reserved[0]!r} is no name for a part: call it otherwise")
-        self.wait()
-        tree = {name: tensors.state_of(part) for name, part in parts.items() if part is not None}
-        if not tree and extra is None:
-            raise InvalidError(f"step {step} has nothing to save: give it model=, optimizer=, ...")
-        if extra is not None:
-            tree["extra"] = extra
-        own = {"rng": tensors.rng_state()} if rng else {}
         together = self._job()
-        if together is None and any(map(tensors.is_distributed, tensors.leaves(tree))):
+        tree, own = ({}, {}) if together else self._state(step, rng, extra, parts)
+        if any(map(tensors.is_distributed, tensors.leaves(tree))):
             together = Together(self.store, Alone(self._timeout))
         if together is not None:
             return together.save(
-                _name(step),
-                tree,
-                own,
+                _name(step) if type(step) is int else f"{_PREFIX}{step!r}",
+                # Of several ranks all hear what goes wrong here on one.
+                lambda: (tree, own) if tree else self._state(step, rng, extra, parts),
                 metrics=metrics,
                 wait=wait,
                 snapshot=(snapshot, snapshot_bytes),
@@ -142,6 +131,23 @@ class Checkpointer:
         )
         return result
 
+    def _state(
+        self, step: int, rng: bool, extra: Any, parts: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What is saved, once the save before has ended; and what is this rank's own of it."""
+        if type(step) is not int or step < 0:
+            raise InvalidError(f"step={step!r}: an int that is not negative")
+        reserved = [name for name in parts if name in _OWN]
+        if reserved:
+            raise InvalidError(f"{reserved[0]!r} is no name for a part: call it otherwise")
+        self.wait()
+        tree = {name: tensors.state_of(part) for name, part in parts.items() if part is not None}
+        if not tree and extra is None:
+            raise InvalidError(f"step {step} has nothing to save: give it model=, optimizer=, ...")
+        if extra is not None:
+            tree["extra"] = extra
+        return tree, {"rng": tensors.rng_state()} if rng else {}
+
     def restore(
         self, *, step: int | None = None, rng: bool = True, **parts: Any
     ) -> Restored | None:
@@ -151,11 +157,11 @@ class Checkpointer:
         is read; the step may have been saved by any number of ranks. A rank that the step knows
         gets its own random state; with as many ranks as saved it, also its own parts without
         tensors."""
-        self.wait()
         together = self._job()
         if together is None:
+            self.wait()
             return self._restore(self.latest() if step is None else step, rng, parts, 0, 1)
-        number, chosen = together.choose(step, self.latest)
+        number, chosen = together.choose(step, self.wait, self.latest)
         ranks = together.ranks
         failure: Exception | None = None
         restored = None

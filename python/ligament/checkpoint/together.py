@@ -152,18 +152,18 @@ class Together:
     def save(
         self,
         name: str,
-        tree: dict[str, Any],
-        own: dict[str, Any],
+        state: Callable[[], tuple[dict[str, Any], dict[str, Any]]],
         *,
         metrics: Mapping[str, float] | None,
         wait: bool,
         snapshot: tuple[str | None, int],
         after: Callable[[], None],
     ) -> Model | Saving:
-        """Saves what all ranks hold as one model."""
+        """Saves what all ranks hold as one model; `state` gives a tree and what is this rank's
+        own."""
         number, call = self._next(), f"save '{name}'"
         try:
-            held = _Held(tree, own, self.ranks.rank)
+            held = _Held(*state(), self.ranks.rank)
         except Exception as error:
             self._give_up(number, call, error)
             raise
@@ -245,10 +245,18 @@ class Together:
 
     # --- restore --------------------------------------------------------------------------------
 
-    def choose(self, step: int | None, latest: Callable[[], int | None]) -> tuple[int, int | None]:
-        """The number of this call, and the step that all restore."""
+    def choose(
+        self, step: int | None, settle: Callable[[], None], latest: Callable[[], int | None]
+    ) -> tuple[int, int | None]:
+        """The number of this call, and the step that all restore, once the saves before have
+        ended."""
         number, ranks = self._next(), self.ranks
         call = f"restore(step={step})"
+        try:
+            settle()
+        except Exception as error:
+            self._give_up(number, call, error)
+            raise
         self._tell(number, {"call": call})
         if ranks.rank == 0:
 
