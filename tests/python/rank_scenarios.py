@@ -14,7 +14,7 @@ import ligament
 import torch
 import torch.distributed as dist
 from ligament.checkpoint import Checkpointer, together
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import (
@@ -211,6 +211,24 @@ def odd_tensors(rank: int, size: int, folder: str) -> dict[str, Any]:
             "tied": [stored["again"] is stored["rows"], stored["same"] is stored["plain"]],
             "problems": list(ck.store.check().problems),
         }
+
+
+def held_by_some(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """Tensors of a mesh that not all ranks are in."""
+    some = DeviceMesh("cpu", [size - 1])
+    here = rank == size - 1
+    tree: dict[str, Any] = {}
+    for i in range(8):
+        scalar = torch.tensor(i + 1.0 if here else float("nan"))
+        tree[f"scalar{i}"] = DTensor.from_local(scalar, some, [Replicate()], run_check=False)
+        rows = torch.full((4,), i + 1.0)
+        tree[f"rows{i}"] = DTensor.from_local(
+            rows if here else rows[:0], some, [Shard(0)], run_check=False, shape=(4,), stride=(1,)
+        )
+    with Checkpointer(f"{folder}/store", timeout=TIMEOUT) as ck:
+        ck.save(1, model=tree)
+        stored = ck.store.load("step-000000000001", framework="torch")["model"]
+        return {name: value.unique().tolist() for name, value in stored.items()}
 
 
 # --- what goes wrong ----------------------------------------------------------------------------

@@ -112,6 +112,11 @@ def test_odd_tensors(run: Run) -> None:
     assert answer["wrong"] == []
 
 
+def test_a_rank_outside_of_a_mesh_writes_nothing_of_it(run: Run) -> None:
+    for answer in results(run("held_by_some", 3)):
+        assert answer == {f"{kind}{i}": [i + 1.0] for i in range(8) for kind in ("scalar", "rows")}
+
+
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_fine_tune_writes_what_changed(run: Run, kind: str) -> None:
     answers = results(run("fine_tune", 2, kind=kind))

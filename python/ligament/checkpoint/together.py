@@ -82,9 +82,11 @@ class _Held:
             local = value if shard is None else shard.local
             self.values.append(local)
             tied = first.setdefault(tensors.identity(local), number)
-            box = None if shard is None else [list(shard.start), list(shard.shape)]
+            box: list[Any] | None = None
+            if shard is not None:
+                box = [] if shard.outside else [list(shard.start), list(shard.shape)]
             whole = list(value.shape)
-            size = _bytes(local)
+            size = 0 if box == [] else _bytes(local)
             said = [name, str(value.dtype), whole, box, size, tied if tied < number else -1]
             self.said.append(said)
             self.starts.append((None, None) if shard is None else (shard.whole, shard.start))

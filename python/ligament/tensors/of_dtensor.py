@@ -11,11 +11,13 @@ from ..errors import UnsupportedError
 
 @dataclass(frozen=True)
 class Shard:
-    """The box of a tensor that this process holds; one without elements where it holds nothing."""
+    """The box of a tensor that this process holds; one without elements where it holds nothing.
+    `outside`: it is not among those that hold the tensor, which a scalar's box cannot show."""
 
     whole: tuple[int, ...]
     start: tuple[int, ...]
     local: Any
+    outside: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,7 +48,7 @@ def shard(value: Any, name: str) -> Shard | None:
         )
     if value.device_mesh.get_coordinate() is None:
         nothing = sys.modules["torch"].empty((0,) * len(whole), dtype=value.dtype)
-        return Shard(whole, (0,) * len(whole), nothing)
+        return Shard(whole, (0,) * len(whole), nothing, outside=True)
     local = local_of(value)
     chunks = value.__create_chunk_list__()
     if len(chunks) != 1 or tuple(chunks[0].sizes) != tuple(local.shape):
