@@ -213,6 +213,28 @@ def odd_tensors(rank: int, size: int, folder: str) -> dict[str, Any]:
         }
 
 
+def buffers(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """Each rank sees other data, so that its buffers differ; those of rank 0 count, as in DDP."""
+    torch.manual_seed(0)
+    inner = torch.nn.Sequential(*(torch.nn.BatchNorm1d(8) for _ in range(4)))
+    inner.register_buffer("large", torch.full((40000,), float(rank)))
+    model = torch.nn.parallel.DistributedDataParallel(inner)
+    model(torch.randn(16, 8, generator=torch.Generator().manual_seed(rank))).sum().backward()
+    mine = {name: value.clone() for name, value in inner.state_dict().items()}
+    if rank == 0:
+        torch.save(mine, f"{folder}/truth.pt")
+    with Checkpointer(f"{folder}/store", timeout=TIMEOUT) as ck:
+        extra = {f"e{i}": torch.full((20000 * i,), float(rank)) for i in range(4)}
+        ck.save(1, model=model, extra=extra)
+        at = ck.restore(model=model)
+    truth = torch.load(f"{folder}/truth.pt")
+    return {
+        "differing": differing(truth, dict(inner.state_dict())),
+        "differed": differing(truth, mine) != [],
+        "extra": sorted({float(x) for value in at.extra.values() for x in value.unique()}),
+    }
+
+
 def held_by_some(rank: int, size: int, folder: str) -> dict[str, Any]:
     """Tensors of a mesh that not all ranks are in."""
     some = DeviceMesh("cpu", [size - 1])

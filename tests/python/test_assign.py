@@ -9,11 +9,13 @@ from ligament.checkpoint.assign import assign
 from ligament.errors import MismatchError
 
 
-def held(name: str, rows: int, box: tuple[int, int] | None, tied: int = -1) -> list[object]:
+def held(
+    name: str, rows: int, box: tuple[int, int] | None, tied: int = -1, lead: bool = False
+) -> list[object]:
     """A tensor of `rows` rows of 10 floats; of a box (first row, rows)."""
     place = None if box is None else [[box[0], 0], [box[1], 10]]
     size = 40 * (rows if box is None else box[1])
-    return [name, "float32", [rows, 10], place, size, tied]
+    return [name, "float32", [rows, 10], place, size, tied, lead]
 
 
 def make(generator: random.Random) -> list[list[list[object]]]:
@@ -28,7 +30,7 @@ def make(generator: random.Random) -> list[list[list[object]]]:
             part = rank % parts
             first = min(part * size, rows)
             box = None if kind == "all" else (first, min(size, rows - first))
-            tensors[rank].append(held(f"t{number}", rows, box))
+            tensors[rank].append(held(f"t{number}", rows, box, lead=number % 3 == 0))
     return tensors
 
 
@@ -57,8 +59,15 @@ def test_what_all_have_is_spread(seed: int) -> None:
     assert max(loads) - min(loads) <= max(rows)
 
 
+def test_rank_0_writes_what_is_its_own() -> None:
+    one = [held("a", 9, None), held("b", 1, None, lead=True), held("c", 1, None, lead=True)]
+    chosen = assign([one] * 3)
+    assert {1, 2} <= set(chosen[0])
+    assert chosen[0] != [0, 1, 2]
+
+
 def test_tied_tensors_have_one_writer() -> None:
-    one = [held("a", 5, None), held("b", 50, None), held("c", 5, None, tied=0)]
+    one = [held("a", 5, None), held("b", 50, None), held("c", 5, None, tied=0, lead=True)]
     for numbers in assign([one, one, one]):
         assert (0 in numbers) == (2 in numbers)
 

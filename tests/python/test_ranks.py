@@ -112,6 +112,11 @@ def test_odd_tensors(run: Run) -> None:
     assert answer["wrong"] == []
 
 
+def test_buffers_are_those_of_one_rank(run: Run) -> None:
+    for rank, answer in enumerate(results(run("buffers", 3))):
+        assert answer == {"differing": [], "differed": rank > 0, "extra": [0.0]}
+
+
 def test_a_rank_outside_of_a_mesh_writes_nothing_of_it(run: Run) -> None:
     for answer in results(run("held_by_some", 3)):
         assert answer == {f"{kind}{i}": [i + 1.0] for i in range(8) for kind in ("scalar", "rows")}

@@ -10,8 +10,8 @@ from ..errors import MismatchError
 _NAMED = 3
 
 # What a rank says of a tensor: name, dtype, whole shape, start and shape of its box (None: it has
-# all of it; []: nothing of it), bytes of its box, and the number of the tensor that it is the same
-# memory as (-1: none).
+# all of it; []: nothing of it), bytes of its box, the number of the tensor that it is the same
+# memory as (-1: none), and whether rank 0 is to write it where all have all of it.
 Held = list[Any]
 
 
@@ -37,6 +37,9 @@ def assign(held: list[list[Held]]) -> list[list[int]]:
                 found.setdefault(box, []).append(rank)
         if not found or not any(_bytes(held[r][number]) for r in range(len(held))):
             found = {Box(None, None): [0]}  # without elements: somebody has to name it
+        one = held[0][number]
+        if one[3] is None and one[5] < 0 and one[6]:
+            found = {Box(None, None): [0]}
         for box, ranks in found.items():
             boxes.append((_bytes(held[ranks[0]][number]), number, box, ranks))
     writer: dict[tuple[int, Box], int] = {}

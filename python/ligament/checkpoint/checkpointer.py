@@ -103,7 +103,8 @@ class Checkpointer:
     ) -> Model | Ticket[Model] | Saving:
         """Saves `parts` (models, optimizers, whatever has a state_dict, trees) as they are now
         under the step. With several ranks, `rng` and parts without tensors are kept for each, the
-        rest of the plain values, `extra` and `metrics` are those of rank 0."""
+        rest of the plain values, `extra` and `metrics` are those of rank 0; so are buffers of
+        models, and small tensors that are no parameters."""
         together = self._job()
         tree, own = ({}, {}) if together else self._state(step, rng, extra, parts)
         if any(map(tensors.is_distributed, tensors.leaves(tree))):

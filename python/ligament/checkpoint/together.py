@@ -16,6 +16,7 @@ from .assign import assign, check
 from .ranks import Ranks, packed
 
 _REPLACE = 1
+_SMALL_BYTES = 64 << 10
 _GRACE_S = 5.0  # how much longer the others wait for rank 0 than it waits for them
 
 
@@ -77,6 +78,11 @@ class _Held:
         self.said: list[list[Any]] = []
         self.starts: list[tuple[Any, Any]] = []
         first: dict[tuple[Any, ...], int] = {}
+        trained = {
+            _part(name)
+            for name, value in zip(found.names, found.values, strict=True)
+            if tensors.is_parameter(value)
+        }
         for number, (name, value) in enumerate(zip(found.names, found.values, strict=True)):
             shard = tensors.shard(value, name)
             local = value if shard is None else shard.local
@@ -87,8 +93,12 @@ class _Held:
                 box = [] if shard.outside else [list(shard.start), list(shard.shape)]
             whole = list(value.shape)
             size = 0 if box == [] else _bytes(local)
-            said = [name, str(value.dtype), whole, box, size, tied if tied < number else -1]
-            self.said.append(said)
+            tie = tied if tied < number else -1
+            # Buffers differ from rank to rank, and what one rank has of them belongs together.
+            lead = not tensors.is_parameter(value) and (
+                _part(name) in trained or _part(name) == "extra" or size < _SMALL_BYTES
+            )
+            self.said.append([name, str(value.dtype), whole, box, size, tie, lead])
             self.starts.append((None, None) if shard is None else (shard.whole, shard.start))
         private = tensors.collect({"ranks": {str(rank): own}}, with_frameworks=True)
         self.own = _node(private)["ranks"][str(rank)] if own else {}
@@ -96,7 +106,7 @@ class _Held:
 
     def plain(self) -> dict[str, Any]:
         """The parts without tensors: these may differ from rank to rank."""
-        parts = {name.split(".", 1)[0] for name in self.names}
+        parts = set(map(_part, self.names))
         return {key: node for key, node in self.node.items() if key not in parts}
 
     def batch(self, numbers: list[int]) -> tuple[_core.Batch, _core.Part, list[Any]]:
@@ -107,6 +117,10 @@ class _Held:
         names = [self.names[number] for number in numbers] + self.own_names
         values = [self.values[number] for number in numbers] + self.own_values
         return _core.Batch(names, values), _core.Part(boxes), values
+
+
+def _part(name: str) -> str:
+    return name.split(".", 1)[0]
 
 
 def _bytes(value: Any) -> int:

@@ -53,6 +53,7 @@ __all__ = [
     "is_distributed",
     "is_loaded",
     "is_model",
+    "is_parameter",
     "is_tensor",
     "laid_out_like",
     "layer_names",
@@ -102,6 +103,11 @@ _by_type = _ByType()
 def is_tensor(value: Any) -> bool:
     """Whether the value is a tensor of a known framework, or can be read as one."""
     return _by_type[type(value)] is not None
+
+
+def is_parameter(value: Any) -> bool:
+    """Whether it is a parameter of a torch module, as opposed to a buffer."""
+    return _by_type[type(value)] is of_torch and of_torch.is_parameter(value)
 
 
 def _describe(value: Any, name: str, writable: bool) -> Any:

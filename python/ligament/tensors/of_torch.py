@@ -66,6 +66,11 @@ def takes(kind: type) -> bool:
     return issubclass(kind, sys.modules["torch"].Tensor)
 
 
+def is_parameter(value: Any) -> bool:
+    """Whether it is what an optimizer changes, and data-parallel training keeps equal."""
+    return isinstance(value, sys.modules["torch"].nn.Parameter)
+
+
 # --- reading ------------------------------------------------------------------------------------
 
 
