@@ -465,6 +465,53 @@ def one_rank_fails(rank: int, size: int, folder: str, victim: int) -> dict[str, 
     return {"told": told, "steps": ck.steps()}
 
 
+def other_boxes(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """Boxes change on all ranks but the first."""
+    meshes = [DeviceMesh("cpu", order) for order in ([0, 1, 2], [0, 2, 1])]
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    base, told, wrong = torch.arange(12.0).reshape(6, 2), [], []
+    for step, turn in enumerate((0, 0, 1, 1, 1, 0, 0)):
+        try:
+            at = 2 * meshes[turn].get_coordinate()[0]
+            rows = (base + step)[at : at + 2]
+            ck.save(step, model={"w": DTensor.from_local(rows, meshes[turn], [Shard(0)])})
+        except ligament.MismatchError as error:
+            told.append([step, str(error)])
+    for step in ck.steps():
+        stored = ck.store.load(f"step-{step:012d}", framework="torch")["model"]["w"]
+        wrong += [] if torch.equal(stored, base + step) else [step]
+    return {"told": told, "steps": ck.steps(), "wrong": wrong}
+
+
+def impatient(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """Rank 1 has given up before rank 0 looks at the parts."""
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    ck.save(1, model={"w": torch.zeros(3)})
+    if rank == 0:
+        os.mkfifo(f"{folder}/gone")
+        lead = together._Save._lead
+
+        def late(self: Any) -> None:
+            pathlib.Path(f"{folder}/gone").read_text()  # until rank 1 has written
+            lead(self)
+
+        together._Save._lead = late
+    else:
+
+        def heard(*_: Any) -> Any:
+            raise ligament.TimeoutError("rank 0 did not commit")
+
+        together.Ranks.heard = heard
+    dist.barrier()
+    try:
+        ck.save(2, model={"w": torch.zeros(3)})
+        return {"told": "", "steps": ck.steps()}
+    except ligament.TimeoutError as error:
+        if rank == 1:
+            pathlib.Path(f"{folder}/gone").write_text("now")
+        return {"told": str(error), "steps": ck.steps()}
+
+
 def restore_fails(rank: int, size: int, folder: str) -> dict[str, Any]:
     """One rank asks for what is not there: none goes on as if nothing were."""
     ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)

@@ -238,6 +238,20 @@ def test_what_goes_wrong_early_is_said_on_all(run: Run, victim: int) -> None:
         assert not {1, 3, 4, 6} & set(answer["steps"])
 
 
+def test_boxes_change_on_some_ranks(run: Run) -> None:
+    for answer in results(run("other_boxes", 3)):
+        assert [step for step, _ in answer["told"]] == [2, 5]
+        assert all("save once more" in text for _, text in answer["told"])
+        assert answer["steps"] == [0, 1, 3, 4, 6]
+        assert answer["wrong"] == []
+
+
+def test_a_rank_that_gave_up_is_not_committed_for(run: Run) -> None:
+    first, second = results(run("impatient", 2))
+    assert first == {"told": "rank 1: rank 0 did not commit", "steps": [1]}
+    assert second["told"] == "rank 0 did not commit"
+
+
 def test_a_rank_cannot_restore(run: Run) -> None:
     for answer in results(run("restore_fails", 2)):
         assert answer["first"] is None

@@ -138,6 +138,9 @@ def _node(found: tensors.Collected) -> dict[str, Any]:
     }
 
 
+_Plan = tuple[int, list[list[Any]], list[int]]  # the call it was made for, held, written
+
+
 class Together:
     """The saves and restores of one Checkpointer that all ranks call."""
 
@@ -146,7 +149,7 @@ class Together:
         self._calls = 0
         self._all_here = False
         self._held: list[list[list[Any]]] = []  # at rank 0: of all, when they last agreed
-        self._plan: tuple[int, list[list[Any]], list[int]] | None = None  # call, held, written
+        self._plan: _Plan | None = None
 
     def _next(self) -> int:
         self._calls += 1
@@ -178,18 +181,17 @@ class Together:
         """Saves what all ranks hold as one model; `state` gives a tree and what is this rank's
         own."""
         number, call = self._next(), f"save '{name}'"
+        plan, self._plan = self._plan, None  # until it is known that all still go by it
         try:
             held = _Held(*state(), self.ranks.rank)
         except Exception as error:
             self._give_up(number, call, error)
             raise
-        plan = self._plan
         known = plan is not None and plan[1] == held.said
         if not known or plan is None:
             plan = (number, held.said, self._agree(number, call, held.said))
-            self._plan = plan
         work = _Save(self, number, call, name, held, dict(metrics or {}), after)
-        work.known = plan[0] if known else None
+        work.plan, work.known = plan, plan[0] if known else None
         try:
             inner, batch = work.start(plan[2], wait, snapshot)
         except Exception as error:
@@ -248,7 +250,7 @@ class Together:
         other = next((rank for rank, one in enumerate(have) if "same" not in one), 0)
         return MismatchError(
             f"rank {same} holds the same parts of the tensors as at the save before, rank {other} "
-            "others: all ranks change together"
+            "others: save once more, and all ranks agree anew on who writes what"
         )
 
     def _give_up(self, number: int, call: str, error: BaseException) -> None:
@@ -320,6 +322,7 @@ class _Save:
         self.number, self.call, self.name = number, call, name
         self.held, self.metrics, self.after = held, metrics, after
         self.known: int | None = None  # the call whose plan is used again
+        self.plan: _Plan | None = None
 
     def start(
         self, numbers: list[int], wait: bool, snapshot: tuple[str | None, int]
@@ -359,10 +362,19 @@ class _Save:
                 self._lead()
             if failure is not None:
                 raise failure
-            self.ranks.heard(self.number, "done", f"commit '{self.name}'", _GRACE_S)
+            self._hear()
+            self.owner._plan = self.plan
             return Model(self.owner.store, self.core.model(self.name))
         finally:
             self.part.close(self.core)
+
+    def _hear(self) -> None:
+        try:
+            self.ranks.heard(self.number, "done", f"commit '{self.name}'", _GRACE_S)
+        except TimeoutError as error:
+            # This rank has failed: rank 0 is not to commit, should it come to look.
+            self.ranks.tell(self.number, "part", packed(error))
+            raise
 
     def lead_in_failure(self, error: BaseException) -> None:
         """The part could not even be begun."""
