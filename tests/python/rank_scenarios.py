@@ -512,6 +512,39 @@ def impatient(rank: int, size: int, folder: str) -> dict[str, Any]:
         return {"told": str(error), "steps": ck.steps()}
 
 
+def rank_0_serves(rank: int, size: int, folder: str, well: bool) -> dict[str, Any]:
+    """Rank 0 serves the job's store, and ends as soon as it has saved; rank 1 is slow to hear."""
+    port, stays = pathlib.Path(f"{folder}/port"), pathlib.Path(f"{folder}/stays")
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(port)
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(stays)
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, size, True, wait_for_workers=False)
+        port.write_text(str(store.port))
+        stay = together.Ranks._stay
+
+        def staying(self: Any, number: int) -> None:
+            stays.write_text("now")
+            stay(self, number)
+
+        together.Ranks._stay = staying
+    else:
+        store = dist.TCPStore("127.0.0.1", int(port.read_text()), size)
+        heard = together.Ranks.heard
+
+        def late(self: Any, number: int, name: str, *rest: Any) -> Any:
+            if name == ("done" if well else "plan"):
+                stays.read_text()  # until rank 0 has nothing else to do
+            return heard(self, number, name, *rest)
+
+        together.Ranks.heard = late
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    ck.save(1, model={"w": torch.zeros(3) if well or rank else object()})
+    return {"steps": ck.steps()}
+
+
 def restore_fails(rank: int, size: int, folder: str) -> dict[str, Any]:
     """One rank asks for what is not there: none goes on as if nothing were."""
     ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)

@@ -252,6 +252,13 @@ def test_a_rank_that_gave_up_is_not_committed_for(run: Run) -> None:
     assert second["told"] == "rank 0 did not commit"
 
 
+def test_rank_0_stays_until_all_have_heard(run: Run) -> None:
+    for answer in results(run("rank_0_serves", 2, job=False, well=True)):
+        assert answer == {"steps": [1]}
+    for text in failures(run("rank_0_serves", 2, job=False, well=False)):
+        assert "is of type builtins.object" in text
+
+
 def test_a_rank_cannot_restore(run: Run) -> None:
     for answer in results(run("restore_fails", 2)):
         assert answer["first"] is None

@@ -19,6 +19,7 @@ from ..errors import Error, PeerError, TimeoutError
 
 _LOOK_S = 0.3  # how often a process that is waited for is looked at
 _FAST_S = 0.01  # the longest pause between two questions
+_LEAVE_S = 5.0  # how long rank 0 stays for those who have yet to hear how a call went
 _numbers = itertools.count()
 
 
@@ -223,6 +224,31 @@ class Ranks:
         if "error" in message:
             raise raised(message)
         return message
+
+    def leave(self, number: int) -> None:
+        """Every rank, at the end of a call. Rank 0 may serve the job's store and be about to end
+        its process: it stays until all that live have heard how the call went."""
+        try:
+            self.tell(number, "heard", {})
+            if self.rank == 0:
+                self._stay(number)
+                self.forget(number, "heard")
+        except Error:
+            pass  # without a store there is nobody left to tell
+
+    def _stay(self, number: int) -> None:
+        waiting = set(range(self.size))
+        end, pause = time.monotonic() + _LEAVE_S, 0.0002
+        while waiting and time.monotonic() < end:
+            if self._has(*(f"{number}/heard/{rank}" for rank in waiting)):
+                return
+            for rank in list(waiting) if pause >= _FAST_S else ():
+                try:
+                    self._look(rank, "hear")
+                except Error:
+                    waiting.discard(rank)
+            time.sleep(pause)
+            pause = min(pause * 1.4, _FAST_S)
 
     def forget(self, number: int, *names: str) -> None:
         """At rank 0: drops all messages of a call."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from .. import _core, tensors
@@ -189,7 +190,8 @@ class Together:
             raise
         known = plan is not None and plan[1] == held.said
         if not known or plan is None:
-            plan = (number, held.said, self._agree(number, call, held.said))
+            with self._leaving(number):
+                plan = (number, held.said, self._agree(number, call, held.said))
         work = _Save(self, number, call, name, held, dict(metrics or {}), after)
         work.plan, work.known = plan, plan[0] if known else None
         try:
@@ -260,6 +262,16 @@ class Together:
         if ranks.rank == 0:
             ranks.answer_all(number, "plan", packed(error))
             ranks.answer_all(number, "done", packed(error))
+        ranks.leave(number)
+
+    @contextmanager
+    def _leaving(self, number: int) -> Iterator[None]:
+        """A call that fails here has ended."""
+        try:
+            yield
+        except Exception:
+            self.ranks.leave(number)
+            raise
 
     # --- restore --------------------------------------------------------------------------------
 
@@ -275,15 +287,16 @@ class Together:
         except Exception as error:
             self._give_up(number, call, error)
             raise
-        self._tell(number, {"call": call})
-        if ranks.rank == 0:
 
-            def make() -> list[Any]:
-                self.gather(number, call)
-                return [{"step": latest() if step is None else step}] * ranks.size
+        def make() -> list[Any]:
+            self.gather(number, call)
+            return [{"step": latest() if step is None else step}] * ranks.size
 
-            ranks.answer(number, "plan", make)
-        chosen: int | None = ranks.heard(number, "plan", f"answer ({call})", _GRACE_S)["step"]
+        with self._leaving(number):
+            self._tell(number, {"call": call})
+            if ranks.rank == 0:
+                ranks.answer(number, "plan", make)
+            chosen: int | None = ranks.heard(number, "plan", f"answer ({call})", _GRACE_S)["step"]
         return number, chosen
 
     def all_done(self, number: int, error: BaseException | None) -> None:
@@ -295,9 +308,12 @@ class Together:
             ranks.forget(number, "have", "part")
             if done is None:
                 ranks.forget(number - 1, "plan", "done")
-        if error is not None:
-            raise error
-        ranks.heard(number, "done", "say how the others did", _GRACE_S)
+        try:
+            if error is not None:
+                raise error
+            ranks.heard(number, "done", "say how the others did", _GRACE_S)
+        finally:
+            ranks.leave(number)
 
 
 def _nothing(ranks: Ranks, number: int) -> list[Any]:
@@ -367,6 +383,7 @@ class _Save:
             return Model(self.owner.store, self.core.model(self.name))
         finally:
             self.part.close(self.core)
+            self.ranks.leave(self.number)
 
     def _hear(self) -> None:
         try:
@@ -384,6 +401,7 @@ class _Save:
         ranks.tell(self.number, "part", packed(error))
         if ranks.rank == 0:
             self._lead()
+        ranks.leave(self.number)
 
     def _lead(self) -> None:
         """At rank 0: makes the model of all parts, and tells all how it went."""
