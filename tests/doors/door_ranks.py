@@ -82,6 +82,21 @@ def accelerators() -> None:
     late[0].load_state("ck")
     steps(*late)
     assert same(first[1], late[1]) and first[0].num_processes == 2
+    refused(first[0])
+
+
+def refused(accelerator: Any) -> None:
+    """All ranks hear that the main one could not save."""
+    main = accelerator.is_main_process
+    os.makedirs("full", exist_ok=True)
+    if main:
+        os.makedirs("full/ligament.txt")  # in the way of the pointer
+    try:
+        accelerator.save_state("full")
+    except (OSError, ligament.Error) as error:
+        assert main or "the main process could not save full" in str(error)
+    else:
+        raise AssertionError("a failed save went unnoticed")
 
 
 trainers()

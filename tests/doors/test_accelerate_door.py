@@ -77,6 +77,26 @@ def test_training_goes_on_bit_for_bit() -> None:
         accelerator.load_state(folder)
 
 
+def test_jobs_in_two_folders_share_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = []
+    for job in "ab":
+        (tmp_path / job).mkdir()
+        monkeypatch.chdir(tmp_path / job)
+        one = made(ord(job))
+        register(one[0], tmp_path / "store")
+        for _ in range(2):
+            train(*one)
+            one[0].save_state()
+        weights.append(one[1].state_dict())
+    with ligament.Store(tmp_path / "store", "r") as store:
+        assert len(store) == 4  # total_limit is each job's
+    monkeypatch.chdir(tmp_path / "a")
+    late = made(5)
+    register(late[0], tmp_path / "store")
+    late[0].load_state("p/checkpoints/checkpoint_1")
+    assert all(torch.equal(v, weights[0][name]) for name, v in late[1].state_dict().items())
+
+
 def test_what_goes_past_the_hooks_is_refused() -> None:
     class Sharded:
         distributed_type = accelerate.DistributedType.FSDP

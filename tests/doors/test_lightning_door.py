@@ -103,3 +103,20 @@ def test_what_is_not_there_and_what_cannot_be_kept(tmp_path: Path) -> None:
     assert io.load_checkpoint("x.ckpt", map_location={"cpu": "meta"})["w"].is_meta
     io.remove_checkpoint("x.ckpt")
     assert not Path("x.ckpt").exists() and len(io.store) == 0
+
+
+def test_jobs_in_two_folders_share_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    io = CheckpointIO(tmp_path / "store")
+    for number, job in enumerate("ab"):
+        (tmp_path / job).mkdir()
+        monkeypatch.chdir(tmp_path / job)
+        for _ in range(2):  # the second time in the place of the first
+            io.save_checkpoint({"w": torch.tensor(number)}, "ck/x.ckpt")
+    assert len(io.store) == 2
+    for number, job in enumerate("ab"):
+        monkeypatch.chdir(tmp_path / job)
+        assert io.load_checkpoint("ck/x.ckpt")["w"] == number
+    io.remove_checkpoint("ck/x.ckpt")
+    Path("ck/x.ckpt").unlink(missing_ok=True)
+    io.remove_checkpoint("ck/x.ckpt")  # nothing of ours: the other job's stays
+    assert io.load_checkpoint(tmp_path / "a/ck/x.ckpt")["w"] == 0

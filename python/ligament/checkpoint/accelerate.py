@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from .. import tensors
-from ..errors import MismatchError, UnsupportedError
+from ..errors import MismatchError, PeerError, UnsupportedError
 from ..load import Loader
 from ..store import Store
 from . import pointer
@@ -42,34 +42,51 @@ class Hooks:
 
     def save(self, models: list[Any], weights: list[Any], folder: str) -> None:
         """Called by `save_state`, in every process; replicas are the same in all of them."""
+        failure: BaseException | None = None
         try:
             if self.accelerator.is_main_process:
                 self._save(folder)
-        finally:
-            self.accelerator.wait_for_everyone()  # who goes on may load it
+        except BaseException as error:
+            failure = error
+        told = self._told(failure)  # by when it is there: who goes on may load it
+        if failure is not None:
+            raise failure
+        if told is not None:
+            raise PeerError(f"the main process could not save {folder}: {told}")
         weights.clear()
         self._take_over()
 
+    @staticmethod
+    def _told(failure: BaseException | None) -> str | None:
+        """What went wrong in the main process, in all of them."""
+        from accelerate.utils import broadcast_object_list
+
+        mine = None if failure is None else str(failure) or type(failure).__name__
+        told: str | None = broadcast_object_list([mine])[0]
+        return told
+
     def _save(self, folder: str) -> None:
-        name = pointer.name_for(folder)
+        name = pointer.name_for(self.store, folder)
+        group = os.path.dirname(os.path.abspath(folder))
         tree = {kind: [tensors.state_of(one) for one in found] for kind, found in self._all()}
         self.store._save(
             name,
             tensors.collect(tree, with_frameworks=True),
-            tags={"accelerate": os.path.dirname(name) or "."},
+            tags={"accelerate": group, **pointer.tags_for(folder)},
             replace=True,
             progress=False,
         )
         pointer.write(os.path.join(folder, _POINTER), self.store.uri, name)
-        self._prune(name)
+        self._prune(group)
 
     def load(self, models: list[Any], folder: str) -> None:
         """Called by `load_state`. A folder that was written without the hooks is Accelerate's to
         load."""
         place = os.path.join(folder, _POINTER)
-        if not os.path.exists(place) and pointer.name_for(folder) not in self.store:
+        there = os.path.exists(place)
+        name = pointer.read(self.store, place if there else folder)
+        if not there and name not in self.store:
             return
-        name = pointer.read(place) if os.path.exists(place) else pointer.name_for(folder)
         saved = self.store.load(name, tensors=[])
         for kind, found in self._all():
             count = len(saved.get(kind, ()))
@@ -111,12 +128,12 @@ class Hooks:
             setattr(self.accelerator, word, list(theirs))
             theirs.clear()
 
-    def _prune(self, name: str) -> None:
+    def _prune(self, group: str) -> None:
         """As many stay as Accelerate keeps folders, where it names them itself."""
         project = self.accelerator.project_configuration
         if not project.automatic_checkpoint_naming or project.total_limit is None:
             return
-        kept = self.store.models(tags={"accelerate": os.path.dirname(name) or "."})
+        kept = self.store.models(tags={"accelerate": group})
         for model in kept[: max(len(kept) - project.total_limit, 0)]:
             self.store.retire(model)
 

@@ -53,11 +53,12 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
         path."""
         if storage_options is not None:
             raise TypeError("storage_options are not known here; options stand in the store's URI")
-        name = pointer.name_for(path)
+        name = pointer.name_for(self.store, path)
         self.store._save(
             name,
             tensors.collect(checkpoint, with_frameworks=True),
             metrics=_metrics(checkpoint),
+            tags=pointer.tags_for(path),
             replace=True,
             wait=self.wait,
             progress=False,
@@ -71,7 +72,7 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
         device. Nothing is unpickled, whatever `weights_only` says."""
         self.store.wait()
         try:
-            loader = Loader(self.store._core, pointer.read(path))
+            loader = Loader(self.store._core, pointer.read(self.store, path))
         except NotFoundError as error:
             hint = "; `python -m ligament.convert` brings that file into the store"
             raise FileNotFoundError(
@@ -85,7 +86,7 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
         """Retires the model; one that is not there is fine."""
         self.store.wait()
         try:
-            self.store.retire(pointer.read(path))
+            self.store.retire(pointer.read(self.store, path))
         except NotFoundError:
             pass
         pointer.remove(path)

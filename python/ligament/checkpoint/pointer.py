@@ -6,18 +6,35 @@ from __future__ import annotations
 import os
 import tempfile
 
+from ..store import Store
+
 _LIMIT = 65536
+_TAG = "path"
 
 
-def name_for(path: str | os.PathLike[str]) -> str:
+def name_for(store: Store, path: str | os.PathLike[str]) -> str:
     """What the model at a path is called: the path from the current folder, or the whole path where
-    it lies elsewhere."""
+    it lies elsewhere, or where a job in another folder has a model of that name."""
     text = os.fspath(path)
     if "://" in text:
         return text
     whole = os.path.abspath(text)
     near = os.path.relpath(whole)
-    return (whole if near.startswith(os.pardir) else near).strip(os.sep).replace(os.sep, "/")
+    if near.startswith(os.pardir):
+        return _model(whole)
+    name = _model(near)
+    theirs = store[name].tags.get(_TAG, whole) if name in store else whole
+    return name if theirs == whole else _model(whole)
+
+
+def tags_for(path: str | os.PathLike[str]) -> dict[str, str]:
+    """What tells the model at a path from that of another job that is called the same."""
+    text = os.fspath(path)
+    return {} if "://" in text else {_TAG: os.path.abspath(text)}
+
+
+def _model(path: str) -> str:
+    return path.strip(os.sep).replace(os.sep, "/")
 
 
 def write(path: str | os.PathLike[str], uri: str, name: str) -> None:
@@ -37,15 +54,15 @@ def write(path: str | os.PathLike[str], uri: str, name: str) -> None:
         raise
 
 
-def read(path: str | os.PathLike[str]) -> str:
+def read(store: Store, path: str | os.PathLike[str]) -> str:
     """The name of the model that a file names, or that a checkpoint at this path would have."""
     try:
         with open(path, "rb") as file:
             line = file.read(_LIMIT).decode("utf-8")
     except (OSError, UnicodeDecodeError):
-        return name_for(path)
+        return name_for(store, path)
     _, found, name = line.partition("#")
-    return name.rstrip("\n") if found else name_for(path)
+    return name.rstrip("\n") if found else name_for(store, path)
 
 
 def remove(path: str | os.PathLike[str]) -> None:
