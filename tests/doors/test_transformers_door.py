@@ -92,6 +92,49 @@ def test_metrics_best_and_keep() -> None:
     assert "eval_loss" in ck.store[f"step-{6:012d}"].metrics
 
 
+def test_the_best_value_is_that_of_the_step() -> None:
+    options = {"metric_for_best_model": "loss", "greater_is_better": False}
+    given: dict[str, Any] = {"eval_strategy": "steps", "eval_steps": 2, "max_steps": 4} | options
+    trainer(**given).train()
+    own = json.loads(Path("out/checkpoint-4/trainer_state.json").read_text())
+    trainer(Callback("runs"), **given).train()
+    callback = Callback("runs")
+    folder = callback.resume()
+    assert folder is not None
+    ours = json.loads((Path(folder) / "trainer_state.json").read_text())
+    for word in ("best_metric", "best_global_step", "global_step"):
+        assert ours[word] == own[word]
+
+
+class Plain(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """A module that is not of transformers' own kind."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.inner = model
+
+    def forward(self, input_ids: Any, labels: Any) -> Any:
+        return self.inner(input_ids=input_ids, labels=labels)
+
+
+def test_a_plain_module_goes_on() -> None:
+    def made(*callbacks: Any) -> Any:
+        one = trainer(save_strategy="steps" if callbacks else "no")
+        return transformers.Trainer(
+            Plain(one.model), one.args, train_dataset=DATA, callbacks=list(callbacks)
+        )
+
+    whole = made()
+    whole.train()
+    with pytest.raises(KeyboardInterrupt):
+        made(Callback("runs"), Cut(5)).train()
+    callback = Callback("runs")
+    late = made(callback)
+    late.train(resume_from_checkpoint=callback.resume())
+    other = late.model.state_dict()
+    assert all(torch.equal(value, other[name]) for name, value in whole.model.state_dict().items())
+
+
 def test_what_cannot_be_resumed() -> None:
     callback = Callback("runs")
     assert callback.resume() is None

@@ -77,8 +77,13 @@ class Callback(TrainerCallback):
 
     # --- what the Trainer calls -----------------------------------------------------------------
 
-    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_init_end(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
         """Refuses what cannot be done before anything is trained."""
+        model = objects.get("model")
+        if model is not None and not hasattr(model, "_keys_to_ignore_on_save"):
+            # The folder of `resume` lacks all weights; then the Trainer asks for this, which only
+            # transformers' own models have.
+            model._keys_to_ignore_on_save = None
         if getattr(args, "fsdp", None) or getattr(args, "deepspeed", None):
             raise UnsupportedError(
                 "FSDP and DeepSpeed bring their own checkpoints to the Trainer; "
@@ -119,7 +124,7 @@ class Callback(TrainerCallback):
             control.should_save = False
             self._pending = control.should_evaluate
             if not self._pending:
-                self._save(state, objects, {})
+                self._save(args, state, objects, {})
         return control
 
     on_epoch_end = on_step_end
@@ -135,12 +140,12 @@ class Callback(TrainerCallback):
         """The values go with the checkpoint of this step."""
         if self._pending:
             self._pending = False
-            self._save(state, objects, metrics or {})
+            self._save(args, state, objects, metrics or {})
 
     def on_save(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
         """What the Trainer saved by a rule of its own (`save_strategy="best"`) is kept too."""
         if self._saved != state.global_step:
-            self._save(state, objects, {})
+            self._save(args, state, objects, {})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
         """Waits for a save in the background; loads the best model when the Trainer is to."""
@@ -153,12 +158,14 @@ class Callback(TrainerCallback):
 
     # --------------------------------------------------------------------------------------------
 
-    def _save(self, state: Any, objects: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
+    def _save(
+        self, args: Any, state: Any, objects: Mapping[str, Any], metrics: Mapping[str, Any]
+    ) -> None:
         numbers = {k: float(v) for k, v in metrics.items() if isinstance(v, (int, float))}
         self.checkpointer.save(
             state.global_step,
             rng=True,
-            extra={"trainer": json.dumps(dataclasses.asdict(state))},
+            extra={"trainer": json.dumps(_with_best(args, state, numbers))},
             metrics=numbers,
             wait=self.wait,
             progress=False,
@@ -185,6 +192,17 @@ def _best_of(args: Any) -> tuple[str, str] | None:
         return None
     name = metric if metric.startswith("eval_") else f"eval_{metric}"
     return name, "max" if args.greater_is_better else "min"
+
+
+def _with_best(args: Any, state: Any, metrics: Mapping[str, float]) -> dict[str, Any]:
+    """The Trainer's state with what it notes of an evaluation after it has told of it."""
+    said = dataclasses.asdict(state)
+    name, mode = _best_of(args) or ("", "")
+    if name in metrics:
+        value, before = metrics[name], state.best_metric
+        if before is None or (value > before if mode == "max" else value < before):
+            said |= {"best_metric": value, "best_global_step": state.global_step}
+    return said
 
 
 def _no_weights(record: logging.LogRecord) -> bool:
