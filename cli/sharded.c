@@ -283,26 +283,84 @@ static lig_status write_index(const folder_out *self)
     return status;
 }
 
+/* All files of a model, or none of them. */
+static lig_status write_files(const folder_out *self)
+{
+    size_t written = 0;
+    char *path;
+    lig_status status = LIG_OK;
+    for (; written < self->shard_count && status == LIG_OK; written += status == LIG_OK)
+        status = write_shard(self, written);
+    if (status == LIG_OK)
+        status = write_index(self);
+    while (status != LIG_OK && written-- > 0) /* half a model is none */
+        if (shard_path(self, written, 1, &path) == LIG_OK) {
+            unlink(path);
+            free(path);
+        }
+    return status;
+}
+
+static lig_status move_file(const folder_out *self, const char *folder, const char *name)
+{
+    char *from = NULL, *to = NULL;
+    lig_status status = cli_format(&from, "%s/%s", self->folder, name);
+    if (status == LIG_OK)
+        status = cli_format(&to, "%s/%s", folder, name);
+    if (status == LIG_OK && rename(from, to) != 0)
+        status = cli_fail_path(to, "replaced");
+    free(from);
+    free(to);
+    return status;
+}
+
+/* Between the old index and the new one the folder holds no model, rather than some files of each.
+ */
+static lig_status move_files(const folder_out *self, const char *folder, const char *index)
+{
+    if (unlink(index) != 0)
+        return cli_fail_path(index, "replaced");
+    for (size_t i = 0; i < self->shard_count; i++) {
+        char *name;
+        LIG_TRY(shard_path(self, i, 0, &name));
+        lig_status status = move_file(self, folder, name);
+        free(name);
+        LIG_TRY(status);
+    }
+    return move_file(self, folder, "model" INDEX_END);
+}
+
+/* The new model is written beside the old one, which stays until all of it is there. */
+static lig_status replace_files(folder_out *self, const char *index)
+{
+    const char *folder = self->folder;
+    char *room;
+    LIG_TRY(cli_format(&room, "%s/.ligament-XXXXXX", folder));
+    lig_status status = mkdtemp(room) ? LIG_OK : cli_fail_path(folder, "written");
+    self->folder = room;
+    if (status == LIG_OK) {
+        status = write_files(self);
+        if (status == LIG_OK)
+            status = move_files(self, folder, index);
+        rmdir(room);
+    }
+    free(room);
+    return status;
+}
+
 lig_status cli_sharded_write(const cli_batch *batch, const char *folder, uint64_t shard_bytes,
                              int replace, cli_bar *bar)
 {
     folder_out self = {batch, folder, bar, shard_bytes, NULL, 0, replace};
-    size_t written = 0;
-    char *path, index[4096 + 512];
-    if (!replace && cli_sharded_index(folder, index, sizeof index))
+    char index[4096 + 512];
+    int there = cli_sharded_index(folder, index, sizeof index);
+    if (there && !replace)
         return cli_fail_taken(index);
     if (mkdir(folder, 0777) != 0 && access(folder, W_OK) != 0)
         return cli_fail_path(folder, "made");
     lig_status status = spread(&self);
-    for (; written < self.shard_count && status == LIG_OK; written += status == LIG_OK)
-        status = write_shard(&self, written);
     if (status == LIG_OK)
-        status = write_index(&self);
-    while (status != LIG_OK && written-- > 0) /* half a model is none */
-        if (shard_path(&self, written, 1, &path) == LIG_OK) {
-            unlink(path);
-            free(path);
-        }
+        status = there ? replace_files(&self, index) : write_files(&self);
     free(self.shard_of);
     return status;
 }

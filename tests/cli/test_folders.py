@@ -3,6 +3,7 @@ JSON relies on."""
 
 import json
 import os
+import resource
 
 import numpy
 import pytest
@@ -86,6 +87,34 @@ def test_shards_that_are_cut_or_no_files(ligament, tmp_path):
     index.unlink()
     os.mkfifo(index)
     ligament.fails("cp", "in", "store#m")
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(ligament, tmp_path):
+    old = {f"w{i}": numpy.full(1000, 1, "f4") for i in range(4)}
+    new = {f"w{i}": numpy.full(1000, 2, "f4") for i in range(3)}
+    numpy.savez(tmp_path / "old.npz", **old)
+    numpy.savez(tmp_path / "new.npz", **new, w3=numpy.full(100000, 2, "f4"))
+    numpy.savez(tmp_path / "fit.npz", **new)
+    for name in ("old", "new", "fit"):
+        ligament("cp", f"{name}.npz", f"store#{name}")
+    ligament("cp", "store#old", "out", "--shard", "4000")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+
+    def limit():  # the last of the files cannot be written
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+
+    failed = ligament.run("cp", "-f", "store#new", "out", "--shard", "4000", preexec_fn=limit)
+    assert failed.returncode != 0
+    after = {path.name: path for path in (tmp_path / "out").iterdir()}
+    assert {name: after[name].read_bytes() for name in before} == before
+    ligament("cp", "out", "store#again")
+    ligament("diff", "store#old", "store#again")
+
+    ligament("cp", "-f", "store#fit", "out", "--shard", "4000")
+    ligament("cp", "-f", "out", "store#again")
+    assert {t["name"] for t in ligament.json("show", "store#again")[0]["tensors"]} == set(new)
+    hidden = {name for name in os.listdir(tmp_path / "out") if name.startswith(".")}
+    assert hidden <= set(after)  # at most what the one that was killed has left
 
 
 @pytest.mark.parametrize(
