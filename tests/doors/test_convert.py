@@ -162,6 +162,10 @@ def test_chunks_of_two_files_make_a_tensor() -> None:
     refused("is not as described|is in no file")
     described.size = torch.Size([1 << 40, 3])
     refused("do not make it up")
+    described.size = torch.Size([2, 3])  # the same rows twice
+    chunks[0].offsets = torch.Size([0, 0])
+    chunks[1] = chunks[0]
+    refused("do not make it up")
 
 
 def test_nothing_of_dcp_metadata_is_run() -> None:

@@ -91,10 +91,13 @@ class _Folder:
                 raise CorruptError(f"a chunk of '{name}' of '{self.path}' lies outside of it")
         if len(pieces) == 1:
             return pieces[0][2]
-        whole = torch.empty(shape, dtype=kind)
+        whole, filled = torch.empty(shape, dtype=kind), torch.zeros(shape, dtype=torch.bool)
         for start, sizes, piece in pieces:
             box = tuple(slice(a, a + n) for a, n in zip(start, sizes, strict=True))
             whole[box].copy_(piece)
+            filled[box] = True
+        if not filled.all():  # as many elements as it has, some of them twice
+            raise CorruptError(f"the chunks of '{name}' of '{self.path}' do not make it up")
         return whole
 
     def _check(self, name: str, piece: Any, kind: Any, sizes: tuple[int, ...]) -> None:
