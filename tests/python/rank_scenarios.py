@@ -545,6 +545,35 @@ def rank_0_serves(rank: int, size: int, folder: str, well: bool) -> dict[str, An
     return {"steps": ck.steps()}
 
 
+def interrupted(rank: int, size: int, folder: str, victim: int) -> dict[str, Any]:
+    """One rank is interrupted in one place of a call after the other, and goes on."""
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    told = []
+    places = [
+        (together.Ranks, "heard"), (together, "_Held"), (together._Save, "start"),
+        (together, "release_all"), (Checkpointer, "_restore"),
+    ]  # fmt: skip
+    for step, (owner, name) in enumerate(places):
+        original = getattr(owner, name)
+
+        def raising(*_: Any, **__: Any) -> Any:
+            raise KeyboardInterrupt
+
+        if rank == victim:
+            setattr(owner, name, raising)
+        try:
+            if name == "_restore":
+                ck.restore(step=100)
+            else:
+                ck.save(step, model={"w": torch.zeros(3)})
+            told.append("")
+        except (ligament.Error, KeyboardInterrupt) as error:
+            told.append(f"{type(error).__name__}: {error}")
+        setattr(owner, name, original)
+        ck.save(100 + step, model={"w": torch.zeros(3)})
+    return {"told": told, "steps": ck.steps(), "problems": list(ck.store.check().problems)}
+
+
 def restore_fails(rank: int, size: int, folder: str) -> dict[str, Any]:
     """One rank asks for what is not there: none goes on as if nothing were."""
     ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)

@@ -259,6 +259,16 @@ def test_rank_0_stays_until_all_have_heard(run: Run) -> None:
         assert "is of type builtins.object" in text
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_is_interrupted(run: Run, victim: int) -> None:
+    for rank, answer in enumerate(results(run("interrupted", 2, victim=victim))):
+        word = "KeyboardInterrupt: " if rank == victim else "Error: "
+        assert all(text.startswith(word) for text in answer["told"]), answer
+        assert all("KeyboardInterrupt" in text for text in answer["told"]), answer
+        assert answer["steps"] == [100, 101, 102, 103, 104]
+        assert answer["problems"] == []
+
+
 def test_a_rank_cannot_restore(run: Run) -> None:
     for answer in results(run("restore_fails", 2)):
         assert answer["first"] is None

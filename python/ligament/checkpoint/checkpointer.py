@@ -170,6 +170,9 @@ class Checkpointer:
             restored = self._restore(chosen, rng, parts, ranks.rank, ranks.size)
         except Exception as error:
             failure = error
+        except BaseException as error:
+            together.interrupted(number, error)
+            raise
         together.all_done(number, failure)
         return restored
 

@@ -6,7 +6,7 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from .. import _core, tensors
@@ -185,7 +185,7 @@ class Together:
         plan, self._plan = self._plan, None  # until it is known that all still go by it
         try:
             held = _Held(*state(), self.ranks.rank)
-        except Exception as error:
+        except BaseException as error:
             self._give_up(number, call, error)
             raise
         known = plan is not None and plan[1] == held.said
@@ -196,7 +196,7 @@ class Together:
         work.plan, work.known = plan, plan[0] if known else None
         try:
             inner, batch = work.start(plan[2], wait, snapshot)
-        except Exception as error:
+        except BaseException as error:
             work.lead_in_failure(error)
             raise
         if wait:
@@ -272,6 +272,18 @@ class Together:
         except Exception:
             self.ranks.leave(number)
             raise
+        except BaseException as error:
+            self.interrupted(number, error)
+            raise
+
+    def interrupted(self, number: int, error: BaseException) -> None:
+        """This rank leaves a call in its middle: all hear of it, whatever they wait for."""
+        ranks = self.ranks
+        for word in ("have", "part"):
+            ranks.tell(number, word, packed(error))
+        for word in ("plan", "done") if ranks.rank == 0 else ():
+            ranks.answer_all(number, word, packed(error))
+        ranks.leave(number)
 
     # --- restore --------------------------------------------------------------------------------
 
@@ -359,6 +371,26 @@ class _Save:
 
     def finish(self, inner: _core.Ticket, batch: _core.Batch) -> Model:
         """Waits for the part and for all the others; every rank returns or raises."""
+        try:
+            model = self._finish(inner, batch)
+        except Exception:
+            self._close()
+            raise
+        except BaseException as error:
+            inner.cancel()
+            self.owner.interrupted(self.number, error)
+            with suppress(Error):
+                inner.wait()
+            self.part.close(self.core)
+            raise
+        self._close()
+        return model
+
+    def _close(self) -> None:
+        self.part.close(self.core)
+        self.ranks.leave(self.number)
+
+    def _finish(self, inner: _core.Ticket, batch: _core.Batch) -> Model:
         failure: Exception | None = None
         try:
             if self.known is not None:
@@ -372,18 +404,14 @@ class _Save:
             }
         except Exception as error:
             failure, message = error, packed(error)
-        try:
-            self.ranks.tell(self.number, "part", message)
-            if self.ranks.rank == 0:
-                self._lead()
-            if failure is not None:
-                raise failure
-            self._hear()
-            self.owner._plan = self.plan
-            return Model(self.owner.store, self.core.model(self.name))
-        finally:
-            self.part.close(self.core)
-            self.ranks.leave(self.number)
+        self.ranks.tell(self.number, "part", message)
+        if self.ranks.rank == 0:
+            self._lead()
+        if failure is not None:
+            raise failure
+        self._hear()
+        self.owner._plan = self.plan
+        return Model(self.owner.store, self.core.model(self.name))
 
     def _hear(self) -> None:
         try:
