@@ -70,6 +70,30 @@ def test_batches_go_on_in_the_epoch_that_was_under_way(tmp_path: Path) -> None:
     assert epochs.seen == [1, 2]
 
 
+def test_a_run_that_begins_later_goes_on_there(tmp_path: Path) -> None:
+    callback = CheckpointCallback(str(tmp_path / "s"), frequency={"batch": 1})
+    fit(made(1), 3, callback)
+    for first in (7, 0):  # later than the last run of this callback ended, and earlier
+        model = made(1)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(
+                X, Y, 8, first + 1, verbose=0, initial_epoch=first,
+                callbacks=[callback, Batches(1)],
+            )  # fmt: skip
+        with ligament.Store(tmp_path / "s", "r") as store:
+            assert store["weights"].meta["epoch"] == first
+
+
+class Batches(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+    def __init__(self, stop_after: int) -> None:
+        super().__init__()
+        self.stop_after = stop_after
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if batch + 1 == self.stop_after:
+            raise KeyboardInterrupt
+
+
 def test_the_best_of_earlier_runs_stays(tmp_path: Path) -> None:
     def run(values: list[float], **options: Any) -> None:
         callback = CheckpointCallback(str(tmp_path / "s"), monitor="val_loss", **options)
@@ -82,7 +106,7 @@ def test_the_best_of_earlier_runs_stays(tmp_path: Path) -> None:
         with ligament.Store(tmp_path / "s", "r") as store:
             return store["weights"].metrics["val_loss"]
 
-    run([3.0, 2.0])
+    run([float("nan"), 3.0, float("nan"), 2.0])
     run([9.0, 2.5], restore=True)
     assert best() == 2.0
     run([1.5], keep=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -86,6 +87,10 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         if self.restore:
             self.model._initial_epoch = None
 
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """So many are done: of this run, wherever it began."""
+        self.epoch = epoch
+
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Saves after every n-th epoch."""
         self.epoch = epoch + 1
@@ -105,7 +110,8 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
                 raise InvalidError(
                     f"monitor='{self.monitor}' is not among the logs: {sorted(logs or {})}"
                 )
-            if self.best is not None and not self.sign * float(value) > self.sign * self.best:
+            least = -math.inf if self.best is None else self.sign * self.best
+            if not self.sign * float(value) > least:  # nor is what is no number
                 return
             self.best = float(value)
         if self.uri is None:
