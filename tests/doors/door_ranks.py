@@ -9,6 +9,7 @@ from typing import Any
 
 warnings.simplefilter("ignore")
 
+import ligament  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from accelerate import Accelerator  # noqa: E402

@@ -268,6 +268,18 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path, wait: bool) -> None:
             assert same_state(parts[name].state_dict(), other[name].state_dict()), name
 
 
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_run_goes_back_to_an_earlier_step(wait: bool) -> None:
+    parts = run()
+    with Checkpointer("mem:", keep=2) as ck:
+        for step in (100, 200, 300):
+            ck.save(step, **parts)
+        for step, left in ((210, [210, 300]), (220, [210, 220])):
+            ck.save(step, **parts, wait=wait)
+            ck.wait()
+            assert ck.steps() == left
+
+
 def test_keep_and_best(tmp_path: Path) -> None:
     parts = run()
     with Checkpointer(tmp_path / "run", keep=2, best=("loss", "min")) as ck:
@@ -288,6 +300,10 @@ def test_keep_and_best(tmp_path: Path) -> None:
         for step in range(3):  # no metric: none is best
             ck.save(step, **parts)
         assert ck.best() is None and ck.steps() == [2]
+    with Checkpointer("mem:", keep=1, best=("loss", "min")) as ck:
+        for step, loss in enumerate([float("nan"), 0.5, 0.1, float("nan"), 0.9]):
+            ck.save(step, **parts, metrics={"loss": loss})
+        assert ck.best() == 2 and ck.steps() == [2, 4]  # what is no number is not the best
     with pytest.raises(ligament.InvalidError):
         Checkpointer("mem:", best=("loss", "smallest"))
     with pytest.raises(ligament.InvalidError, match="step"):

@@ -33,8 +33,8 @@ class Restored:
 
 
 class Checkpointer:
-    """Saves and restores a run. `keep`: how many steps stay; `best=("val_loss", "min")`: the best
-    one stays besides.
+    """Saves and restores a run. `keep`: how many of the last saves stay; `best=("val_loss",
+    "min")`: the best one stays besides.
 
     Under torch.distributed every rank makes one and calls `save` and `restore`, in the same order:
     each rank writes what it holds (what all have is spread over them), the step is there when all
@@ -303,16 +303,18 @@ class Checkpointer:
         return f"ligament.checkpoint.Checkpointer({self.store.uri!r}, {policy})"
 
     def _prune(self) -> None:
-        """After a commit: the newest `keep` stay, and the best."""
+        """After a commit: the last `keep` that were saved stay, and the best. Not those with the
+        highest steps: a run that went back to an earlier one saves lower steps than are there."""
         if self._keep is None:
             return
-        kept = set(self.steps()[-self._keep :])
+        found = [model for _, model in self._saved()]
+        kept = {model.name for model in found[-self._keep :]}
         best = self.best() if self._best is not None else None
         if best is not None:
-            kept.add(best)
-        for step in self.steps():
-            if step not in kept:
-                self.store.retire(_name(step))
+            kept.add(_name(best))
+        for model in found:
+            if model.name not in kept:
+                self.store.retire(model.name)
 
     # --- being told to stop ---------------------------------------------------------------------
 
