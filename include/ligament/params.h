@@ -175,7 +175,7 @@ typedef enum lig_params_scheme {
     LIG_PARAMS_NAIVE = 0,  /* drawn at prepare, pulled like any key */
     LIG_PARAMS_PRELOC = 1, /* and an intent is signalled */
     LIG_PARAMS_POOL = 2,   /* drawn from a pool whose keys are preloc'ed together and used `reuse` times */
-    LIG_PARAMS_SAMPLE_LOCAL = 3 /* drawn at pull, among keys that are here; LIG_E_NOTFOUND when none is */
+    LIG_PARAMS_SAMPLE_LOCAL = 3 /* drawn at pull, among keys that are here; where too few are, among all */
 } lig_params_scheme;
 typedef enum lig_params_distribution {
     LIG_PARAMS_SAMPLE_UNIFORM = 0,

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define EVENTS 64
@@ -255,32 +256,44 @@ static void disarm(ligi_net *net)
             net->slots[i].ops->disarm(net->slots[i].self);
 }
 
-static int sleep_ms(const ligi_net *net, int64_t deadline_ns)
+/* Until there is something to do; -1: nobody knows when. */
+static int64_t sleep_ns(const ligi_net *net, int64_t deadline_ns)
 {
     int64_t until = deadline_ns < net->next_ns ? deadline_ns : net->next_ns;
 
     if (until == LIGI_NEVER)
         return -1;
     int64_t left = until - ligi_now_ns();
-    if (left <= 0)
-        return 0;
-    left = (left + 999999) / 1000000;
-    return left < 1000000 ? (int)left : 1000000;
+    return left > 0 ? left : 0;
+}
+
+/* Whole milliseconds are too coarse for ticks that are one apart; older kernels have nothing else,
+ * and some sandboxes deny what they do not know. */
+static void nap(int epoll, int64_t left_ns)
+{
+    struct epoll_event unused;
+    int64_t left_ms = left_ns < 0 ? -1 : (left_ns + 999999) / 1000000;
+
+#ifdef SYS_epoll_pwait2
+    struct timespec left = {.tv_sec = left_ns / 1000000000, .tv_nsec = left_ns % 1000000000};
+    if (syscall(SYS_epoll_pwait2, epoll, &unused, 1, left_ns < 0 ? NULL : &left, NULL, 0) >= 0 ||
+        (errno != ENOSYS && errno != EPERM))
+        return;
+#endif
+    epoll_wait(epoll, &unused, 1, left_ms < 1000000 ? (int)left_ms : 1000000);
 }
 
 /* As the driver: what happened is found by the next round, under the lock, since a watch seen here
  * may be gone by the time the lock is had. */
 static void sleep_as(ligi_net *net, ligi_driver as, int64_t deadline_ns)
 {
-    struct epoll_event unused;
-
     net->driver = as;
     atomic_store(&net->asleep, 1);
     if (!arm(net) && !atomic_exchange(&net->rung, 0)) {
-        int timeout = sleep_ms(net, deadline_ns);
+        int64_t left = sleep_ns(net, deadline_ns);
         net->stats.sleeps++;
         pthread_mutex_unlock(&net->lock);
-        epoll_wait(net->epoll, &unused, 1, timeout);
+        nap(net->epoll, left);
         pthread_mutex_lock(&net->lock);
         net->sockets_hot = 1;
         atomic_store(&net->rung, 0);

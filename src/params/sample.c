@@ -303,33 +303,17 @@ lig_status lig_params_prepare_sample(lig_params_worker *worker, uint64_t count, 
 
 /* --- pulling --- */
 
-static lig_status none_here(const struct ligi_sampling *self, uint32_t count, uint32_t got)
-{
-    const lig_params_sampling *options = &self->options;
-    if (got == 0 && atomic_load(&self->here.count) == 0)
-        return lig_fail(LIG_E_NOTFOUND,
-                        "none of the keys %lld .. %lld - 1 is on this node; signal intent for some",
-                        (long long)options->min, (long long)options->max);
-    if (options->with_replacement)
-        return lig_fail(LIG_E_NOTFOUND,
-                        "no key with a weight above 0 of %lld .. %lld - 1 is on this node",
-                        (long long)options->min, (long long)options->max);
-    return lig_fail(LIG_E_LIMIT,
-                    "%u samples without replacement are asked for, and %u keys are left on this "
-                    "node; ask for fewer, or signal intent for more",
-                    count, got);
-}
-
+/* Where too few keys are here, for a moment perhaps, the rest are any: a training loop does not end
+ * because of the time at which rows moved. */
 static lig_status draw_block(struct ligi_sampler *self, ligi_seen *seen, uint32_t count,
-                             uint32_t *items, uint32_t *got)
+                             uint32_t *items)
 {
     const struct ligi_sampling *sampling = self->sampling;
-    if (sampling->here.range) {
-        ligi_local_draw how = {&sampling->draw, &self->rng, seen};
-        return ligi_local_list_draw(&sampling->here, &how, count, items, got);
-    }
-    *got = count;
-    return ligi_draw_many(&sampling->draw, &self->rng, seen, count, items);
+    ligi_local_draw how = {&sampling->draw, &self->rng, seen};
+    uint32_t got = 0;
+    if (sampling->here.range)
+        LIG_TRY(ligi_local_list_draw(&sampling->here, &how, count, items, &got));
+    return ligi_draw_many(&sampling->draw, &self->rng, seen, count - got, items + got);
 }
 
 /* On failure what was drawn counts as not drawn. */
@@ -338,17 +322,14 @@ static lig_status draw_local(struct ligi_sampler *self, ligi_sample *sample, uin
 {
     const struct ligi_sampling *sampling = self->sampling;
     ligi_seen *seen = sampling->options.with_replacement ? NULL : &sample->seen;
-    uint32_t items[BLOCK], done = 0, got = 0;
+    uint32_t items[BLOCK], done = 0;
     lig_status status = LIG_OK;
     while (done < count && status == LIG_OK) {
         uint32_t want = count - done < BLOCK ? count - done : BLOCK;
-        status = draw_block(self, seen, want, items, &got);
-        for (uint32_t i = 0; i < got && status == LIG_OK; i++)
+        status = draw_block(self, seen, want, items);
+        for (uint32_t i = 0; i < want && status == LIG_OK; i++)
             keys[done + i] = sampling->options.min + items[i];
-        if (status == LIG_OK)
-            done += got;
-        if (status == LIG_OK && got < want)
-            status = none_here(sampling, count, done);
+        done += status == LIG_OK ? want : 0;
     }
     for (uint32_t i = 0; i < done && seen && status != LIG_OK; i++)
         ligi_seen_remove(seen, (uint32_t)(keys[i] - sampling->options.min));
