@@ -257,6 +257,6 @@ static void train(training_run *run)
 
 int main(int count, char **words)
 {
-    training_job job = {.name = "kge", .train = train, .epochs = 10, .tolerance = 0.05};
+    training_job job = {.name = "kge", .train = train, .epochs = 10, .tolerance = 0.1};
     return training_main(&job, count, words);
 }
