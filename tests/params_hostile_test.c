@@ -270,6 +270,25 @@ static void test_a_wrong_question_is_answered(void **unused)
     part(&now);
 }
 
+/* Rows in the answer to a push: there is nowhere to put them. */
+static void test_a_push_is_answered_with_rows(void **unused)
+{
+    (void)unused;
+    meeting now;
+    _Alignas(8) uint8_t payload[8 + 4 * LENGTH] = {0};
+    ligi_letter answer = {.kind = LIGI_LETTER_ANSWER,
+                          .verb = LIGI_PUSH,
+                          .flags = LIGI_LETTER_POSITIONS | LIGI_LETTER_VALUES,
+                          .origin = 0,
+                          .count = 1};
+    meet(&now, 1);
+    assert_ok(ligi_net_wait(now.liar.net, has_heard, &now.liar, MINUTE));
+    for (answer.ticket = 0; answer.ticket < 8 && !now.liar.lost; answer.ticket++)
+        liar_say(&now.liar, answer, 0, payload, sizeof payload);
+    assert_ok(ligi_net_wait(now.liar.net, is_lost, &now.liar, MINUTE));
+    part(&now);
+}
+
 static void test_what_is_no_letter_ends_the_job(void **unused)
 {
     (void)unused;
@@ -291,6 +310,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_wrong_question_is_answered),
+        cmocka_unit_test(test_a_push_is_answered_with_rows),
         cmocka_unit_test(test_what_is_no_letter_ends_the_job),
         cmocka_unit_test(test_lies_of_all_kinds),
     };

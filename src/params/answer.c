@@ -76,13 +76,13 @@ static lig_status deliver(const inquiry *call, ligi_post *post)
     return status;
 }
 
-/* The whole request has failed for its worker. */
-static lig_status refuse(const inquiry *call, lig_status status)
+/* The whole request has failed for its worker; `count` of its keys are not answered otherwise. */
+static lig_status refuse(const inquiry *call, lig_status status, uint32_t count)
 {
     const char *sentence = lig_error_text();
     size_t bytes = strnlen(sentence, LIGI_LETTER_SENTENCE_MAX);
     ligi_post post = {.letter = {.flags = LIGI_LETTER_FAILED,
-                                 .count = call->letter->count,
+                                 .count = count,
                                  .number = (uint32_t)status},
                       .tail = sentence,
                       .tail_bytes = bytes};
@@ -239,7 +239,7 @@ static lig_status lost_row(const inquiry *call, const ligi_miss *one)
 {
     (void)lig_fail(LIG_E_INTERNAL, "it does not know where the row of key %lld is",
                    (long long)call->desk->keys[one->position]);
-    return refuse(call, LIG_E_INTERNAL);
+    return refuse(call, LIG_E_INTERNAL, call->others);
 }
 
 /* One letter for each node that some of the others went to. */
@@ -307,7 +307,7 @@ lig_status ligi_answer_ask(ligi_peer *peer, const ligi_letter *letter, const lig
                         .misses = call.desk->done};
     lig_status status = ligi_tables_resolve(node->tables, &batch, &call.elements);
     if (status != LIG_OK)
-        return refuse(&call, status);
+        return refuse(&call, status, letter->count);
     if (letter->verb != LIGI_PULL &&
         parts->rows_bytes != call.elements * ligi_tables_element_bytes(node->tables))
         return lig_fail(LIG_E_CORRUPT, "rows of another length than their keys have");

@@ -369,6 +369,8 @@ static lig_status post_ask(const asking *call, uint32_t to, const uint32_t *inde
         parcel->holds++;
         parcel->with = call->ticket->parcels;
         call->ticket->parcels = parcel;
+    } else {
+        post.send_flags = 0; /* it has failed, and nobody holds what is lent */
     }
     status = ligi_peer_post(&node->peers[to], &post);
     ligi_node_unlock(node);

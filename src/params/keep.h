@@ -55,6 +55,7 @@ typedef struct ligi_keep_call {
     const char *verb, *uri, *model;
     int64_t deadline_ns; /* INT64_MAX: none */
     uint32_t step;
+    int given_up; /* the caller has no more patience */
     lig_store *store;
     ligi_keep_plan plan;
 } ligi_keep_call;
@@ -81,6 +82,10 @@ lig_status ligi_keep_agree_call(ligi_keep_call *call, lig_status status, int wri
  * name of its node. */
 lig_status ligi_keep_agree(ligi_keep_call *call, lig_status status,
                            const ligi_agreement *agreement);
+
+/* Like ligi_node_wait, with the call for context and its deadline; asks `patience` meanwhile, and
+ * is LIG_E_TIMEOUT with a sentence when that has ended (given_up). */
+lig_status ligi_keep_wait(ligi_keep_call *call, int (*until)(void *context));
 
 /* Under the lock: the call need not go on. */
 int ligi_keep_interrupted(const lig_params *node);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PATIENCE_NS INT64_C(100000000)
+
 /* --- what is there --- */
 
 static lig_status keeping_of(lig_params *node, struct ligi_keeping **keeping)
@@ -282,6 +284,22 @@ static int all_heard(void *context)
     return ligi_keep_interrupted(call->node) || call->keeping->heard == call->step + 1;
 }
 
+lig_status ligi_keep_wait(ligi_keep_call *call, int (*until)(void *context))
+{
+    lig_params *node = call->node;
+    for (;;) {
+        int64_t left = ligi_time_left(call->deadline_ns);
+        int last = node->patience == NULL || (left >= 0 && left <= PATIENCE_NS);
+        lig_status status = ligi_node_wait(node, until, call, last ? left : PATIENCE_NS);
+        if (status != LIG_E_TIMEOUT || last)
+            return status;
+        call->given_up = !node->patience(node->patience_context);
+        if (call->given_up)
+            return lig_fail(LIG_E_TIMEOUT, "%s '%s' was given up on node %u", call->verb,
+                            call->model, node->rank);
+    }
+}
+
 /* "nodes 2, 3 and 5". */
 static void name_missing(const ligi_keep_call *call, char *text, size_t bytes)
 {
@@ -340,9 +358,8 @@ static lig_status tell_all(ligi_keep_call *call, const ligi_failure *failure,
 static lig_status wait_for_all(ligi_keep_call *call)
 {
     char missing[200] = "";
-    lig_status status =
-        ligi_node_wait(call->node, all_said, call, ligi_time_left(call->deadline_ns));
-    if (status == LIG_E_TIMEOUT) {
+    lig_status status = ligi_keep_wait(call, all_said);
+    if (status == LIG_E_TIMEOUT && !call->given_up) {
         ligi_node_lock(call->node);
         name_missing(call, missing, sizeof missing);
         ligi_node_unlock(call->node);
@@ -406,10 +423,11 @@ static lig_status agree_other(ligi_keep_call *call, lig_status status,
     if (status != LIG_OK)
         return ligi_failure_publish(&failure);
     LIG_TRY(said);
-    status = ligi_node_wait(call->node, all_heard, call, ligi_time_left(call->deadline_ns));
+    status = ligi_keep_wait(call, all_heard);
     if (status == LIG_E_TIMEOUT) {
-        status = lig_fail(status, "%s '%s': node 0 has not answered in time; every node calls it",
-                          call->verb, call->model);
+        if (!call->given_up)
+            lig_fail(status, "%s '%s': node 0 has not answered in time; every node calls it",
+                     call->verb, call->model);
         ligi_failure_take(&failure, status);
         say(call, &failure, agreement);
         return ligi_failure_publish(&failure);

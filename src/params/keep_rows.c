@@ -222,10 +222,9 @@ static void stop_asking(ligi_rows *rows, ligi_keep_call *call)
 
 static lig_status wait_for_answers(ligi_rows *rows, ligi_keep_call *call)
 {
-    lig_status status =
-        ligi_node_wait(call->node, answered, call, ligi_time_left(call->deadline_ns));
+    lig_status status = ligi_keep_wait(call, answered);
     stop_asking(rows, call);
-    if (status == LIG_E_TIMEOUT)
+    if (status == LIG_E_TIMEOUT && !call->given_up)
         return lig_fail(status, "%s '%s': the rows of other nodes have not come in time",
                         call->verb, call->model);
     LIG_TRY(status);

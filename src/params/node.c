@@ -262,6 +262,7 @@ void lig_params_close(lig_params *node)
         ligi_sync_fini(node);
         ligi_sampling_fini(node);
         ligi_keep_fini(node);
+        ligi_ask_forget(node);
         ligi_parcels_fini(node);
         ligi_tables_destroy(node->tables);
         fini_locks(node);

@@ -35,6 +35,8 @@ typedef struct ligi_parcel {
     uint64_t room, bytes;            /* what is used of it */
     uint8_t *data;                   /* 64-aligned; lendable where there is a net */
     uint32_t holds;                  /* sends, and whoever waits for an answer */
+    uint32_t worker, left;           /* the first of a request that was given up: what is not */
+    uint64_t ticket;                 /* answered of it; until then its peers may read them */
 } ligi_parcel;
 
 /* --- peers --- */
@@ -143,6 +145,9 @@ struct lig_params {
     ligi_meet meet;
     ligi_parcel *parcels[LIGI_PARCEL_ORDERS]; /* not in use, by the logarithm of their room */
     uint64_t parcel_bytes;
+    ligi_parcel *given_up; /* lent for requests that nobody waits for any more */
+    int64_t first_ticket;  /* of the next worker: none is given out twice, also by a second worker
+                              of one number, so that a late answer is nobody else's */
     ligi_desk desk;
 
     _Atomic int stopped; /* shutdown has ended it */
@@ -191,6 +196,8 @@ void ligi_ask_end(lig_params_worker *worker, ligi_ticket *ticket, lig_status sta
                   const char *sentence);
 /* Its open requests fail; nothing writes to the caller's memory from now on. Under the lock. */
 void ligi_ask_abandon(lig_params_worker *worker, lig_status status, const char *sentence);
+/* What was lent and not answered goes back; after net is closed; no lock. */
+void ligi_ask_forget(lig_params *node);
 lig_status ligi_asker_create(lig_params_worker *worker);
 void ligi_asker_destroy(lig_params_worker *worker);
 /* What is left until a deadline: never below 0; LIG_FOREVER stays. */

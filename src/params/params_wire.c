@@ -54,6 +54,9 @@ static lig_status check_flags(const ligi_letter *letter)
     if (letter->kind == LIGI_LETTER_ANSWER && !(letter->flags & LIGI_LETTER_POSITIONS) &&
         (letter->flags & (LIGI_LETTER_MOVES | LIGI_LETTER_VALUES)))
         return corrupt("rows without positions");
+    if (letter->kind == LIGI_LETTER_ANSWER && (letter->flags & LIGI_LETTER_VALUES) &&
+        letter->verb != LIGI_PULL)
+        return corrupt("rows that were not asked for");
     return LIG_OK;
 }
 

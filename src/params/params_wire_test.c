@@ -70,6 +70,10 @@ static void test_letters_that_do_not(void **unused)
     assert_status(check(many, 0, LIGI_LETTER_PAYLOAD_MAX + 1), LIG_E_CORRUPT);
     ligi_letter answer = {.kind = LIGI_LETTER_ANSWER, .flags = LIGI_LETTER_VALUES, .count = 1};
     assert_status(check(answer, 0, 16), LIG_E_CORRUPT);
+    answer.flags |= LIGI_LETTER_POSITIONS;
+    assert_ok(check(answer, 0, 16));
+    answer.verb = LIGI_PUSH;
+    assert_status(check(answer, 0, 16), LIG_E_CORRUPT);
     answer = (ligi_letter){.kind = LIGI_LETTER_ANSWER, .flags = LIGI_LETTER_FAILED, .count = 1};
     assert_status(check(answer, 4, 0), LIG_E_CORRUPT); /* OK is no failure */
     answer.number = 1000;

@@ -20,6 +20,8 @@ static lig_status make_worker(lig_params *node, uint32_t id, lig_params_worker *
     LIG_TRY(ligi_calloc(&worker, 1, sizeof *worker, "a worker"));
     worker->node = node;
     worker->id = id;
+    worker->waited = node->first_ticket;
+    ligi_tickets_init(&worker->tickets, node->first_ticket);
     lig_status status = ligi_node_alone(node) ? LIG_OK : ligi_asker_create(worker);
     if (status == LIG_OK)
         status = ligi_sync_worker_open(worker);
@@ -73,6 +75,8 @@ void lig_params_worker_close(lig_params_worker *worker)
     ligi_sync_worker_close(worker);
     ligi_counts_add(&worker->counts, &node->totals);
     node->workers[worker->id] = NULL;
+    if (worker->tickets.next > node->first_ticket)
+        node->first_ticket = worker->tickets.next;
     ligi_node_unlock(node);
     free_worker(worker);
 }

@@ -3,16 +3,55 @@
 
 #include <string.h>
 
-/* It has ended: what it held is free. */
-static void release(lig_params_worker *worker, ligi_ticket *ticket)
+static void drop_parcels(lig_params *node, ligi_parcel *parcel)
 {
-    ligi_parcel *parcel = ticket->parcels;
-    ticket->parcels = NULL;
-    worker->staged -= ticket->bytes;
     while (parcel) {
         ligi_parcel *next = parcel->with;
-        ligi_parcel_drop(worker->node, parcel);
+        ligi_parcel_drop(node, parcel);
         parcel = next;
+    }
+}
+
+/* It has ended: what it held is free, but for what peers have still to read. */
+static void release(lig_params_worker *worker, ligi_ticket *ticket)
+{
+    lig_params *node = worker->node;
+    ligi_parcel *first = ticket->parcels;
+    ticket->parcels = NULL;
+    worker->staged -= ticket->bytes;
+    if (first == NULL || ticket->left == 0) {
+        drop_parcels(node, first);
+        return;
+    }
+    first->worker = worker->id;
+    first->ticket = (uint64_t)ticket->number;
+    first->left = ticket->left;
+    first->next = node->given_up;
+    node->given_up = first;
+}
+
+/* An answer that nobody waits for. */
+static void answered_late(lig_params *node, const ligi_letter *letter)
+{
+    ligi_parcel **at = &node->given_up;
+    while (*at && ((*at)->worker != letter->worker || (*at)->ticket != letter->ticket))
+        at = &(*at)->next;
+    ligi_parcel *first = *at;
+    if (first == NULL)
+        return;
+    first->left -= letter->count < first->left ? letter->count : first->left;
+    if (first->left > 0)
+        return;
+    *at = first->next;
+    drop_parcels(node, first);
+}
+
+void ligi_ask_forget(lig_params *node)
+{
+    while (node->given_up) {
+        ligi_parcel *first = node->given_up;
+        node->given_up = first->next;
+        drop_parcels(node, first);
     }
 }
 
@@ -89,6 +128,7 @@ static void refused(lig_params_worker *worker, uint32_t rank, const ligi_letter 
                     const ligi_parts *parts)
 {
     ligi_ticket *ticket = ligi_tickets_find(&worker->tickets, (int64_t)letter->ticket);
+    ticket->left -= letter->count < ticket->left ? letter->count : ticket->left;
     lig_fail((lig_status)letter->number, "node %u: %.*s", rank, (int)parts->sentence_bytes,
              parts->sentence);
     ligi_ask_end(worker, ticket, (lig_status)letter->number, lig_error_text());
@@ -103,8 +143,10 @@ lig_status ligi_ask_answered(lig_params *node, uint32_t rank, const ligi_letter 
         worker ? ligi_tickets_find(&worker->tickets, (int64_t)letter->ticket) : NULL;
     if (letter->worker >= node->worker_count || letter->origin != node->rank)
         return corrupt(rank, "a worker that there is not");
-    if (ticket == NULL || ticket->state != LIGI_TICKET_OPEN)
-        return LIG_OK; /* given up */
+    if (ticket == NULL || ticket->state != LIGI_TICKET_OPEN) {
+        answered_late(node, letter);
+        return LIG_OK;
+    }
     if (letter->flags & LIGI_LETTER_FAILED) {
         refused(worker, rank, letter, parts);
         return LIG_OK;
@@ -159,17 +201,32 @@ lig_status lig_params_wait(lig_params_worker *worker, int64_t ticket, int64_t ti
     return outcome(worker, ticket);
 }
 
+static int all_have_ended(void *context)
+{
+    const await *what = context;
+    return atomic_load_explicit(&what->tickets->ended, memory_order_relaxed) >= what->number;
+}
+
+/* Nothing is told before all have ended: what is told is not told again. */
 lig_status lig_params_wait_all(lig_params_worker *worker, int64_t timeout_ns)
 {
-    int64_t deadline = ligi_time_until(timeout_ns);
     int64_t next = worker->tickets.next;
     int64_t from = next > LIGI_TICKETS_MAX ? next - LIGI_TICKETS_MAX : 0;
+    await what = {&worker->tickets, next};
     ligi_failure first = {0};
     LIG_TRY(ligi_node_check(worker->node));
+    if (worker->waited == next)
+        return LIG_OK;
+    lig_status status = ligi_node_wait(worker->node, all_have_ended, &what, timeout_ns);
+    if (status == LIG_E_TIMEOUT)
+        return lig_fail(LIG_E_TIMEOUT, "request %lld of worker %u has not been answered in time",
+                        (long long)atomic_load(&worker->tickets.ended), worker->id);
+    LIG_TRY(status);
+    ligi_node_lock(worker->node);
+    ligi_failure_take(&first, ligi_tickets_untold(&worker->tickets));
+    ligi_node_unlock(worker->node);
     for (int64_t i = worker->waited > from ? worker->waited : from; i < next; i++) {
-        lig_status status = lig_params_wait(worker, i, ligi_time_left(deadline));
-        if (status == LIG_E_TIMEOUT || status == LIG_E_CLOSED)
-            return status;
+        status = outcome(worker, i);
         if (status != LIG_OK && first.status == LIG_OK)
             ligi_failure_take(&first, status);
     }

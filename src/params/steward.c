@@ -141,7 +141,11 @@ lig_status ligi_steward_arrived(ligi_steward *steward, uint32_t from, const ligi
         ligi_item item; /* the payload may change while it is looked at */
         ligi_entry entry;
         memcpy(&item, &parts->items[i], sizeof item);
-        LIG_TRY(ligi_tables_entry(steward->tables, item.key, &entry));
+        lig_status status = ligi_tables_entry(steward->tables, item.key, &entry);
+        if (status == LIG_E_LIMIT && letter->kind == LIGI_LETTER_SYNC &&
+            item.kind == LIGI_ITEM_WANT)
+            continue; /* a hint: whoever accesses the key is told that there is no room for it */
+        LIG_TRY(status);
         fetch_items(steward, parts->items + i, letter->count - i);
         uint64_t bytes = row_bytes(steward, item.kind, entry);
         if (!belongs(letter->kind, item.kind) || bytes > left || item.number > NUMBER_MOST)

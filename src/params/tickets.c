@@ -6,6 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+void ligi_tickets_init(ligi_tickets *tickets, int64_t first)
+{
+    *tickets = (ligi_tickets){.next = first, .inherited = first};
+    atomic_init(&tickets->ended, first);
+}
+
 void ligi_tickets_fini(ligi_tickets *tickets)
 {
     for (size_t i = 0; tickets->ring && i < LIGI_TICKETS_MAX; i++) {
@@ -14,6 +20,8 @@ void ligi_tickets_fini(ligi_tickets *tickets)
     }
     free(tickets->ring);
     tickets->ring = NULL;
+    free(tickets->untold_sentence);
+    tickets->untold_sentence = NULL;
 }
 
 static ligi_ticket *slot_of(const ligi_tickets *tickets, int64_t number)
@@ -36,6 +44,17 @@ static void inherit_wants(ligi_tickets *tickets, ligi_ticket *heir)
     }
 }
 
+static void forget(ligi_tickets *tickets, ligi_ticket *slot)
+{
+    if (slot->status != LIG_OK && !slot->told && tickets->untold == LIG_OK) {
+        tickets->untold = slot->status;
+        tickets->untold_sentence = slot->sentence;
+        slot->sentence = NULL;
+    }
+    free(slot->sentence);
+    slot->sentence = NULL;
+}
+
 lig_status ligi_tickets_begin(ligi_tickets *tickets, uint8_t verb, ligi_ticket **ticket)
 {
     if (tickets->ring == NULL)
@@ -44,7 +63,7 @@ lig_status ligi_tickets_begin(ligi_tickets *tickets, uint8_t verb, ligi_ticket *
     ligi_ticket *slot = slot_of(tickets, tickets->next);
     if (slot->state == LIGI_TICKET_OPEN)
         return LIG_E_BUSY;
-    free(slot->sentence);
+    forget(tickets, slot);
     *slot = (ligi_ticket){.number = tickets->next++,
                           .state = LIGI_TICKET_OPEN,
                           .verb = verb,
@@ -121,4 +140,16 @@ lig_status ligi_ticket_outcome(ligi_ticket *ticket)
     if (ticket->status == LIG_OK)
         return LIG_OK;
     return lig_fail(ticket->status, "%s", ticket->sentence ? ticket->sentence : "it failed");
+}
+
+lig_status ligi_tickets_untold(ligi_tickets *tickets)
+{
+    lig_status status = tickets->untold;
+    if (status == LIG_OK)
+        return LIG_OK;
+    (void)lig_fail(status, "%s", tickets->untold_sentence ? tickets->untold_sentence : "it failed");
+    free(tickets->untold_sentence);
+    tickets->untold_sentence = NULL;
+    tickets->untold = LIG_OK;
+    return status;
 }

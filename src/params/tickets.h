@@ -41,8 +41,12 @@ typedef struct ligi_tickets { /* zero-initialised is valid */
     int64_t next;             /* the number of the next */
     int64_t inherited;        /* tickets before this one have given up their lists */
     _Atomic int64_t ended;    /* all with smaller numbers have ended */
+    lig_status untold;        /* the first failure of a slot that was needed before it was told */
+    char *untold_sentence;
 } ligi_tickets;
 
+/* `first` is the number of the first. */
+void ligi_tickets_init(ligi_tickets *tickets, int64_t first);
 void ligi_tickets_fini(ligi_tickets *tickets);
 
 /* The next ticket, open with nothing wanted. LIG_E_BUSY, without a sentence, when the one 1024
@@ -64,5 +68,7 @@ void ligi_ticket_fail(ligi_tickets *tickets, ligi_ticket *ticket, lig_status sta
                       const char *sentence);
 /* How an ended one ended; a failure is told once. */
 lig_status ligi_ticket_outcome(ligi_ticket *ticket);
+/* How one ended that failed, and was forgotten before anybody asked; once. */
+lig_status ligi_tickets_untold(ligi_tickets *tickets);
 
 #endif
