@@ -303,7 +303,7 @@ static inline int training_main(const training_job *job, int count, char **words
     uint32_t nodes = count > 1 ? (uint32_t)strtoul(words[1], NULL, 10) : 2;
     int epochs = count > 2 ? (int)strtol(words[2], NULL, 10) : job->epochs;
     if (nodes < 2 || nodes > 16 || epochs < 2 || epochs > 100) {
-        fprintf(stderr, "usage: %s [NODES [EPOCHS]]\n", job->name);
+        fprintf(stderr, "usage: %s [NODES [EPOCHS]]: 2 to 16, 2 to 100\n", job->name);
         return 2;
     }
     if (getenv("DMLC_ROLE") == NULL)

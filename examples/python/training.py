@@ -110,10 +110,13 @@ def main(
     """One process, then several; `tolerance` is relative, 0 means the same bits. With `resume`
     there is one node more from half-way on, and train goes on from what it has saved."""
     name = os.path.basename(sys.argv[0]).removesuffix(".py")
-    parser.add_argument("--nodes", type=int, default=2, help="processes (1: alone)")
-    parser.add_argument("--epochs", type=int, default=epochs)
-    parser.add_argument("--picture", default=f"{name}.svg", help="where the loss curve goes")
+    parser.add_argument("--nodes", type=int, default=2, help="processes (1: alone); 2 unless told")
+    parser.add_argument("--epochs", type=int, default=epochs, help=f"2 or more; {epochs}")
+    picture = f"{name}.svg"
+    parser.add_argument("--picture", default=picture, help=f"an SVG of the losses; {picture}")
     options = parser.parse_args()
+    if options.nodes < 1 or options.epochs < 2:
+        parser.error("--nodes goes from 1, --epochs from 2")
     whole = range(options.epochs)
     if os.environ.get("DMLC_ROLE") == "server":
         nodes, rank = (int(os.environ[f"DMLC_{which}"]) for which in ("NUM_SERVER", "NODE_RANK"))

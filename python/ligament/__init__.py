@@ -42,6 +42,7 @@ __all__ = [
     "LimitError",
     "Lineage",
     "Match",
+    "Mesh",
     "MismatchError",
     "Model",
     "NoMemoryError",
@@ -58,6 +59,9 @@ __all__ = [
     "__version__",
     "checkpoint",
     "copy",
+    "mesh",
+    "params",
+    "pipe",
     "plugins",
     "transfer",
 ]
@@ -73,3 +77,7 @@ def __getattr__(name: str) -> object:
 
         return importlib.import_module(f"ligament.{name}")
     raise AttributeError(f"module 'ligament' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

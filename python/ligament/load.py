@@ -18,6 +18,7 @@ from .tree import decode, frameworks
 _GROUP_BYTES = 48 << 20  # memory that waits to be taken over
 _SHOWN_BYTES = 128 << 20
 _NAMED = 5  # how many names a sentence lists
+_ADVICE = ("(missing='keep' leaves them as they are)", "(extra='ignore' passes them over)")
 
 Slice = tuple[int, int, int]  # start, step, count
 
@@ -62,6 +63,7 @@ class Loader:
         self.layouts: dict[str, Any] = {}  # distributed tensors that new ones are laid out like
         self.verify = True
         self.show = False
+        self.advice = _ADVICE  # for what is lacking, and for what is there besides
         self._rows: list[_core.StoredTensor] | None = None
 
     @cached_property
@@ -117,7 +119,7 @@ class Loader:
         if self.chosen is None and target.names == self.names:
             result, places = Result(), list(range(len(self.names)))
         else:
-            result, places = self._compare(target, keep, ignore)
+            result, places = self._compare(target, keep, ignore, all_of_it=bool(prefix))
         self._fill_places(target, places, cast, mapped)
         if target.plain is not None and self.model.structure:
             target.plain(decode(self.model.structure, {}))
@@ -150,27 +152,23 @@ class Loader:
         target.values = values
 
     def _compare(
-        self, target: tensors.Target, keep: bool, ignore: bool
+        self, target: tensors.Target, keep: bool, ignore: bool, all_of_it: bool
     ) -> tuple[Result, list[int]]:
-        """What either side lacks, and which tensors of the target are filled."""
+        """What either side lacks, and which tensors of the target are filled: those that were
+        chosen, unless they are to be all."""
         stored = self.names if self.chosen is None else self.chosen
         asked = set(stored)
         names, known = target.names, set(target.names)
-        if self.chosen is not None:
+        if self.chosen is not None and not all_of_it:
             names = [name for name in names if name in asked]
         missing = [name for name in names if name not in self.index]
         if missing:
             missing = self._not_tied(missing, target)
         extra = [name for name in stored if name not in known]
         if missing and not keep:
-            raise MismatchError(
-                f"model '{self.name}' lacks {_list(missing)} "
-                "(missing='keep' leaves them as they are)"
-            )
+            raise MismatchError(f"model '{self.name}' lacks {_list(missing)} {self.advice[0]}")
         if extra and not ignore:
-            raise MismatchError(
-                f"model '{self.name}' has {_list(extra)} besides (extra='ignore' passes them over)"
-            )
+            raise MismatchError(f"model '{self.name}' has {_list(extra)} besides {self.advice[1]}")
         wanted = {name for name in names if name in self.index}
         places = [i for i, name in enumerate(target.names) if name in wanted]
         return Result(missing, extra), places

@@ -416,8 +416,8 @@ class Store:
         )
 
     def diff(self, a: str | Model, b: str | Model) -> Diff:
-        """What of a model is different in another; by fingerprints, no tensor is read. A tensor
-        that several ranks saved counts as changed when another number of them saved it."""
+        """What of a model is different in another; by fingerprints, without reading a tensor. Only
+        those that another number of ranks saved are read, and their bytes compared."""
         return Diff(*self._core.diff(_name_of(a), _name_of(b)))
 
     def get_time_stamps(self, name: str | None = None) -> dict[str, list[int]]:

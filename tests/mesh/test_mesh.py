@@ -286,6 +286,8 @@ def test_registered_again() -> None:
     one.server.register_recv_buffer(first, [0], [3])
     with pytest.raises(KeyError, match="no worker"):
         one.server.register_recv_buffer(second, [7], [3])
+    with pytest.raises(ligament.InvalidError, match="3 elements cannot be cut into 2 equal"):
+        one.server.register_recv_buffer(np.zeros(3), [0, 0], [3, 4])
     del first
     gc.collect()
     assert seen() is not None
@@ -436,3 +438,25 @@ def test_secret() -> None:
         Mesh("worker", 0, 1, 1, address, secret="short")
     with pytest.raises(ligament.DeniedError, match="secret"):
         Mesh("worker", 0, 1, 1, "192.0.2.1:7000", timeout_ms=2000)
+
+
+def test_a_scheduler_by_arguments() -> None:
+    """Server 0 leaves the address to the scheduler, whoever comes first."""
+    common: dict[str, Any] = {"workers": 1, "servers": 1, "address": f"inproc:{uuid.uuid4().hex}"}
+    with pytest.raises(ligament.TimeoutError, match="nobody in this process listens"):
+        Mesh("server", 0, **common, scheduler=True, timeout_ms=50)
+    with pytest.raises(ligament.InvalidError, match="scheduler=False"):
+        Mesh("scheduler", 0, **common, scheduler=False)
+    made: dict[str, Mesh] = {}
+
+    def join(role: str) -> None:
+        made[role] = Mesh(role, 0, **common, scheduler=True)
+
+    threads = [threading.Thread(target=join, args=(r,)) for r in ("server", "worker", "scheduler")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert {one.role for one in made["worker"].members()} == {"server", "worker", "scheduler"}
+    for role in ("worker", "server", "scheduler"):
+        made[role].stop(20000)

@@ -90,6 +90,7 @@ def test_worker_killed_and_back(party: Party, transport: str) -> None:
     mesh["worker", 1].signal(signal.SIGKILL)
     answer = ask(server, "echo('all')")
     assert answer.startswith("PeerError: worker 1 is lost"), answer
+    assert "is gone: its" not in answer  # it is said once
     assert ask(server, "echo('any')") == "[0]"  # nothing had been taken
     exchange(mesh, 0)
     mesh.all["worker", 1] = mesh.join("worker", 1)

@@ -281,6 +281,25 @@ def test_the_worker_of_a_thread(alone: Any) -> None:
         together([lambda: [server.worker(), gc.collect()]] * 3)
 
 
+def test_the_worker_of_a_thread_that_has_ended(alone: Any) -> None:
+    server, kv = alone()
+    kv.close()
+    go = threading.Event()
+    heard: list[Any] = []
+
+    def later() -> None:
+        go.wait()
+        server.worker().push([1], np.ones(4, "f4"))
+        heard.append(server.worker().get([1]).tolist())
+
+    second = threading.Thread(target=later)
+    second.start()  # before the first ends: its number is another
+    together([lambda: server.worker().push([1], np.ones(4, "f4"))])
+    go.set()
+    second.join()
+    assert heard == [[[2] * 4]]
+
+
 def test_handles(alone: Any) -> None:
     server, kv = alone()
     with pytest.raises(ligament.Error):

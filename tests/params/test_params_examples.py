@@ -68,3 +68,14 @@ def test_the_same_bits_on_other_nodes(tmp_path: Path) -> None:
     first, second = curves(tmp_path / "factors.svg")
     assert first == second
     assert "half-way" in run(PROGRAM, "ls", "factors-models", folder=tmp_path)
+
+
+@pytest.mark.parametrize("words", [("--nodes", "0"), ("--epochs", "0"), ("--epochs", "1")])
+def test_too_few(words: tuple[str, str], tmp_path: Path) -> None:
+    script = str(ROOT / "examples/python/factors.py")
+    done = subprocess.run(
+        [sys.executable, script, *words], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert "--nodes goes from 1, --epochs from 2" in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -129,6 +129,24 @@ def test_ctrl_c_ends_a_wait(party: Party) -> None:
     assert ask(one, "kv.pull([0], got[:4])") == "<ligament request -1>"
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_ctrl_c_ends_a_save_that_others_do_not_call(
+    party: Party, tmp_path: Path, victim: int
+) -> None:
+    nodes = both(party)
+    one, other = nodes[victim], nodes[1 - victim]
+    save = f"server.save({str(tmp_path / 'store')!r}, 'm')"
+    one.say(f"[print('waits', flush=True), {save}]")
+    assert one.line() == "waits"
+    time.sleep(0.3)  # nothing tells that it is inside
+    one.signal(signal.SIGINT)
+    assert one.line() == "KeyboardInterrupt"
+    assert f"save 'm' was given up on node {victim}" in ask(other, save)
+    one.say(save)  # and the next one is a save like any other
+    assert ask(other, save) == "None"
+    assert one.line() == "None"
+
+
 def test_nobody_comes(party: Party) -> None:
     one = member(party, 0, timeout_ms=300)
     assert one.line().startswith("TimeoutError")

@@ -154,3 +154,15 @@ def test_two_nodes_learn_together(nodes: Any) -> None:
 
     for rows in party.run(work):
         assert (rows == -10).all()
+
+
+def test_hashed_ids_stay_in_their_table(alone: Any) -> None:
+    shapes = {"user": (10, 2), "item": (10, 2)}
+    server, kv = alone(shapes, None, optimizer={"name": "sgd", "lr": 1.0}, hashed=True)
+    items = params.torch.Embedding(10, 2, server, "item")
+    items(torch.tensor([2**56 - 1])).sum().backward()
+    assert items.rows(torch.tensor([2**56 - 1])).tolist() == [[-1, -1]]
+    for wrong in (-1, 2**56):
+        with pytest.raises(ligament.InvalidError, match=f"id {wrong}"):
+            items(torch.tensor([wrong]))
+    assert kv.get([2**56 - 1]).tolist() == [[0, 0]]  # of the table before it

@@ -213,6 +213,46 @@ def odd_tensors(rank: int, size: int, folder: str) -> dict[str, Any]:
         }
 
 
+class Shuffler(Loader):
+    """A data loader that draws: its state has tensors, and is each rank's own."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def state_dict(self) -> Any:
+        return {"at": self.at, "generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: Any) -> None:
+        super().load_state_dict(state)
+        self.generator.set_state(state["generator"])
+
+
+def loader_with_tensors(rank: int, size: int, folder: str, wait: bool = True) -> dict[str, Any]:
+    """Each rank's loader goes on where it was; another number of ranks gets that of rank 0."""
+    known = pathlib.Path(f"{folder}/store").exists()
+    dist.barrier()
+    model, optimizer = torch.nn.Linear(3, 2), torch.optim.SGD([torch.ones(2)], momentum=0.9)
+    with Checkpointer(f"{folder}/store", timeout=TIMEOUT) as ck:
+        if not known:
+            for step in (1, 2):  # the second by the plan of the first
+                loader = Shuffler(rank)
+                loader.at = [step, rank]
+                part = {"seen": torch.full((2,), float(rank))}
+                ck.save(step, model=model, loader=loader, optimizer=optimizer, part=part, wait=wait)
+            ck.wait()
+        loader = Shuffler(77)
+        ck.restore(model=model, loader=loader)
+        problems = list(ck.store.check().problems)
+        names = [name for name in ck.store["step-000000000002"].tensors if "ranks" in name]
+    return {
+        "at": loader.at,
+        "seed": loader.generator.initial_seed(),
+        "problems": problems,
+        "kept": sorted(names),
+    }
+
+
 def buffers(rank: int, size: int, folder: str) -> dict[str, Any]:
     """Each rank sees other data, so that its buffers differ; those of rank 0 count, as in DDP."""
     torch.manual_seed(0)

@@ -66,3 +66,40 @@ def test_a_save_replaces_an_alias(tmp_path: Path) -> None:
     with ligament.Store(tmp_path / "s") as store:
         assert store["weights"].name == "weights"
         assert "other" in store
+
+
+def test_restore_into_another_model(tmp_path: Path) -> None:
+    with ligament.checkpoint.Checkpointer(tmp_path / "s") as ck:
+        ck.save(1, model=torch.nn.Linear(3, 2))
+        with pytest.raises(ligament.MismatchError, match="'model.bias' besides") as told:
+            ck.restore(model=torch.nn.Linear(3, 2, bias=False))
+        assert "extra=" not in str(told.value)
+        assert "store.load('step-000000000001')['model']" in str(told.value)
+        more = torch.nn.Linear(3, 2)
+        more.scale = torch.nn.Parameter(torch.ones(1))
+        with pytest.raises(ligament.MismatchError, match="lacks 'model.scale'") as told:
+            ck.restore(model=more)
+        assert "missing=" not in str(told.value)
+
+
+def test_sentences_name_the_way_out() -> None:
+    store = ligament.Store("mem:")
+    store.save("a", {"x": np.ones(1)})
+    with pytest.raises(ligament.ExistsError, match=r"\(replace=True, --replace, "):
+        store.save("a", {"x": np.ones(1)})
+    with pytest.raises(ligament.NotFoundError, match=r"LIGAMENT_PLUGINS, ligament\.plugins\.load"):
+        ligament.Store("nowhere://x")
+
+
+def test_what_the_package_shows() -> None:
+    names = {"Mesh", "checkpoint", "mesh", "params", "pipe", "transfer"}
+    assert names <= set(ligament.__all__)
+    assert names <= set(dir(ligament))
+    assert all(hasattr(ligament, name) for name in ligament.__all__)
+
+
+def test_devices_that_torch_does_not_know() -> None:
+    from ligament.pipe import pipe_model
+
+    with pytest.raises(ligament.InvalidError, match=r"devices\[0\] is 'd0', which is no device"):
+        pipe_model(torch.nn.Linear(3, 2), (torch.ones(1, 3),), stages=1, devices=["d0"])

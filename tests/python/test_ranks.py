@@ -117,6 +117,15 @@ def test_buffers_are_those_of_one_rank(run: Run) -> None:
         assert answer == {"differing": [], "differed": rank > 0, "extra": [0.0]}
 
 
+@pytest.mark.parametrize("wait", [True, False])
+def test_the_state_of_a_loader_is_each_ranks_own(run: Run, wait: bool) -> None:
+    kept = [f"ranks.{r}.{part}" for r in (1, 2) for part in ("loader.generator", "part.seen")]
+    for ranks in (3, 2, 1):  # saved by the first
+        for rank, answer in enumerate(results(run("loader_with_tensors", ranks, wait=wait))):
+            owner = rank if ranks == 3 else 0
+            assert answer == {"at": [2, owner], "seed": owner, "problems": [], "kept": kept}
+
+
 def test_a_rank_outside_of_a_mesh_writes_nothing_of_it(run: Run) -> None:
     for answer in results(run("held_by_some", 3)):
         assert answer == {f"{kind}{i}": [i + 1.0] for i in range(8) for kind in ("scalar", "rows")}

@@ -47,6 +47,7 @@ def test_find_refuses(run: Run) -> None:
     for words, status, sentence in (
         (("#nobody",), 1, "no model 'nobody'"),
         (("#plain",), 1, "without a graph"),
+        (("#plain",), 1, "graph=ligament.Graph.of(model, args)"),
         (("",), 2, "STORE#NAME"),
     ):
         done = run("find", *words)

@@ -16,7 +16,7 @@ from ..ticket import Ticket
 from ..tree import decode
 from . import preemption
 from .ranks import Alone, Ranks, job
-from .together import Saving, Together
+from .together import Saving, Together, own_parts
 
 _PREFIX = "step-"
 _OWN = ("rng", "extra", "ranks")  # parts of a checkpoint that are not the caller's objects
@@ -102,18 +102,20 @@ class Checkpointer:
         **parts: Any,
     ) -> Model | Ticket[Model] | Saving:
         """Saves `parts` (models, optimizers, whatever has a state_dict, trees) as they are now
-        under the step. With several ranks, `rng` and parts without tensors are kept for each, the
-        rest of the plain values, `extra` and `metrics` are those of rank 0; so are buffers of
-        models, and small tensors that are no parameters."""
+        under the step. With several ranks, `rng` and parts without tensors are kept for each, and
+        so are parts that are neither models nor optimizers and hold less than 64 KiB of whole
+        tensors: a data loader's state. The rest of the plain values, `extra` and `metrics` are
+        those of rank 0; so are buffers of models, and small tensors that are no parameters."""
         together = self._job()
-        tree, own = ({}, {}) if together else self._state(step, rng, extra, parts)
+        rank = together.ranks.rank if together else 0
+        tree, own = ({}, {}) if together else self._state(step, rng, extra, parts, rank)
         if any(map(tensors.is_distributed, tensors.leaves(tree))):
             together = Together(self.store, Alone(self._timeout))
         if together is not None:
             return together.save(
                 _name(step) if type(step) is int else f"{_PREFIX}{step!r}",
                 # Of several ranks all hear what goes wrong here on one.
-                lambda: (tree, own) if tree else self._state(step, rng, extra, parts),
+                lambda: (tree, own) if tree else self._state(step, rng, extra, parts, rank),
                 metrics=metrics,
                 wait=wait,
                 snapshot=(snapshot, snapshot_bytes),
@@ -133,7 +135,7 @@ class Checkpointer:
         return result
 
     def _state(
-        self, step: int, rng: bool, extra: Any, parts: dict[str, Any]
+        self, step: int, rng: bool, extra: Any, parts: dict[str, Any], rank: int
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """What is saved, once the save before has ended; and what is this rank's own of it."""
         if type(step) is not int or step < 0:
@@ -147,7 +149,10 @@ class Checkpointer:
             raise InvalidError(f"step {step} has nothing to save: give it model=, optimizer=, ...")
         if extra is not None:
             tree["extra"] = extra
-        return tree, {"rng": tensors.rng_state()} if rng else {}
+        own = {"rng": tensors.rng_state()} if rng else {}
+        if rank > 0:  # those of rank 0 are there for all
+            own |= own_parts(tree, [n for n in tree if n in parts and _is_own(parts[n])])
+        return tree, own
 
     def restore(
         self, *, step: int | None = None, rng: bool = True, **parts: Any
@@ -156,8 +161,8 @@ class Checkpointer:
         `store.load`) from the newest step, or from `step`, and puts the random generators back
         where they were. None when there is nothing yet. Of distributed tensors only the local part
         is read; the step may have been saved by any number of ranks. A rank that the step knows
-        gets its own random state; with as many ranks as saved it, also its own parts without
-        tensors."""
+        gets its own random state; with as many ranks as saved it, also the parts that `save` keeps
+        for each."""
         together = self._job()
         if together is None:
             self.wait()
@@ -248,6 +253,8 @@ class Checkpointer:
     def _fill(self, model: str, part: Any, prefix: str) -> None:
         loader = Loader(self.store._core, model)
         loader.chosen = [name for name in loader.names if name.startswith(f"{prefix}.")]
+        way = f"(restore fills the model that was saved; store.load({model!r})[{prefix!r}] is it)"
+        loader.advice = (way, way)
         loader.fill(part, False, False, False, False, f"{prefix}.")
 
     # --- what is there --------------------------------------------------------------------------
@@ -331,6 +338,11 @@ class Checkpointer:
         if self._preempted_together is None:
             self._preempted_together = preemption.Together(self._timeout)
         return self._preempted_together.any(here)
+
+
+def _is_own(part: Any) -> bool:
+    """Whether what a rank has of it may be another's: what is trained is the same for all."""
+    return not tensors.is_model(part) and not tensors.is_optimizer(part)
 
 
 def _name(step: int) -> str:

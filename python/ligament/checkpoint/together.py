@@ -120,6 +120,18 @@ class _Held:
         return _core.Batch(names, values), _core.Part(boxes), values
 
 
+def own_parts(tree: dict[str, Any], parts: list[str]) -> dict[str, Any]:
+    """Of these parts those that hold tensors, but only whole ones that are small together and no
+    parameters: a data loader's state is each rank's own, and costs little."""
+    found = {}
+    for part in parts:
+        values = tensors.collect({part: tree[part]}, with_frameworks=True).values
+        whole = not any(tensors.is_distributed(v) or tensors.is_parameter(v) for v in values)
+        if values and whole and sum(map(_bytes, values)) < _SMALL_BYTES:
+            found[part] = tree[part]
+    return found
+
+
 def _part(name: str) -> str:
     return name.split(".", 1)[0]
 

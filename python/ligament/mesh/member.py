@@ -83,7 +83,8 @@ class Mesh:
     """Workers push tensors and have others filled by servers that compute on them.
 
     What is None comes from the environment: DMLC_* and STEPMESH_*, torchrun's, Slurm's or PBS's
-    variables. `init` of this package makes the default one of the process.
+    variables. `scheduler=True`, said by all members: there is a scheduler, and it alone holds the
+    rendezvous. `init` of this package makes the default one of the process.
     """
 
     def __init__(
@@ -101,8 +102,13 @@ class Mesh:
         liveness_ms: float = 10000,
         spin_us: float = 20,
         receive_bytes: int = 4 << 30,
+        scheduler: bool | None = None,
     ) -> None:
         place = environment.place(role, rank, workers, servers, address, group_size)
+        if scheduler is None:  # by arguments alone nobody knows whether there will be one
+            scheduler = place.scheduler is True and place.source != "arguments"
+        elif place.role == "scheduler" and not scheduler:
+            raise InvalidError("this process is the scheduler, and scheduler=False: it is one")
         if framework is not None:
             tensors.framework(framework)
         self._framework = framework
@@ -125,8 +131,7 @@ class Mesh:
             spin_ns=int(spin_us * 1e3) or -1,
             receive_bytes=receive_bytes,
             host=place.host,
-            # By arguments alone nobody knows whether there will be a scheduler.
-            flags=int(place.scheduler is True and place.source != "arguments"),
+            flags=int(scheduler),
         )
         self._rank = self._core.rank
         self._finalizer = weakref.finalize(self, self._core.close)

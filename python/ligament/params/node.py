@@ -271,14 +271,20 @@ class Server:
 
     def worker(self) -> Worker:
         """The worker of this thread: the last one made here, or else a new one with a free
-        number."""
+        number, or that of a thread which has ended."""
         me = threading.get_ident()
+        threading.current_thread()  # enumerate knows it from here on, whoever started it
         with self._lock:
             mine = [one for one in self._workers if one._thread == me]
             if mine:
                 return max(mine, key=lambda one: one._made)
             taken = {one._id for one in self._workers}
             free = [number for number in range(self.num_threads) if number not in taken]
+            alive = {thread.ident for thread in threading.enumerate()}
+            left = [one for one in self._own if one._thread not in alive]
+            if left and not free:
+                left[0]._thread = me
+                return left[0]
             if not free:
                 raise InvalidError(
                     f"all {self.num_threads} workers belong to other threads; setup's num_threads "

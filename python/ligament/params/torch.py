@@ -24,6 +24,7 @@ from .rows import Worker
 __all__ = ["Ahead", "Embedding", "EmbeddingBag", "ahead"]
 
 _CHUNK_BYTES = 64 << 20
+_HASHED_IDS = 1 << 56  # above these bits of a hashed key is the number of its table
 
 
 class _Rows(torch.autograd.Function):
@@ -89,11 +90,12 @@ class _Table(torch.nn.Module):
     def keys(self, ids: torch.Tensor) -> torch.Tensor:
         """The server's keys of these ids."""
         ids = ids.detach().reshape(-1).to("cpu", torch.int64)
-        if not self._server._hashed and ids.numel():
+        if ids.numel():
+            limit = _HASHED_IDS if self._server._hashed else self.num_embeddings
             least, most = int(ids.min()), int(ids.max())
-            if least < 0 or most >= self.num_embeddings:
+            if least < 0 or most >= limit:
                 wrong = least if least < 0 else most
-                raise InvalidError(f"id {wrong}: there are 0 to {self.num_embeddings - 1}")
+                raise InvalidError(f"id {wrong}: there are 0 to {limit - 1}")
         return ids + self._offset if self._offset else ids.contiguous()
 
     def pull(self, worker: Worker, keys: torch.Tensor) -> torch.Tensor:

@@ -90,7 +90,13 @@ def _first_device(devices: Sequence[Any] | None) -> torch.device | None:
     """Where to measure: on the first device, when it is one that torch knows."""
     if not devices or isinstance(devices[0], dict):
         return None
-    return torch.device(devices[0])
+    try:
+        return torch.device(devices[0])
+    except (RuntimeError, TypeError):
+        raise InvalidError(
+            f"devices[0] is {devices[0]!r}, which is no device of torch: 'cpu', 'cuda:0', ..., or "
+            "{'device': any name, 'speed': 1.0, 'memory': '80G'} for one that is not here"
+        ) from None
 
 
 @dataclass(slots=True)

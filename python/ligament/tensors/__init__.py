@@ -53,6 +53,7 @@ __all__ = [
     "is_distributed",
     "is_loaded",
     "is_model",
+    "is_optimizer",
     "is_parameter",
     "is_tensor",
     "laid_out_like",
@@ -254,6 +255,13 @@ def _model_adapter(model: Any) -> ModuleType | None:
 def is_model(model: Any) -> bool:
     """Whether it is a model of a framework, filled in place tensor by tensor."""
     return _model_adapter(model) is not None
+
+
+def is_optimizer(part: Any) -> bool:
+    """Whether it is an optimizer of a framework."""
+    return (_has("torch") and of_torch.is_optimizer(part)) or (
+        _has("keras") and of_keras.is_optimizer(part)
+    )
 
 
 def graphs(
