@@ -140,8 +140,8 @@ const cli_command cli_cmd_diff = {
     .name = "diff",
     .usage = "STORE#NAME NAME [options]",
     .summary = "Tells which tensors of two models differ",
-    .details = "By fingerprints: no tensor is read. A tensor that several ranks saved counts as\n"
-               "changed when another number of them saved it, whatever its bytes.",
+    .details = "By fingerprints: no tensor is read but those that another number of ranks saved,\n"
+               "whose bytes are compared.",
     .flags = flags,
     .word_min = 2,
     .word_max = 2,

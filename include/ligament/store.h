@@ -258,8 +258,8 @@ typedef struct lig_diff {
     size_t counts[5];  /* of each enum lig_change */
     uint64_t bytes[5]; /* likewise: those of b, or of a where b has none */
 } lig_diff;
-/* Compares by fingerprint: no tensor is read. That of a tensor in boxes depends on them: where they differ the
- * tensor counts as changed. */
+/* Compares by fingerprint, without reading a tensor. That of a tensor in boxes depends on them: where those differ
+ * (another number of ranks saved it), the bytes are read and compared. */
 LIG_API lig_status lig_store_diff(lig_store *store, const char *a, const char *b, lig_diff **diff);
 LIG_API void lig_diff_destroy(lig_diff *diff);
 

@@ -93,7 +93,8 @@ lig_status ligi_backend_lookup(const char *scheme, const lig_backend_ops **ops)
         used +=
             (size_t)snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ", name);
     return lig_fail(LIG_E_NOTFOUND,
-                    "there is no backend '%s'; known: %s. Plugins are loaded by lig_plugin_load",
+                    "there is no backend '%s'; known: %s. Plugins are loaded by LIGAMENT_PLUGINS, "
+                    "ligament.plugins.load or lig_plugin_load",
                     scheme, known);
 }
 

@@ -75,6 +75,21 @@ static lig_status read_greeting(const lig_mesh *mesh, const ligi_hello *hello, g
 
 /* --- coming and going --- */
 
+/* What is said of a party names it already: of "worker 1 is gone: ..." only the rest is kept. */
+static void note_why(ligi_party *party, const char *why)
+{
+    static const char *const words[] = {"gone", "lost"};
+    char start[64], kept[LIGI_WHY_BYTES];
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        int bytes = snprintf(start, sizeof start, "%s %u is %s: ", ligi_party_role(party),
+                             party->index, words[i]);
+        if (strncmp(why, start, (size_t)bytes) == 0)
+            why += bytes;
+    }
+    snprintf(kept, sizeof kept, "%s", why);
+    snprintf(party->why, sizeof party->why, "%s", kept);
+}
+
 static void party_gone(ligi_party *party, uint32_t state, const char *why)
 {
     lig_mesh *mesh = party->mesh;
@@ -83,10 +98,9 @@ static void party_gone(ligi_party *party, uint32_t state, const char *why)
     party->pings = 0;
     party->doubt_ns = 0;
     mesh->news = mesh->role == LIG_MESH_SERVER; /* workers hear of it by their requests */
-    if (why != party->why)
-        snprintf(party->why, sizeof party->why, "%s", why);
+    note_why(party, why);
     if (mesh->role == LIG_MESH_SERVER)
-        ligi_inbox_lose(&mesh->inbox, party->index, state, why);
+        ligi_inbox_lose(&mesh->inbox, party->index, state, party->why);
     else
         ligi_worker_lost(party);
     ligi_mesh_ring(mesh);
@@ -310,7 +324,7 @@ static void doubt(ligi_party *party, const char *sentence)
     if (party->state != LIG_MESH_ALIVE || party->doubt_ns != 0)
         return;
     party->doubt_ns = ligi_now_ns() + DOUBT_NS;
-    snprintf(party->why, sizeof party->why, "%s", sentence ? sentence : "the group says so");
+    note_why(party, sentence ? sentence : "the group says so");
     ligi_net_hurry(party->mesh->net, LIGI_SERVICE_MESH);
 }
 

@@ -524,10 +524,12 @@ lig_status lig_mesh_register_recv_buffer(lig_mesh *mesh, const lig_tensor *buffe
     LIG_TRY(ligi_mesh_check_tensor(buffer, "buffer", 0));
     if (mesh->role != LIG_MESH_SERVER)
         return lig_fail(LIG_E_INVALID, "register_recv_buffer is for servers");
-    if (count == 0 || buffer->bytes % count != 0 || !lig_tensor_contiguous(buffer))
+    uint64_t elements = buffer->bytes / lig_dtype_bytes(buffer->dtype);
+    if (count == 0 || elements % count != 0 || !lig_tensor_contiguous(buffer))
         return lig_fail(LIG_E_INVALID,
-                        "a contiguous buffer of %llu bytes cannot be cut into %zu equal slices",
-                        (unsigned long long)buffer->bytes, count);
+                        "a %s buffer of %llu elements cannot be cut into %zu equal slices",
+                        lig_tensor_contiguous(buffer) ? "contiguous" : "strided",
+                        (unsigned long long)elements, count);
     uint64_t bytes = buffer->bytes / count;
     for (size_t i = 0; i < count; i++)
         if (workers[i] >= mesh->worker_count)

@@ -1,9 +1,12 @@
 #include "base/error.h"
 #include "base/map.h"
+#include "store/contents.h"
 #include "store/model.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { DIFF_TRIES = 100 };
 
 /* --- lineage --- */
 
@@ -114,6 +117,8 @@ typedef struct diff {
     lig_diff shown; /* first: a lig_diff that we gave out is one of these */
     ligi_model *a, *b;
     lig_difference *tensors;
+    ligi_pair *pairs; /* whose bytes are compared: the fingerprints cannot tell */
+    size_t pair_count;
 } diff;
 
 static int same_shape(const lig_tensor *a, const lig_tensor *b)
@@ -141,8 +146,32 @@ static void add_difference(diff *self, const lig_stored_tensor *a, const lig_sto
     const lig_tensor *tensor = b ? &b->tensor : &a->tensor;
     self->tensors[self->shown.count++] =
         (lig_difference){.name = tensor->name, .change = (int32_t)change, .a = a, .b = b};
-    self->shown.counts[change]++;
-    self->shown.bytes[change] += tensor->bytes;
+    if (change != LIG_CHANGE_BYTES)
+        return;
+    ligi_pair pair = {.a = (size_t)(a - self->a->shown.tensors),
+                      .b = (size_t)(b - self->b->shown.tensors)};
+    if (!ligi_contents_alike(&self->a->manifest, pair.a, &self->b->manifest, pair.b))
+        self->pairs[self->pair_count++] = pair;
+}
+
+/* Pairs are in the order of a, as the differences are. */
+static lig_status settle(diff *self, lig_store *store)
+{
+    LIG_TRY(ligi_contents_compare(store, self->a, self->b, self->pairs, self->pair_count,
+                                  LIGI_CONTENTS_WINDOW));
+    for (size_t i = 0; i < self->pair_count; i++)
+        if (!self->pairs[i].differ)
+            self->tensors[self->pairs[i].a].change = LIG_CHANGE_NONE;
+    return LIG_OK;
+}
+
+static void sum(diff *self)
+{
+    for (size_t i = 0; i < self->shown.count; i++) {
+        const lig_difference *one = &self->tensors[i];
+        self->shown.counts[one->change]++;
+        self->shown.bytes[one->change] += one->b ? one->b->tensor.bytes : one->a->tensor.bytes;
+    }
 }
 
 static lig_status index_names(const lig_model *model, ligi_map *names)
@@ -168,6 +197,7 @@ static lig_status compare_all(diff *self)
     ligi_map in_a = {0}, in_b = {0};
     LIG_TRY(ligi_calloc(&self->tensors, a->tensor_count + b->tensor_count, sizeof *self->tensors,
                         "a comparison"));
+    LIG_TRY(ligi_calloc(&self->pairs, a->tensor_count, sizeof *self->pairs, "a comparison"));
     lig_status status = index_names(a, &in_a);
     if (status == LIG_OK)
         status = index_names(b, &in_b);
@@ -181,25 +211,54 @@ static lig_status compare_all(diff *self)
     return status;
 }
 
-lig_status lig_store_diff(lig_store *store, const char *a, const char *b, lig_diff **out)
+static lig_status diff_once(lig_store *store, const char *a, const char *b, diff *self)
 {
-    LIG_TRY(ligi_store_usable(store));
-    diff *self;
-    LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a comparison"));
-    lig_status status = ligi_model_read(store, a, &self->a);
-    if (status == LIG_OK)
-        status = ligi_model_read(store, b, &self->b);
-    if (status == LIG_OK)
-        status = compare_all(self);
-    if (status != LIG_OK) {
-        lig_diff_destroy(&self->shown);
-        return status;
-    }
+    LIG_TRY(ligi_model_read(store, a, &self->a));
+    LIG_TRY(ligi_model_read(store, b, &self->b));
+    LIG_TRY(compare_all(self));
+    if (self->pair_count)
+        LIG_TRY(settle(self, store));
+    sum(self);
     self->shown.a = &self->a->shown;
     self->shown.b = &self->b->shown;
     self->shown.tensors = self->tensors;
-    *out = &self->shown;
     return LIG_OK;
+}
+
+/* 1 when the name stands for another model by now, or for another manifest of it. */
+static int was_replaced(lig_store *store, const char *name, const ligi_model *before)
+{
+    ligi_model *now = NULL;
+    int replaced = ligi_model_read(store, name, &now) != LIG_OK ||
+                   now->record.about.id != before->record.about.id ||
+                   now->record.manifest_hash != before->record.manifest_hash;
+    ligi_model_free(now);
+    return replaced;
+}
+
+lig_status lig_store_diff(lig_store *store, const char *a, const char *b, lig_diff **out)
+{
+    LIG_TRY(ligi_store_usable(store));
+    for (int i = 0; i < DIFF_TRIES; i++) {
+        diff *self;
+        LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a comparison"));
+        lig_status status = diff_once(store, a, b, self);
+        if (status == LIG_OK) {
+            *out = &self->shown;
+            return LIG_OK;
+        }
+        /* A pack that vanished while bytes were compared is damage only if the models are still
+         * those. */
+        ligi_failure failure;
+        ligi_failure_take(&failure, status);
+        int again = status == LIG_E_CORRUPT && self->pair_count &&
+                    (was_replaced(store, a, self->a) || was_replaced(store, b, self->b));
+        lig_diff_destroy(&self->shown);
+        if (!again)
+            return ligi_failure_publish(&failure);
+    }
+    return lig_fail(LIG_E_BUSY, "models '%s' and '%s' are replaced faster than they can be read", a,
+                    b);
 }
 
 void lig_diff_destroy(lig_diff *shown)
@@ -210,5 +269,6 @@ void lig_diff_destroy(lig_diff *shown)
     ligi_model_free(self->a);
     ligi_model_free(self->b);
     free(self->tensors);
+    free(self->pairs);
     free(self);
 }

@@ -41,7 +41,12 @@ static lig_status read_graphs(lig_store *store, const char *model, kept *self)
         status = keep_graphs(&ledger, id, self);
     ligi_ledger_end(&ledger);
     if (status == LIG_OK && self->graphs.count == 0)
-        status = lig_fail(LIG_E_INVALID, "model '%s' was saved without a graph", model);
+        status =
+            lig_fail(LIG_E_INVALID,
+                     "model '%s' was saved without a graph, by which models are found; save it "
+                     "with one: graph=ligament.Graph.of(model, args), or graphs of "
+                     "lig_save_options",
+                     model);
     return status;
 }
 

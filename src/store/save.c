@@ -24,8 +24,8 @@ static lig_status check_free(const ligi_ledger *ledger, const ligi_plan *plan, u
     LIG_TRY(ligi_ledger_name(ledger, plan->about.name, taken));
     if (*taken && !(plan->flags & LIG_SAVE_REPLACE))
         return lig_fail(LIG_E_EXISTS,
-                        "there is a model '%s' in %s already; replace it, or save under another "
-                        "name",
+                        "there is a model '%s' in %s already; replace it (replace=True, --replace, "
+                        "LIG_SAVE_REPLACE), or save under another name",
                         plan->about.name, ledger->store->uri);
     return LIG_OK;
 }

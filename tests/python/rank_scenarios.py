@@ -7,6 +7,7 @@ import os
 import pathlib
 import resource
 import signal
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -659,6 +660,31 @@ def many(rank: int, size: int, folder: str) -> dict[str, Any]:
         stored = ck.store.load("step-000000000005", framework="torch")["model"]
         values.append([stored["w"].unique().tolist(), int(stored["n"])])
     return {"steps": found, "values": values}
+
+
+def slow_to_hear(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """A save in the background ends on rank 1 only when the next one waits for it."""
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    ck.save(1, model={"w": torch.zeros(3)})
+    waits = threading.Event()
+    if rank == 1:
+        hear, wait = together._Save._hear, ck.wait
+
+        def late(self: Any) -> None:
+            waits.wait(TIMEOUT)
+            hear(self)
+
+        def waiting() -> None:
+            waits.set()
+            wait()
+
+        together._Save._hear, ck.wait = late, waiting
+    ticket = ck.save(2, model={"w": torch.ones(3)}, wait=False)
+    waits.clear()
+    if rank == 0:
+        ticket.result()
+    ck.save(3, model={"w": torch.ones(3)})
+    return {"steps": ck.steps()}
 
 
 def late_job(rank: int, size: int, folder: str) -> dict[str, Any]:

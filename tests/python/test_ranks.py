@@ -146,6 +146,11 @@ def test_several_checkpointers(run: Run) -> None:
         assert answer["values"] == [[[5.0], 0], [[5.0], 1]]
 
 
+def test_a_rank_that_is_slow_to_hear_of_a_save(run: Run) -> None:
+    for answer in results(run("slow_to_hear", 2)):
+        assert answer == {"steps": [1, 2, 3]}
+
+
 # --- what goes wrong ----------------------------------------------------------------------------
 
 PHASES = [

@@ -194,12 +194,15 @@ class Together:
         """Saves what all ranks hold as one model; `state` gives a tree and what is this rank's
         own."""
         number, call = self._next(), f"save '{name}'"
-        plan, self._plan = self._plan, None  # until it is known that all still go by it
         try:
             held = _Held(*state(), self.ranks.rank)
         except BaseException as error:
+            self._plan = None
             self._give_up(number, call, error)
             raise
+        # Not before the save in the background has ended, which leaves one. There is none until it
+        # is known that all still go by it.
+        plan, self._plan = self._plan, None
         known = plan is not None and plan[1] == held.said
         if not known or plan is None:
             with self._leaving(number):
