@@ -125,7 +125,7 @@ static void lose_coordinator(ligi_group *group, ligi_link *link, lig_status stat
     group->link = NULL;
     if (group->phase == LIGI_PHASE_CONNECTING)
         status = lig_fail(status, "no group at %s: %s%s", group->address, said,
-                          status == LIG_E_TIMEOUT ? "; the scheduler (or server 0) should" : "");
+                          status == LIG_E_TIMEOUT ? "; the scheduler, or number 0, holds it" : "");
     else
         status = lig_fail(LIG_E_PEER, "the coordinator at %s is gone: %s", group->address, said);
     ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);

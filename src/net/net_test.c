@@ -7,6 +7,7 @@
 #include <ligament/net.h>
 
 #include <pthread.h>
+#include <unistd.h>
 
 static const ligi_net_options plain = {0};
 
@@ -302,7 +303,7 @@ static void last_words_are_heard(void **state)
 
 typedef struct waiter {
     ligi_net *net;
-    int flag, asked;
+    int flag, asked, back;
     lig_status status;
 } waiter;
 
@@ -351,6 +352,81 @@ static void wake_reaches_all(void **state)
             assert_status(waiters[i].status, LIG_OK);
         }
     }
+    ligi_net_close(net);
+}
+
+static void *wait_and_say(void *context)
+{
+    waiter *self = context;
+    wait_for_flag(self);
+    __atomic_store_n(&self->back, 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static int is_back(void *context)
+{
+    return __atomic_load_n(&((waiter *)context)->back, __ATOMIC_SEQ_CST);
+}
+
+/* One has slept as the driver and comes back for the lock; another has it, and looks on and on. */
+static void who_slept_is_let_in(void **state)
+{
+    ligi_net *net;
+
+    (void)state;
+    assert_ok(ligi_net_open(&net, &plain));
+    for (int round = 0; round < 50; round++) {
+        waiter one = {.net = net};
+        pthread_t thread;
+        pthread_create(&thread, NULL, wait_and_say, &one);
+        wait_until_asked(&one);
+        usleep(1000); /* it sleeps by now, or the round tries nothing */
+        ligi_net_lock(net);
+        __atomic_store_n(&one.flag, 1, __ATOMIC_SEQ_CST);
+        ligi_net_hurry(net, LIGI_SERVICE_TEST);
+        usleep(500);
+        ligi_net_unlock(net);
+        assert_ok(ligi_net_wait(net, is_back, &one, SIDE_WAIT_NS));
+        pthread_join(thread, NULL);
+    }
+    ligi_net_close(net);
+}
+
+/* A service that always has something to do. */
+static int64_t always_due(void *context, int64_t now_ns)
+{
+    return __atomic_load_n((int *)context, __ATOMIC_SEQ_CST) ? now_ns : INT64_MAX;
+}
+
+/* The driver is never idle, and waits for one whom it has told that it may go. */
+static void who_waits_is_let_in(void **state)
+{
+    static const ligi_net_hooks busy_hooks = {.tick = always_due};
+    waiter driver, one;
+    pthread_t threads[2];
+    ligi_net *net;
+    int busy = 0;
+
+    (void)state;
+    assert_ok(ligi_net_open(&net, &plain));
+    assert_ok(ligi_net_serve(net, LIGI_SERVICE_TEST, &busy_hooks, &busy));
+    driver = one = (waiter){.net = net};
+    pthread_create(&threads[0], NULL, wait_and_say, &driver);
+    wait_until_asked(&driver);
+    usleep(20000); /* it sleeps, so that the other waits for it */
+    pthread_create(&threads[1], NULL, wait_and_say, &one);
+    wait_until_asked(&one);
+    usleep(20000);
+    __atomic_store_n(&busy, 1, __ATOMIC_SEQ_CST);
+    ligi_net_hurry(net, LIGI_SERVICE_TEST);
+    usleep(20000);
+    __atomic_store_n(&one.flag, 1, __ATOMIC_SEQ_CST);
+    for (int64_t end = ligi_now_ns() + SIDE_WAIT_NS / 6; !is_back(&one) && ligi_now_ns() < end;)
+        usleep(1000);
+    assert_true(is_back(&one));
+    __atomic_store_n(&driver.flag, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
     ligi_net_close(net);
 }
 
@@ -449,6 +525,8 @@ int main(void)
         cmocka_unit_test(talks_to_itself),
         cmocka_unit_test(the_next_address_is_tried),
         cmocka_unit_test(wake_reaches_all),
+        cmocka_unit_test(who_slept_is_let_in),
+        cmocka_unit_test(who_waits_is_let_in),
         cmocka_unit_test(closing_ends_waiting),
         cmocka_unit_test(limits_of_a_send),
         cmocka_unit_test(memory_to_lend),

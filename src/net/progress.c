@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #define EVENTS 64
+#define BUSY_MOST_NS 1000000  /* that a driver who is never idle keeps other callers out */
+#define WAY_NS 20000          /* and lets them in for */
 #define YIELD_AFTER_NS 3000   /* of spinning in which nothing happened */
 #define SOCKETS_PAUSE_NS 4000 /* between two looks at epoll while the rings are what is hot */
 
@@ -294,7 +296,7 @@ static void sleep_as(ligi_net *net, ligi_driver as, int64_t deadline_ns)
         net->stats.sleeps++;
         pthread_mutex_unlock(&net->lock);
         nap(net->epoll, left);
-        pthread_mutex_lock(&net->lock);
+        ligi_net_lock(net); /* counted: whoever has it lets this one in */
         net->sockets_hot = 1;
         atomic_store(&net->rung, 0);
     }
@@ -384,13 +386,26 @@ static void offer_processor(ligi_net *net)
     pthread_mutex_lock(&net->lock);
 }
 
+/* Other callers were woken and want the lock, which not all of them can be counted for; where there
+ * is always something to do it would never be free for them. */
+static void make_way(ligi_net *net, int64_t now, int64_t *since_ns)
+{
+    int64_t until = now + WAY_NS;
+    struct timespec at = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
+
+    if (net->callers < 2 || now - *since_ns < BUSY_MOST_NS)
+        return;
+    pthread_cond_timedwait(&net->changed, &net->lock, &at);
+    *since_ns = ligi_now_ns();
+}
+
 static lig_status drive(ligi_net *net, int (*until)(void *context), void *context,
                         int64_t timeout_ns)
 {
     int64_t now = ligi_now_ns();
     int64_t deadline =
         timeout_ns < 0 || timeout_ns > LIGI_NEVER - now ? LIGI_NEVER : now + timeout_ns;
-    int64_t spin_end = spin_until(net, now), quiet_ns = now;
+    int64_t spin_end = spin_until(net, now), quiet_ns = now, since_ns = now;
 
     for (;;) {
         if (net->closing)
@@ -407,6 +422,7 @@ static lig_status drive(ligi_net *net, int (*until)(void *context), void *contex
             spin_end = spin_until(net, now);
             quiet_ns = now;
             ligi_net_let_in(net);
+            make_way(net, now, &since_ns);
             continue;
         }
         if (now < spin_end) {
@@ -418,6 +434,7 @@ static lig_status drive(ligi_net *net, int (*until)(void *context), void *contex
         int64_t began = now;
         ligi_net_sleep(net, LIGI_CALLER, deadline);
         now = ligi_now_ns();
+        since_ns = now;
         learn(net, now - began);
     }
 }
