@@ -42,6 +42,14 @@ uint32_t ligi_steward_next_era(ligi_steward *steward)
 
 /* --- saying --- */
 
+/* Under the lock: no need for a locked instruction. */
+static void count_wants(ligi_steward *steward, uint64_t change)
+{
+    atomic_store_explicit(&steward->wants,
+                          atomic_load_explicit(&steward->wants, memory_order_relaxed) + change,
+                          memory_order_relaxed);
+}
+
 lig_status ligi_steward_want(ligi_steward *steward, ligi_entry entry)
 {
     ligi_mark *mark = &steward->marks[entry];
@@ -49,7 +57,7 @@ lig_status ligi_steward_want(ligi_steward *steward, ligi_entry entry)
     if (mark->flags & LIGI_MARK_WANTED)
         return LIG_OK;
     mark->flags |= LIGI_MARK_WANTED;
-    atomic_fetch_add_explicit(&steward->wants, 1, memory_order_relaxed);
+    count_wants(steward, 1);
     uint32_t to = ligi_tables_place(steward->tables, entry).node;
     return ligi_steward_tell(steward, to, LIGI_ITEM_WANT, entry, 0);
 }
@@ -105,7 +113,7 @@ lig_status ligi_steward_surrender(ligi_steward *steward, ligi_entry entry)
         return LIG_OK;
     LIG_TRY(ligi_steward_give_up(steward, entry));
     if (ligi_tables_state(steward->tables, entry) == LIGI_ROW_ABSENT &&
-        steward->marks[entry].interest != 0)
+        ligi_steward_cares(steward, entry))
         LIG_TRY(ligi_steward_want(steward, entry));
     return ligi_courier_send(&steward->courier);
 }
@@ -127,7 +135,7 @@ static lig_status confirmed(ligi_steward *steward, ligi_entry entry)
         LIG_TRY(ligi_steward_send_delta(steward, entry));
     if (mark->flags & LIGI_MARK_LEAVING)
         LIG_TRY(tell_drop(steward, entry));
-    if (state == LIGI_ROW_ABSENT && mark->interest != 0)
+    if (state == LIGI_ROW_ABSENT && ligi_steward_cares(steward, entry))
         return ligi_steward_want(steward, entry);
     return LIG_OK;
 }
@@ -168,7 +176,7 @@ static void answered(ligi_steward *steward, ligi_mark *mark)
     if (!(mark->flags & LIGI_MARK_WANTED))
         return;
     mark->flags &= (uint16_t)~LIGI_MARK_WANTED;
-    atomic_fetch_sub_explicit(&steward->wants, 1, memory_order_relaxed);
+    count_wants(steward, UINT64_MAX);
 }
 
 /* Interest that ended meanwhile is told by giving the copy back. */
@@ -181,11 +189,12 @@ static lig_status copied(ligi_steward *steward, const ligi_incoming *incoming,
         return unexpected(incoming, item);
     answered(steward, mark);
     ligi_tables_place_update(steward->tables, entry, (ligi_place){incoming->from, item->number});
-    if (mark->interest == 0)
+    if (!ligi_steward_cares(steward, entry))
         return ligi_steward_tell(steward, incoming->from, LIGI_ITEM_DROP, entry, item->number);
     steward->counts.replications++;
     mark->flags |= LIGI_MARK_COPY;
-    return ligi_tables_install_copy(steward->tables, entry, incoming->row, 0);
+    LIG_TRY(ligi_tables_install_copy(steward->tables, entry, incoming->row, 0));
+    return ligi_steward_watch(steward, entry);
 }
 
 static lig_status moved(ligi_steward *steward, const ligi_incoming *incoming, const ligi_item *item,

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PLAIN_ITEMS 4096u /* of a letter without rows: what its receiver does at one go */
+/* What a receiver does at one go. Rows that have just left are in the cache when others take their
+ * slots, and so is the letter when it is written again. */
+#define PLAIN_ITEMS 1024u
+#define ROWS_BYTES (UINT64_C(256) << 10)
 
 lig_status ligi_courier_init(ligi_courier *courier, const ligi_carrier *carrier,
                              uint32_t node_count, uint64_t row_bytes_max)
@@ -53,7 +56,7 @@ static lig_status begin(ligi_courier *courier, const ligi_address *address, uint
     uint64_t room = PLAIN_ITEMS, bytes = room * sizeof(ligi_item);
 
     if (row_bytes > 0) {
-        room = LIGI_LETTER_PAYLOAD_GOOD / (sizeof(ligi_item) + courier->row_bytes_max);
+        room = ROWS_BYTES / (sizeof(ligi_item) + courier->row_bytes_max);
         room = room < 1 ? 1 : room > PLAIN_ITEMS ? PLAIN_ITEMS : room;
         bytes = room * (sizeof(ligi_item) + courier->row_bytes_max);
     }

@@ -32,13 +32,38 @@ void ligi_tables_fetch_word(const ligi_tables *tables, uint64_t entry)
     __builtin_prefetch((const void *)&tables->places[entry], 1);
 }
 
-void ligi_tables_fetch_row(const ligi_tables *tables, uint64_t entry)
+void ligi_tables_meet_word(const ligi_tables *tables, uint64_t entry)
 {
     if (entry >= tables->entry_limit)
         return;
-    uint32_t word = ligi_tables_word(tables, (ligi_entry)entry);
-    if (ligi_word_state(word) != LIGI_ROW_ABSENT)
-        ligi_slab_fetch(ligi_tables_slab(tables, (ligi_entry)entry), ligi_word_slot(word));
+    (void)atomic_load_explicit(&tables->words[entry], memory_order_relaxed);
+    (void)atomic_load_explicit(&tables->places[entry], memory_order_relaxed);
+}
+
+static const ligi_row_head *row_of(const ligi_tables *tables, uint64_t entry)
+{
+    uint32_t word = entry < tables->entry_limit ? ligi_tables_word(tables, (ligi_entry)entry) : 0;
+
+    if (ligi_word_state(word) == LIGI_ROW_ABSENT)
+        return NULL;
+    return ligi_slab_row(ligi_tables_slab(tables, (ligi_entry)entry), ligi_word_slot(word));
+}
+
+void ligi_tables_meet_row(const ligi_tables *tables, uint64_t entry)
+{
+    const ligi_row_head *row = row_of(tables, entry);
+
+    ligi_tables_fetch_word(tables, entry); /* to be written: others may have it too */
+    if (row != NULL)
+        ligi_row_meet(row);
+}
+
+void ligi_tables_fetch_row(const ligi_tables *tables, uint64_t entry)
+{
+    const ligi_row_head *row = row_of(tables, entry);
+
+    if (row != NULL)
+        ligi_row_fetch(row, ligi_tables_slab(tables, (ligi_entry)entry)->stride);
 }
 
 static uint8_t *state_of(const place_in *at)
@@ -54,12 +79,16 @@ static void merge(const ligi_tables *tables, const place_in *at, const void *del
     tables->kernels->merge(&sum);
 }
 
+/* Under the lock: no need for a locked instruction. */
 static void count(ligi_tables *tables, ligi_row_state state, uint64_t change)
 {
-    if (state == LIGI_ROW_OWNED)
-        atomic_fetch_add_explicit(&tables->owned, change, memory_order_relaxed);
-    else if (state == LIGI_ROW_COPY)
-        atomic_fetch_add_explicit(&tables->copied, change, memory_order_relaxed);
+    _Atomic uint64_t *counted = state == LIGI_ROW_OWNED  ? &tables->owned
+                                : state == LIGI_ROW_COPY ? &tables->copied
+                                                         : NULL;
+
+    if (counted != NULL)
+        atomic_store_explicit(counted, atomic_load_explicit(counted, memory_order_relaxed) + change,
+                              memory_order_relaxed);
 }
 
 /* With the row locked. */
@@ -100,9 +129,12 @@ static lig_status enter(ligi_tables *tables, ligi_entry entry, place_in *at)
 {
     *at = find(tables, entry);
     if (at->state == LIGI_ROW_ABSENT) {
+        uint32_t used = at->slab->used;
         if (!ligi_slab_take(at->slab, &at->slot))
             return lig_fail(LIG_E_INTERNAL, "no room for the row of key %lld",
                             (long long)ligi_tables_key(tables, entry));
+        if (at->slab->used != used)
+            ligi_slab_populate(at->slab, at->slot);
         at->row = ligi_slab_row(at->slab, at->slot);
     }
     ligi_row_lock(at->row);

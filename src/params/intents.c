@@ -114,7 +114,7 @@ lig_status ligi_agenda_put(ligi_agenda *agenda, const uint32_t *entries, size_t 
     segment->start = start;
     segment->end = end;
     segment->count = (uint32_t)count;
-    segment->done = 0;
+    segment->done = segment->ending = 0;
     memcpy(segment->entries, entries, count * sizeof *entries);
     atomic_fetch_add_explicit(&agenda->key_count, count, memory_order_relaxed);
     segment->next = atomic_load_explicit(&agenda->queue, memory_order_relaxed);
@@ -178,58 +178,163 @@ int ligi_agenda_rest(ligi_agenda *agenda, int64_t clock, int64_t window)
 
 /* --- interests --- */
 
+enum { ENDINGS_LEAST = 64 };
+
 void ligi_interests_fini(ligi_interests *interests)
 {
+    for (uint32_t i = 0; i < interests->room; i++)
+        free(interests->endings[i].watch.items);
+    free(interests->endings);
     free(interests->cells);
     *interests = (ligi_interests){0};
 }
 
-lig_status ligi_interests_reserve(ligi_interests *interests, uint32_t count)
+/* What had places of its own in half as many has them in these. */
+static lig_status make_room(ligi_interests *interests)
 {
-    return ligi_grow(&interests->cells, &interests->capacity, (size_t)interests->count + count,
-                     sizeof *interests->cells, "interests");
+    uint32_t room = interests->room > 0 ? 2 * interests->room : ENDINGS_LEAST;
+    ligi_ending *endings;
+
+    if (interests->used < interests->room / 2)
+        return LIG_OK;
+    if (room > LIGI_INTERESTS_SEVERAL / 8)
+        return lig_fail(LIG_E_LIMIT, "too many intents have not ended");
+    LIG_TRY(ligi_calloc(&endings, room, sizeof *endings, "intents"));
+    for (uint32_t i = 0; i < interests->room; i++)
+        if (interests->endings[i].number != 0)
+            endings[interests->endings[i].number & (room - 1)] = interests->endings[i];
+        else
+            free(interests->endings[i].watch.items);
+    free(interests->endings);
+    interests->endings = endings;
+    interests->room = room;
+    return LIG_OK;
 }
 
-static uint32_t take_cell(ligi_interests *interests)
+lig_status ligi_interests_open(ligi_interests *interests, uint32_t worker, int64_t end,
+                               uint32_t *holder)
 {
-    uint32_t cell = interests->free;
+    ligi_ending *ending;
 
-    if (cell == 0)
-        return ++interests->count;
-    interests->free = interests->cells[cell - 1].next;
-    return cell;
+    LIG_TRY(make_room(interests));
+    do
+        ending = &interests->endings[++interests->last & (interests->room - 1)];
+    while (ending->number != 0);
+    ending->number = *holder = interests->last;
+    ending->worker = worker;
+    ending->end = end;
+    ending->holder = holder;
+    ending->watch.count = 0;
+    interests->used++;
+    return LIG_OK;
 }
 
-int ligi_interests_add(ligi_interests *interests, uint32_t *entry, uint32_t worker, int64_t end)
+void ligi_interests_close(ligi_interests *interests, ligi_ending *ending)
 {
-    int first = *entry == 0;
-    uint32_t cell = *entry;
+    *ending->holder = 0;
+    ending->number = 0;
+    interests->used--;
+}
 
-    while (cell != 0 && interests->cells[cell - 1].worker != worker)
-        cell = interests->cells[cell - 1].next;
-    if (cell != 0) {
-        ligi_interest *known = &interests->cells[cell - 1];
-        if (known->end < end)
-            known->end = end;
-        return 0;
+/* Gives cells back whose endings are over. */
+static void prune(ligi_interests *interests, uint32_t *entry)
+{
+    uint32_t *link = entry, cell;
+
+    *entry &= ~LIGI_INTERESTS_SEVERAL;
+    while ((cell = *link) != 0) {
+        ligi_interest *one = &interests->cells[cell - 1];
+        if (ligi_interests_at(interests, one->number) != NULL) {
+            link = &one->next;
+            continue;
+        }
+        *link = one->next;
+        one->next = interests->cell_free;
+        interests->cell_free = cell;
     }
-    cell = take_cell(interests);
-    interests->cells[cell - 1] = (ligi_interest){.end = end, .worker = worker, .next = *entry};
-    *entry = cell;
-    return first;
+    if (*entry != 0)
+        *entry |= LIGI_INTERESTS_SEVERAL;
 }
 
-int ligi_interests_end(ligi_interests *interests, uint32_t *entry, uint32_t worker, int64_t clock)
+static lig_status add_cell(ligi_interests *interests, uint32_t *entry, uint32_t number)
 {
-    uint32_t *link = entry;
+    uint32_t cell = interests->cell_free;
 
-    while (*link != 0 && interests->cells[*link - 1].worker != worker)
-        link = &interests->cells[*link - 1].next;
-    if (*link == 0 || interests->cells[*link - 1].end > clock)
-        return 0;
-    uint32_t cell = *link;
-    *link = interests->cells[cell - 1].next;
-    interests->cells[cell - 1].next = interests->free;
-    interests->free = cell;
-    return *entry == 0;
+    if (cell == 0) {
+        LIG_TRY(ligi_grow(&interests->cells, &interests->cell_room, interests->cell_count + 1u,
+                          sizeof *interests->cells, "interests"));
+        cell = ++interests->cell_count;
+    } else {
+        interests->cell_free = interests->cells[cell - 1].next;
+    }
+    interests->cells[cell - 1] =
+        (ligi_interest){.number = number, .next = *entry & ~LIGI_INTERESTS_SEVERAL};
+    *entry = cell | LIGI_INTERESTS_SEVERAL;
+    return LIG_OK;
+}
+
+ligi_ending *ligi_interests_first(ligi_interests *interests, uint32_t *entry)
+{
+    if (*entry & LIGI_INTERESTS_SEVERAL)
+        prune(interests, entry);
+    if (*entry & LIGI_INTERESTS_SEVERAL)
+        return ligi_interests_at(interests,
+                                 interests->cells[(*entry & ~LIGI_INTERESTS_SEVERAL) - 1].number);
+    return ligi_interests_at(interests, *entry);
+}
+
+lig_status ligi_interests_add_slowly(ligi_interests *interests, uint32_t *entry,
+                                     const ligi_ending *ending, int *gained)
+{
+    *gained = ligi_interests_first(interests, entry) == NULL;
+    if (*gained) {
+        *entry = ending->number;
+        return LIG_OK;
+    }
+    if (!(*entry & LIGI_INTERESTS_SEVERAL)) {
+        uint32_t first = *entry;
+        *entry = 0;
+        LIG_TRY(add_cell(interests, entry, first));
+    }
+    for (uint32_t cell = *entry & ~LIGI_INTERESTS_SEVERAL; cell != 0;
+         cell = interests->cells[cell - 1].next) {
+        ligi_interest *one = &interests->cells[cell - 1];
+        const ligi_ending *known = ligi_interests_at(interests, one->number);
+        if (known->worker != ending->worker)
+            continue;
+        if (known->end < ending->end)
+            one->number = ending->number;
+        return LIG_OK;
+    }
+    return add_cell(interests, entry, ending->number);
+}
+
+/* Endings that are not over get the lowest numbers that lead to where they are. */
+static uint32_t renumbered(const ligi_interests *interests, const ligi_ending *ending)
+{
+    return ending == NULL ? 0 : interests->room + (uint32_t)(ending - interests->endings);
+}
+
+void ligi_interests_renumber(ligi_interests *interests, uint32_t *entry)
+{
+    if (!(*entry & LIGI_INTERESTS_SEVERAL)) {
+        *entry = renumbered(interests, ligi_interests_at(interests, *entry));
+        return;
+    }
+    prune(interests, entry);
+    for (uint32_t cell = *entry & ~LIGI_INTERESTS_SEVERAL; cell != 0;
+         cell = interests->cells[cell - 1].next) {
+        uint32_t *number = &interests->cells[cell - 1].number;
+        *number = renumbered(interests, ligi_interests_at(interests, *number));
+    }
+}
+
+void ligi_interests_renew(ligi_interests *interests)
+{
+    for (uint32_t i = 0; i < interests->room; i++) {
+        ligi_ending *ending = &interests->endings[i];
+        if (ending->number != 0)
+            ending->number = *ending->holder = renumbered(interests, ending);
+    }
+    interests->last = 2 * interests->room - 1;
 }

@@ -2,7 +2,8 @@
  *
  * An intent is a segment: entries with one start and one end. Its worker puts it into the worker's
  * agenda, without waiting; rounds take it from there when its start is near, and again when its end
- * has come. A node's interest in an entry is the latest end that each of its workers said. */
+ * has come. A node's interest in an entry is the latest end that each of its workers said; nobody
+ * walks through the entries of a segment that ends: they refer to it, and it is there no more. */
 #ifndef LIGI_INTENTS_H
 #define LIGI_INTENTS_H
 
@@ -18,7 +19,8 @@ typedef struct ligi_segment {
     struct ligi_segment *next; /* in the queue: the one put before it */
     int64_t start, end;
     uint32_t count;
-    uint32_t done; /* for whoever walks it: how far it is */
+    uint32_t done;   /* for whoever walks it: how far it is */
+    uint32_t ending; /* of the interests of its worker; 0: it has not begun */
     uint32_t entries[];
 } ligi_segment;
 
@@ -65,26 +67,76 @@ int ligi_agenda_rest(ligi_agenda *agenda, int64_t clock, int64_t window);
 
 /* --- a node's interest in an entry --- */
 
-typedef struct ligi_interest {
-    int64_t end;
+/* The end that some interests have in common. */
+typedef struct ligi_ending {
+    uint32_t number; /* 0: free */
     uint32_t worker;
+    int64_t end;
+    uint32_t *holder;          /* has the number too */
+    struct ligi_ending_watch { /* the caller's: entries to be looked at when it has come */
+        uint32_t *items;
+        size_t count, room;
+    } watch;
+} ligi_ending;
+
+typedef struct ligi_interest { /* one of several that are in the same entry */
+    uint32_t number;
     uint32_t next; /* cell + 1 */
 } ligi_interest;
 
-/* Cells for the interests of all entries. An entry's own part is one number, the caller's: 0 when
- * nobody is interested. */
+/* An entry's own part is one number, the caller's, 0 at first: that of an ending, or where several
+ * workers are interested, of a list of them. Endings that are over stay where they are named and
+ * mean nothing: their numbers are not used again before ligi_interests_stale says so. */
 typedef struct ligi_interests { /* embedded; zeroed is valid */
+    ligi_ending *endings;       /* found by the lowest bits of their number */
+    uint32_t room, used, last;  /* a power of two; of it; the last number given */
     ligi_interest *cells;
-    size_t capacity;
-    uint32_t count, free; /* cells ever used; first free one + 1 */
+    size_t cell_room;
+    uint32_t cell_count, cell_free; /* ever used; first free one + 1 */
 } ligi_interests;
 
+#define LIGI_INTERESTS_SEVERAL 0x80000000u /* a cell + 1 */
+
 void ligi_interests_fini(ligi_interests *interests);
-/* Makes room for `count` more, so that so many adds cannot fail. */
-lig_status ligi_interests_reserve(ligi_interests *interests, uint32_t count);
-/* The later end counts. Returns 1 when nobody was interested before. */
-int ligi_interests_add(ligi_interests *interests, uint32_t *entry, uint32_t worker, int64_t end);
-/* Forgets the worker's interest if it has ended by `clock`. Returns 1 when it was the last. */
-int ligi_interests_end(ligi_interests *interests, uint32_t *entry, uint32_t worker, int64_t clock);
+/* An ending for what is added from now on; its number is put into *holder, which stays where it is
+ * until `close`, and is 0 then. */
+lig_status ligi_interests_open(ligi_interests *interests, uint32_t worker, int64_t end,
+                               uint32_t *holder);
+void ligi_interests_close(ligi_interests *interests, ligi_ending *ending);
+/* NULL when it is over. Until the next open. */
+static inline ligi_ending *ligi_interests_at(const ligi_interests *interests, uint32_t number)
+{
+    ligi_ending *ending = number != 0 ? &interests->endings[number & (interests->room - 1)] : NULL;
+
+    return ending != NULL && ending->number == number ? ending : NULL;
+}
+/* One that is not over, of those the entry has; NULL: nobody is interested. */
+ligi_ending *ligi_interests_first(ligi_interests *interests, uint32_t *entry);
+/* The later end of a worker counts. *gained is 1 when nobody was interested before. */
+lig_status ligi_interests_add_slowly(ligi_interests *interests, uint32_t *entry,
+                                     const ligi_ending *ending, int *gained);
+static inline lig_status ligi_interests_add(ligi_interests *interests, uint32_t *entry,
+                                            const ligi_ending *ending, int *gained)
+{
+    const ligi_ending *known;
+
+    if (*entry & LIGI_INTERESTS_SEVERAL)
+        return ligi_interests_add_slowly(interests, entry, ending, gained);
+    known = ligi_interests_at(interests, *entry);
+    if (known != NULL && known->worker != ending->worker)
+        return ligi_interests_add_slowly(interests, entry, ending, gained);
+    *gained = known == NULL;
+    if (known == NULL || known->end < ending->end)
+        *entry = ending->number;
+    return LIG_OK;
+}
+/* 1 when numbers have to begin anew: the caller has `renumber` see every entry, and then `renew`,
+ * before anything else. */
+static inline int ligi_interests_stale(const ligi_interests *interests)
+{
+    return interests->last >= LIGI_INTERESTS_SEVERAL / 2;
+}
+void ligi_interests_renumber(ligi_interests *interests, uint32_t *entry);
+void ligi_interests_renew(ligi_interests *interests);
 
 #endif

@@ -10,37 +10,115 @@ enum { WORKERS = 3, ENTRIES = 40, STEPS = 4000, SEGMENTS = 4096 };
 
 /* --- what nodes are interested in, against a table of ends --- */
 
+enum { OPEN = 12 };
+
+typedef struct span { /* an ending, and what was added with it */
+    uint32_t number, worker;
+    int64_t end;
+} span;
+
+/* Whether somebody is interested, by walking through all endings that are open. */
+static int is_wanted(const span *spans, const uint8_t *has)
+{
+    for (int i = 0; i < OPEN; i++)
+        if (spans[i].number != 0 && has[i])
+            return 1;
+    return 0;
+}
+
+static void close_span(ligi_interests *interests, span *one, uint8_t has[ENTRIES][OPEN], int i)
+{
+    ligi_ending *ending = ligi_interests_at(interests, one->number);
+
+    assert_non_null(ending);
+    assert_int_equal(ending->worker, one->worker);
+    assert_true(ending->end == one->end);
+    ligi_interests_close(interests, ending);
+    assert_int_equal(one->number, 0);
+    for (int e = 0; e < ENTRIES; e++)
+        has[e][i] = 0;
+}
+
+/* The later end of a worker takes the place of the earlier one; ends are closed in any order, but
+ * of one worker the earlier one first, as its clock does. */
+static int may_close(const span *spans, int which)
+{
+    for (int i = 0; i < OPEN; i++)
+        if (spans[i].number != 0 && spans[i].worker == spans[which].worker &&
+            spans[i].end < spans[which].end)
+            return 0;
+    return 1;
+}
+
+static void renumber_all(ligi_interests *interests, uint32_t *own)
+{
+    for (int e = 0; e < ENTRIES; e++)
+        ligi_interests_renumber(interests, &own[e]);
+    ligi_interests_renew(interests);
+}
+
 static void interests_are_the_latest_ends(void **state)
 {
     ligi_interests interests = {0};
     uint32_t own[ENTRIES] = {0};
-    int64_t ends[ENTRIES][WORKERS];
+    static uint8_t has[ENTRIES][OPEN];
+    span spans[OPEN] = {0};
     ligi_rng rng;
 
     (void)state;
-    memset(ends, -1, sizeof ends);
     ligi_rng_init(&rng, 7, 0, 0);
-    for (int step = 0; step < 20000; step++) {
+    for (int step = 0; step < 40000; step++) {
         uint32_t e = (uint32_t)ligi_rng_below(&rng, ENTRIES);
-        uint32_t w = (uint32_t)ligi_rng_below(&rng, WORKERS);
-        int64_t at = (int64_t)ligi_rng_below(&rng, 100);
-        int none = 1, now_none = 1;
-        for (int i = 0; i < WORKERS; i++)
-            none &= ends[e][i] < 0;
-        assert_int_equal(own[e] == 0, none);
-        if (ligi_rng_below(&rng, 2)) {
-            assert_ok(ligi_interests_reserve(&interests, 1));
-            assert_int_equal(ligi_interests_add(&interests, &own[e], w, at), none);
-            ends[e][w] = ends[e][w] > at ? ends[e][w] : at;
-            continue;
+        int i = (int)ligi_rng_below(&rng, OPEN), gained;
+        if (spans[i].number == 0) {
+            spans[i].worker = (uint32_t)ligi_rng_below(&rng, WORKERS);
+            spans[i].end = (int64_t)ligi_rng_below(&rng, 100) * OPEN + i;
+            assert_ok(
+                ligi_interests_open(&interests, spans[i].worker, spans[i].end, &spans[i].number));
+        } else if (ligi_rng_below(&rng, 8) == 0 && may_close(spans, i)) {
+            close_span(&interests, &spans[i], has, i);
+        } else {
+            int before = is_wanted(spans, has[e]);
+            assert_ok(ligi_interests_add(&interests, &own[e],
+                                         ligi_interests_at(&interests, spans[i].number), &gained));
+            assert_int_equal(gained, !before);
+            has[e][i] = 1;
         }
-        if (ends[e][w] <= at)
-            ends[e][w] = -1;
-        for (int i = 0; i < WORKERS; i++)
-            now_none &= ends[e][i] < 0;
-        assert_int_equal(ligi_interests_end(&interests, &own[e], w, at), !none && now_none);
+        e = (uint32_t)ligi_rng_below(&rng, ENTRIES);
+        assert_int_equal(ligi_interests_first(&interests, &own[e]) != NULL,
+                         is_wanted(spans, has[e]));
+        if (step % 5000 == 4999) {
+            interests.last = LIGI_INTERESTS_SEVERAL / 2;
+            assert_true(ligi_interests_stale(&interests));
+            renumber_all(&interests, own);
+            assert_false(ligi_interests_stale(&interests));
+        }
     }
-    assert_true(interests.count <= ENTRIES * WORKERS);
+    assert_true(interests.cell_count <= ENTRIES * WORKERS);
+    ligi_interests_fini(&interests);
+}
+
+static void many_endings_find_room(void **state)
+{
+    enum { MANY = 5000 };
+    static uint32_t numbers[MANY];
+    ligi_interests interests = {0};
+    uint32_t entry = 0;
+    int gained;
+
+    (void)state;
+    for (int i = 0; i < MANY; i++)
+        assert_ok(ligi_interests_open(&interests, 0, i, &numbers[i]));
+    for (int i = 0; i < MANY; i++)
+        assert_true(ligi_interests_at(&interests, numbers[i])->end == i);
+    assert_ok(
+        ligi_interests_add(&interests, &entry, ligi_interests_at(&interests, numbers[7]), &gained));
+    ligi_interests_close(&interests, ligi_interests_at(&interests, numbers[7]));
+    for (int i = 0; i < MANY; i++) { /* none of them is taken for the one that is over */
+        assert_ok(ligi_interests_open(&interests, 0, i, &numbers[7]));
+        assert_null(ligi_interests_first(&interests, &entry));
+        ligi_interests_close(&interests, ligi_interests_at(&interests, numbers[7]));
+    }
     ligi_interests_fini(&interests);
 }
 
@@ -224,8 +302,11 @@ static void none_is_lost_between_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(interests_are_the_latest_ends), cmocka_unit_test(an_agenda_is_a_list),
-        cmocka_unit_test(due_is_brought_forward),        cmocka_unit_test(too_many_are_refused),
+        cmocka_unit_test(interests_are_the_latest_ends),
+        cmocka_unit_test(many_endings_find_room),
+        cmocka_unit_test(an_agenda_is_a_list),
+        cmocka_unit_test(due_is_brought_forward),
+        cmocka_unit_test(too_many_are_refused),
         cmocka_unit_test(none_is_lost_between_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ struct ligi_keeping {
     ligi_failure failure; /* of this call, on any node; status LIG_OK: none */
     ligi_writer answer;   /* what node 0 said with the last step */
     ligi_said *said;      /* [node_count]; node 0 */
-    uint32_t lost_call; /* node 0: the last one that went wrong, and why: for who comes too late */
+    uint32_t lost_call;   /* the last that went wrong on node 0, and why: for who comes too late */
     ligi_failure lost;
     ligi_keep_plan *plan; /* of this call; NULL: units cannot be asked for */
     ligi_keep_index index;
@@ -62,6 +62,8 @@ typedef struct ligi_keep_call {
 
 /* LIG_E_BUSY while another is under way. */
 lig_status ligi_keep_begin(ligi_keep_call *call, int64_t timeout_ns);
+/* Begun: what node 0 said before this one came, or that a node is lost. No lock. */
+lig_status ligi_keep_check(ligi_keep_call *call);
 void ligi_keep_end(ligi_keep_call *call);
 
 typedef struct ligi_agreement {

@@ -210,6 +210,8 @@ static lig_status open_store(ligi_keep_call *call)
 static lig_status check(loading *self)
 {
     ligi_keep_call *call = self->call;
+    if (call->uri == NULL || call->model == NULL)
+        return lig_fail(LIG_E_INVALID, "say from where to load, and under which name");
     LIG_TRY(ligi_keep_plan_init(&call->plan, call->node->tables));
     LIG_TRY(open_store(call));
     LIG_TRY(lig_store_model(call->store, call->model, &self->model));
@@ -276,9 +278,11 @@ lig_status lig_params_load(lig_params *params, const char *uri, const char *mode
 {
     ligi_keep_call call = {.node = params, .verb = "load", .uri = uri, .model = model};
     loading self = {.call = &call};
-    LIG_TRY(ligi_node_check_others(params));
+    LIG_TRY(ligi_node_check(params));
     LIG_TRY(ligi_keep_begin(&call, timeout_ns));
-    lig_status status = load(&self);
+    lig_status status = ligi_keep_check(&call);
+    if (status == LIG_OK)
+        status = load(&self);
     ligi_failure failure;
     ligi_failure_take(&failure, status);
     ligi_rows_fini(&self.rows);

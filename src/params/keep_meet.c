@@ -80,7 +80,8 @@ lig_status ligi_keep_begin(ligi_keep_call *call, int64_t timeout_ns)
         self->call++;
         self->heard = 0;
         self->writable = 0;
-        self->failure = (ligi_failure){0};
+        /* Node 0 may have given it up before this one came. */
+        self->failure = self->lost_call == self->call ? self->lost : (ligi_failure){0};
         self->answer.bytes = 0;
     }
     ligi_node_unlock(node);
@@ -214,6 +215,10 @@ void ligi_keep_said(lig_params *node, uint32_t rank, const ligi_note *note)
 void ligi_keep_heard(lig_params *node, const ligi_note *note)
 {
     struct ligi_keeping *self = node->keeping;
+    if (!self->busy && note->front.call == self->call + 1 && note->front.status != LIG_OK) {
+        self->lost_call = note->front.call;
+        take_failure(&self->lost, note, "");
+    }
     if (!self->busy || note->front.call != self->call || self->failure.status != LIG_OK)
         return;
     if (note->front.status != LIG_OK)
@@ -251,14 +256,24 @@ int ligi_keep_interrupted(const lig_params *node)
            first_failure(node) != NULL || one_ahead(node) != 0;
 }
 
+lig_status ligi_keep_check(ligi_keep_call *call)
+{
+    ligi_node_lock(call->node);
+    lig_status status = ligi_failure_publish(&call->keeping->failure);
+    ligi_node_unlock(call->node);
+    return status == LIG_OK ? ligi_node_check_others(call->node) : status;
+}
+
+/* Who has heard of a failure may leave at once: that is not the reason. */
 lig_status ligi_keep_why(ligi_keep_call *call)
 {
-    LIG_TRY(ligi_node_check_others(call->node));
     ligi_node_lock(call->node);
     const ligi_failure *first = first_failure(call->node);
     lig_status status = first ? ligi_failure_publish(first) : LIG_OK;
     uint32_t ahead = one_ahead(call->node);
     ligi_node_unlock(call->node);
+    if (status == LIG_OK)
+        status = ligi_node_check_others(call->node);
     if (status == LIG_OK && ahead)
         return lig_fail(LIG_E_TIMEOUT,
                         "%s '%s': node %u has given it up; call it again on all nodes", call->verb,

@@ -243,6 +243,8 @@ static lig_status join(void *context, const lig_part_data *said, ligi_writer *an
 
 static lig_status prepare(ligi_keep_call *call)
 {
+    if (call->uri == NULL || call->model == NULL)
+        return lig_fail(LIG_E_INVALID, "say where to save, and under which name");
     LIG_TRY(ligi_keep_plan_init(&call->plan, call->node->tables));
     return lig_store_open(&call->store, call->uri);
 }
@@ -296,9 +298,11 @@ lig_status lig_params_save(lig_params *params, const char *uri, const char *mode
                            int64_t timeout_ns)
 {
     ligi_keep_call call = {.node = params, .verb = "save", .uri = uri, .model = model};
-    LIG_TRY(ligi_node_check_others(params));
+    LIG_TRY(ligi_node_check(params));
     LIG_TRY(ligi_keep_begin(&call, timeout_ns));
-    lig_status status = save(&call);
+    lig_status status = ligi_keep_check(&call);
+    if (status == LIG_OK)
+        status = save(&call);
     ligi_failure failure;
     ligi_failure_take(&failure, status);
     ligi_keep_end(&call);

@@ -89,7 +89,7 @@ static lig_status decide(ligi_steward *steward, ligi_entry entry, ligi_subscribe
     const ligi_policy_view view = {
         .techniques = steward->techniques,
         .copyable = ligi_tables_copyable(steward->tables, entry),
-        .own = mark->interest != 0,
+        .own = ligi_steward_cares(steward, entry),
         .other_count = ligi_subscribers_count(&steward->subscribers, mark->others) - 1,
         .has_copy = one->has_copy != 0,
         .rested = (uint16_t)(steward->round - mark->arrived),
@@ -124,7 +124,8 @@ static lig_status wanted(ligi_steward *steward, const ligi_incoming *incoming,
         if (ligi_subscribers_find(&steward->subscribers, mark->others, origin) != NULL)
             return LIG_OK;
         LIG_TRY(ligi_subscribers_add(&steward->subscribers, &mark->others, origin, &one));
-        return decide(steward, entry, one);
+        LIG_TRY(decide(steward, entry, one));
+        return mark->others != 0 ? ligi_steward_watch(steward, entry) : LIG_OK;
     }
     ligi_place place = ligi_tables_place(steward->tables, entry);
     if (place.node == steward->rank)

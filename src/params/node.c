@@ -28,6 +28,12 @@ lig_status ligi_node_check(const lig_params *node)
     return LIG_OK;
 }
 
+int ligi_node_has_parted(const lig_params *node)
+{
+    return atomic_load_explicit(&node->parted, memory_order_acquire) ||
+           atomic_load_explicit(&node->stopped, memory_order_acquire);
+}
+
 lig_status ligi_node_check_others(lig_params *node)
 {
     LIG_TRY(ligi_node_check(node));
@@ -88,12 +94,30 @@ static lig_status wait_alone(lig_params *node, int (*until)(void *context), void
     return status;
 }
 
+typedef struct waiting {
+    const lig_params *node;
+    int (*until)(void *context);
+    void *context;
+    int parted;
+} waiting;
+
+static int is_over(void *context)
+{
+    waiting *self = context;
+    if (self->until(self->context))
+        return 1;
+    return self->parted = ligi_node_has_parted(self->node);
+}
+
 lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *context,
                           int64_t timeout_ns)
 {
-    if (node->net)
-        return ligi_net_wait(node->net, until, context, timeout_ns);
-    return wait_alone(node, until, context, timeout_ns);
+    waiting self = {node, until, context, 0};
+    lig_status status = node->net ? ligi_net_wait(node->net, is_over, &self, timeout_ns)
+                                  : wait_alone(node, is_over, &self, timeout_ns);
+    if (status == LIG_OK && self.parted)
+        return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
+    return status;
 }
 
 void ligi_node_wake(lig_params *node)

@@ -152,7 +152,7 @@ struct lig_params {
 
     _Atomic int stopped; /* shutdown has ended it */
     int leaving;         /* in shutdown: peers may go */
-    int parted;          /* and all have agreed to it; the caller of shutdown alone looks at it */
+    _Atomic int parted;  /* and all have agreed to it: nobody answers any more */
     int made;            /* the tables are: requests can be served */
     _Atomic int broken;  /* `ended` is set: a node is lost */
     ligi_failure ended;
@@ -172,9 +172,11 @@ void ligi_node_unlock(lig_params *node);
 lig_status ligi_node_check(const lig_params *node);
 /* And LIG_E_PEER when a node is lost: for whatever needs the others. With or without the lock. */
 lig_status ligi_node_check_others(lig_params *node);
+/* 1 when shutdown has come so far that nothing can be waited for. With or without the lock. */
+int ligi_node_has_parted(const lig_params *node);
 /* Drives net until until(context) is not 0 (asked with the lock held; it must look at
  * node->broken itself if it can depend on others), or waits for a broadcast of `changed` when the
- * node is alone. LIG_FOREVER: none; 0 is one look. */
+ * node is alone. LIG_FOREVER: none; 0 is one look. LIG_E_CLOSED: the node has parted. */
 lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *context,
                           int64_t timeout_ns);
 /* Something that others wait for has changed, outside a hook. */

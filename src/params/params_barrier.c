@@ -90,6 +90,8 @@ static lig_status follow(lig_params *node, int64_t deadline_ns)
                               missing, node->worker_count, node->rank);
         else if (!meet->leading && !goes_on)
             status = lig_fail(LIG_E_CLOSED, "the barrier was given up");
+        else if (!meet->leading && ligi_node_has_parted(node))
+            status = lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
         if (status != LIG_OK) {
             meet->inside--;
             return status;

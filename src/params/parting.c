@@ -72,9 +72,11 @@ static void set_leaving(lig_params *node, int leaving)
 /* After this no other node asks this one for anything. */
 static lig_status agree(lig_params *node, int64_t timeout_ns)
 {
+    ligi_node_lock(node); /* a worker may be closed meanwhile */
     for (uint32_t i = 0; i < node->worker_count; i++)
         if (node->workers[i])
             ligi_sync_finalize(node->workers[i]);
+    ligi_node_unlock(node);
     set_leaving(node, 1);
     lig_status status = lig_params_barrier(node, timeout_ns);
     if (status == LIG_E_TIMEOUT)
@@ -102,12 +104,14 @@ lig_status lig_params_shutdown(lig_params *node, int64_t timeout_ns)
                 return status;
             ligi_failure_take(&failure, status);
             end_links(node);
-            node->parted = 1;
+            atomic_store_explicit(&node->parted, 1, memory_order_release);
+            ligi_node_wake(node);
         }
         if (failure.status == LIG_OK)
             LIG_TRY(linger(node, ligi_time_left(deadline)));
         end_group(node);
     }
     atomic_store_explicit(&node->stopped, 1, memory_order_release);
+    ligi_node_wake(node);
     return ligi_failure_publish(&failure);
 }

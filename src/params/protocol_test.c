@@ -334,6 +334,7 @@ static void check_at_rest(job *j, int expect_copies)
         for (uint32_t i = 0; i < j->s.node_count; i++) {
             sim_node *node = &j->s.nodes[i];
             const ligi_mark *mark = &node->steward.marks[entry];
+            int cares = ligi_steward_cares(&node->steward, entry);
             ligi_row_state state = ligi_tables_state(node->tables, entry);
             assert_true(state != LIGI_ROW_DRAINING);
             assert_int_equal((mark->flags & LIGI_MARK_COPY) != 0, state == LIGI_ROW_COPY);
@@ -341,14 +342,13 @@ static void check_at_rest(job *j, int expect_copies)
             assert_false(mark->flags & (LIGI_MARK_UNSETTLED | LIGI_MARK_LEAVING));
             if (j->s.techniques != LIG_PARAMS_RELOCATION_ONLY) {
                 assert_false(mark->flags & LIGI_MARK_WANTED);
-                assert_true(mark->interest == 0 || state != LIGI_ROW_ABSENT);
+                assert_true(!cares || state != LIGI_ROW_ABSENT);
             } else {
                 assert_true(state != LIGI_ROW_COPY);
-                assert_true(mark->interest == 0 || state == LIGI_ROW_OWNED ||
-                            mark->flags & LIGI_MARK_WANTED);
+                assert_true(!cares || state == LIGI_ROW_OWNED || mark->flags & LIGI_MARK_WANTED);
             }
             if (state == LIGI_ROW_COPY)
-                assert_true(mark->interest != 0 && expect_copies);
+                assert_true(cares && expect_copies);
             if (state == LIGI_ROW_ABSENT)
                 continue;
             assert_true(ligi_tables_get_body(node->tables, entry, row));

@@ -92,6 +92,13 @@ static inline void ligi_row_unlock(ligi_row_head *row)
     atomic_store_explicit(&row->sequence, odd + 1, memory_order_release);
 }
 
+/* For many rows, one behind another, before they are fetched. A prefetch whose address is not in
+ * the translation buffer is dropped, or holds up all behind it; loads wait together. */
+static inline void ligi_row_meet(const ligi_row_head *row)
+{
+    (void)atomic_load_explicit(&row->sequence, memory_order_relaxed);
+}
+
 /* Into the second cache, not the first, which can wait for far fewer lines at a time: rows come
  * half as fast again. */
 static inline void ligi_row_fetch(const void *row, size_t stride)

@@ -176,8 +176,7 @@ static lig_status start(lig_params_worker *worker)
         sampling->in_use = 1;
     ligi_node_unlock(node);
     if (sampling == NULL)
-        return lig_fail(LIG_E_INVALID, "sampling is not enabled: call lig_params_enable_sampling "
-                                       "on every node first");
+        return lig_fail(LIG_E_INVALID, "sampling is not enabled: every node does that first");
     if (sampling->options.scheme == LIG_PARAMS_POOL)
         LIG_TRY(ligi_pool_init(&self->pool, sampling->options.pool_size, sampling->options.reuse));
     ligi_rng_init(&self->rng, sampling->options.seed, node->rank, worker->id);
@@ -356,6 +355,8 @@ lig_status lig_params_pull_sample(lig_params_worker *worker, int64_t sample, int
     ligi_sample *from = NULL;
     LIG_TRY(ligi_node_check(worker->node));
     LIG_TRY(check_pull(self, sample, count, &from));
+    if (count > 0 && (keys == NULL || values == NULL))
+        return lig_fail(LIG_E_INVALID, "%zu samples, and no memory for their keys or rows", count);
     if (from->items == NULL)
         LIG_TRY(draw_local(self, from, (uint32_t)count, keys));
     for (size_t i = 0; i < count && from->items; i++)

@@ -138,6 +138,7 @@ static void test_life_of_a_sample(void **state)
     assert_true(one != two);
     pull(worker, two, 3, keys);
     assert_status(lig_params_pull_sample(worker, two, keys, 2, values, &ticket), LIG_E_LIMIT);
+    assert_status(lig_params_pull_sample(worker, two, NULL, 1, values, &ticket), LIG_E_INVALID);
     pull(worker, two, 1, keys);
     assert_status(lig_params_pull_sample(worker, two, keys, 1, values, &ticket), LIG_E_NOTFOUND);
     assert_says("used up");

@@ -6,7 +6,11 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-enum { SPARE_AHEAD = 4 };
+#define PAGE UINT64_C(4096)
+#define POPULATED (UINT64_C(256) << 10)
+#define POPULATE_WRITE 23 /* of Linux 5.14, whatever the headers are of */
+
+enum { SPARE_BLOCK = 16 };
 
 static size_t round_up(size_t bytes, size_t to)
 {
@@ -36,19 +40,42 @@ uint64_t ligi_slab_deltas_bytes(const ligi_slab *slab)
     return slab->capacity * slab->delta_stride;
 }
 
-/* Those to be taken next are fetched while this one is filled. */
+/* Those to be taken next are fetched before they are filled, many at a time. */
+static void fetch_spare(const ligi_slab *slab)
+{
+    uint32_t stop = slab->spare_count < SPARE_BLOCK ? 0 : slab->spare_count - SPARE_BLOCK;
+
+    for (uint32_t i = slab->spare_count; i > stop; i--)
+        ligi_row_meet(ligi_slab_row(slab, slab->spare[i - 1]));
+    for (uint32_t i = slab->spare_count; i > stop; i--)
+        ligi_slab_fetch(slab, slab->spare[i - 1]);
+}
+
 int ligi_slab_take(ligi_slab *slab, uint32_t *slot)
 {
     if (slab->spare_count > 0) {
         *slot = slab->spare[--slab->spare_count];
-        if (slab->spare_count >= SPARE_AHEAD)
-            ligi_slab_fetch(slab, slab->spare[slab->spare_count - SPARE_AHEAD]);
+        if (slab->spare_count % SPARE_BLOCK == 0)
+            fetch_spare(slab);
         return 1;
     }
     if (slab->used == slab->capacity)
         return 0;
     *slot = slab->used++;
     return 1;
+}
+
+void ligi_slab_populate(const ligi_slab *slab, uint32_t slot)
+{
+    uint64_t from = slab->rows_at + (uint64_t)slot * slab->stride, to = from + slab->stride;
+    uint64_t end = slab->rows_at + ligi_slab_rows_bytes(slab), stop = to + POPULATED;
+
+    if (from / POPULATED == to / POPULATED && slot > 0)
+        return;
+    stop = (stop < end ? stop : end) / PAGE * PAGE;
+    to = to / PAGE * PAGE;
+    if (stop > to)
+        madvise(slab->rows - slab->rows_at + to, stop - to, POPULATE_WRITE);
 }
 
 void ligi_slab_give(ligi_slab *slab, uint32_t slot)

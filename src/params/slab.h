@@ -20,10 +20,13 @@ typedef struct ligi_slab {
     uint64_t rows_at;   /* in the region */
     uint64_t deltas_at; /* in the memory of deltas */
     uint8_t *rows, *deltas;
+    uint8_t
+        apart[LIGI_LINE]; /* what is above is read by all, what follows is written all the time */
     /* The lists belong to the lock of the tables. */
     uint32_t used;                     /* slots ever used */
     uint32_t *spare, spare_count;      /* those that are free again; the last goes first */
     uint32_t deltas_used, deltas_free; /* likewise */
+    uint8_t apart_too[LIGI_LINE];      /* from the next slab */
 } ligi_slab;
 
 /* Fills all that follows from dtype, length, optimizer and capacity. */
@@ -74,6 +77,9 @@ static inline void *ligi_slab_open_pending(const ligi_slab *slab, ligi_row_head 
 /* 0 when all are taken. */
 int ligi_slab_take(ligi_slab *slab, uint32_t *slot);
 void ligi_slab_give(ligi_slab *slab, uint32_t slot);
+/* A row is about to come into a slot that was never used: the pages of those behind it are made as
+ * well, which takes a fraction of what it takes one by one. */
+void ligi_slab_populate(const ligi_slab *slab, uint32_t slot);
 /* Numbers from 1, 0 when all are taken. What they hold is anything: the row's flags say what
  * counts. */
 uint32_t ligi_slab_take_deltas(ligi_slab *slab);

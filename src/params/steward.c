@@ -10,7 +10,7 @@
 
 #define IS_HERE (LIGI_MARK_COPY | LIGI_MARK_OWNED)
 
-enum { AHEAD_ENTRY = 24, AHEAD_ROW = 10 }; /* entries that are fetched before they are looked at */
+enum { AHEAD_ENTRY = 32, BLOCK = 16 }; /* entries that are fetched before they are looked at */
 
 lig_status ligi_steward_init(ligi_steward *steward, const ligi_steward_options *options)
 {
@@ -42,6 +42,7 @@ void ligi_steward_fini(ligi_steward *steward)
     ligi_courier_fini(&steward->courier);
     ligi_interests_fini(&steward->interests);
     ligi_subscribers_fini(&steward->subscribers);
+    free(steward->lapsed.items);
     free(steward->dirty.items);
     free(steward->resting.items);
     ligi_region_destroy(steward->marks, steward->mark_bytes);
@@ -110,22 +111,29 @@ static lig_status one_arrived(ligi_steward *steward, const ligi_incoming *incomi
     return LIG_OK;
 }
 
-static void fetch_entry(const ligi_steward *steward, uint64_t entry)
+static void meet_mark(const ligi_steward *steward, uint64_t entry)
 {
     if (entry < ligi_tables_entry_limit(steward->tables))
-        __builtin_prefetch(&steward->marks[entry], 1);
-    ligi_tables_fetch_word(steward->tables, entry);
+        (void)*(const volatile uint16_t *)&steward->marks[entry].flags;
 }
 
 /* Dense keys are entries; to find those of others takes as long as to wait for them. */
-static void fetch_items(const ligi_steward *steward, const ligi_item *items, uint32_t left)
+static void fetch_block(const ligi_steward *steward, const ligi_item *items, uint32_t at,
+                        uint32_t count)
 {
-    if (ligi_tables_hashed(steward->tables))
+    const ligi_tables *tables = steward->tables;
+    uint32_t first = at == 0 ? 0 : BLOCK;
+
+    if (at % BLOCK != 0 || ligi_tables_hashed(tables))
         return;
-    if (left > AHEAD_ENTRY)
-        fetch_entry(steward, (uint64_t)items[AHEAD_ENTRY].key);
-    if (left > AHEAD_ROW)
-        ligi_tables_fetch_row(steward->tables, (uint64_t)items[AHEAD_ROW].key);
+    for (uint32_t i = at + 3 * first; i < at + 4 * BLOCK && i < count; i++)
+        meet_mark(steward, (uint64_t)items[i].key);
+    for (uint32_t i = at + 2 * first; i < at + 3 * BLOCK && i < count; i++)
+        ligi_tables_meet_word(tables, (uint64_t)items[i].key);
+    for (uint32_t i = at + first; i < at + 2 * BLOCK && i < count; i++)
+        ligi_tables_meet_row(tables, (uint64_t)items[i].key);
+    for (uint32_t i = at + first; i < at + 2 * BLOCK && i < count; i++)
+        ligi_tables_fetch_row(tables, (uint64_t)items[i].key);
 }
 
 lig_status ligi_steward_arrived(ligi_steward *steward, uint32_t from, const ligi_letter *letter,
@@ -141,12 +149,12 @@ lig_status ligi_steward_arrived(ligi_steward *steward, uint32_t from, const ligi
         ligi_item item; /* the payload may change while it is looked at */
         ligi_entry entry;
         memcpy(&item, &parts->items[i], sizeof item);
+        fetch_block(steward, parts->items, i, letter->count);
         lig_status status = ligi_tables_entry(steward->tables, item.key, &entry);
         if (status == LIG_E_LIMIT && letter->kind == LIGI_LETTER_SYNC &&
             item.kind == LIGI_ITEM_WANT)
             continue; /* a hint: whoever accesses the key is told that there is no room for it */
         LIG_TRY(status);
-        fetch_items(steward, parts->items + i, letter->count - i);
         uint64_t bytes = row_bytes(steward, item.kind, entry);
         if (!belongs(letter->kind, item.kind) || bytes > left || item.number > NUMBER_MOST)
             return lig_fail(LIG_E_CORRUPT,
@@ -174,9 +182,25 @@ static void fetch_marks(const ligi_steward *steward, const ligi_segment *segment
 
 static void fetch_unknown(const ligi_steward *steward, const ligi_segment *segment, uint32_t i)
 {
-    if (i + AHEAD_ROW < segment->count &&
-        !(steward->marks[segment->entries[i + AHEAD_ROW]].flags & IS_HERE))
-        ligi_tables_fetch_word(steward->tables, segment->entries[i + AHEAD_ROW]);
+    if (i % BLOCK != 0)
+        return;
+    for (uint32_t at = i; at < i + BLOCK && at < segment->count; at++)
+        if (!(steward->marks[segment->entries[at]].flags & IS_HERE))
+            ligi_tables_meet_word(steward->tables, segment->entries[at]);
+}
+
+lig_status ligi_steward_watch(ligi_steward *steward, ligi_entry entry)
+{
+    ligi_mark *mark = &steward->marks[entry];
+    ligi_ending *ending = ligi_interests_first(&steward->interests, &mark->interest);
+
+    if (mark->flags & LIGI_MARK_WATCHED || ending == NULL)
+        return LIG_OK;
+    LIG_TRY(ligi_grow(&ending->watch.items, &ending->watch.room, ending->watch.count + 1,
+                      sizeof *ending->watch.items, "a list of keys"));
+    ending->watch.items[ending->watch.count++] = entry;
+    mark->flags |= LIGI_MARK_WATCHED;
+    return LIG_OK;
 }
 
 /* It is wanted, and was not. */
@@ -189,6 +213,19 @@ static lig_status gained_interest(ligi_steward *steward, ligi_entry entry)
     return state == LIGI_ROW_ABSENT ? ligi_steward_want(steward, entry) : LIG_OK;
 }
 
+static lig_status open_ending(ligi_steward *steward, uint32_t worker, ligi_segment *segment)
+{
+    if (segment->ending != 0)
+        return LIG_OK;
+    if (ligi_interests_stale(&steward->interests)) {
+        uint64_t count = ligi_tables_entry_limit(steward->tables);
+        for (uint64_t i = 0; i < count; i++)
+            ligi_interests_renumber(&steward->interests, &steward->marks[i].interest);
+        ligi_interests_renew(&steward->interests);
+    }
+    return ligi_interests_open(&steward->interests, worker, segment->end, &segment->ending);
+}
+
 lig_status ligi_steward_begin(ligi_steward *steward, uint32_t worker, ligi_segment *segment,
                               size_t *budget, int *through)
 {
@@ -196,19 +233,23 @@ lig_status ligi_steward_begin(ligi_steward *steward, uint32_t worker, ligi_segme
 
     if (stop - i > *budget)
         stop = i + (uint32_t)*budget;
-    LIG_TRY(ligi_interests_reserve(&steward->interests, stop - i));
+    LIG_TRY(open_ending(steward, worker, segment));
     *budget -= stop - i;
+    const ligi_ending *ending = ligi_interests_at(&steward->interests, segment->ending);
     for (; i < stop; i++) {
         ligi_entry entry = segment->entries[i];
+        int gained;
         fetch_marks(steward, segment, i);
         fetch_unknown(steward, segment, i);
         ligi_mark *mark = &steward->marks[entry];
-        if (ligi_interests_add(&steward->interests, &mark->interest, worker, segment->end) &&
-            !(mark->flags & IS_HERE))
+        LIG_TRY(ligi_interests_add(&steward->interests, &mark->interest, ending, &gained));
+        if (gained && !(mark->flags & IS_HERE))
             LIG_TRY(gained_interest(steward, entry));
+        if (mark->flags & LIGI_MARK_COPY || mark->others != 0)
+            LIG_TRY(ligi_steward_watch(steward, entry));
     }
     *through = i == segment->count;
-    segment->done = *through ? 0 : i;
+    segment->done = i;
     return LIG_OK;
 }
 
@@ -223,21 +264,30 @@ static lig_status lost_interest(ligi_steward *steward, ligi_entry entry)
     return mark->others != 0 ? ligi_steward_consider(steward, entry) : LIG_OK;
 }
 
-lig_status ligi_steward_end(ligi_steward *steward, uint32_t worker, int64_t clock,
-                            ligi_segment *segment, size_t *budget)
+static lig_status lapse(ligi_steward *steward, ligi_entry entry)
 {
-    uint32_t i = segment->done, stop = segment->count;
+    ligi_mark *mark = &steward->marks[entry];
 
-    if (stop - i > *budget)
-        stop = i + (uint32_t)*budget;
-    *budget -= stop - i;
-    for (; i < stop; i++) {
-        fetch_marks(steward, segment, i);
-        ligi_mark *mark = &steward->marks[segment->entries[i]];
-        if (ligi_interests_end(&steward->interests, &mark->interest, worker, clock))
-            LIG_TRY(lost_interest(steward, segment->entries[i]));
+    mark->flags &= (uint16_t)~LIGI_MARK_WATCHED;
+    if (!ligi_steward_cares(steward, entry))
+        return lost_interest(steward, entry);
+    return mark->flags & LIGI_MARK_COPY || mark->others != 0 ? ligi_steward_watch(steward, entry)
+                                                             : LIG_OK;
+}
+
+lig_status ligi_steward_end(ligi_steward *steward, ligi_segment *segment, size_t *budget,
+                            int *through)
+{
+    ligi_ending *ending = ligi_interests_at(&steward->interests, segment->ending);
+    ligi_entries *lapsed = &steward->lapsed;
+
+    if (ending != NULL) {
+        LIG_TRY(ligi_entries_add(lapsed, ending->watch.items, ending->watch.count));
+        ligi_interests_close(&steward->interests, ending);
     }
-    segment->done = i;
+    for (; lapsed->count > 0 && *budget > 0; (*budget)--)
+        LIG_TRY(lapse(steward, lapsed->items[--lapsed->count]));
+    *through = lapsed->count == 0;
     return LIG_OK;
 }
 

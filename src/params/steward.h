@@ -41,6 +41,9 @@
 #define LIGI_MARK_LAP 32u    /* unsettled from the era before, and one delta was confirmed since */
 #define LIGI_MARK_COPY 64u   /* it is one */
 #define LIGI_MARK_OWNED 128u /* it is; a row that has not been looked at may be as well */
+#define LIGI_MARK_WATCHED                                                                          \
+    256u /* in the list of an ending, or of those that have lapsed: all copies and rows that       \
+            others want are, while this node is interested */
 
 /* What is known of an entry besides its row. */
 typedef struct ligi_mark {
@@ -68,6 +71,7 @@ typedef struct ligi_steward {
     ligi_mark *marks; /* by entry */
     uint64_t mark_bytes;
     ligi_interests interests;
+    ligi_entries lapsed; /* an ending of theirs is over: to be looked at */
     ligi_subscribers subscribers;
     ligi_entries dirty; /* noted: copies with something pending, rows that others have copies of */
     size_t dirty_done;
@@ -94,13 +98,12 @@ void ligi_steward_fini(ligi_steward *steward);
 lig_status ligi_steward_arrived(ligi_steward *steward, uint32_t from, const ligi_letter *letter,
                                 const ligi_parts *parts);
 
-/* A worker becomes interested in a segment, or is no more since its clock is `clock`. Goes on at
- * segment->done, for at most *budget entries, which is lessened. `begin` sets done to 0 when it is
- * through, for `end`; `end` is through when done is count. */
+/* A worker becomes interested in a segment, or is no more. Looks at *budget entries at most, which
+ * is lessened; `begin` goes on at segment->done. Once more while *through is 0. */
 lig_status ligi_steward_begin(ligi_steward *steward, uint32_t worker, ligi_segment *segment,
                               size_t *budget, int *through);
-lig_status ligi_steward_end(ligi_steward *steward, uint32_t worker, int64_t clock,
-                            ligi_segment *segment, size_t *budget);
+lig_status ligi_steward_end(ligi_steward *steward, ligi_segment *segment, size_t *budget,
+                            int *through);
 /* Rows that a write made dirty (ligi_batch.noted): for the next ligi_steward_spread. */
 lig_status ligi_steward_note(ligi_steward *steward, const ligi_entry *noted, size_t count);
 /* A round begins: rows have rested one more. Those that wait for that are looked at. */
@@ -128,6 +131,13 @@ lig_status ligi_entries_add(ligi_entries *entries, const ligi_entry *items, size
 /* An item without a row, in the letter that its kind belongs to. */
 lig_status ligi_steward_tell(ligi_steward *steward, uint32_t to, ligi_item_kind kind,
                              ligi_entry entry, uint64_t number);
+/* Interested at the moment. */
+static inline int ligi_steward_cares(ligi_steward *steward, ligi_entry entry)
+{
+    return ligi_interests_first(&steward->interests, &steward->marks[entry].interest) != NULL;
+}
+/* A copy, or a row that others want: looked at when the interest in it ends. */
+lig_status ligi_steward_watch(ligi_steward *steward, ligi_entry entry);
 lig_status ligi_steward_want(ligi_steward *steward, ligi_entry entry);     /* ABSENT */
 lig_status ligi_steward_give_up(ligi_steward *steward, ligi_entry entry);  /* COPY */
 lig_status ligi_steward_consider(ligi_steward *steward, ligi_entry entry); /* OWNED: who gets it? */

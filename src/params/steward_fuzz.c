@@ -81,7 +81,7 @@ static lig_status one_round(ligi_steward *steward, reader *in, ligi_segment *seg
     if (next(in, 2))
         LIG_TRY(ligi_steward_begin(steward, 0, segment, &budget, &through));
     else
-        LIG_TRY(ligi_steward_end(steward, 0, 5, segment, &budget));
+        LIG_TRY(ligi_steward_end(steward, segment, &budget, &through));
     LIG_TRY(ligi_steward_rested(steward));
     if (next(in, 4) == 0)
         LIG_TRY(ligi_steward_surrender(steward, next(in, KEYS)));

@@ -191,10 +191,10 @@ static inline void sim_round(sim *s, uint32_t rank, int64_t window, int crumbs)
                 assert_ok(ligi_steward_begin(&node->steward, w, segment, &budget, &through));
             } while (!through);
         while ((segment = ligi_agenda_end(agenda, clock)) != NULL) {
-            while (segment->done < segment->count) {
+            do {
                 budget = crumbs ? 1 : SIZE_MAX;
-                assert_ok(ligi_steward_end(&node->steward, w, clock, segment, &budget));
-            }
+                assert_ok(ligi_steward_end(&node->steward, segment, &budget, &through));
+            } while (!through);
             ligi_agenda_free(agenda, segment);
         }
         (void)ligi_agenda_rest(agenda, clock, window);

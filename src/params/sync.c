@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#define PIECE 4096u       /* entries that are looked at before others may have the lock */
+#define PIECE 1024u       /* entries that are looked at before others may have the lock */
 #define LEND_LEAST 16384u /* bytes of a letter */
 #define PATIENCE_NS INT64_C(100000)
 #define AWAIT_NS INT64_C(5000000)
@@ -148,14 +148,13 @@ static lig_status end_all(lig_params_worker *worker)
     ligi_steward *steward = &worker->node->sync->steward;
     size_t budget = SIZE_MAX;
     ligi_segment *segment;
+    int through;
 
-    if (intents->beginning != NULL)
-        intents->beginning->done = 0;
     intents->beginning = NULL;
     while ((segment = intents->ending) != NULL ||
            (segment = ligi_agenda_end(&intents->agenda, INT64_MAX)) != NULL) {
         intents->ending = NULL;
-        lig_status status = ligi_steward_end(steward, worker->id, INT64_MAX, segment, &budget);
+        lig_status status = ligi_steward_end(steward, segment, &budget, &through);
         ligi_agenda_free(&intents->agenda, segment);
         LIG_TRY(status);
     }
@@ -351,13 +350,14 @@ static lig_status end_intents(ligi_steward *steward, lig_params_worker *worker, 
 
     while (*budget > 0) {
         ligi_segment *segment = intents->ending;
+        int through;
         if (segment == NULL)
             segment = ligi_agenda_end(&intents->agenda, clock);
         if (segment == NULL)
             return LIG_OK;
         intents->ending = segment;
-        LIG_TRY(ligi_steward_end(steward, worker->id, clock, segment, budget));
-        if (segment->done < segment->count)
+        LIG_TRY(ligi_steward_end(steward, segment, budget, &through));
+        if (!through)
             return LIG_OK;
         ligi_agenda_free(&intents->agenda, segment);
         intents->ending = NULL;

@@ -175,9 +175,12 @@ void ligi_tables_read_peer(const ligi_tables *tables, const void *region, uint32
 
 /* For whoever is about to do something of what follows with many entries: has what belongs to one
  * brought into the cache. `_word` some 16 entries before it is needed, `_row` some 8 before. Any
- * number is fine. */
+ * number is fine. To meet is to wait for it: worth it for some 16 entries, one behind another,
+ * since a fetch of what the translation buffer does not have is dropped, or waits alone. */
 void ligi_tables_fetch_word(const ligi_tables *tables, uint64_t entry);
 void ligi_tables_fetch_row(const ligi_tables *tables, uint64_t entry);
+void ligi_tables_meet_word(const ligi_tables *tables, uint64_t entry);
+void ligi_tables_meet_row(const ligi_tables *tables, uint64_t entry);
 
 /* A row arrives. From ABSENT; or from COPY and DRAINING, where what was pushed here and the owner's
  * row has not is added: `sent` unless `sent_included`, and pending. */

@@ -38,6 +38,8 @@ struct ligi_tables {
     ligi_region_source source;
     ligi_directory directory;
     size_t body_bytes_max, delta_bytes_max;
+    uint8_t
+        apart[LIGI_LINE]; /* what is above is read by all, what follows is written all the time */
     _Atomic uint64_t owned, copied;
 
     pthread_mutex_t

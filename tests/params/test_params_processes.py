@@ -153,6 +153,20 @@ def test_nobody_comes(party: Party) -> None:
     one.end()
 
 
+@pytest.mark.parametrize("call", ["load", "save"])
+def test_who_comes_when_node_0_has_failed_and_left_hears_why(
+    party: Party, tmp_path: Path, call: str
+) -> None:
+    one, two = both(party)
+    (tmp_path / "file").touch()
+    call = f"server.{call}({str(tmp_path / 'file' / 'store')!r}, 'm')"
+    sentence = ask(one, call)
+    assert "PeerError" not in sentence
+    assert ask(one, "server.close()") == "None"
+    ask(two, "kv.barrier()")  # until it is noticed that node 0 has left
+    assert ask(two, call) == sentence
+
+
 def test_other_threads_run_while_c_waits(nodes: Any) -> None:
     party = nodes(2, 4, 10, threads=1)
     first, second = party.workers[0][0], party.workers[1][0]

@@ -108,6 +108,14 @@ def test_hashed_ids(alone: Any) -> None:
     assert (ours.rows(ids) == -1).all()
 
 
+def test_ahead_of_what_is_no_module(alone: Any) -> None:
+    server, _ = alone(4, 10)
+    loader = params.torch.ahead([torch.tensor([1])], keys=lambda ids: {"user": ids})
+    with pytest.raises(ligament.InvalidError, match="{module: ids}, .* not 'user'"):
+        list(loader)
+    server.close()
+
+
 def test_ahead_signals_and_advances(alone: Any) -> None:
     server, kv = alone(2, 100, optimizer="sgd")
     loader = [torch.arange(i, i + 5) for i in range(20)]

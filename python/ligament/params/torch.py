@@ -298,6 +298,11 @@ class Ahead:
             return keys, None
         if not keys:
             return torch.empty(0, dtype=torch.int64), None
+        for module in keys:
+            if not isinstance(module, _Table):
+                raise InvalidError(
+                    f"ahead: keys are {{module: ids}}, of modules of this package, not {module!r}"
+                )
         parts = [module.keys(ids) for module, ids in keys.items()]
         return torch.cat(parts), next(iter(keys)).worker()
 
