@@ -434,7 +434,11 @@ static lig_status make_region(void *context, uint64_t bytes, void **memory)
 {
     lig_params *node = context;
     LIG_TRY(ligi_net_reserve(node->net, bytes, memory));
+    ligi_net_lock(node->net);
     node->region_bytes = bytes;
+    for (uint32_t i = 0; i < node->node_count; i++)
+        ligi_peer_accept(&node->peers[i]);
+    ligi_net_unlock(node->net);
     return LIG_OK;
 }
 

@@ -58,6 +58,8 @@ typedef struct ligi_peer {
     int shared;      /* it was told of our region */
     const void
         *region; /* its words and rows as they are mapped here, read-only; NULL: another host */
+    const void *offered; /* what it shared; its region if it is as large as one must be */
+    uint64_t offered_bytes;
     ligi_mapping *mapping;
     /* The payload that is coming: here, or taken where the peer lent it. */
     ligi_letter letter;
@@ -222,6 +224,8 @@ typedef struct ligi_post {
     uint32_t send_flags; /* LIGI_SEND_* */
 } ligi_post;
 lig_status ligi_peer_post(ligi_peer *peer, const ligi_post *post);
+/* Takes what it offered for its region, if it can be; under the lock. */
+void ligi_peer_accept(ligi_peer *peer);
 
 /* answer.c; under the lock. */
 lig_status ligi_answer_ask(ligi_peer *peer, const ligi_letter *letter, const ligi_parts *parts);

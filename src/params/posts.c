@@ -123,20 +123,28 @@ void ligi_posts_sent(lig_params *node, void *token)
 
 /* --- in --- */
 
-/* The region of a peer on this host: mapped for good, read-only. */
+void ligi_peer_accept(ligi_peer *peer)
+{
+    const lig_params *node = peer->node;
+    if (node->region_bytes > 0 && peer->offered_bytes == node->region_bytes)
+        peer->region = peer->offered;
+}
+
+/* The region of a peer on this host: mapped for good, read-only. It may come before this node has
+ * its own, and knows how large one is. */
 static lig_status take_region(ligi_peer *peer, const ligi_arrival *arrival)
 {
-    lig_params *node = peer->node;
     if (peer->state != LIGI_PEER_MET)
         return lig_fail(LIG_E_CORRUPT, "node %u shares its rows twice", peer->rank);
-    if (arrival->piece_count == 1 && arrival->pieces[0].shared && node->region_bytes > 0 &&
-        arrival->payload_bytes == node->region_bytes &&
+    if (arrival->piece_count == 1 && arrival->pieces[0].shared &&
         (uintptr_t)arrival->pieces[0].shared % 64 == 0) {
         ligi_piece *piece = &arrival->pieces[0];
         piece->taken = 1;
         ligi_mapping_keep(piece->mapping);
         peer->mapping = piece->mapping;
-        peer->region = piece->shared;
+        peer->offered = piece->shared;
+        peer->offered_bytes = arrival->payload_bytes;
+        ligi_peer_accept(peer);
     }
     peer->state = LIGI_PEER_HERE;
     return LIG_OK;

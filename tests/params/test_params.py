@@ -313,6 +313,7 @@ def test_handles(alone: Any) -> None:
     with pytest.raises(ligament.ClosedError):
         kv.push([1], np.ones(4, "f4"))
     server.shutdown()
+    server.shutdown()  # has left already
     server.close()
     assert "closed" in repr(server)
     with pytest.raises(ligament.ClosedError):

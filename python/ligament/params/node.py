@@ -331,7 +331,10 @@ class Server:
         self._core.stats_reset()
 
     def shutdown(self, timeout_ms: float | None = None) -> None:
-        """Waits for all nodes, then leaves. Node 0 (or the scheduler) serves until all have."""
+        """Waits for all nodes, then leaves. Node 0 (or the scheduler) serves until all have. Does
+        nothing when it has left already."""
+        if not self._finalizer.alive:
+            return
         self._core.shutdown(timeout_ms)
         self.close()
 
