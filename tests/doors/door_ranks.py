@@ -102,4 +102,6 @@ def refused(accelerator: Any) -> None:
 
 trainers()
 accelerators()
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
 print("all is well")

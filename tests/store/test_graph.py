@@ -129,6 +129,12 @@ def test_keras_subclassed(keras: Any) -> None:
     graph = Graph.of(model)
     assert graph.kind == "keras.layers/1"
     every_tensor_has_a_layer(model, graph)
+    names = ligament.tensors.collect(model).names
+    held = [[None] * n for n in range(64)]  # lists of the walk come and go between these
+    for _ in range(200):
+        del held[::2]
+        assert ligament.tensors.collect(model).names == names
+        held += [[None] * n for n in range(32)]
     assert [len(inputs) for _, inputs in graph.calls] == [0] + [1] * (len(graph.calls) - 1)
 
 

@@ -101,13 +101,15 @@ def _entries(model: Any) -> Iterator[tuple[str, Any, dict[str, Any]]]:
 
     keras = sys.modules["keras"]
     skipped = (keras.optimizers.Optimizer, keras.metrics.Metric, keras.losses.Loss)
-    seen: set[int] = set()
+    seen: dict[
+        int, Any
+    ] = {}  # kept alive: a list made for the walk must not lend its id to another
 
     def visit(item: Any, path: str) -> Iterator[tuple[str, Any, dict[str, Any]]]:
         if isinstance(item, KerasSaveable):
             yield from saveable(item, path)
         elif isinstance(item, (list, dict, tuple)) and id(item) not in seen:
-            seen.add(id(item))
+            seen[id(item)] = item
             yield from container(
                 list(item.values()) if isinstance(item, dict) else list(item), path
             )
@@ -115,7 +117,7 @@ def _entries(model: Any) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     def saveable(item: Any, path: str) -> Iterator[tuple[str, Any, dict[str, Any]]]:
         if id(item) in seen or isinstance(item, skipped):
             return
-        seen.add(id(item))
+        seen[id(item)] = item
         own = _Own()
         if hasattr(item, "save_own_variables"):
             item.save_own_variables(own)
