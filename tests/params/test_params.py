@@ -277,8 +277,10 @@ def test_the_worker_of_a_thread(alone: Any) -> None:
     assert other is not kv
     third = params.Worker(2, server)
     assert server.worker() is third
+    meet = threading.Barrier(2)  # both are alive, and one worker is left for them
     with pytest.raises(ligament.InvalidError, match="num_threads"):
-        together([lambda: [server.worker(), gc.collect()]] * 3)
+        together([lambda: [server.worker(), meet.wait()]] * 2)
+    meet.abort()
 
 
 def test_the_worker_of_a_thread_that_has_ended(alone: Any) -> None:
