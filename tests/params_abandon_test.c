@@ -54,14 +54,20 @@ static void push_and_go(peers *job, lig_params *node)
     lig_params_worker_close(worker);
 }
 
-static int run_pushes(peers *job, lig_params *node)
+/* Node 0 does it; its pid and that of the other are known to both. */
+static int run_left(peers *job, lig_params *node, void (*leave)(peers *, lig_params *))
 {
     job->shared->numbers[job->rank == 1 ? 0 : 1] = getpid();
     peer_ok(lig_params_barrier(node, PEERS_TIMEOUT_NS));
     if (job->rank == 0)
-        push_and_go(job, node);
+        leave(job, node);
     peer_ok(lig_params_shutdown(node, PEERS_TIMEOUT_NS));
     return 0;
+}
+
+static int run_pushes(peers *job, lig_params *node)
+{
+    return run_left(job, node, push_and_go);
 }
 
 static peers job_of(const char *transport, int (*run)(peers *, lig_params *))
@@ -112,12 +118,7 @@ static void pull_and_go(peers *job, lig_params *node)
 
 static int run_pulls(peers *job, lig_params *node)
 {
-    job->shared->numbers[job->rank == 1 ? 0 : 1] = getpid();
-    peer_ok(lig_params_barrier(node, PEERS_TIMEOUT_NS));
-    if (job->rank == 0)
-        pull_and_go(job, node);
-    peer_ok(lig_params_shutdown(node, PEERS_TIMEOUT_NS));
-    return 0;
+    return run_left(job, node, pull_and_go);
 }
 
 static void a_pull_that_was_left_is_not_answered_to_another(void **state)
@@ -154,6 +155,15 @@ static int run_refused(peers *job, lig_params *node)
     return 0;
 }
 
+static void await_move(lig_params *node)
+{
+    lig_params_stats stats = {0};
+    while (stats.relocations_in == 0) {
+        peer_ok(lig_params_stats_get(node, &stats));
+        sched_yield();
+    }
+}
+
 /* An intent is a hint: where there is no room for the key nobody is the worse for it. */
 static int run_intent(peers *job, lig_params *node)
 {
@@ -170,13 +180,11 @@ static int run_intent(peers *job, lig_params *node)
     if (job->rank == 0) {
         peer_ok(lig_params_intent(worker, &more, 1, 0, 10));
         peer_ok(lig_params_intent(worker, keys, 1, 0, 10));
-        for (int i = 0; i < 5; i++) {
-            usleep(20000);
-            lig_status status = lig_params_pull(worker, &more, 1, value, 1, &ticket);
-            if (status == LIG_OK)
-                status = lig_params_wait(worker, ticket, PEERS_TIMEOUT_NS);
-            peer_true(status == LIG_E_LIMIT);
-        }
+        await_move(node); /* both intents have been told by then */
+        lig_status status = lig_params_pull(worker, &more, 1, value, 1, &ticket);
+        if (status == LIG_OK)
+            status = lig_params_wait(worker, ticket, PEERS_TIMEOUT_NS);
+        peer_true(status == LIG_E_LIMIT);
     }
     peer_ok(lig_params_barrier(node, PEERS_TIMEOUT_NS));
     lig_params_worker_close(worker);

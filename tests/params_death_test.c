@@ -7,7 +7,7 @@
 enum { NODES = 3, KEYS = 600, LENGTH = 4, DEATHS = 4 };
 
 typedef struct scene {
-    char folder[64], uri[128];
+    peers_store at;
     uint32_t victim;
     int phase;
 } scene;
@@ -15,16 +15,7 @@ typedef struct scene {
 static void scene_open(scene *made)
 {
     *made = (scene){0};
-    snprintf(made->folder, sizeof made->folder, "/tmp/ligament-death-XXXXXX");
-    assert_non_null(mkdtemp(made->folder));
-    snprintf(made->uri, sizeof made->uri, "file://%s/store", made->folder);
-}
-
-static void scene_close(const scene *made)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", made->folder);
-    assert_int_equal(system(command), 0);
+    peers_store_open(&made->at);
 }
 
 /* Whatever died while it wrote: what is there is sound. */
@@ -32,7 +23,7 @@ static void check_store(const scene *made)
 {
     lig_store *store;
     lig_report *report;
-    assert_ok(lig_store_open(&store, made->uri));
+    assert_ok(lig_store_open(&store, made->at.uri));
     assert_ok(lig_store_check(store, 0, &report));
     assert_int_equal(report->problem_count, 0);
     assert_int_equal(report->leftover_bytes, 0);
@@ -113,12 +104,12 @@ static lig_status at_moves(player *self)
 
 static lig_status at_save(player *self)
 {
-    return lig_params_save(self->node, self->made->uri, "m", PEERS_TIMEOUT_NS);
+    return lig_params_save(self->node, self->made->at.uri, "m", PEERS_TIMEOUT_NS);
 }
 
 static lig_status at_load(player *self)
 {
-    return lig_params_load(self->node, self->made->uri, "first", PEERS_TIMEOUT_NS);
+    return lig_params_load(self->node, self->made->at.uri, "first", PEERS_TIMEOUT_NS);
 }
 
 static lig_status at_setup(player *self)
@@ -140,7 +131,7 @@ static void check_rest(player *self)
     int local = 0;
     peer_ok(lig_params_pull_if_local(self->worker, &key, 1, values, LENGTH, &local));
     peer_true(lig_params_worker_barrier(self->worker, PEERS_TIMEOUT_NS) == LIG_E_PEER);
-    peer_true(lig_params_save(self->node, self->made->uri, "n", PEERS_TIMEOUT_NS) == LIG_E_PEER);
+    peer_true(lig_params_save(self->node, self->made->at.uri, "n", PEERS_TIMEOUT_NS) == LIG_E_PEER);
     peer_true(lig_params_worker_finalize(self->worker, PEERS_TIMEOUT_NS) == LIG_E_PEER);
 }
 
@@ -149,7 +140,7 @@ static int play(peers *job, lig_params *node)
     scene *made = job->context;
     player self = {.job = job, .node = node, .made = made};
     peer_ok(lig_params_worker_open(&self.worker, node, 0));
-    peer_ok(lig_params_save(node, made->uri, "first", PEERS_TIMEOUT_NS));
+    peer_ok(lig_params_save(node, made->at.uri, "first", PEERS_TIMEOUT_NS));
     lig_status status = LIG_OK;
     while (status == LIG_OK) {
         self.turn++;
@@ -199,7 +190,7 @@ static void kill_in_all_phases(const char *transport)
             peers_end(&job);
         }
     check_store(&made);
-    scene_close(&made);
+    peers_store_close(&made.at);
 }
 
 static void test_shm(void **state)
@@ -231,7 +222,7 @@ static lig_status step(player *self)
     lig_params_advance_clock(self->worker);
     LIG_TRY(lig_params_worker_barrier(self->worker, PEERS_TIMEOUT_NS));
     atomic_fetch_add(&self->job->shared->numbers[self->job->rank], 1);
-    LIG_TRY(lig_params_save(self->node, self->made->uri, "m", PEERS_TIMEOUT_NS));
+    LIG_TRY(lig_params_save(self->node, self->made->at.uri, "m", PEERS_TIMEOUT_NS));
     return lig_params_worker_barrier(self->worker, PEERS_TIMEOUT_NS);
 }
 
@@ -258,7 +249,7 @@ static int steps(peers *job, lig_params *node)
     scene *made = job->context;
     player self = {.job = job, .node = node, .made = made};
     peer_ok(lig_params_worker_open(&self.worker, node, 0));
-    lig_status status = lig_params_load(node, made->uri, "m", PEERS_TIMEOUT_NS);
+    lig_status status = lig_params_load(node, made->at.uri, "m", PEERS_TIMEOUT_NS);
     peer_true(status == LIG_OK || (made->phase == 0 && status == LIG_E_NOTFOUND));
     int64_t done = steps_done(&self);
     int64_t before = atomic_load(&job->shared->numbers[NODES]);
@@ -301,7 +292,7 @@ static void test_again_from_the_save(void **state)
     peers_run(&job);
     peers_end(&job);
     check_store(&made);
-    scene_close(&made);
+    peers_store_close(&made.at);
 }
 
 int main(void)

@@ -5,7 +5,6 @@
 #include "params_scene.h"
 
 enum { KEYS = 64, LENGTH = 4, SCENES = 60, LETTERS = 40 };
-#define MINUTE INT64_C(60000000000)
 
 static const lig_params_table tables[] = {
     {.name = "sums", .key_count = KEYS / 2, .length = LENGTH},
@@ -101,7 +100,7 @@ static void liar_join(liar *self, const lig_params_options *options)
                                 .server_count = 2,
                                 .coordinator = LIGI_COORDINATOR_OTHER,
                                 .address = options->address,
-                                .timeout_ns = MINUTE};
+                                .timeout_ns = SCENE_MINUTE};
     assert_ok(ligi_group_open(&self->group, self->net, &group));
     ligi_greeting_make(options, &self->greeting);
     self->greeting.rank = 1;
@@ -113,9 +112,9 @@ static void liar_join(liar *self, const lig_params_options *options)
                             .service = LIGI_SERVICE_PARAMS,
                             .hello = &self->greeting,
                             .hello_bytes = sizeof self->greeting,
-                            .timeout_ns = MINUTE};
+                            .timeout_ns = SCENE_MINUTE};
     assert_ok(ligi_net_connect(self->net, &connect, &self->link));
-    assert_ok(ligi_net_wait(self->net, is_up, self, MINUTE));
+    assert_ok(ligi_net_wait(self->net, is_up, self, SCENE_MINUTE));
 }
 
 static void liar_say(liar *self, ligi_letter letter, size_t tail_bytes, const void *payload,
@@ -191,7 +190,7 @@ static void meet(meeting *self, unsigned seed)
     pthread_create(&self->thread, NULL, scene_run_node, &self->now.nodes[0]);
     liar_join(&self->liar, &self->now.nodes[1].options);
     liar_say(&self->liar, (ligi_letter){.kind = LIGI_LETTER_SHARE, .origin = 1}, 0, NULL, 0);
-    (void)ligi_group_barrier(self->liar.group, LIGI_SERVERS, 0, MINUTE);
+    (void)ligi_group_barrier(self->liar.group, LIGI_SERVERS, 0, SCENE_MINUTE);
 }
 
 static void part(meeting *self)
@@ -265,7 +264,7 @@ static void test_a_wrong_question_is_answered(void **unused)
     now.liar.heard = 0;
     ligi_letter ask = {.kind = LIGI_LETTER_ASK, .origin = 1, .count = 1};
     liar_say(&now.liar, ask, 0, payload, sizeof payload);
-    assert_ok(ligi_net_wait(now.liar.net, has_heard, &now.liar, MINUTE));
+    assert_ok(ligi_net_wait(now.liar.net, has_heard, &now.liar, SCENE_MINUTE));
     assert_false(now.liar.lost);
     part(&now);
 }
@@ -282,10 +281,10 @@ static void test_a_push_is_answered_with_rows(void **unused)
                           .origin = 0,
                           .count = 1};
     meet(&now, 1);
-    assert_ok(ligi_net_wait(now.liar.net, has_heard, &now.liar, MINUTE));
+    assert_ok(ligi_net_wait(now.liar.net, has_heard, &now.liar, SCENE_MINUTE));
     for (answer.ticket = 0; answer.ticket < 8 && !now.liar.lost; answer.ticket++)
         liar_say(&now.liar, answer, 0, payload, sizeof payload);
-    assert_ok(ligi_net_wait(now.liar.net, is_lost, &now.liar, MINUTE));
+    assert_ok(ligi_net_wait(now.liar.net, is_lost, &now.liar, SCENE_MINUTE));
     part(&now);
 }
 
@@ -301,7 +300,7 @@ static void test_what_is_no_letter_ends_the_job(void **unused)
         letter.origin = i == 1 ? 2 : letter.origin;
         letter.count = i == 2 ? UINT32_MAX : letter.count;
         liar_say(&now.liar, letter, i == 3 ? 900 : 0, NULL, 0);
-        assert_ok(ligi_net_wait(now.liar.net, is_lost, &now.liar, MINUTE));
+        assert_ok(ligi_net_wait(now.liar.net, is_lost, &now.liar, SCENE_MINUTE));
         part(&now);
     }
 }

@@ -7,7 +7,7 @@
 enum { KEYS = 64, LENGTH = 3, JOBS = 40, LETTERS = 200, ROOM = 1024, SAVES = 4 };
 
 typedef struct scene {
-    char folder[64], uri[128];
+    peers_store at;
     uint64_t seed;
 } scene;
 
@@ -79,9 +79,9 @@ static int run(peers *job, lig_params *node)
         peer_true(pthread_create(&thread, NULL, say_anything, &liar) == 0);
     lig_status status = LIG_OK;
     for (int i = 0; i < SAVES && status != LIG_E_PEER; i++) {
-        status = lig_params_save(node, made->uri, "m", INT64_C(300000000));
+        status = lig_params_save(node, made->at.uri, "m", INT64_C(300000000));
         if (status != LIG_E_PEER)
-            status = lig_params_load(node, made->uri, "m", INT64_C(300000000));
+            status = lig_params_load(node, made->at.uri, "m", INT64_C(300000000));
     }
     if (job->rank == 1)
         pthread_join(thread, NULL);
@@ -91,13 +91,11 @@ static int run(peers *job, lig_params *node)
 static void test_notes(void **state)
 {
     (void)state;
-    char command[128];
     lig_params_table table = {.key_count = KEYS, .length = LENGTH};
     lig_store *store;
     lig_report *report;
-    scene made = {.folder = "/tmp/ligament-hostile-XXXXXX"};
-    assert_non_null(mkdtemp(made.folder));
-    snprintf(made.uri, sizeof made.uri, "file://%s/store", made.folder);
+    scene made = {0};
+    peers_store_open(&made.at);
     for (made.seed = 1; made.seed <= JOBS; made.seed++) {
         peers job = {.options = LIG_PARAMS_OPTIONS_INIT, .run = run, .context = &made};
         job.options.node_count = 2;
@@ -108,13 +106,12 @@ static void test_notes(void **state)
         job.options.timeout_ns = PEERS_TIMEOUT_NS;
         peers_run(&job);
     }
-    assert_ok(lig_store_open(&store, made.uri));
+    assert_ok(lig_store_open(&store, made.at.uri));
     assert_ok(lig_store_check(store, 0, &report));
     assert_int_equal(report->problem_count, 0);
     lig_report_destroy(report);
     lig_store_close(store);
-    snprintf(command, sizeof command, "rm -rf '%s'", made.folder);
-    assert_int_equal(system(command), 0);
+    peers_store_close(&made.at);
 }
 
 int main(void)

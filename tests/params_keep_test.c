@@ -8,7 +8,7 @@
 enum { KEYS = 30000, LENGTH = 12, ODD = 500, TOUCHED = 4 * ODD };
 
 typedef struct scene {
-    char folder[64], uri[128];
+    peers_store at;
     const char *model, *next; /* `next`: what is saved after it was loaded */
     int hashed, moving;
     uint32_t bad; /* the node that goes wrong */
@@ -18,16 +18,7 @@ typedef struct scene {
 static void scene_open(scene *made)
 {
     *made = (scene){.model = "m"};
-    snprintf(made->folder, sizeof made->folder, "/tmp/ligament-params-XXXXXX");
-    assert_non_null(mkdtemp(made->folder));
-    snprintf(made->uri, sizeof made->uri, "file://%s/store", made->folder);
-}
-
-static void scene_close(const scene *made)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", made->folder);
-    assert_int_equal(system(command), 0);
+    peers_store_open(&made->at);
 }
 
 static uint32_t odd_lengths[ODD];
@@ -116,7 +107,7 @@ static int train_and_save(peers *job, lig_params *node)
     lig_params_worker *worker = worker_of(node);
     touch(made, node, worker, made->seed);
     peer_ok(lig_params_worker_barrier(worker, PEERS_TIMEOUT_NS));
-    peer_ok(lig_params_save(node, made->uri, made->model, PEERS_TIMEOUT_NS));
+    peer_ok(lig_params_save(node, made->at.uri, made->model, PEERS_TIMEOUT_NS));
     return leave(node, worker);
 }
 
@@ -132,7 +123,7 @@ static void check_rows(const scene *made, lig_params *node, lig_params_worker *w
                          .ndim = 2,
                          .dtype = LIG_FLOAT32};
     lig_store *store;
-    peer_ok(lig_store_open(&store, made->uri));
+    peer_ok(lig_store_open(&store, made->at.uri));
     peer_ok(lig_store_load(store, made->model, &tensor, 1));
     lig_store_close(store);
     for (int64_t key = 0; key < KEYS; key++) {
@@ -159,10 +150,10 @@ static int load_and_save(peers *job, lig_params *node)
     }
     peer_ok(lig_params_wait_sync(worker, PEERS_TIMEOUT_NS));
     peer_ok(lig_params_worker_barrier(worker, PEERS_TIMEOUT_NS));
-    peer_ok(lig_params_load(node, made->uri, made->model, PEERS_TIMEOUT_NS));
+    peer_ok(lig_params_load(node, made->at.uri, made->model, PEERS_TIMEOUT_NS));
     if (!made->hashed)
         check_rows(made, node, worker);
-    peer_ok(lig_params_save(node, made->uri, made->next, PEERS_TIMEOUT_NS));
+    peer_ok(lig_params_save(node, made->at.uri, made->next, PEERS_TIMEOUT_NS));
     return leave(node, worker);
 }
 
@@ -170,10 +161,10 @@ static int load_and_train(peers *job, lig_params *node)
 {
     scene *made = job->context;
     lig_params_worker *worker = worker_of(node);
-    peer_ok(lig_params_load(node, made->uri, made->model, PEERS_TIMEOUT_NS));
+    peer_ok(lig_params_load(node, made->at.uri, made->model, PEERS_TIMEOUT_NS));
     touch(made, node, worker, made->seed);
     peer_ok(lig_params_worker_barrier(worker, PEERS_TIMEOUT_NS));
-    peer_ok(lig_params_save(node, made->uri, made->next, PEERS_TIMEOUT_NS));
+    peer_ok(lig_params_save(node, made->at.uri, made->next, PEERS_TIMEOUT_NS));
     return leave(node, worker);
 }
 
@@ -184,7 +175,7 @@ static void check_equal(const scene *made, const char *a, const char *b)
     lig_store *store;
     lig_diff *diff;
     lig_report *report;
-    assert_ok(lig_store_open(&store, made->uri));
+    assert_ok(lig_store_open(&store, made->at.uri));
     assert_ok(lig_store_diff(store, a, b, &diff));
     for (size_t i = 0; i < diff->count; i++)
         if (diff->tensors[i].change != LIG_CHANGE_NONE)
@@ -201,7 +192,7 @@ static void check_own(const scene *made, const char *model, uint64_t least, uint
 {
     lig_store *store;
     lig_model *found;
-    assert_ok(lig_store_open(&store, made->uri));
+    assert_ok(lig_store_open(&store, made->at.uri));
     assert_ok(lig_store_model(store, model, &found));
     if (found->own_bytes < least || found->own_bytes > most)
         fail_msg("'%s' has %llu bytes of its own, of %llu", model,
@@ -235,7 +226,7 @@ static void any_number(int hashed)
         run_job(&made, i + 1, load_and_train);
         check_equal(&made, "next1", nexts[i]);
     }
-    scene_close(&made);
+    peers_store_close(&made.at);
 }
 
 static void test_dense(void **state)
@@ -267,7 +258,7 @@ static int crowd(peers *job, lig_params *node)
     lig_params_worker *worker = worker_of(node);
     int64_t key = 0, ticket;
     if (made->moving)
-        peer_ok(lig_params_load(node, made->uri, made->model, PEERS_TIMEOUT_NS));
+        peer_ok(lig_params_load(node, made->at.uri, made->model, PEERS_TIMEOUT_NS));
     for (int i = 0; i < CROWD; i++) {
         float values[CROWDED_LENGTH], expected[CROWDED_LENGTH];
         key = crowded_key(key);
@@ -284,7 +275,7 @@ static int crowd(peers *job, lig_params *node)
     peer_ok(lig_params_wait_all(worker, PEERS_TIMEOUT_NS));
     peer_ok(lig_params_worker_barrier(worker, PEERS_TIMEOUT_NS));
     if (!made->moving)
-        peer_ok(lig_params_save(node, made->uri, made->model, PEERS_TIMEOUT_NS));
+        peer_ok(lig_params_save(node, made->at.uri, made->model, PEERS_TIMEOUT_NS));
     return leave(node, worker);
 }
 
@@ -303,7 +294,7 @@ static void test_crowded(void **state)
     made.moving = 1;
     job.options.node_count = 3;
     peers_run(&job);
-    scene_close(&made);
+    peers_store_close(&made.at);
 }
 
 /* The limit is above what net takes for its own memory, which counts as a file, and below what a
@@ -329,14 +320,14 @@ static int save_on_full_disk(peers *job, lig_params *node)
     scene *made = job->context;
     lig_params_worker *worker = worker_of(node);
     push_all(node, worker);
-    peer_ok(lig_params_save(node, made->uri, made->model, PEERS_TIMEOUT_NS));
+    peer_ok(lig_params_save(node, made->at.uri, made->model, PEERS_TIMEOUT_NS));
     push_all(node, worker);
     if (job->rank == made->bad) {
         struct rlimit limit = {LIMIT, LIMIT};
         signal(SIGXFSZ, SIG_IGN);
         setrlimit(RLIMIT_FSIZE, &limit);
     }
-    lig_status status = lig_params_save(node, made->uri, made->model, PEERS_TIMEOUT_NS);
+    lig_status status = lig_params_save(node, made->at.uri, made->model, PEERS_TIMEOUT_NS);
     peer_true(status == LIG_E_IO);
     char said[32];
     snprintf(said, sizeof said, "node %u: ", made->bad);
@@ -348,7 +339,7 @@ static int load_what_was_before(peers *job, lig_params *node)
 {
     scene *made = job->context;
     lig_params_worker *worker = worker_of(node);
-    peer_ok(lig_params_load(node, made->uri, made->model, PEERS_TIMEOUT_NS));
+    peer_ok(lig_params_load(node, made->at.uri, made->model, PEERS_TIMEOUT_NS));
     for (int64_t key = 0; key < WIDE_KEYS; key++) {
         float values[WIDE];
         int64_t ticket;
@@ -375,7 +366,7 @@ static void test_full_disk(void **state)
         peers_run(&job);
         job.run = load_what_was_before;
         peers_run(&job);
-        scene_close(&made);
+        peers_store_close(&made.at);
     }
 }
 
@@ -386,24 +377,24 @@ static int disagree(peers *job, lig_params *node)
     scene *made = job->context;
     char elsewhere[200];
     int odd_one = job->rank == made->bad;
-    snprintf(elsewhere, sizeof elsewhere, "%s%u", made->uri, odd_one);
-    lig_status status = lig_params_save(node, made->uri, odd_one ? "n" : "m", PEERS_TIMEOUT_NS);
+    snprintf(elsewhere, sizeof elsewhere, "%s%u", made->at.uri, odd_one);
+    lig_status status = lig_params_save(node, made->at.uri, odd_one ? "n" : "m", PEERS_TIMEOUT_NS);
     peer_true(status == LIG_E_MISMATCH);
     status = lig_params_save(node, elsewhere, "m", PEERS_TIMEOUT_NS);
     peer_true(status == LIG_E_MISMATCH);
     peer_true(strstr(lig_error_text(), "another store") != NULL);
-    status = lig_params_load(node, odd_one ? "nosuch:place" : made->uri, "m", PEERS_TIMEOUT_NS);
+    status = lig_params_load(node, odd_one ? "nosuch:place" : made->at.uri, "m", PEERS_TIMEOUT_NS);
     peer_true(status == LIG_E_NOTFOUND);
     if (!odd_one) {
-        status = lig_params_save(node, made->uri, "m", 50000000);
+        status = lig_params_save(node, made->at.uri, "m", 50000000);
         peer_true(status == LIG_E_TIMEOUT);
     }
     peer_ok(lig_params_barrier(node, PEERS_TIMEOUT_NS));
     if (odd_one) {
-        status = lig_params_save(node, made->uri, "m", PEERS_TIMEOUT_NS);
+        status = lig_params_save(node, made->at.uri, "m", PEERS_TIMEOUT_NS);
         peer_true(status == LIG_E_TIMEOUT);
     }
-    peer_ok(lig_params_save(node, made->uri, "m", PEERS_TIMEOUT_NS));
+    peer_ok(lig_params_save(node, made->at.uri, "m", PEERS_TIMEOUT_NS));
     peer_ok(lig_params_shutdown(node, PEERS_TIMEOUT_NS));
     return 0;
 }
@@ -415,7 +406,7 @@ static void test_disagreement(void **state)
     scene_open(&made);
     for (made.bad = 0; made.bad < 3; made.bad++)
         run_job(&made, 3, disagree);
-    scene_close(&made);
+    peers_store_close(&made.at);
 }
 
 int main(void)

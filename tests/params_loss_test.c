@@ -7,7 +7,6 @@
 #include <signal.h>
 
 enum { KEYS = 60, LENGTH = 4 };
-#define MINUTE INT64_C(60000000000)
 
 static const lig_params_table table[] = {{.name = "rows", .key_count = KEYS, .length = LENGTH}};
 
@@ -26,8 +25,8 @@ static int open_and_try(scene_node *self, lig_params **params, lig_params_worker
 {
     PLAY_OK(lig_params_open(params, &self->options));
     PLAY_OK(lig_params_worker_open(worker, *params, 0));
-    PLAY(pull_all(*worker, MINUTE) == LIG_OK);
-    PLAY_OK(lig_params_worker_barrier(*worker, MINUTE));
+    PLAY(pull_all(*worker, SCENE_MINUTE) == LIG_OK);
+    PLAY_OK(lig_params_worker_barrier(*worker, SCENE_MINUTE));
     return 0;
 }
 
@@ -56,11 +55,11 @@ static int play_survivor(scene_node *self)
     }
     lig_status status;
     switch (rank) {
-    case 0: status = lig_params_worker_barrier(worker, MINUTE); break;
-    case 1: status = lig_params_barrier(params, MINUTE); break;
+    case 0: status = lig_params_worker_barrier(worker, SCENE_MINUTE); break;
+    case 1: status = lig_params_barrier(params, SCENE_MINUTE); break;
     default:
         do
-            status = (lig_status)pull_all(worker, MINUTE);
+            status = (lig_status)pull_all(worker, SCENE_MINUTE);
         while (status == LIG_OK);
     }
     PLAY(status == LIG_E_PEER);
@@ -69,15 +68,15 @@ static int play_survivor(scene_node *self)
     snprintf(self->said, sizeof self->said, "%s", lig_error_text());
     if (strstr(self->said, part) == NULL)
         return __LINE__;
-    PLAY(lig_params_worker_barrier(worker, MINUTE) == LIG_E_PEER);
-    PLAY(pull_all(worker, MINUTE) == LIG_E_PEER);
-    PLAY(lig_params_worker_finalize(worker, MINUTE) == LIG_E_PEER);
+    PLAY(lig_params_worker_barrier(worker, SCENE_MINUTE) == LIG_E_PEER);
+    PLAY(pull_all(worker, SCENE_MINUTE) == LIG_E_PEER);
+    PLAY(lig_params_worker_finalize(worker, SCENE_MINUTE) == LIG_E_PEER);
     line = read_own(self, worker, rank);
     if (line)
         return line;
     lig_params_worker_close(worker);
-    PLAY(lig_params_shutdown(params, MINUTE) == LIG_E_PEER);
-    PLAY(lig_params_shutdown(params, MINUTE) == LIG_E_CLOSED);
+    PLAY(lig_params_shutdown(params, SCENE_MINUTE) == LIG_E_PEER);
+    PLAY(lig_params_shutdown(params, SCENE_MINUTE) == LIG_E_CLOSED);
     lig_params_close(params);
     return 0;
 }
@@ -123,12 +122,12 @@ static int play_deserter(scene_node *self)
     lig_params_worker *worker;
     PLAY_OK(lig_params_open(&params, &self->options));
     PLAY_OK(lig_params_worker_open(&worker, params, 0));
-    PLAY(pull_all(worker, MINUTE) == LIG_OK);
-    lig_status met = lig_params_worker_barrier(worker, MINUTE);
+    PLAY(pull_all(worker, SCENE_MINUTE) == LIG_OK);
+    lig_status met = lig_params_worker_barrier(worker, SCENE_MINUTE);
     PLAY(met == LIG_OK || (lig_params_rank(params) != 1 && met == LIG_E_PEER));
     if (lig_params_rank(params) != 1) {
-        PLAY(lig_params_worker_barrier(worker, MINUTE) == LIG_E_PEER);
-        PLAY(pull_all(worker, MINUTE) == LIG_E_PEER);
+        PLAY(lig_params_worker_barrier(worker, SCENE_MINUTE) == LIG_E_PEER);
+        PLAY(pull_all(worker, SCENE_MINUTE) == LIG_E_PEER);
     }
     lig_params_worker_close(worker);
     lig_params_close(params);
@@ -226,8 +225,8 @@ static int play_patient(scene_node *self)
     if (lig_params_rank(params) == 0)
         PLAY(lig_params_shutdown(params, 20000000) == LIG_E_TIMEOUT);
     pthread_barrier_wait(self->context);
-    PLAY_OK(lig_params_shutdown(params, MINUTE));
-    PLAY(lig_params_shutdown(params, MINUTE) == LIG_E_CLOSED);
+    PLAY_OK(lig_params_shutdown(params, SCENE_MINUTE));
+    PLAY(lig_params_shutdown(params, SCENE_MINUTE) == LIG_E_CLOSED);
     lig_params_close(params);
     return 0;
 }
@@ -267,10 +266,10 @@ static int play_fork(scene_node *self)
     if (child == 0)
         _exit(play_child(params, worker));
     PLAY(waitpid(child, &status, 0) == child && status == 0);
-    PLAY(pull_all(worker, MINUTE) == LIG_OK); /* the parent goes on */
-    PLAY_OK(lig_params_worker_finalize(worker, MINUTE));
+    PLAY(pull_all(worker, SCENE_MINUTE) == LIG_OK); /* the parent goes on */
+    PLAY_OK(lig_params_worker_finalize(worker, SCENE_MINUTE));
     lig_params_worker_close(worker);
-    PLAY_OK(lig_params_shutdown(params, MINUTE));
+    PLAY_OK(lig_params_shutdown(params, SCENE_MINUTE));
     lig_params_close(params);
     return 0;
 }

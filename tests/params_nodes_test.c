@@ -3,7 +3,6 @@
 #include "params_scene.h"
 
 enum { KEYS = 300, LENGTH = 7, ROUNDS = 50, BATCH = 40 };
-#define MINUTE INT64_C(60000000000)
 
 static const lig_params_table sums[] = {{.name = "sums", .key_count = KEYS, .length = LENGTH},
                                         {.name = "steps",
@@ -12,22 +11,6 @@ static const lig_params_table sums[] = {{.name = "sums", .key_count = KEYS, .len
                                          .optimizer = {.kind = LIG_PARAMS_SGD, .lr = 0.5},
                                          .init = {.kind = LIG_PARAMS_CONSTANT, .a = 8}}};
 
-static int close_all(scene_node *self, lig_params *params, lig_params_worker *worker)
-{
-    PLAY_OK(lig_params_worker_finalize(worker, MINUTE));
-    lig_params_worker_close(worker);
-    PLAY_OK(lig_params_shutdown(params, MINUTE));
-    lig_params_close(params);
-    return 0;
-}
-
-static int open_both(scene_node *self, lig_params **params, lig_params_worker **worker)
-{
-    PLAY_OK(lig_params_open(params, &self->options));
-    PLAY_OK(lig_params_worker_open(worker, *params, 0));
-    return 0;
-}
-
 /* Every node pushes ones everywhere, waits now and then; the sums are exact. */
 static int play_sums(scene_node *self)
 {
@@ -35,7 +18,7 @@ static int play_sums(scene_node *self)
     lig_params_worker *worker;
     float ones[BATCH * LENGTH], row[LENGTH];
     int64_t keys[BATCH], ticket, tickets[4] = {-1, -1, -1, -1};
-    int line = open_both(self, &params, &worker);
+    int line = scene_open_both(self, &params, &worker);
     if (line)
         return line;
     unsigned seed = self->options.rank + 1;
@@ -44,21 +27,21 @@ static int play_sums(scene_node *self)
     for (int round = 0; round < ROUNDS; round++) {
         for (size_t i = 0; i < BATCH; i++)
             keys[i] = rand_r(&seed) % KEYS;
-        PLAY_OK(lig_params_wait(worker, tickets[round % 4], MINUTE));
+        PLAY_OK(lig_params_wait(worker, tickets[round % 4], SCENE_MINUTE));
         PLAY_OK(lig_params_push(worker, keys, BATCH, ones, BATCH * LENGTH, &tickets[round % 4]));
     }
-    PLAY_OK(lig_params_wait_all(worker, MINUTE));
-    PLAY_OK(lig_params_worker_barrier(worker, MINUTE));
+    PLAY_OK(lig_params_wait_all(worker, SCENE_MINUTE));
+    PLAY_OK(lig_params_worker_barrier(worker, SCENE_MINUTE));
     double sum = 0;
     for (int64_t key = 0; key < KEYS; key++) {
         PLAY_OK(lig_params_pull(worker, &key, 1, row, LENGTH, &ticket));
-        PLAY_OK(lig_params_wait(worker, ticket, MINUTE));
+        PLAY_OK(lig_params_wait(worker, ticket, SCENE_MINUTE));
         for (size_t i = 1; i < LENGTH; i++)
             PLAY(row[i] == row[0]);
         sum += row[0];
     }
     PLAY(sum == (double)ROUNDS * BATCH * self->options.node_count);
-    return close_all(self, params, worker);
+    return scene_close_both(self, params, worker);
 }
 
 /* set, push, pull without waiting, of one key: each sees what came before. And the learning rate is
@@ -69,7 +52,7 @@ static int play_order(scene_node *self)
     lig_params_worker *worker;
     float row[LENGTH], ones[LENGTH], big[LENGTH], step[3] = {1, 1, 1}, seen[3];
     int64_t ticket, key, next;
-    int line = open_both(self, &params, &worker);
+    int line = scene_open_both(self, &params, &worker);
     if (line)
         return line;
     uint32_t rank = lig_params_rank(params), count = self->options.node_count;
@@ -84,16 +67,16 @@ static int play_order(scene_node *self)
         PLAY_OK(lig_params_push(worker, &key, 1, ones, LENGTH, &ticket));
         PLAY_OK(lig_params_pull(worker, &key, 1, row, LENGTH, &ticket));
         PLAY_OK(lig_params_push(worker, &key, 1, ones, LENGTH, &next));
-        PLAY_OK(lig_params_wait(worker, ticket, MINUTE));
+        PLAY_OK(lig_params_wait(worker, ticket, SCENE_MINUTE));
         PLAY(row[0] == 102 && row[LENGTH - 1] == 102);
     }
     key = KEYS + (rank + 1) % count; /* homed elsewhere, whatever the rank */
     PLAY_OK(lig_params_set_lr(params, "steps", 1 + rank));
     PLAY_OK(lig_params_push(worker, &key, 1, step, 3, &ticket));
     PLAY_OK(lig_params_pull(worker, &key, 1, seen, 3, &ticket));
-    PLAY_OK(lig_params_wait(worker, ticket, MINUTE));
+    PLAY_OK(lig_params_wait(worker, ticket, SCENE_MINUTE));
     PLAY(seen[0] == 8 - (float)(1 + rank));
-    return close_all(self, params, worker);
+    return scene_close_both(self, params, worker);
 }
 
 /* One call that is larger than any letter, of keys in all places, some of them twice. */
@@ -104,7 +87,7 @@ static int play_large(scene_node *self)
     lig_params_worker *worker;
     int64_t ticket, *keys = malloc(MANY * sizeof *keys);
     float *values = malloc((size_t)MANY * LENGTH * sizeof *values);
-    int line = open_both(self, &params, &worker);
+    int line = scene_open_both(self, &params, &worker);
     if (line)
         return line;
     for (size_t i = 0; i < MANY; i++)
@@ -113,17 +96,17 @@ static int play_large(scene_node *self)
         values[i] = 1;
     PLAY_OK(lig_params_push(worker, keys, MANY, values, (uint64_t)MANY * LENGTH, &ticket));
     memset(values, 0, (size_t)MANY * LENGTH * sizeof *values); /* it is the caller's again */
-    PLAY_OK(lig_params_wait(worker, ticket, MINUTE));
-    PLAY_OK(lig_params_worker_barrier(worker, MINUTE));
+    PLAY_OK(lig_params_wait(worker, ticket, SCENE_MINUTE));
+    PLAY_OK(lig_params_worker_barrier(worker, SCENE_MINUTE));
     PLAY_OK(lig_params_pull(worker, keys, MANY, values, (uint64_t)MANY * LENGTH, &ticket));
-    PLAY_OK(lig_params_wait(worker, ticket, MINUTE));
+    PLAY_OK(lig_params_wait(worker, ticket, SCENE_MINUTE));
     double sum = 0;
     for (size_t i = 0; i < KEYS; i++)
         sum += values[i * LENGTH + 3];
     PLAY(sum == (double)MANY * self->options.node_count);
     free(keys);
     free(values);
-    return close_all(self, params, worker);
+    return scene_close_both(self, params, worker);
 }
 
 static int play_stats(scene_node *self)
@@ -133,16 +116,16 @@ static int play_stats(scene_node *self)
     lig_params_stats stats;
     float rows[KEYS * LENGTH];
     int64_t keys[KEYS], ticket;
-    int local = 1, line = open_both(self, &params, &worker);
+    int local = 1, line = scene_open_both(self, &params, &worker);
     if (line)
         return line;
     for (int64_t i = 0; i < KEYS; i++)
         keys[i] = i;
     PLAY_OK(lig_params_pull(worker, keys, KEYS, rows, KEYS * LENGTH, &ticket));
-    PLAY_OK(lig_params_wait(worker, ticket, MINUTE));
+    PLAY_OK(lig_params_wait(worker, ticket, SCENE_MINUTE));
     PLAY_OK(lig_params_push(worker, keys, KEYS, rows, KEYS * LENGTH, &ticket));
     PLAY(ticket != LIG_PARAMS_LOCAL);
-    PLAY_OK(lig_params_wait(worker, ticket, MINUTE));
+    PLAY_OK(lig_params_wait(worker, ticket, SCENE_MINUTE));
     PLAY(lig_params_done(worker, ticket));
     PLAY_OK(lig_params_pull_if_local(worker, keys, KEYS, rows, KEYS * LENGTH, &local));
     PLAY(local == 0);
@@ -152,7 +135,7 @@ static int play_stats(scene_node *self)
     PLAY(stats.shared + stats.remote == 2 * (KEYS - own));
     PLAY((stats.shared > 0) == (strcmp(self->options.transport, "shm") == 0));
     PLAY(stats.bytes_sent > 0);
-    return close_all(self, params, worker);
+    return scene_close_both(self, params, worker);
 }
 
 /* Keys that nobody knew before, from every node. */
@@ -162,22 +145,22 @@ static int play_hashed(scene_node *self)
     lig_params_worker *worker;
     float ones[LENGTH] = {1, 1, 1, 1, 1, 1, 1}, row[LENGTH];
     int64_t ticket, key;
-    int line = open_both(self, &params, &worker);
+    int line = scene_open_both(self, &params, &worker);
     if (line)
         return line;
     for (int64_t i = 0; i < 100; i++) {
         key = i * INT64_C(987654321987) + 5;
         PLAY_OK(lig_params_push(worker, &key, 1, ones, LENGTH, &ticket));
     }
-    PLAY_OK(lig_params_wait_all(worker, MINUTE));
-    PLAY_OK(lig_params_worker_barrier(worker, MINUTE));
+    PLAY_OK(lig_params_wait_all(worker, SCENE_MINUTE));
+    PLAY_OK(lig_params_worker_barrier(worker, SCENE_MINUTE));
     for (int64_t i = 0; i < 100; i++) {
         key = i * INT64_C(987654321987) + 5;
         PLAY_OK(lig_params_pull(worker, &key, 1, row, LENGTH, &ticket));
-        PLAY_OK(lig_params_wait(worker, ticket, MINUTE));
+        PLAY_OK(lig_params_wait(worker, ticket, SCENE_MINUTE));
         PLAY(row[0] == (float)self->options.node_count);
     }
-    return close_all(self, params, worker);
+    return scene_close_both(self, params, worker);
 }
 
 static int play_one_barrier(scene_node *self)
@@ -188,14 +171,14 @@ static int play_one_barrier(scene_node *self)
     if (self->options.role == LIG_PARAMS_SCHEDULER) {
         PLAY(lig_params_worker_open(&worker, params, 0) == LIG_E_INVALID);
         PLAY(lig_params_barrier(params, 0) == LIG_E_INVALID);
-        PLAY_OK(lig_params_shutdown(params, MINUTE));
+        PLAY_OK(lig_params_shutdown(params, SCENE_MINUTE));
         lig_params_close(params);
         return 0;
     }
-    PLAY_OK(lig_params_barrier(params, MINUTE));
+    PLAY_OK(lig_params_barrier(params, SCENE_MINUTE));
     PLAY(lig_params_rank(params) < self->options.node_count);
     PLAY_OK(lig_params_worker_open(&worker, params, 0));
-    return close_all(self, params, worker);
+    return scene_close_both(self, params, worker);
 }
 
 /* Ranks are given out by the rendezvous, which a scheduler holds. */

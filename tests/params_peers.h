@@ -188,4 +188,23 @@ static inline int peers_workers(peers *job, lig_params *node, int (*work)(peers_
     return result;
 }
 
+/* A folder for a store, gone with peers_store_close. */
+typedef struct peers_store {
+    char folder[64], uri[128];
+} peers_store;
+
+static inline void peers_store_open(peers_store *store)
+{
+    snprintf(store->folder, sizeof store->folder, "/tmp/ligament-params-XXXXXX");
+    assert_non_null(mkdtemp(store->folder));
+    snprintf(store->uri, sizeof store->uri, "file://%s/store", store->folder);
+}
+
+static inline void peers_store_close(const peers_store *store)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", store->folder);
+    assert_int_equal(system(command), 0);
+}
+
 #endif

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define SCENE_MINUTE INT64_C(60000000000)
+
 typedef struct scene_node scene_node;
 
 /* What one node does: 0 is well; anything else is the line that went wrong. */
@@ -122,6 +124,23 @@ static inline int scene_processes(scene *self, scene_play play)
         failed += waitpid(children[i], &status, 0) != children[i] || status != 0;
     }
     return failed;
+}
+
+/* A node and its only worker. */
+static inline int scene_open_both(scene_node *self, lig_params **params, lig_params_worker **worker)
+{
+    PLAY_OK(lig_params_open(params, &self->options));
+    PLAY_OK(lig_params_worker_open(worker, *params, 0));
+    return 0;
+}
+
+static inline int scene_close_both(scene_node *self, lig_params *params, lig_params_worker *worker)
+{
+    PLAY_OK(lig_params_worker_finalize(worker, SCENE_MINUTE));
+    lig_params_worker_close(worker);
+    PLAY_OK(lig_params_shutdown(params, SCENE_MINUTE));
+    lig_params_close(params);
+    return 0;
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* Shutdown while workers of the node are at work: what they wait for ends, and nothing that they
  * close is looked at. */
+#include "params/node.h"
 #include "params_peers.h"
 
 enum { KEYS = 64, ROUNDS = 20 };
@@ -17,11 +18,30 @@ static peers job_of(uint32_t nodes, uint32_t workers, int (*run)(peers *, lig_pa
     return job;
 }
 
-/* Another worker never comes. */
+/* What shutdown waits for, so that it comes in the middle. */
+static void begun(const peers_worker *self)
+{
+    atomic_fetch_add(&self->job->shared->numbers[self->job->rank], 1);
+}
+
+static void await_inside(lig_params *node)
+{
+    for (uint32_t inside = 0; inside == 0; sched_yield()) {
+        pthread_mutex_lock(&node->meet.lock);
+        inside = node->meet.inside;
+        pthread_mutex_unlock(&node->meet.lock);
+    }
+}
+
+/* Another worker never comes: it tells that the first waits. */
 static int wait_in_barrier(peers_worker *self)
 {
-    lig_status status =
-        self->id == 0 ? lig_params_worker_barrier(self->worker, LIG_FOREVER) : LIG_E_CLOSED;
+    if (self->id == 1) {
+        await_inside(self->node);
+        begun(self);
+        return 0;
+    }
+    lig_status status = lig_params_worker_barrier(self->worker, LIG_FOREVER);
     peer_true(status == LIG_E_CLOSED);
     return 0;
 }
@@ -38,6 +58,7 @@ static int flush_on_and_on(peers_worker *self)
         status = lig_params_push(self->worker, keys, KEYS, values, KEYS * 4, &ticket);
         if (status == LIG_OK)
             status = lig_params_flush(self->worker, LIG_FOREVER);
+        begun(self);
     }
     peer_true(status == LIG_E_CLOSED);
     return 0;
@@ -47,6 +68,7 @@ static int open_and_close(peers_worker *self)
 {
     lig_status status = LIG_OK;
     while (status == LIG_OK) {
+        begun(self);
         lig_params_worker_close(self->worker);
         self->worker = NULL;
         status = lig_params_worker_open(&self->worker, self->node, self->id);
@@ -74,7 +96,8 @@ static int shut_down_over(peers *job, lig_params *node, int (*work)(peers_worker
     pthread_t thread;
     alarm(20);
     peer_true(pthread_create(&thread, NULL, run_workers, &all) == 0);
-    usleep(50000);
+    while (atomic_load(&job->shared->numbers[job->rank]) == 0)
+        sched_yield();
     peer_ok(lig_params_shutdown(node, PEERS_TIMEOUT_NS));
     pthread_join(thread, NULL);
     return 0;

@@ -7,7 +7,6 @@
 #include <sched.h>
 
 enum { KEYS = 240, LENGTH = 5, WORKERS = 2, ROUNDS = 200, BATCH = 20 };
-#define MINUTE INT64_C(60000000000)
 
 static const lig_params_table rows[] = {{.name = "rows", .key_count = KEYS, .length = LENGTH}};
 static const lig_params_table adagrad[] = {
@@ -16,22 +15,6 @@ static const lig_params_table adam[] = {
     {.key_count = KEYS,
      .length = LENGTH,
      .optimizer = {.kind = LIG_PARAMS_ADAM, .lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}}};
-
-static int open_both(scene_node *self, lig_params **params, lig_params_worker **worker)
-{
-    PLAY_OK(lig_params_open(params, &self->options));
-    PLAY_OK(lig_params_worker_open(worker, *params, 0));
-    return 0;
-}
-
-static int close_all(scene_node *self, lig_params *params, lig_params_worker *worker)
-{
-    PLAY_OK(lig_params_worker_finalize(worker, MINUTE));
-    lig_params_worker_close(worker);
-    PLAY_OK(lig_params_shutdown(params, MINUTE));
-    lig_params_close(params);
-    return 0;
-}
 
 /* Keys whose home is `home`. */
 static size_t keys_of(const scene_node *self, uint32_t home, int64_t *keys)
@@ -54,7 +37,7 @@ static int await_local(scene_node *self, lig_params_worker *worker, const int64_
                        size_t count)
 {
     float *values = malloc(count * LENGTH * sizeof *values);
-    int64_t deadline = ligi_now_ns() + MINUTE;
+    int64_t deadline = ligi_now_ns() + SCENE_MINUTE;
     int local = 0;
 
     while (!local) {
@@ -74,16 +57,16 @@ static int play_moves(scene_node *self)
     lig_params_stats stats;
     int64_t keys[KEYS], ticket;
     float values[KEYS * LENGTH], seen[KEYS * LENGTH];
-    int line = open_both(self, &params, &worker);
+    int line = scene_open_both(self, &params, &worker);
     if (line)
         return line;
     size_t own = keys_of(self, self->options.rank, keys);
     for (size_t i = 0; i < own * LENGTH; i++)
         values[i] = (float)(keys[i / LENGTH] * 10 + (int64_t)(i % LENGTH));
-    PLAY_OK(lig_params_begin_setup(worker, MINUTE));
+    PLAY_OK(lig_params_begin_setup(worker, SCENE_MINUTE));
     PLAY_OK(lig_params_set(worker, keys, own, values, own * LENGTH, &ticket));
     PLAY(ticket == LIG_PARAMS_LOCAL);
-    PLAY_OK(lig_params_end_setup(worker, MINUTE));
+    PLAY_OK(lig_params_end_setup(worker, SCENE_MINUTE));
     size_t count = keys_of(self, (self->options.rank + 1) % self->options.node_count, keys);
     PLAY_OK(lig_params_intent(worker, keys, count, 1, 1000000));
     PLAY_OK(lig_params_intent(worker, keys, count, -5, 0)); /* ended: ignored */
@@ -94,12 +77,12 @@ static int play_moves(scene_node *self)
     PLAY(ticket == LIG_PARAMS_LOCAL);
     for (size_t i = 0; i < count * LENGTH; i++)
         PLAY(seen[i] == (float)(keys[i / LENGTH] * 10 + (int64_t)(i % LENGTH)));
-    PLAY_OK(lig_params_worker_barrier(worker, MINUTE));
+    PLAY_OK(lig_params_worker_barrier(worker, SCENE_MINUTE));
     PLAY_OK(lig_params_stats_get(params, &stats));
     PLAY(stats.relocations_in == count && stats.relocations_out == own);
     PLAY(stats.replications == 0 && stats.rows_owned == count && stats.rows_copied == 0);
     PLAY(stats.intents == 2 * count && stats.rounds > 0);
-    return close_all(self, params, worker);
+    return scene_close_both(self, params, worker);
 }
 
 /* All want all keys for ever: everybody has them, and after a flush everybody has what all have
@@ -111,7 +94,7 @@ static int play_copies(scene_node *self)
     lig_params_stats stats;
     int64_t keys[KEYS], ticket;
     float values[KEYS * LENGTH];
-    int local = 0, line = open_both(self, &params, &worker);
+    int local = 0, line = scene_open_both(self, &params, &worker);
     if (line)
         return line;
     for (int64_t key = 0; key < KEYS; key++)
@@ -119,21 +102,21 @@ static int play_copies(scene_node *self)
     PLAY_OK(lig_params_intent(worker, keys, KEYS, 0, LIG_PARAMS_FOREVER_CLOCK));
     if ((line = await_local(self, worker, keys, KEYS)) != 0)
         return line;
-    PLAY_OK(lig_params_worker_barrier(worker, MINUTE));
+    PLAY_OK(lig_params_worker_barrier(worker, SCENE_MINUTE));
     for (int round = 1; round <= 20; round++) {
         fill(values, KEYS, 1);
         PLAY_OK(lig_params_push(worker, keys, KEYS, values, KEYS * LENGTH, &ticket));
-        PLAY_OK(lig_params_flush(worker, MINUTE));
-        PLAY_OK(lig_params_worker_barrier(worker, MINUTE));
+        PLAY_OK(lig_params_flush(worker, SCENE_MINUTE));
+        PLAY_OK(lig_params_worker_barrier(worker, SCENE_MINUTE));
         PLAY_OK(lig_params_pull_if_local(worker, keys, KEYS, values, KEYS * LENGTH, &local));
         for (size_t i = 0; local && i < KEYS * LENGTH; i++)
             PLAY(values[i] == (float)(round * (int)self->options.node_count));
-        PLAY_OK(lig_params_worker_barrier(worker, MINUTE));
+        PLAY_OK(lig_params_worker_barrier(worker, SCENE_MINUTE));
     }
     PLAY(local);
     PLAY_OK(lig_params_stats_get(params, &stats));
     PLAY(stats.rows_owned + stats.rows_copied == KEYS && stats.rounds > 0);
-    return close_all(self, params, worker);
+    return scene_close_both(self, params, worker);
 }
 
 /* set, push and pull of one key, in a row and without waiting, while others have copies of it and
@@ -144,7 +127,7 @@ static int play_order(scene_node *self)
     lig_params_worker *worker;
     int64_t keys[KEYS], ticket, later, key = self->options.rank;
     float row[LENGTH], one[LENGTH] = {1}, hundred[LENGTH] = {100};
-    int line = open_both(self, &params, &worker);
+    int line = scene_open_both(self, &params, &worker);
     if (line)
         return line;
     for (int64_t i = 0; i < KEYS; i++)
@@ -156,15 +139,15 @@ static int play_order(scene_node *self)
         PLAY_OK(lig_params_push(worker, &key, 1, one, LENGTH, &ticket));
         PLAY_OK(lig_params_pull(worker, &key, 1, row, LENGTH, &ticket));
         PLAY_OK(lig_params_push(worker, &key, 1, one, LENGTH, &later));
-        PLAY_OK(lig_params_wait(worker, ticket, MINUTE));
+        PLAY_OK(lig_params_wait(worker, ticket, SCENE_MINUTE));
         PLAY(row[0] == 102);
         PLAY_OK(lig_params_pull(worker, &key, 1, row, LENGTH, &ticket));
-        PLAY_OK(lig_params_wait(worker, ticket, MINUTE));
+        PLAY_OK(lig_params_wait(worker, ticket, SCENE_MINUTE));
         PLAY(row[0] == 103);
         lig_params_advance_clock(worker);
     }
-    PLAY_OK(lig_params_flush(worker, MINUTE));
-    return close_all(self, params, worker);
+    PLAY_OK(lig_params_flush(worker, SCENE_MINUTE));
+    return scene_close_both(self, params, worker);
 }
 
 /* Interest comes and goes at random; when it has all gone, so have the copies. */
@@ -173,10 +156,10 @@ static int play_come_and_go(scene_node *self)
     lig_params *params;
     lig_params_worker *worker;
     lig_params_stats stats;
-    int64_t keys[BATCH], ticket, deadline = ligi_now_ns() + MINUTE;
+    int64_t keys[BATCH], ticket, deadline = ligi_now_ns() + SCENE_MINUTE;
     float values[BATCH * LENGTH];
     unsigned seed = self->options.rank + 1;
-    int line = open_both(self, &params, &worker);
+    int line = scene_open_both(self, &params, &worker);
     if (line)
         return line;
     for (int round = 0; round < ROUNDS; round++) {
@@ -187,7 +170,7 @@ static int play_come_and_go(scene_node *self)
         fill(values, BATCH, 1);
         PLAY_OK(lig_params_push(worker, keys, BATCH, values, BATCH * LENGTH, &ticket));
         if (round % 20 == 0)
-            PLAY_OK(lig_params_wait_sync(worker, MINUTE));
+            PLAY_OK(lig_params_wait_sync(worker, SCENE_MINUTE));
         lig_params_advance_clock(worker);
     }
     for (int i = 0; i < 20; i++)
@@ -197,18 +180,18 @@ static int play_come_and_go(scene_node *self)
         PLAY(stats.rows_copied == 0 || ligi_now_ns() < deadline);
         sched_yield();
     } while (stats.rows_copied > 0);
-    PLAY_OK(lig_params_flush(worker, MINUTE));
-    PLAY_OK(lig_params_worker_barrier(worker, MINUTE));
+    PLAY_OK(lig_params_flush(worker, SCENE_MINUTE));
+    PLAY_OK(lig_params_worker_barrier(worker, SCENE_MINUTE));
     double sum = 0;
     for (int64_t key = 0; key < KEYS; key++) {
         PLAY_OK(lig_params_pull(worker, &key, 1, values, LENGTH, &ticket));
-        PLAY_OK(lig_params_wait(worker, ticket, MINUTE));
+        PLAY_OK(lig_params_wait(worker, ticket, SCENE_MINUTE));
         sum += values[LENGTH - 1];
     }
     if (self->options.tables == rows)
         PLAY(sum == (double)ROUNDS * BATCH * self->options.node_count);
-    PLAY_OK(lig_params_worker_barrier(worker, MINUTE));
-    return close_all(self, params, worker);
+    PLAY_OK(lig_params_worker_barrier(worker, SCENE_MINUTE));
+    return scene_close_both(self, params, worker);
 }
 
 static int play_refused(scene_node *self)
@@ -216,7 +199,7 @@ static int play_refused(scene_node *self)
     lig_params *params;
     lig_params_worker *worker;
     int64_t key = KEYS, ok = 1;
-    int line = open_both(self, &params, &worker);
+    int line = scene_open_both(self, &params, &worker);
     if (line)
         return line;
     PLAY(lig_params_intent(worker, &key, 1, 0, 1) == LIG_E_INVALID);
@@ -228,7 +211,7 @@ static int play_refused(scene_node *self)
     PLAY_OK(lig_params_intent(worker, &ok, 1, LIG_PARAMS_FOREVER_CLOCK - 1, 0));
     PLAY_OK(lig_params_intent(worker, &ok, 0, 5, 0));
     PLAY_OK(lig_params_intent(worker, &ok, 1, INT64_MIN, INT64_MAX));
-    return close_all(self, params, worker);
+    return scene_close_both(self, params, worker);
 }
 
 /* --- who plays --- */

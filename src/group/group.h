@@ -172,6 +172,22 @@ lig_status ligi_group_check(ligi_group *group, ligi_role role, uint32_t rank, ui
  * the same mask and flags. TIMEOUT names who has not; this process is then no longer counted. */
 lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, int64_t timeout_ns);
 
+/* --- for modules whose members talk to each other (places.c) --- */
+
+#define LIGI_GROUP_URI_BYTES 1024
+/* "host:port" becomes "tcp://host:port"; a URI stays as it is. */
+lig_status ligi_group_uri(const char *given, char uri[LIGI_GROUP_URI_BYTES]);
+/* UNSUPPORTED, naming those there are; "auto" is one. */
+lig_status ligi_group_check_transport(const char *transport);
+/* Begins to accept on `transport`, or with "auto" on all that are taken by themselves (UCX, which
+ * does not encrypt, is not). Beyond this host only with a secret, and when the address of the
+ * rendezvous (NULL: none) lies there. */
+lig_status ligi_group_listen(ligi_net *net, const char *transport, const char *address, int secret);
+/* ligi_net_connect to the server of that rank by the card that is its blob, which need not be in
+ * `how`; *incarnation is that of the one who sits there now. */
+lig_status ligi_group_connect(ligi_group *group, ligi_net *net, uint32_t rank,
+                              const ligi_connect *how, uint32_t *incarnation, ligi_link **link);
+
 /* "server 0", "worker 12 on host-b (pid 77)": for sentences. Returns `text`. */
 const char *ligi_member_text(const ligi_member *member, char *text, size_t text_bytes);
 const char *ligi_role_name(ligi_role role);

@@ -278,22 +278,15 @@ static void on_sent(void *context, ligi_link *link, void *token, lig_status stat
 static lig_status connect_party(ligi_party *party, int64_t timeout_ns)
 {
     lig_mesh *mesh = party->mesh;
-    uint8_t card[LIGI_BLOB_BYTES_MAX];
-    size_t bytes = 0;
     greeting own = greet(mesh);
-    ligi_member member;
-    LIG_TRY(ligi_group_member(mesh->group, LIGI_SERVER, party->rank, &member));
-    party->incarnation = member.incarnation;
-    LIG_TRY(ligi_group_blob(mesh->group, LIGI_SERVER, party->rank, card, &bytes));
-    ligi_connect connect = {.card = card,
-                            .card_bytes = bytes,
-                            .only = mesh->transport,
-                            .service = LIGI_SERVICE_MESH,
-                            .hello = &own,
-                            .hello_bytes = sizeof own,
-                            .timeout_ns = timeout_ns,
-                            .owner = party};
-    return ligi_net_connect(mesh->net, &connect, &party->link);
+    ligi_connect how = {.only = mesh->transport,
+                        .service = LIGI_SERVICE_MESH,
+                        .hello = &own,
+                        .hello_bytes = sizeof own,
+                        .timeout_ns = timeout_ns,
+                        .owner = party};
+    return ligi_group_connect(mesh->group, mesh->net, party->rank, &how, &party->incarnation,
+                              &party->link);
 }
 
 static void expelled(lig_mesh *mesh, const char *sentence)
@@ -414,60 +407,13 @@ static void set_clock_id(uint8_t id[16])
         id[i] ^= (uint8_t)(inode >> 8 * i);
 }
 
-static int is_loopback(const char *address)
-{
-    const char *host = strstr(address, "://");
-    host = host ? host + 3 : address;
-    return strncmp(host, "localhost", 9) == 0 || strncmp(host, "127.", 4) == 0 ||
-           strncmp(host, "[::1]", 5) == 0 || strncmp(host, "inproc:", 7) == 0 ||
-           strncmp(host, "shm:", 4) == 0;
-}
-
-/* Beyond this host only for those who have the secret. */
-static const char *tcp_place(const lig_mesh_options *options)
-{
-    const char *address = options->address ? options->address : ""; /* an exchange names none */
-    if (options->secret == NULL || is_loopback(address))
-        return "tcp://127.0.0.1:0";
-    return strchr(address, '[') ? "tcp://[::]:0" : "tcp://0.0.0.0:0";
-}
-
-/* Whoever asks for UCX by name says that the network is nobody else's: UCX does not encrypt, and so
- * is not taken by itself. */
-static const char *ucx_place(const lig_mesh_options *options)
-{
-    const char *address = options->address ? options->address : "";
-    if (options->secret == NULL || is_loopback(address))
-        return "ucx://127.0.0.1:0";
-    return strchr(address, '[') ? "ucx://[::]:0?trusted=1" : "ucx://0.0.0.0:0?trusted=1";
-}
-
+/* Workers connect. */
 lig_status ligi_mesh_listen(lig_mesh *mesh, const lig_mesh_options *options)
 {
-    const char *const places[][2] = {{"inproc", "inproc:"},
-                                     {"shm", "shm:"},
-                                     {"tcp", tcp_place(options)},
-                                     {"ucx", ucx_place(options)}};
-    char address[LIGI_ADDRESS_BYTES_MAX];
-    int automatic = strcmp(mesh->transport, "auto") == 0, count = 0;
-    lig_status status = lig_fail(LIG_E_UNSUPPORTED,
-                                 "transport '%s' is not known; known are auto, inproc, shm, tcp "
-                                 "and ucx",
-                                 mesh->transport);
     set_clock_id(mesh->boot_id);
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        int wanted = automatic ? strcmp(places[i][0], "ucx") != 0
-                               : strcmp(places[i][0], mesh->transport) == 0;
-        if (!wanted)
-            continue;
-        if (mesh->role != LIG_MESH_SERVER) /* workers connect */
-            return LIG_OK;
-        status = ligi_net_listen(mesh->net, places[i][1], address);
-        if (status != LIG_OK && !automatic)
-            return status;
-        count += status == LIG_OK;
-    }
-    return count > 0 ? LIG_OK : status;
+    if (mesh->role != LIG_MESH_SERVER)
+        return ligi_group_check_transport(mesh->transport);
+    return ligi_group_listen(mesh->net, mesh->transport, options->address, options->secret != NULL);
 }
 
 /* Parties that are not in the group now are not waited for. */

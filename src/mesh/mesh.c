@@ -179,13 +179,8 @@ static lig_status exchange(void *context, const void *mine, size_t bytes, void *
 static lig_status join_group(lig_mesh *mesh, const lig_mesh_options *options, int64_t timeout_ns)
 {
     static const ligi_role roles[] = {LIGI_WORKER, LIGI_SERVER, LIGI_SCHEDULER};
-    char address[1024];
-    const char *given = options->address ? options->address : "";
-    int bare = strstr(given, "://") == NULL && strncmp(given, "inproc:", 7) != 0 &&
-               strncmp(given, "shm:", 4) != 0;
-    int length = snprintf(address, sizeof address, "%s%s", bare ? "tcp://" : "", given);
-    if (length < 0 || (size_t)length >= sizeof address)
-        return lig_fail(LIG_E_LIMIT, "the address is longer than %zu bytes", sizeof address);
+    char address[LIGI_GROUP_URI_BYTES];
+    LIG_TRY(ligi_group_uri(options->address ? options->address : "", address));
     uint32_t servers = mesh->server_count * mesh->group_size;
     uint32_t workers = mesh->worker_count * mesh->group_size;
     thunk call = {options, servers + workers};

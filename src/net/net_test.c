@@ -1,6 +1,7 @@
 /* The core: what modules may do inside hooks, threads that wait, endpoints that close. */
 #include "base/clock.h"
 #include "base/test.h"
+#include "net/endpoint.h"
 #include "net/frame.h"
 #include "net_side.h"
 
@@ -368,7 +369,14 @@ static int is_back(void *context)
     return __atomic_load_n(&((waiter *)context)->back, __ATOMIC_SEQ_CST);
 }
 
-/* One has slept as the driver and comes back for the lock; another has it, and looks on and on. */
+static void wait_until_asleep(ligi_net *net)
+{
+    while (!atomic_load(&net->asleep))
+        sched_yield();
+}
+
+/* One has slept as the driver and comes back for the lock; another has it, and looks on and on. One
+ * who is not counted as wanting it is looked for in vain for a moment. */
 static void who_slept_is_let_in(void **state)
 {
     ligi_net *net;
@@ -379,12 +387,13 @@ static void who_slept_is_let_in(void **state)
         waiter one = {.net = net};
         pthread_t thread;
         pthread_create(&thread, NULL, wait_and_say, &one);
-        wait_until_asked(&one);
-        usleep(1000); /* it sleeps by now, or the round tries nothing */
+        wait_until_asleep(net);
         ligi_net_lock(net);
         __atomic_store_n(&one.flag, 1, __ATOMIC_SEQ_CST);
         ligi_net_hurry(net, LIGI_SERVICE_TEST);
-        usleep(500);
+        int64_t end = ligi_now_ns() + SIDE_WAIT_NS / 1000;
+        while (atomic_load(&net->wanting) == 0 && ligi_now_ns() < end)
+            sched_yield();
         ligi_net_unlock(net);
         assert_ok(ligi_net_wait(net, is_back, &one, SIDE_WAIT_NS));
         pthread_join(thread, NULL);
@@ -392,10 +401,32 @@ static void who_slept_is_let_in(void **state)
     ligi_net_close(net);
 }
 
-/* A service that always has something to do. */
+/* A service that always has something to do, once it has begun. */
+typedef struct toil {
+    int begun, ticks;
+} toil;
+
 static int64_t always_due(void *context, int64_t now_ns)
 {
-    return __atomic_load_n((int *)context, __ATOMIC_SEQ_CST) ? now_ns : INT64_MAX;
+    toil *self = context;
+    __atomic_fetch_add(&self->ticks, 1, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&self->begun, __ATOMIC_SEQ_CST) ? now_ns : INT64_MAX;
+}
+
+static void wait_until_it_waits_for_the_driver(ligi_net *net)
+{
+    for (int found = 0; !found; sched_yield()) {
+        ligi_net_lock(net);
+        found = net->waiters > 0;
+        ligi_net_unlock(net);
+    }
+}
+
+static void wait_until_busy(toil *work)
+{
+    __atomic_store_n(&work->ticks, 0, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&work->ticks, __ATOMIC_SEQ_CST) < 100)
+        sched_yield();
 }
 
 /* The driver is never idle, and waits for one whom it has told that it may go. */
@@ -405,24 +436,22 @@ static void who_waits_is_let_in(void **state)
     waiter driver, one;
     pthread_t threads[2];
     ligi_net *net;
-    int busy = 0;
+    toil work = {0};
 
     (void)state;
     assert_ok(ligi_net_open(&net, &plain));
-    assert_ok(ligi_net_serve(net, LIGI_SERVICE_TEST, &busy_hooks, &busy));
+    assert_ok(ligi_net_serve(net, LIGI_SERVICE_TEST, &busy_hooks, &work));
     driver = one = (waiter){.net = net};
     pthread_create(&threads[0], NULL, wait_and_say, &driver);
-    wait_until_asked(&driver);
-    usleep(20000); /* it sleeps, so that the other waits for it */
+    wait_until_asleep(net);
     pthread_create(&threads[1], NULL, wait_and_say, &one);
-    wait_until_asked(&one);
-    usleep(20000);
-    __atomic_store_n(&busy, 1, __ATOMIC_SEQ_CST);
+    wait_until_it_waits_for_the_driver(net);
+    __atomic_store_n(&work.begun, 1, __ATOMIC_SEQ_CST);
     ligi_net_hurry(net, LIGI_SERVICE_TEST);
-    usleep(20000);
+    wait_until_busy(&work);
     __atomic_store_n(&one.flag, 1, __ATOMIC_SEQ_CST);
     for (int64_t end = ligi_now_ns() + SIDE_WAIT_NS / 6; !is_back(&one) && ligi_now_ns() < end;)
-        usleep(1000);
+        sched_yield();
     assert_true(is_back(&one));
     __atomic_store_n(&driver.flag, 1, __ATOMIC_SEQ_CST);
     for (int i = 0; i < 2; i++)

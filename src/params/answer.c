@@ -81,11 +81,10 @@ static lig_status refuse(const inquiry *call, lig_status status, uint32_t count)
 {
     const char *sentence = lig_error_text();
     size_t bytes = strnlen(sentence, LIGI_LETTER_SENTENCE_MAX);
-    ligi_post post = {.letter = {.flags = LIGI_LETTER_FAILED,
-                                 .count = count,
-                                 .number = (uint32_t)status},
-                      .tail = sentence,
-                      .tail_bytes = bytes};
+    ligi_post post = {
+        .letter = {.flags = LIGI_LETTER_FAILED, .count = count, .number = (uint32_t)status},
+        .tail = sentence,
+        .tail_bytes = bytes};
     return deliver(call, &post);
 }
 

@@ -266,47 +266,6 @@ static void on_change(void *context, const ligi_group_event *event)
 
 /* --- opening --- */
 
-static int is_loopback(const char *address)
-{
-    const char *host = strstr(address, "://");
-    host = host ? host + 3 : address;
-    return strncmp(host, "localhost", 9) == 0 || strncmp(host, "127.", 4) == 0 ||
-           strncmp(host, "[::1]", 5) == 0 || strncmp(host, "inproc:", 7) == 0 ||
-           strncmp(host, "shm:", 4) == 0;
-}
-
-/* Beyond this host only for those who have the secret; ucx does not encrypt: who asks for it by
- * name says that the network is nobody else's. */
-static lig_status listen_at(lig_params *node, const lig_params_options *options)
-{
-    const char *address = options->address ? options->address : ""; /* an exchange names none */
-    int near = options->secret == NULL || is_loopback(address), six = strchr(address, '[') != NULL;
-    const char *const places[][2] = {{"inproc", "inproc:"},
-                                     {"shm", "shm:"},
-                                     {"tcp", near  ? "tcp://127.0.0.1:0"
-                                             : six ? "tcp://[::]:0"
-                                                   : "tcp://0.0.0.0:0"},
-                                     {"ucx", near  ? "ucx://127.0.0.1:0"
-                                             : six ? "ucx://[::]:0?trusted=1"
-                                                   : "ucx://0.0.0.0:0?trusted=1"}};
-    char chosen[LIGI_ADDRESS_BYTES_MAX];
-    int automatic = strcmp(node->transport, "auto") == 0, count = 0;
-    lig_status status = LIG_OK;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if (automatic ? i == 3 : strcmp(places[i][0], node->transport) != 0)
-            continue;
-        status = ligi_net_listen(node->net, places[i][1], chosen);
-        if (status != LIG_OK && !automatic)
-            return status;
-        count += status == LIG_OK;
-    }
-    if (count > 0 || status != LIG_OK)
-        return count > 0 ? LIG_OK : status;
-    return lig_fail(LIG_E_UNSUPPORTED,
-                    "transport '%s' is not known; known are auto, inproc, shm, tcp and ucx",
-                    node->transport);
-}
-
 typedef struct thunk {
     const lig_params_options *options;
 } thunk;
@@ -320,13 +279,8 @@ static lig_status exchange(void *context, const void *mine, size_t bytes, void *
 static lig_status join_group(lig_params *node, const lig_params_options *options,
                              int64_t timeout_ns)
 {
-    char address[1024];
-    const char *given = options->address ? options->address : "";
-    int bare = strstr(given, "://") == NULL && strncmp(given, "inproc:", 7) != 0 &&
-               strncmp(given, "shm:", 4) != 0;
-    int length = snprintf(address, sizeof address, "%s%s", bare ? "tcp://" : "", given);
-    if (length < 0 || (size_t)length >= sizeof address)
-        return lig_fail(LIG_E_LIMIT, "the address is longer than %zu bytes", sizeof address);
+    char address[LIGI_GROUP_URI_BYTES];
+    LIG_TRY(ligi_group_uri(options->address ? options->address : "", address));
     thunk call = {options};
     ligi_group_options group = {
         .role = node->role == LIG_PARAMS_NODE ? LIGI_SERVER : LIGI_SCHEDULER,
@@ -360,22 +314,15 @@ static lig_status join_group(lig_params *node, const lig_params_options *options
 static lig_status connect_peer(ligi_peer *peer, int64_t timeout_ns)
 {
     lig_params *node = peer->node;
-    uint8_t card[LIGI_BLOB_BYTES_MAX];
-    size_t bytes = 0;
     ligi_greeting own = greet(node);
-    ligi_member member;
-    LIG_TRY(ligi_group_member(node->group, LIGI_SERVER, peer->rank, &member));
-    peer->incarnation = member.incarnation;
-    LIG_TRY(ligi_group_blob(node->group, LIGI_SERVER, peer->rank, card, &bytes));
-    ligi_connect connect = {.card = card,
-                            .card_bytes = bytes,
-                            .only = node->transport,
-                            .service = LIGI_SERVICE_PARAMS,
-                            .hello = &own,
-                            .hello_bytes = sizeof own,
-                            .timeout_ns = timeout_ns,
-                            .owner = peer};
-    return ligi_net_connect(node->net, &connect, &peer->link);
+    ligi_connect how = {.only = node->transport,
+                        .service = LIGI_SERVICE_PARAMS,
+                        .hello = &own,
+                        .hello_bytes = sizeof own,
+                        .timeout_ns = timeout_ns,
+                        .owner = peer};
+    return ligi_group_connect(node->group, node->net, peer->rank, &how, &peer->incarnation,
+                              &peer->link);
 }
 
 /* Under the lock. Who was here before the group said who is who is looked at now. */
@@ -467,7 +414,8 @@ lig_status ligi_node_gather(lig_params *node, const lig_params_options *options)
         return join_group(node, options, ligi_time_left(deadline));
     ligi_greeting_make(options, &node->greeting);
     LIG_TRY(ligi_net_serve(node->net, LIGI_SERVICE_PARAMS, &hooks, node));
-    LIG_TRY(listen_at(node, options));
+    LIG_TRY(
+        ligi_group_listen(node->net, node->transport, options->address, options->secret != NULL));
     LIG_TRY(join_group(node, options, ligi_time_left(deadline)));
     int near = strcmp(node->transport, "auto") == 0 || strcmp(node->transport, "shm") == 0;
     LIG_TRY(ligi_node_make_tables(node, options, near && node->node_count > 1 ? &source : NULL));

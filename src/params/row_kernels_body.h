@@ -168,32 +168,20 @@ static inline void bf16_put(uint16_t *at, float value)
 #define ROOT(x) sqrtf(x)
 #include "params/row_rules.h"
 #include "params/row_sums.h"
-#undef NAME
-#undef T
-#undef LOOSE
-#undef GET
-#undef PUT
-#undef GIVEN
 
 #define NAME(rule) PASTE(bf16, rule)
 #define T uint16_t
 #define LOOSE loose_u16
 #define GET(at) bf16_get(at)
 #define PUT(at, value) bf16_put(at, value)
+#define A float
+#define LOOSE_A loose_f32
 #define GIVEN(at) from_bf16(*(at))
+#define STATE_GET(at) f32_get(at)
+#define STATE_PUT(at, value) f32_put(at, value)
+#define ROOT(x) sqrtf(x)
 #include "params/row_rules.h"
 #include "params/row_sums.h"
-#undef NAME
-#undef T
-#undef LOOSE
-#undef A
-#undef LOOSE_A
-#undef GET
-#undef PUT
-#undef GIVEN
-#undef STATE_GET
-#undef STATE_PUT
-#undef ROOT
 
 #define NAME(rule) PASTE(f64, rule)
 #define T double
@@ -208,16 +196,6 @@ static inline void bf16_put(uint16_t *at, float value)
 #define ROOT(x) sqrt(x)
 #include "params/row_rules.h"
 #include "params/row_sums.h"
-#undef NAME
-#undef T
-#undef LOOSE
-#undef A
-#undef LOOSE_A
-#undef GET
-#undef PUT
-#undef STATE_GET
-#undef STATE_PUT
-#undef ROOT
 
 /* Integers wrap around. */
 #define NAME(rule) PASTE(u32, rule)
@@ -227,18 +205,10 @@ static inline void bf16_put(uint16_t *at, float value)
 #define LOOSE_A loose_u32
 #define GET(at) u32_get(at)
 #define PUT(at, value) u32_put(at, value)
+#define GIVEN(at) (*(at))
 #define STATE_GET(at) u32_get(at)
 #define STATE_PUT(at, value) u32_put(at, value)
 #include "params/row_sums.h"
-#undef NAME
-#undef T
-#undef LOOSE
-#undef A
-#undef LOOSE_A
-#undef GET
-#undef PUT
-#undef STATE_GET
-#undef STATE_PUT
 
 #define NAME(rule) PASTE(u64, rule)
 #define T uint64_t
@@ -247,6 +217,7 @@ static inline void bf16_put(uint16_t *at, float value)
 #define LOOSE_A loose_u64
 #define GET(at) u64_get(at)
 #define PUT(at, value) u64_put(at, value)
+#define GIVEN(at) (*(at))
 #define STATE_GET(at) u64_get(at)
 #define STATE_PUT(at, value) u64_put(at, value)
 #include "params/row_sums.h"

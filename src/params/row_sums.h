@@ -1,5 +1,5 @@
 /* Sums for one type of row: included by row_kernels_body.h once a type (T in the row, A in state
- * and deltas). */
+ * and deltas), last: it takes the type's macros away. */
 
 static void NAME(add)(const ligi_push *push)
 {
@@ -26,3 +26,15 @@ static void NAME(merge)(const ligi_merge *merge)
     for (uint32_t i = 0; i < merge->state_count; i++)
         STATE_PUT(state + i, STATE_GET(state + i) + delta[merge->length + i]);
 }
+
+#undef NAME
+#undef T
+#undef LOOSE
+#undef A
+#undef LOOSE_A
+#undef GET
+#undef PUT
+#undef GIVEN
+#undef STATE_GET
+#undef STATE_PUT
+#undef ROOT

@@ -1,0 +1,85 @@
+/* Where members of a group listen, and how one reaches another: what all modules do alike whose
+ * members talk to each other. */
+#include "group/group.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int is_near(const char *address)
+{
+    const char *host = strstr(address, "://");
+    host = host ? host + 3 : address;
+    return strncmp(host, "localhost", 9) == 0 || strncmp(host, "127.", 4) == 0 ||
+           strncmp(host, "[::1]", 5) == 0 || strncmp(host, "inproc:", 7) == 0 ||
+           strncmp(host, "shm:", 4) == 0;
+}
+
+typedef struct place {
+    const char *transport;
+    int by_name; /* is not taken by itself */
+    const char *near, *four, *six;
+} place;
+
+/* Whoever asks for UCX by name says that the network is nobody else's: UCX does not encrypt. */
+static const place places[] = {
+    {"inproc", 0, "inproc:", "inproc:", "inproc:"},
+    {"shm", 0, "shm:", "shm:", "shm:"},
+    {"tcp", 0, "tcp://127.0.0.1:0", "tcp://0.0.0.0:0", "tcp://[::]:0"},
+    {"ucx", 1, "ucx://127.0.0.1:0", "ucx://0.0.0.0:0?trusted=1", "ucx://[::]:0?trusted=1"},
+};
+enum { PLACES = sizeof places / sizeof *places };
+
+lig_status ligi_group_check_transport(const char *transport)
+{
+    if (strcmp(transport, "auto") == 0)
+        return LIG_OK;
+    for (size_t i = 0; i < PLACES; i++)
+        if (strcmp(places[i].transport, transport) == 0)
+            return LIG_OK;
+    return lig_fail(LIG_E_UNSUPPORTED,
+                    "transport '%s' is not known; known are auto, inproc, shm, tcp and ucx",
+                    transport);
+}
+
+lig_status ligi_group_listen(ligi_net *net, const char *transport, const char *address, int secret)
+{
+    const char *given = address ? address : ""; /* an exchange names none */
+    char chosen[LIGI_ADDRESS_BYTES_MAX];
+    int automatic = strcmp(transport, "auto") == 0, count = 0;
+    int near = !secret || is_near(given), six = strchr(given, '[') != NULL;
+    lig_status status = LIG_OK;
+    LIG_TRY(ligi_group_check_transport(transport));
+    for (size_t i = 0; i < PLACES; i++) {
+        const place *at = &places[i];
+        if (automatic ? at->by_name : strcmp(at->transport, transport) != 0)
+            continue;
+        status = ligi_net_listen(net, near ? at->near : six ? at->six : at->four, chosen);
+        if (status != LIG_OK && !automatic)
+            return status;
+        count += status == LIG_OK;
+    }
+    return count > 0 ? LIG_OK : status;
+}
+
+lig_status ligi_group_uri(const char *given, char uri[LIGI_GROUP_URI_BYTES])
+{
+    int bare = strstr(given, "://") == NULL && strncmp(given, "inproc:", 7) != 0 &&
+               strncmp(given, "shm:", 4) != 0;
+    int length = snprintf(uri, LIGI_GROUP_URI_BYTES, "%s%s", bare ? "tcp://" : "", given);
+    if (length < 0 || length >= LIGI_GROUP_URI_BYTES)
+        return lig_fail(LIG_E_LIMIT, "the address is longer than %d bytes", LIGI_GROUP_URI_BYTES);
+    return LIG_OK;
+}
+
+lig_status ligi_group_connect(ligi_group *group, ligi_net *net, uint32_t rank,
+                              const ligi_connect *how, uint32_t *incarnation, ligi_link **link)
+{
+    uint8_t card[LIGI_BLOB_BYTES_MAX];
+    ligi_connect connect = *how;
+    ligi_member member;
+    LIG_TRY(ligi_group_member(group, LIGI_SERVER, rank, &member));
+    *incarnation = member.incarnation;
+    LIG_TRY(ligi_group_blob(group, LIGI_SERVER, rank, card, &connect.card_bytes));
+    connect.card = card;
+    return ligi_net_connect(net, &connect, link);
+}
