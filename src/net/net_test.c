@@ -375,8 +375,8 @@ static void wait_until_asleep(ligi_net *net)
         sched_yield();
 }
 
-/* One has slept as the driver and comes back for the lock; another has it, and looks on and on. One
- * who is not counted as wanting it is looked for in vain for a moment. */
+/* One has slept as the driver and comes back for the lock; another has it, and looks on and on, so
+ * that the first must be counted as wanting it. */
 static void who_slept_is_let_in(void **state)
 {
     ligi_net *net;
@@ -391,9 +391,10 @@ static void who_slept_is_let_in(void **state)
         ligi_net_lock(net);
         __atomic_store_n(&one.flag, 1, __ATOMIC_SEQ_CST);
         ligi_net_hurry(net, LIGI_SERVICE_TEST);
-        int64_t end = ligi_now_ns() + SIDE_WAIT_NS / 1000;
+        int64_t end = ligi_now_ns() + SIDE_WAIT_NS;
         while (atomic_load(&net->wanting) == 0 && ligi_now_ns() < end)
             sched_yield();
+        assert_int_equal(atomic_load(&net->wanting), 1);
         ligi_net_unlock(net);
         assert_ok(ligi_net_wait(net, is_back, &one, SIDE_WAIT_NS));
         pthread_join(thread, NULL);
