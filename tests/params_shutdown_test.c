@@ -18,10 +18,10 @@ static peers job_of(uint32_t nodes, uint32_t workers, int (*run)(peers *, lig_pa
     return job;
 }
 
-/* What shutdown waits for, so that it comes in the middle. */
+/* What shutdown waits for, of every worker, so that it comes in the middle. */
 static void begun(const peers_worker *self)
 {
-    atomic_fetch_add(&self->job->shared->numbers[self->job->rank], 1);
+    atomic_fetch_or(&self->job->shared->numbers[self->job->rank], 1 << self->id);
 }
 
 static void await_inside(lig_params *node)
@@ -41,6 +41,7 @@ static int wait_in_barrier(peers_worker *self)
         begun(self);
         return 0;
     }
+    begun(self);
     lig_status status = lig_params_worker_barrier(self->worker, LIG_FOREVER);
     peer_true(status == LIG_E_CLOSED);
     return 0;
@@ -96,7 +97,7 @@ static int shut_down_over(peers *job, lig_params *node, int (*work)(peers_worker
     pthread_t thread;
     alarm(20);
     peer_true(pthread_create(&thread, NULL, run_workers, &all) == 0);
-    while (atomic_load(&job->shared->numbers[job->rank]) == 0)
+    while (atomic_load(&job->shared->numbers[job->rank]) != (1 << job->options.worker_count) - 1)
         sched_yield();
     peer_ok(lig_params_shutdown(node, PEERS_TIMEOUT_NS));
     pthread_join(thread, NULL);
