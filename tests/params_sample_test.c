@@ -171,6 +171,29 @@ static int run_ahead(peers *job, lig_params *node)
     return 0;
 }
 
+/* Keys of a pull that failed have not come: they can be drawn again. */
+static int run_failing(peers *job, lig_params *node)
+{
+    lig_params_sampling sampling = {.scheme = LIG_PARAMS_SAMPLE_LOCAL, .max = KEYS, .seed = 7};
+    lig_params_worker *worker = NULL;
+    int64_t keys[KEYS], values[KEYS * LENGTH], sample, ticket;
+    int found[KEYS] = {0};
+    peer_ok(lig_params_worker_open(&worker, node, 0));
+    peer_ok(lig_params_enable_sampling(node, &sampling));
+    peer_ok(lig_params_worker_barrier(worker, PEERS_TIMEOUT_NS));
+    if (job->rank == 1)
+        _exit(0);
+    while (lig_params_worker_barrier(worker, PEERS_TIMEOUT_NS) != LIG_E_PEER)
+        ;
+    peer_ok(lig_params_prepare_sample(worker, KEYS, 0, 0, &sample));
+    peer_true(lig_params_pull_sample(worker, sample, keys, KEYS, values, &ticket) == LIG_E_PEER);
+    peer_ok(lig_params_pull_sample(worker, sample, keys, KEYS / NODES, values, &ticket));
+    for (int i = 0; i < KEYS / NODES; i++)
+        peer_true(keys[i] % NODES == 0 && found[keys[i]]++ == 0);
+    lig_params_worker_close(worker);
+    return 0;
+}
+
 static void run_scheme(uint32_t scheme, uint32_t distribution, const char *transport,
                        int (*run)(peers *job, lig_params *node))
 {
@@ -194,6 +217,12 @@ static void test_local(void **state)
     }
 }
 
+static void test_failing(void **state)
+{
+    (void)state;
+    run_scheme(LIG_PARAMS_SAMPLE_LOCAL, 0, "tcp", run_failing);
+}
+
 static void test_preloc(void **state)
 {
     (void)state;
@@ -210,6 +239,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_local),
+        cmocka_unit_test(test_failing),
         cmocka_unit_test(test_preloc),
         cmocka_unit_test(test_pool),
     };

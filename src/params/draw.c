@@ -152,6 +152,12 @@ void ligi_seen_remove(ligi_seen *seen, uint32_t item)
     seen->count--;
 }
 
+void ligi_seen_remove_all(ligi_seen *seen, const uint32_t *items, uint32_t count)
+{
+    for (uint32_t i = 0; i < count && seen; i++)
+        ligi_seen_remove(seen, items[i]);
+}
+
 /* --- among some items alone --- */
 
 static uint32_t item_at(const ligi_among *among, uint32_t index)
@@ -276,5 +282,8 @@ lig_status ligi_draw_many(const ligi_draw *draw, ligi_rng *rng, ligi_seen *seen,
     if (at == count)
         return LIG_OK;
     ligi_among all = {NULL, draw->count, seen};
-    return ligi_draw_among(draw, rng, &all, count - at, out + at, &got);
+    lig_status status = ligi_draw_among(draw, rng, &all, count - at, out + at, &got);
+    if (status != LIG_OK)
+        ligi_seen_remove_all(seen, out, at);
+    return status;
 }

@@ -90,6 +90,8 @@ int ligi_seen_add(ligi_seen *seen, uint32_t item);
 int ligi_seen_has(const ligi_seen *seen, uint32_t item);
 /* One that is in it. */
 void ligi_seen_remove(ligi_seen *seen, uint32_t item);
+/* Some that are in it, each once; NULL is fine. */
+void ligi_seen_remove_all(ligi_seen *seen, const uint32_t *items, uint32_t count);
 
 /* --- among some items alone --- */
 
@@ -107,7 +109,7 @@ lig_status ligi_draw_among(const ligi_draw *draw, ligi_rng *rng, const ligi_amon
                            uint32_t count, uint32_t *out, uint32_t *got);
 
 /* Fills `count` items; with `seen` none that is in it, and they are added. LIG_E_LIMIT when there
- * are not so many. */
+ * are not so many. On failure none is added. */
 lig_status ligi_draw_many(const ligi_draw *draw, ligi_rng *rng, ligi_seen *seen, uint32_t count,
                           uint32_t *out);
 

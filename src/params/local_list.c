@@ -125,8 +125,12 @@ lig_status ligi_local_list_draw(const ligi_local_list *list, const ligi_local_dr
         LIG_TRY(ligi_seen_reserve(how->seen, count));
     while (at < count && draw_one(list, how, here, &out[at]))
         at++;
+    lig_status status = LIG_OK;
     if (at < count)
-        LIG_TRY(draw_rest(list, how, count - at, out + at, &rest));
-    *got = at + rest;
-    return LIG_OK;
+        status = draw_rest(list, how, count - at, out + at, &rest);
+    if (status != LIG_OK)
+        ligi_seen_remove_all(how->seen, out, at);
+    else
+        *got = at + rest;
+    return status;
 }

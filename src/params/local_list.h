@@ -36,7 +36,7 @@ typedef struct ligi_local_draw {
 
 /* Fills out[0 .. *got) with items that are here: `count`, or fewer where there are not so many.
  * Uniform: a step each. The others: drawn from the whole range until one is here, and after some
- * tries by one walk over all that are. */
+ * tries by one walk over all that are. On failure nothing is added to `seen`. */
 lig_status ligi_local_list_draw(const ligi_local_list *list, const ligi_local_draw *how,
                                 uint32_t count, uint32_t *out, uint32_t *got);
 

@@ -312,10 +312,21 @@ static lig_status draw_block(struct ligi_sampler *self, ligi_seen *seen, uint32_
     uint32_t got = 0;
     if (sampling->here.range)
         LIG_TRY(ligi_local_list_draw(&sampling->here, &how, count, items, &got));
-    return ligi_draw_many(&sampling->draw, &self->rng, seen, count - got, items + got);
+    lig_status status = ligi_draw_many(&sampling->draw, &self->rng, seen, count - got, items + got);
+    if (status != LIG_OK)
+        ligi_seen_remove_all(seen, items, got);
+    return status;
 }
 
-/* On failure what was drawn counts as not drawn. */
+/* What was drawn and cannot be given counts as not drawn. */
+static void put_back(struct ligi_sampler *self, ligi_sample *sample, const int64_t *keys,
+                     uint32_t count)
+{
+    const lig_params_sampling *options = &self->sampling->options;
+    for (uint32_t i = 0; i < count && !options->with_replacement; i++)
+        ligi_seen_remove(&sample->seen, (uint32_t)(keys[i] - options->min));
+}
+
 static lig_status draw_local(struct ligi_sampler *self, ligi_sample *sample, uint32_t count,
                              int64_t *keys)
 {
@@ -330,8 +341,8 @@ static lig_status draw_local(struct ligi_sampler *self, ligi_sample *sample, uin
             keys[done + i] = sampling->options.min + items[i];
         done += status == LIG_OK ? want : 0;
     }
-    for (uint32_t i = 0; i < done && seen && status != LIG_OK; i++)
-        ligi_seen_remove(seen, (uint32_t)(keys[i] - sampling->options.min));
+    if (status != LIG_OK)
+        put_back(self, sample, keys, done);
     return status;
 }
 
@@ -362,7 +373,10 @@ lig_status lig_params_pull_sample(lig_params_worker *worker, int64_t sample, int
     for (size_t i = 0; i < count && from->items; i++)
         keys[i] = self->sampling->options.min + from->items[from->used + i];
     uint64_t elements = (uint64_t)count * self->sampling->length;
-    LIG_TRY(lig_params_pull(worker, keys, count, values, elements, ticket));
+    lig_status status = lig_params_pull(worker, keys, count, values, elements, ticket);
+    if (status != LIG_OK && from->items == NULL)
+        put_back(self, from, keys, (uint32_t)count);
+    LIG_TRY(status);
     from->used += (uint32_t)count;
     atomic_fetch_add_explicit(&worker->counts.samples, count, memory_order_relaxed);
     if (from->used == from->count)
