@@ -109,7 +109,9 @@ typedef struct lig_params_options {
     int64_t round_ns;    /* rounds of moving and copying are at least so far apart; 0: 1 ms. Nothing to do, no round */
     lig_params_exchange_fn exchange;
     void *exchange_context;
-    int (*patience)(void *context); /* as in lig_mesh_options */
+    /* NULL, or asked ten times a second by open and by every call that waits, on its thread and without locks: 0 ends
+     * that call with LIG_E_CLOSED. It stays in use until lig_params_close. */
+    int (*patience)(void *context);
     void *patience_context;
     uint64_t reserved[6];
 } lig_params_options;

@@ -30,12 +30,22 @@ void ligi_py_params_leave(PyObject *object)
         free_handle(self);
 }
 
+/* Whether the worker that this thread is in a call of is being closed. */
+static int worker_closes(const ligi_py_params *self)
+{
+    unsigned long me = PyThread_get_thread_ident();
+    for (const ligi_py_params_worker *one = self->workers; one; one = one->next)
+        if (one->busy && one->closing && one->thread == me)
+            return 1;
+    return 0;
+}
+
 /* Asked by calls that wait and have let go of the GIL. */
 static int patience(void *context)
 {
     const ligi_py_params *self = context;
     PyGILState_STATE state = PyGILState_Ensure();
-    int goes_on = !self->closing && PyErr_CheckSignals() == 0;
+    int goes_on = !self->closing && !worker_closes(self) && PyErr_CheckSignals() == 0;
     PyGILState_Release(state);
     return goes_on;
 }
@@ -166,7 +176,7 @@ static PyObject *params_close(PyObject *object, PyObject *unused)
     (void)unused;
     if (!self->params || self->closing)
         Py_RETURN_NONE;
-    self->closing = 1; /* calls on other threads see it within a slice; the last one frees */
+    self->closing = 1; /* calls on other threads see it soon; the last one frees */
     if (self->users == 0)
         free_handle(self);
     Py_RETURN_NONE;

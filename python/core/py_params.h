@@ -12,7 +12,8 @@ typedef struct ligi_py_params {
     PyObject_HEAD lig_params *params;
     Py_ssize_t users;
     int closing;
-    int alone; /* one node: no call waits for anybody */
+    struct ligi_py_params_worker *workers; /* the open ones; the GIL guards the list */
+    int alone;                             /* one node: no call waits for anybody */
     uint32_t dtype, element_bytes;
     uint32_t sample_length; /* of rows that can be sampled; 0: sampling is not enabled */
 } ligi_py_params;
@@ -26,6 +27,8 @@ typedef struct ligi_py_params_worker {
     PyObject *ticket, *local;   /* callable(number, worker) -> Ticket; the Ticket -1 */
     PyObject *kept;             /* dict: number -> what holds the memory that a pull fills */
     int busy, closing;
+    unsigned long thread;               /* whose call is inside, while busy */
+    struct ligi_py_params_worker *next; /* of the owner's */
 } ligi_py_params_worker;
 
 lig_params *ligi_py_params_enter(PyObject *object);
@@ -48,10 +51,8 @@ typedef struct ligi_py_call {
 int ligi_py_arguments(const ligi_py_call *call, const char *const *names, int needed,
                       PyObject **out);
 
-/* Waits in slices for what `call` waits for; an exception may be set after it. */
-typedef lig_status (*ligi_py_worker_wait)(lig_params_worker *worker, int64_t timeout_ns);
-lig_status ligi_py_worker_sliced(PyObject *object, ligi_py_worker_wait call, int64_t left);
-/* The same for a ticket; what the ticket kept is let go of when it has ended. */
+/* Waits for a ticket; an exception may be set after it. What the ticket kept is let go of when it
+ * has ended. */
 lig_status ligi_py_worker_await(PyObject *object, int64_t ticket, int64_t left);
 
 /* None, or the exception of a status; LIG_E_TIMEOUT says the whole time that was waited. */

@@ -21,6 +21,7 @@ lig_params_worker *ligi_py_worker_enter(PyObject *object)
         return NULL;
     }
     self->busy = 1;
+    self->thread = PyThread_get_thread_ident();
     return self->worker;
 }
 
@@ -28,6 +29,10 @@ lig_params_worker *ligi_py_worker_enter(PyObject *object)
 static void free_worker(ligi_py_params_worker *self)
 {
     lig_params_worker *worker = self->worker;
+    ligi_py_params_worker **at = &self->owner->workers;
+    while (*at != self)
+        at = &(*at)->next;
+    *at = self->next;
     self->worker = NULL;
     Py_BEGIN_ALLOW_THREADS lig_params_worker_close(worker);
     Py_END_ALLOW_THREADS Py_CLEAR(self->kept);
@@ -72,6 +77,8 @@ PyObject *ligi_py_params_attach(PyObject *object, PyObject *args)
     self->kept = kept;
     self->ticket = Py_NewRef(ticket);
     self->local = Py_NewRef(local);
+    self->next = self->owner->workers;
+    self->owner->workers = self;
     Py_RETURN_NONE;
 }
 
@@ -81,7 +88,7 @@ static PyObject *worker_close(PyObject *object, PyObject *unused)
     (void)unused;
     if (!self->worker || self->closing)
         Py_RETURN_NONE;
-    self->closing = 1; /* a call on another thread sees it within a slice, and frees */
+    self->closing = 1; /* a call on another thread sees it soon, and frees */
     if (!self->busy)
         free_worker(self);
     Py_RETURN_NONE;
@@ -158,24 +165,6 @@ int ligi_py_arguments(const ligi_py_call *call, const char *const *names, int ne
 
 /* --- waiting --- */
 
-static int goes_on(const ligi_py_params_worker *self)
-{
-    return !self->closing && !self->owner->closing && PyErr_CheckSignals() == 0;
-}
-
-lig_status ligi_py_worker_sliced(PyObject *object, ligi_py_worker_wait call, int64_t left)
-{
-    ligi_py_params_worker *self = (ligi_py_params_worker *)object;
-    for (;;) {
-        lig_status status;
-        int64_t slice = ligi_py_slice(left);
-        Py_BEGIN_ALLOW_THREADS status = call(self->worker, slice);
-        Py_END_ALLOW_THREADS left -= left < 0 ? 0 : slice;
-        if (status != LIG_E_TIMEOUT || left == 0 || !goes_on(self))
-            return status;
-    }
-}
-
 static void let_go(ligi_py_params_worker *self, int64_t ticket)
 {
     PyObject *number = PyDict_Size(self->kept) > 0 ? PyLong_FromLongLong(ticket) : NULL;
@@ -184,18 +173,14 @@ static void let_go(ligi_py_params_worker *self, int64_t ticket)
     Py_XDECREF(number);
 }
 
-lig_status ligi_py_worker_await(PyObject *object, int64_t ticket, int64_t left)
+/* The library asks `patience` meanwhile, here and in the other calls that wait. */
+lig_status ligi_py_worker_await(PyObject *object, int64_t ticket, int64_t timeout_ns)
 {
     ligi_py_params_worker *self = (ligi_py_params_worker *)object;
     lig_status status;
-    for (;;) {
-        int64_t slice = ligi_py_slice(left);
-        Py_BEGIN_ALLOW_THREADS status = lig_params_wait(self->worker, ticket, slice);
-        Py_END_ALLOW_THREADS left -= left < 0 ? 0 : slice;
-        if (status != LIG_E_TIMEOUT || left == 0 || !goes_on(self))
-            break;
-    }
-    if (status == LIG_OK || (status != LIG_E_TIMEOUT && lig_params_done(self->worker, ticket)))
+    Py_BEGIN_ALLOW_THREADS status = lig_params_wait(self->worker, ticket, timeout_ns);
+    Py_END_ALLOW_THREADS if (status == LIG_OK ||
+                             (status != LIG_E_TIMEOUT && lig_params_done(self->worker, ticket)))
         let_go(self, ticket);
     return status;
 }
@@ -265,37 +250,11 @@ static int only_timeout(PyObject *const *args, Py_ssize_t count, PyObject *names
     return *timeout == -2 ? -1 : 0;
 }
 
-static PyObject *worker_waitall(LIGI_PY_FAST)
-{
-    int64_t timeout_ns;
-    if (only_timeout(args, count, names, &timeout_ns) < 0 || !ligi_py_worker_enter(object))
-        return NULL;
-    lig_status status = ligi_py_worker_sliced(object, lig_params_wait_all, timeout_ns);
-    if (status == LIG_OK)
-        PyDict_Clear(((ligi_py_params_worker *)object)->kept);
-    return leave(object, status, timeout_ns);
-}
+typedef lig_status (*waiting)(lig_params_worker *worker, int64_t timeout_ns);
 
-static PyObject *sliced(LIGI_PY_FAST, ligi_py_worker_wait call)
-{
-    int64_t timeout_ns;
-    if (only_timeout(args, count, names, &timeout_ns) < 0 || !ligi_py_worker_enter(object))
-        return NULL;
-    return leave(object, ligi_py_worker_sliced(object, call, timeout_ns), timeout_ns);
-}
-
-static PyObject *worker_wait_sync(LIGI_PY_FAST)
-{
-    return sliced(object, args, count, names, lig_params_wait_sync);
-}
-
-static PyObject *worker_flush(LIGI_PY_FAST)
-{
-    return sliced(object, args, count, names, lig_params_flush);
-}
-
-/* Meetings are waited for at once: the library asks `patience` meanwhile. */
-static PyObject *meeting(LIGI_PY_FAST, ligi_py_worker_wait call)
+/* One call, and so one deadline, for all that it waits for. All but barriers wait for this worker's
+ * own operations first: no pull fills anything after them. */
+static PyObject *wait_in(LIGI_PY_FAST, waiting call)
 {
     int64_t timeout_ns;
     if (only_timeout(args, count, names, &timeout_ns) < 0)
@@ -305,36 +264,44 @@ static PyObject *meeting(LIGI_PY_FAST, ligi_py_worker_wait call)
         return NULL;
     lig_status status;
     Py_BEGIN_ALLOW_THREADS status = call(worker, timeout_ns);
-    Py_END_ALLOW_THREADS return leave(object, status, timeout_ns);
+    Py_END_ALLOW_THREADS if (status == LIG_OK && call != lig_params_worker_barrier)
+        PyDict_Clear(((ligi_py_params_worker *)object)->kept);
+    return leave(object, status, timeout_ns);
+}
+
+static PyObject *worker_waitall(LIGI_PY_FAST)
+{
+    return wait_in(object, args, count, names, lig_params_wait_all);
+}
+
+static PyObject *worker_wait_sync(LIGI_PY_FAST)
+{
+    return wait_in(object, args, count, names, lig_params_wait_sync);
+}
+
+static PyObject *worker_flush(LIGI_PY_FAST)
+{
+    return wait_in(object, args, count, names, lig_params_flush);
 }
 
 static PyObject *worker_barrier(LIGI_PY_FAST)
 {
-    return meeting(object, args, count, names, lig_params_worker_barrier);
+    return wait_in(object, args, count, names, lig_params_worker_barrier);
 }
 
 static PyObject *worker_begin_setup(LIGI_PY_FAST)
 {
-    return meeting(object, args, count, names, lig_params_begin_setup);
+    return wait_in(object, args, count, names, lig_params_begin_setup);
 }
 
 static PyObject *worker_end_setup(LIGI_PY_FAST)
 {
-    return meeting(object, args, count, names, lig_params_end_setup);
+    return wait_in(object, args, count, names, lig_params_end_setup);
 }
 
-/* The long waits come first, in slices; what is left of it is a meeting. */
 static PyObject *worker_finalize(LIGI_PY_FAST)
 {
-    PyObject *done = worker_waitall(object, args, count, names);
-    if (done) {
-        Py_DECREF(done);
-        done = worker_flush(object, args, count, names);
-    }
-    if (!done)
-        return NULL;
-    Py_DECREF(done);
-    return meeting(object, args, count, names, lig_params_worker_finalize);
+    return wait_in(object, args, count, names, lig_params_worker_finalize);
 }
 
 /* --- clocks and samples --- */

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_NS INT64_C(100000000)
-
 /* --- what is there --- */
 
 static lig_status keeping_of(lig_params *node, struct ligi_keeping **keeping)
@@ -304,8 +302,8 @@ lig_status ligi_keep_wait(ligi_keep_call *call, int (*until)(void *context))
     lig_params *node = call->node;
     for (;;) {
         int64_t left = ligi_time_left(call->deadline_ns);
-        int last = node->patience == NULL || (left >= 0 && left <= PATIENCE_NS);
-        lig_status status = ligi_node_wait(node, until, call, last ? left : PATIENCE_NS);
+        int last = node->patience == NULL || (left >= 0 && left <= LIGI_PATIENCE_NS);
+        lig_status status = ligi_node_wait(node, until, call, last ? left : LIGI_PATIENCE_NS);
         if (status != LIG_E_TIMEOUT || last)
             return status;
         call->given_up = !node->patience(node->patience_context);

@@ -109,15 +109,25 @@ static int is_over(void *context)
     return self->parted = ligi_node_has_parted(self->node);
 }
 
+/* Pieces of one wait: what `until` has found out so far stays. */
 lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *context,
                           int64_t timeout_ns)
 {
     waiting self = {node, until, context, 0};
-    lig_status status = node->net ? ligi_net_wait(node->net, is_over, &self, timeout_ns)
-                                  : wait_alone(node, is_over, &self, timeout_ns);
-    if (status == LIG_OK && self.parted)
-        return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
-    return status;
+    int64_t deadline = node->patience ? ligi_time_until(timeout_ns) : 0, left = timeout_ns;
+    for (;;) {
+        int last = node->patience == NULL || (left >= 0 && left <= LIGI_PATIENCE_NS);
+        int64_t piece = last ? left : LIGI_PATIENCE_NS;
+        lig_status status = node->net ? ligi_net_wait(node->net, is_over, &self, piece)
+                                      : wait_alone(node, is_over, &self, piece);
+        if (status == LIG_OK && self.parted)
+            return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
+        if (status != LIG_E_TIMEOUT || last)
+            return status;
+        if (!node->patience(node->patience_context))
+            return lig_fail(LIG_E_CLOSED, "the call was given up while it waited");
+        left = ligi_time_left(deadline);
+    }
 }
 
 void ligi_node_wake(lig_params *node)

@@ -23,6 +23,7 @@
 #include <stdatomic.h>
 
 #define LIGI_WHY_TEXT 256
+#define LIGI_PATIENCE_NS INT64_C(100000000) /* who waits longer asks whether to go on */
 
 /* --- memory that travels --- */
 
@@ -128,7 +129,7 @@ struct lig_params {
     uint8_t *here; /* 1; a page of its own that a forked child finds wiped */
     uint32_t role, rank, node_count, worker_count, techniques, flags;
     int64_t timeout_ns, round_ns, spin_ns, liveness_ns;
-    int (*patience)(void *context); /* NULL, or asked by those who wait in meetings */
+    int (*patience)(void *context); /* NULL, or asked by those who wait; without locks */
     void *patience_context;
     ligi_tables *tables;   /* NULL: a scheduler */
     uint64_t region_bytes; /* of a node's words and rows, when peers may map them */
@@ -178,7 +179,8 @@ lig_status ligi_node_check_others(lig_params *node);
 int ligi_node_has_parted(const lig_params *node);
 /* Drives net until until(context) is not 0 (asked with the lock held; it must look at
  * node->broken itself if it can depend on others), or waits for a broadcast of `changed` when the
- * node is alone. LIG_FOREVER: none; 0 is one look. LIG_E_CLOSED: the node has parted. */
+ * node is alone. LIG_FOREVER: none; 0 is one look. LIG_E_CLOSED: the node has parted, or `patience`
+ * has ended. */
 lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *context,
                           int64_t timeout_ns);
 /* Something that others wait for has changed, outside a hook. */

@@ -3,8 +3,6 @@
 
 #include "base/clock.h"
 
-#define PATIENCE_NS INT64_C(100000000)
-
 #define REASON_NS INT64_C(1000000000)
 
 static int is_broken(void *context)
@@ -62,7 +60,7 @@ static lig_status lead(lig_params *node)
 static int rest(lig_params *node, int64_t deadline_ns)
 {
     ligi_meet *meet = &node->meet;
-    int64_t wake = ligi_time_until(PATIENCE_NS);
+    int64_t wake = ligi_time_until(LIGI_PATIENCE_NS);
     if (!meet->leading && deadline_ns < wake)
         wake = deadline_ns;
     struct timespec at = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000};
