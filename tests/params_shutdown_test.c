@@ -28,7 +28,7 @@ static void await_inside(lig_params *node)
 {
     for (uint32_t inside = 0; inside == 0; sched_yield()) {
         pthread_mutex_lock(&node->meet.lock);
-        inside = node->meet.inside;
+        inside = node->meet.inside[LIGI_AT_BARRIER];
         pthread_mutex_unlock(&node->meet.lock);
     }
 }

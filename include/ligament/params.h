@@ -244,7 +244,8 @@ LIG_API lig_status lig_params_pull_sample(lig_params_worker *worker, int64_t sam
 LIG_API lig_status lig_params_finish_sample(lig_params_worker *worker, int64_t sample);
 
 /* wait_sync: what this node has pushed has reached the owners, and what it had been sent is in. flush: what this
- * worker pushed is in the owner's row and in every copy. barrier: all workers of all nodes. */
+ * worker pushed is in the owner's row and in every copy; both end also while others push on. barrier: all workers of
+ * all nodes; LIG_E_INVALID when one of them finalizes, or its node shuts down, instead. */
 LIG_API lig_status lig_params_wait_sync(lig_params_worker *worker, int64_t timeout_ns);
 LIG_API lig_status lig_params_flush(lig_params_worker *worker, int64_t timeout_ns);
 LIG_API lig_status lig_params_worker_barrier(lig_params_worker *worker, int64_t timeout_ns);

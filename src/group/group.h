@@ -167,9 +167,13 @@ lig_status ligi_group_check(ligi_group *group, ligi_role role, uint32_t rank, ui
 /* Who is lost or has left is not waited for; without it that is PEER at once, naming all who are
  * missing. */
 #define LIGI_BARRIER_PRESENT 2u
+/* 0 to 3. Members that have come to a later stage do not go back: they count as arrived at a stage
+ * between, and whoever waits at stage 0 waits in vain, which is INVALID, naming them. */
+#define LIGI_BARRIER_STAGE(stage) ((stage) << 2)
 
 /* Returns when all members of the roles in `mask` (this one's must be in it) have called it with
- * the same mask and flags. TIMEOUT names who has not; this process is then no longer counted. */
+ * the same mask and flags (a later stage: see there). TIMEOUT names who has not; this process is
+ * then no longer counted. */
 lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, int64_t timeout_ns);
 
 /* --- for modules whose members talk to each other (places.c) --- */

@@ -25,6 +25,18 @@ static int same_barrier(const ligi_waiter *a, const ligi_waiter *b)
     return a->mask == b->mask && a->flags == b->flags;
 }
 
+static uint32_t stage_of(const ligi_waiter *waiter)
+{
+    return waiter->flags / LIGI_BARRIER_STAGE(1);
+}
+
+/* At a barrier of that kind, but of a later stage. */
+static int is_past(const ligi_waiter *waiter, const ligi_waiter *barrier)
+{
+    return waiter->mask == barrier->mask && stage_of(waiter) > stage_of(barrier) &&
+           waiter->flags % LIGI_BARRIER_STAGE(1) == barrier->flags % LIGI_BARRIER_STAGE(1);
+}
+
 static lig_status mark(ligi_muster *muster, const ligi_roster *roster, const ligi_waiter *barrier)
 {
     LIG_TRY(ligi_grow(&muster->marks, &muster->mark_capacity, roster->seat_count, 1,
@@ -32,7 +44,7 @@ static lig_status mark(ligi_muster *muster, const ligi_roster *roster, const lig
     for (size_t i = 0; i < roster->seat_count; i++)
         muster->marks[i] = roster->seats[i].who != 0 ? HERE : ABSENT;
     for (size_t i = 0; i < muster->count; i++)
-        if (same_barrier(&muster->waiters[i], barrier))
+        if (same_barrier(&muster->waiters[i], barrier) || is_past(&muster->waiters[i], barrier))
             muster->marks[muster->waiters[i].seat] = ARRIVED;
     return LIG_OK;
 }
@@ -95,25 +107,56 @@ static lig_status settle(ligi_roster *roster, const ligi_waiter *waiter, lig_sta
     return LIG_OK;
 }
 
+/* Who is past a barrier of stage 0, and will not come to it: how many. */
+static size_t name_past(const ligi_muster *muster, const ligi_roster *roster,
+                        const ligi_waiter *barrier, char *text, size_t text_bytes)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < muster->count && stage_of(barrier) == 0; i++)
+        if (is_past(&muster->waiters[i], barrier))
+            name(text, text_bytes, count++, &roster->seats[muster->waiters[i].seat], 0);
+    return count;
+}
+
+/* What becomes of a barrier: BUSY while it is waited for. */
+static lig_status judge(ligi_muster *muster, const ligi_roster *roster, const ligi_waiter *barrier,
+                        lig_status *status, char text[LIGI_ACT_TEXT_BYTES])
+{
+    outlook view;
+    char names[LIGI_ACT_TEXT_BYTES / 2] = "";
+    size_t past = name_past(muster, roster, barrier, names, sizeof names);
+    LIG_TRY(look(muster, roster, barrier, &view));
+    *status = view.awaited == 0 ? LIG_OK : LIG_E_BUSY;
+    text[0] = '\0';
+    if (view.gone > 0) {
+        *status = LIG_E_PEER;
+        snprintf(text, LIGI_ACT_TEXT_BYTES, "the barrier cannot be: %s %s missing", view.gone_text,
+                 view.gone > 1 ? "are" : "is");
+    } else if (past > 0) {
+        *status = LIG_E_INVALID;
+        snprintf(text, LIGI_ACT_TEXT_BYTES, "the barrier cannot be: %s %s at a later one already",
+                 names, past > 1 ? "are" : "is");
+    }
+    return LIG_OK;
+}
+
 /* Ends the barrier that waiter `index` is in when it is complete, or cannot be completed. */
 static lig_status decide(ligi_muster *muster, ligi_roster *roster, size_t index, int *ended)
 {
     ligi_waiter barrier = muster->waiters[index];
-    outlook view;
-    LIG_TRY(look(muster, roster, &barrier, &view));
-    *ended = view.gone > 0 || view.awaited == 0;
+    char text[LIGI_ACT_TEXT_BYTES];
+    lig_status status;
+    LIG_TRY(judge(muster, roster, &barrier, &status, text));
+    *ended = status != LIG_E_BUSY;
     if (!*ended)
         return LIG_OK;
-    char text[LIGI_ACT_TEXT_BYTES];
-    snprintf(text, sizeof text, "the barrier cannot be: %s %s missing", view.gone_text,
-             view.gone > 1 ? "are" : "is");
     size_t kept = 0;
     for (size_t i = 0; i < muster->count; i++) {
         if (!same_barrier(&muster->waiters[i], &barrier)) {
             muster->waiters[kept++] = muster->waiters[i];
             continue;
         }
-        LIG_TRY(settle(roster, &muster->waiters[i], view.gone > 0 ? LIG_E_PEER : LIG_OK, text));
+        LIG_TRY(settle(roster, &muster->waiters[i], status, text));
     }
     muster->count = kept;
     return LIG_OK;
@@ -129,12 +172,14 @@ lig_status ligi_muster_arrive(ligi_muster *muster, ligi_roster *roster, const li
         if (muster->waiters[i].who == waiter->who && same_barrier(&muster->waiters[i], waiter))
             return settle(roster, waiter, LIG_E_BUSY, "this process waits at that barrier already");
     if ((waiter->mask & (1u << seat->member.role)) == 0 || waiter->mask >= 1u << LIGI_ROLES ||
-        waiter->flags > (LIGI_BARRIER_GROUPS | LIGI_BARRIER_PRESENT))
+        waiter->flags >= LIGI_BARRIER_STAGE(4))
         return settle(roster, waiter, LIG_E_INVALID, "a barrier that its caller is no part of");
     LIG_TRY(ligi_grow(&muster->waiters, &muster->capacity, muster->count + 1,
                       sizeof *muster->waiters, "those who wait at barriers"));
     muster->waiters[muster->count] = *waiter;
     muster->waiters[muster->count++].seat = (size_t)(seat - roster->seats);
+    if (stage_of(waiter) > 0) /* it may be the last that an earlier stage waits for */
+        return ligi_muster_review(muster, roster);
     return decide(muster, roster, muster->count - 1, &ended);
 }
 

@@ -325,6 +325,32 @@ static void failed_with(ligi_roster *roster, lig_status status, const char *text
     assert_string_equal(act.text, text);
 }
 
+/* Who finalizes counts as arrived where others still do, and comes to no barrier any more. */
+static void test_stages(void **state)
+{
+    (void)state;
+    ligi_roster roster = formed(1, 3);
+    ligi_muster muster = {0};
+    arrive(&muster, &roster, 2, LIGI_WORKERS, 0);
+    arrive(&muster, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_STAGE(1u));
+    failed_with(&roster, LIG_E_INVALID,
+                "the barrier cannot be: worker 1 is at a later one already");
+    expect(&roster, "");
+    arrive(&muster, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_STAGE(1u));
+    expect(&roster, "");
+    arrive(&muster, &roster, 4, LIGI_WORKERS, LIGI_BARRIER_STAGE(2u));
+    expect(&roster, "b3 b2");
+    arrive(&muster, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_PRESENT);
+    expect(&roster, "");
+    arrive(&muster, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_STAGE(2u));
+    arrive(&muster, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_STAGE(2u));
+    expect(&roster, "b4 b2 b3");
+    arrive(&muster, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_STAGE(4u));
+    expect(&roster, "f2");
+    ligi_muster_fini(&muster);
+    ligi_roster_fini(&roster);
+}
+
 static void test_barrier_names_the_missing(void **state)
 {
     (void)state;
@@ -387,6 +413,7 @@ int main(void)
         cmocka_unit_test(test_before_it_forms_a_loss_is_no_epoch),
         cmocka_unit_test(test_scheduler_may_come_late),
         cmocka_unit_test(test_barrier),
+        cmocka_unit_test(test_stages),
         cmocka_unit_test(test_barrier_names_the_missing),
         cmocka_unit_test(test_barrier_of_groups),
     };

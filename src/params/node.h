@@ -116,10 +116,19 @@ typedef struct ligi_desk { /* answer.c: room for the keys of one letter */
     ligi_miss *mine, *others, *done;
 } ligi_desk;
 
+/* What nodes and workers meet for, in the order in which they come to it. Who is at a later one
+ * comes to no barrier any more. */
+typedef enum ligi_occasion {
+    LIGI_AT_BARRIER = 0,
+    LIGI_AT_FINALIZE = 1,
+    LIGI_AT_SHUTDOWN = 2, /* nodes only; counts as finalized */
+} ligi_occasion;
+
 typedef struct ligi_meet { /* of the node's workers; guarded by its own lock, which is innermost */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint32_t inside, generation;
+    uint32_t inside[LIGI_AT_SHUTDOWN]; /* by occasion */
+    uint32_t generation;
     int leading;           /* all are here, and the last to come asks the other nodes */
     int64_t *deadlines_ns; /* [worker_count]; INT64_MAX: not inside */
     ligi_failure outcome;  /* of the last generation */
@@ -144,7 +153,6 @@ struct lig_params {
     uint64_t group_id;
     ligi_peer *peers;            /* [node_count]; the one of this rank is not used */
     lig_params_worker **workers; /* [worker_count]; NULL: not opened, or closed */
-    uint32_t finalized_count;
     ligi_meet meet;
     ligi_parcel *parcels[LIGI_PARCEL_ORDERS]; /* not in use, by the logarithm of their room */
     uint64_t parcel_bytes;
@@ -187,6 +195,10 @@ lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *c
 void ligi_node_wake(lig_params *node);
 /* A node is lost: every wait ends. Under the lock. */
 void ligi_node_break(lig_params *node, lig_status status, const char *sentence);
+
+/* params_barrier.c: all nodes; all workers of all nodes. No lock. */
+lig_status ligi_node_meet(lig_params *node, ligi_occasion occasion, int64_t timeout_ns);
+lig_status ligi_worker_meet(lig_params_worker *worker, ligi_occasion occasion, int64_t timeout_ns);
 
 /* --- workers; params_worker.c, ask.c --- */
 

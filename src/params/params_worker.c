@@ -244,7 +244,7 @@ lig_status lig_params_worker_finalize(lig_params_worker *worker, int64_t timeout
     LIG_TRY(lig_params_flush(worker, ligi_time_left(deadline)));
     atomic_store(&worker->clock, LIG_PARAMS_FOREVER_CLOCK);
     ligi_sync_finalize(worker);
-    LIG_TRY(lig_params_worker_barrier(worker, ligi_time_left(deadline)));
+    LIG_TRY(ligi_worker_meet(worker, LIGI_AT_FINALIZE, ligi_time_left(deadline)));
     atomic_store(&worker->finalized, 1);
     return LIG_OK;
 }

@@ -78,7 +78,7 @@ static lig_status agree(lig_params *node, int64_t timeout_ns)
             ligi_sync_finalize(node->workers[i]);
     ligi_node_unlock(node);
     set_leaving(node, 1);
-    lig_status status = lig_params_barrier(node, timeout_ns);
+    lig_status status = ligi_node_meet(node, LIGI_AT_SHUTDOWN, timeout_ns);
     if (status == LIG_E_TIMEOUT)
         set_leaving(node, 0);
     return status;
