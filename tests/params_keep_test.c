@@ -3,6 +3,7 @@
 #include "params/directory.h"
 #include "params_peers.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 
 enum { KEYS = 30000, LENGTH = 12, ODD = 500, TOUCHED = 4 * ODD };
@@ -409,12 +410,38 @@ static void test_disagreement(void **state)
     peers_store_close(&made.at);
 }
 
+/* Node 1 fails and is gone at once; node 0 comes to the call when node 2 has heard why. */
+static int fail_and_go(peers *job, lig_params *node)
+{
+    scene *made = job->context;
+    _Atomic int64_t *heard = &job->shared->numbers[0];
+    while (job->rank == 0 && atomic_load(heard) == 0)
+        sched_yield();
+    const char *uri = job->rank == 1 ? "nosuch:place" : made->at.uri;
+    lig_status status = lig_params_save(node, uri, "m", PEERS_TIMEOUT_NS);
+    if (job->rank == 1)
+        _exit(status != LIG_E_NOTFOUND);
+    atomic_store(heard, 1);
+    if (status != LIG_E_NOTFOUND || strstr(lig_error_text(), "node 1: ") == NULL)
+        peer_fail("node %u hears '%s'", job->rank, lig_error_text());
+    return 0;
+}
+
+static void test_who_fails_may_go(void **state)
+{
+    (void)state;
+    scene made;
+    scene_open(&made);
+    run_job(&made, 3, fail_and_go);
+    peers_store_close(&made.at);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dense),        cmocka_unit_test(test_hashed),
         cmocka_unit_test(test_crowded),      cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_disagreement),
+        cmocka_unit_test(test_disagreement), cmocka_unit_test(test_who_fails_may_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TOLD_NS INT64_C(1000000000)  /* who fails stays so long for the others to hear why */
+#define REASON_NS INT64_C(200000000) /* and they wait so long for that when somebody is lost */
+
 /* --- what is there --- */
 
 static lig_status keeping_of(lig_params *node, struct ligi_keeping **keeping)
@@ -36,6 +39,12 @@ void ligi_keep_fini(lig_params *node)
     ligi_writer_fini(&self->answer);
     ligi_keep_index_fini(&self->index);
     free(self);
+}
+
+int ligi_keep_tells_why(const ligi_letter *letter)
+{
+    return letter->kind == LIGI_LETTER_KEEP &&
+           (letter->verb == LIGI_KEEP_SAY || letter->verb == LIGI_KEEP_HEAR);
 }
 
 lig_status ligi_keep_arrived(ligi_peer *peer, const ligi_letter *letter, const void *payload,
@@ -185,6 +194,23 @@ static void turn_away(lig_params *node, uint32_t rank, const ligi_note *note)
     post_failure(node, rank, LIGI_KEEP_HEAR, front, &failure);
 }
 
+/* At once, whatever this node is doing: who failed may leave, and the others would hear of that
+ * instead. It hears last that they know. */
+static void pass_failure(lig_params *node, uint32_t rank, const ligi_note *note,
+                         const ligi_failure *failure)
+{
+    struct ligi_keeping *self = node->keeping;
+    ligi_note_front front = {.call = note->front.call, .step = note->front.step};
+    if (self->busy && note->front.call == self->call && self->failure.status == LIG_OK)
+        self->failure = *failure;
+    self->lost_call = note->front.call;
+    self->lost = *failure;
+    for (uint32_t i = 1; i < node->node_count; i++)
+        if (i != rank)
+            (void)post_failure(node, i, LIGI_KEEP_HEAR, front, failure);
+    (void)post_failure(node, rank, LIGI_KEEP_HEAR, front, failure);
+}
+
 void ligi_keep_said(lig_params *node, uint32_t rank, const ligi_note *note)
 {
     struct ligi_keeping *self = node->keeping;
@@ -204,16 +230,18 @@ void ligi_keep_said(lig_params *node, uint32_t rank, const ligi_note *note)
     }
     char who[32];
     snprintf(who, sizeof who, "node %u: ", rank);
-    if (note->front.status != LIG_OK)
+    if (note->front.status != LIG_OK) {
         take_failure(&said->failure, note, who);
-    else if (take_piece(&said->data, note))
+        pass_failure(node, rank, note, &said->failure);
+    } else if (take_piece(&said->data, note)) {
         said->step = note->front.step + 1;
+    }
 }
 
 void ligi_keep_heard(lig_params *node, const ligi_note *note)
 {
     struct ligi_keeping *self = node->keeping;
-    if (!self->busy && note->front.call == self->call + 1 && note->front.status != LIG_OK) {
+    if (note->front.call == self->call + 1 && note->front.status != LIG_OK) {
         self->lost_call = note->front.call;
         take_failure(&self->lost, note, "");
     }
@@ -254,24 +282,24 @@ int ligi_keep_interrupted(const lig_params *node)
            first_failure(node) != NULL || one_ahead(node) != 0;
 }
 
-lig_status ligi_keep_check(ligi_keep_call *call)
+static int has_reason(void *context)
 {
-    ligi_node_lock(call->node);
-    lig_status status = ligi_failure_publish(&call->keeping->failure);
-    ligi_node_unlock(call->node);
-    return status == LIG_OK ? ligi_node_check_others(call->node) : status;
+    return first_failure(context) != NULL;
 }
 
 /* Who has heard of a failure may leave at once: that is not the reason. */
 lig_status ligi_keep_why(ligi_keep_call *call)
 {
-    ligi_node_lock(call->node);
-    const ligi_failure *first = first_failure(call->node);
+    lig_params *node = call->node;
+    if (atomic_load(&node->broken))
+        (void)ligi_node_wait(node, has_reason, node, REASON_NS);
+    ligi_node_lock(node);
+    const ligi_failure *first = first_failure(node);
     lig_status status = first ? ligi_failure_publish(first) : LIG_OK;
-    uint32_t ahead = one_ahead(call->node);
-    ligi_node_unlock(call->node);
+    uint32_t ahead = one_ahead(node);
+    ligi_node_unlock(node);
     if (status == LIG_OK)
-        status = ligi_node_check_others(call->node);
+        status = ligi_node_check_others(node);
     if (status == LIG_OK && ahead)
         return lig_fail(LIG_E_TIMEOUT,
                         "%s '%s': node %u has given it up; call it again on all nodes", call->verb,
@@ -433,8 +461,12 @@ static lig_status agree_other(ligi_keep_call *call, lig_status status,
         status = lig_fail(LIG_E_LIMIT, "a save with so many blocks cannot be agreed on");
     ligi_failure_take(&failure, status);
     lig_status said = say(call, &failure, agreement);
-    if (status != LIG_OK)
+    if (status != LIG_OK) {
+        int64_t left = ligi_time_left(call->deadline_ns);
+        (void)ligi_node_wait(call->node, all_heard, call,
+                             left >= 0 && left < TOLD_NS ? left : TOLD_NS);
         return ligi_failure_publish(&failure);
+    }
     LIG_TRY(said);
     status = ligi_keep_wait(call, all_heard);
     if (status == LIG_E_TIMEOUT) {
@@ -449,10 +481,21 @@ static lig_status agree_other(ligi_keep_call *call, lig_status status,
     return ligi_keep_why(call);
 }
 
+lig_status ligi_keep_check(ligi_keep_call *call)
+{
+    ligi_failure failure;
+    ligi_failure_take(&failure, ligi_keep_why(call));
+    if (failure.status != LIG_OK && call->node->node_count > 1 && call->node->rank == 0)
+        (void)tell_all(call, &failure, NULL); /* they may have come since it was told */
+    return ligi_failure_publish(&failure);
+}
+
 lig_status ligi_keep_agree(ligi_keep_call *call, lig_status status, const ligi_agreement *agreement)
 {
     const ligi_agreement nothing = {0};
     agreement = agreement ? agreement : &nothing;
+    if (status == LIG_E_PEER)
+        status = ligi_keep_why(call);
     if (call->node->node_count == 1 && status == LIG_OK) {
         call->keeping->answer.bytes = 0;
         status = decide(call, agreement, &call->keeping->answer);

@@ -303,7 +303,9 @@ void ligi_sample_worker_close(lig_params_worker *worker);
  * life never. */
 lig_status ligi_keep_arrived(ligi_peer *peer, const ligi_letter *letter, const void *payload,
                              uint64_t bytes); /* KEEP; a failing status loses the peer */
-void ligi_keep_fini(lig_params *node);        /* after net is closed; no lock */
+/* 1 for what is of interest even when a node is lost: it may say why that left. */
+int ligi_keep_tells_why(const ligi_letter *letter);
+void ligi_keep_fini(lig_params *node); /* after net is closed; no lock */
 /* What keep asks of sync. No lock; called by one thread of each of the nodes, while no worker
  * pushes. On return all that this node's workers pushed is in the owners' rows, and all rows dirty
  * here that others have copies of are in those copies. */

@@ -209,7 +209,9 @@ static lig_status take_letter(ligi_peer *peer)
 void ligi_posts_arrived(ligi_peer *peer)
 {
     lig_params *node = peer->node;
-    lig_status status = atomic_load(&node->broken) ? LIG_OK : take_letter(peer);
+    lig_status status = LIG_OK;
+    if (!atomic_load(&node->broken) || ligi_keep_tells_why(&peer->letter))
+        status = take_letter(peer);
     if (peer->lent) {
         ligi_mapping_drop(peer->lent_mapping);
         peer->lent = NULL;
