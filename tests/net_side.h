@@ -242,7 +242,8 @@ __attribute__((unused)) static int side_both(side *one, side *two, const size_t 
     return *counter >= wanted;
 }
 
-static lig_status side_connect(side *self, const char *address, const char *hello, ligi_link **link)
+__attribute__((unused)) static lig_status side_connect(side *self, const char *address,
+                                                       const char *hello, ligi_link **link)
 {
     ligi_connect connect = {.address = address,
                             .service = LIGI_SERVICE_TEST,

@@ -9,6 +9,20 @@
 #define PAUSE_FIRST_NS INT64_C(10000000)
 #define PAUSE_MAX_NS INT64_C(250000000)
 
+/* Some addresses neither answer nor refuse (a firewall, a fabric that only one end is on): the one
+ * behind them must still have time. */
+static void set_turn(ligi_link *link)
+{
+    ligi_plan *plan = link->plan;
+    int64_t now = ligi_now_ns(), half = (link->deadline_ns - now) / 2;
+    int64_t turn = link->net->options.turn_ns;
+
+    plan->turn_ns = LIGI_NEVER;
+    if (plan->next + 1 < plan->count)
+        plan->turn_ns = now + (turn < half ? turn : half);
+    ligi_net_due(link->net, plan->turn_ns);
+}
+
 static lig_status attempt(ligi_link *link, const char *address)
 {
     ligi_plan *plan = link->plan;
@@ -56,8 +70,10 @@ lig_status ligi_plan_next(ligi_link *link)
     plan->again_ns = LIGI_NEVER;
     for (; plan->next < plan->count; plan->next++) {
         status = attempt(link, plan->addresses[plan->next]);
-        if (status == LIG_OK)
+        if (status == LIG_OK) {
+            set_turn(link);
             return LIG_OK;
+        }
         snprintf(plan->last, sizeof plan->last, "%s", lig_error_text());
     }
     return no_more(link, status);

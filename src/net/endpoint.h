@@ -41,6 +41,8 @@ typedef struct ligi_plan {
     char addresses[LIGI_CARD_ADDRESSES_MAX][LIGI_ADDRESS_BYTES_MAX];
     size_t count, next;
     int64_t again_ns, pause_ns;
+    int64_t
+        turn_ns; /* when the address that is being tried gives way; LIGI_NEVER: it is the last */
     int retry;
     size_t hello_bytes;
     uint8_t hello[LIGI_HELLO_BYTES_MAX];

@@ -95,6 +95,7 @@ static lig_status take_options(ligi_net *net, const ligi_net_options *given)
     into->group = NULL;
     into->spin_ns = given->spin_ns == 0 ? 20000 : given->spin_ns < 0 ? 0 : given->spin_ns;
     into->hello_ns = given->hello_ns > 0 ? given->hello_ns : INT64_C(10000000000);
+    into->turn_ns = given->turn_ns > 0 ? given->turn_ns : INT64_C(5000000000);
     into->payload_bytes_max =
         given->payload_bytes_max ? given->payload_bytes_max : UINT64_C(1) << 40;
     into->queue_max = given->queue_max ? given->queue_max : 4096;

@@ -58,6 +58,8 @@ typedef struct ligi_net_options {
                               oldest goes */
     uint32_t link_max;     /* links; 0: 16384, some of each service for 4096 members */
     int background;        /* 1: a thread of ours drives while no caller does */
+    int64_t turn_ns; /* an address of a card that does not answer by then gives way to the next; 0:
+                        5 s. At most half of what the connection has left */
 } ligi_net_options;
 
 lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options);

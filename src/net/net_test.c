@@ -232,42 +232,6 @@ static void talks_to_itself(void **state)
     side_close(&one);
 }
 
-/* The first address of the card leads nowhere. */
-static void the_next_address_is_tried(void **state)
-{
-    uint8_t bytes[LIGI_CARD_BYTES_MAX];
-    size_t used = sizeof bytes;
-    ligi_card card = {0};
-    side gone, server, client;
-    ligi_link *link;
-
-    (void)state;
-    assert_ok(side_open(&gone, "tcp://127.0.0.1:0", &plain));
-    assert_ok(side_open(&server, "tcp://127.0.0.1:0", &plain));
-    assert_ok(side_open(&client, NULL, &plain));
-    assert_ok(ligi_net_card(server.net, "10.0.0.7", bytes, &used));
-    assert_ok(ligi_card_decode(bytes, used, &card));
-    assert_string_equal(card.addresses[0], server.address);
-    card.addresses[1] = card.addresses[0];
-    card.addresses[0] = gone.address;
-    card.count = 2;
-    uint8_t forged[LIGI_CARD_BYTES_MAX];
-    used = sizeof forged;
-    assert_ok(ligi_card_encode(&card, forged, &used));
-    side_close(&gone);
-    ligi_connect connect = {.card = forged, .card_bytes = used, .service = LIGI_SERVICE_TEST};
-    assert_ok(ligi_net_connect(client.net, &connect, &link));
-    assert_true(side_both(&server, &client, &client.met, 1));
-    assert_int_equal(client.lost, 0);
-    /* On another host a loopback address is nobody's. */
-    card.boot_id[0] ^= 1;
-    used = sizeof forged;
-    assert_ok(ligi_card_encode(&card, forged, &used));
-    assert_status(ligi_net_connect(client.net, &connect, &link), LIG_E_NOTFOUND);
-    side_close(&client);
-    side_close(&server);
-}
-
 /* What was sent just before closing, inside a hook or with MORE, still goes. */
 static void last_words(const char *address)
 {
@@ -549,19 +513,12 @@ static void transports_are_described(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hooks_may_close),
-        cmocka_unit_test(sent_may_close_and_send),
-        cmocka_unit_test(services_have_one_owner),
-        cmocka_unit_test(talks_to_itself),
-        cmocka_unit_test(the_next_address_is_tried),
-        cmocka_unit_test(wake_reaches_all),
-        cmocka_unit_test(who_slept_is_let_in),
-        cmocka_unit_test(who_waits_is_let_in),
-        cmocka_unit_test(closing_ends_waiting),
-        cmocka_unit_test(limits_of_a_send),
-        cmocka_unit_test(memory_to_lend),
-        cmocka_unit_test(last_words_are_heard),
-        cmocka_unit_test(transports_are_described),
+        cmocka_unit_test(hooks_may_close),         cmocka_unit_test(sent_may_close_and_send),
+        cmocka_unit_test(services_have_one_owner), cmocka_unit_test(talks_to_itself),
+        cmocka_unit_test(wake_reaches_all),        cmocka_unit_test(who_slept_is_let_in),
+        cmocka_unit_test(who_waits_is_let_in),     cmocka_unit_test(closing_ends_waiting),
+        cmocka_unit_test(limits_of_a_send),        cmocka_unit_test(memory_to_lend),
+        cmocka_unit_test(last_words_are_heard),    cmocka_unit_test(transports_are_described),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

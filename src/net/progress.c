@@ -129,6 +129,16 @@ static void past_deadline(ligi_link *link)
     ligi_link_fail(link, LIG_E_TIMEOUT);
 }
 
+static void look_at_turn(ligi_link *link, int64_t now)
+{
+    if (link->plan->turn_ns > now) {
+        ligi_net_due(link->net, link->plan->turn_ns);
+        return;
+    }
+    ligi_link_fail(link, lig_fail(LIG_E_PEER, "'%s' did not answer in time, and there are others",
+                                  link->address));
+}
+
 static void look_at_link(ligi_link *link, int64_t now)
 {
     if (link->state != LIGI_STRANGER && link->state != LIGI_CONNECTING)
@@ -138,8 +148,12 @@ static void look_at_link(ligi_link *link, int64_t now)
         return;
     }
     ligi_net_due(link->net, link->deadline_ns);
-    if (link->plan == NULL || link->wire != NULL)
+    if (link->plan == NULL)
         return;
+    if (link->wire != NULL) {
+        look_at_turn(link, now);
+        return;
+    }
     if (link->plan->again_ns > now) {
         ligi_net_due(link->net, link->plan->again_ns);
         return;
