@@ -1,10 +1,13 @@
 /* What is the ucx transport's own: proofs of a secret, the rule about networks, and peers in other
  * processes that die or stand still. Other processes are started anew and not forked off, since UCX
  * does not live on in a fork. */
+#include "base/boot.h"
 #include "base/clock.h"
 #include "base/test.h"
+#include "net/frame.h"
 #include "net_peer.h"
 
+#include <arpa/inet.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -90,6 +93,86 @@ static void beyond_this_host_only_where_trusted(void **state)
     side_close(&one);
     assert_status(side_open(&one, "ucx://127.0.0.1:0?speed=9", &plain), LIG_E_INVALID);
     side_close(&one);
+}
+
+/* --- one of several --- */
+
+/* Listens by tcp and by ucx; the card has the ucx address given, or its own. */
+static size_t two_doors(side *server, const char *ucx, uint8_t card[LIGI_CARD_BYTES_MAX])
+{
+    ligi_net_options secret = options_of(SECRET, "group");
+    const char *addresses[2] = {ucx ? ucx : server->address, NULL};
+    char tcp[LIGI_ADDRESS_BYTES_MAX];
+    size_t bytes = LIGI_CARD_BYTES_MAX;
+    ligi_card made = {.count = 2};
+
+    assert_ok(side_open(server, "ucx://127.0.0.1:0", &secret));
+    assert_ok(ligi_net_listen(server->net, "tcp://127.0.0.1:0", tcp));
+    addresses[1] = tcp;
+    assert_int_equal(ligi_boot_id(made.boot_id), 1);
+    memcpy(made.addresses, addresses, sizeof addresses);
+    assert_ok(ligi_card_encode(&made, card, &bytes));
+    return bytes;
+}
+
+/* Which of the two a client takes. */
+static void takes(const char *ucx, const ligi_net_options *options, const char *scheme)
+{
+    uint8_t card[LIGI_CARD_BYTES_MAX];
+    side server, client;
+    ligi_link *link;
+
+    ligi_connect connect = {.card = card,
+                            .card_bytes = two_doors(&server, ucx, card),
+                            .service = LIGI_SERVICE_TEST,
+                            .timeout_ns = SIDE_WAIT_NS};
+    assert_ok(side_open(&client, NULL, options));
+    assert_ok(ligi_net_connect(client.net, &connect, &link));
+    assert_true(side_both(&server, &client, &client.met, 1));
+    assert_string_equal(ligi_link_scheme(link), scheme);
+    assert_int_equal(client.lost, 0);
+    side_close(&client);
+    side_close(&server);
+}
+
+static void taken_by_itself_where_trusted(void **state)
+{
+    ligi_net_options options = options_of(SECRET, "group");
+    side probe;
+
+    (void)state;
+    takes(NULL, &options, "tcp");
+    options.fabric = LIGI_FABRIC_ANY;
+    takes(NULL, &options, "ucx");
+    options.fabric = LIGI_FABRIC_DEVICE;
+    lig_status status = side_open(&probe, "ucx://127.0.0.1:0", &options);
+    side_close(&probe);
+    if (status != LIG_OK || access("/sys/class/infiniband", F_OK) != 0) {
+        assert_status(status, LIG_E_UNSUPPORTED);
+        assert_says("no RDMA device");
+    }
+    takes(NULL, &options, status == LIG_OK ? "ucx" : "tcp");
+}
+
+/* Nobody is at the port, or somebody who never answers. */
+static void gives_way(void **state)
+{
+    ligi_net_options options = options_of(SECRET, "group");
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    char address[64];
+
+    (void)state;
+    options.fabric = LIGI_FABRIC_ANY;
+    options.turn_ns = 50000000;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+    snprintf(address, sizeof address, "ucx://127.0.0.1:%u", ntohs(at.sin_port));
+    takes(address, &options, "tcp");
+    assert_int_equal(listen(fd, 16), 0);
+    takes(address, &options, "tcp");
+    close(fd);
 }
 
 /* --- other processes --- */
@@ -211,6 +294,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(members_meet),
         cmocka_unit_test(strangers_do_not),
         cmocka_unit_test(beyond_this_host_only_where_trusted),
+        cmocka_unit_test(taken_by_itself_where_trusted),
+        cmocka_unit_test(gives_way),
         cmocka_unit_test(killed),
         cmocka_unit_test(stopped),
         cmocka_unit_test(stopped_and_continued),

@@ -30,8 +30,12 @@ typedef enum lig_mesh_role { LIG_MESH_WORKER = 0, LIG_MESH_SERVER = 1, LIG_MESH_
 #define LIG_MESH_REQUESTS_MAX 1024u  /* of one worker that are not answered yet; traces that are kept */
 #define LIG_MESH_ANY_RANK UINT32_MAX /* the rendezvous gives one out */
 
-/* A flag of the options: there is a scheduler, and it alone holds the rendezvous. */
+/* Flags of the options. There is a scheduler, and it alone holds the rendezvous. */
 #define LIG_MESH_HAS_SCHEDULER 1u
+/* The network between the hosts is nobody else's: "auto" takes UCX, which does not encrypt, to members on other hosts
+ * that say the same, where both have an RDMA device. A secret is needed all the same. */
+#define LIG_MESH_TRUSTED_FABRIC 2u
+#define LIG_MESH_ANY_DEVICE 4u /* with it: whatever UCX has, if it is only TCP */
 
 /* How a job that has its own way to exchange a few bytes (MPI, PMIx) does without a rendezvous: every process calls
  * with its blob; `all` (count * bytes, by member: servers first, then workers) is filled with everybody's. Called
@@ -46,9 +50,9 @@ typedef struct lig_mesh_options {
     uint32_t server_count; /* and of servers */
     /* processes in a group; member i of a group of workers talks to member i of every group of servers alone */
     uint32_t group_size;
-    uint32_t flags;         /* LIG_MESH_HAS_SCHEDULER, or 0 */
+    uint32_t flags;         /* LIG_MESH_HAS_SCHEDULER and others, or 0 */
     const char *address;    /* of the rendezvous, "host:port"; with `exchange` where rank 0 listens, NULL: this host */
-    const char *transport;  /* "inproc", "shm", "tcp", "ucx"; NULL or "auto": the best of the first three */
+    const char *transport;  /* "inproc", "shm", "tcp", "ucx"; NULL or "auto": the best, for each pair */
     const char *host;       /* what others call this host; NULL: as the rendezvous sees it */
     const void *secret;     /* shared by all, or NULL: this host only */
     size_t secret_bytes;    /* at least 32, random ones */

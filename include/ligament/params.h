@@ -82,6 +82,8 @@ typedef struct lig_params_table {
 
 #define LIG_PARAMS_HAS_SCHEDULER 1u /* flags: it alone holds the rendezvous; otherwise node 0 does */
 #define LIG_PARAMS_HASHED 2u        /* any keys; without: 0 .. sum of key_count - 1, table after table */
+#define LIG_PARAMS_TRUSTED_FABRIC 4u /* as LIG_MESH_TRUSTED_FABRIC, */
+#define LIG_PARAMS_ANY_DEVICE 8u     /* LIG_MESH_ANY_DEVICE */
 
 /* Like lig_mesh_exchange_fn; `all` is by rank. */
 typedef lig_status (*lig_params_exchange_fn)(void *context, const void *mine, size_t bytes, void *all, size_t count);

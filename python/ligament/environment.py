@@ -129,6 +129,24 @@ def secret(
     return read_secret(path) if path else None
 
 
+def trusted_fabric(
+    given: bool | str | None = None, environ: Mapping[str, str] | None = None
+) -> tuple[bool, bool]:
+    """Whether the network between the hosts is this job's alone, and whether UCX may run on it
+    without an RDMA device: the argument (False, True or "any"), or LIGAMENT_TRUSTED_FABRIC (0, 1
+    or any)."""
+    environ = os.environ if environ is None else environ
+    if given is None:
+        said = environ.get("LIGAMENT_TRUSTED_FABRIC", "")
+        what = f"LIGAMENT_TRUSTED_FABRIC={said!r}"
+    else:
+        said = str(int(given)) if isinstance(given, bool) else given
+        what = f"trusted_fabric={given!r}"
+    if said not in ("", "0", "1", "any"):
+        raise InvalidError(f"{what} is not known; it is said by 0, 1 or any")
+    return said in ("1", "any"), said == "any"
+
+
 def read_secret(path: str) -> bytes:
     """The bytes of a secret file, without spaces and newlines at the end. A file that others can
     read or write is refused: it is no secret."""

@@ -183,9 +183,11 @@ lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, 
 lig_status ligi_group_uri(const char *given, char uri[LIGI_GROUP_URI_BYTES]);
 /* UNSUPPORTED, naming those there are; "auto" is one. */
 lig_status ligi_group_check_transport(const char *transport);
-/* Begins to accept on `transport`, or with "auto" on all that are taken by themselves (UCX, which
- * does not encrypt, is not). Beyond this host only with a secret, and when the address of the
- * rendezvous (NULL: none) lies there. */
+/* For the endpoint's options: what the user has said of the fabric. Who names UCX trusts it. */
+ligi_fabric ligi_group_fabric(const char *transport, int trusted, int any_device);
+/* Begins to accept on `transport`, or with "auto" on all that work here; on UCX, which does not
+ * encrypt, only beyond this host and where the endpoint trusts the fabric. Beyond this host only
+ * with a secret, and when the address of the rendezvous (NULL: none) lies there. */
 lig_status ligi_group_listen(ligi_net *net, const char *transport, const char *address, int secret);
 /* ligi_net_connect to the server of that rank by the card that is its blob, which need not be in
  * `how`; *incarnation is that of the one who sits there now. */

@@ -1,6 +1,7 @@
 /* Where members of a group listen, and how one reaches another: what all modules do alike whose
  * members talk to each other. */
 #include "group/group.h"
+#include "net/transport.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,11 +17,11 @@ static int is_near(const char *address)
 
 typedef struct place {
     const char *transport;
-    int by_name; /* is not taken by itself */
+    int clear; /* does not encrypt: not taken by itself but where the fabric is trusted */
     const char *near, *four, *six;
 } place;
 
-/* Whoever asks for UCX by name says that the network is nobody else's: UCX does not encrypt. */
+/* Whoever asks for UCX by name says that the network is nobody else's. */
 static const place places[] = {
     {"inproc", 0, "inproc:", "inproc:", "inproc:"},
     {"shm", 0, "shm:", "shm:", "shm:"},
@@ -41,6 +42,21 @@ lig_status ligi_group_check_transport(const char *transport)
                     transport);
 }
 
+ligi_fabric ligi_group_fabric(const char *transport, int trusted, int any_device)
+{
+    if (strcmp(transport, "ucx") == 0 || (trusted && any_device))
+        return LIGI_FABRIC_ANY;
+    return trusted ? LIGI_FABRIC_DEVICE : LIGI_FABRIC_STRANGE;
+}
+
+/* On one host nothing is gained by a transport for fabrics. */
+static int takes(const ligi_net *net, const char *transport, const place *at, int near)
+{
+    if (strcmp(transport, "auto") != 0)
+        return strcmp(transport, at->transport) == 0;
+    return !at->clear || (!near && ligi_net_limits(net)->fabric != LIGI_FABRIC_STRANGE);
+}
+
 lig_status ligi_group_listen(ligi_net *net, const char *transport, const char *address, int secret)
 {
     const char *given = address ? address : ""; /* an exchange names none */
@@ -51,7 +67,7 @@ lig_status ligi_group_listen(ligi_net *net, const char *transport, const char *a
     LIG_TRY(ligi_group_check_transport(transport));
     for (size_t i = 0; i < PLACES; i++) {
         const place *at = &places[i];
-        if (automatic ? at->by_name : strcmp(at->transport, transport) != 0)
+        if (!takes(net, transport, at, near))
             continue;
         status = ligi_net_listen(net, near ? at->near : six ? at->six : at->four, chosen);
         if (status != LIG_OK && !automatic)

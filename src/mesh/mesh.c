@@ -99,7 +99,8 @@ lig_status ligi_party_fail(const ligi_party *party)
 static lig_status check_options(const lig_mesh_options *options)
 {
     uint64_t groups = (uint64_t)options->worker_count + options->server_count;
-    if (options->role > LIG_MESH_SCHEDULER || (options->flags & ~LIG_MESH_HAS_SCHEDULER) != 0)
+    const uint32_t known = LIG_MESH_HAS_SCHEDULER | LIG_MESH_TRUSTED_FABRIC | LIG_MESH_ANY_DEVICE;
+    if (options->role > LIG_MESH_SCHEDULER || (options->flags & ~known) != 0)
         return lig_fail(LIG_E_INVALID, "role %u is none, or an unknown flag is set", options->role);
     if (options->worker_count == 0 || options->server_count == 0 || options->group_size == 0 ||
         groups * options->group_size > LIG_MESH_MEMBERS_MAX)
@@ -220,6 +221,9 @@ static lig_status open_parts(lig_mesh *mesh, const lig_mesh_options *options)
     ligi_net_options net = {.secret = options->secret,
                             .secret_bytes = options->secret_bytes,
                             .spin_ns = options->spin_ns,
+                            .fabric = ligi_group_fabric(mesh->transport,
+                                                        options->flags & LIG_MESH_TRUSTED_FABRIC,
+                                                        options->flags & LIG_MESH_ANY_DEVICE),
                             .background = 1};
     LIG_TRY(make_parts(mesh, options));
     LIG_TRY(ligi_net_open(&mesh->net, &net));

@@ -113,6 +113,8 @@ static int usable(ligi_net *net, const char *address, const char *only, int same
 
     if (ops == NULL || (only != NULL && strcmp(only, ops->scheme) != 0))
         return 0;
+    if (ops->clear && only == NULL && net->options.fabric == LIGI_FABRIC_STRANGE)
+        return 0; /* what the peer trusts is not what we do */
     if (ligi_net_transport(net, ops->scheme, &slot) != LIG_OK)
         return 0;
     return ops->reaches == NULL || ops->reaches(slot->self, address, same_host);

@@ -45,6 +45,14 @@ typedef enum ligi_service {
 
 /* --- the endpoint --- */
 
+/* What lies between the hosts. It matters to transports that do not encrypt: a connection that may
+ * go by any of its card's addresses goes by theirs only where the user has said so. */
+typedef enum ligi_fabric {
+    LIGI_FABRIC_STRANGE = 0, /* others may listen, as far as we know */
+    LIGI_FABRIC_DEVICE = 1,  /* it is ours alone; they are used where a device makes them faster */
+    LIGI_FABRIC_ANY = 2      /* likewise, whatever they find to run on */
+} ligi_fabric;
+
 typedef struct ligi_net_options {
     const void *secret; /* borrowed by open; NULL: none, then no address beyond this host is used */
     size_t secret_bytes;
@@ -58,6 +66,7 @@ typedef struct ligi_net_options {
                               oldest goes */
     uint32_t link_max;     /* links; 0: 16384, some of each service for 4096 members */
     int background;        /* 1: a thread of ours drives while no caller does */
+    ligi_fabric fabric;
     int64_t turn_ns; /* an address of a card that does not answer by then gives way to the next; 0:
                         5 s. At most half of what the connection has left */
 } ligi_net_options;
@@ -158,7 +167,8 @@ void ligi_net_hurry(ligi_net *net, ligi_service service);
 typedef struct ligi_connect {
     const char *address; /* a URI as listen gave it; NULL when there is a card */
     const void *card;    /* the best of its addresses is taken: shared memory on one host, ucx where
-                            both have it and a device helps, else tcp; the next when one fails */
+                            both have it, trust the fabric and have a device for it, else tcp; the
+                            next when one fails */
     size_t card_bytes;
     const char
         *only; /* with a card, may be NULL or "auto": "shm", "tcp", ...: that transport alone */

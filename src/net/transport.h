@@ -16,7 +16,7 @@
 #include "base/option.h"
 #include "net/net.h"
 
-#define LIGI_TRANSPORT_ABI 1
+#define LIGI_TRANSPORT_ABI 2
 #define LIGI_PROOF_BYTES 32
 
 /* --- what travels --- */
@@ -75,7 +75,8 @@ typedef struct ligi_transport_ops {
     const char *anywhere;       /* where to listen when only this host matters: the tests do */
     const ligi_option *options; /* of its addresses; may be NULL */
     size_t option_count;
-    int rank; /* the order in which a card's addresses are tried: highest first */
+    int rank;  /* the order in which a card's addresses are tried: highest first */
+    int clear; /* 1: it does not encrypt; see ligi_fabric */
 
     /* Called when its scheme is first listened on, connected to or allocated from.
      * LIG_E_UNSUPPORTED with a sentence where this machine cannot. */

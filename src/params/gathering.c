@@ -405,6 +405,9 @@ lig_status ligi_node_gather(lig_params *node, const lig_params_options *options)
                             .spin_ns = options->spin_ns,
                             .queue_max = QUEUE_MOST,
                             .stranger_max = node->node_count + 256,
+                            .fabric = ligi_group_fabric(node->transport,
+                                                        options->flags & LIG_PARAMS_TRUSTED_FABRIC,
+                                                        options->flags & LIG_PARAMS_ANY_DEVICE),
                             .background = 1};
     LIG_TRY(ligi_calloc(&node->peers, node->node_count, sizeof *node->peers, "the nodes"));
     for (uint32_t i = 0; i < node->node_count; i++)

@@ -148,7 +148,9 @@ static lig_status check_counts(const lig_params_options *options)
     if (options->role > LIG_PARAMS_SCHEDULER)
         return lig_fail(LIG_E_INVALID, "role %u is none: a node is 0, a scheduler 1",
                         options->role);
-    if (options->flags & ~(LIG_PARAMS_HAS_SCHEDULER | LIG_PARAMS_HASHED))
+    const uint32_t known = LIG_PARAMS_HAS_SCHEDULER | LIG_PARAMS_HASHED |
+                           LIG_PARAMS_TRUSTED_FABRIC | LIG_PARAMS_ANY_DEVICE;
+    if (options->flags & ~known)
         return lig_fail(LIG_E_INVALID, "flags 0x%x: one of them is not known", options->flags);
     if (options->role == LIG_PARAMS_SCHEDULER && !(options->flags & LIG_PARAMS_HAS_SCHEDULER))
         return lig_fail(LIG_E_INVALID, "a scheduler, and the flags say that there is none");

@@ -177,12 +177,13 @@ static ligi_table_digest digest_table(const lig_params_table *table)
 
 void ligi_greeting_make(const lig_params_options *options, ligi_greeting *greeting)
 {
-    *greeting = (ligi_greeting){.node_count = options->node_count,
-                                .worker_count = options->worker_count,
-                                .dtype = options->dtype,
-                                .techniques = options->techniques,
-                                .flags = options->flags,
-                                .table_count = options->table_count};
+    *greeting =
+        (ligi_greeting){.node_count = options->node_count,
+                        .worker_count = options->worker_count,
+                        .dtype = options->dtype,
+                        .techniques = options->techniques,
+                        .flags = options->flags & (LIG_PARAMS_HAS_SCHEDULER | LIG_PARAMS_HASHED),
+                        .table_count = options->table_count};
     memcpy(greeting->magic, magic, sizeof magic);
     for (uint32_t i = 0; i < options->table_count; i++) {
         greeting->key_count += options->tables[i].key_count;

@@ -2,7 +2,7 @@
 
 #include "base/test.h"
 
-static ligi_greeting own_greeting(void)
+static ligi_greeting greeting_of(uint32_t flags)
 {
     static const lig_params_table table = {.key_count = 10, .length = 4};
     lig_params_options options = LIG_PARAMS_OPTIONS_INIT;
@@ -11,8 +11,14 @@ static ligi_greeting own_greeting(void)
     options.worker_count = 2;
     options.tables = &table;
     options.table_count = 1;
+    options.flags = flags;
     ligi_greeting_make(&options, &own);
     return own;
+}
+
+static ligi_greeting own_greeting(void)
+{
+    return greeting_of(0);
 }
 
 static lig_status check(ligi_letter letter, size_t tail_bytes, uint64_t payload_bytes)
@@ -116,6 +122,14 @@ static void test_a_greeting_names_the_difference(void **unused)
     assert_ok(ligi_greeting_check(&own, &other, sizeof other, &read));
     assert_int_equal(read.rank, 2);
     assert_status(ligi_greeting_check(&own, &other, 10, &read), LIG_E_UNSUPPORTED);
+    /* What a node thinks of the network is its own business. */
+    other = greeting_of(LIG_PARAMS_TRUSTED_FABRIC | LIG_PARAMS_ANY_DEVICE);
+    assert_ok(ligi_greeting_check(&own, &other, sizeof other, &read));
+    other = greeting_of(LIG_PARAMS_HASHED);
+    assert_status(ligi_greeting_check(&own, &other, sizeof other, &read), LIG_E_MISMATCH);
+    assert_says("flags");
+    other = own;
+    other.rank = 2;
     other.techniques = 1;
     assert_status(ligi_greeting_check(&own, &other, sizeof other, &read), LIG_E_MISMATCH);
     assert_says("node 2");

@@ -190,6 +190,31 @@ def test_first_host(nodes, first):
     assert environment.first_host(nodes) == first
 
 
+@pytest.mark.parametrize(
+    ("given", "said", "wanted"),
+    [
+        (None, None, (False, False)),
+        (None, "", (False, False)),
+        (None, "0", (False, False)),
+        (None, "1", (True, False)),
+        (None, "any", (True, True)),
+        (False, "any", (False, False)),
+        (True, "0", (True, False)),
+        ("any", None, (True, True)),
+    ],
+)
+def test_trusted_fabric(given, said, wanted):
+    environ = {} if said is None else {"LIGAMENT_TRUSTED_FABRIC": said}
+    assert environment.trusted_fabric(given, environ) == wanted
+
+
+def test_a_word_that_trusts_nothing():
+    with pytest.raises(ligament.InvalidError, match="LIGAMENT_TRUSTED_FABRIC='yes'"):
+        environment.trusted_fabric(environ={"LIGAMENT_TRUSTED_FABRIC": "yes"})
+    with pytest.raises(ligament.InvalidError, match="trusted_fabric='all'"):
+        environment.trusted_fabric("all", {})
+
+
 def test_secret(tmp_path):
     path = tmp_path / "secret"
     path.write_bytes(b"s" * 32 + b"\n")

@@ -1,6 +1,7 @@
 """A mesh over two hosts, which are two network namespaces with a cable between them that can be
 cut. Needs the right to make them."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -48,7 +49,7 @@ print("stopped", flush=True)
 
 
 def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True)
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
 
 
 class Hosts:
@@ -80,6 +81,9 @@ class Hosts:
             ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", "w0")
             ip("-n", name, "link", "set", "w0", "up")
             ip("-n", name, "link", "set", "lo", "up")
+        for name in self.names:  # the kernel takes a moment to see the other end
+            while "state UP" not in ip("-n", name, "link", "show", "w0"):
+                pass
 
     def write_secret(self, name, text):
         path = self.folder / name
@@ -90,13 +94,14 @@ class Hosts:
     def cable(self, state):
         ip("-n", self.names[1], "link", "set", "w0", state)
 
-    def start(self, side, role, rank, secret=None):
+    def start(self, side, role, rank, secret=None, trust="", under=()):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("DMLC_", "LIGAMENT_"))}
         package = str(Path(sys.modules["ligament"].__file__).parents[1])
         environ = kept | {"PYTHONPATH": package, "LIGAMENT_SECRET_FILE": secret or self.secret}
+        environ["LIGAMENT_TRUSTED_FABRIC"] = trust
         words = ["play.py", role, str(rank), "10.77.0.1:7077"]
         process = subprocess.Popen(
-            ["ip", "netns", "exec", self.names[side], sys.executable, *words],
+            ["ip", "netns", "exec", self.names[side], *under, sys.executable, *words],
             cwd=self.folder,
             env=environ,
             stdin=subprocess.PIPE,
@@ -159,3 +164,47 @@ def test_only_the_secret_opens_the_door(hosts):
     far = hosts.start(1, "worker", 1)
     for process in (far, near, server):
         wait_for(process, "ready")
+
+
+PLUGIN = Path(sys.modules["ligament"].__file__).parent / "lib/libligament_ucx.so"
+WITHOUT_UCX = ("unshare", "-m", "sh", "-c", f'mount --bind /dev/null "{PLUGIN}" && exec "$@"', "sh")
+
+
+def has_ucx(program):
+    done = subprocess.run([program, "info", "--json"], capture_output=True, text=True, check=True)
+    return any(t["name"] == "ucx" and t["usable"] for t in json.loads(done.stdout)["transports"])
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "without", "wanted"),
+    [
+        ("any", "any", (), "ucx"),
+        ("any", "", (), "tcp"),
+        ("", "any", (), "tcp"),
+        ("", "", (), "tcp"),
+        ("any", "any", WITHOUT_UCX, "tcp"),
+    ],
+)
+def test_a_fabric_that_both_trust(hosts, program, near, far, without, wanted):
+    if not has_ucx(program):
+        pytest.skip("no UCX here")
+    server = hosts.start(0, "server", 0, trust=near)
+    beside = hosts.start(0, "worker", 0, trust=near)
+    there = hosts.start(1, "worker", 1, trust=far, under=without)
+    assert wait_for(beside, "ready") == "ready server-0-shm\n"
+    assert wait_for(there, "ready") == f"ready server-0-{wanted}\n"
+    assert f"worker-1-{wanted}" in wait_for(server, "ready")
+    for process in (there, beside, server):
+        process.stdin.write("stop\n")
+        process.stdin.flush()
+        wait_for(process, "stopped")
+
+
+def test_a_trusted_fabric_without_a_device(hosts):
+    if Path("/sys/class/infiniband").exists():
+        pytest.skip("there may be a device here")
+    server = hosts.start(0, "server", 0, trust="1")
+    beside, there = (hosts.start(side, "worker", side, trust="1") for side in (0, 1))
+    assert wait_for(beside, "ready") == "ready server-0-shm\n"
+    assert wait_for(there, "ready") == "ready server-0-tcp\n"
+    wait_for(server, "ready")

@@ -19,6 +19,7 @@ ROLES = ("worker", "server", "scheduler")
 _STATES = ("awaited", "alive", "lost", "stopped")
 _MODES = {"all": 0, "any": 1}
 _REMEMBERED = 1024  # LIG_MESH_REQUESTS_MAX
+_HAS_SCHEDULER, _TRUSTED_FABRIC, _ANY_DEVICE = 1, 2, 4  # LIG_MESH_*
 _SENT_MS = 1000.0
 _ANSWER_MS = 10000.0
 
@@ -84,7 +85,10 @@ class Mesh:
 
     What is None comes from the environment: DMLC_* and STEPMESH_*, torchrun's, Slurm's or PBS's
     variables. `scheduler=True`, said by all members: there is a scheduler, and it alone holds the
-    rendezvous. `init` of this package makes the default one of the process.
+    rendezvous. `trusted_fabric=True` (or LIGAMENT_TRUSTED_FABRIC=1): nobody else is on the network
+    between the hosts, so that `transport="auto"` may take UCX, which does not encrypt, where both
+    ends say so and have an RDMA device ("any": whatever UCX finds). `init` of this package makes
+    the default one of the process.
     """
 
     def __init__(
@@ -103,7 +107,9 @@ class Mesh:
         spin_us: float = 20,
         receive_bytes: int = 4 << 30,
         scheduler: bool | None = None,
+        trusted_fabric: bool | str | None = None,
     ) -> None:
+        trusted, any_device = environment.trusted_fabric(trusted_fabric)
         place = environment.place(role, rank, workers, servers, address, group_size)
         if scheduler is None:  # by arguments alone nobody knows whether there will be one
             scheduler = place.scheduler is True and place.source != "arguments"
@@ -131,7 +137,7 @@ class Mesh:
             spin_ns=int(spin_us * 1e3) or -1,
             receive_bytes=receive_bytes,
             host=place.host,
-            flags=int(scheduler),
+            flags=_HAS_SCHEDULER * scheduler | _TRUSTED_FABRIC * trusted | _ANY_DEVICE * any_device,
         )
         self._rank = self._core.rank
         self._finalizer = weakref.finalize(self, self._core.close)

@@ -21,7 +21,7 @@ _DTYPES = ("float32", "float64", "bfloat16", "int32", "int64")
 _ANY_RANK = 2**32 - 1
 _NODES_MOST = 1024
 _WORKERS_MOST = 1024
-_HAS_SCHEDULER, _HASHED = 1, 2
+_HAS_SCHEDULER, _HASHED, _TRUSTED_FABRIC, _ANY_DEVICE = 1, 2, 4, 8
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Setup:
     transport: str
     times: tuple[int, int, int, int]  # timeout, liveness, spin, round in nanoseconds
     hashed: bool
+    fabric: int = 0  # flags
 
     def open(self, tables: tuple[described.Table, ...], code: int, hashed: bool) -> _core.Params:
         """Joins."""
@@ -49,7 +50,7 @@ class Setup:
                 self.num_threads,
                 code,
                 self.techniques,
-                _HAS_SCHEDULER * scheduler | _HASHED * hashed,
+                _HAS_SCHEDULER * scheduler | _HASHED * hashed | self.fabric,
             ),
             tables,
             place.address or None,
@@ -82,12 +83,13 @@ def setup(
     round_us: float = 1000,
     hashed: bool = False,
     with_scheduler: bool | None = None,
+    trusted_fabric: bool | str | None = None,
 ) -> Setup:
     """What the next `Server` of this process is part of: `num_keys` keys (None: as many as its
     tables have), `num_threads` workers on each node. What is None comes from DMLC_*, torchrun's,
     Slurm's or PBS's variables; nothing there: one process. `use_techniques` is "all",
     "replication_only" or "relocation_only"; `num_channels` is accepted and means nothing. Without
-    a scheduler node 0 holds the rendezvous at `address`."""
+    a scheduler node 0 holds the rendezvous at `address`. `trusted_fabric` as in `ligament.Mesh`."""
     if num_keys is not None:
         num_keys = described.whole(num_keys, "num_keys", 1, 2**63 - 1)
     name = use_techniques or "all"
@@ -100,6 +102,7 @@ def setup(
     elif place.source == "arguments" and place.role != "scheduler":
         place = environment.with_scheduler(place, False)
     described.whole(place.servers, "servers", 1, _NODES_MOST)
+    trusted, any_device = environment.trusted_fabric(trusted_fabric)
     made = Setup(
         num_keys=num_keys,
         num_threads=described.whole(num_threads, "num_threads", 1, _WORKERS_MOST),
@@ -114,6 +117,7 @@ def setup(
             int(round_us * 1e3),
         ),
         hashed=hashed,
+        fabric=_TRUSTED_FABRIC * trusted | _ANY_DEVICE * any_device,
     )
     _setup[:] = [made]
     return made

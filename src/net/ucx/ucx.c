@@ -1,11 +1,13 @@
 #include "net/ucx/ucx.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
 #include "base/clock.h"
+#include "net/ucx/ucx_device.h"
 
 #define KNOCKS_MAX 1024u
 #define CLOSE_NS INT64_C(900000000)
@@ -43,6 +45,25 @@ static lig_status make_context(ligi_ucx_self *self)
         self->ucp.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &self->context);
     self->ucp.ucp_config_release(config);
     return status == UCS_OK ? LIG_OK : fail_ucx(self, "does not start", status);
+}
+
+/* Asked for as one of several, UCX over sockets would be slower than tcp, and not encrypted. */
+static lig_status check_device(const ligi_ucx_self *self)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+
+    if (self->host->net_limits(self->net)->fabric != LIGI_FABRIC_DEVICE)
+        return LIG_OK;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (stream == NULL)
+        return self->host->fail(LIG_E_NOMEM, "no memory for a list of devices");
+    self->ucp.ucp_context_print_info(self->context, stream);
+    int found = fclose(stream) == 0 && ligi_ucx_device_in(text);
+    free(text);
+    return found ? LIG_OK
+                 : self->host->fail(LIG_E_UNSUPPORTED,
+                                    "UCX has no RDMA device here: tcp does as well, encrypted");
 }
 
 static lig_status make_worker(ligi_ucx_self *self)
@@ -106,6 +127,8 @@ static lig_status open_ucx(ligi_net *net, const ligi_host *host, void **self)
     lig_status status = ligi_ucx_load(host, &made->ucp);
     if (status == LIG_OK)
         status = make_context(made);
+    if (status == LIG_OK)
+        status = check_device(made);
     if (status == LIG_OK)
         status = make_worker(made);
     if (status == LIG_OK)
@@ -325,6 +348,7 @@ const ligi_transport_ops lig_transport_entry = {
     .option_count = sizeof options / sizeof *options,
     .anywhere = "ucx://127.0.0.1:0",
     .rank = 50,
+    .clear = 1,
     .open = open_ucx,
     .close = close_ucx,
     .listen = listen_ucx,

@@ -12,6 +12,7 @@
     CALL(ucp, ucp_get_version)                                                                     \
     CALL(ucp, ucp_init_version)                                                                    \
     CALL(ucp, ucp_cleanup)                                                                         \
+    CALL(ucp, ucp_context_print_info)                                                              \
     CALL(ucp, ucp_config_read)                                                                     \
     CALL(ucp, ucp_config_modify)                                                                   \
     CALL(ucp, ucp_config_release)                                                                  \
