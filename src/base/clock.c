@@ -14,6 +14,11 @@ int64_t ligi_now_ns(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
+int64_t ligi_about_now_ns(void)
+{
+    return read_clock(CLOCK_MONOTONIC_COARSE);
+}
+
 int64_t ligi_date_ns(void)
 {
     return read_clock(CLOCK_REALTIME);

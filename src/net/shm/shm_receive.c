@@ -1,9 +1,9 @@
 /* From the ring to where the core says. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "net/shm/wire.h"
 
 #include <string.h>
-#include <time.h>
 
 /* More than lie before a segment that is shown: the others, and a bell for each. */
 #define SHOWN_PACKETS (2 * LIGI_SHM_SEGMENTS_MAX)
@@ -213,14 +213,6 @@ static outcome take_step(ligi_wire *wire, uint64_t *portion)
     return wire->inbox.step == LIGI_SHM_HEADER ? take_header(wire) : take_front(wire);
 }
 
-/* To a few milliseconds, in a third of the time: who asks wants to know whether the peer lives. */
-static int64_t about_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 int ligi_shm_receive(ligi_wire *wire)
 {
     uint64_t portion = LIGI_SHM_PORTION;
@@ -231,7 +223,7 @@ int ligi_shm_receive(ligi_wire *wire)
            (last = take_step(wire, &portion)) == WENT_ON)
         steps++;
     if (steps > 0) {
-        ligi_link_heard(wire->link, about_now_ns());
+        ligi_link_heard(wire->link, ligi_about_now_ns());
         if (ligi_ring_release(&wire->in))
             ligi_wire_bell(wire);
     }
