@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""How much of UCX does the ucx transport pass on? Against ucx_perftest, in turns.
+"""How much of UCX does the ucx transport pass on? Against ucx_perftest and bare UCX, in turns.
 
     .venv/bin/python bench/ucx.py [--tls tcp] [--rounds 3] [--json FILE]
 
-Both poll all the time, as ucx_perftest does. A line a size: round trip (8 B to 64 KiB) or one way
-(1 and 64 MiB) of ucx_perftest's active messages with errors of peers reported (`-e`), as the
-transport has them, ours, and the ratio (median over the rounds).
+All poll all the time, as ucx_perftest does, and have errors of peers reported (`-e`). A line a
+size: round trip (8 B to 64 KiB) or one way (1 and 64 MiB) of ucx_perftest's active messages, of
+bare UCX between endpoints that met as ours do (ucx_bare.c), ours, and the ratios of ours to each
+(median over the rounds).
 """
 
 import argparse
@@ -52,14 +53,14 @@ def perftest_us(size: int, tls: str) -> float:
     sys.exit(f"ucx_perftest does not run with UCX_TLS={tls}: {done.stderr.strip()}")
 
 
-def ours_us(program: Path, tls: str) -> dict[str, float]:
-    command = [program, "rounds=1", "scheme=ucx", "spin_us=1000000"]
+def figures_us(command: list[str | Path], tls: str, what: str) -> dict[str, float]:
+    """What a program of ours prints, by size."""
     environment = os.environ | {"UCX_TLS": tls}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"{program} does not run with UCX_TLS={tls}: {done.stderr.strip()}")
+        sys.exit(f"{command[0]} does not run with UCX_TLS={tls}: {done.stderr.strip()}")
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {line["size"]: line["net_p50_us"] for line in lines}
+    return {line["size"]: line[what] for line in lines}
 
 
 def main() -> int:
@@ -75,19 +76,24 @@ def main() -> int:
     if not list(ROOT.glob("python/ligament/lib/libligament_ucx.so")):
         print("skipped: the ucx transport is not built (Debian: libucx-dev)")
         return 0
-    rows = {name: ([], []) for name in SIZES}
+    rows = {name: ([], [], []) for name in SIZES}
+    tls = arguments.tls
     for _ in range(arguments.rounds):
-        ours = ours_us(arguments.program, arguments.tls)
+        command = [arguments.program, "rounds=1", "scheme=ucx", "spin_us=1000000"]
+        bare = figures_us([arguments.program.with_name("ucx_bare")], tls, "p50_us")
+        ours = figures_us(command, tls, "net_p50_us")
         for name, size in SIZES.items():
             ways = 2 if size <= 65536 else 1
-            rows[name][0].append(ways * perftest_us(size, arguments.tls))
-            rows[name][1].append(ours[name])
+            figures = (ways * perftest_us(size, tls), bare[name], ours[name])
+            for column, figure in zip(rows[name], figures, strict=True):
+                column.append(figure)
     result = {}
-    print(f"{'UCX_TLS=' + arguments.tls:>16} {'perftest us':>12} {'ligament us':>12} {'ratio':>6}")
-    for name, (theirs, ours) in rows.items():
-        result[name] = (statistics.median(theirs), statistics.median(ours))
-        print("{:>16} {:12.1f} {:12.1f} {:6.2f}".format(
-            name, *result[name], result[name][1] / result[name][0]))  # fmt: skip
+    titles = ("perftest us", "bare us", "ligament us", "/ perftest", "/ bare")
+    print(f"{'UCX_TLS=' + tls:>16}" + "".join(f"{title:>13}" for title in titles))
+    for name, columns in rows.items():
+        theirs, bare, ours = result[name] = tuple(map(statistics.median, columns))
+        print(f"{name:>16}{theirs:13.2f}{bare:13.2f}{ours:13.2f}"
+              f"{ours / theirs:13.2f}{ours / bare:13.2f}")  # fmt: skip
     if arguments.json:
         arguments.json.write_text(json.dumps({arguments.tls: result}))
     return 0

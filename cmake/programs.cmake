@@ -9,6 +9,11 @@ endif()
 if(NOT TARGET ucx_parts)
   list(FILTER test_sources EXCLUDE REGEX "/src/net/ucx/")
 endif()
+find_library(UCP_LIBRARY ucp)
+find_library(UCS_LIBRARY ucs)
+if(NOT TARGET ucx_parts OR NOT UCP_LIBRARY OR NOT UCS_LIBRARY)
+  list(FILTER bench_sources EXCLUDE REGEX "/ucx_bare\\.c$")
+endif()
 
 # The program without its main, for what lies in tests/cli/.
 set(cli_parts ${cli_sources})
@@ -65,6 +70,10 @@ endforeach()
 foreach(source IN LISTS bench_sources)
   add_inner_program("${source}" bench)
 endforeach()
+if(TARGET ucx_bare) # against UCX itself
+  target_include_directories(ucx_bare SYSTEM PRIVATE "${UCX_INCLUDE}")
+  target_link_libraries(ucx_bare PRIVATE "${UCP_LIBRARY}" "${UCS_LIBRARY}")
+endif()
 
 foreach(source IN LISTS example_sources)
   get_filename_component(name "${source}" NAME_WE)
