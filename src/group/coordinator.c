@@ -89,12 +89,21 @@ static void say(ligi_group *group, uint64_t who, const ligi_note *note)
     ligi_writer_fini(&writer);
 }
 
+/* Whom the group waits for, and who came instead: that one's mistake is often the reason. */
+static void describe_waiting(const ligi_coordinator *self, char text[LIGI_NOTE_TEXT_BYTES])
+{
+    ligi_roster_awaited(&self->roster, text, LIGI_NOTE_TEXT_BYTES);
+    size_t used = strlen(text);
+    if (used > 0 && self->refused[0] != '\0')
+        snprintf(text + used, LIGI_NOTE_TEXT_BYTES - used, "; refused: %s", self->refused);
+}
+
 static void say_wait(ligi_group *group, uint64_t who)
 {
-    ligi_coordinator *self = group->coordinator;
+    const ligi_coordinator *self = group->coordinator;
     ligi_note note = {.kind = LIGI_NOTE_WAIT,
                       .number = (uint64_t)(self->roster.liveness_ns / 1000000)};
-    memcpy(note.text, self->waiting, sizeof note.text);
+    describe_waiting(self, note.text);
     say(group, who, &note);
 }
 
@@ -191,6 +200,7 @@ static void refuse(ligi_group *group, const ligi_act *act)
 {
     ligi_note note = {.kind = LIGI_NOTE_REFUSE, .status = act->status};
     memcpy(note.text, act->text, sizeof note.text);
+    memcpy(group->coordinator->refused, act->text, sizeof note.text);
     say(group, act->who, &note);
     ligi_peer *peer = find_peer(group->coordinator, act->who);
     if (peer != NULL)
@@ -248,7 +258,6 @@ static lig_status take_join(ligi_group *group, uint64_t who, const ligi_join *jo
 {
     ligi_coordinator *self = group->coordinator;
     LIG_TRY(ligi_roster_join(&self->roster, who, join, ligi_now_ns()));
-    ligi_roster_awaited(&self->roster, self->waiting, sizeof self->waiting);
     say_wait(group, who);
     return LIG_OK;
 }
@@ -362,10 +371,10 @@ static void tell_waiting(ligi_group *group)
 {
     ligi_coordinator *self = group->coordinator;
     char text[sizeof self->waiting];
-    ligi_roster_awaited(&self->roster, text, sizeof text);
+    describe_waiting(self, text);
     if (strcmp(text, self->waiting) == 0)
         return;
-    snprintf(self->waiting, sizeof self->waiting, "%s", text);
+    memcpy(self->waiting, text, sizeof text);
     for (size_t i = 0; i < self->peer_count; i++)
         if (self->peers[i].link != NULL && self->peers[i].asked && !self->peers[i].outcast)
             say_wait(group, self->peers[i].who);

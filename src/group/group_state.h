@@ -53,7 +53,8 @@ typedef struct ligi_coordinator {
     ligi_peer *peers;
     size_t peer_count, peer_capacity;
     size_t outcast_count;
-    char waiting[LIGI_NOTE_TEXT_BYTES]; /* as last told */
+    char waiting[LIGI_NOTE_TEXT_BYTES]; /* as all were last told */
+    char refused[LIGI_NOTE_TEXT_BYTES]; /* why the last one was that was not let in */
 } ligi_coordinator;
 
 struct ligi_group {

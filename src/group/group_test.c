@@ -228,6 +228,27 @@ static void test_timeout_names_who_has_not_come(void **state)
     close_all(&cast);
 }
 
+/* The coordinator gives up first: it knows who is there, and who was sent away. */
+static void test_timeout_of_the_coordinator_counts_who_is_there(void **state)
+{
+    (void)state;
+    troupe cast;
+    make(&cast, "inproc:gives-up", 1, 3);
+    actor *server = add(&cast, LIGI_SERVER, 0), *worker = add(&cast, LIGI_WORKER, 1),
+          *wrong = add(&cast, LIGI_WORKER, 0);
+    server->options.timeout_ns = 3 * S;
+    wrong->options.worker_count = 2;
+    all_do(&cast, run_open);
+    assert_status(wrong->status, LIG_E_INVALID);
+    assert_status(server->status, LIG_E_TIMEOUT);
+    assert_non_null(strstr(server->text, "worker 0, worker 2 (2 of 4 are there); refused: a worker "
+                                         "on "));
+    assert_non_null(strstr(server->text, "was started for 2 workers"));
+    assert_status(worker->status, LIG_E_PEER);
+    assert_non_null(strstr(worker->text, "worker 0, worker 2 (2 of 4 are there)"));
+    close_all(&cast);
+}
+
 static void test_timeout_without_a_coordinator(void **state)
 {
     (void)state;
@@ -412,6 +433,7 @@ int main(void)
         cmocka_unit_test(test_exchange_tells_why_process_0_failed),
         cmocka_unit_test(test_clash_names_who_has_the_rank),
         cmocka_unit_test(test_timeout_names_who_has_not_come),
+        cmocka_unit_test(test_timeout_of_the_coordinator_counts_who_is_there),
         cmocka_unit_test(test_timeout_without_a_coordinator),
         cmocka_unit_test(test_options_are_checked),
         cmocka_unit_test(test_leave_and_rejoin),
