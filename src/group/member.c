@@ -90,8 +90,9 @@ void ligi_member_end(ligi_group *group, ligi_group_change change, lig_status sta
 static void take_expel(ligi_group *group, const ligi_note *note)
 {
     ligi_told *self = ligi_member_seat(group, group->self.role, group->self.rank);
-    char text[160] = "";
-    if (self != NULL)
+    char text[160];
+    snprintf(text, sizeof text, "a %s", ligi_role_name(group->join.role));
+    if (self != NULL && group->phase >= LIGI_PHASE_TOLD) /* before that it has no rank */
         ligi_member_text(&self->member, text, sizeof text);
     lig_status status = lig_fail(
         LIG_E_PEER, "this process, %s, was expelled from the group in epoch %llu: %s; join again",
@@ -100,6 +101,16 @@ static void take_expel(ligi_group *group, const ligi_note *note)
 }
 
 /* --- hearing --------------------------------------------------------------------------------- */
+
+/* The next beat was meant for the own one, and would come too late for a shorter one. */
+static void take_liveness(ligi_group *group, int64_t liveness_ns)
+{
+    if (group->liveness_ns == liveness_ns)
+        return;
+    group->liveness_ns = liveness_ns;
+    group->beat_ns = 0;
+    ligi_net_hurry(group->net, LIGI_SERVICE_GROUP);
+}
 
 ligi_told *ligi_member_seat(const ligi_group *group, ligi_role role, uint32_t rank)
 {
@@ -181,7 +192,7 @@ static lig_status take_note(ligi_group *group, ligi_note *note)
     case LIGI_NOTE_WAIT:
         memcpy(group->waiting, note->text, sizeof group->waiting);
         if (note->number > 0 && note->number <= UINT32_MAX)
-            group->liveness_ns = (int64_t)note->number * 1000000;
+            take_liveness(group, (int64_t)note->number * 1000000);
         return LIG_OK;
     case LIGI_NOTE_REFUSE:
         ligi_member_end(group, LIGI_CHANGE_ORPHANED, lig_fail(note->status, "%s", note->text));
