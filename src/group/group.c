@@ -115,17 +115,31 @@ static void on_sent(void *context, ligi_link *link, void *token, lig_status stat
     (void)context, (void)link, (void)token, (void)status;
 }
 
+/* What helps where nobody of the group answers at the address. */
+static void advise(const ligi_group *group, char *text, size_t text_bytes)
+{
+    if (group->displaced[0] != '\0')
+        snprintf(text, text_bytes,
+                 "this process would hold it, but %s: end what has the address, or say another",
+                 group->displaced);
+    else
+        snprintf(text, text_bytes,
+                 "start the scheduler, or number 0, which holds it, or say another address");
+}
+
 /* Before the roster the sentence is all there is to say; after it the member is without a group. */
 static void lose_coordinator(ligi_group *group, ligi_link *link, lig_status status,
                              const char *sentence)
 {
-    char said[512];
+    char said[512], advice[512];
     snprintf(said, sizeof said, "%s", sentence);
+    advise(group, advice, sizeof advice);
     ligi_link_close(link, NULL);
     group->link = NULL;
-    if (group->phase == LIGI_PHASE_CONNECTING)
-        status = lig_fail(status, "no group at %s: %s%s", group->address, said,
-                          status == LIG_E_TIMEOUT ? "; the scheduler, or number 0, holds it" : "");
+    if (group->phase == LIGI_PHASE_CONNECTING && status == LIG_E_TIMEOUT)
+        status = lig_fail(status, "no group at %s: %s; %s", group->address, said, advice);
+    else if (group->phase == LIGI_PHASE_CONNECTING)
+        status = lig_fail(status, "no group at %s: %s", group->address, said);
     else
         status = lig_fail(LIG_E_PEER, "the coordinator at %s is gone: %s", group->address, said);
     ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
@@ -308,11 +322,29 @@ static int taken(lig_status status)
     return status == LIG_E_EXISTS || number == EADDRINUSE || number == EADDRNOTAVAIL;
 }
 
+/* Number 0 of the servers, or of the workers where there are none. The only one needs no rank for
+ * that. */
+static int is_first(const ligi_group_options *options)
+{
+    int server = options->server_count > 0;
+    uint32_t count = server ? options->server_count : options->worker_count;
+    return options->role == (server ? LIGI_SERVER : LIGI_WORKER) &&
+           (options->rank == 0 || (options->rank == LIGI_RANK_ANY && count == 1));
+}
+
+/* The address is somebody else's: a scheduler's, or that of a program which knows nothing of
+ * groups. If nobody of the group answers there, the sentence tells. */
+static lig_status step_aside(ligi_group *group, const char *address, int64_t timeout_ns)
+{
+    ligi_net_lock(group->net);
+    snprintf(group->displaced, sizeof group->displaced, "%s", lig_error_text());
+    ligi_net_unlock(group->net);
+    return ligi_group_follow(group, address, timeout_ns);
+}
+
 static lig_status meet(ligi_group *group, const ligi_group_options *options, int64_t timeout_ns)
 {
-    int scheduler = options->role == LIGI_SCHEDULER;
-    int first = options->rank == 0 &&
-                options->role == (options->server_count > 0 ? LIGI_SERVER : LIGI_WORKER);
+    int scheduler = options->role == LIGI_SCHEDULER, first = is_first(options);
     ligi_group_seat seat = options->coordinator;
     if (seat == LIGI_COORDINATOR_BY_ROLE)
         seat = scheduler ? LIGI_COORDINATOR_SELF : LIGI_COORDINATOR_OTHER;
@@ -320,7 +352,7 @@ static lig_status meet(ligi_group *group, const ligi_group_options *options, int
         return ligi_group_follow(group, options->address, timeout_ns);
     lig_status status = ligi_group_coordinate(group, options, options->address);
     if (status != LIG_OK && seat == LIGI_COORDINATOR_FIRST && taken(status))
-        return ligi_group_follow(group, options->address, timeout_ns);
+        return step_aside(group, options->address, timeout_ns);
     return status;
 }
 
@@ -351,11 +383,11 @@ static int is_released(void *context)
 static lig_status fail_timeout(ligi_group *group, int64_t timeout_ns)
 {
     long long passed = (long long)(timeout_ns / 1000000);
+    char advice[512];
+    advise(group, advice, sizeof advice);
     if (group->phase == LIGI_PHASE_CONNECTING)
-        return lig_fail(LIG_E_TIMEOUT,
-                        "%lld ms have passed and nobody answers at %s: start the scheduler (or "
-                        "server 0) there, or say another address",
-                        passed, group->address);
+        return lig_fail(LIG_E_TIMEOUT, "%lld ms have passed and nobody answers at %s: %s", passed,
+                        group->address, advice);
     if (group->waiting[0] == '\0')
         return lig_fail(LIG_E_TIMEOUT,
                         "%lld ms have passed and the members of the group at %s have not all "

@@ -63,6 +63,7 @@ struct ligi_group {
     int use_card;
     char card_host[LIGI_ADDRESS_BYTES_MAX];
     char address[LIGI_ADDRESS_BYTES_MAX];
+    char displaced[256]; /* why this process could not hold the address itself; "" */
     ligi_welcome self;
     uint64_t epoch;
     ligi_phase phase;

@@ -1,5 +1,9 @@
 #include "group/group_testing.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 /* --- meeting --------------------------------------------------------------------------------- */
 
 static void check_meeting(troupe *cast)
@@ -263,6 +267,47 @@ static void test_timeout_without_a_coordinator(void **state)
     close_all(&cast);
 }
 
+/* The only server is number 0, said or not. */
+static void test_only_server_needs_no_rank(void **state)
+{
+    (void)state;
+    troupe cast;
+    make(&cast, "inproc:only", 1, 2);
+    add(&cast, LIGI_SERVER, LIGI_RANK_ANY);
+    add(&cast, LIGI_WORKER, LIGI_RANK_ANY);
+    add(&cast, LIGI_WORKER, LIGI_RANK_ANY);
+    open_all(&cast);
+    assert_int_equal(ligi_group_rank(cast.actors[0].group), 0);
+    close_all(&cast);
+}
+
+/* Something that has the port and says nothing: the one that wanted to listen there tells why it
+ * did not. */
+static void test_address_that_another_program_has(void **state)
+{
+    (void)state;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t bytes = sizeof at;
+    int other = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(other, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(other, 8), 0);
+    assert_int_equal(getsockname(other, (struct sockaddr *)&at, &bytes), 0);
+    char address[64];
+    snprintf(address, sizeof address, "tcp://127.0.0.1:%d", ntohs(at.sin_port));
+    troupe cast;
+    make(&cast, address, 1, 1);
+    actor *server = add(&cast, LIGI_SERVER, 0), *worker = add(&cast, LIGI_WORKER, 0);
+    server->options.timeout_ns = worker->options.timeout_ns = 200 * MS;
+    all_do(&cast, run_open);
+    assert_status(server->status, LIG_E_TIMEOUT);
+    assert_non_null(strstr(server->text, "this process would hold it, but"));
+    assert_non_null(strstr(server->text, "in use"));
+    assert_status(worker->status, LIG_E_TIMEOUT);
+    assert_non_null(strstr(worker->text, "start the scheduler, or number 0"));
+    close_all(&cast);
+    close(other);
+}
+
 static void test_options_are_checked(void **state)
 {
     (void)state;
@@ -436,6 +481,8 @@ int main(void)
         cmocka_unit_test(test_timeout_names_who_has_not_come),
         cmocka_unit_test(test_timeout_of_the_coordinator_counts_who_is_there),
         cmocka_unit_test(test_timeout_without_a_coordinator),
+        cmocka_unit_test(test_only_server_needs_no_rank),
+        cmocka_unit_test(test_address_that_another_program_has),
         cmocka_unit_test(test_options_are_checked),
         cmocka_unit_test(test_leave_and_rejoin),
         cmocka_unit_test(test_leaving_together_is_no_loss),
