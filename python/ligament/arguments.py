@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
+
+from .errors import InvalidError
+
+_UNITS = {"ms": 10**6, "us": 10**3}
+_LONGEST_NS = 2**62
 
 
 def name(value: Any, what: str = "the name of a model") -> str:
@@ -33,6 +38,21 @@ def tags(value: Any, removable: bool = False) -> dict[str, Any] | None:
         if not (removable and one is None):
             name(one, f"the tag {key!r}")
     return dict(value)
+
+
+def nanoseconds(value: Any, what: str, least: float = 0, forever: bool = False) -> int:
+    """The time that an argument gives whose name ends in its unit, from `least` on. `forever`: None
+    is -1, as long as it takes."""
+    if forever and value is None:
+        return -1
+    unit = what.rpartition("_")[2]
+    more = ", or None" if forever else ""
+    if isinstance(value, bool) or not isinstance(value, (SupportsFloat, SupportsIndex)):
+        raise TypeError(f"{what} is a number{more}, not {_kind(value)} ({value!r:.80})")
+    number = float(value)
+    if not least <= number <= _LONGEST_NS // _UNITS[unit]:
+        raise InvalidError(f"{what}={value!r}: it is at least {least} {unit}{more}")
+    return int(number * _UNITS[unit])
 
 
 def _number(key: str, value: Any) -> float:

@@ -327,6 +327,30 @@ def test_numbers_are_not_cut() -> None:
             Mesh(**options, address="inproc:none", timeout_ms=100)
 
 
+@pytest.mark.parametrize("wrong", [-3, 0, float("nan"), float("inf"), 1e300, "5", True])
+@pytest.mark.parametrize("name", ["timeout_ms", "liveness_ms"])
+def test_times_are_checked(name: str, wrong: Any) -> None:
+    with pytest.raises((TypeError, ligament.InvalidError), match=name):
+        Mesh("server", 0, 1, 1, "inproc:times", **{name: wrong})
+
+
+def test_amounts_are_checked() -> None:
+    for name, wrong in (("spin_us", -1), ("receive_bytes", 0), ("receive_bytes", -1)):
+        options: dict[str, Any] = {name: wrong, "timeout_ms": 100}
+        with pytest.raises(ligament.InvalidError, match=name):
+            Mesh("server", 0, 1, 1, "inproc:amounts", **options)
+
+
+def test_init_without_a_deadline() -> None:
+    address = f"inproc:{uuid.uuid4()}"
+    other = threading.Thread(
+        target=lambda: Mesh("server", None, 1, 1, address, timeout_ms=None).stop()
+    )
+    other.start()
+    Mesh("worker", None, 1, 1, address, timeout_ms=None).stop()
+    other.join()
+
+
 def test_close_ends_waits() -> None:
     one = Pair(lambda mesh, batch: None)
     request = one.worker.push_pull([np.ones(3)], [1], [np.zeros(3)], [2])

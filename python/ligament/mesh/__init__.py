@@ -54,7 +54,7 @@ def init(
     secret: str | bytes | None = None,
     transport: str = "auto",
     framework: str | None = None,
-    timeout_ms: float = 60000,
+    timeout_ms: float | None = 60000,
     **more: Any,
 ) -> Mesh:
     """Joins as this process's default mesh; see `Mesh` for the arguments."""

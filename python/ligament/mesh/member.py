@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from .. import _core, environment, tensors
+from ..arguments import nanoseconds
 from ..errors import InvalidError, PeerError, TimeoutError, UnsupportedError
 from ..tensors.dtypes import BYTES
 from ..ticket import Ticket
@@ -87,8 +88,8 @@ class Mesh:
     variables. `scheduler=True`, said by all members: there is a scheduler, and it alone holds the
     rendezvous. `trusted_fabric=True` (or LIGAMENT_TRUSTED_FABRIC=1): nobody else is on the network
     between the hosts, so that `transport="auto"` may take UCX, which does not encrypt, where both
-    ends say so and have an RDMA device ("any": whatever UCX finds). `init` of this package makes
-    the default one of the process.
+    ends say so and have an RDMA device ("any": whatever UCX finds). `timeout_ms` is for the others
+    to come, None: as long as it takes. `init` of this package makes the default one of the process.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Mesh:
         secret: str | bytes | None = None,
         transport: str = "auto",
         framework: str | None = None,
-        timeout_ms: float = 60000,
+        timeout_ms: float | None = 60000,
         liveness_ms: float = 10000,
         spin_us: float = 20,
         receive_bytes: int = 4 << 30,
@@ -115,6 +116,8 @@ class Mesh:
             scheduler = place.scheduler is True and place.source != "arguments"
         elif place.role == "scheduler" and not scheduler:
             raise InvalidError("this process is the scheduler, and scheduler=False: it is one")
+        if receive_bytes < 1:
+            raise InvalidError(f"receive_bytes={receive_bytes}: at least 1")
         if framework is not None:
             tensors.framework(framework)
         self._framework = framework
@@ -132,9 +135,9 @@ class Mesh:
             address=place.address,
             transport=transport,
             secret=environment.secret(secret),
-            timeout_ns=int(timeout_ms * 1e6),
-            liveness_ns=int(liveness_ms * 1e6),
-            spin_ns=int(spin_us * 1e3) or -1,
+            timeout_ns=nanoseconds(timeout_ms, "timeout_ms", 1, forever=True),
+            liveness_ns=nanoseconds(liveness_ms, "liveness_ms", 1),
+            spin_ns=nanoseconds(spin_us, "spin_us") or -1,
             receive_bytes=receive_bytes,
             host=place.host,
             flags=_HAS_SCHEDULER * scheduler | _TRUSTED_FABRIC * trusted | _ANY_DEVICE * any_device,

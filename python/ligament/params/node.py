@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from .. import _core, environment, tensors
+from ..arguments import nanoseconds
 from ..errors import InvalidError
 from ..store import Store, _absolute
 from . import tables as described
@@ -111,10 +112,10 @@ def setup(
         secret=environment.secret(secret),
         transport=transport,
         times=(
-            int(timeout_ms * 1e6),
-            int(liveness_ms * 1e6),
-            int(spin_us * 1e3) or -1,
-            int(round_us * 1e3),
+            nanoseconds(timeout_ms, "timeout_ms", 1),
+            nanoseconds(liveness_ms, "liveness_ms", 1),
+            nanoseconds(spin_us, "spin_us") or -1,
+            nanoseconds(round_us, "round_us"),
         ),
         hashed=hashed,
         fabric=_TRUSTED_FABRIC * trusted | _ANY_DEVICE * any_device,
