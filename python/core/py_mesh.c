@@ -57,6 +57,10 @@ PyObject *ligi_py_late(const ligi_py_state *state, int64_t timeout_ns)
 uint64_t *ligi_py_keys(PyObject *keys, const char *what, size_t *count)
 {
     PyObject *list = PySequence_List(keys);
+    if (!list && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_TypeError, "a list of %ss is needed, not %R: [it]", what, keys);
+    }
     if (!list)
         return NULL;
     Py_ssize_t size = PyList_Size(list);

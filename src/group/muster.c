@@ -173,7 +173,8 @@ lig_status ligi_muster_arrive(ligi_muster *muster, ligi_roster *roster, const li
             return settle(roster, waiter, LIG_E_BUSY, "this process waits at that barrier already");
     if ((waiter->mask & (1u << seat->member.role)) == 0 || waiter->mask >= 1u << LIGI_ROLES ||
         waiter->flags >= LIGI_BARRIER_STAGE(4))
-        return settle(roster, waiter, LIG_E_INVALID, "a barrier that its caller is no part of");
+        return settle(roster, waiter, LIG_E_INVALID,
+                      "this process is no part of the barrier that it calls: name its role too");
     LIG_TRY(ligi_grow(&muster->waiters, &muster->capacity, muster->count + 1,
                       sizeof *muster->waiters, "those who wait at barriers"));
     muster->waiters[muster->count] = *waiter;

@@ -20,7 +20,8 @@ static lig_status check_request(const lig_mesh *mesh, const lig_mesh_request *re
                         LIG_MESH_TENSORS_MAX);
     if (request->pull_count % servers != 0)
         return lig_fail(LIG_E_INVALID,
-                        "%zu pull tensors cannot be the same number for each of %u servers",
+                        "%zu pull tensors for %u servers: give as many for each, all of server 0 "
+                        "first",
                         request->pull_count, servers);
     size_t head = LIGI_MESSAGE_SMALL_BYTES;
     for (size_t i = 0; i < request->push_count; i++) {

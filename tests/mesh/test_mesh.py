@@ -198,10 +198,10 @@ def test_what_is_refused(pair: Make) -> None:
 
     def serve(mesh: Mesh, batch: list[Any]) -> None:
         (handler, _, _) = batch[0]
-        for wrong in ([], [np.zeros(3, "i4")], [np.zeros(4, "f4")]):
+        for wrong in ([], [np.zeros(3, "i4")], [np.zeros(4, "f4")], np.zeros((1, 3), "f4")):
             try:
                 mesh.respond(wrong, handler)
-            except ligament.MismatchError as error:
+            except (ligament.MismatchError, ligament.InvalidError) as error:
                 failures.append(str(error))
         mesh.respond([np.full(3, 8, "f4")], handler)
         for used in (handler, 12345):
@@ -211,6 +211,7 @@ def test_what_is_refused(pair: Make) -> None:
                 failures.append(str(error))
 
     one = pair(serve)
+    assert (one.worker.workers, one.worker.servers, one.worker.group_size) == (1, 1, 1)
     into = np.zeros(3, "f4")
     once(one, into, into)
     assert into[0] == 8
@@ -227,15 +228,22 @@ def test_what_is_refused(pair: Make) -> None:
             mesh.push_pull(push, keys, pull, pull_keys)
     frozen = np.zeros(3)
     frozen.flags.writeable = False
-    with pytest.raises(ligament.InvalidError, match="read-only"):
+    with pytest.raises(ligament.InvalidError, match="'pull tensor 0' is a read-only"):
         mesh.push_pull([], [], [frozen], [1])
+    with pytest.raises(ligament.InvalidError, match="a list of push tensors .* not one ndarray"):
+        mesh.push_pull(np.zeros((1, 3)), [1])
+    with pytest.raises(ligament.InvalidError, match="a list of pull tensors .* not one int"):
+        mesh.push_pull([], [], 7, [1])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a list of push keys is needed, not 1"):
+        mesh.push_pull([into], 1)  # type: ignore[arg-type]
     with pytest.raises(ligament.InvalidError, match="get_batch is for servers"):
         mesh.get_batch(0)
     with pytest.raises(ligament.InvalidError, match="mode"):
         mesh.get_batch(0, "some")
     one.close()
-    assert len(failures) == 5, failures
-    assert "answered already" in failures[3]
+    assert len(failures) == 6, failures
+    assert "a list of response tensors" in failures[3]
+    assert "answered already" in failures[4]
     with pytest.raises(ligament.ClosedError):
         mesh.push_pull([], [])
 

@@ -24,14 +24,28 @@ _HAS_SCHEDULER, _TRUSTED_FABRIC, _ANY_DEVICE = 1, 2, 4  # LIG_MESH_*
 _SENT_MS = 1000.0
 _ANSWER_MS = 10000.0
 
-_names: dict[int, tuple[str, ...]] = {}
+
+class _Names(dict[int, tuple[str, ...]]):
+    """Names by how many, for tensors that have none."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+
+    def __missing__(self, count: int) -> tuple[str, ...]:
+        self[count] = tuple(f"{self.what} tensor {i}" for i in range(count))
+        return self[count]
+
+    def check(self, listed: Any) -> None:
+        """One tensor is no list of its rows."""
+        if hasattr(listed, "shape") or not hasattr(listed, "__len__"):
+            raise InvalidError(
+                f"a list of {self.what} tensors is needed, not one {type(listed).__qualname__}: "
+                f"[it]"
+            )
 
 
-def _numbered(count: int) -> tuple[str, ...]:
-    """Names for tensors that have none."""
-    if count not in _names:
-        _names[count] = tuple(f"tensor {i}" for i in range(count))
-    return _names[count]
+_PUSH, _PULL, _RESPONSE = _Names("push"), _Names("pull"), _Names("response")
 
 
 class Member(NamedTuple):
@@ -158,8 +172,12 @@ class Mesh:
         """Pushes the tensors to every server and asks each for its part of the pull tensors
         (server-major). They are in use until `wait`. `need_event` is accepted and means nothing
         for host memory."""
-        push = _core.Batch(_numbered(len(push_tensors)), push_tensors)
-        pull = _core.Batch(_numbered(len(pull_tensors)), pull_tensors, True)
+        if type(push_tensors) is not list:
+            _PUSH.check(push_tensors)
+        if type(pull_tensors) is not list:
+            _PULL.check(pull_tensors)
+        push = _core.Batch(_PUSH[len(push_tensors)], push_tensors)
+        pull = _core.Batch(_PULL[len(pull_tensors)], pull_tensors, True)
         kept = self._kept
         number = self._core.push_pull(
             push, push_keys, pull, pull_keys, kept, (push, pull, pull_tensors)
@@ -234,7 +252,9 @@ class Mesh:
         """Answers a request: the i-th tensor fills the worker's i-th pull tensor. When it returns
         the tensors may be written again (after a second without progress they are only kept alive
         until they are sent)."""
-        batch = _core.Batch(_numbered(len(tensors_)), tensors_)
+        if type(tensors_) is not list:
+            _RESPONSE.check(tensors_)
+        batch = _core.Batch(_RESPONSE[len(tensors_)], tensors_)
         if not self._core.respond(batch, handler, _SENT_MS):
             self._keep(batch)
 
@@ -246,7 +266,7 @@ class Mesh:
         if len(tensors_vec) != len(handler_vec):
             raise InvalidError(f"{len(tensors_vec)} tensors and {len(handler_vec)} handlers")
         rows = [int(one.shape[0]) for one in tensors_vec]
-        batch = _core.Batch(_numbered(1), [ret_buffer])
+        batch = _core.Batch(("ret_buffer",), [ret_buffer])
         sent = False
         try:
             sent = self._core.respond_rows(batch, rows, handler_vec, _SENT_MS)
@@ -269,7 +289,7 @@ class Mesh:
     ) -> None:
         """The i-th equal slice of the tensor becomes the landing place of what that worker pushes
         under that key."""
-        self._core.register(_core.Batch(_numbered(1), [tensor], True), worker_ranks, push_keys)
+        self._core.register(_core.Batch(("tensor",), [tensor], True), worker_ranks, push_keys)
 
     # --- all ------------------------------------------------------------------------------------
 
@@ -324,6 +344,21 @@ class Mesh:
     def rank(self) -> int:
         """Within the role."""
         return self._rank
+
+    @property
+    def workers(self) -> int:
+        """How many groups of workers there are: what `get_batch` gives requests of."""
+        return self._place.workers
+
+    @property
+    def servers(self) -> int:
+        """How many groups of servers there are: a pull list has a part for each."""
+        return self._place.servers
+
+    @property
+    def group_size(self) -> int:
+        """Processes in a group."""
+        return self._place.group_size
 
     def stop(self, timeout_ms: float | None = None) -> None:
         """Leaves in order: what is under way is finished first, for ten seconds at most where no
