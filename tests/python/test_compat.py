@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -55,3 +56,23 @@ def test_the_package_itself_is_not_shadowed(tmp_path: Path) -> None:
         "assert ours.__name__ == 'ligament.compat.tmci'\n"
     )
     assert run(script, env=LIGHT).returncode == 0
+
+
+def test_command_line(tmp_path: Path) -> None:
+    (tmp_path / "named.py").write_text("import sys, fserver_lib; print(fserver_lib, sys.argv[1:])")
+    told = run("--help")
+    assert (told.returncode, told.stderr) == (0, "") and "fserver_lib" in told.stdout
+    ran = run("-m", "named", "-x", cwd=tmp_path)
+    assert ran.returncode == 0 and "ligament.compat.fserver_lib" in ran.stdout, ran.stderr
+    assert "['-x']" in ran.stdout
+    for words, says in (([], "usage"), (["-c", "1"], "usage"), (["none.py"], "'none.py'")):
+        wrong = run(*words, cwd=tmp_path)
+        assert wrong.returncode == 2 and says in wrong.stderr
+        assert "Traceback" not in wrong.stderr
+
+
+def test_what_needs_a_gpu_says_so() -> None:
+    fserver = importlib.import_module("ligament.compat.fserver_lib")
+    with pytest.raises(AttributeError, match="SimpleNotify is for CUDA graphs"):
+        _ = fserver.SimpleNotify
+    assert not hasattr(fserver, "nothing")

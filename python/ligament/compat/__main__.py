@@ -1,5 +1,5 @@
-"""python -m ligament.compat script.py args...: runs a script with our modules under the originals'
-names."""
+"""python -m ligament.compat script.py args...: runs a script (or -m a module) with our modules
+under the originals' names."""
 
 from __future__ import annotations
 
@@ -46,18 +46,39 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__spec__, module.__loader__, module.__package__ = self.kept
 
 
+USAGE = f"""usage: python -m ligament.compat script.py [argument...]
+       python -m ligament.compat -m module [argument...]
+
+Runs it with Ligament's modules in the place of the originals:
+{", ".join(name for name in _MODULES if "." not in name)}."""
+
+
 def main() -> None:
-    """Runs the script as Python would."""
-    if len(sys.argv) < 2:
-        print("usage: python -m ligament.compat script.py [argument...]", file=sys.stderr)
-        raise SystemExit(2)
-    script = sys.argv[1]
-    sys.argv = sys.argv[1:]
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    """Runs the script or module as Python would."""
+    words = sys.argv[1:]
+    if words and words[0] in ("-h", "--help"):
+        print(USAGE)
+        return
+    is_module = bool(words) and words[0] == "-m"
+    words = words[1:] if is_module else words
+    if not words or words[0].startswith("-"):
+        raise SystemExit(_usage_failure(USAGE))
+    if not is_module and not os.path.exists(words[0]):
+        raise SystemExit(_usage_failure(f"ligament.compat: there is no script {words[0]!r}"))
+    sys.argv = words
+    sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.abspath(words[0]))
     sys.meta_path.insert(0, _Finder())
     # Processes that are spawned get the path and no finder.
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-    runpy.run_path(script, run_name="__main__")
+    if is_module:
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(words[0], run_name="__main__")
+
+
+def _usage_failure(sentence: str) -> int:
+    print(sentence, file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -23,6 +23,9 @@ __all__ = [
     "wait",
 ]
 
+# Flags that CUDA graphs and streams write and wait for.
+_GPU_ONLY = {"SimpleNotify", "map_pinned_tensor", "seq_add_one", "wait_flag", "write_flag"}
+
 get_nanosecond = mesh.get_nanosecond
 get_all_handlers = mesh.get_all_handlers
 fetch_trace = mesh.fetch_trace
@@ -71,3 +74,9 @@ def barrier(
 def stop() -> None:
     """Leaves. A scheduler serves until all have stopped."""
     mesh.stop()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _GPU_ONLY:
+        raise AttributeError(f"fserver_lib.{name} is for CUDA graphs, which the mesh has not yet")
+    raise AttributeError(f"module 'fserver_lib' has no attribute {name!r}")
