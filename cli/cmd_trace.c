@@ -58,7 +58,7 @@ static void put_args(timeline *line, const trace_record *record)
     cli_json_close(&line->writer, '}');
 }
 
-/* Arrows between a worker's slice and the server's: there ('s' at stamp 1, 'f' at 3) and back. */
+/* An arrow from a worker's slice ('s' at stamp 1) to the server's ('f' at 2). */
 static void put_arrow(timeline *line, const char *phase, uint64_t ns, const uint32_t where[2],
                       const char *id)
 {
@@ -124,7 +124,7 @@ static lig_status put_member(timeline *line, const trace_run *run, const trace_f
 {
     uint64_t *ends;
     char name[64];
-    uint32_t where[2] = {process_of(run, file), 0};
+    uint32_t where[2] = {process_of(run, file), 0}, lanes = 0;
     LIG_TRY(cli_alloc(&ends, LANES_MAX, sizeof *ends));
     memset(ends, 0, LANES_MAX * sizeof *ends);
     snprintf(name, sizeof name, "%s %u", role_name(file->role), file->rank);
@@ -133,6 +133,11 @@ static lig_status put_member(timeline *line, const trace_run *run, const trace_f
         const trace_record *record = &file->records[i];
         int worker = file->role == LIG_MESH_WORKER;
         where[1] = take_lane(ends, record->stamps[worker ? 0 : 2], record->stamps[worker ? 7 : 5]);
+        if (where[1] > lanes) {
+            lanes = where[1];
+            snprintf(name, sizeof name, "in flight %u", lanes);
+            put_name(line, "thread_name", where, name);
+        }
         put_record(line, file, record, where);
     }
     free(ends);
@@ -197,41 +202,77 @@ static size_t gather(const trace_run *run, int from, int to, uint64_t *times)
     return count;
 }
 
-static lig_status add_row(cli_table *table, const char *name, const uint64_t *times, size_t count)
+typedef struct trace_part {
+    const char *name;
+    double p50_us, p99_us, most_us;
+} trace_part;
+
+static trace_part measure(const char *name, const uint64_t *times, size_t count)
 {
-    char p50[32], p99[32], most[32];
-    snprintf(p50, sizeof p50, "%.2f", (double)times[count / 2] / 1e3);
-    snprintf(p99, sizeof p99, "%.2f", (double)times[count * 99 / 100] / 1e3);
-    snprintf(most, sizeof most, "%.2f", (double)times[count - 1] / 1e3);
-    return cli_table_add(table, (const char *const[]){name, p50, p99, most});
+    return (trace_part){.name = name,
+                        .p50_us = (double)times[count / 2] / 1e3,
+                        .p99_us = (double)times[count * 99 / 100] / 1e3,
+                        .most_us = (double)times[count - 1] / 1e3};
 }
 
-static lig_status put_summary(const trace_run *run)
+static lig_status print_parts(const trace_part *all, size_t count)
 {
     static const cli_column columns[] = {
         {"part", 0, 0}, {"p50 us", 1, 0}, {"p99 us", 1, 0}, {"most us", 1, 0}};
+    cli_table *table;
+    lig_status status = cli_table_create(&table, columns, 4);
+    if (status != LIG_OK)
+        return status;
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
+        char p50[32], p99[32], most[32];
+        snprintf(p50, sizeof p50, "%.2f", all[i].p50_us);
+        snprintf(p99, sizeof p99, "%.2f", all[i].p99_us);
+        snprintf(most, sizeof most, "%.2f", all[i].most_us);
+        status = cli_table_add(table, (const char *const[]){all[i].name, p50, p99, most});
+    }
+    if (status == LIG_OK)
+        cli_table_print(table, stdout);
+    cli_table_destroy(table);
+    return status;
+}
+
+static void print_parts_json(const trace_part *all, size_t count, size_t request_count)
+{
+    cli_json_writer writer = {.file = stdout};
+    cli_json_open(&writer, NULL, '{');
+    cli_json_put_u64(&writer, "requests", request_count);
+    cli_json_open(&writer, "parts", '[');
+    for (size_t i = 0; i < count; i++) {
+        cli_json_open(&writer, NULL, '{');
+        cli_json_put_text(&writer, "part", all[i].name);
+        cli_json_put_double(&writer, "p50_us", all[i].p50_us);
+        cli_json_put_double(&writer, "p99_us", all[i].p99_us);
+        cli_json_put_double(&writer, "most_us", all[i].most_us);
+        cli_json_close(&writer, '}');
+    }
+    cli_json_close(&writer, ']');
+    cli_json_close(&writer, '}');
+    fputc('\n', stdout);
+}
+
+static lig_status put_summary(const trace_run *run, int json)
+{
+    trace_part all[PARTS + 1];
     size_t room = 0;
     uint64_t *times;
-    cli_table *table;
     for (size_t i = 0; i < run->count; i++)
         room += run->files[i].role == LIG_MESH_WORKER ? run->files[i].count : 0;
     if (room == 0)
         return lig_fail(LIG_E_NOTFOUND, "no worker has recorded a request");
     LIG_TRY(cli_alloc(&times, room, sizeof *times));
-    lig_status status = cli_table_create(&table, columns, 4);
-    if (status != LIG_OK) {
-        free(times);
-        return status;
-    }
-    for (int i = 0; i < PARTS && status == LIG_OK; i++)
-        status = add_row(table, parts[i], times, gather(run, i, i + 1, times));
-    if (status == LIG_OK)
-        status = add_row(table, "request", times, gather(run, 0, 7, times));
-    if (status == LIG_OK)
-        cli_table_print(table, stdout);
-    cli_table_destroy(table);
+    for (int i = 0; i < PARTS; i++)
+        all[i] = measure(parts[i], times, gather(run, i, i + 1, times));
+    all[PARTS] = measure("request", times, gather(run, 0, PARTS, times));
     free(times);
-    return status;
+    if (!json)
+        return print_parts(all, PARTS + 1);
+    print_parts_json(all, PARTS + 1, room);
+    return LIG_OK;
 }
 
 static lig_status write_to(const trace_run *run, const char *path)
@@ -254,7 +295,8 @@ static int run_trace(cli_call *call)
     lig_status status = trace_run_read(call->words[0], &run);
     if (status != LIG_OK)
         return cli_failed();
-    status = cli_has(call, "summary") ? put_summary(&run) : write_to(&run, cli_value(call, "out"));
+    status = cli_has(call, "summary") ? put_summary(&run, call->json)
+                                      : write_to(&run, cli_value(call, "out"));
     trace_run_fini(&run);
     return status == LIG_OK ? 0 : cli_failed();
 }
@@ -269,9 +311,9 @@ const cli_command cli_cmd_trace = {
     .name = "trace",
     .usage = "FOLDER [options]",
     .summary = "Makes a timeline of what a mesh recorded",
-    .details = "FOLDER is what mesh.trace_to was given; copy the files of other hosts into it. The "
-               "result is JSON for ui.perfetto.dev and chrome://tracing: requests of all workers "
-               "and servers on the clock of server 0, arrows from one to the other.",
+    .details = "FOLDER is what mesh.trace_to was given; copy the files of other hosts into it.\n"
+               "The result is JSON for ui.perfetto.dev and chrome://tracing: requests of all\n"
+               "workers and servers on the clock of server 0, arrows from one to the other.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

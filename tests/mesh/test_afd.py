@@ -39,10 +39,18 @@ def test_afd_and_its_timeline(tmp_path: Path) -> None:
         "told by wait",
         "request",
     ]
+    told = json.loads(run(PROGRAM, "trace", folder, "--summary", "--json"))
+    assert told["requests"] == 72
+    assert [part["part"] for part in told["parts"]][-2:] == ["told by wait", "request"]
+    assert all(0 <= p["p50_us"] <= p["p99_us"] <= p["most_us"] for p in told["parts"])
     run(PROGRAM, "trace", folder, "-o", tmp_path / "timeline.json")
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
-    names = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+    titles = [e for e in events if e["ph"] == "M"]
+    names = {e["pid"]: e["args"]["name"] for e in titles if e["name"] == "process_name"}
     assert sorted(names.values()) == ["server 0", "worker 0", "worker 1"]
+    lanes = {(e["pid"], e["tid"]): e["args"]["name"] for e in titles if e["name"] == "thread_name"}
+    assert lanes.keys() == {(e["pid"], e["tid"]) for e in events if e["ph"] == "X"}
+    assert all(name == f"in flight {lane}" for (_, lane), name in lanes.items())
     whole = [e for e in events if e["ph"] == "X" and e["name"].startswith("request ")]
     for member, count in (("worker 0", 36), ("worker 1", 36), ("server 0", 72)):
         assert sum(names[e["pid"]] == member for e in whole) == count
