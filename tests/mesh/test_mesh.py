@@ -118,6 +118,9 @@ def test_torch(pair: Make) -> None:
     one.worker.wait(handler)
     assert torch.equal(got, a + b.T)
     assert got._version > version
+    turned = torch.ones(3, dtype=torch.complex64).conj()
+    with pytest.raises(ligament.UnsupportedError, match=r"'pull tensor 0' is a view that computes"):
+        one.worker.push_pull([], [], [turned], [1])
 
 
 def test_views_stay(pair: Make) -> None:

@@ -131,10 +131,13 @@ def describe(value: Any, name: str, writable: bool) -> Any:
                 f"'{name}' is a {type(value).__qualname__}, which holds its values in other tensors"
             )
         return value.detach().as_subclass(torch.Tensor)
-    if writable:
+    if writable and not value.is_cpu:
         raise UnsupportedError(
-            f"'{name}' is a view that computes its values (conj, neg) or lies on {value.device}"
+            f"'{name}' lies on {value.device}, which is not filled from here: give a tensor on the "
+            f"CPU and copy it there"
         )
+    if writable:
+        raise UnsupportedError(f"'{name}' is a view that computes its values (conj, neg)")
     return _to_host(value.detach()).resolve_conj().resolve_neg()
 
 
