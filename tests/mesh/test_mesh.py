@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import select
 import threading
@@ -171,7 +172,8 @@ def test_ticket(pair: Make) -> None:
 
     def serve(mesh: Mesh, batch: list[Any]) -> None:
         gate.wait(20)
-        echo(mesh, batch)
+        with contextlib.suppress(ligament.PeerError):  # of the one given up: the worker has left
+            echo(mesh, batch)
 
     one = pair(serve)
     into = np.zeros(3)
