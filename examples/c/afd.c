@@ -186,8 +186,12 @@ static uint32_t number(const char *name, uint32_t fallback)
 static int play_launched(const char *role)
 {
     char address[300];
-    snprintf(address, sizeof address, "%s:%u", getenv("DMLC_PS_ROOT_URI"),
-             number("DMLC_PS_ROOT_PORT", 0));
+    const char *host = getenv("DMLC_PS_ROOT_URI");
+    if (!host) {
+        fprintf(stderr, "DMLC_ROLE is set and DMLC_PS_ROOT_URI is not: use `ligament launch`\n");
+        return 1;
+    }
+    snprintf(address, sizeof address, "%s:%u", host, number("DMLC_PS_ROOT_PORT", 0));
     lig_mesh_options options = LIG_MESH_OPTIONS_INIT;
     const char *path = getenv("LIGAMENT_SECRET_FILE");
     char *secret = NULL;

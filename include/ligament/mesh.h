@@ -28,7 +28,7 @@ typedef enum lig_mesh_role { LIG_MESH_WORKER = 0, LIG_MESH_SERVER = 1, LIG_MESH_
 #define LIG_MESH_TENSORS_MAX 1024u   /* pushed, and asked of one server, by one request */
 #define LIG_MESH_NDIM_MAX 8u         /* of a tensor that travels */
 #define LIG_MESH_REQUESTS_MAX 1024u  /* of one worker that are not answered yet; traces that are kept */
-#define LIG_MESH_ANY_RANK UINT32_MAX /* the rendezvous gives one out */
+#define LIG_MESH_ANY_RANK UINT32_MAX /* the rendezvous gives one out; the only server is 0 */
 
 /* Flags of the options. There is a scheduler, and it alone holds the rendezvous. */
 #define LIG_MESH_HAS_SCHEDULER 1u
