@@ -151,8 +151,9 @@ static lig_status become_shaken(ligi_secure *secure)
 
     LIG_TRY(ligi_alloc(&secure->in.data, BUFFER_BYTES, "a secure connection"));
     LIG_TRY(ligi_alloc(&secure->out.data, BUFFER_BYTES, "a secure connection"));
-    LIG_TRY(ligi_tls_key_init(openssl, &secure->sealing, shaking->secrets[server], 1));
-    LIG_TRY(ligi_tls_key_init(openssl, &secure->opening, shaking->secrets[!server], 0));
+    const ligi_gcm *gcm = ligi_secure_keys_gcm(secure->keys);
+    LIG_TRY(ligi_tls_key_init(gcm, &secure->sealing, shaking->secrets[server], 1));
+    LIG_TRY(ligi_tls_key_init(gcm, &secure->opening, shaking->secrets[!server], 0));
     drain_ring(openssl, shaking->inner, &secure->in);
     drain_ring(openssl, shaking->wire, &secure->out);
     ligi_shaking_fini(shaking);
@@ -242,7 +243,7 @@ static lig_status hear_handshake(ligi_secure *secure, const uint8_t *data, size_
         return lig_fail(LIG_E_CORRUPT, "%s sent a TLS message that has no place here",
                         secure->peer);
     secure->owes |= data[4];
-    return ligi_tls_key_next(secure->openssl, &secure->opening, 0);
+    return ligi_tls_key_next(&secure->opening);
 }
 
 static lig_status hear_alert(ligi_secure *secure, const uint8_t *data, size_t bytes)
@@ -296,8 +297,8 @@ static lig_status open_record(ligi_secure *secure, size_t record_bytes, void *da
     if (secure->opened == NULL)
         LIG_TRY(ligi_alloc(&secure->opened, LIGI_TLS_DATA_MAX, "a secure connection"));
     void *target = bytes <= room ? data : secure->opened;
-    LIG_TRY(ligi_tls_open(secure->openssl, &secure->opening, secure->in.data + secure->in.at,
-                          record_bytes, target, &type));
+    LIG_TRY(ligi_tls_open(&secure->opening, secure->in.data + secure->in.at, record_bytes, target,
+                          &type));
     secure->in.at += record_bytes;
     if (type == LIGI_TLS_HANDSHAKE)
         return hear_handshake(secure, target, bytes);
@@ -387,8 +388,7 @@ static lig_status seal(ligi_secure *secure, ligi_tls_type type, const void *data
 {
     secure_buffer *out = &secure->out;
 
-    LIG_TRY(ligi_tls_seal(secure->openssl, &secure->sealing, type, data, bytes,
-                          out->data + out->filled));
+    LIG_TRY(ligi_tls_seal(&secure->sealing, type, data, bytes, out->data + out->filled));
     out->filled += bytes + LIGI_TLS_MORE;
     return LIG_OK;
 }
@@ -404,7 +404,7 @@ static lig_status account(ligi_secure *secure, size_t bytes)
     secure->key_bytes = 0;
     secure->owes = 0;
     LIG_TRY(seal(secure, LIGI_TLS_HANDSHAKE, update, sizeof update));
-    return ligi_tls_key_next(secure->openssl, &secure->sealing, 1);
+    return ligi_tls_key_next(&secure->sealing);
 }
 
 /* 1 when a whole record fits. What little the socket has left behind is moved to the front. */
@@ -530,8 +530,8 @@ void ligi_secure_forget(ligi_secure *secure)
     if (secure == NULL)
         return;
     ligi_shaking_fini(&secure->shaking);
-    ligi_tls_key_fini(secure->openssl, &secure->sealing);
-    ligi_tls_key_fini(secure->openssl, &secure->opening);
+    ligi_tls_key_fini(&secure->sealing);
+    ligi_tls_key_fini(&secure->opening);
     free(secure->in.data);
     free(secure->out.data);
     free_wiped(secure->stage);

@@ -7,7 +7,7 @@
 #ifndef LIGI_TLS_RECORD_H
 #define LIGI_TLS_RECORD_H
 
-#include "net/openssl_abi.h"
+#include "net/gcm.h"
 
 #define LIGI_TLS_DATA_MAX ((size_t)16384)
 #define LIGI_TLS_HEADER ((size_t)5)
@@ -23,24 +23,27 @@ typedef enum ligi_tls_type {
 
 /* One direction of one connection; embedded. */
 typedef struct ligi_tls_key {
-    EVP_CIPHER_CTX *cipher;
+    const ligi_gcm *gcm; /* borrowed */
+    void *cipher;        /* the engine's */
+    int seals;
     uint64_t sequence; /* of the next record */
-    uint8_t iv[12];
+    uint8_t iv[LIGI_GCM_NONCE];
     uint8_t secret[LIGI_TLS_SECRET]; /* the traffic secret, from which the next key follows */
 } ligi_tls_key;
 
-/* `secret` is a traffic secret of the handshake. `key` is zero-initialised. */
-lig_status ligi_tls_key_init(const ligi_openssl *openssl, ligi_tls_key *key,
+/* `secret` is a traffic secret of the handshake. `key` is zero-initialised; it seals, or it opens.
+ */
+lig_status ligi_tls_key_init(const ligi_gcm *gcm, ligi_tls_key *key,
                              const uint8_t secret[LIGI_TLS_SECRET], int seals);
 /* The next key, after a KeyUpdate. */
-lig_status ligi_tls_key_next(const ligi_openssl *openssl, ligi_tls_key *key, int seals);
+lig_status ligi_tls_key_next(ligi_tls_key *key);
 /* Wipes; zero-initialised is fine. */
-void ligi_tls_key_fini(const ligi_openssl *openssl, ligi_tls_key *key);
+void ligi_tls_key_fini(ligi_tls_key *key);
 
 /* Makes a record of at most LIGI_TLS_DATA_MAX bytes; `record` has room for bytes + LIGI_TLS_MORE.
  */
-lig_status ligi_tls_seal(const ligi_openssl *openssl, ligi_tls_key *key, ligi_tls_type type,
-                         const void *data, size_t bytes, uint8_t *record);
+lig_status ligi_tls_seal(ligi_tls_key *key, ligi_tls_type type, const void *data, size_t bytes,
+                         uint8_t *record);
 
 /* The whole length of the record that begins here, from its first LIGI_TLS_HEADER bytes;
  * LIG_E_CORRUPT when no record of ours can begin so. */
@@ -50,7 +53,7 @@ size_t ligi_tls_data_bytes(size_t record_bytes);
 
 /* Decrypts into `data`. After LIG_E_CORRUPT the record is not the peer's, and what was written
  * there is nothing. */
-lig_status ligi_tls_open(const ligi_openssl *openssl, ligi_tls_key *key, const uint8_t *record,
-                         size_t record_bytes, void *data, int *type);
+lig_status ligi_tls_open(ligi_tls_key *key, const uint8_t *record, size_t record_bytes, void *data,
+                         int *type);
 
 #endif
