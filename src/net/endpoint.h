@@ -119,6 +119,7 @@ struct ligi_net {
 
     int epoll, bell;
     ligi_watch bell_watch;
+    int glances;            /* how many a round of spinning has */
     int sockets_hot;        /* what happened last was seen by epoll */
     int64_t sockets_ns;     /* when epoll was last asked */
     pthread_cond_t changed; /* something happened, or the driver has left */

@@ -14,6 +14,9 @@
 #define WAY_NS 20000          /* and lets them in for */
 #define YIELD_AFTER_NS 3000   /* of spinning in which nothing happened */
 #define SOCKETS_PAUSE_NS 4000 /* between two looks at epoll while the rings are what is hot */
+#define SOCKETS_MOST_NS 10000 /* the same while they bring something */
+#define GLANCES_MOST 32       /* looks at the rings between two at everything else */
+#define GLANCES_NS 2000       /* that those may take */
 
 static void bell_ready(void *context, uint32_t events)
 {
@@ -184,13 +187,37 @@ static void look_at_clock(ligi_net *net, int64_t now)
         look_at_link(link, now);
 }
 
-static int look_at_rings(ligi_net *net)
+static int poll_rings(ligi_net *net)
 {
     int happened = 0;
 
     for (size_t i = 0; i < net->slot_count; i++)
         if (net->slots[i].ops->poll != NULL)
             happened += net->slots[i].ops->poll(net->slots[i].self);
+    return happened;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Whoever spins reads the clock and all else once in several looks: what comes is seen sooner, and
+ * a peer on the other thread of this core has more of it for itself. */
+static int look_at_rings(ligi_net *net, int glances)
+{
+    int happened = poll_rings(net);
+
+    for (; happened == 0 && glances > 0; glances--) {
+        if (atomic_load_explicit(&net->wanting, memory_order_relaxed) > 0)
+            break;
+        relax();
+        happened = poll_rings(net);
+    }
     if (net->corked != NULL)
         ligi_net_flush(net);
     return happened;
@@ -211,6 +238,14 @@ static int look_at_sockets(ligi_net *net)
     return count > 0 ? count : 0;
 }
 
+/* Sockets are looked at when they brought something last, or have not been looked at for a while.
+ */
+static int sockets_due(const ligi_net *net, int64_t now, int happened)
+{
+    return net->sockets_hot ||
+           now - net->sockets_ns >= (happened > 0 ? SOCKETS_MOST_NS : SOCKETS_PAUSE_NS);
+}
+
 static int round_at(ligi_net *net, int64_t now, int thorough)
 {
     net->in_round++;
@@ -221,10 +256,10 @@ static int round_at(ligi_net *net, int64_t now, int thorough)
         ligi_net_flush(net);
     if (now >= net->alarm_ns)
         net->alarm_ns = LIGI_NEVER;
-    int happened = look_at_rings(net);
+    int happened = look_at_rings(net, thorough || net->sockets_hot ? 0 : net->glances);
     if (happened > 0)
         net->sockets_hot = 0;
-    if (thorough || net->sockets_hot || now - net->sockets_ns >= SOCKETS_PAUSE_NS) {
+    if (thorough || sockets_due(net, now, happened)) {
         int ready = look_at_sockets(net);
         net->sockets_hot |= ready > 0;
         net->sockets_ns = now;
@@ -345,15 +380,6 @@ void ligi_net_sleep(ligi_net *net, ligi_driver as, int64_t deadline_ns)
     wait_for_driver(net, deadline_ns);
 }
 
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* A mutex that is freed and taken again at once never reaches a sleeper. */
 void ligi_net_let_in(ligi_net *net)
 {
@@ -413,6 +439,16 @@ static void make_way(ligi_net *net, int64_t now, int64_t *since_ns)
     *since_ns = ligi_now_ns();
 }
 
+/* A look takes some nanoseconds or, where it asks the kernel or goes over thousands of links, very
+ * much longer. */
+static void pace_glances(ligi_net *net, int64_t took_ns)
+{
+    if (took_ns > GLANCES_NS)
+        net->glances /= 2;
+    else if (took_ns < GLANCES_NS / 2 && net->glances < GLANCES_MOST)
+        net->glances++;
+}
+
 static lig_status drive(ligi_net *net, int (*until)(void *context), void *context,
                         int64_t timeout_ns)
 {
@@ -426,10 +462,13 @@ static lig_status drive(ligi_net *net, int (*until)(void *context), void *contex
             return lig_fail(LIG_E_CLOSED, "the endpoint is being closed");
         if (until(context))
             return LIG_OK;
+        int64_t began = now;
         int happened = round_at(net, now, now >= spin_end);
         if (until(context))
             return LIG_OK;
         now = ligi_now_ns();
+        if (happened == 0)
+            pace_glances(net, now - began);
         if (now >= deadline)
             return lig_fail(LIG_E_TIMEOUT, "nothing came within %.3f s", (double)timeout_ns / 1e9);
         if (happened > 0) {
@@ -445,7 +484,7 @@ static lig_status drive(ligi_net *net, int (*until)(void *context), void *contex
                 offer_processor(net);
             continue;
         }
-        int64_t began = now;
+        began = now;
         ligi_net_sleep(net, LIGI_CALLER, deadline);
         now = ligi_now_ns();
         since_ns = now;

@@ -80,6 +80,11 @@ void ligi_ring_writer_awake(ligi_ring *ring);
 /* Bytes that can be read now; looks at the writer's position only when fewer than `want` are known
  * to be there. */
 lig_status ligi_ring_ready(ligi_ring *ring, size_t want, size_t *bytes);
+/* 1 when the writer has shown nothing since ready last looked: for those who spin. */
+static inline int ligi_ring_still(const ligi_ring *ring)
+{
+    return atomic_load_explicit(&ring->control->tail, memory_order_relaxed) == ring->other;
+}
 /* Copies and takes; at most what ready said. */
 void ligi_ring_get(ligi_ring *ring, void *into, size_t bytes);
 /* Takes without copying. */

@@ -222,6 +222,7 @@ int ligi_shm_receive(ligi_wire *wire)
     while (portion > 0 && steps < 1024 && !ligi_link_dead(wire->link) &&
            (last = take_step(wire, &portion)) == WENT_ON)
         steps++;
+    wire->drained = last == WAITS;
     if (steps > 0) {
         ligi_link_heard(wire->link, ligi_about_now_ns());
         if (ligi_ring_release(&wire->in))

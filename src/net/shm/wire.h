@@ -63,6 +63,7 @@ struct ligi_wire {
     int ended;         /* nothing more comes through the socket: what the ring holds is the last */
     uint64_t ended_at; /* where the ring was read then */
     int sleeping;      /* the rings' flags are set */
+    int drained;       /* nothing to do before the peer shows more */
 
     size_t want;           /* room that the queue's first message waits for; 0: nothing waits */
     size_t iov_at;         /* of that message, when it has begun */
