@@ -110,6 +110,7 @@ struct ligi_net {
     ligi_link *links, *failing, *dead, *corked;
     ligi_node *finished, **finished_end; /* handed over outside a round: `sent` comes in the next */
     int in_round;
+    int64_t round_ns; /* when the last one began */
     ligi_node *free_nodes;
     size_t free_node_count;
     _Atomic int hurried; /* a service is */

@@ -250,6 +250,7 @@ static int round_at(ligi_net *net, int64_t now, int thorough)
 {
     net->in_round++;
     net->depth++;
+    net->round_ns = now;
     if (net->finished != NULL)
         ligi_net_tell_sent(net, NULL);
     if (net->corked != NULL)
@@ -283,6 +284,11 @@ static int round_at(ligi_net *net, int64_t now, int thorough)
     if (happened > 0 && net->driver == LIGI_CALLER)
         ligi_net_wake(net); /* what it waits for may have been brought by this thread */
     return happened;
+}
+
+int64_t ligi_net_round_ns(const ligi_net *net)
+{
+    return net->round_ns;
 }
 
 int ligi_net_round(ligi_net *net)

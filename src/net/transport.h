@@ -162,7 +162,8 @@ void ligi_link_fail(ligi_link *link, lig_status status);
 /* 1 when the link was closed or failed: touch the wire no more than to return. The wire itself
  * lives until the end of the round. */
 int ligi_link_dead(const ligi_link *link);
-/* For ligi_link_heard_ns. */
+/* For ligi_link_heard_ns; when the round of progress began that it is called in is near enough. */
+int64_t ligi_net_round_ns(const ligi_net *net);
 void ligi_link_heard(ligi_link *link, int64_t now_ns);
 
 /* Watches, changes (events 0 keeps the descriptor, silent) and forgets a descriptor.

@@ -33,21 +33,6 @@ void ligi_ring_attach(ligi_ring *ring, void *memory, ligi_ring_shape shape)
         .control = memory, .first = first, .full = first + shape.first_bytes, .shape = shape};
 }
 
-/* The memory at a position and how many bytes lie there in one piece. */
-static uint8_t *place(const ligi_ring *ring, uint64_t at, size_t *bytes)
-{
-    if (ring->moved != 0 && at >= ring->moved - 1) {
-        size_t offset = (size_t)(at & (ring->shape.full_bytes - 1));
-        *bytes = ring->shape.full_bytes - offset;
-        return ring->full + offset;
-    }
-    size_t offset = (size_t)(at & (ring->shape.first_bytes - 1));
-    *bytes = ring->shape.first_bytes - offset;
-    if (ring->moved != 0)
-        *bytes = least(*bytes, (size_t)(ring->moved - 1 - at));
-    return ring->first + offset;
-}
-
 /* Bytes that fit at the writer's end when the reader is at `head`. */
 static size_t space(const ligi_ring *ring, uint64_t tail, uint64_t head)
 {
@@ -71,6 +56,13 @@ lig_status ligi_ring_room(ligi_ring *ring, size_t want, size_t *bytes)
     }
     *bytes = room;
     return LIG_OK;
+}
+
+uint8_t *ligi_ring_piece(const ligi_ring *ring, size_t bytes)
+{
+    size_t piece;
+    uint8_t *into = ligi_ring_place(ring, ring->at, &piece);
+    return piece >= bytes && space(ring, ring->at, ring->other) >= bytes ? into : NULL;
 }
 
 /* On some processors the string move that memcpy uses for many bytes is three times slower when the
@@ -120,7 +112,7 @@ void ligi_ring_put(ligi_ring *ring, const void *data, size_t bytes)
     const uint8_t *from = data;
     while (bytes > 0) {
         size_t piece;
-        uint8_t *into = place(ring, ring->at, &piece);
+        uint8_t *into = ligi_ring_place(ring, ring->at, &piece);
         piece = least(piece, bytes);
         copy_in(ring, into, from, piece);
         ring->at += piece;
@@ -231,13 +223,11 @@ static lig_status look(ligi_ring *ring, uint64_t tail)
     return LIG_OK;
 }
 
-lig_status ligi_ring_ready(ligi_ring *ring, size_t want, size_t *bytes)
+lig_status ligi_ring_look(ligi_ring *ring, size_t *bytes)
 {
-    if (ring->other - ring->at < want) {
-        uint64_t tail = atomic_load_explicit(&ring->control->tail, memory_order_acquire);
-        if (tail != ring->other)
-            LIG_TRY(look(ring, tail));
-    }
+    uint64_t tail = atomic_load_explicit(&ring->control->tail, memory_order_acquire);
+    if (tail != ring->other)
+        LIG_TRY(look(ring, tail));
     *bytes = (size_t)(ring->other - ring->at);
     return LIG_OK;
 }
@@ -247,18 +237,13 @@ void ligi_ring_get(ligi_ring *ring, void *into, size_t bytes)
     uint8_t *to = into;
     while (bytes > 0) {
         size_t piece;
-        const uint8_t *from = place(ring, ring->at, &piece);
+        const uint8_t *from = ligi_ring_place(ring, ring->at, &piece);
         piece = least(piece, bytes);
         copy(to, from, piece);
         ring->at += piece;
         to += piece;
         bytes -= piece;
     }
-}
-
-void ligi_ring_skip(ligi_ring *ring, size_t bytes)
-{
-    ring->at += bytes;
 }
 
 int ligi_ring_release(ligi_ring *ring)

@@ -52,11 +52,29 @@ size_t ligi_ring_bytes(ligi_ring_shape shape);
  * borrowed while the ring is used) for one side. */
 void ligi_ring_attach(ligi_ring *ring, void *memory, ligi_ring_shape shape);
 
+/* The memory at a position and how many bytes lie there in one piece. */
+static inline uint8_t *ligi_ring_place(const ligi_ring *ring, uint64_t at, size_t *bytes)
+{
+    if (ring->moved != 0 && at >= ring->moved - 1) {
+        size_t offset = (size_t)(at & (ring->shape.full_bytes - 1));
+        *bytes = ring->shape.full_bytes - offset;
+        return ring->full + offset;
+    }
+    size_t offset = (size_t)(at & (ring->shape.first_bytes - 1));
+    *bytes = ring->shape.first_bytes - offset;
+    if (ring->moved != 0 && ring->moved - 1 - at < *bytes)
+        *bytes = (size_t)(ring->moved - 1 - at);
+    return ring->first + offset;
+}
+
 /* --- the writer --- */
 
 /* Bytes that can be put now; looks at the reader's position only when fewer than `want` are known
  * to be free. */
 lig_status ligi_ring_room(ligi_ring *ring, size_t want, size_t *bytes);
+/* Where the next `bytes` go, when they lie in one piece and are known to be free without a look at
+ * the reader; else NULL. Who has filled them says so by ligi_ring_skip. */
+uint8_t *ligi_ring_piece(const ligi_ring *ring, size_t bytes);
 /* Appends; at most what room said. Nothing is seen by the reader before it is published. */
 void ligi_ring_put(ligi_ring *ring, const void *data, size_t bytes);
 /* Shows what was put. 1 when the reader sleeps and must be woken by the caller: its flag is taken.
@@ -77,9 +95,15 @@ void ligi_ring_writer_awake(ligi_ring *ring);
 
 /* --- the reader --- */
 
-/* Bytes that can be read now; looks at the writer's position only when fewer than `want` are known
+/* Bytes that can be read now; looks at the writer's position. */
+lig_status ligi_ring_look(ligi_ring *ring, size_t *bytes);
+/* Likewise; looks at the writer's position only when fewer than `want` are known
  * to be there. */
-lig_status ligi_ring_ready(ligi_ring *ring, size_t want, size_t *bytes);
+static inline lig_status ligi_ring_ready(ligi_ring *ring, size_t want, size_t *bytes)
+{
+    *bytes = (size_t)(ring->other - ring->at);
+    return *bytes >= want ? LIG_OK : ligi_ring_look(ring, bytes);
+}
 /* 1 when the writer has shown nothing since ready last looked: for those who spin. */
 static inline int ligi_ring_still(const ligi_ring *ring)
 {
@@ -87,8 +111,11 @@ static inline int ligi_ring_still(const ligi_ring *ring)
 }
 /* Copies and takes; at most what ready said. */
 void ligi_ring_get(ligi_ring *ring, void *into, size_t bytes);
-/* Takes without copying. */
-void ligi_ring_skip(ligi_ring *ring, size_t bytes);
+/* Takes without copying, or appends what was filled in place. */
+static inline void ligi_ring_skip(ligi_ring *ring, size_t bytes)
+{
+    ring->at += bytes;
+}
 /* Gives the memory of what was taken back to the writer. 1 when that one sleeps and must be woken
  * by the caller. */
 int ligi_ring_release(ligi_ring *ring);

@@ -62,6 +62,42 @@ static void test_empty_full_wrap(void **state)
     free(both.memory);
 }
 
+static void test_filled_in_place(void **state)
+{
+    pair both;
+    uint8_t back[64];
+    size_t bytes;
+    (void)state;
+
+    pair_init(&both, tiny);
+    for (int round = 0; round < 9; round++) {
+        uint8_t *into = ligi_ring_piece(&both.writer, 16);
+        assert_non_null(into);
+        memset(into, round + 1, 16);
+        assert_true(ligi_ring_still(&both.reader));
+        ligi_ring_skip(&both.writer, 16);
+        assert_int_equal(ligi_ring_publish(&both.writer), 0);
+        assert_false(ligi_ring_still(&both.reader));
+        assert_ok(ligi_ring_ready(&both.reader, 16, &bytes));
+        assert_int_equal(bytes, 16);
+        assert_true(ligi_ring_still(&both.reader));
+        ligi_ring_get(&both.reader, back, 16);
+        assert_int_equal(back[15], round + 1);
+        assert_int_equal(ligi_ring_release(&both.reader), 0);
+        assert_ok(ligi_ring_room(&both.writer, 64, &bytes));
+        assert_null(ligi_ring_piece(&both.writer, 65));
+    }
+    ligi_ring_skip(&both.writer, 32);
+    assert_null(ligi_ring_piece(&both.writer, 17)); /* it would not lie in one piece */
+    assert_non_null(ligi_ring_piece(&both.writer, 16));
+    ligi_ring_skip(&both.writer, 16);
+    assert_null(ligi_ring_piece(&both.writer, 17)); /* the rest is not read yet */
+    assert_non_null(ligi_ring_piece(&both.writer, 16));
+    ligi_ring_grow(&both.writer);
+    assert_ptr_equal(ligi_ring_piece(&both.writer, 320), both.writer.full + 192);
+    free(both.memory);
+}
+
 static void test_grow_keeps_what_was_written(void **state)
 {
     pair both;
@@ -428,6 +464,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_empty_full_wrap),
+        cmocka_unit_test(test_filled_in_place),
         cmocka_unit_test(test_grow_keeps_what_was_written),
         cmocka_unit_test(test_who_sleeps_is_woken_once),
         cmocka_unit_test(test_random_against_twin),

@@ -66,10 +66,23 @@ static lig_status take_pieces(ligi_wire *wire)
     return find_lent(wire);
 }
 
+/* The few bytes of headers and heads lie in one piece nearly always. */
+static inline void get_few(ligi_ring *ring, void *into, size_t bytes)
+{
+    size_t piece;
+    const uint8_t *from = ligi_ring_place(ring, ring->at, &piece);
+    if (piece < bytes) {
+        ligi_ring_get(ring, into, bytes);
+        return;
+    }
+    memcpy(into, from, bytes);
+    ligi_ring_skip(ring, bytes);
+}
+
 static outcome take_header(ligi_wire *wire)
 {
     ligi_shm_inbox *inbox = &wire->inbox;
-    ligi_ring_get(&wire->in, &inbox->header, sizeof inbox->header);
+    get_few(&wire->in, &inbox->header, sizeof inbox->header);
     lig_status status = ligi_shm_header_check(&inbox->header);
     if (status != LIG_OK)
         return failed(wire, status);
@@ -103,7 +116,7 @@ static outcome take_front(ligi_wire *wire)
         ligi_grow(&inbox->front, &inbox->front_capacity, bytes + 1, 1, "a message's head");
     if (status != LIG_OK)
         return failed(wire, status);
-    ligi_ring_get(&wire->in, inbox->front, bytes);
+    get_few(&wire->in, inbox->front, bytes);
     if (inbox->header.piece_count > 0 && (status = take_pieces(wire)) != LIG_OK)
         return failed(wire, status);
     ligi_incoming in = {.head = inbox->front + table,
@@ -224,7 +237,7 @@ int ligi_shm_receive(ligi_wire *wire)
         steps++;
     wire->drained = last == WAITS;
     if (steps > 0) {
-        ligi_link_heard(wire->link, ligi_about_now_ns());
+        ligi_link_heard(wire->link, ligi_net_round_ns(wire->shm->net));
         if (ligi_ring_release(&wire->in))
             ligi_wire_bell(wire);
     }

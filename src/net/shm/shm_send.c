@@ -8,6 +8,8 @@
 /* Lending costs a line in the table and a look-up on the other side: less is copied. */
 #define LENT_LEAST 4096
 #define GOODBYE_BYTES 1024
+/* Head and payload that are put whole, without looking whether to lend, to show or to wait. */
+#define SMALL_BYTES 1024
 
 static void show(ligi_wire *wire)
 {
@@ -159,10 +161,36 @@ static lig_status tell_gone(ligi_wire *wire)
     return LIG_OK;
 }
 
+/* 1 when the message, a small one, is in the ring as a whole. */
+static int put_small(ligi_wire *wire, const ligi_outgoing *out)
+{
+    const ligi_prefix *prefix = &out->prefix;
+    ligi_shm_header header = {(uint16_t)prefix->kind, 0, prefix->head_bytes, prefix->payload_bytes};
+
+    if (prefix->payload_bytes > SMALL_BYTES || prefix->head_bytes > SMALL_BYTES)
+        return 0;
+    size_t bytes = sizeof header + prefix->head_bytes + (size_t)prefix->payload_bytes;
+    uint8_t *into = ligi_ring_piece(&wire->out, bytes + GOODBYE_BYTES);
+    if (into == NULL)
+        return 0;
+    memcpy(into, &header, sizeof header);
+    into += sizeof header;
+    memcpy(into, out->head, prefix->head_bytes);
+    into += prefix->head_bytes;
+    for (uint32_t i = 0; i < out->count; i++) {
+        memcpy(into, out->iov[i].iov_base, out->iov[i].iov_len);
+        into += out->iov[i].iov_len;
+    }
+    ligi_ring_skip(&wire->out, bytes);
+    return 1;
+}
+
 static lig_status send_one(ligi_wire *wire, ligi_outgoing *out, uint64_t *portion)
 {
     if (out->at == 0) {
         LIG_TRY(tell_gone(wire));
+        if (put_small(wire, out))
+            return LIG_OK;
         LIG_TRY(begin(wire, out));
     }
     if (out->at == 0 || wire->want != 0)
