@@ -29,6 +29,12 @@ lig_status ligi_mesh_check(lig_mesh *mesh)
     return LIG_OK;
 }
 
+lig_status ligi_mesh_usable(lig_mesh *mesh)
+{
+    LIG_TRY(ligi_mesh_check(mesh));
+    return mesh->ended.status == LIG_OK ? LIG_OK : ligi_failure_publish(&mesh->ended);
+}
+
 lig_status ligi_mesh_enter(lig_mesh *mesh)
 {
     LIG_TRY(ligi_mesh_check(mesh));

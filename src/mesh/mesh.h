@@ -62,6 +62,8 @@ lig_status ligi_mesh_check(lig_mesh *mesh);
 /* Checks and locks; PEER when expelled. On failure it is unlocked. */
 lig_status ligi_mesh_enter(lig_mesh *mesh);
 void ligi_mesh_leave(lig_mesh *mesh);
+/* Between the two: what enter would say now. */
+lig_status ligi_mesh_usable(lig_mesh *mesh);
 /* Makes the bell readable when there is something to do for the caller, and quiet when not. */
 void ligi_mesh_ring(lig_mesh *mesh);
 

@@ -118,8 +118,8 @@ lig_status ligi_outbox_find(const ligi_outbox *outbox, uint64_t handler, ligi_re
 {
     uint64_t high = outbox->next_serial;
     uint64_t low = high > LIG_MESH_REQUESTS_MAX ? high - LIG_MESH_REQUESTS_MAX : 0;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
+    uint64_t middle = high - 1; /* mostly it is the youngest */
+    for (; low < high; middle = low + (high - low) / 2) {
         ligi_request *request = outbox->ring[middle % LIG_MESH_REQUESTS_MAX];
         if (request->handler == handler) {
             *out = request;

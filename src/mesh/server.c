@@ -245,6 +245,26 @@ static lig_status late(const lig_mesh *mesh, uint32_t mode)
     return lig_fail(LIG_E_TIMEOUT, "no worker has sent a request in time");
 }
 
+/* `end_ns`: LIG_FOREVER, or the moment to give up. */
+static lig_status take_batch(lig_mesh *mesh, uint32_t mode, int64_t end_ns,
+                             lig_mesh_arrival *arrivals, size_t room, size_t *count)
+{
+    await what = {.mesh = mesh, .mode = mode};
+    for (;;) {
+        int64_t left = end_ns < 0 ? LIG_FOREVER : end_ns - ligi_now_ns();
+        lig_status waited =
+            ligi_net_await(mesh->net, is_ready, &what, end_ns >= 0 && left < 0 ? 0 : left);
+        if (waited != LIG_OK && waited != LIG_E_TIMEOUT)
+            return waited;
+        LIG_TRY(ligi_mesh_usable(mesh));
+        LIG_TRY(hand_out(mesh, mode, arrivals, room, count));
+        if (*count > 0)
+            return LIG_OK;
+        if (waited == LIG_E_TIMEOUT)
+            return late(mesh, mode);
+    }
+}
+
 lig_status lig_mesh_get_batch(lig_mesh *mesh, uint32_t mode, int64_t timeout_ns,
                               lig_mesh_arrival *arrivals, size_t room, size_t *count)
 {
@@ -255,25 +275,14 @@ lig_status lig_mesh_get_batch(lig_mesh *mesh, uint32_t mode, int64_t timeout_ns,
         return lig_fail(LIG_E_INVALID,
                         "get_batch needs mode all or any and room for %u requests, not %zu",
                         mode == LIG_MESH_ALL ? mesh->worker_count : 1, room);
-    int64_t now = ligi_now_ns();
+    int64_t now = timeout_ns < 0 ? 0 : ligi_now_ns();
     if (timeout_ns > INT64_MAX - now)
         timeout_ns = LIG_FOREVER;
-    int64_t end = timeout_ns < 0 ? 0 : now + timeout_ns;
-    await what = {.mesh = mesh, .mode = mode};
-    for (;;) {
-        int64_t left = timeout_ns < 0 ? LIG_FOREVER : end - ligi_now_ns();
-        lig_status waited =
-            ligi_net_wait(mesh->net, is_ready, &what, timeout_ns >= 0 && left < 0 ? 0 : left);
-        if (waited != LIG_OK && waited != LIG_E_TIMEOUT)
-            return waited;
-        LIG_TRY(ligi_mesh_enter(mesh));
-        lig_status status = hand_out(mesh, mode, arrivals, room, count);
-        if (status == LIG_OK && *count == 0 && waited == LIG_E_TIMEOUT)
-            status = late(mesh, mode);
-        ligi_mesh_leave(mesh);
-        if (status != LIG_OK || *count > 0) /* else another thread was faster */
-            return status;
-    }
+    LIG_TRY(ligi_mesh_enter(mesh));
+    lig_status status = take_batch(mesh, mode, timeout_ns < 0 ? LIG_FOREVER : now + timeout_ns,
+                                   arrivals, room, count);
+    ligi_mesh_leave(mesh);
+    return status;
 }
 
 lig_status lig_mesh_hold_take(lig_mesh *mesh, uint64_t handler, lig_mesh_hold **hold)

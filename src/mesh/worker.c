@@ -418,10 +418,8 @@ static void tell(lig_mesh *mesh, ligi_request *request)
     ligi_offset_apply(&mesh->parties[request->last].offset, request->stamps);
 }
 
-static lig_status outcome(lig_mesh *mesh, uint64_t handler)
+static lig_status outcome(lig_mesh *mesh, ligi_request *request)
 {
-    ligi_request *request;
-    LIG_TRY(ligi_outbox_find(&mesh->outbox, handler, &request));
     if (request->state != LIGI_REQUEST_ENDED)
         return late(mesh, request);
     tell(mesh, request);
@@ -431,42 +429,45 @@ static lig_status outcome(lig_mesh *mesh, uint64_t handler)
     return lig_fail(request->status, "%s", request->sentence ? request->sentence : "it failed");
 }
 
-/* Fills *what; 1 when the request has ended. */
-static lig_status look(lig_mesh *mesh, uint64_t handler, await *what, int *ended)
+/* Meanwhile others have the lock: all is looked at again. */
+static lig_status await_end(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns,
+                            ligi_request **request)
 {
-    ligi_request *request;
-    LIG_TRY(ligi_mesh_enter(mesh));
-    lig_status status = ligi_outbox_find(&mesh->outbox, handler, &request);
-    if (status == LIG_OK) {
-        *what = (await){mesh, request, request->serial};
-        *ended = request->state == LIGI_REQUEST_ENDED;
-    }
-    ligi_mesh_leave(mesh);
-    return status;
+    await what = {mesh, *request, (*request)->serial};
+    lig_status waited = ligi_net_await(mesh->net, has_ended, &what, timeout_ns);
+    if (waited != LIG_OK && waited != LIG_E_TIMEOUT)
+        return waited;
+    LIG_TRY(ligi_mesh_usable(mesh));
+    if ((*request)->serial == what.serial)
+        return LIG_OK;
+    return ligi_outbox_find(&mesh->outbox, handler, request);
 }
 
 lig_status lig_mesh_wait(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns)
 {
-    await what;
-    int ended;
-    LIG_TRY(look(mesh, handler, &what, &ended));
-    lig_status waited = ended ? LIG_OK : ligi_net_wait(mesh->net, has_ended, &what, timeout_ns);
-    if (waited != LIG_OK && waited != LIG_E_TIMEOUT)
-        return waited;
+    ligi_request *request;
     LIG_TRY(ligi_mesh_enter(mesh));
-    lig_status status = outcome(mesh, handler);
+    lig_status status = ligi_outbox_find(&mesh->outbox, handler, &request);
+    if (status == LIG_OK && request->state != LIGI_REQUEST_ENDED)
+        status = await_end(mesh, handler, timeout_ns, &request);
+    if (status == LIG_OK)
+        status = outcome(mesh, request);
     ligi_mesh_leave(mesh);
     return status;
 }
 
 int lig_mesh_done(lig_mesh *mesh, uint64_t handler)
 {
-    await what;
-    int ended;
+    ligi_request *request;
     if (ligi_mesh_check(mesh) != LIG_OK)
         return 1;
     (void)ligi_net_poll(mesh->net);
-    return look(mesh, handler, &what, &ended) != LIG_OK || ended;
+    if (ligi_mesh_enter(mesh) != LIG_OK)
+        return 1;
+    int done = ligi_outbox_find(&mesh->outbox, handler, &request) != LIG_OK ||
+               request->state == LIGI_REQUEST_ENDED;
+    ligi_mesh_leave(mesh);
+    return done;
 }
 
 lig_status lig_mesh_cancel(lig_mesh *mesh, uint64_t handler)

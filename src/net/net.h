@@ -245,6 +245,10 @@ lig_status ligi_net_divert(ligi_link *link, void *token);
  * closes. A condition that another thread makes true outside a hook needs ligi_net_wake. */
 lig_status ligi_net_wait(ligi_net *net, int (*until)(void *context), void *context,
                          int64_t timeout_ns);
+/* The same for a caller that has locked, once: what it waited for is as it was found when this
+ * returns. Meanwhile others have the lock. */
+lig_status ligi_net_await(ligi_net *net, int (*until)(void *context), void *context,
+                          int64_t timeout_ns);
 /* One round without waiting. */
 lig_status ligi_net_poll(ligi_net *net);
 /* One round, unless another thread has the lock: for those who help and must not wait. */

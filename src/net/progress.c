@@ -498,17 +498,13 @@ static lig_status drive(ligi_net *net, int (*until)(void *context), void *contex
     }
 }
 
-lig_status ligi_net_wait(ligi_net *net, int (*until)(void *context), void *context,
-                         int64_t timeout_ns)
+lig_status ligi_net_await(ligi_net *net, int (*until)(void *context), void *context,
+                          int64_t timeout_ns)
 {
-    LIG_TRY(ligi_net_mine(net));
-    ligi_net_lock(net);
     /* Who finds it so at the first look drives nothing, and must not seem to: the background thread
      * puts its own rounds off for those who do. */
-    if (!net->closing && until(context)) {
-        ligi_net_unlock(net);
+    if (!net->closing && until(context))
         return LIG_OK;
-    }
     net->callers++;
     net->drives++;
     lig_status status = drive(net, until, context, timeout_ns);
@@ -520,6 +516,15 @@ lig_status ligi_net_wait(ligi_net *net, int (*until)(void *context), void *conte
     }
     if (net->closing)
         pthread_cond_broadcast(&net->changed);
+    return status;
+}
+
+lig_status ligi_net_wait(ligi_net *net, int (*until)(void *context), void *context,
+                         int64_t timeout_ns)
+{
+    LIG_TRY(ligi_net_mine(net));
+    ligi_net_lock(net);
+    lig_status status = ligi_net_await(net, until, context, timeout_ns);
     ligi_net_unlock(net);
     return status;
 }
