@@ -46,6 +46,11 @@ lig_status ligi_mesh_enter(lig_mesh *mesh)
     return status;
 }
 
+uint64_t ligi_mesh_stamp(lig_mesh *mesh)
+{
+    return (uint64_t)ligi_ticks_ns(&mesh->ticks, ligi_ticks_read(&mesh->ticks));
+}
+
 void ligi_mesh_leave(lig_mesh *mesh)
 {
     ligi_net_unlock(mesh->net);
@@ -255,6 +260,7 @@ lig_status lig_mesh_open(lig_mesh **out, const lig_mesh_options *options)
     snprintf(mesh->transport, sizeof mesh->transport, "%s",
              options->transport ? options->transport : "auto");
     ligi_recorder_init(&mesh->recorder);
+    ligi_ticks_init(&mesh->ticks);
     pthread_rwlock_init(&mesh->group_lock, NULL);
     lig_status status = open_parts(mesh, options);
     if (status == LIG_OK) {

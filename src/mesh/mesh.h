@@ -9,6 +9,7 @@
 #include "mesh/offset.h"
 #include "mesh/recorder.h"
 #include "mesh/requests.h"
+#include "mesh/ticks.h"
 
 #include <pthread.h>
 
@@ -54,6 +55,7 @@ struct lig_mesh {
     uint32_t mode;  /* of the last get_batch: what the bell rings for */
     int bell, rung; /* an eventfd, or -1; whether it is readable */
     ligi_recorder recorder;
+    ligi_ticks ticks; /* of the stamps */
     lig_mesh_stats stats;
 };
 
@@ -64,6 +66,8 @@ lig_status ligi_mesh_enter(lig_mesh *mesh);
 void ligi_mesh_leave(lig_mesh *mesh);
 /* Between the two: what enter would say now. */
 lig_status ligi_mesh_usable(lig_mesh *mesh);
+/* Now, as a stamp. With the lock. */
+uint64_t ligi_mesh_stamp(lig_mesh *mesh);
 /* Makes the bell readable when there is something to do for the caller, and quiet when not. */
 void ligi_mesh_ring(lig_mesh *mesh);
 

@@ -180,7 +180,7 @@ lig_status ligi_server_head(ligi_party *party, const ligi_arrival *arrival, ligi
 void ligi_server_arrived(ligi_party *party, ligi_job *job)
 {
     lig_mesh *mesh = party->mesh;
-    job->stamps[0] = lig_mesh_nanosecond();
+    job->stamps[0] = ligi_mesh_stamp(mesh);
     mesh->stats.requests++;
     mesh->stats.bytes_pushed += job->push_bytes;
     ligi_inbox_queue(&mesh->inbox, job);
@@ -226,7 +226,7 @@ static lig_status hand_out(lig_mesh *mesh, uint32_t mode, lig_mesh_arrival *arri
     lig_status status = ligi_inbox_take(&mesh->inbox, mode, jobs, room, count);
     mesh->news = 0;
     mesh->mode = mode;
-    uint64_t now = lig_mesh_nanosecond();
+    uint64_t now = ligi_mesh_stamp(mesh);
     for (size_t i = 0; status == LIG_OK && i < *count; i++) {
         jobs[i]->stamps[1] = now;
         describe(jobs[i], &arrivals[i]);
@@ -377,8 +377,8 @@ static lig_status send_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *t
     size_t entries;
     int done = 0;
     LIG_TRY(gather(&mesh->inbox.queues[job->worker], job, tensors, &entries));
-    job->stamps[2] = began;
-    job->stamps[3] = lig_mesh_nanosecond();
+    job->stamps[2] = (uint64_t)ligi_ticks_ns(&mesh->ticks, began);
+    job->stamps[3] = ligi_mesh_stamp(mesh);
     ligi_send send = {.head = head,
                       .head_bytes =
                           ligi_message_small(LIGI_MESSAGE_REPLY, job->serial, job->stamps, head),
@@ -444,7 +444,7 @@ static int is_sent(void *context)
 static lig_status answer(lig_mesh *mesh, uint64_t handler, const lig_tensor *tensors, size_t count,
                          int *borrowed)
 {
-    uint64_t began = lig_mesh_nanosecond();
+    uint64_t began = ligi_ticks_read(&mesh->ticks);
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_job *job;
     lig_status status = find_job(mesh, handler, &job);

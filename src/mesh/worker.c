@@ -181,7 +181,7 @@ static void give_up(lig_mesh *mesh, ligi_request *request, lig_status status, co
 
 lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *asked, uint64_t *handler)
 {
-    uint64_t began = lig_mesh_nanosecond();
+    uint64_t began = ligi_ticks_read(&mesh->ticks);
     LIG_TRY(check_request(mesh, asked));
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_request *request;
@@ -193,8 +193,8 @@ lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *asked, uin
     }
     place_tensors(asked, request, &entries);
     memset(request->stamps, 0, sizeof request->stamps);
-    request->stamps[0] = began;
-    request->stamps[1] = lig_mesh_nanosecond(); /* before: the server may be faster than this */
+    request->stamps[0] = (uint64_t)ligi_ticks_ns(&mesh->ticks, began);
+    request->stamps[1] = ligi_mesh_stamp(mesh); /* before: the server may be faster than this */
     for (uint32_t s = 0; s < mesh->server_count; s++)
         send_share(mesh, asked, request, entries, s);
     mesh->stats.requests++;
@@ -336,7 +336,7 @@ void ligi_worker_arrived(ligi_party *party, ligi_share *share)
     }
     share->landing = 0;
     request->busy--;
-    share->stamps[6] = lig_mesh_nanosecond();
+    share->stamps[6] = ligi_mesh_stamp(party->mesh);
     if (request->strided_count > 0)
         unpack(request, party->index);
     party->mesh->stats.bytes_pulled += share->bytes;
@@ -410,7 +410,7 @@ static void tell(lig_mesh *mesh, ligi_request *request)
     const ligi_share *share = &request->shares[request->last];
     request->waited = 1;
     mesh->outbox.unwaited--;
-    request->stamps[7] = lig_mesh_nanosecond();
+    request->stamps[7] = ligi_mesh_stamp(mesh);
     if (request->status != LIG_OK)
         return;
     memcpy(&request->stamps[2], &share->stamps[2], 5 * sizeof request->stamps[0]);
