@@ -107,7 +107,9 @@ def train(name: str, rank: int, world: int, options: dict[str, Any]) -> dict[str
     }
     jumps = sum(len(set(s.inputs) & set(s.outputs)) for s in plan.layout.stages[1:-1])
     kind = type(output).__name__ if output is not None else None
-    return {"losses": losses, "weights": weights, "output": kind, "jumps": jumps}
+    line = [str(action) for action in schedule._orders[True][rank]]
+    ahead = "RECV" in line[0] or not any("RECV" in action for action in line)
+    return {"losses": losses, "weights": weights, "output": kind, "jumps": jumps, "ahead": ahead}
 
 
 def rank_main(rank: int, world: int, meeting: str, jobs: list[Any], answers: Any) -> None:

@@ -12,9 +12,10 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from ligament.errors import InvalidError, MismatchError, UnsupportedError
 from ligament.pipe import pipe_model
-from ligament.pipe.run import _inverse, _order, _split
+from ligament.pipe.run import _inverse, _order, _split, receives_first
 from pipe_models import mlp
 from pipe_ranks import MICROBATCHES, alone, rank_main
+from torch.distributed.pipelining.schedules import _Action
 
 TWO = [
     ("gpt2", {"stages": 2, "schedule": "1f1b"}),
@@ -60,6 +61,7 @@ def judge(name: str, answers: list[dict[str, Any]]) -> None:
     assert len(last) == 1 and last[0]["losses"] == pytest.approx(losses, rel=1e-5)
     kinds = {"gpt2": "CausalLMOutputWithCrossAttentions", "t5": "Seq2SeqLMOutput"}
     assert last[0]["output"] == kinds[name]
+    assert all(a["ahead"] for a in answers), "receives are posted before the first work"
     seen = set()
     for answer in answers:
         for key, value in answer["weights"].items():
@@ -114,6 +116,13 @@ def _one_rank() -> None:
         schedule.step(torch.randn(4, 8), target=target)
     with pytest.raises(MismatchError, match="15 rows"):
         schedule.step(x, target=target[:15])
+
+
+def test_receives_are_posted_first_in_their_order() -> None:
+    words = "1RECV_F0 1F0 1SEND_F0 1RECV_F1 1F1 1SEND_F1 1RECV_B0 1B0 1SEND_B0 1RECV_B1 1B1"
+    wanted = "1RECV_F0 1RECV_F1 1RECV_B0 1RECV_B1 1F0 1SEND_F0 1F1 1SEND_F1 1B0 1SEND_B0 1B1"
+    found = receives_first([_Action.from_str(word) for word in words.split()])
+    assert " ".join(str(action) for action in found) == wanted
 
 
 def test_rows_are_dealt_out() -> None:
