@@ -11,7 +11,8 @@ import torch
 from ligament.errors import InvalidError
 from ligament.pipe import profile, trace
 from ligament.pipe.figures import Figures
-from ligament.pipe.profile import Known, _Bench, _isolate, _write, content
+from ligament.pipe.passes import Window, passes
+from ligament.pipe.profile import Known, _isolate, _write, content
 from pipe_models import make, mlp
 from torch import nn
 
@@ -75,7 +76,7 @@ def test_the_file_is_kept_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> None:
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(_Bench, "_measure", refuse)
+    monkeypatch.setattr(Window, "run", refuse)
     again = profile(trace(*make("gpt2", seed=7)), path)
     times = [n.forward_ms for n in traced.graph.nodes]
     assert [n.forward_ms for n in again.graph.nodes] == times
@@ -122,10 +123,10 @@ def test_bad_iterations() -> None:
         profile(trace(*mlp()), iterations=0)
 
 
-def test_the_bar_counts_blocks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bar_counts_passes(capsys: pytest.CaptureFixture[str]) -> None:
     profile(trace(*mlp(depth=1)), iterations=1, progress=True)
     shown = capsys.readouterr().err
-    assert "profile [" in shown and "4/4" in shown
+    assert "profile [" in shown and f"{passes(1)}/{passes(1)}" in shown
     profile(trace(*mlp(depth=1)), iterations=1)
     assert capsys.readouterr().err == ""
 

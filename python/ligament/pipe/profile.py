@@ -1,8 +1,8 @@
-"""What each block costs: measured one by one, or estimated from its operations.
+"""What each block costs: measured, or estimated from its operations.
 
-Blocks with equal content (the same operations on the same shapes) are measured once, and a profile
-file keeps the figures by content, so that a second plan of a similar model measures what is new and
-nothing else.
+Blocks with equal content (the same operations on the same shapes) have the same figures, and a
+profile file keeps these by content, so that a second plan of a similar model measures what is new
+and the blocks around it, nothing else. How times are taken stands in `passes`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -28,10 +28,11 @@ from ligament.pipe.capture import OpaqueCall, Restored
 from ligament.pipe.figures import Figures
 from ligament.pipe.ir import Meta, Op, Program, replace_refs
 from ligament.pipe.layout import Layout, StageLayout
+from ligament.pipe.passes import Piece, Times, Window, passes
 from ligament.pipe.trace import Trace
 
 FORMAT = "ligament pipe profile 1"
-WARM_UP = 2
+WINDOW_BYTES = 256 << 20  # weights and values: more than caches hold
 BUSY_CYCLES = 2_000_000
 
 
@@ -115,7 +116,7 @@ class Known(NamedTuple):
 def content(program: Program, block: StageLayout, known: Known) -> str:
     """A digest that is equal for blocks which do the same work: names and paths do not count."""
     numbers: dict[str, int] = {}
-    words: list[Any] = ["gradients summed", program.training]
+    words: list[Any] = ["timed in passes", program.training]
     for name in block.inputs:
         numbers[name] = len(numbers)
         meta = known.metas.get(name)
@@ -140,6 +141,14 @@ def _target(program: Program, op: Op) -> str:
     return str(op.target)
 
 
+class _Work(NamedTuple):
+    """A block that has operations, ready to run."""
+
+    block: StageLayout
+    module: Any
+    key: str
+
+
 class _Bench:
     """Runs the blocks in the order of the model, on the values that the model itself would have
     there."""
@@ -162,16 +171,35 @@ class _Bench:
         self.cuda = place.type == "cuda"
         self.values: dict[str, torch.Tensor] = {}
         self.facts = Known.of(self.program)
+        self.last = self._last_reader()
 
     def run(self, progress: bool | None) -> list[Figures]:
+        works = self._works()
+        windows = _windows(works)
+        turns = len(windows) * passes(self.iterations)
+        before = len(self.known)
         try:
-            with Restored(self.program.model), Bar(len(self.blocks), "profile", progress) as bar:
-                return self._all(bar)
+            with Restored(self.program.model), Bar(turns, "profile", progress) as bar:
+                self._begin()
+                for window in windows:
+                    self._through(window, bar)
         finally:
             self.values.clear()
+        if self.path and len(self.known) > before:
+            _write(self.path, self.known)
+        found = {work.block.index: self.known[work.key] for work in works}
+        return [found.get(block.index) or Figures() for block in self.blocks]
 
-    def _all(self, bar: Bar) -> list[Figures]:
-        modules = self._modules()
+    def _works(self) -> list[_Work]:
+        machine = self._machine()
+        return [
+            _Work(block, module, f"{content(self.program, block, self.facts)} {machine}")
+            for block, module in zip(self.blocks, self._modules(), strict=True)
+            if module is not None
+        ]
+
+    def _begin(self) -> None:
+        """The values that are there before the first block."""
         sample = dict(zip(self.program.inputs, self.trace.sample, strict=True))
         home = self.program.device  # what lies elsewhere (lengths, on the host) stays there
         self.values = {
@@ -179,26 +207,45 @@ class _Bench:
             for n, t in sample.items()
         }
         self._constants()
-        last = self._last_reader()
-        found: list[Figures] = []
-        before = len(self.known)
-        for block, module in zip(self.blocks, modules, strict=True):
-            if module is None:
-                found.append(Figures())
-            else:
-                key = f"{content(self.program, block, self.facts)} {self._machine()}"
-                if key not in self.known:
-                    self.known[key] = self._measure(block, module)
-                found.append(self.known[key])
-                with torch.no_grad():
-                    made = module(*(self.values[n] for n in block.inputs))
-                self.values.update(zip(block.outputs, made, strict=True))
-            for name in last.get(block.index, ()):
-                del self.values[name]
-            bar.step(self.trace.graph.nodes[block.index].name)
-        if self.path and len(self.known) > before:
-            _write(self.path, self.known)
-        return found
+
+    def _through(self, window: list[_Work], bar: Bar) -> None:
+        """Measures what is new in a window, and goes to its end."""
+        fresh = {work.key for work in window} - self.known.keys()
+        self._time(window, fresh, bar)
+        for work in window:
+            if work.key in fresh:
+                fresh.remove(work.key)
+                self._memory(work, self.known[work.key])
+            with torch.no_grad():
+                made = work.module(*(self.values[n] for n in work.block.inputs))
+            self.values.update(zip(work.block.outputs, made, strict=True))
+            for gone in self.last.get(work.block.index, ()):
+                del self.values[gone]
+
+    def _time(self, window: list[_Work], fresh: set[str], bar: Bar) -> None:
+        """The whole window runs, also what is known of it: the rest is timed amid its likes."""
+        name = self.trace.graph.nodes[window[0].block.index].name
+        if not fresh:
+            for _ in range(passes(self.iterations)):
+                bar.step(name)
+            return
+        pieces = [self._piece(work) for work in window]
+        timed = Window(pieces, self.values, self.facts.grads, self._clock)
+        times = timed.run(self.iterations, lambda: bar.step(name))
+        for piece in pieces:
+            if piece.key in fresh:
+                self.known[piece.key] = _figures(times[piece.key], bool(piece.trained))
+
+    def _piece(self, work: _Work) -> Piece:
+        block = work.block
+        return Piece(
+            work.key,
+            self._caller(block, work.module),
+            block.inputs,
+            block.outputs,
+            [p for p in work.module.parameters() if p.requires_grad],
+            self.last.get(block.index, []),
+        )
 
     def _machine(self) -> str:
         name = (
@@ -280,49 +327,18 @@ class _Bench:
             found.append(value)
         return found
 
-    def _measure(self, block: StageLayout, module: Any) -> Figures:
+    def _memory(self, work: _Work, figures: Figures) -> None:
+        block, module = work.block, work.module
         trained = [p for p in module.parameters() if p.requires_grad]
-        figures = Figures()
         call = self._caller(block, module)
         held = [*module.parameters(), *module.buffers()]
         figures.saved_inputs, figures.saved_bytes = _saved(call, self._inputs(block), held)
-        sums = [(p, torch.zeros_like(p)) for p in trained]
-        turns = [self._turn(block, call, sums) for _ in range(WARM_UP + self.iterations)]
-        forward, backward, inner = (
-            statistics.median(turn[i] for turn in turns[WARM_UP:]) for i in range(3)
-        )
-        figures.forward_ms, figures.backward_ms = forward, backward
-        figures.weight_ms = max(0.0, backward - inner) if trained else 0.0
         if self.cuda:
             self._measure_memory(block, call, trained, figures)
         else:
             inputs = self._inputs(block)
             figures.forward_memory = figures.saved_bytes + _bytes(call(*inputs))
             figures.backward_memory = _bytes([*_differentiable(inputs), *trained])
-        return figures
-
-    def _turn(
-        self, block: StageLayout, call: Callable[..., Any], sums: list[tuple[Any, Any]]
-    ) -> tuple[float, float, float]:
-        """Milliseconds of forward, of the whole backward, and of the inputs' gradients alone. The
-        weights' gradients are added to those of the micro-batches before, as in training: for a
-        small micro-batch that is a good part of it."""
-        inputs = self._inputs(block)
-        outputs, forward = self._clock(lambda: call(*inputs))
-        pairs = [(o, torch.randn_like(o)) for o in _differentiable(outputs)]
-        leaves = _differentiable(inputs)
-        if not pairs or not (leaves or sums):
-            return forward, 0.0, 0.0
-        inner = whole = 0.0
-        try:
-            if leaves:
-                _, inner = self._clock(lambda: _gradients(pairs, leaves, bool(sums)))
-                whole = inner
-            if sums:
-                _, whole = self._clock(lambda: _accumulate(pairs, leaves, sums))
-        except RuntimeError:
-            return forward, 0.0, 0.0  # there is none: cuDNN's recurrent layers in eval mode
-        return forward, whole, inner
 
     def _measure_memory(
         self, block: StageLayout, call: Callable[..., Any], trained: list[Any], figures: Figures
@@ -337,7 +353,8 @@ class _Bench:
         if not pairs or not wanted or not figures.backward_ms:
             return
         base = self._reset_peak()
-        _gradients(pairs, wanted, False)
+        roots, above = [o for o, _ in pairs], [g for _, g in pairs]
+        torch.autograd.grad(roots, wanted, above, allow_unused=True)
         figures.backward_memory = float(torch.cuda.max_memory_allocated(self.place) - base)
 
     def _reset_peak(self) -> int:
@@ -364,18 +381,33 @@ class _Bench:
         return made, float(first.elapsed_time(second))
 
 
-def _gradients(pairs: list[tuple[Any, Any]], wanted: list[Any], keep: bool) -> Any:
-    roots, grads = [o for o, _ in pairs], [g for _, g in pairs]
-    return torch.autograd.grad(roots, wanted, grads, retain_graph=keep, allow_unused=True)
+def _windows(works: list[_Work]) -> list[list[_Work]]:
+    """The works in order, in as few windows of equal size as WINDOW_BYTES asks for."""
+    sizes = [_touched(work) for work in works]
+    limit = sum(sizes) / max(1, math.ceil(sum(sizes) / WINDOW_BYTES))
+    found: list[list[_Work]] = []
+    room = 0.0
+    for work, size in zip(works, sizes, strict=True):
+        if room <= 0:
+            found.append([])
+            room += limit
+        found[-1].append(work)
+        room -= size
+    return found
 
 
-def _accumulate(
-    pairs: list[tuple[Any, Any]], leaves: list[Any], sums: list[tuple[Any, Any]]
-) -> None:
-    made = _gradients(pairs, [*leaves, *(p for p, _ in sums)], False)
-    for (_, total), gradient in zip(sums, made[len(leaves) :], strict=True):
-        if gradient is not None:
-            total += gradient
+def _touched(work: _Work) -> float:
+    """Bytes of a block's weights and of what it makes; views are counted with what they show."""
+    made: dict[int, int] = {}
+    for op in work.block.ops:
+        if op.meta is not None:
+            made[op.meta.storage] = max(op.meta.bytes, made.get(op.meta.storage, 0))
+    return sum(made.values()) + _bytes([*work.module.parameters(), *work.module.buffers()])
+
+
+def _figures(times: Times, trained: bool) -> Figures:
+    forward, backward, inner = times.medians()
+    return Figures(forward, backward, max(0.0, backward - inner) if trained else 0.0)
 
 
 def _differentiable(values: Iterable[Any]) -> list[torch.Tensor]:
