@@ -264,6 +264,118 @@ static void stopped(void **state)
     peer_end(&one);
 }
 
+/* Heads too long for a header are read where the core has them: it has them back when the link is
+ * closed, and uses the memory again. */
+static void stopped_before_long_heads(void **state)
+{
+    static uint8_t head[60000];
+    ligi_send send = {.head = head, .head_bytes = sizeof head};
+    ligi_link *link, *again;
+    side client;
+    peer one, two;
+
+    (void)state;
+    peer_start(&one);
+    peer_start(&two);
+    open_client(&client, &one, &link);
+    client.keep = 1;
+    assert_ok(side_connect(&client, two.address, "client", &again));
+    assert_ok(side_wait(&client, &client.met, 2));
+    assert_int_equal(kill(one.pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(one.pid, NULL, WUNTRACED), one.pid);
+    for (size_t i = 0; i < 200; i++)
+        assert_ok(ligi_net_send(link, &send, NULL));
+    assert_true(ligi_link_queued(link) > 0);
+    ligi_link_close(link, "never mind");
+    memset(head, 1, sizeof head);
+    for (size_t i = 0; i < 200; i++)
+        assert_ok(ligi_net_send(again, &send, NULL));
+    assert_int_equal(kill(one.pid, SIGCONT), 0);
+    assert_ok(side_wait(&client, &client.arrived, 200));
+    for (side_message *message = client.first; message != NULL; message = message->next)
+        assert_memory_equal(message->head, head, sizeof head);
+    side_close(&client);
+    peer_end(&one);
+    peer_end(&two);
+}
+
+/* A peer that stands still while its message lands: memory is ours again once the landing has been
+ * turned away or its link closed, also when the peer goes on. */
+typedef enum ucx_end { BY_CLOSE, BY_DIVERT, BY_REFUSAL, END_COUNT } ucx_end;
+
+static void end_landing(ucx_end how, side *client, ligi_link *link)
+{
+    switch (how) {
+    case BY_CLOSE: ligi_link_close(link, "no more"); break;
+    case BY_DIVERT: assert_ok(ligi_net_divert(link, client->arriving)); break;
+    default: ligi_net_unserve(client->net, LIGI_SERVICE_TEST); break;
+    }
+}
+
+static void stopped_while_it_lands(void **state)
+{
+    size_t bytes = 128 << 20, never = 0;
+    struct iovec iov = {calloc(1, bytes), bytes};
+    ligi_send send = {.iov = &iov, .count = 1, .token = &iov};
+    side_wish wish = {&never, 1};
+
+    (void)state;
+    for (ucx_end how = 0; how < END_COUNT; how++) {
+        side client;
+        ligi_link *link;
+        peer one;
+        int done;
+        peer_start(&one);
+        open_client(&client, &one, &link);
+        assert_ok(ligi_net_send(link, &send, &done));
+        assert_ok(side_wait(&client, &client.landing, 1)); /* the echo */
+        assert_int_equal(kill(one.pid, SIGSTOP), 0);
+        assert_int_equal(waitpid(one.pid, NULL, WUNTRACED), one.pid);
+        assert_int_equal(client.arrived, 0);
+        uint8_t *memory = malloc(bytes);
+        side_message *message = client.arriving;
+        side_unlist(&client, link); /* from here on it is the test's */
+        end_landing(how, &client, link);
+        memset(message->payload, 0xEE, bytes);
+        memset(memory, 0xEE, bytes);
+        assert_int_equal(kill(one.pid, SIGCONT), 0);
+        assert_status(ligi_net_wait(client.net, side_reached, &wish, 200000000), LIG_E_TIMEOUT);
+        assert_int_equal(client.lost, how == BY_DIVERT);
+        assert_memory_equal(message->payload, memory, bytes);
+        side_close(&client);
+        assert_memory_equal(message->payload, memory, bytes);
+        side_message_free(message);
+        free(memory);
+        peer_end(&one);
+    }
+    free(iov.iov_base);
+}
+
+/* A goodbye that is not read in time is given up; whoever went on is met again. */
+static void stopped_at_the_goodbye(void **state)
+{
+    ligi_send send = {.head = "again", .head_bytes = 5};
+    size_t never = 0;
+    side_wish wish = {&never, 1};
+    side client;
+    ligi_link *link;
+    peer one;
+
+    (void)state;
+    peer_start(&one);
+    open_client(&client, &one, &link);
+    assert_int_equal(kill(one.pid, SIGSTOP), 0);
+    ligi_link_close(link, "good night");
+    assert_status(ligi_net_wait(client.net, side_reached, &wish, 1500000000), LIG_E_TIMEOUT);
+    assert_int_equal(kill(one.pid, SIGCONT), 0);
+    assert_ok(side_connect(&client, one.address, "client", &link));
+    assert_ok(side_wait(&client, &client.met, 2));
+    assert_ok(ligi_net_send(link, &send, NULL));
+    assert_ok(side_wait(&client, &client.arrived, 1));
+    side_close(&client);
+    peer_end(&one);
+}
+
 /* And one that goes on after a while has lost nothing. */
 static void stopped_and_continued(void **state)
 {
@@ -298,6 +410,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(gives_way),
         cmocka_unit_test(killed),
         cmocka_unit_test(stopped),
+        cmocka_unit_test(stopped_before_long_heads),
+        cmocka_unit_test(stopped_while_it_lands),
+        cmocka_unit_test(stopped_at_the_goodbye),
         cmocka_unit_test(stopped_and_continued),
     };
     const ligi_net_options plain = {0};
