@@ -91,6 +91,45 @@ static void members_meet(void **state)
     side_close(&server);
 }
 
+/* Each end says for itself by which library it encrypts, and they understand each other. One that
+ * is not here is an error where it was asked for by name. */
+static void libraries_are_chosen_by_name(void **state)
+{
+    static const char *const names[] = {"auto", "openssl", "ipsec-mb"};
+    ligi_net_options options = options_of(SECRET, "group");
+    char address[LIGI_ADDRESS_BYTES_MAX + 32];
+    side server, client;
+    ligi_link *link;
+
+    (void)state;
+    options.background = 1;
+    for (size_t i = 0; i < 9; i++) {
+        snprintf(address, sizeof address, "tcp://127.0.0.1:0?crypto=%s", names[i / 3]);
+        lig_status status = side_open(&server, address, &options);
+        if (status == LIG_OK) {
+            server.echo = 1;
+            open_client(&client, SECRET, "group");
+            snprintf(address, sizeof address, "%s?crypto=%s", server.address, names[i % 3]);
+            status = side_connect(&client, address, "a member", &link);
+            if (status == LIG_OK) {
+                assert_ok(side_wait(&client, &client.met, 1));
+                echo(&client, link, 100000);
+            }
+            side_close(&client);
+        }
+        side_close(&server);
+        if (status != LIG_OK) {
+            assert_true(i / 3 == 2 || i % 3 == 2);
+            assert_status(status, LIG_E_UNSUPPORTED);
+        }
+    }
+    assert_status(side_open(&server, "tcp://127.0.0.1:0?crypto=rot13", &options), LIG_E_INVALID);
+    assert_says("crypto=rot13");
+    assert_status(side_connect(&server, "tcp://127.0.0.1:1?crypto=rot13", "", &link),
+                  LIG_E_INVALID);
+    side_close(&server);
+}
+
 /* Keys and their counters are there twice now: a word of the child's would end the connection, and
  * its record would be encrypted as the parent's next one is. */
 static void a_forked_child_says_nothing(void **state)
@@ -230,6 +269,7 @@ static void those_who_say_nonsense_are_dropped(void **state)
 /* Knows the secret, and then says nothing: half open is not in. */
 static void half_open_is_dropped(void **state)
 {
+    const struct ligi_gcm *gcm;
     ligi_secure_keys *keys;
     ligi_secure *secure;
     side server;
@@ -239,7 +279,8 @@ static void half_open_is_dropped(void **state)
     open_server(&server, SECRET);
     int fd = raw_connect(&server);
     assert_ok(ligi_secure_keys_open(SECRET, strlen(SECRET), "group", &keys));
-    assert_ok(ligi_secure_open(keys, fd, LIGI_SECURE_CONNECT, "the server", &secure));
+    assert_ok(ligi_secure_keys_gcm(keys, "openssl", &gcm));
+    assert_ok(ligi_secure_open(keys, gcm, fd, LIGI_SECURE_CONNECT, "the server", &secure));
     while (!done) {
         struct pollfd one = {.fd = fd, .events = POLLIN};
         assert_ok(ligi_secure_shake(secure, &done));
@@ -302,6 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_meet),
+        cmocka_unit_test(libraries_are_chosen_by_name),
         cmocka_unit_test(a_forked_child_says_nothing),
         cmocka_unit_test(strangers_do_not),
         cmocka_unit_test(beyond_this_host_only_with_a_secret),

@@ -3,6 +3,7 @@
 #ifndef LIGI_GCM_H
 #define LIGI_GCM_H
 
+#include "net/ipsec_mb_abi.h"
 #include "net/openssl_abi.h"
 
 #define LIGI_GCM_KEY 16
@@ -38,8 +39,27 @@ typedef struct ligi_gcm_ops {
 struct ligi_gcm {
     const ligi_gcm_ops *ops;
     const ligi_openssl *openssl; /* borrowed */
+    ligi_ipsec_mb ipsec_mb;      /* of that engine alone */
 };
 
-extern const ligi_gcm_ops ligi_gcm_openssl;
+extern const ligi_gcm_ops ligi_gcm_openssl, ligi_gcm_ipsec_mb;
+
+/* Whether the engine makes the records that OpenSSL makes, byte for byte, opens them, and refuses
+ * one with a changed bit; LIG_E_UNSUPPORTED with a sentence when not. */
+lig_status ligi_gcm_check(const ligi_gcm *gcm);
+
+/* The engines of a process; embedded. */
+typedef struct ligi_gcm_set {
+    ligi_gcm openssl;
+    ligi_gcm ipsec_mb; /* loaded and checked when first wanted; without ops until then */
+} ligi_gcm_set;
+
+/* Borrows `openssl`. Nothing has to be undone. */
+void ligi_gcm_set_init(ligi_gcm_set *set, const ligi_openssl *openssl);
+/* "openssl", "ipsec-mb", or "auto": ipsec-mb where it can be had and OpenSSL is 3.0, which does not
+ * use the processor's wide instructions itself. LIG_E_INVALID for another name, LIG_E_UNSUPPORTED
+ * when ipsec-mb was asked for by name and cannot be had. *gcm is the set's. One thread at a time.
+ */
+lig_status ligi_gcm_choose(ligi_gcm_set *set, const char *name, const ligi_gcm **gcm);
 
 #endif

@@ -75,6 +75,7 @@ typedef int (*ligi_psk_use)(SSL *ssl, const EVP_MD *md, const unsigned char **id
     CALL(crypto, int, BIO_nread, (BIO * bio, char **data, int bytes))                              \
     CALL(crypto, int, BIO_nwrite0, (BIO * bio, char **data))                                       \
     CALL(crypto, int, BIO_nwrite, (BIO * bio, char **data, int bytes))                             \
+    CALL(crypto, unsigned, OPENSSL_version_minor, (void))                                          \
     CALL(crypto, unsigned long, ERR_peek_error, (void))                                            \
     CALL(crypto, void, ERR_clear_error, (void))                                                    \
     CALL(crypto, const char *, ERR_reason_error_string, (unsigned long number))                    \

@@ -27,6 +27,7 @@ typedef struct secure_buffer {
 struct ligi_secure {
     const ligi_openssl *openssl;
     ligi_secure_keys *keys;
+    const ligi_gcm *gcm;
     int fd;
     ligi_secure_end end;
     int started, shaken;
@@ -43,14 +44,15 @@ struct ligi_secure {
     char peer[128];
 };
 
-lig_status ligi_secure_open(ligi_secure_keys *keys, int fd, ligi_secure_end end, const char *peer,
-                            ligi_secure **secure)
+lig_status ligi_secure_open(ligi_secure_keys *keys, const ligi_gcm *gcm, int fd,
+                            ligi_secure_end end, const char *peer, ligi_secure **secure)
 {
     ligi_secure *made;
 
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a secure connection"));
     made->openssl = ligi_secure_keys_openssl(keys);
     made->keys = keys;
+    made->gcm = gcm;
     made->fd = fd;
     made->end = end;
     made->rekey_bytes = REKEY_BYTES;
@@ -151,9 +153,8 @@ static lig_status become_shaken(ligi_secure *secure)
 
     LIG_TRY(ligi_alloc(&secure->in.data, BUFFER_BYTES, "a secure connection"));
     LIG_TRY(ligi_alloc(&secure->out.data, BUFFER_BYTES, "a secure connection"));
-    const ligi_gcm *gcm = ligi_secure_keys_gcm(secure->keys);
-    LIG_TRY(ligi_tls_key_init(gcm, &secure->sealing, shaking->secrets[server], 1));
-    LIG_TRY(ligi_tls_key_init(gcm, &secure->opening, shaking->secrets[!server], 0));
+    LIG_TRY(ligi_tls_key_init(secure->gcm, &secure->sealing, shaking->secrets[server], 1));
+    LIG_TRY(ligi_tls_key_init(secure->gcm, &secure->opening, shaking->secrets[!server], 0));
     drain_ring(openssl, shaking->inner, &secure->in);
     drain_ring(openssl, shaking->wire, &secure->out);
     ligi_shaking_fini(shaking);

@@ -7,7 +7,7 @@
  * docs/security.md says what this protects against.
  *
  * Nothing here blocks or waits: "not yet" is LIG_OK with zero bytes. The deadline of a handshake is
- * its caller's. A handle belongs to one thread at a time; keys are shared. */
+ * its caller's. A handle belongs to one thread at a time; keys are shared but for one call. */
 #ifndef LIGI_SECURE_H
 #define LIGI_SECURE_H
 
@@ -18,6 +18,7 @@
 typedef struct ligi_secure_keys
     ligi_secure_keys; /* what a process needs for all its connections of a group */
 typedef struct ligi_secure ligi_secure; /* one connection */
+struct ligi_gcm;                        /* what encrypts: net/gcm.h */
 
 /* LIG_E_UNSUPPORTED without OpenSSL 3, LIG_E_INVALID for a secret below LIG_SECRET_LEAST bytes.
  * Keeps neither secret nor group. */
@@ -25,6 +26,11 @@ lig_status ligi_secure_keys_open(const void *secret, size_t bytes, const char *g
                                  ligi_secure_keys **keys);
 /* Wipes the keys. Connections made with them must be closed before. NULL is fine. */
 void ligi_secure_keys_close(ligi_secure_keys *keys);
+
+/* The library that encrypts, by its name (ligi_gcm_choose, with its failures); it is the keys' and
+ * lives as long. One thread at a time. */
+lig_status ligi_secure_keys_gcm(ligi_secure_keys *keys, const char *name,
+                                const struct ligi_gcm **gcm);
 
 #define LIGI_SECURE_PROOF 32
 
@@ -35,11 +41,11 @@ lig_status ligi_secure_prove(const struct iovec *secret, const char *group,
 
 typedef enum ligi_secure_end { LIGI_SECURE_CONNECT, LIGI_SECURE_ACCEPT } ligi_secure_end;
 
-/* Borrows `keys` and `fd` until close; `peer` (copied, cut at 127 bytes) names the other end in
- * sentences. An accepting connection takes some hundred bytes until the peer has said something,
+/* Borrows `keys`, `gcm` and `fd` until close; `peer` (copied, cut at 127 bytes) names the other end
+ * in sentences. An accepting connection takes some hundred bytes until the peer has said something,
  * and its buffers only when there is data. */
-lig_status ligi_secure_open(ligi_secure_keys *keys, int fd, ligi_secure_end end, const char *peer,
-                            ligi_secure **secure);
+lig_status ligi_secure_open(ligi_secure_keys *keys, const struct ligi_gcm *gcm, int fd,
+                            ligi_secure_end end, const char *peer, ligi_secure **secure);
 
 /* Goes on with the handshake as far as the socket allows; *done is 1 when both ends have proved the
  * secret. Before that nothing can be received or sent. LIG_E_DENIED: wrong secret or group, or no

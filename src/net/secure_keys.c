@@ -16,7 +16,7 @@
 struct ligi_secure_keys {
     SSL_CTX *context;
     ligi_openssl openssl;
-    ligi_gcm gcm;
+    ligi_gcm_set engines;
     unsigned char *key; /* KEY_BYTES in a vault */
     char identity[2 * KEY_BYTES +
                   1]; /* travels in clear: hexadecimal, says nothing of secret or group */
@@ -193,7 +193,7 @@ lig_status ligi_secure_keys_open(const void *secret, size_t bytes, const char *g
 
     LIG_TRY(check_secret(bytes, group));
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "keys"));
-    made->gcm = (ligi_gcm){&ligi_gcm_openssl, &made->openssl};
+    ligi_gcm_set_init(&made->engines, &made->openssl);
     lig_status status = ligi_vault_alloc(&made->key, KEY_BYTES, "keys");
     if (status == LIG_OK)
         status = ligi_openssl_load(&made->openssl);
@@ -224,9 +224,9 @@ const ligi_openssl *ligi_secure_keys_openssl(const ligi_secure_keys *keys)
     return &keys->openssl;
 }
 
-const ligi_gcm *ligi_secure_keys_gcm(const ligi_secure_keys *keys)
+lig_status ligi_secure_keys_gcm(ligi_secure_keys *keys, const char *name, const ligi_gcm **gcm)
 {
-    return &keys->gcm;
+    return ligi_gcm_choose(&keys->engines, name, gcm);
 }
 
 static lig_status fail_memory(const ligi_openssl *openssl)

@@ -7,7 +7,6 @@
 #include "net/tls_record.h"
 
 const ligi_openssl *ligi_secure_keys_openssl(const ligi_secure_keys *keys);
-const ligi_gcm *ligi_secure_keys_gcm(const ligi_secure_keys *keys);
 
 /* A handshake under way; embedded, and does not move while it is. */
 typedef struct ligi_shaking {

@@ -13,8 +13,12 @@
 
 #define SCENE_SECRET "0123456789abcdef0123456789abcdef"
 
+/* The library that encrypts, of the end that connects and of the one that accepts. */
+static const char *scene_engines[2] = {"auto", "auto"};
+
 typedef struct scene_end {
     ligi_secure_keys *keys;
+    const struct ligi_gcm *gcm;
     ligi_secure *secure;
     int fd, relay; /* the connection's socket, and the middle's end of it */
     int done;
@@ -38,7 +42,8 @@ static inline lig_status scene_end_open(scene_end *end, ligi_secure_end kind, co
     end->fd = pair[0];
     end->relay = pair[1];
     LIG_TRY(ligi_secure_keys_open(secret, strlen(secret), group, &end->keys));
-    return ligi_secure_open(end->keys, end->fd, kind,
+    LIG_TRY(ligi_secure_keys_gcm(end->keys, scene_engines[kind], &end->gcm));
+    return ligi_secure_open(end->keys, end->gcm, end->fd, kind,
                             kind == LIGI_SECURE_CONNECT ? "the server" : "the client",
                             &end->secure);
 }

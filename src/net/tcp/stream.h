@@ -13,9 +13,9 @@ typedef struct ligi_stream {
     const char *peer;    /* borrowed: names the other end in sentences */
 } ligi_stream;
 
-/* `keys` NULL: plain. */
+/* `keys` NULL: plain, and without `gcm`. */
 lig_status ligi_stream_open(ligi_stream *stream, int fd, ligi_secure_keys *keys,
-                            ligi_secure_end end, const char *peer);
+                            const struct ligi_gcm *gcm, ligi_secure_end end, const char *peer);
 void ligi_stream_close(ligi_stream *stream);
 /* In a forked child: frees, and leaves what the peer sees to the parent. */
 void ligi_stream_forget(ligi_stream *stream);

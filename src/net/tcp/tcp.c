@@ -25,11 +25,14 @@ typedef struct ligi_tcp_listener {
     ligi_watch watch;
     ligi_tcp *self;
     uint64_t send_bytes, receive_bytes;
+    const struct ligi_gcm *gcm;
 } listener;
 
 typedef struct tcp_options {
     int64_t backlog;
     uint64_t send_bytes, receive_bytes;
+    char *crypto;               /* until it is looked up */
+    const struct ligi_gcm *gcm; /* what it names; NULL without a secret */
 } tcp_options;
 
 static const ligi_option options[] = {
@@ -39,18 +42,28 @@ static const ligi_option options[] = {
      offsetof(tcp_options, send_bytes)},
     {"receive_buffer", LIGI_OPTION_BYTES, "0",
      "bytes of the socket's buffer; 0: the system's choice", offsetof(tcp_options, receive_bytes)},
+    {"crypto", LIGI_OPTION_TEXT, "auto",
+     "with a secret, the library that encrypts: openssl, ipsec-mb, or auto (the faster one here)",
+     offsetof(tcp_options, crypto)},
 };
 #define OPTION_COUNT (sizeof options / sizeof *options)
 
-static lig_status read_options(const ligi_uri *uri, tcp_options *into)
+static lig_status check_options(const ligi_tcp *self, tcp_options *into)
 {
-    LIG_TRY(ligi_options_fill(options, OPTION_COUNT, uri, NULL, into));
     if (into->backlog < 1 || into->backlog > 65535)
         return lig_fail(LIG_E_INVALID, "tcp: backlog=%lld is not between 1 and 65535",
                         (long long)into->backlog);
     if (into->send_bytes > INT32_MAX || into->receive_bytes > INT32_MAX)
         return lig_fail(LIG_E_INVALID, "tcp: a socket's buffer is smaller than 2 GiB");
-    return LIG_OK;
+    return self->keys != NULL ? ligi_secure_keys_gcm(self->keys, into->crypto, &into->gcm) : LIG_OK;
+}
+
+static lig_status read_options(const ligi_tcp *self, const ligi_uri *uri, tcp_options *into)
+{
+    LIG_TRY(ligi_options_fill(options, OPTION_COUNT, uri, NULL, into));
+    lig_status status = check_options(self, into);
+    ligi_options_fini(options, OPTION_COUNT, into);
+    return status;
 }
 
 static void set_buffers(int fd, uint64_t send_bytes, uint64_t receive_bytes)
@@ -152,7 +165,7 @@ static void admit(listener *one, int fd, const ligi_tcp_address *address)
 
     ligi_tcp_address_print(address, peer);
     set_buffers(fd, one->send_bytes, one->receive_bytes);
-    if (ligi_tcp_wire_create(self, fd, peer, LIGI_SECURE_ACCEPT, &wire) != LIG_OK)
+    if (ligi_tcp_wire_create(self, fd, peer, LIGI_SECURE_ACCEPT, one->gcm, &wire) != LIG_OK)
         return;
     if (ligi_link_accept(self->net, &ligi_transport_tcp, wire, peer, &link) != LIG_OK) {
         wire->link = NULL;
@@ -244,7 +257,7 @@ static lig_status tcp_listen(void *context, const ligi_uri *uri, char text[LIGI_
     listener *made;
     int fd;
 
-    LIG_TRY(read_options(uri, &wanted));
+    LIG_TRY(read_options(self, uri, &wanted));
     LIG_TRY(ligi_tcp_address_parse(uri, 0, &address));
     LIG_TRY(check_reach(self, &address));
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a listener"));
@@ -256,6 +269,7 @@ static lig_status tcp_listen(void *context, const ligi_uri *uri, char text[LIGI_
     made->self = self;
     made->send_bytes = wanted.send_bytes;
     made->receive_bytes = wanted.receive_bytes;
+    made->gcm = wanted.gcm;
     made->watch = (ligi_watch){.ready = knock, .context = made, .fd = -1};
     status = ligi_net_watch(self->net, &made->watch, fd, EPOLLIN);
     if (status != LIG_OK)
@@ -290,7 +304,7 @@ static lig_status begin_connect(ligi_tcp *self, const ligi_tcp_address *address,
         ligi_fail_errno(number, "'%s' cannot be reached", peer);
         return ligi_fail_again(LIG_E_PEER, "%s", lig_error_text());
     }
-    LIG_TRY(ligi_tcp_wire_create(self, fd, peer, LIGI_SECURE_CONNECT, wire));
+    LIG_TRY(ligi_tcp_wire_create(self, fd, peer, LIGI_SECURE_CONNECT, wanted->gcm, wire));
     (*wire)->connecting = 1; /* also when it is done already: the first event finds out */
     return LIG_OK;
 }
@@ -302,7 +316,7 @@ static lig_status tcp_connect(void *context, const ligi_uri *uri, ligi_link *lin
     tcp_options wanted = {0};
     ligi_tcp_wire *wire;
 
-    LIG_TRY(read_options(uri, &wanted));
+    LIG_TRY(read_options(self, uri, &wanted));
     LIG_TRY(ligi_tcp_address_parse(uri, 1, &address));
     LIG_TRY(check_reach(self, &address));
     LIG_TRY(begin_connect(self, &address, &wanted, ligi_link_address(link), &wire));

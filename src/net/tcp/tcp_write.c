@@ -292,13 +292,13 @@ static void unlist(ligi_tcp_wire *wire)
 }
 
 lig_status ligi_tcp_wire_create(ligi_tcp *self, int fd, const char *peer, ligi_secure_end end,
-                                ligi_tcp_wire **wire)
+                                const struct ligi_gcm *gcm, ligi_tcp_wire **wire)
 {
     ligi_tcp_wire *made;
     lig_status status = ligi_calloc(&made, 1, sizeof *made, "a connection");
 
     if (status == LIG_OK) {
-        status = ligi_stream_open(&made->stream, fd, self->keys, end, peer);
+        status = ligi_stream_open(&made->stream, fd, self->keys, gcm, end, peer);
         if (status != LIG_OK)
             free(made);
     }
