@@ -4,8 +4,8 @@
 
 push_pull + respond from C and from Python, against gloo send/recv, torch RPC and ZeroMQ, and
 against the limits of the machine: a bare ring in shared memory and a bare TCP ping-pong that wait
-as ours do (20 us of looking, then sleep). Contenders take turns; a figure is the median over all
-repeats.
+as ours do (20 us of looking, then sleep). TLS is measured below the mesh, in messages, with each
+library that can encrypt here. Contenders take turns; a figure is the median over all repeats.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ PYTHON = (
     "ZeroMQ ipc",
     "ZeroMQ tcp",
 )
+CRYPTO = ("openssl", "ipsec-mb")
 Figures = dict[str, dict[int, dict[str, list[float]]]]
 
 
@@ -42,6 +43,7 @@ class Bench:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.figures: Figures = {}
+        self.crypto = [name for name in CRYPTO if self.can_encrypt(name)]
         self.prefix = ["chrt", "-r", "5"] if options.realtime and shutil.which("chrt") else []
 
     def note(self, contender: str, size: int, **values: float) -> None:
@@ -93,12 +95,31 @@ class Bench:
         for size in SIZES[3:]:
             self.note("bare ring", size, bytes_per_s=ring[f"ring_gbs_{size}"] * 1e9)
             self.note("memcpy", size, bytes_per_s=ring[f"memcpy_gbs_{size}"] * 1e9)
+        self.limits("messages tcp")
+        for name in self.crypto:
+            self.limits(f"messages TLS {name}", "secret=1", f"crypto={name}")
+
+    def limits(self, label: str, *words: str) -> None:
+        """Bare TCP, and messages by tcp in turns with it."""
         by_name = {name.replace(" ", ""): size for size, name in NAMES.items()}
-        for row in self.program("mesh_limits", "rounds=1", "scheme=tcp"):
+        for row in self.program("mesh_limits", "rounds=1", "scheme=tcp", *words):
             size = by_name[str(row["size"])]
-            self.note("bare TCP", size, p50_us=row["bare_p50_us"], p99_us=row["bare_p99_us"])
-            if "bare_gbs" in row:
-                self.note("bare TCP", size, bytes_per_s=row["bare_gbs"] * 1e9)
+            for contender, kind in (("bare TCP", "bare"), (label, "net")):
+                p50, p99 = row[f"{kind}_p50_us"], row[f"{kind}_p99_us"]
+                self.note(contender, size, p50_us=p50, p99_us=p99)
+                if f"{kind}_gbs" in row:
+                    self.note(contender, size, bytes_per_s=row[f"{kind}_gbs"] * 1e9)
+            if "net_gbs" in row:
+                self.note(label, size, of_bare=row["net_gbs"] / row["bare_gbs"])
+
+    def can_encrypt(self, name: str) -> bool:
+        """Whether the library is here and fits the processor; says why not."""
+        program = Path(self.options.build) / "bench/mesh_limits"
+        words = ["rounds=1", "secret=1", f"crypto={name}", "probe=1"]
+        done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            print(f"left out: TLS with {name}: {done.stderr.strip()}")
+        return done.returncode == 0
 
     def get(self, contender: str, size: int, name: str) -> float | None:
         """The median, None where there is none."""
@@ -145,6 +166,14 @@ def print_bars(bench: Bench) -> None:
             get(ours, big, "bytes_per_s"),
             get(limit, big, "bytes_per_s"),
             0.8,
+            False,
+        )
+    for name in bench.crypto:
+        bar(
+            f"TLS {name} 64 MiB / bare TCP",
+            get(f"messages TLS {name}", big, "of_bare"),
+            1,
+            0.5,
             False,
         )
     mine = get("ligament shm", 8, "p50_us")

@@ -1,10 +1,12 @@
 /* What a bare TCP connection on this host gives, and how much of it src/net passes on: two
  * processes, the same wait mode (poll for 20 us, then sleep in epoll), in turns.
  *
- *     mesh_limits [rounds=N] [scheme=tcp] [spin_us=20] [secret=1] [pin=1]
+ *     mesh_limits [rounds=N] [scheme=tcp] [spin_us=20] [secret=1] [crypto=openssl] [pin=1]
+ * [probe=1]
  *
  * prints one line of JSON a figure: round trips of 8 B, 4 KiB and 64 KiB in microseconds (p50,
- * p99), bandwidth of 1 and 64 MiB one way in GB/s, and the ratio to the bare figure. */
+ * p99), bandwidth of 1 and 64 MiB one way in GB/s, and the ratio to the bare figure. With probe=1
+ * it measures nothing and says by its status whether it could. */
 #include "base/clock.h"
 #include "net/net.h"
 #include "net/transport.h"
@@ -40,9 +42,9 @@ static const shape shapes[] = {
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
 typedef struct setup {
-    int rounds, secret, pin;
+    int rounds, secret, pin, probe;
     int64_t spin_ns;
-    const char *scheme;
+    const char *scheme, *crypto;
     uint8_t *out, *in;
     double *samples;
 } setup;
@@ -223,20 +225,57 @@ static lig_status talk_open(talk *self, setup *bench)
     return ligi_net_serve(self->net, LIGI_SERVICE_TEST, &hooks, self);
 }
 
-static void net_serve(setup *bench, int report)
+/* The option of the tcp transport behind an address, where one was given. */
+static void add_crypto(const setup *bench, char address[LIGI_ADDRESS_BYTES_MAX])
 {
-    char address[LIGI_ADDRESS_BYTES_MAX] = "", uri[64] = "";
-    talk self;
+    size_t used = strlen(address);
 
-    stay_on(bench, 1);
+    if (bench->crypto != NULL)
+        snprintf(address + used, LIGI_ADDRESS_BYTES_MAX - used, "?crypto=%s", bench->crypto);
+}
+
+static lig_status listen_anywhere(setup *bench, talk *self, char address[LIGI_ADDRESS_BYTES_MAX])
+{
+    char uri[LIGI_ADDRESS_BYTES_MAX] = "";
     const ligi_transport_ops *ops = NULL;
+
     for (size_t i = 0; ligi_transports[i] != NULL; i++)
         if (strcmp(ligi_transports[i]->scheme, bench->scheme) == 0)
             ops = ligi_transports[i];
-    if (ops != NULL || ligi_transport_load(bench->scheme, &ops) == LIG_OK)
-        snprintf(uri, sizeof uri, "%s", ops->anywhere);
-    if (talk_open(&self, bench) != LIG_OK || ligi_net_listen(self.net, uri, address) != LIG_OK)
+    if (ops == NULL)
+        LIG_TRY(ligi_transport_load(bench->scheme, &ops));
+    snprintf(uri, sizeof uri, "%s", ops->anywhere);
+    add_crypto(bench, uri);
+    LIG_TRY(talk_open(self, bench));
+    lig_status status = ligi_net_listen(self->net, uri, address);
+    if (status != LIG_OK)
+        ligi_net_close(self->net);
+    return status;
+}
+
+static int probe(setup *bench)
+{
+    char address[LIGI_ADDRESS_BYTES_MAX];
+    talk self;
+
+    if (listen_anywhere(bench, &self, address) != LIG_OK) {
         fprintf(stderr, "%s\n", lig_error_text());
+        return 1;
+    }
+    ligi_net_close(self.net);
+    return 0;
+}
+
+static void net_serve(setup *bench, int report)
+{
+    char address[LIGI_ADDRESS_BYTES_MAX] = "";
+    talk self;
+
+    stay_on(bench, 1);
+    if (listen_anywhere(bench, &self, address) != LIG_OK) {
+        fprintf(stderr, "%s\n", lig_error_text());
+        _exit(1); /* the other end finds the pipe closed */
+    }
     self.echo = 1;
     if (write(report, address, sizeof address) != (ssize_t)sizeof address)
         _exit(1);
@@ -331,8 +370,12 @@ static int measure_net(setup *bench, figure figures[SHAPES])
     pid_t child = fork();
     if (child == 0)
         net_serve(bench, pipes[1]);
-    if (read(pipes[0], address, sizeof address) != (ssize_t)sizeof address)
+    close(pipes[1]);
+    if (read(pipes[0], address, sizeof address) != (ssize_t)sizeof address) {
+        waitpid(child, &status, 0);
         return -1;
+    }
+    add_crypto(bench, address);
     ligi_connect connect = {.address = address, .service = LIGI_SERVICE_TEST};
     if (talk_open(&self, bench) != LIG_OK ||
         ligi_net_connect(self.net, &connect, &self.link) != LIG_OK ||
@@ -351,7 +394,6 @@ static int measure_net(setup *bench, figure figures[SHAPES])
     }
     ligi_net_close(self.net);
     close(pipes[0]);
-    close(pipes[1]);
     return waitpid(child, &status, 0) == child && status == 0 ? failed : -1;
 }
 
@@ -391,14 +433,20 @@ int main(int argc, char **argv)
             bench.scheme = argv[i] + 7;
         else if (strncmp(argv[i], "spin_us=", 8) == 0)
             bench.spin_ns = strtol(argv[i] + 8, NULL, 10) * 1000;
+        else if (strncmp(argv[i], "crypto=", 7) == 0)
+            bench.crypto = argv[i] + 7;
         else if (strcmp(argv[i], "secret=1") == 0)
             bench.secret = 1;
         else if (strcmp(argv[i], "pin=1") == 0)
             bench.pin = 1;
+        else if (strcmp(argv[i], "probe=1") == 0)
+            bench.probe = 1;
     }
     stay_on(&bench, 0);
     if (bench.rounds < 1 || bench.rounds > ROUNDS_MAX)
         return 2;
+    if (bench.probe)
+        return probe(&bench);
     bench.out = malloc(BIG);
     bench.in = malloc(BIG);
     bench.samples = malloc(4000 * sizeof *bench.samples);
