@@ -220,7 +220,7 @@ LIG_API lig_status lig_params_push(lig_params_worker *worker, const int64_t *key
                                    uint64_t elements, int64_t *ticket);
 LIG_API lig_status lig_params_set(lig_params_worker *worker, const int64_t *keys, size_t count, const void *values,
                                   uint64_t elements, int64_t *ticket);
-/* *local is 0 and nothing filled when some key is not here. Never sends. */
+/* *local is 0 and nothing filled when some key is not here, or goes meanwhile. Never sends. */
 LIG_API lig_status lig_params_pull_if_local(lig_params_worker *worker, const int64_t *keys, size_t count, void *values,
                                             uint64_t elements, int *local);
 

@@ -97,6 +97,8 @@ struct lig_params_worker {
     struct ligi_sampler *sampler; /* made by ligi_sample_worker_open */
     ligi_batch scratch;           /* entries, misses and noted have room for scratch_room */
     size_t scratch_room;
+    uint8_t *aside; /* rows of which it is not known yet whether all are here */
+    size_t aside_room;
     int64_t waited;           /* wait_all has seen the tickets before this one */
     uint64_t staged;          /* rows of open tickets; guarded by the lock */
     struct ligi_asker *asker; /* ask.c: order, staging; NULL: alone */

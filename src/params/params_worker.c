@@ -1,6 +1,7 @@
 #include "params/node.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* --- opening and closing --- */
 
@@ -11,6 +12,7 @@ static void free_worker(lig_params_worker *worker)
     free(worker->scratch.entries);
     free(worker->scratch.misses);
     free(worker->scratch.noted);
+    free(worker->aside);
     free(worker);
 }
 
@@ -195,6 +197,26 @@ lig_status lig_params_set(lig_params_worker *worker, const int64_t *keys, size_t
     return write(worker, LIGI_SET, ticket);
 }
 
+/* Fills the caller's memory when all rows have been read, since one may go until then; alone they
+ * stay. 1 when they were here. */
+static lig_status read_here(lig_params_worker *worker, ligi_batch *batch, uint64_t elements,
+                            int *here)
+{
+    const ligi_tables *tables = worker->node->tables;
+    size_t bytes = elements * ligi_tables_element_bytes(tables);
+    void *values = batch->values;
+    int aside = !ligi_node_alone(worker->node) && bytes > 0;
+    if (aside) {
+        LIG_TRY(ligi_grow(&worker->aside, &worker->aside_room, bytes, 1, "rows"));
+        batch->values = worker->aside;
+    }
+    ligi_tables_read(tables, batch);
+    *here = batch->miss_count == 0;
+    if (*here && aside)
+        memcpy(values, worker->aside, bytes);
+    return LIG_OK;
+}
+
 lig_status lig_params_pull_if_local(lig_params_worker *worker, const int64_t *keys, size_t count,
                                     void *values, uint64_t elements, int *local)
 {
@@ -205,8 +227,9 @@ lig_status lig_params_pull_if_local(lig_params_worker *worker, const int64_t *ke
         return LIG_OK;
     if (!ligi_tables_all_here(worker->node->tables, batch))
         return LIG_OK;
-    ligi_tables_read(worker->node->tables, batch);
-    if (batch->miss_count > 0) /* one has just gone */
+    int here = 0;
+    LIG_TRY(read_here(worker, batch, elements, &here));
+    if (!here) /* one has just gone */
         return LIG_OK;
     add(&worker->counts.pulls, count);
     add(&worker->counts.replica, batch->copy_count);
