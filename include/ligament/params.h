@@ -9,7 +9,7 @@
  * What holds, always:
  *   - One access of one key is atomic; accesses of several keys are not atomic together.
  *   - What one worker issues on one key takes effect in the order of issue, also when it is not waited for, and while
- *     the row moves.
+ *     the row moves. In one call that is the order of its keys: of a key that is set twice the last value counts.
  *   - Every push takes effect once. Copies of a row converge to the owner's bytes once nobody pushes.
  *
  * lig_params is **shared**. A worker belongs to one thread at a time; there are `worker_count` of them on each node. In

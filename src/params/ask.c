@@ -1,5 +1,6 @@
 /* A worker's requests: which wait for which, what is asked of whom, and what becomes of answers. */
 #include "params/node.h"
+#include "params/optimizer.h"
 #include "params/table_state.h"
 
 #include <stdio.h>
@@ -42,8 +43,7 @@ lig_status ligi_asker_create(lig_params_worker *worker)
         return status;
     }
     for (uint32_t i = 0; i < ligi_tables_count(node->tables); i++) {
-        uint32_t kind = ligi_tables_optimizer(node->tables, i)->kind;
-        asker->strict[i] = kind != LIG_PARAMS_ADD && kind != LIG_PARAMS_SGD;
+        asker->strict[i] = (uint8_t)ligi_optimizer_ordered(ligi_tables_optimizer(node->tables, i));
         asker->any_strict |= asker->strict[i];
     }
     worker->asker = asker;
@@ -453,16 +453,46 @@ static lig_status ask_some(lig_params_worker *worker, ligi_verb verb, const ligi
     return post_all(&call);
 }
 
-/* The misses from `first` on that one ticket takes, and the bytes of their rows. */
+/* Of a row that is set twice in one call the last counts. */
+static void keep_last(ligi_batch *batch)
+{
+    ligi_miss *misses = batch->misses;
+    size_t at = batch->miss_count;
+    ligi_missed_begin(batch->missed);
+    for (size_t i = batch->miss_count; i-- > 0;)
+        if (ligi_missed_add(batch->missed, misses[i].entry))
+            misses[--at] = misses[i];
+    batch->miss_count -= at;
+    memmove(misses, misses + at, batch->miss_count * sizeof *misses);
+}
+
+/* Some row is pushed to twice, and its optimizer does not take that in either order. */
+static int has_steps_in_order(const lig_params_worker *worker, ligi_verb verb,
+                              const ligi_batch *batch)
+{
+    if (verb != LIGI_PUSH || !worker->asker->any_strict)
+        return 0;
+    ligi_missed_begin(batch->missed);
+    for (size_t i = 0; i < batch->miss_count; i++)
+        if (!ligi_missed_add(batch->missed, batch->misses[i].entry))
+            return 1;
+    return 0;
+}
+
+/* The misses from `first` on that one ticket takes, at most `most` bytes of letters, and the bytes
+ * of their rows. */
 static size_t portion(const ligi_tables *tables, const ligi_batch *batch, size_t first,
-                      uint64_t *bytes)
+                      uint64_t most, uint64_t *bytes)
 {
     uint32_t element = ligi_tables_element_bytes(tables), uniform = ligi_tables_uniform(tables);
     size_t i = first;
     *bytes = 0;
-    for (; i < batch->miss_count && *bytes < TICKET_MOST; i++) {
+    for (; i < batch->miss_count; i++) {
         uint32_t length = uniform ? uniform : ligi_tables_length(tables, batch->misses[i].entry);
-        *bytes += (uint64_t)length * element;
+        uint64_t more = *bytes + (uint64_t)length * element;
+        if (i > first && more + 12 * (uint64_t)(i + 1 - first) > most)
+            break;
+        *bytes = more;
     }
     return i - first;
 }
@@ -485,17 +515,20 @@ static lig_status give_up(lig_params_worker *worker, int64_t first, lig_status s
 }
 
 /* A call that wants very much has several tickets; all but the last are waited for here, so that
- * memory for what is under way is bounded. */
+ * memory for what is under way is bounded. Letters may overtake each other where rows move: steps
+ * that are to be taken in order go in one letter, or one after another. */
 static lig_status ask_all(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch,
                           int64_t *ticket)
 {
     lig_params *node = worker->node;
     int64_t last = LIG_PARAMS_LOCAL, begun = worker->tickets.next;
     lig_status status = LIG_OK;
+    int in_order = has_steps_in_order(worker, verb, batch);
+    uint64_t most = in_order ? LIGI_LETTER_PAYLOAD_GOOD : TICKET_MOST;
     for (size_t first = 0, count; first < batch->miss_count && status == LIG_OK; first += count) {
         uint64_t bytes;
         int64_t before = last;
-        count = portion(node->tables, batch, first, &bytes);
+        count = portion(node->tables, batch, first, most, &bytes);
         ligi_batch part = *batch;
         part.misses = batch->misses + first;
         part.miss_count = count;
@@ -506,6 +539,8 @@ static lig_status ask_all(lig_params_worker *worker, ligi_verb verb, ligi_batch 
             status = ask_some(worker, verb, &part, bytes, &last);
         if (status == LIG_OK && before != last)
             status = lig_params_wait(worker, before, node->timeout_ns);
+        if (status == LIG_OK && in_order && first + count < batch->miss_count)
+            status = lig_params_wait(worker, last, node->timeout_ns);
     }
     if (status != LIG_OK)
         return give_up(worker, begun, status);
@@ -533,6 +568,8 @@ lig_status ligi_ask(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch
     LIG_TRY(ligi_node_check_others(worker->node));
     LIG_TRY(ligi_grow(&asker->by_node, &asker->by_node_room, 2 * batch->miss_count,
                       sizeof *asker->by_node, "a request"));
+    if (verb == LIGI_SET)
+        keep_last(batch);
     await_rows(worker, verb, batch);
     LIG_TRY(clear_way(worker, verb, batch));
     if (verb == LIGI_PULL)

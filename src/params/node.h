@@ -96,6 +96,7 @@ struct lig_params_worker {
     struct ligi_intents *intents; /* made by ligi_sync_worker_open */
     struct ligi_sampler *sampler; /* made by ligi_sample_worker_open */
     ligi_batch scratch;           /* entries, misses and noted have room for scratch_room */
+    ligi_missed missed;           /* the scratch's, where rows move */
     size_t scratch_room;
     uint8_t *aside; /* rows of which it is not known yet whether all are here */
     size_t aside_room;

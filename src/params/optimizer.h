@@ -16,6 +16,12 @@ lig_status ligi_optimizer_check(const lig_params_optimizer *optimizer, uint32_t 
                                 const char *table);
 /* Elements of state beside a row of that length. */
 uint32_t ligi_optimizer_state_count(uint32_t kind, uint32_t length);
+/* Two pushes do not make the same row in either order. */
+static inline int ligi_optimizer_ordered(const lig_params_optimizer *optimizer)
+{
+    return optimizer->kind > LIG_PARAMS_SGD ||
+           (optimizer->kind == LIG_PARAMS_SGD && optimizer->weight_decay != 0);
+}
 ligi_step ligi_optimizer_step(const lig_params_optimizer *optimizer, double lr);
 
 #endif

@@ -12,6 +12,7 @@ static void free_worker(lig_params_worker *worker)
     free(worker->scratch.entries);
     free(worker->scratch.misses);
     free(worker->scratch.noted);
+    ligi_missed_fini(&worker->missed);
     free(worker->aside);
     free(worker);
 }
@@ -103,6 +104,10 @@ static lig_status reserve(lig_params_worker *worker, size_t count)
         LIG_TRY(ligi_alloc(&scratch->entries, room * sizeof *scratch->entries, "a batch of keys"));
     LIG_TRY(ligi_alloc(&scratch->misses, room * sizeof *scratch->misses, "a batch of keys"));
     LIG_TRY(ligi_alloc(&scratch->noted, room * sizeof *scratch->noted, "a batch of keys"));
+    if (!ligi_node_alone(worker->node)) {
+        LIG_TRY(ligi_missed_reserve(&worker->missed, room));
+        scratch->missed = &worker->missed;
+    }
     worker->scratch_room = room;
     return LIG_OK;
 }

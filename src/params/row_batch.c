@@ -352,6 +352,16 @@ static inline ligi_row_state write_row(writer *self, const ligi_slab *slab, ligi
     }
 }
 
+/* Behind one of the same row that was missed. */
+static inline int must_wait(const writer *self, const ligi_slab *slab, ligi_entry entry,
+                            size_t left)
+{
+    if (left == 0 || self->batch->missed == NULL || !ligi_missed_has(self->batch->missed, entry))
+        return 0;
+    return self->kind == LIGI_WRITE_SET ||
+           ligi_optimizer_ordered(&self->tables->infos[slab->table].optimizer);
+}
+
 static void write_list(writer *self)
 {
     const ligi_tables *tables = self->tables;
@@ -360,15 +370,22 @@ static void write_list(writer *self)
     source from = own_source(tables);
     size_t count = batch->miss_count, left = 0;
 
+    if (batch->missed)
+        ligi_missed_begin(batch->missed);
     fetch_first(tables, &from, batch);
     for (size_t i = 0; i < count; i++) {
         fetch_listed(tables, &from, batch, i);
         ligi_miss miss = misses[i];
+        const ligi_slab *slab = ligi_tables_slab(tables, miss.entry);
         const uint8_t *given = (const uint8_t *)batch->values + miss.at * tables->element_bytes;
-        ligi_row_state state =
-            write_row(self, ligi_tables_slab(tables, miss.entry), miss.entry, given);
-        if (state == LIGI_ROW_ABSENT)
+        ligi_row_state state = LIGI_ROW_ABSENT;
+        if (!must_wait(self, slab, miss.entry, left))
+            state = write_row(self, slab, miss.entry, given);
+        if (state == LIGI_ROW_ABSENT) {
             misses[left++] = miss;
+            if (batch->missed)
+                (void)ligi_missed_add(batch->missed, miss.entry);
+        }
         batch->copy_count += state == LIGI_ROW_COPY;
     }
     batch->miss_count = left;

@@ -158,6 +158,13 @@ SWEEP void scatter_row(const ligi_sweep *sweep, const sweep_state *self, size_t 
     ligi_row_unlock(row);
 }
 
+/* Behind a row that was missed, one may be the same: where the order matters it waits its turn. */
+SWEEP int scatter_waits(const ligi_sweep *sweep, const ligi_slab *slab)
+{
+    return sweep->batch->miss_count > 0 &&
+           ligi_optimizer_ordered(&sweep->tables->infos[slab->table].optimizer);
+}
+
 /* `change` is the same for all, and known to the compiler; NULL: as each row's slab says. */
 SWEEP void scatter_any(const ligi_sweep *sweep, const ligi_slab *slab, ligi_push_fn change)
 {
@@ -170,7 +177,10 @@ SWEEP void scatter_any(const ligi_sweep *sweep, const ligi_slab *slab, ligi_push
     for (size_t i = 0; i < self.count; i++) {
         const ligi_slab *mine = sweep_slab(&self, i);
         sweep_ahead(&self, i);
-        scatter_row(sweep, &self, i, change ? change : pushes[mine->optimizer], given);
+        if (!change && scatter_waits(sweep, mine))
+            sweep_miss(&self, sweep->batch, i, given);
+        else
+            scatter_row(sweep, &self, i, change ? change : pushes[mine->optimizer], given);
         given += mine->value_bytes;
     }
 }

@@ -11,6 +11,8 @@
 #ifndef LIGI_PARAMS_TABLE_H
 #define LIGI_PARAMS_TABLE_H
 
+#include "params/missed.h"
+
 #include <ligament/params.h>
 
 typedef struct ligi_tables ligi_tables; /* shared */
@@ -140,9 +142,10 @@ typedef struct ligi_batch {
     size_t miss_count;   /* out */
     ligi_entry
         *noted; /* room for `count`; write only: rows that are dirty from now on, and were not */
-    size_t noted_count; /* out; write adds to it */
-    size_t copy_count;  /* out: of those that were done, in copies; adds */
-    const double *lr;   /* one a table; NULL: this node's */
+    size_t noted_count;  /* out; write adds to it */
+    size_t copy_count;   /* out: of those that were done, in copies; adds */
+    const double *lr;    /* one a table; NULL: this node's */
+    ligi_missed *missed; /* write only, with room for `count`: see there; NULL: nothing moves */
 } ligi_batch;
 
 typedef enum ligi_write_kind { LIGI_WRITE_PUSH = 0, LIGI_WRITE_SET = 1 } ligi_write_kind;
@@ -159,7 +162,9 @@ lig_status ligi_tables_lengths(const ligi_tables *tables, const int64_t *keys, s
 int ligi_tables_all_here(const ligi_tables *tables, const ligi_batch *batch);
 
 /* After resolve. Does what is here and lists the rest: rows that are absent or draining, and for
- * writes that a copy cannot take (set, Adam) copies too. `values` may lie at any address. */
+ * writes that a copy cannot take (set, Adam) copies too. `values` may lie at any address. Where the
+ * order of writes matters (set, and optimizers whose steps do not commute) a row that comes while
+ * the batch is written is not written either, once it was missed: that is what `missed` is for. */
 void ligi_tables_read(const ligi_tables *tables, ligi_batch *batch);
 void ligi_tables_write(ligi_tables *tables, ligi_write_kind kind, ligi_batch *batch);
 /* The same for batch->misses alone; those that are still not here stay, in order. */
