@@ -15,9 +15,7 @@ static lig_status resolve(lig_params_worker *worker, const int64_t *keys, size_t
                       "an intent"));
     if (ligi_tables_hashed(tables)) {
         LIG_TRY(ligi_tables_lengths(tables, keys, count, &unused));
-        for (size_t i = 0; i < count; i++)
-            LIG_TRY(ligi_tables_entry(worker->node->tables, keys[i], &intents->scratch[i]));
-        return LIG_OK;
+        return ligi_tables_enter(worker->node->tables, keys, count, intents->scratch);
     }
     for (size_t i = 0; i < count; i++) {
         if ((uint64_t)keys[i] >= limit)

@@ -277,6 +277,38 @@ static void test_a_forked_child_has_nothing(void **unused)
     lig_params_close(params);
 }
 
+static uint64_t rows_owned(lig_params *params)
+{
+    lig_params_stats stats;
+    assert_ok(lig_params_stats_get(params, &stats));
+    return stats.rows_owned;
+}
+
+/* Hashed keys are there once they were touched; what is refused touches none. */
+static void test_a_refused_call_brings_no_keys(void **unused)
+{
+    (void)unused;
+    lig_params *params;
+    lig_params_worker *worker;
+    lig_params_table table = {.key_count = 3, .length = LENGTH};
+    lig_params_options options = options_of(&table, 1);
+    int64_t keys[] = {900, 700, 900, 800, 600}, ticket;
+    float values[5 * LENGTH] = {0};
+    options.flags = LIG_PARAMS_HASHED;
+    assert_ok(lig_params_open(&params, &options));
+    assert_ok(lig_params_worker_open(&worker, params, 0));
+    assert_status(lig_params_push(worker, keys, 5, values, 4 * LENGTH, &ticket), LIG_E_INVALID);
+    assert_status(lig_params_push(worker, keys, 5, values, 5 * LENGTH, &ticket), LIG_E_LIMIT);
+    assert_status(lig_params_pull(worker, keys, 5, values, 5 * LENGTH, &ticket), LIG_E_LIMIT);
+    assert_int_equal(rows_owned(params), 0);
+    assert_ok(lig_params_push(worker, keys, 4, values, 4 * LENGTH, &ticket));
+    assert_int_equal(rows_owned(params), 3);
+    assert_status(lig_params_set(worker, keys + 4, 1, values, LENGTH, &ticket), LIG_E_LIMIT);
+    assert_says("room for 3 keys, and 3 are in use");
+    lig_params_worker_close(worker);
+    lig_params_close(params);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_threads_are_workers),
         cmocka_unit_test(test_a_barrier_without_the_others_ends),
         cmocka_unit_test(test_a_forked_child_has_nothing),
+        cmocka_unit_test(test_a_refused_call_brings_no_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,11 +130,13 @@ static lig_status begin(lig_params_worker *worker, const int64_t *keys, size_t c
     batch->values = (void *)(uintptr_t)values; /* a write only reads them */
     batch->miss_count = batch->noted_count = batch->copy_count = 0;
     batch->lr = NULL;
-    LIG_TRY(ligi_tables_resolve(worker->node->tables, batch, &sum));
+    LIG_TRY(ligi_tables_lengths(worker->node->tables, keys, count, &sum));
     if (sum != elements)
         return lig_fail(LIG_E_INVALID,
                         "the rows of %zu keys have %llu elements, and the values %llu", count,
                         (unsigned long long)sum, (unsigned long long)elements);
+    if (ligi_tables_hashed(worker->node->tables))
+        return ligi_tables_enter(worker->node->tables, keys, count, batch->entries);
     return LIG_OK;
 }
 

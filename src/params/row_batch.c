@@ -2,6 +2,7 @@
  * several slabs, rows that somebody is writing, and those of peers. */
 #include "params/table_state.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { WORDS_AHEAD = 32, ROWS_AHEAD = 16 };
@@ -56,6 +57,15 @@ lig_status ligi_tables_lengths(const ligi_tables *tables, const int64_t *keys, s
     return LIG_OK;
 }
 
+static lig_status no_room(const ligi_table_info *info)
+{
+    return lig_fail(LIG_E_LIMIT,
+                    "table '%s' has room for %llu keys, and %llu are in use: open it with a larger "
+                    "key_count",
+                    info->name, (unsigned long long)info->key_count,
+                    (unsigned long long)info->used);
+}
+
 static lig_status add_key(ligi_tables *tables, int64_t key, ligi_entry *entry)
 {
     uint32_t number = (uint32_t)((uint64_t)key >> LIG_PARAMS_HASHED_SHIFT);
@@ -64,10 +74,7 @@ static lig_status add_key(ligi_tables *tables, int64_t key, ligi_entry *entry)
     if (ligi_directory_find(&tables->directory, key, entry))
         return LIG_OK;
     if (info->used == info->key_count)
-        return lig_fail(LIG_E_LIMIT,
-                        "table '%s' has room for %llu keys, and all are in use: open it with a "
-                        "larger key_count",
-                        info->name, (unsigned long long)info->key_count);
+        return no_room(info);
     *entry = ligi_directory_reserve(&tables->directory, key);
     if (tables->kinds)
         tables->kinds[*entry] = (uint16_t)number;
@@ -90,18 +97,87 @@ lig_status ligi_tables_entry(ligi_tables *tables, int64_t key, ligi_entry *entry
     return status;
 }
 
+static int by_key(const void *left, const void *right)
+{
+    const int64_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
+/* Keys that are new, each once, in order. */
+static lig_status check_each(const ligi_tables *tables, const int64_t *fresh, size_t count)
+{
+    for (size_t i = 0, first = 0; i < count; i++) {
+        uint64_t number = (uint64_t)fresh[i] >> LIG_PARAMS_HASHED_SHIFT;
+        const ligi_table_info *info = &tables->infos[number];
+        if (i == 0 || (uint64_t)fresh[i - 1] >> LIG_PARAMS_HASHED_SHIFT != number)
+            first = i;
+        if (i + 1 - first > info->key_count - info->used)
+            return no_room(info);
+    }
+    return LIG_OK;
+}
+
+/* Whether there is room for all the keys that are new. Under the lock. */
+static lig_status check_room(const ligi_tables *tables, const int64_t *keys, size_t count)
+{
+    int64_t *fresh;
+    size_t fresh_count = 0, kept = 0;
+    ligi_entry entry;
+
+    LIG_TRY(ligi_alloc(&fresh, count * sizeof *fresh, "a batch of keys"));
+    for (size_t i = 0; i < count; i++)
+        if (!ligi_directory_find(&tables->directory, keys[i], &entry))
+            fresh[fresh_count++] = keys[i];
+    qsort(fresh, fresh_count, sizeof *fresh, by_key);
+    for (size_t i = 0; i < fresh_count; i++)
+        if (i == 0 || fresh[i] != fresh[i - 1])
+            fresh[kept++] = fresh[i];
+    lig_status status = check_each(tables, fresh, kept);
+    free(fresh);
+    return status;
+}
+
+/* 1 when there would be room if all were new, and of one table. */
+static int has_plenty(const ligi_tables *tables, size_t count)
+{
+    for (uint32_t i = 0; i < tables->table_count; i++)
+        if (tables->infos[i].key_count - tables->infos[i].used < count)
+            return 0;
+    return 1;
+}
+
+static lig_status add_keys(ligi_tables *tables, const int64_t *keys, size_t count,
+                           ligi_entry *entries)
+{
+    lig_status status = LIG_OK;
+
+    pthread_mutex_lock(&tables->lock);
+    if (!has_plenty(tables, count))
+        status = check_room(tables, keys, count);
+    for (size_t i = 0; i < count && status == LIG_OK; i++)
+        status = add_key(tables, keys[i], &entries[i]);
+    pthread_mutex_unlock(&tables->lock);
+    return status;
+}
+
+lig_status ligi_tables_enter(ligi_tables *tables, const int64_t *keys, size_t count,
+                             ligi_entry *entries)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (i + WORDS_AHEAD < count)
+            ligi_directory_prefetch(&tables->directory, keys[i + WORDS_AHEAD]);
+        if (!ligi_tables_known(tables, keys[i], &entries[i]))
+            return add_keys(tables, keys + i, count - i, entries + i);
+    }
+    return LIG_OK;
+}
+
 /* All keys are looked at before the first gets an entry. */
 lig_status ligi_tables_resolve(ligi_tables *tables, ligi_batch *batch, uint64_t *elements)
 {
     LIG_TRY(ligi_tables_lengths(tables, batch->keys, batch->count, elements));
-    if (!tables->hashed)
-        return LIG_OK;
-    for (size_t i = 0; i < batch->count; i++) {
-        if (i + WORDS_AHEAD < batch->count)
-            ligi_directory_prefetch(&tables->directory, batch->keys[i + WORDS_AHEAD]);
-        LIG_TRY(ligi_tables_entry(tables, batch->keys[i], &batch->entries[i]));
-    }
-    return LIG_OK;
+    return tables->hashed ? ligi_tables_enter(tables, batch->keys, batch->count, batch->entries)
+                          : LIG_OK;
 }
 
 static inline ligi_entry entry_at(const ligi_tables *tables, const ligi_batch *batch, size_t i)

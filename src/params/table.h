@@ -151,8 +151,12 @@ typedef struct ligi_batch {
 typedef enum ligi_write_kind { LIGI_WRITE_PUSH = 0, LIGI_WRITE_SET = 1 } ligi_write_kind;
 
 /* Refuses keys that cannot be, and fills *elements: what their rows have together. Hashed keys get
- * entries, and rows where their home is here (LIG_E_LIMIT: more than the table has). */
+ * entries, and rows where their home is here: all of them, or none (LIG_E_LIMIT: more than the
+ * table has). */
 lig_status ligi_tables_resolve(ligi_tables *tables, ligi_batch *batch, uint64_t *elements);
+/* The second half of it: hashed keys that were looked at. */
+lig_status ligi_tables_enter(ligi_tables *tables, const int64_t *keys, size_t count,
+                             ligi_entry *entries);
 /* One key. */
 lig_status ligi_tables_entry(ligi_tables *tables, int64_t key, ligi_entry *entry);
 /* Same for keys that need no entry: checks, and sums up. */

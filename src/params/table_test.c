@@ -132,6 +132,10 @@ static void hashed_keys(void **state)
     assert_status(ligi_tables_resolve(tables, batch_of(&room, third, 2, sums), &elements),
                   LIG_E_LIMIT);
     assert_says("'b' has room for 2 keys");
+    assert_false(ligi_tables_known(tables, third[0], &entry)); /* all or none */
+    int64_t again[] = {second | 6, second | 6, second | 5};
+    assert_ok(ligi_tables_resolve(tables, batch_of(&room, again, 3, sums), &elements));
+    assert_true(ligi_tables_known(tables, second | 6, &entry));
     third[0] = INT64_C(2) << 56;
     assert_status(ligi_tables_resolve(tables, batch_of(&room, third, 1, sums), &elements),
                   LIG_E_INVALID);
