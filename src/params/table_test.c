@@ -1,5 +1,7 @@
 #include "params/table_testing.h"
 
+#include <pthread.h>
+
 static const lig_params_table plain4 = {.key_count = 10, .length = 4};
 
 static void reads_what_was_written(void **state)
@@ -400,6 +402,58 @@ static void changes_are_told(void **state)
     ligi_tables_destroy(tables);
 }
 
+enum { LONG = 1024 };
+
+/* Brings the row of key 0 as soon as that of key 1 has been written. */
+static void *bring(void *context)
+{
+    ligi_tables *tables = context;
+    float *row = calloc(LONG, sizeof *row);
+    int64_t key = 1;
+
+    assert_non_null(row);
+    while (row[0] == 0)
+        assert_int_equal(read_keys(tables, &key, 1, row), 0);
+    assert_ok(ligi_tables_install_owned(tables, 0, 1, row, 0));
+    free(row);
+    return NULL;
+}
+
+/* A row that comes between two writes of one call does not take the second before the first. */
+static void what_was_missed_waits_its_turn(void **state)
+{
+    lig_params_table table = {.key_count = 2 * ROOM, .length = LONG};
+    float *values = calloc((size_t)ROOM * LONG, sizeof *values), found[LONG];
+    table_room *room = malloc(sizeof *room);
+    int64_t keys[ROOM];
+    ligi_missed missed = {0};
+    pthread_t thread;
+
+    (void)state;
+    assert_true(room != NULL && values != NULL);
+    assert_ok(ligi_missed_reserve(&missed, ROOM));
+    for (size_t i = 0; i < ROOM; i++) {
+        keys[i] = i != 0 && i != ROOM - 1 ? (int64_t)(2 * i - 1) : 0;
+        values[i * LONG] = (float)(i + 1);
+    }
+    for (int round = 0; round < 20; round++) {
+        ligi_tables *tables = tables_of(&table, 1, LIG_FLOAT32, 1, 2);
+        batch_of(room, keys, ROOM, values)->missed = &missed;
+        assert_int_equal(pthread_create(&thread, NULL, bring, tables), 0);
+        ligi_tables_write(tables, LIGI_WRITE_SET, &room->batch);
+        assert_int_equal(room->batch.miss_count, 2);
+        pthread_join(thread, NULL);
+        ligi_tables_write_misses(tables, LIGI_WRITE_SET, &room->batch);
+        assert_int_equal(room->batch.miss_count, 0);
+        assert_int_equal(read_keys(tables, keys, 1, found), 0);
+        assert_true(found[0] == ROOM);
+        ligi_tables_destroy(tables);
+    }
+    ligi_missed_fini(&missed);
+    free(room);
+    free(values);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -416,6 +470,7 @@ int main(void)
         cmocka_unit_test(first_writes_are_noted),
         cmocka_unit_test(peers_are_read),
         cmocka_unit_test(changes_are_told),
+        cmocka_unit_test(what_was_missed_waits_its_turn),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
