@@ -1,5 +1,6 @@
 /* The shm transport below the core: what the conformance suite, which runs over every transport,
  * cannot ask. */
+#include "net/endpoint.h"
 #include "shm_pair.h"
 
 #include <stdio.h>
@@ -202,6 +203,24 @@ static void test_views_end(void **state)
     assert_int_equal(count_maps(), 0);
 }
 
+/* It came after the last look and before the flag: whoever then does not sleep must find it. */
+static void test_what_comes_before_sleep_is_found(void **state)
+{
+    static const uint8_t data[8] = {1};
+    ligi_slot *slot;
+    pair both;
+    (void)state;
+
+    pair_open(&both, "shm:");
+    assert_ok(ligi_net_transport(both.server.net, "shm", &slot));
+    assert_ok(ligi_net_poll(both.server.net));
+    send_bytes(&both.client, data, sizeof data, 0);
+    assert_int_equal(slot->ops->arm(slot->self), 1);
+    slot->ops->disarm(slot->self);
+    pair_until(&both, server_arrivals, 1);
+    pair_close(&both);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_lent_and_not_taken_is_moved),
         cmocka_unit_test(test_mixed_pieces),
         cmocka_unit_test(test_views_end),
+        cmocka_unit_test(test_what_comes_before_sleep_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
