@@ -4,7 +4,10 @@
 #include "params_scene.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 
 enum { KEYS = 60, LENGTH = 4 };
 
@@ -39,10 +42,25 @@ static int read_own(scene_node *self, lig_params_worker *worker, uint32_t rank)
     return 0;
 }
 
-/* The last one goes without a word; the others find out, from whatever they do, and can still read
- * what they have. */
+/* Shared by the processes of a loss. */
+typedef struct loss {
+    int stop;                      /* the last one freezes, and does not die */
+    _Atomic uint32_t begun, heard; /* survivors who have met the others; who know what happened */
+} loss;
+
+static void all_survivors(const scene_node *self, _Atomic uint32_t *count)
+{
+    while (atomic_load(count) < self->options.node_count - 1)
+        sched_yield();
+}
+
+/* The last one goes without a word, once all have met; the others find out, from whatever they do,
+ * and can still read what they have. None goes before all have found out: it would be missed too.
+ */
 static int play_survivor(scene_node *self)
 {
+    loss *shared = self->context;
+    alarm(60); /* one that failed is not waited for */
     lig_params *params;
     lig_params_worker *worker;
     int line = open_and_try(self, &params, &worker);
@@ -50,9 +68,11 @@ static int play_survivor(scene_node *self)
         return line;
     uint32_t rank = lig_params_rank(params);
     if (rank == self->options.node_count - 1) {
-        kill(getpid(), self->context ? SIGSTOP : SIGKILL);
+        all_survivors(self, &shared->begun);
+        kill(getpid(), shared->stop ? SIGSTOP : SIGKILL);
         return 0; /* stopped, it is woken and dies */
     }
+    atomic_fetch_add(&shared->begun, 1);
     lig_status status;
     switch (rank) {
     case 0: status = lig_params_worker_barrier(worker, SCENE_MINUTE); break;
@@ -68,6 +88,8 @@ static int play_survivor(scene_node *self)
     snprintf(self->said, sizeof self->said, "%s", lig_error_text());
     if (strstr(self->said, part) == NULL)
         return __LINE__;
+    atomic_fetch_add(&shared->heard, 1);
+    all_survivors(self, &shared->heard);
     PLAY(lig_params_worker_barrier(worker, SCENE_MINUTE) == LIG_E_PEER);
     PLAY(pull_all(worker, SCENE_MINUTE) == LIG_E_PEER);
     PLAY(lig_params_worker_finalize(worker, SCENE_MINUTE) == LIG_E_PEER);
@@ -85,10 +107,14 @@ static void lose_one(const char *transport, int stop)
 {
     scene now;
     pid_t children[SCENE_NODES_MAX];
+    loss *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(shared, MAP_FAILED);
+    shared->stop = stop;
     scene_init(&now, 4, transport, table, 1);
     for (uint32_t i = 0; i < 4; i++) {
         now.nodes[i].options.liveness_ns = INT64_C(500000000);
-        now.nodes[i].context = stop ? &now : NULL;
+        now.nodes[i].context = shared;
         now.nodes[i].play = play_survivor;
         children[i] = scene_fork(&now.nodes[i], i);
     }
@@ -99,6 +125,7 @@ static void lose_one(const char *transport, int stop)
     }
     kill(children[3], SIGKILL);
     assert_int_equal(waitpid(children[3], NULL, 0), children[3]);
+    munmap(shared, sizeof *shared);
 }
 
 static void test_a_node_that_is_killed_is_everybodys_end(void **unused)
