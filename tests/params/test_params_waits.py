@@ -39,7 +39,6 @@ def test_flush_ends_while_others_push(nodes: Any) -> None:
             ended.set()
 
     party.run(work)
-    assert [server.stats()["replications"] > 0 for server in party.servers].count(True) == 1
     party.finish()
 
 
