@@ -179,8 +179,9 @@ lig_status ligi_py_worker_await(PyObject *object, int64_t ticket, int64_t timeou
     ligi_py_params_worker *self = (ligi_py_params_worker *)object;
     lig_status status;
     Py_BEGIN_ALLOW_THREADS status = lig_params_wait(self->worker, ticket, timeout_ns);
-    Py_END_ALLOW_THREADS if (status == LIG_OK ||
-                             (status != LIG_E_TIMEOUT && lig_params_done(self->worker, ticket)))
+    Py_END_ALLOW_THREADS if (!PyErr_Occurred() &&
+                             (status == LIG_OK ||
+                              (status != LIG_E_TIMEOUT && lig_params_done(self->worker, ticket))))
         let_go(self, ticket);
     return status;
 }
