@@ -79,7 +79,22 @@ static void merge(const ligi_tables *tables, const place_in *at, const void *del
     tables->kernels->merge(&sum);
 }
 
-/* Under the lock: no need for a locked instruction. */
+/* With dense keys nobody but the caller, who sees to the order of what is done here, comes near the
+ * lists; hashed ones get rows when workers touch them. A locked instruction waits for all that was
+ * written before it, and a row that has just been written is mostly not in the cache yet. */
+static void enter_lists(ligi_tables *tables)
+{
+    if (tables->hashed)
+        pthread_mutex_lock(&tables->lock);
+}
+
+static void leave_lists(ligi_tables *tables)
+{
+    if (tables->hashed)
+        pthread_mutex_unlock(&tables->lock);
+}
+
+/* One thread at a time: no need for a locked instruction. */
 static void count(ligi_tables *tables, ligi_row_state state, uint64_t change)
 {
     _Atomic uint64_t *counted = state == LIGI_ROW_OWNED  ? &tables->owned
@@ -158,7 +173,7 @@ lig_status ligi_tables_install_owned(ligi_tables *tables, ligi_entry entry, uint
 {
     place_in at;
 
-    pthread_mutex_lock(&tables->lock);
+    enter_lists(tables);
     lig_status status = enter(tables, entry, &at);
     if (!status) {
         take_in(tables, &at, body, sent_included);
@@ -168,7 +183,7 @@ lig_status ligi_tables_install_owned(ligi_tables *tables, ligi_entry entry, uint
         flip(tables, entry, &at, LIGI_ROW_OWNED);
         ligi_row_unlock(at.row);
     }
-    pthread_mutex_unlock(&tables->lock);
+    leave_lists(tables);
     return status;
 }
 
@@ -184,7 +199,7 @@ lig_status ligi_tables_install_copy(ligi_tables *tables, ligi_entry entry, const
 {
     place_in at;
 
-    pthread_mutex_lock(&tables->lock);
+    enter_lists(tables);
     lig_status status = enter(tables, entry, &at);
     if (!status) {
         int fresh = at.state == LIGI_ROW_ABSENT;
@@ -199,7 +214,7 @@ lig_status ligi_tables_install_copy(ligi_tables *tables, ligi_entry entry, const
         if (status && fresh)
             ligi_slab_give(at.slab, at.slot);
     }
-    pthread_mutex_unlock(&tables->lock);
+    leave_lists(tables);
     return status;
 }
 
@@ -207,20 +222,20 @@ uint64_t ligi_tables_leave(ligi_tables *tables, ligi_entry entry, uint32_t to, v
 {
     uint64_t moves = ligi_tables_place(tables, entry).moves + 1;
 
-    pthread_mutex_lock(&tables->lock);
+    enter_lists(tables);
     place_in at = find(tables, entry);
     assert(at.state == LIGI_ROW_OWNED);
     ligi_row_lock(at.row);
     tables->kernels->copy_out(body, ligi_row_body(at.row), at.slab->body_bytes);
     ligi_tables_place_update(tables, entry, (ligi_place){to, moves});
     remove_row(tables, entry, &at);
-    pthread_mutex_unlock(&tables->lock);
+    leave_lists(tables);
     return moves;
 }
 
 ligi_row_state ligi_tables_drop(ligi_tables *tables, ligi_entry entry)
 {
-    pthread_mutex_lock(&tables->lock);
+    enter_lists(tables);
     place_in at = find(tables, entry);
     assert(at.state == LIGI_ROW_COPY || at.state == LIGI_ROW_DRAINING);
     ligi_row_lock(at.row);
@@ -230,7 +245,7 @@ ligi_row_state ligi_tables_drop(ligi_tables *tables, ligi_entry entry)
     } else {
         remove_row(tables, entry, &at);
     }
-    pthread_mutex_unlock(&tables->lock);
+    leave_lists(tables);
     return at.state;
 }
 
@@ -287,7 +302,7 @@ int ligi_tables_has_sent(const ligi_tables *tables, ligi_entry entry)
 
 ligi_row_state ligi_tables_confirm(ligi_tables *tables, ligi_entry entry)
 {
-    pthread_mutex_lock(&tables->lock);
+    enter_lists(tables);
     place_in at = find(tables, entry);
     if (has_deltas(at.state)) {
         ligi_row_lock(at.row);
@@ -297,7 +312,7 @@ ligi_row_state ligi_tables_confirm(ligi_tables *tables, ligi_entry entry)
         else
             ligi_row_unlock(at.row);
     }
-    pthread_mutex_unlock(&tables->lock);
+    leave_lists(tables);
     return at.state;
 }
 

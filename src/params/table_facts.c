@@ -219,13 +219,9 @@ int ligi_tables_place_update(ligi_tables *tables, ligi_entry entry, ligi_place p
     uint64_t was = atomic_load_explicit(at, memory_order_relaxed);
     uint64_t is = (uint64_t)(place.node + 1) << MOVES_BITS | (place.moves & moves_mask);
 
-    if (place.node >= tables->node_count)
+    if (place.node >= tables->node_count || (was & moves_mask) >= (is & moves_mask))
         return 0;
-    do {
-        if ((was & moves_mask) >= (is & moves_mask))
-            return 0;
-    } while (!atomic_compare_exchange_weak_explicit(at, &was, is, memory_order_acq_rel,
-                                                    memory_order_relaxed));
+    atomic_store_explicit(at, is, memory_order_release);
     return 1;
 }
 

@@ -43,7 +43,7 @@ struct ligi_tables {
     _Atomic uint64_t owned, copied;
 
     pthread_mutex_t
-        lock; /* free lists, adding to the directory, the watcher; taken before any row's */
+        lock; /* hashed keys: free lists, adding to the directory; taken before any row's */
     ligi_tables_changed_fn changed;
     void *changed_context;
     void *scratch; /* the longest body */
