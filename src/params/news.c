@@ -52,23 +52,34 @@ static lig_status send_after(ligi_steward *steward, ligi_entry entry, uint32_t t
     return LIG_OK;
 }
 
-static lig_status move_to(ligi_steward *steward, ligi_entry entry, const ligi_subscriber *one)
+/* The row itself, to a node that knows of all it had pushed to a copy, if it had one. */
+static lig_status give_row(ligi_steward *steward, ligi_entry entry, uint32_t to)
 {
-    ligi_mark *mark = &steward->marks[entry];
-    uint32_t to = one->node;
     ligi_address address = news_to(steward, to);
     size_t bytes = ligi_tables_body_bytes(steward->tables, entry);
     void *row;
 
-    if (one->number != one->told)
-        LIG_TRY(ligi_steward_tell(steward, to, LIGI_ITEM_TAKEN, entry, one->number));
     LIG_TRY(ligi_courier_room(&steward->courier, &address, bytes, &row));
     uint64_t moves = ligi_tables_leave(steward->tables, entry, to, row);
-    mark->flags &= (uint16_t)~LIGI_MARK_OWNED;
-    ligi_item item = item_of(steward, LIGI_ITEM_MOVED, entry, moves);
+    steward->marks[entry].flags &= (uint16_t)~LIGI_MARK_OWNED;
+    const ligi_item item = {.key = ligi_tables_key(steward->tables, entry),
+                            .number = moves,
+                            .kind = LIGI_ITEM_MOVED,
+                            .flags = LIGI_ITEM_ROW,
+                            .extra = (uint32_t)moves};
     ligi_courier_add(&steward->courier, to, &item, bytes);
-    ligi_subscribers_remove(&steward->subscribers, &mark->others, to);
     steward->counts.relocations_out++;
+    return LIG_OK;
+}
+
+static lig_status move_to(ligi_steward *steward, ligi_entry entry, const ligi_subscriber *one)
+{
+    uint32_t to = one->node;
+
+    if (one->number != one->told)
+        LIG_TRY(ligi_steward_tell(steward, to, LIGI_ITEM_TAKEN, entry, one->number));
+    LIG_TRY(give_row(steward, entry, to));
+    ligi_subscribers_remove(&steward->subscribers, &steward->marks[entry].others, to);
     return send_after(steward, entry, to);
 }
 
@@ -83,19 +94,27 @@ static lig_status rest(ligi_steward *steward, ligi_entry entry)
     return LIG_OK;
 }
 
-static lig_status decide(ligi_steward *steward, ligi_entry entry, ligi_subscriber *one)
+static ligi_policy_act choose(ligi_steward *steward, ligi_entry entry, uint32_t other_count,
+                              int has_copy)
 {
-    const ligi_mark *mark = &steward->marks[entry];
     const ligi_policy_view view = {
         .techniques = steward->techniques,
         .copyable = ligi_tables_copyable(steward->tables, entry),
         .own = ligi_steward_cares(steward, entry),
-        .other_count = ligi_subscribers_count(&steward->subscribers, mark->others) - 1,
-        .has_copy = one->has_copy != 0,
-        .rested = (uint16_t)(steward->round - mark->arrived),
+        .other_count = other_count,
+        .has_copy = has_copy,
+        .rested = (uint16_t)(steward->round - steward->marks[entry].arrived),
     };
 
-    switch (ligi_policy(&view)) {
+    return ligi_policy(&view);
+}
+
+static lig_status decide(ligi_steward *steward, ligi_entry entry, ligi_subscriber *one)
+{
+    uint32_t others = steward->marks[entry].others;
+    uint32_t count = ligi_subscribers_count(&steward->subscribers, others);
+
+    switch (choose(steward, entry, count - 1, one->has_copy != 0)) {
     case LIGI_POLICY_COPY: return copy_to(steward, entry, one);
     case LIGI_POLICY_MOVE: return move_to(steward, entry, one);
     case LIGI_POLICY_LATER: return rest(steward, entry);
@@ -121,6 +140,9 @@ static lig_status wanted(ligi_steward *steward, const ligi_incoming *incoming,
     if (origin == steward->rank)
         return LIG_OK; /* the row has come meanwhile */
     if (ligi_tables_state(steward->tables, entry) == LIGI_ROW_OWNED) {
+        /* Mostly nobody else has asked: it goes without ever having been one of several. */
+        if (mark->others == 0 && choose(steward, entry, 0, 0) == LIGI_POLICY_MOVE)
+            return give_row(steward, entry, origin);
         if (ligi_subscribers_find(&steward->subscribers, mark->others, origin) != NULL)
             return LIG_OK;
         LIG_TRY(ligi_subscribers_add(&steward->subscribers, &mark->others, origin, &one));
