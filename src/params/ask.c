@@ -244,7 +244,7 @@ static int sort_misses(lig_params_worker *worker, const ligi_batch *batch)
     memset(heads, 0, (node->node_count + 1) * sizeof *heads);
     for (size_t i = 0; i < batch->miss_count; i++) {
         if (i + PLACES_AHEAD < batch->miss_count)
-            __builtin_prefetch(&node->tables->places[batch->misses[i + PLACES_AHEAD].entry]);
+            __builtin_prefetch(&node->tables->asides[batch->misses[i + PLACES_AHEAD].entry]);
         uint32_t to = ligi_tables_place(node->tables, batch->misses[i].entry).node;
         if (to == node->rank || to >= node->node_count)
             return 0;

@@ -29,7 +29,7 @@ void ligi_tables_fetch_word(const ligi_tables *tables, uint64_t entry)
     if (entry >= tables->entry_limit)
         return;
     __builtin_prefetch((const void *)&tables->words[entry], 1);
-    __builtin_prefetch((const void *)&tables->places[entry], 1);
+    __builtin_prefetch(&tables->asides[entry], 1);
 }
 
 void ligi_tables_meet_word(const ligi_tables *tables, uint64_t entry)
@@ -37,7 +37,7 @@ void ligi_tables_meet_word(const ligi_tables *tables, uint64_t entry)
     if (entry >= tables->entry_limit)
         return;
     (void)atomic_load_explicit(&tables->words[entry], memory_order_relaxed);
-    (void)atomic_load_explicit(&tables->places[entry], memory_order_relaxed);
+    (void)atomic_load_explicit(&tables->asides[entry].place, memory_order_relaxed);
 }
 
 static const ligi_row_head *row_of(const ligi_tables *tables, uint64_t entry)

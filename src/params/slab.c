@@ -8,6 +8,7 @@
 
 #define PAGE UINT64_C(4096)
 #define POPULATED (UINT64_C(256) << 10)
+#define POPULATED_MOST (UINT64_C(64) << 20)
 #define POPULATE_WRITE 23 /* of Linux 5.14, whatever the headers are of */
 
 enum { SPARE_BLOCK = 16 };
@@ -114,6 +115,11 @@ lig_status ligi_region_make(uint64_t bytes, void **memory)
     madvise(all + before, bytes, MADV_HUGEPAGE); /* where the kernel has them; slower without */
     *memory = all + before;
     return LIG_OK;
+}
+
+void ligi_region_populate(void *memory, uint64_t bytes)
+{
+    madvise(memory, bytes < POPULATED_MOST ? bytes : POPULATED_MOST, POPULATE_WRITE);
 }
 
 void ligi_region_destroy(void *memory, uint64_t bytes)

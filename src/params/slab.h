@@ -87,6 +87,9 @@ void ligi_slab_give_deltas(ligi_slab *slab, uint32_t number);
 
 /* Zeros in huge pages, reserved and not touched. */
 lig_status ligi_region_make(uint64_t bytes, void **memory);
+/* Makes its pages now rather than when they are first used, for what is looked at in any order; of
+ * much memory only the first 64 MiB. */
+void ligi_region_populate(void *memory, uint64_t bytes);
 void ligi_region_destroy(void *memory, uint64_t bytes);
 
 #endif

@@ -1,8 +1,6 @@
 /* One node's part in moving and copying: what comes, what becomes of interest, and rounds. */
 #include "params/steward.h"
 
-#include "params/slab.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,27 +12,18 @@ enum { AHEAD_ENTRY = 32, BLOCK = 16 }; /* entries that are fetched before they a
 
 lig_status ligi_steward_init(ligi_steward *steward, const ligi_steward_options *options)
 {
-    uint64_t entries = ligi_tables_entry_limit(options->tables);
     uint64_t body = ligi_tables_body_bytes_max(options->tables),
              delta = ligi_tables_delta_bytes_max(options->tables);
+    void *marks = ligi_tables_asides(options->tables);
 
     *steward = (ligi_steward){.tables = options->tables,
                               .rank = options->rank,
                               .node_count = options->node_count,
                               .techniques = options->techniques,
                               .round = LIGI_POLICY_REST,
-                              .mark_bytes = (entries * sizeof(ligi_mark) / LIGI_HUGE_PAGE + 1) *
-                                            LIGI_HUGE_PAGE};
-    void *marks; /* in huge pages: they are looked at in any order */
-    LIG_TRY(ligi_region_make(steward->mark_bytes, &marks));
-    steward->marks = marks;
-    lig_status status = ligi_courier_init(&steward->courier, &options->carrier, options->node_count,
-                                          body > delta ? body : delta);
-    if (status != LIG_OK) {
-        ligi_region_destroy(steward->marks, steward->mark_bytes);
-        steward->marks = NULL;
-    }
-    return status;
+                              .marks = marks};
+    return ligi_courier_init(&steward->courier, &options->carrier, options->node_count,
+                             body > delta ? body : delta);
 }
 
 void ligi_steward_fini(ligi_steward *steward)
@@ -45,8 +34,6 @@ void ligi_steward_fini(ligi_steward *steward)
     free(steward->lapsed.items);
     free(steward->dirty.items);
     free(steward->resting.items);
-    ligi_region_destroy(steward->marks, steward->mark_bytes);
-    steward->marks = NULL;
 }
 
 lig_status ligi_entries_add(ligi_entries *entries, const ligi_entry *items, size_t count)

@@ -45,14 +45,17 @@
     256u /* in the list of an ending, or of those that have lapsed: all copies and rows that       \
             others want are, while this node is interested */
 
-/* What is known of an entry besides its row. */
+/* What is known of an entry besides its row, as it lies in the tables' aside of it. */
 typedef struct ligi_mark {
+    uint64_t place;    /* the tables' */
     uint32_t interest; /* of this node's workers: interests' */
     uint32_t others;   /* OWNED: subscribers' */
     uint32_t number;   /* of the last delta sent to an owner */
     uint16_t arrived;  /* OWNED: the round it came in */
     uint16_t flags;
+    uint64_t reserved;
 } ligi_mark;
+_Static_assert(sizeof(ligi_mark) == sizeof(ligi_aside), "a mark is an aside");
 
 typedef struct ligi_entries { /* embedded; zeroed is valid */
     ligi_entry *items;
@@ -68,8 +71,7 @@ typedef struct ligi_steward {
     uint32_t rank, node_count;
     lig_params_techniques techniques;
     ligi_courier courier;
-    ligi_mark *marks; /* by entry */
-    uint64_t mark_bytes;
+    ligi_mark *marks; /* by entry; in memory of the tables */
     ligi_interests interests;
     ligi_entries lapsed; /* an ending of theirs is over: to be looked at */
     ligi_subscribers subscribers;

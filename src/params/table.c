@@ -164,21 +164,23 @@ static int needs_kinds(const ligi_tables_options *options)
            (options->flags & LIG_PARAMS_HASHED && options->table_count > 1);
 }
 
-/* Places, lists of free slots, and kinds where there are any: this node's own. */
+/* Asides, lists of free slots, and kinds where there are any: this node's own. */
 static lig_status make_own(ligi_tables *tables, const ligi_tables_options *options)
 {
-    uint64_t places = round_up(tables->entry_limit * sizeof *tables->places, LIGI_LINE);
+    uint64_t asides = round_up(tables->entry_limit * sizeof *tables->asides, LIGI_LINE);
     uint64_t spare = round_up(tables->entry_limit * sizeof *tables->spare, LIGI_LINE);
     uint64_t kinds = needs_kinds(options) ? tables->entry_limit * sizeof *tables->kinds : 0;
-    uint64_t bytes = round_up(places + spare + kinds, LIGI_HUGE_PAGE);
+    uint64_t bytes = round_up(asides + spare + kinds, LIGI_HUGE_PAGE);
     void *memory;
 
     LIG_TRY(ligi_region_make(bytes, &memory));
+    if (options->node_count > 1) /* else rows stay where they are */
+        ligi_region_populate(memory, asides + spare + kinds);
     tables->own = memory;
     tables->own_bytes = bytes;
-    tables->places = memory;
-    tables->spare = (uint32_t *)(tables->own + places);
-    tables->kinds = kinds ? (uint16_t *)(tables->own + places + spare) : NULL;
+    tables->asides = memory;
+    tables->spare = (uint32_t *)(tables->own + asides);
+    tables->kinds = kinds ? (uint16_t *)(tables->own + asides + spare) : NULL;
     return LIG_OK;
 }
 

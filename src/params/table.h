@@ -2,8 +2,8 @@
  * what to install and what to give up, and does it while workers read and write.
  *
  *   workers   ligi_tables_resolve -> _read, _write        any thread, at any time, no lock
- *   structure _install_*, _leave, _drop, _take_*, ...,     any thread, but one at a time: the caller
- *             _place_update, _watch                        sees to it (its own lock)
+ *   structure _install_*, _leave, _drop, _take_*, ...,     any thread, but one at a time: the
+ * caller _place_update, _watch                        sees to it (its own lock)
  *
  * What is absent is told as a list of misses; who asks whom for them is the caller's. Keys from
  * peers are checked by resolve like any others; bodies and deltas from peers are checked by the
@@ -14,6 +14,8 @@
 #include "params/missed.h"
 
 #include <ligament/params.h>
+
+#include <stdatomic.h>
 
 typedef struct ligi_tables ligi_tables; /* shared */
 typedef uint32_t ligi_entry; /* a key's number on this node; dense keys: the key itself */
@@ -103,6 +105,15 @@ double ligi_tables_get_lr(const ligi_tables *tables, uint32_t table);
 /* Where words and rows are; laid out alike on every node, so that a peer's region is known by its
  * first byte. */
 void *ligi_tables_region(const ligi_tables *tables, uint64_t *bytes);
+
+/* What is known of an entry besides its row, all of it in one line of the cache: where the row is,
+ * and what the one who moves rows keeps of it. */
+typedef struct ligi_aside {
+    _Atomic uint64_t place; /* the tables': node + 1 above 48 bits of moves; 0: at home, never moved
+                             */
+    uint64_t yours[3];      /* the caller's; zeros at first */
+} ligi_aside;
+ligi_aside *ligi_tables_asides(const ligi_tables *tables); /* by entry */
 
 /* --- where rows are --- */
 

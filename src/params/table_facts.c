@@ -197,6 +197,11 @@ void *ligi_tables_region(const ligi_tables *tables, uint64_t *bytes)
     return tables->region;
 }
 
+ligi_aside *ligi_tables_asides(const ligi_tables *tables)
+{
+    return tables->asides;
+}
+
 ligi_row_state ligi_tables_state(const ligi_tables *tables, ligi_entry entry)
 {
     return ligi_word_state(ligi_tables_word(tables, entry));
@@ -204,7 +209,7 @@ ligi_row_state ligi_tables_state(const ligi_tables *tables, ligi_entry entry)
 
 ligi_place ligi_tables_place(const ligi_tables *tables, ligi_entry entry)
 {
-    uint64_t place = atomic_load_explicit(&tables->places[entry], memory_order_acquire);
+    uint64_t place = atomic_load_explicit(&tables->asides[entry].place, memory_order_acquire);
 
     if (place == 0)
         return (ligi_place){ligi_tables_home(tables, ligi_tables_key(tables, entry)), 0};
@@ -214,7 +219,7 @@ ligi_place ligi_tables_place(const ligi_tables *tables, ligi_entry entry)
 
 int ligi_tables_place_update(ligi_tables *tables, ligi_entry entry, ligi_place place)
 {
-    _Atomic uint64_t *at = &tables->places[entry];
+    _Atomic uint64_t *at = &tables->asides[entry].place;
     uint64_t moves_mask = (UINT64_C(1) << MOVES_BITS) - 1;
     uint64_t was = atomic_load_explicit(at, memory_order_relaxed);
     uint64_t is = (uint64_t)(place.node + 1) << MOVES_BITS | (place.moves & moves_mask);

@@ -31,8 +31,8 @@ struct ligi_tables {
     ligi_slab *slabs;
     uint16_t *kinds; /* an entry's slab; NULL: the number of its table */
     ligi_word *words;
-    _Atomic uint64_t *places; /* node + 1 above 48 bits of moves; 0: at home, never moved */
-    uint32_t *spare;          /* the slabs' */
+    ligi_aside *asides;
+    uint32_t *spare; /* the slabs' */
     uint8_t *region, *own, *deltas;
     uint64_t region_bytes, own_bytes, deltas_bytes;
     ligi_region_source source;
