@@ -9,7 +9,7 @@ static lig_status resolve(lig_params_worker *worker, const int64_t *keys, size_t
 {
     ligi_intents *intents = worker->intents;
     const ligi_tables *tables = worker->node->tables;
-    uint64_t limit = ligi_tables_entry_limit(tables), unused;
+    uint64_t limit = ligi_tables_entry_limit(tables), bad = 0, unused;
 
     LIG_TRY(ligi_grow(&intents->scratch, &intents->scratch_room, count, sizeof *intents->scratch,
                       "an intent"));
@@ -18,11 +18,10 @@ static lig_status resolve(lig_params_worker *worker, const int64_t *keys, size_t
         return ligi_tables_enter(worker->node->tables, keys, count, intents->scratch);
     }
     for (size_t i = 0; i < count; i++) {
-        if ((uint64_t)keys[i] >= limit)
-            return ligi_tables_lengths(tables, keys + i, 1, &unused);
+        bad |= (uint64_t)keys[i] >= limit;
         intents->scratch[i] = (ligi_entry)keys[i];
     }
-    return LIG_OK;
+    return bad ? ligi_tables_lengths(tables, keys, count, &unused) : LIG_OK;
 }
 
 lig_status lig_params_intent(lig_params_worker *worker, const int64_t *keys, size_t count,
