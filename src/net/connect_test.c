@@ -1,4 +1,5 @@
 /* Which of a card's addresses a connection takes. */
+#include "base/clock.h"
 #include "base/test.h"
 #include "net/frame.h"
 #include "net_side.h"
@@ -52,10 +53,13 @@ static void the_next_address_is_tried(void **state)
     side_close(&server);
 }
 
-/* And one that takes the connection and says nothing has its turn and no more. */
+/* And one that takes the connection and says nothing has its turn and no more. With a secret the
+ * hello waits for an answer. */
 static void a_silent_address_gives_way(void **state)
 {
-    ligi_net_options hurried = {.turn_ns = 20000000};
+    static const char secret[] = "0123456789abcdef0123456789abcdef";
+    ligi_net_options shared = {.secret = secret, .secret_bytes = sizeof secret - 1};
+    ligi_net_options hurried = shared;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof at;
     uint8_t card[LIGI_CARD_BYTES_MAX];
@@ -64,12 +68,13 @@ static void a_silent_address_gives_way(void **state)
     ligi_link *link;
 
     (void)state;
+    hurried.turn_ns = 20000000;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(listen(fd, 4), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
     snprintf(silent, sizeof silent, "tcp://127.0.0.1:%u", ntohs(at.sin_port));
-    assert_ok(side_open(&server, "tcp://127.0.0.1:0", &plain));
+    assert_ok(side_open(&server, "tcp://127.0.0.1:0", &shared));
     assert_ok(side_open(&client, NULL, &hurried));
     ligi_connect connect = {.card = card,
                             .card_bytes = forge(&server, silent, 0, card),
@@ -83,9 +88,43 @@ static void a_silent_address_gives_way(void **state)
     close(fd);
 }
 
+/* A server that stands still for longer than a turn, and then finds what was sent meanwhile. */
+static void who_stands_still_is_met_once(void **state)
+{
+    static const char *const places[] = {"shm:", "tcp://127.0.0.1:0"};
+    ligi_net_options hurried = {.turn_ns = 1000000};
+    (void)state;
+
+    for (size_t i = 0; i < 2; i++) {
+        uint8_t card[LIGI_CARD_BYTES_MAX];
+        char second[LIGI_ADDRESS_BYTES_MAX];
+        side server, client;
+        ligi_link *link;
+        assert_ok(side_open(&server, places[i], &plain));
+        assert_ok(ligi_net_listen(server.net, "tcp://127.0.0.1:0", second));
+        assert_ok(side_open(&client, NULL, &hurried));
+        ligi_connect connect = {.card = card,
+                                .card_bytes = sizeof card,
+                                .service = LIGI_SERVICE_TEST,
+                                .timeout_ns = SIDE_WAIT_NS};
+        assert_ok(ligi_net_card(server.net, NULL, card, &connect.card_bytes));
+        assert_ok(ligi_net_connect(client.net, &connect, &link));
+        for (int64_t end = ligi_now_ns() + 20 * hurried.turn_ns; ligi_now_ns() < end;)
+            assert_ok(ligi_net_poll(client.net));
+        assert_true(side_both(&server, &client, &client.met, 1));
+        ligi_link_close(link, NULL);
+        assert_true(side_both(&server, &client, &server.lost, 1));
+        assert_int_equal(server.met, 1);
+        assert_status(server.lost_status, LIG_E_CLOSED);
+        side_close(&client);
+        side_close(&server);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_next_address_is_tried),
-                                       cmocka_unit_test(a_silent_address_gives_way)};
+                                       cmocka_unit_test(a_silent_address_gives_way),
+                                       cmocka_unit_test(who_stands_still_is_met_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

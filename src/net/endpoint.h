@@ -167,6 +167,8 @@ const ligi_served *ligi_link_served(const ligi_link *link);
 lig_status ligi_link_put_first(ligi_link *link, ligi_kind kind, const void *head, size_t bytes);
 lig_status ligi_link_put_hello(ligi_link *link, const void *data, size_t bytes);
 void ligi_link_take_back_hello(ligi_link *link);
+/* 1 when the peer may have read it. */
+int ligi_link_hello_left(const ligi_link *link);
 /* Cancels what waits and says goodbye, as far as that goes without waiting. */
 void ligi_link_say_bye(ligi_link *link, lig_status status, const char *text);
 void ligi_link_flush(ligi_link *link);

@@ -67,7 +67,7 @@ typedef struct ligi_net_options {
     uint32_t link_max;     /* links; 0: 16384, some of each service for 4096 members */
     int background;        /* 1: a thread of ours drives while no caller does */
     ligi_fabric fabric;
-    int64_t turn_ns; /* an address of a card that does not answer by then gives way to the next; 0:
+    int64_t turn_ns; /* an address of a card that takes no hello by then gives way to the next; 0:
                         5 s. At most half of what the connection has left */
 } ligi_net_options;
 

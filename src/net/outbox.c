@@ -246,6 +246,11 @@ void ligi_link_take_back_hello(ligi_link *link)
     }
 }
 
+int ligi_link_hello_left(const ligi_link *link)
+{
+    return link->first == NULL || link->first->out.prefix.kind != LIGI_KIND_HELLO;
+}
+
 /* A message on its way cannot be followed by a goodbye: the peer then sees the connection end. */
 void ligi_link_say_bye(ligi_link *link, lig_status status, const char *text)
 {

@@ -132,8 +132,12 @@ static void past_deadline(ligi_link *link)
     ligi_link_fail(link, LIG_E_TIMEOUT);
 }
 
+/* A peer that stands still may have the hello already, and takes it for a connection when it goes
+ * on: it would meet us twice, and lose the first. */
 static void look_at_turn(ligi_link *link, int64_t now)
 {
+    if (ligi_link_hello_left(link))
+        return;
     if (link->plan->turn_ns > now) {
         ligi_net_due(link->net, link->plan->turn_ns);
         return;
