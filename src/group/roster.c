@@ -411,11 +411,12 @@ lig_status ligi_roster_leave(ligi_roster *roster, uint64_t who)
     return seat == NULL ? LIG_OK : vacate(roster, seat, LIGI_LEFT, "it has left");
 }
 
-void ligi_roster_hear(ligi_roster *roster, uint64_t who, int64_t now_ns)
+/* Its last word may be from before this process was frozen itself: see the tick. */
+void ligi_roster_hear(ligi_roster *roster, uint64_t who, int64_t at_ns)
 {
     ligi_seat *seat = ligi_roster_find(roster, who);
-    if (seat != NULL)
-        seat->heard_ns = now_ns;
+    if (seat != NULL && seat->heard_ns < at_ns)
+        seat->heard_ns = at_ns;
 }
 
 lig_status ligi_roster_confirm(ligi_roster *roster, uint64_t who, uint64_t epoch)

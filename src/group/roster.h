@@ -81,8 +81,8 @@ lig_status ligi_roster_join(ligi_roster *roster, uint64_t who, const ligi_join *
 lig_status ligi_roster_end(ligi_roster *roster, uint64_t who, const char *why);
 /* It said goodbye. */
 lig_status ligi_roster_leave(ligi_roster *roster, uint64_t who);
-/* It sent something: it lives. */
-void ligi_roster_hear(ligi_roster *roster, uint64_t who, int64_t now_ns);
+/* It last sent something then: it lived. */
+void ligi_roster_hear(ligi_roster *roster, uint64_t who, int64_t at_ns);
 lig_status ligi_roster_confirm(ligi_roster *roster, uint64_t who, uint64_t epoch);
 /* The answer to a probe. */
 lig_status ligi_roster_answer(ligi_roster *roster, uint64_t who, uint64_t number);

@@ -254,7 +254,9 @@ static void test_silence(void **state)
     /* Who sleeps itself does not blame the others. */
     assert_ok(ligi_roster_tick(&roster, 9000 * MS));
     expect(&roster, "");
+    ligi_roster_hear(&roster, 2, 1000 * MS); /* its last word is from before */
     assert_ok(ligi_roster_tick(&roster, 9400 * MS));
+    expect(&roster, "");
     assert_ok(ligi_roster_tick(&roster, 9800 * MS));
     assert_ok(ligi_roster_tick(&roster, 10001 * MS));
     expect(&roster, "X1 C0l3 X2 C1l4");
