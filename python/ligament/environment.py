@@ -140,7 +140,7 @@ def trusted_fabric(
         said = environ.get("LIGAMENT_TRUSTED_FABRIC", "")
         what = f"LIGAMENT_TRUSTED_FABRIC={said!r}"
     else:
-        said = str(int(given)) if isinstance(given, bool) else given
+        said = str(int(given)) if isinstance(given, int) else given
         what = f"trusted_fabric={given!r}"
     if said not in ("", "0", "1", "any"):
         raise InvalidError(f"{what} is not known; it is said by 0, 1 or any")

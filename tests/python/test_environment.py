@@ -200,6 +200,8 @@ def test_first_host(nodes, first):
         (None, "any", (True, True)),
         (False, "any", (False, False)),
         (True, "0", (True, False)),
+        (1, None, (True, False)),
+        (0, "1", (False, False)),
         ("any", None, (True, True)),
     ],
 )
