@@ -377,7 +377,8 @@ static lig_status send_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *t
     size_t entries;
     int done = 0;
     LIG_TRY(gather(&mesh->inbox.queues[job->worker], job, tensors, &entries));
-    job->stamps[2] = (uint64_t)ligi_ticks_ns(&mesh->ticks, began);
+    uint64_t then = (uint64_t)ligi_ticks_then(&mesh->ticks, began);
+    job->stamps[2] = then > job->stamps[1] ? then : job->stamps[1];
     job->stamps[3] = ligi_mesh_stamp(mesh);
     ligi_send send = {.head = head,
                       .head_bytes =

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 enum { SERVES_NS = 1000000, MEASURE_NS = 20000000, MEASURE_MOST_NS = 1000000000 };
+enum { BACK_MOST = 1024 };    /* times what the counter serves for */
 enum { PROMPT_TICKS = 1024 }; /* that reading the clock takes, unless something came between */
 
 static int64_t forward(ligi_ticks *ticks, int64_t ns)
@@ -22,6 +23,23 @@ int64_t ligi_ticks_at(ligi_ticks *ticks, uint64_t tick)
     if (ticks->scale == 0 || passed >= ticks->most)
         return -1;
     return forward(ticks, ticks->ns + (int64_t)(passed * ticks->scale >> 32));
+}
+
+/* Whoever had the lock meanwhile was given later times, which are no reason to bring this one
+ * forward: how long the lock was waited for would not be seen. */
+int64_t ligi_ticks_past(ligi_ticks *ticks, uint64_t tick)
+{
+    uint64_t passed = tick - ticks->tick, back = ticks->tick - tick;
+    int64_t ns = ticks->ns;
+
+    if (passed < ticks->most)
+        ns += (int64_t)(passed * ticks->scale >> 32);
+    else if (back / BACK_MOST < ticks->most)
+        ns -= (int64_t)(back * ticks->scale >> 32);
+    else
+        return -1;
+    forward(ticks, ns); /* what comes after it is not before it */
+    return ns;
 }
 
 /* How long a tick is: between 1/16 and 4 ns. Over a short time the readings themselves would count,
@@ -103,4 +121,16 @@ int64_t ligi_ticks_ns(ligi_ticks *ticks, uint64_t reading)
     uint64_t before = read_counter();
     ns = ligi_now_ns();
     return ligi_ticks_set(ticks, before, ns, read_counter());
+}
+
+int64_t ligi_ticks_then(ligi_ticks *ticks, uint64_t reading)
+{
+    if (!ticks->trusted)
+        return (int64_t)reading;
+    int64_t ns = ligi_ticks_past(ticks, reading);
+    if (ns >= 0)
+        return ns;
+    int64_t now = ligi_ticks_ns(ticks, ligi_ticks_read(ticks));
+    ns = ligi_ticks_past(ticks, reading);
+    return ns >= 0 ? ns : now;
 }

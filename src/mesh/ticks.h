@@ -24,12 +24,16 @@ typedef struct ligi_ticks { /* zero-initialised is valid, and asks the clock eac
 void ligi_ticks_init(ligi_ticks *ticks);
 /* The counter now, or the clock where it is not trusted. Needs no guard. */
 uint64_t ligi_ticks_read(const ligi_ticks *ticks);
-/* The time of a reading that was made a moment ago. */
+/* The time of a reading that was made just now. */
 int64_t ligi_ticks_ns(ligi_ticks *ticks, uint64_t reading);
+/* Of one that was made up to a second ago, without the guard: not brought forward to what was given
+ * since. */
+int64_t ligi_ticks_then(ligi_ticks *ticks, uint64_t reading);
 
-/* What that is made of. Pure: the time at `tick`, or -1 when the clock must be asked; and what it
- * said, between two looks at the counter. */
+/* What that is made of. Pure: the time at `tick`, now or in the past, or -1 when the clock must be
+ * asked; and what it said, between two looks at the counter. */
 int64_t ligi_ticks_at(ligi_ticks *ticks, uint64_t tick);
+int64_t ligi_ticks_past(ligi_ticks *ticks, uint64_t tick);
 int64_t ligi_ticks_set(ligi_ticks *ticks, uint64_t before, int64_t ns, uint64_t after);
 
 #endif

@@ -65,6 +65,25 @@ static void test_time_does_not_go_back(void **unused)
     assert_int_equal(ligi_ticks_at(&ticks, 3 * (1025 * MS + 500)), last);
 }
 
+/* A reading from before the lock was had, which somebody else had for long. */
+static void test_what_was_waited_for_is_seen(void **unused)
+{
+    (void)unused;
+    ligi_ticks ticks;
+    learn(&ticks);
+    assert_in_range(ligi_ticks_past(&ticks, 3 * (1025 * MS + 300)), 1025 * MS + 299,
+                    1025 * MS + 301);
+    set(&ticks, 1060 * MS);
+    assert_in_range(ligi_ticks_past(&ticks, 3 * 1030 * MS), 1030 * MS - 5, 1030 * MS + 5);
+    assert_int_equal(ticks.last, 1060 * MS);
+    assert_int_equal(ligi_ticks_past(&ticks, 3 * (1062 * MS)), -1);
+    set(&ticks, 3000 * MS);
+    assert_int_equal(ligi_ticks_past(&ticks, 3 * 1060 * MS), -1);
+    /* What follows it is not before it. */
+    int64_t then = ligi_ticks_past(&ticks, 3 * (3000 * MS + 900));
+    assert_int_equal(set(&ticks, 3000 * MS + 400), then);
+}
+
 /* A machine that was moved, or slept. */
 static void test_a_counter_that_jumps_is_not_believed(void **unused)
 {
@@ -87,9 +106,12 @@ static void test_it_is_the_clock(void **unused)
     ligi_ticks_init(&ticks);
     int64_t began = ligi_now_ns(), before, last = 0;
     while ((before = ligi_now_ns()) < began + 60 * MS) {
-        int64_t ns = ligi_ticks_ns(&ticks, ligi_ticks_read(&ticks));
+        uint64_t reading = ligi_ticks_read(&ticks);
+        int64_t ns = ligi_ticks_ns(&ticks, reading);
+        int64_t then = ligi_ticks_then(&ticks, reading);
         int64_t after = ligi_now_ns();
         assert_in_range(ns, before - MS, after + MS);
+        assert_in_range(then, before - MS, after + MS);
         assert_true(ns >= last);
         last = ns;
     }
@@ -103,6 +125,7 @@ int main(void)
         cmocka_unit_test(test_it_serves_for_a_millisecond),
         cmocka_unit_test(test_a_reading_that_was_interrupted_sets_nothing),
         cmocka_unit_test(test_time_does_not_go_back),
+        cmocka_unit_test(test_what_was_waited_for_is_seen),
         cmocka_unit_test(test_a_counter_that_jumps_is_not_believed),
         cmocka_unit_test(test_it_is_the_clock),
     };

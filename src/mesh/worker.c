@@ -193,7 +193,7 @@ lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *asked, uin
     }
     place_tensors(asked, request, &entries);
     memset(request->stamps, 0, sizeof request->stamps);
-    request->stamps[0] = (uint64_t)ligi_ticks_ns(&mesh->ticks, began);
+    request->stamps[0] = (uint64_t)ligi_ticks_then(&mesh->ticks, began);
     request->stamps[1] = ligi_mesh_stamp(mesh); /* before: the server may be faster than this */
     for (uint32_t s = 0; s < mesh->server_count; s++)
         send_share(mesh, asked, request, entries, s);
