@@ -115,7 +115,10 @@ lig_status ligi_gcm_choose(ligi_gcm_set *set, const char *name, const ligi_gcm *
     /* OpenSSL 3.1 and later are as fast by themselves, and then one library is enough. */
     if (strcmp(name, "openssl") == 0 || (any && set->openssl.openssl->OPENSSL_version_minor() > 0))
         return LIG_OK;
+    if (any && set->in_vain)
+        return LIG_OK;
     lig_status status = have_ipsec_mb(set);
+    set->in_vain = status != LIG_OK;
     if (status == LIG_OK)
         *gcm = &set->ipsec_mb;
     return any ? LIG_OK : status;

@@ -52,6 +52,7 @@ lig_status ligi_gcm_check(const ligi_gcm *gcm);
 typedef struct ligi_gcm_set {
     ligi_gcm openssl;
     ligi_gcm ipsec_mb; /* loaded and checked when first wanted; without ops until then */
+    int in_vain;       /* the last look for ipsec-mb: auto does not look at every connection */
 } ligi_gcm_set;
 
 /* Borrows `openssl`. Nothing has to be undone. */
