@@ -490,12 +490,21 @@ lig_status ligi_keep_check(ligi_keep_call *call)
     return ligi_failure_publish(&failure);
 }
 
+/* Who is lost may have said why before. If nobody is, it was a peer of the store's. */
+static lig_status find_reason(ligi_keep_call *call, lig_status status)
+{
+    ligi_failure failure;
+    ligi_failure_take(&failure, status);
+    LIG_TRY(ligi_keep_why(call));
+    return ligi_failure_publish(&failure);
+}
+
 lig_status ligi_keep_agree(ligi_keep_call *call, lig_status status, const ligi_agreement *agreement)
 {
     const ligi_agreement nothing = {0};
     agreement = agreement ? agreement : &nothing;
     if (status == LIG_E_PEER)
-        status = ligi_keep_why(call);
+        status = find_reason(call, status);
     if (call->node->node_count == 1 && status == LIG_OK) {
         call->keeping->answer.bytes = 0;
         status = decide(call, agreement, &call->keeping->answer);

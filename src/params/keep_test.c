@@ -1,5 +1,6 @@
 /* Saving and loading on one node: every kind of table comes back bit for bit, and is an ordinary
  * model meanwhile. */
+#include "backend/registry.h"
 #include "store_scene.h"
 
 #include <ligament/params.h>
@@ -328,6 +329,46 @@ static void test_refused(void **state)
     job_close(&one);
 }
 
+/* --- a store that is far away --- */
+
+static lig_volume_ops far_volume;
+static lig_backend_ops far;
+
+static lig_status no_open(void **self, const char *config)
+{
+    (void)self, (void)config;
+    return lig_fail(LIG_E_PEER, "the store does not answer");
+}
+
+static lig_status no_put(void *pack, const lig_piece *piece)
+{
+    (void)pack, (void)piece;
+    return lig_fail(LIG_E_PEER, "the store has gone");
+}
+
+/* A peer of the store's is lost, and none of the nodes. */
+static void test_store_is_lost(void **state)
+{
+    (void)state;
+    lig_params_table table = {.key_count = MANY, .length = 200}; /* a pack */
+    job one = job_open(&table, 1, LIG_FLOAT32, 0);
+    int64_t keys[MANY];
+    fill_keys(keys, MANY);
+    push(&one, keys, MANY, LIG_FLOAT32, 1);
+    far = *lig_backend_find("mem");
+    far_volume = *far.volume;
+    far_volume.pack_put = no_put;
+    far.volume = &far_volume;
+    assert_ok(ligi_backend_register("far", &far));
+    assert_fails(lig_params_save(one.node, "far:", "m", LIG_FOREVER), LIG_E_PEER);
+    assert_string_equal(lig_error_text(), "the store has gone");
+    far.open = no_open;
+    assert_fails(lig_params_save(one.node, "far:", "m", LIG_FOREVER), LIG_E_PEER);
+    assert_fails(lig_params_load(one.node, "far:", "m", LIG_FOREVER), LIG_E_PEER);
+    assert_string_equal(lig_error_text(), "the store does not answer");
+    job_close(&one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +380,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_mismatch, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_lengths_mismatch, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_refused, scene_setup, scene_teardown),
+        cmocka_unit_test(test_store_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
