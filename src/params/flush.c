@@ -53,16 +53,11 @@ lig_status lig_params_intent(lig_params_worker *worker, const int64_t *keys, siz
 
 /* --- letters --- */
 
-static int is_running(const ligi_turn *turn)
-{
-    return turn->started != turn->finished;
-}
-
 static lig_status flushed(lig_params *node, uint64_t ticket)
 {
     ligi_sync *sync = node->sync;
 
-    if (is_running(&sync->flushing) && sync->flushing.started == ticket &&
+    if (ligi_turn_runs(&sync->flushing) && sync->flushing.started == ticket &&
         sync->flushing_left > 0 && --sync->flushing_left == 0) {
         sync->flushing.finished = sync->flushing.started;
         ligi_node_wake(node);
@@ -113,15 +108,15 @@ static lig_status begin_echoes(lig_params *node)
 static lig_status flush_asked(lig_params *node, uint32_t from, uint64_t ticket)
 {
     node->sync->flush_for_later[from] = ticket + 1;
-    return is_running(&node->sync->echoing) ? LIG_OK : begin_echoes(node);
+    return ligi_turn_runs(&node->sync->echoing) ? LIG_OK : begin_echoes(node);
 }
 
 static lig_status echoed(lig_params *node, uint64_t ticket)
 {
     ligi_sync *sync = node->sync;
 
-    if (!is_running(&sync->echoing) || ticket != sync->echoing.started || sync->echoing_left == 0 ||
-        --sync->echoing_left > 0)
+    if (!ligi_turn_runs(&sync->echoing) || ticket != sync->echoing.started ||
+        sync->echoing_left == 0 || --sync->echoing_left > 0)
         return LIG_OK;
     sync->echoing.finished = sync->echoing.started;
     LIG_TRY(answer_flushes(node));
@@ -160,9 +155,9 @@ static lig_status settle(waiting *call)
 
     if (call->settled == 0)
         call->settled = turn->started + 1;
-    if (is_running(turn) && sync->steward.unsettled[sync->settling_era & 1] == 0)
+    if (ligi_turn_runs(turn) && sync->steward.unsettled[sync->settling_era & 1] == 0)
         turn->finished = turn->started;
-    if (is_running(turn) || turn->finished >= call->settled)
+    if (ligi_turn_runs(turn) || turn->finished >= call->settled)
         return LIG_OK;
     LIG_TRY(ligi_sync_gather_notes(call->node));
     sync->settling_era = ligi_steward_next_era(&sync->steward);
@@ -181,7 +176,7 @@ static lig_status flush(waiting *call)
 
     if (call->flushed == 0)
         call->flushed = turn->started + 1;
-    if (is_running(turn) || turn->finished >= call->flushed)
+    if (ligi_turn_runs(turn) || turn->finished >= call->flushed)
         return LIG_OK;
     turn->started++;
     node->sync->flushing_left = node->node_count;

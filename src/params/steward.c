@@ -324,3 +324,21 @@ lig_status ligi_steward_spread(ligi_steward *steward, size_t *budget)
         steward->dirty_done = dirty->count = 0;
     return LIG_OK;
 }
+
+lig_status ligi_steward_send_deltas(ligi_steward *steward)
+{
+    ligi_entries *dirty = &steward->dirty;
+    size_t kept = 0;
+
+    for (size_t i = steward->dirty_done; i < dirty->count; i++) {
+        ligi_entry entry = dirty->items[i];
+        ligi_row_state state = ligi_tables_state(steward->tables, entry);
+        if (state == LIGI_ROW_COPY)
+            LIG_TRY(ligi_steward_send_delta(steward, entry));
+        else if (state == LIGI_ROW_OWNED)
+            dirty->items[kept++] = entry;
+    }
+    steward->dirty_done = 0;
+    dirty->count = kept;
+    return LIG_OK;
+}

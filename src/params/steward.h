@@ -112,6 +112,8 @@ lig_status ligi_steward_note(ligi_steward *steward, const ligi_entry *noted, siz
 lig_status ligi_steward_rested(ligi_steward *steward);
 /* Sends on what was noted: deltas to owners, rows to copies. */
 lig_status ligi_steward_spread(ligi_steward *steward, size_t *budget);
+/* The deltas alone; rows for copies wait on. */
+lig_status ligi_steward_send_deltas(ligi_steward *steward);
 
 /* See node.h. */
 lig_status ligi_steward_written_by(ligi_steward *steward, ligi_entry entry, uint32_t origin);

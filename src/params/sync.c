@@ -9,7 +9,9 @@
 #define LEND_LEAST 16384u /* bytes of a letter */
 #define PATIENCE_NS INT64_C(100000)
 #define AWAIT_NS INT64_C(5000000)
-#define CROWDED 64u /* letters that wait on a link: rows are not sent anew before they are gone */
+/* Letters that wait on a link: rows are not sent anew before they are gone. Deltas are when
+ * somebody waits for them; of each copy only one is under way. */
+#define CROWDED 64u
 
 /* --- a node's --- */
 
@@ -409,6 +411,8 @@ static lig_status piece(lig_params *node, size_t *budget)
     }
     if (!crowded(node))
         LIG_TRY(ligi_steward_spread(&sync->steward, budget));
+    else if (ligi_turn_runs(&sync->settling))
+        LIG_TRY(ligi_steward_send_deltas(&sync->steward));
     return ligi_courier_send(&sync->steward.courier);
 }
 

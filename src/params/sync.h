@@ -43,6 +43,11 @@ typedef struct ligi_turn {
     uint64_t started, finished;
 } ligi_turn;
 
+static inline int ligi_turn_runs(const ligi_turn *turn)
+{
+    return turn->started != turn->finished;
+}
+
 typedef struct ligi_lent { /* to one node, the oldest first */
     ligi_parcel *first, **last;
 } ligi_lent;
