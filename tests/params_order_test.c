@@ -161,11 +161,63 @@ static void test_tcp(void **state)
     play("tcp", LIG_PARAMS_RELOCATION_ONLY);
 }
 
+/* --- a table beside them whose pushes are taken in any order --- */
+
+enum { WIDE = 8192, TIMES = 40 };
+
+static const lig_params_table mixed[] = {
+    {.name = "sums", .key_count = 10, .length = WIDE},
+    {.name = "adam",
+     .key_count = 10,
+     .length = 1,
+     .optimizer = {.kind = LIG_PARAMS_ADAM, .lr = .1, .eps = 1e-8, .beta1 = .9, .beta2 = .99}}};
+
+/* One ticket, and so nothing is waited for before the call returns. */
+static int push_sums(peers_worker *worker)
+{
+    static double values[TIMES * WIDE];
+    int64_t keys[TIMES], before, after;
+
+    for (int i = 0; i < TIMES; i++)
+        keys[i] = 1;
+    for (int i = 0; i < TIMES * WIDE; i++)
+        values[i] = 1;
+    peer_ok(lig_params_push(worker->worker, keys, 1, values, WIDE, &before));
+    peer_ok(lig_params_push(worker->worker, keys, TIMES, values, TIMES * WIDE, &after));
+    peer_true(after == before + 1);
+    peer_ok(lig_params_pull(worker->worker, keys, 1, values, WIDE, &after));
+    peer_ok(lig_params_wait(worker->worker, after, PEERS_TIMEOUT_NS));
+    peer_true(values[0] == TIMES + 1 && values[WIDE - 1] == TIMES + 1);
+    return 0;
+}
+
+static int run_mixed(peers *job, lig_params *node)
+{
+    if (job->rank == 0)
+        peer_true(peers_workers(job, node, push_sums) == 0);
+    peer_ok(lig_params_shutdown(node, PEERS_TIMEOUT_NS));
+    return 0;
+}
+
+static void test_order_of_another_table(void **state)
+{
+    (void)state;
+    peers job = {.options = LIG_PARAMS_OPTIONS_INIT, .run = run_mixed};
+    job.options.node_count = NODES;
+    job.options.worker_count = 1;
+    job.options.dtype = LIG_FLOAT64;
+    job.options.tables = mixed;
+    job.options.table_count = 2;
+    job.options.transport = "tcp";
+    peers_run(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shm),
         cmocka_unit_test(test_tcp),
+        cmocka_unit_test(test_order_of_another_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -473,9 +473,12 @@ static int has_steps_in_order(const lig_params_worker *worker, ligi_verb verb,
     if (verb != LIGI_PUSH || !worker->asker->any_strict)
         return 0;
     ligi_missed_begin(batch->missed);
-    for (size_t i = 0; i < batch->miss_count; i++)
-        if (!ligi_missed_add(batch->missed, batch->misses[i].entry))
+    for (size_t i = 0; i < batch->miss_count; i++) {
+        ligi_entry entry = batch->misses[i].entry;
+        if (!ligi_missed_add(batch->missed, entry) &&
+            access_of(worker, verb, ligi_tables_key(worker->node->tables, entry)) == SETS)
             return 1;
+    }
     return 0;
 }
 
