@@ -15,8 +15,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Tests run side by side; one that takes every core makes the others wait.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A shell that starts a job in the background has it ignore SIGINT, and children inherit that.
+# A shell that starts a job in the background has it ignore SIGINT, nohup has it ignore SIGHUP, and
+# children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -386,6 +386,8 @@ static int disagree(peers *job, lig_params *node)
     peer_true(strstr(lig_error_text(), "another store") != NULL);
     status = lig_params_load(node, odd_one ? "nosuch:place" : made->at.uri, "m", PEERS_TIMEOUT_NS);
     peer_true(status == LIG_E_NOTFOUND);
+    peer_ok(
+        lig_params_barrier(node, PEERS_TIMEOUT_NS)); /* who is late hears of the last call alone */
     if (!odd_one) {
         status = lig_params_save(node, made->at.uri, "m", 50000000);
         peer_true(status == LIG_E_TIMEOUT);
