@@ -129,6 +129,10 @@ def test_server_comes_back(party: Party) -> None:
     until(lambda: ask(worker, "push()").startswith("PeerError: server 0 is lost"))
     mesh.all["server", 0] = mesh.join("server", 0)
     assert mesh["server", 0].line() == "here"
+    # The server has met the worker; its answer may still be on the way.
+    until(
+        lambda: ask(worker, "[x.state for x in m.members() if x.role == 'server']") == "['alive']"
+    )
     exchange(mesh, 0)
 
 
