@@ -2,6 +2,7 @@
  * as children, tells them what to do over a socket, and sends the signals. */
 #include "base/clock.h"
 #include "base/test.h"
+#include "freeze.h"
 #include "group/group.h"
 
 #include <arpa/inet.h>
@@ -250,15 +251,6 @@ static void test_killed_worker_and_its_successor(void **state)
     strike(&self);
 }
 
-/* Stands still when this returns: until all threads have heard of it, one may still answer. */
-static void freeze(const process *one)
-{
-    int status = 0;
-    assert_int_equal(kill(one->pid, SIGSTOP), 0);
-    assert_int_equal(waitpid(one->pid, &status, WUNTRACED), one->pid);
-    assert_true(WIFSTOPPED(status));
-}
-
 static void test_frozen_worker_learns_that_it_is_out(void **state)
 {
     (void)state;
@@ -266,7 +258,7 @@ static void test_frozen_worker_learns_that_it_is_out(void **state)
     raise_stage(&self, 1, 2);
     cast(&self);
     process *server = &self.all[1], *frozen = &self.all[3];
-    freeze(frozen);
+    freeze(frozen->pid);
     expect(ask(server, "event"), "gone worker 1 incarnation 1: it was silent for");
     process *again = enter(&self, LIGI_WORKER, 1);
     assert_string_equal(answer(again), "ok");
@@ -290,7 +282,7 @@ static void test_successor_of_a_frozen_worker_waits_for_the_seat(void **state)
     process *server = &self.all[1], *frozen = &self.all[2];
     process *early = enter(&self, LIGI_WORKER, 0);
     expect(answer(early), "exists: the rank is taken: worker 0 on ");
-    freeze(frozen);
+    freeze(frozen->pid);
     process *again = enter(&self, LIGI_WORKER, 0);
     assert_string_equal(answer(again), "ok");
     assert_string_equal(ask(again, "who"), "worker 0 incarnation 2");

@@ -2,6 +2,7 @@
  * or run into their deadline, and go on. Over every transport of builtin.def but inproc. */
 #include "base/clock.h"
 #include "base/test.h"
+#include "freeze.h"
 #include "net/transport.h"
 #include "net_peer.h"
 
@@ -101,8 +102,7 @@ static void stopped_and_continued(void **state)
     (void)state;
     peer_start(&one);
     open_client(&client, &one, &link);
-    kill(one.pid, SIGSTOP);
-    waitpid(one.pid, NULL, WUNTRACED);
+    freeze(one.pid);
     struct iovec iov = {calloc(1, bytes), bytes};
     ligi_send send = {.iov = &iov, .count = 1, .token = &iov};
     assert_ok(ligi_net_send(link, &send, &done));
@@ -117,8 +117,7 @@ static void stopped_and_continued(void **state)
     kill(one.pid, SIGCONT);
     assert_ok(side_wait(&client, &client.arrived, 1));
     /* Closing while it is stopped again does not wait for it. */
-    kill(one.pid, SIGSTOP);
-    waitpid(one.pid, NULL, WUNTRACED);
+    freeze(one.pid);
     assert_ok(ligi_net_send(link, &send, &done));
     size_t before = client.sent;
     ligi_link_close(link, NULL);

@@ -128,21 +128,31 @@ static void a_pull_that_was_left_is_not_answered_to_another(void **state)
     peers_run(&job);
 }
 
+/* A worker on each node; node 1 has as many keys as it has room for when this returns. */
+enum { FIRST_KEY = 1, ONE_MORE_KEY = 2 * ROOM + 1 };
+
+static void fill_up(const peers *job, lig_params *node, lig_params_worker **worker)
+{
+    int64_t ticket, keys[ROOM];
+    float value[ROOM] = {0};
+
+    peer_ok(lig_params_worker_open(worker, node, 0));
+    for (int64_t i = 0; i < ROOM; i++)
+        keys[i] = FIRST_KEY + 2 * i;
+    if (job->rank == 1)
+        peer_ok(lig_params_push(*worker, keys, ROOM, value, ROOM, &ticket));
+    peer_ok(lig_params_barrier(node, PEERS_TIMEOUT_NS));
+}
+
 /* Node 1 has room for no more keys, so it refuses one push; a thousand that it takes follow. */
 static int run_refused(peers *job, lig_params *node)
 {
-    int64_t ticket, known = 1, keys[ROOM];
+    int64_t ticket, known = FIRST_KEY, more = ONE_MORE_KEY;
     float value[ROOM] = {0};
     lig_params_worker *worker;
 
-    peer_ok(lig_params_worker_open(&worker, node, 0));
-    for (int64_t i = 0; i < ROOM; i++)
-        keys[i] = 2 * i + 1;
-    if (job->rank == 1)
-        peer_ok(lig_params_push(worker, keys, ROOM, value, ROOM, &ticket));
-    peer_ok(lig_params_barrier(node, PEERS_TIMEOUT_NS));
+    fill_up(job, node, &worker);
     if (job->rank == 0) {
-        int64_t more = 2 * ROOM + 1;
         peer_ok(lig_params_push(worker, &more, 1, value, 1, &ticket));
         for (int i = 0; i < 3000; i++)
             peer_ok(lig_params_push(worker, &known, 1, value, 1, &ticket));
@@ -167,19 +177,14 @@ static void await_move(lig_params *node)
 /* An intent is a hint: where there is no room for the key nobody is the worse for it. */
 static int run_intent(peers *job, lig_params *node)
 {
-    int64_t ticket, keys[ROOM], more = 2 * ROOM + 1;
+    int64_t ticket, known = FIRST_KEY, more = ONE_MORE_KEY;
     float value[ROOM] = {0};
     lig_params_worker *worker;
 
-    peer_ok(lig_params_worker_open(&worker, node, 0));
-    for (int64_t i = 0; i < ROOM; i++)
-        keys[i] = 2 * i + 1;
-    if (job->rank == 1)
-        peer_ok(lig_params_push(worker, keys, ROOM, value, ROOM, &ticket));
-    peer_ok(lig_params_barrier(node, PEERS_TIMEOUT_NS));
+    fill_up(job, node, &worker);
     if (job->rank == 0) {
         peer_ok(lig_params_intent(worker, &more, 1, 0, 10));
-        peer_ok(lig_params_intent(worker, keys, 1, 0, 10));
+        peer_ok(lig_params_intent(worker, &known, 1, 0, 10));
         await_move(node); /* both intents have been told by then */
         lig_status status = lig_params_pull(worker, &more, 1, value, 1, &ticket);
         if (status == LIG_OK)

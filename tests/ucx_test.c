@@ -4,6 +4,7 @@
 #include "base/boot.h"
 #include "base/clock.h"
 #include "base/test.h"
+#include "freeze.h"
 #include "net/frame.h"
 #include "net_peer.h"
 
@@ -251,7 +252,7 @@ static void stopped(void **state)
     (void)state;
     peer_start(&one);
     open_client(&client, &one, &link);
-    assert_int_equal(kill(one.pid, SIGSTOP), 0);
+    freeze(one.pid);
     assert_ok(ligi_net_send(link, &send, &done));
     assert_status(ligi_net_wait(client.net, side_reached, &wish, 100000000), LIG_E_TIMEOUT);
     assert_int_equal(client.lost, 0);
@@ -281,8 +282,7 @@ static void stopped_before_long_heads(void **state)
     client.keep = 1;
     assert_ok(side_connect(&client, two.address, "client", &again));
     assert_ok(side_wait(&client, &client.met, 2));
-    assert_int_equal(kill(one.pid, SIGSTOP), 0);
-    assert_int_equal(waitpid(one.pid, NULL, WUNTRACED), one.pid);
+    freeze(one.pid);
     for (size_t i = 0; i < 200; i++)
         assert_ok(ligi_net_send(link, &send, NULL));
     assert_true(ligi_link_queued(link) > 0);
@@ -329,8 +329,7 @@ static void stopped_while_it_lands(void **state)
         open_client(&client, &one, &link);
         assert_ok(ligi_net_send(link, &send, &done));
         assert_ok(side_wait(&client, &client.landing, 1)); /* the echo */
-        assert_int_equal(kill(one.pid, SIGSTOP), 0);
-        assert_int_equal(waitpid(one.pid, NULL, WUNTRACED), one.pid);
+        freeze(one.pid);
         assert_int_equal(client.arrived, 0);
         uint8_t *memory = malloc(bytes);
         side_message *message = client.arriving;
@@ -364,7 +363,7 @@ static void stopped_at_the_goodbye(void **state)
     (void)state;
     peer_start(&one);
     open_client(&client, &one, &link);
-    assert_int_equal(kill(one.pid, SIGSTOP), 0);
+    freeze(one.pid);
     ligi_link_close(link, "good night");
     assert_status(ligi_net_wait(client.net, side_reached, &wish, 1500000000), LIG_E_TIMEOUT);
     assert_int_equal(kill(one.pid, SIGCONT), 0);
@@ -389,7 +388,7 @@ static void stopped_and_continued(void **state)
     (void)state;
     peer_start(&one);
     open_client(&client, &one, &link);
-    assert_int_equal(kill(one.pid, SIGSTOP), 0);
+    freeze(one.pid);
     for (size_t i = 0; i < 1000; i++) /* more than may be on their way */
         assert_ok(ligi_net_send(link, &send, NULL));
     assert_status(ligi_net_wait(client.net, side_reached, &wish, 50000000), LIG_E_TIMEOUT);

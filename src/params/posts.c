@@ -1,15 +1,14 @@
 /* Letters, out and in: parcels, what is sent, and where what comes goes. */
 #include "params/gathering.h"
+#include "params/slab.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* --- parcels --- */
 
 enum { ORDER_LEAST = 12 }; /* 4 KiB: less is not lent */
 #define POPULATED_LEAST (UINT64_C(64) << 10)
-#define POPULATE_WRITE 23               /* of Linux 5.14, whatever the headers are of */
 #define POOL_MOST (UINT64_C(128) << 20) /* bytes that are kept for later */
 
 static uint32_t order_of(uint64_t bytes)
@@ -40,7 +39,7 @@ lig_status ligi_parcel_take(lig_params *node, uint64_t bytes, ligi_parcel **out)
             return status;
         }
         if (parcel->room >= POPULATED_LEAST) /* its pages at once: a fraction of one by one */
-            madvise(parcel->data, parcel->room, POPULATE_WRITE);
+            ligi_region_populate(parcel->data, parcel->room);
     }
     parcel->next = parcel->with = NULL;
     parcel->bytes = 0;
