@@ -280,6 +280,7 @@ lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_slot **slo
     LIG_TRY(ops->open(net, &ligi_net_host, &made->self));
     made->ops = ops;
     net->slot_count++;
+    ligi_net_wake(net); /* whoever sleeps has armed those that were there */
     *slot = made;
     return LIG_OK;
 }
