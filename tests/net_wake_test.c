@@ -85,6 +85,33 @@ static void a_sleeper_finishes_what_others_begin(void **state)
     free(iov.iov_base);
 }
 
+/* More than any transport takes at once, and less than is acknowledged: the peer stands still
+ * meanwhile, and nothing it says later tells the sleeper that there is room. */
+static void a_sleeper_goes_on_with_what_did_not_fit(void **state)
+{
+    enum { MESSAGES = 100, BYTES = 8000 };
+    static uint8_t payload[BYTES];
+    struct iovec iov = {payload, BYTES};
+    ligi_send send = {.iov = &iov, .count = 1, .token = &iov};
+    side server, client;
+    ligi_link *link;
+    int done;
+
+    (void)state;
+    open_timeless(&server, transport->anywhere);
+    open_timeless(&client, NULL);
+    assert_ok(side_connect(&client, server.address, "x", &link));
+    await(&client, &client.met, 1);
+    await_sleep(&client);
+    ligi_net_lock(server.net);
+    for (size_t i = 0; i < MESSAGES; i++)
+        assert_ok(ligi_net_send(link, &send, &done));
+    ligi_net_unlock(server.net);
+    await(&server, &server.arrived, MESSAGES);
+    side_close(&client);
+    side_close(&server);
+}
+
 /* --- waits that are over at once --- */
 
 static int just_looks(void *context)
@@ -264,6 +291,7 @@ static void a_busy_thread_lets_others_in(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_sleeper_finishes_what_others_begin),
+    cmocka_unit_test(a_sleeper_goes_on_with_what_did_not_fit),
     cmocka_unit_test(who_only_looks_puts_nobody_off),
     cmocka_unit_test(sent_may_send),
 };

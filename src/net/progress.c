@@ -24,6 +24,8 @@ static void bell_ready(void *context, uint32_t events)
     uint64_t rings;
 
     (void)events;
+    if (atomic_load(&net->asleep))
+        return; /* it rings for the sleeper, who would go back to sleep if it had stopped by then */
     net->stats.wakes++;
     if (read(net->bell, &rings, sizeof rings) < 0)
         return; /* somebody else has read it */
@@ -344,13 +346,23 @@ static void nap(int epoll, int64_t left_ns)
     epoll_wait(epoll, &unused, 1, left_ms < 1000000 ? (int)left_ms : 1000000);
 }
 
+/* The flag is raised after arm, in which transports may say when they are due. */
+static int may_sleep(ligi_net *net)
+{
+    if (arm(net))
+        return 0;
+    atomic_store(&net->asleep, 1);
+    return !atomic_exchange(&net->rung, 0);
+}
+
 /* As the driver: what happened is found by the next round, under the lock, since a watch seen here
  * may be gone by the time the lock is had. */
 static void sleep_as(ligi_net *net, ligi_driver as, int64_t deadline_ns)
 {
+    int slept = 0;
+
     net->driver = as;
-    atomic_store(&net->asleep, 1);
-    if (!arm(net) && !atomic_exchange(&net->rung, 0)) {
+    if (may_sleep(net)) {
         int64_t left = sleep_ns(net, deadline_ns);
         net->stats.sleeps++;
         pthread_mutex_unlock(&net->lock);
@@ -358,12 +370,15 @@ static void sleep_as(ligi_net *net, ligi_driver as, int64_t deadline_ns)
         ligi_net_lock(net); /* counted: whoever has it lets this one in */
         net->sockets_hot = 1;
         atomic_store(&net->rung, 0);
+        slept = 1;
     }
     atomic_store(&net->asleep, 0);
     disarm(net);
     net->driver = LIGI_NOBODY;
     if (net->waiters > 0)
         pthread_cond_broadcast(&net->changed);
+    if (!slept)
+        ligi_net_let_in(net); /* a transport may say for long that something is about to happen */
 }
 
 static void wait_for_driver(ligi_net *net, int64_t deadline_ns)

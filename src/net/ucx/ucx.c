@@ -12,6 +12,8 @@
 #define KNOCKS_MAX 1024u
 #define CLOSE_NS INT64_C(900000000)
 #define POLLS_MAX 64
+#define REFUSALS_MAX 100u /* to be armed, one after the other, before sleeping all the same */
+#define PAUSE_NS INT64_C(200000)
 
 typedef struct ucx_options {
     int trusted;
@@ -318,14 +320,30 @@ static int look_due(ligi_ucx_self *self)
     return happened;
 }
 
+/* UCX is not armed while it holds a send that did not fit in, and no descriptor tells when it does:
+ * somebody has to look again and again, at first at once, then, as the peer seems to stand still,
+ * after pauses. Returns 1 to be polled at once. */
+static int look_again(ligi_ucx_self *self)
+{
+    if (self->refusals < REFUSALS_MAX) {
+        self->refusals++;
+        return 1;
+    }
+    self->host->net_alarm(self->net, ligi_now_ns() + PAUSE_NS);
+    return 0;
+}
+
 /* Between two sleeps nobody looks at the descriptor: it stays readable until UCX is armed, and a
  * peer that finds us armed pays a system call for each message. */
 static int arm_ucx(void *context)
 {
     ligi_ucx_self *self = context;
 
-    if (self->any_due || self->knocks != NULL || self->ucp.ucp_worker_arm(self->worker) != UCS_OK)
+    if (self->any_due || self->knocks != NULL)
         return 1;
+    if (self->ucp.ucp_worker_arm(self->worker) != UCS_OK)
+        return look_again(self);
+    self->refusals = 0;
     return self->host->net_rewatch(self->net, &self->watch, EPOLLIN) != LIG_OK;
 }
 
@@ -335,6 +353,12 @@ static void disarm_ucx(void *context)
 
     if (self->watch.events != 0)
         (void)self->host->net_rewatch(self->net, &self->watch, 0);
+}
+
+void ligi_ucx_stir(const ligi_ucx_self *self)
+{
+    if (self->watch.events != 0)
+        self->host->net_wake(self->net);
 }
 
 __attribute__((visibility("default"))) extern const ligi_transport_ops lig_transport_entry;
@@ -377,5 +401,9 @@ static int poll_ucx(void *context)
     happened += look_due(self);
     if (self->ending_count > 0)
         ligi_ucx_wires_reap(self, ligi_now_ns());
+    if (happened > 0) {
+        self->refusals = 0;
+        ligi_ucx_stir(self);
+    }
     return happened;
 }

@@ -95,8 +95,15 @@ struct ligi_ucx_self {
     ligi_ucx_op *free_ops;
     int quiet; /* inside drop or divert: callbacks only take notes */
     int any_due;
+    unsigned refusals;                  /* of UCX to be armed, in a row, while nothing happened */
     uint8_t head[LIGI_UCX_HEAD_INLINE]; /* of the message that is being taken */
 };
+
+/* --- ucx.c --- */
+/* For whoever asks UCX for something, or drives it, while another thread may sleep: UCX was armed
+ * for what it had in hand then. A send that did not fit in, or a path that was not open, tells no
+ * descriptor when it can go on: the sleeper has to look, and arm anew. */
+void ligi_ucx_stir(const ligi_ucx_self *self);
 
 /* --- ligi_ucx_wire.c --- */
 lig_status ligi_ucx_wire_create(ligi_ucx_self *self, ucp_ep_params_t *params, int accepted,

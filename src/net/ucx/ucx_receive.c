@@ -371,6 +371,7 @@ void ligi_ucx_wire_divert(void *context)
     while (wire->landing && !wire->broken && ligi_now_ns() < end_ns)
         self->ucp.ucp_worker_progress(self->worker);
     self->quiet--;
+    ligi_ucx_stir(self);
     if (!wire->landing)
         return;
     ligi_ucx_wire_cut(wire);

@@ -107,6 +107,7 @@ static lig_status post(ligi_ucx_op *op, const ucx_post *what)
         op->out->at++;
     ucs_status_ptr_t request = ucp->ucp_am_send_nbx(wire->ep, what->id, op->header,
                                                     what->header_bytes, buffer, count, &param);
+    ligi_ucx_stir(wire->self);
     if (UCS_PTR_IS_PTR(request)) {
         wire->op_count++;
         wire->op_bytes += op->bytes;

@@ -62,6 +62,7 @@ lig_status ligi_ucx_wire_create(ligi_ucx_self *self, ucp_ep_params_t *params, in
     made->self = self;
     made->accepted = accepted;
     ucs_status_t status = self->ucp.ucp_ep_create(self->worker, params, &made->ep);
+    ligi_ucx_stir(self);
     if (status != UCS_OK) {
         free(made);
         return self->host->fail(LIG_E_PEER, "UCX makes no endpoint: %s",
@@ -114,6 +115,7 @@ static void start_close(ligi_ucx_wire *wire)
     forget_ep(wire);
     ligi_ucx_arrivals_free(wire);
     ucs_status_ptr_t request = wire->self->ucp.ucp_ep_close_nbx(wire->ep, &param);
+    ligi_ucx_stir(wire->self);
     if (!UCS_PTR_IS_PTR(request))
         wire->closed = 1;
 }
