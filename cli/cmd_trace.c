@@ -18,11 +18,6 @@ typedef struct timeline {
     uint64_t first_ns;
 } timeline;
 
-static const char *role_name(uint32_t role)
-{
-    return role == LIG_MESH_SERVER ? "server" : role == LIG_MESH_WORKER ? "worker" : "scheduler";
-}
-
 /* Numbers for the viewer: servers from 1, workers behind them, in the order of the files. */
 static uint32_t process_of(const trace_run *run, const trace_file *file)
 {
@@ -127,7 +122,7 @@ static lig_status put_member(timeline *line, const trace_run *run, const trace_f
     uint32_t where[2] = {process_of(run, file), 0}, lanes = 0;
     LIG_TRY(cli_alloc(&ends, LANES_MAX, sizeof *ends));
     memset(ends, 0, LANES_MAX * sizeof *ends);
-    snprintf(name, sizeof name, "%s %u", role_name(file->role), file->rank);
+    snprintf(name, sizeof name, "%s %u", trace_role_name(file->role), file->rank);
     put_name(line, "process_name", where, name);
     for (size_t i = 0; i < file->count; i++) {
         const trace_record *record = &file->records[i];

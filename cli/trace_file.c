@@ -13,11 +13,17 @@ typedef struct header {
     uint32_t version, record_bytes;
     uint32_t role, rank;
     int64_t date_ns, clock_ns;
-    uint64_t reserved[3];
+    uint64_t group_id;
+    uint64_t reserved[2];
 } header;
 
 enum { FILES_MAX = LIG_MESH_MEMBERS_MAX };
 static const uint64_t file_bytes_max = UINT64_C(8) << 30;
+
+const char *trace_role_name(uint32_t role)
+{
+    return role == LIG_MESH_SERVER ? "server" : role == LIG_MESH_WORKER ? "worker" : "scheduler";
+}
 
 static lig_status check_header(const char *path, const header *start)
 {
@@ -59,6 +65,8 @@ static lig_status read_open(const char *path, FILE *in, trace_file *file)
     size_t room = ((size_t)about.st_size - sizeof start) / sizeof(trace_record);
     file->role = start.role;
     file->rank = start.rank;
+    file->group_id = start.group_id;
+    file->date_ns = start.date_ns;
     LIG_TRY(cli_alloc(&file->records, room + 1, sizeof *file->records));
     file->count = fread(file->records, sizeof *file->records, room, in);
     return check_records(path, file);
@@ -140,6 +148,28 @@ static lig_status read_folder(const char *folder, DIR *open, trace_run *run)
     return LIG_OK;
 }
 
+/* A member that did not come back has left its file of the run before. */
+static void leave_out_others(const char *folder, trace_run *run)
+{
+    const trace_file *newest = &run->files[0];
+    size_t kept = 0;
+    for (size_t i = 1; i < run->count; i++)
+        if (run->files[i].date_ns > newest->date_ns)
+            newest = &run->files[i];
+    uint64_t group_id = newest->group_id;
+    for (size_t i = 0; i < run->count; i++) {
+        trace_file *file = &run->files[i];
+        if (file->group_id == group_id) {
+            run->files[kept++] = *file;
+            continue;
+        }
+        fprintf(stderr, "%s: the trace of %s %u is of an earlier run, and left out\n", folder,
+                trace_role_name(file->role), file->rank);
+        free(file->records);
+    }
+    run->count = kept;
+}
+
 lig_status trace_run_read(const char *folder, trace_run *run)
 {
     *run = (trace_run){0};
@@ -153,6 +183,7 @@ lig_status trace_run_read(const char *folder, trace_run *run)
         trace_run_fini(run);
         return status;
     }
+    leave_out_others(folder, run);
     qsort(run->files, run->count, sizeof *run->files, by_member);
     align(run);
     return LIG_OK;

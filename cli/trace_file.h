@@ -15,6 +15,8 @@ typedef struct trace_record { /* as it lies in the file */
 
 typedef struct trace_file { /* of one member */
     uint32_t role, rank;
+    uint64_t group_id;
+    int64_t date_ns; /* when recording began */
     trace_record *records;
     size_t count;
 } trace_file;
@@ -24,9 +26,11 @@ typedef struct trace_run {
     size_t count;
 } trace_run;
 
-/* Reads every *.trace file of the folder and brings all stamps to the clock of the first server. A
+/* Reads the *.trace files of the folder and brings all stamps to the clock of the first server.
+ * Files of a group that began earlier are left out, with a line on the standard error for each. A
  * record that was cut off at a file's end is left out; CORRUPT for what is no trace. */
 lig_status trace_run_read(const char *folder, trace_run *run);
+const char *trace_role_name(uint32_t role);
 void trace_run_fini(trace_run *run);
 
 #endif

@@ -146,7 +146,9 @@ lig_status lig_mesh_trace_to(lig_mesh *mesh, const char *folder)
     LIG_TRY(ligi_mesh_enter(mesh));
     lig_status status = LIG_OK;
     if (folder)
-        status = ligi_recorder_open(&mesh->recorder, folder, mesh->role, mesh->rank);
+        status = ligi_recorder_open(
+            &mesh->recorder, folder,
+            &(ligi_recorded){mesh->role, mesh->rank, ligi_group_id(mesh->group)});
     else
         ligi_recorder_close(&mesh->recorder);
     ligi_mesh_leave(mesh);

@@ -17,7 +17,8 @@ typedef struct header {
     uint32_t version, record_bytes;
     uint32_t role, rank;
     int64_t date_ns, clock_ns; /* the same moment by the calendar and by the stamps' clock */
-    uint64_t reserved[3];
+    uint64_t group_id;
+    uint64_t reserved[2];
 } header;
 
 _Static_assert(sizeof(header) == 64, "the header is part of the format");
@@ -43,24 +44,26 @@ static lig_status write_all(int fd, const void *data, size_t bytes)
     return LIG_OK;
 }
 
-static lig_status write_header(int fd, uint32_t role, uint32_t rank)
+static lig_status write_header(int fd, const ligi_recorded *whose)
 {
     header start = {.version = LIGI_RECORD_VERSION,
                     .record_bytes = sizeof(ligi_trace_record),
-                    .role = role,
-                    .rank = rank,
+                    .role = whose->role,
+                    .rank = whose->rank,
+                    .group_id = whose->group_id,
                     .date_ns = ligi_date_ns(),
                     .clock_ns = ligi_now_ns()};
     memcpy(start.magic, LIGI_RECORD_MAGIC, sizeof start.magic);
     return write_all(fd, &start, sizeof start);
 }
 
-lig_status ligi_recorder_open(ligi_recorder *recorder, const char *folder, uint32_t role,
-                              uint32_t rank)
+lig_status ligi_recorder_open(ligi_recorder *recorder, const char *folder,
+                              const ligi_recorded *whose)
 {
     static const char *const names[] = {"worker", "server", "scheduler"};
     char path[4096];
-    int length = snprintf(path, sizeof path, "%s/%s-%u.trace", folder, names[role], rank);
+    int length =
+        snprintf(path, sizeof path, "%s/%s-%u.trace", folder, names[whose->role], whose->rank);
     if (length < 0 || (size_t)length >= sizeof path)
         return lig_fail(LIG_E_LIMIT, "the path of a trace is longer than %zu bytes", sizeof path);
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
@@ -69,7 +72,7 @@ lig_status ligi_recorder_open(ligi_recorder *recorder, const char *folder, uint3
     LIG_TRY(ligi_calloc(&records, LIGI_RECORD_ROOM, sizeof *records, "a trace"));
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     lig_status status = fd < 0 ? ligi_fail_errno(errno, "the trace '%s' could not be made", path)
-                               : write_header(fd, role, rank);
+                               : write_header(fd, whose);
     if (status != LIG_OK) {
         if (fd >= 0)
             close(fd);

@@ -18,6 +18,11 @@ typedef struct ligi_trace_record { /* little-endian in the file, as it lies here
     uint64_t stamps[LIG_MESH_STAMPS]; /* of the writer's clock; 0: not known to it */
 } ligi_trace_record;
 
+typedef struct ligi_recorded { /* whose requests they are */
+    uint32_t role, rank;
+    uint64_t group_id; /* tells files of one run from those of an earlier one in the same folder */
+} ligi_recorded;
+
 typedef struct ligi_recorder {
     int fd; /* -1: not recording */
     size_t count;
@@ -27,8 +32,8 @@ typedef struct ligi_recorder {
 /* Zero bytes are not valid: init first. */
 void ligi_recorder_init(ligi_recorder *recorder);
 /* Makes the folder and the file; one that is there is replaced. */
-lig_status ligi_recorder_open(ligi_recorder *recorder, const char *folder, uint32_t role,
-                              uint32_t rank);
+lig_status ligi_recorder_open(ligi_recorder *recorder, const char *folder,
+                              const ligi_recorded *whose);
 /* Never fails: when the disk does, recording ends with a line in the log. */
 void ligi_recorder_add(ligi_recorder *recorder, const ligi_trace_record *record);
 void ligi_recorder_close(ligi_recorder *recorder);

@@ -63,6 +63,20 @@ def test_afd_and_its_timeline(tmp_path: Path) -> None:
     assert len(starts) == 72 and starts == {e["id"] for e in events if e["ph"] == "f"}
 
 
+def test_files_of_an_earlier_run_are_left_out(tmp_path: Path) -> None:
+    """A second run with fewer workers, into the same folder."""
+    script = ROOT / "examples/python/afd.py"
+    for workers in ("2", "1"):
+        launch = (PROGRAM, "launch", "-w", workers, "-s", "1", "--", sys.executable, script)
+        run(*launch, "--steps", "2", "--trace", tmp_path)
+    assert len(list(tmp_path.glob("*.trace"))) == 3
+    command = [str(PROGRAM), "trace", str(tmp_path), "--summary", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["requests"] == 24  # of one worker
+    assert "worker 1 is of an earlier run" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_what_is_no_trace(tmp_path: Path) -> None:
     for name, text in (("a.trace", b"short"), ("a.trace", b"x" * 500), ("b.txt", b"")):
         for old in tmp_path.iterdir():
