@@ -11,11 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+class Port:
+    """A port of this host that stays free for whoever listens at `address`: it is bound here, so
+    that the system gives it to nobody else, and not listened on, so that a listener can take it."""
+
+    def __init__(self) -> None:
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
+
+    def close(self) -> None:
+        """Anybody may have it."""
+        self.socket.close()
 
 
 class Process:
@@ -78,7 +86,8 @@ class Party:
 
     def __init__(self) -> None:
         self.members: list[Process] = []
-        self.address = f"127.0.0.1:{free_port()}"
+        self.port = Port()
+        self.address = self.port.address
 
     def start(
         self,
@@ -96,6 +105,7 @@ class Party:
         for member in self.members:
             member.process.kill()
             member.process.communicate()
+        self.port.close()
 
 
 def party() -> Iterator[Party]:

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from ligament import Mesh
-from processes import free_port
+from processes import Port
 
 
 class Pair:
@@ -453,7 +453,8 @@ def test_secret() -> None:
     once(one, value, into)
     assert (value == into).all()
     one.close()
-    address = f"127.0.0.1:{free_port()}"
+    port = Port()
+    address = port.address
     server = threading.Thread(
         target=lambda: pytest.raises(
             ligament.TimeoutError,
@@ -475,6 +476,7 @@ def test_secret() -> None:
         Mesh("worker", 0, 1, 1, address, secret="short")
     with pytest.raises(ligament.DeniedError, match="secret"):
         Mesh("worker", 0, 1, 1, "192.0.2.1:7000", timeout_ms=2000)
+    port.close()
 
 
 def test_a_scheduler_by_arguments() -> None:
