@@ -146,7 +146,11 @@ def test_server_frozen(party: Party, transport: str) -> None:
     answer = ask(worker, "m.wait(push(), None)")
     assert answer.startswith("PeerError: server 0 is lost"), answer
     server.signal(signal.SIGCONT)
-    answer = ask(server, "echo('all', None)")
+    # The two requests were on their way: it may take one before it sees that the worker gave it up.
+    answer = "[0]"
+    for _ in range(3):
+        if answer == "[0]":
+            answer = ask(server, "echo('all', None)")
     assert answer.startswith("PeerError:"), answer
     assert ask(server, "m.stop(5000)").startswith(("None", "PeerError"))
     assert ask(worker, "m.stop(5000)") == "None"
