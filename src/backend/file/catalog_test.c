@@ -1,6 +1,7 @@
 #include "backend/file/catalog_check.h"
 #include "file_volume.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 
@@ -84,7 +85,7 @@ static int count_for_ever(void *context)
     return 1;
 }
 
-/* Processes die anywhere in a commit; the next one goes on. */
+/* Processes die while they open and anywhere in a commit; the next one goes on. */
 static void killed_writers_leave_no_lock(void **state)
 {
     void *volume;
@@ -94,6 +95,8 @@ static void killed_writers_leave_no_lock(void **state)
         pid_t child = child_fork();
         if (child == 0)
             _exit(count_for_ever(*state));
+        for (uint64_t before = version_of(volume); i % 2 == 1 && version_of(volume) == before;)
+            sched_yield();
         struct timespec moment = {0, 10000000 + 1700000 * (long)i};
         clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
         child_kill(child);
