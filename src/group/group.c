@@ -301,9 +301,10 @@ lig_status ligi_group_coordinate(ligi_group *group, const ligi_group_options *op
  * owner. */
 lig_status ligi_group_follow(ligi_group *group, const char *address, int64_t timeout_ns)
 {
+    int64_t left = group->begun_ns + timeout_ns - ligi_now_ns();
     ligi_connect connect = {.address = address,
                             .service = LIGI_SERVICE_GROUP,
-                            .timeout_ns = timeout_ns,
+                            .timeout_ns = left > 1 ? left : 1,
                             .retry = 1,
                             .owner = group};
     ligi_link *link;
@@ -380,14 +381,15 @@ static int is_released(void *context)
     return group->phase >= LIGI_PHASE_RELEASED;
 }
 
-static lig_status fail_timeout(ligi_group *group, int64_t timeout_ns)
+static int has_tried(void *context)
+{
+    const ligi_group *group = context;
+    return group->phase != LIGI_PHASE_CONNECTING;
+}
+
+static lig_status fail_timeout(const ligi_group *group, int64_t timeout_ns)
 {
     long long passed = (long long)(timeout_ns / 1000000);
-    char advice[512];
-    advise(group, advice, sizeof advice);
-    if (group->phase == LIGI_PHASE_CONNECTING)
-        return lig_fail(LIG_E_TIMEOUT, "%lld ms have passed and nobody answers at %s: %s", passed,
-                        group->address, advice);
     if (group->waiting[0] == '\0')
         return lig_fail(LIG_E_TIMEOUT,
                         "%lld ms have passed and the members of the group at %s have not all "
@@ -401,6 +403,11 @@ static lig_status wait_for_all(ligi_group *group, int64_t timeout_ns)
 {
     int64_t left = group->begun_ns + timeout_ns - ligi_now_ns();
     lig_status status = ligi_group_wait(group, is_released, group, left > 0 ? left : 0);
+    /* The time of the link to the coordinator ends with ours, and it knows what was tried. */
+    if (status == LIG_E_TIMEOUT) {
+        lig_status tried = ligi_group_wait(group, has_tried, group, LIG_FOREVER);
+        status = tried == LIG_OK ? LIG_E_TIMEOUT : tried;
+    }
     ligi_net_lock(group->net);
     if (group->phase == LIGI_PHASE_RELEASED)
         status = LIG_OK;

@@ -1,6 +1,8 @@
+#include "base/clock.h"
 #include "group/group_testing.h"
 
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -192,7 +194,37 @@ static void test_exchange_tells_why_process_0_failed(void **state)
     close_all(&cast);
 }
 
+/* What process 0 put in leads to nobody, and it comes late. */
+static lig_status gather_late(void *context, const void *mine, size_t bytes, void *all)
+{
+    const size_t text_at = sizeof(uint64_t) + sizeof(uint32_t); /* after the mark and the status */
+    memcpy(all, mine, bytes);
+    snprintf((char *)all + text_at, bytes - text_at, "inproc:left");
+    while (ligi_now_ns() < *(const int64_t *)context)
+        sched_yield();
+    return LIG_OK;
+}
+
 /* --- refusals and timeouts --- */
+
+/* The time is one for the exchange and the connection, and at its end the reason is told. */
+static void test_timeout_tells_what_was_tried(void **state)
+{
+    (void)state;
+    troupe cast;
+    make(&cast, "", 1, 1);
+    actor *one = add(&cast, LIGI_WORKER, 0);
+    int64_t until = ligi_now_ns() + 100 * MS;
+    one->options.exchange = gather_late;
+    one->options.exchange_context = &until;
+    one->options.exchange_index = 1;
+    one->options.exchange_count = 2;
+    one->options.timeout_ns = 200 * MS;
+    all_do(&cast, run_open);
+    assert_status(one->status, LIG_E_TIMEOUT);
+    assert_non_null(strstr(one->text, "nobody in this process listens at 'inproc:left'"));
+    close_all(&cast);
+}
 
 static void test_clash_names_who_has_the_rank(void **state)
 {
@@ -477,6 +509,7 @@ int main(void)
         cmocka_unit_test(test_blobs_arrive),
         cmocka_unit_test(test_exchange_over_tcp),
         cmocka_unit_test(test_exchange_tells_why_process_0_failed),
+        cmocka_unit_test(test_timeout_tells_what_was_tried),
         cmocka_unit_test(test_clash_names_who_has_the_rank),
         cmocka_unit_test(test_timeout_names_who_has_not_come),
         cmocka_unit_test(test_timeout_of_the_coordinator_counts_who_is_there),
