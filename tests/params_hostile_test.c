@@ -186,7 +186,6 @@ static void meet(meeting *self, unsigned seed)
     self->liar.seed = seed;
     scene_init(&self->now, 2, "inproc", tables, 2);
     self->now.nodes[0].play = play_honest;
-    self->now.nodes[0].options.timeout_ns = INT64_C(300000000);
     pthread_create(&self->thread, NULL, scene_run_node, &self->now.nodes[0]);
     liar_join(&self->liar, &self->now.nodes[1].options);
     liar_say(&self->liar, (ligi_letter){.kind = LIGI_LETTER_SHARE, .origin = 1}, 0, NULL, 0);
