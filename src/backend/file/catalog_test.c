@@ -247,7 +247,8 @@ static void copy_file(const char *from, const char *to)
 
     assert_true(in >= 0 && out >= 0);
     assert_int_equal(fstat(in, &info), 0);
-    assert_int_equal(sendfile(out, in, NULL, (size_t)info.st_size), info.st_size);
+    for (off_t at = 0; at < info.st_size;) /* a call that is interrupted copies a part */
+        assert_true(sendfile(out, in, &at, (size_t)(info.st_size - at)) > 0);
     close(in);
     close(out);
 }
