@@ -11,6 +11,7 @@
 
 #define LIVENESS_MS_DEFAULT 10000
 #define SLICE_NS INT64_C(100000000)
+#define SENTENCE_NS INT64_C(2000000000) /* that a connection which has ended may take to say so */
 
 /* --- notes within the process ---------------------------------------------------------------- */
 
@@ -405,7 +406,7 @@ static lig_status wait_for_all(ligi_group *group, int64_t timeout_ns)
     lig_status status = ligi_group_wait(group, is_released, group, left > 0 ? left : 0);
     /* The time of the link to the coordinator ends with ours, and it knows what was tried. */
     if (status == LIG_E_TIMEOUT) {
-        lig_status tried = ligi_group_wait(group, has_tried, group, LIG_FOREVER);
+        lig_status tried = ligi_group_wait(group, has_tried, group, SENTENCE_NS);
         status = tried == LIG_OK ? LIG_E_TIMEOUT : tried;
     }
     ligi_net_lock(group->net);
