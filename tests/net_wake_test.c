@@ -6,7 +6,9 @@
 #include "net/transport.h"
 #include "net_side.h"
 
+#include <dirent.h>
 #include <sched.h>
+#include <unistd.h>
 
 static const ligi_transport_ops *transport; /* the one under test */
 
@@ -85,8 +87,8 @@ static void a_sleeper_finishes_what_others_begin(void **state)
     free(iov.iov_base);
 }
 
-/* More than any transport takes at once, and less than is acknowledged: the peer stands still
- * meanwhile, and nothing it says later tells the sleeper that there is room. */
+/* More than UCX takes at once, and less than is acknowledged: the peer stands still meanwhile, and
+ * nothing it says later tells the sleeper that there is room. */
 static void a_sleeper_goes_on_with_what_did_not_fit(void **state)
 {
     enum { MESSAGES = 100, BYTES = 8000 };
@@ -108,6 +110,72 @@ static void a_sleeper_goes_on_with_what_did_not_fit(void **state)
         assert_ok(ligi_net_send(link, &send, &done));
     ligi_net_unlock(server.net);
     await(&server, &server.arrived, MESSAGES);
+    side_close(&client);
+    side_close(&server);
+}
+
+static void say_word(ligi_link *link)
+{
+    ligi_send send = {.head = "word", .head_bytes = 4};
+
+    assert_ok(ligi_net_send(link, &send, NULL));
+}
+
+/* Is this thread of ours at rest? */
+static int rests(const char *tid)
+{
+    char path[64], text[256] = "";
+
+    snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", tid);
+    FILE *stream = fopen(path, "re");
+    if (stream == NULL)
+        return 1; /* it has ended */
+    size_t bytes = fread(text, 1, sizeof text - 1, stream);
+    fclose(stream);
+    const char *state = bytes > 0 ? strrchr(text, ')') : NULL;
+    return state != NULL && state[2] == 'S';
+}
+
+/* Until every thread but this one is. */
+static void await_rest(void)
+{
+    int busy = 1;
+
+    while (busy) {
+        DIR *threads = opendir("/proc/self/task");
+        assert_non_null(threads);
+        busy = 0;
+        for (struct dirent *one; (one = readdir(threads)) != NULL;)
+            busy += one->d_name[0] != '.' && atoi(one->d_name) != gettid() && !rests(one->d_name);
+        closedir(threads);
+        sched_yield();
+    }
+}
+
+/* A caller takes what came, the peer's ring of the bell included, and goes: the sleeper has to hear
+ * the next all the same. */
+static void a_sleeper_hears_when_callers_have_gone(void **state)
+{
+    size_t said = 0;
+    side server, client;
+    ligi_link *link;
+
+    (void)state;
+    open_timeless(&server, transport->anywhere);
+    open_timeless(&client, NULL);
+    assert_ok(side_connect(&client, server.address, "x", &link));
+    await(&client, &client.met, 1);
+    await(&server, &server.met, 1);
+    for (int i = 0; i < 20; i++) {
+        await_sleep(&client);
+        await_rest();
+        say_word(server.links[0]);
+        assert_ok(ligi_net_poll(client.net));
+        await(&client, &client.arrived, ++said);
+        await_rest();
+        say_word(server.links[0]);
+        await(&client, &client.arrived, ++said);
+    }
     side_close(&client);
     side_close(&server);
 }
@@ -292,6 +360,7 @@ static void a_busy_thread_lets_others_in(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_sleeper_finishes_what_others_begin),
     cmocka_unit_test(a_sleeper_goes_on_with_what_did_not_fit),
+    cmocka_unit_test(a_sleeper_hears_when_callers_have_gone),
     cmocka_unit_test(who_only_looks_puts_nobody_off),
     cmocka_unit_test(sent_may_send),
 };

@@ -24,8 +24,6 @@ static void bell_ready(void *context, uint32_t events)
     uint64_t rings;
 
     (void)events;
-    if (atomic_load(&net->asleep))
-        return; /* it rings for the sleeper, who would go back to sleep if it had stopped by then */
     net->stats.wakes++;
     if (read(net->bell, &rings, sizeof rings) < 0)
         return; /* somebody else has read it */
@@ -232,16 +230,20 @@ static int look_at_rings(ligi_net *net, int glances)
 static int look_at_sockets(ligi_net *net)
 {
     struct epoll_event events[EVENTS];
-    int count = epoll_wait(net->epoll, events, EVENTS, 0);
+    int count = epoll_wait(net->epoll, events, EVENTS, 0), happened = 0;
 
     for (int i = 0; i < count; i++) {
         ligi_watch *watch = events[i].data.ptr;
+        /* It rings for the sleeper, who would go back to sleep if it had stopped by then. */
+        if (watch == &net->bell_watch && atomic_load(&net->asleep))
+            continue;
+        happened++;
         if (watch->fd >= 0)
             watch->ready(watch->context, events[i].events);
         if (net->corked != NULL)
             ligi_net_flush(net);
     }
-    return count > 0 ? count : 0;
+    return happened;
 }
 
 /* Sockets are looked at when they brought something last, or have not been looked at for a while.
@@ -287,8 +289,10 @@ static int round_at(ligi_net *net, int64_t now, int thorough)
         ligi_net_bury(net);
     if (happened > 0 && net->waiters > 0)
         pthread_cond_broadcast(&net->changed);
-    if (happened > 0 && net->driver == LIGI_CALLER)
-        ligi_net_wake(net); /* what it waits for may have been brought by this thread */
+    /* What a sleeper waits for may have been brought by this thread, and what would have woken it
+     * taken: a peer that has rung its bell does not ring again. */
+    if (happened > 0 && net->driver != LIGI_NOBODY)
+        ligi_net_wake(net);
     return happened;
 }
 
