@@ -107,8 +107,8 @@ static lig_status post(ligi_ucx_op *op, const ucx_post *what)
         op->out->at++;
     ucs_status_ptr_t request = ucp->ucp_am_send_nbx(wire->ep, what->id, op->header,
                                                     what->header_bytes, buffer, count, &param);
-    ligi_ucx_stir(wire->self);
-    if (UCS_PTR_IS_PTR(request)) {
+    if (UCS_PTR_IS_PTR(request)) { /* kept, and perhaps not begun */
+        ligi_ucx_stir(wire->self);
         wire->op_count++;
         wire->op_bytes += op->bytes;
         return LIG_OK;
