@@ -64,7 +64,7 @@ typedef struct reader {
     uint32_t busy;
     /* Spent on waiting for the disk, on copying, and on taking slots out of the caches. */
     int64_t waited_ns, landed_ns, uncached_ns;
-    int uncaching;
+    enum { UNCACHING_NOT_YET, UNCACHING, UNCACHING_OVER } uncaching;
     uint8_t *junk; /* takes the bytes of gaps */
     uint64_t file_bytes;
     uint64_t from, to; /* what the ranges span */
@@ -329,12 +329,15 @@ static lig_status read_plain(reader *self, const chunk *wanted, int *later)
  * copying: it ends when that shows. */
 static void let_go(reader *self, int slot)
 {
-    self->uncaching = self->uncaching || self->waited_ns > 2 * self->landed_ns + GRACE_NS;
-    if (!self->uncaching || self->uncached_ns > self->landed_ns / 2)
+    if (self->uncaching == UNCACHING_NOT_YET && self->waited_ns > 2 * self->landed_ns + GRACE_NS)
+        self->uncaching = UNCACHING;
+    if (self->uncaching != UNCACHING)
         return;
     int64_t begin = ligi_now_ns();
     ligi_engine_uncache(self->engine, slot);
     self->uncached_ns += ligi_now_ns() - begin;
+    if (self->uncached_ns > self->landed_ns / 2 + GRACE_NS / 4)
+        self->uncaching = UNCACHING_OVER;
 }
 
 /* Waits for one transfer and hands out its bytes. */
