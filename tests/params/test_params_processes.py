@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +59,19 @@ def test_two_processes(party: Party, transport: str) -> None:
     two.end()
 
 
+def state_of(one: Process) -> str:
+    """Of its main thread: R, S, T..."""
+    status = Path(f"/proc/{one.process.pid}/status").read_text()
+    return status.split("State:\t")[1][0]
+
+
 def stopped(one: Process) -> bool:
-    text = Path(f"/proc/{one.process.pid}/status").read_text()
-    return "State:\tT" in text
+    return state_of(one) == "T"
+
+
+def sleeps(one: Process) -> bool:
+    """It has said something, and has no next line to read: it is inside."""
+    return state_of(one) == "S"
 
 
 def test_a_pull_that_takes_long(party: Party) -> None:
@@ -78,7 +87,7 @@ def test_a_pull_that_takes_long(party: Party) -> None:
     assert ask(one, "counted(lambda: kv.waitall(100))")[:15] == "('TimeoutError'"
     one.say("[print('waits', flush=True), kv.pull([5], got[4:8])]")
     assert one.line() == "waits"
-    time.sleep(0.3)  # nothing tells that it is inside
+    until(lambda: sleeps(one))
     one.signal(signal.SIGINT)
     assert one.line() == "KeyboardInterrupt"
     two.signal(signal.SIGCONT)
@@ -123,7 +132,7 @@ def test_ctrl_c_ends_a_wait(party: Party) -> None:
     for call in ("kv.barrier()", "server.barrier()", "kv.finalize()"):
         one.say(f"[print('waits', flush=True), {call}]")
         assert one.line() == "waits"
-        time.sleep(0.3)  # nothing tells that it is inside
+        until(lambda: sleeps(one))
         one.signal(signal.SIGINT)
         assert one.line() == "KeyboardInterrupt"
     assert ask(one, "kv.pull([0], got[:4])") == "<ligament request -1>"
@@ -138,7 +147,7 @@ def test_ctrl_c_ends_a_save_that_others_do_not_call(
     save = f"server.save({str(tmp_path / 'store')!r}, 'm')"
     one.say(f"[print('waits', flush=True), {save}]")
     assert one.line() == "waits"
-    time.sleep(0.3)  # nothing tells that it is inside
+    until(lambda: sleeps(one))
     one.signal(signal.SIGINT)
     assert one.line() == "KeyboardInterrupt"
     assert f"save 'm' was given up on node {victim}" in ask(other, save)

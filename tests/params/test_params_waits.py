@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from pathlib import Path
 from typing import Any
 
 import ligament
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from nodes import together
 from processes import Party, until
-from test_params_processes import ask, both, stopped
+from test_params_processes import ask, both, sleeps, stopped
 
 FOREVER = 2**63 - 1
 
@@ -73,13 +72,8 @@ def test_ctrl_c_ends_a_call_that_waits_for_room(party: Party, call: str) -> None
     assert one.line() == "'full'"
     one.say(f"[print('waits', flush=True), kv.{call}([1], np.zeros(4, 'f4'), True)]")
     assert one.line() == "waits"
-    until(lambda: sleeps(one.process.pid))
+    until(lambda: sleeps(one))
     one.signal(signal.SIGINT)
     assert one.line() == "KeyboardInterrupt"
     two.signal(signal.SIGCONT)
     assert ask(one, "kv.waitall()") == "None"
-
-
-def sleeps(pid: int) -> bool:
-    """It has said something, and has no next line to read: it is inside."""
-    return "State:\tS" in Path(f"/proc/{pid}/status").read_text()
