@@ -6,9 +6,10 @@
 
 #include <sched.h>
 
-enum { KEYS = 240, LENGTH = 5, WORKERS = 2, ROUNDS = 200, BATCH = 20 };
+enum { KEYS = 240, LENGTH = 5, WORKERS = 2, ROUNDS = 200, BATCH = 20, MANY = 16000 };
 
 static const lig_params_table rows[] = {{.name = "rows", .key_count = KEYS, .length = LENGTH}};
+static const lig_params_table many[] = {{.key_count = MANY, .length = LENGTH}};
 static const lig_params_table adagrad[] = {
     {.key_count = KEYS, .length = LENGTH, .optimizer = {.kind = LIG_PARAMS_ADAGRAD, .lr = 0.1}}};
 static const lig_params_table adam[] = {
@@ -82,6 +83,35 @@ static int play_moves(scene_node *self)
     PLAY(stats.relocations_in == count && stats.relocations_out == own);
     PLAY(stats.replications == 0 && stats.rows_owned == count && stats.rows_copied == 0);
     PLAY(stats.intents == 2 * count && stats.rounds > 0);
+    return scene_close_both(self, params, worker);
+}
+
+/* More rows than are asked for at a time, in one intent and in many: all of them come. */
+static int play_many(scene_node *self)
+{
+    lig_params *params;
+    lig_params_worker *worker;
+    lig_params_stats stats;
+    static _Thread_local int64_t keys[MANY];
+    size_t count = 0, once = MANY / 3;
+    int line = scene_open_both(self, &params, &worker);
+    if (line)
+        return line;
+    for (int64_t key = (self->options.rank + 1) % self->options.node_count; key < MANY;
+         key += self->options.node_count)
+        keys[count++] = key;
+    PLAY(count > once);
+    PLAY_OK(lig_params_worker_barrier(worker, SCENE_MINUTE));
+    PLAY_OK(lig_params_intent(worker, keys, once, 1, 1000000));
+    for (size_t at = once; at < count; at += BATCH)
+        PLAY_OK(lig_params_intent(worker, keys + at, count - at < BATCH ? count - at : BATCH, 1,
+                                  1000000));
+    lig_params_advance_clock(worker);
+    if ((line = await_local(self, worker, keys, count)) != 0)
+        return line;
+    PLAY_OK(lig_params_worker_barrier(worker, SCENE_MINUTE));
+    PLAY_OK(lig_params_stats_get(params, &stats));
+    PLAY(stats.relocations_in == count && stats.rows_owned == count);
     return scene_close_both(self, params, worker);
 }
 
@@ -242,6 +272,14 @@ static void test_rows_move_where_they_are_wanted(void **unused)
     assert_int_equal(perform(&(cast){2, "tcp", rows, 0}, play_moves), 0);
 }
 
+static void test_more_rows_than_are_asked_for_at_a_time(void **unused)
+{
+    (void)unused;
+    assert_int_equal(perform(&(cast){2, "inproc", many, 0}, play_many), 0);
+    assert_int_equal(perform(&(cast){2, "shm", many, 0}, play_many), 0);
+    assert_int_equal(perform(&(cast){2, "tcp", many, LIG_PARAMS_RELOCATION_ONLY}, play_many), 0);
+}
+
 static void test_copies_have_what_was_flushed(void **unused)
 {
     (void)unused;
@@ -285,6 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_move_where_they_are_wanted),
+        cmocka_unit_test(test_more_rows_than_are_asked_for_at_a_time),
         cmocka_unit_test(test_copies_have_what_was_flushed),
         cmocka_unit_test(test_set_on_a_copy_is_in_order),
         cmocka_unit_test(test_interest_comes_and_goes),

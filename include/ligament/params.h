@@ -108,7 +108,8 @@ typedef struct lig_params_options {
     int64_t timeout_ns;  /* of open, and of calls that have no timeout of their own; 0: a minute */
     int64_t liveness_ns; /* 0: 10 s */
     int64_t spin_ns;     /* 0: 20 us; LIG_FOREVER: sleeps at once */
-    int64_t round_ns;    /* rounds of moving and copying are at least so far apart; 0: 1 ms. Nothing to do, no round */
+    int64_t round_ns;    /* rounds of moving and copying are at least so far apart, a fifth of it while very many rows
+                          * are to come; 0: 1 ms. Nothing to do, no round */
     lig_params_exchange_fn exchange;
     void *exchange_context;
     /* NULL, or asked ten times a second by open and by every call that waits, on its thread and without locks: 0 ends

@@ -8,6 +8,7 @@
 #define PIECE 1024u       /* entries that are looked at before others may have the lock */
 #define LEND_LEAST 16384u /* bytes of a letter */
 #define PATIENCE_NS INT64_C(100000)
+#define CLOSER 5 /* so many times, while rows that are wanted have not been asked for */
 #define AWAIT_NS INT64_C(5000000)
 /* Letters that wait on a link: rows are not sent anew before they are gone. Deltas are when
  * somebody waits for them; of each copy only one is under way. */
@@ -92,6 +93,7 @@ lig_status ligi_sync_init(lig_params *node)
         free(sync);
         return status;
     }
+    atomic_init(&sync->patience_ns, PATIENCE_NS);
     sync->flush_for_later = sync->flush_for + node->node_count;
     for (uint32_t i = 0; i < node->node_count; i++)
         sync->lent[i].last = &sync->lent[i].first;
@@ -184,14 +186,20 @@ void ligi_sync_worker_close(lig_params_worker *worker)
     worker->intents = NULL;
 }
 
+static int64_t interval(const lig_params *node)
+{
+    return node->sync->held ? node->round_ns / CLOSER : node->round_ns;
+}
+
 /* Where processors are few, the thread that does rounds may be the last to get one: a worker whose
  * wish is not heard in time does the round itself. */
 static void help(lig_params *node, const ligi_intents *intents)
 {
     int64_t next = atomic_load_explicit(&node->sync->next_ns, memory_order_relaxed),
             asked = intents->woken_ns;
+    int64_t patience = atomic_load_explicit(&node->sync->patience_ns, memory_order_relaxed);
 
-    if (ligi_now_ns() > (next > asked ? next : asked) + PATIENCE_NS)
+    if (ligi_now_ns() > (next > asked ? next : asked) + patience)
         ligi_net_help(node->net);
 }
 
@@ -297,15 +305,33 @@ lig_status ligi_sync_gather_notes(lig_params *node)
     return LIG_OK;
 }
 
+/* The time of the next round is known when this one is over. */
+static void end_round(lig_params *node)
+{
+    ligi_sync *sync = node->sync;
+    int64_t pause = interval(node);
+
+    sync->busy = 0;
+    atomic_store_explicit(&sync->next_ns, sync->began_ns + pause, memory_order_relaxed);
+    atomic_store_explicit(&sync->patience_ns, sync->held ? PATIENCE_NS / CLOSER : PATIENCE_NS,
+                          memory_order_relaxed);
+    if (sync->held)
+        atomic_store(&sync->wanted, 1);
+}
+
 static lig_status begin_round(lig_params *node, int64_t now_ns)
 {
     ligi_sync *sync = node->sync;
     int64_t elapsed = now_ns - sync->began_ns;
 
     sync->busy = 1;
+    sync->held = 0;
     sync->at = 0;
+    sync->first = sync->next_first;
     sync->began_ns = now_ns;
     atomic_store_explicit(&sync->next_ns, now_ns + node->round_ns, memory_order_relaxed);
+    ligi_throttle_round(&sync->throttle, sync->steward.wants / node->worker_count, now_ns,
+                        node->round_ns);
     sync->rounds++;
     for (uint32_t i = 0; i < node->worker_count; i++) {
         lig_params_worker *worker = node->workers[i];
@@ -325,7 +351,17 @@ static lig_status begin_round(lig_params *node, int64_t now_ns)
     return ligi_steward_rested(&sync->steward);
 }
 
-static lig_status begin_intents(ligi_steward *steward, lig_params_worker *worker, int64_t clock,
+/* Where there are no copies, a row may be long in coming: it is asked for all the same. */
+static int enough_wanted(const lig_params *node, const ligi_segment *segment)
+{
+    const ligi_sync *sync = node->sync;
+
+    return node->techniques != LIG_PARAMS_RELOCATION_ONLY &&
+           ligi_throttle_holds(&sync->throttle, sync->steward.wants / node->worker_count,
+                               segment != NULL);
+}
+
+static lig_status begin_intents(ligi_sync *sync, lig_params_worker *worker, int64_t clock,
                                 size_t *budget)
 {
     ligi_intents *intents = worker->intents;
@@ -333,12 +369,18 @@ static lig_status begin_intents(ligi_steward *steward, lig_params_worker *worker
     while (*budget > 0) {
         ligi_segment *segment = intents->beginning;
         int through;
+        if (enough_wanted(worker->node, segment)) {
+            if (!sync->held)
+                sync->next_first = worker->id + 1;
+            sync->held = 1;
+            return LIG_OK;
+        }
         if (segment == NULL)
             segment = ligi_agenda_begin(&intents->agenda, clock, intents->window);
         if (segment == NULL)
             return LIG_OK;
         intents->beginning = segment;
-        LIG_TRY(ligi_steward_begin(steward, worker->id, segment, budget, &through));
+        LIG_TRY(ligi_steward_begin(&sync->steward, worker->id, segment, budget, &through));
         if (through)
             intents->beginning = NULL;
     }
@@ -371,17 +413,17 @@ static lig_status end_intents(ligi_steward *steward, lig_params_worker *worker, 
 static lig_status one_worker(lig_params_worker *worker, size_t *budget)
 {
     ligi_intents *intents = worker->intents;
-    ligi_steward *steward = &worker->node->sync->steward;
+    ligi_sync *sync = worker->node->sync;
 
     for (;;) {
         int64_t clock = atomic_load_explicit(&worker->clock, memory_order_relaxed);
         if (!intents->gathered)
             ligi_agenda_gather(&intents->agenda, clock);
         intents->gathered = 1;
-        LIG_TRY(begin_intents(steward, worker, clock, budget));
-        if (*budget > 0)
-            LIG_TRY(end_intents(steward, worker, clock, budget));
-        if (*budget == 0)
+        LIG_TRY(begin_intents(sync, worker, clock, budget));
+        if (*budget > 0 && intents->beginning == NULL)
+            LIG_TRY(end_intents(&sync->steward, worker, clock, budget));
+        if (*budget == 0 || sync->held)
             return LIG_OK;
         intents->gathered = 0;
         if (ligi_agenda_rest(&intents->agenda, clock, intents->window))
@@ -403,7 +445,8 @@ static lig_status piece(lig_params *node, size_t *budget)
     ligi_sync *sync = node->sync;
 
     for (; sync->at < node->worker_count; sync->at++) {
-        lig_params_worker *worker = node->workers[sync->at];
+        uint32_t id = (sync->first + sync->at) % node->worker_count;
+        lig_params_worker *worker = node->workers[id];
         if (worker != NULL && worker->intents != NULL)
             LIG_TRY(one_worker(worker, budget));
         if (*budget == 0)
@@ -433,8 +476,8 @@ int64_t ligi_sync_tick(lig_params *node, int64_t now_ns)
     if (!sync->busy) {
         if (!is_wanted(sync))
             return INT64_MAX;
-        if (sync->rounds > 0 && now_ns - sync->began_ns < node->round_ns)
-            return sync->began_ns + node->round_ns;
+        if (sync->rounds > 0 && now_ns - sync->began_ns < interval(node))
+            return sync->began_ns + interval(node);
         atomic_store(&sync->wanted, 0);
         status = begin_round(node, now_ns);
     }
@@ -445,8 +488,8 @@ int64_t ligi_sync_tick(lig_params *node, int64_t now_ns)
         return INT64_MAX;
     if (budget == 0)
         return now_ns;
-    sync->busy = 0;
-    return is_wanted(sync) ? now_ns + node->round_ns : INT64_MAX;
+    end_round(node);
+    return is_wanted(sync) ? now_ns + interval(node) : INT64_MAX;
 }
 
 /* --- what comes --- */

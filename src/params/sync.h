@@ -1,7 +1,7 @@
 /* Sync: when the steward of a node does what. Rounds run in net's tick, under the node's lock, in
- * pieces of bounded work, at least round_ns apart, and only when somebody has asked for one: a
- * worker whose clock has reached what its agenda waits for, a row that was written and has copies,
- * a row that has to rest.
+ * pieces of bounded work, at least round_ns apart (a fifth of it while more rows are wanted than
+ * are asked for at a time), and only when somebody has asked for one: a worker whose clock has
+ * reached what its agenda waits for, a row that was written and has copies, a row that has to rest.
  *
  * Letters of SYNC without items are about flushing, `ticket` a number of the one who began it:
  *   number FLUSH    bring the copies of your rows up to date, and say when they are
@@ -54,12 +54,17 @@ typedef struct ligi_lent { /* to one node, the oldest first */
 
 typedef struct ligi_sync {
     ligi_steward steward;
-    ligi_lent *lent;         /* [node_count] */
-    _Atomic int wanted;      /* a round */
-    int busy;                /* in one */
-    uint32_t at;             /* the worker it is at */
-    int64_t began_ns;        /* the last one */
-    _Atomic int64_t next_ns; /* there is none before */
+    ligi_lent *lent;     /* [node_count] */
+    _Atomic int wanted;  /* a round */
+    int busy;            /* in one */
+    uint32_t at;         /* how many workers it has seen to */
+    uint32_t first;      /* the worker it began with */
+    uint32_t next_first; /* the next: the one behind whom more was wanted than could be asked for */
+    int64_t began_ns;    /* the last one */
+    _Atomic int64_t next_ns;     /* there is none before */
+    _Atomic int64_t patience_ns; /* a worker waits so long for one that is due */
+    int held;                    /* the last one left rows to be asked for later */
+    ligi_throttle throttle;
     uint64_t rounds;
 
     ligi_turn settling; /* what was pushed to copies here is in the owners' rows */
