@@ -18,7 +18,7 @@
 
 #define S INT64_C(1000000000)
 #define MS INT64_C(1000000)
-#define LIVENESS_MS 500
+#define LIVENESS_MS 1500
 enum { LINE = 1024, PROCESSES = 64, ANSWER_MS = 60000 };
 
 /* --- a member -------------------------------------------------------------------------------- */

@@ -254,8 +254,8 @@ static void test_timeout_names_who_has_not_come(void **state)
     make(&cast, "inproc:waits", 1, 3);
     add(&cast, LIGI_SERVER, 0);
     add(&cast, LIGI_WORKER, 1);
-    cast.actors[0].options.timeout_ns = 3 * S;
-    cast.actors[1].options.timeout_ns = 1500 * MS;
+    cast.actors[0].options.timeout_ns = 6 * S;
+    cast.actors[1].options.timeout_ns = 3 * S;
     all_do(&cast, run_open);
     for (int i = 0; i < 2; i++)
         assert_status(cast.actors[i].status, LIG_E_TIMEOUT);
