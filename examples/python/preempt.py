@@ -61,11 +61,16 @@ def wait_for(path: str) -> None:
         time.sleep(0.01)
 
 
-def start(folder: str, ranks: int) -> list[subprocess.Popen[str]]:
+def reserve() -> socket.socket:
+    """A port that is given to nobody else while this is open: bound, and not listened on."""
+    place = socket.socket()
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    place.bind(("127.0.0.1", 0))
+    return place
+
+
+def start(folder: str, ranks: int, port: int) -> list[subprocess.Popen[str]]:
     """The job, as a scheduler starts it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     environment |= {"WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, "RUN", folder]
@@ -83,8 +88,9 @@ def ended(job: list[subprocess.Popen[str]]) -> None:
 
 def schedule() -> None:
     """What a scheduler does to a job."""
-    with tempfile.TemporaryDirectory() as folder:
-        job = start(folder, 2)
+    with tempfile.TemporaryDirectory() as folder, reserve() as place:
+        port = place.getsockname()[1]
+        job = start(folder, 2, port)
         while not os.path.exists(f"{folder}/progress"):
             if any(process.poll() for process in job):
                 sys.exit("the job failed")
@@ -94,7 +100,7 @@ def schedule() -> None:
         open(f"{folder}/told", "w").close()
         ended(job)
         print("scheduler: there is room again, on one process", flush=True)
-        ended(start(folder, 1))
+        ended(start(folder, 1, port))
         with open(f"{folder}/progress") as file:
             steps = [int(line) for line in file]
         assert steps == list(range(1, STEPS + 1)), steps
