@@ -5,6 +5,7 @@
 #include "net/endpoint.h"
 #include "net/transport.h"
 #include "net_side.h"
+#include "thread_state.h"
 
 #include <dirent.h>
 #include <sched.h>
@@ -57,6 +58,29 @@ static void await(side *self, const size_t *counter, size_t wanted)
     }
 }
 
+static void open_pair(side *server, side *client)
+{
+    open_timeless(server, transport->anywhere);
+    open_timeless(client, NULL);
+}
+
+static ligi_link *open_link(side *server, side *client)
+{
+    ligi_link *link;
+
+    open_pair(server, client);
+    assert_ok(side_connect(client, server->address, "x", &link));
+    await(client, &client->met, 1);
+    await(server, &server->met, 1);
+    return link;
+}
+
+static void close_pair(side *server, side *client)
+{
+    side_close(client);
+    side_close(server);
+}
+
 static void a_sleeper_finishes_what_others_begin(void **state)
 {
     size_t bytes = (size_t)8 << 20;
@@ -67,8 +91,7 @@ static void a_sleeper_finishes_what_others_begin(void **state)
     int done;
 
     (void)state;
-    open_timeless(&server, transport->anywhere);
-    open_timeless(&client, NULL);
+    open_pair(&server, &client);
     for (size_t i = 1; i <= 3; i++) { /* the first is woken by the deadline it sets */
         await_sleep(&client);
         assert_ok(side_connect(&client, server.address, "x", &link));
@@ -82,8 +105,7 @@ static void a_sleeper_finishes_what_others_begin(void **state)
         if (!done)
             await(&client, &client.sent, sent + 1);
     }
-    side_close(&client);
-    side_close(&server);
+    close_pair(&server, &client);
     free(iov.iov_base);
 }
 
@@ -96,22 +118,17 @@ static void a_sleeper_goes_on_with_what_did_not_fit(void **state)
     struct iovec iov = {payload, BYTES};
     ligi_send send = {.iov = &iov, .count = 1, .token = &iov};
     side server, client;
-    ligi_link *link;
     int done;
 
     (void)state;
-    open_timeless(&server, transport->anywhere);
-    open_timeless(&client, NULL);
-    assert_ok(side_connect(&client, server.address, "x", &link));
-    await(&client, &client.met, 1);
+    ligi_link *link = open_link(&server, &client);
     await_sleep(&client);
     ligi_net_lock(server.net);
     for (size_t i = 0; i < MESSAGES; i++)
         assert_ok(ligi_net_send(link, &send, &done));
     ligi_net_unlock(server.net);
     await(&server, &server.arrived, MESSAGES);
-    side_close(&client);
-    side_close(&server);
+    close_pair(&server, &client);
 }
 
 static void say_word(ligi_link *link)
@@ -121,22 +138,16 @@ static void say_word(ligi_link *link)
     assert_ok(ligi_net_send(link, &send, NULL));
 }
 
-/* Is this thread of ours at rest? */
 static int rests(const char *tid)
 {
-    char path[64], text[256] = "";
+    char where[40];
 
-    snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", tid);
-    FILE *stream = fopen(path, "re");
-    if (stream == NULL)
-        return 1; /* it has ended */
-    size_t bytes = fread(text, 1, sizeof text - 1, stream);
-    fclose(stream);
-    const char *state = bytes > 0 ? strrchr(text, ')') : NULL;
-    return state != NULL && state[2] == 'S';
+    snprintf(where, sizeof where, "self/task/%.20s", tid);
+    char state = thread_state(where);
+    return state == 'S' || state == '\0';
 }
 
-/* Until every thread but this one is. */
+/* Until every thread of ours but this one is at rest, or has ended. */
 static void await_rest(void)
 {
     int busy = 1;
@@ -158,14 +169,9 @@ static void a_sleeper_hears_when_callers_have_gone(void **state)
 {
     size_t said = 0;
     side server, client;
-    ligi_link *link;
 
     (void)state;
-    open_timeless(&server, transport->anywhere);
-    open_timeless(&client, NULL);
-    assert_ok(side_connect(&client, server.address, "x", &link));
-    await(&client, &client.met, 1);
-    await(&server, &server.met, 1);
+    open_link(&server, &client);
     for (int i = 0; i < 20; i++) {
         await_sleep(&client);
         await_rest();
@@ -176,8 +182,7 @@ static void a_sleeper_hears_when_callers_have_gone(void **state)
         say_word(server.links[0]);
         await(&client, &client.arrived, ++said);
     }
-    side_close(&client);
-    side_close(&server);
+    close_pair(&server, &client);
 }
 
 /* --- waits that are over at once --- */

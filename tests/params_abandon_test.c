@@ -70,20 +70,10 @@ static int run_pushes(peers *job, lig_params *node)
     return run_left(job, node, push_and_go);
 }
 
-static peers job_of(const char *transport, int (*run)(peers *, lig_params *))
-{
-    peers job = {.options = LIG_PARAMS_OPTIONS_INIT, .run = run};
-    job.options.node_count = 2;
-    job.options.tables = &table;
-    job.options.table_count = 1;
-    job.options.transport = transport;
-    return job;
-}
-
 static void a_push_that_was_left_takes_effect_once(void **state)
 {
     (void)state;
-    peers job = job_of("shm", run_pushes);
+    peers job = peers_of(2, &table, "shm", run_pushes);
     peers_run(&job);
 }
 
@@ -124,7 +114,7 @@ static int run_pulls(peers *job, lig_params *node)
 static void a_pull_that_was_left_is_not_answered_to_another(void **state)
 {
     (void)state;
-    peers job = job_of("tcp", run_pulls);
+    peers job = peers_of(2, &table, "tcp", run_pulls);
     peers_run(&job);
 }
 
@@ -201,7 +191,7 @@ static void an_intent_for_which_there_is_no_room_is_ignored(void **state)
 {
     static const lig_params_table small = {.key_count = ROOM, .length = 1};
     (void)state;
-    peers job = job_of("shm", run_intent);
+    peers job = peers_of(2, &table, "shm", run_intent);
     job.options.flags = LIG_PARAMS_HASHED;
     job.options.tables = &small;
     peers_run(&job);
@@ -211,7 +201,7 @@ static void a_failure_that_was_not_waited_for_is_told(void **state)
 {
     static const lig_params_table small = {.key_count = ROOM, .length = 1};
     (void)state;
-    peers job = job_of("shm", run_refused);
+    peers job = peers_of(2, &table, "shm", run_refused);
     job.options.flags = LIG_PARAMS_HASHED;
     job.options.tables = &small;
     peers_run(&job);

@@ -1,5 +1,6 @@
 /* A node that takes nothing in for a while holds up those who ask it, and nobody else. */
 #include "params_peers.h"
+#include "thread_state.h"
 
 #include <sched.h>
 
@@ -10,11 +11,10 @@ static const int64_t of_host = HOST, of_slow = SLOW;
 
 static int has_stopped(pid_t pid)
 {
-    char path[64], state = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "r");
-    peer_true(file != NULL && fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
-    fclose(file);
+    char where[24];
+    snprintf(where, sizeof where, "%d", (int)pid);
+    char state = thread_state(where);
+    peer_true(state != '\0');
     return state == 'T';
 }
 
@@ -84,12 +84,8 @@ static int run(peers *job, lig_params *node)
 static void test_settles_beside_a_crowded_link(void **state)
 {
     (void)state;
-    peers job = {.options = LIG_PARAMS_OPTIONS_INIT, .run = run};
-    job.options.node_count = NODES;
+    peers job = peers_of(NODES, &table, "tcp", run);
     job.options.worker_count = WORKERS;
-    job.options.tables = &table;
-    job.options.table_count = 1;
-    job.options.transport = "tcp";
     job.options.liveness_ns = PEERS_TIMEOUT_NS;
     peers_run(&job);
 }

@@ -34,12 +34,9 @@ static void check_store(const scene *made)
 static peers job_of(scene *made, const char *transport, const lig_params_table *table,
                     int (*run)(peers *job, lig_params *node))
 {
-    peers job = {.options = LIG_PARAMS_OPTIONS_INIT, .run = run, .context = made};
-    job.options.node_count = NODES;
-    job.options.tables = table;
-    job.options.table_count = 1;
+    peers job = peers_of(NODES, table, transport, run);
+    job.context = made;
     job.options.dtype = LIG_INT64;
-    job.options.transport = transport;
     return job;
 }
 

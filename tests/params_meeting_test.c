@@ -8,12 +8,8 @@ static const lig_params_table table = {.key_count = 16, .length = 2};
 
 static void play(uint32_t nodes, const char *transport, int (*run)(peers *, lig_params *))
 {
-    peers job = {.options = LIG_PARAMS_OPTIONS_INIT, .run = run};
-    job.options.node_count = nodes;
+    peers job = peers_of(nodes, &table, transport, run);
     job.options.worker_count = WORKERS;
-    job.options.tables = &table;
-    job.options.table_count = 1;
-    job.options.transport = transport;
     peers_run(&job);
 }
 

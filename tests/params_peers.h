@@ -60,6 +60,18 @@ typedef struct peers {
     uint32_t rank; /* in the process of a node */
 } peers;
 
+/* A job on one table; what else its options need is the test's. */
+static inline peers peers_of(uint32_t nodes, const lig_params_table *table, const char *transport,
+                             int (*run)(peers *job, lig_params *node))
+{
+    peers job = {.options = LIG_PARAMS_OPTIONS_INIT, .run = run};
+    job.options.node_count = nodes;
+    job.options.tables = table;
+    job.options.table_count = 1;
+    job.options.transport = transport;
+    return job;
+}
+
 static inline lig_status peers_exchange(void *context, const void *mine, size_t bytes, void *all,
                                         size_t count)
 {

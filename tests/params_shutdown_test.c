@@ -9,12 +9,8 @@ static const lig_params_table table = {.key_count = KEYS, .length = 4};
 
 static peers job_of(uint32_t nodes, uint32_t workers, int (*run)(peers *, lig_params *))
 {
-    peers job = {.options = LIG_PARAMS_OPTIONS_INIT, .run = run};
-    job.options.node_count = nodes;
+    peers job = peers_of(nodes, &table, "shm", run);
     job.options.worker_count = workers;
-    job.options.tables = &table;
-    job.options.table_count = 1;
-    job.options.transport = "shm";
     return job;
 }
 
