@@ -645,6 +645,21 @@ def preempted(rank: int, size: int, folder: str, how: str) -> dict[str, Any]:
     return {"step": step, "called": called, "later": later}
 
 
+def asked_to_the_end(rank: int, size: int, folder: str) -> bool:
+    """Nobody is told to stop; what the last question started has ended when `close` returns."""
+    ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
+    asked = [pathlib.Path(folder, f"asked-{other}") for other in range(size)]
+    assert not ck.preempted()
+    while rank == 0 and not all(path.exists() for path in asked[1:]):
+        pass  # theirs is under way first
+    assert not ck.preempted()
+    together: Any = ck._preempted_together
+    work = together._pending[0]
+    asked[rank].touch()
+    ck.close()
+    return bool(work.is_completed())
+
+
 def many(rank: int, size: int, folder: str) -> dict[str, Any]:
     """Several Checkpointers and saves in a job, some in the background; old steps go."""
     stores = [Checkpointer(f"{folder}/{n}", keep=2, timeout=TIMEOUT) for n in range(2)]

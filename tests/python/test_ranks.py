@@ -299,6 +299,10 @@ def test_preempted_at_the_same_step(run: Run, how: str) -> None:
     assert all(answer["later"] == [True] * 3 for answer in answers)
 
 
+def test_nothing_is_under_way_after_the_last_question(run: Run) -> None:
+    assert results(run("asked_to_the_end", 3)) == [True] * 3
+
+
 def test_the_job_begins_later(run: Run) -> None:
     for answer in results(run("late_job", 3, job=False)):
         assert answer["writers"] == [0, 1, 2]  # each rank wrote one of what all have

@@ -294,6 +294,8 @@ class Checkpointer:
 
     def close(self) -> None:
         """Waits, then lets go of the store."""
+        if self._preempted_together is not None:
+            self._preempted_together.settle()
         if self._owned:
             self.store.close()
         else:

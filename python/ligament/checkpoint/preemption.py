@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import suppress
+from datetime import timedelta
 from types import FrameType
 from typing import Any
 
 from ..errors import InvalidError, PeerError
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+_GRACE_S = 5.0
 
 
 class Preemption:
@@ -42,19 +45,16 @@ class Together:
 
     Each call starts a sum over all ranks and returns the one that the call before started, which
     had a whole step of training to arrive: nobody waits, and the answers cannot differ. So the
-    answer is late by one call."""
+    answer is late by one call, and one sum is under way after the last, which `settle` waits for:
+    a process that ends beneath it is aborted by torch."""
 
     def __init__(self, timeout: float) -> None:
-        import datetime
-
         import torch.distributed as dist
 
         self._dist = dist
         # A group of its own: gloo works beside any other backend, and its messages must not mix
         # with the training's.
-        self._group = dist.new_group(
-            backend="gloo", timeout=datetime.timedelta(seconds=max(timeout, 1.0))
-        )
+        self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=max(timeout, 1.0)))
         self._pending: tuple[Any, Any] | None = None
         self._stopped = False
 
@@ -77,6 +77,16 @@ class Together:
                     before[0].wait()
                 self._stopped = bool(before[1].item())
             self._pending = (work, told)
+            if self._stopped:
+                self.settle()
         except RuntimeError as error:
             raise PeerError(f"not all ranks could be asked whether to stop: {error}") from None
         return self._stopped
+
+    def settle(self) -> None:
+        """Waits for the sum under way. Ranks that go on together have started theirs, or soon
+        will; one that failed may never, and the others are not to be held up by it."""
+        before, self._pending = self._pending, None
+        if before is not None and before[0] is not None:
+            with suppress(RuntimeError):
+                before[0].wait(timedelta(seconds=_GRACE_S))
