@@ -13,17 +13,13 @@ typedef struct kept {
 
 static lig_status keep_graphs(const ligi_ledger *ledger, uint64_t id, kept *self)
 {
-    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, id);
-    lig_catalog_item item;
-    lig_status status = ligi_ledger_get(ledger, &key, &item);
-    if (status == LIG_E_NOTFOUND)
+    const void *bytes;
+    size_t size;
+    LIG_TRY(ligi_graphs_bytes(ledger, id, &bytes, &size));
+    if (!bytes)
         return LIG_OK;
-    LIG_TRY(status);
-    ligi_reader reader;
-    LIG_TRY(ligi_value_open(&item, ledger->store->secret, &reader));
-    size_t size = reader.bytes - reader.at;
     LIG_TRY(ligi_alloc(&self->bytes, size, "a graph"));
-    memcpy(self->bytes, reader.data + reader.at, size);
+    memcpy(self->bytes, bytes, size);
     return ligi_graphs_get(self->bytes, size, &self->graphs);
 }
 
