@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 enum { KEYS = 60, LENGTH = 4 };
+#define LIVENESS_NS INT64_C(4000000000) /* longer than a machine that is busy stands still */
 
 static const lig_params_table table[] = {{.name = "rows", .key_count = KEYS, .length = LENGTH}};
 
@@ -113,7 +114,8 @@ static void lose_one(const char *transport, int stop)
     shared->stop = stop;
     scene_init(&now, 4, transport, table, 1);
     for (uint32_t i = 0; i < 4; i++) {
-        now.nodes[i].options.liveness_ns = INT64_C(500000000);
+        if (stop)
+            now.nodes[i].options.liveness_ns = LIVENESS_NS;
         now.nodes[i].context = shared;
         now.nodes[i].play = play_survivor;
         children[i] = scene_fork(&now.nodes[i], i);
