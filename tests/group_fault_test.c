@@ -18,7 +18,7 @@
 
 #define S INT64_C(1000000000)
 #define MS INT64_C(1000000)
-#define LIVENESS_MS 1500
+#define LIVENESS_MS 4000 /* longer than a machine that is busy stands still */
 enum { LINE = 1024, PROCESSES = 64, ANSWER_MS = 60000 };
 
 /* --- a member -------------------------------------------------------------------------------- */

@@ -77,7 +77,7 @@ static void test_strangers_are_shown_out(void **state)
     make(&cast, "inproc:strangers", 1, 1);
     add_all(&cast);
     for (size_t i = 0; i < cast.count; i++)
-        cast.actors[i].options.liveness_ms = 1000;
+        cast.actors[i].options.liveness_ms = 4000;
     open_all(&cast);
     static const uint8_t beat[] = {1, 32}, nonsense[] = {1, 200, 3}, future[] = {9, 32};
     static uint8_t join[] = {1, 1, 1, 7, 0, 0, 0, 1, 0, 0, 0,   1, 0, 0,

@@ -272,8 +272,8 @@ static void test_timeout_of_the_coordinator_counts_who_is_there(void **state)
     make(&cast, "inproc:gives-up", 1, 3);
     actor *server = add(&cast, LIGI_SERVER, 0), *worker = add(&cast, LIGI_WORKER, 1),
           *wrong = add(&cast, LIGI_WORKER, 0);
-    server->options.timeout_ns = 3 * S;
-    server->options.liveness_ms = 1000; /* the worker says 20000 and is not taken for dead */
+    server->options.timeout_ns = 6 * S;
+    server->options.liveness_ms = 3000; /* the worker says 20000 and is not taken for dead */
     wrong->options.worker_count = 2;
     all_do(&cast, run_open);
     assert_status(wrong->status, LIG_E_INVALID);
