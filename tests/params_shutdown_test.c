@@ -91,7 +91,6 @@ static int shut_down_over(peers *job, lig_params *node, int (*work)(peers_worker
 {
     workers all = {job, node, work};
     pthread_t thread;
-    alarm(20);
     peer_true(pthread_create(&thread, NULL, run_workers, &all) == 0);
     while (atomic_load(&job->shared->numbers[job->rank]) != (1 << job->options.worker_count) - 1)
         sched_yield();
