@@ -153,7 +153,7 @@ static void test_hostile_greetings(void **unused)
     lig_mesh_arrival arrival;
     assert_ok(lig_mesh_push_pull(worker, &(lig_mesh_request){0}, &handler));
     assert_ok(lig_mesh_get_batch(server, LIG_MESH_ALL, 10 * SCENE_SECOND, &arrival, 1, &count));
-    assert_ok(lig_mesh_respond(server, arrival.handler, NULL, 0, SCENE_SECOND));
+    assert_ok(lig_mesh_respond(server, arrival.handler, NULL, 0, 10 * SCENE_SECOND));
     assert_ok(lig_mesh_wait(worker, handler, 10 * SCENE_SECOND));
     scene_destroy(all);
 }

@@ -54,7 +54,7 @@ static void test_push_pull(void **unused)
         assert_ok(lig_mesh_get_all_handlers(worker, handler, numbers, 4, &count));
         assert_int_equal(count, 3);
         assert_int_equal(numbers[2], handler + 2);
-        assert_ok(lig_mesh_respond(server, arrival.handler, &answer, 1, SCENE_SECOND));
+        assert_ok(lig_mesh_respond(server, arrival.handler, &answer, 1, 10 * SCENE_SECOND));
         assert_ok(lig_mesh_wait(worker, handler, 10 * SCENE_SECOND));
         assert_ok(lig_mesh_wait(worker, handler, 0)); /* once more says the same */
         assert_true(got[0] == (float)round + 10 && got[3] == 44);
@@ -108,7 +108,7 @@ static void test_what_is_refused(void **unused)
     assert_status(lig_mesh_respond(server, arrival.handler + 1, &tensor, 1, 0), LIG_E_NOTFOUND);
     float answer[4] = {0}; /* not `data`, where it arrives */
     lig_tensor given = view(answer, &four, LIG_FLOAT32);
-    assert_ok(lig_mesh_respond(server, arrival.handler, &given, 1, SCENE_SECOND));
+    assert_ok(lig_mesh_respond(server, arrival.handler, &given, 1, 10 * SCENE_SECOND));
     assert_status(lig_mesh_respond(server, arrival.handler, &given, 1, 0), LIG_E_NOTFOUND);
     assert_says("answered already");
     assert_ok(lig_mesh_wait(worker, handler, 10 * SCENE_SECOND));
@@ -188,7 +188,7 @@ static void test_strides_both_ways(void **unused)
     assert_ok(lig_mesh_get_batch(server, LIG_MESH_ALL, 10 * SCENE_SECOND, &arrival, 1, &count));
     const int32_t packed[6] = {0, 2, 4, 6, 8, 10};
     assert_memory_equal(arrival.tensors[0].data, packed, sizeof packed);
-    assert_ok(lig_mesh_respond(server, arrival.handler, &respond, 1, SCENE_SECOND));
+    assert_ok(lig_mesh_respond(server, arrival.handler, &respond, 1, 10 * SCENE_SECOND));
     assert_ok(lig_mesh_wait(worker, handler, 10 * SCENE_SECOND));
     const int32_t right[12] = {100, 104, 108, -1, 102, 106, 110, -1, -1, -1, -1, -1};
     assert_memory_equal(to, right, sizeof right);
@@ -258,12 +258,12 @@ static void test_limits_and_cancel(void **unused)
     lig_mesh_arrival arrival;
     for (uint32_t i = 0; i < LIG_MESH_REQUESTS_MAX; i++) {
         assert_ok(lig_mesh_get_batch(server, LIG_MESH_ANY, 10 * SCENE_SECOND, &arrival, 1, &count));
-        assert_ok(lig_mesh_respond(server, arrival.handler, &answer, 1, SCENE_SECOND));
+        assert_ok(lig_mesh_respond(server, arrival.handler, &answer, 1, 10 * SCENE_SECOND));
     }
     pull.data = &got[LIG_MESH_REQUESTS_MAX];
     assert_ok(lig_mesh_push_pull(worker, &request, &handler));
     assert_ok(lig_mesh_get_batch(server, LIG_MESH_ANY, 10 * SCENE_SECOND, &arrival, 1, &count));
-    assert_ok(lig_mesh_respond(server, arrival.handler, &answer, 1, SCENE_SECOND));
+    assert_ok(lig_mesh_respond(server, arrival.handler, &answer, 1, 10 * SCENE_SECOND));
     assert_ok(lig_mesh_wait(worker, handler, 10 * SCENE_SECOND));
     assert_status(lig_mesh_wait(worker, first, 0), LIG_E_NOTFOUND); /* forgotten */
     assert_int_equal(got[0], 0); /* the answer to a cancelled one was thrown away */
@@ -401,10 +401,10 @@ static void test_stop_ends_a_barrier(void **unused)
     do /* until only the other one is missing */
         assert_status(lig_mesh_barrier(server, EVERYBODY, SCENE_SECOND / 100), LIG_E_TIMEOUT);
     while (strstr(lig_error_text(), "worker 1") == NULL || strstr(lig_error_text(), "worker 0"));
-    assert_ok(lig_mesh_stop(worker, SCENE_SECOND));
+    assert_ok(lig_mesh_stop(worker, 10 * SCENE_SECOND));
     pthread_join(thread, &status);
     assert_int_equal(*(lig_status *)status, LIG_E_CLOSED);
-    assert_ok(lig_mesh_stop(scene_worker(all, 1)->mesh, SCENE_SECOND));
+    assert_ok(lig_mesh_stop(scene_worker(all, 1)->mesh, 10 * SCENE_SECOND));
     assert_ok(lig_mesh_linger(server, 10 * SCENE_SECOND)); /* it is alone */
     scene_destroy(all);
 }
