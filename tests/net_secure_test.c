@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define SECRET "0123456789abcdef0123456789abcdef"
-#define HELLO_NS INT64_C(300000000)
+#define HELLO_NS INT64_C(2000000000) /* where somebody says nothing; time for who does speak */
 
 static ligi_net_options options_of(const char *secret, const char *group)
 {
@@ -242,24 +242,28 @@ static void those_who_say_nonsense_are_dropped(void **state)
         "\x17\x03\x03\x00\x11qqqqqqqqqqqqqqqqq",
         "",
     };
+    enum { COUNT = sizeof words / sizeof *words };
     side server, client;
     ligi_link *link;
+    int fds[COUNT];
 
     (void)state;
     open_server(&server, SECRET);
     open_client(&client, SECRET, "group");
     meet(&server, &client, &link);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    for (size_t i = 0; i < COUNT; i++) {
         size_t bytes = i == 2 ? 5 : strlen(words[i]);
-        int fd = raw_connect(&server);
-        (void)!send(fd, words[i], bytes, MSG_NOSIGNAL);
+        fds[i] = raw_connect(&server);
+        (void)!send(fds[i], words[i], bytes, MSG_NOSIGNAL);
         echo(&client, link, 1000);
-        wait_end(fd);
-        close(fd);
-        fd = raw_connect(&server); /* and hangs up at once */
+        int fd = raw_connect(&server); /* and hangs up at once */
         (void)!send(fd, words[i], bytes, MSG_NOSIGNAL);
         close(fd);
         echo(&client, link, 100000);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        wait_end(fds[i]);
+        close(fds[i]);
     }
     assert_int_equal(met_by(&server), 1);
     side_close(&client);
