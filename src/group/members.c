@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define LAST_WORD_NS (INT64_C(250) * 1000000) /* for the answer to a cancelled barrier */
+#define LAST_WORD_NS INT64_C(2000000000) /* for the answer to a cancelled barrier */
 
 void ligi_group_watch(ligi_group *group, ligi_group_hook hook, void *context)
 {
@@ -223,7 +223,7 @@ lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, 
         say(group, &(ligi_note){.kind = LIGI_NOTE_CANCEL, .number = barrier.number});
     /* The coordinator knows who is missing, or has let everybody pass just now. */
     if (status == LIG_E_TIMEOUT)
-        status = ligi_net_wait(group->net, is_settled, &barrier, LAST_WORD_NS);
+        status = ligi_group_wait(group, is_settled, &barrier, LAST_WORD_NS);
     leave(group, &barrier);
     if (barrier.settled)
         return ligi_failure_publish(&barrier.failure);
