@@ -18,7 +18,7 @@ import ligament
 role, rank = sys.argv[1], int(sys.argv[2])
 try:
     mesh = ligament.Mesh(role=role, rank=rank, workers=2, servers=1, address=sys.argv[3],
-                         timeout_ms=20000, liveness_ms=1000)
+                         timeout_ms=20000, liveness_ms=4000)
 except ligament.Error as error:
     print(type(error).__name__, error, flush=True)
     sys.exit(0)
