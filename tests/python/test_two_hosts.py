@@ -18,7 +18,7 @@ import ligament
 role, rank = sys.argv[1], int(sys.argv[2])
 try:
     mesh = ligament.Mesh(role=role, rank=rank, workers=2, servers=1, address=sys.argv[3],
-                         timeout_ms=20000, liveness_ms=4000)
+                         timeout_ms=60000, liveness_ms=4000)
 except ligament.Error as error:
     print(type(error).__name__, error, flush=True)
     sys.exit(0)
@@ -40,6 +40,8 @@ try:
                 mesh.respond([tensors[0] * 2], handler)
         except (ligament.TimeoutError, ligament.PeerError):
             pass
+        except ligament.ClosedError:  # all workers have stopped
+            break
 except ligament.Error as error:
     print(type(error).__name__, error, flush=True)
     sys.exit(0)
@@ -138,6 +140,15 @@ def wait_for(process, part):
     raise AssertionError(f"{part!r} was never said")
 
 
+def stop(server, *workers):
+    """The workers one by one; the server follows the last of them."""
+    for process in workers:
+        process.stdin.write("stop\n")
+        process.stdin.flush()
+        wait_for(process, "stopped")
+    wait_for(server, "stopped")
+
+
 def test_a_cut_cable_and_a_second_life(hosts):
     server = hosts.start(0, "server", 0)
     near, far = hosts.start(0, "worker", 0), hosts.start(1, "worker", 1)
@@ -150,10 +161,7 @@ def test_a_cut_cable_and_a_second_life(hosts):
     again = hosts.start(1, "worker", 1)
     wait_for(again, "ready")
     wait_for(server, "worker-1-alive-2")
-    for process in (again, near, server):
-        process.stdin.write("stop\n")
-        process.stdin.flush()
-        wait_for(process, "stopped")
+    stop(server, again, near)
 
 
 def test_only_the_secret_opens_the_door(hosts):
@@ -194,10 +202,7 @@ def test_a_fabric_that_both_trust(hosts, program, near, far, without, wanted):
     assert wait_for(beside, "ready") == "ready server-0-shm\n"
     assert wait_for(there, "ready") == f"ready server-0-{wanted}\n"
     assert f"worker-1-{wanted}" in wait_for(server, "ready")
-    for process in (there, beside, server):
-        process.stdin.write("stop\n")
-        process.stdin.flush()
-        wait_for(process, "stopped")
+    stop(server, there, beside)
 
 
 def test_a_trusted_fabric_without_a_device(hosts):
