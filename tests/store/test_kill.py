@@ -48,18 +48,19 @@ def generation(store: Store, rng: random.Random) -> None:
         store.compact()
 
 
-def work(place: str, seed: int) -> None:
+def work(place: str, seed: int, told: int) -> None:
     rng = random.Random(seed)
     with Store(place) as store:
         while True:
             generation(store, rng)
+            os.write(told, b"!")
 
 
-def start(place: str, seed: int) -> int:
+def start(place: str, seed: int, told: int) -> int:
     child = os.fork()
     if child == 0:
         try:
-            work(place, seed)
+            work(place, seed, told)
         except BaseException:
             traceback.print_exc()
         os._exit(1)
@@ -84,11 +85,16 @@ def kills(place: str, rounds: int, every: int) -> None:
         generation(store, rng)
     seen = 0
     for number in range(rounds):
-        children = [start(place, 2 * number), start(place, 2 * number + 1)]
+        heard, told = os.pipe()
+        children = [start(place, 2 * number + i, told) for i in range(2)]
+        os.close(told)
+        if number % 2:  # in the other rounds they may not even have begun
+            os.read(heard, 1)
         time.sleep(rng.uniform(0.002, 0.08))
         for child in children:
             os.kill(child, signal.SIGKILL)
         ends = [os.waitpid(child, 0)[1] for child in children]
+        os.close(heard)
         assert all(map(os.WIFSIGNALED, ends)), "a worker failed by itself"
         if number % every == every - 1:
             seen = sound(place)
