@@ -27,6 +27,9 @@ INPUTS = (
 # What any Linux with glibc has. UCX, librados, libcuda, libssl are opened when asked for.
 SYSTEM = re.compile(r"lib(c|m|pthread|dl|rt)\.so\.\d|ld-linux.*|libligament\.so\.0")
 
+# The first of the tests builds the wheel and the others may wait for it: minutes on a busy machine.
+pytestmark = pytest.mark.timeout(1800)
+
 ROUND_TRIP = """
 import sys
 import numpy, ligament
