@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -20,16 +21,10 @@ def clock(work: Callable[[], Any]) -> tuple[Any, float]:
     return work(), 1.0
 
 
-def counting() -> Callable[[Callable[[], Any]], tuple[Any, float]]:
-    """Each work takes longer than the one before."""
-    spent = 0.0
-
-    def tick(work: Callable[[], Any]) -> tuple[Any, float]:
-        nonlocal spent
-        spent += 1.0
-        return work(), spent
-
-    return tick
+def counting(works: int) -> Callable[[Callable[[], Any]], tuple[Any, float]]:
+    """Each work of a pass, which has so many, takes longer than the one before."""
+    spent = itertools.cycle(range(1, works + 1))
+    return lambda work: (work(), float(next(spent)))
 
 
 def run(window: Window, iterations: int = ITERATIONS) -> dict[str, Times]:
@@ -65,11 +60,11 @@ def test_backward_runs_in_the_opposite_order_and_warming_up_does_not_count() -> 
         Piece("a", lambda v: (v * 2,), ["x"], ["y"], [], ["x"]),
         Piece("b", lambda v: (v * 3,), ["y"], ["z"], [], ["y", "z"]),
     ]
-    window = Window(pieces, {"x": x.detach()}, {"x", "y", "z"}, counting())
+    window = Window(pieces, {"x": x.detach()}, {"x", "y", "z"}, counting(6))
     found = run(window, 1)
     # With the empty piece in the middle a pass is six ticks, and two of them are for warming up.
     # What stays is the distance to the empty piece, which follows `a` forward, and `b` backward.
-    assert found["a"].forward[0] == 0.0 and found["b"].forward[0] == 1.0
+    assert found["a"].forward == [0.0, 0.0] and found["b"].forward == [1.0, 1.0]
     assert found["b"].backward == [0.0] and found["a"].backward == [1.0]
     assert passes.passes(1) == WARM_UP + 2
 
@@ -78,6 +73,22 @@ def test_what_the_clock_costs_is_taken_away() -> None:
     pieces = [Piece("a", lambda v: (v + 1,), ["x"], ["y"], [], ["x", "y"])]
     found = run(Window(pieces, {"x": torch.zeros(2)}, {"x", "y"}, clock))
     assert found["a"].medians() == (0.0, 0.0, 0.0)
+
+
+def test_a_moment_in_the_empty_piece_hides_nothing() -> None:
+    """The machine stands still whenever the empty piece runs, except for warming up."""
+    weight = torch.randn(2, 2, requires_grad=True)
+    pieces = [Piece("a", lambda x: (x @ weight,), ["x"], ["y"], [weight], ["x", "y"])]
+    ticks = itertools.count()
+
+    def stalling(work: Callable[[], Any]) -> tuple[Any, float]:
+        turn, place = divmod(next(ticks), 4)  # the empty piece comes first and goes back last
+        if place in (1, 2):
+            return work(), 3.0
+        return work(), 1.0 if turn < WARM_UP else 800.0
+
+    found = run(Window(pieces, {"x": torch.zeros(2, 2)}, {"x", "y"}, stalling), 1)
+    assert found["a"].medians() == (2.0, 2.0, 2.0)
 
 
 def test_what_no_operation_keeps_is_freed_before_the_backward() -> None:
@@ -118,7 +129,7 @@ def test_a_block_without_a_backward_does_not_end_it() -> None:
         Piece("a", lambda x: (x @ weight,), ["x"], ["y"], [weight], ["x"]),
         Piece("b", lambda y: (Refuses.apply(y),), ["y"], ["z"], [], ["y", "z"]),
     ]
-    found = run(Window(pieces, {"x": torch.randn(2, 2)}, {"y", "z"}, counting()))
+    found = run(Window(pieces, {"x": torch.randn(2, 2)}, {"y", "z"}, counting(5)))
     assert found["b"].backward == [0.0] * ITERATIONS
     assert min(found["a"].backward) > 0
 
