@@ -1,7 +1,9 @@
 """The job scripts, with stand-ins for srun and mpiexec that start the processes on this machine."""
 
+import contextlib
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -149,9 +151,34 @@ def test_launch(job, program):
     assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n" * 3, "")
 
 
-def test_torchrun(job):
+def keep(port):
+    """A port that nobody else has and that stays free for who listens on it: it is bound here, and
+    not listened on. What may be bound a second time is so from then on only."""
+    place = socket.socket()
+    try:
+        place.bind(("127.0.0.1", port))
+    except (OSError, OverflowError):
+        place.close()
+        return None
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return place
+
+
+@pytest.fixture
+def port():
+    """One that is kept, as is the next: torchrun's own, and the mesh's."""
+    while True:
+        first = keep(0)
+        number = first.getsockname()[1]
+        with first, keep(number + 1) or contextlib.nullcontext() as second:
+            if second is not None:
+                yield number
+                return
+
+
+def test_torchrun(job, port):
     pytest.importorskip("torch")
-    run = ["-m", "torch.distributed.run", "--nproc-per-node=3", "mesh.py"]
+    run = ["-m", "torch.distributed.run", "--nproc-per-node=3", f"--master-port={port}", "mesh.py"]
     done = job.command([sys.executable, *run], LIGAMENT_SERVERS="1", OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("worked") == 3
