@@ -1,5 +1,6 @@
 #include "backend/file/engine.h"
 
+#include "backend/file/uncache.h"
 #include "base/error.h"
 
 #include <assert.h>
@@ -12,10 +13,6 @@
 #include <unistd.h>
 #if LIGI_HAVE_URING
 #include <liburing.h>
-#endif
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <immintrin.h>
 #endif
 
 #define HUGE_BYTES (UINT64_C(2) << 20)
@@ -32,23 +29,11 @@ struct ligi_engine {
     ligi_io ios[LIGI_ENGINE_DEPTH];
     int results[LIGI_ENGINE_DEPTH];
     int has_ring, fixed, refusal;
-    int clflushopt; /* the processor has it */
+    ligi_flush flush;
 #if LIGI_HAVE_URING
     struct io_uring ring;
 #endif
 };
-
-/* By hand: not every compiler knows this feature by name. Asked once, since a hypervisor makes the
- * question cost 20 us. */
-static int has_clflushopt(void)
-{
-#if defined(__x86_64__)
-    unsigned a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & (1u << 23)) != 0;
-#else
-    return 0;
-#endif
-}
 
 lig_status ligi_engine_create(ligi_engine **engine)
 {
@@ -68,7 +53,7 @@ lig_status ligi_engine_create(ligi_engine **engine)
     madvise(made->base, BUFFER_BYTES, MADV_HUGEPAGE);
     /* The kernel may write into these pages at any time: a child must not share them. */
     madvise(made->map, MAP_BYTES, MADV_DONTFORK);
-    made->clflushopt = has_clflushopt();
+    made->flush = ligi_flush_here();
     *engine = made;
     return LIG_OK;
 }
@@ -157,33 +142,9 @@ uint8_t *ligi_engine_slot(ligi_engine *engine, int slot)
     return engine->base + (uint64_t)slot * LIGI_SLOT_BYTES;
 }
 
-#if defined(__x86_64__)
-/* Lines leave in any order, several at a time; plain clflush waits for each. */
-__attribute__((target("clflushopt"))) static void uncache_freely(const uint8_t *data)
-{
-    for (uint64_t at = 0; at < LIGI_SLOT_BYTES; at += 64)
-        _mm_clflushopt((void *)(data + at));
-    _mm_sfence();
-}
-
-static void uncache_in_order(const uint8_t *data)
-{
-    for (uint64_t at = 0; at < LIGI_SLOT_BYTES; at += 64)
-        _mm_clflush(data + at);
-}
-#endif
-
 void ligi_engine_uncache(ligi_engine *engine, int slot)
 {
-#if defined(__x86_64__)
-    const uint8_t *data = ligi_engine_slot(engine, slot);
-    if (engine->clflushopt)
-        uncache_freely(data);
-    else
-        uncache_in_order(data);
-#else
-    (void)engine, (void)slot;
-#endif
+    ligi_flush_lines(engine->flush, ligi_engine_slot(engine, slot), LIGI_SLOT_BYTES);
 }
 
 unsigned ligi_engine_flying(const ligi_engine *engine)

@@ -1,4 +1,5 @@
 #include "backend/file/file.h"
+#include "backend/file/uncache.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -27,7 +28,6 @@
 #define STREAM_BYTES (UINT64_C(64) << 10) /* parts from this size on are copied past the caches */
 #define VECTORS_MAX 512
 #define MISSES_MAX 8
-#define GRACE_NS INT64_C(5000000)
 
 /* Where the walk over the ranges stands: ranges in order of their offsets, each cut into blocks of
  * its own. */
@@ -62,9 +62,8 @@ typedef struct reader {
     ligi_engine *engine;
     chunk chunks[LIGI_ENGINE_DEPTH]; /* those under way; a transfer's token is an index */
     uint32_t busy;
-    /* Spent on waiting for the disk, on copying, and on taking slots out of the caches. */
-    int64_t waited_ns, landed_ns, uncached_ns;
-    enum { UNCACHING_NOT_YET, UNCACHING, UNCACHING_OVER } uncaching;
+    ligi_uncaching uncaching;
+    ligi_uncaching_times times;
     uint8_t *junk; /* takes the bytes of gaps */
     uint64_t file_bytes;
     uint64_t from, to; /* what the ranges span */
@@ -323,21 +322,14 @@ static lig_status read_plain(reader *self, const chunk *wanted, int *later)
     return status;
 }
 
-/* Where a hypervisor fills the slots, lines that our caches hold can make it several times slower
- * (bench/README.md). Letting go of them costs a fifth of our own copying on some machines: it
- * begins when the disk has kept us waiting, and then has the time. On others it costs ten times the
- * copying: it ends when that shows. */
 static void let_go(reader *self, int slot)
 {
-    if (self->uncaching == UNCACHING_NOT_YET && self->waited_ns > 2 * self->landed_ns + GRACE_NS)
-        self->uncaching = UNCACHING;
-    if (self->uncaching != UNCACHING)
+    self->uncaching = ligi_uncaching_next(self->uncaching, &self->times);
+    if (self->uncaching != LIGI_UNCACHING)
         return;
     int64_t begin = ligi_now_ns();
     ligi_engine_uncache(self->engine, slot);
-    self->uncached_ns += ligi_now_ns() - begin;
-    if (self->uncached_ns > self->landed_ns / 2 + GRACE_NS / 4)
-        self->uncaching = UNCACHING_OVER;
+    self->times.uncached_ns += ligi_now_ns() - begin;
 }
 
 /* Waits for one transfer and hands out its bytes. */
@@ -354,8 +346,8 @@ static lig_status collect(reader *self)
         return land(self, landed, NULL);
     const uint8_t *bytes = ligi_engine_slot(self->engine, done.slot);
     lig_status status = land(self, landed, bytes + (landed->from - done.offset));
-    self->waited_ns += ended - begin;
-    self->landed_ns += ligi_now_ns() - ended;
+    self->times.waited_ns += ended - begin;
+    self->times.landed_ns += ligi_now_ns() - ended;
     let_go(self, done.slot);
     ligi_engine_free(self->engine, done.slot);
     return status;
