@@ -286,6 +286,43 @@ static void test_names(void **state)
         assert_ptr_equal(found, engine);
 }
 
+static unsigned minor; /* of the OpenSSL there seems to be */
+
+static unsigned seeming_minor(void)
+{
+    return minor;
+}
+
+/* Whatever this machine has. */
+static void test_auto_takes_the_faster(void **state)
+{
+    static const struct {
+        const char *name;
+        unsigned minor;
+        int in_vain, ipsec_mb;
+    } cases[] = {
+        {"auto", 0, 0, 1}, /* OpenSSL 3.0 */
+        {"auto", 1, 0, 0},     {"auto", 2, 0, 0},     {"auto", 5, 0, 0},
+        {"auto", 0, 1, 0}, /* not looked for again */
+        {"openssl", 0, 0, 0},  {"openssl", 5, 0, 0},  {"ipsec-mb", 0, 0, 1},
+        {"ipsec-mb", 5, 0, 1}, {"ipsec-mb", 0, 1, 1},
+    };
+    const ligi_openssl seeming = {.OPENSSL_version_minor = seeming_minor};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ligi_gcm_set both;
+        const ligi_gcm *found = NULL;
+        ligi_gcm_set_init(&both, &seeming);
+        both.ipsec_mb.ops = &ligi_gcm_ipsec_mb; /* it was loaded before */
+        both.in_vain = cases[i].in_vain;
+        minor = cases[i].minor;
+        assert_ok(ligi_gcm_choose(&both, cases[i].name, &found));
+        if (found != (cases[i].ipsec_mb ? &both.ipsec_mb : &both.openssl))
+            fail_msg("crypto=%s, OpenSSL 3.%u: %s", cases[i].name, minor, found->ops->name);
+    }
+}
+
 /* In a process that can open no more files, where no library can be loaded that is not there. */
 static int choose_without_library(void)
 {
@@ -315,6 +352,7 @@ static void test_goes_on_without_the_library(void **state)
 
 int main(void)
 {
+    const struct CMUnitTest choice[] = {cmocka_unit_test(test_auto_takes_the_faster)};
     const struct CMUnitTest absent[] = {cmocka_unit_test(test_goes_on_without_the_library)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_answers),
@@ -326,12 +364,13 @@ int main(void)
     static const char *const names[] = {"openssl", "ipsec-mb"};
     ligi_ipsec_mb loaded;
 
+    int failed = cmocka_run_group_tests(choice, NULL, NULL);
     if (ligi_openssl_load(&openssl) != LIG_OK) {
         printf("skipped: %s\n", lig_error_text());
-        return 0;
+        return failed;
     }
     ligi_gcm_set_init(&set, &openssl);
-    int failed = cmocka_run_group_tests(absent, NULL, NULL);
+    failed += cmocka_run_group_tests(absent, NULL, NULL);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (ligi_gcm_choose(&set, names[i], &engine) == LIG_OK) {
             failed += cmocka_run_group_tests_name(names[i], tests, NULL, NULL);
