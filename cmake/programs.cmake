@@ -39,6 +39,7 @@ function(add_inner_program source folder)
   endif()
   if(source MATCHES "/src/net/ucx/")
     target_link_libraries(${name} PRIVATE ucx_parts)
+    target_include_directories(${name} SYSTEM PRIVATE "${UCX_INCLUDE}")
   endif()
 endfunction()
 

@@ -401,9 +401,7 @@ static int poll_ucx(void *context)
     happened += look_due(self);
     if (self->ending_count > 0)
         ligi_ucx_wires_reap(self, ligi_now_ns());
-    if (happened > 0) {
+    if (happened > 0)
         self->refusals = 0;
-        ligi_ucx_stir(self);
-    }
     return happened;
 }

@@ -102,7 +102,8 @@ struct ligi_ucx_self {
 /* --- ucx.c --- */
 /* For whoever asks UCX for something, or drives it, while another thread may sleep: UCX was armed
  * for what it had in hand then. A send that did not fit in, or a path that was not open, tells no
- * descriptor when it can go on: the sleeper has to look, and arm anew. */
+ * descriptor when it can go on: the sleeper has to look, and arm anew. Not needed where the core
+ * wakes by itself: after a connect, and after a poll in which something happened. */
 void ligi_ucx_stir(const ligi_ucx_self *self);
 
 /* --- ligi_ucx_wire.c --- */

@@ -62,7 +62,6 @@ lig_status ligi_ucx_wire_create(ligi_ucx_self *self, ucp_ep_params_t *params, in
     made->self = self;
     made->accepted = accepted;
     ucs_status_t status = self->ucp.ucp_ep_create(self->worker, params, &made->ep);
-    ligi_ucx_stir(self);
     if (status != UCS_OK) {
         free(made);
         return self->host->fail(LIG_E_PEER, "UCX makes no endpoint: %s",
