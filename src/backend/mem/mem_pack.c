@@ -28,6 +28,22 @@ void ligi_mem_pack_release(ligi_mem_pack *pack)
     free(pack);
 }
 
+/* The pages move and nothing is copied. TSan does not see pages move, and takes the write of a
+ * thread that had the new place before for a race: there it is a copy. */
+static void *move(void *from, uint64_t from_bytes, uint64_t bytes)
+{
+#if defined(__SANITIZE_THREAD__)
+    void *to = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (to == MAP_FAILED)
+        return to;
+    memcpy(to, from, from_bytes);
+    munmap(from, from_bytes);
+    return to;
+#else
+    return mremap(from, from_bytes, bytes, MREMAP_MAYMOVE);
+#endif
+}
+
 static lig_status reserve(ligi_mem_pack *pack, uint64_t need)
 {
     if (need <= pack->capacity)
@@ -40,7 +56,7 @@ static lig_status reserve(ligi_mem_pack *pack, uint64_t need)
     if (pack->capacity == 0)
         base = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     else
-        base = mremap(pack->base, pack->capacity, capacity, MREMAP_MAYMOVE);
+        base = move(pack->base, pack->capacity, capacity);
     if (base == MAP_FAILED)
         return ligi_fail_errno(errno, "no memory for a pack of %" PRIu64 " bytes", capacity);
     pack->base = base;
