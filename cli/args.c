@@ -55,6 +55,12 @@ int cli_failed(void)
     return 1;
 }
 
+lig_status cli_wrong(const cli_call *call, lig_status status)
+{
+    *call->misused = 1;
+    return status;
+}
+
 int cli_misused(const cli_call *call, const char *format, ...)
 {
     va_list arguments;
@@ -239,8 +245,10 @@ lig_status cli_number(const cli_call *call, const char *flag, uint64_t least, ui
     unsigned long long value = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value < least ||
         value > most)
-        return lig_fail(LIG_E_INVALID, "--%s is '%s'; it must be a whole number from %llu to %llu",
-                        flag, text, (unsigned long long)least, (unsigned long long)most);
+        return cli_wrong(call,
+                         lig_fail(LIG_E_INVALID,
+                                  "--%s is '%s'; it must be a whole number from %llu to %llu", flag,
+                                  text, (unsigned long long)least, (unsigned long long)most));
     *number = value;
     return LIG_OK;
 }
@@ -259,8 +267,9 @@ lig_status cli_bytes(const cli_call *call, const char *flag, uint64_t *bytes)
     end += unit != NULL;
     if (text[0] < '0' || text[0] > '9' || errno != 0 || value == 0 || value > UINT64_MAX >> shift ||
         (*end != '\0' && strcmp(end, "B") != 0 && strcmp(end, "iB") != 0))
-        return lig_fail(LIG_E_INVALID, "--%s is '%s'; it must be a size such as 500M or 5G", flag,
-                        text);
+        return cli_wrong(call, lig_fail(LIG_E_INVALID,
+                                        "--%s is '%s'; it must be a size such as 500M or 5G", flag,
+                                        text));
     *bytes = (uint64_t)value << shift;
     return LIG_OK;
 }
@@ -288,7 +297,7 @@ lig_status cli_tags(const cli_call *call, const char *flag, lig_tag **tags, size
         lig_status status = cut_pair(flag, text, &list[used].name, &list[used].value);
         if (status != LIG_OK) {
             free(list);
-            return status;
+            return cli_wrong(call, status);
         }
     }
     *tags = list;
@@ -307,8 +316,8 @@ lig_status cli_metrics(const cli_call *call, const char *flag, lig_metric **metr
         char *end;
         list[i] = (lig_metric){texts[i].name, strtod(texts[i].value, &end)};
         if (texts[i].value[0] == '\0' || *end != '\0') {
-            status = lig_fail(LIG_E_INVALID, "--%s %s: '%s' is no number", flag, texts[i].name,
-                              texts[i].value);
+            status = cli_wrong(call, lig_fail(LIG_E_INVALID, "--%s %s: '%s' is no number", flag,
+                                              texts[i].name, texts[i].value));
             free(list);
         }
     }

@@ -32,7 +32,8 @@ typedef struct cli_call {
     size_t word_count;
     cli_given *given; /* in the order of the command line */
     size_t given_count;
-    int json; /* --json was given */
+    int json;     /* --json was given */
+    int *misused; /* set by cli_wrong: the program ends with 2 */
 } cli_call;
 
 struct cli_command {
@@ -74,6 +75,10 @@ void cli_help(FILE *file, const cli_command *command);
 int cli_failed(void);
 /* Writes the sentence and how to get help to stderr; returns 2. */
 int cli_misused(const cli_call *call, const char *format, ...) LIG_PRINTF(2, 3);
+
+/* `status` with its sentence set, as a wrong use: cli_failed writes it and the program ends with 2.
+ * Returns `status`. */
+lig_status cli_wrong(const cli_call *call, lig_status status);
 
 /* malloc and friends that set a sentence. */
 lig_status cli_alloc(void *out, size_t count, size_t size);

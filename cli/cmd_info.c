@@ -55,14 +55,41 @@ static lig_status find_layout(layout *where)
  * ---------------------------------------------------------------------------- */
 
 /* As a word of a shell's command line. */
-static void put_word(const char *text)
+static void put_word(FILE *file, const char *text)
 {
     for (; *text != '\0'; text++) {
         if (strchr(" \t\n\"'\\$`()<>|&;*?[]{}!#~", *text) != NULL)
-            putchar('\\');
-        putchar(*text);
+            putc('\\', file);
+        putc(*text, file);
     }
 }
+
+static void put_cflags(FILE *file, const layout *where)
+{
+    fputs("-I", file);
+    put_word(file, where->include);
+}
+
+static void put_libs(FILE *file, const layout *where)
+{
+    fputs("-L", file);
+    put_word(file, where->lib);
+    fputs(" -Wl,-rpath,", file);
+    put_word(file, where->lib);
+    fputs(" -lligament", file);
+}
+
+static void put_cmakedir(FILE *file, const layout *where)
+{
+    fputs(where->cmake, file);
+}
+
+static const struct {
+    const char *name;
+    void (*put)(FILE *file, const layout *where);
+} answers[] = {{"cflags", put_cflags}, {"libs", put_libs}, {"cmakedir", put_cmakedir}};
+
+#define ANSWER_COUNT (sizeof answers / sizeof *answers)
 
 static lig_status missing(const char *what, const layout *where)
 {
@@ -71,28 +98,46 @@ static lig_status missing(const char *what, const layout *where)
                     where->library);
 }
 
+static lig_status put_flags_json(const cli_call *call, const layout *where)
+{
+    cli_json_writer writer = {.file = stdout};
+    cli_json_open(&writer, NULL, '{');
+    for (size_t i = 0; i < ANSWER_COUNT; i++) {
+        char *text = NULL;
+        size_t bytes;
+        if (!cli_has(call, answers[i].name))
+            continue;
+        FILE *file = open_memstream(&text, &bytes);
+        if (file == NULL)
+            return lig_fail(LIG_E_NOMEM, "no memory for an answer");
+        answers[i].put(file, where);
+        int failed = fclose(file);
+        if (!failed)
+            cli_json_put_text(&writer, answers[i].name, text);
+        free(text);
+        if (failed)
+            return lig_fail(LIG_E_NOMEM, "no memory for an answer");
+    }
+    cli_json_close(&writer, '}');
+    return LIG_OK;
+}
+
 static lig_status print_flags(const cli_call *call, const layout *where)
 {
-    int cflags = cli_has(call, "cflags"), libs = cli_has(call, "libs"), written = 0;
-    if (cflags && where->include[0] == '\0')
+    const char *between = "";
+    if (cli_has(call, "cflags") && where->include[0] == '\0')
         return missing("headers", where);
     if (cli_has(call, "cmakedir") && where->cmake[0] == '\0')
         return missing("CMake files", where);
-    if (cflags) {
-        fputs("-I", stdout);
-        put_word(where->include);
-        written = 1;
+    if (call->json)
+        return put_flags_json(call, where);
+    for (size_t i = 0; i < ANSWER_COUNT; i++) {
+        if (!cli_has(call, answers[i].name))
+            continue;
+        fputs(between, stdout);
+        answers[i].put(stdout, where);
+        between = " ";
     }
-    if (libs) {
-        fputs(written ? " -L" : "-L", stdout);
-        put_word(where->lib);
-        fputs(" -Wl,-rpath,", stdout);
-        put_word(where->lib);
-        fputs(" -lligament", stdout);
-        written = 1;
-    }
-    if (cli_has(call, "cmakedir"))
-        printf("%s%s", written ? " " : "", where->cmake);
     putchar('\n');
     return LIG_OK;
 }
@@ -302,8 +347,8 @@ static int run(cli_call *call)
 {
     int flags = cli_has(call, "cflags") || cli_has(call, "libs") || cli_has(call, "cmakedir");
     layout where;
-    if (flags && (call->word_count > 0 || call->json))
-        return cli_misused(call, "--cflags, --libs and --cmakedir stand alone");
+    if (flags && call->word_count > 0)
+        return cli_misused(call, "--cflags, --libs and --cmakedir are not about a store");
     lig_status status = find_layout(&where);
     if (status == LIG_OK)
         status = flags ? print_flags(call, &where) : print_all(call, &where);

@@ -295,6 +295,8 @@ static int run(cli_call *call)
     if (call->json && cli_has(call, "svg"))
         return cli_misused(call, "--json and --svg are two answers: ask for one");
     lig_status status = read_options(call, &w);
+    if (status == LIG_E_INVALID)
+        cli_wrong(call, status);
     if (status == LIG_OK)
         status = cli_graph_read(call->words[0], &w.graph);
     if (status == LIG_OK)

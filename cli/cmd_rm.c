@@ -44,9 +44,10 @@ static lig_status remove_all(removal *self, const cli_place *place)
     char **names;
     size_t count;
     if (place->name == NULL)
-        return lig_fail(LIG_E_INVALID,
-                        "'%s' names no model: say '%s#NAME', or '%s#*' for all of them", place->uri,
-                        place->uri, place->uri);
+        return cli_wrong(self->call,
+                         lig_fail(LIG_E_INVALID,
+                                  "'%s' names no model: say '%s#NAME', or '%s#*' for all of them",
+                                  place->uri, place->uri, place->uri));
     LIG_TRY(cli_place_open(place, cli_has(self->call, "dry-run") ? "r" : "x", &self->store));
     lig_status status = cli_place_names(place, self->store, &names, &count);
     if (status == LIG_OK) {

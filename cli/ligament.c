@@ -82,16 +82,17 @@ static const cli_command *find_command(const char *name)
 static int run_command(const cli_command *command, int argc, char **argv)
 {
     cli_call call;
-    int status = cli_call_parse(&call, command, argc, argv);
+    int misused = 0, status = cli_call_parse(&call, command, argc, argv);
     if (status != 0)
         return status > 0 ? status : 0;
+    call.misused = &misused;
     status = load_plugins() == LIG_OK ? command->run(&call) : cli_failed();
     cli_call_fini(&call);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fputs("ligament: the standard output cannot be written\n", stderr);
         return 1;
     }
-    return status;
+    return misused ? 2 : status;
 }
 
 int main(int argc, char **argv)

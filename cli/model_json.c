@@ -2,6 +2,9 @@
 #include "cli.h"
 #include "json.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static void put_maps(cli_json_writer *writer, const lig_model *model)
 {
     cli_json_open(writer, "metrics", '{');
@@ -12,6 +15,21 @@ static void put_maps(cli_json_writer *writer, const lig_model *model)
     for (size_t i = 0; i < model->tag_count; i++)
         cli_json_put_text(writer, model->tags[i].name, model->tags[i].value);
     cli_json_close(writer, '}');
+}
+
+/* What Python saves is JSON and is written as it is; a text of C's own is a string. */
+static void put_meta(cli_json_writer *writer, const char *meta)
+{
+    char *copy = NULL;
+    cli_json *json = NULL;
+    size_t bytes = meta != NULL ? strlen(meta) : 0;
+    if (bytes > 0 && cli_format(&copy, "%s", meta) == LIG_OK &&
+        cli_json_parse(copy, bytes, 0, &json) == LIG_OK)
+        cli_json_put_raw(writer, "meta", meta);
+    else
+        cli_json_put_text(writer, "meta", bytes > 0 ? meta : NULL);
+    cli_json_destroy(json);
+    free(copy);
 }
 
 void cli_put_model(cli_json_writer *writer, const lig_model *model)
@@ -26,7 +44,7 @@ void cli_put_model(cli_json_writer *writer, const lig_model *model)
     cli_json_put_u64(writer, "own_bytes", model->own_bytes);
     cli_json_put_u64(writer, "tensor_count", model->tensor_count);
     put_maps(writer, model);
-    cli_json_put_text(writer, "meta", model->meta != NULL && model->meta[0] ? model->meta : NULL);
+    put_meta(writer, model->meta);
 }
 
 void cli_put_tensor_json(cli_json_writer *writer, const lig_tensor *tensor)

@@ -43,7 +43,7 @@ def test_man_page_has_it(ligament, root, command):
         ["ls", "a", "--json=1"],
         ["cp", "one"],
         ["rm"],
-        ["info", "--cflags", "--json"],
+        ["info", "--cflags", "store"],
     ],
 )
 def test_usage(ligament, words):
@@ -72,15 +72,11 @@ def make(folder, name="a.npz", **arrays):
         (["show", "store#"], "has no name behind '#'"),
         (["show", "store#absent"], "there is no model 'absent'"),
         (["show", "store#absent*"], "no model of 'store' fits 'absent*'"),
-        (["rm", "store"], "names no model"),
+        (["ls", "store#absent"], "there is no model 'absent'"),
         (["rm", "absent#x"], "absent"),
         (["check", "store#x"], "checked whole"),
         (["compact", "absent"], "absent"),
         (["ls", "a.npz"], "is no store, and one is needed"),
-        (["ls", "store", "--limit", "x"], "whole number"),
-        (["ls", "store", "--limit", "0"], "whole number"),
-        (["ls", "store", "--tag", "x"], "NAME=VALUE"),
-        (["cp", "a.npz", "store#y", "--metric", "m=x"], "no number"),
         (["cp", "absent.npz", "store"], "'absent.npz' cannot be opened: No such file"),
         (["cp", "a.npz", "no/such/b.npz"], "cannot be written: No such file"),
         (["cp", "a.npz", "store#x"], "x"),
@@ -92,6 +88,35 @@ def test_failures(ligament, tmp_path, words, sentence):
     before = sorted(os.listdir(tmp_path))
     assert sentence in ligament.fails(*words)
     assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["rm", "store"], "names no model"),
+        (["ls", "store", "--limit", "x"], "whole number"),
+        (["ls", "store", "--limit", "0"], "whole number"),
+        (["ls", "store", "--tag", "x"], "NAME=VALUE"),
+        (["cp", "a.npz", "store#y", "--metric", "m=x"], "no number"),
+        (["cp", "a.npz", "folder", "--shard", "x"], "a size"),
+        (["partition", "graph.json", "-k", "x"], "whole number"),
+        (["partition", "graph.json", "--balance", "x"], "at least 0"),
+        (["partition", "graph.json", "--method", "x"], "method"),
+    ],
+)
+def test_wrong_values_are_wrong_usage(ligament, tmp_path, words, sentence):
+    make(tmp_path)
+    ligament("cp", "a.npz", "store#x")
+    before = sorted(os.listdir(tmp_path))
+    assert sentence in ligament.fails(*words, status=2)
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_flags_of_info_as_json(ligament):
+    text = ligament("info", "--cflags", "--libs").rstrip("\n")
+    assert ligament.json("info", "--cflags", "--libs") == dict(
+        cflags=text[: text.index(" -L")], libs=text[text.index(" -L") + 1 :]
+    )
 
 
 def test_places(ligament, tmp_path):

@@ -137,6 +137,20 @@ def test_what_travels_in_metadata(ligament, tmp_path):
     assert shown["metrics"] == {"acc": 0.3, "loss": 1e-9}
 
 
+@pytest.mark.parametrize("meta", ['{"lr": [0.1, null]}', "3", "no JSON", "{"])
+def test_meta_is_json_where_it_can_be(ligament, tmp_path, meta):
+    arrays = {"x": numpy.arange(2)}
+    said = {"ligament.meta": meta}
+    safetensors.numpy.save_file(arrays, tmp_path / "a.safetensors", metadata=said)
+    ligament("cp", "a.safetensors", "store#m")
+    try:
+        wanted = json.loads(meta)
+    except ValueError:
+        wanted = meta
+    assert ligament.json("show", "store#m")[0]["meta"] == wanted
+    assert ligament.json("ls", "store")["models"][0]["meta"] == wanted
+
+
 def test_fortran_order(ligament, tmp_path):
     wanted = {
         "f": numpy.asfortranarray(numpy.arange(24, dtype="f4").reshape(2, 3, 4)),
@@ -313,7 +327,7 @@ def test_sharded_index_that_lies(ligament, tmp_path, change, sentence):
 @pytest.mark.parametrize("size", ["0", "x", "5X", "-1", "99999999999T"])
 def test_shard_sizes(ligament, tmp_path, size):
     numpy.savez(tmp_path / "a.npz", x=numpy.arange(2))
-    assert "500M or 5G" in ligament.fails("cp", "a.npz", "out", "--shard", size)
+    assert "500M or 5G" in ligament.fails("cp", "a.npz", "out", "--shard", size, status=2)
     assert "makes a folder" in ligament.fails("cp", "a.npz", "b.npz", "--shard", "5G")
 
 

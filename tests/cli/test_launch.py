@@ -260,7 +260,7 @@ def test_python_prints_at_once(ligament):
     ("words", "status", "part"),
     [
         (["-w2"], 2, "needs"),
-        (["-w", "many", "--", "true"], 1, "workers"),
+        (["-w", "many", "--", "true"], 2, "workers"),
         (["-w0", "-s0", "--", "true"], 1, "give -w or -s"),
         (["-w1024", "--", "true"], 1, "1024 is the limit"),
         (["--", "./no-such-program"], 1, "'./no-such-program' cannot be started: No such file"),

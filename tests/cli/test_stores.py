@@ -71,6 +71,7 @@ def test_alias(ligament, store):
     assert ligament.json("ls", store)["aliases"] == {"prod": "run/2"}
     assert "prod -> run/2" in ligament("ls", store)
     assert ligament.json("show", f"{store}#prod")[0]["name"] == "run/2"
+    assert [m["name"] for m in ligament.json("ls", f"{store}#prod")["models"]] == ["run/2"]
     ligament("cp", store, "copy")
     assert ligament.json("ls", "copy")["aliases"] == {"prod": "run/2"}
     ligament("cp", f"{store}#prod", "other")
