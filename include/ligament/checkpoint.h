@@ -5,7 +5,7 @@
 #ifndef LIGAMENT_CHECKPOINT_H
 #define LIGAMENT_CHECKPOINT_H
 
-#include <ligament/tensor.h>
+#include <ligament/store.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,6 +30,10 @@ LIG_API lig_status lig_checkpoint_load(lig_checkpoint *checkpoint, const char *s
 /* The same, but the set may hold other tensors too: an optimizer's, where only the model is wanted. */
 LIG_API lig_status lig_checkpoint_load_part(lig_checkpoint *checkpoint, const char *set, const lig_tensor *tensors,
                                             size_t count);
+
+/* What is known of `set`: its tensors among others. LIG_E_UNSUPPORTED on a backend without a store. Returns *model, to
+ * be freed with lig_model_destroy. */
+LIG_API lig_status lig_checkpoint_model(lig_checkpoint *checkpoint, const char *set, lig_model **model);
 
 /* Removes `set`. */
 LIG_API lig_status lig_checkpoint_drop(lig_checkpoint *checkpoint, const char *set);

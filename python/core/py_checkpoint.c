@@ -107,6 +107,39 @@ static PyObject *checkpoint_load(PyObject *object, PyObject *args)
     return run(object, part ? LOAD_PART : LOAD, set, batch);
 }
 
+static lig_status describe(checkpoint *self, const char *set, lig_model **model)
+{
+    if (!self->checkpoint)
+        return lig_fail(LIG_E_CLOSED, "the backend is closed");
+    return lig_checkpoint_model(self->checkpoint, set, model);
+}
+
+static PyObject *checkpoint_names(PyObject *object, PyObject *set)
+{
+    checkpoint *self = (checkpoint *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    const char *text = ligi_py_text(state, set, "the name of a set");
+    if (!text)
+        return NULL;
+    if (!self->lock)
+        return ligi_py_fail(state, LIG_E_CLOSED, "the backend was never opened");
+    lig_model *model = NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    status = describe(self, text, &model);
+    PyThread_release_lock(self->lock);
+    Py_END_ALLOW_THREADS if (status != LIG_OK) return ligi_py_raise(state, status);
+    PyObject *names = PyList_New(0);
+    for (size_t i = 0; names && i < model->tensor_count; i++) {
+        PyObject *name = PyUnicode_FromString(model->tensors[i].tensor.name);
+        if (!name || PyList_Append(names, name) < 0)
+            Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    lig_model_destroy(model);
+    return names;
+}
+
 static PyObject *checkpoint_drop(PyObject *object, PyObject *set)
 {
     return run(object, DROP, set, NULL);
@@ -116,6 +149,7 @@ static PyMethodDef methods[] = {
     {"save", checkpoint_save, METH_VARARGS, "save(set, batch)"},
     {"load", checkpoint_load, METH_VARARGS,
      "load(set, batch, part=False): fills the batch; with part the set may hold more."},
+    {"names", checkpoint_names, METH_O, "names(set) -> list of the names of its tensors"},
     {"drop", checkpoint_drop, METH_O, "drop(set)"},
     {"close", checkpoint_close, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

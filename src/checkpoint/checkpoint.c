@@ -116,6 +116,14 @@ lig_status lig_checkpoint_load_part(lig_checkpoint *self, const char *set,
     return lig_store_load(self->store, set, tensors, count);
 }
 
+lig_status lig_checkpoint_model(lig_checkpoint *self, const char *set, lig_model **model)
+{
+    if (self->backend)
+        return lig_fail(LIG_E_UNSUPPORTED, "set '%s': its backend keeps no store and cannot tell",
+                        set);
+    return lig_store_model(self->store, set, model);
+}
+
 lig_status lig_checkpoint_drop(lig_checkpoint *self, const char *set)
 {
     if (self->backend)

@@ -21,10 +21,16 @@ static void round_trip(const char *backend, const char *config)
     assert_memory_equal(values, back, sizeof back);
     assert_fails(lig_checkpoint_load(checkpoint, "weights", tensors, 1), LIG_E_MISMATCH);
     assert_non_null(strstr(lig_error_text(), "'b'"));
+    lig_model *model;
+    assert_ok(lig_checkpoint_model(checkpoint, "weights", &model));
+    assert_int_equal(model->tensor_count, 2);
+    assert_string_equal(model->tensors[1].tensor.name, "b");
+    lig_model_destroy(model);
     tensors[1].name = "c";
     assert_fails(lig_checkpoint_load(checkpoint, "weights", tensors, 2), LIG_E_MISMATCH);
     assert_ok(lig_checkpoint_drop(checkpoint, "weights"));
     assert_fails(lig_checkpoint_load(checkpoint, "weights", tensors, 2), LIG_E_NOTFOUND);
+    assert_fails(lig_checkpoint_model(checkpoint, "weights", &model), LIG_E_NOTFOUND);
     lig_checkpoint_close(checkpoint);
 }
 
@@ -48,6 +54,8 @@ static void test_others(void **state)
     lig_tensor tensor = scene_tensor("w", values[0], &length);
     assert_ok(lig_checkpoint_open(&checkpoint, "null", ""));
     assert_ok(lig_checkpoint_save(checkpoint, "weights", &tensor, 1));
+    lig_model *model;
+    assert_fails(lig_checkpoint_model(checkpoint, "weights", &model), LIG_E_UNSUPPORTED);
     lig_checkpoint_close(checkpoint);
     assert_fails(lig_checkpoint_open(&checkpoint, "nobody", ""), LIG_E_NOTFOUND);
     assert_non_null(strstr(lig_error_text(), "./nobody"));

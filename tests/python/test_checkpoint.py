@@ -114,6 +114,28 @@ def test_weights_and_optimizer_come_back(backend: str, tmp_path: Path, twin: Pat
     assert same_state(other.state_dict(), model.state_dict())
 
 
+@pytest.mark.parametrize("before", ["unbuilt", "all", "others"])
+def test_parameters_without_a_state_have_none_afterwards(before: str) -> None:
+    def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, layer: int) -> None:
+        for number, param in enumerate(model.parameters()):
+            param.grad = torch.ones_like(param) if layer < 0 or number // 2 == layer else None
+        optimizer.step()
+
+    model, other = net(), net(1)
+    saved, loaded = (torch.optim.Adam(m.parameters(), lr=0.01) for m in (model, other))
+    step(model, saved, 0)  # the other layers are frozen, or were not used yet
+    save_weights(model, "mem", "partly", optimizer=saved)
+    if before != "unbuilt":
+        step(other, loaded, -1 if before == "all" else 1)
+    load_weights(other, "mem", "partly", optimizer=loaded)
+    assert same_state(other.state_dict(), model.state_dict())
+    assert same_state(loaded.state_dict(), saved.state_dict())
+    untouched = torch.optim.Adam(model.parameters())
+    save_weights(model, "mem", "partly", optimizer=untouched)
+    load_weights(other, "mem", "partly", optimizer=loaded)
+    assert loaded.state_dict()["state"] == {}
+
+
 def test_what_is_there_is_replaced_and_names_are_apart(tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/s"
     a, b = net(1), net(2)

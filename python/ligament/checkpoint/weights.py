@@ -35,7 +35,8 @@ def load_weights(
     """Fills a model, and its optimizer, from what `save_weights` wrote. An optimizer without state
     is built first."""
     instance = plugins.instance(backend, config)
-    target = tensors.weights(model, optimizer, include_optimizer, build=True)
+    stored = instance.names(name) if plugins.has_volume(backend) else None
+    target = tensors.weights(model, optimizer, include_optimizer, build=True, stored=stored)
     items = list(target.values)
     takers = tensors.takers(target.names, items, list(range(len(items))))
     for i, taker in takers.items():

@@ -411,12 +411,19 @@ class Named:
     name: str
 
 
-def weights(model: Any, optimizer: Any, include_optimizer: bool, build: bool) -> Target:
-    """Tensors for `save_weights` and `load_weights`: layers, their weights, then the optimizer."""
+def weights(
+    model: Any,
+    optimizer: Any,
+    include_optimizer: bool,
+    build: bool,
+    stored: list[str] | None = None,
+) -> Target:
+    """Tensors for `save_weights` and `load_weights`: layers, their weights, then the optimizer.
+    `stored` are the names that are loaded, where they are known."""
     adapter = _model_adapter(model)
     if adapter is None:
         raise InvalidError(f"a {type(model).__qualname__} is no model of a known framework")
-    names, values, done = adapter.weights(model, optimizer, include_optimizer, build)
+    names, values, done = adapter.weights(model, optimizer, include_optimizer, build, stored)
     return Target(names, values, done=done)
 
 

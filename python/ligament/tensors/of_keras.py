@@ -187,7 +187,11 @@ def _load_own(model: Any, values: list[Any], which: set[int]) -> None:
 
 
 def weights(
-    model: Any, optimizer: Any, include_optimizer: bool, build: bool
+    model: Any,
+    optimizer: Any,
+    include_optimizer: bool,
+    build: bool,
+    stored: list[str] | None,  # Keras's optimizers have all their variables or none
 ) -> tuple[list[str], list[Any], Done]:
     """Layers, their weights, then the optimizer."""
     states = state(model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .. import _core
@@ -423,16 +424,17 @@ def _on_device(param: Any, values: Any) -> Any:
     return values
 
 
-def build_optimizer(optimizer: Any) -> None:
-    """Makes the state of an optimizer that has not stepped yet, as a step with zero gradients and
-    rates does."""
+def build_optimizer(optimizer: Any, wanted: list[Any]) -> None:
+    """Makes the state of these parameters, as a step with zero gradients and rates does."""
     torch = sys.modules["torch"]
-    if optimizer.state:
+    if not wanted:
         return
-    params = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    params = [param for group in optimizer.param_groups for param in group["params"]]
     grads = [p.grad for p in params]
     rates = [group.get("lr") for group in optimizer.param_groups]
     for param in params:
+        param.grad = None
+    for param in wanted:
         param.grad = torch.zeros_like(param)
     for group in optimizer.param_groups:
         if "lr" in group:
@@ -487,7 +489,11 @@ class _Weights:
 
 
 def weights(
-    model: Any, optimizer: Any, include_optimizer: bool, build: bool
+    model: Any,
+    optimizer: Any,
+    include_optimizer: bool,
+    build: bool,
+    stored: list[str] | None,
 ) -> tuple[list[str], list[Any], Done]:
     """The module's tensors, then the optimizer's: its state by parameter, then the numbers of its
     groups."""
@@ -500,7 +506,7 @@ def weights(
         if isinstance(value, torch.Tensor):
             found.add(name, value)
     if optimizer is not None and include_optimizer:
-        _add_optimizer(optimizer, found, build)
+        _add_optimizer(optimizer, found, build, stored)
     landed, _ = finisher(model, all_values)
 
     def done(filled: list[int], takers: dict[int, Any]) -> None:
@@ -515,17 +521,32 @@ def weights(
     return found.names, found.values, done
 
 
-def _add_optimizer(optimizer: Any, found: _Weights, build: bool) -> None:
-    if build:
-        build_optimizer(optimizer)
+def _add_optimizer(optimizer: Any, found: _Weights, build: bool, stored: list[str] | None) -> None:
+    """A parameter has a state once it had a gradient: where it is known which had one, the others
+    have none afterwards."""
     params = [param for group in optimizer.param_groups for param in group["params"]]
+    known = range(len(params)) if stored is None else _numbers(stored)
+    lacking = [p for i, p in enumerate(params) if i in known and not optimizer.state.get(p)]
+    if build and stored is not None:
+        build_optimizer(optimizer, lacking)
+    elif build and not optimizer.state:
+        build_optimizer(optimizer, [p for p in lacking if p.requires_grad])
     for i, param in enumerate(params):
+        if i not in known:
+            found.put_back.append(partial(optimizer.state.pop, param, None))
+            continue
         for key in optimizer.state.get(param, {}):
             found.add_state(f"optimizer.state.{i}.{key}", optimizer.state[param], key)
     for i, group in enumerate(optimizer.param_groups):
         for key in group:
             if key not in ("params", "param_names"):
                 found.add_state(f"optimizer.param_groups.{i}.{key}", group, key)
+
+
+def _numbers(stored: list[str]) -> set[int]:
+    """Of the parameters that have a state there."""
+    parts = [name.split(".") for name in stored if name.startswith("optimizer.state.")]
+    return {int(part[2]) for part in parts if len(part) > 3 and part[2].isdigit()}
 
 
 def match_optimizer(optimizer: Any, state: Any, found: dict[str, Any]) -> None:
