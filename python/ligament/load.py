@@ -113,17 +113,30 @@ class Loader:
         if target.tree is not None:
             target.tree(self.whole("saved", False, None))
             return Result()
+        result, places = self._places(target, keep, ignore, prefix)
+        self._fill_places(target, places, cast, mapped)
+        if target.plain is not None and self.model.structure:
+            target.plain(_below(decode(self.model.structure, {}), prefix))
+        return result
+
+    def check(self, into: Any, prefix: str = "") -> None:
+        """Raises what `fill` would before the first byte. A loader of its own: one that checked
+        cannot fill."""
+        target = tensors.target(into)
+        if target.tree is None:
+            places = self._places(target, False, False, prefix)[1]
+            takers = tensors.takers(target.names, target.values, places)
+            self._plan(target, places, takers, False)
+
+    def _places(
+        self, target: tensors.Target, keep: bool, ignore: bool, prefix: str
+    ) -> tuple[Result, list[int]]:
         if prefix:
             target.names = [prefix + name for name in target.names]
         self._localize(target)
         if self.chosen is None and target.names == self.names:
-            result, places = Result(), list(range(len(self.names)))
-        else:
-            result, places = self._compare(target, keep, ignore, all_of_it=bool(prefix))
-        self._fill_places(target, places, cast, mapped)
-        if target.plain is not None and self.model.structure:
-            target.plain(decode(self.model.structure, {}))
-        return result
+            return Result(), list(range(len(self.names)))
+        return self._compare(target, keep, ignore, all_of_it=bool(prefix))
 
     def _localize(self, target: tensors.Target) -> None:
         """Distributed tensors take what belongs into this process, into their local memory."""
@@ -494,3 +507,13 @@ def slices_of(key: Any, shape: tuple[int, ...], name: str) -> tuple[Slice, ...]:
 def _list(names: list[str]) -> str:
     shown = ", ".join(f"'{name}'" for name in names[:_NAMED])
     return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def _below(tree: Any, prefix: str) -> Any:
+    """The part of a tree whose names begin so; None when it has none."""
+    for key in prefix.split(".")[:-1]:
+        if isinstance(tree, (list, tuple)) and key.isdigit() and int(key) < len(tree):
+            tree = tree[int(key)]
+        else:
+            tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree

@@ -351,15 +351,60 @@ def test_steps_of_others_in_the_store() -> None:
         assert {"step-10", "step-99999", "step-last", "step-\u00b2"} < set(store)
 
 
-def test_a_tree_is_saved_and_comes_from_the_store() -> None:
-    model, tree = nn.Linear(2, 2), {"w": np.ones(3, "f4")}
+def test_a_tree_is_filled_in_place() -> None:
+    model, tree = nn.Linear(2, 2), {"w": np.ones(3, "f4"), "b": [torch.ones(2), 7, "x"]}
     with Checkpointer("mem:") as ck:
         ck.save(1, model=model, tree=tree)
-        before = nn.init.zeros_(model.weight).clone()
-        with pytest.raises(ligament.InvalidError, match=r"'tree' cannot .* store.load\('step-0"):
-            ck.restore(model=model, tree=tree)
-        assert torch.equal(model.weight, before)  # nothing is filled when something cannot be
+        other: dict[str, Any] = {"w": np.zeros(3, "f4"), "b": [torch.zeros(2), 0, ""]}
+        ck.restore(model=nn.Linear(2, 2), tree=other)
+        assert (other["w"] == 1).all() and (other["b"][0] == 1).all()
+        assert other["b"][1:] == [7, "x"]
         assert (ck.store.load("step-000000000001")["tree"]["w"] == 1).all()
+        with pytest.raises(ligament.InvalidError, match=r"'odd' cannot .* store.load\('step-0"):
+            ck.save(2, odd=[1])
+            ck.restore(odd=3)
+
+
+@pytest.mark.parametrize("part", ["tree", "ema"])
+def test_nothing_is_filled_when_something_does_not_fit(part: str) -> None:
+    model, frozen = nn.Linear(2, 2), np.ones(3)
+    frozen.flags.writeable = False
+    parts: dict[str, Any] = {"tree": {"w": frozen}, "ema": nn.Linear(2, 3)}
+    wrong = {"tree": parts["tree"], "ema": nn.Linear(2, 4)}
+    with Checkpointer("mem:") as ck:
+        ck.save(1, model=model, **parts)
+        before = nn.init.zeros_(model.weight).clone()
+        for order in ({"model": model, part: wrong[part]}, {part: wrong[part], "model": model}):
+            with pytest.raises(ligament.Error, match=rf"'{part}.w.*store.load\('step-|'ema.w"):
+                ck.restore(**order)
+            assert torch.equal(model.weight, before)
+
+
+class Counter(nn.Linear):
+    """A module with a state that is no tensor."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(1, 1)
+        self.count = count
+
+    def get_extra_state(self) -> Any:
+        return {"count": self.count}
+
+    def set_extra_state(self, state: Any) -> None:
+        self.count = state["count"]
+
+
+def test_extra_state_is_restored() -> None:
+    with Checkpointer("mem:") as ck:
+        ck.save(1, model=nn.Sequential(Counter(5)), optimizer={})
+        other = nn.Sequential(Counter(0))
+        ck.restore(model=other)
+        assert other[0].count == 5
+
+
+def test_steps() -> None:
+    with Checkpointer("mem:") as ck:
+        model = nn.Linear(1, 1)
         with pytest.raises(ligament.InvalidError, match="an int"):
             ck.save(2.0, model=model)  # type: ignore[arg-type]
 

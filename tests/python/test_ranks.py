@@ -286,7 +286,7 @@ def test_a_rank_is_interrupted(run: Run, victim: int) -> None:
 def test_a_rank_cannot_restore(run: Run) -> None:
     for answer in results(run("restore_fails", 2)):
         assert answer["first"] is None
-        assert "dimension 0 is 2 in the store and 3 here" in answer["told"][0]
+        assert "'model.weight' has shape (3, 3), stored is (2, 3)" in answer["told"][0]
         assert answer["told"][1] == ""
 
 

@@ -157,12 +157,12 @@ class Checkpointer:
     def restore(
         self, *, step: int | None = None, rng: bool = True, **parts: Any
     ) -> Restored | None:
-        """Fills `parts` (models, optimizers, what has a load_state_dict; a tree comes from
-        `store.load`) from the newest step, or from `step`, and puts the random generators back
-        where they were. None when there is nothing yet. Of distributed tensors only the local part
-        is read; the step may have been saved by any number of ranks. A rank that the step knows
-        gets its own random state; with as many ranks as saved it, also the parts that `save` keeps
-        for each."""
+        """Fills `parts` (models, optimizers, what has a load_state_dict, trees in place) from the
+        newest step, or from `step`, and puts the random generators back where they were. Nothing
+        is filled when something does not fit. None when there is nothing yet. Of distributed
+        tensors only the local part is read; the step may have been saved by any number of ranks. A
+        rank that the step knows gets its own random state; with as many ranks as saved it, also
+        the parts that `save` keeps for each."""
         together = self._job()
         if together is None:
             self.wait()
@@ -191,7 +191,7 @@ class Checkpointer:
                 f"there is no step {step} in {self.store.uri}; there are {self.steps()}"
             )
         given = {name: part for name, part in parts.items() if part is not None}
-        models = {name for name, part in given.items() if tensors.is_model(part)}
+        models = {name for name, part in given.items() if _in_place(part)}
         loader = Loader(self.store._core, _name(step))
         rest = self._rest(loader, models, given, rank, size)
         lacking = [name for name in given if name not in rest]
@@ -204,8 +204,15 @@ class Checkpointer:
             for name, part in given.items()
             if name not in models
         }
+        ranks = decode(loader.model.structure, {}).get("ranks", {})
+        own = ranks.get(str(rank), {}) if len(ranks) == size else {}
+        places = {name: f"ranks.{rank}.{name}." if name in own else f"{name}." for name in models}
         for name in models:
-            self._fill(_name(step), given[name], name)
+            self._check(_name(step), given[name], places[name])
+        for name in models:
+            self._part_of(_name(step), places[name]).fill(
+                given[name], False, False, False, False, places[name]
+            )
         for name, take in takers.items():
             take(rest[name])
         if rng and "rng" in rest:
@@ -250,12 +257,20 @@ class Checkpointer:
             tree.update(own)
         return tree
 
-    def _fill(self, model: str, part: Any, prefix: str) -> None:
+    def _check(self, model: str, part: Any, prefix: str) -> None:
+        try:
+            self._part_of(model, prefix).check(part, prefix)
+        except InvalidError as error:  # a JAX array, say
+            way = f"store.load({model!r})[{prefix[:-1]!r}] makes a new one"
+            raise InvalidError(f"{error}; {way}") from None
+
+    def _part_of(self, model: str, prefix: str) -> Loader:
         loader = Loader(self.store._core, model)
-        loader.chosen = [name for name in loader.names if name.startswith(f"{prefix}.")]
-        way = f"(restore fills the model that was saved; store.load({model!r})[{prefix!r}] is it)"
+        loader.chosen = [name for name in loader.names if name.startswith(prefix)]
+        part = prefix.rstrip(".")
+        way = f"(restore fills the model that was saved; store.load({model!r})[{part!r}] is it)"
         loader.advice = (way, way)
-        loader.fill(part, False, False, False, False, f"{prefix}.")
+        return loader
 
     # --- what is there --------------------------------------------------------------------------
 
@@ -340,6 +355,11 @@ class Checkpointer:
         if self._preempted_together is None:
             self._preempted_together = preemption.Together(self._timeout)
         return self._preempted_together.any(here)
+
+
+def _in_place(part: Any) -> bool:
+    """Whether its tensors are filled where they are."""
+    return tensors.is_model(part) or isinstance(part, (dict, list, tuple))
 
 
 def _is_own(part: Any) -> bool:
