@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import index
 from typing import Any
 
 from . import _core, tensors
@@ -479,8 +480,10 @@ def _spread(key: Any, ndim: int, name: str) -> list[slice | int]:
         )
     at = dots[0] if dots else len(parts)
     filled = parts[:at] + [slice(None)] * (ndim - len(parts) + len(dots)) + parts[at + len(dots) :]
-    for part in filled:
-        if not isinstance(part, (slice, int)) or isinstance(part, bool):
+    for i, part in enumerate(filled):
+        if hasattr(part, "__index__") and not isinstance(part, bool):
+            filled[i] = index(part)  # NumPy's numbers too
+        elif not isinstance(part, slice):
             raise InvalidError(
                 f"the slice of '{name}' has {part!r}; slices, numbers and '...' are known"
             )

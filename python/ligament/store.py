@@ -28,10 +28,10 @@ _ALIGNMENT = 4096
 class Store:
     """A place that keeps models by name."""
 
-    def __init__(self, uri: str | os.PathLike[str], mode: str = "a") -> None:
+    def __init__(self, uri: str | bytes | os.PathLike[str], mode: str = "a") -> None:
         if mode not in ("r", "w", "a"):
             raise InvalidError(f"mode {mode!r}: it is 'r', 'w' or 'a'")
-        self._given = _absolute(os.fspath(uri))
+        self._given = _absolute(os.fsdecode(uri))
         self._mode = mode
         self._pid = os.getpid()
         self._lock = threading.Lock()  # over _pending and _arena
@@ -256,7 +256,10 @@ class Store:
         arrays where its are. Of a match: what it names, under the asking model's names; the rest
         of `into` stays as it is."""
         if missing not in ("error", "keep") or extra not in ("error", "ignore"):
-            raise InvalidError("missing is 'error' or 'keep', extra is 'error' or 'ignore'")
+            raise InvalidError(
+                f"missing={missing!r}, extra={extra!r}: "
+                "missing is 'error' or 'keep', extra is 'error' or 'ignore'"
+            )
         if into is not None and (device is not None or framework is not None):
             raise InvalidError("`framework` and `device` are for new tensors; `into` has its own")
         if like is not None and not (into is tensors is framework is device is None):

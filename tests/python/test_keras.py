@@ -237,7 +237,8 @@ def test_the_callback_by_batch_and_by_value(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(saves) == 3
     with pytest.raises(ligament.InvalidError, match="'value'"):
         watch.on_epoch_end(9, {"loss": 1.0})
-    for wrong in ({"hour": 1}, {"epoch": 0}, {"epoch": 1, "batch": 1}):
+    odd: Any = ({"epoch": "x"}, {"epoch": 1.5}, 3)
+    for wrong in ({"hour": 1}, {"epoch": 0}, {"epoch": 1, "batch": 1}, *odd):
         with pytest.raises(ligament.InvalidError):
             CheckpointCallback("null", frequency=wrong)
     with pytest.raises(ligament.UnsupportedError, match="keep"):

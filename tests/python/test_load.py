@@ -46,7 +46,7 @@ def test_missing_and_extra(store: ligament.Store) -> None:
     result = store.load("m", into=into, missing="keep", extra="ignore")
     assert result.missing == ["more"] and result.extra == ["layer2.w"]
     assert into["more"][0] == 7 and into["layer1.b"][0] == 1
-    with pytest.raises(ligament.InvalidError):
+    with pytest.raises(ligament.InvalidError, match="whatever"):
         store.load("m", into=into, missing="whatever")
 
 

@@ -36,6 +36,7 @@ def test_a_slice_across_blocks(files: ligament.Store) -> None:
         (slice(None), 5),
         (slice(None, None, -7), slice(3, 900, 11)),
         -1,
+        (np.int64(7), slice(np.int32(2), None)),
     ]:
         assert np.array_equal(files.load("t", tensors={"x": index})["x"], array[index])
     part = files.load("t", tensors={"x": (slice(0, 2), slice(0, 1)), "y": None})

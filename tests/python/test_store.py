@@ -150,6 +150,12 @@ def test_the_handle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             call()
 
 
+def test_a_place_in_bytes(tmp_path: Path) -> None:
+    with ligament.Store(bytes(tmp_path / "s")) as store:
+        store.save("m", {"w": np.ones(1)})
+    assert "m" in ligament.Store(tmp_path / "s", "r")
+
+
 def test_mem_stores_are_private_or_shared() -> None:
     with ligament.Store("mem:") as a, ligament.Store("mem:") as b:
         a.save("x", tree())

@@ -35,8 +35,9 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         name: str = "weights",
     ) -> None:
         super().__init__()
-        frequency = {"epoch": 1} if frequency is None else dict(frequency)
-        if len(frequency) != 1 or not set(frequency) <= {"epoch", "batch"}:
+        frequency = {"epoch": 1} if frequency is None else frequency
+        known = isinstance(frequency, Mapping) and set(frequency) <= {"epoch", "batch"}
+        if not known or [type(n) for n in frequency.values()] != [int]:
             raise InvalidError(f"frequency={frequency!r}: it is {{'epoch': n}} or {{'batch': n}}")
         ((self.unit, self.every),) = frequency.items()
         if self.every < 1 or (keep is not None and keep < 1):
