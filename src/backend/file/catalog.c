@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define READERS_MAX 1022
@@ -26,6 +27,7 @@
 #define AHEAD_FROM_BYTES (UINT64_C(256) << 10) /* smaller files grow as they must */
 #define AHEAD_LEAST_BYTES (UINT64_C(64) << 10) /* of room; with less, the next step is made */
 #define AHEAD_STEP_BYTES_MAX (UINT64_C(4) << 20)
+#define FULL_BYTES (UINT64_C(1) << 20) /* with less room a disk counts as full */
 
 struct ligi_catalog {
     MDB_env *env;
@@ -430,6 +432,17 @@ static lig_status check_ops(const lig_catalog_op *ops, size_t count)
     return LIG_OK;
 }
 
+/* LMDB calls a write that was cut short an I/O error. That is what a disk does that fills up. */
+static int full_or_broken(const ligi_catalog *self, int number)
+{
+    struct statvfs room;
+    mdb_filehandle_t fd;
+
+    if (number != EIO || mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS || fstatvfs(fd, &room) != 0)
+        return number;
+    return (uint64_t)room.f_bavail * room.f_frsize < FULL_BYTES ? ENOSPC : number;
+}
+
 lig_status ligi_catalog_commit(ligi_catalog *self, uint64_t version, const lig_catalog_op *ops,
                                size_t count)
 {
@@ -449,7 +462,7 @@ lig_status ligi_catalog_commit(ligi_catalog *self, uint64_t version, const lig_c
             break;
         LIG_TRY(adapt_map(self, number));
     }
-    return ligi_mdb_fail(number, self->place, "cannot be written");
+    return ligi_mdb_fail(full_or_broken(self, number), self->place, "cannot be written");
 }
 
 lig_status ligi_catalog_may_write(ligi_catalog *self)

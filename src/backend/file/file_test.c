@@ -368,12 +368,25 @@ static void full_disks_and_catalogs(void **state)
     assert_ok(commit_text(volume, 0, "k", "v"));
     snprintf(filler, sizeof filler, "%s/packs/filler", folder);
     int fd = open(filler, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    while (write(fd, value, 65536) > 0) {
+    off_t filled = 0;
+    for (ssize_t got; (got = write(fd, value, 65536)) > 0; filled += got) {
+    }
+    /* No room at all, and room for a part of it. */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ftruncate(fd, filled - i * (1 << 20)), 0);
+        assert_status(OPS->catalog_commit(volume, 1, &op, 1), LIG_E_IO);
+        assert_int_equal(lig_error_number(), ENOSPC);
+        assert_int_equal(version_of(volume), 1);
+    }
+    while (write(fd, value, 4096) > 0) {
     }
     close(fd);
-    assert_status(OPS->catalog_commit(volume, 1, &op, 1), LIG_E_IO);
+    char other[128];
+    void *none;
+    snprintf(other, sizeof other, "%s/packs/other", folder);
+    assert_status(open_at(other, "", &none), LIG_E_IO);
     assert_int_equal(lig_error_number(), ENOSPC);
-    assert_int_equal(version_of(volume), 1);
+    assert_says(other);
     unlink(filler);
     assert_ok(OPS->catalog_commit(volume, 1, &op, 1));
     assert_int_equal(version_of(volume), 2);

@@ -202,6 +202,9 @@ static lig_status make_marker(const ligi_file *self, int *made)
     if (fd < 0)
         return ligi_fail_errno(errno, "%s cannot be written (mode=r reads only)", self->place);
     lig_status status = ligi_write_all(fd, MARKER_TEXT, strlen(MARKER_TEXT), 0);
+    if (status != LIG_OK)
+        status =
+            ligi_fail_errno(lig_error_number(), "%s/" MARKER " cannot be written", self->place);
     if (status == LIG_OK && self->options.fsync && fsync(fd) != 0)
         status = ligi_fail_errno(errno, "%s/" MARKER " cannot be synced", self->place);
     close(fd);
