@@ -25,12 +25,18 @@ class Graph:
     ) -> None:
         made = Layers("hand/1")
         for name, signature in layers:
+            if not isinstance(signature, (str, bytes, bytearray, memoryview)):
+                raise InvalidError(
+                    f"the signature of layer '{name}' is {signature!r}: it is a str or bytes"
+                )
             mark = signature.encode() if isinstance(signature, str) else bytes(signature)
             if made.names[made.layer(name, mark)] != name:
                 raise InvalidError(f"two layers of a graph have the name '{name}'")
         number = {name: i for i, name in enumerate(made.names)}
         inputs: list[list[tuple[int, int]]] = [[] for _ in made.names]
         for edge in edges:
+            if not isinstance(edge, (tuple, list)) or len(edge) not in (2, 3):
+                raise InvalidError(f"{edge!r} is no edge: it is (from, to) or (from, output, to)")
             start, output, end = edge if len(edge) == 3 else (edge[0], 0, edge[1])
             for name in (start, end):
                 if name not in number:

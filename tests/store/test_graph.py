@@ -254,3 +254,19 @@ def test_torch_that_cannot_be_exported(torch: Any, store: ligament.Store) -> Non
         Graph.of(model, (torch.zeros(1, 2),))
     store.save("odd", model, args=(torch.zeros(1, 2),))
     assert store.find(model).model.name == "odd", "it is saved with the graph that it has"
+
+
+@pytest.mark.parametrize(
+    ("layers", "edges", "sentence"),
+    [
+        ([("a", 5)], [], "signature of layer 'a' is 5"),
+        ([("a", None)], [], "signature of layer 'a' is None"),
+        ([("a", "x"), ("a", "y")], [], "two layers .* 'a'"),
+        ([("a", "x")], [("a",)], "is no edge"),
+        ([("a", "x")], ["ab"], "is no edge"),
+        ([("a", "x")], [("a", "b")], "'b'"),
+    ],
+)
+def test_graphs_by_hand_that_cannot_be(layers: Any, edges: Any, sentence: str) -> None:
+    with pytest.raises(ligament.InvalidError, match=sentence):
+        ligament.Graph(layers, edges)
