@@ -69,6 +69,14 @@ def test_saving_reads_the_module_where_it_lies() -> None:
     assert _core.Batch(["x"], [view]).addresses() == [view.data_ptr()]
 
 
+def test_trees_on_meta_are_refused(store: ligament.Store) -> None:
+    store.save("m", {"a": torch.ones(2), "b": [torch.ones(3)]})
+    into = {"a": torch.zeros(2), "b": [torch.zeros(3, device="meta")]}
+    with pytest.raises(ligament.InvalidError, match=r"'b\.0' is on the meta device"):
+        store.load("m", into=into)
+    assert not into["a"].any()  # type: ignore[union-attr]
+
+
 def test_meta_modules_get_memory(files: ligament.Store) -> None:
     a = net()
     files.save("m", a)

@@ -338,9 +338,19 @@ def target(model: Any) -> Target:
     if adapter is not None:
         target.done, target.plain = adapter.finisher(model, found.values)
     else:
+        _refuse_meta(found)
         target.done = _fill_done(found.values)
         target.plain = lambda saved: set_plain(model, saved)
     return target
+
+
+def _refuse_meta(found: Collected) -> None:
+    """A module gets new tensors for those without memory; a tree has nobody to put them in."""
+    for name, value in zip(found.names, found.values, strict=True):
+        if _by_type[type(value)] is of_torch and value.is_meta:
+            raise InvalidError(
+                f"'{name}' is on the meta device and has no memory to fill; load without `into`"
+            )
 
 
 def _fill_done(values: list[Any]) -> Done:
