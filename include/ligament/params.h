@@ -234,7 +234,8 @@ LIG_API int lig_params_done(lig_params_worker *worker, int64_t ticket);
  * Never waits; one that has ended already is ignored. */
 LIG_API lig_status lig_params_intent(lig_params_worker *worker, const int64_t *keys, size_t count, int64_t start,
                                      int64_t end);
-LIG_API int64_t lig_params_advance_clock(lig_params_worker *worker); /* the new one */
+/* The new clock, and the clock; -1 with a sentence in a child of a fork, which has no workers. */
+LIG_API int64_t lig_params_advance_clock(lig_params_worker *worker);
 LIG_API int64_t lig_params_current_clock(const lig_params_worker *worker);
 
 /* Promises `count` samples at those clocks. pull_sample gives the next `count` of them (several calls may use one

@@ -4,6 +4,12 @@
 
 /* --- the handle --- */
 
+/* NULL before it was opened. */
+static const ligi_py_state *state_of(PyObject *object)
+{
+    return ((ligi_py_params_worker *)object)->state;
+}
+
 lig_params_worker *ligi_py_worker_enter(PyObject *object)
 {
     ligi_py_params_worker *self = (ligi_py_params_worker *)object;
@@ -307,6 +313,11 @@ static PyObject *worker_finalize(LIGI_PY_FAST)
 
 /* --- clocks and samples --- */
 
+static PyObject *clock_as_number(PyObject *object, int64_t now)
+{
+    return now < 0 ? ligi_py_raise(state_of(object), LIG_E_CLOSED) : PyLong_FromLongLong(now);
+}
+
 static PyObject *worker_advance_clock(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -315,7 +326,7 @@ static PyObject *worker_advance_clock(PyObject *object, PyObject *unused)
         return NULL;
     int64_t now = lig_params_advance_clock(worker);
     ligi_py_worker_leave(object);
-    return PyLong_FromLongLong(now);
+    return clock_as_number(object, now);
 }
 
 static PyObject *worker_current_clock(PyObject *object, PyObject *unused)
@@ -326,7 +337,7 @@ static PyObject *worker_current_clock(PyObject *object, PyObject *unused)
         return NULL;
     int64_t now = lig_params_current_clock(worker);
     ligi_py_worker_leave(object);
-    return PyLong_FromLongLong(now);
+    return clock_as_number(object, now);
 }
 
 static PyObject *worker_prepare_sample(LIGI_PY_FAST)

@@ -13,14 +13,14 @@ enum { PAGE = 4096 };
 
 /* --- what every call asks first --- */
 
-static int is_here(const lig_params *node)
+int ligi_node_is_here(const lig_params *node)
 {
     return *(volatile uint8_t *)node->here == 1;
 }
 
 lig_status ligi_node_check(const lig_params *node)
 {
-    if (!is_here(node))
+    if (!ligi_node_is_here(node))
         return lig_fail(LIG_E_CLOSED,
                         "the parameters belong to the process that this one was forked from");
     if (atomic_load_explicit(&node->stopped, memory_order_acquire))
@@ -289,7 +289,7 @@ void lig_params_close(lig_params *node)
 {
     if (node == NULL)
         return;
-    int here = node->here && is_here(node);
+    int here = node->here && ligi_node_is_here(node);
     if (here && node->net)
         ligi_node_part(node);
     ligi_net_close(node->net);

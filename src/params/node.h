@@ -182,6 +182,8 @@ struct lig_params {
 void ligi_node_lock(lig_params *node);
 void ligi_node_unlock(lig_params *node);
 
+/* 0 in a forked child. */
+int ligi_node_is_here(const lig_params *node);
 /* CLOSED in a forked child and after shutdown. */
 lig_status ligi_node_check(const lig_params *node);
 /* And LIG_E_PEER when a node is lost: for whatever needs the others. With or without the lock. */

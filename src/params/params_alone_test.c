@@ -254,7 +254,8 @@ static int in_child(lig_params *params, lig_params_worker *worker)
     if (lig_params_pull(worker, &key, 1, row, LENGTH, &ticket) != LIG_E_CLOSED ||
         lig_params_barrier(params, 0) != LIG_E_CLOSED ||
         lig_params_worker_barrier(worker, 0) != LIG_E_CLOSED ||
-        lig_params_shutdown(params, 0) != LIG_E_CLOSED)
+        lig_params_shutdown(params, 0) != LIG_E_CLOSED || lig_params_advance_clock(worker) != -1 ||
+        lig_params_current_clock(worker) != -1)
         return 1;
     lig_params_worker_close(worker);
     lig_params_close(params);

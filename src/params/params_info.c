@@ -108,7 +108,7 @@ static void gather(lig_params *node, lig_params_stats *stats)
 
 static lig_status check_here(const lig_params *node)
 {
-    if (*(volatile uint8_t *)node->here == 1)
+    if (ligi_node_is_here(node))
         return LIG_OK;
     return ligi_node_check(node);
 }

@@ -67,7 +67,7 @@ void lig_params_worker_close(lig_params_worker *worker)
     if (worker == NULL)
         return;
     lig_params *node = worker->node;
-    if (*(volatile uint8_t *)node->here != 1) { /* forked: locks may be held by nobody */
+    if (!ligi_node_is_here(node)) { /* forked: locks may be held by nobody */
         free_worker(worker);
         return;
     }
@@ -249,8 +249,8 @@ lig_status lig_params_pull_if_local(lig_params_worker *worker, const int64_t *ke
 
 int64_t lig_params_advance_clock(lig_params_worker *worker)
 {
-    int64_t now = atomic_load_explicit(&worker->clock, memory_order_relaxed);
-    if (now == LIG_PARAMS_FOREVER_CLOCK)
+    int64_t now = lig_params_current_clock(worker);
+    if (now < 0 || now == LIG_PARAMS_FOREVER_CLOCK)
         return now;
     atomic_store_explicit(&worker->clock, now + 1, memory_order_release);
     ligi_sync_clock(worker);
@@ -259,6 +259,10 @@ int64_t lig_params_advance_clock(lig_params_worker *worker)
 
 int64_t lig_params_current_clock(const lig_params_worker *worker)
 {
+    if (!ligi_node_is_here(worker->node)) {
+        (void)ligi_node_check(worker->node);
+        return -1;
+    }
     return atomic_load_explicit(&worker->clock, memory_order_relaxed);
 }
 

@@ -351,8 +351,9 @@ def test_a_forked_child_is_told(alone: Any) -> None:
     if pid == 0:
         code = 1
         try:
-            kv.pull([1], np.empty(4, "f4"))
-        except ligament.ClosedError:
+            for call in (kv.advance_clock, kv.current_clock, lambda: kv.get([1])):
+                with pytest.raises(ligament.ClosedError, match="forked"):
+                    call()
             server.close()
             code = 0
         finally:
