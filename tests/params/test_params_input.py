@@ -181,6 +181,8 @@ def test_samples(alone: Any) -> None:
         (4, {"optimizer": {"lr": 1}}, "name"),
         (4, {"optimizer": {"name": "sgd", "momentum": 0.9}}, "momentum"),
         (4, {"optimizer": {"name": "sgd", "lr": float("nan")}}, "lr"),
+        (4, {"optimizer": {"name": "adam", "betas": (0.9,)}}, "betas of adam are two numbers"),
+        (4, {"optimizer": {"name": "adam", "betas": 0.9}}, "betas of adam are two numbers"),
         (4, {"optimizer": {"name": "sgd"}, "dtype": "int32"}, ""),
         (4, {"init": {"name": "xavier"}}, "uniform"),
         (4, {"init": {"name": "uniform", "seed": -1}}, "seed"),

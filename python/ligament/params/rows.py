@@ -51,6 +51,8 @@ class Worker(_core.ParamsWorker):
     the other calls that this class does not show are the extension's own."""
 
     def __init__(self, worker_id: int, server: Server) -> None:
+        if not isinstance(getattr(server, "num_threads", None), int):
+            raise TypeError(f"a worker belongs to a params.Server, not to {server!r:.80}")
         if not 0 <= worker_id < server.num_threads:
             raise InvalidError(
                 f"worker {worker_id}: setup said {server.num_threads} threads a node, so that "

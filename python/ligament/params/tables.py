@@ -167,7 +167,10 @@ def _optimizer(given: Any) -> Optimizer:
     if name in _EPSILONS:
         known["eps"] = _EPSILONS[name]
     if name == "adam":
-        first, second = given.pop("betas", (0.9, 0.999))
+        betas = given.pop("betas", (0.9, 0.999))
+        if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
+            raise InvalidError(f"betas of adam are two numbers, not {betas!r:.80}")
+        first, second = betas
         known |= {"beta1": first, "beta2": second}
     options = {
         k: number(v, f"{k} of {name}") for k, v in _options(given, "optimizer", known).items()
