@@ -16,7 +16,8 @@ static PyObject *raise_text(const ligi_py_state *state, lig_status status, const
                             int number)
 {
     PyObject *key = PyLong_FromLong(status);
-    PyObject *type = key && state->errors ? PyDict_GetItemWithError(state->errors, key) : NULL;
+    PyObject *type =
+        key && state && state->errors ? PyDict_GetItemWithError(state->errors, key) : NULL;
     PyObject *sentence = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
     Py_XDECREF(key);
     if (!sentence)
@@ -88,7 +89,7 @@ const char *ligi_py_text(const ligi_py_state *state, PyObject *object, const cha
     return text;
 }
 
-int64_t ligi_py_timeout(PyObject *seconds)
+int64_t ligi_py_timeout(const ligi_py_state *state, PyObject *seconds)
 {
     if (seconds == Py_None)
         return LIG_FOREVER;
@@ -96,8 +97,9 @@ int64_t ligi_py_timeout(PyObject *seconds)
     if (value == -1.0 && PyErr_Occurred())
         return -2;
     if (isnan(value) || value < 0) {
-        PyErr_SetString(PyExc_ValueError,
-                        "a timeout is None or a number of seconds that is not negative");
+        ligi_py_fail(state, LIG_E_INVALID,
+                     "a timeout is None or a number of seconds that is not negative, not %g",
+                     value);
         return -2;
     }
     return value > 9e9 ? LIG_FOREVER : (int64_t)(value * 1e9);

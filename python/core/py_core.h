@@ -28,7 +28,8 @@ ligi_py_state *ligi_py_state_of(PyObject *module_or_instance);
  * that failed, with the GIL. */
 PyObject *ligi_py_raise(const ligi_py_state *state, lig_status status);
 
-/* Raises `status` with a sentence of our own; returns NULL. */
+/* Raises `status` with a sentence of our own; returns NULL. A state of NULL makes it a
+ * RuntimeError. */
 PyObject *ligi_py_fail(const ligi_py_state *state, lig_status status, const char *format, ...)
     LIG_PRINTF(3, 4);
 
@@ -40,7 +41,7 @@ PyTypeObject *ligi_py_add_type(PyObject *module, PyType_Spec *spec);
 const char *ligi_py_text(const ligi_py_state *state, PyObject *object, const char *what);
 
 /* Seconds (a float, or None: for ever) to nanoseconds; -2 with an exception. */
-int64_t ligi_py_timeout(PyObject *seconds);
+int64_t ligi_py_timeout(const ligi_py_state *state, PyObject *seconds);
 
 /* --- tensors (py_tensor.c) ------------------------------------------------------------------ */
 

@@ -175,18 +175,24 @@ int ligi_py_flat_read(const ligi_py_state *state, PyObject *object, const char *
     return -1;
 }
 
-static int key_of(PyObject *number, Py_ssize_t at, const char *name, int64_t *key)
+static int key_of(const ligi_py_state *state, PyObject *number, Py_ssize_t at, const char *name,
+                  int64_t *key)
 {
     *key = PyLong_AsLongLong(number);
     if (*key != -1 || !PyErr_Occurred())
         return 0;
+    int too_large = PyErr_ExceptionMatches(PyExc_OverflowError);
     PyErr_Clear();
-    PyErr_Format(PyExc_TypeError, "%s[%zd] is no whole number of 64 bits: %R", name, at, number);
+    if (too_large)
+        ligi_py_fail(state, LIG_E_INVALID, "%s[%zd] does not fit into 64 bits", name, at);
+    else
+        PyErr_Format(PyExc_TypeError, "%s[%zd] is no whole number: %R", name, at, number);
     return -1;
 }
 
 /* A list or tuple as an array of ours. */
-static int from_sequence(PyObject *object, const char *name, ligi_py_flat *flat)
+static int from_sequence(const ligi_py_state *state, PyObject *object, const char *name,
+                         ligi_py_flat *flat)
 {
     Py_ssize_t size = PySequence_Size(object);
     int64_t *keys = PyMem_Malloc(((size_t)size + 1) * sizeof *keys);
@@ -197,7 +203,7 @@ static int from_sequence(PyObject *object, const char *name, ligi_py_flat *flat)
     for (Py_ssize_t i = 0; i < size; i++) {
         /* key_of may run __index__ of a stranger, which may shorten the list. */
         PyObject *number = PySequence_GetItem(object, i);
-        int bad = !number || key_of(number, i, name, &keys[i]) < 0;
+        int bad = !number || key_of(state, number, i, name, &keys[i]) < 0;
         Py_XDECREF(number);
         if (bad) {
             PyMem_Free(keys);
@@ -214,12 +220,12 @@ int ligi_py_flat_keys(const ligi_py_state *state, PyObject *object, const char *
 {
     *flat = (ligi_py_flat){0};
     if (PyList_Check(object) || PyTuple_Check(object))
-        return from_sequence(object, name, flat);
+        return from_sequence(state, object, name, flat);
     if (PyLong_Check(object)) {
         int64_t *key = PyMem_Malloc(sizeof *key);
         *flat = (ligi_py_flat){.data = key, .packed = key, .dtype = LIG_INT64, .count = 1};
         if (key)
-            return key_of(object, 0, name, key) < 0 ? (ligi_py_flat_drop(flat), -1) : 0;
+            return key_of(state, object, 0, name, key) < 0 ? (ligi_py_flat_drop(flat), -1) : 0;
         PyErr_NoMemory();
         return -1;
     }

@@ -32,7 +32,7 @@ void ligi_py_mesh_leave(PyObject *object)
         free_handle(self);
 }
 
-int64_t ligi_py_milliseconds(PyObject *timeout)
+int64_t ligi_py_milliseconds(const ligi_py_state *state, PyObject *timeout)
 {
     if (timeout == Py_None)
         return LIG_FOREVER;
@@ -40,8 +40,9 @@ int64_t ligi_py_milliseconds(PyObject *timeout)
     if (value == -1.0 && PyErr_Occurred())
         return -2;
     if (isnan(value) || value < 0) {
-        PyErr_SetString(PyExc_ValueError,
-                        "a timeout is None or a number of milliseconds that is not negative");
+        ligi_py_fail(state, LIG_E_INVALID,
+                     "a timeout is None or a number of milliseconds that is not negative, not %g",
+                     value);
         return -2;
     }
     return value > 9e12 ? LIG_FOREVER : (int64_t)(value * 1e6);
@@ -54,7 +55,17 @@ PyObject *ligi_py_late(const ligi_py_state *state, int64_t timeout_ns)
     return ligi_py_fail(state, LIG_E_TIMEOUT, "%s (%.0f ms)", text, (double)timeout_ns / 1e6);
 }
 
-uint64_t *ligi_py_keys(PyObject *keys, const char *what, size_t *count)
+static void no_key(const ligi_py_state *state, const char *what, Py_ssize_t at, PyObject *key)
+{
+    PyObject *shown = PyObject_ASCII(key);
+    const char *text = shown ? PyUnicode_AsUTF8AndSize(shown, NULL) : NULL;
+    if (text)
+        ligi_py_fail(state, LIG_E_INVALID, "%s %zd is no number from 0 to 2**64 - 1: %.80s", what,
+                     at, text);
+    Py_XDECREF(shown);
+}
+
+uint64_t *ligi_py_keys(const ligi_py_state *state, PyObject *keys, const char *what, size_t *count)
 {
     PyObject *list = PySequence_List(keys);
     if (!list && PyErr_ExceptionMatches(PyExc_TypeError)) {
@@ -74,8 +85,7 @@ uint64_t *ligi_py_keys(PyObject *keys, const char *what, size_t *count)
         if (!PyErr_Occurred())
             continue;
         PyErr_Clear();
-        PyErr_Format(PyExc_ValueError, "%s %zd is no number from 0 to 2**64 - 1: %R", what, i,
-                     PyList_GetItem(list, i));
+        no_key(state, what, i, PyList_GetItem(list, i));
         PyMem_Free(numbers);
         numbers = NULL;
     }
@@ -219,8 +229,12 @@ static PyObject *mesh_push_pull(PyObject *object, PyObject *args)
         return NULL;
     ligi_py_batch *push = ligi_py_batch_of(object, push_object);
     ligi_py_batch *pull = push ? ligi_py_batch_of(object, pull_object) : NULL;
-    pushed = pull ? ligi_py_keys(push_keys, "push key", &request.push_count) : NULL;
-    pulled = pushed ? ligi_py_keys(pull_keys, "pull key", &request.pull_count) : NULL;
+    pushed =
+        pull ? ligi_py_keys(ligi_py_state_of(object), push_keys, "push key", &request.push_count)
+             : NULL;
+    pulled =
+        pushed ? ligi_py_keys(ligi_py_state_of(object), pull_keys, "pull key", &request.pull_count)
+               : NULL;
     if (!pulled)
         goto keys;
     if (request.push_count != push->count || request.pull_count != pull->count) {
@@ -253,7 +267,7 @@ static PyObject *mesh_wait(PyObject *object, PyObject *args)
     PyObject *timeout;
     if (!PyArg_ParseTuple(args, "KO", &handler, &timeout))
         return NULL;
-    int64_t left = ligi_py_milliseconds(timeout), whole = left;
+    int64_t left = ligi_py_milliseconds(ligi_py_state_of(object), timeout), whole = left;
     lig_mesh *mesh = left == -2 ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -279,7 +293,7 @@ static PyObject *mesh_wait(PyObject *object, PyObject *args)
 
 static PyObject *mesh_done(PyObject *object, PyObject *number)
 {
-    unsigned long long handler = PyLong_AsUnsignedLongLong(number);
+    unsigned long long handler = PyLong_AsUnsignedLongLongMask(number);
     lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -291,7 +305,7 @@ static PyObject *mesh_done(PyObject *object, PyObject *number)
 
 static PyObject *mesh_cancel(PyObject *object, PyObject *number)
 {
-    unsigned long long handler = PyLong_AsUnsignedLongLong(number);
+    unsigned long long handler = PyLong_AsUnsignedLongLongMask(number);
     lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -318,7 +332,7 @@ static PyObject *mesh_handlers(PyObject *object, PyObject *number)
 {
     uint64_t handlers[2 * LIG_MESH_TENSORS_MAX];
     size_t count = 0;
-    unsigned long long handler = PyLong_AsUnsignedLongLong(number);
+    unsigned long long handler = PyLong_AsUnsignedLongLongMask(number);
     lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -333,7 +347,7 @@ static PyObject *mesh_handlers(PyObject *object, PyObject *number)
 static PyObject *mesh_trace(PyObject *object, PyObject *number)
 {
     uint64_t stamps[LIG_MESH_STAMPS];
-    unsigned long long handler = PyLong_AsUnsignedLongLong(number);
+    unsigned long long handler = PyLong_AsUnsignedLongLongMask(number);
     lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -352,7 +366,7 @@ static PyObject *mesh_barrier(PyObject *object, PyObject *args)
     PyObject *timeout;
     if (!PyArg_ParseTuple(args, "IO", &with, &timeout))
         return NULL;
-    int64_t timeout_ns = ligi_py_milliseconds(timeout);
+    int64_t timeout_ns = ligi_py_milliseconds(ligi_py_state_of(object), timeout);
     lig_mesh *mesh = timeout_ns == -2 ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -381,7 +395,7 @@ lig_status ligi_py_sliced(PyObject *object, lig_status (*call)(lig_mesh *, int64
 
 static PyObject *mesh_linger(PyObject *object, PyObject *timeout)
 {
-    int64_t timeout_ns = ligi_py_milliseconds(timeout);
+    int64_t timeout_ns = ligi_py_milliseconds(ligi_py_state_of(object), timeout);
     lig_mesh *mesh = timeout_ns == -2 ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;

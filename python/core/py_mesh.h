@@ -22,7 +22,7 @@ lig_mesh *ligi_py_mesh_enter(PyObject *object);
 void ligi_py_mesh_leave(PyObject *object);
 
 /* Milliseconds (a number, or None: for ever) to nanoseconds; -2 with an exception. */
-int64_t ligi_py_milliseconds(PyObject *timeout);
+int64_t ligi_py_milliseconds(const ligi_py_state *state, PyObject *timeout);
 
 /* Waits come in slices of this length, so that Ctrl-C is heard. */
 #define LIGI_PY_SLICE_NS INT64_C(100000000)
@@ -39,7 +39,7 @@ lig_status ligi_py_sliced(PyObject *object, lig_status (*call)(lig_mesh *, int64
 PyObject *ligi_py_late(const ligi_py_state *state, int64_t timeout_ns);
 
 /* A sequence of whole numbers as an array for PyMem_Free; NULL with an exception. */
-uint64_t *ligi_py_keys(PyObject *keys, const char *what, size_t *count);
+uint64_t *ligi_py_keys(const ligi_py_state *state, PyObject *keys, const char *what, size_t *count);
 
 /* The Batch that it is, or NULL with TypeError. */
 ligi_py_batch *ligi_py_batch_of(PyObject *object, PyObject *batch);

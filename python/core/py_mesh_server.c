@@ -123,7 +123,7 @@ PyObject *ligi_py_mesh_get_batch(PyObject *object, PyObject *args)
     size_t count = 0, room = self->worker_count;
     if (!PyArg_ParseTuple(args, "OI", &timeout, &mode))
         return NULL;
-    int64_t left = ligi_py_milliseconds(timeout);
+    int64_t left = ligi_py_milliseconds(ligi_py_state_of(object), timeout);
     if (left == -2)
         return NULL;
     lig_mesh_arrival *arrivals = PyMem_Calloc(room + 1, sizeof *arrivals);
@@ -167,7 +167,7 @@ PyObject *ligi_py_mesh_respond(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "OKO", &batch_object, &handler, &timeout))
         return NULL;
     ligi_py_batch *batch = ligi_py_batch_of(object, batch_object);
-    int64_t timeout_ns = batch ? ligi_py_milliseconds(timeout) : -2;
+    int64_t timeout_ns = batch ? ligi_py_milliseconds(ligi_py_state_of(object), timeout) : -2;
     lig_mesh *mesh = timeout_ns == -2 ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -186,11 +186,12 @@ PyObject *ligi_py_mesh_respond_rows(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOOO", &batch_object, &rows_object, &handlers_object, &timeout))
         return NULL;
     ligi_py_batch *batch = ligi_py_batch_of(object, batch_object);
-    int64_t timeout_ns = batch ? ligi_py_milliseconds(timeout) : -2;
+    int64_t timeout_ns = batch ? ligi_py_milliseconds(ligi_py_state_of(object), timeout) : -2;
     if (timeout_ns == -2)
         return NULL;
-    rows = ligi_py_keys(rows_object, "number of rows", &row_count);
-    handlers = rows ? ligi_py_keys(handlers_object, "handler", &count) : NULL;
+    rows = ligi_py_keys(ligi_py_state_of(object), rows_object, "number of rows", &row_count);
+    handlers =
+        rows ? ligi_py_keys(ligi_py_state_of(object), handlers_object, "handler", &count) : NULL;
     if (!handlers)
         goto numbers;
     if (row_count != count || batch->count != 1) {
@@ -233,7 +234,7 @@ PyObject *ligi_py_mesh_refuse(PyObject *object, PyObject *args)
 
 PyObject *ligi_py_mesh_settle(PyObject *object, PyObject *timeout)
 {
-    int64_t timeout_ns = ligi_py_milliseconds(timeout);
+    int64_t timeout_ns = ligi_py_milliseconds(ligi_py_state_of(object), timeout);
     lig_mesh *mesh = timeout_ns == -2 ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -260,7 +261,7 @@ static PyObject *with_batch(const ligi_py_mesh *self, PyObject *batch, const uin
 
 static uint32_t *ranks_of(const ligi_py_state *state, PyObject *object, size_t *count)
 {
-    uint64_t *wide = ligi_py_keys(object, "worker rank", count);
+    uint64_t *wide = ligi_py_keys(state, object, "worker rank", count);
     uint32_t *ranks = wide ? PyMem_Malloc((*count + 1) * sizeof *ranks) : NULL;
     for (size_t i = 0; ranks && i < *count; i++) {
         ranks[i] = wide[i] > UINT32_MAX ? UINT32_MAX : (uint32_t)wide[i];
@@ -282,7 +283,7 @@ PyObject *ligi_py_mesh_register(PyObject *object, PyObject *args)
         return NULL;
     ligi_py_batch *batch = ligi_py_batch_of(object, batch_object);
     ranks = batch ? ranks_of(state, workers, &rank_count) : NULL;
-    keys = ranks ? ligi_py_keys(keys_object, "push key", &count) : NULL;
+    keys = ranks ? ligi_py_keys(ligi_py_state_of(object), keys_object, "push key", &count) : NULL;
     if (!keys)
         goto numbers;
     if (rank_count != count || batch->count != 1) {

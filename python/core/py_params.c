@@ -207,7 +207,7 @@ static PyObject *ended(PyObject *object, lig_status status)
 static PyObject *params_shutdown(PyObject *object, PyObject *timeout)
 {
     ligi_py_params *self = (ligi_py_params *)object;
-    int64_t left = ligi_py_milliseconds(timeout), whole = left;
+    int64_t left = ligi_py_milliseconds(ligi_py_state_of(object), timeout), whole = left;
     lig_params *params = left == -2 ? NULL : ligi_py_params_enter(object);
     if (!params)
         return NULL;
@@ -229,7 +229,7 @@ static PyObject *params_shutdown(PyObject *object, PyObject *timeout)
 
 static PyObject *params_barrier(PyObject *object, PyObject *timeout)
 {
-    int64_t timeout_ns = ligi_py_milliseconds(timeout);
+    int64_t timeout_ns = ligi_py_milliseconds(ligi_py_state_of(object), timeout);
     lig_params *params = timeout_ns == -2 ? NULL : ligi_py_params_enter(object);
     if (!params)
         return NULL;
@@ -246,7 +246,7 @@ static PyObject *keep_call(PyObject *object, PyObject *args, keeping call)
     PyObject *timeout;
     if (!PyArg_ParseTuple(args, "ssO", &uri, &model, &timeout))
         return NULL;
-    int64_t timeout_ns = ligi_py_milliseconds(timeout);
+    int64_t timeout_ns = ligi_py_milliseconds(ligi_py_state_of(object), timeout);
     lig_params *params = timeout_ns == -2 ? NULL : ligi_py_params_enter(object);
     if (!params)
         return NULL;

@@ -194,7 +194,7 @@ lig_status ligi_py_worker_await(PyObject *object, int64_t ticket, int64_t timeou
 
 PyObject *ligi_py_worker_ended(PyObject *object, lig_status status, int64_t timeout_ns)
 {
-    const ligi_py_state *state = ((ligi_py_params_worker *)object)->state;
+    const ligi_py_state *state = state_of(object);
     if (PyErr_Occurred())
         return NULL;
     if (status == LIG_E_TIMEOUT && timeout_ns >= 0)
@@ -221,7 +221,8 @@ static PyObject *worker_wait(LIGI_PY_FAST)
         return NULL;
     long long ticket = PyLong_AsLongLong(given[0]);
     int64_t timeout_ns =
-        PyErr_Occurred() ? -2 : ligi_py_milliseconds(given[1] ? given[1] : Py_None);
+        PyErr_Occurred() ? -2
+                         : ligi_py_milliseconds(state_of(object), given[1] ? given[1] : Py_None);
     if (timeout_ns == -2 || !ligi_py_worker_enter(object))
         return NULL;
     lig_status status = LIG_OK;
@@ -246,14 +247,14 @@ static PyObject *worker_done(PyObject *object, PyObject *number)
 }
 
 /* An optional timeout and nothing else. */
-static int only_timeout(PyObject *const *args, Py_ssize_t count, PyObject *names, int64_t *timeout)
+static int only_timeout(LIGI_PY_FAST, int64_t *timeout)
 {
     static const char *const known[] = {"timeout_ms", NULL};
     const ligi_py_call call = {args, count, names};
     PyObject *given[1];
     if (ligi_py_arguments(&call, known, 0, given) < 0)
         return -1;
-    *timeout = ligi_py_milliseconds(given[0] ? given[0] : Py_None);
+    *timeout = ligi_py_milliseconds(state_of(object), given[0] ? given[0] : Py_None);
     return *timeout == -2 ? -1 : 0;
 }
 
@@ -264,7 +265,7 @@ typedef lig_status (*waiting)(lig_params_worker *worker, int64_t timeout_ns);
 static PyObject *wait_in(LIGI_PY_FAST, waiting call)
 {
     int64_t timeout_ns;
-    if (only_timeout(args, count, names, &timeout_ns) < 0)
+    if (only_timeout(object, args, count, names, &timeout_ns) < 0)
         return NULL;
     lig_params_worker *worker = ligi_py_worker_enter(object);
     if (!worker)
@@ -347,7 +348,10 @@ static PyObject *worker_prepare_sample(LIGI_PY_FAST)
     PyObject *given[3];
     if (ligi_py_arguments(&call, known, 2, given) < 0)
         return NULL;
-    unsigned long long wanted = PyLong_AsUnsignedLongLong(given[0]);
+    long long wanted = PyLong_AsLongLong(given[0]);
+    if (wanted < 0 && !PyErr_Occurred())
+        return ligi_py_fail(state_of(object), LIG_E_INVALID, "%lld samples cannot be prepared",
+                            wanted);
     long long start = PyErr_Occurred() ? 0 : PyLong_AsLongLong(given[1]);
     long long end = PyErr_Occurred() || !given[2] ? 0 : PyLong_AsLongLong(given[2]);
     lig_params_worker *worker = PyErr_Occurred() ? NULL : ligi_py_worker_enter(object);
@@ -355,7 +359,8 @@ static PyObject *worker_prepare_sample(LIGI_PY_FAST)
         return NULL;
     int64_t sample = 0;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_params_prepare_sample(worker, wanted, start, end, &sample);
+    Py_BEGIN_ALLOW_THREADS status =
+        lig_params_prepare_sample(worker, (uint64_t)wanted, start, end, &sample);
     Py_END_ALLOW_THREADS PyObject *none = leave(object, status, LIG_FOREVER);
     Py_XDECREF(none);
     return none ? PyLong_FromLongLong(sample) : NULL;

@@ -46,7 +46,7 @@ static PyObject *ticket_wait(PyObject *object, PyObject *args)
     PyObject *seconds = Py_None;
     if (!PyArg_ParseTuple(args, "|O", &seconds))
         return NULL;
-    int64_t left = ligi_py_timeout(seconds);
+    int64_t left = ligi_py_timeout(ligi_py_state_of(object), seconds);
     if (left == -2)
         return NULL;
     for (;;) {
@@ -70,7 +70,7 @@ static PyObject *ticket_progress(PyObject *object, PyObject *args)
     PyObject *seconds = Py_None;
     if (!PyArg_ParseTuple(args, "K|O", &seen, &seconds))
         return NULL;
-    int64_t left = ligi_py_timeout(seconds);
+    int64_t left = ligi_py_timeout(ligi_py_state_of(object), seconds);
     if (left == -2)
         return NULL;
     uint64_t done = 0;

@@ -112,14 +112,20 @@ def test_calls(alone: Any) -> None:
         lambda: kv.wait(),
         lambda: kv.intent([1]),
         lambda: kv.intent([1], "now"),
-        lambda: kv.prepare_sample(-1, 0),
         lambda: params.Worker(),  # type: ignore[call-arg]
+        lambda: params.Worker(0, None),  # type: ignore[arg-type]
         lambda: server._core.attach(kv),  # type: ignore[call-arg]
     ):
-        with pytest.raises((TypeError, ValueError, OverflowError)):
+        with pytest.raises((TypeError, ValueError)):
             call()
-    with pytest.raises(ValueError):
-        kv.wait(5, -1.0)
+    for call in (
+        lambda: kv.wait(5, -1.0),
+        lambda: kv.prepare_sample(-1, 0),
+        lambda: kv.get([2**64]),
+        lambda: kv.get(2**64),
+    ):
+        with pytest.raises(ligament.InvalidError):
+            call()
     with pytest.raises(ligament.Error):
         kv.wait(12345)
     with pytest.raises(RuntimeError, match="not opened"):
