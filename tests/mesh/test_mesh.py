@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import inspect
 import select
 import threading
 import uuid
@@ -15,7 +16,7 @@ import ligament
 import ml_dtypes
 import numpy as np
 import pytest
-from ligament import Mesh
+from ligament import Mesh, mesh
 from processes import Port
 
 
@@ -328,9 +329,21 @@ def test_stopped_before_the_end_of_with() -> None:
     with one.worker as mesh:
         with pytest.raises(ligament.InvalidError, match="negative"):
             mesh.empty((2, -1))
+        with pytest.raises(ligament.NoMemoryError):
+            mesh.empty((2**62, 4))
+        with pytest.raises(TypeError):
+            mesh.empty((1.5,))  # type: ignore[arg-type]
         mesh.stop(20000)
     one.thread.join(30)
     assert not one.thread.is_alive() and one.failure is None
+
+
+@pytest.mark.parametrize("owner", [mesh, Mesh])
+def test_names_and_defaults_are_those_of_the_contract(owner: Any) -> None:
+    made = inspect.signature(owner.init if owner is mesh else owner).parameters
+    assert made["group_size"].default == 1
+    answered = [name for name in inspect.signature(owner.respond).parameters if name != "self"]
+    assert answered == ["tensors", "handler", "need_event"]
 
 
 def test_numbers_are_not_cut() -> None:

@@ -50,7 +50,7 @@ def init(
     workers: int | None = None,
     servers: int | None = None,
     address: str | None = None,
-    group_size: int | None = None,
+    group_size: int | None = 1,
     secret: str | bytes | None = None,
     transport: str = "auto",
     framework: str | None = None,

@@ -7,12 +7,13 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from operator import index
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 from .. import _core, environment, tensors
 from ..arguments import nanoseconds
-from ..errors import InvalidError, PeerError, TimeoutError, UnsupportedError
+from ..errors import InvalidError, NoMemoryError, PeerError, TimeoutError, UnsupportedError
 from ..tensors.dtypes import BYTES
 from ..ticket import Ticket
 
@@ -113,7 +114,7 @@ class Mesh:
         workers: int | None = None,
         servers: int | None = None,
         address: str | None = None,
-        group_size: int | None = None,
+        group_size: int | None = 1,
         secret: str | bytes | None = None,
         transport: str = "auto",
         framework: str | None = None,
@@ -248,13 +249,13 @@ class Mesh:
     def _loaded() -> str:
         return "torch" if tensors.is_loaded("torch") else "numpy"
 
-    def respond(self, tensors_: Sequence[Any], handler: int, need_event: bool = False) -> None:
+    def respond(self, tensors: Sequence[Any], handler: int, need_event: bool = False) -> None:
         """Answers a request: the i-th tensor fills the worker's i-th pull tensor. When it returns
         the tensors may be written again (after a second without progress they are only kept alive
         until they are sent)."""
-        if type(tensors_) is not list:
-            _RESPONSE.check(tensors_)
-        batch = _core.Batch(_RESPONSE[len(tensors_)], tensors_)
+        if type(tensors) is not list:
+            _RESPONSE.check(tensors)
+        batch = _core.Batch(_RESPONSE[len(tensors)], tensors)
         if not self._core.respond(batch, handler, _SENT_MS):
             self._keep(batch)
 
@@ -304,13 +305,15 @@ class Mesh:
 
     def empty(self, shape: Sequence[int] | int, dtype: Any = "float32") -> Any:
         """A tensor in shared memory: pushing it moves no bytes on one host."""
-        sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
+        sizes = tuple(map(index, (shape,) if isinstance(shape, SupportsIndex) else shape))
         code = tensors.code_of_any(dtype)
         count = 1
         for size in sizes:
             if size < 0:
                 raise InvalidError(f"the shape {sizes} has a negative size")
             count *= size
+        if count * BYTES[code] >= 2**63:
+            raise NoMemoryError(f"a tensor of the shape {sizes} fits into no memory")
         memory = self._core.empty(count * BYTES[code])
         adapter = tensors.framework(self._framework or self._loaded())
         return adapter.result(tensors.Fresh(code, sizes, memory), None)
