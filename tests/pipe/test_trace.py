@@ -375,6 +375,7 @@ def test_frozen_parameters_and_returned_state() -> None:
         ((torch.ones(4, 8),), {"nothing": 1}, "unexpected keyword"),
         ((object(),), {}, "only tensors, plain values"),
         (torch.ones(4, 8), {}, r"write \(x,\)"),
+        ((torch.ones(4, 9),), {}, r"cannot be run with these arguments: .*4x9"),
     ],
 )
 def test_arguments_that_do_not_match(args, kwargs, sentence: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import nn
 
-from ligament.errors import InvalidError, UnsupportedError
+from ligament.errors import Error, InvalidError, UnsupportedError
 from ligament.pipe import nest
 
 log = logging.getLogger("ligament.pipe")
@@ -268,12 +268,19 @@ def _whole(
     say: Callable[[str], None] | None,
 ) -> Captured:
     """The model as one opaque block, for what fails outside any of its modules."""
+    outer = _Outer(model)
+    try:
+        with _opaque_calls(outer, outer, {"model": why}, call) as trial:
+            program, output = _export(outer, inputs)
+    except Error:
+        raise
+    except RuntimeError as error:  # of torch, mostly: shapes and dtypes that do not fit
+        raise InvalidError(
+            f"{type(model).__name__} cannot be run with these arguments: {_first_line(error)}"
+        ) from error
     (say or log.warning)(
         f"{type(model).__name__} itself cannot be exported and stays one opaque block: {why}"
     )
-    outer = _Outer(model)
-    with _opaque_calls(outer, outer, {"model": why}, call) as trial:
-        program, output = _export(outer, inputs)
     calls = [c._replace(path="") for c in trial.calls]
     return Captured(program, inputs, output, calls, {"": why}, call)
 
