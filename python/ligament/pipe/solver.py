@@ -121,7 +121,7 @@ def _devices(made: Options, devices: Sequence[Any] | None) -> None:
             if not math.isfinite(speed) or speed <= 0:
                 raise InvalidError(f"device {position} has the speed {speed!r}")
             speeds.append(speed)
-            memories.append(size(device.get("memory", 0), f"memory of device {position}"))
+            memories.append(_limit(device.get("memory"), f"memory of device {position}"))
             names.append(str(device.get("device", f"device {position}")))
         else:
             speeds.append(1.0)
@@ -142,11 +142,11 @@ def _memory(made: Options, limit: Any) -> None:
                 f"memory_limit has {len(limit)} elements for {made.device_count} devices"
             )
         count = len(limit)
-        limits = [size(item, "memory_limit") for item in limit]
+        limits = [_limit(item, "memory_limit") for item in limit]
     else:
         if made.schedule == "zbv" and not made.device_count:
             count = (made.stages + 1) // 2
-        limits = [size(limit, "memory_limit")] * count
+        limits = [_limit(limit, "memory_limit")] * count
     made.device_count = count
     own = made.memory or [0.0] * count
     made.memory = [min(a, b) if a and b else a or b for a, b in zip(own, limits, strict=True)]
@@ -156,14 +156,26 @@ def _bandwidth(made: Options, bandwidth: Any) -> None:
     if bandwidth is None:
         return
     if isinstance(bandwidth, (int, float, str)):
-        made.bandwidth = size(bandwidth, "bandwidth")
+        made.bandwidth = _limit(bandwidth, "bandwidth")
         return
     rows = [list(row) for row in bandwidth]
     count = made.device_count or len(rows)
     if len(rows) != count or any(len(row) != count for row in rows):
         raise InvalidError(f"bandwidth is a number or a matrix of {count} x {count}")
     made.device_count = count
-    made.bandwidth_matrix = [size(item, "bandwidth") for row in rows for item in row]
+    made.bandwidth_matrix = [
+        0.0 if i == j else _limit(item, f"bandwidth[{i}][{j}]")
+        for i, row in enumerate(rows)
+        for j, item in enumerate(row)
+    ]
+
+
+def _limit(value: Any, what: str) -> float:
+    """As `size`, for what is unlimited when it is 0 in C. That is None here; 0 is a mistake."""
+    found = 0.0 if value is None else size(value, what)
+    if value is not None and found == 0:
+        raise InvalidError(f"{what} is 0: it must be greater, or None for no limit")
+    return found
 
 
 def size(value: Any, what: str) -> float:
