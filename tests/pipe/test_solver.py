@@ -35,8 +35,11 @@ def test_the_answer_has_the_promised_keys() -> None:
 def test_a_graph_may_be_a_file_a_dict_or_a_graph(tmp_path: Path) -> None:
     path = tmp_path / "graph.json"
     path.write_text(json.dumps(chain(1, 1, 1)))
-    answers = [partition(g, 3) for g in (path, chain(1, 1, 1), Graph.from_json(chain(1, 1, 1)))]
-    assert answers[0] == answers[1] == answers[2]
+    given = (path, path.read_text(), chain(1, 1, 1), Graph.from_json(chain(1, 1, 1)))
+    answers = [partition(g, 3) for g in given]
+    assert answers[1:] == answers[:-1]
+    with pytest.raises(InvalidError, match="holds no JSON"):
+        partition("{", 3)
     again = Graph.from_json(json.loads(json.dumps(Graph.from_json(chain(1, 2, 3)).as_json())))
     assert partition(again, 2) == partition(chain(1, 2, 3), 2)
 

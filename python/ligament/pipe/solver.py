@@ -275,15 +275,19 @@ def partition(
     seed: int = 0,
     **more: Any,
 ) -> dict[str, Any]:
-    """The partitioner alone. `graph` is a Graph, the JSON object, or the path of one. `more`:
+    """The partitioner alone. `graph` is a Graph, the JSON object, its text, or the path of
+    one. `more`:
     devices, bandwidth, optimizer, recompute, ties, latency_ms, effort. The answer is a dict: stage
     and device of each node, bottleneck_ms, lower_bound_ms, cut_bytes, step_ms, method, seed, and
     what else is known."""
     if isinstance(graph, (str, Path)):
+        text = str(graph)
         try:
-            graph = json.loads(Path(graph).read_text("utf-8"))
+            if not text.lstrip().startswith("{"):
+                text = Path(graph).read_text("utf-8")
+            graph = json.loads(text)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InvalidError(f"{graph} holds no JSON: {error}") from None
+            raise InvalidError(f"{graph!s:.80} holds no JSON: {error}") from None
     wanted = options(
         stages=stages,
         method=method,
