@@ -121,12 +121,12 @@ def difference(expected: Shape, given: Shape, path: str) -> str | None:
 
 
 def require_same(expected: Shape, given: Shape) -> None:
-    """Raises MismatchError with the first difference."""
-    found = difference(expected, given, "")
-    if found:
-        raise MismatchError(
-            found.strip() + ": trace the model with these arguments to plan for them"
-        )
+    """Raises MismatchError with the first difference of two pairs (args, kwargs)."""
+    assert isinstance(expected, Branch) and isinstance(given, Branch)
+    for part, one, other in zip(("args", "kwargs"), expected.children, given.children, strict=True):
+        found = difference(one, other, part)
+        if found:
+            raise MismatchError(f"{found}: trace the model with these arguments to plan for them")
 
 
 def leaves(shape: Shape) -> Iterator[int]:
