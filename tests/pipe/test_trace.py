@@ -293,6 +293,7 @@ def test_depth_and_basic_blocks() -> None:
     assert any(n.name == "transformer.h.0.attn" for n in whole.nodes)
     assert not any(n.name.startswith("transformer.h.0.attn.") for n in whole.nodes)
     assert len(shallow) < len(whole) < len(leaves)
+    assert trace(*case, basic_blocks="GPT2Attention").graph.nodes == whole.nodes
     plan = pipe_model(
         *case, stages=2, basic_blocks=[type(case.model.transformer.h[0])], profile="flops"
     )
@@ -388,6 +389,8 @@ def test_bad_depth_and_model() -> None:
         trace(*mlp(), depth=0)
     with pytest.raises(InvalidError, match="not a torch.nn.Module"):
         trace(len, (1,))  # type: ignore[arg-type]
+    with pytest.raises(InvalidError, match="classes or their names, not 3"):
+        trace(*mlp(), basic_blocks=[3])  # type: ignore[list-item]
 
 
 def test_a_model_whose_own_code_fails_says_so() -> None:

@@ -36,6 +36,15 @@ class Trace:
         return f"Trace({name}: {len(self.program.ops)} operations in {len(self.graph)} blocks)"
 
 
+def _names(basic_blocks: Iterable[type | str] | type | str) -> tuple[str, ...]:
+    """Of classes; one alone is as good as a list of it."""
+    listed = (basic_blocks,) if isinstance(basic_blocks, (type, str)) else tuple(basic_blocks)
+    for one in listed:
+        if not isinstance(one, (type, str)):
+            raise InvalidError(f"basic_blocks are classes or their names, not {one!r:.80}")
+    return tuple(one if isinstance(one, str) else one.__qualname__ for one in listed)
+
+
 def trace(
     model: nn.Module,
     args: tuple[Any, ...] = (),
@@ -53,7 +62,7 @@ def trace(
         raise InvalidError(f"depth is {depth}: 1 means the model's own children")
     if isinstance(args, (torch.Tensor, dict)) or not isinstance(args, (tuple, list)):
         raise InvalidError("args is a tuple of the positional arguments: write (x,)")
-    blocks = tuple(b if isinstance(b, str) else b.__qualname__ for b in basic_blocks)
+    blocks = _names(basic_blocks)
     sample: list[torch.Tensor] = []
 
     def finish(captured: Captured) -> tuple[Program, list[set[str]], Any]:
