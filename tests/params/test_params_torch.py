@@ -91,6 +91,9 @@ def test_as_a_module(alone: Any) -> None:
     assert "table='u'" in repr(model)
     with pytest.raises(ligament.InvalidError, match="6"):
         model(torch.tensor([6]))
+    for odd in (torch.tensor([1.0]), torch.tensor([True])):
+        with pytest.raises(ligament.InvalidError, match="ids are whole numbers, not torch"):
+            model(odd)
     with pytest.raises(ligament.InvalidError, match="-1"):
         model(torch.tensor([-1]))
     for arguments in ((6, 3, server, "u"), (7, 2, server, "u"), (6, 2, server)):

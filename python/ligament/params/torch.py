@@ -89,6 +89,8 @@ class _Table(torch.nn.Module):
 
     def keys(self, ids: torch.Tensor) -> torch.Tensor:
         """The server's keys of these ids."""
+        if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+            raise InvalidError(f"ids are whole numbers, not {ids.dtype}")
         ids = ids.detach().reshape(-1).to("cpu", torch.int64)
         if ids.numel():
             limit = _HASHED_IDS if self._server._hashed else self.num_embeddings
