@@ -70,8 +70,9 @@ static lig_status read_size(const char *flag, const char *text, double *bytes)
         end += 1 + binary;
     }
     end += *end == 'B';
-    if (end == text || *end != '\0' || !isfinite(value) || value < 0)
-        return lig_fail(LIG_E_INVALID, "--%s is '%s': write bytes, or a text such as 80G or 80Gi",
+    if (end == text || *end != '\0' || !isfinite(value) || value <= 0) /* 0 is no limit in C */
+        return lig_fail(LIG_E_INVALID,
+                        "--%s is '%s': write bytes, more than 0, or a text such as 80G or 80Gi",
                         flag, text);
     *bytes = value * factor;
     return LIG_OK;

@@ -118,6 +118,8 @@ def test_bad_words(ligament, write):
     assert "zb-h1" in ligament.fails("partition", name, "--schedule", "best", status=2)
     assert "balance is 0.5" in ligament.fails("partition", name, "--balance", "0.5")
     assert "80Gi" in ligament.fails("partition", name, "--memory", "much", status=2)
+    assert "more than 0" in ligament.fails("partition", name, "--memory", "0", status=2)
+    assert "more than 0" in ligament.fails("partition", name, "--bandwidth", "0", status=2)
     assert "nothing.json" in ligament.fails("partition", "nothing.json")
     done = ligament.run("partition", name, "--json", "--svg")
     assert done.returncode == 2 and "two answers" in done.stderr
