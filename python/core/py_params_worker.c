@@ -231,9 +231,14 @@ static PyObject *worker_wait(LIGI_PY_FAST)
     return leave(object, status, timeout_ns);
 }
 
-static PyObject *worker_done(PyObject *object, PyObject *number)
+static PyObject *worker_done(LIGI_PY_FAST)
 {
-    long long ticket = PyLong_AsLongLong(number);
+    static const char *const known[] = {"ts", NULL};
+    const ligi_py_call call = {args, count, names};
+    PyObject *given[1];
+    if (ligi_py_arguments(&call, known, 1, given) < 0)
+        return NULL;
+    long long ticket = PyLong_AsLongLong(given[0]);
     lig_params_worker *worker = PyErr_Occurred() ? NULL : ligi_py_worker_enter(object);
     if (!worker)
         return NULL;
@@ -400,7 +405,7 @@ static PyMethodDef methods[] = {
     {"finish_sample", worker_finish_sample, METH_O, "finish_sample(id): the rest is not needed."},
     {"wait", FAST(worker_wait), "wait(ts, timeout_ms=None): until the operation has ended."},
     {"waitall", FAST(worker_waitall), "waitall(timeout_ms=None): until all operations have ended."},
-    {"is_finished", worker_done, METH_O, "is_finished(ts) -> bool"},
+    {"is_finished", FAST(worker_done), "is_finished(ts) -> bool"},
     {"wait_sync", FAST(worker_wait_sync),
      "wait_sync(timeout_ms=None): what this node pushed has reached the owners of the rows, and "
      "what it was sent is in."},

@@ -74,7 +74,7 @@ def test_tickets(alone: Any) -> None:
     kv.wait(-1, 10)
     kv.waitall()
     kv.waitall(timeout_ms=10)
-    assert kv.is_finished(ticket) and "-1" in repr(ticket)
+    assert kv.is_finished(ticket) and kv.is_finished(ts=ticket) and "-1" in repr(ticket)
 
 
 def test_clocks_and_intent(alone: Any) -> None:
