@@ -393,12 +393,15 @@ def test_bad_depth_and_model() -> None:
         trace(*mlp(), basic_blocks=[3])  # type: ignore[list-item]
 
 
-def test_a_model_whose_own_code_fails_says_so() -> None:
+@pytest.mark.parametrize(
+    "kind", [KeyError, NotImplementedError, RecursionError, torch.OutOfMemoryError]
+)
+def test_a_model_whose_own_code_fails_says_so(kind: type[Exception]) -> None:
     class Model(Own):
         def forward(self, x):
-            raise KeyError("broken on purpose")
+            raise kind("broken on purpose")
 
-    with pytest.raises(KeyError, match="broken on purpose"):
+    with pytest.raises(kind, match="broken on purpose"):
         trace(Model(), (torch.randn(3, 8),))
 
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import nn
 
-from ligament.errors import Error, InvalidError, UnsupportedError
+from ligament.errors import InvalidError, UnsupportedError
 from ligament.pipe import nest
 
 log = logging.getLogger("ligament.pipe")
@@ -272,10 +272,10 @@ def _whole(
     try:
         with _opaque_calls(outer, outer, {"model": why}, call) as trial:
             program, output = _export(outer, inputs)
-    except Error:
-        raise
-    except RuntimeError as error:  # of torch, mostly: shapes and dtypes that do not fit
-        raise InvalidError(
+    except RuntimeError as error:
+        if type(error) is not RuntimeError:  # no memory, no forward, too deep: it says so itself
+            raise
+        raise InvalidError(  # of torch, mostly: shapes and dtypes that do not fit
             f"{type(model).__name__} cannot be run with these arguments: {_first_line(error)}"
         ) from error
     (say or log.warning)(
