@@ -131,6 +131,13 @@ def test_optimizers_against_torch(alone: Any) -> None:
         assert torch.allclose(kv.get(torch.tensor([1]))[0], weight.detach(), atol=1e-5), name
 
 
+@pytest.mark.parametrize("pair", [[0.5, 0.6], np.array([0.5, 0.6]), torch.tensor([0.5, 0.6])])
+def test_betas_are_any_two_numbers(alone: Any, pair: Any) -> None:
+    _, kv = alone(6, 3, optimizer={"name": "adam", "lr": 0.1, "betas": pair})
+    kv.push([1], np.ones(6, "f4"))
+    assert np.allclose(kv.get([1]), -0.1)
+
+
 def test_learning_rates(alone: Any) -> None:
     sgd = {"name": "sgd", "lr": 1.0}
     server, kv = alone(

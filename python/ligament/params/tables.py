@@ -168,9 +168,10 @@ def _optimizer(given: Any) -> Optimizer:
         known["eps"] = _EPSILONS[name]
     if name == "adam":
         betas = given.pop("betas", (0.9, 0.999))
-        if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
-            raise InvalidError(f"betas of adam are two numbers, not {betas!r:.80}")
-        first, second = betas
+        try:
+            first, second = betas
+        except (TypeError, ValueError):
+            raise InvalidError(f"betas of adam are two numbers, not {betas!r:.80}") from None
         known |= {"beta1": first, "beta2": second}
     options = {
         k: number(v, f"{k} of {name}") for k, v in _options(given, "optimizer", known).items()
