@@ -283,7 +283,7 @@ def partition(
     if isinstance(graph, (str, Path)):
         text = str(graph)
         try:
-            if not text.lstrip().startswith("{"):
+            if isinstance(graph, Path) or not text.lstrip().startswith("{"):
                 text = Path(graph).read_text("utf-8")
             graph = json.loads(text)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
