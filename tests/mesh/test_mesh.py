@@ -329,6 +329,10 @@ def test_stopped_before_the_end_of_with() -> None:
     with one.worker as mesh:
         with pytest.raises(ligament.InvalidError, match="negative"):
             mesh.empty((2, -1))
+        for shape in ((2, 3), [2, np.int64(3)], np.array([2, 3])):
+            assert mesh.empty(shape).shape == (2, 3)
+        for size in (3, np.int64(3), np.array(3)):
+            assert mesh.empty(size).shape == (3,)  # type: ignore[arg-type]
         with pytest.raises(ligament.NoMemoryError):
             mesh.empty((2**62, 4))
         with pytest.raises(TypeError):

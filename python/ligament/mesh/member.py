@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from operator import index
 from types import TracebackType
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple
 
 from .. import _core, environment, tensors
 from ..arguments import nanoseconds
@@ -305,7 +305,11 @@ class Mesh:
 
     def empty(self, shape: Sequence[int] | int, dtype: Any = "float32") -> Any:
         """A tensor in shared memory: pushing it moves no bytes on one host."""
-        sizes = tuple(map(index, (shape,) if isinstance(shape, SupportsIndex) else shape))
+        try:
+            sizes = tuple(shape)  # type: ignore[arg-type]
+        except TypeError:  # one alone, which is told from an array of sizes by nothing else
+            sizes = (shape,)  # type: ignore[assignment]
+        sizes = tuple(map(index, sizes))
         code = tensors.code_of_any(dtype)
         count = 1
         for size in sizes:
