@@ -261,13 +261,25 @@ keys:
     return result;
 }
 
+/* One that is not of 64 bits was never given out, like the last of them. */
+static uint64_t handler_of(PyObject *number)
+{
+    PyObject *whole = PyNumber_Index(number);
+    uint64_t handler = whole ? PyLong_AsUnsignedLongLong(whole) : UINT64_MAX;
+    if (whole && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError))
+        PyErr_Clear();
+    Py_XDECREF(whole);
+    return handler;
+}
+
 static PyObject *mesh_wait(PyObject *object, PyObject *args)
 {
-    unsigned long long handler;
-    PyObject *timeout;
-    if (!PyArg_ParseTuple(args, "KO", &handler, &timeout))
+    PyObject *number, *timeout;
+    if (!PyArg_ParseTuple(args, "OO", &number, &timeout))
         return NULL;
-    int64_t left = ligi_py_milliseconds(ligi_py_state_of(object), timeout), whole = left;
+    uint64_t handler = handler_of(number);
+    int64_t left = PyErr_Occurred() ? -2 : ligi_py_milliseconds(ligi_py_state_of(object), timeout);
+    int64_t whole = left;
     lig_mesh *mesh = left == -2 ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -293,7 +305,7 @@ static PyObject *mesh_wait(PyObject *object, PyObject *args)
 
 static PyObject *mesh_done(PyObject *object, PyObject *number)
 {
-    unsigned long long handler = PyLong_AsUnsignedLongLongMask(number);
+    uint64_t handler = handler_of(number);
     lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -305,7 +317,7 @@ static PyObject *mesh_done(PyObject *object, PyObject *number)
 
 static PyObject *mesh_cancel(PyObject *object, PyObject *number)
 {
-    unsigned long long handler = PyLong_AsUnsignedLongLongMask(number);
+    uint64_t handler = handler_of(number);
     lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -332,7 +344,7 @@ static PyObject *mesh_handlers(PyObject *object, PyObject *number)
 {
     uint64_t handlers[2 * LIG_MESH_TENSORS_MAX];
     size_t count = 0;
-    unsigned long long handler = PyLong_AsUnsignedLongLongMask(number);
+    uint64_t handler = handler_of(number);
     lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -347,7 +359,7 @@ static PyObject *mesh_handlers(PyObject *object, PyObject *number)
 static PyObject *mesh_trace(PyObject *object, PyObject *number)
 {
     uint64_t stamps[LIG_MESH_STAMPS];
-    unsigned long long handler = PyLong_AsUnsignedLongLongMask(number);
+    uint64_t handler = handler_of(number);
     lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;

@@ -195,8 +195,10 @@ def test_ticket(pair: Make) -> None:
     assert len(stamps) == 8 and stamps == sorted(stamps) and stamps[0] > 0
     with pytest.raises(ligament.ClosedError):
         second.result(20)
-    with pytest.raises(KeyError, match="never given out"):
-        one.worker.wait(10**6)
+    for wrong in (10**6, -1, 2**64 + request, request - 2**64):
+        for call in (one.worker.wait, one.worker.fetch_trace, one.worker.get_all_handlers):
+            with pytest.raises(KeyError, match="never given out"):
+                call(wrong)
 
 
 def test_what_is_refused(pair: Make) -> None:
