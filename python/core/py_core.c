@@ -89,6 +89,16 @@ const char *ligi_py_text(const ligi_py_state *state, PyObject *object, const cha
     return text;
 }
 
+int64_t ligi_py_whole(const ligi_py_state *state, PyObject *number)
+{
+    long long value = PyLong_AsLongLong(number);
+    if (value == -1 && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Clear();
+        ligi_py_fail(state, LIG_E_INVALID, "a number does not fit into 64 bits");
+    }
+    return value;
+}
+
 int64_t ligi_py_timeout(const ligi_py_state *state, PyObject *seconds)
 {
     if (seconds == Py_None)

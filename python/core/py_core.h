@@ -40,6 +40,9 @@ PyTypeObject *ligi_py_add_type(PyObject *module, PyType_Spec *spec);
  * exception. */
 const char *ligi_py_text(const ligi_py_state *state, PyObject *object, const char *what);
 
+/* A whole number of 64 bits; -1 with an exception. */
+int64_t ligi_py_whole(const ligi_py_state *state, PyObject *number);
+
 /* Seconds (a float, or None: for ever) to nanoseconds; -2 with an exception. */
 int64_t ligi_py_timeout(const ligi_py_state *state, PyObject *seconds);
 

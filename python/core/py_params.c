@@ -280,7 +280,7 @@ static PyObject *params_offset(PyObject *object, PyObject *name)
 
 static PyObject *params_length(PyObject *object, PyObject *number)
 {
-    long long key = PyLong_AsLongLong(number);
+    long long key = ligi_py_whole(ligi_py_state_of(object), number);
     lig_params *params = PyErr_Occurred() ? NULL : ligi_py_params_enter(object);
     if (!params)
         return NULL;

@@ -265,7 +265,7 @@ PyObject *ligi_py_worker_pull_sample(LIGI_PY_FAST)
     movement rows = {0};
     if (ligi_py_arguments(&call, known, 3, given) < 0)
         return NULL;
-    long long sample = PyLong_AsLongLong(given[0]);
+    long long sample = ligi_py_whole(self->state, given[0]);
     lig_params_worker *worker = PyErr_Occurred() ? NULL : ligi_py_worker_enter(object);
     if (!worker)
         return NULL;
@@ -290,8 +290,8 @@ PyObject *ligi_py_worker_intent(LIGI_PY_FAST)
     ligi_py_flat keys = {0};
     if (ligi_py_arguments(&call, known, 2, given) < 0)
         return NULL;
-    long long start = PyLong_AsLongLong(given[1]);
-    long long end = PyErr_Occurred() || !given[2] ? 0 : PyLong_AsLongLong(given[2]);
+    long long start = ligi_py_whole(self->state, given[1]);
+    long long end = PyErr_Occurred() || !given[2] ? 0 : ligi_py_whole(self->state, given[2]);
     lig_params_worker *worker = PyErr_Occurred() ? NULL : ligi_py_worker_enter(object);
     if (!worker)
         return NULL;

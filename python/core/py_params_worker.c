@@ -219,7 +219,7 @@ static PyObject *worker_wait(LIGI_PY_FAST)
     PyObject *given[2];
     if (ligi_py_arguments(&call, known, 1, given) < 0)
         return NULL;
-    long long ticket = PyLong_AsLongLong(given[0]);
+    long long ticket = ligi_py_whole(state_of(object), given[0]);
     int64_t timeout_ns =
         PyErr_Occurred() ? -2
                          : ligi_py_milliseconds(state_of(object), given[1] ? given[1] : Py_None);
@@ -238,7 +238,7 @@ static PyObject *worker_done(LIGI_PY_FAST)
     PyObject *given[1];
     if (ligi_py_arguments(&call, known, 1, given) < 0)
         return NULL;
-    long long ticket = PyLong_AsLongLong(given[0]);
+    long long ticket = ligi_py_whole(state_of(object), given[0]);
     lig_params_worker *worker = PyErr_Occurred() ? NULL : ligi_py_worker_enter(object);
     if (!worker)
         return NULL;
@@ -353,12 +353,12 @@ static PyObject *worker_prepare_sample(LIGI_PY_FAST)
     PyObject *given[3];
     if (ligi_py_arguments(&call, known, 2, given) < 0)
         return NULL;
-    long long wanted = PyLong_AsLongLong(given[0]);
+    long long wanted = ligi_py_whole(state_of(object), given[0]);
     if (wanted < 0 && !PyErr_Occurred())
         return ligi_py_fail(state_of(object), LIG_E_INVALID, "%lld samples cannot be prepared",
                             wanted);
-    long long start = PyErr_Occurred() ? 0 : PyLong_AsLongLong(given[1]);
-    long long end = PyErr_Occurred() || !given[2] ? 0 : PyLong_AsLongLong(given[2]);
+    long long start = PyErr_Occurred() ? 0 : ligi_py_whole(state_of(object), given[1]);
+    long long end = PyErr_Occurred() || !given[2] ? 0 : ligi_py_whole(state_of(object), given[2]);
     lig_params_worker *worker = PyErr_Occurred() ? NULL : ligi_py_worker_enter(object);
     if (!worker)
         return NULL;
@@ -373,7 +373,7 @@ static PyObject *worker_prepare_sample(LIGI_PY_FAST)
 
 static PyObject *worker_finish_sample(PyObject *object, PyObject *number)
 {
-    long long sample = PyLong_AsLongLong(number);
+    long long sample = ligi_py_whole(state_of(object), number);
     lig_params_worker *worker = PyErr_Occurred() ? NULL : ligi_py_worker_enter(object);
     return worker ? leave(object, lig_params_finish_sample(worker, sample), LIG_FOREVER) : NULL;
 }

@@ -123,6 +123,15 @@ def test_calls(alone: Any) -> None:
         lambda: kv.prepare_sample(-1, 0),
         lambda: kv.get([2**64]),
         lambda: kv.get(2**64),
+        lambda: kv.prepare_sample(2**63, 0),
+        lambda: kv.prepare_sample(1, 2**64),
+        lambda: kv.pull_sample(2**64, np.empty(1, "i8"), np.empty(4, "f4")),
+        lambda: kv.finish_sample(-(2**64)),
+        lambda: kv.intent([1], 2**64),
+        lambda: kv.intent([1], 0, 2**64),
+        lambda: kv.wait(2**64),
+        lambda: kv.is_finished(2**64),
+        lambda: kv.get_key_size(2**64),
     ):
         with pytest.raises(ligament.InvalidError):
             call()
