@@ -114,10 +114,12 @@ class Loader:
         if target.tree is not None:
             target.tree(self.whole("saved", False, None))
             return Result()
+        values = target.values  # as the caller has them
         result, places = self._places(target, keep, ignore, prefix)
         self._fill_places(target, places, cast, mapped)
         if target.plain is not None and self.model.structure:
-            target.plain(_below(decode(self.model.structure, {}), prefix))
+            filled = dict(zip(target.names, values, strict=True))
+            target.plain(_below(decode(self.model.structure, filled), prefix))
         return result
 
     def check(self, into: Any, prefix: str = "") -> None:

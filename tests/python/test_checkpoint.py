@@ -383,7 +383,7 @@ def test_nothing_is_filled_when_something_does_not_fit(part: str) -> None:
 class Counter(nn.Linear):
     """A module with a state that is no tensor."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: Any) -> None:
         super().__init__(1, 1)
         self.count = count
 
@@ -400,6 +400,33 @@ def test_extra_state_is_restored() -> None:
         other = nn.Sequential(Counter(0))
         ck.restore(model=other)
         assert other[0].count == 5
+        wrapped = torch.compile(nn.Sequential(Counter(0)))
+        ck.restore(model=wrapped)
+        assert wrapped._orig_mod[0].count == 5  # type: ignore[attr-defined]
+
+
+def test_extra_state_with_tensors_is_restored() -> None:
+    def made(n: int) -> nn.Sequential:
+        count: Any = {"a": torch.full((2,), n), "b": [torch.full((3,), n), n], "n": n}
+        return nn.Sequential(Counter(count), nn.Linear(2, 2))
+
+    model, other = made(5), made(0)
+    with Checkpointer("mem:") as ck:
+        ck.save(1, model=model)
+        ck.restore(model=other)
+    assert torch.equal(other[1].weight, model[1].weight)
+    assert same_state(other[0].count, model[0].count)
+
+
+def test_extra_state_of_a_model_on_meta() -> None:
+    model = nn.Sequential(Counter(5), nn.Linear(2, 2))
+    with torch.device("meta"):
+        other = nn.Sequential(Counter(0), nn.Linear(2, 2))
+    with Checkpointer("mem:") as ck:
+        ck.save(1, model=model)
+        ck.restore(model=other)
+    assert other[0].count == 5
+    assert same_state(other.state_dict(), model.state_dict())
 
 
 def test_steps() -> None:

@@ -237,8 +237,9 @@ class Collected:
 @dataclass
 class Target(Collected):
     """What is filled. `done` is called after all bytes have landed, with the positions that were
-    filled and with those `takers` that were not filled in place; `plain` takes the decoded tree for
-    its plain values; `tree`, if there is one, takes the whole tree instead of all that."""
+    filled and with those `takers` that were not filled in place; `plain` takes the decoded tree,
+    with the filled tensors, for its plain values; `tree`, if there is one, takes the whole tree
+    instead of all that."""
 
     done: Done = field(default=lambda filled, takers: None)
     plain: Callable[[Any], None] | None = None
@@ -336,7 +337,7 @@ def target(model: Any) -> Target:
     target = Target(found.names, found.values, found.structure)
     adapter = _model_adapter(model)
     if adapter is not None:
-        target.done, target.plain = adapter.finisher(model, found.values)
+        target.done, target.plain = adapter.finisher(model, found.names, found.values)
     else:
         _refuse_meta(found)
         target.done = _fill_done(found.values)

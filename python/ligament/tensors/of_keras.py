@@ -161,7 +161,9 @@ def state(model: Any) -> dict[str, Any]:
     }
 
 
-def finisher(model: Any, values: list[Any]) -> tuple[Done, Callable[[Any], None] | None]:
+def finisher(
+    model: Any, names: list[str], values: list[Any]
+) -> tuple[Done, Callable[[Any], None] | None]:
     """Variables have taken their values by then; layers that compute what they save are handed
     theirs."""
     keras = sys.modules["keras"]
@@ -203,7 +205,7 @@ def weights(
         for i, variable in enumerate(optimizer.variables):
             names.append(f"optimizer/vars/{i}")
             values.append(variable)
-    done, _ = finisher(model, values)
+    done, _ = finisher(model, names, values)
     return names, values, done
 
 

@@ -326,31 +326,37 @@ def _unwrapped(key: str, prefixes: list[str]) -> str:
     return key
 
 
-def finisher(model: Any, values: list[Any]) -> tuple[Done, Callable[[Any], None]]:
+def finisher(model: Any, names: list[str], values: list[Any]) -> tuple[Done, Callable[[Any], None]]:
     """What is left to do when the values have landed: for the tensors, and for the plain values
-    among them."""
+    among them. `names` are those of `state`, or lie below one that holds a tree."""
     own = {id(value) for value in (*model.parameters(), *model.buffers())}
-    keys = list(model.state_dict(keep_vars=True))
+    known = dict(zip(state(model), model.state_dict(keep_vars=True), strict=True))
+    keys = [known.get(name) for name in names]
 
     def done(filled: list[int], takers: dict[int, Any]) -> None:
         written([values[i] for i in filled if not values[i].is_meta])
-        meta = {keys[i]: takers[i] for i in filled if i in takers and takers[i].mapped}
+        meta = {keys[i]: takers[i] for i in filled if keys[i] and i in takers and takers[i].mapped}
         if meta:
             mine = {id(taker.value): taker for taker in meta.values()}
             pairs = zip(keys, values, strict=True)  # tied ones too, of which one name was filled
-            _assign(model, {key: mine[id(value)] for key, value in pairs if id(value) in mine})
-        # A state_dict hook may hand out tensors that are not the module's own.
+            _assign(model, {key: mine[id(v)] for key, v in pairs if key and id(v) in mine})
+        # A state_dict hook may hand out tensors that are not the module's own. What lies in the
+        # tree of an extra state goes with it, to `plain`.
         foreign = {
-            keys[i]: values[i] for i in filled if id(values[i]) not in own and keys[i] not in meta
+            keys[i]: values[i]
+            for i in filled
+            if keys[i] and id(values[i]) not in own and keys[i] not in meta
         }
         if foreign:
             model.load_state_dict(foreign, strict=False)
 
     def plain(tree: Any) -> None:
+        saved = tree if isinstance(tree, dict) else {}
+        stored = {key: saved[name] for name, key in known.items() if name in saved}
         for path, module in model.named_modules():
             key = f"{path}._extra_state" if path else "_extra_state"
-            if isinstance(tree, dict) and key in tree:
-                module.set_extra_state(tree[key])
+            if key in stored:
+                module.set_extra_state(stored[key])
 
     return done, plain
 
@@ -507,7 +513,7 @@ def weights(
             found.add(name, value)
     if optimizer is not None and include_optimizer:
         _add_optimizer(optimizer, found, build, stored)
-    landed, _ = finisher(model, all_values)
+    landed, _ = finisher(model, list(states), all_values)
 
     def done(filled: list[int], takers: dict[int, Any]) -> None:
         landed(
