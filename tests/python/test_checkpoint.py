@@ -380,6 +380,19 @@ def test_nothing_is_filled_when_something_does_not_fit(part: str) -> None:
             assert torch.equal(model.weight, before)
 
 
+@pytest.mark.parametrize("saved", ["optimizer", "other"])
+def test_nothing_is_filled_when_an_optimizer_does_not_fit(saved: str) -> None:
+    model, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    optimizer = torch.optim.SGD([{"params": [p]} for p in other.parameters()])
+    with Checkpointer("mem:") as ck:
+        whole: Any = torch.optim.SGD(model.parameters())
+        ck.save(1, model=model, optimizer=whole if saved == "optimizer" else {"lr": 1.0})
+        before = nn.init.zeros_(other.weight).clone()
+        with pytest.raises(ligament.MismatchError, match="optimizer"):
+            ck.restore(model=other, optimizer=optimizer)
+        assert torch.equal(other.weight, before)
+
+
 class Counter(nn.Linear):
     """A module with a state that is no tensor."""
 

@@ -159,7 +159,8 @@ class Checkpointer:
     ) -> Restored | None:
         """Fills `parts` (models, optimizers, what has a load_state_dict, trees in place) from the
         newest step, or from `step`, and puts the random generators back where they were. Nothing
-        is filled when something does not fit. None when there is nothing yet. Of distributed
+        is filled when a model, tree or optimizer does not fit; of several ranks each looks at what
+        it has itself. None when there is nothing yet. Of distributed
         tensors only the local part is read; the step may have been saved by any number of ranks. A
         rank that the step knows gets its own random state; with as many ranks as saved it, also
         the parts that `save` keeps for each."""
@@ -209,6 +210,8 @@ class Checkpointer:
         places = {name: f"ranks.{rank}.{name}." if name in own else f"{name}." for name in models}
         for name in models:
             self._check(_name(step), given[name], places[name])
+        for name in takers:
+            tensors.check_state(given[name], rest[name])
         for name in models:
             self._part_of(_name(step), places[name]).fill(
                 given[name], False, False, False, False, places[name]

@@ -40,6 +40,7 @@ __all__ = [
     "Signature",
     "Target",
     "callback_class",
+    "check_state",
     "code_of",
     "code_of_any",
     "collect",
@@ -360,6 +361,14 @@ def _fill_done(values: list[Any]) -> Done:
             of_torch.written([values[i] for i in filled if _by_type[type(values[i])] is of_torch])
 
     return done
+
+
+def check_state(model: Any, state: Any) -> None:
+    """Raises when an optimizer cannot take this state; of others nobody knows."""
+    if _has("torch") and of_torch.is_optimizer(model):
+        of_torch.check_optimizer(model, state)
+    elif _has("keras") and of_keras.is_optimizer(model):
+        of_keras.check_optimizer(model, state)
 
 
 def set_state(model: Any) -> Callable[[Any], None]:

@@ -222,8 +222,10 @@ def optimizer_state(optimizer: Any) -> dict[str, Any]:
     return {f"vars/{i}": variable for i, variable in enumerate(optimizer.variables)}
 
 
-def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
-    """Every variable takes its value as it was stored."""
+def check_optimizer(optimizer: Any, state: Any) -> None:
+    """Raises when the optimizer cannot take this state."""
+    if not isinstance(state, dict) or set(state) != {f"vars/{i}" for i in range(len(state))}:
+        raise MismatchError("what is stored is not the state of an optimizer of Keras's")
     if not optimizer.built or len(optimizer.variables) != len(state):
         raise MismatchError(
             f"the optimizer '{optimizer.name}' has {len(optimizer.variables)} variables, "
@@ -234,13 +236,21 @@ def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
                 else "; build it first: optimizer.build(model.trainable_variables)"
             )
         )
-    values = [state[f"vars/{i}"] for i in range(len(state))]
-    for variable, value in zip(optimizer.variables, values, strict=True):
+    for variable, value in zip(optimizer.variables, _in_order(state), strict=True):
         if tuple(variable.shape) != tuple(value.shape):
             raise MismatchError(
                 f"{variable.path} has shape {tuple(variable.shape)}, stored is {tuple(value.shape)}"
             )
-    for variable, value in zip(optimizer.variables, values, strict=True):
+
+
+def _in_order(state: dict[str, Any]) -> list[Any]:
+    return [state[f"vars/{i}"] for i in range(len(state))]
+
+
+def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
+    """Every variable takes its value as it was stored."""
+    check_optimizer(optimizer, state)
+    for variable, value in zip(optimizer.variables, _in_order(state), strict=True):
         variable.assign(value)
 
 

@@ -384,11 +384,10 @@ def is_optimizer(model: Any) -> bool:
     return hasattr(torch, "optim") and isinstance(model, torch.optim.Optimizer)
 
 
-def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
-    """Like load_state_dict, but every value is set as it was: torch would cast it to its
-    parameter's dtype."""
-    if type(optimizer).__module__.startswith("accelerate."):  # it only looks like an optimizer
-        optimizer = optimizer.optimizer
+def check_optimizer(optimizer: Any, state: Any) -> None:
+    """Raises when the optimizer cannot take this state."""
+    if not isinstance(state, dict) or not {"state", "param_groups"} <= set(state):
+        raise MismatchError("what is stored is not the state of an optimizer of torch's")
     groups, saved = optimizer.param_groups, state["param_groups"]
     if len(groups) != len(saved):
         raise MismatchError(
@@ -400,6 +399,15 @@ def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
                 f"parameter group {i} has {len(group['params'])} parameters, "
                 f"the stored one {len(other['params'])}"
             )
+
+
+def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
+    """Like load_state_dict, but every value is set as it was: torch would cast it to its
+    parameter's dtype."""
+    check_optimizer(optimizer, state)
+    if type(optimizer).__module__.startswith("accelerate."):  # it only looks like an optimizer
+        optimizer = optimizer.optimizer
+    groups, saved = optimizer.param_groups, state["param_groups"]
     params = {
         number: param
         for group, other in zip(groups, saved, strict=True)
