@@ -14,7 +14,7 @@ from . import _core, tensors
 from .errors import InvalidError, MismatchError, NotFoundError
 from .progress import Bar
 from .tensors import Fresh
-from .tree import decode, frameworks
+from .tree import check_plain, decode, frameworks
 
 _GROUP_BYTES = 48 << 20  # memory that waits to be taken over
 _SHOWN_BYTES = 128 << 20
@@ -130,6 +130,8 @@ class Loader:
             places = self._places(target, False, False, prefix)[1]
             takers = tensors.takers(target.names, target.values, places)
             self._plan(target, places, takers, False)
+        if isinstance(into, (dict, list, tuple)) and self.model.structure:
+            check_plain(into, _below(decode(self.model.structure, {}), prefix), prefix[:-1])
 
     def _places(
         self, target: tensors.Target, keep: bool, ignore: bool, prefix: str
@@ -515,10 +517,14 @@ def _list(names: list[str]) -> str:
 
 
 def _below(tree: Any, prefix: str) -> Any:
-    """The part of a tree whose names begin so; None when it has none."""
-    for key in prefix.split(".")[:-1]:
-        if isinstance(tree, (list, tuple)) and key.isdigit() and int(key) < len(tree):
-            tree = tree[int(key)]
-        else:
-            tree = tree.get(key) if isinstance(tree, dict) else None
-    return tree
+    """The part of a tree whose names begin so; None when it has none. A key may hold dots too."""
+    if not prefix:
+        return tree
+    items = dict(enumerate(tree)) if isinstance(tree, (list, tuple)) else tree
+    if not isinstance(items, dict):
+        return None
+    fitting = [key for key in items if prefix.startswith(f"{key}.")]
+    if not fitting:
+        return None
+    key = max(fitting, key=lambda key: len(str(key)))
+    return _below(items[key], prefix[len(str(key)) + 1 :])

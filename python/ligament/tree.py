@@ -14,9 +14,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .errors import CorruptError, InvalidError
+from .errors import CorruptError, InvalidError, MismatchError
 
 _DEPTH = 200
+_SHOWN = 80  # characters of a value in a sentence
 _EXACT_INT = 1 << 53  # what every JSON reader keeps
 _PLAIN = (str, int, float, bool, type(None), complex, bytes)
 
@@ -235,6 +236,30 @@ def _tagged(tag: str, value: Any, tensors: Mapping[str, Any]) -> Any:
 @functools.lru_cache(maxsize=256)
 def _named(name: str, fields: tuple[str, ...]) -> type[tuple[Any, ...]]:
     return collections.namedtuple(name, fields)
+
+
+def check_plain(tree: Any, saved: Any, name: str) -> None:
+    """Raises when `set_plain` would leave out a plain value of `saved`, in which tensors are left
+    out or None. What the tree has besides stays as it is."""
+    if isinstance(tree, dict):
+        fits = isinstance(saved, dict) and all(key in tree for key in saved)
+        pairs: Any = [(key, tree[key], saved[key]) for key in saved] if fits else []
+    elif isinstance(tree, (list, tuple)):
+        fits = isinstance(saved, (list, tuple)) and len(saved) == len(tree)
+        pairs = list(zip(range(len(tree)), tree, saved, strict=True)) if fits else []
+    else:
+        fits, pairs = not isinstance(tree, _PLAIN) or repr(tree) == repr(saved), []
+    if not fits:
+        here, stored = (_shown(value) for value in (tree, saved))
+        raise MismatchError(f"'{name}' is {here}, stored is {stored}")
+    for key, value, other in pairs:
+        if isinstance(tree, tuple) or isinstance(value, (dict, list, tuple)):
+            check_plain(value, other, f"{name}.{key}")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def set_plain(tree: Any, saved: Any) -> None:

@@ -365,6 +365,32 @@ def test_a_tree_is_filled_in_place() -> None:
             ck.restore(odd=3)
 
 
+@pytest.mark.parametrize(
+    "tree",
+    [{}, {"epoch": 0}, {"epoch": 0, "losses": [], "at": (3, 4)}]
+    + [{"epoch": 0, "losses": [0.0, 0.0], "at": at} for at in ((3, 5), (3,), [])],
+)
+def test_plain_values_of_a_tree_are_not_left_out(tree: dict[str, Any]) -> None:
+    model, saved = nn.Linear(2, 2), {"epoch": 7, "losses": [1.0, float("nan")], "at": (3, 4)}
+    parts: dict[str, Any] = {"model": model, "state.1": saved}
+    with Checkpointer("mem:") as ck:
+        ck.save(1, **parts)
+        before, kept = nn.init.zeros_(model.weight).clone(), repr(tree)
+        with pytest.raises(ligament.MismatchError, match=r"'state.1.* is .*, stored is"):
+            ck.restore(**{**parts, "state.1": tree})
+        assert torch.equal(model.weight, before) and repr(tree) == kept
+
+
+def test_what_a_tree_has_besides_stays() -> None:
+    saved = {"epoch": 7, "best": {"loss": 1.0}, "at": (3, torch.ones(1))}
+    tree: dict[str, Any] = {"epoch": 0, "best": None, "at": (3, torch.zeros(1)), "own": 1}
+    parts: dict[str, Any] = {"state.1": tree}
+    with Checkpointer("mem:") as ck:
+        ck.save(1, **{"state.1": saved})  # type: ignore[arg-type]
+        ck.restore(**parts)
+    assert same_state(tree, {**saved, "own": 1})
+
+
 @pytest.mark.parametrize("part", ["tree", "ema"])
 def test_nothing_is_filled_when_something_does_not_fit(part: str) -> None:
     model, frozen = nn.Linear(2, 2), np.ones(3)
