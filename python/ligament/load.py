@@ -485,13 +485,23 @@ def _spread(key: Any, ndim: int, name: str) -> list[slice | int]:
     at = dots[0] if dots else len(parts)
     filled = parts[:at] + [slice(None)] * (ndim - len(parts) + len(dots)) + parts[at + len(dots) :]
     for i, part in enumerate(filled):
-        if hasattr(part, "__index__") and not isinstance(part, bool):
-            filled[i] = index(part)  # NumPy's numbers too
-        elif not isinstance(part, slice):
+        if isinstance(part, slice):
+            continue
+        try:
+            filled[i] = _number(part)
+        except TypeError:
             raise InvalidError(
                 f"the slice of '{name}' has {part!r}; slices, numbers and '...' are known"
-            )
+            ) from None
     return filled
+
+
+def _number(value: Any) -> int:
+    """A number of any kind, NumPy's too. A bool is none, and neither is an array of several, though
+    both have an __index__."""
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
+        raise TypeError
+    return index(value)
 
 
 def slices_of(key: Any, shape: tuple[int, ...], name: str) -> tuple[Slice, ...]:

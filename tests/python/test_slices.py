@@ -50,7 +50,11 @@ def test_into_a_smaller_array(store: ligament.Store) -> None:
     assert np.array_equal(into["emb"], np.arange(40.0).reshape(10, 4)[2:5])
 
 
-@pytest.mark.parametrize("index", [(0, 0, 0), (Ellipsis, Ellipsis), [1, 2], None, 5, -6, 1.5, True])
+@pytest.mark.parametrize(
+    "index",
+    [(0, 0, 0), (Ellipsis, Ellipsis), [1, 2], None, 5, -6, 1.5, True, np.True_]
+    + [np.array([0, 1]), np.array([True] * 5), np.float32(1), np.array(True)],
+)
 def test_bad_slices_are_refused(store: ligament.Store, index: Any) -> None:
     store.save("t", {"x": np.zeros((5, 5))})
     if index is None:  # all of it
