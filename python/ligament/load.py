@@ -301,7 +301,8 @@ class Loader:
                 )
             elif code != read.code and not cast:
                 ours, stored = tensors.name_of(code), tensors.name_of(read.code)
-                wrong.append(f"'{read.name}' is {ours}, stored is {stored} (cast=True converts)")
+                hint = " (cast=True converts)" if self.advice is _ADVICE else ""
+                wrong.append(f"'{read.name}' is {ours}, stored is {stored}{hint}")
         if wrong:
             more = f", and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
             raise MismatchError(

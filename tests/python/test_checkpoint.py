@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from ligament import plugins
 from ligament.checkpoint import Checkpointer, load_weights, save_weights
+from ligament.load import Loader as StoreLoader
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -417,6 +418,30 @@ def test_nothing_is_filled_when_an_optimizer_does_not_fit(saved: str) -> None:
         with pytest.raises(ligament.MismatchError, match="optimizer"):
             ck.restore(model=other, optimizer=optimizer)
         assert torch.equal(other.weight, before)
+
+
+def test_restore_reads_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    chosen: list[list[str] | None] = []
+    whole = StoreLoader.whole
+
+    def watched(self: StoreLoader, *args: Any) -> Any:
+        chosen.append(self.chosen)
+        return whole(self, *args)
+
+    monkeypatch.setattr(StoreLoader, "whole", watched)
+    with Checkpointer("mem:") as ck:
+        ck.save(1, model=model, optimizer=optimizer, extra={"t": torch.ones(1)})
+        at = ck.restore(model=nn.Linear(2, 2))
+        assert at is not None and at.extra["t"] == 1
+        assert chosen == [["extra.t"]]
+        with pytest.raises(ligament.NotFoundError, match=r"'ema'; it has .*'model', 'optimizer'"):
+            ck.restore(ema=model)
+        with pytest.raises(ligament.MismatchError, match=r"bfloat16, stored is float32[^(]*$"):
+            ck.restore(model=nn.Linear(2, 2, dtype=torch.bfloat16))
 
 
 class Counter(nn.Linear):

@@ -233,16 +233,14 @@ class Checkpointer:
     def _rest(
         self, loader: Loader, models: set[str], given: dict[str, Any], rank: int, size: int
     ) -> dict[str, Any]:
-        """Everything but the tensors of models, which are filled in place, and what is another
-        rank's."""
-        mine = f"ranks.{rank}."
-        prefixes = tuple(f"{name}." for name in models)
-        loader.chosen = [
-            name
-            for name in loader.names
-            if not (prefixes and name.startswith(prefixes))
-            and (name.startswith(mine) or not name.startswith("ranks."))
-        ]
+        """The tree, in which only those tensors are that are given to somebody and not filled in
+        place, of this rank's own."""
+        wanted = tuple(
+            f"{place}{name}."
+            for place in ("", f"ranks.{rank}.")
+            for name in (*(given.keys() - models), "rng", "extra")
+        )
+        loader.chosen = [name for name in loader.names if f"{name}.".startswith(wanted)]
         named = decode(
             loader.model.structure, {name: tensors.Named(name) for name in loader.chosen}
         )
