@@ -227,7 +227,7 @@ def test_the_callback_by_batch_and_by_value(monkeypatch: pytest.MonkeyPatch) -> 
     fit(lenet(), 3, callbacks=[CheckpointCallback("null", frequency={"batch": 5})])
     assert len(saves) == 2  # of 12 batches
     saves.clear()
-    fit(lenet(), 5, callbacks=[CheckpointCallback("null", frequency={"epoch": 2})])
+    fit(lenet(), 5, callbacks=[CheckpointCallback("null", frequency={"epoch": np.int64(2)})])
     assert len(saves) == 2
     saves.clear()
     watch = CheckpointCallback("null", monitor=("value", "max"))
@@ -237,7 +237,7 @@ def test_the_callback_by_batch_and_by_value(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(saves) == 3
     with pytest.raises(ligament.InvalidError, match="'value'"):
         watch.on_epoch_end(9, {"loss": 1.0})
-    odd: Any = ({"epoch": "x"}, {"epoch": 1.5}, 3)
+    odd: Any = ({"epoch": "x"}, {"epoch": 1.5}, {"epoch": True}, {}, 3)
     for wrong in ({"hour": 1}, {"epoch": 0}, {"epoch": 1, "batch": 1}, *odd):
         with pytest.raises(ligament.InvalidError):
             CheckpointCallback("null", frequency=wrong)

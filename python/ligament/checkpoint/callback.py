@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,10 @@ from ..store import Model, Store
 from .weights import load_weights, save_weights
 
 _Callback: Any = tensors.callback_class()
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 class CheckpointCallback(_Callback):  # type: ignore[misc]
@@ -37,9 +42,10 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         super().__init__()
         frequency = {"epoch": 1} if frequency is None else frequency
         known = isinstance(frequency, Mapping) and set(frequency) <= {"epoch", "batch"}
-        if not known or [type(n) for n in frequency.values()] != [int]:
+        counts = [int(n) for n in frequency.values() if _is_count(n)] if known else []
+        if len(counts) != 1 or len(frequency) != 1:
             raise InvalidError(f"frequency={frequency!r}: it is {{'epoch': n}} or {{'batch': n}}")
-        ((self.unit, self.every),) = frequency.items()
+        (self.unit,), (self.every,) = frequency, counts
         if self.every < 1 or (keep is not None and keep < 1):
             raise InvalidError("frequency and keep are at least 1")
         self.uri = plugins.shared_uri(backend, config)
