@@ -111,6 +111,9 @@ int cli_is_sharded_index(const char *path);
 /* Opens with `mode` ("r", "w", "a", or "x": writable, but it must be there) unless the URI says one
  * itself. */
 lig_status cli_place_open(const cli_place *place, const char *mode, lig_store **store);
+/* The model that has the place's name, or alias, to be destroyed; NULL when there is no name, or
+ * only a pattern. Any other name must be there. */
+lig_status cli_place_model(const cli_place *place, lig_store *store, lig_model **model);
 /* The names of the models that the place means: its name or alias, all that fit its pattern, or all
  * when it has no name. None is an error unless there was no name. Returns *names
  * (cli_names_destroy). */

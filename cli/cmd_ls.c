@@ -82,26 +82,16 @@ static lig_status print_json(lig_store *store, lig_model **models, size_t count)
     return status;
 }
 
-/* A name that is no pattern must be there, as in every other command; it may be an alias. Fills
- * *model, to be destroyed, where there is one of that name. */
-static lig_status find_named(const cli_place *place, lig_store *store, lig_model **model)
-{
-    if (place->name == NULL)
-        return LIG_OK;
-    lig_status status = lig_store_model(store, place->name, model);
-    return status == LIG_E_NOTFOUND && strpbrk(place->name, "*?[") != NULL ? LIG_OK : status;
-}
-
 static lig_status list(const cli_call *call, const cli_place *place, lig_store *store)
 {
     lig_query query = LIG_QUERY_INIT;
-    lig_model **models, *named = NULL;
+    lig_model **models, *named;
     lig_tag *tags;
     size_t count;
     uint64_t limit = 0;
     LIG_TRY(cli_number(call, "limit", 1, UINT32_MAX, &limit));
     LIG_TRY(cli_tags(call, "tag", &tags, &query.tag_count));
-    lig_status status = find_named(place, store, &named);
+    lig_status status = cli_place_model(place, store, &named);
     query.tags = tags;
     query.name = named != NULL ? named->name : place->name;
     query.order = cli_value(call, "order");

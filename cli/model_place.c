@@ -173,23 +173,28 @@ static lig_status matching_names(lig_store *store, const char *pattern, char ***
     return status;
 }
 
+lig_status cli_place_model(const cli_place *place, lig_store *store, lig_model **model)
+{
+    *model = NULL;
+    if (place->name == NULL)
+        return LIG_OK;
+    /* A name may hold the letters of a pattern: who has that name comes first. */
+    lig_status status = lig_store_model(store, place->name, model);
+    return status == LIG_E_NOTFOUND && strpbrk(place->name, "*?[") != NULL ? LIG_OK : status;
+}
+
 lig_status cli_place_names(const cli_place *place, lig_store *store, char ***names, size_t *count)
 {
     lig_model *model;
-    if (place->name == NULL)
-        return matching_names(store, NULL, names, count);
-    /* A name may hold the letters of a pattern: who has that name comes first. */
-    lig_status status = lig_store_model(store, place->name, &model);
-    if (status == LIG_OK) {
+    LIG_TRY(cli_place_model(place, store, &model));
+    if (model != NULL) {
         lig_model one = {.name = place->name};
         lig_model_destroy(model);
         *count = 1;
         return copy_names((lig_model *[]){&one}, 1, names);
     }
-    if (status != LIG_E_NOTFOUND || strpbrk(place->name, "*?[") == NULL)
-        return status;
     LIG_TRY(matching_names(store, place->name, names, count));
-    if (*count > 0)
+    if (*count > 0 || place->name == NULL)
         return LIG_OK;
     cli_names_destroy(*names, 0);
     return lig_fail(LIG_E_NOTFOUND, "no model of '%s' fits '%s'", place->uri, place->name);

@@ -160,10 +160,10 @@ class Checkpointer:
         """Fills `parts` (models, optimizers, what has a load_state_dict, trees in place) from the
         newest step, or from `step`, and puts the random generators back where they were. Nothing
         is filled when a model, tree or optimizer does not fit; of several ranks each looks at what
-        it has itself. None when there is nothing yet. Of distributed
-        tensors only the local part is read; the step may have been saved by any number of ranks. A
-        rank that the step knows gets its own random state; with as many ranks as saved it, also
-        the parts that `save` keeps for each."""
+        it has itself. None when there is nothing yet. Of distributed tensors only the local part is
+        read; the step may have been saved by any number of ranks. A rank that the step knows gets
+        its own random state; with as many ranks as saved it, also the parts that `save` keeps for
+        each."""
         together = self._job()
         if together is None:
             self.wait()

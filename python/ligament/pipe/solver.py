@@ -275,11 +275,10 @@ def partition(
     seed: int = 0,
     **more: Any,
 ) -> dict[str, Any]:
-    """The partitioner alone. `graph` is a Graph, the JSON object, its text, or the path of
-    one. `more`:
-    devices, bandwidth, optimizer, recompute, ties, latency_ms, effort. The answer is a dict: stage
-    and device of each node, bottleneck_ms, lower_bound_ms, cut_bytes, step_ms, method, seed, and
-    what else is known."""
+    """The partitioner alone. `graph` is a Graph, the JSON object, its text, or the path of one.
+    `more`: devices, bandwidth, optimizer, recompute, ties, latency_ms, effort. The answer is a
+    dict: stage and device of each node, bottleneck_ms, lower_bound_ms, cut_bytes, step_ms, method,
+    seed, and what else is known."""
     if isinstance(graph, (str, Path)):
         text = str(graph)
         try:
