@@ -99,20 +99,31 @@ int64_t ligi_py_whole(const ligi_py_state *state, PyObject *number)
     return value;
 }
 
-int64_t ligi_py_timeout(const ligi_py_state *state, PyObject *seconds)
+static int64_t duration(const ligi_py_state *state, PyObject *number, const char *unit,
+                        double unit_ns)
 {
-    if (seconds == Py_None)
+    if (number == Py_None)
         return LIG_FOREVER;
-    double value = PyFloat_AsDouble(seconds);
+    double value = PyFloat_AsDouble(number);
     if (value == -1.0 && PyErr_Occurred())
         return -2;
     if (isnan(value) || value < 0) {
         ligi_py_fail(state, LIG_E_INVALID,
-                     "a timeout is None or a number of seconds that is not negative, not %g",
+                     "a timeout is None or a number of %s that is not negative, not %g", unit,
                      value);
         return -2;
     }
-    return value > 9e9 ? LIG_FOREVER : (int64_t)(value * 1e9);
+    return value * unit_ns > 9e18 ? LIG_FOREVER : (int64_t)(value * unit_ns);
+}
+
+int64_t ligi_py_timeout(const ligi_py_state *state, PyObject *seconds)
+{
+    return duration(state, seconds, "seconds", 1e9);
+}
+
+int64_t ligi_py_milliseconds(const ligi_py_state *state, PyObject *timeout)
+{
+    return duration(state, timeout, "milliseconds", 1e6);
 }
 
 static PyObject *set_errors(PyObject *module, PyObject *errors)

@@ -45,6 +45,8 @@ int64_t ligi_py_whole(const ligi_py_state *state, PyObject *number);
 
 /* Seconds (a float, or None: for ever) to nanoseconds; -2 with an exception. */
 int64_t ligi_py_timeout(const ligi_py_state *state, PyObject *seconds);
+/* Milliseconds likewise. */
+int64_t ligi_py_milliseconds(const ligi_py_state *state, PyObject *timeout);
 
 /* --- tensors (py_tensor.c) ------------------------------------------------------------------ */
 

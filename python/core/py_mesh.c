@@ -1,6 +1,5 @@
 #include "py_mesh.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,22 +29,6 @@ void ligi_py_mesh_leave(PyObject *object)
     ligi_py_mesh *self = (ligi_py_mesh *)object;
     if (--self->users == 0 && self->closing && self->mesh)
         free_handle(self);
-}
-
-int64_t ligi_py_milliseconds(const ligi_py_state *state, PyObject *timeout)
-{
-    if (timeout == Py_None)
-        return LIG_FOREVER;
-    double value = PyFloat_AsDouble(timeout);
-    if (value == -1.0 && PyErr_Occurred())
-        return -2;
-    if (isnan(value) || value < 0) {
-        ligi_py_fail(state, LIG_E_INVALID,
-                     "a timeout is None or a number of milliseconds that is not negative, not %g",
-                     value);
-        return -2;
-    }
-    return value > 9e12 ? LIG_FOREVER : (int64_t)(value * 1e6);
 }
 
 PyObject *ligi_py_late(const ligi_py_state *state, int64_t timeout_ns)

@@ -21,9 +21,6 @@ typedef struct ligi_py_mesh {
 lig_mesh *ligi_py_mesh_enter(PyObject *object);
 void ligi_py_mesh_leave(PyObject *object);
 
-/* Milliseconds (a number, or None: for ever) to nanoseconds; -2 with an exception. */
-int64_t ligi_py_milliseconds(const ligi_py_state *state, PyObject *timeout);
-
 /* Waits come in slices of this length, so that Ctrl-C is heard. */
 #define LIGI_PY_SLICE_NS INT64_C(100000000)
 static inline int64_t ligi_py_slice(int64_t left)
