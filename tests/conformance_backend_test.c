@@ -402,7 +402,7 @@ static void maps_outlive_their_packs(void **state)
     assert_ok(v->ops->pack_map(v->self, c->id, 0, &shared));
     assert_ok(v->ops->pack_map(v->self, c->id, LIG_MAP_PRIVATE, &private));
     assert_int_equal((uintptr_t)shared.base % 4096, 0);
-    assert_int_equal((uintptr_t) private.base % 4096, 0);
+    assert_int_equal((uintptr_t)private.base % 4096, 0);
     assert_int_equal(shared.bytes, c->size);
     assert_ok(v->ops->pack_remove(v->self, c->id));
     assert_memory_equal(shared.base, c->bytes, c->size);
@@ -542,6 +542,7 @@ static void commits_fail_after_others(void **state)
     const lig_catalog_op twice[] = {
         {"k", 1, "1", 1}, {"k", 1, NULL, 0}, {"k", 1, "22", 2}, {"e", 1, "", 0}};
     assert_ok(v->ops->catalog_commit(v->self, 1, twice, 4));
+    assert_ok(v->ops->catalog_settle(v->self));
     assert_ok(v->ops->catalog_begin(v->self, &snapshot, &version));
     assert_ok(v->ops->catalog_get(snapshot, "k", 1, &item));
     assert_int_equal(item.value_bytes, 2);
@@ -554,7 +555,7 @@ static void many_keys(void **state)
 {
     volume *v = *state;
     enum { COUNT = 10000 };
-    uint32_t(*keys)[2] = calloc(COUNT, sizeof *keys);
+    uint32_t (*keys)[2] = calloc(COUNT, sizeof *keys);
     lig_catalog_op *ops = calloc(COUNT, sizeof *ops);
     lig_catalog_item item = {0};
     uint64_t version;
@@ -659,7 +660,9 @@ static void second_open_sees_the_first(void **state)
 
     assert_ok(ligi_backend_open_raw(scheme, v->config, &backend, &second));
     assert_ok(v->ops->catalog_commit(second, 0, &put_one, 1));
+    assert_ok(v->ops->catalog_settle(second));
     ligi_backend_close_raw(backend, second);
+    assert_ok(v->ops->catalog_settle(v->self));
     assert_ok(v->ops->catalog_begin(v->self, &snapshot, &version));
     assert_ok(v->ops->catalog_get(snapshot, "k", 1, &item));
     v->ops->catalog_end(snapshot);

@@ -126,6 +126,10 @@ typedef struct lig_volume_ops {
     lig_status (*catalog_seek)(void *snapshot, const void *key, size_t key_bytes, lig_catalog_item *item);
     /* Applies all ops durably, or none: LIG_E_BUSY when the version is no longer `version`. */
     lig_status (*catalog_commit)(void *self, uint64_t version, const lig_catalog_op *ops, size_t count);
+    /* After it returns LIG_OK, new snapshots show every commit made before the call, including those of processes
+     * that were killed while they committed. Nothing is removed on the word of a snapshot that is older than such a
+     * call. May wait for a commit of another process. */
+    lig_status (*catalog_settle)(void *self);
 } lig_volume_ops;
 
 /* --- what a plugin fills --- */

@@ -85,6 +85,7 @@ static lig_status check_volume(const char *path, const lig_volume_ops *volume)
         {"catalog_get", volume->catalog_get != NULL},
         {"catalog_seek", volume->catalog_seek != NULL},
         {"catalog_commit", volume->catalog_commit != NULL},
+        {"catalog_settle", volume->catalog_settle != NULL},
     };
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
         if (!members[i].there)

@@ -40,7 +40,8 @@ static lig_status add_model(audit *self, const ligi_record *record)
         LIG_TRY(ligi_grow(&self->packs, &self->pack_capacity, self->pack_count + 1,
                           sizeof *self->packs, "a check"));
         self->packs[self->pack_count++] =
-            (ligi_count){record->uses[i].pack, {1, record->uses[i].tensors, 0}, 0};
+            (ligi_count){.pack = record->uses[i].pack,
+                         .record = {.models = 1, .tensors = record->uses[i].tensors}};
     }
     return LIG_OK;
 }

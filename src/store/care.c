@@ -307,17 +307,14 @@ static lig_status list_ids(care *self)
 /* A pack that is not recorded may belong to a save under way: then it cannot be claimed. A whole
  * one is what a killed save left, or what a match held while its last model was retired: no fault.
  */
-static lig_status check_stray(care *self, const ligi_ledger *ledger, uint64_t pack)
+static lig_status check_stray(care *self, uint64_t pack)
 {
     ligi_place *place = self->store->place;
-    ligi_pack_record record;
-    lig_status status = ligi_ledger_pack(ledger, pack, &record);
-    if (status != LIG_E_NOTFOUND)
-        return is_damage(status) ? LIG_OK : status;
     void *claim = NULL;
-    if (self->store->mode == 'r' || place->ops->pack_claim(place->self, pack, &claim) != LIG_OK)
+    if (self->store->mode == 'r' || ligi_store_names_pack(self->store, pack) ||
+        place->ops->pack_claim(place->self, pack, &claim) != LIG_OK)
         return LIG_OK;
-    int named = ligi_store_names_pack(self->store, pack); /* committed since the view was taken */
+    int named = !ligi_store_unnamed(self->store, pack); /* committed since the first look */
     int leftover = !named && ligi_store_owns_pack(self->store, pack);
     uint64_t bytes = 0;
     if (leftover && place->ops->pack_size(place->self, pack, &bytes) == LIG_OK)
@@ -333,18 +330,15 @@ static lig_status check_stray(care *self, const ligi_ledger *ledger, uint64_t pa
 
 static lig_status check_strays(care *self)
 {
-    ligi_ledger ledger;
-    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
     const lig_volume_ops *ops = self->store->place->ops;
     uint64_t pack = 0;
     lig_status status;
     while ((status = ops->pack_next(self->store->place->self, pack, &pack)) == LIG_OK) {
         self->report->shown.packs++;
-        status = check_stray(self, &ledger, pack);
+        status = check_stray(self, pack);
         if (status != LIG_OK)
             break;
     }
-    ligi_ledger_end(&ledger);
     return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
@@ -369,8 +363,12 @@ static lig_status audit(care *self)
     return status;
 }
 
+/* Repairs are commits: they are made only if the catalog is still what they were derived from, so a
+ * view that lacks the commit of a killed process does no harm to it. It is settled for the report,
+ * which should tell of that commit, too. */
 static lig_status check(care *self)
 {
+    (void)self->store->place->ops->catalog_settle(self->store->place->self);
     LIG_TRY(audit(self));
     LIG_TRY(ligi_alloc(&self->buffer, BUFFER_BYTES, "a check"));
     LIG_TRY(list_ids(self));

@@ -9,6 +9,8 @@
 /* Every refusal means that somebody else got on: this many in a row, or for this long, is no bad
  * luck. */
 enum { COMMIT_TRIES = 1000 };
+/* Packs are claimed together, to settle the catalog once; each claim is an open file. */
+enum { REMOVE_BATCH = 64 };
 #define COMMIT_NS INT64_C(30000000000)
 
 static void change_fini(ligi_change *change)
@@ -317,39 +319,74 @@ static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64
     return status;
 }
 
-/* Under a claim, and with a look at the catalog: a save that refers to the pack may have brought it
- * back meanwhile. */
-static lig_status remove_pack(lig_store *store, uint64_t pack)
+static void tell_kept(const lig_store *store, uint64_t pack, lig_status status)
+{
+    if (status != LIG_E_NOTFOUND && status != LIG_E_BUSY)
+        ligi_log(LIG_LOG_WARNING, "pack %016llx of %s could not be removed: %s",
+                 (unsigned long long)pack, store->uri, lig_error_text());
+}
+
+static size_t claim_dead(lig_store *store, ligi_count *counts, size_t count)
 {
     ligi_place *place = store->place;
-    ligi_ledger ledger;
-    ligi_pack_record record;
-    void *claim = NULL;
-    LIG_TRY(place->ops->pack_claim(place->self, pack, &claim));
-    lig_status status = ligi_ledger_begin(store, &ledger);
-    if (status == LIG_OK) {
-        status = ligi_ledger_pack(&ledger, pack, &record);
-        ligi_ledger_end(&ledger);
-        status = status == LIG_E_NOTFOUND ? place->ops->pack_remove(place->self, pack) : LIG_E_BUSY;
+    size_t claimed = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (counts[i].record.models)
+            continue;
+        lig_status status = place->ops->pack_claim(place->self, counts[i].pack, &counts[i].claim);
+        claimed += status == LIG_OK;
+        if (status != LIG_OK)
+            tell_kept(store, counts[i].pack, status);
     }
-    place->ops->pack_close(claim);
-    return status;
+    return claimed;
+}
+
+/* A save that refers to a pack may have brought it back since the commit, and may have been killed
+ * over it: the look begins when all are claimed and the catalog is settled. */
+static lig_status spare_named(lig_store *store, ligi_count *counts, size_t count)
+{
+    ligi_ledger ledger;
+    LIG_TRY(store->place->ops->catalog_settle(store->place->self));
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    for (size_t i = 0; i < count; i++) {
+        ligi_pack_record record;
+        if (counts[i].claim && ligi_ledger_pack(&ledger, counts[i].pack, &record) == LIG_E_NOTFOUND)
+            continue;
+        store->place->ops->pack_close(counts[i].claim);
+        counts[i].claim = NULL;
+    }
+    ligi_ledger_end(&ledger);
+    return LIG_OK;
+}
+
+static void remove_batch(lig_store *store, ligi_count *counts, size_t count, uint64_t *freed)
+{
+    ligi_place *place = store->place;
+    if (claim_dead(store, counts, count) == 0)
+        return;
+    lig_status looked = spare_named(store, counts, count);
+    for (size_t i = 0; i < count; i++) {
+        if (counts[i].claim == NULL)
+            continue;
+        lig_status status = looked;
+        if (status == LIG_OK)
+            status = place->ops->pack_remove(place->self, counts[i].pack);
+        if (status == LIG_OK && freed)
+            *freed += counts[i].record.bytes;
+        if (status != LIG_OK)
+            tell_kept(store, counts[i].pack, status);
+        place->ops->pack_close(counts[i].claim);
+        counts[i].claim = NULL;
+    }
 }
 
 /* The commit stands: a pack that cannot be removed now, because a match pins it or otherwise, is a
  * leftover for a later open or compact. */
-static void remove_packs(lig_store *store, const ligi_change *change, uint64_t *freed)
+static void remove_packs(lig_store *store, ligi_change *change, uint64_t *freed)
 {
-    for (size_t i = 0; i < change->count_count; i++) {
-        const ligi_count *count = &change->counts[i];
-        if (count->record.models)
-            continue;
-        lig_status status = remove_pack(store, count->pack);
-        if (status == LIG_OK && freed)
-            *freed += count->record.bytes;
-        if (status != LIG_OK && status != LIG_E_NOTFOUND && status != LIG_E_BUSY)
-            ligi_log(LIG_LOG_WARNING, "pack %016llx of %s could not be removed: %s",
-                     (unsigned long long)count->pack, store->uri, lig_error_text());
+    for (size_t i = 0; i < change->count_count; i += REMOVE_BATCH) {
+        size_t left = change->count_count - i;
+        remove_batch(store, change->counts + i, left < REMOVE_BATCH ? left : REMOVE_BATCH, freed);
     }
 }
 

@@ -61,8 +61,13 @@ lig_status ligi_store_take_id(lig_store *store, uint64_t *id);
  * emptied and the bytes that were freed. */
 lig_status ligi_store_rewrite(lig_store *store, uint64_t *packs, uint64_t *bytes);
 
-/* 1 when the catalog, as it is now, names the pack or cannot be asked. */
+/* 1 when a snapshot names the pack or cannot be had. A hint: the commit of a killed process may not
+ * show. */
 int ligi_store_names_pack(lig_store *store, uint64_t pack);
+/* 1 when no commit names the pack, including those of killed processes; 0 when one does or the
+ * catalog cannot be asked. The caller has claimed the pack, and 1 holds until that claim ends; the
+ * thread has ended its snapshots. */
+int ligi_store_unnamed(lig_store *store, uint64_t pack);
 
 /* 1 when it is a whole pack of this store, named or not. */
 int ligi_store_owns_pack(lig_store *store, uint64_t pack);

@@ -48,6 +48,7 @@ typedef struct ligi_count {
     uint64_t pack;
     ligi_pack_record record;
     int unknown; /* the catalog does not name it yet */
+    void *claim; /* while it is removed */
 } ligi_count;
 
 typedef struct ligi_change_op {

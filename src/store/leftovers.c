@@ -51,6 +51,15 @@ int ligi_store_names_pack(lig_store *store, uint64_t pack)
     return named;
 }
 
+/* A writer, and a save that brings a pack back, hold the pack until they have committed. So a claim
+ * means that nobody is going to commit it, and what was committed shows once the catalog is
+ * settled; before that, the commit of a killed process may not. */
+int ligi_store_unnamed(lig_store *store, uint64_t pack)
+{
+    return store->place->ops->catalog_settle(store->place->self) == LIG_OK &&
+           !ligi_store_names_pack(store, pack);
+}
+
 /* What was sealed is whole. A pack that cannot be read is damaged, newer or somebody else's: it is
  * not ours to remove. */
 int ligi_store_owns_pack(lig_store *store, uint64_t pack)
@@ -63,8 +72,6 @@ int ligi_store_owns_pack(lig_store *store, uint64_t pack)
     return status == LIG_OK && memcmp(header.uuid, store->uuid, sizeof header.uuid) == 0;
 }
 
-/* A writer holds its pack until it has committed. Whoever can claim the pack therefore sees in a
- * fresh snapshot whether it was committed, and nobody will commit it later. */
 static void remove_stray(lig_store *store, uint64_t pack, uint64_t *packs, uint64_t *bytes)
 {
     const lig_volume_ops *ops = store->place->ops;
@@ -72,7 +79,7 @@ static void remove_stray(lig_store *store, uint64_t pack, uint64_t *packs, uint6
     uint64_t size = 0;
     if (ops->pack_claim(store->place->self, pack, &claim) != LIG_OK)
         return;
-    if (!ligi_store_names_pack(store, pack) && ligi_store_owns_pack(store, pack)) {
+    if (ligi_store_unnamed(store, pack) && ligi_store_owns_pack(store, pack)) {
         (void)ops->pack_size(store->place->self, pack, &size);
         if (ops->pack_remove(store->place->self, pack) == LIG_OK) {
             *packs += 1;
@@ -87,6 +94,9 @@ lig_status ligi_store_clean(lig_store *store, uint64_t *packs, uint64_t *bytes)
     strays found = {0};
     ligi_ledger ledger;
     uint64_t removed = 0, freed = 0;
+    /* From an open or a compact on, all see alike whether a killed process has committed. What is
+     * removed is decided for each pack, under its claim: a failure here keeps the packs. */
+    (void)store->place->ops->catalog_settle(store->place->self);
     LIG_TRY(ligi_ledger_begin(store, &ledger));
     lig_status status = collect(store, &ledger, &found);
     ligi_ledger_end(&ledger);

@@ -175,11 +175,13 @@ static lig_status read_once(lig_store *store, const char *name, ligi_model **out
     return status;
 }
 
-/* 1 when the name still stands for the same. */
+/* 1 when the name still stands for the same; asked in a view that is younger than the removal of
+ * any pack that is gone by now. */
 static int is_same(lig_store *store, const char *name, const identity *which)
 {
     ligi_ledger ledger;
-    if (ligi_ledger_begin(store, &ledger) != LIG_OK)
+    if (store->place->ops->catalog_settle(store->place->self) != LIG_OK ||
+        ligi_ledger_begin(store, &ledger) != LIG_OK)
         return 0;
     ligi_record record = {0};
     int same = ligi_ledger_find(&ledger, name, &record) == LIG_OK && record.about.id == which->id &&

@@ -92,6 +92,11 @@ static lig_status catalog_commit(void *self, uint64_t version, const lig_catalog
     return due && status == LIG_OK ? broken("the end of catalog_commit") : status;
 }
 
+static lig_status catalog_settle(void *self)
+{
+    return is_due() ? broken("catalog_settle") : mem->catalog_settle(self);
+}
+
 static void register_faulty(void)
 {
     const lig_backend_ops *ops = lig_backend_find("mem");
@@ -111,6 +116,7 @@ static void register_faulty(void)
     faulty_volume.catalog_get = catalog_get;
     faulty_volume.catalog_seek = catalog_seek;
     faulty_volume.catalog_commit = catalog_commit;
+    faulty_volume.catalog_settle = catalog_settle;
     faulty.volume = &faulty_volume;
     assert_ok(ligi_backend_register("faulty", &faulty));
 }

@@ -335,6 +335,63 @@ lig_status ligi_catalog_begin(ligi_catalog *self, void **snapshot, uint64_t *ver
     return status;
 }
 
+/* 1 when the last commit in the file is no later than `shown`. */
+static int is_last(const ligi_catalog *self, size_t shown)
+{
+    MDB_envinfo info;
+
+    return mdb_env_info(self->env, &info) == MDB_SUCCESS && info.me_last_txnid <= shown;
+}
+
+/* LMDB makes a commit valid by writing a meta page, and then advances the number in the lock file
+ * that snapshots go by. A writer killed in between has committed, but no snapshot shows it until
+ * the next writer finds the lock abandoned and advances the number: beginning a write transaction
+ * does that. It is needed only when the file is ahead of what a snapshot shows. */
+static int settle_once(ligi_catalog *self, int *settled)
+{
+    MDB_txn *txn;
+
+    *settled = 0;
+    int number = begin_once(self, &txn);
+    if (number != MDB_SUCCESS)
+        return number;
+    *settled = is_last(self, mdb_txn_id(txn));
+    mdb_txn_abort(txn);
+    if (*settled)
+        return number;
+    number = mdb_txn_begin(self->env, NULL, 0, &txn);
+    if (number != MDB_SUCCESS)
+        return number;
+    /* Under the lock nobody is committing: a file that is still ahead holds a commit that failed
+     * and could not be taken back. It comes into force when all processes have closed the catalog.
+     */
+    *settled = is_last(self, mdb_txn_id(txn) - 1);
+    mdb_txn_abort(txn);
+    return number;
+}
+
+lig_status ligi_catalog_settle(ligi_catalog *self)
+{
+    int number = MDB_SUCCESS, settled = 0;
+
+    if (self->network) /* without a lock file snapshots go by the meta pages themselves */
+        return LIG_OK;
+    for (int i = 0; i < GROW_TIMES_MAX; i++) {
+        LIG_TRY(enter(self));
+        number = settle_once(self, &settled);
+        leave(self);
+        if (number != MDB_MAP_RESIZED)
+            break;
+        LIG_TRY(adapt_map(self, number));
+    }
+    LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be read"));
+    return settled ? LIG_OK
+                   : lig_fail(LIG_E_IO,
+                              "%s: the catalog's last commit failed and is in doubt; close the "
+                              "store in all processes",
+                              self->place);
+}
+
 static int apply(ligi_catalog *self, MDB_txn *txn, const lig_catalog_op *op)
 {
     uint8_t stored[LIGI_KEY_BYTES_MAX + 1];

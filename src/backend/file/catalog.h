@@ -36,6 +36,10 @@ lig_status ligi_catalog_begin(ligi_catalog *catalog, void **snapshot, uint64_t *
 lig_status ligi_catalog_commit(ligi_catalog *catalog, uint64_t version, const lig_catalog_op *ops,
                                size_t count);
 
+/* After LIG_OK new snapshots show every commit made before the call, also those of killed
+ * processes. The thread has ended its own snapshots. LIG_E_IO while a failed commit is in doubt. */
+lig_status ligi_catalog_settle(ligi_catalog *catalog);
+
 /* LIG_E_BUSY when the lease has gone to another process. */
 lig_status ligi_catalog_may_write(ligi_catalog *catalog);
 

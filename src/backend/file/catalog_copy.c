@@ -168,8 +168,6 @@ static lig_status refresh(ligi_catalog_copy *self)
     if (status == LIG_OK && (self->current == NULL || self->current->txnid != meta.txnid))
         status = image_create(self, fd, &made);
     close(fd);
-    if (status == LIG_E_BUSY && self->current != NULL)
-        return LIG_OK; /* consistent, if not the newest: a reader is never held up by writers */
     LIG_TRY(status);
     if (made == NULL)
         return LIG_OK;
@@ -207,6 +205,17 @@ void ligi_catalog_copy_close(ligi_catalog_copy *copy, int forked)
     free(copy);
 }
 
+/* The copy goes by the file's heads, not by the lock file: it shows the commit of a killed process
+ * as soon as it is made. */
+lig_status ligi_catalog_copy_settle(ligi_catalog_copy *self)
+{
+    pthread_mutex_lock(&self->lock);
+    lig_status status = refresh(self);
+    pthread_mutex_unlock(&self->lock);
+    return status == LIG_E_NOTFOUND ? lig_fail(status, "%s has lost its catalog", self->place)
+                                    : status;
+}
+
 lig_status ligi_catalog_copy_begin(ligi_catalog_copy *self, void **snapshot, uint64_t *version)
 {
     MDB_txn *txn;
@@ -214,6 +223,8 @@ lig_status ligi_catalog_copy_begin(ligi_catalog_copy *self, void **snapshot, uin
     pthread_mutex_lock(&self->lock);
     lig_status status = refresh(self);
     image *used = self->current;
+    if (status == LIG_E_BUSY && used != NULL)
+        status = LIG_OK; /* consistent, if not the newest: a reader is never held up by writers */
     if (status == LIG_OK)
         used->refs++;
     pthread_mutex_unlock(&self->lock);

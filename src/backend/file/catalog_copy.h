@@ -11,6 +11,9 @@ typedef struct ligi_catalog_copy ligi_catalog_copy;
 lig_status ligi_catalog_copy_open(ligi_catalog_copy **copy, int folder_fd, const char *place);
 /* NULL is fine. */
 void ligi_catalog_copy_close(ligi_catalog_copy *copy, int forked);
+/* The next snapshot shows all that the file held at the call; LIG_E_BUSY when the file changes
+ * faster than it can be copied. */
+lig_status ligi_catalog_copy_settle(ligi_catalog_copy *copy);
 /* The snapshot is one of catalog.h. */
 lig_status ligi_catalog_copy_begin(ligi_catalog_copy *copy, void **snapshot, uint64_t *version);
 

@@ -22,6 +22,38 @@ static void two_opens_and_one_close(void **state)
     close_at(first);
 }
 
+/* The file is ahead of what snapshots show, and no lock was abandoned: what a commit leaves that
+ * failed and could not be taken back. */
+static void a_commit_in_doubt_is_not_settled(void **state)
+{
+    enum { AT_TXNID = 144, AT_PAGE_END = 8 };
+    ligi_catalog_meta meta;
+    char path[FOLDER_BYTES + 16];
+    void *volume;
+
+    assert_ok(open_at(*state, "", &volume));
+    assert_ok(commit_text(volume, 0, "k", "v"));
+    assert_ok(commit_text(volume, 1, "k", "w"));
+    assert_ok(OPS->catalog_settle(volume));
+    snprintf(path, sizeof path, "%s/catalog.mdb", (char *)*state);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_ok(ligi_catalog_meta_read(fd, path, &meta));
+    uint8_t *ahead = meta.raw[meta.txnid & 1];
+    uint64_t other = (meta.txnid + 1) & 1;
+    memcpy(ahead, meta.raw[other], AT_PAGE_END);
+    ahead[AT_TXNID]++;
+    assert_int_equal(pwrite(fd, ahead, LIGI_META_BYTES, (off_t)(other * meta.page_bytes)),
+                     LIGI_META_BYTES);
+    close(fd);
+    assert_int_equal(version_of(volume), 2);
+    assert_status(OPS->catalog_settle(volume), LIG_E_IO);
+    assert_says("in doubt");
+    assert_ok(commit_text(volume, 2, "k", "x"));
+    assert_ok(OPS->catalog_settle(volume));
+    assert_int_equal(version_of(volume), 3);
+    close_at(volume);
+}
+
 #define COUNTS 60
 
 /* Adds one, COUNTS times, under the version it has seen. */
@@ -486,6 +518,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         folder_test(two_opens_and_one_close),
+        folder_test(a_commit_in_doubt_is_not_settled),
         folder_test(processes_count_together),
         folder_test(killed_writers_leave_no_lock),
         folder_test(maps_grow),

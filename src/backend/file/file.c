@@ -299,6 +299,17 @@ static lig_status file_catalog_commit(void *opaque, uint64_t version, const lig_
     return ligi_catalog_commit(self->catalog, version, ops, count);
 }
 
+static lig_status file_catalog_settle(void *opaque)
+{
+    const ligi_file *self = opaque;
+
+    LIG_TRY(ligi_file_usable(self));
+    if (self->catalog != NULL)
+        return ligi_catalog_settle(self->catalog);
+    /* A reader that goes by the packs' footers has no view that could be behind. */
+    return self->copy == NULL ? LIG_OK : ligi_catalog_copy_settle(self->copy);
+}
+
 static const lig_volume_ops file_volume = {
     .struct_bytes = sizeof(lig_volume_ops),
     .flags = file_flags,
@@ -321,6 +332,7 @@ static const lig_volume_ops file_volume = {
     .catalog_get = ligi_catalog_get,
     .catalog_seek = ligi_catalog_seek,
     .catalog_commit = file_catalog_commit,
+    .catalog_settle = file_catalog_settle,
 };
 
 extern const lig_backend_ops ligi_backend_file;

@@ -153,6 +153,12 @@ static void mem_describe(void *self, char *text, size_t text_bytes)
              ((ligi_mem *)self)->shared ? "shared by name" : "private");
 }
 
+/* A commit is one assignment under the lock of this process: it is shown at once, or never. */
+static lig_status mem_catalog_settle(void *self)
+{
+    return ligi_mem_usable(self);
+}
+
 static const lig_volume_ops mem_volume = {
     .struct_bytes = sizeof(lig_volume_ops),
     .flags = mem_flags,
@@ -175,6 +181,7 @@ static const lig_volume_ops mem_volume = {
     .catalog_get = ligi_mem_catalog_get,
     .catalog_seek = ligi_mem_catalog_seek,
     .catalog_commit = ligi_mem_catalog_commit,
+    .catalog_settle = mem_catalog_settle,
 };
 
 extern const lig_backend_ops ligi_backend_mem;
