@@ -12,7 +12,9 @@
  * whose footer it carries is. When that one is gone and less than half of the pack is named by
  * others, those others are written again: each gets a new manifest, the first of them with the
  * bytes, and the pack goes with the last. Each step is a commit of its own; whoever stops in
- * between leaves a sound store. */
+ * between leaves a sound store. A look that lacks the commit of a killed process only chooses
+ * badly: a step is committed for the version that it was derived from, and packs are removed as
+ * after any commit. */
 
 typedef struct compaction {
     lig_store *store;

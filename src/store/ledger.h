@@ -91,7 +91,7 @@ lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, in
                               uint64_t heir);
 
 /* Makes the change of one attempt. Called again with a fresh ledger when somebody else committed
- * meanwhile. */
+ * meanwhile, or when the ledger lacked the commit of a killed process. */
 typedef lig_status (*ligi_edit)(void *context, const ligi_ledger *ledger, ligi_change *change);
 
 /* Commits what `edit` makes (nothing, when it makes nothing), then removes the packs that lost

@@ -84,7 +84,9 @@ static const held *find_held(const ligi_shares *self, uint64_t pack)
     return NULL;
 }
 
-/* Asks for the packs from number `first` on, which have just been pinned. */
+/* Asks for the packs from number `first` on, which have just been pinned. Who removed one in spite
+ * of that had looked for pins before, and had settled the catalog before that: this view, being
+ * younger, no longer names it. */
 static lig_status look_up(ligi_shares *self, size_t first, int64_t held_ns)
 {
     const lig_volume_ops *ops = self->store->place->ops;

@@ -179,7 +179,8 @@ static int has_packs(ligi_place *place, lig_status *status)
     return found;
 }
 
-/* The first commit of a catalog: a fresh header, or everything that the footers tell. */
+/* The first commit of a catalog: a fresh header, or everything that the footers tell. It is refused
+ * when there is a catalog after all, also one that a killed process made and that did not show. */
 static lig_status make_catalog(lig_store *store, int from_footers)
 {
     ligi_footers *footers = NULL;

@@ -202,7 +202,8 @@ static int names_pack(int fd, uint64_t pack, int64_t now)
     return 0;
 }
 
-/* 1 when a living process pins the pack through this file; the file of a dead one is removed. */
+/* 1 when a living process pins the pack through this file; the file of a dead one is removed. The
+ * lock tells, not the catalog. */
 static int pinned_by(int folder, const char *name, uint64_t pack, int64_t now)
 {
     int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
