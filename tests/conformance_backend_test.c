@@ -393,6 +393,21 @@ static void pins_keep_packs(void **state)
     v->ops->unpin(pins[2]);
 }
 
+static void names_are_locked(void **state)
+{
+    volume *v = *state;
+    void *locks[3];
+
+    assert_ok(v->ops->lock(v->self, "run", &locks[0]));
+    assert_ok(v->ops->lock(v->self, "other run", &locks[1]));
+    assert_ok(v->ops->lock(v->self, "run", &locks[2])); /* the same process */
+    for (int i = 0; i < 3; i++)
+        v->ops->unlock(locks[i]);
+    v->ops->unlock(NULL);
+    assert_ok(v->ops->lock(v->self, "run", &locks[0]));
+    v->ops->unlock(locks[0]);
+}
+
 static void maps_outlive_their_packs(void **state)
 {
     volume *v = *state;
@@ -767,6 +782,7 @@ static const struct {
     {"unsealed_packs_are_gone", unsealed_packs_are_gone},
     {"writers_hold_their_packs", writers_hold_their_packs},
     {"pins_keep_packs", pins_keep_packs},
+    {"names_are_locked", names_are_locked},
     {"maps_outlive_their_packs", maps_outlive_their_packs},
     {"catalogs_follow_a_model", catalogs_follow_a_model},
     {"commits_fail_after_others", commits_fail_after_others},

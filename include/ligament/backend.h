@@ -76,7 +76,8 @@ typedef struct lig_catalog_item { /* borrowed from the snapshot until it ends */
 #define LIG_VOLUME_NO_CATALOG 2u /* the catalog cannot be read from here: a reader goes by the packs' footers */
 #define LIG_VOLUME_NO_INLINE 4u  /* small saves too become packs, because of such readers */
 
-/* All members are needed. Everything is **shared**. A pack is immutable once sealed and never appended to. */
+/* All members are needed unless a comment says so. Everything is **shared**. A pack is immutable once sealed and never
+ * appended to. */
 typedef struct lig_volume_ops {
     uint32_t struct_bytes; /* sizeof(lig_volume_ops) */
     uint32_t reserved;
@@ -130,6 +131,11 @@ typedef struct lig_volume_ops {
      * that were killed while they committed. Nothing is removed on the word of a snapshot that is older than such a
      * call. May wait for a commit of another process. */
     lig_status (*catalog_settle)(void *self);
+
+    /* Optional, both or none (NULL): lig_store_lock. One process at a time holds `name`, until its last unlock (NULL
+     * is fine) or its end. LIG_E_BUSY names the process and the host that hold it. */
+    lig_status (*lock)(void *self, const char *name, void **lock);
+    void (*unlock)(void *lock);
 } lig_volume_ops;
 
 /* --- what a plugin fills --- */

@@ -188,6 +188,18 @@ LIG_API void lig_text_destroy(char *text);
 /* Removes a model and the aliases that name it; bytes that no model uses are freed. */
 LIG_API lig_status lig_store_retire(lig_store *store, const char *model);
 
+/* --- one writer --- */
+
+/* The right to write what `name` stands for, for instance a training run and its checkpoints. It binds those who ask
+ * for it: saves do not look at it. One process at a time holds a name: LIG_E_BUSY tells which process, on which host,
+ * since when. A process that holds a name already gets it again, and holds it until the last release or its own end,
+ * however it ends; a stopped process holds it, a forked child does not. A lock may outlive the store's handle.
+ * LIG_E_DENIED for a store that is open for reading, LIG_E_UNSUPPORTED where the volume has no locks. */
+typedef struct lig_lock lig_lock;
+LIG_API lig_status lig_store_lock(lig_store *store, const char *name, lig_lock **lock);
+/* NULL is fine. In a forked child it frees memory only. */
+LIG_API void lig_lock_release(lig_lock *lock);
+
 /* --- care --- */
 
 typedef struct lig_report {                 /* freed by lig_report_destroy */

@@ -90,6 +90,9 @@ static lig_status check_volume(const char *path, const lig_volume_ops *volume)
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
         if (!members[i].there)
             return lig_fail(LIG_E_INVALID, "plugin %s: its volume lacks %s", path, members[i].name);
+    if ((volume->lock == NULL) != (volume->unlock == NULL))
+        return lig_fail(LIG_E_INVALID, "plugin %s: its volume has only one of lock and unlock",
+                        path);
     return LIG_OK;
 }
 

@@ -31,10 +31,18 @@ static void after_fork(void)
     pthread_mutex_unlock(&table_lock);
 }
 
+static void after_fork_in_child(void)
+{
+    for (entry *at = table; at != NULL; at = at->next)
+        if (at->kind->forked != NULL)
+            at->kind->forked(at->object);
+    pthread_mutex_unlock(&table_lock);
+}
+
 /* A child that was forked while another thread held the lock could never open anything. */
 static void watch_forks(void)
 {
-    pthread_atfork(before_fork, after_fork, after_fork);
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
 static entry *find(const char *key, const ligi_shared_kind *kind)

@@ -9,6 +9,8 @@
 typedef struct ligi_shared_kind {
     lig_status (*create)(void *context, void **object);
     void (*destroy)(void *object);
+    void (*forked)(void *object); /* in a child that was just forked: may only close descriptors.
+                                     NULL: nothing */
 } ligi_shared_kind;
 
 typedef enum ligi_shared_want {

@@ -253,7 +253,7 @@ static lig_status create(void *opaque, void **object)
     return status;
 }
 
-static const ligi_shared_kind catalog_kind = {create, destroy};
+static const ligi_shared_kind catalog_kind = {create, destroy, NULL};
 
 static lig_status open_shared(ligi_catalog **catalog, opening *context)
 {

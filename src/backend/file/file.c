@@ -1,4 +1,5 @@
 #include "backend/file/file.h"
+#include "backend/file/named_lock.h"
 #include "backend/file/pins.h"
 
 #include "backend/file/catalog.h"
@@ -333,6 +334,8 @@ static const lig_volume_ops file_volume = {
     .catalog_seek = ligi_catalog_seek,
     .catalog_commit = file_catalog_commit,
     .catalog_settle = file_catalog_settle,
+    .lock = ligi_file_lock,
+    .unlock = ligi_file_unlock,
 };
 
 extern const lig_backend_ops ligi_backend_file;

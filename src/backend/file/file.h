@@ -2,6 +2,8 @@
  *   ligament                 the marker, "ligament store, format 1"
  *   catalog.mdb (-lock)      LMDB
  *   packs/<16 hex>.pack      sealed packs; packs/tmp-<16 hex> on their way
+ *   leases/<16 hex>          packs that a process pins (pins.h)
+ *   leases/run-<16 hex>      names that a process holds (named_lock.h)
  *   writer                   on network file systems: who writes (lease.h)
  * A writer holds flock(LOCK_EX) on its pack from creation to pack_close: that is how the living are
  * told from the dead. */

@@ -1,5 +1,7 @@
 #include "backend/file/pins.h"
 
+#include "backend/file/named_lock.h"
+
 #include "base/clock.h"
 #include "base/codec.h"
 #include "base/error.h"
@@ -235,9 +237,12 @@ lig_status ligi_file_pinned(const ligi_file *self, uint64_t pack)
     }
     int64_t now = ligi_date_ns();
     int yes = 0;
-    for (struct dirent *entry; !yes && (entry = readdir(folder)) != NULL;)
-        if (entry->d_name[0] != '.')
+    for (struct dirent *entry; !yes && (entry = readdir(folder)) != NULL;) {
+        if (strncmp(entry->d_name, LIGI_NAMED_LOCK_PREFIX, strlen(LIGI_NAMED_LOCK_PREFIX)) == 0)
+            ligi_named_lock_clean(fd, entry->d_name);
+        else if (entry->d_name[0] != '.')
             yes = pinned_by(fd, entry->d_name, pack, now);
+    }
     closedir(folder);
     return yes ? lig_fail(LIG_E_BUSY, "pack %" PRIx64 " is pinned by a match that is still in use",
                           pack)

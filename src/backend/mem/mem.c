@@ -46,7 +46,7 @@ static void place_destroy(void *object)
     free(place);
 }
 
-static const ligi_shared_kind place_kind = {place_create, place_destroy};
+static const ligi_shared_kind place_kind = {place_create, place_destroy, NULL};
 
 static lig_status place_acquire(ligi_mem *self, const char *name, char mode)
 {
@@ -159,6 +159,20 @@ static lig_status mem_catalog_settle(void *self)
     return ligi_mem_usable(self);
 }
 
+/* No other process sees this place, and one process may hold a name several times. */
+static lig_status mem_lock(void *opaque, const char *name, void **lock)
+{
+    (void)name;
+    LIG_TRY(ligi_mem_writable(opaque));
+    *lock = opaque;
+    return LIG_OK;
+}
+
+static void mem_unlock(void *lock)
+{
+    (void)lock;
+}
+
 static const lig_volume_ops mem_volume = {
     .struct_bytes = sizeof(lig_volume_ops),
     .flags = mem_flags,
@@ -182,6 +196,8 @@ static const lig_volume_ops mem_volume = {
     .catalog_seek = ligi_mem_catalog_seek,
     .catalog_commit = ligi_mem_catalog_commit,
     .catalog_settle = mem_catalog_settle,
+    .lock = mem_lock,
+    .unlock = mem_unlock,
 };
 
 extern const lig_backend_ops ligi_backend_mem;

@@ -1,0 +1,40 @@
+#include "base/error.h"
+#include "store/handle.h"
+
+#include <stdlib.h>
+
+struct lig_lock {
+    ligi_place *place; /* held: a lock may outlive the store's handle */
+    void *lock;
+};
+
+lig_status lig_store_lock(lig_store *store, const char *name, lig_lock **out)
+{
+    lig_lock *made;
+    const lig_volume_ops *ops = store->place->ops;
+
+    LIG_TRY(ligi_store_writable(store));
+    LIG_TRY(ligi_name_check("run", name));
+    if (ops->lock == NULL)
+        return lig_fail(LIG_E_UNSUPPORTED, "the store %s has no locks: its backend provides none",
+                        store->uri);
+    LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a lock"));
+    lig_status status = ops->lock(store->place->self, name, &made->lock);
+    if (status != LIG_OK) {
+        free(made);
+        return status;
+    }
+    made->place = store->place;
+    ligi_place_hold(made->place);
+    *out = made;
+    return LIG_OK;
+}
+
+void lig_lock_release(lig_lock *lock)
+{
+    if (lock == NULL)
+        return;
+    lock->place->ops->unlock(lock->lock);
+    ligi_place_drop(lock->place);
+    free(lock);
+}
