@@ -143,6 +143,7 @@ int ligi_py_memory_init(PyObject *module);
 int ligi_py_model_init(PyObject *module);
 int ligi_py_ticket_init(PyObject *module);
 int ligi_py_store_init(PyObject *module);
+int ligi_py_lock_init(PyObject *module);
 int ligi_py_checkpoint_init(PyObject *module);
 int ligi_py_graph_init(PyObject *module);
 int ligi_py_find_init(PyObject *module);

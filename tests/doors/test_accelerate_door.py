@@ -103,3 +103,30 @@ def test_what_goes_past_the_hooks_is_refused() -> None:
 
     with pytest.raises(ligament.UnsupportedError, match="FSDP"):
         register(Sharded(), "store")
+
+
+def test_runs_share_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holder: Any) -> None:
+    weights = {}
+    for run in "ab":
+        (tmp_path / run).mkdir()
+        monkeypatch.chdir(tmp_path / run)
+        one = made(ord(run))
+        register(one[0], tmp_path / "store", run=run)
+        for _ in range(3):
+            train(*one)
+            one[0].save_state()
+        weights[run] = one[1].state_dict()
+    with ligament.Store(tmp_path / "store", "r") as store:  # total_limit is each run's
+        assert sorted(store) == [f"{r}/p/checkpoints/checkpoint_{n}" for r in "ab" for n in (1, 2)]
+    for run, saved in weights.items():
+        monkeypatch.chdir(tmp_path / run)
+        late = made(5)
+        register(late[0], tmp_path / "store", run=run)
+        late[0].load_state("p/checkpoints/checkpoint_2")
+        assert all(torch.equal(v, saved[name]) for name, v in late[1].state_dict().items())
+    their = holder(tmp_path / "store", "c")
+    accelerator = made(1)[0]
+    register(accelerator, tmp_path / "store", run="c")
+    accelerator.project_configuration.automatic_checkpoint_naming = False
+    with pytest.raises(ligament.BusyError, match=f"run 'c' .*{their}"):
+        accelerator.save_state("x")

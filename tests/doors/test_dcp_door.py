@@ -175,3 +175,23 @@ def test_planner_data_must_be_plain(files: ligament.Store) -> None:
             no_dist=True,
         )  # fmt: skip
     assert len(files) == 0
+
+
+def test_runs_share_a_store(tmp_path: Path, holder: Any) -> None:
+    where, trees = tmp_path / "store", {"a": state(1), "b/c": state(2), None: state(3)}
+    for run, tree in trees.items():
+        save(where, tree, "step-10", run=run)
+    with ligament.Store(where, "r") as store:
+        assert sorted(store) == ["a/step-10", "b/c/step-10", "step-10"]
+        for run, tree in trees.items():
+            into = state(9)
+            reader = StorageReader(store, run=run)
+            dcp.load(into, checkpoint_id="step-10", storage_reader=reader, no_dist=True)
+            assert same(into, tree)
+    their = holder(where, "d")
+    with pytest.raises(dcp.api.CheckpointException, match=f"run 'd' .*{their}"):
+        save(where, state(4), "step-10", run="d")
+    with pytest.raises(AssertionError):  # this process has the run until it ends
+        holder(where, "a")
+    with pytest.raises(ligament.InvalidError, match="empty"):
+        StorageWriter(where, run="")

@@ -122,3 +122,35 @@ def test_a_backend_without_a_store_keeps_weights(tmp_path: Path) -> None:
     assert epochs.seen == [0]
     with pytest.raises(ligament.UnsupportedError, match="has a name"):
         CheckpointCallback("mem", keep=2)
+
+
+def test_runs_share_a_store(tmp_path: Path, holder: Any) -> None:
+    where, models = str(tmp_path / "s"), {run: made(n) for n, run in enumerate(("default", "a"))}
+    theirs = {"weights/notes", "weights/step-000000000001", "weights/epoch-1"}
+    with ligament.Store(where) as store:
+        for name in theirs:
+            store.save(name, {"w": np.ones(2)})
+
+    def ended(model: Any, epochs: int, **options: Any) -> Any:
+        """What `fit` calls, without training."""
+        callback = CheckpointCallback(where, keep=1, include_optimizer=False, **options)
+        callback.set_model(model)
+        callback.on_train_begin()
+        for epoch in range(epochs):
+            callback.on_epoch_end(epoch, {"loss": 1.0})
+        return callback
+
+    for run, model in models.items():
+        ended(model, 3, run=run).on_train_end()
+    for run, model in models.items():
+        late = made(9)
+        assert ended(late, 0, run=run, restore=True).epoch == 3
+        for a, b in zip(model.get_weights(), late.get_weights(), strict=True):
+            assert a.tobytes() == b.tobytes()
+    with ligament.Store(where) as store:
+        assert set(store) == {"weights/epoch-000003", "a/weights/epoch-000003"} | theirs
+        assert set(store.aliases()) == {"weights", "a/weights"}
+    their = holder(Path(where), "a")
+    with pytest.raises(ligament.BusyError, match=f"run 'a' .*{their}"):
+        ended(late, 1, run="a")
+    ended(late, 1, run="a", name="other")  # another set

@@ -120,3 +120,21 @@ def test_jobs_in_two_folders_share_a_store(tmp_path: Path, monkeypatch: pytest.M
     Path("ck/x.ckpt").unlink(missing_ok=True)
     io.remove_checkpoint("ck/x.ckpt")  # nothing of ours: the other job's stays
     assert io.load_checkpoint(tmp_path / "a/ck/x.ckpt")["w"] == 0
+
+
+def test_runs_share_a_store(tmp_path: Path, holder: Any) -> None:
+    nets = {}
+    for run in ("a", "b"):
+        keep = pl.callbacks.ModelCheckpoint(f"ck-{run}", save_last=True)
+        nets[run] = fit(ord(run) - 95, CheckpointIO("store", run=run), [keep])[0]
+    with ligament.Store("store", "r") as store:
+        assert {name.split("/")[0] for name in store} == {"a", "b"}
+        for run, net in nets.items():
+            saved = store.load(f"{run}/ck-{run}/last.ckpt", framework="torch")
+            assert torch.equal(saved["state_dict"]["layer.weight"], net.layer.weight)
+    io = CheckpointIO("store", run="a")
+    assert io.load_checkpoint("ck-a/last.ckpt")["epoch"] == 1
+    their = holder(Path("store"), "a")
+    with pytest.raises(ligament.BusyError, match=f"run 'a' .*{their}"):
+        io.save_checkpoint({"w": torch.ones(1)}, "x.ckpt")
+    CheckpointIO("store").save_checkpoint({"w": torch.ones(1)}, "x.ckpt")

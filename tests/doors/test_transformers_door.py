@@ -149,3 +149,23 @@ def test_what_cannot_be_resumed() -> None:
 
     with pytest.raises(ligament.UnsupportedError, match="FSDP"):
         callback.on_init_end(Args(), None, None)
+
+
+def test_runs_share_a_store(holder: Any) -> None:
+    trained = {}
+    for seed, run in enumerate(("a", "b", "default")):
+        callback = Callback("runs", keep=1, run=run)
+        trained[run] = trainer(callback, seed=seed, max_steps=2 * seed + 2)
+        trained[run].train()
+    with ligament.Store("runs") as store:
+        assert sorted(store) == [
+            f"{run}step-{n:012d}" for run, n in (("a/", 2), ("b/", 4), ("", 6))
+        ]
+    callback = Callback("runs", run="b")
+    late = trainer(callback, seed=7, max_steps=4)
+    late.train(resume_from_checkpoint=callback.resume())
+    saved = trained["b"].model.state_dict()
+    assert all(torch.equal(v, saved[name]) for name, v in late.model.state_dict().items())
+    their = holder(Path("runs"), "a")  # its process has finished training
+    with pytest.raises(ligament.BusyError, match=f"run 'a' .*{their}"):
+        trainer(Callback("runs", run="a"), max_steps=2).train()

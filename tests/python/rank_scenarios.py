@@ -662,6 +662,32 @@ def asked_to_the_end(rank: int, size: int, folder: str) -> bool:
     return bool(work.is_completed())
 
 
+def runs(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """Two runs in one store; who writes one of them, and what a third starts from."""
+    found: dict[str, Any] = {"pid": os.getpid()}
+    with ligament.Store(f"{folder}/store") as store:
+        each = {
+            name: Checkpointer(store, keep=1, run=name, timeout=TIMEOUT) for name in ("a", "b", "c")
+        }
+        for step in (1, 2):
+            for name in ("a", "b"):
+                each[name].save(step, model={"w": torch.full((2,), step + ord(name))})
+        found["steps"] = {name: ck.steps() for name, ck in each.items()}
+        into = {"w": torch.zeros(2, dtype=torch.int64)}
+        at = [each["c"].restore(model=into, from_run="b")]
+        found["from"] = [at[0].run, at[0].step, into["w"].tolist()]
+        found["nothing"] = each["c"].restore(model=into)
+        try:
+            each["c"].save(3, model=into)
+        except ligament.BusyError as error:
+            found["busy"] = str(error)
+        dist.barrier()
+        places = pathlib.Path(folder, "store/leases").glob("run-*")
+        found["writers"] = sorted(int(place.read_text().split()[4]) for place in places)
+        dist.barrier()
+    return found
+
+
 def many(rank: int, size: int, folder: str) -> dict[str, Any]:
     """Several Checkpointers and saves in a job, some in the background; old steps go."""
     stores = [Checkpointer(f"{folder}/{n}", keep=2, timeout=TIMEOUT) for n in range(2)]

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+
+from ligament.checkpoint import Checkpointer  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 SECONDS = 180  # a scenario that takes longer hangs
@@ -144,6 +146,18 @@ def test_several_checkpointers(run: Run) -> None:
     for answer in results(run("many", 3)):
         assert answer["steps"] == [[4, 5], [4, 5]]
         assert answer["values"] == [[[5.0], 0], [[5.0], 1]]
+
+
+def test_rank_0_is_the_writer_of_a_run(run: Run, tmp_path: pathlib.Path) -> None:
+    with Checkpointer(tmp_path / "store", run="c") as ck:
+        ck.save(1, model={"w": torch.zeros(2, dtype=torch.int64)})
+        ck.store.retire("c/step-000000000001")
+        first, second = results(run("runs", 2))
+    for answer in (first, second):
+        assert answer["steps"] == {"a": [2], "b": [2], "c": []}
+        assert answer["from"] == ["b", 2, [100, 100]] and answer["nothing"] is None
+        assert f"process {os.getpid()} on " in answer["busy"]
+        assert answer["writers"] == sorted([first["pid"], first["pid"], os.getpid()])
 
 
 def test_a_rank_that_is_slow_to_hear_of_a_save(run: Run) -> None:

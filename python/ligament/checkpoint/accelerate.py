@@ -9,19 +9,23 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .. import tensors
+from .. import _core, tensors
 from ..errors import MismatchError, PeerError, UnsupportedError
 from ..load import Loader
 from ..store import Store
-from . import pointer
+from . import pointer, runs
 
 _POINTER = "ligament.txt"
+_RUN = "run"
 
 
 class Hooks:
     """What `register` returns."""
 
-    def __init__(self, accelerator: Any, uri: str | os.PathLike[str] | Store) -> None:
+    def __init__(
+        self, accelerator: Any, uri: str | os.PathLike[str] | Store, run: str | None = None
+    ) -> None:
+        self.run = None if run is None else runs.check(run)
         kind = str(accelerator.distributed_type).rpartition(".")[2]
         if kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
             raise UnsupportedError(
@@ -30,15 +34,17 @@ class Hooks:
             )
         self.accelerator = accelerator
         self.store = uri if isinstance(uri, Store) else Store(uri)
+        self._lock: _core.Lock | None = None
         self._handles = (
             accelerator.register_save_state_pre_hook(self.save),
             accelerator.register_load_state_pre_hook(self.load),
         )
 
     def remove(self) -> None:
-        """Accelerate saves and loads by itself again."""
+        """Accelerate saves and loads by itself again; the run is released."""
         for handle in self._handles:
             handle.remove()
+        self._lock = None
 
     def save(self, models: list[Any], weights: list[Any], folder: str) -> None:
         """Called by `save_state`, in every process; replicas are the same in all of them."""
@@ -66,13 +72,15 @@ class Hooks:
         return told
 
     def _save(self, folder: str) -> None:
-        name = pointer.name_for(self.store, folder)
+        if self.run is not None and self._lock is None:
+            self._lock = runs.hold(self.store, self.run)
+        name = pointer.name_for(self.store, folder, self.run)
         group = os.path.dirname(os.path.abspath(folder))
         tree = {kind: [tensors.state_of(one) for one in found] for kind, found in self._all()}
         self.store._save(
             name,
             tensors.collect(tree, with_frameworks=True),
-            tags={"accelerate": group, **pointer.tags_for(folder)},
+            tags={"accelerate": group, **self._tag(), **pointer.tags_for(folder)},
             replace=True,
             progress=False,
         )
@@ -84,7 +92,7 @@ class Hooks:
         load."""
         place = os.path.join(folder, _POINTER)
         there = os.path.exists(place)
-        name = pointer.read(self.store, place if there else folder)
+        name = pointer.read(self.store, place if there else folder, self.run)
         if not there and name not in self.store:
             return
         saved = self.store.load(name, tensors=[])
@@ -128,17 +136,24 @@ class Hooks:
             setattr(self.accelerator, word, list(theirs))
             theirs.clear()
 
+    def _tag(self) -> dict[str, str]:
+        return {} if self.run is None else {_RUN: self.run}
+
     def _prune(self, group: str) -> None:
         """As many stay as Accelerate keeps folders, where it names them itself."""
         project = self.accelerator.project_configuration
         if not project.automatic_checkpoint_naming or project.total_limit is None:
             return
-        kept = self.store.models(tags={"accelerate": group})
+        found = self.store.models(tags={"accelerate": group, **self._tag()})
+        kept = [model for model in found if model.tags.get(_RUN) == self.run]
         for model in kept[: max(len(kept) - project.total_limit, 0)]:
             self.store.retire(model)
 
 
-def register(accelerator: Any, uri: str | os.PathLike[str] | Store) -> Hooks:
+def register(
+    accelerator: Any, uri: str | os.PathLike[str] | Store, *, run: str | None = None
+) -> Hooks:
     """From now on `accelerator.save_state` and `load_state` keep models, optimizers and schedulers
-    in the store at `uri`."""
-    return Hooks(accelerator, uri)
+    in the store at `uri`. With a `run` the names of the models begin with that, and the main
+    process is the only one that may write the run until it ends or calls `remove`."""
+    return Hooks(accelerator, uri, run)

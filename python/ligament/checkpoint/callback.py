@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from .. import arguments, plugins, tensors
+from .. import _core, arguments, plugins, tensors
 from ..errors import InvalidError, NotFoundError, UnsupportedError
 from ..store import Model, Store
+from . import runs
+from .ranks import job
 from .weights import load_weights, save_weights
 
+_NAME = "weights"
+_LABEL = re.compile(r"epoch-[0-9]{6,}|batch-[0-9]{9,}|before")  # what follows the set's name
 _Callback: Any = tensors.callback_class()
 
 
@@ -26,7 +31,11 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
     names the newest), `monitor` saves only when that value of the logs is better than before
     ("val_acc": larger, else smaller; or ("name", "max")), also than in earlier runs, `restore`
     loads what is there when training begins and goes on at the epoch reached. A backend without a
-    store keeps weights only: there `restore` and `monitor` know nothing of earlier runs."""
+    store keeps weights only: there `restore` and `monitor` know nothing of earlier runs.
+
+    Several runs share a store when each has a name: `run="a"` puts `a/` in front of `name`. The
+    first save makes this process the writer of the run until training ends; meanwhile a save of
+    another process raises BusyError."""
 
     def __init__(
         self,
@@ -37,9 +46,12 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         keep: int | None = None,
         monitor: str | tuple[str, str] | None = None,
         restore: bool = False,
-        name: str = "weights",
+        name: str = _NAME,
+        *,
+        run: str = runs.DEFAULT,
     ) -> None:
         super().__init__()
+        runs.check(run)
         frequency = {"epoch": 1} if frequency is None else frequency
         known = isinstance(frequency, Mapping) and set(frequency) <= {"epoch", "batch"}
         counts = [int(n) for n in frequency.values() if _is_count(n)] if known else []
@@ -54,7 +66,9 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
                 f"keep={keep} needs a backend with a store that has a name; '{backend}' has none"
             )
         self.backend, self.config, self.include_optimizer = backend, config, include_optimizer
-        self.keep, self.restore, self.set_name = keep, restore, name
+        self.keep, self.restore, self.set_name = keep, restore, runs.within(run, name)
+        self._run = run if name == _NAME else f"{run}/{name}"  # sets are written independently
+        self._lock: _core.Lock | None = None
         self.monitor, self.sign = _monitored(monitor)
         self.best: float | None = None
         self.batches = self.epoch = 0
@@ -78,7 +92,8 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         self.model._initial_epoch = self.epoch or None
 
     def _look(self, store: Store) -> None:
-        kept = store.models(f"{self.set_name}/*")
+        found = store.models(runs.escaped(self.set_name) + "/*")
+        kept = [m for m in found if _LABEL.fullmatch(m.name, len(self.set_name) + 1)]
         self.saved = [model.name for model in kept]
         newest = store[self.set_name] if self.set_name in store else None
         if self.monitor is not None:
@@ -90,7 +105,8 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
             self.epoch, self.batches = _progress(newest)
 
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Where this run went on is nothing to the next."""
+        """Where this run went on is nothing to the next, which may be another process's."""
+        self._lock = None
         if self.restore:
             self.model._initial_epoch = None
 
@@ -128,7 +144,13 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
             return
         plugins.instance(self.backend, self.config)  # holds what would go with the last handle
         with Store(self.uri) as store:
+            self._hold(store)
             self._store(store, label, logs)
+
+    def _hold(self, store: Store) -> None:
+        found = job()
+        if self._lock is None and (found is None or found[1] == 0):  # one rank for all of its job
+            self._lock = runs.hold(store, self._run)
 
     def _store(self, store: Store, label: str, logs: Mapping[str, Any] | None) -> None:
         """Weights, metrics and how far training has come, with one commit."""

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import Any
 
-from .. import tensors
+from .. import _core, tensors
 from ..errors import InvalidError, NotFoundError
 from ..load import Loader
 from ..store import Model, Store
 from ..ticket import Ticket
 from ..tree import decode
-from . import preemption
+from . import preemption, runs
 from .ranks import Alone, Ranks, job
 from .together import Saving, Together, own_parts
 
-_PREFIX = "step-"
+_log = logging.getLogger("ligament")
 _OWN = ("rng", "extra", "ranks")  # parts of a checkpoint that are not the caller's objects
 _TIMEOUT_S = 600.0
 
@@ -30,11 +32,16 @@ class Restored:
     step: int
     extra: Any = None
     metrics: dict[str, float] = field(default_factory=dict)
+    run: str = runs.DEFAULT
 
 
 class Checkpointer:
     """Saves and restores a run. `keep`: how many of the last saves stay; `best=("val_loss",
     "min")`: the best one stays besides.
+
+    Several runs share a store when each has a name (`run="resnet-a"`): they see and remove only
+    their own checkpoints. The first `save` makes this process the writer of the run until `close`
+    or until the process ends; meanwhile a save of another process raises BusyError.
 
     Under torch.distributed every rank makes one and calls `save` and `restore`, in the same order:
     each rank writes what it holds (what all have is spread over them), the step is there when all
@@ -47,9 +54,11 @@ class Checkpointer:
         keep: int | None = None,
         best: tuple[str, str] | None = None,
         *,
+        run: str = runs.DEFAULT,
         distributed: bool | None = None,
         timeout: float = _TIMEOUT_S,
     ) -> None:
+        self.run = runs.check(run)
         if keep is not None and keep < 1:
             raise InvalidError("keep is at least 1, or None to keep all")
         if best is not None and (len(best) != 2 or best[1] not in ("min", "max")):
@@ -72,6 +81,7 @@ class Checkpointer:
         self._alone = distributed is False
         self._owned = not isinstance(uri, Store)
         self._keep, self._best, self._timeout = keep, best, timeout
+        self._lock: _core.Lock | None = None
         self._preemption: preemption.Preemption | None = None
         self._preempted_together: preemption.Together | None = None
 
@@ -113,7 +123,7 @@ class Checkpointer:
             together = Together(self.store, Alone(self._timeout))
         if together is not None:
             return together.save(
-                _name(step) if type(step) is int else f"{_PREFIX}{step!r}",
+                self._name(step) if type(step) is int else f"step {step!r}",
                 # Of several ranks all hear what goes wrong here on one.
                 lambda: (tree, own) if tree else self._state(step, rng, extra, parts, rank),
                 metrics=metrics,
@@ -122,7 +132,7 @@ class Checkpointer:
                 after=self._prune,
             )
         result: Model | Ticket[Model] = self.store._save(
-            _name(step),
+            self._name(step),
             tensors.collect({**tree, **own}, with_frameworks=True),
             metrics=metrics,
             replace=True,
@@ -143,6 +153,8 @@ class Checkpointer:
         reserved = [name for name in parts if name in _OWN]
         if reserved:
             raise InvalidError(f"{reserved[0]!r} is no name for a part: call it otherwise")
+        if rank == 0 and self._lock is None:  # rank 0 commits for all
+            self._lock = runs.hold(self.store, self.run)
         self.wait()
         tree = {name: tensors.state_of(part) for name, part in parts.items() if part is not None}
         if not tree and extra is None:
@@ -155,25 +167,34 @@ class Checkpointer:
         return tree, own
 
     def restore(
-        self, *, step: int | None = None, rng: bool = True, **parts: Any
+        self,
+        *,
+        step: int | None = None,
+        from_run: str | None = None,
+        rng: bool = True,
+        **parts: Any,
     ) -> Restored | None:
         """Fills `parts` (models, optimizers, what has a load_state_dict, trees in place) from the
-        newest step, or from `step`, and puts the random generators back where they were. Nothing
-        is filled when a model, tree or optimizer does not fit; of several ranks each looks at what
-        it has itself. None when there is nothing yet. Of distributed tensors only the local part is
-        read; the step may have been saved by any number of ranks. A rank that the step knows gets
-        its own random state; with as many ranks as saved it, also the parts that `save` keeps for
+        newest step, or from `step`, and puts the random generators back where they were.
+        `from_run` takes the step of another run, which must have one. Nothing is filled when a
+        model, tree or optimizer does not fit; of several ranks each looks at what it has itself.
+        None when there is nothing yet. Of distributed tensors only the local part is read; the
+        step may have been saved by any number of ranks. A rank that the step knows gets its own
+        random state; with as many ranks as saved it, also the parts that `save` keeps for
         each."""
+        run = self.run if from_run is None else runs.check(from_run)
         together = self._job()
         if together is None:
             self.wait()
-            return self._restore(self.latest() if step is None else step, rng, parts, 0, 1)
-        number, chosen = together.choose(step, self.wait, self.latest)
+            chosen = self._source(run) if step is None else step
+            return self._restore(run, chosen, rng, parts, 0, 1)
+        call = f"restore(run={run!r}, step={step})"
+        number, chosen = together.choose(call, step, self.wait, lambda: self._source(run))
         ranks = together.ranks
         failure: Exception | None = None
         restored = None
         try:
-            restored = self._restore(chosen, rng, parts, ranks.rank, ranks.size)
+            restored = self._restore(run, chosen, rng, parts, ranks.rank, ranks.size)
         except Exception as error:
             failure = error
         except BaseException as error:
@@ -182,18 +203,32 @@ class Checkpointer:
         together.all_done(number, failure)
         return restored
 
+    def _source(self, run: str) -> int | None:
+        """The newest step of a run. That of this one may be yet to come."""
+        found = self._steps(run)
+        if not found and run != self.run:
+            raise NotFoundError(
+                f"run {run!r} has no checkpoint in {self.store.uri}; "
+                f"the runs there are {runs.names(self.store)}"
+            )
+        return max(found, default=None)
+
     def _restore(
-        self, step: int | None, rng: bool, parts: dict[str, Any], rank: int, size: int
+        self, run: str, step: int | None, rng: bool, parts: dict[str, Any], rank: int, size: int
     ) -> Restored | None:
         if step is None:
+            if rank == 0:
+                _log.info("run %r has no checkpoint in %s yet", run, self.store.uri)
             return None
-        if step not in self.steps():
+        if step not in self._steps(run):
             raise NotFoundError(
-                f"there is no step {step} in {self.store.uri}; there are {self.steps()}"
+                f"there is no step {step} of run {run!r} in {self.store.uri}; "
+                f"there are {self._steps(run)}"
             )
+        model = runs.name_of(run, step)
         given = {name: part for name, part in parts.items() if part is not None}
         models = {name for name, part in given.items() if _in_place(part)}
-        loader = Loader(self.store._core, _name(step))
+        loader = Loader(self.store._core, model)
         rest = self._rest(loader, models, given, rank, size)
         lacking = [name for name in given if name not in rest]
         if lacking:
@@ -201,7 +236,7 @@ class Checkpointer:
                 f"step {step} has no {', '.join(map(repr, lacking))}; it has {sorted(set(rest))}"
             )
         takers = {
-            name: self._taker(_name(step), name, part)
+            name: self._taker(model, name, part)
             for name, part in given.items()
             if name not in models
         }
@@ -209,18 +244,22 @@ class Checkpointer:
         own = ranks.get(str(rank), {}) if len(ranks) == size else {}
         places = {name: f"ranks.{rank}.{name}." if name in own else f"{name}." for name in models}
         for name in models:
-            self._check(_name(step), given[name], places[name])
+            self._check(model, given[name], places[name])
         for name in takers:
             tensors.check_state(given[name], rest[name])
         for name in models:
-            self._part_of(_name(step), places[name]).fill(
+            self._part_of(model, places[name]).fill(
                 given[name], False, False, False, False, places[name]
             )
         for name, take in takers.items():
             take(rest[name])
         if rng and "rng" in rest:
             tensors.set_rng_state(rest["rng"])
-        return Restored(step, rest.get("extra"), loader.model.metrics)
+        if rank == 0:
+            age = time.time() - loader.model.created_ns / 1e9
+            text = "restored run %r from step %d, saved %s ago (%s)"
+            _log.info(text, run, step, _duration(age), self.store.uri)
+        return Restored(step, rest.get("extra"), loader.model.metrics, run)
 
     def _taker(self, model: str, name: str, part: Any) -> Callable[[Any], None]:
         try:
@@ -276,8 +315,15 @@ class Checkpointer:
     # --- what is there --------------------------------------------------------------------------
 
     def steps(self) -> list[int]:
-        """The steps that are saved, in order."""
-        return sorted(step for step, _ in self._saved())
+        """The steps of this run that are saved, in order."""
+        return self._steps(self.run)
+
+    def runs(self) -> list[str]:
+        """The runs that have a checkpoint in the store."""
+        return runs.names(self.store)
+
+    def _steps(self, run: str) -> list[int]:
+        return sorted(step for step, _ in self._saved(run))
 
     def latest(self) -> int | None:
         """The newest step, None when there is none."""
@@ -293,29 +339,36 @@ class Checkpointer:
         sign = 1 if mode == "max" else -1
         found = [
             (sign * m.metrics[metric], step)
-            for step, m in self._saved()
+            for step, m in self._saved(self.run)
             if not isnan(m.metrics.get(metric, nan))
         ]
         return max(found)[1] if found else None
 
-    def _saved(self) -> list[tuple[int, Model]]:
+    def _saved(self, run: str) -> list[tuple[int, Model]]:
         """A store may hold models of others as well, `step-10` among them."""
-        return [
-            (s, m) for m in self.store.models(_PREFIX + "*") if (s := _step(m.name)) is not None
-        ]
+        found = self.store.models(runs.pattern(run))
+        return [(s, m) for m in found if (s := runs.step_of(run, m.name)) is not None]
+
+    def _name(self, step: int) -> str:
+        return runs.name_of(self.run, step)
 
     def wait(self) -> None:
         """Waits for a save in the background and raises what went wrong with it."""
         self.store._settle()
 
     def close(self) -> None:
-        """Waits, then lets go of the store."""
+        """Waits, then releases the run and closes the store that it opened."""
         if self._preempted_together is not None:
             self._preempted_together.settle()
-        if self._owned:
-            self.store.close()
-        else:
-            self.wait()
+        try:
+            if self._owned:
+                self.store.close()
+            else:
+                self.wait()
+        finally:
+            lock, self._lock = self._lock, None
+            if lock is not None:
+                lock.release()
 
     def __enter__(self) -> Checkpointer:
         return self
@@ -324,7 +377,7 @@ class Checkpointer:
         self.close()
 
     def __repr__(self) -> str:
-        policy = f"keep={self._keep!r}, best={self._best!r}"
+        policy = f"run={self.run!r}, keep={self._keep!r}, best={self._best!r}"
         return f"ligament.checkpoint.Checkpointer({self.store.uri!r}, {policy})"
 
     def _prune(self) -> None:
@@ -332,11 +385,11 @@ class Checkpointer:
         highest steps: a run that went back to an earlier one saves lower steps than are there."""
         if self._keep is None:
             return
-        found = [model for _, model in self._saved()]
+        found = [model for _, model in self._saved(self.run)]
         kept = {model.name for model in found[-self._keep :]}
         best = self.best() if self._best is not None else None
         if best is not None:
-            kept.add(_name(best))
+            kept.add(self._name(best))
         for model in found:
             if model.name not in kept:
                 self.store.retire(model.name)
@@ -368,11 +421,8 @@ def _is_own(part: Any) -> bool:
     return not tensors.is_model(part) and not tensors.is_optimizer(part)
 
 
-def _name(step: int) -> str:
-    return f"{_PREFIX}{step:012d}"
-
-
-def _step(name: str) -> int | None:
-    """The step of that name, None for a name that `_name` does not give."""
-    digits = name[len(_PREFIX) :]
-    return int(digits) if digits.isdecimal() and name == _name(int(digits)) else None
+def _duration(seconds: float) -> str:
+    for length, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"

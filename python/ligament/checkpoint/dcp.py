@@ -1,7 +1,7 @@
 """torch.distributed.checkpoint keeps its checkpoints in a store.
 
-    dcp.save(state, checkpoint_id="step-10", storage_writer=StorageWriter("runs"))
-    dcp.load(state, checkpoint_id="step-10", storage_reader=StorageReader("runs"))
+    dcp.save(state, checkpoint_id="step-10", storage_writer=StorageWriter("runs", run="a"))
+    dcp.load(state, checkpoint_id="step-10", storage_reader=StorageReader("runs", run="a"))
 
 Every rank writes a part, the coordinator makes one model of them with one commit. What a planner
 pickles (values that are no tensors) is kept as the bytes that it made of them."""
@@ -45,6 +45,7 @@ from ..errors import CorruptError, InvalidError, MismatchError
 from ..store import Store
 from ..tensors import Fresh
 from ..tree import decode, encode
+from . import runs
 
 _GROUP_BYTES = 48 << 20  # memory of ours that waits to be copied
 _REPLACE = 1
@@ -55,7 +56,8 @@ class _Place:
     """A store, opened when it is first needed, and the name of a model. Pickles as both, for DCP's
     process in the background."""
 
-    def __init__(self, uri: _Path | Store, name: str | None, mode: str) -> None:
+    def __init__(self, uri: _Path | Store, name: str | None, mode: str, run: str | None) -> None:
+        self.run = None if run is None else runs.check(run)
         self._uri: Any = uri if isinstance(uri, Store) else os.fspath(uri)
         self._mode, self.name = mode, name
         self._opened: Store | None = uri if isinstance(uri, Store) else None
@@ -76,7 +78,7 @@ class _Place:
         """The name of the model, which has to be known by now."""
         if not self.name:
             raise InvalidError("say which model: checkpoint_id=... of dcp.save, dcp.load, or name=")
-        return self.name
+        return self.name if self.run is None else f"{self.run}/{self.name}"
 
     def _called(self, checkpoint_id: _Path | None) -> None:
         if checkpoint_id is not None:
@@ -88,12 +90,21 @@ class _Place:
 
 class StorageWriter(_Place, storage.StorageWriter):
     """What `dcp.save` and `dcp.async_save` take as `storage_writer`. `checkpoint_id`, or `name`, is
-    the model's; one of that name makes way unless `replace` is False."""
+    the model's; it replaces one of that name unless `replace` is False. With a `run` the name is
+    RUN/NAME, and the coordinator's process is the only one that may write the run until it
+    ends."""
 
     _synchronize_after_execute = should_synchronize_after_execute = False
 
-    def __init__(self, uri: _Path | Store, name: str | None = None, replace: bool = True) -> None:
-        super().__init__(uri, name, "a")
+    def __init__(
+        self,
+        uri: _Path | Store,
+        name: str | None = None,
+        replace: bool = True,
+        *,
+        run: str | None = None,
+    ) -> None:
+        super().__init__(uri, name, "a", run)
         self.replace = replace
         self._part: _core.Part | None = None
 
@@ -111,6 +122,8 @@ class StorageWriter(_Place, storage.StorageWriter):
         self._let_go()
         self.store.wait()
         _ = self.model
+        if is_coordinator and self.run is not None:
+            runs.hold_until_exit(self.store, self.run)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """Nothing to add."""
@@ -199,10 +212,12 @@ class StorageWriter(_Place, storage.StorageWriter):
 
 class StorageReader(_Place, storage.StorageReader):
     """What `dcp.load` takes as `storage_reader`. Reads what `StorageWriter` wrote, and any other
-    model of named tensors."""
+    model of named tensors. `run` is that of the writer."""
 
-    def __init__(self, uri: _Path | Store, name: str | None = None) -> None:
-        super().__init__(uri, name, "r")
+    def __init__(
+        self, uri: _Path | Store, name: str | None = None, *, run: str | None = None
+    ) -> None:
+        super().__init__(uri, name, "r", run)
 
     def reset(self, checkpoint_id: _Path | None = None) -> None:
         """Another checkpoint is read."""

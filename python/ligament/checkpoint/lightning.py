@@ -11,11 +11,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from .. import tensors
+from .. import _core, tensors
 from ..errors import NotFoundError, UnsupportedError
 from ..load import Loader
 from ..store import Store
-from . import pointer
+from . import pointer, runs
 
 _Path = str | os.PathLike[str]
 
@@ -39,10 +39,14 @@ def _bases() -> tuple[type, ...]:
 
 class CheckpointIO(*_bases()):  # type: ignore[misc]
     """Checkpoints of a Trainer as models of the store at `uri`. `wait=False` saves in the
-    background; the next save and the end of the Trainer wait for it."""
+    background; the next save and the end of the Trainer wait for it. With a `run` the names of
+    its models begin with that, and the process that saves is the only one that may write the run
+    until the Trainer ends."""
 
-    def __init__(self, uri: _Path | Store, wait: bool = True) -> None:
+    def __init__(self, uri: _Path | Store, wait: bool = True, *, run: str | None = None) -> None:
         super().__init__()
+        self.run = None if run is None else runs.check(run)
+        self._lock: _core.Lock | None = None
         self.store = uri if isinstance(uri, Store) else Store(uri)
         self.wait = wait
 
@@ -53,7 +57,9 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
         path."""
         if storage_options is not None:
             raise TypeError("storage_options are not known here; options stand in the store's URI")
-        name = pointer.name_for(self.store, path)
+        if self.run is not None and self._lock is None:
+            self._lock = runs.hold(self.store, self.run)
+        name = pointer.name_for(self.store, path, self.run)
         self.store._save(
             name,
             tensors.collect(checkpoint, with_frameworks=True),
@@ -72,7 +78,7 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
         device. Nothing is unpickled, whatever `weights_only` says."""
         self.store.wait()
         try:
-            loader = Loader(self.store._core, pointer.read(self.store, path))
+            loader = Loader(self.store._core, pointer.read(self.store, path, self.run))
         except NotFoundError as error:
             hint = "; `python -m ligament.convert` brings that file into the store"
             raise FileNotFoundError(
@@ -86,14 +92,17 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
         """Retires the model; one that is not there is fine."""
         self.store.wait()
         try:
-            self.store.retire(pointer.read(self.store, path))
+            self.store.retire(pointer.read(self.store, path, self.run))
         except NotFoundError:
             pass
         pointer.remove(path)
 
     def teardown(self) -> None:
-        """Waits for a save in the background."""
-        self.store.wait()
+        """Waits for a save in the background and releases the run."""
+        try:
+            self.store.wait()
+        finally:
+            self._lock = None
 
 
 def _moved(tree: Any, device: Any) -> Any:

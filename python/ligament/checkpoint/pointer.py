@@ -12,19 +12,20 @@ _LIMIT = 65536
 _TAG = "path"
 
 
-def name_for(store: Store, path: str | os.PathLike[str]) -> str:
+def name_for(store: Store, path: str | os.PathLike[str], run: str | None = None) -> str:
     """What the model at a path is called: the path from the current folder, or the whole path where
-    it lies elsewhere, or where a job in another folder has a model of that name."""
+    it lies elsewhere, or where a job in another folder has a model of that name. Models of a run
+    have its name in front."""
     text = os.fspath(path)
     if "://" in text:
-        return text
+        return _model(text, run)
     whole = os.path.abspath(text)
     near = os.path.relpath(whole)
     if near.startswith(os.pardir):
-        return _model(whole)
-    name = _model(near)
+        return _model(whole, run)
+    name = _model(near, run)
     theirs = store[name].tags.get(_TAG, whole) if name in store else whole
-    return name if theirs == whole else _model(whole)
+    return name if theirs == whole else _model(whole, run)
 
 
 def tags_for(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -33,8 +34,9 @@ def tags_for(path: str | os.PathLike[str]) -> dict[str, str]:
     return {} if "://" in text else {_TAG: os.path.abspath(text)}
 
 
-def _model(path: str) -> str:
-    return path.strip(os.sep).replace(os.sep, "/")
+def _model(path: str, run: str | None) -> str:
+    name = path if "://" in path else path.strip(os.sep).replace(os.sep, "/")
+    return name if run is None else f"{run}/{name}"
 
 
 def write(path: str | os.PathLike[str], uri: str, name: str) -> None:
@@ -54,15 +56,15 @@ def write(path: str | os.PathLike[str], uri: str, name: str) -> None:
         raise
 
 
-def read(store: Store, path: str | os.PathLike[str]) -> str:
+def read(store: Store, path: str | os.PathLike[str], run: str | None = None) -> str:
     """The name of the model that a file names, or that a checkpoint at this path would have."""
     try:
         with open(path, "rb") as file:
             line = file.read(_LIMIT).decode("utf-8")
     except (OSError, UnicodeDecodeError):
-        return name_for(store, path)
+        return name_for(store, path, run)
     _, found, name = line.partition("#")
-    return name.rstrip("\n") if found else name_for(store, path)
+    return name.rstrip("\n") if found else name_for(store, path, run)
 
 
 def remove(path: str | os.PathLike[str]) -> None:

@@ -303,12 +303,15 @@ class Together:
     # --- restore --------------------------------------------------------------------------------
 
     def choose(
-        self, step: int | None, settle: Callable[[], None], latest: Callable[[], int | None]
+        self,
+        call: str,
+        step: int | None,
+        settle: Callable[[], None],
+        latest: Callable[[], int | None],
     ) -> tuple[int, int | None]:
         """The number of this call, and the step that all restore, once the saves before have
         ended."""
         number, ranks = self._next(), self.ranks
-        call = f"restore(step={step})"
         try:
             settle()
         except Exception as error:

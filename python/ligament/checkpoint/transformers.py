@@ -1,6 +1,6 @@
 """The Trainer of transformers saves into a store and resumes from it.
 
-callback = Callback("runs", keep=3)
+callback = Callback("runs", run="bert-a", keep=3)
 trainer = Trainer(..., callbacks=[callback])
 trainer.train(resume_from_checkpoint=callback.resume())
 """
@@ -21,7 +21,8 @@ from transformers import TrainerCallback
 from .. import tensors
 from ..errors import CorruptError, NotFoundError, UnsupportedError
 from ..store import Store
-from .checkpointer import Checkpointer, _name
+from . import runs
+from .checkpointer import Checkpointer
 
 # What the Trainer looks for in a folder before it believes that it is a checkpoint. The callback
 # fills the model, so that the file holds no tensor.
@@ -32,7 +33,8 @@ _NO_TENSORS = struct.pack("<Q", 2) + b"{}"
 class Callback(TrainerCallback):
     """Saves when the Trainer would, and the Trainer writes no folder of its own. `keep` is
     `save_total_limit` by default, `best` (metric, "min" or "max") what `metric_for_best_model`
-    says; `wait=False` saves in the background."""
+    says; `wait=False` saves in the background; `run` names the run among those of the store, which
+    belongs to this process from its first save to the end of training."""
 
     def __init__(
         self,
@@ -40,10 +42,13 @@ class Callback(TrainerCallback):
         keep: int | None = None,
         best: tuple[str, str] | None = None,
         wait: bool = True,
+        *,
+        run: str = runs.DEFAULT,
     ) -> None:
+        self.run = runs.check(run)
         self.store = uri if isinstance(uri, Store) else Store(uri)
         # For looking; training has one of all its ranks.
-        self.checkpointer = Checkpointer(self.store, keep, best, distributed=False)
+        self.checkpointer = Checkpointer(self.store, keep, best, run=run, distributed=False)
         self._policy, self.wait = (keep, best), wait
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._from: int | None = None  # the step that training goes on from
@@ -61,9 +66,10 @@ class Callback(TrainerCallback):
             return None
         if self._from not in ck.steps():
             raise NotFoundError(
-                f"there is no step {step} in {ck.store.uri}; there are {ck.steps()}"
+                f"there is no step {step} of run {self.run!r} in {ck.store.uri}; "
+                f"there are {ck.steps()}"
             )
-        plain = ck.store.load(_name(self._from), tensors=[])
+        plain = ck.store.load(runs.name_of(self.run, self._from), tensors=[])
         text = (plain.get("extra") or {}).get("trainer")
         if not isinstance(text, str):
             raise CorruptError(f"step {self._from} of {ck.store.uri} was not saved by a Trainer")
@@ -96,7 +102,7 @@ class Callback(TrainerCallback):
         self._pending, self._saved = False, None
         keep, best = self._policy
         self.checkpointer = Checkpointer(
-            self.store, keep or args.save_total_limit, best or _best_of(args)
+            self.store, keep or args.save_total_limit, best or _best_of(args), run=self.run
         )
         if self._folder is None or state.global_step != self._from:
             return
@@ -148,9 +154,10 @@ class Callback(TrainerCallback):
             self._save(args, state, objects, {})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
-        """Waits for a save in the background; loads the best model when the Trainer is to."""
+        """Waits for a save in the background and releases the run; loads the best model when the
+        Trainer is to."""
         ck = self.checkpointer
-        ck.wait()
+        ck.close()
         if args.load_best_model_at_end and state.best_model_checkpoint is None:
             best = ck.best() if (self._policy[1] or _best_of(args)) else None
             if best is not None:

@@ -1,0 +1,72 @@
+#include "py_store.h"
+
+typedef struct lock {
+    PyObject_HEAD lig_lock *lock; /* NULL after release */
+} lock;
+
+static int lock_init(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    lock *self = (lock *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *store_object, *name_object;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "O!U", state->store_type, &store_object, &name_object))
+        return -1;
+    const char *name = ligi_py_text(state, name_object, "the name of a run");
+    ligi_py_store *owner = (ligi_py_store *)store_object;
+    lig_store *store = name && !self->lock ? ligi_py_store_enter(owner) : NULL;
+    if (!store)
+        return -1;
+    lig_lock *taken = NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS status = lig_store_lock(store, name, &taken);
+    Py_END_ALLOW_THREADS self->lock = taken;
+    PyObject *done = ligi_py_store_finish(owner, status);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+static void release(lock *self)
+{
+    lig_lock *held = self->lock;
+    self->lock = NULL;
+    if (!held)
+        return;
+    Py_BEGIN_ALLOW_THREADS lig_lock_release(held);
+    Py_END_ALLOW_THREADS
+}
+
+static void lock_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    release((lock *)object);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *lock_release(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    release((lock *)object);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"release", lock_release, METH_NOARGS, "release(): another process may take the name."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot slots[] = {
+    {Py_tp_init, lock_init},
+    {Py_tp_dealloc, lock_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_doc, "Lock(store, name): this process holds the name."},
+    {0, NULL},
+};
+static PyType_Spec spec = {"ligament._core.Lock", sizeof(lock), 0, Py_TPFLAGS_DEFAULT, slots};
+
+int ligi_py_lock_init(PyObject *module)
+{
+    PyTypeObject *type = ligi_py_add_type(module, &spec);
+    Py_XDECREF((PyObject *)type);
+    return type ? 0 : -1;
+}

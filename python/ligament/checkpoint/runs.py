@@ -1,0 +1,94 @@
+"""The training runs of a store: how their checkpoints are named, and who writes them.
+
+The checkpoints of run "default" are the models `step-000000000010`, those of any other run
+`RUN/step-000000000010`."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import unicodedata
+from typing import Any
+
+from .. import _core, arguments
+from ..errors import InvalidError, UnsupportedError
+from ..store import Store
+
+DEFAULT = "default"
+_STEP = "step-"
+_LONGEST_BYTES = 1024
+_held: dict[tuple[int, str, str], _core.Lock] = {}  # of this process until it ends
+
+
+def check(run: Any) -> str:
+    """The name of a run, or an exception that says what is wrong with it."""
+    arguments.name(run, "the name of a run")
+    if not run:
+        raise InvalidError("run='': the name of a run must not be empty")
+    odd = [char for char in run if unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp")]
+    if odd:
+        raise InvalidError(f"run={run!r}: the name of a run must not contain {odd[0]!r}")
+    if len(run.encode()) > _LONGEST_BYTES:
+        raise InvalidError(f"run={run[:40]!r}...: the name has more than {_LONGEST_BYTES} bytes")
+    name: str = run
+    return name
+
+
+def within(run: str, name: str) -> str:
+    """The name of a model that belongs to a run."""
+    return name if run == DEFAULT else f"{run}/{name}"
+
+
+def name_of(run: str, step: int) -> str:
+    """The name of a checkpoint."""
+    return within(run, f"{_STEP}{step:012d}")
+
+
+def step_of(run: str, name: str) -> int | None:
+    """The step of the run's checkpoint of that name; None for a name that `name_of` does not
+    give."""
+    digits = name.rpartition(_STEP)[2]
+    there = digits.isdecimal() and digits.isascii() and name == name_of(run, int(digits))
+    return int(digits) if there else None
+
+
+def pattern(run: str) -> str:
+    """A pattern that all checkpoints of the run fit, and few other models."""
+    return escaped(within(run, _STEP)) + "*"
+
+
+def escaped(text: str) -> str:
+    """A pattern that only this text fits."""
+    return re.sub(r"[*?[]", r"[\g<0>]", text)
+
+
+def names(store: Store) -> list[str]:
+    """The runs that have a checkpoint in the store."""
+    found = set()
+    for model in store.models(f"*{_STEP}*"):
+        run = model.name.rpartition(_STEP)[0].removesuffix("/") or DEFAULT
+        if step_of(run, model.name) is not None:
+            found.add(run)
+    return sorted(found)
+
+
+def hold(store: Store, run: str) -> _core.Lock | None:
+    """Makes this process the writer of the run until the lock is released; BusyError names the
+    process that is. None: the store's backend has no locks."""
+    try:
+        return _core.Lock(store._core, run)
+    except UnsupportedError:
+        return None
+
+
+def hold_until_exit(store: Store, run: str) -> None:
+    """The same for integrations whose objects live as long as one save."""
+    key = (os.getpid(), store.uri, run)
+    if key not in _held:
+        lock = hold(store, run)
+        if lock is not None:
+            _held[key] = lock
+
+
+atexit.register(_held.clear)
