@@ -120,6 +120,22 @@ lig_status cli_place_model(const cli_place *place, lig_store *store, lig_model *
 lig_status cli_place_names(const cli_place *place, lig_store *store, char ***names, size_t *count);
 void cli_names_destroy(char **names, size_t count);
 
+/* --- checkpoints of training runs (checkpoints.c) --- */
+
+typedef struct cli_run {
+    char *name, *latest; /* latest: the model with the highest step */
+    uint64_t step;       /* of that, and ... */
+    int64_t created_ns;  /* when it was saved */
+    size_t checkpoints;
+} cli_run;
+
+/* The runs that have a checkpoint, by name. Returns *runs (cli_runs_destroy). */
+lig_status cli_runs(lig_store *store, cli_run **runs, size_t *count);
+void cli_runs_destroy(cli_run *runs, size_t count);
+/* A copy of `name`; of "latest" or "RUN/latest", when no model or alias is called so, the name of
+ * the run's checkpoint with the highest step. Returns *resolved (free). */
+lig_status cli_checkpoint_name(lig_store *store, const char *name, char **resolved);
+
 /* --- for people ------------------------------------------------------------------------------ */
 
 typedef struct cli_column {

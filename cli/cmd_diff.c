@@ -1,6 +1,7 @@
 #include "cli.h"
 #include "json.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* By enum lig_change. */
@@ -85,12 +86,25 @@ static void print_json(const lig_diff *diff)
     cli_json_close(&writer, '}');
 }
 
+static lig_status diff_named(lig_store *store, const char *a, const char *b, lig_diff **diff)
+{
+    char *names[2] = {NULL, NULL};
+    lig_status status = cli_checkpoint_name(store, a, &names[0]);
+    if (status == LIG_OK)
+        status = cli_checkpoint_name(store, b, &names[1]);
+    if (status == LIG_OK)
+        status = lig_store_diff(store, names[0], names[1], diff);
+    free(names[0]);
+    free(names[1]);
+    return status;
+}
+
 static lig_status compare(const cli_call *call, const cli_place *a, const char *b)
 {
     lig_store *store;
     lig_diff *diff;
     LIG_TRY(cli_place_open(a, "r", &store));
-    lig_status status = lig_store_diff(store, a->name, b, &diff);
+    lig_status status = diff_named(store, a->name, b, &diff);
     if (status == LIG_E_NOTFOUND && strchr(b, '#') != NULL) {
         status = lig_fail(LIG_E_NOTFOUND,
                           "two models of one store are compared, and '%s' is in another than '%s': "

@@ -71,7 +71,11 @@ static lig_status find(const cli_call *call, const cli_place *place,
     size_t count = 0;
     const char *metric = options->prefer ? options->prefer + (options->prefer[0] == '-') : NULL;
     LIG_TRY(cli_place_open(place, "r", &store));
-    lig_status status = lig_store_find_like(store, place->name, options, &matches, &count);
+    char *name = NULL;
+    lig_status status = cli_checkpoint_name(store, place->name, &name);
+    if (status == LIG_OK)
+        status = lig_store_find_like(store, name, options, &matches, &count);
+    free(name);
     if (status == LIG_OK) {
         if (call->json)
             print_json(matches, count);

@@ -107,15 +107,78 @@ static lig_status list(const cli_call *call, const cli_place *place, lig_store *
     return status;
 }
 
+static lig_status add_run(cli_table *table, const cli_run *run)
+{
+    char checkpoints[24], step[24], date[32];
+    snprintf(checkpoints, sizeof checkpoints, "%zu", run->checkpoints);
+    snprintf(step, sizeof step, "%llu", (unsigned long long)run->step);
+    cli_date_text(run->created_ns, date, sizeof date);
+    return cli_table_add(table, (const char *[]){run->name, checkpoints, step, date});
+}
+
+static lig_status print_runs(const cli_run *runs, size_t count)
+{
+    static const cli_column columns[] = {
+        {"RUN", 0, 1}, {"CHECKPOINTS", 1, 0}, {"LATEST", 1, 0}, {"SAVED", 0, 0}};
+    cli_table *table;
+    lig_status status = LIG_OK;
+    LIG_TRY(cli_table_create(&table, columns, 4));
+    for (size_t i = 0; i < count && status == LIG_OK; i++)
+        status = add_run(table, &runs[i]);
+    if (status == LIG_OK)
+        cli_table_print(table, stdout);
+    cli_table_destroy(table);
+    return status;
+}
+
+static void print_runs_json(lig_store *store, const cli_run *runs, size_t count)
+{
+    cli_json_writer writer = {.file = stdout};
+    cli_json_open(&writer, NULL, '{');
+    cli_json_put_text(&writer, "store", lig_store_uri(store));
+    cli_json_open(&writer, "runs", '[');
+    for (size_t i = 0; i < count; i++) {
+        cli_json_open(&writer, NULL, '{');
+        cli_json_put_text(&writer, "run", runs[i].name);
+        cli_json_put_u64(&writer, "checkpoints", runs[i].checkpoints);
+        cli_json_put_u64(&writer, "step", runs[i].step);
+        cli_json_put_text(&writer, "latest", runs[i].latest);
+        cli_json_put_i64(&writer, "created_ns", runs[i].created_ns);
+        cli_json_close(&writer, '}');
+    }
+    cli_json_close(&writer, ']');
+    cli_json_close(&writer, '}');
+}
+
+static lig_status list_runs(const cli_call *call, lig_store *store)
+{
+    cli_run *runs;
+    size_t count;
+    lig_status status = LIG_OK;
+    LIG_TRY(cli_runs(store, &runs, &count));
+    if (call->json)
+        print_runs_json(store, runs, count);
+    else
+        status = print_runs(runs, count);
+    cli_runs_destroy(runs, count);
+    return status;
+}
+
 static int run(cli_call *call)
 {
     cli_place place;
     lig_store *store;
+    int runs = cli_has(call, "runs");
     lig_status status = cli_place_parse(&place, call->words[0]);
+    if (status == LIG_OK && runs && place.name != NULL) {
+        cli_place_fini(&place);
+        return cli_misused(call,
+                           "--runs lists those of a whole store: leave out what is behind '#'");
+    }
     if (status == LIG_OK)
         status = cli_place_open(&place, "r", &store);
     if (status == LIG_OK) {
-        status = list(call, &place, store);
+        status = runs ? list_runs(call, store) : list(call, &place, store);
         lig_store_close(store);
     }
     cli_place_fini(&place);
@@ -126,6 +189,7 @@ static const cli_flag flags[] = {
     {"order", 'o', "KEY", "created, name, bytes or a metric; '-' in front: descending"},
     {"limit", 'n', "N", "the first N only"},
     {"tag", 't', "NAME=VALUE", "models with this tag; several: all of them"},
+    {"runs", 'r', NULL, "the training runs instead: how many checkpoints each has, and the latest"},
     {NULL, 0, NULL, NULL},
 };
 

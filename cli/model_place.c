@@ -178,8 +178,11 @@ lig_status cli_place_model(const cli_place *place, lig_store *store, lig_model *
     *model = NULL;
     if (place->name == NULL)
         return LIG_OK;
+    char *name;
+    LIG_TRY(cli_checkpoint_name(store, place->name, &name));
     /* A name may hold the letters of a pattern: who has that name comes first. */
-    lig_status status = lig_store_model(store, place->name, model);
+    lig_status status = lig_store_model(store, name, model);
+    free(name);
     return status == LIG_E_NOTFOUND && strpbrk(place->name, "*?[") != NULL ? LIG_OK : status;
 }
 
@@ -188,10 +191,17 @@ lig_status cli_place_names(const cli_place *place, lig_store *store, char ***nam
     lig_model *model;
     LIG_TRY(cli_place_model(place, store, &model));
     if (model != NULL) {
-        lig_model one = {.name = place->name};
         lig_model_destroy(model);
+        char **one;
+        LIG_TRY(cli_alloc(&one, 1, sizeof *one));
+        lig_status status = cli_checkpoint_name(store, place->name, one);
+        if (status != LIG_OK) {
+            free(one);
+            return status;
+        }
+        *names = one;
         *count = 1;
-        return copy_names((lig_model *[]){&one}, 1, names);
+        return LIG_OK;
     }
     LIG_TRY(matching_names(store, place->name, names, count));
     if (*count > 0 || place->name == NULL)

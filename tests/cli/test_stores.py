@@ -171,3 +171,45 @@ def test_lost_catalog(ligament, store, tmp_path):
     done = ligament.run("check", "broken", "--repair")
     assert done.returncode in (0, 1)
     assert {"run/2", "run/3"} <= set(names(ligament, "broken"))
+
+
+def test_runs_and_their_latest_checkpoint(ligament, tmp_path):
+    names_and_values = [
+        ("step-000000000010", 1),
+        ("step-000000000002", 2),
+        ("a/step-000000000007", 3),
+        ("b/c/step-000000000001", 4),
+        ("b/c/step-1000000000000", 5),
+        ("step-notes", 6),
+        ("default/step-000000000099", 7),
+        ("a/step-99", 8),
+        ("d/latest", 9),
+        ("d/step-000000000001", 10),
+    ]
+    for name, value in names_and_values:
+        numpy.savez(tmp_path / "a.npz", w=numpy.full(4, value))
+        ligament("cp", "a.npz", f"store#{name}")
+    found = ligament.json("ls", "store", "--runs")["runs"]
+    assert [(r["run"], r["checkpoints"], r["step"], r["latest"]) for r in found] == [
+        ("a", 1, 7, "a/step-000000000007"),
+        ("b/c", 2, 10**12, "b/c/step-1000000000000"),
+        ("d", 1, 1, "d/step-000000000001"),
+        ("default", 2, 10, "step-000000000010"),
+    ]
+    assert ligament("ls", "-r", "store").splitlines()[1].split()[:3] == ["a", "1", "7"]
+    wanted = {
+        "latest": "step-000000000010",
+        "default/latest": "step-000000000010",
+        "b/c/latest": "b/c/step-1000000000000",
+        "d/latest": "d/latest",  # a model of that name
+    }
+    for name, model in wanted.items():
+        assert ligament.json("show", f"store#{name}")[0]["name"] == model
+        assert names(ligament, f"store#{name}") == [model]
+    ligament("cp", "store#b/c/latest", "out.npz")
+    assert (numpy.load(tmp_path / "out.npz")["w"] == 5).all()
+    assert ligament.json("diff", "store#latest", "b/c/latest")["changed"] == ["w"]
+    assert "removed b/c/step-1000000000000" in ligament("rm", "store#b/c/latest")
+    assert names(ligament, "store#b/c/latest") == ["b/c/step-000000000001"]
+    assert "'e/latest'" in ligament.fails("show", "store#e/latest")
+    assert "--runs" in ligament.fails("ls", "store#a", "--runs", status=2)
