@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,12 +16,12 @@ from .graph import Graph, graphs_for
 from .history import Diff, Lineage
 from .load import Loader
 from .match import Match, MatchLoader
+from .pending import PendingSaves
 from .progress import Bar, wanted
 from .ticket import Ticket, release_when_done
 
 _REPLACE = 1
 _SNAPSHOT_BYTES = 256 << 20
-_ALIGNMENT = 4096
 
 
 class Store:
@@ -33,11 +32,7 @@ class Store:
             raise InvalidError(f"mode {mode!r}: it is 'r', 'w' or 'a'")
         self._given = _absolute(os.fsdecode(uri))
         self._mode = mode
-        self._pid = os.getpid()
-        self._lock = threading.Lock()  # over _pending and _arena
-        self._pending: Ticket[Model] | None = None
-        self._watcher: threading.Thread | None = None
-        self._arena: _core.Memory | None = None
+        self._saves = PendingSaves()
         self._closed = False
         self._core = _core.Store(_with_mode(self._given, mode))
 
@@ -51,12 +46,10 @@ class Store:
     def close(self) -> None:
         """Waits for a save in the background (and raises what went wrong with it), then lets go of
         the store."""
-        if self._closed:
-            return
-        self._closed = True
         try:
-            self._settle()
+            self._saves.close()
         finally:
+            self._closed = True
             self._core.close()
 
     def __enter__(self) -> Store:
@@ -73,22 +66,11 @@ class Store:
         # A store made with "w" exists by now.
         return (Store, (self._given, "a" if self._mode == "w" else self._mode))
 
-    def _settle(self) -> None:
+    def wait(self) -> None:
         """Waits for the save in the background; its failure is raised once."""
-        if os.getpid() != self._pid:  # forked: the save is the parent's, and the lock may be held
-            return
-        with self._lock:
-            pending, watcher = self._pending, self._watcher
-            self._pending = self._watcher = None
-        if pending is None:
-            return
-        try:
-            pending._settle()
-        finally:
-            if watcher is not None and watcher is not threading.current_thread():
-                watcher.join()
+        self._saves.settle()
 
-    wait = _settle
+    _settle = wait
 
     # --- save -----------------------------------------------------------------------------------
 
@@ -153,7 +135,6 @@ class Store:
             raise InvalidError(f"snapshot={snapshot!r}: it is None or 'copy'")
         arguments.name(name)
         given = (arguments.metrics(metrics) or None, arguments.tags(tags) or None)
-        self._settle()
         options = (
             _REPLACE if replace else 0,
             parent,
@@ -164,9 +145,11 @@ class Store:
             None,
         )
         if not wait:
-            return self._save_later(
-                name, found, options, (snapshot == "copy", snapshot_bytes, after)
-            )
+            how = (snapshot == "copy", snapshot_bytes, after)
+            with self._saves.turn():
+                self._saves.settle()
+                return self._save_later(name, found, options, how)
+        self._saves.settle()
         batch = _core.Batch(found.names, tensors.lend(found.values))
         if wanted(progress):
             self._save_shown(name, batch, options)
@@ -197,40 +180,23 @@ class Store:
     ) -> Ticket[Model]:
         copy, room, after = how
         batch = _core.Batch(found.names, found.values)
-        flags = b"\1" * len(batch) if copy else tensors.hold(batch, found.values)
-        if any(flags):
-            arena = self._room(batch, flags, room)
-            inner = self._core.save_copy(name, batch, options, flags, arena)
-        else:
-            inner = self._core.save_start(name, batch, options)
         saved: list[_core.Model] = []
 
         def ended() -> None:  # at once: later the name may stand for another model
             saved.append(self._core.model(name))
             after()
 
-        watcher = release_when_done(inner, batch, ended)
-
         def finish() -> Model:
             watcher.join()
             return Model(self, saved[0] if saved else self._core.model(name))
 
-        ticket = Ticket(inner, finish)
-        with self._lock:
-            self._pending, self._watcher = ticket, watcher
-        return ticket
-
-    def _room(self, batch: _core.Batch, flags: bytes, limit: int) -> _core.Memory:
-        """The arena for copies: as large as they are, up to the limit, and kept for the next
-        save."""
-        need = sum(
-            (size + 63) // 64 * 64 for size, flag in zip(batch.sizes(), flags, strict=True) if flag
+        inner, arena = self._saves.start(
+            self._core, (name, batch, options), found.values, (copy, room)
         )
-        size = max(min(need, limit), 1)
-        if self._arena is None or len(self._arena) < size or len(self._arena) > limit:
-            self._arena = None
-            self._arena = _core.allocate(size, _ALIGNMENT)
-        return self._arena
+        watcher = release_when_done(inner, batch, ended)
+        ticket = Ticket(inner, finish, watcher)
+        self._saves.add(ticket, arena)
+        return ticket
 
     # --- load -----------------------------------------------------------------------------------
 

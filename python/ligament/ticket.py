@@ -14,9 +14,12 @@ T = TypeVar("T")
 class Ticket(Generic[T]):
     """An operation that goes on in the background."""
 
-    def __init__(self, inner: _core.Ticket, finish: Callable[[], T]) -> None:
+    def __init__(
+        self, inner: _core.Ticket, finish: Callable[[], T], watcher: threading.Thread
+    ) -> None:
         self._inner = inner
         self._finish = finish
+        self._watcher = watcher
         self._heard = False  # a failure has been raised to somebody
 
     def done(self) -> bool:
@@ -34,13 +37,18 @@ class Ticket(Generic[T]):
         return self._finish()
 
     def _settle(self) -> None:
-        """Waits; a failure that nobody has heard of is raised."""
+        """Waits, also for the watcher; a failure that nobody has heard of is raised."""
+        failure: Exception | None = None
         try:
             self._inner.wait()
-        except Exception:
-            if not self._heard:
-                self._heard = True
+        except Exception as error:
+            if not self._inner.done():  # raised by a signal handler
                 raise
+            failure = error
+        self._watcher.join()
+        if failure is not None and not self._heard:
+            self._heard = True
+            raise failure
 
     def cancel(self) -> None:
         """Asks it to stop; it then ends with ClosedError unless it was past its commit point."""

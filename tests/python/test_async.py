@@ -83,7 +83,9 @@ def test_the_arena_bounds_the_copies(store: ligament.Store, room: int) -> None:
     for value in saved.values():
         value[:] = -1
     ticket.result(60)
-    assert store._arena is not None and len(store._arena) <= max(room, 1)
+    store.wait()
+    arena = store._saves._spare
+    assert arena is not None and len(arena) <= max(room, 1)
     back = store.load("m")
     assert all(np.array_equal(back[name], want[name]) for name in want)
 
@@ -100,10 +102,12 @@ def test_parameters_that_somebody_else_writes(store: ligament.Store) -> None:
 
 def test_the_arena_is_reused(store: ligament.Store) -> None:
     value = {"x": np.zeros(100_000)}
-    store.save("a", value, wait=False).result()
-    first = store._arena
-    store.save("b", value, wait=False).result()
-    assert store._arena is first
+    arenas = []
+    for name in ("a", "b"):
+        store.save(name, value, wait=False)
+        store.wait()
+        arenas.append(store._saves._spare)
+    assert arenas[0] is not None and arenas[0] is arenas[1]
 
 
 def test_a_snapshot_shares_memory_until_it_is_written(files: ligament.Store) -> None:

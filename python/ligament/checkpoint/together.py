@@ -209,17 +209,19 @@ class Together:
                 plan = (number, held.said, self._agree(number, call, held.said))
         work = _Save(self, number, call, name, held, dict(metrics or {}), after)
         work.plan, work.known = plan, plan[0] if known else None
-        try:
-            inner, batch = work.start(plan[2], wait, snapshot)
-        except BaseException as error:
-            work.lead_in_failure(error)
-            raise
-        if wait:
-            return work.finish(inner, batch)
-        saving = Saving(lambda: work.finish(inner, batch), inner)
-        with self.store._lock:
-            self.store._pending, self.store._watcher = saving, None  # type: ignore[assignment]
-        return saving
+        saves = self.store._saves
+        with saves.turn():
+            try:
+                saves.settle()  # another thread's
+                inner, batch = work.start(plan[2], wait, snapshot)
+            except BaseException as error:
+                work.lead_in_failure(error)
+                raise
+            if not wait:
+                saving = Saving(lambda: work.finish(inner, batch), inner)
+                saves.add(saving, work.arena)
+                return saving
+        return work.finish(inner, batch)
 
     def _agree(self, number: int, call: str, said: list[list[Any]]) -> list[int]:
         """What this rank writes; all ranks come here, or none."""
@@ -369,6 +371,7 @@ class _Save:
         self.held, self.metrics, self.after = held, metrics, after
         self.known: int | None = None  # the call whose plan is used again
         self.plan: _Plan | None = None
+        self.arena: _core.Memory | None = None
 
     def start(
         self, numbers: list[int], wait: bool, snapshot: tuple[str | None, int]
@@ -381,11 +384,10 @@ class _Save:
         options = (_REPLACE, None, None, None, None, None, (), None, self.part)
         if wait:
             return self.core.save_start(self.name, batch, options), batch
-        flags = b"\1" * len(batch) if how == "copy" else tensors.hold(batch, values)
-        if any(flags):
-            arena = self.owner.store._room(batch, flags, room)
-            return self.core.save_copy(self.name, batch, options, flags, arena), batch
-        return self.core.save_start(self.name, batch, options), batch
+        save = (self.name, batch, options)
+        saves = self.owner.store._saves
+        inner, self.arena = saves.start(self.core, save, values, (how == "copy", room))
+        return inner, batch
 
     def finish(self, inner: _core.Ticket, batch: _core.Batch) -> Model:
         """Waits for the part and for all the others; every rank returns or raises."""

@@ -1,0 +1,131 @@
+"""The asynchronous saves of a Store: one after the other, each with memory of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from . import _core, tensors
+from .errors import ClosedError
+
+_ALIGNMENT = 4096
+
+
+class Pending(Protocol):
+    """A save in the background."""
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+
+    def _settle(self) -> None:
+        """Waits for its end; a failure that nobody has heard of is raised."""
+
+
+class PendingSaves:
+    """Starts saves in the background, at most one at a time, for any number of threads.
+
+    A thread does `settle`, `start` and `add` in one `turn`. The lock is reentrant for signal
+    handlers, which may save in the middle of that: then there are two saves, and each has its own
+    arena and is waited for."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._turn = threading.RLock()  # over all below
+        self._pending: list[tuple[Pending, _core.Memory | None]] = []
+        self._spare: _core.Memory | None = None  # the arena of a save that has ended
+        self._closed = False
+
+    @property
+    def pending(self) -> list[Pending]:
+        """Those that nobody has waited for yet."""
+        return [save for save, _ in self._pending]
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Keeps other threads from starting a save, and from closing."""
+        if os.getpid() != self._pid:  # the core refuses to save, and the lock may be held
+            yield
+            return
+        with self._turn:
+            yield
+
+    def settle(self) -> None:
+        """Waits until nothing is pending; each failure is raised once."""
+        if os.getpid() != self._pid:  # forked: the save is the parent's, and the lock may be held
+            return
+        with self._turn:
+            while self._pending:
+                entry = self._pending[0]
+                try:
+                    entry[0]._settle()
+                except Exception:
+                    if entry[0].done():  # else it is an interruption
+                        self._forget(entry)
+                    raise
+                self._forget(entry)
+
+    def close(self) -> None:
+        """Settles; nothing is started from now on."""
+        if os.getpid() != self._pid:
+            return
+        failure: Exception | None = None
+        with self._turn:
+            self._closed = True
+            while True:
+                try:
+                    self.settle()
+                    break
+                except Exception as error:
+                    failure = failure or error
+                    if self._pending and not self._pending[0][0].done():
+                        break
+            self._spare = None
+        if failure is not None:
+            raise failure
+
+    def start(
+        self,
+        store: _core.Store,
+        save: tuple[str, _core.Batch, _core.Options],
+        values: list[Any],
+        snapshot: tuple[bool, int],
+    ) -> tuple[_core.Ticket, _core.Memory | None]:
+        """Starts a save of the tensors as they are now, in this thread's turn. `snapshot`: whether
+        all are copied, and through how many bytes of memory. Returns the arena to `add`."""
+        if self._closed:
+            raise ClosedError("the store is closed")
+        copy, limit = snapshot
+        batch = save[1]
+        flags = b"\1" * len(batch) if copy else tensors.hold(batch, values)
+        if not any(flags):
+            return store.save_start(*save), None
+        sizes = zip(batch.sizes(), flags, strict=True)
+        need = sum((size + 63) // 64 * 64 for size, flag in sizes if flag)
+        arena = self._take(max(min(need, limit), 1), limit)
+        try:
+            return store.save_copy(*save, flags, arena), arena
+        except BaseException:
+            self._spare = arena
+            raise
+
+    def add(self, save: Pending, arena: _core.Memory | None) -> None:
+        """The save has been started, and reads the arena until it ends."""
+        self._pending.append((save, arena))
+
+    def _take(self, size: int, limit: int) -> _core.Memory:
+        """The spare arena, or a new one when it is too small or larger than allowed."""
+        arena, self._spare = self._spare, None
+        if arena is None or len(arena) < size or len(arena) > limit:
+            del arena  # before the next one is allocated
+            arena = _core.allocate(size, _ALIGNMENT)
+        return arena
+
+    def _forget(self, entry: tuple[Pending, _core.Memory | None]) -> None:
+        if entry not in self._pending:  # a signal handler has waited for it
+            return
+        self._pending.remove(entry)
+        if entry[1] is not None:
+            self._spare = entry[1]
