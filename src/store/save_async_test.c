@@ -1,5 +1,7 @@
 #include "store_scene.h"
 
+#include <pthread.h>
+
 enum { TENSORS = 8, LENGTH = 300000 };
 
 static float values[TENSORS][LENGTH], back[LENGTH];
@@ -325,6 +327,99 @@ static void test_race(void **state)
     on_both(state, race);
 }
 
+/* Several threads save on one store at once, as a whole and in parts: each its own model, whose
+ * bytes tell whose it is, and all of them one name. */
+enum { SAVERS = 3, ROUNDS = 4, SAVED = 50000 };
+
+typedef struct saver {
+    lig_store *store;
+    int number;
+    float memory[SAVED];
+} saver;
+
+static lig_status save_whole(const saver *self, const char *name, const lig_tensor *tensor,
+                             lig_ticket **ticket)
+{
+    lig_save_options options = LIG_SAVE_INIT;
+    options.flags = LIG_SAVE_REPLACE;
+    return lig_store_save_start(self->store, name, tensor, 1, &options, ticket);
+}
+
+static lig_status save_offered(const saver *self, const char *name, const lig_tensor *tensor,
+                               lig_ticket **ticket)
+{
+    lig_save_options options = LIG_SAVE_INIT;
+    options.flags = LIG_SAVE_REPLACE;
+    lig_save *save;
+    lig_status status = lig_save_begin(&save, self->store, name, tensor, 1, &options);
+    if (status != LIG_OK)
+        return status;
+    status = lig_save_offer(save, self->memory, NULL);
+    if (status == LIG_OK)
+        return lig_save_commit(save, ticket);
+    lig_save_abort(save);
+    return status;
+}
+
+static void *save_rounds(void *context)
+{
+    saver *self = context;
+    int64_t shape = SAVED;
+    char name[16];
+    snprintf(name, sizeof name, "m%d", self->number);
+    scene_fill(self->memory, sizeof self->memory, (uint64_t)self->number);
+    lig_tensor tensor = scene_tensor("t", self->memory, &shape);
+    for (int i = 0; i < ROUNDS; i++) {
+        lig_ticket *mine = NULL, *shared = NULL;
+        if (save_whole(self, i % 2 ? "shared" : name, &tensor, &mine) != LIG_OK ||
+            save_offered(self, i % 2 ? name : "shared", &tensor, &shared) != LIG_OK)
+            return (void *)"start";
+        lig_status status = lig_ticket_wait(mine, LIG_FOREVER);
+        lig_status other = lig_ticket_wait(shared, LIG_FOREVER);
+        lig_ticket_destroy(mine);
+        lig_ticket_destroy(shared);
+        if (status != LIG_OK || other != LIG_OK)
+            return (void *)"save";
+    }
+    return NULL;
+}
+
+static void threads(const char *uri)
+{
+    static saver savers[SAVERS];
+    static float read[SAVED];
+    int64_t shape = SAVED;
+    pthread_t ids[SAVERS];
+    lig_store *store = opened(uri);
+    for (int i = 0; i < SAVERS; i++) {
+        savers[i].store = store;
+        savers[i].number = i;
+        assert_int_equal(pthread_create(&ids[i], NULL, save_rounds, &savers[i]), 0);
+    }
+    for (int i = 0; i < SAVERS; i++) {
+        void *failed;
+        pthread_join(ids[i], &failed);
+        if (failed != NULL)
+            fail_msg("a thread failed at %s", (const char *)failed);
+    }
+    lig_tensor tensor = scene_tensor("t", read, &shape);
+    int same = 0;
+    for (int i = 0; i < SAVERS; i++) {
+        assert_ok(lig_store_load(store, (const char *[]){"m0", "m1", "m2"}[i], &tensor, 1));
+        assert_memory_equal(read, savers[i].memory, sizeof read);
+    }
+    assert_ok(lig_store_load(store, "shared", &tensor, 1));
+    for (int i = 0; i < SAVERS; i++)
+        same += memcmp(read, savers[i].memory, sizeof read) == 0;
+    assert_int_equal(same, 1);
+    lig_store_close(store);
+}
+
+static void test_threads(void **state)
+{
+    on_both(state, threads);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,6 +432,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_close_waits, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_close_begun, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_race, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(test_threads, scene_setup, scene_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
