@@ -97,7 +97,8 @@ class Store:
         match's or, from 64 KiB up, any stored one are not written again. `graph` (or `args`, as
         for `Graph.of`) is what a search will compare; a model's own by default.
 
-        `wait=False` returns a Ticket at once, and what is saved is the state at the call:
+        `wait=False` returns a Ticket once the asynchronous save before, of any thread, has ended.
+        What is saved is the state at the call; writes to a bare address are not detected:
         `snapshot="copy"` copies all of it, through at most `snapshot_bytes` of memory."""
         return self._save(
             name,

@@ -44,6 +44,7 @@ from .. import _core, tensors
 from ..errors import CorruptError, InvalidError, MismatchError
 from ..store import Store
 from ..tensors import Fresh
+from ..tensors.torch_snapshot import lazy_clones
 from ..tree import decode, encode
 from . import runs
 
@@ -409,6 +410,9 @@ def _whole(row: _core.StoredTensor) -> TensorStorageMetadata:
 # --- staging ------------------------------------------------------------------------------------
 
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
 def _tensors(tree: Any) -> Iterator[Any]:
     if isinstance(tree, dict):
         tree = tree.values()
@@ -422,26 +426,24 @@ def _tensors(tree: Any) -> Iterator[Any]:
 
 
 def _held(tree: Any) -> Any:
+    """The tree with a snapshot of every tensor."""
+    with torch.no_grad():
+        local = [t.to_local() if isinstance(t, DTensor) else t for t in _tensors(tree)]
+        plain = [t for t in local if type(t) in _PLAIN and t.layout is torch.strided]
+        clones = dict(zip(map(id, plain), lazy_clones(plain), strict=True))
+        return _snapshot(tree, clones)
+
+
+def _snapshot(tree: Any, clones: dict[int, Any]) -> Any:
     if isinstance(tree, dict):
-        return {key: _held(item) for key, item in tree.items()}
+        return {key: _snapshot(item, clones) for key, item in tree.items()}
     if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
-        return type(tree)(_held(item) for item in tree)
+        return type(tree)(_snapshot(item, clones) for item in tree)
+    if isinstance(tree, DTensor):
+        where, shape = (tree.device_mesh, tree.placements), tree.shape
+        local = _snapshot(tree.to_local(), clones)
+        return DTensor.from_local(local, *where, run_check=False, shape=shape, stride=tree.stride())
     if isinstance(tree, torch.Tensor):
-        with torch.no_grad():
-            return _clone(tree)
+        clone = clones.get(id(tree))
+        return tree.detach().clone() if clone is None else clone
     return copy.deepcopy(tree)
-
-
-def _clone(tensor: Any) -> Any:
-    if isinstance(tensor, DTensor):
-        local = _clone(tensor.to_local())
-        where, shape = (tensor.device_mesh, tensor.placements), tensor.shape
-        return DTensor.from_local(
-            local, *where, run_check=False, shape=shape, stride=tensor.stride()
-        )
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        return tensor.detach().clone()
-    try:
-        return torch._lazy_clone(tensor.detach())
-    except (RuntimeError, NotImplementedError, AttributeError):  # memory that is not torch's own
-        return tensor.detach().clone()

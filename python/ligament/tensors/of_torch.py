@@ -11,6 +11,7 @@ from .. import _core
 from ..errors import InvalidError, MismatchError, UnsupportedError
 from .dtypes import BYTES, NAMES
 from .fresh import Fresh
+from .torch_snapshot import lazy_clones
 
 # Elements narrower than a byte have no fixed layout in torch, apart from the packed fp4.
 _NARROW = ("int4", "uint4", "int2", "uint2")
@@ -37,10 +38,11 @@ def _dtypes() -> dict[Any, int]:
     if "codes" not in _tables:
         torch = sys.modules["torch"]
         found = {name: getattr(torch, name, None) for name in NAMES if name not in _NARROW}
-        _tables["codes"] = {
+        codes = {
             dtype: NAMES[name] for name, dtype in found.items() if isinstance(dtype, torch.dtype)
         }
-        _tables["dtypes"] = {code: dtype for dtype, code in _tables["codes"].items()}
+        _tables["dtypes"] = {code: dtype for dtype, code in codes.items()}
+        _tables["codes"] = codes  # last: another thread asks for it first
     return _tables["codes"]
 
 
@@ -212,26 +214,19 @@ _COPIED_BYTES = 2048  # below this a copy costs less than a clone
 
 
 def hold(batch: _core.Batch, values: list[Any], places: list[int], flags: bytearray) -> None:
-    """Copy-on-write clones; torch refuses them for memory that it did not allocate, which is
-    copied."""
-    torch = sys.modules["torch"]
-    clone = getattr(torch, "_lazy_clone", None)
+    """Copy-on-write clones, where they are safe."""
     address = _const_address()
-    addresses, sizes, keep = batch.addresses(), batch.sizes(), batch.hold
-    with torch.no_grad():
-        for i in places:
-            if not values[i].is_cpu:  # the batch holds a copy in host memory
-                continue
-            flags[i] = 1
-            if sizes[i] < _COPIED_BYTES or clone is None:
-                continue
-            try:
-                held = clone(values[i])
-            except (RuntimeError, NotImplementedError):
-                continue
-            if address(held) == addresses[i]:
-                keep(i, held)
-                flags[i] = 0
+    addresses, sizes = batch.addresses(), batch.sizes()
+    mine = [
+        i for i in places if values[i].is_cpu
+    ]  # of others the batch holds a copy in host memory
+    for i in mine:
+        flags[i] = 1
+    large = [i for i in mine if sizes[i] >= _COPIED_BYTES]
+    for i, held in zip(large, lazy_clones([values[i] for i in large]), strict=True):
+        if held is not None and address(held) == addresses[i]:
+            batch.hold(i, held)
+            flags[i] = 0
 
 
 # --- filling ------------------------------------------------------------------------------------

@@ -1,0 +1,140 @@
+"""Snapshots of torch tensors without a copy: copy-on-write clones.
+
+torch copies before it writes a shared tensor. NumPy and DLPack write past it, through views that
+were taken before; whether there may be any is told by how many hold the tensor and its storage."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_SEARCH_BYTES = 64 << 20  # below this a copy costs less than a look at every object
+
+
+class _Storage:
+    """A storage and the tensors that are known to hold it."""
+
+    def __init__(self, storage: Any) -> None:
+        self._storage = storage
+        self._tensors: dict[int, Any] = {}
+        self._views: dict[int, int] = {}  # how many known ones hold this base
+
+    def add(self, tensor: Any) -> None:
+        if id(tensor) in self._tensors:
+            return
+        self._tensors[id(tensor)] = tensor
+        base = tensor._base if tensor._is_view() else None
+        if base is not None:
+            self._views[id(base)] = self._views.get(id(base), 0) + 1
+            self.add(base)
+
+    def all_known(self) -> bool:
+        """Whether only known tensors hold it; Python's storage object is one more."""
+        holders: int = sys.modules["torch"]._C._storage_Use_Count(self._storage._cdata)
+        return holders == len(self._tensors) + 1
+
+    def exported(self) -> bool:
+        """Whether one of the tensors may be held by a DLPack capsule. One that requires a gradient
+        is held by autograd too, and exported only as another tensor, by detach()."""
+        return any(
+            not tensor.requires_grad and tensor._use_count() > 1 + self._views.get(id(tensor), 0)
+            for tensor in self._tensors.values()
+        )
+
+    def seen_by_numpy(self) -> bool:
+        """Whether a NumPy array has ever looked at it; the array holds a tensor of its own."""
+        return not self._storage.resizable()
+
+    def bytes(self) -> int:
+        return int(self._storage.nbytes())
+
+
+@functools.cache
+def counts_are_known() -> bool:
+    """Whether this torch counts as is relied on here, which is tried: the names are private."""
+    torch = sys.modules["torch"]
+    try:
+        with torch.inference_mode(False):
+            first, second = torch.zeros(1), torch.zeros(1)
+        count = torch._C._storage_Use_Count
+        alone = count(first.untyped_storage()._cdata) == 2 and first.untyped_storage().resizable()
+        view, capsule = first.numpy(), second.__dlpack__()
+        storage = first.untyped_storage()
+        seen = count(storage._cdata) == 3 and not storage.resizable()
+        held = (first._use_count(), second._use_count()) == (1, 2)
+        del view, capsule
+        return alone and seen and held and count(storage._cdata) == 2
+    except (AttributeError, TypeError, RuntimeError):
+        return False
+
+
+def _live_tensors() -> Iterator[Any]:
+    plain, parameter = sys.modules["torch"].Tensor, sys.modules["torch"].nn.Parameter
+    for one in gc.get_objects():
+        kind = type(one)
+        if kind is plain or kind is parameter:
+            yield one
+
+
+def _search(unknown: dict[int, _Storage]) -> None:
+    """Adds the tensors of Python that hold these storages: the parameters behind a state_dict."""
+    for tensor in _live_tensors():
+        try:
+            key = tensor.untyped_storage()._cdata
+        except (RuntimeError, NotImplementedError):  # sparse, and others without one
+            continue
+        if key in unknown:
+            unknown[key].add(tensor)
+
+
+def _written_by_torch_alone(values: list[Any]) -> list[bool]:
+    """Of each tensor whether nothing but torch can write its memory."""
+    if not counts_are_known():
+        return [False] * len(values)
+    count = sys.modules["torch"]._C._storage_Use_Count
+    alone = [False] * len(values)
+    keys: dict[int, int] = {}
+    storages: dict[int, _Storage] = {}
+    for i, value in enumerate(values):
+        storage = value.untyped_storage()
+        key = storage._cdata
+        if count(key) == 2 and (value.requires_grad or value._use_count() == 1):
+            alone[i] = True  # the tensor and `storage`: so it is with most, and quick
+            continue
+        keys[i] = key
+        storages.setdefault(key, _Storage(storage)).add(value)
+    safe = _safe(storages) if storages else set()
+    for i, key in keys.items():
+        alone[i] = key in safe
+    return alone
+
+
+def _safe(storages: dict[int, _Storage]) -> set[int]:
+    unknown = {
+        key: one
+        for key, one in storages.items()
+        if not (one.all_known() or one.exported() or one.seen_by_numpy())
+    }
+    if sum(one.bytes() for one in unknown.values()) >= _SEARCH_BYTES:
+        _search(unknown)
+    return {key for key, one in storages.items() if one.all_known() and not one.exported()}
+
+
+def lazy_clones(values: list[Any]) -> list[Any]:
+    """A copy-on-write clone of each tensor in host memory; None for those that have to be copied:
+    what others than torch may write, and memory that torch did not allocate."""
+    torch = sys.modules["torch"]
+    clone: Callable[[Any], Any] | None = getattr(torch, "_lazy_clone", None)
+    if clone is None:
+        return [None] * len(values)
+    clones: list[Any] = []
+    with torch.no_grad():
+        for value, ours in zip(values, _written_by_torch_alone(values), strict=True):
+            try:
+                clones.append(clone(value.detach()) if ours else None)
+            except (RuntimeError, NotImplementedError):
+                clones.append(None)
+    return clones
