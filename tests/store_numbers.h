@@ -47,14 +47,14 @@ static inline lig_status save_number(lig_store *store, const char *name, uint64_
 /* Loads the model, compares every byte with what its number says, and tells the number. */
 static inline uint64_t check_number(lig_store *store, const char *name)
 {
-    lig_model *model;
-    assert_ok(lig_store_model(store, name, &model));
-    uint64_t number = (uint64_t)model->metrics[0].value;
-    lig_model_destroy(model);
+    lig_ref *ref;
+    assert_ok(lig_store_resolve(store, name, &ref));
+    uint64_t number = (uint64_t)lig_ref_model(ref)->metrics[0].value;
     int64_t lengths[TENSORS];
     lig_tensor tensors[TENSORS];
     make(number, lengths, tensors, reads);
-    assert_ok(lig_store_load(store, name, tensors, TENSORS));
+    assert_ok(lig_ref_load(ref, tensors, TENSORS));
+    lig_ref_release(ref);
     for (int i = 0; i < TENSORS; i++) {
         scene_fill(values[i], tensors[i].bytes, number + (uint64_t)i);
         assert_memory_equal(values[i], reads[i], tensors[i].bytes);

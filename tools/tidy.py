@@ -35,6 +35,7 @@ HEADER_MODULE = {
     "plugin": "backend",
     "find": "store",
     "part": "store",
+    "ref": "store",
     "secret": "net",
     "ligament": None,
 }

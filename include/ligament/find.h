@@ -57,8 +57,9 @@ typedef struct lig_match {
     size_t layer_count, tensor_count;
     const uint32_t *layers; /* indexes of the prefix's layers in the asking graph, ascending */
     const lig_matched_tensor *tensors;
-    uint64_t bytes;     /* of those tensors */
-    int64_t expires_ns; /* since 1970; 0: not pinned, because the store is read-only */
+    uint64_t bytes;            /* of those tensors */
+    int64_t expires_ns;        /* since 1970; 0: not pinned, because the store is read-only */
+    const struct lig_ref *ref; /* the model as a ref (ref.h), borrowed from the match; held as long as the match is */
 } lig_match;
 
 /* The models that share the most with `graph`, best first: more layers, then more bytes, then the preferred

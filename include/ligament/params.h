@@ -38,7 +38,7 @@ typedef struct lig_params_worker lig_params_worker;
 /* Pinned. */
 typedef enum lig_params_role { LIG_PARAMS_NODE = 0, LIG_PARAMS_SCHEDULER = 1 } lig_params_role;
 typedef enum lig_params_techniques {
-    LIG_PARAMS_ALL = 0,             /* one interested node: the row moves there; several: they get copies */
+    LIG_PARAMS_ALL = 0, /* one interested node: the row moves there; several: they get copies */
     LIG_PARAMS_REPLICATION_ONLY = 1,
     LIG_PARAMS_RELOCATION_ONLY = 2
 } lig_params_techniques;
@@ -71,17 +71,17 @@ typedef struct lig_params_init {
 } lig_params_init;
 
 typedef struct lig_params_table {
-    const char *name;        /* NULL: "values"; no two are equal */
-    uint64_t key_count;      /* or, with hashed keys, how many may be in use at most */
-    uint32_t length;         /* elements of a row, 1 .. LIG_PARAMS_LENGTH_MAX; 0: as `lengths` says */
+    const char *name;   /* NULL: "values"; no two are equal */
+    uint64_t key_count; /* or, with hashed keys, how many may be in use at most */
+    uint32_t length;    /* elements of a row, 1 .. LIG_PARAMS_LENGTH_MAX; 0: as `lengths` says */
     uint32_t reserved;
     const uint32_t *lengths; /* one a key; dense keys only */
     lig_params_optimizer optimizer;
     lig_params_init init;
 } lig_params_table;
 
-#define LIG_PARAMS_HAS_SCHEDULER 1u /* flags: it alone holds the rendezvous; otherwise node 0 does */
-#define LIG_PARAMS_HASHED 2u        /* any keys; without: 0 .. sum of key_count - 1, table after table */
+#define LIG_PARAMS_HAS_SCHEDULER 1u  /* flags: it alone holds the rendezvous; otherwise node 0 does */
+#define LIG_PARAMS_HASHED 2u         /* any keys; without: 0 .. sum of key_count - 1, table after table */
 #define LIG_PARAMS_TRUSTED_FABRIC 4u /* as LIG_MESH_TRUSTED_FABRIC, */
 #define LIG_PARAMS_ANY_DEVICE 8u     /* LIG_MESH_ANY_DEVICE */
 
@@ -119,7 +119,7 @@ typedef struct lig_params_options {
     uint64_t reserved[6];
 } lig_params_options;
 
-#define LIG_PARAMS_OPTIONS_INIT \
+#define LIG_PARAMS_OPTIONS_INIT                                                                                        \
     {0, UINT32_MAX, 1, 1, 0, 0, LIG_FLOAT32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}}
 
 /* Joins: returns when all nodes are connected. A row begins at its home (key % node_count), as its table's init says.
@@ -159,14 +159,14 @@ LIG_API lig_status lig_params_save(lig_params *params, const char *uri, const ch
 LIG_API lig_status lig_params_load(lig_params *params, const char *uri, const char *model, int64_t timeout_ns);
 
 typedef struct lig_params_stats {
-    uint64_t pulls, pushes, sets;           /* keys, of workers of this node */
-    uint64_t local, replica, shared;        /* of these: in a row owned here; in a copy; read from a peer's memory */
-    uint64_t remote;                        /* the rest: by message */
-    uint64_t intents;                       /* keys, signalled */
+    uint64_t pulls, pushes, sets;    /* keys, of workers of this node */
+    uint64_t local, replica, shared; /* of these: in a row owned here; in a copy; read from a peer's memory */
+    uint64_t remote;                 /* the rest: by message */
+    uint64_t intents;                /* keys, signalled */
     uint64_t relocations_in, relocations_out, replications, drops;
-    uint64_t forwarded;                     /* requests for keys that had moved on */
+    uint64_t forwarded; /* requests for keys that had moved on */
     uint64_t rounds, bytes_sent, bytes_received;
-    uint64_t rows_owned, rows_copied;       /* now */
+    uint64_t rows_owned, rows_copied; /* now */
     uint64_t samples;
     uint64_t reserved[8];
 } lig_params_stats;
@@ -177,9 +177,9 @@ LIG_API lig_status lig_params_stats_reset(lig_params *params);
 
 /* Pinned. */
 typedef enum lig_params_scheme {
-    LIG_PARAMS_NAIVE = 0,  /* drawn at prepare, pulled like any key */
-    LIG_PARAMS_PRELOC = 1, /* and an intent is signalled */
-    LIG_PARAMS_POOL = 2,   /* drawn from a pool whose keys are preloc'ed together and used `reuse` times */
+    LIG_PARAMS_NAIVE = 0,       /* drawn at prepare, pulled like any key */
+    LIG_PARAMS_PRELOC = 1,      /* and an intent is signalled */
+    LIG_PARAMS_POOL = 2,        /* drawn from a pool whose keys are preloc'ed together and used `reuse` times */
     LIG_PARAMS_SAMPLE_LOCAL = 3 /* drawn at pull, among keys that are here; where too few are, among all */
 } lig_params_scheme;
 typedef enum lig_params_distribution {

@@ -24,7 +24,7 @@ typedef struct lig_store lig_store;
 
 LIG_API lig_status lig_store_open(lig_store **store, const char *uri);
 /* Waits for the saves that run in the background; one that was begun and not yet committed ends with
- * LIG_E_CLOSED. Views live on. */
+ * LIG_E_CLOSED. Views and refs live on. */
 LIG_API void lig_store_close(lig_store *store);
 
 /* The URI without its options; borrowed from the store. */
@@ -102,12 +102,15 @@ typedef struct lig_save_options {
     const struct lig_match *match; /* NULL: none; its model is the parent when none is given */
     const struct lig_box *boxes;   /* with `part`: see part.h */
     struct lig_part **part;        /* NULL: a model; else what is saved is a part of one */
+    struct lig_ref **ref;          /* NULL, or where to put what was saved, as a ref (ref.h); not for a part */
 } lig_save_options;
-#define LIG_SAVE_INIT {sizeof(lig_save_options), 0, NULL, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL}
+#define LIG_SAVE_INIT {sizeof(lig_save_options), 0, NULL, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL}
 
 /* Saves `count` tensors as one model; on return it is durable. Tensors with equal memory (same pointer, dtype,
  * shape) are stored once and marked as tied. A tensor whose bytes equal those of one of the parent's, of the match's
- * or, from 64 KiB up, of any stored one is not written: the new model refers to it. `options` may be NULL. */
+ * or, from 64 KiB up, of any stored one is not written: the new model refers to it. `options` may be NULL. With `ref`
+ * in the options, *ref is set when the save has ended well (lig_ref_release), for an asynchronous one before its ticket
+ * is done: it is what was saved, also when somebody has replaced it meanwhile. */
 LIG_API lig_status lig_store_save(lig_store *store, const char *model, const lig_tensor *tensors, size_t count,
                                   const lig_save_options *options);
 
@@ -218,7 +221,7 @@ LIG_API void lig_report_destroy(lig_report *report);
 LIG_API lig_status lig_store_check(lig_store *store, uint32_t flags, lig_report **report);
 
 /* Removes leftovers of dead writers and packs without live tensors, and writes what lives in packs that are more than
- * half dead into new ones. What a match pins stays where it is. */
+ * half dead into new ones. What a match or a ref pins stays where it is. */
 LIG_API lig_status lig_store_compact(lig_store *store, lig_report **report);
 
 typedef struct lig_store_stats {
@@ -290,5 +293,6 @@ LIG_API const char *lig_store_time_stamp_name(size_t index);
 
 #include <ligament/find.h>
 #include <ligament/part.h>
+#include <ligament/ref.h>
 
 #endif

@@ -1,7 +1,7 @@
 #include "store/contents.h"
 
 #include "base/error.h"
-#include "store/fetch.h"
+#include "store/ref.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +32,7 @@ typedef struct piece {
 
 /* Pieces of as many tensors as there is room for: one read of each model for all of them. */
 typedef struct comparison {
-    lig_store *store;
-    ligi_model *a, *b;
+    const lig_ref *a, *b;
     uint64_t window_bytes, filled;
     uint8_t *left, *right;
     piece *pieces;
@@ -41,26 +40,26 @@ typedef struct comparison {
     size_t count;
 } comparison;
 
-static lig_status read_pieces(comparison *self, ligi_model *from, uint8_t *to)
+static lig_status read_pieces(comparison *self, const lig_ref *from, int first, uint8_t *to)
 {
     for (size_t i = 0; i < self->count; i++) {
         piece *one = &self->pieces[i];
-        size_t index = from == self->a ? one->pair->a : one->pair->b;
-        lig_tensor into = from->manifest.shown[index].tensor;
+        size_t index = first ? one->pair->a : one->pair->b;
+        lig_tensor into = from->model->manifest.shown[index].tensor;
         into.data = to + one->at;
         into.bytes = one->bytes;
         into.shape = one->shape;
         self->reads[i] = (lig_read){.into = into, .slices = into.ndim ? one->slices : NULL};
     }
-    return ligi_read_model(self->store, from, self->reads, self->count);
+    return lig_ref_read(from, self->reads, self->count, 0);
 }
 
 static lig_status flush(comparison *self)
 {
     if (self->count == 0)
         return LIG_OK;
-    LIG_TRY(read_pieces(self, self->a, self->left));
-    LIG_TRY(read_pieces(self, self->b, self->right));
+    LIG_TRY(read_pieces(self, self->a, 1, self->left));
+    LIG_TRY(read_pieces(self, self->b, 0, self->right));
     for (size_t i = 0; i < self->count; i++) {
         const piece *one = &self->pieces[i];
         if (memcmp(self->left + one->at, self->right + one->at, one->bytes) != 0)
@@ -107,7 +106,7 @@ static int advance(piece *next, const lig_tensor *tensor, uint32_t whole)
 
 static lig_status compare_pair(comparison *self, ligi_pair *pair)
 {
-    const lig_tensor *tensor = &self->a->manifest.shown[pair->a].tensor;
+    const lig_tensor *tensor = &self->a->model->manifest.shown[pair->a].tensor;
     uint64_t row_bytes;
     piece next = {.pair = pair};
     if (tensor->bytes == 0)
@@ -130,12 +129,12 @@ static lig_status compare_pair(comparison *self, ligi_pair *pair)
     return LIG_OK;
 }
 
-lig_status ligi_contents_compare(lig_store *store, ligi_model *a, ligi_model *b, ligi_pair *pairs,
-                                 size_t count, uint64_t window_bytes)
+lig_status ligi_contents_compare(const lig_ref *a, const lig_ref *b, ligi_pair *pairs, size_t count,
+                                 uint64_t window_bytes)
 {
-    comparison self = {.store = store, .a = a, .b = b, .window_bytes = window_bytes};
+    comparison self = {.a = a, .b = b, .window_bytes = window_bytes};
     for (size_t i = 0; i < count; i++) {
-        uint64_t element = lig_dtype_bytes(a->manifest.shown[pairs[i].a].tensor.dtype);
+        uint64_t element = lig_dtype_bytes(a->model->manifest.shown[pairs[i].a].tensor.dtype);
         self.window_bytes = self.window_bytes < element ? element : self.window_bytes;
         pairs[i].differ = 0;
     }

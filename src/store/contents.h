@@ -3,7 +3,7 @@
 #ifndef LIGI_CONTENTS_H
 #define LIGI_CONTENTS_H
 
-#include "store/model.h"
+#include "store/manifest.h"
 
 #define LIGI_CONTENTS_WINDOW (UINT64_C(32) << 20)
 
@@ -18,7 +18,7 @@ int ligi_contents_alike(const ligi_manifest *a, size_t in_a, const ligi_manifest
 
 /* Reads both tensors of each pair as far as they are equal, at most `window_bytes` (an element's at
  * least) of either model at a time, and fills pairs[i].differ. */
-lig_status ligi_contents_compare(lig_store *store, ligi_model *a, ligi_model *b, ligi_pair *pairs,
-                                 size_t count, uint64_t window_bytes);
+lig_status ligi_contents_compare(const lig_ref *a, const lig_ref *b, ligi_pair *pairs, size_t count,
+                                 uint64_t window_bytes);
 
 #endif

@@ -1,6 +1,7 @@
 #include "part_scene.h"
 
 #include "store/contents.h"
+#include "store/ref.h"
 
 static part_scene model, other;
 
@@ -23,7 +24,7 @@ static void test_windows(void **state)
     static const uint64_t windows[] = {1000, 4000, 9000, sizeof model.rows + 50, 1 << 20};
     static const char *const names[] = {"bias", "columns", "rows", "scale"};
     lig_store *store;
-    ligi_model *a, *b, *c;
+    lig_ref *a, *b, *c;
     part_fill(&model, 1);
     other = model;
     part_save(places->file, "a", &model, 3, NULL);
@@ -32,25 +33,25 @@ static void test_windows(void **state)
     *last ^= 1;
     part_save(places->file, "c", &other, 5, NULL);
     assert_ok(lig_store_open(&store, places->file));
-    assert_ok(ligi_model_read(store, "a", &a));
-    assert_ok(ligi_model_read(store, "b", &b));
-    assert_ok(ligi_model_read(store, "c", &c));
+    assert_ok(lig_store_resolve(store, "a", &a));
+    assert_ok(lig_store_resolve(store, "b", &b));
+    assert_ok(lig_store_resolve(store, "c", &c));
     for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
         ligi_pair pairs[4];
         for (size_t i = 0; i < 4; i++)
-            pairs[i] = pair_of(a, b, names[i]);
-        assert_ok(ligi_contents_compare(store, a, b, pairs, 4, windows[w]));
+            pairs[i] = pair_of(a->model, b->model, names[i]);
+        assert_ok(ligi_contents_compare(a, b, pairs, 4, windows[w]));
         for (size_t i = 0; i < 4; i++)
             assert_int_equal(pairs[i].differ, 0);
         for (size_t i = 0; i < 4; i++)
-            pairs[i] = pair_of(a, c, names[i]);
-        assert_ok(ligi_contents_compare(store, a, c, pairs, 4, windows[w]));
+            pairs[i] = pair_of(a->model, c->model, names[i]);
+        assert_ok(ligi_contents_compare(a, c, pairs, 4, windows[w]));
         for (size_t i = 0; i < 4; i++)
             assert_int_equal(pairs[i].differ, i == 1);
     }
-    ligi_model_free(a);
-    ligi_model_free(b);
-    ligi_model_free(c);
+    lig_ref_release(a);
+    lig_ref_release(b);
+    lig_ref_release(c);
     lig_store_close(store);
 }
 
@@ -59,28 +60,30 @@ static void test_random(void **state)
 {
     scene *places = *state;
     lig_store *store;
-    ligi_model *a, *b;
+    lig_ref *a, *b;
     uint64_t seed = 5;
     part_fill(&model, 2);
     part_save(places->file, "a", &model, 2, NULL);
     assert_ok(lig_store_open(&store, places->file));
-    assert_ok(ligi_model_read(store, "a", &a));
+    assert_ok(lig_store_resolve(store, "a", &a));
     for (int i = 0; i < 20; i++) {
         int which = (int)(scene_random(&seed) % 2);
         other = model;
         uint8_t *at = which ? (uint8_t *)other.columns : (uint8_t *)other.rows;
         at[scene_random(&seed) % sizeof other.rows] ^= (uint8_t)(1u << scene_random(&seed) % 8);
         part_save(places->file, "b", &other, 3 + i % 4, NULL);
-        assert_ok(ligi_model_read(store, "b", &b));
-        ligi_pair pairs[2] = {pair_of(a, b, "rows"), pair_of(a, b, "columns")};
-        assert_false(ligi_contents_alike(&a->manifest, pairs[0].a, &b->manifest, pairs[0].b));
+        assert_ok(lig_store_resolve(store, "b", &b));
+        ligi_pair pairs[2] = {pair_of(a->model, b->model, "rows"),
+                              pair_of(a->model, b->model, "columns")};
+        assert_false(
+            ligi_contents_alike(&a->model->manifest, pairs[0].a, &b->model->manifest, pairs[0].b));
         uint64_t window = 1000 + scene_random(&seed) % 100000;
-        assert_ok(ligi_contents_compare(store, a, b, pairs, 2, window));
+        assert_ok(ligi_contents_compare(a, b, pairs, 2, window));
         assert_int_equal(pairs[which].differ, 1);
         assert_int_equal(pairs[!which].differ, 0);
-        ligi_model_free(b);
+        lig_ref_release(b);
     }
-    ligi_model_free(a);
+    lig_ref_release(a);
     lig_store_close(store);
 }
 

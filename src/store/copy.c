@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "store/fetch.h"
+#include "store/ref.h"
 #include "store/save.h"
 
 #include <stdlib.h>
@@ -48,9 +49,10 @@ static lig_status find_parent(lig_store *to, const char *name, uint64_t *id)
     return status;
 }
 
-static lig_status copy_model(void *context, lig_store *from, ligi_model *model, int *gone)
+static lig_status copy_model(void *context, const lig_ref *ref, int *gone)
 {
     copying *self = context;
+    const ligi_model *model = ref->model;
     const ligi_about *about = &model->record.about;
     lig_save_options options = LIG_SAVE_INIT;
     options.flags = self->flags;
@@ -60,7 +62,8 @@ static lig_status copy_model(void *context, lig_store *from, ligi_model *model, 
     options.tag_count = about->tag_count;
     options.meta = about->meta;
     options.structure = model->manifest.structure;
-    self->fetch = (ligi_fetch){.store = from, .model = model, .verify = 1, .gone = gone};
+    self->fetch = (ligi_fetch){
+        .store = ref->store, .model = model, .verify = 1, .gone = gone, .maps = &ref->maps};
     ligi_source source = {.fill = fill, .context = self};
     lig_tensor *tensors;
     LIG_TRY(describe(model, &tensors));
@@ -93,5 +96,15 @@ lig_status lig_store_copy(lig_store *from, const char *model, lig_store *to, con
     LIG_TRY(ligi_store_usable(from));
     LIG_TRY(ligi_store_writable(to));
     copying self = {.to = to, .name = new_name, .flags = flags};
-    return ligi_model_with(from, model, copy_model, &self);
+    return ligi_ref_with(from, model, LIGI_REF_HELD, copy_model, &self);
+}
+
+lig_status lig_ref_copy(const lig_ref *ref, lig_store *to, const char *new_name, uint32_t flags)
+{
+    LIG_TRY(ligi_ref_usable(ref));
+    LIG_TRY(ligi_store_writable(to));
+    copying self = {.to = to, .name = new_name, .flags = flags};
+    int gone = 0;
+    lig_status status = copy_model(&self, ref, &gone);
+    return gone ? ligi_ref_lost(ref) : status;
 }

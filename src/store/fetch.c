@@ -1,5 +1,6 @@
 #include "store/fetch.h"
 
+#include "backend/range.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -78,17 +79,31 @@ static void sort(ligi_fetch *fetch)
     fetch->count = kept;
 }
 
+/* What fetch->ranges ask of a pack that may have been removed: from its mapping then. */
+static lig_status read_ranges(const ligi_fetch *fetch, uint64_t pack, size_t count, size_t *bad)
+{
+    ligi_place *place = fetch->store->place;
+    const void *secret = fetch->store->secret;
+    lig_status status = place->ops->pack_read(place->self, pack, secret, fetch->ranges, count, bad);
+    const lig_mapping *mapping =
+        status == LIG_E_NOTFOUND && fetch->maps ? ligi_maps_find(fetch->maps, pack) : NULL;
+    if (mapping == NULL)
+        return status;
+    status = LIG_OK;
+    for (*bad = 0; *bad < count && status == LIG_OK; *bad += status == LIG_OK)
+        status = ligi_range_copy(mapping->base, mapping->bytes, pack, secret, &fetch->ranges[*bad]);
+    return status;
+}
+
 /* Parts [first, end), all of one pack. */
 static lig_status read_pack(ligi_fetch *fetch, size_t first, size_t end)
 {
-    ligi_place *place = fetch->store->place;
     size_t count = end - first, bad = SIZE_MAX;
     LIG_TRY(
         ligi_grow(&fetch->ranges, &fetch->range_capacity, count, sizeof *fetch->ranges, "a read"));
     for (size_t i = 0; i < count; i++)
         fetch->ranges[i] = fetch->parts[first + i].range;
-    lig_status status = place->ops->pack_read(place->self, fetch->parts[first].pack,
-                                              fetch->store->secret, fetch->ranges, count, &bad);
+    lig_status status = read_ranges(fetch, fetch->parts[first].pack, count, &bad);
     if (status == LIG_E_CORRUPT && bad < count)
         return does_not_fit(fetch, fetch->parts[first + bad].tensor);
     if (status == LIG_E_NOTFOUND)

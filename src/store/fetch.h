@@ -3,6 +3,7 @@
 #ifndef LIGI_FETCH_H
 #define LIGI_FETCH_H
 
+#include "store/holds.h"
 #include "store/model.h"
 
 typedef struct ligi_part {
@@ -15,7 +16,8 @@ typedef struct ligi_fetch {
     lig_store *store;
     const ligi_model *model;
     int verify;
-    int *gone; /* set when a pack was not there */
+    int *gone;             /* set when a pack was not there */
+    const ligi_maps *maps; /* where a pack may be that is not there; NULL: nowhere */
     ligi_part *parts;
     size_t count, capacity;
     lig_range *ranges;
@@ -30,16 +32,11 @@ lig_status ligi_fetch_add(ligi_fetch *fetch, size_t tensor, uint64_t offset, uin
 lig_status ligi_fetch_run(ligi_fetch *fetch);
 void ligi_fetch_fini(ligi_fetch *fetch);
 
-/* lig_store_read of a model that was read before, whatever its name stands for now. */
-lig_status ligi_read_model(lig_store *store, ligi_model *model, const lig_read *reads,
-                           size_t count);
-
 /* lig_store_load, and LIG_E_MISMATCH when the model holds other tensors too. */
 lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_tensor *tensors,
                                  size_t count);
 
-/* The model behind a match. LIG_E_INVALID when it was found in another store. */
-lig_status ligi_match_model(const lig_store *store, const lig_match *shown,
-                            const ligi_model **model);
+/* The model behind a match, as a ref. LIG_E_INVALID when it was found in another store. */
+lig_status ligi_match_ref(const lig_store *store, const lig_match *shown, const lig_ref **ref);
 
 #endif

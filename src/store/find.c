@@ -1,11 +1,10 @@
+#include "store/find.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "store/candidates.h"
 #include "store/fetch.h"
-#include "store/find.h"
 #include "store/graphs.h"
-#include "store/holds.h"
-#include "store/model.h"
+#include "store/ref.h"
 #include "tensor/memory.h"
 
 #include <stdlib.h>
@@ -19,9 +18,7 @@ enum { COMPARED_MAX = 10000, FIND_TRIES = 100, FIND_LIMIT_MAX = 100000 };
 /* A match that was given out. */
 typedef struct match {
     lig_match shown; /* first: a lig_match that we gave out is one of these */
-    ligi_model *model;
-    ligi_pin *pin;
-    uint8_t uuid[LIGI_UUID_BYTES]; /* of the store it was found in */
+    lig_ref *ref;
     uint32_t *layers;
     lig_matched_tensor *tensors;
     char *names;
@@ -121,8 +118,7 @@ static void match_free(match *self)
 {
     if (self == NULL)
         return;
-    ligi_pin_release(self->pin);
-    ligi_model_free(self->model);
+    lig_ref_release(self->ref);
     free(self->layers);
     free(self->tensors);
     free(self->names);
@@ -169,7 +165,7 @@ static lig_status inverse_make(inverse *self, const ligi_layers *stored, const s
 
 static lig_status take_tensors(match *self, const search *from, const inverse *back)
 {
-    const lig_model *model = &self->model->shown;
+    const lig_model *model = lig_ref_model(self->ref);
     ligi_writer names = {0};
     LIG_TRY(ligi_calloc(&self->tensors, model->tensor_count, sizeof *self->tensors, "a match"));
     for (size_t i = 0; i < model->tensor_count; i++) {
@@ -212,33 +208,42 @@ static lig_status translate(match *self, const search *from, const hit *found)
     return status;
 }
 
+/* Pinned first, then read; find_once then asks the catalog. */
+static lig_status resolve(const ligi_ledger *ledger, uint64_t id, int64_t lease_ns, lig_ref **out)
+{
+    lig_store *store = ledger->store;
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
+    lig_catalog_item item;
+    ligi_model *model = NULL;
+    int gone = 0;
+    LIG_TRY(ligi_ledger_get(ledger, &key, &item));
+    LIG_TRY(ligi_model_list(&item, store->secret, &model));
+    LIG_TRY(ligi_ref_make(store, model, out));
+    (*out)->version = ledger->version;
+    LIG_TRY(ligi_ref_pin(*out, lease_ns));
+    lig_status status = ligi_model_fill(store, ledger, model, &gone);
+    if (status != LIG_OK)
+        return gone ? LIG_E_BUSY : status;
+    ligi_manifest_fingerprints(&model->manifest, store->secret);
+    return LIG_OK;
+}
+
 static lig_status make_match(const search *from, const hit *found, int64_t lease_ns, match **out)
 {
-    lig_store *store = from->ledger->store;
     match *self = NULL;
-    int gone = 0;
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a match"));
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, found->exact.id);
-    lig_catalog_item item;
-    lig_status status = ligi_ledger_get(from->ledger, &key, &item);
-    if (status == LIG_OK)
-        status = ligi_model_list(&item, store->secret, &self->model);
-    if (status == LIG_OK)
-        status = ligi_pin_take(store, self->model->record.uses, self->model->record.use_count,
-                               lease_ns, &self->pin);
-    if (status == LIG_OK)
-        status = ligi_model_fill(store, from->ledger, self->model, &gone);
+    lig_status status = resolve(from->ledger, found->exact.id, lease_ns, &self->ref);
     if (status == LIG_OK)
         status = take_layers(self, from, found);
     if (status == LIG_OK)
         status = translate(self, from, found);
     if (status != LIG_OK) {
         match_free(self);
-        return gone ? LIG_E_BUSY : status;
+        return status;
     }
-    memcpy(self->uuid, store->uuid, sizeof self->uuid);
-    self->shown.model = &self->model->shown;
-    self->shown.expires_ns = ligi_pin_expires(self->pin);
+    self->shown.model = lig_ref_model(self->ref);
+    self->shown.ref = self->ref;
+    self->shown.expires_ns = ligi_pin_expires(self->ref->pin);
     *out = self;
     return LIG_OK;
 }
@@ -351,9 +356,7 @@ lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_fi
 
 void lig_match_release(lig_match *shown)
 {
-    match *self = (match *)shown;
-    ligi_pin_release(self->pin);
-    self->pin = NULL;
+    ligi_ref_unpin(((match *)shown)->ref);
     shown->expires_ns = 0;
 }
 
@@ -364,15 +367,14 @@ void lig_matches_destroy(lig_match **matches, size_t count)
     free(matches);
 }
 
-lig_status ligi_match_model(const lig_store *store, const lig_match *shown,
-                            const ligi_model **model)
+lig_status ligi_match_ref(const lig_store *store, const lig_match *shown, const lig_ref **ref)
 {
-    const match *self = (const match *)shown;
-    if (memcmp(self->uuid, store->uuid, sizeof self->uuid) != 0)
+    const lig_ref *found = ((const match *)shown)->ref;
+    if (memcmp(found->store->uuid, store->uuid, sizeof store->uuid) != 0)
         return lig_fail(LIG_E_INVALID,
                         "the match with model '%s' was found in another store than %s",
                         shown->model->name, store->uri);
-    *model = self->model;
+    *ref = found;
     return LIG_OK;
 }
 
@@ -402,16 +404,15 @@ static lig_status name_reads(const match *self, const lig_tensor *tensors, size_
 lig_status lig_store_load_match(lig_store *store, const lig_match *shown, const lig_tensor *tensors,
                                 size_t count)
 {
-    match *self = (match *)shown;
-    const ligi_model *model;
+    const lig_ref *ref;
     LIG_TRY(ligi_store_usable(store));
-    LIG_TRY(ligi_match_model(store, shown, &model));
+    LIG_TRY(ligi_match_ref(store, shown, &ref));
     LIG_TRY(ligi_tensors_check(tensors, count, 1));
     lig_read *reads = NULL;
     LIG_TRY(ligi_calloc(&reads, count, sizeof *reads, "a load"));
-    lig_status status = name_reads(self, tensors, count, reads);
+    lig_status status = name_reads((const match *)shown, tensors, count, reads);
     if (status == LIG_OK && count)
-        status = ligi_read_model(store, self->model, reads, count);
+        status = lig_ref_read(ref, reads, count, 0);
     free(reads);
     return status;
 }

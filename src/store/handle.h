@@ -25,6 +25,7 @@ void ligi_place_drop(ligi_place *place);
 
 struct lig_store {
     pid_t pid;
+    atomic_int holders; /* its user, and the refs, which outlive lig_store_close */
     ligi_place *place;
     char *uri;
     char mode;      /* 'r', 'w' or 'a' */
@@ -42,6 +43,9 @@ struct lig_store {
     ligi_footers *footers;
     int secret_known; /* from the footers */
 };
+
+void ligi_store_hold(lig_store *store);
+void ligi_store_drop(lig_store *store);
 
 /* Ends the saves that were begun and neither committed nor aborted. The lock is held. */
 void ligi_open_saves_end(lig_store *store);

@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "store/contents.h"
-#include "store/model.h"
+#include "store/ref.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,21 +75,14 @@ static lig_status find_children(const ligi_ledger *ledger, uint64_t id, list *to
     return status;
 }
 
-lig_status lig_store_lineage(lig_store *store, const char *model, lig_lineage **out)
+static lig_status find_family(const ligi_ledger *ledger, uint64_t id, uint64_t parent,
+                              lig_lineage **out)
 {
-    LIG_TRY(ligi_store_usable(store));
-    ligi_ledger ledger;
-    ligi_record record = {0};
     lig_lineage *lineage = NULL;
     list ancestors = {0}, children = {0};
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
-    lig_status status = ligi_ledger_find(&ledger, model, &record);
+    lig_status status = find_ancestors(ledger, parent, &ancestors);
     if (status == LIG_OK)
-        status = find_ancestors(&ledger, record.about.parent, &ancestors);
-    if (status == LIG_OK)
-        status = find_children(&ledger, record.about.id, &children);
-    ligi_record_fini(&record);
-    ligi_ledger_end(&ledger);
+        status = find_children(ledger, id, &children);
     if (status == LIG_OK)
         status = ligi_calloc(&lineage, 1, sizeof *lineage, "a lineage");
     if (status != LIG_OK) {
@@ -100,6 +93,31 @@ lig_status lig_store_lineage(lig_store *store, const char *model, lig_lineage **
     *lineage = (lig_lineage){ancestors.models, children.models, ancestors.count, children.count};
     *out = lineage;
     return LIG_OK;
+}
+
+lig_status lig_store_lineage(lig_store *store, const char *model, lig_lineage **out)
+{
+    LIG_TRY(ligi_store_usable(store));
+    ligi_ledger ledger;
+    ligi_record record = {0};
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    lig_status status = ligi_ledger_find(&ledger, model, &record);
+    if (status == LIG_OK)
+        status = find_family(&ledger, record.about.id, record.about.parent, out);
+    ligi_record_fini(&record);
+    ligi_ledger_end(&ledger);
+    return status;
+}
+
+lig_status lig_ref_lineage(const lig_ref *ref, lig_lineage **out)
+{
+    LIG_TRY(ligi_ref_usable(ref));
+    ligi_ledger ledger;
+    const ligi_about *about = &ref->model->record.about;
+    LIG_TRY(ligi_ledger_begin(ref->store, &ledger));
+    lig_status status = find_family(&ledger, about->id, about->parent, out);
+    ligi_ledger_end(&ledger);
+    return status;
 }
 
 void lig_lineage_destroy(lig_lineage *lineage)
@@ -155,10 +173,11 @@ static void add_difference(diff *self, const lig_stored_tensor *a, const lig_sto
 }
 
 /* Pairs are in the order of a, as the differences are. */
-static lig_status settle(diff *self, lig_store *store)
+static lig_status settle(diff *self, const lig_ref *a, const lig_ref *b)
 {
-    LIG_TRY(ligi_contents_compare(store, self->a, self->b, self->pairs, self->pair_count,
-                                  LIGI_CONTENTS_WINDOW));
+    if (self->pair_count == 0)
+        return LIG_OK;
+    LIG_TRY(ligi_contents_compare(a, b, self->pairs, self->pair_count, LIGI_CONTENTS_WINDOW));
     for (size_t i = 0; i < self->pair_count; i++)
         if (!self->pairs[i].differ)
             self->tensors[self->pairs[i].a].change = LIG_CHANGE_NONE;
@@ -211,13 +230,12 @@ static lig_status compare_all(diff *self)
     return status;
 }
 
-static lig_status diff_once(lig_store *store, const char *a, const char *b, diff *self)
+static lig_status diff_refs(const lig_ref *a, const lig_ref *b, diff *self)
 {
-    LIG_TRY(ligi_model_read(store, a, &self->a));
-    LIG_TRY(ligi_model_read(store, b, &self->b));
+    LIG_TRY(ligi_model_copy(a->model, a->store->secret, &self->a));
+    LIG_TRY(ligi_model_copy(b->model, b->store->secret, &self->b));
     LIG_TRY(compare_all(self));
-    if (self->pair_count)
-        LIG_TRY(settle(self, store));
+    LIG_TRY(settle(self, a, b));
     sum(self);
     self->shown.a = &self->a->shown;
     self->shown.b = &self->b->shown;
@@ -225,40 +243,40 @@ static lig_status diff_once(lig_store *store, const char *a, const char *b, diff
     return LIG_OK;
 }
 
-/* 1 when the name stands for another model by now, or for another manifest of it. */
-static int was_replaced(lig_store *store, const char *name, const ligi_model *before)
+lig_status lig_ref_diff(const lig_ref *a, const lig_ref *b, lig_diff **out)
 {
-    ligi_model *now = NULL;
-    int replaced = ligi_model_read(store, name, &now) != LIG_OK ||
-                   now->record.about.id != before->record.about.id ||
-                   now->record.manifest_hash != before->record.manifest_hash;
-    ligi_model_free(now);
-    return replaced;
+    LIG_TRY(ligi_ref_usable(a));
+    LIG_TRY(ligi_ref_usable(b));
+    if (memcmp(a->store->uuid, b->store->uuid, sizeof a->store->uuid) != 0)
+        return lig_fail(LIG_E_INVALID,
+                        "models '%s' and '%s' are of two stores: copy one into the other's store",
+                        a->model->record.about.name, b->model->record.about.name);
+    diff *self;
+    LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a comparison"));
+    lig_status status = diff_refs(a, b, self);
+    if (status == LIG_OK)
+        *out = &self->shown;
+    else
+        lig_diff_destroy(&self->shown);
+    return status;
 }
 
+/* LIG_E_NOTFOUND of a model that was there: where nothing can be held, another try sees what has
+ * replaced it. */
 lig_status lig_store_diff(lig_store *store, const char *a, const char *b, lig_diff **out)
 {
-    LIG_TRY(ligi_store_usable(store));
-    for (int i = 0; i < DIFF_TRIES; i++) {
-        diff *self;
-        LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a comparison"));
-        lig_status status = diff_once(store, a, b, self);
-        if (status == LIG_OK) {
-            *out = &self->shown;
-            return LIG_OK;
-        }
-        /* A pack that vanished while bytes were compared is damage only if the models are still
-         * those. */
-        ligi_failure failure;
-        ligi_failure_take(&failure, status);
-        int again = status == LIG_E_CORRUPT && self->pair_count &&
-                    (was_replaced(store, a, self->a) || was_replaced(store, b, self->b));
-        lig_diff_destroy(&self->shown);
-        if (!again)
-            return ligi_failure_publish(&failure);
+    lig_status status = LIG_E_BUSY;
+    for (int again = 1, i = 0; again && i < DIFF_TRIES; i++) {
+        lig_ref *first = NULL, *second = NULL;
+        LIG_TRY(lig_store_resolve(store, a, &first));
+        status = lig_store_resolve(store, b, &second);
+        if (status == LIG_OK)
+            status = lig_ref_diff(first, second, out);
+        again = second && status == LIG_E_NOTFOUND;
+        lig_ref_release(first);
+        lig_ref_release(second);
     }
-    return lig_fail(LIG_E_BUSY, "models '%s' and '%s' are replaced faster than they can be read", a,
-                    b);
+    return status;
 }
 
 void lig_diff_destroy(lig_diff *shown)

@@ -5,6 +5,9 @@
 
 #include <stdlib.h>
 
+/* A process has some 65,000 mappings. */
+enum { MAPS_MAX = 1024 };
+
 struct ligi_pin {
     ligi_place *place; /* held: a match may outlive its store */
     void *held;        /* the volume's */
@@ -31,7 +34,8 @@ lig_status ligi_pin_take(lig_store *store, const ligi_use *uses, size_t count, i
     ligi_pin *pin = NULL;
     LIG_TRY(ligi_calloc(&pin, 1, sizeof *pin, "a pin"));
     pin->place = store->place;
-    pin->expires_ns = ligi_date_ns() + lease_ns;
+    int64_t now = ligi_date_ns();
+    pin->expires_ns = lease_ns < INT64_MAX - now ? now + lease_ns : INT64_MAX;
     lig_status status = take(pin, uses, count);
     if (status != LIG_OK) {
         free(pin);
@@ -54,4 +58,42 @@ void ligi_pin_release(ligi_pin *pin)
 int64_t ligi_pin_expires(const ligi_pin *pin)
 {
     return pin ? pin->expires_ns : 0;
+}
+
+lig_status ligi_maps_take(ligi_maps *maps, lig_store *store, const ligi_use *uses, size_t count,
+                          int *gone)
+{
+    const lig_volume_ops *ops = store->place->ops;
+    /* On a network file system a file that another machine removes is gone under its mapping. */
+    if (count > MAPS_MAX || ops->flags(store->place->self) & LIG_VOLUME_NO_CATALOG)
+        return LIG_OK;
+    LIG_TRY(ligi_calloc(&maps->packs, count, sizeof *maps->packs, "mappings"));
+    for (size_t i = 0; i < count; i++) {
+        ligi_mapped *next = &maps->packs[maps->count];
+        next->pack = uses[i].pack;
+        lig_status status = ops->pack_map(store->place->self, uses[i].pack, 0, &next->mapping);
+        *gone = status == LIG_E_NOTFOUND;
+        if (status != LIG_OK) {
+            ligi_maps_fini(maps, store);
+            return *gone ? status : LIG_OK;
+        }
+        maps->count++;
+    }
+    return LIG_OK;
+}
+
+void ligi_maps_fini(ligi_maps *maps, const lig_store *store)
+{
+    for (size_t i = 0; i < maps->count; i++)
+        store->place->ops->pack_unmap(store->place->self, &maps->packs[i].mapping);
+    free(maps->packs);
+    *maps = (ligi_maps){0};
+}
+
+const lig_mapping *ligi_maps_find(const ligi_maps *maps, uint64_t pack)
+{
+    for (size_t i = 0; i < maps->count; i++)
+        if (maps->packs[i].pack == pack)
+            return &maps->packs[i].mapping;
+    return NULL;
 }

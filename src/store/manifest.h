@@ -8,8 +8,9 @@
 #include <ligament/store.h>
 
 #define LIGI_FORMAT_VERSION 1
-#define LIGI_MANIFEST_VERSION 2 /* of manifests with boxes and of parts; others are written as 1   \
-                                 */
+#define LIGI_MANIFEST_VERSION                                                                      \
+    2 /* of manifests with boxes and of parts; others are written as 1                             \
+       */
 #define LIGI_TEXT_BYTES_MAX (UINT64_C(1) << 30) /* of meta and structure */
 #define LIGI_LABELS_MAX 65536                   /* metrics or tags of a model */
 #define LIGI_ALIGN_SMALL UINT64_C(64)

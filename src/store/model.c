@@ -6,10 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A model that is replaced again and again while it is read: somebody is to blame, but not for
- * ever. */
-enum { READ_TRIES = 100 };
-
 void ligi_model_free(ligi_model *model)
 {
     if (model == NULL)
@@ -51,6 +47,7 @@ lig_status ligi_model_list(const lig_catalog_item *item, const void *secret, lig
     lig_status status = ligi_alloc(&model->record_bytes, item->value_bytes, "a model");
     if (status == LIG_OK) {
         memcpy(model->record_bytes, item->value, item->value_bytes);
+        model->record_size = item->value_bytes;
         copy.value = model->record_bytes;
         status = ligi_record_get(&copy, secret, &model->record);
     }
@@ -60,6 +57,18 @@ lig_status ligi_model_list(const lig_catalog_item *item, const void *secret, lig
     }
     show(model);
     *out = model;
+    return LIG_OK;
+}
+
+lig_status ligi_model_adopt(ligi_model *model, void *bytes, size_t manifest_bytes,
+                            size_t inline_bytes)
+{
+    model->manifest_bytes = bytes;
+    model->manifest_size = manifest_bytes;
+    model->inline_data = (const uint8_t *)bytes + manifest_bytes;
+    model->inline_bytes = inline_bytes;
+    LIG_TRY(ligi_manifest_get(bytes, manifest_bytes, model->record.pack, &model->manifest));
+    show(model);
     return LIG_OK;
 }
 
@@ -78,10 +87,7 @@ static lig_status read_inline(const ligi_ledger *ledger, ligi_model *model)
     LIG_TRY(ligi_alloc(&copy, bytes, "an inline model"));
     memcpy(copy, inlined.manifest, inlined.manifest_bytes);
     memcpy(copy + inlined.manifest_bytes, inlined.data, inlined.data_bytes);
-    model->manifest_bytes = copy;
-    model->inline_data = copy + inlined.manifest_bytes;
-    model->inline_bytes = inlined.data_bytes;
-    return ligi_manifest_get(copy, inlined.manifest_bytes, 0, &model->manifest);
+    return ligi_model_adopt(model, copy, inlined.manifest_bytes, inlined.data_bytes);
 }
 
 static lig_status check_inline(const ligi_model *model)
@@ -108,18 +114,18 @@ static lig_status read_packed(lig_store *store, ligi_model *model, int *gone)
     if (record->offset > pack_bytes || record->manifest_bytes > pack_bytes - record->offset)
         return lig_fail(LIG_E_CORRUPT, "its manifest does not lie in pack %016llx",
                         (unsigned long long)record->pack);
-    LIG_TRY(ligi_alloc(&model->manifest_bytes, record->manifest_bytes, "a manifest"));
-    lig_range range = {
-        .data = model->manifest_bytes, .bytes = record->manifest_bytes, .offset = record->offset};
+    void *manifest;
+    LIG_TRY(ligi_alloc(&manifest, record->manifest_bytes, "a manifest"));
+    model->manifest_bytes = manifest;
+    lig_range range = {.data = manifest, .bytes = record->manifest_bytes, .offset = record->offset};
     size_t bad;
     status = place->ops->pack_read(place->self, record->pack, store->secret, &range, 1, &bad);
     *gone = status == LIG_E_NOTFOUND;
     LIG_TRY(status);
-    if (ligi_hash64_plain(model->manifest_bytes, record->manifest_bytes) != record->manifest_hash)
+    if (ligi_hash64_plain(manifest, record->manifest_bytes) != record->manifest_hash)
         return lig_fail(LIG_E_CORRUPT, "its manifest in pack %016llx is damaged",
                         (unsigned long long)record->pack);
-    LIG_TRY(ligi_manifest_get(model->manifest_bytes, record->manifest_bytes, record->pack,
-                              &model->manifest));
+    LIG_TRY(ligi_model_adopt(model, manifest, record->manifest_bytes, 0));
     return ligi_pack_tensors_check(&model->manifest, record->pack, record->offset);
 }
 
@@ -141,101 +147,25 @@ lig_status ligi_model_fill(lig_store *store, const ligi_ledger *ledger, ligi_mod
     return LIG_OK;
 }
 
-/* Which model, and which manifest of it: a compaction writes it again. */
-typedef struct identity {
-    uint64_t id, manifest;
-} identity;
-
-/* *which is filled also when reading it fails. */
-static lig_status read_once(lig_store *store, const char *name, ligi_model **out, identity *which,
-                            int *gone)
+lig_status ligi_model_copy(const ligi_model *model, const void *secret, ligi_model **out)
 {
-    ligi_ledger ledger;
-    *gone = 0;
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
-    ligi_record found = {0};
-    ligi_model *model = NULL;
-    lig_status status = ligi_ledger_find(&ledger, name, &found);
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, model->record.about.id);
+    lig_catalog_item item = {key.bytes, key.size, model->record_bytes, model->record_size};
+    size_t bytes = model->manifest_size + model->inline_bytes;
+    void *manifest;
+    ligi_model *copy = NULL;
+    LIG_TRY(ligi_model_list(&item, secret, &copy));
+    lig_status status = ligi_alloc(&manifest, bytes, "a manifest");
     if (status == LIG_OK) {
-        *which = (identity){found.about.id, found.manifest_hash};
-        ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, found.about.id);
-        lig_catalog_item item;
-        status = ligi_ledger_get(&ledger, &key, &item);
-        if (status == LIG_OK)
-            status = ligi_model_list(&item, store->secret, &model);
+        memcpy(manifest, model->manifest_bytes, bytes);
+        status = ligi_model_adopt(copy, manifest, model->manifest_size, model->inline_bytes);
     }
-    if (status == LIG_OK)
-        status = ligi_model_fill(store, &ledger, model, gone);
-    ligi_record_fini(&found);
-    ligi_ledger_end(&ledger);
-    if (status == LIG_OK)
-        *out = model;
-    else
-        ligi_model_free(model);
-    return status;
-}
-
-/* 1 when the name still stands for the same; asked in a view that is younger than the removal of
- * any pack that is gone by now. */
-static int is_same(lig_store *store, const char *name, const identity *which)
-{
-    ligi_ledger ledger;
-    if (store->place->ops->catalog_settle(store->place->self) != LIG_OK ||
-        ligi_ledger_begin(store, &ledger) != LIG_OK)
-        return 0;
-    ligi_record record = {0};
-    int same = ligi_ledger_find(&ledger, name, &record) == LIG_OK && record.about.id == which->id &&
-               record.manifest_hash == which->manifest;
-    ligi_record_fini(&record);
-    ligi_ledger_end(&ledger);
-    return same;
-}
-
-lig_status ligi_model_with(lig_store *store, const char *name, ligi_act act, void *context)
-{
-    for (int i = 0; i < READ_TRIES; i++) {
-        ligi_model *model = NULL;
-        identity which = {0};
-        int gone = 0;
-        int64_t begin = ligi_now_ns();
-        lig_status status = read_once(store, name, &model, &which, &gone);
-        ligi_stamps_note(&store->stamps, LIGI_STAMP_LOOKUP, begin);
-        if (status == LIG_OK && act)
-            status = act(context, store, model, &gone);
-        ligi_model_free(model);
-        if (status == LIG_OK || !gone)
-            return status;
-        /* A pack vanished under the reader. The same model again without it is damage, not a race.
-         */
-        if (is_same(store, name, &which))
-            return lig_fail(LIG_E_CORRUPT, "model '%s': a pack that it needs is missing", name);
+    if (status != LIG_OK) {
+        ligi_model_free(copy);
+        return status;
     }
-    return lig_fail(LIG_E_BUSY, "model '%s' is replaced faster than it can be read", name);
-}
-
-static lig_status keep(void *context, lig_store *store, ligi_model *model, int *gone)
-{
-    (void)gone;
-    ligi_manifest_fingerprints(&model->manifest, store->secret);
-    ligi_model **out = context, *copy;
-    LIG_TRY(ligi_alloc(&copy, sizeof *copy, "a model"));
-    *copy = *model;
-    memset(model, 0, sizeof *model); /* its parts live on in the copy */
+    ligi_manifest_fingerprints(&copy->manifest, secret);
     *out = copy;
-    return LIG_OK;
-}
-
-lig_status ligi_model_read(lig_store *store, const char *name, ligi_model **out)
-{
-    return ligi_model_with(store, name, keep, out);
-}
-
-lig_status lig_store_model(lig_store *store, const char *name, lig_model **out)
-{
-    LIG_TRY(ligi_store_usable(store));
-    ligi_model *model;
-    LIG_TRY(ligi_model_read(store, name, &model));
-    *out = &model->shown;
     return LIG_OK;
 }
 

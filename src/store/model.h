@@ -9,22 +9,22 @@ typedef struct ligi_model {
     ligi_record record;
     ligi_manifest manifest;
     void *record_bytes, *manifest_bytes; /* what the strings point into */
-    const uint8_t *inline_data;          /* of an inline model; part of manifest_bytes */
+    size_t record_size, manifest_size;
+    const uint8_t *inline_data; /* of an inline model; behind the manifest in manifest_bytes */
     size_t inline_bytes;
 } ligi_model;
 
-/* Reads record and manifest of the model under `name`. Free with ligi_model_free. */
-lig_status ligi_model_read(lig_store *store, const char *name, ligi_model **out);
 /* From an open ledger; without its tensors and structure. */
 lig_status ligi_model_list(const lig_catalog_item *item, const void *secret, ligi_model **out);
 /* Adds the tensors to one that was listed. `*gone` is set when its pack was not there. */
 lig_status ligi_model_fill(lig_store *store, const ligi_ledger *ledger, ligi_model *model,
                            int *gone);
+/* Adds the tensors from a manifest at hand, behind which the data of an inline model lies; the
+ * bytes are taken over, also on failure. */
+lig_status ligi_model_adopt(ligi_model *model, void *bytes, size_t manifest_bytes,
+                            size_t inline_bytes);
+/* Another one of a model with its tensors, made of the same bytes. */
+lig_status ligi_model_copy(const ligi_model *model, const void *secret, ligi_model **out);
 void ligi_model_free(ligi_model *model);
-
-/* Does `act` with the model under `name`. When that fails because a pack has gone (act sets *gone),
- * the name is looked up again: the model may have been replaced meanwhile. */
-typedef lig_status (*ligi_act)(void *context, lig_store *store, ligi_model *model, int *gone);
-lig_status ligi_model_with(lig_store *store, const char *name, ligi_act act, void *context);
 
 #endif

@@ -174,6 +174,7 @@ static lig_status take_options(ligi_plan *plan, const lig_save_options *options)
     LIG_TRY(ligi_text_check("meta", options->meta));
     LIG_TRY(ligi_text_check("structure", options->structure));
     plan->flags = options->flags;
+    plan->ref = options->ref;
     if (options->parent) {
         plan->about.parent_name = options->parent;
     } else if (options->match) {

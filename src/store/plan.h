@@ -25,6 +25,7 @@ typedef struct ligi_plan {
     char *memory;               /* copies of names, shapes and options; NULL: all is borrowed */
     struct ligi_shares *shares; /* what may be referred to; NULL: nothing */
     lig_part **part;            /* not NULL: not a model, but a part of one */
+    lig_ref **ref;              /* where to put what was saved; NULL: nowhere */
     int packed;                 /* a pack in any case */
     char *parent_name;          /* a copy: about.parent_name once the parent was found */
 } ligi_plan;

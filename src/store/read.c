@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "store/fetch.h"
+#include "store/ref.h"
 #include "store/slice.h"
 #include "store/tiling.h"
 #include "tensor/memory.h"
@@ -290,7 +291,7 @@ static lig_status find(finder *self, const char *name, size_t guess, size_t *ind
     return LIG_OK;
 }
 
-/* --- load and read --- */
+/* --- from a model into tensors --- */
 
 typedef struct request {
     const lig_tensor *tensors; /* load */
@@ -354,15 +355,17 @@ static lig_status check_extra(const request *self, const ligi_model *model, cons
                     manifest->shown[extra].tensor.name);
 }
 
-static lig_status serve(void *context, lig_store *store, ligi_model *model, int *gone)
+static lig_status serve(void *context, const lig_ref *ref, int *gone)
 {
     const request *self = context;
+    const ligi_model *model = ref->model;
     size_t *indexes;
     LIG_TRY(ligi_alloc(&indexes, (self->count + 1) * sizeof *indexes, "a read"));
-    window through = {.fetch = {.store = store,
+    window through = {.fetch = {.store = ref->store,
                                 .model = model,
                                 .verify = !(self->flags & LIG_READ_UNVERIFIED),
-                                .gone = gone}};
+                                .gone = gone,
+                                .maps = &ref->maps}};
     int64_t begin = ligi_now_ns();
     lig_status status = match(self, model, indexes);
     if (status == LIG_OK)
@@ -374,17 +377,28 @@ static lig_status serve(void *context, lig_store *store, ligi_model *model, int 
         status = flush(&through);
     window_fini(&through);
     free(indexes);
-    ligi_stamps_note(&store->stamps, LIGI_STAMP_READ, begin);
+    ligi_stamps_note(&ref->store->stamps, LIGI_STAMP_READ, begin);
     return status;
 }
 
-static lig_status load(lig_store *store, const char *model, request *self)
+static lig_status by_name(lig_store *store, const char *model, request *self)
 {
     int64_t begin = ligi_now_ns();
-    lig_status status = ligi_model_with(store, model, serve, self);
+    lig_status status = ligi_ref_with(store, model, 0, serve, self);
     ligi_stamps_note(&store->stamps, LIGI_STAMP_LOAD, begin);
     return status;
 }
+
+static lig_status by_ref(const lig_ref *ref, request *self)
+{
+    int gone = 0;
+    int64_t begin = ligi_now_ns();
+    lig_status status = serve(self, ref, &gone);
+    ligi_stamps_note(&ref->store->stamps, LIGI_STAMP_LOAD, begin);
+    return gone ? ligi_ref_lost(ref) : status;
+}
+
+/* --- load --- */
 
 lig_status lig_store_load(lig_store *store, const char *model, const lig_tensor *tensors,
                           size_t count)
@@ -392,7 +406,7 @@ lig_status lig_store_load(lig_store *store, const char *model, const lig_tensor 
     LIG_TRY(ligi_store_usable(store));
     LIG_TRY(ligi_tensors_check(tensors, count, 1));
     request self = {.tensors = tensors, .count = count};
-    return load(store, model, &self);
+    return by_name(store, model, &self);
 }
 
 lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_tensor *tensors,
@@ -401,23 +415,22 @@ lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_
     LIG_TRY(ligi_store_usable(store));
     LIG_TRY(ligi_tensors_check(tensors, count, 1));
     request self = {.tensors = tensors, .count = count, .exact = 1};
-    return load(store, model, &self);
+    return by_name(store, model, &self);
 }
 
-lig_status ligi_read_model(lig_store *store, ligi_model *model, const lig_read *reads, size_t count)
+lig_status lig_ref_load(const lig_ref *ref, const lig_tensor *tensors, size_t count)
 {
-    int gone = 0;
-    request self = {.reads = reads, .count = count};
-    int64_t begin = ligi_now_ns();
-    lig_status status = serve(&self, store, model, &gone);
-    ligi_stamps_note(&store->stamps, LIGI_STAMP_LOAD, begin);
-    return status;
+    LIG_TRY(ligi_ref_usable(ref));
+    LIG_TRY(ligi_tensors_check(tensors, count, 1));
+    request self = {.tensors = tensors, .count = count};
+    return by_ref(ref, &self);
 }
 
-lig_status lig_store_read(lig_store *store, const char *model, const lig_read *reads, size_t count,
-                          uint32_t flags)
+/* --- read --- */
+
+static lig_status reads_check(const lig_read *reads, size_t count, uint32_t flags, request *self)
 {
-    LIG_TRY(ligi_store_usable(store));
+    static const lig_read none;
     if (flags & ~LIG_READ_UNVERIFIED)
         return lig_fail(LIG_E_INVALID, "unknown flags %#x for a read", flags);
     for (size_t i = 0; i < count; i++) {
@@ -425,9 +438,23 @@ lig_status lig_store_read(lig_store *store, const char *model, const lig_read *r
         into.name = reads[i].name ? reads[i].name : into.name;
         LIG_TRY(ligi_tensors_check(&into, 1, 1));
     }
-    request self = {.reads = reads, .count = count, .flags = flags};
-    static const lig_read none;
-    if (count == 0)
-        self.reads = &none;
-    return load(store, model, &self);
+    *self = (request){.reads = count ? reads : &none, .count = count, .flags = flags};
+    return LIG_OK;
+}
+
+lig_status lig_store_read(lig_store *store, const char *model, const lig_read *reads, size_t count,
+                          uint32_t flags)
+{
+    request self;
+    LIG_TRY(ligi_store_usable(store));
+    LIG_TRY(reads_check(reads, count, flags, &self));
+    return by_name(store, model, &self);
+}
+
+lig_status lig_ref_read(const lig_ref *ref, const lig_read *reads, size_t count, uint32_t flags)
+{
+    request self;
+    LIG_TRY(ligi_ref_usable(ref));
+    LIG_TRY(reads_check(reads, count, flags, &self));
+    return by_ref(ref, &self);
 }

@@ -5,11 +5,13 @@
 #include "base/hash.h"
 #include "store/fetch.h"
 #include "store/part.h"
+#include "store/ref.h"
 #include "store/share.h"
 #include "store/writing.h"
 #include "tensor/memory.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* --- what can be refused at once --- */
 
@@ -66,11 +68,11 @@ lig_status ligi_save_check(lig_store *store, ligi_plan *plan)
 /* A parent whose manifest is damaged has nothing to share, and is a parent all the same. */
 static lig_status share_parent(lig_store *store, ligi_plan *plan)
 {
-    ligi_model *parent = NULL;
-    lig_status status = ligi_model_read(store, plan->about.parent_name, &parent);
+    lig_ref *parent = NULL;
+    lig_status status = ligi_ref_open(store, NULL, plan->about.parent, 0, &parent);
     if (status == LIG_OK)
-        status = ligi_shares_add(plan->shares, parent, 0);
-    ligi_model_free(parent);
+        status = ligi_shares_add(plan->shares, parent->model, 0);
+    lig_ref_release(parent);
     return status == LIG_E_CORRUPT || status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
@@ -78,9 +80,9 @@ static lig_status share_all(lig_store *store, ligi_plan *plan, const lig_save_op
 {
     LIG_TRY(ligi_shares_open(&plan->shares, store));
     if (options && options->match) {
-        const ligi_model *model;
-        LIG_TRY(ligi_match_model(store, options->match, &model));
-        LIG_TRY(ligi_shares_add(plan->shares, model, options->match->expires_ns));
+        const lig_ref *match;
+        LIG_TRY(ligi_match_ref(store, options->match, &match));
+        LIG_TRY(ligi_shares_add(plan->shares, match->model, options->match->expires_ns));
     }
     if (options && options->parent)
         LIG_TRY(share_parent(store, plan));
@@ -173,6 +175,53 @@ static lig_status put_model(ligi_writing *self, const ligi_ledger *ledger, ligi_
     return ligi_change_model(change, record);
 }
 
+static lig_status adopt_manifest(const ligi_writing *self, ligi_model *model)
+{
+    size_t manifest = self->manifest.bytes, data = self->pack_id ? 0 : self->data.bytes;
+    uint8_t *bytes;
+    LIG_TRY(ligi_alloc(&bytes, manifest + data, "a manifest"));
+    memcpy(bytes, self->manifest.data, manifest);
+    if (data)
+        memcpy(bytes + manifest, self->data.data, data);
+    LIG_TRY(ligi_model_adopt(model, bytes, manifest, data));
+    ligi_manifest_fingerprints(&model->manifest, self->store->secret);
+    return LIG_OK;
+}
+
+/* The model as it is about to be committed, with its id. */
+static lig_status make_model(const ligi_writing *self, const ligi_record *record, ligi_model **out)
+{
+    ligi_writer value = {0};
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, record->about.id);
+    ligi_record_put(&value, record, self->store->secret);
+    lig_catalog_item item = {key.bytes, key.size, value.data, value.bytes};
+    lig_status status = value.status;
+    if (status == LIG_OK)
+        status = ligi_model_list(&item, self->store->secret, out);
+    ligi_writer_fini(&value);
+    LIG_TRY(status);
+    return adopt_manifest(self, *out);
+}
+
+/* Pinned while this save still holds all its packs: once it is committed, somebody may replace it
+ * at once. A commit that is tried again has another model in the same packs. */
+static lig_status make_ref(ligi_writing *self, const ligi_record *record)
+{
+    ligi_model *model = NULL;
+    lig_status status = make_model(self, record, &model);
+    if (status != LIG_OK) {
+        ligi_model_free(model);
+        return status;
+    }
+    if (self->ref) {
+        ligi_model_free(self->ref->model);
+        self->ref->model = model;
+        return LIG_OK;
+    }
+    LIG_TRY(ligi_ref_make(self->store, model, &self->ref));
+    return record->use_count ? ligi_ref_pin(self->ref, LIGI_PIN_ENDLESS) : LIG_OK;
+}
+
 static lig_status commit_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
 {
     ligi_writing *self = context;
@@ -190,6 +239,8 @@ static lig_status commit_edit(void *context, const ligi_ledger *ledger, ligi_cha
     lig_status status = ligi_plan_record(plan, self->pack_id, &record);
     if (status == LIG_OK)
         status = put_model(self, ledger, change, &record);
+    if (status == LIG_OK && plan->ref)
+        status = make_ref(self, &record);
     free(record.uses);
     return status;
 }
@@ -206,6 +257,10 @@ lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *s
                             : ligi_store_commit(store, commit_edit, &self, NULL);
     ligi_failure_take(&failure, status);
     ligi_writing_fini(&self);
+    if (status != LIG_OK)
+        lig_ref_release(self.ref);
+    else if (self.ref)
+        *plan->ref = self.ref;
     /* Not committed after all; or committed and replaced by somebody who could not remove it while
      * it was held here. A commit that failed may still have reached the medium, so the catalog is
      * asked in either case. A part's pack is pinned by now. */

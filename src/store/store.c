@@ -307,6 +307,7 @@ lig_status lig_store_open(lig_store **out, const char *uri)
     lig_store *store;
     LIG_TRY(ligi_calloc(&store, 1, sizeof *store, "a store"));
     store->pid = getpid();
+    store->holders = 1;
     ligi_stamps_init(&store->stamps);
     pthread_mutex_init(&store->lock, NULL);
     pthread_cond_init(&store->idle, NULL);
@@ -318,22 +319,36 @@ lig_status lig_store_open(lig_store **out, const char *uri)
     return status;
 }
 
+void ligi_store_hold(lig_store *store)
+{
+    atomic_fetch_add(&store->holders, 1);
+}
+
+void ligi_store_drop(lig_store *store)
+{
+    if (atomic_fetch_sub(&store->holders, 1) > 1)
+        return;
+    if (store->pid == getpid()) {
+        destroy(store);
+        return;
+    }
+    ligi_place_drop(store->place); /* a lock may be held by a thread that is not here */
+    free(store->uri);
+    free(store);
+}
+
 void lig_store_close(lig_store *store)
 {
     if (store == NULL)
         return;
-    if (store->pid != getpid()) { /* the lock may be held by a thread that is not here */
-        ligi_place_drop(store->place);
-        free(store->uri);
-        free(store);
-        return;
+    if (store->pid == getpid()) {
+        pthread_mutex_lock(&store->lock);
+        ligi_open_saves_end(store);
+        while (store->saving)
+            pthread_cond_wait(&store->idle, &store->lock);
+        pthread_mutex_unlock(&store->lock);
     }
-    pthread_mutex_lock(&store->lock);
-    ligi_open_saves_end(store);
-    while (store->saving)
-        pthread_cond_wait(&store->idle, &store->lock);
-    pthread_mutex_unlock(&store->lock);
-    destroy(store);
+    ligi_store_drop(store);
 }
 
 const char *lig_store_uri(const lig_store *store)

@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "store/assemble.h"
-#include "store/model.h"
+#include "store/ref.h"
 #include "store/verify.h"
 
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 typedef struct mapped {
     uint64_t pack;
     lig_mapping mapping;
+    int copied; /* into memory of our own, from the mapping of a pack that is gone */
 } mapped;
 
 struct lig_view {
@@ -26,8 +27,13 @@ void lig_view_destroy(lig_view *view)
 {
     if (view == NULL)
         return;
-    for (size_t i = 0; i < view->pack_count; i++)
-        view->place->ops->pack_unmap(view->place->self, &view->packs[i].mapping);
+    for (size_t i = 0; i < view->pack_count; i++) {
+        mapped *one = &view->packs[i];
+        if (one->copied)
+            munmap(one->mapping.base, one->mapping.bytes);
+        else
+            view->place->ops->pack_unmap(view->place->self, &one->mapping);
+    }
     ligi_model_free(view->model);
     ligi_place_drop(view->place);
     free(view->packs);
@@ -44,9 +50,48 @@ const lig_model *lig_view_model(const lig_view *view)
 
 typedef struct mapping_job {
     uint32_t flags;
+    const lig_ref *ref;
     lig_view *view;
     lig_view **out;
 } mapping_job;
+
+static void *anonymous(uint64_t bytes)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return base == MAP_FAILED ? NULL : base;
+}
+
+static lig_status no_room(uint64_t bytes)
+{
+    return lig_fail(LIG_E_NOMEM, "no memory for a view of %llu bytes", (unsigned long long)bytes);
+}
+
+/* The ref still reads the pack, but nobody can map it any more. */
+static lig_status copy_pack(const mapping_job *job, const lig_mapping *from, mapped *one)
+{
+    void *base = anonymous(from->bytes);
+    if (base == NULL)
+        return no_room(from->bytes);
+    memcpy(base, from->base, from->bytes);
+    if (!(job->flags & LIG_VIEW_PRIVATE))
+        (void)mprotect(base, from->bytes, PROT_READ);
+    one->mapping = (lig_mapping){.base = base, .bytes = from->bytes};
+    one->copied = 1;
+    return LIG_OK;
+}
+
+static lig_status map_pack(const mapping_job *job, mapped *one, int *gone)
+{
+    ligi_place *place = job->view->place;
+    uint32_t flags = job->flags & LIG_VIEW_PRIVATE ? LIG_MAP_PRIVATE : 0;
+    lig_status status = place->ops->pack_map(place->self, one->pack, flags, &one->mapping);
+    if (status != LIG_E_NOTFOUND)
+        return status;
+    const lig_mapping *kept = ligi_maps_find(&job->ref->maps, one->pack);
+    *gone = kept == NULL;
+    return kept ? copy_pack(job, kept, one) : status;
+}
 
 static lig_status find_pack(mapping_job *job, uint64_t pack, int *gone, const mapped **found)
 {
@@ -59,10 +104,7 @@ static lig_status find_pack(mapping_job *job, uint64_t pack, int *gone, const ma
     LIG_TRY(ligi_grow(&view->packs, &view->pack_capacity, view->pack_count + 1, sizeof *view->packs,
                       "a view"));
     mapped one = {.pack = pack};
-    uint32_t flags = job->flags & LIG_VIEW_PRIVATE ? LIG_MAP_PRIVATE : 0;
-    lig_status status = view->place->ops->pack_map(view->place->self, pack, flags, &one.mapping);
-    *gone = status == LIG_E_NOTFOUND;
-    LIG_TRY(status);
+    LIG_TRY(map_pack(job, &one, gone));
     view->packs[view->pack_count] = one;
     *found = &view->packs[view->pack_count++];
     return LIG_OK;
@@ -74,7 +116,7 @@ static lig_status copy_inline(lig_view *view)
     size_t bytes = (model->inline_bytes + LIGI_ALIGN_SMALL) / LIGI_ALIGN_SMALL * LIGI_ALIGN_SMALL;
     view->inlined = aligned_alloc(LIGI_ALIGN_SMALL, bytes);
     if (view->inlined == NULL)
-        return lig_fail(LIG_E_NOMEM, "%zu bytes for a view could not be had", bytes);
+        return no_room(bytes);
     memcpy(view->inlined, model->inline_data, model->inline_bytes);
     return LIG_OK;
 }
@@ -99,7 +141,7 @@ static lig_status place_tensor(mapping_job *job, size_t index, int *gone)
     return LIG_OK;
 }
 
-static lig_status map_tensors(mapping_job *job, lig_store *store, int *gone)
+static lig_status map_tensors(mapping_job *job, int *gone)
 {
     lig_view *view = job->view;
     if (view->model->inline_bytes)
@@ -108,7 +150,7 @@ static lig_status map_tensors(mapping_job *job, lig_store *store, int *gone)
         LIG_TRY(place_tensor(job, i, gone));
     if (job->flags & LIG_READ_UNVERIFIED)
         return LIG_OK;
-    return ligi_verify_placed(view->model, store->secret);
+    return ligi_verify_placed(view->model, job->ref->store->secret);
 }
 
 /* 1 when the tensor has to be put together. */
@@ -134,12 +176,9 @@ static lig_status make_room(lig_view *view)
             return lig_fail(LIG_E_LIMIT, "its tensors are too large for a view");
     if (bytes == 0)
         return LIG_OK;
-    void *made = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (made == MAP_FAILED)
-        return lig_fail(LIG_E_NOMEM, "%llu bytes for a view could not be had",
-                        (unsigned long long)bytes);
-    view->made = made;
+    view->made = anonymous(bytes);
+    if (view->made == NULL)
+        return no_room(bytes);
     view->made_bytes = bytes;
     return LIG_OK;
 }
@@ -171,41 +210,55 @@ static lig_status show_tensors(mapping_job *job)
     return LIG_OK;
 }
 
-static lig_status map_model(void *context, lig_store *store, ligi_model *model, int *gone)
+static lig_status map_model(void *context, const lig_ref *ref, int *gone)
 {
     mapping_job *job = context;
     lig_view *view;
     LIG_TRY(ligi_calloc(&view, 1, sizeof *view, "a view"));
-    ligi_place_hold(store->place);
-    view->place = store->place;
+    ligi_place_hold(ref->store->place);
+    view->place = ref->store->place;
     job->view = view;
-    lig_status status = ligi_alloc(&view->model, sizeof *view->model, "a view");
-    if (status == LIG_OK) {
-        *view->model = *model;
-        memset(model, 0, sizeof *model); /* its parts live on in the view */
-        ligi_manifest_fingerprints(&view->model->manifest, store->secret);
-        status = map_tensors(job, store, gone);
-        if (status == LIG_OK)
-            status = show_tensors(job);
-        if (status != LIG_OK)
-            status = ligi_fail_again(*gone ? LIG_E_CORRUPT : status, "model '%s': %s",
-                                     view->model->record.about.name, lig_error_text());
-    }
+    job->ref = ref;
+    lig_status status = ligi_model_copy(ref->model, ref->store->secret, &view->model);
     if (status == LIG_OK)
-        *job->out = view;
-    else
+        status = map_tensors(job, gone);
+    if (status == LIG_OK)
+        status = show_tensors(job);
+    if (status != LIG_OK) {
         lig_view_destroy(view);
-    return status;
+        return ligi_fail_again(*gone ? LIG_E_CORRUPT : status, "model '%s': %s",
+                               ref->model->record.about.name, lig_error_text());
+    }
+    *job->out = view;
+    return LIG_OK;
+}
+
+static lig_status flags_check(uint32_t flags)
+{
+    if (flags & ~(LIG_READ_UNVERIFIED | LIG_VIEW_PRIVATE))
+        return lig_fail(LIG_E_INVALID, "unknown flags %#x for a view", flags);
+    return LIG_OK;
 }
 
 lig_status lig_store_map(lig_store *store, const char *model, uint32_t flags, lig_view **view)
 {
     LIG_TRY(ligi_store_usable(store));
-    if (flags & ~(LIG_READ_UNVERIFIED | LIG_VIEW_PRIVATE))
-        return lig_fail(LIG_E_INVALID, "unknown flags %#x for a view", flags);
+    LIG_TRY(flags_check(flags));
     mapping_job job = {.flags = flags, .out = view};
     int64_t begin = ligi_now_ns();
-    lig_status status = ligi_model_with(store, model, map_model, &job);
+    lig_status status = ligi_ref_with(store, model, 0, map_model, &job);
     ligi_stamps_note(&store->stamps, LIGI_STAMP_LOAD, begin);
     return status;
+}
+
+lig_status lig_ref_map(const lig_ref *ref, uint32_t flags, lig_view **view)
+{
+    LIG_TRY(ligi_ref_usable(ref));
+    LIG_TRY(flags_check(flags));
+    mapping_job job = {.flags = flags, .out = view};
+    int gone = 0;
+    int64_t begin = ligi_now_ns();
+    lig_status status = map_model(&job, ref, &gone);
+    ligi_stamps_note(&ref->store->stamps, LIGI_STAMP_LOAD, begin);
+    return gone ? ligi_ref_lost(ref) : status;
 }

@@ -21,6 +21,7 @@ typedef struct ligi_writing {
     ligi_writer manifest; /* of a pack; an inline one is made when its id is known */
     ligi_writer data;     /* of an inline model */
     uint8_t *buffer;
+    lig_ref *ref; /* what is committed; when the plan asks for it */
 } ligi_writing;
 
 /* store, plan and source are set, the rest is zero. Places and writes all tensors, and seals the

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "backend/mem/mem.h"
+#include "backend/range.h"
 #include "base/error.h"
 #include "tensor/memory.h"
 
@@ -197,26 +198,6 @@ lig_status ligi_mem_pack_size(void *self, uint64_t id, uint64_t *bytes)
     return LIG_OK;
 }
 
-static lig_status read_range(const ligi_mem_pack *pack, const void *secret, const lig_range *range)
-{
-    if (range->offset > pack->bytes || range->bytes > pack->bytes - range->offset)
-        return lig_fail(LIG_E_CORRUPT,
-                        "pack %" PRIx64 " has %" PRIu64 " bytes, %" PRIu64 " at %" PRIu64
-                        " are asked for",
-                        pack->id, pack->bytes, range->bytes, range->offset);
-    const uint8_t *from = pack->base + range->offset;
-    for (uint64_t at = 0, i = 0; range->hashes != NULL && at < range->bytes;
-         at += LIG_BLOCK_BYTES, i++) {
-        uint64_t left = range->bytes - at;
-        if (lig_hash_block(secret, from + at, left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES) !=
-            range->hashes[i])
-            return lig_fail(LIG_E_CORRUPT,
-                            "pack %" PRIx64 ": the block at %" PRIu64 " does not fit its checksum",
-                            pack->id, range->offset + at);
-    }
-    return ligi_memory_from_host(range->data, from, range->bytes, range->memory, range->device);
-}
-
 lig_status ligi_mem_pack_read(void *self, uint64_t id, const void *secret, const lig_range *ranges,
                               size_t count, size_t *bad)
 {
@@ -225,7 +206,7 @@ lig_status ligi_mem_pack_read(void *self, uint64_t id, const void *secret, const
 
     LIG_TRY(acquire(self, id, &pack));
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
-        status = read_range(pack, secret, &ranges[i]);
+        status = ligi_range_copy(pack->base, pack->bytes, pack->id, secret, &ranges[i]);
         if (status == LIG_E_CORRUPT)
             *bad = i;
     }
