@@ -53,6 +53,7 @@ typedef struct ligi_keep_call {
     lig_params *node;
     struct ligi_keeping *keeping;
     const char *verb, *uri, *model;
+    uint64_t version;    /* load: the id of the model, of which all nodes read one; 0: none */
     int64_t deadline_ns; /* INT64_MAX: none */
     uint32_t step;
     int given_up; /* the caller has no more patience */

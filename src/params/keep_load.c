@@ -8,7 +8,8 @@ enum { RESET_ROWS = 1024 };
 
 typedef struct loading {
     ligi_keep_call *call;
-    lig_model *model;
+    lig_ref *ref; /* one version of the model for the check and all blocks */
+    const lig_model *model;
     uint64_t first, end; /* units */
     ligi_rows rows;
     uint8_t *column;
@@ -125,7 +126,7 @@ static lig_status read_box(loading *self, const ligi_column *column, uint64_t nu
                               .ndim = ndim,
                               .dtype = (uint16_t)column->dtype},
                      .slices = slices};
-    return lig_store_read(self->call->store, self->call->model, &read, 1, 0);
+    return lig_ref_read(self->ref, &read, 1, 0);
 }
 
 static lig_status take_number(ligi_rows *rows, const ligi_column *column, uint32_t index,
@@ -214,7 +215,9 @@ static lig_status check(loading *self)
         return lig_fail(LIG_E_INVALID, "say from where to load, and under which name");
     LIG_TRY(ligi_keep_plan_init(&call->plan, call->node->tables));
     LIG_TRY(open_store(call));
-    LIG_TRY(lig_store_model(call->store, call->model, &self->model));
+    LIG_TRY(lig_store_resolve(call->store, call->model, &self->ref));
+    self->model = lig_ref_model(self->ref);
+    call->version = self->model->id;
     LIG_TRY(count_rows(self));
     LIG_TRY(check_columns(self));
     ligi_keep_plan_share(&call->plan, call->node->rank, call->node->node_count, &self->first,
@@ -287,7 +290,7 @@ lig_status lig_params_load(lig_params *params, const char *uri, const char *mode
     ligi_failure_take(&failure, status);
     ligi_rows_fini(&self.rows);
     free(self.column);
-    lig_model_destroy(self.model);
+    lig_ref_release(self.ref);
     ligi_keep_end(&call);
     return status == LIG_OK ? LIG_OK : ligi_failure_publish(&failure);
 }

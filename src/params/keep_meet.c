@@ -534,7 +534,11 @@ static lig_status same_call(void *context, const lig_part_data *said, ligi_write
 lig_status ligi_keep_agree_call(ligi_keep_call *call, lig_status status, int writable)
 {
     char text[200];
-    snprintf(text, sizeof text, "%s '%s'", call->verb, call->model);
+    if (call->version)
+        snprintf(text, sizeof text, "%s '%s' (version %llu)", call->verb, call->model,
+                 (unsigned long long)call->version);
+    else
+        snprintf(text, sizeof text, "%s '%s'", call->verb, call->model);
     ligi_agreement agreement = {text, strlen(text), same_call, call};
     ligi_node_lock(call->node);
     call->keeping->plan = status == LIG_OK ? &call->plan : NULL;
