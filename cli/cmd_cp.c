@@ -220,13 +220,13 @@ static lig_status update_copy(const copying *self, const char *name)
     return lig_store_update(self->store, name, &update);
 }
 
-static lig_status copy_between(copying *self, lig_store *from, const lig_model *model,
-                               const char *label)
+static lig_status copy_between(copying *self, const lig_ref *ref, const char *label)
 {
+    const lig_model *model = lig_ref_model(ref);
     char *called;
     LIG_TRY(new_name(self, model->name, &called));
-    lig_status status = lig_store_copy(from, model->name, self->store, called,
-                                       cli_has(self->call, "replace") ? LIG_SAVE_REPLACE : 0);
+    lig_status status = lig_ref_copy(ref, self->store, called,
+                                     cli_has(self->call, "replace") ? LIG_SAVE_REPLACE : 0);
     if (status == LIG_OK)
         status = update_copy(self, called);
     if (status == LIG_OK)
@@ -239,15 +239,15 @@ static lig_status copy_model(copying *self, lig_store *from, const cli_place *pl
                              const char *name)
 {
     cli_batch batch;
-    lig_model *model;
+    lig_ref *ref;
     char *label;
     LIG_TRY(cli_format(&label, "%s#%s", place->uri, name));
     lig_status status;
     if (self->store != NULL) {
-        status = lig_store_model(from, name, &model);
+        status = lig_store_resolve(from, name, &ref);
         if (status == LIG_OK) {
-            status = copy_between(self, from, model, label);
-            lig_model_destroy(model);
+            status = copy_between(self, ref, label);
+            lig_ref_release(ref);
         }
     } else {
         status = cli_batch_from_store(&batch, from, name);

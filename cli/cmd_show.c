@@ -164,15 +164,15 @@ static lig_status show_model(const lig_model *model, const lig_lineage *lineage,
 static lig_status show_stored(lig_store *store, const char *name, cli_json_writer *writer,
                               size_t index)
 {
-    lig_model *model;
+    lig_ref *ref;
     lig_lineage *lineage;
-    LIG_TRY(lig_store_model(store, name, &model));
-    lig_status status = lig_store_lineage(store, name, &lineage);
+    LIG_TRY(lig_store_resolve(store, name, &ref));
+    lig_status status = lig_ref_lineage(ref, &lineage);
     if (status == LIG_OK) {
-        status = show_model(model, lineage, writer, index);
+        status = show_model(lig_ref_model(ref), lineage, writer, index);
         lig_lineage_destroy(lineage);
     }
-    lig_model_destroy(model);
+    lig_ref_release(ref);
     return status;
 }
 
