@@ -18,7 +18,7 @@ typedef struct ligi_py_state {
                            types */
     PyTypeObject *reader_type, *batch_type, *memory_type, *model_type;
     PyTypeObject *ticket_type, *store_type, *checkpoint_type;
-    PyTypeObject *graph_type, *match_type, *part_type, *params_worker_type;
+    PyTypeObject *graph_type, *match_type, *part_type, *ref_type, *params_worker_type;
 } ligi_py_state;
 
 /* The state behind the module, or behind an instance of one of the module's types. */
@@ -131,9 +131,9 @@ PyObject *ligi_py_model_new(const ligi_py_state *state, const lig_model *model,
                             ligi_py_region *region, int view, int readonly);
 
 /* A Ticket (taken over, also on failure) that keeps `store` and `batch` (may be NULL) alive until
- * it is done. */
-PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *ticket, PyObject *store,
-                             PyObject *batch);
+ * it is done. `saved` (from malloc, taken over likewise) is where the save puts its ref. */
+PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *ticket, lig_ref **saved,
+                             PyObject *store, PyObject *batch);
 
 /* The hooks: 0, or -1 with an exception. They add with PyModule_AddFunctions,
  * PyModule_AddObjectRef, ligi_py_add_type. */
@@ -148,6 +148,7 @@ int ligi_py_checkpoint_init(PyObject *module);
 int ligi_py_graph_init(PyObject *module);
 int ligi_py_find_init(PyObject *module);
 int ligi_py_part_init(PyObject *module);
+int ligi_py_ref_init(PyObject *module);
 int ligi_py_pipe_init(PyObject *module);
 int ligi_py_mesh_init(PyObject *module);
 int ligi_py_params_init(PyObject *module);

@@ -16,9 +16,11 @@ PyObject *ligi_py_store_find(PyObject *store, PyObject *args);
 PyObject *ligi_py_store_load_match(PyObject *store, PyObject *args);
 
 /* Methods of Store (py_history.c). */
-PyObject *ligi_py_store_lineage(PyObject *store, PyObject *name);
-PyObject *ligi_py_store_diff(PyObject *store, PyObject *args);
+PyObject *ligi_py_store_lineage(PyObject *store, PyObject *which);
 PyObject *ligi_py_store_time_stamps(PyObject *store, PyObject *name);
 PyObject *ligi_py_store_clear_time_stamps(PyObject *store, PyObject *name);
+
+/* (same, changed, reshaped, removed, added, bytes) */
+PyObject *ligi_py_diff_tuple(const lig_diff *diff);
 
 #endif

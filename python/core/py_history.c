@@ -27,37 +27,62 @@ static PyObject *models_list(const ligi_py_state *state, lig_model *const *model
     return list;
 }
 
-PyObject *ligi_py_store_lineage(PyObject *object, PyObject *name)
+/* The model and its family, of one version. */
+static lig_status find_family(lig_store *store, const ligi_py_version *version, lig_model **model,
+                              lig_lineage **lineage)
+{
+    lig_ref *ref;
+    LIG_TRY(ligi_py_version_resolve(store, version, &ref));
+    lig_status status = lig_ref_lineage(ref, lineage);
+    if (status == LIG_OK)
+        *model = lig_ref_detach(ref);
+    else
+        lig_ref_release(ref);
+    return status;
+}
+
+static PyObject *family_tuple(const ligi_py_state *state, lig_model *model, lig_lineage *lineage)
+{
+    PyObject *mine = ligi_py_model_own(state, model);
+    ligi_py_region *region = ligi_py_region_create(lineage, drop_lineage);
+    PyObject *ancestors =
+        mine && region ? models_list(state, lineage->ancestors, lineage->ancestor_count, region)
+                       : NULL;
+    PyObject *children =
+        ancestors ? models_list(state, lineage->children, lineage->child_count, region) : NULL;
+    PyObject *all = children ? PyTuple_Pack(3, mine, ancestors, children) : NULL;
+    Py_XDECREF(mine);
+    Py_XDECREF(ancestors);
+    Py_XDECREF(children);
+    if (region)
+        ligi_py_region_drop(region);
+    return all;
+}
+
+PyObject *ligi_py_store_lineage(PyObject *object, PyObject *which)
 {
     ligi_py_store *self = (ligi_py_store *)object;
     const ligi_py_state *state = ligi_py_state_of(object);
-    const char *model = ligi_py_text(state, name, "the name of a model");
-    lig_store *store = model ? ligi_py_store_enter(self) : NULL;
+    ligi_py_version version;
+    if (ligi_py_version_of(state, which, &version) < 0)
+        return NULL;
+    lig_store *store = ligi_py_store_enter(self);
     if (!store)
         return NULL;
+    lig_model *model = NULL;
     lig_lineage *lineage = NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_store_lineage(store, model, &lineage);
+    Py_BEGIN_ALLOW_THREADS status = find_family(store, &version, &model, &lineage);
     Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
-    ligi_py_region *region = result ? ligi_py_region_create(lineage, drop_lineage) : NULL;
-    if (!region)
-        return NULL;
-    PyObject *ancestors = models_list(state, lineage->ancestors, lineage->ancestor_count, region);
-    PyObject *children =
-        ancestors ? models_list(state, lineage->children, lineage->child_count, region) : NULL;
-    PyObject *both = children ? PyTuple_Pack(2, ancestors, children) : NULL;
-    Py_XDECREF(ancestors);
-    Py_XDECREF(children);
-    ligi_py_region_drop(region);
-    return both;
+    return result ? family_tuple(state, model, lineage) : NULL;
 }
 
 /* --- diff ----------------------------------------------------------------------------------- */
 
 enum { CHANGES = 5 };
 
-static PyObject *diff_tuple(const lig_diff *diff)
+PyObject *ligi_py_diff_tuple(const lig_diff *diff)
 {
     static const char *const names[CHANGES] = {"same", "changed", "reshaped", "removed", "added"};
     PyObject *result = PyTuple_New(CHANGES + 1), *bytes = PyDict_New();
@@ -81,30 +106,6 @@ static PyObject *diff_tuple(const lig_diff *diff)
 fail:
     Py_XDECREF(result);
     return NULL;
-}
-
-PyObject *ligi_py_store_diff(PyObject *object, PyObject *args)
-{
-    ligi_py_store *self = (ligi_py_store *)object;
-    const ligi_py_state *state = ligi_py_state_of(object);
-    PyObject *first, *second;
-    if (!PyArg_ParseTuple(args, "UU", &first, &second))
-        return NULL;
-    const char *a = ligi_py_text(state, first, "the name of a model");
-    const char *b = a ? ligi_py_text(state, second, "the name of a model") : NULL;
-    lig_store *store = b ? ligi_py_store_enter(self) : NULL;
-    if (!store)
-        return NULL;
-    lig_diff *diff = NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_store_diff(store, a, b, &diff);
-    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
-    Py_XDECREF(result);
-    if (!result)
-        return NULL;
-    PyObject *tuple = diff_tuple(diff);
-    lig_diff_destroy(diff);
-    return tuple;
 }
 
 /* --- time stamps ---------------------------------------------------------------------------- */

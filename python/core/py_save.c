@@ -1,6 +1,8 @@
 #include "py_find.h"
 #include "py_part.h"
 
+#include <stdlib.h>
+
 /* --- options -------------------------------------------------------------------------------- */
 
 void ligi_py_options_fini(lig_save_options *options)
@@ -114,48 +116,88 @@ static lig_status snapshot_save(const snapshot *work, lig_store *store, const ch
 
 /* --- save ----------------------------------------------------------------------------------- */
 
-/* A save of any kind: parsed, entered, run by `how`, left. */
-static PyObject *save_with(PyObject *object, PyObject *args, lig_ticket **ticket)
+PyObject *ligi_py_saved(const ligi_py_state *state, PyObject *result, lig_ref *ref)
 {
-    ligi_py_store *self = (ligi_py_store *)object;
-    const ligi_py_state *state = ligi_py_state_of(object);
-    PyObject *name, *tuple;
-    ligi_py_batch *batch;
-    lig_save_options options;
-    if (!PyArg_ParseTuple(args, "UO!O!", &name, state->batch_type, &batch, &PyTuple_Type, &tuple))
-        return NULL;
-    const char *model = ligi_py_text(state, name, "the name of a model");
-    if (!model || ligi_py_options_init(state, tuple, batch, &options) < 0)
-        return NULL;
-    lig_store *store = ligi_py_store_enter(self);
-    PyObject *result = NULL;
-    if (store) {
-        lig_status status;
-        Py_BEGIN_ALLOW_THREADS status =
-            ticket
-                ? lig_store_save_start(store, model, batch->tensors, batch->count, &options, ticket)
-                : lig_store_save(store, model, batch->tensors, batch->count, &options);
-        Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
-    }
-    ligi_py_options_fini(&options);
-    if (!result || !ticket)
+    lig_model *model = NULL;
+    if (!result || !ref)
         return result;
     Py_DECREF(result);
-    PyObject *kept = PyTuple_Pack(2, (PyObject *)batch, tuple);
-    PyObject *out = ligi_py_ticket_new(state, *ticket, object, kept);
+    Py_BEGIN_ALLOW_THREADS model = lig_ref_detach(ref);
+    Py_END_ALLOW_THREADS return ligi_py_model_own(state, model);
+}
+
+typedef struct arguments {
+    const char *model;
+    ligi_py_batch *batch;
+    PyObject *tuple;
+    lig_save_options options;
+} arguments;
+
+/* The Ticket of a save that was begun, or NULL with the exception of one that was not. */
+static PyObject *ticket_of(PyObject *object, PyObject *result, lig_ticket *ticket, lig_ref **saved,
+                           PyObject *kept)
+{
+    PyObject *out = NULL;
+    if (result && kept)
+        out = ligi_py_ticket_new(ligi_py_state_of(object), ticket, saved, object, kept);
+    else
+        free(saved);
+    Py_XDECREF(result);
     Py_XDECREF(kept);
     return out;
 }
 
+static int parse(PyObject *object, PyObject *args, arguments *given)
+{
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *name;
+    if (!PyArg_ParseTuple(args, "UO!O!", &name, state->batch_type, &given->batch, &PyTuple_Type,
+                          &given->tuple))
+        return -1;
+    given->model = ligi_py_text(state, name, "the name of a model");
+    return given->model ? ligi_py_options_init(state, given->tuple, given->batch, &given->options)
+                        : -1;
+}
+
 PyObject *ligi_py_store_save(PyObject *object, PyObject *args)
 {
-    return save_with(object, args, NULL);
+    ligi_py_store *self = (ligi_py_store *)object;
+    arguments given;
+    lig_ref *ref = NULL;
+    if (parse(object, args, &given) < 0)
+        return NULL;
+    given.options.ref = &ref;
+    lig_store *store = ligi_py_store_enter(self);
+    PyObject *result = NULL;
+    if (store) {
+        lig_status status;
+        Py_BEGIN_ALLOW_THREADS status = lig_store_save(store, given.model, given.batch->tensors,
+                                                       given.batch->count, &given.options);
+        Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
+    }
+    ligi_py_options_fini(&given.options);
+    return ligi_py_saved(ligi_py_state_of(object), result, ref);
 }
 
 PyObject *ligi_py_store_save_start(PyObject *object, PyObject *args)
 {
+    ligi_py_store *self = (ligi_py_store *)object;
+    arguments given;
     lig_ticket *ticket = NULL;
-    return save_with(object, args, &ticket);
+    if (parse(object, args, &given) < 0)
+        return NULL;
+    lig_ref **saved = given.options.ref = calloc(1, sizeof *saved);
+    PyObject *kept = saved ? PyTuple_Pack(2, (PyObject *)given.batch, given.tuple) : NULL;
+    lig_store *store = kept ? ligi_py_store_enter(self) : NULL;
+    PyObject *result = NULL;
+    if (store) {
+        lig_status status;
+        Py_BEGIN_ALLOW_THREADS status = lig_store_save_start(
+            store, given.model, given.batch->tensors, given.batch->count, &given.options, &ticket);
+        Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
+    }
+    ligi_py_options_fini(&given.options);
+    return ticket_of(object, result, ticket, saved, kept);
 }
 
 PyObject *ligi_py_store_save_copy(PyObject *object, PyObject *args)
@@ -175,7 +217,9 @@ PyObject *ligi_py_store_save_copy(PyObject *object, PyObject *args)
         return model ? PyErr_Format(PyExc_ValueError, "one flag for each tensor") : NULL;
     if (ligi_py_options_init(state, tuple, work.batch, &options) < 0)
         return NULL;
-    lig_store *store = ligi_py_store_enter(self);
+    lig_ref **saved = options.ref = calloc(1, sizeof *saved);
+    PyObject *kept = saved ? PyTuple_Pack(3, (PyObject *)work.batch, arena, tuple) : NULL;
+    lig_store *store = kept ? ligi_py_store_enter(self) : NULL;
     PyObject *result = NULL;
     lig_ticket *ticket = NULL;
     if (store) {
@@ -184,11 +228,5 @@ PyObject *ligi_py_store_save_copy(PyObject *object, PyObject *args)
         Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
     }
     ligi_py_options_fini(&options);
-    if (!result)
-        return NULL;
-    Py_DECREF(result);
-    PyObject *kept = PyTuple_Pack(3, (PyObject *)work.batch, arena, tuple);
-    PyObject *out = ligi_py_ticket_new(state, ticket, object, kept);
-    Py_XDECREF(kept);
-    return out;
+    return ticket_of(object, result, ticket, saved, kept);
 }

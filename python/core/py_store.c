@@ -19,7 +19,7 @@ lig_store *ligi_py_store_enter(ligi_py_store *self)
     return self->store;
 }
 
-static void leave(ligi_py_store *self)
+void ligi_py_store_leave(ligi_py_store *self)
 {
     self->users--;
     if (self->users > 0 || !self->closing || !self->store)
@@ -36,7 +36,7 @@ PyObject *ligi_py_store_finish(ligi_py_store *self, lig_status status)
                                         : ligi_py_raise(ligi_py_state_of((PyObject *)self), status);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    leave(self);
+    ligi_py_store_leave(self);
     PyErr_Restore(type, value, traceback);
     return result;
 }
@@ -81,7 +81,7 @@ static PyObject *store_close(PyObject *object, PyObject *unused)
     (void)unused;
     self->users++;
     self->closing = 1;
-    leave(self);
+    ligi_py_store_leave(self);
     Py_RETURN_NONE;
 }
 
@@ -160,123 +160,6 @@ int ligi_py_optional_text(const ligi_py_state *state, PyObject *object, const ch
     return object == Py_None || *text ? 0 : -1;
 }
 
-/* --- load ----------------------------------------------------------------------------------- */
-
-static PyObject *store_load(PyObject *object, PyObject *args)
-{
-    ligi_py_store *self = (ligi_py_store *)object;
-    const ligi_py_state *state = ligi_py_state_of(object);
-    PyObject *name;
-    ligi_py_batch *batch;
-    if (!PyArg_ParseTuple(args, "UO!", &name, state->batch_type, &batch))
-        return NULL;
-    const char *model = ligi_py_text(state, name, "the name of a model");
-    if (!model)
-        return NULL;
-    if (!batch->writable)
-        return PyErr_Format(PyExc_ValueError, "the batch is not writable");
-    RUN(self, lig_store_load(store, model, batch->tensors, batch->count));
-}
-
-static int fill_slices(PyObject *list, lig_read *read, lig_slice **next)
-{
-    if (list == Py_None)
-        return 0;
-    if (!PyTuple_Check(list)) {
-        PyErr_SetString(PyExc_TypeError, "slices are tuples of (start, step, count)");
-        return -1;
-    }
-    read->slices = *next;
-    for (Py_ssize_t i = 0; i < PyTuple_Size(list); i++) {
-        long long start, step, count;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(list, i), "LLL", &start, &step, &count))
-            return -1;
-        *(*next)++ = (lig_slice){start, step, count};
-    }
-    return 0;
-}
-
-static lig_read *reads_of(const ligi_py_state *state, ligi_py_batch *batch, PyObject *names,
-                          PyObject *slices)
-{
-    size_t room = (batch->count + 1) * sizeof(lig_read);
-    size_t dims = 0;
-    for (size_t i = 0; i < batch->count; i++) {
-        PyObject *list = PyTuple_GetItem(slices, (Py_ssize_t)i);
-        if (!list)
-            return NULL;
-        dims += PyTuple_Check(list) ? (size_t)PyTuple_Size(list) : 0;
-    }
-    lig_read *reads = PyMem_Calloc(1, room + dims * sizeof(lig_slice));
-    if (!reads)
-        return (lig_read *)PyErr_NoMemory();
-    lig_slice *next = (lig_slice *)((char *)reads + room);
-    for (size_t i = 0; i < batch->count; i++) {
-        PyObject *name = PyTuple_GetItem(names, (Py_ssize_t)i);
-        reads[i].into = batch->tensors[i];
-        reads[i].name = name ? ligi_py_text(state, name, "the name of a tensor") : NULL;
-        if (!reads[i].name ||
-            fill_slices(PyTuple_GetItem(slices, (Py_ssize_t)i), &reads[i], &next) < 0) {
-            PyMem_Free(reads);
-            return NULL;
-        }
-    }
-    return reads;
-}
-
-static PyObject *store_read(PyObject *object, PyObject *args)
-{
-    ligi_py_store *self = (ligi_py_store *)object;
-    const ligi_py_state *state = ligi_py_state_of(object);
-    PyObject *name, *names, *slices;
-    ligi_py_batch *batch;
-    if (!PyArg_ParseTuple(args, "UO!O!O!", &name, state->batch_type, &batch, &PyTuple_Type, &names,
-                          &PyTuple_Type, &slices))
-        return NULL;
-    const char *model = ligi_py_text(state, name, "the name of a model");
-    if (!model || !batch->writable)
-        return model ? PyErr_Format(PyExc_ValueError, "the batch is not writable") : NULL;
-    lig_read *reads = reads_of(state, batch, names, slices);
-    lig_store *store = reads ? ligi_py_store_enter(self) : NULL;
-    if (!store) {
-        PyMem_Free(reads);
-        return NULL;
-    }
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_store_read(store, model, reads, batch->count, 0);
-    Py_END_ALLOW_THREADS PyMem_Free(reads);
-    return ligi_py_store_finish(self, status);
-}
-
-static void drop_view(void *view)
-{
-    lig_view_destroy(view);
-}
-
-static PyObject *store_map(PyObject *object, PyObject *args)
-{
-    ligi_py_store *self = (ligi_py_store *)object;
-    const ligi_py_state *state = ligi_py_state_of(object);
-    PyObject *name;
-    int writable, verify;
-    if (!PyArg_ParseTuple(args, "Upp", &name, &writable, &verify))
-        return NULL;
-    const char *model = ligi_py_text(state, name, "the name of a model");
-    lig_store *store = model ? ligi_py_store_enter(self) : NULL;
-    if (!store)
-        return NULL;
-    lig_view *view = NULL;
-    uint32_t flags = (writable ? LIG_VIEW_PRIVATE : 0) | (verify ? 0 : LIG_READ_UNVERIFIED);
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_store_map(store, model, flags, &view);
-    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
-    if (!result)
-        return NULL;
-    Py_DECREF(result);
-    return ligi_py_model_new(state, lig_view_model(view), ligi_py_region_create(view, drop_view), 1,
-                             !writable);
-}
-
 /* --- what is there -------------------------------------------------------------------------- */
 
 static void drop_model(void *model)
@@ -284,22 +167,34 @@ static void drop_model(void *model)
     lig_model_destroy(model);
 }
 
-static PyObject *store_model(PyObject *object, PyObject *name)
+PyObject *ligi_py_model_own(const ligi_py_state *state, lig_model *model)
+{
+    return ligi_py_model_new(state, model, ligi_py_region_create(model, drop_model), 0, 1);
+}
+
+static PyObject *store_model(PyObject *object, PyObject *which)
 {
     ligi_py_store *self = (ligi_py_store *)object;
     const ligi_py_state *state = ligi_py_state_of(object);
-    const char *text = ligi_py_text(state, name, "the name of a model");
-    lig_store *store = text ? ligi_py_store_enter(self) : NULL;
+    ligi_py_version version;
+    if (ligi_py_version_of(state, which, &version) < 0)
+        return NULL;
+    lig_store *store = ligi_py_store_enter(self);
     if (!store)
         return NULL;
     lig_model *model = NULL;
+    lig_ref *ref = NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_store_model(store, text, &model);
+    Py_BEGIN_ALLOW_THREADS if (version.name) status = lig_store_model(store, version.name, &model);
+    else
+    {
+        status = lig_store_resolve_id(store, version.id, &ref);
+        if (status == LIG_OK)
+            model = lig_ref_detach(ref);
+    }
     Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
-    if (!result)
-        return NULL;
-    Py_DECREF(result);
-    return ligi_py_model_new(state, model, ligi_py_region_create(model, drop_model), 0, 1);
+    Py_XDECREF(result);
+    return result ? ligi_py_model_own(state, model) : NULL;
 }
 
 typedef struct models { /* one allocation of the library behind many Model objects */
@@ -519,64 +414,34 @@ static PyObject *store_compact(PyObject *object, PyObject *unused)
     return care((ligi_py_store *)object, 1, 0);
 }
 
-static PyObject *store_copy(PyObject *object, PyObject *args)
-{
-    ligi_py_store *self = (ligi_py_store *)object, *other;
-    const ligi_py_state *state = ligi_py_state_of(object);
-    PyObject *name, *renamed;
-    const char *new_name;
-    int replace;
-    if (!PyArg_ParseTuple(args, "UO!Op", &name, state->store_type, &other, &renamed, &replace))
-        return NULL;
-    const char *model = ligi_py_text(state, name, "the name of a model");
-    if (!model || ligi_py_optional_text(state, renamed, "the new name", &new_name) < 0)
-        return NULL;
-    lig_store *from = ligi_py_store_enter(self), *to = from ? ligi_py_store_enter(other) : NULL;
-    if (!to) {
-        if (from)
-            leave(self);
-        return NULL;
-    }
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS status =
-        lig_store_copy(from, model, to, new_name, replace ? LIG_SAVE_REPLACE : 0);
-    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
-    leave(other);
-    return result;
-}
-
 static PyMethodDef methods[] = {
     {"close", store_close, METH_NOARGS, NULL},
-    {"save", ligi_py_store_save, METH_VARARGS, "save(name, batch, options)"},
+    {"save", ligi_py_store_save, METH_VARARGS, "save(name, batch, options) -> Model"},
     {"save_start", ligi_py_store_save_start, METH_VARARGS,
      "save_start(name, batch, options) -> Ticket"},
     {"save_copy", ligi_py_store_save_copy, METH_VARARGS,
      "save_copy(name, batch, options, flags, arena) -> Ticket: tensors whose flag is 1 are copied "
      "before it returns."},
-    {"join", ligi_py_store_join, METH_VARARGS, "join(name, (bytes, ...), options)"},
-    {"load", store_load, METH_VARARGS, "load(name, batch): fills the batch."},
+    {"join", ligi_py_store_join, METH_VARARGS, "join(name, (bytes, ...), options) -> Model"},
     {"find", ligi_py_store_find, METH_VARARGS,
      "find(graph, tags, exclude, prefer, limit, lease_ns) -> [Match]"},
     {"load_match", ligi_py_store_load_match, METH_VARARGS,
      "load_match(match, batch): fills the batch, under the asking model's names."},
-    {"read", store_read, METH_VARARGS,
-     "read(name, batch, names, slices): fills the batch with parts."},
-    {"map", store_map, METH_VARARGS, "map(name, writable, verify) -> Model with memory"},
-    {"model", store_model, METH_O, "model(name) -> Model"},
+    {"resolve", ligi_py_store_resolve, METH_O,
+     "resolve(name or id) -> Ref: one version of a model, whatever becomes of its name"},
+    {"model", store_model, METH_O, "model(name or id) -> Model"},
     {"models", store_models, METH_VARARGS, "models(pattern, tags, order, limit) -> [Model]"},
     {"aliases", store_aliases, METH_NOARGS, "aliases() -> {alias: model}"},
     {"update", store_update, METH_VARARGS, "update(name, metrics, tags, meta, new_name)"},
     {"alias", store_alias, METH_VARARGS, "alias(alias, model or None)"},
     {"retire", store_retire, METH_O, "retire(name)"},
-    {"lineage", ligi_py_store_lineage, METH_O, "lineage(name) -> ([ancestor], [child])"},
-    {"diff", ligi_py_store_diff, METH_VARARGS,
-     "diff(a, b) -> (same, changed, reshaped, removed, added, bytes)"},
+    {"lineage", ligi_py_store_lineage, METH_O,
+     "lineage(name or id) -> (Model, [ancestor], [child])"},
     {"time_stamps", ligi_py_store_time_stamps, METH_O, "time_stamps(name or None) -> dict"},
     {"clear_time_stamps", ligi_py_store_clear_time_stamps, METH_O, NULL},
     {"check", store_check, METH_O, "check(repair) -> report"},
     {"compact", store_compact, METH_NOARGS, "compact() -> report"},
     {"stat", store_stat, METH_NOARGS, "stat() -> dict"},
-    {"copy", store_copy, METH_VARARGS, "copy(name, other store, new name or None, replace)"},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef getset[] = {{"uri", store_uri, NULL, NULL, NULL},

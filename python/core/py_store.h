@@ -13,7 +13,8 @@ typedef struct ligi_py_store {
 /* The library's handle, counted as in use until finish; NULL with ClosedError. Closing meanwhile
  * waits for nobody: the last call out closes. */
 lig_store *ligi_py_store_enter(ligi_py_store *self);
-/* Ends a call: None, or NULL with the exception of `status`. */
+void ligi_py_store_leave(ligi_py_store *self);
+/* Leaves: None, or NULL with the exception of `status`. */
 PyObject *ligi_py_store_finish(ligi_py_store *self, lig_status status);
 
 /* Arguments; what they return is freed by PyMem_Free, texts in it are borrowed from the dict. NULL
@@ -24,7 +25,21 @@ lig_tag *ligi_py_tags_of(const ligi_py_state *state, PyObject *dict, size_t *cou
 int ligi_py_optional_text(const ligi_py_state *state, PyObject *object, const char *what,
                           const char **text);
 
-/* Methods of Store (py_save.c). */
+/* Which model: by its name (borrowed from the object), or by its id where that is NULL. 0, or -1
+ * with an exception. */
+typedef struct ligi_py_version {
+    const char *name;
+    uint64_t id;
+} ligi_py_version;
+int ligi_py_version_of(const ligi_py_state *state, PyObject *object, ligi_py_version *version);
+/* lig_store_resolve or lig_store_resolve_id. */
+lig_status ligi_py_version_resolve(lig_store *store, const ligi_py_version *version, lig_ref **ref);
+
+/* A Model that owns its description (taken over, also on failure). */
+PyObject *ligi_py_model_own(const ligi_py_state *state, lig_model *model);
+
+/* Methods of Store (py_ref.c, py_save.c). */
+PyObject *ligi_py_store_resolve(PyObject *store, PyObject *which);
 PyObject *ligi_py_store_save(PyObject *store, PyObject *args);
 PyObject *ligi_py_store_save_start(PyObject *store, PyObject *args);
 PyObject *ligi_py_store_save_copy(PyObject *store, PyObject *args);

@@ -1,20 +1,32 @@
-#include "py_core.h"
+#include "py_store.h"
+
+#include <stdlib.h>
 
 typedef struct ticket {
     PyObject_HEAD lig_ticket *ticket;
+    lig_ref **saved; /* the ref is there when the ticket has ended well, until it is taken */
+    PyObject *model; /* made of it; NULL: not yet */
     PyObject *store, *batch;
 } ticket;
 
-PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *handle, PyObject *store,
-                             PyObject *batch)
+static void drop(lig_ticket *handle, lig_ref **saved)
+{
+    Py_BEGIN_ALLOW_THREADS lig_ticket_destroy(handle);
+    lig_ref_release(*saved);
+    Py_END_ALLOW_THREADS free(saved);
+}
+
+PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *handle, lig_ref **saved,
+                             PyObject *store, PyObject *batch)
 {
     allocfunc allocate = (allocfunc)PyType_GetSlot(state->ticket_type, Py_tp_alloc);
     ticket *self = (ticket *)allocate(state->ticket_type, 0);
     if (!self) {
-        Py_BEGIN_ALLOW_THREADS lig_ticket_destroy(handle);
-        Py_END_ALLOW_THREADS return NULL;
+        drop(handle, saved);
+        return NULL;
     }
     self->ticket = handle;
+    self->saved = saved;
     self->store = Py_XNewRef(store);
     self->batch = Py_XNewRef(batch);
     return (PyObject *)self;
@@ -25,8 +37,9 @@ static void ticket_dealloc(PyObject *object)
     ticket *self = (ticket *)object;
     PyTypeObject *type = Py_TYPE(object);
     /* The memory is borrowed until the end, so that letting go of a ticket waits for it. */
-    Py_BEGIN_ALLOW_THREADS lig_ticket_destroy(self->ticket);
-    Py_END_ALLOW_THREADS Py_XDECREF(self->batch);
+    drop(self->ticket, self->saved);
+    Py_XDECREF(self->batch);
+    Py_XDECREF(self->model);
     Py_XDECREF(self->store);
     PyObject_Free(object);
     Py_DECREF(type);
@@ -87,6 +100,22 @@ static PyObject *ticket_done(PyObject *object, PyObject *unused)
     return PyBool_FromLong(lig_ticket_done(((ticket *)object)->ticket));
 }
 
+static PyObject *ticket_model(PyObject *object, PyObject *unused)
+{
+    ticket *self = (ticket *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    (void)unused;
+    lig_ref *ref = lig_ticket_done(self->ticket) ? *self->saved : NULL;
+    if (ref) { /* with the GIL: of two threads one takes it, and the other finds the model */
+        *self->saved = NULL;
+        self->model = ligi_py_model_own(state, lig_ref_detach(ref));
+        if (!self->model)
+            return NULL;
+    }
+    return self->model ? Py_NewRef(self->model)
+                       : PyErr_Format(PyExc_ValueError, "the save has not ended, or made no model");
+}
+
 static PyObject *ticket_cancel(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -100,6 +129,7 @@ static PyMethodDef methods[] = {
     {"progress", ticket_progress, METH_VARARGS,
      "progress(seen, seconds=None) -> steps done, once there are more than `seen`"},
     {"done", ticket_done, METH_NOARGS, "done() -> bool"},
+    {"model", ticket_model, METH_NOARGS, "model() -> Model: what was saved"},
     {"cancel", ticket_cancel, METH_NOARGS, "cancel(): asks it to stop."},
     {NULL, NULL, 0, NULL},
 };

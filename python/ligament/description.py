@@ -86,7 +86,7 @@ class Model:
         """Its tensors in order, by name."""
         if self._tensors is None:
             if not self._core.complete:
-                self._core = self._store._describe(self.name)
+                self._core = self._store._describe(self.id)
             rows = self._core.tensors()
             self._tensors = {row[0]: _info(row, rows) for row in rows}
         return self._tensors
@@ -95,6 +95,12 @@ class Model:
     def owners(self) -> dict[str, int]:
         """The id of the model that wrote each tensor."""
         return {name: info.owner for name, info in self.tensors.items()}
+
+    def _is_of(self, store: Store) -> bool:
+        """Whether it was described by this store, or by another handle of the same place. "mem:" is
+        a place of its own each time."""
+        mine = self._store
+        return mine is store or (mine.uri == store.uri and mine.uri != "mem:")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and (self.id, self._store.uri) == (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
-from typing import Any
+from typing import Any, Protocol
 
 from . import _core, tensors
 from .errors import InvalidError, MismatchError, NotFoundError
@@ -52,12 +52,26 @@ class _Later:
     take: Callable[[Fresh], None]
 
 
-class Loader:
-    """One load of one model."""
+class Source(Protocol):
+    """Where a Loader reads from: one version of a model, which stays as long as this lives."""
 
-    def __init__(self, core: _core.Store, name: str) -> None:
-        self.core, self.name = core, name
-        self.model = core.model(name)
+    @property
+    def model(self) -> _core.Model: ...
+    def load(self, batch: _core.Batch, /) -> None: ...
+    def read(
+        self, batch: _core.Batch, names: tuple[str, ...], slices: tuple[Any, ...], /
+    ) -> None: ...
+    def map(self, writable: bool, verify: bool, /) -> _core.Model: ...
+
+
+class Loader:
+    """One load of one version of a model: description, structure and tensors come from one source,
+    so that they fit each other whoever replaces the model meanwhile."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.model = source.model
+        self.name = self.model.name
         self.names: list[str] = self.model.names()
         self.chosen: list[str] | None = None  # None: all
         self.slices: dict[str, Any] = {}
@@ -229,7 +243,7 @@ class Loader:
             return False
         sizes = batch.sizes()
         if not self.show or sum(sizes) < _SHOWN_BYTES:
-            self.core.load(self.name, batch)
+            self.source.load(batch)
             return True
         self._check(
             [self._stored(name) for name in names],
@@ -239,9 +253,8 @@ class Loader:
         with Bar(f"loading {self.name}", sum(sizes)) as bar:
             done = 0
             for part in _groups(sizes, _SHOWN_BYTES):
-                self.core.load(
-                    self.name,
-                    _core.Batch([names[i] for i in part], [values[i] for i in part], True),
+                self.source.load(
+                    _core.Batch([names[i] for i in part], [values[i] for i in part], True)
                 )
                 done += sum(sizes[i] for i in part)
                 bar.update(done)
@@ -321,7 +334,7 @@ class Loader:
         if not mine:
             return
         private = any(takers[n].mapped for n in mine)
-        view = self.core.map(self.name, private, self.verify)
+        view = self.source.map(private, self.verify)
         for n in mine:
             memory = view.memory(self.index[reads[n].name])
             takers[n].take(Fresh(reads[n].code, reads[n].shape, memory))
@@ -378,7 +391,7 @@ class Loader:
 
     def _mapped(self, names: list[str], framework: str | None, device: Any) -> dict[str, Any]:
         adapter = tensors.framework(framework)
-        view = self.core.map(self.name, adapter.PRIVATE_VIEWS, self.verify)
+        view = self.source.map(adapter.PRIVATE_VIEWS, self.verify)
         made: dict[str, Any] = {}
         for name in names:
             twin = self._twin(name)
@@ -448,9 +461,9 @@ class Loader:
         names = tuple(read.name for read in reads)
         batch = _core.Batch(names, items, True)
         if any(read.slices is not None for read in reads):
-            self.core.read(self.name, batch, names, tuple(read.slices for read in reads))
+            self.source.read(batch, names, tuple(read.slices for read in reads))
         else:
-            self.core.load(self.name, batch)
+            self.source.load(batch)
         for i, fresh in later.items():
             reads[i].item.take(fresh)
 

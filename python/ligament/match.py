@@ -87,16 +87,16 @@ class Match:
 
 
 class _Leased:
-    """Stands where a Loader expects the store: reads what a match names, under the asking model's
-    names."""
+    """What a match names, under the asking model's names."""
 
     def __init__(self, core: _core.Store, match: _core.Match) -> None:
         self._core, self._match = core, match
 
-    def model(self, name: str) -> _core.Model:
+    @property
+    def model(self) -> _core.Model:
         return self._match.model
 
-    def load(self, name: str, batch: _core.Batch) -> None:
+    def load(self, batch: _core.Batch, /) -> None:
         self._core.load_match(self._match, batch)
 
     def read(self, *_: Any) -> None:
@@ -110,8 +110,7 @@ class MatchLoader(Loader):
     """One load of what a match names."""
 
     def __init__(self, core: _core.Store, match: Match) -> None:
-        leased: Any = _Leased(core, match._core)
-        super().__init__(leased, match._core.model.name)
+        super().__init__(_Leased(core, match._core))
         stored = self.model.tensors()
         pairs = match._core.tensors
         self.names = [name for name, _ in pairs]

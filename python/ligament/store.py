@@ -152,14 +152,12 @@ class Store:
                 return self._save_later(name, found, options, how)
         self._saves.settle()
         batch = _core.Batch(found.names, tensors.lend(found.values))
-        if wanted(progress):
-            self._save_shown(name, batch, options)
-        else:
-            self._core.save(name, batch, options)
+        save = self._save_shown if wanted(progress) else self._core.save
+        saved = Model(self, save(name, batch, options))
         after()
-        return Model(self, self._core.model(name))
+        return saved
 
-    def _save_shown(self, name: str, batch: _core.Batch, options: _core.Options) -> None:
+    def _save_shown(self, name: str, batch: _core.Batch, options: _core.Options) -> _core.Model:
         ticket = self._core.save_start(name, batch, options)
         sizes = batch.sizes()
         with Bar(f"saving {name}", sum(sizes)) as bar:
@@ -171,6 +169,7 @@ class Store:
                 bar.update(gathered)
             ticket.wait()
             bar.update(sum(sizes))
+        return ticket.model()
 
     def _save_later(
         self,
@@ -181,15 +180,14 @@ class Store:
     ) -> Ticket[Model]:
         copy, room, after = how
         batch = _core.Batch(found.names, found.values)
-        saved: list[_core.Model] = []
 
-        def ended() -> None:  # at once: later the name may stand for another model
-            saved.append(self._core.model(name))
+        def ended() -> None:
+            inner.model()  # which lets go of what was saved: it may be replaced by now
             after()
 
         def finish() -> Model:
             watcher.join()
-            return Model(self, saved[0] if saved else self._core.model(name))
+            return Model(self, inner.model())
 
         inner, arena = self._saves.start(
             self._core, (name, batch, options), found.values, (copy, room)
@@ -233,7 +231,7 @@ class Store:
             raise InvalidError("`like` says all: leave out into, tensors, framework and device")
         if isinstance(name, Match):
             return self._load_match(name, into, tensors, framework, map, extra, cast, device)
-        loader = Loader(self._core, _name_of(name))
+        loader = Loader(self._resolve(name))
         loader.choose(tensors)
         loader.verify = verify
         loader.show = wanted(progress)
@@ -263,6 +261,24 @@ class Store:
         if into is not None:
             return loader.fill_prefix(into, extra == "ignore", cast)
         return loader.whole(framework, False, device)
+
+    def _version(self, model: str | Model) -> str | int:
+        """What the core takes for a model: of one that was described here its id, which stands for
+        that version alone."""
+        if isinstance(model, Model) and model._is_of(self):
+            return model.id
+        return _name_of(model)
+
+    def _resolve(self, model: str | Model) -> _core.Ref:
+        try:
+            return self._core.resolve(self._version(model))
+        except NotFoundError:
+            if not isinstance(model, Model):
+                raise
+            raise NotFoundError(
+                f"model '{model.name}' (id {model.id}) was replaced or retired since it was "
+                f"looked up in {self.uri}; ask for it by its name"
+            ) from None
 
     # --- find -----------------------------------------------------------------------------------
 
@@ -300,8 +316,8 @@ class Store:
 
     # --- what is there --------------------------------------------------------------------------
 
-    def _describe(self, name: str) -> _core.Model:
-        return self._core.model(name)
+    def _describe(self, id: int) -> _core.Model:
+        return self._core.model(id)
 
     def models(
         self,
@@ -379,16 +395,17 @@ class Store:
 
     def lineage(self, model: str | Model) -> Lineage:
         """Where a model comes from, and what comes from it."""
-        ancestors, children = self._core.lineage(_name_of(model))
-        mine = self[_name_of(model)]
+        mine, ancestors, children = self._core.lineage(self._version(model))
         return Lineage(
-            mine, [Model(self, one) for one in ancestors], [Model(self, one) for one in children]
+            Model(self, mine),
+            [Model(self, one) for one in ancestors],
+            [Model(self, one) for one in children],
         )
 
     def diff(self, a: str | Model, b: str | Model) -> Diff:
         """What of a model is different in another; by fingerprints, without reading a tensor. Only
         those that another number of ranks saved are read, and their bytes compared."""
-        return Diff(*self._core.diff(_name_of(a), _name_of(b)))
+        return Diff(*self._resolve(a).diff(self._resolve(b)))
 
     def get_time_stamps(self, name: str | None = None) -> dict[str, list[int]]:
         """{operation: [begin, end, begin, end, ...]} in ns of a clock of which only differences
@@ -421,6 +438,7 @@ def copy(
 ) -> list[str]:
     """Copies a model, or all that fit the pattern `name` (None: all), from one store to another;
     returns their names."""
+    model = source if isinstance(source, Model) else None
     if isinstance(source, Model):
         name, source = source.name, source._store
     opened: list[Store] = []
@@ -434,15 +452,15 @@ def copy(
         here, there = stores
         names = (
             [name]
-            if name is not None and name in here
-            else [model.name for model in here.models(name)]
+            if name is not None and (model is not None or name in here)
+            else [one.name for one in here.models(name)]
         )
         if not names and name is not None:
             raise NotFoundError(f"no model fits '{name}' in {here.uri}")
         if new_name is not None and len(names) != 1:
             raise InvalidError(f"new_name is for one model, not for {len(names)}")
         for one in names:
-            here._core.copy(one, there._core, new_name, replace)
+            here._resolve(model or one).copy(there._core, new_name, replace)
         return [new_name] if new_name is not None else names
     finally:
         for store in opened:

@@ -6,7 +6,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* Any text is parsed or refused; what was parsed can be read and freed. */
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
     char *text = malloc(bytes + 1);
     if (text == NULL)
         return 0;

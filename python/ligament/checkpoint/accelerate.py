@@ -95,14 +95,17 @@ class Hooks:
         name = pointer.read(self.store, place if there else folder, self.run)
         if not there and name not in self.store:
             return
-        saved = self.store.load(name, tensors=[])
+        ref = self.store._core.resolve(name)
+        plain = Loader(ref)
+        plain.chosen = []
+        saved = plain.whole("saved", False, None)
         for kind, found in self._all():
             count = len(saved.get(kind, ()))
             if count != len(found):
                 raise MismatchError(
                     f"'{name}' has {count} {kind}, the accelerator was given {len(found)}"
                 )
-        self._fill(name)
+        self._fill(ref)
         models.clear()
         self._take_over()
 
@@ -114,15 +117,15 @@ class Hooks:
             ("schedulers", list(accelerator._schedulers)),
         ]
 
-    def _fill(self, name: str) -> None:
-        rest = Loader(self.store._core, name)
+    def _fill(self, ref: _core.Ref) -> None:
+        rest = Loader(ref)
         rest.chosen = [one for one in rest.names if not one.startswith("models.")]
         states = rest.whole("saved", False, None)
         for kind, found in self._all():
             for i, one in enumerate(found):
                 if kind == "models":
                     prefix = f"models.{i}."
-                    loader = Loader(self.store._core, name)
+                    loader = Loader(ref)
                     loader.chosen = [n for n in loader.names if n.startswith(prefix)]
                     loader.fill(one, False, False, False, False, prefix)
                 else:

@@ -228,7 +228,8 @@ class Checkpointer:
         model = runs.name_of(run, step)
         given = {name: part for name, part in parts.items() if part is not None}
         models = {name for name, part in given.items() if _in_place(part)}
-        loader = Loader(self.store._core, model)
+        ref = self.store._core.resolve(model)
+        loader = Loader(ref)
         rest = self._rest(loader, models, given, rank, size)
         lacking = [name for name in given if name not in rest]
         if lacking:
@@ -244,11 +245,11 @@ class Checkpointer:
         own = ranks.get(str(rank), {}) if len(ranks) == size else {}
         places = {name: f"ranks.{rank}.{name}." if name in own else f"{name}." for name in models}
         for name in models:
-            self._check(model, given[name], places[name])
+            self._check(ref, given[name], places[name])
         for name in takers:
             tensors.check_state(given[name], rest[name])
         for name in models:
-            self._part_of(model, places[name]).fill(
+            self._part_of(ref, places[name]).fill(
                 given[name], False, False, False, False, places[name]
             )
         for name, take in takers.items():
@@ -297,18 +298,20 @@ class Checkpointer:
             tree.update(own)
         return tree
 
-    def _check(self, model: str, part: Any, prefix: str) -> None:
+    def _check(self, ref: _core.Ref, part: Any, prefix: str) -> None:
         try:
-            self._part_of(model, prefix).check(part, prefix)
+            self._part_of(ref, prefix).check(part, prefix)
         except InvalidError as error:  # a JAX array, say
-            way = f"store.load({model!r})[{prefix[:-1]!r}] makes a new one"
+            way = f"store.load({ref.model.name!r})[{prefix[:-1]!r}] makes a new one"
             raise InvalidError(f"{error}; {way}") from None
 
-    def _part_of(self, model: str, prefix: str) -> Loader:
-        loader = Loader(self.store._core, model)
+    def _part_of(self, ref: _core.Ref, prefix: str) -> Loader:
+        loader = Loader(ref)
         loader.chosen = [name for name in loader.names if name.startswith(prefix)]
         part = prefix.rstrip(".")
-        way = f"(restore fills the model that was saved; store.load({model!r})[{part!r}] is it)"
+        way = (
+            f"(restore fills the model that was saved; store.load({loader.name!r})[{part!r}] is it)"
+        )
         loader.advice = (way, way)
         return loader
 

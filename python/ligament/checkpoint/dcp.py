@@ -86,7 +86,7 @@ class _Place:
             self.name = os.fspath(checkpoint_id)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None, "_part": None}
+        return {**self.__dict__, "_opened": None, "_part": None, "_ref": None}
 
 
 class StorageWriter(_Place, storage.StorageWriter):
@@ -219,14 +219,17 @@ class StorageReader(_Place, storage.StorageReader):
         self, uri: _Path | Store, name: str | None = None, *, run: str | None = None
     ) -> None:
         super().__init__(uri, name, "r", run)
+        self._ref: _core.Ref | None = None  # from the metadata to the data
 
     def reset(self, checkpoint_id: _Path | None = None) -> None:
         """Another checkpoint is read."""
         self._called(checkpoint_id)
+        self._ref = None
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         """What the model holds, as DCP describes it."""
-        return _metadata(self.store._core.model(self.model))
+        self._ref = self.store._core.resolve(self.model)
+        return _metadata(self._ref.model)
 
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
@@ -234,27 +237,33 @@ class StorageReader(_Place, storage.StorageReader):
         """Nothing to set up."""
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """Nothing to add."""
-        return plan
+        """Tells which version of the model this rank has seen."""
+        seen = None if self._ref is None else self._ref.model.id
+        return dataclasses.replace(plan, storage_data=seen)
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Nothing to add."""
-        return plans
+        """All ranks read the version that the first one has seen."""
+        return [dataclasses.replace(plan, storage_data=plans[0].storage_data) for plan in plans]
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         """Reads the slices that the plan asks for straight into the planner's tensors."""
-        rows = {row[0]: row for row in self.store._core.model(self.model).tensors()}
+        ref, self._ref = self._ref, None
+        if ref is None or plan.storage_data not in (None, ref.model.id):
+            ref = self.store._core.resolve(plan.storage_data or self.model)
+        rows = {row[0]: row for row in ref.model.tensors()}
         for item in plan.items:
             if item.storage_index.fqn not in rows:
                 name = self.model
                 raise CorruptError(f"model '{name}' has no '{item.storage_index.fqn}'")
         for group in _groups(plan.items, rows):
-            self._read(group, rows, planner)
+            self._read(ref, group, rows, planner)
         done: Future[None] = Future()
         done.set_result(None)
         return done
 
-    def _read(self, items: list[ReadItem], rows: _Rows, planner: LoadPlanner) -> None:
+    def _read(
+        self, ref: _core.Ref, items: list[ReadItem], rows: _Rows, planner: LoadPlanner
+    ) -> None:
         places, targets = [], []
         for item in items:
             _, code, shape, *_ = rows[item.storage_index.fqn]
@@ -262,8 +271,7 @@ class StorageReader(_Place, storage.StorageReader):
             targets.append(target)
             places.append(_memory(target, code, shape if target is None else tuple(item.lengths)))
         batch = _core.Batch([str(i) for i in range(len(items))], places, True)
-        self.store._core.read(
-            self.model,
+        ref.read(
             batch,
             tuple(item.storage_index.fqn for item in items),
             tuple(_slices(item, rows[item.storage_index.fqn][2]) for item in items),

@@ -78,7 +78,8 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
         device. Nothing is unpickled, whatever `weights_only` says."""
         self.store.wait()
         try:
-            loader = Loader(self.store._core, pointer.read(self.store, path, self.run))
+            name = pointer.read(self.store, path, self.run)
+            loader = Loader(self.store._core.resolve(name))
         except NotFoundError as error:
             hint = "; `python -m ligament.convert` brings that file into the store"
             raise FileNotFoundError(

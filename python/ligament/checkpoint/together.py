@@ -372,6 +372,7 @@ class _Save:
         self.known: int | None = None  # the call whose plan is used again
         self.plan: _Plan | None = None
         self.arena: _core.Memory | None = None
+        self.joined: _core.Model | None = None  # at rank 0
 
     def start(
         self, numbers: list[int], wait: bool, snapshot: tuple[str | None, int]
@@ -431,7 +432,7 @@ class _Save:
             raise failure
         self._hear()
         self.owner._plan = self.plan
-        return Model(self.owner.store, self.core.model(self.name))
+        return Model(self.owner.store, self.joined or self.core.model(self.name))
 
     def _hear(self) -> None:
         try:
@@ -485,5 +486,5 @@ class _Save:
         except (ValueError, KeyError, TypeError) as error:
             raise Error(f"a rank sent what is no part: {error}") from None
         options = (_REPLACE, None, self.metrics or None, None, None, structure, (), None, None)
-        self.core.join(self.name, blobs, options)
+        self.joined = self.core.join(self.name, blobs, options)
         self.after()
