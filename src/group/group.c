@@ -279,6 +279,27 @@ static lig_status listen_at(ligi_group *group, const char *address, char *at)
     return status;
 }
 
+/* Whoever meets here has the same secret, module and port. The host is not in it: one host has many
+ * names, and members call it differently. */
+static lig_status bind_meeting(ligi_group *group, const char *address)
+{
+    char context[64], port[16];
+    ligi_group_port_of(address, port, sizeof port);
+    snprintf(context, sizeof context, "meet %s", port);
+    return ligi_net_bind(group->net, LIGI_KEY_MEET, context);
+}
+
+/* Nobody is let in between the listening and the binding: the port may be the kernel's choice. */
+static lig_status listen_and_bind(ligi_group *group, const char *address, char *at)
+{
+    ligi_net_lock(group->net);
+    lig_status status = listen_at(group, address, at);
+    if (status == LIG_OK)
+        status = bind_meeting(group, at);
+    ligi_net_unlock(group->net);
+    return status;
+}
+
 lig_status ligi_group_coordinate(ligi_group *group, const ligi_group_options *options,
                                  const char *address)
 {
@@ -289,7 +310,7 @@ lig_status ligi_group_coordinate(ligi_group *group, const ligi_group_options *op
         status = ligi_coordinator_create(group, options);
     ligi_net_unlock(group->net);
     LIG_TRY(status);
-    LIG_TRY(listen_at(group, address, at));
+    LIG_TRY(listen_and_bind(group, address, at));
     ligi_net_lock(group->net);
     memcpy(group->address, at, sizeof group->address);
     if (group->card_host[0] == '\0')
@@ -309,6 +330,7 @@ lig_status ligi_group_follow(ligi_group *group, const char *address, int64_t tim
                             .retry = 1,
                             .owner = group};
     ligi_link *link;
+    LIG_TRY(bind_meeting(group, address));
     ligi_net_lock(group->net);
     snprintf(group->address, sizeof group->address, "%s", address);
     ligi_coordinator_destroy(group->coordinator);

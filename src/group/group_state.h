@@ -140,6 +140,8 @@ lig_status ligi_group_meet_by_exchange(ligi_group *group, const ligi_group_optio
                                        int64_t timeout_ns);
 /* --- hosts.c --- */
 
+/* The digits of an address's port; "" where it has none. */
+void ligi_group_port_of(const char *address, char *port, size_t port_bytes);
 /* "tcp://10.0.0.1:7000" -> "10.0.0.1"; "" where there is no host, or one that means all. */
 void ligi_group_host_of(const char *address, char *host, size_t host_bytes);
 int ligi_group_is_name(const char *host); /* of a host: no number, and not localhost */

@@ -26,6 +26,24 @@ void ligi_group_host_of(const char *address, char *host, size_t host_bytes)
         host[0] = '\0';
 }
 
+void ligi_group_port_of(const char *address, char *port, size_t port_bytes)
+{
+    const char *from = strstr(address, "://"), *colon = NULL;
+    port[0] = '\0';
+    if (from == NULL)
+        return;
+    from += 3;
+    from += from[0] == '[' ? strcspn(from, "]") : 0;
+    colon = strpbrk(from, ":/?");
+    if (colon == NULL || *colon != ':')
+        return;
+    size_t bytes = strspn(colon + 1, "0123456789");
+    if (bytes < port_bytes) {
+        memcpy(port, colon + 1, bytes);
+        port[bytes] = '\0';
+    }
+}
+
 int ligi_group_is_name(const char *host)
 {
     struct in_addr four;

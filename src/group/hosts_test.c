@@ -29,6 +29,24 @@ static void test_hosts(void **state)
     assert_string_equal(small, "");
 }
 
+static void test_ports(void **state)
+{
+    (void)state;
+    const char *const rows[][2] = {
+        {"tcp://10.0.0.1:7000", "7000"},
+        {"tcp://[::1]:70?backlog=3", "70"},
+        {"tcp://h", ""},
+        {"tcp://h?x=1:2", ""},
+        {"inproc:name", ""},
+        {"tcp://h:", ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char port[16];
+        ligi_group_port_of(rows[i][0], port, sizeof port);
+        assert_string_equal(port, rows[i][1]);
+    }
+}
+
 static void test_loopback(void **state)
 {
     (void)state;
@@ -65,6 +83,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_ports),
         cmocka_unit_test(test_loopback),
         cmocka_unit_test(test_only_names_are_widened),
         cmocka_unit_test(test_own_number_is_a_number),

@@ -139,6 +139,14 @@ static lig_status take_entry(ligi_group *group, const ligi_entry *entry, ligi_to
     return LIG_OK;
 }
 
+/* Before the roster is confirmed: nobody connects to this member earlier. */
+static lig_status bind_members(ligi_group *group, uint64_t id)
+{
+    char context[32];
+    snprintf(context, sizeof context, "member %016llx", (unsigned long long)id);
+    return ligi_net_bind(group->net, LIGI_KEY_MEMBER, context);
+}
+
 static lig_status take_roster(ligi_group *group, ligi_note *note)
 {
     ligi_entry entry;
@@ -150,6 +158,7 @@ static lig_status take_roster(ligi_group *group, ligi_note *note)
         LIG_TRY(take_entry(group, &entry, &told));
     if (!note->welcome.last)
         return LIG_OK;
+    LIG_TRY(bind_members(group, note->welcome.id));
     group->self = note->welcome;
     group->epoch = note->number;
     group->phase = LIGI_PHASE_TOLD;

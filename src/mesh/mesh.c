@@ -231,6 +231,7 @@ static lig_status open_parts(lig_mesh *mesh, const lig_mesh_options *options)
                                               : INT64_MAX / 4;
     ligi_net_options net = {.secret = options->secret,
                             .secret_bytes = options->secret_bytes,
+                            .group = "mesh",
                             .spin_ns = options->spin_ns,
                             .fabric = ligi_group_fabric(mesh->transport,
                                                         options->flags & LIG_MESH_TRUSTED_FABRIC,

@@ -58,6 +58,8 @@ struct ligi_link {
     void *wire; /* NULL between two attempts, and after drop */
     ligi_state state;
     ligi_service service;
+    int keyed;           /* the transport has proved a key, which shm and inproc do not */
+    ligi_key proved;     /* then: which one */
     int accepted, final; /* final: trying elsewhere or again is of no use */
     int closing, closed; /* by the owner: freed at the end of the round */
     int told;            /* `lost` was called */
@@ -99,7 +101,10 @@ struct ligi_net {
     int depth; /* of calls into transports and hooks: links are freed when it is 0 */
     ligi_net_options options;
     void *secret;
+    char *contexts[LIGI_KEYS]; /* NULL: there is no such key */
     char *group;
+    int bound;        /* to a group: ligi_net_bind was called */
+    uint32_t binding; /* changes with the contexts */
     uint8_t net_id[16], boot_id[16];
     ligi_slot slots[LIGI_TRANSPORTS_MAX];
     size_t slot_count;
@@ -152,6 +157,8 @@ void ligi_net_enter(ligi_net *net);
 void ligi_net_leave(ligi_net *net);
 
 /* --- link.c --- */
+/* The key that links of a service take, at both ends (binding.c). */
+ligi_key ligi_net_key_of(const ligi_net *net, ligi_service service);
 lig_status ligi_link_create(ligi_net *net, ligi_state state, const char *address, ligi_link **link);
 void ligi_link_free(ligi_link *link); /* the wire is gone and the queue empty */
 void ligi_link_drop(ligi_link *link); /* the wire alone */

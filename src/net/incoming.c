@@ -68,6 +68,11 @@ static lig_status greet_stranger(ligi_link *link, uint32_t service, const ligi_h
         return lig_fail(LIG_E_NOTFOUND, "nobody here serves what %s asks for (service %u)",
                         link->name, service);
     const ligi_served *served = &net->services[service];
+    if (link->keyed && link->proved != ligi_net_key_of(net, (ligi_service)service))
+        return lig_fail(LIG_E_DENIED,
+                        "%s holds the secret and is no member of this group: it proved the key of "
+                        "%s",
+                        link->name, link->proved == LIGI_KEY_MEET ? "the rendezvous" : "a member");
     link->service = (ligi_service)service;
     lig_status status = served->hooks->met(served->context, link, hello, &reply);
     if (link->closed)

@@ -37,6 +37,8 @@ const ligi_host ligi_net_host = {
     .options_fini = ligi_options_fini,
     .fail = lig_fail,
     .net_prove = ligi_net_prove,
+    .link_key = ligi_link_key,
+    .link_proved = ligi_link_proved,
 };
 
 lig_status ligi_net_mine(const ligi_net *net)
@@ -102,6 +104,7 @@ static lig_status take_options(ligi_net *net, const ligi_net_options *given)
     into->stranger_max = given->stranger_max ? given->stranger_max : 256;
     into->link_max = given->link_max ? given->link_max : 16384;
     LIG_TRY(ligi_strdup(&net->group, given->group));
+    LIG_TRY(ligi_strdup(&net->contexts[LIGI_KEY_MEET], given->group));
     into->group = net->group;
     if (given->secret == NULL)
         return LIG_OK;
@@ -144,6 +147,8 @@ static void free_endpoint(ligi_net *net)
     }
     ligi_vault_free(net->secret);
     free(net->group);
+    for (size_t i = 0; i < LIGI_KEYS; i++)
+        free(net->contexts[i]);
     if (net->here != NULL)
         munmap(net->here, 4096);
     free(net);

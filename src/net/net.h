@@ -56,7 +56,8 @@ typedef enum ligi_fabric {
 typedef struct ligi_net_options {
     const void *secret; /* borrowed by open; NULL: none, then no address beyond this host is used */
     size_t secret_bytes;
-    const char *group; /* with a secret: whose members alone are met; NULL: "" */
+    const char *group; /* with a secret: whose members alone are met (a module's name, a served
+                          store's); NULL: "". See ligi_net_bind */
     int64_t spin_ns;   /* how long a waiting thread polls before it sleeps; 0: 20 us, < 0: never */
     int64_t hello_ns;  /* a connection that has not said hello by then is dropped; 0: 10 s */
     uint64_t
@@ -71,7 +72,19 @@ typedef struct ligi_net_options {
                         5 s. At most half of what the connection has left */
 } ligi_net_options;
 
+/* With a secret, what a connection proves beside it. */
+typedef enum ligi_key {
+    LIGI_KEY_MEET = 0,   /* of the rendezvous; of everything where there is no group */
+    LIGI_KEY_MEMBER = 1, /* of members among each other: none until the group's id is known */
+    LIGI_KEYS = 2
+} ligi_key;
+
 lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options);
+/* Derives that key from the secret, `group` of the options, and `context` (up to 64 bytes) for
+ * connections that begin from now on. Once this has been called links of LIGI_SERVICE_GROUP take
+ * LIGI_KEY_MEET and all others LIGI_KEY_MEMBER, at both ends. LIGI_KEY_MEET begins another group:
+ * there is no LIGI_KEY_MEMBER any more. Without a secret nothing changes. */
+lig_status ligi_net_bind(ligi_net *net, ligi_key key, const char *context);
 /* Ends every link (peers are told), listener and the background thread. No hook is called any more
  * except `sent` for messages still borrowed. Takes at most about a second. */
 void ligi_net_close(ligi_net *net);

@@ -30,6 +30,7 @@ struct ligi_secure {
     const ligi_gcm *gcm;
     int fd;
     ligi_secure_end end;
+    unsigned which; /* key: to be used, then used */
     int started, shaken;
     int ended;            /* the socket has told its end */
     int bye;              /* the peer has said goodbye */
@@ -59,6 +60,19 @@ lig_status ligi_secure_open(ligi_secure_keys *keys, const ligi_gcm *gcm, int fd,
     snprintf(made->peer, sizeof made->peer, "%s", peer);
     *secure = made;
     return LIG_OK;
+}
+
+lig_status ligi_secure_use(ligi_secure *secure, unsigned which)
+{
+    if (!ligi_secure_keys_has(secure->keys, which))
+        return ligi_secure_fail_early();
+    secure->which = which;
+    return LIG_OK;
+}
+
+unsigned ligi_secure_used(const ligi_secure *secure)
+{
+    return secure->which;
 }
 
 void ligi_secure_rekey_after(ligi_secure *secure, uint64_t bytes)
@@ -157,6 +171,7 @@ static lig_status become_shaken(ligi_secure *secure)
     LIG_TRY(ligi_tls_key_init(secure->gcm, &secure->opening, shaking->secrets[!server], 0));
     drain_ring(openssl, shaking->inner, &secure->in);
     drain_ring(openssl, shaking->wire, &secure->out);
+    secure->which = shaking->which;
     ligi_shaking_fini(shaking);
     secure->shaken = 1;
     return LIG_OK;
@@ -216,6 +231,7 @@ lig_status ligi_secure_shake(ligi_secure *secure, int *done)
         if (secure->end == LIGI_SECURE_ACCEPT && !has_spoken(secure->fd))
             return LIG_OK;
         LIG_TRY(ligi_shaking_init(&secure->shaking, secure->keys, secure->end));
+        secure->shaking.which = secure->which;
         secure->started = 1;
     }
     while (status == LIG_OK && again && !secure->shaken)

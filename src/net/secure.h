@@ -24,6 +24,12 @@ struct ligi_gcm;                        /* what encrypts: net/gcm.h */
  * Keeps neither secret nor group. */
 lig_status ligi_secure_keys_open(const void *secret, size_t bytes, const char *group,
                                  ligi_secure_keys **keys);
+/* A second key, for another group, or a new one in place of either (`which` is 0 or 1): from now on
+ * a peer that knocks may prove any of them. A NULL group takes the key away. */
+lig_status ligi_secure_keys_set(ligi_secure_keys *keys, unsigned which, const struct iovec *secret,
+                                const char *group);
+/* LIG_E_DENIED: a connection that needs the key of a group before there is one. */
+lig_status ligi_secure_fail_early(void);
 /* Wipes the keys. Connections made with them must be closed before. NULL is fine. */
 void ligi_secure_keys_close(ligi_secure_keys *keys);
 
@@ -46,6 +52,12 @@ typedef enum ligi_secure_end { LIGI_SECURE_CONNECT, LIGI_SECURE_ACCEPT } ligi_se
  * and its buffers only when there is data. */
 lig_status ligi_secure_open(ligi_secure_keys *keys, const struct ligi_gcm *gcm, int fd,
                             ligi_secure_end end, const char *peer, ligi_secure **secure);
+
+/* For the connecting end, before it shakes: the key it proves (0 unless said). LIG_E_DENIED when
+ * there is none. */
+lig_status ligi_secure_use(ligi_secure *secure, unsigned which);
+/* The key that both have proved, once the handshake is done. */
+unsigned ligi_secure_used(const ligi_secure *secure);
 
 /* Goes on with the handshake as far as the socket allows; *done is 1 when both ends have proved the
  * secret. Before that nothing can be received or sent. LIG_E_DENIED: wrong secret or group, or no

@@ -10,6 +10,8 @@
 #include "net/vault.h"
 
 #define KEY_BYTES 32
+#define KEY_COUNT 2
+#define IDENTITY_BYTES ((size_t)2 * KEY_BYTES)
 #define GROUP_BYTES_MAX 1024
 #define RING_BYTES ((size_t)20 * 1024) /* a handshake's longest record fits */
 
@@ -17,9 +19,9 @@ struct ligi_secure_keys {
     SSL_CTX *context;
     ligi_openssl openssl;
     ligi_gcm_set engines;
-    unsigned char *key; /* KEY_BYTES in a vault */
-    char identity[2 * KEY_BYTES +
-                  1]; /* travels in clear: hexadecimal, says nothing of secret or group */
+    unsigned char *key; /* KEY_COUNT x KEY_BYTES in a vault */
+    /* Travel in clear: hexadecimal, say nothing of secret or group. "": there is no such key. */
+    char identities[KEY_COUNT][IDENTITY_BYTES + 1];
 };
 
 static lig_status check_secret(size_t bytes, const char *group)
@@ -56,15 +58,40 @@ static lig_status derive(const ligi_openssl *openssl, const void *secret, size_t
     return LIG_OK;
 }
 
-static lig_status derive_all(ligi_secure_keys *keys, const void *secret, size_t bytes,
-                             const char *group)
+lig_status ligi_secure_fail_early(void)
+{
+    return lig_fail(LIG_E_DENIED, "this process does not know its group yet, and nobody of it can "
+                                  "be connected to before");
+}
+
+int ligi_secure_keys_has(const ligi_secure_keys *keys, unsigned which)
+{
+    return which < KEY_COUNT && keys->identities[which][0] != '\0';
+}
+
+static unsigned char *key_of(const ligi_secure_keys *keys, unsigned which)
+{
+    return keys->key + (size_t)which * KEY_BYTES;
+}
+
+lig_status ligi_secure_keys_set(ligi_secure_keys *keys, unsigned which, const struct iovec *secret,
+                                const char *group)
 {
     unsigned char identity[KEY_BYTES];
+    const ligi_openssl *openssl = &keys->openssl;
+    const void *data = secret->iov_base;
+    size_t bytes = secret->iov_len;
+    char *text = keys->identities[which];
 
-    LIG_TRY(derive(&keys->openssl, secret, bytes, "ligament 1 tls key", group, keys->key));
-    LIG_TRY(derive(&keys->openssl, secret, bytes, "ligament 1 tls identity", group, identity));
+    text[0] = '\0';
+    explicit_bzero(key_of(keys, which), KEY_BYTES);
+    if (group == NULL)
+        return LIG_OK;
+    LIG_TRY(check_secret(bytes, group));
+    LIG_TRY(derive(openssl, data, bytes, "ligament 1 tls key", group, key_of(keys, which)));
+    LIG_TRY(derive(openssl, data, bytes, "ligament 1 tls identity", group, identity));
     for (size_t i = 0; i < KEY_BYTES; i++)
-        snprintf(keys->identity + 2 * i, 3, "%02x", identity[i]);
+        snprintf(text + 2 * i, 3, "%02x", identity[i]);
     return LIG_OK;
 }
 
@@ -85,7 +112,7 @@ lig_status ligi_secure_prove(const struct iovec *secret, const char *group,
 }
 
 /* OpenSSL takes a pre-shared key as a session that never was. */
-static SSL_SESSION *make_session(const ligi_secure_keys *keys, SSL *ssl)
+static SSL_SESSION *make_session(const ligi_secure_keys *keys, unsigned which, SSL *ssl)
 {
     static const unsigned char aes_128_gcm_sha256[2] = {0x13, 0x01};
     const ligi_openssl *openssl = &keys->openssl;
@@ -93,7 +120,7 @@ static SSL_SESSION *make_session(const ligi_secure_keys *keys, SSL *ssl)
     SSL_SESSION *session = openssl->SSL_SESSION_new();
 
     if (session != NULL && cipher != NULL &&
-        openssl->SSL_SESSION_set1_master_key(session, keys->key, KEY_BYTES) == 1 &&
+        openssl->SSL_SESSION_set1_master_key(session, key_of(keys, which), KEY_BYTES) == 1 &&
         openssl->SSL_SESSION_set_cipher(session, cipher) == 1 &&
         openssl->SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1)
         return session;
@@ -108,11 +135,13 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **identity, s
     const ligi_shaking *shaking = ligi_openssl_owner(ssl);
 
     (void)md; /* OpenSSL itself compares it with the session's */
-    *session = shaking != NULL ? make_session(shaking->keys, ssl) : NULL;
+    *session = NULL;
+    if (shaking != NULL && ligi_secure_keys_has(shaking->keys, shaking->which))
+        *session = make_session(shaking->keys, shaking->which, ssl);
     if (*session == NULL)
         return 0;
-    *identity = (const unsigned char *)shaking->keys->identity;
-    *bytes = sizeof shaking->keys->identity - 1;
+    *identity = (const unsigned char *)shaking->keys->identities[shaking->which];
+    *bytes = IDENTITY_BYTES;
     return 1;
 }
 
@@ -120,15 +149,17 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **identity, s
  * certificate. */
 static int find_key(SSL *ssl, const unsigned char *identity, size_t bytes, SSL_SESSION **session)
 {
-    const ligi_shaking *shaking = ligi_openssl_owner(ssl);
+    ligi_shaking *shaking = ligi_openssl_owner(ssl);
 
     *session = NULL;
     if (shaking == NULL)
         return 0;
     const ligi_secure_keys *keys = shaking->keys;
-    if (bytes == sizeof keys->identity - 1 &&
-        keys->openssl.CRYPTO_memcmp(identity, keys->identity, bytes) == 0)
-        *session = make_session(keys, ssl);
+    for (unsigned i = 0; i < KEY_COUNT && bytes == IDENTITY_BYTES && *session == NULL; i++)
+        if (keys->openssl.CRYPTO_memcmp(identity, keys->identities[i], bytes) == 0) {
+            shaking->which = i;
+            *session = make_session(keys, i, ssl);
+        }
     return 1;
 }
 
@@ -194,11 +225,11 @@ lig_status ligi_secure_keys_open(const void *secret, size_t bytes, const char *g
     LIG_TRY(check_secret(bytes, group));
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "keys"));
     ligi_gcm_set_init(&made->engines, &made->openssl);
-    lig_status status = ligi_vault_alloc(&made->key, KEY_BYTES, "keys");
+    lig_status status = ligi_vault_alloc(&made->key, KEY_COUNT * KEY_BYTES, "keys");
     if (status == LIG_OK)
         status = ligi_openssl_load(&made->openssl);
     if (status == LIG_OK)
-        status = derive_all(made, secret, bytes, group);
+        status = ligi_secure_keys_set(made, 0, &(struct iovec){(void *)secret, bytes}, group);
     if (status == LIG_OK)
         status = make_context(made);
     if (status != LIG_OK) {
@@ -268,7 +299,8 @@ static lig_status fail_proof(const ligi_openssl *openssl, const char *peer)
     openssl->ERR_clear_error();
     return lig_fail(LIG_E_DENIED,
                     "%s did not prove that it holds this group's secret (TLS: %s); both ends need "
-                    "the same secret and the same group",
+                    "the same secret, the same group (met at the same port), and one version of "
+                    "Ligament",
                     peer, reason != NULL ? reason : "no reason is known");
 }
 

@@ -8,9 +8,12 @@
 
 const ligi_openssl *ligi_secure_keys_openssl(const ligi_secure_keys *keys);
 
+int ligi_secure_keys_has(const ligi_secure_keys *keys, unsigned which);
+
 /* A handshake under way; embedded, and does not move while it is. */
 typedef struct ligi_shaking {
     ligi_secure_keys *keys;
+    unsigned which; /* of the keys: the connecting end's choice, the accepting end's find */
     SSL *ssl;
     BIO *inner, *wire; /* two ends of a pair of rings: OpenSSL's, and the one with what travels */
     uint8_t secrets[2][LIGI_TLS_SECRET]; /* of the client's and of the server's records */

@@ -96,7 +96,7 @@ static void expect_denied(const scene_end *end)
 {
     assert_int_equal(end->done, 0);
     assert_string_equal(lig_status_name(end->status), "denied");
-    assert_non_null(strstr(end->text, "same secret and the same group"));
+    assert_non_null(strstr(end->text, "the same secret, the same group"));
 }
 
 static void test_refuses_another_secret_or_group(void **state)

@@ -16,7 +16,7 @@
 #include "base/option.h"
 #include "net/net.h"
 
-#define LIGI_TRANSPORT_ABI 2
+#define LIGI_TRANSPORT_ABI 3
 #define LIGI_PROOF_BYTES 32
 
 /* --- what travels --- */
@@ -178,9 +178,17 @@ void ligi_net_alarm(ligi_net *net, int64_t at_ns);
 /* The endpoint's secret; NULL when there is none. */
 const void *ligi_net_secret(const ligi_net *net, size_t *bytes);
 const ligi_net_options *ligi_net_limits(const ligi_net *net); /* the values in force */
-/* A proof of `words` that only holders of the secret, in this group, can make (HMAC-SHA256). For
- * transports that cannot encrypt. LIG_E_UNSUPPORTED without OpenSSL. */
-lig_status ligi_net_prove(const ligi_net *net, const void *words, size_t bytes,
+/* What a key is derived from beside the secret; NULL: there is no such key yet. *binding (may be
+ * NULL) is another number whenever one of them has changed. */
+const char *ligi_net_context(const ligi_net *net, ligi_key key, uint32_t *binding);
+/* The key that this end of a link connects with. */
+ligi_key ligi_link_key(const ligi_link *link);
+/* The peer that knocked has proved this key: before its hello is handed over. */
+void ligi_link_proved(ligi_link *link, ligi_key key);
+/* A proof of `words` that only holders of the secret and of `key` can make (HMAC-SHA256). For
+ * transports that cannot encrypt. LIG_E_UNSUPPORTED without OpenSSL, LIG_E_DENIED where there is no
+ * such key. */
+lig_status ligi_net_prove(const ligi_net *net, ligi_key key, const struct iovec *words,
                           uint8_t proof[LIGI_PROOF_BYTES]);
 const char *ligi_link_address(const ligi_link *link); /* what was connected to, or who knocked */
 
@@ -216,8 +224,10 @@ struct ligi_host {
                                const char *const *also, void *into);
     void (*options_fini)(const ligi_option *table, size_t count, void *into);
     lig_status (*fail)(lig_status status, const char *format, ...) LIG_PRINTF(2, 3); /* lig_fail */
-    lig_status (*net_prove)(const ligi_net *net, const void *words, size_t bytes,
+    lig_status (*net_prove)(const ligi_net *net, ligi_key key, const struct iovec *words,
                             uint8_t proof[LIGI_PROOF_BYTES]);
+    ligi_key (*link_key)(const ligi_link *link);
+    void (*link_proved)(ligi_link *link, ligi_key key);
 };
 
 #endif

@@ -50,13 +50,16 @@ lig_status ligi_transport_load(const char *scheme, const ligi_transport_ops **op
     return LIG_OK;
 }
 
-lig_status ligi_net_prove(const ligi_net *net, const void *words, size_t bytes,
+lig_status ligi_net_prove(const ligi_net *net, ligi_key key, const struct iovec *words,
                           uint8_t proof[LIGI_PROOF_BYTES])
 {
-    struct iovec secret = {0}, said = {(void *)words, bytes};
+    const char *context = ligi_net_context(net, key, NULL);
+    struct iovec secret = {0};
 
     secret.iov_base = (void *)ligi_net_secret(net, &secret.iov_len);
     if (secret.iov_base == NULL)
         return lig_fail(LIG_E_INTERNAL, "a proof without a secret");
-    return ligi_secure_prove(&secret, ligi_net_limits(net)->group, &said, proof);
+    if (context == NULL)
+        return ligi_secure_fail_early();
+    return ligi_secure_prove(&secret, context, words, proof);
 }

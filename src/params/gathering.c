@@ -402,6 +402,7 @@ lig_status ligi_node_gather(lig_params *node, const lig_params_options *options)
     ligi_region_source source = {make_region, destroy_region, node};
     ligi_net_options net = {.secret = options->secret,
                             .secret_bytes = options->secret_bytes,
+                            .group = "params",
                             .spin_ns = options->spin_ns,
                             .queue_max = QUEUE_MOST,
                             .stranger_max = node->node_count + 256,

@@ -87,6 +87,7 @@ static lig_status tcp_open(ligi_net *net, const ligi_host *host, void **self)
     made->net = net;
     const void *secret = ligi_net_secret(net, &bytes);
     if (secret != NULL) {
+        /* What it is bound to already is derived with the first connection. */
         lig_status status =
             ligi_secure_keys_open(secret, bytes, ligi_net_limits(net)->group, &made->keys);
         if (status != LIG_OK) {
@@ -96,6 +97,22 @@ static lig_status tcp_open(ligi_net *net, const ligi_host *host, void **self)
     }
     made->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     *self = made;
+    return LIG_OK;
+}
+
+lig_status ligi_tcp_refresh_keys(ligi_tcp *self)
+{
+    struct iovec secret = {0};
+    uint32_t binding;
+
+    (void)ligi_net_context(self->net, LIGI_KEY_MEET, &binding);
+    if (self->keys == NULL || self->binding == binding)
+        return LIG_OK;
+    secret.iov_base = (void *)ligi_net_secret(self->net, &secret.iov_len);
+    for (unsigned i = 0; i < LIGI_KEYS; i++)
+        LIG_TRY(ligi_secure_keys_set(self->keys, i, &secret,
+                                     ligi_net_context(self->net, (ligi_key)i, NULL)));
+    self->binding = binding;
     return LIG_OK;
 }
 

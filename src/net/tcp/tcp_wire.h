@@ -35,6 +35,7 @@ struct ligi_tcp_wire {
 struct ligi_tcp {
     ligi_net *net;
     ligi_secure_keys *keys;
+    uint32_t binding; /* of the endpoint, when the keys were derived */
     struct ligi_tcp_listener *listeners;
     ligi_tcp_wire *wires, *lingering;
     size_t lingering_count;
@@ -46,6 +47,8 @@ struct ligi_tcp {
     int64_t resume_ns;
 };
 
+/* Derives keys anew when the endpoint has been bound to a group since. */
+lig_status ligi_tcp_refresh_keys(ligi_tcp *self);
 /* A wire on a connected or connecting socket, which it owns from here on (also on failure). `gcm`
  * is what encrypts where there is a secret. */
 lig_status ligi_tcp_wire_create(ligi_tcp *self, int fd, const char *peer, ligi_secure_end end,

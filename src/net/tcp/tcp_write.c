@@ -220,6 +220,8 @@ static lig_status come_up(ligi_tcp_wire *wire)
     if (wire->connecting)
         return LIG_OK;
     LIG_TRY(ligi_stream_shake(&wire->stream));
+    if (wire->stream.ready && wire->stream.secure != NULL)
+        ligi_link_proved(wire->link, (ligi_key)ligi_secure_used(wire->stream.secure));
     watch_for(wire, ligi_stream_unsent(&wire->stream));
     if (wire->stream.ready) {
         wire->blocked = 0;
@@ -298,7 +300,9 @@ lig_status ligi_tcp_wire_create(ligi_tcp *self, int fd, const char *peer, ligi_s
     lig_status status = ligi_calloc(&made, 1, sizeof *made, "a connection");
 
     if (status == LIG_OK) {
-        status = ligi_stream_open(&made->stream, fd, self->keys, gcm, end, peer);
+        status = ligi_tcp_refresh_keys(self);
+        if (status == LIG_OK)
+            status = ligi_stream_open(&made->stream, fd, self->keys, gcm, end, peer);
         if (status != LIG_OK)
             free(made);
     }
@@ -320,6 +324,8 @@ lig_status ligi_tcp_wire_start(ligi_tcp_wire *wire, ligi_link *link)
     wire->link = link;
     wire->stream.peer = ligi_link_name(link);
     wire->blocked = wire->connecting;
+    if (wire->connecting && wire->stream.secure != NULL)
+        LIG_TRY(ligi_secure_use(wire->stream.secure, ligi_link_key(link)));
     return ligi_net_watch(wire->self->net, &wire->watch, wire->fd,
                           EPOLLIN | (wire->connecting ? EPOLLOUT : 0));
 }

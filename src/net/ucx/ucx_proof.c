@@ -17,7 +17,8 @@ static lig_status proof_of(ligi_ucx_wire *wire, const char *side,
 
     memcpy(words.side, side, strlen(side));
     memcpy(words.nonces, wire->proving.nonces, sizeof words.nonces);
-    return wire->self->host->net_prove(wire->self->net, &words, sizeof words, proof);
+    return wire->self->host->net_prove(wire->self->net, wire->proving.key,
+                                       &(struct iovec){&words, sizeof words}, proof);
 }
 
 static lig_status make_nonce(const ligi_ucx_wire *wire, uint8_t nonce[LIGI_UCX_NONCE_BYTES])
@@ -29,7 +30,7 @@ static lig_status make_nonce(const ligi_ucx_wire *wire, uint8_t nonce[LIGI_UCX_N
 
 static lig_status say(ligi_ucx_wire *wire, uint8_t step, const uint8_t *nonce, const uint8_t *proof)
 {
-    uint8_t data[LIGI_UCX_PROOF_BYTES] = {step};
+    uint8_t data[LIGI_UCX_PROOF_BYTES] = {step, (uint8_t)wire->proving.key};
 
     if (nonce != NULL)
         memcpy(data + 4, nonce, LIGI_UCX_NONCE_BYTES);
@@ -47,6 +48,7 @@ lig_status ligi_ucx_prove_start(ligi_ucx_wire *wire)
     proving->step = wire->accepted ? 1 : 2;
     if (wire->accepted)
         return LIG_OK;
+    proving->key = wire->self->host->link_key(wire->link);
     LIG_TRY(make_nonce(wire, proving->nonces[0]));
     return say(wire, 1, proving->nonces[0], NULL);
 }
@@ -57,7 +59,7 @@ static lig_status refuse(const ligi_ucx_wire *wire)
 
     return host->fail(LIG_E_DENIED,
                       "%s did not prove that it holds this group's secret; both ends need the same "
-                      "secret and the same group",
+                      "secret, the same group (met at the same port), and one version of Ligament",
                       host->link_address(wire->link));
 }
 
@@ -84,6 +86,9 @@ lig_status ligi_ucx_prove_take(ligi_ucx_wire *wire, const void *data, size_t byt
         return refuse(wire);
     switch (in[0]) {
     case 1:
+        if (in[1] >= LIGI_KEYS)
+            return refuse(wire);
+        proving->key = (ligi_key)in[1];
         memcpy(proving->nonces[0], nonce, LIGI_UCX_NONCE_BYTES);
         LIG_TRY(make_nonce(wire, proving->nonces[1]));
         LIG_TRY(proof_of(wire, "server", mine));
@@ -95,7 +100,10 @@ lig_status ligi_ucx_prove_take(ligi_ucx_wire *wire, const void *data, size_t byt
         LIG_TRY(proof_of(wire, "client", mine));
         LIG_TRY(say(wire, 3, NULL, mine));
         break;
-    default: LIG_TRY(check(wire, "client", proof)); break;
+    default:
+        LIG_TRY(check(wire, "client", proof));
+        wire->self->host->link_proved(wire->link, proving->key);
+        break;
     }
     proving->done = 1;
     proving->step = 0;
