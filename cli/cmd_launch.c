@@ -2,13 +2,16 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ligament/secret.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -17,8 +20,7 @@ typedef struct plan {
     uint64_t workers, servers, group_size, grace_s;
     int scheduler;
     unsigned port;
-    int port_fd;
-    char *folder, *secret; /* paths; the secret's file lies in the folder */
+    int port_fd, secret_fd;
 } plan;
 
 /* --- what the processes share ---------------------------------------------------------------- */
@@ -40,37 +42,30 @@ static lig_status reserve_port(plan *self)
     return LIG_OK;
 }
 
+/* The secret lies in memory, and its name leads through this process: every process of this user
+ * that the job starts can open it, whatever descriptors it inherits, and when this one ends,
+ * however that happens, nothing is left. */
 static lig_status make_secret(plan *self)
 {
-    const char *places[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
     char text[LIG_SECRET_TEXT_MAX];
     LIG_TRY(lig_secret_make(text));
-    for (size_t i = 0; i < 3; i++) {
-        char *folder;
-        if (places[i] == NULL || places[i][0] != '/' || access(places[i], W_OK) != 0)
-            continue;
-        LIG_TRY(cli_format(&folder, "%s/ligament-launch-XXXXXX", places[i]));
-        if (mkdtemp(folder) == NULL) {
-            free(folder);
-            continue;
-        }
-        self->folder = folder;
-        LIG_TRY(cli_format(&self->secret, "%s/secret", folder));
-        return lig_secret_write(self->secret, text, strlen(text));
-    }
-    return lig_fail(LIG_E_IO, "no folder for the secret can be made; set TMPDIR");
+    self->secret_fd = memfd_create("ligament-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = self->secret_fd, seals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
+    size_t bytes = strlen(text);
+    int made = fd >= 0 && fchmod(fd, 0600) == 0 && write(fd, text, bytes) == (ssize_t)bytes &&
+               fcntl(fd, F_ADD_SEALS, seals) == 0;
+    explicit_bzero(text, sizeof text);
+    return made ? LIG_OK
+                : lig_fail(LIG_E_IO, "memfd_create for the job's secret failed: %s",
+                           strerror(errno));
 }
 
 static void clean(plan *self)
 {
-    if (self->secret != NULL)
-        unlink(self->secret);
-    if (self->folder != NULL)
-        rmdir(self->folder);
+    if (self->secret_fd >= 0)
+        close(self->secret_fd);
     if (self->port_fd >= 0)
         close(self->port_fd);
-    free(self->secret);
-    free(self->folder);
 }
 
 /* --- who there is ---------------------------------------------------------------------------- */
@@ -149,7 +144,8 @@ static lig_status put_own(const plan *self, const launch_process *one, char **li
     LIG_TRY(cli_format(&list[n++], "DMLC_PS_ROOT_PORT=%u", self->port));
     LIG_TRY(cli_format(&list[n++], "DMLC_NODE_HOST=127.0.0.1"));
     LIG_TRY(cli_format(&list[n++], "LIGAMENT_SCHEDULER=%d", self->scheduler));
-    LIG_TRY(cli_format(&list[n++], "LIGAMENT_SECRET_FILE=%s", self->secret));
+    LIG_TRY(cli_format(&list[n++], "LIGAMENT_SECRET_FILE=/proc/%d/fd/%d", (int)getpid(),
+                       self->secret_fd));
     /* Lines of Python programs come as they are printed. */
     return getenv("PYTHONUNBUFFERED") != NULL ? LIG_OK : cli_format(&list[n], "PYTHONUNBUFFERED=1");
 }
@@ -216,12 +212,15 @@ static lig_status prepare(launch_job *job, plan *self, const cli_call *call)
 
 static int run(cli_call *call)
 {
-    plan self = {.workers = 1, .servers = 1, .group_size = 1, .grace_s = 5, .port_fd = -1};
+    plan self = {
+        .workers = 1, .servers = 1, .group_size = 1, .grace_s = 5, .port_fd = -1, .secret_fd = -1};
     launch_job job = {.signals = -1};
     int result;
     lig_status status = prepare(&job, &self, call);
     if (status == LIG_OK)
         status = start_all(&job, &self, call);
+    if (status == LIG_OK)
+        status = launch_guard_start(&job);
     if (status == LIG_OK) {
         result = launch_run(&job);
     } else {
@@ -229,6 +228,7 @@ static int run(cli_call *call)
         launch_end(&job, SIGKILL);
         (void)launch_run(&job);
     }
+    launch_guard_stop(&job);
     clean(&self);
     launch_output_close(&job);
     if (job.signals >= 0)
@@ -254,7 +254,8 @@ const cli_command cli_cmd_launch = {
     .summary = "Starts workers and servers of a mesh on this machine",
     .details =
         "Each process runs the program and learns who it is from DMLC_* variables, which\n"
-        "ligament.mesh.init() reads. They share a secret that is made for the job. Every line\n"
+        "ligament.mesh.init() reads. They share a secret that is made for the job and that is on\n"
+        "no disk: LIGAMENT_SECRET_FILE leads to the launcher's memory. Every line\n"
         "they print comes behind '[role rank]'. When one fails the others are ended, and its\n"
         "status is that of the command.",
     .flags = flags,

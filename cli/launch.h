@@ -39,6 +39,8 @@ typedef struct launch_job {
     struct pollfd *polls;
     int64_t grace_ns, kill_ns; /* kill_ns: when those that are left are killed; 0: not ending */
     int killed, status, stopped_by;
+    pid_t guard;  /* 0: none */
+    int guard_fd; /* it ends when this does */
 } launch_job;
 
 /* --- launch_output.c --- */
@@ -62,5 +64,14 @@ lig_status launch_start(launch_job *job, launch_process *process, char *const *w
 int launch_run(launch_job *job);
 /* Ends all that are there: SIGTERM, and SIGKILL after the grace. */
 void launch_end(launch_job *job, int signal);
+
+/* --- launch_guard.c --- */
+
+/* When this process is killed, what the job's processes have started is killed too. After all were
+ * started. */
+lig_status launch_guard_start(launch_job *job);
+/* The process has ended and is about to be waited for: its group is no longer guarded. */
+void launch_guard_tell(const launch_job *job, const launch_process *process);
+void launch_guard_stop(launch_job *job);
 
 #endif

@@ -131,6 +131,7 @@ static void bury(launch_job *job, launch_process *process)
     int state = 0;
     pid_t pid = process->pid;
     kill(-pid, SIGKILL);
+    launch_guard_tell(job, process);
     if (waitpid(pid, &state, 0) != pid)
         return;
     process->pid = 0;

@@ -90,20 +90,57 @@ def test_what_they_are_told(ligament):
         "LIGAMENT_SCHEDULER": "0",
     }
     assert not os.path.exists(secret)
-    assert not os.path.exists(os.path.dirname(secret))
 
 
 def test_one_secret_for_all_and_for_nobody_else(ligament, tmp_path):
-    look = 'f=$LIGAMENT_SECRET_FILE; stat -c "%a %F" "$f" "${f%/*}"; cat "$f"'
-    text = ligament(
-        "launch", "-w3", "--no-prefix", "--", "sh", "-c", look, env={"TMPDIR": str(tmp_path)}
-    )
+    look = 'f=$LIGAMENT_SECRET_FILE; stat -L -c "%a %F" "$f"; cat "$f"; echo; ls -A "$TMPDIR"'
+    environ = {"TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    text = ligament("launch", "-w3", "--no-prefix", "--", "sh", "-c", look, env=environ)
     found = text.splitlines()
     assert found.count("600 regular file") == 4
-    assert found.count("700 directory") == 4
     secrets = [line for line in found if re.fullmatch("[0-9a-f]{64}", line)]
     assert len(secrets) == 4
     assert len(set(secrets)) == 1
+    assert len(found) == 8
+
+
+READ = """
+import multiprocessing, subprocess, sys
+from ligament import environment
+def read(): print(len(environment.secret()))
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=read)
+    process.start(), process.join()
+    words = ["sh", "-c", "cat $LIGAMENT_SECRET_FILE | wc -c"]
+    subprocess.run(words, check=True, close_fds=True, start_new_session=True)
+"""
+
+
+def test_children_of_children_read_the_secret(ligament, tmp_path):
+    """Though they inherit no descriptor."""
+    (tmp_path / "read.py").write_text(READ)
+    package = os.path.join(os.path.dirname(__file__), "..", "..", "python")
+    words = ["-w1", "-s0", "--no-prefix", "--", sys.executable, str(tmp_path / "read.py")]
+    text = ligament("launch", *words, env={"PYTHONPATH": os.path.abspath(package)})
+    assert text.split() == ["64", "64"]
+
+
+ENDS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGSEGV]
+
+
+@pytest.mark.parametrize("number", ENDS)
+def test_a_killed_launcher_leaves_nothing(ligament, tmp_path, number):
+    """No secret, no file, and none of what its processes have started."""
+    script = "sleep 1000 & echo $$ $! $LIGAMENT_SECRET_FILE; exec sleep 1000"
+    environ = os.environ | {"TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    with start(ligament, "-w2", "-s0", "--", "sh", "-c", script, env=environ) as job:
+        told = [job.stdout.readline().split()[2:] for _ in range(2)]
+        assert all(os.path.exists(secret) for _, _, secret in told)
+        job.send_signal(number)
+        job.wait(timeout=60)
+        wait_gone([int(pid) for one in told for pid in one[:2]])
+    assert not any(os.path.exists(secret) for _, _, secret in told)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_lines_are_not_torn(ligament):

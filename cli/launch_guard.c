@@ -1,0 +1,80 @@
+/* What remains to be done when the launcher itself is killed: its children end by themselves
+ * (PR_SET_PDEATHSIG), what those have started does not. A process of ours that does nothing else
+ * waits for the launcher's end and kills their groups. */
+#include "launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A group whose process the launcher has waited for is told by its index: its number may be
+ * another's by now. */
+static void watch(launch_job *job, int fd)
+{
+    uint32_t over;
+    ssize_t got;
+    do {
+        got = read(fd, &over, sizeof over);
+        if (got == (ssize_t)sizeof over && over < job->count)
+            job->processes[over].pid = 0;
+    } while (got > 0 || (got < 0 && errno == EINTR));
+    for (size_t i = 0; i < job->count; i++)
+        if (job->processes[i].pid > 0)
+            kill(-job->processes[i].pid, SIGKILL);
+}
+
+/* Holds nothing that a reader of the launcher's output, or of the secret, would wait for. */
+static void become_guard(launch_job *job, int fd)
+{
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    setpgid(0, 0);
+    if (dup2(fd, STDIN_FILENO) < 0 || close_range(STDIN_FILENO + 1, ~0U, 0) != 0)
+        _exit(1);
+    watch(job, STDIN_FILENO);
+    _exit(0);
+}
+
+lig_status launch_guard_start(launch_job *job)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return lig_fail(LIG_E_IO, "pipe2 failed: %s", strerror(errno));
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(ends[1]);
+        become_guard(job, ends[0]);
+    }
+    close(ends[0]);
+    if (pid < 0) {
+        close(ends[1]);
+        return lig_fail(LIG_E_IO, "fork failed: %s", strerror(errno));
+    }
+    job->guard = pid;
+    job->guard_fd = ends[1];
+    return LIG_OK;
+}
+
+void launch_guard_tell(const launch_job *job, const launch_process *process)
+{
+    uint32_t over = (uint32_t)(process - job->processes);
+    if (job->guard > 0) {
+        ssize_t ignored = write(job->guard_fd, &over, sizeof over);
+        (void)ignored; /* a guard that was killed guards nothing, and that is all */
+    }
+}
+
+void launch_guard_stop(launch_job *job)
+{
+    if (job->guard <= 0)
+        return;
+    close(job->guard_fd);
+    while (waitpid(job->guard, NULL, 0) < 0 && errno == EINTR)
+        ;
+    job->guard = 0;
+}
