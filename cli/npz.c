@@ -14,6 +14,7 @@ typedef struct archive {
     const uint8_t *data;
     uint64_t bytes;
     uint64_t directory, directory_bytes, entry_count;
+    uint64_t claimed; /* by the entries so far, together */
 } archive;
 
 typedef struct entry {
@@ -206,6 +207,11 @@ lig_status cli_npz_parse(cli_batch *batch, const char *path, const void *data, s
     for (uint64_t i = 0; i < self.entry_count; i++) {
         entry item;
         LIG_TRY(take_entry(&self, &at, &item));
+        /* Entries that lie in each other would make terabytes of a small file. A packed one is
+         * refused by itself. */
+        if (item.method == 0 && item.bytes > bytes - self.claimed)
+            return corrupt(&self, "its entries have more bytes together than the file");
+        self.claimed += item.method == 0 ? item.bytes : 0;
         LIG_TRY(take_array(&self, &item));
     }
     return LIG_OK;

@@ -1,5 +1,6 @@
 """cp against the real readers and writers of .safetensors and .npz, bit for bit, both ways."""
 
+import copy
 import json
 import os
 import resource
@@ -371,3 +372,15 @@ def test_full_disk(ligament, tmp_path):
         assert os.listdir(place) == []
     finally:
         subprocess.run(["umount", str(place)], check=True)
+
+
+def test_entries_of_an_npz_do_not_lie_in_each_other(ligament, tmp_path):
+    """A small file could otherwise say terabytes."""
+    numpy.savez(tmp_path / "a.npz", x=numpy.ones(1000))
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as out:
+        for i in range(5):
+            again = copy.copy(out.filelist[0])
+            again.filename = f"y{i}.npy"
+            out.filelist.append(again)
+        out._didModify = True
+    assert "more bytes together" in ligament.fails("cp", tmp_path / "a.npz", tmp_path / "s")

@@ -95,6 +95,43 @@ def test_nothing_of_a_pt_file_is_run() -> None:
 # --- folders of torch.distributed.checkpoint ----------------------------------------------------
 
 
+def test_views_of_a_pt_file_are_bounded() -> None:
+    """A number that is repeated takes a hundred bytes in a file and any number in memory."""
+    torch.save({"w": torch.zeros(1).expand(1 << 40)}, "wide.pt")
+    refused("wide.pt", "claims 4398046511104 bytes")
+    base = torch.zeros(1 << 14)
+    torch.save({str(i): base[i:] for i in range(500)}, "views.pt")
+    refused("views.pt", "may claim in all")
+    torch.save({str(i): base for i in range(500)}, "tied.pt")
+    assert convert("tied.pt", "store#tied").tensors == 500
+    loop: list[Any] = []
+    loop.append(loop)
+    torch.save({"a": loop, "w": base}, "loop.pt")
+    refused("loop.pt", "nests values")
+    wide: list[Any] = []
+    for _ in range(60):
+        wide = [wide, wide]
+    torch.save({"a": wide, "w": base}, "laughs.pt")
+    refused("laughs.pt", "nests values")
+
+
+def test_tensors_of_dcp_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every one may lie in the same place of the same file."""
+    from ligament.convert import dcp_folder as reader
+
+    dcp_folder()
+    convert("dcp", "store#dcp")
+    first = reader._Folder._piece
+
+    def twice(self: Any, name: str, start: Any) -> Any:
+        for _ in range(50):
+            first(self, name, start)
+        return first(self, name, start)
+
+    monkeypatch.setattr(reader._Folder, "_piece", twice)
+    refused("dcp", "may claim in all", limit=20_000)
+
+
 def dcp_folder(path: str = "dcp") -> dict[str, Any]:
     model, optimizer = trained()
     saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 7,
@@ -241,12 +278,77 @@ def test_hostile_h5() -> None:
     refused("lies in other files")
     with h5py.File("bad.h5", "w") as file:
         file.create_dataset("x", (1 << 40,), "f8", chunks=(1024,))
-    refused("larger than its file")
+    refused("claims 8796093022208 bytes")
     with h5py.File("bad.h5", "w") as file:
         file["x"] = "text"
     refused("not numeric")
     Path("bad.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
     refused("cannot be read")
+
+
+def refused(source: str, sentence: str, **options: Any) -> None:
+    with pytest.raises(ligament.Error, match=sentence):
+        convert(source, "store#bad", **options)
+
+
+def test_datasets_of_h5_are_bounded_together() -> None:
+    """Each below what one may have; read one by one they would take 1.6 GB."""
+    with h5py.File("many.h5", "w") as file:
+        for i in range(200):
+            file.create_dataset(f"x{i}", (1 << 20,), "f8", chunks=(1 << 20,), compression="gzip")
+    refused("many.h5", "are left of 16777216 .* in all")
+    refused("many.h5", "are left of 1000 ", limit=1000)
+    with h5py.File("chunk.h5", "w") as file:  # one number in a chunk of 2 GiB
+        made = file.create_dataset("x", (1,), "f8", maxshape=(None,), chunks=(1 << 28,))
+        assert made.shape == (1,)
+    refused("chunk.h5", "a chunk of 'x' of 'chunk.h5' claims 2147483648 bytes")
+    with h5py.File("zeros.h5", "w") as file:
+        file.create_dataset("x", data=np.zeros(1 << 20), chunks=(1 << 14,), compression="gzip")
+    assert convert("zeros.h5", "store#zeros").bytes == 8 << 20
+    assert convert("zeros.h5", "store#zeros", limit=8 << 20, replace=True).bytes == 8 << 20
+
+
+def test_h5_groups_and_types_of_every_kind() -> None:
+    with h5py.File("good.h5", "w") as file:
+        file["a/b/x"] = np.arange(6.0).reshape(2, 3)
+        file["a/b/again"] = file["a"]  # a cycle
+        file["a/same"] = file["a/b/x"]  # one dataset, two names
+        file["soft"] = h5py.SoftLink("/a/b/x")
+        file.create_dataset("packed", data=np.arange(9, dtype="i4"), chunks=(4,), compression="lzf")
+        file.create_dataset("late", (5,), "f4")
+        file.create_dataset("none", (0, 1 << 40), "f4", chunks=(1, 1), maxshape=(None, 1 << 40))
+    assert convert("good.h5", "store#good").tensors == 4
+    with ligament.Store("store") as store:
+        loaded = store.load("good", tensors=None)
+        assert sorted(store["good"].tensors) == ["a/b/x", "late", "none", "packed"] or sorted(
+            store["good"].tensors
+        ) == ["a/same", "late", "none", "packed"]
+        x = loaded.get("a/b/x", loaded.get("a/same"))
+        assert np.array_equal(x, np.arange(6.0).reshape(2, 3))
+        assert np.array_equal(loaded["packed"], np.arange(9)) and not loaded["late"].any()
+    for kind in (h5py.string_dtype(), h5py.ref_dtype, h5py.vlen_dtype("f4")):
+        with h5py.File("bad.h5", "w") as file:
+            file.create_dataset("x", (3,), kind)
+        refused("bad.h5", "not numeric")
+    with h5py.File("bad.h5", "w") as file:
+        file.create_dataset("x", data=h5py.Empty("f4"))
+    refused("bad.h5", "has no shape")
+    with h5py.File("other.h5", "w") as file:
+        file["x"] = np.ones(4)
+    layout = h5py.VirtualLayout((4,), "f8")
+    layout[:] = h5py.VirtualSource("other.h5", "x", shape=(4,))
+    with h5py.File("bad.h5", "w") as file:
+        file.create_virtual_dataset("x", layout)
+    refused("bad.h5", "lies in other files")
+
+
+def test_deep_h5() -> None:
+    with h5py.File("deep.h5", "w") as file:
+        group = file
+        for _ in range(2000):
+            group = group.create_group("g")
+        group["x"] = np.ones(1)
+    refused("deep.h5", "groups more than 100 deep")
 
 
 KERAS = """
@@ -319,7 +421,19 @@ def test_hostile_keras_files() -> None:
     refused("has no model.weights.h5", **text)
     refused("config.json of 'bad.keras' cannot be read", **text | {"config_json": b"{"})
     refused("has files of its own", **text | {"assets__vocab": b"x"})
-    refused("larger than it can hold", **text | {"model_weights_h5": bytes(40 << 20)})
+    refused(
+        "model.weights.h5 of 'bad.keras' claims", **text | {"model_weights_h5": bytes(40 << 20)}
+    )
+    for depth in (90, 400, 985, 100_000):  # what can be read may be too deep to be written again
+        deep = b"[" * depth + b"]" * depth
+        sentence = "has no model" if depth < 100 else "config.json of 'bad.keras' is nested"
+        refused(sentence, **text | {"config_json": deep})
+    refused("config.json of 'bad.keras' cannot be read", **text | {"config_json": b'"\\ud800"'})
+    refused("config.json of 'bad.keras' cannot be read", **text | {"config_json": b"1" * 5000})
+    refused(
+        "config.json of 'bad.keras' has 20971522 bytes",
+        **text | {"config_json": b"[" + b" " * (20 << 20) + b"]"},
+    )
     refused("cannot be read", **text | {"model_weights_h5": b"no h5"})
     Path("bad.keras").write_bytes(b"no zip")
     with pytest.raises(ligament.CorruptError, match="no .keras file"):

@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import tensors
-from ..errors import ExistsError, InvalidError, NotFoundError, UnsupportedError
+from ..errors import (
+    CorruptError,
+    Error,
+    ExistsError,
+    InvalidError,
+    LimitError,
+    NotFoundError,
+    UnsupportedError,
+)
 from ..store import Model, Store
+from .budget import Budget, check_tree
 
 __all__ = ["Converted", "convert"]
 
@@ -48,10 +57,13 @@ def convert(
     replace: bool = False,
     like: str | os.PathLike[str] | None = None,
     tags: Mapping[str, str] | None = None,
+    limit: int | None = None,
 ) -> Converted:
     """Copies a model from a file or folder into a store, `URI#name`, or from there into one, told
     by its ending; a folder without one is written by torch.distributed.checkpoint. What is there
-    makes way with `replace`. `like` is a .keras file with the architecture, for .keras."""
+    makes way with `replace`. `like` is a .keras file with the architecture, for .keras. `limit` is
+    how many bytes the tensors of a file may claim in all; None takes 100 times the file's size, at
+    most half of the free memory and at least the size of the file."""
     here, there = os.fspath(source), os.fspath(target)
     if "#" in here and "#" in there:
         raise InvalidError("both are models of stores: `ligament cp` copies those")
@@ -62,10 +74,21 @@ def convert(
             raise UnsupportedError(f"'{place}': `ligament cp` reads and writes these files")
     if "#" in here:
         return _export(here, there, replace, like, tags)
-    return _import(here, there, replace, tags)
+    found = _read(here, limit)
+    uri, _, name = there.partition("#")
+    with Store(uri) as store:
+        model: Model = store._save(
+            name or _stem(here),
+            tensors.collect(found.tree, with_frameworks=True),
+            tags=tags,
+            meta=found.meta,
+            replace=replace,
+        )
+        return Converted(here, f"{uri}#{model.name}", len(model.tensors), model.bytes)
 
 
-def _import(source: str, target: str, replace: bool, tags: Mapping[str, str] | None) -> Converted:
+def _read(source: str, limit: int | None) -> Found:
+    """Whatever a hostile or broken file makes of a reader, the answer is a sentence."""
     kind = _kind(source)
     if not os.path.exists(source):
         raise NotFoundError(f"there is no '{source}'")
@@ -74,17 +97,26 @@ def _import(source: str, target: str, replace: bool, tags: Mapping[str, str] | N
             f"'{source}' is of no format that is known here: {', '.join(_TORCH + _KERAS + _H5)}, "
             "a folder of torch.distributed.checkpoint"
         )
-    uri, _, name = target.partition("#")
-    found = _reader(kind)(source)
-    with Store(uri) as store:
-        model: Model = store._save(
-            name or _stem(source),
-            tensors.collect(found.tree, with_frameworks=True),
-            tags=tags,
-            meta=found.meta,
-            replace=replace,
-        )
-        return Converted(source, f"{uri}#{model.name}", len(model.tensors), model.bytes)
+    budget = Budget(source, _size(source), limit)
+    try:
+        found = _reader(kind)(source, budget)
+        check_tree(found.tree, Budget(source, budget.size, limit))
+        return found
+    except (Error, OSError, ImportError):
+        raise
+    except MemoryError:
+        raise LimitError(f"'{source}' does not fit into memory") from None
+    except Exception as error:
+        said = " ".join(str(error).split())[:300]
+        raise CorruptError(f"'{source}' cannot be read: {type(error).__name__}: {said}") from None
+
+
+def _size(source: str) -> int:
+    """Of a file, or of the files in a folder."""
+    if not os.path.isdir(source):
+        return os.path.getsize(source)
+    with os.scandir(source) as entries:
+        return sum(entry.stat().st_size for entry in entries if entry.is_file())
 
 
 def _export(
@@ -115,7 +147,7 @@ def _kind(path: str) -> str | None:
     return None
 
 
-def _reader(kind: str) -> Callable[[str], Found]:
+def _reader(kind: str) -> Callable[[str, Budget], Found]:
     if kind == "torch":
         from .torch_files import read_torch
 

@@ -33,6 +33,11 @@ def main(words: list[str] | None = None) -> int:
         "-t", "--tag", action="append", type=_tag, default=[], metavar="NAME=VALUE",
         help="gives the model a tag",
     )  # fmt: skip
+    parser.add_argument(
+        "--limit", type=int, metavar="BYTES",
+        help="what the tensors of a file may claim in all (100 times its size, at most half of the "
+        "free memory)",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="prints an object")
     given = parser.parse_args(words)
     try:
@@ -42,6 +47,7 @@ def main(words: list[str] | None = None) -> int:
             replace=given.replace,
             like=given.like,
             tags=dict(given.tag) or None,
+            limit=given.limit,
         )
     except (Error, OSError) as error:
         print(f"convert: {' '.join(str(error).split())}", file=sys.stderr)

@@ -10,23 +10,24 @@ from typing import Any
 
 from ..errors import CorruptError, UnsupportedError
 from . import Found
+from .budget import Budget
 from .pickled import Name, Record, read
 from .torch_files import weights_only
 
 _METADATA = ".metadata"
-_METADATA_BYTES = 1 << 30
+_METADATA_BYTES = 256 << 20  # some twenty times as much in memory
 
 
-def read_folder(path: str) -> Found:
+def read_folder(path: str, budget: Budget) -> Found:
     """Whole tensors, whatever chunks they were saved in, in the structure they were saved from."""
     place = os.path.join(path, _METADATA)
     if os.path.getsize(place) > _METADATA_BYTES:
-        raise CorruptError(f"'{place}' is larger than 1 GiB")
+        raise CorruptError(f"'{place}' is larger than 256 MiB")
     with open(place, "rb") as file:
         root = read(file.read(), place)
     if not isinstance(root, Record) or not _is(root.kind, "Metadata"):
         raise CorruptError(f"'{place}' is not what torch.distributed.checkpoint writes")
-    folder = _Folder(path, root)
+    folder = _Folder(path, root, budget)
     return Found(_nested(folder.values(), root.get("planner_data")))
 
 
@@ -47,8 +48,9 @@ def _numbers(size: Any) -> tuple[int, ...]:
 
 
 class _Folder:
-    def __init__(self, path: str, root: Record) -> None:
+    def __init__(self, path: str, root: Record, budget: Budget) -> None:
         self.path = path
+        self.budget = budget
         self.described = root.get("state_dict_metadata")
         stored = root.get("storage_data")
         if not isinstance(self.described, dict) or not isinstance(stored, dict):
@@ -127,6 +129,7 @@ class _Folder:
             offset + length > size
         ):
             raise CorruptError(f"'{name}' lies outside of '{place}'")
+        self.budget.take(length, f"'{name}'")  # many may say that they lie in the same place
         with open(place, "rb") as opened:
             opened.seek(offset)
             return weights_only(io.BytesIO(opened.read(length)), f"{place}: {name}")

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import json
+import lzma
+import math
 import os
 import re
 import shutil
+import struct
 import tempfile
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from ..errors import CorruptError, LimitError, UnsupportedError
+from ..errors import CorruptError, Error, LimitError, UnsupportedError
 from . import Found
+from .budget import Budget
 
 _CONFIG, _ABOUT, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
-_RATIO = 1000  # how much larger than its file a dataset may say that it is
-_TEXT_BYTES = 256 << 20
+_TEXT_BYTES = 16 << 20  # some forty times as much in memory
+_DEPTH_MOST = 100
+_BAD_ZIP = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, NotImplementedError,
+    RuntimeError, OverflowError,
+)  # fmt: skip
 
 
 def _h5py() -> Any:
@@ -31,27 +40,46 @@ def _h5py() -> Any:
 # --- .h5 ----------------------------------------------------------------------------------------
 
 
-def read_h5(path: str) -> Found:
+def read_h5(path: str, budget: Budget) -> Found:
     """Every dataset under its path, which in Keras's own `.weights.h5` is the name that a model has
     in a store; that of files of Keras 2 without its first group."""
     h5py = _h5py()
-    limit = _RATIO * os.path.getsize(path)
     found: dict[str, Any] = {}
-
-    def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            found[name.removeprefix("model_weights/")] = _array(item, name, path, limit)
-
     try:
         with h5py.File(path, "r") as file:
-            file.visititems(visit)  # follows no link to another file
-    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, (UnsupportedError, CorruptError, LimitError)):
-            raise
-        raise CorruptError(f"'{path}' cannot be read: {error}") from None
+            for name, item in _datasets(file, budget.source):
+                found[name.removeprefix("model_weights/")] = _array(item, name, path, budget)
+    except (Error, MemoryError):
+        raise
+    except Exception as error:  # whatever a hostile file makes of the library
+        raise CorruptError(f"'{budget.source}' cannot be read: {error}") from None
     if not found:
-        raise CorruptError(f"'{path}' holds no tensor")
+        raise CorruptError(f"'{budget.source}' holds no tensor")
     return Found({name: found[name] for name in sorted(found, key=_order)})
+
+
+def _datasets(file: Any, source: str) -> Iterator[tuple[str, Any]]:
+    """Those that hard links lead to, each once: no link to another file is followed, a cycle ends,
+    and depth costs no stack."""
+    h5py = _h5py()
+    todo, seen = [("", file)], set()
+    while todo:
+        path, group = todo.pop()
+        if path.count("/") > _DEPTH_MOST:
+            raise CorruptError(f"'{source}' has groups more than {_DEPTH_MOST} deep")
+        for name in group:
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                continue
+            item = group[name]
+            place = h5py.h5o.get_info(item.id).addr
+            if place in seen:
+                continue
+            seen.add(place)
+            whole = f"{path}/{name}" if path else name
+            if isinstance(item, h5py.Group):
+                todo.append((whole, item))
+            elif isinstance(item, h5py.Dataset):
+                yield whole, item
 
 
 def _order(name: str) -> list[tuple[int, int | str]]:
@@ -61,18 +89,29 @@ def _order(name: str) -> list[tuple[int, int | str]]:
     return [(first, 0), *words]
 
 
-def _array(item: Any, name: str, path: str, limit: int) -> Any:
+def _array(item: Any, name: str, path: str, budget: Budget) -> Any:
+    source = budget.source
     if item.is_virtual or item.external:
-        raise UnsupportedError(f"'{name}' of '{path}' lies in other files")
+        raise UnsupportedError(f"'{name}' of '{source}' lies in other files")
     if item.dtype.kind in "OSU" or item.dtype.fields:
-        raise UnsupportedError(f"'{name}' of '{path}' has dtype {item.dtype}, which is not numeric")
-    if item.size * item.dtype.itemsize > limit:
-        raise LimitError(f"'{name}' of '{path}' says that it is larger than its file can be")
-    value = np.asarray(item[()])
+        raise UnsupportedError(
+            f"'{name}' of '{source}' has dtype {item.dtype}, which is not numeric"
+        )
+    if item.shape is None:
+        raise CorruptError(f"'{name}' of '{source}' has no shape")
+    count = math.prod(item.shape) * item.dtype.itemsize
+    if item.chunks is not None:  # one is unpacked whole, however little of it belongs to the tensor
+        budget.check(math.prod(item.chunks) * item.dtype.itemsize, f"a chunk of '{name}'")
+    budget.take(count, f"'{name}'")
+    offset = item.id.get_offset()
+    if offset is not None and count > 0:  # not packed: it is used where it lies
+        value: Any = np.memmap(path, item.dtype, "r", offset, item.shape)
+    else:
+        value = np.asarray(item[()])
     if value.dtype.kind != "V":
         return value
     if value.dtype.itemsize != 2:  # HDF5 has no word for these, and Keras writes them as bytes
-        raise UnsupportedError(f"'{name}' of '{path}' has dtype {item.dtype}, which says nothing")
+        raise UnsupportedError(f"'{name}' of '{source}' has dtype {item.dtype}, which says nothing")
     return value.view(ml_dtypes.bfloat16)
 
 
@@ -95,7 +134,7 @@ def write_h5(arrays: Mapping[str, Any], path: str) -> None:
 # --- .keras -------------------------------------------------------------------------------------
 
 
-def read_keras(path: str) -> Found:
+def read_keras(path: str, budget: Budget) -> Found:
     """The weights, optimizer included, and the architecture as the model's meta."""
     with _archive(path) as archive, tempfile.TemporaryDirectory() as room:
         about = _architecture(archive, path)
@@ -105,20 +144,24 @@ def read_keras(path: str) -> Found:
                 f"'{path}' has no {_WEIGHTS}: weights in parts are not read here"
             )
         size = archive.getinfo(_WEIGHTS).file_size
-        if size > _RATIO * os.path.getsize(path):
-            raise LimitError(f"'{path}' says that its weights are larger than it can hold")
+        budget.check(size, _WEIGHTS)
+        if size > shutil.disk_usage(room).free:
+            raise LimitError(
+                f"{_WEIGHTS} of '{path}' needs {size} bytes in '{tempfile.gettempdir()}', which "
+                "has less (set TMPDIR)"
+            )
         try:
             with archive.open(_WEIGHTS) as inside, open(place, "wb") as out:
                 shutil.copyfileobj(inside, out, 1 << 20)
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        except _BAD_ZIP as error:
             raise CorruptError(f"'{path}' cannot be unpacked: {error}") from None
-        return Found(read_h5(place).tree, {"keras": about})
+        return Found(read_h5(place, budget).tree, {"keras": about})
 
 
 def _archive(path: str) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
+    except _BAD_ZIP as error:
         raise CorruptError(f"'{path}' is no .keras file: {error}") from None
 
 
@@ -131,13 +174,32 @@ def _architecture(archive: zipfile.ZipFile, path: str) -> dict[str, Any]:
         )
     found = {}
     for name in (_CONFIG, _ABOUT):
-        if name not in names or archive.getinfo(name).file_size > _TEXT_BYTES:
+        if name not in names:
             raise CorruptError(f"'{path}' has no {name}")
-        try:
-            found[name.removesuffix(".json")] = json.loads(archive.read(name))
-        except (ValueError, RecursionError, zipfile.BadZipFile, RuntimeError) as error:
-            raise CorruptError(f"{name} of '{path}' cannot be read: {error}") from None
+        size = archive.getinfo(name).file_size
+        if size > _TEXT_BYTES:
+            raise LimitError(f"{name} of '{path}' has {size} bytes; {_TEXT_BYTES} is the limit")
+        found[name.removesuffix(".json")] = _json(archive, name, path)
     return found
+
+
+def _json(archive: zipfile.ZipFile, name: str, path: str) -> Any:
+    """A value that can be written again: not too deep, and without half characters."""
+    try:
+        value = json.loads(archive.read(name))
+        json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise CorruptError(f"{name} of '{path}' is nested too deeply") from None
+    except (*_BAD_ZIP, ValueError) as error:
+        raise CorruptError(f"{name} of '{path}' cannot be read: {error}") from None
+    todo = [(value, 0)]
+    while todo:
+        one, depth = todo.pop()
+        if depth > _DEPTH_MOST:
+            raise CorruptError(f"{name} of '{path}' is nested more than {_DEPTH_MOST} deep")
+        inside = one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        todo.extend((item, depth + 1) for item in inside)
+    return value
 
 
 def write_keras(arrays: Mapping[str, Any], meta: Any, path: str, like: Any) -> None:

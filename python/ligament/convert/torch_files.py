@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import CorruptError, UnsupportedError
 from . import Found
+from .budget import Budget
 
 
 def weights_only(source: Any, name: str, mapped: bool = False) -> Any:
@@ -28,10 +29,11 @@ def weights_only(source: Any, name: str, mapped: bool = False) -> Any:
         raise CorruptError(f"'{name}' cannot be read by torch: {first}") from None
 
 
-def read_torch(path: str) -> Found:
+def read_torch(path: str, budget: Budget) -> Found:
     """The tensors of new files are mapped, those of old ones are read."""
     import torch
 
+    budget.check(budget.size, "the file")
     zipped = torch.serialization._is_zipfile
     with open(path, "rb") as file:
         mapped = zipped(file)
