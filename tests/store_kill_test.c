@@ -492,7 +492,8 @@ static void kills(void **state)
         if (i % 1000 == 999)
             print_message("%ld kills, %u losses\n", i + 1, lost);
     }
-    assert_answer(peer_ask(&self->c, "check"));
+    assert_answer(peer_ask(&self->a, "check"));
+    print_message("%ld kills, %u losses\n", kill_count, lost);
     assert_int_equal(lost, 0);
 }
 
