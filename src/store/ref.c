@@ -182,9 +182,9 @@ static lig_status attempt(lig_store *store, const char *name, uint64_t id, int f
     return current ? LIG_OK : LIG_E_BUSY;
 }
 
-/* A pack of the model is missing. While the catalog has the model, in a view that is younger than the
- * removal of any pack that is gone by now, that is damage; otherwise *again is set: whoever looks the
- * name up again may find another one. */
+/* A pack of the model is missing. While the catalog has the model, in a view that is younger than
+ * the removal of any pack that is gone by now, that is damage; otherwise *again is set: whoever
+ * looks the name up again may find another one. */
 static lig_status lost(const lig_ref *ref, int *again)
 {
     const char *name = ref->model->record.about.name;
