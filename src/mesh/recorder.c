@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/plain.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,22 +58,39 @@ static lig_status write_header(int fd, const ligi_recorded *whose)
     return write_all(fd, &start, sizeof start);
 }
 
+/* The folder may be another's: no link in it is followed, and no file with a second name is cut. */
+static lig_status open_trace(const char *folder, const char *name, int *fd)
+{
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return ligi_fail_errno(errno, "the folder '%s' for traces could not be made", folder);
+    int folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), opened;
+    if (folder_fd < 0)
+        return ligi_fail_errno(errno, "the folder '%s' for traces could not be opened", folder);
+    lig_status status = ligi_plain_open(folder_fd, folder, name, O_WRONLY | O_CREAT, &opened);
+    close(folder_fd);
+    LIG_TRY(status);
+    status = ligi_plain_sole(opened, folder, name);
+    if (status == LIG_OK && ftruncate(opened, 0) != 0)
+        status = ligi_fail_errno(errno, "the trace '%s/%s' could not be made", folder, name);
+    if (status == LIG_OK)
+        *fd = opened;
+    else
+        close(opened);
+    return status;
+}
+
 lig_status ligi_recorder_open(ligi_recorder *recorder, const char *folder,
                               const ligi_recorded *whose)
 {
     static const char *const names[] = {"worker", "server", "scheduler"};
-    char path[4096];
-    int length =
-        snprintf(path, sizeof path, "%s/%s-%u.trace", folder, names[whose->role], whose->rank);
-    if (length < 0 || (size_t)length >= sizeof path)
-        return lig_fail(LIG_E_LIMIT, "the path of a trace is longer than %zu bytes", sizeof path);
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return ligi_fail_errno(errno, "the folder '%s' for traces could not be made", folder);
+    char name[64];
+    int fd = -1;
+    snprintf(name, sizeof name, "%s-%u.trace", names[whose->role], whose->rank);
     ligi_trace_record *records;
     LIG_TRY(ligi_calloc(&records, LIGI_RECORD_ROOM, sizeof *records, "a trace"));
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    lig_status status = fd < 0 ? ligi_fail_errno(errno, "the trace '%s' could not be made", path)
-                               : write_header(fd, whose);
+    lig_status status = open_trace(folder, name, &fd);
+    if (status == LIG_OK)
+        status = write_header(fd, whose);
     if (status != LIG_OK) {
         if (fd >= 0)
             close(fd);
