@@ -1,8 +1,10 @@
 #include "backend/file/catalog.h"
 
 #include "backend/file/catalog_check.h"
+#include "backend/file/entry.h"
 #include "backend/file/file.h"
 #include "backend/file/lease.h"
+#include "backend/file/names.h"
 #include "backend/shared.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -10,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,8 @@ struct ligi_catalog {
     char *place;
     int network;
     ligi_lease *lease; /* NULL unless network */
+    int folder_fd;
+    ligi_entry_id file, lock_file; /* what the names stood for when they were opened */
 
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t changed;
@@ -135,19 +138,51 @@ typedef struct opening { /* what creation needs to know */
 /* LMDB writes to its lock file through a map: on a full disk a page that is not there yet would end
  * the process. No environment of this process has the file open here, so that closing it drops no
  * lock. */
-static lig_status reserve_lock_file(const ligi_catalog_place *place, const char *path)
+static lig_status reserve_lock_file(ligi_catalog *self)
 {
-    char lock[PATH_MAX + 8];
-    snprintf(lock, sizeof lock, "%s-lock", path);
-    int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return ligi_fail_errno(errno, "%s cannot be opened", lock);
-    int number = posix_fallocate(fd, 0, LOCK_FILE_BYTES);
+    int fd;
+
+    LIG_TRY(ligi_entry_open(self->folder_fd, self->folder_fd, self->place, LIGI_NAME_CATALOG_LOCK,
+                            O_RDWR | O_CREAT, &fd));
+    lig_status status = ligi_plain_sole(fd, self->place, LIGI_NAME_CATALOG_LOCK);
+    if (status == LIG_OK)
+        status = ligi_entry_identify(fd, self->place, LIGI_NAME_CATALOG_LOCK, &self->lock_file);
+    int number = status == LIG_OK ? posix_fallocate(fd, 0, LOCK_FILE_BYTES) : 0;
     close(fd);
     if (number == 0 || number == EOPNOTSUPP || number == EINVAL)
+        return status;
+    return ligi_fail_errno(number, "%s: there is no room for the catalog's lock file", self->place);
+}
+
+/* Whether the names stand for the files that are open: LMDB opens by name, and a commit into a file
+ * that has lost its name is lost with it. Without its lock file others would write at the same
+ * time; who gave up safety for speed (fsync=0) does not pay for that look. */
+static lig_status check_names(const ligi_catalog *self)
+{
+    unsigned flags = 0;
+    int fd = -1;
+
+    (void)mdb_env_get_fd(self->env, &fd);
+    LIG_TRY(ligi_entry_still(self->folder_fd, self->place, LIGI_NAME_CATALOG, &self->file, fd));
+    if (mdb_env_get_flags(self->env, &flags) != MDB_SUCCESS || flags & (MDB_NOSYNC | MDB_NOLOCK))
         return LIG_OK;
-    return ligi_fail_errno(number, "%s: there is no room for the catalog's lock file",
-                           place->place);
+    return ligi_entry_still(self->folder_fd, self->place, LIGI_NAME_CATALOG_LOCK, &self->lock_file,
+                            -1);
+}
+
+/* LMDB has opened what the name stood for then, which need not be what was looked at before. */
+static lig_status check_opened(const ligi_catalog *self)
+{
+    ligi_entry_id opened;
+    int fd;
+
+    if (mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS)
+        return lig_fail(LIG_E_INTERNAL, "%s: the catalog has no descriptor", self->place);
+    LIG_TRY(ligi_entry_identify(fd, self->place, LIGI_NAME_CATALOG, &opened));
+    if (opened.device != self->file.device || opened.inode != self->file.inode)
+        return lig_fail(LIG_E_BUSY, "%s/" LIGI_NAME_CATALOG " was replaced while it was opened",
+                        self->place);
+    return check_names(self);
 }
 
 static int open_env(ligi_catalog *self, const ligi_catalog_place *place, const char *path,
@@ -172,7 +207,7 @@ static int open_env(ligi_catalog *self, const ligi_catalog_place *place, const c
 
 static lig_status set_up(ligi_catalog *self, const ligi_catalog_place *place)
 {
-    char path[PATH_MAX];
+    char path[64];
     unsigned flags = MDB_NOSUBDIR | MDB_NOTLS | (place->sync ? 0 : MDB_NOSYNC);
     MDB_txn *txn;
     int dead;
@@ -181,12 +216,13 @@ static lig_status set_up(ligi_catalog *self, const ligi_catalog_place *place)
      * lease takes its place there, and commits are alone. */
     if (place->network)
         flags |= MDB_NOLOCK;
-    if (snprintf(path, sizeof path, "%s/" LIGI_CATALOG_FILE, place->place) >= (int)sizeof path)
-        return lig_fail(LIG_E_LIMIT, "%s: the path is too long", place->place);
+    /* By the descriptor: the path may lead elsewhere by now. */
+    snprintf(path, sizeof path, "/proc/self/fd/%d/" LIGI_NAME_CATALOG, self->folder_fd);
     if (!place->network)
-        LIG_TRY(reserve_lock_file(place, path));
+        LIG_TRY(reserve_lock_file(self));
     int number = open_env(self, place, path, flags);
     LIG_TRY(ligi_mdb_fail(number, place->place, "cannot be opened"));
+    LIG_TRY(check_opened(self));
     mdb_reader_check(self->env, &dead);
     do {
         number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, &txn);
@@ -207,6 +243,8 @@ static void destroy(void *object)
     if (self->env != NULL)
         mdb_env_close(self->env);
     ligi_lease_release(self->lease);
+    if (self->folder_fd >= 0)
+        close(self->folder_fd);
     pthread_cond_destroy(&self->changed);
     pthread_mutex_destroy(&self->lock);
     free(self->held);
@@ -219,6 +257,10 @@ static lig_status create_parts(ligi_catalog *self, const opening *context)
     const ligi_catalog_place *place = context->place;
 
     LIG_TRY(ligi_strdup(&self->place, place->place));
+    self->folder_fd = fcntl(place->folder_fd, F_DUPFD_CLOEXEC, 0);
+    if (self->folder_fd < 0)
+        return ligi_fail_errno(errno, "%s cannot be held open", place->place);
+    LIG_TRY(ligi_entry_identify(context->fd, place->place, LIGI_NAME_CATALOG, &self->file));
     if (place->network)
         LIG_TRY(ligi_lease_take(&self->lease, place->folder_fd, place->place, place->lease_s));
     LIG_TRY(ligi_catalog_check(context->fd, place->place));
@@ -240,6 +282,7 @@ static lig_status create(void *opaque, void **object)
 
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "the catalog"));
     self->network = context->place->network;
+    self->folder_fd = -1;
     pthread_mutex_init(&self->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -259,12 +302,11 @@ static lig_status open_shared(ligi_catalog **catalog, opening *context)
 {
     const ligi_catalog_place *place = context->place;
     char key[64];
-    struct stat info;
+    ligi_entry_id file;
     void *object;
 
-    if (fstat(context->fd, &info) != 0)
-        return ligi_fail_errno(errno, "%s/" LIGI_CATALOG_FILE " cannot be looked at", place->place);
-    snprintf(key, sizeof key, "%" PRIx64 ":%" PRIx64, (uint64_t)info.st_dev, (uint64_t)info.st_ino);
+    LIG_TRY(ligi_entry_identify(context->fd, place->place, LIGI_NAME_CATALOG, &file));
+    snprintf(key, sizeof key, "%" PRIx64 ":%" PRIx64, (uint64_t)file.device, (uint64_t)file.inode);
     LIG_TRY(ligi_shared_acquire(key, &catalog_kind, LIGI_SHARED_ANY, context, &object));
     ligi_catalog *opened = object;
     unsigned flags = 0;
@@ -279,17 +321,27 @@ static lig_status open_shared(ligi_catalog **catalog, opening *context)
     return LIG_OK;
 }
 
+static lig_status open_file(const ligi_catalog_place *place, int *fd)
+{
+    lig_status status = ligi_entry_open(place->folder_fd, place->folder_fd, place->place,
+                                        LIGI_NAME_CATALOG, O_RDWR | O_CREAT, fd);
+    int number = lig_error_number();
+
+    if (status == LIG_E_DENIED && number != 0)
+        return ligi_fail_errno(
+            number, "%s/" LIGI_NAME_CATALOG " cannot be written (mode=r reads only)", place->place);
+    return status;
+}
+
 lig_status ligi_catalog_open(ligi_catalog **catalog, const ligi_catalog_place *place)
 {
     struct stat info;
+    int fd;
 
-    int there = fstatat(place->folder_fd, LIGI_CATALOG_FILE, &info, 0) == 0;
-    int fd = openat(place->folder_fd, LIGI_CATALOG_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return ligi_fail_errno(
-            errno, "%s/" LIGI_CATALOG_FILE " cannot be written (mode=r reads only)", place->place);
-    lig_status status = LIG_OK;
-    if (!there && place->sync)
+    int there = fstatat(place->folder_fd, LIGI_NAME_CATALOG, &info, AT_SYMLINK_NOFOLLOW) == 0;
+    LIG_TRY(open_file(place, &fd));
+    lig_status status = ligi_plain_sole(fd, place->place, LIGI_NAME_CATALOG);
+    if (status == LIG_OK && !there && place->sync)
         status = ligi_place_sync(place->folder_fd, place->place);
     opening context = {place, fd};
     if (status == LIG_OK)

@@ -13,8 +13,6 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-#define LIGI_CATALOG_FILE "catalog.mdb"
-
 typedef struct ligi_catalog ligi_catalog;
 
 typedef struct ligi_catalog_place {

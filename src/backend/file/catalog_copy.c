@@ -3,6 +3,8 @@
 #include "backend/file/catalog.h"
 #include "backend/file/catalog_check.h"
 #include "backend/file/engine.h"
+#include "backend/file/entry.h"
+#include "backend/file/names.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -159,11 +161,9 @@ static lig_status refresh(ligi_catalog_copy *self)
     ligi_catalog_meta meta;
     image *made = NULL;
 
-    int fd = openat(self->folder_fd, LIGI_CATALOG_FILE, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT)
-        return LIG_E_NOTFOUND;
-    if (fd < 0)
-        return ligi_fail_errno(errno, "%s/" LIGI_CATALOG_FILE " cannot be read", self->place);
+    int fd;
+    LIG_TRY(ligi_entry_open(self->folder_fd, self->folder_fd, self->place, LIGI_NAME_CATALOG,
+                            O_RDONLY, &fd));
     lig_status status = ligi_catalog_meta_read(fd, self->place, &meta);
     if (status == LIG_OK && (self->current == NULL || self->current->txnid != meta.txnid))
         status = image_create(self, fd, &made);

@@ -140,6 +140,7 @@ static void file_close(void *opaque)
     pthread_mutex_destroy(&self->lock);
     ligi_options_fini(option_table, OPTION_COUNT, &self->options);
     free(self->pack_ids);
+    free(self->packs_place);
     free(self->place);
     free(self);
 }

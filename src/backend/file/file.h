@@ -5,19 +5,20 @@
  *   leases/<16 hex>          packs that a process pins (pins.h)
  *   leases/run-<16 hex>      names that a process holds (named_lock.h)
  *   writer                   on network file systems: who writes (lease.h)
+ * names.h has all names; entry.h says how they are opened.
  * A writer holds flock(LOCK_EX) on its pack from creation to pack_close: that is how the living are
  * told from the dead. */
 #ifndef LIGI_FILE_H
 #define LIGI_FILE_H
 
 #include "backend/file/engine.h"
+#include "backend/file/entry.h"
 
 #include <pthread.h>
 #include <sys/types.h>
 
 #define LIGI_PACK_BYTES_MAX (UINT64_C(1) << 46)
 #define LIGI_PACK_NAME_BYTES 32
-#define LIGI_TEMPORARY "tmp-"
 
 typedef struct ligi_file_options {
     char *mode, *direct, *uring, *share;
@@ -31,9 +32,10 @@ typedef struct ligi_pins ligi_pins;
 typedef struct ligi_catalog_copy ligi_catalog_copy;
 
 typedef struct ligi_file { /* one open instance */
-    char *place;
+    char *place, *packs_place;
     ligi_file_options options;
     int folder_fd, packs_fd;
+    ligi_entry_id packs_id;
     pid_t pid;
     int read_only, network;
     int direct;              /* whether O_DIRECT is tried */
@@ -63,6 +65,8 @@ void ligi_file_engine_return(ligi_file *self, ligi_engine *engine);
 
 /* place.c: the folder. */
 lig_status ligi_place_open(ligi_file *self);
+/* LIG_E_IO when the folder of packs was removed or replaced since. */
+lig_status ligi_place_check(const ligi_file *self);
 lig_status ligi_place_sync(int folder_fd, const char *what);
 /* 1 when the file system is shared by machines. `kind` (may be NULL) tells its name. */
 int ligi_place_network(int folder_fd, const char **kind);

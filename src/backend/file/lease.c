@@ -1,7 +1,9 @@
 #include "backend/file/lease.h"
 
 #include "backend/file/engine.h"
+#include "backend/file/entry.h"
 #include "backend/file/file.h"
+#include "backend/file/names.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -17,8 +19,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LEASE_FILE "writer"
-#define BREAK_FILE "writer.break"
+#define LEASE_FILE LIGI_NAME_WRITER
+#define BREAK_FILE LIGI_NAME_WRITER_BREAK
 #define TEXT_BYTES 512
 
 typedef struct identity {                /* who holds a lease; one line each in the file */
@@ -94,21 +96,25 @@ static int identity_read(identity *self, const char *text)
                self->host, self->boot, self->space, &self->pid, &self->started, self->token) == 6;
 }
 
-/* The text of the lease file and its heartbeat; 0 when there is none. */
-static int read_lease(int folder_fd, const char *name, char *text, int64_t *beat_ns)
+/* Fills the text of the lease file and its heartbeat; LIG_E_NOTFOUND without a sentence when there
+ * is none. */
+static lig_status read_lease(int folder_fd, const char *place, const char *name, char *text,
+                             int64_t *beat_ns)
 {
     struct stat info;
+    int fd;
 
     text[0] = '\0';
-    int fd = openat(folder_fd, name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
+    LIG_TRY(ligi_entry_open(folder_fd, folder_fd, place, name, O_RDONLY, &fd));
     ssize_t got = pread(fd, text, TEXT_BYTES - 1, 0);
     text[got > 0 ? got : 0] = '\0';
-    int there = fstat(fd, &info) == 0;
+    lig_status status = fstat(fd, &info) == 0
+                            ? LIG_OK
+                            : ligi_fail_errno(errno, "%s/%s cannot be looked at", place, name);
     close(fd);
-    *beat_ns = there ? (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec : 0;
-    return there;
+    if (status == LIG_OK)
+        *beat_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+    return status;
 }
 
 static int is_dead(const identity *holder, const identity *self)
@@ -188,14 +194,17 @@ static lig_status replace(attempt *self, const char *dead_text)
     int64_t beat_ns;
 
     if (linkat(self->folder_fd, self->candidate, self->folder_fd, BREAK_FILE, 0) != 0) {
-        if (read_lease(self->folder_fd, BREAK_FILE, text, &beat_ns) &&
-            is_stale(self, text, beat_ns))
+        lig_status read = read_lease(self->folder_fd, self->place, BREAK_FILE, text, &beat_ns);
+        if (read != LIG_OK && read != LIG_E_NOTFOUND)
+            return read;
+        if (read == LIG_OK && is_stale(self, text, beat_ns))
             unlinkat(self->folder_fd, BREAK_FILE, 0);
         return lig_fail(LIG_E_BUSY, "%s: another process takes over from a dead writer; try again",
                         self->place);
     }
     lig_status status = LIG_OK;
-    if (read_lease(self->folder_fd, LEASE_FILE, text, &beat_ns) && strcmp(text, dead_text) == 0)
+    if (read_lease(self->folder_fd, self->place, LEASE_FILE, text, &beat_ns) == LIG_OK &&
+        strcmp(text, dead_text) == 0)
         unlinkat(self->folder_fd, LEASE_FILE, 0);
     if (linkat(self->folder_fd, self->candidate, self->folder_fd, LEASE_FILE, 0) != 0)
         status = errno == EEXIST ? busy(self->place, text)
@@ -215,8 +224,10 @@ static lig_status try_take(attempt *self)
             return LIG_OK;
         if (errno != EEXIST)
             return ligi_fail_errno(errno, "%s: the right to write cannot be noted", self->place);
-        if (!read_lease(self->folder_fd, LEASE_FILE, text, &beat_ns))
+        lig_status status = read_lease(self->folder_fd, self->place, LEASE_FILE, text, &beat_ns);
+        if (status == LIG_E_NOTFOUND)
             continue;
+        LIG_TRY(status);
         if (!is_stale(self, text, beat_ns))
             return busy(self->place, text);
         return replace(self, text);
@@ -238,8 +249,9 @@ static void *renew(void *opaque)
         char text[TEXT_BYTES];
         int64_t beat_ns;
         /* A lease that has gone to another is not ours to renew; the next write will say so. */
-        if (read_lease(self->folder_fd, LEASE_FILE, text, &beat_ns) &&
-            strcmp(text, self->text) == 0 && utimensat(self->folder_fd, LEASE_FILE, NULL, 0) != 0)
+        if (read_lease(self->folder_fd, self->place, LEASE_FILE, text, &beat_ns) == LIG_OK &&
+            strcmp(text, self->text) == 0 &&
+            utimensat(self->folder_fd, LEASE_FILE, NULL, AT_SYMLINK_NOFOLLOW) != 0)
             ligi_log(LIG_LOG_WARNING, "%s: the right to write cannot be renewed: %s", self->place,
                      strerror(errno));
     }
@@ -312,7 +324,7 @@ void ligi_lease_release(ligi_lease *lease)
     if (lease->has_thread)
         pthread_join(lease->thread, NULL);
     if (lease->folder_fd >= 0) {
-        if (read_lease(lease->folder_fd, LEASE_FILE, text, &beat_ns) &&
+        if (read_lease(lease->folder_fd, lease->place, LEASE_FILE, text, &beat_ns) == LIG_OK &&
             strcmp(text, lease->text) == 0)
             unlinkat(lease->folder_fd, LEASE_FILE, 0);
         close(lease->folder_fd);
@@ -328,8 +340,10 @@ lig_status ligi_lease_check(ligi_lease *lease)
     char text[TEXT_BYTES];
     int64_t beat_ns;
 
-    if (!read_lease(lease->folder_fd, LEASE_FILE, text, &beat_ns))
+    lig_status status = read_lease(lease->folder_fd, lease->place, LEASE_FILE, text, &beat_ns);
+    if (status == LIG_E_NOTFOUND)
         return lig_fail(LIG_E_BUSY, "%s: the note of who writes is gone; open the store again",
                         lease->place);
+    LIG_TRY(status);
     return strcmp(text, lease->text) == 0 ? LIG_OK : busy(lease->place, text);
 }

@@ -1,6 +1,7 @@
 #include "backend/file/named_lock.h"
 
 #include "backend/file/engine.h"
+#include "backend/file/names.h"
 #include "backend/shared.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -20,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FOLDER "leases"
+#define FOLDER LIGI_NAME_LEASES
 #define FILE_BYTES 32
 #define HOST_BYTES 128
 #define TEXT_BYTES 512
@@ -205,7 +206,7 @@ static lig_status create(void *context, void **object)
 
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a lock"));
     made->fd = made->leases_fd = -1;
-    snprintf(made->file, sizeof made->file, LIGI_NAMED_LOCK_PREFIX "%016" PRIx64,
+    snprintf(made->file, sizeof made->file, LIGI_NAME_RUN "%016" PRIx64,
              ligi_hash64_plain(request->name, strlen(request->name)));
     lig_status status = LIG_OK;
     if (!request->volume->network)

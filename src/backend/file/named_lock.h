@@ -10,9 +10,6 @@
 
 #include "backend/file/file.h"
 
-/* How the names of lock files in leases/ begin. */
-#define LIGI_NAMED_LOCK_PREFIX "run-"
-
 /* The volume's members. */
 lig_status ligi_file_lock(void *self, const char *name, void **lock);
 void ligi_file_unlock(void *lock);

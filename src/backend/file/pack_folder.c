@@ -1,4 +1,5 @@
 #include "backend/file/catalog.h"
+#include "backend/file/names.h"
 #include "backend/file/pins.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,7 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ID_DIGITS 16
 /* Change times are taken from a clock that ticks every few milliseconds. */
 #define CLOCK_TICK_NS INT64_C(50000000)
 
@@ -24,36 +24,27 @@ void ligi_pack_name(char name[LIGI_PACK_NAME_BYTES], uint64_t id)
     snprintf(name, LIGI_PACK_NAME_BYTES, "%016" PRIx64 ".pack", id);
 }
 
-/* The id in a name of the form "<start><16 hex digits><end>"; 0 when it is another. */
-static uint64_t id_of_name(const char *name, const char *start, const char *end)
-{
-    const char *digits = "0123456789abcdef", *at = name + strlen(start);
-    uint64_t id = 0;
-
-    if (strncmp(name, start, strlen(start)) != 0)
-        return 0;
-    for (int i = 0; i < ID_DIGITS; i++) {
-        const char *digit = at[i] == '\0' ? NULL : strchr(digits, at[i]);
-        if (digit == NULL)
-            return 0;
-        id = id << 4 | (uint64_t)(digit - digits);
-    }
-    return strcmp(at + ID_DIGITS, end) == 0 ? id : 0;
-}
-
 lig_status ligi_pack_open(const ligi_file *self, uint64_t id, int flags, int *fd)
 {
     char name[LIGI_PACK_NAME_BYTES];
 
     LIG_TRY(ligi_file_usable(self));
     ligi_pack_name(name, id);
-    int opened = openat(self->packs_fd, name, flags | O_CLOEXEC);
-    if (opened < 0 && errno == ENOENT)
-        return lig_fail(LIG_E_NOTFOUND, "%s has no pack %s", self->place, name);
-    if (opened < 0)
-        return ligi_fail_errno(errno, "%s/packs/%s cannot be opened", self->place, name);
-    *fd = opened;
-    return LIG_OK;
+    lig_status status =
+        ligi_entry_open(self->folder_fd, self->packs_fd, self->packs_place, name, flags, fd);
+    if (status == LIG_E_NOTFOUND)
+        return lig_fail(status, "%s has no pack %s", self->place, name);
+    return status;
+}
+
+static lig_status look_at(const ligi_file *self, const char *name, struct stat *info)
+{
+    lig_status status =
+        ligi_entry_look(self->folder_fd, self->packs_fd, self->packs_place, name, info);
+
+    if (status == LIG_E_NOTFOUND)
+        return lig_fail(status, "%s has no pack %s", self->place, name);
+    return status;
 }
 
 lig_status ligi_file_pack_size(void *opaque, uint64_t id, uint64_t *bytes)
@@ -64,11 +55,7 @@ lig_status ligi_file_pack_size(void *opaque, uint64_t id, uint64_t *bytes)
 
     LIG_TRY(ligi_file_usable(self));
     ligi_pack_name(name, id);
-    if (fstatat(self->packs_fd, name, &info, 0) != 0) {
-        if (errno == ENOENT)
-            return lig_fail(LIG_E_NOTFOUND, "%s has no pack %s", self->place, name);
-        return ligi_fail_errno(errno, "%s/packs/%s cannot be looked at", self->place, name);
-    }
+    LIG_TRY(look_at(self, name, &info));
     *bytes = (uint64_t)info.st_size;
     return LIG_OK;
 }
@@ -114,10 +101,12 @@ lig_status ligi_file_pack_remove(void *opaque, uint64_t id)
 {
     ligi_file *self = opaque;
     char name[LIGI_PACK_NAME_BYTES];
+    struct stat info;
 
     LIG_TRY(ligi_file_writable(self));
     LIG_TRY(ligi_file_pinned(self, id));
     ligi_pack_name(name, id);
+    LIG_TRY(look_at(self, name, &info)); /* what is no pack of ours stays */
     if (unlinkat(self->packs_fd, name, 0) != 0) {
         if (errno == ENOENT)
             return lig_fail(LIG_E_NOTFOUND, "%s has no pack %s", self->place, name);
@@ -175,8 +164,8 @@ static lig_status list_packs(ligi_file *self)
     self->pack_count = 0;
     self->listed_ns = 0;
     for (struct dirent *entry; status == LIG_OK && (entry = readdir(folder)) != NULL;) {
-        uint64_t id = id_of_name(entry->d_name, "", ".pack");
-        if (id == 0)
+        uint64_t id;
+        if (ligi_name_read(LIGI_FOLDER_PACKS, entry->d_name, &id) != LIGI_NAME_PACK)
             continue;
         status = ligi_grow(&self->pack_ids, &self->pack_capacity, self->pack_count + 1,
                            sizeof *self->pack_ids, "the list of packs");
@@ -230,7 +219,8 @@ static void clean_one(const ligi_file *self, const char *name, uint64_t id)
 {
     if (ligi_catalog_hold(self->catalog, id, 1) != LIG_OK)
         return;
-    int fd = openat(self->packs_fd, name, O_RDWR | O_CLOEXEC);
+    int fd = -1;
+    (void)ligi_entry_open(self->folder_fd, self->packs_fd, self->packs_place, name, O_RDWR, &fd);
     /* The name is unlinked under the lock: a writer that was about to take it looks at the link
      * count and begins anew. */
     if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) == 0 || (self->network && errno != EWOULDBLOCK)))
@@ -248,8 +238,8 @@ void ligi_packs_clean(const ligi_file *self)
     if (open_listing(self, &folder) != LIG_OK)
         return;
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        uint64_t id = id_of_name(entry->d_name, LIGI_TEMPORARY, "");
-        if (id != 0)
+        uint64_t id;
+        if (ligi_name_read(LIGI_FOLDER_PACKS, entry->d_name, &id) == LIGI_NAME_PACK_TEMPORARY)
             clean_one(self, entry->d_name, id);
     }
     closedir(folder);

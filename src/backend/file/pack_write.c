@@ -1,5 +1,6 @@
 #include "backend/file/catalog.h"
 #include "backend/file/file.h"
+#include "backend/file/names.h"
 #include "base/error.h"
 #include "tensor/memory.h"
 
@@ -48,7 +49,7 @@ static lig_status create_temporary(writer *self)
     ligi_catalog_hold(volume->catalog, self->temporary_id, 0);
     self->temporary_id = ligi_random_id();
     LIG_TRY(ligi_catalog_hold(volume->catalog, self->temporary_id, 1));
-    snprintf(self->temporary, sizeof self->temporary, LIGI_TEMPORARY "%016" PRIx64,
+    snprintf(self->temporary, sizeof self->temporary, LIGI_NAME_TEMPORARY "%016" PRIx64,
              self->temporary_id);
     self->fd = openat(volume->packs_fd, self->temporary, flags, 0666);
     if (self->fd < 0)
@@ -75,13 +76,30 @@ static lig_status create_locked(writer *self)
     return lig_fail(LIG_E_BUSY, "%s: temporary packs are removed as fast as they are made", place);
 }
 
+/* The temporary once more, for O_DIRECT; -1 when it is refused or the name is another file's. */
+static int open_direct(const writer *self)
+{
+    const ligi_file *volume = self->volume;
+    struct stat first, second;
+    int fd;
+
+    if (ligi_entry_open(volume->folder_fd, volume->packs_fd, volume->packs_place, self->temporary,
+                        O_RDWR | O_DIRECT, &fd) != LIG_OK)
+        return -1;
+    if (fstat(self->fd, &first) == 0 && fstat(fd, &second) == 0 && first.st_dev == second.st_dev &&
+        first.st_ino == second.st_ino)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 static void choose_path(writer *self, uint64_t bytes)
 {
     const ligi_file *volume = self->volume;
 
     if (!volume->direct || bytes <= volume->options.cache)
         return;
-    self->direct_fd = openat(volume->packs_fd, self->temporary, O_RDWR | O_DIRECT | O_CLOEXEC);
+    self->direct_fd = open_direct(self);
     if (self->direct_fd < 0)
         return;
     if (strcmp(volume->options.uring, "0") != 0)

@@ -1,7 +1,8 @@
 #include "backend/file/pins.h"
 
+#include "backend/file/entry.h"
 #include "backend/file/named_lock.h"
-
+#include "backend/file/names.h"
 #include "base/clock.h"
 #include "base/codec.h"
 #include "base/error.h"
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FOLDER "leases"
+#define FOLDER LIGI_NAME_LEASES
 #define HEAD_BYTES 256
 #define RECORD_BYTES 16
 #define SECOND_NS INT64_C(1000000000)
@@ -25,7 +27,7 @@
 #define SLOTS_MAX (UINT32_C(1) << 20)
 
 struct ligi_pins {
-    int fd;
+    int fd, folder_fd;
     char name[40];
     uint8_t *taken; /* of each record */
     size_t slots, capacity;
@@ -62,22 +64,34 @@ static lig_status create_file(const ligi_file *self, ligi_pins *pins)
 {
     char head[HEAD_BYTES], temporary[40];
     uint64_t id = ligi_random_id();
-    if (mkdirat(self->folder_fd, FOLDER, 0777) != 0 && errno != EEXIST)
-        return ligi_fail_errno(errno, "the folder " FOLDER " in '%s' cannot be made", self->place);
-    snprintf(temporary, sizeof temporary, FOLDER "/tmp-%016" PRIx64, id);
-    snprintf(pins->name, sizeof pins->name, FOLDER "/%016" PRIx64, id);
-    pins->fd = openat(self->folder_fd, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    snprintf(temporary, sizeof temporary, LIGI_NAME_TEMPORARY "%016" PRIx64, id);
+    snprintf(pins->name, sizeof pins->name, "%016" PRIx64, id);
+    pins->fd = openat(pins->folder_fd, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (pins->fd < 0)
         return ligi_fail_errno(errno, "a lease in '%s' cannot be made", self->place);
     describe_self(head);
     if (flock(pins->fd, LOCK_EX | LOCK_NB) == 0 &&
         pwrite(pins->fd, head, sizeof head, 0) == (ssize_t)sizeof head &&
-        renameat(self->folder_fd, temporary, self->folder_fd, pins->name) == 0)
+        renameat(pins->folder_fd, temporary, pins->folder_fd, pins->name) == 0)
         return LIG_OK;
     int number = errno;
-    unlinkat(self->folder_fd, temporary, 0);
+    unlinkat(pins->folder_fd, temporary, 0);
     close(pins->fd);
     return ligi_fail_errno(number, "a lease in '%s' cannot be written", self->place);
+}
+
+static lig_status create_pins(const ligi_file *self, ligi_pins *pins)
+{
+    if (mkdirat(self->folder_fd, FOLDER, 0777) != 0 && errno != EEXIST)
+        return ligi_fail_errno(errno, "%s/" FOLDER " cannot be made", self->place);
+    lig_status status = ligi_entry_folder(self->folder_fd, self->place, FOLDER, &pins->folder_fd);
+    if (status == LIG_E_NOTFOUND)
+        return ligi_fail_errno(ENOENT, "%s/" FOLDER " cannot be opened", self->place);
+    LIG_TRY(status);
+    status = create_file(self, pins);
+    if (status != LIG_OK)
+        close(pins->folder_fd);
+    return status;
 }
 
 static lig_status own_file(ligi_file *self)
@@ -86,7 +100,7 @@ static lig_status own_file(ligi_file *self)
         return LIG_OK;
     ligi_pins *pins = NULL;
     LIG_TRY(ligi_calloc(&pins, 1, sizeof *pins, "a lease"));
-    lig_status status = create_file(self, pins);
+    lig_status status = create_pins(self, pins);
     if (status == LIG_OK)
         self->pins = pins;
     else
@@ -180,7 +194,8 @@ void ligi_file_pins_close(ligi_file *self, int forked)
     if (self->pins == NULL)
         return;
     if (!forked)
-        unlinkat(self->folder_fd, self->pins->name, 0);
+        unlinkat(self->pins->folder_fd, self->pins->name, 0);
+    close(self->pins->folder_fd);
     close(self->pins->fd);
     free(self->pins->taken);
     free(self->pins);
@@ -191,9 +206,11 @@ void ligi_file_pins_close(ligi_file *self, int forked)
 
 static int names_pack(int fd, uint64_t pack, int64_t now)
 {
+    const off_t end = HEAD_BYTES + (off_t)SLOTS_MAX * RECORD_BYTES; /* no lease is longer */
     uint8_t records[256 * RECORD_BYTES];
     off_t at = HEAD_BYTES;
-    for (ssize_t bytes; (bytes = pread(fd, records, sizeof records, at)) >= RECORD_BYTES;
+    for (ssize_t bytes;
+         at < end && (bytes = pread(fd, records, sizeof records, at)) >= RECORD_BYTES;
          at += bytes) {
         bytes -= bytes % RECORD_BYTES;
         for (ssize_t i = 0; i < bytes; i += RECORD_BYTES)
@@ -204,49 +221,73 @@ static int names_pack(int fd, uint64_t pack, int64_t now)
     return 0;
 }
 
-/* 1 when a living process pins the pack through this file; the file of a dead one is removed. The
- * lock tells, not the catalog. */
-static int pinned_by(int folder, const char *name, uint64_t pack, int64_t now)
+typedef struct look { /* over all leases, for one pack */
+    const ligi_file *volume;
+    int folder_fd;
+    const char *path; /* of the folder */
+    uint64_t pack;
+    int64_t now;
+} look;
+
+/* LIG_E_BUSY when a living process pins the pack through this file; the file of a dead one is
+ * removed. The lock tells, not the catalog. What cannot be read may pin it. */
+static lig_status look_at(const look *self, const char *name, int temporary)
 {
-    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return errno != ENOENT; /* what cannot be read may pin it */
     struct stat info;
-    int unnamed = strncmp(name, "tmp-", 4) == 0; /* its owner may be about to lock it */
-    int young = unnamed && fstat(fd, &info) == 0 && now / SECOND_NS - info.st_mtim.tv_sec < YOUNG_S;
+    int fd;
+    lig_status status =
+        ligi_entry_open(self->volume->folder_fd, self->folder_fd, self->path, name, O_RDONLY, &fd);
+    if (status == LIG_E_NOTFOUND)
+        return LIG_OK;
+    if (status != LIG_OK)
+        return ligi_fail_again(LIG_E_BUSY, "pack %016" PRIx64 " may be pinned: %s", self->pack,
+                               lig_error_text());
+    /* The owner of a temporary may be about to lock it. */
+    int young =
+        temporary && fstat(fd, &info) == 0 && self->now / SECOND_NS - info.st_mtim.tv_sec < YOUNG_S;
     int dead = !young && flock(fd, LOCK_SH | LOCK_NB) == 0;
     if (dead)
-        unlinkat(folder, name, 0);
-    int yes = !dead && names_pack(fd, pack, now);
+        unlinkat(self->folder_fd, name, 0);
+    if (!dead && names_pack(fd, self->pack, self->now))
+        status = lig_fail(LIG_E_BUSY,
+                          "pack %016" PRIx64 " is pinned by a match that is still in use (%s/%s)",
+                          self->pack, self->path, name);
     close(fd);
-    return yes;
+    return status;
+}
+
+static lig_status look_at_all(look *self, DIR *folder)
+{
+    lig_status status = LIG_OK;
+    for (struct dirent *entry; status == LIG_OK && (entry = readdir(folder)) != NULL;) {
+        ligi_name_kind kind = ligi_name_read(LIGI_FOLDER_LEASES, entry->d_name, NULL);
+        if (kind == LIGI_NAME_LEASE || kind == LIGI_NAME_LEASE_TEMPORARY)
+            status = look_at(self, entry->d_name, kind == LIGI_NAME_LEASE_TEMPORARY);
+        else if (kind == LIGI_NAME_LOCK)
+            ligi_named_lock_clean(self->folder_fd, entry->d_name);
+    }
+    return status;
 }
 
 lig_status ligi_file_pinned(const ligi_file *self, uint64_t pack)
 {
-    int fd = openat(self->folder_fd, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT
-                   ? LIG_OK
-                   : ligi_fail_errno(errno, "the leases of '%s' cannot be read", self->place);
+    char path[PATH_MAX];
+    int fd;
+    lig_status status = ligi_entry_folder(self->folder_fd, self->place, FOLDER, &fd);
+    if (status == LIG_E_NOTFOUND)
+        return LIG_OK;
+    LIG_TRY(status);
     DIR *folder = fdopendir(fd);
     if (folder == NULL) {
         int number = errno;
         close(fd);
-        return ligi_fail_errno(number, "the leases of '%s' cannot be read", self->place);
+        return ligi_fail_errno(number, "%s/" FOLDER " cannot be listed", self->place);
     }
-    int64_t now = ligi_date_ns();
-    int yes = 0;
-    for (struct dirent *entry; !yes && (entry = readdir(folder)) != NULL;) {
-        if (strncmp(entry->d_name, LIGI_NAMED_LOCK_PREFIX, strlen(LIGI_NAMED_LOCK_PREFIX)) == 0)
-            ligi_named_lock_clean(fd, entry->d_name);
-        else if (entry->d_name[0] != '.')
-            yes = pinned_by(fd, entry->d_name, pack, now);
-    }
+    snprintf(path, sizeof path, "%s/" FOLDER, self->place);
+    look all = {self, fd, path, pack, ligi_date_ns()};
+    status = look_at_all(&all, folder);
     closedir(folder);
-    return yes ? lig_fail(LIG_E_BUSY, "pack %" PRIx64 " is pinned by a match that is still in use",
-                          pack)
-               : LIG_OK;
+    return status;
 }
 
 void ligi_file_pins_clean(const ligi_file *self)

@@ -1,4 +1,7 @@
 #include "backend/file/file.h"
+
+#include "backend/file/entry.h"
+#include "backend/file/names.h"
 #include "base/error.h"
 
 #include <dirent.h>
@@ -17,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MARKER "ligament"
+#define MARKER LIGI_NAME_MARKER
 #define MARKER_TEXT "ligament store, format 1\n"
 #define MARKER_START "ligament store, format "
 
@@ -70,8 +73,9 @@ void ligi_place_direct(ligi_file *self)
     if (!self->direct)
         return;
     const char *refused = "page cache (O_DIRECT is refused here)";
-    int fd = openat(self->folder_fd, MARKER, O_RDONLY | O_CLOEXEC | O_DIRECT);
-    if (fd < 0) {
+    int fd;
+    if (ligi_entry_open(self->folder_fd, self->folder_fd, self->place, MARKER, O_RDONLY | O_DIRECT,
+                        &fd) != LIG_OK) {
         self->direct = 0;
         self->direct_note = refused;
         return;
@@ -123,13 +127,8 @@ lig_status ligi_place_sync(int folder_fd, const char *what)
  * marker. */
 static int is_ours(const char *name)
 {
-    static const char *const names[] = {
-        ".", "..", "packs", "catalog.mdb", "catalog.mdb-lock", "leases", "lost+found"};
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i]) == 0)
-            return 1;
-    return strncmp(name, MARKER, strlen(MARKER)) == 0 || strncmp(name, "writer", 6) == 0;
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "lost+found") == 0 ||
+           ligi_name_read(LIGI_FOLDER_STORE, name, NULL) != LIGI_NAME_FOREIGN;
 }
 
 static lig_status check_free(const ligi_file *self)
@@ -159,11 +158,8 @@ static lig_status check_marker(const ligi_file *self)
 {
     char text[64] = "";
 
-    int fd = openat(self->folder_fd, MARKER, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT)
-        return LIG_E_NOTFOUND;
-    if (fd < 0)
-        return ligi_fail_errno(errno, "%s/" MARKER " cannot be read", self->place);
+    int fd;
+    LIG_TRY(ligi_entry_open(self->folder_fd, self->folder_fd, self->place, MARKER, O_RDONLY, &fd));
     ssize_t got = read(fd, text, sizeof text - 1);
     close(fd);
     if (got < 0)
@@ -278,15 +274,27 @@ static lig_status open_folder(ligi_file *self)
 
 static lig_status open_packs(ligi_file *self)
 {
-    if (!self->read_only && mkdirat(self->folder_fd, "packs", 0777) == 0 && self->options.fsync)
+    size_t bytes = strlen(self->place) + sizeof "/" LIGI_NAME_PACKS;
+
+    LIG_TRY(ligi_alloc(&self->packs_place, bytes, "the name of a folder"));
+    snprintf(self->packs_place, bytes, "%s/" LIGI_NAME_PACKS, self->place);
+    if (!self->read_only && mkdirat(self->folder_fd, LIGI_NAME_PACKS, 0777) == 0 &&
+        self->options.fsync)
         LIG_TRY(ligi_place_sync(self->folder_fd, self->place));
-    self->packs_fd = openat(self->folder_fd, "packs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (self->packs_fd >= 0)
-        return LIG_OK;
-    if (errno == ENOENT && self->read_only)
-        return lig_fail(LIG_E_NOTFOUND, "%s has lost its packs: there is no folder 'packs' in it",
+    lig_status status =
+        ligi_entry_folder(self->folder_fd, self->place, LIGI_NAME_PACKS, &self->packs_fd);
+    if (status == LIG_E_NOTFOUND)
+        return lig_fail(status,
+                        "%s has lost its packs: there is no folder '" LIGI_NAME_PACKS "' in it",
                         self->place);
-    return ligi_fail_errno(errno, "%s/packs cannot be opened", self->place);
+    LIG_TRY(status);
+    return ligi_entry_identify(self->packs_fd, self->place, LIGI_NAME_PACKS, &self->packs_id);
+}
+
+lig_status ligi_place_check(const ligi_file *self)
+{
+    return ligi_entry_still(self->folder_fd, self->place, LIGI_NAME_PACKS, &self->packs_id,
+                            self->packs_fd);
 }
 
 lig_status ligi_place_open(ligi_file *self)

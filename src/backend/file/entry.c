@@ -1,0 +1,137 @@
+#include "backend/file/entry.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PASSWD_BYTES 16384
+#define GROUPS_MAX 1024
+
+/* Asks the user database, which may be far away: the last thing that is tried. */
+static int is_member(uid_t user, gid_t group)
+{
+    char text[PASSWD_BYTES];
+    struct passwd entry, *found = NULL;
+    gid_t groups[GROUPS_MAX];
+    int count = GROUPS_MAX;
+
+    if (getpwuid_r(user, &entry, text, sizeof text, &found) != 0 || found == NULL)
+        return 0;
+    if (getgrouplist(found->pw_name, found->pw_gid, groups, &count) < 0)
+        count = GROUPS_MAX; /* he has more; these were filled */
+    for (int i = 0; i < count; i++)
+        if (groups[i] == group)
+            return 1;
+    return 0;
+}
+
+static int expected_owner(int store_fd, const struct stat *file)
+{
+    struct stat store;
+
+    if (file->st_uid == geteuid() || file->st_uid == 0)
+        return 1;
+    if (fstat(store_fd, &store) != 0)
+        return 0;
+    if (file->st_uid == store.st_uid)
+        return 1;
+    /* Only a member can give a file to the group, unless the folder does so by its set-gid bit. */
+    return (store.st_mode & S_IWGRP) != 0 &&
+           (file->st_gid == store.st_gid || is_member(file->st_uid, store.st_gid));
+}
+
+static lig_status check_owner(int store_fd, const char *place, const char *name,
+                              const struct stat *info)
+{
+    if (expected_owner(store_fd, info))
+        return LIG_OK;
+    return lig_fail(LIG_E_DENIED,
+                    "%s/%s belongs to user %lu, expected this user, root, the owner of the store "
+                    "or a member of its group (chown it, or move it away)",
+                    place, name, (unsigned long)info->st_uid);
+}
+
+/* Hands `opened` on, or closes it when its owner is not an expected one. */
+static lig_status hand_on(int store_fd, const char *place, const char *name, int opened, int *fd)
+{
+    struct stat info;
+    lig_status status;
+
+    if (fstat(opened, &info) != 0)
+        status = ligi_fail_errno(errno, "%s/%s cannot be looked at", place, name);
+    else
+        status = check_owner(store_fd, place, name, &info);
+    if (status == LIG_OK)
+        *fd = opened;
+    else
+        close(opened);
+    return status;
+}
+
+lig_status ligi_entry_open(int store_fd, int folder_fd, const char *place, const char *name,
+                           int flags, int *fd)
+{
+    int opened;
+
+    LIG_TRY(ligi_plain_open(folder_fd, place, name, flags, &opened));
+    return hand_on(store_fd, place, name, opened, fd);
+}
+
+lig_status ligi_entry_folder(int store_fd, const char *place, const char *name, int *fd)
+{
+    int opened;
+
+    LIG_TRY(ligi_plain_folder(store_fd, place, name, &opened));
+    return hand_on(store_fd, place, name, opened, fd);
+}
+
+lig_status ligi_entry_look(int store_fd, int folder_fd, const char *place, const char *name,
+                           struct stat *info)
+{
+    if (fstatat(folder_fd, name, info, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? LIG_E_NOTFOUND
+                               : ligi_fail_errno(errno, "%s/%s cannot be looked at", place, name);
+    LIG_TRY(ligi_plain_check(info->st_mode, place, name));
+    return check_owner(store_fd, place, name, info);
+}
+
+lig_status ligi_entry_identify(int fd, const char *place, const char *name, ligi_entry_id *id)
+{
+    struct stat info;
+
+    if (fstat(fd, &info) != 0)
+        return ligi_fail_errno(errno, "%s/%s cannot be looked at", place, name);
+    *id = (ligi_entry_id){info.st_dev, info.st_ino};
+    return LIG_OK;
+}
+
+static int is_same(const struct stat *info, const ligi_entry_id *id)
+{
+    return info->st_dev == id->device && info->st_ino == id->inode;
+}
+
+lig_status ligi_entry_still(int folder_fd, const char *place, const char *name,
+                            const ligi_entry_id *id, int held_fd)
+{
+    struct stat named, held;
+
+    if (fstatat(folder_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0) {
+        if (is_same(&named, id))
+            return LIG_OK;
+        if (held_fd >= 0 && fstat(held_fd, &held) == 0 &&
+            is_same(&named, &(ligi_entry_id){held.st_dev, held.st_ino}))
+            return LIG_OK;
+        return ligi_fail_errno(ENOENT, "%s/%s was replaced while the store is open (open it again)",
+                               place, name);
+    }
+    if (errno != ENOENT)
+        return ligi_fail_errno(errno, "%s/%s cannot be looked at", place, name);
+    if (fstat(folder_fd, &held) == 0 && held.st_nlink == 0)
+        return ligi_fail_errno(ENOENT, "%s was removed while the store is open", place);
+    return ligi_fail_errno(ENOENT, "%s/%s was removed while the store is open", place, name);
+}

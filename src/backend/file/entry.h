@@ -1,0 +1,36 @@
+/* What lies below a store's folder, which somebody else may have made: opened by descriptor, never
+ * through a link (base/plain.h), and of an expected owner. That is the effective user, root, the
+ * owner of the store's folder and, where its group may write to that folder, members of the group.
+ */
+#ifndef LIGI_FILE_ENTRY_H
+#define LIGI_FILE_ENTRY_H
+
+#include "base/plain.h"
+
+#include <sys/stat.h>
+
+/* Like ligi_plain_open and ligi_plain_folder; LIG_E_DENIED for another owner. `place` is the path
+ * of folder_fd, for sentences; folder_fd is store_fd or a folder that ligi_entry_folder opened. */
+lig_status ligi_entry_open(int store_fd, int folder_fd, const char *place, const char *name,
+                           int flags, int *fd);
+lig_status ligi_entry_folder(int store_fd, const char *place, const char *name, int *fd);
+
+/* Fills *info without opening the file; fails as ligi_entry_open does. */
+lig_status ligi_entry_look(int store_fd, int folder_fd, const char *place, const char *name,
+                           struct stat *info);
+
+/* Which file or folder a name stood for. */
+typedef struct ligi_entry_id {
+    dev_t device;
+    ino_t inode;
+} ligi_entry_id;
+
+lig_status ligi_entry_identify(int fd, const char *place, const char *name, ligi_entry_id *id);
+
+/* LIG_E_IO with ENOENT when the name no longer stands for what it did: the folder, or this part of
+ * it, was removed or replaced. `held_fd` is that file or folder where the caller has it open, or
+ * -1: some file systems renumber a file when it is first written. */
+lig_status ligi_entry_still(int folder_fd, const char *place, const char *name,
+                            const ligi_entry_id *id, int held_fd);
+
+#endif

@@ -1,0 +1,37 @@
+/* The names below a store's folder, all of them. Nothing else there is ever opened or removed. */
+#ifndef LIGI_FILE_NAMES_H
+#define LIGI_FILE_NAMES_H
+
+#include <stdint.h>
+
+#define LIGI_NAME_MARKER "ligament"
+#define LIGI_NAME_CATALOG "catalog.mdb"
+#define LIGI_NAME_CATALOG_LOCK "catalog.mdb-lock" /* LMDB makes it of the catalog's name */
+#define LIGI_NAME_PACKS "packs"
+#define LIGI_NAME_LEASES "leases"
+#define LIGI_NAME_WRITER "writer"
+#define LIGI_NAME_WRITER_BREAK "writer.break"
+#define LIGI_NAME_TEMPORARY "tmp-"
+#define LIGI_NAME_RUN "run-"
+
+typedef enum ligi_name_kind {
+    LIGI_NAME_FOREIGN,
+    LIGI_NAME_IN_STORE,        /* of the store's folder */
+    LIGI_NAME_PACK,            /* packs/<id>.pack */
+    LIGI_NAME_PACK_TEMPORARY,  /* packs/tmp-<id> */
+    LIGI_NAME_LEASE,           /* leases/<id> */
+    LIGI_NAME_LEASE_TEMPORARY, /* leases/tmp-<id> */
+    LIGI_NAME_LOCK,            /* leases/run-<id> */
+} ligi_name_kind;
+
+typedef enum ligi_name_folder {
+    LIGI_FOLDER_STORE,
+    LIGI_FOLDER_PACKS,
+    LIGI_FOLDER_LEASES
+} ligi_name_folder;
+
+/* What the name stands for in that folder. `id` (may be NULL) is filled with the 16 hexadecimal
+ * digits in it, which are never all 0; with 0 when it has none. */
+ligi_name_kind ligi_name_read(ligi_name_folder folder, const char *name, uint64_t *id);
+
+#endif
