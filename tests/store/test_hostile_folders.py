@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import shutil
@@ -15,6 +16,7 @@ import numpy
 import pytest
 
 MODEL = {"w": numpy.arange(1 << 16, dtype=numpy.float32), "b": numpy.ones(3)}
+SMALL = {"b": numpy.ones(3)}
 
 
 def campaign(program: Path, seed: int, count: int, timeout_s: float) -> None:
@@ -31,6 +33,52 @@ def test_odd_files_in_a_store(program: Path) -> None:
 @pytest.mark.soak
 def test_every_odd_file_in_a_store(program: Path) -> None:
     campaign(program, 0, 0, 7000)
+
+
+def replace_folder(folder: Path) -> None:
+    shutil.rmtree(folder)
+    ligament.Store(folder).close()
+
+
+def replace_packs(folder: Path) -> None:
+    (folder / "packs").rename(folder.parent / "away")
+    (folder / "packs").mkdir()
+
+
+def replace_catalog(folder: Path) -> None:
+    copy = folder.parent / "copy"
+    shutil.copy(folder / "catalog.mdb", copy)
+    copy.rename(folder / "catalog.mdb")
+
+
+LOSSES = {
+    "store": shutil.rmtree,
+    "store/packs": lambda folder: shutil.rmtree(folder / "packs"),
+    "store/catalog.mdb": lambda folder: (folder / "catalog.mdb").unlink(),
+    "store/catalog.mdb-lock": lambda folder: (folder / "catalog.mdb-lock").unlink(),
+    "new store": replace_folder,
+    "new store/packs": replace_packs,
+    "new store/catalog.mdb": replace_catalog,
+}
+
+
+@pytest.mark.parametrize("lost", LOSSES)
+@pytest.mark.parametrize("saved", [MODEL, SMALL], ids=["pack", "inline"])
+@pytest.mark.parametrize("options", ["", "?fsync=0"])
+def test_a_save_into_a_removed_folder_fails(
+    tmp_path: Path, lost: str, saved: dict[str, numpy.ndarray], options: str
+) -> None:
+    if options and lost == "store/catalog.mdb-lock":
+        pytest.skip("looked at only where saves are synced")
+    folder = tmp_path / "store"
+    with ligament.Store(f"{folder}{options}") as store:
+        store.save("first", MODEL)
+        LOSSES[lost](folder)
+        with pytest.raises(ligament.StorageError) as caught:
+            store.save("second", saved)
+        assert caught.value.errno == errno.ENOENT
+        assert lost.removeprefix("new ").split("/")[-1] in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_renamed_folder_is_the_same_store(tmp_path: Path) -> None:

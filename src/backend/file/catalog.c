@@ -519,6 +519,8 @@ static lig_status commit_once(ligi_catalog *self, uint64_t version, const lig_ca
         *number = apply(self, txn, &ops[i]);
     if (status == LIG_OK && *number == MDB_SUCCESS)
         *number = put_version(self, txn, version + 1);
+    if (status == LIG_OK && *number == MDB_SUCCESS)
+        status = check_names(self);
     if (status != LIG_OK || *number != MDB_SUCCESS) {
         mdb_txn_abort(txn);
         return status;

@@ -298,6 +298,7 @@ static lig_status file_catalog_commit(void *opaque, uint64_t version, const lig_
     ligi_file *self = opaque;
 
     LIG_TRY(ligi_file_writable(self));
+    LIG_TRY(ligi_place_check(self));
     return ligi_catalog_commit(self->catalog, version, ops, count);
 }
 
