@@ -146,6 +146,9 @@ def test_large_state_dicts_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(flags(values))  # cheaper than looking
     monkeypatch.setattr(torch_snapshot, "_SEARCH_BYTES", 1)
     assert not any(flags(values))
+    monkeypatch.setattr(torch_snapshot, "_live_tensors", lambda: pytest.fail("searched again"))
+    assert not any(flags(values))
+    monkeypatch.undo()
     kept = [np.from_dlpack(model[0].weight.detach()), model[2].weight.detach().numpy()]
     names = [name for name, value in model.state_dict().items() if value.nbytes >= 2048]
     copied = [name for name, flag in zip(names, flags(values), strict=True) if flag]

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import sys
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 _SEARCH_BYTES = 64 << 20  # below this a copy costs less than a look at every object
@@ -72,22 +74,35 @@ def counts_are_known() -> bool:
 
 
 def _live_tensors() -> Iterator[Any]:
-    plain, parameter = sys.modules["torch"].Tensor, sys.modules["torch"].nn.Parameter
-    for one in gc.get_objects():
-        kind = type(one)
-        if kind is plain or kind is parameter:
-            yield one
+    torch = sys.modules["torch"]
+    kinds = {id(torch.Tensor), id(torch.nn.Parameter)}
+    objects = gc.get_objects()
+    return itertools.compress(objects, map(kinds.__contains__, map(id, map(type, objects))))
 
 
-def _search(unknown: dict[int, _Storage]) -> None:
-    """Adds the tensors of Python that hold these storages: the parameters behind a state_dict."""
-    for tensor in _live_tensors():
+# What a search has found: the next save of the same state_dict needs none.
+_aliases: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def _add(tensors: Iterable[Any], unknown: dict[int, _Storage]) -> None:
+    """Adds those of the tensors that hold one of the storages."""
+    for tensor in tensors:
         try:
             key = tensor.untyped_storage()._cdata
         except (RuntimeError, NotImplementedError):  # sparse, and others without one
             continue
         if key in unknown:
             unknown[key].add(tensor)
+            _aliases[id(tensor)] = tensor
+
+
+def _search(unknown: dict[int, _Storage]) -> None:
+    """Finds the tensors of Python that hold these storages: the parameters behind a state_dict."""
+    known = (ref() for ref in _aliases.valuerefs())
+    _add([tensor for tensor in known if tensor is not None], unknown)
+    left = {key: one for key, one in unknown.items() if not one.all_known()}
+    if sum(one.bytes() for one in left.values()) >= _SEARCH_BYTES:
+        _add(_live_tensors(), left)
 
 
 def _written_by_torch_alone(values: list[Any]) -> list[bool]:
@@ -118,7 +133,7 @@ def _safe(storages: dict[int, _Storage]) -> set[int]:
         for key, one in storages.items()
         if not (one.all_known() or one.exported() or one.seen_by_numpy())
     }
-    if sum(one.bytes() for one in unknown.values()) >= _SEARCH_BYTES:
+    if unknown:
         _search(unknown)
     return {key for key, one in storages.items() if one.all_known() and not one.exported()}
 
