@@ -459,7 +459,8 @@ lig_status ligi_roster_tick(ligi_roster *roster, int64_t now_ns)
         snprintf(why, sizeof why, "it was silent for %lld ms",
                  (long long)((now_ns - seat->heard_ns) / 1000000));
         LIG_TRY(ligi_roster_act(roster, LIGI_ACT_EXPEL, seat->who, &act));
-        snprintf(act->text, sizeof act->text, "%s", why);
+        snprintf(act->text, sizeof act->text, "%s (liveness_ms=%lld)", why,
+                 (long long)(roster->liveness_ns / 1000000));
         LIG_TRY(vacate(roster, seat, LIGI_LOST, why));
     }
     return LIG_OK;

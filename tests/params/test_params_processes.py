@@ -127,6 +127,28 @@ def test_a_node_that_dies(party: Party) -> None:
     one.end()
 
 
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_frozen_node_hears_that_it_was_expelled(
+    party: Party, transport: str, ended: bool
+) -> None:
+    """Also when all the others, the coordinator among them, have ended before it wakes up."""
+    one, two = both(party, num_threads=1, transport=transport, liveness_ms=4000)
+    two.say("[print('waits', flush=True), kv.barrier()]")
+    assert two.line() == "waits"
+    two.signal(signal.SIGSTOP)
+    until(lambda: ask(one, "kv.push(list(range(100)), ONES)").startswith("PeerError"))
+    if ended:
+        assert ask(one, "server.close()") == "None"
+        one.end()
+    two.signal(signal.SIGCONT)
+    for answer in (two.line(), ask(two, "kv.push(list(range(100)), ONES)")):
+        assert answer.startswith("PeerError"), answer
+        assert "was expelled from the group" in answer, answer
+        assert "(liveness_ms=4000); join again" in answer, answer
+    assert ended or ask(one, "server.close()") == "None"
+
+
 def test_ctrl_c_ends_a_wait(party: Party) -> None:
     one, two = both(party)
     for call in ("kv.barrier()", "server.barrier()", "kv.finalize()"):
