@@ -249,8 +249,8 @@ static void judge_coordinator(ligi_group *group, int64_t now_ns)
         return;
     lig_status status =
         lig_fail(LIG_E_PEER,
-                 "the coordinator at %s has been silent for %lld ms (liveness_ms=%lld): this process "
-                 "is cut off from its group; join again",
+                 "the coordinator at %s has been silent for %lld ms (liveness_ms=%lld): this "
+                 "process is cut off from its group; join again",
                  group->address, (long long)((now_ns - heard) / 1000000),
                  (long long)(group->liveness_ns / 1000000));
     ligi_member_end(group, LIGI_CHANGE_EXPELLED, status);

@@ -1,9 +1,8 @@
 #include "backend/file/catalog.h"
 
 #include "backend/file/catalog_check.h"
-#include "backend/file/entry.h"
+#include "backend/file/catalog_gate.h"
 #include "backend/file/file.h"
-#include "backend/file/lease.h"
 #include "backend/file/names.h"
 #include "backend/shared.h"
 #include "base/clock.h"
@@ -21,114 +20,12 @@
 
 #define READERS_MAX 1022
 #define LOCK_FILE_BYTES 65536 /* what LMDB makes of READERS_MAX */
-#define GROW_WAIT_NS INT64_C(10000000000)
 #define GROW_TIMES_MAX 40
-#define MAP_BYTES_MAX (UINT64_C(1) << 46)
 #define MAP_BYTES_LEAST (UINT64_C(1) << 24)
 #define AHEAD_FROM_BYTES (UINT64_C(256) << 10) /* smaller files grow as they must */
 #define AHEAD_LEAST_BYTES (UINT64_C(64) << 10) /* of room; with less, the next step is made */
 #define AHEAD_STEP_BYTES_MAX (UINT64_C(4) << 20)
 #define FULL_BYTES (UINT64_C(1) << 20) /* with less room a disk counts as full */
-
-struct ligi_catalog {
-    MDB_env *env;
-    MDB_dbi dbi;
-    char *place;
-    int network;
-    ligi_lease *lease; /* NULL unless network */
-    int folder_fd;
-    ligi_entry_id file, lock_file; /* what the names stood for when they were opened */
-
-    pthread_mutex_t lock; /* guards everything below */
-    pthread_cond_t changed;
-    unsigned active; /* transactions of this process */
-    int alone;       /* somebody has, or waits to have, none beside him */
-    uint64_t *held;  /* ids of packs that this process writes or claims */
-    size_t held_count, held_capacity;
-};
-
-/* The gate: LMDB moves its map only while this process has no transaction. */
-static lig_status enter(ligi_catalog *self)
-{
-    struct timespec deadline = ligi_deadline(2 * GROW_WAIT_NS);
-    lig_status status = LIG_OK;
-
-    pthread_mutex_lock(&self->lock);
-    while (self->alone && status == LIG_OK)
-        if (pthread_cond_timedwait(&self->changed, &self->lock, &deadline) == ETIMEDOUT &&
-            self->alone)
-            status = lig_fail(LIG_E_BUSY, "%s: the catalog is being changed by another thread",
-                              self->place);
-    if (status == LIG_OK)
-        self->active++;
-    pthread_mutex_unlock(&self->lock);
-    return status;
-}
-
-static void leave(void *owner)
-{
-    ligi_catalog *self = owner;
-
-    pthread_mutex_lock(&self->lock);
-    self->active--;
-    pthread_cond_broadcast(&self->changed);
-    pthread_mutex_unlock(&self->lock);
-}
-
-static lig_status enter_alone(ligi_catalog *self)
-{
-    struct timespec deadline = ligi_deadline(GROW_WAIT_NS);
-    lig_status status = LIG_OK;
-    int mine = 0;
-
-    pthread_mutex_lock(&self->lock);
-    while ((self->active > 0 || (self->alone && !mine)) && status == LIG_OK) {
-        if (!self->alone)
-            mine = self->alone = 1; /* from now on nobody enters */
-        if (pthread_cond_timedwait(&self->changed, &self->lock, &deadline) == ETIMEDOUT)
-            status = lig_fail(
-                LIG_E_BUSY,
-                "%s: the catalog waits for %u open views of it in this process: end them first",
-                self->place, self->active);
-    }
-    if (status == LIG_OK)
-        self->alone = 1;
-    else if (mine)
-        self->alone = 0;
-    pthread_cond_broadcast(&self->changed);
-    pthread_mutex_unlock(&self->lock);
-    return status;
-}
-
-static void leave_alone(ligi_catalog *self)
-{
-    pthread_mutex_lock(&self->lock);
-    self->alone = 0;
-    pthread_cond_broadcast(&self->changed);
-    pthread_mutex_unlock(&self->lock);
-}
-
-/* After MDB_MAP_RESIZED another process has grown the file; after MDB_MAP_FULL it is for us to do.
- */
-static lig_status adapt_map(ligi_catalog *self, int reason)
-{
-    MDB_envinfo info;
-    int dead, number;
-
-    LIG_TRY(enter_alone(self));
-    if (reason == MDB_MAP_RESIZED) {
-        number = mdb_env_set_mapsize(self->env, 0);
-    } else {
-        mdb_reader_check(self->env, &dead);
-        number = mdb_env_info(self->env, &info);
-        if (number == MDB_SUCCESS && info.me_mapsize >= MAP_BYTES_MAX)
-            number = MDB_MAP_FULL;
-        if (number == MDB_SUCCESS)
-            number = mdb_env_set_mapsize(self->env, 2 * info.me_mapsize);
-    }
-    leave_alone(self);
-    return ligi_mdb_fail(number, self->place, "cannot grow");
-}
 
 typedef struct opening { /* what creation needs to know */
     const ligi_catalog_place *place;
@@ -313,9 +210,9 @@ static lig_status open_shared(ligi_catalog **catalog, opening *context)
     /* Somebody who wants safety shares it with one who does not. LMDB wants no other transaction
      * then. */
     if (place->sync && mdb_env_get_flags(opened->env, &flags) == MDB_SUCCESS &&
-        flags & MDB_NOSYNC && enter_alone(opened) == LIG_OK) {
+        flags & MDB_NOSYNC && ligi_catalog_enter_alone(opened) == LIG_OK) {
         mdb_env_set_flags(opened->env, MDB_NOSYNC, 0);
-        leave_alone(opened);
+        ligi_catalog_leave_alone(opened);
     }
     *catalog = opened;
     return LIG_OK;
@@ -371,19 +268,19 @@ lig_status ligi_catalog_begin(ligi_catalog *self, void **snapshot, uint64_t *ver
 {
     MDB_txn *txn;
 
-    LIG_TRY(enter(self));
+    LIG_TRY(ligi_catalog_enter(self));
     int number = begin_once(self, &txn);
     for (int i = 0; number == MDB_MAP_RESIZED && i < GROW_TIMES_MAX; i++) {
-        leave(self);
-        LIG_TRY(adapt_map(self, number));
-        LIG_TRY(enter(self));
+        ligi_catalog_leave(self);
+        LIG_TRY(ligi_catalog_adapt_map(self, number));
+        LIG_TRY(ligi_catalog_enter(self));
         number = begin_once(self, &txn);
     }
     lig_status status = ligi_mdb_fail(number, self->place, "cannot be read");
     if (status == LIG_OK)
-        status = ligi_snapshot_create(txn, self->dbi, leave, self, snapshot, version);
+        status = ligi_snapshot_create(txn, self->dbi, ligi_catalog_leave, self, snapshot, version);
     if (status != LIG_OK)
-        leave(self);
+        ligi_catalog_leave(self);
     return status;
 }
 
@@ -429,12 +326,12 @@ lig_status ligi_catalog_settle(ligi_catalog *self)
     if (self->network) /* without a lock file snapshots go by the meta pages themselves */
         return LIG_OK;
     for (int i = 0; i < GROW_TIMES_MAX; i++) {
-        LIG_TRY(enter(self));
+        LIG_TRY(ligi_catalog_enter(self));
         number = settle_once(self, &settled);
-        leave(self);
+        ligi_catalog_leave(self);
         if (number != MDB_MAP_RESIZED)
             break;
-        LIG_TRY(adapt_map(self, number));
+        LIG_TRY(ligi_catalog_adapt_map(self, number));
     }
     LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be read"));
     return settled ? LIG_OK
@@ -562,16 +459,16 @@ lig_status ligi_catalog_commit(ligi_catalog *self, uint64_t version, const lig_c
     LIG_TRY(check_ops(ops, count));
     for (int i = 0; i < GROW_TIMES_MAX; i++) {
         /* Without LMDB's locks pages that a reader of this process still needs would be reused. */
-        LIG_TRY(self->network ? enter_alone(self) : enter(self));
+        LIG_TRY(self->network ? ligi_catalog_enter_alone(self) : ligi_catalog_enter(self));
         lig_status status = commit_once(self, version, ops, count, &number);
         if (self->network)
-            leave_alone(self);
+            ligi_catalog_leave_alone(self);
         else
-            leave(self);
+            ligi_catalog_leave(self);
         LIG_TRY(status);
         if (number != MDB_MAP_FULL && number != MDB_MAP_RESIZED)
             break;
-        LIG_TRY(adapt_map(self, number));
+        LIG_TRY(ligi_catalog_adapt_map(self, number));
     }
     return ligi_mdb_fail(full_or_broken(self, number), self->place, "cannot be written");
 }
