@@ -24,14 +24,16 @@ class _Storage:
         self._tensors: dict[int, Any] = {}
         self._views: dict[int, int] = {}  # how many known ones hold this base
 
-    def add(self, tensor: Any) -> None:
+    def add(self, tensor: Any) -> bool:
+        """False: it was known already."""
         if id(tensor) in self._tensors:
-            return
+            return False
         self._tensors[id(tensor)] = tensor
         base = tensor._base if tensor._is_view() else None
         if base is not None:
             self._views[id(base)] = self._views.get(id(base), 0) + 1
             self.add(base)
+        return True
 
     def all_known(self) -> bool:
         """Whether only known tensors hold it; Python's storage object is one more."""
@@ -84,16 +86,17 @@ def _live_tensors() -> Iterator[Any]:
 _aliases: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
-def _add(tensors: Iterable[Any], unknown: dict[int, _Storage]) -> None:
-    """Adds those of the tensors that hold one of the storages."""
+def _add(tensors: Iterable[Any], unknown: dict[int, _Storage]) -> list[Any]:
+    """Adds those of the tensors that hold one of the storages, and returns them."""
+    added = []
     for tensor in tensors:
         try:
             key = tensor.untyped_storage()._cdata
         except (RuntimeError, NotImplementedError):  # sparse, and others without one
             continue
-        if key in unknown:
-            unknown[key].add(tensor)
-            _aliases[id(tensor)] = tensor
+        if key in unknown and unknown[key].add(tensor):
+            added.append(tensor)
+    return added
 
 
 def _search(unknown: dict[int, _Storage]) -> None:
@@ -102,7 +105,7 @@ def _search(unknown: dict[int, _Storage]) -> None:
     _add([tensor for tensor in known if tensor is not None], unknown)
     left = {key: one for key, one in unknown.items() if not one.all_known()}
     if sum(one.bytes() for one in left.values()) >= _SEARCH_BYTES:
-        _add(_live_tensors(), left)
+        _aliases.update((id(tensor), tensor) for tensor in _add(_live_tensors(), left))
 
 
 def _written_by_torch_alone(values: list[Any]) -> list[bool]:
