@@ -103,9 +103,11 @@ static PyObject *batch_copy_to(PyObject *object, PyObject *given)
     for (size_t i = 0; i < self->count; i++)
         if (other->tensors[i].strides || other->tensors[i].bytes != self->tensors[i].bytes)
             return PyErr_Format(PyExc_ValueError, "tensor %zu does not fit", i);
-    Py_BEGIN_ALLOW_THREADS for (size_t i = 0; i < self->count; i++)
+    Py_BEGIN_ALLOW_THREADS
+    for (size_t i = 0; i < self->count; i++)
         lig_tensor_pack(&self->tensors[i], other->tensors[i].data);
-    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
 }
 
 static PyObject *batch_hold(PyObject *object, PyObject *args)

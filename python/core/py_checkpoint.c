@@ -1,7 +1,8 @@
 #include "py_core.h"
 
 typedef struct checkpoint {
-    PyObject_HEAD lig_checkpoint *checkpoint;
+    PyObject_HEAD
+    lig_checkpoint *checkpoint;
     PyThread_type_lock lock; /* one call at a time: the library's handle belongs to one thread */
 } checkpoint;
 
@@ -23,8 +24,11 @@ static int checkpoint_init(PyObject *object, PyObject *args, PyObject *kwargs)
         return -1;
     }
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_checkpoint_open(&self->checkpoint, name, text);
-    Py_END_ALLOW_THREADS if (status == LIG_OK) return 0;
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_checkpoint_open(&self->checkpoint, name, text);
+    Py_END_ALLOW_THREADS
+    if (status == LIG_OK)
+        return 0;
     ligi_py_raise(state, status);
     return -1;
 }
@@ -35,19 +39,24 @@ static PyObject *checkpoint_close(PyObject *object, PyObject *unused)
     (void)unused;
     if (!self->lock)
         Py_RETURN_NONE;
-    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    Py_BEGIN_ALLOW_THREADS
+    PyThread_acquire_lock(self->lock, WAIT_LOCK);
     lig_checkpoint_close(self->checkpoint);
     self->checkpoint = NULL;
     PyThread_release_lock(self->lock);
-    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
 }
 
 static void checkpoint_dealloc(PyObject *object)
 {
     checkpoint *self = (checkpoint *)object;
     PyTypeObject *type = Py_TYPE(object);
-    Py_BEGIN_ALLOW_THREADS lig_checkpoint_close(self->checkpoint);
-    Py_END_ALLOW_THREADS if (self->lock) PyThread_free_lock(self->lock);
+    Py_BEGIN_ALLOW_THREADS
+    lig_checkpoint_close(self->checkpoint);
+    Py_END_ALLOW_THREADS
+    if (self->lock)
+        PyThread_free_lock(self->lock);
     PyObject_Free(object);
     Py_DECREF(type);
 }
@@ -79,10 +88,13 @@ static PyObject *run(PyObject *object, enum action action, PyObject *name,
     if (!self->lock)
         return ligi_py_fail(state, LIG_E_CLOSED, "the backend was never opened");
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    Py_BEGIN_ALLOW_THREADS
+    PyThread_acquire_lock(self->lock, WAIT_LOCK);
     status = act(self, action, set, batch);
     PyThread_release_lock(self->lock);
-    Py_END_ALLOW_THREADS if (status != LIG_OK) return ligi_py_raise(state, status);
+    Py_END_ALLOW_THREADS
+    if (status != LIG_OK)
+        return ligi_py_raise(state, status);
     Py_RETURN_NONE;
 }
 
@@ -125,10 +137,13 @@ static PyObject *checkpoint_names(PyObject *object, PyObject *set)
         return ligi_py_fail(state, LIG_E_CLOSED, "the backend was never opened");
     lig_model *model = NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    Py_BEGIN_ALLOW_THREADS
+    PyThread_acquire_lock(self->lock, WAIT_LOCK);
     status = describe(self, text, &model);
     PyThread_release_lock(self->lock);
-    Py_END_ALLOW_THREADS if (status != LIG_OK) return ligi_py_raise(state, status);
+    Py_END_ALLOW_THREADS
+    if (status != LIG_OK)
+        return ligi_py_raise(state, status);
     PyObject *names = PyList_New(0);
     for (size_t i = 0; names && i < model->tensor_count; i++) {
         PyObject *name = PyUnicode_FromString(model->tensors[i].tensor.name);
@@ -172,9 +187,10 @@ static PyObject *plugin_load(PyObject *module, PyObject *path)
         return NULL;
     const char *name = NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_plugin_load(text, &name);
-    Py_END_ALLOW_THREADS return status == LIG_OK ? PyUnicode_FromString(name)
-                                                 : ligi_py_raise(state, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_plugin_load(text, &name);
+    Py_END_ALLOW_THREADS
+    return status == LIG_OK ? PyUnicode_FromString(name) : ligi_py_raise(state, status);
 }
 
 static PyObject *backends(PyObject *module, PyObject *unused)

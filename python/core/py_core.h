@@ -52,22 +52,24 @@ int64_t ligi_py_milliseconds(const ligi_py_state *state, PyObject *timeout);
 
 /* How tensors of one type are read without Python code; each is a strong reference, or None. */
 typedef struct ligi_py_reader {
-    PyObject_HEAD PyObject *dtypes; /* dict: the framework's dtype -> lig_dtype */
-    PyObject *address;              /* callable(tensor) -> int, or None: by the buffer protocol */
-    PyObject *mutable;              /* the same for memory that will be written */
-    PyObject *contiguous;           /* callable(tensor) -> bool */
-    PyObject *strides;              /* callable(tensor) -> tuple, in elements */
-    PyObject *odd;                  /* callable(tensor) -> bool: the bytes are not the values */
-    PyObject *plain;                /* name of an attribute that is true for host memory */
-    PyObject *count;                /* callable(tensor) -> int, its elements */
-    PyObject *written;              /* callable([tensor]): it was written behind its back */
-    PyObject *exchange;             /* capsule with a faster way to all of that, or None */
+    PyObject_HEAD
+    PyObject *dtypes;     /* dict: the framework's dtype -> lig_dtype */
+    PyObject *address;    /* callable(tensor) -> int, or None: by the buffer protocol */
+    PyObject *mutable;    /* the same for memory that will be written */
+    PyObject *contiguous; /* callable(tensor) -> bool */
+    PyObject *strides;    /* callable(tensor) -> tuple, in elements */
+    PyObject *odd;        /* callable(tensor) -> bool: the bytes are not the values */
+    PyObject *plain;      /* name of an attribute that is true for host memory */
+    PyObject *count;      /* callable(tensor) -> int, its elements */
+    PyObject *written;    /* callable([tensor]): it was written behind its back */
+    PyObject *exchange;   /* capsule with a faster way to all of that, or None */
     PyObject *dtype, *shape;
 } ligi_py_reader;
 
 typedef struct ligi_py_batch { /* what a call of the library takes; keeps every object alive whose
                                   memory it names */
-    PyObject_HEAD lig_tensor *tensors;
+    PyObject_HEAD
+    lig_tensor *tensors;
     size_t count;
     int64_t *numbers; /* shapes and strides, one after the other */
     size_t number_count, number_room;

@@ -6,7 +6,8 @@
 /* --- Match ---------------------------------------------------------------------------------- */
 
 typedef struct match {
-    PyObject_HEAD lig_match *match;
+    PyObject_HEAD
+    lig_match *match;
     ligi_py_region *region; /* all matches of one search */
     int released;
 } match;
@@ -30,7 +31,8 @@ static void release(match *self)
     if (self->released)
         return;
     self->released = 1;
-    Py_BEGIN_ALLOW_THREADS lig_match_release(self->match);
+    Py_BEGIN_ALLOW_THREADS
+    lig_match_release(self->match);
     Py_END_ALLOW_THREADS
 }
 
@@ -208,8 +210,10 @@ static PyObject *find_with(ligi_py_store *self, const lig_graph *graph,
     lig_status status;
     if (!store)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS status = lig_store_find(store, graph, options, &list, &count);
-    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_store_find(store, graph, options, &list, &count);
+    Py_END_ALLOW_THREADS
+    PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
     return result ? matches_list(ligi_py_state_of((PyObject *)self), list, count) : NULL;
 }
@@ -257,7 +261,8 @@ PyObject *ligi_py_store_load_match(PyObject *object, PyObject *args)
     lig_status status;
     if (!store)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS status =
-        lig_store_load_match(store, found, batch->tensors, batch->count);
-    Py_END_ALLOW_THREADS return ligi_py_store_finish(self, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_store_load_match(store, found, batch->tensors, batch->count);
+    Py_END_ALLOW_THREADS
+    return ligi_py_store_finish(self, status);
 }

@@ -3,7 +3,8 @@
 #include <string.h>
 
 typedef struct graph {
-    PyObject_HEAD lig_graph graph;
+    PyObject_HEAD
+    lig_graph graph;
     lig_layer *layers;
     lig_call *calls;
     lig_input *inputs;

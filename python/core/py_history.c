@@ -72,8 +72,10 @@ PyObject *ligi_py_store_lineage(PyObject *object, PyObject *which)
     lig_model *model = NULL;
     lig_lineage *lineage = NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = find_family(store, &version, &model, &lineage);
-    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = find_family(store, &version, &model, &lineage);
+    Py_END_ALLOW_THREADS
+    PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
     return result ? family_tuple(state, model, lineage) : NULL;
 }

@@ -1,7 +1,8 @@
 #include "py_store.h"
 
 typedef struct lock {
-    PyObject_HEAD lig_lock *lock; /* NULL after release */
+    PyObject_HEAD
+    lig_lock *lock; /* NULL after release */
 } lock;
 
 static int lock_init(PyObject *object, PyObject *args, PyObject *kwargs)
@@ -19,8 +20,10 @@ static int lock_init(PyObject *object, PyObject *args, PyObject *kwargs)
         return -1;
     lig_lock *taken = NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_store_lock(store, name, &taken);
-    Py_END_ALLOW_THREADS self->lock = taken;
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_store_lock(store, name, &taken);
+    Py_END_ALLOW_THREADS
+    self->lock = taken;
     PyObject *done = ligi_py_store_finish(owner, status);
     Py_XDECREF(done);
     return done ? 0 : -1;
@@ -32,7 +35,8 @@ static void release(lock *self)
     self->lock = NULL;
     if (!held)
         return;
-    Py_BEGIN_ALLOW_THREADS lig_lock_release(held);
+    Py_BEGIN_ALLOW_THREADS
+    lig_lock_release(held);
     Py_END_ALLOW_THREADS
 }
 

@@ -115,7 +115,8 @@ static void capsule_destroy(PyObject *capsule)
 }
 
 typedef struct memory {
-    PyObject_HEAD ligi_py_region *region;
+    PyObject_HEAD
+    ligi_py_region *region;
     void *data;
     uint64_t bytes;
     int readonly;

@@ -20,7 +20,8 @@ static void free_handle(ligi_py_mesh *self)
 {
     lig_mesh *mesh = self->mesh;
     self->mesh = NULL;
-    Py_BEGIN_ALLOW_THREADS lig_mesh_close(mesh);
+    Py_BEGIN_ALLOW_THREADS
+    lig_mesh_close(mesh);
     Py_END_ALLOW_THREADS
 }
 
@@ -36,45 +37,6 @@ PyObject *ligi_py_late(const ligi_py_state *state, int64_t timeout_ns)
     char text[1024];
     snprintf(text, sizeof text, "%s", lig_error_text());
     return ligi_py_fail(state, LIG_E_TIMEOUT, "%s (%.0f ms)", text, (double)timeout_ns / 1e6);
-}
-
-static void no_key(const ligi_py_state *state, const char *what, Py_ssize_t at, PyObject *key)
-{
-    PyObject *shown = PyObject_ASCII(key);
-    const char *text = shown ? PyUnicode_AsUTF8AndSize(shown, NULL) : NULL;
-    if (text)
-        ligi_py_fail(state, LIG_E_INVALID, "%s %zd is no number from 0 to 2**64 - 1: %.80s", what,
-                     at, text);
-    Py_XDECREF(shown);
-}
-
-uint64_t *ligi_py_keys(const ligi_py_state *state, PyObject *keys, const char *what, size_t *count)
-{
-    PyObject *list = PySequence_List(keys);
-    if (!list && PyErr_ExceptionMatches(PyExc_TypeError)) {
-        PyErr_Clear();
-        PyErr_Format(PyExc_TypeError, "a list of %ss is needed, not %R: [it]", what, keys);
-    }
-    if (!list)
-        return NULL;
-    Py_ssize_t size = PyList_Size(list);
-    uint64_t *numbers = PyMem_Malloc(((size_t)size + 1) * sizeof *numbers);
-    if (!numbers)
-        PyErr_NoMemory();
-    for (Py_ssize_t i = 0; numbers && i < size; i++) {
-        PyObject *number = PyNumber_Index(PyList_GetItem(list, i));
-        numbers[i] = number ? PyLong_AsUnsignedLongLong(number) : 0;
-        Py_XDECREF(number);
-        if (!PyErr_Occurred())
-            continue;
-        PyErr_Clear();
-        no_key(state, what, i, PyList_GetItem(list, i));
-        PyMem_Free(numbers);
-        numbers = NULL;
-    }
-    Py_DECREF(list);
-    *count = (size_t)size;
-    return numbers;
 }
 
 ligi_py_batch *ligi_py_batch_of(PyObject *object, PyObject *batch)
@@ -148,8 +110,11 @@ static int mesh_init(PyObject *object, PyObject *args, PyObject *kwargs)
     options.secret_bytes = (size_t)secret.len;
     lig_status status;
     lig_mesh *mesh = NULL;
-    Py_BEGIN_ALLOW_THREADS status = lig_mesh_open(&mesh, &options);
-    Py_END_ALLOW_THREADS if (secret.obj) PyBuffer_Release(&secret);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_open(&mesh, &options);
+    Py_END_ALLOW_THREADS
+    if (secret.obj)
+        PyBuffer_Release(&secret);
     if (status != LIG_OK) {
         if (!PyErr_Occurred())
             ligi_py_raise(state, status);
@@ -172,8 +137,10 @@ static PyObject *mesh_close(PyObject *object, PyObject *unused)
         Py_RETURN_NONE;
     }
     self->users++; /* calls on other threads end by the stop; the last one frees */
-    Py_BEGIN_ALLOW_THREADS lig_mesh_stop(self->mesh, 0);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    lig_mesh_stop(self->mesh, 0);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     Py_RETURN_NONE;
 }
 
@@ -234,8 +201,10 @@ static PyObject *mesh_push_pull(PyObject *object, PyObject *args)
     if (!mesh)
         goto keys;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_mesh_push_pull(mesh, &request, &handler);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_push_pull(mesh, &request, &handler);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     result = status == LIG_OK ? keep(kept, handler, item)
                               : ligi_py_raise(ligi_py_state_of(object), status);
 keys:
@@ -269,8 +238,10 @@ static PyObject *mesh_wait(PyObject *object, PyObject *args)
     lig_status status;
     for (;;) {
         int64_t slice = ligi_py_slice(left);
-        Py_BEGIN_ALLOW_THREADS status = lig_mesh_wait(mesh, handler, slice);
-        Py_END_ALLOW_THREADS left -= left < 0 ? 0 : slice;
+        Py_BEGIN_ALLOW_THREADS
+        status = lig_mesh_wait(mesh, handler, slice);
+        Py_END_ALLOW_THREADS
+        left -= left < 0 ? 0 : slice;
         if (status != LIG_E_TIMEOUT || left == 0)
             break;
         if (PyErr_CheckSignals() < 0) {
@@ -293,8 +264,10 @@ static PyObject *mesh_done(PyObject *object, PyObject *number)
     if (!mesh)
         return NULL;
     int done;
-    Py_BEGIN_ALLOW_THREADS done = lig_mesh_done(mesh, handler);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    done = lig_mesh_done(mesh, handler);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     return PyBool_FromLong(done);
 }
 
@@ -305,8 +278,10 @@ static PyObject *mesh_cancel(PyObject *object, PyObject *number)
     if (!mesh)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_mesh_cancel(mesh, handler);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_cancel(mesh, handler);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     if (status != LIG_OK)
         return ligi_py_raise(ligi_py_state_of(object), status);
     Py_RETURN_NONE;
@@ -332,9 +307,10 @@ static PyObject *mesh_handlers(PyObject *object, PyObject *number)
     if (!mesh)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status =
-        lig_mesh_get_all_handlers(mesh, handler, handlers, 2 * LIG_MESH_TENSORS_MAX, &count);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_get_all_handlers(mesh, handler, handlers, 2 * LIG_MESH_TENSORS_MAX, &count);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     return status == LIG_OK ? list_of(handlers, count)
                             : ligi_py_raise(ligi_py_state_of(object), status);
 }
@@ -347,8 +323,10 @@ static PyObject *mesh_trace(PyObject *object, PyObject *number)
     if (!mesh)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_mesh_fetch_trace(mesh, handler, stamps);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_fetch_trace(mesh, handler, stamps);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     return status == LIG_OK ? list_of(stamps, LIG_MESH_STAMPS)
                             : ligi_py_raise(ligi_py_state_of(object), status);
 }
@@ -366,8 +344,10 @@ static PyObject *mesh_barrier(PyObject *object, PyObject *args)
     if (!mesh)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_mesh_barrier(mesh, with, timeout_ns);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_barrier(mesh, with, timeout_ns);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     if (PyErr_Occurred())
         return NULL;
     if (status != LIG_OK)
@@ -381,8 +361,10 @@ lig_status ligi_py_sliced(PyObject *object, lig_status (*call)(lig_mesh *, int64
     for (;;) {
         lig_status status;
         int64_t slice = ligi_py_slice(left);
-        Py_BEGIN_ALLOW_THREADS status = call(self->mesh, slice);
-        Py_END_ALLOW_THREADS left -= left < 0 ? 0 : slice;
+        Py_BEGIN_ALLOW_THREADS
+        status = call(self->mesh, slice);
+        Py_END_ALLOW_THREADS
+        left -= left < 0 ? 0 : slice;
         if (status != LIG_E_TIMEOUT || left == 0 || self->closing || PyErr_CheckSignals() < 0)
             return status;
     }
@@ -415,9 +397,10 @@ static PyObject *mesh_members(PyObject *object, PyObject *unused)
     if (!mesh)
         goto members;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status =
-        lig_mesh_members(mesh, members, LIG_MESH_MEMBERS_MAX + 1, &count);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_members(mesh, members, LIG_MESH_MEMBERS_MAX + 1, &count);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     list = status == LIG_OK ? PyList_New(0) : ligi_py_raise(ligi_py_state_of(object), status);
     for (size_t i = 0; list && i < count; i++) {
         PyObject *item =
@@ -440,8 +423,10 @@ static PyObject *mesh_stats(PyObject *object, PyObject *unused)
     if (!mesh)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_mesh_stats_get(mesh, &stats);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_stats_get(mesh, &stats);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     if (status != LIG_OK)
         return ligi_py_raise(ligi_py_state_of(object), status);
     return Py_BuildValue(
@@ -473,8 +458,10 @@ static PyObject *mesh_trace_to(PyObject *object, PyObject *folder)
     if (!mesh)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_mesh_trace_to(mesh, path);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_trace_to(mesh, path);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     if (status != LIG_OK)
         return ligi_py_raise(state, status);
     Py_RETURN_NONE;
@@ -494,8 +481,10 @@ static PyObject *mesh_empty(PyObject *object, PyObject *number)
         return NULL;
     void *data;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_mesh_empty(mesh, bytes, &data);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_empty(mesh, bytes, &data);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     if (status != LIG_OK)
         return ligi_py_raise(state, status);
     ligi_py_region *region = ligi_py_region_create(data, drop_shared);

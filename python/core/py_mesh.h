@@ -2,6 +2,7 @@
 #ifndef LIGAMENT_PY_MESH_H
 #define LIGAMENT_PY_MESH_H
 
+#include "py_arguments.h"
 #include "py_core.h"
 
 #include <ligament/mesh.h>
@@ -9,7 +10,8 @@
 /* Calls come from any thread. `users` counts those inside the library (the GIL guards it); after
  * close the last of them frees the handle. */
 typedef struct ligi_py_mesh {
-    PyObject_HEAD lig_mesh *mesh;
+    PyObject_HEAD
+    lig_mesh *mesh;
     PyObject *registered; /* (worker, key) -> Batch: landing places. Never changed, only replaced:
                              views keep the one they were made with. */
     Py_ssize_t users;
@@ -34,9 +36,6 @@ lig_status ligi_py_sliced(PyObject *object, lig_status (*call)(lig_mesh *, int64
 
 /* Raises LIG_E_TIMEOUT with the library's sentence and the whole time that was waited. */
 PyObject *ligi_py_late(const ligi_py_state *state, int64_t timeout_ns);
-
-/* A sequence of whole numbers as an array for PyMem_Free; NULL with an exception. */
-uint64_t *ligi_py_keys(const ligi_py_state *state, PyObject *keys, const char *what, size_t *count);
 
 /* The Batch that it is, or NULL with TypeError. */
 ligi_py_batch *ligi_py_batch_of(PyObject *object, PyObject *batch);

@@ -107,9 +107,10 @@ static lig_status take(lig_mesh *mesh, uint32_t mode, int64_t left, lig_mesh_arr
     for (;;) {
         lig_status status;
         int64_t slice = ligi_py_slice(left);
-        Py_BEGIN_ALLOW_THREADS status =
-            lig_mesh_get_batch(mesh, mode, slice, arrivals, room, count);
-        Py_END_ALLOW_THREADS left -= left < 0 ? 0 : slice;
+        Py_BEGIN_ALLOW_THREADS
+        status = lig_mesh_get_batch(mesh, mode, slice, arrivals, room, count);
+        Py_END_ALLOW_THREADS
+        left -= left < 0 ? 0 : slice;
         if (status != LIG_E_TIMEOUT || left == 0 || PyErr_CheckSignals() < 0)
             return status;
     }
@@ -172,9 +173,10 @@ PyObject *ligi_py_mesh_respond(PyObject *object, PyObject *args)
     if (!mesh)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status =
-        lig_mesh_respond(mesh, handler, batch->tensors, batch->count, timeout_ns);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_respond(mesh, handler, batch->tensors, batch->count, timeout_ns);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     return sent(object, status);
 }
 
@@ -204,9 +206,11 @@ PyObject *ligi_py_mesh_respond_rows(PyObject *object, PyObject *args)
     if (!mesh)
         goto numbers;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_mesh_respond_vec(
-        mesh, batch->tensors, (const int64_t *)rows, handlers, count, timeout_ns);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_respond_vec(mesh, batch->tensors, (const int64_t *)rows, handlers, count,
+                                  timeout_ns);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     result = sent(object, status);
 numbers:
     PyMem_Free(rows);
@@ -225,8 +229,10 @@ PyObject *ligi_py_mesh_refuse(PyObject *object, PyObject *args)
     if (!mesh)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_mesh_refuse(mesh, handler, (lig_status)number, sentence);
-    Py_END_ALLOW_THREADS ligi_py_mesh_leave(object);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_refuse(mesh, handler, (lig_status)number, sentence);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
     if (status != LIG_OK)
         return ligi_py_raise(ligi_py_state_of(object), status);
     Py_RETURN_NONE;

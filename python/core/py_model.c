@@ -3,7 +3,8 @@
 #include <string.h>
 
 typedef struct model {
-    PyObject_HEAD const lig_model *model;
+    PyObject_HEAD
+    const lig_model *model;
     ligi_py_region *region;
     int view, readonly;
 } model;

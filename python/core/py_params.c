@@ -19,7 +19,8 @@ static void free_handle(ligi_py_params *self)
 {
     lig_params *params = self->params;
     self->params = NULL;
-    Py_BEGIN_ALLOW_THREADS lig_params_close(params);
+    Py_BEGIN_ALLOW_THREADS
+    lig_params_close(params);
     Py_END_ALLOW_THREADS
 }
 
@@ -116,9 +117,10 @@ static int open_params(ligi_py_params *self, const lig_params_options *options)
 {
     lig_status status;
     lig_params *params = NULL;
-    Py_BEGIN_ALLOW_THREADS status = lig_params_open(&params, options);
-    Py_END_ALLOW_THREADS if (status != LIG_OK)
-    {
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_params_open(&params, options);
+    Py_END_ALLOW_THREADS
+    if (status != LIG_OK) {
         if (!PyErr_Occurred())
             ligi_py_raise(ligi_py_state_of((PyObject *)self), status);
         return -1;
@@ -214,8 +216,10 @@ static PyObject *params_shutdown(PyObject *object, PyObject *timeout)
     lig_status status;
     for (;;) {
         int64_t slice = ligi_py_slice(left);
-        Py_BEGIN_ALLOW_THREADS status = lig_params_shutdown(params, slice);
-        Py_END_ALLOW_THREADS left -= left < 0 ? 0 : slice;
+        Py_BEGIN_ALLOW_THREADS
+        status = lig_params_shutdown(params, slice);
+        Py_END_ALLOW_THREADS
+        left -= left < 0 ? 0 : slice;
         if (status != LIG_E_TIMEOUT || left == 0 || self->closing || PyErr_CheckSignals() < 0)
             break;
     }
@@ -234,8 +238,10 @@ static PyObject *params_barrier(PyObject *object, PyObject *timeout)
     if (!params)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_params_barrier(params, timeout_ns);
-    Py_END_ALLOW_THREADS return ended(object, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_params_barrier(params, timeout_ns);
+    Py_END_ALLOW_THREADS
+    return ended(object, status);
 }
 
 typedef lig_status (*keeping)(lig_params *, const char *, const char *, int64_t);
@@ -251,8 +257,10 @@ static PyObject *keep_call(PyObject *object, PyObject *args, keeping call)
     if (!params)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = call(params, uri, model, timeout_ns);
-    Py_END_ALLOW_THREADS return ended(object, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = call(params, uri, model, timeout_ns);
+    Py_END_ALLOW_THREADS
+    return ended(object, status);
 }
 
 static PyObject *params_save(PyObject *object, PyObject *args)
@@ -354,9 +362,11 @@ static PyObject *params_enable_sampling(PyObject *object, PyObject *args)
     if (!params)
         goto weights;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_params_enable_sampling(params, &sampling);
-    Py_END_ALLOW_THREADS if (status == LIG_OK)((ligi_py_params *)object)->sample_length =
-        sampled_length(params, &sampling);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_params_enable_sampling(params, &sampling);
+    Py_END_ALLOW_THREADS
+    if (status == LIG_OK)
+        ((ligi_py_params *)object)->sample_length = sampled_length(params, &sampling);
     result = ended(object, status);
 weights:
     ligi_py_flat_drop(&flat);
@@ -371,8 +381,10 @@ static PyObject *params_stats(PyObject *object, PyObject *unused)
     if (!params)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_params_stats_get(params, &s);
-    Py_END_ALLOW_THREADS PyObject *none = ended(object, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_params_stats_get(params, &s);
+    Py_END_ALLOW_THREADS
+    PyObject *none = ended(object, status);
     if (!none)
         return NULL;
     Py_DECREF(none);
@@ -393,8 +405,10 @@ static PyObject *params_stats_reset(PyObject *object, PyObject *unused)
     if (!params)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_params_stats_reset(params);
-    Py_END_ALLOW_THREADS return ended(object, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_params_stats_reset(params);
+    Py_END_ALLOW_THREADS
+    return ended(object, status);
 }
 
 static PyObject *params_facts(PyObject *object, PyObject *unused)

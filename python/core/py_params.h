@@ -9,7 +9,8 @@
 /* A node, or the scheduler. Calls come from any thread. `users` counts those inside the library and
  * the open workers (the GIL guards it); after close the last of them frees the handle. */
 typedef struct ligi_py_params {
-    PyObject_HEAD lig_params *params;
+    PyObject_HEAD
+    lig_params *params;
     Py_ssize_t users;
     int closing;
     struct ligi_py_params_worker *workers; /* the open ones; the GIL guards the list */
@@ -21,7 +22,8 @@ typedef struct ligi_py_params {
 /* Made by Python's subclass, opened by Params.attach. It belongs to one thread at a time: `busy` is
  * set while a call is inside, also where the GIL is not held. */
 typedef struct ligi_py_params_worker {
-    PyObject_HEAD lig_params_worker *worker;
+    PyObject_HEAD
+    lig_params_worker *worker;
     ligi_py_params *owner;      /* strong; NULL before attach */
     const ligi_py_state *state; /* a subclass of Python has none by its type */
     PyObject *ticket, *local;   /* callable(number, worker) -> Ticket; the Ticket -1 */

@@ -155,9 +155,9 @@ PyObject *ligi_py_worker_pull(LIGI_PY_FAST)
         status = lig_params_pull_if_local(worker, rows.keys.data, rows.keys.count, rows.values.data,
                                           rows.values.count, &here);
     if (status == LIG_OK && !here) {
-        Py_BEGIN_ALLOW_THREADS status =
-            lig_params_pull(worker, rows.keys.data, rows.keys.count, rows.values.data,
-                            rows.values.count, &rows.ticket);
+        Py_BEGIN_ALLOW_THREADS
+        status = lig_params_pull(worker, rows.keys.data, rows.keys.count, rows.values.data,
+                                 rows.values.count, &rows.ticket);
         Py_END_ALLOW_THREADS
     }
     PyObject *result = settle(object, &rows, status, 1);
@@ -183,9 +183,9 @@ static PyObject *give(PyObject *object, const ligi_py_call *call, issue issue_ro
         status = issue_rows(worker, rows.keys.data, rows.keys.count, rows.values.data,
                             rows.values.count, &rows.ticket);
     } else {
-        Py_BEGIN_ALLOW_THREADS status =
-            issue_rows(worker, rows.keys.data, rows.keys.count, rows.values.data, rows.values.count,
-                       &rows.ticket);
+        Py_BEGIN_ALLOW_THREADS
+        status = issue_rows(worker, rows.keys.data, rows.keys.count, rows.values.data,
+                            rows.values.count, &rows.ticket);
         Py_END_ALLOW_THREADS
     }
     PyObject *result = settle(object, &rows, status, 0);
@@ -221,10 +221,14 @@ PyObject *ligi_py_worker_pull_if_local(LIGI_PY_FAST)
     if (rows_read(self, given, 1, &rows) < 0)
         goto worker;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_params_pull_if_local(
-        worker, rows.keys.data, rows.keys.count, rows.values.data, rows.values.count, &here);
-    Py_END_ALLOW_THREADS if (status != LIG_OK) ligi_py_raise(self->state, status);
-    else if (!here || ligi_py_flat_written(&rows.values) == 0) result = PyBool_FromLong(here);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_params_pull_if_local(worker, rows.keys.data, rows.keys.count, rows.values.data,
+                                      rows.values.count, &here);
+    Py_END_ALLOW_THREADS
+    if (status != LIG_OK)
+        ligi_py_raise(self->state, status);
+    else if (!here || ligi_py_flat_written(&rows.values) == 0)
+        result = PyBool_FromLong(here);
     rows_drop(&rows);
 worker:
     ligi_py_worker_leave(object);
@@ -272,9 +276,11 @@ PyObject *ligi_py_worker_pull_sample(LIGI_PY_FAST)
     if (read_sample(self, given, &rows) < 0)
         goto rows;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_params_pull_sample(
-        worker, sample, rows.keys.data, rows.keys.count, rows.values.data, &rows.ticket);
-    Py_END_ALLOW_THREADS result = settle(object, &rows, status, 2);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_params_pull_sample(worker, sample, rows.keys.data, rows.keys.count,
+                                    rows.values.data, &rows.ticket);
+    Py_END_ALLOW_THREADS
+    result = settle(object, &rows, status, 2);
 rows:
     rows_drop(&rows);
     ligi_py_worker_leave(object);
@@ -302,8 +308,8 @@ PyObject *ligi_py_worker_intent(LIGI_PY_FAST)
     if (keys.count <= 64 * QUICK_KEYS) {
         status = lig_params_intent(worker, keys.data, keys.count, start, end);
     } else {
-        Py_BEGIN_ALLOW_THREADS status =
-            lig_params_intent(worker, keys.data, keys.count, start, end);
+        Py_BEGIN_ALLOW_THREADS
+        status = lig_params_intent(worker, keys.data, keys.count, start, end);
         Py_END_ALLOW_THREADS
     }
     result = status == LIG_OK ? PyLong_FromLong(-1) : ligi_py_raise(self->state, status);

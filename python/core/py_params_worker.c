@@ -40,8 +40,10 @@ static void free_worker(ligi_py_params_worker *self)
         at = &(*at)->next;
     *at = self->next;
     self->worker = NULL;
-    Py_BEGIN_ALLOW_THREADS lig_params_worker_close(worker);
-    Py_END_ALLOW_THREADS Py_CLEAR(self->kept);
+    Py_BEGIN_ALLOW_THREADS
+    lig_params_worker_close(worker);
+    Py_END_ALLOW_THREADS
+    Py_CLEAR(self->kept);
     ligi_py_params_leave((PyObject *)self->owner);
 }
 
@@ -70,9 +72,10 @@ PyObject *ligi_py_params_attach(PyObject *object, PyObject *args)
         return NULL;
     }
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_params_worker_open(&self->worker, params, id);
-    Py_END_ALLOW_THREADS if (status != LIG_OK)
-    {
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_params_worker_open(&self->worker, params, id);
+    Py_END_ALLOW_THREADS
+    if (status != LIG_OK) {
         Py_DECREF(kept);
         ligi_py_raise(state, status);
         ligi_py_params_leave(object);
@@ -184,10 +187,11 @@ lig_status ligi_py_worker_await(PyObject *object, int64_t ticket, int64_t timeou
 {
     ligi_py_params_worker *self = (ligi_py_params_worker *)object;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_params_wait(self->worker, ticket, timeout_ns);
-    Py_END_ALLOW_THREADS if (!PyErr_Occurred() &&
-                             (status == LIG_OK ||
-                              (status != LIG_E_TIMEOUT && lig_params_done(self->worker, ticket))))
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_params_wait(self->worker, ticket, timeout_ns);
+    Py_END_ALLOW_THREADS
+    if (!PyErr_Occurred() &&
+        (status == LIG_OK || (status != LIG_E_TIMEOUT && lig_params_done(self->worker, ticket))))
         let_go(self, ticket);
     return status;
 }
@@ -244,7 +248,8 @@ static PyObject *worker_done(LIGI_PY_FAST)
         return NULL;
     int done = 1;
     if (ticket != LIG_PARAMS_LOCAL) {
-        Py_BEGIN_ALLOW_THREADS done = lig_params_done(worker, ticket);
+        Py_BEGIN_ALLOW_THREADS
+        done = lig_params_done(worker, ticket);
         Py_END_ALLOW_THREADS
     }
     ligi_py_worker_leave(object);
@@ -276,8 +281,10 @@ static PyObject *wait_in(LIGI_PY_FAST, waiting call)
     if (!worker)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = call(worker, timeout_ns);
-    Py_END_ALLOW_THREADS if (status == LIG_OK && call != lig_params_worker_barrier)
+    Py_BEGIN_ALLOW_THREADS
+    status = call(worker, timeout_ns);
+    Py_END_ALLOW_THREADS
+    if (status == LIG_OK && call != lig_params_worker_barrier)
         PyDict_Clear(((ligi_py_params_worker *)object)->kept);
     return leave(object, status, timeout_ns);
 }
@@ -364,9 +371,10 @@ static PyObject *worker_prepare_sample(LIGI_PY_FAST)
         return NULL;
     int64_t sample = 0;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status =
-        lig_params_prepare_sample(worker, (uint64_t)wanted, start, end, &sample);
-    Py_END_ALLOW_THREADS PyObject *none = leave(object, status, LIG_FOREVER);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_params_prepare_sample(worker, (uint64_t)wanted, start, end, &sample);
+    Py_END_ALLOW_THREADS
+    PyObject *none = leave(object, status, LIG_FOREVER);
     Py_XDECREF(none);
     return none ? PyLong_FromLongLong(sample) : NULL;
 }

@@ -108,8 +108,10 @@ static PyObject *part_close(PyObject *object, PyObject *given)
     }
     if (!store)
         Py_RETURN_NONE;
-    Py_BEGIN_ALLOW_THREADS lig_part_close(part, store);
-    Py_END_ALLOW_THREADS return ligi_py_store_finish((ligi_py_store *)given, LIG_OK);
+    Py_BEGIN_ALLOW_THREADS
+    lig_part_close(part, store);
+    Py_END_ALLOW_THREADS
+    return ligi_py_store_finish((ligi_py_store *)given, LIG_OK);
 }
 
 static PyMethodDef part_methods[] = {
@@ -191,8 +193,10 @@ PyObject *ligi_py_store_join(PyObject *object, PyObject *args)
         lig_store *store = ligi_py_store_enter(self);
         if (store) {
             lig_status status;
-            Py_BEGIN_ALLOW_THREADS status = lig_store_join(store, model, parts, count, &options);
-            Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
+            Py_BEGIN_ALLOW_THREADS
+            status = lig_store_join(store, model, parts, count, &options);
+            Py_END_ALLOW_THREADS
+            result = ligi_py_store_finish(self, status);
         }
         ligi_py_options_fini(&options);
     }

@@ -5,7 +5,8 @@
 #include "py_store.h"
 
 typedef struct ligi_py_part { /* what a save is going to make a part of, then the part */
-    PyObject_HEAD lig_box *boxes;
+    PyObject_HEAD
+    lig_box *boxes;
     int64_t *numbers; /* shapes and starts, one after the other */
     size_t count;
     lig_part *part; /* NULL: not yet, or closed */

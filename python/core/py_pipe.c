@@ -351,9 +351,10 @@ static PyObject *make_plan(PyObject *module, PyObject *args, planner run, int gi
         goto free_plan;
     uint32_t *const places = plan.stage + 2 * (size_t)graph.node_count;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = run(&graph, &options, &plan);
-    Py_END_ALLOW_THREADS if (status != LIG_OK)
-    {
+    Py_BEGIN_ALLOW_THREADS
+    status = run(&graph, &options, &plan);
+    Py_END_ALLOW_THREADS
+    if (status != LIG_OK) {
         ligi_py_raise(state, status);
         goto free_plan;
     }
@@ -467,8 +468,10 @@ static PyObject *pipe_simulate(PyObject *module, PyObject *args)
         goto free_line;
     }
     line.device_bytes = line.device_busy_ms + stages.device_count;
-    Py_BEGIN_ALLOW_THREADS status = lig_pipe_simulate(&stages, schedule, microbatches, &line);
-    Py_END_ALLOW_THREADS made =
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_pipe_simulate(&stages, schedule, microbatches, &line);
+    Py_END_ALLOW_THREADS
+    made =
         status == LIG_OK ? timeline_dict(&line, stages.device_count) : ligi_py_raise(state, status);
 free_line:
     free(line.events);

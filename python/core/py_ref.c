@@ -23,7 +23,8 @@ lig_status ligi_py_version_resolve(lig_store *store, const ligi_py_version *vers
 
 /* Whatever uses the ref holds the object or its region, so that it is released when nobody does. */
 typedef struct ref {
-    PyObject_HEAD lig_ref *ref;
+    PyObject_HEAD
+    lig_ref *ref;
     ligi_py_region *region;
 } ref;
 
@@ -50,8 +51,10 @@ static void ref_dealloc(PyObject *object)
 {
     ref *self = (ref *)object;
     PyTypeObject *type = Py_TYPE(object);
-    Py_BEGIN_ALLOW_THREADS ligi_py_region_drop(self->region);
-    Py_END_ALLOW_THREADS PyObject_Free(object);
+    Py_BEGIN_ALLOW_THREADS
+    ligi_py_region_drop(self->region);
+    Py_END_ALLOW_THREADS
+    PyObject_Free(object);
     Py_DECREF(type);
 }
 
@@ -67,8 +70,10 @@ PyObject *ligi_py_store_resolve(PyObject *object, PyObject *which)
         return NULL;
     lig_ref *found = NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = ligi_py_version_resolve(store, &version, &found);
-    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = ligi_py_version_resolve(store, &version, &found);
+    Py_END_ALLOW_THREADS
+    PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
     return result ? ref_new(state, found) : NULL;
 }
@@ -98,9 +103,10 @@ static PyObject *ref_load(PyObject *object, PyObject *given)
     if (!batch->writable)
         return PyErr_Format(PyExc_ValueError, "the batch is not writable");
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status =
-        lig_ref_load(((ref *)object)->ref, batch->tensors, batch->count);
-    Py_END_ALLOW_THREADS return finish(state, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_ref_load(((ref *)object)->ref, batch->tensors, batch->count);
+    Py_END_ALLOW_THREADS
+    return finish(state, status);
 }
 
 static int fill_slices(PyObject *list, lig_read *read, lig_slice **next)
@@ -163,8 +169,10 @@ static PyObject *ref_read(PyObject *object, PyObject *args)
     if (!reads)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_ref_read(((ref *)object)->ref, reads, batch->count, 0);
-    Py_END_ALLOW_THREADS PyMem_Free(reads);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_ref_read(((ref *)object)->ref, reads, batch->count, 0);
+    Py_END_ALLOW_THREADS
+    PyMem_Free(reads);
     return finish(state, status);
 }
 
@@ -182,8 +190,11 @@ static PyObject *ref_map(PyObject *object, PyObject *args)
     lig_view *view = NULL;
     uint32_t flags = (writable ? LIG_VIEW_PRIVATE : 0) | (verify ? 0 : LIG_READ_UNVERIFIED);
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_ref_map(((ref *)object)->ref, flags, &view);
-    Py_END_ALLOW_THREADS if (status != LIG_OK) return ligi_py_raise(state, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_ref_map(((ref *)object)->ref, flags, &view);
+    Py_END_ALLOW_THREADS
+    if (status != LIG_OK)
+        return ligi_py_raise(state, status);
     return ligi_py_model_new(state, lig_view_model(view), ligi_py_region_create(view, drop_view), 1,
                              !writable);
 }
@@ -204,9 +215,10 @@ static PyObject *ref_copy(PyObject *object, PyObject *args)
     if (!to)
         return NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status =
-        lig_ref_copy(((ref *)object)->ref, to, new_name, replace ? LIG_SAVE_REPLACE : 0);
-    Py_END_ALLOW_THREADS return ligi_py_store_finish(other, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_ref_copy(((ref *)object)->ref, to, new_name, replace ? LIG_SAVE_REPLACE : 0);
+    Py_END_ALLOW_THREADS
+    return ligi_py_store_finish(other, status);
 }
 
 static PyObject *ref_diff(PyObject *object, PyObject *other)
@@ -216,8 +228,11 @@ static PyObject *ref_diff(PyObject *object, PyObject *other)
         return PyErr_Format(PyExc_TypeError, "a Ref is needed");
     lig_diff *diff = NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_ref_diff(((ref *)object)->ref, ((ref *)other)->ref, &diff);
-    Py_END_ALLOW_THREADS if (status != LIG_OK) return ligi_py_raise(state, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_ref_diff(((ref *)object)->ref, ((ref *)other)->ref, &diff);
+    Py_END_ALLOW_THREADS
+    if (status != LIG_OK)
+        return ligi_py_raise(state, status);
     PyObject *tuple = ligi_py_diff_tuple(diff);
     lig_diff_destroy(diff);
     return tuple;

@@ -122,8 +122,10 @@ PyObject *ligi_py_saved(const ligi_py_state *state, PyObject *result, lig_ref *r
     if (!result || !ref)
         return result;
     Py_DECREF(result);
-    Py_BEGIN_ALLOW_THREADS model = lig_ref_detach(ref);
-    Py_END_ALLOW_THREADS return ligi_py_model_own(state, model);
+    Py_BEGIN_ALLOW_THREADS
+    model = lig_ref_detach(ref);
+    Py_END_ALLOW_THREADS
+    return ligi_py_model_own(state, model);
 }
 
 typedef struct arguments {
@@ -171,9 +173,11 @@ PyObject *ligi_py_store_save(PyObject *object, PyObject *args)
     PyObject *result = NULL;
     if (store) {
         lig_status status;
-        Py_BEGIN_ALLOW_THREADS status = lig_store_save(store, given.model, given.batch->tensors,
-                                                       given.batch->count, &given.options);
-        Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
+        Py_BEGIN_ALLOW_THREADS
+        status = lig_store_save(store, given.model, given.batch->tensors, given.batch->count,
+                                &given.options);
+        Py_END_ALLOW_THREADS
+        result = ligi_py_store_finish(self, status);
     }
     ligi_py_options_fini(&given.options);
     return ligi_py_saved(ligi_py_state_of(object), result, ref);
@@ -192,9 +196,11 @@ PyObject *ligi_py_store_save_start(PyObject *object, PyObject *args)
     PyObject *result = NULL;
     if (store) {
         lig_status status;
-        Py_BEGIN_ALLOW_THREADS status = lig_store_save_start(
-            store, given.model, given.batch->tensors, given.batch->count, &given.options, &ticket);
-        Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
+        Py_BEGIN_ALLOW_THREADS
+        status = lig_store_save_start(store, given.model, given.batch->tensors, given.batch->count,
+                                      &given.options, &ticket);
+        Py_END_ALLOW_THREADS
+        result = ligi_py_store_finish(self, status);
     }
     ligi_py_options_fini(&given.options);
     return ticket_of(object, result, ticket, saved, kept);
@@ -224,8 +230,10 @@ PyObject *ligi_py_store_save_copy(PyObject *object, PyObject *args)
     lig_ticket *ticket = NULL;
     if (store) {
         lig_status status;
-        Py_BEGIN_ALLOW_THREADS status = snapshot_save(&work, store, model, &options, &ticket);
-        Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
+        Py_BEGIN_ALLOW_THREADS
+        status = snapshot_save(&work, store, model, &options, &ticket);
+        Py_END_ALLOW_THREADS
+        result = ligi_py_store_finish(self, status);
     }
     ligi_py_options_fini(&options);
     return ticket_of(object, result, ticket, saved, kept);

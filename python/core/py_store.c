@@ -26,7 +26,8 @@ void ligi_py_store_leave(ligi_py_store *self)
         return;
     lig_store *store = self->store;
     self->store = NULL;
-    Py_BEGIN_ALLOW_THREADS lig_store_close(store);
+    Py_BEGIN_ALLOW_THREADS
+    lig_store_close(store);
     Py_END_ALLOW_THREADS
 }
 
@@ -48,8 +49,10 @@ PyObject *ligi_py_store_finish(ligi_py_store *self, lig_status status)
         lig_status status;                                                                         \
         if (!store)                                                                                \
             return NULL;                                                                           \
-        Py_BEGIN_ALLOW_THREADS status = (call);                                                    \
-        Py_END_ALLOW_THREADS return ligi_py_store_finish(self, status);                            \
+        Py_BEGIN_ALLOW_THREADS                                                                     \
+        status = (call);                                                                           \
+        Py_END_ALLOW_THREADS                                                                       \
+        return ligi_py_store_finish(self, status);                                                 \
     } while (0)
 
 static int store_init(PyObject *object, PyObject *args, PyObject *kwargs)
@@ -65,9 +68,10 @@ static int store_init(PyObject *object, PyObject *args, PyObject *kwargs)
         return -1;
     lig_store *store = NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_store_open(&store, text);
-    Py_END_ALLOW_THREADS if (status != LIG_OK)
-    {
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_store_open(&store, text);
+    Py_END_ALLOW_THREADS
+    if (status != LIG_OK) {
         ligi_py_raise(state, status);
         return -1;
     }
@@ -90,7 +94,8 @@ static void store_dealloc(PyObject *object)
     ligi_py_store *self = (ligi_py_store *)object;
     PyTypeObject *type = Py_TYPE(object);
     if (self->store) {
-        Py_BEGIN_ALLOW_THREADS lig_store_close(self->store);
+        Py_BEGIN_ALLOW_THREADS
+        lig_store_close(self->store);
         Py_END_ALLOW_THREADS
     }
     PyObject_Free(object);
@@ -102,62 +107,6 @@ static PyObject *store_uri(PyObject *object, void *unused)
     ligi_py_store *self = (ligi_py_store *)object;
     (void)unused;
     return PyUnicode_FromString(self->store ? lig_store_uri(self->store) : "");
-}
-
-/* --- arguments ------------------------------------------------------------------------------ */
-
-static Py_ssize_t dict_size(PyObject *dict)
-{
-    if (dict == Py_None)
-        return 0;
-    if (PyDict_Check(dict))
-        return PyDict_Size(dict);
-    PyErr_Format(PyExc_TypeError, "metrics and tags are dicts, not %R", (PyObject *)Py_TYPE(dict));
-    return -1;
-}
-
-lig_metric *ligi_py_metrics_of(const ligi_py_state *state, PyObject *dict, size_t *count)
-{
-    Py_ssize_t size = dict_size(dict), position = 0;
-    lig_metric *metrics = size < 0 ? NULL : PyMem_Calloc((size_t)size + 1, sizeof *metrics);
-    PyObject *key, *value;
-    *count = 0;
-    while (metrics && size > 0 && PyDict_Next(dict, &position, &key, &value)) {
-        lig_metric *metric = &metrics[(*count)++];
-        metric->name = ligi_py_text(state, key, "the name of a metric");
-        metric->value = metric->name ? PyFloat_AsDouble(value) : 0;
-        if (PyErr_Occurred()) {
-            PyMem_Free(metrics);
-            return NULL;
-        }
-    }
-    return metrics;
-}
-
-lig_tag *ligi_py_tags_of(const ligi_py_state *state, PyObject *dict, size_t *count)
-{
-    Py_ssize_t size = dict_size(dict), position = 0;
-    lig_tag *tags = size < 0 ? NULL : PyMem_Calloc((size_t)size + 1, sizeof *tags);
-    PyObject *key, *value;
-    *count = 0;
-    while (tags && size > 0 && PyDict_Next(dict, &position, &key, &value)) {
-        lig_tag *tag = &tags[(*count)++];
-        tag->name = ligi_py_text(state, key, "the name of a tag");
-        tag->value =
-            tag->name && value != Py_None ? ligi_py_text(state, value, "the value of a tag") : NULL;
-        if (PyErr_Occurred()) {
-            PyMem_Free(tags);
-            return NULL;
-        }
-    }
-    return tags;
-}
-
-int ligi_py_optional_text(const ligi_py_state *state, PyObject *object, const char *what,
-                          const char **text)
-{
-    *text = object == Py_None ? NULL : ligi_py_text(state, object, what);
-    return object == Py_None || *text ? 0 : -1;
 }
 
 /* --- what is there -------------------------------------------------------------------------- */
@@ -185,14 +134,16 @@ static PyObject *store_model(PyObject *object, PyObject *which)
     lig_model *model = NULL;
     lig_ref *ref = NULL;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS if (version.name) status = lig_store_model(store, version.name, &model);
-    else
-    {
+    Py_BEGIN_ALLOW_THREADS
+    if (version.name)
+        status = lig_store_model(store, version.name, &model);
+    else {
         status = lig_store_resolve_id(store, version.id, &ref);
         if (status == LIG_OK)
             model = lig_ref_detach(ref);
     }
-    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    Py_END_ALLOW_THREADS
+    PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
     return result ? ligi_py_model_own(state, model) : NULL;
 }
@@ -252,8 +203,10 @@ static PyObject *store_models(PyObject *object, PyObject *args)
     lig_model **list = NULL;
     size_t count = 0;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_store_models(store, &query, &list, &count);
-    Py_END_ALLOW_THREADS PyMem_Free(wanted);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_store_models(store, &query, &list, &count);
+    Py_END_ALLOW_THREADS
+    PyMem_Free(wanted);
     PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
     return result ? models_list(state, list, count) : NULL;
@@ -268,8 +221,11 @@ static PyObject *store_aliases(PyObject *object, PyObject *unused)
     lig_status status = LIG_OK;
     for (size_t i = 0; dict && status == LIG_OK; i++) {
         char *alias = NULL, *model = NULL;
-        Py_BEGIN_ALLOW_THREADS status = lig_store_alias_at(store, i, &alias, &model);
-        Py_END_ALLOW_THREADS if (status != LIG_OK) break;
+        Py_BEGIN_ALLOW_THREADS
+        status = lig_store_alias_at(store, i, &alias, &model);
+        Py_END_ALLOW_THREADS
+        if (status != LIG_OK)
+            break;
         PyObject *value =
             PyUnicode_DecodeUTF8(model, (Py_ssize_t)strlen(model), "backslashreplace");
         if (!value || PyDict_SetItemString(dict, alias, value) < 0)
@@ -298,10 +254,12 @@ static PyObject *store_stat(PyObject *object, PyObject *unused)
     lig_status status;
     if (!store)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS status = lig_store_stat(store, &stats);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_store_stat(store, &stats);
     if (status == LIG_OK)
         status = lig_store_describe(store, text, sizeof text);
-    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    Py_END_ALLOW_THREADS
+    PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
     if (!result)
         return NULL;
@@ -333,8 +291,10 @@ static PyObject *store_update(PyObject *object, PyObject *args)
     lig_store *store = words ? ligi_py_store_enter(self) : NULL;
     if (store) {
         lig_status status;
-        Py_BEGIN_ALLOW_THREADS status = lig_store_update(store, model, &update);
-        Py_END_ALLOW_THREADS result = ligi_py_store_finish(self, status);
+        Py_BEGIN_ALLOW_THREADS
+        status = lig_store_update(store, model, &update);
+        Py_END_ALLOW_THREADS
+        result = ligi_py_store_finish(self, status);
     }
     PyMem_Free(numbers);
     PyMem_Free(words);
@@ -395,9 +355,10 @@ static PyObject *care(ligi_py_store *self, int compact, uint32_t flags)
     lig_status status;
     if (!store)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS status =
-        compact ? lig_store_compact(store, &report) : lig_store_check(store, flags, &report);
-    Py_END_ALLOW_THREADS PyObject *result = ligi_py_store_finish(self, status);
+    Py_BEGIN_ALLOW_THREADS
+    status = compact ? lig_store_compact(store, &report) : lig_store_check(store, flags, &report);
+    Py_END_ALLOW_THREADS
+    PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
     return result ? report_dict(report) : NULL;
 }

@@ -2,10 +2,12 @@
 #ifndef LIGAMENT_PY_STORE_H
 #define LIGAMENT_PY_STORE_H
 
+#include "py_arguments.h"
 #include "py_core.h"
 
 typedef struct ligi_py_store {
-    PyObject_HEAD lig_store *store;
+    PyObject_HEAD
+    lig_store *store;
     size_t users; /* calls inside; changed with the GIL held */
     int closing;
 } ligi_py_store;
@@ -16,14 +18,6 @@ lig_store *ligi_py_store_enter(ligi_py_store *self);
 void ligi_py_store_leave(ligi_py_store *self);
 /* Leaves: None, or NULL with the exception of `status`. */
 PyObject *ligi_py_store_finish(ligi_py_store *self, lig_status status);
-
-/* Arguments; what they return is freed by PyMem_Free, texts in it are borrowed from the dict. NULL
- * with an exception. */
-lig_metric *ligi_py_metrics_of(const ligi_py_state *state, PyObject *dict, size_t *count);
-lig_tag *ligi_py_tags_of(const ligi_py_state *state, PyObject *dict, size_t *count);
-/* None gives NULL. 0, or -1 with an exception. */
-int ligi_py_optional_text(const ligi_py_state *state, PyObject *object, const char *what,
-                          const char **text);
 
 /* Which model: by its name (borrowed from the object), or by its id where that is NULL. 0, or -1
  * with an exception. */

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 typedef struct ticket {
-    PyObject_HEAD lig_ticket *ticket;
+    PyObject_HEAD
+    lig_ticket *ticket;
     lig_ref **saved; /* the ref is there when the ticket has ended well, until it is taken */
     PyObject *model; /* made of it; NULL: not yet */
     PyObject *store, *batch;
@@ -11,9 +12,11 @@ typedef struct ticket {
 
 static void drop(lig_ticket *handle, lig_ref **saved)
 {
-    Py_BEGIN_ALLOW_THREADS lig_ticket_destroy(handle);
+    Py_BEGIN_ALLOW_THREADS
+    lig_ticket_destroy(handle);
     lig_ref_release(*saved);
-    Py_END_ALLOW_THREADS free(saved);
+    Py_END_ALLOW_THREADS
+    free(saved);
 }
 
 PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *handle, lig_ref **saved,
@@ -66,8 +69,11 @@ static PyObject *ticket_wait(PyObject *object, PyObject *args)
         int64_t slice = next_slice(left);
         int over = lig_ticket_done(self->ticket);
         lig_status status;
-        Py_BEGIN_ALLOW_THREADS status = lig_ticket_wait(self->ticket, slice);
-        Py_END_ALLOW_THREADS if (status == LIG_OK) Py_RETURN_NONE;
+        Py_BEGIN_ALLOW_THREADS
+        status = lig_ticket_wait(self->ticket, slice);
+        Py_END_ALLOW_THREADS
+        if (status == LIG_OK)
+            Py_RETURN_NONE;
         if (status != LIG_E_TIMEOUT || over || left == 0)
             return ligi_py_raise(ligi_py_state_of(object), status);
         left -= left == LIG_FOREVER ? 0 : slice;
@@ -88,9 +94,11 @@ static PyObject *ticket_progress(PyObject *object, PyObject *args)
         return NULL;
     uint64_t done = 0;
     lig_status status;
-    Py_BEGIN_ALLOW_THREADS status = lig_ticket_progress(self->ticket, seen, left, &done);
-    Py_END_ALLOW_THREADS if (status != LIG_OK && status != LIG_E_TIMEOUT) return ligi_py_raise(
-        ligi_py_state_of(object), status);
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_ticket_progress(self->ticket, seen, left, &done);
+    Py_END_ALLOW_THREADS
+    if (status != LIG_OK && status != LIG_E_TIMEOUT)
+        return ligi_py_raise(ligi_py_state_of(object), status);
     return PyLong_FromUnsignedLongLong(done);
 }
 

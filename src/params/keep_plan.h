@@ -3,8 +3,9 @@
  * again.
  *
  *   column  one tensor of the model: "user" [keys, length], "user.sum", "user.lengths",
- * "user.keys", ... unit    some rows of a table, one box of each of its columns; about 4 MiB. Dense
- * keys: a range of them. Hashed: those whose hashes begin alike, by key. */
+ *           "user.keys", ...
+ *   unit    some rows of a table, one box of each of its columns; about 4 MiB. Dense keys: a range
+ *           of them. Hashed: those whose hashes begin alike, by key. */
 #ifndef LIGI_KEEP_PLAN_H
 #define LIGI_KEEP_PLAN_H
 

@@ -5,10 +5,12 @@
  *   SAY    to node 0: how far this node has come     `text`: a piece of its data, or its sentence
  *   HEAR   from node 0: all have come so far         likewise
  *   GET    rows of a unit that you own, from `at` on
- *   ROWS   they follow                               keys, bodies; `at`: where to go on, `more`:
- * there are OWN    which of these are yours?                 keys OWNED  those a bit a key PUT set
- * these                                 keys, bodies TAKEN  those that are mine still a bit a key
- */
+ *   ROWS   they follow                               keys, bodies; `at`: where to go on,
+ *                                                    `more`: there are
+ *   OWN    which of these are yours?                 keys
+ *   OWNED  those                                     a bit a key
+ *   PUT    set these                                 keys, bodies
+ *   TAKEN  those that are mine still                 a bit a key */
 #ifndef LIGI_KEEP_WIRE_H
 #define LIGI_KEEP_WIRE_H
 

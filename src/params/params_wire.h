@@ -5,8 +5,8 @@
  * sometimes with more behind it, and a payload of parts in this order, each padded to 8 bytes:
  *
  *   kind    head's tail           payload                                            order
- *   SHARE   -                     the region of words and rows, lent; or nothing     first of a
- * link ASK     PUSH: f64 lr[tables]  i64 keys[], u32 positions[], PUSH/SET: rows        behind rows
+ *   SHARE   -                     the region of words and rows, lent; or nothing     first of link
+ *   ASK     PUSH: f64 lr[tables]  i64 keys[], u32 positions[], PUSH/SET: rows        behind rows
  *   ANSWER  failed: a sentence    POSITIONS: u32 [], MOVES: u64 [], VALUES: rows
  *   SYNC    -                     ligi_item[], rows of items that have some          behind rows
  *   NEWS    -                     ligi_item[], rows of items that have some

@@ -1,7 +1,11 @@
 /* Runs a fuzz target where the compiler has no libFuzzer, with the same options for what is used
- * here: X_fuzz FILE...                        runs each file once X_fuzz [-runs=N] [-seed=N]
- * [-max_total_time=S] [FOLDER] mutates the files of FOLDER (or starts from nothing) N times, S
- * seconds at most. Under a sanitizer a finding leaves its input in the file crash-input. */
+ * here:
+ *
+ *     X_fuzz FILE...                                             runs each file once
+ *     X_fuzz [-runs=N] [-seed=N] [-max_total_time=S] [FOLDER]    mutates the files of FOLDER (or
+ *                                  starts from nothing) N times, S seconds at most
+ *
+ * Under a sanitizer a finding leaves its input in the file crash-input. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

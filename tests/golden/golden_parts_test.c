@@ -2,8 +2,7 @@
  * later library.
  *
  *     golden_parts_test                  reads tests/golden/store-2
- *     golden_parts_test make FOLDER      writes such a store; done once for each version of the
- * format */
+ *     golden_parts_test make FOLDER      writes such a store; done once for each format version */
 #include "part_scene.h"
 
 #define GOLDEN LIGI_SOURCE_DIR "/tests/golden/store-2"
