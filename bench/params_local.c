@@ -8,8 +8,8 @@
  * millions of rows a second and processor, and ratios. Rounds of all ways take turns; figures are
  * medians of rounds, ratios medians of the ratios within a round. Time is the threads' own, so that
  * neighbours on a busy machine do not count. */
-#include "params/node.h"
-#include "params/table_state.h"
+#include "params/rows/table_state.h"
+#include "params/state/node_state.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* A member of the job that says what no node says: the others may give up, and nothing worse. */
 #include "base/test.h"
 #include "group/group.h"
-#include "params/params_wire.h"
+#include "params/wire/params_message.h"
 #include "params_scene.h"
 
 enum { KEYS = 64, LENGTH = 4, SCENES = 60, LETTERS = 40 };

@@ -1,7 +1,7 @@
 /* A member of the job that saves and loads with the others, and meanwhile says things about it that
  * no node says. The others may fail, or lose it, and nothing worse; what was saved is sound. */
-#include "params/keep_wire.h"
-#include "params/node.h"
+#include "params/snapshot/snapshot_message.h"
+#include "params/state/node_state.h"
 #include "params_peers.h"
 
 enum { KEYS = 64, LENGTH = 3, JOBS = 40, LETTERS = 200, ROOM = 1024, SAVES = 4 };

@@ -1,0 +1,427 @@
+/* Nodes meet, hear of each other, and part. Every two have one link; the one with the higher rank
+ * connects. */
+#include "params/node/node_connect.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REGION_MOST (UINT64_C(1) << 41) /* a link shows a peer no more than twice that */
+#define DOUBT_NS INT64_C(200000000)
+#define QUEUE_MOST (UINT32_C(1) << 22) /* letters of one link: tickets and rounds are the limit */
+
+/* --- loss --- */
+
+/* The whole job ends: rows that the node had are in the last save alone. */
+void ligi_node_break(lig_params *node, lig_status status, const char *sentence)
+{
+    if (atomic_load(&node->broken))
+        return;
+    lig_fail(status, "%s", sentence);
+    ligi_failure_take(&node->ended, status);
+    atomic_store_explicit(&node->broken, 1, memory_order_release);
+    for (uint32_t i = 0; i < node->worker_count; i++)
+        if (node->workers[i])
+            ligi_ask_abandon(node->workers[i], status, node->ended.text);
+    if (node->made)
+        ligi_sync_broken(node);
+    if (node->group)
+        ligi_group_part(node->group, node->ended.text);
+    pthread_mutex_lock(&node->meet.lock);
+    pthread_cond_broadcast(&node->meet.changed);
+    pthread_mutex_unlock(&node->meet.lock);
+    ligi_net_wake(node->net);
+}
+
+static void peer_gone(ligi_peer *peer, int in_order, const char *why)
+{
+    char sentence[LIGI_WHY_TEXT + 64];
+    lig_params *node = peer->node;
+    if (peer->state == LIGI_PEER_GONE)
+        return;
+    peer->state = LIGI_PEER_GONE;
+    snprintf(peer->why, sizeof peer->why, "%s", why ? why : "it has left");
+    if (node->leaving && in_order)
+        return;
+    snprintf(sentence, sizeof sentence, "node %u %s: %s", peer->rank,
+             in_order ? "has left" : "is lost", peer->why);
+    ligi_node_break(node, LIG_E_PEER, sentence);
+}
+
+/* --- meeting --- */
+
+static ligi_greeting greet(const lig_params *node)
+{
+    ligi_greeting own = node->greeting;
+    own.group_id = node->group_id;
+    own.rank = node->rank;
+    own.incarnation = node->group ? ligi_group_incarnation(node->group) : 0;
+    return own;
+}
+
+static void peer_came(ligi_peer *peer, ligi_link *link, const ligi_greeting *other)
+{
+    char name[64];
+    peer->link = link;
+    peer->group_id = other->group_id;
+    if (other->incarnation != 0) /* it may not know its own yet; the group told us */
+        peer->incarnation = other->incarnation;
+    peer->state = LIGI_PEER_MET;
+    snprintf(name, sizeof name, "node %u", peer->rank);
+    ligi_link_set_owner(link, peer);
+    ligi_link_set_name(link, name);
+}
+
+/* First of all each tells the other where its rows are, or that it cannot see them. */
+static void share(ligi_peer *peer)
+{
+    lig_params *node = peer->node;
+    uint64_t bytes = 0;
+    struct iovec piece = {NULL, 0};
+    ligi_letter letter = {
+        .version = LIGI_LETTER_VERSION, .kind = LIGI_LETTER_SHARE, .origin = node->rank};
+    int done;
+    if (node->region_bytes > 0 && node->region_bytes <= REGION_MOST &&
+        strcmp(ligi_link_scheme(peer->link), "shm") == 0)
+        piece = (struct iovec){ligi_tables_region(node->tables, &bytes), node->region_bytes};
+    ligi_send send = {.head = &letter,
+                      .head_bytes = sizeof letter,
+                      .iov = &piece,
+                      .count = piece.iov_len > 0,
+                      .flags = LIGI_SEND_LEND};
+    peer->shared = 1;
+    if (ligi_net_send(peer->link, &send, &done) != LIG_OK)
+        ligi_node_break(node, LIG_E_PEER, lig_error_text());
+}
+
+/* A node whose tables are others than ours has come to the same job: that is its end, for both. */
+static lig_status read_greeting(lig_params *node, const ligi_hello *hello, ligi_greeting *other)
+{
+    ligi_greeting own = greet(node);
+    lig_status status = ligi_greeting_check(&own, hello->data, hello->bytes, other);
+    if (status != LIG_E_MISMATCH)
+        return status;
+    ligi_failure failure;
+    ligi_failure_take(&failure, status);
+    ligi_node_break(node, status, failure.text);
+    return ligi_failure_publish(&failure);
+}
+
+/* One of a higher rank has connected; it may be here before this node is released by the group:
+ * then it is checked later. */
+static lig_status accept_peer(lig_params *node, ligi_link *link, const ligi_greeting *other)
+{
+    if (other->rank >= node->node_count || other->rank == node->rank)
+        return lig_fail(LIG_E_INVALID, "node %u has no business with node %u", other->rank,
+                        node->rank);
+    if (node->group)
+        LIG_TRY(ligi_group_check(node->group, LIGI_SERVER, other->rank, other->incarnation));
+    ligi_peer *peer = &node->peers[other->rank];
+    if (peer->state != LIGI_PEER_AWAITED || peer->link)
+        return lig_fail(LIG_E_EXISTS, "node %u is connected already, or was", other->rank);
+    peer_came(peer, link, other);
+    return LIG_OK;
+}
+
+static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello, ligi_reply *reply)
+{
+    lig_params *node = context;
+    ligi_greeting other, own = greet(node);
+    LIG_TRY(ligi_node_check(node));
+    LIG_TRY(read_greeting(node, hello, &other));
+    ligi_peer *peer = ligi_link_owner(link);
+    if (peer == NULL) {
+        LIG_TRY(accept_peer(node, link, &other));
+        memcpy(reply->data, &own, sizeof own);
+        reply->bytes = sizeof own;
+        ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS); /* to share, once the link is up */
+        return LIG_OK;
+    }
+    if (other.rank != peer->rank && other.rank != UINT32_MAX) /* it may not know its own yet */
+        return lig_fail(LIG_E_MISMATCH, "node %u was expected, and node %u answered", peer->rank,
+                        other.rank);
+    peer_came(peer, link, &other);
+    ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
+    return LIG_OK;
+}
+
+static void on_lost(void *context, ligi_link *link, lig_status status, const char *sentence)
+{
+    lig_params *node = context;
+    ligi_peer *peer = ligi_link_owner(link);
+    char why[LIGI_WHY_TEXT];
+    snprintf(why, sizeof why, "%s", sentence);
+    int current = peer && peer->link == link;
+    if (current)
+        peer->link = NULL;
+    ligi_link_close(link, NULL);
+    if (!current)
+        return;
+    if (status == LIG_E_MISMATCH)
+        ligi_node_break(node, status, why);
+    if (peer->lent) {
+        ligi_mapping_drop(peer->lent_mapping);
+        peer->lent = NULL;
+    }
+    peer_gone(peer, status == LIG_E_CLOSED, why);
+}
+
+static lig_status on_head(void *context, ligi_link *link, const ligi_arrival *arrival,
+                          ligi_landing *landing)
+{
+    ligi_peer *peer = ligi_link_owner(link);
+    (void)context;
+    return peer && peer->link == link ? ligi_posts_head(peer, arrival, landing) : LIG_OK;
+}
+
+static void on_arrived(void *context, ligi_link *link, void *token)
+{
+    (void)context;
+    (void)link;
+    if (token)
+        ligi_posts_arrived(token);
+}
+
+static void on_sent(void *context, ligi_link *link, void *token, lig_status status)
+{
+    (void)link;
+    (void)status;
+    ligi_posts_sent(context, token);
+}
+
+static int64_t on_tick(void *context, int64_t now_ns)
+{
+    lig_params *node = context;
+    if (node->doubt_ns != 0 && node->doubt_ns <= now_ns)
+        ligi_node_break(node, LIG_E_PEER, node->doubt);
+    if (!node->made)
+        return node->doubt_ns != 0 ? node->doubt_ns : INT64_MAX;
+    for (uint32_t i = 0; i < node->node_count; i++) {
+        ligi_peer *peer = &node->peers[i];
+        if (peer->link && !peer->shared &&
+            (peer->state == LIGI_PEER_MET || peer->state == LIGI_PEER_HERE))
+            share(peer);
+    }
+    if (atomic_load(&node->broken))
+        return INT64_MAX;
+    int64_t next = ligi_sync_tick(node, now_ns);
+    return node->doubt_ns != 0 && node->doubt_ns < next ? node->doubt_ns : next;
+}
+
+static const ligi_net_hooks hooks = {.met = on_met,
+                                     .head = on_head,
+                                     .arrived = on_arrived,
+                                     .sent = on_sent,
+                                     .lost = on_lost,
+                                     .tick = on_tick};
+
+/* --- the group's news --- */
+
+/* Somebody has left who should not have: mostly because it has heard of a loss before this node.
+ * Its link, or the link of the one that is lost, is heard first. */
+static void doubt(lig_params *node, const char *sentence)
+{
+    if (node->leaving || node->doubt_ns != 0)
+        return;
+    node->doubt_ns = ligi_now_ns() + DOUBT_NS;
+    snprintf(node->doubt, sizeof node->doubt, "%s", sentence);
+    ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
+}
+
+static void member_gone(lig_params *node, const ligi_member *member, const char *sentence)
+{
+    char why[LIGI_WHY_TEXT];
+    if (member->role != LIGI_SERVER || member->rank >= node->node_count ||
+        member->rank == node->rank)
+        return;
+    if (member->state == LIGI_LOST) {
+        peer_gone(&node->peers[member->rank], 0, sentence);
+        return;
+    }
+    snprintf(why, sizeof why, "node %u has left: %s", member->rank, sentence);
+    doubt(node, why);
+}
+
+static void on_change(void *context, const ligi_group_event *event)
+{
+    lig_params *node = context;
+    const char *sentence = event->sentence ? event->sentence : "the group says so";
+    char why[LIGI_WHY_TEXT];
+    switch (event->change) {
+    case LIGI_CHANGE_GONE: member_gone(node, &event->member, sentence); break;
+    case LIGI_CHANGE_EXPELLED:
+        snprintf(why, sizeof why, "node %u is cut off: %s", node->rank, sentence);
+        ligi_node_break(node, LIG_E_PEER, why);
+        break;
+    case LIGI_CHANGE_ORPHANED:
+        snprintf(why, sizeof why, "node %u is cut off: %s", node->rank, sentence);
+        doubt(node, why);
+        break;
+    default: break;
+    }
+}
+
+/* --- opening --- */
+
+typedef struct thunk {
+    const lig_params_options *options;
+} thunk;
+
+static lig_status exchange(void *context, const void *mine, size_t bytes, void *all)
+{
+    const lig_params_options *options = ((const thunk *)context)->options;
+    return options->exchange(options->exchange_context, mine, bytes, all, options->node_count);
+}
+
+static lig_status join_group(lig_params *node, const lig_params_options *options,
+                             int64_t timeout_ns)
+{
+    char address[LIGI_GROUP_URI_BYTES];
+    LIG_TRY(ligi_group_uri(options->address ? options->address : "", address));
+    thunk call = {options};
+    ligi_group_options group = {
+        .role = node->role == LIG_PARAMS_NODE ? LIGI_SERVER : LIGI_SCHEDULER,
+        .rank = node->role == LIG_PARAMS_SCHEDULER ? 0
+                : options->rank == UINT32_MAX      ? LIGI_RANK_ANY
+                                                   : options->rank,
+        .server_count = node->node_count,
+        .coordinator = node->flags & LIG_PARAMS_HAS_SCHEDULER ? LIGI_COORDINATOR_BY_ROLE
+                                                              : LIGI_COORDINATOR_FIRST,
+        .host = options->host,
+        .address = options->address ? address : NULL,
+        .timeout_ns = timeout_ns,
+        .liveness_ms = (uint32_t)(options->liveness_ns / 1000000),
+        .exchange = options->exchange ? exchange : NULL,
+        .exchange_context = &call,
+        .exchange_index = options->rank,
+        .exchange_count = node->node_count,
+        .patience = options->patience,
+        .patience_context = options->patience_context};
+    ligi_group *opened;
+    LIG_TRY(ligi_group_open(&opened, node->net, &group));
+    ligi_net_lock(node->net); /* hooks look at it */
+    node->group = opened;
+    node->group_id = ligi_group_id(opened);
+    if (node->role == LIG_PARAMS_NODE)
+        node->rank = ligi_group_rank(opened);
+    ligi_net_unlock(node->net);
+    return LIG_OK;
+}
+
+static lig_status connect_peer(ligi_peer *peer, int64_t timeout_ns)
+{
+    lig_params *node = peer->node;
+    ligi_greeting own = greet(node);
+    ligi_connect how = {.only = node->transport,
+                        .service = LIGI_SERVICE_PARAMS,
+                        .hello = &own,
+                        .hello_bytes = sizeof own,
+                        .timeout_ns = timeout_ns,
+                        .owner = peer};
+    return ligi_group_connect(node->group, node->net, peer->rank, &how, &peer->incarnation,
+                              &peer->link);
+}
+
+/* Under the lock. Who was here before the group said who is who is looked at now. */
+static lig_status meet_peer(ligi_peer *peer, int64_t timeout_ns)
+{
+    lig_params *node = peer->node;
+    ligi_member member;
+    LIG_TRY(ligi_group_member(node->group, LIGI_SERVER, peer->rank, &member));
+    if (peer->state == LIGI_PEER_MET || peer->state == LIGI_PEER_HERE) {
+        if (peer->group_id == node->group_id)
+            return ligi_group_check(node->group, LIGI_SERVER, peer->rank, peer->incarnation);
+        return lig_fail(LIG_E_DENIED, "node %u is none of the group", peer->rank);
+    }
+    if (member.state != LIGI_PRESENT)
+        return lig_fail(LIG_E_PEER, "node %u is not there any more", peer->rank);
+    return peer->rank < node->rank ? connect_peer(peer, timeout_ns) : LIG_OK;
+}
+
+static int all_here(void *context)
+{
+    const lig_params *node = context;
+    if (atomic_load(&node->broken))
+        return 1;
+    for (uint32_t i = 0; i < node->node_count; i++)
+        if (i != node->rank && (node->peers[i].state != LIGI_PEER_HERE || !node->peers[i].shared))
+            return 0;
+    return 1;
+}
+
+static lig_status meet_all(lig_params *node, int64_t deadline_ns)
+{
+    lig_status status = LIG_OK;
+    ligi_net_lock(node->net);
+    node->made = 1;
+    ligi_group_watch(node->group, on_change, node);
+    for (uint32_t i = 0; i < node->node_count && status == LIG_OK; i++)
+        if (i != node->rank)
+            status = meet_peer(&node->peers[i], ligi_time_left(deadline_ns));
+    ligi_net_unlock(node->net);
+    if (atomic_load(&node->broken))
+        return ligi_failure_publish(&node->ended);
+    LIG_TRY(status);
+    ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
+    status = ligi_net_wait(node->net, all_here, node, ligi_time_left(deadline_ns));
+    if (atomic_load(&node->broken))
+        return ligi_failure_publish(&node->ended);
+    if (status == LIG_E_TIMEOUT)
+        return lig_fail(status, "not all nodes have connected to node %u in time", node->rank);
+    LIG_TRY(status);
+    return lig_params_barrier(node, ligi_time_left(deadline_ns));
+}
+
+/* --- memory for peers on this host to see --- */
+
+static lig_status make_region(void *context, uint64_t bytes, void **memory)
+{
+    lig_params *node = context;
+    LIG_TRY(ligi_net_reserve(node->net, bytes, memory));
+    ligi_net_lock(node->net);
+    node->region_bytes = bytes;
+    for (uint32_t i = 0; i < node->node_count; i++)
+        ligi_peer_accept(&node->peers[i]);
+    ligi_net_unlock(node->net);
+    return LIG_OK;
+}
+
+static void destroy_region(void *context, void *memory, uint64_t bytes)
+{
+    lig_params *node = context;
+    (void)bytes;
+    ligi_net_free(node->net, memory);
+}
+
+lig_status ligi_node_gather(lig_params *node, const lig_params_options *options)
+{
+    int64_t deadline = ligi_time_until(node->timeout_ns > 0 ? node->timeout_ns : INT64_C(1) << 60);
+    ligi_region_source source = {make_region, destroy_region, node};
+    ligi_net_options net = {.secret = options->secret,
+                            .secret_bytes = options->secret_bytes,
+                            .group = "params",
+                            .spin_ns = options->spin_ns,
+                            .queue_max = QUEUE_MOST,
+                            .stranger_max = node->node_count + 256,
+                            .fabric = ligi_group_fabric(node->transport,
+                                                        options->flags & LIG_PARAMS_TRUSTED_FABRIC,
+                                                        options->flags & LIG_PARAMS_ANY_DEVICE),
+                            .background = 1};
+    LIG_TRY(ligi_calloc(&node->peers, node->node_count, sizeof *node->peers, "the nodes"));
+    for (uint32_t i = 0; i < node->node_count; i++)
+        node->peers[i] = (ligi_peer){.node = node, .rank = i};
+    LIG_TRY(ligi_net_open(&node->net, &net));
+    if (node->role == LIG_PARAMS_SCHEDULER)
+        return join_group(node, options, ligi_time_left(deadline));
+    ligi_greeting_make(options, &node->greeting);
+    LIG_TRY(ligi_net_serve(node->net, LIGI_SERVICE_PARAMS, &hooks, node));
+    LIG_TRY(
+        ligi_group_listen(node->net, node->transport, options->address, options->secret != NULL));
+    LIG_TRY(join_group(node, options, ligi_time_left(deadline)));
+    int near = strcmp(node->transport, "auto") == 0 || strcmp(node->transport, "shm") == 0;
+    LIG_TRY(ligi_node_make_tables(node, options, near && node->node_count > 1 ? &source : NULL));
+    return meet_all(node, deadline);
+}

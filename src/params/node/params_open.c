@@ -1,0 +1,314 @@
+#include "params/state/node_state.h"
+
+#include "base/clock.h"
+#include "params/node/node_connect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PAGE = 4096 };
+#define MINUTE_NS INT64_C(60000000000)
+
+/* --- what every call asks first --- */
+
+int ligi_node_is_here(const lig_params *node)
+{
+    return *(volatile uint8_t *)node->here == 1;
+}
+
+lig_status ligi_node_check(const lig_params *node)
+{
+    if (!ligi_node_is_here(node))
+        return lig_fail(LIG_E_CLOSED,
+                        "the parameters belong to the process that this one was forked from");
+    if (atomic_load_explicit(&node->stopped, memory_order_acquire))
+        return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
+    return LIG_OK;
+}
+
+int ligi_node_has_parted(const lig_params *node)
+{
+    return atomic_load_explicit(&node->parted, memory_order_acquire) ||
+           atomic_load_explicit(&node->stopped, memory_order_acquire);
+}
+
+lig_status ligi_node_check_others(lig_params *node)
+{
+    LIG_TRY(ligi_node_check(node));
+    if (!atomic_load_explicit(&node->broken, memory_order_acquire))
+        return LIG_OK;
+    return ligi_failure_publish(&node->ended); /* it does not change any more */
+}
+
+void ligi_node_lock(lig_params *node)
+{
+    if (node->net)
+        ligi_net_lock(node->net);
+    else
+        pthread_mutex_lock(&node->lock);
+}
+
+void ligi_node_unlock(lig_params *node)
+{
+    if (node->net)
+        ligi_net_unlock(node->net);
+    else
+        pthread_mutex_unlock(&node->lock);
+}
+
+/* --- waiting --- */
+
+int64_t ligi_time_until(int64_t timeout_ns)
+{
+    int64_t now = ligi_now_ns();
+    return timeout_ns < 0 || timeout_ns > INT64_MAX - now ? INT64_MAX : now + timeout_ns;
+}
+
+int64_t ligi_time_left(int64_t deadline_ns)
+{
+    if (deadline_ns == INT64_MAX)
+        return LIG_FOREVER;
+    int64_t left = deadline_ns - ligi_now_ns();
+    return left > 0 ? left : 0;
+}
+
+static lig_status wait_alone(lig_params *node, int (*until)(void *context), void *context,
+                             int64_t timeout_ns)
+{
+    int64_t deadline = ligi_time_until(timeout_ns);
+    struct timespec at = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
+    lig_status status = LIG_OK;
+    pthread_mutex_lock(&node->lock);
+    while (!until(context) && status == LIG_OK) {
+        if (deadline == INT64_MAX)
+            pthread_cond_wait(&node->changed, &node->lock);
+        else if (ligi_time_left(deadline) == 0)
+            status =
+                lig_fail(LIG_E_TIMEOUT, "nothing came within %.3f s", (double)timeout_ns / 1e9);
+        else
+            pthread_cond_timedwait(&node->changed, &node->lock, &at);
+    }
+    pthread_mutex_unlock(&node->lock);
+    return status;
+}
+
+typedef struct waiting {
+    const lig_params *node;
+    int (*until)(void *context);
+    void *context;
+    int parted;
+} waiting;
+
+static int is_over(void *context)
+{
+    waiting *self = context;
+    if (self->until(self->context))
+        return 1;
+    return self->parted = ligi_node_has_parted(self->node);
+}
+
+/* Pieces of one wait: what `until` has found out so far stays. */
+lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *context,
+                          int64_t timeout_ns)
+{
+    waiting self = {node, until, context, 0};
+    int64_t deadline = node->patience ? ligi_time_until(timeout_ns) : 0, left = timeout_ns;
+    for (;;) {
+        int last = node->patience == NULL || (left >= 0 && left <= LIGI_PATIENCE_NS);
+        int64_t piece = last ? left : LIGI_PATIENCE_NS;
+        lig_status status = node->net ? ligi_net_wait(node->net, is_over, &self, piece)
+                                      : wait_alone(node, is_over, &self, piece);
+        if (status == LIG_OK && self.parted)
+            return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
+        if (status != LIG_E_TIMEOUT || last)
+            return status;
+        if (!node->patience(node->patience_context))
+            return lig_fail(LIG_E_CLOSED, "the call was given up while it waited");
+        left = ligi_time_left(deadline);
+    }
+}
+
+void ligi_node_wake(lig_params *node)
+{
+    if (node->net) {
+        ligi_net_wake(node->net);
+        return;
+    }
+    pthread_mutex_lock(&node->lock);
+    pthread_cond_broadcast(&node->changed);
+    pthread_mutex_unlock(&node->lock);
+}
+
+/* --- opening --- */
+
+static lig_status check_counts(const lig_params_options *options)
+{
+    if (options->role > LIG_PARAMS_SCHEDULER)
+        return lig_fail(LIG_E_INVALID, "role %u is none: a node is 0, a scheduler 1",
+                        options->role);
+    const uint32_t known = LIG_PARAMS_HAS_SCHEDULER | LIG_PARAMS_HASHED |
+                           LIG_PARAMS_TRUSTED_FABRIC | LIG_PARAMS_ANY_DEVICE;
+    if (options->flags & ~known)
+        return lig_fail(LIG_E_INVALID, "flags 0x%x: one of them is not known", options->flags);
+    if (options->role == LIG_PARAMS_SCHEDULER && !(options->flags & LIG_PARAMS_HAS_SCHEDULER))
+        return lig_fail(LIG_E_INVALID, "a scheduler, and the flags say that there is none");
+    if (options->node_count == 0 || options->node_count > LIG_PARAMS_NODES_MAX)
+        return lig_fail(LIG_E_INVALID, "%u nodes: there are 1 to %u", options->node_count,
+                        LIG_PARAMS_NODES_MAX);
+    if (options->worker_count == 0 || options->worker_count > LIG_PARAMS_WORKERS_MAX)
+        return lig_fail(LIG_E_INVALID, "%u workers a node: there are 1 to %u",
+                        options->worker_count, LIG_PARAMS_WORKERS_MAX);
+    if (options->rank != UINT32_MAX && options->role == LIG_PARAMS_NODE &&
+        options->rank >= options->node_count)
+        return lig_fail(LIG_E_INVALID, "rank %u is not below the number of nodes, %u",
+                        options->rank, options->node_count);
+    return LIG_OK;
+}
+
+static lig_status check_options(const lig_params_options *options)
+{
+    LIG_TRY(check_counts(options));
+    int alone = options->node_count == 1 && !(options->flags & LIG_PARAMS_HAS_SCHEDULER);
+    if (options->techniques > LIG_PARAMS_RELOCATION_ONLY)
+        return lig_fail(LIG_E_INVALID, "techniques %u are none", options->techniques);
+    if (options->role == LIG_PARAMS_NODE &&
+        (options->table_count == 0 || options->table_count > LIG_PARAMS_TABLES_MAX ||
+         options->tables == NULL))
+        return lig_fail(LIG_E_INVALID, "%u tables: there are 1 to %u", options->table_count,
+                        LIG_PARAMS_TABLES_MAX);
+    if (options->rank == UINT32_MAX && options->exchange)
+        return lig_fail(LIG_E_INVALID, "with an exchange every node says its rank");
+    if (!alone && options->address == NULL && options->exchange == NULL)
+        return lig_fail(LIG_E_INVALID, "say where the nodes meet: an address, host:port");
+    if (options->liveness_ns < 0 || options->liveness_ns / 1000000 > UINT32_MAX)
+        return lig_fail(LIG_E_INVALID, "a node is lost after a time between 1 ms and 49 days");
+    if (options->round_ns < 0)
+        return lig_fail(LIG_E_INVALID, "rounds cannot be %lld ns apart",
+                        (long long)options->round_ns);
+    if (options->transport && strlen(options->transport) > 15)
+        return lig_fail(LIG_E_INVALID, "'%s' is no transport", options->transport);
+    return LIG_OK;
+}
+
+static lig_status make_page(lig_params *node)
+{
+    void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return lig_fail(LIG_E_NOMEM, "no memory for the parameters");
+    node->here = page;
+    if (madvise(page, PAGE, MADV_WIPEONFORK) != 0)
+        return lig_fail(LIG_E_UNSUPPORTED, "this kernel cannot wipe memory on fork (Linux 4.14)");
+    node->here[0] = 1;
+    return LIG_OK;
+}
+
+static void init_locks(lig_params *node)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&node->lock, NULL);
+    pthread_cond_init(&node->changed, &attributes);
+    pthread_mutex_init(&node->meet.lock, NULL);
+    pthread_cond_init(&node->meet.changed, &attributes);
+    pthread_rwlock_init(&node->group_lock, NULL);
+    pthread_condattr_destroy(&attributes);
+}
+
+static void fini_locks(lig_params *node)
+{
+    pthread_mutex_destroy(&node->lock);
+    pthread_cond_destroy(&node->changed);
+    pthread_mutex_destroy(&node->meet.lock);
+    pthread_cond_destroy(&node->meet.changed);
+    pthread_rwlock_destroy(&node->group_lock);
+}
+
+lig_status ligi_node_make_tables(lig_params *node, const lig_params_options *options,
+                                 const ligi_region_source *source)
+{
+    ligi_tables_options made = {.tables = options->tables,
+                                .table_count = options->table_count,
+                                .dtype = options->dtype,
+                                .flags = options->flags,
+                                .rank = node->rank,
+                                .node_count = node->node_count,
+                                .source = source};
+    LIG_TRY(ligi_tables_create(&node->tables, &made));
+    return ligi_sync_init(node);
+}
+
+static lig_status open_parts(lig_params *node, const lig_params_options *options)
+{
+    LIG_TRY(make_page(node));
+    LIG_TRY(ligi_calloc(&node->workers, node->worker_count, sizeof *node->workers, "the workers"));
+    LIG_TRY(ligi_calloc(&node->meet.deadlines_ns, node->worker_count,
+                        sizeof *node->meet.deadlines_ns, "the workers"));
+    for (uint32_t i = 0; i < node->worker_count; i++)
+        node->meet.deadlines_ns[i] = INT64_MAX;
+    if (node->node_count > 1 || (node->flags & LIG_PARAMS_HAS_SCHEDULER))
+        return ligi_node_gather(node, options);
+    node->rank = 0;
+    return ligi_node_make_tables(node, options, NULL);
+}
+
+lig_status lig_params_open(lig_params **params, const lig_params_options *options)
+{
+    lig_params *node;
+    LIG_TRY(check_options(options));
+    LIG_TRY(ligi_calloc(&node, 1, sizeof *node, "the parameters"));
+    node->role = options->role;
+    node->rank = options->rank;
+    node->node_count = options->node_count;
+    node->worker_count = options->worker_count;
+    node->techniques = options->techniques;
+    node->flags = options->flags;
+    node->timeout_ns = options->timeout_ns == 0 ? MINUTE_NS : options->timeout_ns;
+    node->patience = options->patience;
+    node->patience_context = options->patience_context;
+    node->round_ns = options->round_ns == 0 ? 1000000 : options->round_ns;
+    snprintf(node->transport, sizeof node->transport, "%s",
+             options->transport ? options->transport : "auto");
+    init_locks(node);
+    lig_status status = open_parts(node, options);
+    if (status == LIG_OK) {
+        *params = node;
+        return lig_params_stats_reset(node); /* the meeting is not counted */
+    }
+    ligi_failure failure; /* closing may say something of its own */
+    ligi_failure_take(&failure, status);
+    lig_params_close(node);
+    return ligi_failure_publish(&failure);
+}
+
+/* --- ending --- */
+
+void lig_params_close(lig_params *node)
+{
+    if (node == NULL)
+        return;
+    int here = node->here && ligi_node_is_here(node);
+    if (here && node->net)
+        ligi_node_part(node);
+    ligi_net_close(node->net);
+    node->net = NULL;
+    if (here || node->here == NULL) { /* in a forked child a lock may be held by nobody */
+        ligi_sync_fini(node);
+        ligi_sampling_fini(node);
+        ligi_keep_fini(node);
+        ligi_ask_forget(node);
+        ligi_parcels_fini(node);
+        ligi_tables_destroy(node->tables);
+        fini_locks(node);
+    } else {
+        ligi_tables_forget(node->tables);
+    }
+    ligi_node_free_peers(node);
+    free(node->workers);
+    free(node->meet.deadlines_ns);
+    if (node->here)
+        munmap(node->here, PAGE);
+    free(node);
+}

@@ -1,0 +1,284 @@
+#include "params/state/node_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- opening and closing --- */
+
+static void free_worker(lig_params_worker *worker)
+{
+    ligi_asker_destroy(worker);
+    ligi_tickets_fini(&worker->tickets);
+    free(worker->scratch.entries);
+    free(worker->scratch.misses);
+    free(worker->scratch.noted);
+    ligi_missed_fini(&worker->missed);
+    free(worker->aside);
+    free(worker);
+}
+
+static lig_status make_worker(lig_params *node, uint32_t id, lig_params_worker **out)
+{
+    lig_params_worker *worker;
+    LIG_TRY(ligi_calloc(&worker, 1, sizeof *worker, "a worker"));
+    worker->node = node;
+    worker->id = id;
+    worker->waited = node->first_ticket;
+    ligi_tickets_init(&worker->tickets, node->first_ticket);
+    lig_status status = ligi_node_alone(node) ? LIG_OK : ligi_asker_create(worker);
+    if (status == LIG_OK)
+        status = ligi_sync_worker_open(worker);
+    if (status != LIG_OK) {
+        free_worker(worker);
+        return status;
+    }
+    status = ligi_sample_worker_open(worker);
+    if (status != LIG_OK) {
+        ligi_sync_worker_close(worker);
+        free_worker(worker);
+        return status;
+    }
+    *out = worker;
+    return LIG_OK;
+}
+
+lig_status lig_params_worker_open(lig_params_worker **worker, lig_params *node, uint32_t id)
+{
+    LIG_TRY(ligi_node_check(node));
+    if (node->tables == NULL)
+        return lig_fail(LIG_E_INVALID, "a scheduler has no workers");
+    if (id >= node->worker_count)
+        return lig_fail(LIG_E_INVALID, "worker %u is not below the number of workers, %u", id,
+                        node->worker_count);
+    ligi_node_lock(node);
+    lig_status status = LIG_OK;
+    if (node->workers[id])
+        status = lig_fail(LIG_E_EXISTS, "worker %u is open already", id);
+    if (status == LIG_OK)
+        status = make_worker(node, id, &node->workers[id]);
+    if (status == LIG_OK)
+        *worker = node->workers[id];
+    ligi_node_unlock(node);
+    return status;
+}
+
+void lig_params_worker_close(lig_params_worker *worker)
+{
+    if (worker == NULL)
+        return;
+    lig_params *node = worker->node;
+    if (!ligi_node_is_here(node)) { /* forked: locks may be held by nobody */
+        free_worker(worker);
+        return;
+    }
+    ligi_sync_finalize(worker);
+    ligi_node_lock(node);
+    ligi_ask_abandon(worker, LIG_E_CLOSED, "the worker has been closed");
+    ligi_sample_worker_close(worker);
+    ligi_sync_worker_close(worker);
+    ligi_counts_add(&worker->counts, &node->totals);
+    node->workers[worker->id] = NULL;
+    if (worker->tickets.next > node->first_ticket)
+        node->first_ticket = worker->tickets.next;
+    ligi_node_unlock(node);
+    free_worker(worker);
+}
+
+/* --- accesses --- */
+
+static lig_status reserve(lig_params_worker *worker, size_t count)
+{
+    ligi_batch *scratch = &worker->scratch;
+    size_t room = worker->scratch_room < 64 ? 64 : worker->scratch_room;
+    if (count <= worker->scratch_room)
+        return LIG_OK;
+    while (room < count)
+        room *= 2;
+    worker->scratch_room = 0;
+    free(scratch->entries);
+    free(scratch->misses);
+    free(scratch->noted);
+    scratch->entries = scratch->noted = NULL;
+    scratch->misses = NULL;
+    if (ligi_tables_hashed(worker->node->tables))
+        LIG_TRY(ligi_alloc(&scratch->entries, room * sizeof *scratch->entries, "a batch of keys"));
+    LIG_TRY(ligi_alloc(&scratch->misses, room * sizeof *scratch->misses, "a batch of keys"));
+    LIG_TRY(ligi_alloc(&scratch->noted, room * sizeof *scratch->noted, "a batch of keys"));
+    if (!ligi_node_alone(worker->node)) {
+        LIG_TRY(ligi_missed_reserve(&worker->missed, room));
+        scratch->missed = &worker->missed;
+    }
+    worker->scratch_room = room;
+    return LIG_OK;
+}
+
+/* Everything that can be wrong with a call is found here, before anything is done. */
+static lig_status begin(lig_params_worker *worker, const int64_t *keys, size_t count,
+                        const void *values, uint64_t elements)
+{
+    uint64_t sum = 0;
+    LIG_TRY(ligi_node_check(worker->node));
+    if (count > UINT32_MAX)
+        return lig_fail(LIG_E_LIMIT, "%zu keys in one call: %u are the limit", count, UINT32_MAX);
+    if ((keys == NULL && count > 0) || (values == NULL && elements > 0))
+        return lig_fail(LIG_E_INVALID, "%zu keys and %llu elements, and no memory for them", count,
+                        (unsigned long long)elements);
+    LIG_TRY(reserve(worker, count));
+    ligi_batch *batch = &worker->scratch;
+    batch->keys = keys;
+    batch->count = count;
+    batch->values = (void *)(uintptr_t)values; /* a write only reads them */
+    batch->miss_count = batch->noted_count = batch->copy_count = 0;
+    batch->lr = NULL;
+    LIG_TRY(ligi_tables_lengths(worker->node->tables, keys, count, &sum));
+    if (sum != elements)
+        return lig_fail(LIG_E_INVALID,
+                        "the rows of %zu keys have %llu elements, and the values %llu", count,
+                        (unsigned long long)sum, (unsigned long long)elements);
+    if (ligi_tables_hashed(worker->node->tables))
+        return ligi_tables_enter(worker->node->tables, keys, count, batch->entries);
+    return LIG_OK;
+}
+
+/* A worker's own thread alone counts: no need for a locked instruction. */
+static void add(_Atomic uint64_t *counter, uint64_t count)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + count,
+                          memory_order_relaxed);
+}
+
+static int has_open(const lig_params_worker *worker)
+{
+    return atomic_load_explicit(&worker->tickets.ended, memory_order_acquire) !=
+           worker->tickets.next;
+}
+
+/* After the local pass: counts it, and has the rest asked for. */
+static lig_status finish(lig_params_worker *worker, ligi_verb verb, int64_t *ticket)
+{
+    ligi_batch *batch = &worker->scratch;
+    add(&worker->counts.replica, batch->copy_count);
+    add(&worker->counts.local, batch->count - batch->miss_count - batch->copy_count);
+    if (batch->miss_count > 0)
+        return ligi_ask(worker, verb, batch, ticket);
+    *ticket = LIG_PARAMS_LOCAL;
+    return LIG_OK;
+}
+
+lig_status lig_params_pull(lig_params_worker *worker, const int64_t *keys, size_t count,
+                           void *values, uint64_t elements, int64_t *ticket)
+{
+    LIG_TRY(begin(worker, keys, count, values, elements));
+    if (has_open(worker))
+        LIG_TRY(ligi_ask_order(worker, LIGI_PULL, &worker->scratch));
+    ligi_tables_read(worker->node->tables, &worker->scratch);
+    add(&worker->counts.pulls, count);
+    return finish(worker, LIGI_PULL, ticket);
+}
+
+static lig_status write(lig_params_worker *worker, ligi_verb verb, int64_t *ticket)
+{
+    ligi_batch *batch = &worker->scratch;
+    if (has_open(worker))
+        LIG_TRY(ligi_ask_order(worker, verb, batch));
+    ligi_tables_write(worker->node->tables, verb == LIGI_SET ? LIGI_WRITE_SET : LIGI_WRITE_PUSH,
+                      batch);
+    if (batch->noted_count > 0)
+        ligi_sync_noted(worker->node, worker, batch->noted, batch->noted_count);
+    return finish(worker, verb, ticket);
+}
+
+lig_status lig_params_push(lig_params_worker *worker, const int64_t *keys, size_t count,
+                           const void *values, uint64_t elements, int64_t *ticket)
+{
+    LIG_TRY(begin(worker, keys, count, values, elements));
+    add(&worker->counts.pushes, count);
+    return write(worker, LIGI_PUSH, ticket);
+}
+
+lig_status lig_params_set(lig_params_worker *worker, const int64_t *keys, size_t count,
+                          const void *values, uint64_t elements, int64_t *ticket)
+{
+    LIG_TRY(begin(worker, keys, count, values, elements));
+    add(&worker->counts.sets, count);
+    return write(worker, LIGI_SET, ticket);
+}
+
+/* Fills the caller's memory when all rows have been read, since one may go until then; alone they
+ * stay. 1 when they were here. */
+static lig_status read_here(lig_params_worker *worker, ligi_batch *batch, uint64_t elements,
+                            int *here)
+{
+    const ligi_tables *tables = worker->node->tables;
+    size_t bytes = elements * ligi_tables_element_bytes(tables);
+    void *values = batch->values;
+    int aside = !ligi_node_alone(worker->node) && bytes > 0;
+    if (aside) {
+        LIG_TRY(ligi_grow(&worker->aside, &worker->aside_room, bytes, 1, "rows"));
+        batch->values = worker->aside;
+    }
+    ligi_tables_read(tables, batch);
+    *here = batch->miss_count == 0;
+    if (*here && aside)
+        memcpy(values, worker->aside, bytes);
+    return LIG_OK;
+}
+
+lig_status lig_params_pull_if_local(lig_params_worker *worker, const int64_t *keys, size_t count,
+                                    void *values, uint64_t elements, int *local)
+{
+    LIG_TRY(begin(worker, keys, count, values, elements));
+    ligi_batch *batch = &worker->scratch;
+    *local = 0;
+    if (has_open(worker) && !ligi_ask_may(worker, LIGI_PULL, batch))
+        return LIG_OK;
+    if (!ligi_tables_all_here(worker->node->tables, batch))
+        return LIG_OK;
+    int here = 0;
+    LIG_TRY(read_here(worker, batch, elements, &here));
+    if (!here) /* one has just gone */
+        return LIG_OK;
+    add(&worker->counts.pulls, count);
+    add(&worker->counts.replica, batch->copy_count);
+    add(&worker->counts.local, count - batch->copy_count);
+    *local = 1;
+    return LIG_OK;
+}
+
+/* --- clocks --- */
+
+int64_t lig_params_advance_clock(lig_params_worker *worker)
+{
+    int64_t now = lig_params_current_clock(worker);
+    if (now < 0 || now == LIG_PARAMS_FOREVER_CLOCK)
+        return now;
+    atomic_store_explicit(&worker->clock, now + 1, memory_order_release);
+    ligi_sync_clock(worker);
+    return now + 1;
+}
+
+int64_t lig_params_current_clock(const lig_params_worker *worker)
+{
+    if (!ligi_node_is_here(worker->node)) {
+        (void)ligi_node_check(worker->node);
+        return -1;
+    }
+    return atomic_load_explicit(&worker->clock, memory_order_relaxed);
+}
+
+/* --- the end --- */
+
+lig_status lig_params_worker_finalize(lig_params_worker *worker, int64_t timeout_ns)
+{
+    int64_t deadline = ligi_time_until(timeout_ns);
+    LIG_TRY(ligi_node_check(worker->node));
+    if (atomic_load(&worker->finalized))
+        return LIG_OK;
+    LIG_TRY(lig_params_wait_all(worker, timeout_ns));
+    LIG_TRY(lig_params_flush(worker, ligi_time_left(deadline)));
+    atomic_store(&worker->clock, LIG_PARAMS_FOREVER_CLOCK);
+    ligi_sync_finalize(worker);
+    LIG_TRY(ligi_worker_meet(worker, LIGI_AT_FINALIZE, ligi_time_left(deadline)));
+    atomic_store(&worker->finalized, 1);
+    return LIG_OK;
+}

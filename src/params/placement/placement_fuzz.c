@@ -1,0 +1,136 @@
+/* Letters of sync from hostile nodes, in any order, between rounds of a node that is interested in
+ * this and that: refused, or taken in without a step outside. */
+#include "params/placement/placement.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NODES = 3, KEYS = 6, LENGTH = 2, ITEMS_MAX = 5 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+typedef struct reader {
+    const uint8_t *data;
+    size_t bytes, at;
+} reader;
+
+static uint32_t next(reader *in, uint32_t below)
+{
+    return in->at < in->bytes ? in->data[in->at++] % below : 0;
+}
+
+static lig_status take(void *context, uint64_t bytes, ligi_parcel **parcel)
+{
+    (void)context;
+    *parcel = calloc(1, sizeof **parcel);
+    assert(*parcel != NULL);
+    (*parcel)->data = malloc(bytes);
+    (*parcel)->room = bytes;
+    assert((*parcel)->data != NULL);
+    return LIG_OK;
+}
+
+static void drop(void *context, ligi_parcel *parcel)
+{
+    (void)context;
+    free(parcel->data);
+    free(parcel);
+}
+
+static lig_status post(void *context, uint32_t to, const ligi_post *letter)
+{
+    assert(to != 0 && to < NODES && letter->letter.count > 0);
+    assert(letter->parcel->bytes <= letter->parcel->room);
+    drop(context, letter->parcel);
+    return LIG_OK;
+}
+
+/* A letter with rows of about the right size. */
+static lig_status one_letter(ligi_steward *steward, reader *in)
+{
+    uint8_t rows[(ITEMS_MAX + 1) * LENGTH * sizeof(int64_t)];
+    ligi_item items[ITEMS_MAX];
+    ligi_letter head = {.kind = (uint8_t)(LIGI_LETTER_SYNC + next(in, 3)),
+                        .origin = next(in, NODES + 1),
+                        .count = 1 + next(in, ITEMS_MAX)};
+    uint64_t rows_bytes = 0;
+
+    memset(rows, 1, sizeof rows);
+    for (uint32_t i = 0; i < head.count; i++) {
+        items[i] = (ligi_item){.key = (int64_t)next(in, KEYS + 2) - 1,
+                               .number = next(in, 8),
+                               .kind = (uint16_t)next(in, 10),
+                               .extra = next(in, 8)};
+        if (items[i].kind >= LIGI_ITEM_DELTA && items[i].kind <= LIGI_ITEM_FRESH)
+            rows_bytes += LENGTH * sizeof(int64_t);
+    }
+    rows_bytes += next(in, 16) == 0;
+    const ligi_parts parts = {.items = items, .rows = rows, .rows_bytes = rows_bytes};
+    return ligi_steward_arrived(steward, 1 + next(in, NODES - 1), &head, &parts);
+}
+
+static lig_status one_round(ligi_steward *steward, reader *in, ligi_segment *segment)
+{
+    size_t budget = SIZE_MAX;
+    int through;
+
+    segment->entries[0] = next(in, KEYS);
+    segment->done = 0;
+    segment->end = 1 + next(in, 2);
+    if (next(in, 2))
+        LIG_TRY(ligi_steward_begin(steward, 0, segment, &budget, &through));
+    else
+        LIG_TRY(ligi_steward_end(steward, segment, &budget, &through));
+    LIG_TRY(ligi_steward_rested(steward));
+    if (next(in, 4) == 0)
+        LIG_TRY(ligi_steward_surrender(steward, next(in, KEYS)));
+    if (next(in, 4) == 0)
+        LIG_TRY(ligi_steward_written_by(steward, next(in, KEYS), next(in, NODES)));
+    LIG_TRY(ligi_steward_spread(steward, &budget));
+    return ligi_courier_send(&steward->courier);
+}
+
+static lig_status one_push(ligi_steward *steward, reader *in)
+{
+    int64_t key = next(in, KEYS), values[LENGTH] = {1, 2};
+    ligi_entry noted[1];
+    ligi_miss misses[1];
+    uint64_t elements;
+    ligi_batch batch = {
+        .keys = &key, .count = 1, .values = values, .misses = misses, .noted = noted};
+
+    LIG_TRY(ligi_tables_resolve(steward->tables, &batch, &elements));
+    ligi_tables_write(steward->tables, LIGI_WRITE_PUSH, &batch);
+    return ligi_steward_note(steward, noted, batch.noted_count);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    const lig_params_table table = {.key_count = KEYS, .length = LENGTH};
+    const ligi_tables_options options = {
+        .tables = &table, .table_count = 1, .dtype = LIG_INT64, .node_count = NODES};
+    reader in = {data, bytes, 0};
+    ligi_steward_options own = {.node_count = NODES, .carrier = {take, drop, post, NULL}};
+    ligi_segment *segment = calloc(1, sizeof *segment + sizeof segment->entries[0]);
+    ligi_steward steward;
+    lig_status status = LIG_OK;
+
+    assert(segment != NULL);
+    segment->count = 1;
+    own.techniques = (lig_params_techniques)next(&in, 3);
+    if (ligi_tables_create(&own.tables, &options) != LIG_OK)
+        abort();
+    if (ligi_steward_init(&steward, &own) != LIG_OK)
+        abort();
+    while (in.at < in.bytes && status == LIG_OK) {
+        uint32_t what = next(&in, 4);
+        status = what == 0   ? one_round(&steward, &in, segment)
+                 : what == 1 ? one_push(&steward, &in)
+                             : one_letter(&steward, &in);
+    }
+    ligi_steward_fini(&steward);
+    ligi_tables_destroy(own.tables);
+    free(segment);
+    return 0;
+}

@@ -1,0 +1,248 @@
+/* What becomes of a worker's requests: answers, failures, and those who wait. */
+#include "params/state/node_state.h"
+
+#include <string.h>
+
+static void drop_parcels(lig_params *node, ligi_parcel *parcel)
+{
+    while (parcel) {
+        ligi_parcel *next = parcel->with;
+        ligi_parcel_drop(node, parcel);
+        parcel = next;
+    }
+}
+
+/* It has ended: what it held is free, but for what peers have still to read. */
+static void release(lig_params_worker *worker, ligi_ticket *ticket)
+{
+    lig_params *node = worker->node;
+    ligi_parcel *first = ticket->parcels;
+    ticket->parcels = NULL;
+    worker->staged -= ticket->bytes;
+    if (first == NULL || ticket->left == 0) {
+        drop_parcels(node, first);
+        return;
+    }
+    first->worker = worker->id;
+    first->ticket = (uint64_t)ticket->number;
+    first->left = ticket->left;
+    first->next = node->given_up;
+    node->given_up = first;
+}
+
+/* An answer that nobody waits for. */
+static void answered_late(lig_params *node, const ligi_letter *letter)
+{
+    ligi_parcel **at = &node->given_up;
+    while (*at && ((*at)->worker != letter->worker || (*at)->ticket != letter->ticket))
+        at = &(*at)->next;
+    ligi_parcel *first = *at;
+    if (first == NULL)
+        return;
+    first->left -= letter->count < first->left ? letter->count : first->left;
+    if (first->left > 0)
+        return;
+    *at = first->next;
+    drop_parcels(node, first);
+}
+
+void ligi_ask_forget(lig_params *node)
+{
+    while (node->given_up) {
+        ligi_parcel *first = node->given_up;
+        node->given_up = first->next;
+        drop_parcels(node, first);
+    }
+}
+
+void ligi_ask_end(lig_params_worker *worker, ligi_ticket *ticket, lig_status status,
+                  const char *sentence)
+{
+    if (ticket->state != LIGI_TICKET_OPEN)
+        return;
+    ligi_ticket_fail(&worker->tickets, ticket, status, sentence);
+    release(worker, ticket);
+}
+
+void ligi_ask_abandon(lig_params_worker *worker, lig_status status, const char *sentence)
+{
+    ligi_tickets *tickets = &worker->tickets;
+    for (int64_t i = atomic_load(&tickets->ended); i < tickets->next; i++) {
+        ligi_ticket *ticket = ligi_tickets_find(tickets, i);
+        if (ticket)
+            ligi_ask_end(worker, ticket, status, sentence);
+    }
+}
+
+static lig_status corrupt(uint32_t rank, const char *what)
+{
+    return lig_fail(LIG_E_CORRUPT, "node %u answers wrongly: %s", rank, what);
+}
+
+/* All positions and sizes are looked at before the first byte is written. */
+static lig_status check_answer(uint32_t rank, const ligi_letter *letter, const ligi_parts *parts,
+                               const ligi_ticket *ticket)
+{
+    uint64_t bytes = 0;
+    if (letter->count > ticket->left || letter->verb != ticket->verb)
+        return corrupt(rank, "more keys than it was asked for");
+    if (ticket->verb == LIGI_PULL && !(letter->flags & LIGI_LETTER_VALUES))
+        return corrupt(rank, "no values");
+    if (!(letter->flags & LIGI_LETTER_POSITIONS))
+        return LIG_OK;
+    for (uint32_t i = 0; i < letter->count; i++) {
+        if (parts->positions[i] >= ticket->want_count)
+            return corrupt(rank, "a key that it was not asked for");
+        bytes += ticket->wants[parts->positions[i]].bytes;
+    }
+    if ((letter->flags & LIGI_LETTER_VALUES) && bytes != parts->rows_bytes)
+        return corrupt(rank, "rows of another length");
+    return LIG_OK;
+}
+
+static void take_values(const ligi_letter *letter, const ligi_parts *parts,
+                        const ligi_ticket *ticket)
+{
+    const uint8_t *row = parts->rows;
+    for (uint32_t i = 0; i < letter->count; i++) {
+        const ligi_want *want = &ticket->wants[parts->positions[i]];
+        memcpy(ticket->values + want->at, row, want->bytes);
+        row += want->bytes;
+    }
+}
+
+/* Who answers owns the rows. */
+static void take_places(lig_params *node, uint32_t rank, const ligi_letter *letter,
+                        const ligi_parts *parts, const ligi_ticket *ticket)
+{
+    for (uint32_t i = 0; i < letter->count; i++) {
+        ligi_entry entry;
+        int64_t key = ticket->wants[parts->positions[i]].key;
+        if (ligi_tables_known(node->tables, key, &entry))
+            (void)ligi_tables_place_update(node->tables, entry,
+                                           (ligi_place){rank, parts->moves[i]});
+    }
+}
+
+static void refused(lig_params_worker *worker, uint32_t rank, const ligi_letter *letter,
+                    const ligi_parts *parts)
+{
+    ligi_ticket *ticket = ligi_tickets_find(&worker->tickets, (int64_t)letter->ticket);
+    ticket->left -= letter->count < ticket->left ? letter->count : ticket->left;
+    lig_fail((lig_status)letter->number, "node %u: %.*s", rank, (int)parts->sentence_bytes,
+             parts->sentence);
+    ligi_ask_end(worker, ticket, (lig_status)letter->number, lig_error_text());
+}
+
+lig_status ligi_ask_answered(lig_params *node, uint32_t rank, const ligi_letter *letter,
+                             const ligi_parts *parts)
+{
+    lig_params_worker *worker =
+        letter->worker < node->worker_count ? node->workers[letter->worker] : NULL;
+    ligi_ticket *ticket =
+        worker ? ligi_tickets_find(&worker->tickets, (int64_t)letter->ticket) : NULL;
+    if (letter->worker >= node->worker_count || letter->origin != node->rank)
+        return corrupt(rank, "a worker that there is not");
+    if (ticket == NULL || ticket->state != LIGI_TICKET_OPEN) {
+        answered_late(node, letter);
+        return LIG_OK;
+    }
+    if (letter->flags & LIGI_LETTER_FAILED) {
+        refused(worker, rank, letter, parts);
+        return LIG_OK;
+    }
+    LIG_TRY(check_answer(rank, letter, parts, ticket));
+    if (letter->flags & LIGI_LETTER_VALUES)
+        take_values(letter, parts, ticket);
+    if (letter->flags & LIGI_LETTER_MOVES)
+        take_places(node, rank, letter, parts, ticket);
+    if (ligi_ticket_answered(&worker->tickets, ticket, letter->count))
+        release(worker, ticket);
+    return LIG_OK;
+}
+
+/* --- waiting --- */
+
+typedef struct await {
+    const ligi_tickets *tickets;
+    int64_t number;
+} await;
+
+static int has_ended(void *context)
+{
+    const await *what = context;
+    return ligi_tickets_has_ended(what->tickets, what->number);
+}
+
+/* The worker's own thread: what it had asked for is told once. */
+static lig_status outcome(lig_params_worker *worker, int64_t number)
+{
+    ligi_node_lock(worker->node);
+    ligi_ticket *ticket = ligi_tickets_find(&worker->tickets, number);
+    lig_status status = ticket ? ligi_ticket_outcome(ticket) : LIG_OK;
+    ligi_node_unlock(worker->node);
+    return status;
+}
+
+lig_status lig_params_wait(lig_params_worker *worker, int64_t ticket, int64_t timeout_ns)
+{
+    if (ticket == LIG_PARAMS_LOCAL)
+        return LIG_OK;
+    LIG_TRY(ligi_node_check(worker->node));
+    if (ticket < 0 || ticket >= worker->tickets.next)
+        return lig_fail(LIG_E_INVALID, "ticket %lld was not given out by this worker",
+                        (long long)ticket);
+    await what = {&worker->tickets, ticket};
+    lig_status status = ligi_node_wait(worker->node, has_ended, &what, timeout_ns);
+    if (status == LIG_E_TIMEOUT)
+        return lig_fail(LIG_E_TIMEOUT, "request %lld of worker %u has not been answered in time",
+                        (long long)ticket, worker->id);
+    LIG_TRY(status);
+    return outcome(worker, ticket);
+}
+
+static int all_have_ended(void *context)
+{
+    const await *what = context;
+    return atomic_load_explicit(&what->tickets->ended, memory_order_relaxed) >= what->number;
+}
+
+/* Nothing is told before all have ended: what is told is not told again. */
+lig_status lig_params_wait_all(lig_params_worker *worker, int64_t timeout_ns)
+{
+    int64_t next = worker->tickets.next;
+    int64_t from = next > LIGI_TICKETS_MAX ? next - LIGI_TICKETS_MAX : 0;
+    await what = {&worker->tickets, next};
+    ligi_failure first = {0};
+    LIG_TRY(ligi_node_check(worker->node));
+    if (worker->waited == next)
+        return LIG_OK;
+    lig_status status = ligi_node_wait(worker->node, all_have_ended, &what, timeout_ns);
+    if (status == LIG_E_TIMEOUT)
+        return lig_fail(LIG_E_TIMEOUT, "request %lld of worker %u has not been answered in time",
+                        (long long)atomic_load(&worker->tickets.ended), worker->id);
+    LIG_TRY(status);
+    ligi_node_lock(worker->node);
+    ligi_failure_take(&first, ligi_tickets_untold(&worker->tickets));
+    ligi_node_unlock(worker->node);
+    for (int64_t i = worker->waited > from ? worker->waited : from; i < next; i++) {
+        status = outcome(worker, i);
+        if (status != LIG_OK && first.status == LIG_OK)
+            ligi_failure_take(&first, status);
+    }
+    worker->waited = next;
+    return ligi_failure_publish(&first);
+}
+
+int lig_params_done(lig_params_worker *worker, int64_t ticket)
+{
+    if (ticket == LIG_PARAMS_LOCAL || ligi_node_check(worker->node) != LIG_OK ||
+        ticket < atomic_load_explicit(&worker->tickets.ended, memory_order_acquire))
+        return 1;
+    if (worker->node->net)
+        (void)ligi_net_poll(worker->node->net);
+    ligi_node_lock(worker->node);
+    int ended = ligi_tickets_has_ended(&worker->tickets, ticket);
+    ligi_node_unlock(worker->node);
+    return ended;
+}

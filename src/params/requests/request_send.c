@@ -1,0 +1,583 @@
+/* A worker's requests: which wait for which, what is asked of whom, and what becomes of answers. */
+#include "params/rows/optimizer.h"
+#include "params/rows/table_state.h"
+#include "params/state/node_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- order ---
+ *
+ * For each kind of access a table by the hash of a key says the youngest ticket of this worker that
+ * asked for it: 24 bits that tell keys of a bucket apart, 40 bits of the ticket's number plus one.
+ * Two keys that meet in a bucket leave it to MANY: then an access of any key there waits. */
+
+enum { PLACES_AHEAD = 16 };
+enum { BUCKET_BITS = 14, BUCKETS = 1 << BUCKET_BITS, TICKET_BITS = 40 };
+#define TICKET_MASK ((UINT64_C(1) << TICKET_BITS) - 1)
+#define MANY (UINT64_C(0xffffff) << TICKET_BITS)
+#define STAGED_MOST (UINT64_C(64) << 20) /* bytes of rows that a worker waits for */
+#define TICKET_MOST (UINT64_C(16) << 20) /* of one ticket */
+
+typedef enum access { READS = 0, ADDS = 1, SETS = 2, ACCESSES = 3 } access;
+
+struct ligi_asker {
+    uint64_t last[ACCESSES][BUCKETS];
+    uint8_t strict[LIG_PARAMS_TABLES_MAX]; /* a push does not commute with a push */
+    int any_strict;
+    uint32_t *heads;   /* [node_count + 1]: where the keys of a node begin */
+    uint32_t *by_node; /* misses in the order of nodes */
+    size_t by_node_room;
+};
+
+lig_status ligi_asker_create(lig_params_worker *worker)
+{
+    lig_params *node = worker->node;
+    struct ligi_asker *asker;
+    LIG_TRY(ligi_calloc(&asker, 1, sizeof *asker, "a worker"));
+    lig_status status =
+        ligi_calloc(&asker->heads, node->node_count + 1, sizeof *asker->heads, "a worker");
+    if (status != LIG_OK) {
+        free(asker);
+        return status;
+    }
+    for (uint32_t i = 0; i < ligi_tables_count(node->tables); i++) {
+        asker->strict[i] = (uint8_t)ligi_optimizer_ordered(ligi_tables_optimizer(node->tables, i));
+        asker->any_strict |= asker->strict[i];
+    }
+    worker->asker = asker;
+    return LIG_OK;
+}
+
+void ligi_asker_destroy(lig_params_worker *worker)
+{
+    if (worker->asker == NULL)
+        return;
+    free(worker->asker->heads);
+    free(worker->asker->by_node);
+    free(worker->asker);
+    worker->asker = NULL;
+}
+
+static uint64_t mix(int64_t key)
+{
+    uint64_t x = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
+    return x ^ x >> 29;
+}
+
+static access access_of(const lig_params_worker *worker, ligi_verb verb, int64_t key)
+{
+    const struct ligi_asker *asker = worker->asker;
+    if (verb != LIGI_PUSH)
+        return verb == LIGI_PULL ? READS : SETS;
+    if (!asker->any_strict)
+        return ADDS;
+    int table = ligi_tables_table_of_key(worker->node->tables, key);
+    return table >= 0 && asker->strict[table] ? SETS : ADDS;
+}
+
+/* The youngest ticket that an access must not overtake, plus one; 0: none. */
+static uint64_t youngest(const struct ligi_asker *asker, access kind, int64_t key)
+{
+    static const uint8_t against[ACCESSES][ACCESSES] = {
+        [READS] = {0, 1, 1}, [ADDS] = {1, 0, 1}, [SETS] = {1, 1, 1}};
+    uint64_t hash = mix(key), tag = hash >> 40 << TICKET_BITS, found = 0;
+    for (int other = 0; other < ACCESSES; other++) {
+        uint64_t last = asker->last[other][hash & (BUCKETS - 1)];
+        uint64_t whose = last & ~TICKET_MASK;
+        if (against[kind][other] && (whose == tag || whose == MANY) && (last & TICKET_MASK) > found)
+            found = last & TICKET_MASK;
+    }
+    return found;
+}
+
+static void remember(lig_params_worker *worker, ligi_verb verb, int64_t key, int64_t ticket)
+{
+    struct ligi_asker *asker = worker->asker;
+    uint64_t hash = mix(key), tag = hash >> 40 << TICKET_BITS;
+    uint64_t *last = &asker->last[access_of(worker, verb, key)][hash & (BUCKETS - 1)];
+    uint64_t ended = (uint64_t)atomic_load_explicit(&worker->tickets.ended, memory_order_relaxed);
+    int busy = (*last & TICKET_MASK) > (ended & TICKET_MASK);
+    if (busy && (*last & ~TICKET_MASK) != tag)
+        tag = MANY;
+    *last = tag | (((uint64_t)ticket + 1) & TICKET_MASK);
+}
+
+/* A ticket's number plus one that all keys of the batch are behind; 0: none that is open. */
+static uint64_t must_end(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch)
+{
+    uint64_t found = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        int64_t key = batch->keys[i];
+        uint64_t one = youngest(worker->asker, access_of(worker, verb, key), key);
+        found = one > found ? one : found;
+    }
+    uint64_t ended = (uint64_t)atomic_load_explicit(&worker->tickets.ended, memory_order_acquire);
+    return found > (ended & TICKET_MASK) ? found : 0;
+}
+
+int ligi_ask_may(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch)
+{
+    return must_end(worker, verb, batch) == 0;
+}
+
+typedef struct await {
+    lig_params_worker *worker;
+    int64_t ended; /* the tickets before this one */
+} await;
+
+static int have_ended(void *context)
+{
+    const await *what = context;
+    return atomic_load_explicit(&what->worker->tickets.ended, memory_order_relaxed) >= what->ended;
+}
+
+static lig_status wait_ended(lig_params_worker *worker, int64_t ended, int64_t timeout_ns)
+{
+    await what = {worker, ended};
+    lig_status status = ligi_node_wait(worker->node, have_ended, &what, timeout_ns);
+    if (status == LIG_E_TIMEOUT)
+        return lig_fail(LIG_E_TIMEOUT, "request %lld of worker %u has not been answered in time",
+                        (long long)atomic_load(&worker->tickets.ended), worker->id);
+    return status;
+}
+
+lig_status ligi_ask_order(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch)
+{
+    uint64_t last = must_end(worker, verb, batch);
+    if (last == 0)
+        return LIG_OK;
+    int64_t ended = atomic_load_explicit(&worker->tickets.ended, memory_order_relaxed);
+    int64_t number = (int64_t)(((uint64_t)ended & ~TICKET_MASK) | last);
+    return wait_ended(worker, number, worker->node->timeout_ns);
+}
+
+/* --- what stands between a worker and its rows --- */
+
+typedef struct obstacle {
+    lig_params *node;
+    const ligi_batch *batch;
+} obstacle;
+
+static int has_state(const ligi_batch *batch, const ligi_tables *tables, ligi_row_state state)
+{
+    for (size_t i = 0; i < batch->miss_count; i++)
+        if (ligi_word_state(ligi_tables_word(tables, batch->misses[i].entry)) == state)
+            return 1;
+    return 0;
+}
+
+/* Nothing that was pushed here is still here. Once seen after a worker's last push it stays true of
+ * that push, whatever becomes of the row: the owner has it. */
+static int all_absent(const ligi_batch *batch, const ligi_tables *tables)
+{
+    for (size_t i = 0; i < batch->miss_count; i++)
+        if (ligi_word_state(ligi_tables_word(tables, batch->misses[i].entry)) != LIGI_ROW_ABSENT)
+            return 0;
+    return 1;
+}
+
+/* No copy that was given up has still to be taken in by its owner. */
+static int is_free(void *context)
+{
+    const obstacle *what = context;
+    return atomic_load(&what->node->broken) ||
+           !has_state(what->batch, what->node->tables, LIGI_ROW_DRAINING);
+}
+
+/* Whoever sets a row here and would find its old value in the copy for a while does without. */
+static void surrender(lig_params *node, const ligi_batch *batch)
+{
+    ligi_node_lock(node);
+    for (size_t i = 0; i < batch->miss_count; i++)
+        if (ligi_tables_state(node->tables, batch->misses[i].entry) == LIGI_ROW_COPY)
+            ligi_sync_surrender(node, batch->misses[i].entry);
+    ligi_node_unlock(node);
+}
+
+static void look_again(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch)
+{
+    lig_params *node = worker->node;
+    size_t noted = batch->noted_count;
+    if (verb == LIGI_PULL) {
+        ligi_tables_read_misses(node->tables, batch);
+        return;
+    }
+    ligi_tables_write_misses(node->tables, verb == LIGI_SET ? LIGI_WRITE_SET : LIGI_WRITE_PUSH,
+                             batch);
+    if (batch->noted_count > noted)
+        ligi_sync_noted(node, worker, batch->noted + noted, batch->noted_count - noted);
+}
+
+/* Leaves misses that are somewhere else, and free to be asked for there. */
+static lig_status clear_way(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch)
+{
+    lig_params *node = worker->node;
+    obstacle what = {node, batch};
+    int64_t deadline = ligi_time_until(node->timeout_ns);
+    while (!all_absent(batch, node->tables)) {
+        if (verb == LIGI_SET && has_state(batch, node->tables, LIGI_ROW_COPY))
+            surrender(node, batch);
+        if (!is_free(&what))
+            ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
+        lig_status status = ligi_node_wait(node, is_free, &what, ligi_time_left(deadline));
+        if (status == LIG_E_TIMEOUT)
+            return lig_fail(LIG_E_TIMEOUT, "copies of rows were not given back in time");
+        LIG_TRY(status);
+        look_again(worker, verb, batch);
+        if (atomic_load(&node->broken)) /* what drains will not be confirmed any more */
+            break;
+    }
+    return batch->miss_count > 0 ? ligi_node_check_others(node) : LIG_OK;
+}
+
+/* --- asking --- */
+
+/* Sorts the misses by the node to be asked: heads[n] .. heads[n + 1] of by_node. 0 when a row has
+ * come here meanwhile. */
+static int sort_misses(lig_params_worker *worker, const ligi_batch *batch)
+{
+    struct ligi_asker *asker = worker->asker;
+    lig_params *node = worker->node;
+    uint32_t *heads = asker->heads;
+    memset(heads, 0, (node->node_count + 1) * sizeof *heads);
+    for (size_t i = 0; i < batch->miss_count; i++) {
+        if (i + PLACES_AHEAD < batch->miss_count)
+            __builtin_prefetch(&node->tables->asides[batch->misses[i + PLACES_AHEAD].entry]);
+        uint32_t to = ligi_tables_place(node->tables, batch->misses[i].entry).node;
+        if (to == node->rank || to >= node->node_count)
+            return 0;
+        asker->by_node[batch->miss_count + i] = to;
+        heads[to + 1]++;
+    }
+    for (uint32_t n = 0; n < node->node_count; n++)
+        heads[n + 1] += heads[n];
+    for (size_t i = 0; i < batch->miss_count; i++)
+        asker->by_node[heads[asker->by_node[batch->miss_count + i]]++] = (uint32_t)i;
+    memmove(heads + 1, heads, node->node_count * sizeof *heads);
+    heads[0] = 0;
+    return 1;
+}
+
+/* What is in the memory of peers on this host is read there. Between two there is no question whose
+ * it is. */
+static void read_peers(lig_params_worker *worker, ligi_batch *batch)
+{
+    lig_params *node = worker->node;
+    size_t before = batch->miss_count;
+    if (node->region_bytes == 0 || ligi_tables_hashed(node->tables) ||
+        (node->node_count > 2 && !sort_misses(worker, batch)))
+        return;
+    const uint32_t *heads = worker->asker->heads;
+    for (uint32_t n = 0; n < node->node_count && batch->miss_count > 0; n++) {
+        const void *region = node->peers[n].region;
+        if (region && node->node_count == 2)
+            ligi_tables_read_peer(node->tables, region, UINT32_MAX, batch);
+        else if (region && heads[n + 1] > heads[n])
+            ligi_tables_read_peer(node->tables, region, n, batch);
+    }
+    size_t found = before - batch->miss_count;
+    uint64_t all = atomic_load_explicit(&worker->counts.shared, memory_order_relaxed);
+    atomic_store_explicit(&worker->counts.shared, all + found, memory_order_relaxed);
+}
+
+static void fill_wants(lig_params_worker *worker, const ligi_batch *batch, ligi_ticket *ticket)
+{
+    const ligi_tables *tables = worker->node->tables;
+    uint32_t element = ligi_tables_element_bytes(tables);
+    for (size_t i = 0; i < batch->miss_count; i++) {
+        const ligi_miss *miss = &batch->misses[i];
+        ticket->wants[i] = (ligi_want){.key = batch->keys[miss->position],
+                                       .at = miss->at * element,
+                                       .bytes = ligi_tables_length(tables, miss->entry) * element};
+    }
+    ticket->want_count = ticket->left = (uint32_t)batch->miss_count;
+}
+
+typedef struct asking {
+    lig_params_worker *worker;
+    ligi_verb verb;
+    const ligi_batch *batch;
+    ligi_ticket *ticket;
+    const double *rates;
+    uint64_t bytes; /* of the rows that are wanted */
+} asking;
+
+/* How many of `count` keys fit into one letter, and the bytes of its payload. */
+static uint32_t fit(const asking *call, const uint32_t *indexes, uint32_t count, uint64_t *bytes)
+{
+    uint64_t rows = 0;
+    uint32_t most = count < LIGI_LETTER_KEYS_MAX ? count : LIGI_LETTER_KEYS_MAX, n = 0;
+    for (; n < most; n++) {
+        uint64_t more = rows + call->ticket->wants[indexes[n]].bytes; /* of a pull: of its answer */
+        if (n > 0 && more + 12 * (uint64_t)(n + 1) > LIGI_LETTER_PAYLOAD_GOOD)
+            break;
+        rows = more;
+    }
+    *bytes = 8 * (uint64_t)n + LIGI_PAD8(4 * (uint64_t)n) + (call->verb == LIGI_PULL ? 0 : rows);
+    return n;
+}
+
+static void fill_parcel(const asking *call, const uint32_t *indexes, uint32_t count,
+                        ligi_parcel *parcel)
+{
+    int64_t *keys = (int64_t *)(void *)parcel->data;
+    uint32_t *positions = (uint32_t *)(void *)(keys + count);
+    uint8_t *rows = parcel->data + 8 * (uint64_t)count + LIGI_PAD8(4 * (uint64_t)count);
+    for (uint32_t i = 0; i < count; i++) {
+        const ligi_want *want = &call->ticket->wants[indexes[i]];
+        keys[i] = want->key;
+        positions[i] = indexes[i];
+        if (call->verb == LIGI_PULL)
+            continue;
+        memcpy(rows, (const uint8_t *)call->batch->values + want->at, want->bytes);
+        rows += want->bytes;
+    }
+    if (count % 2)
+        positions[count] = 0;
+}
+
+/* One letter. The parcel of a write is lent: the ticket holds it until the answer. */
+static lig_status post_ask(const asking *call, uint32_t to, const uint32_t *indexes, uint32_t count,
+                           uint64_t bytes)
+{
+    lig_params_worker *worker = call->worker;
+    lig_params *node = worker->node;
+    ligi_parcel *parcel;
+    ligi_node_lock(node);
+    lig_status status = ligi_node_check_others(node);
+    if (status == LIG_OK)
+        status = ligi_parcel_take(node, bytes, &parcel);
+    ligi_node_unlock(node);
+    LIG_TRY(status);
+    parcel->bytes = bytes;
+    fill_parcel(call, indexes, count, parcel);
+    ligi_post post = {.letter = {.kind = LIGI_LETTER_ASK,
+                                 .verb = (uint8_t)call->verb,
+                                 .flags = call->rates ? LIGI_LETTER_RATES : 0,
+                                 .origin = node->rank,
+                                 .count = count,
+                                 .worker = worker->id,
+                                 .ticket = (uint64_t)call->ticket->number},
+                      .tail = call->rates,
+                      .tail_bytes = call->rates ? 8 * ligi_tables_count(node->tables) : 0,
+                      .parcel = parcel,
+                      .send_flags = LIGI_SEND_LEND};
+    ligi_node_lock(node);
+    if (call->ticket->state == LIGI_TICKET_OPEN) {
+        parcel->holds++;
+        parcel->with = call->ticket->parcels;
+        call->ticket->parcels = parcel;
+    } else {
+        post.send_flags = 0; /* it has failed, and nobody holds what is lent */
+    }
+    status = ligi_peer_post(&node->peers[to], &post);
+    ligi_node_unlock(node);
+    return status;
+}
+
+static lig_status post_all(const asking *call)
+{
+    const struct ligi_asker *asker = call->worker->asker;
+    for (uint32_t n = 0; n < call->worker->node->node_count; n++) {
+        uint32_t at = asker->heads[n], end = asker->heads[n + 1];
+        while (at < end) {
+            uint64_t bytes;
+            uint32_t count = fit(call, asker->by_node + at, end - at, &bytes);
+            LIG_TRY(post_ask(call, n, asker->by_node + at, count, bytes));
+            at += count;
+        }
+    }
+    return LIG_OK;
+}
+
+static const double *rates_of(const lig_params_worker *worker, ligi_verb verb, double *rates)
+{
+    const ligi_tables *tables = worker->node->tables;
+    int any = 0;
+    if (verb != LIGI_PUSH)
+        return NULL;
+    for (uint32_t i = 0; i < ligi_tables_count(tables); i++) {
+        any |= ligi_tables_optimizer(tables, i)->kind != LIG_PARAMS_ADD;
+        rates[i] = ligi_tables_get_lr(tables, i);
+    }
+    return any ? rates : NULL;
+}
+
+/* Under the lock. LIG_E_BUSY: too much is open. */
+static lig_status try_ticket(asking *call)
+{
+    lig_params_worker *worker = call->worker;
+    if (worker->staged > 0 && worker->staged + call->bytes > STAGED_MOST)
+        return LIG_E_BUSY;
+    LIG_TRY(ligi_tickets_begin(&worker->tickets, (uint8_t)call->verb, &call->ticket));
+    lig_status status = ligi_ticket_reserve(call->ticket, call->batch->miss_count);
+    if (status == LIG_OK)
+        status = ligi_node_check_others(worker->node);
+    if (status != LIG_OK) {
+        ligi_tickets_undo(&worker->tickets, call->ticket);
+        return status;
+    }
+    fill_wants(worker, call->batch, call->ticket);
+    call->ticket->bytes = call->bytes;
+    worker->staged += call->bytes;
+    call->ticket->values = call->verb == LIGI_PULL ? call->batch->values : NULL;
+    return LIG_OK;
+}
+
+static lig_status begin_ticket(asking *call)
+{
+    lig_params_worker *worker = call->worker;
+    for (;;) {
+        ligi_node_lock(worker->node);
+        lig_status status = try_ticket(call);
+        int64_t oldest = atomic_load(&worker->tickets.ended);
+        ligi_node_unlock(worker->node);
+        if (status != LIG_E_BUSY)
+            return status;
+        LIG_TRY(wait_ended(worker, oldest + 1, worker->node->timeout_ns));
+    }
+}
+
+static lig_status ask_some(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch,
+                           uint64_t bytes, int64_t *ticket)
+{
+    double rates[LIG_PARAMS_TABLES_MAX];
+    asking call = {.worker = worker, .verb = verb, .batch = batch, .bytes = bytes};
+    call.rates = rates_of(worker, verb, rates);
+    LIG_TRY(begin_ticket(&call));
+    for (size_t i = 0; i < batch->miss_count; i++)
+        remember(worker, verb, call.ticket->wants[i].key, call.ticket->number);
+    *ticket = call.ticket->number;
+    return post_all(&call);
+}
+
+/* Of a row that is set twice in one call the last counts. */
+static void keep_last(ligi_batch *batch)
+{
+    ligi_miss *misses = batch->misses;
+    size_t at = batch->miss_count;
+    ligi_missed_begin(batch->missed);
+    for (size_t i = batch->miss_count; i-- > 0;)
+        if (ligi_missed_add(batch->missed, misses[i].entry))
+            misses[--at] = misses[i];
+    batch->miss_count -= at;
+    memmove(misses, misses + at, batch->miss_count * sizeof *misses);
+}
+
+/* Some row is pushed to twice, and its optimizer does not take that in either order. */
+static int has_steps_in_order(const lig_params_worker *worker, ligi_verb verb,
+                              const ligi_batch *batch)
+{
+    if (verb != LIGI_PUSH || !worker->asker->any_strict)
+        return 0;
+    ligi_missed_begin(batch->missed);
+    for (size_t i = 0; i < batch->miss_count; i++) {
+        ligi_entry entry = batch->misses[i].entry;
+        if (!ligi_missed_add(batch->missed, entry) &&
+            access_of(worker, verb, ligi_tables_key(worker->node->tables, entry)) == SETS)
+            return 1;
+    }
+    return 0;
+}
+
+/* The misses from `first` on that one ticket takes, at most `most` bytes of letters, and the bytes
+ * of their rows. */
+static size_t portion(const ligi_tables *tables, const ligi_batch *batch, size_t first,
+                      uint64_t most, uint64_t *bytes)
+{
+    uint32_t element = ligi_tables_element_bytes(tables), uniform = ligi_tables_uniform(tables);
+    size_t i = first;
+    *bytes = 0;
+    for (; i < batch->miss_count; i++) {
+        uint32_t length = uniform ? uniform : ligi_tables_length(tables, batch->misses[i].entry);
+        uint64_t more = *bytes + (uint64_t)length * element;
+        if (i > first && more + 12 * (uint64_t)(i + 1 - first) > most)
+            break;
+        *bytes = more;
+    }
+    return i - first;
+}
+
+/* A call that fails borrows nothing: what it has asked for so far is thrown away when it comes. */
+static lig_status give_up(lig_params_worker *worker, int64_t first, lig_status status)
+{
+    ligi_failure failure;
+    ligi_failure_take(&failure, status);
+    ligi_node_lock(worker->node);
+    for (int64_t i = first; i < worker->tickets.next; i++) {
+        ligi_ticket *ticket = ligi_tickets_find(&worker->tickets, i);
+        if (ticket)
+            ligi_ask_end(worker, ticket, status, failure.text);
+        if (ticket)
+            ticket->told = 1;
+    }
+    ligi_node_unlock(worker->node);
+    return ligi_failure_publish(&failure);
+}
+
+/* A call that wants very much has several tickets; all but the last are waited for here, so that
+ * memory for what is under way is bounded. Letters may overtake each other where rows move: steps
+ * that are to be taken in order go in one letter, or one after another. */
+static lig_status ask_all(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch,
+                          int64_t *ticket)
+{
+    lig_params *node = worker->node;
+    int64_t last = LIG_PARAMS_LOCAL, begun = worker->tickets.next;
+    lig_status status = LIG_OK;
+    int in_order = has_steps_in_order(worker, verb, batch);
+    uint64_t most = in_order ? LIGI_LETTER_PAYLOAD_GOOD : TICKET_MOST;
+    for (size_t first = 0, count; first < batch->miss_count && status == LIG_OK; first += count) {
+        uint64_t bytes;
+        int64_t before = last;
+        count = portion(node->tables, batch, first, most, &bytes);
+        ligi_batch part = *batch;
+        part.misses = batch->misses + first;
+        part.miss_count = count;
+        while (part.miss_count > 0 && !sort_misses(worker, &part))
+            look_again(worker, verb, &part);
+        batch->noted_count = part.noted_count;
+        if (part.miss_count > 0)
+            status = ask_some(worker, verb, &part, bytes, &last);
+        if (status == LIG_OK && before != last)
+            status = lig_params_wait(worker, before, node->timeout_ns);
+        if (status == LIG_OK && in_order && first + count < batch->miss_count)
+            status = lig_params_wait(worker, last, node->timeout_ns);
+    }
+    if (status != LIG_OK)
+        return give_up(worker, begun, status);
+    *ticket = last;
+    return LIG_OK;
+}
+
+/* What is on its way here is done here. */
+static void await_rows(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch)
+{
+    ligi_counts *counts = &worker->counts;
+    size_t missing = batch->miss_count, copies = batch->copy_count;
+    if (!ligi_sync_await(worker, batch))
+        return;
+    look_again(worker, verb, batch);
+    copies = batch->copy_count - copies;
+    atomic_fetch_add_explicit(&counts->replica, copies, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counts->local, missing - batch->miss_count - copies,
+                              memory_order_relaxed);
+}
+
+lig_status ligi_ask(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch, int64_t *ticket)
+{
+    struct ligi_asker *asker = worker->asker;
+    LIG_TRY(ligi_node_check_others(worker->node));
+    LIG_TRY(ligi_grow(&asker->by_node, &asker->by_node_room, 2 * batch->miss_count,
+                      sizeof *asker->by_node, "a request"));
+    if (verb == LIGI_SET)
+        keep_last(batch);
+    await_rows(worker, verb, batch);
+    LIG_TRY(clear_way(worker, verb, batch));
+    if (verb == LIGI_PULL)
+        read_peers(worker, batch);
+    uint64_t all = atomic_load_explicit(&worker->counts.remote, memory_order_relaxed);
+    atomic_store_explicit(&worker->counts.remote, all + batch->miss_count, memory_order_relaxed);
+    return ask_all(worker, verb, batch, ticket);
+}

@@ -1,3 +1,0 @@
-#define LIGI_ROW_NAME ligi_row_plain
-#define LIGI_ROW_KIND "plain"
-#include "params/row_kernels_body.h"

@@ -1,0 +1,27 @@
+/* What a push does to a row: settings, and the state that stands beside it. The formulas are
+ * torch.optim's. */
+#ifndef LIGI_OPTIMIZER_H
+#define LIGI_OPTIMIZER_H
+
+#include <ligament/params.h>
+
+#define LIGI_OPTIMIZERS 5
+
+typedef struct ligi_step {
+    double lr, eps, beta1, beta2, weight_decay;
+} ligi_step;
+
+/* Names the table. */
+lig_status ligi_optimizer_check(const lig_params_optimizer *optimizer, uint32_t dtype,
+                                const char *table);
+/* Elements of state beside a row of that length. */
+uint32_t ligi_optimizer_state_count(uint32_t kind, uint32_t length);
+/* Two pushes do not make the same row in either order. */
+static inline int ligi_optimizer_ordered(const lig_params_optimizer *optimizer)
+{
+    return optimizer->kind > LIG_PARAMS_SGD ||
+           (optimizer->kind == LIG_PARAMS_SGD && optimizer->weight_decay != 0);
+}
+ligi_step ligi_optimizer_step(const lig_params_optimizer *optimizer, double lr);
+
+#endif

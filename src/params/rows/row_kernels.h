@@ -1,0 +1,56 @@
+/* What is done to the numbers of a row, compiled for each instruction set and picked at run time.
+ * All memory of rows that others may read meanwhile is read and written here and nowhere else:
+ * plainly, as far as the compiler sees, because the sequence in the row's head tells a reader that
+ * what it copied is no good. In builds for ThreadSanitizer the same code uses relaxed atomics. */
+#ifndef LIGI_ROW_KERNELS_H
+#define LIGI_ROW_KERNELS_H
+
+#include "params/rows/optimizer.h"
+#include "params/rows/slab.h"
+
+typedef struct ligi_push {
+    void *values;         /* of the row */
+    void *state;          /* of the row */
+    const void *gradient; /* in the row's type, at any address */
+    void *pending;        /* a copy's: what changes is added to it too; NULL */
+    uint32_t length;
+    const ligi_step *step;
+} ligi_push;
+
+typedef struct ligi_merge {
+    void *values;      /* of the row */
+    void *state;       /* of the row */
+    const void *delta; /* values, then state, in the state's type, at any address */
+    uint32_t length, state_count;
+} ligi_merge;
+
+/* A batch of this node's rows. What cannot be done at the first try (absent, draining, being
+ * written) is put into the batch's misses. */
+typedef struct ligi_sweep {
+    const ligi_tables *tables;
+    const ligi_slab *slab; /* of all rows; NULL: not of one */
+    ligi_batch *batch;
+    const ligi_step *steps; /* pushes: one a table */
+} ligi_sweep;
+
+typedef void (*ligi_push_fn)(const ligi_push *push);
+
+typedef struct ligi_row_kernels {
+    const char *kind;
+    void (*copy_out)(void *to, const void *row, size_t bytes);
+    void (*copy_in)(void *row, const void *from, size_t bytes);
+    ligi_push_fn push[LIGI_OPTIMIZERS];
+    void (*merge)(const ligi_merge *merge);
+    void (*gather)(const ligi_sweep *sweep);
+    void (*scatter)(const ligi_sweep *sweep);
+} ligi_row_kernels;
+
+/* NULL for a dtype that rows cannot have. */
+const ligi_row_kernels *ligi_row_kernels_pick(uint32_t dtype);
+
+enum { LIGI_ROW_FLOAT32, LIGI_ROW_FLOAT64, LIGI_ROW_BFLOAT16, LIGI_ROW_INT32, LIGI_ROW_INT64 };
+#define LIGI_ROW_TYPES 5
+extern const ligi_row_kernels ligi_row_plain[LIGI_ROW_TYPES], ligi_row_avx2[LIGI_ROW_TYPES],
+    ligi_row_avx512[LIGI_ROW_TYPES];
+
+#endif

@@ -1,0 +1,43 @@
+/* Which keys of a range are here, as a dense list, so that one of them is drawn in one step. Kept
+ * up whoever moves rows: one thread at a time (the endpoint's lock). Readers take no lock: what
+ * they see may be a move behind, and the row itself says whether it is here. */
+#ifndef LIGI_LOCAL_KEYS_H
+#define LIGI_LOCAL_KEYS_H
+
+#include "params/sampling/draw.h"
+
+#include <stdatomic.h>
+
+typedef struct ligi_local_list {
+    _Atomic uint32_t *items; /* 0 .. range - 1, the first `count` of them */
+    _Atomic uint32_t *where; /* of an item in `items`, + 1; 0: not here */
+    uint32_t range;
+    _Atomic uint32_t count;
+} ligi_local_list;
+
+/* Fills a zeroed list: none is here. Takes 8 bytes for each of the range, touched when used. */
+lig_status ligi_local_list_init(ligi_local_list *list, uint32_t range);
+void ligi_local_list_fini(ligi_local_list *list);
+
+/* What is so already stays so. */
+void ligi_local_list_add(ligi_local_list *list, uint32_t item);
+void ligi_local_list_remove(ligi_local_list *list, uint32_t item);
+
+static inline int ligi_local_list_has(const ligi_local_list *list, uint32_t item)
+{
+    return atomic_load_explicit(&list->where[item], memory_order_relaxed) != 0;
+}
+
+typedef struct ligi_local_draw {
+    const ligi_draw *draw; /* as it says, among what is here alone */
+    ligi_rng *rng;
+    ligi_seen *seen; /* NULL: with replacement; else none of these, and what comes is added */
+} ligi_local_draw;
+
+/* Fills out[0 .. *got) with items that are here: `count`, or fewer where there are not so many.
+ * Uniform: a step each. The others: drawn from the whole range until one is here, and after some
+ * tries by one walk over all that are. On failure nothing is added to `seen`. */
+lig_status ligi_local_list_draw(const ligi_local_list *list, const ligi_local_draw *how,
+                                uint32_t count, uint32_t *out, uint32_t *got);
+
+#endif

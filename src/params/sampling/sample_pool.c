@@ -1,0 +1,126 @@
+#include "params/sampling/sample_pool.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+
+/* Pools in a row that have nothing new for a sample without replacement, before it goes on without
+ * them. */
+enum { IDLE_POOLS = 4 };
+
+lig_status ligi_pool_init(ligi_pool *pool, uint32_t size, uint32_t reuse)
+{
+    LIG_TRY(ligi_calloc(&pool->items, size, sizeof *pool->items, "a sampling pool"));
+    pool->capacity = size;
+    pool->reuse = reuse;
+    pool->pass = reuse;
+    return LIG_OK;
+}
+
+void ligi_pool_fini(ligi_pool *pool)
+{
+    free(pool->items);
+    free(pool->put_by);
+    *pool = (ligi_pool){0};
+}
+
+lig_status ligi_pool_fill(ligi_pool *pool, const ligi_draw *draw, ligi_rng *rng, int distinct)
+{
+    ligi_seen seen = {0};
+    uint32_t size = pool->capacity;
+    if (distinct && size > draw->available)
+        size = draw->available;
+    lig_status status = ligi_draw_many(draw, rng, distinct ? &seen : NULL, size, pool->items);
+    ligi_seen_fini(&seen);
+    LIG_TRY(status);
+    pool->size = size;
+    pool->at = pool->pass = 0;
+    return LIG_OK;
+}
+
+/* Each pass is a new order, shuffled as far as it is taken. */
+int ligi_pool_next(ligi_pool *pool, ligi_rng *rng, uint32_t *item)
+{
+    if (pool->at == pool->size && pool->pass < pool->reuse) {
+        pool->at = 0;
+        pool->pass++;
+    }
+    if (pool->pass >= pool->reuse || pool->size == 0)
+        return 0;
+    uint32_t other = pool->at + (uint32_t)ligi_rng_below(rng, pool->size - pool->at);
+    *item = pool->items[other];
+    pool->items[other] = pool->items[pool->at];
+    pool->items[pool->at++] = *item;
+    return 1;
+}
+
+static lig_status refill(ligi_pool *pool, const ligi_pool_sample *how)
+{
+    LIG_TRY(ligi_pool_fill(pool, how->draw, how->rng, how->seen != NULL));
+    return how->filled ? how->filled(how->context, pool->items, pool->size) : LIG_OK;
+}
+
+/* What this sample has already waits for the next one, as it would be lost otherwise. There is
+ * never more of it than a pool gives. */
+static lig_status put_by(ligi_pool *pool, uint32_t item)
+{
+    if (pool->put_by_count >= (size_t)pool->capacity * pool->reuse)
+        return LIG_OK;
+    LIG_TRY(ligi_grow(&pool->put_by, &pool->put_by_capacity, pool->put_by_count + 1,
+                      sizeof *pool->put_by, "a sampling pool"));
+    pool->put_by[pool->put_by_count++] = item;
+    return LIG_OK;
+}
+
+static uint32_t take_put_by(ligi_pool *pool, ligi_seen *seen, uint32_t count, uint32_t *out)
+{
+    uint32_t at = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < pool->put_by_count; i++) {
+        uint32_t item = pool->put_by[i];
+        if (at < count && ligi_seen_add(seen, item))
+            out[at++] = item;
+        else
+            pool->put_by[kept++] = item;
+    }
+    pool->put_by_count = kept;
+    return at;
+}
+
+static lig_status draw_unseen(ligi_pool *pool, const ligi_pool_sample *how, uint32_t count,
+                              uint32_t *out)
+{
+    uint32_t idle = 0, at, item;
+    uint32_t left =
+        how->draw->available > how->seen->count ? how->draw->available - how->seen->count : 0;
+    if (count > left)
+        return ligi_draw_many(how->draw, how->rng, how->seen, count, out);
+    LIG_TRY(ligi_seen_reserve(how->seen, count));
+    at = take_put_by(pool, how->seen, count, out);
+    while (at < count && idle < IDLE_POOLS) {
+        if (!ligi_pool_next(pool, how->rng, &item)) {
+            LIG_TRY(refill(pool, how));
+            idle++;
+        } else if (ligi_seen_add(how->seen, item)) {
+            out[at++] = item;
+            idle = 0;
+        } else {
+            LIG_TRY(put_by(pool, item));
+        }
+    }
+    return ligi_draw_many(how->draw, how->rng, how->seen, count - at, out + at);
+}
+
+lig_status ligi_pool_draw(ligi_pool *pool, const ligi_pool_sample *how, uint32_t count,
+                          uint32_t *out)
+{
+    if (how->seen)
+        return draw_unseen(pool, how, count, out);
+    for (uint32_t at = 0; at < count;) {
+        if (ligi_pool_next(pool, how->rng, &out[at]))
+            at++;
+        else
+            LIG_TRY(refill(pool, how));
+    }
+    return LIG_OK;
+}

@@ -1,0 +1,234 @@
+#include "params/wire/params_message.h"
+
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "heads are copied as they lie in memory");
+_Static_assert(LIGI_LETTER_SENTENCE_MAX <= LIGI_LETTER_HEAD_MAX - LIGI_LETTER_BYTES,
+               "a head has room for a sentence");
+
+static lig_status corrupt(const char *what)
+{
+    return lig_fail(LIG_E_CORRUPT, "a letter between nodes is not one of ours: %s", what);
+}
+
+uint64_t ligi_letter_front(const ligi_letter *letter)
+{
+    uint64_t count = letter->count;
+    switch (letter->kind) {
+    case LIGI_LETTER_ASK: return 8 * count + LIGI_PAD8(4 * count);
+    case LIGI_LETTER_ANSWER:
+        return (letter->flags & LIGI_LETTER_POSITIONS ? LIGI_PAD8(4 * count) : 0) +
+               (letter->flags & LIGI_LETTER_MOVES ? 8 * count : 0);
+    case LIGI_LETTER_SYNC:
+    case LIGI_LETTER_NEWS:
+    case LIGI_LETTER_NOTE: return sizeof(ligi_item) * count;
+    default: return 0;
+    }
+}
+
+static lig_status check_tail(const ligi_letter *letter, const uint8_t *tail, size_t bytes,
+                             const ligi_greeting *own)
+{
+    if (letter->kind == LIGI_LETTER_ASK && (letter->flags & LIGI_LETTER_RATES))
+        return bytes == 8 * (size_t)own->table_count ? LIG_OK : corrupt("its learning rates");
+    if (letter->kind == LIGI_LETTER_ANSWER && (letter->flags & LIGI_LETTER_FAILED)) {
+        int known = letter->number > LIG_OK && letter->number <= LIG_E_INTERNAL;
+        return known && bytes <= LIGI_LETTER_SENTENCE_MAX && memchr(tail, 0, bytes) == NULL
+                   ? LIG_OK
+                   : corrupt("a failure without a known status, or with too much to say");
+    }
+    return bytes == 0 ? LIG_OK : corrupt("it is too long for its kind");
+}
+
+static lig_status check_flags(const ligi_letter *letter)
+{
+    uint32_t known = 0;
+    if (letter->kind == LIGI_LETTER_ASK)
+        known = LIGI_LETTER_RATES;
+    else if (letter->kind == LIGI_LETTER_ANSWER)
+        known = LIGI_LETTER_POSITIONS | LIGI_LETTER_MOVES | LIGI_LETTER_VALUES | LIGI_LETTER_FAILED;
+    else if (letter->kind != LIGI_LETTER_NOTE && letter->kind != LIGI_LETTER_SHARE)
+        known = UINT32_MAX; /* theirs to look at */
+    if (letter->flags & ~known)
+        return corrupt("unknown flags");
+    if (letter->kind == LIGI_LETTER_ANSWER && !(letter->flags & LIGI_LETTER_POSITIONS) &&
+        (letter->flags & (LIGI_LETTER_MOVES | LIGI_LETTER_VALUES)))
+        return corrupt("rows without positions");
+    if (letter->kind == LIGI_LETTER_ANSWER && (letter->flags & LIGI_LETTER_VALUES) &&
+        letter->verb != LIGI_PULL)
+        return corrupt("rows that were not asked for");
+    return LIG_OK;
+}
+
+/* Whether rows may follow what stands before them. */
+static int has_rows(const ligi_letter *letter)
+{
+    switch (letter->kind) {
+    case LIGI_LETTER_ASK: return letter->verb != LIGI_PULL;
+    case LIGI_LETTER_ANSWER: return (letter->flags & LIGI_LETTER_VALUES) != 0;
+    case LIGI_LETTER_NOTE: return 0;
+    default: return 1;
+    }
+}
+
+static lig_status check_payload(const ligi_letter *letter, uint64_t payload_bytes)
+{
+    uint64_t front = ligi_letter_front(letter);
+    if (letter->kind == LIGI_LETTER_SHARE)
+        return LIG_OK;
+    if (letter->count > LIGI_LETTER_KEYS_MAX || payload_bytes > LIGI_LETTER_PAYLOAD_MAX)
+        return corrupt("it is larger than any of ours");
+    int about_keys = letter->kind == LIGI_LETTER_ASK || letter->kind == LIGI_LETTER_ANSWER;
+    if (about_keys && letter->count == 0)
+        return corrupt("it is about no key");
+    if (payload_bytes < front || (payload_bytes > front && !has_rows(letter)))
+        return corrupt("its payload is not what its head says");
+    return LIG_OK;
+}
+
+lig_status ligi_letter_check(const void *head, size_t bytes, uint64_t payload_bytes,
+                             const ligi_greeting *own, ligi_letter *letter)
+{
+    const uint8_t *tail = (const uint8_t *)head + LIGI_LETTER_BYTES;
+    if (bytes < LIGI_LETTER_BYTES || bytes > LIGI_LETTER_HEAD_MAX)
+        return corrupt("its length");
+    memcpy(letter, head, sizeof *letter);
+    if (letter->version != LIGI_LETTER_VERSION)
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "a node speaks version %u of the parameters' letters, "
+                        "this library %d",
+                        letter->version, LIGI_LETTER_VERSION);
+    if (letter->kind < LIGI_LETTER_SHARE || letter->kind > LIGI_LETTER_KEEP)
+        return corrupt("its kind");
+    int about_keys = letter->kind == LIGI_LETTER_ASK || letter->kind == LIGI_LETTER_ANSWER;
+    if (letter->origin >= own->node_count || letter->hops > LIGI_LETTER_HOPS_MAX ||
+        (about_keys && (letter->verb > LIGI_SET || letter->worker >= own->worker_count)))
+        return corrupt("it is from nobody, or about nothing");
+    LIG_TRY(check_flags(letter));
+    LIG_TRY(check_tail(letter, tail, bytes - LIGI_LETTER_BYTES, own));
+    return check_payload(letter, payload_bytes);
+}
+
+void ligi_letter_open(const ligi_letter *letter, const void *head, size_t head_bytes,
+                      const void *payload, uint64_t payload_bytes, ligi_parts *parts)
+{
+    const uint8_t *at = payload, *tail = (const uint8_t *)head + LIGI_LETTER_BYTES;
+    uint64_t count = letter->count, front = ligi_letter_front(letter);
+    *parts = (ligi_parts){.rows = at + front, .rows_bytes = payload_bytes - front};
+    switch (letter->kind) {
+    case LIGI_LETTER_ASK:
+        parts->keys = (const int64_t *)(const void *)at;
+        parts->positions = (const uint32_t *)(const void *)(at + 8 * count);
+        if (letter->flags & LIGI_LETTER_RATES)
+            parts->rates = (const double *)(const void *)tail;
+        break;
+    case LIGI_LETTER_ANSWER:
+        if (letter->flags & LIGI_LETTER_POSITIONS)
+            parts->positions = (const uint32_t *)(const void *)at;
+        if (letter->flags & LIGI_LETTER_MOVES)
+            parts->moves = (const uint64_t *)(const void *)(at + LIGI_PAD8(4 * count));
+        if (letter->flags & LIGI_LETTER_FAILED) {
+            parts->sentence = (const char *)tail;
+            parts->sentence_bytes = (uint32_t)(head_bytes - LIGI_LETTER_BYTES);
+        }
+        break;
+    case LIGI_LETTER_SYNC:
+    case LIGI_LETTER_NEWS:
+    case LIGI_LETTER_NOTE: parts->items = (const ligi_item *)(const void *)at; break;
+    default: break;
+    }
+}
+
+/* --- greetings --- */
+
+static const char magic[8] = {'L', 'I', 'G', 'P', 'A', 'R', 'M', LIGI_LETTER_VERSION};
+
+/* FNV-1a, folded: not against enemies, who have the group's secret or are none. */
+static uint32_t digest(uint32_t seed, const void *data, size_t bytes)
+{
+    const uint8_t *at = data;
+    uint64_t hash = UINT64_C(14695981039346656037) ^ seed;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ at[i]) * UINT64_C(1099511628211);
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+static uint32_t digest_shape(const lig_params_table *table)
+{
+    const char *name = table->name ? table->name : "values";
+    uint32_t hash = digest(1, name, strlen(name));
+    hash = digest(hash, &table->key_count, sizeof table->key_count);
+    if (table->length != 0 || table->lengths == NULL)
+        return digest(hash, &table->length, sizeof table->length);
+    return digest(hash, table->lengths, table->key_count * sizeof *table->lengths);
+}
+
+static ligi_table_digest digest_table(const lig_params_table *table)
+{
+    const lig_params_optimizer *how = &table->optimizer;
+    const double rates[] = {how->lr, how->eps, how->beta1, how->beta2, how->weight_decay};
+    const double range[] = {table->init.a, table->init.b};
+    uint32_t init = digest(table->init.kind, range, sizeof range);
+    return (ligi_table_digest){
+        .shape = digest_shape(table),
+        .optimizer = digest(how->kind, rates, how->kind == LIG_PARAMS_ADD ? 0 : sizeof rates),
+        .init = digest(init, &table->init.seed, sizeof table->init.seed)};
+}
+
+void ligi_greeting_make(const lig_params_options *options, ligi_greeting *greeting)
+{
+    *greeting =
+        (ligi_greeting){.node_count = options->node_count,
+                        .worker_count = options->worker_count,
+                        .dtype = options->dtype,
+                        .techniques = options->techniques,
+                        .flags = options->flags & (LIG_PARAMS_HAS_SCHEDULER | LIG_PARAMS_HASHED),
+                        .table_count = options->table_count};
+    memcpy(greeting->magic, magic, sizeof magic);
+    for (uint32_t i = 0; i < options->table_count; i++) {
+        greeting->key_count += options->tables[i].key_count;
+        greeting->tables[i] = digest_table(&options->tables[i]);
+    }
+}
+
+static lig_status differ(const char *what, uint64_t own, uint64_t other, uint32_t rank)
+{
+    if (own == other)
+        return LIG_OK;
+    return lig_fail(LIG_E_MISMATCH, "node %u has another %s: %llu, where this one has %llu", rank,
+                    what, (unsigned long long)other, (unsigned long long)own);
+}
+
+static lig_status check_tables(const ligi_greeting *own, const ligi_greeting *other)
+{
+    for (uint32_t i = 0; i < own->table_count; i++) {
+        const ligi_table_digest *here = &own->tables[i], *there = &other->tables[i];
+        const char *what = here->shape != there->shape           ? "name, keys or lengths"
+                           : here->optimizer != there->optimizer ? "optimizer"
+                           : here->init != there->init           ? "init"
+                                                                 : NULL;
+        if (what)
+            return lig_fail(LIG_E_MISMATCH,
+                            "table %u of node %u differs from this node's in its %s", i,
+                            other->rank, what);
+    }
+    return LIG_OK;
+}
+
+lig_status ligi_greeting_check(const ligi_greeting *own, const void *data, size_t bytes,
+                               ligi_greeting *other)
+{
+    if (bytes != sizeof *other || memcmp(data, magic, sizeof magic) != 0)
+        return lig_fail(LIG_E_UNSUPPORTED, "the peer speaks another version of the parameters");
+    memcpy(other, data, sizeof *other);
+    if (own->group_id && other->group_id && own->group_id != other->group_id)
+        return lig_fail(LIG_E_DENIED, "the peer belongs to another group");
+    uint32_t rank = other->rank;
+    LIG_TRY(differ("number of nodes", own->node_count, other->node_count, rank));
+    LIG_TRY(differ("number of workers", own->worker_count, other->worker_count, rank));
+    LIG_TRY(differ("number of tables", own->table_count, other->table_count, rank));
+    LIG_TRY(differ("dtype", own->dtype, other->dtype, rank));
+    LIG_TRY(differ("choice of techniques", own->techniques, other->techniques, rank));
+    LIG_TRY(differ("set of flags", own->flags, other->flags, rank));
+    return check_tables(own, other);
+}
