@@ -4,6 +4,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "params/node/node_receive.h"
+#include "params/node/params_open.h"
+#include "params/requests/request_complete.h"
+#include "params/state/peer.h"
+#include "params/sync/sync_round.h"
+#include "params/tables/table_info.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,25 +21,14 @@
 
 /* --- loss --- */
 
-/* The whole job ends: rows that the node had are in the last save alone. */
-void ligi_node_break(lig_params *node, lig_status status, const char *sentence)
+/* Rows that the lost node had are in the last save alone: no wait for other nodes can succeed. */
+static void end_waits(lig_params *node)
 {
-    if (atomic_load(&node->broken))
-        return;
-    lig_fail(status, "%s", sentence);
-    ligi_failure_take(&node->ended, status);
-    atomic_store_explicit(&node->broken, 1, memory_order_release);
     for (uint32_t i = 0; i < node->worker_count; i++)
         if (node->workers[i])
-            ligi_ask_abandon(node->workers[i], status, node->ended.text);
+            ligi_ask_abandon(node->workers[i], node->ended.status, node->ended.text);
     if (node->made)
         ligi_sync_broken(node);
-    if (node->group)
-        ligi_group_part(node->group, node->ended.text);
-    pthread_mutex_lock(&node->meet.lock);
-    pthread_cond_broadcast(&node->meet.changed);
-    pthread_mutex_unlock(&node->meet.lock);
-    ligi_net_wake(node->net);
 }
 
 static void peer_gone(ligi_peer *peer, int in_order, const char *why)
@@ -410,6 +405,7 @@ lig_status ligi_node_gather(lig_params *node, const lig_params_options *options)
                                                         options->flags & LIG_PARAMS_TRUSTED_FABRIC,
                                                         options->flags & LIG_PARAMS_ANY_DEVICE),
                             .background = 1};
+    node->lost = end_waits;
     LIG_TRY(ligi_calloc(&node->peers, node->node_count, sizeof *node->peers, "the nodes"));
     for (uint32_t i = 0; i < node->node_count; i++)
         node->peers[i] = (ligi_peer){.node = node, .rank = i};

@@ -1,6 +1,9 @@
-/* How a node leaves the others. */
+#include "params/node/node_leave.h"
+
 #include "params/node/node_connect.h"
+#include "params/node/params_barrier.h"
 #include "params/requests/request_serve.h"
+#include "params/sync/sync_round.h"
 
 #include <stdlib.h>
 

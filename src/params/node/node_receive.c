@@ -1,132 +1,20 @@
-/* Letters, out and in: parcels, what is sent, and where what comes goes. */
+#include "params/node/node_receive.h"
+
 #include "params/node/node_connect.h"
+#include "params/requests/request_complete.h"
+#include "params/requests/request_serve.h"
 #include "params/rows/slab.h"
+#include "params/snapshot/snapshot_agree.h"
+#include "params/state/peer.h"
+#include "params/state/send_buffer.h"
+#include "params/sync/sync_round.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --- parcels --- */
-
-enum { ORDER_LEAST = 12 }; /* 4 KiB: less is not lent */
-#define POPULATED_LEAST (UINT64_C(64) << 10)
-#define POOL_MOST (UINT64_C(128) << 20) /* bytes that are kept for later */
-
-static uint32_t order_of(uint64_t bytes)
-{
-    uint32_t order = ORDER_LEAST;
-    while ((UINT64_C(1) << order) < bytes)
-        order++;
-    return order - ORDER_LEAST;
-}
-
-lig_status ligi_parcel_take(lig_params *node, uint64_t bytes, ligi_parcel **out)
-{
-    ligi_parcel *parcel;
-    uint32_t order = order_of(bytes);
-    if (order >= LIGI_PARCEL_ORDERS)
-        return lig_fail(LIG_E_LIMIT, "a letter of %llu bytes is too large",
-                        (unsigned long long)bytes);
-    if (node->parcels[order]) {
-        parcel = node->parcels[order];
-        node->parcels[order] = parcel->next;
-        node->parcel_bytes -= parcel->room;
-    } else {
-        LIG_TRY(ligi_calloc(&parcel, 1, sizeof *parcel, "a letter"));
-        parcel->room = UINT64_C(1) << (order + ORDER_LEAST);
-        lig_status status = ligi_net_alloc(node->net, parcel->room, (void **)&parcel->data);
-        if (status != LIG_OK) {
-            free(parcel);
-            return status;
-        }
-        if (parcel->room >= POPULATED_LEAST) /* its pages at once: a fraction of one by one */
-            ligi_region_populate(parcel->data, parcel->room);
-    }
-    parcel->next = parcel->with = NULL;
-    parcel->bytes = 0;
-    parcel->holds = 1;
-    *out = parcel;
-    return LIG_OK;
-}
-
-static void destroy_parcel(lig_params *node, ligi_parcel *parcel)
-{
-    ligi_net_free(node->net, parcel->data);
-    free(parcel);
-}
-
-void ligi_parcel_drop(lig_params *node, ligi_parcel *parcel)
-{
-    if (parcel == NULL || --parcel->holds > 0)
-        return;
-    if (node->parcel_bytes + parcel->room > POOL_MOST) {
-        destroy_parcel(node, parcel);
-        return;
-    }
-    uint32_t order = order_of(parcel->room);
-    parcel->next = node->parcels[order];
-    node->parcels[order] = parcel;
-    node->parcel_bytes += parcel->room;
-}
-
-void ligi_parcels_fini(lig_params *node)
-{
-    for (uint32_t i = 0; i < LIGI_PARCEL_ORDERS; i++)
-        while (node->parcels[i]) {
-            ligi_parcel *parcel = node->parcels[i];
-            node->parcels[i] = parcel->next;
-            destroy_parcel(node, parcel);
-        }
-}
-
-/* --- out --- */
-
-static lig_status send_post(ligi_peer *peer, const ligi_post *post, int *done)
-{
-    uint8_t head[LIGI_LETTER_HEAD_MAX];
-    ligi_parcel *parcel = post->parcel;
-    struct iovec piece = {parcel ? parcel->data : NULL, parcel ? parcel->bytes : 0};
-    ligi_letter letter = post->letter;
-    letter.version = LIGI_LETTER_VERSION;
-    memcpy(head, &letter, sizeof letter);
-    if (post->tail_bytes > 0)
-        memcpy(head + sizeof letter, post->tail, post->tail_bytes);
-    ligi_send send = {.head = head,
-                      .head_bytes = sizeof letter + post->tail_bytes,
-                      .iov = &piece,
-                      .count = piece.iov_len > 0,
-                      .flags = post->send_flags,
-                      .token = parcel};
-    if (peer->link == NULL)
-        return lig_fail(LIG_E_PEER, "node %u is gone: %s", peer->rank, peer->why);
-    return ligi_net_send(peer->link, &send, done);
-}
-
-lig_status ligi_peer_post(ligi_peer *peer, const ligi_post *post)
-{
-    lig_params *node = peer->node;
-    int done = 1;
-    lig_status status = send_post(peer, post, &done);
-    if (status != LIG_OK || done)
-        ligi_parcel_drop(node, post->parcel);
-    /* All are leaving, and some are a step ahead: nothing that is still said matters to them. */
-    if (status == LIG_OK || node->leaving)
-        return LIG_OK;
-    ligi_node_break(node, LIG_E_PEER, lig_error_text());
-    return status;
-}
-
 void ligi_posts_sent(lig_params *node, void *token)
 {
     ligi_parcel_drop(node, token);
-}
-
-/* --- in --- */
-
-void ligi_peer_accept(ligi_peer *peer)
-{
-    const lig_params *node = peer->node;
-    if (node->region_bytes > 0 && peer->offered_bytes == node->region_bytes)
-        peer->region = peer->offered;
 }
 
 /* The region of a peer on this host: mapped for good, read-only. It may come before this node has

@@ -1,4 +1,5 @@
-/* Meetings: of the workers of a node, and of nodes. */
+#include "params/node/params_barrier.h"
+
 #include "params/state/node_state.h"
 
 #include "base/clock.h"

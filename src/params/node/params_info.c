@@ -1,5 +1,9 @@
-/* What a node says of itself: sizes, learning rates, figures. */
+#include "params/node/params_info.h"
+
 #include "params/state/node_state.h"
+#include "params/sync/sync_round.h"
+#include "params/tables/row_access.h"
+#include "params/tables/table_info.h"
 
 #include <string.h>
 

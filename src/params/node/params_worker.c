@@ -1,4 +1,12 @@
+#include "params/node/params_barrier.h"
+#include "params/node/params_info.h"
+#include "params/requests/request_complete.h"
+#include "params/requests/request_send.h"
+#include "params/sampling/sampling.h"
 #include "params/state/node_state.h"
+#include "params/sync/sync_round.h"
+#include "params/tables/row_access.h"
+#include "params/tables/table_info.h"
 
 #include <stdlib.h>
 #include <string.h>

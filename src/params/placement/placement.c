@@ -1,6 +1,12 @@
 /* One node's part in moving and copying: what comes, what becomes of interest, and rounds. */
 #include "params/placement/placement.h"
 
+#include "params/placement/placement_owner.h"
+#include "params/placement/placement_replica.h"
+#include "params/tables/row_access.h"
+#include "params/tables/row_install.h"
+#include "params/tables/table_info.h"
+
 #include <stdlib.h>
 #include <string.h>
 

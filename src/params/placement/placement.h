@@ -31,6 +31,7 @@
 #include "params/placement/intents.h"
 #include "params/placement/placement_policy.h"
 #include "params/placement/subscribers.h"
+#include "params/rows/row_types.h"
 #include "params/wire/sync_send.h"
 
 #define LIGI_MARK_WANTED 1u    /* a want is under way */
@@ -115,14 +116,6 @@ lig_status ligi_steward_spread(ligi_steward *steward, size_t *budget);
 /* The deltas alone; rows for copies wait on. */
 lig_status ligi_steward_send_deltas(ligi_steward *steward);
 
-/* See node_state.h. */
-lig_status ligi_steward_written_by(ligi_steward *steward, ligi_entry entry, uint32_t origin);
-lig_status ligi_steward_surrender(ligi_steward *steward, ligi_entry entry);
-
-/* What is unsettled now belongs to an era that ends: unsettled[*era & 1] falls to 0 when all of it
- * is in the owners' rows. Not again before that. What was noted must have been told. */
-uint32_t ligi_steward_next_era(ligi_steward *steward);
-
 /* --- between the files of the steward --- */
 
 typedef struct ligi_incoming { /* where an item came in */
@@ -142,15 +135,5 @@ static inline int ligi_steward_cares(ligi_steward *steward, ligi_entry entry)
 }
 /* A copy, or a row that others want: looked at when the interest in it ends. */
 lig_status ligi_steward_watch(ligi_steward *steward, ligi_entry entry);
-lig_status ligi_steward_want(ligi_steward *steward, ligi_entry entry);     /* ABSENT */
-lig_status ligi_steward_give_up(ligi_steward *steward, ligi_entry entry);  /* COPY */
-lig_status ligi_steward_consider(ligi_steward *steward, ligi_entry entry); /* OWNED: who gets it? */
-lig_status ligi_steward_send_delta(ligi_steward *steward, ligi_entry entry); /* if there is one */
-lig_status ligi_steward_refresh(ligi_steward *steward, ligi_entry entry);    /* OWNED */
-void ligi_steward_unsettle(ligi_steward *steward, ligi_entry entry);
-lig_status ligi_steward_to_owner(ligi_steward *steward, const ligi_incoming *incoming,
-                                 const ligi_item *item, ligi_entry entry);
-lig_status ligi_steward_from_owner(ligi_steward *steward, const ligi_incoming *incoming,
-                                   const ligi_item *item, ligi_entry entry);
 
 #endif

@@ -1,6 +1,9 @@
 /* Letters of sync from hostile nodes, in any order, between rounds of a node that is interested in
  * this and that: refused, or taken in without a step outside. */
 #include "params/placement/placement.h"
+#include "params/placement/placement_owner.h"
+#include "params/placement/placement_replica.h"
+#include "params/tables/row_access.h"
 
 #include <assert.h>
 #include <stdlib.h>

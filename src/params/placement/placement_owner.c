@@ -1,5 +1,8 @@
-/* What an owner does: hears who is interested, what was pushed to copies, and tells. */
+#include "params/placement/placement_owner.h"
+
 #include "params/placement/placement.h"
+#include "params/tables/row_install.h"
+#include "params/tables/table_info.h"
 
 #include <string.h>
 

@@ -1,6 +1,8 @@
-/* What a node does that is not a row's owner: asks for it, has a copy, gives it up, becomes the
- * owner. */
+#include "params/placement/placement_replica.h"
+
 #include "params/placement/placement.h"
+#include "params/tables/row_install.h"
+#include "params/tables/table_info.h"
 
 /* --- what is not in the owner's row yet --- */
 

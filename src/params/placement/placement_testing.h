@@ -6,6 +6,7 @@
 #include "base/test.h"
 #include "params/placement/placement.h"
 #include "params/sampling/draw.h"
+#include "params/tables/table.h"
 
 #include <stdlib.h>
 

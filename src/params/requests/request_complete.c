@@ -1,5 +1,8 @@
-/* What becomes of a worker's requests: answers, failures, and those who wait. */
+#include "params/requests/request_complete.h"
+
 #include "params/state/node_state.h"
+#include "params/state/send_buffer.h"
+#include "params/tables/table_info.h"
 
 #include <string.h>
 

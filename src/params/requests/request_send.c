@@ -1,7 +1,14 @@
-/* A worker's requests: which wait for which, what is asked of whom, and what becomes of answers. */
+#include "params/requests/request_send.h"
+
+#include "params/requests/request_complete.h"
 #include "params/rows/optimizer.h"
 #include "params/rows/table_state.h"
 #include "params/state/node_state.h"
+#include "params/state/peer.h"
+#include "params/state/send_buffer.h"
+#include "params/sync/sync_round.h"
+#include "params/tables/row_access.h"
+#include "params/tables/table_info.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,13 @@
 /* Requests of other nodes: what is owned here is done, the rest is passed on to where it went. All
  * of it under the lock, so that no row comes or goes meanwhile. */
 #include "params/requests/request_serve.h"
+#include "params/requests/request_complete.h"
 #include "params/rows/table_state.h"
+#include "params/state/peer.h"
+#include "params/state/send_buffer.h"
+#include "params/sync/sync_round.h"
+#include "params/tables/row_access.h"
+#include "params/tables/table_info.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef LIGI_KEY_INDEX_H
 #define LIGI_KEY_INDEX_H
 
-#include "params/tables/table.h"
+#include "params/rows/row_types.h"
 
 #include <stdatomic.h>
 

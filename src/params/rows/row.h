@@ -4,7 +4,7 @@
 #ifndef LIGI_ROW_H
 #define LIGI_ROW_H
 
-#include "params/tables/table.h"
+#include "params/rows/row_types.h"
 
 #include <sched.h>
 #include <stdatomic.h>

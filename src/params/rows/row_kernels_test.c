@@ -1,5 +1,8 @@
 #include "params/rows/row_kernels.h"
 
+#include "params/tables/row_access.h"
+#include "params/tables/row_install.h"
+#include "params/tables/table_info.h"
 #include "params/tables/table_testing.h"
 
 #include <math.h>

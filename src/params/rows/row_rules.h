@@ -1,3 +1,4 @@
+
 /* Optimizers for one floating type of row: included by row_kernels_body.h like row_sums.h. The
  * change of a copy, of value and state, is added to its pending too. */
 

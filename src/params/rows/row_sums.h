@@ -1,3 +1,4 @@
+
 /* Sums for one type of row: included by row_kernels_body.h once a type (T in the row, A in state
  * and deltas), last: it takes the type's macros away. */
 

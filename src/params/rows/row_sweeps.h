@@ -1,3 +1,4 @@
+
 /* Batches of rows, included by row_kernels_body.h. Three stages at once: words are fetched
  * WORDS_AHEAD keys before they are needed, rows ROWS_AHEAD, and by the time a row is copied it is
  * near. The word that led to a row is kept, and compared when the row's turn comes.

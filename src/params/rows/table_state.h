@@ -66,7 +66,4 @@ static inline ligi_slab *ligi_tables_slab(const ligi_tables *tables, ligi_entry 
     return &tables->slabs[number];
 }
 
-/* Under the lock: makes the row an entry begins with. */
-lig_status ligi_tables_begin_row(ligi_tables *tables, ligi_entry entry);
-
 #endif

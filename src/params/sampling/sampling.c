@@ -1,5 +1,7 @@
 #include "params/sampling/sampling.h"
 
+#include "params/tables/table_info.h"
+
 #include <stdlib.h>
 
 enum { POOL_SIZE = 250, BLOCK = 1024 };

@@ -39,4 +39,9 @@ struct ligi_sampler {
     size_t key_capacity;
 };
 
+/* sampling.c */
+void ligi_sampling_fini(lig_params *node);
+lig_status ligi_sample_worker_open(lig_params_worker *worker);
+void ligi_sample_worker_close(lig_params_worker *worker);
+
 #endif

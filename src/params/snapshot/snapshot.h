@@ -61,12 +61,6 @@ typedef struct ligi_keep_call {
     ligi_keep_plan plan;
 } ligi_keep_call;
 
-/* LIG_E_BUSY while another is under way. */
-lig_status ligi_keep_begin(ligi_keep_call *call, int64_t timeout_ns);
-/* Begun: what node 0 said before this one came, or that a node is lost. No lock. */
-lig_status ligi_keep_check(ligi_keep_call *call);
-void ligi_keep_end(ligi_keep_call *call);
-
 typedef struct ligi_agreement {
     const void *data; /* what this node has to say; borrowed */
     size_t bytes;
@@ -75,31 +69,6 @@ typedef struct ligi_agreement {
     lig_status (*decide)(void *context, const lig_part_data *said, ligi_writer *answer);
     void *context;
 } ligi_agreement;
-
-/* The first step: that all call the same. From here on units may be asked for, and with `writable`
- * rows may be put. */
-lig_status ligi_keep_agree_call(ligi_keep_call *call, lig_status status, int writable);
-
-/* Ends a step: `status` is this node's, with its sentence. OK when all nodes have come here well;
- * then keeping->answer is what node 0 said. Otherwise the call is over: the first failure, with the
- * name of its node. */
-lig_status ligi_keep_agree(ligi_keep_call *call, lig_status status,
-                           const ligi_agreement *agreement);
-
-/* Like ligi_node_wait, with the call for context and its deadline; asks `patience` meanwhile, and
- * is LIG_E_TIMEOUT with a sentence when that has ended (given_up). */
-lig_status ligi_keep_wait(ligi_keep_call *call, int (*until)(void *context));
-
-/* Under the lock: the call need not go on. */
-int ligi_keep_interrupted(const lig_params *node);
-/* Why: with its sentence. No lock. */
-lig_status ligi_keep_why(ligi_keep_call *call);
-
-/* Sends a note with `count` pieces behind its front. Under the lock. */
-lig_status ligi_keep_post(lig_params *node, uint32_t rank, ligi_keep_verb verb,
-                          const ligi_note_front *front, const struct iovec *pieces, size_t count);
-void ligi_keep_said(lig_params *node, uint32_t rank, const ligi_note *note);
-void ligi_keep_heard(lig_params *node, const ligi_note *note);
 
 /* --- rows --- */
 
@@ -120,30 +89,5 @@ typedef struct ligi_rows {
     size_t key_room, offset_room, order_room, here_room, given_room, body_room;
     uint8_t *asking; /* [node_count]: an answer is awaited */
 } ligi_rows;
-
-void ligi_rows_fini(ligi_rows *rows);
-/* Makes room for a unit of the plan; keys are filled where they are dense. */
-lig_status ligi_rows_begin(ligi_rows *rows, const ligi_keep_call *call, uint64_t unit);
-uint8_t *ligi_rows_body(const ligi_rows *rows, uint32_t index); /* in the order of the model */
-uint32_t ligi_rows_length(const ligi_rows *rows, uint32_t index);
-
-/* Fetches all rows of the unit from whoever has them. */
-lig_status ligi_rows_gather(ligi_rows *rows, ligi_keep_call *call);
-/* Gives them to their owners; hashed keys that nobody has, to their homes. */
-lig_status ligi_rows_scatter(ligi_rows *rows, ligi_keep_call *call);
-
-/* Hashed: how many rows of each unit begin here; `counts` has plan->unit_count. */
-lig_status ligi_keep_count(ligi_keep_call *call, uint64_t *counts);
-lig_status ligi_keep_index_make(lig_params *node, const ligi_keep_plan *plan,
-                                ligi_keep_index *index);
-void ligi_keep_index_fini(ligi_keep_index *index);
-
-/* From peers; under the lock. A failing status loses the peer. */
-lig_status ligi_keep_get(lig_params *node, uint32_t rank, const ligi_note *note);
-lig_status ligi_keep_rows(lig_params *node, uint32_t rank, const ligi_note *note);
-lig_status ligi_keep_own(lig_params *node, uint32_t rank, const ligi_note *note);
-lig_status ligi_keep_owned(lig_params *node, uint32_t rank, const ligi_note *note);
-lig_status ligi_keep_put(lig_params *node, uint32_t rank, const ligi_note *note);
-lig_status ligi_keep_taken(lig_params *node, uint32_t rank, const ligi_note *note);
 
 #endif

@@ -1,4 +1,10 @@
+#include "params/snapshot/snapshot_agree.h"
+
 #include "params/snapshot/snapshot.h"
+#include "params/snapshot/snapshot_rows.h"
+#include "params/snapshot/snapshot_serve.h"
+#include "params/state/peer.h"
+#include "params/state/send_buffer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

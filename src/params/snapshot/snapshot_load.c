@@ -1,4 +1,10 @@
 #include "params/snapshot/snapshot.h"
+#include "params/snapshot/snapshot_agree.h"
+#include "params/snapshot/snapshot_rows.h"
+#include "params/sync/sync_flush.h"
+#include "params/sync/sync_round.h"
+#include "params/tables/row_install.h"
+#include "params/tables/table_info.h"
 
 #include <stdio.h>
 #include <stdlib.h>

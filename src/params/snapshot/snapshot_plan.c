@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "params/rows/key_index.h"
 #include "params/rows/optimizer.h"
+#include "params/tables/table_info.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 
 #include "base/test.h"
 #include "params/snapshot/snapshot_message.h"
+#include "params/tables/table_info.h"
 
 #include <stdlib.h>
 

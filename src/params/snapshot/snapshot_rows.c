@@ -1,5 +1,14 @@
-/* Rows of a unit, on the side of the node that deals with it. */
+#include "params/snapshot/snapshot_rows.h"
+
 #include "params/snapshot/snapshot.h"
+#include "params/snapshot/snapshot_agree.h"
+#include "params/snapshot/snapshot_serve.h"
+#include "params/state/peer.h"
+#include "params/state/send_buffer.h"
+#include "params/sync/sync_round.h"
+#include "params/tables/row_access.h"
+#include "params/tables/row_install.h"
+#include "params/tables/table_info.h"
 
 #include <stdio.h>
 #include <stdlib.h>

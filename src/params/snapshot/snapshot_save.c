@@ -1,4 +1,9 @@
 #include "params/snapshot/snapshot.h"
+#include "params/snapshot/snapshot_agree.h"
+#include "params/snapshot/snapshot_rows.h"
+#include "params/snapshot/snapshot_serve.h"
+#include "params/sync/sync_flush.h"
+#include "params/tables/table_info.h"
 
 #include <stdlib.h>
 #include <string.h>

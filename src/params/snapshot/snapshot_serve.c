@@ -1,6 +1,13 @@
-/* Rows of a unit, on the side of the nodes that have them; and which hashed keys are in which unit.
- */
+#include "params/snapshot/snapshot_serve.h"
+
 #include "params/snapshot/snapshot.h"
+#include "params/snapshot/snapshot_agree.h"
+#include "params/state/peer.h"
+#include "params/state/send_buffer.h"
+#include "params/sync/sync_round.h"
+#include "params/tables/row_access.h"
+#include "params/tables/row_install.h"
+#include "params/tables/table_info.h"
 
 #include <stdlib.h>
 #include <string.h>

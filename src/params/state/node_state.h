@@ -3,13 +3,10 @@
  * Who writes what, under which lock:
  *   - Rows, words, places: table.h says (no lock; the row's own sequence word).
  *   - Everything else of a node: its lock (ligi_node_lock: the endpoint's, or a mutex of its own
- * when the node is alone). Hooks of net run with it held.
+ *     when the node is alone). Hooks of net run with it held.
  *   - A worker's fields: its own thread, without a lock, except those that say otherwise.
  *
- * Files: params_open.c (open, close, enter), meeting of nodes in node_connect.c, node_receive.c
- * (what is sent and what comes), request_send.c (a worker's requests), request_serve.c (requests
- * of others), request_tickets.c (pure), params_worker.c (the public calls), params_barrier.c. Sync
- * (sync_round.h) and sampling plug in at the functions at the end. */
+ * The rooms above this one keep their state behind the pointers `sync`, `sampling`, ... */
 #ifndef LIGI_NODE_STATE_H
 #define LIGI_NODE_STATE_H
 
@@ -17,28 +14,13 @@
 #include "group/group.h"
 #include "params/state/request_tickets.h"
 #include "params/tables/table.h"
-#include "params/wire/params_message.h"
+#include "params/wire/outgoing.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #define LIGI_WHY_TEXT 256
 #define LIGI_PATIENCE_NS INT64_C(100000000) /* who waits longer asks whether to go on */
-
-/* --- memory that travels --- */
-
-/* A buffer for one payload. Taken under the lock, filled by whoever has it, given to ligi_peer_post
- * or back. */
-#define LIGI_PARCEL_ORDERS 14 /* 4 KiB to 32 MiB */
-
-typedef struct ligi_parcel {
-    struct ligi_parcel *next, *with; /* in the pool; with others of one ticket */
-    uint64_t room, bytes;            /* what is used of it */
-    uint8_t *data;                   /* 64-aligned; lendable where there is a net */
-    uint32_t holds;                  /* sends, and whoever waits for an answer */
-    uint32_t worker, left;           /* the first of a request that was given up: what is not */
-    uint64_t ticket;                 /* answered of it; until then its peers may read them */
-} ligi_parcel;
 
 /* --- peers --- */
 
@@ -80,8 +62,6 @@ typedef struct ligi_peer {
 typedef struct ligi_counts { /* of one worker: written by its thread alone, read by stats */
     _Atomic uint64_t pulls, pushes, sets, local, replica, shared, remote, intents, samples;
 } ligi_counts;
-
-void ligi_counts_add(const ligi_counts *counts, lig_params_stats *stats);
 
 struct ligi_intents; /* of a worker: sync's */
 struct ligi_sampler; /* of a worker: sampling's */
@@ -172,6 +152,8 @@ struct lig_params {
     ligi_failure ended;
     int64_t doubt_ns; /* then it is, for this reason, unless a better one is heard; 0: never */
     char doubt[LIGI_WHY_TEXT];
+    /* Ends what waits for other nodes, once: called by ligi_node_break. */
+    void (*lost)(lig_params *node);
     lig_params_stats totals; /* what closed workers counted, and what is counted under the lock */
     lig_params_stats zero;   /* at the last reset */
     struct ligi_sync *sync;
@@ -201,120 +183,13 @@ void ligi_node_wake(lig_params *node);
 /* A node is lost: every wait ends. Under the lock. */
 void ligi_node_break(lig_params *node, lig_status status, const char *sentence);
 
-/* params_barrier.c: all nodes; all workers of all nodes. No lock. */
-lig_status ligi_node_meet(lig_params *node, ligi_occasion occasion, int64_t timeout_ns);
-lig_status ligi_worker_meet(lig_params_worker *worker, ligi_occasion occasion, int64_t timeout_ns);
-
-/* --- workers; params_worker.c, request_send.c --- */
-
-/* The keys of batch->misses (after read or write) are asked for elsewhere: what can be had without
- * a message is done, the rest gets a ticket (LIG_PARAMS_LOCAL: nothing is left). */
-lig_status ligi_ask(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch, int64_t *ticket);
-/* Waits for requests of this worker that an access of these keys must not overtake. */
-lig_status ligi_ask_order(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch);
-/* 1 when there is none: then nothing is waited for. */
-int ligi_ask_may(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch);
-/* One of its requests fails now, unless it has ended. Under the lock. */
-void ligi_ask_end(lig_params_worker *worker, ligi_ticket *ticket, lig_status status,
-                  const char *sentence);
-/* Its open requests fail; nothing writes to the caller's memory from now on. Under the lock. */
-void ligi_ask_abandon(lig_params_worker *worker, lig_status status, const char *sentence);
-/* What was lent and not answered goes back; after net is closed; no lock. */
-void ligi_ask_forget(lig_params *node);
-lig_status ligi_asker_create(lig_params_worker *worker);
-void ligi_asker_destroy(lig_params_worker *worker);
 /* What is left until a deadline: never below 0; LIG_FOREVER stays. */
 int64_t ligi_time_left(int64_t deadline_ns);
 int64_t ligi_time_until(int64_t timeout_ns); /* the deadline; INT64_MAX: none */
-
-/* --- sending; under the lock --- */
-
-lig_status ligi_parcel_take(lig_params *node, uint64_t bytes, ligi_parcel **parcel);
-void ligi_parcel_drop(lig_params *node, ligi_parcel *parcel); /* NULL is fine */
-
-/* One message with the first parcel->bytes of a parcel (NULL: none), which is dropped when it has
- * gone; `tail` follows the letter in the head. A failure breaks the node unless it is broken
- * already, so callers inside hooks may ignore it. */
-typedef struct ligi_post {
-    ligi_letter letter; /* version is filled in */
-    const void *tail;
-    size_t tail_bytes;
-    ligi_parcel *parcel;
-    uint32_t send_flags; /* LIGI_SEND_* */
-} ligi_post;
-lig_status ligi_peer_post(ligi_peer *peer, const ligi_post *post);
-/* Takes what it offered for its region, if it can be; under the lock. */
-void ligi_peer_accept(ligi_peer *peer);
-
-/* request_serve.c; under the lock. */
-lig_status ligi_answer_ask(ligi_peer *peer, const ligi_letter *letter, const ligi_parts *parts);
-/* request_send.c; `rank` answers. */
-lig_status ligi_ask_answered(lig_params *node, uint32_t rank, const ligi_letter *letter,
-                             const ligi_parts *parts);
-
-/* --- where things are; with or without the lock --- */
 
 static inline int ligi_node_alone(const lig_params *node)
 {
     return node->net == NULL;
 }
-
-/* --- what others plug in. All under the lock unless they say otherwise. --- */
-
-/* sync_round.c. A node that is alone has no sync: none of these is called for it but
- * worker_open/close and intent. Public calls that are sync's, alone or not: lig_params_intent,
- * wait_sync, flush, begin_setup, end_setup. advance_clock and current_clock are in
- * params_worker.c. */
-lig_status ligi_sync_init(lig_params *node); /* before the nodes meet; no lock */
-void ligi_sync_fini(lig_params *node);       /* after net is closed; no lock */
-lig_status ligi_sync_worker_open(lig_params_worker *worker);
-void ligi_sync_worker_close(lig_params_worker *worker);
-/* From net's tick: does what is due, says when it wants to be called next (INT64_MAX: when
- * ligi_net_hurry(net, LIGI_SERVICE_PARAMS) is called). */
-int64_t ligi_sync_tick(lig_params *node, int64_t now_ns);
-/* SYNC, NEWS or NOTE, checked by ligi_letter_check; a failing status loses the peer, and so the
- * job. */
-lig_status ligi_sync_arrived(ligi_peer *peer, const ligi_letter *letter, const ligi_parts *parts);
-/* Rows that a write has made dirty (ligi_batch.noted): by a worker's own thread without the lock,
- * or, with `worker` NULL, under it, for a peer. */
-void ligi_sync_noted(lig_params *node, lig_params_worker *worker, const ligi_entry *noted,
-                     size_t count);
-/* `origin` has pushed to or set a row that is owned here, by an ASK, and has not been answered.
- * What it has as a copy is renewed by a letter that goes before the answer (same link): the copy
- * may have been on its way while the request was, and its worker must find there what it did. For
- * each row of an ASK that is PUSH or SET and was done here; cheap when nobody has a copy. */
-void ligi_sync_written_by(lig_params *node, ligi_entry entry, uint32_t origin);
-/* A worker is about to set a row (or push with Adam) that is a COPY here: the copy is given up. The
- * row is ABSENT, or DRAINING, after this; when it has drained the set is asked for like any access
- * of a row that is not here, and the copy comes again by itself. Nothing is done to rows in other
- * states. */
-void ligi_sync_surrender(lig_params *node, ligi_entry entry);
-/* Rows of batch->misses that this node has asked for because of an intent, and that have not come:
- * waits for them, a few milliseconds at most, while it takes in what comes. What is asked for by
- * message now would come behind them. 1 when some may have come. The worker's thread, no lock. */
-int ligi_sync_await(lig_params_worker *worker, const ligi_batch *batch);
-/* A worker's clock has changed; its own thread, no lock. Must be cheap. */
-void ligi_sync_clock(lig_params_worker *worker);
-/* A worker is finalized: its intents end. No lock. */
-void ligi_sync_finalize(lig_params_worker *worker);
-void ligi_sync_broken(lig_params *node);                         /* a node is lost */
-void ligi_sync_stats(lig_params *node, lig_params_stats *stats); /* adds what sync counts */
-
-/* sampling.c */
-void ligi_sampling_fini(lig_params *node);
-lig_status ligi_sample_worker_open(lig_params_worker *worker);
-void ligi_sample_worker_close(lig_params_worker *worker);
-
-/* keep.c. A node begins with `keeping` NULL: it is made when first needed, also for a scheduler's
- * life never. */
-lig_status ligi_keep_arrived(ligi_peer *peer, const ligi_letter *letter, const void *payload,
-                             uint64_t bytes); /* KEEP; a failing status loses the peer */
-/* 1 for what is of interest even when a node is lost: it may say why that left. */
-int ligi_keep_tells_why(const ligi_letter *letter);
-void ligi_keep_fini(lig_params *node); /* after net is closed; no lock */
-/* What keep asks of sync. No lock; called by one thread of each of the nodes, while no worker
- * pushes. On return all that this node's workers pushed is in the owners' rows, and all rows dirty
- * here that others have copies of are in those copies. */
-lig_status ligi_sync_settle(lig_params *node, int64_t timeout_ns);
 
 #endif

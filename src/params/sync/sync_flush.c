@@ -1,5 +1,9 @@
-/* Intents, and the calls that wait until what was done has its effect everywhere. */
+#include "params/sync/sync_flush.h"
+
+#include "params/placement/placement_replica.h"
 #include "params/sync/sync_round.h"
+#include "params/tables/row_access.h"
+#include "params/tables/table_info.h"
 
 #include <stdlib.h>
 

@@ -2,6 +2,12 @@
 #include "params/sync/sync_round.h"
 
 #include "base/clock.h"
+#include "params/placement/placement_owner.h"
+#include "params/placement/placement_replica.h"
+#include "params/state/peer.h"
+#include "params/state/send_buffer.h"
+#include "params/sync/sync_flush.h"
+#include "params/tables/table_info.h"
 
 #include <stdlib.h>
 

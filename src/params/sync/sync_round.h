@@ -12,6 +12,7 @@
 #define LIGI_SYNC_ROUND_H
 
 #include "params/placement/placement.h"
+#include "params/state/node_state.h"
 
 typedef enum ligi_sync_word {
     LIGI_SYNC_FLUSH = 1,
@@ -86,7 +87,43 @@ lig_status ligi_sync_gather_notes(lig_params *node);
 /* A letter without items. */
 lig_status ligi_sync_say(lig_params *node, uint32_t to, ligi_sync_word word, uint64_t ticket);
 
-/* sync_flush.c */
-lig_status ligi_flush_arrived(lig_params *node, uint32_t from, const ligi_letter *letter);
+/* All under the lock unless they say otherwise. A node that is alone has no sync: none of these is
+ * called for it but worker_open/close and intent. Public calls that are sync's, alone or not:
+ * lig_params_intent, wait_sync, flush, begin_setup, end_setup. advance_clock and current_clock are
+ * in params_worker.c. */
+lig_status ligi_sync_init(lig_params *node); /* before the nodes meet; no lock */
+void ligi_sync_fini(lig_params *node);       /* after net is closed; no lock */
+lig_status ligi_sync_worker_open(lig_params_worker *worker);
+void ligi_sync_worker_close(lig_params_worker *worker);
+/* From net's tick: does what is due, says when it wants to be called next (INT64_MAX: when
+ * ligi_net_hurry(net, LIGI_SERVICE_PARAMS) is called). */
+int64_t ligi_sync_tick(lig_params *node, int64_t now_ns);
+/* SYNC, NEWS or NOTE, checked by ligi_letter_check; a failing status loses the peer, and so the
+ * job. */
+lig_status ligi_sync_arrived(ligi_peer *peer, const ligi_letter *letter, const ligi_parts *parts);
+/* Rows that a write has made dirty (ligi_batch.noted): by a worker's own thread without the lock,
+ * or, with `worker` NULL, under it, for a peer. */
+void ligi_sync_noted(lig_params *node, lig_params_worker *worker, const ligi_entry *noted,
+                     size_t count);
+/* `origin` has pushed to or set a row that is owned here, by an ASK, and has not been answered.
+ * What it has as a copy is renewed by a letter that goes before the answer (same link): the copy
+ * may have been on its way while the request was, and its worker must find there what it did. For
+ * each row of an ASK that is PUSH or SET and was done here; cheap when nobody has a copy. */
+void ligi_sync_written_by(lig_params *node, ligi_entry entry, uint32_t origin);
+/* A worker is about to set a row (or push with Adam) that is a COPY here: the copy is given up. The
+ * row is ABSENT, or DRAINING, after this; when it has drained the set is asked for like any access
+ * of a row that is not here, and the copy comes again by itself. Nothing is done to rows in other
+ * states. */
+void ligi_sync_surrender(lig_params *node, ligi_entry entry);
+/* Rows of batch->misses that this node has asked for because of an intent, and that have not come:
+ * waits for them, a few milliseconds at most, while it takes in what comes. What is asked for by
+ * message now would come behind them. 1 when some may have come. The worker's thread, no lock. */
+int ligi_sync_await(lig_params_worker *worker, const ligi_batch *batch);
+/* A worker's clock has changed; its own thread, no lock. Must be cheap. */
+void ligi_sync_clock(lig_params_worker *worker);
+/* A worker is finalized: its intents end. No lock. */
+void ligi_sync_finalize(lig_params_worker *worker);
+void ligi_sync_broken(lig_params *node);                         /* a node is lost */
+void ligi_sync_stats(lig_params *node, lig_params_stats *stats); /* adds what sync counts */
 
 #endif

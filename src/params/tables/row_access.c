@@ -1,6 +1,8 @@
-/* What workers do. The first try over one slab is in row_sweeps.h; here are the rest: keys, rows of
- * several slabs, rows that somebody is writing, and those of peers. */
+#include "params/tables/row_access.h"
+
 #include "params/rows/table_state.h"
+#include "params/tables/row_install.h"
+#include "params/tables/table_info.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
-/* Rows come, go, become copies and owned ones again. The word is flipped while the row's sequence
- * is odd, so whoever read it before looks again. */
+#include "params/tables/row_install.h"
+
 #include "params/rows/table_state.h"
 
 #include "params/rows/row_init.h"
+#include "params/tables/table_info.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "params/rows/row_init.h"
+#include "params/tables/row_install.h"
+#include "params/tables/table_info.h"
 
 #include <stdlib.h>
 #include <string.h>

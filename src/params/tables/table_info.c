@@ -1,4 +1,5 @@
-/* What is asked of tables and does not change, and the places of rows, which are hints. */
+#include "params/tables/table_info.h"
+
 #include "params/rows/table_state.h"
 
 #include <stdio.h>

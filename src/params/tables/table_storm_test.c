@@ -1,6 +1,9 @@
 /* Threads read and write while rows are written, move and are copied: nothing is torn, lost or
  * doubled. */
 #include "params/rows/row.h"
+#include "params/tables/row_access.h"
+#include "params/tables/row_install.h"
+#include "params/tables/table_info.h"
 #include "params/tables/table_testing.h"
 
 #include <pthread.h>

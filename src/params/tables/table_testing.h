@@ -3,6 +3,7 @@
 #define LIGI_TABLE_TESTING_H
 
 #include "base/test.h"
+#include "params/tables/row_access.h"
 #include "params/tables/table.h"
 
 #include <stdlib.h>

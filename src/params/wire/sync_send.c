@@ -1,6 +1,8 @@
 /* Letters of sync on their way out. */
 #include "params/wire/sync_send.h"
 
+#include "base/error.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #ifndef LIGI_SYNC_SEND_H
 #define LIGI_SYNC_SEND_H
 
-#include "params/state/node_state.h"
+#include "params/wire/outgoing.h"
 
 /* How letters leave; a test has another way than the node. As ligi_parcel_take, _drop,
  * ligi_peer_post. */

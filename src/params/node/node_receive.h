@@ -1,0 +1,12 @@
+/* Messages of peers: where their payload goes, and which room handles them. */
+#ifndef LIGI_NODE_RECEIVE_H
+#define LIGI_NODE_RECEIVE_H
+
+#include "params/node/node_connect.h"
+
+/* Called by the hooks of net, under the lock. */
+lig_status ligi_posts_head(ligi_peer *peer, const ligi_arrival *arrival, ligi_landing *landing);
+void ligi_posts_arrived(ligi_peer *peer);
+void ligi_posts_sent(lig_params *node, void *token);
+
+#endif

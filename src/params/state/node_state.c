@@ -1,0 +1,154 @@
+#include "params/state/node_state.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+
+/* --- what every call asks first --- */
+
+int ligi_node_is_here(const lig_params *node)
+{
+    return *(volatile uint8_t *)node->here == 1;
+}
+
+lig_status ligi_node_check(const lig_params *node)
+{
+    if (!ligi_node_is_here(node))
+        return lig_fail(LIG_E_CLOSED,
+                        "the parameters belong to the process that this one was forked from");
+    if (atomic_load_explicit(&node->stopped, memory_order_acquire))
+        return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
+    return LIG_OK;
+}
+
+int ligi_node_has_parted(const lig_params *node)
+{
+    return atomic_load_explicit(&node->parted, memory_order_acquire) ||
+           atomic_load_explicit(&node->stopped, memory_order_acquire);
+}
+
+lig_status ligi_node_check_others(lig_params *node)
+{
+    LIG_TRY(ligi_node_check(node));
+    if (!atomic_load_explicit(&node->broken, memory_order_acquire))
+        return LIG_OK;
+    return ligi_failure_publish(&node->ended); /* it does not change any more */
+}
+
+void ligi_node_lock(lig_params *node)
+{
+    if (node->net)
+        ligi_net_lock(node->net);
+    else
+        pthread_mutex_lock(&node->lock);
+}
+
+void ligi_node_unlock(lig_params *node)
+{
+    if (node->net)
+        ligi_net_unlock(node->net);
+    else
+        pthread_mutex_unlock(&node->lock);
+}
+
+/* --- waiting --- */
+
+int64_t ligi_time_until(int64_t timeout_ns)
+{
+    int64_t now = ligi_now_ns();
+    return timeout_ns < 0 || timeout_ns > INT64_MAX - now ? INT64_MAX : now + timeout_ns;
+}
+
+int64_t ligi_time_left(int64_t deadline_ns)
+{
+    if (deadline_ns == INT64_MAX)
+        return LIG_FOREVER;
+    int64_t left = deadline_ns - ligi_now_ns();
+    return left > 0 ? left : 0;
+}
+
+static lig_status wait_alone(lig_params *node, int (*until)(void *context), void *context,
+                             int64_t timeout_ns)
+{
+    int64_t deadline = ligi_time_until(timeout_ns);
+    struct timespec at = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
+    lig_status status = LIG_OK;
+    pthread_mutex_lock(&node->lock);
+    while (!until(context) && status == LIG_OK) {
+        if (deadline == INT64_MAX)
+            pthread_cond_wait(&node->changed, &node->lock);
+        else if (ligi_time_left(deadline) == 0)
+            status =
+                lig_fail(LIG_E_TIMEOUT, "nothing came within %.3f s", (double)timeout_ns / 1e9);
+        else
+            pthread_cond_timedwait(&node->changed, &node->lock, &at);
+    }
+    pthread_mutex_unlock(&node->lock);
+    return status;
+}
+
+typedef struct waiting {
+    const lig_params *node;
+    int (*until)(void *context);
+    void *context;
+    int parted;
+} waiting;
+
+static int is_over(void *context)
+{
+    waiting *self = context;
+    if (self->until(self->context))
+        return 1;
+    return self->parted = ligi_node_has_parted(self->node);
+}
+
+/* Pieces of one wait: what `until` has found out so far stays. */
+lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *context,
+                          int64_t timeout_ns)
+{
+    waiting self = {node, until, context, 0};
+    int64_t deadline = node->patience ? ligi_time_until(timeout_ns) : 0, left = timeout_ns;
+    for (;;) {
+        int last = node->patience == NULL || (left >= 0 && left <= LIGI_PATIENCE_NS);
+        int64_t piece = last ? left : LIGI_PATIENCE_NS;
+        lig_status status = node->net ? ligi_net_wait(node->net, is_over, &self, piece)
+                                      : wait_alone(node, is_over, &self, piece);
+        if (status == LIG_OK && self.parted)
+            return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
+        if (status != LIG_E_TIMEOUT || last)
+            return status;
+        if (!node->patience(node->patience_context))
+            return lig_fail(LIG_E_CLOSED, "the call was given up while it waited");
+        left = ligi_time_left(deadline);
+    }
+}
+
+void ligi_node_wake(lig_params *node)
+{
+    if (node->net) {
+        ligi_net_wake(node->net);
+        return;
+    }
+    pthread_mutex_lock(&node->lock);
+    pthread_cond_broadcast(&node->changed);
+    pthread_mutex_unlock(&node->lock);
+}
+
+/* --- loss --- */
+
+/* The whole job ends: rows that the node had are in the last save alone. */
+void ligi_node_break(lig_params *node, lig_status status, const char *sentence)
+{
+    if (atomic_load(&node->broken))
+        return;
+    lig_fail(status, "%s", sentence);
+    ligi_failure_take(&node->ended, status);
+    atomic_store_explicit(&node->broken, 1, memory_order_release);
+    node->lost(node);
+    if (node->group)
+        ligi_group_part(node->group, node->ended.text);
+    pthread_mutex_lock(&node->meet.lock);
+    pthread_cond_broadcast(&node->meet.changed);
+    pthread_mutex_unlock(&node->meet.lock);
+    ligi_net_wake(node->net);
+}

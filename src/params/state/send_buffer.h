@@ -1,0 +1,13 @@
+/* Buffers for payloads that are sent: taken from a pool of the node, given back when sent. */
+#ifndef LIGI_SEND_BUFFER_H
+#define LIGI_SEND_BUFFER_H
+
+#include "params/node/node_connect.h"
+#include "params/state/node_state.h"
+
+void ligi_parcels_fini(lig_params *node);
+
+lig_status ligi_parcel_take(lig_params *node, uint64_t bytes, ligi_parcel **parcel);
+void ligi_parcel_drop(lig_params *node, ligi_parcel *parcel); /* NULL is fine */
+
+#endif

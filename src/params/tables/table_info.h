@@ -1,0 +1,71 @@
+/* What is asked of tables and does not change, and the places of rows, which are hints. */
+#ifndef LIGI_TABLE_INFO_H
+#define LIGI_TABLE_INFO_H
+
+#include "params/tables/table.h"
+
+int ligi_tables_hashed(const ligi_tables *tables);
+uint32_t ligi_tables_count(const ligi_tables *tables);
+uint32_t ligi_tables_dtype(const ligi_tables *tables);
+uint32_t ligi_tables_element_bytes(const ligi_tables *tables);
+const char *ligi_tables_name(const ligi_tables *tables, uint32_t table);
+/* LIG_E_NOTFOUND names those there are. */
+lig_status ligi_tables_find(const ligi_tables *tables, const char *name, uint32_t *table);
+int64_t ligi_tables_offset(const ligi_tables *tables, uint32_t table);
+uint64_t ligi_tables_key_count(const ligi_tables *tables, uint32_t table);
+/* Entries are below this; the sum of key_count. */
+uint64_t ligi_tables_entry_limit(const ligi_tables *tables);
+/* Those in use: all of them with dense keys. */
+uint64_t ligi_tables_entry_count(const ligi_tables *tables);
+const lig_params_optimizer *ligi_tables_optimizer(const ligi_tables *tables, uint32_t table);
+/* Rows of such a table may be copies (all but Adam's). */
+int ligi_tables_copyable(const ligi_tables *tables, ligi_entry entry);
+
+/* The length of all rows of all tables, or 0 when they differ. */
+uint32_t ligi_tables_uniform(const ligi_tables *tables);
+uint32_t ligi_tables_length(const ligi_tables *tables, ligi_entry entry);
+uint32_t ligi_tables_table_of(const ligi_tables *tables, ligi_entry entry);
+int64_t ligi_tables_key(const ligi_tables *tables, ligi_entry entry);
+/* Without an entry, for any number: -1, and 0, for a key that cannot be. */
+int ligi_tables_table_of_key(const ligi_tables *tables, int64_t key);
+uint32_t ligi_tables_length_of_key(const ligi_tables *tables, int64_t key);
+uint32_t ligi_tables_home(const ligi_tables *tables, int64_t key); /* a node */
+/* 1 when the key has an entry here. Never makes one. */
+int ligi_tables_known(const ligi_tables *tables, int64_t key, ligi_entry *entry);
+
+/* A row on the wire and in files: its values (length x element bytes), and with an optimizer zeros
+ * up to a multiple of 8 and its state. State is in the row's type, float32 for bfloat16: Adagrad
+ * sum[length]; rowwise sum[1]; Adam mean[length], square[length], step[1]. */
+size_t ligi_tables_body_bytes(const ligi_tables *tables, ligi_entry entry);
+size_t ligi_tables_state_at(const ligi_tables *tables,
+                            ligi_entry entry); /* its offset in the body */
+uint32_t ligi_tables_state_count(const ligi_tables *tables,
+                                 ligi_entry entry); /* elements; 0: none */
+uint32_t ligi_tables_state_element_bytes(const ligi_tables *tables);
+/* What a copy sends: length + state_count elements of the state's type (integers: of the row's
+ * type). */
+size_t ligi_tables_delta_bytes(const ligi_tables *tables, ligi_entry entry);
+size_t ligi_tables_body_bytes_max(const ligi_tables *tables);
+size_t ligi_tables_delta_bytes_max(const ligi_tables *tables);
+
+/* Of this node's pushes. */
+void ligi_tables_set_lr(ligi_tables *tables, uint32_t table, double lr);
+double ligi_tables_get_lr(const ligi_tables *tables, uint32_t table);
+
+/* Where words and rows are; laid out alike on every node, so that a peer's region is known by its
+ * first byte. */
+void *ligi_tables_region(const ligi_tables *tables, uint64_t *bytes);
+
+ligi_aside *ligi_tables_asides(const ligi_tables *tables); /* by entry */
+
+ligi_row_state ligi_tables_state(const ligi_tables *tables, ligi_entry entry);
+ligi_place ligi_tables_place(const ligi_tables *tables, ligi_entry entry); /* its home at first */
+/* Does nothing and returns 0 unless `moves` is greater than what is known. */
+int ligi_tables_place_update(ligi_tables *tables, ligi_entry entry, ligi_place place);
+ligi_tables_counts ligi_tables_counts_get(const ligi_tables *tables);
+
+/* `changed` is told of each change of state from now on, with locks of the tables held: it may call
+ * nothing of them but what does not change. One watcher; NULL ends it. */
+void ligi_tables_watch(ligi_tables *tables, ligi_tables_changed_fn changed, void *context);
+
+#endif
