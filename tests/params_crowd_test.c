@@ -29,7 +29,7 @@ static void get_copy(lig_params_worker *worker, float *row)
     }
 }
 
-/* Letters for one node wait on its link, more than go into the buffers on the way. */
+/* Messages for one node wait on its link, more than go into the buffers on the way. */
 static void crowd(lig_params_worker *worker, const float *row)
 {
     for (int i = 0; i < LETTERS; i++) {

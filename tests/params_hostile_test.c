@@ -19,7 +19,7 @@ typedef struct liar {
     ligi_net *net;
     ligi_group *group;
     ligi_link *link;
-    ligi_greeting greeting;
+    ligi_params_hello hello;
     _Atomic int up, lost, heard;
     unsigned seed;
 } liar;
@@ -102,35 +102,35 @@ static void liar_join(liar *self, const lig_params_options *options)
                                 .address = options->address,
                                 .timeout_ns = SCENE_MINUTE};
     assert_ok(ligi_group_open(&self->group, self->net, &group));
-    ligi_greeting_make(options, &self->greeting);
-    self->greeting.rank = 1;
-    self->greeting.group_id = ligi_group_id(self->group);
-    self->greeting.incarnation = ligi_group_incarnation(self->group);
+    ligi_params_hello_make(options, &self->hello);
+    self->hello.rank = 1;
+    self->hello.group_id = ligi_group_id(self->group);
+    self->hello.incarnation = ligi_group_incarnation(self->group);
     assert_ok(ligi_group_blob(self->group, LIGI_SERVER, 0, card, &bytes));
     ligi_connect connect = {.card = card,
                             .card_bytes = bytes,
                             .service = LIGI_SERVICE_PARAMS,
-                            .hello = &self->greeting,
-                            .hello_bytes = sizeof self->greeting,
+                            .hello = &self->hello,
+                            .hello_bytes = sizeof self->hello,
                             .timeout_ns = SCENE_MINUTE};
     assert_ok(ligi_net_connect(self->net, &connect, &self->link));
     assert_ok(ligi_net_wait(self->net, is_up, self, SCENE_MINUTE));
 }
 
-static void liar_say(liar *self, ligi_letter letter, size_t tail_bytes, const void *payload,
-                     size_t payload_bytes)
+static void liar_say(liar *self, ligi_params_message message, size_t tail_bytes,
+                     const void *payload, size_t payload_bytes)
 {
     uint8_t head[1024] = {0};
     uint8_t *copy = malloc(payload_bytes + 1);
     struct iovec piece = {copy, payload_bytes};
     int done = 1;
-    letter.version = LIGI_LETTER_VERSION;
-    memcpy(head, &letter, sizeof letter);
+    message.version = LIGI_PARAMS_MESSAGE_VERSION;
+    memcpy(head, &message, sizeof message);
     if (payload_bytes > 0)
         memcpy(copy, payload, payload_bytes);
     ligi_net_lock(self->net);
     ligi_send send = {.head = head,
-                      .head_bytes = sizeof letter + tail_bytes,
+                      .head_bytes = sizeof message + tail_bytes,
                       .iov = &piece,
                       .count = payload_bytes > 0,
                       .token = copy};
@@ -180,7 +180,7 @@ typedef struct meeting {
     liar liar;
 } meeting;
 
-static void meet(meeting *self, unsigned seed)
+static void barrier(meeting *self, unsigned seed)
 {
     memset(&self->liar, 0, sizeof self->liar);
     self->liar.seed = seed;
@@ -188,7 +188,8 @@ static void meet(meeting *self, unsigned seed)
     self->now.nodes[0].play = play_honest;
     pthread_create(&self->thread, NULL, scene_run_node, &self->now.nodes[0]);
     liar_join(&self->liar, &self->now.nodes[1].options);
-    liar_say(&self->liar, (ligi_letter){.kind = LIGI_LETTER_SHARE, .origin = 1}, 0, NULL, 0);
+    liar_say(&self->liar, (ligi_params_message){.kind = LIGI_PARAMS_SHARE, .origin = 1}, 0, NULL,
+             0);
     (void)ligi_group_barrier(self->liar.group, LIGI_SERVERS, 0, SCENE_MINUTE);
 }
 
@@ -206,37 +207,37 @@ static void fill(liar *self, uint8_t *bytes, size_t count)
         bytes[i] = (uint8_t)(rand_r(&self->seed) >> 7);
 }
 
-/* A letter that passes for one: what stands in it is anything. */
+/* A message that passes for one: what stands in it is anything. */
 static void lie(liar *self)
 {
     _Alignas(8) uint8_t payload[4096];
-    ligi_letter letter = {.kind = (uint8_t)(2 + rand_r(&self->seed) % 6),
-                          .verb = (uint8_t)(rand_r(&self->seed) % 3),
-                          .origin = (uint32_t)rand_r(&self->seed) % 2,
-                          .count = 1 + (uint32_t)rand_r(&self->seed) % 6,
-                          .ticket = (uint64_t)rand_r(&self->seed) % 8};
-    letter.flags = (uint32_t)rand_r(&self->seed) % 16;
-    if (letter.kind == LIGI_LETTER_ASK || letter.kind == LIGI_LETTER_NOTE)
-        letter.flags = 0;
+    ligi_params_message message = {.kind = (uint8_t)(2 + rand_r(&self->seed) % 6),
+                                   .verb = (uint8_t)(rand_r(&self->seed) % 3),
+                                   .origin = (uint32_t)rand_r(&self->seed) % 2,
+                                   .count = 1 + (uint32_t)rand_r(&self->seed) % 6,
+                                   .ticket = (uint64_t)rand_r(&self->seed) % 8};
+    message.flags = (uint32_t)rand_r(&self->seed) % 16;
+    if (message.kind == LIGI_PARAMS_REQUEST || message.kind == LIGI_PARAMS_LOCATION)
+        message.flags = 0;
     fill(self, payload, sizeof payload);
-    uint64_t front = ligi_letter_front(&letter), row = 4 * LENGTH;
-    if (letter.kind == LIGI_LETTER_ASK)
-        for (uint32_t i = 0; i < letter.count; i++)
+    uint64_t front = ligi_params_message_front(&message), row = 4 * LENGTH;
+    if (message.kind == LIGI_PARAMS_REQUEST)
+        for (uint32_t i = 0; i < message.count; i++)
             ((int64_t *)(void *)payload)[i] = rand_r(&self->seed) % (KEYS + 2) - 1;
-    if (letter.kind == LIGI_LETTER_SYNC || letter.kind == LIGI_LETTER_NEWS ||
-        letter.kind == LIGI_LETTER_NOTE)
-        for (uint32_t i = 0; i < letter.count; i++)
-            ((ligi_item *)(void *)payload)[i] =
-                (ligi_item){.key = rand_r(&self->seed) % (KEYS + 2) - 1,
-                            .number = (uint64_t)rand_r(&self->seed) % 4,
-                            .kind = (uint16_t)(1 + rand_r(&self->seed) % 8),
-                            .flags = (uint16_t)(rand_r(&self->seed) % 4)};
+    if (message.kind == LIGI_PARAMS_SYNC || message.kind == LIGI_PARAMS_UPDATE ||
+        message.kind == LIGI_PARAMS_LOCATION)
+        for (uint32_t i = 0; i < message.count; i++)
+            ((ligi_sync_item *)(void *)payload)[i] =
+                (ligi_sync_item){.key = rand_r(&self->seed) % (KEYS + 2) - 1,
+                                 .number = (uint64_t)rand_r(&self->seed) % 4,
+                                 .kind = (uint16_t)(1 + rand_r(&self->seed) % 8),
+                                 .flags = (uint16_t)(rand_r(&self->seed) % 4)};
     uint64_t rows = (uint64_t)rand_r(&self->seed) % 3 == 0
                         ? (uint64_t)rand_r(&self->seed) % 256
-                        : letter.count * row * (1 + (uint64_t)rand_r(&self->seed) % 2);
-    if (letter.kind == LIGI_LETTER_ASK && letter.verb == LIGI_PULL)
+                        : message.count * row * (1 + (uint64_t)rand_r(&self->seed) % 2);
+    if (message.kind == LIGI_PARAMS_REQUEST && message.verb == LIGI_PULL)
         rows = 0;
-    liar_say(self, letter, 0, payload, front + rows);
+    liar_say(self, message, 0, payload, front + rows);
 }
 
 static void test_lies_of_all_kinds(void **unused)
@@ -244,7 +245,7 @@ static void test_lies_of_all_kinds(void **unused)
     (void)unused;
     for (unsigned seed = 0; seed < SCENES; seed++) {
         meeting now;
-        meet(&now, seed);
+        barrier(&now, seed);
         for (int i = 0; i < LETTERS && !now.liar.lost; i++)
             lie(&now.liar);
         part(&now);
@@ -258,10 +259,10 @@ static void test_a_wrong_question_is_answered(void **unused)
     meeting now;
     _Alignas(8) uint8_t payload[16] = {0};
     int64_t key = KEYS;
-    meet(&now, 1);
+    barrier(&now, 1);
     memcpy(payload, &key, sizeof key);
     now.liar.heard = 0;
-    ligi_letter ask = {.kind = LIGI_LETTER_ASK, .origin = 1, .count = 1};
+    ligi_params_message ask = {.kind = LIGI_PARAMS_REQUEST, .origin = 1, .count = 1};
     liar_say(&now.liar, ask, 0, payload, sizeof payload);
     assert_ok(ligi_net_wait(now.liar.net, has_heard, &now.liar, SCENE_MINUTE));
     assert_false(now.liar.lost);
@@ -274,12 +275,12 @@ static void test_a_push_is_answered_with_rows(void **unused)
     (void)unused;
     meeting now;
     _Alignas(8) uint8_t payload[8 + 4 * LENGTH] = {0};
-    ligi_letter answer = {.kind = LIGI_LETTER_ANSWER,
-                          .verb = LIGI_PUSH,
-                          .flags = LIGI_LETTER_POSITIONS | LIGI_LETTER_VALUES,
-                          .origin = 0,
-                          .count = 1};
-    meet(&now, 1);
+    ligi_params_message answer = {.kind = LIGI_PARAMS_RESPONSE,
+                                  .verb = LIGI_PUSH,
+                                  .flags = LIGI_PARAMS_POSITIONS | LIGI_PARAMS_VALUES,
+                                  .origin = 0,
+                                  .count = 1};
+    barrier(&now, 1);
     assert_ok(ligi_net_wait(now.liar.net, has_heard, &now.liar, SCENE_MINUTE));
     for (answer.ticket = 0; answer.ticket < 8 && !now.liar.lost; answer.ticket++)
         liar_say(&now.liar, answer, 0, payload, sizeof payload);
@@ -292,13 +293,13 @@ static void test_what_is_no_letter_ends_the_job(void **unused)
     (void)unused;
     for (int i = 0; i < 4; i++) {
         meeting now;
-        ligi_letter letter = {.kind = LIGI_LETTER_SYNC};
-        meet(&now, 1);
+        ligi_params_message message = {.kind = LIGI_PARAMS_SYNC};
+        barrier(&now, 1);
         now.liar.heard = 0;
-        letter.kind = i == 0 ? 99 : letter.kind;
-        letter.origin = i == 1 ? 2 : letter.origin;
-        letter.count = i == 2 ? UINT32_MAX : letter.count;
-        liar_say(&now.liar, letter, i == 3 ? 900 : 0, NULL, 0);
+        message.kind = i == 0 ? 99 : message.kind;
+        message.origin = i == 1 ? 2 : message.origin;
+        message.count = i == 2 ? UINT32_MAX : message.count;
+        liar_say(&now.liar, message, i == 3 ? 900 : 0, NULL, 0);
         assert_ok(ligi_net_wait(now.liar.net, is_lost, &now.liar, SCENE_MINUTE));
         part(&now);
     }

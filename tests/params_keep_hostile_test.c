@@ -22,14 +22,14 @@ static uint64_t next(uint64_t *seed)
 /* Right more often than not, so that it is not always the first check that speaks. */
 static uint64_t some_note(uint64_t *seed, uint8_t verb, uint8_t *out)
 {
-    ligi_note_front front = {.call = (uint32_t)(1 + next(seed) % (2 * SAVES)),
-                             .step = (uint32_t)(next(seed) % 4),
-                             .unit = next(seed) % 2,
-                             .at = next(seed) % 3 ? 0 : next(seed) % 9,
-                             .total = next(seed) % 40,
-                             .count = (uint32_t)(next(seed) % 9),
-                             .status = (uint16_t)(next(seed) % 20 ? 0 : next(seed) % 20),
-                             .more = (uint16_t)(next(seed) % 2)};
+    ligi_snapshot_front front = {.call = (uint32_t)(1 + next(seed) % (2 * SAVES)),
+                                 .step = (uint32_t)(next(seed) % 4),
+                                 .unit = next(seed) % 2,
+                                 .at = next(seed) % 3 ? 0 : next(seed) % 9,
+                                 .total = next(seed) % 40,
+                                 .count = (uint32_t)(next(seed) % 9),
+                                 .status = (uint16_t)(next(seed) % 20 ? 0 : next(seed) % 20),
+                                 .more = (uint16_t)(next(seed) % 2)};
     uint64_t rest = front.count;
     for (int i = 0; i < ROOM; i++)
         out[i] = (uint8_t)next(seed);
@@ -37,12 +37,12 @@ static uint64_t some_note(uint64_t *seed, uint8_t verb, uint8_t *out)
         int64_t key = (int64_t)(next(seed) % (next(seed) % 20 ? KEYS : 2 * KEYS));
         memcpy(out + sizeof front + 8 * i, &key, sizeof key);
     }
-    if (verb == LIGI_KEEP_GET)
+    if (verb == LIGI_SNAPSHOT_GET)
         rest = 0;
-    else if (verb == LIGI_KEEP_OWNED || verb == LIGI_KEEP_TAKEN)
+    else if (verb == LIGI_SNAPSHOT_OWNED || verb == LIGI_SNAPSHOT_TAKEN)
         rest = (front.count + 7) / 8;
-    else if (verb > LIGI_KEEP_GET)
-        rest = (uint64_t)front.count * (verb == LIGI_KEEP_OWN ? 8 : 8 + LENGTH * 4);
+    else if (verb > LIGI_SNAPSHOT_GET)
+        rest = (uint64_t)front.count * (verb == LIGI_SNAPSHOT_OWN ? 8 : 8 + LENGTH * 4);
     memcpy(out, &front, sizeof front);
     return sizeof front + rest + (next(seed) % 60 == 0);
 }
@@ -53,12 +53,13 @@ static void *say_anything(void *context)
     lig_params *node = ((peers *)context)->context;
     uint64_t seed = ((peers *)context)->rank;
     for (int i = 0; i < LETTERS && !atomic_load(&node->broken); i++) {
-        ligi_letter letter = {.version = LIGI_LETTER_VERSION,
-                              .kind = LIGI_LETTER_KEEP,
-                              .verb = (uint8_t)(1 + next(&seed) % 8),
-                              .origin = 1};
-        struct iovec piece = {notes[i], some_note(&seed, letter.verb, notes[i])};
-        ligi_send send = {.head = &letter, .head_bytes = sizeof letter, .iov = &piece, .count = 1};
+        ligi_params_message message = {.version = LIGI_PARAMS_MESSAGE_VERSION,
+                                       .kind = LIGI_PARAMS_SNAPSHOT,
+                                       .verb = (uint8_t)(1 + next(&seed) % 8),
+                                       .origin = 1};
+        struct iovec piece = {notes[i], some_note(&seed, message.verb, notes[i])};
+        ligi_send send = {
+            .head = &message, .head_bytes = sizeof message, .iov = &piece, .count = 1};
         int done = 1;
         ligi_node_lock(node);
         ligi_link *link = node->peers[0].link;

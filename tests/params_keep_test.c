@@ -112,7 +112,7 @@ static int train_and_save(peers *job, lig_params *node)
     return leave(node, worker);
 }
 
-/* Owners and copies alike have what the model has. */
+/* Owners and replicas alike have what the model has. */
 static void check_rows(const scene *made, lig_params *node, lig_params_worker *worker)
 {
     static float saved[KEYS * LENGTH];
@@ -138,7 +138,7 @@ static void check_rows(const scene *made, lig_params *node, lig_params_worker *w
     }
 }
 
-/* Also with rows that have gone elsewhere, and have copies. */
+/* Also with rows that have gone elsewhere, and have replicas. */
 static int load_and_save(peers *job, lig_params *node)
 {
     scene *made = job->context;
@@ -208,18 +208,18 @@ static void check_own(const scene *made, const char *model, uint64_t least, uint
  * after it. */
 static void any_number(int hashed)
 {
-    const char *copies[3] = {"copy1", "copy2", "copy4"}, *nexts[3] = {"next1", "next2", "next3"};
+    const char *replicas[3] = {"copy1", "copy2", "copy4"}, *nexts[3] = {"next1", "next2", "next3"};
     const uint32_t nodes[3] = {1, 2, 4};
     scene made;
     scene_open(&made);
     made.hashed = hashed;
     run_job(&made, 3, train_and_save);
     for (int i = 0; i < 3; i++) {
-        made.next = copies[i];
+        made.next = replicas[i];
         run_job(&made, nodes[i], load_and_save);
-        check_equal(&made, "m", copies[i]);
+        check_equal(&made, "m", replicas[i]);
         if (!hashed)
-            check_own(&made, copies[i], 0, 200000); /* what is too small to be shared */
+            check_own(&made, replicas[i], 0, 200000); /* what is too small to be shared */
     }
     made.seed = 5;
     for (uint32_t i = 0; i < 3; i++) {
@@ -242,14 +242,14 @@ static void test_hashed(void **state)
     any_number(1);
 }
 
-/* Hashed keys that all fall into one unit, more than a letter holds. */
+/* Hashed keys that all fall into one unit, more than a message holds. */
 enum { CROWD = 2400, CROWDED_LENGTH = 1000, CROWDED_ROOM = 40000 };
 
 static int64_t crowded_key(int64_t after)
 {
     do
         after++;
-    while (ligi_directory_hash(after) >> 56 != 0);
+    while (ligi_key_index_hash(after) >> 56 != 0);
     return after;
 }
 
@@ -330,9 +330,9 @@ static int save_on_full_disk(peers *job, lig_params *node)
     }
     lig_status status = lig_params_save(node, made->at.uri, made->model, PEERS_TIMEOUT_NS);
     peer_true(status == LIG_E_IO);
-    char said[32];
-    snprintf(said, sizeof said, "node %u: ", made->bad);
-    peer_true(job->rank == made->bad || made->bad == 0 || strstr(lig_error_text(), said));
+    char reports[32];
+    snprintf(reports, sizeof reports, "node %u: ", made->bad);
+    peer_true(job->rank == made->bad || made->bad == 0 || strstr(lig_error_text(), reports));
     return leave(node, worker);
 }
 

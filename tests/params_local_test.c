@@ -154,7 +154,7 @@ static struct { /* takes a row away as soon as somebody begins to read rows */
     int64_t body[LENGTH];
 } thief;
 
-static void steal_and_gather(const ligi_sweep *sweep)
+static void steal_and_gather(const ligi_row_sweep *sweep)
 {
     ligi_node_lock(thief.node);
     thief.moves = ligi_tables_leave(thief.node->tables, thief.entry, 1, thief.body);

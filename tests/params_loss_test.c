@@ -86,8 +86,8 @@ static int play_survivor(scene_node *self)
     PLAY(status == LIG_E_PEER);
     char part[16];
     snprintf(part, sizeof part, "%u", self->options.node_count - 1);
-    snprintf(self->said, sizeof self->said, "%s", lig_error_text());
-    if (strstr(self->said, part) == NULL)
+    snprintf(self->reports, sizeof self->reports, "%s", lig_error_text());
+    if (strstr(self->reports, part) == NULL)
         return __LINE__;
     atomic_fetch_add(&shared->heard, 1);
     all_survivors(self, &shared->heard);
@@ -179,8 +179,8 @@ static int play_misfit(scene_node *self)
     const char *expected = self->context;
     lig_status status = lig_params_open(&params, &self->options);
     PLAY(params == NULL);
-    snprintf(self->said, sizeof self->said, "%s", lig_error_text());
-    if (status != LIG_E_MISMATCH || strstr(self->said, expected) == NULL)
+    snprintf(self->reports, sizeof self->reports, "%s", lig_error_text());
+    if (status != LIG_E_MISMATCH || strstr(self->reports, expected) == NULL)
         return __LINE__;
     return 0;
 }

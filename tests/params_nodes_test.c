@@ -79,7 +79,7 @@ static int play_order(scene_node *self)
     return scene_close_both(self, params, worker);
 }
 
-/* One call that is larger than any letter, of keys in all places, some of them twice. */
+/* One call that is larger than any message, of keys in all places, some of them twice. */
 static int play_large(scene_node *self)
 {
     enum { MANY = 700000 };

@@ -23,21 +23,21 @@ struct scene_node {
     scene_play play;
     void *context;
     int line; /* what play returned */
-    char said[512];
+    char reports[512];
 };
 
 /* In a play: whatever fails ends it. */
 #define PLAY_OK(call)                                                                              \
     do {                                                                                           \
         if ((call) != LIG_OK) {                                                                    \
-            snprintf(self->said, sizeof self->said, "%s", lig_error_text());                       \
+            snprintf(self->reports, sizeof self->reports, "%s", lig_error_text());                 \
             return __LINE__;                                                                       \
         }                                                                                          \
     } while (0)
 #define PLAY(condition)                                                                            \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            snprintf(self->said, sizeof self->said, "%s", #condition);                             \
+            snprintf(self->reports, sizeof self->reports, "%s", #condition);                       \
             return __LINE__;                                                                       \
         }                                                                                          \
     } while (0)
@@ -93,7 +93,7 @@ static inline int scene_threads(scene *self, scene_play play)
         pthread_join(threads[i], NULL);
         if (self->nodes[i].line == 0)
             continue;
-        fprintf(stderr, "node %u, line %d: %s\n", i, self->nodes[i].line, self->nodes[i].said);
+        fprintf(stderr, "node %u, line %d: %s\n", i, self->nodes[i].line, self->nodes[i].reports);
         line = line ? line : self->nodes[i].line;
     }
     return line;
@@ -106,7 +106,7 @@ static inline pid_t scene_fork(scene_node *self, uint32_t rank)
         return child;
     self->line = self->play(self);
     if (self->line != 0)
-        fprintf(stderr, "node %u, line %d: %s\n", rank, self->line, self->said);
+        fprintf(stderr, "node %u, line %d: %s\n", rank, self->line, self->reports);
     _exit(self->line != 0);
 }
 

@@ -23,9 +23,9 @@ static void begun(const peers_worker *self)
 static void await_inside(lig_params *node)
 {
     for (uint32_t inside = 0; inside == 0; sched_yield()) {
-        pthread_mutex_lock(&node->meet.lock);
-        inside = node->meet.inside[LIGI_AT_BARRIER];
-        pthread_mutex_unlock(&node->meet.lock);
+        pthread_mutex_lock(&node->barrier.lock);
+        inside = node->barrier.inside[LIGI_BARRIER_PLAIN];
+        pthread_mutex_unlock(&node->barrier.lock);
     }
 }
 

@@ -149,7 +149,7 @@ static int play_copies(scene_node *self)
     return scene_close_both(self, params, worker);
 }
 
-/* set, push and pull of one key, in a row and without waiting, while others have copies of it and
+/* set, push and pull of one key, in a row and without waiting, while others have replicas of it and
  * push to another element. */
 static int play_order(scene_node *self)
 {
@@ -180,7 +180,7 @@ static int play_order(scene_node *self)
     return scene_close_both(self, params, worker);
 }
 
-/* Interest comes and goes at random; when it has all gone, so have the copies. */
+/* Interest comes and goes at random; when it has all gone, so have the replicas. */
 static int play_come_and_go(scene_node *self)
 {
     lig_params *params;

@@ -1,12 +1,10 @@
-/* Nodes meet, hear of each other, and part. Every two have one link; the one with the higher rank
- * connects. */
+/* Every two nodes have one link; the one with the higher rank connects. */
 #include "params/node/node_connect.h"
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "params/node/node_loss.h"
 #include "params/node/node_receive.h"
 #include "params/node/params_open.h"
-#include "params/requests/request_complete.h"
 #include "params/state/peer.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/table_info.h"
@@ -16,48 +14,20 @@
 #include <string.h>
 
 #define REGION_MOST (UINT64_C(1) << 41) /* a link shows a peer no more than twice that */
-#define DOUBT_NS INT64_C(200000000)
-#define QUEUE_MOST (UINT32_C(1) << 22) /* letters of one link: tickets and rounds are the limit */
-
-/* --- loss --- */
-
-/* Rows that the lost node had are in the last save alone: no wait for other nodes can succeed. */
-static void end_waits(lig_params *node)
-{
-    for (uint32_t i = 0; i < node->worker_count; i++)
-        if (node->workers[i])
-            ligi_ask_abandon(node->workers[i], node->ended.status, node->ended.text);
-    if (node->made)
-        ligi_sync_broken(node);
-}
-
-static void peer_gone(ligi_peer *peer, int in_order, const char *why)
-{
-    char sentence[LIGI_WHY_TEXT + 64];
-    lig_params *node = peer->node;
-    if (peer->state == LIGI_PEER_GONE)
-        return;
-    peer->state = LIGI_PEER_GONE;
-    snprintf(peer->why, sizeof peer->why, "%s", why ? why : "it has left");
-    if (node->leaving && in_order)
-        return;
-    snprintf(sentence, sizeof sentence, "node %u %s: %s", peer->rank,
-             in_order ? "has left" : "is lost", peer->why);
-    ligi_node_break(node, LIG_E_PEER, sentence);
-}
+#define QUEUE_MOST (UINT32_C(1) << 22)  /* messages of one link: tickets and rounds are the limit */
 
 /* --- meeting --- */
 
-static ligi_greeting greet(const lig_params *node)
+static ligi_params_hello current_hello(const lig_params *node)
 {
-    ligi_greeting own = node->greeting;
+    ligi_params_hello own = node->hello;
     own.group_id = node->group_id;
     own.rank = node->rank;
     own.incarnation = node->group ? ligi_group_incarnation(node->group) : 0;
     return own;
 }
 
-static void peer_came(ligi_peer *peer, ligi_link *link, const ligi_greeting *other)
+static void peer_came(ligi_params_peer *peer, ligi_link *link, const ligi_params_hello *other)
 {
     char name[64];
     peer->link = link;
@@ -71,19 +41,19 @@ static void peer_came(ligi_peer *peer, ligi_link *link, const ligi_greeting *oth
 }
 
 /* First of all each tells the other where its rows are, or that it cannot see them. */
-static void share(ligi_peer *peer)
+static void share(ligi_params_peer *peer)
 {
     lig_params *node = peer->node;
     uint64_t bytes = 0;
     struct iovec piece = {NULL, 0};
-    ligi_letter letter = {
-        .version = LIGI_LETTER_VERSION, .kind = LIGI_LETTER_SHARE, .origin = node->rank};
+    ligi_params_message message = {
+        .version = LIGI_PARAMS_MESSAGE_VERSION, .kind = LIGI_PARAMS_SHARE, .origin = node->rank};
     int done;
     if (node->region_bytes > 0 && node->region_bytes <= REGION_MOST &&
         strcmp(ligi_link_scheme(peer->link), "shm") == 0)
         piece = (struct iovec){ligi_tables_region(node->tables, &bytes), node->region_bytes};
-    ligi_send send = {.head = &letter,
-                      .head_bytes = sizeof letter,
+    ligi_send send = {.head = &message,
+                      .head_bytes = sizeof message,
                       .iov = &piece,
                       .count = piece.iov_len > 0,
                       .flags = LIGI_SEND_LEND};
@@ -93,10 +63,10 @@ static void share(ligi_peer *peer)
 }
 
 /* A node whose tables are others than ours has come to the same job: that is its end, for both. */
-static lig_status read_greeting(lig_params *node, const ligi_hello *hello, ligi_greeting *other)
+static lig_status read_hello(lig_params *node, const ligi_hello *hello, ligi_params_hello *other)
 {
-    ligi_greeting own = greet(node);
-    lig_status status = ligi_greeting_check(&own, hello->data, hello->bytes, other);
+    ligi_params_hello own = current_hello(node);
+    lig_status status = ligi_params_hello_check(&own, hello->data, hello->bytes, other);
     if (status != LIG_E_MISMATCH)
         return status;
     ligi_failure failure;
@@ -107,14 +77,14 @@ static lig_status read_greeting(lig_params *node, const ligi_hello *hello, ligi_
 
 /* One of a higher rank has connected; it may be here before this node is released by the group:
  * then it is checked later. */
-static lig_status accept_peer(lig_params *node, ligi_link *link, const ligi_greeting *other)
+static lig_status accept_peer(lig_params *node, ligi_link *link, const ligi_params_hello *other)
 {
     if (other->rank >= node->node_count || other->rank == node->rank)
         return lig_fail(LIG_E_INVALID, "node %u has no business with node %u", other->rank,
                         node->rank);
     if (node->group)
         LIG_TRY(ligi_group_check(node->group, LIGI_SERVER, other->rank, other->incarnation));
-    ligi_peer *peer = &node->peers[other->rank];
+    ligi_params_peer *peer = &node->peers[other->rank];
     if (peer->state != LIGI_PEER_AWAITED || peer->link)
         return lig_fail(LIG_E_EXISTS, "node %u is connected already, or was", other->rank);
     peer_came(peer, link, other);
@@ -124,10 +94,10 @@ static lig_status accept_peer(lig_params *node, ligi_link *link, const ligi_gree
 static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello, ligi_reply *reply)
 {
     lig_params *node = context;
-    ligi_greeting other, own = greet(node);
+    ligi_params_hello other, own = current_hello(node);
     LIG_TRY(ligi_node_check(node));
-    LIG_TRY(read_greeting(node, hello, &other));
-    ligi_peer *peer = ligi_link_owner(link);
+    LIG_TRY(read_hello(node, hello, &other));
+    ligi_params_peer *peer = ligi_link_owner(link);
     if (peer == NULL) {
         LIG_TRY(accept_peer(node, link, &other));
         memcpy(reply->data, &own, sizeof own);
@@ -146,7 +116,7 @@ static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello
 static void on_lost(void *context, ligi_link *link, lig_status status, const char *sentence)
 {
     lig_params *node = context;
-    ligi_peer *peer = ligi_link_owner(link);
+    ligi_params_peer *peer = ligi_link_owner(link);
     char why[LIGI_WHY_TEXT];
     snprintf(why, sizeof why, "%s", sentence);
     int current = peer && peer->link == link;
@@ -161,15 +131,15 @@ static void on_lost(void *context, ligi_link *link, lig_status status, const cha
         ligi_mapping_drop(peer->lent_mapping);
         peer->lent = NULL;
     }
-    peer_gone(peer, status == LIG_E_CLOSED, why);
+    ligi_node_peer_lost(peer, status == LIG_E_CLOSED, why);
 }
 
 static lig_status on_head(void *context, ligi_link *link, const ligi_arrival *arrival,
                           ligi_landing *landing)
 {
-    ligi_peer *peer = ligi_link_owner(link);
+    ligi_params_peer *peer = ligi_link_owner(link);
     (void)context;
-    return peer && peer->link == link ? ligi_posts_head(peer, arrival, landing) : LIG_OK;
+    return peer && peer->link == link ? ligi_node_receive_head(peer, arrival, landing) : LIG_OK;
 }
 
 static void on_arrived(void *context, ligi_link *link, void *token)
@@ -177,25 +147,24 @@ static void on_arrived(void *context, ligi_link *link, void *token)
     (void)context;
     (void)link;
     if (token)
-        ligi_posts_arrived(token);
+        ligi_node_receive(token);
 }
 
 static void on_sent(void *context, ligi_link *link, void *token, lig_status status)
 {
     (void)link;
     (void)status;
-    ligi_posts_sent(context, token);
+    ligi_node_sent(context, token);
 }
 
 static int64_t on_tick(void *context, int64_t now_ns)
 {
     lig_params *node = context;
-    if (node->doubt_ns != 0 && node->doubt_ns <= now_ns)
-        ligi_node_break(node, LIG_E_PEER, node->doubt);
+    ligi_node_end_doubt(node, now_ns);
     if (!node->made)
         return node->doubt_ns != 0 ? node->doubt_ns : INT64_MAX;
     for (uint32_t i = 0; i < node->node_count; i++) {
-        ligi_peer *peer = &node->peers[i];
+        ligi_params_peer *peer = &node->peers[i];
         if (peer->link && !peer->shared &&
             (peer->state == LIGI_PEER_MET || peer->state == LIGI_PEER_HERE))
             share(peer);
@@ -212,52 +181,6 @@ static const ligi_net_hooks hooks = {.met = on_met,
                                      .sent = on_sent,
                                      .lost = on_lost,
                                      .tick = on_tick};
-
-/* --- the group's news --- */
-
-/* Somebody has left who should not have: mostly because it has heard of a loss before this node.
- * Its link, or the link of the one that is lost, is heard first. */
-static void doubt(lig_params *node, const char *sentence)
-{
-    if (node->leaving || node->doubt_ns != 0)
-        return;
-    node->doubt_ns = ligi_now_ns() + DOUBT_NS;
-    snprintf(node->doubt, sizeof node->doubt, "%s", sentence);
-    ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
-}
-
-static void member_gone(lig_params *node, const ligi_member *member, const char *sentence)
-{
-    char why[LIGI_WHY_TEXT];
-    if (member->role != LIGI_SERVER || member->rank >= node->node_count ||
-        member->rank == node->rank)
-        return;
-    if (member->state == LIGI_LOST) {
-        peer_gone(&node->peers[member->rank], 0, sentence);
-        return;
-    }
-    snprintf(why, sizeof why, "node %u has left: %s", member->rank, sentence);
-    doubt(node, why);
-}
-
-static void on_change(void *context, const ligi_group_event *event)
-{
-    lig_params *node = context;
-    const char *sentence = event->sentence ? event->sentence : "the group says so";
-    char why[LIGI_WHY_TEXT];
-    switch (event->change) {
-    case LIGI_CHANGE_GONE: member_gone(node, &event->member, sentence); break;
-    case LIGI_CHANGE_EXPELLED:
-        snprintf(why, sizeof why, "node %u is cut off: %s", node->rank, sentence);
-        ligi_node_break(node, LIG_E_PEER, why);
-        break;
-    case LIGI_CHANGE_ORPHANED:
-        snprintf(why, sizeof why, "node %u is cut off: %s", node->rank, sentence);
-        doubt(node, why);
-        break;
-    default: break;
-    }
-}
 
 /* --- opening --- */
 
@@ -306,10 +229,10 @@ static lig_status join_group(lig_params *node, const lig_params_options *options
     return LIG_OK;
 }
 
-static lig_status connect_peer(ligi_peer *peer, int64_t timeout_ns)
+static lig_status connect_peer(ligi_params_peer *peer, int64_t timeout_ns)
 {
     lig_params *node = peer->node;
-    ligi_greeting own = greet(node);
+    ligi_params_hello own = current_hello(node);
     ligi_connect how = {.only = node->transport,
                         .service = LIGI_SERVICE_PARAMS,
                         .hello = &own,
@@ -321,7 +244,7 @@ static lig_status connect_peer(ligi_peer *peer, int64_t timeout_ns)
 }
 
 /* Under the lock. Who was here before the group said who is who is looked at now. */
-static lig_status meet_peer(ligi_peer *peer, int64_t timeout_ns)
+static lig_status meet_peer(ligi_params_peer *peer, int64_t timeout_ns)
 {
     lig_params *node = peer->node;
     ligi_member member;
@@ -352,7 +275,7 @@ static lig_status meet_all(lig_params *node, int64_t deadline_ns)
     lig_status status = LIG_OK;
     ligi_net_lock(node->net);
     node->made = 1;
-    ligi_group_watch(node->group, on_change, node);
+    ligi_group_watch(node->group, ligi_node_member_changed, node);
     for (uint32_t i = 0; i < node->node_count && status == LIG_OK; i++)
         if (i != node->rank)
             status = meet_peer(&node->peers[i], ligi_time_left(deadline_ns));
@@ -379,7 +302,7 @@ static lig_status make_region(void *context, uint64_t bytes, void **memory)
     ligi_net_lock(node->net);
     node->region_bytes = bytes;
     for (uint32_t i = 0; i < node->node_count; i++)
-        ligi_peer_accept(&node->peers[i]);
+        ligi_params_peer_accept(&node->peers[i]);
     ligi_net_unlock(node->net);
     return LIG_OK;
 }
@@ -391,7 +314,7 @@ static void destroy_region(void *context, void *memory, uint64_t bytes)
     ligi_net_free(node->net, memory);
 }
 
-lig_status ligi_node_gather(lig_params *node, const lig_params_options *options)
+lig_status ligi_node_connect(lig_params *node, const lig_params_options *options)
 {
     int64_t deadline = ligi_time_until(node->timeout_ns > 0 ? node->timeout_ns : INT64_C(1) << 60);
     ligi_region_source source = {make_region, destroy_region, node};
@@ -405,14 +328,14 @@ lig_status ligi_node_gather(lig_params *node, const lig_params_options *options)
                                                         options->flags & LIG_PARAMS_TRUSTED_FABRIC,
                                                         options->flags & LIG_PARAMS_ANY_DEVICE),
                             .background = 1};
-    node->lost = end_waits;
+    node->lost = ligi_node_end_waits;
     LIG_TRY(ligi_calloc(&node->peers, node->node_count, sizeof *node->peers, "the nodes"));
     for (uint32_t i = 0; i < node->node_count; i++)
-        node->peers[i] = (ligi_peer){.node = node, .rank = i};
+        node->peers[i] = (ligi_params_peer){.node = node, .rank = i};
     LIG_TRY(ligi_net_open(&node->net, &net));
     if (node->role == LIG_PARAMS_SCHEDULER)
         return join_group(node, options, ligi_time_left(deadline));
-    ligi_greeting_make(options, &node->greeting);
+    ligi_params_hello_make(options, &node->hello);
     LIG_TRY(ligi_net_serve(node->net, LIGI_SERVICE_PARAMS, &hooks, node));
     LIG_TRY(
         ligi_group_listen(node->net, node->transport, options->address, options->secret != NULL));

@@ -15,7 +15,7 @@ static void end_links(lig_params *node)
     ligi_net_lock(node->net);
     node->leaving = 1;
     for (uint32_t i = 0; i < node->node_count; i++) {
-        ligi_peer *peer = &node->peers[i];
+        ligi_params_peer *peer = &node->peers[i];
         ligi_link *link = peer->link;
         peer->link = NULL;
         if (link)
@@ -40,7 +40,7 @@ static void end_group(lig_params *node)
     pthread_rwlock_unlock(&node->group_lock);
 }
 
-void ligi_node_part(lig_params *node)
+void ligi_node_leave(lig_params *node)
 {
     if (node->group)
         ligi_group_part(node->group, "this node has left the others");
@@ -55,14 +55,14 @@ void ligi_node_part(lig_params *node)
 void ligi_node_free_peers(lig_params *node)
 {
     for (uint32_t i = 0; node->peers && i < node->node_count; i++) {
-        ligi_peer *peer = &node->peers[i];
+        ligi_params_peer *peer = &node->peers[i];
         if (peer->mapping)
             ligi_mapping_drop(peer->mapping);
         free(peer->inbox);
     }
     free(node->peers);
     node->peers = NULL;
-    ligi_desk_fini(&node->desk);
+    ligi_serve_scratch_fini(&node->serve_scratch);
 }
 
 static void set_leaving(lig_params *node, int leaving)
@@ -81,7 +81,7 @@ static lig_status agree(lig_params *node, int64_t timeout_ns)
             ligi_sync_finalize(node->workers[i]);
     ligi_node_unlock(node);
     set_leaving(node, 1);
-    lig_status status = ligi_node_meet(node, LIGI_AT_SHUTDOWN, timeout_ns);
+    lig_status status = ligi_node_barrier(node, LIGI_BARRIER_SHUTDOWN, timeout_ns);
     if (status == LIG_E_TIMEOUT)
         set_leaving(node, 0);
     return status;
@@ -101,13 +101,13 @@ lig_status lig_params_shutdown(lig_params *node, int64_t timeout_ns)
     ligi_failure failure = {0};
     LIG_TRY(ligi_node_check(node));
     if (node->net) {
-        if (node->tables && !node->parted) {
+        if (node->tables && !node->departed) {
             lig_status status = agree(node, timeout_ns);
             if (status == LIG_E_TIMEOUT)
                 return status;
             ligi_failure_take(&failure, status);
             end_links(node);
-            atomic_store_explicit(&node->parted, 1, memory_order_release);
+            atomic_store_explicit(&node->departed, 1, memory_order_release);
             ligi_node_wake(node);
         }
         if (failure.status == LIG_OK)

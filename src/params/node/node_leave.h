@@ -1,11 +1,11 @@
-/* How a node leaves the others. */
+/* How a node leaves the others: shutdown, and the end of its links. */
 #ifndef LIGI_NODE_LEAVE_H
 #define LIGI_NODE_LEAVE_H
 
 #include "params/node/node_connect.h"
 
 /* Ends links and leaves the group, without waiting. */
-void ligi_node_part(lig_params *node);
+void ligi_node_leave(lig_params *node);
 void ligi_node_free_peers(lig_params *node);
 
 #endif

@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ligi_posts_sent(lig_params *node, void *token)
+void ligi_node_sent(lig_params *node, void *token)
 {
-    ligi_parcel_drop(node, token);
+    ligi_send_buffer_drop(node, token);
 }
 
 /* The region of a peer on this host: mapped for good, read-only. It may come before this node has
  * its own, and knows how large one is. */
-static lig_status take_region(ligi_peer *peer, const ligi_arrival *arrival)
+static lig_status take_region(ligi_params_peer *peer, const ligi_arrival *arrival)
 {
     if (peer->state != LIGI_PEER_MET)
         return lig_fail(LIG_E_CORRUPT, "node %u shares its rows twice", peer->rank);
@@ -31,43 +31,45 @@ static lig_status take_region(ligi_peer *peer, const ligi_arrival *arrival)
         peer->mapping = piece->mapping;
         peer->offered = piece->shared;
         peer->offered_bytes = arrival->payload_bytes;
-        ligi_peer_accept(peer);
+        ligi_params_peer_accept(peer);
     }
     peer->state = LIGI_PEER_HERE;
     return LIG_OK;
 }
 
-static int may_take(const ligi_letter *letter)
+static int may_take(const ligi_params_message *message)
 {
-    int of_sync = letter->kind == LIGI_LETTER_SYNC || letter->kind == LIGI_LETTER_NEWS;
-    return letter->kind == LIGI_LETTER_ASK || (of_sync && (letter->flags & LIGI_LETTER_LENT));
+    int of_sync = message->kind == LIGI_PARAMS_SYNC || message->kind == LIGI_PARAMS_UPDATE;
+    return message->kind == LIGI_PARAMS_REQUEST || (of_sync && (message->flags & LIGI_PARAMS_LENT));
 }
 
 /* Writes and rows of sync are done from where they lie; what else comes is moved into the inbox. */
-static lig_status place_payload(ligi_peer *peer, const ligi_arrival *arrival, ligi_landing *landing)
+static lig_status place_payload(ligi_params_peer *peer, const ligi_arrival *arrival,
+                                ligi_landing *landing)
 {
     ligi_piece *piece = arrival->piece_count == 1 ? &arrival->pieces[0] : NULL;
     peer->lent = NULL;
-    if (may_take(&peer->letter) && piece && piece->shared && (uintptr_t)piece->shared % 8 == 0) {
+    if (may_take(&peer->message) && piece && piece->shared && (uintptr_t)piece->shared % 8 == 0) {
         piece->taken = 1;
         ligi_mapping_keep(piece->mapping);
         peer->lent = piece->shared;
         peer->lent_mapping = piece->mapping;
         return LIG_OK;
     }
-    LIG_TRY(ligi_grow(&peer->inbox, &peer->inbox_room, arrival->payload_bytes + 8, 1, "a letter"));
+    LIG_TRY(ligi_grow(&peer->inbox, &peer->inbox_room, arrival->payload_bytes + 8, 1, "a message"));
     peer->landing = (struct iovec){peer->inbox, arrival->payload_bytes};
     landing->iov = &peer->landing;
     landing->count = arrival->payload_bytes > 0;
     return LIG_OK;
 }
 
-lig_status ligi_posts_head(ligi_peer *peer, const ligi_arrival *arrival, ligi_landing *landing)
+lig_status ligi_node_receive_head(ligi_params_peer *peer, const ligi_arrival *arrival,
+                                  ligi_landing *landing)
 {
     lig_params *node = peer->node;
-    LIG_TRY(ligi_letter_check(arrival->head, arrival->head_bytes, arrival->payload_bytes,
-                              &node->greeting, &peer->letter));
-    if (peer->letter.kind == LIGI_LETTER_SHARE)
+    LIG_TRY(ligi_params_message_check(arrival->head, arrival->head_bytes, arrival->payload_bytes,
+                                      &node->hello, &peer->message));
+    if (peer->message.kind == LIGI_PARAMS_SHARE)
         return take_region(peer, arrival);
     if (!node->made)
         return lig_fail(LIG_E_CORRUPT, "node %u asks before this node is there", peer->rank);
@@ -78,27 +80,30 @@ lig_status ligi_posts_head(ligi_peer *peer, const ligi_arrival *arrival, ligi_la
     return place_payload(peer, arrival, landing);
 }
 
-static lig_status take_letter(ligi_peer *peer)
+static lig_status take_message(ligi_params_peer *peer)
 {
     lig_params *node = peer->node;
-    const ligi_letter *letter = &peer->letter;
+    const ligi_params_message *message = &peer->message;
     const void *payload = peer->lent ? peer->lent : peer->inbox;
-    ligi_parts parts;
-    ligi_letter_open(letter, peer->head, peer->head_bytes, payload, peer->payload_bytes, &parts);
-    switch (letter->kind) {
-    case LIGI_LETTER_ASK: return ligi_answer_ask(peer, letter, &parts);
-    case LIGI_LETTER_ANSWER: return ligi_ask_answered(node, peer->rank, letter, &parts);
-    case LIGI_LETTER_KEEP: return ligi_keep_arrived(peer, letter, payload, peer->payload_bytes);
-    default: return ligi_sync_arrived(peer, letter, &parts);
+    ligi_params_parts parts;
+    ligi_params_message_open(message, peer->head, peer->head_bytes, payload, peer->payload_bytes,
+                             &parts);
+    switch (message->kind) {
+    case LIGI_PARAMS_REQUEST: return ligi_params_request_serve(peer, message, &parts);
+    case LIGI_PARAMS_RESPONSE:
+        return ligi_params_request_answered(node, peer->rank, message, &parts);
+    case LIGI_PARAMS_SNAPSHOT:
+        return ligi_params_snapshot_arrived(peer, message, payload, peer->payload_bytes);
+    default: return ligi_sync_arrived(peer, message, &parts);
     }
 }
 
-void ligi_posts_arrived(ligi_peer *peer)
+void ligi_node_receive(ligi_params_peer *peer)
 {
     lig_params *node = peer->node;
     lig_status status = LIG_OK;
-    if (!atomic_load(&node->broken) || ligi_keep_tells_why(&peer->letter))
-        status = take_letter(peer);
+    if (!atomic_load(&node->broken) || ligi_params_snapshot_tells_why(&peer->message))
+        status = take_message(peer);
     if (peer->lent) {
         ligi_mapping_drop(peer->lent_mapping);
         peer->lent = NULL;

@@ -5,8 +5,9 @@
 #include "params/node/node_connect.h"
 
 /* Called by the hooks of net, under the lock. */
-lig_status ligi_posts_head(ligi_peer *peer, const ligi_arrival *arrival, ligi_landing *landing);
-void ligi_posts_arrived(ligi_peer *peer);
-void ligi_posts_sent(lig_params *node, void *token);
+lig_status ligi_node_receive_head(ligi_params_peer *peer, const ligi_arrival *arrival,
+                                  ligi_landing *landing);
+void ligi_node_receive(ligi_params_peer *peer);
+void ligi_node_sent(lig_params *node, void *token);
 
 #endif

@@ -11,7 +11,7 @@ static int is_broken(void *context)
     return atomic_load(&((lig_params *)context)->broken);
 }
 
-lig_status ligi_node_meet(lig_params *node, ligi_occasion occasion, int64_t timeout_ns)
+lig_status ligi_node_barrier(lig_params *node, ligi_barrier_kind occasion, int64_t timeout_ns)
 {
     uint32_t flags = LIGI_BARRIER_STAGE((uint32_t)occasion);
     if (ligi_node_alone(node))
@@ -40,108 +40,110 @@ lig_status lig_params_barrier(lig_params *node, int64_t timeout_ns)
     LIG_TRY(ligi_node_check(node));
     if (node->tables == NULL)
         return lig_fail(LIG_E_INVALID, "a scheduler takes no part in barriers");
-    return ligi_node_meet(node, LIGI_AT_BARRIER, timeout_ns);
+    return ligi_node_barrier(node, LIGI_BARRIER_PLAIN, timeout_ns);
 }
 
 /* The last to come asks the others; the workers that wait here hear what it was told. */
-static lig_status lead(lig_params *node, ligi_occasion occasion)
+static lig_status lead(lig_params *node, ligi_barrier_kind occasion)
 {
-    ligi_meet *meet = &node->meet;
+    ligi_node_barrier_state *barrier = &node->barrier;
     int64_t deadline = INT64_MAX;
     for (uint32_t i = 0; i < node->worker_count; i++)
-        if (meet->deadlines_ns[i] < deadline)
-            deadline = meet->deadlines_ns[i];
-    meet->leading = 1;
-    pthread_mutex_unlock(&meet->lock);
-    lig_status status = ligi_node_meet(node, occasion, ligi_time_left(deadline));
-    pthread_mutex_lock(&meet->lock);
-    ligi_failure_take(&meet->outcome, status);
-    meet->leading = 0;
-    meet->inside[occasion] = 0;
-    meet->generation++;
-    pthread_cond_broadcast(&meet->changed);
+        if (barrier->deadlines_ns[i] < deadline)
+            deadline = barrier->deadlines_ns[i];
+    barrier->leading = 1;
+    pthread_mutex_unlock(&barrier->lock);
+    lig_status status = ligi_node_barrier(node, occasion, ligi_time_left(deadline));
+    pthread_mutex_lock(&barrier->lock);
+    ligi_failure_take(&barrier->outcome, status);
+    barrier->leading = 0;
+    barrier->inside[occasion] = 0;
+    barrier->generation++;
+    pthread_cond_broadcast(&barrier->changed);
     return status;
 }
 
 /* Sleeps until something changes, and asks now and then whether to go on; not with the lock. */
 static int rest(lig_params *node, int64_t deadline_ns)
 {
-    ligi_meet *meet = &node->meet;
+    ligi_node_barrier_state *barrier = &node->barrier;
     int64_t wake = ligi_time_until(LIGI_PATIENCE_NS);
-    if (!meet->leading && deadline_ns < wake)
+    if (!barrier->leading && deadline_ns < wake)
         wake = deadline_ns;
     struct timespec at = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000};
-    if (pthread_cond_timedwait(&meet->changed, &meet->lock, &at) == 0 || node->patience == NULL)
+    if (pthread_cond_timedwait(&barrier->changed, &barrier->lock, &at) == 0 ||
+        node->patience == NULL)
         return 1;
-    pthread_mutex_unlock(&meet->lock);
+    pthread_mutex_unlock(&barrier->lock);
     int goes_on = node->patience(node->patience_context);
-    pthread_mutex_lock(&meet->lock);
+    pthread_mutex_lock(&barrier->lock);
     return goes_on;
 }
 
 /* Why a worker is not to wait any longer. */
-static lig_status check_wait(const lig_params *node, ligi_occasion occasion, int64_t deadline_ns,
-                             int goes_on)
+static lig_status check_wait(const lig_params *node, ligi_barrier_kind occasion,
+                             int64_t deadline_ns, int goes_on)
 {
-    const ligi_meet *meet = &node->meet;
-    uint32_t ending = meet->inside[LIGI_AT_FINALIZE];
-    if (meet->leading)
+    const ligi_node_barrier_state *barrier = &node->barrier;
+    uint32_t ending = barrier->inside[LIGI_BARRIER_FINALIZE];
+    if (barrier->leading)
         return LIG_OK;
     if (atomic_load(&node->broken))
         return ligi_failure_publish(&node->ended);
-    if (occasion == LIGI_AT_BARRIER && ending > 0)
+    if (occasion == LIGI_BARRIER_PLAIN && ending > 0)
         return lig_fail(LIG_E_INVALID,
                         "the barrier cannot be: %u of the %u workers of node %u finalize, and come "
                         "to no barrier any more",
                         ending, node->worker_count, node->rank);
     if (ligi_time_left(deadline_ns) == 0)
         return lig_fail(LIG_E_TIMEOUT, "%u of the %u workers of node %u have not come",
-                        node->worker_count - meet->inside[occasion], node->worker_count,
+                        node->worker_count - barrier->inside[occasion], node->worker_count,
                         node->rank);
     if (!goes_on)
         return lig_fail(LIG_E_CLOSED, "the barrier was given up");
-    if (ligi_node_has_parted(node))
+    if (ligi_node_has_departed(node))
         return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
     return LIG_OK;
 }
 
 /* Whoever has gone in is counted until all are there, or it waits in vain. */
-static lig_status follow(lig_params *node, ligi_occasion occasion, int64_t deadline_ns)
+static lig_status follow(lig_params *node, ligi_barrier_kind occasion, int64_t deadline_ns)
 {
-    ligi_meet *meet = &node->meet;
-    uint32_t generation = meet->generation;
+    ligi_node_barrier_state *barrier = &node->barrier;
+    uint32_t generation = barrier->generation;
     int goes_on = 1;
-    while (meet->generation == generation) {
+    while (barrier->generation == generation) {
         lig_status status = check_wait(node, occasion, deadline_ns, goes_on);
         if (status != LIG_OK) {
-            meet->inside[occasion]--;
+            barrier->inside[occasion]--;
             return status;
         }
         goes_on = rest(node, deadline_ns);
     }
-    return ligi_failure_publish(&meet->outcome);
+    return ligi_failure_publish(&barrier->outcome);
 }
 
-lig_status ligi_worker_meet(lig_params_worker *worker, ligi_occasion occasion, int64_t timeout_ns)
+lig_status ligi_node_worker_barrier(lig_params_worker *worker, ligi_barrier_kind occasion,
+                                    int64_t timeout_ns)
 {
     lig_params *node = worker->node;
-    ligi_meet *meet = &node->meet;
+    ligi_node_barrier_state *barrier = &node->barrier;
     int64_t deadline = ligi_time_until(timeout_ns);
     LIG_TRY(ligi_node_check_others(node));
-    pthread_mutex_lock(&meet->lock);
-    meet->deadlines_ns[worker->id] = deadline;
+    pthread_mutex_lock(&barrier->lock);
+    barrier->deadlines_ns[worker->id] = deadline;
     lig_status status;
-    pthread_cond_broadcast(&meet->changed); /* those at a barrier hear of one who ends */
-    if (++meet->inside[occasion] == node->worker_count)
+    pthread_cond_broadcast(&barrier->changed); /* those at a barrier hear of one who ends */
+    if (++barrier->inside[occasion] == node->worker_count)
         status = lead(node, occasion);
     else
         status = follow(node, occasion, deadline);
-    meet->deadlines_ns[worker->id] = INT64_MAX;
-    pthread_mutex_unlock(&meet->lock);
+    barrier->deadlines_ns[worker->id] = INT64_MAX;
+    pthread_mutex_unlock(&barrier->lock);
     return status;
 }
 
 lig_status lig_params_worker_barrier(lig_params_worker *worker, int64_t timeout_ns)
 {
-    return ligi_worker_meet(worker, LIGI_AT_BARRIER, timeout_ns);
+    return ligi_node_worker_barrier(worker, LIGI_BARRIER_PLAIN, timeout_ns);
 }

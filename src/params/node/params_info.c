@@ -79,7 +79,7 @@ lig_status lig_params_get_lr(const lig_params *node, const char *table, double *
 
 /* --- figures --- */
 
-void ligi_counts_add(const ligi_counts *counts, lig_params_stats *stats)
+void ligi_params_counts_add(const ligi_params_counts *counts, lig_params_stats *stats)
 {
     stats->pulls += counts->pulls;
     stats->pushes += counts->pushes;
@@ -98,7 +98,7 @@ static void gather(lig_params *node, lig_params_stats *stats)
     *stats = node->totals;
     for (uint32_t i = 0; i < node->worker_count; i++)
         if (node->workers[i])
-            ligi_counts_add(&node->workers[i]->counts, stats);
+            ligi_params_counts_add(&node->workers[i]->counts, stats);
     if (node->tables == NULL)
         return;
     if (node->net) {

@@ -4,6 +4,6 @@
 
 #include "params/state/node_state.h"
 
-void ligi_counts_add(const ligi_counts *counts, lig_params_stats *stats);
+void ligi_params_counts_add(const ligi_params_counts *counts, lig_params_stats *stats);
 
 #endif

@@ -89,8 +89,8 @@ static void init_locks(lig_params *node)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&node->lock, NULL);
     pthread_cond_init(&node->changed, &attributes);
-    pthread_mutex_init(&node->meet.lock, NULL);
-    pthread_cond_init(&node->meet.changed, &attributes);
+    pthread_mutex_init(&node->barrier.lock, NULL);
+    pthread_cond_init(&node->barrier.changed, &attributes);
     pthread_rwlock_init(&node->group_lock, NULL);
     pthread_condattr_destroy(&attributes);
 }
@@ -99,8 +99,8 @@ static void fini_locks(lig_params *node)
 {
     pthread_mutex_destroy(&node->lock);
     pthread_cond_destroy(&node->changed);
-    pthread_mutex_destroy(&node->meet.lock);
-    pthread_cond_destroy(&node->meet.changed);
+    pthread_mutex_destroy(&node->barrier.lock);
+    pthread_cond_destroy(&node->barrier.changed);
     pthread_rwlock_destroy(&node->group_lock);
 }
 
@@ -122,12 +122,12 @@ static lig_status open_parts(lig_params *node, const lig_params_options *options
 {
     LIG_TRY(make_page(node));
     LIG_TRY(ligi_calloc(&node->workers, node->worker_count, sizeof *node->workers, "the workers"));
-    LIG_TRY(ligi_calloc(&node->meet.deadlines_ns, node->worker_count,
-                        sizeof *node->meet.deadlines_ns, "the workers"));
+    LIG_TRY(ligi_calloc(&node->barrier.deadlines_ns, node->worker_count,
+                        sizeof *node->barrier.deadlines_ns, "the workers"));
     for (uint32_t i = 0; i < node->worker_count; i++)
-        node->meet.deadlines_ns[i] = INT64_MAX;
+        node->barrier.deadlines_ns[i] = INT64_MAX;
     if (node->node_count > 1 || (node->flags & LIG_PARAMS_HAS_SCHEDULER))
-        return ligi_node_gather(node, options);
+        return ligi_node_connect(node, options);
     node->rank = 0;
     return ligi_node_make_tables(node, options, NULL);
 }
@@ -169,15 +169,15 @@ void lig_params_close(lig_params *node)
         return;
     int here = node->here && ligi_node_is_here(node);
     if (here && node->net)
-        ligi_node_part(node);
+        ligi_node_leave(node);
     ligi_net_close(node->net);
     node->net = NULL;
     if (here || node->here == NULL) { /* in a forked child a lock may be held by nobody */
         ligi_sync_fini(node);
         ligi_sampling_fini(node);
-        ligi_keep_fini(node);
-        ligi_ask_forget(node);
-        ligi_parcels_fini(node);
+        ligi_params_snapshot_fini(node);
+        ligi_params_request_forget(node);
+        ligi_send_buffers_fini(node);
         ligi_tables_destroy(node->tables);
         fini_locks(node);
     } else {
@@ -185,7 +185,7 @@ void lig_params_close(lig_params *node)
     }
     ligi_node_free_peers(node);
     free(node->workers);
-    free(node->meet.deadlines_ns);
+    free(node->barrier.deadlines_ns);
     if (node->here)
         munmap(node->here, PAGE);
     free(node);

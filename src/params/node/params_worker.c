@@ -15,12 +15,12 @@
 
 static void free_worker(lig_params_worker *worker)
 {
-    ligi_asker_destroy(worker);
-    ligi_tickets_fini(&worker->tickets);
+    ligi_params_request_state_destroy(worker);
+    ligi_params_tickets_fini(&worker->tickets);
     free(worker->scratch.entries);
     free(worker->scratch.misses);
     free(worker->scratch.noted);
-    ligi_missed_fini(&worker->missed);
+    ligi_seen_set_fini(&worker->seen_set);
     free(worker->aside);
     free(worker);
 }
@@ -32,8 +32,8 @@ static lig_status make_worker(lig_params *node, uint32_t id, lig_params_worker *
     worker->node = node;
     worker->id = id;
     worker->waited = node->first_ticket;
-    ligi_tickets_init(&worker->tickets, node->first_ticket);
-    lig_status status = ligi_node_alone(node) ? LIG_OK : ligi_asker_create(worker);
+    ligi_params_tickets_init(&worker->tickets, node->first_ticket);
+    lig_status status = ligi_node_alone(node) ? LIG_OK : ligi_params_request_state_create(worker);
     if (status == LIG_OK)
         status = ligi_sync_worker_open(worker);
     if (status != LIG_OK) {
@@ -81,10 +81,10 @@ void lig_params_worker_close(lig_params_worker *worker)
     }
     ligi_sync_finalize(worker);
     ligi_node_lock(node);
-    ligi_ask_abandon(worker, LIG_E_CLOSED, "the worker has been closed");
+    ligi_params_request_abandon(worker, LIG_E_CLOSED, "the worker has been closed");
     ligi_sample_worker_close(worker);
     ligi_sync_worker_close(worker);
-    ligi_counts_add(&worker->counts, &node->totals);
+    ligi_params_counts_add(&worker->counts, &node->totals);
     node->workers[worker->id] = NULL;
     if (worker->tickets.next > node->first_ticket)
         node->first_ticket = worker->tickets.next;
@@ -113,8 +113,8 @@ static lig_status reserve(lig_params_worker *worker, size_t count)
     LIG_TRY(ligi_alloc(&scratch->misses, room * sizeof *scratch->misses, "a batch of keys"));
     LIG_TRY(ligi_alloc(&scratch->noted, room * sizeof *scratch->noted, "a batch of keys"));
     if (!ligi_node_alone(worker->node)) {
-        LIG_TRY(ligi_missed_reserve(&worker->missed, room));
-        scratch->missed = &worker->missed;
+        LIG_TRY(ligi_seen_set_reserve(&worker->seen_set, room));
+        scratch->seen_set = &worker->seen_set;
     }
     worker->scratch_room = room;
     return LIG_OK;
@@ -136,7 +136,7 @@ static lig_status begin(lig_params_worker *worker, const int64_t *keys, size_t c
     batch->keys = keys;
     batch->count = count;
     batch->values = (void *)(uintptr_t)values; /* a write only reads them */
-    batch->miss_count = batch->noted_count = batch->copy_count = 0;
+    batch->miss_count = batch->noted_count = batch->replica_count = 0;
     batch->lr = NULL;
     LIG_TRY(ligi_tables_lengths(worker->node->tables, keys, count, &sum));
     if (sum != elements)
@@ -165,10 +165,10 @@ static int has_open(const lig_params_worker *worker)
 static lig_status finish(lig_params_worker *worker, ligi_verb verb, int64_t *ticket)
 {
     ligi_batch *batch = &worker->scratch;
-    add(&worker->counts.replica, batch->copy_count);
-    add(&worker->counts.local, batch->count - batch->miss_count - batch->copy_count);
+    add(&worker->counts.replica, batch->replica_count);
+    add(&worker->counts.local, batch->count - batch->miss_count - batch->replica_count);
     if (batch->miss_count > 0)
-        return ligi_ask(worker, verb, batch, ticket);
+        return ligi_params_request_send(worker, verb, batch, ticket);
     *ticket = LIG_PARAMS_LOCAL;
     return LIG_OK;
 }
@@ -178,7 +178,7 @@ lig_status lig_params_pull(lig_params_worker *worker, const int64_t *keys, size_
 {
     LIG_TRY(begin(worker, keys, count, values, elements));
     if (has_open(worker))
-        LIG_TRY(ligi_ask_order(worker, LIGI_PULL, &worker->scratch));
+        LIG_TRY(ligi_params_request_order(worker, LIGI_PULL, &worker->scratch));
     ligi_tables_read(worker->node->tables, &worker->scratch);
     add(&worker->counts.pulls, count);
     return finish(worker, LIGI_PULL, ticket);
@@ -188,7 +188,7 @@ static lig_status write(lig_params_worker *worker, ligi_verb verb, int64_t *tick
 {
     ligi_batch *batch = &worker->scratch;
     if (has_open(worker))
-        LIG_TRY(ligi_ask_order(worker, verb, batch));
+        LIG_TRY(ligi_params_request_order(worker, verb, batch));
     ligi_tables_write(worker->node->tables, verb == LIGI_SET ? LIGI_WRITE_SET : LIGI_WRITE_PUSH,
                       batch);
     if (batch->noted_count > 0)
@@ -238,7 +238,7 @@ lig_status lig_params_pull_if_local(lig_params_worker *worker, const int64_t *ke
     LIG_TRY(begin(worker, keys, count, values, elements));
     ligi_batch *batch = &worker->scratch;
     *local = 0;
-    if (has_open(worker) && !ligi_ask_may(worker, LIGI_PULL, batch))
+    if (has_open(worker) && !ligi_params_request_may(worker, LIGI_PULL, batch))
         return LIG_OK;
     if (!ligi_tables_all_here(worker->node->tables, batch))
         return LIG_OK;
@@ -247,8 +247,8 @@ lig_status lig_params_pull_if_local(lig_params_worker *worker, const int64_t *ke
     if (!here) /* one has just gone */
         return LIG_OK;
     add(&worker->counts.pulls, count);
-    add(&worker->counts.replica, batch->copy_count);
-    add(&worker->counts.local, count - batch->copy_count);
+    add(&worker->counts.replica, batch->replica_count);
+    add(&worker->counts.local, count - batch->replica_count);
     *local = 1;
     return LIG_OK;
 }
@@ -286,7 +286,7 @@ lig_status lig_params_worker_finalize(lig_params_worker *worker, int64_t timeout
     LIG_TRY(lig_params_flush(worker, ligi_time_left(deadline)));
     atomic_store(&worker->clock, LIG_PARAMS_FOREVER_CLOCK);
     ligi_sync_finalize(worker);
-    LIG_TRY(ligi_worker_meet(worker, LIGI_AT_FINALIZE, ligi_time_left(deadline)));
+    LIG_TRY(ligi_node_worker_barrier(worker, LIGI_BARRIER_FINALIZE, ligi_time_left(deadline)));
     atomic_store(&worker->finalized, 1);
     return LIG_OK;
 }

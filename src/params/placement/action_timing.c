@@ -9,12 +9,13 @@
 #define WINDOW_MAX 1e15
 #define STALLED_ROUNDS 2
 
-void ligi_timing_init(ligi_timing *timing)
+void ligi_action_timing_init(ligi_action_timing *timing)
 {
-    *timing = (ligi_timing){.lambda = INITIAL, .last = INITIAL};
+    *timing = (ligi_action_timing){.lambda = INITIAL, .last = INITIAL};
 }
 
-void ligi_timing_round(ligi_timing *timing, int64_t clocks, int64_t elapsed_ns, int64_t round_ns)
+void ligi_action_timing_round(ligi_action_timing *timing, int64_t clocks, int64_t elapsed_ns,
+                              int64_t round_ns)
 {
     double advanced = (double)clocks, pause = (double)elapsed_ns,
            longest = IDLE_ROUNDS * (double)round_ns;
@@ -37,7 +38,7 @@ int64_t ligi_poisson_bound(double mean)
     return bound < WINDOW_MAX ? (int64_t)bound : (int64_t)WINDOW_MAX;
 }
 
-int64_t ligi_timing_window(const ligi_timing *timing)
+int64_t ligi_action_timing_window(const ligi_action_timing *timing)
 {
     double lambda = timing->last > timing->lambda ? timing->last : timing->lambda;
     int64_t window = ligi_poisson_bound(2 * lambda);

@@ -8,17 +8,18 @@
 
 #include <stdint.h>
 
-typedef struct ligi_timing {
+typedef struct ligi_action_timing {
     double lambda, last; /* clocks a round: smoothed, and in the round before */
-} ligi_timing;
+} ligi_action_timing;
 
-void ligi_timing_init(ligi_timing *timing);
+void ligi_action_timing_init(ligi_action_timing *timing);
 /* A round begins, `elapsed_ns` after the one before, in which the clock advanced by `clocks`.
  * Rounds are `round_ns` apart while there is something to do; when there was nothing for long, only
  * as much counts as would have been reached in a few rounds. */
-void ligi_timing_round(ligi_timing *timing, int64_t clocks, int64_t elapsed_ns, int64_t round_ns);
+void ligi_action_timing_round(ligi_action_timing *timing, int64_t clocks, int64_t elapsed_ns,
+                              int64_t round_ns);
 /* Clocks; at least 1. */
-int64_t ligi_timing_window(const ligi_timing *timing);
+int64_t ligi_action_timing_window(const ligi_action_timing *timing);
 
 /* How many rows may be on their way here. Rows come into the slots of those that have just left: of
  * some thousand the processor still knows where they lie, of more it looks up every one again. So

@@ -34,43 +34,43 @@ static void the_bound_is_the_quantile(void **state)
 
 static void what_was_seen_last_counts_when_it_is_more(void **state)
 {
-    ligi_timing timing;
+    ligi_action_timing timing;
 
     (void)state;
-    ligi_timing_init(&timing);
-    assert_int_equal(ligi_timing_window(&timing), ligi_poisson_bound(20));
-    ligi_timing_round(&timing, 100, 1000, 1000);
-    assert_int_equal(ligi_timing_window(&timing), ligi_poisson_bound(200));
-    ligi_timing_round(&timing, 1, 1000, 1000);
+    ligi_action_timing_init(&timing);
+    assert_int_equal(ligi_action_timing_window(&timing), ligi_poisson_bound(20));
+    ligi_action_timing_round(&timing, 100, 1000, 1000);
+    assert_int_equal(ligi_action_timing_window(&timing), ligi_poisson_bound(200));
+    ligi_action_timing_round(&timing, 1, 1000, 1000);
     assert_float_equal(timing.lambda, 19 - 1.8, 1e-9);
-    assert_int_equal(ligi_timing_window(&timing), ligi_poisson_bound(2 * timing.lambda));
-    ligi_timing_round(&timing, 0, 1000, 1000);
+    assert_int_equal(ligi_action_timing_window(&timing), ligi_poisson_bound(2 * timing.lambda));
+    ligi_action_timing_round(&timing, 0, 1000, 1000);
     assert_float_equal(timing.lambda, 19 - 1.8, 1e-9);
 }
 
 static void it_converges(void **state)
 {
-    ligi_timing timing;
+    ligi_action_timing timing;
 
     (void)state;
-    ligi_timing_init(&timing);
+    ligi_action_timing_init(&timing);
     for (int i = 0; i < 200; i++)
-        ligi_timing_round(&timing, 3, 1000, 1000);
+        ligi_action_timing_round(&timing, 3, 1000, 1000);
     assert_float_equal(timing.lambda, 3, 1e-6);
-    assert_true(ligi_timing_window(&timing) == ligi_poisson_bound(6.0000001) ||
-                ligi_timing_window(&timing) == ligi_poisson_bound(6));
+    assert_true(ligi_action_timing_window(&timing) == ligi_poisson_bound(6.0000001) ||
+                ligi_action_timing_window(&timing) == ligi_poisson_bound(6));
 }
 
 static void a_pause_is_no_long_round(void **state)
 {
-    ligi_timing timing;
+    ligi_action_timing timing;
 
     (void)state;
-    ligi_timing_init(&timing);
-    ligi_timing_round(&timing, 1000000, 1000000000, 1000000);
+    ligi_action_timing_init(&timing);
+    ligi_action_timing_round(&timing, 1000000, 1000000000, 1000000);
     assert_float_equal(timing.last, 16000, 1e-6);
-    ligi_timing_round(&timing, 1, INT64_MAX, 1);
-    assert_true(ligi_timing_window(&timing) >= 1);
+    ligi_action_timing_round(&timing, 1, INT64_MAX, 1);
+    assert_true(ligi_action_timing_window(&timing) >= 1);
 }
 
 static void so_many_rows_are_under_way(void **state)

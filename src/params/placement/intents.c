@@ -8,13 +8,13 @@
 
 /* --- calendar --- */
 
-static lig_status calendar_reserve(ligi_calendar *calendar, size_t more)
+static lig_status calendar_reserve(ligi_intent_calendar *calendar, size_t more)
 {
     return ligi_grow(&calendar->slots, &calendar->capacity, calendar->count + more,
                      sizeof *calendar->slots, "intents");
 }
 
-static void calendar_add(ligi_calendar *calendar, int64_t at, ligi_segment *segment)
+static void calendar_add(ligi_intent_calendar *calendar, int64_t at, ligi_intent_segment *segment)
 {
     size_t i = calendar->count++;
 
@@ -26,10 +26,10 @@ static void calendar_add(ligi_calendar *calendar, int64_t at, ligi_segment *segm
     calendar->slots[i].segment = segment;
 }
 
-static ligi_segment *calendar_take(ligi_calendar *calendar)
+static ligi_intent_segment *calendar_take(ligi_intent_calendar *calendar)
 {
-    ligi_segment *first = calendar->slots[0].segment;
-    struct ligi_calendar_slot last = calendar->slots[--calendar->count];
+    ligi_intent_segment *first = calendar->slots[0].segment;
+    struct ligi_intent_calendar_slot last = calendar->slots[--calendar->count];
     size_t i = 0, child;
 
     while ((child = 2 * i + 1) < calendar->count) {
@@ -45,7 +45,7 @@ static ligi_segment *calendar_take(ligi_calendar *calendar)
     return first;
 }
 
-static int64_t calendar_first(const ligi_calendar *calendar)
+static int64_t calendar_first(const ligi_intent_calendar *calendar)
 {
     return calendar->count > 0 ? calendar->slots[0].at : INT64_MAX;
 }
@@ -58,7 +58,7 @@ void ligi_agenda_init(ligi_agenda *agenda)
     atomic_init(&agenda->due, INT64_MAX);
 }
 
-void ligi_agenda_free(ligi_agenda *agenda, ligi_segment *segment)
+void ligi_agenda_free(ligi_agenda *agenda, ligi_intent_segment *segment)
 {
     atomic_fetch_sub_explicit(&agenda->key_count, segment->count, memory_order_relaxed);
     free(segment);
@@ -66,7 +66,7 @@ void ligi_agenda_free(ligi_agenda *agenda, ligi_segment *segment)
 
 void ligi_agenda_fini(ligi_agenda *agenda)
 {
-    ligi_segment *next, *queued = atomic_exchange(&agenda->queue, NULL);
+    ligi_intent_segment *next, *queued = atomic_exchange(&agenda->queue, NULL);
 
     for (; queued != NULL; queued = next) {
         next = queued->next;
@@ -99,7 +99,7 @@ static void bring_forward(ligi_agenda *agenda, int64_t due)
 lig_status ligi_agenda_put(ligi_agenda *agenda, const uint32_t *entries, size_t count,
                            int64_t start, int64_t end)
 {
-    ligi_segment *segment;
+    ligi_intent_segment *segment;
 
     if (count == 0)
         return LIG_OK;
@@ -128,7 +128,7 @@ lig_status ligi_agenda_put(ligi_agenda *agenda, const uint32_t *entries, size_t 
 /* What finds no memory is forgotten: it was a hint. */
 void ligi_agenda_gather(ligi_agenda *agenda, int64_t clock)
 {
-    ligi_segment *next, *queued = atomic_exchange(&agenda->queue, NULL);
+    ligi_intent_segment *next, *queued = atomic_exchange(&agenda->queue, NULL);
 
     for (; queued != NULL; queued = next) {
         next = queued->next;
@@ -139,10 +139,10 @@ void ligi_agenda_gather(ligi_agenda *agenda, int64_t clock)
     }
 }
 
-ligi_segment *ligi_agenda_begin(ligi_agenda *agenda, int64_t clock, int64_t window)
+ligi_intent_segment *ligi_agenda_begin(ligi_agenda *agenda, int64_t clock, int64_t window)
 {
     while (agenda->starts.count > 0 && before(calendar_first(&agenda->starts), window) <= clock) {
-        ligi_segment *segment = calendar_take(&agenda->starts);
+        ligi_intent_segment *segment = calendar_take(&agenda->starts);
         if (segment->end > clock && calendar_reserve(&agenda->ends, 1) == LIG_OK) {
             calendar_add(&agenda->ends, segment->end, segment);
             return segment;
@@ -152,7 +152,7 @@ ligi_segment *ligi_agenda_begin(ligi_agenda *agenda, int64_t clock, int64_t wind
     return NULL;
 }
 
-ligi_segment *ligi_agenda_end(ligi_agenda *agenda, int64_t clock)
+ligi_intent_segment *ligi_agenda_end(ligi_agenda *agenda, int64_t clock)
 {
     if (calendar_first(&agenda->ends) > clock || agenda->ends.count == 0)
         return NULL;
@@ -168,7 +168,8 @@ int ligi_agenda_rest(ligi_agenda *agenda, int64_t clock, int64_t window)
     atomic_store_explicit(&agenda->window, window, memory_order_relaxed);
     atomic_store(&agenda->due, start < end ? start : end);
     /* What was put meanwhile is looked at now or brings `due` forward again, after this. */
-    for (const ligi_segment *one = atomic_load(&agenda->queue); one != NULL; one = one->next) {
+    for (const ligi_intent_segment *one = atomic_load(&agenda->queue); one != NULL;
+         one = one->next) {
         if (before(one->start, window) <= clock)
             return 0;
         bring_forward(agenda, before(one->start, window));

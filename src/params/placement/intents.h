@@ -15,35 +15,35 @@
 
 /* --- a worker's agenda --- */
 
-typedef struct ligi_segment {
-    struct ligi_segment *next; /* in the queue: the one put before it */
+typedef struct ligi_intent_segment {
+    struct ligi_intent_segment *next; /* in the queue: the one put before it */
     int64_t start, end;
     uint32_t count;
     uint32_t done;   /* for whoever walks it: how far it is */
     uint32_t ending; /* of the interests of its worker; 0: it has not begun */
     uint32_t entries[];
-} ligi_segment;
+} ligi_intent_segment;
 
-typedef struct ligi_calendar { /* a heap */
-    struct ligi_calendar_slot {
+typedef struct ligi_intent_calendar { /* a heap */
+    struct ligi_intent_calendar_slot {
         int64_t at;
-        ligi_segment *segment;
+        ligi_intent_segment *segment;
     } *slots;
     size_t count, capacity;
-} ligi_calendar;
+} ligi_intent_calendar;
 
 typedef struct ligi_agenda { /* embedded; zeroed is valid and empty */
-    _Atomic(ligi_segment *) queue;
-    _Atomic uint64_t key_count; /* of all segments */
-    _Atomic int64_t due;        /* no round has anything to do with it before this clock */
-    _Atomic int64_t window;     /* of the last round */
-    ligi_calendar starts, ends; /* the rounds' alone, like all that follows */
+    _Atomic(ligi_intent_segment *) queue;
+    _Atomic uint64_t key_count;        /* of all segments */
+    _Atomic int64_t due;               /* no round has anything to do with it before this clock */
+    _Atomic int64_t window;            /* of the last round */
+    ligi_intent_calendar starts, ends; /* the rounds' alone, like all that follows */
 } ligi_agenda;
 
 void ligi_agenda_init(ligi_agenda *agenda);
 void ligi_agenda_fini(ligi_agenda *agenda);
 
-/* The worker's thread. Copies the entries; never waits. LIG_E_LIMIT: too many have not ended. */
+/* The worker's thread. Replicas the entries; never waits. LIG_E_LIMIT: too many have not ended. */
 lig_status ligi_agenda_put(ligi_agenda *agenda, const uint32_t *entries, size_t count,
                            int64_t start, int64_t end);
 /* The worker's thread: 1 when a round has something to do at this clock. */
@@ -57,10 +57,10 @@ static inline int ligi_agenda_is_due(const ligi_agenda *agenda, int64_t clock)
 /* Files what was put; drops what has ended by `clock`. */
 void ligi_agenda_gather(ligi_agenda *agenda, int64_t clock);
 /* The next segment that starts by clock + window and has not ended; it comes again from `end`. */
-ligi_segment *ligi_agenda_begin(ligi_agenda *agenda, int64_t clock, int64_t window);
+ligi_intent_segment *ligi_agenda_begin(ligi_agenda *agenda, int64_t clock, int64_t window);
 /* The next segment that ends by `clock`; the caller's from here on. */
-ligi_segment *ligi_agenda_end(ligi_agenda *agenda, int64_t clock);
-void ligi_agenda_free(ligi_agenda *agenda, ligi_segment *segment);
+ligi_intent_segment *ligi_agenda_end(ligi_agenda *agenda, int64_t clock);
+void ligi_agenda_free(ligi_agenda *agenda, ligi_intent_segment *segment);
 /* Says from which clock on there is something to do. 0 when something was put meanwhile that is
  * due: once more. */
 int ligi_agenda_rest(ligi_agenda *agenda, int64_t clock, int64_t window);

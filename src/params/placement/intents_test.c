@@ -136,7 +136,7 @@ typedef struct twin {
     ligi_agenda agenda;
 } twin;
 
-static one *find(twin *t, const ligi_segment *segment)
+static one *find(twin *t, const ligi_intent_segment *segment)
 {
     one *found = &t->all[segment->entries[0]];
 
@@ -147,7 +147,7 @@ static one *find(twin *t, const ligi_segment *segment)
 
 static void one_round(twin *t, int64_t clock, int64_t window)
 {
-    ligi_segment *segment;
+    ligi_intent_segment *segment;
 
     ligi_agenda_gather(&t->agenda, clock);
     while ((segment = ligi_agenda_begin(&t->agenda, clock, window)) != NULL) {
@@ -285,7 +285,7 @@ static void none_is_lost_between_threads(void **state)
     ligi_agenda_init(&agenda);
     assert_int_equal(pthread_create(&thread, NULL, put_many, &agenda), 0);
     while (begun < PUTS) {
-        ligi_segment *segment;
+        ligi_intent_segment *segment;
         ligi_agenda_gather(&agenda, -1);
         while ((segment = ligi_agenda_begin(&agenda, -1, PUTS)) != NULL) {
             begun++;

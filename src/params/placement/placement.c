@@ -12,34 +12,34 @@
 
 #define NUMBER_MOST ((UINT64_C(1) << 48) - 2) /* what a place has room for */
 
-#define IS_HERE (LIGI_MARK_COPY | LIGI_MARK_OWNED)
+#define IS_HERE (LIGI_MARK_REPLICA | LIGI_MARK_OWNED)
 
 enum { AHEAD_ENTRY = 32, BLOCK = 16 }; /* entries that are fetched before they are looked at */
 
-lig_status ligi_steward_init(ligi_steward *steward, const ligi_steward_options *options)
+lig_status ligi_placement_init(ligi_placement *placement, const ligi_placement_options *options)
 {
     uint64_t body = ligi_tables_body_bytes_max(options->tables),
              delta = ligi_tables_delta_bytes_max(options->tables);
-    void *marks = ligi_tables_asides(options->tables);
+    void *marks = ligi_tables_entry_infos(options->tables);
 
-    *steward = (ligi_steward){.tables = options->tables,
-                              .rank = options->rank,
-                              .node_count = options->node_count,
-                              .techniques = options->techniques,
-                              .round = LIGI_POLICY_REST,
-                              .marks = marks};
-    return ligi_courier_init(&steward->courier, &options->carrier, options->node_count,
-                             body > delta ? body : delta);
+    *placement = (ligi_placement){.tables = options->tables,
+                                  .rank = options->rank,
+                                  .node_count = options->node_count,
+                                  .techniques = options->techniques,
+                                  .round = LIGI_POLICY_REST,
+                                  .marks = marks};
+    return ligi_sync_send_init(&placement->sender, &options->send_ops, options->node_count,
+                               body > delta ? body : delta);
 }
 
-void ligi_steward_fini(ligi_steward *steward)
+void ligi_placement_fini(ligi_placement *placement)
 {
-    ligi_courier_fini(&steward->courier);
-    ligi_interests_fini(&steward->interests);
-    ligi_subscribers_fini(&steward->subscribers);
-    free(steward->lapsed.items);
-    free(steward->dirty.items);
-    free(steward->resting.items);
+    ligi_sync_send_fini(&placement->sender);
+    ligi_interests_fini(&placement->interests);
+    ligi_subscribers_fini(&placement->subscribers);
+    free(placement->lapsed.items);
+    free(placement->dirty.items);
+    free(placement->resting.items);
 }
 
 lig_status ligi_entries_add(ligi_entries *entries, const ligi_entry *items, size_t count)
@@ -53,74 +53,75 @@ lig_status ligi_entries_add(ligi_entries *entries, const ligi_entry *items, size
     return LIG_OK;
 }
 
-lig_status ligi_steward_tell(ligi_steward *steward, uint32_t to, ligi_item_kind kind,
-                             ligi_entry entry, uint64_t number)
+lig_status ligi_placement_send_item(ligi_placement *placement, uint32_t to,
+                                    ligi_sync_item_kind kind, ligi_entry entry, uint64_t number)
 {
-    const ligi_item item = {
-        .key = ligi_tables_key(steward->tables, entry), .number = number, .kind = (uint16_t)kind};
-    const ligi_address address = {.to = to,
-                                  .kind = kind == LIGI_ITEM_HERE    ? LIGI_LETTER_NOTE
-                                          : kind >= LIGI_ITEM_MOVED ? LIGI_LETTER_NEWS
-                                                                    : LIGI_LETTER_SYNC,
-                                  .origin = steward->rank};
+    const ligi_sync_item item = {
+        .key = ligi_tables_key(placement->tables, entry), .number = number, .kind = (uint16_t)kind};
+    const ligi_sync_address address = {.to = to,
+                                       .kind = kind == LIGI_ITEM_HERE        ? LIGI_PARAMS_LOCATION
+                                               : kind >= LIGI_ITEM_RELOCATED ? LIGI_PARAMS_UPDATE
+                                                                             : LIGI_PARAMS_SYNC,
+                                       .origin = placement->rank};
 
-    return ligi_courier_say(&steward->courier, &address, &item);
+    return ligi_sync_send_item(&placement->sender, &address, &item);
 }
 
 /* --- what comes --- */
 
 /* Bytes of the row that comes with an item of this kind. */
-static uint64_t row_bytes(const ligi_steward *steward, uint32_t kind, ligi_entry entry)
+static uint64_t row_bytes(const ligi_placement *placement, uint32_t kind, ligi_entry entry)
 {
     switch (kind) {
-    case LIGI_ITEM_DELTA: return ligi_tables_delta_bytes(steward->tables, entry);
-    case LIGI_ITEM_MOVED:
-    case LIGI_ITEM_COPIED:
-    case LIGI_ITEM_FRESH: return ligi_tables_body_bytes(steward->tables, entry);
+    case LIGI_ITEM_DELTA: return ligi_tables_delta_bytes(placement->tables, entry);
+    case LIGI_ITEM_RELOCATED:
+    case LIGI_ITEM_REPLICA:
+    case LIGI_ITEM_FRESH: return ligi_tables_body_bytes(placement->tables, entry);
     default: return 0;
     }
 }
 
-static int belongs(uint32_t letter, uint32_t item)
+static int belongs(uint32_t message, uint32_t item)
 {
-    switch (letter) {
-    case LIGI_LETTER_SYNC: return item >= LIGI_ITEM_WANT && item <= LIGI_ITEM_DELTA;
-    case LIGI_LETTER_NEWS: return item >= LIGI_ITEM_MOVED && item <= LIGI_ITEM_TAKEN;
-    case LIGI_LETTER_NOTE: return item == LIGI_ITEM_HERE;
+    switch (message) {
+    case LIGI_PARAMS_SYNC: return item >= LIGI_ITEM_WANT && item <= LIGI_ITEM_DELTA;
+    case LIGI_PARAMS_UPDATE: return item >= LIGI_ITEM_RELOCATED && item <= LIGI_ITEM_TAKEN;
+    case LIGI_PARAMS_LOCATION: return item == LIGI_ITEM_HERE;
     default: return 0;
     }
 }
 
-static lig_status one_arrived(ligi_steward *steward, const ligi_incoming *incoming,
-                              const ligi_item *item, ligi_entry entry)
+static lig_status one_arrived(ligi_placement *placement, const ligi_placement_incoming *incoming,
+                              const ligi_sync_item *item, ligi_entry entry)
 {
-    if (incoming->letter->kind == LIGI_LETTER_SYNC)
-        return ligi_steward_to_owner(steward, incoming, item, entry);
-    if (incoming->letter->kind == LIGI_LETTER_NEWS)
-        return ligi_steward_from_owner(steward, incoming, item, entry);
-    if (ligi_tables_state(steward->tables, entry) == LIGI_ROW_ABSENT) /* else it is known better */
-        ligi_tables_place_update(steward->tables, entry,
-                                 (ligi_place){incoming->from, item->number});
+    if (incoming->message->kind == LIGI_PARAMS_SYNC)
+        return ligi_placement_to_owner(placement, incoming, item, entry);
+    if (incoming->message->kind == LIGI_PARAMS_UPDATE)
+        return ligi_placement_from_owner(placement, incoming, item, entry);
+    if (ligi_tables_state(placement->tables, entry) ==
+        LIGI_ROW_ABSENT) /* else it is known better */
+        ligi_tables_location_update(placement->tables, entry,
+                                    (ligi_row_location){incoming->from, item->number});
     return LIG_OK;
 }
 
-static void meet_mark(const ligi_steward *steward, uint64_t entry)
+static void meet_mark(const ligi_placement *placement, uint64_t entry)
 {
-    if (entry < ligi_tables_entry_limit(steward->tables))
-        (void)*(const volatile uint16_t *)&steward->marks[entry].flags;
+    if (entry < ligi_tables_entry_limit(placement->tables))
+        (void)*(const volatile uint16_t *)&placement->marks[entry].flags;
 }
 
 /* Dense keys are entries; to find those of others takes as long as to wait for them. */
-static void fetch_block(const ligi_steward *steward, const ligi_item *items, uint32_t at,
+static void fetch_block(const ligi_placement *placement, const ligi_sync_item *items, uint32_t at,
                         uint32_t count)
 {
-    const ligi_tables *tables = steward->tables;
+    const ligi_tables *tables = placement->tables;
     uint32_t first = at == 0 ? 0 : BLOCK;
 
     if (at % BLOCK != 0 || ligi_tables_hashed(tables))
         return;
     for (uint32_t i = at + 3 * first; i < at + 4 * BLOCK && i < count; i++)
-        meet_mark(steward, (uint64_t)items[i].key);
+        meet_mark(placement, (uint64_t)items[i].key);
     for (uint32_t i = at + 2 * first; i < at + 3 * BLOCK && i < count; i++)
         ligi_tables_meet_word(tables, (uint64_t)items[i].key);
     for (uint32_t i = at + first; i < at + 2 * BLOCK && i < count; i++)
@@ -129,63 +130,66 @@ static void fetch_block(const ligi_steward *steward, const ligi_item *items, uin
         ligi_tables_fetch_row(tables, (uint64_t)items[i].key);
 }
 
-lig_status ligi_steward_arrived(ligi_steward *steward, uint32_t from, const ligi_letter *letter,
-                                const ligi_parts *parts)
+lig_status ligi_placement_arrived(ligi_placement *placement, uint32_t from,
+                                  const ligi_params_message *message,
+                                  const ligi_params_parts *parts)
 {
-    ligi_incoming incoming = {.from = from, .letter = letter, .row = parts->rows};
+    ligi_placement_incoming incoming = {.from = from, .message = message, .row = parts->rows};
     uint64_t left = parts->rows_bytes;
 
-    if (letter->kind == LIGI_LETTER_SYNC && letter->origin >= steward->node_count)
+    if (message->kind == LIGI_PARAMS_SYNC && message->origin >= placement->node_count)
         return lig_fail(LIG_E_CORRUPT, "node %u speaks for node %u, which there is not", from,
-                        letter->origin);
-    for (uint32_t i = 0; i < letter->count; i++) {
-        ligi_item item; /* the payload may change while it is looked at */
+                        message->origin);
+    for (uint32_t i = 0; i < message->count; i++) {
+        ligi_sync_item item; /* the payload may change while it is looked at */
         ligi_entry entry;
         memcpy(&item, &parts->items[i], sizeof item);
-        fetch_block(steward, parts->items, i, letter->count);
-        lig_status status = ligi_tables_entry(steward->tables, item.key, &entry);
-        if (status == LIG_E_LIMIT && letter->kind == LIGI_LETTER_SYNC &&
+        fetch_block(placement, parts->items, i, message->count);
+        lig_status status = ligi_tables_entry(placement->tables, item.key, &entry);
+        if (status == LIG_E_LIMIT && message->kind == LIGI_PARAMS_SYNC &&
             item.kind == LIGI_ITEM_WANT)
             continue; /* a hint: whoever accesses the key is told that there is no room for it */
         LIG_TRY(status);
-        uint64_t bytes = row_bytes(steward, item.kind, entry);
-        if (!belongs(letter->kind, item.kind) || bytes > left || item.number > NUMBER_MOST)
+        uint64_t bytes = row_bytes(placement, item.kind, entry);
+        if (!belongs(message->kind, item.kind) || bytes > left || item.number > NUMBER_MOST)
             return lig_fail(LIG_E_CORRUPT,
                             "node %u sent an item of kind %u about key %lld that makes no sense",
                             from, item.kind, (long long)item.key);
-        LIG_TRY(one_arrived(steward, &incoming, &item, entry));
+        LIG_TRY(one_arrived(placement, &incoming, &item, entry));
         incoming.row += bytes;
         left -= bytes;
     }
     if (left != 0)
         return lig_fail(LIG_E_CORRUPT, "node %u sent %llu bytes too much", from,
                         (unsigned long long)left);
-    return ligi_courier_send(&steward->courier);
+    return ligi_sync_send_flush(&placement->sender);
 }
 
 /* --- interest --- */
 
-static void fetch_marks(const ligi_steward *steward, const ligi_segment *segment, uint32_t i)
+static void fetch_marks(const ligi_placement *placement, const ligi_intent_segment *segment,
+                        uint32_t i)
 {
     uint32_t from = i == 0 ? 0 : i + AHEAD_ENTRY - 1, to = i + AHEAD_ENTRY;
 
     for (; from < to && from < segment->count; from++)
-        __builtin_prefetch(&steward->marks[segment->entries[from]], 1);
+        __builtin_prefetch(&placement->marks[segment->entries[from]], 1);
 }
 
-static void fetch_unknown(const ligi_steward *steward, const ligi_segment *segment, uint32_t i)
+static void fetch_unknown(const ligi_placement *placement, const ligi_intent_segment *segment,
+                          uint32_t i)
 {
     if (i % BLOCK != 0)
         return;
     for (uint32_t at = i; at < i + BLOCK && at < segment->count; at++)
-        if (!(steward->marks[segment->entries[at]].flags & IS_HERE))
-            ligi_tables_meet_word(steward->tables, segment->entries[at]);
+        if (!(placement->marks[segment->entries[at]].flags & IS_HERE))
+            ligi_tables_meet_word(placement->tables, segment->entries[at]);
 }
 
-lig_status ligi_steward_watch(ligi_steward *steward, ligi_entry entry)
+lig_status ligi_placement_watch(ligi_placement *placement, ligi_entry entry)
 {
-    ligi_mark *mark = &steward->marks[entry];
-    ligi_ending *ending = ligi_interests_first(&steward->interests, &mark->interest);
+    ligi_mark *mark = &placement->marks[entry];
+    ligi_ending *ending = ligi_interests_first(&placement->interests, &mark->interest);
 
     if (mark->flags & LIGI_MARK_WATCHED || ending == NULL)
         return LIG_OK;
@@ -197,49 +201,50 @@ lig_status ligi_steward_watch(ligi_steward *steward, ligi_entry entry)
 }
 
 /* It is wanted, and was not. */
-static lig_status gained_interest(ligi_steward *steward, ligi_entry entry)
+static lig_status gained_interest(ligi_placement *placement, ligi_entry entry)
 {
-    ligi_row_state state = ligi_tables_state(steward->tables, entry);
+    ligi_row_state state = ligi_tables_state(placement->tables, entry);
 
     if (state == LIGI_ROW_OWNED)
-        steward->marks[entry].flags |= LIGI_MARK_OWNED;
-    return state == LIGI_ROW_ABSENT ? ligi_steward_want(steward, entry) : LIG_OK;
+        placement->marks[entry].flags |= LIGI_MARK_OWNED;
+    return state == LIGI_ROW_ABSENT ? ligi_placement_want(placement, entry) : LIG_OK;
 }
 
-static lig_status open_ending(ligi_steward *steward, uint32_t worker, ligi_segment *segment)
+static lig_status open_ending(ligi_placement *placement, uint32_t worker,
+                              ligi_intent_segment *segment)
 {
     if (segment->ending != 0)
         return LIG_OK;
-    if (ligi_interests_stale(&steward->interests)) {
-        uint64_t count = ligi_tables_entry_limit(steward->tables);
+    if (ligi_interests_stale(&placement->interests)) {
+        uint64_t count = ligi_tables_entry_limit(placement->tables);
         for (uint64_t i = 0; i < count; i++)
-            ligi_interests_renumber(&steward->interests, &steward->marks[i].interest);
-        ligi_interests_renew(&steward->interests);
+            ligi_interests_renumber(&placement->interests, &placement->marks[i].interest);
+        ligi_interests_renew(&placement->interests);
     }
-    return ligi_interests_open(&steward->interests, worker, segment->end, &segment->ending);
+    return ligi_interests_open(&placement->interests, worker, segment->end, &segment->ending);
 }
 
-lig_status ligi_steward_begin(ligi_steward *steward, uint32_t worker, ligi_segment *segment,
-                              size_t *budget, int *through)
+lig_status ligi_placement_begin(ligi_placement *placement, uint32_t worker,
+                                ligi_intent_segment *segment, size_t *budget, int *through)
 {
     uint32_t i = segment->done, stop = segment->count;
 
     if (stop - i > *budget)
         stop = i + (uint32_t)*budget;
-    LIG_TRY(open_ending(steward, worker, segment));
+    LIG_TRY(open_ending(placement, worker, segment));
     *budget -= stop - i;
-    const ligi_ending *ending = ligi_interests_at(&steward->interests, segment->ending);
+    const ligi_ending *ending = ligi_interests_at(&placement->interests, segment->ending);
     for (; i < stop; i++) {
         ligi_entry entry = segment->entries[i];
         int gained;
-        fetch_marks(steward, segment, i);
-        fetch_unknown(steward, segment, i);
-        ligi_mark *mark = &steward->marks[entry];
-        LIG_TRY(ligi_interests_add(&steward->interests, &mark->interest, ending, &gained));
+        fetch_marks(placement, segment, i);
+        fetch_unknown(placement, segment, i);
+        ligi_mark *mark = &placement->marks[entry];
+        LIG_TRY(ligi_interests_add(&placement->interests, &mark->interest, ending, &gained));
         if (gained && !(mark->flags & IS_HERE))
-            LIG_TRY(gained_interest(steward, entry));
-        if (mark->flags & LIGI_MARK_COPY || mark->others != 0)
-            LIG_TRY(ligi_steward_watch(steward, entry));
+            LIG_TRY(gained_interest(placement, entry));
+        if (mark->flags & LIGI_MARK_REPLICA || mark->others != 0)
+            LIG_TRY(ligi_placement_watch(placement, entry));
     }
     *through = i == segment->count;
     segment->done = i;
@@ -248,65 +253,66 @@ lig_status ligi_steward_begin(ligi_steward *steward, uint32_t worker, ligi_segme
 
 /* Of an entry that no worker of this node is interested in any more. What comes yet is dealt with
  * when it has come. */
-static lig_status lost_interest(ligi_steward *steward, ligi_entry entry)
+static lig_status lost_interest(ligi_placement *placement, ligi_entry entry)
 {
-    const ligi_mark *mark = &steward->marks[entry];
+    const ligi_mark *mark = &placement->marks[entry];
 
-    if (mark->flags & LIGI_MARK_COPY)
-        return ligi_steward_give_up(steward, entry);
-    return mark->others != 0 ? ligi_steward_consider(steward, entry) : LIG_OK;
+    if (mark->flags & LIGI_MARK_REPLICA)
+        return ligi_placement_give_up(placement, entry);
+    return mark->others != 0 ? ligi_placement_consider(placement, entry) : LIG_OK;
 }
 
-static lig_status lapse(ligi_steward *steward, ligi_entry entry)
+static lig_status lapse(ligi_placement *placement, ligi_entry entry)
 {
-    ligi_mark *mark = &steward->marks[entry];
+    ligi_mark *mark = &placement->marks[entry];
 
     mark->flags &= (uint16_t)~LIGI_MARK_WATCHED;
-    if (!ligi_steward_cares(steward, entry))
-        return lost_interest(steward, entry);
-    return mark->flags & LIGI_MARK_COPY || mark->others != 0 ? ligi_steward_watch(steward, entry)
-                                                             : LIG_OK;
+    if (!ligi_placement_is_interested(placement, entry))
+        return lost_interest(placement, entry);
+    return mark->flags & LIGI_MARK_REPLICA || mark->others != 0
+               ? ligi_placement_watch(placement, entry)
+               : LIG_OK;
 }
 
-lig_status ligi_steward_end(ligi_steward *steward, ligi_segment *segment, size_t *budget,
-                            int *through)
+lig_status ligi_placement_end(ligi_placement *placement, ligi_intent_segment *segment,
+                              size_t *budget, int *through)
 {
-    ligi_ending *ending = ligi_interests_at(&steward->interests, segment->ending);
-    ligi_entries *lapsed = &steward->lapsed;
+    ligi_ending *ending = ligi_interests_at(&placement->interests, segment->ending);
+    ligi_entries *lapsed = &placement->lapsed;
 
     if (ending != NULL) {
         LIG_TRY(ligi_entries_add(lapsed, ending->watch.items, ending->watch.count));
-        ligi_interests_close(&steward->interests, ending);
+        ligi_interests_close(&placement->interests, ending);
     }
     for (; lapsed->count > 0 && *budget > 0; (*budget)--)
-        LIG_TRY(lapse(steward, lapsed->items[--lapsed->count]));
+        LIG_TRY(lapse(placement, lapsed->items[--lapsed->count]));
     *through = lapsed->count == 0;
     return LIG_OK;
 }
 
 /* --- rounds --- */
 
-lig_status ligi_steward_note(ligi_steward *steward, const ligi_entry *noted, size_t count)
+lig_status ligi_placement_note(ligi_placement *placement, const ligi_entry *noted, size_t count)
 {
-    LIG_TRY(ligi_entries_add(&steward->dirty, noted, count));
+    LIG_TRY(ligi_entries_add(&placement->dirty, noted, count));
     for (size_t i = 0; i < count; i++)
-        if (ligi_tables_has_pending(steward->tables, noted[i]))
-            ligi_steward_unsettle(steward, noted[i]);
+        if (ligi_tables_has_pending(placement->tables, noted[i]))
+            ligi_placement_unsettle(placement, noted[i]);
     return LIG_OK;
 }
 
-lig_status ligi_steward_rested(ligi_steward *steward)
+lig_status ligi_placement_rested(ligi_placement *placement)
 {
-    ligi_entries *resting = &steward->resting;
+    ligi_entries *resting = &placement->resting;
     size_t count = resting->count;
     lig_status status = LIG_OK;
 
-    steward->round++;
+    placement->round++;
     for (size_t i = 0; i < count; i++) {
         ligi_entry entry = resting->items[i];
-        steward->marks[entry].flags &= (uint16_t)~LIGI_MARK_RESTING;
-        if (status == LIG_OK && ligi_tables_state(steward->tables, entry) == LIGI_ROW_OWNED)
-            status = ligi_steward_consider(steward, entry);
+        placement->marks[entry].flags &= (uint16_t)~LIGI_MARK_RESTING;
+        if (status == LIG_OK && ligi_tables_state(placement->tables, entry) == LIGI_ROW_OWNED)
+            status = ligi_placement_consider(placement, entry);
     }
     resting->count -= count;
     if (count > 0)
@@ -314,37 +320,37 @@ lig_status ligi_steward_rested(ligi_steward *steward)
     return status;
 }
 
-lig_status ligi_steward_spread(ligi_steward *steward, size_t *budget)
+lig_status ligi_placement_spread(ligi_placement *placement, size_t *budget)
 {
-    ligi_entries *dirty = &steward->dirty;
+    ligi_entries *dirty = &placement->dirty;
 
-    for (; steward->dirty_done < dirty->count && *budget > 0; (*budget)--) {
-        ligi_entry entry = dirty->items[steward->dirty_done++];
-        ligi_row_state state = ligi_tables_state(steward->tables, entry);
-        if (state == LIGI_ROW_COPY)
-            LIG_TRY(ligi_steward_send_delta(steward, entry));
+    for (; placement->dirty_done < dirty->count && *budget > 0; (*budget)--) {
+        ligi_entry entry = dirty->items[placement->dirty_done++];
+        ligi_row_state state = ligi_tables_state(placement->tables, entry);
+        if (state == LIGI_ROW_REPLICA)
+            LIG_TRY(ligi_placement_send_delta(placement, entry));
         else if (state == LIGI_ROW_OWNED)
-            LIG_TRY(ligi_steward_refresh(steward, entry));
+            LIG_TRY(ligi_placement_refresh(placement, entry));
     }
-    if (steward->dirty_done == dirty->count)
-        steward->dirty_done = dirty->count = 0;
+    if (placement->dirty_done == dirty->count)
+        placement->dirty_done = dirty->count = 0;
     return LIG_OK;
 }
 
-lig_status ligi_steward_send_deltas(ligi_steward *steward)
+lig_status ligi_placement_send_deltas(ligi_placement *placement)
 {
-    ligi_entries *dirty = &steward->dirty;
+    ligi_entries *dirty = &placement->dirty;
     size_t kept = 0;
 
-    for (size_t i = steward->dirty_done; i < dirty->count; i++) {
+    for (size_t i = placement->dirty_done; i < dirty->count; i++) {
         ligi_entry entry = dirty->items[i];
-        ligi_row_state state = ligi_tables_state(steward->tables, entry);
-        if (state == LIGI_ROW_COPY)
-            LIG_TRY(ligi_steward_send_delta(steward, entry));
+        ligi_row_state state = ligi_tables_state(placement->tables, entry);
+        if (state == LIGI_ROW_REPLICA)
+            LIG_TRY(ligi_placement_send_delta(placement, entry));
         else if (state == LIGI_ROW_OWNED)
             dirty->items[kept++] = entry;
     }
-    steward->dirty_done = 0;
+    placement->dirty_done = 0;
     dirty->count = kept;
     return LIG_OK;
 }

@@ -1,4 +1,4 @@
-/* Letters of sync from hostile nodes, in any order, between rounds of a node that is interested in
+/* Messages of sync from hostile nodes, in any order, between rounds of a node that is interested in
  * this and that: refused, or taken in without a step outside. */
 #include "params/placement/placement.h"
 #include "params/placement/placement_owner.h"
@@ -23,57 +23,57 @@ static uint32_t next(reader *in, uint32_t below)
     return in->at < in->bytes ? in->data[in->at++] % below : 0;
 }
 
-static lig_status take(void *context, uint64_t bytes, ligi_parcel **parcel)
+static lig_status take(void *context, uint64_t bytes, ligi_send_buffer **buffer)
 {
     (void)context;
-    *parcel = calloc(1, sizeof **parcel);
-    assert(*parcel != NULL);
-    (*parcel)->data = malloc(bytes);
-    (*parcel)->room = bytes;
-    assert((*parcel)->data != NULL);
+    *buffer = calloc(1, sizeof **buffer);
+    assert(*buffer != NULL);
+    (*buffer)->data = malloc(bytes);
+    (*buffer)->room = bytes;
+    assert((*buffer)->data != NULL);
     return LIG_OK;
 }
 
-static void drop(void *context, ligi_parcel *parcel)
+static void drop(void *context, ligi_send_buffer *buffer)
 {
     (void)context;
-    free(parcel->data);
-    free(parcel);
+    free(buffer->data);
+    free(buffer);
 }
 
-static lig_status post(void *context, uint32_t to, const ligi_post *letter)
+static lig_status outgoing(void *context, uint32_t to, const ligi_params_outgoing *message)
 {
-    assert(to != 0 && to < NODES && letter->letter.count > 0);
-    assert(letter->parcel->bytes <= letter->parcel->room);
-    drop(context, letter->parcel);
+    assert(to != 0 && to < NODES && message->message.count > 0);
+    assert(message->buffer->bytes <= message->buffer->room);
+    drop(context, message->buffer);
     return LIG_OK;
 }
 
-/* A letter with rows of about the right size. */
-static lig_status one_letter(ligi_steward *steward, reader *in)
+/* A message with rows of about the right size. */
+static lig_status one_message(ligi_placement *placement, reader *in)
 {
     uint8_t rows[(ITEMS_MAX + 1) * LENGTH * sizeof(int64_t)];
-    ligi_item items[ITEMS_MAX];
-    ligi_letter head = {.kind = (uint8_t)(LIGI_LETTER_SYNC + next(in, 3)),
-                        .origin = next(in, NODES + 1),
-                        .count = 1 + next(in, ITEMS_MAX)};
+    ligi_sync_item items[ITEMS_MAX];
+    ligi_params_message head = {.kind = (uint8_t)(LIGI_PARAMS_SYNC + next(in, 3)),
+                                .origin = next(in, NODES + 1),
+                                .count = 1 + next(in, ITEMS_MAX)};
     uint64_t rows_bytes = 0;
 
     memset(rows, 1, sizeof rows);
     for (uint32_t i = 0; i < head.count; i++) {
-        items[i] = (ligi_item){.key = (int64_t)next(in, KEYS + 2) - 1,
-                               .number = next(in, 8),
-                               .kind = (uint16_t)next(in, 10),
-                               .extra = next(in, 8)};
+        items[i] = (ligi_sync_item){.key = (int64_t)next(in, KEYS + 2) - 1,
+                                    .number = next(in, 8),
+                                    .kind = (uint16_t)next(in, 10),
+                                    .extra = next(in, 8)};
         if (items[i].kind >= LIGI_ITEM_DELTA && items[i].kind <= LIGI_ITEM_FRESH)
             rows_bytes += LENGTH * sizeof(int64_t);
     }
     rows_bytes += next(in, 16) == 0;
-    const ligi_parts parts = {.items = items, .rows = rows, .rows_bytes = rows_bytes};
-    return ligi_steward_arrived(steward, 1 + next(in, NODES - 1), &head, &parts);
+    const ligi_params_parts parts = {.items = items, .rows = rows, .rows_bytes = rows_bytes};
+    return ligi_placement_arrived(placement, 1 + next(in, NODES - 1), &head, &parts);
 }
 
-static lig_status one_round(ligi_steward *steward, reader *in, ligi_segment *segment)
+static lig_status one_round(ligi_placement *placement, reader *in, ligi_intent_segment *segment)
 {
     size_t budget = SIZE_MAX;
     int through;
@@ -82,19 +82,19 @@ static lig_status one_round(ligi_steward *steward, reader *in, ligi_segment *seg
     segment->done = 0;
     segment->end = 1 + next(in, 2);
     if (next(in, 2))
-        LIG_TRY(ligi_steward_begin(steward, 0, segment, &budget, &through));
+        LIG_TRY(ligi_placement_begin(placement, 0, segment, &budget, &through));
     else
-        LIG_TRY(ligi_steward_end(steward, segment, &budget, &through));
-    LIG_TRY(ligi_steward_rested(steward));
+        LIG_TRY(ligi_placement_end(placement, segment, &budget, &through));
+    LIG_TRY(ligi_placement_rested(placement));
     if (next(in, 4) == 0)
-        LIG_TRY(ligi_steward_surrender(steward, next(in, KEYS)));
+        LIG_TRY(ligi_placement_surrender(placement, next(in, KEYS)));
     if (next(in, 4) == 0)
-        LIG_TRY(ligi_steward_written_by(steward, next(in, KEYS), next(in, NODES)));
-    LIG_TRY(ligi_steward_spread(steward, &budget));
-    return ligi_courier_send(&steward->courier);
+        LIG_TRY(ligi_placement_written_by(placement, next(in, KEYS), next(in, NODES)));
+    LIG_TRY(ligi_placement_spread(placement, &budget));
+    return ligi_sync_send_flush(&placement->sender);
 }
 
-static lig_status one_push(ligi_steward *steward, reader *in)
+static lig_status one_push(ligi_placement *placement, reader *in)
 {
     int64_t key = next(in, KEYS), values[LENGTH] = {1, 2};
     ligi_entry noted[1];
@@ -103,9 +103,9 @@ static lig_status one_push(ligi_steward *steward, reader *in)
     ligi_batch batch = {
         .keys = &key, .count = 1, .values = values, .misses = misses, .noted = noted};
 
-    LIG_TRY(ligi_tables_resolve(steward->tables, &batch, &elements));
-    ligi_tables_write(steward->tables, LIGI_WRITE_PUSH, &batch);
-    return ligi_steward_note(steward, noted, batch.noted_count);
+    LIG_TRY(ligi_tables_resolve(placement->tables, &batch, &elements));
+    ligi_tables_write(placement->tables, LIGI_WRITE_PUSH, &batch);
+    return ligi_placement_note(placement, noted, batch.noted_count);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -114,9 +114,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     const ligi_tables_options options = {
         .tables = &table, .table_count = 1, .dtype = LIG_INT64, .node_count = NODES};
     reader in = {data, bytes, 0};
-    ligi_steward_options own = {.node_count = NODES, .carrier = {take, drop, post, NULL}};
-    ligi_segment *segment = calloc(1, sizeof *segment + sizeof segment->entries[0]);
-    ligi_steward steward;
+    ligi_placement_options own = {.node_count = NODES, .send_ops = {take, drop, outgoing, NULL}};
+    ligi_intent_segment *segment = calloc(1, sizeof *segment + sizeof segment->entries[0]);
+    ligi_placement placement;
     lig_status status = LIG_OK;
 
     assert(segment != NULL);
@@ -124,15 +124,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     own.techniques = (lig_params_techniques)next(&in, 3);
     if (ligi_tables_create(&own.tables, &options) != LIG_OK)
         abort();
-    if (ligi_steward_init(&steward, &own) != LIG_OK)
+    if (ligi_placement_init(&placement, &own) != LIG_OK)
         abort();
     while (in.at < in.bytes && status == LIG_OK) {
         uint32_t what = next(&in, 4);
-        status = what == 0   ? one_round(&steward, &in, segment)
-                 : what == 1 ? one_push(&steward, &in)
-                             : one_letter(&steward, &in);
+        status = what == 0   ? one_round(&placement, &in, segment)
+                 : what == 1 ? one_push(&placement, &in)
+                             : one_message(&placement, &in);
     }
-    ligi_steward_fini(&steward);
+    ligi_placement_fini(&placement);
     ligi_tables_destroy(own.tables);
     free(segment);
     return 0;

@@ -1,14 +1,16 @@
-/* What an owner does: hears who is interested, what was pushed to copies, and tells. */
+/* The owner's side of placement: nodes' interest, deltas of replicas, updates to replicas. */
 #ifndef LIGI_PLACEMENT_OWNER_H
 #define LIGI_PLACEMENT_OWNER_H
 
 #include "params/placement/placement.h"
 
 /* See ligi_sync_written_by. */
-lig_status ligi_steward_written_by(ligi_steward *steward, ligi_entry entry, uint32_t origin);
-lig_status ligi_steward_consider(ligi_steward *steward, ligi_entry entry); /* OWNED: who gets it? */
-lig_status ligi_steward_refresh(ligi_steward *steward, ligi_entry entry);  /* OWNED */
-lig_status ligi_steward_to_owner(ligi_steward *steward, const ligi_incoming *incoming,
-                                 const ligi_item *item, ligi_entry entry);
+lig_status ligi_placement_written_by(ligi_placement *placement, ligi_entry entry, uint32_t origin);
+lig_status ligi_placement_consider(ligi_placement *placement,
+                                   ligi_entry entry); /* OWNED: who gets it? */
+lig_status ligi_placement_refresh(ligi_placement *placement, ligi_entry entry); /* OWNED */
+lig_status ligi_placement_to_owner(ligi_placement *placement,
+                                   const ligi_placement_incoming *incoming,
+                                   const ligi_sync_item *item, ligi_entry entry);
 
 #endif

@@ -1,5 +1,5 @@
-/* Random schedules of a whole job: every node is a steward with real tables; what net,
- * request_send.c and request_serve.c do is done here in a few lines. Letters arrive in any order
+/* Random schedules of a whole job: every node is a placement with real tables; what net,
+ * request_send.c and request_serve.c do is done here in a few lines. Messages arrive in any order
  * across links and in order on each. Every worker adds to an element of its own, so that what it
  * must find there is known exactly at all times. */
 #include "params/placement/placement_owner.h"
@@ -27,7 +27,7 @@ typedef struct job {
     sim s;
     person people[NODES_MAX][WORKERS_MAX];
     uint64_t done, remote;
-    /* What is in copies when an era ends, by worker and key. */
+    /* What is in replicas when an era ends, by worker and key. */
     int64_t at_era[NODES_MAX][WORKERS_MAX][KEYS_MAX];
     uint32_t era[NODES_MAX];
     int era_runs[NODES_MAX];
@@ -65,7 +65,7 @@ static int try_here(job *j, uint32_t rank, ligi_verb verb, int64_t key, int64_t 
         ligi_tables_write(node->tables, verb == LIGI_SET ? LIGI_WRITE_SET : LIGI_WRITE_PUSH,
                           &batch);
     if (batch.noted_count > 0)
-        assert_ok(ligi_steward_note(&node->steward, noted, batch.noted_count));
+        assert_ok(ligi_placement_note(&node->placement, noted, batch.noted_count));
     return batch.miss_count == 0;
 }
 
@@ -90,46 +90,47 @@ static void asked(job *j, uint32_t rank, const request *r)
     request copy = *r;
 
     if (ligi_tables_state(node->tables, entry) != LIGI_ROW_OWNED) {
-        ligi_place place = ligi_tables_place(node->tables, entry);
+        ligi_row_location location = ligi_tables_location(node->tables, entry);
         if (++copy.hops > 1000)
             fail_msg("key %d is asked for without end", (int)r->key);
-        letter *on = send_letter(&j->s, rank, place.node);
+        message *on = send_message(&j->s, rank, location.node);
         on->kind = ASKED;
         on->asked = copy;
         return;
     }
     assert_true(try_here(j, rank, r->verb, r->key, copy.row));
     if (r->verb != LIGI_PULL)
-        assert_ok(ligi_steward_written_by(&node->steward, entry, r->origin));
-    copy.moves = ligi_tables_place(node->tables, entry).moves;
+        assert_ok(ligi_placement_written_by(&node->placement, entry, r->origin));
+    copy.moves = ligi_tables_location(node->tables, entry).moves;
     if (r->origin == rank) {
         finish(j, &copy);
         return;
     }
-    letter *back = send_letter(&j->s, rank, r->origin);
+    message *back = send_message(&j->s, rank, r->origin);
     back->kind = ANSWERED;
     back->asked = copy;
 }
 
 static void deliver(job *j, uint32_t from, uint32_t to)
 {
-    letter *one = take_letter(&j->s, from, to);
+    message *one = take_message(&j->s, from, to);
     sim_node *node = &j->s.nodes[to];
 
     if (one->kind == ASKED) {
         asked(j, to, &one->asked);
     } else if (one->kind == ANSWERED) {
-        ligi_tables_place_update(node->tables, (ligi_entry)one->asked.key,
-                                 (ligi_place){from, one->asked.moves});
+        ligi_tables_location_update(node->tables, (ligi_entry)one->asked.key,
+                                    (ligi_row_location){from, one->asked.moves});
         finish(j, &one->asked);
     } else {
-        uint64_t front = one->head.count * sizeof(ligi_item);
-        const ligi_parts parts = {.items = (const ligi_item *)(const void *)one->payload,
-                                  .rows = one->payload + front,
-                                  .rows_bytes = one->bytes - front};
-        assert_ok(ligi_steward_arrived(&node->steward, from, &one->head, &parts));
+        uint64_t front = one->head.count * sizeof(ligi_sync_item);
+        const ligi_params_parts parts = {.items =
+                                             (const ligi_sync_item *)(const void *)one->payload,
+                                         .rows = one->payload + front,
+                                         .rows_bytes = one->bytes - front};
+        assert_ok(ligi_placement_arrived(&node->placement, from, &one->head, &parts));
     }
-    free_letter(one);
+    free_message(one);
 }
 
 static int deliver_any(job *j)
@@ -176,9 +177,9 @@ static void ask(job *j, uint32_t rank, uint32_t worker, request *r)
     ligi_entry entry = (ligi_entry)r->key;
 
     if (r->verb == LIGI_SET)
-        assert_ok(ligi_steward_surrender(&node->steward, entry));
-    ligi_place place = ligi_tables_place(node->tables, entry);
-    if (ligi_tables_state(node->tables, entry) == LIGI_ROW_DRAINING || place.node == rank)
+        assert_ok(ligi_placement_surrender(&node->placement, entry));
+    ligi_row_location location = ligi_tables_location(node->tables, entry);
+    if (ligi_tables_state(node->tables, entry) == LIGI_ROW_DRAINING || location.node == rank)
         return; /* it tries again */
     person *p = &j->people[rank][worker];
     uint32_t id = person_id(j, rank, worker);
@@ -189,7 +190,7 @@ static void ask(job *j, uint32_t rank, uint32_t worker, request *r)
     else if (r->verb == LIGI_SET)
         p->model[r->key] = r->row[id];
     j->remote++;
-    letter *made = send_letter(&j->s, rank, place.node);
+    message *made = send_message(&j->s, rank, location.node);
     made->kind = ASKED;
     made->asked = *r;
 }
@@ -238,11 +239,11 @@ static uint32_t moving(const job *j, int64_t key)
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < j->s.node_count * j->s.node_count; i++)
-        for (const letter *l = j->s.wires[i / j->s.node_count][i % j->s.node_count].first;
+        for (const message *l = j->s.wires[i / j->s.node_count][i % j->s.node_count].first;
              l != NULL; l = l->next)
-            for (uint32_t k = 0; l->kind == OF_STEWARD && k < l->head.count; k++) {
-                const ligi_item *item = (const ligi_item *)(const void *)l->payload + k;
-                count += item->key == key && item->kind == LIGI_ITEM_MOVED;
+            for (uint32_t k = 0; l->kind == OF_PLACEMENT && k < l->head.count; k++) {
+                const ligi_sync_item *item = (const ligi_sync_item *)(const void *)l->payload + k;
+                count += item->key == key && item->kind == LIGI_ITEM_RELOCATED;
             }
     return count;
 }
@@ -270,7 +271,7 @@ static void check_always(job *j)
 static void check_eras(job *j)
 {
     for (uint32_t i = 0; i < j->s.node_count; i++) {
-        if (!j->era_runs[i] || j->s.nodes[i].steward.unsettled[j->era[i] & 1] > 0)
+        if (!j->era_runs[i] || j->s.nodes[i].placement.unsettled[j->era[i] & 1] > 0)
             continue;
         j->era_runs[i] = 0;
         for (int64_t key = 0; key < j->s.key_count; key++) {
@@ -291,7 +292,7 @@ static void begin_era(job *j, uint32_t rank)
 
     if (j->era_runs[rank])
         return;
-    j->era[rank] = ligi_steward_next_era(&j->s.nodes[rank].steward);
+    j->era[rank] = ligi_placement_next_era(&j->s.nodes[rank].placement);
     j->era_runs[rank] = 1;
     for (uint32_t w = 0; w < j->s.worker_count; w++)
         for (int64_t key = 0; key < j->s.key_count; key++) {
@@ -327,7 +328,7 @@ static void expected_row(const job *j, int64_t key, int64_t *row)
 
 /* Nothing is under way: all rows are what was done to them, those who want one have it or wait for
  * its turn, and nobody else does. */
-static void check_at_rest(job *j, int expect_copies)
+static void check_at_rest(job *j, int expect_replicas)
 {
     int64_t expected[PEOPLE_MAX], row[PEOPLE_MAX];
     size_t bytes = j->s.node_count * j->s.worker_count * sizeof row[0];
@@ -338,22 +339,22 @@ static void check_at_rest(job *j, int expect_copies)
         expected_row(j, key, expected);
         for (uint32_t i = 0; i < j->s.node_count; i++) {
             sim_node *node = &j->s.nodes[i];
-            const ligi_mark *mark = &node->steward.marks[entry];
-            int cares = ligi_steward_cares(&node->steward, entry);
+            const ligi_mark *mark = &node->placement.marks[entry];
+            int cares = ligi_placement_is_interested(&node->placement, entry);
             ligi_row_state state = ligi_tables_state(node->tables, entry);
             assert_true(state != LIGI_ROW_DRAINING);
-            assert_int_equal((mark->flags & LIGI_MARK_COPY) != 0, state == LIGI_ROW_COPY);
+            assert_int_equal((mark->flags & LIGI_MARK_REPLICA) != 0, state == LIGI_ROW_REPLICA);
             assert_true(!(mark->flags & LIGI_MARK_OWNED) || state == LIGI_ROW_OWNED);
             assert_false(mark->flags & (LIGI_MARK_UNSETTLED | LIGI_MARK_LEAVING));
             if (j->s.techniques != LIG_PARAMS_RELOCATION_ONLY) {
                 assert_false(mark->flags & LIGI_MARK_WANTED);
                 assert_true(!cares || state != LIGI_ROW_ABSENT);
             } else {
-                assert_true(state != LIGI_ROW_COPY);
+                assert_true(state != LIGI_ROW_REPLICA);
                 assert_true(!cares || state == LIGI_ROW_OWNED || mark->flags & LIGI_MARK_WANTED);
             }
-            if (state == LIGI_ROW_COPY)
-                assert_true(cares && expect_copies);
+            if (state == LIGI_ROW_REPLICA)
+                assert_true(cares && expect_replicas);
             if (state == LIGI_ROW_ABSENT)
                 continue;
             assert_true(ligi_tables_get_body(node->tables, entry, row));
@@ -362,9 +363,9 @@ static void check_at_rest(job *j, int expect_copies)
         }
     }
     for (uint32_t i = 0; i < j->s.node_count; i++) {
-        ligi_steward *steward = &j->s.nodes[i].steward;
-        assert_int_equal(steward->unsettled[0] + steward->unsettled[1], 0);
-        assert_int_equal(steward->dirty.count + steward->resting.count, 0);
+        ligi_placement *placement = &j->s.nodes[i].placement;
+        assert_int_equal(placement->unsettled[0] + placement->unsettled[1], 0);
+        assert_int_equal(placement->dirty.count + placement->resting.count, 0);
         for (uint32_t w = 0; w < j->s.worker_count; w++)
             for (int o = 0; o < OPEN_MAX; o++)
                 assert_false(j->people[i][w].open[o].is_open);
@@ -431,7 +432,7 @@ static void many(lig_params_techniques techniques)
         run(seed, techniques, 3000);
 }
 
-static void moving_and_copying(void **state)
+static void relocation_and_replication(void **state)
 {
     (void)state;
     many(LIG_PARAMS_ALL);
@@ -469,7 +470,7 @@ static void no_row_moves_for_ever(void **state)
     for (int i = 0; i < 100; i++)
         settle_down(j);
     for (uint32_t i = 0; i < 3; i++)
-        moves += j->s.nodes[i].steward.counts.relocations_in;
+        moves += j->s.nodes[i].placement.counts.relocations_in;
     assert_int_equal(moves, 1);
     sim_fini(&j->s);
     free(j);
@@ -478,7 +479,7 @@ static void no_row_moves_for_ever(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(moving_and_copying),
+        cmocka_unit_test(relocation_and_replication),
         cmocka_unit_test(copying_alone),
         cmocka_unit_test(moving_alone),
         cmocka_unit_test(no_row_moves_for_ever),

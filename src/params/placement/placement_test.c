@@ -1,4 +1,4 @@
-/* What single letters do: the wanted course of a row, and what no node of ours would say. */
+/* What single messages do: the wanted course of a row, and what no node of ours would say. */
 #include "params/placement/placement_testing.h"
 #include "params/tables/table_info.h"
 
@@ -9,16 +9,17 @@ static void deliver_all(sim *s)
     for (int any = 1; any;) {
         any = 0;
         for (uint32_t i = 0; i < s->node_count * s->node_count; i++) {
-            letter *one = take_letter(s, i / s->node_count, i % s->node_count);
+            message *one = take_message(s, i / s->node_count, i % s->node_count);
             if (one == NULL)
                 continue;
-            uint64_t front = one->head.count * sizeof(ligi_item);
-            const ligi_parts parts = {.items = (const ligi_item *)(const void *)one->payload,
-                                      .rows = one->payload + front,
-                                      .rows_bytes = one->bytes - front};
-            assert_ok(ligi_steward_arrived(&s->nodes[i % s->node_count].steward, i / s->node_count,
-                                           &one->head, &parts));
-            free_letter(one);
+            uint64_t front = one->head.count * sizeof(ligi_sync_item);
+            const ligi_params_parts parts = {.items =
+                                                 (const ligi_sync_item *)(const void *)one->payload,
+                                             .rows = one->payload + front,
+                                             .rows_bytes = one->bytes - front};
+            assert_ok(ligi_placement_arrived(&s->nodes[i % s->node_count].placement,
+                                             i / s->node_count, &one->head, &parts));
+            free_message(one);
             any = 1;
         }
     }
@@ -64,7 +65,7 @@ static void done(sim *s)
     free(s);
 }
 
-static void a_row_and_its_copies(void **state)
+static void a_row_and_its_replicas(void **state)
 {
     sim *s = make(3, LIG_PARAMS_ALL);
 
@@ -73,16 +74,16 @@ static void a_row_and_its_copies(void **state)
     rounds(s, 2);
     assert_int_equal(state_of(s, 0), LIGI_ROW_OWNED); /* alone: it moves at once */
     assert_int_equal(state_of(s, 1), LIGI_ROW_ABSENT);
-    assert_int_equal(ligi_tables_place(s->nodes[1].tables, KEY).node, 0);
+    assert_int_equal(ligi_tables_location(s->nodes[1].tables, KEY).node, 0);
     want(s, 2, 0, 5); /* its home passes the wish on */
     rounds(s, 2);
     assert_int_equal(state_of(s, 0), LIGI_ROW_OWNED);
-    assert_int_equal(state_of(s, 2), LIGI_ROW_COPY);
-    assert_int_equal(s->nodes[1].steward.counts.forwarded, 1);
+    assert_int_equal(state_of(s, 2), LIGI_ROW_REPLICA);
+    assert_int_equal(s->nodes[1].placement.counts.forwarded, 1);
     s->nodes[2].clocks[0] = 5;
     rounds(s, 2);
     assert_int_equal(state_of(s, 2), LIGI_ROW_ABSENT);
-    assert_int_equal(s->nodes[0].steward.subscribers.live, 0);
+    assert_int_equal(s->nodes[0].placement.subscribers.live, 0);
     want(s, 2, 5, 50);
     rounds(s, 2);
     s->nodes[0].clocks[0] = 10; /* one is left: it gets the row */
@@ -92,7 +93,7 @@ static void a_row_and_its_copies(void **state)
     s->nodes[2].clocks[0] = 50; /* none is left: it stays */
     rounds(s, 4);
     assert_int_equal(state_of(s, 2), LIGI_ROW_OWNED);
-    assert_int_equal(ligi_tables_place(s->nodes[1].tables, KEY).node, 2); /* its home was told */
+    assert_int_equal(ligi_tables_location(s->nodes[1].tables, KEY).node, 2); /* its home was told */
     assert_int_equal(s->under_way, 0);
     done(s);
 }
@@ -105,7 +106,7 @@ static void nothing_is_said_when_nothing_is_new(void **state)
     want(s, 0, 0, INT64_MAX);
     want(s, 1, 0, INT64_MAX);
     rounds(s, 3);
-    assert_int_equal(state_of(s, 0) + state_of(s, 1), LIGI_ROW_COPY + LIGI_ROW_OWNED);
+    assert_int_equal(state_of(s, 0) + state_of(s, 1), LIGI_ROW_REPLICA + LIGI_ROW_OWNED);
     for (uint32_t n = 0; n < 2; n++)
         sim_round(s, n, 1, 0);
     assert_int_equal(s->under_way, 0);
@@ -122,7 +123,7 @@ static void where_nothing_moves(void **state)
     (void)state;
     want(s, 0, 0, 10);
     rounds(s, 10);
-    assert_int_equal(state_of(s, 0), LIGI_ROW_COPY);
+    assert_int_equal(state_of(s, 0), LIGI_ROW_REPLICA);
     assert_int_equal(state_of(s, 1), LIGI_ROW_OWNED);
     done(s);
 }
@@ -143,12 +144,12 @@ static void where_nothing_is_copied(void **state)
     done(s);
 }
 
-/* --- letters that make no sense --- */
+/* --- messages that make no sense --- */
 
 typedef struct strange {
-    ligi_letter_kind letter;
+    ligi_params_message_kind message;
     uint32_t origin;
-    ligi_item item;
+    ligi_sync_item item;
     uint64_t rows_bytes;
     lig_status status;
     const char *says;
@@ -156,47 +157,54 @@ typedef struct strange {
 
 #define BODY (2 * sizeof(int64_t)) /* of two workers */
 
-static const strange letters[] = {
-    {LIGI_LETTER_SYNC, 9, {KEY, 0, LIGI_ITEM_WANT, 0, 0}, 0, LIG_E_CORRUPT, "there is not"},
-    {LIGI_LETTER_SYNC, 0, {99, 0, LIGI_ITEM_WANT, 0, 0}, 0, LIG_E_INVALID, "99"},
-    {LIGI_LETTER_SYNC, 0, {-1, 0, LIGI_ITEM_WANT, 0, 0}, 0, LIG_E_INVALID, "-1"},
-    {LIGI_LETTER_SYNC, 0, {KEY, 0, LIGI_ITEM_MOVED, 0, 0}, BODY, LIG_E_CORRUPT, "no sense"},
-    {LIGI_LETTER_NEWS, 0, {KEY, 0, LIGI_ITEM_DELTA, 0, 0}, BODY, LIG_E_CORRUPT, "no sense"},
-    {LIGI_LETTER_NEWS, 0, {KEY, 0, 77, 0, 0}, 0, LIG_E_CORRUPT, "no sense"},
-    {LIGI_LETTER_NOTE, 0, {KEY, 0, LIGI_ITEM_WANT, 0, 0}, 0, LIG_E_CORRUPT, "no sense"},
-    {LIGI_LETTER_SYNC, 0, {KEY, 0, LIGI_ITEM_WANT, 0, 0}, 8, LIG_E_CORRUPT, "too much"},
-    {LIGI_LETTER_NEWS, 0, {KEY, 1, LIGI_ITEM_MOVED, 0, 0}, BODY - 1, LIG_E_CORRUPT, "no sense"},
-    {LIGI_LETTER_NEWS, 0, {KEY, 1, LIGI_ITEM_MOVED, 0, 0}, BODY, LIG_E_CORRUPT, "who has it"},
-    {LIGI_LETTER_NEWS, 0, {0, 0, LIGI_ITEM_MOVED, 0, 0}, BODY, LIG_E_CORRUPT, "who has it"},
-    {LIGI_LETTER_NEWS,
+static const strange messages[] = {
+    {LIGI_PARAMS_SYNC, 9, {KEY, 0, LIGI_ITEM_WANT, 0, 0}, 0, LIG_E_CORRUPT, "there is not"},
+    {LIGI_PARAMS_SYNC, 0, {99, 0, LIGI_ITEM_WANT, 0, 0}, 0, LIG_E_INVALID, "99"},
+    {LIGI_PARAMS_SYNC, 0, {-1, 0, LIGI_ITEM_WANT, 0, 0}, 0, LIG_E_INVALID, "-1"},
+    {LIGI_PARAMS_SYNC, 0, {KEY, 0, LIGI_ITEM_RELOCATED, 0, 0}, BODY, LIG_E_CORRUPT, "no sense"},
+    {LIGI_PARAMS_UPDATE, 0, {KEY, 0, LIGI_ITEM_DELTA, 0, 0}, BODY, LIG_E_CORRUPT, "no sense"},
+    {LIGI_PARAMS_UPDATE, 0, {KEY, 0, 77, 0, 0}, 0, LIG_E_CORRUPT, "no sense"},
+    {LIGI_PARAMS_LOCATION, 0, {KEY, 0, LIGI_ITEM_WANT, 0, 0}, 0, LIG_E_CORRUPT, "no sense"},
+    {LIGI_PARAMS_SYNC, 0, {KEY, 0, LIGI_ITEM_WANT, 0, 0}, 8, LIG_E_CORRUPT, "too much"},
+    {LIGI_PARAMS_UPDATE,
      0,
-     {0, UINT64_C(1) << 48, LIGI_ITEM_MOVED, 0, 0},
+     {KEY, 1, LIGI_ITEM_RELOCATED, 0, 0},
+     BODY - 1,
+     LIG_E_CORRUPT,
+     "no sense"},
+    {LIGI_PARAMS_UPDATE, 0, {KEY, 1, LIGI_ITEM_RELOCATED, 0, 0}, BODY, LIG_E_CORRUPT, "who has it"},
+    {LIGI_PARAMS_UPDATE, 0, {0, 0, LIGI_ITEM_RELOCATED, 0, 0}, BODY, LIG_E_CORRUPT, "who has it"},
+    {LIGI_PARAMS_UPDATE,
+     0,
+     {0, UINT64_C(1) << 48, LIGI_ITEM_RELOCATED, 0, 0},
      BODY,
      LIG_E_CORRUPT,
      "no sense"},
-    {LIGI_LETTER_NEWS, 0, {KEY, 1, LIGI_ITEM_COPIED, 0, 0}, BODY, LIG_E_CORRUPT, "who has it"},
-    {LIGI_LETTER_SYNC, 0, {KEY, 1, LIGI_ITEM_DELTA, 0, 0}, BODY, LIG_E_CORRUPT, "has none"},
-    {LIGI_LETTER_SYNC, 0, {KEY, 0, LIGI_ITEM_DROP, 0, 0}, 0, LIG_E_CORRUPT, "has none"},
+    {LIGI_PARAMS_UPDATE, 0, {KEY, 1, LIGI_ITEM_REPLICA, 0, 0}, BODY, LIG_E_CORRUPT, "who has it"},
+    {LIGI_PARAMS_SYNC, 0, {KEY, 1, LIGI_ITEM_DELTA, 0, 0}, BODY, LIG_E_CORRUPT, "has none"},
+    {LIGI_PARAMS_SYNC, 0, {KEY, 0, LIGI_ITEM_DROP, 0, 0}, 0, LIG_E_CORRUPT, "has none"},
     /* Late, but possible. */
-    {LIGI_LETTER_SYNC, 0, {KEY, 7, LIGI_ITEM_DROP, 0, 0}, 0, LIG_OK, ""},
-    {LIGI_LETTER_NEWS, 0, {0, 1, LIGI_ITEM_FRESH, 0, 0}, BODY, LIG_OK, ""},
-    {LIGI_LETTER_NEWS, 0, {0, 1, LIGI_ITEM_TAKEN, 0, 0}, 0, LIG_OK, ""},
-    {LIGI_LETTER_NOTE, 0, {0, 1, LIGI_ITEM_HERE, 0, 0}, 0, LIG_OK, ""},
+    {LIGI_PARAMS_SYNC, 0, {KEY, 7, LIGI_ITEM_DROP, 0, 0}, 0, LIG_OK, ""},
+    {LIGI_PARAMS_UPDATE, 0, {0, 1, LIGI_ITEM_FRESH, 0, 0}, BODY, LIG_OK, ""},
+    {LIGI_PARAMS_UPDATE, 0, {0, 1, LIGI_ITEM_TAKEN, 0, 0}, 0, LIG_OK, ""},
+    {LIGI_PARAMS_LOCATION, 0, {0, 1, LIGI_ITEM_HERE, 0, 0}, 0, LIG_OK, ""},
 };
 
 /* Node 1 owns KEY and not key 0. */
-static void strange_letters_are_refused(void **state)
+static void strange_messages_are_refused(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++) {
-        const strange *one = &letters[i];
+    for (size_t i = 0; i < sizeof messages / sizeof messages[0]; i++) {
+        const strange *one = &messages[i];
         sim *s = make(2, LIG_PARAMS_ALL);
         uint8_t rows[64] = {0};
-        const ligi_letter head = {.kind = (uint8_t)one->letter, .origin = one->origin, .count = 1};
-        const ligi_parts parts = {.items = &one->item, .rows = rows, .rows_bytes = one->rows_bytes};
-        lig_status status = ligi_steward_arrived(&s->nodes[1].steward, 0, &head, &parts);
+        const ligi_params_message head = {
+            .kind = (uint8_t)one->message, .origin = one->origin, .count = 1};
+        const ligi_params_parts parts = {
+            .items = &one->item, .rows = rows, .rows_bytes = one->rows_bytes};
+        lig_status status = ligi_placement_arrived(&s->nodes[1].placement, 0, &head, &parts);
         if (status != one->status)
-            fail_msg("letter %zu: %s (%s)", i, lig_status_name(status), lig_error_text());
+            fail_msg("message %zu: %s (%s)", i, lig_status_name(status), lig_error_text());
         if (status != LIG_OK)
             assert_says(one->says);
         done(s);
@@ -206,11 +214,11 @@ static void strange_letters_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_and_its_copies),
+        cmocka_unit_test(a_row_and_its_replicas),
         cmocka_unit_test(nothing_is_said_when_nothing_is_new),
         cmocka_unit_test(where_nothing_moves),
         cmocka_unit_test(where_nothing_is_copied),
-        cmocka_unit_test(strange_letters_are_refused),
+        cmocka_unit_test(strange_messages_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Nodes without a net: stewards with tables of their own, and links that a test empties as it
+/* Nodes without a net: placements with tables of their own, and links that a test empties as it
  * likes, each in order. */
 #ifndef LIGI_PLACEMENT_TESTING_H
 #define LIGI_PLACEMENT_TESTING_H
@@ -12,7 +12,7 @@
 
 enum { NODES_MAX = 5, WORKERS_MAX = 2, PEOPLE_MAX = NODES_MAX * WORKERS_MAX, KEYS_MAX = 24 };
 
-typedef enum parcel_kind { OF_STEWARD, ASKED, ANSWERED } parcel_kind;
+typedef enum message_source { OF_PLACEMENT, ASKED, ANSWERED } message_source;
 
 /* A request of one key, and its answer. */
 typedef struct request {
@@ -24,22 +24,22 @@ typedef struct request {
     int64_t row[PEOPLE_MAX];
 } request;
 
-typedef struct letter {
-    struct letter *next;
-    parcel_kind kind;
-    ligi_letter head;
+typedef struct message {
+    struct message *next;
+    message_source kind;
+    ligi_params_message head;
     uint8_t *payload;
     uint64_t bytes;
     request asked;
-} letter;
+} message;
 
 typedef struct wire {
-    letter *first, **last;
+    message *first, **last;
     uint32_t count;
 } wire;
 
 typedef struct sim_node {
-    ligi_steward steward;
+    ligi_placement placement;
     ligi_tables *tables;
     ligi_agenda agendas[WORKERS_MAX];
     int64_t clocks[WORKERS_MAX];
@@ -61,10 +61,10 @@ static inline uint32_t below(sim *s, uint32_t count)
     return (uint32_t)ligi_rng_below(&s->rng, count);
 }
 
-static inline letter *send_letter(sim *s, uint32_t from, uint32_t to)
+static inline message *send_message(sim *s, uint32_t from, uint32_t to)
 {
     wire *w = &s->wires[from][to];
-    letter *made = calloc(1, sizeof *made);
+    message *made = calloc(1, sizeof *made);
 
     assert_non_null(made);
     assert_true(from != to && to < s->node_count);
@@ -75,10 +75,10 @@ static inline letter *send_letter(sim *s, uint32_t from, uint32_t to)
     return made;
 }
 
-static inline letter *take_letter(sim *s, uint32_t from, uint32_t to)
+static inline message *take_message(sim *s, uint32_t from, uint32_t to)
 {
     wire *w = &s->wires[from][to];
-    letter *taken = w->first;
+    message *taken = w->first;
 
     if (taken == NULL)
         return NULL;
@@ -90,43 +90,43 @@ static inline letter *take_letter(sim *s, uint32_t from, uint32_t to)
     return taken;
 }
 
-static inline void free_letter(letter *gone)
+static inline void free_message(message *gone)
 {
     free(gone->payload);
     free(gone);
 }
 
-static inline lig_status sim_take(void *context, uint64_t bytes, ligi_parcel **parcel)
+static inline lig_status sim_take(void *context, uint64_t bytes, ligi_send_buffer **buffer)
 {
-    ligi_parcel *made = calloc(1, sizeof *made);
+    ligi_send_buffer *made = calloc(1, sizeof *made);
 
     (void)context;
     assert_non_null(made);
     made->data = malloc(bytes);
     made->room = bytes;
     assert_non_null(made->data);
-    *parcel = made;
+    *buffer = made;
     return LIG_OK;
 }
 
-static inline void sim_drop(void *context, ligi_parcel *parcel)
+static inline void sim_drop(void *context, ligi_send_buffer *buffer)
 {
     (void)context;
-    free(parcel->data);
-    free(parcel);
+    free(buffer->data);
+    free(buffer);
 }
 
-static inline lig_status sim_post(void *context, uint32_t to, const ligi_post *post)
+static inline lig_status sim_send(void *context, uint32_t to, const ligi_params_outgoing *outgoing)
 {
     sim_node *node = context;
-    letter *made = send_letter(node->sim, node->rank, to);
+    message *made = send_message(node->sim, node->rank, to);
 
-    assert_true(post->letter.count > 0);
-    made->kind = OF_STEWARD;
-    made->head = post->letter;
-    made->bytes = post->parcel->bytes;
-    made->payload = post->parcel->data;
-    free(post->parcel);
+    assert_true(outgoing->message.count > 0);
+    made->kind = OF_PLACEMENT;
+    made->head = outgoing->message;
+    made->bytes = outgoing->buffer->bytes;
+    made->payload = outgoing->buffer->data;
+    free(outgoing->buffer);
     return LIG_OK;
 }
 
@@ -146,12 +146,12 @@ static inline void sim_init(sim *s, uint64_t seed)
         node->sim = s;
         node->rank = i;
         assert_ok(ligi_tables_create(&node->tables, &options));
-        const ligi_steward_options own = {.tables = node->tables,
-                                          .rank = i,
-                                          .node_count = s->node_count,
-                                          .techniques = s->techniques,
-                                          .carrier = {sim_take, sim_drop, sim_post, node}};
-        assert_ok(ligi_steward_init(&node->steward, &own));
+        const ligi_placement_options own = {.tables = node->tables,
+                                            .rank = i,
+                                            .node_count = s->node_count,
+                                            .techniques = s->techniques,
+                                            .send_ops = {sim_take, sim_drop, sim_send, node}};
+        assert_ok(ligi_placement_init(&node->placement, &own));
         for (uint32_t w = 0; w < s->worker_count; w++)
             ligi_agenda_init(&node->agendas[w]);
         for (uint32_t j = 0; j < s->node_count; j++)
@@ -162,11 +162,11 @@ static inline void sim_init(sim *s, uint64_t seed)
 static inline void sim_fini(sim *s)
 {
     for (uint32_t i = 0; i < s->node_count; i++) {
-        letter *left;
+        message *left;
         for (uint32_t j = 0; j < s->node_count; j++)
-            while ((left = take_letter(s, i, j)) != NULL)
-                free_letter(left);
-        ligi_steward_fini(&s->nodes[i].steward);
+            while ((left = take_message(s, i, j)) != NULL)
+                free_message(left);
+        ligi_placement_fini(&s->nodes[i].placement);
         ligi_tables_destroy(s->nodes[i].tables);
         for (uint32_t w = 0; w < s->worker_count; w++)
             ligi_agenda_fini(&s->nodes[i].agendas[w]);
@@ -177,11 +177,11 @@ static inline void sim_fini(sim *s)
 static inline void sim_round(sim *s, uint32_t rank, int64_t window, int crumbs)
 {
     sim_node *node = &s->nodes[rank];
-    ligi_segment *segment;
+    ligi_intent_segment *segment;
     size_t budget = SIZE_MAX;
     int through;
 
-    assert_ok(ligi_steward_rested(&node->steward));
+    assert_ok(ligi_placement_rested(&node->placement));
     for (uint32_t w = 0; w < s->worker_count; w++) {
         ligi_agenda *agenda = &node->agendas[w];
         int64_t clock = node->clocks[w];
@@ -189,20 +189,20 @@ static inline void sim_round(sim *s, uint32_t rank, int64_t window, int crumbs)
         while ((segment = ligi_agenda_begin(agenda, clock, window)) != NULL)
             do {
                 budget = crumbs ? 1 : SIZE_MAX;
-                assert_ok(ligi_steward_begin(&node->steward, w, segment, &budget, &through));
+                assert_ok(ligi_placement_begin(&node->placement, w, segment, &budget, &through));
             } while (!through);
         while ((segment = ligi_agenda_end(agenda, clock)) != NULL) {
             do {
                 budget = crumbs ? 1 : SIZE_MAX;
-                assert_ok(ligi_steward_end(&node->steward, segment, &budget, &through));
+                assert_ok(ligi_placement_end(&node->placement, segment, &budget, &through));
             } while (!through);
             ligi_agenda_free(agenda, segment);
         }
         (void)ligi_agenda_rest(agenda, clock, window);
     }
     budget = crumbs ? 1 + below(s, 3) : SIZE_MAX;
-    assert_ok(ligi_steward_spread(&node->steward, &budget));
-    assert_ok(ligi_courier_send(&node->steward.courier));
+    assert_ok(ligi_placement_spread(&node->placement, &budget));
+    assert_ok(ligi_sync_send_flush(&node->placement.sender));
 }
 
 #endif

@@ -69,12 +69,12 @@ uint32_t ligi_subscribers_count(const ligi_subscribers *subscribers, uint32_t ro
     return count;
 }
 
-uint32_t ligi_subscribers_copies(const ligi_subscribers *subscribers, uint32_t row)
+uint32_t ligi_subscribers_replicas(const ligi_subscribers *subscribers, uint32_t row)
 {
     uint32_t count = 0;
 
     for (ligi_subscriber *one = ligi_subscribers_at(subscribers, row); one != NULL;
          one = ligi_subscribers_at(subscribers, one->next))
-        count += one->has_copy != 0;
+        count += one->has_replica != 0;
     return count;
 }

@@ -6,10 +6,10 @@
 
 typedef struct ligi_subscriber {
     uint32_t node;
-    uint64_t number; /* of the last delta of its copy that is in the row */
+    uint64_t number; /* of the last delta of its replica that is in the row */
     uint64_t told;   /* the one that it knows to be */
     uint32_t next;   /* cell + 1 */
-    uint32_t has_copy;
+    uint32_t has_replica;
 } ligi_subscriber;
 
 /* Cells for the subscribers of all rows. A row's own part is one number, the caller's: 0 when there
@@ -39,8 +39,8 @@ static inline ligi_subscriber *ligi_subscribers_at(const ligi_subscribers *subsc
     return cell == 0 ? NULL : &subscribers->cells[cell - 1];
 }
 
-/* How many there are; those with a copy alone. */
+/* How many there are; those with a replica alone. */
 uint32_t ligi_subscribers_count(const ligi_subscribers *subscribers, uint32_t row);
-uint32_t ligi_subscribers_copies(const ligi_subscribers *subscribers, uint32_t row);
+uint32_t ligi_subscribers_replicas(const ligi_subscribers *subscribers, uint32_t row);
 
 #endif

@@ -54,7 +54,7 @@ static void a_row_of_names(void **state)
         if (one == NULL) {
             assert_ok(ligi_subscribers_add(&subscribers, &rows[r], node, &one));
             one->number = step;
-            one->has_copy = 1;
+            one->has_replica = 1;
             twin->nodes[twin->count] = node;
             twin->numbers[twin->count++] = step;
         } else {
@@ -66,7 +66,7 @@ static void a_row_of_names(void **state)
             }
         }
         check(&subscribers, rows[r], twin);
-        assert_int_equal(ligi_subscribers_copies(&subscribers, rows[r]), twin->count);
+        assert_int_equal(ligi_subscribers_replicas(&subscribers, rows[r]), twin->count);
     }
     assert_true(subscribers.count <= ROWS * NODES);
     ligi_subscribers_fini(&subscribers);

@@ -6,24 +6,24 @@
 
 #include <string.h>
 
-static void drop_parcels(lig_params *node, ligi_parcel *parcel)
+static void drop_buffers(lig_params *node, ligi_send_buffer *buffer)
 {
-    while (parcel) {
-        ligi_parcel *next = parcel->with;
-        ligi_parcel_drop(node, parcel);
-        parcel = next;
+    while (buffer) {
+        ligi_send_buffer *next = buffer->with;
+        ligi_send_buffer_drop(node, buffer);
+        buffer = next;
     }
 }
 
 /* It has ended: what it held is free, but for what peers have still to read. */
-static void release(lig_params_worker *worker, ligi_ticket *ticket)
+static void release(lig_params_worker *worker, ligi_request_ticket *ticket)
 {
     lig_params *node = worker->node;
-    ligi_parcel *first = ticket->parcels;
-    ticket->parcels = NULL;
+    ligi_send_buffer *first = ticket->buffers;
+    ticket->buffers = NULL;
     worker->staged -= ticket->bytes;
     if (first == NULL || ticket->left == 0) {
-        drop_parcels(node, first);
+        drop_buffers(node, first);
         return;
     }
     first->worker = worker->id;
@@ -34,46 +34,46 @@ static void release(lig_params_worker *worker, ligi_ticket *ticket)
 }
 
 /* An answer that nobody waits for. */
-static void answered_late(lig_params *node, const ligi_letter *letter)
+static void answered_late(lig_params *node, const ligi_params_message *message)
 {
-    ligi_parcel **at = &node->given_up;
-    while (*at && ((*at)->worker != letter->worker || (*at)->ticket != letter->ticket))
+    ligi_send_buffer **at = &node->given_up;
+    while (*at && ((*at)->worker != message->worker || (*at)->ticket != message->ticket))
         at = &(*at)->next;
-    ligi_parcel *first = *at;
+    ligi_send_buffer *first = *at;
     if (first == NULL)
         return;
-    first->left -= letter->count < first->left ? letter->count : first->left;
+    first->left -= message->count < first->left ? message->count : first->left;
     if (first->left > 0)
         return;
     *at = first->next;
-    drop_parcels(node, first);
+    drop_buffers(node, first);
 }
 
-void ligi_ask_forget(lig_params *node)
+void ligi_params_request_forget(lig_params *node)
 {
     while (node->given_up) {
-        ligi_parcel *first = node->given_up;
+        ligi_send_buffer *first = node->given_up;
         node->given_up = first->next;
-        drop_parcels(node, first);
+        drop_buffers(node, first);
     }
 }
 
-void ligi_ask_end(lig_params_worker *worker, ligi_ticket *ticket, lig_status status,
-                  const char *sentence)
+void ligi_params_request_end(lig_params_worker *worker, ligi_request_ticket *ticket,
+                             lig_status status, const char *sentence)
 {
     if (ticket->state != LIGI_TICKET_OPEN)
         return;
-    ligi_ticket_fail(&worker->tickets, ticket, status, sentence);
+    ligi_params_ticket_fail(&worker->tickets, ticket, status, sentence);
     release(worker, ticket);
 }
 
-void ligi_ask_abandon(lig_params_worker *worker, lig_status status, const char *sentence)
+void ligi_params_request_abandon(lig_params_worker *worker, lig_status status, const char *sentence)
 {
-    ligi_tickets *tickets = &worker->tickets;
+    ligi_request_tickets *tickets = &worker->tickets;
     for (int64_t i = atomic_load(&tickets->ended); i < tickets->next; i++) {
-        ligi_ticket *ticket = ligi_tickets_find(tickets, i);
+        ligi_request_ticket *ticket = ligi_params_tickets_find(tickets, i);
         if (ticket)
-            ligi_ask_end(worker, ticket, status, sentence);
+            ligi_params_request_end(worker, ticket, status, sentence);
     }
 }
 
@@ -83,31 +83,31 @@ static lig_status corrupt(uint32_t rank, const char *what)
 }
 
 /* All positions and sizes are looked at before the first byte is written. */
-static lig_status check_answer(uint32_t rank, const ligi_letter *letter, const ligi_parts *parts,
-                               const ligi_ticket *ticket)
+static lig_status check_answer(uint32_t rank, const ligi_params_message *message,
+                               const ligi_params_parts *parts, const ligi_request_ticket *ticket)
 {
     uint64_t bytes = 0;
-    if (letter->count > ticket->left || letter->verb != ticket->verb)
+    if (message->count > ticket->left || message->verb != ticket->verb)
         return corrupt(rank, "more keys than it was asked for");
-    if (ticket->verb == LIGI_PULL && !(letter->flags & LIGI_LETTER_VALUES))
+    if (ticket->verb == LIGI_PULL && !(message->flags & LIGI_PARAMS_VALUES))
         return corrupt(rank, "no values");
-    if (!(letter->flags & LIGI_LETTER_POSITIONS))
+    if (!(message->flags & LIGI_PARAMS_POSITIONS))
         return LIG_OK;
-    for (uint32_t i = 0; i < letter->count; i++) {
+    for (uint32_t i = 0; i < message->count; i++) {
         if (parts->positions[i] >= ticket->want_count)
             return corrupt(rank, "a key that it was not asked for");
         bytes += ticket->wants[parts->positions[i]].bytes;
     }
-    if ((letter->flags & LIGI_LETTER_VALUES) && bytes != parts->rows_bytes)
+    if ((message->flags & LIGI_PARAMS_VALUES) && bytes != parts->rows_bytes)
         return corrupt(rank, "rows of another length");
     return LIG_OK;
 }
 
-static void take_values(const ligi_letter *letter, const ligi_parts *parts,
-                        const ligi_ticket *ticket)
+static void take_values(const ligi_params_message *message, const ligi_params_parts *parts,
+                        const ligi_request_ticket *ticket)
 {
     const uint8_t *row = parts->rows;
-    for (uint32_t i = 0; i < letter->count; i++) {
+    for (uint32_t i = 0; i < message->count; i++) {
         const ligi_want *want = &ticket->wants[parts->positions[i]];
         memcpy(ticket->values + want->at, row, want->bytes);
         row += want->bytes;
@@ -115,51 +115,53 @@ static void take_values(const ligi_letter *letter, const ligi_parts *parts,
 }
 
 /* Who answers owns the rows. */
-static void take_places(lig_params *node, uint32_t rank, const ligi_letter *letter,
-                        const ligi_parts *parts, const ligi_ticket *ticket)
+static void take_places(lig_params *node, uint32_t rank, const ligi_params_message *message,
+                        const ligi_params_parts *parts, const ligi_request_ticket *ticket)
 {
-    for (uint32_t i = 0; i < letter->count; i++) {
+    for (uint32_t i = 0; i < message->count; i++) {
         ligi_entry entry;
         int64_t key = ticket->wants[parts->positions[i]].key;
         if (ligi_tables_known(node->tables, key, &entry))
-            (void)ligi_tables_place_update(node->tables, entry,
-                                           (ligi_place){rank, parts->moves[i]});
+            (void)ligi_tables_location_update(node->tables, entry,
+                                              (ligi_row_location){rank, parts->moves[i]});
     }
 }
 
-static void refused(lig_params_worker *worker, uint32_t rank, const ligi_letter *letter,
-                    const ligi_parts *parts)
+static void refused(lig_params_worker *worker, uint32_t rank, const ligi_params_message *message,
+                    const ligi_params_parts *parts)
 {
-    ligi_ticket *ticket = ligi_tickets_find(&worker->tickets, (int64_t)letter->ticket);
-    ticket->left -= letter->count < ticket->left ? letter->count : ticket->left;
-    lig_fail((lig_status)letter->number, "node %u: %.*s", rank, (int)parts->sentence_bytes,
+    ligi_request_ticket *ticket =
+        ligi_params_tickets_find(&worker->tickets, (int64_t)message->ticket);
+    ticket->left -= message->count < ticket->left ? message->count : ticket->left;
+    lig_fail((lig_status)message->number, "node %u: %.*s", rank, (int)parts->sentence_bytes,
              parts->sentence);
-    ligi_ask_end(worker, ticket, (lig_status)letter->number, lig_error_text());
+    ligi_params_request_end(worker, ticket, (lig_status)message->number, lig_error_text());
 }
 
-lig_status ligi_ask_answered(lig_params *node, uint32_t rank, const ligi_letter *letter,
-                             const ligi_parts *parts)
+lig_status ligi_params_request_answered(lig_params *node, uint32_t rank,
+                                        const ligi_params_message *message,
+                                        const ligi_params_parts *parts)
 {
     lig_params_worker *worker =
-        letter->worker < node->worker_count ? node->workers[letter->worker] : NULL;
-    ligi_ticket *ticket =
-        worker ? ligi_tickets_find(&worker->tickets, (int64_t)letter->ticket) : NULL;
-    if (letter->worker >= node->worker_count || letter->origin != node->rank)
+        message->worker < node->worker_count ? node->workers[message->worker] : NULL;
+    ligi_request_ticket *ticket =
+        worker ? ligi_params_tickets_find(&worker->tickets, (int64_t)message->ticket) : NULL;
+    if (message->worker >= node->worker_count || message->origin != node->rank)
         return corrupt(rank, "a worker that there is not");
     if (ticket == NULL || ticket->state != LIGI_TICKET_OPEN) {
-        answered_late(node, letter);
+        answered_late(node, message);
         return LIG_OK;
     }
-    if (letter->flags & LIGI_LETTER_FAILED) {
-        refused(worker, rank, letter, parts);
+    if (message->flags & LIGI_PARAMS_FAILED) {
+        refused(worker, rank, message, parts);
         return LIG_OK;
     }
-    LIG_TRY(check_answer(rank, letter, parts, ticket));
-    if (letter->flags & LIGI_LETTER_VALUES)
-        take_values(letter, parts, ticket);
-    if (letter->flags & LIGI_LETTER_MOVES)
-        take_places(node, rank, letter, parts, ticket);
-    if (ligi_ticket_answered(&worker->tickets, ticket, letter->count))
+    LIG_TRY(check_answer(rank, message, parts, ticket));
+    if (message->flags & LIGI_PARAMS_VALUES)
+        take_values(message, parts, ticket);
+    if (message->flags & LIGI_PARAMS_MOVES)
+        take_places(node, rank, message, parts, ticket);
+    if (ligi_params_ticket_answered(&worker->tickets, ticket, message->count))
         release(worker, ticket);
     return LIG_OK;
 }
@@ -167,22 +169,22 @@ lig_status ligi_ask_answered(lig_params *node, uint32_t rank, const ligi_letter 
 /* --- waiting --- */
 
 typedef struct await {
-    const ligi_tickets *tickets;
+    const ligi_request_tickets *tickets;
     int64_t number;
 } await;
 
 static int has_ended(void *context)
 {
     const await *what = context;
-    return ligi_tickets_has_ended(what->tickets, what->number);
+    return ligi_params_tickets_has_ended(what->tickets, what->number);
 }
 
 /* The worker's own thread: what it had asked for is told once. */
 static lig_status outcome(lig_params_worker *worker, int64_t number)
 {
     ligi_node_lock(worker->node);
-    ligi_ticket *ticket = ligi_tickets_find(&worker->tickets, number);
-    lig_status status = ticket ? ligi_ticket_outcome(ticket) : LIG_OK;
+    ligi_request_ticket *ticket = ligi_params_tickets_find(&worker->tickets, number);
+    lig_status status = ticket ? ligi_params_ticket_outcome(ticket) : LIG_OK;
     ligi_node_unlock(worker->node);
     return status;
 }
@@ -226,7 +228,7 @@ lig_status lig_params_wait_all(lig_params_worker *worker, int64_t timeout_ns)
                         (long long)atomic_load(&worker->tickets.ended), worker->id);
     LIG_TRY(status);
     ligi_node_lock(worker->node);
-    ligi_failure_take(&first, ligi_tickets_untold(&worker->tickets));
+    ligi_failure_take(&first, ligi_params_tickets_untold(&worker->tickets));
     ligi_node_unlock(worker->node);
     for (int64_t i = worker->waited > from ? worker->waited : from; i < next; i++) {
         status = outcome(worker, i);
@@ -245,7 +247,7 @@ int lig_params_done(lig_params_worker *worker, int64_t ticket)
     if (worker->node->net)
         (void)ligi_net_poll(worker->node->net);
     ligi_node_lock(worker->node);
-    int ended = ligi_tickets_has_ended(&worker->tickets, ticket);
+    int ended = ligi_params_tickets_has_ended(&worker->tickets, ticket);
     ligi_node_unlock(worker->node);
     return ended;
 }

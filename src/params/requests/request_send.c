@@ -29,7 +29,7 @@ enum { BUCKET_BITS = 14, BUCKETS = 1 << BUCKET_BITS, TICKET_BITS = 40 };
 
 typedef enum access { READS = 0, ADDS = 1, SETS = 2, ACCESSES = 3 } access;
 
-struct ligi_asker {
+struct ligi_params_request_state {
     uint64_t last[ACCESSES][BUCKETS];
     uint8_t strict[LIG_PARAMS_TABLES_MAX]; /* a push does not commute with a push */
     int any_strict;
@@ -38,33 +38,34 @@ struct ligi_asker {
     size_t by_node_room;
 };
 
-lig_status ligi_asker_create(lig_params_worker *worker)
+lig_status ligi_params_request_state_create(lig_params_worker *worker)
 {
     lig_params *node = worker->node;
-    struct ligi_asker *asker;
-    LIG_TRY(ligi_calloc(&asker, 1, sizeof *asker, "a worker"));
+    struct ligi_params_request_state *requests;
+    LIG_TRY(ligi_calloc(&requests, 1, sizeof *requests, "a worker"));
     lig_status status =
-        ligi_calloc(&asker->heads, node->node_count + 1, sizeof *asker->heads, "a worker");
+        ligi_calloc(&requests->heads, node->node_count + 1, sizeof *requests->heads, "a worker");
     if (status != LIG_OK) {
-        free(asker);
+        free(requests);
         return status;
     }
     for (uint32_t i = 0; i < ligi_tables_count(node->tables); i++) {
-        asker->strict[i] = (uint8_t)ligi_optimizer_ordered(ligi_tables_optimizer(node->tables, i));
-        asker->any_strict |= asker->strict[i];
+        requests->strict[i] =
+            (uint8_t)ligi_optimizer_ordered(ligi_tables_optimizer(node->tables, i));
+        requests->any_strict |= requests->strict[i];
     }
-    worker->asker = asker;
+    worker->requests = requests;
     return LIG_OK;
 }
 
-void ligi_asker_destroy(lig_params_worker *worker)
+void ligi_params_request_state_destroy(lig_params_worker *worker)
 {
-    if (worker->asker == NULL)
+    if (worker->requests == NULL)
         return;
-    free(worker->asker->heads);
-    free(worker->asker->by_node);
-    free(worker->asker);
-    worker->asker = NULL;
+    free(worker->requests->heads);
+    free(worker->requests->by_node);
+    free(worker->requests);
+    worker->requests = NULL;
 }
 
 static uint64_t mix(int64_t key)
@@ -75,23 +76,23 @@ static uint64_t mix(int64_t key)
 
 static access access_of(const lig_params_worker *worker, ligi_verb verb, int64_t key)
 {
-    const struct ligi_asker *asker = worker->asker;
+    const struct ligi_params_request_state *requests = worker->requests;
     if (verb != LIGI_PUSH)
         return verb == LIGI_PULL ? READS : SETS;
-    if (!asker->any_strict)
+    if (!requests->any_strict)
         return ADDS;
     int table = ligi_tables_table_of_key(worker->node->tables, key);
-    return table >= 0 && asker->strict[table] ? SETS : ADDS;
+    return table >= 0 && requests->strict[table] ? SETS : ADDS;
 }
 
 /* The youngest ticket that an access must not overtake, plus one; 0: none. */
-static uint64_t youngest(const struct ligi_asker *asker, access kind, int64_t key)
+static uint64_t youngest(const struct ligi_params_request_state *requests, access kind, int64_t key)
 {
     static const uint8_t against[ACCESSES][ACCESSES] = {
         [READS] = {0, 1, 1}, [ADDS] = {1, 0, 1}, [SETS] = {1, 1, 1}};
     uint64_t hash = mix(key), tag = hash >> 40 << TICKET_BITS, found = 0;
     for (int other = 0; other < ACCESSES; other++) {
-        uint64_t last = asker->last[other][hash & (BUCKETS - 1)];
+        uint64_t last = requests->last[other][hash & (BUCKETS - 1)];
         uint64_t whose = last & ~TICKET_MASK;
         if (against[kind][other] && (whose == tag || whose == MANY) && (last & TICKET_MASK) > found)
             found = last & TICKET_MASK;
@@ -101,9 +102,9 @@ static uint64_t youngest(const struct ligi_asker *asker, access kind, int64_t ke
 
 static void remember(lig_params_worker *worker, ligi_verb verb, int64_t key, int64_t ticket)
 {
-    struct ligi_asker *asker = worker->asker;
+    struct ligi_params_request_state *requests = worker->requests;
     uint64_t hash = mix(key), tag = hash >> 40 << TICKET_BITS;
-    uint64_t *last = &asker->last[access_of(worker, verb, key)][hash & (BUCKETS - 1)];
+    uint64_t *last = &requests->last[access_of(worker, verb, key)][hash & (BUCKETS - 1)];
     uint64_t ended = (uint64_t)atomic_load_explicit(&worker->tickets.ended, memory_order_relaxed);
     int busy = (*last & TICKET_MASK) > (ended & TICKET_MASK);
     if (busy && (*last & ~TICKET_MASK) != tag)
@@ -117,14 +118,14 @@ static uint64_t must_end(lig_params_worker *worker, ligi_verb verb, const ligi_b
     uint64_t found = 0;
     for (size_t i = 0; i < batch->count; i++) {
         int64_t key = batch->keys[i];
-        uint64_t one = youngest(worker->asker, access_of(worker, verb, key), key);
+        uint64_t one = youngest(worker->requests, access_of(worker, verb, key), key);
         found = one > found ? one : found;
     }
     uint64_t ended = (uint64_t)atomic_load_explicit(&worker->tickets.ended, memory_order_acquire);
     return found > (ended & TICKET_MASK) ? found : 0;
 }
 
-int ligi_ask_may(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch)
+int ligi_params_request_may(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch)
 {
     return must_end(worker, verb, batch) == 0;
 }
@@ -150,7 +151,8 @@ static lig_status wait_ended(lig_params_worker *worker, int64_t ended, int64_t t
     return status;
 }
 
-lig_status ligi_ask_order(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch)
+lig_status ligi_params_request_order(lig_params_worker *worker, ligi_verb verb,
+                                     const ligi_batch *batch)
 {
     uint64_t last = must_end(worker, verb, batch);
     if (last == 0)
@@ -185,7 +187,7 @@ static int all_absent(const ligi_batch *batch, const ligi_tables *tables)
     return 1;
 }
 
-/* No copy that was given up has still to be taken in by its owner. */
+/* No replica that was given up has still to be taken in by its owner. */
 static int is_free(void *context)
 {
     const obstacle *what = context;
@@ -193,12 +195,12 @@ static int is_free(void *context)
            !has_state(what->batch, what->node->tables, LIGI_ROW_DRAINING);
 }
 
-/* Whoever sets a row here and would find its old value in the copy for a while does without. */
+/* Whoever sets a row here and would find its old value in the replica for a while does without. */
 static void surrender(lig_params *node, const ligi_batch *batch)
 {
     ligi_node_lock(node);
     for (size_t i = 0; i < batch->miss_count; i++)
-        if (ligi_tables_state(node->tables, batch->misses[i].entry) == LIGI_ROW_COPY)
+        if (ligi_tables_state(node->tables, batch->misses[i].entry) == LIGI_ROW_REPLICA)
             ligi_sync_surrender(node, batch->misses[i].entry);
     ligi_node_unlock(node);
 }
@@ -224,13 +226,13 @@ static lig_status clear_way(lig_params_worker *worker, ligi_verb verb, ligi_batc
     obstacle what = {node, batch};
     int64_t deadline = ligi_time_until(node->timeout_ns);
     while (!all_absent(batch, node->tables)) {
-        if (verb == LIGI_SET && has_state(batch, node->tables, LIGI_ROW_COPY))
+        if (verb == LIGI_SET && has_state(batch, node->tables, LIGI_ROW_REPLICA))
             surrender(node, batch);
         if (!is_free(&what))
             ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
         lig_status status = ligi_node_wait(node, is_free, &what, ligi_time_left(deadline));
         if (status == LIG_E_TIMEOUT)
-            return lig_fail(LIG_E_TIMEOUT, "copies of rows were not given back in time");
+            return lig_fail(LIG_E_TIMEOUT, "replicas of rows were not given back in time");
         LIG_TRY(status);
         look_again(worker, verb, batch);
         if (atomic_load(&node->broken)) /* what drains will not be confirmed any more */
@@ -245,23 +247,23 @@ static lig_status clear_way(lig_params_worker *worker, ligi_verb verb, ligi_batc
  * come here meanwhile. */
 static int sort_misses(lig_params_worker *worker, const ligi_batch *batch)
 {
-    struct ligi_asker *asker = worker->asker;
+    struct ligi_params_request_state *requests = worker->requests;
     lig_params *node = worker->node;
-    uint32_t *heads = asker->heads;
+    uint32_t *heads = requests->heads;
     memset(heads, 0, (node->node_count + 1) * sizeof *heads);
     for (size_t i = 0; i < batch->miss_count; i++) {
         if (i + PLACES_AHEAD < batch->miss_count)
-            __builtin_prefetch(&node->tables->asides[batch->misses[i + PLACES_AHEAD].entry]);
-        uint32_t to = ligi_tables_place(node->tables, batch->misses[i].entry).node;
+            __builtin_prefetch(&node->tables->entry_infos[batch->misses[i + PLACES_AHEAD].entry]);
+        uint32_t to = ligi_tables_location(node->tables, batch->misses[i].entry).node;
         if (to == node->rank || to >= node->node_count)
             return 0;
-        asker->by_node[batch->miss_count + i] = to;
+        requests->by_node[batch->miss_count + i] = to;
         heads[to + 1]++;
     }
     for (uint32_t n = 0; n < node->node_count; n++)
         heads[n + 1] += heads[n];
     for (size_t i = 0; i < batch->miss_count; i++)
-        asker->by_node[heads[asker->by_node[batch->miss_count + i]]++] = (uint32_t)i;
+        requests->by_node[heads[requests->by_node[batch->miss_count + i]]++] = (uint32_t)i;
     memmove(heads + 1, heads, node->node_count * sizeof *heads);
     heads[0] = 0;
     return 1;
@@ -276,7 +278,7 @@ static void read_peers(lig_params_worker *worker, ligi_batch *batch)
     if (node->region_bytes == 0 || ligi_tables_hashed(node->tables) ||
         (node->node_count > 2 && !sort_misses(worker, batch)))
         return;
-    const uint32_t *heads = worker->asker->heads;
+    const uint32_t *heads = worker->requests->heads;
     for (uint32_t n = 0; n < node->node_count && batch->miss_count > 0; n++) {
         const void *region = node->peers[n].region;
         if (region && node->node_count == 2)
@@ -289,7 +291,8 @@ static void read_peers(lig_params_worker *worker, ligi_batch *batch)
     atomic_store_explicit(&worker->counts.shared, all + found, memory_order_relaxed);
 }
 
-static void fill_wants(lig_params_worker *worker, const ligi_batch *batch, ligi_ticket *ticket)
+static void fill_wants(lig_params_worker *worker, const ligi_batch *batch,
+                       ligi_request_ticket *ticket)
 {
     const ligi_tables *tables = worker->node->tables;
     uint32_t element = ligi_tables_element_bytes(tables);
@@ -306,19 +309,19 @@ typedef struct asking {
     lig_params_worker *worker;
     ligi_verb verb;
     const ligi_batch *batch;
-    ligi_ticket *ticket;
+    ligi_request_ticket *ticket;
     const double *rates;
     uint64_t bytes; /* of the rows that are wanted */
 } asking;
 
-/* How many of `count` keys fit into one letter, and the bytes of its payload. */
+/* How many of `count` keys fit into one message, and the bytes of its payload. */
 static uint32_t fit(const asking *call, const uint32_t *indexes, uint32_t count, uint64_t *bytes)
 {
     uint64_t rows = 0;
-    uint32_t most = count < LIGI_LETTER_KEYS_MAX ? count : LIGI_LETTER_KEYS_MAX, n = 0;
+    uint32_t most = count < LIGI_PARAMS_KEYS_MAX ? count : LIGI_PARAMS_KEYS_MAX, n = 0;
     for (; n < most; n++) {
         uint64_t more = rows + call->ticket->wants[indexes[n]].bytes; /* of a pull: of its answer */
-        if (n > 0 && more + 12 * (uint64_t)(n + 1) > LIGI_LETTER_PAYLOAD_GOOD)
+        if (n > 0 && more + 12 * (uint64_t)(n + 1) > LIGI_PARAMS_PAYLOAD_GOOD)
             break;
         rows = more;
     }
@@ -326,12 +329,12 @@ static uint32_t fit(const asking *call, const uint32_t *indexes, uint32_t count,
     return n;
 }
 
-static void fill_parcel(const asking *call, const uint32_t *indexes, uint32_t count,
-                        ligi_parcel *parcel)
+static void fill_buffer(const asking *call, const uint32_t *indexes, uint32_t count,
+                        ligi_send_buffer *buffer)
 {
-    int64_t *keys = (int64_t *)(void *)parcel->data;
+    int64_t *keys = (int64_t *)(void *)buffer->data;
     uint32_t *positions = (uint32_t *)(void *)(keys + count);
-    uint8_t *rows = parcel->data + 8 * (uint64_t)count + LIGI_PAD8(4 * (uint64_t)count);
+    uint8_t *rows = buffer->data + 8 * (uint64_t)count + LIGI_PAD8(4 * (uint64_t)count);
     for (uint32_t i = 0; i < count; i++) {
         const ligi_want *want = &call->ticket->wants[indexes[i]];
         keys[i] = want->key;
@@ -345,54 +348,55 @@ static void fill_parcel(const asking *call, const uint32_t *indexes, uint32_t co
         positions[count] = 0;
 }
 
-/* One letter. The parcel of a write is lent: the ticket holds it until the answer. */
-static lig_status post_ask(const asking *call, uint32_t to, const uint32_t *indexes, uint32_t count,
-                           uint64_t bytes)
+/* One message. The buffer of a write is lent: the ticket holds it until the answer. */
+static lig_status send_request(const asking *call, uint32_t to, const uint32_t *indexes,
+                               uint32_t count, uint64_t bytes)
 {
     lig_params_worker *worker = call->worker;
     lig_params *node = worker->node;
-    ligi_parcel *parcel;
+    ligi_send_buffer *buffer;
     ligi_node_lock(node);
     lig_status status = ligi_node_check_others(node);
     if (status == LIG_OK)
-        status = ligi_parcel_take(node, bytes, &parcel);
+        status = ligi_send_buffer_take(node, bytes, &buffer);
     ligi_node_unlock(node);
     LIG_TRY(status);
-    parcel->bytes = bytes;
-    fill_parcel(call, indexes, count, parcel);
-    ligi_post post = {.letter = {.kind = LIGI_LETTER_ASK,
-                                 .verb = (uint8_t)call->verb,
-                                 .flags = call->rates ? LIGI_LETTER_RATES : 0,
-                                 .origin = node->rank,
-                                 .count = count,
-                                 .worker = worker->id,
-                                 .ticket = (uint64_t)call->ticket->number},
-                      .tail = call->rates,
-                      .tail_bytes = call->rates ? 8 * ligi_tables_count(node->tables) : 0,
-                      .parcel = parcel,
-                      .send_flags = LIGI_SEND_LEND};
+    buffer->bytes = bytes;
+    fill_buffer(call, indexes, count, buffer);
+    ligi_params_outgoing outgoing = {.message = {.kind = LIGI_PARAMS_REQUEST,
+                                                 .verb = (uint8_t)call->verb,
+                                                 .flags = call->rates ? LIGI_PARAMS_RATES : 0,
+                                                 .origin = node->rank,
+                                                 .count = count,
+                                                 .worker = worker->id,
+                                                 .ticket = (uint64_t)call->ticket->number},
+                                     .tail = call->rates,
+                                     .tail_bytes =
+                                         call->rates ? 8 * ligi_tables_count(node->tables) : 0,
+                                     .buffer = buffer,
+                                     .send_flags = LIGI_SEND_LEND};
     ligi_node_lock(node);
     if (call->ticket->state == LIGI_TICKET_OPEN) {
-        parcel->holds++;
-        parcel->with = call->ticket->parcels;
-        call->ticket->parcels = parcel;
+        buffer->holds++;
+        buffer->with = call->ticket->buffers;
+        call->ticket->buffers = buffer;
     } else {
-        post.send_flags = 0; /* it has failed, and nobody holds what is lent */
+        outgoing.send_flags = 0; /* it has failed, and nobody holds what is lent */
     }
-    status = ligi_peer_post(&node->peers[to], &post);
+    status = ligi_params_peer_send(&node->peers[to], &outgoing);
     ligi_node_unlock(node);
     return status;
 }
 
-static lig_status post_all(const asking *call)
+static lig_status send_all(const asking *call)
 {
-    const struct ligi_asker *asker = call->worker->asker;
+    const struct ligi_params_request_state *requests = call->worker->requests;
     for (uint32_t n = 0; n < call->worker->node->node_count; n++) {
-        uint32_t at = asker->heads[n], end = asker->heads[n + 1];
+        uint32_t at = requests->heads[n], end = requests->heads[n + 1];
         while (at < end) {
             uint64_t bytes;
-            uint32_t count = fit(call, asker->by_node + at, end - at, &bytes);
-            LIG_TRY(post_ask(call, n, asker->by_node + at, count, bytes));
+            uint32_t count = fit(call, requests->by_node + at, end - at, &bytes);
+            LIG_TRY(send_request(call, n, requests->by_node + at, count, bytes));
             at += count;
         }
     }
@@ -418,12 +422,12 @@ static lig_status try_ticket(asking *call)
     lig_params_worker *worker = call->worker;
     if (worker->staged > 0 && worker->staged + call->bytes > STAGED_MOST)
         return LIG_E_BUSY;
-    LIG_TRY(ligi_tickets_begin(&worker->tickets, (uint8_t)call->verb, &call->ticket));
-    lig_status status = ligi_ticket_reserve(call->ticket, call->batch->miss_count);
+    LIG_TRY(ligi_params_tickets_begin(&worker->tickets, (uint8_t)call->verb, &call->ticket));
+    lig_status status = ligi_params_ticket_reserve(call->ticket, call->batch->miss_count);
     if (status == LIG_OK)
         status = ligi_node_check_others(worker->node);
     if (status != LIG_OK) {
-        ligi_tickets_undo(&worker->tickets, call->ticket);
+        ligi_params_tickets_undo(&worker->tickets, call->ticket);
         return status;
     }
     fill_wants(worker, call->batch, call->ticket);
@@ -457,7 +461,7 @@ static lig_status ask_some(lig_params_worker *worker, ligi_verb verb, const ligi
     for (size_t i = 0; i < batch->miss_count; i++)
         remember(worker, verb, call.ticket->wants[i].key, call.ticket->number);
     *ticket = call.ticket->number;
-    return post_all(&call);
+    return send_all(&call);
 }
 
 /* Of a row that is set twice in one call the last counts. */
@@ -465,9 +469,9 @@ static void keep_last(ligi_batch *batch)
 {
     ligi_miss *misses = batch->misses;
     size_t at = batch->miss_count;
-    ligi_missed_begin(batch->missed);
+    ligi_seen_set_begin(batch->seen_set);
     for (size_t i = batch->miss_count; i-- > 0;)
-        if (ligi_missed_add(batch->missed, misses[i].entry))
+        if (ligi_seen_set_add(batch->seen_set, misses[i].entry))
             misses[--at] = misses[i];
     batch->miss_count -= at;
     memmove(misses, misses + at, batch->miss_count * sizeof *misses);
@@ -477,19 +481,19 @@ static void keep_last(ligi_batch *batch)
 static int has_steps_in_order(const lig_params_worker *worker, ligi_verb verb,
                               const ligi_batch *batch)
 {
-    if (verb != LIGI_PUSH || !worker->asker->any_strict)
+    if (verb != LIGI_PUSH || !worker->requests->any_strict)
         return 0;
-    ligi_missed_begin(batch->missed);
+    ligi_seen_set_begin(batch->seen_set);
     for (size_t i = 0; i < batch->miss_count; i++) {
         ligi_entry entry = batch->misses[i].entry;
-        if (!ligi_missed_add(batch->missed, entry) &&
+        if (!ligi_seen_set_add(batch->seen_set, entry) &&
             access_of(worker, verb, ligi_tables_key(worker->node->tables, entry)) == SETS)
             return 1;
     }
     return 0;
 }
 
-/* The misses from `first` on that one ticket takes, at most `most` bytes of letters, and the bytes
+/* The misses from `first` on that one ticket takes, at most `most` bytes of messages, and the bytes
  * of their rows. */
 static size_t portion(const ligi_tables *tables, const ligi_batch *batch, size_t first,
                       uint64_t most, uint64_t *bytes)
@@ -514,9 +518,9 @@ static lig_status give_up(lig_params_worker *worker, int64_t first, lig_status s
     ligi_failure_take(&failure, status);
     ligi_node_lock(worker->node);
     for (int64_t i = first; i < worker->tickets.next; i++) {
-        ligi_ticket *ticket = ligi_tickets_find(&worker->tickets, i);
+        ligi_request_ticket *ticket = ligi_params_tickets_find(&worker->tickets, i);
         if (ticket)
-            ligi_ask_end(worker, ticket, status, failure.text);
+            ligi_params_request_end(worker, ticket, status, failure.text);
         if (ticket)
             ticket->told = 1;
     }
@@ -525,8 +529,8 @@ static lig_status give_up(lig_params_worker *worker, int64_t first, lig_status s
 }
 
 /* A call that wants very much has several tickets; all but the last are waited for here, so that
- * memory for what is under way is bounded. Letters may overtake each other where rows move: steps
- * that are to be taken in order go in one letter, or one after another. */
+ * memory for what is under way is bounded. Messages may overtake each other where rows move: steps
+ * that are to be taken in order go in one message, or one after another. */
 static lig_status ask_all(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch,
                           int64_t *ticket)
 {
@@ -534,7 +538,7 @@ static lig_status ask_all(lig_params_worker *worker, ligi_verb verb, ligi_batch 
     int64_t last = LIG_PARAMS_LOCAL, begun = worker->tickets.next;
     lig_status status = LIG_OK;
     int in_order = has_steps_in_order(worker, verb, batch);
-    uint64_t most = in_order ? LIGI_LETTER_PAYLOAD_GOOD : TICKET_MOST;
+    uint64_t most = in_order ? LIGI_PARAMS_PAYLOAD_GOOD : TICKET_MOST;
     for (size_t first = 0, count; first < batch->miss_count && status == LIG_OK; first += count) {
         uint64_t bytes;
         int64_t before = last;
@@ -561,23 +565,24 @@ static lig_status ask_all(lig_params_worker *worker, ligi_verb verb, ligi_batch 
 /* What is on its way here is done here. */
 static void await_rows(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch)
 {
-    ligi_counts *counts = &worker->counts;
-    size_t missing = batch->miss_count, copies = batch->copy_count;
+    ligi_params_counts *counts = &worker->counts;
+    size_t missing = batch->miss_count, replicas = batch->replica_count;
     if (!ligi_sync_await(worker, batch))
         return;
     look_again(worker, verb, batch);
-    copies = batch->copy_count - copies;
-    atomic_fetch_add_explicit(&counts->replica, copies, memory_order_relaxed);
-    atomic_fetch_add_explicit(&counts->local, missing - batch->miss_count - copies,
+    replicas = batch->replica_count - replicas;
+    atomic_fetch_add_explicit(&counts->replica, replicas, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counts->local, missing - batch->miss_count - replicas,
                               memory_order_relaxed);
 }
 
-lig_status ligi_ask(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch, int64_t *ticket)
+lig_status ligi_params_request_send(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch,
+                                    int64_t *ticket)
 {
-    struct ligi_asker *asker = worker->asker;
+    struct ligi_params_request_state *requests = worker->requests;
     LIG_TRY(ligi_node_check_others(worker->node));
-    LIG_TRY(ligi_grow(&asker->by_node, &asker->by_node_room, 2 * batch->miss_count,
-                      sizeof *asker->by_node, "a request"));
+    LIG_TRY(ligi_grow(&requests->by_node, &requests->by_node_room, 2 * batch->miss_count,
+                      sizeof *requests->by_node, "a request"));
     if (verb == LIGI_SET)
         keep_last(batch);
     await_rows(worker, verb, batch);

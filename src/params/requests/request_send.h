@@ -1,4 +1,4 @@
-/* A worker's requests: which wait for which, what is asked of whom, and what becomes of answers. */
+/* Requests of a worker to other nodes: their order, and which node is asked for which keys. */
 #ifndef LIGI_REQUEST_SEND_H
 #define LIGI_REQUEST_SEND_H
 
@@ -6,12 +6,14 @@
 
 /* The keys of batch->misses (after read or write) are asked for elsewhere: what can be had without
  * a message is done, the rest gets a ticket (LIG_PARAMS_LOCAL: nothing is left). */
-lig_status ligi_ask(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch, int64_t *ticket);
+lig_status ligi_params_request_send(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch,
+                                    int64_t *ticket);
 /* Waits for requests of this worker that an access of these keys must not overtake. */
-lig_status ligi_ask_order(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch);
+lig_status ligi_params_request_order(lig_params_worker *worker, ligi_verb verb,
+                                     const ligi_batch *batch);
 /* 1 when there is none: then nothing is waited for. */
-int ligi_ask_may(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch);
-lig_status ligi_asker_create(lig_params_worker *worker);
-void ligi_asker_destroy(lig_params_worker *worker);
+int ligi_params_request_may(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch);
+lig_status ligi_params_request_state_create(lig_params_worker *worker);
+void ligi_params_request_state_destroy(lig_params_worker *worker);
 
 #endif

@@ -4,9 +4,10 @@
 
 #include "params/state/node_state.h"
 
-void ligi_desk_fini(ligi_desk *desk);
+void ligi_serve_scratch_fini(ligi_serve_scratch *scratch);
 
 /* Under the lock. */
-lig_status ligi_answer_ask(ligi_peer *peer, const ligi_letter *letter, const ligi_parts *parts);
+lig_status ligi_params_request_serve(ligi_params_peer *peer, const ligi_params_message *message,
+                                     const ligi_params_parts *parts);
 
 #endif

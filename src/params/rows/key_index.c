@@ -2,12 +2,12 @@
 
 #include "params/rows/slab.h"
 
-struct ligi_directory_slot {
+struct ligi_key_index_slot {
     int64_t key;
     _Atomic uint64_t entry; /* from 1; 0: free */
 };
 
-uint64_t ligi_directory_hash(int64_t key)
+uint64_t ligi_key_index_hash(int64_t key)
 {
     uint64_t x = (uint64_t)key + UINT64_C(0x9e3779b97f4a7c15);
 
@@ -18,46 +18,46 @@ uint64_t ligi_directory_hash(int64_t key)
 
 /* Home nodes are chosen by the remainder of the hash: places in the table come from its other end.
  */
-static uint64_t first_slot(const ligi_directory *directory, int64_t key)
+static uint64_t first_slot(const ligi_key_index *key_index, int64_t key)
 {
-    return ligi_directory_hash(key) >> 20 & directory->mask;
+    return ligi_key_index_hash(key) >> 20 & key_index->mask;
 }
 
-lig_status ligi_directory_init(ligi_directory *directory, uint64_t limit)
+lig_status ligi_key_index_init(ligi_key_index *key_index, uint64_t limit)
 {
     uint64_t slots = 16;
 
     while (slots < 2 * limit)
         slots *= 2;
-    uint64_t bytes = slots * sizeof *directory->slots + limit * sizeof *directory->keys;
+    uint64_t bytes = slots * sizeof *key_index->slots + limit * sizeof *key_index->keys;
     void *memory;
     LIG_TRY(
         ligi_region_make((bytes + LIGI_HUGE_PAGE - 1) / LIGI_HUGE_PAGE * LIGI_HUGE_PAGE, &memory));
-    directory->memory = memory;
-    directory->memory_bytes = (bytes + LIGI_HUGE_PAGE - 1) / LIGI_HUGE_PAGE * LIGI_HUGE_PAGE;
-    directory->slots = memory;
-    directory->keys = (int64_t *)(directory->slots + slots);
-    directory->mask = slots - 1;
-    directory->limit = limit;
-    atomic_init(&directory->count, 0);
+    key_index->memory = memory;
+    key_index->memory_bytes = (bytes + LIGI_HUGE_PAGE - 1) / LIGI_HUGE_PAGE * LIGI_HUGE_PAGE;
+    key_index->slots = memory;
+    key_index->keys = (int64_t *)(key_index->slots + slots);
+    key_index->mask = slots - 1;
+    key_index->limit = limit;
+    atomic_init(&key_index->count, 0);
     return LIG_OK;
 }
 
-void ligi_directory_fini(ligi_directory *directory)
+void ligi_key_index_fini(ligi_key_index *key_index)
 {
-    ligi_region_destroy(directory->memory, directory->memory_bytes);
-    directory->memory = NULL;
+    ligi_region_destroy(key_index->memory, key_index->memory_bytes);
+    key_index->memory = NULL;
 }
 
-void ligi_directory_prefetch(const ligi_directory *directory, int64_t key)
+void ligi_key_index_prefetch(const ligi_key_index *key_index, int64_t key)
 {
-    __builtin_prefetch(&directory->slots[first_slot(directory, key)]);
+    __builtin_prefetch(&key_index->slots[first_slot(key_index, key)]);
 }
 
-int ligi_directory_find(const ligi_directory *directory, int64_t key, ligi_entry *entry)
+int ligi_key_index_find(const ligi_key_index *key_index, int64_t key, ligi_entry *entry)
 {
-    for (uint64_t at = first_slot(directory, key);; at = (at + 1) & directory->mask) {
-        const ligi_directory_slot *slot = &directory->slots[at];
+    for (uint64_t at = first_slot(key_index, key);; at = (at + 1) & key_index->mask) {
+        const ligi_key_index_slot *slot = &key_index->slots[at];
         uint64_t number = atomic_load_explicit(&slot->entry, memory_order_acquire);
         if (number == 0)
             return 0;
@@ -68,22 +68,22 @@ int ligi_directory_find(const ligi_directory *directory, int64_t key, ligi_entry
     }
 }
 
-ligi_entry ligi_directory_reserve(ligi_directory *directory, int64_t key)
+ligi_entry ligi_key_index_reserve(ligi_key_index *key_index, int64_t key)
 {
-    ligi_entry entry = (ligi_entry)atomic_load_explicit(&directory->count, memory_order_relaxed);
+    ligi_entry entry = (ligi_entry)atomic_load_explicit(&key_index->count, memory_order_relaxed);
 
-    directory->keys[entry] = key;
+    key_index->keys[entry] = key;
     return entry;
 }
 
-void ligi_directory_publish(ligi_directory *directory, int64_t key)
+void ligi_key_index_publish(ligi_key_index *key_index, int64_t key)
 {
-    uint64_t entry = atomic_load_explicit(&directory->count, memory_order_relaxed);
-    uint64_t at = first_slot(directory, key);
+    uint64_t entry = atomic_load_explicit(&key_index->count, memory_order_relaxed);
+    uint64_t at = first_slot(key_index, key);
 
-    while (atomic_load_explicit(&directory->slots[at].entry, memory_order_relaxed))
-        at = (at + 1) & directory->mask;
-    directory->slots[at].key = key;
-    atomic_store_explicit(&directory->slots[at].entry, entry + 1, memory_order_release);
-    atomic_store_explicit(&directory->count, entry + 1, memory_order_release);
+    while (atomic_load_explicit(&key_index->slots[at].entry, memory_order_relaxed))
+        at = (at + 1) & key_index->mask;
+    key_index->slots[at].key = key;
+    atomic_store_explicit(&key_index->slots[at].entry, entry + 1, memory_order_release);
+    atomic_store_explicit(&key_index->count, entry + 1, memory_order_release);
 }

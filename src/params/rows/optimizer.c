@@ -48,8 +48,8 @@ uint32_t ligi_optimizer_state_count(uint32_t kind, uint32_t length)
     }
 }
 
-ligi_step ligi_optimizer_step(const lig_params_optimizer *optimizer, double lr)
+ligi_push_step ligi_optimizer_step(const lig_params_optimizer *optimizer, double lr)
 {
-    return (ligi_step){lr, optimizer->eps, optimizer->beta1, optimizer->beta2,
-                       optimizer->weight_decay};
+    return (ligi_push_step){lr, optimizer->eps, optimizer->beta1, optimizer->beta2,
+                            optimizer->weight_decay};
 }

@@ -7,9 +7,9 @@
 
 #define LIGI_OPTIMIZERS 5
 
-typedef struct ligi_step {
+typedef struct ligi_push_step {
     double lr, eps, beta1, beta2, weight_decay;
-} ligi_step;
+} ligi_push_step;
 
 /* Names the table. */
 lig_status ligi_optimizer_check(const lig_params_optimizer *optimizer, uint32_t dtype,
@@ -22,6 +22,6 @@ static inline int ligi_optimizer_ordered(const lig_params_optimizer *optimizer)
     return optimizer->kind > LIG_PARAMS_SGD ||
            (optimizer->kind == LIG_PARAMS_SGD && optimizer->weight_decay != 0);
 }
-ligi_step ligi_optimizer_step(const lig_params_optimizer *optimizer, double lr);
+ligi_push_step ligi_optimizer_step(const lig_params_optimizer *optimizer, double lr);
 
 #endif

@@ -9,10 +9,10 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#define LIGI_ROW_SHARED 1u  /* others have copies, or this is one: first writes are noted */
+#define LIGI_ROW_SHARED 1u  /* others have replicas, or this is one: first writes are noted */
 #define LIGI_ROW_DIRTY 2u   /* noted */
-#define LIGI_ROW_PENDING 4u /* a copy: something was pushed here and not sent */
-#define LIGI_ROW_SENT 8u    /* a copy: something was sent and not confirmed */
+#define LIGI_ROW_PENDING 4u /* a replica: something was pushed here and not sent */
+#define LIGI_ROW_SENT 8u    /* a replica: something was sent and not confirmed */
 
 #define LIGI_SLOT_BITS 30
 #define LIGI_SLOTS_MAX (UINT64_C(1) << LIGI_SLOT_BITS)
@@ -22,7 +22,8 @@
 typedef struct ligi_row_head {
     _Atomic uint32_t sequence; /* never goes back, so a slot that was used again is noticed */
     uint32_t flags;
-    uint32_t deltas; /* of a copy: the number of its pair of deltas, from 1; 0: it has none yet */
+    uint32_t
+        deltas; /* of a replica: the number of its pair of deltas, from 1; 0: it has none yet */
     uint32_t reserved;
 } ligi_row_head;
 

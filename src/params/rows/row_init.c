@@ -26,7 +26,7 @@ static int fits(double value, uint32_t kind, uint32_t dtype)
     return !integral(dtype) || kind == LIG_PARAMS_NORMAL || value == floor(value);
 }
 
-lig_status ligi_init_check(const lig_params_init *init, uint32_t dtype, const char *table)
+lig_status ligi_row_init_check(const lig_params_init *init, uint32_t dtype, const char *table)
 {
     if (init->kind > LIG_PARAMS_NORMAL)
         return lig_fail(LIG_E_INVALID, "table '%s': there is no initialiser %u", table, init->kind);
@@ -45,7 +45,7 @@ lig_status ligi_init_check(const lig_params_init *init, uint32_t dtype, const ch
     return LIG_OK;
 }
 
-int ligi_init_zero(const lig_params_init *init)
+int ligi_row_init_zero(const lig_params_init *init)
 {
     return init->kind == LIG_PARAMS_ZERO || (init->kind == LIG_PARAMS_CONSTANT && init->a == 0);
 }
@@ -69,7 +69,7 @@ static double fraction(uint64_t stream, uint64_t number)
 enum { PIECE = 64 }; /* elements drawn at once; even */
 
 /* Two elements share a pair of draws. */
-static void draw_normal(const ligi_init_row *row, uint64_t stream, uint32_t first, double *out)
+static void draw_normal(const ligi_row_init *row, uint64_t stream, uint32_t first, double *out)
 {
     const lig_params_init *init = row->init;
 
@@ -82,7 +82,7 @@ static void draw_normal(const ligi_init_row *row, uint64_t stream, uint32_t firs
 }
 
 /* Elements from `first` on, as many as there are and fit. */
-static void draw(const ligi_init_row *row, uint64_t stream, uint32_t first, double *out)
+static void draw(const ligi_row_init *row, uint64_t stream, uint32_t first, double *out)
 {
     const lig_params_init *init = row->init;
     double a = init->kind == LIG_PARAMS_ZERO ? 0 : init->a, width = init->b - init->a;
@@ -152,7 +152,7 @@ static int64_t whole(double value, uint32_t kind, uint32_t dtype)
     return (int64_t)fmin(fmax(near, -highest(dtype)), highest(dtype));
 }
 
-static void convert(const ligi_init_row *row, const double *from, uint32_t count, uint32_t first,
+static void convert(const ligi_row_init *row, const double *from, uint32_t count, uint32_t first,
                     void *values)
 {
     const lig_params_init *init = row->init;
@@ -171,7 +171,7 @@ static void convert(const ligi_init_row *row, const double *from, uint32_t count
     }
 }
 
-void ligi_init_fill(const ligi_init_row *row, void *values)
+void ligi_row_init_fill(const ligi_row_init *row, void *values)
 {
     uint64_t stream =
         mix(mix(row->init->seed + GOLDEN * (row->table + 1)) ^ mix(row->key + GOLDEN));

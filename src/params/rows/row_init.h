@@ -5,19 +5,19 @@
 #include <ligament/params.h>
 
 /* Names the table. */
-lig_status ligi_init_check(const lig_params_init *init, uint32_t dtype, const char *table);
+lig_status ligi_row_init_check(const lig_params_init *init, uint32_t dtype, const char *table);
 
-typedef struct ligi_init_row {
+typedef struct ligi_row_init {
     const lig_params_init *init;
     uint32_t dtype;
     uint32_t table;
     uint64_t key; /* within its table */
     uint32_t length;
-} ligi_init_row;
+} ligi_row_init;
 
 /* Fills `length` elements. */
-void ligi_init_fill(const ligi_init_row *row, void *values);
+void ligi_row_init_fill(const ligi_row_init *row, void *values);
 /* 1 when all rows are zeros. */
-int ligi_init_zero(const lig_params_init *init);
+int ligi_row_init_zero(const lig_params_init *init);
 
 #endif

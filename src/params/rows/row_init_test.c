@@ -34,7 +34,7 @@ static moments of(const lig_params_init *init, uint32_t dtype)
     int64_t row[LENGTH];
 
     for (uint64_t key = 0; key < ROWS; key++) {
-        ligi_init_fill(&(ligi_init_row){init, dtype, 3, key, LENGTH}, row);
+        ligi_row_init_fill(&(ligi_row_init){init, dtype, 3, key, LENGTH}, row);
         for (uint32_t i = 0; i < LENGTH; i++) {
             double value = at(row, dtype, i);
             sum += value;
@@ -92,14 +92,14 @@ static void depends_on_what_it_says(void **state)
 
     (void)state;
     other.seed = 6;
-    ligi_init_fill(&(ligi_init_row){&init, LIG_FLOAT64, 0, 7, 8}, first);
-    ligi_init_fill(&(ligi_init_row){&init, LIG_FLOAT64, 0, 7, 9}, longer);
+    ligi_row_init_fill(&(ligi_row_init){&init, LIG_FLOAT64, 0, 7, 8}, first);
+    ligi_row_init_fill(&(ligi_row_init){&init, LIG_FLOAT64, 0, 7, 9}, longer);
     assert_memory_equal(first, longer, sizeof first);
-    ligi_init_fill(&(ligi_init_row){&other, LIG_FLOAT64, 0, 7, 8}, second);
+    ligi_row_init_fill(&(ligi_row_init){&other, LIG_FLOAT64, 0, 7, 8}, second);
     assert_memory_not_equal(first, second, sizeof first);
-    ligi_init_fill(&(ligi_init_row){&init, LIG_FLOAT64, 1, 7, 8}, second);
+    ligi_row_init_fill(&(ligi_row_init){&init, LIG_FLOAT64, 1, 7, 8}, second);
     assert_memory_not_equal(first, second, sizeof first);
-    ligi_init_fill(&(ligi_init_row){&init, LIG_FLOAT64, 0, 8, 8}, second);
+    ligi_row_init_fill(&(ligi_row_init){&init, LIG_FLOAT64, 0, 8, 8}, second);
     assert_memory_not_equal(first, second, sizeof first);
 }
 
@@ -110,7 +110,7 @@ static void values_are_pinned(void **state)
     double row[2];
 
     (void)state;
-    ligi_init_fill(&(ligi_init_row){&init, LIG_FLOAT64, 1, 1000, 2}, row);
+    ligi_row_init_fill(&(ligi_row_init){&init, LIG_FLOAT64, 1, 1000, 2}, row);
     assert_true(row[0] == 0x1.dd71acef60004p-2);
     assert_true(row[1] == 0x1.6df904c5c8fb5p-1);
 }

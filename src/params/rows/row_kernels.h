@@ -8,41 +8,41 @@
 #include "params/rows/optimizer.h"
 #include "params/rows/slab.h"
 
-typedef struct ligi_push {
+typedef struct ligi_row_push {
     void *values;         /* of the row */
     void *state;          /* of the row */
     const void *gradient; /* in the row's type, at any address */
-    void *pending;        /* a copy's: what changes is added to it too; NULL */
+    void *pending;        /* a replica's: what changes is added to it too; NULL */
     uint32_t length;
-    const ligi_step *step;
-} ligi_push;
+    const ligi_push_step *step;
+} ligi_row_push;
 
-typedef struct ligi_merge {
+typedef struct ligi_row_merge {
     void *values;      /* of the row */
     void *state;       /* of the row */
     const void *delta; /* values, then state, in the state's type, at any address */
     uint32_t length, state_count;
-} ligi_merge;
+} ligi_row_merge;
 
 /* A batch of this node's rows. What cannot be done at the first try (absent, draining, being
  * written) is put into the batch's misses. */
-typedef struct ligi_sweep {
+typedef struct ligi_row_sweep {
     const ligi_tables *tables;
     const ligi_slab *slab; /* of all rows; NULL: not of one */
     ligi_batch *batch;
-    const ligi_step *steps; /* pushes: one a table */
-} ligi_sweep;
+    const ligi_push_step *steps; /* pushes: one a table */
+} ligi_row_sweep;
 
-typedef void (*ligi_push_fn)(const ligi_push *push);
+typedef void (*ligi_row_push_fn)(const ligi_row_push *push);
 
 typedef struct ligi_row_kernels {
     const char *kind;
     void (*copy_out)(void *to, const void *row, size_t bytes);
     void (*copy_in)(void *row, const void *from, size_t bytes);
-    ligi_push_fn push[LIGI_OPTIMIZERS];
-    void (*merge)(const ligi_merge *merge);
-    void (*gather)(const ligi_sweep *sweep);
-    void (*scatter)(const ligi_sweep *sweep);
+    ligi_row_push_fn push[LIGI_OPTIMIZERS];
+    void (*merge)(const ligi_row_merge *merge);
+    void (*gather)(const ligi_row_sweep *sweep);
+    void (*scatter)(const ligi_row_sweep *sweep);
 } ligi_row_kernels;
 
 /* NULL for a dtype that rows cannot have. */

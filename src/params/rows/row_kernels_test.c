@@ -66,10 +66,11 @@ static void fill(int type, void *out, uint32_t count, uint64_t seed)
 static void push_once(const ligi_row_kernels *kernels, int type, uint32_t kind, uint32_t length,
                       body *row, body *pending)
 {
-    static const ligi_step step = {0.1, 1e-8, 0.9, 0.999, 0.01};
+    static const ligi_push_step step = {0.1, 1e-8, 0.9, 0.999, 0.01};
     uint8_t given[LONGEST * 8 + 1];
     size_t state_at = (length * lig_dtype_bytes(type_of(type)) + 7) / 8 * 8;
-    ligi_push push = {row->bytes, row->bytes + state_at, given + 1, pending->bytes, length, &step};
+    ligi_row_push push = {row->bytes, row->bytes + state_at, given + 1, pending->bytes, length,
+                          &step};
 
     fill(type, given + 1, length, length);
     if (kind == LIG_PARAMS_ADAM)
@@ -169,8 +170,8 @@ static void formulas_are_torchs(void **state)
     }
 }
 
-/* What a copy's optimizer did is what the owner gets: value and state. */
-static void changes_of_copies_reach_the_owner(void **state)
+/* What a replica's optimizer did is what the owner gets: value and state. */
+static void changes_of_replicas_reach_the_owner(void **state)
 {
     static const uint32_t kinds[] = {LIG_PARAMS_ADD, LIG_PARAMS_SGD, LIG_PARAMS_ADAGRAD,
                                      LIG_PARAMS_ROWWISE_ADAGRAD};
@@ -182,23 +183,23 @@ static void changes_of_copies_reach_the_owner(void **state)
         table.optimizer = (lig_params_optimizer){kinds[i % 4], 0, 0.5, 1e-8, 0, 0, 0};
         ligi_tables *owner = tables_of(&table, 1, dtypes[i / 4], 0, 2);
         ligi_tables *other = tables_of(&table, 1, dtypes[i / 4], 1, 2);
-        uint8_t body_of_owner[128] = {0}, body_of_copy[128] = {0}, delta[128], given[64];
+        uint8_t body_of_owner[128] = {0}, body_of_replica[128] = {0}, delta[128], given[64];
         int64_t key = 0;
         fill(i / 4, given, 5, 3);
         assert_true(ligi_tables_get_body(owner, 0, body_of_owner));
-        assert_ok(ligi_tables_install_copy(other, 0, body_of_owner, 0));
+        assert_ok(ligi_tables_install_replica(other, 0, body_of_owner, 0));
         assert_int_equal(write_keys(other, LIGI_WRITE_PUSH, &key, 1, given), 0);
         assert_int_equal(ligi_tables_take_pending(other, 0, delta), 1);
         ligi_tables_add_delta(owner, 0, delta);
         assert_true(ligi_tables_get_body(owner, 0, body_of_owner));
-        assert_true(ligi_tables_get_body(other, 0, body_of_copy));
-        assert_memory_equal(body_of_owner, body_of_copy, sizeof body_of_copy);
+        assert_true(ligi_tables_get_body(other, 0, body_of_replica));
+        assert_memory_equal(body_of_owner, body_of_replica, sizeof body_of_replica);
         ligi_tables_destroy(owner);
         ligi_tables_destroy(other);
     }
 }
 
-static void adam_is_never_done_in_a_copy(void **state)
+static void adam_is_never_done_in_a_replica(void **state)
 {
     lig_params_table table = {
         .key_count = 2, .length = 2, .optimizer = {LIG_PARAMS_ADAM, 0, 0.1, 1e-8, 0.9, 0.999, 0}};
@@ -207,8 +208,8 @@ static void adam_is_never_done_in_a_copy(void **state)
     int64_t key = 0;
 
     (void)state;
-    assert_false(ligi_tables_copyable(tables, 0));
-    assert_ok(ligi_tables_install_copy(tables, 0, body_bytes, 0));
+    assert_false(ligi_tables_replicable(tables, 0));
+    assert_ok(ligi_tables_install_replica(tables, 0, body_bytes, 0));
     assert_int_equal(write_keys(tables, LIGI_WRITE_PUSH, &key, 1, given), 1);
     ligi_tables_destroy(tables);
 }
@@ -254,7 +255,7 @@ static void bfloat16_is_rounded(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int set = 0; set < count; set++) {
             uint16_t value = cases[i].a, given = cases[i].b;
-            ligi_push push = {&value, NULL, &given, NULL, 1, NULL};
+            ligi_row_push push = {&value, NULL, &given, NULL, 1, NULL};
             sets[set][LIGI_ROW_BFLOAT16].push[LIG_PARAMS_ADD](&push);
             assert_int_equal(value, cases[i].sum);
         }
@@ -266,8 +267,8 @@ int main(void)
         cmocka_unit_test(all_variants_agree_to_the_bit),
         cmocka_unit_test(copies_every_length),
         cmocka_unit_test(formulas_are_torchs),
-        cmocka_unit_test(changes_of_copies_reach_the_owner),
-        cmocka_unit_test(adam_is_never_done_in_a_copy),
+        cmocka_unit_test(changes_of_replicas_reach_the_owner),
+        cmocka_unit_test(adam_is_never_done_in_a_replica),
         cmocka_unit_test(learning_rates),
         cmocka_unit_test(bfloat16_is_rounded),
     };

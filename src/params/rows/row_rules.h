@@ -1,8 +1,8 @@
 
 /* Optimizers for one floating type of row: included by row_kernels_body.h like row_sums.h. The
- * change of a copy, of value and state, is added to its pending too. */
+ * change of a replica, of value and state, is added to its pending too. */
 
-static void NAME(sgd)(const ligi_push *push)
+static void NAME(sgd)(const ligi_row_push *push)
 {
     T *restrict values = push->values;
     const LOOSE *restrict gradient = push->gradient;
@@ -18,7 +18,7 @@ static void NAME(sgd)(const ligi_push *push)
     }
 }
 
-static void NAME(adagrad)(const ligi_push *push)
+static void NAME(adagrad)(const ligi_row_push *push)
 {
     T *restrict values = push->values;
     A *restrict sums = push->state;
@@ -41,7 +41,7 @@ static void NAME(adagrad)(const ligi_push *push)
 }
 
 /* One sum a row, of the mean of squares. */
-static void NAME(rowwise)(const ligi_push *push)
+static void NAME(rowwise)(const ligi_row_push *push)
 {
     T *restrict values = push->values;
     A *restrict sum_at = push->state;
@@ -69,7 +69,7 @@ static void NAME(rowwise)(const ligi_push *push)
         pending[push->length] += squares;
 }
 
-static void NAME(adam)(const ligi_push *push)
+static void NAME(adam)(const ligi_row_push *push)
 {
     uint32_t length = push->length;
     T *restrict values = push->values;
@@ -77,7 +77,7 @@ static void NAME(adam)(const ligi_push *push)
     A *restrict squares = means + length;
     A *restrict step_at = squares + length;
     const LOOSE *restrict gradient = push->gradient;
-    const ligi_step *step = push->step;
+    const ligi_push_step *step = push->step;
     A number = STATE_GET(step_at) + 1;
     A beta2 = (A)step->beta2, first = (A)(1 - step->beta1), second = (A)(1 - step->beta2);
     A size = (A)(step->lr / (1 - pow(step->beta1, (double)number)));

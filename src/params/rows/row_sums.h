@@ -2,7 +2,7 @@
 /* Sums for one type of row: included by row_kernels_body.h once a type (T in the row, A in state
  * and deltas), last: it takes the type's macros away. */
 
-static void NAME(add)(const ligi_push *push)
+static void NAME(add)(const ligi_row_push *push)
 {
     T *restrict values = push->values;
     const LOOSE *restrict gradient = push->gradient;
@@ -16,7 +16,7 @@ static void NAME(add)(const ligi_push *push)
             pending[i] += GIVEN(gradient + i);
 }
 
-static void NAME(merge)(const ligi_merge *merge)
+static void NAME(merge)(const ligi_row_merge *merge)
 {
     T *restrict values = merge->values;
     A *restrict state = merge->state;

@@ -41,7 +41,7 @@ SWEEP void sweep_fetch(sweep_state *self, size_t i)
     ligi_slab_fetch(slab, ligi_word_slot(word));
 }
 
-SWEEP void sweep_begin(sweep_state *self, const ligi_sweep *sweep, const ligi_slab *slab)
+SWEEP void sweep_begin(sweep_state *self, const ligi_row_sweep *sweep, const ligi_slab *slab)
 {
     const ligi_tables *tables = sweep->tables;
 
@@ -82,7 +82,7 @@ SWEEP int gather_row(const sweep_state *self, size_t i, uint32_t word, uint8_t *
     const ligi_row_head *row = ligi_slab_row(slab, ligi_word_slot(word));
     uint32_t before = atomic_load_explicit(&row->sequence, memory_order_acquire);
 
-    if (before & 1 || ligi_word_state(word) < LIGI_ROW_COPY ||
+    if (before & 1 || ligi_word_state(word) < LIGI_ROW_REPLICA ||
         atomic_load_explicit(&self->words[sweep_entry(self, i)], memory_order_relaxed) != word)
         return 0;
     copy_out(to, row + 1, slab->value_bytes);
@@ -90,11 +90,11 @@ SWEEP int gather_row(const sweep_state *self, size_t i, uint32_t word, uint8_t *
     return atomic_load_explicit(&row->sequence, memory_order_relaxed) == before;
 }
 
-SWEEP void gather_any(const ligi_sweep *sweep, const ligi_slab *slab)
+SWEEP void gather_any(const ligi_row_sweep *sweep, const ligi_slab *slab)
 {
     sweep_state self;
     ligi_batch *batch = sweep->batch;
-    size_t copies = 0;
+    size_t replicas = 0;
     uint8_t *to = batch->values;
 
     batch->miss_count = 0;
@@ -104,15 +104,15 @@ SWEEP void gather_any(const ligi_sweep *sweep, const ligi_slab *slab)
         size_t bytes = sweep_slab(&self, i)->value_bytes;
         sweep_ahead(&self, i);
         if (gather_row(&self, i, word, to))
-            copies += ligi_word_state(word) == LIGI_ROW_COPY;
+            replicas += ligi_word_state(word) == LIGI_ROW_REPLICA;
         else
             sweep_miss(&self, batch, i, to);
         to += bytes;
     }
-    batch->copy_count += copies;
+    batch->replica_count += replicas;
 }
 
-static void gather(const ligi_sweep *sweep)
+static void gather(const ligi_row_sweep *sweep)
 {
     if (sweep->slab)
         gather_any(sweep, sweep->slab);
@@ -135,23 +135,23 @@ SWEEP int scatter_lock(const sweep_state *self, size_t i, uint32_t word)
 }
 
 /* All that can be loaded before a row is locked is: nothing is loaded past its lock. */
-SWEEP void scatter_row(const ligi_sweep *sweep, const sweep_state *self, size_t i,
-                       ligi_push_fn change, const uint8_t *given)
+SWEEP void scatter_row(const ligi_row_sweep *sweep, const sweep_state *self, size_t i,
+                       ligi_row_push_fn change, const uint8_t *given)
 {
     const ligi_slab *slab = sweep_slab(self, i);
     uint32_t word = self->ring[i % RING];
     ligi_row_head *row = ligi_slab_row(slab, ligi_word_slot(word));
     ligi_batch *batch = sweep->batch;
-    ligi_push push = {ligi_row_body(row), ligi_row_body(row) + slab->state_at, given, NULL,
-                      slab->length,       &sweep->steps[slab->table]};
+    ligi_row_push push = {ligi_row_body(row), ligi_row_body(row) + slab->state_at, given, NULL,
+                          slab->length,       &sweep->steps[slab->table]};
 
     if (!scatter_lock(self, i, word)) {
         sweep_miss(self, batch, i, given);
         return;
     }
-    if (ligi_word_state(word) == LIGI_ROW_COPY) {
+    if (ligi_word_state(word) == LIGI_ROW_REPLICA) {
         push.pending = ligi_slab_open_pending(slab, row);
-        batch->copy_count++;
+        batch->replica_count++;
     }
     change(&push);
     if (ligi_row_becomes_dirty(row))
@@ -160,17 +160,17 @@ SWEEP void scatter_row(const ligi_sweep *sweep, const sweep_state *self, size_t 
 }
 
 /* Behind a row that was missed, one may be the same: where the order matters it waits its turn. */
-SWEEP int scatter_waits(const ligi_sweep *sweep, const ligi_slab *slab)
+SWEEP int scatter_waits(const ligi_row_sweep *sweep, const ligi_slab *slab)
 {
     return sweep->batch->miss_count > 0 &&
            ligi_optimizer_ordered(&sweep->tables->infos[slab->table].optimizer);
 }
 
 /* `change` is the same for all, and known to the compiler; NULL: as each row's slab says. */
-SWEEP void scatter_any(const ligi_sweep *sweep, const ligi_slab *slab, ligi_push_fn change)
+SWEEP void scatter_any(const ligi_row_sweep *sweep, const ligi_slab *slab, ligi_row_push_fn change)
 {
     sweep_state self;
-    const ligi_push_fn *pushes = sweep->tables->kernels->push;
+    const ligi_row_push_fn *pushes = sweep->tables->kernels->push;
     const uint8_t *given = sweep->batch->values;
 
     sweep->batch->miss_count = 0;
@@ -186,7 +186,7 @@ SWEEP void scatter_any(const ligi_sweep *sweep, const ligi_slab *slab, ligi_push
     }
 }
 
-SWEEP void scatter_typed(const ligi_sweep *sweep, ligi_push_fn add)
+SWEEP void scatter_typed(const ligi_row_sweep *sweep, ligi_row_push_fn add)
 {
     if (sweep->slab && sweep->slab->optimizer == LIG_PARAMS_ADD)
         scatter_any(sweep, sweep->slab, add);
@@ -195,7 +195,7 @@ SWEEP void scatter_typed(const ligi_sweep *sweep, ligi_push_fn add)
 }
 
 #define DEFINE_SCATTER(type)                                                                       \
-    static void type##_scatter(const ligi_sweep *sweep)                                            \
+    static void type##_scatter(const ligi_row_sweep *sweep)                                        \
     {                                                                                              \
         scatter_typed(sweep, type##_add);                                                          \
     }

@@ -15,8 +15,8 @@ typedef uint32_t ligi_entry; /* a key's number on this node; dense keys: the key
 typedef enum ligi_row_state {
     LIGI_ROW_ABSENT = 0,
     LIGI_ROW_DRAINING =
-        1, /* a copy that was given up; a delta of it is not confirmed: accesses wait */
-    LIGI_ROW_COPY = 2,
+        1, /* a replica that was given up; a delta of it is not confirmed: accesses wait */
+    LIGI_ROW_REPLICA = 2,
     LIGI_ROW_OWNED = 3
 } ligi_row_state;
 
@@ -30,16 +30,17 @@ typedef struct ligi_region_source {
 
 /* What is known of an entry besides its row, all of it in one line of the cache: where the row is,
  * and what the one who moves rows keeps of it. */
-typedef struct ligi_aside {
-    _Atomic uint64_t place; /* the tables': node + 1 above 48 bits of moves; 0: at home, never moved
+typedef struct ligi_entry_info {
+    _Atomic uint64_t
+        location;      /* the tables': node + 1 above 48 bits of moves; 0: at home, never moved
                              */
-    uint64_t yours[3];      /* the caller's; zeros at first */
-} ligi_aside;
+    uint64_t yours[3]; /* the caller's; zeros at first */
+} ligi_entry_info;
 
-typedef struct ligi_place {
+typedef struct ligi_row_location {
     uint32_t node;
     uint64_t moves; /* how often the row had moved when it was there */
-} ligi_place;
+} ligi_row_location;
 
 /* Told of a change of state: ligi_tables_watch. */
 typedef void (*ligi_tables_changed_fn)(void *context, ligi_entry entry, ligi_row_state state);
@@ -59,10 +60,10 @@ typedef struct ligi_batch {
     size_t miss_count;   /* out */
     ligi_entry
         *noted; /* room for `count`; write only: rows that are dirty from now on, and were not */
-    size_t noted_count;  /* out; write adds to it */
-    size_t copy_count;   /* out: of those that were done, in copies; adds */
-    const double *lr;    /* one a table; NULL: this node's */
-    ligi_missed *missed; /* write only, with room for `count`: see there; NULL: nothing moves */
+    size_t noted_count;      /* out; write adds to it */
+    size_t replica_count;    /* out: of those that were done, in replicas; adds */
+    const double *lr;        /* one a table; NULL: this node's */
+    ligi_seen_set *seen_set; /* write only, with room for `count`: see there; NULL: nothing moves */
 } ligi_batch;
 
 typedef enum ligi_write_kind { LIGI_WRITE_PUSH = 0, LIGI_WRITE_SET = 1 } ligi_write_kind;

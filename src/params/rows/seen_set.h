@@ -7,62 +7,62 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct ligi_missed { /* zeroed is valid, and has no room */
-    uint64_t *cells;         /* pass above entry; of another pass: free */
-    size_t room;             /* a power of two */
+typedef struct ligi_seen_set { /* zeroed is valid, and has no room */
+    uint64_t *cells;           /* pass above entry; of another pass: free */
+    size_t room;               /* a power of two */
     uint32_t pass;
-} ligi_missed;
+} ligi_seen_set;
 
 /* Room for `count` entries. */
-static inline lig_status ligi_missed_reserve(ligi_missed *missed, size_t count)
+static inline lig_status ligi_seen_set_reserve(ligi_seen_set *seen_set, size_t count)
 {
     size_t room = 64;
     while (room < 2 * count)
         room *= 2;
-    if (room <= missed->room)
+    if (room <= seen_set->room)
         return LIG_OK;
-    free(missed->cells);
-    *missed = (ligi_missed){0};
-    LIG_TRY(ligi_calloc(&missed->cells, room, sizeof *missed->cells, "a batch of keys"));
-    missed->room = room;
+    free(seen_set->cells);
+    *seen_set = (ligi_seen_set){0};
+    LIG_TRY(ligi_calloc(&seen_set->cells, room, sizeof *seen_set->cells, "a batch of keys"));
+    seen_set->room = room;
     return LIG_OK;
 }
 
-static inline void ligi_missed_fini(ligi_missed *missed)
+static inline void ligi_seen_set_fini(ligi_seen_set *seen_set)
 {
-    free(missed->cells);
-    *missed = (ligi_missed){0};
+    free(seen_set->cells);
+    *seen_set = (ligi_seen_set){0};
 }
 
-static inline void ligi_missed_begin(ligi_missed *missed)
+static inline void ligi_seen_set_begin(ligi_seen_set *seen_set)
 {
-    if (++missed->pass != 0)
+    if (++seen_set->pass != 0)
         return;
-    memset(missed->cells, 0, missed->room * sizeof *missed->cells);
-    missed->pass = 1;
+    memset(seen_set->cells, 0, seen_set->room * sizeof *seen_set->cells);
+    seen_set->pass = 1;
 }
 
 /* The cell that has the entry, or the one where it would be. */
-static inline uint64_t *ligi_missed_cell(const ligi_missed *missed, uint32_t entry)
+static inline uint64_t *ligi_seen_set_cell(const ligi_seen_set *seen_set, uint32_t entry)
 {
-    uint64_t wanted = (uint64_t)missed->pass << 32 | entry;
-    size_t at = (size_t)(entry * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (missed->room - 1);
-    while (missed->cells[at] != wanted && missed->cells[at] >> 32 == missed->pass)
-        at = (at + 1) & (missed->room - 1);
-    return &missed->cells[at];
+    uint64_t wanted = (uint64_t)seen_set->pass << 32 | entry;
+    size_t at = (size_t)(entry * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (seen_set->room - 1);
+    while (seen_set->cells[at] != wanted && seen_set->cells[at] >> 32 == seen_set->pass)
+        at = (at + 1) & (seen_set->room - 1);
+    return &seen_set->cells[at];
 }
 
-static inline int ligi_missed_has(const ligi_missed *missed, uint32_t entry)
+static inline int ligi_seen_set_has(const ligi_seen_set *seen_set, uint32_t entry)
 {
-    return *ligi_missed_cell(missed, entry) >> 32 == missed->pass;
+    return *ligi_seen_set_cell(seen_set, entry) >> 32 == seen_set->pass;
 }
 
 /* 1 when it is new. */
-static inline int ligi_missed_add(ligi_missed *missed, uint32_t entry)
+static inline int ligi_seen_set_add(ligi_seen_set *seen_set, uint32_t entry)
 {
-    uint64_t *cell = ligi_missed_cell(missed, entry);
-    int found = *cell >> 32 == missed->pass;
-    *cell = (uint64_t)missed->pass << 32 | entry;
+    uint64_t *cell = ligi_seen_set_cell(seen_set, entry);
+    int found = *cell >> 32 == seen_set->pass;
+    *cell = (uint64_t)seen_set->pass << 32 | entry;
     return !found;
 }
 

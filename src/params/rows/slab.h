@@ -1,5 +1,5 @@
 /* Rows of one table and one length: where they lie, and which slots are free. Beside them, made
- * only for copies, lie their deltas: pairs of pending and sent. */
+ * only for replicas, lie their deltas: pairs of pending and sent. */
 #ifndef LIGI_SLAB_H
 #define LIGI_SLAB_H
 
@@ -60,10 +60,10 @@ static inline uint8_t *ligi_slab_sent(const ligi_slab *slab, uint32_t number)
 /* The lowest state in which a row takes a push. */
 static inline ligi_row_state ligi_slab_least(const ligi_slab *slab)
 {
-    return slab->optimizer == LIG_PARAMS_ADAM ? LIGI_ROW_OWNED : LIGI_ROW_COPY;
+    return slab->optimizer == LIG_PARAMS_ADAM ? LIGI_ROW_OWNED : LIGI_ROW_REPLICA;
 }
 
-/* The pending of a copy, for adding to. With the row locked. */
+/* The pending of a replica, for adding to. With the row locked. */
 static inline void *ligi_slab_open_pending(const ligi_slab *slab, ligi_row_head *row)
 {
     uint8_t *pending = ligi_slab_pending(slab, row->deltas);

@@ -31,19 +31,19 @@ struct ligi_tables {
     ligi_slab *slabs;
     uint16_t *kinds; /* an entry's slab; NULL: the number of its table */
     ligi_word *words;
-    ligi_aside *asides;
+    ligi_entry_info *entry_infos;
     uint32_t *spare; /* the slabs' */
     uint8_t *region, *own, *deltas;
     uint64_t region_bytes, own_bytes, deltas_bytes;
     ligi_region_source source;
-    ligi_directory directory;
+    ligi_key_index key_index;
     size_t body_bytes_max, delta_bytes_max;
     uint8_t
         apart[LIGI_LINE]; /* what is above is read by all, what follows is written all the time */
     _Atomic uint64_t owned, copied;
 
     pthread_mutex_t
-        lock; /* hashed keys: free lists, adding to the directory; taken before any row's */
+        lock; /* hashed keys: free lists, adding to the key_index; taken before any row's */
     ligi_tables_changed_fn changed;
     void *changed_context;
     void *scratch; /* the longest body */

@@ -26,14 +26,14 @@ static lig_status check(const double *weights, uint32_t count, double *largest, 
 /* Pairs cells that have too little with cells that have too much. Both lists share one array, from
  * its two ends. Where rounding leaves a rest, the cell keeps all; a cell of weight 0 never does,
  * it gets the heaviest. */
-static void pair(ligi_alias *alias, double *scaled, uint32_t *list, uint32_t heaviest)
+static void pair(ligi_alias_table *alias, double *scaled, uint32_t *list, uint32_t heaviest)
 {
     uint32_t count = alias->count, small = 0, large = count;
     for (uint32_t i = 0; i < count; i++)
         list[scaled[i] < 1 ? small++ : --large] = i;
     while (small > 0 && large < count) {
         uint32_t poor = list[--small], rich = list[large];
-        alias->cells[poor] = (ligi_alias_cell){(float)scaled[poor], rich};
+        alias->cells[poor] = (ligi_alias_table_cell){(float)scaled[poor], rich};
         scaled[rich] -= 1 - scaled[poor];
         if (scaled[rich] < 1) {
             large++;
@@ -42,19 +42,20 @@ static void pair(ligi_alias *alias, double *scaled, uint32_t *list, uint32_t hea
     }
     while (large < count) {
         uint32_t i = list[large++];
-        alias->cells[i] = (ligi_alias_cell){2, i};
+        alias->cells[i] = (ligi_alias_table_cell){2, i};
     }
     while (small > 0) {
         uint32_t i = list[--small];
-        alias->cells[i] = (ligi_alias_cell){scaled[i] > 0 ? 2 : 0, heaviest};
+        alias->cells[i] = (ligi_alias_table_cell){scaled[i] > 0 ? 2 : 0, heaviest};
     }
 }
 
-lig_status ligi_alias_init(ligi_alias *alias, const double *weights, uint32_t count)
+lig_status ligi_params_alias_table_init(ligi_alias_table *alias, const double *weights,
+                                        uint32_t count)
 {
     double largest = 0, sum = 0, *scaled = NULL;
     uint32_t positive = 0, heaviest = 0, *list = NULL;
-    ligi_alias_cell *cells = NULL;
+    ligi_alias_table_cell *cells = NULL;
     LIG_TRY(check(weights, count, &largest, &positive));
     lig_status status = ligi_calloc(&cells, count, sizeof *cells, "an alias table");
     if (status == LIG_OK)
@@ -71,7 +72,7 @@ lig_status ligi_alias_init(ligi_alias *alias, const double *weights, uint32_t co
     }
     for (uint32_t i = 0; i < count; i++)
         scaled[i] *= count / sum;
-    *alias = (ligi_alias){cells, count, positive};
+    *alias = (ligi_alias_table){cells, count, positive};
     pair(alias, scaled, list, heaviest);
     cells = NULL;
 free_all:
@@ -81,8 +82,8 @@ free_all:
     return status;
 }
 
-void ligi_alias_fini(ligi_alias *alias)
+void ligi_params_alias_table_fini(ligi_alias_table *alias)
 {
     free(alias->cells);
-    *alias = (ligi_alias){0};
+    *alias = (ligi_alias_table){0};
 }

@@ -46,7 +46,7 @@ lig_status ligi_draw_init(ligi_draw *draw, uint32_t kind, uint32_t count, const 
         return LIG_OK;
     if (weights == NULL)
         return lig_fail(LIG_E_INVALID, "sampling by weights needs weights, %u of them", count);
-    LIG_TRY(ligi_alias_init(&draw->alias, weights, count));
+    LIG_TRY(ligi_params_alias_table_init(&draw->alias, weights, count));
     draw->available = draw->alias.positive_count;
     lig_status status =
         ligi_alloc(&draw->weights, (size_t)count * sizeof *weights, "sampling weights");
@@ -59,7 +59,7 @@ lig_status ligi_draw_init(ligi_draw *draw, uint32_t kind, uint32_t count, const 
 
 void ligi_draw_fini(ligi_draw *draw)
 {
-    ligi_alias_fini(&draw->alias);
+    ligi_params_alias_table_fini(&draw->alias);
     free(draw->weights);
     *draw = (ligi_draw){0};
 }

@@ -53,8 +53,8 @@ typedef struct ligi_draw {
     uint32_t count;
     uint32_t available; /* that can come at all */
     double log_count;   /* of count + 1; log-uniform */
-    double *weights;    /* of WEIGHTS: a copy, for what is drawn without the table */
-    ligi_alias alias;
+    double *weights;    /* of WEIGHTS: a replica, for what is drawn without the table */
+    ligi_alias_table alias;
 } ligi_draw;
 
 /* Fills a zeroed distribution; weights of WEIGHTS alone are looked at, and copied. */
@@ -71,7 +71,7 @@ static inline uint32_t ligi_draw_one(const ligi_draw *draw, ligi_rng *rng)
         return (uint32_t)ligi_rng_below(rng, draw->count);
     if (draw->kind == LIG_PARAMS_SAMPLE_LOG_UNIFORM)
         return ligi_draw_log(draw, ligi_rng_unit(rng));
-    return ligi_alias_draw(&draw->alias, ligi_rng_next(rng));
+    return ligi_params_alias_table_draw(&draw->alias, ligi_rng_next(rng));
 }
 
 /* --- no item twice --- */

@@ -6,7 +6,7 @@
 
 enum { TRIES = 64, AHEAD = 32 };
 
-lig_status ligi_local_list_init(ligi_local_list *list, uint32_t range)
+lig_status ligi_local_keys_init(ligi_local_keys *list, uint32_t range)
 {
     _Atomic uint32_t *items = NULL, *where = NULL;
     LIG_TRY(ligi_calloc(&items, range, sizeof *items, "the list of local keys"));
@@ -22,7 +22,7 @@ lig_status ligi_local_list_init(ligi_local_list *list, uint32_t range)
     return LIG_OK;
 }
 
-void ligi_local_list_fini(ligi_local_list *list)
+void ligi_local_keys_fini(ligi_local_keys *list)
 {
     free(list->items);
     free(list->where);
@@ -42,7 +42,7 @@ static void store(_Atomic uint32_t *at, uint32_t value)
 }
 
 /* The item is written before it is counted, so that a reader never draws what is not yet there. */
-void ligi_local_list_add(ligi_local_list *list, uint32_t item)
+void ligi_local_keys_add(ligi_local_keys *list, uint32_t item)
 {
     if (load(&list->where[item]))
         return;
@@ -52,7 +52,7 @@ void ligi_local_list_add(ligi_local_list *list, uint32_t item)
     atomic_store_explicit(&list->count, count + 1, memory_order_release);
 }
 
-void ligi_local_list_remove(ligi_local_list *list, uint32_t item)
+void ligi_local_keys_remove(ligi_local_keys *list, uint32_t item)
 {
     uint32_t at = load(&list->where[item]);
     if (at == 0)
@@ -67,7 +67,7 @@ void ligi_local_list_remove(ligi_local_list *list, uint32_t item)
 /* --- drawing --- */
 
 /* The list itself is large: its lines are fetched while further ones are drawn. */
-static void draw_uniform(const ligi_local_list *list, ligi_rng *rng, uint32_t here, uint32_t count,
+static void draw_uniform(const ligi_local_keys *list, ligi_rng *rng, uint32_t here, uint32_t count,
                          uint32_t *out)
 {
     for (uint32_t i = 0; i < count + AHEAD; i++) {
@@ -80,7 +80,7 @@ static void draw_uniform(const ligi_local_list *list, ligi_rng *rng, uint32_t he
     }
 }
 
-static int draw_one(const ligi_local_list *list, const ligi_local_draw *how, uint32_t here,
+static int draw_one(const ligi_local_keys *list, const ligi_local_draw *how, uint32_t here,
                     uint32_t *out)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -94,7 +94,7 @@ static int draw_one(const ligi_local_list *list, const ligi_local_draw *how, uin
     return 0;
 }
 
-static lig_status draw_rest(const ligi_local_list *list, const ligi_local_draw *how, uint32_t count,
+static lig_status draw_rest(const ligi_local_keys *list, const ligi_local_draw *how, uint32_t count,
                             uint32_t *out, uint32_t *got)
 {
     uint32_t here = atomic_load_explicit(&list->count, memory_order_acquire), kept = 0, *items;
@@ -109,7 +109,7 @@ static lig_status draw_rest(const ligi_local_list *list, const ligi_local_draw *
     return status;
 }
 
-lig_status ligi_local_list_draw(const ligi_local_list *list, const ligi_local_draw *how,
+lig_status ligi_local_keys_draw(const ligi_local_keys *list, const ligi_local_draw *how,
                                 uint32_t count, uint32_t *out, uint32_t *got)
 {
     uint32_t here = atomic_load_explicit(&list->count, memory_order_acquire), at = 0, rest = 0;

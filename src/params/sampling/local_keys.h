@@ -8,22 +8,22 @@
 
 #include <stdatomic.h>
 
-typedef struct ligi_local_list {
+typedef struct ligi_local_keys {
     _Atomic uint32_t *items; /* 0 .. range - 1, the first `count` of them */
     _Atomic uint32_t *where; /* of an item in `items`, + 1; 0: not here */
     uint32_t range;
     _Atomic uint32_t count;
-} ligi_local_list;
+} ligi_local_keys;
 
 /* Fills a zeroed list: none is here. Takes 8 bytes for each of the range, touched when used. */
-lig_status ligi_local_list_init(ligi_local_list *list, uint32_t range);
-void ligi_local_list_fini(ligi_local_list *list);
+lig_status ligi_local_keys_init(ligi_local_keys *list, uint32_t range);
+void ligi_local_keys_fini(ligi_local_keys *list);
 
 /* What is so already stays so. */
-void ligi_local_list_add(ligi_local_list *list, uint32_t item);
-void ligi_local_list_remove(ligi_local_list *list, uint32_t item);
+void ligi_local_keys_add(ligi_local_keys *list, uint32_t item);
+void ligi_local_keys_remove(ligi_local_keys *list, uint32_t item);
 
-static inline int ligi_local_list_has(const ligi_local_list *list, uint32_t item)
+static inline int ligi_local_list_has(const ligi_local_keys *list, uint32_t item)
 {
     return atomic_load_explicit(&list->where[item], memory_order_relaxed) != 0;
 }
@@ -37,7 +37,7 @@ typedef struct ligi_local_draw {
 /* Fills out[0 .. *got) with items that are here: `count`, or fewer where there are not so many.
  * Uniform: a step each. The others: drawn from the whole range until one is here, and after some
  * tries by one walk over all that are. On failure nothing is added to `seen`. */
-lig_status ligi_local_list_draw(const ligi_local_list *list, const ligi_local_draw *how,
+lig_status ligi_local_keys_draw(const ligi_local_keys *list, const ligi_local_draw *how,
                                 uint32_t count, uint32_t *out, uint32_t *got);
 
 #endif

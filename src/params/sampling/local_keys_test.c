@@ -12,19 +12,19 @@ enum { RANGE = 60, DRAWS = 100000 };
 static void test_random_moves(void **state)
 {
     (void)state;
-    ligi_local_list list = {0};
+    ligi_local_keys list = {0};
     ligi_rng rng;
     int here[RANGE] = {0};
     uint32_t count = 0;
     ligi_rng_init(&rng, 11, 0, 0);
-    assert_ok(ligi_local_list_init(&list, RANGE));
+    assert_ok(ligi_local_keys_init(&list, RANGE));
     for (int step = 0; step < 20000; step++) {
         uint32_t item = (uint32_t)ligi_rng_below(&rng, RANGE);
         int add = ligi_rng_below(&rng, 2) == 0;
         count += add && !here[item];
         count -= !add && here[item];
         here[item] = add;
-        (add ? ligi_local_list_add : ligi_local_list_remove)(&list, item);
+        (add ? ligi_local_keys_add : ligi_local_keys_remove)(&list, item);
         assert_int_equal(atomic_load(&list.count), count);
         int found[RANGE] = {0};
         for (uint32_t i = 0; i < count; i++)
@@ -34,17 +34,17 @@ static void test_random_moves(void **state)
             assert_int_equal(ligi_local_list_has(&list, i), here[i]);
         }
     }
-    ligi_local_list_fini(&list);
+    ligi_local_keys_fini(&list);
 }
 
-static void fill_list(ligi_local_list *list, uint32_t every)
+static void fill_list(ligi_local_keys *list, uint32_t every)
 {
-    assert_ok(ligi_local_list_init(list, RANGE));
+    assert_ok(ligi_local_keys_init(list, RANGE));
     for (uint32_t i = 0; i < RANGE; i++)
-        ligi_local_list_add(list, i);
+        ligi_local_keys_add(list, i);
     for (uint32_t i = 0; i < RANGE; i++)
         if (i % every != 1)
-            ligi_local_list_remove(list, i);
+            ligi_local_keys_remove(list, i);
 }
 
 static void weigh(double *weights)
@@ -62,7 +62,7 @@ static void test_draws(void **state)
     uint32_t *out = malloc(DRAWS * sizeof *out), got;
     weigh(weights);
     for (uint32_t kind = 0; kind < 3; kind++) {
-        ligi_local_list list = {0};
+        ligi_local_keys list = {0};
         ligi_draw draw = {0};
         ligi_rng rng;
         uint64_t counts[RANGE] = {0};
@@ -72,7 +72,7 @@ static void test_draws(void **state)
         assert_ok(ligi_draw_init(&draw, kind, RANGE, weights));
         ligi_local_draw how = {&draw, &rng, NULL};
         for (uint32_t at = 0; at < DRAWS; at += 100) {
-            assert_ok(ligi_local_list_draw(&list, &how, 100, out + at, &got));
+            assert_ok(ligi_local_keys_draw(&list, &how, 100, out + at, &got));
             assert_int_equal(got, 100);
         }
         for (uint32_t i = 0; i < DRAWS; i++)
@@ -83,7 +83,7 @@ static void test_draws(void **state)
             expected[i] = i % 3 == 1 ? ligi_draw_weight(&draw, i) / sum * DRAWS : 0;
         assert_close(counts, expected, RANGE);
         ligi_draw_fini(&draw);
-        ligi_local_list_fini(&list);
+        ligi_local_keys_fini(&list);
     }
     free(out);
 }
@@ -95,7 +95,7 @@ static void test_each_once(void **state)
     uint32_t out[RANGE], got;
     weigh(weights);
     for (uint32_t kind = 0; kind < 3; kind++) {
-        ligi_local_list list = {0};
+        ligi_local_keys list = {0};
         ligi_draw draw = {0};
         ligi_rng rng;
         ligi_seen seen = {0};
@@ -107,9 +107,9 @@ static void test_each_once(void **state)
         uint32_t can = 0;
         for (uint32_t i = 1; i < RANGE; i += 4)
             can += ligi_draw_weight(&draw, i) > 0;
-        assert_ok(ligi_local_list_draw(&list, &how, 4, out, &got));
+        assert_ok(ligi_local_keys_draw(&list, &how, 4, out, &got));
         assert_int_equal(got, 4);
-        assert_ok(ligi_local_list_draw(&list, &how, RANGE - 4, out + 4, &got));
+        assert_ok(ligi_local_keys_draw(&list, &how, RANGE - 4, out + 4, &got));
         assert_int_equal(got, can - 4);
         for (uint32_t i = 0; i < can; i++) {
             assert_int_equal(out[i] % 4, 1);
@@ -117,25 +117,25 @@ static void test_each_once(void **state)
         }
         ligi_seen_fini(&seen);
         ligi_draw_fini(&draw);
-        ligi_local_list_fini(&list);
+        ligi_local_keys_fini(&list);
     }
 }
 
 static void test_none_here(void **state)
 {
     (void)state;
-    ligi_local_list list = {0};
+    ligi_local_keys list = {0};
     ligi_draw draw = {0};
     ligi_rng rng;
     uint32_t out[4], got = 9;
     ligi_rng_init(&rng, 14, 0, 0);
-    assert_ok(ligi_local_list_init(&list, RANGE));
+    assert_ok(ligi_local_keys_init(&list, RANGE));
     assert_ok(ligi_draw_init(&draw, 0, RANGE, NULL));
     ligi_local_draw how = {&draw, &rng, NULL};
-    assert_ok(ligi_local_list_draw(&list, &how, 4, out, &got));
+    assert_ok(ligi_local_keys_draw(&list, &how, 4, out, &got));
     assert_int_equal(got, 0);
     ligi_draw_fini(&draw);
-    ligi_local_list_fini(&list);
+    ligi_local_keys_fini(&list);
 }
 
 /* --- the pool --- */
@@ -158,22 +158,22 @@ static void test_reuse(void **state)
 {
     (void)state;
     ligi_draw draw = {0};
-    ligi_pool pool = {0};
+    ligi_sample_pool pool = {0};
     ligi_rng rng;
     log_of_pools log = {0};
     uint32_t out[10 * 3 * 40], used[RANGE] = {0};
     ligi_rng_init(&rng, 15, 0, 0);
     assert_ok(ligi_draw_init(&draw, 1, RANGE, NULL));
-    assert_ok(ligi_pool_init(&pool, 10, 3));
-    ligi_pool_sample how = {&draw, &rng, NULL, note, &log};
+    assert_ok(ligi_sample_pool_init(&pool, 10, 3));
+    ligi_sample_pool_draw_options how = {&draw, &rng, NULL, note, &log};
     for (uint32_t at = 0; at < 1200; at += 24)
-        assert_ok(ligi_pool_draw(&pool, &how, 24, out + at));
+        assert_ok(ligi_sample_pool_draw(&pool, &how, 24, out + at));
     assert_int_equal(log.pools, 40);
     for (uint32_t i = 0; i < 1200; i++)
         used[out[i]]++;
     for (uint32_t i = 0; i < RANGE; i++)
         assert_int_equal(used[i], 3 * log.total[i]);
-    ligi_pool_fini(&pool);
+    ligi_sample_pool_fini(&pool);
     ligi_draw_fini(&draw);
 }
 
@@ -181,17 +181,17 @@ static void test_pool_distribution(void **state)
 {
     (void)state;
     ligi_draw draw = {0};
-    ligi_pool pool = {0};
+    ligi_sample_pool pool = {0};
     ligi_rng rng;
     uint64_t counts[RANGE] = {0};
     double expected[RANGE], sum = 0;
     uint32_t item;
     ligi_rng_init(&rng, 16, 0, 0);
     assert_ok(ligi_draw_init(&draw, 1, RANGE, NULL));
-    assert_ok(ligi_pool_init(&pool, 250, 1));
-    ligi_pool_sample how = {&draw, &rng, NULL, NULL, NULL};
+    assert_ok(ligi_sample_pool_init(&pool, 250, 1));
+    ligi_sample_pool_draw_options how = {&draw, &rng, NULL, NULL, NULL};
     for (uint32_t i = 0; i < DRAWS; i++) {
-        assert_ok(ligi_pool_draw(&pool, &how, 1, &item));
+        assert_ok(ligi_sample_pool_draw(&pool, &how, 1, &item));
         counts[item]++;
     }
     for (uint32_t i = 0; i < RANGE; i++)
@@ -199,7 +199,7 @@ static void test_pool_distribution(void **state)
     for (uint32_t i = 0; i < RANGE; i++)
         expected[i] = ligi_draw_weight(&draw, i) / sum * DRAWS;
     assert_close(counts, expected, RANGE);
-    ligi_pool_fini(&pool);
+    ligi_sample_pool_fini(&pool);
     ligi_draw_fini(&draw);
 }
 
@@ -211,23 +211,23 @@ static void test_pool_each_once(void **state)
     weigh(weights);
     for (uint32_t kind = 0; kind < 3; kind++) {
         ligi_draw draw = {0};
-        ligi_pool pool = {0};
+        ligi_sample_pool pool = {0};
         ligi_rng rng;
         uint32_t out[RANGE];
         ligi_rng_init(&rng, 17, 0, 0);
         assert_ok(ligi_draw_init(&draw, kind, RANGE, weights));
-        assert_ok(ligi_pool_init(&pool, 7, 2));
+        assert_ok(ligi_sample_pool_init(&pool, 7, 2));
         for (int sample = 0; sample < 50; sample++) {
             int found[RANGE] = {0};
             ligi_seen seen = {0};
-            ligi_pool_sample how = {&draw, &rng, &seen, NULL, NULL};
-            assert_ok(ligi_pool_draw(&pool, &how, draw.available, out));
+            ligi_sample_pool_draw_options how = {&draw, &rng, &seen, NULL, NULL};
+            assert_ok(ligi_sample_pool_draw(&pool, &how, draw.available, out));
             for (uint32_t i = 0; i < draw.available; i++)
                 assert_int_equal(found[out[i]]++, 0);
-            assert_status(ligi_pool_draw(&pool, &how, 1, out), LIG_E_LIMIT);
+            assert_status(ligi_sample_pool_draw(&pool, &how, 1, out), LIG_E_LIMIT);
             ligi_seen_fini(&seen);
         }
-        ligi_pool_fini(&pool);
+        ligi_sample_pool_fini(&pool);
         ligi_draw_fini(&draw);
     }
 }

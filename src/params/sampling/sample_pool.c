@@ -8,7 +8,7 @@
  * them. */
 enum { IDLE_POOLS = 4 };
 
-lig_status ligi_pool_init(ligi_pool *pool, uint32_t size, uint32_t reuse)
+lig_status ligi_sample_pool_init(ligi_sample_pool *pool, uint32_t size, uint32_t reuse)
 {
     LIG_TRY(ligi_calloc(&pool->items, size, sizeof *pool->items, "a sampling pool"));
     pool->capacity = size;
@@ -17,14 +17,15 @@ lig_status ligi_pool_init(ligi_pool *pool, uint32_t size, uint32_t reuse)
     return LIG_OK;
 }
 
-void ligi_pool_fini(ligi_pool *pool)
+void ligi_sample_pool_fini(ligi_sample_pool *pool)
 {
     free(pool->items);
     free(pool->put_by);
-    *pool = (ligi_pool){0};
+    *pool = (ligi_sample_pool){0};
 }
 
-lig_status ligi_pool_fill(ligi_pool *pool, const ligi_draw *draw, ligi_rng *rng, int distinct)
+lig_status ligi_sample_pool_fill(ligi_sample_pool *pool, const ligi_draw *draw, ligi_rng *rng,
+                                 int distinct)
 {
     ligi_seen seen = {0};
     uint32_t size = pool->capacity;
@@ -39,7 +40,7 @@ lig_status ligi_pool_fill(ligi_pool *pool, const ligi_draw *draw, ligi_rng *rng,
 }
 
 /* Each pass is a new order, shuffled as far as it is taken. */
-int ligi_pool_next(ligi_pool *pool, ligi_rng *rng, uint32_t *item)
+int ligi_sample_pool_next(ligi_sample_pool *pool, ligi_rng *rng, uint32_t *item)
 {
     if (pool->at == pool->size && pool->pass < pool->reuse) {
         pool->at = 0;
@@ -54,15 +55,15 @@ int ligi_pool_next(ligi_pool *pool, ligi_rng *rng, uint32_t *item)
     return 1;
 }
 
-static lig_status refill(ligi_pool *pool, const ligi_pool_sample *how)
+static lig_status refill(ligi_sample_pool *pool, const ligi_sample_pool_draw_options *how)
 {
-    LIG_TRY(ligi_pool_fill(pool, how->draw, how->rng, how->seen != NULL));
+    LIG_TRY(ligi_sample_pool_fill(pool, how->draw, how->rng, how->seen != NULL));
     return how->filled ? how->filled(how->context, pool->items, pool->size) : LIG_OK;
 }
 
 /* What this sample has already waits for the next one, as it would be lost otherwise. There is
  * never more of it than a pool gives. */
-static lig_status put_by(ligi_pool *pool, uint32_t item)
+static lig_status put_by(ligi_sample_pool *pool, uint32_t item)
 {
     if (pool->put_by_count >= (size_t)pool->capacity * pool->reuse)
         return LIG_OK;
@@ -72,7 +73,7 @@ static lig_status put_by(ligi_pool *pool, uint32_t item)
     return LIG_OK;
 }
 
-static uint32_t take_put_by(ligi_pool *pool, ligi_seen *seen, uint32_t count, uint32_t *out)
+static uint32_t take_put_by(ligi_sample_pool *pool, ligi_seen *seen, uint32_t count, uint32_t *out)
 {
     uint32_t at = 0;
     size_t kept = 0;
@@ -87,8 +88,8 @@ static uint32_t take_put_by(ligi_pool *pool, ligi_seen *seen, uint32_t count, ui
     return at;
 }
 
-static lig_status draw_unseen(ligi_pool *pool, const ligi_pool_sample *how, uint32_t count,
-                              uint32_t *out)
+static lig_status draw_unseen(ligi_sample_pool *pool, const ligi_sample_pool_draw_options *how,
+                              uint32_t count, uint32_t *out)
 {
     uint32_t idle = 0, at, item;
     uint32_t left =
@@ -98,7 +99,7 @@ static lig_status draw_unseen(ligi_pool *pool, const ligi_pool_sample *how, uint
     LIG_TRY(ligi_seen_reserve(how->seen, count));
     at = take_put_by(pool, how->seen, count, out);
     while (at < count && idle < IDLE_POOLS) {
-        if (!ligi_pool_next(pool, how->rng, &item)) {
+        if (!ligi_sample_pool_next(pool, how->rng, &item)) {
             LIG_TRY(refill(pool, how));
             idle++;
         } else if (ligi_seen_add(how->seen, item)) {
@@ -111,13 +112,13 @@ static lig_status draw_unseen(ligi_pool *pool, const ligi_pool_sample *how, uint
     return ligi_draw_many(how->draw, how->rng, how->seen, count - at, out + at);
 }
 
-lig_status ligi_pool_draw(ligi_pool *pool, const ligi_pool_sample *how, uint32_t count,
-                          uint32_t *out)
+lig_status ligi_sample_pool_draw(ligi_sample_pool *pool, const ligi_sample_pool_draw_options *how,
+                                 uint32_t count, uint32_t *out)
 {
     if (how->seen)
         return draw_unseen(pool, how, count, out);
     for (uint32_t at = 0; at < count;) {
-        if (ligi_pool_next(pool, how->rng, &out[at]))
+        if (ligi_sample_pool_next(pool, how->rng, &out[at]))
             at++;
         else
             LIG_TRY(refill(pool, how));

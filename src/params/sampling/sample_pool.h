@@ -5,36 +5,37 @@
 
 #include "params/sampling/draw.h"
 
-typedef struct ligi_pool {
+typedef struct ligi_sample_pool {
     uint32_t *items;
     uint32_t capacity, size, reuse;
     uint32_t at, pass; /* items[at ..) are to come in this pass */
     uint32_t *put_by;  /* taken and handed back: first in the next sample */
     size_t put_by_count, put_by_capacity;
-} ligi_pool;
+} ligi_sample_pool;
 
 /* Fills a zeroed pool; it is empty. */
-lig_status ligi_pool_init(ligi_pool *pool, uint32_t size, uint32_t reuse);
-void ligi_pool_fini(ligi_pool *pool);
+lig_status ligi_sample_pool_init(ligi_sample_pool *pool, uint32_t size, uint32_t reuse);
+void ligi_sample_pool_fini(ligi_sample_pool *pool);
 
 /* Draws new items into the pool, none twice with `distinct`. What was not used up is gone. */
-lig_status ligi_pool_fill(ligi_pool *pool, const ligi_draw *draw, ligi_rng *rng, int distinct);
+lig_status ligi_sample_pool_fill(ligi_sample_pool *pool, const ligi_draw *draw, ligi_rng *rng,
+                                 int distinct);
 
 /* 1 and the next item, or 0 when all were used `reuse` times. */
-int ligi_pool_next(ligi_pool *pool, ligi_rng *rng, uint32_t *item);
+int ligi_sample_pool_next(ligi_sample_pool *pool, ligi_rng *rng, uint32_t *item);
 
-typedef struct ligi_pool_sample {
+typedef struct ligi_sample_pool_draw_options {
     const ligi_draw *draw;
     ligi_rng *rng;
     ligi_seen *seen; /* NULL: with replacement */
     /* Called with the items of each pool that is begun; may be NULL. */
     lig_status (*filled)(void *context, const uint32_t *items, uint32_t count);
     void *context;
-} ligi_pool_sample;
+} ligi_sample_pool_draw_options;
 
 /* Fills `count` items from the pool, from new ones when it is used up. LIG_E_LIMIT when there are
  * not so many without replacement. */
-lig_status ligi_pool_draw(ligi_pool *pool, const ligi_pool_sample *how, uint32_t count,
-                          uint32_t *out);
+lig_status ligi_sample_pool_draw(ligi_sample_pool *pool, const ligi_sample_pool_draw_options *how,
+                                 uint32_t count, uint32_t *out);
 
 #endif

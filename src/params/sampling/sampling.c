@@ -61,10 +61,10 @@ static void moved(void *context, ligi_entry entry, ligi_row_state state)
     uint64_t first = (uint64_t)self->options.min;
     if (entry < first || entry - first >= self->here.range)
         return;
-    if (state == LIGI_ROW_OWNED || state == LIGI_ROW_COPY)
-        ligi_local_list_add(&self->here, (uint32_t)(entry - first));
+    if (state == LIGI_ROW_OWNED || state == LIGI_ROW_REPLICA)
+        ligi_local_keys_add(&self->here, (uint32_t)(entry - first));
     else
-        ligi_local_list_remove(&self->here, (uint32_t)(entry - first));
+        ligi_local_keys_remove(&self->here, (uint32_t)(entry - first));
 }
 
 /* Under the lock: nothing moves between the look and the watch. */
@@ -81,7 +81,7 @@ static void destroy(struct ligi_sampling *self)
 {
     if (self == NULL)
         return;
-    ligi_local_list_fini(&self->here);
+    ligi_local_keys_fini(&self->here);
     ligi_draw_fini(&self->draw);
     free(self);
 }
@@ -102,7 +102,7 @@ static lig_status make(const lig_params *node, const lig_params_sampling *option
     uint32_t range = (uint32_t)(options->max - options->min);
     LIG_TRY(ligi_draw_init(&self->draw, options->distribution, range, options->weights));
     if (options->scheme == LIG_PARAMS_SAMPLE_LOCAL && node->node_count > 1)
-        return ligi_local_list_init(&self->here, range);
+        return ligi_local_keys_init(&self->here, range);
     return LIG_OK;
 }
 
@@ -159,7 +159,7 @@ void ligi_sample_worker_close(lig_params_worker *worker)
         return;
     for (size_t i = 0; i < self->count; i++)
         close_sample(&self->samples[i]);
-    ligi_pool_fini(&self->pool);
+    ligi_sample_pool_fini(&self->pool);
     free(self->samples);
     free(self->spare);
     free(self->keys);
@@ -180,7 +180,8 @@ static lig_status start(lig_params_worker *worker)
     if (sampling == NULL)
         return lig_fail(LIG_E_INVALID, "sampling is not enabled: every node does that first");
     if (sampling->options.scheme == LIG_PARAMS_POOL)
-        LIG_TRY(ligi_pool_init(&self->pool, sampling->options.pool_size, sampling->options.reuse));
+        LIG_TRY(ligi_sample_pool_init(&self->pool, sampling->options.pool_size,
+                                      sampling->options.reuse));
     ligi_rng_init(&self->rng, sampling->options.seed, node->rank, worker->id);
     self->sampling = sampling;
     return LIG_OK;
@@ -255,11 +256,12 @@ static lig_status draw_now(struct ligi_sampler *self, window *when, ligi_sample 
     const lig_params_sampling *options = &self->sampling->options;
     ligi_seen seen = {0};
     LIG_TRY(ligi_alloc(&sample->items, sample->count * sizeof *sample->items + 1, "a sample"));
-    ligi_pool_sample pooled = {&self->sampling->draw, &self->rng,
-                               options->with_replacement ? NULL : &seen, announce, when};
+    ligi_sample_pool_draw_options pooled = {&self->sampling->draw, &self->rng,
+                                            options->with_replacement ? NULL : &seen, announce,
+                                            when};
     lig_status status;
     if (options->scheme == LIG_PARAMS_POOL)
-        status = ligi_pool_draw(&self->pool, &pooled, sample->count, sample->items);
+        status = ligi_sample_pool_draw(&self->pool, &pooled, sample->count, sample->items);
     else
         status = ligi_draw_many(pooled.draw, &self->rng, pooled.seen, sample->count, sample->items);
     ligi_seen_fini(&seen);
@@ -313,7 +315,7 @@ static lig_status draw_block(struct ligi_sampler *self, ligi_seen *seen, uint32_
     ligi_local_draw how = {&sampling->draw, &self->rng, seen};
     uint32_t got = 0;
     if (sampling->here.range)
-        LIG_TRY(ligi_local_list_draw(&sampling->here, &how, count, items, &got));
+        LIG_TRY(ligi_local_keys_draw(&sampling->here, &how, count, items, &got));
     lig_status status = ligi_draw_many(&sampling->draw, &self->rng, seen, count - got, items + got);
     if (status != LIG_OK)
         ligi_seen_remove_all(seen, items, got);

@@ -1,5 +1,4 @@
-/* Sampling: what a node and its workers keep for it. The calls are those of params.h; node_state.h
- * says where they plug in. */
+/* Sampling: the state of a node and of its workers. The public calls are in params.h. */
 #ifndef LIGI_SAMPLING_H
 #define LIGI_SAMPLING_H
 
@@ -15,7 +14,7 @@ struct ligi_sampling {
     lig_params_sampling options; /* weights is NULL */
     uint32_t length;             /* of every row of the range */
     ligi_draw draw;
-    ligi_local_list here; /* LOCAL with several nodes; range 0: not used, all keys are here */
+    ligi_local_keys here; /* LOCAL with several nodes; range 0: not used, all keys are here */
     int in_use;           /* a worker has prepared a sample; guarded by the node's lock */
 };
 
@@ -30,7 +29,7 @@ typedef struct ligi_sample {
 struct ligi_sampler {
     struct ligi_sampling *sampling; /* NULL until the first sample is prepared */
     ligi_rng rng;
-    ligi_pool pool;
+    ligi_sample_pool pool;
     ligi_sample *samples;
     size_t count, capacity;
     uint32_t *spare; /* numbers of samples that are not open */

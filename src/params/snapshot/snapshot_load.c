@@ -13,11 +13,11 @@
 enum { RESET_ROWS = 1024 };
 
 typedef struct loading {
-    ligi_keep_call *call;
+    ligi_snapshot_call *call;
     lig_ref *ref; /* one version of the model for the check and all blocks */
     const lig_model *model;
     uint64_t first, end; /* units */
-    ligi_rows rows;
+    ligi_snapshot_rows rows;
     uint8_t *column;
     size_t column_room;
 } loading;
@@ -42,12 +42,12 @@ static const char *shape_text(uint32_t dtype, const int64_t *shape, uint32_t ndi
     return text;
 }
 
-static lig_status check_column(const loading *self, const ligi_column *column)
+static lig_status check_column(const loading *self, const ligi_snapshot_column *column)
 {
     int64_t shape[2];
     char ours[100], theirs[300];
     const char *name = self->call->model;
-    uint32_t ndim = ligi_column_shape(&self->call->plan, column, shape);
+    uint32_t ndim = ligi_params_snapshot_column_shape(&self->call->plan, column, shape);
     const lig_tensor *tensor = find_tensor(self->model, column->name);
     if (tensor == NULL)
         return lig_fail(LIG_E_MISMATCH,
@@ -68,12 +68,12 @@ static lig_status check_column(const loading *self, const ligi_column *column)
 static lig_status count_rows(loading *self)
 {
     const ligi_tables *tables = self->call->node->tables;
-    ligi_keep_plan *plan = &self->call->plan;
+    ligi_snapshot_plan *plan = &self->call->plan;
     uint64_t rows[LIG_PARAMS_TABLES_MAX] = {0};
     if (!ligi_tables_hashed(tables))
         return LIG_OK;
     for (uint32_t i = 0; i < ligi_tables_count(tables); i++) {
-        const ligi_kept_table *kept = &plan->table[i];
+        const ligi_snapshot_table *kept = &plan->table[i];
         const char *name = plan->column[kept->first_column + kept->column_count - 1].name;
         const lig_tensor *keys = find_tensor(self->model, name);
         if (keys == NULL || keys->ndim != 1)
@@ -87,10 +87,10 @@ static lig_status count_rows(loading *self)
                 ligi_tables_name(tables, i), (unsigned long long)rows[i], self->call->model,
                 (unsigned long long)ligi_tables_key_count(tables, i));
     }
-    return ligi_keep_plan_divide(plan, rows);
+    return ligi_params_snapshot_plan_divide(plan, rows);
 }
 
-static int is_column(const ligi_keep_plan *plan, const char *name)
+static int is_column(const ligi_snapshot_plan *plan, const char *name)
 {
     for (uint32_t i = 0; i < plan->column_count; i++)
         if (strcmp(plan->column[i].name, name) == 0)
@@ -100,7 +100,7 @@ static int is_column(const ligi_keep_plan *plan, const char *name)
 
 static lig_status check_columns(const loading *self)
 {
-    const ligi_keep_plan *plan = &self->call->plan;
+    const ligi_snapshot_plan *plan = &self->call->plan;
     for (uint32_t i = 0; i < plan->column_count; i++)
         LIG_TRY(check_column(self, &plan->column[i]));
     for (size_t i = 0; i < self->model->tensor_count; i++) {
@@ -116,12 +116,13 @@ static lig_status check_columns(const loading *self)
 
 /* --- reading --- */
 
-static lig_status read_box(loading *self, const ligi_column *column, uint64_t number, void *out)
+static lig_status read_box(loading *self, const ligi_snapshot_column *column, uint64_t number,
+                           void *out)
 {
     int64_t start[2], shape[2], whole[2];
     lig_slice slices[2];
-    uint32_t ndim = ligi_column_shape(&self->call->plan, column, whole);
-    ligi_column_box(&self->call->plan, column, number, start, shape);
+    uint32_t ndim = ligi_params_snapshot_column_shape(&self->call->plan, column, whole);
+    ligi_params_snapshot_column_box(&self->call->plan, column, number, start, shape);
     for (uint32_t d = 0; d < ndim; d++)
         slices[d] = (lig_slice){start[d], 1, shape[d]};
     uint64_t elements = (uint64_t)shape[0] * (ndim == 2 ? (uint64_t)shape[1] : 1);
@@ -135,19 +136,19 @@ static lig_status read_box(loading *self, const ligi_column *column, uint64_t nu
     return lig_ref_read(self->ref, &read, 1, 0);
 }
 
-static lig_status take_number(ligi_rows *rows, const ligi_column *column, uint32_t index,
-                              int64_t number)
+static lig_status take_number(ligi_snapshot_rows *rows, const ligi_snapshot_column *column,
+                              uint32_t index, int64_t number)
 {
     const ligi_tables *tables = rows->plan->tables;
     if (column->kind == LIGI_COLUMN_LENGTHS) {
-        if (number == ligi_rows_length(rows, index))
+        if (number == ligi_params_snapshot_rows_length(rows, index))
             return LIG_OK;
         return lig_fail(LIG_E_MISMATCH,
                         "key %lld of table '%s' has length %lld in the model, %u "
                         "here",
                         (long long)(rows->keys[index] - ligi_tables_offset(tables, rows->table)),
                         ligi_tables_name(tables, rows->table), (long long)number,
-                        ligi_rows_length(rows, index));
+                        ligi_params_snapshot_rows_length(rows, index));
     }
     int64_t offset = ligi_tables_offset(tables, rows->table);
     if (number < 0 || number > INT64_MAX - offset ||
@@ -158,18 +159,20 @@ static lig_status take_number(ligi_rows *rows, const ligi_column *column, uint32
     return LIG_OK;
 }
 
-static lig_status place_column(ligi_rows *rows, const ligi_column *column, const uint8_t *from)
+static lig_status place_column(ligi_snapshot_rows *rows, const ligi_snapshot_column *column,
+                               const uint8_t *from)
 {
     for (uint32_t i = 0; i < rows->count; i++) {
-        uint32_t length = ligi_rows_length(rows, i);
-        size_t bytes = ligi_column_bytes(column, length);
+        uint32_t length = ligi_params_snapshot_rows_length(rows, i);
+        size_t bytes = ligi_params_snapshot_column_bytes(column, length);
         if (column->kind >= LIGI_COLUMN_LENGTHS) {
             int64_t number;
             memcpy(&number, from, sizeof number);
             LIG_TRY(take_number(rows, column, i, number));
         } else {
-            memcpy(ligi_rows_body(rows, i) + ligi_column_at(rows->plan, column, length), from,
-                   bytes);
+            memcpy(ligi_params_snapshot_rows_body(rows, i) +
+                       ligi_params_snapshot_column_at(rows->plan, column, length),
+                   from, bytes);
         }
         from += bytes;
     }
@@ -179,14 +182,14 @@ static lig_status place_column(ligi_rows *rows, const ligi_column *column, const
 /* Reads the columns of one unit, all or only those that say which rows there are. */
 static lig_status read_unit(loading *self, uint64_t unit, int all)
 {
-    const ligi_keep_plan *plan = &self->call->plan;
-    ligi_rows *rows = &self->rows;
-    LIG_TRY(ligi_rows_begin(rows, self->call, unit));
-    const ligi_kept_table *kept = &plan->table[rows->table];
+    const ligi_snapshot_plan *plan = &self->call->plan;
+    ligi_snapshot_rows *rows = &self->rows;
+    LIG_TRY(ligi_params_snapshot_rows_begin(rows, self->call, unit));
+    const ligi_snapshot_table *kept = &plan->table[rows->table];
     if (all)
         memset(rows->bodies, 0, rows->offsets[rows->count]);
     for (uint32_t i = 0; i < kept->column_count && rows->count; i++) {
-        const ligi_column *column = &plan->column[kept->first_column + i];
+        const ligi_snapshot_column *column = &plan->column[kept->first_column + i];
         size_t bytes = (size_t)rows->count * 8 + rows->offsets[rows->count];
         if (!all && column->kind < LIGI_COLUMN_LENGTHS)
             continue;
@@ -200,7 +203,7 @@ static lig_status read_unit(loading *self, uint64_t unit, int all)
 /* --- the steps --- */
 
 /* What is not a store must not become one. */
-static lig_status open_store(ligi_keep_call *call)
+static lig_status open_store(ligi_snapshot_call *call)
 {
     size_t bytes = strlen(call->uri) + 16;
     char *uri = NULL;
@@ -216,24 +219,24 @@ static lig_status open_store(ligi_keep_call *call)
 
 static lig_status check(loading *self)
 {
-    ligi_keep_call *call = self->call;
+    ligi_snapshot_call *call = self->call;
     if (call->uri == NULL || call->model == NULL)
         return lig_fail(LIG_E_INVALID, "say from where to load, and under which name");
-    LIG_TRY(ligi_keep_plan_init(&call->plan, call->node->tables));
+    LIG_TRY(ligi_params_snapshot_plan_init(&call->plan, call->node->tables));
     LIG_TRY(open_store(call));
     LIG_TRY(lig_store_resolve(call->store, call->model, &self->ref));
     self->model = lig_ref_model(self->ref);
     call->version = self->model->id;
     LIG_TRY(count_rows(self));
     LIG_TRY(check_columns(self));
-    ligi_keep_plan_share(&call->plan, call->node->rank, call->node->node_count, &self->first,
-                         &self->end);
+    ligi_params_snapshot_plan_share(&call->plan, call->node->rank, call->node->node_count,
+                                    &self->first, &self->end);
     for (uint64_t unit = self->first; unit < self->end; unit++)
         LIG_TRY(read_unit(self, unit, 0));
     return LIG_OK;
 }
 
-static lig_status settle(ligi_keep_call *call)
+static lig_status settle(ligi_snapshot_call *call)
 {
     if (ligi_node_alone(call->node))
         return LIG_OK;
@@ -241,7 +244,7 @@ static lig_status settle(ligi_keep_call *call)
 }
 
 /* Hashed keys that the model does not have are as they were when they came into use. */
-static lig_status reset(ligi_keep_call *call)
+static lig_status reset(ligi_snapshot_call *call)
 {
     ligi_tables *tables = call->node->tables;
     uint8_t *body = NULL;
@@ -267,36 +270,36 @@ static lig_status fill(loading *self)
 {
     for (uint64_t unit = self->first; unit < self->end; unit++) {
         LIG_TRY(read_unit(self, unit, 1));
-        LIG_TRY(ligi_rows_scatter(&self->rows, self->call));
+        LIG_TRY(ligi_params_snapshot_rows_scatter(&self->rows, self->call));
     }
     return LIG_OK;
 }
 
 static lig_status load(loading *self)
 {
-    ligi_keep_call *call = self->call;
-    LIG_TRY(ligi_keep_agree_call(call, check(self), 1));
-    LIG_TRY(ligi_keep_agree(call, settle(call), NULL));
-    LIG_TRY(ligi_keep_agree(call, reset(call), NULL));
-    LIG_TRY(ligi_keep_agree(call, fill(self), NULL));
-    return ligi_keep_agree(call, settle(call), NULL);
+    ligi_snapshot_call *call = self->call;
+    LIG_TRY(ligi_params_snapshot_agree_call(call, check(self), 1));
+    LIG_TRY(ligi_params_snapshot_agree(call, settle(call), NULL));
+    LIG_TRY(ligi_params_snapshot_agree(call, reset(call), NULL));
+    LIG_TRY(ligi_params_snapshot_agree(call, fill(self), NULL));
+    return ligi_params_snapshot_agree(call, settle(call), NULL);
 }
 
 lig_status lig_params_load(lig_params *params, const char *uri, const char *model,
                            int64_t timeout_ns)
 {
-    ligi_keep_call call = {.node = params, .verb = "load", .uri = uri, .model = model};
+    ligi_snapshot_call call = {.node = params, .verb = "load", .uri = uri, .model = model};
     loading self = {.call = &call};
     LIG_TRY(ligi_node_check(params));
-    LIG_TRY(ligi_keep_begin(&call, timeout_ns));
-    lig_status status = ligi_keep_check(&call);
+    LIG_TRY(ligi_params_snapshot_begin(&call, timeout_ns));
+    lig_status status = ligi_params_snapshot_check(&call);
     if (status == LIG_OK)
         status = load(&self);
     ligi_failure failure;
     ligi_failure_take(&failure, status);
-    ligi_rows_fini(&self.rows);
+    ligi_params_snapshot_rows_fini(&self.rows);
     free(self.column);
     lig_ref_release(self.ref);
-    ligi_keep_end(&call);
+    ligi_params_snapshot_end(&call);
     return status == LIG_OK ? LIG_OK : ligi_failure_publish(&failure);
 }

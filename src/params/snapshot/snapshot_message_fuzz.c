@@ -1,4 +1,4 @@
-/* Letters about saving and loading from a hostile peer: everything that is said to be there is
+/* Messages about saving and loading from a hostile peer: everything that is said to be there is
  * there. */
 #include "params/snapshot/snapshot_message.h"
 
@@ -7,17 +7,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static uint64_t look_at_all(const ligi_note *note)
+static uint64_t look_at_all(const ligi_snapshot_message *content)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < note->front.count && note->text; i++)
-        sum += note->text[i];
-    for (uint32_t i = 0; i < note->front.count && note->keys; i++)
-        sum += (uint64_t)ligi_note_key(note, i);
-    for (uint32_t i = 0; i < note->front.count && note->bits; i++)
-        sum += (uint64_t)ligi_note_bit(note, i);
-    for (uint64_t i = 0; i < note->body_bytes; i++)
-        sum += note->bodies[i];
+    for (uint32_t i = 0; i < content->front.count && content->text; i++)
+        sum += content->text[i];
+    for (uint32_t i = 0; i < content->front.count && content->keys; i++)
+        sum += (uint64_t)ligi_params_snapshot_message_key(content, i);
+    for (uint32_t i = 0; i < content->front.count && content->bits; i++)
+        sum += (uint64_t)ligi_params_snapshot_message_bit(content, i);
+    for (uint64_t i = 0; i < content->body_bytes; i++)
+        sum += content->bodies[i];
     return sum;
 }
 
@@ -25,7 +25,7 @@ static uint64_t look_at_all(const ligi_note *note)
  */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    ligi_note note;
+    ligi_snapshot_message content;
     volatile uint64_t sum = 0;
     if (bytes < 2)
         return 0;
@@ -34,12 +34,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         return 0;
     memcpy(payload, data + 2, bytes - 2);
     for (int plain = 0; plain < 2; plain++) {
-        if (ligi_note_open(data[0] % 10, payload, bytes - 2, &note) == LIG_OK)
-            sum += look_at_all(&note);
+        if (ligi_params_snapshot_message_open(data[0] % 10, payload, bytes - 2, &content) == LIG_OK)
+            sum += look_at_all(&content);
         uint32_t count = data[1];
-        if (bytes - 2 >= sizeof note.front) {
-            memset(payload + offsetof(ligi_note_front, at), 0, 16);
-            memcpy(payload + offsetof(ligi_note_front, count), &count, sizeof count);
+        if (bytes - 2 >= sizeof content.front) {
+            memset(payload + offsetof(ligi_snapshot_front, at), 0, 16);
+            memcpy(payload + offsetof(ligi_snapshot_front, count), &count, sizeof count);
         }
     }
     free(payload);

@@ -13,8 +13,8 @@
 
 /* --- columns --- */
 
-static lig_status add_column(ligi_keep_plan *plan, uint32_t table, const char *suffix,
-                             ligi_column column)
+static lig_status add_column(ligi_snapshot_plan *plan, uint32_t table, const char *suffix,
+                             ligi_snapshot_column column)
 {
     const char *name = ligi_tables_name(plan->tables, table);
     size_t bytes = strlen(name) + strlen(suffix) + 2;
@@ -27,16 +27,16 @@ static lig_status add_column(ligi_keep_plan *plan, uint32_t table, const char *s
     return LIG_OK;
 }
 
-static uint32_t state_dtype(const ligi_keep_plan *plan)
+static uint32_t state_dtype(const ligi_snapshot_plan *plan)
 {
     uint32_t dtype = ligi_tables_dtype(plan->tables);
     return dtype == LIG_BFLOAT16 ? LIG_FLOAT32 : dtype;
 }
 
-static lig_status add_state(ligi_keep_plan *plan, uint32_t table)
+static lig_status add_state(ligi_snapshot_plan *plan, uint32_t table)
 {
-    ligi_column whole = {.kind = LIGI_COLUMN_STATE, .dtype = state_dtype(plan)};
-    ligi_column square = whole, single = whole;
+    ligi_snapshot_column whole = {.kind = LIGI_COLUMN_STATE, .dtype = state_dtype(plan)};
+    ligi_snapshot_column square = whole, single = whole;
     square.lengths_before = 1;
     single.single = 1;
     switch (ligi_tables_optimizer(plan->tables, table)->kind) {
@@ -51,11 +51,12 @@ static lig_status add_state(ligi_keep_plan *plan, uint32_t table)
     }
 }
 
-static lig_status add_columns(ligi_keep_plan *plan, uint32_t table)
+static lig_status add_columns(ligi_snapshot_plan *plan, uint32_t table)
 {
-    ligi_column values = {.kind = LIGI_COLUMN_VALUES, .dtype = ligi_tables_dtype(plan->tables)};
-    ligi_column lengths = {.kind = LIGI_COLUMN_LENGTHS, .dtype = LIG_INT64, .single = 1};
-    ligi_column keys = {.kind = LIGI_COLUMN_KEYS, .dtype = LIG_INT64, .single = 1};
+    ligi_snapshot_column values = {.kind = LIGI_COLUMN_VALUES,
+                                   .dtype = ligi_tables_dtype(plan->tables)};
+    ligi_snapshot_column lengths = {.kind = LIGI_COLUMN_LENGTHS, .dtype = LIG_INT64, .single = 1};
+    ligi_snapshot_column keys = {.kind = LIGI_COLUMN_KEYS, .dtype = LIG_INT64, .single = 1};
     plan->table[table].first_column = plan->column_count;
     LIG_TRY(add_column(plan, table, "", values));
     LIG_TRY(add_state(plan, table));
@@ -66,7 +67,7 @@ static lig_status add_columns(ligi_keep_plan *plan, uint32_t table)
     return LIG_OK;
 }
 
-static lig_status check_names(const ligi_keep_plan *plan)
+static lig_status check_names(const ligi_snapshot_plan *plan)
 {
     for (uint32_t i = 0; i < plan->column_count; i++)
         for (uint32_t j = 0; j < i; j++)
@@ -82,7 +83,7 @@ static lig_status check_names(const ligi_keep_plan *plan)
 
 /* --- sizes --- */
 
-size_t ligi_kept_body(const ligi_keep_plan *plan, uint32_t table, uint32_t length)
+size_t ligi_params_snapshot_body(const ligi_snapshot_plan *plan, uint32_t table, uint32_t length)
 {
     uint32_t kind = ligi_tables_optimizer(plan->tables, table)->kind;
     size_t values = (size_t)length * ligi_tables_element_bytes(plan->tables);
@@ -92,7 +93,8 @@ size_t ligi_kept_body(const ligi_keep_plan *plan, uint32_t table, uint32_t lengt
     return (values + 7) / 8 * 8 + states * ligi_tables_state_element_bytes(plan->tables);
 }
 
-size_t ligi_column_at(const ligi_keep_plan *plan, const ligi_column *column, uint32_t length)
+size_t ligi_params_snapshot_column_at(const ligi_snapshot_plan *plan,
+                                      const ligi_snapshot_column *column, uint32_t length)
 {
     if (column->kind != LIGI_COLUMN_STATE)
         return 0;
@@ -100,12 +102,12 @@ size_t ligi_column_at(const ligi_keep_plan *plan, const ligi_column *column, uin
     return (values + 7) / 8 * 8 + (size_t)column->lengths_before * length * column->element_bytes;
 }
 
-size_t ligi_column_bytes(const ligi_column *column, uint32_t length)
+size_t ligi_params_snapshot_column_bytes(const ligi_snapshot_column *column, uint32_t length)
 {
     return (column->single ? 1 : (size_t)length) * column->element_bytes;
 }
 
-uint64_t ligi_kept_row_count(const ligi_kept_table *table)
+uint64_t ligi_params_snapshot_row_count(const ligi_snapshot_table *table)
 {
     return table->rows[table->unit_count];
 }
@@ -135,7 +137,7 @@ static uint32_t length_of(const ligi_tables *tables, uint32_t table)
     return length;
 }
 
-static lig_status divide_equal(ligi_kept_table *self, uint64_t row_count)
+static lig_status divide_equal(ligi_snapshot_table *self, uint64_t row_count)
 {
     uint64_t step = rows_of_unit(self->body_bytes);
     free(self->rows);
@@ -147,7 +149,7 @@ static lig_status divide_equal(ligi_kept_table *self, uint64_t row_count)
     return LIG_OK;
 }
 
-static lig_status add_start(ligi_kept_table *self, size_t *capacities, uint64_t row,
+static lig_status add_start(ligi_snapshot_table *self, size_t *capacities, uint64_t row,
                             uint64_t element)
 {
     size_t at = self->unit_count++;
@@ -158,7 +160,8 @@ static lig_status add_start(ligi_kept_table *self, size_t *capacities, uint64_t 
     return LIG_OK;
 }
 
-static lig_status divide_unequal(const ligi_keep_plan *plan, uint32_t table, ligi_kept_table *self)
+static lig_status divide_unequal(const ligi_snapshot_plan *plan, uint32_t table,
+                                 ligi_snapshot_table *self)
 {
     uint64_t keys = ligi_tables_key_count(plan->tables, table), elements = 0, bytes = 0, rows = 0;
     int64_t first = ligi_tables_offset(plan->tables, table);
@@ -166,7 +169,7 @@ static lig_status divide_unequal(const ligi_keep_plan *plan, uint32_t table, lig
     LIG_TRY(add_start(self, capacities, 0, 0));
     for (uint64_t i = 0; i < keys; i++) {
         uint32_t length = ligi_tables_length_of_key(plan->tables, first + (int64_t)i);
-        size_t body = ligi_kept_body(plan, table, length);
+        size_t body = ligi_params_snapshot_body(plan, table, length);
         if (rows && (bytes + body > LIGI_UNIT_BYTES || rows == LIGI_UNIT_ROWS_MAX)) {
             LIG_TRY(add_start(self, capacities, i, elements));
             bytes = rows = 0;
@@ -180,7 +183,8 @@ static lig_status divide_unequal(const ligi_keep_plan *plan, uint32_t table, lig
     return LIG_OK;
 }
 
-static lig_status divide_hashed(const ligi_keep_plan *plan, uint32_t table, ligi_kept_table *self)
+static lig_status divide_hashed(const ligi_snapshot_plan *plan, uint32_t table,
+                                ligi_snapshot_table *self)
 {
     uint64_t keys = ligi_tables_key_count(plan->tables, table), bytes = keys * self->body_bytes;
     while (self->hash_bits < 40 && bytes >> self->hash_bits > BUCKET_BYTES)
@@ -189,7 +193,7 @@ static lig_status divide_hashed(const ligi_keep_plan *plan, uint32_t table, ligi
     return ligi_calloc(&self->rows, self->unit_count + 1, sizeof *self->rows, "a save");
 }
 
-static void number_units(ligi_keep_plan *plan)
+static void number_units(ligi_snapshot_plan *plan)
 {
     plan->unit_count = 0;
     for (uint32_t i = 0; i < ligi_tables_count(plan->tables); i++) {
@@ -198,13 +202,13 @@ static void number_units(ligi_keep_plan *plan)
     }
 }
 
-lig_status ligi_keep_plan_init(ligi_keep_plan *plan, const ligi_tables *tables)
+lig_status ligi_params_snapshot_plan_init(ligi_snapshot_plan *plan, const ligi_tables *tables)
 {
     plan->tables = tables;
     for (uint32_t i = 0; i < ligi_tables_count(tables); i++) {
-        ligi_kept_table *table = &plan->table[i];
+        ligi_snapshot_table *table = &plan->table[i];
         table->length = length_of(tables, i);
-        table->body_bytes = table->length ? ligi_kept_body(plan, i, table->length) : 0;
+        table->body_bytes = table->length ? ligi_params_snapshot_body(plan, i, table->length) : 0;
         LIG_TRY(add_columns(plan, i));
         if (ligi_tables_hashed(tables))
             LIG_TRY(divide_hashed(plan, i, table));
@@ -217,7 +221,7 @@ lig_status ligi_keep_plan_init(ligi_keep_plan *plan, const ligi_tables *tables)
     return check_names(plan);
 }
 
-void ligi_keep_plan_fini(ligi_keep_plan *plan)
+void ligi_params_snapshot_plan_fini(ligi_snapshot_plan *plan)
 {
     for (uint32_t i = 0; i < plan->column_count; i++)
         free(plan->column[i].name);
@@ -225,19 +229,19 @@ void ligi_keep_plan_fini(ligi_keep_plan *plan)
         free(plan->table[i].rows);
         free(plan->table[i].elements);
     }
-    *plan = (ligi_keep_plan){0};
+    *plan = (ligi_snapshot_plan){0};
 }
 
-void ligi_keep_plan_count(ligi_keep_plan *plan, const uint64_t *counts)
+void ligi_params_snapshot_plan_count(ligi_snapshot_plan *plan, const uint64_t *counts)
 {
     for (uint32_t i = 0; i < ligi_tables_count(plan->tables); i++) {
-        ligi_kept_table *table = &plan->table[i];
+        ligi_snapshot_table *table = &plan->table[i];
         for (uint64_t unit = 0; unit < table->unit_count; unit++)
             table->rows[unit + 1] = table->rows[unit] + counts[table->first_unit + unit];
     }
 }
 
-lig_status ligi_keep_plan_divide(ligi_keep_plan *plan, const uint64_t *row_counts)
+lig_status ligi_params_snapshot_plan_divide(ligi_snapshot_plan *plan, const uint64_t *row_counts)
 {
     for (uint32_t i = 0; i < ligi_tables_count(plan->tables); i++)
         LIG_TRY(divide_equal(&plan->table[i], row_counts[i]));
@@ -245,15 +249,15 @@ lig_status ligi_keep_plan_divide(ligi_keep_plan *plan, const uint64_t *row_count
     return LIG_OK;
 }
 
-void ligi_keep_plan_share(const ligi_keep_plan *plan, uint32_t rank, uint32_t node_count,
-                          uint64_t *first, uint64_t *end)
+void ligi_params_snapshot_plan_share(const ligi_snapshot_plan *plan, uint32_t rank,
+                                     uint32_t node_count, uint64_t *first, uint64_t *end)
 {
     unsigned __int128 units = plan->unit_count;
     *first = (uint64_t)(units * rank / node_count);
     *end = (uint64_t)(units * (rank + 1) / node_count);
 }
 
-int ligi_keep_plan_unit(const ligi_keep_plan *plan, uint64_t unit, uint64_t *number)
+int ligi_params_snapshot_plan_unit(const ligi_snapshot_plan *plan, uint64_t unit, uint64_t *number)
 {
     for (uint32_t i = 0; i < ligi_tables_count(plan->tables); i++)
         if (unit >= plan->table[i].first_unit &&
@@ -264,18 +268,20 @@ int ligi_keep_plan_unit(const ligi_keep_plan *plan, uint64_t unit, uint64_t *num
     return -1;
 }
 
-uint64_t ligi_keep_plan_bucket(const ligi_keep_plan *plan, uint32_t table, int64_t key)
+uint64_t ligi_params_snapshot_plan_bucket(const ligi_snapshot_plan *plan, uint32_t table,
+                                          int64_t key)
 {
     uint32_t bits = plan->table[table].hash_bits;
-    return bits ? ligi_directory_hash(key) >> (64 - bits) : 0;
+    return bits ? ligi_key_index_hash(key) >> (64 - bits) : 0;
 }
 
 /* --- boxes --- */
 
-uint32_t ligi_column_shape(const ligi_keep_plan *plan, const ligi_column *column, int64_t *shape)
+uint32_t ligi_params_snapshot_column_shape(const ligi_snapshot_plan *plan,
+                                           const ligi_snapshot_column *column, int64_t *shape)
 {
-    const ligi_kept_table *table = &plan->table[column->table];
-    shape[0] = (int64_t)ligi_kept_row_count(table);
+    const ligi_snapshot_table *table = &plan->table[column->table];
+    shape[0] = (int64_t)ligi_params_snapshot_row_count(table);
     if (column->single)
         return 1;
     if (table->elements) {
@@ -286,10 +292,11 @@ uint32_t ligi_column_shape(const ligi_keep_plan *plan, const ligi_column *column
     return 2;
 }
 
-void ligi_column_box(const ligi_keep_plan *plan, const ligi_column *column, uint64_t number,
-                     int64_t *start, int64_t *shape)
+void ligi_params_snapshot_column_box(const ligi_snapshot_plan *plan,
+                                     const ligi_snapshot_column *column, uint64_t number,
+                                     int64_t *start, int64_t *shape)
 {
-    const ligi_kept_table *table = &plan->table[column->table];
+    const ligi_snapshot_table *table = &plan->table[column->table];
     const uint64_t *starts = table->elements && !column->single ? table->elements : table->rows;
     start[0] = (int64_t)starts[number];
     shape[0] = (int64_t)(starts[number + 1] - starts[number]);

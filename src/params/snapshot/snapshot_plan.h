@@ -15,23 +15,23 @@
 #define LIGI_UNIT_ROWS_MAX (UINT64_C(1) << 18)
 #define LIGI_COLUMNS_MAX 4 /* of a table, and one more for lengths or keys */
 
-typedef enum ligi_column_kind {
+typedef enum ligi_snapshot_column_kind {
     LIGI_COLUMN_VALUES = 0,
     LIGI_COLUMN_STATE = 1,
     LIGI_COLUMN_LENGTHS = 2, /* int64 */
     LIGI_COLUMN_KEYS = 3     /* int64, less the table's offset */
-} ligi_column_kind;
+} ligi_snapshot_column_kind;
 
-typedef struct ligi_column {
+typedef struct ligi_snapshot_column {
     char *name;
     uint32_t table;
     uint32_t kind;
     uint32_t dtype, element_bytes;
     uint32_t lengths_before; /* STATE: so many times the row's length stand before it */
     int single;              /* one element a row; else as many as the row has */
-} ligi_column;
+} ligi_snapshot_column;
 
-typedef struct ligi_kept_table {
+typedef struct ligi_snapshot_table {
     uint32_t first_column, column_count;
     uint32_t length;     /* 0: unequal */
     size_t body_bytes;   /* 0: unequal */
@@ -40,45 +40,49 @@ typedef struct ligi_kept_table {
     uint32_t hash_bits; /* hashed: the first of a key's hash are its unit */
     uint64_t *rows;     /* [unit_count + 1]: rows before the unit; hashed: once they are counted */
     uint64_t *elements; /* [unit_count + 1]: values before the unit; NULL unless unequal */
-} ligi_kept_table;
+} ligi_snapshot_table;
 
-typedef struct ligi_keep_plan {
+typedef struct ligi_snapshot_plan {
     const ligi_tables *tables;
-    ligi_kept_table table[LIG_PARAMS_TABLES_MAX];
-    ligi_column column[LIG_PARAMS_TABLES_MAX * (LIGI_COLUMNS_MAX + 1)];
+    ligi_snapshot_table table[LIG_PARAMS_TABLES_MAX];
+    ligi_snapshot_column column[LIG_PARAMS_TABLES_MAX * (LIGI_COLUMNS_MAX + 1)];
     uint32_t column_count;
     uint64_t unit_count;
-} ligi_keep_plan;
+} ligi_snapshot_plan;
 
 /* Fills a zeroed plan; fini also after a failure. LIG_E_UNSUPPORTED when two tensors would have one
  * name. */
-lig_status ligi_keep_plan_init(ligi_keep_plan *plan, const ligi_tables *tables);
-void ligi_keep_plan_fini(ligi_keep_plan *plan);
+lig_status ligi_params_snapshot_plan_init(ligi_snapshot_plan *plan, const ligi_tables *tables);
+void ligi_params_snapshot_plan_fini(ligi_snapshot_plan *plan);
 
 /* Hashed: `counts` of all units give the rows before each. */
-void ligi_keep_plan_count(ligi_keep_plan *plan, const uint64_t *counts);
+void ligi_params_snapshot_plan_count(ligi_snapshot_plan *plan, const uint64_t *counts);
 /* Hashed, for loading: so many rows of a table, in units of equal size. Units of all tables change.
  */
-lig_status ligi_keep_plan_divide(ligi_keep_plan *plan, const uint64_t *row_counts);
+lig_status ligi_params_snapshot_plan_divide(ligi_snapshot_plan *plan, const uint64_t *row_counts);
 
 /* Which units a node deals with: [first, end). */
-void ligi_keep_plan_share(const ligi_keep_plan *plan, uint32_t rank, uint32_t node_count,
-                          uint64_t *first, uint64_t *end);
+void ligi_params_snapshot_plan_share(const ligi_snapshot_plan *plan, uint32_t rank,
+                                     uint32_t node_count, uint64_t *first, uint64_t *end);
 /* The table of a unit, and its number there; -1 when there is no such unit. */
-int ligi_keep_plan_unit(const ligi_keep_plan *plan, uint64_t unit, uint64_t *number);
+int ligi_params_snapshot_plan_unit(const ligi_snapshot_plan *plan, uint64_t unit, uint64_t *number);
 /* The unit of a hashed key, in its table. */
-uint64_t ligi_keep_plan_bucket(const ligi_keep_plan *plan, uint32_t table, int64_t key);
+uint64_t ligi_params_snapshot_plan_bucket(const ligi_snapshot_plan *plan, uint32_t table,
+                                          int64_t key);
 
-uint64_t ligi_kept_row_count(const ligi_kept_table *table);
+uint64_t ligi_params_snapshot_row_count(const ligi_snapshot_table *table);
 /* Bytes of a row that has `length` elements, and where a column is in it. */
-size_t ligi_kept_body(const ligi_keep_plan *plan, uint32_t table, uint32_t length);
-size_t ligi_column_at(const ligi_keep_plan *plan, const ligi_column *column, uint32_t length);
-size_t ligi_column_bytes(const ligi_column *column, uint32_t length);
+size_t ligi_params_snapshot_body(const ligi_snapshot_plan *plan, uint32_t table, uint32_t length);
+size_t ligi_params_snapshot_column_at(const ligi_snapshot_plan *plan,
+                                      const ligi_snapshot_column *column, uint32_t length);
+size_t ligi_params_snapshot_column_bytes(const ligi_snapshot_column *column, uint32_t length);
 
 /* The tensor as a whole: fills shape[2], returns how many dimensions. */
-uint32_t ligi_column_shape(const ligi_keep_plan *plan, const ligi_column *column, int64_t *shape);
+uint32_t ligi_params_snapshot_column_shape(const ligi_snapshot_plan *plan,
+                                           const ligi_snapshot_column *column, int64_t *shape);
 /* Where a unit's rows lie in it: fills start[2] and shape[2]. */
-void ligi_column_box(const ligi_keep_plan *plan, const ligi_column *column, uint64_t number,
-                     int64_t *start, int64_t *shape);
+void ligi_params_snapshot_column_box(const ligi_snapshot_plan *plan,
+                                     const ligi_snapshot_column *column, uint64_t number,
+                                     int64_t *start, int64_t *shape);
 
 #endif

@@ -36,19 +36,20 @@ static ligi_tables *tables_of(uint32_t flags, uint32_t nodes)
 }
 
 /* Units of a table follow each other without gaps, are not too large, and so are their boxes. */
-static void check_units(const ligi_keep_plan *plan)
+static void check_units(const ligi_snapshot_plan *plan)
 {
     uint64_t unit = 0, number;
     for (uint32_t t = 0; t < 3; t++) {
-        const ligi_kept_table *table = &plan->table[t];
+        const ligi_snapshot_table *table = &plan->table[t];
         assert_int_equal(table->first_unit, unit);
-        assert_int_equal(ligi_kept_row_count(table), ligi_tables_key_count(plan->tables, t));
+        assert_int_equal(ligi_params_snapshot_row_count(table),
+                         ligi_tables_key_count(plan->tables, t));
         for (uint32_t c = 0; c < table->column_count; c++) {
-            const ligi_column *column = &plan->column[table->first_column + c];
+            const ligi_snapshot_column *column = &plan->column[table->first_column + c];
             int64_t whole[2], start[2], shape[2], at = 0;
-            ligi_column_shape(plan, column, whole);
+            ligi_params_snapshot_column_shape(plan, column, whole);
             for (uint64_t i = 0; i < table->unit_count; i++, at += shape[0]) {
-                ligi_column_box(plan, column, i, start, shape);
+                ligi_params_snapshot_column_box(plan, column, i, start, shape);
                 assert_int_equal(start[0], at);
                 assert_true(shape[0] > 0);
             }
@@ -56,17 +57,18 @@ static void check_units(const ligi_keep_plan *plan)
         }
         for (uint64_t i = 0; i < table->unit_count; i++, unit++) {
             uint64_t bytes = 0;
-            assert_int_equal(ligi_keep_plan_unit(plan, unit, &number), t);
+            assert_int_equal(ligi_params_snapshot_plan_unit(plan, unit, &number), t);
             assert_int_equal(number, i);
             for (uint64_t row = table->rows[i]; row < table->rows[i + 1]; row++) {
                 int64_t key = ligi_tables_offset(plan->tables, t) + (int64_t)row;
-                bytes += ligi_kept_body(plan, t, ligi_tables_length_of_key(plan->tables, key));
+                bytes += ligi_params_snapshot_body(plan, t,
+                                                   ligi_tables_length_of_key(plan->tables, key));
             }
             assert_true(bytes <= LIGI_UNIT_BYTES);
         }
     }
     assert_int_equal(unit, plan->unit_count);
-    assert_int_equal(ligi_keep_plan_unit(plan, unit, &number), -1);
+    assert_int_equal(ligi_params_snapshot_plan_unit(plan, unit, &number), -1);
 }
 
 static void test_dense(void **state)
@@ -74,20 +76,20 @@ static void test_dense(void **state)
     (void)state;
     const char *names[] = {"a", "b", "b.mean", "b.square", "b.step", "b.lengths", "c"};
     ligi_tables *tables = tables_of(0, 1);
-    ligi_keep_plan *plan = calloc(1, sizeof *plan);
+    ligi_snapshot_plan *plan = calloc(1, sizeof *plan);
     int64_t shape[2];
-    assert_ok(ligi_keep_plan_init(plan, tables));
+    assert_ok(ligi_params_snapshot_plan_init(plan, tables));
     assert_int_equal(plan->column_count, 7);
     for (uint32_t i = 0; i < 7; i++)
         assert_string_equal(plan->column[i].name, names[i]);
-    assert_int_equal(ligi_column_shape(plan, &plan->column[0], shape), 2);
+    assert_int_equal(ligi_params_snapshot_column_shape(plan, &plan->column[0], shape), 2);
     assert_int_equal(shape[1], 100);
-    assert_int_equal(ligi_column_shape(plan, &plan->column[2], shape), 1);
-    assert_int_equal(ligi_column_shape(plan, &plan->column[4], shape), 1);
+    assert_int_equal(ligi_params_snapshot_column_shape(plan, &plan->column[2], shape), 1);
+    assert_int_equal(ligi_params_snapshot_column_shape(plan, &plan->column[4], shape), 1);
     assert_int_equal(shape[0], UNEQUAL);
     assert_true(plan->table[0].unit_count > 4 && plan->table[1].unit_count > 1);
     check_units(plan);
-    ligi_keep_plan_fini(plan);
+    ligi_params_snapshot_plan_fini(plan);
     free(plan);
     ligi_tables_destroy(tables);
 }
@@ -97,22 +99,24 @@ static void test_bodies(void **state)
 {
     (void)state;
     ligi_tables *tables = tables_of(0, 1);
-    ligi_keep_plan *plan = calloc(1, sizeof *plan);
-    assert_ok(ligi_keep_plan_init(plan, tables));
+    ligi_snapshot_plan *plan = calloc(1, sizeof *plan);
+    assert_ok(ligi_params_snapshot_plan_init(plan, tables));
     for (ligi_entry entry = 49990; entry < 50000 + UNEQUAL; entry++) {
         uint32_t table = ligi_tables_table_of(tables, entry);
         uint32_t length = ligi_tables_length(tables, entry);
         size_t bytes = ligi_tables_body_bytes(tables, entry);
-        assert_int_equal(ligi_kept_body(plan, table, length), bytes);
+        assert_int_equal(ligi_params_snapshot_body(plan, table, length), bytes);
         if (table == 0)
             continue;
         size_t at = ligi_tables_state_at(tables, entry);
-        assert_int_equal(ligi_column_at(plan, &plan->column[2], length), at);
-        assert_int_equal(ligi_column_at(plan, &plan->column[3], length), at + length * 4);
-        assert_int_equal(ligi_column_at(plan, &plan->column[4], length), at + length * 8);
+        assert_int_equal(ligi_params_snapshot_column_at(plan, &plan->column[2], length), at);
+        assert_int_equal(ligi_params_snapshot_column_at(plan, &plan->column[3], length),
+                         at + length * 4);
+        assert_int_equal(ligi_params_snapshot_column_at(plan, &plan->column[4], length),
+                         at + length * 8);
         assert_int_equal(at + length * 8 + 4, bytes);
     }
-    ligi_keep_plan_fini(plan);
+    ligi_params_snapshot_plan_fini(plan);
     free(plan);
     ligi_tables_destroy(tables);
 }
@@ -122,18 +126,18 @@ static void test_shares(void **state)
 {
     (void)state;
     ligi_tables *tables = tables_of(0, 1);
-    ligi_keep_plan *plan = calloc(1, sizeof *plan);
-    assert_ok(ligi_keep_plan_init(plan, tables));
+    ligi_snapshot_plan *plan = calloc(1, sizeof *plan);
+    assert_ok(ligi_params_snapshot_plan_init(plan, tables));
     for (uint32_t nodes = 1; nodes < 40; nodes++) {
         uint64_t at = 0, first, end;
         for (uint32_t rank = 0; rank < nodes; rank++, at = end) {
-            ligi_keep_plan_share(plan, rank, nodes, &first, &end);
+            ligi_params_snapshot_plan_share(plan, rank, nodes, &first, &end);
             assert_int_equal(first, at);
             assert_true(end >= first);
         }
         assert_int_equal(at, plan->unit_count);
     }
-    ligi_keep_plan_fini(plan);
+    ligi_params_snapshot_plan_fini(plan);
     free(plan);
     ligi_tables_destroy(tables);
 }
@@ -145,23 +149,23 @@ static void test_hashed(void **state)
                            "b.step", "b.keys", "c", "c.keys"};
     const uint64_t rows[3] = {50000, UNEQUAL, 1};
     ligi_tables *tables = tables_of(LIG_PARAMS_HASHED, 1);
-    ligi_keep_plan *plan = calloc(1, sizeof *plan);
-    assert_ok(ligi_keep_plan_init(plan, tables));
+    ligi_snapshot_plan *plan = calloc(1, sizeof *plan);
+    assert_ok(ligi_params_snapshot_plan_init(plan, tables));
     assert_int_equal(plan->column_count, 9);
     for (uint32_t i = 0; i < 9; i++)
         assert_string_equal(plan->column[i].name, names[i]);
     uint64_t *counts = calloc(plan->unit_count, sizeof *counts);
     for (int64_t i = 0; i < 50000; i++)
-        counts[ligi_keep_plan_bucket(plan, 0, i * 977)]++;
+        counts[ligi_params_snapshot_plan_bucket(plan, 0, i * 977)]++;
     for (uint64_t i = 0; i < plan->table[0].unit_count; i++)
         assert_true(counts[i] * 400 < LIGI_UNIT_BYTES && counts[i] > 500);
-    ligi_keep_plan_count(plan, counts);
-    assert_int_equal(ligi_kept_row_count(&plan->table[0]), 50000);
-    assert_int_equal(ligi_kept_row_count(&plan->table[2]), 0);
-    assert_ok(ligi_keep_plan_divide(plan, rows));
+    ligi_params_snapshot_plan_count(plan, counts);
+    assert_int_equal(ligi_params_snapshot_row_count(&plan->table[0]), 50000);
+    assert_int_equal(ligi_params_snapshot_row_count(&plan->table[2]), 0);
+    assert_ok(ligi_params_snapshot_plan_divide(plan, rows));
     check_units(plan);
     free(counts);
-    ligi_keep_plan_fini(plan);
+    ligi_params_snapshot_plan_fini(plan);
     free(plan);
     ligi_tables_destroy(tables);
 }
@@ -172,31 +176,51 @@ static void test_notes(void **state)
 {
     (void)state;
     uint8_t payload[200] = {0};
-    ligi_note note;
-    ligi_note_front front = {.count = 3, .total = 3};
+    ligi_snapshot_message content;
+    ligi_snapshot_front front = {.count = 3, .total = 3};
     int64_t key = -77;
     memcpy(payload, &front, sizeof front);
     memcpy(payload + sizeof front + 16, &key, sizeof key);
-    assert_ok(ligi_note_open(LIGI_KEEP_SAY, payload, sizeof front + 3, &note));
-    assert_status(ligi_note_open(LIGI_KEEP_SAY, payload, sizeof front + 4, &note), LIG_E_CORRUPT);
-    assert_status(ligi_note_open(LIGI_KEEP_GET, payload, sizeof front + 1, &note), LIG_E_CORRUPT);
-    assert_ok(ligi_note_open(LIGI_KEEP_OWN, payload, sizeof front + 24, &note));
-    assert_int_equal(ligi_note_key(&note, 2), -77);
-    assert_status(ligi_note_open(LIGI_KEEP_OWN, payload, sizeof front + 25, &note), LIG_E_CORRUPT);
-    assert_ok(ligi_note_open(LIGI_KEEP_PUT, payload, sizeof front + 25, &note));
-    assert_int_equal(note.body_bytes, 1);
-    assert_status(ligi_note_open(LIGI_KEEP_PUT, payload, sizeof front + 23, &note), LIG_E_CORRUPT);
-    assert_ok(ligi_note_open(LIGI_KEEP_TAKEN, payload, sizeof front + 1, &note));
-    assert_status(ligi_note_open(LIGI_KEEP_TAKEN, payload, sizeof front, &note), LIG_E_CORRUPT);
-    assert_status(ligi_note_open(9, payload, sizeof front, &note), LIG_E_CORRUPT);
-    assert_status(ligi_note_open(LIGI_KEEP_GET, payload, sizeof front - 1, &note), LIG_E_CORRUPT);
+    assert_ok(ligi_params_snapshot_message_open(LIGI_SNAPSHOT_REPORT, payload, sizeof front + 3,
+                                                &content));
+    assert_status(ligi_params_snapshot_message_open(LIGI_SNAPSHOT_REPORT, payload, sizeof front + 4,
+                                                    &content),
+                  LIG_E_CORRUPT);
+    assert_status(
+        ligi_params_snapshot_message_open(LIGI_SNAPSHOT_GET, payload, sizeof front + 1, &content),
+        LIG_E_CORRUPT);
+    assert_ok(
+        ligi_params_snapshot_message_open(LIGI_SNAPSHOT_OWN, payload, sizeof front + 24, &content));
+    assert_int_equal(ligi_params_snapshot_message_key(&content, 2), -77);
+    assert_status(
+        ligi_params_snapshot_message_open(LIGI_SNAPSHOT_OWN, payload, sizeof front + 25, &content),
+        LIG_E_CORRUPT);
+    assert_ok(
+        ligi_params_snapshot_message_open(LIGI_SNAPSHOT_PUT, payload, sizeof front + 25, &content));
+    assert_int_equal(content.body_bytes, 1);
+    assert_status(
+        ligi_params_snapshot_message_open(LIGI_SNAPSHOT_PUT, payload, sizeof front + 23, &content),
+        LIG_E_CORRUPT);
+    assert_ok(ligi_params_snapshot_message_open(LIGI_SNAPSHOT_TAKEN, payload, sizeof front + 1,
+                                                &content));
+    assert_status(
+        ligi_params_snapshot_message_open(LIGI_SNAPSHOT_TAKEN, payload, sizeof front, &content),
+        LIG_E_CORRUPT);
+    assert_status(ligi_params_snapshot_message_open(9, payload, sizeof front, &content),
+                  LIG_E_CORRUPT);
+    assert_status(
+        ligi_params_snapshot_message_open(LIGI_SNAPSHOT_GET, payload, sizeof front - 1, &content),
+        LIG_E_CORRUPT);
     front.total = 2; /* a piece that reaches beyond the data */
     memcpy(payload, &front, sizeof front);
-    assert_status(ligi_note_open(LIGI_KEEP_HEAR, payload, sizeof front + 3, &note), LIG_E_CORRUPT);
-    front = (ligi_note_front){.count = UINT32_MAX};
+    assert_status(ligi_params_snapshot_message_open(LIGI_SNAPSHOT_DECISION, payload,
+                                                    sizeof front + 3, &content),
+                  LIG_E_CORRUPT);
+    front = (ligi_snapshot_front){.count = UINT32_MAX};
     memcpy(payload, &front, sizeof front);
-    for (uint8_t verb = LIGI_KEEP_ROWS; verb <= LIGI_KEEP_TAKEN; verb++)
-        assert_status(ligi_note_open(verb, payload, sizeof payload, &note), LIG_E_CORRUPT);
+    for (uint8_t verb = LIGI_SNAPSHOT_ROWS; verb <= LIGI_SNAPSHOT_TAKEN; verb++)
+        assert_status(ligi_params_snapshot_message_open(verb, payload, sizeof payload, &content),
+                      LIG_E_CORRUPT);
 }
 
 int main(void)

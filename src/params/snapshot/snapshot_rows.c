@@ -18,7 +18,7 @@
 
 /* --- room --- */
 
-void ligi_rows_fini(ligi_rows *rows)
+void ligi_params_snapshot_rows_fini(ligi_snapshot_rows *rows)
 {
     free(rows->keys);
     free(rows->offsets);
@@ -27,10 +27,10 @@ void ligi_rows_fini(ligi_rows *rows)
     free(rows->given);
     free(rows->bodies);
     free(rows->asking);
-    *rows = (ligi_rows){0};
+    *rows = (ligi_snapshot_rows){0};
 }
 
-static lig_status make_room(ligi_rows *rows, uint32_t node_count)
+static lig_status make_room(ligi_snapshot_rows *rows, uint32_t node_count)
 {
     size_t count = (size_t)rows->count + 1;
     LIG_TRY(ligi_grow(&rows->keys, &rows->key_room, count, sizeof *rows->keys, "rows"));
@@ -43,12 +43,13 @@ static lig_status make_room(ligi_rows *rows, uint32_t node_count)
     return LIG_OK;
 }
 
-lig_status ligi_rows_begin(ligi_rows *rows, const ligi_keep_call *call, uint64_t unit)
+lig_status ligi_params_snapshot_rows_begin(ligi_snapshot_rows *rows, const ligi_snapshot_call *call,
+                                           uint64_t unit)
 {
-    const ligi_keep_plan *plan = &call->plan;
+    const ligi_snapshot_plan *plan = &call->plan;
     const ligi_tables *tables = call->node->tables;
-    int table = ligi_keep_plan_unit(plan, unit, &rows->number);
-    const ligi_kept_table *kept = &plan->table[table];
+    int table = ligi_params_snapshot_plan_unit(plan, unit, &rows->number);
+    const ligi_snapshot_table *kept = &plan->table[table];
     uint64_t count = kept->rows[rows->number + 1] - kept->rows[rows->number];
     if (count > UINT32_MAX / 2)
         return lig_fail(LIG_E_LIMIT, "%llu hashed keys of one block cannot be saved",
@@ -65,27 +66,27 @@ lig_status ligi_rows_begin(ligi_rows *rows, const ligi_keep_call *call, uint64_t
         rows->keys[i] = first + i;
         rows->order[i] = i;
         rows->offsets[i] = at;
-        at += kept->length
-                  ? kept->body_bytes
-                  : ligi_kept_body(plan, rows->table, ligi_tables_length_of_key(tables, first + i));
+        at += kept->length ? kept->body_bytes
+                           : ligi_params_snapshot_body(
+                                 plan, rows->table, ligi_tables_length_of_key(tables, first + i));
     }
     rows->offsets[rows->count] = at;
     return ligi_grow(&rows->bodies, &rows->body_room, at + 1, 1, "rows");
 }
 
-uint8_t *ligi_rows_body(const ligi_rows *rows, uint32_t index)
+uint8_t *ligi_params_snapshot_rows_body(const ligi_snapshot_rows *rows, uint32_t index)
 {
     return rows->bodies + rows->offsets[rows->order[index]];
 }
 
-uint32_t ligi_rows_length(const ligi_rows *rows, uint32_t index)
+uint32_t ligi_params_snapshot_rows_length(const ligi_snapshot_rows *rows, uint32_t index)
 {
-    const ligi_kept_table *kept = &rows->plan->table[rows->table];
+    const ligi_snapshot_table *kept = &rows->plan->table[rows->table];
     return kept->length ? kept->length
                         : ligi_tables_length_of_key(rows->plan->tables, rows->keys[index]);
 }
 
-static size_t body_bytes(const ligi_rows *rows, uint32_t index)
+static size_t body_bytes(const ligi_snapshot_rows *rows, uint32_t index)
 {
     return rows->offsets[index + 1] - rows->offsets[index];
 }
@@ -93,7 +94,7 @@ static size_t body_bytes(const ligi_rows *rows, uint32_t index)
 /* --- gathering --- */
 
 /* Where a row goes that has come; NULL: nowhere. */
-static uint8_t *place_for(ligi_rows *rows, int64_t key, size_t *bytes)
+static uint8_t *place_for(ligi_snapshot_rows *rows, int64_t key, size_t *bytes)
 {
     uint32_t at = rows->found;
     if (ligi_tables_hashed(rows->plan->tables)) {
@@ -113,17 +114,18 @@ static uint8_t *place_for(ligi_rows *rows, int64_t key, size_t *bytes)
     return rows->bodies + rows->offsets[at];
 }
 
-lig_status ligi_keep_rows(lig_params *node, uint32_t rank, const ligi_note *note)
+lig_status ligi_params_snapshot_rows_arrived(lig_params *node, uint32_t rank,
+                                             const ligi_snapshot_message *content)
 {
-    struct ligi_keeping *self = node->keeping;
-    ligi_rows *rows = self->asked;
-    if (rows == NULL || note->front.call != self->call || note->front.unit != rows->unit ||
+    struct ligi_snapshot_state *self = node->snapshot;
+    ligi_snapshot_rows *rows = self->asked;
+    if (rows == NULL || content->front.call != self->call || content->front.unit != rows->unit ||
         !rows->asking[rank])
         return LIG_OK; /* for what was given up */
-    const uint8_t *body = note->bodies;
-    uint64_t left = note->body_bytes;
-    for (uint32_t i = 0; i < note->front.count; i++) {
-        int64_t key = ligi_note_key(note, i);
+    const uint8_t *body = content->bodies;
+    uint64_t left = content->body_bytes;
+    for (uint32_t i = 0; i < content->front.count; i++) {
+        int64_t key = ligi_params_snapshot_message_key(content, i);
         size_t bytes = 0;
         int fits = ligi_tables_table_of_key(node->tables, key) == (int)rows->table;
         if (fits && !ligi_tables_hashed(node->tables))
@@ -138,9 +140,10 @@ lig_status ligi_keep_rows(lig_params *node, uint32_t rank, const ligi_note *note
         body += bytes;
         left -= bytes;
     }
-    if (note->front.more) {
-        ligi_note_front front = {.call = self->call, .unit = rows->unit, .at = note->front.at};
-        return ligi_keep_post(node, rank, LIGI_KEEP_GET, &front, NULL, 0);
+    if (content->front.more) {
+        ligi_snapshot_front front = {
+            .call = self->call, .unit = rows->unit, .at = content->front.at};
+        return ligi_params_snapshot_send(node, rank, LIGI_SNAPSHOT_GET, &front, NULL, 0);
     }
     rows->asking[rank] = 0;
     self->awaited--;
@@ -149,13 +152,13 @@ lig_status ligi_keep_rows(lig_params *node, uint32_t rank, const ligi_note *note
 
 static int by_key(const void *left, const void *right, void *context)
 {
-    const ligi_rows *rows = context;
+    const ligi_snapshot_rows *rows = context;
     int64_t a = rows->keys[*(const uint32_t *)left], b = rows->keys[*(const uint32_t *)right];
     return a < b ? -1 : a > b;
 }
 
 /* Hashed rows come in any order; one that moved while it was asked for may have come twice. */
-static int complete(ligi_rows *rows)
+static int complete(ligi_snapshot_rows *rows)
 {
     if (rows->found < rows->count || rows->overflow)
         return 0;
@@ -170,13 +173,13 @@ static int complete(ligi_rows *rows)
 
 static int answered(void *context)
 {
-    const ligi_keep_call *call = context;
-    return call->keeping->awaited == 0 || ligi_keep_interrupted(call->node);
+    const ligi_snapshot_call *call = context;
+    return call->snapshot->awaited == 0 || ligi_params_snapshot_interrupted(call->node);
 }
 
-static void take_own(ligi_rows *rows, lig_params *node)
+static void take_own(ligi_snapshot_rows *rows, lig_params *node)
 {
-    const ligi_keep_index *index = &node->keeping->index;
+    const ligi_snapshot_index *index = &node->snapshot->index;
     uint64_t first = 0, count = rows->count;
     if (ligi_tables_hashed(node->tables)) {
         first = index->starts[rows->unit];
@@ -194,12 +197,12 @@ static void take_own(ligi_rows *rows, lig_params *node)
     }
 }
 
-static lig_status ask_all(ligi_rows *rows, ligi_keep_call *call)
+static lig_status ask_all(ligi_snapshot_rows *rows, ligi_snapshot_call *call)
 {
     lig_params *node = call->node;
-    struct ligi_keeping *self = call->keeping;
-    ligi_note_front front = {.call = self->call, .unit = rows->unit};
-    LIG_TRY(ligi_keep_index_make(node, rows->plan, &self->index));
+    struct ligi_snapshot_state *self = call->snapshot;
+    ligi_snapshot_front front = {.call = self->call, .unit = rows->unit};
+    LIG_TRY(ligi_params_snapshot_index_make(node, rows->plan, &self->index));
     rows->found = rows->overflow = 0;
     memset(rows->here, 0, rows->count);
     for (uint32_t i = 0; i < rows->count; i++)
@@ -212,7 +215,7 @@ static lig_status ask_all(ligi_rows *rows, ligi_keep_call *call)
     for (uint32_t i = 0; i < node->node_count; i++) {
         if (i == node->rank)
             continue;
-        LIG_TRY(ligi_keep_post(node, i, LIGI_KEEP_GET, &front, NULL, 0));
+        LIG_TRY(ligi_params_snapshot_send(node, i, LIGI_SNAPSHOT_GET, &front, NULL, 0));
         rows->asking[i] = 1;
         self->awaited++;
     }
@@ -220,37 +223,38 @@ static lig_status ask_all(ligi_rows *rows, ligi_keep_call *call)
 }
 
 /* Once the question is taken back, nothing comes into the rows any more. */
-static void stop_asking(ligi_rows *rows, ligi_keep_call *call)
+static void stop_asking(ligi_snapshot_rows *rows, ligi_snapshot_call *call)
 {
     ligi_node_lock(call->node);
-    call->keeping->asked = NULL;
-    call->keeping->awaited = 0;
+    call->snapshot->asked = NULL;
+    call->snapshot->awaited = 0;
     memset(rows->asking, 0, call->node->node_count);
     ligi_node_unlock(call->node);
 }
 
-static lig_status wait_for_answers(ligi_rows *rows, ligi_keep_call *call)
+static lig_status wait_for_answers(ligi_snapshot_rows *rows, ligi_snapshot_call *call)
 {
-    lig_status status = ligi_keep_wait(call, answered);
+    lig_status status = ligi_params_snapshot_wait(call, answered);
     stop_asking(rows, call);
     if (status == LIG_E_TIMEOUT && !call->given_up)
         return lig_fail(status, "%s '%s': the rows of other nodes have not come in time",
                         call->verb, call->model);
     LIG_TRY(status);
-    return ligi_keep_why(call);
+    return ligi_params_snapshot_why(call);
 }
 
 static int interrupted(void *context)
 {
-    return ligi_keep_interrupted(context);
+    return ligi_params_snapshot_interrupted(context);
 }
 
 /* Rows are on their way from node to node: they will be somewhere in a moment. */
-static lig_status wait_a_moment(const ligi_rows *rows, ligi_keep_call *call, int64_t give_up_ns)
+static lig_status wait_a_moment(const ligi_snapshot_rows *rows, ligi_snapshot_call *call,
+                                int64_t give_up_ns)
 {
     lig_status status = ligi_node_wait(call->node, interrupted, call->node, AGAIN_NS);
     if (status == LIG_OK)
-        return ligi_keep_why(call);
+        return ligi_params_snapshot_why(call);
     if (status != LIG_E_TIMEOUT)
         return status;
     if (ligi_time_left(give_up_ns) != 0 && ligi_time_left(call->deadline_ns) != 0)
@@ -262,7 +266,7 @@ static lig_status wait_a_moment(const ligi_rows *rows, ligi_keep_call *call, int
                     rows->found + rows->overflow, rows->count);
 }
 
-lig_status ligi_rows_gather(ligi_rows *rows, ligi_keep_call *call)
+lig_status ligi_params_snapshot_rows_gather(ligi_snapshot_rows *rows, ligi_snapshot_call *call)
 {
     int64_t give_up_ns = ligi_time_until(call->node->timeout_ns);
     for (;;) {
@@ -281,7 +285,7 @@ lig_status ligi_rows_gather(ligi_rows *rows, ligi_keep_call *call)
 
 /* --- scattering --- */
 
-static void give_own(ligi_rows *rows, lig_params *node)
+static void give_own(ligi_snapshot_rows *rows, lig_params *node)
 {
     for (uint32_t i = 0; i < rows->count; i++) {
         ligi_entry entry;
@@ -296,20 +300,20 @@ static void give_own(ligi_rows *rows, lig_params *node)
 }
 
 /* All rows that are to go to the node, in one note. */
-static lig_status put_given(ligi_rows *rows, lig_params *node, uint32_t rank)
+static lig_status put_given(ligi_snapshot_rows *rows, lig_params *node, uint32_t rank)
 {
-    ligi_note_front front = {.call = node->keeping->call, .unit = rows->unit};
+    ligi_snapshot_front front = {.call = node->snapshot->call, .unit = rows->unit};
     uint64_t bytes = 0;
-    ligi_parcel *parcel = NULL;
+    ligi_send_buffer *buffer = NULL;
     for (uint32_t i = 0; i < rows->count; i++)
         if (rows->given[i] == rank + 1) {
             front.count++;
             bytes += body_bytes(rows, i);
         }
     bytes += sizeof front + (uint64_t)front.count * 8;
-    LIG_TRY(ligi_parcel_take(node, bytes, &parcel));
-    uint8_t *key = parcel->data + sizeof front, *body = key + (uint64_t)front.count * 8;
-    memcpy(parcel->data, &front, sizeof front);
+    LIG_TRY(ligi_send_buffer_take(node, bytes, &buffer));
+    uint8_t *key = buffer->data + sizeof front, *body = key + (uint64_t)front.count * 8;
+    memcpy(buffer->data, &front, sizeof front);
     for (uint32_t i = 0; i < rows->count; i++) {
         if (rows->given[i] != rank + 1)
             continue;
@@ -318,24 +322,24 @@ static lig_status put_given(ligi_rows *rows, lig_params *node, uint32_t rank)
         key += 8;
         body += body_bytes(rows, i);
     }
-    parcel->bytes = bytes;
-    ligi_post post = {
-        .letter = {.kind = LIGI_LETTER_KEEP, .verb = LIGI_KEEP_PUT, .origin = node->rank},
-        .parcel = parcel};
-    return ligi_peer_post(&node->peers[rank], &post);
+    buffer->bytes = bytes;
+    ligi_params_outgoing outgoing = {
+        .message = {.kind = LIGI_PARAMS_SNAPSHOT, .verb = LIGI_SNAPSHOT_PUT, .origin = node->rank},
+        .buffer = buffer};
+    return ligi_params_peer_send(&node->peers[rank], &outgoing);
 }
 
 /* 1 when the note answers what is asked of that node. */
-static int expected(lig_params *node, uint32_t rank, const ligi_note *note)
+static int expected(lig_params *node, uint32_t rank, const ligi_snapshot_message *content)
 {
-    struct ligi_keeping *self = node->keeping;
-    ligi_rows *rows = self->asked;
-    if (rows == NULL || note->front.call != self->call || note->front.unit != rows->unit ||
+    struct ligi_snapshot_state *self = node->snapshot;
+    ligi_snapshot_rows *rows = self->asked;
+    if (rows == NULL || content->front.call != self->call || content->front.unit != rows->unit ||
         !rows->asking[rank])
         return 0;
-    if (note->front.status == LIG_OK)
+    if (content->front.status == LIG_OK)
         return 1;
-    self->failure.status = (lig_status)note->front.status;
+    self->failure.status = (lig_status)content->front.status;
     snprintf(self->failure.text, sizeof self->failure.text, "node %u could not take its rows (%s)",
              rank, lig_status_name(self->failure.status));
     return 0;
@@ -343,21 +347,22 @@ static int expected(lig_params *node, uint32_t rank, const ligi_note *note)
 
 static void is_answered(lig_params *node, uint32_t rank)
 {
-    node->keeping->asked->asking[rank] = 0;
-    node->keeping->awaited--;
+    node->snapshot->asked->asking[rank] = 0;
+    node->snapshot->awaited--;
 }
 
-lig_status ligi_keep_owned(lig_params *node, uint32_t rank, const ligi_note *note)
+lig_status ligi_params_snapshot_owned(lig_params *node, uint32_t rank,
+                                      const ligi_snapshot_message *content)
 {
-    ligi_rows *rows = node->keeping->asked;
+    ligi_snapshot_rows *rows = node->snapshot->asked;
     uint32_t count = 0;
-    if (!expected(node, rank, note))
+    if (!expected(node, rank, content))
         return LIG_OK;
-    if (note->front.count != rows->count)
+    if (content->front.count != rows->count)
         return lig_fail(LIG_E_CORRUPT, "an answer about %u rows, %u were asked for",
-                        note->front.count, rows->count);
+                        content->front.count, rows->count);
     for (uint32_t i = 0; i < rows->count; i++)
-        if (!rows->here[i] && !rows->given[i] && ligi_note_bit(note, i)) {
+        if (!rows->here[i] && !rows->given[i] && ligi_params_snapshot_message_bit(content, i)) {
             rows->given[i] = (uint16_t)(rank + 1);
             count++;
         }
@@ -367,16 +372,17 @@ lig_status ligi_keep_owned(lig_params *node, uint32_t rank, const ligi_note *not
     return LIG_OK;
 }
 
-lig_status ligi_keep_taken(lig_params *node, uint32_t rank, const ligi_note *note)
+lig_status ligi_params_snapshot_taken(lig_params *node, uint32_t rank,
+                                      const ligi_snapshot_message *content)
 {
-    ligi_rows *rows = node->keeping->asked;
+    ligi_snapshot_rows *rows = node->snapshot->asked;
     uint32_t at = 0;
-    if (!expected(node, rank, note))
+    if (!expected(node, rank, content))
         return LIG_OK;
-    for (uint32_t i = 0; i < rows->count && at < note->front.count; i++) {
+    for (uint32_t i = 0; i < rows->count && at < content->front.count; i++) {
         if (rows->given[i] != rank + 1)
             continue;
-        rows->here[i] = (uint8_t)ligi_note_bit(note, at++);
+        rows->here[i] = (uint8_t)ligi_params_snapshot_message_bit(content, at++);
         rows->found += rows->here[i];
         rows->given[i] = 0;
     }
@@ -384,32 +390,33 @@ lig_status ligi_keep_taken(lig_params *node, uint32_t rank, const ligi_note *not
     return LIG_OK;
 }
 
-static lig_status ask_owners(ligi_rows *rows, ligi_keep_call *call)
+static lig_status ask_owners(ligi_snapshot_rows *rows, ligi_snapshot_call *call)
 {
     lig_params *node = call->node;
-    ligi_note_front front = {.call = call->keeping->call, .unit = rows->unit, .count = rows->count};
+    ligi_snapshot_front front = {
+        .call = call->snapshot->call, .unit = rows->unit, .count = rows->count};
     struct iovec keys = {rows->keys, (size_t)rows->count * 8};
     memset(rows->given, 0, rows->count * sizeof *rows->given);
-    call->keeping->asked = rows;
-    call->keeping->awaited = 0;
+    call->snapshot->asked = rows;
+    call->snapshot->awaited = 0;
     give_own(rows, node);
     for (uint32_t i = 0; i < node->node_count && rows->found < rows->count; i++) {
         if (i == node->rank)
             continue;
-        LIG_TRY(ligi_keep_post(node, i, LIGI_KEEP_OWN, &front, &keys, 1));
+        LIG_TRY(ligi_params_snapshot_send(node, i, LIGI_SNAPSHOT_OWN, &front, &keys, 1));
         rows->asking[i] = 1;
-        call->keeping->awaited++;
+        call->snapshot->awaited++;
     }
     return LIG_OK;
 }
 
 /* Hashed keys that nobody had. */
-static lig_status give_homes(ligi_rows *rows, ligi_keep_call *call)
+static lig_status give_homes(ligi_snapshot_rows *rows, ligi_snapshot_call *call)
 {
     lig_params *node = call->node;
     memset(rows->given, 0, rows->count * sizeof *rows->given);
-    call->keeping->asked = rows;
-    call->keeping->awaited = 0;
+    call->snapshot->asked = rows;
+    call->snapshot->awaited = 0;
     for (uint32_t i = 0; i < rows->count; i++) {
         uint32_t home = ligi_tables_home(node->tables, rows->keys[i]);
         ligi_entry entry;
@@ -421,7 +428,7 @@ static lig_status give_homes(ligi_rows *rows, ligi_keep_call *call)
             rows->given[i] = (uint16_t)(home + 1);
         if (home != node->rank && !rows->asking[home]) {
             rows->asking[home] = 1;
-            call->keeping->awaited++;
+            call->snapshot->awaited++;
         }
     }
     give_own(rows, node);
@@ -431,8 +438,8 @@ static lig_status give_homes(ligi_rows *rows, ligi_keep_call *call)
     return LIG_OK;
 }
 
-static lig_status one_pass(ligi_rows *rows, ligi_keep_call *call,
-                           lig_status (*start)(ligi_rows *rows, ligi_keep_call *call))
+static lig_status one_pass(ligi_snapshot_rows *rows, ligi_snapshot_call *call,
+                           lig_status (*start)(ligi_snapshot_rows *rows, ligi_snapshot_call *call))
 {
     ligi_node_lock(call->node);
     lig_status status = start(rows, call);
@@ -443,7 +450,7 @@ static lig_status one_pass(ligi_rows *rows, ligi_keep_call *call,
     return wait_for_answers(rows, call);
 }
 
-lig_status ligi_rows_scatter(ligi_rows *rows, ligi_keep_call *call)
+lig_status ligi_params_snapshot_rows_scatter(ligi_snapshot_rows *rows, ligi_snapshot_call *call)
 {
     int64_t give_up_ns = ligi_time_until(call->node->timeout_ns);
     memset(rows->here, 0, rows->count);

@@ -12,14 +12,14 @@
 enum { STAGES = 2, NUMBERS = 6 };
 
 typedef struct stage {
-    ligi_rows rows;
+    ligi_snapshot_rows rows;
     uint8_t *columns;
     size_t room;
     size_t end; /* tensors before this one are free again when it may be used */
 } stage;
 
 typedef struct saving {
-    ligi_keep_call *call;
+    ligi_snapshot_call *call;
     uint64_t first, end; /* units */
     lig_tensor *tensors;
     lig_box *boxes;
@@ -33,21 +33,21 @@ typedef struct saving {
 /* --- what is to be written --- */
 
 /* A table without rows has one empty box, so that its tensors are there. */
-static int is_written(const ligi_keep_plan *plan, uint64_t unit, int *table, uint64_t *number)
+static int is_written(const ligi_snapshot_plan *plan, uint64_t unit, int *table, uint64_t *number)
 {
-    *table = ligi_keep_plan_unit(plan, unit, number);
-    const ligi_kept_table *kept = &plan->table[*table];
+    *table = ligi_params_snapshot_plan_unit(plan, unit, number);
+    const ligi_snapshot_table *kept = &plan->table[*table];
     return kept->rows[*number + 1] > kept->rows[*number] ||
-           (*number == 0 && ligi_kept_row_count(kept) == 0);
+           (*number == 0 && ligi_params_snapshot_row_count(kept) == 0);
 }
 
-static void describe_box(saving *self, const ligi_column *column, uint64_t number)
+static void describe_box(saving *self, const ligi_snapshot_column *column, uint64_t number)
 {
-    const ligi_keep_plan *plan = &self->call->plan;
+    const ligi_snapshot_plan *plan = &self->call->plan;
     int64_t *numbers = self->numbers + self->count * NUMBERS;
     int64_t *whole = numbers, *start = numbers + 2, *shape = numbers + 4;
-    uint32_t ndim = ligi_column_shape(plan, column, whole);
-    ligi_column_box(plan, column, number, start, shape);
+    uint32_t ndim = ligi_params_snapshot_column_shape(plan, column, whole);
+    ligi_params_snapshot_column_box(plan, column, number, start, shape);
     uint64_t elements = (uint64_t)shape[0] * (ndim == 2 ? (uint64_t)shape[1] : 1);
     self->tensors[self->count] = (lig_tensor){.name = column->name,
                                               .bytes = elements * column->element_bytes,
@@ -60,7 +60,7 @@ static void describe_box(saving *self, const ligi_column *column, uint64_t numbe
 
 static lig_status describe(saving *self)
 {
-    const ligi_keep_plan *plan = &self->call->plan;
+    const ligi_snapshot_plan *plan = &self->call->plan;
     size_t most = (self->end - self->first) * (LIGI_COLUMNS_MAX + 1);
     LIG_TRY(ligi_calloc(&self->tensors, most, sizeof *self->tensors, "a save"));
     LIG_TRY(ligi_calloc(&self->boxes, most, sizeof *self->boxes, "a save"));
@@ -70,7 +70,7 @@ static lig_status describe(saving *self)
         int table;
         if (!is_written(plan, unit, &table, &number))
             continue;
-        const ligi_kept_table *kept = &plan->table[table];
+        const ligi_snapshot_table *kept = &plan->table[table];
         for (uint32_t i = 0; i < kept->column_count; i++)
             describe_box(self, &plan->column[kept->first_column + i], number);
     }
@@ -91,32 +91,36 @@ static lig_status wait_for_stage(saving *self, const stage *at)
     return status;
 }
 
-static int64_t plain_number(const ligi_rows *rows, const ligi_column *column, uint32_t index)
+static int64_t plain_number(const ligi_snapshot_rows *rows, const ligi_snapshot_column *column,
+                            uint32_t index)
 {
     if (column->kind == LIGI_COLUMN_LENGTHS)
-        return ligi_rows_length(rows, index);
+        return ligi_params_snapshot_rows_length(rows, index);
     return rows->keys[rows->order[index]] - ligi_tables_offset(rows->plan->tables, rows->table);
 }
 
 /* Values that stand alone in their rows lie in them as they lie in the model. */
-static int is_all(const ligi_rows *rows, const ligi_column *column)
+static int is_all(const ligi_snapshot_rows *rows, const ligi_snapshot_column *column)
 {
-    const ligi_kept_table *kept = &rows->plan->table[rows->table];
+    const ligi_snapshot_table *kept = &rows->plan->table[rows->table];
     return column->kind == LIGI_COLUMN_VALUES && !ligi_tables_hashed(rows->plan->tables) &&
            ligi_tables_optimizer(rows->plan->tables, rows->table)->kind <= LIG_PARAMS_SGD &&
            kept->column_count <= 2;
 }
 
-static void extract(const ligi_rows *rows, const ligi_column *column, uint8_t *out)
+static void extract(const ligi_snapshot_rows *rows, const ligi_snapshot_column *column,
+                    uint8_t *out)
 {
     for (uint32_t i = 0; i < rows->count; i++) {
-        uint32_t length = ligi_rows_length(rows, i);
-        size_t bytes = ligi_column_bytes(column, length);
+        uint32_t length = ligi_params_snapshot_rows_length(rows, i);
+        size_t bytes = ligi_params_snapshot_column_bytes(column, length);
         if (column->kind >= LIGI_COLUMN_LENGTHS) {
             int64_t number = plain_number(rows, column, i);
             memcpy(out, &number, sizeof number);
         } else {
-            memcpy(out, ligi_rows_body(rows, i) + ligi_column_at(rows->plan, column, length),
+            memcpy(out,
+                   ligi_params_snapshot_rows_body(rows, i) +
+                       ligi_params_snapshot_column_at(rows->plan, column, length),
                    bytes);
         }
         out += bytes;
@@ -125,14 +129,14 @@ static void extract(const ligi_rows *rows, const ligi_column *column, uint8_t *o
 
 static lig_status offer_columns(saving *self, stage *at, int table)
 {
-    const ligi_keep_plan *plan = &self->call->plan;
-    const ligi_kept_table *kept = &plan->table[table];
+    const ligi_snapshot_plan *plan = &self->call->plan;
+    const ligi_snapshot_table *kept = &plan->table[table];
     size_t bytes = 0, used = 0;
     for (uint32_t i = 0; i < kept->column_count; i++)
         bytes += self->tensors[self->offered + i].bytes;
     LIG_TRY(ligi_grow(&at->columns, &at->room, bytes + 1, 1, "a block"));
     for (uint32_t i = 0; i < kept->column_count; i++) {
-        const ligi_column *column = &plan->column[kept->first_column + i];
+        const ligi_snapshot_column *column = &plan->column[kept->first_column + i];
         uint8_t *data = is_all(&at->rows, column) ? at->rows.bodies : at->columns + used;
         if (data != at->rows.bodies)
             extract(&at->rows, column, data);
@@ -146,7 +150,7 @@ static lig_status offer_columns(saving *self, stage *at, int table)
 
 static lig_status write_units(saving *self)
 {
-    ligi_keep_call *call = self->call;
+    ligi_snapshot_call *call = self->call;
     size_t turn = 0;
     for (uint64_t unit = self->first; unit < self->end; unit++) {
         stage *at = &self->stages[turn];
@@ -155,8 +159,8 @@ static lig_status write_units(saving *self)
         if (!is_written(&call->plan, unit, &table, &number))
             continue;
         LIG_TRY(wait_for_stage(self, at));
-        LIG_TRY(ligi_rows_begin(&at->rows, call, unit));
-        LIG_TRY(ligi_rows_gather(&at->rows, call));
+        LIG_TRY(ligi_params_snapshot_rows_begin(&at->rows, call, unit));
+        LIG_TRY(ligi_params_snapshot_rows_gather(&at->rows, call));
         LIG_TRY(offer_columns(self, at, table));
         turn = (turn + 1) % STAGES;
     }
@@ -165,11 +169,11 @@ static lig_status write_units(saving *self)
 
 static lig_status write_part(saving *self)
 {
-    ligi_keep_call *call = self->call;
+    ligi_snapshot_call *call = self->call;
     lig_save_options options = LIG_SAVE_INIT;
     lig_ticket *ticket = NULL;
-    ligi_keep_plan_share(&call->plan, call->node->rank, call->node->node_count, &self->first,
-                         &self->end);
+    ligi_params_snapshot_plan_share(&call->plan, call->node->rank, call->node->node_count,
+                                    &self->first, &self->end);
     LIG_TRY(describe(self));
     if (self->count == 0)
         return LIG_OK;
@@ -196,7 +200,7 @@ static void fini(saving *self)
 {
     lig_save_abort(self->save);
     for (size_t i = 0; i < STAGES; i++) {
-        ligi_rows_fini(&self->stages[i].rows);
+        ligi_params_snapshot_rows_fini(&self->stages[i].rows);
         free(self->stages[i].columns);
     }
     free(self->tensors);
@@ -207,18 +211,18 @@ static void fini(saving *self)
 
 /* --- what node 0 decides --- */
 
-static lig_status sum_counts(void *context, const lig_part_data *said, ligi_writer *answer)
+static lig_status sum_counts(void *context, const lig_part_data *reports, ligi_writer *answer)
 {
-    const ligi_keep_call *call = context;
+    const ligi_snapshot_call *call = context;
     uint64_t units = call->plan.unit_count;
     for (uint32_t i = 0; i < call->node->node_count; i++)
-        if (said[i].bytes != units * 8)
+        if (reports[i].bytes != units * 8)
             return lig_fail(LIG_E_CORRUPT, "node %u has counted other blocks", i);
     for (uint64_t unit = 0; unit < units; unit++) {
         uint64_t sum = 0;
         for (uint32_t i = 0; i < call->node->node_count; i++) {
             uint64_t count;
-            memcpy(&count, (const uint8_t *)said[i].data + unit * 8, sizeof count);
+            memcpy(&count, (const uint8_t *)reports[i].data + unit * 8, sizeof count);
             sum += count;
         }
         ligi_put_u64(answer, sum);
@@ -226,9 +230,9 @@ static lig_status sum_counts(void *context, const lig_part_data *said, ligi_writ
     return answer->status;
 }
 
-static lig_status join(void *context, const lig_part_data *said, ligi_writer *answer)
+static lig_status join(void *context, const lig_part_data *reports, ligi_writer *answer)
 {
-    const ligi_keep_call *call = context;
+    const ligi_snapshot_call *call = context;
     lig_save_options options = LIG_SAVE_INIT;
     lig_part_data *parts;
     size_t count = 0;
@@ -237,8 +241,8 @@ static lig_status join(void *context, const lig_part_data *said, ligi_writer *an
     options.meta = "{\"ligament.params\": 1}";
     LIG_TRY(ligi_calloc(&parts, call->node->node_count, sizeof *parts, "a save"));
     for (uint32_t i = 0; i < call->node->node_count; i++)
-        if (said[i].bytes)
-            parts[count++] = said[i];
+        if (reports[i].bytes)
+            parts[count++] = reports[i];
     lig_status status = lig_store_join(call->store, call->model, parts, count, &options);
     free(parts);
     return status;
@@ -246,15 +250,15 @@ static lig_status join(void *context, const lig_part_data *said, ligi_writer *an
 
 /* --- the call --- */
 
-static lig_status prepare(ligi_keep_call *call)
+static lig_status prepare(ligi_snapshot_call *call)
 {
     if (call->uri == NULL || call->model == NULL)
         return lig_fail(LIG_E_INVALID, "say where to save, and under which name");
-    LIG_TRY(ligi_keep_plan_init(&call->plan, call->node->tables));
+    LIG_TRY(ligi_params_snapshot_plan_init(&call->plan, call->node->tables));
     return lig_store_open(&call->store, call->uri);
 }
 
-static lig_status settle(ligi_keep_call *call)
+static lig_status settle(ligi_snapshot_call *call)
 {
     if (ligi_node_alone(call->node))
         return LIG_OK;
@@ -262,37 +266,38 @@ static lig_status settle(ligi_keep_call *call)
 }
 
 /* After it all pushes are in, and with hashed keys it is known how many there are. */
-static lig_status come_to_rest(ligi_keep_call *call)
+static lig_status come_to_rest(ligi_snapshot_call *call)
 {
     uint64_t *counts = NULL, units = call->plan.unit_count;
-    LIG_TRY(ligi_keep_agree(call, settle(call), NULL));
+    LIG_TRY(ligi_params_snapshot_agree(call, settle(call), NULL));
     if (!ligi_tables_hashed(call->node->tables))
         return LIG_OK;
     lig_status status = ligi_calloc(&counts, units, sizeof *counts, "blocks");
     if (status == LIG_OK)
-        status = ligi_keep_count(call, counts);
+        status = ligi_params_snapshot_count(call, counts);
     ligi_agreement agreement = {counts, units * 8, sum_counts, call};
-    status = ligi_keep_agree(call, status, &agreement);
+    status = ligi_params_snapshot_agree(call, status, &agreement);
     free(counts);
     LIG_TRY(status);
-    if (call->keeping->answer.bytes != units * 8)
+    if (call->snapshot->answer.bytes != units * 8)
         return lig_fail(LIG_E_CORRUPT, "node 0 has counted other blocks");
-    ligi_keep_plan_count(&call->plan, (const uint64_t *)(const void *)call->keeping->answer.data);
+    ligi_params_snapshot_plan_count(&call->plan,
+                                    (const uint64_t *)(const void *)call->snapshot->answer.data);
     return LIG_OK;
 }
 
-static lig_status save(ligi_keep_call *call)
+static lig_status save(ligi_snapshot_call *call)
 {
     saving self = {.call = call};
     const void *data = NULL;
     size_t bytes = 0;
-    LIG_TRY(ligi_keep_agree_call(call, prepare(call), 0));
+    LIG_TRY(ligi_params_snapshot_agree_call(call, prepare(call), 0));
     LIG_TRY(come_to_rest(call));
     lig_status status = write_part(&self);
     if (status == LIG_OK && self.part)
         status = lig_part_bytes(self.part, &data, &bytes);
     ligi_agreement agreement = {data, bytes, join, call};
-    status = ligi_keep_agree(call, status, &agreement);
+    status = ligi_params_snapshot_agree(call, status, &agreement);
     ligi_failure failure;
     ligi_failure_take(&failure, status);
     fini(&self);
@@ -302,14 +307,14 @@ static lig_status save(ligi_keep_call *call)
 lig_status lig_params_save(lig_params *params, const char *uri, const char *model,
                            int64_t timeout_ns)
 {
-    ligi_keep_call call = {.node = params, .verb = "save", .uri = uri, .model = model};
+    ligi_snapshot_call call = {.node = params, .verb = "save", .uri = uri, .model = model};
     LIG_TRY(ligi_node_check(params));
-    LIG_TRY(ligi_keep_begin(&call, timeout_ns));
-    lig_status status = ligi_keep_check(&call);
+    LIG_TRY(ligi_params_snapshot_begin(&call, timeout_ns));
+    lig_status status = ligi_params_snapshot_check(&call);
     if (status == LIG_OK)
         status = save(&call);
     ligi_failure failure;
     ligi_failure_take(&failure, status);
-    ligi_keep_end(&call);
+    ligi_params_snapshot_end(&call);
     return status == LIG_OK ? LIG_OK : ligi_failure_publish(&failure);
 }

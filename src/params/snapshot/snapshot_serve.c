@@ -28,20 +28,21 @@ static int by_unit(const void *left, const void *right)
     return a->key < b->key ? -1 : a->key > b->key;
 }
 
-void ligi_keep_index_fini(ligi_keep_index *index)
+void ligi_params_snapshot_index_fini(ligi_snapshot_index *index)
 {
     free(index->entries);
     free(index->starts);
-    *index = (ligi_keep_index){0};
+    *index = (ligi_snapshot_index){0};
 }
 
-static uint64_t unit_of(const ligi_keep_plan *plan, int64_t key)
+static uint64_t unit_of(const ligi_snapshot_plan *plan, int64_t key)
 {
     uint32_t table = (uint32_t)ligi_tables_table_of_key(plan->tables, key);
-    return plan->table[table].first_unit + ligi_keep_plan_bucket(plan, table, key);
+    return plan->table[table].first_unit + ligi_params_snapshot_plan_bucket(plan, table, key);
 }
 
-static void fill_index(const ligi_keep_plan *plan, const known_key *known, ligi_keep_index *index)
+static void fill_index(const ligi_snapshot_plan *plan, const known_key *known,
+                       ligi_snapshot_index *index)
 {
     uint64_t at = 0;
     for (uint64_t unit = 0; unit <= plan->unit_count; unit++) {
@@ -54,8 +55,8 @@ static void fill_index(const ligi_keep_plan *plan, const known_key *known, ligi_
 }
 
 /* Keys come into use and never go out of it: an index is good while there are no more of them. */
-lig_status ligi_keep_index_make(lig_params *node, const ligi_keep_plan *plan,
-                                ligi_keep_index *index)
+lig_status ligi_params_snapshot_index_make(lig_params *node, const ligi_snapshot_plan *plan,
+                                           ligi_snapshot_index *index)
 {
     known_key *known = NULL;
     if (!ligi_tables_hashed(node->tables))
@@ -63,7 +64,7 @@ lig_status ligi_keep_index_make(lig_params *node, const ligi_keep_plan *plan,
     uint64_t count = ligi_tables_entry_count(node->tables);
     if (index->starts && index->count == count)
         return LIG_OK;
-    ligi_keep_index_fini(index);
+    ligi_params_snapshot_index_fini(index);
     LIG_TRY(ligi_calloc(&index->entries, count + 1, sizeof *index->entries, "hashed keys"));
     LIG_TRY(ligi_calloc(&index->starts, plan->unit_count + 1, sizeof *index->starts, "blocks"));
     LIG_TRY(ligi_calloc(&known, count + 1, sizeof *known, "hashed keys"));
@@ -78,7 +79,7 @@ lig_status ligi_keep_index_make(lig_params *node, const ligi_keep_plan *plan,
     return LIG_OK;
 }
 
-lig_status ligi_keep_count(ligi_keep_call *call, uint64_t *counts)
+lig_status ligi_params_snapshot_count(ligi_snapshot_call *call, uint64_t *counts)
 {
     lig_params *node = call->node;
     ligi_node_lock(node);
@@ -96,12 +97,12 @@ lig_status ligi_keep_count(ligi_keep_call *call, uint64_t *counts)
 
 /* The entries of a unit that are known here: fills *first; returns how many. Dense entries follow
  * each other. */
-static uint64_t entries_of(const struct ligi_keeping *self, uint64_t unit, const ligi_entry **list,
-                           uint64_t *first)
+static uint64_t entries_of(const struct ligi_snapshot_state *self, uint64_t unit,
+                           const ligi_entry **list, uint64_t *first)
 {
-    const ligi_keep_plan *plan = self->plan;
+    const ligi_snapshot_plan *plan = self->plan;
     uint64_t number = 0;
-    uint32_t table = (uint32_t)ligi_keep_plan_unit(plan, unit, &number);
+    uint32_t table = (uint32_t)ligi_params_snapshot_plan_unit(plan, unit, &number);
     *list = NULL;
     if (ligi_tables_hashed(plan->tables)) {
         *list = self->index.entries + self->index.starts[unit];
@@ -155,40 +156,41 @@ static void fill(const giving *self, uint8_t *key, uint8_t *body)
     }
 }
 
-static lig_status post_rows(lig_params *node, uint32_t rank, ligi_note_front front,
+static lig_status send_rows(lig_params *node, uint32_t rank, ligi_snapshot_front front,
                             const giving *from)
 {
-    ligi_parcel *parcel = NULL;
+    ligi_send_buffer *buffer = NULL;
     uint64_t keys = (uint64_t)from->count * 8;
-    LIG_TRY(ligi_parcel_take(node, sizeof front + keys + from->bytes, &parcel));
-    memcpy(parcel->data, &front, sizeof front);
-    fill(from, parcel->data + sizeof front, parcel->data + sizeof front + keys);
-    parcel->bytes = sizeof front + keys + from->bytes;
-    ligi_post post = {
-        .letter = {.kind = LIGI_LETTER_KEEP, .verb = LIGI_KEEP_ROWS, .origin = node->rank},
-        .parcel = parcel};
-    return ligi_peer_post(&node->peers[rank], &post);
+    LIG_TRY(ligi_send_buffer_take(node, sizeof front + keys + from->bytes, &buffer));
+    memcpy(buffer->data, &front, sizeof front);
+    fill(from, buffer->data + sizeof front, buffer->data + sizeof front + keys);
+    buffer->bytes = sizeof front + keys + from->bytes;
+    ligi_params_outgoing outgoing = {
+        .message = {.kind = LIGI_PARAMS_SNAPSHOT, .verb = LIGI_SNAPSHOT_ROWS, .origin = node->rank},
+        .buffer = buffer};
+    return ligi_params_peer_send(&node->peers[rank], &outgoing);
 }
 
 /* Who has given up the call answers nothing: node 0 knows of it, and tells the one who asks. */
-lig_status ligi_keep_get(lig_params *node, uint32_t rank, const ligi_note *note)
+lig_status ligi_params_snapshot_get(lig_params *node, uint32_t rank,
+                                    const ligi_snapshot_message *content)
 {
-    struct ligi_keeping *self = node->keeping;
-    giving from = {.tables = node->tables, .at = note->front.at};
-    if (self->plan == NULL || note->front.call != self->call)
+    struct ligi_snapshot_state *self = node->snapshot;
+    giving from = {.tables = node->tables, .at = content->front.at};
+    if (self->plan == NULL || content->front.call != self->call)
         return LIG_OK;
-    if (note->front.unit >= self->plan->unit_count)
+    if (content->front.unit >= self->plan->unit_count)
         return lig_fail(LIG_E_CORRUPT, "there is no block %llu",
-                        (unsigned long long)note->front.unit);
-    LIG_TRY(ligi_keep_index_make(node, self->plan, &self->index));
-    uint64_t count = entries_of(self, note->front.unit, &from.list, &from.first);
+                        (unsigned long long)content->front.unit);
+    LIG_TRY(ligi_params_snapshot_index_make(node, self->plan, &self->index));
+    uint64_t count = entries_of(self, content->front.unit, &from.list, &from.first);
     measure(&from, count);
-    ligi_note_front front = {.call = self->call,
-                             .unit = note->front.unit,
-                             .at = from.end,
-                             .count = from.count,
-                             .more = from.end < count};
-    return post_rows(node, rank, front, &from);
+    ligi_snapshot_front front = {.call = self->call,
+                                 .unit = content->front.unit,
+                                 .at = from.end,
+                                 .count = from.count,
+                                 .more = from.end < count};
+    return send_rows(node, rank, front, &from);
 }
 
 /* --- taking rows --- */
@@ -198,35 +200,37 @@ static lig_status make_bits(uint32_t count, uint8_t **bits)
     return ligi_calloc(bits, (size_t)count / 8 + 1, 1, "rows");
 }
 
-static lig_status post_bits(lig_params *node, uint32_t rank, ligi_keep_verb verb,
-                            const ligi_note_front *front, uint8_t *bits)
+static lig_status send_bits(lig_params *node, uint32_t rank, ligi_snapshot_verb verb,
+                            const ligi_snapshot_front *front, uint8_t *bits)
 {
     struct iovec piece = {bits, ((size_t)front->count + 7) / 8};
-    lig_status status = ligi_keep_post(node, rank, verb, front, &piece, 1);
+    lig_status status = ligi_params_snapshot_send(node, rank, verb, front, &piece, 1);
     free(bits);
     return status;
 }
 
-lig_status ligi_keep_own(lig_params *node, uint32_t rank, const ligi_note *note)
+lig_status ligi_params_snapshot_own(lig_params *node, uint32_t rank,
+                                    const ligi_snapshot_message *content)
 {
     uint8_t *bits = NULL;
-    ligi_note_front front = {
-        .call = note->front.call, .unit = note->front.unit, .count = note->front.count};
+    ligi_snapshot_front front = {
+        .call = content->front.call, .unit = content->front.unit, .count = content->front.count};
     LIG_TRY(make_bits(front.count, &bits));
     for (uint32_t i = 0; i < front.count; i++) {
         ligi_entry entry;
-        if (ligi_tables_known(node->tables, ligi_note_key(note, i), &entry) &&
+        if (ligi_tables_known(node->tables, ligi_params_snapshot_message_key(content, i), &entry) &&
             ligi_tables_state(node->tables, entry) == LIGI_ROW_OWNED)
             bits[i / 8] |= (uint8_t)(1u << i % 8);
     }
-    return post_bits(node, rank, LIGI_KEEP_OWNED, &front, bits);
+    return send_bits(node, rank, LIGI_SNAPSHOT_OWNED, &front, bits);
 }
 
-static lig_status refuse(lig_params *node, uint32_t rank, const ligi_note *note, lig_status status)
+static lig_status refuse(lig_params *node, uint32_t rank, const ligi_snapshot_message *content,
+                         lig_status status)
 {
-    ligi_note_front front = {
-        .call = note->front.call, .unit = note->front.unit, .status = (uint16_t)status};
-    return ligi_keep_post(node, rank, LIGI_KEEP_TAKEN, &front, NULL, 0);
+    ligi_snapshot_front front = {
+        .call = content->front.call, .unit = content->front.unit, .status = (uint16_t)status};
+    return ligi_params_snapshot_send(node, rank, LIGI_SNAPSHOT_TAKEN, &front, NULL, 0);
 }
 
 /* Sets one row; *taken 0 when it has moved on. */
@@ -241,23 +245,25 @@ static lig_status put_row(lig_params *node, int64_t key, const uint8_t *body, in
     return LIG_OK;
 }
 
-lig_status ligi_keep_put(lig_params *node, uint32_t rank, const ligi_note *note)
+lig_status ligi_params_snapshot_put(lig_params *node, uint32_t rank,
+                                    const ligi_snapshot_message *content)
 {
-    struct ligi_keeping *self = node->keeping;
-    const uint8_t *body = note->bodies;
-    uint64_t left = note->body_bytes;
+    struct ligi_snapshot_state *self = node->snapshot;
+    const uint8_t *body = content->bodies;
+    uint64_t left = content->body_bytes;
     uint8_t *bits = NULL;
-    ligi_note_front front = {
-        .call = note->front.call, .unit = note->front.unit, .count = note->front.count};
-    if (!self->writable || note->front.call != self->call)
-        return refuse(node, rank, note, LIG_E_CLOSED);
+    ligi_snapshot_front front = {
+        .call = content->front.call, .unit = content->front.unit, .count = content->front.count};
+    if (!self->writable || content->front.call != self->call)
+        return refuse(node, rank, content, LIG_E_CLOSED);
     LIG_TRY(make_bits(front.count, &bits));
     lig_status status = LIG_OK;
     for (uint32_t i = 0; i < front.count && status == LIG_OK; i++) {
-        int64_t key = ligi_note_key(note, i);
+        int64_t key = ligi_params_snapshot_message_key(content, i);
         int taken = 0, table = ligi_tables_table_of_key(node->tables, key);
         uint32_t length = ligi_tables_length_of_key(node->tables, key);
-        size_t bytes = table < 0 ? 0 : ligi_kept_body(self->plan, (uint32_t)table, length);
+        size_t bytes =
+            table < 0 ? 0 : ligi_params_snapshot_body(self->plan, (uint32_t)table, length);
         if (table < 0 || bytes > left) {
             free(bits);
             return lig_fail(LIG_E_CORRUPT, "rows to be set do not fit together");
@@ -268,7 +274,7 @@ lig_status ligi_keep_put(lig_params *node, uint32_t rank, const ligi_note *note)
         left -= bytes;
     }
     if (status == LIG_OK)
-        return post_bits(node, rank, LIGI_KEEP_TAKEN, &front, bits);
+        return send_bits(node, rank, LIGI_SNAPSHOT_TAKEN, &front, bits);
     free(bits);
-    return refuse(node, rank, note, status);
+    return refuse(node, rank, content, status);
 }

@@ -21,9 +21,9 @@ lig_status ligi_node_check(const lig_params *node)
     return LIG_OK;
 }
 
-int ligi_node_has_parted(const lig_params *node)
+int ligi_node_has_departed(const lig_params *node)
 {
-    return atomic_load_explicit(&node->parted, memory_order_acquire) ||
+    return atomic_load_explicit(&node->departed, memory_order_acquire) ||
            atomic_load_explicit(&node->stopped, memory_order_acquire);
 }
 
@@ -91,7 +91,7 @@ typedef struct waiting {
     const lig_params *node;
     int (*until)(void *context);
     void *context;
-    int parted;
+    int departed;
 } waiting;
 
 static int is_over(void *context)
@@ -99,7 +99,7 @@ static int is_over(void *context)
     waiting *self = context;
     if (self->until(self->context))
         return 1;
-    return self->parted = ligi_node_has_parted(self->node);
+    return self->departed = ligi_node_has_departed(self->node);
 }
 
 /* Pieces of one wait: what `until` has found out so far stays. */
@@ -113,7 +113,7 @@ lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *c
         int64_t piece = last ? left : LIGI_PATIENCE_NS;
         lig_status status = node->net ? ligi_net_wait(node->net, is_over, &self, piece)
                                       : wait_alone(node, is_over, &self, piece);
-        if (status == LIG_OK && self.parted)
+        if (status == LIG_OK && self.departed)
             return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
         if (status != LIG_E_TIMEOUT || last)
             return status;
@@ -147,8 +147,8 @@ void ligi_node_break(lig_params *node, lig_status status, const char *sentence)
     node->lost(node);
     if (node->group)
         ligi_group_part(node->group, node->ended.text);
-    pthread_mutex_lock(&node->meet.lock);
-    pthread_cond_broadcast(&node->meet.changed);
-    pthread_mutex_unlock(&node->meet.lock);
+    pthread_mutex_lock(&node->barrier.lock);
+    pthread_cond_broadcast(&node->barrier.changed);
+    pthread_mutex_unlock(&node->barrier.lock);
     ligi_net_wake(node->net);
 }

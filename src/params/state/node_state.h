@@ -24,17 +24,17 @@
 
 /* --- peers --- */
 
-typedef enum ligi_peer_state {
+typedef enum ligi_params_peer_state {
     LIGI_PEER_AWAITED = 0,
     LIGI_PEER_MET = 1,  /* the link is up */
     LIGI_PEER_HERE = 2, /* and it has shared, or said that it does not */
     LIGI_PEER_GONE = 3,
-} ligi_peer_state;
+} ligi_params_peer_state;
 
-typedef struct ligi_peer {
+typedef struct ligi_params_peer {
     lig_params *node;
     uint32_t rank;
-    ligi_peer_state state;
+    ligi_params_peer_state state;
     uint32_t incarnation;
     uint64_t group_id;
     ligi_link *link; /* NULL: none */
@@ -45,8 +45,8 @@ typedef struct ligi_peer {
     uint64_t offered_bytes;
     ligi_mapping *mapping;
     /* The payload that is coming: here, or taken where the peer lent it. */
-    ligi_letter letter;
-    _Alignas(8) uint8_t head[LIGI_LETTER_HEAD_MAX];
+    ligi_params_message message;
+    _Alignas(8) uint8_t head[LIGI_PARAMS_HEAD_MAX];
     size_t head_bytes;
     uint64_t payload_bytes;
     uint8_t *inbox;
@@ -55,13 +55,13 @@ typedef struct ligi_peer {
     ligi_mapping *lent_mapping;
     struct iovec landing;
     char why[LIGI_WHY_TEXT]; /* it is gone */
-} ligi_peer;
+} ligi_params_peer;
 
 /* --- workers --- */
 
-typedef struct ligi_counts { /* of one worker: written by its thread alone, read by stats */
+typedef struct ligi_params_counts { /* of one worker: written by its thread alone, read by stats */
     _Atomic uint64_t pulls, pushes, sets, local, replica, shared, remote, intents, samples;
-} ligi_counts;
+} ligi_params_counts;
 
 struct ligi_intents; /* of a worker: sync's */
 struct ligi_sampler; /* of a worker: sampling's */
@@ -71,51 +71,52 @@ struct lig_params_worker {
     uint32_t id;
     _Atomic int64_t clock; /* LIG_PARAMS_FOREVER_CLOCK once finalized; read by sync */
     _Atomic int finalized;
-    ligi_tickets tickets; /* guarded by the lock, but for what request_tickets.h says */
-    ligi_counts counts;
+    ligi_request_tickets tickets; /* guarded by the lock, but for what request_tickets.h says */
+    ligi_params_counts counts;
     struct ligi_intents *intents; /* made by ligi_sync_worker_open */
     struct ligi_sampler *sampler; /* made by ligi_sample_worker_open */
     ligi_batch scratch;           /* entries, misses and noted have room for scratch_room */
-    ligi_missed missed;           /* the scratch's, where rows move */
+    ligi_seen_set seen_set;       /* the scratch's, where rows move */
     size_t scratch_room;
     uint8_t *aside; /* rows of which it is not known yet whether all are here */
     size_t aside_room;
-    int64_t waited;           /* wait_all has seen the tickets before this one */
-    uint64_t staged;          /* rows of open tickets; guarded by the lock */
-    struct ligi_asker *asker; /* request_send.c: order, staging; NULL: alone */
+    int64_t waited;                             /* wait_all has seen the tickets before this one */
+    uint64_t staged;                            /* rows of open tickets; guarded by the lock */
+    struct ligi_params_request_state *requests; /* request_send.c: order, staging; NULL: alone */
 };
 
 /* --- the node --- */
 
 struct ligi_sync;     /* sync_round.c's */
 struct ligi_sampling; /* what enable_sampling made */
-struct ligi_keeping;
+struct ligi_snapshot_state;
 
-typedef struct ligi_desk { /* request_serve.c: room for the keys of one letter */
+typedef struct ligi_serve_scratch { /* request_serve.c: room for the keys of one message */
     size_t room;
     int64_t *keys;
     ligi_entry *entries, *noted;
     uint32_t *positions;
     ligi_miss *mine, *others, *done;
-} ligi_desk;
+} ligi_serve_scratch;
 
 /* What nodes and workers meet for, in the order in which they come to it. Who is at a later one
  * comes to no barrier any more. */
-typedef enum ligi_occasion {
-    LIGI_AT_BARRIER = 0,
-    LIGI_AT_FINALIZE = 1,
-    LIGI_AT_SHUTDOWN = 2, /* nodes only; counts as finalized */
-} ligi_occasion;
+typedef enum ligi_barrier_kind {
+    LIGI_BARRIER_PLAIN = 0,
+    LIGI_BARRIER_FINALIZE = 1,
+    LIGI_BARRIER_SHUTDOWN = 2, /* nodes only; counts as finalized */
+} ligi_barrier_kind;
 
-typedef struct ligi_meet { /* of the node's workers; guarded by its own lock, which is innermost */
+/* Of the node's workers; guarded by its own lock, which is innermost. */
+typedef struct ligi_node_barrier_state {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint32_t inside[LIGI_AT_SHUTDOWN]; /* by occasion */
+    uint32_t inside[LIGI_BARRIER_SHUTDOWN]; /* by occasion */
     uint32_t generation;
     int leading;           /* all are here, and the last to come asks the other nodes */
     int64_t *deadlines_ns; /* [worker_count]; INT64_MAX: not inside */
     ligi_failure outcome;  /* of the last generation */
-} ligi_meet;
+} ligi_node_barrier_state;
 
 struct lig_params {
     uint8_t *here; /* 1; a page of its own that a forked child finds wiped */
@@ -125,7 +126,7 @@ struct lig_params {
     void *patience_context;
     ligi_tables *tables;   /* NULL: a scheduler */
     uint64_t region_bytes; /* of a node's words and rows, when peers may map them */
-    ligi_greeting greeting;
+    ligi_params_hello hello;
     char transport[16];
 
     pthread_mutex_t lock; /* of a node that is alone; otherwise the endpoint's */
@@ -134,21 +135,22 @@ struct lig_params {
     ligi_group *group;           /* NULL: alone, or it has left */
     pthread_rwlock_t group_lock; /* written by whoever takes the group away */
     uint64_t group_id;
-    ligi_peer *peers;            /* [node_count]; the one of this rank is not used */
+    ligi_params_peer *peers;     /* [node_count]; the one of this rank is not used */
     lig_params_worker **workers; /* [worker_count]; NULL: not opened, or closed */
-    ligi_meet meet;
-    ligi_parcel *parcels[LIGI_PARCEL_ORDERS]; /* not in use, by the logarithm of their room */
-    uint64_t parcel_bytes;
-    ligi_parcel *given_up; /* lent for requests that nobody waits for any more */
-    int64_t first_ticket;  /* of the next worker: none is given out twice, also by a second worker
+    ligi_node_barrier_state barrier;
+    ligi_send_buffer
+        *buffers[LIGI_SEND_BUFFER_ORDERS]; /* not in use, by the logarithm of their room */
+    uint64_t buffer_bytes;
+    ligi_send_buffer *given_up; /* lent for requests that nobody waits for any more */
+    int64_t first_ticket; /* of the next worker: none is given out twice, also by a second worker
                               of one number, so that a late answer is nobody else's */
-    ligi_desk desk;
+    ligi_serve_scratch serve_scratch;
 
-    _Atomic int stopped; /* shutdown has ended it */
-    int leaving;         /* in shutdown: peers may go */
-    _Atomic int parted;  /* and all have agreed to it: nobody answers any more */
-    int made;            /* the tables are: requests can be served */
-    _Atomic int broken;  /* `ended` is set: a node is lost */
+    _Atomic int stopped;  /* shutdown has ended it */
+    int leaving;          /* in shutdown: peers may go */
+    _Atomic int departed; /* and all have agreed to it: nobody answers any more */
+    int made;             /* the tables are: requests can be served */
+    _Atomic int broken;   /* `ended` is set: a node is lost */
     ligi_failure ended;
     int64_t doubt_ns; /* then it is, for this reason, unless a better one is heard; 0: never */
     char doubt[LIGI_WHY_TEXT];
@@ -158,7 +160,7 @@ struct lig_params {
     lig_params_stats zero;   /* at the last reset */
     struct ligi_sync *sync;
     struct ligi_sampling *sampling;
-    struct ligi_keeping *keeping; /* a save or load that is under way: keep.c */
+    struct ligi_snapshot_state *snapshot; /* a save or load that is under way: keep.c */
 };
 
 void ligi_node_lock(lig_params *node);
@@ -171,11 +173,11 @@ lig_status ligi_node_check(const lig_params *node);
 /* And LIG_E_PEER when a node is lost: for whatever needs the others. With or without the lock. */
 lig_status ligi_node_check_others(lig_params *node);
 /* 1 when shutdown has come so far that nothing can be waited for. With or without the lock. */
-int ligi_node_has_parted(const lig_params *node);
-/* Drives net until until(context) is not 0 (asked with the lock held; it must look at
- * node->broken itself if it can depend on others), or waits for a broadcast of `changed` when the
- * node is alone. LIG_FOREVER: none; 0 is one look. LIG_E_CLOSED: the node has parted, or `patience`
- * has ended. */
+int ligi_node_has_departed(const lig_params *node);
+/* Drives net until until(context) is not 0 (asked with the lock held; it must look at node->broken
+ * itself if it can depend on others), or waits for a broadcast of `changed` when the node is
+ * alone. LIG_FOREVER: none; 0 is one look. LIG_E_CLOSED: the node has departed, or `patience` has
+ * ended. */
 lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *context,
                           int64_t timeout_ns);
 /* Something that others wait for has changed, outside a hook. */

@@ -4,34 +4,35 @@
 
 #include <string.h>
 
-static lig_status send_post(ligi_peer *peer, const ligi_post *post, int *done)
+static lig_status send_outgoing(ligi_params_peer *peer, const ligi_params_outgoing *outgoing,
+                                int *done)
 {
-    uint8_t head[LIGI_LETTER_HEAD_MAX];
-    ligi_parcel *parcel = post->parcel;
-    struct iovec piece = {parcel ? parcel->data : NULL, parcel ? parcel->bytes : 0};
-    ligi_letter letter = post->letter;
-    letter.version = LIGI_LETTER_VERSION;
-    memcpy(head, &letter, sizeof letter);
-    if (post->tail_bytes > 0)
-        memcpy(head + sizeof letter, post->tail, post->tail_bytes);
+    uint8_t head[LIGI_PARAMS_HEAD_MAX];
+    ligi_send_buffer *buffer = outgoing->buffer;
+    struct iovec piece = {buffer ? buffer->data : NULL, buffer ? buffer->bytes : 0};
+    ligi_params_message message = outgoing->message;
+    message.version = LIGI_PARAMS_MESSAGE_VERSION;
+    memcpy(head, &message, sizeof message);
+    if (outgoing->tail_bytes > 0)
+        memcpy(head + sizeof message, outgoing->tail, outgoing->tail_bytes);
     ligi_send send = {.head = head,
-                      .head_bytes = sizeof letter + post->tail_bytes,
+                      .head_bytes = sizeof message + outgoing->tail_bytes,
                       .iov = &piece,
                       .count = piece.iov_len > 0,
-                      .flags = post->send_flags,
-                      .token = parcel};
+                      .flags = outgoing->send_flags,
+                      .token = buffer};
     if (peer->link == NULL)
         return lig_fail(LIG_E_PEER, "node %u is gone: %s", peer->rank, peer->why);
     return ligi_net_send(peer->link, &send, done);
 }
 
-lig_status ligi_peer_post(ligi_peer *peer, const ligi_post *post)
+lig_status ligi_params_peer_send(ligi_params_peer *peer, const ligi_params_outgoing *outgoing)
 {
     lig_params *node = peer->node;
     int done = 1;
-    lig_status status = send_post(peer, post, &done);
+    lig_status status = send_outgoing(peer, outgoing, &done);
     if (status != LIG_OK || done)
-        ligi_parcel_drop(node, post->parcel);
+        ligi_send_buffer_drop(node, outgoing->buffer);
     /* All are leaving, and some are a step ahead: nothing that is still said matters to them. */
     if (status == LIG_OK || node->leaving)
         return LIG_OK;
@@ -39,7 +40,7 @@ lig_status ligi_peer_post(ligi_peer *peer, const ligi_post *post)
     return status;
 }
 
-void ligi_peer_accept(ligi_peer *peer)
+void ligi_params_peer_accept(ligi_params_peer *peer)
 {
     const lig_params *node = peer->node;
     if (node->region_bytes > 0 && peer->offered_bytes == node->region_bytes)

@@ -4,11 +4,11 @@
 
 #include "params/state/node_state.h"
 
-/* One message with the first parcel->bytes of a parcel (NULL: none), which is dropped when it has
- * gone; `tail` follows the letter in the head. A failure breaks the node unless it is broken
+/* One message with the first buffer->bytes of a buffer (NULL: none), which is dropped when it has
+ * gone; `tail` follows the message in the head. A failure breaks the node unless it is broken
  * already, so callers inside hooks may ignore it. */
-lig_status ligi_peer_post(ligi_peer *peer, const ligi_post *post);
+lig_status ligi_params_peer_send(ligi_params_peer *peer, const ligi_params_outgoing *outgoing);
 /* Takes what it offered for its region, if it can be; under the lock. */
-void ligi_peer_accept(ligi_peer *peer);
+void ligi_params_peer_accept(ligi_params_peer *peer);
 
 #endif

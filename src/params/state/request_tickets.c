@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ligi_tickets_init(ligi_tickets *tickets, int64_t first)
+void ligi_params_tickets_init(ligi_request_tickets *tickets, int64_t first)
 {
-    *tickets = (ligi_tickets){.next = first, .inherited = first};
+    *tickets = (ligi_request_tickets){.next = first, .inherited = first};
     atomic_init(&tickets->ended, first);
 }
 
-void ligi_tickets_fini(ligi_tickets *tickets)
+void ligi_params_tickets_fini(ligi_request_tickets *tickets)
 {
     for (size_t i = 0; tickets->ring && i < LIGI_TICKETS_MAX; i++) {
         free(tickets->ring[i].wants);
@@ -24,17 +24,17 @@ void ligi_tickets_fini(ligi_tickets *tickets)
     tickets->untold_sentence = NULL;
 }
 
-static ligi_ticket *slot_of(const ligi_tickets *tickets, int64_t number)
+static ligi_request_ticket *slot_of(const ligi_request_tickets *tickets, int64_t number)
 {
     return &tickets->ring[(uint64_t)number % LIGI_TICKETS_MAX];
 }
 
 /* Of tickets that have ended, so that there are as many lists as tickets are open, and not 1024. */
-static void inherit_wants(ligi_tickets *tickets, ligi_ticket *heir)
+static void inherit_wants(ligi_request_tickets *tickets, ligi_request_ticket *heir)
 {
     int64_t ended = atomic_load_explicit(&tickets->ended, memory_order_relaxed);
     while (heir->wants == NULL && tickets->inherited < ended) {
-        ligi_ticket *slot = slot_of(tickets, tickets->inherited++);
+        ligi_request_ticket *slot = slot_of(tickets, tickets->inherited++);
         if (slot == heir || slot->state == LIGI_TICKET_OPEN)
             continue;
         heir->wants = slot->wants;
@@ -44,7 +44,7 @@ static void inherit_wants(ligi_tickets *tickets, ligi_ticket *heir)
     }
 }
 
-static void forget(ligi_tickets *tickets, ligi_ticket *slot)
+static void forget(ligi_request_tickets *tickets, ligi_request_ticket *slot)
 {
     if (slot->status != LIG_OK && !slot->told && tickets->untold == LIG_OK) {
         tickets->untold = slot->status;
@@ -55,53 +55,54 @@ static void forget(ligi_tickets *tickets, ligi_ticket *slot)
     slot->sentence = NULL;
 }
 
-lig_status ligi_tickets_begin(ligi_tickets *tickets, uint8_t verb, ligi_ticket **ticket)
+lig_status ligi_params_tickets_begin(ligi_request_tickets *tickets, uint8_t verb,
+                                     ligi_request_ticket **ticket)
 {
     if (tickets->ring == NULL)
         LIG_TRY(
             ligi_calloc(&tickets->ring, LIGI_TICKETS_MAX, sizeof *tickets->ring, "the tickets"));
-    ligi_ticket *slot = slot_of(tickets, tickets->next);
+    ligi_request_ticket *slot = slot_of(tickets, tickets->next);
     if (slot->state == LIGI_TICKET_OPEN)
         return LIG_E_BUSY;
     forget(tickets, slot);
-    *slot = (ligi_ticket){.number = tickets->next++,
-                          .state = LIGI_TICKET_OPEN,
-                          .verb = verb,
-                          .wants = slot->wants,
-                          .want_room = slot->want_room};
+    *slot = (ligi_request_ticket){.number = tickets->next++,
+                                  .state = LIGI_TICKET_OPEN,
+                                  .verb = verb,
+                                  .wants = slot->wants,
+                                  .want_room = slot->want_room};
     inherit_wants(tickets, slot);
     *ticket = slot;
     return LIG_OK;
 }
 
-void ligi_tickets_undo(ligi_tickets *tickets, ligi_ticket *ticket)
+void ligi_params_tickets_undo(ligi_request_tickets *tickets, ligi_request_ticket *ticket)
 {
     assert(ticket->number == tickets->next - 1);
     ticket->state = LIGI_TICKET_FREE;
     tickets->next--;
 }
 
-lig_status ligi_ticket_reserve(ligi_ticket *ticket, size_t wants)
+lig_status ligi_params_ticket_reserve(ligi_request_ticket *ticket, size_t wants)
 {
     return ligi_grow(&ticket->wants, &ticket->want_room, wants, sizeof *ticket->wants, "a request");
 }
 
-ligi_ticket *ligi_tickets_find(const ligi_tickets *tickets, int64_t number)
+ligi_request_ticket *ligi_params_tickets_find(const ligi_request_tickets *tickets, int64_t number)
 {
     if (tickets->ring == NULL || number < 0 || number >= tickets->next)
         return NULL;
-    ligi_ticket *slot = slot_of(tickets, number);
+    ligi_request_ticket *slot = slot_of(tickets, number);
     return slot->number == number && slot->state != LIGI_TICKET_FREE ? slot : NULL;
 }
 
-int ligi_tickets_has_ended(const ligi_tickets *tickets, int64_t number)
+int ligi_params_tickets_has_ended(const ligi_request_tickets *tickets, int64_t number)
 {
-    const ligi_ticket *ticket = ligi_tickets_find(tickets, number);
+    const ligi_request_ticket *ticket = ligi_params_tickets_find(tickets, number);
     return ticket == NULL || ticket->state == LIGI_TICKET_ENDED;
 }
 
 /* Tickets end in any order; `ended` goes over all that have. */
-static void end(ligi_tickets *tickets, ligi_ticket *ticket)
+static void end(ligi_request_tickets *tickets, ligi_request_ticket *ticket)
 {
     int64_t ended = atomic_load_explicit(&tickets->ended, memory_order_relaxed);
     ticket->state = LIGI_TICKET_ENDED;
@@ -110,7 +111,8 @@ static void end(ligi_tickets *tickets, ligi_ticket *ticket)
     atomic_store_explicit(&tickets->ended, ended, memory_order_release);
 }
 
-int ligi_ticket_answered(ligi_tickets *tickets, ligi_ticket *ticket, uint32_t count)
+int ligi_params_ticket_answered(ligi_request_tickets *tickets, ligi_request_ticket *ticket,
+                                uint32_t count)
 {
     assert(count <= ticket->left);
     ticket->left -= count;
@@ -120,8 +122,8 @@ int ligi_ticket_answered(ligi_tickets *tickets, ligi_ticket *ticket, uint32_t co
     return 1;
 }
 
-void ligi_ticket_fail(ligi_tickets *tickets, ligi_ticket *ticket, lig_status status,
-                      const char *sentence)
+void ligi_params_ticket_fail(ligi_request_tickets *tickets, ligi_request_ticket *ticket,
+                             lig_status status, const char *sentence)
 {
     if (ticket->state != LIGI_TICKET_OPEN)
         return;
@@ -132,7 +134,7 @@ void ligi_ticket_fail(ligi_tickets *tickets, ligi_ticket *ticket, lig_status sta
     end(tickets, ticket);
 }
 
-lig_status ligi_ticket_outcome(ligi_ticket *ticket)
+lig_status ligi_params_ticket_outcome(ligi_request_ticket *ticket)
 {
     if (ticket->told)
         return LIG_OK;
@@ -142,7 +144,7 @@ lig_status ligi_ticket_outcome(ligi_ticket *ticket)
     return lig_fail(ticket->status, "%s", ticket->sentence ? ticket->sentence : "it failed");
 }
 
-lig_status ligi_tickets_untold(ligi_tickets *tickets)
+lig_status ligi_params_tickets_untold(ligi_request_tickets *tickets)
 {
     lig_status status = tickets->untold;
     if (status == LIG_OK)

@@ -16,61 +16,61 @@ static uint32_t order_of(uint64_t bytes)
     return order - ORDER_LEAST;
 }
 
-lig_status ligi_parcel_take(lig_params *node, uint64_t bytes, ligi_parcel **out)
+lig_status ligi_send_buffer_take(lig_params *node, uint64_t bytes, ligi_send_buffer **out)
 {
-    ligi_parcel *parcel;
+    ligi_send_buffer *buffer;
     uint32_t order = order_of(bytes);
-    if (order >= LIGI_PARCEL_ORDERS)
-        return lig_fail(LIG_E_LIMIT, "a letter of %llu bytes is too large",
+    if (order >= LIGI_SEND_BUFFER_ORDERS)
+        return lig_fail(LIG_E_LIMIT, "a message of %llu bytes is too large",
                         (unsigned long long)bytes);
-    if (node->parcels[order]) {
-        parcel = node->parcels[order];
-        node->parcels[order] = parcel->next;
-        node->parcel_bytes -= parcel->room;
+    if (node->buffers[order]) {
+        buffer = node->buffers[order];
+        node->buffers[order] = buffer->next;
+        node->buffer_bytes -= buffer->room;
     } else {
-        LIG_TRY(ligi_calloc(&parcel, 1, sizeof *parcel, "a letter"));
-        parcel->room = UINT64_C(1) << (order + ORDER_LEAST);
-        lig_status status = ligi_net_alloc(node->net, parcel->room, (void **)&parcel->data);
+        LIG_TRY(ligi_calloc(&buffer, 1, sizeof *buffer, "a message"));
+        buffer->room = UINT64_C(1) << (order + ORDER_LEAST);
+        lig_status status = ligi_net_alloc(node->net, buffer->room, (void **)&buffer->data);
         if (status != LIG_OK) {
-            free(parcel);
+            free(buffer);
             return status;
         }
-        if (parcel->room >= POPULATED_LEAST) /* its pages at once: a fraction of one by one */
-            ligi_region_populate(parcel->data, parcel->room);
+        if (buffer->room >= POPULATED_LEAST) /* its pages at once: a fraction of one by one */
+            ligi_region_populate(buffer->data, buffer->room);
     }
-    parcel->next = parcel->with = NULL;
-    parcel->bytes = 0;
-    parcel->holds = 1;
-    *out = parcel;
+    buffer->next = buffer->with = NULL;
+    buffer->bytes = 0;
+    buffer->holds = 1;
+    *out = buffer;
     return LIG_OK;
 }
 
-static void destroy_parcel(lig_params *node, ligi_parcel *parcel)
+static void destroy_buffer(lig_params *node, ligi_send_buffer *buffer)
 {
-    ligi_net_free(node->net, parcel->data);
-    free(parcel);
+    ligi_net_free(node->net, buffer->data);
+    free(buffer);
 }
 
-void ligi_parcel_drop(lig_params *node, ligi_parcel *parcel)
+void ligi_send_buffer_drop(lig_params *node, ligi_send_buffer *buffer)
 {
-    if (parcel == NULL || --parcel->holds > 0)
+    if (buffer == NULL || --buffer->holds > 0)
         return;
-    if (node->parcel_bytes + parcel->room > POOL_MOST) {
-        destroy_parcel(node, parcel);
+    if (node->buffer_bytes + buffer->room > POOL_MOST) {
+        destroy_buffer(node, buffer);
         return;
     }
-    uint32_t order = order_of(parcel->room);
-    parcel->next = node->parcels[order];
-    node->parcels[order] = parcel;
-    node->parcel_bytes += parcel->room;
+    uint32_t order = order_of(buffer->room);
+    buffer->next = node->buffers[order];
+    node->buffers[order] = buffer;
+    node->buffer_bytes += buffer->room;
 }
 
-void ligi_parcels_fini(lig_params *node)
+void ligi_send_buffers_fini(lig_params *node)
 {
-    for (uint32_t i = 0; i < LIGI_PARCEL_ORDERS; i++)
-        while (node->parcels[i]) {
-            ligi_parcel *parcel = node->parcels[i];
-            node->parcels[i] = parcel->next;
-            destroy_parcel(node, parcel);
+    for (uint32_t i = 0; i < LIGI_SEND_BUFFER_ORDERS; i++)
+        while (node->buffers[i]) {
+            ligi_send_buffer *buffer = node->buffers[i];
+            node->buffers[i] = buffer->next;
+            destroy_buffer(node, buffer);
         }
 }

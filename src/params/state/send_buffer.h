@@ -5,9 +5,9 @@
 #include "params/node/node_connect.h"
 #include "params/state/node_state.h"
 
-void ligi_parcels_fini(lig_params *node);
+void ligi_send_buffers_fini(lig_params *node);
 
-lig_status ligi_parcel_take(lig_params *node, uint64_t bytes, ligi_parcel **parcel);
-void ligi_parcel_drop(lig_params *node, ligi_parcel *parcel); /* NULL is fine */
+lig_status ligi_send_buffer_take(lig_params *node, uint64_t bytes, ligi_send_buffer **buffer);
+void ligi_send_buffer_drop(lig_params *node, ligi_send_buffer *buffer); /* NULL is fine */
 
 #endif

@@ -2,60 +2,10 @@
 
 #include "params/placement/placement_replica.h"
 #include "params/sync/sync_round.h"
-#include "params/tables/row_access.h"
-#include "params/tables/table_info.h"
 
 #include <stdlib.h>
 
-/* --- intents --- */
-
-static lig_status resolve(lig_params_worker *worker, const int64_t *keys, size_t count)
-{
-    ligi_intents *intents = worker->intents;
-    const ligi_tables *tables = worker->node->tables;
-    uint64_t limit = ligi_tables_entry_limit(tables), bad = 0, unused;
-
-    LIG_TRY(ligi_grow(&intents->scratch, &intents->scratch_room, count, sizeof *intents->scratch,
-                      "an intent"));
-    if (ligi_tables_hashed(tables)) {
-        LIG_TRY(ligi_tables_lengths(tables, keys, count, &unused));
-        return ligi_tables_enter(worker->node->tables, keys, count, intents->scratch);
-    }
-    for (size_t i = 0; i < count; i++) {
-        bad |= (uint64_t)keys[i] >= limit;
-        intents->scratch[i] = (ligi_entry)keys[i];
-    }
-    return bad ? ligi_tables_lengths(tables, keys, count, &unused) : LIG_OK;
-}
-
-lig_status lig_params_intent(lig_params_worker *worker, const int64_t *keys, size_t count,
-                             int64_t start, int64_t end)
-{
-    lig_params *node = worker->node;
-    int64_t until = end != 0 ? end : start < INT64_MAX ? start + 1 : start;
-    uint64_t elements;
-
-    LIG_TRY(ligi_node_check(node));
-    if (count > 0 && keys == NULL)
-        return lig_fail(LIG_E_INVALID, "an intent of %zu keys has none", count);
-    if (until <= start)
-        return lig_fail(LIG_E_INVALID, "an intent from clock %lld on ends before it, at %lld",
-                        (long long)start, (long long)until);
-    if (worker->intents == NULL)
-        LIG_TRY(ligi_tables_lengths(node->tables, keys, count, &elements));
-    else
-        LIG_TRY(resolve(worker, keys, count));
-    atomic_fetch_add_explicit(&worker->counts.intents, count, memory_order_relaxed);
-    int64_t clock = atomic_load_explicit(&worker->clock, memory_order_relaxed);
-    if (worker->intents == NULL || until <= clock)
-        return LIG_OK;
-    LIG_TRY(
-        ligi_agenda_put(&worker->intents->agenda, worker->intents->scratch, count, start, until));
-    ligi_sync_clock(worker);
-    return LIG_OK;
-}
-
-/* --- letters --- */
+/* --- messages --- */
 
 static lig_status flushed(lig_params *node, uint64_t ticket)
 {
@@ -92,15 +42,15 @@ static lig_status begin_echoes(lig_params *node)
     size_t budget = SIZE_MAX;
 
     LIG_TRY(ligi_sync_gather_notes(node));
-    LIG_TRY(ligi_steward_spread(&sync->steward, &budget));
-    LIG_TRY(ligi_courier_send(&sync->steward.courier));
+    LIG_TRY(ligi_placement_spread(&sync->placement, &budget));
+    LIG_TRY(ligi_sync_send_flush(&sync->placement.sender));
     for (uint32_t i = 0; i < node->node_count; i++) {
         sync->flush_for[i] = sync->flush_for_later[i];
         sync->flush_for_later[i] = 0;
     }
-    if (sync->echoed_news == sync->steward.news)
+    if (sync->echoed_updates == sync->placement.updates)
         return answer_flushes(node);
-    sync->echoed_news = sync->steward.news;
+    sync->echoed_updates = sync->placement.updates;
     sync->echoing.started++;
     sync->echoing_left = node->node_count - 1;
     for (uint32_t i = 0; i < node->node_count; i++)
@@ -130,15 +80,16 @@ static lig_status echoed(lig_params *node, uint64_t ticket)
     return LIG_OK;
 }
 
-lig_status ligi_flush_arrived(lig_params *node, uint32_t from, const ligi_letter *letter)
+lig_status ligi_sync_flush_arrived(lig_params *node, uint32_t from,
+                                   const ligi_params_message *message)
 {
-    switch (letter->kind == LIGI_LETTER_SYNC ? letter->number : 0) {
-    case LIGI_SYNC_FLUSH: return flush_asked(node, from, letter->ticket);
-    case LIGI_SYNC_FLUSHED: return flushed(node, letter->ticket);
-    case LIGI_SYNC_PROBE: return ligi_sync_say(node, from, LIGI_SYNC_ECHO, letter->ticket);
-    case LIGI_SYNC_ECHO: return echoed(node, letter->ticket);
+    switch (message->kind == LIGI_PARAMS_SYNC ? message->number : 0) {
+    case LIGI_SYNC_FLUSH: return flush_asked(node, from, message->ticket);
+    case LIGI_SYNC_FLUSHED: return flushed(node, message->ticket);
+    case LIGI_SYNC_PROBE: return ligi_sync_say(node, from, LIGI_SYNC_ECHO, message->ticket);
+    case LIGI_SYNC_ECHO: return echoed(node, message->ticket);
     default:
-        return lig_fail(LIG_E_CORRUPT, "node %u sent an empty letter that makes no sense", from);
+        return lig_fail(LIG_E_CORRUPT, "node %u sent an empty message that makes no sense", from);
     }
 }
 
@@ -159,14 +110,14 @@ static lig_status settle(waiting *call)
 
     if (call->settled == 0)
         call->settled = turn->started + 1;
-    if (ligi_turn_runs(turn) && sync->steward.unsettled[sync->settling_era & 1] == 0)
+    if (ligi_turn_runs(turn) && sync->placement.unsettled[sync->settling_era & 1] == 0)
         turn->finished = turn->started;
     if (ligi_turn_runs(turn) || turn->finished >= call->settled)
         return LIG_OK;
     LIG_TRY(ligi_sync_gather_notes(call->node));
-    sync->settling_era = ligi_steward_next_era(&sync->steward);
+    sync->settling_era = ligi_placement_next_era(&sync->placement);
     turn->started++;
-    if (sync->steward.unsettled[sync->settling_era & 1] == 0)
+    if (sync->placement.unsettled[sync->settling_era & 1] == 0)
         turn->finished = turn->started;
     else
         ligi_sync_wake(call->node);

@@ -1,4 +1,4 @@
-/* Intents, and the calls that wait until what was done has its effect everywhere. */
+/* Calls that wait until writes are visible everywhere: flush, wait_sync, set-up. */
 #ifndef LIGI_SYNC_FLUSH_H
 #define LIGI_SYNC_FLUSH_H
 
@@ -7,10 +7,11 @@
 
 /* For snapshots. No lock; called by one thread of each of the nodes, while no worker
  * pushes. On return all that this node's workers pushed is in the owners' rows, and all rows dirty
- * here that others have copies of are in those copies. */
+ * here that others have replicas of are in those replicas. */
 lig_status ligi_sync_settle(lig_params *node, int64_t timeout_ns);
 
 /* A message about flushing. Under the lock. */
-lig_status ligi_flush_arrived(lig_params *node, uint32_t from, const ligi_letter *letter);
+lig_status ligi_sync_flush_arrived(lig_params *node, uint32_t from,
+                                   const ligi_params_message *message);
 
 #endif

@@ -12,77 +12,77 @@
 #include <stdlib.h>
 
 #define PIECE 1024u       /* entries that are looked at before others may have the lock */
-#define LEND_LEAST 16384u /* bytes of a letter */
+#define LEND_LEAST 16384u /* bytes of a message */
 #define PATIENCE_NS INT64_C(100000)
 #define CLOSER 5 /* so many times, while rows that are wanted have not been asked for */
 #define AWAIT_NS INT64_C(5000000)
-/* Letters that wait on a link: rows are not sent anew before they are gone. Deltas are when
- * somebody waits for them; of each copy only one is under way. */
+/* Messages that wait on a link: rows are not sent anew before they are gone. Deltas are when
+ * somebody waits for them; of each replica only one is under way. */
 #define CROWDED 64u
 
 /* --- a node's --- */
 
-static lig_status take(void *context, uint64_t bytes, ligi_parcel **parcel)
+static lig_status take(void *context, uint64_t bytes, ligi_send_buffer **buffer)
 {
-    return ligi_parcel_take(context, bytes, parcel);
+    return ligi_send_buffer_take(context, bytes, buffer);
 }
 
-static void drop(void *context, ligi_parcel *parcel)
+static void drop(void *context, ligi_send_buffer *buffer)
 {
-    ligi_parcel_drop(context, parcel);
+    ligi_send_buffer_drop(context, buffer);
 }
 
 lig_status ligi_sync_say(lig_params *node, uint32_t to, ligi_sync_word word, uint64_t ticket)
 {
-    const ligi_post letter = {
-        .letter = {
-            .kind = LIGI_LETTER_SYNC, .origin = node->rank, .number = word, .ticket = ticket}};
+    const ligi_params_outgoing message = {
+        .message = {
+            .kind = LIGI_PARAMS_SYNC, .origin = node->rank, .number = word, .ticket = ticket}};
 
-    return ligi_peer_post(&node->peers[to], &letter);
+    return ligi_params_peer_send(&node->peers[to], &message);
 }
 
-/* A node on this host reads large letters where they lie. They are held until it says that it has.
+/* A node on this host reads large messages where they lie. They are held until it says that it has.
  */
-static lig_status post(void *context, uint32_t to, const ligi_post *letter)
+static lig_status outgoing(void *context, uint32_t to, const ligi_params_outgoing *message)
 {
     lig_params *node = context;
     ligi_lent *lent = &node->sync->lent[to];
-    ligi_parcel *parcel = letter->parcel;
-    ligi_post lending = *letter;
+    ligi_send_buffer *buffer = message->buffer;
+    ligi_params_outgoing lending = *message;
 
-    if (node->peers[to].region == NULL || parcel->bytes < LEND_LEAST)
-        return ligi_peer_post(&node->peers[to], letter);
-    lending.letter.flags |= LIGI_LETTER_LENT;
+    if (node->peers[to].region == NULL || buffer->bytes < LEND_LEAST)
+        return ligi_params_peer_send(&node->peers[to], message);
+    lending.message.flags |= LIGI_PARAMS_LENT;
     lending.send_flags |= LIGI_SEND_LEND;
-    parcel->holds++;
-    parcel->with = NULL;
-    *lent->last = parcel;
-    lent->last = &parcel->with;
-    return ligi_peer_post(&node->peers[to], &lending);
+    buffer->holds++;
+    buffer->with = NULL;
+    *lent->last = buffer;
+    lent->last = &buffer->with;
+    return ligi_params_peer_send(&node->peers[to], &lending);
 }
 
 static lig_status done_with(lig_params *node, uint32_t from)
 {
     ligi_lent *lent = &node->sync->lent[from];
-    ligi_parcel *parcel = lent->first;
+    ligi_send_buffer *buffer = lent->first;
 
-    if (parcel == NULL)
+    if (buffer == NULL)
         return lig_fail(LIG_E_CORRUPT, "node %u gives back what it was not lent", from);
-    lent->first = parcel->with;
+    lent->first = buffer->with;
     if (lent->first == NULL)
         lent->last = &lent->first;
-    ligi_parcel_drop(node, parcel);
+    ligi_send_buffer_drop(node, buffer);
     return LIG_OK;
 }
 
 lig_status ligi_sync_init(lig_params *node)
 {
     ligi_sync *sync;
-    const ligi_steward_options options = {.tables = node->tables,
-                                          .rank = node->rank,
-                                          .node_count = node->node_count,
-                                          .techniques = (lig_params_techniques)node->techniques,
-                                          .carrier = {take, drop, post, node}};
+    const ligi_placement_options options = {.tables = node->tables,
+                                            .rank = node->rank,
+                                            .node_count = node->node_count,
+                                            .techniques = (lig_params_techniques)node->techniques,
+                                            .send_ops = {take, drop, outgoing, node}};
 
     if (ligi_node_alone(node))
         return LIG_OK;
@@ -92,7 +92,7 @@ lig_status ligi_sync_init(lig_params *node)
     if (status == LIG_OK)
         status = ligi_calloc(&sync->lent, node->node_count, sizeof *sync->lent, "sync");
     if (status == LIG_OK)
-        status = ligi_steward_init(&sync->steward, &options);
+        status = ligi_placement_init(&sync->placement, &options);
     if (status != LIG_OK) {
         free(sync->lent);
         free(sync->flush_for);
@@ -111,7 +111,7 @@ void ligi_sync_fini(lig_params *node)
 {
     if (node->sync == NULL)
         return;
-    ligi_steward_fini(&node->sync->steward);
+    ligi_placement_fini(&node->sync->placement);
     for (uint32_t i = 0; i < node->node_count; i++)
         while (node->sync->lent[i].first != NULL)
             (void)done_with(node, i);
@@ -144,8 +144,8 @@ lig_status ligi_sync_worker_open(lig_params_worker *worker)
         return LIG_OK;
     LIG_TRY(ligi_calloc(&intents, 1, sizeof *intents, "a worker's intents"));
     ligi_agenda_init(&intents->agenda);
-    ligi_timing_init(&intents->timing);
-    intents->window = ligi_timing_window(&intents->timing);
+    ligi_action_timing_init(&intents->timing);
+    intents->window = ligi_action_timing_window(&intents->timing);
     pthread_mutex_init(&intents->notes_lock, NULL);
     worker->intents = intents;
     return LIG_OK;
@@ -155,23 +155,23 @@ lig_status ligi_sync_worker_open(lig_params_worker *worker)
 static lig_status end_all(lig_params_worker *worker)
 {
     ligi_intents *intents = worker->intents;
-    ligi_steward *steward = &worker->node->sync->steward;
+    ligi_placement *placement = &worker->node->sync->placement;
     size_t budget = SIZE_MAX;
-    ligi_segment *segment;
+    ligi_intent_segment *segment;
     int through;
 
     intents->beginning = NULL;
     while ((segment = intents->ending) != NULL ||
            (segment = ligi_agenda_end(&intents->agenda, INT64_MAX)) != NULL) {
         intents->ending = NULL;
-        lig_status status = ligi_steward_end(steward, segment, &budget, &through);
+        lig_status status = ligi_placement_end(placement, segment, &budget, &through);
         ligi_agenda_free(&intents->agenda, segment);
         LIG_TRY(status);
     }
-    LIG_TRY(ligi_steward_note(steward, intents->notes.items, intents->notes.count));
+    LIG_TRY(ligi_placement_note(placement, intents->notes.items, intents->notes.count));
     if (intents->notes.count > 0)
         ligi_sync_wake(worker->node);
-    return ligi_courier_send(&steward->courier);
+    return ligi_sync_send_flush(&placement->sender);
 }
 
 void ligi_sync_worker_close(lig_params_worker *worker)
@@ -240,7 +240,7 @@ void ligi_sync_noted(lig_params *node, lig_params_worker *worker, const ligi_ent
     if (node->sync == NULL || count == 0)
         return;
     if (worker == NULL) {
-        status = ligi_steward_note(&node->sync->steward, noted, count);
+        status = ligi_placement_note(&node->sync->placement, noted, count);
     } else {
         pthread_mutex_lock(&worker->intents->notes_lock);
         status = ligi_entries_add(&worker->intents->notes, noted, count);
@@ -264,14 +264,14 @@ typedef struct arrival {
 static int has_come(void *context)
 {
     arrival *what = context;
-    const ligi_steward *steward = &what->node->sync->steward;
+    const ligi_placement *placement = &what->node->sync->placement;
 
     if (atomic_load(&what->node->broken))
         return 1;
     for (; what->at < what->batch->miss_count; what->at++) {
         ligi_entry entry = what->batch->misses[what->at].entry;
-        if (steward->marks[entry].flags & LIGI_MARK_WANTED &&
-            ligi_tables_copyable(steward->tables, entry)) {
+        if (placement->marks[entry].flags & LIGI_MARK_WANTED &&
+            ligi_tables_replicable(placement->tables, entry)) {
             what->waited = 1;
             return 0;
         }
@@ -279,14 +279,14 @@ static int has_come(void *context)
     return 1;
 }
 
-/* Where there are no copies, whoever asks for a row may wait until it is its turn. */
+/* Where there are no replicas, whoever asks for a row may wait until it is its turn. */
 int ligi_sync_await(lig_params_worker *worker, const ligi_batch *batch)
 {
     lig_params *node = worker->node;
     arrival what = {.node = node, .batch = batch};
 
     if (node->sync == NULL || node->techniques == LIG_PARAMS_RELOCATION_ONLY ||
-        atomic_load_explicit(&node->sync->steward.wants, memory_order_relaxed) == 0)
+        atomic_load_explicit(&node->sync->placement.wants, memory_order_relaxed) == 0)
         return 0;
     (void)ligi_node_wait(node, has_come, &what, AWAIT_NS);
     return what.waited;
@@ -294,10 +294,10 @@ int ligi_sync_await(lig_params_worker *worker, const ligi_batch *batch)
 
 /* --- rounds --- */
 
-static lig_status gather_notes(ligi_steward *steward, ligi_intents *intents)
+static lig_status gather_notes(ligi_placement *placement, ligi_intents *intents)
 {
     pthread_mutex_lock(&intents->notes_lock);
-    lig_status status = ligi_steward_note(steward, intents->notes.items, intents->notes.count);
+    lig_status status = ligi_placement_note(placement, intents->notes.items, intents->notes.count);
     intents->notes.count = 0;
     pthread_mutex_unlock(&intents->notes_lock);
     return status;
@@ -307,7 +307,7 @@ lig_status ligi_sync_gather_notes(lig_params *node)
 {
     for (uint32_t i = 0; i < node->worker_count; i++)
         if (node->workers[i] != NULL && node->workers[i]->intents != NULL)
-            LIG_TRY(gather_notes(&node->sync->steward, node->workers[i]->intents));
+            LIG_TRY(gather_notes(&node->sync->placement, node->workers[i]->intents));
     return LIG_OK;
 }
 
@@ -336,7 +336,7 @@ static lig_status begin_round(lig_params *node, int64_t now_ns)
     sync->first = sync->next_first;
     sync->began_ns = now_ns;
     atomic_store_explicit(&sync->next_ns, now_ns + node->round_ns, memory_order_relaxed);
-    ligi_throttle_round(&sync->throttle, sync->steward.wants / node->worker_count, now_ns,
+    ligi_throttle_round(&sync->throttle, sync->placement.wants / node->worker_count, now_ns,
                         node->round_ns);
     sync->rounds++;
     for (uint32_t i = 0; i < node->worker_count; i++) {
@@ -348,22 +348,22 @@ static lig_status begin_round(lig_params *node, int64_t now_ns)
         atomic_store(&intents->woken, 0);
         intents->gathered = 0;
         if (clock != LIG_PARAMS_FOREVER_CLOCK)
-            ligi_timing_round(&intents->timing, clock - intents->seen_clock, elapsed,
-                              node->round_ns);
+            ligi_action_timing_round(&intents->timing, clock - intents->seen_clock, elapsed,
+                                     node->round_ns);
         intents->seen_clock = clock;
-        intents->window = ligi_timing_window(&intents->timing);
+        intents->window = ligi_action_timing_window(&intents->timing);
     }
     LIG_TRY(ligi_sync_gather_notes(node));
-    return ligi_steward_rested(&sync->steward);
+    return ligi_placement_rested(&sync->placement);
 }
 
-/* Where there are no copies, a row may be long in coming: it is asked for all the same. */
-static int enough_wanted(const lig_params *node, const ligi_segment *segment)
+/* Where there are no replicas, a row may be long in coming: it is asked for all the same. */
+static int enough_wanted(const lig_params *node, const ligi_intent_segment *segment)
 {
     const ligi_sync *sync = node->sync;
 
     return node->techniques != LIG_PARAMS_RELOCATION_ONLY &&
-           ligi_throttle_holds(&sync->throttle, sync->steward.wants / node->worker_count,
+           ligi_throttle_holds(&sync->throttle, sync->placement.wants / node->worker_count,
                                segment != NULL);
 }
 
@@ -373,7 +373,7 @@ static lig_status begin_intents(ligi_sync *sync, lig_params_worker *worker, int6
     ligi_intents *intents = worker->intents;
 
     while (*budget > 0) {
-        ligi_segment *segment = intents->beginning;
+        ligi_intent_segment *segment = intents->beginning;
         int through;
         if (enough_wanted(worker->node, segment)) {
             if (!sync->held)
@@ -386,27 +386,27 @@ static lig_status begin_intents(ligi_sync *sync, lig_params_worker *worker, int6
         if (segment == NULL)
             return LIG_OK;
         intents->beginning = segment;
-        LIG_TRY(ligi_steward_begin(&sync->steward, worker->id, segment, budget, &through));
+        LIG_TRY(ligi_placement_begin(&sync->placement, worker->id, segment, budget, &through));
         if (through)
             intents->beginning = NULL;
     }
     return LIG_OK;
 }
 
-static lig_status end_intents(ligi_steward *steward, lig_params_worker *worker, int64_t clock,
+static lig_status end_intents(ligi_placement *placement, lig_params_worker *worker, int64_t clock,
                               size_t *budget)
 {
     ligi_intents *intents = worker->intents;
 
     while (*budget > 0) {
-        ligi_segment *segment = intents->ending;
+        ligi_intent_segment *segment = intents->ending;
         int through;
         if (segment == NULL)
             segment = ligi_agenda_end(&intents->agenda, clock);
         if (segment == NULL)
             return LIG_OK;
         intents->ending = segment;
-        LIG_TRY(ligi_steward_end(steward, segment, budget, &through));
+        LIG_TRY(ligi_placement_end(placement, segment, budget, &through));
         if (!through)
             return LIG_OK;
         ligi_agenda_free(&intents->agenda, segment);
@@ -428,7 +428,7 @@ static lig_status one_worker(lig_params_worker *worker, size_t *budget)
         intents->gathered = 1;
         LIG_TRY(begin_intents(sync, worker, clock, budget));
         if (*budget > 0 && intents->beginning == NULL)
-            LIG_TRY(end_intents(&sync->steward, worker, clock, budget));
+            LIG_TRY(end_intents(&sync->placement, worker, clock, budget));
         if (*budget == 0 || sync->held)
             return LIG_OK;
         intents->gathered = 0;
@@ -456,19 +456,19 @@ static lig_status piece(lig_params *node, size_t *budget)
         if (worker != NULL && worker->intents != NULL)
             LIG_TRY(one_worker(worker, budget));
         if (*budget == 0)
-            return ligi_courier_send(&sync->steward.courier);
+            return ligi_sync_send_flush(&sync->placement.sender);
     }
     if (!crowded(node))
-        LIG_TRY(ligi_steward_spread(&sync->steward, budget));
+        LIG_TRY(ligi_placement_spread(&sync->placement, budget));
     else if (ligi_turn_runs(&sync->settling))
-        LIG_TRY(ligi_steward_send_deltas(&sync->steward));
-    return ligi_courier_send(&sync->steward.courier);
+        LIG_TRY(ligi_placement_send_deltas(&sync->placement));
+    return ligi_sync_send_flush(&sync->placement.sender);
 }
 
 static int is_wanted(const ligi_sync *sync)
 {
-    return atomic_load(&sync->wanted) || sync->steward.resting.count > 0 ||
-           sync->steward.dirty.count > 0;
+    return atomic_load(&sync->wanted) || sync->placement.resting.count > 0 ||
+           sync->placement.dirty.count > 0;
 }
 
 int64_t ligi_sync_tick(lig_params *node, int64_t now_ns)
@@ -500,17 +500,19 @@ int64_t ligi_sync_tick(lig_params *node, int64_t now_ns)
 
 /* --- what comes --- */
 
-lig_status ligi_sync_arrived(ligi_peer *peer, const ligi_letter *letter, const ligi_parts *parts)
+lig_status ligi_sync_arrived(ligi_params_peer *peer, const ligi_params_message *message,
+                             const ligi_params_parts *parts)
 {
     lig_params *node = peer->node;
     ligi_sync *sync = node->sync;
 
-    if (letter->count == 0 && letter->kind == LIGI_LETTER_SYNC && letter->number == LIGI_SYNC_DONE)
+    if (message->count == 0 && message->kind == LIGI_PARAMS_SYNC &&
+        message->number == LIGI_SYNC_DONE)
         return done_with(node, peer->rank);
-    if (letter->count == 0)
-        return ligi_flush_arrived(node, peer->rank, letter);
-    LIG_TRY(ligi_steward_arrived(&sync->steward, peer->rank, letter, parts));
-    if (letter->kind != LIGI_LETTER_NOTE && (letter->flags & LIGI_LETTER_LENT))
+    if (message->count == 0)
+        return ligi_sync_flush_arrived(node, peer->rank, message);
+    LIG_TRY(ligi_placement_arrived(&sync->placement, peer->rank, message, parts));
+    if (message->kind != LIGI_PARAMS_LOCATION && (message->flags & LIGI_PARAMS_LENT))
         LIG_TRY(ligi_sync_say(node, peer->rank, LIGI_SYNC_DONE, 0));
     if (is_wanted(sync))
         ligi_sync_wake(node);
@@ -519,14 +521,14 @@ lig_status ligi_sync_arrived(ligi_peer *peer, const ligi_letter *letter, const l
 
 void ligi_sync_written_by(lig_params *node, ligi_entry entry, uint32_t origin)
 {
-    if (node->sync != NULL && node->sync->steward.subscribers.live > 0)
-        check(node, ligi_steward_written_by(&node->sync->steward, entry, origin));
+    if (node->sync != NULL && node->sync->placement.subscribers.live > 0)
+        check(node, ligi_placement_written_by(&node->sync->placement, entry, origin));
 }
 
 void ligi_sync_surrender(lig_params *node, ligi_entry entry)
 {
     if (node->sync != NULL)
-        check(node, ligi_steward_surrender(&node->sync->steward, entry));
+        check(node, ligi_placement_surrender(&node->sync->placement, entry));
 }
 
 void ligi_sync_broken(lig_params *node)
@@ -538,7 +540,7 @@ void ligi_sync_stats(lig_params *node, lig_params_stats *stats)
 {
     if (node->sync == NULL)
         return;
-    const ligi_steward_counts *counts = &node->sync->steward.counts;
+    const ligi_placement_counts *counts = &node->sync->placement.counts;
     stats->relocations_in += counts->relocations_in;
     stats->relocations_out += counts->relocations_out;
     stats->replications += counts->replications;

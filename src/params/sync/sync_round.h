@@ -1,13 +1,14 @@
-/* Sync: when the steward of a node does what. Rounds run in net's tick, under the node's lock, in
- * pieces of bounded work, at least round_ns apart (a fifth of it while more rows are wanted than
- * are asked for at a time), and only when somebody has asked for one: a worker whose clock has
- * reached what its agenda waits for, a row that was written and has copies, a row that has to rest.
+/* Sync rounds: when a node handles intents, sends deltas of its replicas and updates of its rows.
+ * Rounds run in net's tick, under the node's lock, in pieces of bounded work, at least round_ns
+ * apart (a fifth of it while more rows are wanted than are asked for at a time), and only when one
+ * was requested: by a worker whose clock has reached an intent, by a write to a row with replicas,
+ * or by a row that must rest before it moves again.
  *
- * Letters of SYNC without items are about flushing, `ticket` a number of the one who began it:
- *   number FLUSH    bring the copies of your rows up to date, and say when they are
- *          FLUSHED  they are
- *          PROBE    say ECHO: what was sent before this has been taken in then
- *          DONE     with the oldest letter that was lent and not done with */
+ * SYNC messages without items are about flushing; `ticket` is a number of the node that began it:
+ *   number FLUSH    bring the replicas of your rows up to date, then send FLUSHED
+ *          FLUSHED  they are up to date
+ *          PROBE    send ECHO, which follows everything that was handled before
+ *          DONE     with the oldest message that was lent and not done with */
 #ifndef LIGI_SYNC_ROUND_H
 #define LIGI_SYNC_ROUND_H
 
@@ -32,10 +33,10 @@ typedef struct ligi_intents {
     pthread_mutex_t notes_lock;
     ligi_entries notes; /* rows it made dirty */
     /* The rounds'. */
-    ligi_timing timing;
+    ligi_action_timing timing;
     int64_t seen_clock, window;
-    ligi_segment *beginning, *ending; /* not through */
-    int gathered;                     /* in this round */
+    ligi_intent_segment *beginning, *ending; /* not through */
+    int gathered;                            /* in this round */
 } ligi_intents;
 
 /* Something that is done by all together, for whoever asks: one at a time, and who asks while it is
@@ -50,11 +51,11 @@ static inline int ligi_turn_runs(const ligi_turn *turn)
 }
 
 typedef struct ligi_lent { /* to one node, the oldest first */
-    ligi_parcel *first, **last;
+    ligi_send_buffer *first, **last;
 } ligi_lent;
 
 typedef struct ligi_sync {
-    ligi_steward steward;
+    ligi_placement placement;
     ligi_lent *lent;     /* [node_count] */
     _Atomic int wanted;  /* a round */
     int busy;            /* in one */
@@ -68,23 +69,23 @@ typedef struct ligi_sync {
     ligi_throttle throttle;
     uint64_t rounds;
 
-    ligi_turn settling; /* what was pushed to copies here is in the owners' rows */
+    ligi_turn settling; /* what was pushed to replicas here is in the owners' rows */
     uint32_t settling_era;
-    ligi_turn flushing; /* all nodes have brought the copies of their rows up to date */
+    ligi_turn flushing; /* all nodes have brought the replicas of their rows up to date */
     uint32_t flushing_left;
     ligi_turn echoing; /* all nodes have taken in what was sent to them */
     uint32_t echoing_left;
-    uint64_t echoed_news; /* steward.news when the last one began */
+    uint64_t echoed_updates; /* placement.updates when the last one began */
     uint64_t *flush_for; /* [node_count] what is to be answered after the echoes, + 1; 0: nothing */
     uint64_t *flush_for_later; /* likewise, after the next */
 } ligi_sync;
 
 /* Asks for a round. Any thread, no lock. */
 void ligi_sync_wake(lig_params *node);
-/* What workers have noted so far is the steward's. */
+/* What workers have noted so far is the placement's. */
 lig_status ligi_sync_gather_notes(lig_params *node);
 
-/* A letter without items. */
+/* A message without items. */
 lig_status ligi_sync_say(lig_params *node, uint32_t to, ligi_sync_word word, uint64_t ticket);
 
 /* All under the lock unless they say otherwise. A node that is alone has no sync: none of these is
@@ -98,22 +99,24 @@ void ligi_sync_worker_close(lig_params_worker *worker);
 /* From net's tick: does what is due, says when it wants to be called next (INT64_MAX: when
  * ligi_net_hurry(net, LIGI_SERVICE_PARAMS) is called). */
 int64_t ligi_sync_tick(lig_params *node, int64_t now_ns);
-/* SYNC, NEWS or NOTE, checked by ligi_letter_check; a failing status loses the peer, and so the
- * job. */
-lig_status ligi_sync_arrived(ligi_peer *peer, const ligi_letter *letter, const ligi_parts *parts);
+/* SYNC, UPDATE or LOCATION, checked by ligi_params_message_check; a failing status loses the peer,
+ * and so the job. */
+lig_status ligi_sync_arrived(ligi_params_peer *peer, const ligi_params_message *message,
+                             const ligi_params_parts *parts);
 /* Rows that a write has made dirty (ligi_batch.noted): by a worker's own thread without the lock,
  * or, with `worker` NULL, under it, for a peer. */
 void ligi_sync_noted(lig_params *node, lig_params_worker *worker, const ligi_entry *noted,
                      size_t count);
-/* `origin` has pushed to or set a row that is owned here, by an ASK, and has not been answered.
- * What it has as a copy is renewed by a letter that goes before the answer (same link): the copy
- * may have been on its way while the request was, and its worker must find there what it did. For
- * each row of an ASK that is PUSH or SET and was done here; cheap when nobody has a copy. */
+/* `origin` has pushed to or set a row that is owned here, by an REQUEST, and has not been
+ * answered. What it has as a replica is renewed by a message that goes before the answer (same
+ * link): the replica may have been on its way while the request was, and its worker must find
+ * there what it did. For each row of an REQUEST that is PUSH or SET and was done here; cheap when
+ * nobody has a replica. */
 void ligi_sync_written_by(lig_params *node, ligi_entry entry, uint32_t origin);
-/* A worker is about to set a row (or push with Adam) that is a COPY here: the copy is given up. The
- * row is ABSENT, or DRAINING, after this; when it has drained the set is asked for like any access
- * of a row that is not here, and the copy comes again by itself. Nothing is done to rows in other
- * states. */
+/* A worker is about to set a row (or push with Adam) that is a REPLICA here: the replica is given
+ * up. The row is ABSENT, or DRAINING, after this; when it has drained the set is asked for like
+ * any access of a row that is not here, and the replica comes again by itself. Nothing is done to
+ * rows in other states. */
 void ligi_sync_surrender(lig_params *node, ligi_entry entry);
 /* Rows of batch->misses that this node has asked for because of an intent, and that have not come:
  * waits for them, a few milliseconds at most, while it takes in what comes. What is asked for by

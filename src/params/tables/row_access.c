@@ -73,17 +73,17 @@ static lig_status add_key(ligi_tables *tables, int64_t key, ligi_entry *entry)
     uint32_t number = (uint32_t)((uint64_t)key >> LIG_PARAMS_HASHED_SHIFT);
     ligi_table_info *info = &tables->infos[number];
 
-    if (ligi_directory_find(&tables->directory, key, entry))
+    if (ligi_key_index_find(&tables->key_index, key, entry))
         return LIG_OK;
     if (info->used == info->key_count)
         return no_room(info);
-    *entry = ligi_directory_reserve(&tables->directory, key);
+    *entry = ligi_key_index_reserve(&tables->key_index, key);
     if (tables->kinds)
         tables->kinds[*entry] = (uint16_t)number;
     if (ligi_tables_home(tables, key) == tables->rank)
         LIG_TRY(ligi_tables_begin_row(tables, *entry));
     info->used++;
-    ligi_directory_publish(&tables->directory, key);
+    ligi_key_index_publish(&tables->key_index, key);
     return LIG_OK;
 }
 
@@ -128,7 +128,7 @@ static lig_status check_room(const ligi_tables *tables, const int64_t *keys, siz
 
     LIG_TRY(ligi_alloc(&fresh, count * sizeof *fresh, "a batch of keys"));
     for (size_t i = 0; i < count; i++)
-        if (!ligi_directory_find(&tables->directory, keys[i], &entry))
+        if (!ligi_key_index_find(&tables->key_index, keys[i], &entry))
             fresh[fresh_count++] = keys[i];
     qsort(fresh, fresh_count, sizeof *fresh, by_key);
     for (size_t i = 0; i < fresh_count; i++)
@@ -167,7 +167,7 @@ lig_status ligi_tables_enter(ligi_tables *tables, const int64_t *keys, size_t co
 {
     for (size_t i = 0; i < count; i++) {
         if (i + WORDS_AHEAD < count)
-            ligi_directory_prefetch(&tables->directory, keys[i + WORDS_AHEAD]);
+            ligi_key_index_prefetch(&tables->key_index, keys[i + WORDS_AHEAD]);
         if (!ligi_tables_known(tables, keys[i], &entries[i]))
             return add_keys(tables, keys + i, count - i, entries + i);
     }
@@ -190,7 +190,7 @@ static inline ligi_entry entry_at(const ligi_tables *tables, const ligi_batch *b
 int ligi_tables_all_here(const ligi_tables *tables, const ligi_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++)
-        if (ligi_tables_state(tables, entry_at(tables, batch, i)) < LIGI_ROW_COPY)
+        if (ligi_tables_state(tables, entry_at(tables, batch, i)) < LIGI_ROW_REPLICA)
             return 0;
     return 1;
 }
@@ -229,7 +229,7 @@ static inline void fetch_entry(const source *from, const ligi_slab *slab, ligi_e
 {
     uint32_t word = atomic_load_explicit(&from->words[entry], memory_order_relaxed);
 
-    if (ligi_word_state(word) >= LIGI_ROW_COPY && ligi_word_slot(word) < slab->capacity)
+    if (ligi_word_state(word) >= LIGI_ROW_REPLICA && ligi_word_slot(word) < slab->capacity)
         ligi_row_fetch(source_row(from, slab, word), slab->stride);
 }
 
@@ -257,7 +257,7 @@ static inline ligi_row_state read_row(const source *from, const ligi_slab *slab,
 
 static source own_source(const ligi_tables *tables)
 {
-    return (source){tables->region, tables->words, tables->kernels, LIGI_ROW_COPY, 0};
+    return (source){tables->region, tables->words, tables->kernels, LIGI_ROW_REPLICA, 0};
 }
 
 /* Before the first of a list, and before each. */
@@ -285,15 +285,15 @@ static void fetch_first(const ligi_tables *tables, const source *from, const lig
         fetch_entry(from, ligi_tables_slab(tables, misses[i].entry), misses[i].entry);
 }
 
-/* While a copy drains, what was pushed into it is not in the owner's row yet: reading that would go
- * back in time. */
+/* While a replica drains, what was pushed into it is not in the owner's row yet: reading that
+ * would go back in time. */
 static inline int may_read(const ligi_tables *tables, const source *from, uint32_t node,
                            ligi_entry entry)
 {
     if (from->words == tables->words)
         return 1;
     return ligi_tables_state(tables, entry) == LIGI_ROW_ABSENT &&
-           (node == UINT32_MAX || ligi_tables_place(tables, entry).node == node);
+           (node == UINT32_MAX || ligi_tables_location(tables, entry).node == node);
 }
 
 /* `node`: only misses whose place it is; UINT32_MAX: all. */
@@ -313,7 +313,7 @@ static void read_list(const ligi_tables *tables, const source *from, uint32_t no
             state = read_row(from, ligi_tables_slab(tables, miss.entry), miss.entry, to);
         if (state == LIGI_ROW_ABSENT)
             misses[left++] = miss;
-        batch->copy_count += state == LIGI_ROW_COPY;
+        batch->replica_count += state == LIGI_ROW_REPLICA;
     }
     batch->miss_count = left;
 }
@@ -338,7 +338,7 @@ static const ligi_slab *shared_slab(const ligi_tables *tables, const ligi_batch 
 
 void ligi_tables_read(const ligi_tables *tables, ligi_batch *batch)
 {
-    ligi_sweep sweep = {tables, shared_slab(tables, batch), batch, NULL};
+    ligi_row_sweep sweep = {tables, shared_slab(tables, batch), batch, NULL};
 
     tables->kernels->gather(&sweep);
     if (batch->miss_count)
@@ -367,7 +367,7 @@ typedef struct writer {
     ligi_tables *tables;
     ligi_batch *batch;
     ligi_write_kind kind;
-    ligi_step steps[LIG_PARAMS_TABLES_MAX]; /* those of tables with an optimizer */
+    ligi_push_step steps[LIG_PARAMS_TABLES_MAX]; /* those of tables with an optimizer */
 } writer;
 
 static void init_writer(writer *self, ligi_tables *tables, ligi_write_kind kind, ligi_batch *batch)
@@ -399,9 +399,9 @@ static inline void change_row(const writer *self, const ligi_slab *slab, ligi_ro
         kernels->copy_in(body, given, slab->value_bytes);
         return;
     }
-    ligi_push push = {body, body + slab->state_at, given,
-                      NULL, slab->length,          &self->steps[slab->table]};
-    if (state == LIGI_ROW_COPY)
+    ligi_row_push push = {body, body + slab->state_at, given,
+                          NULL, slab->length,          &self->steps[slab->table]};
+    if (state == LIGI_ROW_REPLICA)
         push.pending = ligi_slab_open_pending(slab, row);
     kernels->push[slab->optimizer](&push);
 }
@@ -434,7 +434,8 @@ static inline ligi_row_state write_row(writer *self, const ligi_slab *slab, ligi
 static inline int must_wait(const writer *self, const ligi_slab *slab, ligi_entry entry,
                             size_t left)
 {
-    if (left == 0 || self->batch->missed == NULL || !ligi_missed_has(self->batch->missed, entry))
+    if (left == 0 || self->batch->seen_set == NULL ||
+        !ligi_seen_set_has(self->batch->seen_set, entry))
         return 0;
     return self->kind == LIGI_WRITE_SET ||
            ligi_optimizer_ordered(&self->tables->infos[slab->table].optimizer);
@@ -448,8 +449,8 @@ static void write_list(writer *self)
     source from = own_source(tables);
     size_t count = batch->miss_count, left = 0;
 
-    if (batch->missed)
-        ligi_missed_begin(batch->missed);
+    if (batch->seen_set)
+        ligi_seen_set_begin(batch->seen_set);
     fetch_first(tables, &from, batch);
     for (size_t i = 0; i < count; i++) {
         fetch_listed(tables, &from, batch, i);
@@ -461,10 +462,10 @@ static void write_list(writer *self)
             state = write_row(self, slab, miss.entry, given);
         if (state == LIGI_ROW_ABSENT) {
             misses[left++] = miss;
-            if (batch->missed)
-                (void)ligi_missed_add(batch->missed, miss.entry);
+            if (batch->seen_set)
+                (void)ligi_seen_set_add(batch->seen_set, miss.entry);
         }
-        batch->copy_count += state == LIGI_ROW_COPY;
+        batch->replica_count += state == LIGI_ROW_REPLICA;
     }
     batch->miss_count = left;
 }
@@ -476,7 +477,7 @@ void ligi_tables_write(ligi_tables *tables, ligi_write_kind kind, ligi_batch *ba
 
     init_writer(&self, tables, kind, batch);
     if (kind == LIGI_WRITE_PUSH) {
-        ligi_sweep sweep = {tables, shared_slab(tables, batch), batch, self.steps};
+        ligi_row_sweep sweep = {tables, shared_slab(tables, batch), batch, self.steps};
         tables->kernels->scatter(&sweep);
     } else {
         list_all(tables, batch);

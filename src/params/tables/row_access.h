@@ -17,13 +17,14 @@ lig_status ligi_tables_entry(ligi_tables *tables, int64_t key, ligi_entry *entry
 /* Same for keys that need no entry: checks, and sums up. */
 lig_status ligi_tables_lengths(const ligi_tables *tables, const int64_t *keys, size_t count,
                                uint64_t *elements);
-/* 1 when all rows are here (owned or copies) at this moment. After resolve. */
+/* 1 when all rows are here (owned or replicas) at this moment. After resolve. */
 int ligi_tables_all_here(const ligi_tables *tables, const ligi_batch *batch);
 
 /* After resolve. Does what is here and lists the rest: rows that are absent or draining, and for
- * writes that a copy cannot take (set, Adam) copies too. `values` may lie at any address. Where the
- * order of writes matters (set, and optimizers whose steps do not commute) a row that comes while
- * the batch is written is not written either, once it was missed: that is what `missed` is for. */
+ * writes that a replica cannot take (set, Adam) replicas too. `values` may lie at any address.
+ * Where the order of writes matters (set, and optimizers whose steps do not commute) a row that
+ * comes while the batch is written is not written either, once it was missed: that is what
+ * `missed` is for. */
 void ligi_tables_read(const ligi_tables *tables, ligi_batch *batch);
 void ligi_tables_write(ligi_tables *tables, ligi_write_kind kind, ligi_batch *batch);
 /* The same for batch->misses alone; those that are still not here stay, in order. */

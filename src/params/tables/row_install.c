@@ -30,7 +30,7 @@ void ligi_tables_fetch_word(const ligi_tables *tables, uint64_t entry)
     if (entry >= tables->entry_limit)
         return;
     __builtin_prefetch((const void *)&tables->words[entry], 1);
-    __builtin_prefetch(&tables->asides[entry], 1);
+    __builtin_prefetch(&tables->entry_infos[entry], 1);
 }
 
 void ligi_tables_meet_word(const ligi_tables *tables, uint64_t entry)
@@ -38,7 +38,7 @@ void ligi_tables_meet_word(const ligi_tables *tables, uint64_t entry)
     if (entry >= tables->entry_limit)
         return;
     (void)atomic_load_explicit(&tables->words[entry], memory_order_relaxed);
-    (void)atomic_load_explicit(&tables->asides[entry].place, memory_order_relaxed);
+    (void)atomic_load_explicit(&tables->entry_infos[entry].location, memory_order_relaxed);
 }
 
 static const ligi_row_head *row_of(const ligi_tables *tables, uint64_t entry)
@@ -74,8 +74,8 @@ static uint8_t *state_of(const place_in *at)
 
 static void merge(const ligi_tables *tables, const place_in *at, const void *delta)
 {
-    ligi_merge sum = {ligi_row_body(at->row), state_of(at), delta, at->slab->length,
-                      at->slab->state_count};
+    ligi_row_merge sum = {ligi_row_body(at->row), state_of(at), delta, at->slab->length,
+                          at->slab->state_count};
 
     tables->kernels->merge(&sum);
 }
@@ -98,9 +98,9 @@ static void leave_lists(ligi_tables *tables)
 /* One thread at a time: no need for a locked instruction. */
 static void count(ligi_tables *tables, ligi_row_state state, uint64_t change)
 {
-    _Atomic uint64_t *counted = state == LIGI_ROW_OWNED  ? &tables->owned
-                                : state == LIGI_ROW_COPY ? &tables->copied
-                                                         : NULL;
+    _Atomic uint64_t *counted = state == LIGI_ROW_OWNED     ? &tables->owned
+                                : state == LIGI_ROW_REPLICA ? &tables->copied
+                                                            : NULL;
 
     if (counted != NULL)
         atomic_store_explicit(counted, atomic_load_explicit(counted, memory_order_relaxed) + change,
@@ -180,7 +180,7 @@ lig_status ligi_tables_install_owned(ligi_tables *tables, ligi_entry entry, uint
         take_in(tables, &at, body, sent_included);
         give_deltas(&at);
         at.row->flags = 0;
-        ligi_tables_place_update(tables, entry, (ligi_place){tables->rank, moves});
+        ligi_tables_location_update(tables, entry, (ligi_row_location){tables->rank, moves});
         flip(tables, entry, &at, LIGI_ROW_OWNED);
         ligi_row_unlock(at.row);
     }
@@ -195,8 +195,8 @@ static lig_status give_pair(place_in *at)
     return at->row->deltas ? LIG_OK : lig_fail(LIG_E_INTERNAL, "no room for a copy's deltas");
 }
 
-lig_status ligi_tables_install_copy(ligi_tables *tables, ligi_entry entry, const void *body,
-                                    int sent_included)
+lig_status ligi_tables_install_replica(ligi_tables *tables, ligi_entry entry, const void *body,
+                                       int sent_included)
 {
     place_in at;
 
@@ -209,7 +209,7 @@ lig_status ligi_tables_install_copy(ligi_tables *tables, ligi_entry entry, const
         if (!status) {
             take_in(tables, &at, body, sent_included);
             at.row->flags |= LIGI_ROW_SHARED;
-            flip(tables, entry, &at, LIGI_ROW_COPY);
+            flip(tables, entry, &at, LIGI_ROW_REPLICA);
         }
         ligi_row_unlock(at.row);
         if (status && fresh)
@@ -221,14 +221,14 @@ lig_status ligi_tables_install_copy(ligi_tables *tables, ligi_entry entry, const
 
 uint64_t ligi_tables_leave(ligi_tables *tables, ligi_entry entry, uint32_t to, void *body)
 {
-    uint64_t moves = ligi_tables_place(tables, entry).moves + 1;
+    uint64_t moves = ligi_tables_location(tables, entry).moves + 1;
 
     enter_lists(tables);
     place_in at = find(tables, entry);
     assert(at.state == LIGI_ROW_OWNED);
     ligi_row_lock(at.row);
     tables->kernels->copy_out(body, ligi_row_body(at.row), at.slab->body_bytes);
-    ligi_tables_place_update(tables, entry, (ligi_place){to, moves});
+    ligi_tables_location_update(tables, entry, (ligi_row_location){to, moves});
     remove_row(tables, entry, &at);
     leave_lists(tables);
     return moves;
@@ -238,7 +238,7 @@ ligi_row_state ligi_tables_drop(ligi_tables *tables, ligi_entry entry)
 {
     enter_lists(tables);
     place_in at = find(tables, entry);
-    assert(at.state == LIGI_ROW_COPY || at.state == LIGI_ROW_DRAINING);
+    assert(at.state == LIGI_ROW_REPLICA || at.state == LIGI_ROW_DRAINING);
     ligi_row_lock(at.row);
     if (at.row->flags & (LIGI_ROW_PENDING | LIGI_ROW_SENT)) {
         flip(tables, entry, &at, LIGI_ROW_DRAINING);
@@ -252,7 +252,7 @@ ligi_row_state ligi_tables_drop(ligi_tables *tables, ligi_entry entry)
 
 static int has_deltas(ligi_row_state state)
 {
-    return state == LIGI_ROW_COPY || state == LIGI_ROW_DRAINING;
+    return state == LIGI_ROW_REPLICA || state == LIGI_ROW_DRAINING;
 }
 
 int ligi_tables_take_pending(ligi_tables *tables, ligi_entry entry, void *delta)
@@ -278,7 +278,7 @@ int ligi_tables_take_pending(ligi_tables *tables, ligi_entry entry, void *delta)
     return taken;
 }
 
-/* Flags of a copy; 0 of others. */
+/* Flags of a replica; 0 of others. */
 static uint32_t flags_of(const ligi_tables *tables, ligi_entry entry)
 {
     place_in at = find(tables, entry);
@@ -356,7 +356,7 @@ int ligi_tables_get_body(const ligi_tables *tables, ligi_entry entry, void *body
 {
     for (;;) {
         place_in at = find(tables, entry);
-        if (at.state != LIGI_ROW_OWNED && at.state != LIGI_ROW_COPY)
+        if (at.state != LIGI_ROW_OWNED && at.state != LIGI_ROW_REPLICA)
             return 0;
         ligi_row_lock(at.row);
         int same = ligi_tables_word(tables, entry) == ligi_word_make(at.state, at.slot);
@@ -391,16 +391,16 @@ void ligi_tables_first_body(const ligi_tables *tables, ligi_entry entry, void *b
     const ligi_slab *slab = ligi_tables_slab(tables, entry);
     const ligi_table_info *info = &tables->infos[slab->table];
     uint64_t key = (uint64_t)(ligi_tables_key(tables, entry) - info->offset);
-    ligi_init_row row = {&info->init, tables->dtype, slab->table, key, slab->length};
+    ligi_row_init row = {&info->init, tables->dtype, slab->table, key, slab->length};
 
     memset(body, 0, slab->body_bytes);
-    ligi_init_fill(&row, body);
+    ligi_row_init_fill(&row, body);
 }
 
 /* Rows of zeros are not touched: their pages are made when they are used. */
 static void begin_unseen(ligi_tables *tables, ligi_entry entry, place_in *at)
 {
-    if (!ligi_init_zero(&tables->infos[at->slab->table].init))
+    if (!ligi_row_init_zero(&tables->infos[at->slab->table].init))
         ligi_tables_first_body(tables, entry, ligi_row_body(at->row));
     flip(tables, entry, at, LIGI_ROW_OWNED);
 }

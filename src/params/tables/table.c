@@ -55,7 +55,7 @@ static lig_status check_table(const ligi_tables_options *options, uint32_t numbe
                         (unsigned long long)table->key_count, UINT32_MAX - 1);
     LIG_TRY(check_lengths(table, name, options->flags));
     LIG_TRY(ligi_optimizer_check(&table->optimizer, options->dtype, name));
-    return ligi_init_check(&table->init, options->dtype, name);
+    return ligi_row_init_check(&table->init, options->dtype, name);
 }
 
 static lig_status check_options(const ligi_tables_options *options)
@@ -169,20 +169,20 @@ static int needs_kinds(const ligi_tables_options *options)
 /* Asides, lists of free slots, and kinds where there are any: this node's own. */
 static lig_status make_own(ligi_tables *tables, const ligi_tables_options *options)
 {
-    uint64_t asides = round_up(tables->entry_limit * sizeof *tables->asides, LIGI_LINE);
+    uint64_t entry_infos = round_up(tables->entry_limit * sizeof *tables->entry_infos, LIGI_LINE);
     uint64_t spare = round_up(tables->entry_limit * sizeof *tables->spare, LIGI_LINE);
     uint64_t kinds = needs_kinds(options) ? tables->entry_limit * sizeof *tables->kinds : 0;
-    uint64_t bytes = round_up(asides + spare + kinds, LIGI_HUGE_PAGE);
+    uint64_t bytes = round_up(entry_infos + spare + kinds, LIGI_HUGE_PAGE);
     void *memory;
 
     LIG_TRY(ligi_region_make(bytes, &memory));
     if (options->node_count > 1) /* else rows stay where they are */
-        ligi_region_populate(memory, asides + spare + kinds);
+        ligi_region_populate(memory, entry_infos + spare + kinds);
     tables->own = memory;
     tables->own_bytes = bytes;
-    tables->asides = memory;
-    tables->spare = (uint32_t *)(tables->own + asides);
-    tables->kinds = kinds ? (uint16_t *)(tables->own + asides + spare) : NULL;
+    tables->entry_infos = memory;
+    tables->spare = (uint32_t *)(tables->own + entry_infos);
+    tables->kinds = kinds ? (uint16_t *)(tables->own + entry_infos + spare) : NULL;
     return LIG_OK;
 }
 
@@ -236,7 +236,7 @@ static lig_status make_regions(ligi_tables *tables, const ligi_region_source *so
     LIG_TRY(lay_out(tables));
     LIG_TRY(tables->source.make(tables->source.context, tables->region_bytes, &memory));
     tables->region = memory;
-    if (tables->node_count > 1) { /* one node has no copies */
+    if (tables->node_count > 1) { /* one node has no replicas */
         LIG_TRY(ligi_region_make(tables->deltas_bytes, &memory));
         tables->deltas = memory;
     }
@@ -288,7 +288,7 @@ static lig_status build(ligi_tables *tables, const ligi_tables_options *options)
         LIG_TRY(add_slabs(tables, i, &options->tables[i]));
     tables->uniform = uniform_length(tables);
     if (tables->hashed)
-        LIG_TRY(ligi_directory_init(&tables->directory, tables->entry_limit));
+        LIG_TRY(ligi_key_index_init(&tables->key_index, tables->entry_limit));
     LIG_TRY(make_regions(tables, options->source));
     LIG_TRY(ligi_calloc(&tables->scratch, 1, tables->body_bytes_max, "a row"));
     return begin_rows(tables);
@@ -324,7 +324,7 @@ void ligi_tables_destroy(ligi_tables *tables)
         tables->source.destroy(tables->source.context, tables->region, tables->region_bytes);
     ligi_region_destroy(tables->own, tables->own_bytes);
     ligi_region_destroy(tables->deltas, tables->deltas_bytes);
-    ligi_directory_fini(&tables->directory);
+    ligi_key_index_fini(&tables->key_index);
     ligi_tables_forget(tables);
 }
 

@@ -3,7 +3,7 @@
  *
  *   workers   ligi_tables_resolve -> _read, _write        any thread, at any time, no lock
  *   structure _install_*, _leave, _drop, _take_*, ...,     any thread, but one at a time: the
- *             _place_update, _watch                        caller sees to it (its own lock)
+ *             _location_update, _watch                     caller sees to it (its own lock)
  *
  * What is absent is told as a list of misses; who asks whom for them is the caller's. Keys from
  * peers are checked by resolve like any others; bodies and deltas from peers are checked by the

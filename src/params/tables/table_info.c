@@ -66,7 +66,7 @@ uint64_t ligi_tables_entry_limit(const ligi_tables *tables)
 
 uint64_t ligi_tables_entry_count(const ligi_tables *tables)
 {
-    return tables->hashed ? atomic_load_explicit(&tables->directory.count, memory_order_acquire)
+    return tables->hashed ? atomic_load_explicit(&tables->key_index.count, memory_order_acquire)
                           : tables->entry_limit;
 }
 
@@ -75,7 +75,7 @@ const lig_params_optimizer *ligi_tables_optimizer(const ligi_tables *tables, uin
     return &tables->infos[table].optimizer;
 }
 
-int ligi_tables_copyable(const ligi_tables *tables, ligi_entry entry)
+int ligi_tables_replicable(const ligi_tables *tables, ligi_entry entry)
 {
     return ligi_tables_slab(tables, entry)->optimizer != LIG_PARAMS_ADAM;
 }
@@ -97,7 +97,7 @@ uint32_t ligi_tables_table_of(const ligi_tables *tables, ligi_entry entry)
 
 int64_t ligi_tables_key(const ligi_tables *tables, ligi_entry entry)
 {
-    return tables->hashed ? tables->directory.keys[entry] : (int64_t)entry;
+    return tables->hashed ? tables->key_index.keys[entry] : (int64_t)entry;
 }
 
 int ligi_tables_table_of_key(const ligi_tables *tables, int64_t key)
@@ -123,7 +123,7 @@ uint32_t ligi_tables_length_of_key(const ligi_tables *tables, int64_t key)
 
 uint32_t ligi_tables_home(const ligi_tables *tables, int64_t key)
 {
-    uint64_t number = tables->hashed ? ligi_directory_hash(key) : (uint64_t)key;
+    uint64_t number = tables->hashed ? ligi_key_index_hash(key) : (uint64_t)key;
 
     return (uint32_t)(number % tables->node_count);
 }
@@ -133,7 +133,7 @@ int ligi_tables_known(const ligi_tables *tables, int64_t key, ligi_entry *entry)
     if (ligi_tables_table_of_key(tables, key) < 0)
         return 0;
     if (tables->hashed)
-        return ligi_directory_find(&tables->directory, key, entry);
+        return ligi_key_index_find(&tables->key_index, key, entry);
     *entry = (ligi_entry)key;
     return 1;
 }
@@ -198,9 +198,9 @@ void *ligi_tables_region(const ligi_tables *tables, uint64_t *bytes)
     return tables->region;
 }
 
-ligi_aside *ligi_tables_asides(const ligi_tables *tables)
+ligi_entry_info *ligi_tables_entry_infos(const ligi_tables *tables)
 {
-    return tables->asides;
+    return tables->entry_infos;
 }
 
 ligi_row_state ligi_tables_state(const ligi_tables *tables, ligi_entry entry)
@@ -208,24 +208,25 @@ ligi_row_state ligi_tables_state(const ligi_tables *tables, ligi_entry entry)
     return ligi_word_state(ligi_tables_word(tables, entry));
 }
 
-ligi_place ligi_tables_place(const ligi_tables *tables, ligi_entry entry)
+ligi_row_location ligi_tables_location(const ligi_tables *tables, ligi_entry entry)
 {
-    uint64_t place = atomic_load_explicit(&tables->asides[entry].place, memory_order_acquire);
+    uint64_t location =
+        atomic_load_explicit(&tables->entry_infos[entry].location, memory_order_acquire);
 
-    if (place == 0)
-        return (ligi_place){ligi_tables_home(tables, ligi_tables_key(tables, entry)), 0};
-    return (ligi_place){(uint32_t)(place >> MOVES_BITS) - 1,
-                        place & ((UINT64_C(1) << MOVES_BITS) - 1)};
+    if (location == 0)
+        return (ligi_row_location){ligi_tables_home(tables, ligi_tables_key(tables, entry)), 0};
+    return (ligi_row_location){(uint32_t)(location >> MOVES_BITS) - 1,
+                               location & ((UINT64_C(1) << MOVES_BITS) - 1)};
 }
 
-int ligi_tables_place_update(ligi_tables *tables, ligi_entry entry, ligi_place place)
+int ligi_tables_location_update(ligi_tables *tables, ligi_entry entry, ligi_row_location location)
 {
-    _Atomic uint64_t *at = &tables->asides[entry].place;
+    _Atomic uint64_t *at = &tables->entry_infos[entry].location;
     uint64_t moves_mask = (UINT64_C(1) << MOVES_BITS) - 1;
     uint64_t was = atomic_load_explicit(at, memory_order_relaxed);
-    uint64_t is = (uint64_t)(place.node + 1) << MOVES_BITS | (place.moves & moves_mask);
+    uint64_t is = (uint64_t)(location.node + 1) << MOVES_BITS | (location.moves & moves_mask);
 
-    if (place.node >= tables->node_count || (was & moves_mask) >= (is & moves_mask))
+    if (location.node >= tables->node_count || (was & moves_mask) >= (is & moves_mask))
         return 0;
     atomic_store_explicit(at, is, memory_order_release);
     return 1;

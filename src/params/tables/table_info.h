@@ -1,4 +1,4 @@
-/* What is asked of tables and does not change, and the places of rows, which are hints. */
+/* Facts about tables that do not change, and the last known locations of rows, which are hints. */
 #ifndef LIGI_TABLE_INFO_H
 #define LIGI_TABLE_INFO_H
 
@@ -18,8 +18,8 @@ uint64_t ligi_tables_entry_limit(const ligi_tables *tables);
 /* Those in use: all of them with dense keys. */
 uint64_t ligi_tables_entry_count(const ligi_tables *tables);
 const lig_params_optimizer *ligi_tables_optimizer(const ligi_tables *tables, uint32_t table);
-/* Rows of such a table may be copies (all but Adam's). */
-int ligi_tables_copyable(const ligi_tables *tables, ligi_entry entry);
+/* Rows of such a table may be replicas (all but Adam's). */
+int ligi_tables_replicable(const ligi_tables *tables, ligi_entry entry);
 
 /* The length of all rows of all tables, or 0 when they differ. */
 uint32_t ligi_tables_uniform(const ligi_tables *tables);
@@ -42,7 +42,7 @@ size_t ligi_tables_state_at(const ligi_tables *tables,
 uint32_t ligi_tables_state_count(const ligi_tables *tables,
                                  ligi_entry entry); /* elements; 0: none */
 uint32_t ligi_tables_state_element_bytes(const ligi_tables *tables);
-/* What a copy sends: length + state_count elements of the state's type (integers: of the row's
+/* What a replica sends: length + state_count elements of the state's type (integers: of the row's
  * type). */
 size_t ligi_tables_delta_bytes(const ligi_tables *tables, ligi_entry entry);
 size_t ligi_tables_body_bytes_max(const ligi_tables *tables);
@@ -56,12 +56,13 @@ double ligi_tables_get_lr(const ligi_tables *tables, uint32_t table);
  * first byte. */
 void *ligi_tables_region(const ligi_tables *tables, uint64_t *bytes);
 
-ligi_aside *ligi_tables_asides(const ligi_tables *tables); /* by entry */
+ligi_entry_info *ligi_tables_entry_infos(const ligi_tables *tables); /* by entry */
 
 ligi_row_state ligi_tables_state(const ligi_tables *tables, ligi_entry entry);
-ligi_place ligi_tables_place(const ligi_tables *tables, ligi_entry entry); /* its home at first */
+ligi_row_location ligi_tables_location(const ligi_tables *tables,
+                                       ligi_entry entry); /* its home at first */
 /* Does nothing and returns 0 unless `moves` is greater than what is known. */
-int ligi_tables_place_update(ligi_tables *tables, ligi_entry entry, ligi_place place);
+int ligi_tables_location_update(ligi_tables *tables, ligi_entry entry, ligi_row_location location);
 ligi_tables_counts ligi_tables_counts_get(const ligi_tables *tables);
 
 /* `changed` is told of each change of state from now on, with locks of the tables held: it may call

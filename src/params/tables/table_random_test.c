@@ -59,7 +59,7 @@ static void look(world *self, int i)
     assert_int_equal(read_keys(self->nodes[row->owner], &self->keys[i], 1, got), 0);
     expect_row(self, i, got, row->value);
     size_t missing = read_keys(self->nodes[!row->owner], &self->keys[i], 1, got);
-    assert_int_equal(missing, row->other != LIGI_ROW_COPY);
+    assert_int_equal(missing, row->other != LIGI_ROW_REPLICA);
     if (!missing)
         expect_row(self, i, got, row->base + row->sent + row->pending);
     ligi_entry entry = entry_in(self, !row->owner, i);
@@ -74,7 +74,7 @@ static void write(world *self, int i)
     uint32_t node = (uint32_t)draw(self, 2);
     int set = draw(self, 4) == 0;
     int64_t value = (int64_t)draw(self, 1000) - 500, given[LONGEST];
-    int done = node == row->owner || (row->other == LIGI_ROW_COPY && !set);
+    int done = node == row->owner || (row->other == LIGI_ROW_REPLICA && !set);
 
     fill_row(self, i, value, given);
     assert_int_equal(write_keys(self->nodes[node], set ? LIGI_WRITE_SET : LIGI_WRITE_PUSH,
@@ -98,10 +98,10 @@ static void copy(world *self, int i)
 
     ligi_tables_share(self->nodes[row->owner], entry_in(self, row->owner, i), 1);
     ligi_tables_take_fresh(self->nodes[row->owner], entry_in(self, row->owner, i), body);
-    assert_ok(ligi_tables_install_copy(self->nodes[!row->owner], entry_in(self, !row->owner, i),
-                                       body, included));
+    assert_ok(ligi_tables_install_replica(self->nodes[!row->owner], entry_in(self, !row->owner, i),
+                                          body, included));
     row->base = row->value;
-    row->other = LIGI_ROW_COPY;
+    row->other = LIGI_ROW_REPLICA;
     if (included)
         row->sent = row->has_sent = 0;
 }
@@ -169,7 +169,7 @@ static void drop(world *self, int i)
 {
     twin *row = &self->rows[i];
 
-    if (row->other != LIGI_ROW_COPY)
+    if (row->other != LIGI_ROW_REPLICA)
         return;
     row->other = row->has_sent || row->has_pending ? LIGI_ROW_DRAINING : LIGI_ROW_ABSENT;
     assert_int_equal(ligi_tables_drop(self->nodes[!row->owner], entry_in(self, !row->owner, i)),

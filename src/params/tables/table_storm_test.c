@@ -243,8 +243,8 @@ static void moving_loses_nothing(void **state)
     free(self);
 }
 
-/* One step of the life of a copy at `other` of a row that `owner` has. */
-static void tend_copy(ligi_tables *owner, ligi_tables *other, ligi_entry entry, uint64_t choice)
+/* One step of the life of a replica at `other` of a row that `owner` has. */
+static void tend_replica(ligi_tables *owner, ligi_tables *other, ligi_entry entry, uint64_t choice)
 {
     int64_t body[LENGTH], delta[LENGTH];
     ligi_row_state state = ligi_tables_state(other, entry);
@@ -252,17 +252,17 @@ static void tend_copy(ligi_tables *owner, ligi_tables *other, ligi_entry entry, 
     if (state == LIGI_ROW_ABSENT) {
         ligi_tables_share(owner, entry, 1);
         ligi_tables_take_fresh(owner, entry, body);
-        ligi_tables_install_copy(other, entry, body, 0);
+        ligi_tables_install_replica(other, entry, body, 0);
         return;
     }
     if (choice % 4 == 0) {
         ligi_tables_take_fresh(owner, entry, body);
-        ligi_tables_install_copy(other, entry, body, 0);
+        ligi_tables_install_replica(other, entry, body, 0);
     }
     if (ligi_tables_take_pending(other, entry, delta))
         ligi_tables_add_delta(owner, entry, delta);
     if (choice % 4 == 1) { /* the row moves to its only subscriber */
-        uint32_t rank = ligi_tables_place(owner, entry).node;
+        uint32_t rank = ligi_tables_location(owner, entry).node;
         uint64_t moves = ligi_tables_leave(owner, entry, !rank, body);
         ligi_tables_install_owned(other, entry, moves, body, 1);
         return;
@@ -270,8 +270,8 @@ static void tend_copy(ligi_tables *owner, ligi_tables *other, ligi_entry entry, 
     if (choice % 4 == 2)
         ligi_tables_drop(other, entry);
     ligi_tables_take_fresh(owner, entry, body);
-    if (ligi_tables_state(other, entry) == LIGI_ROW_COPY)
-        ligi_tables_install_copy(other, entry, body, 1);
+    if (ligi_tables_state(other, entry) == LIGI_ROW_REPLICA)
+        ligi_tables_install_replica(other, entry, body, 1);
     else
         ligi_tables_confirm(other, entry);
 }
@@ -290,12 +290,12 @@ static void *copy_rows(void *argument)
         ligi_entry entry = (ligi_entry)(draw(&seed) % KEYS);
         ligi_tables *owner = owner_of(self, entry);
         ligi_tables *other = self->nodes[owner == self->nodes[0]];
-        tend_copy(owner, other, entry, draw(&seed));
+        tend_replica(owner, other, entry, draw(&seed));
     }
     return NULL;
 }
 
-static void copies_lose_nothing(void **state)
+static void replicas_lose_nothing(void **state)
 {
     storm *self = malloc(sizeof *self);
 
@@ -307,7 +307,7 @@ static void copies_lose_nothing(void **state)
         ligi_tables *owner = owner_of(self, entry);
         ligi_tables *other = self->nodes[owner == self->nodes[0]];
         do
-            tend_copy(owner, other, entry, 3);
+            tend_replica(owner, other, entry, 3);
         while (ligi_tables_has_pending(other, entry) || ligi_tables_has_sent(other, entry));
     }
     check_sums(self);
@@ -363,7 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_not_torn),    cmocka_unit_test(sums_are_exact),
-        cmocka_unit_test(moving_loses_nothing), cmocka_unit_test(copies_lose_nothing),
+        cmocka_unit_test(moving_loses_nothing), cmocka_unit_test(replicas_lose_nothing),
         cmocka_unit_test(hashed_keys_meet),
     };
 

@@ -72,7 +72,7 @@ static void homes_are_spread(void **state)
     assert_int_equal(room.misses[1].entry, 2);
     assert_int_equal(room.misses[1].at, 8);
     assert_int_equal(ligi_tables_counts_get(tables).owned, 3);
-    assert_int_equal(ligi_tables_place(tables, 5).node, 2);
+    assert_int_equal(ligi_tables_location(tables, 5).node, 2);
     assert_false(ligi_tables_all_here(tables, &room.batch));
     ligi_tables_destroy(tables);
 }
@@ -207,13 +207,13 @@ static void places_only_get_newer(void **state)
     ligi_tables *tables = tables_of(&plain4, 1, LIG_FLOAT32, 0, 3);
 
     (void)state;
-    assert_int_equal(ligi_tables_place(tables, 4).node, 1);
-    assert_true(ligi_tables_place_update(tables, 4, (ligi_place){2, 5}));
-    assert_false(ligi_tables_place_update(tables, 4, (ligi_place){0, 5}));
-    assert_false(ligi_tables_place_update(tables, 4, (ligi_place){0, 4}));
-    assert_false(ligi_tables_place_update(tables, 4, (ligi_place){3, 6}));
-    assert_int_equal(ligi_tables_place(tables, 4).node, 2);
-    assert_int_equal(ligi_tables_place(tables, 4).moves, 5);
+    assert_int_equal(ligi_tables_location(tables, 4).node, 1);
+    assert_true(ligi_tables_location_update(tables, 4, (ligi_row_location){2, 5}));
+    assert_false(ligi_tables_location_update(tables, 4, (ligi_row_location){0, 5}));
+    assert_false(ligi_tables_location_update(tables, 4, (ligi_row_location){0, 4}));
+    assert_false(ligi_tables_location_update(tables, 4, (ligi_row_location){3, 6}));
+    assert_int_equal(ligi_tables_location(tables, 4).node, 2);
+    assert_int_equal(ligi_tables_location(tables, 4).moves, 5);
     ligi_tables_destroy(tables);
 }
 
@@ -234,7 +234,7 @@ static void rows_move(void **state)
     assert_int_equal(read_keys(to, &key, 1, after), 1);
     assert_int_equal(ligi_tables_leave(from, 4, 1, body), 1);
     assert_int_equal(read_keys(from, &key, 1, after), 1);
-    assert_int_equal(ligi_tables_place(from, 4).node, 1);
+    assert_int_equal(ligi_tables_location(from, 4).node, 1);
     assert_ok(ligi_tables_install_owned(to, 4, 1, body, 0));
     assert_int_equal(read_keys(to, &key, 1, after), 0);
     assert_memory_equal(before, after, sizeof before);
@@ -247,8 +247,8 @@ static void rows_move(void **state)
     ligi_tables_destroy(to);
 }
 
-/* The whole life of a copy: pushes here and there, deltas, fresh rows, draining. */
-static void copies_converge(void **state)
+/* The whole life of a replica: pushes here and there, deltas, fresh rows, draining. */
+static void replicas_converge(void **state)
 {
     lig_params_table table = {.key_count = 2, .length = 1};
     ligi_tables *owner = tables_of(&table, 1, LIG_INT32, 0, 2);
@@ -259,7 +259,7 @@ static void copies_converge(void **state)
     (void)state;
     ligi_tables_share(owner, 0, 1);
     assert_int_equal(ligi_tables_take_fresh(owner, 0, &body), 0);
-    assert_ok(ligi_tables_install_copy(other, 0, &body, 0));
+    assert_ok(ligi_tables_install_replica(other, 0, &body, 0));
     assert_int_equal(write_keys(other, LIGI_WRITE_PUSH, &key, 1, &one), 0);
     assert_int_equal(write_keys(other, LIGI_WRITE_SET, &key, 1, &one), 1); /* goes to the owner */
     assert_int_equal(write_keys(owner, LIGI_WRITE_PUSH, &key, 1, &ten), 0);
@@ -270,11 +270,11 @@ static void copies_converge(void **state)
     assert_int_equal(ligi_tables_take_pending(other, 0, &delta), 0); /* one under way at a time */
     assert_int_equal(ligi_tables_take_fresh(owner, 0, &body), 1);    /* 10, without the delta */
     assert_int_equal(ligi_tables_add_delta(owner, 0, &delta), 1);
-    assert_ok(ligi_tables_install_copy(other, 0, &body, 0));
+    assert_ok(ligi_tables_install_replica(other, 0, &body, 0));
     assert_int_equal(read_keys(other, &key, 1, &value), 0);
     assert_int_equal(value, 12);
     assert_int_equal(ligi_tables_take_fresh(owner, 0, &body), 1); /* 11, with it */
-    assert_ok(ligi_tables_install_copy(other, 0, &body, 1));
+    assert_ok(ligi_tables_install_replica(other, 0, &body, 1));
     assert_int_equal(read_keys(other, &key, 1, &value), 0);
     assert_int_equal(value, 12);
     assert_int_equal(ligi_tables_drop(other, 0), LIGI_ROW_DRAINING);
@@ -286,14 +286,14 @@ static void copies_converge(void **state)
     assert_int_equal(read_keys(owner, &key, 1, &value), 0);
     assert_int_equal(value, 12);
     assert_int_equal(ligi_tables_counts_get(other).copied, 0);
-    assert_ok(ligi_tables_install_copy(other, 0, &value, 0));
+    assert_ok(ligi_tables_install_replica(other, 0, &value, 0));
     assert_false(ligi_tables_has_pending(other, 0));
     assert_int_equal(ligi_tables_drop(other, 0), LIGI_ROW_ABSENT);
     ligi_tables_destroy(owner);
     ligi_tables_destroy(other);
 }
 
-static void a_copy_becomes_owned(void **state)
+static void a_replica_becomes_owned(void **state)
 {
     lig_params_table table = {.key_count = 2, .length = 1};
     int64_t key = 0;
@@ -302,14 +302,14 @@ static void a_copy_becomes_owned(void **state)
     (void)state;
     for (int included = 0; included < 2; included++) {
         ligi_tables *tables = tables_of(&table, 1, LIG_INT32, 1, 2);
-        assert_ok(ligi_tables_install_copy(tables, 0, &body, 0));
+        assert_ok(ligi_tables_install_replica(tables, 0, &body, 0));
         assert_int_equal(write_keys(tables, LIGI_WRITE_PUSH, &key, 1, &one), 0);
         assert_int_equal(ligi_tables_take_pending(tables, 0, &delta), 1);
         assert_int_equal(write_keys(tables, LIGI_WRITE_PUSH, &key, 1, &two), 0);
         assert_ok(ligi_tables_install_owned(tables, 0, 3, &body, included));
         assert_int_equal(read_keys(tables, &key, 1, &value), 0);
         assert_int_equal(value, included ? 102 : 103);
-        assert_int_equal(ligi_tables_place(tables, 0).node, 1);
+        assert_int_equal(ligi_tables_location(tables, 0).node, 1);
         assert_false(ligi_tables_has_sent(tables, 0));
         ligi_tables_destroy(tables);
     }
@@ -364,7 +364,7 @@ static void peers_are_read(void **state)
     assert_int_equal(room.batch.miss_count, 1);
     assert_int_equal(room.misses[0].position, 0);
     assert_memory_equal(values + 8, given, sizeof given);
-    assert_ok(ligi_tables_install_copy(mine, 3, given, 0));
+    assert_ok(ligi_tables_install_replica(mine, 3, given, 0));
     assert_int_equal(write_keys(mine, LIGI_WRITE_PUSH, keys + 2, 1, given), 0);
     assert_int_equal(ligi_tables_drop(mine, 3), LIGI_ROW_DRAINING);
     room.misses[0] = (ligi_miss){8, 2, 3};
@@ -395,10 +395,10 @@ static void changes_are_told(void **state)
     assert_int_equal(seen[0], 1);
     assert_int_equal(seen[1], 2);
     assert_int_equal(seen[2], LIGI_ROW_ABSENT);
-    assert_ok(ligi_tables_install_copy(tables, 2, body, 0));
-    assert_ok(ligi_tables_install_copy(tables, 2, body, 0));
+    assert_ok(ligi_tables_install_replica(tables, 2, body, 0));
+    assert_ok(ligi_tables_install_replica(tables, 2, body, 0));
     assert_int_equal(seen[0], 2);
-    assert_int_equal(seen[2], LIGI_ROW_COPY);
+    assert_int_equal(seen[2], LIGI_ROW_REPLICA);
     ligi_tables_watch(tables, NULL, NULL);
     ligi_tables_drop(tables, 2);
     assert_int_equal(seen[0], 2);
@@ -429,19 +429,19 @@ static void what_was_missed_waits_its_turn(void **state)
     float *values = calloc((size_t)ROOM * LONG, sizeof *values), found[LONG];
     table_room *room = malloc(sizeof *room);
     int64_t keys[ROOM];
-    ligi_missed missed = {0};
+    ligi_seen_set seen_set = {0};
     pthread_t thread;
 
     (void)state;
     assert_true(room != NULL && values != NULL);
-    assert_ok(ligi_missed_reserve(&missed, ROOM));
+    assert_ok(ligi_seen_set_reserve(&seen_set, ROOM));
     for (size_t i = 0; i < ROOM; i++) {
         keys[i] = i != 0 && i != ROOM - 1 ? (int64_t)(2 * i - 1) : 0;
         values[i * LONG] = (float)(i + 1);
     }
     for (int round = 0; round < 20; round++) {
         ligi_tables *tables = tables_of(&table, 1, LIG_FLOAT32, 1, 2);
-        batch_of(room, keys, ROOM, values)->missed = &missed;
+        batch_of(room, keys, ROOM, values)->seen_set = &seen_set;
         assert_int_equal(pthread_create(&thread, NULL, bring, tables), 0);
         ligi_tables_write(tables, LIGI_WRITE_SET, &room->batch);
         assert_int_equal(room->batch.miss_count, 2);
@@ -452,7 +452,7 @@ static void what_was_missed_waits_its_turn(void **state)
         assert_true(found[0] == ROOM);
         ligi_tables_destroy(tables);
     }
-    ligi_missed_fini(&missed);
+    ligi_seen_set_fini(&seen_set);
     free(room);
     free(values);
 }
@@ -468,8 +468,8 @@ int main(void)
         cmocka_unit_test(refuses_tables),
         cmocka_unit_test(places_only_get_newer),
         cmocka_unit_test(rows_move),
-        cmocka_unit_test(copies_converge),
-        cmocka_unit_test(a_copy_becomes_owned),
+        cmocka_unit_test(replicas_converge),
+        cmocka_unit_test(a_replica_becomes_owned),
         cmocka_unit_test(first_writes_are_noted),
         cmocka_unit_test(peers_are_read),
         cmocka_unit_test(changes_are_told),

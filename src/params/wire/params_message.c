@@ -3,145 +3,146 @@
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "heads are copied as they lie in memory");
-_Static_assert(LIGI_LETTER_SENTENCE_MAX <= LIGI_LETTER_HEAD_MAX - LIGI_LETTER_BYTES,
+_Static_assert(LIGI_PARAMS_SENTENCE_MAX <= LIGI_PARAMS_HEAD_MAX - LIGI_PARAMS_HEAD_BYTES,
                "a head has room for a sentence");
 
 static lig_status corrupt(const char *what)
 {
-    return lig_fail(LIG_E_CORRUPT, "a letter between nodes is not one of ours: %s", what);
+    return lig_fail(LIG_E_CORRUPT, "a message between nodes is not one of ours: %s", what);
 }
 
-uint64_t ligi_letter_front(const ligi_letter *letter)
+uint64_t ligi_params_message_front(const ligi_params_message *message)
 {
-    uint64_t count = letter->count;
-    switch (letter->kind) {
-    case LIGI_LETTER_ASK: return 8 * count + LIGI_PAD8(4 * count);
-    case LIGI_LETTER_ANSWER:
-        return (letter->flags & LIGI_LETTER_POSITIONS ? LIGI_PAD8(4 * count) : 0) +
-               (letter->flags & LIGI_LETTER_MOVES ? 8 * count : 0);
-    case LIGI_LETTER_SYNC:
-    case LIGI_LETTER_NEWS:
-    case LIGI_LETTER_NOTE: return sizeof(ligi_item) * count;
+    uint64_t count = message->count;
+    switch (message->kind) {
+    case LIGI_PARAMS_REQUEST: return 8 * count + LIGI_PAD8(4 * count);
+    case LIGI_PARAMS_RESPONSE:
+        return (message->flags & LIGI_PARAMS_POSITIONS ? LIGI_PAD8(4 * count) : 0) +
+               (message->flags & LIGI_PARAMS_MOVES ? 8 * count : 0);
+    case LIGI_PARAMS_SYNC:
+    case LIGI_PARAMS_UPDATE:
+    case LIGI_PARAMS_LOCATION: return sizeof(ligi_sync_item) * count;
     default: return 0;
     }
 }
 
-static lig_status check_tail(const ligi_letter *letter, const uint8_t *tail, size_t bytes,
-                             const ligi_greeting *own)
+static lig_status check_tail(const ligi_params_message *message, const uint8_t *tail, size_t bytes,
+                             const ligi_params_hello *own)
 {
-    if (letter->kind == LIGI_LETTER_ASK && (letter->flags & LIGI_LETTER_RATES))
+    if (message->kind == LIGI_PARAMS_REQUEST && (message->flags & LIGI_PARAMS_RATES))
         return bytes == 8 * (size_t)own->table_count ? LIG_OK : corrupt("its learning rates");
-    if (letter->kind == LIGI_LETTER_ANSWER && (letter->flags & LIGI_LETTER_FAILED)) {
-        int known = letter->number > LIG_OK && letter->number <= LIG_E_INTERNAL;
-        return known && bytes <= LIGI_LETTER_SENTENCE_MAX && memchr(tail, 0, bytes) == NULL
+    if (message->kind == LIGI_PARAMS_RESPONSE && (message->flags & LIGI_PARAMS_FAILED)) {
+        int known = message->number > LIG_OK && message->number <= LIG_E_INTERNAL;
+        return known && bytes <= LIGI_PARAMS_SENTENCE_MAX && memchr(tail, 0, bytes) == NULL
                    ? LIG_OK
                    : corrupt("a failure without a known status, or with too much to say");
     }
     return bytes == 0 ? LIG_OK : corrupt("it is too long for its kind");
 }
 
-static lig_status check_flags(const ligi_letter *letter)
+static lig_status check_flags(const ligi_params_message *message)
 {
     uint32_t known = 0;
-    if (letter->kind == LIGI_LETTER_ASK)
-        known = LIGI_LETTER_RATES;
-    else if (letter->kind == LIGI_LETTER_ANSWER)
-        known = LIGI_LETTER_POSITIONS | LIGI_LETTER_MOVES | LIGI_LETTER_VALUES | LIGI_LETTER_FAILED;
-    else if (letter->kind != LIGI_LETTER_NOTE && letter->kind != LIGI_LETTER_SHARE)
+    if (message->kind == LIGI_PARAMS_REQUEST)
+        known = LIGI_PARAMS_RATES;
+    else if (message->kind == LIGI_PARAMS_RESPONSE)
+        known = LIGI_PARAMS_POSITIONS | LIGI_PARAMS_MOVES | LIGI_PARAMS_VALUES | LIGI_PARAMS_FAILED;
+    else if (message->kind != LIGI_PARAMS_LOCATION && message->kind != LIGI_PARAMS_SHARE)
         known = UINT32_MAX; /* theirs to look at */
-    if (letter->flags & ~known)
+    if (message->flags & ~known)
         return corrupt("unknown flags");
-    if (letter->kind == LIGI_LETTER_ANSWER && !(letter->flags & LIGI_LETTER_POSITIONS) &&
-        (letter->flags & (LIGI_LETTER_MOVES | LIGI_LETTER_VALUES)))
+    if (message->kind == LIGI_PARAMS_RESPONSE && !(message->flags & LIGI_PARAMS_POSITIONS) &&
+        (message->flags & (LIGI_PARAMS_MOVES | LIGI_PARAMS_VALUES)))
         return corrupt("rows without positions");
-    if (letter->kind == LIGI_LETTER_ANSWER && (letter->flags & LIGI_LETTER_VALUES) &&
-        letter->verb != LIGI_PULL)
+    if (message->kind == LIGI_PARAMS_RESPONSE && (message->flags & LIGI_PARAMS_VALUES) &&
+        message->verb != LIGI_PULL)
         return corrupt("rows that were not asked for");
     return LIG_OK;
 }
 
 /* Whether rows may follow what stands before them. */
-static int has_rows(const ligi_letter *letter)
+static int has_rows(const ligi_params_message *message)
 {
-    switch (letter->kind) {
-    case LIGI_LETTER_ASK: return letter->verb != LIGI_PULL;
-    case LIGI_LETTER_ANSWER: return (letter->flags & LIGI_LETTER_VALUES) != 0;
-    case LIGI_LETTER_NOTE: return 0;
+    switch (message->kind) {
+    case LIGI_PARAMS_REQUEST: return message->verb != LIGI_PULL;
+    case LIGI_PARAMS_RESPONSE: return (message->flags & LIGI_PARAMS_VALUES) != 0;
+    case LIGI_PARAMS_LOCATION: return 0;
     default: return 1;
     }
 }
 
-static lig_status check_payload(const ligi_letter *letter, uint64_t payload_bytes)
+static lig_status check_payload(const ligi_params_message *message, uint64_t payload_bytes)
 {
-    uint64_t front = ligi_letter_front(letter);
-    if (letter->kind == LIGI_LETTER_SHARE)
+    uint64_t front = ligi_params_message_front(message);
+    if (message->kind == LIGI_PARAMS_SHARE)
         return LIG_OK;
-    if (letter->count > LIGI_LETTER_KEYS_MAX || payload_bytes > LIGI_LETTER_PAYLOAD_MAX)
+    if (message->count > LIGI_PARAMS_KEYS_MAX || payload_bytes > LIGI_PARAMS_PAYLOAD_MAX)
         return corrupt("it is larger than any of ours");
-    int about_keys = letter->kind == LIGI_LETTER_ASK || letter->kind == LIGI_LETTER_ANSWER;
-    if (about_keys && letter->count == 0)
+    int about_keys = message->kind == LIGI_PARAMS_REQUEST || message->kind == LIGI_PARAMS_RESPONSE;
+    if (about_keys && message->count == 0)
         return corrupt("it is about no key");
-    if (payload_bytes < front || (payload_bytes > front && !has_rows(letter)))
+    if (payload_bytes < front || (payload_bytes > front && !has_rows(message)))
         return corrupt("its payload is not what its head says");
     return LIG_OK;
 }
 
-lig_status ligi_letter_check(const void *head, size_t bytes, uint64_t payload_bytes,
-                             const ligi_greeting *own, ligi_letter *letter)
+lig_status ligi_params_message_check(const void *head, size_t bytes, uint64_t payload_bytes,
+                                     const ligi_params_hello *own, ligi_params_message *message)
 {
-    const uint8_t *tail = (const uint8_t *)head + LIGI_LETTER_BYTES;
-    if (bytes < LIGI_LETTER_BYTES || bytes > LIGI_LETTER_HEAD_MAX)
+    const uint8_t *tail = (const uint8_t *)head + LIGI_PARAMS_HEAD_BYTES;
+    if (bytes < LIGI_PARAMS_HEAD_BYTES || bytes > LIGI_PARAMS_HEAD_MAX)
         return corrupt("its length");
-    memcpy(letter, head, sizeof *letter);
-    if (letter->version != LIGI_LETTER_VERSION)
+    memcpy(message, head, sizeof *message);
+    if (message->version != LIGI_PARAMS_MESSAGE_VERSION)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "a node speaks version %u of the parameters' letters, "
+                        "a node speaks version %u of the parameters' messages, "
                         "this library %d",
-                        letter->version, LIGI_LETTER_VERSION);
-    if (letter->kind < LIGI_LETTER_SHARE || letter->kind > LIGI_LETTER_KEEP)
+                        message->version, LIGI_PARAMS_MESSAGE_VERSION);
+    if (message->kind < LIGI_PARAMS_SHARE || message->kind > LIGI_PARAMS_SNAPSHOT)
         return corrupt("its kind");
-    int about_keys = letter->kind == LIGI_LETTER_ASK || letter->kind == LIGI_LETTER_ANSWER;
-    if (letter->origin >= own->node_count || letter->hops > LIGI_LETTER_HOPS_MAX ||
-        (about_keys && (letter->verb > LIGI_SET || letter->worker >= own->worker_count)))
+    int about_keys = message->kind == LIGI_PARAMS_REQUEST || message->kind == LIGI_PARAMS_RESPONSE;
+    if (message->origin >= own->node_count || message->hops > LIGI_PARAMS_HOPS_MAX ||
+        (about_keys && (message->verb > LIGI_SET || message->worker >= own->worker_count)))
         return corrupt("it is from nobody, or about nothing");
-    LIG_TRY(check_flags(letter));
-    LIG_TRY(check_tail(letter, tail, bytes - LIGI_LETTER_BYTES, own));
-    return check_payload(letter, payload_bytes);
+    LIG_TRY(check_flags(message));
+    LIG_TRY(check_tail(message, tail, bytes - LIGI_PARAMS_HEAD_BYTES, own));
+    return check_payload(message, payload_bytes);
 }
 
-void ligi_letter_open(const ligi_letter *letter, const void *head, size_t head_bytes,
-                      const void *payload, uint64_t payload_bytes, ligi_parts *parts)
+void ligi_params_message_open(const ligi_params_message *message, const void *head,
+                              size_t head_bytes, const void *payload, uint64_t payload_bytes,
+                              ligi_params_parts *parts)
 {
-    const uint8_t *at = payload, *tail = (const uint8_t *)head + LIGI_LETTER_BYTES;
-    uint64_t count = letter->count, front = ligi_letter_front(letter);
-    *parts = (ligi_parts){.rows = at + front, .rows_bytes = payload_bytes - front};
-    switch (letter->kind) {
-    case LIGI_LETTER_ASK:
+    const uint8_t *at = payload, *tail = (const uint8_t *)head + LIGI_PARAMS_HEAD_BYTES;
+    uint64_t count = message->count, front = ligi_params_message_front(message);
+    *parts = (ligi_params_parts){.rows = at + front, .rows_bytes = payload_bytes - front};
+    switch (message->kind) {
+    case LIGI_PARAMS_REQUEST:
         parts->keys = (const int64_t *)(const void *)at;
         parts->positions = (const uint32_t *)(const void *)(at + 8 * count);
-        if (letter->flags & LIGI_LETTER_RATES)
+        if (message->flags & LIGI_PARAMS_RATES)
             parts->rates = (const double *)(const void *)tail;
         break;
-    case LIGI_LETTER_ANSWER:
-        if (letter->flags & LIGI_LETTER_POSITIONS)
+    case LIGI_PARAMS_RESPONSE:
+        if (message->flags & LIGI_PARAMS_POSITIONS)
             parts->positions = (const uint32_t *)(const void *)at;
-        if (letter->flags & LIGI_LETTER_MOVES)
+        if (message->flags & LIGI_PARAMS_MOVES)
             parts->moves = (const uint64_t *)(const void *)(at + LIGI_PAD8(4 * count));
-        if (letter->flags & LIGI_LETTER_FAILED) {
+        if (message->flags & LIGI_PARAMS_FAILED) {
             parts->sentence = (const char *)tail;
-            parts->sentence_bytes = (uint32_t)(head_bytes - LIGI_LETTER_BYTES);
+            parts->sentence_bytes = (uint32_t)(head_bytes - LIGI_PARAMS_HEAD_BYTES);
         }
         break;
-    case LIGI_LETTER_SYNC:
-    case LIGI_LETTER_NEWS:
-    case LIGI_LETTER_NOTE: parts->items = (const ligi_item *)(const void *)at; break;
+    case LIGI_PARAMS_SYNC:
+    case LIGI_PARAMS_UPDATE:
+    case LIGI_PARAMS_LOCATION: parts->items = (const ligi_sync_item *)(const void *)at; break;
     default: break;
     }
 }
 
-/* --- greetings --- */
+/* --- hellos --- */
 
-static const char magic[8] = {'L', 'I', 'G', 'P', 'A', 'R', 'M', LIGI_LETTER_VERSION};
+static const char magic[8] = {'L', 'I', 'G', 'P', 'A', 'R', 'M', LIGI_PARAMS_MESSAGE_VERSION};
 
 /* FNV-1a, folded: not against enemies, who have the group's secret or are none. */
 static uint32_t digest(uint32_t seed, const void *data, size_t bytes)
@@ -175,19 +176,19 @@ static ligi_table_digest digest_table(const lig_params_table *table)
         .init = digest(init, &table->init.seed, sizeof table->init.seed)};
 }
 
-void ligi_greeting_make(const lig_params_options *options, ligi_greeting *greeting)
+void ligi_params_hello_make(const lig_params_options *options, ligi_params_hello *hello)
 {
-    *greeting =
-        (ligi_greeting){.node_count = options->node_count,
-                        .worker_count = options->worker_count,
-                        .dtype = options->dtype,
-                        .techniques = options->techniques,
-                        .flags = options->flags & (LIG_PARAMS_HAS_SCHEDULER | LIG_PARAMS_HASHED),
-                        .table_count = options->table_count};
-    memcpy(greeting->magic, magic, sizeof magic);
+    *hello = (ligi_params_hello){.node_count = options->node_count,
+                                 .worker_count = options->worker_count,
+                                 .dtype = options->dtype,
+                                 .techniques = options->techniques,
+                                 .flags = options->flags &
+                                          (LIG_PARAMS_HAS_SCHEDULER | LIG_PARAMS_HASHED),
+                                 .table_count = options->table_count};
+    memcpy(hello->magic, magic, sizeof magic);
     for (uint32_t i = 0; i < options->table_count; i++) {
-        greeting->key_count += options->tables[i].key_count;
-        greeting->tables[i] = digest_table(&options->tables[i]);
+        hello->key_count += options->tables[i].key_count;
+        hello->tables[i] = digest_table(&options->tables[i]);
     }
 }
 
@@ -199,7 +200,7 @@ static lig_status differ(const char *what, uint64_t own, uint64_t other, uint32_
                     what, (unsigned long long)other, (unsigned long long)own);
 }
 
-static lig_status check_tables(const ligi_greeting *own, const ligi_greeting *other)
+static lig_status check_tables(const ligi_params_hello *own, const ligi_params_hello *other)
 {
     for (uint32_t i = 0; i < own->table_count; i++) {
         const ligi_table_digest *here = &own->tables[i], *there = &other->tables[i];
@@ -215,8 +216,8 @@ static lig_status check_tables(const ligi_greeting *own, const ligi_greeting *ot
     return LIG_OK;
 }
 
-lig_status ligi_greeting_check(const ligi_greeting *own, const void *data, size_t bytes,
-                               ligi_greeting *other)
+lig_status ligi_params_hello_check(const ligi_params_hello *own, const void *data, size_t bytes,
+                                   ligi_params_hello *other)
 {
     if (bytes != sizeof *other || memcmp(data, magic, sizeof magic) != 0)
         return lig_fail(LIG_E_UNSUPPORTED, "the peer speaks another version of the parameters");

@@ -2,158 +2,163 @@
 
 #include "base/test.h"
 
-static ligi_greeting greeting_of(uint32_t flags)
+static ligi_params_hello hello_of(uint32_t flags)
 {
     static const lig_params_table table = {.key_count = 10, .length = 4};
     lig_params_options options = LIG_PARAMS_OPTIONS_INIT;
-    ligi_greeting own;
+    ligi_params_hello own;
     options.node_count = 3;
     options.worker_count = 2;
     options.tables = &table;
     options.table_count = 1;
     options.flags = flags;
-    ligi_greeting_make(&options, &own);
+    ligi_params_hello_make(&options, &own);
     return own;
 }
 
-static ligi_greeting own_greeting(void)
+static ligi_params_hello own_hello(void)
 {
-    return greeting_of(0);
+    return hello_of(0);
 }
 
-static lig_status check(ligi_letter letter, size_t tail_bytes, uint64_t payload_bytes)
+static lig_status check(ligi_params_message message, size_t tail_bytes, uint64_t payload_bytes)
 {
-    uint8_t head[LIGI_LETTER_HEAD_MAX + 8] = {0};
-    ligi_greeting own = own_greeting();
-    ligi_letter read;
-    letter.version = LIGI_LETTER_VERSION;
-    memcpy(head, &letter, sizeof letter);
-    memset(head + sizeof letter, 'x', tail_bytes);
-    return ligi_letter_check(head, sizeof letter + tail_bytes, payload_bytes, &own, &read);
+    uint8_t head[LIGI_PARAMS_HEAD_MAX + 8] = {0};
+    ligi_params_hello own = own_hello();
+    ligi_params_message read;
+    message.version = LIGI_PARAMS_MESSAGE_VERSION;
+    memcpy(head, &message, sizeof message);
+    memset(head + sizeof message, 'x', tail_bytes);
+    return ligi_params_message_check(head, sizeof message + tail_bytes, payload_bytes, &own, &read);
 }
 
-static void test_letters_that_fit(void **unused)
+static void test_messages_that_fit(void **unused)
 {
     (void)unused;
-    ligi_letter ask = {.kind = LIGI_LETTER_ASK, .verb = LIGI_PULL, .count = 3};
+    ligi_params_message ask = {.kind = LIGI_PARAMS_REQUEST, .verb = LIGI_PULL, .count = 3};
     assert_ok(check(ask, 0, 24 + 16));
     ask.verb = LIGI_PUSH;
-    ask.flags = LIGI_LETTER_RATES;
+    ask.flags = LIGI_PARAMS_RATES;
     assert_ok(check(ask, 8, 24 + 16 + 48));
-    ligi_letter answer = {.kind = LIGI_LETTER_ANSWER,
-                          .flags = LIGI_LETTER_POSITIONS | LIGI_LETTER_MOVES | LIGI_LETTER_VALUES,
-                          .count = 3};
+    ligi_params_message answer = {.kind = LIGI_PARAMS_RESPONSE,
+                                  .flags = LIGI_PARAMS_POSITIONS | LIGI_PARAMS_MOVES |
+                                           LIGI_PARAMS_VALUES,
+                                  .count = 3};
     assert_ok(check(answer, 0, 16 + 24 + 48));
-    answer.flags = LIGI_LETTER_FAILED;
+    answer.flags = LIGI_PARAMS_FAILED;
     answer.number = LIG_E_LIMIT;
     assert_ok(check(answer, 20, 0));
-    assert_ok(check((ligi_letter){.kind = LIGI_LETTER_SHARE}, 0, UINT64_C(1) << 40));
-    assert_ok(check((ligi_letter){.kind = LIGI_LETTER_NOTE, .count = 2}, 0, 48));
-    assert_ok(check((ligi_letter){.kind = LIGI_LETTER_SYNC}, 0, 0));
+    assert_ok(check((ligi_params_message){.kind = LIGI_PARAMS_SHARE}, 0, UINT64_C(1) << 40));
+    assert_ok(check((ligi_params_message){.kind = LIGI_PARAMS_LOCATION, .count = 2}, 0, 48));
+    assert_ok(check((ligi_params_message){.kind = LIGI_PARAMS_SYNC}, 0, 0));
 }
 
-static void test_letters_that_do_not(void **unused)
+static void test_messages_that_do_not(void **unused)
 {
     (void)unused;
-    const ligi_letter ask = {.kind = LIGI_LETTER_ASK, .count = 3};
-    ligi_letter bad[] = {ask, ask, ask, ask, ask, ask, ask};
+    const ligi_params_message ask = {.kind = LIGI_PARAMS_REQUEST, .count = 3};
+    ligi_params_message bad[] = {ask, ask, ask, ask, ask, ask, ask};
     bad[0].kind = 0;
-    bad[1].kind = LIGI_LETTER_KEEP + 1;
+    bad[1].kind = LIGI_PARAMS_SNAPSHOT + 1;
     bad[2].verb = 3;
     bad[3].origin = 3;
     bad[4].worker = 2;
-    bad[5].hops = LIGI_LETTER_HOPS_MAX + 1;
+    bad[5].hops = LIGI_PARAMS_HOPS_MAX + 1;
     bad[6].flags = 2;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_status(check(bad[i], 0, 40), LIG_E_CORRUPT);
     assert_status(check(ask, 0, 39), LIG_E_CORRUPT);
     assert_status(check(ask, 0, 41), LIG_E_CORRUPT);
     assert_status(check(ask, 8, 40), LIG_E_CORRUPT);
-    assert_status(check((ligi_letter){.kind = LIGI_LETTER_ASK}, 0, 0), LIG_E_CORRUPT);
-    ligi_letter many = {.kind = LIGI_LETTER_NEWS, .count = UINT32_MAX};
-    assert_status(check(many, 0, LIGI_LETTER_PAYLOAD_MAX), LIG_E_CORRUPT);
-    many = (ligi_letter){.kind = LIGI_LETTER_SYNC, .count = 1};
-    assert_status(check(many, 0, LIGI_LETTER_PAYLOAD_MAX + 1), LIG_E_CORRUPT);
-    ligi_letter answer = {.kind = LIGI_LETTER_ANSWER, .flags = LIGI_LETTER_VALUES, .count = 1};
+    assert_status(check((ligi_params_message){.kind = LIGI_PARAMS_REQUEST}, 0, 0), LIG_E_CORRUPT);
+    ligi_params_message many = {.kind = LIGI_PARAMS_UPDATE, .count = UINT32_MAX};
+    assert_status(check(many, 0, LIGI_PARAMS_PAYLOAD_MAX), LIG_E_CORRUPT);
+    many = (ligi_params_message){.kind = LIGI_PARAMS_SYNC, .count = 1};
+    assert_status(check(many, 0, LIGI_PARAMS_PAYLOAD_MAX + 1), LIG_E_CORRUPT);
+    ligi_params_message answer = {
+        .kind = LIGI_PARAMS_RESPONSE, .flags = LIGI_PARAMS_VALUES, .count = 1};
     assert_status(check(answer, 0, 16), LIG_E_CORRUPT);
-    answer.flags |= LIGI_LETTER_POSITIONS;
+    answer.flags |= LIGI_PARAMS_POSITIONS;
     assert_ok(check(answer, 0, 16));
     answer.verb = LIGI_PUSH;
     assert_status(check(answer, 0, 16), LIG_E_CORRUPT);
-    answer = (ligi_letter){.kind = LIGI_LETTER_ANSWER, .flags = LIGI_LETTER_FAILED, .count = 1};
+    answer = (ligi_params_message){
+        .kind = LIGI_PARAMS_RESPONSE, .flags = LIGI_PARAMS_FAILED, .count = 1};
     assert_status(check(answer, 4, 0), LIG_E_CORRUPT); /* OK is no failure */
     answer.number = 1000;
     assert_status(check(answer, 4, 0), LIG_E_CORRUPT);
     uint8_t head[8] = {0};
-    ligi_greeting own = own_greeting();
-    ligi_letter read;
-    assert_status(ligi_letter_check(head, sizeof head, 0, &own, &read), LIG_E_CORRUPT);
+    ligi_params_hello own = own_hello();
+    ligi_params_message read;
+    assert_status(ligi_params_message_check(head, sizeof head, 0, &own, &read), LIG_E_CORRUPT);
 }
 
 static void test_parts_are_where_they_are(void **unused)
 {
     (void)unused;
-    _Alignas(8) uint8_t head[LIGI_LETTER_HEAD_MAX] = {0}, payload[104];
-    ligi_letter letter = {.version = LIGI_LETTER_VERSION,
-                          .kind = LIGI_LETTER_ASK,
-                          .verb = LIGI_SET,
-                          .flags = LIGI_LETTER_RATES,
-                          .count = 3};
-    ligi_parts parts;
-    ligi_letter_open(&letter, head, LIGI_LETTER_BYTES + 8, payload, sizeof payload, &parts);
+    _Alignas(8) uint8_t head[LIGI_PARAMS_HEAD_MAX] = {0}, payload[104];
+    ligi_params_message message = {.version = LIGI_PARAMS_MESSAGE_VERSION,
+                                   .kind = LIGI_PARAMS_REQUEST,
+                                   .verb = LIGI_SET,
+                                   .flags = LIGI_PARAMS_RATES,
+                                   .count = 3};
+    ligi_params_parts parts;
+    ligi_params_message_open(&message, head, LIGI_PARAMS_HEAD_BYTES + 8, payload, sizeof payload,
+                             &parts);
     assert_ptr_equal(parts.keys, payload);
     assert_ptr_equal(parts.positions, payload + 24);
     assert_ptr_equal(parts.rows, payload + 40);
     assert_int_equal(parts.rows_bytes, 64);
-    assert_ptr_equal(parts.rates, head + LIGI_LETTER_BYTES);
-    letter.kind = LIGI_LETTER_ANSWER;
-    letter.flags = LIGI_LETTER_POSITIONS | LIGI_LETTER_MOVES | LIGI_LETTER_VALUES;
-    ligi_letter_open(&letter, head, LIGI_LETTER_BYTES, payload, sizeof payload, &parts);
+    assert_ptr_equal(parts.rates, head + LIGI_PARAMS_HEAD_BYTES);
+    message.kind = LIGI_PARAMS_RESPONSE;
+    message.flags = LIGI_PARAMS_POSITIONS | LIGI_PARAMS_MOVES | LIGI_PARAMS_VALUES;
+    ligi_params_message_open(&message, head, LIGI_PARAMS_HEAD_BYTES, payload, sizeof payload,
+                             &parts);
     assert_ptr_equal(parts.positions, payload);
     assert_ptr_equal(parts.moves, payload + 16);
     assert_ptr_equal(parts.rows, payload + 40);
 }
 
-static void test_a_greeting_names_the_difference(void **unused)
+static void test_a_hello_names_the_difference(void **unused)
 {
     (void)unused;
-    ligi_greeting own = own_greeting(), other = own, read;
+    ligi_params_hello own = own_hello(), other = own, read;
     other.rank = 2;
-    assert_ok(ligi_greeting_check(&own, &other, sizeof other, &read));
+    assert_ok(ligi_params_hello_check(&own, &other, sizeof other, &read));
     assert_int_equal(read.rank, 2);
-    assert_status(ligi_greeting_check(&own, &other, 10, &read), LIG_E_UNSUPPORTED);
+    assert_status(ligi_params_hello_check(&own, &other, 10, &read), LIG_E_UNSUPPORTED);
     /* What a node thinks of the network is its own business. */
-    other = greeting_of(LIG_PARAMS_TRUSTED_FABRIC | LIG_PARAMS_ANY_DEVICE);
-    assert_ok(ligi_greeting_check(&own, &other, sizeof other, &read));
-    other = greeting_of(LIG_PARAMS_HASHED);
-    assert_status(ligi_greeting_check(&own, &other, sizeof other, &read), LIG_E_MISMATCH);
+    other = hello_of(LIG_PARAMS_TRUSTED_FABRIC | LIG_PARAMS_ANY_DEVICE);
+    assert_ok(ligi_params_hello_check(&own, &other, sizeof other, &read));
+    other = hello_of(LIG_PARAMS_HASHED);
+    assert_status(ligi_params_hello_check(&own, &other, sizeof other, &read), LIG_E_MISMATCH);
     assert_says("flags");
     other = own;
     other.rank = 2;
     other.techniques = 1;
-    assert_status(ligi_greeting_check(&own, &other, sizeof other, &read), LIG_E_MISMATCH);
+    assert_status(ligi_params_hello_check(&own, &other, sizeof other, &read), LIG_E_MISMATCH);
     assert_says("node 2");
     assert_says("techniques");
     other = own;
     other.tables[0].init++;
-    assert_status(ligi_greeting_check(&own, &other, sizeof other, &read), LIG_E_MISMATCH);
+    assert_status(ligi_params_hello_check(&own, &other, sizeof other, &read), LIG_E_MISMATCH);
     assert_says("init");
     own.group_id = 1;
     other = own;
     other.group_id = 2;
-    assert_status(ligi_greeting_check(&own, &other, sizeof other, &read), LIG_E_DENIED);
+    assert_status(ligi_params_hello_check(&own, &other, sizeof other, &read), LIG_E_DENIED);
     other = own;
     other.magic[0] ^= 1;
-    assert_status(ligi_greeting_check(&own, &other, sizeof other, &read), LIG_E_UNSUPPORTED);
+    assert_status(ligi_params_hello_check(&own, &other, sizeof other, &read), LIG_E_UNSUPPORTED);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_letters_that_fit),
-        cmocka_unit_test(test_letters_that_do_not),
+        cmocka_unit_test(test_messages_that_fit),
+        cmocka_unit_test(test_messages_that_do_not),
         cmocka_unit_test(test_parts_are_where_they_are),
-        cmocka_unit_test(test_a_greeting_names_the_difference),
+        cmocka_unit_test(test_a_hello_names_the_difference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

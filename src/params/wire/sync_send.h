@@ -1,59 +1,58 @@
-/* Letters of sync on their way out: items for one node are put together until there are enough of
- * them, and their rows are written straight into the memory that is sent. In order: what was said
- * first to a node arrives first. Under the lock of the node; whoever has said all there is to say
- * calls ligi_courier_send before it gives the lock back, so that nothing else that is sent to a
- * node overtakes these. */
+/* Sync messages on their way out. Items for one node are collected until a message is full, and
+ * their rows are written directly into the memory that is sent. Messages to a node keep their
+ * order. Under the lock of the node; the caller ends with ligi_sync_send_flush before it releases
+ * the lock, so that nothing overtakes these messages. */
 #ifndef LIGI_SYNC_SEND_H
 #define LIGI_SYNC_SEND_H
 
 #include "params/wire/outgoing.h"
 
-/* How letters leave; a test has another way than the node. As ligi_parcel_take, _drop,
- * ligi_peer_post. */
-typedef struct ligi_carrier {
-    lig_status (*take)(void *context, uint64_t bytes, ligi_parcel **parcel);
-    void (*drop)(void *context, ligi_parcel *parcel);
-    lig_status (*post)(void *context, uint32_t to, const ligi_post *post);
+/* How messages leave; a test has another way than the node. As ligi_send_buffer_take, _drop,
+ * ligi_params_peer_send. */
+typedef struct ligi_send_ops {
+    lig_status (*take)(void *context, uint64_t bytes, ligi_send_buffer **buffer);
+    void (*drop)(void *context, ligi_send_buffer *buffer);
+    lig_status (*outgoing)(void *context, uint32_t to, const ligi_params_outgoing *outgoing);
     void *context;
-} ligi_carrier;
+} ligi_send_ops;
 
-typedef struct ligi_envelope {
-    ligi_parcel *parcel; /* NULL: none is begun */
-    ligi_letter letter;
+typedef struct ligi_message_draft {
+    ligi_send_buffer *buffer; /* NULL: none is begun */
+    ligi_params_message message;
     uint32_t room; /* items before the rows */
     uint64_t rows_bytes;
     uint32_t next; /* of those that are begun, node + 1 */
-} ligi_envelope;
+} ligi_message_draft;
 
-typedef struct ligi_courier {
-    ligi_carrier carrier;
-    ligi_envelope *envelopes; /* [node_count] */
+typedef struct ligi_sync_sender {
+    ligi_send_ops send_ops;
+    ligi_message_draft *drafts; /* [node_count] */
     uint32_t node_count, begun;
     uint64_t row_bytes_max;
-} ligi_courier;
+} ligi_sync_sender;
 
-lig_status ligi_courier_init(ligi_courier *courier, const ligi_carrier *carrier,
-                             uint32_t node_count, uint64_t row_bytes_max);
-void ligi_courier_fini(ligi_courier *courier);
+lig_status ligi_sync_send_init(ligi_sync_sender *sender, const ligi_send_ops *send_ops,
+                               uint32_t node_count, uint64_t row_bytes_max);
+void ligi_sync_send_fini(ligi_sync_sender *sender);
 
-/* To whom, in what kind of letter, on whose behalf. */
-typedef struct ligi_address {
+/* To whom, in what kind of message, on whose behalf. */
+typedef struct ligi_sync_address {
     uint32_t to;
-    ligi_letter_kind kind;
+    ligi_params_message_kind kind;
     uint32_t origin;
     uint8_t hops;
-} ligi_address;
+} ligi_sync_address;
 
 /* Makes room for one item and its row; *row (may be NULL when row_bytes is 0) is where the row
  * goes. Then `add`. */
-lig_status ligi_courier_room(ligi_courier *courier, const ligi_address *address, uint64_t row_bytes,
-                             void **row);
-void ligi_courier_add(ligi_courier *courier, uint32_t to, const ligi_item *item,
-                      uint64_t row_bytes);
+lig_status ligi_sync_send_reserve(ligi_sync_sender *sender, const ligi_sync_address *address,
+                                  uint64_t row_bytes, void **row);
+void ligi_sync_send_add(ligi_sync_sender *sender, uint32_t to, const ligi_sync_item *item,
+                        uint64_t row_bytes);
 /* Both, without a row. */
-lig_status ligi_courier_say(ligi_courier *courier, const ligi_address *address,
-                            const ligi_item *item);
+lig_status ligi_sync_send_item(ligi_sync_sender *sender, const ligi_sync_address *address,
+                               const ligi_sync_item *item);
 /* Sends all that was begun. */
-lig_status ligi_courier_send(ligi_courier *courier);
+lig_status ligi_sync_send_flush(ligi_sync_sender *sender);
 
 #endif
