@@ -2,8 +2,8 @@
  * nothing at all. The one who should is served all the while. */
 #include "base/clock.h"
 #include "base/test.h"
-#include "net/openssl_abi.h"
-#include "net/secure.h"
+#include "net/secure/openssl_library.h"
+#include "net/secure/tls_channel.h"
 #include "net_side.h"
 
 #include <arpa/inet.h>

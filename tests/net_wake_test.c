@@ -2,7 +2,7 @@
  * finished by another that slept at the time, nobody is kept out, and hooks may send. */
 #include "base/clock.h"
 #include "base/test.h"
-#include "net/endpoint.h"
+#include "net/net_state.h"
 #include "net/transport.h"
 #include "net_side.h"
 #include "thread_state.h"

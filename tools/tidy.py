@@ -40,6 +40,7 @@ HEADER_MODULE = {
     "ligament": None,
 }
 PLUGIN_KINDS = {"backend": "backend", "net": "transport", "tensor": "memory"}
+NOT_PLUGINS = ("net/secure",)
 BUILT = {"python/ligament/lib", "python/ligament/bin"}
 NAMES_PLUGINS = {"src/builtin.c", "src/builtin.def"}
 
@@ -389,6 +390,8 @@ def room_of(name: str) -> tuple[str | None, str | None]:
     parts = name.split("/")
     module = parts[1] if len(parts) > 2 else None
     plugin = parts[2] if len(parts) > 3 and module in PLUGIN_KINDS else None
+    if plugin and f"{module}/{plugin}" in NOT_PLUGINS:
+        plugin = None
     return module, plugin
 
 

@@ -1,6 +1,6 @@
 #include "base/hash.h"
 
-#include "base/hash_kernel.h"
+#include "base/xxh3/hash_kernel.h"
 
 #include <ligament/base.h>
 

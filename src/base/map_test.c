@@ -1,7 +1,7 @@
 #include "base/hash.h"
-#include "base/hash_kernel.h"
 #include "base/map.h"
 #include "base/test.h"
+#include "base/xxh3/hash_kernel.h"
 
 #include <ligament/base.h>
 

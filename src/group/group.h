@@ -176,7 +176,7 @@ lig_status ligi_group_check(ligi_group *group, ligi_role role, uint32_t rank, ui
  * then no longer counted. */
 lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, int64_t timeout_ns);
 
-/* --- for modules whose members talk to each other (places.c) --- */
+/* --- for modules whose members talk to each other (addresses.c) --- */
 
 #define LIGI_GROUP_URI_BYTES 1024
 /* "host:port" becomes "tcp://host:port"; a URI stays as it is. */

@@ -4,8 +4,8 @@
 #define LIGI_GROUP_STATE_H
 
 #include "base/error.h"
-#include "group/muster.h"
-#include "group/note.h"
+#include "group/group_message.h"
+#include "group/roster/group_barrier.h"
 
 typedef enum ligi_phase {
     LIGI_PHASE_CONNECTING,
@@ -134,11 +134,11 @@ lig_status ligi_group_coordinate(ligi_group *group, const ligi_group_options *op
 /* Begins to connect to the one who does. */
 lig_status ligi_group_follow(ligi_group *group, const char *address, int64_t timeout_ns);
 
-/* --- exchange.c --- */
+/* --- rendezvous_exchange.c --- */
 
 lig_status ligi_group_meet_by_exchange(ligi_group *group, const ligi_group_options *options,
                                        int64_t timeout_ns);
-/* --- hosts.c --- */
+/* --- host_names.c --- */
 
 /* The digits of an address's port; "" where it has none. */
 void ligi_group_port_of(const char *address, char *port, size_t port_bytes);

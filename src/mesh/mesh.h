@@ -5,11 +5,11 @@
 
 #include "base/error.h"
 #include "group/group.h"
-#include "mesh/inbox.h"
-#include "mesh/offset.h"
-#include "mesh/recorder.h"
-#include "mesh/requests.h"
-#include "mesh/ticks.h"
+#include "mesh/server_requests.h"
+#include "mesh/trace/clock_offset.h"
+#include "mesh/trace/stamp_clock.h"
+#include "mesh/trace/trace_recorder.h"
+#include "mesh/worker_requests.h"
 
 #include <pthread.h>
 
@@ -79,14 +79,14 @@ const char *ligi_party_role(const ligi_party *party);
 /* The sentence of a party that is not there, as LIG_E_PEER. */
 lig_status ligi_party_fail(const ligi_party *party);
 
-/* meeting.c: hooks and connections. */
+/* mesh_connect.c: hooks and connections. */
 extern const ligi_net_hooks ligi_mesh_hooks;
 lig_status ligi_mesh_listen(lig_mesh *mesh, const lig_mesh_options *options);
 /* After the group is open: checks those who came early, connects, waits for all. */
 lig_status ligi_mesh_meet(lig_mesh *mesh, int64_t timeout_ns);
 void ligi_mesh_part(lig_mesh *mesh, const char *reason);
 
-/* worker.c, server.c: what the hooks bring. */
+/* mesh_worker.c, mesh_server.c: what the hooks bring. */
 lig_status ligi_worker_head(ligi_party *party, const ligi_arrival *arrival, ligi_landing *landing);
 void ligi_worker_arrived(ligi_party *party, ligi_share *share);
 void ligi_worker_sent(ligi_party *party, ligi_share *share);

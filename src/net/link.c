@@ -1,5 +1,5 @@
 #include "base/clock.h"
-#include "net/endpoint.h"
+#include "net/net_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "base/boot.h"
 #include "base/clock.h"
-#include "net/endpoint.h"
-#include "net/vault.h"
+#include "net/net_state.h"
+#include "net/secure/secret_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* The core: what modules may do inside hooks, threads that wait, endpoints that close. */
 #include "base/clock.h"
 #include "base/test.h"
-#include "net/endpoint.h"
 #include "net/frame.h"
+#include "net/net_state.h"
 #include "net_side.h"
 
 #include <ligament/net.h>

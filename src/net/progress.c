@@ -1,6 +1,6 @@
 /* Rounds, the one sleeping place, and waiting. */
 #include "base/clock.h"
-#include "net/endpoint.h"
+#include "net/net_state.h"
 
 #include <errno.h>
 #include <sched.h>

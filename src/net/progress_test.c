@@ -1,7 +1,7 @@
 /* The sleeping place, and a transport that has its say in it. */
 #include "base/clock.h"
 #include "base/test.h"
-#include "net/endpoint.h"
+#include "net/net_state.h"
 
 #include <sched.h>
 

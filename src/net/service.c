@@ -1,5 +1,5 @@
 /* Which module owns which links, and memory that can be lent. */
-#include "net/endpoint.h"
+#include "net/net_state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "net/secure.h"
+#include "net/secure/tls_channel.h"
 #include "net/transport.h"
 
 static void *open_beside(const char *name)

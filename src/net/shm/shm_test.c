@@ -1,6 +1,6 @@
 /* The shm transport below the core: what the conformance suite, which runs over every transport,
  * cannot ask. */
-#include "net/endpoint.h"
+#include "net/net_state.h"
 #include "shm_pair.h"
 
 #include <stdio.h>

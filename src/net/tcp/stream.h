@@ -4,7 +4,7 @@
 #ifndef LIGI_STREAM_H
 #define LIGI_STREAM_H
 
-#include "net/secure.h"
+#include "net/secure/tls_channel.h"
 
 typedef struct ligi_stream {
     int fd;

@@ -202,7 +202,7 @@ lig_status ligi_placement_to_owner(ligi_placement *placement,
     return LIG_OK;
 }
 
-/* Reads the row once, for the first, and replicas it for the others. */
+/* Reads the row once, for the first, and copies it for the others. */
 lig_status ligi_placement_refresh(ligi_placement *placement, ligi_entry entry)
 {
     size_t bytes = ligi_tables_body_bytes(placement->tables, entry);

@@ -1,3 +1,0 @@
-#define LIGI_HASH_NAME ligi_hash_avx2
-#define LIGI_HASH_KIND "avx2"
-#include "base/hash_body.h"

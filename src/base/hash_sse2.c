@@ -1,3 +1,0 @@
-#define LIGI_HASH_NAME ligi_hash_sse2
-#define LIGI_HASH_KIND "sse2"
-#include "base/hash_body.h"

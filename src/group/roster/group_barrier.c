@@ -1,0 +1,229 @@
+#include "group/roster/group_barrier.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ABSENT = 0, HERE = 1, ARRIVED = 2 };
+
+typedef struct outlook { /* for one barrier */
+    size_t awaited, gone;
+    char awaited_text[LIGI_ACT_TEXT_BYTES / 2], gone_text[LIGI_ACT_TEXT_BYTES / 2];
+} outlook;
+
+void ligi_muster_fini(ligi_muster *muster)
+{
+    free(muster->waiters);
+    free(muster->marks);
+    *muster = (ligi_muster){0};
+}
+
+static int same_barrier(const ligi_waiter *a, const ligi_waiter *b)
+{
+    return a->mask == b->mask && a->flags == b->flags;
+}
+
+static uint32_t stage_of(const ligi_waiter *waiter)
+{
+    return waiter->flags / LIGI_BARRIER_STAGE(1);
+}
+
+/* At a barrier of that kind, but of a later stage. */
+static int is_past(const ligi_waiter *waiter, const ligi_waiter *barrier)
+{
+    return waiter->mask == barrier->mask && stage_of(waiter) > stage_of(barrier) &&
+           waiter->flags % LIGI_BARRIER_STAGE(1) == barrier->flags % LIGI_BARRIER_STAGE(1);
+}
+
+static lig_status mark(ligi_muster *muster, const ligi_roster *roster, const ligi_waiter *barrier)
+{
+    LIG_TRY(ligi_grow(&muster->marks, &muster->mark_capacity, roster->seat_count, 1,
+                      "the seats of a barrier"));
+    for (size_t i = 0; i < roster->seat_count; i++)
+        muster->marks[i] = roster->seats[i].who != 0 ? HERE : ABSENT;
+    for (size_t i = 0; i < muster->count; i++)
+        if (same_barrier(&muster->waiters[i], barrier) || is_past(&muster->waiters[i], barrier))
+            muster->marks[muster->waiters[i].seat] = ARRIVED;
+    return LIG_OK;
+}
+
+static void name(char *text, size_t text_bytes, size_t before, const ligi_seat *seat, int reason)
+{
+    size_t used = strlen(text);
+    const char *comma = before > 0 ? ", " : "";
+    if (before == 8)
+        snprintf(text + used, text_bytes - used, ", ...");
+    if (before >= 8)
+        return;
+    snprintf(text + used, text_bytes - used, "%s%s %u%s%s%s", comma,
+             ligi_role_name(seat->member.role), seat->member.rank, reason ? " (" : "",
+             reason ? seat->why : "", reason ? ")" : "");
+}
+
+/* A unit is a seat, or the seats of a group of which one is enough. */
+static void look_unit(const ligi_muster *muster, const ligi_roster *roster, size_t first,
+                      size_t count, outlook *view)
+{
+    const ligi_seat *seat = &roster->seats[first];
+    int best = ABSENT;
+    for (size_t i = first; i < first + count; i++)
+        best = muster->marks[i] > best ? muster->marks[i] : best;
+    if (best == HERE)
+        name(view->awaited_text, sizeof view->awaited_text, view->awaited++, seat, 0);
+    else if (best == ABSENT)
+        name(view->gone_text, sizeof view->gone_text, view->gone++, seat, 1);
+}
+
+static lig_status look(ligi_muster *muster, const ligi_roster *roster, const ligi_waiter *barrier,
+                       outlook *view)
+{
+    *view = (outlook){0};
+    LIG_TRY(mark(muster, roster, barrier));
+    size_t step;
+    for (size_t i = 0; i < roster->seat_count; i += step) {
+        const ligi_seat *seat = &roster->seats[i];
+        int scheduler = seat->member.role == LIGI_SCHEDULER;
+        step = (barrier->flags & LIGI_BARRIER_GROUPS) && !scheduler ? roster->group_size : 1;
+        if ((barrier->mask & (1u << seat->member.role)) == 0 || (scheduler && seat->sat_count == 0))
+            continue;
+        look_unit(muster, roster, i, step, view);
+    }
+    if (barrier->flags & LIGI_BARRIER_PRESENT)
+        view->gone = 0;
+    return LIG_OK;
+}
+
+static lig_status settle(ligi_roster *roster, const ligi_waiter *waiter, lig_status status,
+                         const char *text)
+{
+    ligi_act *act;
+    LIG_TRY(ligi_roster_act(roster, status == LIG_OK ? LIGI_ACT_PASS : LIGI_ACT_FAIL, waiter->who,
+                            &act));
+    act->number = waiter->number;
+    act->status = status;
+    snprintf(act->text, sizeof act->text, "%s", text);
+    return LIG_OK;
+}
+
+/* Who is past a barrier of stage 0, and will not come to it: how many. */
+static size_t name_past(const ligi_muster *muster, const ligi_roster *roster,
+                        const ligi_waiter *barrier, char *text, size_t text_bytes)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < muster->count && stage_of(barrier) == 0; i++)
+        if (is_past(&muster->waiters[i], barrier))
+            name(text, text_bytes, count++, &roster->seats[muster->waiters[i].seat], 0);
+    return count;
+}
+
+/* What becomes of a barrier: BUSY while it is waited for. */
+static lig_status judge(ligi_muster *muster, const ligi_roster *roster, const ligi_waiter *barrier,
+                        lig_status *status, char text[LIGI_ACT_TEXT_BYTES])
+{
+    outlook view;
+    char names[LIGI_ACT_TEXT_BYTES / 2] = "";
+    size_t past = name_past(muster, roster, barrier, names, sizeof names);
+    LIG_TRY(look(muster, roster, barrier, &view));
+    *status = view.awaited == 0 ? LIG_OK : LIG_E_BUSY;
+    text[0] = '\0';
+    if (view.gone > 0) {
+        *status = LIG_E_PEER;
+        snprintf(text, LIGI_ACT_TEXT_BYTES, "the barrier cannot be: %s %s missing", view.gone_text,
+                 view.gone > 1 ? "are" : "is");
+    } else if (past > 0) {
+        *status = LIG_E_INVALID;
+        snprintf(text, LIGI_ACT_TEXT_BYTES, "the barrier cannot be: %s %s at a later one already",
+                 names, past > 1 ? "are" : "is");
+    }
+    return LIG_OK;
+}
+
+/* Ends the barrier that waiter `index` is in when it is complete, or cannot be completed. */
+static lig_status decide(ligi_muster *muster, ligi_roster *roster, size_t index, int *ended)
+{
+    ligi_waiter barrier = muster->waiters[index];
+    char text[LIGI_ACT_TEXT_BYTES];
+    lig_status status;
+    LIG_TRY(judge(muster, roster, &barrier, &status, text));
+    *ended = status != LIG_E_BUSY;
+    if (!*ended)
+        return LIG_OK;
+    size_t kept = 0;
+    for (size_t i = 0; i < muster->count; i++) {
+        if (!same_barrier(&muster->waiters[i], &barrier)) {
+            muster->waiters[kept++] = muster->waiters[i];
+            continue;
+        }
+        LIG_TRY(settle(roster, &muster->waiters[i], status, text));
+    }
+    muster->count = kept;
+    return LIG_OK;
+}
+
+lig_status ligi_muster_arrive(ligi_muster *muster, ligi_roster *roster, const ligi_waiter *waiter)
+{
+    ligi_seat *seat = ligi_roster_find(roster, waiter->who);
+    int ended;
+    if (seat == NULL)
+        return LIG_OK;
+    for (size_t i = 0; i < muster->count; i++)
+        if (muster->waiters[i].who == waiter->who && same_barrier(&muster->waiters[i], waiter))
+            return settle(roster, waiter, LIG_E_BUSY, "this process waits at that barrier already");
+    if ((waiter->mask & (1u << seat->member.role)) == 0 || waiter->mask >= 1u << LIGI_ROLES ||
+        waiter->flags >= LIGI_BARRIER_STAGE(4))
+        return settle(roster, waiter, LIG_E_INVALID,
+                      "this process is no part of the barrier that it calls: name its role too");
+    LIG_TRY(ligi_grow(&muster->waiters, &muster->capacity, muster->count + 1,
+                      sizeof *muster->waiters, "those who wait at barriers"));
+    muster->waiters[muster->count] = *waiter;
+    muster->waiters[muster->count++].seat = (size_t)(seat - roster->seats);
+    if (stage_of(waiter) > 0) /* it may be the last that an earlier stage waits for */
+        return ligi_muster_review(muster, roster);
+    return decide(muster, roster, muster->count - 1, &ended);
+}
+
+lig_status ligi_muster_cancel(ligi_muster *muster, ligi_roster *roster, uint64_t who,
+                              uint64_t number)
+{
+    for (size_t i = 0; i < muster->count; i++) {
+        ligi_waiter waiter = muster->waiters[i];
+        if (waiter.who != who || waiter.number != number)
+            continue;
+        outlook view;
+        char text[LIGI_ACT_TEXT_BYTES];
+        LIG_TRY(look(muster, roster, &waiter, &view));
+        snprintf(text, sizeof text, "%s %s not come to the barrier", view.awaited_text,
+                 view.awaited > 1 ? "have" : "has");
+        memmove(&muster->waiters[i], &muster->waiters[i + 1],
+                (muster->count - i - 1) * sizeof *muster->waiters);
+        muster->count--;
+        return settle(roster, &waiter, LIG_E_TIMEOUT, text);
+    }
+    return LIG_OK; /* it was settled, and the answer is on its way */
+}
+
+static int first_of(const ligi_muster *muster, size_t index)
+{
+    size_t i = 0;
+    while (!same_barrier(&muster->waiters[i], &muster->waiters[index]))
+        i++;
+    return i == index;
+}
+
+lig_status ligi_muster_review(ligi_muster *muster, ligi_roster *roster)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < muster->count; i++)
+        if (roster->seats[muster->waiters[i].seat].who == muster->waiters[i].who)
+            muster->waiters[kept++] = muster->waiters[i];
+    muster->count = kept;
+    for (size_t i = 0; i < muster->count;) {
+        int ended = 0;
+        if (first_of(muster, i))
+            LIG_TRY(decide(muster, roster, i, &ended));
+        i = ended ? 0 : i + 1;
+    }
+    return LIG_OK;
+}

@@ -1,0 +1,213 @@
+#include "mesh/mesh_message.h"
+
+#include "base/error.h"
+#include "tensor/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Little-endian:
+ *   0 u8 kind, 1 u8 version, 2 u16 push count, 4 u16 pull count, 6 u16 status, 8 u64 serial,
+ *   16 u64 stamps[4], 48 pieces or text
+ * A piece: u64 key, u16 dtype, u8 ndim, 5 bytes zero, i64 shape[ndim]. */
+enum { AT_PUSH = 2, AT_PULL = 4, AT_STATUS = 6, AT_SERIAL = 8, AT_STAMPS = 16, PIECE_BYTES = 16 };
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "heads are copied as they lie in memory");
+
+static uint16_t load16(const uint8_t *at)
+{
+    uint16_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static uint64_t load64(const uint8_t *at)
+{
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static void store16(uint8_t *at, size_t value)
+{
+    uint16_t narrow = (uint16_t)value;
+    memcpy(at, &narrow, sizeof narrow);
+}
+
+static void store64(uint8_t *at, uint64_t value)
+{
+    memcpy(at, &value, sizeof value);
+}
+
+lig_status ligi_pieces_reserve(ligi_pieces *pieces, size_t count)
+{
+    if (count <= pieces->room)
+        return LIG_OK;
+    size_t room = pieces->room ? pieces->room : 4;
+    while (room < count)
+        room *= 2;
+    ligi_pieces grown = {.room = room};
+    LIG_TRY(ligi_calloc(&grown.tensors, room, sizeof *grown.tensors, "the tensors of a request"));
+    lig_status status = ligi_calloc(&grown.keys, room, sizeof *grown.keys, "keys of a request");
+    if (status == LIG_OK)
+        status = ligi_calloc(&grown.shapes, room * LIG_MESH_NDIM_MAX, sizeof *grown.shapes,
+                             "the shapes of a request");
+    if (status != LIG_OK) {
+        ligi_pieces_fini(&grown);
+        return status;
+    }
+    ligi_pieces_fini(pieces);
+    *pieces = grown;
+    return LIG_OK;
+}
+
+void ligi_pieces_fini(ligi_pieces *pieces)
+{
+    free(pieces->tensors);
+    free(pieces->keys);
+    free(pieces->shapes);
+    *pieces = (ligi_pieces){0};
+}
+
+static lig_status corrupt(const char *what)
+{
+    return lig_fail(LIG_E_CORRUPT, "a message of the mesh is not one of ours: %s", what);
+}
+
+/* One piece at *at, which moves behind it. */
+static lig_status get_piece(const uint8_t **at, const uint8_t *end, ligi_pieces *pieces,
+                            size_t index)
+{
+    const uint8_t *piece = *at;
+    if (end - piece < PIECE_BYTES)
+        return corrupt("it ends within a tensor");
+    uint32_t dtype = load16(piece + 8), ndim = piece[10];
+    if (ndim > LIG_MESH_NDIM_MAX || load64(piece + 8) >> 24 != 0)
+        return corrupt("a tensor has too many dimensions, or unknown flags");
+    size_t extra = 8 * (size_t)ndim;
+    if ((size_t)(end - piece) - PIECE_BYTES < extra)
+        return corrupt("it ends within a shape");
+    int64_t *shape = pieces->shapes + index * LIG_MESH_NDIM_MAX;
+    memcpy(shape, piece + PIECE_BYTES, extra);
+    lig_tensor *tensor = &pieces->tensors[index];
+    *tensor = (lig_tensor){.name = "", .shape = shape, .ndim = ndim, .dtype = (uint16_t)dtype};
+    if (lig_dtype_bytes(dtype) == 0 ||
+        ligi_shape_bytes(shape, ndim, dtype, &tensor->bytes) != LIG_OK)
+        return corrupt("a tensor has a dtype or shape that cannot be");
+    pieces->keys[index] = load64(piece);
+    *at = piece + PIECE_BYTES + extra;
+    return LIG_OK;
+}
+
+static lig_status get_pieces(const uint8_t *at, const uint8_t *end, ligi_pieces *pieces,
+                             ligi_message *message)
+{
+    size_t count = (size_t)message->push_count + message->pull_count;
+    if (message->push_count > LIG_MESH_TENSORS_MAX || message->pull_count > LIG_MESH_TENSORS_MAX)
+        return corrupt("too many tensors");
+    if ((size_t)(end - at) < count * PIECE_BYTES)
+        return corrupt("it is shorter than its tensors");
+    LIG_TRY(ligi_pieces_reserve(pieces, count));
+    for (size_t i = 0; i < count; i++) {
+        LIG_TRY(get_piece(&at, end, pieces, i));
+        uint64_t *sum = i < message->push_count ? &message->push_bytes : &message->pull_bytes;
+        if (__builtin_add_overflow(*sum, pieces->tensors[i].bytes, sum) || *sum > INT64_MAX)
+            return corrupt("its tensors are larger than any memory");
+    }
+    return at == end ? LIG_OK : corrupt("it is longer than its tensors");
+}
+
+static lig_status get_sentence(const uint8_t *at, const uint8_t *end, ligi_message *message)
+{
+    message->sentence = (const char *)at;
+    message->sentence_bytes = (uint32_t)(end - at);
+    int known = message->status > LIG_OK && message->status <= LIG_E_INTERNAL;
+    if (end - at > LIGI_MESSAGE_REFUSAL_BYTES - LIGI_MESSAGE_SMALL_BYTES || !known)
+        return corrupt("a refusal without a known status");
+    return memchr(at, 0, (size_t)(end - at)) ? corrupt("a sentence with a NUL") : LIG_OK;
+}
+
+lig_status ligi_message_decode(const void *head, size_t bytes, ligi_pieces *pieces,
+                               ligi_message *message)
+{
+    const uint8_t *at = head, *end = at + bytes;
+    if (bytes < LIGI_MESSAGE_SMALL_BYTES || bytes > LIGI_MESSAGE_BYTES_MAX)
+        return corrupt("its length");
+    if (at[1] != LIGI_MESSAGE_VERSION)
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "a peer speaks version %u of the mesh's messages, this library %d", at[1],
+                        LIGI_MESSAGE_VERSION);
+    *message = (ligi_message){.kind = (ligi_message_kind)at[0],
+                              .serial = load64(at + AT_SERIAL),
+                              .push_count = load16(at + AT_PUSH),
+                              .pull_count = load16(at + AT_PULL),
+                              .status = (lig_status)load16(at + AT_STATUS)};
+    memcpy(message->stamps, at + AT_STAMPS, sizeof message->stamps);
+    at += LIGI_MESSAGE_SMALL_BYTES;
+    switch (at[-LIGI_MESSAGE_SMALL_BYTES]) {
+    case LIGI_MESSAGE_REQUEST:
+        return pieces ? get_pieces(at, end, pieces, message) : corrupt("nobody is asked here");
+    case LIGI_MESSAGE_REFUSAL: return get_sentence(at, end, message);
+    case LIGI_MESSAGE_REPLY:
+    case LIGI_MESSAGE_PING:
+    case LIGI_MESSAGE_PONG: return at == end ? LIG_OK : corrupt("it is too long for its kind");
+    default: return corrupt("its kind");
+    }
+}
+
+size_t ligi_message_piece_bytes(const lig_tensor *tensor)
+{
+    return PIECE_BYTES + 8 * (size_t)tensor->ndim;
+}
+
+static uint8_t *put_piece(uint8_t *at, const lig_tensor *tensor, uint64_t key)
+{
+    store64(at, key);
+    store64(at + 8, tensor->dtype | (uint64_t)tensor->ndim << 16);
+    at += PIECE_BYTES;
+    if (tensor->ndim)
+        memcpy(at, tensor->shape, 8 * (size_t)tensor->ndim);
+    return at + 8 * (size_t)tensor->ndim;
+}
+
+static void put_start(uint8_t *head, ligi_message_kind kind, uint64_t serial)
+{
+    memset(head, 0, LIGI_MESSAGE_SMALL_BYTES);
+    head[0] = (uint8_t)kind;
+    head[1] = LIGI_MESSAGE_VERSION;
+    store64(head + AT_SERIAL, serial);
+}
+
+size_t ligi_message_request(const ligi_request_parts *parts, void *head)
+{
+    uint8_t *bytes = head, *at = bytes + LIGI_MESSAGE_SMALL_BYTES;
+    put_start(bytes, LIGI_MESSAGE_REQUEST, parts->serial);
+    store16(bytes + AT_PUSH, parts->push_count);
+    store16(bytes + AT_PULL, parts->pull_count);
+    for (uint32_t i = 0; i < parts->push_count; i++)
+        at = put_piece(at, &parts->push[i], parts->push_keys[i]);
+    for (uint32_t i = 0; i < parts->pull_count; i++)
+        at = put_piece(at, &parts->pull[i], parts->pull_keys[i]);
+    return (size_t)(at - bytes);
+}
+
+size_t ligi_message_small(ligi_message_kind kind, uint64_t serial, const uint64_t *stamps,
+                          void *head)
+{
+    put_start(head, kind, serial);
+    if (stamps)
+        memcpy((uint8_t *)head + AT_STAMPS, stamps, LIGI_MESSAGE_STAMPS * sizeof *stamps);
+    return LIGI_MESSAGE_SMALL_BYTES;
+}
+
+size_t ligi_message_refusal(uint64_t serial, lig_status status, const char *sentence, void *head)
+{
+    size_t bytes = strlen(sentence);
+    size_t most = LIGI_MESSAGE_REFUSAL_BYTES - LIGI_MESSAGE_SMALL_BYTES;
+    if (bytes > most)
+        bytes = most;
+    put_start(head, LIGI_MESSAGE_REFUSAL, serial);
+    store16((uint8_t *)head + AT_STATUS, (size_t)status);
+    memcpy((uint8_t *)head + LIGI_MESSAGE_SMALL_BYTES, sentence, bytes);
+    return LIGI_MESSAGE_SMALL_BYTES + bytes;
+}

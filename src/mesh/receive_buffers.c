@@ -1,0 +1,224 @@
+#include "mesh/receive_buffers.h"
+
+#include "base/error.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { ORDER_LEAST = 8, ORDERS = 50 };
+
+struct ligi_pool {
+    uint64_t bytes_max;
+    pthread_mutex_t lock; /* guards all below */
+    ligi_block *free[ORDERS];
+    uint64_t bytes; /* of all blocks */
+    size_t used;    /* blocks */
+    int closed;
+};
+
+uint64_t ligi_block_aligned(uint64_t bytes)
+{
+    return (bytes + LIGI_BLOCK_ALIGNMENT - 1) & ~(uint64_t)(LIGI_BLOCK_ALIGNMENT - 1);
+}
+
+lig_status ligi_pool_create(ligi_pool **out, uint64_t bytes_max)
+{
+    ligi_pool *pool;
+    LIG_TRY(ligi_calloc(&pool, 1, sizeof *pool, "receive buffers"));
+    pool->bytes_max = bytes_max;
+    pthread_mutex_init(&pool->lock, NULL);
+    *out = pool;
+    return LIG_OK;
+}
+
+static void block_free(ligi_block *block)
+{
+    free(block->mappings);
+    free(block->data);
+    free(block);
+}
+
+/* With the lock: frees free blocks until `need` more bytes are allowed, or none is left. */
+static void trim(ligi_pool *pool, uint64_t need)
+{
+    for (uint32_t order = ORDERS; order-- > 0;) {
+        while (pool->free[order] &&
+               (pool->bytes > pool->bytes_max || pool->bytes_max - pool->bytes < need)) {
+            ligi_block *block = pool->free[order];
+            pool->free[order] = block->next;
+            pool->bytes -= block->bytes;
+            block_free(block);
+        }
+    }
+}
+
+static void pool_free(ligi_pool *pool)
+{
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
+}
+
+void ligi_pool_close(ligi_pool *pool)
+{
+    if (pool == NULL)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pool->closed = 1;
+    trim(pool, UINT64_MAX);
+    int last = pool->used == 0;
+    pthread_mutex_unlock(&pool->lock);
+    if (last)
+        pool_free(pool);
+}
+
+uint64_t ligi_pool_bytes(ligi_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    uint64_t bytes = pool->bytes;
+    pthread_mutex_unlock(&pool->lock);
+    return bytes;
+}
+
+static uint32_t order_of(uint64_t bytes)
+{
+    uint32_t order = ORDER_LEAST;
+    while (order < ORDERS && UINT64_C(1) << order < bytes)
+        order++;
+    return order;
+}
+
+static lig_status block_create(ligi_pool *pool, uint32_t order, ligi_block **out)
+{
+    ligi_block *block;
+    void *data;
+    uint64_t bytes = UINT64_C(1) << order;
+    LIG_TRY(ligi_calloc(&block, 1, sizeof *block, "a receive buffer"));
+    if (posix_memalign(&data, LIGI_BLOCK_ALIGNMENT, bytes) != 0) {
+        free(block);
+        return lig_fail(LIG_E_NOMEM, "no memory for a receive buffer of %llu bytes",
+                        (unsigned long long)bytes);
+    }
+    block->pool = pool;
+    block->order = order;
+    block->bytes = bytes;
+    block->data = data;
+    *out = block;
+    return LIG_OK;
+}
+
+/* With the lock. */
+static lig_status add_block(ligi_pool *pool, uint32_t order, ligi_block **block)
+{
+    uint64_t bytes = UINT64_C(1) << order;
+    trim(pool, bytes);
+    if (pool->bytes > pool->bytes_max || pool->bytes_max - pool->bytes < bytes)
+        return lig_fail(LIG_E_LIMIT,
+                        "%llu bytes of requests are not answered yet, and one of %llu more exceeds "
+                        "the %llu that a server keeps for a worker (receive_bytes)",
+                        (unsigned long long)pool->bytes, (unsigned long long)bytes,
+                        (unsigned long long)pool->bytes_max);
+    LIG_TRY(block_create(pool, order, block));
+    pool->bytes += bytes;
+    return LIG_OK;
+}
+
+lig_status ligi_pool_take(ligi_pool *pool, uint64_t bytes, ligi_block **out)
+{
+    uint32_t order = order_of(bytes);
+    if (order >= ORDERS)
+        return lig_fail(LIG_E_LIMIT, "a request of %llu bytes is larger than any buffer",
+                        (unsigned long long)bytes);
+    lig_status status = LIG_OK;
+    pthread_mutex_lock(&pool->lock);
+    ligi_block *block = pool->free[order];
+    if (block)
+        pool->free[order] = block->next;
+    else
+        status = add_block(pool, order, &block);
+    pool->used += status == LIG_OK;
+    pthread_mutex_unlock(&pool->lock);
+    if (status != LIG_OK)
+        return status;
+    atomic_store_explicit(&block->holds, 1, memory_order_relaxed);
+    *out = block;
+    return LIG_OK;
+}
+
+void ligi_block_hold(ligi_block *block)
+{
+    atomic_fetch_add_explicit(&block->holds, 1, memory_order_relaxed);
+}
+
+void ligi_block_drop(ligi_block *block)
+{
+    if (block == NULL || atomic_fetch_sub_explicit(&block->holds, 1, memory_order_acq_rel) != 1)
+        return;
+    while (block->mapping_count > 0)
+        ligi_mapping_drop(block->mappings[--block->mapping_count]);
+    ligi_pool *pool = block->pool;
+    pthread_mutex_lock(&pool->lock);
+    block->next = pool->free[block->order];
+    pool->free[block->order] = block;
+    pool->used--;
+    if (pool->closed)
+        trim(pool, UINT64_MAX);
+    int last = pool->closed && pool->used == 0;
+    pthread_mutex_unlock(&pool->lock);
+    if (last)
+        pool_free(pool);
+}
+
+lig_status ligi_block_lend(ligi_block *block, ligi_mapping *mapping)
+{
+    LIG_TRY(ligi_grow(&block->mappings, &block->mapping_room, block->mapping_count + 1,
+                      sizeof *block->mappings, "lent memory"));
+    ligi_mapping_keep(mapping);
+    block->mappings[block->mapping_count++] = mapping;
+    return LIG_OK;
+}
+
+ligi_place *ligi_places_find(const ligi_places *places, uint64_t key)
+{
+    uint64_t index;
+    if (places->count == 0 || !ligi_map_find(&places->map, &key, sizeof key, &index))
+        return NULL;
+    return places->all[index];
+}
+
+lig_status ligi_places_set(ligi_places *places, uint64_t key, void *data, uint64_t bytes)
+{
+    ligi_place *place = ligi_places_find(places, key);
+    if (place && (place->holder || place->parked))
+        return lig_fail(LIG_E_BUSY,
+                        "a request that is not answered yet lies in the buffer of key %llu",
+                        (unsigned long long)key);
+    if (place) {
+        place->data = data;
+        place->bytes = bytes;
+        return LIG_OK;
+    }
+    if (places->count == LIGI_PLACES_MAX)
+        return lig_fail(LIG_E_LIMIT, "%d buffers are registered for the worker already",
+                        LIGI_PLACES_MAX);
+    LIG_TRY(ligi_grow(&places->all, &places->room, places->count + 1, sizeof *places->all,
+                      "registered buffers"));
+    LIG_TRY(ligi_calloc(&place, 1, sizeof *place, "a registered buffer"));
+    *place = (ligi_place){.key = key, .data = data, .bytes = bytes};
+    lig_status status =
+        ligi_map_insert(&places->map, &place->key, sizeof place->key, places->count, NULL);
+    if (status != LIG_OK) {
+        free(place);
+        return status;
+    }
+    places->all[places->count++] = place;
+    return LIG_OK;
+}
+
+void ligi_places_fini(ligi_places *places)
+{
+    for (size_t i = 0; i < places->count; i++)
+        free(places->all[i]);
+    free(places->all);
+    ligi_map_fini(&places->map);
+    *places = (ligi_places){0};
+}

@@ -1,0 +1,73 @@
+/* Where pushed tensors land in a server: in a place that was registered for (worker, key), or in a
+ * block of the worker's pool.
+ *
+ * A request takes one block for all its tensors that have no place. A block is used again only when
+ * nobody looks at it any more: its request is answered and no hold is left. So a second push under
+ * the same key never changes the tensors of the first, whatever their number in flight. */
+#ifndef LIGI_RECEIVE_BUFFERS_H
+#define LIGI_RECEIVE_BUFFERS_H
+
+#include "base/map.h"
+#include "net/net.h"
+
+#include <stdatomic.h>
+
+/* --- blocks --- */
+
+typedef struct ligi_pool ligi_pool; /* shared; freed when closed and without blocks in use */
+
+#define LIGI_BLOCK_ALIGNMENT 64
+/* Of tensors that lie one behind the other in a block. */
+uint64_t ligi_block_aligned(uint64_t bytes);
+
+typedef struct ligi_block {
+    ligi_pool *pool;
+    struct ligi_block *next;
+    atomic_uint holds;
+    uint32_t order; /* its bytes are a power of two */
+    uint64_t bytes;
+    uint8_t *data;           /* aligned to LIGI_BLOCK_ALIGNMENT */
+    ligi_mapping **mappings; /* lent memory that the request's tensors lie in */
+    size_t mapping_count, mapping_room;
+} ligi_block;
+
+lig_status ligi_pool_create(ligi_pool **pool, uint64_t bytes_max);
+void ligi_pool_close(ligi_pool *pool);
+/* Bytes of its blocks, used or not. */
+uint64_t ligi_pool_bytes(ligi_pool *pool);
+
+/* A block of at least `bytes`, held once. LIMIT when those in use and this one are more than the
+ * pool may have. Allocates only when no block of the size is free. */
+lig_status ligi_pool_take(ligi_pool *pool, uint64_t bytes, ligi_block **block);
+void ligi_block_hold(ligi_block *block);
+/* The last one gives it back. Any thread. NULL is fine. */
+void ligi_block_drop(ligi_block *block);
+/* The block keeps the mapping readable as long as it is held. */
+lig_status ligi_block_lend(ligi_block *block, ligi_mapping *mapping);
+
+/* --- places --- */
+
+typedef struct ligi_place {
+    uint64_t key;
+    uint8_t *data;
+    uint64_t bytes;
+    const void *holder; /* the request that fills it, until it is answered */
+    uint64_t claim;     /* number of the last request that was promised it */
+    uint32_t parked;    /* requests that lie in blocks until the place is free */
+} ligi_place;
+
+typedef struct ligi_places { /* of one worker; zero-initialised is valid */
+    ligi_map map;
+    ligi_place **all;
+    size_t count, room;
+} ligi_places;
+
+#define LIGI_PLACES_MAX 65536
+
+/* NULL when nothing is registered under the key. */
+ligi_place *ligi_places_find(const ligi_places *places, uint64_t key);
+/* Registers, or moves what is registered; BUSY while a request is in the old place. */
+lig_status ligi_places_set(ligi_places *places, uint64_t key, void *data, uint64_t bytes);
+void ligi_places_fini(ligi_places *places);
+
+#endif

@@ -1,0 +1,93 @@
+/* A server's requests: one queue a worker, who is there, and the table of handlers. No I/O, no
+ * locks; the caller guards it. */
+#ifndef LIGI_SERVER_REQUESTS_H
+#define LIGI_SERVER_REQUESTS_H
+
+#include "mesh/mesh_message.h"
+#include "mesh/receive_buffers.h"
+
+typedef enum ligi_job_state {
+    LIGI_JOB_FREE = 0,
+    LIGI_JOB_LANDING, /* its tensors are arriving */
+    LIGI_JOB_QUEUED,
+    LIGI_JOB_TAKEN,   /* the caller has its handler */
+    LIGI_JOB_SENDING, /* answered; the answer's tensors are borrowed */
+    LIGI_JOB_ORPHAN,  /* taken, but the worker is gone; lives until it is answered all the same */
+} ligi_job_state;
+
+typedef struct ligi_job { /* one request */
+    struct ligi_job *next;
+    ligi_job_state state;
+    uint32_t slot, worker, incarnation;
+    uint64_t handler; /* 0: not taken yet */
+    uint64_t serial;  /* the worker's number of it */
+    uint64_t number;  /* this server's */
+    uint32_t push_count, pull_count;
+    uint64_t push_bytes, pull_bytes;
+    ligi_pieces pieces;  /* pushed, then pulled */
+    size_t room;         /* of the next two: as pieces.room */
+    ligi_place **places; /* registered landing places, or NULL */
+    struct iovec *iov;
+    ligi_block *block;   /* where the other tensors landed */
+    ligi_block *staging; /* an answer, packed */
+    uint32_t parked;     /* tensors whose place was not free when they came */
+    uint64_t stamps[LIGI_MESSAGE_STAMPS];
+} ligi_job;
+
+#define LIGI_WHY_BYTES 256
+
+typedef struct ligi_queue { /* of one worker */
+    ligi_job *first, *last;
+    uint32_t jobs; /* that are not free, orphans among them */
+    uint32_t incarnation;
+    uint32_t state;           /* lig_mesh_state */
+    char why[LIGI_WHY_BYTES]; /* it is gone */
+    ligi_places places;
+    ligi_pool *pool;
+} ligi_queue;
+
+typedef struct ligi_inbox {
+    uint32_t worker_count;
+    ligi_queue *queues;
+    uint32_t filled; /* workers that have a request in their queue */
+    uint32_t absent; /* workers that are not there */
+    uint32_t parked; /* requests in queues with parked tensors */
+    uint32_t turn;   /* whose request is taken first by LIG_MESH_ANY */
+    uint64_t taken_count;
+    uint64_t begun_count;
+    ligi_job **jobs;
+    size_t job_count, job_room;
+    ligi_job *free;
+} ligi_inbox;
+
+lig_status ligi_inbox_init(ligi_inbox *inbox, uint32_t worker_count, uint64_t receive_bytes);
+void ligi_inbox_fini(ligi_inbox *inbox);
+
+/* A job for a request of the worker that begins to arrive. LIMIT when it has too many. */
+lig_status ligi_inbox_begin(ligi_inbox *inbox, uint32_t worker, ligi_job **job);
+/* Gives its other arrays the room of its pieces. */
+lig_status ligi_job_reserve(ligi_job *job);
+/* It has landed. */
+void ligi_inbox_queue(ligi_inbox *inbox, ligi_job *job);
+/* Done with it: gives back what it holds. Not for one that is queued. */
+void ligi_inbox_end(ligi_inbox *inbox, ligi_job *job);
+
+/* 1 when there is something to take. */
+int ligi_inbox_filled(ligi_inbox *inbox, uint32_t mode);
+/* 1 when ligi_inbox_take would take something or fail. */
+int ligi_inbox_ready(ligi_inbox *inbox, uint32_t mode);
+/* Takes; *count is 0 when there is nothing to take yet. PEER, CLOSED: see lig_mesh_get_batch. */
+lig_status ligi_inbox_take(ligi_inbox *inbox, uint32_t mode, ligi_job **jobs, size_t room,
+                           size_t *count);
+/* The job behind a handler that is to be answered (TAKEN or ORPHAN); NOTFOUND otherwise. */
+lig_status ligi_inbox_find(ligi_inbox *inbox, uint64_t handler, ligi_job **job);
+/* 1 while its answer borrows tensors. */
+int ligi_inbox_sending(const ligi_inbox *inbox, uint64_t handler);
+
+/* The worker is gone (LIG_MESH_LOST or STOPPED): what is queued or landing is dropped, what is
+ * taken becomes an orphan. */
+void ligi_inbox_lose(ligi_inbox *inbox, uint32_t worker, uint32_t state, const char *why);
+/* It is there, for the first time or again. Orphans stay until they are answered, and count. */
+void ligi_inbox_join(ligi_inbox *inbox, uint32_t worker, uint32_t incarnation);
+
+#endif

@@ -1,0 +1,136 @@
+#include "mesh/trace/stamp_clock.h"
+
+#include "base/clock.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SERVES_NS = 1000000, MEASURE_NS = 20000000, MEASURE_MOST_NS = 1000000000 };
+enum { BACK_MOST = 1024 };    /* times what the counter serves for */
+enum { PROMPT_TICKS = 1024 }; /* that reading the clock takes, unless something came between */
+
+static int64_t forward(ligi_ticks *ticks, int64_t ns)
+{
+    ticks->last = ns > ticks->last ? ns : ticks->last;
+    return ticks->last;
+}
+
+int64_t ligi_ticks_at(ligi_ticks *ticks, uint64_t tick)
+{
+    uint64_t passed = tick - ticks->tick; /* huge when the counter went back */
+
+    if (ticks->scale == 0 || passed >= ticks->most)
+        return -1;
+    return forward(ticks, ticks->ns + (int64_t)(passed * ticks->scale >> 32));
+}
+
+/* Whoever had the lock meanwhile was given later times, which are no reason to bring this one
+ * forward: how long the lock was waited for would not be seen. */
+int64_t ligi_ticks_past(ligi_ticks *ticks, uint64_t tick)
+{
+    uint64_t passed = tick - ticks->tick, back = ticks->tick - tick;
+    int64_t ns = ticks->ns;
+
+    if (passed < ticks->most)
+        ns += (int64_t)(passed * ticks->scale >> 32);
+    else if (back / BACK_MOST < ticks->most)
+        ns -= (int64_t)(back * ticks->scale >> 32);
+    else
+        return -1;
+    forward(ticks, ns); /* what comes after it is not before it */
+    return ns;
+}
+
+/* How long a tick is: between 1/16 and 4 ns. Over a short time the readings themselves would count,
+ * over a long one anything can have happened. */
+static void measure(ligi_ticks *ticks)
+{
+    uint64_t passed = ticks->tick - ticks->from_tick;
+    int64_t passed_ns = ticks->ns - ticks->from_ns;
+
+    if (ticks->from_ns != 0 && passed_ns < MEASURE_NS)
+        return;
+    int plausible = passed > (uint64_t)passed_ns / 4 && passed / 16 < (uint64_t)passed_ns;
+    if (ticks->from_ns != 0 && passed_ns <= MEASURE_MOST_NS && plausible) {
+        ticks->scale = ((uint64_t)passed_ns << 32) / passed;
+        ticks->most = ((uint64_t)SERVES_NS << 32) / (ticks->scale + 1);
+    }
+    ticks->from_tick = ticks->tick;
+    ticks->from_ns = ticks->ns;
+}
+
+int64_t ligi_ticks_set(ligi_ticks *ticks, uint64_t before, int64_t ns, uint64_t after)
+{
+    if (after - before < PROMPT_TICKS) {
+        ticks->tick = before + (after - before) / 2;
+        ticks->ns = ns;
+        measure(ticks);
+    }
+    return forward(ticks, ns);
+}
+
+#if defined(__x86_64__)
+static uint64_t read_counter(void)
+{
+    return __builtin_ia32_rdtsc();
+}
+
+/* It stops or changes its pace on some machines, and differs between the processors of others; the
+ * kernel has tried it. */
+static int counter_trusted(void)
+{
+    char name[8] = "";
+    int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+                  O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t bytes = read(fd, name, sizeof name - 1);
+    close(fd);
+    return bytes == 4 && memcmp(name, "tsc\n", 4) == 0;
+}
+#else
+static uint64_t read_counter(void)
+{
+    return 0;
+}
+
+static int counter_trusted(void)
+{
+    return 0;
+}
+#endif
+
+void ligi_ticks_init(ligi_ticks *ticks)
+{
+    *ticks = (ligi_ticks){.trusted = counter_trusted()};
+}
+
+uint64_t ligi_ticks_read(const ligi_ticks *ticks)
+{
+    return ticks->trusted ? read_counter() : (uint64_t)ligi_now_ns();
+}
+
+int64_t ligi_ticks_ns(ligi_ticks *ticks, uint64_t reading)
+{
+    if (!ticks->trusted)
+        return (int64_t)reading;
+    int64_t ns = ligi_ticks_at(ticks, reading);
+    if (ns >= 0)
+        return ns;
+    uint64_t before = read_counter();
+    ns = ligi_now_ns();
+    return ligi_ticks_set(ticks, before, ns, read_counter());
+}
+
+int64_t ligi_ticks_then(ligi_ticks *ticks, uint64_t reading)
+{
+    if (!ticks->trusted)
+        return (int64_t)reading;
+    int64_t ns = ligi_ticks_past(ticks, reading);
+    if (ns >= 0)
+        return ns;
+    int64_t now = ligi_ticks_ns(ticks, ligi_ticks_read(ticks));
+    ns = ligi_ticks_past(ticks, reading);
+    return ns >= 0 ? ns : now;
+}

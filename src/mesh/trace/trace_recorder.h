@@ -1,0 +1,41 @@
+/* Writes what became of requests to a file, for `ligament trace`. docs/formats.md has the layout.
+ */
+#ifndef LIGI_TRACE_RECORDER_H
+#define LIGI_TRACE_RECORDER_H
+
+#include <ligament/mesh.h>
+
+#define LIGI_RECORD_MAGIC "LIGTRACE"
+#define LIGI_RECORD_VERSION 1
+#define LIGI_RECORD_ROOM 512 /* records kept in memory before they are written */
+
+typedef struct ligi_trace_record { /* little-endian in the file, as it lies here */
+    uint32_t kind;                 /* lig_mesh_role of the writer */
+    uint32_t peer;                 /* the server of a worker's record, the worker of a server's */
+    uint64_t serial;
+    uint64_t push_bytes, pull_bytes;
+    int64_t offset_ns;                /* the peer's clock minus the writer's */
+    uint64_t stamps[LIG_MESH_STAMPS]; /* of the writer's clock; 0: not known to it */
+} ligi_trace_record;
+
+typedef struct ligi_recorded { /* whose requests they are */
+    uint32_t role, rank;
+    uint64_t group_id; /* tells files of one run from those of an earlier one in the same folder */
+} ligi_recorded;
+
+typedef struct ligi_recorder {
+    int fd; /* -1: not recording */
+    size_t count;
+    ligi_trace_record *records;
+} ligi_recorder;
+
+/* Zero bytes are not valid: init first. */
+void ligi_recorder_init(ligi_recorder *recorder);
+/* Makes the folder and the file; one that is there is replaced. */
+lig_status ligi_recorder_open(ligi_recorder *recorder, const char *folder,
+                              const ligi_recorded *whose);
+/* Never fails: when the disk does, recording ends with a line in the log. */
+void ligi_recorder_add(ligi_recorder *recorder, const ligi_trace_record *record);
+void ligi_recorder_close(ligi_recorder *recorder);
+
+#endif

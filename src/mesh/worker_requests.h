@@ -1,0 +1,83 @@
+/* A worker's requests: the last LIG_MESH_REQUESTS_MAX, in a ring by their serial numbers. No I/O,
+ * no locks; the caller guards it. */
+#ifndef LIGI_WORKER_REQUESTS_H
+#define LIGI_WORKER_REQUESTS_H
+
+#include "mesh/mesh_message.h"
+#include "mesh/receive_buffers.h"
+
+typedef enum ligi_request_state {
+    LIGI_REQUEST_FREE = 0,
+    LIGI_REQUEST_OPEN,  /* not answered by all, or its memory is still in use */
+    LIGI_REQUEST_ENDED, /* well or not; remembered until its slot is needed */
+} ligi_request_state;
+
+struct ligi_request;
+
+#define LIGI_DIVERTED 2
+
+typedef struct ligi_share { /* of a request: one server's */
+    struct ligi_request *request;
+    uint32_t server;
+    uint8_t open;    /* no answer yet */
+    uint8_t sending; /* the pushed tensors are borrowed */
+    uint8_t landing; /* the answer is arriving; LIGI_DIVERTED: and is thrown away */
+    uint32_t iov_count;
+    struct iovec *iov;                /* where the answer goes */
+    uint64_t bytes;                   /* of the answer */
+    uint64_t stamps[LIG_MESH_STAMPS]; /* 2..6 */
+} ligi_share;
+
+typedef struct ligi_request {
+    ligi_request_state state;
+    int waited; /* somebody was told how it ended */
+    uint64_t serial, handler;
+    uint32_t handler_count;
+    uint32_t open, busy; /* shares without answer; sends and landings under way */
+    uint32_t diverted;   /* landings that net still knows: the slot is not free yet */
+    uint32_t last;       /* the server that answered last */
+    uint32_t pull_count; /* of one server */
+    uint64_t push_bytes;
+    lig_status status; /* the first failure, with its sentence */
+    char *sentence;
+    ligi_share *shares; /* [server_count] */
+    struct iovec *iov;  /* [iov_room]: pushed tensors, then the shares' */
+    size_t iov_room;
+    lig_tensor *strided; /* [server_count * pull_count] when a pulled tensor has gaps */
+    int64_t *numbers;    /* their shapes and strides */
+    size_t strided_room, strided_count;
+    ligi_block *staging; /* packed tensors of both directions */
+    uint64_t stamps[LIG_MESH_STAMPS];
+} ligi_request;
+
+typedef struct ligi_outbox {
+    uint32_t server_count;
+    ligi_request *ring[LIG_MESH_REQUESTS_MAX]; /* made when first used */
+    uint64_t next_serial, next_handler;
+    uint32_t open;     /* requests */
+    uint32_t unwaited; /* requests that ended and nobody was told */
+    ligi_pool *pool;   /* for packing */
+} ligi_outbox;
+
+lig_status ligi_outbox_init(ligi_outbox *outbox, uint32_t server_count);
+void ligi_outbox_fini(ligi_outbox *outbox);
+
+/* A request with `pull_count` answers of each server and room for `push_count` iov entries before
+ * theirs; all shares are open. It takes `handler_count` handlers. LIMIT when the oldest has
+ * not ended. */
+lig_status ligi_outbox_begin(ligi_outbox *outbox, uint32_t push_count, uint32_t pull_count,
+                             ligi_request **request);
+/* Takes back the youngest, of which nothing was sent. */
+void ligi_outbox_undo(ligi_outbox *outbox, ligi_request *request);
+
+/* By handler: NOTFOUND for one that was never given out, or is forgotten. */
+lig_status ligi_outbox_find(const ligi_outbox *outbox, uint64_t handler, ligi_request **request);
+/* By serial number; NULL when it is not open. */
+ligi_request *ligi_outbox_open(const ligi_outbox *outbox, uint64_t serial);
+
+/* The request has failed unless it had already; its open shares are closed. */
+void ligi_request_fail(ligi_request *request, lig_status status, const char *sentence);
+/* Ends it when no share is open and no memory in use; 1 when it has ended by this. */
+int ligi_outbox_settle(ligi_outbox *outbox, ligi_request *request);
+
+#endif

@@ -1,0 +1,239 @@
+/* How a connection is made: which addresses are tried, in which order, how often. */
+#include "base/clock.h"
+#include "net/net_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAUSE_FIRST_NS INT64_C(10000000)
+#define PAUSE_MAX_NS INT64_C(250000000)
+
+/* Some addresses neither answer nor refuse (a firewall, a fabric that only one end is on): the one
+ * behind them must still have time. */
+static void set_turn(ligi_link *link)
+{
+    ligi_plan *plan = link->plan;
+    int64_t now = ligi_now_ns(), half = (link->deadline_ns - now) / 2;
+    int64_t turn = link->net->options.turn_ns;
+
+    plan->turn_ns = LIGI_NEVER;
+    if (plan->next + 1 < plan->count)
+        plan->turn_ns = now + (turn < half ? turn : half);
+    ligi_net_due(link->net, plan->turn_ns);
+}
+
+static lig_status attempt(ligi_link *link, const char *address)
+{
+    ligi_plan *plan = link->plan;
+    ligi_slot *slot;
+    ligi_uri uri;
+
+    LIG_TRY(ligi_uri_parse(&uri, address));
+    lig_status status = ligi_net_transport(link->net, uri.scheme, &slot);
+    if (status == LIG_OK) {
+        ligi_link_take_back_hello(link);
+        status = ligi_link_put_hello(link, plan->hello, plan->hello_bytes);
+    }
+    if (status == LIG_OK) {
+        link->ops = slot->ops;
+        snprintf(link->address, sizeof link->address, "%s", address);
+        status = slot->ops->connect(slot->self, &uri, link, &link->wire);
+    }
+    ligi_uri_fini(&uri);
+    return status;
+}
+
+static lig_status no_more(ligi_link *link, lig_status status)
+{
+    ligi_plan *plan = link->plan;
+
+    if (!plan->retry || (status != LIG_E_PEER && status != LIG_E_NOTFOUND)) {
+        if (plan->count > 1)
+            return lig_fail(status, "none of the %zu addresses of %s answers; the last: %s",
+                            plan->count, link->name, plan->last);
+        return lig_fail(status, "%s", plan->last);
+    }
+    plan->next = 0;
+    plan->again_ns = ligi_now_ns() + plan->pause_ns;
+    if (plan->pause_ns < PAUSE_MAX_NS)
+        plan->pause_ns *= 2;
+    ligi_net_due(link->net, plan->again_ns);
+    return LIG_OK;
+}
+
+lig_status ligi_plan_next(ligi_link *link)
+{
+    ligi_plan *plan = link->plan;
+    lig_status status = link->status != LIG_OK ? link->status : LIG_E_PEER;
+
+    plan->again_ns = LIGI_NEVER;
+    for (; plan->next < plan->count; plan->next++) {
+        status = attempt(link, plan->addresses[plan->next]);
+        if (status == LIG_OK) {
+            set_turn(link);
+            return LIG_OK;
+        }
+        snprintf(plan->last, sizeof plan->last, "%s", lig_error_text());
+    }
+    return no_more(link, status);
+}
+
+static const ligi_transport_ops *ops_loaded(const char *address, size_t scheme_bytes)
+{
+    const ligi_transport_ops *ops = NULL;
+    char scheme[16];
+
+    if (scheme_bytes >= sizeof scheme)
+        return NULL;
+    memcpy(scheme, address, scheme_bytes);
+    scheme[scheme_bytes] = '\0';
+    return ligi_transport_load(scheme, &ops) == LIG_OK ? ops : NULL;
+}
+
+static const ligi_transport_ops *ops_of(const ligi_net *net, const char *address)
+{
+    size_t bytes = strcspn(address, ":");
+
+    for (size_t i = 0; i < net->slot_count; i++)
+        if (strlen(net->slots[i].ops->scheme) == bytes &&
+            strncmp(net->slots[i].ops->scheme, address, bytes) == 0)
+            return net->slots[i].ops;
+    for (size_t i = 0; ligi_transports[i] != NULL; i++)
+        if (strlen(ligi_transports[i]->scheme) == bytes &&
+            strncmp(ligi_transports[i]->scheme, address, bytes) == 0)
+            return ligi_transports[i];
+    return ops_loaded(address, bytes);
+}
+
+static int usable(ligi_net *net, const char *address, const char *only, int same_host)
+{
+    const ligi_transport_ops *ops = ops_of(net, address);
+    ligi_slot *slot;
+
+    if (ops == NULL || (only != NULL && strcmp(only, ops->scheme) != 0))
+        return 0;
+    if (ops->clear && only == NULL && net->options.fabric == LIGI_FABRIC_STRANGE)
+        return 0; /* what the peer trusts is not what we do */
+    if (ligi_net_transport(net, ops->scheme, &slot) != LIG_OK)
+        return 0;
+    return ops->reaches == NULL || ops->reaches(slot->self, address, same_host);
+}
+
+/* By rank, highest first; among equals in the order of the card. */
+static void put_ranked(const ligi_net *net, ligi_plan *plan, const char *address)
+{
+    size_t at = plan->count++;
+
+    while (at > 0 && ops_of(net, plan->addresses[at - 1])->rank < ops_of(net, address)->rank) {
+        memcpy(plan->addresses[at], plan->addresses[at - 1], LIGI_ADDRESS_BYTES_MAX);
+        at--;
+    }
+    snprintf(plan->addresses[at], LIGI_ADDRESS_BYTES_MAX, "%s", address);
+}
+
+static lig_status plan_card(ligi_net *net, const ligi_connect *connect, ligi_plan *plan)
+{
+    const char *only = connect->only;
+    ligi_card card = {0};
+
+    LIG_TRY(ligi_card_decode(connect->card, connect->card_bytes, &card));
+    if (only != NULL && strcmp(only, "auto") == 0)
+        only = NULL;
+    int same_host = memcmp(card.boot_id, net->boot_id, sizeof card.boot_id) == 0;
+    for (size_t i = 0; i < card.count; i++)
+        if (usable(net, card.addresses[i], only, same_host))
+            put_ranked(net, plan, card.addresses[i]);
+    if (plan->count == 0)
+        return lig_fail(
+            LIG_E_NOTFOUND,
+            "none of the peer's %zu addresses (the first: '%s') can be used from here%s%s",
+            card.count, card.count > 0 ? card.addresses[0] : "", only ? " by " : "",
+            only ? only : "");
+    return LIG_OK;
+}
+
+static lig_status resolve(ligi_net *net, const char *address, ligi_plan *plan)
+{
+    ligi_slot *slot = NULL;
+    ligi_uri uri;
+
+    LIG_TRY(ligi_uri_parse(&uri, address));
+    ligi_net_lock(net);
+    lig_status status = ligi_net_transport(net, uri.scheme, &slot);
+    ligi_net_unlock(net);
+    if (status == LIG_OK && slot->ops->resolve != NULL)
+        status = slot->ops->resolve(&uri, plan->addresses[0]);
+    else if (status == LIG_OK && strlen(address) < LIGI_ADDRESS_BYTES_MAX)
+        snprintf(plan->addresses[0], LIGI_ADDRESS_BYTES_MAX, "%s", address);
+    else if (status == LIG_OK)
+        status =
+            lig_fail(LIG_E_LIMIT, "an address of more than %d bytes", LIGI_ADDRESS_BYTES_MAX - 1);
+    ligi_uri_fini(&uri);
+    plan->count = 1;
+    return status;
+}
+
+static lig_status begin(ligi_net *net, const ligi_connect *connect, ligi_plan *plan,
+                        ligi_link **link)
+{
+    ligi_link *made;
+
+    if ((unsigned)connect->service >= LIGI_SERVICE_COUNT ||
+        net->services[connect->service].hooks == NULL)
+        return lig_fail(LIG_E_INVALID, "a link of service %d, which is not served here",
+                        connect->service);
+    LIG_TRY(ligi_link_create(net, LIGI_CONNECTING, plan->addresses[0], &made));
+    made->plan = plan;
+    made->service = connect->service;
+    made->owner = connect->owner;
+    if (connect->timeout_ns > 0) {
+        made->deadline_ns = ligi_now_ns() + connect->timeout_ns;
+        ligi_net_due(net, made->deadline_ns);
+    }
+    lig_status status = ligi_plan_next(made);
+    if (status != LIG_OK) {
+        ligi_link_take_back_hello(made);
+        made->plan = NULL;
+        ligi_link_free(made);
+        return status;
+    }
+    *link = made;
+    return LIG_OK;
+}
+
+static lig_status prepare(ligi_net *net, const ligi_connect *connect, ligi_plan *plan)
+{
+    if (connect->hello_bytes > sizeof plan->hello)
+        return lig_fail(LIG_E_LIMIT, "a hello of %zu bytes, %d is the limit", connect->hello_bytes,
+                        LIGI_HELLO_BYTES_MAX);
+    if (connect->hello_bytes > 0)
+        memcpy(plan->hello, connect->hello, connect->hello_bytes);
+    plan->hello_bytes = connect->hello_bytes;
+    plan->retry = connect->retry;
+    plan->pause_ns = PAUSE_FIRST_NS;
+    if (connect->address != NULL)
+        return resolve(net, connect->address, plan);
+    ligi_net_lock(net);
+    lig_status status = plan_card(net, connect, plan);
+    ligi_net_unlock(net);
+    return status;
+}
+
+lig_status ligi_net_connect(ligi_net *net, const ligi_connect *connect, ligi_link **link)
+{
+    ligi_plan *plan;
+
+    LIG_TRY(ligi_net_mine(net));
+    LIG_TRY(ligi_calloc(&plan, 1, sizeof *plan, "a connection"));
+    lig_status status = prepare(net, connect, plan);
+    if (status == LIG_OK) {
+        ligi_net_enter(net);
+        status = begin(net, connect, plan, link);
+        ligi_net_wake(net); /* who sleeps listens only to the connections there were */
+        ligi_net_leave(net);
+    }
+    if (status != LIG_OK)
+        free(plan);
+    return status;
+}

@@ -1,0 +1,52 @@
+/* Which key a connection is made with: that of the rendezvous, or that of a group's members. */
+#include "net/net_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONTEXT_BYTES_MAX = 64 };
+
+lig_status ligi_net_bind(ligi_net *net, ligi_key key, const char *context)
+{
+    char *made;
+
+    LIG_TRY(ligi_net_mine(net));
+    size_t bytes = strlen(net->group) + CONTEXT_BYTES_MAX + 2;
+    LIG_TRY(ligi_calloc(&made, bytes, 1, "a group's context"));
+    snprintf(made, bytes, "%s %s", net->group, context);
+    ligi_net_lock(net);
+    free(net->contexts[key]);
+    net->contexts[key] = made;
+    if (key == LIGI_KEY_MEET) {
+        free(net->contexts[LIGI_KEY_MEMBER]);
+        net->contexts[LIGI_KEY_MEMBER] = NULL;
+    }
+    net->bound = 1;
+    net->binding++;
+    ligi_net_unlock(net);
+    return LIG_OK;
+}
+
+const char *ligi_net_context(const ligi_net *net, ligi_key key, uint32_t *binding)
+{
+    if (binding != NULL)
+        *binding = net->binding;
+    return net->contexts[key];
+}
+
+ligi_key ligi_net_key_of(const ligi_net *net, ligi_service service)
+{
+    return service == LIGI_SERVICE_GROUP || !net->bound ? LIGI_KEY_MEET : LIGI_KEY_MEMBER;
+}
+
+ligi_key ligi_link_key(const ligi_link *link)
+{
+    return ligi_net_key_of(link->net, link->service);
+}
+
+void ligi_link_proved(ligi_link *link, ligi_key key)
+{
+    link->keyed = 1;
+    link->proved = key;
+}

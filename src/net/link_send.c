@@ -1,0 +1,403 @@
+/* What a link has to send: a queue of nodes, taken from and given back to a free list. */
+#include "net/net_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FREE_NODES 256
+#define HEAD_KEPT 4096
+
+static lig_status node_make(ligi_net *net, ligi_node **node)
+{
+    ligi_node *made = net->free_nodes;
+
+    if (made != NULL) {
+        net->free_nodes = (ligi_node *)made->out.next;
+        net->free_node_count--;
+    } else {
+        LIG_TRY(ligi_alloc(&made, sizeof *made, "a queued message"));
+        made->head_memory = NULL;
+        made->head_capacity = 0;
+    }
+    made->out = (ligi_outgoing){0};
+    made->iov_memory = NULL;
+    made->notify = 0;
+    *node = made;
+    return LIG_OK;
+}
+
+void ligi_node_free(ligi_net *net, ligi_node *node)
+{
+    free(node->iov_memory);
+    if (net->free_node_count >= FREE_NODES) {
+        free(node->head_memory);
+        free(node);
+        return;
+    }
+    if (node->head_capacity > HEAD_KEPT) {
+        free(node->head_memory);
+        node->head_memory = NULL;
+        node->head_capacity = 0;
+    }
+    node->out.next = (ligi_outgoing *)net->free_nodes;
+    net->free_nodes = node;
+    net->free_node_count++;
+}
+
+static lig_status node_head(ligi_node *node, const void *head, size_t bytes)
+{
+    void *into = node->small;
+
+    if (bytes > sizeof node->small) {
+        LIG_TRY(ligi_grow(&node->head_memory, &node->head_capacity, bytes, 1, "a message's head"));
+        into = node->head_memory;
+    }
+    if (bytes > 0)
+        memcpy(into, head, bytes);
+    node->out.head = into;
+    node->out.prefix.head_bytes = (uint32_t)bytes;
+    return LIG_OK;
+}
+
+static lig_status node_payload(ligi_node *node, const struct iovec *iov, size_t count)
+{
+    node->out.iov = node->few;
+    if (count > LIGI_IOV_FEW) {
+        LIG_TRY(ligi_alloc(&node->iov_memory, count * sizeof *iov, "a message's pieces"));
+        node->out.iov = node->iov_memory;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (iov[i].iov_len == 0)
+            continue;
+        node->out.iov[node->out.count++] = iov[i];
+        node->out.prefix.payload_bytes += iov[i].iov_len;
+    }
+    return LIG_OK;
+}
+
+static void append(ligi_link *link, ligi_node *node)
+{
+    node->link = link;
+    node->number = ++link->numbers;
+    if (link->last != NULL)
+        link->last->out.next = &node->out;
+    else
+        link->first = node;
+    link->last = node;
+    link->queued++;
+}
+
+static void unlink_first(ligi_link *link)
+{
+    ligi_node *node = link->first;
+
+    link->first = (ligi_node *)node->out.next;
+    if (link->first == NULL)
+        link->last = NULL;
+    link->queued--;
+    node->out.next = NULL;
+}
+
+ligi_outgoing *ligi_link_queue(ligi_link *link)
+{
+    ligi_node *first = link->first;
+
+    if (first == NULL || link->state == LIGI_UP)
+        return first == NULL ? NULL : &first->out;
+    /* Before the peer is known our hello and a goodbye may go, while it is being met a goodbye. */
+    if (first->out.prefix.kind == LIGI_KIND_DATA ||
+        (link->state == LIGI_MEETING && first->out.prefix.kind != LIGI_KIND_BYE))
+        return NULL;
+    return &first->out;
+}
+
+ligi_outgoing *ligi_link_queue_end(ligi_link *link)
+{
+    return link->state == LIGI_UP || link->first == NULL ? NULL : link->first->out.next;
+}
+
+static void tell(ligi_node *node, lig_status status)
+{
+    ligi_link *link = node->link;
+    const ligi_served *served = ligi_link_served(link);
+    void *token = node->out.token;
+
+    ligi_node_free(link->net, node);
+    if (served->hooks != NULL)
+        served->hooks->sent(served->context, link, token, status);
+}
+
+void ligi_net_tell_sent(ligi_net *net, const ligi_link *link)
+{
+    ligi_node **at = &net->finished;
+
+    while (*at != NULL) {
+        ligi_node *node = *at;
+        if (link != NULL && node->link != link) {
+            at = (ligi_node **)&node->out.next;
+            continue;
+        }
+        *at = (ligi_node *)node->out.next;
+        if (*at == NULL)
+            net->finished_end = at;
+        tell(node, LIG_OK);
+        at = &net->finished; /* the hook may have changed the list */
+    }
+}
+
+void ligi_link_gone(ligi_link *link)
+{
+    ligi_net *net = link->net;
+    ligi_node *node = link->first;
+
+    unlink_first(link);
+    if (node->out.prefix.kind == LIGI_KIND_DATA) {
+        net->stats.sent_count++;
+        net->stats.lent_bytes += node->out.lent;
+        net->stats.sent_bytes += node->out.prefix.head_bytes + node->out.prefix.payload_bytes;
+    }
+    if (!node->notify) {
+        ligi_node_free(net, node);
+    } else if (net->in_round) {
+        tell(node, LIG_OK);
+    } else {
+        *net->finished_end = node;
+        net->finished_end = (ligi_node **)&node->out.next;
+        ligi_net_wake(net);
+    }
+}
+
+void ligi_link_cancel_all(ligi_link *link, lig_status status)
+{
+    ligi_net_tell_sent(link->net, link);
+    while (link->first != NULL) {
+        ligi_node *node = link->first;
+        unlink_first(link);
+        if (node->notify)
+            tell(node, status);
+        else
+            ligi_node_free(link->net, node);
+    }
+}
+
+void ligi_link_flush(ligi_link *link)
+{
+    if (link->wire != NULL && !ligi_link_dead(link))
+        link->ops->send(link->wire);
+}
+
+void ligi_net_flush(ligi_net *net)
+{
+    ligi_link *link = net->corked;
+
+    net->corked = NULL;
+    while (link != NULL) {
+        ligi_link *next = link->next_corked;
+        link->corked = 0;
+        ligi_link_flush(link);
+        link = next;
+    }
+}
+
+lig_status ligi_link_put_first(ligi_link *link, ligi_kind kind, const void *head, size_t bytes)
+{
+    ligi_node *node;
+
+    LIG_TRY(node_make(link->net, &node));
+    node->out.prefix.kind = kind;
+    lig_status status = node_head(node, head, bytes);
+    if (status != LIG_OK) {
+        ligi_node_free(link->net, node);
+        return status;
+    }
+    node->link = link;
+    node->number = 0;
+    node->out.next = link->first ? &link->first->out : NULL;
+    link->first = node;
+    if (link->last == NULL)
+        link->last = node;
+    link->queued++;
+    return LIG_OK;
+}
+
+lig_status ligi_link_put_hello(ligi_link *link, const void *data, size_t bytes)
+{
+    ligi_writer writer = {0};
+    ligi_hello hello = {.data = data, .bytes = bytes, .uid = getuid(), .pid = (uint32_t)getpid()};
+
+    memcpy(hello.boot_id, link->net->boot_id, sizeof hello.boot_id);
+    memcpy(hello.net_id, link->net->net_id, sizeof hello.net_id);
+    ligi_hello_encode(&hello, link->service, &writer);
+    lig_status status = writer.status;
+    if (status == LIG_OK)
+        status = ligi_link_put_first(link, LIGI_KIND_HELLO, writer.data, writer.bytes);
+    ligi_writer_fini(&writer);
+    return status;
+}
+
+void ligi_link_take_back_hello(ligi_link *link)
+{
+    ligi_node *node = link->first;
+
+    if (node != NULL && node->out.prefix.kind == LIGI_KIND_HELLO) {
+        unlink_first(link);
+        ligi_node_free(link->net, node);
+    }
+}
+
+int ligi_link_hello_left(const ligi_link *link)
+{
+    return link->first == NULL || link->first->out.prefix.kind != LIGI_KIND_HELLO;
+}
+
+/* A message on its way cannot be followed by a goodbye: the peer then sees the connection end. */
+void ligi_link_say_bye(ligi_link *link, lig_status status, const char *text)
+{
+    uint8_t head[LIGI_BYE_HEAD_MAX];
+
+    if (link->wire == NULL || link->state == LIGI_ENDED)
+        return;
+    if (link->corked && link->state == LIGI_UP)
+        ligi_link_flush(link); /* what waited for company alone is not what is cancelled */
+    if (link->first != NULL && link->first->out.at != 0)
+        return;
+    size_t bytes = ligi_bye_encode(status, text, head);
+    ligi_link_cancel_all(link, LIG_E_CLOSED);
+    if (ligi_link_put_first(link, LIGI_KIND_BYE, head, bytes) != LIG_OK)
+        return;
+    link->ops->send(link->wire);
+    link->graceful = link->first == NULL;
+    ligi_link_cancel_all(link, LIG_E_CLOSED);
+}
+
+static lig_status check_send(const ligi_link *link, const ligi_send *send, const int *done)
+{
+    const ligi_net_options *limits = &link->net->options;
+    uint64_t total = 0;
+
+    if (link->closed || link->closing)
+        return lig_fail(LIG_E_CLOSED, "the link to %s is closed", link->name);
+    if (link->state == LIGI_ENDED)
+        return lig_fail(link->status, "%s", link->sentence ? link->sentence : "");
+    if (send->head_bytes > LIGI_HEAD_BYTES_MAX)
+        return lig_fail(LIG_E_LIMIT, "a message to %s has a head of %zu bytes, %d is the limit",
+                        link->name, send->head_bytes, LIGI_HEAD_BYTES_MAX);
+    if (send->count > LIGI_PIECES_MAX)
+        return lig_fail(LIG_E_LIMIT, "a message to %s has %zu pieces, %d is the limit", link->name,
+                        send->count, LIGI_PIECES_MAX);
+    for (size_t i = 0; i < send->count; i++) {
+        if (send->iov[i].iov_len > limits->payload_bytes_max - total)
+            return lig_fail(LIG_E_LIMIT, "a message to %s is larger than the limit of %llu bytes",
+                            link->name, (unsigned long long)limits->payload_bytes_max);
+        total += send->iov[i].iov_len;
+    }
+    if (total > 0 && done == NULL)
+        return lig_fail(LIG_E_INTERNAL, "a message with a payload sent without asking for its end");
+    if (link->queued >= limits->queue_max)
+        return lig_fail(LIG_E_BUSY, "%zu messages wait for %s, which is the limit", link->queued,
+                        link->name);
+    return LIG_OK;
+}
+
+static lig_status enqueue(ligi_link *link, const ligi_send *send, uint64_t *number)
+{
+    ligi_node *node;
+
+    LIG_TRY(node_make(link->net, &node));
+    lig_status status = node_head(node, send->head, send->head_bytes);
+    if (status == LIG_OK)
+        status = node_payload(node, send->iov, send->count);
+    if (status != LIG_OK) {
+        ligi_node_free(link->net, node);
+        return status;
+    }
+    node->out.prefix.kind = LIGI_KIND_DATA;
+    node->out.flags = send->flags;
+    node->out.token = send->token;
+    append(link, node);
+    *number = node->number;
+    return LIG_OK;
+}
+
+static void cork(ligi_link *link)
+{
+    if (link->corked)
+        return;
+    link->corked = 1;
+    link->next_corked = link->net->corked;
+    link->net->corked = link;
+}
+
+/* Still queued means still borrowed. What was sent last is the last of the queue, if it is there,
+ * unless a `sent` that the flush brought about has sent more. */
+static int settle_send(ligi_link *link, uint64_t number)
+{
+    ligi_node *node = link->last;
+
+    if (node != NULL && node->number > number)
+        for (node = link->first; node != NULL && node->number != number;)
+            node = (ligi_node *)node->out.next;
+    if (node == NULL || node->number != number)
+        return 1;
+    node->notify = node->out.count > 0;
+    return !node->notify;
+}
+
+lig_status ligi_net_send(ligi_link *link, const ligi_send *send, int *done)
+{
+    uint64_t number = 0;
+
+    LIG_TRY(ligi_net_mine(link->net));
+    ligi_net_enter(link->net);
+    lig_status status = check_send(link, send, done);
+    if (status == LIG_OK)
+        status = enqueue(link, send, &number);
+    if (status == LIG_OK) {
+        /* Answers from inside a hook wait for the end of what the hook is part of: a batch of
+         * requests is answered by a batch. */
+        int small = link->net->in_round && link->last->out.count == 0;
+        if (small || (send->flags & LIGI_SEND_MORE))
+            cork(link);
+        else if (link->state == LIGI_UP)
+            ligi_link_flush(link);
+        int finished = settle_send(link, number);
+        if (done != NULL)
+            *done = finished;
+    }
+    ligi_net_leave(link->net);
+    return status;
+}
+
+static lig_status cancel_one(ligi_link *link, void *token)
+{
+    ligi_node *before = NULL;
+
+    for (ligi_node *node = link->first; node != NULL; node = (ligi_node *)node->out.next) {
+        if (node->out.token == token && node->notify) {
+            if (node->out.at != 0)
+                return lig_fail(LIG_E_BUSY, "the message to %s is on its way", link->name);
+            if (before == NULL) {
+                unlink_first(link);
+            } else {
+                before->out.next = node->out.next;
+                if (link->last == node)
+                    link->last = before;
+                link->queued--;
+            }
+            tell(node, LIG_E_CLOSED);
+            return LIG_OK;
+        }
+        before = node;
+    }
+    return lig_fail(LIG_E_NOTFOUND, "no such message waits for %s", link->name);
+}
+
+lig_status ligi_net_cancel(ligi_link *link, void *token)
+{
+    LIG_TRY(ligi_net_mine(link->net));
+    ligi_net_enter(link->net);
+    lig_status status = cancel_one(link, token);
+    ligi_net_leave(link->net);
+    return status;
+}

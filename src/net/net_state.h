@@ -1,0 +1,205 @@
+/* The core's own view of endpoints and links; net.h is what modules see, transport.h what
+ * transports do. Everything is guarded by the endpoint's lock unless marked atomic. */
+#ifndef LIGI_NET_STATE_H
+#define LIGI_NET_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/error.h"
+#include "net/frame.h"
+#include "net/transport.h"
+
+#define LIGI_TRANSPORTS_MAX 8
+#define LIGI_IOV_FEW 16
+#define LIGI_HEAD_SMALL 512
+#define LIGI_NEVER INT64_MAX
+
+/* A queued message with room of its own for what is usual; taken from a free list. */
+typedef struct ligi_node {
+    ligi_outgoing out; /* first: a transport's pointer to it is one to the node */
+    ligi_link *link;   /* while `sent` is owed */
+    uint64_t number;   /* in its link's order */
+    int notify;        /* `sent` is owed */
+    void *head_memory; /* beyond the usual; kept while it is small */
+    size_t head_capacity;
+    struct iovec *iov_memory;
+    struct iovec few[LIGI_IOV_FEW];
+    uint8_t small[LIGI_HEAD_SMALL];
+} ligi_node;
+
+typedef enum ligi_state {
+    LIGI_STRANGER,   /* accepted, has not said hello */
+    LIGI_CONNECTING, /* ours is on its way, theirs has not come */
+    LIGI_MEETING,    /* inside `met` */
+    LIGI_UP,
+    LIGI_ENDED /* failed; `lost` is told or will be at the end of the round */
+} ligi_state;
+
+/* How a connection is tried: addresses in order, again after a pause where that was asked for. */
+typedef struct ligi_plan {
+    char addresses[LIGI_CARD_ADDRESSES_MAX][LIGI_ADDRESS_BYTES_MAX];
+    size_t count, next;
+    int64_t again_ns, pause_ns;
+    int64_t
+        turn_ns; /* when the address that is being tried gives way; LIGI_NEVER: it is the last */
+    int retry;
+    size_t hello_bytes;
+    uint8_t hello[LIGI_HELLO_BYTES_MAX];
+    char last[LIGI_ERROR_TEXT_BYTES]; /* why the last attempt failed */
+} ligi_plan;
+
+struct ligi_link {
+    ligi_link *next, **at;  /* in net->links */
+    ligi_link *next_listed; /* in net->failing or net->dead */
+    ligi_link *next_corked;
+    ligi_net *net;
+    const ligi_transport_ops *ops;
+    void *wire; /* NULL between two attempts, and after drop */
+    ligi_state state;
+    ligi_service service;
+    int keyed;           /* the transport has proved a key, which shm and inproc do not */
+    ligi_key proved;     /* then: which one */
+    int accepted, final; /* final: trying elsewhere or again is of no use */
+    int closing, closed; /* by the owner: freed at the end of the round */
+    int told;            /* `lost` was called */
+    int failing, corked, graceful;
+    lig_status status;
+    char *sentence;
+
+    ligi_node *first, *last;
+    size_t queued;
+    uint64_t numbers; /* messages ever queued */
+
+    ligi_prefix prefix; /* of what is arriving */
+    int landing, arriving;
+    void *landing_token;
+
+    ligi_plan *plan;
+    int64_t deadline_ns, heard_ns;
+    void *owner;
+    char name[64], address[LIGI_ADDRESS_BYTES_MAX];
+};
+
+typedef struct ligi_slot {
+    const ligi_transport_ops *ops;
+    void *self;
+} ligi_slot;
+
+typedef struct ligi_served {
+    const ligi_net_hooks *hooks; /* NULL: not served */
+    void *context;
+    int64_t tick_ns;
+    _Atomic int hurried; /* its tick is due, whatever it said */
+} ligi_served;
+
+typedef enum ligi_driver { LIGI_NOBODY, LIGI_CALLER, LIGI_BACKGROUND } ligi_driver;
+
+struct ligi_net {
+    _Atomic int wanting; /* threads that wait for the lock: a spinning holder lets them in */
+    pthread_mutex_t lock;
+    int depth; /* of calls into transports and hooks: links are freed when it is 0 */
+    ligi_net_options options;
+    void *secret;
+    char *contexts[LIGI_KEYS]; /* NULL: there is no such key */
+    char *group;
+    int bound;        /* to a group: ligi_net_bind was called */
+    uint32_t binding; /* changes with the contexts */
+    uint8_t net_id[16], boot_id[16];
+    ligi_slot slots[LIGI_TRANSPORTS_MAX];
+    size_t slot_count;
+    ligi_served services[LIGI_SERVICE_COUNT + 1]; /* the last has no hooks: strangers */
+    char addresses[LIGI_CARD_ADDRESSES_MAX][LIGI_ADDRESS_BYTES_MAX];
+    size_t address_count;
+
+    ligi_link *links, *failing, *dead, *corked;
+    ligi_node *finished, **finished_end; /* handed over outside a round: `sent` comes in the next */
+    int in_round;
+    int64_t round_ns; /* when the last one began */
+    ligi_node *free_nodes;
+    size_t free_node_count;
+    _Atomic int hurried; /* a service is */
+    int64_t next_ns;     /* ticks, deadlines and alarms: nothing is due before */
+    int64_t alarm_ns;    /* the transports' earliest */
+    ligi_net_stats stats;
+
+    int epoll, bell;
+    ligi_watch bell_watch;
+    int glances;            /* how many a round of spinning has */
+    int sockets_hot;        /* what happened last was seen by epoll */
+    int64_t sockets_ns;     /* when epoll was last asked */
+    pthread_cond_t changed; /* something happened, or the driver has left */
+    size_t waiters;         /* on `changed` */
+    size_t callers;         /* threads inside wait */
+    uint64_t drives;        /* waits ever begun and ended */
+    ligi_driver driver;
+    int64_t patience_ns; /* spun on top of spin_ns */
+    int discouraged;     /* sleeps until patience is tried again */
+    _Atomic int asleep, rung;
+    int closing;
+
+    pthread_t thread;
+    int thread_started, thread_stop;
+    pthread_cond_t parked;
+    int parked_deep; /* a caller sleeps: the last one to leave signals `parked` */
+
+    uint8_t *here; /* a page that is 1 in the process that opened, 0 in its forked children */
+};
+
+/* --- net.c --- */
+extern const ligi_host ligi_net_host;
+/* LIG_E_CLOSED in a forked child. */
+lig_status ligi_net_mine(const ligi_net *net);
+/* The transport of a scheme, opened at first use. */
+lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_slot **slot);
+/* Lock and unlock around what may call transports and hooks; the last leave frees dead links. */
+void ligi_net_enter(ligi_net *net);
+void ligi_net_leave(ligi_net *net);
+
+/* --- link.c --- */
+/* The key that links of a service take, at both ends (link_keys.c). */
+ligi_key ligi_net_key_of(const ligi_net *net, ligi_service service);
+lig_status ligi_link_create(ligi_net *net, ligi_state state, const char *address, ligi_link **link);
+void ligi_link_free(ligi_link *link); /* the wire is gone and the queue empty */
+void ligi_link_drop(ligi_link *link); /* the wire alone */
+/* Ends the queue: `sent` with `status` for what was borrowed. */
+void ligi_link_cancel_all(ligi_link *link, lig_status status);
+/* Failed links: the next attempt, or `lost`. */
+void ligi_net_settle(ligi_net *net);
+void ligi_net_bury(ligi_net *net);
+const ligi_served *ligi_link_served(const ligi_link *link);
+
+/* --- link_send.c --- */
+/* Puts a message of ours (hello, goodbye) at the front of the queue. Copies. */
+lig_status ligi_link_put_first(ligi_link *link, ligi_kind kind, const void *head, size_t bytes);
+lig_status ligi_link_put_hello(ligi_link *link, const void *data, size_t bytes);
+void ligi_link_take_back_hello(ligi_link *link);
+/* 1 when the peer may have read it. */
+int ligi_link_hello_left(const ligi_link *link);
+/* Cancels what waits and says goodbye, as far as that goes without waiting. */
+void ligi_link_say_bye(ligi_link *link, lig_status status, const char *text);
+void ligi_link_flush(ligi_link *link);
+void ligi_net_flush(ligi_net *net);
+void ligi_node_free(ligi_net *net, ligi_node *node);
+/* `sent` for what was handed over; of one link, or of all (NULL). */
+void ligi_net_tell_sent(ligi_net *net, const ligi_link *link);
+
+/* --- link_connect.c --- */
+/* The next address of the plan: LIG_OK when an attempt is under way or will be. */
+lig_status ligi_plan_next(ligi_link *link);
+
+/* --- progress.c --- */
+/* One round: everything that can happen without waiting. Returns how many things did. */
+int ligi_net_round(ligi_net *net);
+/* Between two rounds: threads that want the lock get it. */
+void ligi_net_let_in(ligi_net *net);
+/* Something is due at that moment: whoever sleeps wakes by then. */
+void ligi_net_due(ligi_net *net, int64_t at_ns);
+lig_status ligi_progress_open(ligi_net *net);
+void ligi_progress_close(ligi_net *net);
+/* --- progress_thread.c --- */
+lig_status ligi_background_start(ligi_net *net);
+void ligi_background_stop(ligi_net *net);
+void ligi_net_sleep(ligi_net *net, ligi_driver as, int64_t deadline_ns);
+
+#endif

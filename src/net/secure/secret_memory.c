@@ -1,0 +1,43 @@
+#include "net/secure/secret_memory.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+/* Before the bytes that are handed out; a multiple of every alignment. */
+typedef union vault_head {
+    size_t bytes; /* of the whole mapping */
+    max_align_t align;
+} vault_head;
+
+lig_status ligi_vault_alloc(void *out, size_t bytes, const char *what)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t whole = (bytes + sizeof(vault_head) + page - 1) / page * page;
+    vault_head *head =
+        mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (head == MAP_FAILED)
+        return ligi_fail_errno(errno, "no memory for %s", what);
+    /* Each of these hardens, and each may be refused, as by a full RLIMIT_MEMLOCK. */
+    mlock(head, whole);
+    madvise(head, whole, MADV_DONTDUMP);
+    madvise(head, whole, MADV_WIPEONFORK);
+    head->bytes = whole;
+    *(void **)out = head + 1;
+    return LIG_OK;
+}
+
+void ligi_vault_free(void *data)
+{
+    if (data == NULL)
+        return;
+    vault_head *head = (vault_head *)data - 1;
+    size_t whole = head->bytes;
+    if (whole == 0) /* wiped: this is a forked child, whose pages go with the process */
+        return;
+    explicit_bzero(head, whole);
+    munmap(head, whole);
+}

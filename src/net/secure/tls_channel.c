@@ -1,0 +1,558 @@
+#include "net/secure/tls_channel.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "net/secure/tls_handshake.h"
+
+#define SLACK_BYTES ((size_t)256)         /* kept for a goodbye and a change of keys */
+#define BUFFER_BYTES ((size_t)256 * 1024) /* encrypted bytes, each way */
+/* The peer decrypts what was sent while the next is encrypted: little at first, so that it starts
+ * early, then more, since a call of the system costs as much as some kilobytes. */
+#define FLUSH_FIRST ((size_t)32 * 1024)
+#define FLUSH_BYTES ((size_t)64 * 1024)
+#define REKEY_BYTES (UINT64_C(64) << 30)
+
+/* Encrypted bytes [at, filled) on their way from or to the socket. */
+typedef struct secure_buffer {
+    uint8_t *data; /* BUFFER_BYTES, made at the end of the handshake */
+    size_t at, filled;
+} secure_buffer;
+
+struct ligi_secure {
+    const ligi_openssl *openssl;
+    ligi_secure_keys *keys;
+    const ligi_gcm *gcm;
+    int fd;
+    ligi_secure_end end;
+    unsigned which; /* key: to be used, then used */
+    int started, shaken;
+    int ended;            /* the socket has told its end */
+    int bye;              /* the peer has said goodbye */
+    int owes;             /* a change of our key, as the peer asked */
+    ligi_shaking shaking; /* until shaken */
+    ligi_tls_key sealing, opening;
+    secure_buffer in, out;
+    uint64_t key_bytes, rekey_bytes;
+    uint8_t *stage;  /* small pieces are put together here, so that they make one record */
+    uint8_t *opened; /* data of a record that did not fit where it goes: [opened_at, opened_end) */
+    size_t opened_at, opened_end;
+    char peer[128];
+};
+
+lig_status ligi_secure_open(ligi_secure_keys *keys, const ligi_gcm *gcm, int fd,
+                            ligi_secure_end end, const char *peer, ligi_secure **secure)
+{
+    ligi_secure *made;
+
+    LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a secure connection"));
+    made->openssl = ligi_secure_keys_openssl(keys);
+    made->keys = keys;
+    made->gcm = gcm;
+    made->fd = fd;
+    made->end = end;
+    made->rekey_bytes = REKEY_BYTES;
+    snprintf(made->peer, sizeof made->peer, "%s", peer);
+    *secure = made;
+    return LIG_OK;
+}
+
+lig_status ligi_secure_use(ligi_secure *secure, unsigned which)
+{
+    if (!ligi_secure_keys_has(secure->keys, which))
+        return ligi_secure_fail_early();
+    secure->which = which;
+    return LIG_OK;
+}
+
+unsigned ligi_secure_used(const ligi_secure *secure)
+{
+    return secure->which;
+}
+
+void ligi_secure_rekey_after(ligi_secure *secure, uint64_t bytes)
+{
+    secure->rekey_bytes = bytes;
+}
+
+/* --- the socket --- */
+
+/* *got is 0 when nothing is there, or the end was told. */
+static lig_status receive(ligi_secure *secure, void *data, size_t bytes, size_t *got)
+{
+    ssize_t received;
+
+    *got = 0;
+    if (bytes == 0 || secure->ended)
+        return LIG_OK;
+    do
+        received = recv(secure->fd, data, bytes, MSG_DONTWAIT);
+    while (received < 0 && errno == EINTR);
+    if (received < 0 && errno != EAGAIN)
+        return lig_fail(LIG_E_PEER, "the connection to %s broke: %s", secure->peer,
+                        strerror(errno));
+    secure->ended = received == 0;
+    *got = received > 0 ? (size_t)received : 0;
+    return LIG_OK;
+}
+
+static lig_status transmit(ligi_secure *secure, const void *data, size_t bytes, size_t *put)
+{
+    ssize_t sent;
+
+    *put = 0;
+    do
+        sent = send(secure->fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent < 0 && errno != EAGAIN)
+        return lig_fail(LIG_E_PEER, "the connection to %s broke: %s", secure->peer,
+                        strerror(errno));
+    *put = sent > 0 ? (size_t)sent : 0;
+    return LIG_OK;
+}
+
+/* --- the handshake --- */
+
+static lig_status flush_ring(ligi_secure *secure)
+{
+    const ligi_openssl *openssl = secure->openssl;
+    char *data;
+    size_t put = 1;
+
+    while (put > 0) {
+        int bytes = openssl->BIO_nread0(secure->shaking.wire, &data);
+        if (bytes <= 0)
+            break;
+        LIG_TRY(transmit(secure, data, (size_t)bytes, &put));
+        openssl->BIO_nread(secure->shaking.wire, &data, (int)put);
+    }
+    return LIG_OK;
+}
+
+static lig_status fill_ring(ligi_secure *secure, size_t *got)
+{
+    const ligi_openssl *openssl = secure->openssl;
+    char *room = NULL;
+    int bytes = openssl->BIO_nwrite0(secure->shaking.wire, &room);
+
+    LIG_TRY(receive(secure, room, bytes > 0 ? (size_t)bytes : 0, got));
+    if (*got > 0)
+        openssl->BIO_nwrite(secure->shaking.wire, &room, (int)*got);
+    return LIG_OK;
+}
+
+static void drain_ring(const ligi_openssl *openssl, BIO *ring, secure_buffer *buffer)
+{
+    char *data;
+    int bytes;
+
+    while ((bytes = openssl->BIO_nread(ring, &data, INT_MAX)) > 0) {
+        memcpy(buffer->data + buffer->filled, data, (size_t)bytes);
+        buffer->filled += (size_t)bytes;
+    }
+}
+
+/* From here on records are ours. OpenSSL has read no further than the handshake: what stands behind
+ * is data. */
+static lig_status become_shaken(ligi_secure *secure)
+{
+    const ligi_openssl *openssl = secure->openssl;
+    ligi_shaking *shaking = &secure->shaking;
+    int server = secure->end == LIGI_SECURE_ACCEPT;
+
+    LIG_TRY(ligi_alloc(&secure->in.data, BUFFER_BYTES, "a secure connection"));
+    LIG_TRY(ligi_alloc(&secure->out.data, BUFFER_BYTES, "a secure connection"));
+    LIG_TRY(ligi_tls_key_init(secure->gcm, &secure->sealing, shaking->secrets[server], 1));
+    LIG_TRY(ligi_tls_key_init(secure->gcm, &secure->opening, shaking->secrets[!server], 0));
+    drain_ring(openssl, shaking->inner, &secure->in);
+    drain_ring(openssl, shaking->wire, &secure->out);
+    secure->which = shaking->which;
+    ligi_shaking_fini(shaking);
+    secure->shaken = 1;
+    return LIG_OK;
+}
+
+/* One step of the handshake; *again is 1 when more has come for a next one. */
+static lig_status shake_step(ligi_secure *secure, int *again)
+{
+    size_t got = 0;
+    int done;
+
+    *again = 0;
+    LIG_TRY(ligi_shaking_step(&secure->shaking, secure->peer, &done));
+    if (done)
+        return become_shaken(secure);
+    LIG_TRY(flush_ring(secure));
+    LIG_TRY(fill_ring(secure, &got));
+    if (secure->ended)
+        return lig_fail(LIG_E_PEER,
+                        "%s ended the connection during the handshake; both ends need the same "
+                        "secret, or none",
+                        secure->peer);
+    *again = got > 0;
+    return LIG_OK;
+}
+
+/* 1 when the peer has sent something, or ended. */
+static int has_spoken(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+}
+
+/* The peer is told by an alert, also one that speaks no TLS at all, for which OpenSSL has no word.
+ * Whether it still goes out does not matter here. */
+static lig_status part(ligi_secure *secure, lig_status status)
+{
+    static const uint8_t alert[] = {LIGI_TLS_ALERT, 3, 3, 0, 2, 2, 40};
+    ligi_failure failure;
+    size_t put;
+
+    ligi_failure_take(&failure, status);
+    if (ligi_secure_unsent(secure))
+        (void)ligi_secure_flush(secure);
+    else if (status == LIG_E_DENIED)
+        (void)transmit(secure, alert, sizeof alert, &put);
+    return ligi_failure_publish(&failure);
+}
+
+lig_status ligi_secure_shake(ligi_secure *secure, int *done)
+{
+    lig_status status = LIG_OK;
+    int again = 1;
+
+    *done = 0;
+    if (!secure->started) {
+        if (secure->end == LIGI_SECURE_ACCEPT && !has_spoken(secure->fd))
+            return LIG_OK;
+        LIG_TRY(ligi_shaking_init(&secure->shaking, secure->keys, secure->end));
+        secure->shaking.which = secure->which;
+        secure->started = 1;
+    }
+    while (status == LIG_OK && again && !secure->shaken)
+        status = shake_step(secure, &again);
+    if (status != LIG_OK)
+        return part(secure, status);
+    LIG_TRY(ligi_secure_flush(secure));
+    *done = secure->shaken;
+    return LIG_OK;
+}
+
+static lig_status fail_unshaken(const ligi_secure *secure)
+{
+    return lig_fail(LIG_E_INTERNAL, "the handshake with %s has not ended", secure->peer);
+}
+
+/* --- receiving --- */
+
+/* KeyUpdate is the one message of the handshake that may follow it (RFC 8446, section 4.6.3);
+ * tickets are not asked for and not taken. */
+static lig_status hear_handshake(ligi_secure *secure, const uint8_t *data, size_t bytes)
+{
+    static const uint8_t update[4] = {24, 0, 0, 1};
+
+    if (bytes != 5 || memcmp(data, update, sizeof update) != 0 || data[4] > 1)
+        return lig_fail(LIG_E_CORRUPT, "%s sent a TLS message that has no place here",
+                        secure->peer);
+    secure->owes |= data[4];
+    return ligi_tls_key_next(&secure->opening);
+}
+
+static lig_status hear_alert(ligi_secure *secure, const uint8_t *data, size_t bytes)
+{
+    if (bytes == 2 && data[1] == 0) {
+        secure->bye = 1;
+        return LIG_OK;
+    }
+    return lig_fail(LIG_E_PEER, "%s ended the connection (TLS alert %u)", secure->peer,
+                    bytes == 2 ? data[1] : 0u);
+}
+
+/* Whether a whole record is there, and how long it is; reads from the socket when not. */
+static lig_status next_record(ligi_secure *secure, size_t *record_bytes)
+{
+    secure_buffer *in = &secure->in;
+
+    for (;;) {
+        size_t have = in->filled - in->at, got;
+        *record_bytes = 0;
+        if (have >= LIGI_TLS_HEADER) {
+            size_t whole;
+            LIG_TRY(ligi_tls_length(in->data + in->at, &whole));
+            *record_bytes = have >= whole ? whole : 0;
+        }
+        if (*record_bytes > 0)
+            return LIG_OK;
+        if (in->at > 0 && BUFFER_BYTES - in->at < LIGI_TLS_MAX) {
+            memmove(in->data, in->data + in->at, have); /* less than a record */
+            in->at = 0;
+            in->filled = have;
+        }
+        if (have == 0)
+            in->at = in->filled = 0;
+        LIG_TRY(receive(secure, in->data + in->filled, BUFFER_BYTES - in->filled, &got));
+        if (got == 0)
+            return LIG_OK;
+        in->filled += got;
+    }
+}
+
+/* Decrypts the record that is there: straight into `data` when it fits there, else into a room of
+ * our own. *put says how much came to `data`. */
+static lig_status open_record(ligi_secure *secure, size_t record_bytes, void *data, size_t room,
+                              size_t *put)
+{
+    size_t bytes = ligi_tls_data_bytes(record_bytes);
+    int type;
+
+    *put = 0;
+    if (secure->opened == NULL)
+        LIG_TRY(ligi_alloc(&secure->opened, LIGI_TLS_DATA_MAX, "a secure connection"));
+    void *target = bytes <= room ? data : secure->opened;
+    LIG_TRY(ligi_tls_open(&secure->opening, secure->in.data + secure->in.at, record_bytes, target,
+                          &type));
+    secure->in.at += record_bytes;
+    if (type == LIGI_TLS_HANDSHAKE)
+        return hear_handshake(secure, target, bytes);
+    if (type == LIGI_TLS_ALERT)
+        return hear_alert(secure, target, bytes);
+    if (type != LIGI_TLS_DATA)
+        return lig_fail(LIG_E_CORRUPT, "%s sent a TLS record of type %d", secure->peer, type);
+    if (target == data) {
+        *put = bytes;
+    } else {
+        secure->opened_at = 0;
+        secure->opened_end = bytes;
+    }
+    return LIG_OK;
+}
+
+/* Fills one piece as far as bytes are there. */
+static lig_status recv_piece(ligi_secure *secure, uint8_t *data, size_t bytes, size_t *got)
+{
+    *got = 0;
+    while (*got < bytes) {
+        size_t record_bytes, put, left = secure->opened_end - secure->opened_at;
+        if (left > 0) {
+            put = left < bytes - *got ? left : bytes - *got;
+            memcpy(data + *got, secure->opened + secure->opened_at, put);
+            secure->opened_at += put;
+            *got += put;
+            continue;
+        }
+        if (secure->bye)
+            return lig_fail(LIG_E_PEER, "%s closed the connection", secure->peer);
+        LIG_TRY(next_record(secure, &record_bytes));
+        if (record_bytes == 0) {
+            if (secure->ended)
+                return lig_fail(LIG_E_PEER, "the connection to %s was cut", secure->peer);
+            return LIG_OK;
+        }
+        LIG_TRY(open_record(secure, record_bytes, data + *got, bytes - *got, &put));
+        *got += put;
+    }
+    return LIG_OK;
+}
+
+lig_status ligi_secure_recv(ligi_secure *secure, const struct iovec *pieces, size_t count,
+                            size_t *got)
+{
+    lig_status status = LIG_OK;
+
+    *got = 0;
+    if (!secure->shaken)
+        return fail_unshaken(secure);
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
+        size_t part;
+        status = recv_piece(secure, pieces[i].iov_base, pieces[i].iov_len, &part);
+        *got += part;
+        if (part < pieces[i].iov_len)
+            break;
+    }
+    /* What came before an end is delivered first; the next call finds the end again. */
+    return status == LIG_E_PEER && *got > 0 ? LIG_OK : status;
+}
+
+/* --- sending --- */
+
+static size_t room(const secure_buffer *buffer)
+{
+    return BUFFER_BYTES - buffer->filled;
+}
+
+lig_status ligi_secure_flush(ligi_secure *secure)
+{
+    secure_buffer *out = &secure->out;
+    size_t put = 1;
+
+    if (secure->started && !secure->shaken)
+        return flush_ring(secure);
+    while (out->at < out->filled && put > 0) {
+        LIG_TRY(transmit(secure, out->data + out->at, out->filled - out->at, &put));
+        out->at += put;
+    }
+    if (out->at == out->filled)
+        out->at = out->filled = 0;
+    return LIG_OK;
+}
+
+static lig_status seal(ligi_secure *secure, ligi_tls_type type, const void *data, size_t bytes)
+{
+    secure_buffer *out = &secure->out;
+
+    LIG_TRY(ligi_tls_seal(&secure->sealing, type, data, bytes, out->data + out->filled));
+    out->filled += bytes + LIGI_TLS_MORE;
+    return LIG_OK;
+}
+
+/* A key is changed long before it has protected too much, and when the peer asks. */
+static lig_status account(ligi_secure *secure, size_t bytes)
+{
+    static const uint8_t update[5] = {24, 0, 0, 1, 0};
+
+    secure->key_bytes += bytes;
+    if (secure->key_bytes < secure->rekey_bytes && !secure->owes)
+        return LIG_OK;
+    secure->key_bytes = 0;
+    secure->owes = 0;
+    LIG_TRY(seal(secure, LIGI_TLS_HANDSHAKE, update, sizeof update));
+    return ligi_tls_key_next(&secure->sealing);
+}
+
+/* 1 when a whole record fits. What little the socket has left behind is moved to the front. */
+static int make_room(ligi_secure *secure)
+{
+    secure_buffer *out = &secure->out;
+    size_t need = LIGI_TLS_MAX + SLACK_BYTES, have = out->filled - out->at;
+
+    if (room(out) < need && have < BUFFER_BYTES / 4) {
+        memmove(out->data, out->data + out->at, have);
+        out->at = 0;
+        out->filled = have;
+    }
+    return room(out) >= need;
+}
+
+/* A place in a list of pieces. */
+typedef struct secure_cursor {
+    const struct iovec *pieces;
+    size_t count, at;
+} secure_cursor;
+
+static void skip_empty(secure_cursor *cursor)
+{
+    while (cursor->count > 0 && cursor->at == cursor->pieces->iov_len) {
+        cursor->pieces++;
+        cursor->count--;
+        cursor->at = 0;
+    }
+}
+
+/* The next record's bytes: borrowed where a piece fills it or is the last, else put together. */
+static lig_status gather(ligi_secure *secure, secure_cursor *cursor, const void **data,
+                         size_t *bytes)
+{
+    size_t left = cursor->pieces->iov_len - cursor->at, filled = 0;
+
+    if (left >= LIGI_TLS_DATA_MAX || cursor->count == 1) {
+        *data = (const char *)cursor->pieces->iov_base + cursor->at;
+        *bytes = left < LIGI_TLS_DATA_MAX ? left : LIGI_TLS_DATA_MAX;
+        cursor->at += *bytes;
+        return LIG_OK;
+    }
+    if (secure->stage == NULL)
+        LIG_TRY(ligi_alloc(&secure->stage, LIGI_TLS_DATA_MAX, "a secure connection"));
+    while (filled < LIGI_TLS_DATA_MAX && cursor->count > 0) {
+        left = cursor->pieces->iov_len - cursor->at;
+        size_t part = LIGI_TLS_DATA_MAX - filled;
+        part = left < part ? left : part;
+        memcpy(secure->stage + filled, (const char *)cursor->pieces->iov_base + cursor->at, part);
+        filled += part;
+        cursor->at += part;
+        skip_empty(cursor);
+    }
+    *data = secure->stage;
+    *bytes = filled;
+    return LIG_OK;
+}
+
+lig_status ligi_secure_send(ligi_secure *secure, const struct iovec *pieces, size_t count,
+                            size_t *taken)
+{
+    secure_cursor cursor = {pieces, count, 0};
+
+    *taken = 0;
+    if (!secure->shaken)
+        return fail_unshaken(secure);
+    for (skip_empty(&cursor); cursor.count > 0; skip_empty(&cursor)) {
+        const void *data;
+        size_t bytes;
+        if (!make_room(secure)) {
+            LIG_TRY(ligi_secure_flush(secure));
+            if (!make_room(secure))
+                return LIG_OK;
+        }
+        LIG_TRY(gather(secure, &cursor, &data, &bytes));
+        LIG_TRY(seal(secure, LIGI_TLS_DATA, data, bytes));
+        LIG_TRY(account(secure, bytes));
+        *taken += bytes;
+        size_t enough = *taken <= FLUSH_FIRST ? FLUSH_FIRST : FLUSH_BYTES;
+        if (secure->out.filled - secure->out.at >= enough)
+            LIG_TRY(ligi_secure_flush(secure));
+    }
+    return ligi_secure_flush(secure);
+}
+
+int ligi_secure_unsent(const ligi_secure *secure)
+{
+    char *data;
+
+    if (secure->started && !secure->shaken)
+        return secure->openssl->BIO_nread0(secure->shaking.wire, &data) > 0;
+    return secure->out.at < secure->out.filled;
+}
+
+static void say_goodbye(ligi_secure *secure)
+{
+    static const uint8_t close_notify[2] = {1, 0};
+    ligi_failure failure; /* may fail, and a close has nothing to say */
+
+    ligi_failure_take(&failure, LIG_OK);
+    if (room(&secure->out) >= sizeof close_notify + LIGI_TLS_MORE &&
+        seal(secure, LIGI_TLS_ALERT, close_notify, sizeof close_notify) == LIG_OK)
+        (void)ligi_secure_flush(secure);
+}
+
+static void free_wiped(uint8_t *data)
+{
+    if (data != NULL)
+        explicit_bzero(data, LIGI_TLS_DATA_MAX);
+    free(data);
+}
+
+void ligi_secure_close(ligi_secure *secure)
+{
+    if (secure != NULL && secure->shaken && !secure->ended)
+        say_goodbye(secure);
+    ligi_secure_forget(secure);
+}
+
+void ligi_secure_forget(ligi_secure *secure)
+{
+    if (secure == NULL)
+        return;
+    ligi_shaking_fini(&secure->shaking);
+    ligi_tls_key_fini(&secure->sealing);
+    ligi_tls_key_fini(&secure->opening);
+    free(secure->in.data);
+    free(secure->out.data);
+    free_wiped(secure->stage);
+    free_wiped(secure->opened);
+    explicit_bzero(secure, sizeof *secure);
+    free(secure);
+}

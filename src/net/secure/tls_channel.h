@@ -1,0 +1,93 @@
+/* TLS 1.3 with a pre-shared key over a connected socket that does not block.
+ *
+ * Both ends hold one secret and prove it in the handshake (psk_dhe_ke: a fresh Diffie-Hellman
+ * exchange each time, so that a secret that leaks later opens nothing recorded before). No
+ * certificates, no tickets, no early data, no older version. The key is derived from secret and
+ * group, so that a member of one group is a stranger to every other even when both share a secret.
+ * docs/security.md says what this protects against.
+ *
+ * Nothing here blocks or waits: "not yet" is LIG_OK with zero bytes. The deadline of a handshake is
+ * its caller's. A handle belongs to one thread at a time; keys are shared but for one call. */
+#ifndef LIGI_TLS_CHANNEL_H
+#define LIGI_TLS_CHANNEL_H
+
+#include <sys/uio.h>
+
+#include <ligament/base.h>
+
+typedef struct ligi_secure_keys
+    ligi_secure_keys; /* what a process needs for all its connections of a group */
+typedef struct ligi_secure ligi_secure; /* one connection */
+struct ligi_gcm;                        /* what encrypts: net/gcm.h */
+
+/* LIG_E_UNSUPPORTED without OpenSSL 3, LIG_E_INVALID for a secret below LIG_SECRET_LEAST bytes.
+ * Keeps neither secret nor group. */
+lig_status ligi_secure_keys_open(const void *secret, size_t bytes, const char *group,
+                                 ligi_secure_keys **keys);
+/* A second key, for another group, or a new one in place of either (`which` is 0 or 1): from now on
+ * a peer that knocks may prove any of them. A NULL group takes the key away. */
+lig_status ligi_secure_keys_set(ligi_secure_keys *keys, unsigned which, const struct iovec *secret,
+                                const char *group);
+/* LIG_E_DENIED: a connection that needs the key of a group before there is one. */
+lig_status ligi_secure_fail_early(void);
+/* Wipes the keys. Connections made with them must be closed before. NULL is fine. */
+void ligi_secure_keys_close(ligi_secure_keys *keys);
+
+/* The library that encrypts, by its name (ligi_gcm_choose, with its failures); it is the keys' and
+ * lives as long. One thread at a time. */
+lig_status ligi_secure_keys_gcm(ligi_secure_keys *keys, const char *name,
+                                const struct ligi_gcm **gcm);
+
+#define LIGI_SECURE_PROOF 32
+
+/* HMAC-SHA256 of `words` with a key of its own made from secret and group: for transports that
+ * cannot encrypt. */
+lig_status ligi_secure_prove(const struct iovec *secret, const char *group,
+                             const struct iovec *words, uint8_t proof[LIGI_SECURE_PROOF]);
+
+typedef enum ligi_secure_end { LIGI_SECURE_CONNECT, LIGI_SECURE_ACCEPT } ligi_secure_end;
+
+/* Borrows `keys`, `gcm` and `fd` until close; `peer` (copied, cut at 127 bytes) names the other end
+ * in sentences. An accepting connection takes some hundred bytes until the peer has said something,
+ * and its buffers only when there is data. */
+lig_status ligi_secure_open(ligi_secure_keys *keys, const struct ligi_gcm *gcm, int fd,
+                            ligi_secure_end end, const char *peer, ligi_secure **secure);
+
+/* For the connecting end, before it shakes: the key it proves (0 unless said). LIG_E_DENIED when
+ * there is none. */
+lig_status ligi_secure_use(ligi_secure *secure, unsigned which);
+/* The key that both have proved, once the handshake is done. */
+unsigned ligi_secure_used(const ligi_secure *secure);
+
+/* Goes on with the handshake as far as the socket allows; *done is 1 when both ends have proved the
+ * secret. Before that nothing can be received or sent. LIG_E_DENIED: wrong secret or group, or no
+ * TLS 1.3; LIG_E_PEER: gone. */
+lig_status ligi_secure_shake(ligi_secure *secure, int *done);
+
+/* Fills the pieces in order, as far as bytes are there; *got may be 0. LIG_E_PEER at the end of the
+ * stream. */
+lig_status ligi_secure_recv(ligi_secure *secure, const struct iovec *pieces, size_t count,
+                            size_t *got);
+
+/* Takes bytes of the pieces in order, as far as there is room; what is taken is encrypted and no
+ * longer borrowed. *taken may be 0. Sends what it can at once; the rest goes with ligi_secure_flush
+ * or the next send. */
+lig_status ligi_secure_send(ligi_secure *secure, const struct iovec *pieces, size_t count,
+                            size_t *taken);
+lig_status ligi_secure_flush(ligi_secure *secure);
+
+/* 1 while encrypted bytes wait for the socket: ask for EPOLLOUT and call flush (or shake, or send).
+ */
+int ligi_secure_unsent(const ligi_secure *secure);
+
+/* Says goodbye if the socket takes it at once, wipes the keys of the connection and frees. Leaves
+ * the socket open. NULL is fine. */
+void ligi_secure_close(ligi_secure *secure);
+/* As close, without a word: what a forked child does, since keys and counters are its parent's. */
+void ligi_secure_forget(ligi_secure *secure);
+
+/* The bytes sent with one key before it is changed; far below what AES-GCM allows (2^24.5 records).
+ * For tests. */
+void ligi_secure_rekey_after(ligi_secure *secure, uint64_t bytes);
+
+#endif

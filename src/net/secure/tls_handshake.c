@@ -1,0 +1,337 @@
+#include "net/secure/tls_handshake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ligament/secret.h>
+
+#include "base/error.h"
+#include "net/secure/secret_memory.h"
+
+#define KEY_BYTES 32
+#define KEY_COUNT 2
+#define IDENTITY_BYTES ((size_t)2 * KEY_BYTES)
+#define GROUP_BYTES_MAX 1024
+#define RING_BYTES ((size_t)20 * 1024) /* a handshake's longest record fits */
+
+struct ligi_secure_keys {
+    SSL_CTX *context;
+    ligi_openssl openssl;
+    ligi_gcm_set engines;
+    unsigned char *key; /* KEY_COUNT x KEY_BYTES in a vault */
+    /* Travel in clear: hexadecimal, say nothing of secret or group. "": there is no such key. */
+    char identities[KEY_COUNT][IDENTITY_BYTES + 1];
+};
+
+static lig_status check_secret(size_t bytes, const char *group)
+{
+    if (bytes < LIG_SECRET_LEAST || bytes > LIG_SECRET_MOST)
+        return lig_fail(LIG_E_INVALID,
+                        "the secret has %zu bytes; %d to %d are wanted, best made by `ligament "
+                        "launch` or from 32 random bytes",
+                        bytes, LIG_SECRET_LEAST, LIG_SECRET_MOST);
+    if (strlen(group) > GROUP_BYTES_MAX)
+        return lig_fail(LIG_E_LIMIT, "the group's id has %zu bytes; %d are allowed", strlen(group),
+                        GROUP_BYTES_MAX);
+    return LIG_OK;
+}
+
+static lig_status fail_hmac(void)
+{
+    return lig_fail(LIG_E_UNSUPPORTED, "OpenSSL does not compute HMAC-SHA256 here");
+}
+
+/* HMAC-SHA256(secret, label, 0, group): one secret gives keys that have nothing to do with each
+ * other. */
+static lig_status derive(const ligi_openssl *openssl, const void *secret, size_t bytes,
+                         const char *label, const char *group, unsigned char out[KEY_BYTES])
+{
+    char text[GROUP_BYTES_MAX + 64];
+    int length = snprintf(text, sizeof text, "%s", label);
+    length += 1 + snprintf(text + length + 1, sizeof text - (size_t)length - 1, "%s", group);
+    unsigned out_bytes = 0;
+    if (openssl->HMAC(openssl->EVP_sha256(), secret, (int)bytes, (unsigned char *)text,
+                      (size_t)length, out, &out_bytes) == NULL ||
+        out_bytes != KEY_BYTES)
+        return fail_hmac();
+    return LIG_OK;
+}
+
+lig_status ligi_secure_fail_early(void)
+{
+    return lig_fail(LIG_E_DENIED, "this process does not know its group yet, and nobody of it can "
+                                  "be connected to before");
+}
+
+int ligi_secure_keys_has(const ligi_secure_keys *keys, unsigned which)
+{
+    return which < KEY_COUNT && keys->identities[which][0] != '\0';
+}
+
+static unsigned char *key_of(const ligi_secure_keys *keys, unsigned which)
+{
+    return keys->key + (size_t)which * KEY_BYTES;
+}
+
+lig_status ligi_secure_keys_set(ligi_secure_keys *keys, unsigned which, const struct iovec *secret,
+                                const char *group)
+{
+    unsigned char identity[KEY_BYTES];
+    const ligi_openssl *openssl = &keys->openssl;
+    const void *data = secret->iov_base;
+    size_t bytes = secret->iov_len;
+    char *text = keys->identities[which];
+
+    text[0] = '\0';
+    explicit_bzero(key_of(keys, which), KEY_BYTES);
+    if (group == NULL)
+        return LIG_OK;
+    LIG_TRY(check_secret(bytes, group));
+    LIG_TRY(derive(openssl, data, bytes, "ligament 1 tls key", group, key_of(keys, which)));
+    LIG_TRY(derive(openssl, data, bytes, "ligament 1 tls identity", group, identity));
+    for (size_t i = 0; i < KEY_BYTES; i++)
+        snprintf(text + 2 * i, 3, "%02x", identity[i]);
+    return LIG_OK;
+}
+
+lig_status ligi_secure_prove(const struct iovec *secret, const char *group,
+                             const struct iovec *words, uint8_t proof[LIGI_SECURE_PROOF])
+{
+    unsigned char key[KEY_BYTES];
+    unsigned bytes = 0;
+    ligi_openssl openssl;
+
+    LIG_TRY(check_secret(secret->iov_len, group));
+    LIG_TRY(ligi_openssl_load(&openssl));
+    LIG_TRY(derive(&openssl, secret->iov_base, secret->iov_len, "ligament 1 proof", group, key));
+    int made = openssl.HMAC(openssl.EVP_sha256(), key, KEY_BYTES, words->iov_base, words->iov_len,
+                            proof, &bytes) != NULL;
+    explicit_bzero(key, sizeof key);
+    return made && bytes == LIGI_SECURE_PROOF ? LIG_OK : fail_hmac();
+}
+
+/* OpenSSL takes a pre-shared key as a session that never was. */
+static SSL_SESSION *make_session(const ligi_secure_keys *keys, unsigned which, SSL *ssl)
+{
+    static const unsigned char aes_128_gcm_sha256[2] = {0x13, 0x01};
+    const ligi_openssl *openssl = &keys->openssl;
+    const SSL_CIPHER *cipher = openssl->SSL_CIPHER_find(ssl, aes_128_gcm_sha256);
+    SSL_SESSION *session = openssl->SSL_SESSION_new();
+
+    if (session != NULL && cipher != NULL &&
+        openssl->SSL_SESSION_set1_master_key(session, key_of(keys, which), KEY_BYTES) == 1 &&
+        openssl->SSL_SESSION_set_cipher(session, cipher) == 1 &&
+        openssl->SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1)
+        return session;
+    openssl->SSL_SESSION_free(session);
+    return NULL;
+}
+
+/* The connecting end: which key do you have? */
+static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **identity, size_t *bytes,
+                   SSL_SESSION **session)
+{
+    const ligi_shaking *shaking = ligi_openssl_owner(ssl);
+
+    (void)md; /* OpenSSL itself compares it with the session's */
+    *session = NULL;
+    if (shaking != NULL && ligi_secure_keys_has(shaking->keys, shaking->which))
+        *session = make_session(shaking->keys, shaking->which, ssl);
+    if (*session == NULL)
+        return 0;
+    *identity = (const unsigned char *)shaking->keys->identities[shaking->which];
+    *bytes = IDENTITY_BYTES;
+    return 1;
+}
+
+/* The accepting end: do you know this one? Without a session the handshake ends, since there is no
+ * certificate. */
+static int find_key(SSL *ssl, const unsigned char *identity, size_t bytes, SSL_SESSION **session)
+{
+    ligi_shaking *shaking = ligi_openssl_owner(ssl);
+
+    *session = NULL;
+    if (shaking == NULL)
+        return 0;
+    const ligi_secure_keys *keys = shaking->keys;
+    for (unsigned i = 0; i < KEY_COUNT && bytes == IDENTITY_BYTES && *session == NULL; i++)
+        if (keys->openssl.CRYPTO_memcmp(identity, keys->identities[i], bytes) == 0) {
+            shaking->which = i;
+            *session = make_session(keys, i, ssl);
+        }
+    return 1;
+}
+
+static int hex_value(char digit)
+{
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+/* "<label> <client random> <secret>", both in lower-case hexadecimal: OpenSSL's way to hand out
+ * traffic secrets. */
+static void hear_secret(const SSL *ssl, const char *line)
+{
+    static const char *const labels[2] = {"CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 "};
+    ligi_shaking *shaking = ligi_openssl_owner(ssl);
+    size_t which = strncmp(line, labels[1], strlen(labels[1])) == 0;
+
+    if (shaking == NULL || strncmp(line, labels[which], strlen(labels[which])) != 0)
+        return;
+    const char *digits = strrchr(line, ' ') + 1;
+    if (strlen(digits) != (size_t)2 * LIGI_TLS_SECRET)
+        return;
+    for (size_t i = 0; i < LIGI_TLS_SECRET; i++) {
+        int high = hex_value(digits[2 * i]), low = hex_value(digits[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return;
+        shaking->secrets[which][i] = (uint8_t)(high << 4 | low);
+    }
+    shaking->known |= 1u << which;
+}
+
+static lig_status make_context(ligi_secure_keys *keys)
+{
+    const ligi_openssl *openssl = &keys->openssl;
+    SSL_CTX *context = openssl->SSL_CTX_new(openssl->TLS_method());
+    char groups[] = "X25519:P-256";
+
+    if (context == NULL)
+        return lig_fail(LIG_E_UNSUPPORTED, "OpenSSL makes no context; look at its openssl.cnf");
+    keys->context = context;
+    openssl->SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION |
+                                              SSL_OP_NO_RENEGOTIATION);
+    openssl->SSL_CTX_set_psk_use_session_callback(context, use_key);
+    openssl->SSL_CTX_set_psk_find_session_callback(context, find_key);
+    openssl->SSL_CTX_set_keylog_callback(context, hear_secret);
+    openssl->SSL_CTX_ctrl(context, SSL_CTRL_SET_SESS_CACHE_MODE, 0, NULL);
+    if (openssl->SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) != 1 ||
+        openssl->SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_3_VERSION, NULL) != 1 ||
+        openssl->SSL_CTX_ctrl(context, SSL_CTRL_SET_GROUPS_LIST, 0, groups) != 1 ||
+        openssl->SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256") != 1 ||
+        openssl->SSL_CTX_set_num_tickets(context, 0) != 1)
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "this OpenSSL does not allow TLS 1.3 with AES-128-GCM and X25519 or P-256");
+    return LIG_OK;
+}
+
+lig_status ligi_secure_keys_open(const void *secret, size_t bytes, const char *group,
+                                 ligi_secure_keys **keys)
+{
+    ligi_secure_keys *made;
+
+    LIG_TRY(check_secret(bytes, group));
+    LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "keys"));
+    ligi_gcm_set_init(&made->engines, &made->openssl);
+    lig_status status = ligi_vault_alloc(&made->key, KEY_COUNT * KEY_BYTES, "keys");
+    if (status == LIG_OK)
+        status = ligi_openssl_load(&made->openssl);
+    if (status == LIG_OK)
+        status = ligi_secure_keys_set(made, 0, &(struct iovec){(void *)secret, bytes}, group);
+    if (status == LIG_OK)
+        status = make_context(made);
+    if (status != LIG_OK) {
+        ligi_secure_keys_close(made);
+        return status;
+    }
+    *keys = made;
+    return LIG_OK;
+}
+
+void ligi_secure_keys_close(ligi_secure_keys *keys)
+{
+    if (keys == NULL)
+        return;
+    if (keys->context != NULL)
+        keys->openssl.SSL_CTX_free(keys->context);
+    ligi_vault_free(keys->key);
+    free(keys);
+}
+
+const ligi_openssl *ligi_secure_keys_openssl(const ligi_secure_keys *keys)
+{
+    return &keys->openssl;
+}
+
+lig_status ligi_secure_keys_gcm(ligi_secure_keys *keys, const char *name, const ligi_gcm **gcm)
+{
+    return ligi_gcm_choose(&keys->engines, name, gcm);
+}
+
+static lig_status fail_memory(const ligi_openssl *openssl)
+{
+    openssl->ERR_clear_error();
+    return lig_fail(LIG_E_NOMEM, "no memory for a secure connection");
+}
+
+lig_status ligi_shaking_init(ligi_shaking *shaking, ligi_secure_keys *keys, ligi_secure_end end)
+{
+    const ligi_openssl *openssl = &keys->openssl;
+    SSL *ssl = openssl->SSL_new(keys->context);
+
+    *shaking = (ligi_shaking){.keys = keys};
+    if (ssl == NULL || openssl->SSL_set_ex_data(ssl, 0, shaking) != 1 ||
+        openssl->BIO_new_bio_pair(&shaking->inner, RING_BYTES, &shaking->wire, RING_BYTES) != 1) {
+        openssl->SSL_free(ssl);
+        return fail_memory(openssl);
+    }
+    openssl->SSL_set_bio(ssl, shaking->inner, shaking->inner);
+    if (end == LIGI_SECURE_ACCEPT) {
+        openssl->SSL_set_accept_state(ssl);
+    } else {
+        openssl->SSL_set_connect_state(ssl);
+        /* No authority is known here, so a server that answers with a certificate is refused. */
+        openssl->SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
+    }
+    shaking->ssl = ssl;
+    return LIG_OK;
+}
+
+/* The first in OpenSSL's list is the cause. The list is the thread's and not ours: it is left
+ * empty. */
+static lig_status fail_proof(const ligi_openssl *openssl, const char *peer)
+{
+    unsigned long number = openssl->ERR_peek_error();
+    const char *reason = number != 0 ? openssl->ERR_reason_error_string(number) : NULL;
+
+    openssl->ERR_clear_error();
+    return lig_fail(LIG_E_DENIED,
+                    "%s did not prove that it holds this group's secret (TLS: %s); both ends need "
+                    "the same secret, the same group (met at the same port), and one version of "
+                    "Ligament",
+                    peer, reason != NULL ? reason : "no reason is known");
+}
+
+lig_status ligi_shaking_step(ligi_shaking *shaking, const char *peer, int *done)
+{
+    const ligi_openssl *openssl = &shaking->keys->openssl;
+
+    *done = 0;
+    openssl->ERR_clear_error();
+    int result = openssl->SSL_do_handshake(shaking->ssl);
+    if (result != 1) {
+        int error = openssl->SSL_get_error(shaking->ssl, result);
+        return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE
+                   ? LIG_OK
+                   : fail_proof(openssl, peer);
+    }
+    /* That it was the key that made them one, and nothing else. */
+    if (openssl->SSL_version(shaking->ssl) != TLS1_3_VERSION ||
+        openssl->SSL_session_reused(shaking->ssl) != 1 || shaking->known != 3)
+        return fail_proof(openssl, peer);
+    *done = 1;
+    return LIG_OK;
+}
+
+void ligi_shaking_fini(ligi_shaking *shaking)
+{
+    if (shaking->ssl != NULL) {
+        const ligi_openssl *openssl = &shaking->keys->openssl;
+        openssl->SSL_free(shaking->ssl); /* and its end of the pair */
+        openssl->BIO_free(shaking->wire);
+        openssl->ERR_clear_error();
+    }
+    explicit_bzero(shaking, sizeof *shaking);
+}
