@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "pipe/graph_check.h"
 #include "pipe/measure.h"
 #include "pipe/metis.h"
 

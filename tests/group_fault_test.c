@@ -4,6 +4,9 @@
 #include "base/test.h"
 #include "freeze.h"
 #include "group/group.h"
+#include "group/group_info.h"
+#include "group/role.h"
+#include "net/progress.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -2,6 +2,11 @@
  * second process is in net_death_test.c. */
 #include "base/clock.h"
 #include "base/test.h"
+#include "net/link.h"
+#include "net/link_connect.h"
+#include "net/link_receive.h"
+#include "net/link_send.h"
+#include "net/progress.h"
 #include "net/transport.h"
 #include "net_side.h"
 

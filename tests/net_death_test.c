@@ -3,6 +3,10 @@
 #include "base/clock.h"
 #include "base/test.h"
 #include "freeze.h"
+#include "net/link.h"
+#include "net/link_connect.h"
+#include "net/link_send.h"
+#include "net/progress.h"
 #include "net/transport.h"
 #include "net_peer.h"
 

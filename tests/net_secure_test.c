@@ -2,8 +2,10 @@
  * nothing at all. The one who should is served all the while. */
 #include "base/clock.h"
 #include "base/test.h"
+#include "net/link_send.h"
 #include "net/secure/openssl_library.h"
 #include "net/secure/tls_channel.h"
+#include "net/secure/tls_handshake.h"
 #include "net_side.h"
 
 #include <arpa/inet.h>

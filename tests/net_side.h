@@ -3,8 +3,14 @@
 #ifndef NET_SIDE_H
 #define NET_SIDE_H
 
+#include "net/link.h"
+#include "net/link_connect.h"
+#include "net/link_send.h"
 #include "net/net.h"
+#include "net/progress.h"
+#include "net/service.h"
 #include "net/transport.h"
+#include "net/transport_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>

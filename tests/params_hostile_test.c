@@ -1,6 +1,12 @@
 /* A member of the job that says what no node says: the others may give up, and nothing worse. */
 #include "base/test.h"
 #include "group/group.h"
+#include "group/group_info.h"
+#include "net/link.h"
+#include "net/link_connect.h"
+#include "net/link_send.h"
+#include "net/progress.h"
+#include "net/service.h"
 #include "params/wire/params_message.h"
 #include "params_scene.h"
 

@@ -1,5 +1,7 @@
 /* A member of the job that saves and loads with the others, and meanwhile says things about it that
  * no node says. The others may fail, or lose it, and nothing worse; what was saved is sound. */
+#include "net/link_send.h"
+#include "net/progress.h"
 #include "params/snapshot/snapshot_message.h"
 #include "params/state/node_state.h"
 #include "params_peers.h"

@@ -3,7 +3,9 @@
 #ifndef LIGI_SHM_END_H
 #define LIGI_SHM_END_H
 
+#include "net/link.h"
 #include "net/net.h"
+#include "net/service.h"
 #include "net/shm/ring.h"
 
 #include <fcntl.h>

@@ -3,6 +3,10 @@
 #define LIGI_SHM_PAIR_H
 
 #include "base/test.h"
+#include "net/link_connect.h"
+#include "net/link_send.h"
+#include "net/progress.h"
+#include "net/service.h"
 #include "shm_end.h"
 
 typedef struct pair {

@@ -5,7 +5,13 @@
 #include "base/clock.h"
 #include "base/test.h"
 #include "freeze.h"
-#include "net/frame.h"
+#include "net/frame/frame.h"
+#include "net/link.h"
+#include "net/link_connect.h"
+#include "net/link_receive.h"
+#include "net/link_send.h"
+#include "net/progress.h"
+#include "net/service.h"
 #include "net_peer.h"
 
 #include <arpa/inet.h>

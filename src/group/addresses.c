@@ -1,6 +1,9 @@
-/* Where members of a group listen, and how one reaches another: what all modules do alike whose
- * members talk to each other. */
+#include "group/addresses.h"
+
 #include "group/group.h"
+#include "group/group_info.h"
+#include "net/link_connect.h"
+#include "net/net.h"
 #include "net/transport.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 #include "base/test.h"
+#include "group/addresses.h"
 #include "group/group.h"
-#include "net/frame.h"
+#include "net/frame/frame.h"
 #include "net/transport.h"
 
 #include <ligament/net.h>

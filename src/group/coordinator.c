@@ -1,5 +1,12 @@
+#include "group/coordinator.h"
+
 #include "base/clock.h"
+#include "group/group.h"
 #include "group/group_state.h"
+#include "group/member.h"
+#include "group/role.h"
+#include "net/link.h"
+#include "net/link_send.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,16 @@
 #include "group/group.h"
 
 #include "base/clock.h"
+#include "group/coordinator.h"
 #include "group/group_state.h"
+#include "group/host_names.h"
+#include "group/member.h"
+#include "group/rendezvous_exchange.h"
+#include "net/link.h"
+#include "net/link_connect.h"
+#include "net/link_keys.h"
+#include "net/progress.h"
+#include "net/service.h"
 
 #include <errno.h>
 #include <stdio.h>

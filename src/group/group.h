@@ -15,6 +15,7 @@
 #ifndef LIGI_GROUP_H
 #define LIGI_GROUP_H
 
+#include "base/codec.h"
 #include "net/net.h"
 
 #define LIGI_ROLES 3
@@ -126,42 +127,6 @@ lig_status ligi_group_open(ligi_group **group, ligi_net *net, const ligi_group_o
 void ligi_group_close(ligi_group *group, int64_t linger_ns);
 /* The first half of close; TIMEOUT when some are left. Not a coordinator: OK at once. */
 lig_status ligi_group_linger(ligi_group *group, int64_t timeout_ns);
-/* Ends barriers, under way and to come, with CLOSED and the sentence; otherwise the group goes on.
- */
-void ligi_group_part(ligi_group *group, const char *sentence);
-
-/* From now on changes are told to `hook` (NULL: to nobody). Under one ligi_net_lock with a call of
- * ligi_group_members nothing is missed. */
-void ligi_group_watch(ligi_group *group, ligi_group_hook hook, void *context);
-
-ligi_role ligi_group_role(const ligi_group *group);
-uint32_t ligi_group_rank(const ligi_group *group);
-uint32_t ligi_group_incarnation(const ligi_group *group);
-/* The same random number in all members of one group: for the hello of data links. */
-uint64_t ligi_group_id(const ligi_group *group);
-int ligi_group_coordinates(const ligi_group *group);
-/* Where the coordinator listens, with the port that the kernel chose. */
-const char *ligi_group_address(const ligi_group *group);
-int64_t ligi_group_liveness_ns(ligi_group *group); /* the coordinator's, once it is known */
-uint64_t ligi_group_epoch(ligi_group *group);
-
-/* LIG_OK while the group stands; otherwise the sentence of what ended it, on this thread. */
-lig_status ligi_group_status(ligi_group *group);
-
-/* How many seats there are: servers, workers, and the scheduler if one has come. */
-size_t ligi_group_member_count(ligi_group *group);
-/* Fills up to `capacity` members (servers by rank, workers by rank, scheduler); returns how many
- * there are. */
-size_t ligi_group_members(ligi_group *group, ligi_member *members, size_t capacity);
-/* One member; NOTFOUND for a seat that does not exist. */
-lig_status ligi_group_member(ligi_group *group, ligi_role role, uint32_t rank, ligi_member *member);
-/* Fills `blob` (LIGI_BLOB_BYTES_MAX) with the blob of the one who sits there now or sat there
- * last; *bytes is 0 while it is awaited. */
-lig_status ligi_group_blob(ligi_group *group, ligi_role role, uint32_t rank, void *blob,
-                           size_t *bytes);
-/* Whether a peer that says it is this one is: OK, or PEER with a sentence (stale, lost, unknown).
- * For the hello of data links, and for frames that carry an incarnation. */
-lig_status ligi_group_check(ligi_group *group, ligi_role role, uint32_t rank, uint32_t incarnation);
 
 #define LIGI_BARRIER_GROUPS 1u /* one instance of each group is enough */
 /* Who is lost or has left is not waited for; without it that is PEER at once, naming all who are
@@ -171,31 +136,20 @@ lig_status ligi_group_check(ligi_group *group, ligi_role role, uint32_t rank, ui
  * between, and whoever waits at stage 0 waits in vain, which is INVALID, naming them. */
 #define LIGI_BARRIER_STAGE(stage) ((stage) << 2)
 
-/* Returns when all members of the roles in `mask` (this one's must be in it) have called it with
- * the same mask and flags (a later stage: see there). TIMEOUT names who has not; this process is
- * then no longer counted. */
-lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, int64_t timeout_ns);
-
-/* --- for modules whose members talk to each other (addresses.c) --- */
-
 #define LIGI_GROUP_URI_BYTES 1024
-/* "host:port" becomes "tcp://host:port"; a URI stays as it is. */
-lig_status ligi_group_uri(const char *given, char uri[LIGI_GROUP_URI_BYTES]);
-/* UNSUPPORTED, naming those there are; "auto" is one. */
-lig_status ligi_group_check_transport(const char *transport);
-/* For the endpoint's options: what the user has said of the fabric. Who names UCX trusts it. */
-ligi_fabric ligi_group_fabric(const char *transport, int trusted, int any_device);
-/* Begins to accept on `transport`, or with "auto" on all that work here; on UCX, which does not
- * encrypt, only beyond this host and where the endpoint trusts the fabric. Beyond this host only
- * with a secret, and when the address of the rendezvous (NULL: none) lies there. */
-lig_status ligi_group_listen(ligi_net *net, const char *transport, const char *address, int secret);
-/* ligi_net_connect to the server of that rank by the card that is its blob, which need not be in
- * `how`; *incarnation is that of the one who sits there now. */
-lig_status ligi_group_connect(ligi_group *group, ligi_net *net, uint32_t rank,
-                              const ligi_connect *how, uint32_t *incarnation, ligi_link **link);
 
-/* "server 0", "worker 12 on host-b (pid 77)": for sentences. Returns `text`. */
-const char *ligi_member_text(const ligi_member *member, char *text, size_t text_bytes);
-const char *ligi_role_name(ligi_role role);
+/* Queues a note within the process. */
+void ligi_group_inner(ligi_group *group, int to_coordinator, const ligi_writer *writer);
+/* ligi_net_wait as long as the caller has patience. */
+lig_status ligi_group_wait(ligi_group *group, int (*until)(void *), void *context,
+                           int64_t timeout_ns);
+/* Does all that follows from what has been queued. */
+void ligi_group_pump(ligi_group *group);
+
+/* Listens at `address` and keeps the roster. */
+lig_status ligi_group_coordinate(ligi_group *group, const ligi_group_options *options,
+                                 const char *address);
+/* Begins to connect to the one who does. */
+lig_status ligi_group_follow(ligi_group *group, const char *address, int64_t timeout_ns);
 
 #endif

@@ -1,6 +1,12 @@
-/* What a member asks its group: who is there, and to wait for them. */
+#include "group/group_info.h"
+
 #include "base/clock.h"
+#include "group/group.h"
 #include "group/group_state.h"
+#include "group/member.h"
+#include "group/role.h"
+#include "net/progress.h"
+#include "net/service.h"
 
 #include <string.h>
 

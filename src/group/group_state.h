@@ -4,8 +4,8 @@
 #define LIGI_GROUP_STATE_H
 
 #include "base/error.h"
-#include "group/group_message.h"
 #include "group/roster/group_barrier.h"
+#include "group/roster/group_message.h"
 
 typedef enum ligi_phase {
     LIGI_PHASE_CONNECTING,
@@ -85,76 +85,6 @@ struct ligi_group {
     ligi_inner *inner_first, *inner_last;
     int pumping;
 };
-
-/* --- member.c --- */
-
-/* Says a note to the coordinator (NULL join: none). A failure ends the group, here or by `lost`. */
-void ligi_member_say(ligi_group *group, const ligi_note *note, const ligi_join *join);
-lig_status ligi_member_take(ligi_group *group, const void *data, size_t bytes);
-/* Ends the group with this thread's sentence; the first end counts. */
-void ligi_member_end(ligi_group *group, ligi_group_change change, lig_status status);
-/* The link to the coordinator is up: asks to join. */
-lig_status ligi_member_ask(ligi_group *group);
-void ligi_member_tick(ligi_group *group, int64_t now_ns);
-int64_t ligi_member_beat_ns(const ligi_group *group);
-/* Ends the barriers that this process waits in. */
-void ligi_member_settle(ligi_group *group, const ligi_failure *failure);
-ligi_told *ligi_member_seat(const ligi_group *group, ligi_role role, uint32_t rank);
-
-/* --- coordinator.c --- */
-
-lig_status ligi_coordinator_create(ligi_group *group, const ligi_group_options *options);
-void ligi_coordinator_destroy(ligi_coordinator *coordinator);
-/* A note from this process's own member. */
-lig_status ligi_coordinator_take_own(ligi_group *group, const void *data, size_t bytes);
-/* The hooks of accepted links. */
-lig_status ligi_coordinator_met(ligi_group *group, ligi_link *link);
-lig_status ligi_coordinator_take(ligi_group *group, ligi_link *link, const void *data,
-                                 size_t bytes);
-void ligi_coordinator_lost(ligi_group *group, ligi_link *link, lig_status status,
-                           const char *sentence);
-lig_status ligi_coordinator_tick(ligi_group *group, int64_t now_ns);
-/* Carries out one act, or ends one broken peer; 0 when there is nothing. */
-int ligi_coordinator_work(ligi_group *group);
-void ligi_coordinator_close(ligi_group *group, const char *reason);
-
-/* --- group.c --- */
-
-/* Queues a note within the process. */
-void ligi_group_inner(ligi_group *group, int to_coordinator, const ligi_writer *writer);
-/* ligi_net_wait as long as the caller has patience. */
-lig_status ligi_group_wait(ligi_group *group, int (*until)(void *), void *context,
-                           int64_t timeout_ns);
-/* Does all that follows from what has been queued. */
-void ligi_group_pump(ligi_group *group);
-
-/* Listens at `address` and keeps the roster. */
-lig_status ligi_group_coordinate(ligi_group *group, const ligi_group_options *options,
-                                 const char *address);
-/* Begins to connect to the one who does. */
-lig_status ligi_group_follow(ligi_group *group, const char *address, int64_t timeout_ns);
-
-/* --- rendezvous_exchange.c --- */
-
-lig_status ligi_group_meet_by_exchange(ligi_group *group, const ligi_group_options *options,
-                                       int64_t timeout_ns);
-/* --- host_names.c --- */
-
-/* The digits of an address's port; "" where it has none. */
-void ligi_group_port_of(const char *address, char *port, size_t port_bytes);
-/* "tcp://10.0.0.1:7000" -> "10.0.0.1"; "" where there is no host, or one that means all. */
-void ligi_group_host_of(const char *address, char *host, size_t host_bytes);
-int ligi_group_is_name(const char *host); /* of a host: no number, and not localhost */
-int ligi_group_is_loopback(const char *host);
-/* 1 and fills `wide` when the address has the name of this machine and the machine takes that for
- * its loopback, as many do: who listens there is not found by others. `wide` is all interfaces at
- * the same port. Asks the resolver. */
-int ligi_group_widen(const char *address, char wide[LIGI_ADDRESS_BYTES_MAX]);
-
-/* A number by which others reach this machine: what `name` ("": none) stands for, else that of the
- * way out, else of the first interface; "" when there is nothing but loopback. Cards have numbers.
- * Asks the resolver. */
-void ligi_group_own_number(const char *name, char *host, size_t host_bytes);
 
 #define LIGI_SELF 1u /* `who` of this process's own member */
 

@@ -1,6 +1,12 @@
 /* What comes to a coordinator's door and is no member. */
 #include "group/group_state.h"
 #include "group/group_testing.h"
+#include "group/host_names.h"
+#include "net/link.h"
+#include "net/link_connect.h"
+#include "net/link_send.h"
+#include "net/progress.h"
+#include "net/service.h"
 
 typedef struct stranger {
     ligi_net *net;

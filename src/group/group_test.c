@@ -1,5 +1,7 @@
 #include "base/clock.h"
+#include "group/group_info.h"
 #include "group/group_testing.h"
+#include "net/progress.h"
 
 #include <netinet/in.h>
 #include <sched.h>

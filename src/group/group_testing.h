@@ -5,6 +5,8 @@
 
 #include "base/test.h"
 #include "group/group.h"
+#include "group/group_info.h"
+#include "net/progress.h"
 
 #include <pthread.h>
 #include <stdio.h>

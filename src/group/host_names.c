@@ -1,4 +1,5 @@
-/* Hosts in addresses. */
+#include "group/host_names.h"
+
 #include "group/group_state.h"
 
 #include <arpa/inet.h>

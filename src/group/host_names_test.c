@@ -1,5 +1,6 @@
 #include "base/test.h"
 #include "group/group_state.h"
+#include "group/host_names.h"
 
 static void test_hosts(void **state)
 {

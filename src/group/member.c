@@ -1,6 +1,14 @@
+#include "group/member.h"
+
 #include "base/clock.h"
 #include "base/log.h"
+#include "group/group.h"
 #include "group/group_state.h"
+#include "group/role.h"
+#include "net/link.h"
+#include "net/link_keys.h"
+#include "net/link_send.h"
+#include "net/service.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,8 @@
-/* Meeting by an all-gather of the user's (MPI, PMIx) instead of a known address. */
+#include "group/rendezvous_exchange.h"
+
+#include "group/group.h"
 #include "group/group_state.h"
+#include "group/host_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>

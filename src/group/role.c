@@ -1,3 +1,5 @@
+#include "group/role.h"
+
 #include "group/group.h"
 
 #include <stdio.h>

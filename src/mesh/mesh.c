@@ -1,7 +1,13 @@
 #include "mesh/mesh.h"
 
 #include "base/clock.h"
+#include "group/addresses.h"
+#include "group/group_info.h"
+#include "mesh/mesh_connect.h"
+#include "net/progress.h"
+#include "net/service.h"
 #include "tensor/memory.h"
+#include "tensor/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -79,20 +79,7 @@ const char *ligi_party_role(const ligi_party *party);
 /* The sentence of a party that is not there, as LIG_E_PEER. */
 lig_status ligi_party_fail(const ligi_party *party);
 
-/* mesh_connect.c: hooks and connections. */
+/* The hooks of its links (mesh_connect.c). */
 extern const ligi_net_hooks ligi_mesh_hooks;
-lig_status ligi_mesh_listen(lig_mesh *mesh, const lig_mesh_options *options);
-/* After the group is open: checks those who came early, connects, waits for all. */
-lig_status ligi_mesh_meet(lig_mesh *mesh, int64_t timeout_ns);
-void ligi_mesh_part(lig_mesh *mesh, const char *reason);
-
-/* mesh_worker.c, mesh_server.c: what the hooks bring. */
-lig_status ligi_worker_head(ligi_party *party, const ligi_arrival *arrival, ligi_landing *landing);
-void ligi_worker_arrived(ligi_party *party, ligi_share *share);
-void ligi_worker_sent(ligi_party *party, ligi_share *share);
-void ligi_worker_lost(ligi_party *party);
-lig_status ligi_server_head(ligi_party *party, const ligi_arrival *arrival, ligi_landing *landing);
-void ligi_server_arrived(ligi_party *party, ligi_job *job);
-void ligi_server_sent(ligi_party *party, ligi_job *job, lig_status status);
 
 #endif

@@ -1,8 +1,18 @@
+#include "mesh/mesh_connect.h"
+
 #include "mesh/mesh.h"
 
 #include "base/boot.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "group/addresses.h"
+#include "group/group_info.h"
+#include "mesh/mesh_server.h"
+#include "mesh/mesh_worker.h"
+#include "net/link.h"
+#include "net/link_send.h"
+#include "net/progress.h"
+#include "net/service.h"
 
 #include <fcntl.h>
 #include <stdio.h>

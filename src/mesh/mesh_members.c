@@ -1,6 +1,9 @@
 #include "mesh/mesh.h"
 
 #include "base/clock.h"
+#include "group/group_info.h"
+#include "net/link.h"
+#include "net/service.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "tensor/memory.h"
+#include "tensor/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

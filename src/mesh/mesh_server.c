@@ -1,7 +1,12 @@
+#include "mesh/mesh_server.h"
+
 #include "mesh/mesh.h"
 
 #include "base/clock.h"
+#include "net/link_send.h"
+#include "net/progress.h"
 #include "tensor/memory.h"
+#include "tensor/tensor.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,11 @@
+#include "mesh/mesh_worker.h"
+
 #include "mesh/mesh.h"
 
 #include "base/clock.h"
+#include "net/link_receive.h"
+#include "net/link_send.h"
+#include "net/progress.h"
 #include "tensor/memory.h"
 
 #include <stdio.h>

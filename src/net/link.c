@@ -1,5 +1,11 @@
+#include "net/link.h"
+
 #include "base/clock.h"
+#include "net/link_connect.h"
+#include "net/link_send.h"
+#include "net/net.h"
 #include "net/net_state.h"
+#include "net/progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>

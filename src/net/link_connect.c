@@ -1,6 +1,12 @@
-/* How a connection is made: which addresses are tried, in which order, how often. */
+#include "net/link_connect.h"
+
 #include "base/clock.h"
+#include "net/link.h"
+#include "net/link_send.h"
+#include "net/net.h"
 #include "net/net_state.h"
+#include "net/progress.h"
+#include "net/transport_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>

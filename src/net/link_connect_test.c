@@ -1,7 +1,10 @@
 /* Which of a card's addresses a connection takes. */
 #include "base/clock.h"
 #include "base/test.h"
-#include "net/frame.h"
+#include "net/frame/frame.h"
+#include "net/link.h"
+#include "net/link_connect.h"
+#include "net/progress.h"
 #include "net_side.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,5 @@
-/* Which key a connection is made with: that of the rendezvous, or that of a group's members. */
+#include "net/link_keys.h"
+
 #include "net/net_state.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 
 enum { CONTEXT_BYTES_MAX = 64 };
 
-lig_status ligi_net_bind(ligi_net *net, ligi_key key, const char *context)
+lig_status ligi_net_bind(ligi_net *net, ligi_net_key key, const char *context)
 {
     char *made;
 
@@ -28,24 +29,24 @@ lig_status ligi_net_bind(ligi_net *net, ligi_key key, const char *context)
     return LIG_OK;
 }
 
-const char *ligi_net_context(const ligi_net *net, ligi_key key, uint32_t *binding)
+const char *ligi_net_context(const ligi_net *net, ligi_net_key key, uint32_t *binding)
 {
     if (binding != NULL)
         *binding = net->binding;
     return net->contexts[key];
 }
 
-ligi_key ligi_net_key_of(const ligi_net *net, ligi_service service)
+ligi_net_key ligi_net_key_of(const ligi_net *net, ligi_service service)
 {
     return service == LIGI_SERVICE_GROUP || !net->bound ? LIGI_KEY_MEET : LIGI_KEY_MEMBER;
 }
 
-ligi_key ligi_link_key(const ligi_link *link)
+ligi_net_key ligi_link_key(const ligi_link *link)
 {
     return ligi_net_key_of(link->net, link->service);
 }
 
-void ligi_link_proved(ligi_link *link, ligi_key key)
+void ligi_link_proved(ligi_link *link, ligi_net_key key)
 {
     link->keyed = 1;
     link->proved = key;

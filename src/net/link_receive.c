@@ -1,4 +1,9 @@
-/* What a link receives: order and limits, hello and goodbye, and the module's hooks. */
+#include "net/link_receive.h"
+
+#include "net/link.h"
+#include "net/link_keys.h"
+#include "net/link_send.h"
+#include "net/net.h"
 #include "net/net_state.h"
 
 #include <stdlib.h>

@@ -1,5 +1,9 @@
-/* What a link has to send: a queue of nodes, taken from and given back to a free list. */
+#include "net/link_send.h"
+
+#include "net/link.h"
+#include "net/net.h"
 #include "net/net_state.h"
+#include "net/progress.h"
 
 #include <stdlib.h>
 #include <string.h>

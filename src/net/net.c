@@ -1,7 +1,15 @@
 #include "base/boot.h"
 #include "base/clock.h"
+#include "net/link.h"
+#include "net/link_keys.h"
+#include "net/link_receive.h"
+#include "net/link_send.h"
 #include "net/net_state.h"
+#include "net/progress.h"
+#include "net/progress_thread.h"
 #include "net/secure/secret_memory.h"
+#include "net/service.h"
+#include "net/transport_load.h"
 
 #include <errno.h>
 #include <fcntl.h>

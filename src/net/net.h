@@ -22,6 +22,8 @@
 
 #include <sys/uio.h>
 
+typedef struct ligi_slot ligi_slot;
+
 #define LIGI_NET_VERSION 1         /* of what travels; both ends must have the same */
 #define LIGI_HEAD_BYTES_MAX 65536  /* of a message's head */
 #define LIGI_HELLO_BYTES_MAX 1024  /* of what a module adds to a hello */
@@ -73,18 +75,13 @@ typedef struct ligi_net_options {
 } ligi_net_options;
 
 /* With a secret, what a connection proves beside it. */
-typedef enum ligi_key {
+typedef enum ligi_net_key {
     LIGI_KEY_MEET = 0,   /* of the rendezvous; of everything where there is no group */
     LIGI_KEY_MEMBER = 1, /* of members among each other: none until the group's id is known */
     LIGI_KEYS = 2
-} ligi_key;
+} ligi_net_key;
 
 lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options);
-/* Derives that key from the secret, `group` of the options, and `context` (up to 64 bytes) for
- * connections that begin from now on. Once this has been called links of LIGI_SERVICE_GROUP take
- * LIGI_KEY_MEET and all others LIGI_KEY_MEMBER, at both ends. LIGI_KEY_MEET begins another group:
- * there is no LIGI_KEY_MEMBER any more. Without a secret nothing changes. */
-lig_status ligi_net_bind(ligi_net *net, ligi_key key, const char *context);
 /* Ends every link (peers are told), listener and the background thread. No hook is called any more
  * except `sent` for messages still borrowed. Takes at most about a second. */
 void ligi_net_close(ligi_net *net);
@@ -165,16 +162,6 @@ typedef struct ligi_net_hooks {
     int64_t (*tick)(void *context, int64_t now_ns);
 } ligi_net_hooks;
 
-/* From now on links of `service` belong to these hooks (borrowed until close). LIG_E_EXISTS when
- * they have an owner. */
-lig_status ligi_net_serve(ligi_net *net, ligi_service service, const ligi_net_hooks *hooks,
-                          void *context);
-/* Ends it: its links are closed, no hook is called any more (`sent` is, before it returns). */
-void ligi_net_unserve(ligi_net *net, ligi_service service);
-/* Has the service's tick called soon: its deadlines have changed. Any thread, no lock needed, never
- * waits. */
-void ligi_net_hurry(ligi_net *net, ligi_service service);
-
 /* --- links --- */
 
 typedef struct ligi_connect {
@@ -192,28 +179,6 @@ typedef struct ligi_connect {
     int retry;          /* 1: where nobody listens yet, try again until the timeout */
     void *owner;        /* ligi_link_owner */
 } ligi_connect;
-
-/* Returns a link at once; `met` says that it is up, `lost` that it is not to be. May be sent on at
- * once: messages wait. A host's name is resolved here, which can take as long as the resolver does;
- * numbers never wait. */
-lig_status ligi_net_connect(ligi_net *net, const ligi_connect *connect, ligi_link **link);
-
-/* Ends the link and frees it; queued messages are cancelled (`sent` is called, LIG_E_CLOSED). The
- * peer's `lost` says LIG_E_CLOSED and `reason` (NULL: none). Never waits. NULL is fine. */
-void ligi_link_close(ligi_link *link, const char *reason);
-
-void ligi_link_set_owner(ligi_link *link, void *owner);
-void *ligi_link_owner(const ligi_link *link);
-/* What sentences call the peer; at first its address. Copied, cut at 63 bytes. */
-void ligi_link_set_name(ligi_link *link, const char *name);
-const char *ligi_link_name(const ligi_link *link);
-const char *ligi_link_scheme(const ligi_link *link); /* "tcp"; static storage */
-int ligi_link_up(const ligi_link *link);             /* met, and not lost */
-size_t ligi_link_queued(const ligi_link *link);      /* messages that are not yet handed over */
-/* This end's host as the peer sees it ("10.0.0.7"); "" where there is none. */
-lig_status ligi_link_local_host(const ligi_link *link, char host[LIGI_ADDRESS_BYTES_MAX]);
-/* The moment of the last byte that came. */
-int64_t ligi_link_heard_ns(const ligi_link *link);
 
 /* --- messages --- */
 
@@ -234,60 +199,6 @@ typedef struct ligi_send {
     void *token; /* handed to `sent`, and names the message in cancel */
 } ligi_send;
 
-/* Never blocks. *done (may be NULL only when there is no payload) is 1 when nothing is borrowed any
- * more, and then `sent` is not called; always so for a message without payload. Such a message,
- * sent from inside a hook, goes when the round of progress has dealt with what woke it, with others
- * like it. LIG_E_BUSY: queue_max messages wait already, this one was not taken. On a lost link: its
- * status and sentence. */
-lig_status ligi_net_send(ligi_link *link, const ligi_send *send, int *done);
-
-/* Takes back a message that has not begun to travel: `sent` is called (LIG_E_CLOSED) before this
- * returns LIG_OK. LIG_E_BUSY when it has begun: only closing the link gives the memory back at
- * once. LIG_E_NOTFOUND when it is not waiting. */
-lig_status ligi_net_cancel(ligi_link *link, void *token);
-
-/* The payload landing under `token` is thrown away from here on; its memory is not touched any
- * more, and arrived is still called (or lost: UCX can turn nothing away, and the link ends where
- * the rest does not come soon). LIG_E_NOTFOUND when no such payload is landing. */
-lig_status ligi_net_divert(ligi_link *link, void *token);
-
-/* --- progress --- */
-
-/* Drives until until(context) is not 0 (asked with the lock held), spinning spin_ns and then
- * sleeping; LIG_E_TIMEOUT after timeout_ns (LIG_FOREVER: none), LIG_E_CLOSED when the endpoint
- * closes. A condition that another thread makes true outside a hook needs ligi_net_wake. */
-lig_status ligi_net_wait(ligi_net *net, int (*until)(void *context), void *context,
-                         int64_t timeout_ns);
-/* The same for a caller that has locked, once: what it waited for is as it was found when this
- * returns. Meanwhile others have the lock. */
-lig_status ligi_net_await(ligi_net *net, int (*until)(void *context), void *context,
-                          int64_t timeout_ns);
-/* One round without waiting. */
-lig_status ligi_net_poll(ligi_net *net);
-/* One round, unless another thread has the lock: for those who help and must not wait. */
-void ligi_net_help(ligi_net *net);
-/* Has every waiting thread ask its condition again. Any thread, no lock needed; for signal handlers
- * too. */
-void ligi_net_wake(ligi_net *net);
-
-/* --- memory that can be lent --- */
-
-/* Memory that a peer on this host can be shown (LIGI_SEND_LEND); zeroed, aligned to 64 bytes. Plain
- * memory where no transport can share. Freed by ligi_net_free, before or after close of the
- * endpoint (`net` is NULL then). */
-lig_status ligi_net_alloc(ligi_net *net, uint64_t bytes, void **memory);
-/* Likewise, aligned to a page, for a lot of memory of which hardly any is ever touched, and that
- * peers may read and never write: it counts towards no limit. LIG_E_UNSUPPORTED where nothing can
- * share.
- */
-lig_status ligi_net_reserve(ligi_net *net, uint64_t bytes, void **memory);
-void ligi_net_free(ligi_net *net, void *memory);
-
-/* A taken piece stays readable while its mapping is kept, whatever becomes of link, peer and
- * endpoint. No lock needed. */
-void ligi_mapping_keep(ligi_mapping *mapping);
-void ligi_mapping_drop(ligi_mapping *mapping);
-
 /* --- figures --- */
 
 typedef struct ligi_net_stats {
@@ -298,5 +209,17 @@ typedef struct ligi_net_stats {
 } ligi_net_stats;
 
 void ligi_net_stats_get(ligi_net *net, ligi_net_stats *stats);
+
+/* LIG_E_CLOSED in a forked child. */
+lig_status ligi_net_mine(const ligi_net *net);
+/* The transport of a scheme, opened at first use. */
+lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_slot **slot);
+/* Lock and unlock around what may call transports and hooks; the last leave frees dead links. */
+void ligi_net_enter(ligi_net *net);
+void ligi_net_leave(ligi_net *net);
+
+/* The endpoint's secret; NULL when there is none. */
+const void *ligi_net_secret(const ligi_net *net, size_t *bytes);
+const ligi_net_options *ligi_net_limits(const ligi_net *net); /* the values in force */
 
 #endif

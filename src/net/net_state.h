@@ -7,7 +7,12 @@
 #include <stdatomic.h>
 
 #include "base/error.h"
-#include "net/frame.h"
+#include "net/frame/frame.h"
+#include "net/link.h"
+#include "net/link_connect.h"
+#include "net/link_send.h"
+#include "net/progress.h"
+#include "net/progress_thread.h"
 #include "net/transport.h"
 
 #define LIGI_TRANSPORTS_MAX 8
@@ -27,14 +32,6 @@ typedef struct ligi_node {
     struct iovec few[LIGI_IOV_FEW];
     uint8_t small[LIGI_HEAD_SMALL];
 } ligi_node;
-
-typedef enum ligi_state {
-    LIGI_STRANGER,   /* accepted, has not said hello */
-    LIGI_CONNECTING, /* ours is on its way, theirs has not come */
-    LIGI_MEETING,    /* inside `met` */
-    LIGI_UP,
-    LIGI_ENDED /* failed; `lost` is told or will be at the end of the round */
-} ligi_state;
 
 /* How a connection is tried: addresses in order, again after a pause where that was asked for. */
 typedef struct ligi_plan {
@@ -59,7 +56,7 @@ struct ligi_link {
     ligi_state state;
     ligi_service service;
     int keyed;           /* the transport has proved a key, which shm and inproc do not */
-    ligi_key proved;     /* then: which one */
+    ligi_net_key proved; /* then: which one */
     int accepted, final; /* final: trying elsewhere or again is of no use */
     int closing, closed; /* by the owner: freed at the end of the round */
     int told;            /* `lost` was called */
@@ -92,8 +89,6 @@ typedef struct ligi_served {
     int64_t tick_ns;
     _Atomic int hurried; /* its tick is due, whatever it said */
 } ligi_served;
-
-typedef enum ligi_driver { LIGI_NOBODY, LIGI_CALLER, LIGI_BACKGROUND } ligi_driver;
 
 struct ligi_net {
     _Atomic int wanting; /* threads that wait for the lock: a spinning holder lets them in */
@@ -146,60 +141,6 @@ struct ligi_net {
     uint8_t *here; /* a page that is 1 in the process that opened, 0 in its forked children */
 };
 
-/* --- net.c --- */
 extern const ligi_host ligi_net_host;
-/* LIG_E_CLOSED in a forked child. */
-lig_status ligi_net_mine(const ligi_net *net);
-/* The transport of a scheme, opened at first use. */
-lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_slot **slot);
-/* Lock and unlock around what may call transports and hooks; the last leave frees dead links. */
-void ligi_net_enter(ligi_net *net);
-void ligi_net_leave(ligi_net *net);
-
-/* --- link.c --- */
-/* The key that links of a service take, at both ends (link_keys.c). */
-ligi_key ligi_net_key_of(const ligi_net *net, ligi_service service);
-lig_status ligi_link_create(ligi_net *net, ligi_state state, const char *address, ligi_link **link);
-void ligi_link_free(ligi_link *link); /* the wire is gone and the queue empty */
-void ligi_link_drop(ligi_link *link); /* the wire alone */
-/* Ends the queue: `sent` with `status` for what was borrowed. */
-void ligi_link_cancel_all(ligi_link *link, lig_status status);
-/* Failed links: the next attempt, or `lost`. */
-void ligi_net_settle(ligi_net *net);
-void ligi_net_bury(ligi_net *net);
-const ligi_served *ligi_link_served(const ligi_link *link);
-
-/* --- link_send.c --- */
-/* Puts a message of ours (hello, goodbye) at the front of the queue. Copies. */
-lig_status ligi_link_put_first(ligi_link *link, ligi_kind kind, const void *head, size_t bytes);
-lig_status ligi_link_put_hello(ligi_link *link, const void *data, size_t bytes);
-void ligi_link_take_back_hello(ligi_link *link);
-/* 1 when the peer may have read it. */
-int ligi_link_hello_left(const ligi_link *link);
-/* Cancels what waits and says goodbye, as far as that goes without waiting. */
-void ligi_link_say_bye(ligi_link *link, lig_status status, const char *text);
-void ligi_link_flush(ligi_link *link);
-void ligi_net_flush(ligi_net *net);
-void ligi_node_free(ligi_net *net, ligi_node *node);
-/* `sent` for what was handed over; of one link, or of all (NULL). */
-void ligi_net_tell_sent(ligi_net *net, const ligi_link *link);
-
-/* --- link_connect.c --- */
-/* The next address of the plan: LIG_OK when an attempt is under way or will be. */
-lig_status ligi_plan_next(ligi_link *link);
-
-/* --- progress.c --- */
-/* One round: everything that can happen without waiting. Returns how many things did. */
-int ligi_net_round(ligi_net *net);
-/* Between two rounds: threads that want the lock get it. */
-void ligi_net_let_in(ligi_net *net);
-/* Something is due at that moment: whoever sleeps wakes by then. */
-void ligi_net_due(ligi_net *net, int64_t at_ns);
-lig_status ligi_progress_open(ligi_net *net);
-void ligi_progress_close(ligi_net *net);
-/* --- progress_thread.c --- */
-lig_status ligi_background_start(ligi_net *net);
-void ligi_background_stop(ligi_net *net);
-void ligi_net_sleep(ligi_net *net, ligi_driver as, int64_t deadline_ns);
 
 #endif

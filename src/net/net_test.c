@@ -1,8 +1,13 @@
 /* The core: what modules may do inside hooks, threads that wait, endpoints that close. */
 #include "base/clock.h"
 #include "base/test.h"
-#include "net/frame.h"
+#include "net/frame/frame.h"
+#include "net/link.h"
+#include "net/link_connect.h"
+#include "net/link_send.h"
 #include "net/net_state.h"
+#include "net/progress.h"
+#include "net/service.h"
 #include "net_side.h"
 
 #include <ligament/net.h>

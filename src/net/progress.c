@@ -1,5 +1,10 @@
-/* Rounds, the one sleeping place, and waiting. */
+#include "net/progress.h"
+
 #include "base/clock.h"
+#include "net/link.h"
+#include "net/link_connect.h"
+#include "net/link_send.h"
+#include "net/net.h"
 #include "net/net_state.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/test.h"
 #include "net/net_state.h"
+#include "net/progress.h"
 
 #include <sched.h>
 

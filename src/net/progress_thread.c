@@ -1,8 +1,8 @@
-/* The thread that drives while no caller does. Waking it whenever a caller leaves would cost each
- * wait a wake-up, so it looks by itself: often at first, less so while callers keep coming, and not
- * at all while one of them sleeps, who tells it when leaving. */
+#include "net/progress_thread.h"
+
 #include "base/clock.h"
 #include "net/net_state.h"
+#include "net/progress.h"
 
 #include <signal.h>
 

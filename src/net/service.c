@@ -1,5 +1,9 @@
-/* Which module owns which links, and memory that can be lent. */
+#include "net/service.h"
+
+#include "net/link.h"
+#include "net/net.h"
 #include "net/net_state.h"
+#include "net/progress.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -129,68 +129,8 @@ typedef struct ligi_transport_ops {
 extern const ligi_transport_ops *const ligi_transports[];
 /* The schemes of those that are loaded; ends with NULL. */
 extern const char *const ligi_transports_loaded[];
-/* The table of a transport that is a shared object of its own (libligament_<scheme>.so, beside the
- * library or on the loader's path). LIG_E_NOTFOUND for a scheme that is none of those,
- * LIG_E_UNSUPPORTED with a sentence when it is not installed or does not fit. */
-lig_status ligi_transport_load(const char *scheme, const ligi_transport_ops **ops);
 
 /* --- what the core does for transports --- */
-
-/* A peer knocks: a new link with this wire (the core calls drop on it when the link ends; on
- * failure it stays the caller's). `peer` names it in sentences. */
-lig_status ligi_link_accept(ligi_net *net, const ligi_transport_ops *ops, void *wire,
-                            const char *peer, ligi_link **link);
-
-/* The first message not yet handed over, NULL when there is none (or nothing may go yet: before the
- * peer's hello only ours does). Later ones by `->next`, up to and without ligi_link_queue_end. */
-ligi_outgoing *ligi_link_queue(ligi_link *link);
-ligi_outgoing *ligi_link_queue_end(ligi_link *link);
-/* The first of the queue has been moved: its memory is no longer needed. Frees it. */
-void ligi_link_gone(ligi_link *link);
-
-/* A message begins. Checks kind, order and limits, before anything is allocated or read for it. */
-lig_status ligi_link_begin(ligi_link *link, const ligi_prefix *prefix);
-/* Its head is there. Asks the module (or handles hello and goodbye) and fills in->iov, count,
- * bytes. On failure: ligi_link_fail, as for every failing call on a link. After any call of the
- * core a link may be closing: see ligi_link_dead. */
-lig_status ligi_link_take(ligi_link *link, ligi_incoming *in);
-/* All in->bytes are in place. */
-void ligi_link_landed(ligi_link *link);
-/* The link has ended with this thread's sentence: `lost` comes at the end of the round. Stop
- * reading and writing; drop follows. Twice is fine, the first counts. */
-void ligi_link_fail(ligi_link *link, lig_status status);
-/* 1 when the link was closed or failed: touch the wire no more than to return. The wire itself
- * lives until the end of the round. */
-int ligi_link_dead(const ligi_link *link);
-/* For ligi_link_heard_ns; when the round of progress began that it is called in is near enough. */
-int64_t ligi_net_round_ns(const ligi_net *net);
-void ligi_link_heard(ligi_link *link, int64_t now_ns);
-
-/* Watches, changes (events 0 keeps the descriptor, silent) and forgets a descriptor.
- * Level-triggered. Forget before closing it. */
-lig_status ligi_net_watch(ligi_net *net, ligi_watch *watch, int fd, uint32_t events);
-lig_status ligi_net_rewatch(ligi_net *net, ligi_watch *watch, uint32_t events);
-void ligi_net_forget(ligi_net *net, ligi_watch *watch);
-/* Says when the transport wants its poll called at the latest (a pause, lingering). One moment is
- * kept for all, so poll says again what it still waits for. */
-void ligi_net_alarm(ligi_net *net, int64_t at_ns);
-
-/* The endpoint's secret; NULL when there is none. */
-const void *ligi_net_secret(const ligi_net *net, size_t *bytes);
-const ligi_net_options *ligi_net_limits(const ligi_net *net); /* the values in force */
-/* What a key is derived from beside the secret; NULL: there is no such key yet. *binding (may be
- * NULL) is another number whenever one of them has changed. */
-const char *ligi_net_context(const ligi_net *net, ligi_key key, uint32_t *binding);
-/* The key that this end of a link connects with. */
-ligi_key ligi_link_key(const ligi_link *link);
-/* The peer that knocked has proved this key: before its hello is handed over. */
-void ligi_link_proved(ligi_link *link, ligi_key key);
-/* A proof of `words` that only holders of the secret and of `key` can make (HMAC-SHA256). For
- * transports that cannot encrypt. LIG_E_UNSUPPORTED without OpenSSL, LIG_E_DENIED where there is no
- * such key. */
-lig_status ligi_net_prove(const ligi_net *net, ligi_key key, const struct iovec *words,
-                          uint8_t proof[LIGI_PROOF_BYTES]);
-const char *ligi_link_address(const ligi_link *link); /* what was connected to, or who knocked */
 
 /* A mapping of a peer's memory: made by the transport with one reference, unmapped by `end` when
  * the last is dropped. */
@@ -224,10 +164,10 @@ struct ligi_host {
                                const char *const *also, void *into);
     void (*options_fini)(const ligi_option *table, size_t count, void *into);
     lig_status (*fail)(lig_status status, const char *format, ...) LIG_PRINTF(2, 3); /* lig_fail */
-    lig_status (*net_prove)(const ligi_net *net, ligi_key key, const struct iovec *words,
+    lig_status (*net_prove)(const ligi_net *net, ligi_net_key key, const struct iovec *words,
                             uint8_t proof[LIGI_PROOF_BYTES]);
-    ligi_key (*link_key)(const ligi_link *link);
-    void (*link_proved)(ligi_link *link, ligi_key key);
+    ligi_net_key (*link_key)(const ligi_link *link);
+    void (*link_proved)(ligi_link *link, ligi_net_key key);
 };
 
 #endif

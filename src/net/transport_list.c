@@ -4,7 +4,9 @@
 
 #include <string.h>
 
+#include "net/net.h"
 #include "net/net_state.h"
+#include "net/transport_load.h"
 
 const char *lig_transport_name(size_t index)
 {

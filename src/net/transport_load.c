@@ -1,5 +1,9 @@
-/* Transports with an outside library are shared objects of their own, so that the library itself
- * asks for nothing that a laptop lacks. */
+#include "net/transport_load.h"
+#include "net/link_keys.h"
+
+#include "net/net.h"
+#include "net/secure/tls_handshake.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -50,7 +54,7 @@ lig_status ligi_transport_load(const char *scheme, const ligi_transport_ops **op
     return LIG_OK;
 }
 
-lig_status ligi_net_prove(const ligi_net *net, ligi_key key, const struct iovec *words,
+lig_status ligi_net_prove(const ligi_net *net, ligi_net_key key, const struct iovec *words,
                           uint8_t proof[LIGI_PROOF_BYTES])
 {
     const char *context = ligi_net_context(net, key, NULL);

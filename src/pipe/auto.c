@@ -1,4 +1,5 @@
-/* The method `auto`: several candidates, one judge. */
+#include "pipe/auto.h"
+
 #include <math.h>
 #include <string.h>
 

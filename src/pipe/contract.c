@@ -1,5 +1,7 @@
 #include "pipe/contract.h"
 
+#include "pipe/graph_check.h"
+
 #include <stdlib.h>
 
 static uint32_t find(uint32_t *parent, uint32_t node)

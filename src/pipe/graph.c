@@ -1,6 +1,8 @@
 /* From the caller's arrays to units and nets. */
 #include "pipe/graph.h"
 
+#include "pipe/graph_check.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -32,17 +32,8 @@ typedef struct ligi_graph {
     double load_max;
 } ligi_graph;
 
-/* Refuses what makes no sense, without looking at cycles. */
-lig_status ligi_graph_check(const lig_pipe_graph *input);
-
 /* "'layer.3'" or "node 17", into `text`. */
 #define LIGI_NODE_NAME_BYTES 96
-const char *ligi_node_name(const lig_pipe_graph *input, uint32_t node, char *text);
-
-/* Fills `topological` (position -> node): node numbers themselves where they are an order, else the
- * smallest node that can come next. LIG_E_INVALID names the nodes of a cycle. */
-lig_status ligi_graph_order(const lig_pipe_graph *input, uint32_t *topological,
-                            ligi_scratch *scratch);
 
 /* Makes the units' graph in memory of `scratch`, from a graph that has been checked. */
 lig_status ligi_graph_make(const lig_pipe_graph *input, const lig_pipe_options *options,

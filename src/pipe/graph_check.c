@@ -1,4 +1,5 @@
-/* Everything a caller can get wrong in a graph, each with a sentence that names the node. */
+#include "pipe/graph_check.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

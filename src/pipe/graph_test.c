@@ -1,5 +1,6 @@
 #include "pipe/graph.h"
 
+#include "pipe/graph_check.h"
 #include "pipe/pipe_testing.h"
 
 static lig_status make(const sample *s, ligi_graph *graph, ligi_scratch *scratch)

@@ -10,9 +10,4 @@
 lig_status ligi_method_run(const ligi_job *job, uint32_t method, double balance, int even_stages,
                            ligi_assignment *assignment, ligi_figures *figures);
 
-/* Runs several, takes the shortest simulated step (with `balance` the smallest cut), and fills
- * which one it was. */
-lig_status ligi_auto(const ligi_job *job, ligi_assignment *assignment, ligi_figures *figures,
-                     uint32_t *method);
-
 #endif

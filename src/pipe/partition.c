@@ -2,6 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "pipe/auto.h"
+#include "pipe/graph_check.h"
 #include "pipe/methods.h"
 
 /* A job with all that hangs on it. */

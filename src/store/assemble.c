@@ -4,6 +4,8 @@
 #include "base/hash.h"
 #include "store/tiling.h"
 #include "tensor/memory.h"
+#include "tensor/stride.h"
+#include "tensor/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

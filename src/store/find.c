@@ -6,6 +6,7 @@
 #include "store/graphs.h"
 #include "store/ref.h"
 #include "tensor/memory.h"
+#include "tensor/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "store/assemble.h"
 #include "tensor/memory.h"
+#include "tensor/tensor.h"
 
 #include <ligament/backend.h>
 

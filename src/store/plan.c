@@ -5,6 +5,7 @@
 #include "store/labels.h"
 #include "store/share.h"
 #include "tensor/memory.h"
+#include "tensor/tensor.h"
 
 #include <ligament/backend.h>
 

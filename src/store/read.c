@@ -5,6 +5,7 @@
 #include "store/slice.h"
 #include "store/tiling.h"
 #include "tensor/memory.h"
+#include "tensor/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,6 +9,7 @@
 #include "store/share.h"
 #include "store/writing.h"
 #include "tensor/memory.h"
+#include "tensor/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "store/sift.h"
 #include "tensor/memory.h"
+#include "tensor/stride.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,5 @@
+#include "tensor/stride.h"
+
 #include "tensor/memory.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+#include "tensor/tensor.h"
+
 #include "base/codec.h"
 #include "base/error.h"
 #include "base/map.h"

@@ -1,5 +1,7 @@
 #include "base/test.h"
 #include "tensor/memory.h"
+#include "tensor/stride.h"
+#include "tensor/tensor.h"
 
 #include <stdlib.h>
 

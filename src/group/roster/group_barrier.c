@@ -1,6 +1,7 @@
 #include "group/roster/group_barrier.h"
 
 #include "base/error.h"
+#include "group/role.h"
 
 #include <stdio.h>
 #include <stdlib.h>

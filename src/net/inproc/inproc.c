@@ -2,6 +2,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/inproc/pair.h"
+#include "net/link.h"
+#include "net/link_receive.h"
+#include "net/link_send.h"
+#include "net/progress.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
 #include "net/inproc/pair.h"
 
+#include "net/progress.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -20,30 +20,7 @@ typedef struct ligi_secure_keys
 typedef struct ligi_secure ligi_secure; /* one connection */
 struct ligi_gcm;                        /* what encrypts: net/gcm.h */
 
-/* LIG_E_UNSUPPORTED without OpenSSL 3, LIG_E_INVALID for a secret below LIG_SECRET_LEAST bytes.
- * Keeps neither secret nor group. */
-lig_status ligi_secure_keys_open(const void *secret, size_t bytes, const char *group,
-                                 ligi_secure_keys **keys);
-/* A second key, for another group, or a new one in place of either (`which` is 0 or 1): from now on
- * a peer that knocks may prove any of them. A NULL group takes the key away. */
-lig_status ligi_secure_keys_set(ligi_secure_keys *keys, unsigned which, const struct iovec *secret,
-                                const char *group);
-/* LIG_E_DENIED: a connection that needs the key of a group before there is one. */
-lig_status ligi_secure_fail_early(void);
-/* Wipes the keys. Connections made with them must be closed before. NULL is fine. */
-void ligi_secure_keys_close(ligi_secure_keys *keys);
-
-/* The library that encrypts, by its name (ligi_gcm_choose, with its failures); it is the keys' and
- * lives as long. One thread at a time. */
-lig_status ligi_secure_keys_gcm(ligi_secure_keys *keys, const char *name,
-                                const struct ligi_gcm **gcm);
-
 #define LIGI_SECURE_PROOF 32
-
-/* HMAC-SHA256 of `words` with a key of its own made from secret and group: for transports that
- * cannot encrypt. */
-lig_status ligi_secure_prove(const struct iovec *secret, const char *group,
-                             const struct iovec *words, uint8_t proof[LIGI_SECURE_PROOF]);
 
 typedef enum ligi_secure_end { LIGI_SECURE_CONNECT, LIGI_SECURE_ACCEPT } ligi_secure_end;
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "net/secure/tls_channel.h"
+#include "net/secure/tls_handshake.h"
 
 #define SCENE_SECRET "0123456789abcdef0123456789abcdef"
 

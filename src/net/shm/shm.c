@@ -3,6 +3,10 @@
 #include "net/shm/wire.h"
 
 #include "base/error.h"
+#include "net/link.h"
+#include "net/shm/shm_listen.h"
+#include "net/shm/shm_receive.h"
+#include "net/shm/shm_send.h"
 
 #include <stdlib.h>
 #include <string.h>

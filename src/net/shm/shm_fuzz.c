@@ -2,7 +2,8 @@
  * memory, write into the rings' books at any time. The input is a row of steps: what, how many
  * bytes, the bytes. */
 #include "base/error.h"
-#include "net/frame.h"
+#include "net/frame/frame.h"
+#include "net/progress.h"
 #include "shm_end.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

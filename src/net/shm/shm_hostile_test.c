@@ -1,4 +1,9 @@
 /* The shm transport and those who should not come in, mean harm, or are no more. */
+#include "net/link.h"
+#include "net/link_connect.h"
+#include "net/link_send.h"
+#include "net/progress.h"
+#include "net/service.h"
 #include "shm_pair.h"
 
 #include <errno.h>

@@ -1,5 +1,9 @@
-/* How two processes of one host find each other: Unix sockets, and who may come in. */
+#include "net/shm/shm_listen.h"
+
 #include "base/error.h"
+#include "net/link.h"
+#include "net/progress.h"
+#include "net/shm/shm_send.h"
 #include "net/shm/wire.h"
 
 #include <errno.h>

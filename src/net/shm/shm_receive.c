@@ -1,6 +1,11 @@
-/* From the ring to where the core says. */
+#include "net/shm/shm_receive.h"
+
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/link.h"
+#include "net/link_receive.h"
+#include "net/progress.h"
+#include "net/shm/shm_view.h"
 #include "net/shm/wire.h"
 
 #include <string.h>

@@ -1,6 +1,10 @@
-/* From a link's queue into the ring. */
+#include "net/shm/shm_send.h"
+
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/link.h"
+#include "net/link_send.h"
+#include "net/progress.h"
 #include "net/shm/wire.h"
 
 #include <string.h>

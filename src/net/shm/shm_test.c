@@ -1,6 +1,11 @@
 /* The shm transport below the core: what the conformance suite, which runs over every transport,
  * cannot ask. */
+#include "net/link.h"
+#include "net/link_send.h"
+#include "net/net.h"
 #include "net/net_state.h"
+#include "net/progress.h"
+#include "net/service.h"
 #include "shm_pair.h"
 
 #include <stdio.h>

@@ -1,5 +1,7 @@
-/* The peer's segments as they are mapped here. */
+#include "net/shm/shm_view.h"
+
 #include "base/error.h"
+#include "net/link.h"
 #include "net/shm/sealed.h"
 #include "net/shm/wire.h"
 

@@ -82,7 +82,6 @@ struct ligi_wire {
 #define LIGI_SHM_MEMORY_BYTES (2 * ligi_ring_bytes(ligi_shm_shape))
 extern const ligi_ring_shape ligi_shm_shape;
 
-/* --- wire.c --- */
 /* Takes a connected socket (closed by drop, and when this fails). */
 lig_status ligi_wire_create(ligi_shm *shm, int fd, ligi_wire **wire);
 /* Makes the rings and shows them to the peer: the connecting side. */
@@ -95,27 +94,8 @@ void ligi_wire_bell(ligi_wire *wire);
 /* 1 when the peer has been shown the segment (now, or before). */
 int ligi_wire_show(ligi_wire *wire, const ligi_segment_place *place);
 
-/* --- shm_listen.c --- */
 #define LIGI_SHM_OPTION_COUNT 2
 extern const ligi_option ligi_shm_options[LIGI_SHM_OPTION_COUNT];
 extern const ligi_transport_ops ligi_transport_shm;
-lig_status ligi_shm_listen(void *self, const ligi_uri *uri, char address[LIGI_ADDRESS_BYTES_MAX]);
-lig_status ligi_shm_connect(void *self, const ligi_uri *uri, ligi_link *link, void **wire);
-void ligi_shm_unlisten(ligi_shm *shm, int forked);
-
-/* --- shm_view.c --- */
-lig_status ligi_views_add(ligi_wire *wire, int fd, uint32_t segment, uint64_t bytes);
-ligi_shm_view *ligi_views_find(const ligi_wire *wire, uint32_t segment);
-void ligi_views_forget(ligi_wire *wire, uint32_t segment);
-void ligi_views_fini(ligi_wire *wire);
-
-/* --- shm_send.c --- */
-void ligi_shm_send(void *wire);
-/* --- shm_receive.c --- */
-/* Takes what has come, a portion at most. Returns how many things happened. */
-int ligi_shm_receive(ligi_wire *wire);
-/* The bytes that the step the wire is in waits for. */
-size_t ligi_shm_awaits(const ligi_wire *wire);
-void ligi_shm_divert(void *wire);
 
 #endif

@@ -1,7 +1,15 @@
 /* TCP: one epoll set, no delay, payloads read straight to where they belong. */
+#include "net/tcp/tcp.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/link.h"
+#include "net/link_keys.h"
+#include "net/net.h"
+#include "net/progress.h"
+#include "net/secure/tls_handshake.h"
+#include "net/tcp/tcp_read.h"
 #include "net/tcp/tcp_wire.h"
+#include "net/tcp/tcp_write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -111,7 +119,7 @@ lig_status ligi_tcp_refresh_keys(ligi_tcp *self)
     secret.iov_base = (void *)ligi_net_secret(self->net, &secret.iov_len);
     for (unsigned i = 0; i < LIGI_KEYS; i++)
         LIG_TRY(ligi_secure_keys_set(self->keys, i, &secret,
-                                     ligi_net_context(self->net, (ligi_key)i, NULL)));
+                                     ligi_net_context(self->net, (ligi_net_key)i, NULL)));
     self->binding = binding;
     return LIG_OK;
 }

@@ -1,6 +1,9 @@
-/* Receiving: prefix and head through a small buffer, payloads straight to where they belong. */
+#include "net/tcp/tcp_read.h"
+
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/link.h"
+#include "net/link_receive.h"
 #include "net/tcp/tcp_wire.h"
 
 #include <string.h>

@@ -2,7 +2,10 @@
  * nonsense, descriptors that run out. */
 #include "base/clock.h"
 #include "base/test.h"
-#include "net/frame.h"
+#include "net/frame/frame.h"
+#include "net/link.h"
+#include "net/link_send.h"
+#include "net/progress.h"
 #include "net/tcp/tcp_address.h"
 #include "net_side.h"
 

@@ -2,7 +2,7 @@
 #ifndef LIGI_TCP_WIRE_H
 #define LIGI_TCP_WIRE_H
 
-#include "net/frame.h"
+#include "net/frame/frame.h"
 #include "net/tcp/stream.h"
 #include "net/tcp/tcp_address.h"
 
@@ -46,29 +46,5 @@ struct ligi_tcp {
     int spare; /* a descriptor to accept and refuse with when there are no others */
     int64_t resume_ns;
 };
-
-/* Derives keys anew when the endpoint has been bound to a group since. */
-lig_status ligi_tcp_refresh_keys(ligi_tcp *self);
-/* A wire on a connected or connecting socket, which it owns from here on (also on failure). `gcm`
- * is what encrypts where there is a secret. */
-lig_status ligi_tcp_wire_create(ligi_tcp *self, int fd, const char *peer, ligi_secure_end end,
-                                const struct ligi_gcm *gcm, ligi_tcp_wire **wire);
-void ligi_tcp_wire_destroy(ligi_tcp_wire *wire);
-/* Begins to watch; the link is known. */
-lig_status ligi_tcp_wire_start(ligi_tcp_wire *wire, ligi_link *link);
-
-/* The entries of the transport's table. */
-void ligi_tcp_wire_send(void *context);
-void ligi_tcp_wire_divert(void *context);
-void ligi_tcp_wire_drop(void *context, int graceful);
-lig_status ligi_tcp_wire_local(void *context, char host[LIGI_ADDRESS_BYTES_MAX]);
-
-/* Sends though the socket was full when last asked. Returns 1 when something went. */
-int ligi_tcp_wire_retry(ligi_tcp_wire *wire);
-/* Reads what is there. Returns 1 when something came. */
-int ligi_tcp_wire_read(ligi_tcp_wire *wire);
-void ligi_tcp_wire_ready(void *context, uint32_t events);
-/* Lingering wires that are past their time. */
-void ligi_tcp_linger_look(ligi_tcp *self, int64_t now_ns);
 
 #endif

@@ -1,6 +1,13 @@
-/* Sending, and the life of a connection. */
+#include "net/tcp/tcp_write.h"
+
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/link.h"
+#include "net/link_keys.h"
+#include "net/link_send.h"
+#include "net/progress.h"
+#include "net/tcp/tcp.h"
+#include "net/tcp/tcp_read.h"
 #include "net/tcp/tcp_wire.h"
 
 #include <errno.h>
@@ -221,7 +228,7 @@ static lig_status come_up(ligi_tcp_wire *wire)
         return LIG_OK;
     LIG_TRY(ligi_stream_shake(&wire->stream));
     if (wire->stream.ready && wire->stream.secure != NULL)
-        ligi_link_proved(wire->link, (ligi_key)ligi_secure_used(wire->stream.secure));
+        ligi_link_proved(wire->link, (ligi_net_key)ligi_secure_used(wire->stream.secure));
     watch_for(wire, ligi_stream_unsent(&wire->stream));
     if (wire->stream.ready) {
         wire->blocked = 0;

@@ -1,5 +1,10 @@
 #include "net/ucx/ucx.h"
 
+#include "net/ucx/ucx_load.h"
+#include "net/ucx/ucx_receive.h"
+#include "net/ucx/ucx_send.h"
+#include "net/ucx/ucx_wire.h"
+
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

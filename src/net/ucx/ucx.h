@@ -99,42 +99,12 @@ struct ligi_ucx_self {
     uint8_t head[LIGI_UCX_HEAD_INLINE]; /* of the message that is being taken */
 };
 
-/* --- ucx.c --- */
 /* For whoever asks UCX for something, or drives it, while another thread may sleep: UCX was armed
  * for what it had in hand then. A send that did not fit in, or a path that was not open, tells no
  * descriptor when it can go on: the sleeper has to look, and arm anew. Not needed where the core
  * wakes by itself: after a connect, and after a poll in which something happened. */
 void ligi_ucx_stir(const ligi_ucx_self *self);
 
-/* --- ligi_ucx_wire.c --- */
-lig_status ligi_ucx_wire_create(ligi_ucx_self *self, ucp_ep_params_t *params, int accepted,
-                                ligi_ucx_wire **wire);
-ligi_ucx_wire *ligi_ucx_wire_of(const ligi_ucx_self *self, ucp_ep_h ep);
-/* Ends the link with this thread's sentence. */
-void ligi_ucx_wire_fail(ligi_ucx_wire *wire, lig_status status);
-void ligi_ucx_wire_drop(void *context, int graceful);
-/* Ends the connection now, so that UCX lets go of memory. The link, if there still is one, stays to
- * be dropped. */
-void ligi_ucx_wire_cut(ligi_ucx_wire *wire);
-/* Goes on with everything that is ending; frees what has ended. Returns how many are left. */
-size_t ligi_ucx_wires_reap(ligi_ucx_self *self, int64_t now_ns);
-/* Gives up waiting for peers that were told goodbye. */
-void ligi_ucx_wires_force(ligi_ucx_self *self);
-
-/* --- ucx_send.c --- */
-void ligi_ucx_wire_send(void *context);
-/* Tells the core of messages at the front of the queue that have gone. */
-void ligi_ucx_wire_settle(ligi_ucx_wire *wire);
-/* A small message outside the queue. */
-lig_status ligi_ucx_wire_say(ligi_ucx_wire *wire, ligi_ucx_message id, const void *data,
-                             size_t bytes);
-void ligi_ucx_ops_free(ligi_ucx_self *self);
-
-/* --- ucx_receive.c --- */
 lig_status ligi_ucx_receive_start(ligi_ucx_self *self);
-/* Looks at what waits. Returns how many things happened. */
-int ligi_ucx_wire_look(ligi_ucx_wire *wire);
-void ligi_ucx_wire_divert(void *context);
-void ligi_ucx_arrivals_free(ligi_ucx_wire *wire);
 
 #endif

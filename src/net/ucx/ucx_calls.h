@@ -45,7 +45,4 @@ typedef struct ligi_ucx_calls {
     LIGI_UCX_CALLS(LIGI_UCX_MEMBER)
 } ligi_ucx_calls;
 
-/* LIG_E_UNSUPPORTED with a sentence where UCX is not there. What is loaded stays. */
-lig_status ligi_ucx_load(const ligi_host *host, ligi_ucx_calls *calls);
-
 #endif

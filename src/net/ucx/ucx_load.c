@@ -1,3 +1,5 @@
+#include "net/ucx/ucx_load.h"
+
 #include <dlfcn.h>
 #include <string.h>
 

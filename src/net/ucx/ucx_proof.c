@@ -1,4 +1,5 @@
 #include "net/ucx/ucx.h"
+#include "net/ucx/ucx_send.h"
 
 #include <errno.h>
 #include <string.h>
@@ -88,7 +89,7 @@ lig_status ligi_ucx_prove_take(ligi_ucx_wire *wire, const void *data, size_t byt
     case 1:
         if (in[1] >= LIGI_KEYS)
             return refuse(wire);
-        proving->key = (ligi_key)in[1];
+        proving->key = (ligi_net_key)in[1];
         memcpy(proving->nonces[0], nonce, LIGI_UCX_NONCE_BYTES);
         LIG_TRY(make_nonce(wire, proving->nonces[1]));
         LIG_TRY(proof_of(wire, "server", mine));

@@ -14,7 +14,7 @@
 
 typedef struct ligi_ucx_proving {
     int needed, done;
-    ligi_key key;                            /* which the client says, in its first message */
+    ligi_net_key key;                        /* which the client says, in its first message */
     int step;                                /* of the message that must come next; 0: none */
     uint8_t nonces[2][LIGI_UCX_NONCE_BYTES]; /* of client and server */
 } ligi_ucx_proving;

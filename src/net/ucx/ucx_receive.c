@@ -1,3 +1,8 @@
+#include "net/ucx/ucx_receive.h"
+
+#include "net/ucx/ucx_send.h"
+#include "net/ucx/ucx_wire.h"
+
 #include <stdlib.h>
 #include <string.h>
 

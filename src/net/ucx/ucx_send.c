@@ -1,3 +1,7 @@
+#include "net/ucx/ucx_send.h"
+
+#include "net/ucx/ucx_wire.h"
+
 #include <stdlib.h>
 #include <string.h>
 

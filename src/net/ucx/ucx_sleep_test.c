@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "base/test.h"
+#include "net/ucx/ucx_receive.h"
+#include "net/ucx/ucx_wire.h"
 
 #include <sys/epoll.h>
 

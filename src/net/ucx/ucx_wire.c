@@ -1,3 +1,7 @@
+#include "net/ucx/ucx_wire.h"
+
+#include "net/ucx/ucx_receive.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,6 +2,12 @@
 #include "params/node/node_connect.h"
 
 #include "base/log.h"
+#include "group/addresses.h"
+#include "group/group_info.h"
+#include "net/link.h"
+#include "net/link_send.h"
+#include "net/progress.h"
+#include "net/service.h"
 #include "params/node/node_loss.h"
 #include "params/node/node_receive.h"
 #include "params/node/params_open.h"

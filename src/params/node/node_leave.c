@@ -1,5 +1,8 @@
 #include "params/node/node_leave.h"
 
+#include "group/group_info.h"
+#include "net/link.h"
+#include "net/progress.h"
 #include "params/node/node_connect.h"
 #include "params/node/params_barrier.h"
 #include "params/requests/request_serve.h"

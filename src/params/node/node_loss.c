@@ -1,6 +1,7 @@
 #include "params/node/node_loss.h"
 
 #include "base/clock.h"
+#include "net/service.h"
 #include "params/requests/request_complete.h"
 #include "params/sync/sync_round.h"
 

@@ -3,6 +3,8 @@
 #include "params/state/node_state.h"
 
 #include "base/clock.h"
+#include "group/group_info.h"
+#include "net/progress.h"
 
 #define REASON_NS INT64_C(1000000000)
 

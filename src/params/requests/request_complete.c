@@ -1,5 +1,6 @@
 #include "params/requests/request_complete.h"
 
+#include "net/progress.h"
 #include "params/state/node_state.h"
 #include "params/state/send_buffer.h"
 #include "params/tables/table_info.h"

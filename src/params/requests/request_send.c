@@ -1,5 +1,6 @@
 #include "params/requests/request_send.h"
 
+#include "net/service.h"
 #include "params/requests/request_complete.h"
 #include "params/rows/optimizer.h"
 #include "params/rows/table_state.h"

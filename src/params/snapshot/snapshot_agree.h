@@ -1,3 +1,4 @@
+/* Steps of a save or load: every node reports to node 0, which decides for all. */
 #ifndef LIGI_SNAPSHOT_AGREE_H
 #define LIGI_SNAPSHOT_AGREE_H
 

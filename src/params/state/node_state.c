@@ -1,6 +1,8 @@
 #include "params/state/node_state.h"
 
 #include "base/clock.h"
+#include "group/group_info.h"
+#include "net/progress.h"
 
 #include <stdio.h>
 

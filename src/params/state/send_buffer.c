@@ -1,5 +1,6 @@
 #include "params/state/send_buffer.h"
 
+#include "net/service.h"
 #include "params/rows/slab.h"
 
 #include <stdlib.h>

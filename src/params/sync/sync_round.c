@@ -2,6 +2,9 @@
 #include "params/sync/sync_round.h"
 
 #include "base/clock.h"
+#include "net/link.h"
+#include "net/progress.h"
+#include "net/service.h"
 #include "params/placement/placement_owner.h"
 #include "params/placement/placement_replica.h"
 #include "params/state/peer.h"

@@ -1,5 +1,5 @@
 #include "base/test.h"
-#include "net/frame.h"
+#include "net/frame/frame.h"
 
 #include <stdlib.h>
 

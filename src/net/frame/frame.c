@@ -1,4 +1,4 @@
-#include "net/frame.h"
+#include "net/frame/frame.h"
 
 #include <stdio.h>
 #include <string.h>

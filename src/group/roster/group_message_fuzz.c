@@ -1,5 +1,5 @@
 /* Notes from a hostile peer: refused, or read without a step outside. */
-#include "group/group_message.h"
+#include "group/roster/group_message.h"
 
 #include <assert.h>
 #include <string.h>

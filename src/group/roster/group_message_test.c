@@ -1,4 +1,4 @@
-#include "group/group_message.h"
+#include "group/roster/group_message.h"
 
 #include "base/test.h"
 

@@ -1,4 +1,4 @@
-#include "mesh/recorder.h"
+#include "mesh/trace/trace_recorder.h"
 
 #include "base/test.h"
 

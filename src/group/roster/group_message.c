@@ -1,4 +1,4 @@
-#include "group/group_message.h"
+#include "group/roster/group_message.h"
 
 #include <stdio.h>
 #include <string.h>

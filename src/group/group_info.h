@@ -1,0 +1,49 @@
+/* What a member asks its group: who is there, and to wait for them. */
+#ifndef LIGI_GROUP_INFO_H
+#define LIGI_GROUP_INFO_H
+
+#include "group/group.h"
+
+/* Ends barriers, under way and to come, with CLOSED and the sentence; otherwise the group goes on.
+ */
+void ligi_group_part(ligi_group *group, const char *sentence);
+
+/* From now on changes are told to `hook` (NULL: to nobody). Under one ligi_net_lock with a call of
+ * ligi_group_members nothing is missed. */
+void ligi_group_watch(ligi_group *group, ligi_group_hook hook, void *context);
+
+ligi_role ligi_group_role(const ligi_group *group);
+uint32_t ligi_group_rank(const ligi_group *group);
+uint32_t ligi_group_incarnation(const ligi_group *group);
+/* The same random number in all members of one group: for the hello of data links. */
+uint64_t ligi_group_id(const ligi_group *group);
+int ligi_group_coordinates(const ligi_group *group);
+/* Where the coordinator listens, with the port that the kernel chose. */
+const char *ligi_group_address(const ligi_group *group);
+int64_t ligi_group_liveness_ns(ligi_group *group); /* the coordinator's, once it is known */
+uint64_t ligi_group_epoch(ligi_group *group);
+
+/* LIG_OK while the group stands; otherwise the sentence of what ended it, on this thread. */
+lig_status ligi_group_status(ligi_group *group);
+
+/* How many seats there are: servers, workers, and the scheduler if one has come. */
+size_t ligi_group_member_count(ligi_group *group);
+/* Fills up to `capacity` members (servers by rank, workers by rank, scheduler); returns how many
+ * there are. */
+size_t ligi_group_members(ligi_group *group, ligi_member *members, size_t capacity);
+/* One member; NOTFOUND for a seat that does not exist. */
+lig_status ligi_group_member(ligi_group *group, ligi_role role, uint32_t rank, ligi_member *member);
+/* Fills `blob` (LIGI_BLOB_BYTES_MAX) with the blob of the one who sits there now or sat there
+ * last; *bytes is 0 while it is awaited. */
+lig_status ligi_group_blob(ligi_group *group, ligi_role role, uint32_t rank, void *blob,
+                           size_t *bytes);
+/* Whether a peer that says it is this one is: OK, or PEER with a sentence (stale, lost, unknown).
+ * For the hello of data links, and for frames that carry an incarnation. */
+lig_status ligi_group_check(ligi_group *group, ligi_role role, uint32_t rank, uint32_t incarnation);
+
+/* Returns when all members of the roles in `mask` (this one's must be in it) have called it with
+ * the same mask and flags (a later stage: see there). TIMEOUT names who has not; this process is
+ * then no longer counted. */
+lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, int64_t timeout_ns);
+
+#endif

@@ -1,0 +1,11 @@
+/* Names of roles and members, for messages. */
+#ifndef LIGI_ROLE_H
+#define LIGI_ROLE_H
+
+#include "group/group.h"
+
+/* "server 0", "worker 12 on host-b (pid 77)": for sentences. Returns `text`. */
+const char *ligi_member_text(const ligi_member *member, char *text, size_t text_bytes);
+const char *ligi_role_name(ligi_role role);
+
+#endif

@@ -1,0 +1,11 @@
+/* A server's side: what the hooks of its links bring. */
+#ifndef LIGI_MESH_SERVER_H
+#define LIGI_MESH_SERVER_H
+
+#include "mesh/mesh.h"
+
+lig_status ligi_server_head(ligi_party *party, const ligi_arrival *arrival, ligi_landing *landing);
+void ligi_server_arrived(ligi_party *party, ligi_job *job);
+void ligi_server_sent(ligi_party *party, ligi_job *job, lig_status status);
+
+#endif

@@ -1,0 +1,12 @@
+/* The thread that drives while no caller does. Waking it whenever a caller leaves would cost each
+ * wait a wake-up, so it looks by itself: often at first, less so while callers keep coming, and not
+ * at all while one of them sleeps, who tells it when leaving. */
+#ifndef LIGI_PROGRESS_THREAD_H
+#define LIGI_PROGRESS_THREAD_H
+
+#include "net/transport.h"
+
+lig_status ligi_background_start(ligi_net *net);
+void ligi_background_stop(ligi_net *net);
+
+#endif

@@ -1,0 +1,10 @@
+/* The tcp transport of one endpoint. */
+#ifndef LIGI_TCP_H
+#define LIGI_TCP_H
+
+#include "net/tcp/tcp_wire.h"
+
+/* Derives keys anew when the endpoint has been bound to a group since. */
+lig_status ligi_tcp_refresh_keys(ligi_tcp *self);
+
+#endif

@@ -1,0 +1,11 @@
+/* Receiving: prefix and head through a small buffer, payloads straight to where they belong. */
+#ifndef LIGI_TCP_READ_H
+#define LIGI_TCP_READ_H
+
+#include "net/tcp/tcp_wire.h"
+
+void ligi_tcp_wire_divert(void *context);
+/* Reads what is there. Returns 1 when something came. */
+int ligi_tcp_wire_read(ligi_tcp_wire *wire);
+
+#endif

@@ -1,0 +1,12 @@
+/* What arrives over UCX. */
+#ifndef LIGI_UCX_RECEIVE_H
+#define LIGI_UCX_RECEIVE_H
+
+#include "net/ucx/ucx.h"
+
+/* Looks at what waits. Returns how many things happened. */
+int ligi_ucx_wire_look(ligi_ucx_wire *wire);
+void ligi_ucx_wire_divert(void *context);
+void ligi_ucx_arrivals_free(ligi_ucx_wire *wire);
+
+#endif
