@@ -276,27 +276,27 @@ static void those_who_say_nonsense_are_dropped(void **state)
 static void half_open_is_dropped(void **state)
 {
     const struct ligi_gcm *gcm;
-    ligi_secure_keys *keys;
-    ligi_secure *secure;
+    ligi_tls_keys *keys;
+    ligi_tls_channel *secure;
     side server;
     int done = 0;
 
     (void)state;
     open_server(&server, SECRET);
     int fd = raw_connect(&server);
-    assert_ok(ligi_secure_keys_open(SECRET, strlen(SECRET), "group", &keys));
-    assert_ok(ligi_secure_keys_gcm(keys, "openssl", &gcm));
-    assert_ok(ligi_secure_open(keys, gcm, fd, LIGI_SECURE_CONNECT, "the server", &secure));
+    assert_ok(ligi_tls_keys_open(SECRET, strlen(SECRET), "group", &keys));
+    assert_ok(ligi_tls_keys_gcm(keys, "openssl", &gcm));
+    assert_ok(ligi_tls_channel_open(keys, gcm, fd, LIGI_SECURE_CONNECT, "the server", &secure));
     while (!done) {
         struct pollfd one = {.fd = fd, .events = POLLIN};
-        assert_ok(ligi_secure_shake(secure, &done));
+        assert_ok(ligi_tls_channel_handshake(secure, &done));
         if (!done)
             poll(&one, 1, 1000);
     }
     wait_end(fd);
     assert_int_equal(met_by(&server), 0);
-    ligi_secure_close(secure);
-    ligi_secure_keys_close(keys);
+    ligi_tls_channel_close(secure);
+    ligi_tls_keys_close(keys);
     close(fd);
     side_close(&server);
 }

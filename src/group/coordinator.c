@@ -88,46 +88,46 @@ static void post(ligi_group *group, uint64_t who, const ligi_writer *writer)
     peer->broken = status == LIG_E_BUSY || status == LIG_E_NOMEM;
 }
 
-static void say(ligi_group *group, uint64_t who, const ligi_note *note)
+static void say(ligi_group *group, uint64_t who, const ligi_group_message *message)
 {
     ligi_writer writer = {0};
-    ligi_note_put(&writer, note);
+    ligi_group_message_put(&writer, message);
     post(group, who, &writer);
     ligi_writer_fini(&writer);
 }
 
 /* Whom the group waits for, and who came instead: that one's mistake is often the reason. */
-static void describe_waiting(const ligi_coordinator *self, char text[LIGI_NOTE_TEXT_BYTES])
+static void describe_waiting(const ligi_coordinator *self, char text[LIGI_GROUP_MESSAGE_TEXT_BYTES])
 {
-    ligi_roster_awaited(&self->roster, text, LIGI_NOTE_TEXT_BYTES);
+    ligi_roster_awaited(&self->roster, text, LIGI_GROUP_MESSAGE_TEXT_BYTES);
     size_t used = strlen(text);
     if (used > 0 && self->refused[0] != '\0')
-        snprintf(text + used, LIGI_NOTE_TEXT_BYTES - used, "; refused: %s", self->refused);
+        snprintf(text + used, LIGI_GROUP_MESSAGE_TEXT_BYTES - used, "; refused: %s", self->refused);
 }
 
 static void say_wait(ligi_group *group, uint64_t who)
 {
     const ligi_coordinator *self = group->coordinator;
-    ligi_note note = {.kind = LIGI_NOTE_WAIT,
-                      .number = (uint64_t)(self->roster.liveness_ns / 1000000)};
-    describe_waiting(self, note.text);
-    say(group, who, &note);
+    ligi_group_message message = {.kind = LIGI_GROUP_MESSAGE_WAIT,
+                                  .number = (uint64_t)(self->roster.liveness_ns / 1000000)};
+    describe_waiting(self, message.text);
+    say(group, who, &message);
 }
 
 static void put_seat(ligi_writer *writer, const ligi_seat *seat)
 {
-    ligi_note_put_entry(writer, &(ligi_entry){.member = seat->member,
-                                              .why = seat->why,
-                                              .blob = seat->blob,
-                                              .blob_bytes = seat->blob_bytes});
+    ligi_group_message_put_entry(writer, &(ligi_group_entry){.member = seat->member,
+                                                             .why = seat->why,
+                                                             .blob = seat->blob,
+                                                             .blob_bytes = seat->blob_bytes});
 }
 
 /* Seats [from, to) as one portion. */
 static void say_portion(ligi_group *group, const ligi_seat *to_whom, size_t from, size_t to)
 {
     const ligi_roster *roster = &group->coordinator->roster;
-    ligi_note note = {
-        .kind = LIGI_NOTE_ROSTER,
+    ligi_group_message message = {
+        .kind = LIGI_GROUP_MESSAGE_ROSTER,
         .number = to_whom->told_epoch,
         .entry_count = to - from,
         .welcome = {.id = group->coordinator->id,
@@ -137,7 +137,7 @@ static void say_portion(ligi_group *group, const ligi_seat *to_whom, size_t from
                     .last = to == roster->seat_count},
     };
     ligi_writer writer = {0};
-    ligi_note_put(&writer, &note);
+    ligi_group_message_put(&writer, &message);
     for (size_t i = from; i < to; i++)
         put_seat(&writer, &roster->seats[i]);
     post(group, to_whom->who, &writer);
@@ -153,7 +153,7 @@ static void say_roster(ligi_group *group, uint64_t who)
         return;
     for (size_t i = 0; i < roster->seat_count; i++) {
         bytes += roster->seats[i].blob_bytes + sizeof(ligi_member) + sizeof roster->seats[i].why;
-        if (bytes < LIGI_NOTE_PORTION_BYTES && i + 1 < roster->seat_count)
+        if (bytes < LIGI_GROUP_MESSAGE_PORTION_BYTES && i + 1 < roster->seat_count)
             continue;
         say_portion(group, to_whom, from, i + 1);
         from = i + 1;
@@ -168,11 +168,12 @@ static void say_change(ligi_group *group, const ligi_act *act)
     const ligi_roster *roster = &group->coordinator->roster;
     const ligi_seat *seat = &roster->seats[act->seat];
     ligi_writer writer = {0};
-    ligi_note_put(&writer, &(ligi_note){.kind = LIGI_NOTE_CHANGE, .number = act->epoch});
-    ligi_note_put_entry(&writer, &(ligi_entry){.member = act->member,
-                                               .why = act->text,
-                                               .blob = seat->blob,
-                                               .blob_bytes = seat->blob_bytes});
+    ligi_group_message_put(
+        &writer, &(ligi_group_message){.kind = LIGI_GROUP_MESSAGE_CHANGE, .number = act->epoch});
+    ligi_group_message_put_entry(&writer, &(ligi_group_entry){.member = act->member,
+                                                              .why = act->text,
+                                                              .blob = seat->blob,
+                                                              .blob_bytes = seat->blob_bytes});
     for (size_t i = 0; i < roster->seat_count; i++) {
         const ligi_seat *other = &roster->seats[i];
         if (other->who != 0 && other->told_epoch != 0 && other->told_epoch < act->epoch)
@@ -195,7 +196,7 @@ static int end_broken(ligi_group *group)
         drop_peer(self, peer, "it does not read what it is sent");
         lig_status status = ligi_roster_end(&self->roster, who, "it does not read what it is sent");
         if (status == LIG_OK)
-            status = ligi_muster_review(&self->muster, &self->roster);
+            status = ligi_barriers_review(&self->barriers, &self->roster);
         if (status != LIG_OK)
             ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
         return 1;
@@ -205,10 +206,10 @@ static int end_broken(ligi_group *group)
 
 static void refuse(ligi_group *group, const ligi_act *act)
 {
-    ligi_note note = {.kind = LIGI_NOTE_REFUSE, .status = act->status};
-    memcpy(note.text, act->text, sizeof note.text);
-    memcpy(group->coordinator->refused, act->text, sizeof note.text);
-    say(group, act->who, &note);
+    ligi_group_message message = {.kind = LIGI_GROUP_MESSAGE_REFUSE, .status = act->status};
+    memcpy(message.text, act->text, sizeof message.text);
+    memcpy(group->coordinator->refused, act->text, sizeof message.text);
+    say(group, act->who, &message);
     ligi_peer *peer = find_peer(group->coordinator, act->who);
     if (peer != NULL)
         cast_out(group->coordinator, peer, ligi_now_ns() + REFUSED_NS);
@@ -216,9 +217,9 @@ static void refuse(ligi_group *group, const ligi_act *act)
 
 static void expel(ligi_group *group, const ligi_act *act)
 {
-    ligi_note note = {.kind = LIGI_NOTE_EXPEL, .number = act->epoch + 1};
-    memcpy(note.text, act->text, sizeof note.text);
-    say(group, act->who, &note);
+    ligi_group_message message = {.kind = LIGI_GROUP_MESSAGE_EXPEL, .number = act->epoch + 1};
+    memcpy(message.text, act->text, sizeof message.text);
+    say(group, act->who, &message);
     ligi_peer *peer = find_peer(group->coordinator, act->who);
     if (peer == NULL)
         return;
@@ -231,29 +232,30 @@ static void expel(ligi_group *group, const ligi_act *act)
 int ligi_coordinator_work(ligi_group *group)
 {
     ligi_act act;
-    ligi_note note = {0};
+    ligi_group_message message = {0};
     if (!ligi_roster_next(&group->coordinator->roster, &act))
         return end_broken(group);
-    note.number = act.number;
-    note.status = act.status;
+    message.number = act.number;
+    message.status = act.status;
     switch (act.kind) {
     case LIGI_ACT_REFUSE: refuse(group, &act); break;
     case LIGI_ACT_PROBE:
-        note.kind = LIGI_NOTE_PROBE;
-        say(group, act.who, &note);
+        message.kind = LIGI_GROUP_MESSAGE_PROBE;
+        say(group, act.who, &message);
         break;
     case LIGI_ACT_ROSTER: say_roster(group, act.who); break;
     case LIGI_ACT_CHANGE: say_change(group, &act); break;
     case LIGI_ACT_RELEASE:
-        note.kind = LIGI_NOTE_RELEASE;
-        say(group, act.who, &note);
+        message.kind = LIGI_GROUP_MESSAGE_RELEASE;
+        say(group, act.who, &message);
         break;
     case LIGI_ACT_EXPEL: expel(group, &act); break;
     case LIGI_ACT_PASS:
     case LIGI_ACT_FAIL:
-        note.kind = act.kind == LIGI_ACT_PASS ? LIGI_NOTE_PASS : LIGI_NOTE_FAIL;
-        memcpy(note.text, act.text, sizeof note.text);
-        say(group, act.who, &note);
+        message.kind =
+            act.kind == LIGI_ACT_PASS ? LIGI_GROUP_MESSAGE_PASS : LIGI_GROUP_MESSAGE_FAIL;
+        memcpy(message.text, act.text, sizeof message.text);
+        say(group, act.who, &message);
         break;
     }
     return 1;
@@ -269,34 +271,36 @@ static lig_status take_join(ligi_group *group, uint64_t who, const ligi_join *jo
     return LIG_OK;
 }
 
-static lig_status take_note(ligi_group *group, uint64_t who, const ligi_note *note)
+static lig_status take_message(ligi_group *group, uint64_t who, const ligi_group_message *message)
 {
     ligi_coordinator *self = group->coordinator;
-    switch (note->kind) {
-    case LIGI_NOTE_CONFIRM: return ligi_roster_confirm(&self->roster, who, note->number);
-    case LIGI_NOTE_ANSWER: return ligi_roster_answer(&self->roster, who, note->number);
-    case LIGI_NOTE_ARRIVE:
-        return ligi_muster_arrive(
-            &self->muster, &self->roster,
-            &(ligi_waiter){
-                .who = who, .number = note->number, .mask = note->mask, .flags = note->flags});
-    case LIGI_NOTE_CANCEL:
-        return ligi_muster_cancel(&self->muster, &self->roster, who, note->number);
-    case LIGI_NOTE_BEAT: return LIG_OK;
-    default: return lig_fail(LIG_E_CORRUPT, "a member sent a message of kind %d", note->kind);
+    switch (message->kind) {
+    case LIGI_GROUP_MESSAGE_CONFIRM:
+        return ligi_roster_confirm(&self->roster, who, message->number);
+    case LIGI_GROUP_MESSAGE_ANSWER: return ligi_roster_answer(&self->roster, who, message->number);
+    case LIGI_GROUP_MESSAGE_ARRIVE:
+        return ligi_barriers_arrive(&self->barriers, &self->roster,
+                                    &(ligi_waiter){.who = who,
+                                                   .number = message->number,
+                                                   .mask = message->mask,
+                                                   .flags = message->flags});
+    case LIGI_GROUP_MESSAGE_CANCEL:
+        return ligi_barriers_cancel(&self->barriers, &self->roster, who, message->number);
+    case LIGI_GROUP_MESSAGE_BEAT: return LIG_OK;
+    default: return lig_fail(LIG_E_CORRUPT, "a member sent a message of kind %d", message->kind);
     }
 }
 
 lig_status ligi_coordinator_take_own(ligi_group *group, const void *data, size_t bytes)
 {
-    ligi_note note;
+    ligi_group_message message;
     ligi_join join;
-    LIG_TRY(ligi_note_decode(data, bytes, &note, &join));
-    if (note.kind == LIGI_NOTE_JOIN)
+    LIG_TRY(ligi_group_message_decode(data, bytes, &message, &join));
+    if (message.kind == LIGI_GROUP_MESSAGE_JOIN)
         LIG_TRY(take_join(group, LIGI_SELF, &join));
     else
-        LIG_TRY(take_note(group, LIGI_SELF, &note));
-    return ligi_muster_review(&group->coordinator->muster, &group->coordinator->roster);
+        LIG_TRY(take_message(group, LIGI_SELF, &message));
+    return ligi_barriers_review(&group->coordinator->barriers, &group->coordinator->roster);
 }
 
 static void name_peer(ligi_peer *peer, const ligi_join *join)
@@ -314,21 +318,21 @@ lig_status ligi_coordinator_take(ligi_group *group, ligi_link *link, const void 
 {
     ligi_coordinator *self = group->coordinator;
     ligi_peer *peer = peer_of(self, link);
-    ligi_note note;
+    ligi_group_message message;
     ligi_join join;
     if (peer == NULL || peer->outcast)
         return LIG_OK;
-    LIG_TRY(ligi_note_decode(data, bytes, &note, &join));
-    if (peer->asked != (note.kind != LIGI_NOTE_JOIN))
+    LIG_TRY(ligi_group_message_decode(data, bytes, &message, &join));
+    if (peer->asked != (message.kind != LIGI_GROUP_MESSAGE_JOIN))
         return lig_fail(LIG_E_CORRUPT, "a member joins %s", peer->asked ? "twice" : "too late");
-    if (note.kind == LIGI_NOTE_JOIN) {
+    if (message.kind == LIGI_GROUP_MESSAGE_JOIN) {
         peer->asked = 1;
         name_peer(peer, &join);
         LIG_TRY(take_join(group, peer->who, &join));
     } else {
-        LIG_TRY(take_note(group, peer->who, &note));
+        LIG_TRY(take_message(group, peer->who, &message));
     }
-    return ligi_muster_review(&self->muster, &self->roster);
+    return ligi_barriers_review(&self->barriers, &self->roster);
 }
 
 void ligi_coordinator_lost(ligi_group *group, ligi_link *link, lig_status status,
@@ -351,7 +355,7 @@ void ligi_coordinator_lost(ligi_group *group, ligi_link *link, lig_status status
                            ? ligi_roster_leave(&self->roster, who)
                            : ligi_roster_end(&self->roster, who, why);
     if (ended == LIG_OK)
-        ended = ligi_muster_review(&self->muster, &self->roster);
+        ended = ligi_barriers_review(&self->barriers, &self->roster);
     if (ended != LIG_OK)
         ligi_member_end(group, LIGI_CHANGE_ORPHANED, ended);
 }
@@ -370,7 +374,7 @@ static void tend_peer(ligi_group *group, ligi_peer *peer, int64_t now_ns, int be
         return;
     ligi_roster_hear(&self->roster, peer->who, ligi_link_heard_ns(peer->link));
     if (beat && ligi_link_queued(peer->link) < 16)
-        say(group, peer->who, &(ligi_note){.kind = LIGI_NOTE_BEAT});
+        say(group, peer->who, &(ligi_group_message){.kind = LIGI_GROUP_MESSAGE_BEAT});
 }
 
 /* While the group forms, all hear whom it waits for. */
@@ -400,7 +404,7 @@ lig_status ligi_coordinator_tick(ligi_group *group, int64_t now_ns)
             tend_peer(group, &self->peers[i], now_ns, beat);
     LIG_TRY(ligi_roster_tick(&self->roster, now_ns));
     tell_waiting(group);
-    return ligi_muster_review(&self->muster, &self->roster);
+    return ligi_barriers_review(&self->barriers, &self->roster);
 }
 
 /* --- beginning and end ----------------------------------------------------------------------- */
@@ -426,7 +430,7 @@ void ligi_coordinator_destroy(ligi_coordinator *coordinator)
     if (coordinator == NULL)
         return;
     ligi_roster_fini(&coordinator->roster);
-    ligi_muster_fini(&coordinator->muster);
+    ligi_barriers_fini(&coordinator->barriers);
     free(coordinator->peers);
     free(coordinator);
 }

@@ -6,7 +6,7 @@
 
 lig_status ligi_coordinator_create(ligi_group *group, const ligi_group_options *options);
 void ligi_coordinator_destroy(ligi_coordinator *coordinator);
-/* A note from this process's own member. */
+/* A message from this process's own member. */
 lig_status ligi_coordinator_take_own(ligi_group *group, const void *data, size_t bytes);
 /* The hooks of accepted links. */
 lig_status ligi_coordinator_met(ligi_group *group, ligi_link *link);

@@ -22,14 +22,15 @@
 #define SLICE_NS INT64_C(100000000)
 #define SENTENCE_NS INT64_C(2000000000) /* that a connection which has ended may take to say so */
 
-/* --- notes within the process ---------------------------------------------------------------- */
+/* --- messages within the process ----------------------------------------------------------------
+ */
 
 void ligi_group_inner(ligi_group *group, int to_coordinator, const ligi_writer *writer)
 {
     ligi_inner *inner = NULL;
     lig_status status = writer->status;
     if (status == LIG_OK)
-        status = ligi_alloc(&inner, sizeof *inner + writer->bytes, "a note of the group");
+        status = ligi_alloc(&inner, sizeof *inner + writer->bytes, "a message of the group");
     if (status != LIG_OK) {
         ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
         return;
@@ -454,7 +455,7 @@ static lig_status wait_for_all(ligi_group *group, int64_t timeout_ns)
 static lig_status join_group(ligi_group *group, const ligi_group_options *options)
 {
     if (options->exchange != NULL)
-        LIG_TRY(ligi_group_meet_by_exchange(group, options, options->timeout_ns));
+        LIG_TRY(ligi_group_rendezvous_by_exchange(group, options, options->timeout_ns));
     else
         LIG_TRY(meet(group, options, options->timeout_ns));
     if (group->coordinator != NULL) {

@@ -138,7 +138,7 @@ lig_status ligi_group_linger(ligi_group *group, int64_t timeout_ns);
 
 #define LIGI_GROUP_URI_BYTES 1024
 
-/* Queues a note within the process. */
+/* Queues a message within the process. */
 void ligi_group_inner(ligi_group *group, int to_coordinator, const ligi_writer *writer);
 /* ligi_net_wait as long as the caller has patience. */
 lig_status ligi_group_wait(ligi_group *group, int (*until)(void *), void *context,

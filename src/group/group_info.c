@@ -171,11 +171,11 @@ static int is_settled(void *context)
     return barrier->settled;
 }
 
-/* Within the process notes are carried by the hooks, so whoever drives is asked to. */
-static void say(ligi_group *group, const ligi_note *note)
+/* Within the process messages are carried by the hooks, so whoever drives is asked to. */
+static void say(ligi_group *group, const ligi_group_message *message)
 {
     ligi_net_lock(group->net);
-    ligi_member_say(group, note, NULL);
+    ligi_member_say(group, message, NULL);
     ligi_net_unlock(group->net);
     if (group->coordinator != NULL)
         ligi_net_hurry(group->net, LIGI_SERVICE_GROUP);
@@ -220,13 +220,14 @@ void ligi_group_part(ligi_group *group, const char *sentence)
 lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, int64_t timeout_ns)
 {
     ligi_barrier barrier = {0};
-    ligi_note note = {.kind = LIGI_NOTE_ARRIVE, .mask = mask, .flags = flags};
+    ligi_group_message message = {.kind = LIGI_GROUP_MESSAGE_ARRIVE, .mask = mask, .flags = flags};
     LIG_TRY(enter(group, &barrier));
-    note.number = barrier.number;
-    say(group, &note);
+    message.number = barrier.number;
+    say(group, &message);
     lig_status status = ligi_group_wait(group, is_settled, &barrier, timeout_ns);
     if (status != LIG_OK)
-        say(group, &(ligi_note){.kind = LIGI_NOTE_CANCEL, .number = barrier.number});
+        say(group,
+            &(ligi_group_message){.kind = LIGI_GROUP_MESSAGE_CANCEL, .number = barrier.number});
     /* The coordinator knows who is missing, or has let everybody pass just now. */
     if (status == LIG_E_TIMEOUT)
         status = ligi_group_wait(group, is_settled, &barrier, LAST_WORD_NS);

@@ -29,7 +29,7 @@ typedef struct ligi_barrier { /* lies on the stack of the one who waits */
     ligi_failure failure;
 } ligi_barrier;
 
-/* A note between the coordinator and the member that lives in the same process. */
+/* A message between the coordinator and the member that lives in the same process. */
 typedef struct ligi_inner {
     struct ligi_inner *next;
     int to_coordinator;
@@ -48,13 +48,13 @@ typedef struct ligi_peer { /* a connection, as the coordinator has it */
 
 typedef struct ligi_coordinator {
     ligi_roster roster;
-    ligi_muster muster;
+    ligi_barriers barriers;
     uint64_t id, generation;
     ligi_peer *peers;
     size_t peer_count, peer_capacity;
     size_t outcast_count;
-    char waiting[LIGI_NOTE_TEXT_BYTES]; /* as all were last told */
-    char refused[LIGI_NOTE_TEXT_BYTES]; /* why the last one was that was not let in */
+    char waiting[LIGI_GROUP_MESSAGE_TEXT_BYTES]; /* as all were last told */
+    char refused[LIGI_GROUP_MESSAGE_TEXT_BYTES]; /* why the last one was that was not let in */
 } ligi_coordinator;
 
 struct ligi_group {
@@ -72,7 +72,7 @@ struct ligi_group {
     size_t seat_count;
     int64_t liveness_ns, tick_ns, beat_ns, awake_ns;
     int64_t begun_ns, word_ns, word_wait_ns; /* of start-up: when it last said whom it waits for */
-    char waiting[LIGI_NOTE_TEXT_BYTES];
+    char waiting[LIGI_GROUP_MESSAGE_TEXT_BYTES];
     ligi_link *link; /* to the coordinator; NULL when that is here */
     ligi_barrier *barriers;
     int (*patience)(void *context);

@@ -17,12 +17,12 @@
 
 /* --- saying ---------------------------------------------------------------------------------- */
 
-void ligi_member_say(ligi_group *group, const ligi_note *note, const ligi_join *join)
+void ligi_member_say(ligi_group *group, const ligi_group_message *message, const ligi_join *join)
 {
     ligi_writer writer = {0};
-    ligi_note_put(&writer, note);
+    ligi_group_message_put(&writer, message);
     if (join != NULL)
-        ligi_note_put_join(&writer, join);
+        ligi_group_message_put_join(&writer, join);
     lig_status status = writer.status;
     if (status == LIG_OK && group->coordinator != NULL)
         ligi_group_inner(group, 1, &writer);
@@ -40,9 +40,9 @@ void ligi_member_say(ligi_group *group, const ligi_note *note, const ligi_join *
     ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
 }
 
-static void say_number(ligi_group *group, ligi_note_kind kind, uint64_t number)
+static void say_number(ligi_group *group, ligi_group_message_kind kind, uint64_t number)
 {
-    ligi_member_say(group, &(ligi_note){.kind = kind, .number = number}, NULL);
+    ligi_member_say(group, &(ligi_group_message){.kind = kind, .number = number}, NULL);
 }
 
 lig_status ligi_member_ask(ligi_group *group)
@@ -58,7 +58,7 @@ lig_status ligi_member_ask(ligi_group *group)
     }
     group->phase = LIGI_PHASE_ASKED;
     group->awake_ns = ligi_now_ns();
-    ligi_member_say(group, &(ligi_note){.kind = LIGI_NOTE_JOIN}, &group->join);
+    ligi_member_say(group, &(ligi_group_message){.kind = LIGI_GROUP_MESSAGE_JOIN}, &group->join);
     return LIG_OK;
 }
 
@@ -95,7 +95,7 @@ void ligi_member_end(ligi_group *group, ligi_group_change change, lig_status sta
         tell(group, change, NULL, group->failure.text);
 }
 
-static void take_expel(ligi_group *group, const ligi_note *note)
+static void take_expel(ligi_group *group, const ligi_group_message *message)
 {
     ligi_told *self = ligi_member_seat(group, group->self.role, group->self.rank);
     char text[160];
@@ -104,7 +104,7 @@ static void take_expel(ligi_group *group, const ligi_note *note)
         ligi_member_text(&self->member, text, sizeof text);
     lig_status status = lig_fail(
         LIG_E_PEER, "this process, %s, was expelled from the group in epoch %llu: %s; join again",
-        text, (unsigned long long)note->number, note->text);
+        text, (unsigned long long)message->number, message->text);
     ligi_member_end(group, LIGI_CHANGE_EXPELLED, status);
 }
 
@@ -132,7 +132,7 @@ ligi_told *ligi_member_seat(const ligi_group *group, ligi_role role, uint32_t ra
     return NULL;
 }
 
-static lig_status take_entry(ligi_group *group, const ligi_entry *entry, ligi_told **told)
+static lig_status take_entry(ligi_group *group, const ligi_group_entry *entry, ligi_told **told)
 {
     ligi_told *seat = ligi_member_seat(group, entry->member.role, entry->member.rank);
     if (seat == NULL)
@@ -155,87 +155,90 @@ static lig_status bind_members(ligi_group *group, uint64_t id)
     return ligi_net_bind(group->net, LIGI_KEY_MEMBER, context);
 }
 
-static lig_status take_roster(ligi_group *group, ligi_note *note)
+static lig_status take_roster(ligi_group *group, ligi_group_message *message)
 {
-    ligi_entry entry;
+    ligi_group_entry entry;
     ligi_told *told;
     if (group->phase != LIGI_PHASE_ASKED ||
-        ligi_member_seat(group, note->welcome.role, note->welcome.rank) == NULL)
+        ligi_member_seat(group, message->welcome.role, message->welcome.rank) == NULL)
         return lig_fail(LIG_E_CORRUPT, "the coordinator tells a roster that was not asked for");
-    while (ligi_note_entry(note, &entry))
+    while (ligi_group_message_entry(message, &entry))
         LIG_TRY(take_entry(group, &entry, &told));
-    if (!note->welcome.last)
+    if (!message->welcome.last)
         return LIG_OK;
-    LIG_TRY(bind_members(group, note->welcome.id));
-    group->self = note->welcome;
-    group->epoch = note->number;
+    LIG_TRY(bind_members(group, message->welcome.id));
+    group->self = message->welcome;
+    group->epoch = message->number;
     group->phase = LIGI_PHASE_TOLD;
-    say_number(group, LIGI_NOTE_CONFIRM, note->number);
+    say_number(group, LIGI_GROUP_MESSAGE_CONFIRM, message->number);
     return LIG_OK;
 }
 
-static lig_status take_change(ligi_group *group, ligi_note *note)
+static lig_status take_change(ligi_group *group, ligi_group_message *message)
 {
-    ligi_entry entry;
+    ligi_group_entry entry;
     ligi_told *told;
-    if (group->phase < LIGI_PHASE_TOLD || note->number <= group->epoch)
+    if (group->phase < LIGI_PHASE_TOLD || message->number <= group->epoch)
         return lig_fail(LIG_E_CORRUPT, "the coordinator tells epoch %llu after %llu",
-                        (unsigned long long)note->number, (unsigned long long)group->epoch);
-    ligi_note_entry(note, &entry);
+                        (unsigned long long)message->number, (unsigned long long)group->epoch);
+    ligi_group_message_entry(message, &entry);
     LIG_TRY(take_entry(group, &entry, &told));
-    group->epoch = note->number;
+    group->epoch = message->number;
     tell(group, told->member.state == LIGI_PRESENT ? LIGI_CHANGE_JOINED : LIGI_CHANGE_GONE, told,
          told->why);
-    say_number(group, LIGI_NOTE_CONFIRM, note->number);
+    say_number(group, LIGI_GROUP_MESSAGE_CONFIRM, message->number);
     return LIG_OK;
 }
 
-static void take_barrier(ligi_group *group, const ligi_note *note)
+static void take_barrier(ligi_group *group, const ligi_group_message *message)
 {
     for (ligi_barrier *one = group->barriers; one != NULL; one = one->next) {
-        if (one->number != note->number || one->settled)
+        if (one->number != message->number || one->settled)
             continue;
         one->settled = 1;
         lig_status status = LIG_OK;
-        if (note->kind == LIGI_NOTE_FAIL)
-            status = lig_fail(note->status, "%s", note->text);
+        if (message->kind == LIGI_GROUP_MESSAGE_FAIL)
+            status = lig_fail(message->status, "%s", message->text);
         ligi_failure_take(&one->failure, status);
     }
 }
 
-static lig_status take_note(ligi_group *group, ligi_note *note)
+static lig_status take_message(ligi_group *group, ligi_group_message *message)
 {
-    switch (note->kind) {
-    case LIGI_NOTE_WAIT:
-        memcpy(group->waiting, note->text, sizeof group->waiting);
-        if (note->number > 0 && note->number <= UINT32_MAX)
-            take_liveness(group, (int64_t)note->number * 1000000);
+    switch (message->kind) {
+    case LIGI_GROUP_MESSAGE_WAIT:
+        memcpy(group->waiting, message->text, sizeof group->waiting);
+        if (message->number > 0 && message->number <= UINT32_MAX)
+            take_liveness(group, (int64_t)message->number * 1000000);
         return LIG_OK;
-    case LIGI_NOTE_REFUSE:
-        ligi_member_end(group, LIGI_CHANGE_ORPHANED, lig_fail(note->status, "%s", note->text));
+    case LIGI_GROUP_MESSAGE_REFUSE:
+        ligi_member_end(group, LIGI_CHANGE_ORPHANED,
+                        lig_fail(message->status, "%s", message->text));
         return LIG_OK;
-    case LIGI_NOTE_PROBE: say_number(group, LIGI_NOTE_ANSWER, note->number); return LIG_OK;
-    case LIGI_NOTE_ROSTER: return take_roster(group, note);
-    case LIGI_NOTE_CHANGE: return take_change(group, note);
-    case LIGI_NOTE_RELEASE:
+    case LIGI_GROUP_MESSAGE_PROBE:
+        say_number(group, LIGI_GROUP_MESSAGE_ANSWER, message->number);
+        return LIG_OK;
+    case LIGI_GROUP_MESSAGE_ROSTER: return take_roster(group, message);
+    case LIGI_GROUP_MESSAGE_CHANGE: return take_change(group, message);
+    case LIGI_GROUP_MESSAGE_RELEASE:
         if (group->phase == LIGI_PHASE_TOLD)
             group->phase = LIGI_PHASE_RELEASED;
         return LIG_OK;
-    case LIGI_NOTE_EXPEL: take_expel(group, note); return LIG_OK;
-    case LIGI_NOTE_PASS:
-    case LIGI_NOTE_FAIL: take_barrier(group, note); return LIG_OK;
-    case LIGI_NOTE_BEAT: return LIG_OK;
+    case LIGI_GROUP_MESSAGE_EXPEL: take_expel(group, message); return LIG_OK;
+    case LIGI_GROUP_MESSAGE_PASS:
+    case LIGI_GROUP_MESSAGE_FAIL: take_barrier(group, message); return LIG_OK;
+    case LIGI_GROUP_MESSAGE_BEAT: return LIG_OK;
     default:
-        return lig_fail(LIG_E_CORRUPT, "the coordinator sent a message of kind %d", note->kind);
+        return lig_fail(LIG_E_CORRUPT, "the coordinator sent a message of kind %d", message->kind);
     }
 }
 
 lig_status ligi_member_take(ligi_group *group, const void *data, size_t bytes)
 {
-    ligi_note note;
+    ligi_group_message message;
     ligi_join join;
-    LIG_TRY(ligi_note_decode(data, bytes, &note, &join));
-    return group->phase == LIGI_PHASE_ENDED ? LIG_OK : take_note(group, &note);
+    LIG_TRY(ligi_group_message_decode(data, bytes, &message, &join));
+    return group->phase == LIGI_PHASE_ENDED ? LIG_OK : take_message(group, &message);
 }
 
 /* --- time ------------------------------------------------------------------------------------ */
@@ -294,7 +297,7 @@ void ligi_member_tick(ligi_group *group, int64_t now_ns)
         if (group->phase != LIGI_PHASE_ENDED && now_ns >= group->beat_ns &&
             ligi_link_queued(group->link) < 16) {
             group->beat_ns = now_ns + ligi_member_beat_ns(group);
-            ligi_member_say(group, &(ligi_note){.kind = LIGI_NOTE_BEAT}, NULL);
+            ligi_member_say(group, &(ligi_group_message){.kind = LIGI_GROUP_MESSAGE_BEAT}, NULL);
         }
     }
     group->tick_ns = now_ns;

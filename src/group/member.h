@@ -4,8 +4,9 @@
 
 #include "group/group_state.h"
 
-/* Says a note to the coordinator (NULL join: none). A failure ends the group, here or by `lost`. */
-void ligi_member_say(ligi_group *group, const ligi_note *note, const ligi_join *join);
+/* Says a message to the coordinator (NULL join: none). A failure ends the group, here or by
+ * `lost`. */
+void ligi_member_say(ligi_group *group, const ligi_group_message *message, const ligi_join *join);
 lig_status ligi_member_take(ligi_group *group, const void *data, size_t bytes);
 /* Ends the group with this thread's sentence; the first end counts. */
 void ligi_member_end(ligi_group *group, ligi_group_change change, lig_status status);

@@ -68,8 +68,8 @@ static lig_status exchange(ligi_group *group, const ligi_group_options *options,
     return status;
 }
 
-lig_status ligi_group_meet_by_exchange(ligi_group *group, const ligi_group_options *options,
-                                       int64_t timeout_ns)
+lig_status ligi_group_rendezvous_by_exchange(ligi_group *group, const ligi_group_options *options,
+                                             int64_t timeout_ns)
 {
     exchanged *all;
     LIG_TRY(ligi_calloc(&all, options->exchange_count, sizeof *all, "an exchange"));

@@ -4,7 +4,7 @@
 
 #include "group/group_state.h"
 
-lig_status ligi_group_meet_by_exchange(ligi_group *group, const ligi_group_options *options,
-                                       int64_t timeout_ns);
+lig_status ligi_group_rendezvous_by_exchange(ligi_group *group, const ligi_group_options *options,
+                                             int64_t timeout_ns);
 
 #endif

@@ -54,7 +54,7 @@ lig_status ligi_mesh_enter(lig_mesh *mesh)
 
 uint64_t ligi_mesh_stamp(lig_mesh *mesh)
 {
-    return (uint64_t)ligi_ticks_ns(&mesh->ticks, ligi_ticks_read(&mesh->ticks));
+    return (uint64_t)ligi_stamp_clock_ns(&mesh->ticks, ligi_stamp_clock_read(&mesh->ticks));
 }
 
 void ligi_mesh_leave(lig_mesh *mesh)
@@ -68,7 +68,7 @@ void ligi_mesh_ring(lig_mesh *mesh)
         return;
     uint64_t number = 1;
     int want = mesh->outbox.unwaited > 0 || mesh->news ||
-               (mesh->inbox.filled > 0 && ligi_inbox_filled(&mesh->inbox, mesh->mode));
+               (mesh->inbox.filled > 0 && ligi_server_requests_filled(&mesh->inbox, mesh->mode));
     if (want == mesh->rung)
         return;
     ssize_t done =
@@ -167,10 +167,10 @@ static lig_status make_parts(lig_mesh *mesh, const lig_mesh_options *options)
     for (uint32_t i = 0; i < count; i++)
         mesh->parties[i] = (ligi_party){.mesh = mesh, .index = i};
     if (mesh->role == LIG_MESH_WORKER)
-        return ligi_outbox_init(&mesh->outbox, count);
+        return ligi_worker_requests_init(&mesh->outbox, count);
     LIG_TRY(ligi_calloc(&mesh->taken, count, sizeof *mesh->taken, "a mesh"));
-    return ligi_inbox_init(&mesh->inbox, count,
-                           options->receive_bytes ? options->receive_bytes : UINT64_C(4) << 30);
+    return ligi_server_requests_init(
+        &mesh->inbox, count, options->receive_bytes ? options->receive_bytes : UINT64_C(4) << 30);
 }
 
 /* The place within the group decides who talks to whom; with a rank that is still to come there is
@@ -250,7 +250,7 @@ static lig_status open_parts(lig_mesh *mesh, const lig_mesh_options *options)
     LIG_TRY(ligi_mesh_listen(mesh, options));
     LIG_TRY(join_group(mesh, options, most));
     int64_t left = most - (ligi_now_ns() - began);
-    return ligi_mesh_meet(mesh, left > 0 ? left : 0);
+    return ligi_mesh_connect(mesh, left > 0 ? left : 0);
 }
 
 lig_status lig_mesh_open(lig_mesh **out, const lig_mesh_options *options)
@@ -266,8 +266,8 @@ lig_status lig_mesh_open(lig_mesh **out, const lig_mesh_options *options)
     mesh->mode = LIG_MESH_ANY;
     snprintf(mesh->transport, sizeof mesh->transport, "%s",
              options->transport ? options->transport : "auto");
-    ligi_recorder_init(&mesh->recorder);
-    ligi_ticks_init(&mesh->ticks);
+    ligi_trace_recorder_init(&mesh->recorder);
+    ligi_stamp_clock_init(&mesh->ticks);
     pthread_rwlock_init(&mesh->group_lock, NULL);
     lig_status status = open_parts(mesh, options);
     if (status == LIG_OK) {
@@ -287,8 +287,8 @@ lig_status lig_mesh_open(lig_mesh **out, const lig_mesh_options *options)
 static void end_links(lig_mesh *mesh, const char *reason)
 {
     ligi_net_lock(mesh->net);
-    ligi_mesh_part(mesh, reason);
-    ligi_recorder_close(&mesh->recorder);
+    ligi_mesh_disconnect(mesh, reason);
+    ligi_trace_recorder_close(&mesh->recorder);
     if (mesh->group)
         ligi_group_part(mesh->group, "the mesh has been stopped");
     __atomic_store_n(&mesh->stopped, 1, __ATOMIC_RELEASE);
@@ -349,9 +349,9 @@ void lig_mesh_close(lig_mesh *mesh)
     ligi_net_close(mesh->net);
     if (here || mesh->net == NULL) { /* in a forked child a lock may be held by nobody */
         pthread_rwlock_destroy(&mesh->group_lock);
-        ligi_inbox_fini(&mesh->inbox);
-        ligi_outbox_fini(&mesh->outbox);
-        ligi_recorder_close(&mesh->recorder);
+        ligi_server_requests_fini(&mesh->inbox);
+        ligi_worker_requests_fini(&mesh->outbox);
+        ligi_trace_recorder_close(&mesh->recorder);
     }
     if (mesh->bell >= 0)
         close(mesh->bell);

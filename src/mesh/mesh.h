@@ -22,7 +22,7 @@ typedef struct ligi_party { /* a member that this one talks to: a server, or a w
     uint32_t state;    /* lig_mesh_state */
     ligi_link *link;   /* NULL: none */
     uint32_t pings;    /* still to be made */
-    ligi_offset offset;
+    ligi_clock_offset offset;
     int64_t doubt_ns; /* the group says it is lost: then the link is given up; 0: no doubt */
     char why[LIGI_WHY_BYTES]; /* it is gone, or in doubt */
 } ligi_party;
@@ -46,16 +46,16 @@ struct lig_mesh {
     uint64_t group_id;                         /* 0 until the group is there */
     int stopped;                               /* by stop */
     ligi_failure ended;                        /* this member was expelled: every call says so */
-    ligi_inbox inbox;                          /* servers */
+    ligi_server_requests inbox;                /* servers */
     ligi_job **taken;                          /* [worker_count], for get_batch */
-    ligi_outbox outbox;                        /* workers */
+    ligi_worker_requests outbox;               /* workers */
     uint8_t *head;                             /* LIGI_MESSAGE_BYTES_MAX, for one send at a time */
     uint32_t answering;                        /* jobs whose answers are borrowed */
     int news;       /* a worker is gone, and get_batch has not been called since */
     uint32_t mode;  /* of the last get_batch: what the bell rings for */
     int bell, rung; /* an eventfd, or -1; whether it is readable */
-    ligi_recorder recorder;
-    ligi_ticks ticks; /* of the stamps */
+    ligi_trace_recorder recorder;
+    ligi_stamp_clock ticks; /* of the stamps */
     lig_mesh_stats stats;
 };
 

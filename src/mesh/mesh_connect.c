@@ -110,7 +110,7 @@ static void party_gone(ligi_party *party, uint32_t state, const char *why)
     mesh->news = mesh->role == LIG_MESH_SERVER; /* workers hear of it by their requests */
     note_why(party, why);
     if (mesh->role == LIG_MESH_SERVER)
-        ligi_inbox_lose(&mesh->inbox, party->index, state, party->why);
+        ligi_server_requests_lose(&mesh->inbox, party->index, state, party->why);
     else
         ligi_worker_lost(party);
     ligi_mesh_ring(mesh);
@@ -139,14 +139,14 @@ static void party_came(ligi_party *party, ligi_link *link, const greeting *other
         party->incarnation = other->incarnation;
     party->state = LIG_MESH_ALIVE;
     party->doubt_ns = 0;
-    party->offset = (ligi_offset){0};
+    party->offset = (ligi_clock_offset){0};
     party->offset.exact = memcmp(other->boot_id, unknown, sizeof unknown) != 0 &&
                           memcmp(other->boot_id, mesh->boot_id, sizeof unknown) == 0;
     snprintf(name, sizeof name, "%s %u", ligi_party_role(party), party->index);
     ligi_link_set_owner(link, party);
     ligi_link_set_name(link, name);
     if (mesh->role == LIG_MESH_SERVER)
-        ligi_inbox_join(&mesh->inbox, party->index, other->incarnation);
+        ligi_server_requests_join(&mesh->inbox, party->index, other->incarnation);
 }
 
 static void ping(ligi_party *party)
@@ -240,7 +240,7 @@ static int on_clock(ligi_party *party, const ligi_arrival *arrival, lig_status *
         *status = pong(party->link, &message, now);
     } else if (party->pings > 0) {
         uint64_t moments[4] = {message.stamps[0], message.stamps[1], message.stamps[1], now};
-        ligi_offset_feed(&party->offset, moments);
+        ligi_clock_offset_feed(&party->offset, moments);
         if (--party->pings > 0)
             ping(party);
     }
@@ -479,7 +479,7 @@ static lig_status missing(const lig_mesh *mesh, lig_status status)
     return status;
 }
 
-lig_status ligi_mesh_meet(lig_mesh *mesh, int64_t timeout_ns)
+lig_status ligi_mesh_connect(lig_mesh *mesh, int64_t timeout_ns)
 {
     lig_status status = LIG_OK;
     mesh->timeout_ns = timeout_ns;
@@ -498,7 +498,7 @@ lig_status ligi_mesh_meet(lig_mesh *mesh, int64_t timeout_ns)
     return status;
 }
 
-void ligi_mesh_part(lig_mesh *mesh, const char *reason)
+void ligi_mesh_disconnect(lig_mesh *mesh, const char *reason)
 {
     for (uint32_t i = 0; i < mesh->party_count; i++) {
         ligi_party *party = &mesh->parties[i];

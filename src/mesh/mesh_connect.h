@@ -6,7 +6,7 @@
 
 lig_status ligi_mesh_listen(lig_mesh *mesh, const lig_mesh_options *options);
 /* After the group is open: checks those who came early, connects, waits for all. */
-lig_status ligi_mesh_meet(lig_mesh *mesh, int64_t timeout_ns);
-void ligi_mesh_part(lig_mesh *mesh, const char *reason);
+lig_status ligi_mesh_connect(lig_mesh *mesh, int64_t timeout_ns);
+void ligi_mesh_disconnect(lig_mesh *mesh, const char *reason);
 
 #endif

@@ -120,7 +120,7 @@ static uint64_t offset_max(const lig_mesh *mesh)
 {
     uint64_t most = 0;
     for (uint32_t i = 0; i < mesh->party_count; i++) {
-        int64_t offset = ligi_offset_get(&mesh->parties[i].offset);
+        int64_t offset = ligi_clock_offset_get(&mesh->parties[i].offset);
         uint64_t size = (uint64_t)(offset < 0 ? -offset : offset);
         most = size > most ? size : most;
     }
@@ -138,7 +138,7 @@ lig_status lig_mesh_stats_get(lig_mesh *mesh, lig_mesh_stats *stats)
     for (size_t i = 0; i < mesh->inbox.job_count; i++)
         stats->in_flight += mesh->inbox.jobs[i]->state != LIGI_JOB_FREE;
     for (uint32_t i = 0; i < mesh->inbox.worker_count; i++)
-        stats->buffer_bytes += ligi_pool_bytes(mesh->inbox.queues[i].pool);
+        stats->buffer_bytes += ligi_block_pool_bytes(mesh->inbox.queues[i].pool);
     stats->clock_offset_ns_max = offset_max(mesh);
     ligi_mesh_leave(mesh);
     return LIG_OK;
@@ -149,11 +149,11 @@ lig_status lig_mesh_trace_to(lig_mesh *mesh, const char *folder)
     LIG_TRY(ligi_mesh_enter(mesh));
     lig_status status = LIG_OK;
     if (folder)
-        status = ligi_recorder_open(
+        status = ligi_trace_recorder_open(
             &mesh->recorder, folder,
             &(ligi_recorded){mesh->role, mesh->rank, ligi_group_id(mesh->group)});
     else
-        ligi_recorder_close(&mesh->recorder);
+        ligi_trace_recorder_close(&mesh->recorder);
     ligi_mesh_leave(mesh);
     return status;
 }

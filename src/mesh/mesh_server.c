@@ -58,7 +58,7 @@ static lig_status find_places(ligi_queue *queue, ligi_job *job, const ligi_arriv
     *bytes = 0;
     for (uint32_t i = 0; i < job->push_count; i++) {
         lig_tensor *tensor = &job->pieces.tensors[i];
-        ligi_place *place = ligi_places_find(&queue->places, job->pieces.keys[i]);
+        ligi_registered_buffer *place = ligi_registered_find(&queue->places, job->pieces.keys[i]);
         if (place && tensor->bytes > place->bytes)
             return lig_fail(LIG_E_LIMIT,
                             "the tensor of key %llu has %llu bytes, and the buffer registered for "
@@ -74,7 +74,7 @@ static lig_status find_places(ligi_queue *queue, ligi_job *job, const ligi_arriv
     return LIG_OK;
 }
 
-static void use_place(ligi_job *job, uint32_t i, ligi_place *place, uint8_t **at)
+static void use_place(ligi_job *job, uint32_t i, ligi_registered_buffer *place, uint8_t **at)
 {
     lig_tensor *tensor = &job->pieces.tensors[i];
     job->places[i] = place;
@@ -99,7 +99,7 @@ static lig_status spread(ligi_party *party, ligi_job *job, const ligi_arrival *a
     size_t piece_at = 0;
     for (uint32_t i = 0; i < job->push_count; i++) {
         lig_tensor *tensor = &job->pieces.tensors[i];
-        ligi_place *place = ligi_places_find(&queue->places, job->pieces.keys[i]);
+        ligi_registered_buffer *place = ligi_registered_find(&queue->places, job->pieces.keys[i]);
         ligi_piece *piece = place ? NULL : lent_piece(arrival, offset, tensor->bytes, &piece_at);
         offset += tensor->bytes;
         if (piece) {
@@ -139,15 +139,15 @@ static lig_status accept_request(ligi_party *party, const ligi_arrival *arrival,
     uint64_t bytes;
     lig_status status = find_places(queue, job, arrival, &bytes);
     if (status == LIG_OK)
-        status = ligi_pool_take(queue->pool, bytes, &job->block);
+        status = ligi_block_pool_take(queue->pool, bytes, &job->block);
     if (status != LIG_OK) { /* the payload is thrown away, the worker told */
         uint64_t serial = job->serial;
-        ligi_inbox_end(&party->mesh->inbox, job);
+        ligi_server_requests_end(&party->mesh->inbox, job);
         return send_refusal(party, serial, status, lig_error_text());
     }
     status = spread(party, job, arrival, landing);
     if (status != LIG_OK)
-        ligi_inbox_end(&party->mesh->inbox, job);
+        ligi_server_requests_end(&party->mesh->inbox, job);
     return status;
 }
 
@@ -168,15 +168,15 @@ static lig_status refuse_request(ligi_party *party, const ligi_arrival *arrival)
 
 lig_status ligi_server_head(ligi_party *party, const ligi_arrival *arrival, ligi_landing *landing)
 {
-    ligi_inbox *inbox = &party->mesh->inbox;
+    ligi_server_requests *inbox = &party->mesh->inbox;
     ligi_job *job;
-    lig_status status = ligi_inbox_begin(inbox, party->index, &job);
+    lig_status status = ligi_server_requests_begin(inbox, party->index, &job);
     if (status == LIG_E_LIMIT)
         return refuse_request(party, arrival);
     LIG_TRY(status);
     status = read_request(party, arrival, job);
     if (status != LIG_OK) {
-        ligi_inbox_end(inbox, job);
+        ligi_server_requests_end(inbox, job);
         return status;
     }
     return accept_request(party, arrival, job, landing);
@@ -188,7 +188,7 @@ void ligi_server_arrived(ligi_party *party, ligi_job *job)
     job->stamps[0] = ligi_mesh_stamp(mesh);
     mesh->stats.requests++;
     mesh->stats.bytes_pushed += job->push_bytes;
-    ligi_inbox_queue(&mesh->inbox, job);
+    ligi_server_requests_queue(&mesh->inbox, job);
     ligi_mesh_ring(mesh);
 }
 
@@ -205,7 +205,7 @@ static int is_ready(void *context)
 {
     await *what = context;
     return ligi_mesh_check(what->mesh) != LIG_OK ||
-           ligi_inbox_ready(&what->mesh->inbox, what->mode);
+           ligi_server_requests_ready(&what->mesh->inbox, what->mode);
 }
 
 static void describe(const ligi_job *job, lig_mesh_arrival *arrival)
@@ -228,7 +228,7 @@ static lig_status hand_out(lig_mesh *mesh, uint32_t mode, lig_mesh_arrival *arri
         room = mesh->worker_count;
     if (room > sizeof few / sizeof *few)
         jobs = mesh->taken;
-    lig_status status = ligi_inbox_take(&mesh->inbox, mode, jobs, room, count);
+    lig_status status = ligi_server_requests_take(&mesh->inbox, mode, jobs, room, count);
     mesh->news = 0;
     mesh->mode = mode;
     uint64_t now = ligi_mesh_stamp(mesh);
@@ -294,7 +294,7 @@ lig_status lig_mesh_hold_take(lig_mesh *mesh, uint64_t handler, lig_mesh_hold **
 {
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_job *job;
-    lig_status status = ligi_inbox_find(&mesh->inbox, handler, &job);
+    lig_status status = ligi_server_requests_find(&mesh->inbox, handler, &job);
     if (status == LIG_OK) {
         ligi_block_hold(job->block);
         *hold = (lig_mesh_hold *)job->block;
@@ -338,7 +338,7 @@ static lig_status gather(ligi_queue *queue, ligi_job *job, const lig_tensor *ten
     for (uint32_t i = 0; i < job->pull_count; i++)
         packed += lig_tensor_contiguous(&tensors[i]) ? 0 : ligi_block_aligned(tensors[i].bytes);
     if (packed > 0)
-        LIG_TRY(ligi_pool_take(queue->pool, packed, &job->staging));
+        LIG_TRY(ligi_block_pool_take(queue->pool, packed, &job->staging));
     uint8_t *at = packed > 0 ? job->staging->data : NULL;
     *entries = 0;
     for (uint32_t i = 0; i < job->pull_count; i++) {
@@ -364,13 +364,13 @@ static void record(lig_mesh *mesh, const ligi_job *job)
                                .push_bytes = job->push_bytes,
                                .pull_bytes = job->pull_bytes};
     memcpy(&entry.stamps[2], job->stamps, sizeof job->stamps);
-    ligi_recorder_add(&mesh->recorder, &entry);
+    ligi_trace_recorder_add(&mesh->recorder, &entry);
 }
 
 static void job_done(lig_mesh *mesh, ligi_job *job)
 {
     mesh->answering -= job->state == LIGI_JOB_SENDING;
-    ligi_inbox_end(&mesh->inbox, job);
+    ligi_server_requests_end(&mesh->inbox, job);
     ligi_mesh_ring(mesh); /* its place may be what another request waits for */
 }
 
@@ -382,7 +382,7 @@ static lig_status send_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *t
     size_t entries;
     int done = 0;
     LIG_TRY(gather(&mesh->inbox.queues[job->worker], job, tensors, &entries));
-    uint64_t then = (uint64_t)ligi_ticks_then(&mesh->ticks, began);
+    uint64_t then = (uint64_t)ligi_stamp_clock_then(&mesh->ticks, began);
     job->stamps[2] = then > job->stamps[1] ? then : job->stamps[1];
     job->stamps[3] = ligi_mesh_stamp(mesh);
     ligi_send send = {.head = head,
@@ -421,12 +421,12 @@ static lig_status find_job(lig_mesh *mesh, uint64_t handler, ligi_job **job)
 {
     if (mesh->role != LIG_MESH_SERVER)
         return lig_fail(LIG_E_INVALID, "only servers answer requests");
-    LIG_TRY(ligi_inbox_find(&mesh->inbox, handler, job));
+    LIG_TRY(ligi_server_requests_find(&mesh->inbox, handler, job));
     ligi_party *party = &mesh->parties[(*job)->worker];
     if ((*job)->state == LIGI_JOB_TAKEN && party->link)
         return LIG_OK;
     int again = (*job)->incarnation != party->incarnation;
-    ligi_inbox_end(&mesh->inbox, *job);
+    ligi_server_requests_end(&mesh->inbox, *job);
     if (party->state != LIG_MESH_ALIVE)
         return ligi_party_fail(party);
     return lig_fail(LIG_E_PEER, "worker %u was lost after it asked%s", party->index,
@@ -441,7 +441,7 @@ static int is_sent(void *context)
     if (what->handlers == NULL || what->mesh->answering == 0)
         return what->mesh->answering == 0 && what->mesh->outbox.open == 0;
     for (size_t i = 0; i < what->count; i++)
-        if (ligi_inbox_sending(&what->mesh->inbox, what->handlers[i]))
+        if (ligi_server_requests_sending(&what->mesh->inbox, what->handlers[i]))
             return 0;
     return 1;
 }
@@ -450,7 +450,7 @@ static int is_sent(void *context)
 static lig_status answer(lig_mesh *mesh, uint64_t handler, const lig_tensor *tensors, size_t count,
                          int *borrowed)
 {
-    uint64_t began = ligi_ticks_read(&mesh->ticks);
+    uint64_t began = ligi_stamp_clock_read(&mesh->ticks);
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_job *job;
     lig_status status = find_job(mesh, handler, &job);
@@ -459,7 +459,7 @@ static lig_status answer(lig_mesh *mesh, uint64_t handler, const lig_tensor *ten
     if (status == LIG_OK)
         status = send_answer(mesh, job, tensors, began);
     if (status == LIG_OK)
-        *borrowed |= ligi_inbox_sending(&mesh->inbox, handler);
+        *borrowed |= ligi_server_requests_sending(&mesh->inbox, handler);
     ligi_mesh_leave(mesh);
     return status;
 }
@@ -553,8 +553,8 @@ lig_status lig_mesh_register_recv_buffer(lig_mesh *mesh, const lig_tensor *buffe
     LIG_TRY(ligi_mesh_enter(mesh));
     lig_status status = LIG_OK;
     for (size_t i = 0; i < count && status == LIG_OK; i++)
-        status = ligi_places_set(&mesh->inbox.queues[workers[i]].places, keys[i],
-                                 (uint8_t *)buffer->data + i * bytes, bytes);
+        status = ligi_registered_set(&mesh->inbox.queues[workers[i]].places, keys[i],
+                                     (uint8_t *)buffer->data + i * bytes, bytes);
     ligi_mesh_leave(mesh);
     return status;
 }

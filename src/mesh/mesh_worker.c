@@ -101,7 +101,7 @@ static lig_status make_room(lig_mesh *mesh, const lig_mesh_request *asked, ligi_
     uint64_t bytes = staging_bytes(asked->push, asked->push_count);
     uint64_t pulled = staging_bytes(asked->pull, asked->pull_count);
     if (bytes + pulled > 0)
-        LIG_TRY(ligi_pool_take(mesh->outbox.pool, bytes + pulled, &request->staging));
+        LIG_TRY(ligi_block_pool_take(mesh->outbox.pool, bytes + pulled, &request->staging));
     return pulled > 0 ? reserve_strided(request, asked->pull_count) : LIG_OK;
 }
 
@@ -175,10 +175,10 @@ static lig_status begin_request(lig_mesh *mesh, const lig_mesh_request *asked,
 {
     LIG_TRY(check_parties(mesh));
     uint32_t k = (uint32_t)(asked->pull_count / mesh->server_count);
-    LIG_TRY(ligi_outbox_begin(&mesh->outbox, (uint32_t)asked->push_count, k, request));
+    LIG_TRY(ligi_worker_requests_begin(&mesh->outbox, (uint32_t)asked->push_count, k, request));
     lig_status status = make_room(mesh, asked, *request);
     if (status != LIG_OK)
-        ligi_outbox_undo(&mesh->outbox, *request);
+        ligi_worker_requests_undo(&mesh->outbox, *request);
     return status;
 }
 
@@ -186,7 +186,7 @@ static void give_up(lig_mesh *mesh, ligi_request *request, lig_status status, co
 
 lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *asked, uint64_t *handler)
 {
-    uint64_t began = ligi_ticks_read(&mesh->ticks);
+    uint64_t began = ligi_stamp_clock_read(&mesh->ticks);
     LIG_TRY(check_request(mesh, asked));
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_request *request;
@@ -198,7 +198,7 @@ lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *asked, uin
     }
     place_tensors(asked, request, &entries);
     memset(request->stamps, 0, sizeof request->stamps);
-    request->stamps[0] = (uint64_t)ligi_ticks_then(&mesh->ticks, began);
+    request->stamps[0] = (uint64_t)ligi_stamp_clock_then(&mesh->ticks, began);
     request->stamps[1] = ligi_mesh_stamp(mesh); /* before: the server may be faster than this */
     for (uint32_t s = 0; s < mesh->server_count; s++)
         send_share(mesh, asked, request, entries, s);
@@ -215,7 +215,7 @@ lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *asked, uin
 
 static void settle(lig_mesh *mesh, ligi_request *request)
 {
-    if (!ligi_outbox_settle(&mesh->outbox, request))
+    if (!ligi_worker_requests_settle(&mesh->outbox, request))
         return;
     mesh->stats.failed += request->status != LIG_OK;
     ligi_mesh_ring(mesh);
@@ -280,7 +280,7 @@ static void answered(ligi_party *party, ligi_share *share)
 
 static void refused(ligi_party *party, const ligi_message *message)
 {
-    ligi_request *request = ligi_outbox_open(&party->mesh->outbox, message->serial);
+    ligi_request *request = ligi_worker_requests_open(&party->mesh->outbox, message->serial);
     char sentence[LIGI_MESSAGE_REFUSAL_BYTES + 32];
     if (request == NULL)
         return;
@@ -302,7 +302,7 @@ lig_status ligi_worker_head(ligi_party *party, const ligi_arrival *arrival, ligi
     }
     if (message.kind != LIGI_MESSAGE_REPLY)
         return lig_fail(LIG_E_CORRUPT, "server %u sends what workers send", party->index);
-    ligi_request *request = ligi_outbox_open(&mesh->outbox, message.serial);
+    ligi_request *request = ligi_worker_requests_open(&mesh->outbox, message.serial);
     if (request == NULL || request->status != LIG_OK)
         return LIG_OK; /* given up: the answer is thrown away */
     ligi_share *share = &request->shares[party->index];
@@ -348,7 +348,7 @@ void ligi_worker_arrived(ligi_party *party, ligi_share *share)
     if (!party->offset.exact) {
         uint64_t moments[4] = {request->stamps[1], share->stamps[2], share->stamps[5],
                                share->stamps[6]};
-        ligi_offset_feed(&party->offset, moments);
+        ligi_clock_offset_feed(&party->offset, moments);
     }
     answered(party, share);
 }
@@ -397,13 +397,13 @@ static void record(lig_mesh *mesh, const ligi_request *request)
                                    .serial = request->serial,
                                    .push_bytes = request->push_bytes,
                                    .pull_bytes = share->bytes,
-                                   .offset_ns = ligi_offset_get(&mesh->parties[s].offset)};
+                                   .offset_ns = ligi_clock_offset_get(&mesh->parties[s].offset)};
         memcpy(entry.stamps, share->stamps, sizeof entry.stamps);
         entry.stamps[0] = request->stamps[0];
         entry.stamps[1] = request->stamps[1];
         entry.stamps[7] = request->stamps[7];
-        ligi_offset_apply(&mesh->parties[s].offset, entry.stamps);
-        ligi_recorder_add(&mesh->recorder, &entry);
+        ligi_clock_offset_apply(&mesh->parties[s].offset, entry.stamps);
+        ligi_trace_recorder_add(&mesh->recorder, &entry);
     }
 }
 
@@ -420,7 +420,7 @@ static void tell(lig_mesh *mesh, ligi_request *request)
         return;
     memcpy(&request->stamps[2], &share->stamps[2], 5 * sizeof request->stamps[0]);
     record(mesh, request);
-    ligi_offset_apply(&mesh->parties[request->last].offset, request->stamps);
+    ligi_clock_offset_apply(&mesh->parties[request->last].offset, request->stamps);
 }
 
 static lig_status outcome(lig_mesh *mesh, ligi_request *request)
@@ -445,14 +445,14 @@ static lig_status await_end(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns
     LIG_TRY(ligi_mesh_usable(mesh));
     if ((*request)->serial == what.serial)
         return LIG_OK;
-    return ligi_outbox_find(&mesh->outbox, handler, request);
+    return ligi_worker_requests_find(&mesh->outbox, handler, request);
 }
 
 lig_status lig_mesh_wait(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns)
 {
     ligi_request *request;
     LIG_TRY(ligi_mesh_enter(mesh));
-    lig_status status = ligi_outbox_find(&mesh->outbox, handler, &request);
+    lig_status status = ligi_worker_requests_find(&mesh->outbox, handler, &request);
     if (status == LIG_OK && request->state != LIGI_REQUEST_ENDED)
         status = await_end(mesh, handler, timeout_ns, &request);
     if (status == LIG_OK)
@@ -469,7 +469,7 @@ int lig_mesh_done(lig_mesh *mesh, uint64_t handler)
     (void)ligi_net_poll(mesh->net);
     if (ligi_mesh_enter(mesh) != LIG_OK)
         return 1;
-    int done = ligi_outbox_find(&mesh->outbox, handler, &request) != LIG_OK ||
+    int done = ligi_worker_requests_find(&mesh->outbox, handler, &request) != LIG_OK ||
                request->state == LIGI_REQUEST_ENDED;
     ligi_mesh_leave(mesh);
     return done;
@@ -479,7 +479,7 @@ lig_status lig_mesh_cancel(lig_mesh *mesh, uint64_t handler)
 {
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_request *request;
-    lig_status status = ligi_outbox_find(&mesh->outbox, handler, &request);
+    lig_status status = ligi_worker_requests_find(&mesh->outbox, handler, &request);
     if (status == LIG_OK && request->state == LIGI_REQUEST_OPEN)
         give_up(mesh, request, LIG_E_CLOSED, "the request was cancelled");
     ligi_mesh_leave(mesh);
@@ -492,7 +492,7 @@ lig_status lig_mesh_get_all_handlers(lig_mesh *mesh, uint64_t handler, uint64_t 
 {
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_request *request;
-    lig_status status = ligi_outbox_find(&mesh->outbox, handler, &request);
+    lig_status status = ligi_worker_requests_find(&mesh->outbox, handler, &request);
     if (status == LIG_OK) {
         *count = request->waited ? 1 : request->handler_count;
         for (size_t i = 0; i < *count && i < room; i++)
@@ -506,7 +506,7 @@ lig_status lig_mesh_fetch_trace(lig_mesh *mesh, uint64_t handler, uint64_t stamp
 {
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_request *request;
-    lig_status status = ligi_outbox_find(&mesh->outbox, handler, &request);
+    lig_status status = ligi_worker_requests_find(&mesh->outbox, handler, &request);
     if (status == LIG_OK && !request->waited)
         status = lig_fail(LIG_E_BUSY, "request %llu has not been waited for: its stamps come after",
                           (unsigned long long)handler);

@@ -8,7 +8,7 @@
 
 enum { ORDER_LEAST = 8, ORDERS = 50 };
 
-struct ligi_pool {
+struct ligi_block_pool {
     uint64_t bytes_max;
     pthread_mutex_t lock; /* guards all below */
     ligi_block *free[ORDERS];
@@ -22,9 +22,9 @@ uint64_t ligi_block_aligned(uint64_t bytes)
     return (bytes + LIGI_BLOCK_ALIGNMENT - 1) & ~(uint64_t)(LIGI_BLOCK_ALIGNMENT - 1);
 }
 
-lig_status ligi_pool_create(ligi_pool **out, uint64_t bytes_max)
+lig_status ligi_block_pool_create(ligi_block_pool **out, uint64_t bytes_max)
 {
-    ligi_pool *pool;
+    ligi_block_pool *pool;
     LIG_TRY(ligi_calloc(&pool, 1, sizeof *pool, "receive buffers"));
     pool->bytes_max = bytes_max;
     pthread_mutex_init(&pool->lock, NULL);
@@ -40,7 +40,7 @@ static void block_free(ligi_block *block)
 }
 
 /* With the lock: frees free blocks until `need` more bytes are allowed, or none is left. */
-static void trim(ligi_pool *pool, uint64_t need)
+static void trim(ligi_block_pool *pool, uint64_t need)
 {
     for (uint32_t order = ORDERS; order-- > 0;) {
         while (pool->free[order] &&
@@ -53,13 +53,13 @@ static void trim(ligi_pool *pool, uint64_t need)
     }
 }
 
-static void pool_free(ligi_pool *pool)
+static void pool_free(ligi_block_pool *pool)
 {
     pthread_mutex_destroy(&pool->lock);
     free(pool);
 }
 
-void ligi_pool_close(ligi_pool *pool)
+void ligi_block_pool_close(ligi_block_pool *pool)
 {
     if (pool == NULL)
         return;
@@ -72,7 +72,7 @@ void ligi_pool_close(ligi_pool *pool)
         pool_free(pool);
 }
 
-uint64_t ligi_pool_bytes(ligi_pool *pool)
+uint64_t ligi_block_pool_bytes(ligi_block_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
     uint64_t bytes = pool->bytes;
@@ -88,7 +88,7 @@ static uint32_t order_of(uint64_t bytes)
     return order;
 }
 
-static lig_status block_create(ligi_pool *pool, uint32_t order, ligi_block **out)
+static lig_status block_create(ligi_block_pool *pool, uint32_t order, ligi_block **out)
 {
     ligi_block *block;
     void *data;
@@ -108,7 +108,7 @@ static lig_status block_create(ligi_pool *pool, uint32_t order, ligi_block **out
 }
 
 /* With the lock. */
-static lig_status add_block(ligi_pool *pool, uint32_t order, ligi_block **block)
+static lig_status add_block(ligi_block_pool *pool, uint32_t order, ligi_block **block)
 {
     uint64_t bytes = UINT64_C(1) << order;
     trim(pool, bytes);
@@ -123,7 +123,7 @@ static lig_status add_block(ligi_pool *pool, uint32_t order, ligi_block **block)
     return LIG_OK;
 }
 
-lig_status ligi_pool_take(ligi_pool *pool, uint64_t bytes, ligi_block **out)
+lig_status ligi_block_pool_take(ligi_block_pool *pool, uint64_t bytes, ligi_block **out)
 {
     uint32_t order = order_of(bytes);
     if (order >= ORDERS)
@@ -156,7 +156,7 @@ void ligi_block_drop(ligi_block *block)
         return;
     while (block->mapping_count > 0)
         ligi_mapping_drop(block->mappings[--block->mapping_count]);
-    ligi_pool *pool = block->pool;
+    ligi_block_pool *pool = block->pool;
     pthread_mutex_lock(&pool->lock);
     block->next = pool->free[block->order];
     pool->free[block->order] = block;
@@ -178,7 +178,7 @@ lig_status ligi_block_lend(ligi_block *block, ligi_mapping *mapping)
     return LIG_OK;
 }
 
-ligi_place *ligi_places_find(const ligi_places *places, uint64_t key)
+ligi_registered_buffer *ligi_registered_find(const ligi_registered *places, uint64_t key)
 {
     uint64_t index;
     if (places->count == 0 || !ligi_map_find(&places->map, &key, sizeof key, &index))
@@ -186,9 +186,9 @@ ligi_place *ligi_places_find(const ligi_places *places, uint64_t key)
     return places->all[index];
 }
 
-lig_status ligi_places_set(ligi_places *places, uint64_t key, void *data, uint64_t bytes)
+lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data, uint64_t bytes)
 {
-    ligi_place *place = ligi_places_find(places, key);
+    ligi_registered_buffer *place = ligi_registered_find(places, key);
     if (place && (place->holder || place->parked))
         return lig_fail(LIG_E_BUSY,
                         "a request that is not answered yet lies in the buffer of key %llu",
@@ -198,13 +198,13 @@ lig_status ligi_places_set(ligi_places *places, uint64_t key, void *data, uint64
         place->bytes = bytes;
         return LIG_OK;
     }
-    if (places->count == LIGI_PLACES_MAX)
+    if (places->count == LIGI_REGISTERED_MAX)
         return lig_fail(LIG_E_LIMIT, "%d buffers are registered for the worker already",
-                        LIGI_PLACES_MAX);
+                        LIGI_REGISTERED_MAX);
     LIG_TRY(ligi_grow(&places->all, &places->room, places->count + 1, sizeof *places->all,
                       "registered buffers"));
     LIG_TRY(ligi_calloc(&place, 1, sizeof *place, "a registered buffer"));
-    *place = (ligi_place){.key = key, .data = data, .bytes = bytes};
+    *place = (ligi_registered_buffer){.key = key, .data = data, .bytes = bytes};
     lig_status status =
         ligi_map_insert(&places->map, &place->key, sizeof place->key, places->count, NULL);
     if (status != LIG_OK) {
@@ -215,11 +215,11 @@ lig_status ligi_places_set(ligi_places *places, uint64_t key, void *data, uint64
     return LIG_OK;
 }
 
-void ligi_places_fini(ligi_places *places)
+void ligi_registered_fini(ligi_registered *places)
 {
     for (size_t i = 0; i < places->count; i++)
         free(places->all[i]);
     free(places->all);
     ligi_map_fini(&places->map);
-    *places = (ligi_places){0};
+    *places = (ligi_registered){0};
 }

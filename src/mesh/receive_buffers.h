@@ -14,14 +14,15 @@
 
 /* --- blocks --- */
 
-typedef struct ligi_pool ligi_pool; /* shared; freed when closed and without blocks in use */
+typedef struct ligi_block_pool
+    ligi_block_pool; /* shared; freed when closed and without blocks in use */
 
 #define LIGI_BLOCK_ALIGNMENT 64
 /* Of tensors that lie one behind the other in a block. */
 uint64_t ligi_block_aligned(uint64_t bytes);
 
 typedef struct ligi_block {
-    ligi_pool *pool;
+    ligi_block_pool *pool;
     struct ligi_block *next;
     atomic_uint holds;
     uint32_t order; /* its bytes are a power of two */
@@ -31,14 +32,14 @@ typedef struct ligi_block {
     size_t mapping_count, mapping_room;
 } ligi_block;
 
-lig_status ligi_pool_create(ligi_pool **pool, uint64_t bytes_max);
-void ligi_pool_close(ligi_pool *pool);
+lig_status ligi_block_pool_create(ligi_block_pool **pool, uint64_t bytes_max);
+void ligi_block_pool_close(ligi_block_pool *pool);
 /* Bytes of its blocks, used or not. */
-uint64_t ligi_pool_bytes(ligi_pool *pool);
+uint64_t ligi_block_pool_bytes(ligi_block_pool *pool);
 
 /* A block of at least `bytes`, held once. LIMIT when those in use and this one are more than the
  * pool may have. Allocates only when no block of the size is free. */
-lig_status ligi_pool_take(ligi_pool *pool, uint64_t bytes, ligi_block **block);
+lig_status ligi_block_pool_take(ligi_block_pool *pool, uint64_t bytes, ligi_block **block);
 void ligi_block_hold(ligi_block *block);
 /* The last one gives it back. Any thread. NULL is fine. */
 void ligi_block_drop(ligi_block *block);
@@ -47,27 +48,27 @@ lig_status ligi_block_lend(ligi_block *block, ligi_mapping *mapping);
 
 /* --- places --- */
 
-typedef struct ligi_place {
+typedef struct ligi_registered_buffer {
     uint64_t key;
     uint8_t *data;
     uint64_t bytes;
     const void *holder; /* the request that fills it, until it is answered */
     uint64_t claim;     /* number of the last request that was promised it */
     uint32_t parked;    /* requests that lie in blocks until the place is free */
-} ligi_place;
+} ligi_registered_buffer;
 
-typedef struct ligi_places { /* of one worker; zero-initialised is valid */
+typedef struct ligi_registered { /* of one worker; zero-initialised is valid */
     ligi_map map;
-    ligi_place **all;
+    ligi_registered_buffer **all;
     size_t count, room;
-} ligi_places;
+} ligi_registered;
 
-#define LIGI_PLACES_MAX 65536
+#define LIGI_REGISTERED_MAX 65536
 
 /* NULL when nothing is registered under the key. */
-ligi_place *ligi_places_find(const ligi_places *places, uint64_t key);
+ligi_registered_buffer *ligi_registered_find(const ligi_registered *places, uint64_t key);
 /* Registers, or moves what is registered; BUSY while a request is in the old place. */
-lig_status ligi_places_set(ligi_places *places, uint64_t key, void *data, uint64_t bytes);
-void ligi_places_fini(ligi_places *places);
+lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data, uint64_t bytes);
+void ligi_registered_fini(ligi_registered *places);
 
 #endif

@@ -11,14 +11,15 @@
 enum { SLOT_BITS = 20 };
 #define SLOTS_MAX ((size_t)1 << SLOT_BITS)
 
-lig_status ligi_inbox_init(ligi_inbox *inbox, uint32_t worker_count, uint64_t receive_bytes)
+lig_status ligi_server_requests_init(ligi_server_requests *inbox, uint32_t worker_count,
+                                     uint64_t receive_bytes)
 {
-    *inbox = (ligi_inbox){.worker_count = worker_count, .absent = worker_count};
+    *inbox = (ligi_server_requests){.worker_count = worker_count, .absent = worker_count};
     LIG_TRY(ligi_calloc(&inbox->queues, worker_count, sizeof *inbox->queues, "the inbox"));
     for (uint32_t i = 0; i < worker_count; i++) {
-        lig_status status = ligi_pool_create(&inbox->queues[i].pool, receive_bytes);
+        lig_status status = ligi_block_pool_create(&inbox->queues[i].pool, receive_bytes);
         if (status != LIG_OK) {
-            ligi_inbox_fini(inbox);
+            ligi_server_requests_fini(inbox);
             return status;
         }
     }
@@ -33,7 +34,7 @@ static void job_destroy(ligi_job *job)
     free(job);
 }
 
-void ligi_inbox_fini(ligi_inbox *inbox)
+void ligi_server_requests_fini(ligi_server_requests *inbox)
 {
     for (size_t i = 0; i < inbox->job_count; i++) {
         ligi_block_drop(inbox->jobs[i]->block);
@@ -42,14 +43,14 @@ void ligi_inbox_fini(ligi_inbox *inbox)
     }
     free(inbox->jobs);
     for (uint32_t i = 0; inbox->queues && i < inbox->worker_count; i++) {
-        ligi_places_fini(&inbox->queues[i].places);
-        ligi_pool_close(inbox->queues[i].pool);
+        ligi_registered_fini(&inbox->queues[i].places);
+        ligi_block_pool_close(inbox->queues[i].pool);
     }
     free(inbox->queues);
-    *inbox = (ligi_inbox){0};
+    *inbox = (ligi_server_requests){0};
 }
 
-static lig_status add_job(ligi_inbox *inbox)
+static lig_status add_job(ligi_server_requests *inbox)
 {
     ligi_job *job;
     if (inbox->job_count == SLOTS_MAX)
@@ -64,7 +65,7 @@ static lig_status add_job(ligi_inbox *inbox)
     return LIG_OK;
 }
 
-lig_status ligi_inbox_begin(ligi_inbox *inbox, uint32_t worker, ligi_job **out)
+lig_status ligi_server_requests_begin(ligi_server_requests *inbox, uint32_t worker, ligi_job **out)
 {
     ligi_queue *queue = &inbox->queues[worker];
     if (queue->jobs >= LIG_MESH_REQUESTS_MAX + 1)
@@ -102,7 +103,7 @@ lig_status ligi_job_reserve(ligi_job *job)
     return LIG_OK;
 }
 
-void ligi_inbox_queue(ligi_inbox *inbox, ligi_job *job)
+void ligi_server_requests_queue(ligi_server_requests *inbox, ligi_job *job)
 {
     ligi_queue *queue = &inbox->queues[job->worker];
     job->state = LIGI_JOB_QUEUED;
@@ -124,7 +125,7 @@ static int is_parked(const ligi_job *job, uint32_t i)
 static void leave_places(ligi_job *job)
 {
     for (uint32_t i = 0; i < job->push_count; i++) {
-        ligi_place *place = job->places[i];
+        ligi_registered_buffer *place = job->places[i];
         if (place == NULL)
             continue;
         if (is_parked(job, i))
@@ -134,7 +135,7 @@ static void leave_places(ligi_job *job)
     }
 }
 
-void ligi_inbox_end(ligi_inbox *inbox, ligi_job *job)
+void ligi_server_requests_end(ligi_server_requests *inbox, ligi_job *job)
 {
     ligi_queue *queue = &inbox->queues[job->worker];
     leave_places(job);
@@ -155,7 +156,7 @@ static int settle(ligi_job *job)
     for (uint32_t i = 0; job->parked > 0 && i < job->push_count; i++) {
         if (!is_parked(job, i))
             continue;
-        ligi_place *place = job->places[i];
+        ligi_registered_buffer *place = job->places[i];
         lig_tensor *tensor = &job->pieces.tensors[i];
         if (place->holder != NULL && place->holder != job)
             continue;
@@ -170,7 +171,7 @@ static int settle(ligi_job *job)
 }
 
 /* Whether the worker's first request can be handed out. */
-static int can_take(ligi_inbox *inbox, uint32_t worker)
+static int can_take(ligi_server_requests *inbox, uint32_t worker)
 {
     ligi_job *job = inbox->queues[worker].first;
     if (job == NULL)
@@ -183,7 +184,7 @@ static int can_take(ligi_inbox *inbox, uint32_t worker)
     return 1;
 }
 
-static int all_ready(ligi_inbox *inbox)
+static int all_ready(ligi_server_requests *inbox)
 {
     if (inbox->filled < inbox->worker_count)
         return 0;
@@ -193,7 +194,7 @@ static int all_ready(ligi_inbox *inbox)
     return 1;
 }
 
-static int any_ready(ligi_inbox *inbox)
+static int any_ready(ligi_server_requests *inbox)
 {
     if (inbox->parked == 0)
         return inbox->filled > 0;
@@ -203,18 +204,18 @@ static int any_ready(ligi_inbox *inbox)
     return 0;
 }
 
-int ligi_inbox_filled(ligi_inbox *inbox, uint32_t mode)
+int ligi_server_requests_filled(ligi_server_requests *inbox, uint32_t mode)
 {
     return mode == LIG_MESH_ALL ? all_ready(inbox) : any_ready(inbox);
 }
 
-int ligi_inbox_ready(ligi_inbox *inbox, uint32_t mode)
+int ligi_server_requests_ready(ligi_server_requests *inbox, uint32_t mode)
 {
     uint32_t needed = mode == LIG_MESH_ALL ? 1 : inbox->worker_count;
-    return inbox->absent >= needed || ligi_inbox_filled(inbox, mode);
+    return inbox->absent >= needed || ligi_server_requests_filled(inbox, mode);
 }
 
-static lig_status absent(const ligi_inbox *inbox)
+static lig_status absent(const ligi_server_requests *inbox)
 {
     const ligi_queue *found = NULL;
     for (uint32_t i = 0; i < inbox->worker_count; i++) {
@@ -232,7 +233,7 @@ static lig_status absent(const ligi_inbox *inbox)
     return lig_fail(LIG_E_PEER, "worker %u is lost: %s", worker, found->why);
 }
 
-static ligi_job *take_first(ligi_inbox *inbox, uint32_t worker)
+static ligi_job *take_first(ligi_server_requests *inbox, uint32_t worker)
 {
     ligi_queue *queue = &inbox->queues[worker];
     ligi_job *job = queue->first;
@@ -245,8 +246,8 @@ static ligi_job *take_first(ligi_inbox *inbox, uint32_t worker)
     return job;
 }
 
-lig_status ligi_inbox_take(ligi_inbox *inbox, uint32_t mode, ligi_job **jobs, size_t room,
-                           size_t *count)
+lig_status ligi_server_requests_take(ligi_server_requests *inbox, uint32_t mode, ligi_job **jobs,
+                                     size_t room, size_t *count)
 {
     *count = 0;
     uint32_t workers = inbox->worker_count;
@@ -272,7 +273,7 @@ lig_status ligi_inbox_take(ligi_inbox *inbox, uint32_t mode, ligi_job **jobs, si
     return LIG_OK;
 }
 
-lig_status ligi_inbox_find(ligi_inbox *inbox, uint64_t handler, ligi_job **out)
+lig_status ligi_server_requests_find(ligi_server_requests *inbox, uint64_t handler, ligi_job **out)
 {
     size_t slot = handler & (SLOTS_MAX - 1);
     ligi_job *job = slot < inbox->job_count ? inbox->jobs[slot] : NULL;
@@ -289,21 +290,21 @@ lig_status ligi_inbox_find(ligi_inbox *inbox, uint64_t handler, ligi_job **out)
                     (unsigned long long)handler);
 }
 
-int ligi_inbox_sending(const ligi_inbox *inbox, uint64_t handler)
+int ligi_server_requests_sending(const ligi_server_requests *inbox, uint64_t handler)
 {
     size_t slot = handler & (SLOTS_MAX - 1);
     const ligi_job *job = slot < inbox->job_count ? inbox->jobs[slot] : NULL;
     return job && job->handler == handler && job->state == LIGI_JOB_SENDING;
 }
 
-static void drop_queue(ligi_inbox *inbox, ligi_queue *queue)
+static void drop_queue(ligi_server_requests *inbox, ligi_queue *queue)
 {
     inbox->filled -= queue->first != NULL;
     while (queue->first) {
         ligi_job *job = queue->first;
         queue->first = job->next;
         inbox->parked -= job->parked > 0;
-        ligi_inbox_end(inbox, job);
+        ligi_server_requests_end(inbox, job);
     }
 }
 
@@ -316,7 +317,8 @@ static void orphan(ligi_job *job)
     job->state = LIGI_JOB_ORPHAN;
 }
 
-void ligi_inbox_lose(ligi_inbox *inbox, uint32_t worker, uint32_t state, const char *why)
+void ligi_server_requests_lose(ligi_server_requests *inbox, uint32_t worker, uint32_t state,
+                               const char *why)
 {
     ligi_queue *queue = &inbox->queues[worker];
     inbox->absent += queue->state == LIG_MESH_ALIVE;
@@ -330,11 +332,11 @@ void ligi_inbox_lose(ligi_inbox *inbox, uint32_t worker, uint32_t state, const c
         if (job->state == LIGI_JOB_TAKEN)
             orphan(job);
         else if (job->state != LIGI_JOB_ORPHAN)
-            ligi_inbox_end(inbox, job);
+            ligi_server_requests_end(inbox, job);
     }
 }
 
-void ligi_inbox_join(ligi_inbox *inbox, uint32_t worker, uint32_t incarnation)
+void ligi_server_requests_join(ligi_server_requests *inbox, uint32_t worker, uint32_t incarnation)
 {
     ligi_queue *queue = &inbox->queues[worker];
     inbox->absent -= queue->state != LIG_MESH_ALIVE;

@@ -24,9 +24,9 @@ typedef struct ligi_job { /* one request */
     uint64_t number;  /* this server's */
     uint32_t push_count, pull_count;
     uint64_t push_bytes, pull_bytes;
-    ligi_pieces pieces;  /* pushed, then pulled */
-    size_t room;         /* of the next two: as pieces.room */
-    ligi_place **places; /* registered landing places, or NULL */
+    ligi_pieces pieces;              /* pushed, then pulled */
+    size_t room;                     /* of the next two: as pieces.room */
+    ligi_registered_buffer **places; /* registered landing places, or NULL */
     struct iovec *iov;
     ligi_block *block;   /* where the other tensors landed */
     ligi_block *staging; /* an answer, packed */
@@ -42,11 +42,11 @@ typedef struct ligi_queue { /* of one worker */
     uint32_t incarnation;
     uint32_t state;           /* lig_mesh_state */
     char why[LIGI_WHY_BYTES]; /* it is gone */
-    ligi_places places;
-    ligi_pool *pool;
+    ligi_registered places;
+    ligi_block_pool *pool;
 } ligi_queue;
 
-typedef struct ligi_inbox {
+typedef struct ligi_server_requests {
     uint32_t worker_count;
     ligi_queue *queues;
     uint32_t filled; /* workers that have a request in their queue */
@@ -58,36 +58,38 @@ typedef struct ligi_inbox {
     ligi_job **jobs;
     size_t job_count, job_room;
     ligi_job *free;
-} ligi_inbox;
+} ligi_server_requests;
 
-lig_status ligi_inbox_init(ligi_inbox *inbox, uint32_t worker_count, uint64_t receive_bytes);
-void ligi_inbox_fini(ligi_inbox *inbox);
+lig_status ligi_server_requests_init(ligi_server_requests *inbox, uint32_t worker_count,
+                                     uint64_t receive_bytes);
+void ligi_server_requests_fini(ligi_server_requests *inbox);
 
 /* A job for a request of the worker that begins to arrive. LIMIT when it has too many. */
-lig_status ligi_inbox_begin(ligi_inbox *inbox, uint32_t worker, ligi_job **job);
+lig_status ligi_server_requests_begin(ligi_server_requests *inbox, uint32_t worker, ligi_job **job);
 /* Gives its other arrays the room of its pieces. */
 lig_status ligi_job_reserve(ligi_job *job);
 /* It has landed. */
-void ligi_inbox_queue(ligi_inbox *inbox, ligi_job *job);
+void ligi_server_requests_queue(ligi_server_requests *inbox, ligi_job *job);
 /* Done with it: gives back what it holds. Not for one that is queued. */
-void ligi_inbox_end(ligi_inbox *inbox, ligi_job *job);
+void ligi_server_requests_end(ligi_server_requests *inbox, ligi_job *job);
 
 /* 1 when there is something to take. */
-int ligi_inbox_filled(ligi_inbox *inbox, uint32_t mode);
-/* 1 when ligi_inbox_take would take something or fail. */
-int ligi_inbox_ready(ligi_inbox *inbox, uint32_t mode);
+int ligi_server_requests_filled(ligi_server_requests *inbox, uint32_t mode);
+/* 1 when ligi_server_requests_take would take something or fail. */
+int ligi_server_requests_ready(ligi_server_requests *inbox, uint32_t mode);
 /* Takes; *count is 0 when there is nothing to take yet. PEER, CLOSED: see lig_mesh_get_batch. */
-lig_status ligi_inbox_take(ligi_inbox *inbox, uint32_t mode, ligi_job **jobs, size_t room,
-                           size_t *count);
+lig_status ligi_server_requests_take(ligi_server_requests *inbox, uint32_t mode, ligi_job **jobs,
+                                     size_t room, size_t *count);
 /* The job behind a handler that is to be answered (TAKEN or ORPHAN); NOTFOUND otherwise. */
-lig_status ligi_inbox_find(ligi_inbox *inbox, uint64_t handler, ligi_job **job);
+lig_status ligi_server_requests_find(ligi_server_requests *inbox, uint64_t handler, ligi_job **job);
 /* 1 while its answer borrows tensors. */
-int ligi_inbox_sending(const ligi_inbox *inbox, uint64_t handler);
+int ligi_server_requests_sending(const ligi_server_requests *inbox, uint64_t handler);
 
 /* The worker is gone (LIG_MESH_LOST or STOPPED): what is queued or landing is dropped, what is
  * taken becomes an orphan. */
-void ligi_inbox_lose(ligi_inbox *inbox, uint32_t worker, uint32_t state, const char *why);
+void ligi_server_requests_lose(ligi_server_requests *inbox, uint32_t worker, uint32_t state,
+                               const char *why);
 /* It is there, for the first time or again. Orphans stay until they are answered, and count. */
-void ligi_inbox_join(ligi_inbox *inbox, uint32_t worker, uint32_t incarnation);
+void ligi_server_requests_join(ligi_server_requests *inbox, uint32_t worker, uint32_t incarnation);
 
 #endif

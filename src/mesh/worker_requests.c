@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-lig_status ligi_outbox_init(ligi_outbox *outbox, uint32_t server_count)
+lig_status ligi_worker_requests_init(ligi_worker_requests *outbox, uint32_t server_count)
 {
     memset(outbox, 0, sizeof *outbox);
     outbox->server_count = server_count;
-    return ligi_pool_create(&outbox->pool, UINT64_MAX);
+    return ligi_block_pool_create(&outbox->pool, UINT64_MAX);
 }
 
 static void request_destroy(ligi_request *request)
@@ -25,15 +25,15 @@ static void request_destroy(ligi_request *request)
     free(request);
 }
 
-void ligi_outbox_fini(ligi_outbox *outbox)
+void ligi_worker_requests_fini(ligi_worker_requests *outbox)
 {
     for (size_t i = 0; i < LIG_MESH_REQUESTS_MAX; i++)
         request_destroy(outbox->ring[i]);
-    ligi_pool_close(outbox->pool);
+    ligi_block_pool_close(outbox->pool);
     memset(outbox, 0, sizeof *outbox);
 }
 
-static ligi_request **slot_of(ligi_outbox *outbox, uint64_t serial)
+static ligi_request **slot_of(ligi_worker_requests *outbox, uint64_t serial)
 {
     return &outbox->ring[serial % LIG_MESH_REQUESTS_MAX];
 }
@@ -67,8 +67,8 @@ static void open_shares(ligi_request *request, uint32_t server_count, uint32_t p
     request->open = server_count;
 }
 
-lig_status ligi_outbox_begin(ligi_outbox *outbox, uint32_t push_count, uint32_t pull_count,
-                             ligi_request **out)
+lig_status ligi_worker_requests_begin(ligi_worker_requests *outbox, uint32_t push_count,
+                                      uint32_t pull_count, ligi_request **out)
 {
     ligi_request **slot = slot_of(outbox, outbox->next_serial);
     if (*slot == NULL)
@@ -103,7 +103,7 @@ lig_status ligi_outbox_begin(ligi_outbox *outbox, uint32_t push_count, uint32_t 
     return LIG_OK;
 }
 
-void ligi_outbox_undo(ligi_outbox *outbox, ligi_request *request)
+void ligi_worker_requests_undo(ligi_worker_requests *outbox, ligi_request *request)
 {
     ligi_block_drop(request->staging);
     request->staging = NULL;
@@ -114,7 +114,8 @@ void ligi_outbox_undo(ligi_outbox *outbox, ligi_request *request)
 }
 
 /* Handlers grow with serial numbers, so that the ring is searched like a sorted array. */
-lig_status ligi_outbox_find(const ligi_outbox *outbox, uint64_t handler, ligi_request **out)
+lig_status ligi_worker_requests_find(const ligi_worker_requests *outbox, uint64_t handler,
+                                     ligi_request **out)
 {
     uint64_t high = outbox->next_serial;
     uint64_t low = high > LIG_MESH_REQUESTS_MAX ? high - LIG_MESH_REQUESTS_MAX : 0;
@@ -138,7 +139,7 @@ lig_status ligi_outbox_find(const ligi_outbox *outbox, uint64_t handler, ligi_re
                     (unsigned long long)handler, LIG_MESH_REQUESTS_MAX);
 }
 
-ligi_request *ligi_outbox_open(const ligi_outbox *outbox, uint64_t serial)
+ligi_request *ligi_worker_requests_open(const ligi_worker_requests *outbox, uint64_t serial)
 {
     ligi_request *request = outbox->ring[serial % LIG_MESH_REQUESTS_MAX];
     if (request && request->serial == serial && request->state == LIGI_REQUEST_OPEN)
@@ -155,7 +156,7 @@ void ligi_request_fail(ligi_request *request, lig_status status, const char *sen
         request->sentence = NULL; /* the status alone then */
 }
 
-int ligi_outbox_settle(ligi_outbox *outbox, ligi_request *request)
+int ligi_worker_requests_settle(ligi_worker_requests *outbox, ligi_request *request)
 {
     int failed = request->status != LIG_OK;
     if (request->state != LIGI_REQUEST_OPEN || request->busy > 0 || (request->open > 0 && !failed))

@@ -50,34 +50,35 @@ typedef struct ligi_request {
     uint64_t stamps[LIG_MESH_STAMPS];
 } ligi_request;
 
-typedef struct ligi_outbox {
+typedef struct ligi_worker_requests {
     uint32_t server_count;
     ligi_request *ring[LIG_MESH_REQUESTS_MAX]; /* made when first used */
     uint64_t next_serial, next_handler;
-    uint32_t open;     /* requests */
-    uint32_t unwaited; /* requests that ended and nobody was told */
-    ligi_pool *pool;   /* for packing */
-} ligi_outbox;
+    uint32_t open;         /* requests */
+    uint32_t unwaited;     /* requests that ended and nobody was told */
+    ligi_block_pool *pool; /* for packing */
+} ligi_worker_requests;
 
-lig_status ligi_outbox_init(ligi_outbox *outbox, uint32_t server_count);
-void ligi_outbox_fini(ligi_outbox *outbox);
+lig_status ligi_worker_requests_init(ligi_worker_requests *outbox, uint32_t server_count);
+void ligi_worker_requests_fini(ligi_worker_requests *outbox);
 
 /* A request with `pull_count` answers of each server and room for `push_count` iov entries before
  * theirs; all shares are open. It takes `handler_count` handlers. LIMIT when the oldest has
  * not ended. */
-lig_status ligi_outbox_begin(ligi_outbox *outbox, uint32_t push_count, uint32_t pull_count,
-                             ligi_request **request);
+lig_status ligi_worker_requests_begin(ligi_worker_requests *outbox, uint32_t push_count,
+                                      uint32_t pull_count, ligi_request **request);
 /* Takes back the youngest, of which nothing was sent. */
-void ligi_outbox_undo(ligi_outbox *outbox, ligi_request *request);
+void ligi_worker_requests_undo(ligi_worker_requests *outbox, ligi_request *request);
 
 /* By handler: NOTFOUND for one that was never given out, or is forgotten. */
-lig_status ligi_outbox_find(const ligi_outbox *outbox, uint64_t handler, ligi_request **request);
+lig_status ligi_worker_requests_find(const ligi_worker_requests *outbox, uint64_t handler,
+                                     ligi_request **request);
 /* By serial number; NULL when it is not open. */
-ligi_request *ligi_outbox_open(const ligi_outbox *outbox, uint64_t serial);
+ligi_request *ligi_worker_requests_open(const ligi_worker_requests *outbox, uint64_t serial);
 
 /* The request has failed unless it had already; its open shares are closed. */
 void ligi_request_fail(ligi_request *request, lig_status status, const char *sentence);
 /* Ends it when no share is open and no memory in use; 1 when it has ended by this. */
-int ligi_outbox_settle(ligi_outbox *outbox, ligi_request *request);
+int ligi_worker_requests_settle(ligi_worker_requests *outbox, ligi_request *request);
 
 #endif

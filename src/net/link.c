@@ -166,7 +166,7 @@ static void settle_one(ligi_link *link)
         ligi_link_drop(link);
         link->plan->next++;
         link->state = LIGI_CONNECTING;
-        lig_status status = ligi_plan_next(link);
+        lig_status status = ligi_link_connect_next(link);
         if (status == LIG_OK)
             return;
         ligi_link_fail(link, status);

@@ -19,7 +19,7 @@
  * behind them must still have time. */
 static void set_turn(ligi_link *link)
 {
-    ligi_plan *plan = link->plan;
+    ligi_connect_plan *plan = link->plan;
     int64_t now = ligi_now_ns(), half = (link->deadline_ns - now) / 2;
     int64_t turn = link->net->options.turn_ns;
 
@@ -31,8 +31,8 @@ static void set_turn(ligi_link *link)
 
 static lig_status attempt(ligi_link *link, const char *address)
 {
-    ligi_plan *plan = link->plan;
-    ligi_slot *slot;
+    ligi_connect_plan *plan = link->plan;
+    ligi_transport_slot *slot;
     ligi_uri uri;
 
     LIG_TRY(ligi_uri_parse(&uri, address));
@@ -52,7 +52,7 @@ static lig_status attempt(ligi_link *link, const char *address)
 
 static lig_status no_more(ligi_link *link, lig_status status)
 {
-    ligi_plan *plan = link->plan;
+    ligi_connect_plan *plan = link->plan;
 
     if (!plan->retry || (status != LIG_E_PEER && status != LIG_E_NOTFOUND)) {
         if (plan->count > 1)
@@ -68,9 +68,9 @@ static lig_status no_more(ligi_link *link, lig_status status)
     return LIG_OK;
 }
 
-lig_status ligi_plan_next(ligi_link *link)
+lig_status ligi_link_connect_next(ligi_link *link)
 {
-    ligi_plan *plan = link->plan;
+    ligi_connect_plan *plan = link->plan;
     lig_status status = link->status != LIG_OK ? link->status : LIG_E_PEER;
 
     plan->again_ns = LIGI_NEVER;
@@ -115,7 +115,7 @@ static const ligi_transport_ops *ops_of(const ligi_net *net, const char *address
 static int usable(ligi_net *net, const char *address, const char *only, int same_host)
 {
     const ligi_transport_ops *ops = ops_of(net, address);
-    ligi_slot *slot;
+    ligi_transport_slot *slot;
 
     if (ops == NULL || (only != NULL && strcmp(only, ops->scheme) != 0))
         return 0;
@@ -127,7 +127,7 @@ static int usable(ligi_net *net, const char *address, const char *only, int same
 }
 
 /* By rank, highest first; among equals in the order of the card. */
-static void put_ranked(const ligi_net *net, ligi_plan *plan, const char *address)
+static void put_ranked(const ligi_net *net, ligi_connect_plan *plan, const char *address)
 {
     size_t at = plan->count++;
 
@@ -138,7 +138,7 @@ static void put_ranked(const ligi_net *net, ligi_plan *plan, const char *address
     snprintf(plan->addresses[at], LIGI_ADDRESS_BYTES_MAX, "%s", address);
 }
 
-static lig_status plan_card(ligi_net *net, const ligi_connect *connect, ligi_plan *plan)
+static lig_status plan_card(ligi_net *net, const ligi_connect *connect, ligi_connect_plan *plan)
 {
     const char *only = connect->only;
     ligi_card card = {0};
@@ -159,9 +159,9 @@ static lig_status plan_card(ligi_net *net, const ligi_connect *connect, ligi_pla
     return LIG_OK;
 }
 
-static lig_status resolve(ligi_net *net, const char *address, ligi_plan *plan)
+static lig_status resolve(ligi_net *net, const char *address, ligi_connect_plan *plan)
 {
-    ligi_slot *slot = NULL;
+    ligi_transport_slot *slot = NULL;
     ligi_uri uri;
 
     LIG_TRY(ligi_uri_parse(&uri, address));
@@ -180,7 +180,7 @@ static lig_status resolve(ligi_net *net, const char *address, ligi_plan *plan)
     return status;
 }
 
-static lig_status begin(ligi_net *net, const ligi_connect *connect, ligi_plan *plan,
+static lig_status begin(ligi_net *net, const ligi_connect *connect, ligi_connect_plan *plan,
                         ligi_link **link)
 {
     ligi_link *made;
@@ -197,7 +197,7 @@ static lig_status begin(ligi_net *net, const ligi_connect *connect, ligi_plan *p
         made->deadline_ns = ligi_now_ns() + connect->timeout_ns;
         ligi_net_due(net, made->deadline_ns);
     }
-    lig_status status = ligi_plan_next(made);
+    lig_status status = ligi_link_connect_next(made);
     if (status != LIG_OK) {
         ligi_link_take_back_hello(made);
         made->plan = NULL;
@@ -208,7 +208,7 @@ static lig_status begin(ligi_net *net, const ligi_connect *connect, ligi_plan *p
     return LIG_OK;
 }
 
-static lig_status prepare(ligi_net *net, const ligi_connect *connect, ligi_plan *plan)
+static lig_status prepare(ligi_net *net, const ligi_connect *connect, ligi_connect_plan *plan)
 {
     if (connect->hello_bytes > sizeof plan->hello)
         return lig_fail(LIG_E_LIMIT, "a hello of %zu bytes, %d is the limit", connect->hello_bytes,
@@ -228,7 +228,7 @@ static lig_status prepare(ligi_net *net, const ligi_connect *connect, ligi_plan 
 
 lig_status ligi_net_connect(ligi_net *net, const ligi_connect *connect, ligi_link **link)
 {
-    ligi_plan *plan;
+    ligi_connect_plan *plan;
 
     LIG_TRY(ligi_net_mine(net));
     LIG_TRY(ligi_calloc(&plan, 1, sizeof *plan, "a connection"));

@@ -10,6 +10,6 @@
 lig_status ligi_net_connect(ligi_net *net, const ligi_connect *connect, ligi_link **link);
 
 /* The next address of the plan: LIG_OK when an attempt is under way or will be. */
-lig_status ligi_plan_next(ligi_link *link);
+lig_status ligi_link_connect_next(ligi_link *link);
 
 #endif

@@ -15,7 +15,8 @@ static lig_status out_of_order(const ligi_link *link, uint32_t kind)
                     kind, link->state == LIGI_UP ? "here" : "before its hello");
 }
 
-static lig_status check_kind(const ligi_link *link, const ligi_prefix *prefix, uint32_t *head_max)
+static lig_status check_kind(const ligi_link *link, const ligi_frame_prefix *prefix,
+                             uint32_t *head_max)
 {
     int known = link->state == LIGI_UP;
 
@@ -30,7 +31,7 @@ static lig_status check_kind(const ligi_link *link, const ligi_prefix *prefix, u
     return LIG_OK;
 }
 
-lig_status ligi_link_begin(ligi_link *link, const ligi_prefix *prefix)
+lig_status ligi_link_begin(ligi_link *link, const ligi_frame_prefix *prefix)
 {
     uint64_t payload_max = link->net->options.payload_bytes_max;
     uint32_t head_max = 0;

@@ -10,7 +10,7 @@
 lig_status ligi_net_divert(ligi_link *link, void *token);
 
 /* A message begins. Checks kind, order and limits, before anything is allocated or read for it. */
-lig_status ligi_link_begin(ligi_link *link, const ligi_prefix *prefix);
+lig_status ligi_link_begin(ligi_link *link, const ligi_frame_prefix *prefix);
 /* Its head is there. Asks the module (or handles hello and goodbye) and fills in->iov, count,
  * bytes. On failure: ligi_link_fail, as for every failing call on a link. After any call of the
  * core a link may be closing: see ligi_link_dead. */

@@ -12,12 +12,12 @@
 #define FREE_NODES 256
 #define HEAD_KEPT 4096
 
-static lig_status node_make(ligi_net *net, ligi_node **node)
+static lig_status node_make(ligi_net *net, ligi_queued_send **node)
 {
-    ligi_node *made = net->free_nodes;
+    ligi_queued_send *made = net->free_nodes;
 
     if (made != NULL) {
-        net->free_nodes = (ligi_node *)made->out.next;
+        net->free_nodes = (ligi_queued_send *)made->out.next;
         net->free_node_count--;
     } else {
         LIG_TRY(ligi_alloc(&made, sizeof *made, "a queued message"));
@@ -31,7 +31,7 @@ static lig_status node_make(ligi_net *net, ligi_node **node)
     return LIG_OK;
 }
 
-void ligi_node_free(ligi_net *net, ligi_node *node)
+void ligi_link_send_free(ligi_net *net, ligi_queued_send *node)
 {
     free(node->iov_memory);
     if (net->free_node_count >= FREE_NODES) {
@@ -49,7 +49,7 @@ void ligi_node_free(ligi_net *net, ligi_node *node)
     net->free_node_count++;
 }
 
-static lig_status node_head(ligi_node *node, const void *head, size_t bytes)
+static lig_status node_head(ligi_queued_send *node, const void *head, size_t bytes)
 {
     void *into = node->small;
 
@@ -64,7 +64,7 @@ static lig_status node_head(ligi_node *node, const void *head, size_t bytes)
     return LIG_OK;
 }
 
-static lig_status node_payload(ligi_node *node, const struct iovec *iov, size_t count)
+static lig_status node_payload(ligi_queued_send *node, const struct iovec *iov, size_t count)
 {
     node->out.iov = node->few;
     if (count > LIGI_IOV_FEW) {
@@ -80,7 +80,7 @@ static lig_status node_payload(ligi_node *node, const struct iovec *iov, size_t 
     return LIG_OK;
 }
 
-static void append(ligi_link *link, ligi_node *node)
+static void append(ligi_link *link, ligi_queued_send *node)
 {
     node->link = link;
     node->number = ++link->numbers;
@@ -94,9 +94,9 @@ static void append(ligi_link *link, ligi_node *node)
 
 static void unlink_first(ligi_link *link)
 {
-    ligi_node *node = link->first;
+    ligi_queued_send *node = link->first;
 
-    link->first = (ligi_node *)node->out.next;
+    link->first = (ligi_queued_send *)node->out.next;
     if (link->first == NULL)
         link->last = NULL;
     link->queued--;
@@ -105,7 +105,7 @@ static void unlink_first(ligi_link *link)
 
 ligi_outgoing *ligi_link_queue(ligi_link *link)
 {
-    ligi_node *first = link->first;
+    ligi_queued_send *first = link->first;
 
     if (first == NULL || link->state == LIGI_UP)
         return first == NULL ? NULL : &first->out;
@@ -121,28 +121,28 @@ ligi_outgoing *ligi_link_queue_end(ligi_link *link)
     return link->state == LIGI_UP || link->first == NULL ? NULL : link->first->out.next;
 }
 
-static void tell(ligi_node *node, lig_status status)
+static void tell(ligi_queued_send *node, lig_status status)
 {
     ligi_link *link = node->link;
     const ligi_served *served = ligi_link_served(link);
     void *token = node->out.token;
 
-    ligi_node_free(link->net, node);
+    ligi_link_send_free(link->net, node);
     if (served->hooks != NULL)
         served->hooks->sent(served->context, link, token, status);
 }
 
 void ligi_net_tell_sent(ligi_net *net, const ligi_link *link)
 {
-    ligi_node **at = &net->finished;
+    ligi_queued_send **at = &net->finished;
 
     while (*at != NULL) {
-        ligi_node *node = *at;
+        ligi_queued_send *node = *at;
         if (link != NULL && node->link != link) {
-            at = (ligi_node **)&node->out.next;
+            at = (ligi_queued_send **)&node->out.next;
             continue;
         }
-        *at = (ligi_node *)node->out.next;
+        *at = (ligi_queued_send *)node->out.next;
         if (*at == NULL)
             net->finished_end = at;
         tell(node, LIG_OK);
@@ -153,7 +153,7 @@ void ligi_net_tell_sent(ligi_net *net, const ligi_link *link)
 void ligi_link_gone(ligi_link *link)
 {
     ligi_net *net = link->net;
-    ligi_node *node = link->first;
+    ligi_queued_send *node = link->first;
 
     unlink_first(link);
     if (node->out.prefix.kind == LIGI_KIND_DATA) {
@@ -162,12 +162,12 @@ void ligi_link_gone(ligi_link *link)
         net->stats.sent_bytes += node->out.prefix.head_bytes + node->out.prefix.payload_bytes;
     }
     if (!node->notify) {
-        ligi_node_free(net, node);
+        ligi_link_send_free(net, node);
     } else if (net->in_round) {
         tell(node, LIG_OK);
     } else {
         *net->finished_end = node;
-        net->finished_end = (ligi_node **)&node->out.next;
+        net->finished_end = (ligi_queued_send **)&node->out.next;
         ligi_net_wake(net);
     }
 }
@@ -176,12 +176,12 @@ void ligi_link_cancel_all(ligi_link *link, lig_status status)
 {
     ligi_net_tell_sent(link->net, link);
     while (link->first != NULL) {
-        ligi_node *node = link->first;
+        ligi_queued_send *node = link->first;
         unlink_first(link);
         if (node->notify)
             tell(node, status);
         else
-            ligi_node_free(link->net, node);
+            ligi_link_send_free(link->net, node);
     }
 }
 
@@ -206,13 +206,13 @@ void ligi_net_flush(ligi_net *net)
 
 lig_status ligi_link_put_first(ligi_link *link, ligi_kind kind, const void *head, size_t bytes)
 {
-    ligi_node *node;
+    ligi_queued_send *node;
 
     LIG_TRY(node_make(link->net, &node));
     node->out.prefix.kind = kind;
     lig_status status = node_head(node, head, bytes);
     if (status != LIG_OK) {
-        ligi_node_free(link->net, node);
+        ligi_link_send_free(link->net, node);
         return status;
     }
     node->link = link;
@@ -242,11 +242,11 @@ lig_status ligi_link_put_hello(ligi_link *link, const void *data, size_t bytes)
 
 void ligi_link_take_back_hello(ligi_link *link)
 {
-    ligi_node *node = link->first;
+    ligi_queued_send *node = link->first;
 
     if (node != NULL && node->out.prefix.kind == LIGI_KIND_HELLO) {
         unlink_first(link);
-        ligi_node_free(link->net, node);
+        ligi_link_send_free(link->net, node);
     }
 }
 
@@ -306,14 +306,14 @@ static lig_status check_send(const ligi_link *link, const ligi_send *send, const
 
 static lig_status enqueue(ligi_link *link, const ligi_send *send, uint64_t *number)
 {
-    ligi_node *node;
+    ligi_queued_send *node;
 
     LIG_TRY(node_make(link->net, &node));
     lig_status status = node_head(node, send->head, send->head_bytes);
     if (status == LIG_OK)
         status = node_payload(node, send->iov, send->count);
     if (status != LIG_OK) {
-        ligi_node_free(link->net, node);
+        ligi_link_send_free(link->net, node);
         return status;
     }
     node->out.prefix.kind = LIGI_KIND_DATA;
@@ -337,11 +337,11 @@ static void cork(ligi_link *link)
  * unless a `sent` that the flush brought about has sent more. */
 static int settle_send(ligi_link *link, uint64_t number)
 {
-    ligi_node *node = link->last;
+    ligi_queued_send *node = link->last;
 
     if (node != NULL && node->number > number)
         for (node = link->first; node != NULL && node->number != number;)
-            node = (ligi_node *)node->out.next;
+            node = (ligi_queued_send *)node->out.next;
     if (node == NULL || node->number != number)
         return 1;
     node->notify = node->out.count > 0;
@@ -375,9 +375,10 @@ lig_status ligi_net_send(ligi_link *link, const ligi_send *send, int *done)
 
 static lig_status cancel_one(ligi_link *link, void *token)
 {
-    ligi_node *before = NULL;
+    ligi_queued_send *before = NULL;
 
-    for (ligi_node *node = link->first; node != NULL; node = (ligi_node *)node->out.next) {
+    for (ligi_queued_send *node = link->first; node != NULL;
+         node = (ligi_queued_send *)node->out.next) {
         if (node->out.token == token && node->notify) {
             if (node->out.at != 0)
                 return lig_fail(LIG_E_BUSY, "the message to %s is on its way", link->name);

@@ -4,7 +4,7 @@
 
 #include "net/transport.h"
 
-typedef struct ligi_node ligi_node;
+typedef struct ligi_queued_send ligi_queued_send;
 
 /* Never blocks. *done (may be NULL only when there is no payload) is 1 when nothing is borrowed any
  * more, and then `sent` is not called; always so for a message without payload. Such a message,
@@ -30,7 +30,7 @@ int ligi_link_hello_left(const ligi_link *link);
 void ligi_link_say_bye(ligi_link *link, lig_status status, const char *text);
 void ligi_link_flush(ligi_link *link);
 void ligi_net_flush(ligi_net *net);
-void ligi_node_free(ligi_net *net, ligi_node *node);
+void ligi_link_send_free(ligi_net *net, ligi_queued_send *node);
 /* `sent` for what was handed over; of one link, or of all (NULL). */
 void ligi_net_tell_sent(ligi_net *net, const ligi_link *link);
 

@@ -116,7 +116,7 @@ static lig_status take_options(ligi_net *net, const ligi_net_options *given)
     into->group = net->group;
     if (given->secret == NULL)
         return LIG_OK;
-    LIG_TRY(ligi_vault_alloc(&net->secret, given->secret_bytes, "a secret"));
+    LIG_TRY(ligi_secret_memory_alloc(&net->secret, given->secret_bytes, "a secret"));
     memcpy(net->secret, given->secret, given->secret_bytes);
     into->secret = net->secret;
     return LIG_OK;
@@ -148,12 +148,12 @@ static void free_endpoint(ligi_net *net)
 {
     ligi_progress_close(net);
     while (net->free_nodes != NULL) {
-        ligi_node *node = net->free_nodes;
-        net->free_nodes = (ligi_node *)node->out.next;
+        ligi_queued_send *node = net->free_nodes;
+        net->free_nodes = (ligi_queued_send *)node->out.next;
         free(node->head_memory);
         free(node);
     }
-    ligi_vault_free(net->secret);
+    ligi_secret_memory_free(net->secret);
     free(net->group);
     for (size_t i = 0; i < LIGI_KEYS; i++)
         free(net->contexts[i]);
@@ -186,7 +186,7 @@ lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options)
     if (status == LIG_OK)
         status = ligi_progress_open(made);
     if (status == LIG_OK && options->background)
-        status = ligi_background_start(made);
+        status = ligi_progress_thread_start(made);
     if (status != LIG_OK) {
         free_endpoint(made);
         return status;
@@ -200,8 +200,8 @@ static void close_forked(ligi_net *net)
 {
     while (net->links != NULL) {
         ligi_link *link = net->links;
-        for (ligi_node *node = link->first; node != NULL;) {
-            ligi_node *next = (ligi_node *)node->out.next;
+        for (ligi_queued_send *node = link->first; node != NULL;) {
+            ligi_queued_send *next = (ligi_queued_send *)node->out.next;
             free(node->iov_memory);
             free(node->head_memory);
             free(node);
@@ -234,7 +234,7 @@ void ligi_net_close(ligi_net *net)
         close_forked(net);
         return;
     }
-    ligi_background_stop(net);
+    ligi_progress_thread_stop(net);
     ligi_net_lock(net);
     end_callers(net);
     for (int i = 0; i < LIGI_SERVICE_COUNT; i++)
@@ -272,7 +272,7 @@ static lig_status no_transport(const char *scheme)
     return lig_fail(LIG_E_NOTFOUND, "'%s' is no transport; known are:%s", scheme, known);
 }
 
-lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_slot **slot)
+lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_transport_slot **slot)
 {
     for (size_t i = 0; i < net->slot_count; i++) {
         if (strcmp(net->slots[i].ops->scheme, scheme) == 0) {
@@ -289,7 +289,7 @@ lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_slot **slo
     if (net->slot_count == LIGI_TRANSPORTS_MAX)
         return lig_fail(LIG_E_LIMIT, "%d transports are in use, '%s' would be one more",
                         LIGI_TRANSPORTS_MAX, scheme);
-    ligi_slot *made = &net->slots[net->slot_count];
+    ligi_transport_slot *made = &net->slots[net->slot_count];
     LIG_TRY(ops->open(net, &ligi_net_host, &made->self));
     made->ops = ops;
     net->slot_count++;
@@ -300,7 +300,7 @@ lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_slot **slo
 
 static lig_status listen_at(ligi_net *net, const ligi_uri *uri, char *address)
 {
-    ligi_slot *slot;
+    ligi_transport_slot *slot;
 
     if (net->address_count == LIGI_CARD_ADDRESSES_MAX)
         return lig_fail(LIG_E_LIMIT, "an endpoint listens at %d addresses at most",

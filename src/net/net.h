@@ -22,7 +22,7 @@
 
 #include <sys/uio.h>
 
-typedef struct ligi_slot ligi_slot;
+typedef struct ligi_transport_slot ligi_transport_slot;
 
 #define LIGI_NET_VERSION 1         /* of what travels; both ends must have the same */
 #define LIGI_HEAD_BYTES_MAX 65536  /* of a message's head */
@@ -213,7 +213,7 @@ void ligi_net_stats_get(ligi_net *net, ligi_net_stats *stats);
 /* LIG_E_CLOSED in a forked child. */
 lig_status ligi_net_mine(const ligi_net *net);
 /* The transport of a scheme, opened at first use. */
-lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_slot **slot);
+lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_transport_slot **slot);
 /* Lock and unlock around what may call transports and hooks; the last leave frees dead links. */
 void ligi_net_enter(ligi_net *net);
 void ligi_net_leave(ligi_net *net);

@@ -21,7 +21,7 @@
 #define LIGI_NEVER INT64_MAX
 
 /* A queued message with room of its own for what is usual; taken from a free list. */
-typedef struct ligi_node {
+typedef struct ligi_queued_send {
     ligi_outgoing out; /* first: a transport's pointer to it is one to the node */
     ligi_link *link;   /* while `sent` is owed */
     uint64_t number;   /* in its link's order */
@@ -31,10 +31,10 @@ typedef struct ligi_node {
     struct iovec *iov_memory;
     struct iovec few[LIGI_IOV_FEW];
     uint8_t small[LIGI_HEAD_SMALL];
-} ligi_node;
+} ligi_queued_send;
 
 /* How a connection is tried: addresses in order, again after a pause where that was asked for. */
-typedef struct ligi_plan {
+typedef struct ligi_connect_plan {
     char addresses[LIGI_CARD_ADDRESSES_MAX][LIGI_ADDRESS_BYTES_MAX];
     size_t count, next;
     int64_t again_ns, pause_ns;
@@ -44,7 +44,7 @@ typedef struct ligi_plan {
     size_t hello_bytes;
     uint8_t hello[LIGI_HELLO_BYTES_MAX];
     char last[LIGI_ERROR_TEXT_BYTES]; /* why the last attempt failed */
-} ligi_plan;
+} ligi_connect_plan;
 
 struct ligi_link {
     ligi_link *next, **at;  /* in net->links */
@@ -64,24 +64,24 @@ struct ligi_link {
     lig_status status;
     char *sentence;
 
-    ligi_node *first, *last;
+    ligi_queued_send *first, *last;
     size_t queued;
     uint64_t numbers; /* messages ever queued */
 
-    ligi_prefix prefix; /* of what is arriving */
+    ligi_frame_prefix prefix; /* of what is arriving */
     int landing, arriving;
     void *landing_token;
 
-    ligi_plan *plan;
+    ligi_connect_plan *plan;
     int64_t deadline_ns, heard_ns;
     void *owner;
     char name[64], address[LIGI_ADDRESS_BYTES_MAX];
 };
 
-typedef struct ligi_slot {
+typedef struct ligi_transport_slot {
     const ligi_transport_ops *ops;
     void *self;
-} ligi_slot;
+} ligi_transport_slot;
 
 typedef struct ligi_served {
     const ligi_net_hooks *hooks; /* NULL: not served */
@@ -101,17 +101,18 @@ struct ligi_net {
     int bound;        /* to a group: ligi_net_bind was called */
     uint32_t binding; /* changes with the contexts */
     uint8_t net_id[16], boot_id[16];
-    ligi_slot slots[LIGI_TRANSPORTS_MAX];
+    ligi_transport_slot slots[LIGI_TRANSPORTS_MAX];
     size_t slot_count;
     ligi_served services[LIGI_SERVICE_COUNT + 1]; /* the last has no hooks: strangers */
     char addresses[LIGI_CARD_ADDRESSES_MAX][LIGI_ADDRESS_BYTES_MAX];
     size_t address_count;
 
     ligi_link *links, *failing, *dead, *corked;
-    ligi_node *finished, **finished_end; /* handed over outside a round: `sent` comes in the next */
+    ligi_queued_send *finished,
+        **finished_end; /* handed over outside a round: `sent` comes in the next */
     int in_round;
     int64_t round_ns; /* when the last one began */
-    ligi_node *free_nodes;
+    ligi_queued_send *free_nodes;
     size_t free_node_count;
     _Atomic int hurried; /* a service is */
     int64_t next_ns;     /* ticks, deadlines and alarms: nothing is due before */

@@ -126,7 +126,7 @@ void ligi_net_alarm(ligi_net *net, int64_t at_ns)
 
 static void past_deadline(ligi_link *link)
 {
-    ligi_plan *plan = link->plan;
+    ligi_connect_plan *plan = link->plan;
 
     link->final = 1;
     if (plan != NULL && plan->last[0] != '\0')
@@ -170,7 +170,7 @@ static void look_at_link(ligi_link *link, int64_t now)
         ligi_net_due(link->net, link->plan->again_ns);
         return;
     }
-    lig_status status = ligi_plan_next(link);
+    lig_status status = ligi_link_connect_next(link);
     if (status != LIG_OK) {
         link->final = 1;
         ligi_link_fail(link, status);

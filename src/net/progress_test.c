@@ -29,7 +29,7 @@ static void moody_open(moody *self, const ligi_transport_ops *ops)
     self->end_ns = ligi_now_ns() + WAIT_NS;
     self->next_ns = self->end_ns + WAIT_NS;
     ligi_net_lock(self->net);
-    self->net->slots[self->net->slot_count++] = (ligi_slot){ops, self};
+    self->net->slots[self->net->slot_count++] = (ligi_transport_slot){ops, self};
     ligi_net_unlock(self->net);
     ligi_net_wake(self->net);
 }

@@ -47,7 +47,7 @@ static void *background(void *context)
     return NULL;
 }
 
-lig_status ligi_background_start(ligi_net *net)
+lig_status ligi_progress_thread_start(ligi_net *net)
 {
     sigset_t all, before;
 
@@ -61,7 +61,7 @@ lig_status ligi_background_start(ligi_net *net)
     return LIG_OK;
 }
 
-void ligi_background_stop(ligi_net *net)
+void ligi_progress_thread_stop(ligi_net *net)
 {
     if (!net->thread_started)
         return;

@@ -6,7 +6,7 @@
 
 #include "net/transport.h"
 
-lig_status ligi_background_start(ligi_net *net);
-void ligi_background_stop(ligi_net *net);
+lig_status ligi_progress_thread_start(ligi_net *net);
+void ligi_progress_thread_stop(ligi_net *net);
 
 #endif

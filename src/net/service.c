@@ -54,7 +54,7 @@ void ligi_net_hurry(ligi_net *net, ligi_service service)
 
 static lig_status alloc_shared(ligi_net *net, uint64_t bytes, void **memory)
 {
-    ligi_slot *slot;
+    ligi_transport_slot *slot;
 
     for (size_t i = 0; ligi_transports[i] != NULL; i++) {
         if (ligi_transports[i]->alloc == NULL)
@@ -90,7 +90,7 @@ lig_status ligi_net_alloc(ligi_net *net, uint64_t bytes, void **memory)
 lig_status ligi_net_reserve(ligi_net *net, uint64_t bytes, void **memory)
 {
     lig_status status = LIG_OK;
-    ligi_slot *slot = NULL;
+    ligi_transport_slot *slot = NULL;
 
     LIG_TRY(ligi_net_mine(net));
     ligi_net_enter(net);

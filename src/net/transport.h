@@ -24,17 +24,17 @@
 typedef enum ligi_kind { LIGI_KIND_HELLO = 1, LIGI_KIND_DATA = 2, LIGI_KIND_BYE = 3 } ligi_kind;
 
 /* What must be known of a message before its head: a transport carries these three numbers. */
-typedef struct ligi_prefix {
+typedef struct ligi_frame_prefix {
     uint32_t kind; /* ligi_kind */
     uint32_t head_bytes;
     uint64_t payload_bytes;
-} ligi_prefix;
+} ligi_frame_prefix;
 
 /* A message waiting in a link's queue. The transport sends prefix, head, payload, in that order,
  * and messages in the order of the queue. */
 typedef struct ligi_outgoing {
     struct ligi_outgoing *next;
-    ligi_prefix prefix;
+    ligi_frame_prefix prefix;
     uint32_t flags; /* LIGI_SEND_* */
     uint32_t count; /* of iov */
     uint64_t at;    /* for the transport: how far it is; 0 = not begun (cancel is still possible) */
@@ -146,7 +146,7 @@ struct ligi_host {
     ligi_outgoing *(*link_queue)(ligi_link *link);
     ligi_outgoing *(*link_queue_end)(ligi_link *link);
     void (*link_gone)(ligi_link *link);
-    lig_status (*link_begin)(ligi_link *link, const ligi_prefix *prefix);
+    lig_status (*link_begin)(ligi_link *link, const ligi_frame_prefix *prefix);
     lig_status (*link_take)(ligi_link *link, ligi_incoming *in);
     void (*link_landed)(ligi_link *link);
     void (*link_fail)(ligi_link *link, lig_status status);

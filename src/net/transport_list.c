@@ -37,7 +37,7 @@ static lig_status find(const char *name, const ligi_transport_ops **ops)
 lig_status lig_transport_check(const char *name)
 {
     const ligi_net_options plain = {0};
-    ligi_slot *slot;
+    ligi_transport_slot *slot;
     ligi_net *net;
 
     LIG_TRY(ligi_net_open(&net, &plain));

@@ -64,6 +64,6 @@ lig_status ligi_net_prove(const ligi_net *net, ligi_net_key key, const struct io
     if (secret.iov_base == NULL)
         return lig_fail(LIG_E_INTERNAL, "a proof without a secret");
     if (context == NULL)
-        return ligi_secure_fail_early();
-    return ligi_secure_prove(&secret, context, words, proof);
+        return ligi_tls_fail_early();
+    return ligi_tls_prove(&secret, context, words, proof);
 }

@@ -14,11 +14,11 @@ typedef struct outlook { /* for one barrier */
     char awaited_text[LIGI_ACT_TEXT_BYTES / 2], gone_text[LIGI_ACT_TEXT_BYTES / 2];
 } outlook;
 
-void ligi_muster_fini(ligi_muster *muster)
+void ligi_barriers_fini(ligi_barriers *barriers)
 {
-    free(muster->waiters);
-    free(muster->marks);
-    *muster = (ligi_muster){0};
+    free(barriers->waiters);
+    free(barriers->marks);
+    *barriers = (ligi_barriers){0};
 }
 
 static int same_barrier(const ligi_waiter *a, const ligi_waiter *b)
@@ -38,15 +38,16 @@ static int is_past(const ligi_waiter *waiter, const ligi_waiter *barrier)
            waiter->flags % LIGI_BARRIER_STAGE(1) == barrier->flags % LIGI_BARRIER_STAGE(1);
 }
 
-static lig_status mark(ligi_muster *muster, const ligi_roster *roster, const ligi_waiter *barrier)
+static lig_status mark(ligi_barriers *barriers, const ligi_roster *roster,
+                       const ligi_waiter *barrier)
 {
-    LIG_TRY(ligi_grow(&muster->marks, &muster->mark_capacity, roster->seat_count, 1,
+    LIG_TRY(ligi_grow(&barriers->marks, &barriers->mark_capacity, roster->seat_count, 1,
                       "the seats of a barrier"));
     for (size_t i = 0; i < roster->seat_count; i++)
-        muster->marks[i] = roster->seats[i].who != 0 ? HERE : ABSENT;
-    for (size_t i = 0; i < muster->count; i++)
-        if (same_barrier(&muster->waiters[i], barrier) || is_past(&muster->waiters[i], barrier))
-            muster->marks[muster->waiters[i].seat] = ARRIVED;
+        barriers->marks[i] = roster->seats[i].who != 0 ? HERE : ABSENT;
+    for (size_t i = 0; i < barriers->count; i++)
+        if (same_barrier(&barriers->waiters[i], barrier) || is_past(&barriers->waiters[i], barrier))
+            barriers->marks[barriers->waiters[i].seat] = ARRIVED;
     return LIG_OK;
 }
 
@@ -64,24 +65,24 @@ static void name(char *text, size_t text_bytes, size_t before, const ligi_seat *
 }
 
 /* A unit is a seat, or the seats of a group of which one is enough. */
-static void look_unit(const ligi_muster *muster, const ligi_roster *roster, size_t first,
+static void look_unit(const ligi_barriers *barriers, const ligi_roster *roster, size_t first,
                       size_t count, outlook *view)
 {
     const ligi_seat *seat = &roster->seats[first];
     int best = ABSENT;
     for (size_t i = first; i < first + count; i++)
-        best = muster->marks[i] > best ? muster->marks[i] : best;
+        best = barriers->marks[i] > best ? barriers->marks[i] : best;
     if (best == HERE)
         name(view->awaited_text, sizeof view->awaited_text, view->awaited++, seat, 0);
     else if (best == ABSENT)
         name(view->gone_text, sizeof view->gone_text, view->gone++, seat, 1);
 }
 
-static lig_status look(ligi_muster *muster, const ligi_roster *roster, const ligi_waiter *barrier,
-                       outlook *view)
+static lig_status look(ligi_barriers *barriers, const ligi_roster *roster,
+                       const ligi_waiter *barrier, outlook *view)
 {
     *view = (outlook){0};
-    LIG_TRY(mark(muster, roster, barrier));
+    LIG_TRY(mark(barriers, roster, barrier));
     size_t step;
     for (size_t i = 0; i < roster->seat_count; i += step) {
         const ligi_seat *seat = &roster->seats[i];
@@ -89,7 +90,7 @@ static lig_status look(ligi_muster *muster, const ligi_roster *roster, const lig
         step = (barrier->flags & LIGI_BARRIER_GROUPS) && !scheduler ? roster->group_size : 1;
         if ((barrier->mask & (1u << seat->member.role)) == 0 || (scheduler && seat->sat_count == 0))
             continue;
-        look_unit(muster, roster, i, step, view);
+        look_unit(barriers, roster, i, step, view);
     }
     if (barrier->flags & LIGI_BARRIER_PRESENT)
         view->gone = 0;
@@ -109,24 +110,25 @@ static lig_status settle(ligi_roster *roster, const ligi_waiter *waiter, lig_sta
 }
 
 /* Who is past a barrier of stage 0, and will not come to it: how many. */
-static size_t name_past(const ligi_muster *muster, const ligi_roster *roster,
+static size_t name_past(const ligi_barriers *barriers, const ligi_roster *roster,
                         const ligi_waiter *barrier, char *text, size_t text_bytes)
 {
     size_t count = 0;
-    for (size_t i = 0; i < muster->count && stage_of(barrier) == 0; i++)
-        if (is_past(&muster->waiters[i], barrier))
-            name(text, text_bytes, count++, &roster->seats[muster->waiters[i].seat], 0);
+    for (size_t i = 0; i < barriers->count && stage_of(barrier) == 0; i++)
+        if (is_past(&barriers->waiters[i], barrier))
+            name(text, text_bytes, count++, &roster->seats[barriers->waiters[i].seat], 0);
     return count;
 }
 
 /* What becomes of a barrier: BUSY while it is waited for. */
-static lig_status judge(ligi_muster *muster, const ligi_roster *roster, const ligi_waiter *barrier,
-                        lig_status *status, char text[LIGI_ACT_TEXT_BYTES])
+static lig_status judge(ligi_barriers *barriers, const ligi_roster *roster,
+                        const ligi_waiter *barrier, lig_status *status,
+                        char text[LIGI_ACT_TEXT_BYTES])
 {
     outlook view;
     char names[LIGI_ACT_TEXT_BYTES / 2] = "";
-    size_t past = name_past(muster, roster, barrier, names, sizeof names);
-    LIG_TRY(look(muster, roster, barrier, &view));
+    size_t past = name_past(barriers, roster, barrier, names, sizeof names);
+    LIG_TRY(look(barriers, roster, barrier, &view));
     *status = view.awaited == 0 ? LIG_OK : LIG_E_BUSY;
     text[0] = '\0';
     if (view.gone > 0) {
@@ -142,88 +144,89 @@ static lig_status judge(ligi_muster *muster, const ligi_roster *roster, const li
 }
 
 /* Ends the barrier that waiter `index` is in when it is complete, or cannot be completed. */
-static lig_status decide(ligi_muster *muster, ligi_roster *roster, size_t index, int *ended)
+static lig_status decide(ligi_barriers *barriers, ligi_roster *roster, size_t index, int *ended)
 {
-    ligi_waiter barrier = muster->waiters[index];
+    ligi_waiter barrier = barriers->waiters[index];
     char text[LIGI_ACT_TEXT_BYTES];
     lig_status status;
-    LIG_TRY(judge(muster, roster, &barrier, &status, text));
+    LIG_TRY(judge(barriers, roster, &barrier, &status, text));
     *ended = status != LIG_E_BUSY;
     if (!*ended)
         return LIG_OK;
     size_t kept = 0;
-    for (size_t i = 0; i < muster->count; i++) {
-        if (!same_barrier(&muster->waiters[i], &barrier)) {
-            muster->waiters[kept++] = muster->waiters[i];
+    for (size_t i = 0; i < barriers->count; i++) {
+        if (!same_barrier(&barriers->waiters[i], &barrier)) {
+            barriers->waiters[kept++] = barriers->waiters[i];
             continue;
         }
-        LIG_TRY(settle(roster, &muster->waiters[i], status, text));
+        LIG_TRY(settle(roster, &barriers->waiters[i], status, text));
     }
-    muster->count = kept;
+    barriers->count = kept;
     return LIG_OK;
 }
 
-lig_status ligi_muster_arrive(ligi_muster *muster, ligi_roster *roster, const ligi_waiter *waiter)
+lig_status ligi_barriers_arrive(ligi_barriers *barriers, ligi_roster *roster,
+                                const ligi_waiter *waiter)
 {
     ligi_seat *seat = ligi_roster_find(roster, waiter->who);
     int ended;
     if (seat == NULL)
         return LIG_OK;
-    for (size_t i = 0; i < muster->count; i++)
-        if (muster->waiters[i].who == waiter->who && same_barrier(&muster->waiters[i], waiter))
+    for (size_t i = 0; i < barriers->count; i++)
+        if (barriers->waiters[i].who == waiter->who && same_barrier(&barriers->waiters[i], waiter))
             return settle(roster, waiter, LIG_E_BUSY, "this process waits at that barrier already");
     if ((waiter->mask & (1u << seat->member.role)) == 0 || waiter->mask >= 1u << LIGI_ROLES ||
         waiter->flags >= LIGI_BARRIER_STAGE(4))
         return settle(roster, waiter, LIG_E_INVALID,
                       "this process is no part of the barrier that it calls: name its role too");
-    LIG_TRY(ligi_grow(&muster->waiters, &muster->capacity, muster->count + 1,
-                      sizeof *muster->waiters, "those who wait at barriers"));
-    muster->waiters[muster->count] = *waiter;
-    muster->waiters[muster->count++].seat = (size_t)(seat - roster->seats);
+    LIG_TRY(ligi_grow(&barriers->waiters, &barriers->capacity, barriers->count + 1,
+                      sizeof *barriers->waiters, "those who wait at barriers"));
+    barriers->waiters[barriers->count] = *waiter;
+    barriers->waiters[barriers->count++].seat = (size_t)(seat - roster->seats);
     if (stage_of(waiter) > 0) /* it may be the last that an earlier stage waits for */
-        return ligi_muster_review(muster, roster);
-    return decide(muster, roster, muster->count - 1, &ended);
+        return ligi_barriers_review(barriers, roster);
+    return decide(barriers, roster, barriers->count - 1, &ended);
 }
 
-lig_status ligi_muster_cancel(ligi_muster *muster, ligi_roster *roster, uint64_t who,
-                              uint64_t number)
+lig_status ligi_barriers_cancel(ligi_barriers *barriers, ligi_roster *roster, uint64_t who,
+                                uint64_t number)
 {
-    for (size_t i = 0; i < muster->count; i++) {
-        ligi_waiter waiter = muster->waiters[i];
+    for (size_t i = 0; i < barriers->count; i++) {
+        ligi_waiter waiter = barriers->waiters[i];
         if (waiter.who != who || waiter.number != number)
             continue;
         outlook view;
         char text[LIGI_ACT_TEXT_BYTES];
-        LIG_TRY(look(muster, roster, &waiter, &view));
+        LIG_TRY(look(barriers, roster, &waiter, &view));
         snprintf(text, sizeof text, "%s %s not come to the barrier", view.awaited_text,
                  view.awaited > 1 ? "have" : "has");
-        memmove(&muster->waiters[i], &muster->waiters[i + 1],
-                (muster->count - i - 1) * sizeof *muster->waiters);
-        muster->count--;
+        memmove(&barriers->waiters[i], &barriers->waiters[i + 1],
+                (barriers->count - i - 1) * sizeof *barriers->waiters);
+        barriers->count--;
         return settle(roster, &waiter, LIG_E_TIMEOUT, text);
     }
     return LIG_OK; /* it was settled, and the answer is on its way */
 }
 
-static int first_of(const ligi_muster *muster, size_t index)
+static int first_of(const ligi_barriers *barriers, size_t index)
 {
     size_t i = 0;
-    while (!same_barrier(&muster->waiters[i], &muster->waiters[index]))
+    while (!same_barrier(&barriers->waiters[i], &barriers->waiters[index]))
         i++;
     return i == index;
 }
 
-lig_status ligi_muster_review(ligi_muster *muster, ligi_roster *roster)
+lig_status ligi_barriers_review(ligi_barriers *barriers, ligi_roster *roster)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < muster->count; i++)
-        if (roster->seats[muster->waiters[i].seat].who == muster->waiters[i].who)
-            muster->waiters[kept++] = muster->waiters[i];
-    muster->count = kept;
-    for (size_t i = 0; i < muster->count;) {
+    for (size_t i = 0; i < barriers->count; i++)
+        if (roster->seats[barriers->waiters[i].seat].who == barriers->waiters[i].who)
+            barriers->waiters[kept++] = barriers->waiters[i];
+    barriers->count = kept;
+    for (size_t i = 0; i < barriers->count;) {
         int ended = 0;
-        if (first_of(muster, i))
-            LIG_TRY(decide(muster, roster, i, &ended));
+        if (first_of(barriers, i))
+            LIG_TRY(decide(barriers, roster, i, &ended));
         i = ended ? 0 : i + 1;
     }
     return LIG_OK;

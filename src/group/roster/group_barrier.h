@@ -11,22 +11,23 @@ typedef struct ligi_waiter {
     size_t seat;
 } ligi_waiter;
 
-typedef struct ligi_muster { /* embedded; zero-initialised is valid and empty */
+typedef struct ligi_barriers { /* embedded; zero-initialised is valid and empty */
     ligi_waiter *waiters;
     size_t count, capacity;
     uint8_t *marks; /* of the seats, while one barrier is looked at */
     size_t mark_capacity;
-} ligi_muster;
+} ligi_barriers;
 
-void ligi_muster_fini(ligi_muster *muster);
+void ligi_barriers_fini(ligi_barriers *barriers);
 
 /* A member waits for all of `mask`: who, number, mask and flags are given. Of one that sits nowhere
  * nothing is heard. */
-lig_status ligi_muster_arrive(ligi_muster *muster, ligi_roster *roster, const ligi_waiter *waiter);
+lig_status ligi_barriers_arrive(ligi_barriers *barriers, ligi_roster *roster,
+                                const ligi_waiter *waiter);
 /* It waits no longer: FAIL with TIMEOUT, naming who has not arrived. */
-lig_status ligi_muster_cancel(ligi_muster *muster, ligi_roster *roster, uint64_t who,
-                              uint64_t number);
+lig_status ligi_barriers_cancel(ligi_barriers *barriers, ligi_roster *roster, uint64_t who,
+                                uint64_t number);
 /* The roster has changed. */
-lig_status ligi_muster_review(ligi_muster *muster, ligi_roster *roster);
+lig_status ligi_barriers_review(ligi_barriers *barriers, ligi_roster *roster);
 
 #endif

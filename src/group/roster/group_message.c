@@ -8,50 +8,50 @@
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static void put_welcome(ligi_writer *writer, const ligi_note *note)
+static void put_welcome(ligi_writer *writer, const ligi_group_message *message)
 {
-    ligi_put_u64(writer, note->welcome.id);
-    ligi_put_u8(writer, (uint8_t)note->welcome.role);
-    ligi_put_u32(writer, note->welcome.rank);
-    ligi_put_u32(writer, note->welcome.incarnation);
-    ligi_put_u8(writer, note->welcome.last != 0);
+    ligi_put_u64(writer, message->welcome.id);
+    ligi_put_u8(writer, (uint8_t)message->welcome.role);
+    ligi_put_u32(writer, message->welcome.rank);
+    ligi_put_u32(writer, message->welcome.incarnation);
+    ligi_put_u8(writer, message->welcome.last != 0);
 }
 
-void ligi_note_put(ligi_writer *writer, const ligi_note *note)
+void ligi_group_message_put(ligi_writer *writer, const ligi_group_message *message)
 {
-    ligi_put_u8(writer, LIGI_NOTE_VERSION);
-    ligi_put_u8(writer, (uint8_t)note->kind);
-    switch (note->kind) {
-    case LIGI_NOTE_CONFIRM:
-    case LIGI_NOTE_ANSWER:
-    case LIGI_NOTE_CANCEL:
-    case LIGI_NOTE_PROBE:
-    case LIGI_NOTE_PASS: ligi_put_u64(writer, note->number); break;
-    case LIGI_NOTE_ARRIVE:
-        ligi_put_u64(writer, note->number);
-        ligi_put_u32(writer, note->mask);
-        ligi_put_u32(writer, note->flags);
+    ligi_put_u8(writer, LIGI_GROUP_MESSAGE_VERSION);
+    ligi_put_u8(writer, (uint8_t)message->kind);
+    switch (message->kind) {
+    case LIGI_GROUP_MESSAGE_CONFIRM:
+    case LIGI_GROUP_MESSAGE_ANSWER:
+    case LIGI_GROUP_MESSAGE_CANCEL:
+    case LIGI_GROUP_MESSAGE_PROBE:
+    case LIGI_GROUP_MESSAGE_PASS: ligi_put_u64(writer, message->number); break;
+    case LIGI_GROUP_MESSAGE_ARRIVE:
+        ligi_put_u64(writer, message->number);
+        ligi_put_u32(writer, message->mask);
+        ligi_put_u32(writer, message->flags);
         break;
-    case LIGI_NOTE_WAIT:
-    case LIGI_NOTE_EXPEL:
-        ligi_put_u64(writer, note->number);
-        ligi_put_text(writer, note->text);
+    case LIGI_GROUP_MESSAGE_WAIT:
+    case LIGI_GROUP_MESSAGE_EXPEL:
+        ligi_put_u64(writer, message->number);
+        ligi_put_text(writer, message->text);
         break;
-    case LIGI_NOTE_REFUSE:
-    case LIGI_NOTE_FAIL:
-        ligi_put_u64(writer, note->number);
-        ligi_put_u8(writer, (uint8_t)note->status);
-        ligi_put_text(writer, note->text);
+    case LIGI_GROUP_MESSAGE_REFUSE:
+    case LIGI_GROUP_MESSAGE_FAIL:
+        ligi_put_u64(writer, message->number);
+        ligi_put_u8(writer, (uint8_t)message->status);
+        ligi_put_text(writer, message->text);
         break;
-    case LIGI_NOTE_ROSTER:
-        ligi_put_u64(writer, note->number);
-        put_welcome(writer, note);
-        ligi_put_u32(writer, (uint32_t)note->entry_count);
+    case LIGI_GROUP_MESSAGE_ROSTER:
+        ligi_put_u64(writer, message->number);
+        put_welcome(writer, message);
+        ligi_put_u32(writer, (uint32_t)message->entry_count);
         break;
-    case LIGI_NOTE_CHANGE: ligi_put_u64(writer, note->number); break;
-    case LIGI_NOTE_JOIN:
-    case LIGI_NOTE_RELEASE:
-    case LIGI_NOTE_BEAT: break;
+    case LIGI_GROUP_MESSAGE_CHANGE: ligi_put_u64(writer, message->number); break;
+    case LIGI_GROUP_MESSAGE_JOIN:
+    case LIGI_GROUP_MESSAGE_RELEASE:
+    case LIGI_GROUP_MESSAGE_BEAT: break;
     }
 }
 
@@ -61,7 +61,7 @@ static void put_blob(ligi_writer *writer, const void *blob, size_t bytes)
     ligi_put_bytes(writer, blob, bytes);
 }
 
-void ligi_note_put_join(ligi_writer *writer, const ligi_join *join)
+void ligi_group_message_put_join(ligi_writer *writer, const ligi_join *join)
 {
     ligi_put_u8(writer, (uint8_t)join->role);
     ligi_put_u32(writer, join->rank);
@@ -73,7 +73,7 @@ void ligi_note_put_join(ligi_writer *writer, const ligi_join *join)
     put_blob(writer, join->blob, join->blob_bytes);
 }
 
-void ligi_note_put_entry(ligi_writer *writer, const ligi_entry *entry)
+void ligi_group_message_put_entry(ligi_writer *writer, const ligi_group_entry *entry)
 {
     ligi_put_u8(writer, (uint8_t)entry->member.role);
     ligi_put_u32(writer, entry->member.rank);
@@ -133,9 +133,9 @@ static void get_join(ligi_reader *reader, ligi_join *join)
         memcpy(join->blob, blob, join->blob_bytes);
 }
 
-static void get_entry(ligi_reader *reader, ligi_entry *entry)
+static void get_entry(ligi_reader *reader, ligi_group_entry *entry)
 {
-    *entry = (ligi_entry){.member.role = get_role(reader)};
+    *entry = (ligi_group_entry){.member.role = get_role(reader)};
     entry->member.rank = ligi_get_u32(reader);
     uint8_t state = ligi_get_u8(reader);
     if (state > LIGI_LEFT)
@@ -148,89 +148,93 @@ static void get_entry(ligi_reader *reader, ligi_entry *entry)
     entry->blob = get_blob(reader, &entry->blob_bytes);
 }
 
-static void get_entries(ligi_reader *reader, ligi_note *note)
+static void get_entries(ligi_reader *reader, ligi_group_message *message)
 {
-    note->entry_count = 1;
-    if (note->kind == LIGI_NOTE_ROSTER) {
-        note->welcome.id = ligi_get_u64(reader);
-        note->welcome.role = get_role(reader);
-        note->welcome.rank = ligi_get_u32(reader);
-        note->welcome.incarnation = ligi_get_u32(reader);
-        note->welcome.last = ligi_get_u8(reader) != 0;
-        note->entry_count = ligi_get_u32(reader);
-        if (note->entry_count > (reader->bytes - reader->at) / ENTRY_BYTES_MIN)
+    message->entry_count = 1;
+    if (message->kind == LIGI_GROUP_MESSAGE_ROSTER) {
+        message->welcome.id = ligi_get_u64(reader);
+        message->welcome.role = get_role(reader);
+        message->welcome.rank = ligi_get_u32(reader);
+        message->welcome.incarnation = ligi_get_u32(reader);
+        message->welcome.last = ligi_get_u8(reader) != 0;
+        message->entry_count = ligi_get_u32(reader);
+        if (message->entry_count > (reader->bytes - reader->at) / ENTRY_BYTES_MIN)
             reader->failed = 1;
     }
-    note->entries = *reader;
-    ligi_entry entry;
-    for (size_t i = 0; i < note->entry_count && !reader->failed; i++)
+    message->entries = *reader;
+    ligi_group_entry entry;
+    for (size_t i = 0; i < message->entry_count && !reader->failed; i++)
         get_entry(reader, &entry);
 }
 
-static void get_failure(ligi_reader *reader, ligi_note *note)
+static void get_failure(ligi_reader *reader, ligi_group_message *message)
 {
     uint8_t status = ligi_get_u8(reader);
     if (status == LIG_OK || status > LIG_E_INTERNAL)
         reader->failed = 1;
-    note->status = status > LIG_E_INTERNAL ? LIG_E_INTERNAL : (lig_status)status;
-    get_words(reader, note->text, sizeof note->text);
+    message->status = status > LIG_E_INTERNAL ? LIG_E_INTERNAL : (lig_status)status;
+    get_words(reader, message->text, sizeof message->text);
 }
 
 /* The part behind the kind; a kind that does not exist fails. */
-static void get_body(ligi_reader *reader, ligi_note *note, ligi_join *join)
+static void get_body(ligi_reader *reader, ligi_group_message *message, ligi_join *join)
 {
-    switch (note->kind) {
-    case LIGI_NOTE_JOIN: get_join(reader, join); return;
-    case LIGI_NOTE_RELEASE:
-    case LIGI_NOTE_BEAT: return;
-    case LIGI_NOTE_CONFIRM:
-    case LIGI_NOTE_ANSWER:
-    case LIGI_NOTE_CANCEL:
-    case LIGI_NOTE_PROBE:
-    case LIGI_NOTE_PASS:
-    case LIGI_NOTE_ARRIVE:
-    case LIGI_NOTE_WAIT:
-    case LIGI_NOTE_EXPEL:
-    case LIGI_NOTE_REFUSE:
-    case LIGI_NOTE_FAIL:
-    case LIGI_NOTE_ROSTER:
-    case LIGI_NOTE_CHANGE: note->number = ligi_get_u64(reader); break;
+    switch (message->kind) {
+    case LIGI_GROUP_MESSAGE_JOIN: get_join(reader, join); return;
+    case LIGI_GROUP_MESSAGE_RELEASE:
+    case LIGI_GROUP_MESSAGE_BEAT: return;
+    case LIGI_GROUP_MESSAGE_CONFIRM:
+    case LIGI_GROUP_MESSAGE_ANSWER:
+    case LIGI_GROUP_MESSAGE_CANCEL:
+    case LIGI_GROUP_MESSAGE_PROBE:
+    case LIGI_GROUP_MESSAGE_PASS:
+    case LIGI_GROUP_MESSAGE_ARRIVE:
+    case LIGI_GROUP_MESSAGE_WAIT:
+    case LIGI_GROUP_MESSAGE_EXPEL:
+    case LIGI_GROUP_MESSAGE_REFUSE:
+    case LIGI_GROUP_MESSAGE_FAIL:
+    case LIGI_GROUP_MESSAGE_ROSTER:
+    case LIGI_GROUP_MESSAGE_CHANGE: message->number = ligi_get_u64(reader); break;
     default: reader->failed = 1; return;
     }
-    if (note->kind == LIGI_NOTE_ARRIVE) {
-        note->mask = ligi_get_u32(reader);
-        note->flags = ligi_get_u32(reader);
-    } else if (note->kind == LIGI_NOTE_WAIT || note->kind == LIGI_NOTE_EXPEL) {
-        get_words(reader, note->text, sizeof note->text);
-    } else if (note->kind == LIGI_NOTE_REFUSE || note->kind == LIGI_NOTE_FAIL) {
-        get_failure(reader, note);
-    } else if (note->kind == LIGI_NOTE_ROSTER || note->kind == LIGI_NOTE_CHANGE) {
-        get_entries(reader, note);
+    if (message->kind == LIGI_GROUP_MESSAGE_ARRIVE) {
+        message->mask = ligi_get_u32(reader);
+        message->flags = ligi_get_u32(reader);
+    } else if (message->kind == LIGI_GROUP_MESSAGE_WAIT ||
+               message->kind == LIGI_GROUP_MESSAGE_EXPEL) {
+        get_words(reader, message->text, sizeof message->text);
+    } else if (message->kind == LIGI_GROUP_MESSAGE_REFUSE ||
+               message->kind == LIGI_GROUP_MESSAGE_FAIL) {
+        get_failure(reader, message);
+    } else if (message->kind == LIGI_GROUP_MESSAGE_ROSTER ||
+               message->kind == LIGI_GROUP_MESSAGE_CHANGE) {
+        get_entries(reader, message);
     }
 }
 
-lig_status ligi_note_decode(const void *data, size_t bytes, ligi_note *note, ligi_join *join)
+lig_status ligi_group_message_decode(const void *data, size_t bytes, ligi_group_message *message,
+                                     ligi_join *join)
 {
     ligi_reader reader = {.data = data, .bytes = bytes};
     uint8_t version = ligi_get_u8(&reader);
-    if (!reader.failed && version != LIGI_NOTE_VERSION)
+    if (!reader.failed && version != LIGI_GROUP_MESSAGE_VERSION)
         return lig_fail(LIG_E_UNSUPPORTED,
                         "the other side speaks version %u of the group protocol, this one %d",
-                        version, LIGI_NOTE_VERSION);
-    *note = (ligi_note){.kind = (ligi_note_kind)ligi_get_u8(&reader)};
+                        version, LIGI_GROUP_MESSAGE_VERSION);
+    *message = (ligi_group_message){.kind = (ligi_group_message_kind)ligi_get_u8(&reader)};
     if (!reader.failed)
-        get_body(&reader, note, join);
+        get_body(&reader, message, join);
     if (reader.failed || reader.at != reader.bytes)
         return lig_fail(LIG_E_CORRUPT, "a group message of %zu bytes (kind %d) makes no sense",
-                        bytes, (int)note->kind);
+                        bytes, (int)message->kind);
     return LIG_OK;
 }
 
-int ligi_note_entry(ligi_note *note, ligi_entry *entry)
+int ligi_group_message_entry(ligi_group_message *message, ligi_group_entry *entry)
 {
-    if (note->entry_count == 0)
+    if (message->entry_count == 0)
         return 0;
-    note->entry_count--;
-    get_entry(&note->entries, entry);
+    message->entry_count--;
+    get_entry(&message->entries, entry);
     return 1;
 }

@@ -1,4 +1,4 @@
-/* Notes from a hostile peer: refused, or read without a step outside. */
+/* Messages from a hostile peer: refused, or read without a step outside. */
 #include "group/roster/group_message.h"
 
 #include <assert.h>
@@ -8,13 +8,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void read_all(const uint8_t *data, size_t bytes)
 {
-    ligi_note note;
+    ligi_group_message message;
     ligi_join join;
-    ligi_entry entry;
-    if (ligi_note_decode(data, bytes, &note, &join) != LIG_OK)
+    ligi_group_entry entry;
+    if (ligi_group_message_decode(data, bytes, &message, &join) != LIG_OK)
         return;
-    assert(strlen(note.text) < sizeof note.text);
-    while (ligi_note_entry(&note, &entry)) {
+    assert(strlen(message.text) < sizeof message.text);
+    while (ligi_group_message_entry(&message, &entry)) {
         assert(entry.blob_bytes <= LIGI_BLOB_BYTES_MAX);
         assert(strlen(entry.member.host) < sizeof entry.member.host);
         assert(entry.member.role < LIGI_ROLES);
@@ -23,9 +23,10 @@ static void read_all(const uint8_t *data, size_t bytes)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static const uint8_t kinds[] = {LIGI_NOTE_JOIN, LIGI_NOTE_ROSTER, LIGI_NOTE_CHANGE,
-                                    LIGI_NOTE_FAIL, LIGI_NOTE_WAIT};
-    uint8_t head[1024] = {LIGI_NOTE_VERSION};
+    static const uint8_t kinds[] = {LIGI_GROUP_MESSAGE_JOIN, LIGI_GROUP_MESSAGE_ROSTER,
+                                    LIGI_GROUP_MESSAGE_CHANGE, LIGI_GROUP_MESSAGE_FAIL,
+                                    LIGI_GROUP_MESSAGE_WAIT};
+    uint8_t head[1024] = {LIGI_GROUP_MESSAGE_VERSION};
     read_all(data, bytes);
     if (bytes == 0 || bytes > sizeof head - 1)
         return 0;

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 typedef struct hall {
     ligi_roster roster;
-    ligi_muster muster;
+    ligi_barriers barriers;
     int64_t now_ns;
     uint64_t epoch;
     int asked[GUESTS + 1], released[GUESTS + 1];
@@ -20,7 +20,7 @@ typedef struct hall {
 static void follow(hall *room)
 {
     ligi_act said;
-    (void)ligi_muster_review(&room->muster, &room->roster);
+    (void)ligi_barriers_review(&room->barriers, &room->roster);
     while (ligi_roster_next(&room->roster, &said)) {
         assert(said.who <= GUESTS);
         if (said.kind == LIGI_ACT_RELEASE)
@@ -56,8 +56,8 @@ static void act(hall *room, uint8_t deed, uint64_t who, uint8_t value)
     case 3: (void)ligi_roster_leave(&room->roster, who); break;
     case 4: (void)ligi_roster_confirm(&room->roster, who, value % 32); break;
     case 5: (void)ligi_roster_answer(&room->roster, who, value % 8); break;
-    case 6: (void)ligi_muster_arrive(&room->muster, &room->roster, &waiter); break;
-    case 7: (void)ligi_muster_cancel(&room->muster, &room->roster, who, value % 3); break;
+    case 6: (void)ligi_barriers_arrive(&room->barriers, &room->roster, &waiter); break;
+    case 7: (void)ligi_barriers_cancel(&room->barriers, &room->roster, who, value % 3); break;
     default:
         room->now_ns += (int64_t)value * MS;
         ligi_roster_hear(&room->roster, who, room->now_ns);
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         act(&room, data[i], 1 + data[i + 1] % GUESTS, data[i + 2]);
         follow(&room);
     }
-    ligi_muster_fini(&room.muster);
+    ligi_barriers_fini(&room.barriers);
     ligi_roster_fini(&room.roster);
     return 0;
 }

@@ -33,7 +33,7 @@ typedef struct record {
 
 typedef struct twin {
     ligi_roster roster;
-    ligi_muster muster;
+    ligi_barriers barriers;
     record records[RECORDS + 1]; /* who is the index */
     size_t count;
     int seat_count, formed;
@@ -242,7 +242,7 @@ static void check_barriers(twin *t)
 
 static void check(twin *t)
 {
-    assert_ok(ligi_muster_review(&t->muster, &t->roster));
+    assert_ok(ligi_barriers_review(&t->barriers, &t->roster));
     follow_acts(t);
     assert_int_equal(t->roster.formed, t->formed);
     assert_int_equal(t->roster.epoch, t->epoch);
@@ -398,7 +398,7 @@ static void do_barrier(twin *t)
     one->barrier = 1;
     ligi_waiter waiter = {
         .who = (uint64_t)(one - t->records), .number = 5, .mask = one->mask, .flags = one->flags};
-    assert_ok(ligi_muster_arrive(&t->muster, &t->roster, &waiter));
+    assert_ok(ligi_barriers_arrive(&t->barriers, &t->roster, &waiter));
 }
 
 static void do_cancel(twin *t)
@@ -406,7 +406,7 @@ static void do_cancel(twin *t)
     record *one = pick(t, SITS);
     if (one == NULL || one->barrier != 1)
         return;
-    assert_ok(ligi_muster_cancel(&t->muster, &t->roster, (uint64_t)(one - t->records), 5));
+    assert_ok(ligi_barriers_cancel(&t->barriers, &t->roster, (uint64_t)(one - t->records), 5));
     follow_acts(t);
     assert_int_equal(one->barrier, 3);
     one->barrier = 0;
@@ -448,7 +448,7 @@ static void play(twin *t, uint64_t seed)
         check(t);
     }
     check_quiet(t);
-    ligi_muster_fini(&t->muster);
+    ligi_barriers_fini(&t->barriers);
     ligi_roster_fini(&t->roster);
 }
 

@@ -289,32 +289,32 @@ static void test_scheduler_may_come_late(void **state)
 
 /* --- barriers -------------------------------------------------------------------------------- */
 
-static void arrive(ligi_muster *muster, ligi_roster *roster, uint64_t who, uint32_t mask,
+static void arrive(ligi_barriers *barriers, ligi_roster *roster, uint64_t who, uint32_t mask,
                    uint32_t flags)
 {
     ligi_waiter waiter = {.who = who, .number = 70 + who, .mask = mask, .flags = flags};
-    assert_ok(ligi_muster_arrive(muster, roster, &waiter));
+    assert_ok(ligi_barriers_arrive(barriers, roster, &waiter));
 }
 
 static void test_barrier(void **state)
 {
     (void)state;
     ligi_roster roster = formed(1, 2);
-    ligi_muster muster = {0};
-    arrive(&muster, &roster, 2, LIGI_WORKERS, 0);
-    arrive(&muster, &roster, 1, LIGI_WORKERS | LIGI_SERVERS, 0);
+    ligi_barriers barriers = {0};
+    arrive(&barriers, &roster, 2, LIGI_WORKERS, 0);
+    arrive(&barriers, &roster, 1, LIGI_WORKERS | LIGI_SERVERS, 0);
     expect(&roster, "");
-    arrive(&muster, &roster, 3, LIGI_WORKERS, 0);
+    arrive(&barriers, &roster, 3, LIGI_WORKERS, 0);
     expect(&roster, "b2 b3");
-    arrive(&muster, &roster, 2, LIGI_SERVERS, 0);
+    arrive(&barriers, &roster, 2, LIGI_SERVERS, 0);
     expect(&roster, "f2");
-    arrive(&muster, &roster, 1, LIGI_WORKERS | LIGI_SERVERS, 0);
+    arrive(&barriers, &roster, 1, LIGI_WORKERS | LIGI_SERVERS, 0);
     expect(&roster, "f1");
-    arrive(&muster, &roster, 2, 255, 0);
+    arrive(&barriers, &roster, 2, 255, 0);
     expect(&roster, "f2");
-    arrive(&muster, &roster, 55, LIGI_WORKERS, 0);
+    arrive(&barriers, &roster, 55, LIGI_WORKERS, 0);
     expect(&roster, "");
-    ligi_muster_fini(&muster);
+    ligi_barriers_fini(&barriers);
     ligi_roster_fini(&roster);
 }
 
@@ -332,24 +332,24 @@ static void test_stages(void **state)
 {
     (void)state;
     ligi_roster roster = formed(1, 3);
-    ligi_muster muster = {0};
-    arrive(&muster, &roster, 2, LIGI_WORKERS, 0);
-    arrive(&muster, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_STAGE(1u));
+    ligi_barriers barriers = {0};
+    arrive(&barriers, &roster, 2, LIGI_WORKERS, 0);
+    arrive(&barriers, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_STAGE(1u));
     failed_with(&roster, LIG_E_INVALID,
                 "the barrier cannot be: worker 1 is at a later one already");
     expect(&roster, "");
-    arrive(&muster, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_STAGE(1u));
+    arrive(&barriers, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_STAGE(1u));
     expect(&roster, "");
-    arrive(&muster, &roster, 4, LIGI_WORKERS, LIGI_BARRIER_STAGE(2u));
+    arrive(&barriers, &roster, 4, LIGI_WORKERS, LIGI_BARRIER_STAGE(2u));
     expect(&roster, "b3 b2");
-    arrive(&muster, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_PRESENT);
+    arrive(&barriers, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_PRESENT);
     expect(&roster, "");
-    arrive(&muster, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_STAGE(2u));
-    arrive(&muster, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_STAGE(2u));
+    arrive(&barriers, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_STAGE(2u));
+    arrive(&barriers, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_STAGE(2u));
     expect(&roster, "b4 b2 b3");
-    arrive(&muster, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_STAGE(4u));
+    arrive(&barriers, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_STAGE(4u));
     expect(&roster, "f2");
-    ligi_muster_fini(&muster);
+    ligi_barriers_fini(&barriers);
     ligi_roster_fini(&roster);
 }
 
@@ -357,25 +357,25 @@ static void test_barrier_names_the_missing(void **state)
 {
     (void)state;
     ligi_roster roster = formed(1, 3);
-    ligi_muster muster = {0};
-    arrive(&muster, &roster, 2, LIGI_WORKERS | LIGI_SERVERS, 0);
-    assert_ok(ligi_muster_cancel(&muster, &roster, 2, 72));
+    ligi_barriers barriers = {0};
+    arrive(&barriers, &roster, 2, LIGI_WORKERS | LIGI_SERVERS, 0);
+    assert_ok(ligi_barriers_cancel(&barriers, &roster, 2, 72));
     failed_with(&roster, LIG_E_TIMEOUT,
                 "server 0, worker 1, worker 2 have not come to the barrier");
-    arrive(&muster, &roster, 2, LIGI_WORKERS, 0);
+    arrive(&barriers, &roster, 2, LIGI_WORKERS, 0);
     expect(&roster, "");
     assert_ok(ligi_roster_end(&roster, 4, "its connection ended"));
     expect(&roster, "C3l2");
-    assert_ok(ligi_muster_review(&muster, &roster));
+    assert_ok(ligi_barriers_review(&barriers, &roster));
     failed_with(&roster, LIG_E_PEER,
                 "the barrier cannot be: worker 2 (its connection ended) is missing");
     expect(&roster, "");
-    arrive(&muster, &roster, 3, LIGI_WORKERS, 0);
+    arrive(&barriers, &roster, 3, LIGI_WORKERS, 0);
     expect(&roster, "f3");
-    arrive(&muster, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_PRESENT);
-    arrive(&muster, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_PRESENT);
+    arrive(&barriers, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_PRESENT);
+    arrive(&barriers, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_PRESENT);
     expect(&roster, "b2 b3");
-    ligi_muster_fini(&muster);
+    ligi_barriers_fini(&barriers);
     ligi_roster_fini(&roster);
 }
 
@@ -383,19 +383,19 @@ static void test_barrier_of_groups(void **state)
 {
     (void)state;
     ligi_roster roster = open_roster(0, 4, 2);
-    ligi_muster muster = {0};
+    ligi_barriers barriers = {0};
     for (uint32_t i = 0; i < 4; i++)
         come(&roster, i + 1, LIGI_WORKER, i);
     acts(&roster);
-    arrive(&muster, &roster, 1, LIGI_WORKERS, LIGI_BARRIER_GROUPS);
-    arrive(&muster, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_GROUPS);
+    arrive(&barriers, &roster, 1, LIGI_WORKERS, LIGI_BARRIER_GROUPS);
+    arrive(&barriers, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_GROUPS);
     expect(&roster, "");
     assert_ok(ligi_roster_end(&roster, 3, "gone"));
-    assert_ok(ligi_muster_review(&muster, &roster));
+    assert_ok(ligi_barriers_review(&barriers, &roster));
     expect(&roster, "C2l2");
-    arrive(&muster, &roster, 4, LIGI_WORKERS, LIGI_BARRIER_GROUPS);
+    arrive(&barriers, &roster, 4, LIGI_WORKERS, LIGI_BARRIER_GROUPS);
     expect(&roster, "b1 b2 b4");
-    ligi_muster_fini(&muster);
+    ligi_barriers_fini(&barriers);
     ligi_roster_fini(&roster);
 }
 

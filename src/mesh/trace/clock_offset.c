@@ -1,6 +1,6 @@
 #include "mesh/trace/clock_offset.h"
 
-void ligi_offset_feed(ligi_offset *offset, const uint64_t moments[4])
+void ligi_clock_offset_feed(ligi_clock_offset *offset, const uint64_t moments[4])
 {
     int64_t there = (int64_t)(moments[1] - moments[0]);
     int64_t back = (int64_t)(moments[2] - moments[3]);
@@ -22,7 +22,7 @@ void ligi_offset_feed(ligi_offset *offset, const uint64_t moments[4])
     offset->offset_ns[0] = there + (back - there) / 2;
 }
 
-int64_t ligi_offset_get(const ligi_offset *offset)
+int64_t ligi_clock_offset_get(const ligi_clock_offset *offset)
 {
     if (offset->exact || !(offset->known[0] || offset->known[1]))
         return 0;
@@ -30,9 +30,9 @@ int64_t ligi_offset_get(const ligi_offset *offset)
     return offset->offset_ns[last];
 }
 
-void ligi_offset_apply(const ligi_offset *offset, uint64_t stamps[LIG_MESH_STAMPS])
+void ligi_clock_offset_apply(const ligi_clock_offset *offset, uint64_t stamps[LIG_MESH_STAMPS])
 {
-    uint64_t shift = (uint64_t)ligi_offset_get(offset);
+    uint64_t shift = (uint64_t)ligi_clock_offset_get(offset);
     for (int i = 2; i <= 5; i++) {
         stamps[i] -= shift;
         if (stamps[i] < stamps[i - 1])

@@ -10,13 +10,13 @@ enum { SERVES_NS = 1000000, MEASURE_NS = 20000000, MEASURE_MOST_NS = 1000000000 
 enum { BACK_MOST = 1024 };    /* times what the counter serves for */
 enum { PROMPT_TICKS = 1024 }; /* that reading the clock takes, unless something came between */
 
-static int64_t forward(ligi_ticks *ticks, int64_t ns)
+static int64_t forward(ligi_stamp_clock *ticks, int64_t ns)
 {
     ticks->last = ns > ticks->last ? ns : ticks->last;
     return ticks->last;
 }
 
-int64_t ligi_ticks_at(ligi_ticks *ticks, uint64_t tick)
+int64_t ligi_stamp_clock_at(ligi_stamp_clock *ticks, uint64_t tick)
 {
     uint64_t passed = tick - ticks->tick; /* huge when the counter went back */
 
@@ -27,7 +27,7 @@ int64_t ligi_ticks_at(ligi_ticks *ticks, uint64_t tick)
 
 /* Whoever had the lock meanwhile was given later times, which are no reason to bring this one
  * forward: how long the lock was waited for would not be seen. */
-int64_t ligi_ticks_past(ligi_ticks *ticks, uint64_t tick)
+int64_t ligi_stamp_clock_past(ligi_stamp_clock *ticks, uint64_t tick)
 {
     uint64_t passed = tick - ticks->tick, back = ticks->tick - tick;
     int64_t ns = ticks->ns;
@@ -44,7 +44,7 @@ int64_t ligi_ticks_past(ligi_ticks *ticks, uint64_t tick)
 
 /* How long a tick is: between 1/16 and 4 ns. Over a short time the readings themselves would count,
  * over a long one anything can have happened. */
-static void measure(ligi_ticks *ticks)
+static void measure(ligi_stamp_clock *ticks)
 {
     uint64_t passed = ticks->tick - ticks->from_tick;
     int64_t passed_ns = ticks->ns - ticks->from_ns;
@@ -60,7 +60,7 @@ static void measure(ligi_ticks *ticks)
     ticks->from_ns = ticks->ns;
 }
 
-int64_t ligi_ticks_set(ligi_ticks *ticks, uint64_t before, int64_t ns, uint64_t after)
+int64_t ligi_stamp_clock_set(ligi_stamp_clock *ticks, uint64_t before, int64_t ns, uint64_t after)
 {
     if (after - before < PROMPT_TICKS) {
         ticks->tick = before + (after - before) / 2;
@@ -101,36 +101,36 @@ static int counter_trusted(void)
 }
 #endif
 
-void ligi_ticks_init(ligi_ticks *ticks)
+void ligi_stamp_clock_init(ligi_stamp_clock *ticks)
 {
-    *ticks = (ligi_ticks){.trusted = counter_trusted()};
+    *ticks = (ligi_stamp_clock){.trusted = counter_trusted()};
 }
 
-uint64_t ligi_ticks_read(const ligi_ticks *ticks)
+uint64_t ligi_stamp_clock_read(const ligi_stamp_clock *ticks)
 {
     return ticks->trusted ? read_counter() : (uint64_t)ligi_now_ns();
 }
 
-int64_t ligi_ticks_ns(ligi_ticks *ticks, uint64_t reading)
+int64_t ligi_stamp_clock_ns(ligi_stamp_clock *ticks, uint64_t reading)
 {
     if (!ticks->trusted)
         return (int64_t)reading;
-    int64_t ns = ligi_ticks_at(ticks, reading);
+    int64_t ns = ligi_stamp_clock_at(ticks, reading);
     if (ns >= 0)
         return ns;
     uint64_t before = read_counter();
     ns = ligi_now_ns();
-    return ligi_ticks_set(ticks, before, ns, read_counter());
+    return ligi_stamp_clock_set(ticks, before, ns, read_counter());
 }
 
-int64_t ligi_ticks_then(ligi_ticks *ticks, uint64_t reading)
+int64_t ligi_stamp_clock_then(ligi_stamp_clock *ticks, uint64_t reading)
 {
     if (!ticks->trusted)
         return (int64_t)reading;
-    int64_t ns = ligi_ticks_past(ticks, reading);
+    int64_t ns = ligi_stamp_clock_past(ticks, reading);
     if (ns >= 0)
         return ns;
-    int64_t now = ligi_ticks_ns(ticks, ligi_ticks_read(ticks));
-    ns = ligi_ticks_past(ticks, reading);
+    int64_t now = ligi_stamp_clock_ns(ticks, ligi_stamp_clock_read(ticks));
+    ns = ligi_stamp_clock_past(ticks, reading);
     return ns >= 0 ? ns : now;
 }

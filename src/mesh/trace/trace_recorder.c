@@ -25,9 +25,9 @@ typedef struct header {
 _Static_assert(sizeof(header) == 64, "the header is part of the format");
 _Static_assert(sizeof(ligi_trace_record) == 104, "the record is part of the format");
 
-void ligi_recorder_init(ligi_recorder *recorder)
+void ligi_trace_recorder_init(ligi_trace_recorder *recorder)
 {
-    *recorder = (ligi_recorder){.fd = -1};
+    *recorder = (ligi_trace_recorder){.fd = -1};
 }
 
 static lig_status write_all(int fd, const void *data, size_t bytes)
@@ -79,8 +79,8 @@ static lig_status open_trace(const char *folder, const char *name, int *fd)
     return status;
 }
 
-lig_status ligi_recorder_open(ligi_recorder *recorder, const char *folder,
-                              const ligi_recorded *whose)
+lig_status ligi_trace_recorder_open(ligi_trace_recorder *recorder, const char *folder,
+                                    const ligi_recorded *whose)
 {
     static const char *const names[] = {"worker", "server", "scheduler"};
     char name[64];
@@ -97,12 +97,12 @@ lig_status ligi_recorder_open(ligi_recorder *recorder, const char *folder,
         free(records);
         return status;
     }
-    ligi_recorder_close(recorder);
-    *recorder = (ligi_recorder){.fd = fd, .records = records};
+    ligi_trace_recorder_close(recorder);
+    *recorder = (ligi_trace_recorder){.fd = fd, .records = records};
     return LIG_OK;
 }
 
-static void flush(ligi_recorder *recorder)
+static void flush(ligi_trace_recorder *recorder)
 {
     size_t bytes = recorder->count * sizeof *recorder->records;
     recorder->count = 0;
@@ -113,7 +113,7 @@ static void flush(ligi_recorder *recorder)
     recorder->fd = -1;
 }
 
-void ligi_recorder_add(ligi_recorder *recorder, const ligi_trace_record *record)
+void ligi_trace_recorder_add(ligi_trace_recorder *recorder, const ligi_trace_record *record)
 {
     if (recorder->fd < 0)
         return;
@@ -122,12 +122,12 @@ void ligi_recorder_add(ligi_recorder *recorder, const ligi_trace_record *record)
         flush(recorder);
 }
 
-void ligi_recorder_close(ligi_recorder *recorder)
+void ligi_trace_recorder_close(ligi_trace_recorder *recorder)
 {
     if (recorder->fd >= 0)
         flush(recorder);
     if (recorder->fd >= 0)
         close(recorder->fd);
     free(recorder->records);
-    ligi_recorder_init(recorder);
+    ligi_trace_recorder_init(recorder);
 }

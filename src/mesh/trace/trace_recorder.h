@@ -23,19 +23,19 @@ typedef struct ligi_recorded { /* whose requests they are */
     uint64_t group_id; /* tells files of one run from those of an earlier one in the same folder */
 } ligi_recorded;
 
-typedef struct ligi_recorder {
+typedef struct ligi_trace_recorder {
     int fd; /* -1: not recording */
     size_t count;
     ligi_trace_record *records;
-} ligi_recorder;
+} ligi_trace_recorder;
 
 /* Zero bytes are not valid: init first. */
-void ligi_recorder_init(ligi_recorder *recorder);
+void ligi_trace_recorder_init(ligi_trace_recorder *recorder);
 /* Makes the folder and the file; one that is there is replaced. */
-lig_status ligi_recorder_open(ligi_recorder *recorder, const char *folder,
-                              const ligi_recorded *whose);
+lig_status ligi_trace_recorder_open(ligi_trace_recorder *recorder, const char *folder,
+                                    const ligi_recorded *whose);
 /* Never fails: when the disk does, recording ends with a line in the log. */
-void ligi_recorder_add(ligi_recorder *recorder, const ligi_trace_record *record);
-void ligi_recorder_close(ligi_recorder *recorder);
+void ligi_trace_recorder_add(ligi_trace_recorder *recorder, const ligi_trace_record *record);
+void ligi_trace_recorder_close(ligi_trace_recorder *recorder);
 
 #endif

@@ -17,7 +17,7 @@ static uint32_t load32(const uint8_t *in)
     return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
 }
 
-void ligi_prefix_encode(const ligi_prefix *prefix, uint8_t bytes[LIGI_PREFIX_BYTES])
+void ligi_frame_prefix_encode(const ligi_frame_prefix *prefix, uint8_t bytes[LIGI_PREFIX_BYTES])
 {
     store32(bytes, MAGIC | prefix->kind << 24);
     store32(bytes + 4, prefix->head_bytes);
@@ -25,7 +25,8 @@ void ligi_prefix_encode(const ligi_prefix *prefix, uint8_t bytes[LIGI_PREFIX_BYT
     store32(bytes + 12, (uint32_t)(prefix->payload_bytes >> 32));
 }
 
-lig_status ligi_prefix_decode(const uint8_t bytes[LIGI_PREFIX_BYTES], ligi_prefix *prefix)
+lig_status ligi_frame_prefix_decode(const uint8_t bytes[LIGI_PREFIX_BYTES],
+                                    ligi_frame_prefix *prefix)
 {
     uint32_t first = load32(bytes);
     if ((first & MAGIC_MASK) != MAGIC)

@@ -11,8 +11,9 @@
 #define LIGI_BYE_TEXT_MAX 511
 #define LIGI_BYE_HEAD_MAX (4 + LIGI_BYE_TEXT_MAX)
 
-void ligi_prefix_encode(const ligi_prefix *prefix, uint8_t bytes[LIGI_PREFIX_BYTES]);
-lig_status ligi_prefix_decode(const uint8_t bytes[LIGI_PREFIX_BYTES], ligi_prefix *prefix);
+void ligi_frame_prefix_encode(const ligi_frame_prefix *prefix, uint8_t bytes[LIGI_PREFIX_BYTES]);
+lig_status ligi_frame_prefix_decode(const uint8_t bytes[LIGI_PREFIX_BYTES],
+                                    ligi_frame_prefix *prefix);
 
 /* `hello->data` is borrowed from what is decoded. LIG_E_UNSUPPORTED, with both versions named, when
  * the peer speaks another one. */

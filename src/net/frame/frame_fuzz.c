@@ -99,18 +99,18 @@ static void converse(int fd, const uint8_t *data, size_t size)
 
     if (size > 0 && data[0] % 4 != 0) {
         ligi_hello_encode(&hello, LIGI_SERVICE_TEST, &writer);
-        ligi_prefix first = {.kind = LIGI_KIND_HELLO, .head_bytes = (uint32_t)writer.bytes};
-        ligi_prefix_encode(&first, prefix);
+        ligi_frame_prefix first = {.kind = LIGI_KIND_HELLO, .head_bytes = (uint32_t)writer.bytes};
+        ligi_frame_prefix_encode(&first, prefix);
         if (send(fd, prefix, sizeof prefix, MSG_NOSIGNAL) < 0 ||
             send(fd, writer.data, writer.bytes, MSG_NOSIGNAL) < 0)
             size = 0;
     }
     ligi_writer_fini(&writer);
     if (size > 8 && data[0] % 4 == 2) {
-        ligi_prefix second = {.kind = 1 + data[1] % 3,
-                              .head_bytes = data[2],
-                              .payload_bytes = (uint64_t)data[3] << (data[4] % 32)};
-        ligi_prefix_encode(&second, prefix);
+        ligi_frame_prefix second = {.kind = 1 + data[1] % 3,
+                                    .head_bytes = data[2],
+                                    .payload_bytes = (uint64_t)data[3] << (data[4] % 32)};
+        ligi_frame_prefix_encode(&second, prefix);
         if (send(fd, prefix, sizeof prefix, MSG_NOSIGNAL) < 0)
             size = 0;
     }
@@ -149,12 +149,12 @@ static void decode_all(const uint8_t *data, size_t size)
     char text[LIGI_BYE_TEXT_MAX + 1];
     ligi_hello hello;
     ligi_card card;
-    ligi_prefix prefix;
+    ligi_frame_prefix prefix;
     lig_status status;
     uint32_t service;
 
     if (size >= LIGI_PREFIX_BYTES)
-        ligi_prefix_decode(data, &prefix);
+        ligi_frame_prefix_decode(data, &prefix);
     if (ligi_hello_decode(data, size, &hello, &service) == LIG_OK && hello.bytes > size)
         abort();
     ligi_bye_decode(data, size, &status, text);

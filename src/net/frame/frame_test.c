@@ -5,25 +5,25 @@
 
 static void prefixes(void **state)
 {
-    const ligi_prefix cases[] = {
+    const ligi_frame_prefix cases[] = {
         {LIGI_KIND_HELLO, 0, 0}, {LIGI_KIND_DATA, 65536, UINT64_MAX}, {255, 1, 1}};
     uint8_t bytes[LIGI_PREFIX_BYTES];
-    ligi_prefix back;
+    ligi_frame_prefix back;
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ligi_prefix_encode(&cases[i], bytes);
-        assert_ok(ligi_prefix_decode(bytes, &back));
+        ligi_frame_prefix_encode(&cases[i], bytes);
+        assert_ok(ligi_frame_prefix_decode(bytes, &back));
         assert_int_equal(back.kind, cases[i].kind);
         assert_int_equal(back.head_bytes, cases[i].head_bytes);
         assert_true(back.payload_bytes == cases[i].payload_bytes);
     }
     const uint8_t golden[] = {'L', 'G', 'N', 2, 3, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 128};
-    assert_ok(ligi_prefix_decode(golden, &back));
+    assert_ok(ligi_frame_prefix_decode(golden, &back));
     assert_int_equal(back.head_bytes, 3);
     assert_true(back.payload_bytes == (UINT64_C(1) << 63) + 256);
     memcpy(bytes, "GET / HTTP/1.1\r\n", sizeof bytes);
-    assert_status(ligi_prefix_decode(bytes, &back), LIG_E_CORRUPT);
+    assert_status(ligi_frame_prefix_decode(bytes, &back), LIG_E_CORRUPT);
 }
 
 static void hellos(void **state)

@@ -25,7 +25,7 @@ typedef struct wire {
     struct wire *next, **at;
     inproc *self;
     ligi_link *link;
-    ligi_pair *pair;
+    ligi_inproc_pair *pair;
     int end;
     ligi_mail *reading;
     struct iovec *iov;
@@ -35,7 +35,7 @@ typedef struct wire {
 
 typedef struct knock {
     struct knock *next;
-    ligi_pair *pair;
+    ligi_inproc_pair *pair;
 } knock;
 
 /* A name somebody listens at. */
@@ -106,7 +106,7 @@ static void close_port(port *one)
     pthread_mutex_unlock(&names_lock);
     while (one->knocks != NULL) {
         knock *next = one->knocks->next;
-        ligi_pair_leave(one->knocks->pair, 1, NULL);
+        ligi_inproc_pair_leave(one->knocks->pair, 1, NULL);
         free(one->knocks);
         one->knocks = next;
     }
@@ -188,7 +188,7 @@ static int inproc_reaches(void *context, const char *address, int same_host)
     return found;
 }
 
-static lig_status wire_create(inproc *self, ligi_pair *pair, int end, wire **out)
+static lig_status wire_create(inproc *self, ligi_inproc_pair *pair, int end, wire **out)
 {
     wire *made;
 
@@ -205,14 +205,14 @@ static lig_status wire_create(inproc *self, ligi_pair *pair, int end, wire **out
     return LIG_OK;
 }
 
-static lig_status knock_at(port *door, ligi_net *net, ligi_pair **pair)
+static lig_status knock_at(port *door, ligi_net *net, ligi_inproc_pair **pair)
 {
     knock *made;
 
     if (door == NULL)
         return LIG_E_PEER;
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a connection"));
-    lig_status status = ligi_pair_create(net, door->net, pair);
+    lig_status status = ligi_inproc_pair_create(net, door->net, pair);
     if (status != LIG_OK) {
         free(made);
         return status;
@@ -232,7 +232,7 @@ static void wire_send(void *context)
 
     while ((out = ligi_link_queue(one->link)) != NULL && out->at == 0) {
         int gone;
-        lig_status status = ligi_pair_put(one->pair, one->end, out, &gone);
+        lig_status status = ligi_inproc_pair_put(one->pair, one->end, out, &gone);
         if (status == LIG_E_BUSY)
             return;
         if (status != LIG_OK) {
@@ -249,7 +249,7 @@ static void wire_send(void *context)
 static lig_status inproc_connect(void *context, const ligi_uri *uri, ligi_link *link, void **out)
 {
     inproc *self = context;
-    ligi_pair *pair;
+    ligi_inproc_pair *pair;
     wire *made;
 
     LIG_TRY(ligi_options_fill(NULL, 0, uri, NULL, NULL));
@@ -261,7 +261,7 @@ static lig_status inproc_connect(void *context, const ligi_uri *uri, ligi_link *
     LIG_TRY(status);
     status = wire_create(self, pair, 0, &made);
     if (status != LIG_OK) {
-        ligi_pair_leave(pair, 0, NULL);
+        ligi_inproc_pair_leave(pair, 0, NULL);
         return status;
     }
     made->link = link;
@@ -270,13 +270,13 @@ static lig_status inproc_connect(void *context, const ligi_uri *uri, ligi_link *
     return LIG_OK;
 }
 
-static void admit(inproc *self, ligi_pair *pair)
+static void admit(inproc *self, ligi_inproc_pair *pair)
 {
     ligi_link *link;
     wire *made;
 
     if (wire_create(self, pair, 1, &made) != LIG_OK) {
-        ligi_pair_leave(pair, 1, NULL);
+        ligi_inproc_pair_leave(pair, 1, NULL);
         return;
     }
     if (ligi_link_accept(self->net, &ligi_transport_inproc, made, "inproc", &link) != LIG_OK) {
@@ -327,7 +327,7 @@ static lig_status read_portion(wire *one)
         want = want < one->iov->iov_len ? want : one->iov->iov_len;
         into = one->iov->iov_base;
     }
-    if (ligi_pair_read(one->pair, one->reading, into, want) != want)
+    if (ligi_inproc_pair_read(one->pair, one->reading, into, want) != want)
         return lig_fail(LIG_E_PEER, "%s closed the connection in the middle of a message",
                         ligi_link_name(one->link));
     if (one->iov != NULL) {
@@ -344,7 +344,7 @@ static void finish_mail(wire *one)
 
     one->reading = NULL;
     one->iov = NULL;
-    ligi_pair_done(one->pair, one->end, mail);
+    ligi_inproc_pair_done(one->pair, one->end, mail);
     ligi_link_landed(one->link);
 }
 
@@ -355,7 +355,7 @@ static lig_status step(wire *one, int *more)
 
     *more = 1;
     if (one->reading == NULL) {
-        one->reading = ligi_pair_take(one->pair, one->end, &closed);
+        one->reading = ligi_inproc_pair_take(one->pair, one->end, &closed);
         if (closed)
             return lig_fail(LIG_E_PEER, "the connection to %s has ended",
                             ligi_link_name(one->link));
@@ -373,7 +373,7 @@ static void look(wire *one)
     lig_status status = LIG_OK;
     int more = 1;
 
-    if (ligi_link_queue(one->link) != NULL && ligi_pair_returned(one->pair, one->end))
+    if (ligi_link_queue(one->link) != NULL && ligi_inproc_pair_returned(one->pair, one->end))
         ligi_link_gone(one->link);
     if (!ligi_link_dead(one->link))
         wire_send(one);
@@ -383,7 +383,7 @@ static void look(wire *one)
     if (status != LIG_OK)
         ligi_link_fail(one->link, status);
     else if (more && !ligi_link_dead(one->link))
-        ligi_pair_again(one->pair, one->end);
+        ligi_inproc_pair_again(one->pair, one->end);
 }
 
 static int inproc_poll(void *context)
@@ -394,7 +394,7 @@ static int inproc_poll(void *context)
     for (port *door = self->ports; door != NULL; door = door->next_own)
         happened += answer(self, door);
     for (wire *one = self->wires; one != NULL; one = one->next) {
-        if (ligi_link_dead(one->link) || !ligi_pair_changed(one->pair, one->end))
+        if (ligi_link_dead(one->link) || !ligi_inproc_pair_changed(one->pair, one->end))
             continue;
         look(one);
         happened++;
@@ -410,7 +410,7 @@ static int inproc_arm(void *context)
         if (atomic_load(&door->knocked))
             return 1;
     for (wire *one = self->wires; one != NULL; one = one->next)
-        if (!ligi_link_dead(one->link) && ligi_pair_pending(one->pair, one->end))
+        if (!ligi_link_dead(one->link) && ligi_inproc_pair_pending(one->pair, one->end))
             return 1;
     return 0;
 }
@@ -426,7 +426,7 @@ static void wire_drop(void *context, int graceful)
     wire *one = context;
 
     (void)graceful;
-    ligi_pair_leave(one->pair, one->end, one->reading);
+    ligi_inproc_pair_leave(one->pair, one->end, one->reading);
     *one->at = one->next;
     if (one->next != NULL)
         one->next->at = one->at;

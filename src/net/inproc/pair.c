@@ -16,14 +16,14 @@ typedef struct side {
     _Atomic int changed;
 } side;
 
-struct ligi_pair {
+struct ligi_inproc_pair {
     pthread_mutex_t lock;
     side sides[2];
 };
 
-lig_status ligi_pair_create(ligi_net *near_net, ligi_net *far_net, ligi_pair **pair)
+lig_status ligi_inproc_pair_create(ligi_net *near_net, ligi_net *far_net, ligi_inproc_pair **pair)
 {
-    ligi_pair *made;
+    ligi_inproc_pair *made;
 
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a connection"));
     pthread_mutex_init(&made->lock, NULL);
@@ -42,19 +42,19 @@ static void tell(side *to)
         ligi_net_wake(to->net);
 }
 
-int ligi_pair_changed(ligi_pair *pair, int end)
+int ligi_inproc_pair_changed(ligi_inproc_pair *pair, int end)
 {
     side *own = &pair->sides[end];
     return atomic_load_explicit(&own->changed, memory_order_relaxed) &&
            atomic_exchange(&own->changed, 0);
 }
 
-int ligi_pair_pending(ligi_pair *pair, int end)
+int ligi_inproc_pair_pending(ligi_inproc_pair *pair, int end)
 {
     return atomic_load(&pair->sides[end].changed);
 }
 
-void ligi_pair_again(ligi_pair *pair, int end)
+void ligi_inproc_pair_again(ligi_inproc_pair *pair, int end)
 {
     atomic_store(&pair->sides[end].changed, 1);
 }
@@ -88,7 +88,8 @@ static lig_status write_mail(const ligi_outgoing *out, ligi_mail **mail)
     return LIG_OK;
 }
 
-lig_status ligi_pair_put(ligi_pair *pair, int end, const ligi_outgoing *out, int *gone)
+lig_status ligi_inproc_pair_put(ligi_inproc_pair *pair, int end, const ligi_outgoing *out,
+                                int *gone)
 {
     side *own = &pair->sides[end], *other = &pair->sides[!end];
     lig_status status = LIG_OK;
@@ -112,7 +113,7 @@ lig_status ligi_pair_put(ligi_pair *pair, int end, const ligi_outgoing *out, int
     return status;
 }
 
-int ligi_pair_returned(ligi_pair *pair, int end)
+int ligi_inproc_pair_returned(ligi_inproc_pair *pair, int end)
 {
     pthread_mutex_lock(&pair->lock);
     int returned = pair->sides[end].returned;
@@ -121,7 +122,7 @@ int ligi_pair_returned(ligi_pair *pair, int end)
     return returned;
 }
 
-ligi_mail *ligi_pair_take(ligi_pair *pair, int end, int *closed)
+ligi_mail *ligi_inproc_pair_take(ligi_inproc_pair *pair, int end, int *closed)
 {
     side *own = &pair->sides[end], *other = &pair->sides[!end];
 
@@ -139,7 +140,7 @@ ligi_mail *ligi_pair_take(ligi_pair *pair, int end, int *closed)
     return mail;
 }
 
-size_t ligi_pair_read(ligi_pair *pair, ligi_mail *mail, void *into, size_t bytes)
+size_t ligi_inproc_pair_read(ligi_inproc_pair *pair, ligi_mail *mail, void *into, size_t bytes)
 {
     size_t done = 0;
 
@@ -162,7 +163,7 @@ size_t ligi_pair_read(ligi_pair *pair, ligi_mail *mail, void *into, size_t bytes
     return done;
 }
 
-static void give_back(ligi_pair *pair, int end, ligi_mail *mail)
+static void give_back(ligi_inproc_pair *pair, int end, ligi_mail *mail)
 {
     side *other = &pair->sides[!end];
 
@@ -174,14 +175,14 @@ static void give_back(ligi_pair *pair, int end, ligi_mail *mail)
     free(mail);
 }
 
-void ligi_pair_done(ligi_pair *pair, int end, ligi_mail *mail)
+void ligi_inproc_pair_done(ligi_inproc_pair *pair, int end, ligi_mail *mail)
 {
     pthread_mutex_lock(&pair->lock);
     give_back(pair, end, mail);
     pthread_mutex_unlock(&pair->lock);
 }
 
-void ligi_pair_leave(ligi_pair *pair, int end, ligi_mail *mail)
+void ligi_inproc_pair_leave(ligi_inproc_pair *pair, int end, ligi_mail *mail)
 {
     side *own = &pair->sides[end], *other = &pair->sides[!end];
 

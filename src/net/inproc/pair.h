@@ -15,7 +15,7 @@
 /* A message between the ends. Owned by the side that receives it. */
 typedef struct ligi_mail {
     struct ligi_mail *next;
-    ligi_prefix prefix;
+    ligi_frame_prefix prefix;
     int lent;      /* the pieces are the sender's memory */
     int withdrawn; /* which is not to be touched any more */
     size_t count, piece_at, in_piece;
@@ -23,27 +23,29 @@ typedef struct ligi_mail {
     struct iovec *pieces;
 } ligi_mail;
 
-typedef struct ligi_pair ligi_pair;
+typedef struct ligi_inproc_pair ligi_inproc_pair;
 
 /* Puts the message on its way to the other end; *gone is 1 when it was copied whole, 0 when its
- * payload stays lent until ligi_pair_returned. LIG_E_BUSY (without a sentence): no room now. */
-lig_status ligi_pair_put(ligi_pair *pair, int end, const ligi_outgoing *out, int *gone);
+ * payload stays lent until ligi_inproc_pair_returned. LIG_E_BUSY (without a sentence): no room
+ * now. */
+lig_status ligi_inproc_pair_put(ligi_inproc_pair *pair, int end, const ligi_outgoing *out,
+                                int *gone);
 /* 1, once, when the payload lent by `end` has been read. */
-int ligi_pair_returned(ligi_pair *pair, int end);
+int ligi_inproc_pair_returned(ligi_inproc_pair *pair, int end);
 /* The next message for `end`, NULL when there is none; *closed is 1 when there will be none. */
-ligi_mail *ligi_pair_take(ligi_pair *pair, int end, int *closed);
+ligi_mail *ligi_inproc_pair_take(ligi_inproc_pair *pair, int end, int *closed);
 /* Copies up to *bytes of a message's payload and says how many; 0 with bytes left: withdrawn.
  * `into` NULL skips. */
-size_t ligi_pair_read(ligi_pair *pair, ligi_mail *mail, void *into, size_t bytes);
+size_t ligi_inproc_pair_read(ligi_inproc_pair *pair, ligi_mail *mail, void *into, size_t bytes);
 /* The message has been read; frees it. */
-void ligi_pair_done(ligi_pair *pair, int end, ligi_mail *mail);
+void ligi_inproc_pair_done(ligi_inproc_pair *pair, int end, ligi_mail *mail);
 
-lig_status ligi_pair_create(ligi_net *near_net, ligi_net *far_net, ligi_pair **pair);
+lig_status ligi_inproc_pair_create(ligi_net *near_net, ligi_net *far_net, ligi_inproc_pair **pair);
 /* 1 when something changed for `end` since the last time it was asked. No lock. */
-int ligi_pair_changed(ligi_pair *pair, int end);
-int ligi_pair_pending(ligi_pair *pair, int end); /* the same, without taking it */
-void ligi_pair_again(ligi_pair *pair, int end);  /* as if something had changed */
+int ligi_inproc_pair_changed(ligi_inproc_pair *pair, int end);
+int ligi_inproc_pair_pending(ligi_inproc_pair *pair, int end); /* the same, without taking it */
+void ligi_inproc_pair_again(ligi_inproc_pair *pair, int end);  /* as if something had changed */
 /* This end is over; the last frees. `mail` (may be NULL) is what it was reading. */
-void ligi_pair_leave(ligi_pair *pair, int end, ligi_mail *mail);
+void ligi_inproc_pair_leave(ligi_inproc_pair *pair, int end, ligi_mail *mail);
 
 #endif

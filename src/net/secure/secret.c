@@ -124,12 +124,12 @@ lig_status lig_secret_read(const char *path, char **secret, size_t *bytes)
                             ? check_file(path, &file)
                             : ligi_fail_errno(errno, "secret file %s cannot be looked at", path);
     if (status == LIG_OK)
-        status = ligi_vault_alloc(&data, room + 1, "a secret");
+        status = ligi_secret_memory_alloc(&data, room + 1, "a secret");
     if (status == LIG_OK)
         status = read_all(fd, path, data, room, &got);
     close(fd);
     if (status != LIG_OK) {
-        ligi_vault_free(data);
+        ligi_secret_memory_free(data);
         return status;
     }
     *secret = data;
@@ -139,5 +139,5 @@ lig_status lig_secret_read(const char *path, char **secret, size_t *bytes)
 
 void lig_secret_free(char *secret)
 {
-    ligi_vault_free(secret);
+    ligi_secret_memory_free(secret);
 }

@@ -8,16 +8,16 @@
 #include "base/error.h"
 
 /* Before the bytes that are handed out; a multiple of every alignment. */
-typedef union vault_head {
+typedef union secret_memory_head {
     size_t bytes; /* of the whole mapping */
     max_align_t align;
-} vault_head;
+} secret_memory_head;
 
-lig_status ligi_vault_alloc(void *out, size_t bytes, const char *what)
+lig_status ligi_secret_memory_alloc(void *out, size_t bytes, const char *what)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t whole = (bytes + sizeof(vault_head) + page - 1) / page * page;
-    vault_head *head =
+    size_t whole = (bytes + sizeof(secret_memory_head) + page - 1) / page * page;
+    secret_memory_head *head =
         mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (head == MAP_FAILED)
         return ligi_fail_errno(errno, "no memory for %s", what);
@@ -30,11 +30,11 @@ lig_status ligi_vault_alloc(void *out, size_t bytes, const char *what)
     return LIG_OK;
 }
 
-void ligi_vault_free(void *data)
+void ligi_secret_memory_free(void *data)
 {
     if (data == NULL)
         return;
-    vault_head *head = (vault_head *)data - 1;
+    secret_memory_head *head = (secret_memory_head *)data - 1;
     size_t whole = head->bytes;
     if (whole == 0) /* wiped: this is a forked child, whose pages go with the process */
         return;

@@ -5,9 +5,9 @@
 
 #include <ligament/base.h>
 
-/* Returns zeroed memory; freed with ligi_vault_free. */
-lig_status ligi_vault_alloc(void *out, size_t bytes, const char *what);
+/* Returns zeroed memory; freed with ligi_secret_memory_free. */
+lig_status ligi_secret_memory_alloc(void *out, size_t bytes, const char *what);
 /* NULL is fine. */
-void ligi_vault_free(void *data);
+void ligi_secret_memory_free(void *data);
 
 #endif

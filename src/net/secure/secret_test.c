@@ -145,17 +145,17 @@ static void test_no_plain_file(void **state)
 }
 
 /* A forked child finds zeros where the parent's keys are, and may free them all the same. */
-static void test_vault_is_empty_in_a_child(void **state)
+static void test_secret_memory_is_empty_in_a_child(void **state)
 {
     char *key;
 
     (void)state;
-    assert_ok(ligi_vault_alloc(&key, 32, "a key"));
+    assert_ok(ligi_secret_memory_alloc(&key, 32, "a key"));
     memset(key, 'k', 32);
     pid_t child = fork();
     if (child == 0) {
         int wiped = key[0] == 0 && key[31] == 0;
-        ligi_vault_free(key);
+        ligi_secret_memory_free(key);
         _exit(wiped ? 0 : 1);
     }
     int status;
@@ -163,8 +163,8 @@ static void test_vault_is_empty_in_a_child(void **state)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_int_equal(key[31], 'k');
-    ligi_vault_free(key);
-    ligi_vault_free(NULL);
+    ligi_secret_memory_free(key);
+    ligi_secret_memory_free(NULL);
 }
 
 int main(void)
@@ -176,7 +176,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_sizes, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_bytes, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_no_plain_file, make_folder, remove_folder),
-        cmocka_unit_test(test_vault_is_empty_in_a_child),
+        cmocka_unit_test(test_secret_memory_is_empty_in_a_child),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,18 +24,18 @@ typedef struct secure_buffer {
     size_t at, filled;
 } secure_buffer;
 
-struct ligi_secure {
+struct ligi_tls_channel {
     const ligi_openssl *openssl;
-    ligi_secure_keys *keys;
+    ligi_tls_keys *keys;
     const ligi_gcm *gcm;
     int fd;
-    ligi_secure_end end;
+    ligi_tls_channel_end end;
     unsigned which; /* key: to be used, then used */
-    int started, shaken;
-    int ended;            /* the socket has told its end */
-    int bye;              /* the peer has said goodbye */
-    int owes;             /* a change of our key, as the peer asked */
-    ligi_shaking shaking; /* until shaken */
+    int started, handshake_done;
+    int ended;                    /* the socket has told its end */
+    int bye;                      /* the peer has said goodbye */
+    int owes;                     /* a change of our key, as the peer asked */
+    ligi_tls_handshake handshake; /* until handshake_done */
     ligi_tls_key sealing, opening;
     secure_buffer in, out;
     uint64_t key_bytes, rekey_bytes;
@@ -45,13 +45,14 @@ struct ligi_secure {
     char peer[128];
 };
 
-lig_status ligi_secure_open(ligi_secure_keys *keys, const ligi_gcm *gcm, int fd,
-                            ligi_secure_end end, const char *peer, ligi_secure **secure)
+lig_status ligi_tls_channel_open(ligi_tls_keys *keys, const ligi_gcm *gcm, int fd,
+                                 ligi_tls_channel_end end, const char *peer,
+                                 ligi_tls_channel **secure)
 {
-    ligi_secure *made;
+    ligi_tls_channel *made;
 
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a secure connection"));
-    made->openssl = ligi_secure_keys_openssl(keys);
+    made->openssl = ligi_tls_keys_openssl(keys);
     made->keys = keys;
     made->gcm = gcm;
     made->fd = fd;
@@ -62,20 +63,20 @@ lig_status ligi_secure_open(ligi_secure_keys *keys, const ligi_gcm *gcm, int fd,
     return LIG_OK;
 }
 
-lig_status ligi_secure_use(ligi_secure *secure, unsigned which)
+lig_status ligi_tls_channel_use(ligi_tls_channel *secure, unsigned which)
 {
-    if (!ligi_secure_keys_has(secure->keys, which))
-        return ligi_secure_fail_early();
+    if (!ligi_tls_keys_has(secure->keys, which))
+        return ligi_tls_fail_early();
     secure->which = which;
     return LIG_OK;
 }
 
-unsigned ligi_secure_used(const ligi_secure *secure)
+unsigned ligi_tls_channel_used(const ligi_tls_channel *secure)
 {
     return secure->which;
 }
 
-void ligi_secure_rekey_after(ligi_secure *secure, uint64_t bytes)
+void ligi_tls_channel_rekey_after(ligi_tls_channel *secure, uint64_t bytes)
 {
     secure->rekey_bytes = bytes;
 }
@@ -83,7 +84,7 @@ void ligi_secure_rekey_after(ligi_secure *secure, uint64_t bytes)
 /* --- the socket --- */
 
 /* *got is 0 when nothing is there, or the end was told. */
-static lig_status receive(ligi_secure *secure, void *data, size_t bytes, size_t *got)
+static lig_status receive(ligi_tls_channel *secure, void *data, size_t bytes, size_t *got)
 {
     ssize_t received;
 
@@ -101,7 +102,7 @@ static lig_status receive(ligi_secure *secure, void *data, size_t bytes, size_t 
     return LIG_OK;
 }
 
-static lig_status transmit(ligi_secure *secure, const void *data, size_t bytes, size_t *put)
+static lig_status transmit(ligi_tls_channel *secure, const void *data, size_t bytes, size_t *put)
 {
     ssize_t sent;
 
@@ -118,31 +119,31 @@ static lig_status transmit(ligi_secure *secure, const void *data, size_t bytes, 
 
 /* --- the handshake --- */
 
-static lig_status flush_ring(ligi_secure *secure)
+static lig_status flush_ring(ligi_tls_channel *secure)
 {
     const ligi_openssl *openssl = secure->openssl;
     char *data;
     size_t put = 1;
 
     while (put > 0) {
-        int bytes = openssl->BIO_nread0(secure->shaking.wire, &data);
+        int bytes = openssl->BIO_nread0(secure->handshake.wire, &data);
         if (bytes <= 0)
             break;
         LIG_TRY(transmit(secure, data, (size_t)bytes, &put));
-        openssl->BIO_nread(secure->shaking.wire, &data, (int)put);
+        openssl->BIO_nread(secure->handshake.wire, &data, (int)put);
     }
     return LIG_OK;
 }
 
-static lig_status fill_ring(ligi_secure *secure, size_t *got)
+static lig_status fill_ring(ligi_tls_channel *secure, size_t *got)
 {
     const ligi_openssl *openssl = secure->openssl;
     char *room = NULL;
-    int bytes = openssl->BIO_nwrite0(secure->shaking.wire, &room);
+    int bytes = openssl->BIO_nwrite0(secure->handshake.wire, &room);
 
     LIG_TRY(receive(secure, room, bytes > 0 ? (size_t)bytes : 0, got));
     if (*got > 0)
-        openssl->BIO_nwrite(secure->shaking.wire, &room, (int)*got);
+        openssl->BIO_nwrite(secure->handshake.wire, &room, (int)*got);
     return LIG_OK;
 }
 
@@ -159,34 +160,34 @@ static void drain_ring(const ligi_openssl *openssl, BIO *ring, secure_buffer *bu
 
 /* From here on records are ours. OpenSSL has read no further than the handshake: what stands behind
  * is data. */
-static lig_status become_shaken(ligi_secure *secure)
+static lig_status become_open(ligi_tls_channel *secure)
 {
     const ligi_openssl *openssl = secure->openssl;
-    ligi_shaking *shaking = &secure->shaking;
+    ligi_tls_handshake *handshake = &secure->handshake;
     int server = secure->end == LIGI_SECURE_ACCEPT;
 
     LIG_TRY(ligi_alloc(&secure->in.data, BUFFER_BYTES, "a secure connection"));
     LIG_TRY(ligi_alloc(&secure->out.data, BUFFER_BYTES, "a secure connection"));
-    LIG_TRY(ligi_tls_key_init(secure->gcm, &secure->sealing, shaking->secrets[server], 1));
-    LIG_TRY(ligi_tls_key_init(secure->gcm, &secure->opening, shaking->secrets[!server], 0));
-    drain_ring(openssl, shaking->inner, &secure->in);
-    drain_ring(openssl, shaking->wire, &secure->out);
-    secure->which = shaking->which;
-    ligi_shaking_fini(shaking);
-    secure->shaken = 1;
+    LIG_TRY(ligi_tls_key_init(secure->gcm, &secure->sealing, handshake->secrets[server], 1));
+    LIG_TRY(ligi_tls_key_init(secure->gcm, &secure->opening, handshake->secrets[!server], 0));
+    drain_ring(openssl, handshake->inner, &secure->in);
+    drain_ring(openssl, handshake->wire, &secure->out);
+    secure->which = handshake->which;
+    ligi_tls_handshake_fini(handshake);
+    secure->handshake_done = 1;
     return LIG_OK;
 }
 
 /* One step of the handshake; *again is 1 when more has come for a next one. */
-static lig_status shake_step(ligi_secure *secure, int *again)
+static lig_status handshake_step(ligi_tls_channel *secure, int *again)
 {
     size_t got = 0;
     int done;
 
     *again = 0;
-    LIG_TRY(ligi_shaking_step(&secure->shaking, secure->peer, &done));
+    LIG_TRY(ligi_tls_handshake_step(&secure->handshake, secure->peer, &done));
     if (done)
-        return become_shaken(secure);
+        return become_open(secure);
     LIG_TRY(flush_ring(secure));
     LIG_TRY(fill_ring(secure, &got));
     if (secure->ended)
@@ -207,21 +208,21 @@ static int has_spoken(int fd)
 
 /* The peer is told by an alert, also one that speaks no TLS at all, for which OpenSSL has no word.
  * Whether it still goes out does not matter here. */
-static lig_status part(ligi_secure *secure, lig_status status)
+static lig_status part(ligi_tls_channel *secure, lig_status status)
 {
     static const uint8_t alert[] = {LIGI_TLS_ALERT, 3, 3, 0, 2, 2, 40};
     ligi_failure failure;
     size_t put;
 
     ligi_failure_take(&failure, status);
-    if (ligi_secure_unsent(secure))
-        (void)ligi_secure_flush(secure);
+    if (ligi_tls_channel_unsent(secure))
+        (void)ligi_tls_channel_flush(secure);
     else if (status == LIG_E_DENIED)
         (void)transmit(secure, alert, sizeof alert, &put);
     return ligi_failure_publish(&failure);
 }
 
-lig_status ligi_secure_shake(ligi_secure *secure, int *done)
+lig_status ligi_tls_channel_handshake(ligi_tls_channel *secure, int *done)
 {
     lig_status status = LIG_OK;
     int again = 1;
@@ -230,20 +231,20 @@ lig_status ligi_secure_shake(ligi_secure *secure, int *done)
     if (!secure->started) {
         if (secure->end == LIGI_SECURE_ACCEPT && !has_spoken(secure->fd))
             return LIG_OK;
-        LIG_TRY(ligi_shaking_init(&secure->shaking, secure->keys, secure->end));
-        secure->shaking.which = secure->which;
+        LIG_TRY(ligi_tls_handshake_init(&secure->handshake, secure->keys, secure->end));
+        secure->handshake.which = secure->which;
         secure->started = 1;
     }
-    while (status == LIG_OK && again && !secure->shaken)
-        status = shake_step(secure, &again);
+    while (status == LIG_OK && again && !secure->handshake_done)
+        status = handshake_step(secure, &again);
     if (status != LIG_OK)
         return part(secure, status);
-    LIG_TRY(ligi_secure_flush(secure));
-    *done = secure->shaken;
+    LIG_TRY(ligi_tls_channel_flush(secure));
+    *done = secure->handshake_done;
     return LIG_OK;
 }
 
-static lig_status fail_unshaken(const ligi_secure *secure)
+static lig_status fail_handshake(const ligi_tls_channel *secure)
 {
     return lig_fail(LIG_E_INTERNAL, "the handshake with %s has not ended", secure->peer);
 }
@@ -252,7 +253,7 @@ static lig_status fail_unshaken(const ligi_secure *secure)
 
 /* KeyUpdate is the one message of the handshake that may follow it (RFC 8446, section 4.6.3);
  * tickets are not asked for and not taken. */
-static lig_status hear_handshake(ligi_secure *secure, const uint8_t *data, size_t bytes)
+static lig_status hear_handshake(ligi_tls_channel *secure, const uint8_t *data, size_t bytes)
 {
     static const uint8_t update[4] = {24, 0, 0, 1};
 
@@ -263,7 +264,7 @@ static lig_status hear_handshake(ligi_secure *secure, const uint8_t *data, size_
     return ligi_tls_key_next(&secure->opening);
 }
 
-static lig_status hear_alert(ligi_secure *secure, const uint8_t *data, size_t bytes)
+static lig_status hear_alert(ligi_tls_channel *secure, const uint8_t *data, size_t bytes)
 {
     if (bytes == 2 && data[1] == 0) {
         secure->bye = 1;
@@ -274,7 +275,7 @@ static lig_status hear_alert(ligi_secure *secure, const uint8_t *data, size_t by
 }
 
 /* Whether a whole record is there, and how long it is; reads from the socket when not. */
-static lig_status next_record(ligi_secure *secure, size_t *record_bytes)
+static lig_status next_record(ligi_tls_channel *secure, size_t *record_bytes)
 {
     secure_buffer *in = &secure->in;
 
@@ -304,8 +305,8 @@ static lig_status next_record(ligi_secure *secure, size_t *record_bytes)
 
 /* Decrypts the record that is there: straight into `data` when it fits there, else into a room of
  * our own. *put says how much came to `data`. */
-static lig_status open_record(ligi_secure *secure, size_t record_bytes, void *data, size_t room,
-                              size_t *put)
+static lig_status open_record(ligi_tls_channel *secure, size_t record_bytes, void *data,
+                              size_t room, size_t *put)
 {
     size_t bytes = ligi_tls_data_bytes(record_bytes);
     int type;
@@ -333,7 +334,7 @@ static lig_status open_record(ligi_secure *secure, size_t record_bytes, void *da
 }
 
 /* Fills one piece as far as bytes are there. */
-static lig_status recv_piece(ligi_secure *secure, uint8_t *data, size_t bytes, size_t *got)
+static lig_status recv_piece(ligi_tls_channel *secure, uint8_t *data, size_t bytes, size_t *got)
 {
     *got = 0;
     while (*got < bytes) {
@@ -359,14 +360,14 @@ static lig_status recv_piece(ligi_secure *secure, uint8_t *data, size_t bytes, s
     return LIG_OK;
 }
 
-lig_status ligi_secure_recv(ligi_secure *secure, const struct iovec *pieces, size_t count,
-                            size_t *got)
+lig_status ligi_tls_channel_recv(ligi_tls_channel *secure, const struct iovec *pieces, size_t count,
+                                 size_t *got)
 {
     lig_status status = LIG_OK;
 
     *got = 0;
-    if (!secure->shaken)
-        return fail_unshaken(secure);
+    if (!secure->handshake_done)
+        return fail_handshake(secure);
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
         size_t part;
         status = recv_piece(secure, pieces[i].iov_base, pieces[i].iov_len, &part);
@@ -385,12 +386,12 @@ static size_t room(const secure_buffer *buffer)
     return BUFFER_BYTES - buffer->filled;
 }
 
-lig_status ligi_secure_flush(ligi_secure *secure)
+lig_status ligi_tls_channel_flush(ligi_tls_channel *secure)
 {
     secure_buffer *out = &secure->out;
     size_t put = 1;
 
-    if (secure->started && !secure->shaken)
+    if (secure->started && !secure->handshake_done)
         return flush_ring(secure);
     while (out->at < out->filled && put > 0) {
         LIG_TRY(transmit(secure, out->data + out->at, out->filled - out->at, &put));
@@ -401,7 +402,7 @@ lig_status ligi_secure_flush(ligi_secure *secure)
     return LIG_OK;
 }
 
-static lig_status seal(ligi_secure *secure, ligi_tls_type type, const void *data, size_t bytes)
+static lig_status seal(ligi_tls_channel *secure, ligi_tls_type type, const void *data, size_t bytes)
 {
     secure_buffer *out = &secure->out;
 
@@ -411,7 +412,7 @@ static lig_status seal(ligi_secure *secure, ligi_tls_type type, const void *data
 }
 
 /* A key is changed long before it has protected too much, and when the peer asks. */
-static lig_status account(ligi_secure *secure, size_t bytes)
+static lig_status account(ligi_tls_channel *secure, size_t bytes)
 {
     static const uint8_t update[5] = {24, 0, 0, 1, 0};
 
@@ -425,7 +426,7 @@ static lig_status account(ligi_secure *secure, size_t bytes)
 }
 
 /* 1 when a whole record fits. What little the socket has left behind is moved to the front. */
-static int make_room(ligi_secure *secure)
+static int make_room(ligi_tls_channel *secure)
 {
     secure_buffer *out = &secure->out;
     size_t need = LIGI_TLS_MAX + SLACK_BYTES, have = out->filled - out->at;
@@ -454,7 +455,7 @@ static void skip_empty(secure_cursor *cursor)
 }
 
 /* The next record's bytes: borrowed where a piece fills it or is the last, else put together. */
-static lig_status gather(ligi_secure *secure, secure_cursor *cursor, const void **data,
+static lig_status gather(ligi_tls_channel *secure, secure_cursor *cursor, const void **data,
                          size_t *bytes)
 {
     size_t left = cursor->pieces->iov_len - cursor->at, filled = 0;
@@ -481,19 +482,19 @@ static lig_status gather(ligi_secure *secure, secure_cursor *cursor, const void 
     return LIG_OK;
 }
 
-lig_status ligi_secure_send(ligi_secure *secure, const struct iovec *pieces, size_t count,
-                            size_t *taken)
+lig_status ligi_tls_channel_send(ligi_tls_channel *secure, const struct iovec *pieces, size_t count,
+                                 size_t *taken)
 {
     secure_cursor cursor = {pieces, count, 0};
 
     *taken = 0;
-    if (!secure->shaken)
-        return fail_unshaken(secure);
+    if (!secure->handshake_done)
+        return fail_handshake(secure);
     for (skip_empty(&cursor); cursor.count > 0; skip_empty(&cursor)) {
         const void *data;
         size_t bytes;
         if (!make_room(secure)) {
-            LIG_TRY(ligi_secure_flush(secure));
+            LIG_TRY(ligi_tls_channel_flush(secure));
             if (!make_room(secure))
                 return LIG_OK;
         }
@@ -503,21 +504,21 @@ lig_status ligi_secure_send(ligi_secure *secure, const struct iovec *pieces, siz
         *taken += bytes;
         size_t enough = *taken <= FLUSH_FIRST ? FLUSH_FIRST : FLUSH_BYTES;
         if (secure->out.filled - secure->out.at >= enough)
-            LIG_TRY(ligi_secure_flush(secure));
+            LIG_TRY(ligi_tls_channel_flush(secure));
     }
-    return ligi_secure_flush(secure);
+    return ligi_tls_channel_flush(secure);
 }
 
-int ligi_secure_unsent(const ligi_secure *secure)
+int ligi_tls_channel_unsent(const ligi_tls_channel *secure)
 {
     char *data;
 
-    if (secure->started && !secure->shaken)
-        return secure->openssl->BIO_nread0(secure->shaking.wire, &data) > 0;
+    if (secure->started && !secure->handshake_done)
+        return secure->openssl->BIO_nread0(secure->handshake.wire, &data) > 0;
     return secure->out.at < secure->out.filled;
 }
 
-static void say_goodbye(ligi_secure *secure)
+static void say_goodbye(ligi_tls_channel *secure)
 {
     static const uint8_t close_notify[2] = {1, 0};
     ligi_failure failure; /* may fail, and a close has nothing to say */
@@ -525,7 +526,7 @@ static void say_goodbye(ligi_secure *secure)
     ligi_failure_take(&failure, LIG_OK);
     if (room(&secure->out) >= sizeof close_notify + LIGI_TLS_MORE &&
         seal(secure, LIGI_TLS_ALERT, close_notify, sizeof close_notify) == LIG_OK)
-        (void)ligi_secure_flush(secure);
+        (void)ligi_tls_channel_flush(secure);
 }
 
 static void free_wiped(uint8_t *data)
@@ -535,18 +536,18 @@ static void free_wiped(uint8_t *data)
     free(data);
 }
 
-void ligi_secure_close(ligi_secure *secure)
+void ligi_tls_channel_close(ligi_tls_channel *secure)
 {
-    if (secure != NULL && secure->shaken && !secure->ended)
+    if (secure != NULL && secure->handshake_done && !secure->ended)
         say_goodbye(secure);
-    ligi_secure_forget(secure);
+    ligi_tls_channel_forget(secure);
 }
 
-void ligi_secure_forget(ligi_secure *secure)
+void ligi_tls_channel_forget(ligi_tls_channel *secure)
 {
     if (secure == NULL)
         return;
-    ligi_shaking_fini(&secure->shaking);
+    ligi_tls_handshake_fini(&secure->handshake);
     ligi_tls_key_fini(&secure->sealing);
     ligi_tls_key_fini(&secure->opening);
     free(secure->in.data);

@@ -10,7 +10,7 @@ static void listen_to(scene_end *end)
     struct iovec pieces[2] = {{got, sizeof got}, {more, sizeof more}};
     size_t some = 1;
 
-    while (ligi_secure_recv(end->secure, pieces, 2, &some) == LIG_OK && some > 0)
+    while (ligi_tls_channel_recv(end->secure, pieces, 2, &some) == LIG_OK && some > 0)
         ;
 }
 

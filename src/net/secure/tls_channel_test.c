@@ -30,14 +30,14 @@ static void carry(scene *scene_, int to_server, const uint8_t *data, size_t byte
         struct iovec out[3] = {{(void *)(data + sent), part / 3},
                                {(void *)(data + sent + part / 3), 0},
                                {(void *)(data + sent + part / 3), part - part / 3}};
-        assert_ok(ligi_secure_send(from->secure, out, 3, &taken));
+        assert_ok(ligi_tls_channel_send(from->secure, out, 3, &taken));
         sent += taken;
-        assert_ok(ligi_secure_flush(from->secure));
+        assert_ok(ligi_tls_channel_flush(from->secure));
         while (scene_relay(scene_, to_server) > 0)
             ;
         size_t room = bytes - received, first = room < step / 2 ? room : step / 2;
         struct iovec in[2] = {{got + received, first}, {got + received + first, room - first}};
-        assert_ok(ligi_secure_recv(to->secure, in, 2, &some));
+        assert_ok(ligi_tls_channel_recv(to->secure, in, 2, &some));
         received += some;
         step = step * 7 % 300007 + 1;
     }
@@ -71,7 +71,7 @@ static void test_carries_both_ways(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         carry(&scene_, 1, data, sizes[i]);
         carry(&scene_, 0, data, sizes[i]);
-        assert_int_equal(ligi_secure_unsent(scene_.client.secure), 0);
+        assert_int_equal(ligi_tls_channel_unsent(scene_.client.secure), 0);
     }
     scene_close(&scene_);
     free(data);
@@ -84,8 +84,8 @@ static void test_changes_keys(void **state)
 
     (void)state;
     open_met(&scene_);
-    ligi_secure_rekey_after(scene_.client.secure, 20000);
-    ligi_secure_rekey_after(scene_.server.secure, 1);
+    ligi_tls_channel_rekey_after(scene_.client.secure, 20000);
+    ligi_tls_channel_rekey_after(scene_.server.secure, 1);
     carry(&scene_, 1, data, 500000);
     carry(&scene_, 0, data, 500000);
     scene_close(&scene_);
@@ -121,18 +121,18 @@ static void test_refuses_another_secret_or_group(void **state)
 
 static void test_refuses_bad_secrets(void **state)
 {
-    ligi_secure_keys *keys = NULL;
+    ligi_tls_keys *keys = NULL;
     char *group = calloc(1, 2000);
 
     (void)state;
-    assert_status(ligi_secure_keys_open("short", 5, "group", &keys), LIG_E_INVALID);
+    assert_status(ligi_tls_keys_open("short", 5, "group", &keys), LIG_E_INVALID);
     assert_says("5 bytes");
     memset(group, 'g', 1999);
-    assert_status(ligi_secure_keys_open(SCENE_SECRET, 32, group, &keys), LIG_E_LIMIT);
+    assert_status(ligi_tls_keys_open(SCENE_SECRET, 32, group, &keys), LIG_E_LIMIT);
     assert_null(keys);
     free(group);
-    ligi_secure_keys_close(NULL);
-    ligi_secure_close(NULL);
+    ligi_tls_keys_close(NULL);
+    ligi_tls_channel_close(NULL);
 }
 
 /* Somebody recorded a client's words and says them again: the server answers with a fresh exchange,
@@ -268,12 +268,12 @@ static void test_finds_changed_bits(void **state)
     for (size_t at = 0; at < 1000 + LIGI_TLS_MORE; at += 1 + at / 4) {
         scene scene_;
         open_met(&scene_);
-        assert_ok(ligi_secure_send(scene_.client.secure, &out, 1, &taken));
+        assert_ok(ligi_tls_channel_send(scene_.client.secure, &out, 1, &taken));
         ssize_t bytes = recv(scene_.client.relay, wire, sizeof wire, 0);
         assert_int_equal(bytes, 1000 + LIGI_TLS_MORE);
         wire[at] ^= 4;
         assert_int_equal(send(scene_.server.relay, wire, (size_t)bytes, 0), bytes);
-        lig_status status = ligi_secure_recv(scene_.server.secure, &in, 1, &some);
+        lig_status status = ligi_tls_channel_recv(scene_.server.secure, &in, 1, &some);
         if (at == 3 || at == 4) /* its length: it may wait for more, which never comes */
             assert_true(status == LIG_E_CORRUPT || (status == LIG_OK && some == 0));
         else
@@ -293,13 +293,13 @@ static void test_finds_repeated_records(void **state)
 
     (void)state;
     open_met(&scene_);
-    assert_ok(ligi_secure_send(scene_.client.secure, &out, 1, &taken));
+    assert_ok(ligi_tls_channel_send(scene_.client.secure, &out, 1, &taken));
     ssize_t bytes = recv(scene_.client.relay, wire, sizeof wire, 0);
     assert_int_equal(send(scene_.server.relay, wire, (size_t)bytes, 0), bytes);
-    assert_ok(ligi_secure_recv(scene_.server.secure, &in, 1, &some));
+    assert_ok(ligi_tls_channel_recv(scene_.server.secure, &in, 1, &some));
     assert_int_equal(some, 10);
     assert_int_equal(send(scene_.server.relay, wire, (size_t)bytes, 0), bytes);
-    assert_status(ligi_secure_recv(scene_.server.secure, &in, 1, &some), LIG_E_CORRUPT);
+    assert_status(ligi_tls_channel_recv(scene_.server.secure, &in, 1, &some), LIG_E_CORRUPT);
     scene_close(&scene_);
 }
 
@@ -312,23 +312,23 @@ static void test_ends(void **state)
 
     (void)state;
     open_met(&scene_); /* goodbye: what was said before arrives first */
-    assert_ok(ligi_secure_send(scene_.client.secure, &out, 1, &some));
-    ligi_secure_close(scene_.client.secure);
+    assert_ok(ligi_tls_channel_send(scene_.client.secure, &out, 1, &some));
+    ligi_tls_channel_close(scene_.client.secure);
     scene_.client.secure = NULL;
     assert_true(scene_relay(&scene_, 1) > 0);
-    assert_ok(ligi_secure_recv(scene_.server.secure, &in, 1, &some));
+    assert_ok(ligi_tls_channel_recv(scene_.server.secure, &in, 1, &some));
     assert_int_equal(some, 4);
-    assert_status(ligi_secure_recv(scene_.server.secure, &in, 1, &some), LIG_E_PEER);
+    assert_status(ligi_tls_channel_recv(scene_.server.secure, &in, 1, &some), LIG_E_PEER);
     assert_says("the client closed");
     scene_close(&scene_);
 
     open_met(&scene_); /* no goodbye */
     shutdown(scene_.server.relay, SHUT_WR);
-    assert_status(ligi_secure_recv(scene_.server.secure, &in, 1, &some), LIG_E_PEER);
+    assert_status(ligi_tls_channel_recv(scene_.server.secure, &in, 1, &some), LIG_E_PEER);
     assert_says("the connection to the client was cut");
     close(scene_.server.relay);
     scene_.server.relay = -1;
-    assert_status(ligi_secure_send(scene_.server.secure, &out, 1, &some), LIG_E_PEER);
+    assert_status(ligi_tls_channel_send(scene_.server.secure, &out, 1, &some), LIG_E_PEER);
     scene_close(&scene_);
 }
 
@@ -343,16 +343,16 @@ static void test_full_socket(void **state)
     open_met(&scene_);
     while (taken > 0) {
         struct iovec out = {data + sent, bytes - sent};
-        assert_ok(ligi_secure_send(scene_.client.secure, &out, 1, &taken));
+        assert_ok(ligi_tls_channel_send(scene_.client.secure, &out, 1, &taken));
         sent += taken;
     }
     assert_true(sent < 4 << 20);
-    assert_int_equal(ligi_secure_unsent(scene_.client.secure), 1);
+    assert_int_equal(ligi_tls_channel_unsent(scene_.client.secure), 1);
     while (received < sent) {
         struct iovec in = {got + received, sent - received};
-        assert_ok(ligi_secure_flush(scene_.client.secure));
+        assert_ok(ligi_tls_channel_flush(scene_.client.secure));
         scene_relay(&scene_, 1);
-        assert_ok(ligi_secure_recv(scene_.server.secure, &in, 1, &some));
+        assert_ok(ligi_tls_channel_recv(scene_.server.secure, &in, 1, &some));
         received += some;
     }
     assert_memory_equal(got, data, sent);
@@ -365,7 +365,7 @@ static void test_full_socket(void **state)
 static void test_silence_is_cheap(void **state)
 {
     enum { COUNT = 10000 };
-    ligi_secure **secures = calloc(COUNT, sizeof *secures);
+    ligi_tls_channel **secures = calloc(COUNT, sizeof *secures);
     scene scene_;
     int done;
 
@@ -373,16 +373,16 @@ static void test_silence_is_cheap(void **state)
     assert_ok(scene_open(&scene_, SCENE_SECRET, "group"));
     size_t before = mallinfo2().uordblks;
     for (size_t i = 0; i < COUNT; i++) {
-        assert_ok(ligi_secure_open(scene_.server.keys, scene_.server.gcm, scene_.server.fd,
-                                   LIGI_SECURE_ACCEPT, "one", &secures[i]));
-        assert_ok(ligi_secure_shake(secures[i], &done));
+        assert_ok(ligi_tls_channel_open(scene_.server.keys, scene_.server.gcm, scene_.server.fd,
+                                        LIGI_SECURE_ACCEPT, "one", &secures[i]));
+        assert_ok(ligi_tls_channel_handshake(secures[i], &done));
         assert_int_equal(done, 0);
     }
     size_t each = (mallinfo2().uordblks - before) / COUNT;
     if (each > 1024)
         fail_msg("a silent connection takes %zu bytes", each);
     for (size_t i = 0; i < COUNT; i++)
-        ligi_secure_close(secures[i]);
+        ligi_tls_channel_close(secures[i]);
     free(secures);
     scene_close(&scene_);
 }
@@ -395,8 +395,8 @@ static void test_not_before_the_handshake(void **state)
 
     (void)state;
     assert_ok(scene_open(&scene_, SCENE_SECRET, "group"));
-    assert_status(ligi_secure_send(scene_.client.secure, &piece, 1, &some), LIG_E_INTERNAL);
-    assert_status(ligi_secure_recv(scene_.client.secure, &piece, 1, &some), LIG_E_INTERNAL);
+    assert_status(ligi_tls_channel_send(scene_.client.secure, &piece, 1, &some), LIG_E_INTERNAL);
+    assert_status(ligi_tls_channel_recv(scene_.client.secure, &piece, 1, &some), LIG_E_INTERNAL);
     scene_close(&scene_);
 }
 

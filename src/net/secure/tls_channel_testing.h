@@ -18,9 +18,9 @@
 static const char *scene_engines[2] = {"auto", "auto"};
 
 typedef struct scene_end {
-    ligi_secure_keys *keys;
+    ligi_tls_keys *keys;
     const struct ligi_gcm *gcm;
-    ligi_secure *secure;
+    ligi_tls_channel *secure;
     int fd, relay; /* the connection's socket, and the middle's end of it */
     int done;
     lig_status status; /* the first failure */
@@ -33,8 +33,8 @@ typedef struct scene {
     size_t flight_bytes[2];
 } scene;
 
-static inline lig_status scene_end_open(scene_end *end, ligi_secure_end kind, const char *secret,
-                                        const char *group)
+static inline lig_status scene_end_open(scene_end *end, ligi_tls_channel_end kind,
+                                        const char *secret, const char *group)
 {
     int pair[2];
 
@@ -42,11 +42,11 @@ static inline lig_status scene_end_open(scene_end *end, ligi_secure_end kind, co
         return lig_fail(LIG_E_IO, "no socket pair");
     end->fd = pair[0];
     end->relay = pair[1];
-    LIG_TRY(ligi_secure_keys_open(secret, strlen(secret), group, &end->keys));
-    LIG_TRY(ligi_secure_keys_gcm(end->keys, scene_engines[kind], &end->gcm));
-    return ligi_secure_open(end->keys, end->gcm, end->fd, kind,
-                            kind == LIGI_SECURE_CONNECT ? "the server" : "the client",
-                            &end->secure);
+    LIG_TRY(ligi_tls_keys_open(secret, strlen(secret), group, &end->keys));
+    LIG_TRY(ligi_tls_keys_gcm(end->keys, scene_engines[kind], &end->gcm));
+    return ligi_tls_channel_open(end->keys, end->gcm, end->fd, kind,
+                                 kind == LIGI_SECURE_CONNECT ? "the server" : "the client",
+                                 &end->secure);
 }
 
 static inline lig_status scene_open(scene *scene_, const char *client_secret,
@@ -59,8 +59,8 @@ static inline lig_status scene_open(scene *scene_, const char *client_secret,
 
 static inline void scene_end_close(scene_end *end)
 {
-    ligi_secure_close(end->secure);
-    ligi_secure_keys_close(end->keys);
+    ligi_tls_channel_close(end->secure);
+    ligi_tls_keys_close(end->keys);
     if (end->fd >= 0)
         close(end->fd);
     if (end->relay >= 0)
@@ -101,7 +101,7 @@ static inline void scene_shake(scene_end *end)
 {
     if (end->status != LIG_OK || end->done)
         return;
-    end->status = ligi_secure_shake(end->secure, &end->done);
+    end->status = ligi_tls_channel_handshake(end->secure, &end->done);
     if (end->status != LIG_OK) {
         size_t bytes = strlen(lig_error_text());
         bytes = bytes < sizeof end->text ? bytes : sizeof end->text - 1;

@@ -15,7 +15,7 @@
 #define GROUP_BYTES_MAX 1024
 #define RING_BYTES ((size_t)20 * 1024) /* a handshake's longest record fits */
 
-struct ligi_secure_keys {
+struct ligi_tls_keys {
     SSL_CTX *context;
     ligi_openssl openssl;
     ligi_gcm_set engines;
@@ -58,24 +58,24 @@ static lig_status derive(const ligi_openssl *openssl, const void *secret, size_t
     return LIG_OK;
 }
 
-lig_status ligi_secure_fail_early(void)
+lig_status ligi_tls_fail_early(void)
 {
     return lig_fail(LIG_E_DENIED, "this process does not know its group yet, and nobody of it can "
                                   "be connected to before");
 }
 
-int ligi_secure_keys_has(const ligi_secure_keys *keys, unsigned which)
+int ligi_tls_keys_has(const ligi_tls_keys *keys, unsigned which)
 {
     return which < KEY_COUNT && keys->identities[which][0] != '\0';
 }
 
-static unsigned char *key_of(const ligi_secure_keys *keys, unsigned which)
+static unsigned char *key_of(const ligi_tls_keys *keys, unsigned which)
 {
     return keys->key + (size_t)which * KEY_BYTES;
 }
 
-lig_status ligi_secure_keys_set(ligi_secure_keys *keys, unsigned which, const struct iovec *secret,
-                                const char *group)
+lig_status ligi_tls_keys_set(ligi_tls_keys *keys, unsigned which, const struct iovec *secret,
+                             const char *group)
 {
     unsigned char identity[KEY_BYTES];
     const ligi_openssl *openssl = &keys->openssl;
@@ -95,8 +95,8 @@ lig_status ligi_secure_keys_set(ligi_secure_keys *keys, unsigned which, const st
     return LIG_OK;
 }
 
-lig_status ligi_secure_prove(const struct iovec *secret, const char *group,
-                             const struct iovec *words, uint8_t proof[LIGI_SECURE_PROOF])
+lig_status ligi_tls_prove(const struct iovec *secret, const char *group, const struct iovec *words,
+                          uint8_t proof[LIGI_SECURE_PROOF])
 {
     unsigned char key[KEY_BYTES];
     unsigned bytes = 0;
@@ -112,7 +112,7 @@ lig_status ligi_secure_prove(const struct iovec *secret, const char *group,
 }
 
 /* OpenSSL takes a pre-shared key as a session that never was. */
-static SSL_SESSION *make_session(const ligi_secure_keys *keys, unsigned which, SSL *ssl)
+static SSL_SESSION *make_session(const ligi_tls_keys *keys, unsigned which, SSL *ssl)
 {
     static const unsigned char aes_128_gcm_sha256[2] = {0x13, 0x01};
     const ligi_openssl *openssl = &keys->openssl;
@@ -132,15 +132,15 @@ static SSL_SESSION *make_session(const ligi_secure_keys *keys, unsigned which, S
 static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **identity, size_t *bytes,
                    SSL_SESSION **session)
 {
-    const ligi_shaking *shaking = ligi_openssl_owner(ssl);
+    const ligi_tls_handshake *handshake = ligi_openssl_owner(ssl);
 
     (void)md; /* OpenSSL itself compares it with the session's */
     *session = NULL;
-    if (shaking != NULL && ligi_secure_keys_has(shaking->keys, shaking->which))
-        *session = make_session(shaking->keys, shaking->which, ssl);
+    if (handshake != NULL && ligi_tls_keys_has(handshake->keys, handshake->which))
+        *session = make_session(handshake->keys, handshake->which, ssl);
     if (*session == NULL)
         return 0;
-    *identity = (const unsigned char *)shaking->keys->identities[shaking->which];
+    *identity = (const unsigned char *)handshake->keys->identities[handshake->which];
     *bytes = IDENTITY_BYTES;
     return 1;
 }
@@ -149,15 +149,15 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **identity, s
  * certificate. */
 static int find_key(SSL *ssl, const unsigned char *identity, size_t bytes, SSL_SESSION **session)
 {
-    ligi_shaking *shaking = ligi_openssl_owner(ssl);
+    ligi_tls_handshake *handshake = ligi_openssl_owner(ssl);
 
     *session = NULL;
-    if (shaking == NULL)
+    if (handshake == NULL)
         return 0;
-    const ligi_secure_keys *keys = shaking->keys;
+    const ligi_tls_keys *keys = handshake->keys;
     for (unsigned i = 0; i < KEY_COUNT && bytes == IDENTITY_BYTES && *session == NULL; i++)
         if (keys->openssl.CRYPTO_memcmp(identity, keys->identities[i], bytes) == 0) {
-            shaking->which = i;
+            handshake->which = i;
             *session = make_session(keys, i, ssl);
         }
     return 1;
@@ -175,10 +175,10 @@ static int hex_value(char digit)
 static void hear_secret(const SSL *ssl, const char *line)
 {
     static const char *const labels[2] = {"CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 "};
-    ligi_shaking *shaking = ligi_openssl_owner(ssl);
+    ligi_tls_handshake *handshake = ligi_openssl_owner(ssl);
     size_t which = strncmp(line, labels[1], strlen(labels[1])) == 0;
 
-    if (shaking == NULL || strncmp(line, labels[which], strlen(labels[which])) != 0)
+    if (handshake == NULL || strncmp(line, labels[which], strlen(labels[which])) != 0)
         return;
     const char *digits = strrchr(line, ' ') + 1;
     if (strlen(digits) != (size_t)2 * LIGI_TLS_SECRET)
@@ -187,12 +187,12 @@ static void hear_secret(const SSL *ssl, const char *line)
         int high = hex_value(digits[2 * i]), low = hex_value(digits[2 * i + 1]);
         if (high < 0 || low < 0)
             return;
-        shaking->secrets[which][i] = (uint8_t)(high << 4 | low);
+        handshake->secrets[which][i] = (uint8_t)(high << 4 | low);
     }
-    shaking->known |= 1u << which;
+    handshake->known |= 1u << which;
 }
 
-static lig_status make_context(ligi_secure_keys *keys)
+static lig_status make_context(ligi_tls_keys *keys)
 {
     const ligi_openssl *openssl = &keys->openssl;
     SSL_CTX *context = openssl->SSL_CTX_new(openssl->TLS_method());
@@ -217,45 +217,45 @@ static lig_status make_context(ligi_secure_keys *keys)
     return LIG_OK;
 }
 
-lig_status ligi_secure_keys_open(const void *secret, size_t bytes, const char *group,
-                                 ligi_secure_keys **keys)
+lig_status ligi_tls_keys_open(const void *secret, size_t bytes, const char *group,
+                              ligi_tls_keys **keys)
 {
-    ligi_secure_keys *made;
+    ligi_tls_keys *made;
 
     LIG_TRY(check_secret(bytes, group));
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "keys"));
     ligi_gcm_set_init(&made->engines, &made->openssl);
-    lig_status status = ligi_vault_alloc(&made->key, KEY_COUNT * KEY_BYTES, "keys");
+    lig_status status = ligi_secret_memory_alloc(&made->key, KEY_COUNT * KEY_BYTES, "keys");
     if (status == LIG_OK)
         status = ligi_openssl_load(&made->openssl);
     if (status == LIG_OK)
-        status = ligi_secure_keys_set(made, 0, &(struct iovec){(void *)secret, bytes}, group);
+        status = ligi_tls_keys_set(made, 0, &(struct iovec){(void *)secret, bytes}, group);
     if (status == LIG_OK)
         status = make_context(made);
     if (status != LIG_OK) {
-        ligi_secure_keys_close(made);
+        ligi_tls_keys_close(made);
         return status;
     }
     *keys = made;
     return LIG_OK;
 }
 
-void ligi_secure_keys_close(ligi_secure_keys *keys)
+void ligi_tls_keys_close(ligi_tls_keys *keys)
 {
     if (keys == NULL)
         return;
     if (keys->context != NULL)
         keys->openssl.SSL_CTX_free(keys->context);
-    ligi_vault_free(keys->key);
+    ligi_secret_memory_free(keys->key);
     free(keys);
 }
 
-const ligi_openssl *ligi_secure_keys_openssl(const ligi_secure_keys *keys)
+const ligi_openssl *ligi_tls_keys_openssl(const ligi_tls_keys *keys)
 {
     return &keys->openssl;
 }
 
-lig_status ligi_secure_keys_gcm(ligi_secure_keys *keys, const char *name, const ligi_gcm **gcm)
+lig_status ligi_tls_keys_gcm(ligi_tls_keys *keys, const char *name, const ligi_gcm **gcm)
 {
     return ligi_gcm_choose(&keys->engines, name, gcm);
 }
@@ -266,18 +266,20 @@ static lig_status fail_memory(const ligi_openssl *openssl)
     return lig_fail(LIG_E_NOMEM, "no memory for a secure connection");
 }
 
-lig_status ligi_shaking_init(ligi_shaking *shaking, ligi_secure_keys *keys, ligi_secure_end end)
+lig_status ligi_tls_handshake_init(ligi_tls_handshake *handshake, ligi_tls_keys *keys,
+                                   ligi_tls_channel_end end)
 {
     const ligi_openssl *openssl = &keys->openssl;
     SSL *ssl = openssl->SSL_new(keys->context);
 
-    *shaking = (ligi_shaking){.keys = keys};
-    if (ssl == NULL || openssl->SSL_set_ex_data(ssl, 0, shaking) != 1 ||
-        openssl->BIO_new_bio_pair(&shaking->inner, RING_BYTES, &shaking->wire, RING_BYTES) != 1) {
+    *handshake = (ligi_tls_handshake){.keys = keys};
+    if (ssl == NULL || openssl->SSL_set_ex_data(ssl, 0, handshake) != 1 ||
+        openssl->BIO_new_bio_pair(&handshake->inner, RING_BYTES, &handshake->wire, RING_BYTES) !=
+            1) {
         openssl->SSL_free(ssl);
         return fail_memory(openssl);
     }
-    openssl->SSL_set_bio(ssl, shaking->inner, shaking->inner);
+    openssl->SSL_set_bio(ssl, handshake->inner, handshake->inner);
     if (end == LIGI_SECURE_ACCEPT) {
         openssl->SSL_set_accept_state(ssl);
     } else {
@@ -285,7 +287,7 @@ lig_status ligi_shaking_init(ligi_shaking *shaking, ligi_secure_keys *keys, ligi
         /* No authority is known here, so a server that answers with a certificate is refused. */
         openssl->SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
     }
-    shaking->ssl = ssl;
+    handshake->ssl = ssl;
     return LIG_OK;
 }
 
@@ -304,34 +306,34 @@ static lig_status fail_proof(const ligi_openssl *openssl, const char *peer)
                     peer, reason != NULL ? reason : "no reason is known");
 }
 
-lig_status ligi_shaking_step(ligi_shaking *shaking, const char *peer, int *done)
+lig_status ligi_tls_handshake_step(ligi_tls_handshake *handshake, const char *peer, int *done)
 {
-    const ligi_openssl *openssl = &shaking->keys->openssl;
+    const ligi_openssl *openssl = &handshake->keys->openssl;
 
     *done = 0;
     openssl->ERR_clear_error();
-    int result = openssl->SSL_do_handshake(shaking->ssl);
+    int result = openssl->SSL_do_handshake(handshake->ssl);
     if (result != 1) {
-        int error = openssl->SSL_get_error(shaking->ssl, result);
+        int error = openssl->SSL_get_error(handshake->ssl, result);
         return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE
                    ? LIG_OK
                    : fail_proof(openssl, peer);
     }
     /* That it was the key that made them one, and nothing else. */
-    if (openssl->SSL_version(shaking->ssl) != TLS1_3_VERSION ||
-        openssl->SSL_session_reused(shaking->ssl) != 1 || shaking->known != 3)
+    if (openssl->SSL_version(handshake->ssl) != TLS1_3_VERSION ||
+        openssl->SSL_session_reused(handshake->ssl) != 1 || handshake->known != 3)
         return fail_proof(openssl, peer);
     *done = 1;
     return LIG_OK;
 }
 
-void ligi_shaking_fini(ligi_shaking *shaking)
+void ligi_tls_handshake_fini(ligi_tls_handshake *handshake)
 {
-    if (shaking->ssl != NULL) {
-        const ligi_openssl *openssl = &shaking->keys->openssl;
-        openssl->SSL_free(shaking->ssl); /* and its end of the pair */
-        openssl->BIO_free(shaking->wire);
+    if (handshake->ssl != NULL) {
+        const ligi_openssl *openssl = &handshake->keys->openssl;
+        openssl->SSL_free(handshake->ssl); /* and its end of the pair */
+        openssl->BIO_free(handshake->wire);
         openssl->ERR_clear_error();
     }
-    explicit_bzero(shaking, sizeof *shaking);
+    explicit_bzero(handshake, sizeof *handshake);
 }

@@ -6,49 +6,49 @@
 #include "net/secure/tls_channel.h"
 #include "net/secure/tls_record.h"
 
-const ligi_openssl *ligi_secure_keys_openssl(const ligi_secure_keys *keys);
+const ligi_openssl *ligi_tls_keys_openssl(const ligi_tls_keys *keys);
 
-int ligi_secure_keys_has(const ligi_secure_keys *keys, unsigned which);
+int ligi_tls_keys_has(const ligi_tls_keys *keys, unsigned which);
 
 /* A handshake under way; embedded, and does not move while it is. */
-typedef struct ligi_shaking {
-    ligi_secure_keys *keys;
+typedef struct ligi_tls_handshake {
+    ligi_tls_keys *keys;
     unsigned which; /* of the keys: the connecting end's choice, the accepting end's find */
     SSL *ssl;
     BIO *inner, *wire; /* two ends of a pair of rings: OpenSSL's, and the one with what travels */
     uint8_t secrets[2][LIGI_TLS_SECRET]; /* of the client's and of the server's records */
     unsigned known;                      /* bit i: secrets[i] is there */
-} ligi_shaking;
+} ligi_tls_handshake;
 
-lig_status ligi_shaking_init(ligi_shaking *shaking, ligi_secure_keys *keys, ligi_secure_end end);
+lig_status ligi_tls_handshake_init(ligi_tls_handshake *handshake, ligi_tls_keys *keys,
+                                   ligi_tls_channel_end end);
 /* One step with what is in the rings. *done is 1 when both have proved the secret and both secrets
  * are known; failing, LIG_E_DENIED with a sentence about `peer`. Either way something may have been
  * written to the wire. */
-lig_status ligi_shaking_step(ligi_shaking *shaking, const char *peer, int *done);
+lig_status ligi_tls_handshake_step(ligi_tls_handshake *handshake, const char *peer, int *done);
 /* Wipes and frees; zero-initialised is fine. */
-void ligi_shaking_fini(ligi_shaking *shaking);
+void ligi_tls_handshake_fini(ligi_tls_handshake *handshake);
 
 /* LIG_E_UNSUPPORTED without OpenSSL 3, LIG_E_INVALID for a secret below LIG_SECRET_LEAST bytes.
  * Keeps neither secret nor group. */
-lig_status ligi_secure_keys_open(const void *secret, size_t bytes, const char *group,
-                                 ligi_secure_keys **keys);
+lig_status ligi_tls_keys_open(const void *secret, size_t bytes, const char *group,
+                              ligi_tls_keys **keys);
 /* A second key, for another group, or a new one in place of either (`which` is 0 or 1): from now on
  * a connecting peer may prove any of them. A NULL group takes the key away. */
-lig_status ligi_secure_keys_set(ligi_secure_keys *keys, unsigned which, const struct iovec *secret,
-                                const char *group);
+lig_status ligi_tls_keys_set(ligi_tls_keys *keys, unsigned which, const struct iovec *secret,
+                             const char *group);
 /* LIG_E_DENIED: a connection that needs the key of a group before there is one. */
-lig_status ligi_secure_fail_early(void);
+lig_status ligi_tls_fail_early(void);
 /* Wipes the keys. Connections made with them must be closed before. NULL is fine. */
-void ligi_secure_keys_close(ligi_secure_keys *keys);
+void ligi_tls_keys_close(ligi_tls_keys *keys);
 
 /* The library that encrypts, by its name (ligi_gcm_choose, with its failures); it is the keys' and
  * lives as long. One thread at a time. */
-lig_status ligi_secure_keys_gcm(ligi_secure_keys *keys, const char *name,
-                                const struct ligi_gcm **gcm);
+lig_status ligi_tls_keys_gcm(ligi_tls_keys *keys, const char *name, const struct ligi_gcm **gcm);
 
 /* HMAC-SHA256 of `words` with a key of its own made from secret and group: for transports that
  * cannot encrypt. */
-lig_status ligi_secure_prove(const struct iovec *secret, const char *group,
-                             const struct iovec *words, uint8_t proof[LIGI_SECURE_PROOF]);
+lig_status ligi_tls_prove(const struct iovec *secret, const char *group, const struct iovec *words,
+                          uint8_t proof[LIGI_SECURE_PROOF]);
 
 #endif

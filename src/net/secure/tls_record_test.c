@@ -37,8 +37,8 @@ static int find_more(void)
  * ours). */
 typedef struct mixed {
     scene_end ours;
-    ligi_secure_keys *keys;
-    ligi_shaking theirs;
+    ligi_tls_keys *keys;
+    ligi_tls_handshake theirs;
     const ligi_openssl *openssl;
 } mixed;
 
@@ -69,14 +69,14 @@ static void mixed_open(mixed *mixed_)
 
     memset(mixed_, 0, sizeof *mixed_);
     assert_ok(scene_end_open(&mixed_->ours, LIGI_SECURE_CONNECT, SCENE_SECRET, "group"));
-    assert_ok(ligi_secure_keys_open(SCENE_SECRET, strlen(SCENE_SECRET), "group", &mixed_->keys));
-    mixed_->openssl = ligi_secure_keys_openssl(mixed_->keys);
-    assert_ok(ligi_shaking_init(&mixed_->theirs, mixed_->keys, LIGI_SECURE_ACCEPT));
+    assert_ok(ligi_tls_keys_open(SCENE_SECRET, strlen(SCENE_SECRET), "group", &mixed_->keys));
+    mixed_->openssl = ligi_tls_keys_openssl(mixed_->keys);
+    assert_ok(ligi_tls_handshake_init(&mixed_->theirs, mixed_->keys, LIGI_SECURE_ACCEPT));
     while (!done || !mixed_->ours.done) {
         scene_shake(&mixed_->ours);
         pump(mixed_);
         if (!done)
-            assert_ok(ligi_shaking_step(&mixed_->theirs, "ours", &done));
+            assert_ok(ligi_tls_handshake_step(&mixed_->theirs, "ours", &done));
         pump(mixed_);
         assert_ok(mixed_->ours.status);
     }
@@ -84,8 +84,8 @@ static void mixed_open(mixed *mixed_)
 
 static void mixed_close(mixed *mixed_)
 {
-    ligi_shaking_fini(&mixed_->theirs);
-    ligi_secure_keys_close(mixed_->keys);
+    ligi_tls_handshake_fini(&mixed_->theirs);
+    ligi_tls_keys_close(mixed_->keys);
     scene_end_close(&mixed_->ours);
 }
 
@@ -97,7 +97,7 @@ static void to_them(mixed *mixed_, const uint8_t *data, size_t bytes)
     assert_non_null(got);
     while (received < bytes) {
         struct iovec out = {(void *)(data + sent), bytes - sent};
-        assert_ok(ligi_secure_send(mixed_->ours.secure, &out, 1, &taken));
+        assert_ok(ligi_tls_channel_send(mixed_->ours.secure, &out, 1, &taken));
         sent += taken;
         pump(mixed_);
         int result;
@@ -125,7 +125,7 @@ static void from_them(mixed *mixed_, const uint8_t *data, size_t bytes)
             sent += some;
         pump(mixed_);
         struct iovec in = {got + received, bytes - received};
-        assert_ok(ligi_secure_recv(mixed_->ours.secure, &in, 1, &some));
+        assert_ok(ligi_tls_channel_recv(mixed_->ours.secure, &in, 1, &some));
         received += some;
     }
     assert_memory_equal(got, data, bytes);
@@ -154,7 +154,7 @@ static void test_changes_keys_with_openssl(void **state)
 
     (void)state;
     mixed_open(&mixed_);
-    ligi_secure_rekey_after(mixed_.ours.secure, 40000);
+    ligi_tls_channel_rekey_after(mixed_.ours.secure, 40000);
     to_them(&mixed_, pattern, sizeof pattern);
     for (int requested = 0; requested < 2; requested++) { /* theirs; then theirs and ours */
         assert_int_equal(more.SSL_key_update(mixed_.theirs.ssl, requested), 1);
@@ -176,12 +176,12 @@ static void test_goodbyes_of_openssl(void **state)
     mixed_open(&mixed_);
     more.SSL_shutdown(mixed_.theirs.ssl);
     pump(&mixed_);
-    assert_status(ligi_secure_recv(mixed_.ours.secure, &in, 1, &some), LIG_E_PEER);
+    assert_status(ligi_tls_channel_recv(mixed_.ours.secure, &in, 1, &some), LIG_E_PEER);
     assert_says("closed the connection");
     mixed_close(&mixed_);
 
     mixed_open(&mixed_);
-    ligi_secure_close(mixed_.ours.secure);
+    ligi_tls_channel_close(mixed_.ours.secure);
     mixed_.ours.secure = NULL;
     pump(&mixed_);
     int result = more.SSL_read_ex(mixed_.theirs.ssl, &byte, 1, &some);

@@ -95,8 +95,8 @@ static outcome take_header(ligi_wire *wire)
         ligi_views_forget(wire, inbox->header.head_bytes);
         return WENT_ON;
     }
-    ligi_prefix prefix = {inbox->header.kind, inbox->header.head_bytes,
-                          inbox->header.payload_bytes};
+    ligi_frame_prefix prefix = {inbox->header.kind, inbox->header.head_bytes,
+                                inbox->header.payload_bytes};
     status = ligi_link_begin(wire->link, &prefix);
     if (status != LIG_OK)
         return failed(wire, status);

@@ -168,7 +168,7 @@ static lig_status tell_gone(ligi_wire *wire)
 /* 1 when the message, a small one, is in the ring as a whole. */
 static int put_small(ligi_wire *wire, const ligi_outgoing *out)
 {
-    const ligi_prefix *prefix = &out->prefix;
+    const ligi_frame_prefix *prefix = &out->prefix;
     ligi_shm_header header = {(uint16_t)prefix->kind, 0, prefix->head_bytes, prefix->payload_bytes};
 
     if (prefix->payload_bytes > SMALL_BYTES || prefix->head_bytes > SMALL_BYTES)

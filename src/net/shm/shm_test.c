@@ -212,7 +212,7 @@ static void test_views_end(void **state)
 static void test_what_comes_before_sleep_is_found(void **state)
 {
     static const uint8_t data[8] = {1};
-    ligi_slot *slot;
+    ligi_transport_slot *slot;
     pair both;
     (void)state;
 

@@ -5,28 +5,28 @@
 
 #include "base/error.h"
 
-lig_status ligi_stream_open(ligi_stream *stream, int fd, ligi_secure_keys *keys,
-                            const struct ligi_gcm *gcm, ligi_secure_end end, const char *peer)
+lig_status ligi_stream_open(ligi_stream *stream, int fd, ligi_tls_keys *keys,
+                            const struct ligi_gcm *gcm, ligi_tls_channel_end end, const char *peer)
 {
     *stream = (ligi_stream){.fd = fd, .ready = keys == NULL, .peer = peer};
-    return keys == NULL ? LIG_OK : ligi_secure_open(keys, gcm, fd, end, peer, &stream->secure);
+    return keys == NULL ? LIG_OK : ligi_tls_channel_open(keys, gcm, fd, end, peer, &stream->secure);
 }
 
 void ligi_stream_close(ligi_stream *stream)
 {
-    ligi_secure_close(stream->secure);
+    ligi_tls_channel_close(stream->secure);
     stream->secure = NULL;
 }
 
 void ligi_stream_forget(ligi_stream *stream)
 {
-    ligi_secure_forget(stream->secure);
+    ligi_tls_channel_forget(stream->secure);
     stream->secure = NULL;
 }
 
-lig_status ligi_stream_shake(ligi_stream *stream)
+lig_status ligi_stream_handshake(ligi_stream *stream)
 {
-    return stream->ready ? LIG_OK : ligi_secure_shake(stream->secure, &stream->ready);
+    return stream->ready ? LIG_OK : ligi_tls_channel_handshake(stream->secure, &stream->ready);
 }
 
 static int is_later(int number)
@@ -61,7 +61,7 @@ lig_status ligi_stream_read(ligi_stream *stream, const struct iovec *pieces, siz
     *got = 0;
     *more = 0;
     if (stream->secure != NULL) {
-        lig_status status = ligi_secure_recv(stream->secure, pieces, count, got);
+        lig_status status = ligi_tls_channel_recv(stream->secure, pieces, count, got);
         *more = *got > 0;
         return status;
     }
@@ -84,7 +84,7 @@ lig_status ligi_stream_write(ligi_stream *stream, const struct iovec *pieces, si
 {
     *taken = 0;
     if (stream->secure != NULL)
-        return ligi_secure_send(stream->secure, pieces, count, taken);
+        return ligi_tls_channel_send(stream->secure, pieces, count, taken);
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = count};
     ssize_t bytes = sendmsg(stream->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (bytes < 0 && (is_later(errno) || errno == ENOBUFS))
@@ -97,10 +97,10 @@ lig_status ligi_stream_write(ligi_stream *stream, const struct iovec *pieces, si
 
 int ligi_stream_unsent(const ligi_stream *stream)
 {
-    return stream->secure != NULL && ligi_secure_unsent(stream->secure);
+    return stream->secure != NULL && ligi_tls_channel_unsent(stream->secure);
 }
 
 lig_status ligi_stream_flush(ligi_stream *stream)
 {
-    return stream->secure != NULL ? ligi_secure_flush(stream->secure) : LIG_OK;
+    return stream->secure != NULL ? ligi_tls_channel_flush(stream->secure) : LIG_OK;
 }

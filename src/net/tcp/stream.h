@@ -8,20 +8,20 @@
 
 typedef struct ligi_stream {
     int fd;
-    int ready;           /* bytes can be read and written */
-    ligi_secure *secure; /* NULL: plain */
-    const char *peer;    /* borrowed: names the other end in sentences */
+    int ready;                /* bytes can be read and written */
+    ligi_tls_channel *secure; /* NULL: plain */
+    const char *peer;         /* borrowed: names the other end in sentences */
 } ligi_stream;
 
 /* `keys` NULL: plain, and without `gcm`. */
-lig_status ligi_stream_open(ligi_stream *stream, int fd, ligi_secure_keys *keys,
-                            const struct ligi_gcm *gcm, ligi_secure_end end, const char *peer);
+lig_status ligi_stream_open(ligi_stream *stream, int fd, ligi_tls_keys *keys,
+                            const struct ligi_gcm *gcm, ligi_tls_channel_end end, const char *peer);
 void ligi_stream_close(ligi_stream *stream);
 /* In a forked child: frees, and leaves what the peer sees to the parent. */
 void ligi_stream_forget(ligi_stream *stream);
 
 /* Goes on until stream->ready; a plain stream is ready at once. */
-lig_status ligi_stream_shake(ligi_stream *stream);
+lig_status ligi_stream_handshake(ligi_stream *stream);
 /* Fills the pieces in order. *got may be 0: not now. *more is 1 when another read may bring
  * something though the socket is not readable. LIG_E_PEER at the end of the stream. */
 lig_status ligi_stream_read(ligi_stream *stream, const struct iovec *pieces, size_t count,

@@ -63,7 +63,7 @@ static lig_status check_options(const ligi_tcp *self, tcp_options *into)
                         (long long)into->backlog);
     if (into->send_bytes > INT32_MAX || into->receive_bytes > INT32_MAX)
         return lig_fail(LIG_E_INVALID, "tcp: a socket's buffer is smaller than 2 GiB");
-    return self->keys != NULL ? ligi_secure_keys_gcm(self->keys, into->crypto, &into->gcm) : LIG_OK;
+    return self->keys != NULL ? ligi_tls_keys_gcm(self->keys, into->crypto, &into->gcm) : LIG_OK;
 }
 
 static lig_status read_options(const ligi_tcp *self, const ligi_uri *uri, tcp_options *into)
@@ -97,7 +97,7 @@ static lig_status tcp_open(ligi_net *net, const ligi_host *host, void **self)
     if (secret != NULL) {
         /* What it is bound to already is derived with the first connection. */
         lig_status status =
-            ligi_secure_keys_open(secret, bytes, ligi_net_limits(net)->group, &made->keys);
+            ligi_tls_keys_open(secret, bytes, ligi_net_limits(net)->group, &made->keys);
         if (status != LIG_OK) {
             free(made);
             return status;
@@ -118,8 +118,8 @@ lig_status ligi_tcp_refresh_keys(ligi_tcp *self)
         return LIG_OK;
     secret.iov_base = (void *)ligi_net_secret(self->net, &secret.iov_len);
     for (unsigned i = 0; i < LIGI_KEYS; i++)
-        LIG_TRY(ligi_secure_keys_set(self->keys, i, &secret,
-                                     ligi_net_context(self->net, (ligi_net_key)i, NULL)));
+        LIG_TRY(ligi_tls_keys_set(self->keys, i, &secret,
+                                  ligi_net_context(self->net, (ligi_net_key)i, NULL)));
     self->binding = binding;
     return LIG_OK;
 }
@@ -161,7 +161,7 @@ static void tcp_close(void *context, int forked)
         close(fd);
         free(one);
     }
-    ligi_secure_keys_close(self->keys);
+    ligi_tls_keys_close(self->keys);
     if (self->spare >= 0)
         close(self->spare);
     free(self);

@@ -77,7 +77,7 @@ static lig_status take_prefix(ligi_tcp_wire *wire, int *enough)
     *enough = held(wire) >= LIGI_PREFIX_BYTES;
     if (!*enough)
         return LIG_OK;
-    LIG_TRY(ligi_prefix_decode(wire->buffer + wire->start, &wire->prefix));
+    LIG_TRY(ligi_frame_prefix_decode(wire->buffer + wire->start, &wire->prefix));
     LIG_TRY(ligi_link_begin(wire->link, &wire->prefix));
     wire->start += LIGI_PREFIX_BYTES;
     wire->step = LIGI_TCP_HEAD;

@@ -174,8 +174,8 @@ static size_t say_hello(int fd, uint32_t version)
 
     ligi_hello_encode(&hello, LIGI_SERVICE_TEST, &writer);
     writer.data[0] = (uint8_t)version;
-    ligi_prefix first = {.kind = LIGI_KIND_HELLO, .head_bytes = (uint32_t)writer.bytes};
-    ligi_prefix_encode(&first, prefix);
+    ligi_frame_prefix first = {.kind = LIGI_KIND_HELLO, .head_bytes = (uint32_t)writer.bytes};
+    ligi_frame_prefix_encode(&first, prefix);
     assert_int_equal(send(fd, prefix, sizeof prefix, 0), sizeof prefix);
     assert_int_equal(send(fd, writer.data, writer.bytes, 0), writer.bytes);
     ligi_writer_fini(&writer);
@@ -213,16 +213,16 @@ static void limits_hold_for_friends(void **state)
 
     (void)state;
     assert_ok(side_open(&server, "tcp://127.0.0.1:0", &narrow));
-    const ligi_prefix cases[] = {{LIGI_KIND_DATA, LIGI_HEAD_BYTES_MAX + 1, 0},
-                                 {LIGI_KIND_DATA, 0, 1001},
-                                 {LIGI_KIND_DATA, 0, UINT64_MAX},
-                                 {LIGI_KIND_HELLO, 48, 0},
-                                 {LIGI_KIND_BYE, 0, 0}};
+    const ligi_frame_prefix cases[] = {{LIGI_KIND_DATA, LIGI_HEAD_BYTES_MAX + 1, 0},
+                                       {LIGI_KIND_DATA, 0, 1001},
+                                       {LIGI_KIND_DATA, 0, UINT64_MAX},
+                                       {LIGI_KIND_HELLO, 48, 0},
+                                       {LIGI_KIND_BYE, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t prefix[LIGI_PREFIX_BYTES];
         int fd = raw_connect(server.address);
         say_hello(fd, LIGI_NET_VERSION);
-        ligi_prefix_encode(&cases[i], prefix);
+        ligi_frame_prefix_encode(&cases[i], prefix);
         assert_int_equal(send(fd, prefix, sizeof prefix, 0), sizeof prefix);
         assert_true(is_dropped(&server, fd));
         close(fd);

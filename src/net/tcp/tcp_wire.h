@@ -26,7 +26,7 @@ struct ligi_tcp_wire {
     ligi_tcp_step step;
     uint8_t *buffer; /* had when the first byte comes */
     size_t capacity, start, end;
-    ligi_prefix prefix;
+    ligi_frame_prefix prefix;
     struct iovec *iov; /* where the payload goes; NULL: nowhere */
     size_t count;
     uint64_t left; /* of the payload */
@@ -34,7 +34,7 @@ struct ligi_tcp_wire {
 
 struct ligi_tcp {
     ligi_net *net;
-    ligi_secure_keys *keys;
+    ligi_tls_keys *keys;
     uint32_t binding; /* of the endpoint, when the keys were derived */
     struct ligi_tcp_listener *listeners;
     ligi_tcp_wire *wires, *lingering;

@@ -46,7 +46,7 @@ static void add_message(portion *batch, const ligi_outgoing *out)
     uint64_t front = LIGI_PREFIX_BYTES + (uint64_t)out->prefix.head_bytes;
 
     if (out->at < LIGI_PREFIX_BYTES) {
-        ligi_prefix_encode(&out->prefix, prefix);
+        ligi_frame_prefix_encode(&out->prefix, prefix);
         add_piece(batch, prefix + out->at, LIGI_PREFIX_BYTES - out->at);
     }
     if (out->at < front && out->prefix.head_bytes > 0) {
@@ -219,16 +219,16 @@ static lig_status finish_connect(ligi_tcp_wire *wire)
     return LIG_OK;
 }
 
-/* Connecting, then shaking hands, then what waits in the queue. */
+/* Connecting, then handshake hands, then what waits in the queue. */
 static lig_status come_up(ligi_tcp_wire *wire)
 {
     if (wire->connecting)
         LIG_TRY(finish_connect(wire));
     if (wire->connecting)
         return LIG_OK;
-    LIG_TRY(ligi_stream_shake(&wire->stream));
+    LIG_TRY(ligi_stream_handshake(&wire->stream));
     if (wire->stream.ready && wire->stream.secure != NULL)
-        ligi_link_proved(wire->link, (ligi_net_key)ligi_secure_used(wire->stream.secure));
+        ligi_link_proved(wire->link, (ligi_net_key)ligi_tls_channel_used(wire->stream.secure));
     watch_for(wire, ligi_stream_unsent(&wire->stream));
     if (wire->stream.ready) {
         wire->blocked = 0;
@@ -300,7 +300,7 @@ static void unlist(ligi_tcp_wire *wire)
         wire->next->at = wire->at;
 }
 
-lig_status ligi_tcp_wire_create(ligi_tcp *self, int fd, const char *peer, ligi_secure_end end,
+lig_status ligi_tcp_wire_create(ligi_tcp *self, int fd, const char *peer, ligi_tls_channel_end end,
                                 const struct ligi_gcm *gcm, ligi_tcp_wire **wire)
 {
     ligi_tcp_wire *made;
@@ -332,7 +332,7 @@ lig_status ligi_tcp_wire_start(ligi_tcp_wire *wire, ligi_link *link)
     wire->stream.peer = ligi_link_name(link);
     wire->blocked = wire->connecting;
     if (wire->connecting && wire->stream.secure != NULL)
-        LIG_TRY(ligi_secure_use(wire->stream.secure, ligi_link_key(link)));
+        LIG_TRY(ligi_tls_channel_use(wire->stream.secure, ligi_link_key(link)));
     return ligi_net_watch(wire->self->net, &wire->watch, wire->fd,
                           EPOLLIN | (wire->connecting ? EPOLLOUT : 0));
 }

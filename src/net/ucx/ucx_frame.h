@@ -28,7 +28,7 @@ typedef enum ligi_ucx_form {
 typedef struct ligi_ucx_frame {
     uint64_t number; /* in the order of sending; UCX may bring a short one before a long one */
     uint32_t form;   /* ligi_ucx_form */
-    ligi_prefix prefix;
+    ligi_frame_prefix prefix;
 } ligi_ucx_frame;
 
 void ligi_ucx_frame_encode(const ligi_ucx_frame *frame, uint8_t out[LIGI_UCX_FRAME_BYTES]);
