@@ -14,9 +14,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "pipe/graph_check.h"
-#include "pipe/measure.h"
-#include "pipe/metis.h"
+#include "pipe/graph/graph_check.h"
+#include "pipe/methods/metis.h"
+#include "pipe/search/measure.h"
 
 typedef struct bench {
     lig_pipe_graph input;

@@ -2,13 +2,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "pipe/auto.h"
-#include "pipe/graph_check.h"
-#include "pipe/methods.h"
+#include "pipe/graph/graph_check.h"
+#include "pipe/methods/auto.h"
+#include "pipe/methods/methods.h"
 
 /* A job with all that hangs on it. */
 typedef struct task {
-    ligi_job job;
+    ligi_measure_job job;
     ligi_graph graph;
     ligi_assignment assignment;
     ligi_figures figures;
@@ -25,7 +25,7 @@ static lig_status check_plan(const lig_pipe_plan *plan)
 static lig_status task_init(task *t, const lig_pipe_graph *graph, const lig_pipe_options *options)
 {
     *t = (task){.job = {graph, options, &t->graph}};
-    LIG_TRY(ligi_options_check(options));
+    LIG_TRY(ligi_partition_options_check(options));
     LIG_TRY(ligi_graph_check(graph));
     LIG_TRY(ligi_graph_make(graph, options, &t->graph, &t->scratch));
     uint32_t devices = lig_pipe_device_count(options);
@@ -149,13 +149,14 @@ static lig_status read_stages(task *t, const lig_pipe_plan *plan)
     for (uint32_t i = 0; i < input->node_count; i++) {
         if (plan->stage[i] >= plan->stage_count)
             return lig_fail(LIG_E_INVALID, "%s is in stage %u, but the plan has %u stages",
-                            ligi_node_name(input, i, text), plan->stage[i], plan->stage_count);
+                            ligi_graph_node_name(input, i, text), plan->stage[i],
+                            plan->stage_count);
         t->assignment.stage[t->graph.unit_of[i]] = plan->stage[i];
     }
     for (uint32_t i = 0; i < input->node_count; i++)
         if (t->assignment.stage[t->graph.unit_of[i]] != plan->stage[i])
             return lig_fail(LIG_E_INVALID, "%s is in stage %u, but belongs with nodes of stage %u",
-                            ligi_node_name(input, i, text), plan->stage[i],
+                            ligi_graph_node_name(input, i, text), plan->stage[i],
                             t->assignment.stage[t->graph.unit_of[i]]);
     for (uint32_t s = 0; s < plan->stage_count; s++) {
         uint32_t device =
@@ -177,10 +178,10 @@ static lig_status check_flow(const task *t, uint32_t *units)
         for (uint32_t p = graph->pin_begin[net]; p < graph->pin_begin[net + 1]; p++) {
             uint32_t a = graph->source[net], b = graph->pin[p];
             if (stage[b] < stage[a])
-                return lig_fail(LIG_E_INVALID,
-                                "a value flows back from %s in stage %u to %s in stage %u",
-                                ligi_node_name(t->job.input, graph->member[a], from), stage[a],
-                                ligi_node_name(t->job.input, graph->member[b], to), stage[b]);
+                return lig_fail(
+                    LIG_E_INVALID, "a value flows back from %s in stage %u to %s in stage %u",
+                    ligi_graph_node_name(t->job.input, graph->member[a], from), stage[a],
+                    ligi_graph_node_name(t->job.input, graph->member[b], to), stage[b]);
         }
     for (uint32_t u = 0; u < graph->unit_count; u++)
         units[stage[u]]++;
@@ -192,8 +193,9 @@ static lig_status check_flow(const task *t, uint32_t *units)
             if (stage[graph->apart[i]] == stage[u])
                 return lig_fail(
                     LIG_E_INVALID, "%s and %s are to be kept apart, but both are in stage %u",
-                    ligi_node_name(t->job.input, graph->member[u], from),
-                    ligi_node_name(t->job.input, graph->member[graph->apart[i]], to), stage[u]);
+                    ligi_graph_node_name(t->job.input, graph->member[u], from),
+                    ligi_graph_node_name(t->job.input, graph->member[graph->apart[i]], to),
+                    stage[u]);
     return LIG_OK;
 }
 
@@ -204,7 +206,7 @@ static lig_status judge(task *t, lig_pipe_plan *plan)
     LIG_TRY(ligi_scratch_check(&t->scratch));
     LIG_TRY(check_flow(t, units));
     LIG_TRY(ligi_measure(&t->job, &t->assignment, &t->figures));
-    double use = ligi_memory_use(&t->job, &t->assignment, t->figures.device_bytes, &device);
+    double use = ligi_measure_memory(&t->job, &t->assignment, t->figures.device_bytes, &device);
     if (use > 1 + 1e-9)
         return lig_fail(LIG_E_LIMIT, "device %u needs %.4g GB of memory and has %.4g GB", device,
                         t->figures.device_bytes[device] / 1e9,

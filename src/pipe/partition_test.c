@@ -1,7 +1,7 @@
 /* The public calls, over every method. */
 #include <stdio.h>
 
-#include "pipe/pipe_testing.h"
+#include "pipe/graph/pipe_testing.h"
 
 static uint32_t stage[SAMPLE_NODES], device[SAMPLE_NODES], stage_device[SAMPLE_NODES];
 static double device_ms[SAMPLE_NODES], device_bytes[SAMPLE_NODES];

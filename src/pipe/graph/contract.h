@@ -1,0 +1,13 @@
+/* Which nodes share a stage whatever happens: groups, tied users, and what lies on a path between
+ * them. */
+#ifndef LIGI_CONTRACT_H
+#define LIGI_CONTRACT_H
+
+#include "pipe/graph/graph.h"
+
+/* Fills unit_of[node] and the number of units, numbered in a topological order. LIG_E_INVALID for a
+ * cycle. */
+lig_status ligi_contract(const lig_pipe_graph *input, const lig_pipe_options *options,
+                         uint32_t *unit_of, uint32_t *unit_count, ligi_scratch *scratch);
+
+#endif

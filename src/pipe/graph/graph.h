@@ -1,0 +1,46 @@
+/* The graph as the partitioner works on it: units instead of nodes, nets instead of edges.
+ *
+ * A unit is a node, or nodes that must share a stage. Units are numbered in a topological order
+ * (the given one where node numbers are one), so that "before" is "smaller". A net is one value: a
+ * source and the units that use it, each once. The cut of an assignment is the sum over nets of
+ * bytes * (stages of its users other than the source's). */
+#ifndef LIGI_GRAPH_H
+#define LIGI_GRAPH_H
+
+#include <ligament/pipe.h>
+
+#include "pipe/graph/scratch.h"
+
+typedef struct ligi_graph {
+    uint32_t unit_count;
+    uint32_t net_count;
+    uint32_t *unit_of;   /* [node_count] */
+    uint32_t *member;    /* [unit_count]: one node of the unit, for sentences */
+    double *load;        /* [unit_count], milliseconds at speed 1 */
+    double *fixed;       /* bytes that stay: parameters with their optimizer state, buffers */
+    double *flight;      /* bytes for each micro-batch in flight */
+    uint32_t *out_begin; /* [unit_count + 1]: the nets a unit is the source of */
+    uint32_t *source;    /* [net_count] */
+    double *bytes;
+    uint32_t *pin_begin; /* [net_count + 1] */
+    uint32_t *pin;
+    uint32_t *in_begin; /* [unit_count + 1]: the nets a unit uses */
+    uint32_t *in_net;
+    uint32_t *apart_begin; /* [unit_count + 1], or NULL when nothing is kept apart */
+    uint32_t *apart;
+    double load_sum;
+    double load_max;
+} ligi_graph;
+
+/* "'layer.3'" or "node 17", into `text`. */
+#define LIGI_NODE_NAME_BYTES 96
+
+/* Makes the units' graph in memory of `scratch`, from a graph that has been checked. */
+lig_status ligi_graph_make(const lig_pipe_graph *input, const lig_pipe_options *options,
+                           ligi_graph *graph, ligi_scratch *scratch);
+
+/* The cut of an assignment, counted from the beginning. `seen` has room for stage_count words. */
+double ligi_graph_cut(const ligi_graph *graph, const uint32_t *stage, uint32_t stage_count,
+                      uint32_t *seen);
+
+#endif
