@@ -4,7 +4,7 @@
 #define CLI_BATCH_H
 
 #include "cli.h"
-#include "json.h"
+#include "formats/json.h"
 
 typedef struct cli_batch { /* embedded; zero-initialised is valid and empty */
     lig_tensor *tensors;

@@ -1,5 +1,5 @@
 #include "cli.h"
-#include "json.h"
+#include "formats/json.h"
 
 static void put_json(const lig_report *report)
 {

@@ -1,5 +1,5 @@
 #include "cli.h"
-#include "json.h"
+#include "formats/json.h"
 
 static void print(const cli_call *call, const lig_report *report)
 {

@@ -1,5 +1,5 @@
 #include "cli.h"
-#include "json.h"
+#include "formats/json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Everything is found from where the library lies, so that a wheel, an install prefix and a moved
  * folder answer alike. */
 #include "cli.h"
-#include "json.h"
+#include "formats/json.h"
 
 #include <dlfcn.h>
 #include <libgen.h>

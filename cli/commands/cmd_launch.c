@@ -1,4 +1,4 @@
-#include "launch.h"
+#include "commands/launch.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "cli.h"
-#include "graph_json.h"
-#include "timeline_svg.h"
+#include "formats/graph_json.h"
+#include "output/timeline_svg.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-#include "plugin_suite.h"
+#include "commands/plugin_suite.h"
 
-#include "json.h"
+#include "formats/json.h"
 
 #include <errno.h>
 #include <string.h>

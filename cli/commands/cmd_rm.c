@@ -1,5 +1,5 @@
 #include "cli.h"
-#include "json.h"
+#include "formats/json.h"
 
 #include <string.h>
 

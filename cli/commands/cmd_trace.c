@@ -1,8 +1,8 @@
 /* Traces of a mesh as a timeline for Chrome's and Perfetto's viewers, or as a table of where the
  * time went. */
 #include "cli.h"
-#include "json.h"
-#include "trace_file.h"
+#include "formats/json.h"
+#include "formats/trace_file.h"
 
 #include <errno.h>
 #include <stdlib.h>

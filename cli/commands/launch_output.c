@@ -1,4 +1,4 @@
-#include "launch.h"
+#include "commands/launch.h"
 
 #include <errno.h>
 #include <stdarg.h>

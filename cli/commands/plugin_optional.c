@@ -1,5 +1,5 @@
 /* What a backend may have: list, drop, read_range, streams, a volume. */
-#include "plugin_suite.h"
+#include "commands/plugin_suite.h"
 
 #include <stdlib.h>
 #include <string.h>

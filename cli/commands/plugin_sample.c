@@ -1,4 +1,4 @@
-#include "plugin_suite.h"
+#include "commands/plugin_suite.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What every backend must do: sets of tensors come back as they went in, and what cannot be done is
  * refused with a sentence. */
-#include "plugin_suite.h"
+#include "commands/plugin_suite.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "graph_json.h"
+#include "formats/graph_json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include <ligament/pipe.h>
 
-#include "json.h"
+#include "formats/json.h"
 
 /* Owns what `graph` points to. */
 typedef struct cli_graph {

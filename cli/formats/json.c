@@ -1,6 +1,6 @@
 /* The parser keeps its own stack of open containers, so that depth is a number and not the
  * process's stack. */
-#include "json.h"
+#include "formats/json.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Models and tensors as JSON, the same in every command. */
 #include "cli.h"
-#include "json.h"
+#include "formats/json.h"
 
 #include <stdlib.h>
 #include <string.h>

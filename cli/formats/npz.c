@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "npz.h"
+#include "formats/npz.h"
 
 typedef struct archive {
     cli_batch *batch;

@@ -2,7 +2,7 @@
  * they are. A checksum stands before the bytes it is of, so it is put in place afterwards: bytes
  * are read once. */
 #include "batch.h"
-#include "npz.h"
+#include "formats/npz.h"
 
 #include <stdlib.h>
 #include <string.h>

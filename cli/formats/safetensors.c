@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "safetensors.h"
+#include "formats/safetensors.h"
 
 typedef struct parse {
     cli_batch *batch;

@@ -1,5 +1,5 @@
 #include "batch.h"
-#include "safetensors.h"
+#include "formats/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

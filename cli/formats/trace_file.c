@@ -1,4 +1,4 @@
-#include "trace_file.h"
+#include "formats/trace_file.h"
 
 #include "cli.h"
 

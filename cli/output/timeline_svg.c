@@ -1,4 +1,4 @@
-#include "timeline_svg.h"
+#include "output/timeline_svg.h"
 
 enum { LEFT = 190, ROW = 34, TOP = 64, WIDTH = 1000, BELOW = 40 };
 

@@ -4,8 +4,8 @@
 #include "net/frame/frame.h"
 #include "net/link.h"
 #include "net/link_connect.h"
+#include "net/net_side.h"
 #include "net/progress.h"
-#include "net_side.h"
 
 #include <arpa/inet.h>
 #include <unistd.h>

@@ -5,10 +5,10 @@
 #include "net/link.h"
 #include "net/link_connect.h"
 #include "net/link_send.h"
+#include "net/net_side.h"
 #include "net/net_state.h"
 #include "net/progress.h"
 #include "net/service.h"
-#include "net_side.h"
 
 #include <ligament/net.h>
 

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "json.h"
+#include "formats/json.h"
 
 /* Parses a copy exactly as large as the contract asks for, so that a sanitizer sees one byte more.
  */

@@ -6,9 +6,9 @@
 #include "net/link_connect.h"
 #include "net/link_receive.h"
 #include "net/link_send.h"
+#include "net/net_side.h"
 #include "net/progress.h"
 #include "net/transport.h"
-#include "net_side.h"
 
 #include <pthread.h>
 #include <sys/wait.h>

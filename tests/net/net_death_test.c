@@ -6,9 +6,9 @@
 #include "net/link.h"
 #include "net/link_connect.h"
 #include "net/link_send.h"
+#include "net/net_peer.h"
 #include "net/progress.h"
 #include "net/transport.h"
-#include "net_peer.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

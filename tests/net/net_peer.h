@@ -2,7 +2,7 @@
 #ifndef NET_PEER_H
 #define NET_PEER_H
 
-#include "net_side.h"
+#include "net/net_side.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "base/test.h"
 #include "net/link_send.h"
+#include "net/net_side.h"
 #include "net/secure/openssl_library.h"
 #include "net/secure/tls_channel.h"
 #include "net/secure/tls_handshake.h"
-#include "net_side.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

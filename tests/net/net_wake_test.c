@@ -3,11 +3,11 @@
 #include "base/clock.h"
 #include "base/test.h"
 #include "net/link_send.h"
+#include "net/net_side.h"
 #include "net/net_state.h"
 #include "net/progress.h"
 #include "net/service.h"
 #include "net/transport.h"
-#include "net_side.h"
 #include "thread_state.h"
 
 #include <dirent.h>

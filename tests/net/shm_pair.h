@@ -7,7 +7,7 @@
 #include "net/link_send.h"
 #include "net/progress.h"
 #include "net/service.h"
-#include "shm_end.h"
+#include "net/shm_end.h"
 
 typedef struct pair {
     end server, client;

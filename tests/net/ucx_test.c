@@ -10,9 +10,9 @@
 #include "net/link_connect.h"
 #include "net/link_receive.h"
 #include "net/link_send.h"
+#include "net/net_peer.h"
 #include "net/progress.h"
 #include "net/service.h"
-#include "net_peer.h"
 
 #include <arpa/inet.h>
 #include <signal.h>

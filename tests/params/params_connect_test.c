@@ -1,6 +1,6 @@
 /* Barriers and ends of workers: nobody is taken for one who came for something else, and nobody
  * waits for those who do not come any more. */
-#include "params_peers.h"
+#include "params/params_peers.h"
 
 enum { WORKERS = 2 };
 

@@ -1,5 +1,5 @@
 /* A node that takes nothing in for a while holds up those who ask it, and nobody else. */
-#include "params_peers.h"
+#include "params/params_peers.h"
 #include "thread_state.h"
 
 #include <sched.h>

@@ -1,12 +1,12 @@
 /* Who asks whether rows are here is told all or nothing, and never what was: rows leave and come
  * back meanwhile, and what the worker itself has sent is on its way. */
 #include "base/test.h"
+#include "params/params_scene.h"
 #include "params/rows/row.h"
 #include "params/rows/row_kernels.h"
 #include "params/rows/table_state.h"
 #include "params/state/node_state.h"
 #include "params/tables/row_install.h"
-#include "params_scene.h"
 
 enum { KEYS = 128, LENGTH = 32, BATCH = 24, TURNS = LIGI_ROW_ATOMIC ? 1000 : 10000 };
 

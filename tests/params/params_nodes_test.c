@@ -1,6 +1,6 @@
 /* Several nodes: as threads over inproc, as processes over shm and tcp. */
 #include "base/test.h"
-#include "params_scene.h"
+#include "params/params_scene.h"
 
 enum { KEYS = 300, LENGTH = 7, ROUNDS = 50, BATCH = 40 };
 

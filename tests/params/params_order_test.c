@@ -1,6 +1,6 @@
 /* One call that names a key several times, while rows come and go: its writes are done in the order
  * of its keys, and who asks whether rows are here is told all or nothing. */
-#include "params_peers.h"
+#include "params/params_peers.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Sampling on several nodes: local samples are of the keys that are here, as they come and go; the
  * other schemes bring their keys here. */
-#include "params_peers.h"
+#include "params/params_peers.h"
 
 #include <math.h>
 

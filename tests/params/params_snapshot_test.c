@@ -1,7 +1,7 @@
 /* Saves of several nodes: loaded on any number of them they are exact; what goes wrong on one node
  * is said on all, and the save before stays. */
+#include "params/params_peers.h"
 #include "params/rows/key_index.h"
-#include "params_peers.h"
 
 #include <sched.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
 /* Jobs start and end under load, again and again, without one that hangs: `params_startup_test` a
  * few times, `params_startup_test soak` a hundred times. */
-#include "params_peers.h"
+#include "params/params_peers.h"
 
 #include <sched.h>
 

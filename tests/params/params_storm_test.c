@@ -1,6 +1,6 @@
 /* Exact sums while rows move and are copied as wildly as they can: several nodes, workers, all
  * techniques, over shared memory and tcp. */
-#include "params_peers.h"
+#include "params/params_peers.h"
 
 enum { SHARED = 150, NODES = 3, WORKERS = 2, OWN = NODES * WORKERS, LENGTH = 3 };
 enum { KEYS = SHARED + OWN, BATCH = 12, LENGTH_MOST = 40 };

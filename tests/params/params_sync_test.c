@@ -2,7 +2,7 @@
  * processes over shm and tcp. */
 #include "base/clock.h"
 #include "base/test.h"
-#include "params_scene.h"
+#include "params/params_scene.h"
 
 #include <sched.h>
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "net/frame/frame.h"
 #include "net/progress.h"
-#include "shm_end.h"
+#include "net/shm_end.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

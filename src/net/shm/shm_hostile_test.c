@@ -4,7 +4,7 @@
 #include "net/link_send.h"
 #include "net/progress.h"
 #include "net/service.h"
-#include "shm_pair.h"
+#include "net/shm_pair.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -6,7 +6,7 @@
 #include "net/net_state.h"
 #include "net/progress.h"
 #include "net/service.h"
-#include "shm_pair.h"
+#include "net/shm_pair.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,9 +5,9 @@
 #include "net/frame/frame.h"
 #include "net/link.h"
 #include "net/link_send.h"
+#include "net/net_side.h"
 #include "net/progress.h"
 #include "net/tcp/tcp_address.h"
-#include "net_side.h"
 
 #include <errno.h>
 #include <netinet/in.h>

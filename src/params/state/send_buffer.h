@@ -2,7 +2,6 @@
 #ifndef LIGI_SEND_BUFFER_H
 #define LIGI_SEND_BUFFER_H
 
-#include "params/node/node_connect.h"
 #include "params/state/node_state.h"
 
 void ligi_send_buffers_fini(lig_params *node);

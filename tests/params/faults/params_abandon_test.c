@@ -1,6 +1,6 @@
 /* Requests that nobody waits for any more: what was lent to a peer for them stays as it is until
  * the peer has read it, and their answers are nobody else's. */
-#include "params_peers.h"
+#include "params/params_peers.h"
 
 enum { LENGTH = 1024, BATCH = 10, FIRST = 0, SECOND = 100, KEYS = 400, ROOM = 8 };
 

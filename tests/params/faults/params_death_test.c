@@ -1,6 +1,6 @@
 /* A node is killed, whatever the others do: each of their calls ends with LIG_E_PEER, and the job
  * that is started again from its last save goes on, exact. */
-#include "params_peers.h"
+#include "params/params_peers.h"
 
 #include <sched.h>
 

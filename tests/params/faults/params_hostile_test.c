@@ -7,8 +7,8 @@
 #include "net/link_send.h"
 #include "net/progress.h"
 #include "net/service.h"
+#include "params/params_scene.h"
 #include "params/wire/params_message.h"
-#include "params_scene.h"
 
 enum { KEYS = 64, LENGTH = 4, SCENES = 60, LETTERS = 40 };
 

@@ -1,7 +1,7 @@
 /* Nodes that do not fit, do not come, die or leave: everybody else hears of it, and nothing hangs.
  */
 #include "base/test.h"
-#include "params_scene.h"
+#include "params/params_scene.h"
 
 #include <errno.h>
 #include <sched.h>

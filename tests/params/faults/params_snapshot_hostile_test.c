@@ -2,9 +2,9 @@
  * no node says. The others may fail, or lose it, and nothing worse; what was saved is sound. */
 #include "net/link_send.h"
 #include "net/progress.h"
+#include "params/params_peers.h"
 #include "params/snapshot/snapshot_message.h"
 #include "params/state/node_state.h"
-#include "params_peers.h"
 
 enum { KEYS = 64, LENGTH = 3, JOBS = 40, LETTERS = 200, ROOM = 1024, SAVES = 4 };
 

@@ -1,7 +1,7 @@
 /* What remains to be done when the launcher itself is killed: its children end by themselves
  * (PR_SET_PDEATHSIG), what those have started does not. A process of ours that does nothing else
  * waits for the launcher's end and kills their groups. */
-#include "launch.h"
+#include "commands/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>
