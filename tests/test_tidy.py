@@ -96,6 +96,39 @@ BAD = {
         "only <lig",
     ),
     "inside from core": ({"python/core/a.c": '#include "base/b.h"\n'}, "only <ligament/...>"),
+    "crowded folder": (
+        {f"src/mesh/a{i}.c": "" for i in range(27)},
+        "src/mesh:1: 27 files in one folder, 26 is the wall",
+    ),
+    "inner order": (
+        {"src/params/rows/a.c": '#include "params/sync/s.h"\n', "src/params/sync/s.h": ""},
+        "src/params/rows/a.c:1: params/sync/s.h: params/rows may not use params/sync",
+    ),
+    "pure room": (
+        {
+            "src/params/placement/a.c": '#include "params/tables/t.h"\n',
+            "src/params/tables/t.h": '#include "net/n.h"\n',
+            "src/net/n.h": "",
+        },
+        "src/params/placement/a.c:1: a pure room, and its includes reach src/net/n.h",
+    ),
+    "function elsewhere": (
+        {"src/mesh/a.h": "int ligi_f(void);\n", "src/mesh/b.c": "int ligi_f(void)\n{\n}\n"},
+        "src/mesh/a.h:1: ligi_f is defined in src/mesh/b.c",
+    ),
+    "shared prefix": (
+        {
+            "src/mesh/a.c": "int ligi_plan_f(void)\n{\n}\n",
+            "src/pipe/b.c": "int ligi_plan_g(void)\n{\n}\n",
+        },
+        "ligi_plan_ is used by src/mesh, src/pipe",
+    ),
+    "tag twice": (
+        {"src/mesh/a.h": "struct ligi_a {\n};\n", "src/net/b.c": "struct ligi_a {\n};\n"},
+        "src/net/b.c:1: struct ligi_a is defined in src/mesh/a.h as well",
+    ),
+    "no readme": ({"src/mesh/a.c": ""}, "src/mesh:1: a room without a README.md"),
+    "long readme": ({"src/mesh/README.md": "x\n" * 26}, "26 lines, 25 is the wall of a room"),
     "inside from example": ({"examples/c/a.c": '#include "base/b.h"\n'}, "only <ligament/...>"),
 }
 
@@ -120,11 +153,27 @@ GOOD = {
     "src/store/s_test.c": '#include "backend/mem/x.h"\nvoid f(void)\n{\n    exit(0);\n}\n',
     "cli/c.c": '#include <ligament/ligament.h>\n#include "c.h"\n' + call("getenv"),
     "cli/c.h": "",
+} | {
+    f"{room}/README.md": "What it is for.\n"
+    for room in (
+        "src",
+        "src/base",
+        "src/backend",
+        "src/backend/mem",
+        "src/tensor",
+        "src/store",
+        "cli",
+    )
 }
 
 
 def test_silent_when_clean(tmp_path):
     assert findings(tmp_path, GOOD) == []
+
+
+def test_lists_of_rooms_only_get_shorter(tmp_path):
+    found = findings(tmp_path, {"tools/tidy_rooms.py": ""})
+    assert any("src/store follows the rule: take it off CROWDED" in one for one in found)
 
 
 def test_empty_room(tmp_path):

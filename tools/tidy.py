@@ -17,6 +17,9 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import tidy_rooms as rooms  # noqa: E402
+
 # An arrow never points up: what a module may include, besides itself.
 BELOW = {
     "base": (),
@@ -225,7 +228,7 @@ def check_names(tree: Tree) -> None:
                 name, 1, f"'{sorted(bad)[0]}' in a file name says nothing about what is in it"
             )
         if name.startswith(("src/", "cli/", "python/core/")):
-            if base in seen:
+            if base in seen and base != "README.md":
                 tree.find(name, 1, f"the name is taken by {seen[base]}; file names are unique")
             seen[base] = name
 
@@ -352,6 +355,8 @@ def check_includes(tree: Tree) -> None:
 
 def check_outer(tree: Tree, name: str, line: int, kind: str, target: str) -> None:
     beside = (tree.root / name).parent / target
+    if name.startswith("cli/"):
+        beside = tree.root / "cli" / target
     if kind == '"' and not (beside.is_file() and ".." not in target):
         tree.find(name, line, f'"{target}": only <ligament/...> and files of the own folder here')
 
@@ -500,6 +505,12 @@ def check(root: Path, build: Path | None, fast: bool = False) -> Tree:
         check_plugins,
     ):
         rule(tree)
+    rooms.check_folders(tree)
+    rooms.check_inner_order(tree, is_test, includes)
+    rooms.check_pure(tree, is_test, includes)
+    rooms.check_functions_home(tree, is_test, declarators)
+    rooms.check_tags(tree, is_test, blank)
+    rooms.check_readmes(tree)
     if not fast:
         if build is not None and build.is_dir():
             check_objects(tree, build)

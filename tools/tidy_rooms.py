@@ -1,0 +1,230 @@
+"""Rules about rooms (folders) and names, for tools/tidy.py: where a file or a function is found.
+
+A room that does not follow a rule yet is listed with the rule. tidy fails when a listed room
+follows it, so that the lists only get shorter.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidy import Tree
+
+FILES_MAX = 26
+README_LINES_MAX = 25
+
+# What an inner room may include of its own module besides itself; "" is the module's own folder.
+# Plugins (src/net/tcp, src/backend/file, ...) are not listed: tidy.py has a rule for them.
+INNER: dict[str, dict[str, tuple[str, ...]]] = {
+    "base": {"": ("xxh3",), "xxh3": ("",)},
+    "net": {"": ("frame", "secure"), "frame": ("",), "secure": ("",)},
+    "group": {"": ("roster",), "roster": ("",)},
+    "mesh": {"": ("trace",), "trace": ()},
+    "pipe": {
+        "": ("graph", "schedule", "search", "methods"),
+        "graph": (),
+        "schedule": ("graph",),
+        "search": ("graph", "schedule"),
+        "methods": ("graph", "schedule", "search"),
+    },
+    "params": {
+        "rows": (),
+        "tables": ("rows",),
+        "wire": ("rows",),
+        "placement": ("rows", "tables", "wire"),
+        "sampling": ("rows", "tables", "wire", "state"),
+        "state": ("rows", "tables", "wire"),
+        "sync": ("rows", "tables", "wire", "placement", "state"),
+        "requests": ("rows", "tables", "wire", "state", "sync"),
+        "snapshot": ("rows", "tables", "wire", "state", "sync"),
+        "node": (
+            "rows",
+            "tables",
+            "wire",
+            "placement",
+            "sampling",
+            "state",
+            "sync",
+            "requests",
+            "snapshot",
+        ),
+    },
+}
+
+# Rooms that decide without I/O: nothing that they include, however far, is of these modules.
+PURE = (
+    "src/params/rows",
+    "src/params/tables",
+    "src/params/wire",
+    "src/params/placement",
+    "src/pipe",
+)
+IMPURE = ("net", "group", "backend", "store", "checkpoint", "mesh")
+
+# Rooms that are not done; a name covers what is below it.
+CROWDED = ("src/store", "src/backend/file", "python/core", "tests/python")
+SPREAD_HEADERS = ("src/store", "src/backend")
+SHARED_PREFIXES = ("src/store", "src/backend")
+WITHOUT_README = ("src/store", "src/backend", "python")
+
+ROOTS = ("src", "cli", "python", "tests", "include", "bench", "examples")
+DATA = ("tests/golden", "tests/corpus")
+
+
+def below(name: str, folders: tuple[str, ...]) -> str | None:
+    """The one of `folders` that `name` is, or lies in."""
+    return next((f for f in folders if name == f or name.startswith(f + "/")), None)
+
+
+def unused(tree: Tree, rule: str, listed: tuple[str, ...], found: set[str]) -> None:
+    if any(name == "tools/tidy_rooms.py" for name in tree.files):
+        for room in sorted(set(listed) - found):
+            tree.find("tools/tidy_rooms.py", 1, f"{room} follows the rule: take it off {rule}")
+
+
+def check_folders(tree: Tree) -> None:
+    counts: dict[str, int] = defaultdict(int)
+    for name in tree.files:
+        folder, base = os.path.split(name)
+        if below(name, ROOTS) and not below(name, DATA) and base != "README.md":
+            counts[folder] += 1
+    found = set()
+    for folder, count in sorted(counts.items()):
+        if count <= FILES_MAX:
+            continue
+        if room := below(folder, CROWDED):
+            found.add(room)
+        else:
+            tree.find(folder, 1, f"{count} files in one folder, {FILES_MAX} is the wall")
+    unused(tree, "CROWDED", CROWDED, found)
+
+
+def inner_room(name: str) -> tuple[str, str] | None:
+    """('params', 'rows') for src/params/rows/x.c; None where the module has no such table."""
+    parts = name.split("/")
+    if len(parts) < 3 or parts[0] != "src" or parts[1] not in INNER:
+        return None
+    room = parts[2] if len(parts) > 3 else ""
+    return (parts[1], room) if room in INNER[parts[1]] else None
+
+
+def check_inner_order(tree: Tree, is_test, includes) -> None:
+    for name in tree.files:
+        here = inner_room(name)
+        if here is None or is_test(name) or not name.endswith((".c", ".h")):
+            continue
+        if name.endswith("_testing.h"):
+            continue
+        for line, kind, target in includes(tree.text(name)):
+            there = inner_room("src/" + target) if kind == '"' else None
+            if there is None or there[0] != here[0] or there[1] == here[1]:
+                continue
+            if there[1] not in INNER[here[0]][here[1]]:
+                room = f"{here[0]}/{here[1]}".rstrip("/")
+                other = f"{there[0]}/{there[1]}".rstrip("/")
+                tree.find(name, line, f"{target}: {room} may not use {other}")
+
+
+def check_pure(tree: Tree, is_test, includes) -> None:
+    known = set(tree.files)
+    direct = {
+        name: [
+            path
+            for _, kind, target in includes(tree.text(name))
+            for path in ("src/" + target if kind == '"' else "include/" + target,)
+            if path in known
+        ]
+        for name in tree.files
+        if name.startswith(("src/", "include/ligament/")) and name.endswith((".c", ".h"))
+    }
+    for name in tree.files:
+        if name not in direct or is_test(name) or not below(name, PURE):
+            continue
+        seen, stack = set(), list(direct[name])
+        while stack:
+            header = stack.pop()
+            if header in seen:
+                continue
+            seen.add(header)
+            stack.extend(direct.get(header, ()))
+            if header.startswith("src/") and header.split("/")[1] in IMPURE:
+                tree.find(name, 1, f"a pure room, and its includes reach {header}")
+
+
+def functions(tree: Tree, is_test, declarators) -> Iterator[tuple[str, int, str, bool]]:
+    """(file, line, name, whether it is defined there) of functions that are not static."""
+    for name in tree.files:
+        if not name.startswith("src/") or not name.endswith((".c", ".h")) or is_test(name):
+            continue
+        for one in declarators(tree.text(name)):
+            label = re.search(r"(\w+)\s*\(", one.head)
+            before = one.head.split("(")[0].split()
+            if label and label.group(1).startswith("ligi_") and "static" not in before:
+                yield name, one.line, label.group(1), bool(one.end)
+
+
+def check_functions_home(tree: Tree, is_test, declarators) -> None:
+    every = list(functions(tree, is_test, declarators))
+    home = {function: name for name, _, function, defined in every if defined}
+    spread, shared = set(), set()
+    for name, line, function, defined in every:
+        source = home.get(function)
+        if defined or source is None or source[:-2] == name[:-2]:
+            continue
+        if room := below(name, SPREAD_HEADERS):
+            spread.add(room)
+        else:
+            tree.find(name, line, f"{function} is defined in {source}: declare it in its header")
+    unused(tree, "SPREAD_HEADERS", SPREAD_HEADERS, spread)
+    rooms: dict[str, dict[str, str]] = defaultdict(dict)
+    for function, name in sorted(home.items()):
+        rooms[function.split("_")[1]].setdefault("/".join(name.split("/")[:2]), function)
+    for prefix, modules in sorted(rooms.items()):
+        if len(modules) == 1:
+            continue
+        listed = {m for m in modules if below(m, SHARED_PREFIXES)}
+        shared |= listed
+        if not listed:
+            where = ", ".join(sorted(modules))
+            tree.find(home[next(iter(modules.values()))], 1, f"ligi_{prefix}_ is used by {where}")
+    unused(tree, "SHARED_PREFIXES", SHARED_PREFIXES, shared)
+
+
+def check_tags(tree: Tree, is_test, blank) -> None:
+    seen: dict[str, str] = {}
+    pattern = re.compile(r"^\s*(?:typedef\s+)?(?:struct|union|enum)\s+(ligi_\w+)\s*\{", re.M)
+    for name in tree.files:
+        if not name.startswith("src/") or not name.endswith((".c", ".h")) or is_test(name):
+            continue
+        code = blank(tree.text(name))
+        for match in pattern.finditer(code):
+            tag = match.group(1)
+            other = seen.setdefault(tag, name)
+            if other != name:
+                line = code.count("\n", 0, match.start(1)) + 1
+                tree.find(name, line, f"struct {tag} is defined in {other} as well")
+
+
+def check_readmes(tree: Tree) -> None:
+    known = set(tree.files)
+    rooms = {os.path.dirname(n) for n in tree.files if below(n, ("src", "cli", "python", "tests"))}
+    found = set()
+    for room in sorted(rooms):
+        if below(room, DATA):
+            continue
+        name = f"{room}/README.md"
+        if name not in known:
+            if listed := below(room, WITHOUT_README):
+                found.add(listed)
+            else:
+                tree.find(room, 1, "a room without a README.md: purpose, files, includes, tests")
+            continue
+        lines = len(tree.text(name).splitlines())
+        if lines > README_LINES_MAX:
+            tree.find(name, lines, f"{lines} lines, {README_LINES_MAX} is the wall of a room")
+    unused(tree, "WITHOUT_README", WITHOUT_README, found)
