@@ -221,3 +221,9 @@ def test_exports(tmp_path):
     tidy.check_exports(tree, made)
     assert [one for one in tree.findings if "lig_f" in one] == []
     assert any("ligi_g" in one for one in tree.findings)
+
+
+def test_drawings_are_what_the_script_draws():
+    script = TIDY.parent / "draw_design.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -21,7 +21,7 @@ README_LINES_MAX = 25
 # What an inner room may include of its own module besides itself; "" is the module's own folder.
 # Plugins (src/net/tcp, src/backend/file, ...) are not listed: tidy.py has a rule for them.
 INNER: dict[str, dict[str, tuple[str, ...]]] = {
-    "base": {"": ("xxh3",), "xxh3": ("",)},
+    "base": {"": ("xxh3", "files"), "xxh3": ("",), "files": ("",)},
     "net": {"": ("frame", "secure"), "frame": ("",), "secure": ("",)},
     "group": {"": ("roster",), "roster": ("",)},
     "mesh": {"": ("trace",), "trace": ()},

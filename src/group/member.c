@@ -5,8 +5,8 @@
 #include "group/group.h"
 #include "group/group_state.h"
 #include "group/role.h"
+#include "net/key_binding.h"
 #include "net/link.h"
-#include "net/link_keys.h"
 #include "net/link_send.h"
 #include "net/service.h"
 

@@ -1,7 +1,7 @@
 #include "base/boot.h"
 #include "base/clock.h"
+#include "net/key_binding.h"
 #include "net/link.h"
-#include "net/link_keys.h"
 #include "net/link_receive.h"
 #include "net/link_send.h"
 #include "net/net_state.h"

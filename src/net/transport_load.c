@@ -1,6 +1,6 @@
 #include "net/transport_load.h"
-#include "net/link_keys.h"
 
+#include "net/key_binding.h"
 #include "net/net.h"
 #include "net/secure/tls_handshake.h"
 

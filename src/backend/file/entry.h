@@ -5,7 +5,7 @@
 #ifndef LIGI_FILE_ENTRY_H
 #define LIGI_FILE_ENTRY_H
 
-#include "base/plain.h"
+#include "base/files/plain.h"
 
 #include <sys/stat.h>
 

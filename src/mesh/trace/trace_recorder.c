@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files/plain.h"
 #include "base/log.h"
-#include "base/plain.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -31,8 +31,8 @@ lig_status ligi_tls_channel_open(ligi_tls_keys *keys, const struct ligi_gcm *gcm
                                  ligi_tls_channel_end end, const char *peer,
                                  ligi_tls_channel **secure);
 
-/* For the connecting end, before it shakes: the key it proves (0 unless said). LIG_E_DENIED when
- * there is none. */
+/* For the connecting end, before the handshake: the key it proves (0 unless said). LIG_E_DENIED
+ * when there is none. */
 lig_status ligi_tls_channel_use(ligi_tls_channel *secure, unsigned which);
 /* The key that both have proved, once the handshake is done. */
 unsigned ligi_tls_channel_used(const ligi_tls_channel *secure);

@@ -19,7 +19,7 @@ struct ligi_tls_keys {
     SSL_CTX *context;
     ligi_openssl openssl;
     ligi_gcm_set engines;
-    unsigned char *key; /* KEY_COUNT x KEY_BYTES in a vault */
+    unsigned char *key; /* KEY_COUNT x KEY_BYTES in a secret_memory */
     /* Travel in clear: hexadecimal, say nothing of secret or group. "": there is no such key. */
     char identities[KEY_COUNT][IDENTITY_BYTES + 1];
 };

@@ -9,6 +9,12 @@
 const ligi_openssl *ligi_tls_keys_openssl(const ligi_tls_keys *keys);
 
 int ligi_tls_keys_has(const ligi_tls_keys *keys, unsigned which);
+/* A second key, for another group, or a new one in place of either (`which` is 0 or 1): from now on
+ * a peer that knocks may prove any of them. A NULL group takes the key away. */
+lig_status ligi_tls_keys_set(ligi_tls_keys *keys, unsigned which, const struct iovec *secret,
+                             const char *group);
+/* LIG_E_DENIED: a connection that needs the key of a group before there is one. */
+lig_status ligi_tls_fail_early(void);
 
 /* A handshake under way; embedded, and does not move while it is. */
 typedef struct ligi_tls_handshake {
@@ -33,12 +39,6 @@ void ligi_tls_handshake_fini(ligi_tls_handshake *handshake);
  * Keeps neither secret nor group. */
 lig_status ligi_tls_keys_open(const void *secret, size_t bytes, const char *group,
                               ligi_tls_keys **keys);
-/* A second key, for another group, or a new one in place of either (`which` is 0 or 1): from now on
- * a connecting peer may prove any of them. A NULL group takes the key away. */
-lig_status ligi_tls_keys_set(ligi_tls_keys *keys, unsigned which, const struct iovec *secret,
-                             const char *group);
-/* LIG_E_DENIED: a connection that needs the key of a group before there is one. */
-lig_status ligi_tls_fail_early(void);
 /* Wipes the keys. Connections made with them must be closed before. NULL is fine. */
 void ligi_tls_keys_close(ligi_tls_keys *keys);
 

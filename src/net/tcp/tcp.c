@@ -1,9 +1,10 @@
 /* TCP: one epoll set, no delay, payloads read straight to where they belong. */
 #include "net/tcp/tcp.h"
+
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/key_binding.h"
 #include "net/link.h"
-#include "net/link_keys.h"
 #include "net/net.h"
 #include "net/progress.h"
 #include "net/secure/tls_handshake.h"

@@ -1,4 +1,4 @@
-/* The tcp transport of one endpoint. */
+/* The transport's state that its wires need. */
 #ifndef LIGI_TCP_H
 #define LIGI_TCP_H
 

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "net/key_binding.h"
 #include "net/link.h"
-#include "net/link_keys.h"
 #include "net/link_send.h"
 #include "net/progress.h"
 #include "net/tcp/tcp.h"

@@ -1,4 +1,4 @@
-#include "base/plain.h"
+#include "base/files/plain.h"
 
 #include "base/test.h"
 

@@ -1,4 +1,4 @@
-#include "net/link_keys.h"
+#include "net/key_binding.h"
 
 #include "net/net_state.h"
 
