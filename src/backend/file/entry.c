@@ -4,32 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <pwd.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-
-#define PASSWD_BYTES 16384
-#define GROUPS_MAX 1024
-
-/* Asks the user database, which may be far away: the last thing that is tried. */
-static int is_member(uid_t user, gid_t group)
-{
-    char text[PASSWD_BYTES];
-    struct passwd entry, *found = NULL;
-    gid_t groups[GROUPS_MAX];
-    int count = GROUPS_MAX;
-
-    if (getpwuid_r(user, &entry, text, sizeof text, &found) != 0 || found == NULL)
-        return 0;
-    if (getgrouplist(found->pw_name, found->pw_gid, groups, &count) < 0)
-        count = GROUPS_MAX; /* he has more; these were filled */
-    for (int i = 0; i < count; i++)
-        if (groups[i] == group)
-            return 1;
-    return 0;
-}
 
 static int expected_owner(int store_fd, const struct stat *file)
 {
@@ -39,11 +16,9 @@ static int expected_owner(int store_fd, const struct stat *file)
         return 1;
     if (fstat(store_fd, &store) != 0)
         return 0;
-    if (file->st_uid == store.st_uid)
-        return 1;
-    /* Only a member can give a file to the group, unless the folder does so by its set-gid bit. */
-    return (store.st_mode & S_IWGRP) != 0 &&
-           (file->st_gid == store.st_gid || is_member(file->st_uid, store.st_gid));
+    /* Where group or others may write to the folder, its permissions (and ACL, whose mask the group
+     * bits are) already say who puts files there. */
+    return file->st_uid == store.st_uid || (store.st_mode & (S_IWGRP | S_IWOTH)) != 0;
 }
 
 static lig_status check_owner(int store_fd, const char *place, const char *name,
@@ -52,8 +27,8 @@ static lig_status check_owner(int store_fd, const char *place, const char *name,
     if (expected_owner(store_fd, info))
         return LIG_OK;
     return lig_fail(LIG_E_DENIED,
-                    "%s/%s belongs to user %lu, expected this user, root, the owner of the store "
-                    "or a member of its group (chown it, or move it away)",
+                    "%s/%s belongs to user %lu, expected this user, root or the owner of the "
+                    "store (chown it, or make the store's folder writable for its group)",
                     place, name, (unsigned long)info->st_uid);
 }
 
