@@ -7,6 +7,9 @@
 #include "net/link_send.h"
 #include "net/progress.h"
 #include "net/service.h"
+#include "reserved_port.h"
+
+#include <unistd.h>
 
 typedef struct stranger {
     ligi_net *net;
@@ -155,24 +158,14 @@ static void *run_join(void *context)
     return NULL;
 }
 
-/* The port of a listening endpoint that is closed again: free, as far as anybody knows. */
-static void free_port(char address[64])
-{
-    ligi_net *net;
-    char at[LIGI_ADDRESS_BYTES_MAX];
-    assert_ok(ligi_net_open(&net, &(ligi_net_options){0}));
-    assert_ok(ligi_net_listen(net, "tcp://127.0.0.1:0", at));
-    snprintf(address, 64, "%.63s", at);
-    ligi_net_close(net);
-}
-
 static void meet_all(troupe *cast, door doors[2], const char *group)
 {
     meet_with_secret(cast, doors, group);
-    free_port(cast->address);
+    int port = reserve_port(cast->address);
     all_do(cast, run_join);
     for (size_t i = 0; i < cast->count; i++)
         assert_string_equal(cast->actors[i].text, "");
+    close(port); /* the coordinator listens on it */
 }
 
 /* The worker of `from` connects to the server of `to`. */

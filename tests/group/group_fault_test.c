@@ -7,8 +7,8 @@
 #include "group/group_info.h"
 #include "group/role.h"
 #include "net/progress.h"
+#include "reserved_port.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -127,15 +127,8 @@ typedef struct stage {
 
 static void raise_stage(stage *self, uint32_t servers, uint32_t workers)
 {
-    struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof place;
-    int on = 1;
     *self = (stage){.server_count = servers, .worker_count = workers};
-    self->port = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(self->port, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    assert_int_equal(bind(self->port, (struct sockaddr *)&place, sizeof place), 0);
-    assert_int_equal(getsockname(self->port, (struct sockaddr *)&place, &bytes), 0);
-    snprintf(self->address, sizeof self->address, "tcp://127.0.0.1:%d", ntohs(place.sin_port));
+    self->port = reserve_port(self->address);
 }
 
 static process *enter(stage *self, ligi_role role, uint32_t rank)
