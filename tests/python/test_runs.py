@@ -271,3 +271,18 @@ def test_a_forked_child_neither_has_nor_keeps_the_run(tmp_path: Path) -> None:
     assert ck.steps() == [1, 3]
     ck.close()
     assert locks(tmp_path) == []
+
+
+def test_the_newest_step_is_removed_before_it_is_resolved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Checkpointer(tmp_path) as ck:
+        ck.save(2, extra={"at": 2})
+        listed = iter([1, 1])
+        real = ck._source
+        monkeypatch.setattr(ck, "_source", lambda run: next(listed, None) or real(run))
+        at = ck.restore()
+        assert at is not None and (at.step, at.extra) == (2, {"at": 2})
+        monkeypatch.setattr(ck, "_source", lambda run: 1)
+        with pytest.raises(ligament.BusyError, match="replaced faster than they are read"):
+            ck.restore()

@@ -11,7 +11,7 @@ from math import isnan, nan
 from typing import Any
 
 from .. import _core, tensors
-from ..errors import InvalidError, NotFoundError
+from ..errors import BusyError, InvalidError, NotFoundError
 from ..load import Loader
 from ..store import Model, Store
 from ..ticket import Ticket
@@ -23,6 +23,7 @@ from .together import Saving, Together, own_parts
 _log = logging.getLogger("ligament")
 _OWN = ("rng", "extra", "ranks")  # parts of a checkpoint that are not the caller's objects
 _TIMEOUT_S = 600.0
+_TRIES = 100  # as often as the core resolves a name
 
 
 @dataclass(frozen=True)
@@ -186,15 +187,21 @@ class Checkpointer:
         together = self._job()
         if together is None:
             self.wait()
-            chosen = self._source(run) if step is None else step
-            return self._restore(run, chosen, rng, parts, 0, 1)
+            return self._restore(run, self._version(run, step), rng, parts, 0, 1)
         call = f"restore(run={run!r}, step={step})"
-        number, chosen = together.choose(call, step, self.wait, lambda: self._source(run))
+        held: list[_core.Ref | None] = []  # rank 0's, which keeps the bytes for all
+
+        def choose() -> int | None:
+            held.append(self._version(run, step))
+            return None if held[0] is None else held[0].model.id
+
+        number, chosen = together.choose(call, self.wait, choose)
         ranks = together.ranks
         failure: Exception | None = None
         restored = None
         try:
-            restored = self._restore(run, chosen, rng, parts, ranks.rank, ranks.size)
+            ref = None if chosen is None else self.store._core.resolve(chosen)
+            restored = self._restore(run, ref, rng, parts, ranks.rank, ranks.size)
         except Exception as error:
             failure = error
         except BaseException as error:
@@ -213,22 +220,43 @@ class Checkpointer:
             )
         return max(found, default=None)
 
+    def _version(self, run: str, step: int | None) -> _core.Ref | None:
+        """The checkpoint of a step, or of the newest one; None when there is none yet. A process
+        that writes the run may remove the newest (`keep`) before it is resolved."""
+        for _ in range(_TRIES):
+            chosen = self._source(run) if step is None else step
+            if chosen is None:
+                return None
+            try:
+                if step is None or step in self._steps(run):
+                    return self.store._core.resolve(runs.name_of(run, chosen))
+            except NotFoundError:
+                pass
+            if step is not None:
+                raise NotFoundError(
+                    f"there is no step {step} of run {run!r} in {self.store.uri}; "
+                    f"there are {self._steps(run)}"
+                )
+        raise BusyError(f"the checkpoints of run {run!r} are replaced faster than they are read")
+
     def _restore(
-        self, run: str, step: int | None, rng: bool, parts: dict[str, Any], rank: int, size: int
+        self,
+        run: str,
+        ref: _core.Ref | None,
+        rng: bool,
+        parts: dict[str, Any],
+        rank: int,
+        size: int,
     ) -> Restored | None:
-        if step is None:
+        if ref is None:
             if rank == 0:
                 _log.info("run %r has no checkpoint in %s yet", run, self.store.uri)
             return None
-        if step not in self._steps(run):
-            raise NotFoundError(
-                f"there is no step {step} of run {run!r} in {self.store.uri}; "
-                f"there are {self._steps(run)}"
-            )
-        model = runs.name_of(run, step)
+        model = ref.model.name
+        step = runs.step_of(run, model)
+        assert step is not None, model  # _version resolved that name
         given = {name: part for name, part in parts.items() if part is not None}
         models = {name for name, part in given.items() if _in_place(part)}
-        ref = self.store._core.resolve(model)
         loader = Loader(ref)
         rest = self._rest(loader, models, given, rank, size)
         lacking = [name for name in given if name not in rest]

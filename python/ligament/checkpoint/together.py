@@ -305,14 +305,10 @@ class Together:
     # --- restore --------------------------------------------------------------------------------
 
     def choose(
-        self,
-        call: str,
-        step: int | None,
-        settle: Callable[[], None],
-        latest: Callable[[], int | None],
+        self, call: str, settle: Callable[[], None], version: Callable[[], int | None]
     ) -> tuple[int, int | None]:
-        """The number of this call, and the step that all restore, once the saves before have
-        ended."""
+        """The number of this call, and the version (a model's id) that rank 0 chose for all, once
+        the saves before have ended."""
         number, ranks = self._next(), self.ranks
         try:
             settle()
@@ -322,13 +318,14 @@ class Together:
 
         def make() -> list[Any]:
             self.gather(number, call)
-            return [{"step": latest() if step is None else step}] * ranks.size
+            return [{"version": version()}] * ranks.size
 
         with self._leaving(number):
             self._tell(number, {"call": call})
             if ranks.rank == 0:
                 ranks.answer(number, "plan", make)
-            chosen: int | None = ranks.heard(number, "plan", f"answer ({call})", _GRACE_S)["step"]
+            plan = ranks.heard(number, "plan", f"answer ({call})", _GRACE_S)
+        chosen: int | None = plan["version"]
         return number, chosen
 
     def all_done(self, number: int, error: BaseException | None) -> None:
