@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#define WAKING_NS INT64_C(200000000)     /* for what has come during a freeze to be read */
 #define LAST_WORD_NS INT64_C(2000000000) /* for the answer to a cancelled barrier */
 
 void ligi_group_watch(ligi_group *group, ligi_group_hook hook, void *context)
@@ -18,6 +19,17 @@ void ligi_group_watch(ligi_group *group, ligi_group_hook hook, void *context)
     group->hook = hook;
     group->hook_context = context;
     ligi_net_unlock(group->net);
+}
+
+int ligi_group_waking(ligi_group *group)
+{
+    int64_t now = ligi_now_ns();
+    ligi_net_lock(group->net);
+    int waking =
+        group->coordinator == NULL && group->phase == LIGI_PHASE_RELEASED &&
+        (now - group->tick_ns > group->liveness_ns / 2 || now - group->awake_ns < WAKING_NS);
+    ligi_net_unlock(group->net);
+    return waking;
 }
 
 ligi_role ligi_group_role(const ligi_group *group)

@@ -26,6 +26,10 @@ uint64_t ligi_group_epoch(ligi_group *group);
 /* LIG_OK while the group stands; otherwise the sentence of what ended it, on this thread. */
 lig_status ligi_group_status(ligi_group *group);
 
+/* 1 when this process has stood still for so long that it may have been expelled, and has not had
+ * the time to hear of it: what a peer's link says meanwhile (it has closed) is not the reason. */
+int ligi_group_waking(ligi_group *group);
+
 /* How many seats there are: servers, workers, and the scheduler if one has come. */
 size_t ligi_group_member_count(ligi_group *group);
 /* Fills up to `capacity` members (servers by rank, workers by rank, scheduler); returns how many

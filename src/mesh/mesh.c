@@ -41,10 +41,25 @@ lig_status ligi_mesh_usable(lig_mesh *mesh)
     return mesh->ended.status == LIG_OK ? LIG_OK : ligi_failure_publish(&mesh->ended);
 }
 
+/* Why links have ended is known within DOUBT_NS. */
+#define SETTLE_NS INT64_C(1000000000)
+
+static int is_settled(void *context)
+{
+    const lig_mesh *mesh = context;
+    return mesh->postponed == 0 || mesh->stopped;
+}
+
 lig_status ligi_mesh_enter(lig_mesh *mesh)
 {
     LIG_TRY(ligi_mesh_check(mesh));
     ligi_net_lock(mesh->net);
+    if (mesh->postponed > 0) {
+        ligi_net_unlock(mesh->net);
+        (void)ligi_net_wait(mesh->net, is_settled, mesh, SETTLE_NS);
+        LIG_TRY(ligi_mesh_check(mesh));
+        ligi_net_lock(mesh->net);
+    }
     if (mesh->ended.status == LIG_OK)
         return LIG_OK;
     lig_status status = ligi_failure_publish(&mesh->ended);

@@ -23,7 +23,9 @@ typedef struct ligi_party { /* a member that this one talks to: a server, or a w
     ligi_link *link;   /* NULL: none */
     uint32_t pings;    /* still to be made */
     ligi_clock_offset offset;
-    int64_t doubt_ns; /* the group says it is lost: then the link is given up; 0: no doubt */
+    int64_t doubt_ns;     /* the group says it is lost: then the link is given up; 0: no doubt */
+    uint32_t doubt_state; /* what it is then */
+    int postponed;        /* its link has ended, which may have another reason: see on_lost */
     char why[LIGI_WHY_BYTES]; /* it is gone, or in doubt */
 } ligi_party;
 
@@ -45,6 +47,7 @@ struct lig_mesh {
     int64_t judged_ns, pinged_ns, liveness_ns; /* of an orphan */
     uint64_t group_id;                         /* 0 until the group is there */
     int stopped;                               /* by stop */
+    uint32_t postponed;                        /* parties that are */
     ligi_failure ended;                        /* this member was expelled: every call says so */
     ligi_server_requests inbox;                /* servers */
     ligi_job **taken;                          /* [worker_count], for get_batch */

@@ -107,6 +107,8 @@ static void party_gone(ligi_party *party, uint32_t state, const char *why)
     party->state = state;
     party->pings = 0;
     party->doubt_ns = 0;
+    mesh->postponed -= party->postponed != 0;
+    party->postponed = 0;
     mesh->news = mesh->role == LIG_MESH_SERVER; /* workers hear of it by their requests */
     note_why(party, why);
     if (mesh->role == LIG_MESH_SERVER)
@@ -201,16 +203,39 @@ static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello
     return LIG_OK;
 }
 
+/* For what the link or the group has said before, or says in a moment. */
+enum { DOUBT_NS = 200000000 };
+
+/* Whoever was frozen and expelled finds its links closed: the group's word is heard first. The
+ * link, which takes nothing any more, is kept until then. */
+static int postpone(ligi_party *party, uint32_t state, const char *sentence)
+{
+    lig_mesh *mesh = party->mesh;
+    if (mesh->stopped || mesh->group == NULL || party->state != LIG_MESH_ALIVE ||
+        !ligi_group_waking(mesh->group))
+        return 0;
+    mesh->postponed += !party->postponed;
+    party->postponed = 1;
+    party->doubt_state = state;
+    party->doubt_ns = ligi_now_ns() + DOUBT_NS;
+    note_why(party, sentence);
+    ligi_net_hurry(mesh->net, LIGI_SERVICE_MESH);
+    return 1;
+}
+
 static void on_lost(void *context, ligi_link *link, lig_status status, const char *sentence)
 {
     (void)context;
     ligi_party *party = ligi_link_owner(link);
     int current = party && party->link == link;
+    uint32_t state = status == LIG_E_CLOSED ? LIG_MESH_STOPPED : LIG_MESH_LOST;
+    if (current && postpone(party, state, sentence))
+        return;
     if (current)
         party->link = NULL;
     ligi_link_close(link, NULL);
     if (current)
-        party_gone(party, status == LIG_E_CLOSED ? LIG_MESH_STOPPED : LIG_MESH_LOST, sentence);
+        party_gone(party, state, sentence);
 }
 
 /* --- messages --- */
@@ -320,13 +345,12 @@ static void joined(lig_mesh *mesh, ligi_party *party, const ligi_member *member)
 
 /* The link knows better than the group whether somebody left in order, and what it said before: it
  * is heard for a moment. A frozen peer's link says nothing. */
-enum { DOUBT_NS = 200000000 };
-
 static void doubt(ligi_party *party, const char *sentence)
 {
     if (party->state != LIG_MESH_ALIVE || party->doubt_ns != 0)
         return;
     party->doubt_ns = ligi_now_ns() + DOUBT_NS;
+    party->doubt_state = LIG_MESH_LOST;
     note_why(party, sentence ? sentence : "the group says so");
     ligi_net_hurry(party->mesh->net, LIGI_SERVICE_MESH);
 }
@@ -364,7 +388,7 @@ static int64_t on_tick(void *context, int64_t now_ns)
     for (uint32_t i = 0; i < mesh->party_count; i++) {
         ligi_party *party = &mesh->parties[i];
         if (party->doubt_ns != 0 && party->doubt_ns <= now_ns)
-            party_drop(party, LIG_MESH_LOST, party->why);
+            party_drop(party, party->doubt_state, party->why);
         else if (party->doubt_ns != 0 && party->doubt_ns < next)
             next = party->doubt_ns;
     }

@@ -126,6 +126,12 @@ static void on_lost(void *context, ligi_link *link, lig_status status, const cha
     char why[LIGI_WHY_TEXT];
     snprintf(why, sizeof why, "%s", sentence);
     int current = peer && peer->link == link;
+    if (current && status != LIG_E_MISMATCH && ligi_node_is_waking(node)) {
+        char lost[LIGI_WHY_TEXT];
+        snprintf(lost, sizeof lost, "node %u is lost: %.200s", peer->rank, why);
+        ligi_node_doubt(node, lost); /* the link is kept until then */
+        return;
+    }
     if (current)
         peer->link = NULL;
     ligi_link_close(link, NULL);

@@ -1,13 +1,9 @@
 #include "params/node/node_loss.h"
 
-#include "base/clock.h"
-#include "net/service.h"
 #include "params/requests/request_complete.h"
 #include "params/sync/sync_round.h"
 
 #include <stdio.h>
-
-#define DOUBT_NS INT64_C(200000000)
 
 void ligi_node_end_waits(lig_params *node)
 {
@@ -33,17 +29,6 @@ void ligi_node_peer_lost(ligi_params_peer *peer, int in_order, const char *why)
     ligi_node_break(node, LIG_E_PEER, sentence);
 }
 
-/* Somebody has left who should not have: mostly because it has heard of a loss before this node.
- * Its link, or the link of the one that is lost, is heard first. */
-static void doubt(lig_params *node, const char *sentence)
-{
-    if (node->leaving || node->doubt_ns != 0)
-        return;
-    node->doubt_ns = ligi_now_ns() + DOUBT_NS;
-    snprintf(node->doubt, sizeof node->doubt, "%s", sentence);
-    ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
-}
-
 static void member_gone(lig_params *node, const ligi_member *member, const char *sentence)
 {
     char why[LIGI_WHY_TEXT];
@@ -55,7 +40,7 @@ static void member_gone(lig_params *node, const ligi_member *member, const char 
         return;
     }
     snprintf(why, sizeof why, "node %u has left: %s", member->rank, sentence);
-    doubt(node, why);
+    ligi_node_doubt(node, why);
 }
 
 void ligi_node_member_changed(void *context, const ligi_group_event *event)
@@ -67,11 +52,11 @@ void ligi_node_member_changed(void *context, const ligi_group_event *event)
     case LIGI_CHANGE_GONE: member_gone(node, &event->member, sentence); break;
     case LIGI_CHANGE_EXPELLED:
         snprintf(why, sizeof why, "node %u is cut off: %s", node->rank, sentence);
-        ligi_node_break(node, LIG_E_PEER, why);
+        ligi_node_break_now(node, LIG_E_PEER, why);
         break;
     case LIGI_CHANGE_ORPHANED:
         snprintf(why, sizeof why, "node %u is cut off: %s", node->rank, sentence);
-        doubt(node, why);
+        ligi_node_doubt(node, why);
         break;
     default: break;
     }
@@ -80,5 +65,5 @@ void ligi_node_member_changed(void *context, const ligi_group_event *event)
 void ligi_node_end_doubt(lig_params *node, int64_t now_ns)
 {
     if (node->doubt_ns != 0 && node->doubt_ns <= now_ns)
-        ligi_node_break(node, LIG_E_PEER, node->doubt);
+        ligi_node_break_now(node, LIG_E_PEER, node->doubt);
 }

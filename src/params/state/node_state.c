@@ -3,8 +3,11 @@
 #include "base/clock.h"
 #include "group/group_info.h"
 #include "net/progress.h"
+#include "net/service.h"
 
 #include <stdio.h>
+
+#define DOUBT_NS INT64_C(200000000)
 
 /* --- what every call asks first --- */
 
@@ -139,7 +142,7 @@ void ligi_node_wake(lig_params *node)
 /* --- loss --- */
 
 /* The whole job ends: rows that the node had are in the last save alone. */
-void ligi_node_break(lig_params *node, lig_status status, const char *sentence)
+void ligi_node_break_now(lig_params *node, lig_status status, const char *sentence)
 {
     if (atomic_load(&node->broken))
         return;
@@ -153,4 +156,26 @@ void ligi_node_break(lig_params *node, lig_status status, const char *sentence)
     pthread_cond_broadcast(&node->barrier.changed);
     pthread_mutex_unlock(&node->barrier.lock);
     ligi_net_wake(node->net);
+}
+
+void ligi_node_doubt(lig_params *node, const char *sentence)
+{
+    if (node->leaving || node->doubt_ns != 0)
+        return;
+    node->doubt_ns = ligi_now_ns() + DOUBT_NS;
+    snprintf(node->doubt, sizeof node->doubt, "%s", sentence);
+    ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
+}
+
+int ligi_node_is_waking(lig_params *node)
+{
+    return !node->leaving && node->group && ligi_group_waking(node->group);
+}
+
+void ligi_node_break(lig_params *node, lig_status status, const char *sentence)
+{
+    if (status == LIG_E_PEER && !atomic_load(&node->broken) && ligi_node_is_waking(node))
+        ligi_node_doubt(node, sentence);
+    else
+        ligi_node_break_now(node, status, sentence);
 }

@@ -182,8 +182,16 @@ lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *c
                           int64_t timeout_ns);
 /* Something that others wait for has changed, outside a hook. */
 void ligi_node_wake(lig_params *node);
-/* A node is lost: every wait ends. Under the lock. */
+/* A node is lost: every wait ends. Under the lock, as all below. */
+void ligi_node_break_now(lig_params *node, lig_status status, const char *sentence);
+/* The same; a lost peer is put in doubt while this node may have been expelled itself. */
 void ligi_node_break(lig_params *node, lig_status status, const char *sentence);
+/* A peer has gone that should not have, mostly because it has heard of a loss before this node. The
+ * reason, from another link or from the group, is awaited for 200 ms; then the node breaks. */
+void ligi_node_doubt(lig_params *node, const char *sentence);
+/* 1 when this node was frozen for so long that the group may have expelled it: it finds its links
+ * closed, and the group's word comes first. */
+int ligi_node_is_waking(lig_params *node);
 
 /* What is left until a deadline: never below 0; LIG_FOREVER stays. */
 int64_t ligi_time_left(int64_t deadline_ns);
