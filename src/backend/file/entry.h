@@ -1,6 +1,6 @@
 /* What lies below a store's folder, which somebody else may have made: opened by descriptor, never
- * through a link (base/files/plain.h), and of an expected owner: the effective user, root, the owner
- * of the store's folder, and anybody where group or others may write to that folder. */
+ * through a link (base/files/plain.h), and of an expected owner: the effective user, root, the
+ * owner of the store's folder, and anybody where group or others may write to that folder. */
 #ifndef LIGI_FILE_ENTRY_H
 #define LIGI_FILE_ENTRY_H
 
