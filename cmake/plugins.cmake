@@ -18,3 +18,16 @@ if(UCX_INCLUDE)
 else()
   message(STATUS "UCX is not here (Debian: libucx-dev): the ucx transport is not built")
 endif()
+
+# EvoStore's C functions. It is loaded and never linked with: one of them has the name of a system call.
+file(GLOB evostore_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/compat/evostore/*.c")
+list(FILTER evostore_sources EXCLUDE REGEX "_(test|fuzz)\\.c$")
+set(evostore_map "${CMAKE_CURRENT_SOURCE_DIR}/src/compat/evostore/evostore.map")
+add_library(evostore MODULE ${evostore_sources})
+target_compile_definitions(evostore PRIVATE _GNU_SOURCE)
+target_link_libraries(evostore PRIVATE shared ligament_flags m)
+target_link_options(evostore PRIVATE "LINKER:--version-script=${evostore_map}" LINKER:-z,nodelete
+  LINKER:-Bsymbolic $<$<STREQUAL:${LIG_SANITIZE},>:LINKER:-z,defs>)
+set_target_properties(evostore PROPERTIES OUTPUT_NAME ligament_evostore C_VISIBILITY_PRESET hidden
+  LINK_DEPENDS "${evostore_map}" LIBRARY_OUTPUT_DIRECTORY "${stage}/lib"
+  BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")

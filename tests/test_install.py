@@ -77,6 +77,8 @@ def test_what_is_there(prefix):
         "bin/ligament",
         "lib/libligament.so.0",
         "lib/libligament.so",
+        "lib/libligament_evostore.so",
+        "include/ligament/evostore.h",
         "lib/libligament.a",
         "include/ligament/ligament.h",
         "include/ligament/plugin.h",

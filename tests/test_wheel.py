@@ -130,6 +130,7 @@ def test_holds_what_it_should(wheel):
     for name in (
         "ligament/_core.abi3.so",
         "ligament/lib/libligament.so.0",
+        "ligament/lib/libligament_evostore.so",
         "ligament/lib/pkgconfig/ligament.pc",
         "ligament/lib/cmake/ligament/ligament-config.cmake",
         "ligament/include/ligament/plugin.h",
@@ -154,7 +155,7 @@ def test_links_nothing_but_the_system(wheel, tmp_path):
         assert [name for name in needed if not SYSTEM.fullmatch(name)] == [], path
         seen.add(path.name)
     seen.discard("libligament_ucx.so")  # built where UCX's headers are, and links none of it
-    assert seen == {"libligament.so.0", "_core.abi3.so", "ligament"}
+    assert seen == {"libligament.so.0", "libligament_evostore.so", "_core.abi3.so", "ligament"}
 
 
 def test_tags(wheel):
