@@ -18,9 +18,11 @@ from ..errors import InvalidError, UnsupportedError
 from ..tree import encode, set_plain
 from . import (
     arrays,
+    keras2_graph,
     keras_graph,
     of_jax,
     of_keras,
+    of_keras2,
     of_tensorflow,
     of_torch,
     torch_graph,
@@ -77,6 +79,7 @@ __all__ = [
 # is an array to NumPy.
 _ADAPTERS: tuple[tuple[str, ModuleType], ...] = (
     ("keras", of_keras),
+    ("tf_keras", of_keras2),
     ("torch", of_torch),
     ("tensorflow", of_tensorflow),
     ("jax", of_jax),
@@ -261,9 +264,13 @@ def is_model(model: Any) -> bool:
 
 def is_optimizer(part: Any) -> bool:
     """Whether it is an optimizer of a framework."""
-    return (_has("torch") and of_torch.is_optimizer(part)) or (
-        _has("keras") and of_keras.is_optimizer(part)
-    )
+    return (_has("torch") and of_torch.is_optimizer(part)) or _keras_of(part) is not None
+
+
+def _keras_of(part: Any) -> Any:
+    """The adapter of the Keras whose optimizer it is; None for anything else."""
+    table = (("keras", of_keras), ("tf_keras", of_keras2))
+    return next((one for name, one in table if _has(name) and one.is_optimizer(part)), None)
 
 
 def graphs(
@@ -277,6 +284,8 @@ def graphs(
     adapter = _model_adapter(model)
     if adapter is of_keras:
         return [keras_graph.graph(model, signature)]
+    if adapter is of_keras2:
+        return [keras2_graph.graph(model, signature)]
     if adapter is of_torch:
         return torch_graph.graphs(model, args, kwargs, signature)
     raise InvalidError(
@@ -289,6 +298,8 @@ def layer_names(model: Any, paths: list[str]) -> list[str]:
     """The layers of a graph as the framework's users call them, without mere operations."""
     if _model_adapter(model) is of_keras:
         return keras_graph.layer_names(model, paths)
+    if _model_adapter(model) is of_keras2:
+        return keras2_graph.layer_names(model, paths)
     return [path for path in paths if not path.endswith("()")]
 
 
@@ -297,8 +308,9 @@ def state_of(model: Any) -> Any:
     adapter = _model_adapter(model)
     if adapter is not None:
         return adapter.state(model)
-    if _has("keras") and of_keras.is_optimizer(model):
-        return of_keras.optimizer_state(model)
+    keras = _keras_of(model)
+    if keras is not None:
+        return keras.optimizer_state(model)
     if callable(getattr(model, "state_dict", None)) and not isinstance(model, dict):
         return model.state_dict()
     return model
@@ -308,9 +320,7 @@ def _has_state(model: Any) -> bool:
     """Whether its state is taken and given as a whole: optimizers, schedules, loaders."""
     if _model_adapter(model) is not None or isinstance(model, (dict, list, tuple)):
         return False
-    return (_has("keras") and of_keras.is_optimizer(model)) or callable(
-        getattr(model, "state_dict", None)
-    )
+    return _keras_of(model) is not None or callable(getattr(model, "state_dict", None))
 
 
 def collect(model: Any, with_frameworks: bool = False) -> Collected:
@@ -367,16 +377,17 @@ def check_state(model: Any, state: Any) -> None:
     """Raises when an optimizer cannot take this state; of others nobody knows."""
     if _has("torch") and of_torch.is_optimizer(model):
         of_torch.check_optimizer(model, state)
-    elif _has("keras") and of_keras.is_optimizer(model):
-        of_keras.check_optimizer(model, state)
+    elif (keras := _keras_of(model)) is not None:
+        keras.check_optimizer(model, state)
 
 
 def set_state(model: Any) -> Callable[[Any], None]:
     """How an object takes back its state: exact for torch's optimizers, which would cast."""
     if _has("torch") and of_torch.is_optimizer(model):
         return lambda state: of_torch.set_optimizer(model, state)
-    if _has("keras") and of_keras.is_optimizer(model):
-        return lambda state: of_keras.set_optimizer(model, state)
+    keras = _keras_of(model)
+    if keras is not None:
+        return lambda state: keras.set_optimizer(model, state)
     if not callable(getattr(model, "load_state_dict", None)):
         raise InvalidError(f"a {type(model).__qualname__} has no load_state_dict")
     return lambda state: model.load_state_dict(state)

@@ -18,7 +18,7 @@ _PASSED_OVER = ("name", "trainable", "shared_object_id", "build_config")
 def graph(model: Any, signature: Signature | None) -> Layers:
     """Functional and built sequential models by data flow, all others by order."""
     flow = _functional(model)
-    walk = _Walk(model, signature, _FLOW if flow is not None else _ORDER)
+    walk = Walk(model, signature, _FLOW if flow is not None else _ORDER)
     if flow is not None:
         walk.flow(flow, None)
     else:
@@ -39,82 +39,130 @@ def _functional(model: Any) -> Any:
     return inner if hasattr(inner, "_nodes_by_depth") else None
 
 
-class _Walk:
+class Walk:
+    """Makes the layers and calls of a model."""
+
+    entries = staticmethod(_entries)
+    functional = staticmethod(_functional)
+
     def __init__(self, model: Any, signature: Signature | None, kind: str) -> None:
         self.layers = Layers(kind)
         self.signature = signature
-        self.paths = {id(item): path for path, item, _ in _entries(model)}
+        self.paths = {id(item): path for path, item, _ in self.entries(model)}
         self.made: dict[int, int] = {}  # of each operation: its layer
+
+    @property
+    def model_class(self) -> Any:
+        """What every model is."""
+        return sys.modules["keras"].Model
+
+    def inputs_of(self, model: Any) -> list[Any]:
+        """The tensors that go into a functional model."""
+        return list(model._inputs)
+
+    def outputs_of(self, model: Any) -> list[Any]:
+        """Those that come out."""
+        return list(model._outputs)
+
+    def operation(self, node: Any) -> Any:
+        """What a node calls."""
+        return node.operation
+
+    def taken(self, node: Any) -> list[Any]:
+        """The tensors it takes."""
+        return list(node.input_tensors)
+
+    def given(self, node: Any) -> list[Any]:
+        """Those it gives."""
+        return list(node.output_tensors)
+
+    def plain_arguments(self, node: Any) -> Any:
+        """What a call was given besides tensors; None where that is nothing."""
+        return _plain_arguments(node)
+
+    def is_layer(self, operation: Any) -> bool:
+        """Whether it can have a place among the model's parts."""
+        return isinstance(operation, sys.modules["keras"].Layer)
 
     def flow(self, model: Any, given: list[Value] | None) -> list[Value]:
         """Adds the calls of a functional model, fed by `given` where it stands in another one;
         gives its outputs."""
         values: dict[int, Value] = {}
         if given is not None:
-            values.update(zip(map(id, model._inputs), given, strict=True))
+            values.update(zip(map(id, self.inputs_of(model)), given, strict=True))
         depths = model._nodes_by_depth
         nodes = [node for depth in sorted(depths, reverse=True) for node in depths[depth]]
         calls: dict[int, list[Any]] = {}
         for node in nodes:
-            calls.setdefault(id(node.operation), []).append(_plain_arguments(node))
+            calls.setdefault(id(self.operation(node)), []).append(self.plain_arguments(node))
         for node in nodes:
             if given is not None and node.is_input:
                 continue
-            inputs = [values[id(tensor)] for tensor in node.input_tensors]
-            outputs = self.call(node.operation, inputs, calls[id(node.operation)])
-            for number, tensor in enumerate(node.output_tensors):
+            operation = self.operation(node)
+            inputs = [values[id(tensor)] for tensor in self.taken(node)]
+            outputs = self.call(operation, inputs, calls[id(operation)])
+            for number, tensor in enumerate(self.given(node)):
                 values[id(tensor)] = (
                     outputs[number] if number < len(outputs) else (outputs[0][0], number)
                 )
-        return [values[id(tensor)] for tensor in model._outputs]
+        return [values[id(tensor)] for tensor in self.outputs_of(model)]
 
     def call(self, operation: Any, inputs: list[Value], arguments: list[Any]) -> list[Value]:
         """A call of an operation. A model in the model is no layer: its own layers are."""
-        keras = sys.modules["keras"]
-        inner = _functional(operation) if isinstance(operation, keras.Model) else None
-        if inner is not None and len(inner._inputs) == len(inputs):
+        is_model = isinstance(operation, self.model_class)
+        inner = self.functional(operation) if is_model else None
+        if inner is not None and len(self.inputs_of(inner)) == len(inputs):
             return self.flow(inner, inputs)
         number = self.layers.call(self.layer(operation, arguments), inputs)
         return [(number, 0)]
 
     def order(self, model: Any, before: int | None) -> int | None:
         """Adds a model's layers as a chain; gives the last call."""
-        keras = sys.modules["keras"]
         path = self.paths.get(id(model), "")
-        own = [w for w in (*model._trainable_variables, *model._non_trainable_variables)]
+        own = self.own_weights(model)
         if own:
             name = f"{path}/vars" if path else "vars"
-            before = self.chain(self.layers.layer(name, encoded("own", *map(_shape, own))), before)
+            before = self.chain(
+                self.layers.layer(name, encoded("own", *map(weight_shape, own))), before
+            )
         for layer in model.layers:
-            inner = _functional(layer) if isinstance(layer, keras.Model) else None
-            if inner is not None and before is not None and len(inner._inputs) == 1:
+            is_model = isinstance(layer, self.model_class)
+            inner = self.functional(layer) if is_model else None
+            if inner is not None and before is not None and len(self.inputs_of(inner)) == 1:
                 before = self.flow(inner, [(before, 0)])[0][0]
-            elif isinstance(layer, keras.Model) and inner is None and layer.layers:
+            elif is_model and inner is None and layer.layers:
                 before = self.order(layer, before)
             else:
                 before = self.chain(self.layer(layer, []), before)
         return before
 
+    def own_weights(self, model: Any) -> list[Any]:
+        """Those of a model that none of its layers has."""
+        return [*model._trainable_variables, *model._non_trainable_variables]
+
     def chain(self, layer: int, before: int | None) -> int:
+        """A call that follows another."""
         return self.layers.call(layer, [] if before is None else [(before, 0)])
 
     def layer(self, operation: Any, arguments: list[Any]) -> int:
+        """The layer of an operation, made at its first call."""
         if id(operation) not in self.made:
-            is_layer = isinstance(operation, sys.modules["keras"].Layer)
-            path = self.paths.get(id(operation)) if is_layer else None
+            path = self.paths.get(id(operation)) if self.is_layer(operation) else None
             name = path or f"{type(operation).__name__.lower()}()"
             mark = self.mark(operation, [one for one in arguments if one is not None])
             self.made[id(operation)] = self.layers.layer(name, mark)
         return self.made[id(operation)]
 
     def mark(self, operation: Any, arguments: list[Any]) -> bytes:
+        """Its signature."""
         if self.signature is not None:
             return text_of(self.signature(operation))
-        weights = [_shape(weight) for weight in getattr(operation, "weights", ())]
-        return encoded(_class_name(type(operation)), _config(operation), weights, arguments)
+        weights = [weight_shape(weight) for weight in getattr(operation, "weights", ())]
+        return encoded(_class_name(type(operation)), config_of(operation), weights, arguments)
 
 
-def _shape(weight: Any) -> tuple[list[int], str]:
+def weight_shape(weight: Any) -> tuple[list[int], str]:
+    """Shape and dtype of a weight."""
     return list(weight.shape), str(weight.dtype)
 
 
@@ -126,7 +174,8 @@ def _class_name(kind: type) -> str:
     return registered if ">" in registered else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _config(operation: Any) -> Any:
+def config_of(operation: Any) -> Any:
+    """Its configuration without what changes nothing of what it computes."""
     try:
         config = dict(operation.get_config())
     except Exception:  # a layer of the user's that cannot tell: what it has in plain sight

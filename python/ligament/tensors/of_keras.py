@@ -13,6 +13,7 @@ from ..errors import InvalidError, MismatchError, UnsupportedError
 from . import arrays, of_jax, of_tensorflow, of_torch
 from .dtypes import FROM_NUMPY, NAMES
 from .fresh import Fresh
+from .keras_walk import Entry, Parts, entries, load_own, named
 
 Done = Callable[[list[int], dict[int, Any]], None]
 
@@ -92,63 +93,32 @@ class _Own(dict[str, Any]):
     """Stands where Keras expects a store."""
 
 
-def _entries(model: Any) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    """(path, saveable, what it saves of its own) in the order of Keras's own files, without
-    optimizer and metrics."""
+def _own(item: Any) -> dict[str, Any]:
+    own = _Own()
+    if hasattr(item, "save_own_variables"):
+        item.save_own_variables(own)
+    return own
+
+
+def _entries(model: Any) -> Iterator[Entry]:
     from keras.src.saving.keras_saveable import KerasSaveable
     from keras.src.saving.saving_lib import _walk_saveable
     from keras.src.utils.naming import to_snake_case
 
     keras = sys.modules["keras"]
     skipped = (keras.optimizers.Optimizer, keras.metrics.Metric, keras.losses.Loss)
-    seen: dict[
-        int, Any
-    ] = {}  # kept alive: a list made for the walk must not lend its id to another
-
-    def visit(item: Any, path: str) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-        if isinstance(item, KerasSaveable):
-            yield from saveable(item, path)
-        elif isinstance(item, (list, dict, tuple)) and id(item) not in seen:
-            seen[id(item)] = item
-            yield from container(
-                list(item.values()) if isinstance(item, dict) else list(item), path
-            )
-
-    def saveable(item: Any, path: str) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-        if id(item) in seen or isinstance(item, skipped):
-            return
-        seen[id(item)] = item
-        own = _Own()
-        if hasattr(item, "save_own_variables"):
-            item.save_own_variables(own)
-        yield path, item, own
-        for name, child in _walk_saveable(item):
-            yield from visit(child, f"{path}/{name}" if path else name)
-
-    def container(items: list[Any], path: str) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-        used: dict[str, int] = {}
-        for item in items:
-            is_saveable = isinstance(item, KerasSaveable)
-            if not is_saveable and not isinstance(item, (list, dict, tuple)):
-                continue
-            name = to_snake_case(item.__class__.__name__) if is_saveable else "container"
-            number = used.get(name, 0)
-            used[name] = number + 1
-            yield from visit(item, f"{path}/{name}_{number}" if number else f"{path}/{name}")
-
-    yield from saveable(model, "")
+    parts = Parts(
+        is_part=lambda item: isinstance(item, KerasSaveable),
+        is_skipped=lambda item: isinstance(item, skipped),
+        own=_own,
+        children=_walk_saveable,
+        snake_case=to_snake_case,
+    )
+    return entries(model, parts)
 
 
 def _named(model: Any) -> dict[str, tuple[Any, Any, str]]:
-    """name -> (value, saveable, key), the model's weights in its own order first."""
-    if not model.built:
-        raise InvalidError(f"the Keras model '{model.name}' is not built: it has no weights yet")
-    found: dict[str, tuple[Any, Any, str]] = {}
-    for path, item, own in _entries(model):
-        for key, value in own.items():
-            found[f"{path}/vars/{key}" if path else f"vars/{key}"] = (value, item, key)
-    order = {id(weight): i for i, weight in enumerate(model.weights)}
-    return dict(sorted(found.items(), key=lambda item: order.get(id(item[1][0]), len(order))))
+    return named(model, _entries(model))
 
 
 def state(model: Any) -> dict[str, Any]:
@@ -175,17 +145,9 @@ def finisher(
                 [values[i].value for i in filled if i not in takers and i not in computed]
             )
         if not computed.isdisjoint(filled):
-            _load_own(model, values, computed.intersection(filled))
+            load_own(list(_named(model).values()), values, computed.intersection(filled))
 
     return done, None
-
-
-def _load_own(model: Any, values: list[Any], which: set[int]) -> None:
-    entries = list(_named(model).values())
-    for item in {id(entries[i][1]): entries[i][1] for i in which}.values():
-        item.load_own_variables(
-            {key: values[i] for i, (_, other, key) in enumerate(entries) if other is item}
-        )
 
 
 def weights(
@@ -224,33 +186,36 @@ def optimizer_state(optimizer: Any) -> dict[str, Any]:
 
 def check_optimizer(optimizer: Any, state: Any) -> None:
     """Raises when the optimizer cannot take this state."""
+    check_variables(optimizer.name, optimizer.variables if optimizer.built else [], state)
+
+
+def check_variables(name: str, variables: list[Any], state: Any) -> None:
+    """Raises when the variables of an optimizer cannot take this state; one without any has not
+    been built."""
     if not isinstance(state, dict) or set(state) != {f"vars/{i}" for i in range(len(state))}:
         raise MismatchError("what is stored is not the state of an optimizer of Keras's")
-    if not optimizer.built or len(optimizer.variables) != len(state):
+    if not variables or len(variables) != len(state):
         raise MismatchError(
-            f"the optimizer '{optimizer.name}' has {len(optimizer.variables)} variables, "
-            f"the stored one {len(state)}"
-            + (
-                ""
-                if optimizer.built
-                else "; build it first: optimizer.build(model.trainable_variables)"
-            )
+            f"the optimizer '{name}' has {len(variables)} variables, the stored one {len(state)}"
+            + ("" if variables else "; build it first: optimizer.build(model.trainable_variables)")
         )
-    for variable, value in zip(optimizer.variables, _in_order(state), strict=True):
+    for variable, value in zip(variables, in_order(state), strict=True):
         if tuple(variable.shape) != tuple(value.shape):
             raise MismatchError(
-                f"{variable.path} has shape {tuple(variable.shape)}, stored is {tuple(value.shape)}"
+                f"{getattr(variable, 'path', variable.name)} has shape {tuple(variable.shape)}, "
+                f"stored is {tuple(value.shape)}"
             )
 
 
-def _in_order(state: dict[str, Any]) -> list[Any]:
+def in_order(state: dict[str, Any]) -> list[Any]:
+    """The values by their numbers."""
     return [state[f"vars/{i}"] for i in range(len(state))]
 
 
 def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
     """Every variable takes its value as it was stored."""
     check_optimizer(optimizer, state)
-    for variable, value in zip(optimizer.variables, _in_order(state), strict=True):
+    for variable, value in zip(optimizer.variables, in_order(state), strict=True):
         variable.assign(value)
 
 
