@@ -89,22 +89,21 @@ class NoMemoryError(Error, MemoryError):
     """Memory could not be had."""
 
 
-_core.set_errors(
-    {
-        1: InvalidError,
-        2: NotFoundError,
-        3: ExistsError,
-        4: NoMemoryError,
-        5: StorageError,
-        6: CorruptError,
-        7: TimeoutError,
-        8: ClosedError,
-        9: BusyError,
-        10: UnsupportedError,
-        11: MismatchError,
-        12: PeerError,
-        13: DeniedError,
-        14: LimitError,
-        15: Error,
-    }
-)
+BY_STATUS: dict[int, type[Error]] = {
+    1: InvalidError,
+    2: NotFoundError,
+    3: ExistsError,
+    4: NoMemoryError,
+    5: StorageError,
+    6: CorruptError,
+    7: TimeoutError,
+    8: ClosedError,
+    9: BusyError,
+    10: UnsupportedError,
+    11: MismatchError,
+    12: PeerError,
+    13: DeniedError,
+    14: LimitError,
+    15: Error,
+}
+_core.set_errors(dict(BY_STATUS))

@@ -45,7 +45,7 @@ def test_modules_arguments_and_status(tmp_path: Path) -> None:
     )
     done = run(script, "a", "--b", env=LIGHT)
     assert done.returncode == 7, done.stderr
-    assert done.stdout == "beside ['a', '--b'] ligament.plugins\n"
+    assert done.stdout == "beside ['a', '--b'] ligament.compat.tmci.plugins\n"
     assert run().returncode == 2
 
 

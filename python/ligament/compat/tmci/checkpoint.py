@@ -1,81 +1,138 @@
-"""tmci.checkpoint, also as the fork has it: a subset of layers, a model's number, and numbers and
-owners of its tensors."""
+"""tmci.checkpoint, and the calls of EvoStore's fork of it: a subset of layers, a model's number,
+numbers of its tensors and of their owners."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import ligament
-from ligament import checkpoint, tensors
+from ligament import _core, checkpoint, plugins, tensors
 from ligament.checkpoint import CheckpointCallback
-from ligament.transfer import LayerStore
+from ligament.errors import InvalidError, UnsupportedError
+from ligament.tensors import Fresh
+from ligament.tensors.dtypes import BYTES
 
-_stores: dict[str, LayerStore] = {}
+from .evostore import BACKEND, number
+from .plugins import dummy
 
-
-def _store(backend: str, config: str) -> LayerStore:
-    place = config or backend
-    if place not in _stores:
-        _stores[place] = LayerStore(ligament.Store(place))
-    return _stores[place]
+_GROUP_BYTES = 32 << 20  # memory that waits to be taken over
 
 
-def _numbers(values: Sequence[int], count: int) -> list[int]:
-    """64-bit numbers, or pairs of 32-bit halves, the low one first."""
-    numbers = [int(value) for value in values]
-    if len(numbers) == count:
-        return numbers
-    if len(numbers) != 2 * count:
-        raise ligament.InvalidError(f"{len(numbers)} numbers for {count} tensors")
-    mask = (1 << 32) - 1
-    halves = zip(numbers[::2], numbers[1::2], strict=True)
-    return [(low & mask) | (high & mask) << 32 for low, high in halves]
-
-
-def _weights(model: Any, layers: Sequence[Any] | None) -> list[Any]:
-    parts = [model] if layers is None else layers
-    return [value for part in parts for value in tensors.collect(part).values]
-
-
-def save_weights(
-    model: Any,
-    backend: str,
-    config: str = "",
-    include_optimizer: bool = True,
-    *,
-    layers: Sequence[Any] | None = None,
-    model_id: int | None = None,
-    tensor_ids: Sequence[int] | None = None,
-) -> None:
-    """Without a model's number as tmci; with it the tensors wait for `store_meta`."""
-    if model_id is None or tensor_ids is None:
-        checkpoint.save_weights(model, backend, config, include_optimizer)
+def save_weights(model: Any, *args: Any, **kwargs: Any) -> None:
+    """`save_weights(model, backend, config="", include_optimizer=True)` as TMCI;
+    `save_weights(model, layers, backend, model_ids, lids, config="", include_optimizer=True)` as
+    the fork: the tensors of a model that `store_meta` publishes."""
+    if not _is_fork(args, kwargs):
+        checkpoint.save_weights(model, *args, **kwargs)
         return
-    values = _weights(model, layers)
-    _store(backend, config).store_layers(values, model_id, _numbers(tensor_ids, len(values)))
+    save_layers(model, **_arguments(("prefix", "backend", "model_ids", "lids"), args, kwargs))
 
 
-def load_weights(
-    model: Any,
-    backend: str,
-    config: str = "",
-    include_optimizer: bool = True,
-    *,
-    layers: Sequence[Any] | None = None,
-    model_id: int | None = None,
-    tensor_ids: Sequence[int] | None = None,
-    owners: Sequence[int] | None = None,
-) -> None:
-    """Without tensors' numbers as tmci; with them each is read from its owner, or from the
-    model."""
-    if tensor_ids is None:
-        checkpoint.load_weights(model, backend, config, include_optimizer)
+def load_weights(model: Any, *args: Any, **kwargs: Any) -> None:
+    """`load_weights(model, backend, config="", include_optimizer=True)` as TMCI;
+    `load_weights(model, layers, backend, lowners, model_ids, lids, config="",
+    include_optimizer=True)` as the fork: each tensor from the model that owns it."""
+    if not _is_fork(args, kwargs):
+        checkpoint.load_weights(model, *args, **kwargs)
         return
-    values = _weights(model, layers)
-    lids = _numbers(tensor_ids, len(values))
-    named = [model_id or 0] * len(values) if owners is None else _numbers(owners, len(values))
-    _store(backend, config).read_layers(values, lids, named)
+    names = ("prefix", "backend", "lowners", "model_ids", "lids")
+    load_layers(model, **_arguments(names, args, kwargs))
+
+
+def _is_fork(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """In TMCI the second argument is the backend's name, in the fork a list of layers."""
+    if args:
+        return not isinstance(args[0], str)
+    return not kwargs.keys().isdisjoint(("prefix", "layers", "model_ids", "lids"))
+
+
+def _arguments(
+    names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    known = (*names, "config", "include_optimizer")
+    given = dict(zip(known, args, strict=False)) | kwargs
+    if "layers" in given:
+        given["prefix"] = given.pop("layers")
+    missing = [name for name in names if name not in given]
+    unknown = [name for name in given if name not in known]
+    if missing or unknown or len(args) > len(known):
+        wrong = f"lacks {', '.join(missing)}" if missing else f"got {', '.join(unknown) or args}"
+        raise TypeError(f"the call with a list of layers {wrong}; it takes {', '.join(known)}")
+    backend = given.pop("backend")
+    if not isinstance(backend, str) or not isinstance(given.pop("config", ""), str):
+        raise TypeError("backend and config should be strings")
+    if backend not in ("dummy", BACKEND):
+        raise UnsupportedError(f"backend {backend!r}: layers are saved by number through 'dummy'")
+    given.pop("include_optimizer", None)  # the fork leaves it out whatever is asked for
+    return given
+
+
+def weights_of(model: Any, layers: Iterable[Any] | None) -> list[Any]:
+    """The weights of the layers named, in the model's order; of all without a name."""
+    wanted = {getattr(layer, "name", layer) for layer in layers or ()}
+    return [
+        weight
+        for layer in model.layers
+        if not wanted or layer.name in wanted
+        for weight in layer.weights
+    ]
+
+
+def _paired(values: list[Any], ids: Sequence[Any], what: str) -> list[int]:
+    if len(ids) != len(values):
+        raise InvalidError(f"{len(ids)} {what} for {len(values)} weights of the layers named")
+    return [number(one) for one in ids]
+
+
+def save_layers(model: Any, prefix: Iterable[Any] | None, model_ids: Any, lids: Any) -> None:
+    """Writes the layers' weights as tensors `lids` of model `model_ids`."""
+    values = weights_of(model, prefix)
+    names = [str(lid) for lid in _paired(values, lids, "lids")]
+    if values:
+        dummy()
+        batch = _core.Batch(names, values)
+        plugins.instance(BACKEND, "").save(str(number(model_ids)), batch)
+
+
+def load_layers(
+    model: Any, prefix: Iterable[Any] | None, lowners: Any, model_ids: Any, lids: Any
+) -> None:
+    """Fills the layers' weights. Those that were never saved stay as they are."""
+    values = weights_of(model, prefix)
+    ids, owners = _paired(values, lids, "lids"), _paired(values, lowners, "lowners")
+    stored = dummy().stored(model_ids, ids, owners)
+    places = [i for i, there in enumerate(stored) if there]
+    names = [f"{lid}@{owner}" for lid, owner in zip(ids, owners, strict=True)]
+    takers = tensors.takers(names, values, places)
+    for group in _groups(places, takers):
+        _load(names, values, {i: takers.get(i) for i in group}, str(number(model_ids)))
+
+
+def _groups(places: list[int], takers: dict[int, Any]) -> Iterator[list[int]]:
+    """So many at a time that little memory waits to be taken over."""
+    group: list[int] = []
+    waiting = 0
+    for i in places:
+        taker = takers.get(i)
+        size = 0 if taker is None else math.prod(taker.shape) * BYTES[taker.code]
+        if group and waiting + size > _GROUP_BYTES:
+            yield group
+            group, waiting = [], 0
+        group.append(i)
+        waiting += size
+    if group:
+        yield group
+
+
+def _load(names: list[str], values: list[Any], takers: dict[int, Any], model: str) -> None:
+    """Those without a taker are filled where they lie."""
+    items = [values[i] if one is None else Fresh(one.code, one.shape) for i, one in takers.items()]
+    plugins.instance(BACKEND, "").load(model, _core.Batch([names[i] for i in takers], items, True))
+    for taker, item in zip(takers.values(), items, strict=True):
+        if taker is not None:
+            taker.take(item)
+    tensors.filled([values[i].value for i, taker in takers.items() if taker is None])
 
 
 __all__ = ["CheckpointCallback", "load_weights", "save_weights"]
