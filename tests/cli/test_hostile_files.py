@@ -120,7 +120,7 @@ NPZ = {
     "long name": (changed(ENTRY, 28, b"\xff\xff"), "its directory is broken"),
     "entry outside": (changed(ENTRY, 42, b"\xff\xff\xff\x7f"), "does not begin where"),
     "entry moved": (changed(ENTRY, 42, b"\1\0\0\0"), "does not begin where"),
-    "size": (changed(ENTRY, 24, b"\xff\xff\xff\x7f"), "lies outside the file"),
+    "size": (changed(ENTRY, 24, b"\xff\xff\xff\x7f"), "more bytes together than the file"),
     "encrypted": (changed(ENTRY, 8, b"\1\0"), "is encrypted"),
     "checksum": (changed(ENTRY, 16, b"\0\0\0\0"), "do not fit their checksum"),
     "bit flip": (changed(b"\x93NUMPY", 130, b"\x55"), "do not fit their checksum"),

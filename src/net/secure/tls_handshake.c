@@ -83,7 +83,7 @@ lig_status ligi_tls_keys_set(ligi_tls_keys *keys, unsigned which, const struct i
     size_t bytes = secret->iov_len;
     char *text = keys->identities[which];
 
-    text[0] = '\0';
+    explicit_bzero(text, sizeof keys->identities[which]);
     explicit_bzero(key_of(keys, which), KEY_BYTES);
     if (group == NULL)
         return LIG_OK;
@@ -146,7 +146,8 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **identity, s
 }
 
 /* The accepting end: do you know this one? Without a session the handshake ends, since there is no
- * certificate. */
+ * certificate. A key that is not set matches nobody: it and its identity are zeros, which anybody
+ * can offer. */
 static int find_key(SSL *ssl, const unsigned char *identity, size_t bytes, SSL_SESSION **session)
 {
     ligi_tls_handshake *handshake = ligi_openssl_owner(ssl);
@@ -156,7 +157,8 @@ static int find_key(SSL *ssl, const unsigned char *identity, size_t bytes, SSL_S
         return 0;
     const ligi_tls_keys *keys = handshake->keys;
     for (unsigned i = 0; i < KEY_COUNT && bytes == IDENTITY_BYTES && *session == NULL; i++)
-        if (keys->openssl.CRYPTO_memcmp(identity, keys->identities[i], bytes) == 0) {
+        if (ligi_tls_keys_has(keys, i) &&
+            keys->openssl.CRYPTO_memcmp(identity, keys->identities[i], bytes) == 0) {
             handshake->which = i;
             *session = make_session(keys, i, ssl);
         }
