@@ -191,7 +191,6 @@ def test_runs_share_a_store(tmp_path: Path, holder: Any) -> None:
     their = holder(where, "d")
     with pytest.raises(dcp.api.CheckpointException, match=f"run 'd' .*{their}"):
         save(where, state(4), "step-10", run="d")
-    with pytest.raises(AssertionError):  # this process has the run until it ends
-        holder(where, "a")
+    assert holder(where, "a")  # no save is under way: another process can have the run
     with pytest.raises(ligament.InvalidError, match="empty"):
         StorageWriter(where, run="")

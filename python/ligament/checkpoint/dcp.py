@@ -86,14 +86,13 @@ class _Place:
             self.name = os.fspath(checkpoint_id)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None, "_part": None, "_ref": None}
+        return {**self.__dict__, "_opened": None, "_part": None, "_lock": None, "_ref": None}
 
 
 class StorageWriter(_Place, storage.StorageWriter):
     """What `dcp.save` and `dcp.async_save` take as `storage_writer`. `checkpoint_id`, or `name`, is
     the model's; it replaces one of that name unless `replace` is False. With a `run` the name is
-    RUN/NAME, and the coordinator's process is the only one that may write the run until it
-    ends."""
+    RUN/NAME, and no other process can write the run while the coordinator saves."""
 
     _synchronize_after_execute = should_synchronize_after_execute = False
 
@@ -108,6 +107,7 @@ class StorageWriter(_Place, storage.StorageWriter):
         super().__init__(uri, name, "a", run)
         self.replace = replace
         self._part: _core.Part | None = None
+        self._lock: _core.Lock | None = None  # of the run, while the coordinator saves
 
     def reset(self, checkpoint_id: _Path | None = None) -> None:
         """A new checkpoint begins; what the last one held is let go."""
@@ -124,7 +124,7 @@ class StorageWriter(_Place, storage.StorageWriter):
         self.store.wait()
         _ = self.model
         if is_coordinator and self.run is not None:
-            runs.hold_until_exit(self.store, self.run)
+            self._lock = runs.hold(self.store, self.run)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """Nothing to add."""
@@ -178,6 +178,7 @@ class StorageWriter(_Place, storage.StorageWriter):
         self.store._core.join(
             self.model, tuple(part for part in parts if part), (*options, None, None)
         )
+        self._unlock()
 
     def storage_meta(self) -> StorageMeta | None:
         """For planners that ask."""
@@ -192,6 +193,12 @@ class StorageWriter(_Place, storage.StorageWriter):
         part, self._part = self._part, None
         if part is not None:
             part.close(self.store._core)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
 
     # --- as DCP's stager, for async_save --------------------------------------------------------
 

@@ -5,8 +5,6 @@ The checkpoints of run "default" are the models `step-000000000010`, those of an
 
 from __future__ import annotations
 
-import atexit
-import os
 import re
 import unicodedata
 from typing import Any
@@ -18,7 +16,6 @@ from ..store import Store
 DEFAULT = "default"
 _STEP = "step-"
 _LONGEST_BYTES = 1024
-_held: dict[tuple[int, str, str], _core.Lock] = {}  # of this process until it ends
 
 
 def check(run: Any) -> str:
@@ -80,15 +77,3 @@ def hold(store: Store, run: str) -> _core.Lock | None:
         return _core.Lock(store._core, run)
     except UnsupportedError:
         return None
-
-
-def hold_until_exit(store: Store, run: str) -> None:
-    """The same for integrations whose objects live as long as one save."""
-    key = (os.getpid(), store.uri, run)
-    if key not in _held:
-        lock = hold(store, run)
-        if lock is not None:
-            _held[key] = lock
-
-
-atexit.register(_held.clear)
