@@ -23,8 +23,11 @@ static lig_status check_kind(mode_t mode, mode_t wanted, const char *place, cons
 {
     if ((mode & S_IFMT) == wanted)
         return LIG_OK;
-    return lig_fail(LIG_E_CORRUPT, "%s/%s is %s, expected %s (move it away)", place, name,
-                    kind_of(mode), kind_of(wanted));
+    const char *advice = S_ISLNK(mode) ? "links below a store are not followed: replace it by what "
+                                         "it points to"
+                                       : "move it away";
+    return lig_fail(LIG_E_CORRUPT, "%s/%s is %s, expected %s (%s)", place, name, kind_of(mode),
+                    kind_of(wanted), advice);
 }
 
 lig_status ligi_plain_check(mode_t mode, const char *place, const char *name)
@@ -37,7 +40,7 @@ lig_status ligi_plain_sole(int fd, const char *place, const char *name)
     struct stat info;
 
     if (fstat(fd, &info) != 0)
-        return ligi_fail_errno(errno, "%s/%s cannot be looked at", place, name);
+        return ligi_fail_errno(errno, "fstat of %s/%s failed", place, name);
     if (info.st_nlink <= 1)
         return LIG_OK;
     return lig_fail(LIG_E_DENIED,
