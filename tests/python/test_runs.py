@@ -286,3 +286,15 @@ def test_the_newest_step_is_removed_before_it_is_resolved(
         monkeypatch.setattr(ck, "_source", lambda run: 1)
         with pytest.raises(ligament.BusyError, match="replaced faster than they are read"):
             ck.restore()
+
+
+def test_steps_beyond_the_one_that_is_saved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Checkpointer(tmp_path) as ahead:
+        ahead.save(8, extra=1)
+    with Checkpointer(tmp_path) as behind, caplog.at_level(logging.WARNING, "ligament"):
+        behind.save(3, extra=1)
+        behind.save(4, extra=1)
+    assert len(caplog.messages) == 1
+    assert "run 'default' has steps up to 8, beyond step 3" in caplog.messages[0]

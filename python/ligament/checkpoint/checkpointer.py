@@ -83,6 +83,7 @@ class Checkpointer:
         self._owned = not isinstance(uri, Store)
         self._keep, self._best, self._timeout = keep, best, timeout
         self._lock: _core.Lock | None = None
+        self._warned = False
         self._preemption: preemption.Preemption | None = None
         self._preempted_together: preemption.Together | None = None
 
@@ -156,6 +157,7 @@ class Checkpointer:
             raise InvalidError(f"{reserved[0]!r} is no name for a part: call it otherwise")
         if rank == 0 and self._lock is None:  # rank 0 commits for all
             self._lock = runs.hold(self.store, self.run)
+            self._warn_of_later_steps(step)
         self.wait()
         tree = {name: tensors.state_of(part) for name, part in parts.items() if part is not None}
         if not tree and extra is None:
@@ -166,6 +168,15 @@ class Checkpointer:
         if rank > 0:  # those of rank 0 are there for all
             own |= own_parts(tree, [n for n in tree if n in parts and _is_own(parts[n])])
         return tree, own
+
+    def _warn_of_later_steps(self, step: int) -> None:
+        """Another process may have gone on with the run since this one restored it."""
+        later = [one for one in self._steps(self.run) if one > step]
+        if later and not self._warned:
+            self._warned = True
+            text = "run %r has steps up to %d, beyond step %d that is saved now: restore again, "
+            text += "or save another run"
+            _log.warning(text, self.run, max(later), step)
 
     def restore(
         self,
