@@ -2,7 +2,7 @@
 
 #include "backend/registry.h"
 #include "base/error.h"
-#include "store/fetch.h"
+#include "store/load/fetch.h"
 
 #include <ligament/store.h>
 

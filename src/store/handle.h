@@ -2,8 +2,8 @@
 #ifndef LIGI_HANDLE_H
 #define LIGI_HANDLE_H
 
-#include "store/footers.h"
-#include "store/record.h"
+#include "store/catalog/footers.h"
+#include "store/format/record.h"
 #include "store/stamps.h"
 
 #include <ligament/store.h>

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/uri.h"
-#include "store/ledger.h"
+#include "store/catalog/catalog_view.h"
 
 #include <errno.h>
 #include <stdlib.h>

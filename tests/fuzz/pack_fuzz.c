@@ -1,6 +1,6 @@
 /* A pack's header, trailer and footer: as they come, and hostile but for their hashes. */
 #include "base/hash.h"
-#include "store/packfile.h"
+#include "store/format/packfile.h"
 
 #include <stdlib.h>
 #include <string.h>

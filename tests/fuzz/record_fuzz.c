@@ -1,6 +1,6 @@
 /* Values of the catalog, hostile but for their hash: what a reader meets when somebody writes one
  * on purpose. */
-#include "store/origin.h"
+#include "store/catalog/fingerprint_index.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  *     golden_test                  reads tests/golden/store-1
  *     golden_test make FOLDER      writes such a store; done once for each version of the format */
-#include "store/packfile.h"
+#include "store/format/packfile.h"
 #include "store_scene.h"
 
 #include <dirent.h>

@@ -1,9 +1,9 @@
 #include "backend/file/file.h"
-#include "backend/file/named_lock.h"
-#include "backend/file/pins.h"
+#include "backend/file/leases/named_lock.h"
+#include "backend/file/leases/file_pins.h"
 
-#include "backend/file/catalog.h"
-#include "backend/file/catalog_copy.h"
+#include "backend/file/catalog/catalog.h"
+#include "backend/file/catalog/catalog_copy.h"
 #include "base/error.h"
 #include "base/option.h"
 

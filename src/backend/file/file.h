@@ -2,17 +2,17 @@
  *   ligament                 the marker, "ligament store, format 1"
  *   catalog.mdb (-lock)      LMDB
  *   packs/<16 hex>.pack      sealed packs; packs/tmp-<16 hex> on their way
- *   leases/<16 hex>          packs that a process pins (pins.h)
- *   leases/run-<16 hex>      names that a process holds (named_lock.h)
- *   writer                   on network file systems: who writes (lease.h)
+ *   leases/<16 hex>          packs that a process pins (leases/file_pins.h)
+ *   leases/run-<16 hex>      names that a process holds (leases/named_lock.h)
+ *   writer                   on network file systems: who writes (leases/lease.h)
  * names.h has all names; entry.h says how they are opened.
  * A writer holds flock(LOCK_EX) on its pack from creation to pack_close: that is how the living are
  * told from the dead. */
 #ifndef LIGI_FILE_H
 #define LIGI_FILE_H
 
-#include "backend/file/engine.h"
 #include "backend/file/entry.h"
+#include "backend/file/packs/engine.h"
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -63,7 +63,7 @@ lig_status ligi_file_writable(const ligi_file *self);
 lig_status ligi_file_engine(ligi_file *self, ligi_engine **engine);
 void ligi_file_engine_return(ligi_file *self, ligi_engine *engine);
 
-/* place.c: the folder. */
+/* folder.c: the folder. */
 lig_status ligi_place_open(ligi_file *self);
 /* LIG_E_IO when the folder of packs was removed or replaced since. */
 lig_status ligi_place_check(const ligi_file *self);

@@ -1,0 +1,40 @@
+/* The catalog's environment, and the gate before its transactions: LMDB moves its map only while
+ * this process has none. For the sources of the catalog. */
+#ifndef LIGI_CATALOG_GATE_H
+#define LIGI_CATALOG_GATE_H
+
+#include "backend/file/catalog/catalog.h"
+#include "backend/file/entry.h"
+#include "backend/file/leases/lease.h"
+
+struct ligi_catalog {
+    MDB_env *env;
+    MDB_dbi dbi;
+    char *place;
+    int network;
+    ligi_lease *lease; /* NULL unless network */
+    int folder_fd;
+    ligi_entry_id file, lock_file; /* what the names stood for when they were opened */
+
+    pthread_mutex_t lock; /* guards everything below */
+    pthread_cond_t changed;
+    unsigned active; /* transactions of this process */
+    int alone;       /* somebody has, or waits to have, none beside him */
+    uint64_t *held;  /* ids of packs that this process writes or claims */
+    size_t held_count, held_capacity;
+};
+
+/* Around every transaction. Entering waits while another thread is alone: LIG_E_BUSY after 20 s. */
+lig_status ligi_catalog_enter(ligi_catalog *catalog);
+void ligi_catalog_leave(void *catalog);
+
+/* Waits until this process has no transaction, and keeps others from beginning one; LIG_E_BUSY
+ * after 10 s. */
+lig_status ligi_catalog_enter_alone(ligi_catalog *catalog);
+void ligi_catalog_leave_alone(ligi_catalog *catalog);
+
+/* Makes room after `reason`, outside of a transaction: MDB_MAP_RESIZED (another process has grown
+ * the file) or MDB_MAP_FULL (the map is doubled). */
+lig_status ligi_catalog_adapt_map(ligi_catalog *catalog, int reason);
+
+#endif

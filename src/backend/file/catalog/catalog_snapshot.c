@@ -1,0 +1,179 @@
+#include "backend/file/catalog/catalog.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ITEM_MARK 1
+
+static const char version_key[] = "\0version";
+
+void ligi_catalog_version_key(MDB_val *key)
+{
+    key->mv_data = (void *)version_key;
+    key->mv_size = sizeof version_key - 1;
+}
+
+lig_status ligi_mdb_fail(int number, const char *place, const char *what)
+{
+    switch (number) {
+    case MDB_SUCCESS: return LIG_OK;
+    case MDB_NOTFOUND: return LIG_E_NOTFOUND;
+    case MDB_INVALID:
+    case MDB_CORRUPTED:
+    case MDB_PAGE_NOTFOUND:
+    case MDB_VERSION_MISMATCH:
+    case MDB_INCOMPATIBLE:
+        return lig_fail(
+            LIG_E_CORRUPT,
+            "%s: the catalog %s: it is damaged (%s); move it away and a check rebuilds it", place,
+            what, mdb_strerror(number));
+    case MDB_PANIC:
+        return lig_fail(
+            LIG_E_IO,
+            "%s: the catalog %s: an earlier write failed; close the store and open it again", place,
+            what);
+    case MDB_READERS_FULL:
+        return lig_fail(LIG_E_BUSY,
+                        "%s: the catalog %s: too many processes and threads read it at once", place,
+                        what);
+    case MDB_MAP_FULL:
+    case MDB_MAP_RESIZED:
+        return lig_fail(LIG_E_BUSY,
+                        "%s: the catalog %s: it must grow, and others keep it from that", place,
+                        what);
+    case MDB_TXN_FULL:
+    case MDB_BAD_VALSIZE:
+        return lig_fail(LIG_E_LIMIT, "%s: the catalog %s: the change is too large (%s)", place,
+                        what, mdb_strerror(number));
+    default: break;
+    }
+    if (number > 0)
+        return ligi_fail_errno(number, "%s: the catalog %s", place, what);
+    return lig_fail(LIG_E_INTERNAL, "%s: the catalog %s: %s", place, what, mdb_strerror(number));
+}
+
+lig_status ligi_catalog_key(const void *key, size_t key_bytes,
+                            uint8_t stored[LIGI_KEY_BYTES_MAX + 1], MDB_val *out)
+{
+    if (key == NULL || key_bytes == 0 || key_bytes > LIGI_KEY_BYTES_MAX)
+        return lig_fail(LIG_E_INVALID, "a key of %zu bytes: 1 to %d are allowed", key_bytes,
+                        LIGI_KEY_BYTES_MAX);
+    stored[0] = ITEM_MARK;
+    memcpy(stored + 1, key, key_bytes);
+    out->mv_data = stored;
+    out->mv_size = key_bytes + 1;
+    return LIG_OK;
+}
+
+lig_status ligi_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *version)
+{
+    MDB_val key, value;
+
+    ligi_catalog_version_key(&key);
+    int number = mdb_get(txn, dbi, &key, &value);
+    *version = 0;
+    if (number == MDB_NOTFOUND)
+        return LIG_OK;
+    if (number != MDB_SUCCESS)
+        return ligi_mdb_fail(number, "this store", "cannot be read");
+    if (value.mv_size != sizeof *version)
+        return lig_fail(LIG_E_CORRUPT, "the version in the catalog has %zu bytes", value.mv_size);
+    const uint8_t *bytes = value.mv_data;
+    for (int i = 7; i >= 0; i--)
+        *version = *version << 8 | bytes[i];
+    return LIG_OK;
+}
+
+lig_status ligi_snapshot_create(MDB_txn *txn, MDB_dbi dbi, void (*ended)(void *owner), void *owner,
+                                void **snapshot, uint64_t *version)
+{
+    ligi_snapshot *made = NULL;
+
+    lig_status status = ligi_calloc(&made, 1, sizeof *made, "a snapshot of the catalog");
+    if (status == LIG_OK)
+        status = ligi_catalog_version(txn, dbi, version);
+    if (status != LIG_OK) {
+        mdb_txn_abort(txn);
+        free(made);
+        return status;
+    }
+    made->txn = txn;
+    made->dbi = dbi;
+    made->pid = getpid();
+    made->ended = ended;
+    made->owner = owner;
+    pthread_mutex_init(&made->lock, NULL);
+    *snapshot = made;
+    return LIG_OK;
+}
+
+void ligi_catalog_end(void *snapshot)
+{
+    ligi_snapshot *self = snapshot;
+
+    if (self == NULL)
+        return;
+    /* In a forked child the environment is the parent's. */
+    if (self->pid == getpid()) {
+        if (self->cursor != NULL)
+            mdb_cursor_close(self->cursor);
+        mdb_txn_abort(self->txn);
+        self->ended(self->owner);
+    }
+    pthread_mutex_destroy(&self->lock);
+    free(self);
+}
+
+static lig_status check_process(const ligi_snapshot *self)
+{
+    if (self->pid != getpid())
+        return lig_fail(LIG_E_CLOSED,
+                        "this view of the catalog was made before the process was forked");
+    return LIG_OK;
+}
+
+static lig_status find(ligi_snapshot *self, MDB_cursor_op op, MDB_val *key, lig_catalog_item *item)
+{
+    MDB_val value;
+
+    pthread_mutex_lock(&self->lock);
+    int number = MDB_SUCCESS;
+    if (self->cursor == NULL)
+        number = mdb_cursor_open(self->txn, self->dbi, &self->cursor);
+    if (number == MDB_SUCCESS)
+        number = mdb_cursor_get(self->cursor, key, &value, op);
+    pthread_mutex_unlock(&self->lock);
+    LIG_TRY(ligi_mdb_fail(number, "this store", "cannot be read"));
+    const uint8_t *bytes = key->mv_data;
+    if (key->mv_size < 2 || key->mv_size > LIGI_KEY_BYTES_MAX + 1 || bytes[0] != ITEM_MARK)
+        return lig_fail(LIG_E_CORRUPT, "the catalog holds a key that is not its own");
+    item->key = bytes + 1;
+    item->key_bytes = key->mv_size - 1;
+    item->value = value.mv_data;
+    item->value_bytes = value.mv_size;
+    return LIG_OK;
+}
+
+lig_status ligi_catalog_get(void *snapshot, const void *key, size_t key_bytes,
+                            lig_catalog_item *item)
+{
+    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
+    MDB_val wanted;
+
+    LIG_TRY(check_process(snapshot));
+    LIG_TRY(ligi_catalog_key(key, key_bytes, stored, &wanted));
+    return find(snapshot, MDB_SET_KEY, &wanted, item);
+}
+
+lig_status ligi_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
+                             lig_catalog_item *item)
+{
+    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
+    MDB_val wanted;
+
+    LIG_TRY(check_process(snapshot));
+    LIG_TRY(ligi_catalog_key(key, key_bytes, stored, &wanted));
+    return find(snapshot, MDB_SET_RANGE, &wanted, item);
+}

@@ -1,0 +1,534 @@
+#include "backend/file/catalog/catalog_check.h"
+#include "file_volume.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+
+static void two_opens_and_one_close(void **state)
+{
+    void *first, *second, *snapshot;
+    lig_catalog_item item;
+    uint64_t version;
+
+    assert_ok(open_at(*state, "", &first));
+    assert_ok(open_at(*state, "", &second));
+    assert_ok(commit_text(first, 0, "k", "v"));
+    assert_ok(OPS->catalog_begin(first, &snapshot, &version));
+    close_at(second);
+    assert_ok(OPS->catalog_get(snapshot, "k", 1, &item));
+    OPS->catalog_end(snapshot);
+    assert_ok(commit_text(first, 1, "k", "w"));
+    close_at(first);
+}
+
+/* The file is ahead of what snapshots show, and no lock was abandoned: what a commit leaves that
+ * failed and could not be taken back. */
+static void a_commit_in_doubt_is_not_settled(void **state)
+{
+    enum { AT_TXNID = 144, AT_PAGE_END = 8 };
+    ligi_catalog_meta meta;
+    char path[FOLDER_BYTES + 16];
+    void *volume;
+
+    assert_ok(open_at(*state, "", &volume));
+    assert_ok(commit_text(volume, 0, "k", "v"));
+    assert_ok(commit_text(volume, 1, "k", "w"));
+    assert_ok(OPS->catalog_settle(volume));
+    snprintf(path, sizeof path, "%s/catalog.mdb", (char *)*state);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_ok(ligi_catalog_meta_read(fd, path, &meta));
+    uint8_t *ahead = meta.raw[meta.txnid & 1];
+    uint64_t other = (meta.txnid + 1) & 1;
+    memcpy(ahead, meta.raw[other], AT_PAGE_END);
+    ahead[AT_TXNID]++;
+    assert_int_equal(pwrite(fd, ahead, LIGI_META_BYTES, (off_t)(other * meta.page_bytes)),
+                     LIGI_META_BYTES);
+    close(fd);
+    assert_int_equal(version_of(volume), 2);
+    assert_status(OPS->catalog_settle(volume), LIG_E_IO);
+    assert_says("in doubt");
+    assert_ok(commit_text(volume, 2, "k", "x"));
+    assert_ok(OPS->catalog_settle(volume));
+    assert_int_equal(version_of(volume), 3);
+    close_at(volume);
+}
+
+#define COUNTS 60
+
+/* Adds one, COUNTS times, under the version it has seen. */
+static int count_up(void *context)
+{
+    void *volume, *snapshot;
+    int done = 0;
+
+    if (open_at(context, "fsync=0", &volume) != LIG_OK)
+        return 1;
+    while (done < COUNTS) {
+        uint64_t version, number = 0;
+        lig_catalog_item item;
+        if (OPS->catalog_begin(volume, &snapshot, &version) != LIG_OK)
+            return 2;
+        if (OPS->catalog_get(snapshot, "n", 1, &item) == LIG_OK)
+            memcpy(&number, item.value, sizeof number);
+        OPS->catalog_end(snapshot);
+        number++;
+        const lig_catalog_op op = {"n", 1, &number, sizeof number};
+        lig_status status = OPS->catalog_commit(volume, version, &op, 1);
+        if (status != LIG_OK && status != LIG_E_BUSY)
+            return 3;
+        done += status == LIG_OK;
+    }
+    close_at(volume);
+    return 0;
+}
+
+static void processes_count_together(void **state)
+{
+    pid_t children[3];
+    void *volume, *snapshot;
+    lig_catalog_item item;
+    uint64_t version, number;
+    int status;
+
+    for (int i = 0; i < 3; i++) {
+        children[i] = child_fork();
+        if (children[i] == 0)
+            _exit(count_up(*state));
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_ok(open_at(*state, "", &volume));
+    assert_ok(OPS->catalog_begin(volume, &snapshot, &version));
+    assert_ok(OPS->catalog_get(snapshot, "n", 1, &item));
+    memcpy(&number, item.value, sizeof number);
+    assert_int_equal(number, 3 * COUNTS);
+    assert_int_equal(version, 3 * COUNTS);
+    OPS->catalog_end(snapshot);
+    close_at(volume);
+}
+
+static int count_for_ever(void *context)
+{
+    while (count_up(context) == 0) {
+    }
+    return 1;
+}
+
+/* Processes die while they open and anywhere in a commit; the next one goes on. */
+static void killed_writers_leave_no_lock(void **state)
+{
+    void *volume;
+
+    assert_ok(open_at(*state, "", &volume));
+    for (unsigned i = 0; i < 12; i++) {
+        pid_t child = child_fork();
+        if (child == 0)
+            _exit(count_for_ever(*state));
+        for (uint64_t before = version_of(volume); i % 2 == 1 && version_of(volume) == before;)
+            sched_yield();
+        struct timespec moment = {0, 10000000 + 1700000 * (long)i};
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
+        child_kill(child);
+        /* A commit that was cut off between its write and its announcement shows at the next
+         * commit. */
+        lig_status status = commit_text(volume, version_of(volume), "k", "v");
+        if (status == LIG_E_BUSY)
+            status = commit_text(volume, version_of(volume), "k", "v");
+        assert_ok(status);
+    }
+    assert_true(version_of(volume) > 12);
+    close_at(volume);
+}
+
+static lig_status commit_large(void *volume, uint64_t version, uint8_t name)
+{
+    uint8_t *value = calloc(1, 200000);
+    const lig_catalog_op op = {&name, 1, value, 200000};
+    lig_status status = OPS->catalog_commit(volume, version, &op, 1);
+
+    free(value);
+    return status;
+}
+
+static int grow_it(void *context)
+{
+    void *volume;
+
+    if (open_at(context, "map=64KiB", &volume) != LIG_OK)
+        return 1;
+    for (uint8_t i = 0; i < 30; i++)
+        if (commit_large(volume, i, i) != LIG_OK)
+            return 2;
+    close_at(volume);
+    return 0;
+}
+
+/* This process grows its map, then follows another that has grown the file. */
+static void maps_grow(void **state)
+{
+    void *volume, *snapshot;
+    uint64_t version;
+    lig_catalog_item item;
+
+    assert_ok(open_at(*state, "map=64KiB", &volume));
+    assert_int_equal(child_run(grow_it, *state), 0);
+    assert_ok(OPS->catalog_begin(volume, &snapshot, &version));
+    assert_int_equal(version, 30);
+    assert_ok(OPS->catalog_get(snapshot, "\7", 1, &item));
+    assert_int_equal(item.value_bytes, 200000);
+    OPS->catalog_end(snapshot);
+    for (uint8_t i = 30; i < 100; i++)
+        assert_ok(commit_large(volume, i, i));
+    assert_int_equal(version_of(volume), 100);
+    close_at(volume);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static int open_rationed(void *context)
+{
+    struct rlimit limit = {UINT64_C(2) << 30, UINT64_C(2) << 30};
+    void *volume;
+
+    if (setrlimit(RLIMIT_AS, &limit) != 0 || open_at(context, "", &volume) != LIG_OK)
+        return 1;
+    for (uint8_t i = 0; i < 30; i++)
+        if (commit_large(volume, i, i) != LIG_OK)
+            return 2;
+    close_at(volume);
+    return 0;
+}
+
+static void rationed_address_space(void **state)
+{
+    assert_int_equal(child_run(open_rationed, *state), 0);
+}
+#else
+static void rationed_address_space(void **state)
+{
+    (void)state; /* a sanitizer needs more of it than there is */
+    skip();
+}
+#endif
+
+static char *catalog_path(const char *folder)
+{
+    static char path[128];
+
+    snprintf(path, sizeof path, "%s/catalog.mdb", folder);
+    return path;
+}
+
+/* A catalog of some pages: branches, leaves, overflow runs, a list of free pages. */
+static void make_catalog(const char *folder)
+{
+    void *volume;
+
+    assert_ok(open_at(folder, "fsync=0", &volume));
+    for (uint64_t version = 0; version < 12; version++) {
+        lig_catalog_op ops[40];
+        uint32_t keys[40][8];
+        static const uint8_t value[9000];
+        for (uint32_t i = 0; i < 40; i++) {
+            memset(keys[i], (int)i, sizeof keys[i]);
+            keys[i][1] = (uint32_t)version % 7;
+            ops[i] = (lig_catalog_op){keys[i], sizeof keys[i], value, i % 9 == 0 ? 9000 : 10 * i};
+            if (version > 8 && i % 3 == 0)
+                ops[i].value = NULL;
+        }
+        assert_ok(OPS->catalog_commit(volume, version, ops, 40));
+    }
+    close_at(volume);
+}
+
+/* Opens, walks through everything, commits. Whatever happens, it must not end the process. */
+static lig_status use_catalog(const char *folder, const char *options)
+{
+    uint8_t key[66] = {0};
+    size_t key_bytes = 1;
+    void *volume, *snapshot;
+    lig_catalog_item item = {0};
+    uint64_t version;
+
+    LIG_TRY(open_at(folder, options, &volume));
+    lig_status status = OPS->catalog_begin(volume, &snapshot, &version);
+    if (status == LIG_OK) {
+        for (int i = 0; i < 2000 && status == LIG_OK; i++) {
+            status = OPS->catalog_seek(snapshot, key, key_bytes, &item);
+            if (status != LIG_OK)
+                break;
+            memcpy(key, item.key, item.key_bytes);
+            key_bytes = item.key_bytes + 1 <= 64 ? item.key_bytes + 1 : 64;
+            key[key_bytes - 1] = item.key_bytes + 1 <= 64 ? 0 : 0xFF;
+        }
+        OPS->catalog_end(snapshot);
+        if (status == LIG_E_NOTFOUND)
+            status = options[0] == '\0' ? commit_text(volume, version, "k", "v") : LIG_OK;
+    }
+    close_at(volume);
+    return status;
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    int in = open(from, O_RDONLY | O_CLOEXEC),
+        out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    struct stat info;
+
+    assert_true(in >= 0 && out >= 0);
+    assert_int_equal(fstat(in, &info), 0);
+    for (off_t at = 0; at < info.st_size;) /* a call that is interrupted copies a part */
+        assert_true(sendfile(out, in, &at, (size_t)(info.st_size - at)) > 0);
+    close(in);
+    close(out);
+}
+
+static void cut_catalogs_are_refused(void **state)
+{
+    const char *folder = *state, *path = catalog_path(folder);
+    char kept[160];
+    struct stat info;
+
+    make_catalog(folder);
+    snprintf(kept, sizeof kept, "%s.kept", folder);
+    copy_file(path, kept);
+    assert_int_equal(stat(path, &info), 0);
+    for (off_t length = info.st_size - 4096; length > 0; length -= 4096 * 3 + 512) {
+        copy_file(kept, path);
+        assert_int_equal(truncate(path, length), 0);
+        /* The last pages may be free ones. */
+        lig_status expected = use_catalog(folder, "mode=r");
+        assert_true(expected == LIG_E_CORRUPT || (expected == LIG_OK && length > info.st_size / 2));
+        assert_status(use_catalog(folder, ""), expected);
+        if (expected == LIG_E_CORRUPT)
+            assert_says("catalog.mdb");
+    }
+    copy_file(kept, path);
+    assert_ok(use_catalog(folder, ""));
+    assert_ok(use_catalog(folder, "mode=r"));
+    FILE *other = fopen(path, "w");
+    fputs("this is not a catalog but a poem, long enough to be taken for one", other);
+    fclose(other);
+    assert_status(use_catalog(folder, ""), LIG_E_CORRUPT);
+}
+
+typedef struct flip {
+    const char *folder, *path;
+    uint32_t seed;
+} flip;
+
+static int flip_and_use(void *context)
+{
+    const flip *self = context;
+    uint32_t random = self->seed * 2654435761u + 12345;
+    struct stat info;
+
+    int fd = open(self->path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &info) != 0)
+        return 90;
+    for (int i = 0; i < 3; i++) {
+        random = random * 1664525u + 1013904223u;
+        /* Mostly the first bytes of a page, where the structure is. */
+        off_t at = (off_t)(random >> 6) % info.st_size;
+        if (i < 2)
+            at = (at & ~(off_t)4095) + at % 64;
+        uint8_t byte = 0;
+        if (pread(fd, &byte, 1, at) != 1)
+            return 91;
+        byte ^= (uint8_t)(random >> 24 | 1);
+        if (pwrite(fd, &byte, 1, at) != 1)
+            return 92;
+    }
+    close(fd);
+    (void)use_catalog(self->folder, self->seed % 2 ? "" : "mode=r");
+    return 0;
+}
+
+/* Each in a process of its own: LMDB ends the process when it finds itself betrayed, and so this
+ * would show. */
+static void flipped_bits_do_not_end_the_process(void **state)
+{
+    flip self = {.folder = *state, .path = catalog_path(*state)};
+    char kept[160];
+
+    make_catalog(self.folder);
+    snprintf(kept, sizeof kept, "%s.kept", self.folder);
+    copy_file(self.path, kept);
+    for (self.seed = 0; self.seed < 150; self.seed++) {
+        copy_file(kept, self.path);
+        int code = child_run(flip_and_use, &self);
+        if (code != 0)
+            fail_msg("flip %u ended the process with %d", self.seed, code);
+    }
+}
+
+/* Free pages at the end of the file need not be in it. */
+/* Commits that add little find room; the file is sound and has everything afterwards. */
+static void files_grow_ahead(void **state)
+{
+    enum { COMMITS = 150 };
+    static const char text[6000];
+    void *volume, *snapshot;
+    lig_catalog_item item;
+    struct stat before = {0}, after;
+    uint64_t version;
+    int grown = 0;
+
+    assert_ok(open_at(*state, "", &volume));
+    assert_ok(commit_large(volume, 0, 0));
+    assert_ok(commit_large(volume, 1, 1));
+    for (uint64_t i = 2; i < COMMITS; i++) {
+        const lig_catalog_op op = {&i, sizeof i, text, sizeof text};
+        assert_ok(OPS->catalog_commit(volume, i, &op, 1));
+        assert_int_equal(stat(catalog_path(*state), &after), 0);
+        grown += after.st_size != before.st_size;
+        before = after;
+    }
+    assert_in_range(grown, 1, COMMITS / 4);
+    close_at(volume);
+    assert_ok(open_at(*state, "", &volume));
+    assert_ok(OPS->catalog_begin(volume, &snapshot, &version));
+    for (uint64_t i = 2; i < COMMITS; i++) {
+        assert_ok(OPS->catalog_get(snapshot, &i, sizeof i, &item));
+        assert_int_equal(item.value_bytes, sizeof text);
+    }
+    OPS->catalog_end(snapshot);
+    close_at(volume);
+}
+
+static void sound_catalogs_pass(void **state)
+{
+    const char *folder = *state;
+    void *volume;
+
+    assert_ok(open_at(folder, "fsync=0", &volume));
+    for (uint64_t i = 0; i < 300; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "%llu", (unsigned long long)(i * 7919 % 101));
+        static uint8_t value[20000];
+        const lig_catalog_op op = {key, strlen(key), i % 5 == 4 ? NULL : value,
+                                   i % 5 == 4 ? 0 : (i * 331) % 20000};
+        assert_ok(OPS->catalog_commit(volume, i, &op, 1));
+        int fd = open(catalog_path(folder), O_RDONLY | O_CLOEXEC);
+        assert_ok(ligi_catalog_check(fd, folder));
+        close(fd);
+    }
+    close_at(volume);
+}
+
+#define WIDE 60
+
+/* Writes the same number under all keys, again and again. */
+static int write_for_ever(void *context)
+{
+    static uint64_t values[WIDE][300];
+    lig_catalog_op ops[WIDE];
+    char keys[WIDE][8];
+    void *volume;
+
+    if (open_at(context, "", &volume) != LIG_OK)
+        return 1;
+    for (uint64_t version = version_of(volume);; version++) {
+        for (size_t i = 0; i < WIDE; i++) {
+            snprintf(keys[i], sizeof keys[i], "%zu", i);
+            values[i][0] = values[i][299] = version;
+            ops[i] = (lig_catalog_op){keys[i], strlen(keys[i]), values[i], sizeof values[i]};
+        }
+        if (OPS->catalog_commit(volume, version, ops, WIDE) != LIG_OK)
+            return 2;
+    }
+}
+
+static void compare_wide(void *snapshot, uint64_t version)
+{
+    for (size_t i = 0; i < WIDE; i++) {
+        lig_catalog_item item;
+        uint64_t value[300];
+        char key[8];
+        snprintf(key, sizeof key, "%zu", i);
+        assert_ok(OPS->catalog_get(snapshot, key, strlen(key), &item));
+        assert_int_equal(item.value_bytes, sizeof value);
+        memcpy(value, item.value, sizeof value);
+        assert_int_equal(value[0], version - 1);
+        assert_int_equal(value[299], version - 1);
+    }
+}
+
+/* A reader's copy is of one state, however fast the states follow. */
+static void copies_are_consistent(void **state)
+{
+    void *volume, *snapshot;
+    uint64_t version, last = 0;
+    int moved = 0;
+
+    assert_ok(open_at(*state, "fsync=0", &volume));
+    close_at(volume);
+    pid_t child = child_fork();
+    if (child == 0)
+        _exit(write_for_ever(*state));
+    assert_ok(open_at(*state, "mode=r", &volume));
+    for (int i = 0; i < 100000 && moved < 60; i++) {
+        lig_status status = OPS->catalog_begin(volume, &snapshot, &version);
+        if (status == LIG_E_BUSY)
+            continue;
+        assert_ok(status);
+        assert_true(version >= last);
+        if (version > 0)
+            compare_wide(snapshot, version);
+        OPS->catalog_end(snapshot);
+        moved += version != last;
+        last = version;
+    }
+    child_kill(child);
+    close_at(volume);
+    assert_int_equal(moved, 60);
+}
+
+static void snapshot_and_wait(void *context)
+{
+    void *volume, *snapshot;
+    uint64_t version;
+
+    if (open_at(context, "", &volume) != LIG_OK ||
+        OPS->catalog_begin(volume, &snapshot, &version) != LIG_OK)
+        _exit(5);
+}
+
+/* A dead reader does not keep pages from being used again. */
+static void dead_readers_are_cleared(void **state)
+{
+    void *volume;
+    struct stat info;
+
+    assert_ok(open_at(*state, "fsync=0", &volume));
+    assert_ok(commit_large(volume, 0, 1));
+    close_at(volume);
+    child_kill(child_start(snapshot_and_wait, *state));
+    assert_ok(open_at(*state, "fsync=0", &volume));
+    for (uint64_t i = 1; i < 200; i++)
+        assert_ok(commit_large(volume, i, 1));
+    close_at(volume);
+    assert_int_equal(stat(catalog_path(*state), &info), 0);
+    assert_true(info.st_size < 5 << 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        folder_test(two_opens_and_one_close),
+        folder_test(a_commit_in_doubt_is_not_settled),
+        folder_test(processes_count_together),
+        folder_test(killed_writers_leave_no_lock),
+        folder_test(maps_grow),
+        folder_test(rationed_address_space),
+        folder_test(cut_catalogs_are_refused),
+        folder_test(flipped_bits_do_not_end_the_process),
+        folder_test(files_grow_ahead),
+        folder_test(sound_catalogs_pass),
+        folder_test(copies_are_consistent),
+        folder_test(dead_readers_are_cleared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

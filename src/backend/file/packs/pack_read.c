@@ -1,0 +1,584 @@
+#include "backend/file/file.h"
+#include "backend/file/packs/uncache.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "tensor/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define GAP_BYTES                                                                                  \
+    (UINT64_C(32) << 10) /* what is read for nothing rather than by another transfer */
+#define IN_PLACE_BYTES                                                                             \
+    (UINT64_C(64) << 10) /* parts from this size on are worth a transfer of their own */
+#define SMALL_BYTES                                                                                \
+    (UINT64_C(256) << 10) /* reads up to this size in all go through the page cache */
+#define SHARED_BYTES (UINT64_C(16) << 20) /* plain reads from this size on take two threads */
+#define STREAM_BYTES (UINT64_C(64) << 10) /* parts from this size on are copied past the caches */
+#define VECTORS_MAX 512
+#define MISSES_MAX 8
+
+/* Where the walk over the ranges stands: ranges in order of their offsets, each cut into blocks of
+ * its own. */
+typedef struct cursor {
+    size_t at;     /* in the order */
+    uint64_t done; /* bytes of that range */
+} cursor;
+
+typedef struct part { /* one block of one range, or what there is of it */
+    const lig_range *range;
+    uint8_t *data;
+    uint64_t offset, bytes;
+    const uint64_t *hash; /* NULL: not checked */
+} part;
+
+typedef struct chunk { /* parts that are read by one transfer */
+    cursor first;
+    size_t count;
+    uint64_t from, to; /* in the file; what the parts need, not aligned */
+    int in_place;      /* one part, straight into its memory */
+    int scattered;     /* host memory and no overlaps: readv can fill it */
+} chunk;
+
+typedef struct reader {
+    ligi_file *volume;
+    uint64_t id;
+    const void *secret;
+    const lig_range *ranges;
+    size_t count;
+    uint32_t *order; /* NULL: the ranges are in order already */
+    int fd, direct_fd;
+    ligi_engine *engine;
+    chunk chunks[LIGI_ENGINE_DEPTH]; /* those under way; a transfer's token is an index */
+    uint32_t busy;
+    ligi_uncaching uncaching;
+    ligi_uncaching_times times;
+    uint8_t *junk; /* takes the bytes of gaps */
+    uint64_t file_bytes;
+    uint64_t from, to; /* what the ranges span */
+    int cached;        /* -1: nothing of it is in the page cache, 1: all of it, 0: ask */
+    int misses;        /* how often the answer was wrong */
+    size_t bad;
+} reader;
+
+static size_t index_at(const reader *self, size_t at)
+{
+    return self->order != NULL ? self->order[at] : at;
+}
+
+/* Fills *out with the part at the cursor and moves on; 0 at the end. */
+static int next_part(const reader *self, cursor *where, part *out)
+{
+    while (where->at < self->count &&
+           where->done >= self->ranges[index_at(self, where->at)].bytes) {
+        where->at++;
+        where->done = 0;
+    }
+    if (where->at >= self->count)
+        return 0;
+    const lig_range *range = &self->ranges[index_at(self, where->at)];
+    uint64_t left = range->bytes - where->done;
+    out->range = range;
+    out->data = (uint8_t *)range->data + where->done;
+    out->offset = range->offset + where->done;
+    out->bytes = left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES;
+    out->hash = range->hashes == NULL ? NULL : range->hashes + where->done / LIG_BLOCK_BYTES;
+    where->done += out->bytes;
+    return 1;
+}
+
+static int fits_in_place(const reader *self, const part *candidate)
+{
+    const ligi_file *volume = self->volume;
+
+    return candidate->range->memory == LIG_MEMORY_HOST && candidate->bytes >= IN_PLACE_BYTES &&
+           ((uintptr_t)candidate->data & (volume->memory_align - 1)) == 0 &&
+           ((candidate->offset | candidate->bytes) & (volume->offset_align - 1)) == 0;
+}
+
+static uint64_t align_down(uint64_t offset)
+{
+    return offset & ~(LIGI_ALIGN_BYTES - 1);
+}
+
+static uint64_t align_up(uint64_t offset)
+{
+    return align_down(offset + LIGI_ALIGN_BYTES - 1);
+}
+
+/* Takes as many parts as lie close together and fit into a slot; 0 at the end. */
+static int next_chunk(const reader *self, cursor *where, chunk *out)
+{
+    part taken;
+
+    out->first = *where;
+    if (!next_part(self, where, &taken))
+        return 0;
+    out->count = 1;
+    out->from = taken.offset;
+    out->to = taken.offset + taken.bytes;
+    out->in_place = fits_in_place(self, &taken);
+    out->scattered = taken.range->memory == LIG_MEMORY_HOST;
+    while (!out->in_place) {
+        cursor ahead = *where;
+        part next;
+        if (!next_part(self, &ahead, &next) || fits_in_place(self, &next))
+            break;
+        uint64_t end = next.offset + next.bytes > out->to ? next.offset + next.bytes : out->to;
+        if (next.offset > out->to + GAP_BYTES ||
+            align_up(end) - align_down(out->from) > LIGI_SLOT_BYTES)
+            break;
+        if (next.offset < out->to || next.range->memory != LIG_MEMORY_HOST)
+            out->scattered = 0;
+        out->to = end;
+        out->count++;
+        *where = ahead;
+    }
+    if (out->count > VECTORS_MAX / 2)
+        out->scattered = 0;
+    return 1;
+}
+
+static lig_status compare_hash(reader *self, const part *landed, uint64_t hash)
+{
+    if (hash == *landed->hash)
+        return LIG_OK;
+    self->bad = (size_t)(landed->range - self->ranges);
+    return lig_fail(LIG_E_CORRUPT,
+                    "%s: pack %016" PRIx64 ": the block at %" PRIu64 " does not fit its checksum",
+                    self->volume->place, self->id, landed->offset);
+}
+
+/* Copies a part that lies at `from` (NULL: it is in place already) and verifies it. */
+static lig_status land_part(reader *self, const part *landed, const uint8_t *from)
+{
+    const lig_range *range = landed->range;
+
+    if (from != NULL && landed->hash != NULL && range->memory == LIG_MEMORY_HOST &&
+        landed->bytes >= STREAM_BYTES)
+        return compare_hash(self, landed,
+                            ligi_hash64_copy(self->secret, landed->data, from, landed->bytes));
+    if (from != NULL)
+        LIG_TRY(
+            ligi_memory_from_host(landed->data, from, landed->bytes, range->memory, range->device));
+    if (landed->hash == NULL)
+        return LIG_OK;
+    const void *bytes = range->memory == LIG_MEMORY_HOST ? landed->data : from;
+    return compare_hash(self, landed, ligi_hash64(self->secret, bytes, landed->bytes));
+}
+
+/* Hands out the bytes of a chunk that lie at `from`, or are in place already. */
+static lig_status land(reader *self, const chunk *landed, const uint8_t *from)
+{
+    cursor where = landed->first;
+    part each;
+
+    for (size_t i = 0; i < landed->count && next_part(self, &where, &each); i++)
+        LIG_TRY(land_part(self, &each, from == NULL ? NULL : from + (each.offset - landed->from)));
+    return LIG_OK;
+}
+
+#define CACHESTAT_NUMBER 451
+
+struct cachestat_range {
+    uint64_t off, len;
+};
+struct cachestat {
+    uint64_t nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted;
+};
+
+/* How many bytes of [from, to) the page cache holds, or -1. Asking costs a microsecond, and reading
+ * with RWF_NOWAIT on the chance would start the kernel's read-ahead. */
+static int64_t cached_bytes(int fd, uint64_t from, uint64_t to)
+{
+    struct cachestat_range range = {from, to - from};
+    struct cachestat counts;
+
+    if (syscall(CACHESTAT_NUMBER, fd, &range, &counts, 0) == 0)
+        return (int64_t)(counts.nr_cache * (uint64_t)sysconf(_SC_PAGESIZE));
+    unsigned char pages[(LIGI_SLOT_BYTES + LIGI_ALIGN_BYTES) / LIGI_ALIGN_BYTES];
+    uint64_t bytes = to - from, count = (bytes + LIGI_ALIGN_BYTES - 1) / LIGI_ALIGN_BYTES;
+    if (count > sizeof pages)
+        return -1;
+    void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, (off_t)from);
+    if (map == MAP_FAILED)
+        return -1;
+    int64_t cached = mincore(map, bytes, pages) == 0 ? 0 : -1;
+    for (uint64_t i = 0; cached >= 0 && i < count; i++)
+        cached += (pages[i] & 1) * (int64_t)LIGI_ALIGN_BYTES;
+    munmap(map, bytes);
+    return cached;
+}
+
+static int is_cached(reader *self, const chunk *asked)
+{
+    if (self->cached != 0)
+        return self->cached > 0;
+    uint64_t from = align_down(asked->from);
+    uint64_t to = align_up(asked->to);
+    return cached_bytes(self->fd, from, to) >= (int64_t)(to - from);
+}
+
+/* One answer for all ranges where that is possible. */
+static void ask_cache(reader *self)
+{
+    uint64_t from = align_down(self->from), to = align_up(self->to);
+    int64_t cached = cached_bytes(self->fd, from, to);
+
+    if (cached == 0)
+        self->cached = -1;
+    else if (cached >= (int64_t)(to - from))
+        self->cached = 1;
+}
+
+static int fill_vectors(reader *self, const chunk *wanted, struct iovec *vectors)
+{
+    cursor where = wanted->first;
+    uint64_t at = wanted->from;
+    int used = 0;
+    part each;
+
+    for (size_t i = 0; i < wanted->count && next_part(self, &where, &each); i++) {
+        if (each.offset > at)
+            vectors[used++] = (struct iovec){self->junk, each.offset - at};
+        vectors[used++] = (struct iovec){each.data, each.bytes};
+        at = each.offset + each.bytes;
+    }
+    return used;
+}
+
+/* EAGAIN: not all of it is in the page cache (`flags` is RWF_NOWAIT). Otherwise an errno value, or
+ * 0. */
+static int read_vectors(reader *self, const chunk *wanted, struct iovec *vectors, int used,
+                        int flags)
+{
+    uint64_t at = wanted->from;
+
+    while (at < wanted->to) {
+        ssize_t done = preadv2(self->fd, vectors, used, (off_t)at, flags);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return errno == EOPNOTSUPP ? EAGAIN : errno;
+        if (done == 0)
+            return ENODATA;
+        at += (uint64_t)done;
+        while (used > 0 && (size_t)done >= vectors->iov_len) {
+            done -= (ssize_t)vectors->iov_len;
+            vectors++;
+            used--;
+        }
+        if (used > 0) {
+            vectors->iov_base = (uint8_t *)vectors->iov_base + done;
+            vectors->iov_len -= (size_t)done;
+        }
+    }
+    return 0;
+}
+
+/* Reads a chunk through the page cache, here and now; *later (may be NULL: wait for the disk) tells
+ * that it is not there. */
+static lig_status read_plain(reader *self, const chunk *wanted, int *later)
+{
+    struct iovec vectors[VECTORS_MAX];
+    int slot = -1, used = 1;
+
+    if (wanted->in_place || wanted->scattered) {
+        used = fill_vectors(self, wanted, vectors);
+    } else {
+        slot = ligi_engine_take(self->engine);
+        if (slot < 0) { /* all are under way: the chunk queues up behind them */
+            *later = 1;
+            return LIG_OK;
+        }
+        vectors[0] =
+            (struct iovec){ligi_engine_slot(self->engine, slot), wanted->to - wanted->from};
+    }
+    int number = read_vectors(self, wanted, vectors, used, later != NULL ? RWF_NOWAIT : 0);
+    lig_status status = LIG_OK;
+    if (number == EAGAIN && later != NULL)
+        *later = 1;
+    else if (number == ENODATA)
+        status = lig_fail(LIG_E_CORRUPT, "%s: pack %016" PRIx64 " ends too early",
+                          self->volume->place, self->id);
+    else if (number != 0)
+        status = ligi_fail_errno(number, "%s: pack %016" PRIx64 " cannot be read",
+                                 self->volume->place, self->id);
+    else
+        status = land(self, wanted, slot < 0 ? NULL : ligi_engine_slot(self->engine, slot));
+    if (slot >= 0)
+        ligi_engine_free(self->engine, slot);
+    return status;
+}
+
+static void let_go(reader *self, int slot)
+{
+    self->uncaching = ligi_uncaching_next(self->uncaching, &self->times);
+    if (self->uncaching != LIGI_UNCACHING)
+        return;
+    int64_t begin = ligi_now_ns();
+    ligi_engine_uncache(self->engine, slot);
+    self->times.uncached_ns += ligi_now_ns() - begin;
+}
+
+/* Waits for one transfer and hands out its bytes. */
+static lig_status collect(reader *self)
+{
+    ligi_io done;
+
+    int64_t begin = ligi_now_ns();
+    LIG_TRY(ligi_engine_finish(self->engine, &done));
+    int64_t ended = ligi_now_ns();
+    const chunk *landed = &self->chunks[done.token];
+    self->busy &= ~(1u << done.token);
+    if (done.slot < 0)
+        return land(self, landed, NULL);
+    const uint8_t *bytes = ligi_engine_slot(self->engine, done.slot);
+    lig_status status = land(self, landed, bytes + (landed->from - done.offset));
+    self->times.waited_ns += ended - begin;
+    self->times.landed_ns += ligi_now_ns() - ended;
+    let_go(self, done.slot);
+    ligi_engine_free(self->engine, done.slot);
+    return status;
+}
+
+static lig_status start_direct(reader *self, const chunk *wanted)
+{
+    int slot = -1;
+
+    while (ligi_engine_flying(self->engine) == LIGI_ENGINE_DEPTH)
+        LIG_TRY(collect(self));
+    while (!wanted->in_place && (slot = ligi_engine_take(self->engine)) < 0)
+        LIG_TRY(collect(self));
+    unsigned token = (unsigned)__builtin_ctz(~self->busy);
+    self->busy |= 1u << token;
+    self->chunks[token] = *wanted;
+    ligi_io io = {.fd = self->direct_fd, .plain_fd = self->fd, .slot = slot, .token = token};
+    if (wanted->in_place) {
+        cursor where = wanted->first;
+        part only;
+        next_part(self, &where, &only);
+        io.data = only.data;
+        io.bytes = io.need = only.bytes;
+        io.offset = only.offset;
+    } else {
+        io.data = ligi_engine_slot(self->engine, slot);
+        io.offset = align_down(wanted->from);
+        io.bytes = align_up(wanted->to) - io.offset;
+        io.need = wanted->to - io.offset;
+    }
+    return ligi_engine_start(self->engine, &io);
+}
+
+static lig_status read_chunk(reader *self, const chunk *wanted)
+{
+    int later = 0;
+
+    if (self->direct_fd < 0)
+        return read_plain(self, wanted, NULL);
+    if (is_cached(self, wanted)) {
+        LIG_TRY(read_plain(self, wanted, &later));
+        if (!later)
+            return LIG_OK;
+        /* The kernel does not tell strangers what is cached and says yes: do not try for ever. */
+        if (++self->misses == MISSES_MAX)
+            self->cached = -1;
+    }
+    return start_direct(self, wanted);
+}
+
+static lig_status read_all(reader *self)
+{
+    cursor where = {0, 0};
+    chunk next;
+
+    while (next_chunk(self, &where, &next))
+        LIG_TRY(read_chunk(self, &next));
+    while (ligi_engine_flying(self->engine) > 0)
+        LIG_TRY(collect(self));
+    return LIG_OK;
+}
+
+/* Reads through the page cache copy, hash and wait on the spot: two threads share the walk. Direct
+ * ones overlap by themselves; a second thread takes from the disk what it gives. */
+typedef struct walk {
+    pthread_mutex_t lock;
+    cursor where;
+    int failed;
+} walk;
+
+typedef struct mate { /* the second thread */
+    reader self;
+    walk *shared;
+    ligi_failure failure;
+} mate;
+
+static int take_chunk(walk *shared, const reader *self, chunk *out)
+{
+    pthread_mutex_lock(&shared->lock);
+    int taken = !shared->failed && next_chunk(self, &shared->where, out);
+    pthread_mutex_unlock(&shared->lock);
+    return taken;
+}
+
+static lig_status read_cached(reader *self, walk *shared)
+{
+    lig_status status = LIG_OK;
+    chunk next;
+
+    while (status == LIG_OK && take_chunk(shared, self, &next))
+        status = read_plain(self, &next, NULL);
+    if (status != LIG_OK) {
+        pthread_mutex_lock(&shared->lock);
+        shared->failed = 1;
+        pthread_mutex_unlock(&shared->lock);
+    }
+    return status;
+}
+
+static void *mate_main(void *context)
+{
+    mate *other = context;
+
+    ligi_failure_take(&other->failure, read_cached(&other->self, other->shared));
+    return NULL;
+}
+
+/* Without a second engine or thread it only takes longer. */
+static int mate_start(mate *other, pthread_t *thread)
+{
+    sigset_t all, before;
+
+    other->self.engine = NULL;
+    if (ligi_file_engine(other->self.volume, &other->self.engine) != LIG_OK)
+        return 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int started = pthread_create(thread, NULL, mate_main, other) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+static lig_status read_by_two(reader *self)
+{
+    walk shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    mate other = {.self = *self, .shared = &shared};
+    pthread_t thread;
+
+    int started = mate_start(&other, &thread);
+    lig_status status = read_cached(self, &shared);
+    if (started)
+        pthread_join(thread, NULL);
+    ligi_file_engine_return(self->volume, other.self.engine);
+    pthread_mutex_destroy(&shared.lock);
+    if (!started || status != LIG_OK || other.failure.status == LIG_OK)
+        return status;
+    self->bad = other.self.bad;
+    return ligi_failure_publish(&other.failure);
+}
+
+static int compare_offsets(const void *a, const void *b, void *context)
+{
+    const lig_range *ranges = context;
+    uint64_t left = ranges[*(const uint32_t *)a].offset,
+             right = ranges[*(const uint32_t *)b].offset;
+    return (left > right) - (left < right);
+}
+
+/* Checks that the pack has all ranges, and sorts them by offset unless they come that way. */
+static lig_status prepare(reader *self, uint64_t *total)
+{
+    int sorted = 1;
+
+    *total = 0;
+    self->from = UINT64_MAX;
+    for (size_t i = 0; i < self->count; i++) {
+        const lig_range *range = &self->ranges[i];
+        if (range->offset > self->file_bytes || range->bytes > self->file_bytes - range->offset) {
+            self->bad = i;
+            return lig_fail(LIG_E_CORRUPT,
+                            "%s: pack %016" PRIx64 " has %" PRIu64 " bytes, but %" PRIu64
+                            " are to be at %" PRIu64,
+                            self->volume->place, self->id, self->file_bytes, range->bytes,
+                            range->offset);
+        }
+        sorted = sorted && (i == 0 || range->offset >= self->ranges[i - 1].offset);
+        *total += range->bytes;
+        self->from = range->offset < self->from ? range->offset : self->from;
+        self->to =
+            range->offset + range->bytes > self->to ? range->offset + range->bytes : self->to;
+    }
+    if (sorted)
+        return LIG_OK;
+    if (self->count > UINT32_MAX)
+        return lig_fail(LIG_E_LIMIT, "%zu ranges are too many for one call", self->count);
+    LIG_TRY(ligi_alloc(&self->order, self->count * sizeof *self->order, "the order of ranges"));
+    for (size_t i = 0; i < self->count; i++)
+        self->order[i] = (uint32_t)i;
+    qsort_r(self->order, self->count, sizeof *self->order, compare_offsets, (void *)self->ranges);
+    return LIG_OK;
+}
+
+static void open_direct(reader *self, uint64_t total)
+{
+    ligi_file *volume = self->volume;
+
+    if (!volume->direct || total <= SMALL_BYTES)
+        return;
+    ask_cache(self);
+    if (self->cached == 1 ||
+        ligi_pack_open(volume, self->id, O_RDONLY | O_DIRECT, &self->direct_fd) != LIG_OK)
+        return;
+    if (strcmp(volume->options.uring, "0") != 0)
+        ligi_engine_ring(self->engine);
+}
+
+static lig_status read_ranges(reader *self)
+{
+    struct stat info;
+    uint64_t total;
+
+    if (fstat(self->fd, &info) != 0)
+        return ligi_fail_errno(errno, "%s: pack %016" PRIx64 " cannot be looked at",
+                               self->volume->place, self->id);
+    self->file_bytes = (uint64_t)info.st_size;
+    LIG_TRY(prepare(self, &total));
+    LIG_TRY(ligi_alloc(&self->junk, GAP_BYTES, "the bytes between ranges"));
+    LIG_TRY(ligi_file_engine(self->volume, &self->engine));
+    open_direct(self, total);
+    if (self->direct_fd < 0 && total >= SHARED_BYTES)
+        return read_by_two(self);
+    return read_all(self);
+}
+
+lig_status ligi_file_pack_read(void *opaque, uint64_t id, const void *secret,
+                               const lig_range *ranges, size_t count, size_t *bad)
+{
+    reader self = {.volume = opaque, .id = id, .secret = secret, .ranges = ranges, .count = count};
+
+    self.fd = self.direct_fd = -1;
+    self.bad = SIZE_MAX;
+    LIG_TRY(ligi_pack_open(self.volume, id, O_RDONLY, &self.fd));
+    lig_status status = read_ranges(&self);
+    /* Transfers into the caller's memory must have ended before this returns. */
+    ligi_file_engine_return(self.volume, self.engine);
+    if (self.direct_fd >= 0)
+        close(self.direct_fd);
+    close(self.fd);
+    free(self.junk);
+    free(self.order);
+    if (status == LIG_E_CORRUPT && bad != NULL)
+        *bad = self.bad == SIZE_MAX ? 0 : self.bad;
+    return status;
+}

@@ -1,0 +1,421 @@
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "store/catalog/graphs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Every refusal means that somebody else got on: this many in a row, or for this long, is no bad
+ * luck. */
+enum { COMMIT_TRIES = 1000 };
+/* Packs are claimed together, to settle the catalog once; each claim is an open file. */
+enum { REMOVE_BATCH = 64 };
+#define COMMIT_NS INT64_C(30000000000)
+
+static void change_fini(ligi_change *change)
+{
+    ligi_place *place = change->store->place;
+    for (size_t i = 0; i < change->claim_count; i++)
+        place->ops->pack_close(change->claims[i]);
+    free(change->claims);
+    free(change->origins);
+    ligi_writer_fini(&change->bytes);
+    ligi_writer_fini(&change->value);
+    free(change->ops);
+    free(change->counts);
+    ligi_index_edits_fini(&change->index);
+}
+
+static lig_status add_op(ligi_change *change, const ligi_key *key, const ligi_writer *value)
+{
+    LIG_TRY(ligi_grow(&change->ops, &change->capacity, change->count + 1, sizeof *change->ops,
+                      "a change of the catalog"));
+    ligi_change_op op = {.key = change->bytes.bytes, .key_bytes = key->size, .value = SIZE_MAX};
+    ligi_put_bytes(&change->bytes, key->bytes, key->size);
+    if (value) {
+        LIG_TRY(value->status);
+        op.value = change->bytes.bytes;
+        op.value_bytes = value->bytes;
+        ligi_put_bytes(&change->bytes, value->data, value->bytes);
+    }
+    LIG_TRY(change->bytes.status);
+    change->ops[change->count++] = op;
+    return LIG_OK;
+}
+
+lig_status ligi_change_put(ligi_change *change, const ligi_key *key)
+{
+    return add_op(change, key, &change->value);
+}
+
+lig_status ligi_change_erase(ligi_change *change, const ligi_key *key)
+{
+    return add_op(change, key, NULL);
+}
+
+/* A pack that lost its last model while a match pinned it comes back. It is claimed until this
+ * change has ended: whoever is about to remove it has claimed it, too, and looks at the catalog
+ * under that claim. */
+static lig_status revive(ligi_change *change, ligi_count *count)
+{
+    ligi_place *place = change->store->place;
+    LIG_TRY(ligi_grow(&change->claims, &change->claim_capacity, change->claim_count + 1,
+                      sizeof *change->claims, "the packs of a change"));
+    LIG_TRY(place->ops->pack_claim(place->self, count->pack, &change->claims[change->claim_count]));
+    change->claim_count++;
+    return place->ops->pack_size(place->self, count->pack, &count->record.bytes);
+}
+
+static lig_status find_count(ligi_change *change, uint64_t pack, ligi_count **found)
+{
+    for (size_t i = 0; i < change->count_count; i++)
+        if (change->counts[i].pack == pack) {
+            *found = &change->counts[i];
+            return LIG_OK;
+        }
+    LIG_TRY(ligi_grow(&change->counts, &change->count_capacity, change->count_count + 1,
+                      sizeof *change->counts, "the packs of a change"));
+    ligi_count count = {.pack = pack};
+    lig_status status = ligi_ledger_pack(change->ledger, pack, &count.record);
+    if (status == LIG_E_NOTFOUND)
+        count.unknown = 1;
+    else
+        LIG_TRY(status);
+    change->counts[change->count_count] = count;
+    *found = &change->counts[change->count_count++];
+    return LIG_OK;
+}
+
+lig_status ligi_change_uses(ligi_change *change, const ligi_record *record, int sign,
+                            uint64_t bytes)
+{
+    for (size_t i = 0; i < record->use_count; i++) {
+        const ligi_use *use = &record->uses[i];
+        ligi_count *count;
+        LIG_TRY(find_count(change, use->pack, &count));
+        ligi_pack_record *now = &count->record;
+        if (sign > 0 && count->unknown) {
+            now->bytes = bytes;
+            if (use->pack != record->pack)
+                LIG_TRY(revive(change, count));
+            count->unknown = 0;
+        }
+        if (sign > 0) {
+            now->models++;
+            now->tensors += use->tensors;
+        } else { /* a count that is too low is a damage that `check` finds; it must not wrap */
+            now->models -= now->models > 0;
+            now->tensors -= now->tensors < use->tensors ? now->tensors : use->tensors;
+        }
+    }
+    return LIG_OK;
+}
+
+lig_status ligi_change_model(ligi_change *change, const ligi_record *record)
+{
+    const void *secret = change->ledger->store->secret;
+    ligi_record_put(&change->value, record, secret);
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, record->about.id);
+    LIG_TRY(ligi_change_put(change, &key));
+    key = ligi_key_text(LIGI_TABLE_NAME, secret, record->about.name);
+    ligi_name_put(&change->value, &key, record->about.id, secret);
+    return ligi_change_put(change, &key);
+}
+
+static lig_status move_aliases(ligi_change *change, uint64_t from, uint64_t heir)
+{
+    const void *secret = change->ledger->store->secret;
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    lig_status status;
+    while (ligi_ledger_next(change->ledger, LIGI_TABLE_ALIAS, &walk, &item, &status)) {
+        const char *alias;
+        uint64_t id;
+        LIG_TRY(ligi_alias_get(&item, secret, &alias, &id));
+        if (id != from)
+            continue;
+        ligi_key key = ligi_key_text(LIGI_TABLE_ALIAS, secret, alias);
+        if (heir)
+            ligi_alias_put(&change->value, &key, alias, heir, secret);
+        LIG_TRY(heir ? ligi_change_put(change, &key) : ligi_change_erase(change, &key));
+    }
+    return status;
+}
+
+lig_status ligi_change_graphs(ligi_change *change, const ligi_about *about, const void *graphs,
+                              size_t bytes)
+{
+    if (bytes == 0)
+        return LIG_OK;
+    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, about->id);
+    ligi_value_begin(&change->value);
+    ligi_put_bytes(&change->value, graphs, bytes);
+    ligi_value_end(&change->value, &key, change->ledger->store->secret);
+    LIG_TRY(ligi_change_put(change, &key));
+    ligi_graphs read = {0};
+    lig_status status = ligi_graphs_get(graphs, bytes, &read);
+    if (status == LIG_OK)
+        status = ligi_index_model(&change->index, about, &read, 1);
+    ligi_graphs_fini(&read);
+    return status;
+}
+
+/* What the index has of a model whose graphs cannot be read stays until `check` makes it anew. */
+static lig_status forget_graphs(ligi_change *change, const ligi_about *about)
+{
+    ligi_graphs graphs = {0};
+    lig_status status = ligi_graphs_read(change->ledger, about->id, &graphs);
+    if (status == LIG_OK && graphs.count)
+        status = ligi_index_model(&change->index, about, &graphs, 0);
+    if (status == LIG_E_CORRUPT)
+        status = LIG_OK;
+    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, about->id);
+    if (status == LIG_OK && graphs.count)
+        status = ligi_change_erase(change, &key);
+    ligi_graphs_fini(&graphs);
+    return status;
+}
+
+lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
+                              uint64_t heir)
+{
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, record->about.id);
+    LIG_TRY(ligi_change_erase(change, &key));
+    if (!keep_name) {
+        key = ligi_key_text(LIGI_TABLE_NAME, change->ledger->store->secret, record->about.name);
+        LIG_TRY(ligi_change_erase(change, &key));
+    }
+    if (record->pack == 0) {
+        key = ligi_key_id(LIGI_TABLE_INLINE, record->about.id);
+        LIG_TRY(ligi_change_erase(change, &key));
+    }
+    LIG_TRY(ligi_change_uses(change, record, -1, 0));
+    LIG_TRY(forget_graphs(change, &record->about));
+    return move_aliases(change, record->about.id, heir);
+}
+
+lig_status ligi_change_origin(ligi_change *change, const ligi_origin *origin)
+{
+    LIG_TRY(ligi_grow(&change->origins, &change->origin_capacity, change->origin_count + 1,
+                      sizeof *change->origins, "the fingerprints of a change"));
+    change->origins[change->origin_count++] = *origin;
+    return LIG_OK;
+}
+
+static lig_status forget_origin(ligi_change *change, const ligi_origin *origin)
+{
+    ligi_key key = ligi_origin_key(origin);
+    lig_catalog_item item;
+    ligi_origin there = {0};
+    lig_status status = ligi_ledger_get(change->ledger, &key, &item);
+    if (status == LIG_OK)
+        status = ligi_origin_get(&item, change->store->secret, &there);
+    if (status == LIG_OK && there.pack == origin->pack)
+        return ligi_change_erase(change, &key);
+    return status == LIG_E_NOTFOUND || status == LIG_E_CORRUPT ? LIG_OK : status;
+}
+
+/* When the pack does not tell: all that lead to it. */
+static lig_status search_origins(ligi_change *change, uint64_t pack)
+{
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    lig_status status;
+    while (ligi_ledger_next(change->ledger, LIGI_TABLE_FINGERPRINT, &walk, &item, &status)) {
+        ligi_origin origin = {0};
+        ligi_key key = {.size = item.key_bytes};
+        if (ligi_origin_get(&item, change->store->secret, &origin) != LIG_OK || origin.pack != pack)
+            continue;
+        memcpy(key.bytes, item.key, item.key_bytes);
+        LIG_TRY(ligi_change_erase(change, &key));
+    }
+    return status;
+}
+
+/* The fingerprints of all that a pack holds go with it; its footer tells them. */
+static lig_status forget_origins(ligi_change *change, uint64_t pack)
+{
+    ligi_pack_header header;
+    ligi_pack_trailer trailer;
+    ligi_manifest manifest = {0};
+    ligi_origin origin;
+    void *bytes = NULL;
+    lig_status read = ligi_pack_footer_read(change->store->place, pack, &header, &trailer, &bytes);
+    if (read == LIG_OK)
+        read = ligi_manifest_get(bytes, trailer.footer_bytes, pack, &manifest);
+    lig_status status = read == LIG_OK ? LIG_OK : search_origins(change, pack);
+    for (size_t i = 0; i < manifest.tensor_count && read == LIG_OK && status == LIG_OK; i++)
+        if (ligi_origin_of(&manifest, i, change->store->secret, &origin) && origin.pack == pack)
+            status = forget_origin(change, &origin);
+    ligi_manifest_fini(&manifest);
+    free(bytes);
+    return status;
+}
+
+/* Behind what was forgotten: the same bytes may lie elsewhere from now on. */
+static lig_status put_origins(ligi_change *change)
+{
+    for (size_t i = 0; i < change->origin_count; i++) {
+        ligi_key key = ligi_origin_key(&change->origins[i]);
+        ligi_origin_put(&change->value, &change->origins[i], change->store->secret);
+        LIG_TRY(ligi_change_put(change, &key));
+    }
+    return LIG_OK;
+}
+
+static lig_status put_counts(ligi_change *change)
+{
+    for (size_t i = 0; i < change->count_count; i++) {
+        const ligi_count *count = &change->counts[i];
+        ligi_key key = ligi_key_id(LIGI_TABLE_PACK, count->pack);
+        if (count->record.models) {
+            ligi_pack_record_put(&change->value, count->pack, &count->record,
+                                 change->ledger->store->secret);
+            LIG_TRY(ligi_change_put(change, &key));
+        } else {
+            LIG_TRY(ligi_change_erase(change, &key));
+            LIG_TRY(forget_origins(change, count->pack));
+        }
+    }
+    return put_origins(change);
+}
+
+static lig_status get_item(void *context, const ligi_key *key, lig_catalog_item *item)
+{
+    return ligi_ledger_get(((ligi_change *)context)->ledger, key, item);
+}
+
+static lig_status put_item(void *context, const ligi_key *key, const ligi_writer *value)
+{
+    return add_op(context, key, value);
+}
+
+static lig_status put_index(ligi_change *change)
+{
+    ligi_index_sink sink = {.get = get_item,
+                            .put = put_item,
+                            .secret = change->ledger->store->secret,
+                            .context = change};
+    return ligi_index_apply(&change->index, &sink);
+}
+
+static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64_t version)
+{
+    lig_catalog_op *ops;
+    LIG_TRY(ligi_calloc(&ops, change->count, sizeof *ops, "a change of the catalog"));
+    for (size_t i = 0; i < change->count; i++) {
+        const ligi_change_op *op = &change->ops[i];
+        ops[i].key = change->bytes.data + op->key;
+        ops[i].key_bytes = op->key_bytes;
+        if (op->value != SIZE_MAX) {
+            ops[i].value = change->bytes.data + op->value;
+            ops[i].value_bytes = op->value_bytes;
+        }
+    }
+    lig_status status =
+        store->place->ops->catalog_commit(store->place->self, version, ops, change->count);
+    free(ops);
+    return status;
+}
+
+static void tell_kept(const lig_store *store, uint64_t pack, lig_status status)
+{
+    if (status != LIG_E_NOTFOUND && status != LIG_E_BUSY)
+        ligi_log(LIG_LOG_WARNING, "pack %016llx of %s could not be removed: %s",
+                 (unsigned long long)pack, store->uri, lig_error_text());
+}
+
+static size_t claim_dead(lig_store *store, ligi_count *counts, size_t count)
+{
+    ligi_place *place = store->place;
+    size_t claimed = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (counts[i].record.models)
+            continue;
+        lig_status status = place->ops->pack_claim(place->self, counts[i].pack, &counts[i].claim);
+        claimed += status == LIG_OK;
+        if (status != LIG_OK)
+            tell_kept(store, counts[i].pack, status);
+    }
+    return claimed;
+}
+
+/* A save that refers to a pack may have brought it back since the commit, and may have been killed
+ * over it: the look begins when all are claimed and the catalog is settled. */
+static lig_status spare_named(lig_store *store, ligi_count *counts, size_t count)
+{
+    ligi_ledger ledger;
+    LIG_TRY(store->place->ops->catalog_settle(store->place->self));
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    for (size_t i = 0; i < count; i++) {
+        ligi_pack_record record;
+        if (counts[i].claim && ligi_ledger_pack(&ledger, counts[i].pack, &record) == LIG_E_NOTFOUND)
+            continue;
+        store->place->ops->pack_close(counts[i].claim);
+        counts[i].claim = NULL;
+    }
+    ligi_ledger_end(&ledger);
+    return LIG_OK;
+}
+
+static void remove_batch(lig_store *store, ligi_count *counts, size_t count, uint64_t *freed)
+{
+    ligi_place *place = store->place;
+    if (claim_dead(store, counts, count) == 0)
+        return;
+    lig_status looked = spare_named(store, counts, count);
+    for (size_t i = 0; i < count; i++) {
+        if (counts[i].claim == NULL)
+            continue;
+        lig_status status = looked;
+        if (status == LIG_OK)
+            status = place->ops->pack_remove(place->self, counts[i].pack);
+        if (status == LIG_OK && freed)
+            *freed += counts[i].record.bytes;
+        if (status != LIG_OK)
+            tell_kept(store, counts[i].pack, status);
+        place->ops->pack_close(counts[i].claim);
+        counts[i].claim = NULL;
+    }
+}
+
+/* The commit stands: a pack that cannot be removed now, because a match pins it or otherwise, is a
+ * leftover for a later open or compact. */
+static void remove_packs(lig_store *store, ligi_change *change, uint64_t *freed)
+{
+    for (size_t i = 0; i < change->count_count; i += REMOVE_BATCH) {
+        size_t left = change->count_count - i;
+        remove_batch(store, change->counts + i, left < REMOVE_BATCH ? left : REMOVE_BATCH, freed);
+    }
+}
+
+static lig_status try_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
+{
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    ligi_change change = {.store = store, .ledger = &ledger};
+    uint64_t version = ledger.version;
+    lig_status status = edit(context, &ledger, &change);
+    if (status == LIG_OK)
+        status = put_counts(&change);
+    if (status == LIG_OK)
+        status = put_index(&change);
+    ligi_ledger_end(&ledger);
+    if (status == LIG_OK && change.count)
+        status = commit_ops(store, &change, version);
+    if (status == LIG_OK)
+        remove_packs(store, &change, freed);
+    change_fini(&change);
+    return status;
+}
+
+lig_status ligi_store_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
+{
+    lig_status status = LIG_E_BUSY;
+    int64_t begin = ligi_now_ns(), end = begin + COMMIT_NS;
+    for (int i = 0; i < COMMIT_TRIES && status == LIG_E_BUSY && ligi_now_ns() < end; i++)
+        status = try_commit(store, edit, context, freed);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_COMMIT, begin);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* Where bytes lie that a later save may refer to: table 7 of the catalog (docs/formats.md). */
+#ifndef LIGI_FINGERPRINT_INDEX_H
+#define LIGI_FINGERPRINT_INDEX_H
+
+#include "base/hash.h"
+#include "store/format/record.h"
+
+/* Smaller tensors are shared with a parent or a match only, and are not in the table. */
+#define LIGI_ORIGIN_BYTES (UINT64_C(64) << 10)
+
+typedef struct ligi_origin {
+    uint64_t first; /* hash of the first block */
+    ligi_hash128 print;
+    uint64_t bytes;
+    uint64_t pack, offset, owner;
+} ligi_origin;
+
+/* Of a tensor of `bytes` bytes whose blocks have these hashes. */
+ligi_hash128 ligi_fingerprint(const void *secret, const uint64_t *hashes, uint64_t bytes);
+
+/* first, print and bytes are set. */
+ligi_key ligi_origin_key(const ligi_origin *origin);
+/* What the keys of all tensors have in common that begin like this one: first and bytes are set. */
+ligi_key ligi_origin_prefix(const ligi_origin *origin);
+
+void ligi_origin_put(ligi_writer *writer, const ligi_origin *origin, const void *secret);
+/* `first` is not in the value and stays as it is. */
+lig_status ligi_origin_get(const lig_catalog_item *item, const void *secret, ligi_origin *origin);
+
+/* Tensor `index` of a manifest. 0 when it is not one that the table has: tied, small, inline. */
+int ligi_origin_of(const ligi_manifest *manifest, size_t index, const void *secret,
+                   ligi_origin *origin);
+
+#endif

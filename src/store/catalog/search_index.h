@@ -1,0 +1,70 @@
+/* The catalog's index: which models have a layer (with all that is above it), a tag, and what their
+ * metrics are. It is kept in the same commit as the models themselves, so that a search sees
+ * exactly what is there. */
+#ifndef LIGI_SEARCH_INDEX_H
+#define LIGI_SEARCH_INDEX_H
+
+#include "store/format/record.h"
+#include "store/search/layers.h"
+#include "store/search/postings.h"
+
+struct ligi_graphs;
+
+/* Metrics lie in columns, one for each name, in chunks of this many ids. */
+#define LIGI_COLUMN_IDS 128u
+
+ligi_key ligi_key_posting(const ligi_hash128 *key, uint64_t chunk);
+ligi_key ligi_key_column(const char *name, uint64_t chunk);
+ligi_hash128 ligi_tag_key(const char *name, const char *value);
+/* The set of models whose layers' bytes are not those that their postings tell. */
+ligi_hash128 ligi_irregular_key(void);
+/* The column that holds when a model was made. No metric can have this name. */
+#define LIGI_CREATED_COLUMN                                                                        \
+    "\x01"                                                                                         \
+    "created"
+
+/* One change of a posting or a column. They are gathered first and applied together, because one
+ * commit may take a model out of a set and put another in. */
+typedef struct ligi_index_edit {
+    ligi_key key;
+    uint32_t offset; /* in the chunk */
+    uint32_t order;  /* in which it was asked for */
+    int present;
+    uint64_t bytes; /* of the layer; postings only */
+    double value;   /* columns only */
+} ligi_index_edit;
+
+typedef struct ligi_index_edits {
+    ligi_index_edit *edits;
+    size_t count, capacity;
+} ligi_index_edits;
+
+/* Adds (present 1) or takes out (0) all that the index has of a model. */
+lig_status ligi_index_model(ligi_index_edits *edits, const ligi_about *about,
+                            const struct ligi_graphs *graphs, int present);
+
+/* Where postings and columns are read from and written to. */
+typedef struct ligi_index_sink {
+    lig_status (*get)(void *context, const ligi_key *key,
+                      lig_catalog_item *item); /* LIG_E_NOTFOUND: none */
+    lig_status (*put)(void *context, const ligi_key *key,
+                      const ligi_writer *value); /* NULL erases */
+    const void *secret;
+    void *context;
+} ligi_index_sink;
+
+/* Applies all edits. */
+lig_status ligi_index_apply(ligi_index_edits *edits, const ligi_index_sink *sink);
+void ligi_index_edits_fini(ligi_index_edits *edits);
+
+/* A posting that was read: how many bytes the layer's tensors have, and who has it. */
+typedef struct ligi_posting {
+    uint64_t bytes;
+    ligi_bitmap set;
+} ligi_posting;
+lig_status ligi_posting_get(const lig_catalog_item *item, const void *secret,
+                            ligi_posting *posting);
+/* values[LIGI_COLUMN_IDS]; NaN where a model has none. */
+lig_status ligi_column_get(const lig_catalog_item *item, const void *secret, double *values);
+
+#endif

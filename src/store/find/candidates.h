@@ -1,0 +1,40 @@
+/* Which models may share the most with a graph, best first, by the catalog's index alone. What the
+ * index tells of a model is never less than what it really shares, so the search that asks can stop
+ * as soon as what it has is better than the next one may be. */
+#ifndef LIGI_CANDIDATES_H
+#define LIGI_CANDIDATES_H
+
+#include "store/catalog/catalog_view.h"
+#include "store/catalog/search_index.h"
+
+typedef struct ligi_candidate {
+    uint64_t id;
+    uint32_t layers; /* at most; */
+    uint64_t bytes;  /* at most */
+    double metric;   /* NaN: has none. Negated where lower is better */
+    double created;
+} ligi_candidate;
+
+/* 1 when `a` is better than `b`: more layers, then more bytes, then the metric, then newer. A total
+ * order. */
+int ligi_candidate_better(const ligi_candidate *a, const ligi_candidate *b);
+
+typedef struct ligi_candidates ligi_candidates;
+
+typedef struct ligi_candidates_ask {
+    const ligi_layers *layers;
+    const lig_tag *tags;
+    size_t tag_count;
+    const uint64_t *exclude; /* ids */
+    size_t exclude_count;
+    const char *prefer; /* as in lig_find_options */
+} ligi_candidates_ask;
+
+/* Looks the graph's keys up. The ledger must outlive it. */
+lig_status ligi_candidates_open(ligi_candidates **out, const ligi_ledger *ledger,
+                                const ligi_candidates_ask *ask);
+/* The next best; LIG_E_NOTFOUND, without a sentence, at the end. */
+lig_status ligi_candidates_next(ligi_candidates *candidates, ligi_candidate *next);
+void ligi_candidates_close(ligi_candidates *candidates);
+
+#endif

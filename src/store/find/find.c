@@ -1,0 +1,419 @@
+#include "store/find/find.h"
+#include "base/error.h"
+#include "base/map.h"
+#include "store/catalog/graphs.h"
+#include "store/find/candidates.h"
+#include "store/load/fetch.h"
+#include "store/load/ref.h"
+#include "tensor/memory.h"
+#include "tensor/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Models whose graphs are compared before the search is content: only graphs that are alike in the
+ * index and differ when looked at closely come near it. */
+enum { COMPARED_MAX = 10000, FIND_TRIES = 100, FIND_LIMIT_MAX = 100000 };
+#define LEASE_NS INT64_C(3600000000000)
+
+/* A match that was given out. */
+typedef struct match {
+    lig_match shown; /* first: a lig_match that we gave out is one of these */
+    lig_ref *ref;
+    uint32_t *layers;
+    lig_matched_tensor *tensors;
+    char *names;
+} match;
+
+/* --- ranking --- */
+
+typedef struct hit {
+    ligi_candidate exact;
+    uint32_t *map; /* asking layer -> stored layer */
+} hit;
+
+typedef struct search {
+    const ligi_ledger *ledger;
+    const ligi_layers *asking;
+    size_t limit;
+    hit *hits; /* best first; room for one more than the limit */
+    size_t hit_count;
+    size_t compared;
+} search;
+
+static lig_status compare(search *self, const ligi_candidate *candidate, uint32_t *map,
+                          ligi_prefix *prefix)
+{
+    ligi_graphs graphs = {0};
+    *prefix = (ligi_prefix){0, 0};
+    lig_status status = ligi_graphs_read(self->ledger, candidate->id, &graphs);
+    const ligi_layers *stored = ligi_graphs_kind(&graphs, self->asking->kind);
+    if (status == LIG_OK && stored)
+        status = ligi_prefix_match(&self->asking->graph, self->asking->keys, &stored->graph,
+                                   stored->keys, map, prefix);
+    ligi_graphs_fini(&graphs);
+    return status;
+}
+
+static void keep(search *self, hit found)
+{
+    size_t at = self->hit_count++;
+    for (; at > 0 && ligi_candidate_better(&found.exact, &self->hits[at - 1].exact); at--)
+        self->hits[at] = self->hits[at - 1];
+    self->hits[at] = found;
+    if (self->hit_count > self->limit)
+        free(self->hits[--self->hit_count].map);
+}
+
+static lig_status look_at(search *self, const ligi_candidate *candidate)
+{
+    hit found = {.exact = *candidate};
+    ligi_prefix prefix;
+    LIG_TRY(
+        ligi_calloc(&found.map, self->asking->graph.layer_count, sizeof *found.map, "a search"));
+    lig_status status = compare(self, candidate, found.map, &prefix);
+    if (status != LIG_OK || prefix.layers == 0) {
+        free(found.map);
+        return status;
+    }
+    found.exact.layers = prefix.layers;
+    found.exact.bytes = prefix.bytes;
+    keep(self, found);
+    return LIG_OK;
+}
+
+/* 1 when no model that comes now can be better than what is there. */
+static int settled(const search *self, const ligi_candidate *next)
+{
+    return self->hit_count == self->limit &&
+           ligi_candidate_better(&self->hits[self->hit_count - 1].exact, next);
+}
+
+static lig_status rank(search *self, const ligi_candidates_ask *ask)
+{
+    ligi_candidates *candidates = NULL;
+    LIG_TRY(ligi_candidates_open(&candidates, self->ledger, ask));
+    ligi_candidate next;
+    lig_status status = LIG_OK;
+    while (status == LIG_OK && self->compared++ < COMPARED_MAX) {
+        status = ligi_candidates_next(candidates, &next);
+        if (status == LIG_OK && settled(self, &next))
+            break;
+        if (status == LIG_OK)
+            status = look_at(self, &next);
+    }
+    ligi_candidates_close(candidates);
+    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+}
+
+static void search_fini(search *self)
+{
+    for (size_t i = 0; i < self->hit_count; i++)
+        free(self->hits[i].map);
+    free(self->hits);
+}
+
+/* --- from a hit to a match --- */
+
+static void match_free(match *self)
+{
+    if (self == NULL)
+        return;
+    lig_ref_release(self->ref);
+    free(self->layers);
+    free(self->tensors);
+    free(self->names);
+    free(self);
+}
+
+static lig_status take_layers(match *self, const search *from, const hit *found)
+{
+    LIG_TRY(ligi_calloc(&self->layers, found->exact.layers, sizeof *self->layers, "a match"));
+    for (uint32_t i = 0; i < from->asking->graph.layer_count; i++)
+        if (found->map[i] != LIGI_NO_CALL)
+            self->layers[self->shown.layer_count++] = i;
+    self->shown.layers = self->layers;
+    return LIG_OK;
+}
+
+/* The asking model's name of a stored tensor: its layer's name there, and what followed the layer's
+ * name here. */
+static void put_name(ligi_writer *names, const char *asking, const char *stored, const char *tensor)
+{
+    ligi_put_bytes(names, asking, strlen(asking));
+    const char *rest = tensor + strlen(stored);
+    ligi_put_bytes(names, rest, strlen(rest) + 1);
+}
+
+typedef struct inverse {
+    const ligi_layers *stored;
+    ligi_map index;
+    uint32_t *asking; /* of each stored layer */
+} inverse;
+
+static lig_status inverse_make(inverse *self, const ligi_layers *stored, const search *from,
+                               const hit *found)
+{
+    self->stored = stored;
+    LIG_TRY(ligi_layers_index(stored, &self->index));
+    LIG_TRY(ligi_alloc(&self->asking, stored->graph.layer_count * sizeof *self->asking, "a match"));
+    memset(self->asking, 0xff, stored->graph.layer_count * sizeof *self->asking);
+    for (uint32_t i = 0; i < from->asking->graph.layer_count; i++)
+        if (found->map[i] != LIGI_NO_CALL)
+            self->asking[found->map[i]] = i;
+    return LIG_OK;
+}
+
+static lig_status take_tensors(match *self, const search *from, const inverse *back)
+{
+    const lig_model *model = lig_ref_model(self->ref);
+    ligi_writer names = {0};
+    LIG_TRY(ligi_calloc(&self->tensors, model->tensor_count, sizeof *self->tensors, "a match"));
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const lig_tensor *tensor = &model->tensors[i].tensor;
+        uint32_t layer = ligi_layer_of(&back->index, tensor->name);
+        if (layer == LIGI_NO_CALL || back->asking[layer] == LIGI_NO_CALL)
+            continue;
+        lig_matched_tensor *out = &self->tensors[self->shown.tensor_count++];
+        out->stored = i;
+        out->name =
+            (const char *)names.bytes; /* a place in `names`, until that has stopped moving */
+        put_name(&names, from->asking->names[back->asking[layer]], back->stored->names[layer],
+                 tensor->name);
+        self->shown.bytes += model->tensors[i].tied < 0 ? tensor->bytes : 0;
+    }
+    if (names.status != LIG_OK) {
+        ligi_writer_fini(&names);
+        return names.status;
+    }
+    self->names = (char *)names.data;
+    for (size_t i = 0; i < self->shown.tensor_count; i++)
+        self->tensors[i].name = self->names + (size_t)self->tensors[i].name;
+    self->shown.tensors = self->tensors;
+    return LIG_OK;
+}
+
+static lig_status translate(match *self, const search *from, const hit *found)
+{
+    ligi_graphs graphs = {0};
+    inverse back = {0};
+    lig_status status = ligi_graphs_read(from->ledger, found->exact.id, &graphs);
+    const ligi_layers *stored = ligi_graphs_kind(&graphs, from->asking->kind);
+    if (status == LIG_OK && stored)
+        status = inverse_make(&back, stored, from, found);
+    if (status == LIG_OK && stored)
+        status = take_tensors(self, from, &back);
+    ligi_map_fini(&back.index);
+    free(back.asking);
+    ligi_graphs_fini(&graphs);
+    return status;
+}
+
+/* Pinned first, then read; find_once then asks the catalog. */
+static lig_status resolve(const ligi_ledger *ledger, uint64_t id, int64_t lease_ns, lig_ref **out)
+{
+    lig_store *store = ledger->store;
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
+    lig_catalog_item item;
+    ligi_model *model = NULL;
+    int gone = 0;
+    LIG_TRY(ligi_ledger_get(ledger, &key, &item));
+    LIG_TRY(ligi_model_list(&item, store->secret, &model));
+    LIG_TRY(ligi_ref_make(store, model, out));
+    (*out)->version = ledger->version;
+    LIG_TRY(ligi_ref_pin(*out, lease_ns));
+    lig_status status = ligi_model_fill(store, ledger, model, &gone);
+    if (status != LIG_OK)
+        return gone ? LIG_E_BUSY : status;
+    ligi_manifest_fingerprints(&model->manifest, store->secret);
+    return LIG_OK;
+}
+
+static lig_status make_match(const search *from, const hit *found, int64_t lease_ns, match **out)
+{
+    match *self = NULL;
+    LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a match"));
+    lig_status status = resolve(from->ledger, found->exact.id, lease_ns, &self->ref);
+    if (status == LIG_OK)
+        status = take_layers(self, from, found);
+    if (status == LIG_OK)
+        status = translate(self, from, found);
+    if (status != LIG_OK) {
+        match_free(self);
+        return status;
+    }
+    self->shown.model = lig_ref_model(self->ref);
+    self->shown.ref = self->ref;
+    self->shown.expires_ns = ligi_pin_expires(self->ref->pin);
+    *out = self;
+    return LIG_OK;
+}
+
+/* --- the calls --- */
+
+static lig_status excluded_ids(const ligi_ledger *ledger, const lig_find_options *options,
+                               uint64_t **ids, size_t *count)
+{
+    LIG_TRY(ligi_calloc(ids, options->exclude_count, sizeof **ids, "a search"));
+    for (size_t i = 0; i < options->exclude_count; i++) {
+        uint64_t id = 0;
+        LIG_TRY(ligi_ledger_name(ledger, options->exclude[i], &id));
+        if (id == 0)
+            LIG_TRY(ligi_ledger_alias(ledger, options->exclude[i], &id));
+        if (id)
+            (*ids)[(*count)++] = id;
+    }
+    return LIG_OK;
+}
+
+static lig_status rank_with(search *self, const lig_find_options *options)
+{
+    uint64_t *exclude = NULL;
+    size_t exclude_count = 0;
+    lig_status status = excluded_ids(self->ledger, options, &exclude, &exclude_count);
+    ligi_candidates_ask ask = {.layers = self->asking,
+                               .tags = options->tags,
+                               .tag_count = options->tag_count,
+                               .exclude = exclude,
+                               .exclude_count = exclude_count,
+                               .prefer = options->prefer};
+    if (status == LIG_OK)
+        status = rank(self, &ask);
+    free(exclude);
+    return status;
+}
+
+/* One attempt on one snapshot. What was found is pinned, and only then is the catalog asked whether
+ * it is still the same: a pack that was removed in between belongs to a model that is gone from the
+ * new version. */
+static lig_status find_once(lig_store *store, const ligi_layers *asking,
+                            const lig_find_options *options, lig_match **out, size_t *count)
+{
+    ligi_ledger ledger;
+    int64_t begin = ligi_now_ns();
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    search self = {
+        .ledger = &ledger, .asking = asking, .limit = options->limit ? options->limit : 1};
+    int64_t lease_ns = options->lease_ns > 0 ? options->lease_ns : LEASE_NS;
+    lig_status status = ligi_calloc(&self.hits, self.limit + 1, sizeof *self.hits, "a search");
+    if (status == LIG_OK)
+        status = rank_with(&self, options);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_LOOKUP, begin);
+    size_t made = 0;
+    for (; made < self.hit_count && status == LIG_OK; made++) {
+        match *one = NULL;
+        status = make_match(&self, &self.hits[made], lease_ns, &one);
+        out[made] = one ? &one->shown : NULL;
+    }
+    search_fini(&self);
+    uint64_t version = ledger.version;
+    ligi_ledger_end(&ledger);
+    if (status == LIG_OK && made)
+        status = ligi_ledger_unchanged(store, version);
+    if (status == LIG_OK) {
+        *count = made;
+        return LIG_OK;
+    }
+    for (size_t i = 0; i < made; i++)
+        match_free((match *)out[i]);
+    return status;
+}
+
+lig_status ligi_find_layers(lig_store *store, const ligi_layers *asking,
+                            const lig_find_options *options, lig_match ***matches, size_t *count)
+{
+    static const lig_find_options defaults = LIG_FIND_INIT;
+    const lig_find_options *asked = options ? options : &defaults;
+    if (asked->limit > FIND_LIMIT_MAX)
+        return lig_fail(LIG_E_LIMIT, "a search gives at most %d models", FIND_LIMIT_MAX);
+    lig_match **out = NULL;
+    LIG_TRY(ligi_calloc(&out, asked->limit + 1, sizeof *out, "a search"));
+    size_t found = 0;
+    lig_status status = LIG_E_BUSY;
+    for (int i = 0; i < FIND_TRIES && status == LIG_E_BUSY; i++)
+        status = find_once(store, asking, asked, out, &found);
+    if (status != LIG_OK) {
+        free(out);
+        return status;
+    }
+    *matches = out;
+    *count = found;
+    return LIG_OK;
+}
+
+lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_find_options *options,
+                          lig_match ***matches, size_t *count)
+{
+    LIG_TRY(ligi_store_usable(store));
+    int64_t begin = ligi_now_ns();
+    ligi_layers asking = {0};
+    lig_status status = ligi_layers_make(&asking, graph, NULL, 0);
+    if (status == LIG_OK)
+        status = ligi_find_layers(store, &asking, options, matches, count);
+    ligi_layers_fini(&asking);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_FIND, begin);
+    return status;
+}
+
+void lig_match_release(lig_match *shown)
+{
+    ligi_ref_unpin(((match *)shown)->ref);
+    shown->expires_ns = 0;
+}
+
+void lig_matches_destroy(lig_match **matches, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        match_free((match *)matches[i]);
+    free(matches);
+}
+
+lig_status ligi_match_ref(const lig_store *store, const lig_match *shown, const lig_ref **ref)
+{
+    const lig_ref *found = ((const match *)shown)->ref;
+    if (memcmp(found->store->uuid, store->uuid, sizeof store->uuid) != 0)
+        return lig_fail(LIG_E_INVALID,
+                        "the match with model '%s' was found in another store than %s",
+                        shown->model->name, store->uri);
+    *ref = found;
+    return LIG_OK;
+}
+
+static lig_status name_reads(const match *self, const lig_tensor *tensors, size_t count,
+                             lig_read *reads)
+{
+    ligi_map names = {0};
+    lig_status status = ligi_map_reserve(&names, self->shown.tensor_count);
+    for (size_t i = 0; i < self->shown.tensor_count && status == LIG_OK; i++)
+        status = ligi_map_insert(&names, self->tensors[i].name, strlen(self->tensors[i].name),
+                                 self->tensors[i].stored, NULL);
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
+        uint64_t stored;
+        if (!ligi_map_find(&names, tensors[i].name, strlen(tensors[i].name), &stored)) {
+            status =
+                lig_fail(LIG_E_MISMATCH, "tensor '%s' is not in what is shared with model '%s'",
+                         tensors[i].name, self->shown.model->name);
+            break;
+        }
+        reads[i] =
+            (lig_read){.name = self->shown.model->tensors[stored].tensor.name, .into = tensors[i]};
+    }
+    ligi_map_fini(&names);
+    return status;
+}
+
+lig_status lig_store_load_match(lig_store *store, const lig_match *shown, const lig_tensor *tensors,
+                                size_t count)
+{
+    const lig_ref *ref;
+    LIG_TRY(ligi_store_usable(store));
+    LIG_TRY(ligi_match_ref(store, shown, &ref));
+    LIG_TRY(ligi_tensors_check(tensors, count, 1));
+    lig_read *reads = NULL;
+    LIG_TRY(ligi_calloc(&reads, count, sizeof *reads, "a load"));
+    lig_status status = name_reads((const match *)shown, tensors, count, reads);
+    if (status == LIG_OK && count)
+        status = lig_ref_read(ref, reads, count, 0);
+    free(reads);
+    return status;
+}

@@ -1,0 +1,16 @@
+/* Tensors that users see, made of the boxes that are stored. Pure. */
+#ifndef LIGI_ASSEMBLE_H
+#define LIGI_ASSEMBLE_H
+
+#include "store/format/manifest.h"
+
+/* Fills shown, wholes and shown_count of a manifest whose tensors have been read. LIG_E_CORRUPT
+ * unless consecutive boxes of one name make up a tensor. */
+lig_status ligi_manifest_assemble(ligi_manifest *manifest);
+/* After those of the stored tensors. Of several boxes: the keyed XXH3-128 of their fingerprints and
+ * starts. */
+void ligi_manifest_assemble_fingerprints(ligi_manifest *manifest, const void *secret);
+/* Puts tensor `index` of `shown` together at `out` from its boxes, whose data is set. */
+void ligi_assemble_copy(const ligi_manifest *manifest, size_t index, void *out);
+
+#endif

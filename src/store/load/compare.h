@@ -1,0 +1,24 @@
+/* Whether tensors of two models hold the same bytes: for those whose fingerprints cannot tell,
+ * because they lie in other boxes. */
+#ifndef LIGI_COMPARE_H
+#define LIGI_COMPARE_H
+
+#include "store/format/manifest.h"
+
+#define LIGI_CONTENTS_WINDOW (UINT64_C(32) << 20)
+
+/* Tensors of `shown`, of equal dtype and shape. */
+typedef struct ligi_pair {
+    size_t a, b;
+    int differ; /* filled */
+} ligi_pair;
+
+/* 1 when the two lie in equal boxes, so that their fingerprints tell. */
+int ligi_contents_alike(const ligi_manifest *a, size_t in_a, const ligi_manifest *b, size_t in_b);
+
+/* Reads both tensors of each pair as far as they are equal, at most `window_bytes` (an element's at
+ * least) of either model at a time, and fills pairs[i].differ. */
+lig_status ligi_contents_compare(const lig_ref *a, const lig_ref *b, ligi_pair *pairs, size_t count,
+                                 uint64_t window_bytes);
+
+#endif

@@ -1,0 +1,146 @@
+#include "store/load/fetch.h"
+
+#include "backend/range.h"
+#include "base/error.h"
+#include "base/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static lig_status does_not_fit(const ligi_fetch *fetch, size_t tensor)
+{
+    const lig_stored_tensor *stored = &fetch->model->manifest.tensors[tensor];
+    return lig_fail(
+        LIG_E_CORRUPT,
+        "model '%s': the bytes of tensor '%s' in pack %016llx do not fit their checksum",
+        fetch->model->record.about.name, stored->tensor.name, (unsigned long long)stored->pack);
+}
+
+static lig_status copy_inline(const ligi_fetch *fetch, const ligi_part *part)
+{
+    const ligi_model *model = fetch->model;
+    memcpy(part->range.data, model->inline_data + part->range.offset, part->range.bytes);
+    for (uint64_t at = 0; fetch->verify && at < part->range.bytes; at += LIG_BLOCK_BYTES) {
+        uint64_t left = part->range.bytes - at;
+        uint64_t bytes = left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES;
+        if (ligi_hash64(fetch->store->secret, (const char *)part->range.data + at, bytes) !=
+            part->range.hashes[at / LIG_BLOCK_BYTES])
+            return does_not_fit(fetch, part->tensor);
+    }
+    return LIG_OK;
+}
+
+lig_status ligi_fetch_add(ligi_fetch *fetch, size_t tensor, uint64_t offset, uint64_t bytes,
+                          void *data)
+{
+    if (bytes == 0)
+        return LIG_OK;
+    const lig_stored_tensor *stored = &fetch->model->manifest.tensors[tensor];
+    ligi_part part = {.pack = stored->pack,
+                      .tensor = tensor,
+                      .range = {.data = data, .bytes = bytes, .offset = stored->offset + offset}};
+    if (fetch->verify)
+        part.range.hashes = fetch->model->manifest.hashes[tensor] + offset / LIG_BLOCK_BYTES;
+    if (part.pack == 0)
+        return copy_inline(fetch, &part);
+    LIG_TRY(ligi_grow(&fetch->parts, &fetch->capacity, fetch->count + 1, sizeof *fetch->parts,
+                      "a read"));
+    fetch->parts[fetch->count++] = part;
+    return LIG_OK;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const ligi_part *left = a, *right = b;
+    if (left->pack != right->pack)
+        return left->pack < right->pack ? -1 : 1;
+    if (left->range.offset != right->range.offset)
+        return left->range.offset < right->range.offset ? -1 : 1;
+    if (left->range.data != right->range.data)
+        return (uintptr_t)left->range.data < (uintptr_t)right->range.data ? -1 : 1;
+    return 0;
+}
+
+/* Ascending, and what is tied on both sides once. */
+static void sort(ligi_fetch *fetch)
+{
+    int sorted = 1;
+    for (size_t i = 1; i < fetch->count && sorted; i++)
+        sorted = compare(&fetch->parts[i - 1], &fetch->parts[i]) < 0;
+    if (sorted)
+        return;
+    qsort(fetch->parts, fetch->count, sizeof *fetch->parts, compare);
+    size_t kept = 1;
+    for (size_t i = 1; i < fetch->count; i++) {
+        const ligi_part *last = &fetch->parts[kept - 1], *next = &fetch->parts[i];
+        if (compare(last, next) != 0 || last->range.bytes != next->range.bytes)
+            fetch->parts[kept++] = *next;
+    }
+    fetch->count = kept;
+}
+
+/* What fetch->ranges ask of a pack that may have been removed: from its mapping then. */
+static lig_status read_ranges(const ligi_fetch *fetch, uint64_t pack, size_t count, size_t *bad)
+{
+    ligi_place *place = fetch->store->place;
+    const void *secret = fetch->store->secret;
+    lig_status status = place->ops->pack_read(place->self, pack, secret, fetch->ranges, count, bad);
+    const lig_mapping *mapping =
+        status == LIG_E_NOTFOUND && fetch->maps ? ligi_maps_find(fetch->maps, pack) : NULL;
+    if (mapping == NULL)
+        return status;
+    status = LIG_OK;
+    for (*bad = 0; *bad < count && status == LIG_OK; *bad += status == LIG_OK)
+        status = ligi_range_copy(mapping->base, mapping->bytes, pack, secret, &fetch->ranges[*bad]);
+    return status;
+}
+
+/* Parts [first, end), all of one pack. */
+static lig_status read_pack(ligi_fetch *fetch, size_t first, size_t end)
+{
+    size_t count = end - first, bad = SIZE_MAX;
+    LIG_TRY(
+        ligi_grow(&fetch->ranges, &fetch->range_capacity, count, sizeof *fetch->ranges, "a read"));
+    for (size_t i = 0; i < count; i++)
+        fetch->ranges[i] = fetch->parts[first + i].range;
+    lig_status status = read_ranges(fetch, fetch->parts[first].pack, count, &bad);
+    if (status == LIG_E_CORRUPT && bad < count)
+        return does_not_fit(fetch, fetch->parts[first + bad].tensor);
+    if (status == LIG_E_NOTFOUND)
+        *fetch->gone = 1;
+    if (status != LIG_OK)
+        return ligi_fail_again(*fetch->gone ? LIG_E_CORRUPT : status, "model '%s': %s",
+                               fetch->model->record.about.name, lig_error_text());
+    return LIG_OK;
+}
+
+/* Where the run that begins at `first` ends: ranges of one read are of one pack and do not overlap,
+ * and two slices of a tensor may touch the same block. */
+static size_t run_end(const ligi_fetch *fetch, size_t first)
+{
+    const ligi_part *parts = fetch->parts;
+    size_t end = first + 1;
+    while (end < fetch->count && parts[end].pack == parts[first].pack &&
+           parts[end].range.offset >= parts[end - 1].range.offset + parts[end - 1].range.bytes)
+        end++;
+    return end;
+}
+
+lig_status ligi_fetch_run(ligi_fetch *fetch)
+{
+    sort(fetch);
+    lig_status status = LIG_OK;
+    for (size_t i = 0; i < fetch->count && status == LIG_OK;) {
+        size_t end = run_end(fetch, i);
+        status = read_pack(fetch, i, end);
+        i = end;
+    }
+    fetch->count = 0;
+    return status;
+}
+
+void ligi_fetch_fini(ligi_fetch *fetch)
+{
+    free(fetch->parts);
+    free(fetch->ranges);
+}

@@ -1,0 +1,42 @@
+/* Bytes of a model's tensors into memory: ranges gathered, sorted by pack and offset, one read a
+ * pack. */
+#ifndef LIGI_FETCH_H
+#define LIGI_FETCH_H
+
+#include "store/load/model.h"
+#include "store/load/pins.h"
+
+typedef struct ligi_part {
+    uint64_t pack;
+    size_t tensor; /* index in the model: for the sentence */
+    lig_range range;
+} ligi_part;
+
+typedef struct ligi_fetch {
+    lig_store *store;
+    const ligi_model *model;
+    int verify;
+    int *gone;             /* set when a pack was not there */
+    const ligi_maps *maps; /* where a pack may be that is not there; NULL: nowhere */
+    ligi_part *parts;
+    size_t count, capacity;
+    lig_range *ranges;
+    size_t range_capacity;
+} ligi_fetch;
+
+/* Adds bytes [offset, offset + bytes) of a stored tensor, into host memory at `data`. When
+ * verifying, both ends lie between blocks or at the tensor's end. */
+lig_status ligi_fetch_add(ligi_fetch *fetch, size_t tensor, uint64_t offset, uint64_t bytes,
+                          void *data);
+/* Reads all that was added, and forgets it. */
+lig_status ligi_fetch_run(ligi_fetch *fetch);
+void ligi_fetch_fini(ligi_fetch *fetch);
+
+/* lig_store_load, and LIG_E_MISMATCH when the model holds other tensors too. */
+lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_tensor *tensors,
+                                 size_t count);
+
+/* The model behind a match, as a ref. LIG_E_INVALID when it was found in another store. */
+lig_status ligi_match_ref(const lig_store *store, const lig_match *shown, const lig_ref **ref);
+
+#endif

@@ -1,0 +1,271 @@
+#include "store/load/ref.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A model that is replaced again and again while it is read: somebody is to blame, but not for
+ * ever. */
+enum { READ_TRIES = 100 };
+
+/* --- what it holds --- */
+
+lig_status ligi_ref_make(lig_store *store, ligi_model *model, lig_ref **out)
+{
+    lig_ref *ref;
+    lig_status status = ligi_calloc(&ref, 1, sizeof *ref, "a ref");
+    if (status != LIG_OK) {
+        ligi_model_free(model);
+        return status;
+    }
+    ligi_store_hold(store);
+    ref->store = store;
+    ref->model = model;
+    *out = ref;
+    return LIG_OK;
+}
+
+lig_status ligi_ref_pin(lig_ref *ref, int64_t lease_ns)
+{
+    const ligi_record *record = &ref->model->record;
+    return ligi_pin_take(ref->store, record->uses, record->use_count, lease_ns, &ref->pin);
+}
+
+/* A place where nothing can be written, read-only or full, can still be read. */
+static lig_status hold(lig_ref *ref, int *gone)
+{
+    const ligi_record *record = &ref->model->record;
+    if (record->use_count == 0)
+        return LIG_OK;
+    if (ref->store->mode != 'r' && ligi_ref_pin(ref, LIGI_PIN_ENDLESS) == LIG_OK)
+        return LIG_OK;
+    return ligi_maps_take(&ref->maps, ref->store, record->uses, record->use_count, gone);
+}
+
+/* Whoever took the last model off a pack could not remove it while it was pinned. */
+static void clean(const lig_ref *ref)
+{
+    const ligi_record *record = &ref->model->record;
+    ligi_ledger ledger;
+    if (ligi_ledger_begin(ref->store, &ledger) != LIG_OK)
+        return;
+    int changed = ledger.version != ref->version;
+    size_t first = 0;
+    for (; first < record->use_count && changed; first++) {
+        ligi_pack_record pack;
+        if (ligi_ledger_pack(&ledger, record->uses[first].pack, &pack) == LIG_E_NOTFOUND)
+            break;
+    }
+    ligi_ledger_end(&ledger);
+    for (; first < record->use_count && changed; first++)
+        ligi_store_clean_pack(ref->store, record->uses[first].pack);
+}
+
+void ligi_ref_unpin(lig_ref *ref)
+{
+    ligi_maps_fini(&ref->maps, ref->store);
+    if (ref->pin == NULL)
+        return;
+    ligi_failure failure; /* callers release before they return what went wrong */
+    ligi_failure_take(&failure, LIG_E_IO);
+    ligi_pin_release(ref->pin);
+    ref->pin = NULL;
+    if (ligi_store_usable(ref->store) == LIG_OK)
+        clean(ref);
+    (void)ligi_failure_publish(&failure);
+}
+
+lig_model *lig_ref_detach(lig_ref *ref)
+{
+    ligi_model *model = ref->model;
+    ligi_ref_unpin(ref);
+    ligi_store_drop(ref->store);
+    free(ref);
+    return &model->shown;
+}
+
+void lig_ref_release(lig_ref *ref)
+{
+    if (ref)
+        lig_model_destroy(lig_ref_detach(ref));
+}
+
+const lig_model *lig_ref_model(const lig_ref *ref)
+{
+    return &ref->model->shown;
+}
+
+lig_status ligi_ref_usable(const lig_ref *ref)
+{
+    return ligi_store_usable(ref->store);
+}
+
+/* --- resolving --- */
+
+/* *current: the catalog, as it is at *version, still has the model, and in the same packs: a
+ * compaction writes it anew. */
+static lig_status is_current(const lig_ref *ref, uint64_t *version, int *current)
+{
+    const ligi_record *mine = &ref->model->record;
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(ref->store, &ledger));
+    lig_status status = LIG_OK;
+    *current = ledger.version == *version;
+    *version = ledger.version;
+    if (!*current) {
+        ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, mine->about.id);
+        lig_catalog_item item;
+        ligi_record now = {0};
+        status = ligi_ledger_get(&ledger, &key, &item);
+        if (status == LIG_OK)
+            status = ligi_record_get(&item, ref->store->secret, &now);
+        *current =
+            status == LIG_OK && now.pack == mine->pack && now.manifest_hash == mine->manifest_hash;
+        ligi_record_fini(&now);
+    }
+    ligi_ledger_end(&ledger);
+    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+}
+
+static lig_status find(const ligi_ledger *ledger, const char *name, uint64_t id, ligi_model **out)
+{
+    if (name) {
+        ligi_record found = {0};
+        lig_status status = ligi_ledger_find(ledger, name, &found);
+        id = found.about.id;
+        ligi_record_fini(&found);
+        LIG_TRY(status);
+    }
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
+    lig_catalog_item item;
+    lig_status status = ligi_ledger_get(ledger, &key, &item);
+    if (status == LIG_E_NOTFOUND)
+        return lig_fail(status, "model %llu is no longer in %s: it was replaced or retired",
+                        (unsigned long long)id, ledger->store->uri);
+    LIG_TRY(status);
+    return ligi_model_list(&item, ledger->store->secret, out);
+}
+
+static lig_status fill(lig_ref *ref, const ligi_ledger *ledger, int flags, int *gone)
+{
+    ref->version = ledger->version;
+    if (flags & LIGI_REF_HELD)
+        LIG_TRY(hold(ref, gone));
+    LIG_TRY(ligi_model_fill(ref->store, ledger, ref->model, gone));
+    if (flags & LIGI_REF_SHOWN)
+        ligi_manifest_fingerprints(&ref->model->manifest, ref->store->secret);
+    return LIG_OK;
+}
+
+/* First it is pinned, and only then is the catalog asked whether it is still there: whoever removes
+ * a pack takes it out of the catalog first, and sees the pin after that. *ref is set also when its
+ * bytes are not there (*gone). */
+static lig_status attempt(lig_store *store, const char *name, uint64_t id, int flags, int *gone,
+                          lig_ref **ref)
+{
+    ligi_ledger ledger;
+    ligi_model *model = NULL;
+    *gone = 0;
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    lig_status status = find(&ledger, name, id, &model);
+    if (status == LIG_OK)
+        status = ligi_ref_make(store, model, ref);
+    if (status == LIG_OK)
+        status = fill(*ref, &ledger, flags, gone);
+    ligi_ledger_end(&ledger);
+    if (status != LIG_OK || (*ref)->pin == NULL)
+        return status;
+    int current = 1;
+    LIG_TRY(is_current(*ref, &(*ref)->version, &current));
+    *gone = !current;
+    return current ? LIG_OK : LIG_E_BUSY;
+}
+
+/* A pack of the model is missing. While the catalog has the model, in a view that is younger than
+ * the removal of any pack that is gone by now, that is damage; otherwise *again is set: whoever
+ * looks the name up again may find another one. */
+static lig_status lost(const lig_ref *ref, int *again)
+{
+    const char *name = ref->model->record.about.name;
+    uint64_t version = 0;
+    int current = 0;
+    *again = 0;
+    LIG_TRY(ref->store->place->ops->catalog_settle(ref->store->place->self));
+    LIG_TRY(is_current(ref, &version, &current));
+    if (current)
+        return lig_fail(LIG_E_CORRUPT, "model '%s': a pack that it needs is missing", name);
+    *again = 1;
+    return lig_fail(LIG_E_NOTFOUND,
+                    "model '%s' was replaced or retired, and its bytes are gone; look it up again",
+                    name);
+}
+
+lig_status ligi_ref_lost(const lig_ref *ref)
+{
+    int again;
+    return lost(ref, &again);
+}
+
+lig_status ligi_ref_open(lig_store *store, const char *name, uint64_t id, int flags, lig_ref **out)
+{
+    for (int i = 0; i < READ_TRIES; i++) {
+        lig_ref *ref = NULL;
+        int gone, again = 0;
+        int64_t begin = ligi_now_ns();
+        lig_status status = attempt(store, name, id, flags, &gone, &ref);
+        ligi_stamps_note(&store->stamps, LIGI_STAMP_LOOKUP, begin);
+        if (status == LIG_OK) {
+            *out = ref;
+            return LIG_OK;
+        }
+        if (gone)
+            status = lost(ref, &again);
+        lig_ref_release(ref);
+        if (!again)
+            return status;
+    }
+    return lig_fail(LIG_E_BUSY, "model '%s' is replaced faster than it can be read",
+                    name ? name : "");
+}
+
+lig_status ligi_ref_with(lig_store *store, const char *name, int flags, ligi_act act, void *context)
+{
+    for (int i = 0; i < READ_TRIES; i++) {
+        lig_ref *ref = NULL;
+        int gone = 0, again = 0;
+        LIG_TRY(ligi_ref_open(store, name, 0, flags | (i ? LIGI_REF_HELD : 0), &ref));
+        lig_status status = act(context, ref, &gone);
+        if (status != LIG_OK && gone)
+            status = lost(ref, &again);
+        lig_ref_release(ref);
+        if (!again)
+            return status;
+    }
+    return lig_fail(LIG_E_BUSY, "model '%s' is replaced faster than it can be read", name);
+}
+
+/* --- the calls --- */
+
+lig_status lig_store_resolve(lig_store *store, const char *model, lig_ref **ref)
+{
+    LIG_TRY(ligi_store_usable(store));
+    LIG_TRY(ligi_name_check("model", model));
+    return ligi_ref_open(store, model, 0, LIGI_REF_HELD | LIGI_REF_SHOWN, ref);
+}
+
+lig_status lig_store_resolve_id(lig_store *store, uint64_t id, lig_ref **ref)
+{
+    LIG_TRY(ligi_store_usable(store));
+    return ligi_ref_open(store, NULL, id, LIGI_REF_HELD | LIGI_REF_SHOWN, ref);
+}
+
+lig_status lig_store_model(lig_store *store, const char *model, lig_model **out)
+{
+    LIG_TRY(ligi_store_usable(store));
+    LIG_TRY(ligi_name_check("model", model));
+    lig_ref *ref;
+    LIG_TRY(ligi_ref_open(store, model, 0, LIGI_REF_SHOWN, &ref));
+    *out = lig_ref_detach(ref);
+    return LIG_OK;
+}

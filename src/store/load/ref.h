@@ -1,0 +1,42 @@
+/* A model that was resolved: what it is, and what keeps its bytes (include/ligament/ref.h). */
+#ifndef LIGI_REF_H
+#define LIGI_REF_H
+
+#include "store/load/model.h"
+#include "store/load/pins.h"
+
+struct lig_ref {
+    lig_store *store; /* held */
+    ligi_model *model;
+    ligi_pin *pin;
+    ligi_maps maps;
+    uint64_t version; /* of a catalog that named its packs after they were pinned */
+};
+
+enum { LIGI_REF_HELD = 1, LIGI_REF_SHOWN = 2 };
+
+/* The model under `name` or, when that is NULL, with this id. HELD: its bytes stay until release.
+ * SHOWN: its tensors have fingerprints, because users will see them. */
+lig_status ligi_ref_open(lig_store *store, const char *name, uint64_t id, int flags, lig_ref **out);
+/* A ref of a model at hand, which is taken over, also on failure. Not yet held. */
+lig_status ligi_ref_make(lig_store *store, ligi_model *model, lig_ref **out);
+/* Pins its packs. The caller then makes sure that they are still there. */
+lig_status ligi_ref_pin(lig_ref *ref, int64_t lease_ns);
+/* Lets go of the packs, and removes those that lost their last model meanwhile. */
+void ligi_ref_unpin(lig_ref *ref);
+
+/* LIG_E_CLOSED in a forked child. */
+lig_status ligi_ref_usable(const lig_ref *ref);
+/* What a call that found a pack missing returns: LIG_E_CORRUPT while the catalog names the model,
+ * LIG_E_NOTFOUND after that. */
+lig_status ligi_ref_lost(const lig_ref *ref);
+
+/* Does `act` with the model under `name`. When that fails because a pack has gone (act sets *gone),
+ * the name is resolved again: the model was replaced or retired meanwhile. A call that reads much
+ * asks for LIGI_REF_HELD; one that opens each pack once does without, and gets it when that was not
+ * enough. */
+typedef lig_status (*ligi_act)(void *context, const lig_ref *ref, int *gone);
+lig_status ligi_ref_with(lig_store *store, const char *name, int flags, ligi_act act,
+                         void *context);
+
+#endif

@@ -1,0 +1,175 @@
+#include "store/save/dedup.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "store/format/hashing.h"
+#include "store/save/share.h"
+
+#include <stdlib.h>
+
+#define BUFFER_BYTES (UINT64_C(4) << 20)
+#define JOB_BYTES (UINT64_C(2) << 20) /* what a thread takes at a time */
+
+typedef struct sift {
+    lig_store *store;
+    ligi_plan *plan;
+    const ligi_source *source;
+    size_t *wanted; /* tensors that may be stored already */
+    size_t count;
+    ligi_hash_job *jobs;
+    size_t job_count, job_capacity;
+    uint8_t *buffer;
+} sift;
+
+/* Bytes of a tensor that cannot be hashed where it lies: now, on this thread. */
+static lig_status hash_parts(sift *self, size_t index, uint64_t start, uint64_t end)
+{
+    uint64_t *hashes = self->plan->hashes + self->plan->slots[index].first_hash;
+    if (self->buffer == NULL)
+        LIG_TRY(ligi_alloc(&self->buffer, BUFFER_BYTES, "a buffer"));
+    for (uint64_t at = start; at < end; at += BUFFER_BYTES) {
+        uint64_t bytes = end - at < BUFFER_BYTES ? end - at : BUFFER_BYTES;
+        LIG_TRY(ligi_source_fill(self->source, self->plan, index,
+                                 &(ligi_stretch){at, bytes, self->buffer}));
+        ligi_hash_job job = {self->buffer, bytes, hashes + at / LIG_BLOCK_BYTES};
+        ligi_hash_jobs(self->store->secret, &job, 1);
+    }
+    return LIG_OK;
+}
+
+static lig_status hash_range(sift *self, size_t index, uint64_t start, uint64_t end)
+{
+    const lig_tensor *tensor = &self->plan->tensors[index];
+    uint64_t *hashes = self->plan->hashes + self->plan->slots[index].first_hash;
+    if (!ligi_source_flat(self->source, tensor))
+        return hash_parts(self, index, start, end);
+    for (uint64_t at = start; at < end; at += JOB_BYTES) {
+        LIG_TRY(ligi_grow(&self->jobs, &self->job_capacity, self->job_count + 1, sizeof *self->jobs,
+                          "checksums"));
+        uint64_t bytes = end - at < JOB_BYTES ? end - at : JOB_BYTES;
+        self->jobs[self->job_count++] = (ligi_hash_job){(const uint8_t *)tensor->data + at, bytes,
+                                                        hashes + at / LIG_BLOCK_BYTES};
+    }
+    return LIG_OK;
+}
+
+static void run_jobs(sift *self)
+{
+    ligi_hash_jobs(self->store->secret, self->jobs, self->job_count);
+    self->job_count = 0;
+}
+
+/* Most of what is small and has no parent is passed over here, for the price of a comparison. */
+static lig_status choose_any(sift *self, size_t first, size_t end)
+{
+    const ligi_plan *plan = self->plan;
+    for (size_t i = first; i < end && plan->shares; i++) {
+        if (plan->slots[i].tied != SIZE_MAX || plan->tensors[i].bytes == 0 ||
+            !ligi_shares_may(plan->shares, plan->tensors[i].bytes))
+            continue;
+        if (self->wanted == NULL)
+            LIG_TRY(ligi_calloc(&self->wanted, end - i, sizeof *self->wanted, "a save"));
+        self->wanted[self->count++] = i;
+    }
+    return LIG_OK;
+}
+
+/* The catalog is looked at between the hashing, never during it: a view that is held for long keeps
+ * the catalog from growing. */
+static lig_status choose_sizes(sift *self)
+{
+    ligi_ledger ledger;
+    size_t kept = 0;
+    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    for (size_t i = 0; i < self->count; i++)
+        if (ligi_shares_size(self->plan->shares, &ledger,
+                             self->plan->tensors[self->wanted[i]].bytes))
+            self->wanted[kept++] = self->wanted[i];
+    self->count = kept;
+    ligi_ledger_end(&ledger);
+    return LIG_OK;
+}
+
+static lig_status hash_firsts(sift *self)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        uint64_t bytes = self->plan->tensors[self->wanted[i]].bytes;
+        LIG_TRY(hash_range(self, self->wanted[i], 0,
+                           bytes < LIG_BLOCK_BYTES ? bytes : LIG_BLOCK_BYTES));
+    }
+    run_jobs(self);
+    return LIG_OK;
+}
+
+static lig_status choose_begins(sift *self)
+{
+    const ligi_plan *plan = self->plan;
+    size_t kept = 0;
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    for (size_t i = 0; i < self->count; i++) {
+        size_t index = self->wanted[i];
+        if (ligi_shares_begin(plan->shares, &ledger, plan->hashes[plan->slots[index].first_hash],
+                              plan->tensors[index].bytes))
+            self->wanted[kept++] = index;
+    }
+    self->count = kept;
+    ligi_ledger_end(&ledger);
+    return LIG_OK;
+}
+
+static lig_status hash_rest(sift *self)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        uint64_t bytes = self->plan->tensors[self->wanted[i]].bytes;
+        if (bytes > LIG_BLOCK_BYTES)
+            LIG_TRY(hash_range(self, self->wanted[i], LIG_BLOCK_BYTES, bytes));
+    }
+    run_jobs(self);
+    return LIG_OK;
+}
+
+static lig_status place_found(sift *self)
+{
+    ligi_plan *plan = self->plan;
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    lig_status status = LIG_OK;
+    for (size_t i = 0; i < self->count && status == LIG_OK; i++) {
+        ligi_slot *slot = &plan->slots[self->wanted[i]];
+        ligi_origin found;
+        status = ligi_shares_find(plan->shares, &ledger, plan->hashes + slot->first_hash,
+                                  plan->tensors[self->wanted[i]].bytes, &found);
+        if (status != LIG_OK || found.owner == 0)
+            continue;
+        slot->owner = found.owner;
+        slot->pack = found.pack;
+        slot->offset = found.pack ? found.offset : 0;
+    }
+    ligi_ledger_end(&ledger);
+    return status;
+}
+
+lig_status ligi_sift(lig_store *store, ligi_plan *plan, const ligi_source *source, size_t first,
+                     size_t end)
+{
+    sift self = {.store = store, .plan = plan, .source = source};
+    int64_t begin = ligi_now_ns();
+    LIG_TRY(choose_any(&self, first, end));
+    if (self.count == 0)
+        return LIG_OK;
+    lig_status status = choose_sizes(&self);
+    if (status == LIG_OK)
+        status = hash_firsts(&self);
+    if (status == LIG_OK && self.count)
+        status = choose_begins(&self);
+    if (status == LIG_OK)
+        status = hash_rest(&self);
+    if (status == LIG_OK && self.count)
+        status = place_found(&self);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_LOOKUP, begin);
+    free(self.wanted);
+    free(self.jobs);
+    free(self.buffer);
+    return status;
+}

@@ -1,0 +1,11 @@
+/* Finds out which tensors of a save are stored already. */
+#ifndef LIGI_DEDUP_H
+#define LIGI_DEDUP_H
+
+#include "store/save/save.h"
+
+/* Tensors [first, end) may be read. Those that need not be written get their place and hashes. */
+lig_status ligi_sift(lig_store *store, ligi_plan *plan, const ligi_source *source, size_t first,
+                     size_t end);
+
+#endif

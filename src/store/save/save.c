@@ -1,0 +1,290 @@
+#include "store/save/save.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "store/load/fetch.h"
+#include "store/load/ref.h"
+#include "store/save/part.h"
+#include "store/save/save_write.h"
+#include "store/save/share.h"
+#include "tensor/memory.h"
+#include "tensor/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- what can be refused at once --- */
+
+static lig_status check_free(const ligi_ledger *ledger, const ligi_plan *plan, uint64_t *taken)
+{
+    uint64_t alias;
+    LIG_TRY(ligi_ledger_alias(ledger, plan->about.name, &alias));
+    if (alias)
+        return lig_fail(LIG_E_EXISTS,
+                        "'%s' is an alias in %s; remove it first, or save under another name",
+                        plan->about.name, ledger->store->uri);
+    LIG_TRY(ligi_ledger_name(ledger, plan->about.name, taken));
+    if (*taken && !(plan->flags & LIG_SAVE_REPLACE))
+        return lig_fail(LIG_E_EXISTS,
+                        "there is a model '%s' in %s already; replace it (replace=True, --replace, "
+                        "LIG_SAVE_REPLACE), or save under another name",
+                        plan->about.name, ledger->store->uri);
+    return LIG_OK;
+}
+
+/* The parent may be given by an alias, which will name another model one day: its own name is kept.
+ */
+static lig_status find_parent(const ligi_ledger *ledger, ligi_plan *plan)
+{
+    if (plan->about.parent_name[0] == '\0' || plan->about.parent)
+        return LIG_OK;
+    ligi_record parent = {0};
+    lig_status status = ligi_ledger_find(ledger, plan->about.parent_name, &parent);
+    if (status == LIG_E_NOTFOUND)
+        status = lig_fail(status, "there is no model '%s', the parent of '%s', in %s",
+                          plan->about.parent_name, plan->about.name, ledger->store->uri);
+    if (status == LIG_OK)
+        status = ligi_strdup(&plan->parent_name, parent.about.name);
+    if (status == LIG_OK) {
+        plan->about.parent = parent.about.id;
+        plan->about.parent_name = plan->parent_name;
+    }
+    ligi_record_fini(&parent);
+    return status;
+}
+
+lig_status ligi_save_check(lig_store *store, ligi_plan *plan)
+{
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    uint64_t taken;
+    lig_status status = check_free(&ledger, plan, &taken);
+    if (status == LIG_OK)
+        status = find_parent(&ledger, plan);
+    ligi_ledger_end(&ledger);
+    return status;
+}
+
+/* A parent whose manifest is damaged has nothing to share, and is a parent all the same. */
+static lig_status share_parent(lig_store *store, ligi_plan *plan)
+{
+    lig_ref *parent = NULL;
+    lig_status status = ligi_ref_open(store, NULL, plan->about.parent, 0, &parent);
+    if (status == LIG_OK)
+        status = ligi_shares_add(plan->shares, parent->model, 0);
+    lig_ref_release(parent);
+    return status == LIG_E_CORRUPT || status == LIG_E_NOTFOUND ? LIG_OK : status;
+}
+
+static lig_status share_all(lig_store *store, ligi_plan *plan, const lig_save_options *options)
+{
+    LIG_TRY(ligi_shares_open(&plan->shares, store));
+    if (options && options->match) {
+        const lig_ref *match;
+        LIG_TRY(ligi_match_ref(store, options->match, &match));
+        LIG_TRY(ligi_shares_add(plan->shares, match->model, options->match->expires_ns));
+    }
+    if (options && options->parent)
+        LIG_TRY(share_parent(store, plan));
+    return ligi_shares_seal(plan->shares);
+}
+
+/* Boxes of one tensor have one name. */
+static lig_status check_tensors(const ligi_plan_input *input, int with_data)
+{
+    int boxed = input->places || (input->options && input->options->part);
+    if (!boxed)
+        return ligi_tensors_check(input->tensors, input->count, with_data);
+    for (size_t i = 0; i < input->count; i++)
+        LIG_TRY(ligi_tensors_check(&input->tensors[i], 1, with_data));
+    return LIG_OK;
+}
+
+lig_status ligi_save_prepare(lig_store *store, const ligi_plan_input *input, int with_data,
+                             ligi_plan *plan)
+{
+    LIG_TRY(ligi_store_writable(store));
+    LIG_TRY(ligi_name_check("model", input->name));
+    LIG_TRY(check_tensors(input, with_data));
+    LIG_TRY(ligi_plan_make(plan, input));
+    plan->about.created_ns = ligi_date_ns();
+    LIG_TRY(ligi_save_check(store, plan));
+    return share_all(store, plan, input->options);
+}
+
+/* --- the commit --- */
+
+static lig_status take_next_id(const ligi_ledger *ledger, ligi_change *change, uint64_t *id)
+{
+    ligi_header header;
+    LIG_TRY(ligi_ledger_header(ledger, &header));
+    *id = header.next_id++;
+    ligi_header_put(&change->value, &header);
+    ligi_key key = ligi_key_header();
+    return ligi_change_put(change, &key);
+}
+
+static lig_status remove_taken(const ligi_ledger *ledger, ligi_change *change, uint64_t taken,
+                               uint64_t heir)
+{
+    if (taken == 0)
+        return LIG_OK;
+    ligi_record before = {0};
+    lig_status status = ligi_ledger_model(ledger, taken, &before);
+    if (status == LIG_OK)
+        status = ligi_change_remove(change, &before, 1, heir);
+    ligi_record_fini(&before);
+    return status;
+}
+
+/* What is new here may be referred to from now on; so may what was referred to in a pack that the
+ * catalog had given up. */
+static lig_status put_origins(const ligi_writing *self, const ligi_ledger *ledger,
+                              ligi_change *change)
+{
+    const ligi_plan *plan = self->plan;
+    for (size_t i = 0; i < plan->count; i++) {
+        const ligi_slot *slot = &plan->slots[i];
+        ligi_pack_record record;
+        if (slot->tied != SIZE_MAX || plan->tensors[i].bytes < LIGI_ORIGIN_BYTES ||
+            (slot->pack == 0 && self->pack_id == 0) ||
+            (slot->pack && ligi_ledger_pack(ledger, slot->pack, &record) != LIG_E_NOTFOUND))
+            continue;
+        const uint64_t *hashes = plan->hashes + slot->first_hash;
+        uint64_t bytes = plan->tensors[i].bytes;
+        ligi_origin origin = {.first = hashes[0],
+                              .print = ligi_fingerprint(self->store->secret, hashes, bytes),
+                              .bytes = bytes,
+                              .pack = slot->pack ? slot->pack : self->pack_id,
+                              .offset = slot->offset,
+                              .owner = slot->owner ? slot->owner : plan->about.id};
+        LIG_TRY(ligi_change_origin(change, &origin));
+    }
+    return LIG_OK;
+}
+
+static lig_status put_model(ligi_writing *self, const ligi_ledger *ledger, ligi_change *change,
+                            ligi_record *record)
+{
+    const ligi_plan *plan = self->plan;
+    if (self->pack_id == 0)
+        LIG_TRY(ligi_writing_inline(self, change, record));
+    LIG_TRY(ligi_change_uses(change, record, 1, self->pack_bytes));
+    LIG_TRY(put_origins(self, ledger, change));
+    LIG_TRY(ligi_change_graphs(change, &plan->about, plan->graphs.data, plan->graphs.bytes));
+    return ligi_change_model(change, record);
+}
+
+static lig_status adopt_manifest(const ligi_writing *self, ligi_model *model)
+{
+    size_t manifest = self->manifest.bytes, data = self->pack_id ? 0 : self->data.bytes;
+    uint8_t *bytes;
+    LIG_TRY(ligi_alloc(&bytes, manifest + data, "a manifest"));
+    memcpy(bytes, self->manifest.data, manifest);
+    if (data)
+        memcpy(bytes + manifest, self->data.data, data);
+    LIG_TRY(ligi_model_adopt(model, bytes, manifest, data));
+    ligi_manifest_fingerprints(&model->manifest, self->store->secret);
+    return LIG_OK;
+}
+
+/* The model as it is about to be committed, with its id. */
+static lig_status make_model(const ligi_writing *self, const ligi_record *record, ligi_model **out)
+{
+    ligi_writer value = {0};
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, record->about.id);
+    ligi_record_put(&value, record, self->store->secret);
+    lig_catalog_item item = {key.bytes, key.size, value.data, value.bytes};
+    lig_status status = value.status;
+    if (status == LIG_OK)
+        status = ligi_model_list(&item, self->store->secret, out);
+    ligi_writer_fini(&value);
+    LIG_TRY(status);
+    return adopt_manifest(self, *out);
+}
+
+/* Pinned while this save still holds all its packs: once it is committed, somebody may replace it
+ * at once. A commit that is tried again has another model in the same packs. */
+static lig_status make_ref(ligi_writing *self, const ligi_record *record)
+{
+    ligi_model *model = NULL;
+    lig_status status = make_model(self, record, &model);
+    if (status != LIG_OK) {
+        ligi_model_free(model);
+        return status;
+    }
+    if (self->ref) {
+        ligi_model_free(self->ref->model);
+        self->ref->model = model;
+        return LIG_OK;
+    }
+    LIG_TRY(ligi_ref_make(self->store, model, &self->ref));
+    return record->use_count ? ligi_ref_pin(self->ref, LIGI_PIN_ENDLESS) : LIG_OK;
+}
+
+static lig_status commit_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    ligi_writing *self = context;
+    ligi_plan *plan = self->plan;
+    uint64_t taken;
+    LIG_TRY(check_free(ledger, plan, &taken));
+    if (self->pack_id == 0)
+        LIG_TRY(take_next_id(ledger, change, &plan->about.id));
+    LIG_TRY(remove_taken(ledger, change, taken, plan->about.id));
+    ligi_record record = {.about = plan->about,
+                          .pack = self->pack_id,
+                          .offset = self->trailer.footer_offset,
+                          .manifest_bytes = self->trailer.footer_bytes,
+                          .manifest_hash = self->trailer.footer_hash};
+    lig_status status = ligi_plan_record(plan, self->pack_id, &record);
+    if (status == LIG_OK)
+        status = put_model(self, ledger, change, &record);
+    if (status == LIG_OK && plan->ref)
+        status = make_ref(self, &record);
+    free(record.uses);
+    return status;
+}
+
+lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *source)
+{
+    ligi_writing self = {.store = store, .plan = plan, .source = source, .packed = plan->packed};
+    ligi_failure failure;
+    int64_t begin = ligi_now_ns();
+    lig_part *part = NULL;
+    lig_status status = ligi_writing_run(&self);
+    if (status == LIG_OK)
+        status = plan->part ? ligi_part_make(&self, &part)
+                            : ligi_store_commit(store, commit_edit, &self, NULL);
+    ligi_failure_take(&failure, status);
+    ligi_writing_fini(&self);
+    if (status != LIG_OK)
+        lig_ref_release(self.ref);
+    else if (self.ref)
+        *plan->ref = self.ref;
+    /* Not committed after all; or committed and replaced by somebody who could not remove it while
+     * it was held here. A commit that failed may still have reached the medium, so the catalog is
+     * asked in either case. A part's pack is pinned by now. */
+    if (self.pack_id)
+        ligi_store_clean_pack(store, self.pack_id);
+    if (plan->shares)
+        ligi_shares_end(plan->shares);
+    plan->shares = NULL;
+    if (part)
+        *plan->part = part;
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_SAVE, begin);
+    return status == LIG_OK ? LIG_OK : ligi_failure_publish(&failure);
+}
+
+lig_status lig_store_save(lig_store *store, const char *model, const lig_tensor *tensors,
+                          size_t count, const lig_save_options *options)
+{
+    ligi_plan plan = {0};
+    ligi_plan_input input = {model, tensors, count, options, 0, NULL, 0};
+    static const ligi_source memory = {0};
+    lig_status status = ligi_save_prepare(store, &input, 1, &plan);
+    if (status == LIG_OK)
+        status = ligi_save_run(store, &plan, &memory);
+    ligi_plan_fini(&plan);
+    return status;
+}

@@ -1,0 +1,264 @@
+#include "store/save/save_write.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "store/save/dedup.h"
+#include "tensor/memory.h"
+#include "tensor/stride.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define INLINE_BYTES (UINT64_C(64) << 10)
+#define INLINE_MANIFEST_BYTES (UINT64_C(1) << 20)
+#define BUFFER_BYTES (UINT64_C(4) << 20) /* for tensors that cannot be handed over as they lie */
+
+/* --- the source --- */
+
+int ligi_source_flat(const ligi_source *source, const lig_tensor *tensor)
+{
+    return source->fill == NULL && tensor->memory == LIG_MEMORY_HOST &&
+           lig_tensor_contiguous(tensor);
+}
+
+lig_status ligi_source_fill(const ligi_source *source, const ligi_plan *plan, size_t index,
+                            const ligi_stretch *stretch)
+{
+    const lig_tensor *tensor = &plan->tensors[index];
+    if (source->fill)
+        return source->fill(source->context, index, stretch->offset, stretch->bytes, stretch->out);
+    if (lig_tensor_contiguous(tensor))
+        return ligi_memory_to_host(stretch->out, (const char *)tensor->data + stretch->offset,
+                                   stretch->bytes, tensor->memory, tensor->device);
+    ligi_tensor_pack_range(tensor, stretch->offset, stretch->bytes, stretch->out);
+    return LIG_OK;
+}
+
+static lig_status wait_for(const ligi_writing *self, size_t index)
+{
+    return self->source->wait ? self->source->wait(self->source->context, index) : LIG_OK;
+}
+
+static void tell_done(const ligi_writing *self, size_t index)
+{
+    if (self->source->done)
+        self->source->done(self->source->context, index);
+}
+
+/* --- a pack --- */
+
+static lig_status put_flat(ligi_writing *self, const void *data, uint64_t bytes, uint64_t offset)
+{
+    lig_piece piece = {.data = data, .bytes = bytes, .offset = offset};
+    return self->store->place->ops->pack_put(self->pack, &piece);
+}
+
+static lig_status put_header(ligi_writing *self)
+{
+    uint8_t bytes[LIGI_PACK_HEADER_BYTES];
+    ligi_pack_header header = {.created_ns = ligi_date_ns()};
+    memcpy(header.uuid, self->store->uuid, sizeof header.uuid);
+    memcpy(header.secret, self->store->secret, sizeof header.secret);
+    ligi_pack_header_make(&header, bytes);
+    return put_flat(self, bytes, sizeof bytes, 0);
+}
+
+/* What is left to write at most, for the volume to prepare for. */
+static uint64_t size_guess(const ligi_plan *plan)
+{
+    uint64_t bytes = LIGI_PACK_HEADER_BYTES + plan->count * 64;
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->slots[i].tied == SIZE_MAX && plan->slots[i].pack == 0)
+            bytes += plan->tensors[i].bytes;
+    return bytes;
+}
+
+/* What was gathered goes first, in the layout that it has. */
+static lig_status begin_pack(ligi_writing *self, size_t index)
+{
+    ligi_plan *plan = self->plan;
+    LIG_TRY(self->store->place->ops->pack_create(self->store->place->self, size_guess(plan),
+                                                 self->store->secret, &self->pack));
+    LIG_TRY(put_header(self));
+    if (self->data.bytes)
+        LIG_TRY(put_flat(self, self->data.data, self->data.bytes, LIGI_PACK_HEADER_BYTES));
+    for (size_t i = 0; i < index; i++)
+        if (plan->slots[i].tied == SIZE_MAX && plan->slots[i].pack == 0)
+            plan->slots[i].offset += LIGI_PACK_HEADER_BYTES;
+    self->at += LIGI_PACK_HEADER_BYTES;
+    ligi_writer_fini(&self->data);
+    return LIG_OK;
+}
+
+static lig_status put_parts(ligi_writing *self, size_t index)
+{
+    const lig_tensor *tensor = &self->plan->tensors[index];
+    const ligi_slot *slot = &self->plan->slots[index];
+    if (self->buffer == NULL)
+        LIG_TRY(ligi_alloc(&self->buffer, BUFFER_BYTES, "a buffer"));
+    for (uint64_t at = 0; at < tensor->bytes; at += BUFFER_BYTES) {
+        uint64_t bytes = tensor->bytes - at < BUFFER_BYTES ? tensor->bytes - at : BUFFER_BYTES;
+        LIG_TRY(ligi_source_fill(self->source, self->plan, index,
+                                 &(ligi_stretch){at, bytes, self->buffer}));
+        lig_piece piece = {.data = self->buffer,
+                           .bytes = bytes,
+                           .offset = slot->offset + at,
+                           .hashes = self->plan->hashes + slot->first_hash + at / LIG_BLOCK_BYTES};
+        LIG_TRY(self->store->place->ops->pack_put(self->pack, &piece));
+    }
+    return LIG_OK;
+}
+
+static lig_status put_packed(ligi_writing *self, size_t index)
+{
+    const lig_tensor *tensor = &self->plan->tensors[index];
+    const ligi_slot *slot = &self->plan->slots[index];
+    if (!ligi_source_flat(self->source, tensor))
+        return put_parts(self, index);
+    lig_piece piece = {.data = tensor->data,
+                       .bytes = tensor->bytes,
+                       .offset = slot->offset,
+                       .hashes = self->plan->hashes + slot->first_hash};
+    return self->store->place->ops->pack_put(self->pack, &piece);
+}
+
+lig_status ligi_writing_manifest(ligi_writing *self)
+{
+    const ligi_plan *plan = self->plan;
+    ligi_body body = {.structure = plan->structure,
+                      .tensors = plan->tensors,
+                      .slots = plan->slots,
+                      .places = plan->places,
+                      .part = plan->part != NULL,
+                      .hashes = plan->hashes,
+                      .count = plan->count,
+                      .graphs = plan->graphs.data,
+                      .graph_bytes = plan->graphs.bytes};
+    self->manifest.bytes = 0;
+    ligi_manifest_put(&self->manifest, &plan->about, &body);
+    return self->manifest.status;
+}
+
+static lig_status put_footer(ligi_writing *self)
+{
+    if (self->plan->about.id == 0 && self->plan->part == NULL)
+        LIG_TRY(ligi_store_take_id(self->store, &self->plan->about.id));
+    LIG_TRY(ligi_writing_manifest(self));
+    self->trailer.footer_offset =
+        (self->at + LIGI_ALIGN_SMALL - 1) / LIGI_ALIGN_SMALL * LIGI_ALIGN_SMALL;
+    self->trailer.footer_bytes = self->manifest.bytes;
+    self->trailer.footer_hash = ligi_hash64_plain(self->manifest.data, self->manifest.bytes);
+    LIG_TRY(put_flat(self, self->manifest.data, self->manifest.bytes, self->trailer.footer_offset));
+    uint8_t bytes[LIGI_PACK_TRAILER_BYTES];
+    ligi_pack_trailer_make(&self->trailer, bytes);
+    uint64_t end = self->trailer.footer_offset + self->trailer.footer_bytes;
+    self->pack_bytes = end + sizeof bytes;
+    return put_flat(self, bytes, sizeof bytes, end);
+}
+
+/* --- inline --- */
+
+static lig_status put_inline(ligi_writing *self, size_t index)
+{
+    const lig_tensor *tensor = &self->plan->tensors[index];
+    const ligi_slot *slot = &self->plan->slots[index];
+    ligi_put_zeros(&self->data, slot->offset + tensor->bytes - self->data.bytes);
+    LIG_TRY(self->data.status);
+    uint8_t *at = self->data.data + slot->offset;
+    if (ligi_source_flat(self->source, tensor))
+        memcpy(at, tensor->data, tensor->bytes);
+    else
+        LIG_TRY(ligi_source_fill(self->source, self->plan, index,
+                                 &(ligi_stretch){0, tensor->bytes, at}));
+    self->plan->hashes[slot->first_hash] = ligi_hash64(self->store->secret, at, tensor->bytes);
+    return LIG_OK;
+}
+
+static uint64_t manifest_estimate(const ligi_plan *plan)
+{
+    uint64_t bytes = strlen(plan->structure) + strlen(plan->about.meta) + plan->graphs.bytes +
+                     plan->hash_count * sizeof(uint64_t);
+    for (size_t i = 0; i < plan->count; i++)
+        bytes +=
+            strlen(plan->tensors[i].name) + 28 + plan->tensors[i].ndim * (plan->places ? 9 : 3);
+    return bytes;
+}
+
+static int may_be_inline(const ligi_writing *self)
+{
+    uint32_t flags = self->store->place->ops->flags(self->store->place->self);
+    return !(flags & LIG_VOLUME_NO_INLINE) && !self->packed &&
+           manifest_estimate(self->plan) < INLINE_MANIFEST_BYTES;
+}
+
+/* --- both --- */
+
+static lig_status put_tensor(ligi_writing *self, size_t index)
+{
+    ligi_plan *plan = self->plan;
+    const lig_tensor *tensor = &plan->tensors[index];
+    if (plan->slots[index].tied != SIZE_MAX || plan->slots[index].pack)
+        return LIG_OK;
+    self->new_bytes += tensor->bytes;
+    if (self->pack == NULL && (!self->inline_allowed || self->new_bytes >= INLINE_BYTES))
+        LIG_TRY(begin_pack(self, index));
+    self->at = ligi_plan_place(plan, index, self->at, self->pack != NULL);
+    if (tensor->bytes == 0)
+        return LIG_OK;
+    return self->pack ? put_packed(self, index) : put_inline(self, index);
+}
+
+lig_status ligi_writing_run(ligi_writing *self)
+{
+    ligi_plan *plan = self->plan;
+    ligi_stamps *stamps = &self->store->stamps;
+    size_t sifted = 0;
+    int64_t begin = ligi_now_ns();
+    self->inline_allowed = may_be_inline(self);
+    for (size_t i = 0; i < plan->count; i++) {
+        LIG_TRY(wait_for(self, i));
+        if (i == sifted) {
+            sifted = self->source->in_parts ? i + 1 : plan->count;
+            LIG_TRY(ligi_sift(self->store, plan, self->source, i, sifted));
+            begin = i ? begin : ligi_now_ns(); /* looking is a phase of its own */
+        }
+        LIG_TRY(put_tensor(self, i));
+        tell_done(self, i);
+    }
+    if (self->pack == NULL && !self->inline_allowed)
+        LIG_TRY(begin_pack(self, plan->count));
+    if (self->pack)
+        LIG_TRY(put_footer(self));
+    LIG_TRY(wait_for(self, plan->count));
+    ligi_stamps_note(stamps, LIGI_STAMP_WRITE, begin);
+    if (self->pack == NULL)
+        return LIG_OK;
+    begin = ligi_now_ns();
+    LIG_TRY(self->store->place->ops->pack_seal(self->pack, &self->pack_id));
+    ligi_stamps_note(stamps, LIGI_STAMP_SYNC, begin);
+    return LIG_OK;
+}
+
+lig_status ligi_writing_inline(ligi_writing *self, ligi_change *change, ligi_record *record)
+{
+    uint64_t id = self->plan->about.id;
+    LIG_TRY(ligi_writing_manifest(self));
+    ligi_inline inlined = {.manifest = self->manifest.data,
+                           .manifest_bytes = self->manifest.bytes,
+                           .data = self->data.data,
+                           .data_bytes = self->data.bytes};
+    record->manifest_bytes = self->manifest.bytes;
+    record->manifest_hash = ligi_hash64_plain(self->manifest.data, self->manifest.bytes);
+    ligi_inline_put(&change->value, id, &inlined, self->store->secret);
+    ligi_key key = ligi_key_id(LIGI_TABLE_INLINE, id);
+    return ligi_change_put(change, &key);
+}
+
+void ligi_writing_fini(ligi_writing *self)
+{
+    self->store->place->ops->pack_close(self->pack);
+    ligi_writer_fini(&self->manifest);
+    ligi_writer_fini(&self->data);
+    free(self->buffer);
+}

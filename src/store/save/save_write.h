@@ -1,0 +1,38 @@
+/* The bytes of a save on their way into the catalog or a pack. What is new is gathered in memory as
+ * long as it is small enough to lie inline; with the tensor that makes it too much, a pack is
+ * begun. */
+#ifndef LIGI_SAVE_WRITE_H
+#define LIGI_SAVE_WRITE_H
+
+#include "store/catalog/catalog_view.h"
+#include "store/save/save.h"
+
+typedef struct ligi_writing {
+    lig_store *store;
+    ligi_plan *plan;
+    const ligi_source *source;
+    int packed; /* a pack in any case */
+    int inline_allowed;
+    uint64_t new_bytes; /* placed so far */
+    uint64_t at;        /* where the last one ends */
+    void *pack;         /* NULL: inline so far */
+    uint64_t pack_id, pack_bytes;
+    ligi_pack_trailer trailer;
+    ligi_writer manifest; /* of a pack; an inline one is made when its id is known */
+    ligi_writer data;     /* of an inline model */
+    uint8_t *buffer;
+    lig_ref *ref; /* what is committed; when the plan asks for it */
+} ligi_writing;
+
+/* store, plan and source are set, the rest is zero. Places and writes all tensors, and seals the
+ * pack if there is one (pack_id is not 0). */
+lig_status ligi_writing_run(ligi_writing *self);
+/* Makes `manifest` anew: before, only a pack's is there. */
+lig_status ligi_writing_manifest(ligi_writing *self);
+/* Puts an inline model's manifest and data, and tells the record about them. The plan has its id.
+ */
+lig_status ligi_writing_inline(ligi_writing *self, ligi_change *change, ligi_record *record);
+/* Lets go of the pack; one that was not sealed is gone. */
+void ligi_writing_fini(ligi_writing *self);
+
+#endif

@@ -1,0 +1,429 @@
+#include "base/error.h"
+#include "base/hash.h"
+#include "store/load/fetch.h"
+#include "store/upkeep/audit.h"
+#include "store/upkeep/index_check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BUFFER_BYTES (UINT64_C(8) << 20)
+enum { CHECK_TRIES = 10 };
+
+typedef struct care {
+    lig_store *store;
+    ligi_report *report;
+    uint32_t flags;
+    uint8_t *buffer;
+    uint64_t *ids;
+    size_t id_count, id_capacity;
+    ligi_origin *origins; /* that the catalog lacks */
+    size_t origin_count, origin_capacity;
+    uint64_t mended;
+    int reindex; /* graphs were mended */
+} care;
+
+/* Only what is wrong with the stored bytes is a problem to report; a failing machine is a failure.
+ */
+static int is_damage(lig_status status)
+{
+    return status == LIG_E_CORRUPT || status == LIG_E_UNSUPPORTED || status == LIG_E_NOTFOUND;
+}
+
+/* --- bytes against checksums --- */
+
+/* Reads tensor `index` alone; what does not fit becomes a problem. */
+static lig_status verify_one(care *self, ligi_fetch *fetch, size_t index)
+{
+    uint64_t total = fetch->model->manifest.tensors[index].tensor.bytes;
+    for (uint64_t at = 0; at < total; at += BUFFER_BYTES) {
+        uint64_t bytes = total - at < BUFFER_BYTES ? total - at : BUFFER_BYTES;
+        lig_status status = ligi_fetch_add(fetch, index, at, bytes, self->buffer);
+        if (status == LIG_OK)
+            status = ligi_fetch_run(fetch);
+        if (is_damage(status))
+            return ligi_report_add(self->report, "%s", lig_error_text());
+        LIG_TRY(status);
+    }
+    return LIG_OK;
+}
+
+/* Tensors [first, end) together; one by one when something does not fit. */
+static lig_status verify_batch(care *self, ligi_fetch *fetch, size_t first, size_t end)
+{
+    uint64_t used = 0;
+    lig_status status = LIG_OK;
+    for (size_t i = first; i < end && status == LIG_OK; i++) {
+        const lig_stored_tensor *stored = &fetch->model->manifest.tensors[i];
+        if (stored->tied >= 0)
+            continue;
+        status = ligi_fetch_add(fetch, i, 0, stored->tensor.bytes, self->buffer + used);
+        used += stored->tensor.bytes;
+    }
+    if (status == LIG_OK)
+        status = ligi_fetch_run(fetch);
+    fetch->count = 0;
+    if (status == LIG_OK || !is_damage(status))
+        return status;
+    for (size_t i = first; i < end; i++)
+        if (fetch->model->manifest.tensors[i].tied < 0)
+            LIG_TRY(verify_one(self, fetch, i));
+    return LIG_OK;
+}
+
+static lig_status verify_tensors(care *self, ligi_fetch *fetch)
+{
+    const ligi_manifest *manifest = &fetch->model->manifest;
+    size_t first = 0;
+    uint64_t used = 0;
+    for (size_t i = 0; i < manifest->tensor_count; i++) {
+        uint64_t bytes = manifest->tensors[i].tied < 0 ? manifest->tensors[i].tensor.bytes : 0;
+        if (bytes > BUFFER_BYTES - used) {
+            LIG_TRY(verify_batch(self, fetch, first, i));
+            first = i;
+            used = 0;
+        }
+        if (bytes > BUFFER_BYTES) {
+            LIG_TRY(verify_one(self, fetch, i));
+            first = i + 1;
+        } else {
+            used += bytes;
+        }
+    }
+    return verify_batch(self, fetch, first, manifest->tensor_count);
+}
+
+/* What the record says against what the manifest says. */
+static lig_status verify_record(care *self, const ligi_model *model)
+{
+    ligi_record derived = {0};
+    const ligi_record *record = &model->record;
+    LIG_TRY(ligi_record_of(&model->manifest, record, &derived));
+    int same = derived.bytes == record->bytes && derived.own_bytes == record->own_bytes &&
+               derived.use_count == record->use_count &&
+               (record->use_count == 0 ||
+                memcmp(derived.uses, record->uses, record->use_count * sizeof *record->uses) == 0);
+    free(derived.uses);
+    return same ? LIG_OK
+                : ligi_report_add(self->report, "model '%s': its record and its manifest disagree",
+                                  record->about.name);
+}
+
+static lig_status verify_model(care *self, ligi_model *model)
+{
+    int gone = 0;
+    ligi_fetch fetch = {.store = self->store, .model = model, .verify = 1, .gone = &gone};
+    self->report->shown.tensors += model->record.tensor_count;
+    self->report->shown.bytes += model->record.bytes;
+    lig_status status = verify_record(self, model);
+    if (status == LIG_OK)
+        status = verify_tensors(self, &fetch);
+    ligi_fetch_fini(&fetch);
+    return status;
+}
+
+/* What is large enough to be shared should be known to later saves. Saves side by side may write
+ * the same bytes twice; the table leads to one of the two, and forgets it with its pack. So what it
+ * lacks is a chance and no fault: repair puts it back. */
+static lig_status verify_origins(care *self, const ligi_ledger *ledger, const ligi_model *model)
+{
+    const ligi_manifest *manifest = &model->manifest;
+    for (size_t i = 0; i < manifest->tensor_count; i++) {
+        ligi_origin origin;
+        lig_catalog_item item;
+        if (!ligi_origin_of(manifest, i, self->store->secret, &origin))
+            continue;
+        ligi_key key = ligi_origin_key(&origin);
+        lig_status status = ligi_ledger_get(ledger, &key, &item);
+        if (status != LIG_E_NOTFOUND) {
+            LIG_TRY(status);
+            continue;
+        }
+        LIG_TRY(ligi_grow(&self->origins, &self->origin_capacity, self->origin_count + 1,
+                          sizeof *self->origins, "a check"));
+        self->origins[self->origin_count++] = origin;
+    }
+    return LIG_OK;
+}
+
+static lig_status mend_origins(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    care *self = context;
+    for (size_t i = 0; i < self->origin_count; i++) {
+        ligi_pack_record record;
+        lig_status status = ligi_ledger_pack(ledger, self->origins[i].pack, &record);
+        if (status == LIG_OK)
+            status = ligi_change_origin(change, &self->origins[i]);
+        if (!is_damage(status))
+            LIG_TRY(status);
+    }
+    return LIG_OK;
+}
+
+/* The catalog's copy of the graphs, which a search reads, against the manifest's. */
+static lig_status verify_graphs(care *self, const ligi_ledger *ledger, ligi_model *model,
+                                int *wrong)
+{
+    const ligi_manifest *manifest = &model->manifest;
+    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, model->record.about.id);
+    lig_catalog_item item;
+    ligi_reader reader = {0};
+    lig_status status = ligi_ledger_get(ledger, &key, &item);
+    if (status == LIG_OK)
+        status = ligi_value_open(&item, self->store->secret, &reader);
+    if (status != LIG_OK && !is_damage(status))
+        return status;
+    size_t bytes = reader.bytes - reader.at;
+    int same = status == LIG_E_NOTFOUND
+                   ? manifest->graph_bytes == 0
+                   : status == LIG_OK && bytes == manifest->graph_bytes &&
+                         memcmp(reader.data + reader.at, manifest->graphs, bytes) == 0;
+    *wrong = !same;
+    return same ? LIG_OK
+                : ligi_report_add(self->report,
+                                  "model '%s': the catalog's graphs are not those of its manifest",
+                                  model->record.about.name);
+}
+
+static lig_status mend_graphs(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    const ligi_model *model = context;
+    const ligi_manifest *manifest = &model->manifest;
+    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, model->record.about.id);
+    ligi_record record = {0};
+    if (manifest->graph_bytes == 0)
+        return ligi_change_erase(change, &key);
+    lig_status status = ligi_ledger_model(ledger, model->record.about.id, &record);
+    if (status == LIG_OK)
+        status = ligi_change_graphs(change, &record.about, manifest->graphs, manifest->graph_bytes);
+    ligi_record_fini(&record);
+    return status;
+}
+
+static lig_status mend_index(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    care *self = context;
+    ligi_report *told = NULL; /* what led here was told before */
+    uint64_t mended = 0;
+    LIG_TRY(ligi_report_create(&told));
+    lig_status status = ligi_index_check(ledger, change, told, &mended);
+    lig_report_destroy(&told->shown);
+    self->reindex = 0;
+    return status;
+}
+
+/* Each model in a view of its own: a view held while gigabytes are read would keep the catalog from
+ * growing. */
+static lig_status check_model(care *self, uint64_t id)
+{
+    ligi_ledger ledger;
+    ligi_model *model = NULL;
+    lig_catalog_item item;
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
+    int gone = 0, wrong = 0;
+    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    lig_status status = ligi_ledger_get(&ledger, &key, &item);
+    int there = status == LIG_OK;
+    if (there)
+        status = ligi_model_list(&item, self->store->secret, &model);
+    int listed = status == LIG_OK;
+    if (listed)
+        status = ligi_model_fill(self->store, &ledger, model, &gone);
+    if (listed && status == LIG_OK)
+        status = verify_origins(self, &ledger, model);
+    if (listed && status == LIG_OK)
+        status = verify_graphs(self, &ledger, model, &wrong);
+    ligi_ledger_end(&ledger);
+    if (wrong && status == LIG_OK && self->flags & LIG_CHECK_REPAIR) {
+        self->mended += self->reindex = 1;
+        status = ligi_store_commit(self->store, mend_graphs, model, NULL);
+    }
+    self->report->shown.models += there;
+    if (listed && status == LIG_OK)
+        status = verify_model(self, model);
+    else if (listed && is_damage(status))
+        status = ligi_report_add(self->report, "%s", lig_error_text());
+    else if (is_damage(status)) /* retired meanwhile, or told by the audit */
+        status = LIG_OK;
+    ligi_model_free(model);
+    return status;
+}
+
+/* What the catalog has under the id now; 0 when there is nothing. */
+static lig_status record_now(lig_store *store, uint64_t id, uint64_t *hash)
+{
+    ligi_ledger ledger;
+    lig_catalog_item item;
+    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
+    *hash = 0;
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    lig_status status = ligi_ledger_get(&ledger, &key, &item);
+    if (status == LIG_OK)
+        *hash = ligi_hash64_plain(item.value, item.value_bytes);
+    ligi_ledger_end(&ledger);
+    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+}
+
+/* A model that was replaced, retired or moved while it was looked at has no problem: only what is
+ * wrong with a record that stayed the same is told. */
+static lig_status check_settled(care *self, uint64_t id)
+{
+    uint64_t before, after = 0;
+    for (int i = 0; i < CHECK_TRIES; i++) {
+        size_t known = self->report->shown.problem_count;
+        LIG_TRY(record_now(self->store, id, &before));
+        LIG_TRY(check_model(self, id));
+        if (self->report->shown.problem_count == known)
+            return LIG_OK;
+        LIG_TRY(record_now(self->store, id, &after));
+        if (before == after || self->flags & LIG_CHECK_REPAIR)
+            return LIG_OK;
+        ligi_report_cut(self->report, known);
+    }
+    return LIG_OK;
+}
+
+static lig_status list_ids(care *self)
+{
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    lig_status status;
+    while (ligi_ledger_next(&ledger, LIGI_TABLE_MODEL, &walk, &item, &status)) {
+        status = ligi_grow(&self->ids, &self->id_capacity, self->id_count + 1, sizeof *self->ids,
+                           "a check");
+        if (status != LIG_OK)
+            break;
+        if (item.key_bytes == 9)
+            self->ids[self->id_count++] = ligi_load_be64((const char *)item.key + 1);
+    }
+    ligi_ledger_end(&ledger);
+    return status;
+}
+
+/* --- packs --- */
+
+/* A pack that is not recorded may belong to a save under way: then it cannot be claimed. A whole
+ * one is what a killed save left, or what a match held while its last model was retired: no fault.
+ */
+static lig_status check_stray(care *self, uint64_t pack)
+{
+    ligi_place *place = self->store->place;
+    void *claim = NULL;
+    if (self->store->mode == 'r' || ligi_store_names_pack(self->store, pack) ||
+        place->ops->pack_claim(place->self, pack, &claim) != LIG_OK)
+        return LIG_OK;
+    int named = !ligi_store_unnamed(self->store, pack); /* committed since the first look */
+    int leftover = !named && ligi_store_owns_pack(self->store, pack);
+    uint64_t bytes = 0;
+    if (leftover && place->ops->pack_size(place->self, pack, &bytes) == LIG_OK)
+        self->report->shown.leftover_bytes += bytes;
+    place->ops->pack_close(claim);
+    if (named || leftover)
+        return LIG_OK;
+    return ligi_report_add(self->report,
+                           "pack %016llx is named by no model, and is damaged or another store's; "
+                           "move it away",
+                           (unsigned long long)pack);
+}
+
+static lig_status check_strays(care *self)
+{
+    const lig_volume_ops *ops = self->store->place->ops;
+    uint64_t pack = 0;
+    lig_status status;
+    while ((status = ops->pack_next(self->store->place->self, pack, &pack)) == LIG_OK) {
+        self->report->shown.packs++;
+        status = check_stray(self, pack);
+        if (status != LIG_OK)
+            break;
+    }
+    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+}
+
+/* --- the calls --- */
+
+static lig_status audit_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    care *self = context;
+    self->mended = 0;
+    ligi_report_cut(self->report, 0);
+    return ligi_audit(ledger, change, self->report, &self->mended);
+}
+
+static lig_status audit(care *self)
+{
+    if (self->flags & LIG_CHECK_REPAIR)
+        return ligi_store_commit(self->store, audit_edit, self, NULL);
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    lig_status status = ligi_audit(&ledger, NULL, self->report, &self->mended);
+    ligi_ledger_end(&ledger);
+    return status;
+}
+
+/* Repairs are commits: they are made only if the catalog is still what they were derived from, so a
+ * view that lacks the commit of a killed process does no harm to it. It is settled for the report,
+ * which should tell of that commit, too. */
+static lig_status check(care *self)
+{
+    (void)self->store->place->ops->catalog_settle(self->store->place->self);
+    LIG_TRY(audit(self));
+    LIG_TRY(ligi_alloc(&self->buffer, BUFFER_BYTES, "a check"));
+    LIG_TRY(list_ids(self));
+    for (size_t i = 0; i < self->id_count; i++)
+        LIG_TRY(check_settled(self, self->ids[i]));
+    if (self->flags & LIG_CHECK_REPAIR && self->origin_count) {
+        self->mended += self->origin_count;
+        LIG_TRY(ligi_store_commit(self->store, mend_origins, self, NULL));
+    }
+    if (self->reindex)
+        LIG_TRY(ligi_store_commit(self->store, mend_index, self, NULL));
+    LIG_TRY(check_strays(self));
+    if (self->flags & LIG_CHECK_REPAIR)
+        LIG_TRY(ligi_store_clean(self->store, &self->mended, &self->report->shown.freed_bytes));
+    self->report->shown.repaired = self->mended;
+    return LIG_OK;
+}
+
+lig_status lig_store_check(lig_store *store, uint32_t flags, lig_report **report)
+{
+    LIG_TRY(flags & LIG_CHECK_REPAIR ? ligi_store_writable(store) : ligi_store_usable(store));
+    if (flags & ~LIG_CHECK_REPAIR)
+        return lig_fail(LIG_E_INVALID, "unknown flags %#x for a check", flags);
+    care self = {.store = store, .flags = flags};
+    LIG_TRY(ligi_report_create(&self.report));
+    lig_status status = check(&self);
+    free(self.buffer);
+    free(self.ids);
+    free(self.origins);
+    if (status == LIG_OK)
+        *report = &self.report->shown;
+    else
+        lig_report_destroy(&self.report->shown);
+    return status;
+}
+
+lig_status lig_store_compact(lig_store *store, lig_report **report)
+{
+    LIG_TRY(ligi_store_writable(store));
+    ligi_report *made;
+    LIG_TRY(ligi_report_create(&made));
+    lig_store_stats stats;
+    lig_status status = ligi_store_clean(store, &made->shown.repaired, &made->shown.freed_bytes);
+    if (status == LIG_OK)
+        status = ligi_store_rewrite(store, &made->shown.repaired, &made->shown.freed_bytes);
+    if (status == LIG_OK)
+        status = lig_store_stat(store, &stats);
+    if (status != LIG_OK) {
+        lig_report_destroy(&made->shown);
+        return status;
+    }
+    made->shown.models = stats.models;
+    made->shown.tensors = stats.tensors;
+    made->shown.packs = stats.packs;
+    made->shown.bytes = stats.bytes;
+    *report = &made->shown;
+    return LIG_OK;
+}

@@ -1,0 +1,292 @@
+#include "base/error.h"
+#include "base/map.h"
+#include "store/load/compare.h"
+#include "store/load/ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DIFF_TRIES = 100 };
+
+/* --- lineage --- */
+
+typedef struct list {
+    lig_model **models;
+    size_t count, capacity;
+} list;
+
+static lig_status add_item(list *to, const lig_catalog_item *item, const void *secret)
+{
+    ligi_model *model = NULL;
+    LIG_TRY(ligi_grow(&to->models, &to->capacity, to->count + 1, sizeof *to->models, "a lineage"));
+    LIG_TRY(ligi_model_list(item, secret, &model));
+    to->models[to->count++] = &model->shown;
+    return LIG_OK;
+}
+
+/* A damaged record may lead back to a model that was passed: there the way ends. */
+static int was_passed(const list *from, uint64_t id)
+{
+    for (size_t i = 0; i < from->count; i++)
+        if (from->models[i]->id == id)
+            return 1;
+    return 0;
+}
+
+static lig_status find_ancestors(const ligi_ledger *ledger, uint64_t parent, list *to)
+{
+    while (parent && !was_passed(to, parent)) {
+        ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, parent);
+        lig_catalog_item item;
+        lig_status status = ligi_ledger_get(ledger, &key, &item);
+        if (status == LIG_E_NOTFOUND)
+            return LIG_OK;
+        LIG_TRY(status);
+        LIG_TRY(add_item(to, &item, ledger->store->secret));
+        parent = to->models[to->count - 1]->parent;
+    }
+    return LIG_OK;
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const lig_model *left = *(lig_model *const *)a, *right = *(lig_model *const *)b;
+    if (left->created_ns != right->created_ns)
+        return left->created_ns < right->created_ns ? -1 : 1;
+    return left->id < right->id ? -1 : left->id > right->id;
+}
+
+/* A model that cannot be read is nobody's child here; `check` tells of it. */
+static lig_status find_children(const ligi_ledger *ledger, uint64_t id, list *to)
+{
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    lig_status status;
+    while (ligi_ledger_next(ledger, LIGI_TABLE_MODEL, &walk, &item, &status)) {
+        ligi_record record = {0};
+        int child = ligi_record_get(&item, ledger->store->secret, &record) == LIG_OK &&
+                    record.about.parent == id;
+        ligi_record_fini(&record);
+        if (child)
+            LIG_TRY(add_item(to, &item, ledger->store->secret));
+    }
+    if (to->count)
+        qsort(to->models, to->count, sizeof *to->models, by_age);
+    return status;
+}
+
+static lig_status find_family(const ligi_ledger *ledger, uint64_t id, uint64_t parent,
+                              lig_lineage **out)
+{
+    lig_lineage *lineage = NULL;
+    list ancestors = {0}, children = {0};
+    lig_status status = find_ancestors(ledger, parent, &ancestors);
+    if (status == LIG_OK)
+        status = find_children(ledger, id, &children);
+    if (status == LIG_OK)
+        status = ligi_calloc(&lineage, 1, sizeof *lineage, "a lineage");
+    if (status != LIG_OK) {
+        lig_models_destroy(ancestors.models, ancestors.count);
+        lig_models_destroy(children.models, children.count);
+        return status;
+    }
+    *lineage = (lig_lineage){ancestors.models, children.models, ancestors.count, children.count};
+    *out = lineage;
+    return LIG_OK;
+}
+
+lig_status lig_store_lineage(lig_store *store, const char *model, lig_lineage **out)
+{
+    LIG_TRY(ligi_store_usable(store));
+    ligi_ledger ledger;
+    ligi_record record = {0};
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    lig_status status = ligi_ledger_find(&ledger, model, &record);
+    if (status == LIG_OK)
+        status = find_family(&ledger, record.about.id, record.about.parent, out);
+    ligi_record_fini(&record);
+    ligi_ledger_end(&ledger);
+    return status;
+}
+
+lig_status lig_ref_lineage(const lig_ref *ref, lig_lineage **out)
+{
+    LIG_TRY(ligi_ref_usable(ref));
+    ligi_ledger ledger;
+    const ligi_about *about = &ref->model->record.about;
+    LIG_TRY(ligi_ledger_begin(ref->store, &ledger));
+    lig_status status = find_family(&ledger, about->id, about->parent, out);
+    ligi_ledger_end(&ledger);
+    return status;
+}
+
+void lig_lineage_destroy(lig_lineage *lineage)
+{
+    if (lineage == NULL)
+        return;
+    lig_models_destroy(lineage->ancestors, lineage->ancestor_count);
+    lig_models_destroy(lineage->children, lineage->child_count);
+    free(lineage);
+}
+
+/* --- diff --- */
+
+typedef struct diff {
+    lig_diff shown; /* first: a lig_diff that we gave out is one of these */
+    ligi_model *a, *b;
+    lig_difference *tensors;
+    ligi_pair *pairs; /* whose bytes are compared: the fingerprints cannot tell */
+    size_t pair_count;
+} diff;
+
+static int same_shape(const lig_tensor *a, const lig_tensor *b)
+{
+    return a->dtype == b->dtype && a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
+}
+
+static enum lig_change compare(const lig_stored_tensor *a, const lig_stored_tensor *b)
+{
+    if (b == NULL)
+        return LIG_CHANGE_REMOVED;
+    if (a == NULL)
+        return LIG_CHANGE_ADDED;
+    if (!same_shape(&a->tensor, &b->tensor))
+        return LIG_CHANGE_SHAPE;
+    return a->fingerprint[0] == b->fingerprint[0] && a->fingerprint[1] == b->fingerprint[1]
+               ? LIG_CHANGE_NONE
+               : LIG_CHANGE_BYTES;
+}
+
+static void add_difference(diff *self, const lig_stored_tensor *a, const lig_stored_tensor *b)
+{
+    enum lig_change change = compare(a, b);
+    const lig_tensor *tensor = b ? &b->tensor : &a->tensor;
+    self->tensors[self->shown.count++] =
+        (lig_difference){.name = tensor->name, .change = (int32_t)change, .a = a, .b = b};
+    if (change != LIG_CHANGE_BYTES)
+        return;
+    ligi_pair pair = {.a = (size_t)(a - self->a->shown.tensors),
+                      .b = (size_t)(b - self->b->shown.tensors)};
+    if (!ligi_contents_alike(&self->a->manifest, pair.a, &self->b->manifest, pair.b))
+        self->pairs[self->pair_count++] = pair;
+}
+
+/* Pairs are in the order of a, as the differences are. */
+static lig_status settle(diff *self, const lig_ref *a, const lig_ref *b)
+{
+    if (self->pair_count == 0)
+        return LIG_OK;
+    LIG_TRY(ligi_contents_compare(a, b, self->pairs, self->pair_count, LIGI_CONTENTS_WINDOW));
+    for (size_t i = 0; i < self->pair_count; i++)
+        if (!self->pairs[i].differ)
+            self->tensors[self->pairs[i].a].change = LIG_CHANGE_NONE;
+    return LIG_OK;
+}
+
+static void sum(diff *self)
+{
+    for (size_t i = 0; i < self->shown.count; i++) {
+        const lig_difference *one = &self->tensors[i];
+        self->shown.counts[one->change]++;
+        self->shown.bytes[one->change] += one->b ? one->b->tensor.bytes : one->a->tensor.bytes;
+    }
+}
+
+static lig_status index_names(const lig_model *model, ligi_map *names)
+{
+    LIG_TRY(ligi_map_reserve(names, model->tensor_count));
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const char *name = model->tensors[i].tensor.name;
+        LIG_TRY(ligi_map_insert(names, name, strlen(name), i, NULL));
+    }
+    return LIG_OK;
+}
+
+static const lig_stored_tensor *named(const lig_model *model, const ligi_map *names,
+                                      const char *name)
+{
+    uint64_t at;
+    return ligi_map_find(names, name, strlen(name), &at) ? &model->tensors[at] : NULL;
+}
+
+static lig_status compare_all(diff *self)
+{
+    const lig_model *a = &self->a->shown, *b = &self->b->shown;
+    ligi_map in_a = {0}, in_b = {0};
+    LIG_TRY(ligi_calloc(&self->tensors, a->tensor_count + b->tensor_count, sizeof *self->tensors,
+                        "a comparison"));
+    LIG_TRY(ligi_calloc(&self->pairs, a->tensor_count, sizeof *self->pairs, "a comparison"));
+    lig_status status = index_names(a, &in_a);
+    if (status == LIG_OK)
+        status = index_names(b, &in_b);
+    for (size_t i = 0; i < a->tensor_count && status == LIG_OK; i++)
+        add_difference(self, &a->tensors[i], named(b, &in_b, a->tensors[i].tensor.name));
+    for (size_t i = 0; i < b->tensor_count && status == LIG_OK; i++)
+        if (named(a, &in_a, b->tensors[i].tensor.name) == NULL)
+            add_difference(self, NULL, &b->tensors[i]);
+    ligi_map_fini(&in_a);
+    ligi_map_fini(&in_b);
+    return status;
+}
+
+static lig_status diff_refs(const lig_ref *a, const lig_ref *b, diff *self)
+{
+    LIG_TRY(ligi_model_copy(a->model, a->store->secret, &self->a));
+    LIG_TRY(ligi_model_copy(b->model, b->store->secret, &self->b));
+    LIG_TRY(compare_all(self));
+    LIG_TRY(settle(self, a, b));
+    sum(self);
+    self->shown.a = &self->a->shown;
+    self->shown.b = &self->b->shown;
+    self->shown.tensors = self->tensors;
+    return LIG_OK;
+}
+
+lig_status lig_ref_diff(const lig_ref *a, const lig_ref *b, lig_diff **out)
+{
+    LIG_TRY(ligi_ref_usable(a));
+    LIG_TRY(ligi_ref_usable(b));
+    if (memcmp(a->store->uuid, b->store->uuid, sizeof a->store->uuid) != 0)
+        return lig_fail(LIG_E_INVALID,
+                        "models '%s' and '%s' are of two stores: copy one into the other's store",
+                        a->model->record.about.name, b->model->record.about.name);
+    diff *self;
+    LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a comparison"));
+    lig_status status = diff_refs(a, b, self);
+    if (status == LIG_OK)
+        *out = &self->shown;
+    else
+        lig_diff_destroy(&self->shown);
+    return status;
+}
+
+/* LIG_E_NOTFOUND of a model that was there: where nothing can be held, another try sees what has
+ * replaced it. */
+lig_status lig_store_diff(lig_store *store, const char *a, const char *b, lig_diff **out)
+{
+    lig_status status = LIG_E_BUSY;
+    for (int again = 1, i = 0; again && i < DIFF_TRIES; i++) {
+        lig_ref *first = NULL, *second = NULL;
+        LIG_TRY(lig_store_resolve(store, a, &first));
+        status = lig_store_resolve(store, b, &second);
+        if (status == LIG_OK)
+            status = lig_ref_diff(first, second, out);
+        again = second && status == LIG_E_NOTFOUND;
+        lig_ref_release(first);
+        lig_ref_release(second);
+    }
+    return status;
+}
+
+void lig_diff_destroy(lig_diff *shown)
+{
+    diff *self = (diff *)shown;
+    if (self == NULL)
+        return;
+    ligi_model_free(self->a);
+    ligi_model_free(self->b);
+    free(self->tensors);
+    free(self->pairs);
+    free(self);
+}

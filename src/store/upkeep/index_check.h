@@ -1,0 +1,13 @@
+/* The index compared with the graphs, tags and metrics that it was made of. */
+#ifndef LIGI_INDEX_CHECK_H
+#define LIGI_INDEX_CHECK_H
+
+#include "store/catalog/catalog_view.h"
+#include "store/upkeep/report.h"
+
+/* Adds what does not agree to the report. With `change` (may be NULL) it also gathers an index made
+ * anew when something does not, counted in *mended. */
+lig_status ligi_index_check(const ligi_ledger *ledger, ligi_change *change, ligi_report *report,
+                            uint64_t *mended);
+
+#endif

@@ -1,0 +1,185 @@
+#include "base/error.h"
+#include "store/catalog/graphs.h"
+#include "store/format/labels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- update --- */
+
+typedef struct update_job {
+    const char *model;
+    const lig_update *update;
+} update_job;
+
+static lig_status check_name_free(const ligi_ledger *ledger, const char *name)
+{
+    uint64_t id, alias;
+    LIG_TRY(ligi_ledger_name(ledger, name, &id));
+    LIG_TRY(ligi_ledger_alias(ledger, name, &alias));
+    if (id || alias)
+        return lig_fail(LIG_E_EXISTS, "there is %s '%s' in %s already", id ? "a model" : "an alias",
+                        name, ledger->store->uri);
+    return LIG_OK;
+}
+
+static lig_status update_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    const update_job *job = context;
+    ligi_record record = {0};
+    ligi_graphs graphs = {0};
+    lig_status status = ligi_ledger_find(ledger, job->model, &record);
+    if (status == LIG_OK)
+        status = ligi_graphs_read(ledger, record.about.id, &graphs);
+    if (status == LIG_OK)
+        status = ligi_index_model(&change->index, &record.about, &graphs, 0);
+    if (status == LIG_OK)
+        status = ligi_labels_merge(&record.about, job->update);
+    if (status == LIG_OK)
+        status = ligi_index_model(&change->index, &record.about, &graphs, 1);
+    ligi_graphs_fini(&graphs);
+    const char *name = job->update->name;
+    if (status == LIG_OK && name && strcmp(name, record.about.name) != 0) {
+        status = check_name_free(ledger, name);
+        ligi_key key = ligi_key_text(LIGI_TABLE_NAME, ledger->store->secret, record.about.name);
+        if (status == LIG_OK)
+            status = ligi_change_erase(change, &key);
+        record.about.name = name;
+    }
+    if (status == LIG_OK)
+        status = ligi_change_model(change, &record);
+    ligi_record_fini(&record);
+    return status;
+}
+
+lig_status lig_store_update(lig_store *store, const char *model, const lig_update *update)
+{
+    LIG_TRY(ligi_store_writable(store));
+    if (update->struct_bytes < sizeof *update)
+        return lig_fail(LIG_E_INVALID, "the update was not made by LIG_UPDATE_INIT");
+    if (update->flags)
+        return lig_fail(LIG_E_INVALID, "unknown flags %#x in an update", update->flags);
+    LIG_TRY(ligi_metrics_check(update->metrics, update->metric_count));
+    LIG_TRY(ligi_tags_check(update->tags, update->tag_count, 1));
+    LIG_TRY(ligi_text_check("meta", update->meta));
+    if (update->name)
+        LIG_TRY(ligi_name_check("model", update->name));
+    update_job job = {model, update};
+    return ligi_store_commit(store, update_edit, &job, NULL);
+}
+
+/* --- aliases --- */
+
+typedef struct alias_job {
+    const char *alias, *model;
+} alias_job;
+
+static lig_status remove_alias(const alias_job *job, const ligi_ledger *ledger, ligi_change *change)
+{
+    uint64_t id;
+    LIG_TRY(ligi_ledger_alias(ledger, job->alias, &id));
+    if (id == 0)
+        return lig_fail(LIG_E_NOTFOUND, "there is no alias '%s' in %s", job->alias,
+                        ledger->store->uri);
+    ligi_key key = ligi_key_text(LIGI_TABLE_ALIAS, ledger->store->secret, job->alias);
+    return ligi_change_erase(change, &key);
+}
+
+static lig_status alias_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    const alias_job *job = context;
+    if (job->model == NULL)
+        return remove_alias(job, ledger, change);
+    uint64_t taken;
+    LIG_TRY(ligi_ledger_name(ledger, job->alias, &taken));
+    if (taken)
+        return lig_fail(LIG_E_EXISTS, "'%s' is the name of a model in %s; it cannot be an alias",
+                        job->alias, ledger->store->uri);
+    ligi_record record = {0};
+    lig_status status = ligi_ledger_find(ledger, job->model, &record);
+    uint64_t id = record.about.id;
+    ligi_record_fini(&record);
+    LIG_TRY(status);
+    const void *secret = ledger->store->secret;
+    ligi_key key = ligi_key_text(LIGI_TABLE_ALIAS, secret, job->alias);
+    ligi_alias_put(&change->value, &key, job->alias, id, secret);
+    return ligi_change_put(change, &key);
+}
+
+lig_status lig_store_alias(lig_store *store, const char *alias, const char *model)
+{
+    LIG_TRY(ligi_store_writable(store));
+    LIG_TRY(ligi_name_check("alias", alias));
+    alias_job job = {alias, model};
+    return ligi_store_commit(store, alias_edit, &job, NULL);
+}
+
+static lig_status tell_alias(const ligi_ledger *ledger, const lig_catalog_item *item, char **alias,
+                             char **model)
+{
+    const char *text;
+    uint64_t id;
+    LIG_TRY(ligi_alias_get(item, ledger->store->secret, &text, &id));
+    ligi_record record = {0};
+    char *first = NULL, *second = NULL;
+    lig_status status = ligi_ledger_model(ledger, id, &record);
+    if (status == LIG_OK)
+        status = ligi_strdup(&first, text);
+    if (status == LIG_OK)
+        status = ligi_strdup(&second, record.about.name);
+    ligi_record_fini(&record);
+    if (status != LIG_OK) {
+        free(first);
+        return status;
+    }
+    *alias = first;
+    *model = second;
+    return LIG_OK;
+}
+
+lig_status lig_store_alias_at(lig_store *store, size_t index, char **alias, char **model)
+{
+    LIG_TRY(ligi_store_usable(store));
+    ligi_ledger ledger;
+    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    lig_status status;
+    size_t at = 0;
+    int found = 0;
+    while (!found && ligi_ledger_next(&ledger, LIGI_TABLE_ALIAS, &walk, &item, &status))
+        found = at++ == index;
+    if (found)
+        status = tell_alias(&ledger, &item, alias, model);
+    else if (status == LIG_OK)
+        status = lig_fail(LIG_E_NOTFOUND, "%s has %zu aliases, not more", store->uri, at);
+    ligi_ledger_end(&ledger);
+    return status;
+}
+
+void lig_text_destroy(char *text)
+{
+    free(text);
+}
+
+/* --- retire --- */
+
+static lig_status retire_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
+{
+    const char *model = context;
+    ligi_record record = {0};
+    lig_status status = ligi_ledger_find(ledger, model, &record);
+    if (status == LIG_OK)
+        status = ligi_change_remove(change, &record, 0, 0);
+    ligi_record_fini(&record);
+    return status;
+}
+
+lig_status lig_store_retire(lig_store *store, const char *model)
+{
+    LIG_TRY(ligi_store_writable(store));
+    int64_t begin = ligi_now_ns();
+    lig_status status = ligi_store_commit(store, retire_edit, (void *)model, NULL);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_RETIRE, begin);
+    return status;
+}
