@@ -3,6 +3,7 @@ find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 add_library(core MODULE ${core_sources})
 # Some distributions split pyconfig.h off into a folder that only their own compiler looks into.
 target_include_directories(core SYSTEM PRIVATE ${Python_INCLUDE_DIRS} ${LIG_PYTHON_CONFIG_INCLUDE})
+target_include_directories(core PRIVATE "${top}/python/core")
 target_link_libraries(core PRIVATE shared ligament_flags)
 # PyInit__core has no prototype in Python.h.
 set_source_files_properties(${core_sources} PROPERTIES COMPILE_OPTIONS -Wno-missing-prototypes)

@@ -5,7 +5,7 @@ file(GLOB_RECURSE library_sources CONFIGURE_DEPENDS "${top}/src/*.c")
 # Plugins with an outside library, and the originals' C functions, are shared objects of their own.
 list(FILTER library_sources EXCLUDE REGEX "_(test|fuzz)\\.c$|/src/(compat|net/ucx|backend/rados|backend/s3)/")
 file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS "${top}/cli/*.c")
-file(GLOB core_sources CONFIGURE_DEPENDS "${top}/python/core/*.c")
+file(GLOB_RECURSE core_sources CONFIGURE_DEPENDS "${top}/python/core/*.c")
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS "${top}/src/*_test.c" "${top}/tests/*_test.c")
 file(GLOB_RECURSE fuzz_sources CONFIGURE_DEPENDS "${top}/src/*_fuzz.c" "${top}/tests/*_fuzz.c")
 file(GLOB bench_sources CONFIGURE_DEPENDS "${top}/bench/*.c")

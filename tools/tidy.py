@@ -368,8 +368,9 @@ def check_includes(tree: Tree) -> None:
 
 def check_outer(tree: Tree, name: str, line: int, kind: str, target: str) -> None:
     beside = (tree.root / name).parent / target
-    if name.startswith("cli/"):
-        beside = tree.root / "cli" / target
+    for top in ("cli", "python/core"):
+        if name.startswith(f"{top}/"):
+            beside = tree.root / top / target
     if kind == '"' and not (beside.is_file() and ".." not in target):
         tree.find(name, line, f'"{target}": only <ligament/...> and files of the own folder here')
 

@@ -14,7 +14,7 @@ from typing import Any
 import ligament
 import torch
 import torch.distributed as dist
-from ligament.checkpoint import Checkpointer, together
+from ligament.checkpoint import Checkpointer, collective_save
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
@@ -302,13 +302,13 @@ def dying(at: str) -> Iterator[None]:
     """Ends this process as the kernel does when it comes to a place, like 'after join'."""
     when, what = at.split()
     owner, name, first = {
-        "have": (together.Ranks, "tell", "have"),
-        "part": (together.Ranks, "tell", "part"),
-        "plan": (together.Ranks, "heard", "plan"),
-        "done": (together.Ranks, "heard", "done"),
-        "write": (together._Save, "start", None),
-        "answer": (together.Together, "_answer_plan", None),
-        "join": (together._Save, "_join", None),
+        "have": (collective_save.Ranks, "tell", "have"),
+        "part": (collective_save.Ranks, "tell", "part"),
+        "plan": (collective_save.Ranks, "heard", "plan"),
+        "done": (collective_save.Ranks, "heard", "done"),
+        "write": (collective_save._Save, "start", None),
+        "answer": (collective_save.CollectiveSave, "_answer_plan", None),
+        "join": (collective_save._Save, "_join", None),
     }[what]
     original = getattr(owner, name)
 
@@ -388,7 +388,7 @@ def wrong(rank: int, size: int, folder: str, how: str) -> dict[str, Any]:
     if how not in ("another store", "unreachable"):
         ck.save(1, model=tree)
     if how == "never":
-        ck._together.ranks.timeout = 3
+        ck._collective.ranks.timeout = 3
     if how == "never" and odd:
         return {"steps": ck.steps()}
     if how == "restore" and odd:
@@ -423,14 +423,14 @@ def spoiled(tree: dict[str, Any], how: str, rank: int, mesh: Any) -> dict[str, A
 
 def misplaced(tree: dict[str, Any], rows: tuple[int, int]) -> dict[str, Any]:
     """Distributed tensors lie elsewhere than they should: rows[1] rows from rows[0] on."""
-    kind = together.tensors.Shard
+    kind = collective_save.tensors.Shard
 
     def shard(value: Any, name: str) -> Any:
         if not isinstance(value, DTensor):
             return None
         return kind((8, 3), (rows[0], 0), torch.zeros(rows[1], 3))
 
-    together.tensors.shard = shard
+    collective_save.tensors.shard = shard
     return {"x": tree["w"]}
 
 
@@ -532,19 +532,19 @@ def impatient(rank: int, size: int, folder: str) -> dict[str, Any]:
     ck.save(1, model={"w": torch.zeros(3)})
     if rank == 0:
         os.mkfifo(f"{folder}/gone")
-        lead = together._Save._lead
+        lead = collective_save._Save._lead
 
         def late(self: Any) -> None:
             pathlib.Path(f"{folder}/gone").read_text()  # until rank 1 has written
             lead(self)
 
-        together._Save._lead = late
+        collective_save._Save._lead = late
     else:
 
         def heard(*_: Any) -> Any:
             raise ligament.TimeoutError("rank 0 did not commit")
 
-        together.Ranks.heard = heard
+        collective_save.Ranks.heard = heard
     dist.barrier()
     try:
         ck.save(2, model={"w": torch.zeros(3)})
@@ -565,23 +565,23 @@ def rank_0_serves(rank: int, size: int, folder: str, well: bool) -> dict[str, An
     if rank == 0:
         store = dist.TCPStore("127.0.0.1", 0, size, True, wait_for_workers=False)
         port.write_text(str(store.port))
-        stay = together.Ranks._stay
+        stay = collective_save.Ranks._stay
 
         def staying(self: Any, number: int) -> None:
             stays.write_text("now")
             stay(self, number)
 
-        together.Ranks._stay = staying
+        collective_save.Ranks._stay = staying
     else:
         store = dist.TCPStore("127.0.0.1", int(port.read_text()), size)
-        heard = together.Ranks.heard
+        heard = collective_save.Ranks.heard
 
         def late(self: Any, number: int, name: str, *rest: Any) -> Any:
             if name == ("done" if well else "plan"):
                 stays.read_text()  # until rank 0 has nothing else to do
             return heard(self, number, name, *rest)
 
-        together.Ranks.heard = late
+        collective_save.Ranks.heard = late
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
     ck.save(1, model={"w": torch.zeros(3) if well or rank else object()})
@@ -593,8 +593,9 @@ def interrupted(rank: int, size: int, folder: str, victim: int) -> dict[str, Any
     ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
     told = []
     places = [
-        (together.Ranks, "heard"), (together, "_Held"), (together._Save, "start"),
-        (together, "release_all"), (Checkpointer, "_restore"),
+        (collective_save.Ranks, "heard"), (collective_save, "_Held"),
+        (collective_save._Save, "start"), (collective_save, "release_all"),
+        (Checkpointer, "_restore"),
     ]  # fmt: skip
     for step, (owner, name) in enumerate(places):
         original = getattr(owner, name)
@@ -655,8 +656,8 @@ def asked_to_the_end(rank: int, size: int, folder: str) -> bool:
     while rank == 0 and not all(path.exists() for path in asked[1:]):
         pass  # theirs is under way first
     assert not ck.preempted()
-    together: Any = ck._preempted_together
-    work = together._pending[0]
+    flag: Any = ck._collective_flag
+    work = flag._pending[0]
     asked[rank].touch()
     ck.close()
     return bool(work.is_completed())
@@ -711,7 +712,7 @@ def slow_to_hear(rank: int, size: int, folder: str) -> dict[str, Any]:
     ck.save(1, model={"w": torch.zeros(3)})
     waits = threading.Event()
     if rank == 1:
-        hear, wait = together._Save._hear, ck.wait
+        hear, wait = collective_save._Save._hear, ck.wait
 
         def late(self: Any) -> None:
             waits.wait(TIMEOUT)
@@ -721,7 +722,7 @@ def slow_to_hear(rank: int, size: int, folder: str) -> dict[str, Any]:
             waits.set()
             wait()
 
-        together._Save._hear, ck.wait = late, waiting
+        collective_save._Save._hear, ck.wait = late, waiting
     ticket = ck.save(2, model={"w": torch.ones(3)}, wait=False)
     waits.clear()
     if rank == 0:

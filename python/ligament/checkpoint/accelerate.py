@@ -13,9 +13,9 @@ from .. import _core, tensors
 from ..errors import MismatchError, PeerError, UnsupportedError
 from ..load import Loader
 from ..store import Store
-from . import pointer, runs
+from . import model_link, runs
 
-_POINTER = "ligament.txt"
+_LINK = "ligament.txt"
 _RUN = "run"
 
 
@@ -74,25 +74,25 @@ class Hooks:
     def _save(self, folder: str) -> None:
         if self.run is not None and self._lock is None:
             self._lock = runs.hold(self.store, self.run)
-        name = pointer.name_for(self.store, folder, self.run)
+        name = model_link.name_for(self.store, folder, self.run)
         group = os.path.dirname(os.path.abspath(folder))
         tree = {kind: [tensors.state_of(one) for one in found] for kind, found in self._all()}
         self.store._save(
             name,
             tensors.collect(tree, with_frameworks=True),
-            tags={"accelerate": group, **self._tag(), **pointer.tags_for(folder)},
+            tags={"accelerate": group, **self._tag(), **model_link.tags_for(folder)},
             replace=True,
             progress=False,
         )
-        pointer.write(os.path.join(folder, _POINTER), self.store.uri, name)
+        model_link.write(os.path.join(folder, _LINK), self.store.uri, name)
         self._prune(group)
 
     def load(self, models: list[Any], folder: str) -> None:
         """Called by `load_state`. A folder that was written without the hooks is Accelerate's to
         load."""
-        place = os.path.join(folder, _POINTER)
+        place = os.path.join(folder, _LINK)
         there = os.path.exists(place)
-        name = pointer.read(self.store, place if there else folder, self.run)
+        name = model_link.read(self.store, place if there else folder, self.run)
         if not there and name not in self.store:
             return
         ref = self.store._core.resolve(name)

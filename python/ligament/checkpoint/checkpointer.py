@@ -17,8 +17,8 @@ from ..store import Model, Store
 from ..ticket import Ticket
 from ..tree import decode
 from . import preemption, runs
+from .collective_save import CollectiveSave, Saving, own_parts
 from .ranks import Alone, Ranks, job
-from .together import Saving, Together, own_parts
 
 _log = logging.getLogger("ligament")
 _OWN = ("rng", "extra", "ranks")  # parts of a checkpoint that are not the caller's objects
@@ -78,25 +78,25 @@ class Checkpointer:
             raise
         if ranks is not None:
             ranks.arrive(None)
-        self._together = Together(self.store, ranks) if ranks is not None else None
+        self._collective = CollectiveSave(self.store, ranks) if ranks is not None else None
         self._alone = distributed is False
         self._owned = not isinstance(uri, Store)
         self._keep, self._best, self._timeout = keep, best, timeout
         self._lock: _core.Lock | None = None
         self._warned = False
         self._preemption: preemption.Preemption | None = None
-        self._preempted_together: preemption.Together | None = None
+        self._collective_flag: preemption.CollectiveFlag | None = None
 
-    def _job(self) -> Together | None:
+    def _job(self) -> CollectiveSave | None:
         """What this process has in common with the others of its job, which may have begun after
         this Checkpointer was made; None: it is alone."""
-        if self._together is None and not self._alone:
+        if self._collective is None and not self._alone:
             found = job()
             if found is not None and found[2] > 1:
                 ranks = Ranks(self._timeout, found)
                 ranks.arrive(None)
-                self._together = Together(self.store, ranks)
-        return self._together
+                self._collective = CollectiveSave(self.store, ranks)
+        return self._collective
 
     # --- save and restore -----------------------------------------------------------------------
 
@@ -118,13 +118,13 @@ class Checkpointer:
         so are parts that are neither models nor optimizers and hold less than 64 KiB of whole
         tensors: a data loader's state. The rest of the plain values, `extra` and `metrics` are
         those of rank 0; so are buffers of models, and small tensors that are no parameters."""
-        together = self._job()
-        rank = together.ranks.rank if together else 0
-        tree, own = ({}, {}) if together else self._state(step, rng, extra, parts, rank)
+        collective = self._job()
+        rank = collective.ranks.rank if collective else 0
+        tree, own = ({}, {}) if collective else self._state(step, rng, extra, parts, rank)
         if any(map(tensors.is_distributed, tensors.leaves(tree))):
-            together = Together(self.store, Alone(self._timeout))
-        if together is not None:
-            return together.save(
+            collective = CollectiveSave(self.store, Alone(self._timeout))
+        if collective is not None:
+            return collective.save(
                 self._name(step) if type(step) is int else f"step {step!r}",
                 # Of several ranks all hear what goes wrong here on one.
                 lambda: (tree, own) if tree else self._state(step, rng, extra, parts, rank),
@@ -195,8 +195,8 @@ class Checkpointer:
         random state; with as many ranks as saved it, also the parts that `save` keeps for
         each."""
         run = self.run if from_run is None else runs.check(from_run)
-        together = self._job()
-        if together is None:
+        collective = self._job()
+        if collective is None:
             self.wait()
             return self._restore(run, self._version(run, step), rng, parts, 0, 1)
         call = f"restore(run={run!r}, step={step})"
@@ -206,8 +206,8 @@ class Checkpointer:
             held.append(self._version(run, step))
             return None if held[0] is None else held[0].model.id
 
-        number, chosen = together.choose(call, self.wait, choose)
-        ranks = together.ranks
+        number, chosen = collective.choose(call, self.wait, choose)
+        ranks = collective.ranks
         failure: Exception | None = None
         restored = None
         try:
@@ -216,9 +216,9 @@ class Checkpointer:
         except Exception as error:
             failure = error
         except BaseException as error:
-            together.interrupted(number, error)
+            collective.interrupted(number, error)
             raise
-        together.all_done(number, failure)
+        collective.all_done(number, failure)
         return restored
 
     def _source(self, run: str) -> int | None:
@@ -400,8 +400,8 @@ class Checkpointer:
 
     def close(self) -> None:
         """Waits, then releases the run and closes the store that it opened."""
-        if self._preempted_together is not None:
-            self._preempted_together.settle()
+        if self._collective_flag is not None:
+            self._collective_flag.settle()
         try:
             if self._owned:
                 self.store.close()
@@ -448,9 +448,9 @@ class Checkpointer:
         here = self._preemption.here()
         if self._job() is None:
             return here
-        if self._preempted_together is None:
-            self._preempted_together = preemption.Together(self._timeout)
-        return self._preempted_together.any(here)
+        if self._collective_flag is None:
+            self._collective_flag = preemption.CollectiveFlag(self._timeout)
+        return self._collective_flag.any(here)
 
 
 def _in_place(part: Any) -> bool:

@@ -15,7 +15,7 @@ from .. import _core, tensors
 from ..errors import NotFoundError, UnsupportedError
 from ..load import Loader
 from ..store import Store
-from . import pointer, runs
+from . import model_link, runs
 
 _Path = str | os.PathLike[str]
 
@@ -59,16 +59,16 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
             raise TypeError("storage_options are not known here; options stand in the store's URI")
         if self.run is not None and self._lock is None:
             self._lock = runs.hold(self.store, self.run)
-        name = pointer.name_for(self.store, path, self.run)
+        name = model_link.name_for(self.store, path, self.run)
         self.store._save(
             name,
             tensors.collect(checkpoint, with_frameworks=True),
             metrics=_metrics(checkpoint),
-            tags=pointer.tags_for(path),
+            tags=model_link.tags_for(path),
             replace=True,
             wait=self.wait,
             progress=False,
-            after=lambda: pointer.write(path, self.store.uri, name),
+            after=lambda: model_link.write(path, self.store.uri, name),
         )
 
     def load_checkpoint(
@@ -78,7 +78,7 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
         device. Nothing is unpickled, whatever `weights_only` says."""
         self.store.wait()
         try:
-            name = pointer.read(self.store, path, self.run)
+            name = model_link.read(self.store, path, self.run)
             loader = Loader(self.store._core.resolve(name))
         except NotFoundError as error:
             hint = "; `python -m ligament.convert` brings that file into the store"
@@ -93,10 +93,10 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
         """Retires the model; one that is not there is fine."""
         self.store.wait()
         try:
-            self.store.retire(pointer.read(self.store, path, self.run))
+            self.store.retire(model_link.read(self.store, path, self.run))
         except NotFoundError:
             pass
-        pointer.remove(path)
+        model_link.remove(path)
 
     def teardown(self) -> None:
         """Waits for a save in the background and releases the run."""

@@ -40,7 +40,7 @@ class Preemption:
         return self._seen.is_set()
 
 
-class Together:
+class CollectiveFlag:
     """Whether any process was told, with one answer for all at the same call.
 
     Each call starts a sum over all ranks and returns the one that the call before started, which

@@ -1,6 +1,6 @@
 #include "backend/file/file.h"
-#include "backend/file/leases/named_lock.h"
 #include "backend/file/leases/file_pins.h"
+#include "backend/file/leases/named_lock.h"
 
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/catalog/catalog_copy.h"

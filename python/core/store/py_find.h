@@ -2,7 +2,7 @@
 #ifndef LIGAMENT_PY_FIND_H
 #define LIGAMENT_PY_FIND_H
 
-#include "py_store.h"
+#include "store/py_store.h"
 
 /* The library's view of a Graph, borrowed from the object; NULL with TypeError. */
 const lig_graph *ligi_py_graph_of(const ligi_py_state *state, PyObject *graph);

@@ -1,4 +1,4 @@
-"""The doors under torchrun: two ranks, one checkpoint."""
+"""The integrations under torchrun: two ranks, one checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 def test_two_ranks(tmp_path: Path) -> None:
     for name in ("torch", "transformers", "accelerate"):
         pytest.importorskip(name)
-    program = Path(__file__).with_name("door_ranks.py")
+    program = Path(__file__).with_name("integration_ranks.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
         [*command, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=280,

@@ -2,7 +2,7 @@
 #ifndef LIGAMENT_PY_PARAMS_H
 #define LIGAMENT_PY_PARAMS_H
 
-#include "py_mesh.h"
+#include "mesh/py_mesh.h"
 
 #include <ligament/params.h>
 

@@ -1,4 +1,4 @@
-"""What the tests of the doors share."""
+"""Fixtures of the integration tests."""
 
 from __future__ import annotations
 

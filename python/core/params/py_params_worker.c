@@ -1,4 +1,4 @@
-#include "py_params.h"
+#include "params/py_params.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-"""The same door serves the package under its other name, in a process without the first."""
+"""The same integration serves the package under its other name, in a process without the first."""
 
 from __future__ import annotations
 

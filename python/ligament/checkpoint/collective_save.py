@@ -30,7 +30,7 @@ class Saving:
         self._error: BaseException | None = None
         self._heard = False
         # No daemon: a process that ends waits for its save.
-        self._thread = threading.Thread(target=self._work, name="ligament-together")
+        self._thread = threading.Thread(target=self._work, name="ligament-save")
         self._thread.start()
 
     def _work(self) -> None:
@@ -154,7 +154,7 @@ def _node(found: tensors.Collected) -> dict[str, Any]:
 _Plan = tuple[int, list[list[Any]], list[int]]  # the call it was made for, held, written
 
 
-class Together:
+class CollectiveSave:
     """The saves and restores of one Checkpointer that all ranks call."""
 
     def __init__(self, store: Store, ranks: Ranks) -> None:
@@ -355,7 +355,7 @@ class _Save:
 
     def __init__(
         self,
-        owner: Together,
+        owner: CollectiveSave,
         number: int,
         call: str,
         name: str,

@@ -1,4 +1,4 @@
-#include "py_find.h"
+#include "store/py_find.h"
 
 #include <stdlib.h>
 #include <string.h>

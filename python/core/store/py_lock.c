@@ -1,4 +1,4 @@
-#include "py_store.h"
+#include "store/py_store.h"
 
 typedef struct lock {
     PyObject_HEAD

@@ -2,7 +2,7 @@
 #ifndef LIGAMENT_PY_PART_H
 #define LIGAMENT_PY_PART_H
 
-#include "py_store.h"
+#include "store/py_store.h"
 
 typedef struct ligi_py_part { /* what a save is going to make a part of, then the part */
     PyObject_HEAD

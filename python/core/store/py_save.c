@@ -1,5 +1,5 @@
-#include "py_find.h"
-#include "py_part.h"
+#include "store/py_find.h"
+#include "store/py_part.h"
 
 #include <stdlib.h>
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "py_find.h"
-#include "py_part.h"
+#include "store/py_find.h"
+#include "store/py_part.h"
 
 /* --- the handle: closing while another thread is inside waits for nobody; the last one out closes
  * --- */

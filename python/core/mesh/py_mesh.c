@@ -1,4 +1,4 @@
-#include "py_mesh.h"
+#include "mesh/py_mesh.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "py_params.h"
+#include "params/py_params.h"
 
 /* With the GIL in hand a call may take as long as this; more, and other threads run meanwhile. */
 #define QUICK_BYTES (UINT64_C(16) << 10)
