@@ -81,7 +81,7 @@ IMPURE = ("net", "group", "backend", "store", "checkpoint", "mesh")
 # Rooms that are not done; a name covers what is below it.
 CROWDED: tuple[str, ...] = ()
 SPREAD_HEADERS = ("src/store", "src/backend")
-SHARED_PREFIXES = ("src/store", "src/backend")
+SHARED_PREFIXES: tuple[str, ...] = ()
 WITHOUT_README = ("src/store", "src/backend", "python")
 
 ROOTS = ("src", "cli", "python", "tests", "include", "bench", "examples")

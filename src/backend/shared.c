@@ -58,7 +58,7 @@ static lig_status add(const char *key, const ligi_shared_kind *kind, void *conte
 {
     entry *made;
 
-    LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "the table of open places"));
+    LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "the table of shared objects"));
     lig_status status = ligi_strdup(&made->key, key);
     if (status != LIG_OK)
         goto free_entry;

@@ -14,7 +14,7 @@ int64_t ligi_now_ns(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
-int64_t ligi_about_now_ns(void)
+int64_t ligi_now_coarse_ns(void)
 {
     return read_clock(CLOCK_MONOTONIC_COARSE);
 }

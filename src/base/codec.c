@@ -184,14 +184,14 @@ size_t ligi_get_count(ligi_reader *reader, size_t least)
     return (size_t)count;
 }
 
-void ligi_store_be64(void *out, uint64_t value)
+void ligi_put_be64(void *out, uint64_t value)
 {
     uint8_t *bytes = out;
     for (int i = 0; i < 8; i++)
         bytes[i] = (uint8_t)(value >> (56 - 8 * i));
 }
 
-uint64_t ligi_load_be64(const void *in)
+uint64_t ligi_get_be64(const void *in)
 {
     const uint8_t *bytes = in;
     uint64_t value = 0;

@@ -48,8 +48,8 @@ const char *ligi_get_text(ligi_reader *reader, size_t max_bytes);
 size_t ligi_get_count(ligi_reader *reader, size_t least);
 
 /* Big-endian, for keys that sort by number. */
-void ligi_store_be64(void *out, uint64_t value);
-uint64_t ligi_load_be64(const void *in);
+void ligi_put_be64(void *out, uint64_t value);
+uint64_t ligi_get_be64(const void *in);
 
 /* 1 when the text is valid UTF-8 (no surrogates, no overlong forms). */
 int ligi_utf8_valid(const char *text, size_t bytes);

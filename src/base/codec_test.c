@@ -42,9 +42,9 @@ static void layout_is_little_endian(void **state)
     assert_memory_equal(writer.data, expected, sizeof expected);
     ligi_writer_fini(&writer);
     uint8_t key[8];
-    ligi_store_be64(key, 0x0102030405060708);
+    ligi_put_be64(key, 0x0102030405060708);
     assert_int_equal(key[0], 1);
-    assert_true(ligi_load_be64(key) == 0x0102030405060708);
+    assert_true(ligi_get_be64(key) == 0x0102030405060708);
 }
 
 static int text_fails(const void *data, size_t bytes, size_t max)

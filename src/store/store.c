@@ -12,17 +12,17 @@
 
 enum { IDS_RESERVED = 64 };
 
-void ligi_place_hold(ligi_place *place)
+void ligi_volume_hold(ligi_volume *volume)
 {
-    atomic_fetch_add(&place->holders, 1);
+    atomic_fetch_add(&volume->holders, 1);
 }
 
-void ligi_place_drop(ligi_place *place)
+void ligi_volume_drop(ligi_volume *volume)
 {
-    if (atomic_fetch_sub(&place->holders, 1) > 1)
+    if (atomic_fetch_sub(&volume->holders, 1) > 1)
         return;
-    ligi_backend_close_raw(place->backend, place->self);
-    free(place);
+    ligi_backend_close_raw(volume->backend, volume->self);
+    free(volume);
 }
 
 lig_status ligi_store_usable(const lig_store *store)
@@ -42,7 +42,7 @@ lig_status ligi_store_writable(const lig_store *store)
     return LIG_OK;
 }
 
-lig_status ligi_name_check(const char *what, const char *name)
+lig_status ligi_labels_check_name(const char *what, const char *name)
 {
     if (name == NULL || name[0] == '\0')
         return lig_fail(LIG_E_INVALID, "the %s has no name", what);
@@ -58,15 +58,15 @@ lig_status ligi_name_check(const char *what, const char *name)
 
 /* --- ids --- */
 
-static lig_status reserve_ids(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status reserve_ids(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     uint64_t *first = context;
     ligi_header header;
-    LIG_TRY(ligi_ledger_header(ledger, &header));
+    LIG_TRY(ligi_catalog_view_header(view, &header));
     *first = header.next_id;
     header.next_id += IDS_RESERVED;
     ligi_header_put(&change->value, &header);
-    ligi_key key = ligi_key_header();
+    ligi_catalog_key key = ligi_catalog_key_header();
     return ligi_change_put(change, &key);
 }
 
@@ -80,12 +80,12 @@ static int take_reserved(lig_store *store, uint64_t *id)
     return there;
 }
 
-lig_status ligi_store_take_id(lig_store *store, uint64_t *id)
+lig_status ligi_model_ids_take(lig_store *store, uint64_t *id)
 {
     if (take_reserved(store, id))
         return LIG_OK;
     uint64_t first;
-    LIG_TRY(ligi_store_commit(store, reserve_ids, &first, NULL));
+    LIG_TRY(ligi_change_commit(store, reserve_ids, &first, NULL));
     *id = first;
     pthread_mutex_lock(&store->lock);
     if (store->next_id == store->end_id) { /* two threads may come here: one reservation is kept */
@@ -147,32 +147,32 @@ static lig_status read_uri(lig_store *store, const char *text, const ligi_uri *u
                    : ligi_strdup(config, text + scheme + 1);
 }
 
-static lig_status open_place(lig_store *store, const char *scheme, const char *config)
+static lig_status open_volume(lig_store *store, const char *scheme, const char *config)
 {
-    ligi_place *place;
-    LIG_TRY(ligi_calloc(&place, 1, sizeof *place, "a store"));
-    lig_status status = ligi_backend_open_raw(scheme, config, &place->backend, &place->self);
-    if (status == LIG_OK && place->backend->volume == NULL) {
+    ligi_volume *volume;
+    LIG_TRY(ligi_calloc(&volume, 1, sizeof *volume, "a store"));
+    lig_status status = ligi_backend_open_raw(scheme, config, &volume->backend, &volume->self);
+    if (status == LIG_OK && volume->backend->volume == NULL) {
         status = lig_fail(LIG_E_UNSUPPORTED,
                           "backend '%s' has no volume, so it cannot carry a store; use it through "
                           "a checkpoint",
                           scheme);
-        ligi_backend_close_raw(place->backend, place->self);
+        ligi_backend_close_raw(volume->backend, volume->self);
     }
     if (status != LIG_OK) {
-        free(place);
+        free(volume);
         return status;
     }
-    place->ops = place->backend->volume;
-    place->holders = 1;
-    store->place = place;
+    volume->ops = volume->backend->volume;
+    volume->holders = 1;
+    store->volume = volume;
     return LIG_OK;
 }
 
-static int has_packs(ligi_place *place, lig_status *status)
+static int has_packs(ligi_volume *volume, lig_status *status)
 {
     uint64_t id;
-    *status = place->ops->pack_next(place->self, 0, &id);
+    *status = volume->ops->pack_next(volume->self, 0, &id);
     int found = *status == LIG_OK;
     if (*status == LIG_E_NOTFOUND)
         *status = LIG_OK;
@@ -188,7 +188,7 @@ static lig_status make_catalog(lig_store *store, int from_footers)
     ligi_pack_header known;
     ligi_header header = {.next_id = 1};
     if (from_footers)
-        LIG_TRY(ligi_footers_read(store->place, NULL, &options, &footers));
+        LIG_TRY(ligi_footers_read(store->volume, NULL, &options, &footers));
     lig_status status = LIG_OK;
     if (footers && ligi_footers_header(footers, &known)) {
         memcpy(header.uuid, known.uuid, sizeof header.uuid);
@@ -201,7 +201,7 @@ static lig_status make_catalog(lig_store *store, int from_footers)
     }
     size_t count = footers ? ligi_footers_count(footers) : 0;
     ligi_writer value = {0};
-    ligi_key key = ligi_key_header();
+    ligi_catalog_key key = ligi_catalog_key_header();
     lig_catalog_op *ops = NULL;
     ligi_header_put(&value, &header);
     if (status == LIG_OK)
@@ -214,7 +214,7 @@ static lig_status make_catalog(lig_store *store, int from_footers)
     }
     if (status == LIG_OK) {
         ops[0] = (lig_catalog_op){key.bytes, key.size, value.data, value.bytes};
-        status = store->place->ops->catalog_commit(store->place->self, 0, ops, count + 1);
+        status = store->volume->ops->catalog_commit(store->volume->self, 0, ops, count + 1);
     }
     free(ops);
     ligi_writer_fini(&value);
@@ -225,11 +225,11 @@ static lig_status make_catalog(lig_store *store, int from_footers)
 /* LIG_E_NOTFOUND, without a sentence, when the catalog is empty. */
 static lig_status read_header(lig_store *store)
 {
-    ligi_ledger ledger;
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
     ligi_header header;
-    lig_status status = ledger.version ? ligi_ledger_header(&ledger, &header) : LIG_E_NOTFOUND;
-    ligi_ledger_end(&ledger);
+    lig_status status = view.version ? ligi_catalog_view_header(&view, &header) : LIG_E_NOTFOUND;
+    ligi_catalog_view_end(&view);
     if (status == LIG_OK) {
         memcpy(store->uuid, header.uuid, sizeof header.uuid);
         memcpy(store->secret, header.secret, sizeof header.secret);
@@ -245,7 +245,7 @@ static lig_status found_catalog(lig_store *store)
                         store->uri);
     if (status != LIG_E_NOTFOUND)
         return status;
-    int packs = has_packs(store->place, &status);
+    int packs = has_packs(store->volume, &status);
     LIG_TRY(status);
     if (store->mode == 'r') {
         store->by_footers = packs;
@@ -272,28 +272,28 @@ static lig_status open_parts(lig_store *store, const char *text)
     LIG_TRY(ligi_uri_parse(&uri, text));
     lig_status status = read_uri(store, text, &uri, &config);
     if (status == LIG_OK)
-        status = open_place(store, uri.scheme, config);
+        status = open_volume(store, uri.scheme, config);
     free(config);
     ligi_uri_fini(&uri);
     LIG_TRY(status);
-    uint32_t flags = store->place->ops->flags(store->place->self);
+    uint32_t flags = store->volume->ops->flags(store->volume->self);
     if (flags & LIG_VOLUME_READ_ONLY)
         store->mode = 'r';
     store->by_footers = (flags & LIG_VOLUME_NO_CATALOG) != 0;
     if (!store->by_footers)
         LIG_TRY(found_catalog(store));
     if (store->by_footers) {
-        ligi_ledger ledger;
-        LIG_TRY(ligi_ledger_begin(store, &ledger));
-        ligi_ledger_end(&ledger);
+        ligi_catalog_view view;
+        LIG_TRY(ligi_catalog_view_begin(store, &view));
+        ligi_catalog_view_end(&view);
     }
-    return store->mode == 'r' ? LIG_OK : ligi_store_clean(store, NULL, NULL);
+    return store->mode == 'r' ? LIG_OK : ligi_orphans_remove(store, NULL, NULL);
 }
 
 static void destroy(lig_store *store)
 {
-    if (store->place)
-        ligi_place_drop(store->place);
+    if (store->volume)
+        ligi_volume_drop(store->volume);
     ligi_footers_drop(store->footers);
     ligi_stamps_fini(&store->stamps);
     pthread_cond_destroy(&store->idle);
@@ -332,7 +332,7 @@ void ligi_store_drop(lig_store *store)
         destroy(store);
         return;
     }
-    ligi_place_drop(store->place); /* a lock may be held by a thread that is not here */
+    ligi_volume_drop(store->volume); /* a lock may be held by a thread that is not here */
     free(store->uri);
     free(store);
 }
@@ -343,7 +343,7 @@ void lig_store_close(lig_store *store)
         return;
     if (store->pid == getpid()) {
         pthread_mutex_lock(&store->lock);
-        ligi_open_saves_end(store);
+        ligi_save_async_end_open(store);
         while (store->saving)
             pthread_cond_wait(&store->idle, &store->lock);
         pthread_mutex_unlock(&store->lock);
@@ -362,6 +362,6 @@ lig_status lig_store_describe(lig_store *store, char *text, size_t text_bytes)
     if (text_bytes == 0)
         return lig_fail(LIG_E_INVALID, "no room for a description");
     text[0] = '\0';
-    store->place->ops->describe(store->place->self, text, text_bytes);
+    store->volume->ops->describe(store->volume->self, text, text_bytes);
     return LIG_OK;
 }

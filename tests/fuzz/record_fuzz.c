@@ -13,17 +13,17 @@ static void decode(const lig_catalog_item *item)
     ligi_record record = {0};
     ligi_pack_record pack;
     ligi_header header;
-    ligi_origin origin;
+    ligi_fingerprint_entry fingerprint;
     ligi_inline inlined;
     const char *alias;
     uint64_t id;
     (void)ligi_record_get(item, secret, &record);
     ligi_record_fini(&record);
     (void)ligi_pack_record_get(item, secret, &pack);
-    (void)ligi_name_get(item, secret, &id);
+    (void)ligi_catalog_name_get(item, secret, &id);
     (void)ligi_alias_get(item, secret, &alias, &id);
     (void)ligi_header_get(item, &header);
-    (void)ligi_origin_get(item, secret, &origin);
+    (void)ligi_fingerprint_get(item, secret, &fingerprint);
     if (ligi_inline_get(item, secret, &inlined) == LIG_OK) {
         ligi_manifest manifest = {0};
         (void)ligi_manifest_get(inlined.manifest, inlined.manifest_bytes, 0, &manifest);
@@ -33,7 +33,7 @@ static void decode(const lig_catalog_item *item)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, size ? data[0] : 0);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, size ? data[0] : 0);
     ligi_writer value = {0};
     ligi_value_begin(&value);
     ligi_put_bytes(&value, data, size);

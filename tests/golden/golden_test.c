@@ -210,7 +210,7 @@ static void test_write(void **state)
         slots[i] = (ligi_slot){.offset = stored->offset,
                                .first_hash = (size_t)(manifest.hashes[i] - manifest.hash_pool),
                                .tied = stored->tied < 0 ? SIZE_MAX : (size_t)stored->tied};
-        for (size_t b = 0; b < ligi_block_count(stored->tensor.bytes); b++)
+        for (size_t b = 0; b < ligi_manifest_block_count(stored->tensor.bytes); b++)
             assert_int_equal(
                 manifest.hashes[i][b],
                 lig_hash_block(header.secret, pack + stored->offset, stored->tensor.bytes));

@@ -71,8 +71,8 @@ static lig_status open_catalog(ligi_file *self)
     if (self->read_only && self->network)
         return LIG_OK;
     if (self->read_only)
-        return ligi_catalog_copy_open(&self->copy, self->folder_fd, self->place);
-    const ligi_catalog_place place = {
+        return ligi_file_catalog_copy_open(&self->copy, self->folder_fd, self->place);
+    const ligi_file_catalog_place place = {
         .folder_fd = self->folder_fd,
         .place = self->place,
         .map_bytes = self->options.map,
@@ -80,7 +80,7 @@ static lig_status open_catalog(ligi_file *self)
         .network = self->network,
         .lease_s = self->options.lease,
     };
-    return ligi_catalog_open(&self->catalog, &place);
+    return ligi_file_catalog_open(&self->catalog, &place);
 }
 
 /* What was asked for by name is not replaced by something else. */
@@ -106,15 +106,15 @@ static lig_status open_all(ligi_file *self)
 {
     LIG_TRY(check_options(&self->options));
     self->read_only = self->options.mode[0] == 'r';
-    LIG_TRY(ligi_place_open(self));
+    LIG_TRY(ligi_folder_open(self));
     LIG_TRY(check_wishes(self));
     if (strcmp(self->options.share, "auto") == 0)
-        self->network = ligi_place_network(self->folder_fd, NULL);
+        self->network = ligi_folder_network(self->folder_fd, NULL);
     else
         self->network = strcmp(self->options.share, "network") == 0;
     LIG_TRY(open_catalog(self));
     if (!self->read_only) {
-        ligi_packs_clean(self);
+        ligi_file_packs_clean(self);
         ligi_file_pins_clean(self);
     }
     return LIG_OK;
@@ -130,8 +130,8 @@ static void file_close(void *opaque)
     for (size_t i = 0; i < self->idle_count; i++)
         ligi_engine_destroy(self->idle[i], forked);
     if (!forked)
-        ligi_catalog_close(self->catalog);
-    ligi_catalog_copy_close(self->copy, forked);
+        ligi_file_catalog_close(self->catalog);
+    ligi_file_catalog_copy_close(self->copy, forked);
     ligi_file_pins_close(self, forked);
     if (self->folder_fd >= 0)
         close(self->folder_fd);
@@ -271,7 +271,7 @@ static void file_describe(void *opaque, char *text, size_t text_bytes)
     }
     describe_ring(self, ring, sizeof ring);
     if (self->network) {
-        ligi_place_network(self->folder_fd, &kind);
+        ligi_folder_network(self->folder_fd, &kind);
         snprintf(share, sizeof share, ", %s: one writing process", kind);
     }
     snprintf(text, text_bytes, "%s, %s%s%s", ring, self->direct_note,
@@ -284,9 +284,9 @@ static lig_status file_catalog_begin(void *opaque, void **snapshot, uint64_t *ve
 
     LIG_TRY(ligi_file_usable(self));
     if (self->catalog != NULL)
-        return ligi_catalog_begin(self->catalog, snapshot, version);
+        return ligi_file_catalog_begin(self->catalog, snapshot, version);
     if (self->copy != NULL)
-        return ligi_catalog_copy_begin(self->copy, snapshot, version);
+        return ligi_file_catalog_copy_begin(self->copy, snapshot, version);
     return lig_fail(LIG_E_UNSUPPORTED,
                     "the catalog of %s cannot be read from here: go by the packs' footers",
                     self->place);
@@ -298,8 +298,8 @@ static lig_status file_catalog_commit(void *opaque, uint64_t version, const lig_
     ligi_file *self = opaque;
 
     LIG_TRY(ligi_file_writable(self));
-    LIG_TRY(ligi_place_check(self));
-    return ligi_catalog_commit(self->catalog, version, ops, count);
+    LIG_TRY(ligi_folder_check(self));
+    return ligi_file_catalog_commit(self->catalog, version, ops, count);
 }
 
 static lig_status file_catalog_settle(void *opaque)
@@ -308,9 +308,9 @@ static lig_status file_catalog_settle(void *opaque)
 
     LIG_TRY(ligi_file_usable(self));
     if (self->catalog != NULL)
-        return ligi_catalog_settle(self->catalog);
+        return ligi_file_catalog_settle(self->catalog);
     /* A reader that goes by the packs' footers has no view that could be behind. */
-    return self->copy == NULL ? LIG_OK : ligi_catalog_copy_settle(self->copy);
+    return self->copy == NULL ? LIG_OK : ligi_file_catalog_copy_settle(self->copy);
 }
 
 static const lig_volume_ops file_volume = {
@@ -331,9 +331,9 @@ static const lig_volume_ops file_volume = {
     .pin = ligi_file_pin,
     .unpin = ligi_file_unpin,
     .catalog_begin = file_catalog_begin,
-    .catalog_end = ligi_catalog_end,
-    .catalog_get = ligi_catalog_get,
-    .catalog_seek = ligi_catalog_seek,
+    .catalog_end = ligi_file_catalog_end,
+    .catalog_get = ligi_file_catalog_get,
+    .catalog_seek = ligi_file_catalog_seek,
     .catalog_commit = file_catalog_commit,
     .catalog_settle = file_catalog_settle,
     .lock = ligi_file_lock,

@@ -27,9 +27,9 @@ typedef struct ligi_file_options {
     int64_t lease;
 } ligi_file_options;
 
-typedef struct ligi_catalog ligi_catalog;
+typedef struct ligi_file_catalog ligi_file_catalog;
 typedef struct ligi_pins ligi_pins;
-typedef struct ligi_catalog_copy ligi_catalog_copy;
+typedef struct ligi_file_catalog_copy ligi_file_catalog_copy;
 
 typedef struct ligi_file { /* one open instance */
     char *place, *packs_place;
@@ -38,12 +38,13 @@ typedef struct ligi_file { /* one open instance */
     ligi_entry_id packs_id;
     pid_t pid;
     int read_only, network;
-    int direct;              /* whether O_DIRECT is tried */
-    const char *direct_note; /* for people */
-    uint32_t memory_align;   /* of addresses, and ... */
-    uint32_t offset_align;   /* of offsets and lengths under O_DIRECT */
-    ligi_catalog *catalog;   /* NULL for a reader */
-    ligi_catalog_copy *copy; /* NULL for a writer, and for a reader that cannot see the catalog */
+    int direct;                 /* whether O_DIRECT is tried */
+    const char *direct_note;    /* for people */
+    uint32_t memory_align;      /* of addresses, and ... */
+    uint32_t offset_align;      /* of offsets and lengths under O_DIRECT */
+    ligi_file_catalog *catalog; /* NULL for a reader */
+    ligi_file_catalog_copy
+        *copy; /* NULL for a writer, and for a reader that cannot see the catalog */
 
     pthread_mutex_t lock; /* guards everything below */
     ligi_engine *idle[4];
@@ -64,21 +65,21 @@ lig_status ligi_file_engine(ligi_file *self, ligi_engine **engine);
 void ligi_file_engine_return(ligi_file *self, ligi_engine *engine);
 
 /* folder.c: the folder. */
-lig_status ligi_place_open(ligi_file *self);
+lig_status ligi_folder_open(ligi_file *self);
 /* LIG_E_IO when the folder of packs was removed or replaced since. */
-lig_status ligi_place_check(const ligi_file *self);
-lig_status ligi_place_sync(int folder_fd, const char *what);
+lig_status ligi_folder_check(const ligi_file *self);
+lig_status ligi_folder_sync(int folder_fd, const char *what);
 /* 1 when the file system is shared by machines. `kind` (may be NULL) tells its name. */
-int ligi_place_network(int folder_fd, const char **kind);
+int ligi_folder_network(int folder_fd, const char **kind);
 /* Sets direct, memory_align and offset_align by asking the file system. */
-void ligi_place_direct(ligi_file *self);
-uint64_t ligi_random_id(void);
+void ligi_folder_direct(ligi_file *self);
+uint64_t ligi_folder_random_id(void);
 
 /* pack_folder.c, pack_write.c, pack_read.c: the volume's members. */
-lig_status ligi_pack_open(const ligi_file *self, uint64_t id, int flags, int *fd);
-void ligi_pack_name(char name[LIGI_PACK_NAME_BYTES], uint64_t id);
-void ligi_pack_forget_list(ligi_file *self);
-void ligi_packs_clean(const ligi_file *self);
+lig_status ligi_file_pack_open(const ligi_file *self, uint64_t id, int flags, int *fd);
+void ligi_file_pack_name(char name[LIGI_PACK_NAME_BYTES], uint64_t id);
+void ligi_file_pack_forget_list(ligi_file *self);
+void ligi_file_packs_clean(const ligi_file *self);
 
 lig_status ligi_file_pack_create(void *self, uint64_t bytes, const void *secret, void **pack);
 lig_status ligi_file_pack_put(void *pack, const lig_piece *piece);

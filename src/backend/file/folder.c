@@ -44,7 +44,7 @@ static uint32_t file_system_kind(int fd)
     return fstatfs(fd, &info) == 0 ? (uint32_t)info.f_type : 0;
 }
 
-int ligi_place_network(int folder_fd, const char **kind)
+int ligi_folder_network(int folder_fd, const char **kind)
 {
     uint32_t magic = file_system_kind(folder_fd);
 
@@ -58,7 +58,7 @@ int ligi_place_network(int folder_fd, const char **kind)
     return 0;
 }
 
-void ligi_place_direct(ligi_file *self)
+void ligi_folder_direct(ligi_file *self)
 {
     struct statx info;
     uint32_t kind = file_system_kind(self->folder_fd);
@@ -96,7 +96,7 @@ void ligi_place_direct(ligi_file *self)
     self->offset_align = info.stx_dio_offset_align;
 }
 
-uint64_t ligi_random_id(void)
+uint64_t ligi_folder_random_id(void)
 {
     uint64_t id = 0;
 
@@ -114,7 +114,7 @@ uint64_t ligi_random_id(void)
     return id;
 }
 
-lig_status ligi_place_sync(int folder_fd, const char *what)
+lig_status ligi_folder_sync(int folder_fd, const char *what)
 {
     /* Some file systems cannot sync a folder and say so with EINVAL; then there is nothing to do.
      */
@@ -193,7 +193,7 @@ static lig_status make_marker(const ligi_file *self, int *made)
 {
     char temporary[48];
 
-    snprintf(temporary, sizeof temporary, MARKER ".%016" PRIx64, ligi_random_id());
+    snprintf(temporary, sizeof temporary, MARKER ".%016" PRIx64, ligi_folder_random_id());
     int fd = openat(self->folder_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return ligi_fail_errno(errno, "%s cannot be written (mode=r reads only)", self->place);
@@ -208,7 +208,7 @@ static lig_status make_marker(const ligi_file *self, int *made)
         status = link_marker(self, temporary, made);
     unlinkat(self->folder_fd, temporary, 0);
     if (status == LIG_OK && self->options.fsync)
-        status = ligi_place_sync(self->folder_fd, self->place);
+        status = ligi_folder_sync(self->folder_fd, self->place);
     return status;
 }
 
@@ -222,7 +222,7 @@ static lig_status sync_parent(const char *path)
     int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) /* a folder that may be searched but not read: nothing can be done about it */
         return LIG_OK;
-    lig_status status = ligi_place_sync(fd, parent);
+    lig_status status = ligi_folder_sync(fd, parent);
     close(fd);
     return status;
 }
@@ -280,7 +280,7 @@ static lig_status open_packs(ligi_file *self)
     snprintf(self->packs_place, bytes, "%s/" LIGI_NAME_PACKS, self->place);
     if (!self->read_only && mkdirat(self->folder_fd, LIGI_NAME_PACKS, 0777) == 0 &&
         self->options.fsync)
-        LIG_TRY(ligi_place_sync(self->folder_fd, self->place));
+        LIG_TRY(ligi_folder_sync(self->folder_fd, self->place));
     lig_status status =
         ligi_entry_folder(self->folder_fd, self->place, LIGI_NAME_PACKS, &self->packs_fd);
     if (status == LIG_E_NOTFOUND)
@@ -291,13 +291,13 @@ static lig_status open_packs(ligi_file *self)
     return ligi_entry_identify(self->packs_fd, self->place, LIGI_NAME_PACKS, &self->packs_id);
 }
 
-lig_status ligi_place_check(const ligi_file *self)
+lig_status ligi_folder_check(const ligi_file *self)
 {
     return ligi_entry_still(self->folder_fd, self->place, LIGI_NAME_PACKS, &self->packs_id,
                             self->packs_fd);
 }
 
-lig_status ligi_place_open(ligi_file *self)
+lig_status ligi_folder_open(ligi_file *self)
 {
     int made = 0;
 
@@ -316,6 +316,6 @@ lig_status ligi_place_open(ligi_file *self)
         return lig_fail(LIG_E_EXISTS, "there is a store at %s already (mode=a opens it)",
                         self->place);
     LIG_TRY(open_packs(self));
-    ligi_place_direct(self);
+    ligi_folder_direct(self);
     return LIG_OK;
 }

@@ -13,40 +13,40 @@ typedef struct mem_options {
 } mem_options;
 
 static const ligi_option option_table[] = {
-    {"mode", LIGI_OPTION_TEXT, "a", "r: read only, w: a new place, a: make it if it is absent",
+    {"mode", LIGI_OPTION_TEXT, "a", "r: read only, w: a new volume, a: make it if it is absent",
      offsetof(mem_options, mode)},
 };
 #define OPTION_COUNT (sizeof option_table / sizeof option_table[0])
 
 static const lig_backend_option shown_options[] = {
-    {"mode", "text", "a", "r: read only, w: a new place, a: make it if it is absent"},
+    {"mode", "text", "a", "r: read only, w: a new volume, a: make it if it is absent"},
     {NULL, NULL, NULL, NULL},
 };
 
-static lig_status place_create(void *context, void **object)
+static lig_status volume_create(void *context, void **object)
 {
-    ligi_mem_place *place;
+    ligi_mem_volume *volume;
 
     (void)context;
-    LIG_TRY(ligi_calloc(&place, 1, sizeof *place, "a place in memory"));
-    pthread_mutex_init(&place->lock, NULL);
-    *object = place;
+    LIG_TRY(ligi_calloc(&volume, 1, sizeof *volume, "a volume in memory"));
+    pthread_mutex_init(&volume->lock, NULL);
+    *object = volume;
     return LIG_OK;
 }
 
-static void place_destroy(void *object)
+static void volume_destroy(void *object)
 {
-    ligi_mem_place *place = object;
+    ligi_mem_volume *volume = object;
 
-    for (size_t i = 0; i < place->pack_count; i++)
-        ligi_mem_pack_release(place->packs[i]);
-    free(place->packs);
-    ligi_mem_catalog_release(place->catalog);
-    pthread_mutex_destroy(&place->lock);
-    free(place);
+    for (size_t i = 0; i < volume->pack_count; i++)
+        ligi_mem_pack_release(volume->packs[i]);
+    free(volume->packs);
+    ligi_mem_catalog_release(volume->catalog);
+    pthread_mutex_destroy(&volume->lock);
+    free(volume);
 }
 
-static const ligi_shared_kind place_kind = {place_create, place_destroy, NULL};
+static const ligi_shared_kind place_kind = {volume_create, volume_destroy, NULL};
 
 static lig_status place_acquire(ligi_mem *self, const char *name, char mode)
 {
@@ -55,9 +55,9 @@ static lig_status place_acquire(ligi_mem *self, const char *name, char mode)
     if (name[0] == '\0') {
         if (mode == 'r')
             return lig_fail(LIG_E_NOTFOUND,
-                            "mem: without a name is a new, empty place: there is nothing to read");
-        LIG_TRY(place_create(NULL, &object));
-        self->place = object;
+                            "mem: without a name is a new, empty volume: there is nothing to read");
+        LIG_TRY(volume_create(NULL, &object));
+        self->volume = object;
         return LIG_OK;
     }
     ligi_shared_want want = mode == 'r'   ? LIGI_SHARED_OLD
@@ -65,11 +65,11 @@ static lig_status place_acquire(ligi_mem *self, const char *name, char mode)
                                           : LIGI_SHARED_ANY;
     lig_status status = ligi_shared_acquire(name, &place_kind, want, NULL, &object);
     if (status == LIG_E_NOTFOUND)
-        return lig_fail(status, "there is no place mem:%s in this process", name);
+        return lig_fail(status, "there is no volume mem:%s in this process", name);
     if (status == LIG_E_EXISTS)
-        return lig_fail(status, "the place mem:%s is open already", name);
+        return lig_fail(status, "the volume mem:%s is open already", name);
     LIG_TRY(status);
-    self->place = object;
+    self->volume = object;
     self->shared = 1;
     return LIG_OK;
 }
@@ -97,9 +97,9 @@ static lig_status mem_open(void **out, const char *config)
     ligi_mem *self;
 
     if (snprintf(text, sizeof text, "mem:%s", config) >= (int)sizeof text)
-        return lig_fail(LIG_E_LIMIT, "the name of a place in memory is too long");
+        return lig_fail(LIG_E_LIMIT, "the name of a volume in memory is too long");
     LIG_TRY(ligi_uri_parse(&uri, text));
-    lig_status status = ligi_calloc(&self, 1, sizeof *self, "a place in memory");
+    lig_status status = ligi_calloc(&self, 1, sizeof *self, "a volume in memory");
     if (status == LIG_OK) {
         self->pid = getpid();
         status = open_place(self, &uri);
@@ -119,9 +119,9 @@ static void mem_close(void *opaque)
     if (self == NULL)
         return;
     if (self->shared)
-        ligi_shared_release(self->place);
+        ligi_shared_release(self->volume);
     else
-        place_destroy(self->place);
+        volume_destroy(self->volume);
     free(self);
 }
 
@@ -130,7 +130,7 @@ lig_status ligi_mem_usable(const ligi_mem *self)
     if (self->pid != getpid())
         return lig_fail(
             LIG_E_CLOSED,
-            "this place in memory was opened before the process was forked: open it again here");
+            "this volume in memory was opened before the process was forked: open it again here");
     return LIG_OK;
 }
 
@@ -138,7 +138,7 @@ lig_status ligi_mem_writable(const ligi_mem *self)
 {
     LIG_TRY(ligi_mem_usable(self));
     if (self->read_only)
-        return lig_fail(LIG_E_DENIED, "this place in memory was opened with mode=r");
+        return lig_fail(LIG_E_DENIED, "this volume in memory was opened with mode=r");
     return LIG_OK;
 }
 
@@ -159,7 +159,7 @@ static lig_status mem_catalog_settle(void *self)
     return ligi_mem_usable(self);
 }
 
-/* No other process sees this place, and one process may hold a name several times. */
+/* No other process sees this volume, and one process may hold a name several times. */
 static lig_status mem_lock(void *opaque, const char *name, void **lock)
 {
     (void)name;

@@ -10,27 +10,27 @@
 #include <ligament/backend.h>
 
 typedef struct ligi_mem_pack {
-    atomic_size_t refs; /* the place, its writer or claimer, readers, mappings */
+    atomic_size_t refs; /* the volume, its writer or claimer, readers, mappings */
     uint64_t id;
     uint8_t *base;
     uint64_t bytes, capacity;
-    int held; /* under the place's lock: somebody writes or claims it */
+    int held; /* under the volume's lock: somebody writes or claims it */
 } ligi_mem_pack;
 
 typedef struct ligi_mem_catalog ligi_mem_catalog;
 typedef struct ligi_mem_pin ligi_mem_pin;
 
-typedef struct ligi_mem_place {
+typedef struct ligi_mem_volume {
     pthread_mutex_t lock;  /* guards everything below */
     ligi_mem_pack **packs; /* ascending ids */
     size_t pack_count, pack_capacity;
     uint64_t last_id;
     ligi_mem_catalog *catalog; /* NULL: empty, version 0 */
     ligi_mem_pin *pins;
-} ligi_mem_place;
+} ligi_mem_volume;
 
 typedef struct ligi_mem { /* one open instance */
-    ligi_mem_place *place;
+    ligi_mem_volume *volume;
     int shared, read_only;
     pid_t pid;
 } ligi_mem;
@@ -56,8 +56,8 @@ lig_status ligi_mem_pack_next(void *self, uint64_t after, uint64_t *id);
 lig_status ligi_mem_pin_packs(void *self, const uint64_t *packs, size_t count, int64_t expires_ns,
                               void **pin);
 void ligi_mem_unpin(void *pin);
-/* 1 when a pin that has not expired names the pack. The place's lock is held. */
-int ligi_mem_pinned(const ligi_mem_place *place, uint64_t id);
+/* 1 when a pin that has not expired names the pack. The volume's lock is held. */
+int ligi_mem_pinned(const ligi_mem_volume *volume, uint64_t id);
 
 void ligi_mem_catalog_release(ligi_mem_catalog *catalog);
 lig_status ligi_mem_catalog_begin(void *self, void **snapshot, uint64_t *version);

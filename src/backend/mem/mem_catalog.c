@@ -75,19 +75,19 @@ static lig_status catalog_create(size_t capacity, ligi_mem_catalog **out)
 lig_status ligi_mem_catalog_begin(void *self, void **snapshot, uint64_t *version)
 {
     ligi_mem *mem = self;
-    ligi_mem_place *place = mem->place;
+    ligi_mem_volume *volume = mem->volume;
     lig_status status = LIG_OK;
 
     LIG_TRY(ligi_mem_usable(mem));
-    pthread_mutex_lock(&place->lock);
-    if (place->catalog == NULL)
-        status = catalog_create(0, &place->catalog);
+    pthread_mutex_lock(&volume->lock);
+    if (volume->catalog == NULL)
+        status = catalog_create(0, &volume->catalog);
     if (status == LIG_OK) {
-        atomic_fetch_add(&place->catalog->refs, 1);
-        *snapshot = place->catalog;
-        *version = place->catalog->version;
+        atomic_fetch_add(&volume->catalog->refs, 1);
+        *snapshot = volume->catalog;
+        *version = volume->catalog->version;
     }
-    pthread_mutex_unlock(&place->lock);
+    pthread_mutex_unlock(&volume->lock);
     return status;
 }
 
@@ -209,10 +209,10 @@ static lig_status merge(const ligi_mem_catalog *old, const lig_catalog_op *const
 }
 
 /* The lock is held. */
-static lig_status apply(ligi_mem_place *place, uint64_t version, const lig_catalog_op *const *ops,
+static lig_status apply(ligi_mem_volume *volume, uint64_t version, const lig_catalog_op *const *ops,
                         size_t count)
 {
-    ligi_mem_catalog *old = place->catalog, *next;
+    ligi_mem_catalog *old = volume->catalog, *next;
     uint64_t current = old == NULL ? 0 : old->version;
 
     if (current != version)
@@ -226,7 +226,7 @@ static lig_status apply(ligi_mem_place *place, uint64_t version, const lig_catal
         return status;
     }
     next->version = version + 1;
-    place->catalog = next;
+    volume->catalog = next;
     ligi_mem_catalog_release(old);
     return LIG_OK;
 }
@@ -239,9 +239,9 @@ lig_status ligi_mem_catalog_commit(void *self, uint64_t version, const lig_catal
 
     LIG_TRY(ligi_mem_writable(mem));
     LIG_TRY(sort_ops(ops, count, &sorted));
-    pthread_mutex_lock(&mem->place->lock);
-    lig_status status = apply(mem->place, version, sorted, count);
-    pthread_mutex_unlock(&mem->place->lock);
+    pthread_mutex_lock(&mem->volume->lock);
+    lig_status status = apply(mem->volume, version, sorted, count);
+    pthread_mutex_unlock(&mem->volume->lock);
     free(sorted);
     return status;
 }

@@ -14,7 +14,7 @@
 #define PACK_BYTES_MAX (UINT64_C(1) << 46)
 
 typedef struct writer { /* what pack_create and pack_claim return */
-    ligi_mem_place *place;
+    ligi_mem_volume *volume;
     ligi_mem_pack *pack;
     const void *secret;
     int sealed;
@@ -65,13 +65,13 @@ static lig_status reserve(ligi_mem_pack *pack, uint64_t need)
     return LIG_OK;
 }
 
-static lig_status writer_create(ligi_mem_place *place, ligi_mem_pack *pack, const void *secret,
+static lig_status writer_create(ligi_mem_volume *volume, ligi_mem_pack *pack, const void *secret,
                                 void **out)
 {
     writer *made;
 
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "the writer of a pack"));
-    made->place = place;
+    made->volume = volume;
     made->pack = pack;
     made->secret = secret;
     *out = made;
@@ -89,7 +89,7 @@ lig_status ligi_mem_pack_create(void *self, uint64_t bytes, const void *secret, 
     pack->held = 1;
     lig_status status = reserve(pack, bytes == 0 ? 1 : bytes);
     if (status == LIG_OK)
-        status = writer_create(mem->place, pack, secret, out);
+        status = writer_create(mem->volume, pack, secret, out);
     if (status != LIG_OK)
         ligi_mem_pack_release(pack);
     return status;
@@ -122,21 +122,21 @@ lig_status ligi_mem_pack_put(void *opaque, const lig_piece *piece)
 lig_status ligi_mem_pack_seal(void *opaque, uint64_t *id)
 {
     writer *self = opaque;
-    ligi_mem_place *place = self->place;
+    ligi_mem_volume *volume = self->volume;
 
     if (self->sealed)
         return lig_fail(LIG_E_INVALID, "the pack is sealed already");
-    pthread_mutex_lock(&place->lock);
-    lig_status status = ligi_grow(&place->packs, &place->pack_capacity, place->pack_count + 1,
-                                  sizeof *place->packs, "the packs");
+    pthread_mutex_lock(&volume->lock);
+    lig_status status = ligi_grow(&volume->packs, &volume->pack_capacity, volume->pack_count + 1,
+                                  sizeof *volume->packs, "the packs");
     if (status == LIG_OK) {
-        self->pack->id = ++place->last_id;
-        place->packs[place->pack_count++] = self->pack;
+        self->pack->id = ++volume->last_id;
+        volume->packs[volume->pack_count++] = self->pack;
         atomic_fetch_add(&self->pack->refs, 1);
         self->sealed = 1;
         *id = self->pack->id;
     }
-    pthread_mutex_unlock(&place->lock);
+    pthread_mutex_unlock(&volume->lock);
     return status;
 }
 
@@ -146,21 +146,21 @@ void ligi_mem_pack_close(void *opaque)
 
     if (self == NULL)
         return;
-    pthread_mutex_lock(&self->place->lock);
+    pthread_mutex_lock(&self->volume->lock);
     self->pack->held = 0;
-    pthread_mutex_unlock(&self->place->lock);
+    pthread_mutex_unlock(&self->volume->lock);
     ligi_mem_pack_release(self->pack);
     free(self);
 }
 
 /* The first place whose id is >= id; the lock is held. */
-static size_t lower_bound(const ligi_mem_place *place, uint64_t id)
+static size_t lower_bound(const ligi_mem_volume *volume, uint64_t id)
 {
-    size_t low = 0, high = place->pack_count;
+    size_t low = 0, high = volume->pack_count;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (place->packs[middle]->id < id)
+        if (volume->packs[middle]->id < id)
             low = middle + 1;
         else
             high = middle;
@@ -172,17 +172,17 @@ static size_t lower_bound(const ligi_mem_place *place, uint64_t id)
 static lig_status acquire(void *self, uint64_t id, ligi_mem_pack **pack)
 {
     ligi_mem *mem = self;
-    ligi_mem_place *place = mem->place;
+    ligi_mem_volume *volume = mem->volume;
 
     LIG_TRY(ligi_mem_usable(mem));
-    pthread_mutex_lock(&place->lock);
-    size_t at = lower_bound(place, id);
-    int found = at < place->pack_count && place->packs[at]->id == id;
+    pthread_mutex_lock(&volume->lock);
+    size_t at = lower_bound(volume, id);
+    int found = at < volume->pack_count && volume->packs[at]->id == id;
     if (found) {
-        *pack = place->packs[at];
+        *pack = volume->packs[at];
         atomic_fetch_add(&(*pack)->refs, 1);
     }
-    pthread_mutex_unlock(&place->lock);
+    pthread_mutex_unlock(&volume->lock);
     if (!found)
         return lig_fail(LIG_E_NOTFOUND, "there is no pack %" PRIx64, id);
     return LIG_OK;
@@ -261,19 +261,19 @@ lig_status ligi_mem_pack_claim(void *self, uint64_t id, void **out)
 
     LIG_TRY(ligi_mem_writable(mem));
     LIG_TRY(acquire(self, id, &pack));
-    pthread_mutex_lock(&mem->place->lock);
+    pthread_mutex_lock(&mem->volume->lock);
     int held = pack->held;
     pack->held = 1;
-    pthread_mutex_unlock(&mem->place->lock);
+    pthread_mutex_unlock(&mem->volume->lock);
     lig_status status = held ? lig_fail(LIG_E_BUSY, "pack %" PRIx64 " is held by its writer", id)
-                             : writer_create(mem->place, pack, NULL, out);
+                             : writer_create(mem->volume, pack, NULL, out);
     if (status == LIG_OK) {
         ((writer *)*out)->sealed = 1;
         return LIG_OK;
     }
-    pthread_mutex_lock(&mem->place->lock);
+    pthread_mutex_lock(&mem->volume->lock);
     pack->held = held;
-    pthread_mutex_unlock(&mem->place->lock);
+    pthread_mutex_unlock(&mem->volume->lock);
     ligi_mem_pack_release(pack);
     return status;
 }
@@ -281,20 +281,20 @@ lig_status ligi_mem_pack_claim(void *self, uint64_t id, void **out)
 lig_status ligi_mem_pack_remove(void *self, uint64_t id)
 {
     ligi_mem *mem = self;
-    ligi_mem_place *place = mem->place;
+    ligi_mem_volume *volume = mem->volume;
     ligi_mem_pack *removed = NULL;
 
     LIG_TRY(ligi_mem_writable(mem));
-    pthread_mutex_lock(&place->lock);
-    size_t at = lower_bound(place, id);
-    int pinned = ligi_mem_pinned(place, id);
-    if (!pinned && at < place->pack_count && place->packs[at]->id == id) {
-        removed = place->packs[at];
-        place->pack_count--;
-        memmove(&place->packs[at], &place->packs[at + 1],
-                (place->pack_count - at) * sizeof *place->packs);
+    pthread_mutex_lock(&volume->lock);
+    size_t at = lower_bound(volume, id);
+    int pinned = ligi_mem_pinned(volume, id);
+    if (!pinned && at < volume->pack_count && volume->packs[at]->id == id) {
+        removed = volume->packs[at];
+        volume->pack_count--;
+        memmove(&volume->packs[at], &volume->packs[at + 1],
+                (volume->pack_count - at) * sizeof *volume->packs);
     }
-    pthread_mutex_unlock(&place->lock);
+    pthread_mutex_unlock(&volume->lock);
     if (pinned)
         return lig_fail(LIG_E_BUSY, "pack %" PRIx64 " is pinned by a match in use", id);
     if (removed == NULL)
@@ -306,16 +306,16 @@ lig_status ligi_mem_pack_remove(void *self, uint64_t id)
 lig_status ligi_mem_pack_next(void *self, uint64_t after, uint64_t *id)
 {
     ligi_mem *mem = self;
-    ligi_mem_place *place = mem->place;
+    ligi_mem_volume *volume = mem->volume;
     lig_status status = LIG_E_NOTFOUND;
 
     LIG_TRY(ligi_mem_usable(mem));
-    pthread_mutex_lock(&place->lock);
-    size_t at = after == UINT64_MAX ? place->pack_count : lower_bound(place, after + 1);
-    if (at < place->pack_count) {
-        *id = place->packs[at]->id;
+    pthread_mutex_lock(&volume->lock);
+    size_t at = after == UINT64_MAX ? volume->pack_count : lower_bound(volume, after + 1);
+    if (at < volume->pack_count) {
+        *id = volume->packs[at]->id;
         status = LIG_OK;
     }
-    pthread_mutex_unlock(&place->lock);
+    pthread_mutex_unlock(&volume->lock);
     return status;
 }

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* One pin: a member of the place's list. */
+/* One pin: a member of the volume's list. */
 struct ligi_mem_pin {
-    ligi_mem *volume;
+    ligi_mem *mem;
     ligi_mem_pin *next, **link;
     int64_t expires_ns;
     size_t count;
@@ -24,18 +24,18 @@ lig_status ligi_mem_pin_packs(void *opaque, const uint64_t *packs, size_t count,
 
     LIG_TRY(ligi_mem_writable(self));
     LIG_TRY(ligi_calloc(&pin, 1, sizeof *pin + count * sizeof pin->packs[0], "a pin"));
-    pin->volume = self;
+    pin->mem = self;
     pin->expires_ns = expires_ns;
     pin->count = count;
     for (size_t i = 0; i < count; i++)
         pin->packs[i] = packs[i];
-    pthread_mutex_lock(&self->place->lock);
-    pin->next = self->place->pins;
-    pin->link = &self->place->pins;
+    pthread_mutex_lock(&self->volume->lock);
+    pin->next = self->volume->pins;
+    pin->link = &self->volume->pins;
     if (pin->next)
         pin->next->link = &pin->next;
-    self->place->pins = pin;
-    pthread_mutex_unlock(&self->place->lock);
+    self->volume->pins = pin;
+    pthread_mutex_unlock(&self->volume->lock);
     *out = pin;
     return LIG_OK;
 }
@@ -46,21 +46,21 @@ void ligi_mem_unpin(void *opaque)
 
     if (pin == NULL)
         return;
-    if (pin->volume->pid == getpid()) {
-        pthread_mutex_lock(&pin->volume->place->lock);
+    if (pin->mem->pid == getpid()) {
+        pthread_mutex_lock(&pin->mem->volume->lock);
         *pin->link = pin->next;
         if (pin->next)
             pin->next->link = pin->link;
-        pthread_mutex_unlock(&pin->volume->place->lock);
+        pthread_mutex_unlock(&pin->mem->volume->lock);
     }
     free(pin);
 }
 
-int ligi_mem_pinned(const ligi_mem_place *place, uint64_t id)
+int ligi_mem_pinned(const ligi_mem_volume *volume, uint64_t id)
 {
     int64_t now = ligi_date_ns();
 
-    for (const ligi_mem_pin *pin = place->pins; pin; pin = pin->next)
+    for (const ligi_mem_pin *pin = volume->pins; pin; pin = pin->next)
         for (size_t i = 0; i < pin->count && pin->expires_ns > now; i++)
             if (pin->packs[i] == id)
                 return 1;

@@ -323,7 +323,7 @@ static ucs_status_t on_message(ligi_ucx_self *self, const ucx_came *came,
 
     if (wire == NULL || !is_usable(wire))
         return UCS_OK;
-    self->host->link_heard(wire->link, ligi_about_now_ns());
+    self->host->link_heard(wire->link, ligi_now_coarse_ns());
     lig_status heard = hear(wire, came, &status);
     if (heard != LIG_OK)
         ligi_ucx_wire_fail(wire, heard);

@@ -7,21 +7,23 @@
 #include "store/catalog/search_index.h"
 #include "store/handle.h"
 
-typedef struct ligi_ledger {
+typedef struct ligi_catalog_view {
     lig_store *store;
     void *snapshot; /* the volume's, or NULL */
     ligi_footers *footers;
     uint64_t version;
-} ligi_ledger;
+} ligi_catalog_view;
 
-lig_status ligi_ledger_begin(lig_store *store, ligi_ledger *ledger);
-void ligi_ledger_end(ligi_ledger *ledger);
+lig_status ligi_catalog_view_begin(lig_store *store, ligi_catalog_view *view);
+void ligi_catalog_view_end(ligi_catalog_view *view);
 /* LIG_E_BUSY, without a sentence, when the catalog is no longer at `version`. */
-lig_status ligi_ledger_unchanged(lig_store *store, uint64_t version);
+lig_status ligi_catalog_view_unchanged(lig_store *store, uint64_t version);
 
-/* LIG_E_NOTFOUND, without a sentence, when there is none. Items live until the ledger ends. */
-lig_status ligi_ledger_get(const ligi_ledger *ledger, const ligi_key *key, lig_catalog_item *item);
-lig_status ligi_ledger_seek(const ligi_ledger *ledger, const ligi_key *key, lig_catalog_item *item);
+/* LIG_E_NOTFOUND, without a sentence, when there is none. Items live until the view ends. */
+lig_status ligi_catalog_view_get(const ligi_catalog_view *view, const ligi_catalog_key *key,
+                                 lig_catalog_item *item);
+lig_status ligi_catalog_view_seek(const ligi_catalog_view *view, const ligi_catalog_key *key,
+                                  lig_catalog_item *item);
 
 /* Walks one table: start with a zeroed cursor; 1 while there is an item, 0 at the end, and *status
  * tells of a failure. */
@@ -29,19 +31,21 @@ typedef struct ligi_walk {
     uint8_t key[65];
     size_t key_bytes;
 } ligi_walk;
-int ligi_ledger_next(const ligi_ledger *ledger, enum ligi_table table, ligi_walk *walk,
-                     lig_catalog_item *item, lig_status *status);
+int ligi_catalog_view_next(const ligi_catalog_view *view, enum ligi_table table, ligi_walk *walk,
+                           lig_catalog_item *item, lig_status *status);
 
 /* The id under a name itself; 0 when there is none. */
-lig_status ligi_ledger_name(const ligi_ledger *ledger, const char *name, uint64_t *id);
+lig_status ligi_catalog_view_name(const ligi_catalog_view *view, const char *name, uint64_t *id);
 /* The id that an alias stands for; 0 when there is none. */
-lig_status ligi_ledger_alias(const ligi_ledger *ledger, const char *alias, uint64_t *id);
-/* The model of a name or alias: fills a zeroed record (strings live as long as the ledger).
+lig_status ligi_catalog_view_alias(const ligi_catalog_view *view, const char *alias, uint64_t *id);
+/* The model of a name or alias: fills a zeroed record (strings live as long as the view).
  * LIG_E_NOTFOUND with a sentence. */
-lig_status ligi_ledger_find(const ligi_ledger *ledger, const char *name, ligi_record *record);
-lig_status ligi_ledger_model(const ligi_ledger *ledger, uint64_t id, ligi_record *record);
-lig_status ligi_ledger_header(const ligi_ledger *ledger, ligi_header *header);
-lig_status ligi_ledger_pack(const ligi_ledger *ledger, uint64_t pack, ligi_pack_record *record);
+lig_status ligi_catalog_view_find(const ligi_catalog_view *view, const char *name,
+                                  ligi_record *record);
+lig_status ligi_catalog_view_model(const ligi_catalog_view *view, uint64_t id, ligi_record *record);
+lig_status ligi_catalog_view_header(const ligi_catalog_view *view, ligi_header *header);
+lig_status ligi_catalog_view_pack(const ligi_catalog_view *view, uint64_t pack,
+                                  ligi_pack_record *record);
 
 /* A change being gathered. */
 typedef struct ligi_count {
@@ -57,29 +61,29 @@ typedef struct ligi_change_op {
 
 typedef struct ligi_change {
     lig_store *store;
-    const ligi_ledger *ledger;
+    const ligi_catalog_view *view;
     ligi_writer bytes, value; /* `value`: room for the value that is being made */
     ligi_change_op *ops;
     size_t count, capacity;
     ligi_count *counts;
     size_t count_count, count_capacity;
-    ligi_index_edits index; /* applied together, before the commit */
-    ligi_origin *origins;   /* likewise */
-    size_t origin_count, origin_capacity;
+    ligi_search_index_edits index;        /* applied together, before the commit */
+    ligi_fingerprint_entry *fingerprints; /* likewise */
+    size_t fingerprint_count, fingerprint_capacity;
     void **claims; /* of packs that the catalog had given up, held until the change has ended */
     size_t claim_count, claim_capacity;
 } ligi_change;
 
 /* Puts what stands in change->value under the key. */
-lig_status ligi_change_put(ligi_change *change, const ligi_key *key);
-lig_status ligi_change_erase(ligi_change *change, const ligi_key *key);
+lig_status ligi_change_put(ligi_change *change, const ligi_catalog_key *key);
+lig_status ligi_change_erase(ligi_change *change, const ligi_catalog_key *key);
 /* Adds the record's uses to the packs' counts (sign 1) or takes them off (sign -1). The record's
  * own pack has `bytes` when it is new; of another one that the catalog does not name the caller
  * holds a pin. */
 lig_status ligi_change_uses(ligi_change *change, const ligi_record *record, int sign,
                             uint64_t bytes);
 /* Makes bytes known to later saves. */
-lig_status ligi_change_origin(ligi_change *change, const ligi_origin *origin);
+lig_status ligi_change_fingerprint(ligi_change *change, const ligi_fingerprint_entry *fingerprint);
 /* Puts the record, and its name. */
 lig_status ligi_change_model(ligi_change *change, const ligi_record *record);
 /* Puts a model's graphs (as ligi_graphs_put writes them) and all that the index has of it. */
@@ -90,12 +94,12 @@ lig_status ligi_change_graphs(ligi_change *change, const ligi_about *about, cons
 lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
                               uint64_t heir);
 
-/* Makes the change of one attempt. Called again with a fresh ledger when somebody else committed
- * meanwhile, or when the ledger lacked the commit of a killed process. */
-typedef lig_status (*ligi_edit)(void *context, const ligi_ledger *ledger, ligi_change *change);
+/* Makes the change of one attempt. Called again with a fresh view when somebody else committed
+ * meanwhile, or when the view lacked the commit of a killed process. */
+typedef lig_status (*ligi_edit)(void *context, const ligi_catalog_view *view, ligi_change *change);
 
 /* Commits what `edit` makes (nothing, when it makes nothing), then removes the packs that lost
  * their last model; *freed (may be NULL) counts their bytes. */
-lig_status ligi_store_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed);
+lig_status ligi_change_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed);
 
 #endif

@@ -15,19 +15,19 @@ enum { REMOVE_BATCH = 64 };
 
 static void change_fini(ligi_change *change)
 {
-    ligi_place *place = change->store->place;
+    ligi_volume *volume = change->store->volume;
     for (size_t i = 0; i < change->claim_count; i++)
-        place->ops->pack_close(change->claims[i]);
+        volume->ops->pack_close(change->claims[i]);
     free(change->claims);
-    free(change->origins);
+    free(change->fingerprints);
     ligi_writer_fini(&change->bytes);
     ligi_writer_fini(&change->value);
     free(change->ops);
     free(change->counts);
-    ligi_index_edits_fini(&change->index);
+    ligi_search_index_edits_fini(&change->index);
 }
 
-static lig_status add_op(ligi_change *change, const ligi_key *key, const ligi_writer *value)
+static lig_status add_op(ligi_change *change, const ligi_catalog_key *key, const ligi_writer *value)
 {
     LIG_TRY(ligi_grow(&change->ops, &change->capacity, change->count + 1, sizeof *change->ops,
                       "a change of the catalog"));
@@ -44,12 +44,12 @@ static lig_status add_op(ligi_change *change, const ligi_key *key, const ligi_wr
     return LIG_OK;
 }
 
-lig_status ligi_change_put(ligi_change *change, const ligi_key *key)
+lig_status ligi_change_put(ligi_change *change, const ligi_catalog_key *key)
 {
     return add_op(change, key, &change->value);
 }
 
-lig_status ligi_change_erase(ligi_change *change, const ligi_key *key)
+lig_status ligi_change_erase(ligi_change *change, const ligi_catalog_key *key)
 {
     return add_op(change, key, NULL);
 }
@@ -59,12 +59,13 @@ lig_status ligi_change_erase(ligi_change *change, const ligi_key *key)
  * under that claim. */
 static lig_status revive(ligi_change *change, ligi_count *count)
 {
-    ligi_place *place = change->store->place;
+    ligi_volume *volume = change->store->volume;
     LIG_TRY(ligi_grow(&change->claims, &change->claim_capacity, change->claim_count + 1,
                       sizeof *change->claims, "the packs of a change"));
-    LIG_TRY(place->ops->pack_claim(place->self, count->pack, &change->claims[change->claim_count]));
+    LIG_TRY(
+        volume->ops->pack_claim(volume->self, count->pack, &change->claims[change->claim_count]));
     change->claim_count++;
-    return place->ops->pack_size(place->self, count->pack, &count->record.bytes);
+    return volume->ops->pack_size(volume->self, count->pack, &count->record.bytes);
 }
 
 static lig_status find_count(ligi_change *change, uint64_t pack, ligi_count **found)
@@ -77,7 +78,7 @@ static lig_status find_count(ligi_change *change, uint64_t pack, ligi_count **fo
     LIG_TRY(ligi_grow(&change->counts, &change->count_capacity, change->count_count + 1,
                       sizeof *change->counts, "the packs of a change"));
     ligi_count count = {.pack = pack};
-    lig_status status = ligi_ledger_pack(change->ledger, pack, &count.record);
+    lig_status status = ligi_catalog_view_pack(change->view, pack, &count.record);
     if (status == LIG_E_NOTFOUND)
         count.unknown = 1;
     else
@@ -114,28 +115,28 @@ lig_status ligi_change_uses(ligi_change *change, const ligi_record *record, int 
 
 lig_status ligi_change_model(ligi_change *change, const ligi_record *record)
 {
-    const void *secret = change->ledger->store->secret;
+    const void *secret = change->view->store->secret;
     ligi_record_put(&change->value, record, secret);
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, record->about.id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
     LIG_TRY(ligi_change_put(change, &key));
-    key = ligi_key_text(LIGI_TABLE_NAME, secret, record->about.name);
-    ligi_name_put(&change->value, &key, record->about.id, secret);
+    key = ligi_catalog_key_text(LIGI_TABLE_NAME, secret, record->about.name);
+    ligi_catalog_name_put(&change->value, &key, record->about.id, secret);
     return ligi_change_put(change, &key);
 }
 
 static lig_status move_aliases(ligi_change *change, uint64_t from, uint64_t heir)
 {
-    const void *secret = change->ledger->store->secret;
+    const void *secret = change->view->store->secret;
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(change->ledger, LIGI_TABLE_ALIAS, &walk, &item, &status)) {
+    while (ligi_catalog_view_next(change->view, LIGI_TABLE_ALIAS, &walk, &item, &status)) {
         const char *alias;
         uint64_t id;
         LIG_TRY(ligi_alias_get(&item, secret, &alias, &id));
         if (id != from)
             continue;
-        ligi_key key = ligi_key_text(LIGI_TABLE_ALIAS, secret, alias);
+        ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, secret, alias);
         if (heir)
             ligi_alias_put(&change->value, &key, alias, heir, secret);
         LIG_TRY(heir ? ligi_change_put(change, &key) : ligi_change_erase(change, &key));
@@ -148,15 +149,15 @@ lig_status ligi_change_graphs(ligi_change *change, const ligi_about *about, cons
 {
     if (bytes == 0)
         return LIG_OK;
-    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, about->id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_GRAPH, about->id);
     ligi_value_begin(&change->value);
     ligi_put_bytes(&change->value, graphs, bytes);
-    ligi_value_end(&change->value, &key, change->ledger->store->secret);
+    ligi_value_end(&change->value, &key, change->view->store->secret);
     LIG_TRY(ligi_change_put(change, &key));
     ligi_graphs read = {0};
     lig_status status = ligi_graphs_get(graphs, bytes, &read);
     if (status == LIG_OK)
-        status = ligi_index_model(&change->index, about, &read, 1);
+        status = ligi_search_index_model(&change->index, about, &read, 1);
     ligi_graphs_fini(&read);
     return status;
 }
@@ -165,12 +166,12 @@ lig_status ligi_change_graphs(ligi_change *change, const ligi_about *about, cons
 static lig_status forget_graphs(ligi_change *change, const ligi_about *about)
 {
     ligi_graphs graphs = {0};
-    lig_status status = ligi_graphs_read(change->ledger, about->id, &graphs);
+    lig_status status = ligi_graphs_read(change->view, about->id, &graphs);
     if (status == LIG_OK && graphs.count)
-        status = ligi_index_model(&change->index, about, &graphs, 0);
+        status = ligi_search_index_model(&change->index, about, &graphs, 0);
     if (status == LIG_E_CORRUPT)
         status = LIG_OK;
-    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, about->id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_GRAPH, about->id);
     if (status == LIG_OK && graphs.count)
         status = ligi_change_erase(change, &key);
     ligi_graphs_fini(&graphs);
@@ -180,14 +181,15 @@ static lig_status forget_graphs(ligi_change *change, const ligi_about *about)
 lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
                               uint64_t heir)
 {
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, record->about.id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
     LIG_TRY(ligi_change_erase(change, &key));
     if (!keep_name) {
-        key = ligi_key_text(LIGI_TABLE_NAME, change->ledger->store->secret, record->about.name);
+        key =
+            ligi_catalog_key_text(LIGI_TABLE_NAME, change->view->store->secret, record->about.name);
         LIG_TRY(ligi_change_erase(change, &key));
     }
     if (record->pack == 0) {
-        key = ligi_key_id(LIGI_TABLE_INLINE, record->about.id);
+        key = ligi_catalog_key_id(LIGI_TABLE_INLINE, record->about.id);
         LIG_TRY(ligi_change_erase(change, &key));
     }
     LIG_TRY(ligi_change_uses(change, record, -1, 0));
@@ -195,37 +197,39 @@ lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, in
     return move_aliases(change, record->about.id, heir);
 }
 
-lig_status ligi_change_origin(ligi_change *change, const ligi_origin *origin)
+lig_status ligi_change_fingerprint(ligi_change *change, const ligi_fingerprint_entry *fingerprint)
 {
-    LIG_TRY(ligi_grow(&change->origins, &change->origin_capacity, change->origin_count + 1,
-                      sizeof *change->origins, "the fingerprints of a change"));
-    change->origins[change->origin_count++] = *origin;
+    LIG_TRY(ligi_grow(&change->fingerprints, &change->fingerprint_capacity,
+                      change->fingerprint_count + 1, sizeof *change->fingerprints,
+                      "the fingerprints of a change"));
+    change->fingerprints[change->fingerprint_count++] = *fingerprint;
     return LIG_OK;
 }
 
-static lig_status forget_origin(ligi_change *change, const ligi_origin *origin)
+static lig_status forget_fingerprint(ligi_change *change, const ligi_fingerprint_entry *fingerprint)
 {
-    ligi_key key = ligi_origin_key(origin);
+    ligi_catalog_key key = ligi_fingerprint_key(fingerprint);
     lig_catalog_item item;
-    ligi_origin there = {0};
-    lig_status status = ligi_ledger_get(change->ledger, &key, &item);
+    ligi_fingerprint_entry there = {0};
+    lig_status status = ligi_catalog_view_get(change->view, &key, &item);
     if (status == LIG_OK)
-        status = ligi_origin_get(&item, change->store->secret, &there);
-    if (status == LIG_OK && there.pack == origin->pack)
+        status = ligi_fingerprint_get(&item, change->store->secret, &there);
+    if (status == LIG_OK && there.pack == fingerprint->pack)
         return ligi_change_erase(change, &key);
     return status == LIG_E_NOTFOUND || status == LIG_E_CORRUPT ? LIG_OK : status;
 }
 
 /* When the pack does not tell: all that lead to it. */
-static lig_status search_origins(ligi_change *change, uint64_t pack)
+static lig_status search_fingerprints(ligi_change *change, uint64_t pack)
 {
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(change->ledger, LIGI_TABLE_FINGERPRINT, &walk, &item, &status)) {
-        ligi_origin origin = {0};
-        ligi_key key = {.size = item.key_bytes};
-        if (ligi_origin_get(&item, change->store->secret, &origin) != LIG_OK || origin.pack != pack)
+    while (ligi_catalog_view_next(change->view, LIGI_TABLE_FINGERPRINT, &walk, &item, &status)) {
+        ligi_fingerprint_entry fingerprint = {0};
+        ligi_catalog_key key = {.size = item.key_bytes};
+        if (ligi_fingerprint_get(&item, change->store->secret, &fingerprint) != LIG_OK ||
+            fingerprint.pack != pack)
             continue;
         memcpy(key.bytes, item.key, item.key_bytes);
         LIG_TRY(ligi_change_erase(change, &key));
@@ -234,31 +238,32 @@ static lig_status search_origins(ligi_change *change, uint64_t pack)
 }
 
 /* The fingerprints of all that a pack holds go with it; its footer tells them. */
-static lig_status forget_origins(ligi_change *change, uint64_t pack)
+static lig_status forget_fingerprints(ligi_change *change, uint64_t pack)
 {
     ligi_pack_header header;
     ligi_pack_trailer trailer;
     ligi_manifest manifest = {0};
-    ligi_origin origin;
+    ligi_fingerprint_entry fingerprint;
     void *bytes = NULL;
-    lig_status read = ligi_pack_footer_read(change->store->place, pack, &header, &trailer, &bytes);
+    lig_status read = ligi_footer_read(change->store->volume, pack, &header, &trailer, &bytes);
     if (read == LIG_OK)
         read = ligi_manifest_get(bytes, trailer.footer_bytes, pack, &manifest);
-    lig_status status = read == LIG_OK ? LIG_OK : search_origins(change, pack);
+    lig_status status = read == LIG_OK ? LIG_OK : search_fingerprints(change, pack);
     for (size_t i = 0; i < manifest.tensor_count && read == LIG_OK && status == LIG_OK; i++)
-        if (ligi_origin_of(&manifest, i, change->store->secret, &origin) && origin.pack == pack)
-            status = forget_origin(change, &origin);
+        if (ligi_fingerprint_of(&manifest, i, change->store->secret, &fingerprint) &&
+            fingerprint.pack == pack)
+            status = forget_fingerprint(change, &fingerprint);
     ligi_manifest_fini(&manifest);
     free(bytes);
     return status;
 }
 
 /* Behind what was forgotten: the same bytes may lie elsewhere from now on. */
-static lig_status put_origins(ligi_change *change)
+static lig_status put_fingerprints(ligi_change *change)
 {
-    for (size_t i = 0; i < change->origin_count; i++) {
-        ligi_key key = ligi_origin_key(&change->origins[i]);
-        ligi_origin_put(&change->value, &change->origins[i], change->store->secret);
+    for (size_t i = 0; i < change->fingerprint_count; i++) {
+        ligi_catalog_key key = ligi_fingerprint_key(&change->fingerprints[i]);
+        ligi_fingerprint_put(&change->value, &change->fingerprints[i], change->store->secret);
         LIG_TRY(ligi_change_put(change, &key));
     }
     return LIG_OK;
@@ -268,36 +273,34 @@ static lig_status put_counts(ligi_change *change)
 {
     for (size_t i = 0; i < change->count_count; i++) {
         const ligi_count *count = &change->counts[i];
-        ligi_key key = ligi_key_id(LIGI_TABLE_PACK, count->pack);
+        ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_PACK, count->pack);
         if (count->record.models) {
             ligi_pack_record_put(&change->value, count->pack, &count->record,
-                                 change->ledger->store->secret);
+                                 change->view->store->secret);
             LIG_TRY(ligi_change_put(change, &key));
         } else {
             LIG_TRY(ligi_change_erase(change, &key));
-            LIG_TRY(forget_origins(change, count->pack));
+            LIG_TRY(forget_fingerprints(change, count->pack));
         }
     }
-    return put_origins(change);
+    return put_fingerprints(change);
 }
 
-static lig_status get_item(void *context, const ligi_key *key, lig_catalog_item *item)
+static lig_status get_item(void *context, const ligi_catalog_key *key, lig_catalog_item *item)
 {
-    return ligi_ledger_get(((ligi_change *)context)->ledger, key, item);
+    return ligi_catalog_view_get(((ligi_change *)context)->view, key, item);
 }
 
-static lig_status put_item(void *context, const ligi_key *key, const ligi_writer *value)
+static lig_status put_item(void *context, const ligi_catalog_key *key, const ligi_writer *value)
 {
     return add_op(context, key, value);
 }
 
 static lig_status put_index(ligi_change *change)
 {
-    ligi_index_sink sink = {.get = get_item,
-                            .put = put_item,
-                            .secret = change->ledger->store->secret,
-                            .context = change};
-    return ligi_index_apply(&change->index, &sink);
+    ligi_search_index_sink sink = {
+        .get = get_item, .put = put_item, .secret = change->view->store->secret, .context = change};
+    return ligi_search_index_apply(&change->index, &sink);
 }
 
 static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64_t version)
@@ -314,7 +317,7 @@ static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64
         }
     }
     lig_status status =
-        store->place->ops->catalog_commit(store->place->self, version, ops, change->count);
+        store->volume->ops->catalog_commit(store->volume->self, version, ops, change->count);
     free(ops);
     return status;
 }
@@ -328,12 +331,12 @@ static void tell_kept(const lig_store *store, uint64_t pack, lig_status status)
 
 static size_t claim_dead(lig_store *store, ligi_count *counts, size_t count)
 {
-    ligi_place *place = store->place;
+    ligi_volume *volume = store->volume;
     size_t claimed = 0;
     for (size_t i = 0; i < count; i++) {
         if (counts[i].record.models)
             continue;
-        lig_status status = place->ops->pack_claim(place->self, counts[i].pack, &counts[i].claim);
+        lig_status status = volume->ops->pack_claim(volume->self, counts[i].pack, &counts[i].claim);
         claimed += status == LIG_OK;
         if (status != LIG_OK)
             tell_kept(store, counts[i].pack, status);
@@ -345,23 +348,24 @@ static size_t claim_dead(lig_store *store, ligi_count *counts, size_t count)
  * over it: the look begins when all are claimed and the catalog is settled. */
 static lig_status spare_named(lig_store *store, ligi_count *counts, size_t count)
 {
-    ligi_ledger ledger;
-    LIG_TRY(store->place->ops->catalog_settle(store->place->self));
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    ligi_catalog_view view;
+    LIG_TRY(store->volume->ops->catalog_settle(store->volume->self));
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
     for (size_t i = 0; i < count; i++) {
         ligi_pack_record record;
-        if (counts[i].claim && ligi_ledger_pack(&ledger, counts[i].pack, &record) == LIG_E_NOTFOUND)
+        if (counts[i].claim &&
+            ligi_catalog_view_pack(&view, counts[i].pack, &record) == LIG_E_NOTFOUND)
             continue;
-        store->place->ops->pack_close(counts[i].claim);
+        store->volume->ops->pack_close(counts[i].claim);
         counts[i].claim = NULL;
     }
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     return LIG_OK;
 }
 
 static void remove_batch(lig_store *store, ligi_count *counts, size_t count, uint64_t *freed)
 {
-    ligi_place *place = store->place;
+    ligi_volume *volume = store->volume;
     if (claim_dead(store, counts, count) == 0)
         return;
     lig_status looked = spare_named(store, counts, count);
@@ -370,12 +374,12 @@ static void remove_batch(lig_store *store, ligi_count *counts, size_t count, uin
             continue;
         lig_status status = looked;
         if (status == LIG_OK)
-            status = place->ops->pack_remove(place->self, counts[i].pack);
+            status = volume->ops->pack_remove(volume->self, counts[i].pack);
         if (status == LIG_OK && freed)
             *freed += counts[i].record.bytes;
         if (status != LIG_OK)
             tell_kept(store, counts[i].pack, status);
-        place->ops->pack_close(counts[i].claim);
+        volume->ops->pack_close(counts[i].claim);
         counts[i].claim = NULL;
     }
 }
@@ -392,16 +396,16 @@ static void remove_packs(lig_store *store, ligi_change *change, uint64_t *freed)
 
 static lig_status try_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
 {
-    ligi_ledger ledger;
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
-    ligi_change change = {.store = store, .ledger = &ledger};
-    uint64_t version = ledger.version;
-    lig_status status = edit(context, &ledger, &change);
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    ligi_change change = {.store = store, .view = &view};
+    uint64_t version = view.version;
+    lig_status status = edit(context, &view, &change);
     if (status == LIG_OK)
         status = put_counts(&change);
     if (status == LIG_OK)
         status = put_index(&change);
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     if (status == LIG_OK && change.count)
         status = commit_ops(store, &change, version);
     if (status == LIG_OK)
@@ -410,7 +414,7 @@ static lig_status try_commit(lig_store *store, ligi_edit edit, void *context, ui
     return status;
 }
 
-lig_status ligi_store_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
+lig_status ligi_change_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
 {
     lig_status status = LIG_E_BUSY;
     int64_t begin = ligi_now_ns(), end = begin + COMMIT_NS;

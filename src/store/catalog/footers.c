@@ -18,7 +18,7 @@ typedef struct footer {            /* one pack that could be read; places in `by
     int whole;          /* all packs that it needs are there */
     uint64_t owner;     /* of a part's bytes: the newest model that names them */
     size_t name, record, record_bytes, graphs, graph_bytes;
-    size_t first_origin, origin_count; /* of what lies in this pack */
+    size_t first_fingerprint, fingerprint_count; /* of what lies in this pack */
 } footer;
 
 typedef struct entry { /* one item; places in `items` */
@@ -35,8 +35,8 @@ struct ligi_footers {
     ligi_writer bytes, items; /* what footers and entries point into */
     footer *footers;
     size_t footer_count, footer_capacity;
-    ligi_origin *origins;
-    size_t origin_count, origin_capacity;
+    ligi_fingerprint_entry *fingerprints;
+    size_t fingerprint_count, fingerprint_capacity;
     entry *entries;
     size_t entry_count, entry_capacity;
 };
@@ -52,7 +52,7 @@ void ligi_footers_drop(ligi_footers *footers)
         return;
     free(footers->packs);
     free(footers->footers);
-    free(footers->origins);
+    free(footers->fingerprints);
     free(footers->entries);
     ligi_writer_fini(&footers->bytes);
     ligi_writer_fini(&footers->items);
@@ -61,22 +61,23 @@ void ligi_footers_drop(ligi_footers *footers)
 
 /* --- one pack --- */
 
-static lig_status add_origin(ligi_footers *table, const ligi_origin *origin)
+static lig_status add_fingerprint(ligi_footers *table, const ligi_fingerprint_entry *fingerprint)
 {
-    LIG_TRY(ligi_grow(&table->origins, &table->origin_capacity, table->origin_count + 1,
-                      sizeof *table->origins, "fingerprints"));
-    table->origins[table->origin_count++] = *origin;
+    LIG_TRY(ligi_grow(&table->fingerprints, &table->fingerprint_capacity,
+                      table->fingerprint_count + 1, sizeof *table->fingerprints, "fingerprints"));
+    table->fingerprints[table->fingerprint_count++] = *fingerprint;
     return LIG_OK;
 }
 
-static lig_status take_origins(ligi_footers *table, footer *one, const ligi_manifest *manifest)
+static lig_status take_fingerprints(ligi_footers *table, footer *one, const ligi_manifest *manifest)
 {
-    ligi_origin origin;
-    one->first_origin = table->origin_count;
+    ligi_fingerprint_entry fingerprint;
+    one->first_fingerprint = table->fingerprint_count;
     for (size_t i = 0; i < manifest->tensor_count; i++)
-        if (ligi_origin_of(manifest, i, table->header.secret, &origin) && origin.pack == one->pack)
-            LIG_TRY(add_origin(table, &origin));
-    one->origin_count = table->origin_count - one->first_origin;
+        if (ligi_fingerprint_of(manifest, i, table->header.secret, &fingerprint) &&
+            fingerprint.pack == one->pack)
+            LIG_TRY(add_fingerprint(table, &fingerprint));
+    one->fingerprint_count = table->fingerprint_count - one->first_fingerprint;
     return LIG_OK;
 }
 
@@ -87,7 +88,7 @@ static lig_status add_footer(ligi_footers *table, const footer *one, const ligi_
                       sizeof *table->footers, "footers"));
     footer added = *one;
     ligi_writer value = {0};
-    LIG_TRY(take_origins(table, &added, manifest));
+    LIG_TRY(take_fingerprints(table, &added, manifest));
     ligi_record_put(&value, record, table->header.secret);
     added.name = table->bytes.bytes;
     ligi_put_bytes(&table->bytes, record->about.name, strlen(record->about.name) + 1);
@@ -129,12 +130,13 @@ static lig_status take_manifest(ligi_footers *table, footer *one, const ligi_pac
 
 /* Damage to one pack must not hide the others: only what concerns the whole volume is an error
  * here. */
-static lig_status take_pack(ligi_place *place, ligi_footers *table, const void *uuid, uint64_t pack)
+static lig_status take_pack(ligi_volume *volume, ligi_footers *table, const void *uuid,
+                            uint64_t pack)
 {
     ligi_pack_header header = {0};
     ligi_pack_trailer trailer;
     void *bytes = NULL;
-    lig_status status = ligi_pack_footer_read(place, pack, &header, &trailer, &bytes);
+    lig_status status = ligi_footer_read(volume, pack, &header, &trailer, &bytes);
     if (status == LIG_OK && uuid == NULL && !table->known) {
         table->header = header;
         table->known = 1;
@@ -173,31 +175,17 @@ static lig_status take_known(ligi_footers *table, const ligi_footers *before, si
     const uint8_t *graphs = from + one.graphs;
     one.graphs = table->bytes.bytes;
     ligi_put_bytes(&table->bytes, graphs, one.graph_bytes);
-    size_t first = one.first_origin;
-    one.first_origin = table->origin_count;
-    for (size_t i = 0; i < one.origin_count; i++)
-        LIG_TRY(add_origin(table, &before->origins[first + i]));
+    size_t first = one.first_fingerprint;
+    one.first_fingerprint = table->fingerprint_count;
+    for (size_t i = 0; i < one.fingerprint_count; i++)
+        LIG_TRY(add_fingerprint(table, &before->fingerprints[first + i]));
     table->footers[table->footer_count++] = one;
     return table->bytes.status;
 }
 
 /* --- all packs --- */
 
-static lig_status list_packs(ligi_place *place, ligi_footers *table)
-{
-    uint64_t id = 0;
-    for (;;) {
-        lig_status status = place->ops->pack_next(place->self, id, &id);
-        if (status == LIG_E_NOTFOUND)
-            return LIG_OK;
-        LIG_TRY(status);
-        LIG_TRY(ligi_grow(&table->packs, &table->pack_capacity, table->pack_count + 1,
-                          sizeof *table->packs, "a list of packs"));
-        table->packs[table->pack_count++] = id;
-    }
-}
-
-static lig_status read_packs(ligi_place *place, ligi_footers *table, const ligi_footers *before,
+static lig_status read_packs(ligi_volume *volume, ligi_footers *table, const ligi_footers *before,
                              const void *uuid)
 {
     size_t known = 0, footer_at = 0;
@@ -213,7 +201,7 @@ static lig_status read_packs(ligi_place *place, ligi_footers *table, const ligi_
         if (readable)
             LIG_TRY(take_known(table, before, footer_at));
         else if (!seen)
-            LIG_TRY(take_pack(place, table, uuid, pack));
+            LIG_TRY(take_pack(volume, table, uuid, pack));
     }
     return LIG_OK;
 }
@@ -229,10 +217,11 @@ typedef struct builder {
     char *renamed;            /* room for NAME~ID, one for each footer that needs it */
     size_t renamed_bytes;
     ligi_writer value;
-    ligi_index_edits index;
+    ligi_search_index_edits index;
 } builder;
 
-static lig_status add_entry(ligi_footers *table, const ligi_key *key, const ligi_writer *value)
+static lig_status add_entry(ligi_footers *table, const ligi_catalog_key *key,
+                            const ligi_writer *value)
 {
     LIG_TRY(value->status);
     LIG_TRY(ligi_grow(&table->entries, &table->entry_capacity, table->entry_count + 1,
@@ -270,7 +259,7 @@ static lig_status add_graphs(builder *self, const footer *one, const ligi_about 
     ligi_graphs graphs = {0};
     if (one->graph_bytes == 0)
         return LIG_OK;
-    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, one->id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_GRAPH, one->id);
     const uint8_t *bytes = table->bytes.data + one->graphs;
     lig_status status = ligi_graphs_get(bytes, one->graph_bytes, &graphs);
     if (status == LIG_OK) {
@@ -280,18 +269,18 @@ static lig_status add_graphs(builder *self, const footer *one, const ligi_about 
         status = add_entry(table, &key, &self->value);
     }
     if (status == LIG_OK)
-        status = ligi_index_model(&self->index, about, &graphs, 1);
+        status = ligi_search_index_model(&self->index, about, &graphs, 1);
     ligi_graphs_fini(&graphs);
     return status == LIG_E_CORRUPT ? LIG_OK : status;
 }
 
-static lig_status get_nothing(void *context, const ligi_key *key, lig_catalog_item *item)
+static lig_status get_nothing(void *context, const ligi_catalog_key *key, lig_catalog_item *item)
 {
     (void)context, (void)key, (void)item;
     return LIG_E_NOTFOUND;
 }
 
-static lig_status put_entry(void *context, const ligi_key *key, const ligi_writer *value)
+static lig_status put_entry(void *context, const ligi_catalog_key *key, const ligi_writer *value)
 {
     builder *self = context;
     return value ? add_entry(self->table, key, value) : LIG_OK;
@@ -299,11 +288,11 @@ static lig_status put_entry(void *context, const ligi_key *key, const ligi_write
 
 static lig_status add_index(builder *self)
 {
-    ligi_index_sink sink = {.get = get_nothing,
-                            .put = put_entry,
-                            .secret = self->table->header.secret,
-                            .context = self};
-    return ligi_index_apply(&self->index, &sink);
+    ligi_search_index_sink sink = {.get = get_nothing,
+                                   .put = put_entry,
+                                   .secret = self->table->header.secret,
+                                   .context = self};
+    return ligi_search_index_apply(&self->index, &sink);
 }
 
 /* Model and name of one footer; `name` is what it is called here. */
@@ -311,7 +300,7 @@ static lig_status add_model(builder *self, const footer *one, const char *name)
 {
     ligi_footers *table = self->table;
     const void *secret = table->header.secret;
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, one->id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, one->id);
     lig_catalog_item item = {key.bytes, key.size, table->bytes.data + one->record,
                              one->record_bytes};
     ligi_record record = {0};
@@ -322,8 +311,8 @@ static lig_status add_model(builder *self, const footer *one, const char *name)
         status = add_entry(table, &key, &self->value);
     }
     if (status == LIG_OK) {
-        key = ligi_key_text(LIGI_TABLE_NAME, secret, name);
-        ligi_name_put(&self->value, &key, one->id, secret);
+        key = ligi_catalog_key_text(LIGI_TABLE_NAME, secret, name);
+        ligi_catalog_name_put(&self->value, &key, one->id, secret);
         status = add_entry(table, &key, &self->value);
     }
     if (status == LIG_OK)
@@ -392,27 +381,28 @@ static lig_status add_packs(builder *self)
         self->counts[i].bytes = table->footers[i].pack_bytes;
         ligi_pack_record_put(&self->value, table->footers[i].pack, &self->counts[i],
                              table->header.secret);
-        ligi_key key = ligi_key_id(LIGI_TABLE_PACK, table->footers[i].pack);
+        ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_PACK, table->footers[i].pack);
         LIG_TRY(add_entry(table, &key, &self->value));
     }
     return LIG_OK;
 }
 
-static lig_status add_origins(builder *self)
+static lig_status add_fingerprints(builder *self)
 {
     ligi_footers *table = self->table;
     ligi_map seen = {0};
-    lig_status status = ligi_map_reserve(&seen, table->origin_count);
+    lig_status status = ligi_map_reserve(&seen, table->fingerprint_count);
     for (size_t i = 0; i < table->footer_count && status == LIG_OK; i++) {
         const footer *one = &table->footers[i];
-        const ligi_origin *origin = &table->origins[one->first_origin];
-        size_t count = self->counts[i].models ? one->origin_count : 0;
-        for (; count > 0 && status == LIG_OK; count--, origin++) {
-            status = ligi_map_insert(&seen, &origin->print, sizeof origin->print, 0, NULL);
-            ligi_origin owned = *origin;
+        const ligi_fingerprint_entry *fingerprint = &table->fingerprints[one->first_fingerprint];
+        size_t count = self->counts[i].models ? one->fingerprint_count : 0;
+        for (; count > 0 && status == LIG_OK; count--, fingerprint++) {
+            status =
+                ligi_map_insert(&seen, &fingerprint->print, sizeof fingerprint->print, 0, NULL);
+            ligi_fingerprint_entry owned = *fingerprint;
             owned.owner = owned.owner ? owned.owner : one->owner;
-            ligi_key key = ligi_origin_key(origin);
-            ligi_origin_put(&self->value, &owned, table->header.secret);
+            ligi_catalog_key key = ligi_fingerprint_key(fingerprint);
+            ligi_fingerprint_put(&self->value, &owned, table->header.secret);
             status = status == LIG_OK ? add_entry(table, &key, &self->value) : status;
             status = status == LIG_E_EXISTS ? LIG_OK : status;
         }
@@ -448,7 +438,7 @@ static int by_key(const void *a, const void *b, void *context)
 /* Tells what lacks a pack: a model that was retired, but not its pack, or written again. */
 static lig_status find_whole(builder *self, footer *one)
 {
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, one->id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, one->id);
     lig_catalog_item item = {key.bytes, key.size, self->table->bytes.data + one->record,
                              one->record_bytes};
     ligi_record record = {0};
@@ -493,7 +483,7 @@ static lig_status build(ligi_footers *table, const ligi_footers_options *options
     if (status == LIG_OK)
         status = add_packs(&self);
     if (status == LIG_OK)
-        status = add_origins(&self);
+        status = add_fingerprints(&self);
     if (status == LIG_OK)
         status = add_index(&self);
     if (status == LIG_OK && table->entry_count)
@@ -503,7 +493,7 @@ static lig_status build(ligi_footers *table, const ligi_footers_options *options
     ligi_map_fini(&self.names);
     ligi_map_fini(&self.ids);
     ligi_writer_fini(&self.value);
-    ligi_index_edits_fini(&self.index);
+    ligi_search_index_edits_fini(&self.index);
     free(self.counts);
     free(self.order);
     free(self.renamed);
@@ -517,7 +507,7 @@ static int same_packs(const ligi_footers *a, const ligi_footers *b)
             memcmp(a->packs, b->packs, a->pack_count * sizeof *a->packs) == 0);
 }
 
-lig_status ligi_footers_read(ligi_place *place, ligi_footers *before,
+lig_status ligi_footers_read(ligi_volume *volume, ligi_footers *before,
                              const ligi_footers_options *options, ligi_footers **out)
 {
     ligi_footers *table;
@@ -525,7 +515,8 @@ lig_status ligi_footers_read(ligi_place *place, ligi_footers *before,
     table->holders = 1;
     table->next_id = 1;
     table->version = before ? before->version + 1 : 1;
-    lig_status status = list_packs(place, table);
+    lig_status status =
+        ligi_footer_packs(volume, &table->packs, &table->pack_count, &table->pack_capacity);
     if (status == LIG_OK && same_packs(table, before)) {
         ligi_footers_drop(table);
         ligi_footers_hold(before);
@@ -537,7 +528,7 @@ lig_status ligi_footers_read(ligi_place *place, ligi_footers *before,
         table->known = 1;
     }
     if (status == LIG_OK)
-        status = read_packs(place, table, before, options->uuid);
+        status = read_packs(volume, table, before, options->uuid);
     if (status == LIG_OK)
         status = build(table, options);
     if (status == LIG_OK)

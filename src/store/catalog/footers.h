@@ -8,7 +8,7 @@
 /* Keys and values in byte order; immutable and counted. */
 typedef struct ligi_footers ligi_footers;
 
-struct ligi_place;
+struct ligi_volume;
 
 typedef struct ligi_footers_options {
     const void *uuid; /* packs of other stores are skipped; NULL: the first pack decides */
@@ -17,7 +17,7 @@ typedef struct ligi_footers_options {
 
 /* Reads the footers of all packs, but takes those that `before` (may be NULL) knows from there.
  * When nothing changed *out is `before`, held once more. Damaged packs are skipped and logged. */
-lig_status ligi_footers_read(struct ligi_place *place, ligi_footers *before,
+lig_status ligi_footers_read(struct ligi_volume *volume, ligi_footers *before,
                              const ligi_footers_options *options, ligi_footers **out);
 void ligi_footers_hold(ligi_footers *footers);
 void ligi_footers_drop(ligi_footers *footers);
@@ -33,8 +33,11 @@ lig_catalog_item ligi_footers_item(const ligi_footers *footers, size_t index);
 /* Greater than every model id in it. */
 uint64_t ligi_footers_next_id(const ligi_footers *footers);
 
+/* Appends the ids of all packs of the volume, ascending. *packs is the caller's to free. */
+lig_status ligi_footer_packs(struct ligi_volume *volume, uint64_t **packs, size_t *count,
+                             size_t *capacity);
 /* Reads and checks a pack's header, trailer and footer. *footer is the caller's to free. */
-lig_status ligi_pack_footer_read(struct ligi_place *place, uint64_t pack, ligi_pack_header *header,
-                                 ligi_pack_trailer *trailer, void **footer);
+lig_status ligi_footer_read(struct ligi_volume *volume, uint64_t pack, ligi_pack_header *header,
+                            ligi_pack_trailer *trailer, void **footer);
 
 #endif

@@ -32,29 +32,29 @@ lig_status ligi_graphs_get(const void *bytes, size_t size, ligi_graphs *graphs)
     return LIG_OK;
 }
 
-lig_status ligi_graphs_bytes(const ligi_ledger *ledger, uint64_t id, const void **bytes,
+lig_status ligi_graphs_bytes(const ligi_catalog_view *view, uint64_t id, const void **bytes,
                              size_t *size)
 {
     *bytes = NULL;
     *size = 0;
-    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_GRAPH, id);
     lig_catalog_item item;
-    lig_status status = ligi_ledger_get(ledger, &key, &item);
+    lig_status status = ligi_catalog_view_get(view, &key, &item);
     if (status == LIG_E_NOTFOUND)
         return LIG_OK;
     LIG_TRY(status);
     ligi_reader reader;
-    LIG_TRY(ligi_value_open(&item, ledger->store->secret, &reader));
+    LIG_TRY(ligi_value_open(&item, view->store->secret, &reader));
     *bytes = reader.data + reader.at;
     *size = reader.bytes - reader.at;
     return LIG_OK;
 }
 
-lig_status ligi_graphs_read(const ligi_ledger *ledger, uint64_t id, ligi_graphs *graphs)
+lig_status ligi_graphs_read(const ligi_catalog_view *view, uint64_t id, ligi_graphs *graphs)
 {
     const void *bytes;
     size_t size;
-    LIG_TRY(ligi_graphs_bytes(ledger, id, &bytes, &size));
+    LIG_TRY(ligi_graphs_bytes(view, id, &bytes, &size));
     return bytes ? ligi_graphs_get(bytes, size, graphs) : LIG_OK;
 }
 

@@ -9,24 +9,24 @@
 
 /* --- keys --- */
 
-ligi_key ligi_key_posting(const ligi_hash128 *key, uint64_t chunk)
+ligi_catalog_key ligi_catalog_key_posting(const ligi_hash128 *key, uint64_t chunk)
 {
-    ligi_key out = {.size = 23};
+    ligi_catalog_key out = {.size = 23};
     out.bytes[0] = LIGI_TABLE_POSTING;
-    ligi_store_be64(out.bytes + 1, key->low);
-    ligi_store_be64(out.bytes + 9, key->high);
+    ligi_put_be64(out.bytes + 1, key->low);
+    ligi_put_be64(out.bytes + 9, key->high);
     uint8_t number[8];
-    ligi_store_be64(number, chunk); /* six bytes of it are enough for 2^60 ids */
+    ligi_put_be64(number, chunk); /* six bytes of it are enough for 2^60 ids */
     memcpy(out.bytes + 17, number + 2, 6);
     return out;
 }
 
-ligi_key ligi_key_column(const char *name, uint64_t chunk)
+ligi_catalog_key ligi_catalog_key_column(const char *name, uint64_t chunk)
 {
-    ligi_key out = {.size = 17};
+    ligi_catalog_key out = {.size = 17};
     out.bytes[0] = LIGI_TABLE_COLUMN;
-    ligi_store_be64(out.bytes + 1, ligi_hash64_plain(name, strlen(name)));
-    ligi_store_be64(out.bytes + 9, chunk);
+    ligi_put_be64(out.bytes + 1, ligi_hash64_plain(name, strlen(name)));
+    ligi_put_be64(out.bytes + 9, chunk);
     return out;
 }
 
@@ -44,7 +44,7 @@ ligi_hash128 ligi_irregular_key(void)
 
 /* --- gathering --- */
 
-static lig_status add_edit(ligi_index_edits *edits, ligi_index_edit edit)
+static lig_status add_edit(ligi_search_index_edits *edits, ligi_search_index_edit edit)
 {
     LIG_TRY(ligi_grow(&edits->edits, &edits->capacity, edits->count + 1, sizeof *edits->edits,
                       "the index"));
@@ -53,24 +53,27 @@ static lig_status add_edit(ligi_index_edits *edits, ligi_index_edit edit)
     return LIG_OK;
 }
 
-static lig_status edit_posting(ligi_index_edits *edits, const ligi_hash128 *key, uint64_t id,
+static lig_status edit_posting(ligi_search_index_edits *edits, const ligi_hash128 *key, uint64_t id,
                                int present, uint64_t bytes)
 {
-    return add_edit(edits, (ligi_index_edit){.key = ligi_key_posting(key, id / LIGI_CHUNK_IDS),
-                                             .offset = (uint32_t)(id % LIGI_CHUNK_IDS),
-                                             .present = present,
-                                             .bytes = bytes});
+    return add_edit(
+        edits, (ligi_search_index_edit){.key = ligi_catalog_key_posting(key, id / LIGI_CHUNK_IDS),
+                                        .offset = (uint32_t)(id % LIGI_CHUNK_IDS),
+                                        .present = present,
+                                        .bytes = bytes});
 }
 
-static lig_status edit_column(ligi_index_edits *edits, const char *name, uint64_t id, double value)
+static lig_status edit_column(ligi_search_index_edits *edits, const char *name, uint64_t id,
+                              double value)
 {
-    return add_edit(edits, (ligi_index_edit){.key = ligi_key_column(name, id / LIGI_COLUMN_IDS),
-                                             .offset = (uint32_t)(id % LIGI_COLUMN_IDS),
-                                             .value = value});
+    return add_edit(
+        edits, (ligi_search_index_edit){.key = ligi_catalog_key_column(name, id / LIGI_COLUMN_IDS),
+                                        .offset = (uint32_t)(id % LIGI_COLUMN_IDS),
+                                        .value = value});
 }
 
-static lig_status edit_layers(ligi_index_edits *edits, const ligi_layers *layers, uint64_t id,
-                              int present)
+static lig_status edit_layers(ligi_search_index_edits *edits, const ligi_layers *layers,
+                              uint64_t id, int present)
 {
     ligi_hash128 *keys = NULL;
     LIG_TRY(ligi_calloc(&keys, layers->graph.layer_count, sizeof *keys, "a graph's keys"));
@@ -81,8 +84,8 @@ static lig_status edit_layers(ligi_index_edits *edits, const ligi_layers *layers
     return status;
 }
 
-lig_status ligi_index_model(ligi_index_edits *edits, const ligi_about *about,
-                            const ligi_graphs *graphs, int present)
+lig_status ligi_search_index_model(ligi_search_index_edits *edits, const ligi_about *about,
+                                   const ligi_graphs *graphs, int present)
 {
     for (size_t i = 0; i < graphs->count; i++)
         LIG_TRY(edit_layers(edits, &graphs->graphs[i], about->id, present));
@@ -128,14 +131,14 @@ lig_status ligi_column_get(const lig_catalog_item *item, const void *secret, dou
     return LIG_OK;
 }
 
-static int same_key(const ligi_key *a, const ligi_key *b)
+static int same_key(const ligi_catalog_key *a, const ligi_catalog_key *b)
 {
     return a->size == b->size && memcmp(a->bytes, b->bytes, a->size) == 0;
 }
 
 static int by_key(const void *left, const void *right)
 {
-    const ligi_index_edit *a = left, *b = right;
+    const ligi_search_index_edit *a = left, *b = right;
     int order = memcmp(a->key.bytes, b->key.bytes, sizeof a->key.bytes);
     if (order)
         return order;
@@ -144,10 +147,10 @@ static int by_key(const void *left, const void *right)
 
 /* The first member of a set tells the bytes; one that has others is noted in the irregular set,
  * which is applied last. */
-static lig_status apply_posting(ligi_index_edits *edits, size_t first, size_t end,
-                                const ligi_index_sink *sink, ligi_writer *value)
+static lig_status apply_posting(ligi_search_index_edits *edits, size_t first, size_t end,
+                                const ligi_search_index_sink *sink, ligi_writer *value)
 {
-    ligi_key key = edits->edits[first].key;
+    ligi_catalog_key key = edits->edits[first].key;
     ligi_posting posting = {0};
     lig_catalog_item item;
     lig_status status = sink->get(sink->context, &key, &item);
@@ -157,7 +160,7 @@ static lig_status apply_posting(ligi_index_edits *edits, size_t first, size_t en
         LIG_TRY(ligi_posting_get(&item, sink->secret, &posting));
     }
     for (size_t i = first; i < end; i++) {
-        const ligi_index_edit edit = edits->edits[i];
+        const ligi_search_index_edit edit = edits->edits[i];
         ligi_bitmap_set(&posting.set, edit.offset, edit.present);
         if (edit.present && fresh)
             posting.bytes = edit.bytes;
@@ -165,7 +168,7 @@ static lig_status apply_posting(ligi_index_edits *edits, size_t first, size_t en
             ligi_hash128 irregular = ligi_irregular_key();
             uint8_t number[8] = {0};
             memcpy(number + 2, key.bytes + 17, 6);
-            uint64_t id = ligi_load_be64(number) * LIGI_CHUNK_IDS + edit.offset;
+            uint64_t id = ligi_get_be64(number) * LIGI_CHUNK_IDS + edit.offset;
             LIG_TRY(edit_posting(edits, &irregular, id, 1, 0));
         }
         fresh = fresh && !edit.present;
@@ -181,10 +184,10 @@ static lig_status apply_posting(ligi_index_edits *edits, size_t first, size_t en
     return sink->put(sink->context, &key, value);
 }
 
-static lig_status apply_column(const ligi_index_edit *edits, size_t count,
-                               const ligi_index_sink *sink, ligi_writer *value)
+static lig_status apply_column(const ligi_search_index_edit *edits, size_t count,
+                               const ligi_search_index_sink *sink, ligi_writer *value)
 {
-    const ligi_key *key = &edits[0].key;
+    const ligi_catalog_key *key = &edits[0].key;
     double values[LIGI_COLUMN_IDS];
     for (uint32_t i = 0; i < LIGI_COLUMN_IDS; i++)
         values[i] = NAN;
@@ -206,8 +209,8 @@ static lig_status apply_column(const ligi_index_edit *edits, size_t count,
     return sink->put(sink->context, key, empty ? NULL : value);
 }
 
-static lig_status apply_sorted(ligi_index_edits *edits, size_t count, const ligi_index_sink *sink,
-                               ligi_writer *value)
+static lig_status apply_sorted(ligi_search_index_edits *edits, size_t count,
+                               const ligi_search_index_sink *sink, ligi_writer *value)
 {
     for (size_t first = 0, end; first < count; first = end) {
         for (end = first + 1;
@@ -223,22 +226,23 @@ static lig_status apply_sorted(ligi_index_edits *edits, size_t count, const ligi
 
 /* Puts the edits of the irregular set behind the others, which may add to them; returns how many
  * others there are. */
-static size_t irregular_last(ligi_index_edits *edits)
+static size_t irregular_last(ligi_search_index_edits *edits)
 {
     ligi_hash128 irregular = ligi_irregular_key();
-    ligi_key prefix = ligi_key_posting(&irregular, 0);
+    ligi_catalog_key prefix = ligi_catalog_key_posting(&irregular, 0);
     size_t count = 0;
     for (size_t i = 0; i < edits->count; i++) {
         if (memcmp(edits->edits[i].key.bytes, prefix.bytes, 17) == 0)
             continue;
-        ligi_index_edit swap = edits->edits[count];
+        ligi_search_index_edit swap = edits->edits[count];
         edits->edits[count++] = edits->edits[i];
         edits->edits[i] = swap;
     }
     return count;
 }
 
-lig_status ligi_index_apply(ligi_index_edits *edits, const ligi_index_sink *sink)
+lig_status ligi_search_index_apply(ligi_search_index_edits *edits,
+                                   const ligi_search_index_sink *sink)
 {
     if (edits->count == 0)
         return LIG_OK;
@@ -246,7 +250,7 @@ lig_status ligi_index_apply(ligi_index_edits *edits, const ligi_index_sink *sink
     size_t count = irregular_last(edits);
     qsort(edits->edits, count, sizeof *edits->edits, by_key);
     lig_status status = apply_sorted(edits, count, sink, &value);
-    ligi_index_edits late = {edits->edits + count, edits->count - count, 0};
+    ligi_search_index_edits late = {edits->edits + count, edits->count - count, 0};
     if (status == LIG_OK && late.count) {
         qsort(late.edits, late.count, sizeof *late.edits, by_key);
         status = apply_sorted(&late, late.count, sink, &value);
@@ -255,8 +259,8 @@ lig_status ligi_index_apply(ligi_index_edits *edits, const ligi_index_sink *sink
     return status;
 }
 
-void ligi_index_edits_fini(ligi_index_edits *edits)
+void ligi_search_index_edits_fini(ligi_search_index_edits *edits)
 {
     free(edits->edits);
-    *edits = (ligi_index_edits){0};
+    *edits = (ligi_search_index_edits){0};
 }

@@ -13,8 +13,8 @@ struct ligi_graphs;
 /* Metrics lie in columns, one for each name, in chunks of this many ids. */
 #define LIGI_COLUMN_IDS 128u
 
-ligi_key ligi_key_posting(const ligi_hash128 *key, uint64_t chunk);
-ligi_key ligi_key_column(const char *name, uint64_t chunk);
+ligi_catalog_key ligi_catalog_key_posting(const ligi_hash128 *key, uint64_t chunk);
+ligi_catalog_key ligi_catalog_key_column(const char *name, uint64_t chunk);
 ligi_hash128 ligi_tag_key(const char *name, const char *value);
 /* The set of models whose layers' bytes are not those that their postings tell. */
 ligi_hash128 ligi_irregular_key(void);
@@ -25,37 +25,38 @@ ligi_hash128 ligi_irregular_key(void);
 
 /* One change of a posting or a column. They are gathered first and applied together, because one
  * commit may take a model out of a set and put another in. */
-typedef struct ligi_index_edit {
-    ligi_key key;
+typedef struct ligi_search_index_edit {
+    ligi_catalog_key key;
     uint32_t offset; /* in the chunk */
     uint32_t order;  /* in which it was asked for */
     int present;
     uint64_t bytes; /* of the layer; postings only */
     double value;   /* columns only */
-} ligi_index_edit;
+} ligi_search_index_edit;
 
-typedef struct ligi_index_edits {
-    ligi_index_edit *edits;
+typedef struct ligi_search_index_edits {
+    ligi_search_index_edit *edits;
     size_t count, capacity;
-} ligi_index_edits;
+} ligi_search_index_edits;
 
 /* Adds (present 1) or takes out (0) all that the index has of a model. */
-lig_status ligi_index_model(ligi_index_edits *edits, const ligi_about *about,
-                            const struct ligi_graphs *graphs, int present);
+lig_status ligi_search_index_model(ligi_search_index_edits *edits, const ligi_about *about,
+                                   const struct ligi_graphs *graphs, int present);
 
 /* Where postings and columns are read from and written to. */
-typedef struct ligi_index_sink {
-    lig_status (*get)(void *context, const ligi_key *key,
+typedef struct ligi_search_index_sink {
+    lig_status (*get)(void *context, const ligi_catalog_key *key,
                       lig_catalog_item *item); /* LIG_E_NOTFOUND: none */
-    lig_status (*put)(void *context, const ligi_key *key,
+    lig_status (*put)(void *context, const ligi_catalog_key *key,
                       const ligi_writer *value); /* NULL erases */
     const void *secret;
     void *context;
-} ligi_index_sink;
+} ligi_search_index_sink;
 
 /* Applies all edits. */
-lig_status ligi_index_apply(ligi_index_edits *edits, const ligi_index_sink *sink);
-void ligi_index_edits_fini(ligi_index_edits *edits);
+lig_status ligi_search_index_apply(ligi_search_index_edits *edits,
+                                   const ligi_search_index_sink *sink);
+void ligi_search_index_edits_fini(ligi_search_index_edits *edits);
 
 /* A posting that was read: how many bytes the layer's tensors have, and who has it. */
 typedef struct ligi_posting {

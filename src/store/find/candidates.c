@@ -21,7 +21,7 @@ typedef struct chunk {
 } chunk;
 
 struct ligi_candidates {
-    const ligi_ledger *ledger;
+    const ligi_catalog_view *view;
     const char *prefer;
     double sign;
     entry *entries;
@@ -57,8 +57,8 @@ static lig_status add_entry(ligi_candidates *self, const lig_catalog_item *item)
     entry *at = &self->entries[self->entry_count];
     uint8_t number[8] = {0};
     memcpy(number + 2, (const uint8_t *)item->key + 17, 6);
-    at->chunk = ligi_load_be64(number);
-    LIG_TRY(ligi_posting_get(item, self->ledger->store->secret, &at->posting));
+    at->chunk = ligi_get_be64(number);
+    LIG_TRY(ligi_posting_get(item, self->view->store->secret, &at->posting));
     self->entry_count++;
     return LIG_OK;
 }
@@ -66,18 +66,18 @@ static lig_status add_entry(ligi_candidates *self, const lig_catalog_item *item)
 /* All chunks of one key. */
 static lig_status read_key(ligi_candidates *self, const ligi_hash128 *hash)
 {
-    ligi_key key = ligi_key_posting(hash, 0);
-    ligi_key prefix = key;
+    ligi_catalog_key key = ligi_catalog_key_posting(hash, 0);
+    ligi_catalog_key prefix = key;
     lig_catalog_item item;
     for (;;) {
-        lig_status status = ligi_ledger_seek(self->ledger, &key, &item);
+        lig_status status = ligi_catalog_view_seek(self->view, &key, &item);
         if (status == LIG_E_NOTFOUND)
             return LIG_OK;
         LIG_TRY(status);
         if (item.key_bytes != prefix.size || memcmp(item.key, prefix.bytes, 17) != 0)
             return LIG_OK;
         LIG_TRY(add_entry(self, &item));
-        key = ligi_key_posting(hash, self->entries[self->entry_count - 1].chunk + 1);
+        key = ligi_catalog_key_posting(hash, self->entries[self->entry_count - 1].chunk + 1);
     }
 }
 
@@ -90,15 +90,15 @@ static int by_chunk(const void *a, const void *b)
 static lig_status read_set(const ligi_candidates *self, const ligi_hash128 *hash, uint64_t number,
                            ligi_posting *posting)
 {
-    ligi_key key = ligi_key_posting(hash, number);
+    ligi_catalog_key key = ligi_catalog_key_posting(hash, number);
     lig_catalog_item item;
-    lig_status status = ligi_ledger_get(self->ledger, &key, &item);
+    lig_status status = ligi_catalog_view_get(self->view, &key, &item);
     if (status == LIG_E_NOTFOUND) {
         memset(posting, 0, sizeof *posting);
         return LIG_OK;
     }
     LIG_TRY(status);
-    return ligi_posting_get(&item, self->ledger->store->secret, posting);
+    return ligi_posting_get(&item, self->view->store->secret, posting);
 }
 
 /* Who of the chunk is asked for at all: has one of the keys, all the tags, and is not excluded. */
@@ -150,12 +150,12 @@ static lig_status start_chunks(ligi_candidates *self, const ligi_candidates_ask 
     return LIG_OK;
 }
 
-lig_status ligi_candidates_open(ligi_candidates **out, const ligi_ledger *ledger,
+lig_status ligi_candidates_open(ligi_candidates **out, const ligi_catalog_view *view,
                                 const ligi_candidates_ask *ask)
 {
     ligi_candidates *self = NULL;
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a search"));
-    self->ledger = ledger;
+    self->view = view;
     int lower = ask->prefer && ask->prefer[0] == '-';
     self->prefer = ask->prefer ? ask->prefer + lower : NULL;
     self->sign = lower ? -1 : 1;
@@ -219,11 +219,11 @@ static void sum_bytes(const ligi_candidates *self, const chunk *at, const ligi_b
 static lig_status read_column(const ligi_candidates *self, const char *name, uint64_t id,
                               double *values)
 {
-    ligi_key key = ligi_key_column(name, id / LIGI_COLUMN_IDS);
+    ligi_catalog_key key = ligi_catalog_key_column(name, id / LIGI_COLUMN_IDS);
     lig_catalog_item item;
-    lig_status status = ligi_ledger_get(self->ledger, &key, &item);
+    lig_status status = ligi_catalog_view_get(self->view, &key, &item);
     if (status == LIG_OK)
-        return ligi_column_get(&item, self->ledger->store->secret, values);
+        return ligi_column_get(&item, self->view->store->secret, values);
     for (uint32_t i = 0; i < LIGI_COLUMN_IDS; i++)
         values[i] = NAN;
     return status == LIG_E_NOTFOUND ? LIG_OK : status;

@@ -30,8 +30,8 @@ typedef struct ligi_candidates_ask {
     const char *prefer; /* as in lig_find_options */
 } ligi_candidates_ask;
 
-/* Looks the graph's keys up. The ledger must outlive it. */
-lig_status ligi_candidates_open(ligi_candidates **out, const ligi_ledger *ledger,
+/* Looks the graph's keys up. The view must outlive it. */
+lig_status ligi_candidates_open(ligi_candidates **out, const ligi_catalog_view *view,
                                 const ligi_candidates_ask *ask);
 /* The next best; LIG_E_NOTFOUND, without a sentence, at the end. */
 lig_status ligi_candidates_next(ligi_candidates *candidates, ligi_candidate *next);

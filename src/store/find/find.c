@@ -33,7 +33,7 @@ typedef struct hit {
 } hit;
 
 typedef struct search {
-    const ligi_ledger *ledger;
+    const ligi_catalog_view *view;
     const ligi_layers *asking;
     size_t limit;
     hit *hits; /* best first; room for one more than the limit */
@@ -46,7 +46,7 @@ static lig_status compare(search *self, const ligi_candidate *candidate, uint32_
 {
     ligi_graphs graphs = {0};
     *prefix = (ligi_prefix){0, 0};
-    lig_status status = ligi_graphs_read(self->ledger, candidate->id, &graphs);
+    lig_status status = ligi_graphs_read(self->view, candidate->id, &graphs);
     const ligi_layers *stored = ligi_graphs_kind(&graphs, self->asking->kind);
     if (status == LIG_OK && stored)
         status = ligi_prefix_match(&self->asking->graph, self->asking->keys, &stored->graph,
@@ -92,7 +92,7 @@ static int settled(const search *self, const ligi_candidate *next)
 static lig_status rank(search *self, const ligi_candidates_ask *ask)
 {
     ligi_candidates *candidates = NULL;
-    LIG_TRY(ligi_candidates_open(&candidates, self->ledger, ask));
+    LIG_TRY(ligi_candidates_open(&candidates, self->view, ask));
     ligi_candidate next;
     lig_status status = LIG_OK;
     while (status == LIG_OK && self->compared++ < COMPARED_MAX) {
@@ -197,7 +197,7 @@ static lig_status translate(match *self, const search *from, const hit *found)
 {
     ligi_graphs graphs = {0};
     inverse back = {0};
-    lig_status status = ligi_graphs_read(from->ledger, found->exact.id, &graphs);
+    lig_status status = ligi_graphs_read(from->view, found->exact.id, &graphs);
     const ligi_layers *stored = ligi_graphs_kind(&graphs, from->asking->kind);
     if (status == LIG_OK && stored)
         status = inverse_make(&back, stored, from, found);
@@ -210,19 +210,20 @@ static lig_status translate(match *self, const search *from, const hit *found)
 }
 
 /* Pinned first, then read; find_once then asks the catalog. */
-static lig_status resolve(const ligi_ledger *ledger, uint64_t id, int64_t lease_ns, lig_ref **out)
+static lig_status resolve(const ligi_catalog_view *view, uint64_t id, int64_t lease_ns,
+                          lig_ref **out)
 {
-    lig_store *store = ledger->store;
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
+    lig_store *store = view->store;
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, id);
     lig_catalog_item item;
     ligi_model *model = NULL;
     int gone = 0;
-    LIG_TRY(ligi_ledger_get(ledger, &key, &item));
+    LIG_TRY(ligi_catalog_view_get(view, &key, &item));
     LIG_TRY(ligi_model_list(&item, store->secret, &model));
     LIG_TRY(ligi_ref_make(store, model, out));
-    (*out)->version = ledger->version;
+    (*out)->version = view->version;
     LIG_TRY(ligi_ref_pin(*out, lease_ns));
-    lig_status status = ligi_model_fill(store, ledger, model, &gone);
+    lig_status status = ligi_model_fill(store, view, model, &gone);
     if (status != LIG_OK)
         return gone ? LIG_E_BUSY : status;
     ligi_manifest_fingerprints(&model->manifest, store->secret);
@@ -233,7 +234,7 @@ static lig_status make_match(const search *from, const hit *found, int64_t lease
 {
     match *self = NULL;
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a match"));
-    lig_status status = resolve(from->ledger, found->exact.id, lease_ns, &self->ref);
+    lig_status status = resolve(from->view, found->exact.id, lease_ns, &self->ref);
     if (status == LIG_OK)
         status = take_layers(self, from, found);
     if (status == LIG_OK)
@@ -251,15 +252,15 @@ static lig_status make_match(const search *from, const hit *found, int64_t lease
 
 /* --- the calls --- */
 
-static lig_status excluded_ids(const ligi_ledger *ledger, const lig_find_options *options,
+static lig_status excluded_ids(const ligi_catalog_view *view, const lig_find_options *options,
                                uint64_t **ids, size_t *count)
 {
     LIG_TRY(ligi_calloc(ids, options->exclude_count, sizeof **ids, "a search"));
     for (size_t i = 0; i < options->exclude_count; i++) {
         uint64_t id = 0;
-        LIG_TRY(ligi_ledger_name(ledger, options->exclude[i], &id));
+        LIG_TRY(ligi_catalog_view_name(view, options->exclude[i], &id));
         if (id == 0)
-            LIG_TRY(ligi_ledger_alias(ledger, options->exclude[i], &id));
+            LIG_TRY(ligi_catalog_view_alias(view, options->exclude[i], &id));
         if (id)
             (*ids)[(*count)++] = id;
     }
@@ -270,7 +271,7 @@ static lig_status rank_with(search *self, const lig_find_options *options)
 {
     uint64_t *exclude = NULL;
     size_t exclude_count = 0;
-    lig_status status = excluded_ids(self->ledger, options, &exclude, &exclude_count);
+    lig_status status = excluded_ids(self->view, options, &exclude, &exclude_count);
     ligi_candidates_ask ask = {.layers = self->asking,
                                .tags = options->tags,
                                .tag_count = options->tag_count,
@@ -289,11 +290,10 @@ static lig_status rank_with(search *self, const lig_find_options *options)
 static lig_status find_once(lig_store *store, const ligi_layers *asking,
                             const lig_find_options *options, lig_match **out, size_t *count)
 {
-    ligi_ledger ledger;
+    ligi_catalog_view view;
     int64_t begin = ligi_now_ns();
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
-    search self = {
-        .ledger = &ledger, .asking = asking, .limit = options->limit ? options->limit : 1};
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    search self = {.view = &view, .asking = asking, .limit = options->limit ? options->limit : 1};
     int64_t lease_ns = options->lease_ns > 0 ? options->lease_ns : LEASE_NS;
     lig_status status = ligi_calloc(&self.hits, self.limit + 1, sizeof *self.hits, "a search");
     if (status == LIG_OK)
@@ -306,10 +306,10 @@ static lig_status find_once(lig_store *store, const ligi_layers *asking,
         out[made] = one ? &one->shown : NULL;
     }
     search_fini(&self);
-    uint64_t version = ledger.version;
-    ligi_ledger_end(&ledger);
+    uint64_t version = view.version;
+    ligi_catalog_view_end(&view);
     if (status == LIG_OK && made)
-        status = ligi_ledger_unchanged(store, version);
+        status = ligi_catalog_view_unchanged(store, version);
     if (status == LIG_OK) {
         *count = made;
         return LIG_OK;

@@ -11,11 +11,11 @@ typedef struct kept {
     void *bytes;
 } kept;
 
-static lig_status keep_graphs(const ligi_ledger *ledger, uint64_t id, kept *self)
+static lig_status keep_graphs(const ligi_catalog_view *view, uint64_t id, kept *self)
 {
     const void *bytes;
     size_t size;
-    LIG_TRY(ligi_graphs_bytes(ledger, id, &bytes, &size));
+    LIG_TRY(ligi_graphs_bytes(view, id, &bytes, &size));
     if (!bytes)
         return LIG_OK;
     LIG_TRY(ligi_alloc(&self->bytes, size, "a graph"));
@@ -25,17 +25,17 @@ static lig_status keep_graphs(const ligi_ledger *ledger, uint64_t id, kept *self
 
 static lig_status read_graphs(lig_store *store, const char *model, kept *self)
 {
-    ligi_ledger ledger;
+    ligi_catalog_view view;
     uint64_t id = 0;
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
-    lig_status status = ligi_ledger_name(&ledger, model, &id);
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    lig_status status = ligi_catalog_view_name(&view, model, &id);
     if (status == LIG_OK && id == 0)
-        status = ligi_ledger_alias(&ledger, model, &id);
+        status = ligi_catalog_view_alias(&view, model, &id);
     if (status == LIG_OK && id == 0)
         status = lig_fail(LIG_E_NOTFOUND, "there is no model '%s' in %s", model, store->uri);
     if (status == LIG_OK)
-        status = keep_graphs(&ledger, id, self);
-    ligi_ledger_end(&ledger);
+        status = keep_graphs(&view, id, self);
+    ligi_catalog_view_end(&view);
     if (status == LIG_OK && self->graphs.count == 0)
         status =
             lig_fail(LIG_E_INVALID,

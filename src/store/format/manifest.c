@@ -19,7 +19,7 @@ static const char magic[4] = {'L', 'I', 'G', 'M'};
 /* The fewest bytes that a metric, a tag and a tensor can take. */
 enum { METRIC_BYTES = 10, TAG_BYTES = 4, TENSOR_BYTES = 6 };
 
-uint64_t ligi_block_count(uint64_t bytes)
+uint64_t ligi_manifest_block_count(uint64_t bytes)
 {
     return bytes / LIG_BLOCK_BYTES + (bytes % LIG_BLOCK_BYTES != 0);
 }
@@ -154,7 +154,7 @@ static void put_tensor(ligi_writer *writer, const ligi_body *body, size_t index,
     if (flags & FLAG_PACK)
         ligi_put_varint(writer, slot->pack);
     ligi_put_varint(writer, slot->offset);
-    for (uint64_t b = 0; b < ligi_block_count(tensor->bytes); b++)
+    for (uint64_t b = 0; b < ligi_manifest_block_count(tensor->bytes); b++)
         ligi_put_u64(writer, body->hashes[slot->first_hash + b]);
 }
 
@@ -277,7 +277,7 @@ static lig_status get_place(cursor *at, ligi_manifest *manifest, size_t index, i
         at->pack = stored->pack;
     }
     stored->offset = ligi_get_varint(&at->reader);
-    uint64_t bytes = stored->tensor.bytes, blocks = ligi_block_count(bytes);
+    uint64_t bytes = stored->tensor.bytes, blocks = ligi_manifest_block_count(bytes);
     if (at->reader.failed || blocks > (at->reader.bytes - at->reader.at) / sizeof(uint64_t))
         return lig_fail(LIG_E_CORRUPT, "it ends too early");
     if (stored->offset % LIGI_ALIGN_SMALL || stored->offset > INT64_MAX - bytes ||
@@ -376,7 +376,7 @@ void ligi_manifest_fingerprints(ligi_manifest *manifest, const void *secret)
 {
     for (size_t i = 0; i < manifest->tensor_count; i++) {
         lig_stored_tensor *stored = &manifest->tensors[i];
-        size_t bytes = ligi_block_count(stored->tensor.bytes) * sizeof(uint64_t);
+        size_t bytes = ligi_manifest_block_count(stored->tensor.bytes) * sizeof(uint64_t);
         ligi_hash128 hash = ligi_hash128_keyed(secret, manifest->hashes[i], bytes);
         stored->fingerprint[0] = hash.low;
         stored->fingerprint[1] = hash.high;

@@ -91,6 +91,6 @@ void ligi_manifest_fini(ligi_manifest *manifest);
 /* The stored tensors behind tensor `index` of `shown`. */
 ligi_whole ligi_manifest_whole(const ligi_manifest *manifest, size_t index);
 
-uint64_t ligi_block_count(uint64_t bytes);
+uint64_t ligi_manifest_block_count(uint64_t bytes);
 
 #endif

@@ -10,24 +10,24 @@ static const char magic[4] = {'L', 'I', 'G', 'C'};
 
 enum { HASH_BYTES = 8, USE_BYTES = 2 };
 
-ligi_key ligi_key_header(void)
+ligi_catalog_key ligi_catalog_key_header(void)
 {
-    return (ligi_key){.bytes = {LIGI_TABLE_HEADER}, .size = 1};
+    return (ligi_catalog_key){.bytes = {LIGI_TABLE_HEADER}, .size = 1};
 }
 
-ligi_key ligi_key_id(enum ligi_table table, uint64_t id)
+ligi_catalog_key ligi_catalog_key_id(enum ligi_table table, uint64_t id)
 {
-    ligi_key key = {.bytes = {(uint8_t)table}, .size = 9};
-    ligi_store_be64(key.bytes + 1, id);
+    ligi_catalog_key key = {.bytes = {(uint8_t)table}, .size = 9};
+    ligi_put_be64(key.bytes + 1, id);
     return key;
 }
 
-ligi_key ligi_key_text(enum ligi_table table, const void *secret, const char *text)
+ligi_catalog_key ligi_catalog_key_text(enum ligi_table table, const void *secret, const char *text)
 {
-    ligi_key key = {.bytes = {(uint8_t)table}, .size = 17};
+    ligi_catalog_key key = {.bytes = {(uint8_t)table}, .size = 17};
     ligi_hash128 hash = ligi_hash128_keyed(secret, text, strlen(text));
-    ligi_store_be64(key.bytes + 1, hash.low);
-    ligi_store_be64(key.bytes + 9, hash.high);
+    ligi_put_be64(key.bytes + 1, hash.low);
+    ligi_put_be64(key.bytes + 9, hash.high);
     return key;
 }
 
@@ -48,7 +48,7 @@ void ligi_value_begin(ligi_writer *writer)
     ligi_put_u8(writer, LIGI_FORMAT_VERSION);
 }
 
-void ligi_value_end(ligi_writer *writer, const ligi_key *key, const void *secret)
+void ligi_value_end(ligi_writer *writer, const ligi_catalog_key *key, const void *secret)
 {
     if (writer->status == LIG_OK)
         ligi_put_u64(writer,
@@ -88,7 +88,7 @@ void ligi_header_put(ligi_writer *writer, const ligi_header *header)
     ligi_put_bytes(writer, header->uuid, sizeof header->uuid);
     ligi_put_bytes(writer, header->secret, sizeof header->secret);
     ligi_put_varint(writer, header->next_id);
-    ligi_key key = ligi_key_header();
+    ligi_catalog_key key = ligi_catalog_key_header();
     ligi_value_end(writer, &key, NULL);
 }
 
@@ -124,7 +124,7 @@ void ligi_record_put(ligi_writer *writer, const ligi_record *record, const void 
         ligi_put_varint(writer, record->uses[i].pack);
         ligi_put_varint(writer, record->uses[i].tensors);
     }
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, record->about.id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
     ligi_value_end(writer, &key, secret);
 }
 
@@ -154,7 +154,7 @@ lig_status ligi_record_get(const lig_catalog_item *item, const void *secret, lig
     record->manifest_hash = ligi_get_u64(&reader);
     LIG_TRY(get_uses(&reader, record));
     LIG_TRY(value_close(&reader, "a model's record"));
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, record->about.id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
     if (item->key_bytes != key.size || memcmp(item->key, key.bytes, key.size) != 0)
         return lig_fail(LIG_E_CORRUPT, "the record of model '%s' lies under another model's key",
                         record->about.name);
@@ -214,7 +214,7 @@ void ligi_pack_record_put(ligi_writer *writer, uint64_t pack, const ligi_pack_re
     ligi_put_varint(writer, record->models);
     ligi_put_varint(writer, record->tensors);
     ligi_put_varint(writer, record->bytes);
-    ligi_key key = ligi_key_id(LIGI_TABLE_PACK, pack);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_PACK, pack);
     ligi_value_end(writer, &key, secret);
 }
 
@@ -229,14 +229,15 @@ lig_status ligi_pack_record_get(const lig_catalog_item *item, const void *secret
     return value_close(&reader, "a pack's record");
 }
 
-void ligi_name_put(ligi_writer *writer, const ligi_key *key, uint64_t id, const void *secret)
+void ligi_catalog_name_put(ligi_writer *writer, const ligi_catalog_key *key, uint64_t id,
+                           const void *secret)
 {
     ligi_value_begin(writer);
     ligi_put_varint(writer, id);
     ligi_value_end(writer, key, secret);
 }
 
-lig_status ligi_name_get(const lig_catalog_item *item, const void *secret, uint64_t *id)
+lig_status ligi_catalog_name_get(const lig_catalog_item *item, const void *secret, uint64_t *id)
 {
     ligi_reader reader;
     LIG_TRY(ligi_value_open(item, secret, &reader));
@@ -244,8 +245,8 @@ lig_status ligi_name_get(const lig_catalog_item *item, const void *secret, uint6
     return value_close(&reader, "a name");
 }
 
-void ligi_alias_put(ligi_writer *writer, const ligi_key *key, const char *alias, uint64_t id,
-                    const void *secret)
+void ligi_alias_put(ligi_writer *writer, const ligi_catalog_key *key, const char *alias,
+                    uint64_t id, const void *secret)
 {
     ligi_value_begin(writer);
     ligi_put_text(writer, alias);
@@ -270,7 +271,7 @@ void ligi_inline_put(ligi_writer *writer, uint64_t id, const ligi_inline *inline
     ligi_put_varint(writer, inlined->manifest_bytes);
     ligi_put_bytes(writer, inlined->manifest, inlined->manifest_bytes);
     ligi_put_bytes(writer, inlined->data, inlined->data_bytes);
-    ligi_key key = ligi_key_id(LIGI_TABLE_INLINE, id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_INLINE, id);
     ligi_value_end(writer, &key, secret);
 }
 

@@ -22,19 +22,19 @@ enum ligi_table {
 
 #define LIGI_UUID_BYTES 16
 
-typedef struct ligi_key {
+typedef struct ligi_catalog_key {
     uint8_t bytes[24];
     size_t size;
-} ligi_key;
+} ligi_catalog_key;
 
-ligi_key ligi_key_header(void);
-ligi_key ligi_key_id(enum ligi_table table, uint64_t id);
-ligi_key ligi_key_text(enum ligi_table table, const void *secret, const char *text);
+ligi_catalog_key ligi_catalog_key_header(void);
+ligi_catalog_key ligi_catalog_key_id(enum ligi_table table, uint64_t id);
+ligi_catalog_key ligi_catalog_key_text(enum ligi_table table, const void *secret, const char *text);
 
 /* A value under its key: `begin` writes the version, `end` the hash over key and value. secret
  * NULL: a plain hash. */
 void ligi_value_begin(ligi_writer *writer);
-void ligi_value_end(ligi_writer *writer, const ligi_key *key, const void *secret);
+void ligi_value_end(ligi_writer *writer, const ligi_catalog_key *key, const void *secret);
 /* Checks version and hash, and gives a reader over what lies between. */
 lig_status ligi_value_open(const lig_catalog_item *item, const void *secret, ligi_reader *reader);
 
@@ -81,11 +81,12 @@ void ligi_pack_record_put(ligi_writer *writer, uint64_t pack, const ligi_pack_re
 lig_status ligi_pack_record_get(const lig_catalog_item *item, const void *secret,
                                 ligi_pack_record *record);
 
-void ligi_name_put(ligi_writer *writer, const ligi_key *key, uint64_t id, const void *secret);
-lig_status ligi_name_get(const lig_catalog_item *item, const void *secret, uint64_t *id);
+void ligi_catalog_name_put(ligi_writer *writer, const ligi_catalog_key *key, uint64_t id,
+                           const void *secret);
+lig_status ligi_catalog_name_get(const lig_catalog_item *item, const void *secret, uint64_t *id);
 
-void ligi_alias_put(ligi_writer *writer, const ligi_key *key, const char *alias, uint64_t id,
-                    const void *secret);
+void ligi_alias_put(ligi_writer *writer, const ligi_catalog_key *key, const char *alias,
+                    uint64_t id, const void *secret);
 /* *alias is borrowed from the item. */
 lig_status ligi_alias_get(const lig_catalog_item *item, const void *secret, const char **alias,
                           uint64_t *id);

@@ -5,7 +5,7 @@
 
 static const uint8_t secret[LIG_SECRET_BYTES] = {1, 2, 3};
 
-static lig_catalog_item item_of(const ligi_key *key, const ligi_writer *value)
+static lig_catalog_item item_of(const ligi_catalog_key *key, const ligi_writer *value)
 {
     return (lig_catalog_item){key->bytes, key->size, value->data, value->bytes};
 }
@@ -46,7 +46,7 @@ static void test_record(void **state)
     ligi_record record = example(metrics, tags, uses), back = {0};
     ligi_writer value = {0};
     ligi_record_put(&value, &record, secret);
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, 300);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, 300);
     lig_catalog_item item = item_of(&key, &value);
     assert_ok(ligi_record_get(&item, secret, &back));
     assert_int_equal(back.about.id, 300);
@@ -58,7 +58,7 @@ static void test_record(void **state)
     assert_int_equal(back.manifest_hash, 42);
     ligi_record_fini(&back);
 
-    ligi_key other = ligi_key_id(LIGI_TABLE_MODEL, 301);
+    ligi_catalog_key other = ligi_catalog_key_id(LIGI_TABLE_MODEL, 301);
     item = item_of(&other, &value);
     memset(&back, 0, sizeof back);
     assert_fails(ligi_record_get(&item, secret, &back), LIG_E_CORRUPT);
@@ -76,7 +76,7 @@ static void test_damage(void **state)
     ligi_record record = example(metrics, tags, uses);
     ligi_writer value = {0};
     ligi_record_put(&value, &record, secret);
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, 300);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, 300);
     lig_catalog_item item = item_of(&key, &value);
     for (size_t i = 0; i < value.bytes; i++) {
         ligi_record back = {0};
@@ -102,21 +102,21 @@ static void test_others(void **state)
     ligi_header header = {.next_id = 77}, header_back;
     memcpy(header.secret, secret, sizeof secret);
     ligi_header_put(&value, &header);
-    ligi_key key = ligi_key_header();
+    ligi_catalog_key key = ligi_catalog_key_header();
     lig_catalog_item item = item_of(&key, &value);
     assert_ok(ligi_header_get(&item, &header_back));
     assert_memory_equal(&header, &header_back, sizeof header);
 
     ligi_pack_record pack = {3, 500, 1 << 20}, pack_back;
     ligi_pack_record_put(&value, 9, &pack, secret);
-    key = ligi_key_id(LIGI_TABLE_PACK, 9);
+    key = ligi_catalog_key_id(LIGI_TABLE_PACK, 9);
     item = item_of(&key, &value);
     assert_ok(ligi_pack_record_get(&item, secret, &pack_back));
     assert_memory_equal(&pack, &pack_back, sizeof pack);
 
     const char *alias;
     uint64_t id;
-    key = ligi_key_text(LIGI_TABLE_ALIAS, secret, "prod");
+    key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, secret, "prod");
     ligi_alias_put(&value, &key, "prod", 5, secret);
     item = item_of(&key, &value);
     assert_ok(ligi_alias_get(&item, secret, &alias, &id));
@@ -125,7 +125,7 @@ static void test_others(void **state)
 
     ligi_inline inlined = {(const uint8_t *)"manifest", (const uint8_t *)"data", 8, 4}, back;
     ligi_inline_put(&value, 6, &inlined, secret);
-    key = ligi_key_id(LIGI_TABLE_INLINE, 6);
+    key = ligi_catalog_key_id(LIGI_TABLE_INLINE, 6);
     item = item_of(&key, &value);
     assert_ok(ligi_inline_get(&item, secret, &back));
     assert_int_equal(back.manifest_bytes, 8);

@@ -8,7 +8,8 @@
 
 enum { PIECES = 256 };
 
-int ligi_contents_alike(const ligi_manifest *a, size_t in_a, const ligi_manifest *b, size_t in_b)
+int ligi_compare_same_boxes(const ligi_manifest *a, size_t in_a, const ligi_manifest *b,
+                            size_t in_b)
 {
     ligi_whole left = ligi_manifest_whole(a, in_a), right = ligi_manifest_whole(b, in_b);
     if (left.count != right.count)
@@ -129,8 +130,8 @@ static lig_status compare_pair(comparison *self, ligi_pair *pair)
     return LIG_OK;
 }
 
-lig_status ligi_contents_compare(const lig_ref *a, const lig_ref *b, ligi_pair *pairs, size_t count,
-                                 uint64_t window_bytes)
+lig_status ligi_compare_tensors(const lig_ref *a, const lig_ref *b, ligi_pair *pairs, size_t count,
+                                uint64_t window_bytes)
 {
     comparison self = {.a = a, .b = b, .window_bytes = window_bytes};
     for (size_t i = 0; i < count; i++) {

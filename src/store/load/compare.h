@@ -5,7 +5,7 @@
 
 #include "store/format/manifest.h"
 
-#define LIGI_CONTENTS_WINDOW (UINT64_C(32) << 20)
+#define LIGI_COMPARE_WINDOW_BYTES (UINT64_C(32) << 20)
 
 /* Tensors of `shown`, of equal dtype and shape. */
 typedef struct ligi_pair {
@@ -14,11 +14,12 @@ typedef struct ligi_pair {
 } ligi_pair;
 
 /* 1 when the two lie in equal boxes, so that their fingerprints tell. */
-int ligi_contents_alike(const ligi_manifest *a, size_t in_a, const ligi_manifest *b, size_t in_b);
+int ligi_compare_same_boxes(const ligi_manifest *a, size_t in_a, const ligi_manifest *b,
+                            size_t in_b);
 
 /* Reads both tensors of each pair as far as they are equal, at most `window_bytes` (an element's at
  * least) of either model at a time, and fills pairs[i].differ. */
-lig_status ligi_contents_compare(const lig_ref *a, const lig_ref *b, ligi_pair *pairs, size_t count,
-                                 uint64_t window_bytes);
+lig_status ligi_compare_tensors(const lig_ref *a, const lig_ref *b, ligi_pair *pairs, size_t count,
+                                uint64_t window_bytes);
 
 #endif

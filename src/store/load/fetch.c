@@ -82,9 +82,10 @@ static void sort(ligi_fetch *fetch)
 /* What fetch->ranges ask of a pack that may have been removed: from its mapping then. */
 static lig_status read_ranges(const ligi_fetch *fetch, uint64_t pack, size_t count, size_t *bad)
 {
-    ligi_place *place = fetch->store->place;
+    ligi_volume *volume = fetch->store->volume;
     const void *secret = fetch->store->secret;
-    lig_status status = place->ops->pack_read(place->self, pack, secret, fetch->ranges, count, bad);
+    lig_status status =
+        volume->ops->pack_read(volume->self, pack, secret, fetch->ranges, count, bad);
     const lig_mapping *mapping =
         status == LIG_E_NOTFOUND && fetch->maps ? ligi_maps_find(fetch->maps, pack) : NULL;
     if (mapping == NULL)

@@ -72,16 +72,16 @@ lig_status ligi_model_adopt(ligi_model *model, void *bytes, size_t manifest_byte
     return LIG_OK;
 }
 
-static lig_status read_inline(const ligi_ledger *ledger, ligi_model *model)
+static lig_status read_inline(const ligi_catalog_view *view, ligi_model *model)
 {
-    ligi_key key = ligi_key_id(LIGI_TABLE_INLINE, model->record.about.id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_INLINE, model->record.about.id);
     lig_catalog_item item;
-    lig_status status = ligi_ledger_get(ledger, &key, &item);
+    lig_status status = ligi_catalog_view_get(view, &key, &item);
     if (status == LIG_E_NOTFOUND)
         return lig_fail(LIG_E_CORRUPT, "its bytes are not in the catalog");
     LIG_TRY(status);
     ligi_inline inlined;
-    LIG_TRY(ligi_inline_get(&item, ledger->store->secret, &inlined));
+    LIG_TRY(ligi_inline_get(&item, view->store->secret, &inlined));
     size_t bytes = inlined.manifest_bytes + inlined.data_bytes;
     uint8_t *copy;
     LIG_TRY(ligi_alloc(&copy, bytes, "an inline model"));
@@ -106,9 +106,9 @@ static lig_status check_inline(const ligi_model *model)
 static lig_status read_packed(lig_store *store, ligi_model *model, int *gone)
 {
     const ligi_record *record = &model->record;
-    ligi_place *place = store->place;
+    ligi_volume *volume = store->volume;
     uint64_t pack_bytes;
-    lig_status status = place->ops->pack_size(place->self, record->pack, &pack_bytes);
+    lig_status status = volume->ops->pack_size(volume->self, record->pack, &pack_bytes);
     *gone = status == LIG_E_NOTFOUND;
     LIG_TRY(status);
     if (record->offset > pack_bytes || record->manifest_bytes > pack_bytes - record->offset)
@@ -119,7 +119,7 @@ static lig_status read_packed(lig_store *store, ligi_model *model, int *gone)
     model->manifest_bytes = manifest;
     lig_range range = {.data = manifest, .bytes = record->manifest_bytes, .offset = record->offset};
     size_t bad;
-    status = place->ops->pack_read(place->self, record->pack, store->secret, &range, 1, &bad);
+    status = volume->ops->pack_read(volume->self, record->pack, store->secret, &range, 1, &bad);
     *gone = status == LIG_E_NOTFOUND;
     LIG_TRY(status);
     if (ligi_hash64_plain(manifest, record->manifest_bytes) != record->manifest_hash)
@@ -129,12 +129,12 @@ static lig_status read_packed(lig_store *store, ligi_model *model, int *gone)
     return ligi_pack_tensors_check(&model->manifest, record->pack, record->offset);
 }
 
-lig_status ligi_model_fill(lig_store *store, const ligi_ledger *ledger, ligi_model *model,
+lig_status ligi_model_fill(lig_store *store, const ligi_catalog_view *view, ligi_model *model,
                            int *gone)
 {
     *gone = 0;
     lig_status status =
-        model->record.pack ? read_packed(store, model, gone) : read_inline(ledger, model);
+        model->record.pack ? read_packed(store, model, gone) : read_inline(view, model);
     if (status == LIG_OK)
         status = check_inline(model);
     if (status == LIG_OK && (model->manifest.about.id != model->record.about.id ||
@@ -149,7 +149,7 @@ lig_status ligi_model_fill(lig_store *store, const ligi_ledger *ledger, ligi_mod
 
 lig_status ligi_model_copy(const ligi_model *model, const void *secret, ligi_model **out)
 {
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, model->record.about.id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, model->record.about.id);
     lig_catalog_item item = {key.bytes, key.size, model->record_bytes, model->record_size};
     size_t bytes = model->manifest_size + model->inline_bytes;
     void *manifest;

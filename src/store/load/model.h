@@ -14,10 +14,10 @@ typedef struct ligi_model {
     size_t inline_bytes;
 } ligi_model;
 
-/* From an open ledger; without its tensors and structure. */
+/* From an open view; without its tensors and structure. */
 lig_status ligi_model_list(const lig_catalog_item *item, const void *secret, ligi_model **out);
 /* Adds the tensors to one that was listed. `*gone` is set when its pack was not there. */
-lig_status ligi_model_fill(lig_store *store, const ligi_ledger *ledger, ligi_model *model,
+lig_status ligi_model_fill(lig_store *store, const ligi_catalog_view *view, ligi_model *model,
                            int *gone);
 /* Adds the tensors from a manifest at hand, behind which the data of an inline model lies; the
  * bytes are taken over, also on failure. */

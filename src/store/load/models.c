@@ -91,12 +91,12 @@ typedef struct found {
 
 static lig_status collect(lig_store *store, const lig_query *query, found *into)
 {
-    ligi_ledger ledger;
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(&ledger, LIGI_TABLE_MODEL, &walk, &item, &status)) {
+    while (ligi_catalog_view_next(&view, LIGI_TABLE_MODEL, &walk, &item, &status)) {
         ligi_model *model = NULL;
         status = ligi_model_list(&item, store->secret, &model);
         if (status == LIG_E_CORRUPT) { /* one damaged record must not hide the others */
@@ -118,7 +118,7 @@ static lig_status collect(lig_store *store, const lig_query *query, found *into)
         }
         into->models[into->count++] = &model->shown;
     }
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     return status;
 }
 
@@ -168,14 +168,14 @@ lig_status lig_store_models(lig_store *store, const lig_query *query, lig_model 
 lig_status lig_store_stat(lig_store *store, lig_store_stats *stats)
 {
     LIG_TRY(ligi_store_usable(store));
-    ligi_ledger ledger;
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
-    lig_store_stats sum = {.version = ledger.version};
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    lig_store_stats sum = {.version = view.version};
     lig_status status = LIG_OK;
     for (int table = LIGI_TABLE_HEADER; table < LIGI_TABLE_END && status == LIG_OK; table++) {
         ligi_walk walk = {0};
         lig_catalog_item item;
-        while (ligi_ledger_next(&ledger, (enum ligi_table)table, &walk, &item, &status)) {
+        while (ligi_catalog_view_next(&view, (enum ligi_table)table, &walk, &item, &status)) {
             sum.stored_bytes += item.key_bytes + item.value_bytes;
             ligi_record record = {0};
             ligi_pack_record pack = {0};
@@ -195,7 +195,7 @@ lig_status lig_store_stat(lig_store *store, lig_store_stats *stats)
                 break;
         }
     }
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     if (status == LIG_OK)
         *stats = sum;
     return status;

@@ -9,8 +9,8 @@
 enum { MAPS_MAX = 1024 };
 
 struct ligi_pin {
-    ligi_place *place; /* held: a match may outlive its store */
-    void *held;        /* the volume's */
+    ligi_volume *volume; /* held: a match may outlive its store */
+    void *held;          /* the volume's */
     int64_t expires_ns;
 };
 
@@ -21,7 +21,7 @@ static lig_status take(ligi_pin *pin, const ligi_use *uses, size_t count)
     for (size_t i = 0; i < count; i++)
         packs[i] = uses[i].pack;
     lig_status status =
-        pin->place->ops->pin(pin->place->self, packs, count, pin->expires_ns, &pin->held);
+        pin->volume->ops->pin(pin->volume->self, packs, count, pin->expires_ns, &pin->held);
     free(packs);
     return status;
 }
@@ -33,7 +33,7 @@ lig_status ligi_pin_take(lig_store *store, const ligi_use *uses, size_t count, i
         return LIG_OK;
     ligi_pin *pin = NULL;
     LIG_TRY(ligi_calloc(&pin, 1, sizeof *pin, "a pin"));
-    pin->place = store->place;
+    pin->volume = store->volume;
     int64_t now = ligi_date_ns();
     pin->expires_ns = lease_ns < INT64_MAX - now ? now + lease_ns : INT64_MAX;
     lig_status status = take(pin, uses, count);
@@ -41,7 +41,7 @@ lig_status ligi_pin_take(lig_store *store, const ligi_use *uses, size_t count, i
         free(pin);
         return status;
     }
-    ligi_place_hold(pin->place);
+    ligi_volume_hold(pin->volume);
     *out = pin;
     return LIG_OK;
 }
@@ -50,8 +50,8 @@ void ligi_pin_release(ligi_pin *pin)
 {
     if (pin == NULL)
         return;
-    pin->place->ops->unpin(pin->held);
-    ligi_place_drop(pin->place);
+    pin->volume->ops->unpin(pin->held);
+    ligi_volume_drop(pin->volume);
     free(pin);
 }
 
@@ -63,15 +63,15 @@ int64_t ligi_pin_expires(const ligi_pin *pin)
 lig_status ligi_maps_take(ligi_maps *maps, lig_store *store, const ligi_use *uses, size_t count,
                           int *gone)
 {
-    const lig_volume_ops *ops = store->place->ops;
+    const lig_volume_ops *ops = store->volume->ops;
     /* On a network file system a file that another machine removes is gone under its mapping. */
-    if (count > MAPS_MAX || ops->flags(store->place->self) & LIG_VOLUME_NO_CATALOG)
+    if (count > MAPS_MAX || ops->flags(store->volume->self) & LIG_VOLUME_NO_CATALOG)
         return LIG_OK;
     LIG_TRY(ligi_calloc(&maps->packs, count, sizeof *maps->packs, "mappings"));
     for (size_t i = 0; i < count; i++) {
         ligi_mapped *next = &maps->packs[maps->count];
         next->pack = uses[i].pack;
-        lig_status status = ops->pack_map(store->place->self, uses[i].pack, 0, &next->mapping);
+        lig_status status = ops->pack_map(store->volume->self, uses[i].pack, 0, &next->mapping);
         *gone = status == LIG_E_NOTFOUND;
         if (status != LIG_OK) {
             ligi_maps_fini(maps, store);
@@ -85,7 +85,7 @@ lig_status ligi_maps_take(ligi_maps *maps, lig_store *store, const ligi_use *use
 void ligi_maps_fini(ligi_maps *maps, const lig_store *store)
 {
     for (size_t i = 0; i < maps->count; i++)
-        store->place->ops->pack_unmap(store->place->self, &maps->packs[i].mapping);
+        store->volume->ops->pack_unmap(store->volume->self, &maps->packs[i].mapping);
     free(maps->packs);
     *maps = (ligi_maps){0};
 }

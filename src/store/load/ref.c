@@ -47,19 +47,19 @@ static lig_status hold(lig_ref *ref, int *gone)
 static void clean(const lig_ref *ref)
 {
     const ligi_record *record = &ref->model->record;
-    ligi_ledger ledger;
-    if (ligi_ledger_begin(ref->store, &ledger) != LIG_OK)
+    ligi_catalog_view view;
+    if (ligi_catalog_view_begin(ref->store, &view) != LIG_OK)
         return;
-    int changed = ledger.version != ref->version;
+    int changed = view.version != ref->version;
     size_t first = 0;
     for (; first < record->use_count && changed; first++) {
         ligi_pack_record pack;
-        if (ligi_ledger_pack(&ledger, record->uses[first].pack, &pack) == LIG_E_NOTFOUND)
+        if (ligi_catalog_view_pack(&view, record->uses[first].pack, &pack) == LIG_E_NOTFOUND)
             break;
     }
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     for (; first < record->use_count && changed; first++)
-        ligi_store_clean_pack(ref->store, record->uses[first].pack);
+        ligi_orphans_remove_pack(ref->store, record->uses[first].pack);
 }
 
 void ligi_ref_unpin(lig_ref *ref)
@@ -108,51 +108,52 @@ lig_status ligi_ref_usable(const lig_ref *ref)
 static lig_status is_current(const lig_ref *ref, uint64_t *version, int *current)
 {
     const ligi_record *mine = &ref->model->record;
-    ligi_ledger ledger;
-    LIG_TRY(ligi_ledger_begin(ref->store, &ledger));
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(ref->store, &view));
     lig_status status = LIG_OK;
-    *current = ledger.version == *version;
-    *version = ledger.version;
+    *current = view.version == *version;
+    *version = view.version;
     if (!*current) {
-        ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, mine->about.id);
+        ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, mine->about.id);
         lig_catalog_item item;
         ligi_record now = {0};
-        status = ligi_ledger_get(&ledger, &key, &item);
+        status = ligi_catalog_view_get(&view, &key, &item);
         if (status == LIG_OK)
             status = ligi_record_get(&item, ref->store->secret, &now);
         *current =
             status == LIG_OK && now.pack == mine->pack && now.manifest_hash == mine->manifest_hash;
         ligi_record_fini(&now);
     }
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
-static lig_status find(const ligi_ledger *ledger, const char *name, uint64_t id, ligi_model **out)
+static lig_status find(const ligi_catalog_view *view, const char *name, uint64_t id,
+                       ligi_model **out)
 {
     if (name) {
         ligi_record found = {0};
-        lig_status status = ligi_ledger_find(ledger, name, &found);
+        lig_status status = ligi_catalog_view_find(view, name, &found);
         id = found.about.id;
         ligi_record_fini(&found);
         LIG_TRY(status);
     }
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, id);
     lig_catalog_item item;
-    lig_status status = ligi_ledger_get(ledger, &key, &item);
+    lig_status status = ligi_catalog_view_get(view, &key, &item);
     if (status == LIG_E_NOTFOUND)
         return lig_fail(status, "model %llu is no longer in %s: it was replaced or retired",
-                        (unsigned long long)id, ledger->store->uri);
+                        (unsigned long long)id, view->store->uri);
     LIG_TRY(status);
-    return ligi_model_list(&item, ledger->store->secret, out);
+    return ligi_model_list(&item, view->store->secret, out);
 }
 
-static lig_status fill(lig_ref *ref, const ligi_ledger *ledger, int flags, int *gone)
+static lig_status fill(lig_ref *ref, const ligi_catalog_view *view, int flags, int *gone)
 {
-    ref->version = ledger->version;
+    ref->version = view->version;
     if (flags & LIGI_REF_HELD)
         LIG_TRY(hold(ref, gone));
-    LIG_TRY(ligi_model_fill(ref->store, ledger, ref->model, gone));
+    LIG_TRY(ligi_model_fill(ref->store, view, ref->model, gone));
     if (flags & LIGI_REF_SHOWN)
         ligi_manifest_fingerprints(&ref->model->manifest, ref->store->secret);
     return LIG_OK;
@@ -164,16 +165,16 @@ static lig_status fill(lig_ref *ref, const ligi_ledger *ledger, int flags, int *
 static lig_status attempt(lig_store *store, const char *name, uint64_t id, int flags, int *gone,
                           lig_ref **ref)
 {
-    ligi_ledger ledger;
+    ligi_catalog_view view;
     ligi_model *model = NULL;
     *gone = 0;
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
-    lig_status status = find(&ledger, name, id, &model);
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    lig_status status = find(&view, name, id, &model);
     if (status == LIG_OK)
         status = ligi_ref_make(store, model, ref);
     if (status == LIG_OK)
-        status = fill(*ref, &ledger, flags, gone);
-    ligi_ledger_end(&ledger);
+        status = fill(*ref, &view, flags, gone);
+    ligi_catalog_view_end(&view);
     if (status != LIG_OK || (*ref)->pin == NULL)
         return status;
     int current = 1;
@@ -191,7 +192,7 @@ static lig_status lost(const lig_ref *ref, int *again)
     uint64_t version = 0;
     int current = 0;
     *again = 0;
-    LIG_TRY(ref->store->place->ops->catalog_settle(ref->store->place->self));
+    LIG_TRY(ref->store->volume->ops->catalog_settle(ref->store->volume->self));
     LIG_TRY(is_current(ref, &version, &current));
     if (current)
         return lig_fail(LIG_E_CORRUPT, "model '%s': a pack that it needs is missing", name);
@@ -250,7 +251,7 @@ lig_status ligi_ref_with(lig_store *store, const char *name, int flags, ligi_act
 lig_status lig_store_resolve(lig_store *store, const char *model, lig_ref **ref)
 {
     LIG_TRY(ligi_store_usable(store));
-    LIG_TRY(ligi_name_check("model", model));
+    LIG_TRY(ligi_labels_check_name("model", model));
     return ligi_ref_open(store, model, 0, LIGI_REF_HELD | LIGI_REF_SHOWN, ref);
 }
 
@@ -263,7 +264,7 @@ lig_status lig_store_resolve_id(lig_store *store, uint64_t id, lig_ref **ref)
 lig_status lig_store_model(lig_store *store, const char *model, lig_model **out)
 {
     LIG_TRY(ligi_store_usable(store));
-    LIG_TRY(ligi_name_check("model", model));
+    LIG_TRY(ligi_labels_check_name("model", model));
     lig_ref *ref;
     LIG_TRY(ligi_ref_open(store, model, 0, LIGI_REF_SHOWN, &ref));
     *out = lig_ref_detach(ref);

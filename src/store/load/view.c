@@ -14,7 +14,7 @@ typedef struct mapped {
 } mapped;
 
 struct lig_view {
-    ligi_place *place; /* held: packs are unmapped through it */
+    ligi_volume *volume; /* held: packs are unmapped through it */
     ligi_model *model;
     mapped *packs;
     size_t pack_count, pack_capacity;
@@ -32,10 +32,10 @@ void lig_view_destroy(lig_view *view)
         if (one->copied)
             munmap(one->mapping.base, one->mapping.bytes);
         else
-            view->place->ops->pack_unmap(view->place->self, &one->mapping);
+            view->volume->ops->pack_unmap(view->volume->self, &one->mapping);
     }
     ligi_model_free(view->model);
-    ligi_place_drop(view->place);
+    ligi_volume_drop(view->volume);
     free(view->packs);
     free(view->inlined);
     if (view->made)
@@ -83,9 +83,9 @@ static lig_status copy_pack(const mapping_job *job, const lig_mapping *from, map
 
 static lig_status map_pack(const mapping_job *job, mapped *one, int *gone)
 {
-    ligi_place *place = job->view->place;
+    ligi_volume *volume = job->view->volume;
     uint32_t flags = job->flags & LIG_VIEW_PRIVATE ? LIG_MAP_PRIVATE : 0;
-    lig_status status = place->ops->pack_map(place->self, one->pack, flags, &one->mapping);
+    lig_status status = volume->ops->pack_map(volume->self, one->pack, flags, &one->mapping);
     if (status != LIG_E_NOTFOUND)
         return status;
     const lig_mapping *kept = ligi_maps_find(&job->ref->maps, one->pack);
@@ -215,8 +215,8 @@ static lig_status map_model(void *context, const lig_ref *ref, int *gone)
     mapping_job *job = context;
     lig_view *view;
     LIG_TRY(ligi_calloc(&view, 1, sizeof *view, "a view"));
-    ligi_place_hold(ref->store->place);
-    view->place = ref->store->place;
+    ligi_volume_hold(ref->store->volume);
+    view->volume = ref->store->volume;
     job->view = view;
     job->ref = ref;
     lig_status status = ligi_model_copy(ref->model, ref->store->secret, &view->model);

@@ -78,15 +78,14 @@ static lig_status choose_any(sift *self, size_t first, size_t end)
  * the catalog from growing. */
 static lig_status choose_sizes(sift *self)
 {
-    ligi_ledger ledger;
+    ligi_catalog_view view;
     size_t kept = 0;
-    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    LIG_TRY(ligi_catalog_view_begin(self->store, &view));
     for (size_t i = 0; i < self->count; i++)
-        if (ligi_shares_size(self->plan->shares, &ledger,
-                             self->plan->tensors[self->wanted[i]].bytes))
+        if (ligi_shares_size(self->plan->shares, &view, self->plan->tensors[self->wanted[i]].bytes))
             self->wanted[kept++] = self->wanted[i];
     self->count = kept;
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     return LIG_OK;
 }
 
@@ -105,16 +104,16 @@ static lig_status choose_begins(sift *self)
 {
     const ligi_plan *plan = self->plan;
     size_t kept = 0;
-    ligi_ledger ledger;
-    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(self->store, &view));
     for (size_t i = 0; i < self->count; i++) {
         size_t index = self->wanted[i];
-        if (ligi_shares_begin(plan->shares, &ledger, plan->hashes[plan->slots[index].first_hash],
+        if (ligi_shares_begin(plan->shares, &view, plan->hashes[plan->slots[index].first_hash],
                               plan->tensors[index].bytes))
             self->wanted[kept++] = index;
     }
     self->count = kept;
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     return LIG_OK;
 }
 
@@ -132,13 +131,13 @@ static lig_status hash_rest(sift *self)
 static lig_status place_found(sift *self)
 {
     ligi_plan *plan = self->plan;
-    ligi_ledger ledger;
-    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(self->store, &view));
     lig_status status = LIG_OK;
     for (size_t i = 0; i < self->count && status == LIG_OK; i++) {
         ligi_slot *slot = &plan->slots[self->wanted[i]];
-        ligi_origin found;
-        status = ligi_shares_find(plan->shares, &ledger, plan->hashes + slot->first_hash,
+        ligi_fingerprint_entry found;
+        status = ligi_shares_find(plan->shares, &view, plan->hashes + slot->first_hash,
                                   plan->tensors[self->wanted[i]].bytes, &found);
         if (status != LIG_OK || found.owner == 0)
             continue;
@@ -146,12 +145,12 @@ static lig_status place_found(sift *self)
         slot->pack = found.pack;
         slot->offset = found.pack ? found.offset : 0;
     }
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     return status;
 }
 
-lig_status ligi_sift(lig_store *store, ligi_plan *plan, const ligi_source *source, size_t first,
-                     size_t end)
+lig_status ligi_dedup(lig_store *store, ligi_plan *plan, const ligi_source *source, size_t first,
+                      size_t end)
 {
     sift self = {.store = store, .plan = plan, .source = source};
     int64_t begin = ligi_now_ns();

@@ -5,7 +5,7 @@
 #include "store/save/save.h"
 
 /* Tensors [first, end) may be read. Those that need not be written get their place and hashes. */
-lig_status ligi_sift(lig_store *store, ligi_plan *plan, const ligi_source *source, size_t first,
-                     size_t end);
+lig_status ligi_dedup(lig_store *store, ligi_plan *plan, const ligi_source *source, size_t first,
+                      size_t end);
 
 #endif

@@ -30,7 +30,7 @@ static void destroy(lig_part *part)
     free(part);
 }
 
-static lig_status put_part(const ligi_writing *writing, ligi_writer *out)
+static lig_status put_part(const ligi_save_write *writing, ligi_writer *out)
 {
     const ligi_plan *plan = writing->plan;
     ligi_put_bytes(out, magic, sizeof magic);
@@ -49,7 +49,7 @@ static lig_status put_part(const ligi_writing *writing, ligi_writer *out)
     return out->status;
 }
 
-static lig_status fill_part(ligi_writing *writing, lig_part *part)
+static lig_status fill_part(ligi_save_write *writing, lig_part *part)
 {
     ligi_record record = {0};
     LIG_TRY(ligi_plan_record(writing->plan, writing->pack_id, &record));
@@ -58,11 +58,11 @@ static lig_status fill_part(ligi_writing *writing, lig_part *part)
     if (part->use_count)
         LIG_TRY(ligi_pin_take(writing->store, part->uses, part->use_count, LEASE_NS, &part->pin));
     if (writing->pack_id == 0)
-        LIG_TRY(ligi_writing_manifest(writing));
+        LIG_TRY(ligi_save_write_manifest(writing));
     return put_part(writing, &part->bytes);
 }
 
-lig_status ligi_part_make(ligi_writing *writing, lig_part **out)
+lig_status ligi_part_make(ligi_save_write *writing, lig_part **out)
 {
     lig_part *part;
     LIG_TRY(ligi_calloc(&part, 1, sizeof *part, "a part"));
@@ -92,7 +92,7 @@ void lig_part_close(lig_part *part, lig_store *store)
     ligi_pin_release(part->pin);
     part->pin = NULL;
     for (size_t i = 0; i < part->use_count && here; i++)
-        ligi_store_clean_pack(store, part->uses[i].pack);
+        ligi_orphans_remove_pack(store, part->uses[i].pack);
     destroy(part);
 }
 

@@ -6,7 +6,7 @@
 
 /* Makes the part of what was written. From then on a pin holds the packs that it needs, its own
  * among them, so that the writer's hold may end. */
-lig_status ligi_part_make(ligi_writing *writing, lig_part **out);
+lig_status ligi_part_make(ligi_save_write *writing, lig_part **out);
 
 /* A part as it arrives; strings and data are borrowed from its bytes. */
 typedef struct ligi_part_read {

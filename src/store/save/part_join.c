@@ -234,7 +234,7 @@ static void place_all(const joining *self, ligi_plan *plan)
         slot->pack = one->stored->pack;
         slot->offset = one->stored->pack ? one->stored->offset : 0;
         plan->packed |= slot->pack != 0;
-        size_t blocks = ligi_block_count(one->stored->tensor.bytes);
+        size_t blocks = ligi_manifest_block_count(one->stored->tensor.bytes);
         if (blocks)
             memcpy(plan->hashes + slot->first_hash,
                    self->parts[one->part].manifest.hashes[one->index],
@@ -254,7 +254,7 @@ static lig_status fill(void *context, size_t index, uint64_t offset, uint64_t by
 /* Whoever writes a part pins it, and may die before the commit: from here on this process does. */
 static lig_status pin_packs(joining *self, const ligi_plan *plan)
 {
-    ligi_place *place = self->store->place;
+    ligi_volume *volume = self->store->volume;
     ligi_record record = {0};
     LIG_TRY(ligi_plan_record(plan, 0, &record));
     lig_status status = LIG_OK;
@@ -265,7 +265,7 @@ static lig_status pin_packs(joining *self, const ligi_plan *plan)
         uint64_t bytes = 0;
         if (self->parts[i].pack == 0)
             continue;
-        status = place->ops->pack_size(place->self, self->parts[i].pack, &bytes);
+        status = volume->ops->pack_size(volume->self, self->parts[i].pack, &bytes);
         if (status == LIG_E_NOTFOUND)
             status = lig_fail(status,
                               "part %zu of '%s' is gone: it was closed, or its process has ended",
@@ -312,7 +312,7 @@ lig_status lig_store_join(lig_store *store, const char *model, const lig_part_da
                           size_t count, const lig_save_options *options)
 {
     LIG_TRY(ligi_store_writable(store));
-    LIG_TRY(ligi_name_check("model", model));
+    LIG_TRY(ligi_labels_check_name("model", model));
     if (count == 0)
         return lig_fail(LIG_E_INVALID, "a model is joined of one part at least");
     if (options && (options->match || options->boxes || options->part))

@@ -271,7 +271,7 @@ lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input)
         if (plan->slots[i].tied != SIZE_MAX)
             continue;
         plan->slots[i].first_hash = plan->hash_count;
-        plan->hash_count += ligi_block_count(plan->tensors[i].bytes);
+        plan->hash_count += ligi_manifest_block_count(plan->tensors[i].bytes);
         if (__builtin_add_overflow(plan->bytes, plan->tensors[i].bytes, &plan->bytes) ||
             plan->bytes > INT64_MAX / 2)
             return lig_fail(LIG_E_LIMIT, "the tensors of '%s' take more than 2^62 bytes",

@@ -16,34 +16,34 @@
 
 /* --- what can be refused at once --- */
 
-static lig_status check_free(const ligi_ledger *ledger, const ligi_plan *plan, uint64_t *taken)
+static lig_status check_free(const ligi_catalog_view *view, const ligi_plan *plan, uint64_t *taken)
 {
     uint64_t alias;
-    LIG_TRY(ligi_ledger_alias(ledger, plan->about.name, &alias));
+    LIG_TRY(ligi_catalog_view_alias(view, plan->about.name, &alias));
     if (alias)
         return lig_fail(LIG_E_EXISTS,
                         "'%s' is an alias in %s; remove it first, or save under another name",
-                        plan->about.name, ledger->store->uri);
-    LIG_TRY(ligi_ledger_name(ledger, plan->about.name, taken));
+                        plan->about.name, view->store->uri);
+    LIG_TRY(ligi_catalog_view_name(view, plan->about.name, taken));
     if (*taken && !(plan->flags & LIG_SAVE_REPLACE))
         return lig_fail(LIG_E_EXISTS,
                         "there is a model '%s' in %s already; replace it (replace=True, --replace, "
                         "LIG_SAVE_REPLACE), or save under another name",
-                        plan->about.name, ledger->store->uri);
+                        plan->about.name, view->store->uri);
     return LIG_OK;
 }
 
 /* The parent may be given by an alias, which will name another model one day: its own name is kept.
  */
-static lig_status find_parent(const ligi_ledger *ledger, ligi_plan *plan)
+static lig_status find_parent(const ligi_catalog_view *view, ligi_plan *plan)
 {
     if (plan->about.parent_name[0] == '\0' || plan->about.parent)
         return LIG_OK;
     ligi_record parent = {0};
-    lig_status status = ligi_ledger_find(ledger, plan->about.parent_name, &parent);
+    lig_status status = ligi_catalog_view_find(view, plan->about.parent_name, &parent);
     if (status == LIG_E_NOTFOUND)
         status = lig_fail(status, "there is no model '%s', the parent of '%s', in %s",
-                          plan->about.parent_name, plan->about.name, ledger->store->uri);
+                          plan->about.parent_name, plan->about.name, view->store->uri);
     if (status == LIG_OK)
         status = ligi_strdup(&plan->parent_name, parent.about.name);
     if (status == LIG_OK) {
@@ -56,13 +56,13 @@ static lig_status find_parent(const ligi_ledger *ledger, ligi_plan *plan)
 
 lig_status ligi_save_check(lig_store *store, ligi_plan *plan)
 {
-    ligi_ledger ledger;
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
     uint64_t taken;
-    lig_status status = check_free(&ledger, plan, &taken);
+    lig_status status = check_free(&view, plan, &taken);
     if (status == LIG_OK)
-        status = find_parent(&ledger, plan);
-    ligi_ledger_end(&ledger);
+        status = find_parent(&view, plan);
+    ligi_catalog_view_end(&view);
     return status;
 }
 
@@ -105,7 +105,7 @@ lig_status ligi_save_prepare(lig_store *store, const ligi_plan_input *input, int
                              ligi_plan *plan)
 {
     LIG_TRY(ligi_store_writable(store));
-    LIG_TRY(ligi_name_check("model", input->name));
+    LIG_TRY(ligi_labels_check_name("model", input->name));
     LIG_TRY(check_tensors(input, with_data));
     LIG_TRY(ligi_plan_make(plan, input));
     plan->about.created_ns = ligi_date_ns();
@@ -115,23 +115,23 @@ lig_status ligi_save_prepare(lig_store *store, const ligi_plan_input *input, int
 
 /* --- the commit --- */
 
-static lig_status take_next_id(const ligi_ledger *ledger, ligi_change *change, uint64_t *id)
+static lig_status take_next_id(const ligi_catalog_view *view, ligi_change *change, uint64_t *id)
 {
     ligi_header header;
-    LIG_TRY(ligi_ledger_header(ledger, &header));
+    LIG_TRY(ligi_catalog_view_header(view, &header));
     *id = header.next_id++;
     ligi_header_put(&change->value, &header);
-    ligi_key key = ligi_key_header();
+    ligi_catalog_key key = ligi_catalog_key_header();
     return ligi_change_put(change, &key);
 }
 
-static lig_status remove_taken(const ligi_ledger *ledger, ligi_change *change, uint64_t taken,
+static lig_status remove_taken(const ligi_catalog_view *view, ligi_change *change, uint64_t taken,
                                uint64_t heir)
 {
     if (taken == 0)
         return LIG_OK;
     ligi_record before = {0};
-    lig_status status = ligi_ledger_model(ledger, taken, &before);
+    lig_status status = ligi_catalog_view_model(view, taken, &before);
     if (status == LIG_OK)
         status = ligi_change_remove(change, &before, 1, heir);
     ligi_record_fini(&before);
@@ -140,43 +140,44 @@ static lig_status remove_taken(const ligi_ledger *ledger, ligi_change *change, u
 
 /* What is new here may be referred to from now on; so may what was referred to in a pack that the
  * catalog had given up. */
-static lig_status put_origins(const ligi_writing *self, const ligi_ledger *ledger,
-                              ligi_change *change)
+static lig_status put_fingerprints(const ligi_save_write *self, const ligi_catalog_view *view,
+                                   ligi_change *change)
 {
     const ligi_plan *plan = self->plan;
     for (size_t i = 0; i < plan->count; i++) {
         const ligi_slot *slot = &plan->slots[i];
         ligi_pack_record record;
-        if (slot->tied != SIZE_MAX || plan->tensors[i].bytes < LIGI_ORIGIN_BYTES ||
+        if (slot->tied != SIZE_MAX || plan->tensors[i].bytes < LIGI_FINGERPRINT_MIN_BYTES ||
             (slot->pack == 0 && self->pack_id == 0) ||
-            (slot->pack && ligi_ledger_pack(ledger, slot->pack, &record) != LIG_E_NOTFOUND))
+            (slot->pack && ligi_catalog_view_pack(view, slot->pack, &record) != LIG_E_NOTFOUND))
             continue;
         const uint64_t *hashes = plan->hashes + slot->first_hash;
         uint64_t bytes = plan->tensors[i].bytes;
-        ligi_origin origin = {.first = hashes[0],
-                              .print = ligi_fingerprint(self->store->secret, hashes, bytes),
-                              .bytes = bytes,
-                              .pack = slot->pack ? slot->pack : self->pack_id,
-                              .offset = slot->offset,
-                              .owner = slot->owner ? slot->owner : plan->about.id};
-        LIG_TRY(ligi_change_origin(change, &origin));
+        ligi_fingerprint_entry fingerprint = {
+            .first = hashes[0],
+            .print = ligi_fingerprint(self->store->secret, hashes, bytes),
+            .bytes = bytes,
+            .pack = slot->pack ? slot->pack : self->pack_id,
+            .offset = slot->offset,
+            .owner = slot->owner ? slot->owner : plan->about.id};
+        LIG_TRY(ligi_change_fingerprint(change, &fingerprint));
     }
     return LIG_OK;
 }
 
-static lig_status put_model(ligi_writing *self, const ligi_ledger *ledger, ligi_change *change,
-                            ligi_record *record)
+static lig_status put_model(ligi_save_write *self, const ligi_catalog_view *view,
+                            ligi_change *change, ligi_record *record)
 {
     const ligi_plan *plan = self->plan;
     if (self->pack_id == 0)
-        LIG_TRY(ligi_writing_inline(self, change, record));
+        LIG_TRY(ligi_save_write_inline(self, change, record));
     LIG_TRY(ligi_change_uses(change, record, 1, self->pack_bytes));
-    LIG_TRY(put_origins(self, ledger, change));
+    LIG_TRY(put_fingerprints(self, view, change));
     LIG_TRY(ligi_change_graphs(change, &plan->about, plan->graphs.data, plan->graphs.bytes));
     return ligi_change_model(change, record);
 }
 
-static lig_status adopt_manifest(const ligi_writing *self, ligi_model *model)
+static lig_status adopt_manifest(const ligi_save_write *self, ligi_model *model)
 {
     size_t manifest = self->manifest.bytes, data = self->pack_id ? 0 : self->data.bytes;
     uint8_t *bytes;
@@ -190,10 +191,11 @@ static lig_status adopt_manifest(const ligi_writing *self, ligi_model *model)
 }
 
 /* The model as it is about to be committed, with its id. */
-static lig_status make_model(const ligi_writing *self, const ligi_record *record, ligi_model **out)
+static lig_status make_model(const ligi_save_write *self, const ligi_record *record,
+                             ligi_model **out)
 {
     ligi_writer value = {0};
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, record->about.id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
     ligi_record_put(&value, record, self->store->secret);
     lig_catalog_item item = {key.bytes, key.size, value.data, value.bytes};
     lig_status status = value.status;
@@ -206,7 +208,7 @@ static lig_status make_model(const ligi_writing *self, const ligi_record *record
 
 /* Pinned while this save still holds all its packs: once it is committed, somebody may replace it
  * at once. A commit that is tried again has another model in the same packs. */
-static lig_status make_ref(ligi_writing *self, const ligi_record *record)
+static lig_status make_ref(ligi_save_write *self, const ligi_record *record)
 {
     ligi_model *model = NULL;
     lig_status status = make_model(self, record, &model);
@@ -223,15 +225,15 @@ static lig_status make_ref(ligi_writing *self, const ligi_record *record)
     return record->use_count ? ligi_ref_pin(self->ref, LIGI_PIN_ENDLESS) : LIG_OK;
 }
 
-static lig_status commit_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status commit_edit(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
-    ligi_writing *self = context;
+    ligi_save_write *self = context;
     ligi_plan *plan = self->plan;
     uint64_t taken;
-    LIG_TRY(check_free(ledger, plan, &taken));
+    LIG_TRY(check_free(view, plan, &taken));
     if (self->pack_id == 0)
-        LIG_TRY(take_next_id(ledger, change, &plan->about.id));
-    LIG_TRY(remove_taken(ledger, change, taken, plan->about.id));
+        LIG_TRY(take_next_id(view, change, &plan->about.id));
+    LIG_TRY(remove_taken(view, change, taken, plan->about.id));
     ligi_record record = {.about = plan->about,
                           .pack = self->pack_id,
                           .offset = self->trailer.footer_offset,
@@ -239,7 +241,7 @@ static lig_status commit_edit(void *context, const ligi_ledger *ledger, ligi_cha
                           .manifest_hash = self->trailer.footer_hash};
     lig_status status = ligi_plan_record(plan, self->pack_id, &record);
     if (status == LIG_OK)
-        status = put_model(self, ledger, change, &record);
+        status = put_model(self, view, change, &record);
     if (status == LIG_OK && plan->ref)
         status = make_ref(self, &record);
     free(record.uses);
@@ -248,16 +250,16 @@ static lig_status commit_edit(void *context, const ligi_ledger *ledger, ligi_cha
 
 lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *source)
 {
-    ligi_writing self = {.store = store, .plan = plan, .source = source, .packed = plan->packed};
+    ligi_save_write self = {.store = store, .plan = plan, .source = source, .packed = plan->packed};
     ligi_failure failure;
     int64_t begin = ligi_now_ns();
     lig_part *part = NULL;
-    lig_status status = ligi_writing_run(&self);
+    lig_status status = ligi_save_write_run(&self);
     if (status == LIG_OK)
         status = plan->part ? ligi_part_make(&self, &part)
-                            : ligi_store_commit(store, commit_edit, &self, NULL);
+                            : ligi_change_commit(store, commit_edit, &self, NULL);
     ligi_failure_take(&failure, status);
-    ligi_writing_fini(&self);
+    ligi_save_write_fini(&self);
     if (status != LIG_OK)
         lig_ref_release(self.ref);
     else if (self.ref)
@@ -266,7 +268,7 @@ lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *s
      * it was held here. A commit that failed may still have reached the medium, so the catalog is
      * asked in either case. A part's pack is pinned by now. */
     if (self.pack_id)
-        ligi_store_clean_pack(store, self.pack_id);
+        ligi_orphans_remove_pack(store, self.pack_id);
     if (plan->shares)
         ligi_shares_end(plan->shares);
     plan->shares = NULL;

@@ -73,7 +73,7 @@ static void leave_store(background *work)
     pthread_mutex_unlock(&store->lock);
 }
 
-void ligi_open_saves_end(lig_store *store)
+void ligi_save_async_end_open(lig_store *store)
 {
     for (background *work = store->open_saves; work; work = work->after) {
         pthread_mutex_lock(&work->lock);

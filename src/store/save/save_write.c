@@ -35,12 +35,12 @@ lig_status ligi_source_fill(const ligi_source *source, const ligi_plan *plan, si
     return LIG_OK;
 }
 
-static lig_status wait_for(const ligi_writing *self, size_t index)
+static lig_status wait_for(const ligi_save_write *self, size_t index)
 {
     return self->source->wait ? self->source->wait(self->source->context, index) : LIG_OK;
 }
 
-static void tell_done(const ligi_writing *self, size_t index)
+static void tell_done(const ligi_save_write *self, size_t index)
 {
     if (self->source->done)
         self->source->done(self->source->context, index);
@@ -48,13 +48,13 @@ static void tell_done(const ligi_writing *self, size_t index)
 
 /* --- a pack --- */
 
-static lig_status put_flat(ligi_writing *self, const void *data, uint64_t bytes, uint64_t offset)
+static lig_status put_flat(ligi_save_write *self, const void *data, uint64_t bytes, uint64_t offset)
 {
     lig_piece piece = {.data = data, .bytes = bytes, .offset = offset};
-    return self->store->place->ops->pack_put(self->pack, &piece);
+    return self->store->volume->ops->pack_put(self->pack, &piece);
 }
 
-static lig_status put_header(ligi_writing *self)
+static lig_status put_header(ligi_save_write *self)
 {
     uint8_t bytes[LIGI_PACK_HEADER_BYTES];
     ligi_pack_header header = {.created_ns = ligi_date_ns()};
@@ -75,11 +75,11 @@ static uint64_t size_guess(const ligi_plan *plan)
 }
 
 /* What was gathered goes first, in the layout that it has. */
-static lig_status begin_pack(ligi_writing *self, size_t index)
+static lig_status begin_pack(ligi_save_write *self, size_t index)
 {
     ligi_plan *plan = self->plan;
-    LIG_TRY(self->store->place->ops->pack_create(self->store->place->self, size_guess(plan),
-                                                 self->store->secret, &self->pack));
+    LIG_TRY(self->store->volume->ops->pack_create(self->store->volume->self, size_guess(plan),
+                                                  self->store->secret, &self->pack));
     LIG_TRY(put_header(self));
     if (self->data.bytes)
         LIG_TRY(put_flat(self, self->data.data, self->data.bytes, LIGI_PACK_HEADER_BYTES));
@@ -91,7 +91,7 @@ static lig_status begin_pack(ligi_writing *self, size_t index)
     return LIG_OK;
 }
 
-static lig_status put_parts(ligi_writing *self, size_t index)
+static lig_status put_parts(ligi_save_write *self, size_t index)
 {
     const lig_tensor *tensor = &self->plan->tensors[index];
     const ligi_slot *slot = &self->plan->slots[index];
@@ -105,12 +105,12 @@ static lig_status put_parts(ligi_writing *self, size_t index)
                            .bytes = bytes,
                            .offset = slot->offset + at,
                            .hashes = self->plan->hashes + slot->first_hash + at / LIG_BLOCK_BYTES};
-        LIG_TRY(self->store->place->ops->pack_put(self->pack, &piece));
+        LIG_TRY(self->store->volume->ops->pack_put(self->pack, &piece));
     }
     return LIG_OK;
 }
 
-static lig_status put_packed(ligi_writing *self, size_t index)
+static lig_status put_packed(ligi_save_write *self, size_t index)
 {
     const lig_tensor *tensor = &self->plan->tensors[index];
     const ligi_slot *slot = &self->plan->slots[index];
@@ -120,10 +120,10 @@ static lig_status put_packed(ligi_writing *self, size_t index)
                        .bytes = tensor->bytes,
                        .offset = slot->offset,
                        .hashes = self->plan->hashes + slot->first_hash};
-    return self->store->place->ops->pack_put(self->pack, &piece);
+    return self->store->volume->ops->pack_put(self->pack, &piece);
 }
 
-lig_status ligi_writing_manifest(ligi_writing *self)
+lig_status ligi_save_write_manifest(ligi_save_write *self)
 {
     const ligi_plan *plan = self->plan;
     ligi_body body = {.structure = plan->structure,
@@ -140,11 +140,11 @@ lig_status ligi_writing_manifest(ligi_writing *self)
     return self->manifest.status;
 }
 
-static lig_status put_footer(ligi_writing *self)
+static lig_status put_footer(ligi_save_write *self)
 {
     if (self->plan->about.id == 0 && self->plan->part == NULL)
-        LIG_TRY(ligi_store_take_id(self->store, &self->plan->about.id));
-    LIG_TRY(ligi_writing_manifest(self));
+        LIG_TRY(ligi_model_ids_take(self->store, &self->plan->about.id));
+    LIG_TRY(ligi_save_write_manifest(self));
     self->trailer.footer_offset =
         (self->at + LIGI_ALIGN_SMALL - 1) / LIGI_ALIGN_SMALL * LIGI_ALIGN_SMALL;
     self->trailer.footer_bytes = self->manifest.bytes;
@@ -159,7 +159,7 @@ static lig_status put_footer(ligi_writing *self)
 
 /* --- inline --- */
 
-static lig_status put_inline(ligi_writing *self, size_t index)
+static lig_status put_inline(ligi_save_write *self, size_t index)
 {
     const lig_tensor *tensor = &self->plan->tensors[index];
     const ligi_slot *slot = &self->plan->slots[index];
@@ -185,16 +185,16 @@ static uint64_t manifest_estimate(const ligi_plan *plan)
     return bytes;
 }
 
-static int may_be_inline(const ligi_writing *self)
+static int may_be_inline(const ligi_save_write *self)
 {
-    uint32_t flags = self->store->place->ops->flags(self->store->place->self);
+    uint32_t flags = self->store->volume->ops->flags(self->store->volume->self);
     return !(flags & LIG_VOLUME_NO_INLINE) && !self->packed &&
            manifest_estimate(self->plan) < INLINE_MANIFEST_BYTES;
 }
 
 /* --- both --- */
 
-static lig_status put_tensor(ligi_writing *self, size_t index)
+static lig_status put_tensor(ligi_save_write *self, size_t index)
 {
     ligi_plan *plan = self->plan;
     const lig_tensor *tensor = &plan->tensors[index];
@@ -209,7 +209,7 @@ static lig_status put_tensor(ligi_writing *self, size_t index)
     return self->pack ? put_packed(self, index) : put_inline(self, index);
 }
 
-lig_status ligi_writing_run(ligi_writing *self)
+lig_status ligi_save_write_run(ligi_save_write *self)
 {
     ligi_plan *plan = self->plan;
     ligi_stamps *stamps = &self->store->stamps;
@@ -220,7 +220,7 @@ lig_status ligi_writing_run(ligi_writing *self)
         LIG_TRY(wait_for(self, i));
         if (i == sifted) {
             sifted = self->source->in_parts ? i + 1 : plan->count;
-            LIG_TRY(ligi_sift(self->store, plan, self->source, i, sifted));
+            LIG_TRY(ligi_dedup(self->store, plan, self->source, i, sifted));
             begin = i ? begin : ligi_now_ns(); /* looking is a phase of its own */
         }
         LIG_TRY(put_tensor(self, i));
@@ -235,15 +235,15 @@ lig_status ligi_writing_run(ligi_writing *self)
     if (self->pack == NULL)
         return LIG_OK;
     begin = ligi_now_ns();
-    LIG_TRY(self->store->place->ops->pack_seal(self->pack, &self->pack_id));
+    LIG_TRY(self->store->volume->ops->pack_seal(self->pack, &self->pack_id));
     ligi_stamps_note(stamps, LIGI_STAMP_SYNC, begin);
     return LIG_OK;
 }
 
-lig_status ligi_writing_inline(ligi_writing *self, ligi_change *change, ligi_record *record)
+lig_status ligi_save_write_inline(ligi_save_write *self, ligi_change *change, ligi_record *record)
 {
     uint64_t id = self->plan->about.id;
-    LIG_TRY(ligi_writing_manifest(self));
+    LIG_TRY(ligi_save_write_manifest(self));
     ligi_inline inlined = {.manifest = self->manifest.data,
                            .manifest_bytes = self->manifest.bytes,
                            .data = self->data.data,
@@ -251,13 +251,13 @@ lig_status ligi_writing_inline(ligi_writing *self, ligi_change *change, ligi_rec
     record->manifest_bytes = self->manifest.bytes;
     record->manifest_hash = ligi_hash64_plain(self->manifest.data, self->manifest.bytes);
     ligi_inline_put(&change->value, id, &inlined, self->store->secret);
-    ligi_key key = ligi_key_id(LIGI_TABLE_INLINE, id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_INLINE, id);
     return ligi_change_put(change, &key);
 }
 
-void ligi_writing_fini(ligi_writing *self)
+void ligi_save_write_fini(ligi_save_write *self)
 {
-    self->store->place->ops->pack_close(self->pack);
+    self->store->volume->ops->pack_close(self->pack);
     ligi_writer_fini(&self->manifest);
     ligi_writer_fini(&self->data);
     free(self->buffer);

@@ -7,7 +7,7 @@
 #include "store/catalog/catalog_view.h"
 #include "store/save/save.h"
 
-typedef struct ligi_writing {
+typedef struct ligi_save_write {
     lig_store *store;
     ligi_plan *plan;
     const ligi_source *source;
@@ -22,17 +22,17 @@ typedef struct ligi_writing {
     ligi_writer data;     /* of an inline model */
     uint8_t *buffer;
     lig_ref *ref; /* what is committed; when the plan asks for it */
-} ligi_writing;
+} ligi_save_write;
 
 /* store, plan and source are set, the rest is zero. Places and writes all tensors, and seals the
  * pack if there is one (pack_id is not 0). */
-lig_status ligi_writing_run(ligi_writing *self);
+lig_status ligi_save_write_run(ligi_save_write *self);
 /* Makes `manifest` anew: before, only a pack's is there. */
-lig_status ligi_writing_manifest(ligi_writing *self);
+lig_status ligi_save_write_manifest(ligi_save_write *self);
 /* Puts an inline model's manifest and data, and tells the record about them. The plan has its id.
  */
-lig_status ligi_writing_inline(ligi_writing *self, ligi_change *change, ligi_record *record);
+lig_status ligi_save_write_inline(ligi_save_write *self, ligi_change *change, ligi_record *record);
 /* Lets go of the pack; one that was not sealed is gone. */
-void ligi_writing_fini(ligi_writing *self);
+void ligi_save_write_fini(ligi_save_write *self);
 
 #endif

@@ -56,7 +56,7 @@ void ligi_shares_end(ligi_shares *self)
 {
     release(self);
     for (size_t i = 0; i < self->pack_count; i++)
-        ligi_store_clean_pack(self->store, self->packs[i].pack);
+        ligi_orphans_remove_pack(self->store, self->packs[i].pack);
     ligi_shares_close(self);
 }
 
@@ -89,22 +89,22 @@ static const held *find_held(const ligi_shares *self, uint64_t pack)
  * younger, no longer names it. */
 static lig_status look_up(ligi_shares *self, size_t first, int64_t held_ns)
 {
-    const lig_volume_ops *ops = self->store->place->ops;
-    ligi_ledger ledger;
+    const lig_volume_ops *ops = self->store->volume->ops;
+    ligi_catalog_view view;
     int trusted = held_ns > ligi_date_ns();
-    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    LIG_TRY(ligi_catalog_view_begin(self->store, &view));
     lig_status status = LIG_OK;
     for (size_t i = first; i < self->pack_count && status == LIG_OK; i++) {
         ligi_pack_record record;
         uint64_t bytes, pack = self->packs[i].pack;
-        status = ligi_ledger_pack(&ledger, pack, &record);
+        status = ligi_catalog_view_pack(&view, pack, &record);
         self->packs[i].there = status == LIG_OK || (status == LIG_E_NOTFOUND && trusted);
-        if (ops->pack_size(self->store->place->self, pack, &bytes) != LIG_OK)
+        if (ops->pack_size(self->store->volume->self, pack, &bytes) != LIG_OK)
             self->packs[i].there = 0; /* recorded and lost: nothing to refer to */
         if (status == LIG_E_NOTFOUND || status == LIG_E_CORRUPT)
             status = LIG_OK;
     }
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     return status;
 }
 
@@ -130,7 +130,7 @@ static lig_status hold(ligi_shares *self, const ligi_use *uses, size_t count, in
 static lig_status add_tensor(ligi_shares *self, const ligi_manifest *manifest, size_t index)
 {
     const lig_stored_tensor *stored = &manifest->tensors[index];
-    size_t blocks = ligi_block_count(stored->tensor.bytes);
+    size_t blocks = ligi_manifest_block_count(stored->tensor.bytes);
     LIG_TRY(ligi_grow(&self->tensors, &self->capacity, self->count + 1, sizeof *self->tensors,
                       "a save"));
     LIG_TRY(ligi_grow(&self->hashes, &self->hash_capacity, self->hash_count + blocks,
@@ -187,45 +187,45 @@ lig_status ligi_shares_seal(ligi_shares *self)
 /* --- looking --- */
 
 /* 1 when a key of the table begins like this. */
-static int has_prefix(const ligi_ledger *ledger, const ligi_key *key)
+static int has_prefix(const ligi_catalog_view *view, const ligi_catalog_key *key)
 {
     lig_catalog_item item;
-    return ligi_ledger_seek(ledger, key, &item) == LIG_OK && item.key_bytes >= key->size &&
+    return ligi_catalog_view_seek(view, key, &item) == LIG_OK && item.key_bytes >= key->size &&
            memcmp(item.key, key->bytes, key->size) == 0;
 }
 
 int ligi_shares_may(const ligi_shares *self, uint64_t bytes)
 {
-    return bytes >= LIGI_ORIGIN_BYTES ||
+    return bytes >= LIGI_FINGERPRINT_MIN_BYTES ||
            (self->count && ligi_map_find(&self->sizes, &bytes, sizeof bytes, NULL));
 }
 
-int ligi_shares_size(const ligi_shares *self, const ligi_ledger *ledger, uint64_t bytes)
+int ligi_shares_size(const ligi_shares *self, const ligi_catalog_view *view, uint64_t bytes)
 {
     if (ligi_map_find(&self->sizes, &bytes, sizeof bytes, NULL))
         return 1;
-    ligi_key table = {.bytes = {LIGI_TABLE_FINGERPRINT}, .size = 1};
-    return bytes >= LIGI_ORIGIN_BYTES && has_prefix(ledger, &table);
+    ligi_catalog_key table = {.bytes = {LIGI_TABLE_FINGERPRINT}, .size = 1};
+    return bytes >= LIGI_FINGERPRINT_MIN_BYTES && has_prefix(view, &table);
 }
 
-int ligi_shares_begin(const ligi_shares *self, const ligi_ledger *ledger, uint64_t first,
+int ligi_shares_begin(const ligi_shares *self, const ligi_catalog_view *view, uint64_t first,
                       uint64_t bytes)
 {
     uint64_t key[2] = {first, bytes};
     if (ligi_map_find(&self->begins, key, sizeof key, NULL))
         return 1;
-    ligi_origin like = {.first = first, .bytes = bytes};
-    ligi_key prefix = ligi_origin_prefix(&like);
-    return bytes >= LIGI_ORIGIN_BYTES && has_prefix(ledger, &prefix);
+    ligi_fingerprint_entry like = {.first = first, .bytes = bytes};
+    ligi_catalog_key prefix = ligi_fingerprint_prefix(&like);
+    return bytes >= LIGI_FINGERPRINT_MIN_BYTES && has_prefix(view, &prefix);
 }
 
 static int find_known(const ligi_shares *self, const uint64_t *hashes, uint64_t bytes,
-                      ligi_origin *found)
+                      ligi_fingerprint_entry *found)
 {
     uint64_t key[2] = {hashes[0], bytes}, at;
     if (!ligi_map_find(&self->begins, key, sizeof key, &at))
         return 0;
-    size_t size = ligi_block_count(bytes) * sizeof *hashes;
+    size_t size = ligi_manifest_block_count(bytes) * sizeof *hashes;
     for (; at != SIZE_MAX; at = self->tensors[at].next) {
         const known *one = &self->tensors[at];
         if (memcmp(self->hashes + one->hash, hashes, size) != 0)
@@ -239,15 +239,16 @@ static int find_known(const ligi_shares *self, const uint64_t *hashes, uint64_t 
 }
 
 /* A record that cannot be read, or leads nowhere, is one that is not there: `check` tells of it. */
-static lig_status find_stored(ligi_shares *self, const ligi_ledger *ledger, ligi_origin *found)
+static lig_status find_stored(ligi_shares *self, const ligi_catalog_view *view,
+                              ligi_fingerprint_entry *found)
 {
     const void *secret = self->store->secret;
-    ligi_key key = ligi_origin_key(found);
+    ligi_catalog_key key = ligi_fingerprint_key(found);
     lig_catalog_item item;
-    lig_status status = ligi_ledger_get(ledger, &key, &item);
-    ligi_origin stored = {.first = found->first};
+    lig_status status = ligi_catalog_view_get(view, &key, &item);
+    ligi_fingerprint_entry stored = {.first = found->first};
     if (status == LIG_OK)
-        status = ligi_origin_get(&item, secret, &stored);
+        status = ligi_fingerprint_get(&item, secret, &stored);
     if (status == LIG_E_NOTFOUND || status == LIG_E_CORRUPT || status == LIG_E_UNSUPPORTED)
         return LIG_OK;
     LIG_TRY(status);
@@ -262,13 +263,14 @@ static lig_status find_stored(ligi_shares *self, const ligi_ledger *ledger, ligi
     return LIG_OK;
 }
 
-lig_status ligi_shares_find(ligi_shares *self, const ligi_ledger *ledger, const uint64_t *hashes,
-                            uint64_t bytes, ligi_origin *found)
+lig_status ligi_shares_find(ligi_shares *self, const ligi_catalog_view *view,
+                            const uint64_t *hashes, uint64_t bytes, ligi_fingerprint_entry *found)
 {
-    *found = (ligi_origin){.first = hashes[0],
-                           .bytes = bytes,
-                           .print = ligi_fingerprint(self->store->secret, hashes, bytes)};
-    if (find_known(self, hashes, bytes, found) || bytes < LIGI_ORIGIN_BYTES)
+    *found =
+        (ligi_fingerprint_entry){.first = hashes[0],
+                                 .bytes = bytes,
+                                 .print = ligi_fingerprint(self->store->secret, hashes, bytes)};
+    if (find_known(self, hashes, bytes, found) || bytes < LIGI_FINGERPRINT_MIN_BYTES)
         return LIG_OK;
-    return find_stored(self, ledger, found);
+    return find_stored(self, view, found);
 }

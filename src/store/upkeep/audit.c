@@ -9,11 +9,11 @@
 
 typedef struct known { /* a model whose record is sound */
     uint64_t id;
-    ligi_key name;
+    ligi_catalog_key name;
 } known;
 
 typedef struct audit {
-    const ligi_ledger *ledger;
+    const ligi_catalog_view *view;
     ligi_change *change;
     ligi_report *report;
     uint64_t *mended;
@@ -27,15 +27,16 @@ typedef struct audit {
 
 static const void *secret_of(const audit *self)
 {
-    return self->ledger->store->secret;
+    return self->view->store->secret;
 }
 
 static lig_status add_model(audit *self, const ligi_record *record)
 {
     LIG_TRY(ligi_grow(&self->models, &self->model_capacity, self->model_count + 1,
                       sizeof *self->models, "a check"));
-    self->models[self->model_count++] = (known){
-        record->about.id, ligi_key_text(LIGI_TABLE_NAME, secret_of(self), record->about.name)};
+    self->models[self->model_count++] =
+        (known){record->about.id,
+                ligi_catalog_key_text(LIGI_TABLE_NAME, secret_of(self), record->about.name)};
     for (size_t i = 0; i < record->use_count; i++) {
         LIG_TRY(ligi_grow(&self->packs, &self->pack_capacity, self->pack_count + 1,
                           sizeof *self->packs, "a check"));
@@ -51,14 +52,14 @@ static lig_status read_models(audit *self)
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(self->ledger, LIGI_TABLE_MODEL, &walk, &item, &status)) {
+    while (ligi_catalog_view_next(self->view, LIGI_TABLE_MODEL, &walk, &item, &status)) {
         ligi_record record = {0};
         status = ligi_record_get(&item, secret_of(self), &record);
         if (status == LIG_OK)
             status = add_model(self, &record);
         else if (status == LIG_E_CORRUPT || status == LIG_E_UNSUPPORTED) {
             self->damaged = 1;
-            uint64_t id = item.key_bytes == 9 ? ligi_load_be64((const char *)item.key + 1) : 0;
+            uint64_t id = item.key_bytes == 9 ? ligi_get_be64((const char *)item.key + 1) : 0;
             status = ligi_report_add(self->report, "model %llu: %s", (unsigned long long)id,
                                      lig_error_text());
         }
@@ -100,9 +101,9 @@ static lig_status index_all(audit *self)
 
 static lig_status erase_item(audit *self, const lig_catalog_item *item)
 {
-    if (self->change == NULL || item->key_bytes > sizeof(((ligi_key *)0)->bytes))
+    if (self->change == NULL || item->key_bytes > sizeof(((ligi_catalog_key *)0)->bytes))
         return LIG_OK;
-    ligi_key key = {.size = item->key_bytes};
+    ligi_catalog_key key = {.size = item->key_bytes};
     memcpy(key.bytes, item->key, item->key_bytes);
     *self->mended += 1;
     return ligi_change_erase(self->change, &key);
@@ -113,9 +114,9 @@ static lig_status check_names(audit *self)
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(self->ledger, LIGI_TABLE_NAME, &walk, &item, &status)) {
+    while (ligi_catalog_view_next(self->view, LIGI_TABLE_NAME, &walk, &item, &status)) {
         uint64_t id = 0, at;
-        int sound = ligi_name_get(&item, secret_of(self), &id) == LIG_OK &&
+        int sound = ligi_catalog_name_get(&item, secret_of(self), &id) == LIG_OK &&
                     ligi_map_find(&self->by_id, &id, sizeof id, &at) &&
                     item.key_bytes == self->models[at].name.size &&
                     memcmp(item.key, self->models[at].name.bytes, item.key_bytes) == 0;
@@ -134,9 +135,9 @@ static lig_status check_named(audit *self)
         const known *model = &self->models[i];
         lig_catalog_item item;
         uint64_t id = 0;
-        lig_status status = ligi_ledger_get(self->ledger, &model->name, &item);
+        lig_status status = ligi_catalog_view_get(self->view, &model->name, &item);
         if (status == LIG_OK)
-            status = ligi_name_get(&item, secret_of(self), &id);
+            status = ligi_catalog_name_get(&item, secret_of(self), &id);
         if (status == LIG_OK && id == model->id)
             continue;
         if (status != LIG_OK && status != LIG_E_NOTFOUND && status != LIG_E_CORRUPT)
@@ -145,7 +146,7 @@ static lig_status check_named(audit *self)
                                 (unsigned long long)model->id));
         if (self->change == NULL || (id && ligi_map_find(&self->by_id, &id, sizeof id, NULL)))
             continue;
-        ligi_name_put(&self->change->value, &model->name, model->id, secret_of(self));
+        ligi_catalog_name_put(&self->change->value, &model->name, model->id, secret_of(self));
         LIG_TRY(ligi_change_put(self->change, &model->name));
         *self->mended += 1;
     }
@@ -157,7 +158,7 @@ static lig_status check_aliases(audit *self)
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(self->ledger, LIGI_TABLE_ALIAS, &walk, &item, &status)) {
+    while (ligi_catalog_view_next(self->view, LIGI_TABLE_ALIAS, &walk, &item, &status)) {
         const char *alias = "";
         uint64_t id = 0;
         int sound = ligi_alias_get(&item, secret_of(self), &alias, &id) == LIG_OK &&
@@ -175,8 +176,8 @@ static lig_status check_inlined(audit *self)
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(self->ledger, LIGI_TABLE_INLINE, &walk, &item, &status)) {
-        uint64_t id = item.key_bytes == 9 ? ligi_load_be64((const char *)item.key + 1) : 0;
+    while (ligi_catalog_view_next(self->view, LIGI_TABLE_INLINE, &walk, &item, &status)) {
+        uint64_t id = item.key_bytes == 9 ? ligi_get_be64((const char *)item.key + 1) : 0;
         if (self->damaged || ligi_map_find(&self->by_id, &id, sizeof id, NULL))
             continue;
         LIG_TRY(ligi_report_add(self->report,
@@ -191,13 +192,13 @@ static lig_status check_inlined(audit *self)
 /* Sizes come from the volume: a pack's record may be the damaged part. */
 static lig_status mend_count(audit *self, const ligi_count *count)
 {
-    ligi_place *place = self->ledger->store->place;
+    ligi_volume *volume = self->view->store->volume;
     ligi_pack_record record = count->record;
-    lig_status status = place->ops->pack_size(place->self, count->pack, &record.bytes);
+    lig_status status = volume->ops->pack_size(volume->self, count->pack, &record.bytes);
     if (self->change == NULL || self->damaged || status == LIG_E_NOTFOUND)
         return LIG_OK;
     LIG_TRY(status);
-    ligi_key key = ligi_key_id(LIGI_TABLE_PACK, count->pack);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_PACK, count->pack);
     ligi_pack_record_put(&self->change->value, count->pack, &record, secret_of(self));
     *self->mended += 1;
     return ligi_change_put(self->change, &key);
@@ -208,7 +209,7 @@ static lig_status check_packs(audit *self)
     for (size_t i = 0; i < self->pack_count; i++) {
         const ligi_count *count = &self->packs[i];
         ligi_pack_record record = {0};
-        lig_status status = ligi_ledger_pack(self->ledger, count->pack, &record);
+        lig_status status = ligi_catalog_view_pack(self->view, count->pack, &record);
         if (status == LIG_OK && record.models == count->record.models &&
             record.tensors == count->record.tensors)
             continue;
@@ -233,8 +234,8 @@ static lig_status check_pack_records(audit *self)
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(self->ledger, LIGI_TABLE_PACK, &walk, &item, &status)) {
-        uint64_t pack = item.key_bytes == 9 ? ligi_load_be64((const char *)item.key + 1) : 0;
+    while (ligi_catalog_view_next(self->view, LIGI_TABLE_PACK, &walk, &item, &status)) {
+        uint64_t pack = item.key_bytes == 9 ? ligi_get_be64((const char *)item.key + 1) : 0;
         if (self->damaged || ligi_map_find(&self->by_pack, &pack, sizeof pack, NULL))
             continue;
         LIG_TRY(ligi_report_add(self->report, "pack %016llx is recorded, but no model uses it",
@@ -245,20 +246,20 @@ static lig_status check_pack_records(audit *self)
 }
 
 /* What a save would refer to has to be there. */
-static lig_status check_origins(audit *self)
+static lig_status check_fingerprints(audit *self)
 {
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(self->ledger, LIGI_TABLE_FINGERPRINT, &walk, &item, &status)) {
-        ligi_origin origin = {0};
-        int read = ligi_origin_get(&item, secret_of(self), &origin) == LIG_OK;
-        if (self->damaged ||
-            (read && ligi_map_find(&self->by_pack, &origin.pack, sizeof origin.pack, NULL)))
+    while (ligi_catalog_view_next(self->view, LIGI_TABLE_FINGERPRINT, &walk, &item, &status)) {
+        ligi_fingerprint_entry fingerprint = {0};
+        int read = ligi_fingerprint_get(&item, secret_of(self), &fingerprint) == LIG_OK;
+        if (self->damaged || (read && ligi_map_find(&self->by_pack, &fingerprint.pack,
+                                                    sizeof fingerprint.pack, NULL)))
             continue;
         LIG_TRY(read ? ligi_report_add(self->report,
                                        "a fingerprint leads to pack %016llx, which no model uses",
-                                       (unsigned long long)origin.pack)
+                                       (unsigned long long)fingerprint.pack)
                      : ligi_report_add(self->report, "%s", lig_error_text()));
         LIG_TRY(erase_item(self, &item));
     }
@@ -268,16 +269,16 @@ static lig_status check_origins(audit *self)
 static lig_status check_index(audit *self)
 {
     return self->damaged ? LIG_OK
-                         : ligi_index_check(self->ledger, self->change, self->report, self->mended);
+                         : ligi_index_check(self->view, self->change, self->report, self->mended);
 }
 
-lig_status ligi_audit(const ligi_ledger *ledger, ligi_change *change, ligi_report *report,
+lig_status ligi_audit(const ligi_catalog_view *view, ligi_change *change, ligi_report *report,
                       uint64_t *mended)
 {
-    audit self = {.ledger = ledger, .change = change, .report = report, .mended = mended};
+    audit self = {.view = view, .change = change, .report = report, .mended = mended};
     lig_status (*const steps[])(audit *) = {
-        read_models,   index_all,   check_names,        check_named,   check_aliases,
-        check_inlined, check_packs, check_pack_records, check_origins, check_index};
+        read_models,   index_all,   check_names,        check_named,        check_aliases,
+        check_inlined, check_packs, check_pack_records, check_fingerprints, check_index};
     lig_status status = LIG_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == LIG_OK; i++)
         status = steps[i](&self);

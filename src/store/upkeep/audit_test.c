@@ -41,73 +41,74 @@ static uint64_t pack_of(lig_store *store)
     return pack;
 }
 
-static lig_status wrong_count(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status wrong_count(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     uint64_t pack = *(uint64_t *)context;
     ligi_pack_record record = {5, 6, 7};
-    ligi_key key = ligi_key_id(LIGI_TABLE_PACK, pack);
-    ligi_pack_record_put(&change->value, pack, &record, ledger->store->secret);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_PACK, pack);
+    ligi_pack_record_put(&change->value, pack, &record, view->store->secret);
     return ligi_change_put(change, &key);
 }
 
-static lig_status wrong_tensors(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status wrong_tensors(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     uint64_t pack = *(uint64_t *)context;
     ligi_pack_record record;
-    LIG_TRY(ligi_ledger_pack(ledger, pack, &record));
+    LIG_TRY(ligi_catalog_view_pack(view, pack, &record));
     record.tensors++;
-    ligi_key key = ligi_key_id(LIGI_TABLE_PACK, pack);
-    ligi_pack_record_put(&change->value, pack, &record, ledger->store->secret);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_PACK, pack);
+    ligi_pack_record_put(&change->value, pack, &record, view->store->secret);
     return ligi_change_put(change, &key);
 }
 
-static lig_status lost_pack_record(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status lost_pack_record(void *context, const ligi_catalog_view *view,
+                                   ligi_change *change)
 {
-    (void)ledger;
-    ligi_key key = ligi_key_id(LIGI_TABLE_PACK, *(uint64_t *)context);
+    (void)view;
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_PACK, *(uint64_t *)context);
     return ligi_change_erase(change, &key);
 }
 
-static lig_status lost_name(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status lost_name(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     (void)context;
-    ligi_key key = ligi_key_text(LIGI_TABLE_NAME, ledger->store->secret, "packed");
+    ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_NAME, view->store->secret, "packed");
     return ligi_change_erase(change, &key);
 }
 
-static lig_status false_name(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status false_name(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     (void)context;
-    const void *secret = ledger->store->secret;
-    ligi_key key = ligi_key_text(LIGI_TABLE_NAME, secret, "nobody");
-    ligi_name_put(&change->value, &key, 999, secret);
+    const void *secret = view->store->secret;
+    ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_NAME, secret, "nobody");
+    ligi_catalog_name_put(&change->value, &key, 999, secret);
     return ligi_change_put(change, &key);
 }
 
-static lig_status false_alias(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status false_alias(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     (void)context;
-    const void *secret = ledger->store->secret;
-    ligi_key key = ligi_key_text(LIGI_TABLE_ALIAS, secret, "lost");
+    const void *secret = view->store->secret;
+    ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, secret, "lost");
     ligi_alias_put(&change->value, &key, "lost", 999, secret);
     return ligi_change_put(change, &key);
 }
 
-static lig_status damaged_name(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status damaged_name(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     (void)context;
-    ligi_key key = ligi_key_text(LIGI_TABLE_NAME, ledger->store->secret, "inline");
+    ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_NAME, view->store->secret, "inline");
     change->value.bytes = 0;
     ligi_put_bytes(&change->value, "\x01nonsense that is long enough", 28);
     return ligi_change_put(change, &key);
 }
 
-static lig_status lost_inline(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status lost_inline(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
-    (void)context, (void)ledger;
+    (void)context, (void)view;
     ligi_inline inlined = {(const uint8_t *)"x", (const uint8_t *)"y", 1, 1};
-    ligi_key key = ligi_key_id(LIGI_TABLE_INLINE, 999);
-    ligi_inline_put(&change->value, 999, &inlined, ledger->store->secret);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_INLINE, 999);
+    ligi_inline_put(&change->value, 999, &inlined, view->store->secret);
     return ligi_change_put(change, &key);
 }
 
@@ -116,7 +117,7 @@ static void damage_and_mend(const char *uri, ligi_edit damage)
     lig_store *store = filled(uri);
     uint64_t pack = pack_of(store), repaired;
     assert_int_equal(problems(store, 0, &repaired), 0);
-    assert_ok(ligi_store_commit(store, damage, &pack, NULL));
+    assert_ok(ligi_change_commit(store, damage, &pack, NULL));
     assert_true(problems(store, 0, &repaired) > 0);
     assert_int_equal(repaired, 0);
     assert_true(problems(store, LIG_CHECK_REPAIR, &repaired) > 0);
@@ -145,12 +146,12 @@ static void test_mend(void **state)
 }
 
 /* A record that cannot be read is told, and nothing that hangs on it is thrown away. */
-static lig_status damaged_model(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status damaged_model(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     (void)context;
     uint64_t id;
-    LIG_TRY(ligi_ledger_name(ledger, "packed", &id));
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
+    LIG_TRY(ligi_catalog_view_name(view, "packed", &id));
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, id);
     change->value.bytes = 0;
     ligi_put_bytes(&change->value, "\x01nonsense that is long enough", 28);
     return ligi_change_put(change, &key);
@@ -161,7 +162,7 @@ static void test_damaged_model(void **state)
     (void)state;
     lig_store *store = filled("mem:");
     uint64_t repaired;
-    assert_ok(ligi_store_commit(store, damaged_model, NULL, NULL));
+    assert_ok(ligi_change_commit(store, damaged_model, NULL, NULL));
     assert_int_equal(problems(store, LIG_CHECK_REPAIR, &repaired), 1);
     assert_int_equal(repaired, 0);
     lig_model *model;
@@ -176,14 +177,14 @@ static void test_damaged_model(void **state)
     lig_store_close(store);
 }
 
-static lig_status newer_header(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status newer_header(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     (void)context;
     ligi_header header;
-    LIG_TRY(ligi_ledger_header(ledger, &header));
+    LIG_TRY(ligi_catalog_view_header(view, &header));
     ligi_header_put(&change->value, &header);
     change->value.data[0] = 9;
-    ligi_key key = ligi_key_header();
+    ligi_catalog_key key = ligi_catalog_key_header();
     return ligi_change_put(change, &key);
 }
 
@@ -191,7 +192,7 @@ static void test_newer(void **state)
 {
     scene *places = *state;
     lig_store *store = filled(places->file), *again;
-    assert_ok(ligi_store_commit(store, newer_header, NULL, NULL));
+    assert_ok(ligi_change_commit(store, newer_header, NULL, NULL));
     assert_fails(lig_store_open(&again, places->file), LIG_E_UNSUPPORTED);
     assert_non_null(strstr(lig_error_text(), "version 9"));
     lig_store_close(store);

@@ -10,18 +10,18 @@
 #define BUFFER_BYTES (UINT64_C(8) << 20)
 enum { CHECK_TRIES = 10 };
 
-typedef struct care {
+typedef struct check_run {
     lig_store *store;
     ligi_report *report;
     uint32_t flags;
     uint8_t *buffer;
     uint64_t *ids;
     size_t id_count, id_capacity;
-    ligi_origin *origins; /* that the catalog lacks */
-    size_t origin_count, origin_capacity;
+    ligi_fingerprint_entry *fingerprints; /* that the catalog lacks */
+    size_t fingerprint_count, fingerprint_capacity;
     uint64_t mended;
     int reindex; /* graphs were mended */
-} care;
+} check_run;
 
 /* Only what is wrong with the stored bytes is a problem to report; a failing machine is a failure.
  */
@@ -33,7 +33,7 @@ static int is_damage(lig_status status)
 /* --- bytes against checksums --- */
 
 /* Reads tensor `index` alone; what does not fit becomes a problem. */
-static lig_status verify_one(care *self, ligi_fetch *fetch, size_t index)
+static lig_status verify_one(check_run *self, ligi_fetch *fetch, size_t index)
 {
     uint64_t total = fetch->model->manifest.tensors[index].tensor.bytes;
     for (uint64_t at = 0; at < total; at += BUFFER_BYTES) {
@@ -49,7 +49,7 @@ static lig_status verify_one(care *self, ligi_fetch *fetch, size_t index)
 }
 
 /* Tensors [first, end) together; one by one when something does not fit. */
-static lig_status verify_batch(care *self, ligi_fetch *fetch, size_t first, size_t end)
+static lig_status verify_batch(check_run *self, ligi_fetch *fetch, size_t first, size_t end)
 {
     uint64_t used = 0;
     lig_status status = LIG_OK;
@@ -71,7 +71,7 @@ static lig_status verify_batch(care *self, ligi_fetch *fetch, size_t first, size
     return LIG_OK;
 }
 
-static lig_status verify_tensors(care *self, ligi_fetch *fetch)
+static lig_status verify_tensors(check_run *self, ligi_fetch *fetch)
 {
     const ligi_manifest *manifest = &fetch->model->manifest;
     size_t first = 0;
@@ -94,7 +94,7 @@ static lig_status verify_tensors(care *self, ligi_fetch *fetch)
 }
 
 /* What the record says against what the manifest says. */
-static lig_status verify_record(care *self, const ligi_model *model)
+static lig_status verify_record(check_run *self, const ligi_model *model)
 {
     ligi_record derived = {0};
     const ligi_record *record = &model->record;
@@ -109,7 +109,7 @@ static lig_status verify_record(care *self, const ligi_model *model)
                                   record->about.name);
 }
 
-static lig_status verify_model(care *self, ligi_model *model)
+static lig_status verify_model(check_run *self, ligi_model *model)
 {
     int gone = 0;
     ligi_fetch fetch = {.store = self->store, .model = model, .verify = 1, .gone = &gone};
@@ -125,35 +125,37 @@ static lig_status verify_model(care *self, ligi_model *model)
 /* What is large enough to be shared should be known to later saves. Saves side by side may write
  * the same bytes twice; the table leads to one of the two, and forgets it with its pack. So what it
  * lacks is a chance and no fault: repair puts it back. */
-static lig_status verify_origins(care *self, const ligi_ledger *ledger, const ligi_model *model)
+static lig_status verify_fingerprints(check_run *self, const ligi_catalog_view *view,
+                                      const ligi_model *model)
 {
     const ligi_manifest *manifest = &model->manifest;
     for (size_t i = 0; i < manifest->tensor_count; i++) {
-        ligi_origin origin;
+        ligi_fingerprint_entry fingerprint;
         lig_catalog_item item;
-        if (!ligi_origin_of(manifest, i, self->store->secret, &origin))
+        if (!ligi_fingerprint_of(manifest, i, self->store->secret, &fingerprint))
             continue;
-        ligi_key key = ligi_origin_key(&origin);
-        lig_status status = ligi_ledger_get(ledger, &key, &item);
+        ligi_catalog_key key = ligi_fingerprint_key(&fingerprint);
+        lig_status status = ligi_catalog_view_get(view, &key, &item);
         if (status != LIG_E_NOTFOUND) {
             LIG_TRY(status);
             continue;
         }
-        LIG_TRY(ligi_grow(&self->origins, &self->origin_capacity, self->origin_count + 1,
-                          sizeof *self->origins, "a check"));
-        self->origins[self->origin_count++] = origin;
+        LIG_TRY(ligi_grow(&self->fingerprints, &self->fingerprint_capacity,
+                          self->fingerprint_count + 1, sizeof *self->fingerprints, "a check"));
+        self->fingerprints[self->fingerprint_count++] = fingerprint;
     }
     return LIG_OK;
 }
 
-static lig_status mend_origins(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status mend_fingerprints(void *context, const ligi_catalog_view *view,
+                                    ligi_change *change)
 {
-    care *self = context;
-    for (size_t i = 0; i < self->origin_count; i++) {
+    check_run *self = context;
+    for (size_t i = 0; i < self->fingerprint_count; i++) {
         ligi_pack_record record;
-        lig_status status = ligi_ledger_pack(ledger, self->origins[i].pack, &record);
+        lig_status status = ligi_catalog_view_pack(view, self->fingerprints[i].pack, &record);
         if (status == LIG_OK)
-            status = ligi_change_origin(change, &self->origins[i]);
+            status = ligi_change_fingerprint(change, &self->fingerprints[i]);
         if (!is_damage(status))
             LIG_TRY(status);
     }
@@ -161,14 +163,14 @@ static lig_status mend_origins(void *context, const ligi_ledger *ledger, ligi_ch
 }
 
 /* The catalog's copy of the graphs, which a search reads, against the manifest's. */
-static lig_status verify_graphs(care *self, const ligi_ledger *ledger, ligi_model *model,
+static lig_status verify_graphs(check_run *self, const ligi_catalog_view *view, ligi_model *model,
                                 int *wrong)
 {
     const ligi_manifest *manifest = &model->manifest;
-    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, model->record.about.id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_GRAPH, model->record.about.id);
     lig_catalog_item item;
     ligi_reader reader = {0};
-    lig_status status = ligi_ledger_get(ledger, &key, &item);
+    lig_status status = ligi_catalog_view_get(view, &key, &item);
     if (status == LIG_OK)
         status = ligi_value_open(&item, self->store->secret, &reader);
     if (status != LIG_OK && !is_damage(status))
@@ -185,28 +187,28 @@ static lig_status verify_graphs(care *self, const ligi_ledger *ledger, ligi_mode
                                   model->record.about.name);
 }
 
-static lig_status mend_graphs(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status mend_graphs(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     const ligi_model *model = context;
     const ligi_manifest *manifest = &model->manifest;
-    ligi_key key = ligi_key_id(LIGI_TABLE_GRAPH, model->record.about.id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_GRAPH, model->record.about.id);
     ligi_record record = {0};
     if (manifest->graph_bytes == 0)
         return ligi_change_erase(change, &key);
-    lig_status status = ligi_ledger_model(ledger, model->record.about.id, &record);
+    lig_status status = ligi_catalog_view_model(view, model->record.about.id, &record);
     if (status == LIG_OK)
         status = ligi_change_graphs(change, &record.about, manifest->graphs, manifest->graph_bytes);
     ligi_record_fini(&record);
     return status;
 }
 
-static lig_status mend_index(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status mend_index(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
-    care *self = context;
+    check_run *self = context;
     ligi_report *told = NULL; /* what led here was told before */
     uint64_t mended = 0;
     LIG_TRY(ligi_report_create(&told));
-    lig_status status = ligi_index_check(ledger, change, told, &mended);
+    lig_status status = ligi_index_check(view, change, told, &mended);
     lig_report_destroy(&told->shown);
     self->reindex = 0;
     return status;
@@ -214,29 +216,29 @@ static lig_status mend_index(void *context, const ligi_ledger *ledger, ligi_chan
 
 /* Each model in a view of its own: a view held while gigabytes are read would keep the catalog from
  * growing. */
-static lig_status check_model(care *self, uint64_t id)
+static lig_status check_model(check_run *self, uint64_t id)
 {
-    ligi_ledger ledger;
+    ligi_catalog_view view;
     ligi_model *model = NULL;
     lig_catalog_item item;
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, id);
     int gone = 0, wrong = 0;
-    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
-    lig_status status = ligi_ledger_get(&ledger, &key, &item);
+    LIG_TRY(ligi_catalog_view_begin(self->store, &view));
+    lig_status status = ligi_catalog_view_get(&view, &key, &item);
     int there = status == LIG_OK;
     if (there)
         status = ligi_model_list(&item, self->store->secret, &model);
     int listed = status == LIG_OK;
     if (listed)
-        status = ligi_model_fill(self->store, &ledger, model, &gone);
+        status = ligi_model_fill(self->store, &view, model, &gone);
     if (listed && status == LIG_OK)
-        status = verify_origins(self, &ledger, model);
+        status = verify_fingerprints(self, &view, model);
     if (listed && status == LIG_OK)
-        status = verify_graphs(self, &ledger, model, &wrong);
-    ligi_ledger_end(&ledger);
+        status = verify_graphs(self, &view, model, &wrong);
+    ligi_catalog_view_end(&view);
     if (wrong && status == LIG_OK && self->flags & LIG_CHECK_REPAIR) {
         self->mended += self->reindex = 1;
-        status = ligi_store_commit(self->store, mend_graphs, model, NULL);
+        status = ligi_change_commit(self->store, mend_graphs, model, NULL);
     }
     self->report->shown.models += there;
     if (listed && status == LIG_OK)
@@ -252,21 +254,21 @@ static lig_status check_model(care *self, uint64_t id)
 /* What the catalog has under the id now; 0 when there is nothing. */
 static lig_status record_now(lig_store *store, uint64_t id, uint64_t *hash)
 {
-    ligi_ledger ledger;
+    ligi_catalog_view view;
     lig_catalog_item item;
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, id);
     *hash = 0;
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
-    lig_status status = ligi_ledger_get(&ledger, &key, &item);
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    lig_status status = ligi_catalog_view_get(&view, &key, &item);
     if (status == LIG_OK)
         *hash = ligi_hash64_plain(item.value, item.value_bytes);
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
 /* A model that was replaced, retired or moved while it was looked at has no problem: only what is
  * wrong with a record that stayed the same is told. */
-static lig_status check_settled(care *self, uint64_t id)
+static lig_status check_settled(check_run *self, uint64_t id)
 {
     uint64_t before, after = 0;
     for (int i = 0; i < CHECK_TRIES; i++) {
@@ -283,22 +285,22 @@ static lig_status check_settled(care *self, uint64_t id)
     return LIG_OK;
 }
 
-static lig_status list_ids(care *self)
+static lig_status list_ids(check_run *self)
 {
-    ligi_ledger ledger;
-    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(self->store, &view));
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(&ledger, LIGI_TABLE_MODEL, &walk, &item, &status)) {
+    while (ligi_catalog_view_next(&view, LIGI_TABLE_MODEL, &walk, &item, &status)) {
         status = ligi_grow(&self->ids, &self->id_capacity, self->id_count + 1, sizeof *self->ids,
                            "a check");
         if (status != LIG_OK)
             break;
         if (item.key_bytes == 9)
-            self->ids[self->id_count++] = ligi_load_be64((const char *)item.key + 1);
+            self->ids[self->id_count++] = ligi_get_be64((const char *)item.key + 1);
     }
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     return status;
 }
 
@@ -307,19 +309,19 @@ static lig_status list_ids(care *self)
 /* A pack that is not recorded may belong to a save under way: then it cannot be claimed. A whole
  * one is what a killed save left, or what a match held while its last model was retired: no fault.
  */
-static lig_status check_stray(care *self, uint64_t pack)
+static lig_status check_stray(check_run *self, uint64_t pack)
 {
-    ligi_place *place = self->store->place;
+    ligi_volume *volume = self->store->volume;
     void *claim = NULL;
-    if (self->store->mode == 'r' || ligi_store_names_pack(self->store, pack) ||
-        place->ops->pack_claim(place->self, pack, &claim) != LIG_OK)
+    if (self->store->mode == 'r' || ligi_orphans_named(self->store, pack) ||
+        volume->ops->pack_claim(volume->self, pack, &claim) != LIG_OK)
         return LIG_OK;
-    int named = !ligi_store_unnamed(self->store, pack); /* committed since the first look */
-    int leftover = !named && ligi_store_owns_pack(self->store, pack);
+    int named = !ligi_orphans_unnamed(self->store, pack); /* committed since the first look */
+    int leftover = !named && ligi_orphans_owned(self->store, pack);
     uint64_t bytes = 0;
-    if (leftover && place->ops->pack_size(place->self, pack, &bytes) == LIG_OK)
+    if (leftover && volume->ops->pack_size(volume->self, pack, &bytes) == LIG_OK)
         self->report->shown.leftover_bytes += bytes;
-    place->ops->pack_close(claim);
+    volume->ops->pack_close(claim);
     if (named || leftover)
         return LIG_OK;
     return ligi_report_add(self->report,
@@ -328,12 +330,12 @@ static lig_status check_stray(care *self, uint64_t pack)
                            (unsigned long long)pack);
 }
 
-static lig_status check_strays(care *self)
+static lig_status check_strays(check_run *self)
 {
-    const lig_volume_ops *ops = self->store->place->ops;
+    const lig_volume_ops *ops = self->store->volume->ops;
     uint64_t pack = 0;
     lig_status status;
-    while ((status = ops->pack_next(self->store->place->self, pack, &pack)) == LIG_OK) {
+    while ((status = ops->pack_next(self->store->volume->self, pack, &pack)) == LIG_OK) {
         self->report->shown.packs++;
         status = check_stray(self, pack);
         if (status != LIG_OK)
@@ -344,45 +346,45 @@ static lig_status check_strays(care *self)
 
 /* --- the calls --- */
 
-static lig_status audit_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status audit_edit(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
-    care *self = context;
+    check_run *self = context;
     self->mended = 0;
     ligi_report_cut(self->report, 0);
-    return ligi_audit(ledger, change, self->report, &self->mended);
+    return ligi_audit(view, change, self->report, &self->mended);
 }
 
-static lig_status audit(care *self)
+static lig_status audit(check_run *self)
 {
     if (self->flags & LIG_CHECK_REPAIR)
-        return ligi_store_commit(self->store, audit_edit, self, NULL);
-    ligi_ledger ledger;
-    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
-    lig_status status = ligi_audit(&ledger, NULL, self->report, &self->mended);
-    ligi_ledger_end(&ledger);
+        return ligi_change_commit(self->store, audit_edit, self, NULL);
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(self->store, &view));
+    lig_status status = ligi_audit(&view, NULL, self->report, &self->mended);
+    ligi_catalog_view_end(&view);
     return status;
 }
 
 /* Repairs are commits: they are made only if the catalog is still what they were derived from, so a
  * view that lacks the commit of a killed process does no harm to it. It is settled for the report,
  * which should tell of that commit, too. */
-static lig_status check(care *self)
+static lig_status check(check_run *self)
 {
-    (void)self->store->place->ops->catalog_settle(self->store->place->self);
+    (void)self->store->volume->ops->catalog_settle(self->store->volume->self);
     LIG_TRY(audit(self));
     LIG_TRY(ligi_alloc(&self->buffer, BUFFER_BYTES, "a check"));
     LIG_TRY(list_ids(self));
     for (size_t i = 0; i < self->id_count; i++)
         LIG_TRY(check_settled(self, self->ids[i]));
-    if (self->flags & LIG_CHECK_REPAIR && self->origin_count) {
-        self->mended += self->origin_count;
-        LIG_TRY(ligi_store_commit(self->store, mend_origins, self, NULL));
+    if (self->flags & LIG_CHECK_REPAIR && self->fingerprint_count) {
+        self->mended += self->fingerprint_count;
+        LIG_TRY(ligi_change_commit(self->store, mend_fingerprints, self, NULL));
     }
     if (self->reindex)
-        LIG_TRY(ligi_store_commit(self->store, mend_index, self, NULL));
+        LIG_TRY(ligi_change_commit(self->store, mend_index, self, NULL));
     LIG_TRY(check_strays(self));
     if (self->flags & LIG_CHECK_REPAIR)
-        LIG_TRY(ligi_store_clean(self->store, &self->mended, &self->report->shown.freed_bytes));
+        LIG_TRY(ligi_orphans_remove(self->store, &self->mended, &self->report->shown.freed_bytes));
     self->report->shown.repaired = self->mended;
     return LIG_OK;
 }
@@ -392,12 +394,12 @@ lig_status lig_store_check(lig_store *store, uint32_t flags, lig_report **report
     LIG_TRY(flags & LIG_CHECK_REPAIR ? ligi_store_writable(store) : ligi_store_usable(store));
     if (flags & ~LIG_CHECK_REPAIR)
         return lig_fail(LIG_E_INVALID, "unknown flags %#x for a check", flags);
-    care self = {.store = store, .flags = flags};
+    check_run self = {.store = store, .flags = flags};
     LIG_TRY(ligi_report_create(&self.report));
     lig_status status = check(&self);
     free(self.buffer);
     free(self.ids);
-    free(self.origins);
+    free(self.fingerprints);
     if (status == LIG_OK)
         *report = &self.report->shown;
     else
@@ -411,9 +413,9 @@ lig_status lig_store_compact(lig_store *store, lig_report **report)
     ligi_report *made;
     LIG_TRY(ligi_report_create(&made));
     lig_store_stats stats;
-    lig_status status = ligi_store_clean(store, &made->shown.repaired, &made->shown.freed_bytes);
+    lig_status status = ligi_orphans_remove(store, &made->shown.repaired, &made->shown.freed_bytes);
     if (status == LIG_OK)
-        status = ligi_store_rewrite(store, &made->shown.repaired, &made->shown.freed_bytes);
+        status = ligi_compact_packs(store, &made->shown.repaired, &made->shown.freed_bytes);
     if (status == LIG_OK)
         status = lig_store_stat(store, &stats);
     if (status != LIG_OK) {

@@ -46,15 +46,15 @@ static int is_orphan(const compaction *self, uint64_t pack)
 /* --- looking --- */
 
 /* Packs that carry the manifest of a living model. */
-static lig_status find_parents(const ligi_ledger *ledger, uint64_t **packs, size_t *count)
+static lig_status find_parents(const ligi_catalog_view *view, uint64_t **packs, size_t *count)
 {
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
     size_t capacity = 0;
-    while (ligi_ledger_next(ledger, LIGI_TABLE_MODEL, &walk, &item, &status)) {
+    while (ligi_catalog_view_next(view, LIGI_TABLE_MODEL, &walk, &item, &status)) {
         ligi_record record = {0};
-        status = ligi_record_get(&item, ledger->store->secret, &record);
+        status = ligi_record_get(&item, view->store->secret, &record);
         uint64_t pack = record.pack;
         ligi_record_fini(&record);
         LIG_TRY(status);
@@ -67,15 +67,16 @@ static lig_status find_parents(const ligi_ledger *ledger, uint64_t **packs, size
     return LIG_OK;
 }
 
-static lig_status find_orphans(compaction *self, const ligi_ledger *ledger)
+static lig_status find_orphans(compaction *self, const ligi_catalog_view *view)
 {
     uint64_t *parents = NULL;
     size_t parent_count = 0;
     ligi_walk walk = {0};
     lig_catalog_item item;
-    lig_status status = find_parents(ledger, &parents, &parent_count);
-    while (status == LIG_OK && ligi_ledger_next(ledger, LIGI_TABLE_PACK, &walk, &item, &status)) {
-        uint64_t pack = item.key_bytes == 9 ? ligi_load_be64((const char *)item.key + 1) : 0;
+    lig_status status = find_parents(view, &parents, &parent_count);
+    while (status == LIG_OK &&
+           ligi_catalog_view_next(view, LIGI_TABLE_PACK, &walk, &item, &status)) {
+        uint64_t pack = item.key_bytes == 9 ? ligi_get_be64((const char *)item.key + 1) : 0;
         if (parent_count && bsearch(&pack, parents, parent_count, sizeof pack, by_number))
             continue;
         status = ligi_grow(&self->orphans, &self->orphan_capacity, self->orphan_count + 1,
@@ -87,7 +88,7 @@ static lig_status find_orphans(compaction *self, const ligi_ledger *ledger)
     return status;
 }
 
-static lig_status add_user(compaction *self, const ligi_ledger *ledger,
+static lig_status add_user(compaction *self, const ligi_catalog_view *view,
                            const lig_catalog_item *item)
 {
     ligi_model *model = NULL;
@@ -97,8 +98,8 @@ static lig_status add_user(compaction *self, const ligi_ledger *ledger,
         names |= is_orphan(self, model->record.uses[i].pack);
     lig_status status = LIG_OK;
     if (names)
-        status = ligi_model_fill(self->store, ledger, model, &gone);
-    if (gone) { /* retired since the ledger began; while it is named, its packs are counted */
+        status = ligi_model_fill(self->store, view, model, &gone);
+    if (gone) { /* retired since the view began; while it is named, its packs are counted */
         ligi_model_free(model);
         return LIG_OK;
     }
@@ -115,12 +116,12 @@ static lig_status add_user(compaction *self, const ligi_ledger *ledger,
 
 /* What is more than half dead stays in the list. A pack that some model cannot tell about is left
  * alone. */
-static lig_status choose(compaction *self, const ligi_ledger *ledger)
+static lig_status choose(compaction *self, const ligi_catalog_view *view)
 {
     size_t kept = 0;
     for (size_t i = 0; i < self->orphan_count; i++) {
         ligi_pack_record record;
-        lig_status status = ligi_ledger_pack(ledger, self->orphans[i], &record);
+        lig_status status = ligi_catalog_view_pack(view, self->orphans[i], &record);
         if (is_damage(status))
             continue;
         LIG_TRY(status);
@@ -133,19 +134,19 @@ static lig_status choose(compaction *self, const ligi_ledger *ledger)
 
 static lig_status look(compaction *self)
 {
-    ligi_ledger ledger;
+    ligi_catalog_view view;
     ligi_walk walk = {0};
     lig_catalog_item item;
-    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
-    lig_status status = find_orphans(self, &ledger);
+    LIG_TRY(ligi_catalog_view_begin(self->store, &view));
+    lig_status status = find_orphans(self, &view);
     while (status == LIG_OK && self->orphan_count &&
-           ligi_ledger_next(&ledger, LIGI_TABLE_MODEL, &walk, &item, &status))
-        status = add_user(self, &ledger, &item);
+           ligi_catalog_view_next(&view, LIGI_TABLE_MODEL, &walk, &item, &status))
+        status = add_user(self, &view, &item);
     if (status == LIG_OK) {
         ligi_ownership_sum(&self->ownership);
-        status = choose(self, &ledger);
+        status = choose(self, &view);
     }
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     return status;
 }
 
@@ -155,7 +156,7 @@ typedef struct moving {
     compaction *compaction;
     ligi_model *model;
     ligi_plan plan;
-    ligi_writing writing;
+    ligi_save_write writing;
     ligi_fetch fetch;
     int gone, done;
 } moving;
@@ -203,8 +204,9 @@ static lig_status make_plan(moving *self)
         plan->shown_count = manifest->shown_count;
     }
     for (size_t i = 0; i < plan->count; i++)
-        plan->hash_count +=
-            manifest->tensors[i].tied < 0 ? ligi_block_count(manifest->tensors[i].tensor.bytes) : 0;
+        plan->hash_count += manifest->tensors[i].tied < 0
+                                ? ligi_manifest_block_count(manifest->tensors[i].tensor.bytes)
+                                : 0;
     LIG_TRY(ligi_calloc(&plan->hashes, plan->hash_count, sizeof *plan->hashes, "a compaction"));
     size_t at = 0;
     for (size_t i = 0; i < plan->count; i++) {
@@ -212,7 +214,7 @@ static lig_status make_plan(moving *self)
         choose_slot(self, i);
         if (manifest->tensors[i].tied >= 0)
             continue;
-        size_t blocks = ligi_block_count(plan->tensors[i].bytes);
+        size_t blocks = ligi_manifest_block_count(plan->tensors[i].bytes);
         plan->slots[i].first_hash = at;
         memcpy(plan->hashes + at, manifest->hashes[i], blocks * sizeof *plan->hashes);
         at += blocks;
@@ -223,28 +225,30 @@ static lig_status make_plan(moving *self)
 
 static lig_status put_places(const moving *self, ligi_change *change, const ligi_record *record)
 {
-    ligi_key key = ligi_key_id(LIGI_TABLE_INLINE, record->about.id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_INLINE, record->about.id);
     if (record->pack && self->model->record.pack == 0)
         LIG_TRY(ligi_change_erase(change, &key));
     for (size_t i = 0; i < self->plan.count; i++) {
         const ligi_slot *slot = &self->plan.slots[i];
         uint64_t bytes = self->plan.tensors[i].bytes;
-        if (slot->tied != SIZE_MAX || slot->pack || record->pack == 0 || bytes < LIGI_ORIGIN_BYTES)
+        if (slot->tied != SIZE_MAX || slot->pack || record->pack == 0 ||
+            bytes < LIGI_FINGERPRINT_MIN_BYTES)
             continue;
         const uint64_t *hashes = self->plan.hashes + slot->first_hash;
-        ligi_origin origin = {.first = hashes[0],
-                              .print = ligi_fingerprint(change->store->secret, hashes, bytes),
-                              .bytes = bytes,
-                              .pack = record->pack,
-                              .offset = slot->offset,
-                              .owner = slot->owner};
-        LIG_TRY(ligi_change_origin(change, &origin));
+        ligi_fingerprint_entry fingerprint = {
+            .first = hashes[0],
+            .print = ligi_fingerprint(change->store->secret, hashes, bytes),
+            .bytes = bytes,
+            .pack = record->pack,
+            .offset = slot->offset,
+            .owner = slot->owner};
+        LIG_TRY(ligi_change_fingerprint(change, &fingerprint));
     }
     return LIG_OK;
 }
 
 /* 1 when the model is what it was, and all that it is going to refer to is there. */
-static int still_fits(const moving *self, const ligi_ledger *ledger, const ligi_record *now,
+static int still_fits(const moving *self, const ligi_catalog_view *view, const ligi_record *now,
                       const ligi_record *next)
 {
     const ligi_record *before = &self->model->record;
@@ -253,24 +257,24 @@ static int still_fits(const moving *self, const ligi_ledger *ledger, const ligi_
     for (size_t i = 0; i < next->use_count && fits; i++) {
         ligi_pack_record record;
         fits = next->uses[i].pack == next->pack ||
-               ligi_ledger_pack(ledger, next->uses[i].pack, &record) == LIG_OK;
+               ligi_catalog_view_pack(view, next->uses[i].pack, &record) == LIG_OK;
     }
     return fits;
 }
 
-static lig_status replace(moving *self, const ligi_ledger *ledger, ligi_change *change,
+static lig_status replace(moving *self, const ligi_catalog_view *view, ligi_change *change,
                           const ligi_record *now)
 {
-    ligi_writing *writing = &self->writing;
+    ligi_save_write *writing = &self->writing;
     ligi_record next = {.about = now->about,
                         .pack = writing->pack_id,
                         .offset = writing->trailer.footer_offset,
                         .manifest_bytes = writing->trailer.footer_bytes,
                         .manifest_hash = writing->trailer.footer_hash};
     lig_status status = ligi_plan_record(&self->plan, next.pack, &next);
-    self->done = status == LIG_OK && still_fits(self, ledger, now, &next);
+    self->done = status == LIG_OK && still_fits(self, view, now, &next);
     if (self->done && next.pack == 0)
-        status = ligi_writing_inline(writing, change, &next);
+        status = ligi_save_write_inline(writing, change, &next);
     if (self->done && status == LIG_OK)
         status = ligi_change_uses(change, &next, 1, writing->pack_bytes);
     if (self->done && status == LIG_OK)
@@ -283,20 +287,20 @@ static lig_status replace(moving *self, const ligi_ledger *ledger, ligi_change *
     return status;
 }
 
-static lig_status move_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status move_edit(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     moving *self = context;
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, self->model->record.about.id);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, self->model->record.about.id);
     lig_catalog_item item;
     ligi_record now = {0};
     self->done = 0;
-    lig_status status = ligi_ledger_get(ledger, &key, &item);
+    lig_status status = ligi_catalog_view_get(view, &key, &item);
     if (status == LIG_E_NOTFOUND) /* retired meanwhile */
         return LIG_OK;
     if (status == LIG_OK)
         status = ligi_record_get(&item, change->store->secret, &now);
     if (status == LIG_OK)
-        status = replace(self, ledger, change, &now);
+        status = replace(self, view, change, &now);
     ligi_record_fini(&now);
     return status;
 }
@@ -328,20 +332,20 @@ static lig_status write_again(moving *self)
     ligi_source source = {.fill = fill, .context = self};
     self->fetch =
         (ligi_fetch){.store = store, .model = self->model, .verify = 1, .gone = &self->gone};
-    self->writing = (ligi_writing){.store = store,
-                                   .plan = &self->plan,
-                                   .source = &source,
-                                   .packed = self->model->record.pack != 0};
+    self->writing = (ligi_save_write){.store = store,
+                                      .plan = &self->plan,
+                                      .source = &source,
+                                      .packed = self->model->record.pack != 0};
     lig_status status = make_plan(self);
     if (status == LIG_OK)
-        status = ligi_writing_run(&self->writing);
+        status = ligi_save_write_run(&self->writing);
     if (status == LIG_OK)
-        status = ligi_store_commit(store, move_edit, self, &self->compaction->freed);
+        status = ligi_change_commit(store, move_edit, self, &self->compaction->freed);
     if (status == LIG_OK && self->done)
         note_moved(self);
-    ligi_writing_fini(&self->writing);
+    ligi_save_write_fini(&self->writing);
     if (self->writing.pack_id)
-        ligi_store_clean_pack(store, self->writing.pack_id);
+        ligi_orphans_remove_pack(store, self->writing.pack_id);
     ligi_fetch_fini(&self->fetch);
     memset(&self->plan.about, 0, sizeof self->plan.about); /* the record's */
     ligi_plan_fini(&self->plan);
@@ -359,25 +363,25 @@ static int needs_moving(const compaction *self, const ligi_record *record)
 /* A model that is damaged, or gone, is passed over: its packs stay as they are. */
 static lig_status move_model(compaction *self, uint64_t id)
 {
-    ligi_ledger ledger;
-    ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, id);
+    ligi_catalog_view view;
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, id);
     lig_catalog_item item;
     moving move = {.compaction = self};
-    LIG_TRY(ligi_ledger_begin(self->store, &ledger));
-    lig_status status = ligi_ledger_get(&ledger, &key, &item);
+    LIG_TRY(ligi_catalog_view_begin(self->store, &view));
+    lig_status status = ligi_catalog_view_get(&view, &key, &item);
     if (status == LIG_OK)
         status = ligi_model_list(&item, self->store->secret, &move.model);
     int wanted = status == LIG_OK && needs_moving(self, &move.model->record);
     if (wanted)
-        status = ligi_model_fill(self->store, &ledger, move.model, &move.gone);
-    ligi_ledger_end(&ledger);
+        status = ligi_model_fill(self->store, &view, move.model, &move.gone);
+    ligi_catalog_view_end(&view);
     if (wanted && status == LIG_OK)
         status = write_again(&move);
     ligi_model_free(move.model);
     return is_damage(status) ? LIG_OK : status;
 }
 
-lig_status ligi_store_rewrite(lig_store *store, uint64_t *packs, uint64_t *bytes)
+lig_status ligi_compact_packs(lig_store *store, uint64_t *packs, uint64_t *bytes)
 {
     compaction self = {.store = store};
     lig_status status = look(&self);

@@ -39,13 +39,13 @@ static lig_status describe(const ligi_model *model, lig_tensor **out)
 /* The parent is kept by name; its id is that of the same name over there, if there is one. */
 static lig_status find_parent(lig_store *to, const char *name, uint64_t *id)
 {
-    ligi_ledger ledger;
+    ligi_catalog_view view;
     *id = 0;
     if (name[0] == '\0')
         return LIG_OK;
-    LIG_TRY(ligi_ledger_begin(to, &ledger));
-    lig_status status = ligi_ledger_name(&ledger, name, id);
-    ligi_ledger_end(&ledger);
+    LIG_TRY(ligi_catalog_view_begin(to, &view));
+    lig_status status = ligi_catalog_view_name(&view, name, id);
+    ligi_catalog_view_end(&view);
     return status;
 }
 

@@ -33,16 +33,16 @@ static int was_passed(const list *from, uint64_t id)
     return 0;
 }
 
-static lig_status find_ancestors(const ligi_ledger *ledger, uint64_t parent, list *to)
+static lig_status find_ancestors(const ligi_catalog_view *view, uint64_t parent, list *to)
 {
     while (parent && !was_passed(to, parent)) {
-        ligi_key key = ligi_key_id(LIGI_TABLE_MODEL, parent);
+        ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, parent);
         lig_catalog_item item;
-        lig_status status = ligi_ledger_get(ledger, &key, &item);
+        lig_status status = ligi_catalog_view_get(view, &key, &item);
         if (status == LIG_E_NOTFOUND)
             return LIG_OK;
         LIG_TRY(status);
-        LIG_TRY(add_item(to, &item, ledger->store->secret));
+        LIG_TRY(add_item(to, &item, view->store->secret));
         parent = to->models[to->count - 1]->parent;
     }
     return LIG_OK;
@@ -57,32 +57,32 @@ static int by_age(const void *a, const void *b)
 }
 
 /* A model that cannot be read is nobody's child here; `check` tells of it. */
-static lig_status find_children(const ligi_ledger *ledger, uint64_t id, list *to)
+static lig_status find_children(const ligi_catalog_view *view, uint64_t id, list *to)
 {
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(ledger, LIGI_TABLE_MODEL, &walk, &item, &status)) {
+    while (ligi_catalog_view_next(view, LIGI_TABLE_MODEL, &walk, &item, &status)) {
         ligi_record record = {0};
-        int child = ligi_record_get(&item, ledger->store->secret, &record) == LIG_OK &&
+        int child = ligi_record_get(&item, view->store->secret, &record) == LIG_OK &&
                     record.about.parent == id;
         ligi_record_fini(&record);
         if (child)
-            LIG_TRY(add_item(to, &item, ledger->store->secret));
+            LIG_TRY(add_item(to, &item, view->store->secret));
     }
     if (to->count)
         qsort(to->models, to->count, sizeof *to->models, by_age);
     return status;
 }
 
-static lig_status find_family(const ligi_ledger *ledger, uint64_t id, uint64_t parent,
+static lig_status find_family(const ligi_catalog_view *view, uint64_t id, uint64_t parent,
                               lig_lineage **out)
 {
     lig_lineage *lineage = NULL;
     list ancestors = {0}, children = {0};
-    lig_status status = find_ancestors(ledger, parent, &ancestors);
+    lig_status status = find_ancestors(view, parent, &ancestors);
     if (status == LIG_OK)
-        status = find_children(ledger, id, &children);
+        status = find_children(view, id, &children);
     if (status == LIG_OK)
         status = ligi_calloc(&lineage, 1, sizeof *lineage, "a lineage");
     if (status != LIG_OK) {
@@ -98,25 +98,25 @@ static lig_status find_family(const ligi_ledger *ledger, uint64_t id, uint64_t p
 lig_status lig_store_lineage(lig_store *store, const char *model, lig_lineage **out)
 {
     LIG_TRY(ligi_store_usable(store));
-    ligi_ledger ledger;
+    ligi_catalog_view view;
     ligi_record record = {0};
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
-    lig_status status = ligi_ledger_find(&ledger, model, &record);
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    lig_status status = ligi_catalog_view_find(&view, model, &record);
     if (status == LIG_OK)
-        status = find_family(&ledger, record.about.id, record.about.parent, out);
+        status = find_family(&view, record.about.id, record.about.parent, out);
     ligi_record_fini(&record);
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     return status;
 }
 
 lig_status lig_ref_lineage(const lig_ref *ref, lig_lineage **out)
 {
     LIG_TRY(ligi_ref_usable(ref));
-    ligi_ledger ledger;
+    ligi_catalog_view view;
     const ligi_about *about = &ref->model->record.about;
-    LIG_TRY(ligi_ledger_begin(ref->store, &ledger));
-    lig_status status = find_family(&ledger, about->id, about->parent, out);
-    ligi_ledger_end(&ledger);
+    LIG_TRY(ligi_catalog_view_begin(ref->store, &view));
+    lig_status status = find_family(&view, about->id, about->parent, out);
+    ligi_catalog_view_end(&view);
     return status;
 }
 
@@ -168,7 +168,7 @@ static void add_difference(diff *self, const lig_stored_tensor *a, const lig_sto
         return;
     ligi_pair pair = {.a = (size_t)(a - self->a->shown.tensors),
                       .b = (size_t)(b - self->b->shown.tensors)};
-    if (!ligi_contents_alike(&self->a->manifest, pair.a, &self->b->manifest, pair.b))
+    if (!ligi_compare_same_boxes(&self->a->manifest, pair.a, &self->b->manifest, pair.b))
         self->pairs[self->pair_count++] = pair;
 }
 
@@ -177,7 +177,7 @@ static lig_status settle(diff *self, const lig_ref *a, const lig_ref *b)
 {
     if (self->pair_count == 0)
         return LIG_OK;
-    LIG_TRY(ligi_contents_compare(a, b, self->pairs, self->pair_count, LIGI_CONTENTS_WINDOW));
+    LIG_TRY(ligi_compare_tensors(a, b, self->pairs, self->pair_count, LIGI_COMPARE_WINDOW_BYTES));
     for (size_t i = 0; i < self->pair_count; i++)
         if (!self->pairs[i].differ)
             self->tensors[self->pairs[i].a].change = LIG_CHANGE_NONE;

@@ -8,11 +8,11 @@
 #include <string.h>
 
 typedef struct checking {
-    const ligi_ledger *ledger;
+    const ligi_catalog_view *view;
     ligi_report *report;
-    ligi_index_edits edits; /* what the models of one chunk of ids put into the index */
-    uint64_t keys;          /* so many items must there be */
-    uint64_t graphs;        /* models that have some */
+    ligi_search_index_edits edits; /* what the models of one chunk of ids put into the index */
+    uint64_t keys;                 /* so many items must there be */
+    uint64_t graphs;               /* models that have some */
     uint64_t wrong;
 } checking;
 
@@ -23,7 +23,7 @@ static int is_damage(lig_status status)
 
 static int by_key(const void *left, const void *right)
 {
-    const ligi_index_edit *a = left, *b = right;
+    const ligi_search_index_edit *a = left, *b = right;
     int order = memcmp(a->key.bytes, b->key.bytes, sizeof a->key.bytes);
     if (order)
         return order;
@@ -33,29 +33,29 @@ static int by_key(const void *left, const void *right)
 static int is_irregular(const void *key)
 {
     ligi_hash128 hash = ligi_irregular_key();
-    ligi_key irregular = ligi_key_posting(&hash, 0);
+    ligi_catalog_key irregular = ligi_catalog_key_posting(&hash, 0);
     return memcmp(key, irregular.bytes, 17) == 0;
 }
 
 /* 1 when the set of models whose bytes differ has this one. */
-static int is_noted(const checking *self, const ligi_index_edit *edit)
+static int is_noted(const checking *self, const ligi_search_index_edit *edit)
 {
     ligi_hash128 hash = ligi_irregular_key();
-    ligi_key key = ligi_key_posting(&hash, 0);
+    ligi_catalog_key key = ligi_catalog_key_posting(&hash, 0);
     memcpy(key.bytes + 17, edit->key.bytes + 17, 6); /* the same chunk */
     lig_catalog_item item;
     ligi_posting posting = {0};
-    return ligi_ledger_get(self->ledger, &key, &item) == LIG_OK &&
-           ligi_posting_get(&item, self->ledger->store->secret, &posting) == LIG_OK &&
+    return ligi_catalog_view_get(self->view, &key, &item) == LIG_OK &&
+           ligi_posting_get(&item, self->view->store->secret, &posting) == LIG_OK &&
            ligi_bitmap_has(&posting.set, edit->offset);
 }
 
-static int posting_fits(const checking *self, const ligi_index_edit *edits, size_t count,
+static int posting_fits(const checking *self, const ligi_search_index_edit *edits, size_t count,
                         const lig_catalog_item *item)
 {
     ligi_posting posting = {0};
     ligi_bitmap wanted = {0};
-    if (ligi_posting_get(item, self->ledger->store->secret, &posting) != LIG_OK)
+    if (ligi_posting_get(item, self->view->store->secret, &posting) != LIG_OK)
         return 0;
     for (size_t i = 0; i < count; i++) {
         ligi_bitmap_set(&wanted, edits[i].offset, 1);
@@ -65,11 +65,11 @@ static int posting_fits(const checking *self, const ligi_index_edit *edits, size
     return memcmp(&wanted, &posting.set, sizeof wanted) == 0;
 }
 
-static int column_fits(const checking *self, const ligi_index_edit *edits, size_t count,
+static int column_fits(const checking *self, const ligi_search_index_edit *edits, size_t count,
                        const lig_catalog_item *item)
 {
     double values[LIGI_COLUMN_IDS], wanted[LIGI_COLUMN_IDS];
-    if (ligi_column_get(item, self->ledger->store->secret, values) != LIG_OK)
+    if (ligi_column_get(item, self->view->store->secret, values) != LIG_OK)
         return 0;
     for (uint32_t i = 0; i < LIGI_COLUMN_IDS; i++)
         wanted[i] = NAN;
@@ -82,7 +82,7 @@ static int column_fits(const checking *self, const ligi_index_edit *edits, size_
 }
 
 /* Edits that only say NaN leave no item. */
-static int leaves_nothing(const ligi_index_edit *edits, size_t count)
+static int leaves_nothing(const ligi_search_index_edit *edits, size_t count)
 {
     if (edits[0].key.bytes[0] != LIGI_TABLE_COLUMN)
         return 0;
@@ -94,7 +94,7 @@ static int leaves_nothing(const ligi_index_edit *edits, size_t count)
 
 static lig_status compare_edits(checking *self)
 {
-    ligi_index_edit *edits = self->edits.edits;
+    ligi_search_index_edit *edits = self->edits.edits;
     if (self->edits.count)
         qsort(edits, self->edits.count, sizeof *edits, by_key);
     for (size_t first = 0, end; first < self->edits.count; first = end) {
@@ -105,7 +105,7 @@ static lig_status compare_edits(checking *self)
         if (leaves_nothing(edits + first, end - first))
             continue;
         lig_catalog_item item;
-        lig_status status = ligi_ledger_get(self->ledger, &edits[first].key, &item);
+        lig_status status = ligi_catalog_view_get(self->view, &edits[first].key, &item);
         if (status != LIG_OK && !is_damage(status))
             return status;
         int posting = edits[first].key.bytes[0] == LIGI_TABLE_POSTING;
@@ -122,13 +122,14 @@ static lig_status compare_edits(checking *self)
 }
 
 /* Adds what a model's record makes the index have. Graphs that cannot be read are told once. */
-static lig_status add_model(checking *self, const ligi_record *record, ligi_index_edits *edits)
+static lig_status add_model(checking *self, const ligi_record *record,
+                            ligi_search_index_edits *edits)
 {
     ligi_graphs graphs = {0};
-    lig_status status = ligi_graphs_read(self->ledger, record->about.id, &graphs);
+    lig_status status = ligi_graphs_read(self->view, record->about.id, &graphs);
     if (status == LIG_OK) {
         self->graphs += graphs.count > 0;
-        status = ligi_index_model(edits, &record->about, &graphs, 1);
+        status = ligi_search_index_model(edits, &record->about, &graphs, 1);
     } else if (is_damage(status)) {
         self->graphs++;
         status = ligi_report_add(self->report, "the graphs of model '%s' cannot be read: %s",
@@ -144,9 +145,9 @@ static lig_status compare_models(checking *self)
     lig_catalog_item item;
     lig_status status;
     uint64_t chunk = 0;
-    while (ligi_ledger_next(self->ledger, LIGI_TABLE_MODEL, &walk, &item, &status)) {
+    while (ligi_catalog_view_next(self->view, LIGI_TABLE_MODEL, &walk, &item, &status)) {
         ligi_record record = {0};
-        status = ligi_record_get(&item, self->ledger->store->secret, &record);
+        status = ligi_record_get(&item, self->view->store->secret, &record);
         if (status == LIG_OK && record.about.id / LIGI_CHUNK_IDS != chunk) {
             chunk = record.about.id / LIGI_CHUNK_IDS;
             status = compare_edits(self);
@@ -166,7 +167,7 @@ static lig_status count_table(const checking *self, enum ligi_table table, uint6
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(self->ledger, table, &walk, &item, &status))
+    while (ligi_catalog_view_next(self->view, table, &walk, &item, &status))
         *count += !(table == LIGI_TABLE_POSTING && item.key_bytes >= 17 && is_irregular(item.key));
     return status;
 }
@@ -178,8 +179,8 @@ static lig_status erase_table(ligi_change *change, enum ligi_table table)
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
-    while (ligi_ledger_next(change->ledger, table, &walk, &item, &status)) {
-        ligi_key key = {.size = item.key_bytes};
+    while (ligi_catalog_view_next(change->view, table, &walk, &item, &status)) {
+        ligi_catalog_key key = {.size = item.key_bytes};
         if (item.key_bytes > sizeof key.bytes)
             continue;
         memcpy(key.bytes, item.key, item.key_bytes);
@@ -188,13 +189,13 @@ static lig_status erase_table(ligi_change *change, enum ligi_table table)
     return status;
 }
 
-static lig_status get_nothing(void *context, const ligi_key *key, lig_catalog_item *item)
+static lig_status get_nothing(void *context, const ligi_catalog_key *key, lig_catalog_item *item)
 {
     (void)context, (void)key, (void)item;
     return LIG_E_NOTFOUND;
 }
 
-static lig_status put_value(void *context, const ligi_key *key, const ligi_writer *value)
+static lig_status put_value(void *context, const ligi_catalog_key *key, const ligi_writer *value)
 {
     ligi_change *change = context;
     if (value == NULL)
@@ -206,40 +207,40 @@ static lig_status put_value(void *context, const ligi_key *key, const ligi_write
 
 static lig_status make_anew(checking *self, ligi_change *change)
 {
-    ligi_index_edits edits = {0};
+    ligi_search_index_edits edits = {0};
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
     LIG_TRY(erase_table(change, LIGI_TABLE_POSTING));
     LIG_TRY(erase_table(change, LIGI_TABLE_COLUMN));
-    while (ligi_ledger_next(self->ledger, LIGI_TABLE_MODEL, &walk, &item, &status)) {
+    while (ligi_catalog_view_next(self->view, LIGI_TABLE_MODEL, &walk, &item, &status)) {
         ligi_record record = {0};
         ligi_graphs graphs = {0};
-        status = ligi_record_get(&item, self->ledger->store->secret, &record);
+        status = ligi_record_get(&item, self->view->store->secret, &record);
         if (status == LIG_OK)
-            status = ligi_graphs_read(self->ledger, record.about.id, &graphs);
+            status = ligi_graphs_read(self->view, record.about.id, &graphs);
         if (status == LIG_OK)
-            status = ligi_index_model(&edits, &record.about, &graphs, 1);
+            status = ligi_search_index_model(&edits, &record.about, &graphs, 1);
         ligi_graphs_fini(&graphs);
         ligi_record_fini(&record);
         status = is_damage(status) ? LIG_OK : status;
         if (status != LIG_OK)
             break;
     }
-    ligi_index_sink sink = {.get = get_nothing,
-                            .put = put_value,
-                            .secret = self->ledger->store->secret,
-                            .context = change};
+    ligi_search_index_sink sink = {.get = get_nothing,
+                                   .put = put_value,
+                                   .secret = self->view->store->secret,
+                                   .context = change};
     if (status == LIG_OK)
-        status = ligi_index_apply(&edits, &sink);
-    ligi_index_edits_fini(&edits);
+        status = ligi_search_index_apply(&edits, &sink);
+    ligi_search_index_edits_fini(&edits);
     return status;
 }
 
-lig_status ligi_index_check(const ligi_ledger *ledger, ligi_change *change, ligi_report *report,
+lig_status ligi_index_check(const ligi_catalog_view *view, ligi_change *change, ligi_report *report,
                             uint64_t *mended)
 {
-    checking self = {.ledger = ledger, .report = report};
+    checking self = {.view = view, .report = report};
     uint64_t there = 0, graphs = 0;
     lig_status status = compare_models(&self);
     if (status == LIG_OK)
@@ -248,7 +249,7 @@ lig_status ligi_index_check(const ligi_ledger *ledger, ligi_change *change, ligi
         status = count_table(&self, LIGI_TABLE_COLUMN, &there);
     if (status == LIG_OK)
         status = count_table(&self, LIGI_TABLE_GRAPH, &graphs);
-    ligi_index_edits_fini(&self.edits);
+    ligi_search_index_edits_fini(&self.edits);
     LIG_TRY(status);
     if (graphs != self.graphs)
         LIG_TRY(ligi_report_add(report, "the catalog holds graphs of %llu models; %llu have some",

@@ -7,7 +7,7 @@
 
 /* Adds what does not agree to the report. With `change` (may be NULL) it also gathers an index made
  * anew when something does not, counted in *mended. */
-lig_status ligi_index_check(const ligi_ledger *ledger, ligi_change *change, ligi_report *report,
+lig_status ligi_index_check(const ligi_catalog_view *view, ligi_change *change, ligi_report *report,
                             uint64_t *mended);
 
 #endif

@@ -64,61 +64,63 @@ static void find_all(lig_store *store)
 /* --- damage by hand --- */
 
 /* Number `number` of a table. */
-static lig_status item_of(const ligi_ledger *ledger, enum ligi_table table, int number,
-                          lig_catalog_item *item, ligi_key *key)
+static lig_status item_of(const ligi_catalog_view *view, enum ligi_table table, int number,
+                          lig_catalog_item *item, ligi_catalog_key *key)
 {
     ligi_walk walk = {0};
     lig_status status = LIG_OK;
     for (int i = 0; i <= number; i++)
-        assert_true(ligi_ledger_next(ledger, table, &walk, item, &status));
+        assert_true(ligi_catalog_view_next(view, table, &walk, item, &status));
     key->size = item->key_bytes;
     memcpy(key->bytes, item->key, item->key_bytes);
     return status;
 }
 
-static lig_status erase_one(const ligi_ledger *ledger, ligi_change *change, enum ligi_table table)
+static lig_status erase_one(const ligi_catalog_view *view, ligi_change *change,
+                            enum ligi_table table)
 {
     lig_catalog_item item;
-    ligi_key key;
-    LIG_TRY(item_of(ledger, table, 0, &item, &key));
+    ligi_catalog_key key;
+    LIG_TRY(item_of(view, table, 0, &item, &key));
     return ligi_change_erase(change, &key);
 }
 
-static lig_status lost_posting(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status lost_posting(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     (void)context;
-    return erase_one(ledger, change, LIGI_TABLE_POSTING);
+    return erase_one(view, change, LIGI_TABLE_POSTING);
 }
 
-static lig_status lost_column(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status lost_column(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     (void)context;
-    return erase_one(ledger, change, LIGI_TABLE_COLUMN);
+    return erase_one(view, change, LIGI_TABLE_COLUMN);
 }
 
-static lig_status lost_graph(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status lost_graph(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     (void)context;
-    return erase_one(ledger, change, LIGI_TABLE_GRAPH);
+    return erase_one(view, change, LIGI_TABLE_GRAPH);
 }
 
-static lig_status lost_origin(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status lost_fingerprint(void *context, const ligi_catalog_view *view,
+                                   ligi_change *change)
 {
     (void)context;
-    return erase_one(ledger, change, LIGI_TABLE_FINGERPRINT);
+    return erase_one(view, change, LIGI_TABLE_FINGERPRINT);
 }
 
 /* A posting that has one model too many. */
-static lig_status wide_posting(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status wide_posting(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     (void)context;
-    const void *secret = ledger->store->secret;
+    const void *secret = view->store->secret;
     lig_catalog_item item;
-    ligi_key key;
+    ligi_catalog_key key;
     ligi_posting posting = {0};
     uint8_t data[LIGI_BITMAP_BYTES];
     for (int i = 0;; i++) {
-        LIG_TRY(item_of(ledger, LIGI_TABLE_POSTING, i, &item, &key));
+        LIG_TRY(item_of(view, LIGI_TABLE_POSTING, i, &item, &key));
         LIG_TRY(ligi_posting_get(&item, secret, &posting));
         if (ligi_bitmap_count(&posting.set) == MODELS)
             break;
@@ -132,58 +134,60 @@ static lig_status wide_posting(void *context, const ligi_ledger *ledger, ligi_ch
 }
 
 /* A posting of a layer that nobody has. */
-static lig_status false_posting(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status false_posting(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     (void)context;
     ligi_hash128 hash = {1, 2};
-    ligi_key key = ligi_key_posting(&hash, 0);
+    ligi_catalog_key key = ligi_catalog_key_posting(&hash, 0);
     ligi_bitmap set = {0};
     uint8_t data[LIGI_BITMAP_BYTES];
     ligi_bitmap_set(&set, 1, 1);
     ligi_value_begin(&change->value);
     ligi_put_varint(&change->value, 0);
     ligi_put_bytes(&change->value, data, ligi_postings_put(&set, data));
-    ligi_value_end(&change->value, &key, ledger->store->secret);
+    ligi_value_end(&change->value, &key, view->store->secret);
     return ligi_change_put(change, &key);
 }
 
 /* Who has other bytes than the others say is no longer noted. */
-static lig_status lost_irregular(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status lost_irregular(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
-    (void)context, (void)ledger;
+    (void)context, (void)view;
     ligi_hash128 hash = ligi_irregular_key();
-    ligi_key key = ligi_key_posting(&hash, 0);
+    ligi_catalog_key key = ligi_catalog_key_posting(&hash, 0);
     return ligi_change_erase(change, &key);
 }
 
-static lig_status false_origin(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status false_fingerprint(void *context, const ligi_catalog_view *view,
+                                    ligi_change *change)
 {
     (void)context;
-    ligi_origin origin = {
+    ligi_fingerprint_entry fingerprint = {
         .first = 1, .print = {2, 3}, .bytes = 70000, .pack = 999, .offset = 4096, .owner = 1};
-    ligi_key key = ligi_origin_key(&origin);
-    ligi_origin_put(&change->value, &origin, ledger->store->secret);
+    ligi_catalog_key key = ligi_fingerprint_key(&fingerprint);
+    ligi_fingerprint_put(&change->value, &fingerprint, view->store->secret);
     return ligi_change_put(change, &key);
 }
 
-static lig_status damaged_origin(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status damaged_fingerprint(void *context, const ligi_catalog_view *view,
+                                      ligi_change *change)
 {
     (void)context;
     lig_catalog_item item;
-    ligi_key key;
-    LIG_TRY(item_of(ledger, LIGI_TABLE_FINGERPRINT, 1, &item, &key));
+    ligi_catalog_key key;
+    LIG_TRY(item_of(view, LIGI_TABLE_FINGERPRINT, 1, &item, &key));
     change->value.bytes = 0;
     ligi_put_bytes(&change->value, item.value, item.value_bytes);
     change->value.data[4] ^= 1;
     return ligi_change_put(change, &key);
 }
 
-static lig_status damaged_graph(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status damaged_graph(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     (void)context;
     lig_catalog_item item;
-    ligi_key key;
-    LIG_TRY(item_of(ledger, LIGI_TABLE_GRAPH, 1, &item, &key));
+    ligi_catalog_key key;
+    LIG_TRY(item_of(view, LIGI_TABLE_GRAPH, 1, &item, &key));
     change->value.bytes = 0;
     ligi_put_bytes(&change->value, item.value, item.value_bytes);
     change->value.data[4] ^= 1;
@@ -193,16 +197,16 @@ static lig_status damaged_graph(void *context, const ligi_ledger *ledger, ligi_c
 static void test_mend(void **state)
 {
     (void)state;
-    const ligi_edit kinds[] = {lost_posting,   lost_column,   lost_graph,     lost_origin,
-                               wide_posting,   false_posting, lost_irregular, false_origin,
-                               damaged_origin, damaged_graph};
+    const ligi_edit kinds[] = {
+        lost_posting,  lost_column,    lost_graph,        lost_fingerprint,    wide_posting,
+        false_posting, lost_irregular, false_fingerprint, damaged_fingerprint, damaged_graph};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         lig_store *store = filled();
         uint64_t repaired;
         assert_int_equal(problems(store, 0, &repaired), 0);
         find_all(store);
-        assert_ok(ligi_store_commit(store, kinds[i], NULL, NULL));
-        int fault = kinds[i] != lost_origin; /* that is a lost chance to share, and put back */
+        assert_ok(ligi_change_commit(store, kinds[i], NULL, NULL));
+        int fault = kinds[i] != lost_fingerprint; /* that is a lost chance to share, and put back */
         assert_int_equal(problems(store, 0, &repaired) > 0, fault);
         assert_int_equal(repaired, 0);
         assert_int_equal(problems(store, LIG_CHECK_REPAIR, &repaired) > 0, fault);

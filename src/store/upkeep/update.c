@@ -12,36 +12,37 @@ typedef struct update_job {
     const lig_update *update;
 } update_job;
 
-static lig_status check_name_free(const ligi_ledger *ledger, const char *name)
+static lig_status check_name_free(const ligi_catalog_view *view, const char *name)
 {
     uint64_t id, alias;
-    LIG_TRY(ligi_ledger_name(ledger, name, &id));
-    LIG_TRY(ligi_ledger_alias(ledger, name, &alias));
+    LIG_TRY(ligi_catalog_view_name(view, name, &id));
+    LIG_TRY(ligi_catalog_view_alias(view, name, &alias));
     if (id || alias)
         return lig_fail(LIG_E_EXISTS, "there is %s '%s' in %s already", id ? "a model" : "an alias",
-                        name, ledger->store->uri);
+                        name, view->store->uri);
     return LIG_OK;
 }
 
-static lig_status update_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status update_edit(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     const update_job *job = context;
     ligi_record record = {0};
     ligi_graphs graphs = {0};
-    lig_status status = ligi_ledger_find(ledger, job->model, &record);
+    lig_status status = ligi_catalog_view_find(view, job->model, &record);
     if (status == LIG_OK)
-        status = ligi_graphs_read(ledger, record.about.id, &graphs);
+        status = ligi_graphs_read(view, record.about.id, &graphs);
     if (status == LIG_OK)
-        status = ligi_index_model(&change->index, &record.about, &graphs, 0);
+        status = ligi_search_index_model(&change->index, &record.about, &graphs, 0);
     if (status == LIG_OK)
         status = ligi_labels_merge(&record.about, job->update);
     if (status == LIG_OK)
-        status = ligi_index_model(&change->index, &record.about, &graphs, 1);
+        status = ligi_search_index_model(&change->index, &record.about, &graphs, 1);
     ligi_graphs_fini(&graphs);
     const char *name = job->update->name;
     if (status == LIG_OK && name && strcmp(name, record.about.name) != 0) {
-        status = check_name_free(ledger, name);
-        ligi_key key = ligi_key_text(LIGI_TABLE_NAME, ledger->store->secret, record.about.name);
+        status = check_name_free(view, name);
+        ligi_catalog_key key =
+            ligi_catalog_key_text(LIGI_TABLE_NAME, view->store->secret, record.about.name);
         if (status == LIG_OK)
             status = ligi_change_erase(change, &key);
         record.about.name = name;
@@ -63,9 +64,9 @@ lig_status lig_store_update(lig_store *store, const char *model, const lig_updat
     LIG_TRY(ligi_tags_check(update->tags, update->tag_count, 1));
     LIG_TRY(ligi_text_check("meta", update->meta));
     if (update->name)
-        LIG_TRY(ligi_name_check("model", update->name));
+        LIG_TRY(ligi_labels_check_name("model", update->name));
     update_job job = {model, update};
-    return ligi_store_commit(store, update_edit, &job, NULL);
+    return ligi_change_commit(store, update_edit, &job, NULL);
 }
 
 /* --- aliases --- */
@@ -74,34 +75,35 @@ typedef struct alias_job {
     const char *alias, *model;
 } alias_job;
 
-static lig_status remove_alias(const alias_job *job, const ligi_ledger *ledger, ligi_change *change)
+static lig_status remove_alias(const alias_job *job, const ligi_catalog_view *view,
+                               ligi_change *change)
 {
     uint64_t id;
-    LIG_TRY(ligi_ledger_alias(ledger, job->alias, &id));
+    LIG_TRY(ligi_catalog_view_alias(view, job->alias, &id));
     if (id == 0)
         return lig_fail(LIG_E_NOTFOUND, "there is no alias '%s' in %s", job->alias,
-                        ledger->store->uri);
-    ligi_key key = ligi_key_text(LIGI_TABLE_ALIAS, ledger->store->secret, job->alias);
+                        view->store->uri);
+    ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, view->store->secret, job->alias);
     return ligi_change_erase(change, &key);
 }
 
-static lig_status alias_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status alias_edit(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     const alias_job *job = context;
     if (job->model == NULL)
-        return remove_alias(job, ledger, change);
+        return remove_alias(job, view, change);
     uint64_t taken;
-    LIG_TRY(ligi_ledger_name(ledger, job->alias, &taken));
+    LIG_TRY(ligi_catalog_view_name(view, job->alias, &taken));
     if (taken)
         return lig_fail(LIG_E_EXISTS, "'%s' is the name of a model in %s; it cannot be an alias",
-                        job->alias, ledger->store->uri);
+                        job->alias, view->store->uri);
     ligi_record record = {0};
-    lig_status status = ligi_ledger_find(ledger, job->model, &record);
+    lig_status status = ligi_catalog_view_find(view, job->model, &record);
     uint64_t id = record.about.id;
     ligi_record_fini(&record);
     LIG_TRY(status);
-    const void *secret = ledger->store->secret;
-    ligi_key key = ligi_key_text(LIGI_TABLE_ALIAS, secret, job->alias);
+    const void *secret = view->store->secret;
+    ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, secret, job->alias);
     ligi_alias_put(&change->value, &key, job->alias, id, secret);
     return ligi_change_put(change, &key);
 }
@@ -109,20 +111,20 @@ static lig_status alias_edit(void *context, const ligi_ledger *ledger, ligi_chan
 lig_status lig_store_alias(lig_store *store, const char *alias, const char *model)
 {
     LIG_TRY(ligi_store_writable(store));
-    LIG_TRY(ligi_name_check("alias", alias));
+    LIG_TRY(ligi_labels_check_name("alias", alias));
     alias_job job = {alias, model};
-    return ligi_store_commit(store, alias_edit, &job, NULL);
+    return ligi_change_commit(store, alias_edit, &job, NULL);
 }
 
-static lig_status tell_alias(const ligi_ledger *ledger, const lig_catalog_item *item, char **alias,
-                             char **model)
+static lig_status tell_alias(const ligi_catalog_view *view, const lig_catalog_item *item,
+                             char **alias, char **model)
 {
     const char *text;
     uint64_t id;
-    LIG_TRY(ligi_alias_get(item, ledger->store->secret, &text, &id));
+    LIG_TRY(ligi_alias_get(item, view->store->secret, &text, &id));
     ligi_record record = {0};
     char *first = NULL, *second = NULL;
-    lig_status status = ligi_ledger_model(ledger, id, &record);
+    lig_status status = ligi_catalog_view_model(view, id, &record);
     if (status == LIG_OK)
         status = ligi_strdup(&first, text);
     if (status == LIG_OK)
@@ -140,20 +142,20 @@ static lig_status tell_alias(const ligi_ledger *ledger, const lig_catalog_item *
 lig_status lig_store_alias_at(lig_store *store, size_t index, char **alias, char **model)
 {
     LIG_TRY(ligi_store_usable(store));
-    ligi_ledger ledger;
-    LIG_TRY(ligi_ledger_begin(store, &ledger));
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
     ligi_walk walk = {0};
     lig_catalog_item item;
     lig_status status;
     size_t at = 0;
     int found = 0;
-    while (!found && ligi_ledger_next(&ledger, LIGI_TABLE_ALIAS, &walk, &item, &status))
+    while (!found && ligi_catalog_view_next(&view, LIGI_TABLE_ALIAS, &walk, &item, &status))
         found = at++ == index;
     if (found)
-        status = tell_alias(&ledger, &item, alias, model);
+        status = tell_alias(&view, &item, alias, model);
     else if (status == LIG_OK)
         status = lig_fail(LIG_E_NOTFOUND, "%s has %zu aliases, not more", store->uri, at);
-    ligi_ledger_end(&ledger);
+    ligi_catalog_view_end(&view);
     return status;
 }
 
@@ -164,11 +166,11 @@ void lig_text_destroy(char *text)
 
 /* --- retire --- */
 
-static lig_status retire_edit(void *context, const ligi_ledger *ledger, ligi_change *change)
+static lig_status retire_edit(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     const char *model = context;
     ligi_record record = {0};
-    lig_status status = ligi_ledger_find(ledger, model, &record);
+    lig_status status = ligi_catalog_view_find(view, model, &record);
     if (status == LIG_OK)
         status = ligi_change_remove(change, &record, 0, 0);
     ligi_record_fini(&record);
@@ -179,7 +181,7 @@ lig_status lig_store_retire(lig_store *store, const char *model)
 {
     LIG_TRY(ligi_store_writable(store));
     int64_t begin = ligi_now_ns();
-    lig_status status = ligi_store_commit(store, retire_edit, (void *)model, NULL);
+    lig_status status = ligi_change_commit(store, retire_edit, (void *)model, NULL);
     ligi_stamps_note(&store->stamps, LIGI_STAMP_RETIRE, begin);
     return status;
 }

@@ -28,14 +28,14 @@
 #define FULL_BYTES (UINT64_C(1) << 20) /* with less room a disk counts as full */
 
 typedef struct opening { /* what creation needs to know */
-    const ligi_catalog_place *place;
+    const ligi_file_catalog_place *place;
     int fd; /* of the file, for the check */
 } opening;
 
 /* LMDB writes to its lock file through a map: on a full disk a page that is not there yet would end
  * the process. No environment of this process has the file open here, so that closing it drops no
  * lock. */
-static lig_status reserve_lock_file(ligi_catalog *self)
+static lig_status reserve_lock_file(ligi_file_catalog *self)
 {
     int fd;
 
@@ -54,7 +54,7 @@ static lig_status reserve_lock_file(ligi_catalog *self)
 /* Whether the names stand for the files that are open: LMDB opens by name, and a commit into a file
  * that has lost its name is lost with it. Without its lock file others would write at the same
  * time; who gave up safety for speed (fsync=0) does not pay for that look. */
-static lig_status check_names(const ligi_catalog *self)
+static lig_status check_names(const ligi_file_catalog *self)
 {
     unsigned flags = 0;
     int fd = -1;
@@ -68,7 +68,7 @@ static lig_status check_names(const ligi_catalog *self)
 }
 
 /* LMDB has opened what the name stood for then, which need not be what was looked at before. */
-static lig_status check_opened(const ligi_catalog *self)
+static lig_status check_opened(const ligi_file_catalog *self)
 {
     ligi_entry_id opened;
     int fd;
@@ -82,7 +82,7 @@ static lig_status check_opened(const ligi_catalog *self)
     return check_names(self);
 }
 
-static int open_env(ligi_catalog *self, const ligi_catalog_place *place, const char *path,
+static int open_env(ligi_file_catalog *self, const ligi_file_catalog_place *place, const char *path,
                     unsigned flags)
 {
     int fd;
@@ -102,7 +102,7 @@ static int open_env(ligi_catalog *self, const ligi_catalog_place *place, const c
     return number;
 }
 
-static lig_status set_up(ligi_catalog *self, const ligi_catalog_place *place)
+static lig_status set_up(ligi_file_catalog *self, const ligi_file_catalog_place *place)
 {
     char path[64];
     unsigned flags = MDB_NOSUBDIR | MDB_NOTLS | (place->sync ? 0 : MDB_NOSYNC);
@@ -135,7 +135,7 @@ static lig_status set_up(ligi_catalog *self, const ligi_catalog_place *place)
 
 static void destroy(void *object)
 {
-    ligi_catalog *self = object;
+    ligi_file_catalog *self = object;
 
     if (self->env != NULL)
         mdb_env_close(self->env);
@@ -149,9 +149,9 @@ static void destroy(void *object)
     free(self);
 }
 
-static lig_status create_parts(ligi_catalog *self, const opening *context)
+static lig_status create_parts(ligi_file_catalog *self, const opening *context)
 {
-    const ligi_catalog_place *place = context->place;
+    const ligi_file_catalog_place *place = context->place;
 
     LIG_TRY(ligi_strdup(&self->place, place->place));
     self->folder_fd = fcntl(place->folder_fd, F_DUPFD_CLOEXEC, 0);
@@ -160,9 +160,9 @@ static lig_status create_parts(ligi_catalog *self, const opening *context)
     LIG_TRY(ligi_entry_identify(context->fd, place->place, LIGI_NAME_CATALOG, &self->file));
     if (place->network)
         LIG_TRY(ligi_lease_take(&self->lease, place->folder_fd, place->place, place->lease_s));
-    LIG_TRY(ligi_catalog_check(context->fd, place->place));
+    LIG_TRY(ligi_file_catalog_check(context->fd, place->place));
     /* Where address space is rationed a smaller map does too: it grows when it must. */
-    ligi_catalog_place smaller = *place;
+    ligi_file_catalog_place smaller = *place;
     lig_status status = set_up(self, &smaller);
     while (status == LIG_E_NOMEM && smaller.map_bytes > MAP_BYTES_LEAST) {
         smaller.map_bytes /= 8;
@@ -175,7 +175,7 @@ static lig_status create(void *opaque, void **object)
 {
     opening *context = opaque;
     pthread_condattr_t attributes;
-    ligi_catalog *self;
+    ligi_file_catalog *self;
 
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "the catalog"));
     self->network = context->place->network;
@@ -195,9 +195,9 @@ static lig_status create(void *opaque, void **object)
 
 static const ligi_shared_kind catalog_kind = {create, destroy, NULL};
 
-static lig_status open_shared(ligi_catalog **catalog, opening *context)
+static lig_status open_shared(ligi_file_catalog **catalog, opening *context)
 {
-    const ligi_catalog_place *place = context->place;
+    const ligi_file_catalog_place *place = context->place;
     char key[64];
     ligi_entry_id file;
     void *object;
@@ -205,20 +205,20 @@ static lig_status open_shared(ligi_catalog **catalog, opening *context)
     LIG_TRY(ligi_entry_identify(context->fd, place->place, LIGI_NAME_CATALOG, &file));
     snprintf(key, sizeof key, "%" PRIx64 ":%" PRIx64, (uint64_t)file.device, (uint64_t)file.inode);
     LIG_TRY(ligi_shared_acquire(key, &catalog_kind, LIGI_SHARED_ANY, context, &object));
-    ligi_catalog *opened = object;
+    ligi_file_catalog *opened = object;
     unsigned flags = 0;
     /* Somebody who wants safety shares it with one who does not. LMDB wants no other transaction
      * then. */
     if (place->sync && mdb_env_get_flags(opened->env, &flags) == MDB_SUCCESS &&
-        flags & MDB_NOSYNC && ligi_catalog_enter_alone(opened) == LIG_OK) {
+        flags & MDB_NOSYNC && ligi_file_catalog_enter_alone(opened) == LIG_OK) {
         mdb_env_set_flags(opened->env, MDB_NOSYNC, 0);
-        ligi_catalog_leave_alone(opened);
+        ligi_file_catalog_leave_alone(opened);
     }
     *catalog = opened;
     return LIG_OK;
 }
 
-static lig_status open_file(const ligi_catalog_place *place, int *fd)
+static lig_status open_file(const ligi_file_catalog_place *place, int *fd)
 {
     lig_status status = ligi_entry_open(place->folder_fd, place->folder_fd, place->place,
                                         LIGI_NAME_CATALOG, O_RDWR | O_CREAT, fd);
@@ -230,7 +230,7 @@ static lig_status open_file(const ligi_catalog_place *place, int *fd)
     return status;
 }
 
-lig_status ligi_catalog_open(ligi_catalog **catalog, const ligi_catalog_place *place)
+lig_status ligi_file_catalog_open(ligi_file_catalog **catalog, const ligi_file_catalog_place *place)
 {
     struct stat info;
     int fd;
@@ -239,7 +239,7 @@ lig_status ligi_catalog_open(ligi_catalog **catalog, const ligi_catalog_place *p
     LIG_TRY(open_file(place, &fd));
     lig_status status = ligi_plain_sole(fd, place->place, LIGI_NAME_CATALOG);
     if (status == LIG_OK && !there && place->sync)
-        status = ligi_place_sync(place->folder_fd, place->place);
+        status = ligi_folder_sync(place->folder_fd, place->place);
     opening context = {place, fd};
     if (status == LIG_OK)
         status = open_shared(catalog, &context);
@@ -247,14 +247,14 @@ lig_status ligi_catalog_open(ligi_catalog **catalog, const ligi_catalog_place *p
     return status;
 }
 
-void ligi_catalog_close(ligi_catalog *catalog)
+void ligi_file_catalog_close(ligi_file_catalog *catalog)
 {
     if (catalog != NULL)
         ligi_shared_release(catalog);
 }
 
 /* On success the transaction counts as active until leave. */
-static int begin_once(ligi_catalog *self, MDB_txn **txn)
+static int begin_once(ligi_file_catalog *self, MDB_txn **txn)
 {
     int dead;
 
@@ -264,28 +264,29 @@ static int begin_once(ligi_catalog *self, MDB_txn **txn)
     return number;
 }
 
-lig_status ligi_catalog_begin(ligi_catalog *self, void **snapshot, uint64_t *version)
+lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uint64_t *version)
 {
     MDB_txn *txn;
 
-    LIG_TRY(ligi_catalog_enter(self));
+    LIG_TRY(ligi_file_catalog_enter(self));
     int number = begin_once(self, &txn);
     for (int i = 0; number == MDB_MAP_RESIZED && i < GROW_TIMES_MAX; i++) {
-        ligi_catalog_leave(self);
-        LIG_TRY(ligi_catalog_adapt_map(self, number));
-        LIG_TRY(ligi_catalog_enter(self));
+        ligi_file_catalog_leave(self);
+        LIG_TRY(ligi_file_catalog_adapt_map(self, number));
+        LIG_TRY(ligi_file_catalog_enter(self));
         number = begin_once(self, &txn);
     }
     lig_status status = ligi_mdb_fail(number, self->place, "cannot be read");
     if (status == LIG_OK)
-        status = ligi_snapshot_create(txn, self->dbi, ligi_catalog_leave, self, snapshot, version);
+        status = ligi_file_snapshot_create(txn, self->dbi, ligi_file_catalog_leave, self, snapshot,
+                                           version);
     if (status != LIG_OK)
-        ligi_catalog_leave(self);
+        ligi_file_catalog_leave(self);
     return status;
 }
 
 /* 1 when the last commit in the file is no later than `shown`. */
-static int is_last(const ligi_catalog *self, size_t shown)
+static int is_last(const ligi_file_catalog *self, size_t shown)
 {
     MDB_envinfo info;
 
@@ -296,7 +297,7 @@ static int is_last(const ligi_catalog *self, size_t shown)
  * that snapshots go by. A writer killed in between has committed, but no snapshot shows it until
  * the next writer finds the lock abandoned and advances the number: beginning a write transaction
  * does that. It is needed only when the file is ahead of what a snapshot shows. */
-static int settle_once(ligi_catalog *self, int *settled)
+static int settle_once(ligi_file_catalog *self, int *settled)
 {
     MDB_txn *txn;
 
@@ -319,19 +320,19 @@ static int settle_once(ligi_catalog *self, int *settled)
     return number;
 }
 
-lig_status ligi_catalog_settle(ligi_catalog *self)
+lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
 {
     int number = MDB_SUCCESS, settled = 0;
 
     if (self->network) /* without a lock file snapshots go by the meta pages themselves */
         return LIG_OK;
     for (int i = 0; i < GROW_TIMES_MAX; i++) {
-        LIG_TRY(ligi_catalog_enter(self));
+        LIG_TRY(ligi_file_catalog_enter(self));
         number = settle_once(self, &settled);
-        ligi_catalog_leave(self);
+        ligi_file_catalog_leave(self);
         if (number != MDB_MAP_RESIZED)
             break;
-        LIG_TRY(ligi_catalog_adapt_map(self, number));
+        LIG_TRY(ligi_file_catalog_adapt_map(self, number));
     }
     LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be read"));
     return settled ? LIG_OK
@@ -341,12 +342,12 @@ lig_status ligi_catalog_settle(ligi_catalog *self)
                               self->place);
 }
 
-static int apply(ligi_catalog *self, MDB_txn *txn, const lig_catalog_op *op)
+static int apply(ligi_file_catalog *self, MDB_txn *txn, const lig_catalog_op *op)
 {
     uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
     MDB_val key, value = {op->value_bytes, (void *)op->value};
 
-    if (ligi_catalog_key(op->key, op->key_bytes, stored, &key) != LIG_OK)
+    if (ligi_file_catalog_key(op->key, op->key_bytes, stored, &key) != LIG_OK)
         return MDB_BAD_VALSIZE;
     if (op->value != NULL)
         return mdb_put(txn, self->dbi, &key, &value, 0);
@@ -354,14 +355,14 @@ static int apply(ligi_catalog *self, MDB_txn *txn, const lig_catalog_op *op)
     return number == MDB_NOTFOUND ? MDB_SUCCESS : number;
 }
 
-static int put_version(ligi_catalog *self, MDB_txn *txn, uint64_t version)
+static int put_version(ligi_file_catalog *self, MDB_txn *txn, uint64_t version)
 {
     uint8_t bytes[sizeof version];
     MDB_val key, value = {sizeof bytes, bytes};
 
     for (int i = 0; i < 8; i++)
         bytes[i] = (uint8_t)(version >> (8 * i));
-    ligi_catalog_version_key(&key);
+    ligi_file_catalog_version_key(&key);
     return mdb_put(txn, self->dbi, &key, &value, 0);
 }
 
@@ -369,7 +370,7 @@ static int put_version(ligi_catalog *self, MDB_txn *txn, uint64_t version)
  * as to sync bytes that have their place: the file grows ahead, by an eighth at a time. The write
  * transaction keeps others away, and nothing was written under it yet. Where it fails nothing is
  * lost. */
-static void grow_ahead(const ligi_catalog *self)
+static void grow_ahead(const ligi_file_catalog *self)
 {
     static const uint8_t zeros[64 << 10];
     unsigned flags = 0;
@@ -394,7 +395,7 @@ static void grow_ahead(const ligi_catalog *self)
 }
 
 /* *number is LMDB's answer when the status is LIG_OK. */
-static lig_status commit_once(ligi_catalog *self, uint64_t version, const lig_catalog_op *ops,
+static lig_status commit_once(ligi_file_catalog *self, uint64_t version, const lig_catalog_op *ops,
                               size_t count, int *number)
 {
     MDB_txn *txn;
@@ -404,14 +405,14 @@ static lig_status commit_once(ligi_catalog *self, uint64_t version, const lig_ca
     if (*number != MDB_SUCCESS)
         return LIG_OK;
     grow_ahead(self);
-    lig_status status = ligi_catalog_version(txn, self->dbi, &current);
+    lig_status status = ligi_file_catalog_version(txn, self->dbi, &current);
     if (status == LIG_OK && current != version)
         status =
             lig_fail(LIG_E_BUSY,
                      "%s: the catalog is at version %" PRIu64 ", the change was made for %" PRIu64,
                      self->place, current, version);
     if (status == LIG_OK)
-        status = ligi_catalog_may_write(self);
+        status = ligi_file_catalog_may_write(self);
     for (size_t i = 0; i < count && *number == MDB_SUCCESS && status == LIG_OK; i++)
         *number = apply(self, txn, &ops[i]);
     if (status == LIG_OK && *number == MDB_SUCCESS)
@@ -432,7 +433,7 @@ static lig_status check_ops(const lig_catalog_op *ops, size_t count)
     MDB_val key;
 
     for (size_t i = 0; i < count; i++) {
-        LIG_TRY(ligi_catalog_key(ops[i].key, ops[i].key_bytes, stored, &key));
+        LIG_TRY(ligi_file_catalog_key(ops[i].key, ops[i].key_bytes, stored, &key));
         if (ops[i].value != NULL && ops[i].value_bytes > INT32_MAX)
             return lig_fail(LIG_E_LIMIT, "a value of %zu bytes is too large for the catalog",
                             ops[i].value_bytes);
@@ -441,7 +442,7 @@ static lig_status check_ops(const lig_catalog_op *ops, size_t count)
 }
 
 /* LMDB calls a write that was cut short an I/O error. That is what a disk does that fills up. */
-static int full_or_broken(const ligi_catalog *self, int number)
+static int full_or_broken(const ligi_file_catalog *self, int number)
 {
     struct statvfs room;
     mdb_filehandle_t fd;
@@ -451,34 +452,35 @@ static int full_or_broken(const ligi_catalog *self, int number)
     return (uint64_t)room.f_bavail * room.f_frsize < FULL_BYTES ? ENOSPC : number;
 }
 
-lig_status ligi_catalog_commit(ligi_catalog *self, uint64_t version, const lig_catalog_op *ops,
-                               size_t count)
+lig_status ligi_file_catalog_commit(ligi_file_catalog *self, uint64_t version,
+                                    const lig_catalog_op *ops, size_t count)
 {
     int number = MDB_SUCCESS;
 
     LIG_TRY(check_ops(ops, count));
     for (int i = 0; i < GROW_TIMES_MAX; i++) {
         /* Without LMDB's locks pages that a reader of this process still needs would be reused. */
-        LIG_TRY(self->network ? ligi_catalog_enter_alone(self) : ligi_catalog_enter(self));
+        LIG_TRY(self->network ? ligi_file_catalog_enter_alone(self)
+                              : ligi_file_catalog_enter(self));
         lig_status status = commit_once(self, version, ops, count, &number);
         if (self->network)
-            ligi_catalog_leave_alone(self);
+            ligi_file_catalog_leave_alone(self);
         else
-            ligi_catalog_leave(self);
+            ligi_file_catalog_leave(self);
         LIG_TRY(status);
         if (number != MDB_MAP_FULL && number != MDB_MAP_RESIZED)
             break;
-        LIG_TRY(ligi_catalog_adapt_map(self, number));
+        LIG_TRY(ligi_file_catalog_adapt_map(self, number));
     }
     return ligi_mdb_fail(full_or_broken(self, number), self->place, "cannot be written");
 }
 
-lig_status ligi_catalog_may_write(ligi_catalog *self)
+lig_status ligi_file_catalog_may_write(ligi_file_catalog *self)
 {
     return self->lease == NULL ? LIG_OK : ligi_lease_check(self->lease);
 }
 
-lig_status ligi_catalog_hold(ligi_catalog *self, uint64_t id, int on)
+lig_status ligi_file_catalog_hold(ligi_file_catalog *self, uint64_t id, int on)
 {
     lig_status status = LIG_OK;
     size_t at = 0;

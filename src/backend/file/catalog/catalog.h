@@ -13,41 +13,42 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-typedef struct ligi_catalog ligi_catalog;
+typedef struct ligi_file_catalog ligi_file_catalog;
 
-typedef struct ligi_catalog_place {
+typedef struct ligi_file_catalog_place {
     int folder_fd;
     const char *place;
     uint64_t map_bytes; /* at first */
     int sync;           /* the environment syncs when one of its openers wants it to */
     int network;        /* one process writes, held by a lease */
     int64_t lease_s;
-} ligi_catalog_place;
+} ligi_file_catalog_place;
 
 /* Makes an empty catalog where there is none. LIG_E_CORRUPT for a file that is no sound catalog;
- * LIG_E_BUSY names the holder of the lease. Closed by ligi_catalog_close, not at all in a forked
- * child. NULL is fine there. */
-lig_status ligi_catalog_open(ligi_catalog **catalog, const ligi_catalog_place *place);
-void ligi_catalog_close(ligi_catalog *catalog);
+ * LIG_E_BUSY names the holder of the lease. Closed by ligi_file_catalog_close, not at all in a
+ * forked child. NULL is fine there. */
+lig_status ligi_file_catalog_open(ligi_file_catalog **catalog,
+                                  const ligi_file_catalog_place *place);
+void ligi_file_catalog_close(ligi_file_catalog *catalog);
 
-lig_status ligi_catalog_begin(ligi_catalog *catalog, void **snapshot, uint64_t *version);
-lig_status ligi_catalog_commit(ligi_catalog *catalog, uint64_t version, const lig_catalog_op *ops,
-                               size_t count);
+lig_status ligi_file_catalog_begin(ligi_file_catalog *catalog, void **snapshot, uint64_t *version);
+lig_status ligi_file_catalog_commit(ligi_file_catalog *catalog, uint64_t version,
+                                    const lig_catalog_op *ops, size_t count);
 
 /* After LIG_OK new snapshots show every commit made before the call, also those of killed
  * processes. The thread has ended its own snapshots. LIG_E_IO while a failed commit is in doubt. */
-lig_status ligi_catalog_settle(ligi_catalog *catalog);
+lig_status ligi_file_catalog_settle(ligi_file_catalog *catalog);
 
 /* LIG_E_BUSY when the lease has gone to another process. */
-lig_status ligi_catalog_may_write(ligi_catalog *catalog);
+lig_status ligi_file_catalog_may_write(ligi_file_catalog *catalog);
 
 /* Notes that a pack of this place has a writer or claimer in this process, where file locks do not
  * tell (network file systems lock by process): LIG_E_BUSY when it has one already. `on` 0 takes it
  * back. Id 0 is nobody's. */
-lig_status ligi_catalog_hold(ligi_catalog *catalog, uint64_t id, int on);
+lig_status ligi_file_catalog_hold(ligi_file_catalog *catalog, uint64_t id, int on);
 
 /* A view of the environment, or of a copy of it (catalog_copy.h). */
-typedef struct ligi_snapshot {
+typedef struct ligi_file_snapshot {
     MDB_txn *txn;
     MDB_dbi dbi;
     pid_t pid;
@@ -55,24 +56,24 @@ typedef struct ligi_snapshot {
     void *owner;
     pthread_mutex_t lock; /* guards the cursor */
     MDB_cursor *cursor;   /* NULL before the first seek */
-} ligi_snapshot;
+} ligi_file_snapshot;
 
 /* Takes over the transaction, also on failure. */
-lig_status ligi_snapshot_create(MDB_txn *txn, MDB_dbi dbi, void (*ended)(void *owner), void *owner,
-                                void **snapshot, uint64_t *version);
-void ligi_catalog_end(void *snapshot);
-lig_status ligi_catalog_get(void *snapshot, const void *key, size_t key_bytes,
-                            lig_catalog_item *item);
-lig_status ligi_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
-                             lig_catalog_item *item);
+lig_status ligi_file_snapshot_create(MDB_txn *txn, MDB_dbi dbi, void (*ended)(void *owner),
+                                     void *owner, void **snapshot, uint64_t *version);
+void ligi_file_catalog_end(void *snapshot);
+lig_status ligi_file_catalog_get(void *snapshot, const void *key, size_t key_bytes,
+                                 lig_catalog_item *item);
+lig_status ligi_file_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
+                                  lig_catalog_item *item);
 
 /* Fills `stored` with the key as it lies in the file. */
 #define LIGI_KEY_BYTES_MAX 64
-lig_status ligi_catalog_key(const void *key, size_t key_bytes,
-                            uint8_t stored[LIGI_KEY_BYTES_MAX + 1], MDB_val *out);
+lig_status ligi_file_catalog_key(const void *key, size_t key_bytes,
+                                 uint8_t stored[LIGI_KEY_BYTES_MAX + 1], MDB_val *out);
 /* The version as this transaction sees it. */
-lig_status ligi_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *version);
-void ligi_catalog_version_key(MDB_val *key);
+lig_status ligi_file_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *version);
+void ligi_file_catalog_version_key(MDB_val *key);
 
 /* Turns LMDB's number into a status and a sentence: "<place>: the catalog <what>: ...". */
 lig_status ligi_mdb_fail(int number, const char *place, const char *what);

@@ -37,7 +37,7 @@
 
 typedef struct walk {
     int fd;
-    const ligi_catalog_meta *meta;
+    const ligi_file_catalog_meta *meta;
     uint64_t pages;   /* in the file */
     uint64_t visited; /* a tree has no more pages than its file */
     uint8_t *stack;   /* a page for each level */
@@ -69,7 +69,7 @@ static int meta_sound(const uint8_t *raw)
 }
 
 /* LMDB keeps the size of a page in the record of its first database. */
-static int read_metas(int fd, ligi_catalog_meta *meta)
+static int read_metas(int fd, ligi_file_catalog_meta *meta)
 {
     if (!read_exact(fd, meta->raw[0], LIGI_META_BYTES, 0) || !meta_sound(meta->raw[0]))
         return 0;
@@ -82,9 +82,9 @@ static int read_metas(int fd, ligi_catalog_meta *meta)
 }
 
 /* A record may be written while it is read: it holds when it is the same twice. */
-static int read_stable(int fd, ligi_catalog_meta *meta)
+static int read_stable(int fd, ligi_file_catalog_meta *meta)
 {
-    ligi_catalog_meta again;
+    ligi_file_catalog_meta again;
 
     for (int i = 0; i < ATTEMPTS_MAX; i++) {
         memset(&again, 0, sizeof again);
@@ -96,7 +96,7 @@ static int read_stable(int fd, ligi_catalog_meta *meta)
     return 0;
 }
 
-static void choose(ligi_catalog_meta *meta)
+static void choose(ligi_file_catalog_meta *meta)
 {
     int newer = get(meta->raw[1] + AT_TXNID, 8) > get(meta->raw[0] + AT_TXNID, 8);
     const uint8_t *raw = meta->raw[newer];
@@ -107,7 +107,7 @@ static void choose(ligi_catalog_meta *meta)
         meta->roots[i] = get(raw + AT_DATABASES + (i + 1) * DATABASE_BYTES - 8, 8);
 }
 
-lig_status ligi_catalog_meta_read(int fd, const char *place, ligi_catalog_meta *meta)
+lig_status ligi_file_catalog_meta_read(int fd, const char *place, ligi_file_catalog_meta *meta)
 {
     struct stat info;
 
@@ -240,7 +240,7 @@ static int walk_tree(walk *self, uint64_t number, int depth)
     return 1;
 }
 
-static int walk_both(int fd, const ligi_catalog_meta *meta, uint8_t *stack, const char **what)
+static int walk_both(int fd, const ligi_file_catalog_meta *meta, uint8_t *stack, const char **what)
 {
     walk self = {
         .fd = fd, .meta = meta, .stack = stack, .pages = meta->file_bytes / meta->page_bytes};
@@ -256,15 +256,15 @@ static int walk_both(int fd, const ligi_catalog_meta *meta, uint8_t *stack, cons
     return 1;
 }
 
-lig_status ligi_catalog_check(int fd, const char *place)
+lig_status ligi_file_catalog_check(int fd, const char *place)
 {
-    ligi_catalog_meta meta;
+    ligi_file_catalog_meta meta;
     const char *what = "";
     uint64_t txnid = 0;
     uint8_t *stack;
 
     for (int i = 0; i < ATTEMPTS_MAX; i++) {
-        lig_status status = ligi_catalog_meta_read(fd, place, &meta);
+        lig_status status = ligi_file_catalog_meta_read(fd, place, &meta);
         if (status == LIG_E_NOTFOUND)
             return LIG_OK;
         LIG_TRY(status);

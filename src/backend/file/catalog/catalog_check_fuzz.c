@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (fd < 0 || write(fd, data, size) != (ssize_t)size)
         return 0;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (ligi_catalog_check(fd, "fuzz") == LIG_OK && size > 0)
+    if (ligi_file_catalog_check(fd, "fuzz") == LIG_OK && size > 0)
         walk(path);
     close(fd);
     return 0;

@@ -24,10 +24,10 @@ typedef struct image { /* one copy; lives as long as a snapshot of it does */
     MDB_dbi dbi;
     size_t refs; /* under the owner's lock */
     uint64_t txnid;
-    ligi_catalog_copy *owner;
+    ligi_file_catalog_copy *owner;
 } image;
 
-struct ligi_catalog_copy {
+struct ligi_file_catalog_copy {
     int folder_fd;
     const char *place;
     pthread_mutex_t lock; /* guards the current image and all counts */
@@ -43,7 +43,7 @@ static void image_destroy(image *self)
 static void image_release(void *opaque)
 {
     image *self = opaque;
-    ligi_catalog_copy *owner = self->owner;
+    ligi_file_catalog_copy *owner = self->owner;
 
     pthread_mutex_lock(&owner->lock);
     size_t left = --self->refs;
@@ -75,7 +75,7 @@ static lig_status copy_bytes(int from, int to, uint64_t bytes, const char *place
 
 /* The copy gets the heads that were read before its pages: pages of a later commit may be half
  * there. */
-static lig_status write_heads(int fd, ligi_catalog_meta *meta)
+static lig_status write_heads(int fd, ligi_file_catalog_meta *meta)
 {
     uint64_t bytes = (meta->last_page + 1) * meta->page_bytes;
 
@@ -91,17 +91,17 @@ static lig_status write_heads(int fd, ligi_catalog_meta *meta)
  * commit ended is whole. */
 static lig_status copy_consistent(int from, int to, const char *place, uint64_t *txnid)
 {
-    ligi_catalog_meta before, after;
+    ligi_file_catalog_meta before, after;
 
     for (int i = 0; i < ATTEMPTS_MAX; i++) {
-        LIG_TRY(ligi_catalog_meta_read(from, place, &before));
+        LIG_TRY(ligi_file_catalog_meta_read(from, place, &before));
         LIG_TRY(copy_bytes(from, to, (before.last_page + 1) * before.page_bytes, place));
-        LIG_TRY(ligi_catalog_meta_read(from, place, &after));
+        LIG_TRY(ligi_file_catalog_meta_read(from, place, &after));
         if (after.txnid - before.txnid >= 2)
             continue;
         *txnid = before.txnid;
         LIG_TRY(write_heads(to, &before));
-        return ligi_catalog_check(to, place);
+        return ligi_file_catalog_check(to, place);
     }
     return lig_fail(LIG_E_BUSY, "%s: the catalog changes faster than it can be copied; try again",
                     place);
@@ -127,7 +127,7 @@ static lig_status open_env(image *self, int fd, const char *place)
     return ligi_mdb_fail(number, place, "cannot be read");
 }
 
-static lig_status image_create(ligi_catalog_copy *owner, int from, image **out)
+static lig_status image_create(ligi_file_catalog_copy *owner, int from, image **out)
 {
     image *made;
 
@@ -156,15 +156,15 @@ static lig_status image_create(ligi_catalog_copy *owner, int from, image **out)
 
 /* Makes the current image that of the file as it is now; the lock is held. LIG_E_NOTFOUND without a
  * sentence when there is no catalog. */
-static lig_status refresh(ligi_catalog_copy *self)
+static lig_status refresh(ligi_file_catalog_copy *self)
 {
-    ligi_catalog_meta meta;
+    ligi_file_catalog_meta meta;
     image *made = NULL;
 
     int fd;
     LIG_TRY(ligi_entry_open(self->folder_fd, self->folder_fd, self->place, LIGI_NAME_CATALOG,
                             O_RDONLY, &fd));
-    lig_status status = ligi_catalog_meta_read(fd, self->place, &meta);
+    lig_status status = ligi_file_catalog_meta_read(fd, self->place, &meta);
     if (status == LIG_OK && (self->current == NULL || self->current->txnid != meta.txnid))
         status = image_create(self, fd, &made);
     close(fd);
@@ -178,9 +178,10 @@ static lig_status refresh(ligi_catalog_copy *self)
     return LIG_OK;
 }
 
-lig_status ligi_catalog_copy_open(ligi_catalog_copy **copy, int folder_fd, const char *place)
+lig_status ligi_file_catalog_copy_open(ligi_file_catalog_copy **copy, int folder_fd,
+                                       const char *place)
 {
-    ligi_catalog_copy *self;
+    ligi_file_catalog_copy *self;
 
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a copy of the catalog"));
     self->folder_fd = folder_fd;
@@ -191,11 +192,11 @@ lig_status ligi_catalog_copy_open(ligi_catalog_copy **copy, int folder_fd, const
         *copy = self;
         return LIG_OK;
     }
-    ligi_catalog_copy_close(self, 0);
+    ligi_file_catalog_copy_close(self, 0);
     return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
-void ligi_catalog_copy_close(ligi_catalog_copy *copy, int forked)
+void ligi_file_catalog_copy_close(ligi_file_catalog_copy *copy, int forked)
 {
     if (copy == NULL)
         return;
@@ -207,7 +208,7 @@ void ligi_catalog_copy_close(ligi_catalog_copy *copy, int forked)
 
 /* The copy goes by the file's heads, not by the lock file: it shows the commit of a killed process
  * as soon as it is made. */
-lig_status ligi_catalog_copy_settle(ligi_catalog_copy *self)
+lig_status ligi_file_catalog_copy_settle(ligi_file_catalog_copy *self)
 {
     pthread_mutex_lock(&self->lock);
     lig_status status = refresh(self);
@@ -216,7 +217,8 @@ lig_status ligi_catalog_copy_settle(ligi_catalog_copy *self)
                                     : status;
 }
 
-lig_status ligi_catalog_copy_begin(ligi_catalog_copy *self, void **snapshot, uint64_t *version)
+lig_status ligi_file_catalog_copy_begin(ligi_file_catalog_copy *self, void **snapshot,
+                                        uint64_t *version)
 {
     MDB_txn *txn;
 
@@ -234,7 +236,7 @@ lig_status ligi_catalog_copy_begin(ligi_catalog_copy *self, void **snapshot, uin
     status = ligi_mdb_fail(mdb_txn_begin(used->env, NULL, MDB_RDONLY, &txn), self->place,
                            "cannot be read");
     if (status == LIG_OK)
-        status = ligi_snapshot_create(txn, used->dbi, image_release, used, snapshot, version);
+        status = ligi_file_snapshot_create(txn, used->dbi, image_release, used, snapshot, version);
     if (status != LIG_OK)
         image_release(used);
     return status;

@@ -5,16 +5,18 @@
 
 #include <ligament/base.h>
 
-typedef struct ligi_catalog_copy ligi_catalog_copy;
+typedef struct ligi_file_catalog_copy ligi_file_catalog_copy;
 
 /* Borrows folder_fd and place until close. *copy stays NULL when there is no catalog to be read. */
-lig_status ligi_catalog_copy_open(ligi_catalog_copy **copy, int folder_fd, const char *place);
+lig_status ligi_file_catalog_copy_open(ligi_file_catalog_copy **copy, int folder_fd,
+                                       const char *place);
 /* NULL is fine. */
-void ligi_catalog_copy_close(ligi_catalog_copy *copy, int forked);
+void ligi_file_catalog_copy_close(ligi_file_catalog_copy *copy, int forked);
 /* The next snapshot shows all that the file held at the call; LIG_E_BUSY when the file changes
  * faster than it can be copied. */
-lig_status ligi_catalog_copy_settle(ligi_catalog_copy *copy);
+lig_status ligi_file_catalog_copy_settle(ligi_file_catalog_copy *copy);
 /* The snapshot is one of catalog.h. */
-lig_status ligi_catalog_copy_begin(ligi_catalog_copy *copy, void **snapshot, uint64_t *version);
+lig_status ligi_file_catalog_copy_begin(ligi_file_catalog_copy *copy, void **snapshot,
+                                        uint64_t *version);
 
 #endif

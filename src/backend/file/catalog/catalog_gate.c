@@ -8,7 +8,7 @@
 #define GROW_WAIT_NS INT64_C(10000000000)
 #define MAP_BYTES_MAX (UINT64_C(1) << 46)
 
-lig_status ligi_catalog_enter(ligi_catalog *self)
+lig_status ligi_file_catalog_enter(ligi_file_catalog *self)
 {
     struct timespec deadline = ligi_deadline(2 * GROW_WAIT_NS);
     lig_status status = LIG_OK;
@@ -25,9 +25,9 @@ lig_status ligi_catalog_enter(ligi_catalog *self)
     return status;
 }
 
-void ligi_catalog_leave(void *owner)
+void ligi_file_catalog_leave(void *owner)
 {
-    ligi_catalog *self = owner;
+    ligi_file_catalog *self = owner;
 
     pthread_mutex_lock(&self->lock);
     self->active--;
@@ -35,7 +35,7 @@ void ligi_catalog_leave(void *owner)
     pthread_mutex_unlock(&self->lock);
 }
 
-lig_status ligi_catalog_enter_alone(ligi_catalog *self)
+lig_status ligi_file_catalog_enter_alone(ligi_file_catalog *self)
 {
     struct timespec deadline = ligi_deadline(GROW_WAIT_NS);
     lig_status status = LIG_OK;
@@ -60,7 +60,7 @@ lig_status ligi_catalog_enter_alone(ligi_catalog *self)
     return status;
 }
 
-void ligi_catalog_leave_alone(ligi_catalog *self)
+void ligi_file_catalog_leave_alone(ligi_file_catalog *self)
 {
     pthread_mutex_lock(&self->lock);
     self->alone = 0;
@@ -68,12 +68,12 @@ void ligi_catalog_leave_alone(ligi_catalog *self)
     pthread_mutex_unlock(&self->lock);
 }
 
-lig_status ligi_catalog_adapt_map(ligi_catalog *self, int reason)
+lig_status ligi_file_catalog_adapt_map(ligi_file_catalog *self, int reason)
 {
     MDB_envinfo info;
     int dead, number;
 
-    LIG_TRY(ligi_catalog_enter_alone(self));
+    LIG_TRY(ligi_file_catalog_enter_alone(self));
     if (reason == MDB_MAP_RESIZED) {
         number = mdb_env_set_mapsize(self->env, 0);
     } else {
@@ -84,6 +84,6 @@ lig_status ligi_catalog_adapt_map(ligi_catalog *self, int reason)
         if (number == MDB_SUCCESS)
             number = mdb_env_set_mapsize(self->env, 2 * info.me_mapsize);
     }
-    ligi_catalog_leave_alone(self);
+    ligi_file_catalog_leave_alone(self);
     return ligi_mdb_fail(number, self->place, "cannot grow");
 }

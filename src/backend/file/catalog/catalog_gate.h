@@ -7,7 +7,7 @@
 #include "backend/file/entry.h"
 #include "backend/file/leases/lease.h"
 
-struct ligi_catalog {
+struct ligi_file_catalog {
     MDB_env *env;
     MDB_dbi dbi;
     char *place;
@@ -25,16 +25,16 @@ struct ligi_catalog {
 };
 
 /* Around every transaction. Entering waits while another thread is alone: LIG_E_BUSY after 20 s. */
-lig_status ligi_catalog_enter(ligi_catalog *catalog);
-void ligi_catalog_leave(void *catalog);
+lig_status ligi_file_catalog_enter(ligi_file_catalog *catalog);
+void ligi_file_catalog_leave(void *catalog);
 
 /* Waits until this process has no transaction, and keeps others from beginning one; LIG_E_BUSY
  * after 10 s. */
-lig_status ligi_catalog_enter_alone(ligi_catalog *catalog);
-void ligi_catalog_leave_alone(ligi_catalog *catalog);
+lig_status ligi_file_catalog_enter_alone(ligi_file_catalog *catalog);
+void ligi_file_catalog_leave_alone(ligi_file_catalog *catalog);
 
 /* Makes room after `reason`, outside of a transaction: MDB_MAP_RESIZED (another process has grown
  * the file) or MDB_MAP_FULL (the map is doubled). */
-lig_status ligi_catalog_adapt_map(ligi_catalog *catalog, int reason);
+lig_status ligi_file_catalog_adapt_map(ligi_file_catalog *catalog, int reason);
 
 #endif

@@ -9,7 +9,7 @@
 
 static const char version_key[] = "\0version";
 
-void ligi_catalog_version_key(MDB_val *key)
+void ligi_file_catalog_version_key(MDB_val *key)
 {
     key->mv_data = (void *)version_key;
     key->mv_size = sizeof version_key - 1;
@@ -54,8 +54,8 @@ lig_status ligi_mdb_fail(int number, const char *place, const char *what)
     return lig_fail(LIG_E_INTERNAL, "%s: the catalog %s: %s", place, what, mdb_strerror(number));
 }
 
-lig_status ligi_catalog_key(const void *key, size_t key_bytes,
-                            uint8_t stored[LIGI_KEY_BYTES_MAX + 1], MDB_val *out)
+lig_status ligi_file_catalog_key(const void *key, size_t key_bytes,
+                                 uint8_t stored[LIGI_KEY_BYTES_MAX + 1], MDB_val *out)
 {
     if (key == NULL || key_bytes == 0 || key_bytes > LIGI_KEY_BYTES_MAX)
         return lig_fail(LIG_E_INVALID, "a key of %zu bytes: 1 to %d are allowed", key_bytes,
@@ -67,11 +67,11 @@ lig_status ligi_catalog_key(const void *key, size_t key_bytes,
     return LIG_OK;
 }
 
-lig_status ligi_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *version)
+lig_status ligi_file_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *version)
 {
     MDB_val key, value;
 
-    ligi_catalog_version_key(&key);
+    ligi_file_catalog_version_key(&key);
     int number = mdb_get(txn, dbi, &key, &value);
     *version = 0;
     if (number == MDB_NOTFOUND)
@@ -86,14 +86,14 @@ lig_status ligi_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *version)
     return LIG_OK;
 }
 
-lig_status ligi_snapshot_create(MDB_txn *txn, MDB_dbi dbi, void (*ended)(void *owner), void *owner,
-                                void **snapshot, uint64_t *version)
+lig_status ligi_file_snapshot_create(MDB_txn *txn, MDB_dbi dbi, void (*ended)(void *owner),
+                                     void *owner, void **snapshot, uint64_t *version)
 {
-    ligi_snapshot *made = NULL;
+    ligi_file_snapshot *made = NULL;
 
     lig_status status = ligi_calloc(&made, 1, sizeof *made, "a snapshot of the catalog");
     if (status == LIG_OK)
-        status = ligi_catalog_version(txn, dbi, version);
+        status = ligi_file_catalog_version(txn, dbi, version);
     if (status != LIG_OK) {
         mdb_txn_abort(txn);
         free(made);
@@ -109,9 +109,9 @@ lig_status ligi_snapshot_create(MDB_txn *txn, MDB_dbi dbi, void (*ended)(void *o
     return LIG_OK;
 }
 
-void ligi_catalog_end(void *snapshot)
+void ligi_file_catalog_end(void *snapshot)
 {
-    ligi_snapshot *self = snapshot;
+    ligi_file_snapshot *self = snapshot;
 
     if (self == NULL)
         return;
@@ -126,7 +126,7 @@ void ligi_catalog_end(void *snapshot)
     free(self);
 }
 
-static lig_status check_process(const ligi_snapshot *self)
+static lig_status check_process(const ligi_file_snapshot *self)
 {
     if (self->pid != getpid())
         return lig_fail(LIG_E_CLOSED,
@@ -134,7 +134,8 @@ static lig_status check_process(const ligi_snapshot *self)
     return LIG_OK;
 }
 
-static lig_status find(ligi_snapshot *self, MDB_cursor_op op, MDB_val *key, lig_catalog_item *item)
+static lig_status find(ligi_file_snapshot *self, MDB_cursor_op op, MDB_val *key,
+                       lig_catalog_item *item)
 {
     MDB_val value;
 
@@ -156,24 +157,24 @@ static lig_status find(ligi_snapshot *self, MDB_cursor_op op, MDB_val *key, lig_
     return LIG_OK;
 }
 
-lig_status ligi_catalog_get(void *snapshot, const void *key, size_t key_bytes,
-                            lig_catalog_item *item)
+lig_status ligi_file_catalog_get(void *snapshot, const void *key, size_t key_bytes,
+                                 lig_catalog_item *item)
 {
     uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
     MDB_val wanted;
 
     LIG_TRY(check_process(snapshot));
-    LIG_TRY(ligi_catalog_key(key, key_bytes, stored, &wanted));
+    LIG_TRY(ligi_file_catalog_key(key, key_bytes, stored, &wanted));
     return find(snapshot, MDB_SET_KEY, &wanted, item);
 }
 
-lig_status ligi_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
-                             lig_catalog_item *item)
+lig_status ligi_file_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
+                                  lig_catalog_item *item)
 {
     uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
     MDB_val wanted;
 
     LIG_TRY(check_process(snapshot));
-    LIG_TRY(ligi_catalog_key(key, key_bytes, stored, &wanted));
+    LIG_TRY(ligi_file_catalog_key(key, key_bytes, stored, &wanted));
     return find(snapshot, MDB_SET_RANGE, &wanted, item);
 }

@@ -27,7 +27,7 @@ static void two_opens_and_one_close(void **state)
 static void a_commit_in_doubt_is_not_settled(void **state)
 {
     enum { AT_TXNID = 144, AT_PAGE_END = 8 };
-    ligi_catalog_meta meta;
+    ligi_file_catalog_meta meta;
     char path[FOLDER_BYTES + 16];
     void *volume;
 
@@ -37,7 +37,7 @@ static void a_commit_in_doubt_is_not_settled(void **state)
     assert_ok(OPS->catalog_settle(volume));
     snprintf(path, sizeof path, "%s/catalog.mdb", (char *)*state);
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_ok(ligi_catalog_meta_read(fd, path, &meta));
+    assert_ok(ligi_file_catalog_meta_read(fd, path, &meta));
     uint8_t *ahead = meta.raw[meta.txnid & 1];
     uint64_t other = (meta.txnid + 1) & 1;
     memcpy(ahead, meta.raw[other], AT_PAGE_END);
@@ -412,7 +412,7 @@ static void sound_catalogs_pass(void **state)
                                    i % 5 == 4 ? 0 : (i * 331) % 20000};
         assert_ok(OPS->catalog_commit(volume, i, &op, 1));
         int fd = open(catalog_path(folder), O_RDONLY | O_CLOEXEC);
-        assert_ok(ligi_catalog_check(fd, folder));
+        assert_ok(ligi_file_catalog_check(fd, folder));
         close(fd);
     }
     close_at(volume);

@@ -63,7 +63,7 @@ static void describe_self(char *head)
 static lig_status create_file(const ligi_file *self, ligi_pins *pins)
 {
     char head[HEAD_BYTES], temporary[40];
-    uint64_t id = ligi_random_id();
+    uint64_t id = ligi_folder_random_id();
     snprintf(temporary, sizeof temporary, LIGI_NAME_TEMPORARY "%016" PRIx64, id);
     snprintf(pins->name, sizeof pins->name, "%016" PRIx64, id);
     pins->fd = openat(pins->folder_fd, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -112,8 +112,8 @@ static lig_status write_record(const ligi_file *self, uint32_t slot, uint64_t pa
                                uint64_t expires_ns)
 {
     uint8_t record[RECORD_BYTES];
-    ligi_store_be64(record, pack);
-    ligi_store_be64(record + 8, expires_ns);
+    ligi_put_be64(record, pack);
+    ligi_put_be64(record + 8, expires_ns);
     ssize_t done =
         pwrite(self->pins->fd, record, sizeof record, HEAD_BYTES + (off_t)slot * RECORD_BYTES);
     if (done == (ssize_t)sizeof record)
@@ -214,8 +214,8 @@ static int names_pack(int fd, uint64_t pack, int64_t now)
          at += bytes) {
         bytes -= bytes % RECORD_BYTES;
         for (ssize_t i = 0; i < bytes; i += RECORD_BYTES)
-            if (ligi_load_be64(records + i) == pack &&
-                ligi_load_be64(records + i + 8) > (uint64_t)now)
+            if (ligi_get_be64(records + i) == pack &&
+                ligi_get_be64(records + i + 8) > (uint64_t)now)
                 return 1;
     }
     return 0;

@@ -78,7 +78,7 @@ static void identify(identity *self)
     self->space[got > 0 ? got : 0] = '\0';
     self->pid = (long)getpid();
     self->started = start_of(self->pid);
-    snprintf(self->token, sizeof self->token, "%016" PRIx64, ligi_random_id());
+    snprintf(self->token, sizeof self->token, "%016" PRIx64, ligi_folder_random_id());
 }
 
 static void identity_write(const identity *self, char *text, size_t text_bytes)

@@ -19,17 +19,17 @@
 /* Change times are taken from a clock that ticks every few milliseconds. */
 #define CLOCK_TICK_NS INT64_C(50000000)
 
-void ligi_pack_name(char name[LIGI_PACK_NAME_BYTES], uint64_t id)
+void ligi_file_pack_name(char name[LIGI_PACK_NAME_BYTES], uint64_t id)
 {
     snprintf(name, LIGI_PACK_NAME_BYTES, "%016" PRIx64 ".pack", id);
 }
 
-lig_status ligi_pack_open(const ligi_file *self, uint64_t id, int flags, int *fd)
+lig_status ligi_file_pack_open(const ligi_file *self, uint64_t id, int flags, int *fd)
 {
     char name[LIGI_PACK_NAME_BYTES];
 
     LIG_TRY(ligi_file_usable(self));
-    ligi_pack_name(name, id);
+    ligi_file_pack_name(name, id);
     lig_status status =
         ligi_entry_open(self->folder_fd, self->packs_fd, self->packs_place, name, flags, fd);
     if (status == LIG_E_NOTFOUND)
@@ -54,7 +54,7 @@ lig_status ligi_file_pack_size(void *opaque, uint64_t id, uint64_t *bytes)
     struct stat info;
 
     LIG_TRY(ligi_file_usable(self));
-    ligi_pack_name(name, id);
+    ligi_file_pack_name(name, id);
     LIG_TRY(look_at(self, name, &info));
     *bytes = (uint64_t)info.st_size;
     return LIG_OK;
@@ -67,7 +67,7 @@ lig_status ligi_file_pack_map(void *opaque, uint64_t id, uint32_t flags, lig_map
     struct stat info;
     int fd;
 
-    LIG_TRY(ligi_pack_open(self, id, O_RDONLY, &fd));
+    LIG_TRY(ligi_file_pack_open(self, id, O_RDONLY, &fd));
     lig_status status = LIG_OK;
     void *base = MAP_FAILED;
     if (fstat(fd, &info) != 0)
@@ -105,18 +105,18 @@ lig_status ligi_file_pack_remove(void *opaque, uint64_t id)
 
     LIG_TRY(ligi_file_writable(self));
     LIG_TRY(ligi_file_pinned(self, id));
-    ligi_pack_name(name, id);
+    ligi_file_pack_name(name, id);
     LIG_TRY(look_at(self, name, &info)); /* what is no pack of ours stays */
     if (unlinkat(self->packs_fd, name, 0) != 0) {
         if (errno == ENOENT)
             return lig_fail(LIG_E_NOTFOUND, "%s has no pack %s", self->place, name);
         return ligi_fail_errno(errno, "%s/packs/%s cannot be removed", self->place, name);
     }
-    ligi_pack_forget_list(self);
+    ligi_file_pack_forget_list(self);
     return LIG_OK;
 }
 
-void ligi_pack_forget_list(ligi_file *self)
+void ligi_file_pack_forget_list(ligi_file *self)
 {
     pthread_mutex_lock(&self->lock);
     self->listed_ns = 0;
@@ -217,7 +217,7 @@ lig_status ligi_file_pack_next(void *opaque, uint64_t after, uint64_t *id)
 /* Nobody in this process has it, and the lock tells about the others. */
 static void clean_one(const ligi_file *self, const char *name, uint64_t id)
 {
-    if (ligi_catalog_hold(self->catalog, id, 1) != LIG_OK)
+    if (ligi_file_catalog_hold(self->catalog, id, 1) != LIG_OK)
         return;
     int fd = -1;
     (void)ligi_entry_open(self->folder_fd, self->packs_fd, self->packs_place, name, O_RDWR, &fd);
@@ -227,11 +227,11 @@ static void clean_one(const ligi_file *self, const char *name, uint64_t id)
         unlinkat(self->packs_fd, name, 0);
     if (fd >= 0)
         close(fd);
-    ligi_catalog_hold(self->catalog, id, 0);
+    ligi_file_catalog_hold(self->catalog, id, 0);
 }
 
 /* What cannot be removed now is removed another time: nobody waits for it. */
-void ligi_packs_clean(const ligi_file *self)
+void ligi_file_packs_clean(const ligi_file *self)
 {
     DIR *folder;
 

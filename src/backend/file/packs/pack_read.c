@@ -538,7 +538,7 @@ static void open_direct(reader *self, uint64_t total)
         return;
     ask_cache(self);
     if (self->cached == 1 ||
-        ligi_pack_open(volume, self->id, O_RDONLY | O_DIRECT, &self->direct_fd) != LIG_OK)
+        ligi_file_pack_open(volume, self->id, O_RDONLY | O_DIRECT, &self->direct_fd) != LIG_OK)
         return;
     if (strcmp(volume->options.uring, "0") != 0)
         ligi_engine_ring(self->engine);
@@ -569,7 +569,7 @@ lig_status ligi_file_pack_read(void *opaque, uint64_t id, const void *secret,
 
     self.fd = self.direct_fd = -1;
     self.bad = SIZE_MAX;
-    LIG_TRY(ligi_pack_open(self.volume, id, O_RDONLY, &self.fd));
+    LIG_TRY(ligi_file_pack_open(self.volume, id, O_RDONLY, &self.fd));
     lig_status status = read_ranges(&self);
     /* Transfers into the caller's memory must have ended before this returns. */
     ligi_file_engine_return(self.volume, self.engine);

@@ -46,9 +46,9 @@ static lig_status create_temporary(writer *self)
     const ligi_file *volume = self->volume;
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
 
-    ligi_catalog_hold(volume->catalog, self->temporary_id, 0);
-    self->temporary_id = ligi_random_id();
-    LIG_TRY(ligi_catalog_hold(volume->catalog, self->temporary_id, 1));
+    ligi_file_catalog_hold(volume->catalog, self->temporary_id, 0);
+    self->temporary_id = ligi_folder_random_id();
+    LIG_TRY(ligi_file_catalog_hold(volume->catalog, self->temporary_id, 1));
     snprintf(self->temporary, sizeof self->temporary, LIGI_NAME_TEMPORARY "%016" PRIx64,
              self->temporary_id);
     self->fd = openat(volume->packs_fd, self->temporary, flags, 0666);
@@ -120,8 +120,8 @@ static void writer_destroy(writer *self)
         ligi_file_engine_return(self->volume, self->engine);
         if (!self->sealed && self->fd >= 0)
             unlinkat(self->volume->packs_fd, self->temporary, 0);
-        ligi_catalog_hold(self->volume->catalog, self->sealed ? self->id : 0, 0);
-        ligi_catalog_hold(self->volume->catalog, self->temporary_id, 0);
+        ligi_file_catalog_hold(self->volume->catalog, self->sealed ? self->id : 0, 0);
+        ligi_file_catalog_hold(self->volume->catalog, self->temporary_id, 0);
         /* A child that was forked meanwhile has the same lock: closing here would not end it. */
         if (self->fd >= 0)
             flock(self->fd, LOCK_UN);
@@ -151,7 +151,7 @@ lig_status ligi_file_pack_create(void *opaque, uint64_t bytes, const void *secre
     writer *self;
 
     LIG_TRY(writer_create(opaque, secret, &self));
-    lig_status status = ligi_catalog_may_write(self->volume->catalog);
+    lig_status status = ligi_file_catalog_may_write(self->volume->catalog);
     if (status == LIG_OK)
         status = ligi_file_engine(self->volume, &self->engine);
     if (status == LIG_OK)
@@ -357,23 +357,23 @@ static lig_status publish(writer *self)
     char name[LIGI_PACK_NAME_BYTES];
 
     for (int attempt = 0;; attempt++) {
-        self->id = ligi_random_id();
-        ligi_pack_name(name, self->id);
-        LIG_TRY(ligi_catalog_hold(self->volume->catalog, self->id, 1));
+        self->id = ligi_folder_random_id();
+        ligi_file_pack_name(name, self->id);
+        LIG_TRY(ligi_file_catalog_hold(self->volume->catalog, self->id, 1));
         if (rename_to(self, name) == 0)
             break;
         int number = errno;
-        ligi_catalog_hold(self->volume->catalog, self->id, 0);
+        ligi_file_catalog_hold(self->volume->catalog, self->id, 0);
         if (number != EEXIST || attempt == 10)
             return ligi_fail_errno(number, "it cannot be renamed to %s", name);
     }
-    ligi_pack_forget_list(self->volume);
+    ligi_file_pack_forget_list(self->volume);
     lig_status status = LIG_OK;
     if (self->volume->options.fsync)
-        status = ligi_place_sync(self->volume->packs_fd, "packs");
+        status = ligi_folder_sync(self->volume->packs_fd, "packs");
     if (status != LIG_OK) {
         unlinkat(self->volume->packs_fd, name, 0);
-        ligi_catalog_hold(self->volume->catalog, self->id, 0);
+        ligi_file_catalog_hold(self->volume->catalog, self->id, 0);
         return status;
     }
     self->sealed = 1;
@@ -409,14 +409,14 @@ lig_status ligi_file_pack_claim(void *opaque, uint64_t id, void **pack)
     struct stat info;
 
     LIG_TRY(writer_create(volume, NULL, &self));
-    lig_status status = ligi_catalog_hold(volume->catalog, id, 1);
+    lig_status status = ligi_file_catalog_hold(volume->catalog, id, 1);
     if (status != LIG_OK) {
         free(self);
         return status;
     }
     self->sealed = 1;
     self->id = id;
-    status = ligi_pack_open(volume, id, O_RDWR, &self->fd);
+    status = ligi_file_pack_open(volume, id, O_RDWR, &self->fd);
     if (status == LIG_OK && flock(self->fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
             status = lig_fail(LIG_E_BUSY, "%s: pack %016" PRIx64 " is held by its writer",
