@@ -80,7 +80,7 @@ IMPURE = ("net", "group", "backend", "store", "checkpoint", "mesh")
 
 # Rooms that are not done; a name covers what is below it.
 CROWDED: tuple[str, ...] = ()
-SPREAD_HEADERS = ("src/store", "src/backend")
+SPREAD_HEADERS: tuple[str, ...] = ()
 SHARED_PREFIXES: tuple[str, ...] = ()
 WITHOUT_README = ("src/store", "src/backend", "python")
 

@@ -3,6 +3,7 @@
 #include "backend/registry.h"
 #include "base/error.h"
 #include "store/load/fetch.h"
+#include "store/load/read.h"
 
 #include <ligament/store.h>
 

@@ -2,7 +2,6 @@
 #ifndef LIGI_HANDLE_H
 #define LIGI_HANDLE_H
 
-#include "store/catalog/footers.h"
 #include "store/format/record.h"
 #include "store/stamps.h"
 
@@ -40,46 +39,17 @@ struct lig_store {
     uint64_t next_id, end_id;          /* reserved for this handle */
     size_t saving;                     /* saves in the background */
     struct ligi_open_save *open_saves; /* those that are given their tensors one by one */
-    ligi_footers *footers;
+    struct ligi_footers *footers;
     int secret_known; /* from the footers */
 };
 
 void ligi_store_hold(lig_store *store);
+/* The last one destroys. */
 void ligi_store_drop(lig_store *store);
-
-/* Ends the saves that were begun and neither committed nor aborted. The lock is held. */
-void ligi_save_async_end_open(lig_store *store);
 
 /* What every public call asks first: LIG_E_CLOSED in a forked child. */
 lig_status ligi_store_usable(const lig_store *store);
 /* The same for calls that write. */
 lig_status ligi_store_writable(const lig_store *store);
-
-/* 1 to LIG_NAME_BYTES_MAX bytes of UTF-8. `what` is "model" or "alias". */
-lig_status ligi_labels_check_name(const char *what, const char *name);
-
-/* An id that no other model has. May commit. */
-lig_status ligi_model_ids_take(lig_store *store, uint64_t *id);
-
-/* Writes what lives in packs that are more than half dead into new ones; counts the packs that were
- * emptied and the bytes that were freed. */
-lig_status ligi_compact_packs(lig_store *store, uint64_t *packs, uint64_t *bytes);
-
-/* 1 when a snapshot names the pack or cannot be had. A hint: the commit of a killed process may not
- * show. */
-int ligi_orphans_named(lig_store *store, uint64_t pack);
-/* 1 when no commit names the pack, including those of killed processes; 0 when one does or the
- * catalog cannot be asked. The caller has claimed the pack, and 1 holds until that claim ends; the
- * thread has ended its snapshots. */
-int ligi_orphans_unnamed(lig_store *store, uint64_t pack);
-
-/* 1 when it is a whole pack of this store, named or not. */
-int ligi_orphans_owned(lig_store *store, uint64_t pack);
-
-/* Removes packs that the catalog does not name and nobody writes; counts them when the pointers are
- * not NULL. */
-lig_status ligi_orphans_remove(lig_store *store, uint64_t *packs, uint64_t *bytes);
-/* The same for one pack. */
-void ligi_orphans_remove_pack(lig_store *store, uint64_t pack);
 
 #endif

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "store/format/labels.h"
 #include "store/handle.h"
 
 #include <stdlib.h>

@@ -3,100 +3,15 @@
 #include "base/error.h"
 #include "base/uri.h"
 #include "store/catalog/catalog_view.h"
+#include "store/catalog/footers.h"
+#include "store/catalog/orphans.h"
+#include "store/save/save_async.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
-
-enum { IDS_RESERVED = 64 };
-
-void ligi_volume_hold(ligi_volume *volume)
-{
-    atomic_fetch_add(&volume->holders, 1);
-}
-
-void ligi_volume_drop(ligi_volume *volume)
-{
-    if (atomic_fetch_sub(&volume->holders, 1) > 1)
-        return;
-    ligi_backend_close_raw(volume->backend, volume->self);
-    free(volume);
-}
-
-lig_status ligi_store_usable(const lig_store *store)
-{
-    if (store->pid == getpid())
-        return LIG_OK;
-    return lig_fail(LIG_E_CLOSED,
-                    "the store %s was opened before this process was forked; open it again here",
-                    store->uri);
-}
-
-lig_status ligi_store_writable(const lig_store *store)
-{
-    LIG_TRY(ligi_store_usable(store));
-    if (store->mode == 'r')
-        return lig_fail(LIG_E_DENIED, "the store %s is open for reading only", store->uri);
-    return LIG_OK;
-}
-
-lig_status ligi_labels_check_name(const char *what, const char *name)
-{
-    if (name == NULL || name[0] == '\0')
-        return lig_fail(LIG_E_INVALID, "the %s has no name", what);
-    size_t bytes = strlen(name);
-    if (bytes > LIG_NAME_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT,
-                        "the name of the %s ('%.40s...') has %zu bytes; at most %d are allowed",
-                        what, name, bytes, LIG_NAME_BYTES_MAX);
-    if (!ligi_utf8_valid(name, bytes))
-        return lig_fail(LIG_E_INVALID, "the name of the %s is not valid UTF-8", what);
-    return LIG_OK;
-}
-
-/* --- ids --- */
-
-static lig_status reserve_ids(void *context, const ligi_catalog_view *view, ligi_change *change)
-{
-    uint64_t *first = context;
-    ligi_header header;
-    LIG_TRY(ligi_catalog_view_header(view, &header));
-    *first = header.next_id;
-    header.next_id += IDS_RESERVED;
-    ligi_header_put(&change->value, &header);
-    ligi_catalog_key key = ligi_catalog_key_header();
-    return ligi_change_put(change, &key);
-}
-
-static int take_reserved(lig_store *store, uint64_t *id)
-{
-    pthread_mutex_lock(&store->lock);
-    int there = store->next_id < store->end_id;
-    if (there)
-        *id = store->next_id++;
-    pthread_mutex_unlock(&store->lock);
-    return there;
-}
-
-lig_status ligi_model_ids_take(lig_store *store, uint64_t *id)
-{
-    if (take_reserved(store, id))
-        return LIG_OK;
-    uint64_t first;
-    LIG_TRY(ligi_change_commit(store, reserve_ids, &first, NULL));
-    *id = first;
-    pthread_mutex_lock(&store->lock);
-    if (store->next_id == store->end_id) { /* two threads may come here: one reservation is kept */
-        store->next_id = first + 1;
-        store->end_id = first + IDS_RESERVED;
-    }
-    pthread_mutex_unlock(&store->lock);
-    return LIG_OK;
-}
-
-/* --- open --- */
 
 static lig_status random_bytes(void *out, size_t bytes)
 {
@@ -290,18 +205,6 @@ static lig_status open_parts(lig_store *store, const char *text)
     return store->mode == 'r' ? LIG_OK : ligi_orphans_remove(store, NULL, NULL);
 }
 
-static void destroy(lig_store *store)
-{
-    if (store->volume)
-        ligi_volume_drop(store->volume);
-    ligi_footers_drop(store->footers);
-    ligi_stamps_fini(&store->stamps);
-    pthread_cond_destroy(&store->idle);
-    pthread_mutex_destroy(&store->lock);
-    free(store->uri);
-    free(store);
-}
-
 lig_status lig_store_open(lig_store **out, const char *uri)
 {
     lig_store *store;
@@ -315,26 +218,8 @@ lig_status lig_store_open(lig_store **out, const char *uri)
     if (status == LIG_OK)
         *out = store;
     else
-        destroy(store);
+        ligi_store_drop(store);
     return status;
-}
-
-void ligi_store_hold(lig_store *store)
-{
-    atomic_fetch_add(&store->holders, 1);
-}
-
-void ligi_store_drop(lig_store *store)
-{
-    if (atomic_fetch_sub(&store->holders, 1) > 1)
-        return;
-    if (store->pid == getpid()) {
-        destroy(store);
-        return;
-    }
-    ligi_volume_drop(store->volume); /* a lock may be held by a thread that is not here */
-    free(store->uri);
-    free(store);
 }
 
 void lig_store_close(lig_store *store)

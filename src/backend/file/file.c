@@ -4,6 +4,11 @@
 
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/catalog/catalog_copy.h"
+#include "backend/file/catalog/catalog_snapshot.h"
+#include "backend/file/folder.h"
+#include "backend/file/packs/pack_folder.h"
+#include "backend/file/packs/pack_read.h"
+#include "backend/file/packs/pack_write.h"
 #include "base/error.h"
 #include "base/option.h"
 

@@ -64,34 +64,4 @@ lig_status ligi_file_writable(const ligi_file *self);
 lig_status ligi_file_engine(ligi_file *self, ligi_engine **engine);
 void ligi_file_engine_return(ligi_file *self, ligi_engine *engine);
 
-/* folder.c: the folder. */
-lig_status ligi_folder_open(ligi_file *self);
-/* LIG_E_IO when the folder of packs was removed or replaced since. */
-lig_status ligi_folder_check(const ligi_file *self);
-lig_status ligi_folder_sync(int folder_fd, const char *what);
-/* 1 when the file system is shared by machines. `kind` (may be NULL) tells its name. */
-int ligi_folder_network(int folder_fd, const char **kind);
-/* Sets direct, memory_align and offset_align by asking the file system. */
-void ligi_folder_direct(ligi_file *self);
-uint64_t ligi_folder_random_id(void);
-
-/* pack_folder.c, pack_write.c, pack_read.c: the volume's members. */
-lig_status ligi_file_pack_open(const ligi_file *self, uint64_t id, int flags, int *fd);
-void ligi_file_pack_name(char name[LIGI_PACK_NAME_BYTES], uint64_t id);
-void ligi_file_pack_forget_list(ligi_file *self);
-void ligi_file_packs_clean(const ligi_file *self);
-
-lig_status ligi_file_pack_create(void *self, uint64_t bytes, const void *secret, void **pack);
-lig_status ligi_file_pack_put(void *pack, const lig_piece *piece);
-lig_status ligi_file_pack_seal(void *pack, uint64_t *id);
-void ligi_file_pack_close(void *pack);
-lig_status ligi_file_pack_claim(void *self, uint64_t id, void **pack);
-lig_status ligi_file_pack_size(void *self, uint64_t id, uint64_t *bytes);
-lig_status ligi_file_pack_read(void *self, uint64_t id, const void *secret, const lig_range *ranges,
-                               size_t count, size_t *bad);
-lig_status ligi_file_pack_map(void *self, uint64_t id, uint32_t flags, lig_mapping *mapping);
-void ligi_file_pack_unmap(void *self, lig_mapping *mapping);
-lig_status ligi_file_pack_remove(void *self, uint64_t id);
-lig_status ligi_file_pack_next(void *self, uint64_t after, uint64_t *id);
-
 #endif

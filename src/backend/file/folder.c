@@ -1,3 +1,5 @@
+#include "backend/file/folder.h"
+
 #include "backend/file/file.h"
 
 #include "backend/file/entry.h"

@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include "backend/mem/mem.h"
+#include "backend/mem/mem_catalog.h"
+#include "backend/mem/mem_pack.h"
+#include "backend/mem/mem_pins.h"
 #include "backend/shared.h"
 #include "base/error.h"
 #include "base/option.h"

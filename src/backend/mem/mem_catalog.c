@@ -1,8 +1,9 @@
+#include "backend/mem/mem_catalog.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/mem/mem.h"
 #include "base/error.h"
 
 #define KEY_BYTES_MAX 64

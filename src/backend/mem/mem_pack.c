@@ -1,3 +1,5 @@
+#include "backend/mem/mem_pack.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -5,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "backend/mem/mem.h"
+#include "backend/mem/mem_pins.h"
 #include "backend/range.h"
 #include "base/error.h"
 #include "tensor/memory.h"

@@ -1,4 +1,4 @@
-#include "backend/mem/mem.h"
+#include "backend/mem/mem_pins.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,6 +1,8 @@
 #include "store/catalog/catalog_view.h"
 
 #include "base/error.h"
+#include "store/catalog/footers.h"
+#include "store/format/labels.h"
 
 #include <string.h>
 

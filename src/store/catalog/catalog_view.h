@@ -1,10 +1,8 @@
-/* The catalog as the store sees it: models, names, aliases and counts in a consistent view, and
- * changes that are committed whole or not at all. */
+/* The catalog as the store sees it: models, names, aliases and counts in a consistent view. */
 #ifndef LIGI_CATALOG_VIEW_H
 #define LIGI_CATALOG_VIEW_H
 
-#include "store/catalog/fingerprint_index.h"
-#include "store/catalog/search_index.h"
+#include "store/catalog/footers.h"
 #include "store/handle.h"
 
 typedef struct ligi_catalog_view {
@@ -46,60 +44,5 @@ lig_status ligi_catalog_view_model(const ligi_catalog_view *view, uint64_t id, l
 lig_status ligi_catalog_view_header(const ligi_catalog_view *view, ligi_header *header);
 lig_status ligi_catalog_view_pack(const ligi_catalog_view *view, uint64_t pack,
                                   ligi_pack_record *record);
-
-/* A change being gathered. */
-typedef struct ligi_count {
-    uint64_t pack;
-    ligi_pack_record record;
-    int unknown; /* the catalog does not name it yet */
-    void *claim; /* while it is removed */
-} ligi_count;
-
-typedef struct ligi_change_op {
-    size_t key, key_bytes, value, value_bytes; /* places in `bytes`; value SIZE_MAX: erase */
-} ligi_change_op;
-
-typedef struct ligi_change {
-    lig_store *store;
-    const ligi_catalog_view *view;
-    ligi_writer bytes, value; /* `value`: room for the value that is being made */
-    ligi_change_op *ops;
-    size_t count, capacity;
-    ligi_count *counts;
-    size_t count_count, count_capacity;
-    ligi_search_index_edits index;        /* applied together, before the commit */
-    ligi_fingerprint_entry *fingerprints; /* likewise */
-    size_t fingerprint_count, fingerprint_capacity;
-    void **claims; /* of packs that the catalog had given up, held until the change has ended */
-    size_t claim_count, claim_capacity;
-} ligi_change;
-
-/* Puts what stands in change->value under the key. */
-lig_status ligi_change_put(ligi_change *change, const ligi_catalog_key *key);
-lig_status ligi_change_erase(ligi_change *change, const ligi_catalog_key *key);
-/* Adds the record's uses to the packs' counts (sign 1) or takes them off (sign -1). The record's
- * own pack has `bytes` when it is new; of another one that the catalog does not name the caller
- * holds a pin. */
-lig_status ligi_change_uses(ligi_change *change, const ligi_record *record, int sign,
-                            uint64_t bytes);
-/* Makes bytes known to later saves. */
-lig_status ligi_change_fingerprint(ligi_change *change, const ligi_fingerprint_entry *fingerprint);
-/* Puts the record, and its name. */
-lig_status ligi_change_model(ligi_change *change, const ligi_record *record);
-/* Puts a model's graphs (as ligi_graphs_put writes them) and all that the index has of it. */
-lig_status ligi_change_graphs(ligi_change *change, const ligi_about *about, const void *graphs,
-                              size_t bytes);
-/* Erases a model: record, name (unless keep_name), inline data; takes its uses off. Its aliases go,
- * or name `heir` when it is not 0. */
-lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
-                              uint64_t heir);
-
-/* Makes the change of one attempt. Called again with a fresh view when somebody else committed
- * meanwhile, or when the view lacked the commit of a killed process. */
-typedef lig_status (*ligi_edit)(void *context, const ligi_catalog_view *view, ligi_change *change);
-
-/* Commits what `edit` makes (nothing, when it makes nothing), then removes the packs that lost
- * their last model; *freed (may be NULL) counts their bytes. */
-lig_status ligi_change_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed);
 
 #endif

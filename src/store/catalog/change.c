@@ -1,7 +1,12 @@
+#include "store/catalog/change.h"
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/catalog/fingerprint_index.h"
+#include "store/catalog/footer_read.h"
 #include "store/catalog/graphs.h"
+#include "store/catalog/search_index.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,5 @@
+#include "store/catalog/footer_read.h"
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "store/handle.h"

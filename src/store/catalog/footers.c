@@ -5,7 +5,9 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "store/catalog/fingerprint_index.h"
+#include "store/catalog/footer_read.h"
 #include "store/catalog/graphs.h"
+#include "store/catalog/search_index.h"
 
 #include <stdio.h>
 #include <stdlib.h>

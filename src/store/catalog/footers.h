@@ -33,11 +33,4 @@ lig_catalog_item ligi_footers_item(const ligi_footers *footers, size_t index);
 /* Greater than every model id in it. */
 uint64_t ligi_footers_next_id(const ligi_footers *footers);
 
-/* Appends the ids of all packs of the volume, ascending. *packs is the caller's to free. */
-lig_status ligi_footer_packs(struct ligi_volume *volume, uint64_t **packs, size_t *count,
-                             size_t *capacity);
-/* Reads and checks a pack's header, trailer and footer. *footer is the caller's to free. */
-lig_status ligi_footer_read(struct ligi_volume *volume, uint64_t pack, ligi_pack_header *header,
-                            ligi_pack_trailer *trailer, void **footer);
-
 #endif

@@ -1,5 +1,8 @@
+#include "store/catalog/orphans.h"
+
 #include "base/error.h"
 #include "store/catalog/catalog_view.h"
+#include "store/catalog/footer_read.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 #include "store/find/candidates.h"
 
 #include "base/error.h"
+#include "store/catalog/search_index.h"
 
 #include <math.h>
 #include <stdlib.h>

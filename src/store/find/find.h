@@ -9,4 +9,7 @@
 lig_status ligi_find_layers(lig_store *store, const ligi_layers *asking,
                             const lig_find_options *options, lig_match ***matches, size_t *count);
 
+/* The model behind a match, as a ref. LIG_E_INVALID when it was found in another store. */
+lig_status ligi_match_ref(const lig_store *store, const lig_match *shown, const lig_ref **ref);
+
 #endif

@@ -12,5 +12,7 @@ lig_status ligi_manifest_assemble(ligi_manifest *manifest);
 void ligi_manifest_assemble_fingerprints(ligi_manifest *manifest, const void *secret);
 /* Puts tensor `index` of `shown` together at `out` from its boxes, whose data is set. */
 void ligi_assemble_copy(const ligi_manifest *manifest, size_t index, void *out);
+/* The stored tensors behind tensor `index` of `shown`. */
+ligi_whole ligi_manifest_whole(const ligi_manifest *manifest, size_t index);
 
 #endif

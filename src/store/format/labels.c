@@ -122,3 +122,17 @@ lig_status ligi_labels_merge(ligi_about *about, const lig_update *update)
         about->meta = update->meta;
     return LIG_OK;
 }
+
+lig_status ligi_labels_check_name(const char *what, const char *name)
+{
+    if (name == NULL || name[0] == '\0')
+        return lig_fail(LIG_E_INVALID, "the %s has no name", what);
+    size_t bytes = strlen(name);
+    if (bytes > LIG_NAME_BYTES_MAX)
+        return lig_fail(LIG_E_LIMIT,
+                        "the name of the %s ('%.40s...') has %zu bytes; at most %d are allowed",
+                        what, name, bytes, LIG_NAME_BYTES_MAX);
+    if (!ligi_utf8_valid(name, bytes))
+        return lig_fail(LIG_E_INVALID, "the name of the %s is not valid UTF-8", what);
+    return LIG_OK;
+}

@@ -14,4 +14,7 @@ lig_status ligi_text_check(const char *what, const char *text);
  * are borrowed. */
 lig_status ligi_labels_merge(ligi_about *about, const lig_update *update);
 
+/* 1 to LIG_NAME_BYTES_MAX bytes of UTF-8. `what` is "model" or "alias". */
+lig_status ligi_labels_check_name(const char *what, const char *name);
+
 #endif

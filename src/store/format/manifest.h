@@ -88,9 +88,6 @@ lig_status ligi_manifest_get(const void *bytes, size_t size, uint64_t here,
                              ligi_manifest *manifest);
 void ligi_manifest_fingerprints(ligi_manifest *manifest, const void *secret);
 void ligi_manifest_fini(ligi_manifest *manifest);
-/* The stored tensors behind tensor `index` of `shown`. */
-ligi_whole ligi_manifest_whole(const ligi_manifest *manifest, size_t index);
-
 uint64_t ligi_manifest_block_count(uint64_t bytes);
 
 #endif

@@ -1,4 +1,5 @@
 #include "base/test.h"
+#include "store/format/assemble.h"
 #include "store/format/manifest.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 #include "store/load/compare.h"
 
 #include "base/error.h"
+#include "store/format/assemble.h"
 #include "store/load/ref.h"
 
 #include <stdlib.h>

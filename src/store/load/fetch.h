@@ -32,11 +32,4 @@ lig_status ligi_fetch_add(ligi_fetch *fetch, size_t tensor, uint64_t offset, uin
 lig_status ligi_fetch_run(ligi_fetch *fetch);
 void ligi_fetch_fini(ligi_fetch *fetch);
 
-/* lig_store_load, and LIG_E_MISMATCH when the model holds other tensors too. */
-lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_tensor *tensors,
-                                 size_t count);
-
-/* The model behind a match, as a ref. LIG_E_INVALID when it was found in another store. */
-lig_status ligi_match_ref(const lig_store *store, const lig_match *shown, const lig_ref **ref);
-
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "store/handle.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,8 @@
+#include "store/load/read.h"
+
 #include "base/error.h"
 #include "base/map.h"
+#include "store/format/assemble.h"
 #include "store/format/slice.h"
 #include "store/format/tiling.h"
 #include "store/load/fetch.h"

@@ -1,6 +1,8 @@
 #include "store/load/ref.h"
 
 #include "base/error.h"
+#include "store/catalog/orphans.h"
+#include "store/format/labels.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "store/format/assemble.h"
+#include "store/handle.h"
 #include "store/load/ref.h"
 #include "store/load/verify.h"
 

@@ -2,7 +2,9 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "store/catalog/fingerprint_index.h"
 #include "store/format/hashing.h"
+#include "store/save/save_source.h"
 #include "store/save/share.h"
 
 #include <stdlib.h>

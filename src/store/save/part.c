@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "store/catalog/orphans.h"
 #include "store/load/pins.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/map.h"
+#include "store/format/labels.h"
 #include "store/format/tiling.h"
 #include "store/load/pins.h"
 #include "store/save/part.h"

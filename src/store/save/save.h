@@ -3,31 +3,7 @@
 #define LIGI_SAVE_H
 
 #include "store/handle.h"
-#include "store/save/plan.h"
-
-/* Where the bytes come from and who is told. All members may be NULL. */
-typedef struct ligi_source {
-    /* Waits until tensor `index` may be read, and may set its data and strides; also asked before
-     * the commit, with the number of tensors. A failure undoes the save. */
-    lig_status (*wait)(void *context, size_t index);
-    /* Fills bytes [offset, offset + bytes) of a tensor; default: from its memory. */
-    lig_status (*fill)(void *context, size_t index, uint64_t offset, uint64_t bytes, void *out);
-    /* The tensor's memory is not needed any more. */
-    void (*done)(void *context, size_t index);
-    void *context;
-    int in_parts; /* tensors come one by one: what is not yet there must not be looked at */
-} ligi_source;
-
-typedef struct ligi_stretch {
-    uint64_t offset, bytes;
-    void *out;
-} ligi_stretch;
-
-/* 1 when the tensor's bytes lie in host memory without gaps. */
-int ligi_source_flat(const ligi_source *source, const lig_tensor *tensor);
-/* Fills stretch->out with bytes of a tensor, however it lies. */
-lig_status ligi_source_fill(const ligi_source *source, const ligi_plan *plan, size_t index,
-                            const ligi_stretch *stretch);
+#include "store/save/save_source.h"
 
 /* Checks names, tensors, options and what the catalog says of them, and makes the plan: all that
  * can be refused before a byte moves. */

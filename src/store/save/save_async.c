@@ -1,3 +1,5 @@
+#include "store/save/save_async.h"
+
 #include "base/error.h"
 #include "base/ticket.h"
 #include "store/save/save.h"

@@ -3,7 +3,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "store/catalog/change.h"
+#include "store/catalog/model_ids.h"
 #include "store/save/dedup.h"
+#include "store/save/save_source.h"
 #include "tensor/memory.h"
 #include "tensor/stride.h"
 
@@ -13,27 +16,6 @@
 #define INLINE_BYTES (UINT64_C(64) << 10)
 #define INLINE_MANIFEST_BYTES (UINT64_C(1) << 20)
 #define BUFFER_BYTES (UINT64_C(4) << 20) /* for tensors that cannot be handed over as they lie */
-
-/* --- the source --- */
-
-int ligi_source_flat(const ligi_source *source, const lig_tensor *tensor)
-{
-    return source->fill == NULL && tensor->memory == LIG_MEMORY_HOST &&
-           lig_tensor_contiguous(tensor);
-}
-
-lig_status ligi_source_fill(const ligi_source *source, const ligi_plan *plan, size_t index,
-                            const ligi_stretch *stretch)
-{
-    const lig_tensor *tensor = &plan->tensors[index];
-    if (source->fill)
-        return source->fill(source->context, index, stretch->offset, stretch->bytes, stretch->out);
-    if (lig_tensor_contiguous(tensor))
-        return ligi_memory_to_host(stretch->out, (const char *)tensor->data + stretch->offset,
-                                   stretch->bytes, tensor->memory, tensor->device);
-    ligi_tensor_pack_range(tensor, stretch->offset, stretch->bytes, stretch->out);
-    return LIG_OK;
-}
 
 static lig_status wait_for(const ligi_save_write *self, size_t index)
 {

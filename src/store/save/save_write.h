@@ -4,7 +4,7 @@
 #ifndef LIGI_SAVE_WRITE_H
 #define LIGI_SAVE_WRITE_H
 
-#include "store/catalog/catalog_view.h"
+#include "store/catalog/change.h"
 #include "store/save/save.h"
 
 typedef struct ligi_save_write {

@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/map.h"
+#include "store/catalog/fingerprint_index.h"
+#include "store/catalog/orphans.h"
 #include "store/load/pins.h"
 
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 #define LIGI_SHARE_H
 
 #include "store/catalog/catalog_view.h"
+#include "store/catalog/fingerprint_index.h"
 #include "store/load/model.h"
 
 typedef struct ligi_shares ligi_shares;

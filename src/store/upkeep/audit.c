@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "base/map.h"
+#include "store/catalog/change.h"
+#include "store/catalog/fingerprint_index.h"
 #include "store/upkeep/index_check.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 #include "store/upkeep/audit.h"
 
+#include "store/catalog/change.h"
 #include "store_scene.h"
 
 enum { LENGTH = 50000 };

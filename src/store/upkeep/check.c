@@ -1,7 +1,11 @@
 #include "base/error.h"
 #include "base/hash.h"
+#include "store/catalog/change.h"
+#include "store/catalog/fingerprint_index.h"
+#include "store/catalog/orphans.h"
 #include "store/load/fetch.h"
 #include "store/upkeep/audit.h"
+#include "store/upkeep/compact.h"
 #include "store/upkeep/index_check.h"
 
 #include <stdlib.h>

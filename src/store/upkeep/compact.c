@@ -1,5 +1,10 @@
+#include "store/upkeep/compact.h"
+
 #include "base/error.h"
 #include "base/map.h"
+#include "store/catalog/change.h"
+#include "store/catalog/fingerprint_index.h"
+#include "store/catalog/orphans.h"
 #include "store/format/ownership.h"
 #include "store/load/fetch.h"
 #include "store/save/save_write.h"

@@ -1,7 +1,9 @@
 #include "store/upkeep/index_check.h"
 
 #include "base/error.h"
+#include "store/catalog/change.h"
 #include "store/catalog/graphs.h"
+#include "store/catalog/search_index.h"
 
 #include <math.h>
 #include <stdlib.h>

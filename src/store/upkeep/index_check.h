@@ -2,7 +2,7 @@
 #ifndef LIGI_INDEX_CHECK_H
 #define LIGI_INDEX_CHECK_H
 
-#include "store/catalog/catalog_view.h"
+#include "store/catalog/change.h"
 #include "store/upkeep/report.h"
 
 /* Adds what does not agree to the report. With `change` (may be NULL) it also gathers an index made

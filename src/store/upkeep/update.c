@@ -1,5 +1,7 @@
 #include "base/error.h"
+#include "store/catalog/change.h"
 #include "store/catalog/graphs.h"
+#include "store/catalog/search_index.h"
 #include "store/format/labels.h"
 
 #include <stdlib.h>

@@ -2,7 +2,9 @@
 
 #include "backend/file/catalog/catalog_check.h"
 #include "backend/file/catalog/catalog_gate.h"
+#include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/file.h"
+#include "backend/file/folder.h"
 #include "backend/file/names.h"
 #include "backend/shared.h"
 #include "base/clock.h"

@@ -2,6 +2,7 @@
 
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/catalog/catalog_check.h"
+#include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/entry.h"
 #include "backend/file/names.h"
 #include "backend/file/packs/engine.h"

@@ -1,5 +1,6 @@
 #include "backend/file/catalog/catalog_gate.h"
 
+#include "backend/file/catalog/catalog_snapshot.h"
 #include "base/clock.h"
 #include "base/error.h"
 

@@ -1,3 +1,5 @@
+#include "backend/file/catalog/catalog_snapshot.h"
+
 #include "backend/file/catalog/catalog.h"
 #include "base/error.h"
 

@@ -1,6 +1,7 @@
 #include "backend/file/leases/file_pins.h"
 
 #include "backend/file/entry.h"
+#include "backend/file/folder.h"
 #include "backend/file/leases/named_lock.h"
 #include "backend/file/names.h"
 #include "base/clock.h"

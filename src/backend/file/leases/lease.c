@@ -2,6 +2,7 @@
 
 #include "backend/file/entry.h"
 #include "backend/file/file.h"
+#include "backend/file/folder.h"
 #include "backend/file/names.h"
 #include "backend/file/packs/engine.h"
 #include "base/clock.h"

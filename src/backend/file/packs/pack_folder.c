@@ -1,3 +1,5 @@
+#include "backend/file/packs/pack_folder.h"
+
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/leases/file_pins.h"
 #include "backend/file/names.h"

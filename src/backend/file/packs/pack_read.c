@@ -1,4 +1,7 @@
+#include "backend/file/packs/pack_read.h"
+
 #include "backend/file/file.h"
+#include "backend/file/packs/pack_folder.h"
 #include "backend/file/packs/uncache.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,6 +1,10 @@
+#include "backend/file/packs/pack_write.h"
+
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/file.h"
+#include "backend/file/folder.h"
 #include "backend/file/names.h"
+#include "backend/file/packs/pack_folder.h"
 #include "base/error.h"
 #include "tensor/memory.h"
 

@@ -1,0 +1,38 @@
+/* Snapshots of an LMDB environment, and how keys and versions lie in it. */
+#ifndef LIGI_CATALOG_SNAPSHOT_H
+#define LIGI_CATALOG_SNAPSHOT_H
+
+#include "backend/file/catalog/catalog.h"
+
+/* A view of the environment, or of a copy of it (catalog_copy.h). */
+typedef struct ligi_file_snapshot {
+    MDB_txn *txn;
+    MDB_dbi dbi;
+    pid_t pid;
+    void (*ended)(void *owner); /* after the transaction is gone */
+    void *owner;
+    pthread_mutex_t lock; /* guards the cursor */
+    MDB_cursor *cursor;   /* NULL before the first seek */
+} ligi_file_snapshot;
+
+/* Takes over the transaction, also on failure. */
+lig_status ligi_file_snapshot_create(MDB_txn *txn, MDB_dbi dbi, void (*ended)(void *owner),
+                                     void *owner, void **snapshot, uint64_t *version);
+void ligi_file_catalog_end(void *snapshot);
+lig_status ligi_file_catalog_get(void *snapshot, const void *key, size_t key_bytes,
+                                 lig_catalog_item *item);
+lig_status ligi_file_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
+                                  lig_catalog_item *item);
+
+/* Fills `stored` with the key as it lies in the file. */
+#define LIGI_KEY_BYTES_MAX 64
+lig_status ligi_file_catalog_key(const void *key, size_t key_bytes,
+                                 uint8_t stored[LIGI_KEY_BYTES_MAX + 1], MDB_val *out);
+/* The version as this transaction sees it. */
+lig_status ligi_file_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *version);
+void ligi_file_catalog_version_key(MDB_val *key);
+
+/* Turns LMDB's number into a status and a sentence: "<place>: the catalog <what>: ...". */
+lig_status ligi_mdb_fail(int number, const char *place, const char *what);
+
+#endif

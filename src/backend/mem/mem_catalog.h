@@ -1,0 +1,17 @@
+/* The catalog in memory: the volume's members. */
+#ifndef LIGI_MEM_CATALOG_H
+#define LIGI_MEM_CATALOG_H
+
+#include "backend/mem/mem.h"
+
+void ligi_mem_catalog_release(ligi_mem_catalog *catalog);
+lig_status ligi_mem_catalog_begin(void *self, void **snapshot, uint64_t *version);
+void ligi_mem_catalog_end(void *snapshot);
+lig_status ligi_mem_catalog_get(void *snapshot, const void *key, size_t key_bytes,
+                                lig_catalog_item *item);
+lig_status ligi_mem_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
+                                 lig_catalog_item *item);
+lig_status ligi_mem_catalog_commit(void *self, uint64_t version, const lig_catalog_op *ops,
+                                   size_t count);
+
+#endif

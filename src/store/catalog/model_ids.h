@@ -1,0 +1,10 @@
+/* Ids of models, reserved in batches so that few saves commit twice. */
+#ifndef LIGI_MODEL_IDS_H
+#define LIGI_MODEL_IDS_H
+
+#include "store/handle.h"
+
+/* An id that no other model has. May commit. */
+lig_status ligi_model_ids_take(lig_store *store, uint64_t *id);
+
+#endif

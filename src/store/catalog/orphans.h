@@ -1,0 +1,24 @@
+/* Packs that no model names: what killed writers left, and what became free. */
+#ifndef LIGI_ORPHANS_H
+#define LIGI_ORPHANS_H
+
+#include "store/handle.h"
+
+/* 1 when a snapshot names the pack or cannot be had. A hint: the commit of a killed process may not
+ * show. */
+int ligi_orphans_named(lig_store *store, uint64_t pack);
+/* 1 when no commit names the pack, including those of killed processes; 0 when one does or the
+ * catalog cannot be asked. The caller has claimed the pack, and 1 holds until that claim ends; the
+ * thread has ended its snapshots. */
+int ligi_orphans_unnamed(lig_store *store, uint64_t pack);
+
+/* 1 when it is a whole pack of this store, named or not. */
+int ligi_orphans_owned(lig_store *store, uint64_t pack);
+
+/* Removes packs that the catalog does not name and nobody writes; counts them when the pointers are
+ * not NULL. */
+lig_status ligi_orphans_remove(lig_store *store, uint64_t *packs, uint64_t *bytes);
+/* The same for one pack. */
+void ligi_orphans_remove_pack(lig_store *store, uint64_t pack);
+
+#endif

@@ -1,0 +1,68 @@
+#include "store/handle.h"
+
+#include "backend/registry.h"
+#include "base/error.h"
+#include "store/catalog/footers.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+void ligi_volume_hold(ligi_volume *volume)
+{
+    atomic_fetch_add(&volume->holders, 1);
+}
+
+void ligi_volume_drop(ligi_volume *volume)
+{
+    if (atomic_fetch_sub(&volume->holders, 1) > 1)
+        return;
+    ligi_backend_close_raw(volume->backend, volume->self);
+    free(volume);
+}
+
+lig_status ligi_store_usable(const lig_store *store)
+{
+    if (store->pid == getpid())
+        return LIG_OK;
+    return lig_fail(LIG_E_CLOSED,
+                    "the store %s was opened before this process was forked; open it again here",
+                    store->uri);
+}
+
+lig_status ligi_store_writable(const lig_store *store)
+{
+    LIG_TRY(ligi_store_usable(store));
+    if (store->mode == 'r')
+        return lig_fail(LIG_E_DENIED, "the store %s is open for reading only", store->uri);
+    return LIG_OK;
+}
+
+static void destroy(lig_store *store)
+{
+    if (store->volume)
+        ligi_volume_drop(store->volume);
+    ligi_footers_drop(store->footers);
+    ligi_stamps_fini(&store->stamps);
+    pthread_cond_destroy(&store->idle);
+    pthread_mutex_destroy(&store->lock);
+    free(store->uri);
+    free(store);
+}
+
+void ligi_store_hold(lig_store *store)
+{
+    atomic_fetch_add(&store->holders, 1);
+}
+
+void ligi_store_drop(lig_store *store)
+{
+    if (atomic_fetch_sub(&store->holders, 1) > 1)
+        return;
+    if (store->pid == getpid()) {
+        destroy(store);
+        return;
+    }
+    ligi_volume_drop(store->volume); /* a lock may be held by a thread that is not here */
+    free(store->uri);
+    free(store);
+}

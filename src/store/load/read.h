@@ -1,0 +1,11 @@
+/* Loading into the tensors of the caller. */
+#ifndef LIGI_READ_H
+#define LIGI_READ_H
+
+#include "store/handle.h"
+
+/* lig_store_load, and LIG_E_MISMATCH when the model holds other tensors too. */
+lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_tensor *tensors,
+                                 size_t count);
+
+#endif
