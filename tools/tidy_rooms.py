@@ -82,7 +82,7 @@ IMPURE = ("net", "group", "backend", "store", "checkpoint", "mesh")
 CROWDED: tuple[str, ...] = ()
 SPREAD_HEADERS: tuple[str, ...] = ()
 SHARED_PREFIXES: tuple[str, ...] = ()
-WITHOUT_README = ("src/store", "src/backend", "python")
+WITHOUT_README: tuple[str, ...] = ()
 
 ROOTS = ("src", "cli", "python", "tests", "include", "bench", "examples")
 DATA = ("tests/golden", "tests/corpus")
