@@ -298,3 +298,17 @@ def test_steps_beyond_the_one_that_is_saved(
         behind.save(4, extra=1)
     assert len(caplog.messages) == 1
     assert "run 'default' has steps up to 8, beyond step 3" in caplog.messages[0]
+
+
+def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Checkpointer(tmp_path, keep=1) as ck:
+        ck.save(1, extra=1)
+        ck.save(2, extra=2)
+        listed = ck._saved
+        # As if the step saved last had the oldest time and, reserved long ago, the lowest id.
+        monkeypatch.setattr(ck, "_saved", lambda run: list(reversed(listed(run))))
+        other = Checkpointer(tmp_path, keep=1)
+        other.save(3, extra=3)
+        ck.save(4, extra=4)
+        assert ck.steps() == [4]
+        other.close()

@@ -131,7 +131,7 @@ class Checkpointer:
                 metrics=metrics,
                 wait=wait,
                 snapshot=(snapshot, snapshot_bytes),
-                after=self._prune,
+                after=lambda: self._prune(self._name(step)),
             )
         result: Model | Ticket[Model] = self.store._save(
             self._name(step),
@@ -142,7 +142,7 @@ class Checkpointer:
             snapshot=snapshot,
             snapshot_bytes=snapshot_bytes,
             progress=progress,
-            after=self._prune,
+            after=lambda: self._prune(self._name(step)),
         )
         return result
 
@@ -422,12 +422,17 @@ class Checkpointer:
         policy = f"run={self.run!r}, keep={self._keep!r}, best={self._best!r}"
         return f"ligament.checkpoint.Checkpointer({self.store.uri!r}, {policy})"
 
-    def _prune(self) -> None:
+    def _prune(self, saved: str) -> None:
         """After a commit: the last `keep` that were saved stay, and the best. Not those with the
-        highest steps: a run that went back to an earlier one saves lower steps than are there."""
+        highest steps: a run that went back to an earlier one saves lower steps than are there. Ids
+        grow with the saves of a process, which the clock may not; the one just saved always
+        stays."""
         if self._keep is None:
             return
-        found = [model for _, model in self._saved(self.run)]
+        found = sorted(
+            (model for _, model in self._saved(self.run)),
+            key=lambda model: (model.name == saved, model.id),
+        )
         kept = {model.name for model in found[-self._keep :]}
         best = self.best() if self._best is not None else None
         if best is not None:
