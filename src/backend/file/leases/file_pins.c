@@ -32,6 +32,7 @@ struct ligi_pins {
     char name[40];
     uint8_t *taken; /* of each record */
     size_t slots, capacity;
+    size_t lowest; /* no slot below it is free */
 };
 
 typedef struct pin {
@@ -125,7 +126,7 @@ static lig_status write_record(const ligi_file *self, uint32_t slot, uint64_t pa
 
 static lig_status take_slot(ligi_pins *pins, uint32_t *slot)
 {
-    size_t free_one = 0;
+    size_t free_one = pins->lowest;
     while (free_one < pins->slots && pins->taken[free_one])
         free_one++;
     if (free_one == SLOTS_MAX)
@@ -134,14 +135,18 @@ static lig_status take_slot(ligi_pins *pins, uint32_t *slot)
     LIG_TRY(ligi_grow(&pins->taken, &pins->capacity, free_one + 1, 1, "a lease"));
     pins->slots = free_one == pins->slots ? pins->slots + 1 : pins->slots;
     pins->taken[free_one] = 1;
+    pins->lowest = free_one + 1;
     *slot = (uint32_t)free_one;
     return LIG_OK;
 }
 
 static void give_up(pin *held)
 {
+    ligi_pins *pins = held->volume->pins;
     for (size_t i = 0; i < held->count; i++) {
-        held->volume->pins->taken[held->slots[i]] = 0;
+        pins->taken[held->slots[i]] = 0;
+        if (held->slots[i] < pins->lowest)
+            pins->lowest = held->slots[i];
         (void)write_record(held->volume, held->slots[i], 0, 0);
     }
 }
