@@ -271,18 +271,20 @@ static lig_status record_now(lig_store *store, uint64_t id, uint64_t *hash)
 }
 
 /* A model that was replaced, retired or moved while it was looked at has no problem: only what is
- * wrong with a record that stayed the same is told. */
+ * wrong with a record that stayed the same is reported. One that was repaired is not checked again,
+ * because its problem belongs into the report. */
 static lig_status check_settled(check_run *self, uint64_t id)
 {
     uint64_t before, after = 0;
     for (int i = 0; i < CHECK_TRIES; i++) {
         size_t known = self->report->shown.problem_count;
+        uint64_t mended = self->mended;
         LIG_TRY(record_now(self->store, id, &before));
         LIG_TRY(check_model(self, id));
         if (self->report->shown.problem_count == known)
             return LIG_OK;
         LIG_TRY(record_now(self->store, id, &after));
-        if (before == after || self->flags & LIG_CHECK_REPAIR)
+        if (before == after || self->mended != mended)
             return LIG_OK;
         ligi_report_cut(self->report, known);
     }
