@@ -111,8 +111,9 @@ void ligi_py_flat_drop(ligi_py_flat *flat);
 
 /* --- memory (py_memory.c) ------------------------------------------------------------------- */
 
-/* Memory that Python objects and DLPack capsules share; the last one drops it, on any thread,
- * without the GIL. */
+/* Memory that Python objects and DLPack capsules share; the last one drops it, on any thread, with
+ * or without the GIL. A `drop` that may block releases the GIL itself: its region must then be held
+ * by objects only, not by capsules. */
 typedef struct ligi_py_region ligi_py_region;
 ligi_py_region *ligi_py_region_create(void *handle, void (*drop)(void *handle));
 void ligi_py_region_hold(ligi_py_region *region);

@@ -146,10 +146,19 @@ typedef struct matches { /* one allocation of the library behind many Match obje
     size_t count;
 } matches;
 
+/* Only objects hold the region of a search, so that the last one has the GIL. What is not released
+ * yet is now, which may wait for another process. */
+static void drop_all(lig_match **list, size_t count)
+{
+    Py_BEGIN_ALLOW_THREADS
+    lig_matches_destroy(list, count);
+    Py_END_ALLOW_THREADS
+}
+
 static void drop_matches(void *handle)
 {
     matches *self = handle;
-    lig_matches_destroy(self->matches, self->count);
+    drop_all(self->matches, self->count);
     free(self);
 }
 
@@ -169,7 +178,7 @@ static PyObject *matches_list(const ligi_py_state *state, lig_match **list, size
 {
     matches *all = malloc(sizeof *all);
     if (!all) {
-        lig_matches_destroy(list, count);
+        drop_all(list, count);
         return PyErr_NoMemory();
     }
     *all = (matches){list, count};

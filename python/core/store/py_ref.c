@@ -28,9 +28,13 @@ typedef struct ref {
     ligi_py_region *region;
 } ref;
 
+/* Only objects hold this region, a Ref or its Models, so that the last one has the GIL. A release
+ * writes to the lease, and may wait for another process that commits. */
 static void drop_ref(void *handle)
 {
+    Py_BEGIN_ALLOW_THREADS
     lig_ref_release(handle);
+    Py_END_ALLOW_THREADS
 }
 
 static PyObject *ref_new(const ligi_py_state *state, lig_ref *found)
@@ -51,9 +55,7 @@ static void ref_dealloc(PyObject *object)
 {
     ref *self = (ref *)object;
     PyTypeObject *type = Py_TYPE(object);
-    Py_BEGIN_ALLOW_THREADS
     ligi_py_region_drop(self->region);
-    Py_END_ALLOW_THREADS
     PyObject_Free(object);
     Py_DECREF(type);
 }
