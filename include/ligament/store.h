@@ -103,14 +103,16 @@ typedef struct lig_save_options {
     const struct lig_box *boxes;   /* with `part`: see part.h */
     struct lig_part **part;        /* NULL: a model; else what is saved is a part of one */
     struct lig_ref **ref;          /* NULL, or where to put what was saved, as a ref (ref.h); not for a part */
+    struct lig_model **model;      /* NULL, or where to put its description; not for a part */
 } lig_save_options;
-#define LIG_SAVE_INIT {sizeof(lig_save_options), 0, NULL, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL}
+#define LIG_SAVE_INIT {sizeof(lig_save_options), 0, NULL, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL}
 
 /* Saves `count` tensors as one model; on return it is durable. Tensors with equal memory (same pointer, dtype,
  * shape) are stored once and marked as tied. A tensor whose bytes equal those of one of the parent's, of the match's
  * or, from 64 KiB up, of any stored one is not written: the new model refers to it. `options` may be NULL. With `ref`
  * in the options, *ref is set when the save has ended well (lig_ref_release), for an asynchronous one before its ticket
- * is done: it is what was saved, also when somebody has replaced it meanwhile. */
+ * is done: it is what was saved, also when somebody has replaced it meanwhile. Where its packs cannot be pinned it is
+ * as in a read-only store. `model` gives the description only (lig_model_destroy), and holds nothing. */
 LIG_API lig_status lig_store_save(lig_store *store, const char *model, const lig_tensor *tensors, size_t count,
                                   const lig_save_options *options);
 

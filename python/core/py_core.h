@@ -134,8 +134,8 @@ PyObject *ligi_py_model_new(const ligi_py_state *state, const lig_model *model,
                             ligi_py_region *region, int view, int readonly);
 
 /* A Ticket (taken over, also on failure) that keeps `store` and `batch` (may be NULL) alive until
- * it is done. `saved` (from malloc, taken over likewise) is where the save puts its ref. */
-PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *ticket, lig_ref **saved,
+ * it is done. `saved` (from malloc, taken over likewise) is where the save puts its model. */
+PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *ticket, lig_model **saved,
                              PyObject *store, PyObject *batch);
 
 /* The hooks: 0, or -1 with an exception. They add with PyModule_AddFunctions,

@@ -5,21 +5,21 @@
 typedef struct ticket {
     PyObject_HEAD
     lig_ticket *ticket;
-    lig_ref **saved; /* the ref is there when the ticket has ended well, until it is taken */
-    PyObject *model; /* made of it; NULL: not yet */
+    lig_model **saved; /* *saved is there when the ticket has ended well, until it is taken */
+    PyObject *model;   /* made of it; NULL: not yet */
     PyObject *store, *batch;
 } ticket;
 
-static void drop(lig_ticket *handle, lig_ref **saved)
+static void drop(lig_ticket *handle, lig_model **saved)
 {
     Py_BEGIN_ALLOW_THREADS
     lig_ticket_destroy(handle);
-    lig_ref_release(*saved);
     Py_END_ALLOW_THREADS
+    lig_model_destroy(*saved);
     free(saved);
 }
 
-PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *handle, lig_ref **saved,
+PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *handle, lig_model **saved,
                              PyObject *store, PyObject *batch)
 {
     allocfunc allocate = (allocfunc)PyType_GetSlot(state->ticket_type, Py_tp_alloc);
@@ -113,10 +113,10 @@ static PyObject *ticket_model(PyObject *object, PyObject *unused)
     ticket *self = (ticket *)object;
     const ligi_py_state *state = ligi_py_state_of(object);
     (void)unused;
-    lig_ref *ref = lig_ticket_done(self->ticket) ? *self->saved : NULL;
-    if (ref) { /* with the GIL: of two threads one takes it, and the other finds the model */
+    lig_model *saved = lig_ticket_done(self->ticket) ? *self->saved : NULL;
+    if (saved) { /* with the GIL: of two threads one takes it, and the other finds the model */
         *self->saved = NULL;
-        self->model = ligi_py_model_own(state, lig_ref_detach(ref));
+        self->model = ligi_py_model_own(state, saved);
         if (!self->model)
             return NULL;
     }

@@ -5,6 +5,7 @@
  * store leaves behind is looked at through `mem` itself. */
 static long countdown; /* 0: nothing fails */
 static int fail_late;  /* a commit is applied, and fails all the same */
+static int no_pins;
 
 static int is_due(void)
 {
@@ -97,6 +98,12 @@ static lig_status catalog_settle(void *self)
     return is_due() ? broken("catalog_settle") : mem->catalog_settle(self);
 }
 
+static lig_status pin(void *self, const uint64_t *packs, size_t count, int64_t expires_ns,
+                      void **out)
+{
+    return no_pins || is_due() ? broken("pin") : mem->pin(self, packs, count, expires_ns, out);
+}
+
 static void register_faulty(void)
 {
     const lig_backend_ops *ops = lig_backend_find("mem");
@@ -112,6 +119,7 @@ static void register_faulty(void)
     faulty_volume.pack_claim = pack_claim;
     faulty_volume.pack_remove = pack_remove;
     faulty_volume.pack_next = pack_next;
+    faulty_volume.pin = pin;
     faulty_volume.catalog_begin = catalog_begin;
     faulty_volume.catalog_get = catalog_get;
     faulty_volume.catalog_seek = catalog_seek;
@@ -147,6 +155,33 @@ static lig_status save_one(lig_store *store, const char *name, uint64_t number, 
 static lig_status try_save(lig_store *store)
 {
     return save_one(store, "new", 2, 0);
+}
+
+/* Fails only where the save does: what it hands out is not worth a failure. */
+static lig_status try_hand_out(lig_store *store)
+{
+    lig_ref *ref = NULL;
+    lig_model *model = NULL;
+    lig_tensor tensor = large_tensor(), read = large_tensor();
+    lig_save_options options = LIG_SAVE_INIT;
+    options.ref = &ref;
+    options.model = &model;
+    scene_fill(values, sizeof values, 4);
+    lig_status status = lig_store_save(store, "new", &tensor, 1, &options);
+    assert_int_equal(status == LIG_OK, ref != NULL);
+    assert_int_equal(status == LIG_OK, model != NULL);
+    if (status != LIG_OK)
+        return status;
+    countdown = countdown ? -1 : 0; /* 0 tells that a call has failed */
+    read.data = reads;
+    assert_ok(lig_ref_load(ref, &read, 1));
+    assert_memory_equal(reads, values, sizeof values);
+    assert_int_equal(model->id, lig_ref_model(ref)->id);
+    assert_memory_equal(model->tensors[0].fingerprint, lig_ref_model(ref)->tensors[0].fingerprint,
+                        16);
+    lig_ref_release(ref);
+    lig_model_destroy(model);
+    return LIG_OK;
 }
 
 static lig_status try_replace(lig_store *store)
@@ -347,11 +382,29 @@ static void test_each(void **state)
 {
     (void)state;
     lig_status (*const all[])(lig_store *) = {
-        try_save, try_replace, try_inline, try_retire, try_update, try_alias,   try_load,
-        try_map,  try_copy,    try_check,  try_list,   try_child,  try_compact, try_join};
+        try_save, try_replace, try_inline, try_retire, try_update,  try_alias, try_load,    try_map,
+        try_copy, try_check,   try_list,   try_child,  try_compact, try_join,  try_hand_out};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int late = 0; late < 2; late++)
             assert_true(fail_each_call(all[i], late) > 0);
+}
+
+/* Leases that cannot be written do not keep a model from being saved. */
+static void test_no_pins(void **state)
+{
+    lig_store *store;
+    lig_report *report;
+    (void)state;
+    assert_ok(lig_store_open(&store, "faulty:pins"));
+    no_pins = 1;
+    assert_ok(try_hand_out(store));
+    assert_ok(save_one(store, "new", 5, LIG_SAVE_REPLACE));
+    no_pins = 0;
+    assert_ok(lig_store_check(store, 0, &report));
+    assert_int_equal(report->problem_count, 0);
+    assert_int_equal(report->packs, 1);
+    lig_report_destroy(report);
+    lig_store_close(store);
 }
 
 static void test_open(void **state)
@@ -385,6 +438,7 @@ int main(void)
 {
     lig_log_set(quiet, NULL);
     register_faulty();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each), cmocka_unit_test(test_open)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each), cmocka_unit_test(test_no_pins),
+                                       cmocka_unit_test(test_open)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

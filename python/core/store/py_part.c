@@ -187,9 +187,9 @@ PyObject *ligi_py_store_join(PyObject *object, PyObject *args)
         }
         parts[i] = (lig_part_data){data, (size_t)bytes};
     }
-    lig_ref *ref = NULL;
+    lig_model *saved = NULL;
     if (ligi_py_options_init(state, tuple, NULL, &options) == 0) {
-        options.ref = &ref;
+        options.model = &saved;
         lig_store *store = ligi_py_store_enter(self);
         if (store) {
             lig_status status;
@@ -201,5 +201,5 @@ PyObject *ligi_py_store_join(PyObject *object, PyObject *args)
         ligi_py_options_fini(&options);
     }
     PyMem_Free(parts);
-    return ligi_py_saved(state, result, ref);
+    return ligi_py_saved(state, result, saved);
 }

@@ -116,15 +116,11 @@ static lig_status snapshot_save(const snapshot *work, lig_store *store, const ch
 
 /* --- save ----------------------------------------------------------------------------------- */
 
-PyObject *ligi_py_saved(const ligi_py_state *state, PyObject *result, lig_ref *ref)
+PyObject *ligi_py_saved(const ligi_py_state *state, PyObject *result, lig_model *model)
 {
-    lig_model *model = NULL;
-    if (!result || !ref)
+    if (!result || !model)
         return result;
     Py_DECREF(result);
-    Py_BEGIN_ALLOW_THREADS
-    model = lig_ref_detach(ref);
-    Py_END_ALLOW_THREADS
     return ligi_py_model_own(state, model);
 }
 
@@ -136,8 +132,8 @@ typedef struct arguments {
 } arguments;
 
 /* The Ticket of a save that was begun, or NULL with the exception of one that was not. */
-static PyObject *ticket_of(PyObject *object, PyObject *result, lig_ticket *ticket, lig_ref **saved,
-                           PyObject *kept)
+static PyObject *ticket_of(PyObject *object, PyObject *result, lig_ticket *ticket,
+                           lig_model **saved, PyObject *kept)
 {
     PyObject *out = NULL;
     if (result && kept)
@@ -165,10 +161,10 @@ PyObject *ligi_py_store_save(PyObject *object, PyObject *args)
 {
     ligi_py_store *self = (ligi_py_store *)object;
     arguments given;
-    lig_ref *ref = NULL;
+    lig_model *saved = NULL;
     if (parse(object, args, &given) < 0)
         return NULL;
-    given.options.ref = &ref;
+    given.options.model = &saved;
     lig_store *store = ligi_py_store_enter(self);
     PyObject *result = NULL;
     if (store) {
@@ -180,7 +176,7 @@ PyObject *ligi_py_store_save(PyObject *object, PyObject *args)
         result = ligi_py_store_finish(self, status);
     }
     ligi_py_options_fini(&given.options);
-    return ligi_py_saved(ligi_py_state_of(object), result, ref);
+    return ligi_py_saved(ligi_py_state_of(object), result, saved);
 }
 
 PyObject *ligi_py_store_save_start(PyObject *object, PyObject *args)
@@ -190,7 +186,7 @@ PyObject *ligi_py_store_save_start(PyObject *object, PyObject *args)
     lig_ticket *ticket = NULL;
     if (parse(object, args, &given) < 0)
         return NULL;
-    lig_ref **saved = given.options.ref = calloc(1, sizeof *saved);
+    lig_model **saved = given.options.model = calloc(1, sizeof *saved);
     PyObject *kept = saved ? PyTuple_Pack(2, (PyObject *)given.batch, given.tuple) : NULL;
     lig_store *store = kept ? ligi_py_store_enter(self) : NULL;
     PyObject *result = NULL;
@@ -223,7 +219,7 @@ PyObject *ligi_py_store_save_copy(PyObject *object, PyObject *args)
         return model ? PyErr_Format(PyExc_ValueError, "one flag for each tensor") : NULL;
     if (ligi_py_options_init(state, tuple, work.batch, &options) < 0)
         return NULL;
-    lig_ref **saved = options.ref = calloc(1, sizeof *saved);
+    lig_model **saved = options.model = calloc(1, sizeof *saved);
     PyObject *kept = saved ? PyTuple_Pack(3, (PyObject *)work.batch, arena, tuple) : NULL;
     lig_store *store = kept ? ligi_py_store_enter(self) : NULL;
     PyObject *result = NULL;

@@ -34,8 +34,7 @@ lig_status ligi_ref_pin(lig_ref *ref, int64_t lease_ns)
     return ligi_pin_take(ref->store, record->uses, record->use_count, lease_ns, &ref->pin);
 }
 
-/* A place where nothing can be written, read-only or full, can still be read. */
-static lig_status hold(lig_ref *ref, int *gone)
+lig_status ligi_ref_hold(lig_ref *ref, int *gone)
 {
     const ligi_record *record = &ref->model->record;
     if (record->use_count == 0)
@@ -154,7 +153,7 @@ static lig_status fill(lig_ref *ref, const ligi_catalog_view *view, int flags, i
 {
     ref->version = view->version;
     if (flags & LIGI_REF_HELD)
-        LIG_TRY(hold(ref, gone));
+        LIG_TRY(ligi_ref_hold(ref, gone));
     LIG_TRY(ligi_model_fill(ref->store, view, ref->model, gone));
     if (flags & LIGI_REF_SHOWN)
         ligi_manifest_fingerprints(&ref->model->manifest, ref->store->secret);

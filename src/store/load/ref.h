@@ -20,6 +20,9 @@ enum { LIGI_REF_HELD = 1, LIGI_REF_SHOWN = 2 };
 lig_status ligi_ref_open(lig_store *store, const char *name, uint64_t id, int flags, lig_ref **out);
 /* A ref of a model at hand, which is taken over, also on failure. Not yet held. */
 lig_status ligi_ref_make(lig_store *store, ligi_model *model, lig_ref **out);
+/* Pins its packs; maps them where nothing can be written, read-only or full. LIG_E_NOTFOUND with
+ * *gone: one of them is not there. */
+lig_status ligi_ref_hold(lig_ref *ref, int *gone);
 /* Pins its packs. The caller then makes sure that they are still there. */
 lig_status ligi_ref_pin(lig_ref *ref, int64_t lease_ns);
 /* Lets go of the packs, and removes those that lost their last model meanwhile. */

@@ -176,6 +176,7 @@ static lig_status take_options(ligi_plan *plan, const lig_save_options *options)
     LIG_TRY(ligi_text_check("structure", options->structure));
     plan->flags = options->flags;
     plan->ref = options->ref;
+    plan->model = options->model;
     if (options->parent) {
         plan->about.parent_name = options->parent;
     } else if (options->match) {

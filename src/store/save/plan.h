@@ -26,6 +26,7 @@ typedef struct ligi_plan {
     struct ligi_shares *shares; /* what may be referred to; NULL: nothing */
     lig_part **part;            /* not NULL: not a model, but a part of one */
     lig_ref **ref;              /* where to put what was saved; NULL: nowhere */
+    lig_model **model;          /* where to put its description; NULL: nowhere */
     int packed;                 /* a pack in any case */
     char *parent_name;          /* a copy: about.parent_name once the parent was found */
 } ligi_plan;

@@ -195,9 +195,7 @@ static lig_status adopt_manifest(const ligi_save_write *self, ligi_model *model)
     return LIG_OK;
 }
 
-/* The model as it is about to be committed, with its id. */
-static lig_status make_model(const ligi_save_write *self, const ligi_record *record,
-                             ligi_model **out)
+static lig_status describe(const ligi_save_write *self, const ligi_record *record, ligi_model **out)
 {
     ligi_writer value = {0};
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
@@ -211,23 +209,38 @@ static lig_status make_model(const ligi_save_write *self, const ligi_record *rec
     return adopt_manifest(self, *out);
 }
 
-/* Pinned while this save still holds all its packs: once it is committed, somebody may replace it
- * at once. A commit that is tried again has another model in the same packs. */
-static lig_status make_ref(ligi_save_write *self, const ligi_record *record)
+/* The model as it is about to be committed, with its id. It takes the place of *model, which a
+ * commit that is tried again has left. */
+static lig_status make_model(const ligi_save_write *self, const ligi_record *record,
+                             ligi_model **model)
 {
-    ligi_model *model = NULL;
-    lig_status status = make_model(self, record, &model);
+    ligi_model *made = NULL;
+    lig_status status = describe(self, record, &made);
     if (status != LIG_OK) {
-        ligi_model_free(model);
+        ligi_model_free(made);
         return status;
     }
+    ligi_model_free(*model);
+    *model = made;
+    return LIG_OK;
+}
+
+/* Held while this save still holds all its packs: once it is committed, somebody may replace it
+ * at once. A commit that is tried again has another model in the same packs. What cannot be held
+ * is saved all the same. */
+static lig_status make_ref(ligi_save_write *self, const ligi_record *record, uint64_t version)
+{
+    int gone;
     if (self->ref) {
-        ligi_model_free(self->ref->model);
-        self->ref->model = model;
-        return LIG_OK;
+        LIG_TRY(make_model(self, record, &self->ref->model));
+    } else {
+        ligi_model *model = NULL;
+        LIG_TRY(make_model(self, record, &model));
+        LIG_TRY(ligi_ref_make(self->store, model, &self->ref));
+        (void)ligi_ref_hold(self->ref, &gone);
     }
-    LIG_TRY(ligi_ref_make(self->store, model, &self->ref));
-    return record->use_count ? ligi_ref_pin(self->ref, LIGI_PIN_ENDLESS) : LIG_OK;
+    self->ref->version = version;
+    return LIG_OK;
 }
 
 static lig_status commit_edit(void *context, const ligi_catalog_view *view, ligi_change *change)
@@ -247,10 +260,25 @@ static lig_status commit_edit(void *context, const ligi_catalog_view *view, ligi
     lig_status status = ligi_plan_record(plan, self->pack_id, &record);
     if (status == LIG_OK)
         status = put_model(self, view, change, &record);
+    if (status == LIG_OK && plan->model)
+        status = make_model(self, &record, &self->model);
     if (status == LIG_OK && plan->ref)
-        status = make_ref(self, &record);
+        status = make_ref(self, &record, view->version + 1);
     free(record.uses);
     return status;
+}
+
+static void hand_out(const ligi_save_write *self, lig_status status)
+{
+    if (status != LIG_OK) {
+        lig_ref_release(self->ref);
+        ligi_model_free(self->model);
+        return;
+    }
+    if (self->ref)
+        *self->plan->ref = self->ref;
+    if (self->model)
+        *self->plan->model = &self->model->shown;
 }
 
 lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *source)
@@ -265,10 +293,7 @@ lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *s
                             : ligi_change_commit(store, commit_edit, &self, NULL);
     ligi_failure_take(&failure, status);
     ligi_save_write_fini(&self);
-    if (status != LIG_OK)
-        lig_ref_release(self.ref);
-    else if (self.ref)
-        *plan->ref = self.ref;
+    hand_out(&self, status);
     /* Not committed after all; or committed and replaced by somebody who could not remove it while
      * it was held here. A commit that failed may still have reached the medium, so the catalog is
      * asked in either case. A part's pack is pinned by now. */

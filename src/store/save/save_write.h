@@ -5,6 +5,7 @@
 #define LIGI_SAVE_WRITE_H
 
 #include "store/catalog/change.h"
+#include "store/load/model.h"
 #include "store/save/save.h"
 
 typedef struct ligi_save_write {
@@ -21,7 +22,8 @@ typedef struct ligi_save_write {
     ligi_writer manifest; /* of a pack; an inline one is made when its id is known */
     ligi_writer data;     /* of an inline model */
     uint8_t *buffer;
-    lig_ref *ref; /* what is committed; when the plan asks for it */
+    lig_ref *ref;      /* what is committed; when the plan asks for it */
+    ligi_model *model; /* its description; when the plan asks for it */
 } ligi_save_write;
 
 /* store, plan and source are set, the rest is zero. Places and writes all tensors, and seals the
