@@ -6,6 +6,8 @@
 static long countdown; /* 0: nothing fails */
 static int fail_late;  /* a commit is applied, and fails all the same */
 static int no_pins;
+static int snapshots; /* open ones: whoever settles has ended his */
+static lig_store *retire_in; /* reading a pack retires its model here, and fails */
 
 static int is_due(void)
 {
@@ -44,6 +46,12 @@ static lig_status pack_size(void *self, uint64_t id, uint64_t *bytes)
 static lig_status pack_read(void *self, uint64_t id, const void *secret, const lig_range *ranges,
                             size_t count, size_t *bad)
 {
+    if (retire_in) {
+        lig_store *other = retire_in;
+        retire_in = NULL;
+        assert_ok(lig_store_retire(other, "there"));
+        return broken("pack_read");
+    }
     return is_due() ? broken("pack_read") : mem->pack_read(self, id, secret, ranges, count, bad);
 }
 
@@ -69,7 +77,17 @@ static lig_status pack_next(void *self, uint64_t after, uint64_t *id)
 
 static lig_status catalog_begin(void *self, void **snapshot, uint64_t *version)
 {
-    return is_due() ? broken("catalog_begin") : mem->catalog_begin(self, snapshot, version);
+    if (is_due())
+        return broken("catalog_begin");
+    LIG_TRY(mem->catalog_begin(self, snapshot, version));
+    snapshots++;
+    return LIG_OK;
+}
+
+static void catalog_end(void *snapshot)
+{
+    snapshots--;
+    mem->catalog_end(snapshot);
 }
 
 static lig_status catalog_get(void *snapshot, const void *key, size_t bytes, lig_catalog_item *item)
@@ -95,6 +113,7 @@ static lig_status catalog_commit(void *self, uint64_t version, const lig_catalog
 
 static lig_status catalog_settle(void *self)
 {
+    assert_int_equal(snapshots, 0);
     return is_due() ? broken("catalog_settle") : mem->catalog_settle(self);
 }
 
@@ -121,6 +140,7 @@ static void register_faulty(void)
     faulty_volume.pack_next = pack_next;
     faulty_volume.pin = pin;
     faulty_volume.catalog_begin = catalog_begin;
+    faulty_volume.catalog_end = catalog_end;
     faulty_volume.catalog_get = catalog_get;
     faulty_volume.catalog_seek = catalog_seek;
     faulty_volume.catalog_commit = catalog_commit;
@@ -407,6 +427,33 @@ static void test_no_pins(void **state)
     lig_store_close(store);
 }
 
+/* A match that cannot be made is released, and its packs removed, when the search has ended its
+ * snapshot. */
+static void test_find(void **state)
+{
+    lig_store *healthy, *store;
+    lig_layer layer = {"t", "signature", 9};
+    lig_call call = {0, 0, NULL};
+    lig_graph graph = {"test/1", &layer, &call, 1, 1};
+    lig_tensor tensor = scene_tensor("t.w", values, &length);
+    lig_save_options options = LIG_SAVE_INIT;
+    lig_store_stats stats;
+    lig_match **matches;
+    size_t count;
+    (void)state;
+    options.graphs = &graph, options.graph_count = 1;
+    assert_ok(lig_store_open(&healthy, "mem:found"));
+    assert_ok(lig_store_save(healthy, "there", &tensor, 1, &options));
+    assert_ok(lig_store_open(&store, "faulty:found"));
+    retire_in = healthy;
+    assert_int_equal(lig_store_find(store, &graph, NULL, &matches, &count), LIG_E_IO);
+    assert_null(retire_in);
+    assert_ok(lig_store_stat(healthy, &stats));
+    assert_int_equal(stats.packs, 0);
+    lig_store_close(store);
+    lig_store_close(healthy);
+}
+
 static void test_open(void **state)
 {
     (void)state;
@@ -439,6 +486,7 @@ int main(void)
     lig_log_set(quiet, NULL);
     register_faulty();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_each), cmocka_unit_test(test_no_pins),
+                                       cmocka_unit_test(test_find),
                                        cmocka_unit_test(test_open)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,23 +230,22 @@ static lig_status resolve(const ligi_catalog_view *view, uint64_t id, int64_t le
     return LIG_OK;
 }
 
+/* *out is set also when this fails: a release may wait for others, and the caller has a snapshot to
+ * end before that. */
 static lig_status make_match(const search *from, const hit *found, int64_t lease_ns, match **out)
 {
     match *self = NULL;
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a match"));
+    *out = self;
     lig_status status = resolve(from->view, found->exact.id, lease_ns, &self->ref);
     if (status == LIG_OK)
         status = take_layers(self, from, found);
     if (status == LIG_OK)
         status = translate(self, from, found);
-    if (status != LIG_OK) {
-        match_free(self);
-        return status;
-    }
+    LIG_TRY(status);
     self->shown.model = lig_ref_model(self->ref);
     self->shown.ref = self->ref;
     self->shown.expires_ns = ligi_pin_expires(self->ref->pin);
-    *out = self;
     return LIG_OK;
 }
 
