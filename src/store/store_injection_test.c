@@ -6,6 +6,7 @@
 static long countdown; /* 0: nothing fails */
 static int fail_late;  /* a commit is applied, and fails all the same */
 static int no_pins;
+static int settles; /* calls so far */
 static int snapshots; /* open ones: whoever settles has ended his */
 static lig_store *retire_in; /* reading a pack retires its model here, and fails */
 
@@ -114,6 +115,7 @@ static lig_status catalog_commit(void *self, uint64_t version, const lig_catalog
 static lig_status catalog_settle(void *self)
 {
     assert_int_equal(snapshots, 0);
+    settles++;
     return is_due() ? broken("catalog_settle") : mem->catalog_settle(self);
 }
 
@@ -476,6 +478,22 @@ static void test_open(void **state)
     }
 }
 
+/* To settle may wait for a process that is stopped inside its commit. */
+static void test_open_waits_for_nobody(void **state)
+{
+    lig_store *healthy, *store;
+    (void)state;
+    assert_ok(lig_store_open(&healthy, "mem:waiting"));
+    assert_ok(save_one(healthy, "there", 1, 0));
+    settles = 0;
+    assert_ok(lig_store_open(&store, "faulty:waiting"));
+    assert_ok(try_list(store));
+    assert_ok(try_load(store));
+    assert_int_equal(settles, 0);
+    lig_store_close(store);
+    lig_store_close(healthy);
+}
+
 static void quiet(void *context, lig_log_level level, const char *text)
 {
     (void)context, (void)level, (void)text;
@@ -487,6 +505,7 @@ int main(void)
     register_faulty();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_each), cmocka_unit_test(test_no_pins),
                                        cmocka_unit_test(test_find),
-                                       cmocka_unit_test(test_open)};
+                                       cmocka_unit_test(test_open),
+                                       cmocka_unit_test(test_open_waits_for_nobody)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,9 +97,8 @@ lig_status ligi_orphans_remove(lig_store *store, uint64_t *packs, uint64_t *byte
     strays found = {0};
     ligi_catalog_view view;
     uint64_t removed = 0, freed = 0;
-    /* From an open or a compact on, all see alike whether a killed process has committed. What is
-     * removed is decided for each pack, under its claim: a failure here keeps the packs. */
-    (void)store->volume->ops->catalog_settle(store->volume->self);
+    /* What is removed is decided for each pack, under its claim, from a settled catalog. Where
+     * there is nothing to remove, nobody is waited for. */
     LIG_TRY(ligi_catalog_view_begin(store, &view));
     lig_status status = collect(store, &view, &found);
     ligi_catalog_view_end(&view);
