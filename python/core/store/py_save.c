@@ -140,6 +140,8 @@ static PyObject *ticket_of(PyObject *object, PyObject *result, lig_ticket *ticke
         out = ligi_py_ticket_new(ligi_py_state_of(object), ticket, saved, object, kept);
     else
         free(saved);
+    if (!saved)
+        PyErr_NoMemory();
     Py_XDECREF(result);
     Py_XDECREF(kept);
     return out;
