@@ -15,7 +15,7 @@
 
 #include <ligament/backend.h>
 
-#define LIG_PLUGIN_ABI 1u
+#define LIG_PLUGIN_ABI 2u
 
 typedef struct lig_plugin_host { /* grows at its end only */
     uint32_t struct_bytes;

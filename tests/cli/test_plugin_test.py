@@ -117,7 +117,7 @@ REFUSED = {
     "abi": (
         "LIG_REGISTER_BACKEND(abi, .save = s, .load = s)\n"
         "__attribute__((constructor)) static void f(void) { lig_plugin_entry.abi = 77; }",
-        "built for ABI 77, this library has ABI 1",
+        "built for ABI 77, this library has ABI 2",
     ),
     "size": (
         "LIG_REGISTER_BACKEND(size, .save = s, .load = s)\n"
