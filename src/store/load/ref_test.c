@@ -239,6 +239,35 @@ static void test_saved(void **state)
             }
 }
 
+/* Options of a caller that was built before they had `ref` and `model`. */
+static void test_older_options(void **state)
+{
+    scene *places = *state;
+    static const size_t sizes[] = {offsetof(lig_save_options, ref),
+                                   offsetof(lig_save_options, model), sizeof(lig_save_options)};
+    lig_store *store = opened(places->file);
+    int64_t length = LENGTH;
+    lig_tensor tensor = scene_tensor("t", values[0], &length);
+    for (size_t i = 0; i < 3; i++) {
+        lig_ref *ref = NULL;
+        lig_model *model = NULL;
+        lig_save_options options = LIG_SAVE_INIT;
+        options.struct_bytes = (uint32_t)sizes[i];
+        options.flags = LIG_SAVE_REPLACE;
+        options.ref = &ref;
+        options.model = &model;
+        assert_ok(lig_store_save(store, "m", &tensor, 1, &options));
+        assert_int_equal(ref != NULL, i > 0);
+        assert_int_equal(model != NULL, i > 1);
+        lig_ref_release(ref);
+        lig_model_destroy(model);
+    }
+    lig_save_options options = LIG_SAVE_INIT;
+    options.struct_bytes = (uint32_t)sizes[0] - 8;
+    assert_fails(lig_store_save(store, "n", &tensor, 1, &options), LIG_E_INVALID);
+    lig_store_close(store);
+}
+
 /* A save that fails hands out nothing and leaves nothing. */
 static void test_not_saved(void **state)
 {
@@ -410,6 +439,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_ids, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_saved, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_not_saved, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(test_older_options, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_lives_on, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_fork, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_sentences, scene_setup, scene_teardown),

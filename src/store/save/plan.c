@@ -9,6 +9,7 @@
 
 #include <ligament/backend.h>
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,6 +160,11 @@ static lig_status find_ties(ligi_plan *plan)
 
 /* --- the plan --- */
 
+/* Callers that were built when the options ended earlier do not have the later members. */
+#define HAS(options, member)                                                                       \
+    ((options)->struct_bytes >=                                                                    \
+     offsetof(lig_save_options, member) + sizeof((options)->member))
+
 static lig_status take_options(ligi_plan *plan, const lig_save_options *options)
 {
     plan->structure = "";
@@ -166,7 +172,7 @@ static lig_status take_options(ligi_plan *plan, const lig_save_options *options)
     plan->about.meta = "";
     if (options == NULL)
         return LIG_OK;
-    if (options->struct_bytes < sizeof(lig_save_options))
+    if (options->struct_bytes < offsetof(lig_save_options, ref))
         return lig_fail(LIG_E_INVALID, "save options were not made by LIG_SAVE_INIT");
     if (options->flags & ~LIG_SAVE_REPLACE)
         return lig_fail(LIG_E_INVALID, "unknown flags %#x in save options", options->flags);
@@ -175,8 +181,8 @@ static lig_status take_options(ligi_plan *plan, const lig_save_options *options)
     LIG_TRY(ligi_text_check("meta", options->meta));
     LIG_TRY(ligi_text_check("structure", options->structure));
     plan->flags = options->flags;
-    plan->ref = options->ref;
-    plan->model = options->model;
+    plan->ref = HAS(options, ref) ? options->ref : NULL;
+    plan->model = HAS(options, model) ? options->model : NULL;
     if (options->parent) {
         plan->about.parent_name = options->parent;
     } else if (options->match) {
