@@ -336,7 +336,7 @@ lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
             break;
         LIG_TRY(ligi_file_catalog_adapt_map(self, number));
     }
-    LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be read"));
+    LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be settled"));
     return settled ? LIG_OK
                    : lig_fail(LIG_E_IO,
                               "%s: the catalog's last commit failed and is in doubt; close the "
