@@ -20,7 +20,7 @@ ROOMS = [
     ("backend", "file mem null print", 0, 2, 2),
     ("net", "frame secure | inproc shm tcp ucx", 2, 2, 3),
     ("group", "roster", 2, 3, 3),
-    ("store", "models, search, shares", 0, 4, 3),
+    ("store", "format search catalog", 0, 4, 3),
     ("mesh", "trace", 4, 4, 1),
     ("checkpoint", "any backend by name", 0, 5, 2),
     ("params", "rows tables wire placement state", 2, 5, 2),
@@ -30,7 +30,11 @@ ROOMS = [
     ("python/core, python/ligament", "the extension and the package", 2, 7, 2),
     ("plugins, C programs", "", 4, 7, 2),
 ]
-SECOND = {"params": "sync requests sampling snapshot node", "pipe": "search methods"}
+SECOND = {
+    "store": "load find save upkeep",
+    "params": "sync requests sampling snapshot node",
+    "pipe": "search methods",
+}
 
 # Title, actors, messages (from, to, text); a message to oneself is a step.
 FLOWS = {
@@ -60,7 +64,7 @@ FLOWS = {
         ],
     ),
     "search": (
-        ["Python", "store: search", "store: load", "store: save"],
+        ["Python", "store: find", "store: load", "store: save"],
         [
             (0, 1, "architecture: layer hashes and parents"),
             (1, 1, "longest common prefix (pure)"),

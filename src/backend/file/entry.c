@@ -33,7 +33,8 @@ static lig_status check_owner(int store_fd, const char *place, const char *name,
 }
 
 /* Hands `opened` on, or closes it when its owner is not an expected one. */
-static lig_status hand_on(int store_fd, const char *place, const char *name, int opened, int *fd)
+static lig_status check_opened(int store_fd, const char *place, const char *name, int opened,
+                               int *fd)
 {
     struct stat info;
     lig_status status;
@@ -55,7 +56,7 @@ lig_status ligi_entry_open(int store_fd, int folder_fd, const char *place, const
     int opened;
 
     LIG_TRY(ligi_plain_open(folder_fd, place, name, flags, &opened));
-    return hand_on(store_fd, place, name, opened, fd);
+    return check_opened(store_fd, place, name, opened, fd);
 }
 
 lig_status ligi_entry_folder(int store_fd, const char *place, const char *name, int *fd)
@@ -63,7 +64,7 @@ lig_status ligi_entry_folder(int store_fd, const char *place, const char *name, 
     int opened;
 
     LIG_TRY(ligi_plain_folder(store_fd, place, name, &opened));
-    return hand_on(store_fd, place, name, opened, fd);
+    return check_opened(store_fd, place, name, opened, fd);
 }
 
 lig_status ligi_entry_look(int store_fd, int folder_fd, const char *place, const char *name,

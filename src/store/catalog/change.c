@@ -129,7 +129,7 @@ lig_status ligi_change_model(ligi_change *change, const ligi_record *record)
     return ligi_change_put(change, &key);
 }
 
-static lig_status move_aliases(ligi_change *change, uint64_t from, uint64_t heir)
+static lig_status move_aliases(ligi_change *change, uint64_t from, uint64_t successor)
 {
     const void *secret = change->view->store->secret;
     ligi_walk walk = {0};
@@ -142,9 +142,9 @@ static lig_status move_aliases(ligi_change *change, uint64_t from, uint64_t heir
         if (id != from)
             continue;
         ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, secret, alias);
-        if (heir)
-            ligi_alias_put(&change->value, &key, alias, heir, secret);
-        LIG_TRY(heir ? ligi_change_put(change, &key) : ligi_change_erase(change, &key));
+        if (successor)
+            ligi_alias_put(&change->value, &key, alias, successor, secret);
+        LIG_TRY(successor ? ligi_change_put(change, &key) : ligi_change_erase(change, &key));
     }
     return status;
 }
@@ -184,7 +184,7 @@ static lig_status forget_graphs(ligi_change *change, const ligi_about *about)
 }
 
 lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
-                              uint64_t heir)
+                              uint64_t successor)
 {
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
     LIG_TRY(ligi_change_erase(change, &key));
@@ -199,7 +199,7 @@ lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, in
     }
     LIG_TRY(ligi_change_uses(change, record, -1, 0));
     LIG_TRY(forget_graphs(change, &record->about));
-    return move_aliases(change, record->about.id, heir);
+    return move_aliases(change, record->about.id, successor);
 }
 
 lig_status ligi_change_fingerprint(ligi_change *change, const ligi_fingerprint_entry *fingerprint)
@@ -327,7 +327,7 @@ static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64
     return status;
 }
 
-static void tell_kept(const lig_store *store, uint64_t pack, lig_status status)
+static void log_kept(const lig_store *store, uint64_t pack, lig_status status)
 {
     if (status != LIG_E_NOTFOUND && status != LIG_E_BUSY)
         ligi_log(LIG_LOG_WARNING, "pack %016llx of %s could not be removed: %s",
@@ -344,14 +344,14 @@ static size_t claim_dead(lig_store *store, ligi_count *counts, size_t count)
         lig_status status = volume->ops->pack_claim(volume->self, counts[i].pack, &counts[i].claim);
         claimed += status == LIG_OK;
         if (status != LIG_OK)
-            tell_kept(store, counts[i].pack, status);
+            log_kept(store, counts[i].pack, status);
     }
     return claimed;
 }
 
 /* A save that refers to a pack may have brought it back since the commit, and may have been killed
  * over it: the look begins when all are claimed and the catalog is settled. */
-static lig_status spare_named(lig_store *store, ligi_count *counts, size_t count)
+static lig_status release_named(lig_store *store, ligi_count *counts, size_t count)
 {
     ligi_catalog_view view;
     LIG_TRY(store->volume->ops->catalog_settle(store->volume->self));
@@ -373,7 +373,7 @@ static void remove_batch(lig_store *store, ligi_count *counts, size_t count, uin
     ligi_volume *volume = store->volume;
     if (claim_dead(store, counts, count) == 0)
         return;
-    lig_status looked = spare_named(store, counts, count);
+    lig_status looked = release_named(store, counts, count);
     for (size_t i = 0; i < count; i++) {
         if (counts[i].claim == NULL)
             continue;
@@ -383,7 +383,7 @@ static void remove_batch(lig_store *store, ligi_count *counts, size_t count, uin
         if (status == LIG_OK && freed)
             *freed += counts[i].record.bytes;
         if (status != LIG_OK)
-            tell_kept(store, counts[i].pack, status);
+            log_kept(store, counts[i].pack, status);
         volume->ops->pack_close(counts[i].claim);
         counts[i].claim = NULL;
     }

@@ -49,9 +49,9 @@ lig_status ligi_change_model(ligi_change *change, const ligi_record *record);
 lig_status ligi_change_graphs(ligi_change *change, const ligi_about *about, const void *graphs,
                               size_t bytes);
 /* Erases a model: record, name (unless keep_name), inline data; takes its uses off. Its aliases go,
- * or name `heir` when it is not 0. */
+ * or name `successor` when it is not 0. */
 lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
-                              uint64_t heir);
+                              uint64_t successor);
 
 /* Makes the change of one attempt. Called again with a fresh view when somebody else committed
  * meanwhile, or when the view lacked the commit of a killed process. */

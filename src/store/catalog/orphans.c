@@ -8,10 +8,10 @@
 #include <string.h>
 
 /* Packs that the catalog of one snapshot does not name. Both sides come in ascending order. */
-typedef struct strays {
+typedef struct orphan_list {
     uint64_t *packs;
     size_t count, capacity;
-} strays;
+} orphan_list;
 
 static lig_status next_named(const ligi_catalog_view *view, ligi_walk *walk, uint64_t *pack)
 {
@@ -23,7 +23,7 @@ static lig_status next_named(const ligi_catalog_view *view, ligi_walk *walk, uin
     return status;
 }
 
-static lig_status collect(lig_store *store, const ligi_catalog_view *view, strays *found)
+static lig_status collect(lig_store *store, const ligi_catalog_view *view, orphan_list *found)
 {
     const lig_volume_ops *ops = store->volume->ops;
     ligi_walk walk = {0};
@@ -75,7 +75,7 @@ int ligi_orphans_owned(lig_store *store, uint64_t pack)
     return status == LIG_OK && memcmp(header.uuid, store->uuid, sizeof header.uuid) == 0;
 }
 
-static void remove_stray(lig_store *store, uint64_t pack, uint64_t *packs, uint64_t *bytes)
+static void remove_orphan(lig_store *store, uint64_t pack, uint64_t *packs, uint64_t *bytes)
 {
     const lig_volume_ops *ops = store->volume->ops;
     void *claim = NULL;
@@ -94,7 +94,7 @@ static void remove_stray(lig_store *store, uint64_t pack, uint64_t *packs, uint6
 
 lig_status ligi_orphans_remove(lig_store *store, uint64_t *packs, uint64_t *bytes)
 {
-    strays found = {0};
+    orphan_list found = {0};
     ligi_catalog_view view;
     uint64_t removed = 0, freed = 0;
     /* What is removed is decided for each pack, under its claim, from a settled catalog. Where
@@ -103,7 +103,7 @@ lig_status ligi_orphans_remove(lig_store *store, uint64_t *packs, uint64_t *byte
     lig_status status = collect(store, &view, &found);
     ligi_catalog_view_end(&view);
     for (size_t i = 0; i < found.count && status == LIG_OK; i++)
-        remove_stray(store, found.packs[i], &removed, &freed);
+        remove_orphan(store, found.packs[i], &removed, &freed);
     free(found.packs);
     if (packs)
         *packs += removed;
@@ -116,5 +116,5 @@ void ligi_orphans_remove_pack(lig_store *store, uint64_t pack)
 {
     uint64_t packs = 0, bytes = 0;
     if (!ligi_orphans_named(store, pack))
-        remove_stray(store, pack, &packs, &bytes);
+        remove_orphan(store, pack, &packs, &bytes);
 }

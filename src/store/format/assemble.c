@@ -19,7 +19,7 @@ ligi_whole ligi_manifest_whole(const ligi_manifest *manifest, size_t index)
 static int continues(const ligi_manifest *manifest, size_t first, size_t index)
 {
     const lig_tensor *a = &manifest->tensors[first].tensor, *b = &manifest->tensors[index].tensor;
-    const ligi_place_in *left = &manifest->places[first], *right = &manifest->places[index];
+    const ligi_box_position *left = &manifest->places[first], *right = &manifest->places[index];
     return left->whole && right->whole && a->dtype == b->dtype && a->ndim == b->ndim &&
            strcmp(a->name, b->name) == 0 &&
            (a->ndim == 0 || memcmp(left->whole, right->whole, a->ndim * sizeof *left->whole) == 0);
@@ -67,8 +67,8 @@ static int64_t tied_to(const ligi_manifest *manifest, const ligi_whole *whole, c
     if (other->first != (size_t)first || other->count != whole->count)
         return -1;
     for (size_t i = 0; i < whole->count; i++) {
-        const ligi_place_in *a = &manifest->places[whole->first + i],
-                            *b = &manifest->places[other->first + i];
+        const ligi_box_position *a = &manifest->places[whole->first + i],
+                                *b = &manifest->places[other->first + i];
         size_t bytes = manifest->tensors[whole->first].tensor.ndim * sizeof *a->start;
         if (manifest->tensors[whole->first + i].tied != first + (int64_t)i ||
             (a->whole == NULL) != (b->whole == NULL))

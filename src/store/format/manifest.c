@@ -134,7 +134,7 @@ static void put_tensor(ligi_writer *writer, const ligi_body *body, size_t index,
 {
     const lig_tensor *tensor = &body->tensors[index];
     const ligi_slot *slot = &body->slots[index];
-    const ligi_place_in *place = body->places ? &body->places[index] : NULL;
+    const ligi_box_position *place = body->places ? &body->places[index] : NULL;
     int boxed = place && place->whole;
     ligi_put_u8(writer, (uint8_t)(flags | (boxed ? FLAG_BOX : 0)));
     ligi_put_u8(writer, (uint8_t)tensor->dtype);
@@ -230,7 +230,7 @@ static lig_status get_shape(cursor *at, lig_tensor *tensor)
     return LIG_OK;
 }
 
-static lig_status get_box(cursor *at, const lig_tensor *tensor, ligi_place_in *place)
+static lig_status get_box(cursor *at, const lig_tensor *tensor, ligi_box_position *place)
 {
     uint64_t bytes;
     LIG_TRY(get_numbers(at, tensor->ndim, &place->whole));

@@ -39,9 +39,9 @@ typedef struct ligi_slot {
 } ligi_slot;
 
 /* Where a stored tensor lies in the one that users see; whole NULL: it is that one. */
-typedef struct ligi_place_in {
+typedef struct ligi_box_position {
     const int64_t *whole, *start;
-} ligi_place_in;
+} ligi_box_position;
 
 typedef struct ligi_body { /* borrows */
     const char *structure;
@@ -51,8 +51,8 @@ typedef struct ligi_body { /* borrows */
     size_t count;
     const void *graphs; /* as ligi_graphs_put writes them */
     size_t graph_bytes;
-    const ligi_place_in *places; /* NULL: all tensors are whole */
-    int part;                    /* not a model but a part of one (part.h) */
+    const ligi_box_position *places; /* NULL: all tensors are whole */
+    int part;                        /* not a model but a part of one (part.h) */
 } ligi_body;
 
 void ligi_manifest_put(ligi_writer *writer, const ligi_about *about, const ligi_body *body);
@@ -69,7 +69,7 @@ typedef struct ligi_manifest {
     const char *structure;
     lig_stored_tensor *tensors; /* fingerprints are 0 until ligi_manifest_fingerprints */
     const uint64_t **hashes;    /* hashes[i]: those of tensor i; of a tied one, its target's */
-    ligi_place_in *places;      /* NULL: all tensors are whole */
+    ligi_box_position *places;  /* NULL: all tensors are whole */
     size_t tensor_count;
     lig_stored_tensor *shown; /* the same as `tensors` when all are whole, and in a part */
     ligi_whole *wholes;       /* of `shown`; NULL: one each */

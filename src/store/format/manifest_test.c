@@ -54,7 +54,7 @@ static void make_boxes(ligi_writer *writer, int part)
     static const int64_t whole[2] = {5, 4}, shapes[2][2] = {{3, 4}, {2, 4}},
                          starts[2][2] = {{0, 0}, {3, 0}};
     lig_tensor tensors[5] = {{.name = "s", .bytes = 4, .dtype = LIG_FLOAT32}};
-    ligi_place_in places[5] = {{NULL, NULL}};
+    ligi_box_position places[5] = {{NULL, NULL}};
     ligi_slot slots[5] = {{.offset = 4096, .tied = SIZE_MAX, .first_hash = 2}};
     for (size_t i = 0; i < 4; i++) {
         tensors[1 + i] = (lig_tensor){.name = i < 2 ? "a" : "b",
@@ -62,7 +62,7 @@ static void make_boxes(ligi_writer *writer, int part)
                                       .shape = shapes[i % 2],
                                       .ndim = 2,
                                       .dtype = LIG_FLOAT32};
-        places[1 + i] = (ligi_place_in){whole, starts[i % 2]};
+        places[1 + i] = (ligi_box_position){whole, starts[i % 2]};
         slots[1 + i] = (ligi_slot){.owner = 3,
                                    .pack = 9 + i % 2,
                                    .offset = 4096,

@@ -204,7 +204,7 @@ static lig_status take_box(window *self, size_t tensor, const lig_tensor *into,
 {
     const ligi_manifest *manifest = &self->fetch.model->manifest;
     const lig_tensor *stored = &manifest->tensors[tensor].tensor;
-    const ligi_place_in *place = &manifest->places[tensor];
+    const ligi_box_position *place = &manifest->places[tensor];
     ligi_tile tile = {place->start, stored->shape};
     lig_slice within[LIG_NDIM_MAX];
     int64_t first[LIG_NDIM_MAX], shape[LIG_NDIM_MAX], strides[LIG_NDIM_MAX];

@@ -12,7 +12,7 @@
 #define BUFFER_BYTES (UINT64_C(4) << 20)
 #define JOB_BYTES (UINT64_C(2) << 20) /* what a thread takes at a time */
 
-typedef struct sift {
+typedef struct dedup {
     lig_store *store;
     ligi_plan *plan;
     const ligi_source *source;
@@ -21,10 +21,10 @@ typedef struct sift {
     ligi_hash_job *jobs;
     size_t job_count, job_capacity;
     uint8_t *buffer;
-} sift;
+} dedup;
 
 /* Bytes of a tensor that cannot be hashed where it lies: now, on this thread. */
-static lig_status hash_parts(sift *self, size_t index, uint64_t start, uint64_t end)
+static lig_status hash_parts(dedup *self, size_t index, uint64_t start, uint64_t end)
 {
     uint64_t *hashes = self->plan->hashes + self->plan->slots[index].first_hash;
     if (self->buffer == NULL)
@@ -39,7 +39,7 @@ static lig_status hash_parts(sift *self, size_t index, uint64_t start, uint64_t 
     return LIG_OK;
 }
 
-static lig_status hash_range(sift *self, size_t index, uint64_t start, uint64_t end)
+static lig_status hash_range(dedup *self, size_t index, uint64_t start, uint64_t end)
 {
     const lig_tensor *tensor = &self->plan->tensors[index];
     uint64_t *hashes = self->plan->hashes + self->plan->slots[index].first_hash;
@@ -55,14 +55,14 @@ static lig_status hash_range(sift *self, size_t index, uint64_t start, uint64_t 
     return LIG_OK;
 }
 
-static void run_jobs(sift *self)
+static void run_jobs(dedup *self)
 {
     ligi_hash_jobs(self->store->secret, self->jobs, self->job_count);
     self->job_count = 0;
 }
 
 /* Most of what is small and has no parent is passed over here, for the price of a comparison. */
-static lig_status choose_any(sift *self, size_t first, size_t end)
+static lig_status choose_any(dedup *self, size_t first, size_t end)
 {
     const ligi_plan *plan = self->plan;
     for (size_t i = first; i < end && plan->shares; i++) {
@@ -78,7 +78,7 @@ static lig_status choose_any(sift *self, size_t first, size_t end)
 
 /* The catalog is looked at between the hashing, never during it: a view that is held for long keeps
  * the catalog from growing. */
-static lig_status choose_sizes(sift *self)
+static lig_status choose_sizes(dedup *self)
 {
     ligi_catalog_view view;
     size_t kept = 0;
@@ -91,7 +91,7 @@ static lig_status choose_sizes(sift *self)
     return LIG_OK;
 }
 
-static lig_status hash_firsts(sift *self)
+static lig_status hash_firsts(dedup *self)
 {
     for (size_t i = 0; i < self->count; i++) {
         uint64_t bytes = self->plan->tensors[self->wanted[i]].bytes;
@@ -102,7 +102,7 @@ static lig_status hash_firsts(sift *self)
     return LIG_OK;
 }
 
-static lig_status choose_begins(sift *self)
+static lig_status choose_begins(dedup *self)
 {
     const ligi_plan *plan = self->plan;
     size_t kept = 0;
@@ -119,7 +119,7 @@ static lig_status choose_begins(sift *self)
     return LIG_OK;
 }
 
-static lig_status hash_rest(sift *self)
+static lig_status hash_rest(dedup *self)
 {
     for (size_t i = 0; i < self->count; i++) {
         uint64_t bytes = self->plan->tensors[self->wanted[i]].bytes;
@@ -130,7 +130,7 @@ static lig_status hash_rest(sift *self)
     return LIG_OK;
 }
 
-static lig_status place_found(sift *self)
+static lig_status place_found(dedup *self)
 {
     ligi_plan *plan = self->plan;
     ligi_catalog_view view;
@@ -154,7 +154,7 @@ static lig_status place_found(sift *self)
 lig_status ligi_dedup(lig_store *store, ligi_plan *plan, const ligi_source *source, size_t first,
                       size_t end)
 {
-    sift self = {.store = store, .plan = plan, .source = source};
+    dedup self = {.store = store, .plan = plan, .source = source};
     int64_t begin = ligi_now_ns();
     LIG_TRY(choose_any(&self, first, end));
     if (self.count == 0)

@@ -17,7 +17,7 @@ typedef struct entry { /* one tensor of one part */
     size_t part, index;
     uint64_t order;
     const lig_stored_tensor *stored;
-    const ligi_place_in *place;
+    const ligi_box_position *place;
 } entry;
 
 typedef struct joining {
@@ -28,7 +28,7 @@ typedef struct joining {
     entry *entries; /* in the order of the model */
     size_t count, shown_count;
     lig_tensor *tensors;
-    ligi_place_in *places;
+    ligi_box_position *places;
     ligi_pin *pin;
 } joining;
 

@@ -19,12 +19,12 @@
 
 /* Measures when `at` is NULL, copies otherwise: one walk serves both, so that they cannot disagree.
  */
-typedef struct shelf {
+typedef struct arena {
     char *at;
     size_t bytes;
-} shelf;
+} arena;
 
-static const void *shelve(shelf *into, const void *data, size_t bytes)
+static const void *arena_copy(arena *into, const void *data, size_t bytes)
 {
     size_t room = (bytes + 7) / 8 * 8;
     into->bytes += room;
@@ -37,19 +37,19 @@ static const void *shelve(shelf *into, const void *data, size_t bytes)
     return copy;
 }
 
-static const char *shelve_text(shelf *into, const char *text)
+static const char *arena_copy_text(arena *into, const char *text)
 {
-    return text ? shelve(into, text, strlen(text) + 1) : "";
+    return text ? arena_copy(into, text, strlen(text) + 1) : "";
 }
 
-static void shelve_tensors(shelf *into, const ligi_plan *plan)
+static void arena_copy_tensors(arena *into, const ligi_plan *plan)
 {
     for (size_t i = 0; i < plan->count; i++) {
         lig_tensor *tensor = &plan->tensors[i];
         size_t bytes = tensor->ndim * sizeof(int64_t);
-        const char *name = shelve_text(into, tensor->name);
-        const int64_t *shape = tensor->ndim ? shelve(into, tensor->shape, bytes) : NULL;
-        const int64_t *strides = tensor->strides ? shelve(into, tensor->strides, bytes) : NULL;
+        const char *name = arena_copy_text(into, tensor->name);
+        const int64_t *shape = tensor->ndim ? arena_copy(into, tensor->shape, bytes) : NULL;
+        const int64_t *strides = tensor->strides ? arena_copy(into, tensor->strides, bytes) : NULL;
         if (into->at == NULL)
             continue;
         tensor->name = name;
@@ -58,38 +58,38 @@ static void shelve_tensors(shelf *into, const ligi_plan *plan)
     }
 }
 
-static void shelve_places(shelf *into, const ligi_plan *plan)
+static void arena_copy_places(arena *into, const ligi_plan *plan)
 {
     for (size_t i = 0; i < plan->count && plan->places; i++) {
-        ligi_place_in *place = &plan->places[i];
+        ligi_box_position *place = &plan->places[i];
         size_t bytes = plan->tensors[i].ndim * sizeof(int64_t);
         if (place->whole == NULL || bytes == 0)
             continue;
-        const int64_t *whole = shelve(into, place->whole, bytes);
-        const int64_t *start = shelve(into, place->start, bytes);
+        const int64_t *whole = arena_copy(into, place->whole, bytes);
+        const int64_t *start = arena_copy(into, place->start, bytes);
         if (into->at)
-            *place = (ligi_place_in){whole, start};
+            *place = (ligi_box_position){whole, start};
     }
 }
 
-static void shelve_options(shelf *into, ligi_plan *plan)
+static void arena_copy_options(arena *into, ligi_plan *plan)
 {
     ligi_about about = plan->about;
-    about.name = shelve_text(into, about.name);
-    about.parent_name = shelve_text(into, about.parent_name);
-    about.meta = shelve_text(into, about.meta);
-    const char *structure = shelve_text(into, plan->structure);
+    about.name = arena_copy_text(into, about.name);
+    about.parent_name = arena_copy_text(into, about.parent_name);
+    about.meta = arena_copy_text(into, about.meta);
+    const char *structure = arena_copy_text(into, plan->structure);
     about.metrics =
-        (lig_metric *)shelve(into, about.metrics, about.metric_count * sizeof *about.metrics);
-    about.tags = (lig_tag *)shelve(into, about.tags, about.tag_count * sizeof *about.tags);
+        (lig_metric *)arena_copy(into, about.metrics, about.metric_count * sizeof *about.metrics);
+    about.tags = (lig_tag *)arena_copy(into, about.tags, about.tag_count * sizeof *about.tags);
     for (size_t i = 0; i < about.metric_count; i++) {
-        const char *name = shelve_text(into, about.metrics[i].name);
+        const char *name = arena_copy_text(into, about.metrics[i].name);
         if (into->at)
             about.metrics[i].name = name;
     }
     for (size_t i = 0; i < about.tag_count; i++) {
-        const char *name = shelve_text(into, about.tags[i].name);
-        const char *value = shelve_text(into, about.tags[i].value);
+        const char *name = arena_copy_text(into, about.tags[i].name);
+        const char *value = arena_copy_text(into, about.tags[i].value);
         if (into->at)
             about.tags[i] = (lig_tag){name, value};
     }
@@ -101,15 +101,15 @@ static void shelve_options(shelf *into, ligi_plan *plan)
 
 static lig_status copy_all(ligi_plan *plan)
 {
-    shelf into = {0};
-    shelve_tensors(&into, plan);
-    shelve_places(&into, plan);
-    shelve_options(&into, plan);
+    arena into = {0};
+    arena_copy_tensors(&into, plan);
+    arena_copy_places(&into, plan);
+    arena_copy_options(&into, plan);
     LIG_TRY(ligi_alloc(&plan->memory, into.bytes, "the names and shapes of a save"));
-    into = (shelf){.at = plan->memory};
-    shelve_tensors(&into, plan);
-    shelve_places(&into, plan);
-    shelve_options(&into, plan);
+    into = (arena){.at = plan->memory};
+    arena_copy_tensors(&into, plan);
+    arena_copy_places(&into, plan);
+    arena_copy_options(&into, plan);
     return LIG_OK;
 }
 
@@ -252,7 +252,7 @@ static lig_status take_boxes(ligi_plan *plan, const ligi_plan_input *input)
             continue;
         LIG_TRY(check_box(&plan->tensors[i], box));
         if (!same_numbers(box->shape, plan->tensors[i].shape, plan->tensors[i].ndim))
-            plan->places[i] = (ligi_place_in){box->shape, box->start};
+            plan->places[i] = (ligi_box_position){box->shape, box->start};
     }
     return LIG_OK;
 }

@@ -13,7 +13,7 @@ typedef struct ligi_plan {
     lig_tensor
         *tensors; /* owned copies of the structs; what they point to is borrowed or in `memory` */
     ligi_slot *slots;
-    ligi_place_in
+    ligi_box_position
         *places;      /* NULL: all tensors are whole; what they point to is like the tensors' */
     uint64_t *orders; /* of a part: lig_box.order */
     uint64_t *hashes;
@@ -39,8 +39,8 @@ typedef struct ligi_plan_input {
     size_t count;
     const lig_save_options *options; /* NULL: none */
     int copy;
-    const ligi_place_in *places; /* NULL: whole tensors; else names may repeat */
-    size_t shown_count;          /* with `places` */
+    const ligi_box_position *places; /* NULL: whole tensors; else names may repeat */
+    size_t shown_count;              /* with `places` */
 } ligi_plan_input;
 lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input);
 void ligi_plan_fini(ligi_plan *plan);

@@ -131,14 +131,14 @@ static lig_status take_next_id(const ligi_catalog_view *view, ligi_change *chang
 }
 
 static lig_status remove_taken(const ligi_catalog_view *view, ligi_change *change, uint64_t taken,
-                               uint64_t heir)
+                               uint64_t successor)
 {
     if (taken == 0)
         return LIG_OK;
     ligi_record before = {0};
     lig_status status = ligi_catalog_view_model(view, taken, &before);
     if (status == LIG_OK)
-        status = ligi_change_remove(change, &before, 1, heir);
+        status = ligi_change_remove(change, &before, 1, successor);
     ligi_record_fini(&before);
     return status;
 }

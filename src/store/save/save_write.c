@@ -22,7 +22,7 @@ static lig_status wait_for(const ligi_save_write *self, size_t index)
     return self->source->wait ? self->source->wait(self->source->context, index) : LIG_OK;
 }
 
-static void tell_done(const ligi_save_write *self, size_t index)
+static void notify_done(const ligi_save_write *self, size_t index)
 {
     if (self->source->done)
         self->source->done(self->source->context, index);
@@ -195,18 +195,18 @@ lig_status ligi_save_write_run(ligi_save_write *self)
 {
     ligi_plan *plan = self->plan;
     ligi_stamps *stamps = &self->store->stamps;
-    size_t sifted = 0;
+    size_t deduplicated = 0;
     int64_t begin = ligi_now_ns();
     self->inline_allowed = may_be_inline(self);
     for (size_t i = 0; i < plan->count; i++) {
         LIG_TRY(wait_for(self, i));
-        if (i == sifted) {
-            sifted = self->source->in_parts ? i + 1 : plan->count;
-            LIG_TRY(ligi_dedup(self->store, plan, self->source, i, sifted));
+        if (i == deduplicated) {
+            deduplicated = self->source->in_parts ? i + 1 : plan->count;
+            LIG_TRY(ligi_dedup(self->store, plan, self->source, i, deduplicated));
             begin = i ? begin : ligi_now_ns(); /* looking is a phase of its own */
         }
         LIG_TRY(put_tensor(self, i));
-        tell_done(self, i);
+        notify_done(self, i);
     }
     if (self->pack == NULL && !self->inline_allowed)
         LIG_TRY(begin_pack(self, plan->count));

@@ -423,7 +423,7 @@ static void test_heir(void **state)
     make(tensors, 60);
     assert_ok(lig_store_save(store, "a", tensors, 3, &options));
     assert_int_equal(packs_of(store), 1);
-    check_clean(store); /* and no stray */
+    check_clean(store); /* and no orphan */
     lig_store_close(store);
 }
 
