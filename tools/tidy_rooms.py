@@ -1,8 +1,4 @@
-"""Rules about rooms (folders) and names, for tools/tidy.py: where a file or a function is found.
-
-A room that does not follow a rule yet is listed with the rule. tidy fails when a listed room
-follows it, so that the lists only get shorter.
-"""
+"""Rules about rooms (folders) and names, for tools/tidy.py: where a file or a function is found."""
 
 from __future__ import annotations
 
@@ -78,12 +74,6 @@ PURE = (
 )
 IMPURE = ("net", "group", "backend", "store", "checkpoint", "mesh")
 
-# Rooms that are not done; a name covers what is below it.
-CROWDED: tuple[str, ...] = ()
-SPREAD_HEADERS: tuple[str, ...] = ()
-SHARED_PREFIXES: tuple[str, ...] = ()
-WITHOUT_README: tuple[str, ...] = ()
-
 ROOTS = ("src", "cli", "python", "tests", "include", "bench", "examples")
 DATA = ("tests/golden", "tests/corpus")
 
@@ -93,27 +83,15 @@ def below(name: str, folders: tuple[str, ...]) -> str | None:
     return next((f for f in folders if name == f or name.startswith(f + "/")), None)
 
 
-def unused(tree: Tree, rule: str, listed: tuple[str, ...], found: set[str]) -> None:
-    if any(name == "tools/tidy_rooms.py" for name in tree.files):
-        for room in sorted(set(listed) - found):
-            tree.find("tools/tidy_rooms.py", 1, f"{room} follows the rule: take it off {rule}")
-
-
 def check_folders(tree: Tree) -> None:
     counts: dict[str, int] = defaultdict(int)
     for name in tree.files:
         folder, base = os.path.split(name)
         if below(name, ROOTS) and not below(name, DATA) and base != "README.md":
             counts[folder] += 1
-    found = set()
     for folder, count in sorted(counts.items()):
-        if count <= FILES_MAX:
-            continue
-        if room := below(folder, CROWDED):
-            found.add(room)
-        else:
+        if count > FILES_MAX:
             tree.find(folder, 1, f"{count} files in one folder, {FILES_MAX} is the wall")
-    unused(tree, "CROWDED", CROWDED, found)
 
 
 def inner_room(name: str) -> tuple[str, str] | None:
@@ -185,28 +163,17 @@ def functions(tree: Tree, is_test, declarators) -> Iterator[tuple[str, int, str,
 def check_functions_home(tree: Tree, is_test, declarators) -> None:
     every = list(functions(tree, is_test, declarators))
     home = {function: name for name, _, function, defined in every if defined}
-    spread, shared = set(), set()
     for name, line, function, defined in every:
         source = home.get(function)
-        if defined or source is None or source[:-2] == name[:-2]:
-            continue
-        if room := below(name, SPREAD_HEADERS):
-            spread.add(room)
-        else:
+        if not defined and source is not None and source[:-2] != name[:-2]:
             tree.find(name, line, f"{function} is defined in {source}: declare it in its header")
-    unused(tree, "SPREAD_HEADERS", SPREAD_HEADERS, spread)
     rooms: dict[str, dict[str, str]] = defaultdict(dict)
     for function, name in sorted(home.items()):
         rooms[function.split("_")[1]].setdefault("/".join(name.split("/")[:2]), function)
     for prefix, modules in sorted(rooms.items()):
-        if len(modules) == 1:
-            continue
-        listed = {m for m in modules if below(m, SHARED_PREFIXES)}
-        shared |= listed
-        if not listed:
+        if len(modules) > 1:
             where = ", ".join(sorted(modules))
             tree.find(home[next(iter(modules.values()))], 1, f"ligi_{prefix}_ is used by {where}")
-    unused(tree, "SHARED_PREFIXES", SHARED_PREFIXES, shared)
 
 
 def check_tags(tree: Tree, is_test, blank) -> None:
@@ -227,18 +194,13 @@ def check_tags(tree: Tree, is_test, blank) -> None:
 def check_readmes(tree: Tree) -> None:
     known = set(tree.files)
     rooms = {os.path.dirname(n) for n in tree.files if below(n, ("src", "cli", "python", "tests"))}
-    found = set()
     for room in sorted(rooms):
         if below(room, DATA):
             continue
         name = f"{room}/README.md"
         if name not in known:
-            if listed := below(room, WITHOUT_README):
-                found.add(listed)
-            else:
-                tree.find(room, 1, "a room without a README.md: purpose, files, includes, tests")
+            tree.find(room, 1, "a room without a README.md: purpose, files, includes, tests")
             continue
         lines = len(tree.text(name).splitlines())
         if lines > README_LINES_MAX:
             tree.find(name, lines, f"{lines} lines, {README_LINES_MAX} is the wall of a room")
-    unused(tree, "WITHOUT_README", WITHOUT_README, found)
