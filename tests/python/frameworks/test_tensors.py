@@ -178,8 +178,9 @@ def test_the_core_refuses_nonsense() -> None:
     with pytest.raises(ligament.InvalidError):
         _core.Batch(["a"], [(None, 1, 12, (-1,), None)])
     store = _core.Store("mem:")
+    store.save("x", _core.Batch(["a"], [np.zeros(1)]), (0, None, None, None, None, None, ()))
     with pytest.raises(ValueError, match="not writable"):
-        store.load("x", _core.Batch(["a"], [np.zeros(1)]))
+        store.resolve("x").load(_core.Batch(["a"], [np.zeros(1)]))
     with pytest.raises(ligament.ClosedError):
         _core.Checkpoint.__new__(_core.Checkpoint).drop("x")
     with pytest.raises(ligament.ClosedError):
