@@ -21,7 +21,6 @@ extern "C" {
 #endif
 
 typedef struct lig_store lig_store;
-
 LIG_API lig_status lig_store_open(lig_store **store, const char *uri);
 /* Waits for the saves that run in the background; one that was begun and not yet committed ends with
  * LIG_E_CLOSED. Views and refs live on. */
@@ -66,6 +65,8 @@ typedef struct lig_model {
 } lig_model;
 
 LIG_API lig_status lig_store_model(lig_store *store, const char *model, lig_model **out);
+/* The model with this id, whatever its name is now; LIG_E_NOTFOUND when it was replaced or retired. */
+LIG_API lig_status lig_store_model_id(lig_store *store, uint64_t id, lig_model **out);
 LIG_API void lig_model_destroy(lig_model *model);
 
 typedef struct lig_query {
@@ -105,7 +106,8 @@ typedef struct lig_save_options {
     struct lig_ref **ref;          /* NULL, or where to put what was saved, as a ref (ref.h); not for a part */
     struct lig_model **model;      /* NULL, or where to put its description; not for a part */
 } lig_save_options;
-#define LIG_SAVE_INIT {sizeof(lig_save_options), 0, NULL, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL}
+#define LIG_SAVE_INIT                                                                                                  \
+    {sizeof(lig_save_options), 0, NULL, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL}
 
 /* Saves `count` tensors as one model; on return it is durable. Tensors with equal memory (same pointer, dtype,
  * shape) are stored once and marked as tied. A tensor whose bytes equal those of one of the parent's, of the match's
@@ -121,12 +123,11 @@ LIG_API lig_status lig_store_save(lig_store *store, const char *model, const lig
 LIG_API lig_status lig_store_save_start(lig_store *store, const char *model, const lig_tensor *tensors, size_t count,
                                         const lig_save_options *options, lig_ticket **ticket);
 
-/* The same one tensor at a time. `begin` takes descriptions and starts the work, `offer` hands over the memory
- * of tensor 0, 1, 2, ... without waiting, `commit` says that all are there and returns the ticket (LIG_E_INVALID
- * when some are missing; the lig_save goes on), `abort` undoes. Both end the lig_save. lig_save_progress is
- * lig_ticket_progress for it. `data` of a description is never read: where it is not NULL it only tells which
- * tensors are tied (equal data, dtype, shape and strides), and what is offered for the later one is not looked
- * at. */
+/* The same one tensor at a time. `begin` takes descriptions and starts the work, `offer` hands over the memory of
+ * tensor 0, 1, 2, ... without waiting, `commit` says that all are there and returns the ticket (LIG_E_INVALID when
+ * some are missing; the lig_save goes on), `abort` undoes. Both end the lig_save. lig_save_progress is
+ * lig_ticket_progress for it. `data` of a description is never read: where it is not NULL it only tells which tensors
+ * are tied (equal data, dtype, shape and strides), and what is offered for the later one is not looked at. */
 typedef struct lig_save lig_save;
 LIG_API lig_status lig_save_begin(lig_save **save, lig_store *store, const char *model, const lig_tensor *tensors,
                                   size_t count, const lig_save_options *options);
@@ -137,9 +138,8 @@ LIG_API void lig_save_abort(lig_save *save);
 
 /* --- load --- */
 
-/* Reads `count` tensors of `model` into tensors[i].data (fills). Names, dtypes and shapes are compared before
- * the first byte moves; every block's checksum is verified; after LIG_E_IO or LIG_E_CORRUPT the contents are a
- * mixture. */
+/* Reads `count` tensors of `model` into tensors[i].data (fills). Names, dtypes and shapes are compared before the
+ * first byte moves; every block's checksum is verified; after LIG_E_IO or LIG_E_CORRUPT the contents are a mixture. */
 LIG_API lig_status lig_store_load(lig_store *store, const char *model, const lig_tensor *tensors, size_t count);
 
 typedef struct lig_slice { /* elements start, start + step, ... : `count` of them; step is not 0 */

@@ -132,16 +132,10 @@ static PyObject *store_model(PyObject *object, PyObject *which)
     if (!store)
         return NULL;
     lig_model *model = NULL;
-    lig_ref *ref = NULL;
     lig_status status;
     Py_BEGIN_ALLOW_THREADS
-    if (version.name)
-        status = lig_store_model(store, version.name, &model);
-    else {
-        status = lig_store_resolve_id(store, version.id, &ref);
-        if (status == LIG_OK)
-            model = lig_ref_detach(ref);
-    }
+    status = version.name ? lig_store_model(store, version.name, &model)
+                          : lig_store_model_id(store, version.id, &model);
     Py_END_ALLOW_THREADS
     PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);

@@ -262,12 +262,23 @@ lig_status lig_store_resolve_id(lig_store *store, uint64_t id, lig_ref **ref)
     return ligi_ref_open(store, NULL, id, LIGI_REF_HELD | LIGI_REF_SHOWN, ref);
 }
 
+static lig_status describe(lig_store *store, const char *name, uint64_t id, lig_model **out)
+{
+    lig_ref *ref;
+    LIG_TRY(ligi_ref_open(store, name, id, LIGI_REF_SHOWN, &ref));
+    *out = lig_ref_detach(ref);
+    return LIG_OK;
+}
+
 lig_status lig_store_model(lig_store *store, const char *model, lig_model **out)
 {
     LIG_TRY(ligi_store_usable(store));
     LIG_TRY(ligi_labels_check_name("model", model));
-    lig_ref *ref;
-    LIG_TRY(ligi_ref_open(store, model, 0, LIGI_REF_SHOWN, &ref));
-    *out = lig_ref_detach(ref);
-    return LIG_OK;
+    return describe(store, model, 0, out);
+}
+
+lig_status lig_store_model_id(lig_store *store, uint64_t id, lig_model **out)
+{
+    LIG_TRY(ligi_store_usable(store));
+    return describe(store, NULL, id, out);
 }

@@ -161,8 +161,12 @@ static void test_ids(void **state)
         update.name = "renamed";
         assert_ok(save_number(both.writer, "m", PACKED));
         assert_ok(lig_store_resolve(both.reader, "m", &ref));
-        lig_model *model = lig_ref_detach(ref);
+        lig_model *model = lig_ref_detach(ref), *again;
         assert_ok(lig_store_update(both.writer, "m", &update));
+        assert_ok(lig_store_model_id(both.reader, model->id, &again));
+        assert_string_equal(again->name, "renamed");
+        assert_int_equal(again->tensors[0].fingerprint[0], model->tensors[0].fingerprint[0]);
+        lig_model_destroy(again);
         assert_ok(lig_store_resolve_id(both.reader, model->id, &ref));
         assert_string_equal(lig_ref_model(ref)->name, "renamed");
         assert_string_equal(model->name, "m");
@@ -170,6 +174,7 @@ static void test_ids(void **state)
                          model->tensors[0].fingerprint[0]);
         lig_ref_release(ref);
         assert_ok(save_number(both.writer, "renamed", PACKED_TOO));
+        assert_fails(lig_store_model_id(both.reader, model->id, &again), LIG_E_NOTFOUND);
         assert_fails(lig_store_resolve_id(both.reader, model->id, &ref), LIG_E_NOTFOUND);
         assert_non_null(strstr(lig_error_text(), "replaced or retired"));
         assert_fails(lig_store_resolve(both.reader, "m", &ref), LIG_E_NOTFOUND);
