@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +28,17 @@ static void watch(launch_job *job, int fd)
             kill(-job->processes[i].pid, SIGKILL);
 }
 
+/* All but the first. Kernels before 5.9 have no close_range, and C libraries before 2.34 no name
+ * for it. */
+static void close_others(void)
+{
+    if (syscall(SYS_close_range, STDIN_FILENO + 1, ~0U, 0) == 0)
+        return;
+    long end = sysconf(_SC_OPEN_MAX);
+    for (int fd = STDIN_FILENO + 1; fd < end; fd++)
+        close(fd);
+}
+
 /* Holds nothing that a reader of the launcher's output, or of the secret, would wait for. */
 static void become_guard(launch_job *job, int fd)
 {
@@ -34,8 +46,9 @@ static void become_guard(launch_job *job, int fd)
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     setpgid(0, 0);
-    if (dup2(fd, STDIN_FILENO) < 0 || close_range(STDIN_FILENO + 1, ~0U, 0) != 0)
+    if (dup2(fd, STDIN_FILENO) < 0)
         _exit(1);
+    close_others();
     watch(job, STDIN_FILENO);
     _exit(0);
 }
