@@ -204,7 +204,7 @@ def compile_into(folder: Path, source: str, text: str) -> None:
 def test_objects(text, sentence, tmp_path):
     compile_into(tmp_path, "src/base/a.c", text)
     tree = tidy.Tree(tmp_path, [])
-    tidy.check_objects(tree, tmp_path / "build")
+    tidy.check_objects(tree, tmp_path / "build/CMakeFiles/objects.dir")
     assert any(sentence in one for one in tree.findings), tree.findings
 
 
@@ -212,7 +212,7 @@ def test_constants_are_fine(tmp_path):
     text = 'static const char *const n[] = {"a"};\nconst char *lig_f(int i) { return n[i]; }\n'
     compile_into(tmp_path, "src/base/a.c", text)
     tree = tidy.Tree(tmp_path, [])
-    tidy.check_objects(tree, tmp_path / "build")
+    tidy.check_objects(tree, tmp_path / "build/CMakeFiles/objects.dir")
     assert tree.findings == []
 
 
