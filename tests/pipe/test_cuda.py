@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ligament.pipe import nest, pipe_model, profile, trace
+from ligament.pipe import pipe_model, profile, trace
+from ligament.pipe.graph import nest
 from pipe_models import OWN, REAL, make
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

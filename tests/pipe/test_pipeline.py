@@ -12,7 +12,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from ligament.errors import InvalidError, MismatchError, UnsupportedError
 from ligament.pipe import pipe_model
-from ligament.pipe.run import _inverse, _order, _split, receives_first
+from ligament.pipe.runtime.pipeline import _inverse, _order, _split, receives_first
 from pipe_models import mlp
 from pipe_ranks import MICROBATCHES, alone, rank_main
 from torch.distributed.pipelining.schedules import _Action

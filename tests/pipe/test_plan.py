@@ -10,7 +10,7 @@ import pytest
 import torch
 from ligament.errors import InvalidError, LimitError, MismatchError, UnsupportedError
 from ligament.pipe import Plan, pipe_model
-from ligament.pipe.check import check
+from ligament.pipe.runtime.check import check
 from pipe_models import make, mlp
 from torch import nn
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from ligament.errors import InvalidError
 from ligament.pipe import profile, trace
-from ligament.pipe.figures import Figures
-from ligament.pipe.passes import Window, passes
-from ligament.pipe.profile import Known, _isolate, _write, content
+from ligament.pipe.costs.figures import Figures
+from ligament.pipe.costs.profile import Known, _isolate, _write, content
+from ligament.pipe.costs.timing import Window, passes
 from pipe_models import make, mlp
 from torch import nn
 

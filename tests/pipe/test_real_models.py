@@ -10,7 +10,8 @@ from types import ModuleType
 
 import pytest
 import torch
-from ligament.pipe import nest, pipe_model
+from ligament.pipe import pipe_model
+from ligament.pipe.graph import nest
 from ligament.pipe.plan import Plan
 from pipe_models import OWN, REAL, make
 

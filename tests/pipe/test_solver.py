@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ligament.errors import Error, InvalidError, LimitError, UnsupportedError
 from ligament.pipe import Graph, partition, profile, solver, trace
-from ligament.pipe.blocks import union
+from ligament.pipe.graph.blocks import union
 from pipe_models import make
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ligament.pipe.split import first_half, second_half
+from ligament.pipe.runtime.split_backward import first_half, second_half
 from torch import nn
 
 

@@ -8,12 +8,12 @@
 
 from __future__ import annotations
 
-from ligament.pipe.blocks import Edge, Graph, Node
+from ligament.pipe.costs.profile import profile
+from ligament.pipe.graph.blocks import Edge, Graph, Node
+from ligament.pipe.graph.trace import Trace, trace
 from ligament.pipe.plan import Plan, make_plan, pipe_model
-from ligament.pipe.profile import profile
-from ligament.pipe.report import Report, Timeline
+from ligament.pipe.report.report import Report, Timeline
 from ligament.pipe.solver import partition
-from ligament.pipe.trace import Trace, trace
 
 __all__ = [
     "Edge",

@@ -15,17 +15,19 @@ import torch
 from torch import nn
 
 from ligament.errors import InvalidError, MismatchError, UnsupportedError
-from ligament.pipe import codegen, nest, solver, stages
-from ligament.pipe.blocks import Graph
-from ligament.pipe.ir import Program
-from ligament.pipe.layout import Layout, lay_out
-from ligament.pipe.profile import profile as fill_profile
-from ligament.pipe.report import Report, Timeline, make_report
-from ligament.pipe.stage_base import Stage
-from ligament.pipe.trace import Trace, trace
+from ligament.pipe import solver
+from ligament.pipe.costs.profile import profile as fill_profile
+from ligament.pipe.generate import codegen, stage_modules
+from ligament.pipe.generate.layout import Layout, lay_out
+from ligament.pipe.generate.stage_base import Stage
+from ligament.pipe.graph import nest
+from ligament.pipe.graph.blocks import Graph
+from ligament.pipe.graph.ir import Program
+from ligament.pipe.graph.trace import Trace, trace
+from ligament.pipe.report.report import Report, Timeline, make_report
 
 if TYPE_CHECKING:
-    from ligament.pipe.check import Check
+    from ligament.pipe.runtime.check import Check
 
 FORMAT = "ligament pipe plan 1"
 
@@ -168,7 +170,7 @@ class Plan:
         """The stages as modules on the model's own parameters."""
         built = self._build()
         if built.stages is None:
-            built.stages = stages.build(self.program, stages.load(built.source))
+            built.stages = stage_modules.build(self.program, stage_modules.load(built.source))
         return built.stages
 
     def stages_of(self, rank: int) -> list[Stage]:
@@ -181,7 +183,7 @@ class Plan:
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Runs all stages here, one after the other; takes and returns what the model does."""
-        result = stages.run(self.stages, self.bind(args, kwargs))
+        result = stage_modules.run(self.stages, self.bind(args, kwargs))
         return nest.unflatten(self.program.output_shape, result)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -220,14 +222,14 @@ class Plan:
 
     def draw(self, path: str | Path, **options: Any) -> Path:
         """Draws the plan: `.svg` a picture, `.html` one page that stands alone."""
-        from ligament.pipe.draw import draw
+        from ligament.pipe.report.draw import draw
 
         return draw(self, Path(path), **options)
 
     def check(self, seed: int = 0) -> Check:
         """Compares the stages with the original, outputs and gradients, bit for bit; raises
         MismatchError."""
-        from ligament.pipe.check import check
+        from ligament.pipe.runtime.check import check
 
         return check(self, seed)
 
@@ -239,7 +241,7 @@ class Plan:
         **options: Any,
     ) -> Any:
         """The schedule for this rank, on torch.distributed; every rank of the group calls it."""
-        from ligament.pipe.run import pipeline
+        from ligament.pipe.runtime.pipeline import pipeline
 
         return pipeline(self, group, loss_fn, device, **options)
 

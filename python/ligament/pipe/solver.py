@@ -13,7 +13,7 @@ from typing import Any
 
 from ligament import _core
 from ligament.errors import InvalidError
-from ligament.pipe.blocks import FIGURES, Graph
+from ligament.pipe.graph.blocks import FIGURES, Graph
 
 OPTIMIZERS = {"adam": 3.0, "adamw": 3.0, "sgd": 1.0, "momentum": 2.0, "none": 0.0}
 TIES = {"sum": 0, "together": 1}

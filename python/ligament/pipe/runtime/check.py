@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from ligament.errors import MismatchError, UnsupportedError
-from ligament.pipe import nest, stages
-from ligament.pipe.capture import Restored
+from ligament.pipe.generate import stage_modules
+from ligament.pipe.graph import nest
+from ligament.pipe.graph.capture import Restored
 
 if TYPE_CHECKING:
     from ligament.pipe.plan import Plan
@@ -129,7 +130,7 @@ class _Runner:
     def joined(self) -> tuple[Tensors, Gradients]:
         with self._start():
             values = dict(zip(self.plan.program.inputs, self._inputs(), strict=True))
-            result = list(stages.run(self.plan.stages, values))
+            result = list(stage_modules.run(self.plan.stages, values))
             return _detached(result), self._gradients(result)
 
     def detached(self) -> tuple[Tensors, Gradients]:

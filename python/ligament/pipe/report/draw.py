@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ligament import _core
 from ligament.errors import InvalidError, UnsupportedError
-from ligament.pipe import svg
-from ligament.pipe.report import Timeline, amount
+from ligament.pipe.report import svg
+from ligament.pipe.report.report import Timeline, amount
 
 if TYPE_CHECKING:
     from ligament.pipe.plan import Plan

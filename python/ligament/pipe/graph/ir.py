@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ligament.pipe import nest
-from ligament.pipe.capture import OpaqueCall
+from ligament.pipe.graph import nest
+from ligament.pipe.graph.capture import OpaqueCall
 
 
 class Ref(NamedTuple):

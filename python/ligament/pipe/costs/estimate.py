@@ -10,9 +10,9 @@ import math
 
 import torch
 
-from ligament.pipe.capture import OpaqueCall
-from ligament.pipe.figures import Figures
-from ligament.pipe.ir import Meta, Op, Program, Ref
+from ligament.pipe.costs.figures import Figures
+from ligament.pipe.graph.capture import OpaqueCall
+from ligament.pipe.graph.ir import Meta, Op, Program, Ref
 
 aten = torch.ops.aten
 

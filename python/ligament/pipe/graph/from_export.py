@@ -12,8 +12,8 @@ import torch
 from torch import fx
 from torch.export.graph_signature import InputKind
 
-from ligament.pipe.capture import Captured, Untraceable
-from ligament.pipe.ir import Frame, Meta, Op, Program, Ref, State, replace_refs
+from ligament.pipe.graph.capture import Captured, Untraceable
+from ligament.pipe.graph.ir import Frame, Meta, Op, Program, Ref, State, replace_refs
 
 RESERVED = {"self", "torch", "F", "nn", "m", "at", *keyword.kwlist}
 

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from ligament.errors import InvalidError, UnsupportedError
-from ligament.pipe import nest
+from ligament.pipe.graph import nest
 
 log = logging.getLogger("ligament.pipe")
 

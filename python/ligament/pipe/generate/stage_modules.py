@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ligament.pipe.ir import Program
-from ligament.pipe.stage_base import Stage
+from ligament.pipe.generate.stage_base import Stage
+from ligament.pipe.graph.ir import Program
 
 
 def load(source: str) -> list[type[Stage]]:

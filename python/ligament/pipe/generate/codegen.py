@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
-from ligament.pipe import nest, stage_base
-from ligament.pipe.capture import OpaqueCall
-from ligament.pipe.emit import Writer
-from ligament.pipe.ir import Op, Program, State
-from ligament.pipe.layout import Layout, StageLayout
+from ligament.pipe.generate import stage_base
+from ligament.pipe.generate.expression import Writer
+from ligament.pipe.generate.layout import Layout, StageLayout
+from ligament.pipe.graph import nest
+from ligament.pipe.graph.capture import OpaqueCall
+from ligament.pipe.graph.ir import Op, Program, State
 
 WIDTH = 100
 LITERAL_ELEMENTS = 4096

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from ligament.pipe.analyse import argument
-from ligament.pipe.ir import Op, Ref
+from ligament.pipe.graph.effects import argument
+from ligament.pipe.graph.ir import Op, Ref
 
 INFIX = {
     "aten.add.Tensor": "+",

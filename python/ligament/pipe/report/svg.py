@@ -7,8 +7,8 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
-from ligament.pipe.blocks import Node
-from ligament.pipe.report import Timeline, amount
+from ligament.pipe.graph.blocks import Node
+from ligament.pipe.report.report import Timeline, amount
 
 if TYPE_CHECKING:
     from ligament.pipe.plan import Plan

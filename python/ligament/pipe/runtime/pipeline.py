@@ -23,10 +23,11 @@ from torch.distributed.pipelining.schedules import (
 from torch.utils.checkpoint import checkpoint
 
 from ligament.errors import InvalidError, MismatchError, UnsupportedError
-from ligament.pipe import nest, split
-from ligament.pipe.ir import Meta
-from ligament.pipe.report import Event
-from ligament.pipe.stage_base import Stage
+from ligament.pipe.generate.stage_base import Stage
+from ligament.pipe.graph import nest
+from ligament.pipe.graph.ir import Meta
+from ligament.pipe.report.report import Event
+from ligament.pipe.runtime import split_backward
 
 if TYPE_CHECKING:
     from ligament.pipe.plan import Plan
@@ -143,14 +144,14 @@ class SplitStage(PipelineStage):
         self, backward_type: str, bwd_kwargs: dict[str, Any], last_backward: bool = False
     ) -> Any:
         if backward_type == "input":
-            return split.first_half(
+            return split_backward.first_half(
                 bwd_kwargs["stage_output"],
                 bwd_kwargs["output_grads"],
                 bwd_kwargs["input_values"],
                 self.submod.parameters(),
             )
         if backward_type == "weight":
-            split.second_half(bwd_kwargs["param_groups"])
+            split_backward.second_half(bwd_kwargs["param_groups"])
             return (), None
         return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
 

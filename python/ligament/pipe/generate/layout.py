@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ligament.pipe.capture import OpaqueCall
-from ligament.pipe.ir import Meta, Op, Program, State
+from ligament.pipe.graph.capture import OpaqueCall
+from ligament.pipe.graph.ir import Meta, Op, Program, State
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from ligament.pipe.capture import OpaqueCall
-from ligament.pipe.ir import Op, Program, Ref, replace_refs
+from ligament.pipe.graph.capture import OpaqueCall
+from ligament.pipe.graph.ir import Op, Program, Ref, replace_refs
 
 aten = torch.ops.aten
 

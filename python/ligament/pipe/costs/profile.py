@@ -22,14 +22,15 @@ from typing import Any, NamedTuple
 import torch
 
 from ligament.errors import InvalidError
-from ligament.pipe import codegen, estimate, stages
-from ligament.pipe.bar import Bar
-from ligament.pipe.capture import OpaqueCall, Restored
-from ligament.pipe.figures import Figures
-from ligament.pipe.ir import Meta, Op, Program, replace_refs
-from ligament.pipe.layout import Layout, StageLayout
-from ligament.pipe.passes import Piece, Times, Window, passes
-from ligament.pipe.trace import Trace
+from ligament.pipe.costs import estimate
+from ligament.pipe.costs.figures import Figures
+from ligament.pipe.costs.progress_bar import Bar
+from ligament.pipe.costs.timing import Piece, Times, Window, passes
+from ligament.pipe.generate import codegen, stage_modules
+from ligament.pipe.generate.layout import Layout, StageLayout
+from ligament.pipe.graph.capture import OpaqueCall, Restored
+from ligament.pipe.graph.ir import Meta, Op, Program, replace_refs
+from ligament.pipe.graph.trace import Trace
 
 FORMAT = "ligament pipe profile 1"
 WINDOW_BYTES = 256 << 20  # weights and values: more than caches hold
@@ -262,13 +263,13 @@ class _Bench:
             layout.stages[position] = StageLayout(
                 position, 0, block.ops, block.inputs, block.outputs, block.states, block.blocks
             )
-        classes = stages.load(codegen.generate(self.program, layout, [], []))
-        state = stages.tensors_of(self.program)
+        classes = stage_modules.load(codegen.generate(self.program, layout, [], []))
+        state = stage_modules.tensors_of(self.program)
         made = iter(self._instance(cls, state) for cls in classes)
         return [next(made) if b.ops else None for b in self.blocks]
 
     def _instance(self, cls: Any, state: dict[str, torch.Tensor]) -> Any:
-        modules = stages.modules_of(self.program.model, cls)
+        modules = stage_modules.modules_of(self.program.model, cls)
         if self.program.device == self.place:
             return cls(state, modules, self.place)
         near = {
@@ -292,9 +293,11 @@ class _Bench:
             for name in op.refs():
                 if name in self.program.states:
                     block.states[name] = [self.program.states[name].names[0]]
-        classes = stages.load(codegen.generate(self.program, Layout([block], {}, {}, {}), [], []))
+        classes = stage_modules.load(
+            codegen.generate(self.program, Layout([block], {}, {}, {}), [], [])
+        )
         with torch.no_grad():
-            made = self._instance(classes[0], stages.tensors_of(self.program))()
+            made = self._instance(classes[0], stage_modules.tensors_of(self.program))()
         self.values.update(zip(names, made, strict=True))
 
     def _last_reader(self) -> dict[int, list[str]]:

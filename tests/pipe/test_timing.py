@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from ligament.pipe import passes, profile, trace
-from ligament.pipe.passes import WARM_UP, Piece, Times, Window
+from ligament.pipe import profile, trace
+from ligament.pipe.costs import timing
+from ligament.pipe.costs.timing import WARM_UP, Piece, Times, Window
 from pipe_models import mlp
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -33,7 +34,7 @@ def run(window: Window, iterations: int = ITERATIONS) -> dict[str, Times]:
 
 def test_gradients_go_back_as_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Through every reader of a value, and added up over the passes with a whole backward."""
-    monkeypatch.setattr(passes.torch, "randn_like", torch.ones_like)
+    monkeypatch.setattr(timing.torch, "randn_like", torch.ones_like)
     x = torch.randn(4, 8)
     first, left, right = (torch.randn(8, 8, requires_grad=True) for _ in range(3))
     pieces = [
@@ -66,7 +67,7 @@ def test_backward_runs_in_the_opposite_order_and_warming_up_does_not_count() -> 
     # What stays is the distance to the empty piece, which follows `a` forward, and `b` backward.
     assert found["a"].forward == [0.0, 0.0] and found["b"].forward == [1.0, 1.0]
     assert found["b"].backward == [0.0] and found["a"].backward == [1.0]
-    assert passes.passes(1) == WARM_UP + 2
+    assert timing.passes(1) == WARM_UP + 2
 
 
 def test_what_the_clock_costs_is_taken_away() -> None:
@@ -149,7 +150,7 @@ def test_a_window_of_known_blocks_is_not_run(monkeypatch: pytest.MonkeyPatch) ->
     blocks = ran.pop()
     assert not ran
     weights = sum(p.numel() * p.element_size() for p in case.model.parameters())
-    monkeypatch.setattr(sys.modules["ligament.pipe.profile"], "WINDOW_BYTES", weights / 3)
+    monkeypatch.setattr(sys.modules["ligament.pipe.costs.profile"], "WINDOW_BYTES", weights / 3)
     graph = profile(trace(*case), iterations=1).graph
     assert len(ran) == 1 and ran[0] < blocks / 2
     assert all(node.forward_memory > 0 for node in graph.nodes if node.kind == "layer")

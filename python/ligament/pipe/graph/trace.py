@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from ligament.errors import InvalidError
-from ligament.pipe.analyse import analyse, is_getitem
-from ligament.pipe.blocks import Edge, Graph, Node, Tie, union
-from ligament.pipe.capture import Captured, OpaqueCall, capture
-from ligament.pipe.convert import convert
-from ligament.pipe.ir import Frame, Op, Program, State
+from ligament.pipe.graph.blocks import Edge, Graph, Node, Tie, union
+from ligament.pipe.graph.capture import Captured, OpaqueCall, capture
+from ligament.pipe.graph.effects import analyse, is_getitem
+from ligament.pipe.graph.from_export import convert
+from ligament.pipe.graph.ir import Frame, Op, Program, State
 
 INPUT, OUTPUT = "input", "output"
 

@@ -1,0 +1,1 @@
+"""What each block costs: time, memory and bytes sent, measured or estimated."""

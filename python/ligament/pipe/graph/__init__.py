@@ -1,0 +1,1 @@
+"""From a PyTorch model to the graph of blocks that is partitioned."""

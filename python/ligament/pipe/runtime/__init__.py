@@ -1,0 +1,1 @@
+"""Running a plan, and comparing it with the original model."""
