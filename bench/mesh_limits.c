@@ -8,8 +8,8 @@
  * p99), bandwidth of 1 and 64 MiB one way in GB/s, and the ratio to the bare figure. With probe=1
  * it measures nothing and says by its status whether it could. */
 #include "base/clock.h"
-#include "net/link_connect.h"
-#include "net/link_send.h"
+#include "net/link/link_connect.h"
+#include "net/link/link_send.h"
 #include "net/net.h"
 #include "net/progress.h"
 #include "net/service.h"

@@ -45,7 +45,7 @@ HEADER_MODULE = {
     "ligament": None,
 }
 PLUGIN_KINDS = {"backend": "backend", "net": "transport", "tensor": "memory"}
-NOT_PLUGINS = ("net/frame", "net/secure")
+NOT_PLUGINS = ("net/frame", "net/link", "net/secure")
 BUILT = {"python/ligament/lib", "python/ligament/bin"}
 NAMES_PLUGINS = {"src/builtin.c", "src/builtin.def"}
 
@@ -521,6 +521,7 @@ def check(root: Path, build: Path | None, fast: bool = False) -> Tree:
         rule(tree)
     rooms.check_folders(tree)
     rooms.check_inner_order(tree, is_test, includes)
+    rooms.check_python_order(tree)
     rooms.check_pure(tree, is_test, includes)
     rooms.check_functions_home(tree, is_test, declarators)
     rooms.check_tags(tree, is_test, blank)

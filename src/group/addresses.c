@@ -2,7 +2,7 @@
 
 #include "group/group.h"
 #include "group/group_info.h"
-#include "net/link_connect.h"
+#include "net/link/link_connect.h"
 #include "net/net.h"
 #include "net/transport.h"
 

@@ -5,8 +5,8 @@
 #include "group/group_state.h"
 #include "group/member.h"
 #include "group/role.h"
-#include "net/link.h"
-#include "net/link_send.h"
+#include "net/link/link.h"
+#include "net/link/link_send.h"
 
 #include <stdio.h>
 #include <stdlib.h>

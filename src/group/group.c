@@ -6,9 +6,9 @@
 #include "group/host_names.h"
 #include "group/member.h"
 #include "group/rendezvous_exchange.h"
-#include "net/key_binding.h"
-#include "net/link.h"
-#include "net/link_connect.h"
+#include "net/link/key_binding.h"
+#include "net/link/link.h"
+#include "net/link/link_connect.h"
 #include "net/progress.h"
 #include "net/service.h"
 

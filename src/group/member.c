@@ -5,9 +5,9 @@
 #include "group/group.h"
 #include "group/group_state.h"
 #include "group/role.h"
-#include "net/key_binding.h"
-#include "net/link.h"
-#include "net/link_send.h"
+#include "net/link/key_binding.h"
+#include "net/link/link.h"
+#include "net/link/link_send.h"
 #include "net/service.h"
 
 #include <stdio.h>

@@ -9,8 +9,8 @@
 #include "group/group_info.h"
 #include "mesh/mesh_server.h"
 #include "mesh/mesh_worker.h"
-#include "net/link.h"
-#include "net/link_send.h"
+#include "net/link/link.h"
+#include "net/link/link_send.h"
 #include "net/progress.h"
 #include "net/service.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "group/group_info.h"
-#include "net/link.h"
+#include "net/link/link.h"
 #include "net/service.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "mesh/mesh.h"
 
 #include "base/clock.h"
-#include "net/link_send.h"
+#include "net/link/link_send.h"
 #include "net/progress.h"
 #include "tensor/memory.h"
 #include "tensor/tensor.h"

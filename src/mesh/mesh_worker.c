@@ -3,8 +3,8 @@
 #include "mesh/mesh.h"
 
 #include "base/clock.h"
-#include "net/link_receive.h"
-#include "net/link_send.h"
+#include "net/link/link_receive.h"
+#include "net/link/link_send.h"
 #include "net/progress.h"
 #include "tensor/memory.h"
 

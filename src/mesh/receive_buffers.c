@@ -1,7 +1,7 @@
 #include "mesh/receive_buffers.h"
 
 #include "base/error.h"
-#include "net/link.h"
+#include "net/link/link.h"
 
 #include <pthread.h>
 #include <stdlib.h>

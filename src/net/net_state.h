@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "net/frame/frame.h"
-#include "net/link.h"
-#include "net/link_connect.h"
-#include "net/link_send.h"
+#include "net/link/link.h"
+#include "net/link/link_connect.h"
+#include "net/link/link_send.h"
 #include "net/progress.h"
 #include "net/progress_thread.h"
 #include "net/transport.h"

@@ -1,9 +1,9 @@
 #include "net/progress.h"
 
 #include "base/clock.h"
-#include "net/link.h"
-#include "net/link_connect.h"
-#include "net/link_send.h"
+#include "net/link/link.h"
+#include "net/link/link_connect.h"
+#include "net/link/link_send.h"
 #include "net/net.h"
 #include "net/net_state.h"
 

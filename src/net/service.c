@@ -1,6 +1,6 @@
 #include "net/service.h"
 
-#include "net/link.h"
+#include "net/link/link.h"
 #include "net/net.h"
 #include "net/net_state.h"
 #include "net/progress.h"

@@ -13,7 +13,7 @@
 #ifndef LIGI_TRANSPORT_H
 #define LIGI_TRANSPORT_H
 
-#include "base/option.h"
+#include "base/uri/option.h"
 #include "net/net.h"
 
 #define LIGI_TRANSPORT_ABI 3

@@ -1,6 +1,6 @@
 #include "net/transport_load.h"
 
-#include "net/key_binding.h"
+#include "net/link/key_binding.h"
 #include "net/net.h"
 #include "net/secure/tls_handshake.h"
 

@@ -1,7 +1,7 @@
 #include "backend/registry.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/uri.h"
+#include "base/uri/uri.h"
 #include "store/catalog/catalog_view.h"
 #include "store/catalog/footers.h"
 #include "store/catalog/orphans.h"

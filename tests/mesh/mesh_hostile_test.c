@@ -2,8 +2,8 @@
  * or takes it for what it says, and is none the worse for it. */
 #include "mesh/mesh.h"
 #include "mesh_scene.h"
-#include "net/link_connect.h"
-#include "net/link_send.h"
+#include "net/link/link_connect.h"
+#include "net/link/link_send.h"
 
 static uint64_t next_random(uint64_t *state)
 {

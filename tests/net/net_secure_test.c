@@ -2,7 +2,7 @@
  * nothing at all. The one who should is served all the while. */
 #include "base/clock.h"
 #include "base/test.h"
-#include "net/link_send.h"
+#include "net/link/link_send.h"
 #include "net/net_side.h"
 #include "net/secure/openssl_library.h"
 #include "net/secure/tls_channel.h"

@@ -3,9 +3,9 @@
 #ifndef NET_SIDE_H
 #define NET_SIDE_H
 
-#include "net/link.h"
-#include "net/link_connect.h"
-#include "net/link_send.h"
+#include "net/link/link.h"
+#include "net/link/link_connect.h"
+#include "net/link/link_send.h"
 #include "net/net.h"
 #include "net/progress.h"
 #include "net/service.h"

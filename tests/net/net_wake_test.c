@@ -2,7 +2,7 @@
  * finished by another that slept at the time, nobody is kept out, and hooks may send. */
 #include "base/clock.h"
 #include "base/test.h"
-#include "net/link_send.h"
+#include "net/link/link_send.h"
 #include "net/net_side.h"
 #include "net/net_state.h"
 #include "net/progress.h"

@@ -3,7 +3,7 @@
 #ifndef LIGI_SHM_END_H
 #define LIGI_SHM_END_H
 
-#include "net/link.h"
+#include "net/link/link.h"
 #include "net/net.h"
 #include "net/service.h"
 #include "net/shm/ring.h"

@@ -3,8 +3,8 @@
 #define LIGI_SHM_PAIR_H
 
 #include "base/test.h"
-#include "net/link_connect.h"
-#include "net/link_send.h"
+#include "net/link/link_connect.h"
+#include "net/link/link_send.h"
 #include "net/progress.h"
 #include "net/service.h"
 #include "net/shm_end.h"

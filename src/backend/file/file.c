@@ -10,7 +10,7 @@
 #include "backend/file/packs/pack_read.h"
 #include "backend/file/packs/pack_write.h"
 #include "base/error.h"
-#include "base/option.h"
+#include "base/uri/option.h"
 
 #include <errno.h>
 #include <stdio.h>

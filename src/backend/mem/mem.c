@@ -9,7 +9,7 @@
 #include "backend/mem/mem_pins.h"
 #include "backend/shared.h"
 #include "base/error.h"
-#include "base/option.h"
+#include "base/uri/option.h"
 
 typedef struct mem_options {
     char *mode;

@@ -1,8 +1,8 @@
 /* Any bytes as what a peer may send: prefixes, hellos, goodbyes, cards, and a whole conversation
  * with an endpoint that listens. */
 #include "net/frame/frame.h"
-#include "net/link.h"
-#include "net/link_send.h"
+#include "net/link/link.h"
+#include "net/link/link_send.h"
 #include "net/progress.h"
 #include "net/service.h"
 

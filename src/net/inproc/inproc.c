@@ -2,9 +2,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/inproc/pair.h"
-#include "net/link.h"
-#include "net/link_receive.h"
-#include "net/link_send.h"
+#include "net/link/link.h"
+#include "net/link/link_receive.h"
+#include "net/link/link_send.h"
 #include "net/progress.h"
 
 #include <pthread.h>

@@ -3,7 +3,7 @@
 #include "net/shm/wire.h"
 
 #include "base/error.h"
-#include "net/link.h"
+#include "net/link/link.h"
 #include "net/shm/shm_listen.h"
 #include "net/shm/shm_receive.h"
 #include "net/shm/shm_send.h"

@@ -1,7 +1,7 @@
 /* The shm transport and those who should not come in, mean harm, or are no more. */
-#include "net/link.h"
-#include "net/link_connect.h"
-#include "net/link_send.h"
+#include "net/link/link.h"
+#include "net/link/link_connect.h"
+#include "net/link/link_send.h"
 #include "net/progress.h"
 #include "net/service.h"
 #include "net/shm_pair.h"

@@ -1,7 +1,7 @@
 #include "net/shm/shm_listen.h"
 
 #include "base/error.h"
-#include "net/link.h"
+#include "net/link/link.h"
 #include "net/progress.h"
 #include "net/shm/shm_send.h"
 #include "net/shm/wire.h"

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/link.h"
-#include "net/link_receive.h"
+#include "net/link/link.h"
+#include "net/link/link_receive.h"
 #include "net/progress.h"
 #include "net/shm/shm_view.h"
 #include "net/shm/wire.h"

@@ -1,7 +1,7 @@
 /* The shm transport below the core: what the conformance suite, which runs over every transport,
  * cannot ask. */
-#include "net/link.h"
-#include "net/link_send.h"
+#include "net/link/link.h"
+#include "net/link/link_send.h"
 #include "net/net.h"
 #include "net/net_state.h"
 #include "net/progress.h"

@@ -1,7 +1,7 @@
 #include "net/shm/wire.h"
 
 #include "base/error.h"
-#include "net/link.h"
+#include "net/link/link.h"
 #include "net/progress.h"
 #include "net/shm/sealed.h"
 #include "net/shm/shm_view.h"

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/key_binding.h"
-#include "net/link.h"
+#include "net/link/key_binding.h"
+#include "net/link/link.h"
 #include "net/net.h"
 #include "net/progress.h"
 #include "net/secure/tls_handshake.h"

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/link.h"
-#include "net/link_receive.h"
+#include "net/link/link.h"
+#include "net/link/link_receive.h"
 #include "net/tcp/tcp_wire.h"
 
 #include <string.h>

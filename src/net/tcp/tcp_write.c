@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/key_binding.h"
-#include "net/link.h"
-#include "net/link_send.h"
+#include "net/link/key_binding.h"
+#include "net/link/link.h"
+#include "net/link/link_send.h"
 #include "net/progress.h"
 #include "net/tcp/tcp.h"
 #include "net/tcp/tcp_read.h"

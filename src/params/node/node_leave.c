@@ -1,7 +1,7 @@
 #include "params/node/node_leave.h"
 
 #include "group/group_info.h"
-#include "net/link.h"
+#include "net/link/link.h"
 #include "net/progress.h"
 #include "params/node/node_connect.h"
 #include "params/node/params_barrier.h"

@@ -1,6 +1,6 @@
 #include "params/node/node_receive.h"
 
-#include "net/link.h"
+#include "net/link/link.h"
 #include "params/node/node_connect.h"
 #include "params/requests/request_complete.h"
 #include "params/requests/request_serve.h"

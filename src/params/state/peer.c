@@ -1,6 +1,6 @@
 #include "params/state/peer.h"
 
-#include "net/link_send.h"
+#include "net/link/link_send.h"
 #include "params/state/send_buffer.h"
 
 #include <string.h>

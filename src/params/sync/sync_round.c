@@ -2,7 +2,7 @@
 #include "params/sync/sync_round.h"
 
 #include "base/clock.h"
-#include "net/link.h"
+#include "net/link/link.h"
 #include "net/progress.h"
 #include "net/service.h"
 #include "params/placement/placement_owner.h"

@@ -1,6 +1,6 @@
 /* A member of the job that saves and loads with the others, and meanwhile says things about it that
  * no node says. The others may fail, or lose it, and nothing worse; what was saved is sound. */
-#include "net/link_send.h"
+#include "net/link/link_send.h"
 #include "net/progress.h"
 #include "params/params_peers.h"
 #include "params/snapshot/snapshot_message.h"

@@ -3,7 +3,7 @@
 #ifndef LIGI_OPTION_H
 #define LIGI_OPTION_H
 
-#include "base/uri.h"
+#include "base/uri/uri.h"
 
 typedef enum ligi_option_kind {
     LIGI_OPTION_BOOL,  /* 0 1 false true no yes -> int */

@@ -1,5 +1,5 @@
-#include "base/option.h"
 #include "base/test.h"
+#include "base/uri/option.h"
 
 static void parses_as(const char *text, const char *scheme, const char *rest)
 {

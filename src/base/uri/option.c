@@ -1,4 +1,4 @@
-#include "base/option.h"
+#include "base/uri/option.h"
 
 #include "base/error.h"
 

@@ -2,8 +2,8 @@
 #include "base/clock.h"
 #include "base/test.h"
 #include "net/frame/frame.h"
-#include "net/link.h"
-#include "net/link_connect.h"
+#include "net/link/link.h"
+#include "net/link/link_connect.h"
 #include "net/net_side.h"
 #include "net/progress.h"
 

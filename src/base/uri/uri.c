@@ -1,4 +1,4 @@
-#include "base/uri.h"
+#include "base/uri/uri.h"
 
 #include "base/error.h"
 

@@ -1,8 +1,8 @@
-#include "net/link_connect.h"
+#include "net/link/link_connect.h"
 
 #include "base/clock.h"
-#include "net/link.h"
-#include "net/link_send.h"
+#include "net/link/link.h"
+#include "net/link/link_send.h"
 #include "net/net.h"
 #include "net/net_state.h"
 #include "net/progress.h"

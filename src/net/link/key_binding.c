@@ -1,4 +1,4 @@
-#include "net/key_binding.h"
+#include "net/link/key_binding.h"
 
 #include "net/net_state.h"
 

@@ -1,8 +1,8 @@
-#include "net/link_receive.h"
+#include "net/link/link_receive.h"
 
-#include "net/key_binding.h"
-#include "net/link.h"
-#include "net/link_send.h"
+#include "net/link/key_binding.h"
+#include "net/link/link.h"
+#include "net/link/link_send.h"
 #include "net/net.h"
 #include "net/net_state.h"
 
