@@ -172,7 +172,7 @@ def test_ctrl_c_ends_a_save_that_others_do_not_call(
     until(lambda: sleeps(one))
     one.signal(signal.SIGINT)
     assert one.line() == "KeyboardInterrupt"
-    assert f"save 'm' was given up on node {victim}" in ask(other, save)
+    assert f"save 'm' was cancelled on node {victim}" in ask(other, save)
     one.say(save)  # and the next one is a save like any other
     assert ask(other, save) == "None"
     assert one.line() == "None"

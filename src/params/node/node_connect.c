@@ -19,10 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGION_MOST (UINT64_C(1) << 41) /* a link shows a peer no more than twice that */
-#define QUEUE_MOST (UINT32_C(1) << 22)  /* messages of one link: tickets and rounds are the limit */
+#define REGION_MOST (UINT64_C(1) << 41) /* a link exposes at most twice that to a peer */
+#define QUEUE_MOST                                                                                 \
+    (UINT32_C(1) << 22) /* messages per link: tickets and rounds are the real
+                                         * limit */
 
-/* --- meeting --- */
+/* --- connecting --- */
 
 static ligi_params_hello current_hello(const lig_params *node)
 {
@@ -38,7 +40,7 @@ static void peer_came(ligi_params_peer *peer, ligi_link *link, const ligi_params
     char name[64];
     peer->link = link;
     peer->group_id = other->group_id;
-    if (other->incarnation != 0) /* it may not know its own yet; the group told us */
+    if (other->incarnation != 0) /* the peer may not know its rank yet; the group does */
         peer->incarnation = other->incarnation;
     peer->state = LIGI_PEER_MET;
     snprintf(name, sizeof name, "node %u", peer->rank);
@@ -46,7 +48,7 @@ static void peer_came(ligi_params_peer *peer, ligi_link *link, const ligi_params
     ligi_link_set_name(link, name);
 }
 
-/* First of all each tells the other where its rows are, or that it cannot see them. */
+/* The first message each way says where the sender's rows are mapped, or that they cannot be. */
 static void share(ligi_params_peer *peer)
 {
     lig_params *node = peer->node;
@@ -68,7 +70,7 @@ static void share(ligi_params_peer *peer)
         ligi_node_break(node, LIG_E_PEER, lig_error_text());
 }
 
-/* A node whose tables are others than ours has come to the same job: that is its end, for both. */
+/* A node with different tables has joined the same job: fatal for both. */
 static lig_status read_hello(lig_params *node, const ligi_hello *hello, ligi_params_hello *other)
 {
     ligi_params_hello own = current_hello(node);
@@ -81,18 +83,20 @@ static lig_status read_hello(lig_params *node, const ligi_hello *hello, ligi_par
     return ligi_failure_publish(&failure);
 }
 
-/* One of a higher rank has connected; it may be here before this node is released by the group:
- * then it is checked later. */
+/* A peer of higher rank has connected. It may arrive before the group has released this node; then
+ * it is checked later. */
 static lig_status accept_peer(lig_params *node, ligi_link *link, const ligi_params_hello *other)
 {
     if (other->rank >= node->node_count || other->rank == node->rank)
-        return lig_fail(LIG_E_INVALID, "node %u has no business with node %u", other->rank,
-                        node->rank);
+        return lig_fail(
+            LIG_E_INVALID,
+            "unexpected connection from node %u to node %u: the node with the higher rank connects",
+            other->rank, node->rank);
     if (node->group)
         LIG_TRY(ligi_group_check(node->group, LIGI_SERVER, other->rank, other->incarnation));
     ligi_params_peer *peer = &node->peers[other->rank];
     if (peer->state != LIGI_PEER_AWAITED || peer->link)
-        return lig_fail(LIG_E_EXISTS, "node %u is connected already, or was", other->rank);
+        return lig_fail(LIG_E_EXISTS, "node %u is already connected, or was before", other->rank);
     peer_came(peer, link, other);
     return LIG_OK;
 }
@@ -108,11 +112,11 @@ static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello
         LIG_TRY(accept_peer(node, link, &other));
         memcpy(reply->data, &own, sizeof own);
         reply->bytes = sizeof own;
-        ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS); /* to share, once the link is up */
+        ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS); /* shared once the link is up */
         return LIG_OK;
     }
-    if (other.rank != peer->rank && other.rank != UINT32_MAX) /* it may not know its own yet */
-        return lig_fail(LIG_E_MISMATCH, "node %u was expected, and node %u answered", peer->rank,
+    if (other.rank != peer->rank && other.rank != UINT32_MAX) /* it may not know its rank yet */
+        return lig_fail(LIG_E_MISMATCH, "expected node %u, but node %u answered", peer->rank,
                         other.rank);
     peer_came(peer, link, &other);
     ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
@@ -232,7 +236,7 @@ static lig_status join_group(lig_params *node, const lig_params_options *options
         .patience_context = options->patience_context};
     ligi_group *opened;
     LIG_TRY(ligi_group_open(&opened, node->net, &group));
-    ligi_net_lock(node->net); /* hooks look at it */
+    ligi_net_lock(node->net); /* hooks read it */
     node->group = opened;
     node->group_id = ligi_group_id(opened);
     if (node->role == LIG_PARAMS_NODE)
@@ -255,7 +259,7 @@ static lig_status connect_peer(ligi_params_peer *peer, int64_t timeout_ns)
                               &peer->link);
 }
 
-/* Under the lock. Who was here before the group said who is who is looked at now. */
+/* Under the lock. Checks the peers that connected before the group had assigned ranks. */
 static lig_status meet_peer(ligi_params_peer *peer, int64_t timeout_ns)
 {
     lig_params *node = peer->node;
@@ -264,10 +268,10 @@ static lig_status meet_peer(ligi_params_peer *peer, int64_t timeout_ns)
     if (peer->state == LIGI_PEER_MET || peer->state == LIGI_PEER_HERE) {
         if (peer->group_id == node->group_id)
             return ligi_group_check(node->group, LIGI_SERVER, peer->rank, peer->incarnation);
-        return lig_fail(LIG_E_DENIED, "node %u is none of the group", peer->rank);
+        return lig_fail(LIG_E_DENIED, "node %u is not a member of the group", peer->rank);
     }
     if (member.state != LIGI_PRESENT)
-        return lig_fail(LIG_E_PEER, "node %u is not there any more", peer->rank);
+        return lig_fail(LIG_E_PEER, "node %u is not connected any more", peer->rank);
     return peer->rank < node->rank ? connect_peer(peer, timeout_ns) : LIG_OK;
 }
 
@@ -300,12 +304,12 @@ static lig_status meet_all(lig_params *node, int64_t deadline_ns)
     if (atomic_load(&node->broken))
         return ligi_failure_publish(&node->ended);
     if (status == LIG_E_TIMEOUT)
-        return lig_fail(status, "not all nodes have connected to node %u in time", node->rank);
+        return lig_fail(status, "timeout: not all nodes have connected to node %u", node->rank);
     LIG_TRY(status);
     return lig_params_barrier(node, ligi_time_left(deadline_ns));
 }
 
-/* --- memory for peers on this host to see --- */
+/* --- memory shared with peers on this host --- */
 
 static lig_status make_region(void *context, uint64_t bytes, void **memory)
 {

@@ -4,8 +4,8 @@
 
 #include "params/state/node_state.h"
 
-/* Opens the endpoint, joins the group, makes the tables, meets the others. What it has made when it
- * fails, ligi_node_leave and close undo. */
+/* Opens the endpoint, joins the group, creates the tables, connects to the other nodes. After a
+ * failure ligi_node_leave and close release what was created. */
 lig_status ligi_node_connect(lig_params *node, const lig_params_options *options);
 
 #endif

@@ -46,10 +46,10 @@ static void end_group(lig_params *node)
 void ligi_node_leave(lig_params *node)
 {
     if (node->group)
-        ligi_group_part(node->group, "this node has left the others");
+        ligi_group_part(node->group, "this node has left the job");
     if (node->peers)
         end_links(node);
-    /* A coordinator that goes at once would be what the others hear of first. */
+    /* If a coordinator left at once, the others would see its loss before the reason. */
     if (atomic_load(&node->broken) && node->ended.status == LIG_E_MISMATCH && node->group)
         (void)ligi_group_linger(node->group, MISMATCH_NS);
     end_group(node);
@@ -75,10 +75,10 @@ static void set_leaving(lig_params *node, int leaving)
     ligi_net_unlock(node->net);
 }
 
-/* After this no other node asks this one for anything. */
+/* After this no other node sends requests to this one. */
 static lig_status agree(lig_params *node, int64_t timeout_ns)
 {
-    ligi_node_lock(node); /* a worker may be closed meanwhile */
+    ligi_node_lock(node); /* a worker may be closed concurrently */
     for (uint32_t i = 0; i < node->worker_count; i++)
         if (node->workers[i])
             ligi_sync_finalize(node->workers[i]);

@@ -46,16 +46,16 @@ static void member_gone(lig_params *node, const ligi_member *member, const char 
 void ligi_node_member_changed(void *context, const ligi_group_event *event)
 {
     lig_params *node = context;
-    const char *sentence = event->sentence ? event->sentence : "the group says so";
+    const char *sentence = event->sentence ? event->sentence : "reported by the group";
     char why[LIGI_WHY_TEXT];
     switch (event->change) {
     case LIGI_CHANGE_GONE: member_gone(node, &event->member, sentence); break;
     case LIGI_CHANGE_EXPELLED:
-        snprintf(why, sizeof why, "node %u is cut off: %s", node->rank, sentence);
+        snprintf(why, sizeof why, "node %u is unreachable: %s", node->rank, sentence);
         ligi_node_break_now(node, LIG_E_PEER, why);
         break;
     case LIGI_CHANGE_ORPHANED:
-        snprintf(why, sizeof why, "node %u is cut off: %s", node->rank, sentence);
+        snprintf(why, sizeof why, "node %u is unreachable: %s", node->rank, sentence);
         ligi_node_doubt(node, why);
         break;
     default: break;

@@ -18,12 +18,13 @@ void ligi_node_sent(lig_params *node, void *token)
     ligi_send_buffer_drop(node, token);
 }
 
-/* The region of a peer on this host: mapped for good, read-only. It may come before this node has
- * its own, and knows how large one is. */
+/* The region of a peer on this host: mapped read-only until the node closes. It may arrive before
+ * this node has its own and knows the size of one. */
 static lig_status take_region(ligi_params_peer *peer, const ligi_arrival *arrival)
 {
     if (peer->state != LIGI_PEER_MET)
-        return lig_fail(LIG_E_CORRUPT, "node %u shares its rows twice", peer->rank);
+        return lig_fail(LIG_E_CORRUPT, "protocol error from node %u: it shared its rows twice",
+                        peer->rank);
     if (arrival->piece_count == 1 && arrival->pieces[0].shared &&
         (uintptr_t)arrival->pieces[0].shared % 64 == 0) {
         ligi_piece *piece = &arrival->pieces[0];
@@ -44,7 +45,7 @@ static int may_take(const ligi_params_message *message)
     return message->kind == LIGI_PARAMS_REQUEST || (of_sync && (message->flags & LIGI_PARAMS_LENT));
 }
 
-/* Writes and rows of sync are done from where they lie; what else comes is moved into the inbox. */
+/* Writes and sync rows are read in place; every other payload is moved into the inbox. */
 static lig_status place_payload(ligi_params_peer *peer, const ligi_arrival *arrival,
                                 ligi_landing *landing)
 {
@@ -73,7 +74,9 @@ lig_status ligi_node_receive_head(ligi_params_peer *peer, const ligi_arrival *ar
     if (peer->message.kind == LIGI_PARAMS_SHARE)
         return take_region(peer, arrival);
     if (!node->made)
-        return lig_fail(LIG_E_CORRUPT, "node %u asks before this node is there", peer->rank);
+        return lig_fail(LIG_E_CORRUPT,
+                        "protocol error: request from node %u before this node is ready",
+                        peer->rank);
     memcpy(peer->head, arrival->head, arrival->head_bytes);
     peer->head_bytes = arrival->head_bytes;
     peer->payload_bytes = arrival->payload_bytes;
@@ -113,6 +116,6 @@ void ligi_node_receive(ligi_params_peer *peer)
         return;
     ligi_failure failure;
     ligi_failure_take(&failure, status);
-    lig_fail(status, "node %u and this one cannot go on: %s", peer->rank, failure.text);
+    lig_fail(status, "protocol error from node %u: %s", peer->rank, failure.text);
     ligi_node_break(node, LIG_E_PEER, lig_error_text());
 }

@@ -305,7 +305,7 @@ static void test_a_refused_call_brings_no_keys(void **unused)
     assert_ok(lig_params_push(worker, keys, 4, values, 4 * LENGTH, &ticket));
     assert_int_equal(rows_owned(params), 3);
     assert_status(lig_params_set(worker, keys + 4, 1, values, LENGTH, &ticket), LIG_E_LIMIT);
-    assert_says("room for 3 keys, and 3 are in use");
+    assert_says("key_count is 3, and 3 keys are in use");
     lig_params_worker_close(worker);
     lig_params_close(params);
 }

@@ -23,16 +23,16 @@ lig_status ligi_node_barrier(lig_params *node, ligi_barrier_kind occasion, int64
     pthread_rwlock_rdlock(&node->group_lock);
     lig_status status = node->group
                             ? ligi_group_barrier(node->group, LIGI_SERVERS, flags, timeout_ns)
-                            : lig_fail(LIG_E_CLOSED, "this node has left the others");
+                            : lig_fail(LIG_E_CLOSED, "this node has left the job");
     pthread_rwlock_unlock(&node->group_lock);
-    /* The group may know who is missing before the link says why. */
+    /* The group may know who is missing before the link reports why. */
     if (status == LIG_E_PEER)
         (void)ligi_net_wait(node->net, is_broken, node, REASON_NS);
     if ((status == LIG_E_PEER || status == LIG_E_CLOSED) && atomic_load(&node->broken))
         return ligi_failure_publish(&node->ended);
     if (status == LIG_E_INVALID) {
         ligi_failure_take(&failure, status);
-        return lig_fail(status, "%s: it finalizes, or leaves", failure.text);
+        return lig_fail(status, "%s: it has finalized or left", failure.text);
     }
     return status;
 }
@@ -41,11 +41,12 @@ lig_status lig_params_barrier(lig_params *node, int64_t timeout_ns)
 {
     LIG_TRY(ligi_node_check(node));
     if (node->tables == NULL)
-        return lig_fail(LIG_E_INVALID, "a scheduler takes no part in barriers");
+        return lig_fail(LIG_E_INVALID, "a scheduler cannot take part in barriers");
     return ligi_node_barrier(node, LIGI_BARRIER_PLAIN, timeout_ns);
 }
 
-/* The last to come asks the others; the workers that wait here hear what it was told. */
+/* The last worker to arrive waits for the other nodes; the workers that wait here get its
+ * result. */
 static lig_status lead(lig_params *node, ligi_barrier_kind occasion)
 {
     ligi_node_barrier_state *barrier = &node->barrier;
@@ -65,7 +66,7 @@ static lig_status lead(lig_params *node, ligi_barrier_kind occasion)
     return status;
 }
 
-/* Sleeps until something changes, and asks now and then whether to go on; not with the lock. */
+/* Sleeps until something changes, and polls `patience` in between; not with the lock held. */
 static int rest(lig_params *node, int64_t deadline_ns)
 {
     ligi_node_barrier_state *barrier = &node->barrier;
@@ -82,7 +83,7 @@ static int rest(lig_params *node, int64_t deadline_ns)
     return goes_on;
 }
 
-/* Why a worker is not to wait any longer. */
+/* Why a worker must stop waiting. */
 static lig_status check_wait(const lig_params *node, ligi_barrier_kind occasion,
                              int64_t deadline_ns, int goes_on)
 {
@@ -94,21 +95,21 @@ static lig_status check_wait(const lig_params *node, ligi_barrier_kind occasion,
         return ligi_failure_publish(&node->ended);
     if (occasion == LIGI_BARRIER_PLAIN && ending > 0)
         return lig_fail(LIG_E_INVALID,
-                        "the barrier cannot be: %u of the %u workers of node %u finalize, and come "
-                        "to no barrier any more",
+                        "barrier cannot complete: %u of the %u workers of node %u have finalized",
                         ending, node->worker_count, node->rank);
     if (ligi_time_left(deadline_ns) == 0)
-        return lig_fail(LIG_E_TIMEOUT, "%u of the %u workers of node %u have not come",
-                        node->worker_count - barrier->inside[occasion], node->worker_count,
-                        node->rank);
+        return lig_fail(
+            LIG_E_TIMEOUT, "barrier timed out: %u of the %u workers of node %u have not arrived",
+            node->worker_count - barrier->inside[occasion], node->worker_count, node->rank);
     if (!goes_on)
-        return lig_fail(LIG_E_CLOSED, "the barrier was given up");
+        return lig_fail(LIG_E_CLOSED, "the barrier was cancelled");
     if (ligi_node_has_departed(node))
         return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
     return LIG_OK;
 }
 
-/* Whoever has gone in is counted until all are there, or it waits in vain. */
+/* A worker that has entered is counted until all have arrived; leaving early would block the
+ * others. */
 static lig_status follow(lig_params *node, ligi_barrier_kind occasion, int64_t deadline_ns)
 {
     ligi_node_barrier_state *barrier = &node->barrier;
@@ -135,7 +136,8 @@ lig_status ligi_node_worker_barrier(lig_params_worker *worker, ligi_barrier_kind
     pthread_mutex_lock(&barrier->lock);
     barrier->deadlines_ns[worker->id] = deadline;
     lig_status status;
-    pthread_cond_broadcast(&barrier->changed); /* those at a barrier hear of one who ends */
+    pthread_cond_broadcast(&barrier->changed); /* wakes workers at a barrier when one of them
+                                                * finalizes */
     if (++barrier->inside[occasion] == node->worker_count)
         status = lead(node, occasion);
     else

@@ -48,7 +48,7 @@ lig_status lig_params_lengths(const lig_params *node, const int64_t *keys, size_
 {
     LIG_TRY(need_tables(node));
     if (keys == NULL && count > 0)
-        return lig_fail(LIG_E_INVALID, "%zu keys, and no memory for them", count);
+        return lig_fail(LIG_E_INVALID, "keys is NULL, but the count is %zu", count);
     return ligi_tables_lengths(node->tables, keys, count, elements);
 }
 
@@ -58,7 +58,7 @@ lig_status lig_params_set_lr(lig_params *node, const char *table, double lr)
     LIG_TRY(ligi_node_check(node));
     LIG_TRY(need_tables(node));
     if (!(lr - lr == 0))
-        return lig_fail(LIG_E_INVALID, "a learning rate must be a finite number");
+        return lig_fail(LIG_E_INVALID, "the learning rate must be finite");
     if (table)
         LIG_TRY(ligi_tables_find(node->tables, table, &number));
     for (uint32_t i = 0; i < ligi_tables_count(node->tables); i++)
@@ -77,7 +77,7 @@ lig_status lig_params_get_lr(const lig_params *node, const char *table, double *
     return LIG_OK;
 }
 
-/* --- figures --- */
+/* --- statistics --- */
 
 void ligi_params_counts_add(const ligi_params_counts *counts, lig_params_stats *stats)
 {
@@ -117,9 +117,9 @@ static lig_status check_here(const lig_params *node)
     return ligi_node_check(node);
 }
 
-#define STATS_SUMS 16 /* the fields before rows_owned are sums since the start */
+#define STATS_SUMS 16 /* the fields before rows_owned are counters since open */
 _Static_assert(offsetof(lig_params_stats, rows_owned) == STATS_SUMS * sizeof(uint64_t),
-               "sums come first");
+               "counters come first");
 
 lig_status lig_params_stats_get(lig_params *node, lig_params_stats *stats)
 {

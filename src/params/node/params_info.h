@@ -1,4 +1,4 @@
-/* What a node says of itself: sizes, learning rates, figures. */
+/* Queries about a node: sizes, learning rates, statistics. */
 #ifndef LIGI_PARAMS_INFO_H
 #define LIGI_PARAMS_INFO_H
 

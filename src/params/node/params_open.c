@@ -24,24 +24,25 @@ enum { PAGE = 4096 };
 static lig_status check_counts(const lig_params_options *options)
 {
     if (options->role > LIG_PARAMS_SCHEDULER)
-        return lig_fail(LIG_E_INVALID, "role %u is none: a node is 0, a scheduler 1",
+        return lig_fail(LIG_E_INVALID, "invalid role %u: expected 0 (node) or 1 (scheduler)",
                         options->role);
     const uint32_t known = LIG_PARAMS_HAS_SCHEDULER | LIG_PARAMS_HASHED |
                            LIG_PARAMS_TRUSTED_FABRIC | LIG_PARAMS_ANY_DEVICE;
     if (options->flags & ~known)
-        return lig_fail(LIG_E_INVALID, "flags 0x%x: one of them is not known", options->flags);
+        return lig_fail(LIG_E_INVALID, "unknown flags in 0x%x", options->flags);
     if (options->role == LIG_PARAMS_SCHEDULER && !(options->flags & LIG_PARAMS_HAS_SCHEDULER))
-        return lig_fail(LIG_E_INVALID, "a scheduler, and the flags say that there is none");
+        return lig_fail(LIG_E_INVALID,
+                        "role is scheduler, but flags do not include LIG_PARAMS_HAS_SCHEDULER");
     if (options->node_count == 0 || options->node_count > LIG_PARAMS_NODES_MAX)
-        return lig_fail(LIG_E_INVALID, "%u nodes: there are 1 to %u", options->node_count,
+        return lig_fail(LIG_E_INVALID, "node_count %u is not in 1 .. %u", options->node_count,
                         LIG_PARAMS_NODES_MAX);
     if (options->worker_count == 0 || options->worker_count > LIG_PARAMS_WORKERS_MAX)
-        return lig_fail(LIG_E_INVALID, "%u workers a node: there are 1 to %u",
-                        options->worker_count, LIG_PARAMS_WORKERS_MAX);
+        return lig_fail(LIG_E_INVALID, "worker_count %u is not in 1 .. %u", options->worker_count,
+                        LIG_PARAMS_WORKERS_MAX);
     if (options->rank != UINT32_MAX && options->role == LIG_PARAMS_NODE &&
         options->rank >= options->node_count)
-        return lig_fail(LIG_E_INVALID, "rank %u is not below the number of nodes, %u",
-                        options->rank, options->node_count);
+        return lig_fail(LIG_E_INVALID, "rank %u must be less than node_count %u", options->rank,
+                        options->node_count);
     return LIG_OK;
 }
 
@@ -50,23 +51,22 @@ static lig_status check_options(const lig_params_options *options)
     LIG_TRY(check_counts(options));
     int alone = options->node_count == 1 && !(options->flags & LIG_PARAMS_HAS_SCHEDULER);
     if (options->techniques > LIG_PARAMS_RELOCATION_ONLY)
-        return lig_fail(LIG_E_INVALID, "techniques %u are none", options->techniques);
+        return lig_fail(LIG_E_INVALID, "invalid techniques %u", options->techniques);
     if (options->role == LIG_PARAMS_NODE &&
         (options->table_count == 0 || options->table_count > LIG_PARAMS_TABLES_MAX ||
          options->tables == NULL))
-        return lig_fail(LIG_E_INVALID, "%u tables: there are 1 to %u", options->table_count,
+        return lig_fail(LIG_E_INVALID, "table_count %u is not in 1 .. %u", options->table_count,
                         LIG_PARAMS_TABLES_MAX);
     if (options->rank == UINT32_MAX && options->exchange)
-        return lig_fail(LIG_E_INVALID, "with an exchange every node says its rank");
+        return lig_fail(LIG_E_INVALID, "with an exchange function every node must pass its rank");
     if (!alone && options->address == NULL && options->exchange == NULL)
-        return lig_fail(LIG_E_INVALID, "say where the nodes meet: an address, host:port");
+        return lig_fail(LIG_E_INVALID, "no rendezvous address: pass \"host:port\"");
     if (options->liveness_ns < 0 || options->liveness_ns / 1000000 > UINT32_MAX)
-        return lig_fail(LIG_E_INVALID, "a node is lost after a time between 1 ms and 49 days");
+        return lig_fail(LIG_E_INVALID, "liveness_ms must be between 1 ms and 49 days");
     if (options->round_ns < 0)
-        return lig_fail(LIG_E_INVALID, "rounds cannot be %lld ns apart",
-                        (long long)options->round_ns);
+        return lig_fail(LIG_E_INVALID, "invalid round_ns %lld", (long long)options->round_ns);
     if (options->transport && strlen(options->transport) > 15)
-        return lig_fail(LIG_E_INVALID, "'%s' is no transport", options->transport);
+        return lig_fail(LIG_E_INVALID, "unknown transport '%s'", options->transport);
     return LIG_OK;
 }
 
@@ -74,10 +74,11 @@ static lig_status make_page(lig_params *node)
 {
     void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
-        return lig_fail(LIG_E_NOMEM, "no memory for the parameters");
+        return lig_fail(LIG_E_NOMEM, "out of memory for the parameter manager");
     node->here = page;
     if (madvise(page, PAGE, MADV_WIPEONFORK) != 0)
-        return lig_fail(LIG_E_UNSUPPORTED, "this kernel cannot wipe memory on fork (Linux 4.14)");
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "kernel does not support MADV_WIPEONFORK (needs Linux 4.14)");
     node->here[0] = 1;
     return LIG_OK;
 }
@@ -153,15 +154,15 @@ lig_status lig_params_open(lig_params **params, const lig_params_options *option
     lig_status status = open_parts(node, options);
     if (status == LIG_OK) {
         *params = node;
-        return lig_params_stats_reset(node); /* the meeting is not counted */
+        return lig_params_stats_reset(node); /* connecting is not counted */
     }
-    ligi_failure failure; /* closing may say something of its own */
+    ligi_failure failure; /* close may overwrite the error text */
     ligi_failure_take(&failure, status);
     lig_params_close(node);
     return ligi_failure_publish(&failure);
 }
 
-/* --- ending --- */
+/* --- closing --- */
 
 void lig_params_close(lig_params *node)
 {
@@ -172,7 +173,7 @@ void lig_params_close(lig_params *node)
         ligi_node_leave(node);
     ligi_net_close(node->net);
     node->net = NULL;
-    if (here || node->here == NULL) { /* in a forked child a lock may be held by nobody */
+    if (here || node->here == NULL) { /* in a forked child another thread may have held the lock */
         ligi_sync_fini(node);
         ligi_sampling_fini(node);
         ligi_params_snapshot_fini(node);

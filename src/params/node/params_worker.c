@@ -56,12 +56,12 @@ lig_status lig_params_worker_open(lig_params_worker **worker, lig_params *node, 
     if (node->tables == NULL)
         return lig_fail(LIG_E_INVALID, "a scheduler has no workers");
     if (id >= node->worker_count)
-        return lig_fail(LIG_E_INVALID, "worker %u is not below the number of workers, %u", id,
+        return lig_fail(LIG_E_INVALID, "worker %u: the id must be less than worker_count %u", id,
                         node->worker_count);
     ligi_node_lock(node);
     lig_status status = LIG_OK;
     if (node->workers[id])
-        status = lig_fail(LIG_E_EXISTS, "worker %u is open already", id);
+        status = lig_fail(LIG_E_EXISTS, "worker %u is already open", id);
     if (status == LIG_OK)
         status = make_worker(node, id, &node->workers[id]);
     if (status == LIG_OK)
@@ -75,7 +75,7 @@ void lig_params_worker_close(lig_params_worker *worker)
     if (worker == NULL)
         return;
     lig_params *node = worker->node;
-    if (!ligi_node_is_here(node)) { /* forked: locks may be held by nobody */
+    if (!ligi_node_is_here(node)) { /* forked: another thread may have held the lock */
         free_worker(worker);
         return;
     }
@@ -120,16 +120,16 @@ static lig_status reserve(lig_params_worker *worker, size_t count)
     return LIG_OK;
 }
 
-/* Everything that can be wrong with a call is found here, before anything is done. */
+/* All arguments are checked here, before any access. */
 static lig_status begin(lig_params_worker *worker, const int64_t *keys, size_t count,
                         const void *values, uint64_t elements)
 {
     uint64_t sum = 0;
     LIG_TRY(ligi_node_check(worker->node));
     if (count > UINT32_MAX)
-        return lig_fail(LIG_E_LIMIT, "%zu keys in one call: %u are the limit", count, UINT32_MAX);
+        return lig_fail(LIG_E_LIMIT, "%zu keys in one call: the limit is %u", count, UINT32_MAX);
     if ((keys == NULL && count > 0) || (values == NULL && elements > 0))
-        return lig_fail(LIG_E_INVALID, "%zu keys and %llu elements, and no memory for them", count,
+        return lig_fail(LIG_E_INVALID, "keys or values is NULL (%zu keys, %llu elements)", count,
                         (unsigned long long)elements);
     LIG_TRY(reserve(worker, count));
     ligi_batch *batch = &worker->scratch;
@@ -141,14 +141,14 @@ static lig_status begin(lig_params_worker *worker, const int64_t *keys, size_t c
     LIG_TRY(ligi_tables_lengths(worker->node->tables, keys, count, &sum));
     if (sum != elements)
         return lig_fail(LIG_E_INVALID,
-                        "the rows of %zu keys have %llu elements, and the values %llu", count,
+                        "the rows of %zu keys have %llu elements, but values has %llu", count,
                         (unsigned long long)sum, (unsigned long long)elements);
     if (ligi_tables_hashed(worker->node->tables))
         return ligi_tables_enter(worker->node->tables, keys, count, batch->entries);
     return LIG_OK;
 }
 
-/* A worker's own thread alone counts: no need for a locked instruction. */
+/* Only the worker's own thread counts: no locked instruction needed. */
 static void add(_Atomic uint64_t *counter, uint64_t count)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + count,
@@ -161,7 +161,7 @@ static int has_open(const lig_params_worker *worker)
            worker->tickets.next;
 }
 
-/* After the local pass: counts it, and has the rest asked for. */
+/* After the local pass: counts it, and requests the rest. */
 static lig_status finish(lig_params_worker *worker, ligi_verb verb, int64_t *ticket)
 {
     ligi_batch *batch = &worker->scratch;
@@ -212,8 +212,8 @@ lig_status lig_params_set(lig_params_worker *worker, const int64_t *keys, size_t
     return write(worker, LIGI_SET, ticket);
 }
 
-/* Fills the caller's memory when all rows have been read, since one may go until then; alone they
- * stay. 1 when they were here. */
+/* Fills the caller's memory only after all rows have been read, since one may leave meanwhile; on a
+ * single node rows never leave. 1 if all were local. */
 static lig_status read_here(lig_params_worker *worker, ligi_batch *batch, uint64_t elements,
                             int *here)
 {
@@ -244,7 +244,7 @@ lig_status lig_params_pull_if_local(lig_params_worker *worker, const int64_t *ke
         return LIG_OK;
     int here = 0;
     LIG_TRY(read_here(worker, batch, elements, &here));
-    if (!here) /* one has just gone */
+    if (!here) /* one has just left */
         return LIG_OK;
     add(&worker->counts.pulls, count);
     add(&worker->counts.replica, batch->replica_count);
@@ -274,7 +274,7 @@ int64_t lig_params_current_clock(const lig_params_worker *worker)
     return atomic_load_explicit(&worker->clock, memory_order_relaxed);
 }
 
-/* --- the end --- */
+/* --- finalize --- */
 
 lig_status lig_params_worker_finalize(lig_params_worker *worker, int64_t timeout_ns)
 {

@@ -1,11 +1,11 @@
-/* How far ahead of a worker's clock rows are asked for. */
+/* How far ahead of a worker's clock rows are requested. */
 #include "params/placement/action_timing.h"
 
 #include <math.h>
 
 #define INITIAL 10.0
 #define SMOOTHING 0.1
-#define IDLE_ROUNDS 16 /* a longer pause says nothing about how long a round takes */
+#define IDLE_ROUNDS 16 /* a longer pause says nothing about the length of a round */
 #define WINDOW_MAX 1e15
 #define STALLED_ROUNDS 2
 
@@ -28,8 +28,7 @@ void ligi_action_timing_round(ligi_action_timing *timing, int64_t clocks, int64_
     timing->lambda += SMOOTHING * (advanced - timing->lambda);
 }
 
-/* By the central limit with a correction for the skew; checked against the exact sum by the test.
- */
+/* Central limit theorem with a skew correction; the test compares it with the exact sum. */
 int64_t ligi_poisson_bound(double mean)
 {
     if (!(mean > 0))

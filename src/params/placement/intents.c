@@ -1,4 +1,4 @@
-/* What workers said they will touch, and when. */
+/* Intents: which keys workers will access, and when. */
 #include "params/placement/intents.h"
 
 #include "base/error.h"
@@ -86,7 +86,7 @@ static int64_t before(int64_t start, int64_t window)
     return start < INT64_MIN + window ? INT64_MIN : start - window;
 }
 
-/* The queue is written before `due`, and rest writes `due` before it looks at the queue: one of the
+/* put writes the queue before `due`, and rest writes `due` before it reads the queue: one of the
  * two sees the other. */
 static void bring_forward(ligi_agenda *agenda, int64_t due)
 {
@@ -107,7 +107,7 @@ lig_status ligi_agenda_put(ligi_agenda *agenda, const uint32_t *entries, size_t 
         atomic_load_explicit(&agenda->key_count, memory_order_relaxed) >
             LIGI_INTENT_KEYS_MAX - count)
         return lig_fail(LIG_E_LIMIT,
-                        "more than %llu keys of this worker's intents have not ended; signal them "
+                        "more than %llu keys of this worker's intents have not ended: signal them "
                         "later, or advance the clock",
                         (unsigned long long)LIGI_INTENT_KEYS_MAX);
     LIG_TRY(ligi_alloc(&segment, sizeof *segment + count * sizeof *entries, "an intent"));
@@ -125,7 +125,7 @@ lig_status ligi_agenda_put(ligi_agenda *agenda, const uint32_t *entries, size_t 
     return LIG_OK;
 }
 
-/* What finds no memory is forgotten: it was a hint. */
+/* Without memory the intent is dropped: it is a hint. */
 void ligi_agenda_gather(ligi_agenda *agenda, int64_t clock)
 {
     ligi_intent_segment *next, *queued = atomic_exchange(&agenda->queue, NULL);
@@ -167,7 +167,8 @@ int ligi_agenda_rest(ligi_agenda *agenda, int64_t clock, int64_t window)
 
     atomic_store_explicit(&agenda->window, window, memory_order_relaxed);
     atomic_store(&agenda->due, start < end ? start : end);
-    /* What was put meanwhile is looked at now or brings `due` forward again, after this. */
+    /* Segments that were put meanwhile are either seen now or bring `due` forward again after
+     * this. */
     for (const ligi_intent_segment *one = atomic_load(&agenda->queue); one != NULL;
          one = one->next) {
         if (before(one->start, window) <= clock)
@@ -190,7 +191,7 @@ void ligi_interests_fini(ligi_interests *interests)
     *interests = (ligi_interests){0};
 }
 
-/* What had places of its own in half as many has them in these. */
+/* Endings with distinct slots in half the table have distinct slots in this one. */
 static lig_status make_room(ligi_interests *interests)
 {
     uint32_t room = interests->room > 0 ? 2 * interests->room : ENDINGS_LEAST;
@@ -237,7 +238,7 @@ void ligi_interests_close(ligi_interests *interests, ligi_ending *ending)
     interests->used--;
 }
 
-/* Gives cells back whose endings are over. */
+/* Frees cells whose endings are over. */
 static void prune(ligi_interests *interests, uint32_t *entry)
 {
     uint32_t *link = entry, cell;
@@ -310,7 +311,7 @@ lig_status ligi_interests_add_slowly(ligi_interests *interests, uint32_t *entry,
     return add_cell(interests, entry, ending->number);
 }
 
-/* Endings that are not over get the lowest numbers that lead to where they are. */
+/* Open endings get the lowest numbers that map to their current slots. */
 static uint32_t renumbered(const ligi_interests *interests, const ligi_ending *ending)
 {
     return ending == NULL ? 0 : interests->room + (uint32_t)(ending - interests->endings);

@@ -1,9 +1,8 @@
-/* What workers said they will touch, and when. Pure but for the atomics: no net, no tables.
- *
- * An intent is a segment: entries with one start and one end. Its worker puts it into the worker's
- * agenda, without waiting; rounds take it from there when its start is near, and again when its end
- * has come. A node's interest in an entry is the latest end that each of its workers said; nobody
- * walks through the entries of a segment that ends: they refer to it, and it is there no more. */
+/* Intents: which keys workers will access, and when. Pure except for atomics: no net, no tables. An
+ * intent is a segment: entries with one start and one end. The worker puts it into its agenda
+ * without blocking; rounds take it from there when its start is near, and again when its end has
+ * come. A node's interest in an entry is the latest end that any of its workers gave. Nobody walks
+ * the entries of a segment that ends: entries refer to the segment's ending, which is then over. */
 #ifndef LIGI_INTENTS_H
 #define LIGI_INTENTS_H
 
@@ -11,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#define LIGI_INTENT_KEYS_MAX (UINT64_C(1) << 26) /* of one worker that have not ended */
+#define LIGI_INTENT_KEYS_MAX (UINT64_C(1) << 26) /* per worker, not ended */
 
 /* --- a worker's agenda --- */
 
@@ -19,8 +18,8 @@ typedef struct ligi_intent_segment {
     struct ligi_intent_segment *next; /* in the queue: the one put before it */
     int64_t start, end;
     uint32_t count;
-    uint32_t done;   /* for whoever walks it: how far it is */
-    uint32_t ending; /* of the interests of its worker; 0: it has not begun */
+    uint32_t done;   /* progress of the walk over the entries */
+    uint32_t ending; /* in the interests of its worker; 0: not begun */
     uint32_t entries[];
 } ligi_intent_segment;
 
@@ -35,84 +34,85 @@ typedef struct ligi_intent_calendar { /* a heap */
 typedef struct ligi_agenda { /* embedded; zeroed is valid and empty */
     _Atomic(ligi_intent_segment *) queue;
     _Atomic uint64_t key_count;        /* of all segments */
-    _Atomic int64_t due;               /* no round has anything to do with it before this clock */
+    _Atomic int64_t due;               /* rounds need not look at this agenda before this clock */
     _Atomic int64_t window;            /* of the last round */
-    ligi_intent_calendar starts, ends; /* the rounds' alone, like all that follows */
+    ligi_intent_calendar starts, ends; /* used by rounds only, like all below */
 } ligi_agenda;
 
 void ligi_agenda_init(ligi_agenda *agenda);
 void ligi_agenda_fini(ligi_agenda *agenda);
 
-/* The worker's thread. Replicas the entries; never waits. LIG_E_LIMIT: too many have not ended. */
+/* The worker's thread. Copies the entries; never blocks. LIG_E_LIMIT: too many have not ended. */
 lig_status ligi_agenda_put(ligi_agenda *agenda, const uint32_t *entries, size_t count,
                            int64_t start, int64_t end);
-/* The worker's thread: 1 when a round has something to do at this clock. */
+/* The worker's thread: 1 if a round has work at this clock. */
 static inline int ligi_agenda_is_due(const ligi_agenda *agenda, int64_t clock)
 {
     return clock >= atomic_load_explicit(&agenda->due, memory_order_relaxed);
 }
 
-/* A round's: `gather`, then `begin` and `end` until both are NULL, then `rest`. */
+/* A round calls `gather`, then `begin` and `end` until both return NULL, then `rest`. */
 
-/* Files what was put; drops what has ended by `clock`. */
+/* Sorts in new segments; drops those that have ended by `clock`. */
 void ligi_agenda_gather(ligi_agenda *agenda, int64_t clock);
-/* The next segment that starts by clock + window and has not ended; it comes again from `end`. */
+/* The next segment that starts by clock + window and has not ended; `end` returns it again
+ * later. */
 ligi_intent_segment *ligi_agenda_begin(ligi_agenda *agenda, int64_t clock, int64_t window);
-/* The next segment that ends by `clock`; the caller's from here on. */
+/* The next segment that ends by `clock`; the caller owns it from here on. */
 ligi_intent_segment *ligi_agenda_end(ligi_agenda *agenda, int64_t clock);
 void ligi_agenda_free(ligi_agenda *agenda, ligi_intent_segment *segment);
-/* Says from which clock on there is something to do. 0 when something was put meanwhile that is
- * due: once more. */
+/* Sets the clock at which there is work again. 0 if a due segment was put meanwhile: repeat. */
 int ligi_agenda_rest(ligi_agenda *agenda, int64_t clock, int64_t window);
 
 /* --- a node's interest in an entry --- */
 
-/* The end that some interests have in common. */
+/* An end clock that several interests share. */
 typedef struct ligi_ending {
     uint32_t number; /* 0: free */
     uint32_t worker;
     int64_t end;
-    uint32_t *holder;          /* has the number too */
-    struct ligi_ending_watch { /* the caller's: entries to be looked at when it has come */
+    uint32_t *holder;          /* holds the number too */
+    struct ligi_ending_watch { /* the caller's: entries to examine at that clock */
         uint32_t *items;
         size_t count, room;
     } watch;
 } ligi_ending;
 
-typedef struct ligi_interest { /* one of several that are in the same entry */
+typedef struct ligi_interest { /* one of several in the same entry */
     uint32_t number;
     uint32_t next; /* cell + 1 */
 } ligi_interest;
 
-/* An entry's own part is one number, the caller's, 0 at first: that of an ending, or where several
- * workers are interested, of a list of them. Endings that are over stay where they are named and
- * mean nothing: their numbers are not used again before ligi_interests_stale says so. */
+/* An entry stores one number, owned by the caller, initially 0: the number of an ending, or of a
+ * list of endings if several workers are interested. References to endings that are over remain and
+ * mean nothing: their numbers are not reused before ligi_interests_stale says so. */
 typedef struct ligi_interests { /* embedded; zeroed is valid */
-    ligi_ending *endings;       /* found by the lowest bits of their number */
-    uint32_t room, used, last;  /* a power of two; of it; the last number given */
+    ligi_ending *endings;       /* indexed by the lowest bits of their number */
+    uint32_t room, used, last;  /* a power of two; in use; the last number assigned */
     ligi_interest *cells;
     size_t cell_room;
-    uint32_t cell_count, cell_free; /* ever used; first free one + 1 */
+    uint32_t cell_count, cell_free; /* ever used; first free cell + 1 */
 } ligi_interests;
 
 #define LIGI_INTERESTS_SEVERAL 0x80000000u /* a cell + 1 */
 
 void ligi_interests_fini(ligi_interests *interests);
-/* An ending for what is added from now on; its number is put into *holder, which stays where it is
- * until `close`, and is 0 then. */
+/* An ending for interests added from now on. Its number is stored in *holder, which must stay in
+ * place until `close` sets it to 0. */
 lig_status ligi_interests_open(ligi_interests *interests, uint32_t worker, int64_t end,
                                uint32_t *holder);
 void ligi_interests_close(ligi_interests *interests, ligi_ending *ending);
-/* NULL when it is over. Until the next open. */
+/* NULL if it is over. Valid until the next open. */
 static inline ligi_ending *ligi_interests_at(const ligi_interests *interests, uint32_t number)
 {
     ligi_ending *ending = number != 0 ? &interests->endings[number & (interests->room - 1)] : NULL;
 
     return ending != NULL && ending->number == number ? ending : NULL;
 }
-/* One that is not over, of those the entry has; NULL: nobody is interested. */
+/* One of the entry's endings that is not over; NULL: nobody is interested. */
 ligi_ending *ligi_interests_first(ligi_interests *interests, uint32_t *entry);
-/* The later end of a worker counts. *gained is 1 when nobody was interested before. */
+/* If the worker already has an ending, the later one counts. *gained is 1 if nobody was interested
+ * before. */
 lig_status ligi_interests_add_slowly(ligi_interests *interests, uint32_t *entry,
                                      const ligi_ending *ending, int *gained);
 static inline lig_status ligi_interests_add(ligi_interests *interests, uint32_t *entry,
@@ -130,7 +130,7 @@ static inline lig_status ligi_interests_add(ligi_interests *interests, uint32_t 
         *entry = ending->number;
     return LIG_OK;
 }
-/* 1 when numbers have to begin anew: the caller has `renumber` see every entry, and then `renew`,
+/* 1 if numbers must start over: the caller passes every entry to `renumber`, then calls `renew`,
  * before anything else. */
 static inline int ligi_interests_stale(const ligi_interests *interests)
 {

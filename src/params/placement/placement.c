@@ -1,4 +1,4 @@
-/* One node's part in moving and copying: what comes, what becomes of interest, and rounds. */
+/* One node's part in relocation and replication: received items, changes of interest, rounds. */
 #include "params/placement/placement.h"
 
 #include "params/placement/placement_owner.h"
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBER_MOST ((UINT64_C(1) << 48) - 2) /* what a place has room for */
+#define NUMBER_MOST ((UINT64_C(1) << 48) - 2) /* the most that a location can store */
 
 #define IS_HERE (LIGI_MARK_REPLICA | LIGI_MARK_OWNED)
 
-enum { AHEAD_ENTRY = 32, BLOCK = 16 }; /* entries that are fetched before they are looked at */
+enum { AHEAD_ENTRY = 32, BLOCK = 16 }; /* entries that are prefetched before they are used */
 
 lig_status ligi_placement_init(ligi_placement *placement, const ligi_placement_options *options)
 {
@@ -67,7 +67,7 @@ lig_status ligi_placement_send_item(ligi_placement *placement, uint32_t to,
     return ligi_sync_send_item(&placement->sender, &address, &item);
 }
 
-/* --- what comes --- */
+/* --- received items --- */
 
 /* Bytes of the row that comes with an item of this kind. */
 static uint64_t row_bytes(const ligi_placement *placement, uint32_t kind, ligi_entry entry)
@@ -99,7 +99,7 @@ static lig_status one_arrived(ligi_placement *placement, const ligi_placement_in
     if (incoming->message->kind == LIGI_PARAMS_UPDATE)
         return ligi_placement_from_owner(placement, incoming, item, entry);
     if (ligi_tables_state(placement->tables, entry) ==
-        LIGI_ROW_ABSENT) /* else it is known better */
+        LIGI_ROW_ABSENT) /* otherwise a newer location is known */
         ligi_tables_location_update(placement->tables, entry,
                                     (ligi_row_location){incoming->from, item->number});
     return LIG_OK;
@@ -111,7 +111,7 @@ static void meet_mark(const ligi_placement *placement, uint64_t entry)
         (void)*(const volatile uint16_t *)&placement->marks[entry].flags;
 }
 
-/* Dense keys are entries; to find those of others takes as long as to wait for them. */
+/* Dense keys are entries; looking up hashed ones takes as long as waiting for them. */
 static void fetch_block(const ligi_placement *placement, const ligi_sync_item *items, uint32_t at,
                         uint32_t count)
 {
@@ -138,29 +138,29 @@ lig_status ligi_placement_arrived(ligi_placement *placement, uint32_t from,
     uint64_t left = parts->rows_bytes;
 
     if (message->kind == LIGI_PARAMS_SYNC && message->origin >= placement->node_count)
-        return lig_fail(LIG_E_CORRUPT, "node %u speaks for node %u, which there is not", from,
+        return lig_fail(LIG_E_CORRUPT,
+                        "node %u sent an item on behalf of node %u, which does not exist", from,
                         message->origin);
     for (uint32_t i = 0; i < message->count; i++) {
-        ligi_sync_item item; /* the payload may change while it is looked at */
+        ligi_sync_item item; /* the peer may change the payload during the check */
         ligi_entry entry;
         memcpy(&item, &parts->items[i], sizeof item);
         fetch_block(placement, parts->items, i, message->count);
         lig_status status = ligi_tables_entry(placement->tables, item.key, &entry);
         if (status == LIG_E_LIMIT && message->kind == LIGI_PARAMS_SYNC &&
             item.kind == LIGI_ITEM_WANT)
-            continue; /* a hint: whoever accesses the key is told that there is no room for it */
+            continue; /* a hint: an access of the key reports that the table is full */
         LIG_TRY(status);
         uint64_t bytes = row_bytes(placement, item.kind, entry);
         if (!belongs(message->kind, item.kind) || bytes > left || item.number > NUMBER_MOST)
-            return lig_fail(LIG_E_CORRUPT,
-                            "node %u sent an item of kind %u about key %lld that makes no sense",
-                            from, item.kind, (long long)item.key);
+            return lig_fail(LIG_E_CORRUPT, "invalid item from node %u: kind %u, key %lld", from,
+                            item.kind, (long long)item.key);
         LIG_TRY(one_arrived(placement, &incoming, &item, entry));
         incoming.row += bytes;
         left -= bytes;
     }
     if (left != 0)
-        return lig_fail(LIG_E_CORRUPT, "node %u sent %llu bytes too much", from,
+        return lig_fail(LIG_E_CORRUPT, "node %u sent %llu surplus bytes", from,
                         (unsigned long long)left);
     return ligi_sync_send_flush(&placement->sender);
 }
@@ -200,7 +200,7 @@ lig_status ligi_placement_watch(ligi_placement *placement, ligi_entry entry)
     return LIG_OK;
 }
 
-/* It is wanted, and was not. */
+/* The entry becomes wanted. */
 static lig_status gained_interest(ligi_placement *placement, ligi_entry entry)
 {
     ligi_row_state state = ligi_tables_state(placement->tables, entry);
@@ -251,8 +251,8 @@ lig_status ligi_placement_begin(ligi_placement *placement, uint32_t worker,
     return LIG_OK;
 }
 
-/* Of an entry that no worker of this node is interested in any more. What comes yet is dealt with
- * when it has come. */
+/* No worker of this node is interested in the entry any more. Rows still on their way are handled
+ * when they arrive. */
 static lig_status lost_interest(ligi_placement *placement, ligi_entry entry)
 {
     const ligi_mark *mark = &placement->marks[entry];

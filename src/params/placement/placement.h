@@ -37,25 +37,25 @@
 #include "params/rows/row_types.h"
 #include "params/wire/sync_send.h"
 
-#define LIGI_MARK_WANTED 1u    /* a want is under way */
-#define LIGI_MARK_LEAVING 2u   /* draining, and the drop is not said */
-#define LIGI_MARK_RESTING 4u   /* in the list of those to be looked at again */
-#define LIGI_MARK_UNSETTLED 8u /* a replica: something pushed to it may not be in the owner's row */
-#define LIGI_MARK_ERA 16u      /* of what is unsettled: the era it began in, odd or even */
-#define LIGI_MARK_LAP 32u     /* unsettled from the era before, and one delta was confirmed since */
-#define LIGI_MARK_REPLICA 64u /* it is one */
-#define LIGI_MARK_OWNED 128u  /* it is; a row that has not been looked at may be as well */
-/* In the list of an ending, or of those that have lapsed: all replicas and rows that others want
- * are, while this node is interested. */
+#define LIGI_MARK_WANTED 1u    /* a WANT is outstanding */
+#define LIGI_MARK_LEAVING 2u   /* draining, and DROP is not sent */
+#define LIGI_MARK_RESTING 4u   /* in the list of entries to examine again */
+#define LIGI_MARK_UNSETTLED 8u /* replica: some pushes may not be in the owner's row */
+#define LIGI_MARK_ERA 16u      /* of unsettled pushes: the era they began in, odd or even */
+#define LIGI_MARK_LAP 32u      /* unsettled since the previous era; one delta was confirmed since */
+#define LIGI_MARK_REPLICA 64u  /* it is a replica */
+#define LIGI_MARK_OWNED 128u   /* it is owned; set lazily */
+/* In the list of an ending or in the lapsed list: all replicas, and rows that others want, while
+ * this node is interested. */
 #define LIGI_MARK_WATCHED 256u
 
-/* What is known of an entry besides its row, in the form of its ligi_entry_info. */
+/* Placement's part of an entry's ligi_entry_info. */
 typedef struct ligi_mark {
-    uint64_t location; /* the tables' */
-    uint32_t interest; /* of this node's workers: interests' */
-    uint32_t others;   /* OWNED: subscribers' */
+    uint64_t location; /* owned by the tables */
+    uint32_t interest; /* interests of this node's workers */
+    uint32_t others;   /* OWNED: subscribers */
     uint32_t number;   /* of the last delta sent to an owner */
-    uint16_t arrived;  /* OWNED: the round it came in */
+    uint16_t arrived;  /* OWNED: the round it arrived in */
     uint16_t flags;
     uint64_t reserved;
 } ligi_mark;
@@ -77,17 +77,16 @@ typedef struct ligi_placement {
     ligi_sync_sender sender;
     ligi_mark *marks; /* by entry; in memory of the tables */
     ligi_interests interests;
-    ligi_entries lapsed; /* an ending of theirs is over: to be looked at */
+    ligi_entries lapsed; /* an ending is over: to be examined */
     ligi_subscribers subscribers;
-    ligi_entries
-        dirty; /* noted: replicas with something pending, rows that others have replicas of */
+    ligi_entries dirty; /* replicas with pending deltas, rows that others have replicas of */
     size_t dirty_done;
     ligi_entries resting;
     uint32_t round;
-    uint32_t era;           /* what becomes unsettled belongs to this one */
+    uint32_t era;           /* new unsettled pushes belong to this era */
     uint64_t unsettled[2];  /* replicas, by era, odd and even */
-    uint64_t updates;       /* rows of UPDATE said so far */
-    _Atomic uint64_t wants; /* that are under way; others may read it without the lock */
+    uint64_t updates;       /* rows of UPDATE sent so far */
+    _Atomic uint64_t wants; /* outstanding; may be read without the lock */
     ligi_placement_counts counts;
 } ligi_placement;
 
@@ -101,45 +100,45 @@ typedef struct ligi_placement_options {
 lig_status ligi_placement_init(ligi_placement *placement, const ligi_placement_options *options);
 void ligi_placement_fini(ligi_placement *placement);
 
-/* What came. SYNC, UPDATE or LOCATION; hostile until checked here: a failing status loses the
- * peer. */
+/* A received SYNC, UPDATE or LOCATION message; untrusted until checked here: on failure the peer is
+ * lost. */
 lig_status ligi_placement_arrived(ligi_placement *placement, uint32_t from,
                                   const ligi_params_message *message,
                                   const ligi_params_parts *parts);
 
-/* A worker becomes interested in a segment, or is no more. Looks at *budget entries at most, which
- * is lessened; `begin` goes on at segment->done. Once more while *through is 0. */
+/* A worker becomes interested in a segment, or loses interest. Examines at most *budget entries and
+ * reduces it; `begin` continues at segment->done. Call again while *through is 0. */
 lig_status ligi_placement_begin(ligi_placement *placement, uint32_t worker,
                                 ligi_intent_segment *segment, size_t *budget, int *through);
 lig_status ligi_placement_end(ligi_placement *placement, ligi_intent_segment *segment,
                               size_t *budget, int *through);
-/* Rows that a write made dirty (ligi_batch.noted): for the next ligi_placement_spread. */
+/* Rows that a write has made dirty (ligi_batch.noted): for the next ligi_placement_spread. */
 lig_status ligi_placement_note(ligi_placement *placement, const ligi_entry *noted, size_t count);
-/* A round begins: rows have rested one more. Those that wait for that are looked at. */
+/* A round begins: rows have rested for one more. Examines those that wait for it. */
 lig_status ligi_placement_rested(ligi_placement *placement);
-/* Sends on what was noted: deltas to owners, rows to replicas. */
+/* Sends deltas to owners and rows to replicas for everything noted. */
 lig_status ligi_placement_spread(ligi_placement *placement, size_t *budget);
-/* The deltas alone; rows for replicas wait on. */
+/* The deltas only; rows for replicas stay queued. */
 lig_status ligi_placement_send_deltas(ligi_placement *placement);
 
 /* --- between the files of the placement --- */
 
-typedef struct ligi_placement_incoming { /* where an item came in */
+typedef struct ligi_placement_incoming { /* where an item was received */
     uint32_t from;
     const ligi_params_message *message;
     const uint8_t *row; /* of the item, when its kind has one */
 } ligi_placement_incoming;
 
 lig_status ligi_entries_add(ligi_entries *entries, const ligi_entry *items, size_t count);
-/* An item without a row, in the message that its kind belongs to. */
+/* An item without a row, in the message of its kind. */
 lig_status ligi_placement_send_item(ligi_placement *placement, uint32_t to,
                                     ligi_sync_item_kind kind, ligi_entry entry, uint64_t number);
-/* Interested at the moment. */
+/* Whether this node is interested now. */
 static inline int ligi_placement_is_interested(ligi_placement *placement, ligi_entry entry)
 {
     return ligi_interests_first(&placement->interests, &placement->marks[entry].interest) != NULL;
 }
-/* A replica, or a row that others want: looked at when the interest in it ends. */
+/* A replica, or a row that others want: examined when the interest in it ends. */
 lig_status ligi_placement_watch(ligi_placement *placement, ligi_entry entry);
 
 #endif

@@ -22,7 +22,7 @@ static ligi_sync_address updates_to(const ligi_placement *placement, uint32_t no
     return (ligi_sync_address){.to = node, .kind = LIGI_PARAMS_UPDATE, .origin = placement->rank};
 }
 
-/* Shared before it is read: what is written in between is noted, and told. */
+/* Marked shared before it is read: a write in between is noted and sent. */
 static lig_status copy_to(ligi_placement *placement, ligi_entry entry, ligi_subscriber *one)
 {
     ligi_sync_address address = updates_to(placement, one->node);
@@ -40,7 +40,7 @@ static lig_status copy_to(ligi_placement *placement, ligi_entry entry, ligi_subs
     return LIG_OK;
 }
 
-/* Who else waits for it, waits there from now on. */
+/* Nodes that still wait for the row now wait at its new owner. */
 static lig_status send_after(ligi_placement *placement, ligi_entry entry, uint32_t to)
 {
     ligi_mark *mark = &placement->marks[entry];
@@ -56,7 +56,7 @@ static lig_status send_after(ligi_placement *placement, ligi_entry entry, uint32
     return LIG_OK;
 }
 
-/* The row itself, to a node that knows of all it had pushed to a replica, if it had one. */
+/* The row itself, to a node that has confirmed all pushes to its replica, if it had one. */
 static lig_status give_row(ligi_placement *placement, ligi_entry entry, uint32_t to)
 {
     ligi_sync_address address = updates_to(placement, to);
@@ -142,9 +142,9 @@ static lig_status wanted(ligi_placement *placement, const ligi_placement_incomin
     ligi_subscriber *one;
 
     if (origin == placement->rank)
-        return LIG_OK; /* the row has come meanwhile */
+        return LIG_OK; /* the row has arrived meanwhile */
     if (ligi_tables_state(placement->tables, entry) == LIGI_ROW_OWNED) {
-        /* Mostly nobody else has asked: it goes without ever having been one of several. */
+        /* The common case: nobody else has asked, so the row was never shared. */
         if (mark->others == 0 && choose(placement, entry, 0, 0) == LIGI_POLICY_RELOCATE)
             return give_row(placement, entry, origin);
         if (ligi_subscribers_find(&placement->subscribers, mark->others, origin) != NULL)
@@ -155,7 +155,7 @@ static lig_status wanted(ligi_placement *placement, const ligi_placement_incomin
     }
     ligi_row_location location = ligi_tables_location(placement->tables, entry);
     if (location.node == placement->rank)
-        return lig_fail(LIG_E_INTERNAL, "key %lld is thought to be where it is not",
+        return lig_fail(LIG_E_INTERNAL, "no route to key %lld: it was forwarded too often",
                         (long long)item->key);
     placement->counts.forwarded++;
     const ligi_sync_address address = {
@@ -188,12 +188,14 @@ lig_status ligi_placement_to_owner(ligi_placement *placement,
     uint32_t moves = item->kind == LIGI_ITEM_DROP ? (uint32_t)item->number : item->extra;
     if (ligi_tables_state(placement->tables, entry) != LIGI_ROW_OWNED ||
         moves != (uint32_t)ligi_tables_location(placement->tables, entry).moves)
-        return LIG_OK; /* it has gone to the one who says this, and was made with this */
+        return LIG_OK; /* it was relocated to the sender, including this */
     ligi_subscriber *one = ligi_subscribers_find(&placement->subscribers,
                                                  placement->marks[entry].others, incoming->from);
     if (one == NULL || !one->has_replica || incoming->message->origin != incoming->from)
-        return lig_fail(LIG_E_CORRUPT, "node %u speaks of a copy of key %lld, and has none",
-                        incoming->from, (long long)item->key);
+        return lig_fail(
+            LIG_E_CORRUPT,
+            "protocol error: node %u refers to a replica of key %lld that it does not have",
+            incoming->from, (long long)item->key);
     if (item->kind == LIGI_ITEM_DROP)
         return dropped(placement, incoming->from, entry);
     one->number = item->number;
@@ -202,7 +204,7 @@ lig_status ligi_placement_to_owner(ligi_placement *placement,
     return LIG_OK;
 }
 
-/* Reads the row once, for the first, and copies it for the others. */
+/* Reads the row once, for the first replica, and copies it for the others. */
 lig_status ligi_placement_refresh(ligi_placement *placement, ligi_entry entry)
 {
     size_t bytes = ligi_tables_body_bytes(placement->tables, entry);

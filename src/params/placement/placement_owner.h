@@ -1,4 +1,5 @@
-/* The owner's side of placement: nodes' interest, deltas of replicas, updates to replicas. */
+/* The owner's side of placement: interest of other nodes, deltas from replicas, updates to
+ * replicas. */
 #ifndef LIGI_PLACEMENT_OWNER_H
 #define LIGI_PLACEMENT_OWNER_H
 
@@ -7,7 +8,7 @@
 /* See ligi_sync_written_by. */
 lig_status ligi_placement_written_by(ligi_placement *placement, ligi_entry entry, uint32_t origin);
 lig_status ligi_placement_consider(ligi_placement *placement,
-                                   ligi_entry entry); /* OWNED: who gets it? */
+                                   ligi_entry entry); /* OWNED: decides which node gets the row. */
 lig_status ligi_placement_refresh(ligi_placement *placement, ligi_entry entry); /* OWNED */
 lig_status ligi_placement_to_owner(ligi_placement *placement,
                                    const ligi_placement_incoming *incoming,

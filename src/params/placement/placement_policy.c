@@ -1,9 +1,9 @@
-/* Who gets a row. */
+/* Relocate or replicate. */
 #include "params/placement/placement_policy.h"
 
-/* A row that several nodes want in turn would be on its way all the time if nothing held it: where
- * it cannot be copied, and where the node has a replica that serves it as well, it rests. A node
- * that has nothing and is alone with its wish gets the row at once. */
+/* A row that several nodes want in turn would move all the time. Where it cannot be replicated, or
+ * the node already has a replica, it rests for some rounds. A node without a replica that is the
+ * only interested one gets the row at once. */
 static ligi_placement_policy_act move(const ligi_placement_policy_view *view, int can_replicate)
 {
     int hasty = can_replicate && !view->has_replica;

@@ -1,10 +1,8 @@
-/* Who gets a row. Pure: the owner describes what it knows of one row and one node that is
- * interested in it, and is told what to do. It asks again whenever that changes: a node has become
- * interested, somebody's interest has ended, the row has rested.
- *
- * One interested node: the row moves there. Several: they get replicas. None: it stays. Where there
- * can be no replicas, a row stays while its owner is interested, and then goes to the one who asked
- * first. */
+/* Decides whether a row is relocated or replicated. Pure: the owner describes one row and one
+ * interested node, and gets the action. It asks again whenever the facts change: another node has
+ * become interested, an interest has ended, the row has rested. One interested node: relocate.
+ * Several: replicate. None: keep. If the table cannot be replicated, the row stays while its owner
+ * is interested, and then goes to the node that asked first. */
 #ifndef LIGI_PLACEMENT_POLICY_H
 #define LIGI_PLACEMENT_POLICY_H
 
@@ -16,19 +14,18 @@
 
 typedef struct ligi_placement_policy_view {
     lig_params_techniques techniques;
-    int replicable;       /* 0: the optimizer's state is not a sum */
+    int replicable;       /* 0: the optimizer state is not a sum */
     int own;              /* the owner's workers are interested */
-    uint32_t other_count; /* interested nodes besides the owner and the one in question */
-    int has_replica;      /* the one in question */
-    uint32_t rested;      /* rounds since the row last moved */
+    uint32_t other_count; /* interested nodes other than the owner and the node in question */
+    int has_replica;      /* the node in question */
+    uint32_t rested;      /* rounds since the last relocation */
 } ligi_placement_policy_view;
 
 typedef enum ligi_placement_policy_act {
-    LIGI_POLICY_STAY =
-        0, /* the node uses its replica, or asks by message; look again at a change */
+    LIGI_POLICY_STAY = 0, /* the node uses its replica, or sends requests; ask again at a change */
     LIGI_POLICY_REPLICATE,
     LIGI_POLICY_RELOCATE,
-    LIGI_POLICY_LATER, /* it would move, but has not rested: look again in the next round */
+    LIGI_POLICY_LATER, /* would be relocated, but has not rested: ask again in the next round */
 } ligi_placement_policy_act;
 
 ligi_placement_policy_act ligi_placement_policy(const ligi_placement_policy_view *view);

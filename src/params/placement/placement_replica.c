@@ -4,7 +4,7 @@
 #include "params/tables/row_install.h"
 #include "params/tables/table_info.h"
 
-/* --- what is not in the owner's row yet --- */
+/* --- pushes that are not in the owner's row yet --- */
 
 void ligi_placement_unsettle(ligi_placement *placement, ligi_entry entry)
 {
@@ -17,8 +17,8 @@ void ligi_placement_unsettle(ligi_placement *placement, ligi_entry entry)
     placement->unsettled[era]++;
 }
 
-/* What was pushed in the era before is in the delta that was under way when it ended, or in the one
- * after: it has ended for this entry when both are confirmed, however much was pushed since. */
+/* Pushes of the previous era are in the delta that was outstanding when it ended, or in the next
+ * one: the era has ended for this entry when both are confirmed, however much was pushed since. */
 static void settle(ligi_placement *placement, ligi_entry entry, int more)
 {
     ligi_mark *mark = &placement->marks[entry];
@@ -42,9 +42,9 @@ uint32_t ligi_placement_next_era(ligi_placement *placement)
     return placement->era++;
 }
 
-/* --- saying --- */
+/* --- sending --- */
 
-/* Under the lock: no need for a locked instruction. */
+/* Under the lock: no locked instruction needed. */
 static void count_wants(ligi_placement *placement, uint64_t change)
 {
     atomic_store_explicit(&placement->wants,
@@ -121,10 +121,10 @@ lig_status ligi_placement_surrender(ligi_placement *placement, ligi_entry entry)
     return ligi_sync_send_flush(&placement->sender);
 }
 
-/* --- hearing --- */
+/* --- receiving --- */
 
-/* A delta is in. What was pushed since goes in the next round; unless the replica was given up,
- * then at once. */
+/* A delta is confirmed. Later pushes are sent in the next round, or at once if the replica was
+ * dropped. */
 static lig_status confirmed(ligi_placement *placement, ligi_entry entry)
 {
     ligi_mark *mark = &placement->marks[entry];
@@ -163,14 +163,14 @@ static lig_status fresh(ligi_placement *placement, const ligi_placement_incoming
         return taken(placement, item, entry);
     if (state != LIGI_ROW_REPLICA ||
         item->extra != (uint32_t)ligi_tables_location(placement->tables, entry).moves)
-        return LIG_OK; /* of a replica that was given up meanwhile */
+        return LIG_OK; /* for a replica that was dropped meanwhile */
     LIG_TRY(ligi_tables_install_replica(placement->tables, entry, incoming->row, included));
     return included ? confirmed(placement, entry) : LIG_OK;
 }
 
 static lig_status unexpected(const ligi_placement_incoming *incoming, const ligi_sync_item *item)
 {
-    return lig_fail(LIG_E_CORRUPT, "node %u sent the row of key %lld to one who has it",
+    return lig_fail(LIG_E_CORRUPT, "protocol error: node %u sent the row of key %lld to its owner",
                     incoming->from, (long long)item->key);
 }
 
@@ -182,7 +182,7 @@ static void answered(ligi_placement *placement, ligi_mark *mark)
     count_wants(placement, UINT64_MAX);
 }
 
-/* Interest that ended meanwhile is told by giving the replica back. */
+/* If interest ended meanwhile, the replica is dropped. */
 static lig_status copied(ligi_placement *placement, const ligi_placement_incoming *incoming,
                          const ligi_sync_item *item, ligi_entry entry)
 {

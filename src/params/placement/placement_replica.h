@@ -1,4 +1,4 @@
-/* The side of a node that does not own a row: it asks for it, has a replica, drops it, or becomes
+/* The side of a node that does not own a row: requests it, holds a replica, drops it, or becomes
  * the owner. */
 #ifndef LIGI_PLACEMENT_REPLICA_H
 #define LIGI_PLACEMENT_REPLICA_H
@@ -7,8 +7,8 @@
 
 lig_status ligi_placement_surrender(ligi_placement *placement, ligi_entry entry);
 
-/* What is unsettled now belongs to an era that ends: unsettled[*era & 1] falls to 0 when all of it
- * is in the owners' rows. Not again before that. What was noted must have been told. */
+/* Everything unsettled now belongs to an era that ends: unsettled[*era & 1] reaches 0 when all of
+ * it is in the owners' rows. Not again before that. Noted deltas must have been sent. */
 uint32_t ligi_placement_next_era(ligi_placement *placement);
 lig_status ligi_placement_want(ligi_placement *placement, ligi_entry entry);    /* ABSENT */
 lig_status ligi_placement_give_up(ligi_placement *placement, ligi_entry entry); /* REPLICA */

@@ -16,7 +16,7 @@ static void drop_buffers(lig_params *node, ligi_send_buffer *buffer)
     }
 }
 
-/* It has ended: what it held is free, but for what peers have still to read. */
+/* The request has ended: its buffers are free, except those that peers may still read. */
 static void release(lig_params_worker *worker, ligi_request_ticket *ticket)
 {
     lig_params *node = worker->node;
@@ -34,7 +34,7 @@ static void release(lig_params_worker *worker, ligi_request_ticket *ticket)
     node->given_up = first;
 }
 
-/* An answer that nobody waits for. */
+/* A response that nobody waits for. */
 static void answered_late(lig_params *node, const ligi_params_message *message)
 {
     ligi_send_buffer **at = &node->given_up;
@@ -80,27 +80,27 @@ void ligi_params_request_abandon(lig_params_worker *worker, lig_status status, c
 
 static lig_status corrupt(uint32_t rank, const char *what)
 {
-    return lig_fail(LIG_E_CORRUPT, "node %u answers wrongly: %s", rank, what);
+    return lig_fail(LIG_E_CORRUPT, "invalid response from node %u: %s", rank, what);
 }
 
-/* All positions and sizes are looked at before the first byte is written. */
+/* All positions and sizes are checked before the first byte is written. */
 static lig_status check_answer(uint32_t rank, const ligi_params_message *message,
                                const ligi_params_parts *parts, const ligi_request_ticket *ticket)
 {
     uint64_t bytes = 0;
     if (message->count > ticket->left || message->verb != ticket->verb)
-        return corrupt(rank, "more keys than it was asked for");
+        return corrupt(rank, "more keys than were requested");
     if (ticket->verb == LIGI_PULL && !(message->flags & LIGI_PARAMS_VALUES))
         return corrupt(rank, "no values");
     if (!(message->flags & LIGI_PARAMS_POSITIONS))
         return LIG_OK;
     for (uint32_t i = 0; i < message->count; i++) {
         if (parts->positions[i] >= ticket->want_count)
-            return corrupt(rank, "a key that it was not asked for");
+            return corrupt(rank, "a key that was not requested");
         bytes += ticket->wants[parts->positions[i]].bytes;
     }
     if ((message->flags & LIGI_PARAMS_VALUES) && bytes != parts->rows_bytes)
-        return corrupt(rank, "rows of another length");
+        return corrupt(rank, "wrong row length");
     return LIG_OK;
 }
 
@@ -115,7 +115,7 @@ static void take_values(const ligi_params_message *message, const ligi_params_pa
     }
 }
 
-/* Who answers owns the rows. */
+/* The sender of the response owns the rows. */
 static void take_places(lig_params *node, uint32_t rank, const ligi_params_message *message,
                         const ligi_params_parts *parts, const ligi_request_ticket *ticket)
 {
@@ -148,7 +148,7 @@ lig_status ligi_params_request_answered(lig_params *node, uint32_t rank,
     ligi_request_ticket *ticket =
         worker ? ligi_params_tickets_find(&worker->tickets, (int64_t)message->ticket) : NULL;
     if (message->worker >= node->worker_count || message->origin != node->rank)
-        return corrupt(rank, "a worker that there is not");
+        return corrupt(rank, "unknown worker");
     if (ticket == NULL || ticket->state != LIGI_TICKET_OPEN) {
         answered_late(node, message);
         return LIG_OK;
@@ -180,7 +180,7 @@ static int has_ended(void *context)
     return ligi_params_tickets_has_ended(what->tickets, what->number);
 }
 
-/* The worker's own thread: what it had asked for is told once. */
+/* The worker's own thread: each failure is reported once. */
 static lig_status outcome(lig_params_worker *worker, int64_t number)
 {
     ligi_node_lock(worker->node);
@@ -196,13 +196,13 @@ lig_status lig_params_wait(lig_params_worker *worker, int64_t ticket, int64_t ti
         return LIG_OK;
     LIG_TRY(ligi_node_check(worker->node));
     if (ticket < 0 || ticket >= worker->tickets.next)
-        return lig_fail(LIG_E_INVALID, "ticket %lld was not given out by this worker",
+        return lig_fail(LIG_E_INVALID, "ticket %lld was not issued by this worker",
                         (long long)ticket);
     await what = {&worker->tickets, ticket};
     lig_status status = ligi_node_wait(worker->node, has_ended, &what, timeout_ns);
     if (status == LIG_E_TIMEOUT)
-        return lig_fail(LIG_E_TIMEOUT, "request %lld of worker %u has not been answered in time",
-                        (long long)ticket, worker->id);
+        return lig_fail(LIG_E_TIMEOUT, "request %lld of worker %u timed out", (long long)ticket,
+                        worker->id);
     LIG_TRY(status);
     return outcome(worker, ticket);
 }
@@ -213,7 +213,7 @@ static int all_have_ended(void *context)
     return atomic_load_explicit(&what->tickets->ended, memory_order_relaxed) >= what->number;
 }
 
-/* Nothing is told before all have ended: what is told is not told again. */
+/* Nothing is reported before all have ended, because a failure is reported only once. */
 lig_status lig_params_wait_all(lig_params_worker *worker, int64_t timeout_ns)
 {
     int64_t next = worker->tickets.next;
@@ -225,7 +225,7 @@ lig_status lig_params_wait_all(lig_params_worker *worker, int64_t timeout_ns)
         return LIG_OK;
     lig_status status = ligi_node_wait(worker->node, all_have_ended, &what, timeout_ns);
     if (status == LIG_E_TIMEOUT)
-        return lig_fail(LIG_E_TIMEOUT, "request %lld of worker %u has not been answered in time",
+        return lig_fail(LIG_E_TIMEOUT, "request %lld of worker %u timed out",
                         (long long)atomic_load(&worker->tickets.ended), worker->id);
     LIG_TRY(status);
     ligi_node_lock(worker->node);

@@ -15,18 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- order ---
- *
- * For each kind of access a table by the hash of a key says the youngest ticket of this worker that
- * asked for it: 24 bits that tell keys of a bucket apart, 40 bits of the ticket's number plus one.
- * Two keys that meet in a bucket leave it to MANY: then an access of any key there waits. */
+/* --- order --- For each kind of access a table, indexed by the hash of a key, stores the latest
+ * ticket of this worker that requested it: 24 bits of hash to tell keys of a bucket apart, 40 bits
+ * of ticket number plus one. If two keys collide in a bucket it becomes MANY: an access of any key
+ * there then waits. */
 
 enum { PLACES_AHEAD = 16 };
 enum { BUCKET_BITS = 14, BUCKETS = 1 << BUCKET_BITS, TICKET_BITS = 40 };
 #define TICKET_MASK ((UINT64_C(1) << TICKET_BITS) - 1)
 #define MANY (UINT64_C(0xffffff) << TICKET_BITS)
-#define STAGED_MOST (UINT64_C(64) << 20) /* bytes of rows that a worker waits for */
-#define TICKET_MOST (UINT64_C(16) << 20) /* of one ticket */
+#define STAGED_MOST (UINT64_C(64) << 20) /* bytes of rows that a worker may have outstanding */
+#define TICKET_MOST (UINT64_C(16) << 20) /* per ticket */
 
 typedef enum access { READS = 0, ADDS = 1, SETS = 2, ACCESSES = 3 } access;
 
@@ -34,8 +33,8 @@ struct ligi_params_request_state {
     uint64_t last[ACCESSES][BUCKETS];
     uint8_t strict[LIG_PARAMS_TABLES_MAX]; /* a push does not commute with a push */
     int any_strict;
-    uint32_t *heads;   /* [node_count + 1]: where the keys of a node begin */
-    uint32_t *by_node; /* misses in the order of nodes */
+    uint32_t *heads;   /* [node_count + 1]: where the keys of each node begin */
+    uint32_t *by_node; /* misses ordered by node */
     size_t by_node_room;
 };
 
@@ -86,7 +85,7 @@ static access access_of(const lig_params_worker *worker, ligi_verb verb, int64_t
     return table >= 0 && requests->strict[table] ? SETS : ADDS;
 }
 
-/* The youngest ticket that an access must not overtake, plus one; 0: none. */
+/* The latest ticket that an access must not overtake, plus one; 0: none. */
 static uint64_t youngest(const struct ligi_params_request_state *requests, access kind, int64_t key)
 {
     static const uint8_t against[ACCESSES][ACCESSES] = {
@@ -113,7 +112,7 @@ static void remember(lig_params_worker *worker, ligi_verb verb, int64_t key, int
     *last = tag | (((uint64_t)ticket + 1) & TICKET_MASK);
 }
 
-/* A ticket's number plus one that all keys of the batch are behind; 0: none that is open. */
+/* The latest ticket that precedes any key of the batch, plus one; 0: none is open. */
 static uint64_t must_end(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch)
 {
     uint64_t found = 0;
@@ -147,7 +146,7 @@ static lig_status wait_ended(lig_params_worker *worker, int64_t ended, int64_t t
     await what = {worker, ended};
     lig_status status = ligi_node_wait(worker->node, have_ended, &what, timeout_ns);
     if (status == LIG_E_TIMEOUT)
-        return lig_fail(LIG_E_TIMEOUT, "request %lld of worker %u has not been answered in time",
+        return lig_fail(LIG_E_TIMEOUT, "request %lld of worker %u timed out",
                         (long long)atomic_load(&worker->tickets.ended), worker->id);
     return status;
 }
@@ -163,7 +162,7 @@ lig_status ligi_params_request_order(lig_params_worker *worker, ligi_verb verb,
     return wait_ended(worker, number, worker->node->timeout_ns);
 }
 
-/* --- what stands between a worker and its rows --- */
+/* --- what delays a worker's access --- */
 
 typedef struct obstacle {
     lig_params *node;
@@ -178,8 +177,8 @@ static int has_state(const ligi_batch *batch, const ligi_tables *tables, ligi_ro
     return 0;
 }
 
-/* Nothing that was pushed here is still here. Once seen after a worker's last push it stays true of
- * that push, whatever becomes of the row: the owner has it. */
+/* No push to this replica is pending any more. Once seen after a worker's last push this stays true
+ * of that push, whatever happens to the row: the owner has it. */
 static int all_absent(const ligi_batch *batch, const ligi_tables *tables)
 {
     for (size_t i = 0; i < batch->miss_count; i++)
@@ -188,7 +187,7 @@ static int all_absent(const ligi_batch *batch, const ligi_tables *tables)
     return 1;
 }
 
-/* No replica that was given up has still to be taken in by its owner. */
+/* No dropped replica is waiting for its owner's confirmation. */
 static int is_free(void *context)
 {
     const obstacle *what = context;
@@ -196,7 +195,7 @@ static int is_free(void *context)
            !has_state(what->batch, what->node->tables, LIGI_ROW_DRAINING);
 }
 
-/* Whoever sets a row here and would find its old value in the replica for a while does without. */
+/* A worker that sets a row drops its local replica, which would show the old value for a while. */
 static void surrender(lig_params *node, const ligi_batch *batch)
 {
     ligi_node_lock(node);
@@ -220,7 +219,7 @@ static void look_again(lig_params_worker *worker, ligi_verb verb, ligi_batch *ba
         ligi_sync_noted(node, worker, batch->noted + noted, batch->noted_count - noted);
 }
 
-/* Leaves misses that are somewhere else, and free to be asked for there. */
+/* Keeps the misses that are remote and may be requested from another node. */
 static lig_status clear_way(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch)
 {
     lig_params *node = worker->node;
@@ -233,19 +232,19 @@ static lig_status clear_way(lig_params_worker *worker, ligi_verb verb, ligi_batc
             ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
         lig_status status = ligi_node_wait(node, is_free, &what, ligi_time_left(deadline));
         if (status == LIG_E_TIMEOUT)
-            return lig_fail(LIG_E_TIMEOUT, "replicas of rows were not given back in time");
+            return lig_fail(LIG_E_TIMEOUT, "timeout: replicas were not confirmed by their owners");
         LIG_TRY(status);
         look_again(worker, verb, batch);
-        if (atomic_load(&node->broken)) /* what drains will not be confirmed any more */
+        if (atomic_load(&node->broken)) /* draining rows will not be confirmed any more */
             break;
     }
     return batch->miss_count > 0 ? ligi_node_check_others(node) : LIG_OK;
 }
 
-/* --- asking --- */
+/* --- sending requests --- */
 
-/* Sorts the misses by the node to be asked: heads[n] .. heads[n + 1] of by_node. 0 when a row has
- * come here meanwhile. */
+/* Sorts the misses by the node to ask: heads[n] .. heads[n + 1] of by_node. 0 if a row has arrived
+ * here meanwhile. */
 static int sort_misses(lig_params_worker *worker, const ligi_batch *batch)
 {
     struct ligi_params_request_state *requests = worker->requests;
@@ -270,8 +269,8 @@ static int sort_misses(lig_params_worker *worker, const ligi_batch *batch)
     return 1;
 }
 
-/* What is in the memory of peers on this host is read there. Between two there is no question whose
- * it is. */
+/* Rows in the memory of peers on this host are read there. With two nodes the owner is always
+ * known. */
 static void read_peers(lig_params_worker *worker, ligi_batch *batch)
 {
     lig_params *node = worker->node;
@@ -312,7 +311,7 @@ typedef struct asking {
     const ligi_batch *batch;
     ligi_request_ticket *ticket;
     const double *rates;
-    uint64_t bytes; /* of the rows that are wanted */
+    uint64_t bytes; /* of the requested rows */
 } asking;
 
 /* How many of `count` keys fit into one message, and the bytes of its payload. */
@@ -321,7 +320,8 @@ static uint32_t fit(const asking *call, const uint32_t *indexes, uint32_t count,
     uint64_t rows = 0;
     uint32_t most = count < LIGI_PARAMS_KEYS_MAX ? count : LIGI_PARAMS_KEYS_MAX, n = 0;
     for (; n < most; n++) {
-        uint64_t more = rows + call->ticket->wants[indexes[n]].bytes; /* of a pull: of its answer */
+        uint64_t more = rows + call->ticket->wants[indexes[n]].bytes; /* of a pull: of its
+                                                                       * response */
         if (n > 0 && more + 12 * (uint64_t)(n + 1) > LIGI_PARAMS_PAYLOAD_GOOD)
             break;
         rows = more;
@@ -349,7 +349,7 @@ static void fill_buffer(const asking *call, const uint32_t *indexes, uint32_t co
         positions[count] = 0;
 }
 
-/* One message. The buffer of a write is lent: the ticket holds it until the answer. */
+/* One message. The buffer of a write is lent: the ticket holds it until the response. */
 static lig_status send_request(const asking *call, uint32_t to, const uint32_t *indexes,
                                uint32_t count, uint64_t bytes)
 {
@@ -382,7 +382,7 @@ static lig_status send_request(const asking *call, uint32_t to, const uint32_t *
         buffer->with = call->ticket->buffers;
         call->ticket->buffers = buffer;
     } else {
-        outgoing.send_flags = 0; /* it has failed, and nobody holds what is lent */
+        outgoing.send_flags = 0; /* it has failed, and nobody holds the lent buffer */
     }
     status = ligi_params_peer_send(&node->peers[to], &outgoing);
     ligi_node_unlock(node);
@@ -417,7 +417,7 @@ static const double *rates_of(const lig_params_worker *worker, ligi_verb verb, d
     return any ? rates : NULL;
 }
 
-/* Under the lock. LIG_E_BUSY: too much is open. */
+/* Under the lock. LIG_E_BUSY: too much is outstanding. */
 static lig_status try_ticket(asking *call)
 {
     lig_params_worker *worker = call->worker;
@@ -465,7 +465,7 @@ static lig_status ask_some(lig_params_worker *worker, ligi_verb verb, const ligi
     return send_all(&call);
 }
 
-/* Of a row that is set twice in one call the last counts. */
+/* If a row is set twice in one call, the last value counts. */
 static void keep_last(ligi_batch *batch)
 {
     ligi_miss *misses = batch->misses;
@@ -478,7 +478,7 @@ static void keep_last(ligi_batch *batch)
     memmove(misses, misses + at, batch->miss_count * sizeof *misses);
 }
 
-/* Some row is pushed to twice, and its optimizer does not take that in either order. */
+/* A row is pushed to twice, and its optimizer's steps do not commute. */
 static int has_steps_in_order(const lig_params_worker *worker, ligi_verb verb,
                               const ligi_batch *batch)
 {
@@ -494,8 +494,8 @@ static int has_steps_in_order(const lig_params_worker *worker, ligi_verb verb,
     return 0;
 }
 
-/* The misses from `first` on that one ticket takes, at most `most` bytes of messages, and the bytes
- * of their rows. */
+/* The misses from `first` on that fit in one ticket, at most `most` bytes of messages, and the
+ * bytes of their rows. */
 static size_t portion(const ligi_tables *tables, const ligi_batch *batch, size_t first,
                       uint64_t most, uint64_t *bytes)
 {
@@ -512,7 +512,7 @@ static size_t portion(const ligi_tables *tables, const ligi_batch *batch, size_t
     return i - first;
 }
 
-/* A call that fails borrows nothing: what it has asked for so far is thrown away when it comes. */
+/* A failed call borrows nothing: responses to requests it has sent are discarded. */
 static lig_status give_up(lig_params_worker *worker, int64_t first, lig_status status)
 {
     ligi_failure failure;
@@ -529,9 +529,9 @@ static lig_status give_up(lig_params_worker *worker, int64_t first, lig_status s
     return ligi_failure_publish(&failure);
 }
 
-/* A call that wants very much has several tickets; all but the last are waited for here, so that
- * memory for what is under way is bounded. Messages may overtake each other where rows move: steps
- * that are to be taken in order go in one message, or one after another. */
+/* A large call is split into several tickets; all but the last are waited for here, which bounds
+ * the memory in use. Messages may overtake each other while rows move: steps that must stay in
+ * order go in one message, or one after another. */
 static lig_status ask_all(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch,
                           int64_t *ticket)
 {
@@ -563,7 +563,7 @@ static lig_status ask_all(lig_params_worker *worker, ligi_verb verb, ligi_batch 
     return LIG_OK;
 }
 
-/* What is on its way here is done here. */
+/* Rows on their way here are accessed here once they arrive. */
 static void await_rows(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch)
 {
     ligi_params_counts *counts = &worker->counts;

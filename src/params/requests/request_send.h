@@ -4,14 +4,14 @@
 
 #include "params/state/node_state.h"
 
-/* The keys of batch->misses (after read or write) are asked for elsewhere: what can be had without
- * a message is done, the rest gets a ticket (LIG_PARAMS_LOCAL: nothing is left). */
+/* Requests the keys of batch->misses (after read or write) from other nodes: accesses that need no
+ * message are done at once, the rest gets a ticket (LIG_PARAMS_LOCAL: nothing is left). */
 lig_status ligi_params_request_send(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch,
                                     int64_t *ticket);
 /* Waits for requests of this worker that an access of these keys must not overtake. */
 lig_status ligi_params_request_order(lig_params_worker *worker, ligi_verb verb,
                                      const ligi_batch *batch);
-/* 1 when there is none: then nothing is waited for. */
+/* 1 if there is none: nothing to wait for. */
 int ligi_params_request_may(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch);
 lig_status ligi_params_request_state_create(lig_params_worker *worker);
 void ligi_params_request_state_destroy(lig_params_worker *worker);

@@ -1,5 +1,5 @@
-/* Requests of other nodes: what is owned here is done, the rest is passed on to where it went. All
- * of it under the lock, so that no row comes or goes meanwhile. */
+/* Requests from other nodes: rows owned here are accessed, the rest is forwarded to where the rows
+ * went. All under the lock, so that no row moves meanwhile. */
 #include "params/requests/request_serve.h"
 #include "params/requests/request_complete.h"
 #include "params/rows/table_state.h"
@@ -20,7 +20,7 @@ typedef struct inquiry {
     const ligi_params_parts *parts;
     ligi_serve_scratch *scratch;
     uint64_t elements; /* of all its rows */
-    uint32_t mine;     /* scratch->mine: how many */
+    uint32_t mine;     /* scratch->mine: its length */
     uint32_t others;   /* scratch->others */
 } inquiry;
 
@@ -55,9 +55,9 @@ static lig_status reserve(ligi_serve_scratch *scratch, size_t count)
     return LIG_OK;
 }
 
-/* --- answers --- */
+/* --- responses --- */
 
-/* To the node that asked; that can be this one, when what it asked for has come to it. */
+/* To the node that asked, which is this one if its request was forwarded back to it. */
 static lig_status deliver(const inquiry *call, ligi_params_outgoing *outgoing)
 {
     lig_params *node = call->node;
@@ -83,7 +83,7 @@ static lig_status deliver(const inquiry *call, ligi_params_outgoing *outgoing)
     return status;
 }
 
-/* The whole request has failed for its worker; `count` of its keys are not answered otherwise. */
+/* Fails the whole request for its worker; `count` of its keys get no other response. */
 static lig_status refuse(const inquiry *call, lig_status status, uint32_t count)
 {
     const char *sentence = lig_error_text();
@@ -95,7 +95,7 @@ static lig_status refuse(const inquiry *call, lig_status status, uint32_t count)
     return deliver(call, &outgoing);
 }
 
-/* Who asked somebody else first is told where the rows are. */
+/* If the node asked another one first, the response tells it where the rows are. */
 static uint32_t answer_flags(const inquiry *call)
 {
     uint32_t flags = call->message->hops > 0 ? LIGI_PARAMS_POSITIONS | LIGI_PARAMS_MOVES : 0;
@@ -169,7 +169,7 @@ static lig_status answer_pull(const inquiry *call)
         ligi_tables_read_misses(node->tables, &batch);
         if (batch.miss_count > 0) {
             ligi_send_buffer_drop(node, outgoing.buffer);
-            return lig_fail(LIG_E_INTERNAL, "a row was not where it is");
+            return lig_fail(LIG_E_INTERNAL, "internal error: an owned row is not in its slot");
         }
         LIG_TRY(deliver(call, &outgoing));
     }
@@ -187,7 +187,7 @@ static lig_status answer_write(const inquiry *call)
                         .entries = ligi_tables_hashed(node->tables) ? scratch->entries : NULL,
                         .misses = scratch->done,
                         .noted = scratch->noted,
-                        .values = (void *)(uintptr_t)call->parts->rows, /* they are read */
+                        .values = (void *)(uintptr_t)call->parts->rows, /* already read */
                         .lr = call->parts->rates};
     if (call->others == 0) {
         ligi_tables_write(node->tables, kind, &batch);
@@ -197,7 +197,7 @@ static lig_status answer_write(const inquiry *call)
         ligi_tables_write_misses(node->tables, kind, &batch);
     }
     if (batch.miss_count > 0)
-        return lig_fail(LIG_E_INTERNAL, "a row was not where it is");
+        return lig_fail(LIG_E_INTERNAL, "internal error: an owned row is not in its slot");
     if (batch.noted_count > 0)
         ligi_sync_noted(node, NULL, scratch->noted, batch.noted_count);
     for (uint32_t i = 0; call->message->origin != node->rank && i < call->mine; i++)
@@ -206,7 +206,7 @@ static lig_status answer_write(const inquiry *call)
     return deliver(call, &outgoing);
 }
 
-/* --- passing on --- */
+/* --- forwarding --- */
 
 /* `count` of scratch->done, all for one node. */
 static lig_status pass_on(const inquiry *call, uint32_t to, uint32_t count, uint64_t rows_bytes)
@@ -244,12 +244,12 @@ static lig_status pass_on(const inquiry *call, uint32_t to, uint32_t count, uint
 
 static lig_status lost_row(const inquiry *call, const ligi_miss *one)
 {
-    (void)lig_fail(LIG_E_INTERNAL, "it does not know where the row of key %lld is",
+    (void)lig_fail(LIG_E_INTERNAL, "location of key %lld is unknown",
                    (long long)call->scratch->keys[one->position]);
     return refuse(call, LIG_E_INTERNAL, call->others);
 }
 
-/* One message for each node that some of the others went to. */
+/* One message per node that some of the rows went to. */
 static lig_status pass_others(inquiry *call)
 {
     lig_params *node = call->node;
@@ -279,7 +279,7 @@ static lig_status pass_others(inquiry *call)
 
 /* --- requests --- */
 
-/* Only the owner answers: a replica may lack what the one who asks has done. */
+/* Only the owner answers: a replica may lack earlier writes of the node that asks. */
 static void sort_rows(inquiry *call)
 {
     const ligi_tables *tables = call->node->tables;
@@ -307,7 +307,7 @@ lig_status ligi_params_request_serve(ligi_params_peer *peer, const ligi_params_m
     inquiry call = {
         .node = node, .message = message, .parts = parts, .scratch = &node->serve_scratch};
     LIG_TRY(reserve(call.scratch, message->count));
-    /* Copied before they are looked at: they may lie in memory that the peer can change. */
+    /* Copied before the check: the peer may be able to change this memory. */
     memcpy(call.scratch->keys, parts->keys, message->count * sizeof *parts->keys);
     memcpy(call.scratch->positions, parts->positions, message->count * sizeof *parts->positions);
     ligi_batch batch = {.keys = call.scratch->keys,
@@ -319,7 +319,7 @@ lig_status ligi_params_request_serve(ligi_params_peer *peer, const ligi_params_m
         return refuse(&call, status, message->count);
     if (message->verb != LIGI_PULL &&
         parts->rows_bytes != call.elements * ligi_tables_element_bytes(node->tables))
-        return lig_fail(LIG_E_CORRUPT, "rows of another length than their keys have");
+        return lig_fail(LIG_E_CORRUPT, "row length does not match the key");
     sort_rows(&call);
     if (call.mine > 0)
         LIG_TRY(message->verb == LIGI_PULL ? answer_pull(&call) : answer_write(&call));

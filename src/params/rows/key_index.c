@@ -16,8 +16,7 @@ uint64_t ligi_key_index_hash(int64_t key)
     return x ^ x >> 31;
 }
 
-/* Home nodes are chosen by the remainder of the hash: places in the table come from its other end.
- */
+/* Home nodes are chosen by the remainder of the hash; table positions use its other end. */
 static uint64_t first_slot(const ligi_key_index *key_index, int64_t key)
 {
     return ligi_key_index_hash(key) >> 20 & key_index->mask;

@@ -16,8 +16,7 @@ lig_status ligi_optimizer_check(const lig_params_optimizer *optimizer, uint32_t 
                                 const char *table)
 {
     if (optimizer->kind >= LIGI_OPTIMIZERS)
-        return lig_fail(LIG_E_INVALID, "table '%s': there is no optimizer %u", table,
-                        optimizer->kind);
+        return lig_fail(LIG_E_INVALID, "table '%s': unknown optimizer %u", table, optimizer->kind);
     if (optimizer->kind == LIG_PARAMS_ADD)
         return LIG_OK;
     if (dtype != LIG_FLOAT32 && dtype != LIG_FLOAT64 && dtype != LIG_BFLOAT16)

@@ -1,5 +1,5 @@
-/* What a push does to a row: settings, and the state that stands beside it. The formulas are
- * torch.optim's. */
+/* What a push does to a row: settings, and the state stored with the row. The formulas are those of
+ * torch.optim. */
 #ifndef LIGI_OPTIMIZER_H
 #define LIGI_OPTIMIZER_H
 
@@ -11,12 +11,12 @@ typedef struct ligi_push_step {
     double lr, eps, beta1, beta2, weight_decay;
 } ligi_push_step;
 
-/* Names the table. */
+/* Errors name the table. */
 lig_status ligi_optimizer_check(const lig_params_optimizer *optimizer, uint32_t dtype,
                                 const char *table);
-/* Elements of state beside a row of that length. */
+/* Elements of state of a row of that length. */
 uint32_t ligi_optimizer_state_count(uint32_t kind, uint32_t length);
-/* Two pushes do not make the same row in either order. */
+/* Whether the result depends on the order of two pushes. */
 static inline int ligi_optimizer_ordered(const lig_params_optimizer *optimizer)
 {
     return optimizer->kind > LIG_PARAMS_SGD ||

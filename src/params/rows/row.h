@@ -1,6 +1,6 @@
-/* One row in a slab: 16 bytes of head, then its body. Readers copy and look at the sequence;
- * writers make it odd while they write; whoever moves a row flips its word before the sequence is
- * even again. */
+/* One row in a slab: a 16-byte head, then its body. Readers copy the row and compare the sequence
+ * (a seqlock); writers make it odd while they write. A thread that moves a row changes the entry's
+ * word before it makes the sequence even again. */
 #ifndef LIGI_ROW_H
 #define LIGI_ROW_H
 
@@ -9,21 +9,20 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#define LIGI_ROW_SHARED 1u  /* others have replicas, or this is one: first writes are noted */
+#define LIGI_ROW_SHARED 1u  /* others have replicas, or this is one: the first write is noted */
 #define LIGI_ROW_DIRTY 2u   /* noted */
-#define LIGI_ROW_PENDING 4u /* a replica: something was pushed here and not sent */
-#define LIGI_ROW_SENT 8u    /* a replica: something was sent and not confirmed */
+#define LIGI_ROW_PENDING 4u /* replica: has pushes that were not sent */
+#define LIGI_ROW_SENT 8u    /* replica: has a delta that was sent and not confirmed */
 
 #define LIGI_SLOT_BITS 30
 #define LIGI_SLOTS_MAX (UINT64_C(1) << LIGI_SLOT_BITS)
 #define LIGI_LINE 64u
 
-/* All but the sequence belongs to whoever made it odd. */
+/* All but the sequence belongs to the thread that made it odd. */
 typedef struct ligi_row_head {
-    _Atomic uint32_t sequence; /* never goes back, so a slot that was used again is noticed */
+    _Atomic uint32_t sequence; /* only increases, so reuse of a slot is noticed */
     uint32_t flags;
-    uint32_t
-        deltas; /* of a replica: the number of its pair of deltas, from 1; 0: it has none yet */
+    uint32_t deltas; /* replica: the number of its pair of deltas, from 1; 0: none yet */
     uint32_t reserved;
 } ligi_row_head;
 
@@ -54,11 +53,11 @@ static inline void ligi_row_pause(unsigned turn)
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
-    if (turn % 64 == 63) /* its holder may be waiting for this processor */
+    if (turn % 64 == 63) /* the lock holder may be waiting for this processor */
         sched_yield();
 }
 
-/* ThreadSanitizer knows no fences; what they order is atomic in its builds. */
+/* ThreadSanitizer does not model fences; the accesses they order are atomic in its builds. */
 #if defined(__SANITIZE_THREAD__)
 #define LIGI_ROW_ATOMIC 1
 #define ligi_row_fence(order) ((void)0)
@@ -67,7 +66,7 @@ static inline void ligi_row_pause(unsigned turn)
 #define ligi_row_fence(order) atomic_thread_fence(order)
 #endif
 
-/* 1 when the sequence is odd by this call. */
+/* 1 if this call made the sequence odd. */
 static inline int ligi_row_try_lock(ligi_row_head *row)
 {
     uint32_t seen = atomic_load_explicit(&row->sequence, memory_order_relaxed);
@@ -76,7 +75,8 @@ static inline int ligi_row_try_lock(ligi_row_head *row)
         !atomic_compare_exchange_strong_explicit(&row->sequence, &seen, seen + 1,
                                                  memory_order_acquire, memory_order_relaxed))
         return 0;
-    ligi_row_fence(memory_order_release); /* what is written next is not seen before it is odd */
+    ligi_row_fence(memory_order_release); /* later writes are not visible before the sequence is
+                                           * odd */
     return 1;
 }
 
@@ -93,15 +93,14 @@ static inline void ligi_row_unlock(ligi_row_head *row)
     atomic_store_explicit(&row->sequence, odd + 1, memory_order_release);
 }
 
-/* For many rows, one behind another, before they are fetched. A prefetch whose address is not in
- * the translation buffer is dropped, or holds up all behind it; loads wait together. */
+/* For many rows in sequence, before they are fetched. A prefetch that misses the TLB is dropped or
+ * delays all later ones; loads overlap. */
 static inline void ligi_row_meet(const ligi_row_head *row)
 {
     (void)atomic_load_explicit(&row->sequence, memory_order_relaxed);
 }
 
-/* Into the second cache, not the first, which can wait for far fewer lines at a time: rows come
- * half as fast again. */
+/* Into L2, not L1, which tracks far fewer outstanding lines: rows arrive 1.5 times as fast. */
 static inline void ligi_row_fetch(const void *row, size_t stride)
 {
     size_t bytes = stride < 16 * LIGI_LINE ? stride : 16 * LIGI_LINE;
@@ -110,7 +109,7 @@ static inline void ligi_row_fetch(const void *row, size_t stride)
         __builtin_prefetch((const uint8_t *)row + at, 0, 2);
 }
 
-/* 1 when the row is dirty by this call: its writer notes it. With the row locked. */
+/* 1 if this call made the row dirty: the writer notes it. With the row locked. */
 static inline int ligi_row_becomes_dirty(ligi_row_head *row)
 {
     if ((row->flags & (LIGI_ROW_SHARED | LIGI_ROW_DIRTY)) != LIGI_ROW_SHARED)

@@ -8,7 +8,7 @@ static int integral(uint32_t dtype)
     return dtype == LIG_INT32 || dtype == LIG_INT64;
 }
 
-/* Where the type ends: what is drawn is cut there. */
+/* The largest finite value of the type: draws are clamped to it. */
 static double highest(uint32_t dtype)
 {
     switch (dtype) {
@@ -29,7 +29,7 @@ static int fits(double value, uint32_t kind, uint32_t dtype)
 lig_status ligi_row_init_check(const lig_params_init *init, uint32_t dtype, const char *table)
 {
     if (init->kind > LIG_PARAMS_NORMAL)
-        return lig_fail(LIG_E_INVALID, "table '%s': there is no initialiser %u", table, init->kind);
+        return lig_fail(LIG_E_INVALID, "table '%s': unknown initialiser %u", table, init->kind);
     if (init->kind != LIG_PARAMS_ZERO && !fits(init->a, init->kind, dtype))
         return lig_fail(LIG_E_INVALID, "table '%s': the initialiser's a, %g, does not fit in %s",
                         table, init->a, lig_dtype_name(dtype));
@@ -40,7 +40,7 @@ lig_status ligi_row_init_check(const lig_params_init *init, uint32_t dtype, cons
         return lig_fail(LIG_E_INVALID, "table '%s': uniform needs a < b, not %g and %g", table,
                         init->a, init->b);
     if (init->kind == LIG_PARAMS_NORMAL && init->b < 0)
-        return lig_fail(LIG_E_INVALID, "table '%s': the deviation, %g, is negative", table,
+        return lig_fail(LIG_E_INVALID, "table '%s': the standard deviation, %g, is negative", table,
                         init->b);
     return LIG_OK;
 }
@@ -52,7 +52,7 @@ int ligi_row_init_zero(const lig_params_init *init)
 
 #define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
 
-/* The finaliser of splitmix64; counters through it pass the usual batteries of tests. */
+/* The finaliser of splitmix64; a counter through it passes the usual statistical tests. */
 static uint64_t mix(uint64_t x)
 {
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -81,7 +81,7 @@ static void draw_normal(const ligi_row_init *row, uint64_t stream, uint32_t firs
     }
 }
 
-/* Elements from `first` on, as many as there are and fit. */
+/* Elements from `first` on, up to the batch size or the end. */
 static void draw(const ligi_row_init *row, uint64_t stream, uint32_t first, double *out)
 {
     const lig_params_init *init = row->init;
@@ -118,7 +118,7 @@ static float from_half(uint16_t half)
     return both.value;
 }
 
-/* Rounding may reach b, which is outside: the next number below stands in. */
+/* Rounding may give b, which is excluded: use the next smaller number. */
 static int reaches(double value, const lig_params_init *init)
 {
     return init->kind == LIG_PARAMS_UNIFORM && value >= init->b;

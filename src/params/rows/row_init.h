@@ -1,10 +1,10 @@
-/* First values of rows: a function of seed, table, key and element, and of nothing else. */
+/* Initial values of rows: a function of only seed, table, key and element. */
 #ifndef LIGI_ROW_INIT_H
 #define LIGI_ROW_INIT_H
 
 #include <ligament/params.h>
 
-/* Names the table. */
+/* Errors name the table. */
 lig_status ligi_row_init_check(const lig_params_init *init, uint32_t dtype, const char *table);
 
 typedef struct ligi_row_init {
@@ -17,7 +17,7 @@ typedef struct ligi_row_init {
 
 /* Fills `length` elements. */
 void ligi_row_init_fill(const ligi_row_init *row, void *values);
-/* 1 when all rows are zeros. */
+/* 1 if all rows are zeros. */
 int ligi_row_init_zero(const lig_params_init *init);
 
 #endif

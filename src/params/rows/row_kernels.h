@@ -1,7 +1,7 @@
-/* What is done to the numbers of a row, compiled for each instruction set and picked at run time.
- * All memory of rows that others may read meanwhile is read and written here and nowhere else:
- * plainly, as far as the compiler sees, because the sequence in the row's head tells a reader that
- * what it copied is no good. In builds for ThreadSanitizer the same code uses relaxed atomics. */
+/* Arithmetic on rows, compiled for each instruction set and selected at run time. Memory of rows
+ * that other threads may read is accessed only here, with plain loads and stores: a reader detects
+ * a torn copy by the sequence in the row's head. In ThreadSanitizer builds the same code uses
+ * relaxed atomics. */
 #ifndef LIGI_ROW_KERNELS_H
 #define LIGI_ROW_KERNELS_H
 
@@ -11,8 +11,8 @@
 typedef struct ligi_row_push {
     void *values;         /* of the row */
     void *state;          /* of the row */
-    const void *gradient; /* in the row's type, at any address */
-    void *pending;        /* a replica's: what changes is added to it too; NULL */
+    const void *gradient; /* in the row's type, unaligned */
+    void *pending;        /* replica: the change is added to this too; NULL: none */
     uint32_t length;
     const ligi_push_step *step;
 } ligi_row_push;
@@ -20,17 +20,17 @@ typedef struct ligi_row_push {
 typedef struct ligi_row_merge {
     void *values;      /* of the row */
     void *state;       /* of the row */
-    const void *delta; /* values, then state, in the state's type, at any address */
+    const void *delta; /* values, then state, in the state's type, unaligned */
     uint32_t length, state_count;
 } ligi_row_merge;
 
-/* A batch of this node's rows. What cannot be done at the first try (absent, draining, being
- * written) is put into the batch's misses. */
+/* A batch of this node's rows. Rows that cannot be accessed at the first try (absent, draining,
+ * being written) are added to the batch's misses. */
 typedef struct ligi_row_sweep {
     const ligi_tables *tables;
-    const ligi_slab *slab; /* of all rows; NULL: not of one */
+    const ligi_slab *slab; /* of all rows; NULL: several slabs */
     ligi_batch *batch;
-    const ligi_push_step *steps; /* pushes: one a table */
+    const ligi_push_step *steps; /* pushes: one per table */
 } ligi_row_sweep;
 
 typedef void (*ligi_row_push_fn)(const ligi_row_push *push);

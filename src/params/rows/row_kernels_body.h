@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Callers' numbers may lie anywhere. */
+/* Callers' values may be unaligned. */
 typedef float loose_f32 __attribute__((aligned(1)));
 typedef double loose_f64 __attribute__((aligned(1)));
 typedef uint16_t loose_u16 __attribute__((aligned(1)));
@@ -71,7 +71,7 @@ static inline void copy_short(uint8_t *to, const uint8_t *from, size_t bytes)
     }
 }
 
-/* The last piece overlaps the one before it. */
+/* The last vector overlaps the one before it. */
 static inline void copy_wide(void *to_, const void *from_, size_t bytes)
 {
     uint8_t *to = to_;
@@ -132,7 +132,7 @@ static inline float from_bf16(uint16_t half)
     return value;
 }
 
-/* To the nearest, ties to even; a NaN stays one. */
+/* To nearest, ties to even; a NaN stays a NaN. */
 static inline uint16_t to_bf16(float value)
 {
     uint32_t bits;

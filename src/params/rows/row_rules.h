@@ -1,6 +1,6 @@
 
-/* Optimizers for one floating type of row: included by row_kernels_body.h like row_sums.h. The
- * change of a replica, of value and state, is added to its pending too. */
+/* Optimizers for one floating type of row: included by row_kernels_body.h like row_sums.h. For a
+ * replica the change of value and state is added to its pending delta too. */
 
 static void NAME(sgd)(const ligi_row_push *push)
 {
@@ -40,7 +40,7 @@ static void NAME(adagrad)(const ligi_row_push *push)
     }
 }
 
-/* One sum a row, of the mean of squares. */
+/* One sum per row, of the mean of squares. */
 static void NAME(rowwise)(const ligi_row_push *push)
 {
     T *restrict values = push->values;

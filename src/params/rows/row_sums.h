@@ -1,6 +1,6 @@
 
-/* Sums for one type of row: included by row_kernels_body.h once a type (T in the row, A in state
- * and deltas), last: it takes the type's macros away. */
+/* Sums for one type of row: included by row_kernels_body.h once per type (T in the row, A in state
+ * and deltas), last: it undefines the type's macros. */
 
 static void NAME(add)(const ligi_row_push *push)
 {

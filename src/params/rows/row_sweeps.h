@@ -1,8 +1,7 @@
 
-/* Batches of rows, included by row_kernels_body.h. Three stages at once: words are fetched
- * WORDS_AHEAD keys before they are needed, rows ROWS_AHEAD, and by the time a row is copied it is
- * near. The word that led to a row is kept, and compared when the row's turn comes.
- */
+/* Batches of rows, included by row_kernels_body.h. A software pipeline: words are prefetched
+ * WORDS_AHEAD keys ahead, rows ROWS_AHEAD, so a row is in the cache when it is copied. The word
+ * that led to a row is kept and compared when the row is accessed. */
 
 enum { WORDS_AHEAD = 32, ROWS_AHEAD = 16, RING = 32 };
 
@@ -10,13 +9,13 @@ enum { WORDS_AHEAD = 32, ROWS_AHEAD = 16, RING = 32 };
 
 typedef struct sweep_state {
     const ligi_tables *tables;
-    const ligi_slab *slab; /* of all rows; NULL: each has its own */
+    const ligi_slab *slab; /* of all rows; NULL: each row has its own */
     const int64_t *keys;
     const ligi_entry *entries;
     const ligi_word *words;
     size_t count;
     uint32_t ring[RING];
-    const ligi_slab *slabs[RING]; /* when each has its own */
+    const ligi_slab *slabs[RING]; /* if each row has its own */
 } sweep_state;
 
 SWEEP ligi_entry sweep_entry(const sweep_state *self, size_t i)
@@ -65,7 +64,7 @@ SWEEP void sweep_ahead(sweep_state *self, size_t i)
         sweep_fetch(self, i + ROWS_AHEAD);
 }
 
-/* `at` is where its values are. */
+/* `at` is the position of its values. */
 SWEEP void sweep_miss(const sweep_state *self, ligi_batch *batch, size_t i, const uint8_t *at)
 {
     uint64_t bytes = (uint64_t)(at - (const uint8_t *)batch->values);
@@ -74,8 +73,8 @@ SWEEP void sweep_miss(const sweep_state *self, ligi_batch *batch, size_t i, cons
         (ligi_miss){bytes / self->tables->element_bytes, (uint32_t)i, sweep_entry(self, i)};
 }
 
-/* 1 when `to` has the row as it was at one moment. An absent row's word leads to the first row,
- * which is looked at and not used. */
+/* 1 if `to` has a consistent copy of the row. The word of an absent row leads to the first row,
+ * which is read and ignored. */
 SWEEP int gather_row(const sweep_state *self, size_t i, uint32_t word, uint8_t *to)
 {
     const ligi_slab *slab = sweep_slab(self, i);
@@ -120,7 +119,7 @@ static void gather(const ligi_row_sweep *sweep)
         gather_any(sweep, NULL);
 }
 
-/* 1 when the row is locked, still the entry's, and can take the push. */
+/* 1 if the row is locked, still belongs to the entry, and can take the push. */
 SWEEP int scatter_lock(const sweep_state *self, size_t i, uint32_t word)
 {
     const ligi_slab *slab = sweep_slab(self, i);
@@ -134,7 +133,7 @@ SWEEP int scatter_lock(const sweep_state *self, size_t i, uint32_t word)
     return 0;
 }
 
-/* All that can be loaded before a row is locked is: nothing is loaded past its lock. */
+/* Everything is loaded before the row is locked: the lock orders later loads behind it. */
 SWEEP void scatter_row(const ligi_row_sweep *sweep, const sweep_state *self, size_t i,
                        ligi_row_push_fn change, const uint8_t *given)
 {
@@ -159,14 +158,14 @@ SWEEP void scatter_row(const ligi_row_sweep *sweep, const sweep_state *self, siz
     ligi_row_unlock(row);
 }
 
-/* Behind a row that was missed, one may be the same: where the order matters it waits its turn. */
+/* After a miss, a later key may be the same row: where order matters it waits too. */
 SWEEP int scatter_waits(const ligi_row_sweep *sweep, const ligi_slab *slab)
 {
     return sweep->batch->miss_count > 0 &&
            ligi_optimizer_ordered(&sweep->tables->infos[slab->table].optimizer);
 }
 
-/* `change` is the same for all, and known to the compiler; NULL: as each row's slab says. */
+/* `change` is the same for all, and known to the compiler; NULL: the one of each row's slab. */
 SWEEP void scatter_any(const ligi_row_sweep *sweep, const ligi_slab *slab, ligi_row_push_fn change)
 {
     sweep_state self;

@@ -1,4 +1,4 @@
-/* Entries that one pass over a batch has met: a set that is emptied in no time. Pure. */
+/* The entries that one pass over a batch has met: a set that is emptied in constant time. Pure. */
 #ifndef LIGI_SEEN_SET_H
 #define LIGI_SEEN_SET_H
 
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct ligi_seen_set { /* zeroed is valid, and has no room */
-    uint64_t *cells;           /* pass above entry; of another pass: free */
+typedef struct ligi_seen_set { /* zeroed is valid, with capacity 0 */
+    uint64_t *cells;           /* pass above entry; another pass: free */
     size_t room;               /* a power of two */
     uint32_t pass;
 } ligi_seen_set;
@@ -42,7 +42,7 @@ static inline void ligi_seen_set_begin(ligi_seen_set *seen_set)
     seen_set->pass = 1;
 }
 
-/* The cell that has the entry, or the one where it would be. */
+/* The cell that has the entry, or the one to put it in. */
 static inline uint64_t *ligi_seen_set_cell(const ligi_seen_set *seen_set, uint32_t entry)
 {
     uint64_t wanted = (uint64_t)seen_set->pass << 32 | entry;
@@ -57,7 +57,7 @@ static inline int ligi_seen_set_has(const ligi_seen_set *seen_set, uint32_t entr
     return *ligi_seen_set_cell(seen_set, entry) >> 32 == seen_set->pass;
 }
 
-/* 1 when it is new. */
+/* 1 if it is new. */
 static inline int ligi_seen_set_add(ligi_seen_set *seen_set, uint32_t entry)
 {
     uint64_t *cell = ligi_seen_set_cell(seen_set, entry);

@@ -9,7 +9,7 @@
 #define PAGE UINT64_C(4096)
 #define POPULATED (UINT64_C(256) << 10)
 #define POPULATED_MOST (UINT64_C(64) << 20)
-#define POPULATE_WRITE 23 /* of Linux 5.14, whatever the headers are of */
+#define POPULATE_WRITE 23 /* from Linux 5.14; older headers lack it */
 
 enum { SPARE_BLOCK = 16 };
 
@@ -41,7 +41,7 @@ uint64_t ligi_slab_deltas_bytes(const ligi_slab *slab)
     return slab->capacity * slab->delta_stride;
 }
 
-/* Those to be taken next are fetched before they are filled, many at a time. */
+/* The next free slots are prefetched before they are filled, many at a time. */
 static void fetch_spare(const ligi_slab *slab)
 {
     uint32_t stop = slab->spare_count < SPARE_BLOCK ? 0 : slab->spare_count - SPARE_BLOCK;
@@ -112,7 +112,8 @@ lig_status ligi_region_make(uint64_t bytes, void **memory)
     if (before)
         munmap(all, before);
     munmap(all + before + bytes, room - before - bytes);
-    madvise(all + before, bytes, MADV_HUGEPAGE); /* where the kernel has them; slower without */
+    madvise(all + before, bytes, MADV_HUGEPAGE); /* huge pages where the kernel has them; slower
+                                                  * without */
     *memory = all + before;
     return LIG_OK;
 }

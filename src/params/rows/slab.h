@@ -1,5 +1,5 @@
-/* Rows of one table and one length: where they lie, and which slots are free. Beside them, made
- * only for replicas, lie their deltas: pairs of pending and sent. */
+/* Rows of one table and one length: where they are, and which slots are free. A second area,
+ * created only for replicas, holds their deltas: pairs of pending and sent. */
 #ifndef LIGI_SLAB_H
 #define LIGI_SLAB_H
 
@@ -16,20 +16,19 @@ typedef struct ligi_slab {
     uint32_t delta_element_bytes;      /* and of state */
     size_t value_bytes, state_at, body_bytes;
     size_t stride, delta_stride;
-    uint64_t capacity;  /* rows, and pairs of deltas */
+    uint64_t capacity;  /* capacity in rows, and in pairs of deltas */
     uint64_t rows_at;   /* in the region */
     uint64_t deltas_at; /* in the memory of deltas */
     uint8_t *rows, *deltas;
-    uint8_t
-        apart[LIGI_LINE]; /* what is above is read by all, what follows is written all the time */
-    /* The lists belong to the lock of the tables. */
+    uint8_t apart[LIGI_LINE]; /* above: read by all threads; below: written all the time */
+    /* The free lists are guarded by the lock of the tables. */
     uint32_t used;                     /* slots ever used */
-    uint32_t *spare, spare_count;      /* those that are free again; the last goes first */
+    uint32_t *spare, spare_count;      /* freed slots; last in, first out */
     uint32_t deltas_used, deltas_free; /* likewise */
     uint8_t apart_too[LIGI_LINE];      /* from the next slab */
 } ligi_slab;
 
-/* Fills all that follows from dtype, length, optimizer and capacity. */
+/* Fills everything that follows from dtype, length, optimizer and capacity. */
 void ligi_slab_shape(ligi_slab *slab, uint32_t dtype);
 uint64_t ligi_slab_rows_bytes(const ligi_slab *slab);
 uint64_t ligi_slab_deltas_bytes(const ligi_slab *slab);
@@ -39,8 +38,7 @@ static inline ligi_row_head *ligi_slab_row(const ligi_slab *slab, uint32_t slot)
     return (ligi_row_head *)(slab->rows + (size_t)slot * slab->stride);
 }
 
-/* Has the first lines of a row, to be written, on their way into the cache; the rest follows by
- * itself. */
+/* Prefetches the first lines of a row for writing; the hardware prefetches the rest. */
 static inline void ligi_slab_fetch(const ligi_slab *slab, uint32_t slot)
 {
     ligi_row_fetch(slab->rows + (size_t)slot * slab->stride, slab->stride);
@@ -63,7 +61,7 @@ static inline ligi_row_state ligi_slab_least(const ligi_slab *slab)
     return slab->optimizer == LIG_PARAMS_ADAM ? LIGI_ROW_OWNED : LIGI_ROW_REPLICA;
 }
 
-/* The pending of a replica, for adding to. With the row locked. */
+/* The pending delta of a replica, to add to. With the row locked. */
 static inline void *ligi_slab_open_pending(const ligi_slab *slab, ligi_row_head *row)
 {
     uint8_t *pending = ligi_slab_pending(slab, row->deltas);
@@ -74,21 +72,21 @@ static inline void *ligi_slab_open_pending(const ligi_slab *slab, ligi_row_head 
     return pending;
 }
 
-/* 0 when all are taken. */
+/* 0 if all are taken. */
 int ligi_slab_take(ligi_slab *slab, uint32_t *slot);
 void ligi_slab_give(ligi_slab *slab, uint32_t slot);
-/* A row is about to come into a slot that was never used: the pages of those behind it are made as
- * well, which takes a fraction of what it takes one by one. */
+/* Called before a row is put into a slot that was never used: populates the pages of the following
+ * slots too, which is much cheaper than one by one. */
 void ligi_slab_populate(const ligi_slab *slab, uint32_t slot);
-/* Numbers from 1, 0 when all are taken. What they hold is anything: the row's flags say what
- * counts. */
+/* Numbers from 1, 0 if all are taken. The contents are undefined: the row's flags say what is
+ * valid. */
 uint32_t ligi_slab_take_deltas(ligi_slab *slab);
 void ligi_slab_give_deltas(ligi_slab *slab, uint32_t number);
 
-/* Zeros in huge pages, reserved and not touched. */
+/* Zeros in huge pages, reserved and untouched. */
 lig_status ligi_region_make(uint64_t bytes, void **memory);
-/* Makes its pages now rather than when they are first used, for what is looked at in any order; of
- * much memory only the first 64 MiB. */
+/* Populates pages now instead of at first use, for memory accessed in random order; only the first
+ * 64 MiB of a large range. */
 void ligi_region_populate(void *memory, uint64_t bytes);
 void ligi_region_destroy(void *memory, uint64_t bytes);
 

@@ -1,4 +1,4 @@
-/* What table.c, row_access.c and row_install.c share. */
+/* State shared by table.c, row_access.c and row_install.c. */
 #ifndef LIGI_TABLE_STATE_H
 #define LIGI_TABLE_STATE_H
 
@@ -14,7 +14,7 @@ typedef struct ligi_table_info {
     uint64_t key_count;
     lig_params_optimizer optimizer;
     lig_params_init init;
-    const ligi_slab *slab; /* of all its rows; NULL when their lengths differ */
+    const ligi_slab *slab; /* of all its rows; NULL if their lengths differ */
     _Atomic uint64_t lr;   /* the bits of a double */
     uint64_t used;         /* hashed keys in use, under the lock */
 } ligi_table_info;
@@ -29,21 +29,20 @@ struct ligi_tables {
     const ligi_row_kernels *kernels;
     ligi_table_info *infos;
     ligi_slab *slabs;
-    uint16_t *kinds; /* an entry's slab; NULL: the number of its table */
+    uint16_t *kinds; /* slab of each entry; NULL: the number of its table */
     ligi_word *words;
     ligi_entry_info *entry_infos;
-    uint32_t *spare; /* the slabs' */
+    uint32_t *spare; /* owned by the slabs */
     uint8_t *region, *own, *deltas;
     uint64_t region_bytes, own_bytes, deltas_bytes;
     ligi_region_source source;
     ligi_key_index key_index;
     size_t body_bytes_max, delta_bytes_max;
-    uint8_t
-        apart[LIGI_LINE]; /* what is above is read by all, what follows is written all the time */
+    uint8_t apart[LIGI_LINE]; /* above: read by all threads; below: written all the time */
     _Atomic uint64_t owned, copied;
 
     pthread_mutex_t
-        lock; /* hashed keys: free lists, adding to the key_index; taken before any row's */
+        lock; /* hashed keys: free lists, insertion into key_index; taken before any row's lock */
     ligi_tables_changed_fn changed;
     void *changed_context;
     void *scratch; /* the longest body */
@@ -54,7 +53,7 @@ static inline uint32_t ligi_tables_word(const ligi_tables *tables, ligi_entry en
     return atomic_load_explicit(&tables->words[entry], memory_order_acquire);
 }
 
-/* Few tables of one length each: their offsets are looked at. */
+/* Few tables, each of one length: their offsets are compared. */
 static inline ligi_slab *ligi_tables_slab(const ligi_tables *tables, ligi_entry entry)
 {
     uint32_t number = 0;

@@ -8,24 +8,25 @@
 static lig_status check(const double *weights, uint32_t count, double *largest, uint32_t *positive)
 {
     if (count == 0)
-        return lig_fail(LIG_E_INVALID, "a distribution needs one weight at least");
+        return lig_fail(LIG_E_INVALID, "a distribution needs at least one weight");
     *largest = 0;
     *positive = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (!isfinite(weights[i]) || weights[i] < 0)
-            return lig_fail(LIG_E_INVALID, "weight %u is %g; weights are finite and not negative",
-                            i, weights[i]);
+            return lig_fail(LIG_E_INVALID,
+                            "weight %u is %g; weights must be finite and not negative", i,
+                            weights[i]);
         *positive += weights[i] > 0;
         *largest = weights[i] > *largest ? weights[i] : *largest;
     }
     if (*positive == 0)
-        return lig_fail(LIG_E_INVALID, "all %u weights are 0; one at least must be greater", count);
+        return lig_fail(LIG_E_INVALID, "all %u weights are 0; at least one must be greater", count);
     return LIG_OK;
 }
 
-/* Pairs cells that have too little with cells that have too much. Both lists share one array, from
- * its two ends. Where rounding leaves a rest, the cell keeps all; a cell of weight 0 never does,
- * it gets the heaviest. */
+/* Pairs cells below the average with cells above it. Both lists share one array, from its two ends.
+ * A remainder left by rounding stays with its cell, except that a cell of weight 0 gets the
+ * heaviest. */
 static void pair(ligi_alias_table *alias, double *scaled, uint32_t *list, uint32_t heaviest)
 {
     uint32_t count = alias->count, small = 0, large = count;
@@ -64,7 +65,7 @@ lig_status ligi_params_alias_table_init(ligi_alias_table *alias, const double *w
         status = ligi_calloc(&list, count, sizeof *list, "an alias table");
     if (status != LIG_OK)
         goto free_all;
-    /* Divided by the largest first: the sum of what is finite need not be. */
+    /* Divided by the largest first: the sum of finite weights may be infinite. */
     for (uint32_t i = 0; i < count; i++) {
         scaled[i] = weights[i] / largest;
         sum += scaled[i];

@@ -5,7 +5,7 @@
 #include <ligament/base.h>
 
 typedef struct ligi_alias_table_cell {
-    float keep; /* with this chance the cell itself, else `other` */
+    float keep; /* probability of the cell itself, otherwise `other` */
     uint32_t other;
 } ligi_alias_table_cell;
 
@@ -21,8 +21,8 @@ lig_status ligi_params_alias_table_init(ligi_alias_table *alias, const double *w
                                         uint32_t count);
 void ligi_params_alias_table_fini(ligi_alias_table *alias);
 
-/* `bits` are 64 random ones; 0 .. count - 1. The upper ones choose the cell, what that leaves over
- * chooses in it. */
+/* `bits` are 64 random bits; returns 0 .. count - 1. The upper bits choose the cell, the remainder
+ * chooses within it. */
 static inline uint32_t ligi_params_alias_table_draw(const ligi_alias_table *alias, uint64_t bits)
 {
     unsigned __int128 wide = (unsigned __int128)bits * alias->count;

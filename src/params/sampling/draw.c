@@ -18,8 +18,8 @@ static uint64_t scatter(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* Node and worker are stirred in one after the other: their sum would make (0, 1) and (1, 0)
- * alike. */
+/* Node and worker are mixed in one after the other: their sum would make (0, 1) and (1, 0)
+ * equal. */
 void ligi_rng_init(ligi_rng *rng, uint64_t seed, uint32_t node, uint32_t worker)
 {
     uint64_t state = seed;
@@ -34,18 +34,18 @@ void ligi_rng_init(ligi_rng *rng, uint64_t seed, uint32_t node, uint32_t worker)
 lig_status ligi_draw_init(ligi_draw *draw, uint32_t kind, uint32_t count, const double *weights)
 {
     if (count == 0 || count == UINT32_MAX)
-        return lig_fail(LIG_E_INVALID, "a range of %u keys cannot be sampled", count);
+        return lig_fail(LIG_E_INVALID, "cannot sample from a range of %u keys", count);
     if (kind > LIG_PARAMS_SAMPLE_WEIGHTS)
-        return lig_fail(LIG_E_INVALID,
-                        "distribution %u is not known; there are 0 (uniform), 1 (log-uniform), 2 "
-                        "(weights)",
-                        kind);
+        return lig_fail(
+            LIG_E_INVALID,
+            "unknown distribution %u; expected 0 (uniform), 1 (log-uniform) or 2 (weights)", kind);
     *draw = (ligi_draw){.kind = kind, .count = count, .available = count};
     draw->log_count = log((double)count + 1);
     if (kind != LIG_PARAMS_SAMPLE_WEIGHTS)
         return LIG_OK;
     if (weights == NULL)
-        return lig_fail(LIG_E_INVALID, "sampling by weights needs weights, %u of them", count);
+        return lig_fail(LIG_E_INVALID, "sampling by weights needs %u weights, but weights is NULL",
+                        count);
     LIG_TRY(ligi_params_alias_table_init(&draw->alias, weights, count));
     draw->available = draw->alias.positive_count;
     lig_status status =
@@ -64,7 +64,7 @@ void ligi_draw_fini(ligi_draw *draw)
     *draw = (ligi_draw){0};
 }
 
-/* The chances of 0 .. i sum up to log(i + 2) / log(count + 1). */
+/* The probabilities of 0 .. i sum to log(i + 2) / log(count + 1). */
 uint32_t ligi_draw_log(const ligi_draw *draw, double unit)
 {
     double item = floor(exp(unit * draw->log_count)) - 1;
@@ -82,7 +82,7 @@ double ligi_draw_weight(const ligi_draw *draw, uint32_t item)
     return draw->weights[item];
 }
 
-/* --- no item twice --- */
+/* --- without replacement --- */
 
 void ligi_seen_fini(ligi_seen *seen)
 {
@@ -137,7 +137,7 @@ int ligi_seen_has(const ligi_seen *seen, uint32_t item)
     return seen->capacity != 0 && seen->cells[cell_of(seen, item)] != 0;
 }
 
-/* Those behind it that would not be found any more across the gap move into it. */
+/* Later entries that the gap would make unreachable move into it. */
 void ligi_seen_remove(ligi_seen *seen, uint32_t item)
 {
     uint32_t mask = seen->capacity - 1, gap = cell_of(seen, item);
@@ -158,7 +158,7 @@ void ligi_seen_remove_all(ligi_seen *seen, const uint32_t *items, uint32_t count
         ligi_seen_remove(seen, items[i]);
 }
 
-/* --- among some items alone --- */
+/* --- restricted to some items --- */
 
 static uint32_t item_at(const ligi_among *among, uint32_t index)
 {
@@ -212,8 +212,8 @@ static int by_lot(const void *left, const void *right)
     return a->item < b->item ? -1 : a->item > b->item;
 }
 
-/* Each item waits for a time that is exponential with its weight. Who comes first, second, ... is
- * drawn exactly as if one were drawn after the other from those that are left. */
+/* Each item waits for a time that is exponential with its weight. The order of arrival has exactly
+ * the distribution of drawing one after the other from the remaining items. */
 static lig_status among_once(const ligi_draw *draw, ligi_rng *rng, const ligi_among *among,
                              uint32_t count, uint32_t *out, uint32_t *got)
 {
@@ -249,7 +249,7 @@ lig_status ligi_draw_among(const ligi_draw *draw, ligi_rng *rng, const ligi_amon
     return among_again(draw, rng, among, count, out, got);
 }
 
-/* --- many --- */
+/* --- several --- */
 
 static int draw_unseen(const ligi_draw *draw, ligi_rng *rng, ligi_seen *seen, uint32_t *out)
 {
@@ -273,8 +273,8 @@ lig_status ligi_draw_many(const ligi_draw *draw, ligi_rng *rng, ligi_seen *seen,
     uint32_t left = draw->available > seen->count ? draw->available - seen->count : 0;
     if (count > left)
         return lig_fail(LIG_E_LIMIT,
-                        "%u samples without replacement are asked for, and there are %u keys left "
-                        "of %u; ask for fewer, or sample with replacement",
+                        "%u samples without replacement requested, but only %u of %u keys are "
+                        "left; request fewer, or sample with replacement",
                         count, left, draw->available);
     LIG_TRY(ligi_seen_reserve(seen, count));
     while (at < count && draw_unseen(draw, rng, seen, &out[at]))

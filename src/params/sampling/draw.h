@@ -1,4 +1,5 @@
-/* Random numbers and what is drawn with them. Pure: the same seed, the same keys, everywhere. */
+/* Random numbers and draws from distributions. Pure: the same seed gives the same keys
+ * everywhere. */
 #ifndef LIGI_DRAW_H
 #define LIGI_DRAW_H
 
@@ -12,7 +13,7 @@ typedef struct ligi_rng {
     uint64_t s[4];
 } ligi_rng;
 
-/* Streams of different (node, worker) have nothing in common. */
+/* Streams of different (node, worker) are independent. */
 void ligi_rng_init(ligi_rng *rng, uint64_t seed, uint32_t node, uint32_t worker);
 
 static inline uint64_t ligi_rng_next(ligi_rng *rng)
@@ -28,7 +29,7 @@ static inline uint64_t ligi_rng_next(ligi_rng *rng)
     return result;
 }
 
-/* 0 .. count - 1, each with exactly the same chance; count >= 1. */
+/* 0 .. count - 1, exactly uniform; count >= 1. */
 static inline uint64_t ligi_rng_below(ligi_rng *rng, uint64_t count)
 {
     unsigned __int128 wide = (unsigned __int128)ligi_rng_next(rng) * count;
@@ -51,18 +52,18 @@ static inline double ligi_rng_unit(ligi_rng *rng)
 typedef struct ligi_draw {
     uint32_t kind; /* lig_params_distribution */
     uint32_t count;
-    uint32_t available; /* that can come at all */
+    uint32_t available; /* with a probability above 0 */
     double log_count;   /* of count + 1; log-uniform */
-    double *weights;    /* of WEIGHTS: a replica, for what is drawn without the table */
+    double *weights;    /* WEIGHTS: a copy, for draws without the table */
     ligi_alias_table alias;
 } ligi_draw;
 
-/* Fills a zeroed distribution; weights of WEIGHTS alone are looked at, and copied. */
+/* Fills a zeroed distribution; weights are read only for WEIGHTS, and copied. */
 lig_status ligi_draw_init(ligi_draw *draw, uint32_t kind, uint32_t count, const double *weights);
 void ligi_draw_fini(ligi_draw *draw);
 
 uint32_t ligi_draw_log(const ligi_draw *draw, double unit); /* for unit in [0, 1) */
-/* What the chance of `item` is proportional to. */
+/* The probability of `item`, up to a constant factor. */
 double ligi_draw_weight(const ligi_draw *draw, uint32_t item);
 
 static inline uint32_t ligi_draw_one(const ligi_draw *draw, ligi_rng *rng)
@@ -74,7 +75,7 @@ static inline uint32_t ligi_draw_one(const ligi_draw *draw, ligi_rng *rng)
     return ligi_params_alias_table_draw(&draw->alias, ligi_rng_next(rng));
 }
 
-/* --- no item twice --- */
+/* --- without replacement --- */
 
 /* The items of one sample so far. Zeroed is empty. */
 typedef struct ligi_seen {
@@ -83,33 +84,32 @@ typedef struct ligi_seen {
 } ligi_seen;
 
 void ligi_seen_fini(ligi_seen *seen);
-/* So that ligi_seen_add takes `more` without failing. */
+/* Reserves room, so that ligi_seen_add takes `more` without failing. */
 lig_status ligi_seen_reserve(ligi_seen *seen, uint64_t more);
-/* 1 when it is new. Items are below UINT32_MAX. */
+/* 1 if it is new. Items are below UINT32_MAX. */
 int ligi_seen_add(ligi_seen *seen, uint32_t item);
 int ligi_seen_has(const ligi_seen *seen, uint32_t item);
-/* One that is in it. */
+/* Removes one that is in the set. */
 void ligi_seen_remove(ligi_seen *seen, uint32_t item);
-/* Some that are in it, each once; NULL is fine. */
+/* Removes some that are in the set, each once; NULL is valid. */
 void ligi_seen_remove_all(ligi_seen *seen, const uint32_t *items, uint32_t count);
 
-/* --- among some items alone --- */
+/* --- restricted to some items --- */
 
-/* A set of items, each once. Drawing among them is exact and takes time in proportion to their
- * number, for all `count` together: the way out when drawing from the whole and looking would take
- * too long. */
+/* A set of items, each once. Drawing from it is exact and takes time proportional to its size, for
+ * all `count` together: the fallback when rejection sampling from the whole would take too long. */
 typedef struct ligi_among {
     const uint32_t *items; /* NULL: 0 .. item_count - 1 */
     uint32_t item_count;
-    ligi_seen *seen; /* NULL: with replacement; else these do not come, and what comes is added */
+    ligi_seen *seen; /* NULL: with replacement; otherwise these are excluded, and draws are added */
 } ligi_among;
 
-/* Fills out[0 .. *got): `count`, or fewer where there are not so many. */
+/* Fills out[0 .. *got): `count`, or fewer if there are not enough. */
 lig_status ligi_draw_among(const ligi_draw *draw, ligi_rng *rng, const ligi_among *among,
                            uint32_t count, uint32_t *out, uint32_t *got);
 
-/* Fills `count` items; with `seen` none that is in it, and they are added. LIG_E_LIMIT when there
- * are not so many. On failure none is added. */
+/* Fills `count` items; with `seen`, none that is in it, and they are added. LIG_E_LIMIT if there
+ * are not enough. On failure none is added. */
 lig_status ligi_draw_many(const ligi_draw *draw, ligi_rng *rng, ligi_seen *seen, uint32_t count,
                           uint32_t *out);
 

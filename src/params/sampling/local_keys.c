@@ -41,7 +41,7 @@ static void store(_Atomic uint32_t *at, uint32_t value)
     atomic_store_explicit(at, value, memory_order_relaxed);
 }
 
-/* The item is written before it is counted, so that a reader never draws what is not yet there. */
+/* The item is written before the count, so that a reader never draws an unset one. */
 void ligi_local_keys_add(ligi_local_keys *list, uint32_t item)
 {
     if (load(&list->where[item]))
@@ -66,7 +66,7 @@ void ligi_local_keys_remove(ligi_local_keys *list, uint32_t item)
 
 /* --- drawing --- */
 
-/* The list itself is large: its lines are fetched while further ones are drawn. */
+/* The list is large: its lines are prefetched while further positions are drawn. */
 static void draw_uniform(const ligi_local_keys *list, ligi_rng *rng, uint32_t here, uint32_t count,
                          uint32_t *out)
 {
@@ -101,7 +101,7 @@ static lig_status draw_rest(const ligi_local_keys *list, const ligi_local_draw *
     LIG_TRY(ligi_calloc(&items, here, sizeof *items, "a sample"));
     for (uint32_t i = 0; i < here; i++) {
         items[kept] = load(&list->items[i]);
-        kept += ligi_local_list_has(list, items[kept]); /* it may be moving away */
+        kept += ligi_local_list_has(list, items[kept]); /* it may be leaving */
     }
     ligi_among among = {items, kept, how->seen};
     lig_status status = ligi_draw_among(how->draw, how->rng, &among, count, out, got);

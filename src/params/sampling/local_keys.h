@@ -1,6 +1,6 @@
-/* Which keys of a range are here, as a dense list, so that one of them is drawn in one step. Kept
- * up whoever moves rows: one thread at a time (the endpoint's lock). Readers take no lock: what
- * they see may be a move behind, and the row itself says whether it is here. */
+/* Which keys of a range are local, as a dense list, so that one of them is drawn in one step.
+ * Maintained by the thread that moves rows, one at a time (the endpoint's lock). Readers take no
+ * lock: their view may be one move behind, and the row itself says whether it is local. */
 #ifndef LIGI_LOCAL_KEYS_H
 #define LIGI_LOCAL_KEYS_H
 
@@ -10,16 +10,16 @@
 
 typedef struct ligi_local_keys {
     _Atomic uint32_t *items; /* 0 .. range - 1, the first `count` of them */
-    _Atomic uint32_t *where; /* of an item in `items`, + 1; 0: not here */
+    _Atomic uint32_t *where; /* position of an item in `items`, + 1; 0: not local */
     uint32_t range;
     _Atomic uint32_t count;
 } ligi_local_keys;
 
-/* Fills a zeroed list: none is here. Takes 8 bytes for each of the range, touched when used. */
+/* Fills a zeroed list: no key is local. Takes 8 bytes per key of the range, touched when used. */
 lig_status ligi_local_keys_init(ligi_local_keys *list, uint32_t range);
 void ligi_local_keys_fini(ligi_local_keys *list);
 
-/* What is so already stays so. */
+/* No-op if nothing changes. */
 void ligi_local_keys_add(ligi_local_keys *list, uint32_t item);
 void ligi_local_keys_remove(ligi_local_keys *list, uint32_t item);
 
@@ -29,14 +29,14 @@ static inline int ligi_local_list_has(const ligi_local_keys *list, uint32_t item
 }
 
 typedef struct ligi_local_draw {
-    const ligi_draw *draw; /* as it says, among what is here alone */
+    const ligi_draw *draw; /* restricted to local keys */
     ligi_rng *rng;
-    ligi_seen *seen; /* NULL: with replacement; else none of these, and what comes is added */
+    ligi_seen *seen; /* NULL: with replacement; otherwise these are excluded, and draws are added */
 } ligi_local_draw;
 
-/* Fills out[0 .. *got) with items that are here: `count`, or fewer where there are not so many.
- * Uniform: a step each. The others: drawn from the whole range until one is here, and after some
- * tries by one walk over all that are. On failure nothing is added to `seen`. */
+/* Fills out[0 .. *got) with local items: `count`, or fewer if there are not enough. Uniform:
+ * constant time each. Other distributions: drawn from the whole range until one is local, and after
+ * some tries by one walk over all local keys. On failure nothing is added to `seen`. */
 lig_status ligi_local_keys_draw(const ligi_local_keys *list, const ligi_local_draw *how,
                                 uint32_t count, uint32_t *out, uint32_t *got);
 

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-/* Pools in a row that have nothing new for a sample without replacement, before it goes on without
- * them. */
+/* Consecutive pools that may add nothing new to a sample without replacement before it stops using
+ * the pool. */
 enum { IDLE_POOLS = 4 };
 
 lig_status ligi_sample_pool_init(ligi_sample_pool *pool, uint32_t size, uint32_t reuse)
@@ -39,7 +39,7 @@ lig_status ligi_sample_pool_fill(ligi_sample_pool *pool, const ligi_draw *draw, 
     return LIG_OK;
 }
 
-/* Each pass is a new order, shuffled as far as it is taken. */
+/* Each pass is a new order, shuffled incrementally. */
 int ligi_sample_pool_next(ligi_sample_pool *pool, ligi_rng *rng, uint32_t *item)
 {
     if (pool->at == pool->size && pool->pass < pool->reuse) {
@@ -61,8 +61,8 @@ static lig_status refill(ligi_sample_pool *pool, const ligi_sample_pool_draw_opt
     return how->filled ? how->filled(how->context, pool->items, pool->size) : LIG_OK;
 }
 
-/* What this sample has already waits for the next one, as it would be lost otherwise. There is
- * never more of it than a pool gives. */
+/* Keys that this sample already has are kept for the next one. There are never more of them than a
+ * pool has. */
 static lig_status put_by(ligi_sample_pool *pool, uint32_t item)
 {
     if (pool->put_by_count >= (size_t)pool->capacity * pool->reuse)

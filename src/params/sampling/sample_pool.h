@@ -1,5 +1,4 @@
-/* A pool of keys that were made ready together and are used several times each, in random order.
- * Pure. */
+/* A pool of keys that are prepared together and used several times each, in random order. Pure. */
 #ifndef LIGI_SAMPLE_POOL_H
 #define LIGI_SAMPLE_POOL_H
 
@@ -8,7 +7,7 @@
 typedef struct ligi_sample_pool {
     uint32_t *items;
     uint32_t capacity, size, reuse;
-    uint32_t at, pass; /* items[at ..) are to come in this pass */
+    uint32_t at, pass; /* items[at ..) remain in this pass */
     uint32_t *put_by;  /* taken and handed back: first in the next sample */
     size_t put_by_count, put_by_capacity;
 } ligi_sample_pool;
@@ -17,24 +16,24 @@ typedef struct ligi_sample_pool {
 lig_status ligi_sample_pool_init(ligi_sample_pool *pool, uint32_t size, uint32_t reuse);
 void ligi_sample_pool_fini(ligi_sample_pool *pool);
 
-/* Draws new items into the pool, none twice with `distinct`. What was not used up is gone. */
+/* Draws new items into the pool, none twice with `distinct`. Unused items are lost. */
 lig_status ligi_sample_pool_fill(ligi_sample_pool *pool, const ligi_draw *draw, ligi_rng *rng,
                                  int distinct);
 
-/* 1 and the next item, or 0 when all were used `reuse` times. */
+/* 1 and the next item, or 0 if all were used `reuse` times. */
 int ligi_sample_pool_next(ligi_sample_pool *pool, ligi_rng *rng, uint32_t *item);
 
 typedef struct ligi_sample_pool_draw_options {
     const ligi_draw *draw;
     ligi_rng *rng;
     ligi_seen *seen; /* NULL: with replacement */
-    /* Called with the items of each pool that is begun; may be NULL. */
+    /* Called with the items of each new pool; may be NULL. */
     lig_status (*filled)(void *context, const uint32_t *items, uint32_t count);
     void *context;
 } ligi_sample_pool_draw_options;
 
-/* Fills `count` items from the pool, from new ones when it is used up. LIG_E_LIMIT when there are
- * not so many without replacement. */
+/* Fills `count` items from the pool, and from new ones when it is used up. LIG_E_LIMIT if there are
+ * not enough without replacement. */
 lig_status ligi_sample_pool_draw(ligi_sample_pool *pool, const ligi_sample_pool_draw_options *how,
                                  uint32_t count, uint32_t *out);
 

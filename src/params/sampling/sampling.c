@@ -13,21 +13,21 @@ static lig_status check_options(const lig_params *node, const lig_params_samplin
     if (node->tables == NULL)
         return lig_fail(LIG_E_INVALID, "a scheduler has no rows to sample");
     if (ligi_tables_hashed(node->tables))
-        return lig_fail(LIG_E_UNSUPPORTED, "sampling needs dense keys; these are hashed");
+        return lig_fail(LIG_E_UNSUPPORTED, "sampling requires dense keys, but these are hashed");
     if (options->scheme > LIG_PARAMS_SAMPLE_LOCAL)
-        return lig_fail(LIG_E_INVALID,
-                        "sampling scheme %u is not known; there are 0 (naive), 1 (preloc), 2 "
-                        "(pool), 3 (local)",
-                        options->scheme);
+        return lig_fail(
+            LIG_E_INVALID,
+            "unknown sampling scheme %u; expected 0 (naive), 1 (preloc), 2 (pool) or 3 (local)",
+            options->scheme);
     uint64_t keys = ligi_tables_entry_limit(node->tables);
     if (options->min < 0 || options->max <= options->min || (uint64_t)options->max > keys)
         return lig_fail(LIG_E_INVALID,
-                        "keys %lld .. %lld - 1 cannot be sampled: there are 0 .. %llu - 1",
+                        "cannot sample keys %lld .. %lld - 1: valid keys are 0 .. %llu - 1",
                         (long long)options->min, (long long)options->max, (unsigned long long)keys);
     return LIG_OK;
 }
 
-/* The caller makes room for rows before it knows which they are. A weight of 0 keeps a key out. */
+/* The caller provides room for rows before it knows the keys. A weight of 0 excludes a key. */
 static lig_status check_lengths(const lig_params *node, const lig_params_sampling *options,
                                 uint32_t *length)
 {
@@ -47,14 +47,13 @@ static lig_status check_lengths(const lig_params *node, const lig_params_samplin
         }
         if (other != *length)
             return lig_fail(LIG_E_INVALID,
-                            "rows that are sampled must be of one length: key %lld has %u, key "
-                            "%lld has %u",
+                            "sampled rows must have one length: key %lld has %u, key %lld has %u",
                             (long long)first, *length, (long long)key, other);
     }
     return LIG_OK;
 }
 
-/* Told by the tables, whose moves are made one at a time. */
+/* Called by the tables, whose moves are serialised. */
 static void moved(void *context, ligi_entry entry, ligi_row_state state)
 {
     struct ligi_sampling *self = context;
@@ -67,7 +66,7 @@ static void moved(void *context, ligi_entry entry, ligi_row_state state)
         ligi_local_keys_remove(&self->here, (uint32_t)(entry - first));
 }
 
-/* Under the lock: nothing moves between the look and the watch. */
+/* Under the lock: nothing moves between the first scan and the watch. */
 static void list_local(lig_params *node, struct ligi_sampling *self)
 {
     for (uint32_t i = 0; i < self->here.range; i++) {
@@ -115,8 +114,9 @@ lig_status lig_params_enable_sampling(lig_params *params, const lig_params_sampl
     lig_status status = make(params, sampling, self);
     ligi_node_lock(params);
     if (status == LIG_OK && params->sampling && params->sampling->in_use)
-        status = lig_fail(LIG_E_BUSY, "sampling is in use already: enable it before the first "
-                                      "prepare_sample, once");
+        status = lig_fail(LIG_E_BUSY,
+                          "sampling is already enabled or in use: call lig_params_enable_sampling "
+                          "once, before the first prepare_sample");
     if (status == LIG_OK) {
         before = params->sampling;
         params->sampling = self;
@@ -137,7 +137,7 @@ void ligi_sampling_fini(lig_params *node)
     node->sampling = NULL;
 }
 
-/* --- a worker's --- */
+/* --- a worker --- */
 
 lig_status ligi_sample_worker_open(lig_params_worker *worker)
 {
@@ -178,7 +178,9 @@ static lig_status start(lig_params_worker *worker)
         sampling->in_use = 1;
     ligi_node_unlock(node);
     if (sampling == NULL)
-        return lig_fail(LIG_E_INVALID, "sampling is not enabled: every node does that first");
+        return lig_fail(
+            LIG_E_INVALID,
+            "sampling is not enabled: every node must call lig_params_enable_sampling first");
     if (sampling->options.scheme == LIG_PARAMS_POOL)
         LIG_TRY(ligi_sample_pool_init(&self->pool, sampling->options.pool_size,
                                       sampling->options.reuse));
@@ -187,15 +189,15 @@ static lig_status start(lig_params_worker *worker)
     return LIG_OK;
 }
 
-/* Room is made here for giving it back, so that giving back cannot fail. */
+/* Reserves room for giving the keys back, so that this cannot fail. */
 static lig_status new_sample(struct ligi_sampler *self, ligi_sample **sample)
 {
     if (self->spare_count == 0) {
         if (self->count == LIGI_SAMPLES_OPEN_MAX)
-            return lig_fail(LIG_E_LIMIT,
-                            "%u samples of this worker are open; pull them, or call "
-                            "lig_params_finish_sample",
-                            LIGI_SAMPLES_OPEN_MAX);
+            return lig_fail(
+                LIG_E_LIMIT,
+                "%u samples of this worker are open: pull them, or call lig_params_finish_sample",
+                LIGI_SAMPLES_OPEN_MAX);
         LIG_TRY(ligi_grow(&self->spare, &self->spare_capacity, self->count + 1, sizeof *self->spare,
                           "samples"));
         LIG_TRY(ligi_grow(&self->samples, &self->capacity, self->count + 1, sizeof *self->samples,
@@ -215,12 +217,13 @@ static void end_sample(struct ligi_sampler *self, ligi_sample *sample)
     self->spare[self->spare_count++] = (uint32_t)(sample->id % LIGI_SAMPLES_OPEN_MAX);
 }
 
-/* NULL: it was given out once and is over. */
+/* NULL: a valid number whose sample has been used up. */
 static lig_status find(struct ligi_sampler *self, int64_t id, ligi_sample **sample)
 {
     size_t number = (size_t)(id % LIGI_SAMPLES_OPEN_MAX);
     if (id < LIGI_SAMPLES_OPEN_MAX || number >= self->count || id > self->samples[number].id)
-        return lig_fail(LIG_E_NOTFOUND, "there is no sample %lld of this worker", (long long)id);
+        return lig_fail(LIG_E_NOTFOUND, "sample %lld does not exist for this worker",
+                        (long long)id);
     *sample = &self->samples[number];
     if ((*sample)->id != id || !(*sample)->open)
         *sample = NULL;
@@ -277,8 +280,8 @@ static lig_status check_count(const struct ligi_sampling *self, uint64_t count)
                         LIGI_SAMPLE_COUNT_MAX, (unsigned long long)count);
     if (!self->options.with_replacement && count > self->draw.available)
         return lig_fail(LIG_E_LIMIT,
-                        "%llu samples without replacement are asked for, and %u keys can come; ask "
-                        "for fewer, or sample with replacement",
+                        "%llu samples without replacement requested, but only %u keys can be "
+                        "drawn; request fewer, or sample with replacement",
                         (unsigned long long)count, self->draw.available);
     return LIG_OK;
 }
@@ -306,8 +309,8 @@ lig_status lig_params_prepare_sample(lig_params_worker *worker, uint64_t count, 
 
 /* --- pulling --- */
 
-/* Where too few keys are here, for a moment perhaps, the rest are any: a training loop does not end
- * because of the time at which rows moved. */
+/* If too few keys are local, perhaps only for a moment, the rest is drawn from all keys: training
+ * must not fail because rows have just moved. */
 static lig_status draw_block(struct ligi_sampler *self, ligi_seen *seen, uint32_t count,
                              uint32_t *items)
 {
@@ -322,7 +325,7 @@ static lig_status draw_block(struct ligi_sampler *self, ligi_seen *seen, uint32_
     return status;
 }
 
-/* What was drawn and cannot be given counts as not drawn. */
+/* Keys that were drawn and cannot be returned count as not drawn. */
 static void put_back(struct ligi_sampler *self, ligi_sample *sample, const int64_t *keys,
                      uint32_t count)
 {
@@ -358,8 +361,9 @@ static lig_status check_pull(struct ligi_sampler *self, int64_t id, size_t count
         return lig_fail(LIG_E_NOTFOUND, "sample %lld is used up or finished", (long long)id);
     uint32_t left = (*sample)->count - (*sample)->used;
     if (count > left)
-        return lig_fail(LIG_E_LIMIT, "%zu keys are asked of sample %lld, %u of its %u are left",
-                        count, (long long)id, left, (*sample)->count);
+        return lig_fail(LIG_E_LIMIT,
+                        "%zu keys requested from sample %lld, but %u of its %u are left", count,
+                        (long long)id, left, (*sample)->count);
     return LIG_OK;
 }
 
@@ -371,7 +375,7 @@ lig_status lig_params_pull_sample(lig_params_worker *worker, int64_t sample, int
     LIG_TRY(ligi_node_check(worker->node));
     LIG_TRY(check_pull(self, sample, count, &from));
     if (count > 0 && (keys == NULL || values == NULL))
-        return lig_fail(LIG_E_INVALID, "%zu samples, and no memory for their keys or rows", count);
+        return lig_fail(LIG_E_INVALID, "keys or values is NULL (%zu samples)", count);
     if (from->items == NULL)
         LIG_TRY(draw_local(self, from, (uint32_t)count, keys));
     for (size_t i = 0; i < count && from->items; i++)

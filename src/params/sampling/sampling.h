@@ -14,14 +14,14 @@ struct ligi_sampling {
     lig_params_sampling options; /* weights is NULL */
     uint32_t length;             /* of every row of the range */
     ligi_draw draw;
-    ligi_local_keys here; /* LOCAL with several nodes; range 0: not used, all keys are here */
+    ligi_local_keys here; /* LOCAL with several nodes; range 0: not used, all keys are local */
     int in_use;           /* a worker has prepared a sample; guarded by the node's lock */
 };
 
 typedef struct ligi_sample {
     int64_t id; /* generation x LIGI_SAMPLES_OPEN_MAX + its number */
     uint32_t count, used;
-    uint32_t *items; /* NULL: drawn when they are pulled */
+    uint32_t *items; /* NULL: drawn at pull */
     ligi_seen seen;  /* LOCAL without replacement */
     int open;
 } ligi_sample;

@@ -16,79 +16,79 @@
 
 #include <ligament/store.h>
 
-/* What a node has said to node 0. */
+/* What a node has reported to node 0. */
 typedef struct ligi_snapshot_report {
-    uint32_t call, step; /* `step` counts: 1 when the first is over */
+    uint32_t call, step; /* `step` counts: 1 when the first is done */
     ligi_failure failure;
     ligi_writer data;
 } ligi_snapshot_report;
 
-/* Hashed keys that are known here, by table, unit and key. */
+/* The hashed keys known here, by table, unit and key. */
 typedef struct ligi_snapshot_index {
     ligi_entry *entries;
-    uint64_t count;   /* of the entries there were when it was made */
+    uint64_t count;   /* how many entries there were when it was built */
     uint64_t *starts; /* [units + 1] */
 } ligi_snapshot_index;
 
 struct ligi_snapshot_rows;
 
-/* Guarded by the node's lock, except what says otherwise. Made when first needed. */
+/* Guarded by the node's lock, unless stated otherwise. Created at first use. */
 struct ligi_snapshot_state {
-    uint32_t call; /* how many were begun here */
+    uint32_t call; /* number of calls started here */
     int busy;
-    uint32_t heard;                /* steps of this call that all have come through */
-    ligi_failure failure;          /* of this call, on any node; status LIG_OK: none */
-    ligi_writer answer;            /* what node 0 said with the last step */
+    uint32_t heard;                /* steps of this call that all nodes have done */
+    ligi_failure failure;          /* error of this call, on any node; status LIG_OK: none */
+    ligi_writer answer;            /* decision of node 0 in the last step */
     ligi_snapshot_report *reports; /* [node_count]; node 0 */
-    uint32_t lost_call; /* the last that went wrong on node 0, and why: for who comes too late */
+    uint32_t lost_call; /* the last failed call of node 0, and why: for nodes that arrive late */
     ligi_failure lost;
-    ligi_snapshot_plan *plan; /* of this call; NULL: units cannot be asked for */
+    ligi_snapshot_plan *plan; /* of this call; NULL: units cannot be requested */
     ligi_snapshot_index index;
     int writable;                     /* of this call: rows may be put */
-    struct ligi_snapshot_rows *asked; /* what answers are for; NULL: nothing is asked for */
-    uint32_t awaited;                 /* answers that have not come */
+    struct ligi_snapshot_rows *asked; /* target of responses; NULL: nothing is requested */
+    uint32_t awaited;                 /* outstanding responses */
 };
 
-/* One call of one node; its thread's own. */
+/* One call on one node; used by its thread only. */
 typedef struct ligi_snapshot_call {
     lig_params *node;
     struct ligi_snapshot_state *snapshot;
     const char *verb, *uri, *model;
-    uint64_t version;    /* load: the id of the model, of which all nodes read one; 0: none */
+    uint64_t version;    /* load: the id of the model that all nodes read; 0: none */
     int64_t deadline_ns; /* INT64_MAX: none */
     uint32_t step;
-    int given_up; /* the caller has no more patience */
+    int given_up; /* `patience` has ended the call */
     lig_store *store;
     ligi_snapshot_plan plan;
 } ligi_snapshot_call;
 
 typedef struct ligi_agreement {
-    const void *data; /* what this node has to say; borrowed */
+    const void *data; /* this node's report; borrowed */
     size_t bytes;
-    /* Node 0, when all have come: said[i] is node i's data. Its failure is that of all; what it
-     * writes all hear. NULL: nothing is to be decided. */
+    /* Node 0, when all nodes have reported: said[i] is node i's data. Its failure fails the call on
+     * all nodes; what it writes is sent to all. NULL: nothing to decide. */
     lig_status (*decide)(void *context, const lig_part_data *reports, ligi_writer *answer);
     void *context;
 } ligi_agreement;
 
 /* --- rows --- */
 
-/* The rows of one unit, whole: values and state. Guarded by the lock while answers are awaited. */
+/* All rows of one unit: values and state. Guarded by the lock while responses are outstanding. */
 typedef struct ligi_snapshot_rows {
     const ligi_snapshot_plan *plan;
     uint32_t table;
     uint64_t unit;   /* among all */
     uint64_t number; /* in its table */
     uint32_t count, found;
-    uint32_t overflow; /* hashed: more came than were counted */
-    int64_t *keys;     /* [count]; hashed: as they came, or as the model has them */
+    uint32_t overflow; /* hashed: more arrived than were counted */
+    int64_t *keys;     /* [count]; hashed: in order of arrival, or as in the model */
     uint64_t *offsets; /* [count + 1], of the bodies */
-    uint32_t *order;   /* [count]: which of them is the first of the model, ... */
-    uint8_t *here;     /* [count]: it has come; scattering: it is where it belongs */
-    uint16_t *given;   /* [count]: scattering: to which node, + 1 */
+    uint32_t *order;   /* [count]: position of each in the model */
+    uint8_t *here;     /* [count]: it has arrived; scattering: it is stored at its owner */
+    uint16_t *given;   /* [count]: scattering: target node, + 1 */
     uint8_t *bodies;
     size_t key_room, offset_room, order_room, here_room, given_room, body_room;
-    uint8_t *asking; /* [node_count]: an answer is awaited */
+    uint8_t *asking; /* [node_count]: a response is outstanding */
 } ligi_snapshot_rows;
 
 #endif

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOLD_NS INT64_C(1000000000)  /* who fails stays so long for the others to hear why */
-#define REASON_NS INT64_C(200000000) /* and they wait so long for that when somebody is lost */
+#define TOLD_NS INT64_C(1000000000)  /* how long a failed node stays so that the others learn why */
+#define REASON_NS INT64_C(200000000) /* how long they wait for that when a node is lost */
 
-/* --- what is there --- */
+/* --- state --- */
 
 static lig_status snapshot_of(lig_params *node, struct ligi_snapshot_state **snapshot)
 {
@@ -62,7 +62,7 @@ lig_status ligi_params_snapshot_arrived(ligi_params_peer *peer, const ligi_param
     LIG_TRY(ligi_params_snapshot_message_open(message->verb, payload, bytes, &content));
     if (node->tables == NULL || (message->verb == LIGI_SNAPSHOT_REPORT && node->rank != 0) ||
         (message->verb == LIGI_SNAPSHOT_DECISION && peer->rank != 0))
-        return lig_fail(LIG_E_CORRUPT, "a message about saving came to the wrong node");
+        return lig_fail(LIG_E_CORRUPT, "snapshot message sent to the wrong node");
     LIG_TRY(snapshot_of(node, &snapshot));
     switch ((ligi_snapshot_verb)message->verb) {
     case LIGI_SNAPSHOT_REPORT:
@@ -88,14 +88,14 @@ lig_status ligi_params_snapshot_begin(ligi_snapshot_call *call, int64_t timeout_
     ligi_node_lock(node);
     lig_status status = snapshot_of(node, &call->snapshot);
     if (status == LIG_OK && call->snapshot->busy)
-        status = lig_fail(LIG_E_BUSY, "a save or load of this node is under way");
+        status = lig_fail(LIG_E_BUSY, "a save or load is already in progress on this node");
     if (status == LIG_OK) {
         struct ligi_snapshot_state *self = call->snapshot;
         self->busy = 1;
         self->call++;
         self->heard = 0;
         self->writable = 0;
-        /* Node 0 may have given it up before this one came. */
+        /* Node 0 may have failed the call before this node arrived. */
         self->failure = self->lost_call == self->call ? self->lost : (ligi_failure){0};
         self->answer.bytes = 0;
     }
@@ -170,10 +170,9 @@ static lig_status send_data(lig_params *node, uint32_t rank, ligi_snapshot_verb 
     return LIG_OK;
 }
 
-/* --- what comes --- */
+/* --- received messages --- */
 
-/* A piece of the data of a step; 1 when that was the last. Pieces that do not follow each other are
- * nobody's. */
+/* One piece of the data of a step; 1 if it was the last. Pieces out of order are ignored. */
 static int take_piece(ligi_writer *into, const ligi_snapshot_message *content)
 {
     if (content->front.at == 0)
@@ -192,21 +191,21 @@ static void take_failure(ligi_failure *failure, const ligi_snapshot_message *con
              (const char *)content->text);
 }
 
-/* The call may be over before some come to it: they hear how it ended. */
+/* The call may be over before some nodes arrive: they get its result. */
 static void turn_away(lig_params *node, uint32_t rank, const ligi_snapshot_message *content)
 {
     const struct ligi_snapshot_state *self = node->snapshot;
     ligi_failure failure = {.status = LIG_E_TIMEOUT};
     snprintf(failure.text, sizeof failure.text,
-             "node 0 has given up this save or load; call it again on all nodes");
+             "node 0 has given up this save or load: call it again on all nodes");
     if (self->lost_call == content->front.call)
         failure = self->lost;
     ligi_snapshot_front front = {.call = content->front.call, .step = content->front.step};
     send_failure(node, rank, LIGI_SNAPSHOT_DECISION, front, &failure);
 }
 
-/* At once, whatever this node is doing: who failed may leave, and the others would hear of that
- * instead. It hears last that they know. */
+/* Sent at once, whatever this node is doing: the failed node may leave, and the others would report
+ * that instead. The failed node is notified last. */
 static void pass_failure(lig_params *node, uint32_t rank, const ligi_snapshot_message *content,
                          const ligi_failure *failure)
 {
@@ -278,7 +277,7 @@ static const ligi_failure *first_failure(const lig_params *node)
     return NULL;
 }
 
-/* One that is at a later call has given this one up; 0: none. */
+/* A node that is at a later call has given this one up; 0: none. */
 static uint32_t one_ahead(const lig_params *node)
 {
     const struct ligi_snapshot_state *self = node->snapshot;
@@ -299,7 +298,7 @@ static int has_reason(void *context)
     return first_failure(context) != NULL;
 }
 
-/* Who has heard of a failure may leave at once: that is not the reason. */
+/* A node that has heard of a failure may leave at once: that is not the reason. */
 lig_status ligi_params_snapshot_why(ligi_snapshot_call *call)
 {
     lig_params *node = call->node;
@@ -314,7 +313,7 @@ lig_status ligi_params_snapshot_why(ligi_snapshot_call *call)
         status = ligi_node_check_others(node);
     if (status == LIG_OK && ahead)
         return lig_fail(LIG_E_TIMEOUT,
-                        "%s '%s': node %u has given it up; call it again on all nodes", call->verb,
+                        "%s '%s': node %u has given it up: call it again on all nodes", call->verb,
                         call->model, ahead);
     return status;
 }
@@ -348,7 +347,7 @@ lig_status ligi_params_snapshot_wait(ligi_snapshot_call *call, int (*until)(void
             return status;
         call->given_up = !node->patience(node->patience_context);
         if (call->given_up)
-            return lig_fail(LIG_E_TIMEOUT, "%s '%s' was given up on node %u", call->verb,
+            return lig_fail(LIG_E_TIMEOUT, "%s '%s' was cancelled on node %u", call->verb,
                             call->model, node->rank);
     }
 }
@@ -384,12 +383,12 @@ static lig_status decide(ligi_snapshot_call *call, const ligi_agreement *agreeme
     if (status == LIG_OK)
         status = answer->status;
     if (status == LIG_OK && answer->bytes > LIGI_SNAPSHOT_DATA_MAX)
-        status = lig_fail(LIG_E_LIMIT, "a save with so many blocks cannot be agreed on");
+        status = lig_fail(LIG_E_LIMIT, "too many blocks in one save");
     return status;
 }
 
-/* All hear of it, also those that have not come yet. What cannot be said would leave them waiting:
- * the job ends. */
+/* All nodes are notified, also those that arrive later. If the notice cannot be sent they would
+ * wait forever: the job ends. */
 static lig_status tell_all(ligi_snapshot_call *call, const ligi_failure *failure,
                            const lig_part_data *answer)
 {
@@ -417,8 +416,8 @@ static lig_status wait_for_all(ligi_snapshot_call *call)
         ligi_node_lock(call->node);
         name_missing(call, missing, sizeof missing);
         ligi_node_unlock(call->node);
-        return lig_fail(status, "%s '%s': %s has not come in time; every node calls it", call->verb,
-                        call->model, missing);
+        return lig_fail(status, "%s '%s': timeout waiting for %s (every node must call it)",
+                        call->verb, call->model, missing);
     }
     LIG_TRY(status);
     return ligi_params_snapshot_why(call);
@@ -471,7 +470,7 @@ static lig_status agree_other(ligi_snapshot_call *call, lig_status status,
 {
     ligi_failure failure;
     if (status == LIG_OK && agreement->bytes > LIGI_SNAPSHOT_DATA_MAX)
-        status = lig_fail(LIG_E_LIMIT, "a save with so many blocks cannot be agreed on");
+        status = lig_fail(LIG_E_LIMIT, "too many blocks in one save");
     ligi_failure_take(&failure, status);
     lig_status reports = say(call, &failure, agreement);
     if (status != LIG_OK) {
@@ -484,7 +483,7 @@ static lig_status agree_other(ligi_snapshot_call *call, lig_status status,
     status = ligi_params_snapshot_wait(call, all_heard);
     if (status == LIG_E_TIMEOUT) {
         if (!call->given_up)
-            lig_fail(status, "%s '%s': node 0 has not answered in time; every node calls it",
+            lig_fail(status, "%s '%s': timeout waiting for node 0 (every node must call it)",
                      call->verb, call->model);
         ligi_failure_take(&failure, status);
         say(call, &failure, agreement);
@@ -499,11 +498,13 @@ lig_status ligi_params_snapshot_check(ligi_snapshot_call *call)
     ligi_failure failure;
     ligi_failure_take(&failure, ligi_params_snapshot_why(call));
     if (failure.status != LIG_OK && call->node->node_count > 1 && call->node->rank == 0)
-        (void)tell_all(call, &failure, NULL); /* they may have come since it was told */
+        (void)tell_all(call, &failure, NULL); /* they may have arrived since the message was
+                                               * built */
     return ligi_failure_publish(&failure);
 }
 
-/* Who is lost may have said why before. If nobody is, it was a peer of the store's. */
+/* A lost node may have sent its reason before. If no node is lost, the failed peer was the
+ * store's. */
 static lig_status find_reason(ligi_snapshot_call *call, lig_status status)
 {
     ligi_failure failure;
@@ -538,7 +539,7 @@ static lig_status same_call(void *context, const lig_part_data *reports, ligi_wr
     for (uint32_t i = 1; i < call->node->node_count; i++)
         if (reports[i].bytes != reports[0].bytes ||
             memcmp(reports[i].data, reports[0].data, reports[0].bytes) != 0)
-            return lig_fail(LIG_E_MISMATCH, "node 0 calls %.*s, node %u calls %.*s",
+            return lig_fail(LIG_E_MISMATCH, "node 0 calls %.*s, but node %u calls %.*s",
                             (int)reports[0].bytes, (const char *)reports[0].data, i,
                             reports[i].bytes < 200 ? (int)reports[i].bytes : 200,
                             (const char *)reports[i].data);

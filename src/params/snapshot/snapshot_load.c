@@ -22,7 +22,7 @@ typedef struct loading {
     size_t column_room;
 } loading;
 
-/* --- whether it fits --- */
+/* --- does the model fit --- */
 
 static const lig_tensor *find_tensor(const lig_model *model, const char *name)
 {
@@ -51,20 +51,20 @@ static lig_status check_column(const loading *self, const ligi_snapshot_column *
     const lig_tensor *tensor = find_tensor(self->model, column->name);
     if (tensor == NULL)
         return lig_fail(LIG_E_MISMATCH,
-                        "model '%s' has no tensor '%s', which table '%s' needs; are tables and "
-                        "optimizers those it was saved with?",
+                        "model '%s' has no tensor '%s', which table '%s' needs (tables and "
+                        "optimizers must be those it was saved with)",
                         name, column->name,
                         ligi_tables_name(self->call->node->tables, column->table));
     if (tensor->dtype == column->dtype && tensor->ndim == ndim &&
         memcmp(tensor->shape, shape, ndim * sizeof *shape) == 0)
         return LIG_OK;
-    return lig_fail(LIG_E_MISMATCH, "tensor '%s' of model '%s' is %s, the table's is %s",
+    return lig_fail(LIG_E_MISMATCH, "tensor '%s' of model '%s' is %s, but the table has %s",
                     column->name, name,
                     shape_text(tensor->dtype, tensor->shape, tensor->ndim, theirs, sizeof theirs),
                     shape_text(column->dtype, shape, ndim, ours, sizeof ours));
 }
 
-/* How many rows each hashed table has in the model. */
+/* The number of rows of each hashed table in the model. */
 static lig_status count_rows(loading *self)
 {
     const ligi_tables *tables = self->call->node->tables;
@@ -78,12 +78,12 @@ static lig_status count_rows(loading *self)
         const lig_tensor *keys = find_tensor(self->model, name);
         if (keys == NULL || keys->ndim != 1)
             return lig_fail(LIG_E_MISMATCH,
-                            "model '%s' has no tensor '%s' [keys]; was it saved with hashed keys?",
+                            "model '%s' has no tensor '%s' [keys] (was it saved with hashed keys?)",
                             self->call->model, name);
         rows[i] = (uint64_t)keys->shape[0];
         if (rows[i] > ligi_tables_key_count(tables, i))
             return lig_fail(
-                LIG_E_MISMATCH, "table '%s' has %llu keys in model '%s' and room for %llu",
+                LIG_E_MISMATCH, "table '%s' has %llu keys in model '%s', but room for only %llu",
                 ligi_tables_name(tables, i), (unsigned long long)rows[i], self->call->model,
                 (unsigned long long)ligi_tables_key_count(tables, i));
     }
@@ -107,8 +107,8 @@ static lig_status check_columns(const loading *self)
         const char *name = self->model->tensors[i].tensor.name;
         if (!is_column(plan, name))
             return lig_fail(LIG_E_MISMATCH,
-                            "tensor '%s' of model '%s' belongs to no table here; are tables and "
-                            "optimizers those it was saved with?",
+                            "tensor '%s' of model '%s' belongs to no table here (tables and "
+                            "optimizers must be those it was saved with)",
                             name, self->call->model);
     }
     return LIG_OK;
@@ -144,8 +144,7 @@ static lig_status take_number(ligi_snapshot_rows *rows, const ligi_snapshot_colu
         if (number == ligi_params_snapshot_rows_length(rows, index))
             return LIG_OK;
         return lig_fail(LIG_E_MISMATCH,
-                        "key %lld of table '%s' has length %lld in the model, %u "
-                        "here",
+                        "key %lld of table '%s' has length %lld in the model, but %u here",
                         (long long)(rows->keys[index] - ligi_tables_offset(tables, rows->table)),
                         ligi_tables_name(tables, rows->table), (long long)number,
                         ligi_params_snapshot_rows_length(rows, index));
@@ -153,7 +152,7 @@ static lig_status take_number(ligi_snapshot_rows *rows, const ligi_snapshot_colu
     int64_t offset = ligi_tables_offset(tables, rows->table);
     if (number < 0 || number > INT64_MAX - offset ||
         ligi_tables_table_of_key(tables, offset + number) != (int)rows->table)
-        return lig_fail(LIG_E_MISMATCH, "%lld is no key of table '%s'", (long long)number,
+        return lig_fail(LIG_E_MISMATCH, "%lld is not a key of table '%s'", (long long)number,
                         ligi_tables_name(tables, rows->table));
     rows->keys[index] = offset + number;
     return LIG_OK;
@@ -179,7 +178,7 @@ static lig_status place_column(ligi_snapshot_rows *rows, const ligi_snapshot_col
     return LIG_OK;
 }
 
-/* Reads the columns of one unit, all or only those that say which rows there are. */
+/* Reads the columns of one unit: all, or only those that identify its rows. */
 static lig_status read_unit(loading *self, uint64_t unit, int all)
 {
     const ligi_snapshot_plan *plan = &self->call->plan;
@@ -202,7 +201,7 @@ static lig_status read_unit(loading *self, uint64_t unit, int all)
 
 /* --- the steps --- */
 
-/* What is not a store must not become one. */
+/* A load must not create a store. */
 static lig_status open_store(ligi_snapshot_call *call)
 {
     size_t bytes = strlen(call->uri) + 16;
@@ -221,7 +220,7 @@ static lig_status check(loading *self)
 {
     ligi_snapshot_call *call = self->call;
     if (call->uri == NULL || call->model == NULL)
-        return lig_fail(LIG_E_INVALID, "say from where to load, and under which name");
+        return lig_fail(LIG_E_INVALID, "lig_params_load needs a store URI and a model name");
     LIG_TRY(ligi_params_snapshot_plan_init(&call->plan, call->node->tables));
     LIG_TRY(open_store(call));
     LIG_TRY(lig_store_resolve(call->store, call->model, &self->ref));
@@ -243,7 +242,7 @@ static lig_status settle(ligi_snapshot_call *call)
     return ligi_sync_settle(call->node, ligi_time_left(call->deadline_ns));
 }
 
-/* Hashed keys that the model does not have are as they were when they came into use. */
+/* Hashed keys that the model lacks keep their initial values. */
 static lig_status reset(ligi_snapshot_call *call)
 {
     ligi_tables *tables = call->node->tables;

@@ -6,7 +6,7 @@
 
 static lig_status wrong(uint8_t verb)
 {
-    return lig_fail(LIG_E_CORRUPT, "a message about saving (%u) does not fit together", verb);
+    return lig_fail(LIG_E_CORRUPT, "malformed snapshot message (verb %u)", verb);
 }
 
 static lig_status open_text(uint8_t verb, const uint8_t *rest, uint64_t left,

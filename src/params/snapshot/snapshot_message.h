@@ -16,7 +16,7 @@
 
 #include <ligament/params.h>
 
-/* Pinned: the numbers travel. */
+/* Fixed: these numbers are part of the protocol. */
 typedef enum ligi_snapshot_verb {
     LIGI_SNAPSHOT_REPORT = 1,
     LIGI_SNAPSHOT_DECISION = 2,
@@ -32,7 +32,7 @@ typedef enum ligi_snapshot_verb {
 #define LIGI_SNAPSHOT_DATA_MAX (UINT64_C(1) << 30) /* of all pieces together */
 
 typedef struct ligi_snapshot_front {
-    uint32_t call; /* which save or load, counted alike on all nodes */
+    uint32_t call; /* sequence number of the save or load, the same on all nodes */
     uint32_t step; /* REPORT, DECISION */
     uint64_t unit; /* GET, ROWS */
     uint64_t at;
@@ -51,7 +51,7 @@ typedef struct ligi_snapshot_message {
         *keys; /* int64, in memory that the peer may change: ligi_params_snapshot_message_key */
     const uint8_t *bits;
     const uint8_t *bodies;
-    uint64_t body_bytes; /* of all: whoever walks the keys checks it */
+    uint64_t body_bytes; /* of all keys: checked while walking them */
 } ligi_snapshot_message;
 
 lig_status ligi_params_snapshot_message_open(uint8_t verb, const void *payload, uint64_t bytes,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKET_BYTES (UINT64_C(1) << 20) /* on average, when a hashed table is full */
+#define BUCKET_BYTES (UINT64_C(1) << 20) /* average, when a hashed table is full */
 
 /* --- columns --- */
 
@@ -72,12 +72,11 @@ static lig_status check_names(const ligi_snapshot_plan *plan)
     for (uint32_t i = 0; i < plan->column_count; i++)
         for (uint32_t j = 0; j < i; j++)
             if (strcmp(plan->column[i].name, plan->column[j].name) == 0)
-                return lig_fail(LIG_E_UNSUPPORTED,
-                                "tables '%s' and '%s' would both be saved with a tensor '%s'; "
-                                "rename one",
-                                ligi_tables_name(plan->tables, plan->column[j].table),
-                                ligi_tables_name(plan->tables, plan->column[i].table),
-                                plan->column[i].name);
+                return lig_fail(
+                    LIG_E_UNSUPPORTED,
+                    "tables '%s' and '%s' would both be saved as tensor '%s': rename one",
+                    ligi_tables_name(plan->tables, plan->column[j].table),
+                    ligi_tables_name(plan->tables, plan->column[i].table), plan->column[i].name);
     return LIG_OK;
 }
 
@@ -120,8 +119,8 @@ static uint64_t rows_of_unit(size_t body_bytes)
     return rows > LIGI_UNIT_ROWS_MAX ? LIGI_UNIT_ROWS_MAX : rows < 1 ? 1 : rows;
 }
 
-/* The length of all rows of a table; 0: they differ. Keys are looked at where the tables as a whole
- * do not say it. */
+/* The length of all rows of a table; 0: they differ. Keys are examined only if the tables as a
+ * whole do not tell. */
 static uint32_t length_of(const ligi_tables *tables, uint32_t table)
 {
     int64_t first = ligi_tables_offset(tables, table);

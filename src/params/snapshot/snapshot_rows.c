@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AGAIN_NS INT64_C(1000000) /* until rows that were on their way are asked for again */
+#define AGAIN_NS INT64_C(1000000) /* until rows that were being relocated are requested again */
 
-/* --- room --- */
+/* --- allocation --- */
 
 void ligi_params_snapshot_rows_fini(ligi_snapshot_rows *rows)
 {
@@ -52,7 +52,7 @@ lig_status ligi_params_snapshot_rows_begin(ligi_snapshot_rows *rows, const ligi_
     const ligi_snapshot_table *kept = &plan->table[table];
     uint64_t count = kept->rows[rows->number + 1] - kept->rows[rows->number];
     if (count > UINT32_MAX / 2)
-        return lig_fail(LIG_E_LIMIT, "%llu hashed keys of one block cannot be saved",
+        return lig_fail(LIG_E_LIMIT, "too many hashed keys in one block: %llu",
                         (unsigned long long)count);
     rows->plan = plan;
     rows->table = (uint32_t)table;
@@ -93,7 +93,7 @@ static size_t body_bytes(const ligi_snapshot_rows *rows, uint32_t index)
 
 /* --- gathering --- */
 
-/* Where a row goes that has come; NULL: nowhere. */
+/* Where a received row is stored; NULL: nowhere. */
 static uint8_t *place_for(ligi_snapshot_rows *rows, int64_t key, size_t *bytes)
 {
     uint32_t at = rows->found;
@@ -121,7 +121,7 @@ lig_status ligi_params_snapshot_rows_arrived(lig_params *node, uint32_t rank,
     ligi_snapshot_rows *rows = self->asked;
     if (rows == NULL || content->front.call != self->call || content->front.unit != rows->unit ||
         !rows->asking[rank])
-        return LIG_OK; /* for what was given up */
+        return LIG_OK; /* for a cancelled request */
     const uint8_t *body = content->bodies;
     uint64_t left = content->body_bytes;
     for (uint32_t i = 0; i < content->front.count; i++) {
@@ -131,10 +131,10 @@ lig_status ligi_params_snapshot_rows_arrived(lig_params *node, uint32_t rank,
         if (fits && !ligi_tables_hashed(node->tables))
             fits = rows->count && key >= rows->keys[0] && key - rows->keys[0] < rows->count;
         if (!fits)
-            return lig_fail(LIG_E_CORRUPT, "key %lld was not asked for", (long long)key);
+            return lig_fail(LIG_E_CORRUPT, "key %lld was not requested", (long long)key);
         uint8_t *place = place_for(rows, key, &bytes);
         if (bytes > left)
-            return lig_fail(LIG_E_CORRUPT, "rows that were asked for end too early");
+            return lig_fail(LIG_E_CORRUPT, "truncated response: rows are missing");
         if (place)
             memcpy(place, body, bytes);
         body += bytes;
@@ -157,7 +157,7 @@ static int by_key(const void *left, const void *right, void *context)
     return a < b ? -1 : a > b;
 }
 
-/* Hashed rows come in any order; one that moved while it was asked for may have come twice. */
+/* Hashed rows arrive in any order; one that moved meanwhile may arrive twice. */
 static int complete(ligi_snapshot_rows *rows)
 {
     if (rows->found < rows->count || rows->overflow)
@@ -222,7 +222,7 @@ static lig_status ask_all(ligi_snapshot_rows *rows, ligi_snapshot_call *call)
     return LIG_OK;
 }
 
-/* Once the question is taken back, nothing comes into the rows any more. */
+/* Once the request is withdrawn, nothing is written into the rows any more. */
 static void stop_asking(ligi_snapshot_rows *rows, ligi_snapshot_call *call)
 {
     ligi_node_lock(call->node);
@@ -237,8 +237,8 @@ static lig_status wait_for_answers(ligi_snapshot_rows *rows, ligi_snapshot_call 
     lig_status status = ligi_params_snapshot_wait(call, answered);
     stop_asking(rows, call);
     if (status == LIG_E_TIMEOUT && !call->given_up)
-        return lig_fail(status, "%s '%s': the rows of other nodes have not come in time",
-                        call->verb, call->model);
+        return lig_fail(status, "%s '%s': timeout waiting for rows of other nodes", call->verb,
+                        call->model);
     LIG_TRY(status);
     return ligi_params_snapshot_why(call);
 }
@@ -248,7 +248,7 @@ static int interrupted(void *context)
     return ligi_params_snapshot_interrupted(context);
 }
 
-/* Rows are on their way from node to node: they will be somewhere in a moment. */
+/* Rows that are being relocated will be found in a moment. */
 static lig_status wait_a_moment(const ligi_snapshot_rows *rows, ligi_snapshot_call *call,
                                 int64_t give_up_ns)
 {
@@ -260,8 +260,8 @@ static lig_status wait_a_moment(const ligi_snapshot_rows *rows, ligi_snapshot_ca
     if (ligi_time_left(give_up_ns) != 0 && ligi_time_left(call->deadline_ns) != 0)
         return LIG_OK;
     return lig_fail(LIG_E_BUSY,
-                    "%s '%s': table '%s' has %u rows of a block where %u were counted; nothing "
-                    "may touch new keys meanwhile",
+                    "%s '%s': table '%s' has %u rows in a block, but %u were counted; no worker "
+                    "may access new keys meanwhile",
                     call->verb, call->model, ligi_tables_name(call->node->tables, rows->table),
                     rows->found + rows->overflow, rows->count);
 }
@@ -299,7 +299,7 @@ static void give_own(ligi_snapshot_rows *rows, lig_params *node)
     }
 }
 
-/* All rows that are to go to the node, in one note. */
+/* All rows for that node, in one message. */
 static lig_status put_given(ligi_snapshot_rows *rows, lig_params *node, uint32_t rank)
 {
     ligi_snapshot_front front = {.call = node->snapshot->call, .unit = rows->unit};
@@ -329,7 +329,7 @@ static lig_status put_given(ligi_snapshot_rows *rows, lig_params *node, uint32_t
     return ligi_params_peer_send(&node->peers[rank], &outgoing);
 }
 
-/* 1 when the note answers what is asked of that node. */
+/* 1 if the message is the response expected from that node. */
 static int expected(lig_params *node, uint32_t rank, const ligi_snapshot_message *content)
 {
     struct ligi_snapshot_state *self = node->snapshot;
@@ -340,7 +340,7 @@ static int expected(lig_params *node, uint32_t rank, const ligi_snapshot_message
     if (content->front.status == LIG_OK)
         return 1;
     self->failure.status = (lig_status)content->front.status;
-    snprintf(self->failure.text, sizeof self->failure.text, "node %u could not take its rows (%s)",
+    snprintf(self->failure.text, sizeof self->failure.text, "node %u could not store its rows (%s)",
              rank, lig_status_name(self->failure.status));
     return 0;
 }
@@ -359,7 +359,7 @@ lig_status ligi_params_snapshot_owned(lig_params *node, uint32_t rank,
     if (!expected(node, rank, content))
         return LIG_OK;
     if (content->front.count != rows->count)
-        return lig_fail(LIG_E_CORRUPT, "an answer about %u rows, %u were asked for",
+        return lig_fail(LIG_E_CORRUPT, "response about %u rows, but %u were sent",
                         content->front.count, rows->count);
     for (uint32_t i = 0; i < rows->count; i++)
         if (!rows->here[i] && !rows->given[i] && ligi_params_snapshot_message_bit(content, i)) {
@@ -410,7 +410,7 @@ static lig_status ask_owners(ligi_snapshot_rows *rows, ligi_snapshot_call *call)
     return LIG_OK;
 }
 
-/* Hashed keys that nobody had. */
+/* Hashed keys that no node had. */
 static lig_status give_homes(ligi_snapshot_rows *rows, ligi_snapshot_call *call)
 {
     lig_params *node = call->node;

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* While one is written, the other is filled. */
+/* Double buffering: one is written while the other is filled. */
 enum { STAGES = 2, NUMBERS = 6 };
 
 typedef struct stage {
     ligi_snapshot_rows rows;
     uint8_t *columns;
     size_t room;
-    size_t end; /* tensors before this one are free again when it may be used */
+    size_t end; /* may be used again when the tensors before this one are written */
 } stage;
 
 typedef struct saving {
@@ -30,9 +30,9 @@ typedef struct saving {
     stage stages[STAGES];
 } saving;
 
-/* --- what is to be written --- */
+/* --- tensors to write --- */
 
-/* A table without rows has one empty box, so that its tensors are there. */
+/* A table without rows has one empty box, so that its tensors exist. */
 static int is_written(const ligi_snapshot_plan *plan, uint64_t unit, int *table, uint64_t *number)
 {
     *table = ligi_params_snapshot_plan_unit(plan, unit, number);
@@ -87,7 +87,7 @@ static lig_status wait_for_stage(saving *self, const stage *at)
     lig_status status =
         lig_save_progress(self->save, at->end - 1, ligi_time_left(self->call->deadline_ns), &done);
     if (status == LIG_E_TIMEOUT)
-        return lig_fail(status, "save '%s': not written in time", self->call->model);
+        return lig_fail(status, "save '%s': timeout while writing", self->call->model);
     return status;
 }
 
@@ -99,7 +99,7 @@ static int64_t plain_number(const ligi_snapshot_rows *rows, const ligi_snapshot_
     return rows->keys[rows->order[index]] - ligi_tables_offset(rows->plan->tables, rows->table);
 }
 
-/* Values that stand alone in their rows lie in them as they lie in the model. */
+/* Rows without state have the layout of the model. */
 static int is_all(const ligi_snapshot_rows *rows, const ligi_snapshot_column *column)
 {
     const ligi_snapshot_table *kept = &rows->plan->table[rows->table];
@@ -188,7 +188,7 @@ static lig_status write_part(saving *self)
     lig_status status = lig_ticket_wait(ticket, ligi_time_left(call->deadline_ns));
     if (status == LIG_E_TIMEOUT) {
         lig_ticket_cancel(ticket);
-        status = lig_fail(status, "save '%s': not written in time", call->model);
+        status = lig_fail(status, "save '%s': timeout while writing", call->model);
     }
     ligi_failure failure;
     ligi_failure_take(&failure, status);
@@ -209,7 +209,7 @@ static void fini(saving *self)
     lig_part_close(self->part, self->call->store);
 }
 
-/* --- what node 0 decides --- */
+/* --- decisions of node 0 --- */
 
 static lig_status sum_counts(void *context, const lig_part_data *reports, ligi_writer *answer)
 {
@@ -217,7 +217,7 @@ static lig_status sum_counts(void *context, const lig_part_data *reports, ligi_w
     uint64_t units = call->plan.unit_count;
     for (uint32_t i = 0; i < call->node->node_count; i++)
         if (reports[i].bytes != units * 8)
-            return lig_fail(LIG_E_CORRUPT, "node %u has counted other blocks", i);
+            return lig_fail(LIG_E_CORRUPT, "node %u has counted different blocks", i);
     for (uint64_t unit = 0; unit < units; unit++) {
         uint64_t sum = 0;
         for (uint32_t i = 0; i < call->node->node_count; i++) {
@@ -253,7 +253,7 @@ static lig_status join(void *context, const lig_part_data *reports, ligi_writer 
 static lig_status prepare(ligi_snapshot_call *call)
 {
     if (call->uri == NULL || call->model == NULL)
-        return lig_fail(LIG_E_INVALID, "say where to save, and under which name");
+        return lig_fail(LIG_E_INVALID, "lig_params_save needs a store URI and a model name");
     LIG_TRY(ligi_params_snapshot_plan_init(&call->plan, call->node->tables));
     return lig_store_open(&call->store, call->uri);
 }
@@ -265,7 +265,7 @@ static lig_status settle(ligi_snapshot_call *call)
     return ligi_sync_settle(call->node, ligi_time_left(call->deadline_ns));
 }
 
-/* After it all pushes are in, and with hashed keys it is known how many there are. */
+/* After this all pushes are applied, and the number of hashed keys is known. */
 static lig_status come_to_rest(ligi_snapshot_call *call)
 {
     uint64_t *counts = NULL, units = call->plan.unit_count;
@@ -280,7 +280,7 @@ static lig_status come_to_rest(ligi_snapshot_call *call)
     free(counts);
     LIG_TRY(status);
     if (call->snapshot->answer.bytes != units * 8)
-        return lig_fail(LIG_E_CORRUPT, "node 0 has counted other blocks");
+        return lig_fail(LIG_E_CORRUPT, "node 0 has counted different blocks");
     ligi_params_snapshot_plan_count(&call->plan,
                                     (const uint64_t *)(const void *)call->snapshot->answer.data);
     return LIG_OK;

@@ -54,7 +54,7 @@ static void fill_index(const ligi_snapshot_plan *plan, const known_key *known,
         index->entries[i] = known[i].entry;
 }
 
-/* Keys come into use and never go out of it: an index is good while there are no more of them. */
+/* Keys are added and never removed: an index is valid until more are added. */
 lig_status ligi_params_snapshot_index_make(lig_params *node, const ligi_snapshot_plan *plan,
                                            ligi_snapshot_index *index)
 {
@@ -93,10 +93,10 @@ lig_status ligi_params_snapshot_count(ligi_snapshot_call *call, uint64_t *counts
     return LIG_OK;
 }
 
-/* --- giving rows away --- */
+/* --- sending rows --- */
 
-/* The entries of a unit that are known here: fills *first; returns how many. Dense entries follow
- * each other. */
+/* The entries of a unit known here: fills *first; returns how many. Dense entries are
+ * consecutive. */
 static uint64_t entries_of(const struct ligi_snapshot_state *self, uint64_t unit,
                            const ligi_entry **list, uint64_t *first)
 {
@@ -116,7 +116,7 @@ static uint64_t entries_of(const struct ligi_snapshot_state *self, uint64_t unit
 typedef struct giving {
     const ligi_tables *tables;
     const ligi_entry *list;
-    uint64_t first, at, end; /* those to look at */
+    uint64_t first, at, end; /* entries to examine */
     uint32_t count;          /* of them, owned */
     uint64_t bytes;          /* of their bodies */
 } giving;
@@ -126,7 +126,7 @@ static ligi_entry entry_at(const giving *self, uint64_t index)
     return self->list ? self->list[index] : (ligi_entry)(self->first + index);
 }
 
-/* As many as fit in one note; self->end is where it stops. */
+/* As many as fit in one message; self->end is where it stops. */
 static void measure(giving *self, uint64_t count)
 {
     for (self->end = self->at; self->end < count; self->end++) {
@@ -171,7 +171,7 @@ static lig_status send_rows(lig_params *node, uint32_t rank, ligi_snapshot_front
     return ligi_params_peer_send(&node->peers[rank], &outgoing);
 }
 
-/* Who has given up the call answers nothing: node 0 knows of it, and tells the one who asks. */
+/* A node that has given up the call does not answer: node 0 knows, and tells the one that asks. */
 lig_status ligi_params_snapshot_get(lig_params *node, uint32_t rank,
                                     const ligi_snapshot_message *content)
 {
@@ -180,7 +180,7 @@ lig_status ligi_params_snapshot_get(lig_params *node, uint32_t rank,
     if (self->plan == NULL || content->front.call != self->call)
         return LIG_OK;
     if (content->front.unit >= self->plan->unit_count)
-        return lig_fail(LIG_E_CORRUPT, "there is no block %llu",
+        return lig_fail(LIG_E_CORRUPT, "no such block: %llu",
                         (unsigned long long)content->front.unit);
     LIG_TRY(ligi_params_snapshot_index_make(node, self->plan, &self->index));
     uint64_t count = entries_of(self, content->front.unit, &from.list, &from.first);
@@ -193,7 +193,7 @@ lig_status ligi_params_snapshot_get(lig_params *node, uint32_t rank,
     return send_rows(node, rank, front, &from);
 }
 
-/* --- taking rows --- */
+/* --- storing rows --- */
 
 static lig_status make_bits(uint32_t count, uint8_t **bits)
 {
@@ -233,7 +233,7 @@ static lig_status refuse(lig_params *node, uint32_t rank, const ligi_snapshot_me
     return ligi_params_snapshot_send(node, rank, LIGI_SNAPSHOT_TAKEN, &front, NULL, 0);
 }
 
-/* Sets one row; *taken 0 when it has moved on. */
+/* Sets one row; *taken is 0 if it has been relocated. */
 static lig_status put_row(lig_params *node, int64_t key, const uint8_t *body, int *taken)
 {
     ligi_entry entry;
@@ -266,7 +266,7 @@ lig_status ligi_params_snapshot_put(lig_params *node, uint32_t rank,
             table < 0 ? 0 : ligi_params_snapshot_body(self->plan, (uint32_t)table, length);
         if (table < 0 || bytes > left) {
             free(bits);
-            return lig_fail(LIG_E_CORRUPT, "rows to be set do not fit together");
+            return lig_fail(LIG_E_CORRUPT, "malformed rows in a snapshot message");
         }
         status = put_row(node, key, body, &taken);
         bits[i / 8] |= (uint8_t)((unsigned)taken << i % 8);

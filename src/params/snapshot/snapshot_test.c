@@ -263,12 +263,12 @@ static void test_mismatch(void **state)
 {
     scene *places = *state;
     const other others[] = {
-        {51, 4, LIG_FLOAT32, 2, 0, "t", "[50, 4], the table's is float32 [51, 4]"},
+        {51, 4, LIG_FLOAT32, 2, 0, "t", "[50, 4], but the table has float32 [51, 4]"},
         {50, 5, LIG_FLOAT32, 2, 0, "t", "[50, 4]"},
         {50, 4, LIG_FLOAT64, 2, 0, "t", "float64"},
         {50, 4, LIG_FLOAT32, 0, 0, "t", "'t.sum' of model 'm' belongs to no table"},
         {50, 4, LIG_FLOAT32, 4, 0, "t", "'t.mean'"},
-        {50, 4, LIG_FLOAT32, 3, 0, "t", "[50, 4], the table's is float32 [50]"},
+        {50, 4, LIG_FLOAT32, 3, 0, "t", "[50, 4], but the table has float32 [50]"},
         {50, 4, LIG_FLOAT32, 2, 0, "u", "no tensor 'u'"},
         {50, 4, LIG_FLOAT32, 2, LIG_PARAMS_HASHED, "t", "hashed"},
     };

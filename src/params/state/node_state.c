@@ -9,7 +9,7 @@
 
 #define DOUBT_NS INT64_C(200000000)
 
-/* --- what every call asks first --- */
+/* --- checks at the start of every call --- */
 
 int ligi_node_is_here(const lig_params *node)
 {
@@ -20,7 +20,7 @@ lig_status ligi_node_check(const lig_params *node)
 {
     if (!ligi_node_is_here(node))
         return lig_fail(LIG_E_CLOSED,
-                        "the parameters belong to the process that this one was forked from");
+                        "the parameter manager belongs to the parent process (forked)");
     if (atomic_load_explicit(&node->stopped, memory_order_acquire))
         return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
     return LIG_OK;
@@ -37,7 +37,7 @@ lig_status ligi_node_check_others(lig_params *node)
     LIG_TRY(ligi_node_check(node));
     if (!atomic_load_explicit(&node->broken, memory_order_acquire))
         return LIG_OK;
-    return ligi_failure_publish(&node->ended); /* it does not change any more */
+    return ligi_failure_publish(&node->ended); /* it no longer changes */
 }
 
 void ligi_node_lock(lig_params *node)
@@ -83,8 +83,7 @@ static lig_status wait_alone(lig_params *node, int (*until)(void *context), void
         if (deadline == INT64_MAX)
             pthread_cond_wait(&node->changed, &node->lock);
         else if (ligi_time_left(deadline) == 0)
-            status =
-                lig_fail(LIG_E_TIMEOUT, "nothing came within %.3f s", (double)timeout_ns / 1e9);
+            status = lig_fail(LIG_E_TIMEOUT, "timed out after %.3f s", (double)timeout_ns / 1e9);
         else
             pthread_cond_timedwait(&node->changed, &node->lock, &at);
     }
@@ -107,7 +106,7 @@ static int is_over(void *context)
     return self->departed = ligi_node_has_departed(self->node);
 }
 
-/* Pieces of one wait: what `until` has found out so far stays. */
+/* One wait in several parts: `until` keeps its progress. */
 lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *context,
                           int64_t timeout_ns)
 {
@@ -123,7 +122,7 @@ lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *c
         if (status != LIG_E_TIMEOUT || last)
             return status;
         if (!node->patience(node->patience_context))
-            return lig_fail(LIG_E_CLOSED, "the call was given up while it waited");
+            return lig_fail(LIG_E_CLOSED, "the call was cancelled while it waited");
         left = ligi_time_left(deadline);
     }
 }
@@ -141,7 +140,7 @@ void ligi_node_wake(lig_params *node)
 
 /* --- loss --- */
 
-/* The whole job ends: rows that the node had are in the last save alone. */
+/* The whole job ends: the rows of the lost node exist only in the last save. */
 void ligi_node_break_now(lig_params *node, lig_status status, const char *sentence)
 {
     if (atomic_load(&node->broken))

@@ -20,14 +20,14 @@
 #include <stdatomic.h>
 
 #define LIGI_WHY_TEXT 256
-#define LIGI_PATIENCE_NS INT64_C(100000000) /* who waits longer asks whether to go on */
+#define LIGI_PATIENCE_NS INT64_C(100000000) /* longer waits poll `patience` */
 
 /* --- peers --- */
 
 typedef enum ligi_params_peer_state {
     LIGI_PEER_AWAITED = 0,
     LIGI_PEER_MET = 1,  /* the link is up */
-    LIGI_PEER_HERE = 2, /* and it has shared, or said that it does not */
+    LIGI_PEER_HERE = 2, /* it has shared its region, or said that it does not */
     LIGI_PEER_GONE = 3,
 } ligi_params_peer_state;
 
@@ -37,24 +37,24 @@ typedef struct ligi_params_peer {
     ligi_params_peer_state state;
     uint32_t incarnation;
     uint64_t group_id;
-    ligi_link *link; /* NULL: none */
-    int shared;      /* it was told of our region */
-    const void
-        *region; /* its words and rows as they are mapped here, read-only; NULL: another host */
-    const void *offered; /* what it shared; its region if it is as large as one must be */
+    ligi_link *link;     /* NULL: none */
+    int shared;          /* it has been sent our region */
+    const void *region;  /* its words and rows, mapped read-only; NULL: another host */
+    const void *offered; /* the region it shared, if it has the right size */
     uint64_t offered_bytes;
     ligi_mapping *mapping;
-    /* The payload that is coming: here, or taken where the peer lent it. */
+    /* The payload being received: here, or read where the peer lent it. */
     ligi_params_message message;
     _Alignas(8) uint8_t head[LIGI_PARAMS_HEAD_MAX];
     size_t head_bytes;
     uint64_t payload_bytes;
     uint8_t *inbox;
     size_t inbox_room;
-    const uint8_t *lent; /* instead of the inbox; may change under us: read once what is checked */
+    const uint8_t *lent; /* instead of the inbox; the peer may change it: read once before
+                          * checking */
     ligi_mapping *lent_mapping;
     struct iovec landing;
-    char why[LIGI_WHY_TEXT]; /* it is gone */
+    char why[LIGI_WHY_TEXT]; /* it is lost */
 } ligi_params_peer;
 
 /* --- workers --- */
@@ -63,35 +63,37 @@ typedef struct ligi_params_counts { /* of one worker: written by its thread alon
     _Atomic uint64_t pulls, pushes, sets, local, replica, shared, remote, intents, samples;
 } ligi_params_counts;
 
-struct ligi_intents; /* of a worker: sync's */
-struct ligi_sampler; /* of a worker: sampling's */
+struct ligi_intents; /* per worker, owned by sync */
+struct ligi_sampler; /* per worker, owned by sampling */
 
 struct lig_params_worker {
     lig_params *node;
     uint32_t id;
     _Atomic int64_t clock; /* LIG_PARAMS_FOREVER_CLOCK once finalized; read by sync */
     _Atomic int finalized;
-    ligi_request_tickets tickets; /* guarded by the lock, but for what request_tickets.h says */
+    ligi_request_tickets tickets; /* guarded by the lock, except as request_tickets.h says */
     ligi_params_counts counts;
-    struct ligi_intents *intents; /* made by ligi_sync_worker_open */
-    struct ligi_sampler *sampler; /* made by ligi_sample_worker_open */
-    ligi_batch scratch;           /* entries, misses and noted have room for scratch_room */
-    ligi_seen_set seen_set;       /* the scratch's, where rows move */
+    struct ligi_intents *intents; /* created by ligi_sync_worker_open */
+    struct ligi_sampler *sampler; /* created by ligi_sample_worker_open */
+    ligi_batch scratch;           /* entries, misses and noted have capacity scratch_room */
+    ligi_seen_set seen_set;       /* in the scratch, if rows move */
     size_t scratch_room;
-    uint8_t *aside; /* rows of which it is not known yet whether all are here */
+    uint8_t *aside; /* rows read before it is known whether all are local */
     size_t aside_room;
-    int64_t waited;                             /* wait_all has seen the tickets before this one */
+    int64_t waited;                             /* wait_all has reported the tickets before this
+                                                 * one */
     uint64_t staged;                            /* rows of open tickets; guarded by the lock */
-    struct ligi_params_request_state *requests; /* request_send.c: order, staging; NULL: alone */
+    struct ligi_params_request_state *requests; /* request_send.c: order, staging; NULL: single
+                                                 * node */
 };
 
 /* --- the node --- */
 
 struct ligi_sync;     /* sync_round.c's */
-struct ligi_sampling; /* what enable_sampling made */
+struct ligi_sampling; /* created by enable_sampling */
 struct ligi_snapshot_state;
 
-typedef struct ligi_serve_scratch { /* request_serve.c: room for the keys of one message */
+typedef struct ligi_serve_scratch { /* request_serve.c: scratch for the keys of one message */
     size_t room;
     int64_t *keys;
     ligi_entry *entries, *noted;
@@ -99,68 +101,68 @@ typedef struct ligi_serve_scratch { /* request_serve.c: room for the keys of one
     ligi_miss *mine, *others, *done;
 } ligi_serve_scratch;
 
-/* What nodes and workers meet for, in the order in which they come to it. Who is at a later one
- * comes to no barrier any more. */
+/* Occasions for which nodes and workers meet, in the order in which they reach them. A worker at a
+ * later occasion will not reach an earlier barrier any more. */
 typedef enum ligi_barrier_kind {
     LIGI_BARRIER_PLAIN = 0,
     LIGI_BARRIER_FINALIZE = 1,
     LIGI_BARRIER_SHUTDOWN = 2, /* nodes only; counts as finalized */
 } ligi_barrier_kind;
 
-/* Of the node's workers; guarded by its own lock, which is innermost. */
+/* Of the node's workers; guarded by its own mutex, the innermost one. */
 typedef struct ligi_node_barrier_state {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint32_t inside[LIGI_BARRIER_SHUTDOWN]; /* by occasion */
     uint32_t generation;
-    int leading;           /* all are here, and the last to come asks the other nodes */
-    int64_t *deadlines_ns; /* [worker_count]; INT64_MAX: not inside */
+    int leading;           /* all have arrived, and the last one waits for the other nodes */
+    int64_t *deadlines_ns; /* [worker_count]; INT64_MAX: not waiting */
     ligi_failure outcome;  /* of the last generation */
 } ligi_node_barrier_state;
 
 struct lig_params {
-    uint8_t *here; /* 1; a page of its own that a forked child finds wiped */
+    uint8_t *here; /* 1; on a separate page that the kernel zeroes in a forked child */
     uint32_t role, rank, node_count, worker_count, techniques, flags;
     int64_t timeout_ns, round_ns, spin_ns, liveness_ns;
-    int (*patience)(void *context); /* NULL, or asked by those who wait; without locks */
+    int (*patience)(void *context); /* NULL, or polled by waiting threads; without locks */
     void *patience_context;
     ligi_tables *tables;   /* NULL: a scheduler */
-    uint64_t region_bytes; /* of a node's words and rows, when peers may map them */
+    uint64_t region_bytes; /* words and rows of this node, if peers may map them */
     ligi_params_hello hello;
     char transport[16];
 
-    pthread_mutex_t lock; /* of a node that is alone; otherwise the endpoint's */
+    pthread_mutex_t lock; /* of a single node; otherwise the endpoint's */
     pthread_cond_t changed;
-    ligi_net *net;               /* NULL: alone */
-    ligi_group *group;           /* NULL: alone, or it has left */
-    pthread_rwlock_t group_lock; /* written by whoever takes the group away */
+    ligi_net *net;               /* NULL: single node */
+    ligi_group *group;           /* NULL: single node, or it has left */
+    pthread_rwlock_t group_lock; /* written by the thread that takes the group away */
     uint64_t group_id;
     ligi_params_peer *peers;     /* [node_count]; the one of this rank is not used */
     lig_params_worker **workers; /* [worker_count]; NULL: not opened, or closed */
     ligi_node_barrier_state barrier;
     ligi_send_buffer
-        *buffers[LIGI_SEND_BUFFER_ORDERS]; /* not in use, by the logarithm of their room */
+        *buffers[LIGI_SEND_BUFFER_ORDERS]; /* free buffers, by the logarithm of their size */
     uint64_t buffer_bytes;
     ligi_send_buffer *given_up; /* lent for requests that nobody waits for any more */
-    int64_t first_ticket; /* of the next worker: none is given out twice, also by a second worker
-                              of one number, so that a late answer is nobody else's */
+    int64_t first_ticket; /* of the next worker: numbers are never reused, so that a late response
+                             never reaches another worker of the same id */
     ligi_serve_scratch serve_scratch;
 
     _Atomic int stopped;  /* shutdown has ended it */
-    int leaving;          /* in shutdown: peers may go */
-    _Atomic int departed; /* and all have agreed to it: nobody answers any more */
-    int made;             /* the tables are: requests can be served */
+    int leaving;          /* in shutdown: peers may leave */
+    _Atomic int departed; /* all have agreed to it: no node answers any more */
+    int made;             /* the tables exist: requests can be served */
     _Atomic int broken;   /* `ended` is set: a node is lost */
     ligi_failure ended;
-    int64_t doubt_ns; /* then it is, for this reason, unless a better one is heard; 0: never */
+    int64_t doubt_ns; /* then it is lost, for this reason unless a better one arrives; 0: never */
     char doubt[LIGI_WHY_TEXT];
-    /* Ends what waits for other nodes, once: called by ligi_node_break. */
+    /* Ends all waits for other nodes, once: called by ligi_node_break. */
     void (*lost)(lig_params *node);
-    lig_params_stats totals; /* what closed workers counted, and what is counted under the lock */
+    lig_params_stats totals; /* counters of closed workers, and those kept under the lock */
     lig_params_stats zero;   /* at the last reset */
     struct ligi_sync *sync;
     struct ligi_sampling *sampling;
-    struct ligi_snapshot_state *snapshot; /* a save or load that is under way: keep.c */
+    struct ligi_snapshot_state *snapshot; /* a save or load in progress: snapshot.h */
 };
 
 void ligi_node_lock(lig_params *node);
@@ -170,30 +172,30 @@ void ligi_node_unlock(lig_params *node);
 int ligi_node_is_here(const lig_params *node);
 /* CLOSED in a forked child and after shutdown. */
 lig_status ligi_node_check(const lig_params *node);
-/* And LIG_E_PEER when a node is lost: for whatever needs the others. With or without the lock. */
+/* Also LIG_E_PEER if a node is lost: for calls that need the others. With or without the lock. */
 lig_status ligi_node_check_others(lig_params *node);
-/* 1 when shutdown has come so far that nothing can be waited for. With or without the lock. */
+/* 1 if shutdown has advanced so far that nothing can be waited for. With or without the lock. */
 int ligi_node_has_departed(const lig_params *node);
-/* Drives net until until(context) is not 0 (asked with the lock held; it must look at node->broken
- * itself if it can depend on others), or waits for a broadcast of `changed` when the node is
- * alone. LIG_FOREVER: none; 0 is one look. LIG_E_CLOSED: the node has departed, or `patience` has
- * ended. */
+/* Drives net until until(context) is not 0 (called with the lock held; it must check node->broken
+ * if it depends on other nodes), or, on a single node, waits for a broadcast of `changed`.
+ * LIG_FOREVER: no timeout; 0 checks once. LIG_E_CLOSED: the node has left, or `patience` has ended
+ * the call. */
 lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *context,
                           int64_t timeout_ns);
-/* Something that others wait for has changed, outside a hook. */
+/* Wakes waiting threads after a change outside a hook. */
 void ligi_node_wake(lig_params *node);
-/* A node is lost: every wait ends. Under the lock, as all below. */
+/* A node is lost: every wait ends. Under the lock, like all below. */
 void ligi_node_break_now(lig_params *node, lig_status status, const char *sentence);
-/* The same; a lost peer is put in doubt while this node may have been expelled itself. */
+/* The same, but only suspects the peer while this node may have been expelled itself. */
 void ligi_node_break(lig_params *node, lig_status status, const char *sentence);
-/* A peer has gone that should not have, mostly because it has heard of a loss before this node. The
- * reason, from another link or from the group, is awaited for 200 ms; then the node breaks. */
+/* A peer has left unexpectedly, mostly because it has heard of a loss before this node did. Waits
+ * 200 ms for the reason, from another link or from the group; then the node breaks. */
 void ligi_node_doubt(lig_params *node, const char *sentence);
-/* 1 when this node was frozen for so long that the group may have expelled it: it finds its links
- * closed, and the group's word comes first. */
+/* 1 if this node was stopped for so long that the group may have expelled it: it finds its links
+ * closed, and the group's verdict takes precedence. */
 int ligi_node_is_waking(lig_params *node);
 
-/* What is left until a deadline: never below 0; LIG_FOREVER stays. */
+/* Time left until a deadline: never below 0; LIG_FOREVER stays. */
 int64_t ligi_time_left(int64_t deadline_ns);
 int64_t ligi_time_until(int64_t timeout_ns); /* the deadline; INT64_MAX: none */
 

@@ -23,7 +23,7 @@ static lig_status send_outgoing(ligi_params_peer *peer, const ligi_params_outgoi
                       .flags = outgoing->send_flags,
                       .token = buffer};
     if (peer->link == NULL)
-        return lig_fail(LIG_E_PEER, "node %u is gone: %s", peer->rank, peer->why);
+        return lig_fail(LIG_E_PEER, "node %u is lost: %s", peer->rank, peer->why);
     return ligi_net_send(peer->link, &send, done);
 }
 
@@ -34,7 +34,7 @@ lig_status ligi_params_peer_send(ligi_params_peer *peer, const ligi_params_outgo
     lig_status status = send_outgoing(peer, outgoing, &done);
     if (status != LIG_OK || done)
         ligi_send_buffer_drop(node, outgoing->buffer);
-    /* All are leaving, and some are a step ahead: nothing that is still said matters to them. */
+    /* During shutdown some peers are a step ahead: messages to them no longer matter. */
     if (status == LIG_OK || node->leaving)
         return LIG_OK;
     ligi_node_break(node, LIG_E_PEER, lig_error_text());

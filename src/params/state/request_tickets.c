@@ -29,7 +29,7 @@ static ligi_request_ticket *slot_of(const ligi_request_tickets *tickets, int64_t
     return &tickets->ring[(uint64_t)number % LIGI_TICKETS_MAX];
 }
 
-/* Of tickets that have ended, so that there are as many lists as tickets are open, and not 1024. */
+/* Of ended tickets, so that there are as many lists as open tickets, not 1024. */
 static void inherit_wants(ligi_request_tickets *tickets, ligi_request_ticket *heir)
 {
     int64_t ended = atomic_load_explicit(&tickets->ended, memory_order_relaxed);
@@ -101,7 +101,7 @@ int ligi_params_tickets_has_ended(const ligi_request_tickets *tickets, int64_t n
     return ticket == NULL || ticket->state == LIGI_TICKET_ENDED;
 }
 
-/* Tickets end in any order; `ended` goes over all that have. */
+/* Tickets end in any order; `ended` advances over all that have. */
 static void end(ligi_request_tickets *tickets, ligi_request_ticket *ticket)
 {
     int64_t ended = atomic_load_explicit(&tickets->ended, memory_order_relaxed);

@@ -5,9 +5,9 @@
 
 #include <stdlib.h>
 
-enum { ORDER_LEAST = 12 }; /* 4 KiB: less is not lent */
+enum { ORDER_LEAST = 12 }; /* 4 KiB: smaller buffers are not lent */
 #define POPULATED_LEAST (UINT64_C(64) << 10)
-#define POOL_MOST (UINT64_C(128) << 20) /* bytes that are kept for later */
+#define POOL_MOST (UINT64_C(128) << 20) /* bytes kept in the pool */
 
 static uint32_t order_of(uint64_t bytes)
 {
@@ -22,8 +22,7 @@ lig_status ligi_send_buffer_take(lig_params *node, uint64_t bytes, ligi_send_buf
     ligi_send_buffer *buffer;
     uint32_t order = order_of(bytes);
     if (order >= LIGI_SEND_BUFFER_ORDERS)
-        return lig_fail(LIG_E_LIMIT, "a message of %llu bytes is too large",
-                        (unsigned long long)bytes);
+        return lig_fail(LIG_E_LIMIT, "message too large: %llu bytes", (unsigned long long)bytes);
     if (node->buffers[order]) {
         buffer = node->buffers[order];
         node->buffers[order] = buffer->next;
@@ -36,7 +35,8 @@ lig_status ligi_send_buffer_take(lig_params *node, uint64_t bytes, ligi_send_buf
             free(buffer);
             return status;
         }
-        if (buffer->room >= POPULATED_LEAST) /* its pages at once: a fraction of one by one */
+        if (buffer->room >= POPULATED_LEAST) /* populates all pages at once, which is much cheaper
+                                              * than one by one */
             ligi_region_populate(buffer->data, buffer->room);
     }
     buffer->next = buffer->with = NULL;

@@ -1,4 +1,4 @@
-/* Buffers for payloads that are sent: taken from a pool of the node, given back when sent. */
+/* Buffers for outgoing payloads: taken from a pool of the node, returned when sent. */
 #ifndef LIGI_SEND_BUFFER_H
 #define LIGI_SEND_BUFFER_H
 
@@ -7,6 +7,6 @@
 void ligi_send_buffers_fini(lig_params *node);
 
 lig_status ligi_send_buffer_take(lig_params *node, uint64_t bytes, ligi_send_buffer **buffer);
-void ligi_send_buffer_drop(lig_params *node, ligi_send_buffer *buffer); /* NULL is fine */
+void ligi_send_buffer_drop(lig_params *node, ligi_send_buffer *buffer); /* NULL is valid */
 
 #endif

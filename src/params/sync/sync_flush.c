@@ -34,8 +34,8 @@ static lig_status answer_flushes(lig_params *node)
     return LIG_OK;
 }
 
-/* All rows go out that were written, then all nodes are asked to say that they have come; nobody is
- * when none has gone out since that was asked last. */
+/* All written rows are sent, then all nodes are asked to confirm their arrival; nobody is asked if
+ * nothing was sent since the last time. */
 static lig_status begin_echoes(lig_params *node)
 {
     ligi_sync *sync = node->sync;
@@ -89,7 +89,8 @@ lig_status ligi_sync_flush_arrived(lig_params *node, uint32_t from,
     case LIGI_SYNC_PROBE: return ligi_sync_say(node, from, LIGI_SYNC_ECHO, message->ticket);
     case LIGI_SYNC_ECHO: return echoed(node, message->ticket);
     default:
-        return lig_fail(LIG_E_CORRUPT, "node %u sent an empty message that makes no sense", from);
+        return lig_fail(LIG_E_CORRUPT, "protocol error: unexpected empty message from node %u",
+                        from);
     }
 }
 
@@ -98,11 +99,11 @@ lig_status ligi_sync_flush_arrived(lig_params *node, uint32_t from,
 typedef struct waiting {
     lig_params *node;
     int everywhere;            /* and not only in the owners' rows */
-    uint64_t settled, flushed; /* the turns that say so; 0: not there yet */
+    uint64_t settled, flushed; /* the turns that cover it; 0: not reached yet */
     lig_status status;
 } waiting;
 
-/* A turn that began before the call knows nothing of what was pushed since. */
+/* A turn that began before the call does not cover later pushes. */
 static lig_status settle(waiting *call)
 {
     ligi_sync *sync = call->node->sync;
@@ -169,7 +170,7 @@ static lig_status wait_settled(lig_params *node, int everywhere, int64_t timeout
     LIG_TRY(ligi_node_check_others(node));
     lig_status status = ligi_node_wait(node, is_settled, &call, timeout_ns);
     if (status == LIG_E_TIMEOUT)
-        return lig_fail(LIG_E_TIMEOUT, "what was pushed has not reached all nodes in time");
+        return lig_fail(LIG_E_TIMEOUT, "timeout: pushes have not reached all nodes");
     LIG_TRY(status);
     LIG_TRY(ligi_node_check_others(node));
     return call.status;
@@ -206,7 +207,7 @@ lig_status lig_params_begin_setup(lig_params_worker *worker, int64_t timeout_ns)
     return lig_params_worker_barrier(worker, ligi_time_left(deadline));
 }
 
-/* The last barrier keeps what comes after it out of what is set to zero. */
+/* The last barrier keeps later accesses out of the statistics that are reset. */
 lig_status lig_params_end_setup(lig_params_worker *worker, int64_t timeout_ns)
 {
     int64_t deadline = ligi_time_until(timeout_ns);

@@ -5,9 +5,9 @@
 #include "params/state/node_state.h"
 #include "params/sync/sync_round.h"
 
-/* For snapshots. No lock; called by one thread of each of the nodes, while no worker
- * pushes. On return all that this node's workers pushed is in the owners' rows, and all rows dirty
- * here that others have replicas of are in those replicas. */
+/* For snapshots. No lock; called by one thread per node, while no worker pushes. On return all
+ * pushes of this node's workers are in the owners' rows, and all replicas of rows that are dirty
+ * here are up to date. */
 lig_status ligi_sync_settle(lig_params *node, int64_t timeout_ns);
 
 /* A message about flushing. Under the lock. */

@@ -31,9 +31,9 @@ lig_status lig_params_intent(lig_params_worker *worker, const int64_t *keys, siz
 
     LIG_TRY(ligi_node_check(node));
     if (count > 0 && keys == NULL)
-        return lig_fail(LIG_E_INVALID, "an intent of %zu keys has none", count);
+        return lig_fail(LIG_E_INVALID, "keys is NULL, but the intent has %zu keys", count);
     if (until <= start)
-        return lig_fail(LIG_E_INVALID, "an intent from clock %lld on ends before it, at %lld",
+        return lig_fail(LIG_E_INVALID, "intent starts at clock %lld but ends earlier, at %lld",
                         (long long)start, (long long)until);
     if (worker->intents == NULL)
         LIG_TRY(ligi_tables_lengths(node->tables, keys, count, &elements));

@@ -1,4 +1,4 @@
-/* Rounds: when, and how much at a time. */
+/* Sync rounds: when they run, and how much each does. */
 #include "params/sync/sync_round.h"
 
 #include "base/clock.h"
@@ -14,16 +14,16 @@
 
 #include <stdlib.h>
 
-#define PIECE 1024u       /* entries that are looked at before others may have the lock */
+#define PIECE 1024u       /* entries examined before the lock is released for others */
 #define LEND_LEAST 16384u /* bytes of a message */
 #define PATIENCE_NS INT64_C(100000)
-#define CLOSER 5 /* so many times, while rows that are wanted have not been asked for */
+#define CLOSER 5 /* as often as this, while wanted rows have not been requested */
 #define AWAIT_NS INT64_C(5000000)
-/* Messages that wait on a link: rows are not sent anew before they are gone. Deltas are when
- * somebody waits for them; of each replica only one is under way. */
+/* Messages queued on a link: no rows are sent before these have left. Deltas are, if a worker waits
+ * for them; each replica has only one outstanding. */
 #define CROWDED 64u
 
-/* --- a node's --- */
+/* --- per node --- */
 
 static lig_status take(void *context, uint64_t bytes, ligi_send_buffer **buffer)
 {
@@ -44,8 +44,7 @@ lig_status ligi_sync_say(lig_params *node, uint32_t to, ligi_sync_word word, uin
     return ligi_params_peer_send(&node->peers[to], &message);
 }
 
-/* A node on this host reads large messages where they lie. They are held until it says that it has.
- */
+/* A node on this host reads large messages in place. They are held until it confirms. */
 static lig_status outgoing(void *context, uint32_t to, const ligi_params_outgoing *message)
 {
     lig_params *node = context;
@@ -70,7 +69,8 @@ static lig_status done_with(lig_params *node, uint32_t from)
     ligi_send_buffer *buffer = lent->first;
 
     if (buffer == NULL)
-        return lig_fail(LIG_E_CORRUPT, "node %u gives back what it was not lent", from);
+        return lig_fail(LIG_E_CORRUPT,
+                        "protocol error: node %u returned a buffer that it was not lent", from);
     lent->first = buffer->with;
     if (lent->first == NULL)
         lent->last = &lent->first;
@@ -130,14 +130,14 @@ void ligi_sync_wake(lig_params *node)
         ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
 }
 
-/* What goes wrong here, a node's part of it being done and the rest not, cannot be mended. */
+/* A failure here leaves an operation half done, which cannot be repaired. */
 static void check(lig_params *node, lig_status status)
 {
     if (status != LIG_OK && !atomic_load(&node->broken))
         ligi_node_break(node, status, lig_error_text());
 }
 
-/* --- a worker's --- */
+/* --- per worker --- */
 
 lig_status ligi_sync_worker_open(lig_params_worker *worker)
 {
@@ -154,7 +154,7 @@ lig_status ligi_sync_worker_open(lig_params_worker *worker)
     return LIG_OK;
 }
 
-/* Its interest ends here and now. */
+/* Its interest ends at once. */
 static lig_status end_all(lig_params_worker *worker)
 {
     ligi_intents *intents = worker->intents;
@@ -200,8 +200,8 @@ static int64_t interval(const lig_params *node)
     return node->sync->held ? node->round_ns / CLOSER : node->round_ns;
 }
 
-/* Where processors are few, the thread that does rounds may be the last to get one: a worker whose
- * wish is not heard in time does the round itself. */
+/* With few processors, the thread that runs rounds may be scheduled last: a worker whose intent is
+ * not handled in time runs the round itself. */
 static void help(lig_params *node, const ligi_intents *intents)
 {
     int64_t next = atomic_load_explicit(&node->sync->next_ns, memory_order_relaxed),
@@ -260,7 +260,7 @@ void ligi_sync_noted(lig_params *node, lig_params_worker *worker, const ligi_ent
 typedef struct arrival {
     lig_params *node;
     const ligi_batch *batch;
-    size_t at; /* misses before this one are not under way */
+    size_t at; /* misses before this one are not on their way */
     int waited;
 } arrival;
 
@@ -282,7 +282,7 @@ static int has_come(void *context)
     return 1;
 }
 
-/* Where there are no replicas, whoever asks for a row may wait until it is its turn. */
+/* Without replicas, a request for a row may wait for its turn. */
 int ligi_sync_await(lig_params_worker *worker, const ligi_batch *batch)
 {
     lig_params *node = worker->node;
@@ -314,7 +314,7 @@ lig_status ligi_sync_gather_notes(lig_params *node)
     return LIG_OK;
 }
 
-/* The time of the next round is known when this one is over. */
+/* The time of the next round is known when this one ends. */
 static void end_round(lig_params *node)
 {
     ligi_sync *sync = node->sync;
@@ -360,7 +360,7 @@ static lig_status begin_round(lig_params *node, int64_t now_ns)
     return ligi_placement_rested(&sync->placement);
 }
 
-/* Where there are no replicas, a row may be long in coming: it is asked for all the same. */
+/* Without replicas, a row may take long to arrive: it is requested all the same. */
 static int enough_wanted(const lig_params *node, const ligi_intent_segment *segment)
 {
     const ligi_sync *sync = node->sync;
@@ -418,7 +418,7 @@ static lig_status end_intents(ligi_placement *placement, lig_params_worker *work
     return LIG_OK;
 }
 
-/* Some of *budget is left when there is nothing more to do for the worker in this round. */
+/* Some of *budget is left if there is nothing more to do for the worker in this round. */
 static lig_status one_worker(lig_params_worker *worker, size_t *budget)
 {
     ligi_intents *intents = worker->intents;
@@ -448,7 +448,7 @@ static int crowded(const lig_params *node)
     return 0;
 }
 
-/* A piece of a round; what is left of *budget says whether it was the last. */
+/* One piece of a round; a remaining *budget means that it was the last. */
 static lig_status piece(lig_params *node, size_t *budget)
 {
     ligi_sync *sync = node->sync;
@@ -501,7 +501,7 @@ int64_t ligi_sync_tick(lig_params *node, int64_t now_ns)
     return is_wanted(sync) ? now_ns + interval(node) : INT64_MAX;
 }
 
-/* --- what comes --- */
+/* --- received messages --- */
 
 lig_status ligi_sync_arrived(ligi_params_peer *peer, const ligi_params_message *message,
                              const ligi_params_parts *parts)
@@ -536,7 +536,7 @@ void ligi_sync_surrender(lig_params *node, ligi_entry entry)
 
 void ligi_sync_broken(lig_params *node)
 {
-    (void)node; /* whoever waits looks at node->broken */
+    (void)node; /* waiting threads check node->broken */
 }
 
 void ligi_sync_stats(lig_params *node, lig_params_stats *stats)

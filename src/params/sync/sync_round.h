@@ -23,24 +23,24 @@ typedef enum ligi_sync_word {
     LIGI_SYNC_DONE = 5,
 } ligi_sync_word;
 
-/* A worker's. */
+/* Per worker. */
 typedef struct ligi_intents {
     ligi_agenda agenda;
     _Atomic int woken;   /* since the last round */
-    int64_t woken_ns;    /* the worker's thread's, like what follows */
-    ligi_entry *scratch; /* the worker's thread's */
+    int64_t woken_ns;    /* used by the worker's thread only, like those below */
+    ligi_entry *scratch; /* used by the worker's thread only */
     size_t scratch_room;
     pthread_mutex_t notes_lock;
     ligi_entries notes; /* rows it made dirty */
-    /* The rounds'. */
+    /* Used by rounds. */
     ligi_action_timing timing;
     int64_t seen_clock, window;
-    ligi_intent_segment *beginning, *ending; /* not through */
+    ligi_intent_segment *beginning, *ending; /* not finished */
     int gathered;                            /* in this round */
 } ligi_intents;
 
-/* Something that is done by all together, for whoever asks: one at a time, and who asks while it is
- * done waits for the next. */
+/* An operation shared by all callers: one runs at a time, and a caller that arrives meanwhile waits
+ * for the next one. */
 typedef struct ligi_turn {
     uint64_t started, finished;
 } ligi_turn;
@@ -57,76 +57,74 @@ typedef struct ligi_lent { /* to one node, the oldest first */
 typedef struct ligi_sync {
     ligi_placement placement;
     ligi_lent *lent;     /* [node_count] */
-    _Atomic int wanted;  /* a round */
-    int busy;            /* in one */
-    uint32_t at;         /* how many workers it has seen to */
-    uint32_t first;      /* the worker it began with */
-    uint32_t next_first; /* the next: the one behind whom more was wanted than could be asked for */
-    int64_t began_ns;    /* the last one */
-    _Atomic int64_t next_ns;     /* there is none before */
-    _Atomic int64_t patience_ns; /* a worker waits so long for one that is due */
-    int held;                    /* the last one left rows to be asked for later */
+    _Atomic int wanted;  /* rounds */
+    int busy;            /* a round is running */
+    uint32_t at;         /* how many workers it has handled */
+    uint32_t first;      /* the worker it started with */
+    uint32_t next_first; /* the next one: after the worker for which more was wanted than could be
+                          * requested */
+    int64_t began_ns;    /* time of the last round */
+    _Atomic int64_t next_ns;     /* there was none before */
+    _Atomic int64_t patience_ns; /* how long a worker waits for a round that is due */
+    int held;                    /* the last round left rows to request later */
     ligi_throttle throttle;
     uint64_t rounds;
 
-    ligi_turn settling; /* what was pushed to replicas here is in the owners' rows */
+    ligi_turn settling; /* pushes to replicas here are in the owners' rows */
     uint32_t settling_era;
     ligi_turn flushing; /* all nodes have brought the replicas of their rows up to date */
     uint32_t flushing_left;
-    ligi_turn echoing; /* all nodes have taken in what was sent to them */
+    ligi_turn echoing; /* all nodes have applied what was sent to them */
     uint32_t echoing_left;
-    uint64_t echoed_updates; /* placement.updates when the last one began */
-    uint64_t *flush_for; /* [node_count] what is to be answered after the echoes, + 1; 0: nothing */
-    uint64_t *flush_for_later; /* likewise, after the next */
+    uint64_t echoed_updates;   /* placement.updates when the last one began */
+    uint64_t *flush_for;       /* [node_count] to be answered after the echoes, + 1; 0: nothing */
+    uint64_t *flush_for_later; /* the same, after the next */
 } ligi_sync;
 
-/* Asks for a round. Any thread, no lock. */
+/* Requests a round. Any thread, no lock. */
 void ligi_sync_wake(lig_params *node);
-/* What workers have noted so far is the placement's. */
+/* Passes on to placement what workers have noted so far. */
 lig_status ligi_sync_gather_notes(lig_params *node);
 
 /* A message without items. */
 lig_status ligi_sync_say(lig_params *node, uint32_t to, ligi_sync_word word, uint64_t ticket);
 
-/* All under the lock unless they say otherwise. A node that is alone has no sync: none of these is
- * called for it but worker_open/close and intent. Public calls that are sync's, alone or not:
- * lig_params_intent, wait_sync, flush, begin_setup, end_setup. advance_clock and current_clock are
- * in params_worker.c. */
-lig_status ligi_sync_init(lig_params *node); /* before the nodes meet; no lock */
+/* All under the lock unless stated otherwise. A single node has no sync: only worker_open/close and
+ * intent are called for it. Public calls implemented by sync: lig_params_intent, wait_sync, flush,
+ * begin_setup, end_setup. advance_clock and current_clock are in params_worker.c. */
+lig_status ligi_sync_init(lig_params *node); /* before the nodes connect; no lock */
 void ligi_sync_fini(lig_params *node);       /* after net is closed; no lock */
 lig_status ligi_sync_worker_open(lig_params_worker *worker);
 void ligi_sync_worker_close(lig_params_worker *worker);
-/* From net's tick: does what is due, says when it wants to be called next (INT64_MAX: when
+/* From net's tick: does what is due, returns when it must be called next (INT64_MAX: when
  * ligi_net_hurry(net, LIGI_SERVICE_PARAMS) is called). */
 int64_t ligi_sync_tick(lig_params *node, int64_t now_ns);
-/* SYNC, UPDATE or LOCATION, checked by ligi_params_message_check; a failing status loses the peer,
- * and so the job. */
+/* SYNC, UPDATE or LOCATION, checked by ligi_params_message_check; on failure the peer is lost, and
+ * with it the job. */
 lig_status ligi_sync_arrived(ligi_params_peer *peer, const ligi_params_message *message,
                              const ligi_params_parts *parts);
 /* Rows that a write has made dirty (ligi_batch.noted): by a worker's own thread without the lock,
  * or, with `worker` NULL, under it, for a peer. */
 void ligi_sync_noted(lig_params *node, lig_params_worker *worker, const ligi_entry *noted,
                      size_t count);
-/* `origin` has pushed to or set a row that is owned here, by an REQUEST, and has not been
- * answered. What it has as a replica is renewed by a message that goes before the answer (same
- * link): the replica may have been on its way while the request was, and its worker must find
- * there what it did. For each row of an REQUEST that is PUSH or SET and was done here; cheap when
- * nobody has a replica. */
+/* `origin` has pushed to or set a row owned here, by a REQUEST that has not been answered. Its
+ * replica is updated by a message sent before the response on the same link: the replica may have
+ * been on its way at the same time, and the worker must see its own write there. Called for each
+ * row of a PUSH or SET that was done here; cheap if nobody has a replica. */
 void ligi_sync_written_by(lig_params *node, ligi_entry entry, uint32_t origin);
-/* A worker is about to set a row (or push with Adam) that is a REPLICA here: the replica is given
- * up. The row is ABSENT, or DRAINING, after this; when it has drained the set is asked for like
- * any access of a row that is not here, and the replica comes again by itself. Nothing is done to
- * rows in other states. */
+/* A worker is about to set a row (or push with Adam) that is a REPLICA here: drops the replica. The
+ * row is then ABSENT or DRAINING; when it has drained, the set is sent like any access of a remote
+ * row, and the interest brings the replica back. No-op for rows in other states. */
 void ligi_sync_surrender(lig_params *node, ligi_entry entry);
-/* Rows of batch->misses that this node has asked for because of an intent, and that have not come:
- * waits for them, a few milliseconds at most, while it takes in what comes. What is asked for by
- * message now would come behind them. 1 when some may have come. The worker's thread, no lock. */
+/* Waits, a few milliseconds at most, for rows of batch->misses that this node has requested because
+ * of an intent and that have not arrived; handles messages meanwhile. A request sent now would
+ * arrive after them. 1 if some may have arrived. The worker's thread, no lock. */
 int ligi_sync_await(lig_params_worker *worker, const ligi_batch *batch);
 /* A worker's clock has changed; its own thread, no lock. Must be cheap. */
 void ligi_sync_clock(lig_params_worker *worker);
 /* A worker is finalized: its intents end. No lock. */
 void ligi_sync_finalize(lig_params_worker *worker);
 void ligi_sync_broken(lig_params *node);                         /* a node is lost */
-void ligi_sync_stats(lig_params *node, lig_params_stats *stats); /* adds what sync counts */
+void ligi_sync_stats(lig_params *node, lig_params_stats *stats); /* adds the counters of sync */
 
 #endif

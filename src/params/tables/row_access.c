@@ -8,7 +8,9 @@
 #include <string.h>
 
 enum { WORDS_AHEAD = 32, ROWS_AHEAD = 16 };
-#define PEER_TURNS 4096u /* a peer that does not finish a row by then is asked instead */
+#define PEER_TURNS                                                                                 \
+    4096u /* if a peer has not finished writing a row by then, it is sent a request
+                          * instead */
 
 /* --- keys --- */
 
@@ -16,14 +18,14 @@ static lig_status refuse_key(const ligi_tables *tables, int64_t key)
 {
     if (tables->hashed)
         return lig_fail(LIG_E_INVALID,
-                        "key %lld is of no table: the bits above %d are the table's number, and "
-                        "there are %u",
+                        "key %lld belongs to no table: the bits above %d are the table number, and "
+                        "there are %u tables",
                         (long long)key, LIG_PARAMS_HASHED_SHIFT, tables->table_count);
     return lig_fail(LIG_E_INVALID, "key %lld is not in 0 .. %llu", (long long)key,
                     (unsigned long long)tables->entry_limit - 1);
 }
 
-/* Dense keys of one length: one comparison a key. */
+/* Dense keys of one length: one comparison per key. */
 static lig_status check_dense(const ligi_tables *tables, const int64_t *keys, size_t count)
 {
     uint64_t limit = tables->entry_limit;
@@ -43,7 +45,7 @@ lig_status ligi_tables_lengths(const ligi_tables *tables, const int64_t *keys, s
     uint64_t sum = 0;
 
     if (count > UINT32_MAX)
-        return lig_fail(LIG_E_LIMIT, "%zu keys in one call; %u is the limit", count, UINT32_MAX);
+        return lig_fail(LIG_E_LIMIT, "%zu keys in one call: the limit is %u", count, UINT32_MAX);
     if (tables->uniform && !tables->hashed) {
         LIG_TRY(check_dense(tables, keys, count));
         *elements = (uint64_t)count * tables->uniform;
@@ -62,8 +64,8 @@ lig_status ligi_tables_lengths(const ligi_tables *tables, const int64_t *keys, s
 static lig_status no_room(const ligi_table_info *info)
 {
     return lig_fail(LIG_E_LIMIT,
-                    "table '%s' has room for %llu keys, and %llu are in use: open it with a larger "
-                    "key_count",
+                    "table '%s' is full: key_count is %llu, and %llu keys are in use (open it with "
+                    "a larger key_count)",
                     info->name, (unsigned long long)info->key_count,
                     (unsigned long long)info->used);
 }
@@ -105,7 +107,7 @@ static int by_key(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Keys that are new, each once, in order. */
+/* The new keys, each once, in order. */
 static lig_status check_each(const ligi_tables *tables, const int64_t *fresh, size_t count)
 {
     for (size_t i = 0, first = 0; i < count; i++) {
@@ -119,7 +121,7 @@ static lig_status check_each(const ligi_tables *tables, const int64_t *fresh, si
     return LIG_OK;
 }
 
-/* Whether there is room for all the keys that are new. Under the lock. */
+/* Whether there is room for all new keys. Under the lock. */
 static lig_status check_room(const ligi_tables *tables, const int64_t *keys, size_t count)
 {
     int64_t *fresh;
@@ -139,7 +141,7 @@ static lig_status check_room(const ligi_tables *tables, const int64_t *keys, siz
     return status;
 }
 
-/* 1 when there would be room if all were new, and of one table. */
+/* 1 if there would be room even if all were new and of one table. */
 static int has_plenty(const ligi_tables *tables, size_t count)
 {
     for (uint32_t i = 0; i < tables->table_count; i++)
@@ -174,7 +176,7 @@ lig_status ligi_tables_enter(ligi_tables *tables, const int64_t *keys, size_t co
     return LIG_OK;
 }
 
-/* All keys are looked at before the first gets an entry. */
+/* All keys are checked before the first one gets an entry. */
 lig_status ligi_tables_resolve(ligi_tables *tables, ligi_batch *batch, uint64_t *elements)
 {
     LIG_TRY(ligi_tables_lengths(tables, batch->keys, batch->count, elements));
@@ -195,7 +197,7 @@ int ligi_tables_all_here(const ligi_tables *tables, const ligi_batch *batch)
     return 1;
 }
 
-/* Rows of several slabs: a batch becomes a list, and what is done leaves it. */
+/* Rows of several slabs: a batch becomes a list, from which completed rows are removed. */
 static void list_all(const ligi_tables *tables, ligi_batch *batch)
 {
     uint64_t at = 0;
@@ -233,7 +235,7 @@ static inline void fetch_entry(const source *from, const ligi_slab *slab, ligi_e
         ligi_row_fetch(source_row(from, slab, word), slab->stride);
 }
 
-/* Returns the state the row was read in, or ABSENT. */
+/* Returns the state in which the row was read, or ABSENT. */
 static inline ligi_row_state read_row(const source *from, const ligi_slab *slab, ligi_entry entry,
                                       void *to)
 {
@@ -260,7 +262,7 @@ static source own_source(const ligi_tables *tables)
     return (source){tables->region, tables->words, tables->kernels, LIGI_ROW_REPLICA, 0};
 }
 
-/* Before the first of a list, and before each. */
+/* Before the first row of a list, and before each. */
 static inline void fetch_listed(const ligi_tables *tables, const source *from,
                                 const ligi_batch *batch, size_t i)
 {
@@ -285,8 +287,8 @@ static void fetch_first(const ligi_tables *tables, const source *from, const lig
         fetch_entry(from, ligi_tables_slab(tables, misses[i].entry), misses[i].entry);
 }
 
-/* While a replica drains, what was pushed into it is not in the owner's row yet: reading that
- * would go back in time. */
+/* While a replica drains, its pushes are not in the owner's row yet: reading that would go back in
+ * time. */
 static inline int may_read(const ligi_tables *tables, const source *from, uint32_t node,
                            ligi_entry entry)
 {
@@ -296,7 +298,7 @@ static inline int may_read(const ligi_tables *tables, const source *from, uint32
            (node == UINT32_MAX || ligi_tables_location(tables, entry).node == node);
 }
 
-/* `node`: only misses whose place it is; UINT32_MAX: all. */
+/* `node`: only misses located there; UINT32_MAX: all. */
 static void read_list(const ligi_tables *tables, const source *from, uint32_t node,
                       ligi_batch *batch)
 {
@@ -318,8 +320,8 @@ static void read_list(const ligi_tables *tables, const source *from, uint32_t no
     batch->miss_count = left;
 }
 
-/* Where all rows of a batch are: in the only slab, or in that of the table all keys are of. NULL:
- * they differ. */
+/* The slab of all rows of a batch: the only one, or that of the table of all keys. NULL: they
+ * differ. */
 static const ligi_slab *shared_slab(const ligi_tables *tables, const ligi_batch *batch)
 {
     int64_t least = INT64_MAX, most = 0;
@@ -382,7 +384,7 @@ static void init_writer(writer *self, ligi_tables *tables, ligi_write_kind kind,
                                     batch->lr ? batch->lr[i] : ligi_tables_get_lr(tables, i));
 }
 
-/* The lowest state that can take the write. */
+/* The lowest state that accepts the write. */
 static inline ligi_row_state least_state(const writer *self, const ligi_slab *slab)
 {
     return self->kind == LIGI_WRITE_SET ? LIGI_ROW_OWNED : ligi_slab_least(slab);
@@ -430,7 +432,7 @@ static inline ligi_row_state write_row(writer *self, const ligi_slab *slab, ligi
     }
 }
 
-/* Behind one of the same row that was missed. */
+/* After a miss of the same row. */
 static inline int must_wait(const writer *self, const ligi_slab *slab, ligi_entry entry,
                             size_t left)
 {
@@ -470,7 +472,7 @@ static void write_list(writer *self)
     batch->miss_count = left;
 }
 
-/* Of a set, what is written twice is written in order: one row after another. */
+/* Duplicate keys of a set are written in order: one row after another. */
 void ligi_tables_write(ligi_tables *tables, ligi_write_kind kind, ligi_batch *batch)
 {
     writer self;

@@ -8,8 +8,8 @@
 #include <assert.h>
 #include <string.h>
 
-typedef struct place_in { /* a row this file works on: found by its word, which only structure
-                             changes */
+typedef struct place_in { /* a row this file works on: found by its word, which only structural
+                           * changes modify */
     ligi_slab *slab;
     ligi_row_head *row;
     ligi_row_state state;
@@ -80,9 +80,9 @@ static void merge(const ligi_tables *tables, const place_in *at, const void *del
     tables->kernels->merge(&sum);
 }
 
-/* With dense keys nobody but the caller, who sees to the order of what is done here, comes near the
- * lists; hashed ones get rows when workers touch them. A locked instruction waits for all that was
- * written before it, and a row that has just been written is mostly not in the cache yet. */
+/* With dense keys only the caller, which serialises structural changes, uses the free lists; hashed
+ * keys get rows when workers access them. A locked instruction waits for all earlier stores, and a
+ * row that was just written is mostly not in the cache yet. */
 static void enter_lists(ligi_tables *tables)
 {
     if (tables->hashed)
@@ -95,7 +95,7 @@ static void leave_lists(ligi_tables *tables)
         pthread_mutex_unlock(&tables->lock);
 }
 
-/* One thread at a time: no need for a locked instruction. */
+/* One thread at a time: no locked instruction needed. */
 static void count(ligi_tables *tables, ligi_row_state state, uint64_t change)
 {
     _Atomic uint64_t *counted = state == LIGI_ROW_OWNED     ? &tables->owned
@@ -122,7 +122,7 @@ static void flip(ligi_tables *tables, ligi_entry entry, place_in *at, ligi_row_s
         tables->changed(tables->changed_context, entry, state);
 }
 
-/* With the row locked: it is nobody's from here on. */
+/* With the row locked: it belongs to no entry from here on. */
 static void give_deltas(place_in *at)
 {
     if (at->row->deltas)
@@ -147,7 +147,7 @@ static lig_status enter(ligi_tables *tables, ligi_entry entry, place_in *at)
     if (at->state == LIGI_ROW_ABSENT) {
         uint32_t used = at->slab->used;
         if (!ligi_slab_take(at->slab, &at->slot))
-            return lig_fail(LIG_E_INTERNAL, "no room for the row of key %lld",
+            return lig_fail(LIG_E_INTERNAL, "no free slot for the row of key %lld",
                             (long long)ligi_tables_key(tables, entry));
         if (at->slab->used != used)
             ligi_slab_populate(at->slab, at->slot);
@@ -157,7 +157,7 @@ static lig_status enter(ligi_tables *tables, ligi_entry entry, place_in *at)
     return LIG_OK;
 }
 
-/* The owner's row, and what it does not have. */
+/* The owner's row plus local pushes that it lacks. */
 static void take_in(ligi_tables *tables, place_in *at, const void *body, int sent_included)
 {
     tables->kernels->copy_in(ligi_row_body(at->row), body, at->slab->body_bytes);
@@ -192,7 +192,8 @@ static lig_status give_pair(place_in *at)
 {
     if (at->row->deltas == 0 && at->slab->deltas)
         at->row->deltas = ligi_slab_take_deltas(at->slab);
-    return at->row->deltas ? LIG_OK : lig_fail(LIG_E_INTERNAL, "no room for a copy's deltas");
+    return at->row->deltas ? LIG_OK
+                           : lig_fail(LIG_E_INTERNAL, "no free slot for a replica's deltas");
 }
 
 lig_status ligi_tables_install_replica(ligi_tables *tables, ligi_entry entry, const void *body,
@@ -397,7 +398,7 @@ void ligi_tables_first_body(const ligi_tables *tables, ligi_entry entry, void *b
     ligi_row_init_fill(&row, body);
 }
 
-/* Rows of zeros are not touched: their pages are made when they are used. */
+/* Rows of zeros are not touched: their pages are populated on first use. */
 static void begin_unseen(ligi_tables *tables, ligi_entry entry, place_in *at)
 {
     if (!ligi_row_init_zero(&tables->infos[at->slab->table].init))
@@ -405,7 +406,7 @@ static void begin_unseen(ligi_tables *tables, ligi_entry entry, place_in *at)
     flip(tables, entry, at, LIGI_ROW_OWNED);
 }
 
-/* A slot that was in use may be read by one who does not know that yet. */
+/* A slot that was in use may still be read by a thread that has not noticed. */
 static void begin_again(ligi_tables *tables, ligi_entry entry, place_in *at)
 {
     ligi_tables_first_body(tables, entry, tables->scratch);
@@ -422,7 +423,7 @@ lig_status ligi_tables_begin_row(ligi_tables *tables, ligi_entry entry)
     uint32_t used = at.slab->used;
 
     if (!ligi_slab_take(at.slab, &at.slot))
-        return lig_fail(LIG_E_INTERNAL, "no room for the row of key %lld",
+        return lig_fail(LIG_E_INTERNAL, "no free slot for the row of key %lld",
                         (long long)ligi_tables_key(tables, entry));
     at.row = ligi_slab_row(at.slab, at.slot);
     if (at.slab->used > used)

@@ -25,14 +25,14 @@ static const char *given_name(const lig_params_table *table)
 static lig_status check_lengths(const lig_params_table *table, const char *name, uint32_t flags)
 {
     if (table->length > LIG_PARAMS_LENGTH_MAX)
-        return lig_fail(LIG_E_LIMIT, "table '%s': rows of %u elements; %u is the limit", name,
+        return lig_fail(LIG_E_LIMIT, "table '%s': rows of %u elements, but the limit is %u", name,
                         table->length, LIG_PARAMS_LENGTH_MAX);
     if (table->length)
         return LIG_OK;
     if (!table->lengths)
         return lig_fail(LIG_E_INVALID, "table '%s' has neither a length nor lengths", name);
     if (flags & LIG_PARAMS_HASHED)
-        return lig_fail(LIG_E_INVALID, "table '%s': a length a key needs dense keys", name);
+        return lig_fail(LIG_E_INVALID, "table '%s': lengths per key need dense keys", name);
     for (uint64_t i = 0; i < table->key_count; i++)
         if (table->lengths[i] == 0 || table->lengths[i] > LIG_PARAMS_LENGTH_MAX)
             return lig_fail(LIG_E_INVALID, "table '%s': the length of row %llu is %u, not 1 .. %u",
@@ -51,7 +51,7 @@ static lig_status check_table(const ligi_tables_options *options, uint32_t numbe
         if (strcmp(name, given_name(&options->tables[i])) == 0)
             return lig_fail(LIG_E_EXISTS, "two tables have the name '%s'", name);
     if (table->key_count == 0 || table->key_count > UINT32_MAX - 1)
-        return lig_fail(LIG_E_INVALID, "table '%s': %llu keys; 1 .. %u are possible", name,
+        return lig_fail(LIG_E_INVALID, "table '%s': key_count %llu is not in 1 .. %u", name,
                         (unsigned long long)table->key_count, UINT32_MAX - 1);
     LIG_TRY(check_lengths(table, name, options->flags));
     LIG_TRY(ligi_optimizer_check(&table->optimizer, options->dtype, name));
@@ -63,22 +63,21 @@ static lig_status check_options(const ligi_tables_options *options)
     uint64_t sum = 0;
 
     if (options->table_count == 0 || options->table_count > LIG_PARAMS_TABLES_MAX)
-        return lig_fail(LIG_E_INVALID, "%u tables; 1 .. %u are possible", options->table_count,
+        return lig_fail(LIG_E_INVALID, "table_count %u is not in 1 .. %u", options->table_count,
                         LIG_PARAMS_TABLES_MAX);
     if (!ligi_row_kernels_pick(options->dtype))
         return lig_fail(LIG_E_INVALID,
-                        "rows are float32, float64, bfloat16, int32 or int64, not %s",
+                        "rows must be float32, float64, bfloat16, int32 or int64, not %s",
                         lig_dtype_name(options->dtype) ? lig_dtype_name(options->dtype) : "that");
     if (options->node_count == 0 || options->node_count > LIG_PARAMS_NODES_MAX ||
         options->rank >= options->node_count)
-        return lig_fail(LIG_E_INVALID, "node %u of %u makes no sense", options->rank,
-                        options->node_count);
+        return lig_fail(LIG_E_INVALID, "invalid node %u of %u", options->rank, options->node_count);
     for (uint32_t i = 0; i < options->table_count; i++) {
         LIG_TRY(check_table(options, i));
         sum += options->tables[i].key_count;
     }
     if (sum > UINT32_MAX - 1)
-        return lig_fail(LIG_E_LIMIT, "%llu keys in all tables; %u is the limit",
+        return lig_fail(LIG_E_LIMIT, "%llu keys in all tables, but the limit is %u",
                         (unsigned long long)sum, UINT32_MAX - 1);
     return LIG_OK;
 }
@@ -107,9 +106,9 @@ static lig_status add_slab(ligi_tables *tables, uint32_t table, uint32_t length,
     ligi_slab *slab = &tables->slabs[tables->slab_count];
 
     if (tables->slab_count == LIGI_SLABS_MAX)
-        return lig_fail(LIG_E_LIMIT, "rows of more than %u different lengths", LIGI_SLABS_MAX);
+        return lig_fail(LIG_E_LIMIT, "rows have more than %u different lengths", LIGI_SLABS_MAX);
     if (capacity > LIGI_SLOTS_MAX - 1)
-        return lig_fail(LIG_E_LIMIT, "table '%s': %llu rows of one length; %llu is the limit",
+        return lig_fail(LIG_E_LIMIT, "table '%s': %llu rows of one length, but the limit is %llu",
                         tables->infos[table].name, (unsigned long long)capacity,
                         (unsigned long long)LIGI_SLOTS_MAX - 1);
     *slab = (ligi_slab){.table = table, .length = length, .capacity = capacity};
@@ -119,7 +118,7 @@ static lig_status add_slab(ligi_tables *tables, uint32_t table, uint32_t length,
     return LIG_OK;
 }
 
-/* `counts` by length: first how many rows have it, then the number of their slab. */
+/* `counts` by length: first the number of rows that have it, then the number of their slab. */
 static lig_status add_unequal(ligi_tables *tables, uint32_t table, const uint32_t *lengths,
                               uint64_t *counts)
 {
@@ -166,7 +165,7 @@ static int needs_kinds(const ligi_tables_options *options)
            (options->flags & LIG_PARAMS_HASHED && options->table_count > 1);
 }
 
-/* Asides, lists of free slots, and kinds where there are any: this node's own. */
+/* Entry infos, free lists, and slab numbers if needed: private to this node. */
 static lig_status make_own(ligi_tables *tables, const ligi_tables_options *options)
 {
     uint64_t entry_infos = round_up(tables->entry_limit * sizeof *tables->entry_infos, LIGI_LINE);
@@ -176,7 +175,7 @@ static lig_status make_own(ligi_tables *tables, const ligi_tables_options *optio
     void *memory;
 
     LIG_TRY(ligi_region_make(bytes, &memory));
-    if (options->node_count > 1) /* else rows stay where they are */
+    if (options->node_count > 1) /* otherwise rows do not move */
         ligi_region_populate(memory, entry_infos + spare + kinds);
     tables->own = memory;
     tables->own_bytes = bytes;
@@ -202,7 +201,7 @@ static lig_status lay_out(ligi_tables *tables)
         slab->deltas_at = deltas_at;
         deltas_at += ligi_slab_deltas_bytes(slab);
         if (at > REGION_BYTES_MAX || deltas_at > REGION_BYTES_MAX)
-            return lig_fail(LIG_E_LIMIT, "the tables have more than %llu bytes",
+            return lig_fail(LIG_E_LIMIT, "the tables exceed %llu bytes",
                             (unsigned long long)REGION_BYTES_MAX);
         if (slab->body_bytes > tables->body_bytes_max)
             tables->body_bytes_max = slab->body_bytes;
@@ -236,11 +235,12 @@ static lig_status make_regions(ligi_tables *tables, const ligi_region_source *so
     LIG_TRY(lay_out(tables));
     LIG_TRY(tables->source.make(tables->source.context, tables->region_bytes, &memory));
     tables->region = memory;
-    if (tables->node_count > 1) { /* one node has no replicas */
+    if (tables->node_count > 1) { /* a single node has no replicas */
         LIG_TRY(ligi_region_make(tables->deltas_bytes, &memory));
         tables->deltas = memory;
     }
-    madvise(tables->region, tables->region_bytes, MADV_DONTFORK); /* a child has no use for rows */
+    madvise(tables->region, tables->region_bytes, MADV_DONTFORK); /* a forked child does not need
+                                                                   * rows */
     if (tables->deltas)
         madvise(tables->deltas, tables->deltas_bytes, MADV_DONTFORK);
     tables->words = (ligi_word *)tables->region;

@@ -46,7 +46,7 @@ lig_status ligi_tables_find(const ligi_tables *tables, const char *name, uint32_
             at += (size_t)snprintf(known + at, sizeof known - at, "%s'%s'", i ? ", " : "",
                                    tables->infos[i].name);
     }
-    return lig_fail(LIG_E_NOTFOUND, "there is no table '%s'; there are: %s", name, known);
+    return lig_fail(LIG_E_NOTFOUND, "no table '%s' (tables: %s)", name, known);
 }
 
 int64_t ligi_tables_offset(const ligi_tables *tables, uint32_t table)

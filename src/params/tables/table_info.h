@@ -1,4 +1,4 @@
-/* Facts about tables that do not change, and the last known locations of rows, which are hints. */
+/* Constant properties of tables, and the last known locations of rows, which are hints. */
 #ifndef LIGI_TABLE_INFO_H
 #define LIGI_TABLE_INFO_H
 
@@ -9,16 +9,16 @@ uint32_t ligi_tables_count(const ligi_tables *tables);
 uint32_t ligi_tables_dtype(const ligi_tables *tables);
 uint32_t ligi_tables_element_bytes(const ligi_tables *tables);
 const char *ligi_tables_name(const ligi_tables *tables, uint32_t table);
-/* LIG_E_NOTFOUND names those there are. */
+/* LIG_E_NOTFOUND lists the tables. */
 lig_status ligi_tables_find(const ligi_tables *tables, const char *name, uint32_t *table);
 int64_t ligi_tables_offset(const ligi_tables *tables, uint32_t table);
 uint64_t ligi_tables_key_count(const ligi_tables *tables, uint32_t table);
 /* Entries are below this; the sum of key_count. */
 uint64_t ligi_tables_entry_limit(const ligi_tables *tables);
-/* Those in use: all of them with dense keys. */
+/* Entries in use: all of them with dense keys. */
 uint64_t ligi_tables_entry_count(const ligi_tables *tables);
 const lig_params_optimizer *ligi_tables_optimizer(const ligi_tables *tables, uint32_t table);
-/* Rows of such a table may be replicas (all but Adam's). */
+/* Whether rows of the table can be replicated (all but Adam's). */
 int ligi_tables_replicable(const ligi_tables *tables, ligi_entry entry);
 
 /* The length of all rows of all tables, or 0 when they differ. */
@@ -26,11 +26,11 @@ uint32_t ligi_tables_uniform(const ligi_tables *tables);
 uint32_t ligi_tables_length(const ligi_tables *tables, ligi_entry entry);
 uint32_t ligi_tables_table_of(const ligi_tables *tables, ligi_entry entry);
 int64_t ligi_tables_key(const ligi_tables *tables, ligi_entry entry);
-/* Without an entry, for any number: -1, and 0, for a key that cannot be. */
+/* Without an entry, for any number: -1 and 0 for an invalid key. */
 int ligi_tables_table_of_key(const ligi_tables *tables, int64_t key);
 uint32_t ligi_tables_length_of_key(const ligi_tables *tables, int64_t key);
 uint32_t ligi_tables_home(const ligi_tables *tables, int64_t key); /* a node */
-/* 1 when the key has an entry here. Never makes one. */
+/* 1 if the key has an entry here. Never creates one. */
 int ligi_tables_known(const ligi_tables *tables, int64_t key, ligi_entry *entry);
 
 /* A row on the wire and in files: its values (length x element bytes), and with an optimizer zeros
@@ -48,25 +48,25 @@ size_t ligi_tables_delta_bytes(const ligi_tables *tables, ligi_entry entry);
 size_t ligi_tables_body_bytes_max(const ligi_tables *tables);
 size_t ligi_tables_delta_bytes_max(const ligi_tables *tables);
 
-/* Of this node's pushes. */
+/* For pushes of this node. */
 void ligi_tables_set_lr(ligi_tables *tables, uint32_t table, double lr);
 double ligi_tables_get_lr(const ligi_tables *tables, uint32_t table);
 
-/* Where words and rows are; laid out alike on every node, so that a peer's region is known by its
- * first byte. */
+/* Where words and rows are; the layout is the same on every node, so that a peer's region is
+ * described by its base address. */
 void *ligi_tables_region(const ligi_tables *tables, uint64_t *bytes);
 
 ligi_entry_info *ligi_tables_entry_infos(const ligi_tables *tables); /* by entry */
 
 ligi_row_state ligi_tables_state(const ligi_tables *tables, ligi_entry entry);
 ligi_row_location ligi_tables_location(const ligi_tables *tables,
-                                       ligi_entry entry); /* its home at first */
-/* Does nothing and returns 0 unless `moves` is greater than what is known. */
+                                       ligi_entry entry); /* initially its home */
+/* No-op and 0 unless `moves` is greater than the known count. */
 int ligi_tables_location_update(ligi_tables *tables, ligi_entry entry, ligi_row_location location);
 ligi_tables_counts ligi_tables_counts_get(const ligi_tables *tables);
 
-/* `changed` is told of each change of state from now on, with locks of the tables held: it may call
- * nothing of them but what does not change. One watcher; NULL ends it. */
+/* `changed` is called at each change of state from now on, with locks of the tables held: it may
+ * use only the constants of the tables. One watcher; NULL ends it. */
 void ligi_tables_watch(ligi_tables *tables, ligi_tables_changed_fn changed, void *context);
 
 #endif

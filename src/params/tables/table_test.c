@@ -136,7 +136,7 @@ static void hashed_keys(void **state)
     assert_int_equal(ligi_tables_table_of(tables, entry), 1);
     assert_status(ligi_tables_resolve(tables, batch_of(&room, third, 2, sums), &elements),
                   LIG_E_LIMIT);
-    assert_says("'b' has room for 2 keys");
+    assert_says("'b' is full: key_count is 2");
     assert_false(ligi_tables_known(tables, third[0], &entry)); /* all or none */
     int64_t again[] = {second | 6, second | 6, second | 5};
     assert_ok(ligi_tables_resolve(tables, batch_of(&room, again, 3, sums), &elements));

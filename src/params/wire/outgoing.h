@@ -1,4 +1,4 @@
-/* A message that is to be sent, and the memory of its payload. Types only. */
+/* An outgoing message, and the memory of its payload. Types only. */
 #ifndef LIGI_OUTGOING_H
 #define LIGI_OUTGOING_H
 
@@ -6,17 +6,17 @@
 
 #include <stddef.h>
 
-/* A buffer for one payload. Taken under the lock, filled by whoever has it, given to
- * ligi_params_peer_send or back. */
+/* A buffer for one payload. Taken under the lock, filled by its holder, passed to
+ * ligi_params_peer_send or returned. */
 #define LIGI_SEND_BUFFER_ORDERS 14 /* 4 KiB to 32 MiB */
 
 typedef struct ligi_send_buffer {
     struct ligi_send_buffer *next, *with; /* in the pool; with others of one ticket */
-    uint64_t room, bytes;                 /* what is used of it */
-    uint8_t *data;                        /* 64-aligned; lendable where there is a net */
-    uint32_t holds;                       /* sends, and whoever waits for an answer */
-    uint32_t worker, left; /* the first of a request that was given up: what is not */
-    uint64_t ticket;       /* answered of it; until then its peers may read them */
+    uint64_t room, bytes;                 /* bytes used */
+    uint8_t *data;                        /* 64-aligned; can be lent where there is a net */
+    uint32_t holds;                       /* references: sends, and requests without a response */
+    uint32_t worker, left;                /* first buffer of a request that was given up: keys */
+    uint64_t ticket;                      /* without a response; until then peers may read them */
 } ligi_send_buffer;
 
 /* A message; ligi_params_peer_send sends it. */

@@ -2,13 +2,13 @@
 
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "heads are copied as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "heads are copied as they are in memory");
 _Static_assert(LIGI_PARAMS_SENTENCE_MAX <= LIGI_PARAMS_HEAD_MAX - LIGI_PARAMS_HEAD_BYTES,
-               "a head has room for a sentence");
+               "a head has room for a message");
 
 static lig_status corrupt(const char *what)
 {
-    return lig_fail(LIG_E_CORRUPT, "a message between nodes is not one of ours: %s", what);
+    return lig_fail(LIG_E_CORRUPT, "malformed message between nodes: %s", what);
 }
 
 uint64_t ligi_params_message_front(const ligi_params_message *message)
@@ -30,14 +30,15 @@ static lig_status check_tail(const ligi_params_message *message, const uint8_t *
                              const ligi_params_hello *own)
 {
     if (message->kind == LIGI_PARAMS_REQUEST && (message->flags & LIGI_PARAMS_RATES))
-        return bytes == 8 * (size_t)own->table_count ? LIG_OK : corrupt("its learning rates");
+        return bytes == 8 * (size_t)own->table_count ? LIG_OK
+                                                     : corrupt("learning rates are missing");
     if (message->kind == LIGI_PARAMS_RESPONSE && (message->flags & LIGI_PARAMS_FAILED)) {
         int known = message->number > LIG_OK && message->number <= LIG_E_INTERNAL;
         return known && bytes <= LIGI_PARAMS_SENTENCE_MAX && memchr(tail, 0, bytes) == NULL
                    ? LIG_OK
-                   : corrupt("a failure without a known status, or with too much to say");
+                   : corrupt("unknown status, or error text too long");
     }
-    return bytes == 0 ? LIG_OK : corrupt("it is too long for its kind");
+    return bytes == 0 ? LIG_OK : corrupt("head too long for its kind");
 }
 
 static lig_status check_flags(const ligi_params_message *message)
@@ -48,7 +49,7 @@ static lig_status check_flags(const ligi_params_message *message)
     else if (message->kind == LIGI_PARAMS_RESPONSE)
         known = LIGI_PARAMS_POSITIONS | LIGI_PARAMS_MOVES | LIGI_PARAMS_VALUES | LIGI_PARAMS_FAILED;
     else if (message->kind != LIGI_PARAMS_LOCATION && message->kind != LIGI_PARAMS_SHARE)
-        known = UINT32_MAX; /* theirs to look at */
+        known = UINT32_MAX; /* checked by the snapshot room */
     if (message->flags & ~known)
         return corrupt("unknown flags");
     if (message->kind == LIGI_PARAMS_RESPONSE && !(message->flags & LIGI_PARAMS_POSITIONS) &&
@@ -56,11 +57,11 @@ static lig_status check_flags(const ligi_params_message *message)
         return corrupt("rows without positions");
     if (message->kind == LIGI_PARAMS_RESPONSE && (message->flags & LIGI_PARAMS_VALUES) &&
         message->verb != LIGI_PULL)
-        return corrupt("rows that were not asked for");
+        return corrupt("rows that were not requested");
     return LIG_OK;
 }
 
-/* Whether rows may follow what stands before them. */
+/* Whether rows may follow the parts before them. */
 static int has_rows(const ligi_params_message *message)
 {
     switch (message->kind) {
@@ -77,12 +78,12 @@ static lig_status check_payload(const ligi_params_message *message, uint64_t pay
     if (message->kind == LIGI_PARAMS_SHARE)
         return LIG_OK;
     if (message->count > LIGI_PARAMS_KEYS_MAX || payload_bytes > LIGI_PARAMS_PAYLOAD_MAX)
-        return corrupt("it is larger than any of ours");
+        return corrupt("payload too large");
     int about_keys = message->kind == LIGI_PARAMS_REQUEST || message->kind == LIGI_PARAMS_RESPONSE;
     if (about_keys && message->count == 0)
-        return corrupt("it is about no key");
+        return corrupt("no keys");
     if (payload_bytes < front || (payload_bytes > front && !has_rows(message)))
-        return corrupt("its payload is not what its head says");
+        return corrupt("payload size does not match the head");
     return LIG_OK;
 }
 
@@ -94,16 +95,16 @@ lig_status ligi_params_message_check(const void *head, size_t bytes, uint64_t pa
         return corrupt("its length");
     memcpy(message, head, sizeof *message);
     if (message->version != LIGI_PARAMS_MESSAGE_VERSION)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "a node speaks version %u of the parameters' messages, "
-                        "this library %d",
-                        message->version, LIGI_PARAMS_MESSAGE_VERSION);
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "a node speaks version %u of the parameter protocol, this library version %d",
+            message->version, LIGI_PARAMS_MESSAGE_VERSION);
     if (message->kind < LIGI_PARAMS_SHARE || message->kind > LIGI_PARAMS_SNAPSHOT)
         return corrupt("its kind");
     int about_keys = message->kind == LIGI_PARAMS_REQUEST || message->kind == LIGI_PARAMS_RESPONSE;
     if (message->origin >= own->node_count || message->hops > LIGI_PARAMS_HOPS_MAX ||
         (about_keys && (message->verb > LIGI_SET || message->worker >= own->worker_count)))
-        return corrupt("it is from nobody, or about nothing");
+        return corrupt("invalid origin or kind");
     LIG_TRY(check_flags(message));
     LIG_TRY(check_tail(message, tail, bytes - LIGI_PARAMS_HEAD_BYTES, own));
     return check_payload(message, payload_bytes);
@@ -144,7 +145,7 @@ void ligi_params_message_open(const ligi_params_message *message, const void *he
 
 static const char magic[8] = {'L', 'I', 'G', 'P', 'A', 'R', 'M', LIGI_PARAMS_MESSAGE_VERSION};
 
-/* FNV-1a, folded: not against enemies, who have the group's secret or are none. */
+/* FNV-1a, folded: not for authentication, which is the group's secret. */
 static uint32_t digest(uint32_t seed, const void *data, size_t bytes)
 {
     const uint8_t *at = data;
@@ -196,8 +197,8 @@ static lig_status differ(const char *what, uint64_t own, uint64_t other, uint32_
 {
     if (own == other)
         return LIG_OK;
-    return lig_fail(LIG_E_MISMATCH, "node %u has another %s: %llu, where this one has %llu", rank,
-                    what, (unsigned long long)other, (unsigned long long)own);
+    return lig_fail(LIG_E_MISMATCH, "node %u has a different %s: %llu, but this node has %llu",
+                    rank, what, (unsigned long long)other, (unsigned long long)own);
 }
 
 static lig_status check_tables(const ligi_params_hello *own, const ligi_params_hello *other)
@@ -220,7 +221,8 @@ lig_status ligi_params_hello_check(const ligi_params_hello *own, const void *dat
                                    ligi_params_hello *other)
 {
     if (bytes != sizeof *other || memcmp(data, magic, sizeof magic) != 0)
-        return lig_fail(LIG_E_UNSUPPORTED, "the peer speaks another version of the parameters");
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "the peer speaks another version of the parameter protocol");
     memcpy(other, data, sizeof *other);
     if (own->group_id && other->group_id && own->group_id != other->group_id)
         return lig_fail(LIG_E_DENIED, "the peer belongs to another group");

@@ -27,13 +27,13 @@
 #define LIGI_PARAMS_HEAD_BYTES 32
 #define LIGI_PARAMS_KEYS_MAX 65536u
 #define LIGI_PARAMS_PAYLOAD_MAX (UINT64_C(8) << 20)
-#define LIGI_PARAMS_PAYLOAD_GOOD (UINT64_C(1) << 20) /* where writers begin a new one */
+#define LIGI_PARAMS_PAYLOAD_GOOD (UINT64_C(1) << 20) /* where senders begin a new message */
 #define LIGI_PARAMS_SENTENCE_MAX 512
 #define LIGI_PARAMS_HOPS_MAX 250
 #define LIGI_PARAMS_HEAD_MAX                                                                       \
-    (LIGI_PARAMS_HEAD_BYTES + 8 * LIG_PARAMS_TABLES_MAX) /* or a sentence */
+    (LIGI_PARAMS_HEAD_BYTES + 8 * LIG_PARAMS_TABLES_MAX) /* or an error text */
 
-/* Pinned, like everything here: the numbers travel. */
+/* Fixed, like everything here: these numbers are part of the protocol. */
 typedef enum ligi_params_message_kind {
     LIGI_PARAMS_SHARE = 1,
     LIGI_PARAMS_REQUEST = 2,
@@ -50,14 +50,16 @@ typedef enum ligi_verb { LIGI_PULL = 0, LIGI_PUSH = 1, LIGI_SET = 2 } ligi_verb;
 #define LIGI_PARAMS_POSITIONS 1u /* flags of RESPONSE */
 #define LIGI_PARAMS_MOVES 2u  /* with POSITIONS: how often each row has moved; sender owns them */
 #define LIGI_PARAMS_VALUES 4u /* with POSITIONS */
-#define LIGI_PARAMS_FAILED 8u /* `number` is a lig_status, a sentence follows the head */
+#define LIGI_PARAMS_FAILED 8u /* `number` is a lig_status, an error text follows the head */
 #define LIGI_PARAMS_RATES 1u  /* flag of REQUEST: learning rates follow the head */
-#define LIGI_PARAMS_LENT 1u   /* flag of SYNC, UPDATE: the receiver says when it has done with it */
+#define LIGI_PARAMS_LENT                                                                           \
+    1u /* flag of SYNC, UPDATE: the receiver confirms when it no longer needs
+                               * the payload */
 
 typedef struct ligi_params_message {
     uint8_t version, kind;
     uint8_t verb; /* REQUEST, RESPONSE */
-    uint8_t hops; /* REQUEST, SYNC: how often it was passed on */
+    uint8_t hops; /* REQUEST, SYNC: how often it was forwarded */
     uint32_t flags;
     uint32_t origin; /* REQUEST, RESPONSE, SYNC: node it began at */
     uint32_t count;  /* keys, or items */
@@ -66,17 +68,17 @@ typedef struct ligi_params_message {
     uint64_t ticket; /* REQUEST, RESPONSE; SYNC, UPDATE: as sync_round.h says */
 } ligi_params_message;
 
-_Static_assert(sizeof(ligi_params_message) == LIGI_PARAMS_HEAD_BYTES, "the head travels");
+_Static_assert(sizeof(ligi_params_message) == LIGI_PARAMS_HEAD_BYTES, "the head is sent as it is");
 
 /* Of SYNC, UPDATE and LOCATION. */
 typedef enum ligi_sync_item_kind {
     LIGI_ITEM_WANT = 1,      /* SYNC: this node is interested */
-    LIGI_ITEM_DROP = 2,      /* SYNC: and is no more; a replica is given up */
+    LIGI_ITEM_DROP = 2,      /* SYNC: no longer interested; a replica is dropped */
     LIGI_ITEM_DELTA = 3,     /* SYNC: rows; `number` counts the deltas of a replica */
     LIGI_ITEM_RELOCATED = 4, /* UPDATE: wide rows; `number`: moves */
     LIGI_ITEM_REPLICA = 5,   /* UPDATE: rows; `number`: the last delta that is in it */
     LIGI_ITEM_FRESH = 6,     /* UPDATE: rows; likewise */
-    LIGI_ITEM_TAKEN = 7,     /* UPDATE: likewise without a row: the delta is in */
+    LIGI_ITEM_TAKEN = 7,     /* UPDATE: the same without a row: the delta is applied */
     LIGI_ITEM_HERE = 8,      /* LOCATION */
 } ligi_sync_item_kind;
 
@@ -101,7 +103,7 @@ typedef struct ligi_params_parts {
     const uint64_t *moves;
     const ligi_sync_item *items;
     const uint8_t *rows;
-    uint64_t rows_bytes;  /* what is left for rows: whoever walks the keys checks it */
+    uint64_t rows_bytes;  /* bytes left for rows: checked while walking the keys */
     const double *rates;  /* of the head's tail */
     const char *sentence; /* not terminated */
     uint32_t sentence_bytes;
@@ -109,7 +111,7 @@ typedef struct ligi_params_parts {
 
 #define LIGI_PAD8(bytes) (((uint64_t)(bytes) + 7) & ~UINT64_C(7))
 
-/* --- what both ends say first --- */
+/* --- hello --- */
 
 typedef struct ligi_table_digest {
     uint32_t shape, optimizer, init; /* name, keys and lengths; the rest */
@@ -127,12 +129,12 @@ typedef struct ligi_params_hello {
 
 _Static_assert(sizeof(ligi_params_hello) <= 1024, "a hello has no more room");
 
-/* What a head promises: OK when kind, flags, count and sizes can be among the nodes and tables that
- * `own` says. Before the payload has come. */
+/* Checks a head, before the payload has arrived: LIG_OK if kind, flags, count and sizes are
+ * possible with the nodes and tables of `own`. */
 lig_status ligi_params_message_check(const void *head, size_t bytes, uint64_t payload_bytes,
                                      const ligi_params_hello *own, ligi_params_message *message);
-/* Fills *parts for a payload of as many bytes, 8-aligned, that the check was passed with. `head` as
- * well: it is pointed into. */
+/* Fills *parts for a payload of that many bytes, 8-aligned, whose head passed the check. Pointers
+ * into `head` as well. */
 void ligi_params_message_open(const ligi_params_message *message, const void *head,
                               size_t head_bytes, const void *payload, uint64_t payload_bytes,
                               ligi_params_parts *parts);
@@ -140,7 +142,8 @@ void ligi_params_message_open(const ligi_params_message *message, const void *he
 /* Bytes of the parts before the rows. */
 uint64_t ligi_params_message_front(const ligi_params_message *message);
 
-/* Fills what follows from the options alone; rank, incarnation and group_id are the caller's. */
+/* Fills everything that follows from the options; the caller sets rank, incarnation and
+ * group_id. */
 void ligi_params_hello_make(const lig_params_options *options, ligi_params_hello *hello);
 /* MISMATCH names the first difference; `bytes` come from the peer. */
 lig_status ligi_params_hello_check(const ligi_params_hello *own, const void *data, size_t bytes,

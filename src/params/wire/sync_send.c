@@ -1,4 +1,4 @@
-/* Messages of sync on their way out. */
+/* Outgoing sync messages. */
 #include "params/wire/sync_send.h"
 
 #include "base/error.h"
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a receiver does at one go. Rows that have just left are in the cache when others take their
- * slots, and so is the message when it is written again. */
+/* What a receiver handles in one step. Rows that have just left are in the cache when others take
+ * their slots, and so is the message when its buffer is reused. */
 #define PLAIN_ITEMS 1024u
 #define ROWS_BYTES (UINT64_C(256) << 10)
 
@@ -38,7 +38,7 @@ static lig_status seal(ligi_sync_sender *sender, uint32_t to)
     if (buffer == NULL)
         return LIG_OK;
     draft->buffer = NULL;
-    if (used == 0) { /* there was nothing to say after all */
+    if (used == 0) { /* nothing was added after all */
         sender->send_ops.drop(sender->send_ops.context, buffer);
         return LIG_OK;
     }
@@ -49,8 +49,8 @@ static lig_status seal(ligi_sync_sender *sender, uint32_t to)
     return sender->send_ops.outgoing(sender->send_ops.context, to, &outgoing);
 }
 
-/* Items that have rows come in large numbers or as a handful; room for a full message's items is
- * kept before the rows, and only a message that is not full has its rows moved together. */
+/* Items with rows come in large numbers or as a few; space for a full message's items is reserved
+ * before the rows, and only a message that is not full has its rows moved together. */
 static lig_status begin(ligi_sync_sender *sender, const ligi_sync_address *address,
                         uint64_t row_bytes)
 {

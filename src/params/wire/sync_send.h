@@ -1,13 +1,13 @@
-/* Sync messages on their way out. Items for one node are collected until a message is full, and
- * their rows are written directly into the memory that is sent. Messages to a node keep their
- * order. Under the lock of the node; the caller ends with ligi_sync_send_flush before it releases
- * the lock, so that nothing overtakes these messages. */
+/* Outgoing sync messages. Items for one node are collected until a message is full, and their rows
+ * are written directly into the memory that is sent. Messages to a node keep their order. Under the
+ * lock of the node; the caller ends with ligi_sync_send_flush before it releases the lock, so that
+ * nothing overtakes these messages. */
 #ifndef LIGI_SYNC_SEND_H
 #define LIGI_SYNC_SEND_H
 
 #include "params/wire/outgoing.h"
 
-/* How messages leave; a test has another way than the node. As ligi_send_buffer_take, _drop,
+/* How messages are sent; tests replace it. As ligi_send_buffer_take, _drop,
  * ligi_params_peer_send. */
 typedef struct ligi_send_ops {
     lig_status (*take)(void *context, uint64_t bytes, ligi_send_buffer **buffer);
@@ -17,11 +17,11 @@ typedef struct ligi_send_ops {
 } ligi_send_ops;
 
 typedef struct ligi_message_draft {
-    ligi_send_buffer *buffer; /* NULL: none is begun */
+    ligi_send_buffer *buffer; /* NULL: no message is begun */
     ligi_params_message message;
     uint32_t room; /* items before the rows */
     uint64_t rows_bytes;
-    uint32_t next; /* of those that are begun, node + 1 */
+    uint32_t next; /* of the messages begun, node + 1 */
 } ligi_message_draft;
 
 typedef struct ligi_sync_sender {
@@ -35,7 +35,7 @@ lig_status ligi_sync_send_init(ligi_sync_sender *sender, const ligi_send_ops *se
                                uint32_t node_count, uint64_t row_bytes_max);
 void ligi_sync_send_fini(ligi_sync_sender *sender);
 
-/* To whom, in what kind of message, on whose behalf. */
+/* Receiver, kind of message, origin. */
 typedef struct ligi_sync_address {
     uint32_t to;
     ligi_params_message_kind kind;
@@ -43,7 +43,7 @@ typedef struct ligi_sync_address {
     uint8_t hops;
 } ligi_sync_address;
 
-/* Makes room for one item and its row; *row (may be NULL when row_bytes is 0) is where the row
+/* Reserves room for one item and its row; *row (may be NULL if row_bytes is 0) is where the row
  * goes. Then `add`. */
 lig_status ligi_sync_send_reserve(ligi_sync_sender *sender, const ligi_sync_address *address,
                                   uint64_t row_bytes, void **row);
@@ -52,7 +52,7 @@ void ligi_sync_send_add(ligi_sync_sender *sender, uint32_t to, const ligi_sync_i
 /* Both, without a row. */
 lig_status ligi_sync_send_item(ligi_sync_sender *sender, const ligi_sync_address *address,
                                const ligi_sync_item *item);
-/* Sends all that was begun. */
+/* Sends all messages begun. */
 lig_status ligi_sync_send_flush(ligi_sync_sender *sender);
 
 #endif
