@@ -96,6 +96,17 @@ def load(world: int, name: str) -> None:
         assert torch.equal(value, got[key]), key
 
 
+def empty() -> None:
+    """State dicts without entries on some ranks, and on all."""
+    first = dist.get_rank() == 0
+    for name, filled in (("some", first), ("last", not first), ("none", False)):
+        state = {"w": torch.arange(5.0)} if filled else {}
+        dcp.save(state, checkpoint_id=name, storage_writer=StorageWriter("store"))
+        into = {"w": torch.zeros(5)} if filled else {}
+        dcp.load(into, checkpoint_id=name, storage_reader=StorageReader("store"))
+        assert not filled or torch.equal(into["w"], torch.arange(5.0)), name
+
+
 def fail(world: int) -> None:
     """The last rank cannot write: all hear of it, and what was there stays."""
     model, optimizer = made(world, 3)
@@ -122,6 +133,7 @@ def main() -> None:
     dist.init_process_group("gloo", init_method=place, rank=rank, world_size=world)
     if what == "save":
         save(world)
+        empty()
         fail(world)
     load(world, "run")
     load(world, "late")

@@ -46,8 +46,9 @@ def test_two_ranks_save_and_three_load(tmp_path: Path) -> None:
     ranks("save", 2, tmp_path)
     want = torch.load(tmp_path / "want.pt", weights_only=True)
     with ligament.Store(tmp_path / "store") as store:
-        assert sorted(store) == ["late", "run"] and store["run"].tags == {"door": "dcp"}
-        for name in store:
+        assert sorted(store) == ["last", "late", "none", "run", "some"]
+        assert store["run"].tags == {"door": "dcp"} and store.load("none") == {}
+        for name in ("late", "run"):
             whole = store.load(name, framework="torch")  # tensors, not shards of them
             for key, value in want.items():
                 assert torch.equal(whole[key.removeprefix(".")], value), key
@@ -152,6 +153,51 @@ def test_names_and_replacing(files: ligament.Store) -> None:
     with pytest.raises(dcp.CheckpointException, match="say which model"):
         dcp.save(state(1), storage_writer=StorageWriter(files), no_dist=True)
     assert same(load(files, state(3), "given"), state(2)) and list(files) == ["given"]
+
+
+def test_a_state_without_entries(files: ligament.Store) -> None:
+    save(files, {"x": torch.ones(2)}, "e")
+    save(files, {}, "e")
+    into: dict[str, Any] = {}
+    assert load(files, into, "e") == {} and files.load("e") == {}
+    assert files["e"].tags == {"door": "dcp"}
+    with pytest.raises(dcp.CheckpointException, match="Missing key"):
+        load(files, {"x": torch.ones(2)}, "e")
+
+
+def test_storage_meta(files: ligament.Store) -> None:
+    writer, reader = StorageWriter(files, "m"), StorageReader(files, "m")
+    dcp.save(state(1), storage_writer=writer, no_dist=True)
+    meta = reader.read_metadata().storage_meta
+    assert (
+        meta.checkpoint_id == "m"
+        and meta.save_id == writer.save_id == writer.storage_meta().save_id
+    )
+    assert meta.load_id == reader.load_id and meta.modules == []
+    before = (writer.save_id, reader.load_id)
+    writer.reset("n")
+    reader.reset("m")
+    assert before[0] != writer.save_id and before[1] != reader.load_id
+    assert reader.read_metadata().storage_meta.save_id == before[0]
+    files.save("plain", torch.nn.Linear(2, 2))
+    reader.reset("plain")
+    meta = reader.read_metadata().storage_meta
+    assert (meta.checkpoint_id, meta.save_id, meta.load_id) == ("plain", None, reader.load_id)
+
+
+def test_an_existing_checkpoint_is_refused_before_anything_is_written(
+    files: ligament.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(files, state(1), "s", replace=False)
+    with pytest.raises(dcp.CheckpointException, match="Checkpoint already exists") as failure:
+        save(files, state(2), "s", replace=False)
+    assert all(isinstance(one[0], FileExistsError) for one in failure.value.failures.values())
+    # Another job may save between the check and the commit.
+    monkeypatch.setattr(StorageWriter, "prepare_local_plan", lambda self, plan: plan)
+    for tree in (state(2), {}):
+        with pytest.raises(dcp.CheckpointException, match="Checkpoint already exists"):
+            save(files, tree, "s", replace=False)
+    assert same(load(files, state(3)), state(1))
 
 
 def test_what_two_ranks_plan_to_write_is_written_once(files: ligament.Store) -> None:

@@ -8,12 +8,14 @@ pickles (values that are no tensors) is kept as the bytes that it made of them."
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import io
 import json
 import math
 import os
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,7 +43,7 @@ from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
 from .. import _core, tensors
-from ..errors import CorruptError, InvalidError, MismatchError
+from ..errors import CorruptError, ExistsError, InvalidError, MismatchError
 from ..store import Store
 from ..tensors import Fresh
 from ..tensors.torch_snapshot import lazy_clones
@@ -50,6 +52,7 @@ from . import runs
 
 _GROUP_BYTES = 48 << 20  # memory of ours that waits to be copied
 _REPLACE = 1
+_META = dataclasses.fields(StorageMeta)
 _Path = str | os.PathLike[str]
 
 
@@ -105,13 +108,14 @@ class StorageWriter(_Place, storage.StorageWriter):
         run: str | None = None,
     ) -> None:
         super().__init__(uri, name, "a", run)
-        self.replace = replace
+        self.replace, self.save_id = replace, str(uuid.uuid4())
         self._part: _core.Part | None = None
         self._lock: _core.Lock | None = None  # of the run, while the coordinator saves
 
     def reset(self, checkpoint_id: _Path | None = None) -> None:
         """A new checkpoint begins; what the last one held is let go."""
         self._called(checkpoint_id)
+        self.save_id = str(uuid.uuid4())
         self._let_go()
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
@@ -127,7 +131,9 @@ class StorageWriter(_Place, storage.StorageWriter):
             self._lock = runs.hold(self.store, self.run)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """Nothing to add."""
+        """Refuses a name that is taken, before anything is written."""
+        if not self.replace and self.model in self.store:
+            raise self._taken()
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
@@ -161,7 +167,8 @@ class StorageWriter(_Place, storage.StorageWriter):
             self._part = _core.Part(boxes)
             batch = _core.Batch(names, values)
             options = (_REPLACE if self.replace else 0, None, None, None, None, None, (), None)
-            self.store._core.save(self.model, batch, (*options, self._part))
+            with self._refusing():
+                self.store._core.save(self.model, batch, (*options, self._part))
             part = self._part.bytes()
         results = [storage.WriteResult(item.index, 0, b"") for item in plan.items]
         if results:
@@ -171,18 +178,35 @@ class StorageWriter(_Place, storage.StorageWriter):
         return done
 
     def finish(self, metadata: Metadata, results: list[list[storage.WriteResult]]) -> None:
-        """One commit makes the model of all parts."""
-        parts = tuple(result.storage_data for each in results for result in each)
-        text = _text(metadata)
-        options = (_REPLACE if self.replace else 0, None, None, {"door": "dcp"}, None, text, ())
-        self.store._core.join(
-            self.model, tuple(part for part in parts if part), (*options, None, None)
-        )
+        """One commit makes the model of all parts; without any it has no tensors."""
+        found = (result.storage_data for each in results for result in each)
+        parts = tuple(part for part in found if part)
+        metadata.storage_meta = self.storage_meta()
+        flags, tags = _REPLACE if self.replace else 0, {"door": "dcp"}
+        options = (flags, None, None, tags, None, _text(metadata), (), None, None)
+        with self._refusing():
+            if parts:
+                self.store._core.join(self.model, parts, options)
+            else:
+                self.store._core.save(self.model, _core.Batch([], []), options)
         self._unlock()
 
-    def storage_meta(self) -> StorageMeta | None:
-        """For planners that ask."""
-        return StorageMeta(checkpoint_id=self.checkpoint_id)
+    def storage_meta(self) -> StorageMeta:
+        """For planners that ask, and for those who read the checkpoint."""
+        return StorageMeta(checkpoint_id=self.checkpoint_id, save_id=self.save_id)
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except ExistsError:  # another job was quicker
+            raise self._taken() from None
+
+    def _taken(self) -> ExistsError:
+        return ExistsError(
+            f"Checkpoint already exists: there is a model '{self.model}' "
+            "(StorageWriter(..., replace=True) replaces it)"
+        )
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: _Path) -> bool:
@@ -226,17 +250,22 @@ class StorageReader(_Place, storage.StorageReader):
         self, uri: _Path | Store, name: str | None = None, *, run: str | None = None
     ) -> None:
         super().__init__(uri, name, "r", run)
+        self.load_id = str(uuid.uuid4())
         self._ref: _core.Ref | None = None  # from the metadata to the data
 
     def reset(self, checkpoint_id: _Path | None = None) -> None:
         """Another checkpoint is read."""
         self._called(checkpoint_id)
+        self.load_id = str(uuid.uuid4())
         self._ref = None
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         """What the model holds, as DCP describes it."""
         self._ref = self.store._core.resolve(self.model)
-        return _metadata(self._ref.model)
+        metadata = _metadata(self._ref.model)
+        meta = metadata.storage_meta or StorageMeta(checkpoint_id=self.checkpoint_id)
+        metadata.storage_meta = dataclasses.replace(meta, load_id=self.load_id)
+        return metadata
 
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
@@ -384,7 +413,8 @@ def _text(metadata: Metadata) -> str:
         described[name] = [dtype, one.properties.requires_grad, list(one.size), boxes]
     names, _, planner = encode({"data": metadata.planner_data, "": None}, lambda value: False)
     tree = {"$dict": [[name, {"$tensor": name}] for name in described]}
-    known = {"version": 1, "tensors": described, "planner": planner}
+    meta = None if metadata.storage_meta is None else dataclasses.asdict(metadata.storage_meta)
+    known = {"version": 1, "tensors": described, "planner": planner, "meta": meta}
     return json.dumps({"tree": tree, "dcp": known}, separators=(",", ":"))
 
 
@@ -403,9 +433,12 @@ def _metadata(model: _core.Model) -> Metadata:
             for name, one in known["tensors"].items()
         }
         planner = decode(known["planner"], {})["data"]
+        kept = known.get("meta") or {}
+        fields = {one.name: kept[one.name] for one in _META if one.name in kept}
+        meta = StorageMeta(**fields) if fields else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptError(f"what DCP kept of '{model.name}' cannot be read: {error}") from None
-    return Metadata(described, planner, storage_data={}, storage_meta=StorageMeta())
+    return Metadata(described, planner, storage_data={}, storage_meta=meta)
 
 
 def _described(dtype: str, grad: bool, size: list[int], boxes: list[Any]) -> TensorStorageMetadata:
