@@ -8,52 +8,87 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import pkgutil
 import runpy
 import sys
 from collections.abc import Sequence
-from types import ModuleType
+from types import CodeType, ModuleType
 
-_MODULES = {
-    "tmci": "ligament.compat.tmci",
-    "tmci.plugins": "ligament.compat.tmci.plugins",
-    "tmci.checkpoint": "ligament.compat.tmci.checkpoint",
-    "transfer_methods": "ligament.compat.transfer_methods",
-    "transfer_methods._base": "ligament.compat.transfer_methods._base",
-    "transfer_methods._common": "ligament.compat.transfer_methods._common",
-    "transfer_methods._datastates": "ligament.compat.transfer_methods._datastates",
-    "autopipe": "ligament.compat.autopipe",
-    "fserver_lib": "ligament.compat.fserver_lib",
-    "adapm": "ligament.compat.adapm",
-}
+NAMES = ("tmci", "transfer_methods", "autopipe", "fserver_lib", "adapm")
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Answers imports of the originals' names with our modules, when they are asked for."""
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    """Answers imports of the originals' names with our modules, when they are asked for. What ours
+    lack is looked for in a copy of the original on the path, if there is one."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Ours, or None for what is not."""
-        if name not in _MODULES or importlib.util.find_spec(_MODULES[name]) is None:
+        ours = _ours(name)
+        if ours is None:
             return None
-        return importlib.machinery.ModuleSpec(name, self, is_package="." not in name)
+        is_package = ours.submodule_search_locations is not None
+        found = importlib.machinery.ModuleSpec(
+            name, self, origin=ours.origin, is_package=is_package
+        )
+        found.has_location = True  # `-m` sets __file__
+        return found
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """The module of ours: it has its own name and place."""
-        ours = importlib.import_module(_MODULES[spec.name])
+        ours = importlib.import_module(f"ligament.compat.{spec.name}")
         self.kept = (ours.__spec__, ours.__loader__, ours.__package__)
         return ours
 
     def exec_module(self, module: ModuleType) -> None:
         """It has run; what the import has written over is put back."""
         module.__spec__, module.__loader__, module.__package__ = self.kept
+        if hasattr(module, "__path__"):
+            name = module.__name__.removeprefix("ligament.compat.")
+            module.__path__ = pkgutil.extend_path(module.__path__, name)
+
+    def is_package(self, name: str) -> bool:
+        """Of ours."""
+        ours = _ours(name)
+        return ours is not None and ours.submodule_search_locations is not None
+
+    def get_code(self, name: str) -> CodeType | None:
+        """For `-m`."""
+        ours = _ours(name)
+        loader = ours.loader if ours else None
+        assert ours is not None and isinstance(loader, importlib.abc.InspectLoader)
+        return loader.get_code(ours.name)
+
+    def get_source(self, name: str) -> str | None:
+        """Of ours, for tracebacks."""
+        ours = _ours(name)
+        loader = ours.loader if ours else None
+        return (
+            loader.get_source(ours.name)
+            if isinstance(loader, importlib.abc.InspectLoader) and ours
+            else None
+        )
+
+
+def _ours(name: str) -> importlib.machinery.ModuleSpec | None:
+    """The module of ours for an original's name."""
+    if name.partition(".")[0] not in NAMES:
+        return None
+    try:
+        found = importlib.util.find_spec(f"ligament.compat.{name}")
+    except ModuleNotFoundError:  # below a module that is no package
+        return None
+    # A package's path reaches into the original's: what is found there is not ours.
+    return found if found and str(found.origin).startswith(HERE + os.sep) else None
 
 
 USAGE = f"""usage: python -m ligament.compat script.py [argument...]
        python -m ligament.compat -m module [argument...]
 
 Runs it with Ligament's modules in the place of the originals:
-{", ".join(name for name in _MODULES if "." not in name)}."""
+{", ".join(NAMES)}."""
 
 
 def main() -> None:
@@ -72,7 +107,7 @@ def main() -> None:
     sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.abspath(words[0]))
     sys.meta_path.insert(0, _Finder())
     # Processes that are spawned get the path and no finder.
-    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+    sys.path.append(HERE)
     if is_module:
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
     else:
