@@ -89,7 +89,10 @@ BANNED_NAMES = {
     "old",
 }
 # Names and signatures that are an original's, which its users call.
-ORIGINAL_FILES = {"python/ligament/compat/transfer_methods/_common.py"}
+ORIGINAL_FILES = {
+    "python/ligament/compat/transfer_methods/_common.py",
+    "python/ligament/compat/autopipe/autopipe/utils.py",
+}
 ORIGINAL_CALLS = {"store_meta"}
 # One letter of each in brackets, so that this file does not find itself.
 OPEN_ENDS = re.compile(r"\b(?:TOD[O]|FIXM[E]|XX[X]|HAC[K])\b")

@@ -1,0 +1,1 @@
+"""FTPipe's Mixed-Pipe: names of options."""
