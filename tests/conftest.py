@@ -1,10 +1,13 @@
 """Fixtures for every test. .venv points at python/: after a build the tests run from the tree."""
 
+import fcntl
 import os
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from warm_python import WarmPython
 
 # Set before any framework is imported: they log and look for devices at import.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -53,3 +56,49 @@ def terminals() -> None:
             os.close(end)
     except OSError as error:
         pytest.skip(f"no terminal can be made here: {error}")
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """Makes a folder once for all workers of this run: `once(name, make)` returns it."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def build(name: str, make: Callable[[Path], None]) -> Path:
+        folder, made = shared / name, shared / f"{name}.made"
+        with open(shared / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                folder.mkdir(exist_ok=True)
+                make(folder)
+                made.touch()
+        return folder
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def warm_torch() -> Iterator[WarmPython]:
+    """Python with torch imported beforehand."""
+    server = WarmPython("torch", "torch.distributed.checkpoint", "torch.distributed.fsdp")
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def warm_tensorflow() -> Iterator[WarmPython]:
+    """Python with tensorflow imported beforehand, for Keras 3."""
+    server = WarmPython("tensorflow")
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def warm_keras2() -> Iterator[WarmPython]:
+    """Python with tensorflow imported beforehand, whose tf.keras is Keras 2."""
+    pytest.importorskip("tf_keras", reason="pip install --no-deps tf_keras")
+    legacy = {"TF_USE_LEGACY_KERAS": "1", "KERAS_BACKEND": "tensorflow"}
+    server = WarmPython("tensorflow", "tf_keras", env=os.environ | legacy)
+    yield server
+    server.close()
