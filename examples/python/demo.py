@@ -2,11 +2,12 @@
 
 Shows what was saved, how fast against the disk, and that nothing was lost.
 
-    python examples/python/demo.py [FOLDER]
+    python examples/python/demo.py [FOLDER] [--samples N]
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-EPOCHS, KILLED_AT, SAMPLES, BATCH = 6, 4, 600, 50
+EPOCHS, KILLED_AT, BATCH = 6, 4, 50
 CHANNELS, HIDDEN = 2, 16  # times those of the original, so that there is something to save
 BAR = 24
 
@@ -29,15 +30,15 @@ BAR = 24
 # --- what is trained ---------------------------------------------------------------------------
 
 
-def make_data() -> tuple[Any, Any]:
+def make_data(samples: int) -> tuple[Any, Any]:
     """Ten classes of strokes, shifted and in noise: pictures that nobody has to download."""
     import torch
 
     generator = torch.Generator().manual_seed(1)
     strokes = (torch.rand(10, 1, 8, 8, generator=generator) > 0.6).float()
     strokes = torch.nn.functional.interpolate(strokes, scale_factor=3)
-    labels = torch.randint(0, 10, (SAMPLES,), generator=generator)
-    pictures = torch.randn(SAMPLES, 1, 32, 32, generator=generator) * 0.6
+    labels = torch.randint(0, 10, (samples,), generator=generator)
+    pictures = torch.randn(samples, 1, 32, 32, generator=generator) * 0.6
     for i, label in enumerate(labels.tolist()):
         x, y = torch.randint(0, 8, (2,), generator=generator).tolist()
         pictures[i, :, y : y + 24, x : x + 24] += strokes[label]
@@ -59,12 +60,12 @@ def lenet5() -> Any:
 class Run:
     """A model, its optimizer and schedule, and the epochs they go through."""
 
-    def __init__(self) -> None:
+    def __init__(self, samples: int) -> None:
         import torch
 
         torch.set_num_threads(1)  # the same sums in the same order, whoever else is on the machine
         torch.manual_seed(0)
-        self.pictures, self.labels = make_data()
+        self.pictures, self.labels = make_data(samples)
         self.model = lenet5()
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
         self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.7)
@@ -77,7 +78,7 @@ class Run:
         import torch
 
         right = total = 0.0
-        batches = torch.randperm(SAMPLES).split(BATCH)
+        batches = torch.randperm(len(self.labels)).split(BATCH)
         for number, batch in enumerate(batches, 1):
             self.optimizer.zero_grad()
             scores = self.model(self.pictures[batch])
@@ -102,7 +103,7 @@ class Run:
 # --- the process that trains, and gets killed ----------------------------------------------------
 
 
-def train(folder: str) -> None:
+def train(folder: Path, samples: int) -> None:
     """Goes on from the newest checkpoint; tells what happens as lines of JSON."""
     import torch
     from ligament.checkpoint import Checkpointer
@@ -112,7 +113,7 @@ def train(folder: str) -> None:
     def tell(**what: Any) -> None:
         print(json.dumps(what), flush=True)
 
-    run = Run()
+    run = Run(samples)
     with Checkpointer(folder, keep=3, best=("loss", "min")) as checkpoints:
         at = checkpoints.restore(**run.parts())
         start = at.step if at else 0
@@ -154,9 +155,9 @@ class Line:
             print("\r" + text, end="", flush=True)
 
 
-def watch(folder: Path, kill: bool) -> dict[str, Any]:
+def watch(folder: Path, samples: int, kill: bool) -> dict[str, Any]:
     """Starts a training process and follows it; kills it in the middle of a save when told to."""
-    command = [sys.executable, __file__, "--train", str(folder)]
+    command = [sys.executable, __file__, str(folder), "--train", "--samples", str(samples)]
     seen: dict[str, Any] = {"digests": {}, "stalls": []}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -229,21 +230,21 @@ def table(rows: list[tuple[str, str]]) -> None:
     say(rule)
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, samples: int) -> int:
     from ligament.checkpoint import Checkpointer
 
     started = time.perf_counter()
-    say(f"LeNet-5 on {SAMPLES} pictures that it makes, a checkpoint after every epoch: {folder}")
+    say(f"LeNet-5 on {samples} pictures that it makes, a checkpoint after every epoch: {folder}")
     say(f"\nTraining; it will be killed (SIGKILL) in the middle of saving epoch {KILLED_AT}:")
-    first = watch(folder / "run", kill=True)
+    first = watch(folder / "run", samples, kill=True)
     with Checkpointer(folder / "run") as checkpoints:
         survived, problems = checkpoints.latest(), checkpoints.store.check().problems
         there = f"epochs {checkpoints.steps()} are there"
         say(f"\nAfter the kill {there}, " + (f"PROBLEMS: {problems}" if problems else "all whole."))
     say("\nTraining again; it finds the newest checkpoint by itself:")
-    second = watch(folder / "run", kill=False)
+    second = watch(folder / "run", samples, kill=False)
     say("\nFor comparison, the same training without the kill ...")
-    run = Run()
+    run = Run(samples)
     for _ in range(EPOCHS):
         for _ in run.epoch():
             pass
@@ -274,13 +275,18 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--train"]:
-        train(sys.argv[2])
+    parser = argparse.ArgumentParser(description="Training that is killed and resumed.")
+    parser.add_argument("folder", nargs="?", type=Path, help="a temporary one unless given")
+    parser.add_argument("--samples", type=int, default=600, help="pictures to train on")
+    parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.train:
+        train(given.folder, given.samples)
         raise SystemExit(0)
-    place = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="ligament-demo-"))
+    place = given.folder or Path(tempfile.mkdtemp(prefix="ligament-demo-"))
     place.mkdir(parents=True, exist_ok=True)
     try:
-        raise SystemExit(main(place))
+        raise SystemExit(main(place, given.samples))
     finally:
-        if len(sys.argv) == 1:
+        if given.folder is None:
             shutil.rmtree(place, ignore_errors=True)
