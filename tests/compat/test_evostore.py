@@ -6,7 +6,6 @@ import ctypes
 import importlib
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -374,10 +373,9 @@ print("fine", tf.keras.layers.Dense.__module__.split(".")[0])
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_script(version: int, tmp_path: Path) -> None:
+def test_a_script(version: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     pytest.importorskip("tensorflow")
-    if version == 2:
-        pytest.importorskip("tf_keras", reason="pip install --no-deps tf_keras")
+    python = request.getfixturevalue("warm_keras2" if version == 2 else "warm_tensorflow")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     environment = os.environ | {
@@ -385,7 +383,6 @@ def test_a_script(version: int, tmp_path: Path) -> None:
         "TF_USE_LEGACY_KERAS": "1" if version == 2 else "0",
         "KERAS_BACKEND": "tensorflow",
     }
-    command = [sys.executable, "-m", "ligament.compat", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, env=environment)
+    done = python.run("-m", "ligament.compat", script, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"fine {'tf_keras' if version == 2 else 'keras'}\n"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from warm_python import WarmPython
 
 pytest.importorskip("tensorflow")
-pytest.importorskip("tf_keras", reason="pip install --no-deps tf_keras")
 
 SETUP = """
 import sys
@@ -81,7 +80,7 @@ WEIGHTS = """
 from ligament.checkpoint import load_weights, save_weights
 def trained(seed):
     model = build(2, seed)
-    model.compile("adam", "mse")
+    model.compile("adam", "mse", run_eagerly=True)  # no graph to build
     model.fit(np.ones((4, 6, 4)), np.ones((4, 2)), verbose=0)
     return model
 one, other = trained(1), trained(2)
@@ -125,23 +124,32 @@ print([float(np.sum(w)) for w in model.get_weights()])
 """
 
 
-def run(code: str, *args: object, legacy: bool = True) -> str:
-    environment = os.environ | {
-        "TF_USE_LEGACY_KERAS": "1" if legacy else "0",
-        "KERAS_BACKEND": "tensorflow",
-    }
-    command = [sys.executable, "-c", (SETUP if legacy else "") + code, *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(warm_keras2: WarmPython, request: pytest.FixtureRequest) -> Run:
+    """Runs code under Keras 2, or under Keras 3; returns what it printed."""
+
+    def start(code: str, *args: object, legacy: bool = True) -> str:
+        environment = os.environ | {
+            "TF_USE_LEGACY_KERAS": "1" if legacy else "0",
+            "KERAS_BACKEND": "tensorflow",
+        }
+        python = warm_keras2 if legacy else request.getfixturevalue("warm_tensorflow")
+        done = python.run("-c", (SETUP if legacy else "") + code, *args, env=environment)
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
+
+    return start
 
 
 @pytest.mark.parametrize("code", [ROUND_TRIP, SEARCH, WEIGHTS], ids=["load", "find", "weights"])
-def test_models(code: str, tmp_path: Path) -> None:
+def test_models(run: Run, code: str, tmp_path: Path) -> None:
     run(code, tmp_path / "store")
 
 
-def test_either_version_reads_the_other(tmp_path: Path) -> None:
+def test_either_version_reads_the_other(run: Run, tmp_path: Path) -> None:
     place = tmp_path / "store"
     assert run(TWO, place, "save") == run(THREE, place, "load", legacy=False)
     assert run(THREE, place, "save", legacy=False) == run(TWO, place, "load")

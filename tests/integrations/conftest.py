@@ -18,20 +18,6 @@ def files(tmp_path: Path) -> Iterator[ligament.Store]:
         yield one
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> Callable[..., str]:
-    """Runs Python code in a process of its own, with `tmp_path` as its folder; returns what it
-    said."""
-
-    def run(code: str, *args: object) -> str:
-        command = [sys.executable, "-c", code, *map(str, args)]
-        done = subprocess.run(command, text=True, capture_output=True, timeout=240, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr[-4000:]
-        return done.stdout
-
-    return run
-
-
 _HOLD = """
 import sys, ligament
 from ligament.checkpoint import runs

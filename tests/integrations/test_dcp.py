@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import ligament
 import pytest
+from warm_python import WarmPython
 
 torch = pytest.importorskip("torch")
 dcp = pytest.importorskip("torch.distributed.checkpoint")
@@ -20,30 +18,18 @@ from ligament.checkpoint.dcp import StorageReader, StorageWriter  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
 
-def ranks(what: str, world: int, folder: Path) -> None:
-    program = str(Path(__file__).with_name("dcp_ranks.py"))
-    made = [
-        subprocess.Popen(
-            [sys.executable, program, what, str(rank), str(world), str(folder)],
-            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for rank in range(world)
-    ]  # fmt: skip
-    try:
-        said = [process.communicate(timeout=240)[1] for process in made]
-    finally:
-        for process in made:
-            process.kill()
-    assert [process.returncode for process in made] == [0] * world, (
-        said[0][-3000:] + said[-1][-3000:]
-    )
+def ranks(python: WarmPython, what: str, world: int, folder: Path) -> None:
+    program = Path(__file__).with_name("dcp_ranks.py")
+    started = [python.start(program, what, rank, world, folder) for rank in range(world)]
+    done = [one.wait(240) for one in started]
+    said = done[0].stderr[-3000:] + done[-1].stderr[-3000:]
+    assert [one.returncode for one in done] == [0] * world, said
 
 
-def test_two_ranks_save_and_three_load(tmp_path: Path) -> None:
+def test_two_ranks_save_and_three_load(warm_torch: WarmPython, tmp_path: Path) -> None:
     """Saved at once, saved in the background, and a save that fails on one rank, which leaves what
     was there."""
-    ranks("save", 2, tmp_path)
+    ranks(warm_torch, "save", 2, tmp_path)
     want = torch.load(tmp_path / "want.pt", weights_only=True)
     with ligament.Store(tmp_path / "store") as store:
         assert sorted(store) == ["last", "late", "none", "run", "some"]
@@ -53,7 +39,7 @@ def test_two_ranks_save_and_three_load(tmp_path: Path) -> None:
             for key, value in want.items():
                 assert torch.equal(whole[key.removeprefix(".")], value), key
         assert store.check().problems == []
-    ranks("load", 3, tmp_path)
+    ranks(warm_torch, "load", 3, tmp_path)
 
 
 # --- in one process -----------------------------------------------------------------------------

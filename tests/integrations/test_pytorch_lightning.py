@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from warm_python import WarmPython
 
 CODE = """
 import logging, warnings
@@ -34,6 +35,7 @@ print(fit(2, ckpt_path="a.ckpt").global_step)
 """
 
 
-def test_pytorch_lightning(script: Callable[..., str]) -> None:
+def test_pytorch_lightning(warm_torch: WarmPython, tmp_path: Path) -> None:
     pytest.importorskip("pytorch_lightning")
-    assert script(CODE).split() == ["8"]
+    done = warm_torch.run("-c", CODE, cwd=tmp_path)
+    assert done.stdout.split() == ["8"], done.stderr[-4000:]

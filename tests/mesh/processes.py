@@ -26,6 +26,12 @@ class Port:
         self.socket.close()
 
 
+def clean() -> dict[str, str]:
+    """The environment without what says who a member is."""
+    ours = ("DMLC_", "STEPMESH_", "SLURM_", "PBS_", "LIGAMENT_")
+    return {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+
+
 class Process:
     """A Python script of one member; what it prints is read line by line."""
 
@@ -38,18 +44,13 @@ class Process:
     ):
         command = [*under, sys.executable, "-u"]
         command += ["-c", script] if "\n" in str(script) else [str(script)]
-        clean = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("DMLC_", "STEPMESH_", "SLURM_", "PBS_", "LIGAMENT_"))
-        }
         self.process = subprocess.Popen(
             command + list(arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=clean | (environ or {}),
+            env=clean() | (environ or {}),
         )
 
     def line(self) -> str:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from processes import Party
+from processes import Port, clean
+from warm_python import WarmPython
 
 HERE = Path(__file__).parent / "stepmesh"
-RUN = """
-import runpy, sys
-sys.argv[0] = "compat"
-runpy.run_module("ligament.compat", run_name="__main__")
-"""
 
 
-def start(party: Party, script: str, workers: int, servers: int, scheduler: bool) -> list[str]:
-    host, port = party.address.split(":")
+def start(
+    python: WarmPython, port: Port, script: str, workers: int, servers: int, scheduler: bool
+) -> list[str]:
+    host, number = port.address.split(":")
     names = ["scheduler"] * scheduler + ["server"] * servers + ["worker"] * workers
     members = []
     for i, role in enumerate(names):
@@ -27,13 +26,16 @@ def start(party: Party, script: str, workers: int, servers: int, scheduler: bool
             "DMLC_NUM_SERVER": str(servers),
             "DMLC_NODE_RANK": str(i - first),
             "DMLC_PS_ROOT_URI": host,
-            "DMLC_PS_ROOT_PORT": port,
+            "DMLC_PS_ROOT_PORT": number,
             "STEPMESH_GPU": "0",
             "STEPMESH_BAKCEND": "CPU",
             "LIGAMENT_SCHEDULER": str(int(scheduler)),
         }
-        members.append(party.start(RUN, str(HERE / script), environ=environ))
-    return [one.end() for one in members]
+        words = ("-m", "ligament.compat", HERE / script)
+        members.append(python.start(*words, env=clean() | environ))
+    done = [one.wait(120) for one in members]
+    assert not any(one.returncode for one in done), "\n".join(one.stderr for one in done)
+    return [one.stdout for one in done]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,8 @@ def start(party: Party, script: str, workers: int, servers: int, scheduler: bool
     ],
 )
 def test_script(
-    party: Party, script: str, says: str, workers: int, servers: int, scheduler: bool
+    warm_torch: WarmPython, script: str, says: str, workers: int, servers: int, scheduler: bool
 ) -> None:
-    outs = start(party, script, workers, servers, scheduler)
+    with closing(Port()) as port:
+        outs = start(warm_torch, port, script, workers, servers, scheduler)
     assert sum(says in out for out in outs) == workers, outs

@@ -6,6 +6,7 @@ with one line, a list of {"result"}, {"error", "text"} or {"signal"}, one a rank
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -45,6 +46,7 @@ def run(rank: int, request: dict, out: int) -> None:
 
 def main() -> None:
     """Serves until its input ends."""
+    gc.freeze()  # what is shared with the ranks stays shared
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         request = json.loads(line)

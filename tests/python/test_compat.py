@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from warm_python import WarmPython
 
 LIGHT = os.environ | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}  # quicker to import
 
@@ -19,11 +20,11 @@ def run(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=250, **options)  # type: ignore[call-overload, no-any-return]
 
 
-def test_lenet5_as_the_original_describes_it(root: Path) -> None:
+def test_lenet5_as_the_original_describes_it(root: Path, warm_tensorflow: WarmPython) -> None:
     pytest.importorskip("tensorflow")
-    done = run(
-        root / "examples/python/lenet5_tmci.py", env=os.environ | {"KERAS_BACKEND": "tensorflow"}
-    )
+    script = root / "examples/python/lenet5_tmci.py"
+    env = os.environ | {"KERAS_BACKEND": "tensorflow"}
+    done = warm_tensorflow.run("-m", "ligament.compat", script, env=env)
     assert done.returncode == 0, done.stderr
     heads = re.findall(r"^(save|load) \S+ (\d+) tensors$", done.stdout, re.M)
     assert heads == [("save", "32"), ("save", "32"), ("load", "32")], done.stdout

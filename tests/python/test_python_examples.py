@@ -11,7 +11,8 @@ import pytest
 
 def test_the_demo(root: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    command = [sys.executable, str(root / "examples/python/demo.py"), str(tmp_path)]
+    words = [root / "examples/python/demo.py", tmp_path, "--samples", "150"]
+    command = [sys.executable, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "KILLED" in done.stdout and "| lost " in done.stdout
