@@ -29,11 +29,20 @@ FOUR = [
     ("gpt2", {"stages": 4, "schedule": "1f1b"}),
     ("t5", {"stages": 4, "schedule": "1f1b"}),
 ]
+# By the process that the ranks are forked from: importing takes longer than training.
+IMPORTED = [
+    "pipe_ranks",
+    "ligament.pipe.run",
+    "networkx",
+    "transformers.models.gpt2.modeling_gpt2",
+    "transformers.models.t5.modeling_t5",
+]
 
 
 def run(world: int, jobs: list[Any], folder: Path) -> list[list[dict[str, Any]]]:
     """The answers of every job, rank by rank."""
-    context = mp.get_context("spawn")
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
     answers = context.Queue()
     arguments = (world, str(folder / "meeting"), jobs, answers)
     ranks = [context.Process(target=rank_main, args=(r, *arguments)) for r in range(world)]
