@@ -28,7 +28,7 @@ extern "C" {
 #define LIG_PIPE_STAGES_MAX 4096u
 #define LIG_PIPE_MICROBATCHES_MAX 65536u
 
-/* Pinned. What each one does stands in docs/pipe.md. */
+/* The numbers are fixed. docs/pipe.md describes each method. */
 typedef enum lig_pipe_method {
     /* the best simulated step time of those below; with `balance` the smallest cut */
     LIG_PIPE_AUTO = 0,
@@ -37,8 +37,8 @@ typedef enum lig_pipe_method {
     LIG_PIPE_ACYCLIC = 2,
     LIG_PIPE_MULTILEVEL = 3, /* the same on coarsened graphs, refined level by level */
     LIG_PIPE_EXACT = 4,      /* branch and bound; LIG_E_LIMIT when the graph is too large for it */
-    LIG_PIPE_METIS = 5,      /* libmetis's bins, repaired to stages; several stages on one device */
-    /* Mixed-Pipe: coarsen, bins, stages, refine; several stages on one device */
+    LIG_PIPE_METIS = 5,      /* bins by libmetis, repaired to stages; several stages per device */
+    /* Mixed-Pipe: coarsen, bins, stages, refine; several stages per device */
     LIG_PIPE_MIXED = 6,
     LIG_PIPE_METHOD_COUNT = 7
 } lig_pipe_method;
@@ -48,38 +48,36 @@ typedef enum lig_pipe_schedule {
     LIG_PIPE_1F1B = 0,
     LIG_PIPE_GPIPE = 1,
     LIG_PIPE_INTERLEAVED = 2, /* stage s on device s % device_count */
-    LIG_PIPE_ZB_H1 = 3,       /* backward split in two; one stage a device */
+    LIG_PIPE_ZB_H1 = 3,       /* backward split in two; one stage per device */
     LIG_PIPE_ZBV = 4,         /* the same, stages s and 2 * device_count - 1 - s on one device */
     LIG_PIPE_SCHEDULE_COUNT = 5
 } lig_pipe_schedule;
 
-/* Pinned. What happens to a parameter that several nodes share. */
+/* The numbers are fixed. How a parameter that several nodes share is treated. */
 typedef enum lig_pipe_ties {
-    /* each device that uses it holds a copy, and the gradients are summed after the step */
+    /* each device that uses it has a replica, and the gradients are summed after the step */
     LIG_PIPE_TIES_SUM = 0,
-    /* its nodes, and whatever lies on a path between them, form one stage */
+    /* its nodes, and every node on a path between them, form one stage */
     LIG_PIPE_TIES_TOGETHER = 1
 } lig_pipe_ties;
 
-/* The static names ("auto", "1f1b", "zb-h1", ...); NULL for a number that is none. */
+/* The static names ("auto", "1f1b", "zb-h1", ...); NULL for an unknown number. */
 LIG_API const char *lig_pipe_method_name(uint32_t method);
 LIG_API const char *lig_pipe_schedule_name(uint32_t schedule);
 
-/* Fills the number of a name as the two functions above spell it; LIG_E_INVALID names those there
- * are. */
+/* Fills the number of a name as the two functions above spell it; LIG_E_INVALID lists the names. */
 LIG_API lig_status lig_pipe_method_parse(const char *name, uint32_t *method);
 LIG_API lig_status lig_pipe_schedule_parse(const char *name, uint32_t *schedule);
 
 /* --- the graph --- */
 
-/* Everything is borrowed until the call returns. Every call checks what it is given: LIG_E_INVALID
- * for a cycle (the nodes on one are named), an edge to a node that is not there, a figure that is
- * negative, infinite or NaN. Equal edges count once; parts that are not connected are fine, and so
- * are zeros. */
+/* Everything is borrowed until the call returns. Every call checks its input: LIG_E_INVALID for a cycle (its
+ * nodes are named), an edge to a node that does not exist, or a value that is negative, infinite or NaN.
+ * Duplicate edges count once; unconnected parts and zeros are valid. */
 typedef struct lig_pipe_graph {
     uint32_t node_count;
     uint32_t edge_count;
-    /* [node_count], for sentences; NULL, or NULL elements: "node 17" */
+    /* [node_count], for error texts; NULL, or NULL elements: "node 17" */
     const char *const *name;
     const double *forward_ms;  /* [node_count] each, or NULL */
     const double *backward_ms; /* the whole backward */
@@ -111,15 +109,15 @@ typedef struct lig_pipe_graph {
 
 #define LIG_PIPE_GRAPH_INIT {0}
 
-/* --- what is wanted --- */
+/* --- options --- */
 
-/* Made by LIG_PIPE_OPTIONS_INIT, borrowed until the call returns. */
+/* Initialised by LIG_PIPE_OPTIONS_INIT, borrowed until the call returns. */
 typedef struct lig_pipe_options {
-    /* wanted; for `metis` and `mixed` the number of bins, from which more stages may come */
+    /* requested; for `metis` and `mixed` the number of bins, which may give more stages */
     uint32_t stages;
-    uint32_t microbatches; /* of one step */
-    /* bytes of gradient and optimizer state for one byte of parameter: 3 for Adam, 1 for plain SGD,
-     * 0 for inference */
+    uint32_t microbatches; /* per step */
+    /* bytes of gradient and optimizer state per byte of parameter: 3 for Adam, 1 for plain SGD, 0 for
+     * inference */
     double optimizer_factor;
     /* 0: (bottleneck, cut) in that order. x >= 1: the smallest cut whose bottleneck is at most x
      * times the lower bound */
@@ -127,18 +125,18 @@ typedef struct lig_pipe_options {
     uint32_t method;   /* lig_pipe_method */
     uint32_t schedule; /* lig_pipe_schedule */
     uint32_t ties;     /* lig_pipe_ties */
-    /* 1: of a micro-batch in flight a stage keeps its inputs only, and runs forward again */
+    /* 1: a stage keeps only the inputs of a micro-batch in flight, and runs forward again */
     uint32_t recompute;
-    /* 0: one for each stage (bin); for ZBV one for two stages. Fewer than stages: stage s is on
-     * device s % device_count */
+    /* 0: one per stage (bin); for ZBV one per two stages. Fewer than stages: stage s is on device s %
+     * device_count */
     uint32_t device_count;
-    /* 0: as much work as the graph's size suggests; n: n times that. Work is counted, never timed,
-     * so that the answer does not depend on the machine */
+    /* 0: effort chosen from the graph's size; n: n times that. Effort is counted, not timed, so the result does
+     * not depend on the machine */
     uint32_t effort;
     const double *speed; /* [device_count], or NULL: all 1 */
     /* [device_count] bytes, or NULL: no limit. 0 = no limit for this one */
     const double *memory;
-    /* bytes a second between any two devices; 0: transfers are free */
+    /* bytes per second between any two devices; 0: transfers are free */
     double bandwidth;
     /* [from * device_count + to], instead; 0 = free. The diagonal is not read */
     const double *bandwidth_matrix;
@@ -149,7 +147,7 @@ typedef struct lig_pipe_options {
 
 #define LIG_PIPE_OPTIONS_INIT {4, 8, 3.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0, 0.0, 0, {0, 0, 0, 0}}
 
-/* The number of devices that these options mean: device_count, or what 0 stands for. */
+/* The number of devices: device_count, or the default that 0 stands for. */
 LIG_API uint32_t lig_pipe_device_count(const lig_pipe_options *options);
 
 /* --- the plan --- */
@@ -157,23 +155,23 @@ LIG_API uint32_t lig_pipe_device_count(const lig_pipe_options *options);
 /* The caller sets the pointers; a call fills what they point to and the figures. */
 typedef struct lig_pipe_plan {
     uint32_t *stage;        /* [node_count] */
-    uint32_t *device;       /* [node_count], or NULL: not wanted */
+    uint32_t *device;       /* [node_count], or NULL: not requested */
     uint32_t *stage_device; /* [node_count], of which stage_count are filled */
     double *device_ms;      /* [device_count] or NULL: load of each device */
     double *device_bytes;   /* [device_count] or NULL: peak memory of each, as `memory` counts it */
     uint32_t stage_count;   /* stages are numbered in topological order and none is empty */
     uint32_t device_count;
-    uint32_t method;  /* the one that made it: never LIG_PIPE_AUTO */
+    uint32_t method;  /* the method that produced it: never LIG_PIPE_AUTO */
     uint32_t optimal; /* 1: proven to be the best (bottleneck, cut), or cut within `balance` */
     double bottleneck_ms;
     /* no assignment has a smaller bottleneck: the heaviest inseparable node or group, or all work
      * spread evenly over the devices */
     double lower_bound_ms;
     double cut_bytes;
-    /* what moves when a value that jumps stages goes through each one between */
+    /* bytes sent if a value that jumps stages is relayed by each one between */
     double relay_bytes;
     double step_ms; /* simulated, with options->schedule */
-    /* no plan has a shorter step: critical path, or microbatches * lower_bound_ms */
+    /* lower bound of any plan's step: critical path, or microbatches * lower_bound_ms */
     double step_bound_ms;
     double bubble; /* part of the devices' time that is idle in the step, 0..1 */
     uint64_t seed;
@@ -182,38 +180,36 @@ typedef struct lig_pipe_plan {
 
 #define LIG_PIPE_PLAN_INIT {0}
 
-/* Partitions. Among the answers there are:
- * LIG_E_INVALID      the graph or an option makes no sense; more stages than nodes (or than groups)
- * LIG_E_LIMIT        memory, `balance` or the pairs kept apart cannot be met: the sentence gives
- *                    the nearest figure that can; or the graph is too large for `exact`
+/* Partitions the graph. Errors:
+ * LIG_E_INVALID      invalid graph or option; more stages than nodes (or than groups)
+ * LIG_E_LIMIT        memory, `balance` or the separated pairs cannot be satisfied: the error text
+ *                    gives the nearest value that can; or the graph is too large for `exact`
  * LIG_E_UNSUPPORTED  `metis` without libmetis; a schedule that does not fit the devices
  * LIG_E_NOMEM
- * On failure the arrays' contents are unspecified and the figures untouched. */
+ * On failure the arrays' contents are unspecified and the scalars unchanged. */
 LIG_API lig_status lig_pipe_partition(const lig_pipe_graph *graph, const lig_pipe_options *options,
                                       lig_pipe_plan *plan);
 
-/* Judges a plan that was made elsewhere: reads plan->stage, plan->stage_count and
- * plan->stage_device (its pointer NULL: stage s is on device s % device_count), and fills the rest
- * as lig_pipe_partition does. options->stages and method are not read except through
- * lig_pipe_device_count. LIG_E_INVALID when a value flows to a lower stage, a stage is empty, or
- * nodes that belong together are not; LIG_E_LIMIT when memory does not suffice. */
+/* Evaluates an existing plan: reads plan->stage, plan->stage_count and plan->stage_device (its pointer NULL:
+ * stage s is on device s % device_count), and fills the rest as lig_pipe_partition does. options->stages and
+ * method are used only by lig_pipe_device_count. LIG_E_INVALID if a value flows to a lower stage, a stage is
+ * empty, or nodes that belong together are separated; LIG_E_LIMIT if memory does not suffice. */
 LIG_API lig_status lig_pipe_measure(const lig_pipe_graph *graph, const lig_pipe_options *options, lig_pipe_plan *plan);
 
-/* Fills both bounds of the plan above, without making one. */
+/* Fills both bounds of the plan above, without computing one. */
 LIG_API lig_status lig_pipe_bound(const lig_pipe_graph *graph, const lig_pipe_options *options, double *lower_bound_ms,
                                   double *step_bound_ms);
 
 /* --- stages and their timeline --- */
 
-/* A pipeline as a schedule sees it: a chain, because values that jump stages are relayed. The
- * caller sets the arrays, [stage_count] each; lig_pipe_fold fills them, or the caller does from
- * measurements of his own. */
+/* A pipeline as seen by a schedule: a chain, because values that jump stages are relayed. The caller sets the
+ * arrays, [stage_count] each; lig_pipe_fold fills them, or the caller does from measurements. */
 typedef struct lig_pipe_stages {
     uint32_t stage_count;
     uint32_t device_count;
     uint32_t *device;         /* of each stage */
-    double *forward_ms;       /* on its device: speed is counted in */
-    double *backward_ms;      /* recomputation, where there is one, is counted in */
+    double *forward_ms;       /* on its device: includes the device's speed */
+    double *backward_ms;      /* includes recomputation */
     double *weight_ms;        /* part of backward_ms that can wait (zero bubble) */
     double *forward_send_ms;  /* to the next stage; 0 for the last, and within one device */
     double *backward_send_ms; /* of its gradients to the stage before; 0 for the first */
@@ -234,7 +230,7 @@ LIG_API lig_status lig_pipe_fold(const lig_pipe_graph *graph, const lig_pipe_opt
 
 typedef enum lig_pipe_work {
     LIG_PIPE_FORWARD = 0,
-    /* the whole backward, or what the stage before waits for when it is split */
+    /* the whole backward, or the part that the previous stage waits for when it is split */
     LIG_PIPE_BACKWARD = 1,
     LIG_PIPE_WEIGHT = 2 /* the rest of a split backward */
 } lig_pipe_work;
@@ -250,11 +246,11 @@ typedef struct lig_pipe_event {
 
 /* The caller sets the pointers and event_capacity. */
 typedef struct lig_pipe_timeline {
-    /* or NULL; device by device, each in the order in which it runs them: a runtime can take its
-     * actions from here, whatever the stages' devices are */
+    /* or NULL; device by device, each in execution order: a runtime can take its actions from here, whatever
+     * the stages' devices are */
     lig_pipe_event *events;
     size_t event_capacity; /* 3 * stage_count * microbatches always suffices */
-    /* filled; also when it exceeds the capacity (then the first ones are there) */
+    /* total; if it exceeds the capacity only the first ones are filled */
     size_t event_count;
     double *device_busy_ms; /* [device_count] or NULL */
     double *device_bytes;   /* [device_count] or NULL: peak */
@@ -265,11 +261,11 @@ typedef struct lig_pipe_timeline {
 
 #define LIG_PIPE_TIMELINE_INIT {0}
 
-/* Runs one step of `microbatches` on paper. Transfers overlap computation; those of one border and
- * direction follow one another. 1F1B and GPipe on devices with several stages, in any order, run by
- * rule: backward before forward, lower micro-batches first, and for 1F1B at most stage_count - s
- * micro-batches in flight in stage s. LIG_E_UNSUPPORTED when the schedule needs another arrangement
- * of stages on devices, or another number of micro-batches. */
+/* Simulates one step of `microbatches`. Transfers overlap computation; those of one border and direction are
+ * sequential. 1F1B and GPipe on devices with several stages, in any order, run by rule: backward before
+ * forward, lower micro-batches first, and for 1F1B at most stage_count - s micro-batches in flight in stage s.
+ * LIG_E_UNSUPPORTED if the schedule needs another arrangement of stages on devices, or another number of
+ * micro-batches. */
 LIG_API lig_status lig_pipe_simulate(const lig_pipe_stages *stages, uint32_t schedule, uint32_t microbatches,
                                      lig_pipe_timeline *timeline);
 

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Pinned: the numbers stand in files. Elements are little-endian. */
+/* Fixed: the numbers are part of file formats. Elements are little-endian. */
 typedef enum lig_dtype {
     LIG_DTYPE_NONE = 0,
     LIG_BOOL = 1,
@@ -54,10 +54,10 @@ typedef enum lig_memory { LIG_MEMORY_HOST = 0, LIG_MEMORY_CUDA = 1 } lig_memory;
 /* Frozen per ABI number (plugin.h). */
 typedef struct lig_tensor {
     const char *name; /* UTF-8 */
-    void *data;       /* NULL only when bytes == 0, or where a call asks for a description alone */
+    void *data;       /* NULL only if bytes == 0, or where a call takes only a description */
     uint64_t bytes;   /* of the elements: product of the shape times the element size */
     const int64_t *shape;
-    const int64_t *strides; /* in elements; NULL = contiguous, which is all a plugin sees */
+    const int64_t *strides; /* in elements; NULL = contiguous, which plugins always get */
     uint32_t ndim;
     uint16_t dtype;  /* lig_dtype */
     uint16_t memory; /* lig_memory */
@@ -66,13 +66,13 @@ typedef struct lig_tensor {
     uint64_t reserved[2];
 } lig_tensor;
 
-/* Bytes of one element; 0 for a number that is no dtype. */
+/* Bytes of one element; 0 for an unknown dtype. */
 LIG_API uint32_t lig_dtype_bytes(uint32_t dtype);
 
-/* "float32"; NULL for a number that is no dtype. Static storage. */
+/* "float32"; NULL for an unknown dtype. Static storage. */
 LIG_API const char *lig_dtype_name(uint32_t dtype);
 
-/* The dtype of a name as lig_dtype_name spells it; LIG_DTYPE_NONE when there is none. */
+/* The dtype of a name as lig_dtype_name spells it; LIG_DTYPE_NONE if unknown. */
 LIG_API uint32_t lig_dtype_parse(const char *name);
 
 /* Checks what every call that takes tensors checks first: names (present, at most LIG_NAME_BYTES_MAX bytes, valid

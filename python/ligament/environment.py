@@ -157,7 +157,7 @@ def read_secret(path: str) -> bytes:
     with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
-            raise InvalidError(f"the secret file {path!r} is no plain file")
+            raise InvalidError(f"the secret file {path!r} is not a regular file")
         if facts.st_mode & 0o077:
             raise DeniedError(
                 f"others can read or write the secret file {path!r}: chmod 600 it, and take a new "

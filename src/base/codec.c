@@ -10,7 +10,7 @@ static uint8_t *room(ligi_writer *writer, size_t bytes)
     if (writer->status != LIG_OK)
         return NULL;
     if (bytes > SIZE_MAX - writer->bytes) {
-        writer->status = lig_fail(LIG_E_LIMIT, "a record would be larger than memory");
+        writer->status = lig_fail(LIG_E_LIMIT, "record too large");
         return NULL;
     }
     writer->status =
@@ -200,7 +200,7 @@ uint64_t ligi_get_be64(const void *in)
     return value;
 }
 
-/* Bytes of the UTF-8 sequence at `text`, 0 when there is no valid one in `left` bytes. */
+/* Bytes of the UTF-8 sequence at `text`, 0 if there is no valid one in `left` bytes. */
 static size_t utf8_sequence(const unsigned char *text, size_t left)
 {
     unsigned char lead = text[0];

@@ -38,20 +38,20 @@ uint32_t ligi_get_u32(ligi_reader *reader);
 uint64_t ligi_get_u64(ligi_reader *reader);
 double ligi_get_f64(ligi_reader *reader);
 uint64_t ligi_get_varint(ligi_reader *reader);
-/* Borrows `bytes` bytes; NULL when they are not there. */
+/* Borrows `bytes` bytes; NULL if fewer are left. */
 const void *ligi_get_bytes(ligi_reader *reader, size_t bytes);
 /* Borrows a string written by ligi_put_text: checks the NUL at its end, and that there is none
  * inside; "" on failure. */
 const char *ligi_get_text(ligi_reader *reader, size_t max_bytes);
-/* A count of things that take at least `least` bytes each: fails when they cannot fit in what is
- * left, so that a count from a hostile file is never allocated for. */
+/* A count of items of at least `least` bytes each: fails if they cannot fit in what is left, so
+ * that memory is never allocated for a count from a hostile file. */
 size_t ligi_get_count(ligi_reader *reader, size_t least);
 
 /* Big-endian, for keys that sort by number. */
 void ligi_put_be64(void *out, uint64_t value);
 uint64_t ligi_get_be64(const void *in);
 
-/* 1 when the text is valid UTF-8 (no surrogates, no overlong forms). */
+/* 1 if the text is valid UTF-8 (no surrogates, no overlong forms). */
 int ligi_utf8_valid(const char *text, size_t bytes);
 
 #endif

@@ -35,7 +35,7 @@ int lig_error_number(void)
     return last.number;
 }
 
-/* Formats into a second buffer first: an argument may be the old sentence itself. */
+/* Formats into a second buffer first: an argument may be the old text itself. */
 static void set_text(const char *format, va_list arguments)
 {
     char text[LIGI_ERROR_TEXT_BYTES];
@@ -63,7 +63,7 @@ lig_status ligi_fail_again(lig_status status, const char *format, ...)
     return last.status = status;
 }
 
-/* For the calls of plugins, which may fail without a word. */
+/* For calls of plugins, which may fail without setting an error text. */
 void ligi_fail_clear(void)
 {
     last = (ligi_failure){0};
@@ -115,7 +115,7 @@ lig_status ligi_failure_publish(const ligi_failure *failure)
 
 static lig_status no_memory(size_t bytes, const char *what)
 {
-    return lig_fail(LIG_E_NOMEM, "%zu bytes for %s could not be had", bytes, what);
+    return lig_fail(LIG_E_NOMEM, "out of memory: %zu bytes for %s", bytes, what);
 }
 
 /* `out` is a pointer to the caller's pointer of any type; memcpy keeps that free of aliasing
@@ -138,7 +138,7 @@ lig_status ligi_calloc(void *out, size_t count, size_t bytes, const char *what)
 {
     void *memory = calloc(count ? count : 1, bytes ? bytes : 1);
     if (memory == NULL)
-        return lig_fail(LIG_E_NOMEM, "%zu x %zu bytes for %s could not be had", count, bytes, what);
+        return lig_fail(LIG_E_NOMEM, "out of memory: %zu x %zu bytes for %s", count, bytes, what);
     give(out, memory);
     return LIG_OK;
 }

@@ -13,11 +13,11 @@ typedef struct ligi_hash128 {
  * first. */
 uint64_t ligi_hash64(const void *secret, const void *data, size_t bytes);
 ligi_hash128 ligi_hash128_keyed(const void *secret, const void *data, size_t bytes);
-/* ligi_hash64 of `from`, which is copied on the way, past the caches: for what is large and not
+/* ligi_hash64 of `from`, which is also copied, bypassing the caches: for large blocks that are not
  * used at once. */
 uint64_t ligi_hash64_copy(const void *secret, void *to, const void *from, size_t bytes);
 
-/* Without a key: for tables in memory and for checks against accidents, never against people. */
+/* Without a key: for tables in memory and to detect accidental changes, never against attackers. */
 uint64_t ligi_hash64_plain(const void *data, size_t bytes);
 ligi_hash128 ligi_hash128_plain(const void *data, size_t bytes);
 

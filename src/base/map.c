@@ -26,7 +26,7 @@ lig_status ligi_map_reserve(ligi_map *map, size_t count)
     size_t capacity = map->capacity ? map->capacity : 16;
     while (capacity / 2 < count) {
         if (capacity > SIZE_MAX / 2)
-            return lig_fail(LIG_E_LIMIT, "a table of %zu keys is too large", count);
+            return lig_fail(LIG_E_LIMIT, "too many keys for a table: %zu", count);
         capacity *= 2;
     }
     if (capacity == map->capacity)

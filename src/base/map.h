@@ -19,11 +19,11 @@ typedef struct ligi_map { /* embedded; zero-initialised is valid and empty */
 
 /* Makes room for `count` keys at once. */
 lig_status ligi_map_reserve(ligi_map *map, size_t count);
-/* Inserts; *was (may be NULL) tells the value that was there and stays, and the call returns
- * LIG_E_EXISTS without a sentence. */
+/* Inserts; if the key exists its value is unchanged, *was (may be NULL) is set to it, and the call
+ * returns LIG_E_EXISTS without an error text. */
 lig_status ligi_map_insert(ligi_map *map, const void *key, size_t key_bytes, uint64_t value,
                            uint64_t *was);
-/* 1 and fills *value (may be NULL) when the key is there. */
+/* 1 and fills *value (may be NULL) if the key exists. */
 int ligi_map_find(const ligi_map *map, const void *key, size_t key_bytes, uint64_t *value);
 void ligi_map_fini(ligi_map *map);
 

@@ -1,4 +1,4 @@
-/* What every cmocka test of the library includes. */
+/* Included by every cmocka test of the library. */
 #ifndef LIGI_TEST_H
 #define LIGI_TEST_H
 
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* Fails with the library's sentence, which says more than two numbers. */
+/* Fails with the library's error text. */
 #define assert_ok(call)                                                                            \
     do {                                                                                           \
         lig_status assert_status_ = (call);                                                        \
@@ -23,11 +23,11 @@
 #define assert_status(call, expected)                                                              \
     assert_string_equal(lig_status_name(call), lig_status_name(expected))
 
-/* The sentence of the last failure holds `part`. */
+/* The last error text contains `part`. */
 #define assert_says(part)                                                                          \
     do {                                                                                           \
         if (strstr(lig_error_text(), part) == NULL)                                                \
-            fail_msg("'%s' is not in the sentence '%s'", part, lig_error_text());                  \
+            fail_msg("'%s' is not in the error text '%s'", part, lig_error_text());                \
     } while (0)
 
 #endif

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 struct lig_ticket {
-    pid_t pid; /* the thread lives in this process only */
+    pid_t pid; /* the thread exists in this process only */
     ligi_ticket_run run;
     void (*release)(void *context);
     void *context;
@@ -38,8 +38,8 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-/* A thread of ours must never be the one that a signal of the program lands on. Faults of its own
- * are another matter: blocked, they would end the process without a word to its handlers. */
+/* A library thread must never receive a signal meant for the program. Its own faults stay
+ * unblocked: blocked, they would end the process without calling a handler. */
 static int start_thread(lig_ticket *ticket)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
@@ -75,7 +75,7 @@ lig_status ligi_ticket_start(ligi_ticket_run run, void (*release)(void *), void 
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&ticket->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    /* The caller's *out is set first: run may look at it as soon as the thread lives. */
+    /* The caller's *out is set first: run may read it as soon as the thread starts. */
     lig_ticket *before = *out;
     *out = ticket;
     int number = start_thread(ticket);
@@ -83,7 +83,7 @@ lig_status ligi_ticket_start(ligi_ticket_run run, void (*release)(void *), void 
         return LIG_OK;
     *out = before;
     destroy_parts(ticket);
-    return ligi_fail_errno(number, "a thread could not be started");
+    return ligi_fail_errno(number, "pthread_create failed");
 }
 
 void ligi_ticket_advance(lig_ticket *ticket, uint64_t done)
@@ -114,8 +114,7 @@ static lig_status check_process(const lig_ticket *ticket)
 {
     if (ticket->pid == getpid())
         return LIG_OK;
-    return lig_fail(LIG_E_CLOSED,
-                    "the ticket belongs to the process that this one was forked from");
+    return lig_fail(LIG_E_CLOSED, "the ticket belongs to the parent process (forked)");
 }
 
 lig_status lig_ticket_wait(lig_ticket *ticket, int64_t timeout_ns)
@@ -128,8 +127,7 @@ lig_status lig_ticket_wait(lig_ticket *ticket, int64_t timeout_ns)
     int ended = ticket->ended;
     lig_status status = ended ? ligi_failure_publish(&ticket->failure) : LIG_E_TIMEOUT;
     pthread_mutex_unlock(&ticket->lock);
-    return ended ? status
-                 : lig_fail(LIG_E_TIMEOUT, "the operation has not ended in time; it goes on");
+    return ended ? status : lig_fail(LIG_E_TIMEOUT, "timeout: the operation continues");
 }
 
 lig_status lig_ticket_progress(lig_ticket *ticket, uint64_t seen, int64_t timeout_ns,
@@ -143,12 +141,12 @@ lig_status lig_ticket_progress(lig_ticket *ticket, uint64_t seen, int64_t timeou
     *done = ticket->steps;
     int moved = ticket->ended || ticket->steps > seen;
     pthread_mutex_unlock(&ticket->lock);
-    return moved ? LIG_OK : lig_fail(LIG_E_TIMEOUT, "no progress was made in time");
+    return moved ? LIG_OK : lig_fail(LIG_E_TIMEOUT, "timeout: no progress");
 }
 
 int lig_ticket_done(lig_ticket *ticket)
 {
-    if (ticket->pid != getpid()) /* the lock may be held by a thread that is not here */
+    if (ticket->pid != getpid()) /* the lock may be held by a thread of the parent */
         return 0;
     pthread_mutex_lock(&ticket->lock);
     int ended = ticket->ended;
@@ -170,7 +168,7 @@ void lig_ticket_destroy(lig_ticket *ticket)
 {
     if (ticket == NULL)
         return;
-    if (ticket->pid != getpid()) { /* the lock may be held by a thread that is not here */
+    if (ticket->pid != getpid()) { /* the lock may be held by a thread of the parent */
         free(ticket);
         return;
     }

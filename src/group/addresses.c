@@ -20,11 +20,11 @@ static int is_near(const char *address)
 
 typedef struct place {
     const char *transport;
-    int clear; /* does not encrypt: not taken by itself but where the fabric is trusted */
+    int clear; /* does not encrypt: chosen automatically only if the fabric is trusted */
     const char *near, *four, *six;
 } place;
 
-/* Whoever asks for UCX by name says that the network is nobody else's. */
+/* Naming UCX explicitly declares the network trusted. */
 static const place places[] = {
     {"inproc", 0, "inproc:", "inproc:", "inproc:"},
     {"shm", 0, "shm:", "shm:", "shm:"},
@@ -41,8 +41,7 @@ lig_status ligi_group_check_transport(const char *transport)
         if (strcmp(places[i].transport, transport) == 0)
             return LIG_OK;
     return lig_fail(LIG_E_UNSUPPORTED,
-                    "transport '%s' is not known; known are auto, inproc, shm, tcp and ucx",
-                    transport);
+                    "unknown transport '%s': expected auto, inproc, shm, tcp or ucx", transport);
 }
 
 ligi_fabric ligi_group_fabric(const char *transport, int trusted, int any_device)
@@ -52,7 +51,7 @@ ligi_fabric ligi_group_fabric(const char *transport, int trusted, int any_device
     return trusted ? LIGI_FABRIC_DEVICE : LIGI_FABRIC_STRANGE;
 }
 
-/* On one host nothing is gained by a transport for fabrics. */
+/* On one host a fabric transport has no advantage. */
 static int takes(const ligi_net *net, const char *transport, const place *at, int near)
 {
     if (strcmp(transport, "auto") != 0)
@@ -62,7 +61,7 @@ static int takes(const ligi_net *net, const char *transport, const place *at, in
 
 lig_status ligi_group_listen(ligi_net *net, const char *transport, const char *address, int secret)
 {
-    const char *given = address ? address : ""; /* an exchange names none */
+    const char *given = address ? address : ""; /* an exchange has no address */
     char chosen[LIGI_ADDRESS_BYTES_MAX];
     int automatic = strcmp(transport, "auto") == 0, count = 0;
     int near = !secret || is_near(given), six = strchr(given, '[') != NULL;
@@ -86,7 +85,8 @@ lig_status ligi_group_uri(const char *given, char uri[LIGI_GROUP_URI_BYTES])
                strncmp(given, "shm:", 4) != 0;
     int length = snprintf(uri, LIGI_GROUP_URI_BYTES, "%s%s", bare ? "tcp://" : "", given);
     if (length < 0 || length >= LIGI_GROUP_URI_BYTES)
-        return lig_fail(LIG_E_LIMIT, "the address is longer than %d bytes", LIGI_GROUP_URI_BYTES);
+        return lig_fail(LIG_E_LIMIT, "address too long: the limit is %d bytes",
+                        LIGI_GROUP_URI_BYTES);
     return LIG_OK;
 }
 

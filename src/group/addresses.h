@@ -1,22 +1,22 @@
-/* Where members of a group listen, and how one reaches another: what all modules do alike whose
- * members talk to each other. */
+/* Where members of a group listen, and how one reaches another: shared by all modules whose members
+ * talk to each other. */
 #ifndef LIGI_ADDRESSES_H
 #define LIGI_ADDRESSES_H
 
 #include "group/group.h"
 
-/* "host:port" becomes "tcp://host:port"; a URI stays as it is. */
+/* "host:port" becomes "tcp://host:port"; a URI is unchanged. */
 lig_status ligi_group_uri(const char *given, char uri[LIGI_GROUP_URI_BYTES]);
-/* UNSUPPORTED, naming those there are; "auto" is one. */
+/* UNSUPPORTED for an unknown transport, listing the known ones; "auto" is valid. */
 lig_status ligi_group_check_transport(const char *transport);
-/* For the endpoint's options: what the user has said of the fabric. Who names UCX trusts it. */
+/* For the endpoint's options: whether the user trusts the fabric. Naming UCX implies it. */
 ligi_fabric ligi_group_fabric(const char *transport, int trusted, int any_device);
-/* Begins to accept on `transport`, or with "auto" on all that work here; on UCX, which does not
- * encrypt, only beyond this host and where the endpoint trusts the fabric. Beyond this host only
- * with a secret, and when the address of the rendezvous (NULL: none) lies there. */
+/* Starts listening on `transport`, or with "auto" on all that work here; on UCX, which does not
+ * encrypt, only for other hosts and if the endpoint trusts the fabric. For other hosts only with a
+ * secret, and if the address of the rendezvous (NULL: none) is not local. */
 lig_status ligi_group_listen(ligi_net *net, const char *transport, const char *address, int secret);
-/* ligi_net_connect to the server of that rank by the card that is its blob, which need not be in
- * `how`; *incarnation is that of the one who sits there now. */
+/* ligi_net_connect to the server of that rank, using its blob as address card, which need not be in
+ * `how`; *incarnation is that of the current holder of the seat. */
 lig_status ligi_group_connect(ligi_group *group, ligi_net *net, uint32_t rank,
                               const ligi_connect *how, uint32_t *incarnation, ligi_link **link);
 

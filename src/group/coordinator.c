@@ -14,7 +14,7 @@
 #include <sys/random.h>
 
 #define SLOT_BITS 16
-#define REFUSED_NS (2 * INT64_C(1000000000)) /* for the refused to read why */
+#define REFUSED_NS (2 * INT64_C(1000000000)) /* time for a refused peer to read the reason */
 #define OUTCASTS_MAX 256
 
 /* --- connections ----------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ lig_status ligi_coordinator_met(ligi_group *group, ligi_link *link)
     while (slot < self->peer_count && self->peers[slot].link != NULL)
         slot++;
     if (slot >= 1u << SLOT_BITS)
-        return lig_fail(LIG_E_LIMIT, "the coordinator has %zu connections and takes no more", slot);
+        return lig_fail(LIG_E_LIMIT, "connection limit of the coordinator reached: %zu", slot);
     if (slot == self->peer_count) {
         LIG_TRY(ligi_grow(&self->peers, &self->peer_capacity, slot + 1, sizeof *self->peers,
                           "the connections of a group"));
@@ -68,9 +68,9 @@ lig_status ligi_coordinator_met(ligi_group *group, ligi_link *link)
     return LIG_OK;
 }
 
-/* --- saying ---------------------------------------------------------------------------------- */
+/* --- sending --------------------------------------------------------------------------------- */
 
-/* The peer is looked for anew: sending may have changed the table. */
+/* The peer is looked up again: sending may have changed the table. */
 static void post(ligi_group *group, uint64_t who, const ligi_writer *writer)
 {
     if (who == LIGI_SELF) {
@@ -84,7 +84,7 @@ static void post(ligi_group *group, uint64_t who, const ligi_writer *writer)
     lig_status status = writer->status;
     if (status == LIG_OK)
         status = ligi_net_send(peer->link, &send, NULL);
-    /* A link that has ended says so itself in a moment, and why. */
+    /* A link that has ended reports it in a moment, with the reason. */
     peer->broken = status == LIG_E_BUSY || status == LIG_E_NOMEM;
 }
 
@@ -96,7 +96,7 @@ static void say(ligi_group *group, uint64_t who, const ligi_group_message *messa
     ligi_writer_fini(&writer);
 }
 
-/* Whom the group waits for, and who came instead: that one's mistake is often the reason. */
+/* Whom the group waits for, and who was refused: that mistake is often the reason. */
 static void describe_waiting(const ligi_coordinator *self, char text[LIGI_GROUP_MESSAGE_TEXT_BYTES])
 {
     ligi_roster_awaited(&self->roster, text, LIGI_GROUP_MESSAGE_TEXT_BYTES);
@@ -161,8 +161,8 @@ static void say_roster(ligi_group *group, uint64_t who)
     }
 }
 
-/* The entry is as the act has it: the seat may have changed again since. Of one that is there the
- * blob is the seat's. */
+/* The entry is that of the act: the seat may have changed since. The blob of a present member is
+ * the seat's. */
 static void say_change(ligi_group *group, const ligi_act *act)
 {
     const ligi_roster *roster = &group->coordinator->roster;
@@ -184,7 +184,7 @@ static void say_change(ligi_group *group, const ligi_act *act)
 
 /* --- acting ---------------------------------------------------------------------------------- */
 
-/* What could not be told would leave a member in an old epoch: it is no member then. */
+/* A member that cannot be told would stay in an old epoch: it is expelled. */
 static int end_broken(ligi_group *group)
 {
     ligi_coordinator *self = group->coordinator;
@@ -193,8 +193,8 @@ static int end_broken(ligi_group *group)
         if (peer->link == NULL || !peer->broken)
             continue;
         uint64_t who = peer->who;
-        drop_peer(self, peer, "it does not read what it is sent");
-        lig_status status = ligi_roster_end(&self->roster, who, "it does not read what it is sent");
+        drop_peer(self, peer, "it does not read its messages");
+        lig_status status = ligi_roster_end(&self->roster, who, "it does not read its messages");
         if (status == LIG_OK)
             status = ligi_barriers_review(&self->barriers, &self->roster);
         if (status != LIG_OK)
@@ -261,7 +261,7 @@ int ligi_coordinator_work(ligi_group *group)
     return 1;
 }
 
-/* --- hearing --------------------------------------------------------------------------------- */
+/* --- receiving ------------------------------------------------------------------------------- */
 
 static lig_status take_join(ligi_group *group, uint64_t who, const ligi_join *join)
 {
@@ -287,7 +287,9 @@ static lig_status take_message(ligi_group *group, uint64_t who, const ligi_group
     case LIGI_GROUP_MESSAGE_CANCEL:
         return ligi_barriers_cancel(&self->barriers, &self->roster, who, message->number);
     case LIGI_GROUP_MESSAGE_BEAT: return LIG_OK;
-    default: return lig_fail(LIG_E_CORRUPT, "a member sent a message of kind %d", message->kind);
+    default:
+        return lig_fail(LIG_E_CORRUPT, "unexpected message of kind %d from a member",
+                        message->kind);
     }
 }
 
@@ -377,7 +379,7 @@ static void tend_peer(ligi_group *group, ligi_peer *peer, int64_t now_ns, int be
         say(group, peer->who, &(ligi_group_message){.kind = LIGI_GROUP_MESSAGE_BEAT});
 }
 
-/* While the group forms, all hear whom it waits for. */
+/* While the group forms, all members are told whom it waits for. */
 static void tell_waiting(ligi_group *group)
 {
     ligi_coordinator *self = group->coordinator;
@@ -407,7 +409,7 @@ lig_status ligi_coordinator_tick(ligi_group *group, int64_t now_ns)
     return ligi_barriers_review(&self->barriers, &self->roster);
 }
 
-/* --- beginning and end ----------------------------------------------------------------------- */
+/* --- start and stop -------------------------------------------------------------------------- */
 
 lig_status ligi_coordinator_create(ligi_group *group, const ligi_group_options *options)
 {

@@ -1,4 +1,4 @@
-/* The coordinator: keeps the roster, hears members, declares the silent ones lost. */
+/* The coordinator: maintains the roster, receives from members, declares silent ones lost. */
 #ifndef LIGI_COORDINATOR_H
 #define LIGI_COORDINATOR_H
 

@@ -20,7 +20,7 @@
 
 #define LIVENESS_MS_DEFAULT 10000
 #define SLICE_NS INT64_C(100000000)
-#define SENTENCE_NS INT64_C(2000000000) /* that a connection which has ended may take to say so */
+#define SENTENCE_NS INT64_C(2000000000) /* how long an ended connection may take to report it */
 
 /* --- messages within the process ----------------------------------------------------------------
  */
@@ -126,19 +126,22 @@ static void on_sent(void *context, ligi_link *link, void *token, lig_status stat
     (void)context, (void)link, (void)token, (void)status;
 }
 
-/* What helps where nobody of the group answers at the address. */
+/* Advice if nobody of the group answers at the address. */
 static void advise(const ligi_group *group, char *text, size_t text_bytes)
 {
     if (group->displaced[0] != '\0')
-        snprintf(text, text_bytes,
-                 "this process would hold it, but %s: end what has the address, or say another",
-                 group->displaced);
+        snprintf(
+            text, text_bytes,
+            "this process would run the rendezvous, but %s: free the address or choose another",
+            group->displaced);
     else
         snprintf(text, text_bytes,
-                 "start the scheduler, or number 0, which holds it, or say another address");
+                 "start the scheduler, or member 0, which runs the rendezvous, or choose another "
+                 "address");
 }
 
-/* Before the roster the sentence is all there is to say; after it the member is without a group. */
+/* Before the roster arrives the error text is all there is; after it the member has lost its
+ * group. */
 static void lose_coordinator(ligi_group *group, ligi_link *link, lig_status status,
                              const char *sentence)
 {
@@ -152,7 +155,7 @@ static void lose_coordinator(ligi_group *group, ligi_link *link, lig_status stat
     else if (group->phase == LIGI_PHASE_CONNECTING)
         status = lig_fail(status, "no group at %s: %s", group->address, said);
     else
-        status = lig_fail(LIG_E_PEER, "the coordinator at %s is gone: %s", group->address, said);
+        status = lig_fail(LIG_E_PEER, "lost the coordinator at %s: %s", group->address, said);
     ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
 }
 
@@ -195,14 +198,15 @@ static const ligi_net_hooks hooks = {
 static lig_status check_options(const ligi_group_options *options)
 {
     if (options->timeout_ns <= 0)
-        return lig_fail(LIG_E_INVALID, "joining a group needs a timeout");
+        return lig_fail(LIG_E_INVALID, "joining a group needs a finite timeout");
     if (options->blob_bytes > LIGI_BLOB_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT, "a member's blob of %zu bytes; %d is the limit",
-                        options->blob_bytes, LIGI_BLOB_BYTES_MAX);
+        return lig_fail(LIG_E_LIMIT, "blob of %zu bytes: the limit is %d", options->blob_bytes,
+                        LIGI_BLOB_BYTES_MAX);
     if (options->address == NULL && options->exchange == NULL)
-        return lig_fail(LIG_E_INVALID, "a group needs an address to meet at, or an exchange");
+        return lig_fail(LIG_E_INVALID,
+                        "a group needs a rendezvous address or an exchange function");
     if (options->exchange != NULL && options->exchange_index >= options->exchange_count)
-        return lig_fail(LIG_E_INVALID, "process %u of %u cannot exchange addresses",
+        return lig_fail(LIG_E_INVALID, "invalid process index %u of %u in the exchange",
                         options->exchange_index, options->exchange_count);
     ligi_roster probe;
     LIG_TRY(ligi_roster_init(&probe, options));
@@ -270,8 +274,8 @@ static void destroy(ligi_group *group)
     free(group);
 }
 
-/* On all interfaces where the name in the address would only be heard here; that takes a secret,
- * and without one this host is all there is. */
+/* On all interfaces if the host name in the address resolves to loopback here; that requires a
+ * secret, and without one the group is limited to this host. */
 static lig_status listen_at(ligi_group *group, const char *address, char *at)
 {
     char wide[LIGI_ADDRESS_BYTES_MAX], name[LIGI_ADDRESS_BYTES_MAX];
@@ -289,8 +293,8 @@ static lig_status listen_at(ligi_group *group, const char *address, char *at)
     return status;
 }
 
-/* Whoever meets here has the same secret, module and port. The host is not in it: one host has many
- * names, and members call it differently. */
+/* All members have the same secret, module and port. The host is not included: a host has several
+ * names, and members may use different ones. */
 static lig_status bind_meeting(ligi_group *group, const char *address)
 {
     char context[64], port[16];
@@ -299,7 +303,7 @@ static lig_status bind_meeting(ligi_group *group, const char *address)
     return ligi_net_bind(group->net, LIGI_KEY_MEET, context);
 }
 
-/* Nobody is let in between the listening and the binding: the port may be the kernel's choice. */
+/* Nobody is admitted between listen and bind: the kernel may choose the port. */
 static lig_status listen_and_bind(ligi_group *group, const char *address, char *at)
 {
     ligi_net_lock(group->net);
@@ -314,7 +318,7 @@ lig_status ligi_group_coordinate(ligi_group *group, const ligi_group_options *op
                                  const char *address)
 {
     char at[LIGI_ADDRESS_BYTES_MAX];
-    ligi_net_lock(group->net); /* the hooks run already */
+    ligi_net_lock(group->net); /* the hooks are already running */
     lig_status status = LIG_OK;
     if (group->coordinator == NULL)
         status = ligi_coordinator_create(group, options);
@@ -329,8 +333,8 @@ lig_status ligi_group_coordinate(ligi_group *group, const ligi_group_options *op
     return LIG_OK;
 }
 
-/* The lock is not held over connect, which may ask for a name: met and lost know the link by its
- * owner. */
+/* The lock is not held during connect, which may resolve a name: met and lost identify the link by
+ * its owner. */
 lig_status ligi_group_follow(ligi_group *group, const char *address, int64_t timeout_ns)
 {
     int64_t left = group->begun_ns + timeout_ns - ligi_now_ns();
@@ -349,14 +353,14 @@ lig_status ligi_group_follow(ligi_group *group, const char *address, int64_t tim
     return ligi_net_connect(group->net, &connect, &link);
 }
 
-/* Somebody else has the address, or it is not this machine's. */
+/* The address is in use, or does not belong to this machine. */
 static int taken(lig_status status)
 {
     int number = lig_error_number();
     return status == LIG_E_EXISTS || number == EADDRINUSE || number == EADDRNOTAVAIL;
 }
 
-/* Number 0 of the servers, or of the workers where there are none. The only one needs no rank for
+/* Member 0 of the servers, or of the workers if there are none. A single member needs no rank for
  * that. */
 static int is_first(const ligi_group_options *options)
 {
@@ -366,8 +370,8 @@ static int is_first(const ligi_group_options *options)
            (options->rank == 0 || (options->rank == LIGI_RANK_ANY && count == 1));
 }
 
-/* The address is somebody else's: a scheduler's, or that of a program which knows nothing of
- * groups. If nobody of the group answers there, the sentence tells. */
+/* The address is in use: by a scheduler, or by an unrelated program. If nobody of the group answers
+ * there, the error text says so. */
 static lig_status step_aside(ligi_group *group, const char *address, int64_t timeout_ns)
 {
     ligi_net_lock(group->net);
@@ -402,7 +406,7 @@ lig_status ligi_group_wait(ligi_group *group, int (*until)(void *), void *contex
         if (status != LIG_E_TIMEOUT || left == 0)
             return status;
         if (!group->patience(group->patience_context))
-            return lig_fail(LIG_E_CLOSED, "the caller does not wait any longer");
+            return lig_fail(LIG_E_CLOSED, "cancelled by the caller");
     }
 }
 
@@ -424,11 +428,11 @@ static lig_status fail_timeout(const ligi_group *group, int64_t timeout_ns)
 {
     long long passed = (long long)(timeout_ns / 1000000);
     if (group->waiting[0] == '\0')
-        return lig_fail(LIG_E_TIMEOUT,
-                        "%lld ms have passed and the members of the group at %s have not all "
-                        "confirmed it",
-                        passed, group->address);
-    return lig_fail(LIG_E_TIMEOUT, "%lld ms have passed and the group at %s still waits for %s",
+        return lig_fail(
+            LIG_E_TIMEOUT,
+            "timeout after %lld ms: not all members of the group at %s have confirmed it", passed,
+            group->address);
+    return lig_fail(LIG_E_TIMEOUT, "timeout after %lld ms: the group at %s still waits for %s",
                     passed, group->address, group->waiting);
 }
 
@@ -436,7 +440,7 @@ static lig_status wait_for_all(ligi_group *group, int64_t timeout_ns)
 {
     int64_t left = group->begun_ns + timeout_ns - ligi_now_ns();
     lig_status status = ligi_group_wait(group, is_released, group, left > 0 ? left : 0);
-    /* The time of the link to the coordinator ends with ours, and it knows what was tried. */
+    /* The timeout of the link to the coordinator is the same, and its error says what was tried. */
     if (status == LIG_E_TIMEOUT) {
         lig_status tried = ligi_group_wait(group, has_tried, group, SENTENCE_NS);
         status = tried == LIG_OK ? LIG_E_TIMEOUT : tried;
@@ -468,8 +472,8 @@ static lig_status join_group(ligi_group *group, const ligi_group_options *option
     return wait_for_all(group, options->timeout_ns);
 }
 
-/* What the card calls this host. A member on the coordinator's host would be seen by it under a
- * loopback number where the host's name leads to that. */
+/* The host name on the card. The coordinator would see a member on its own host under a loopback
+ * address if the host name resolves to that. */
 static void name_self(ligi_group *group, const ligi_group_options *options)
 {
     char wide[LIGI_ADDRESS_BYTES_MAX], name[LIGI_ADDRESS_BYTES_MAX];

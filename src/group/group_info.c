@@ -10,7 +10,9 @@
 
 #include <string.h>
 
-#define WAKING_NS INT64_C(200000000)     /* for what has come during a freeze to be read */
+#define WAKING_NS                                                                                  \
+    INT64_C(200000000)                   /* time to read what arrived while this process was
+                                          * stopped */
 #define LAST_WORD_NS INT64_C(2000000000) /* for the answer to a cancelled barrier */
 
 void ligi_group_watch(ligi_group *group, ligi_group_hook hook, void *context)
@@ -88,7 +90,7 @@ lig_status ligi_group_status(ligi_group *group)
     return status;
 }
 
-/* A scheduler that never came is no member. */
+/* A scheduler that never joined is not a member. */
 static size_t count_members(const ligi_group *group)
 {
     return group->seat_count - (group->seats[group->seat_count - 1].member.incarnation == 0);
@@ -153,14 +155,14 @@ static lig_status check(const ligi_told *told, uint32_t incarnation)
     const ligi_member *member = &told->member;
     ligi_member_text(member, text, sizeof text);
     if (incarnation < member->incarnation)
-        return lig_fail(LIG_E_PEER, "%s has come back since: this is its incarnation %u, not %u",
-                        text, incarnation, member->incarnation);
+        return lig_fail(LIG_E_PEER, "stale incarnation of %s: current is %u, not %u", text,
+                        incarnation, member->incarnation);
     if (incarnation > member->incarnation)
         return lig_fail(LIG_E_PEER, "%s has no incarnation %u", text, incarnation);
     if (member->state != LIGI_PRESENT)
         return lig_fail(LIG_E_PEER, "%s %s: %s", text,
-                        member->state == LIGI_LOST ? "is lost" : "is not there",
-                        told->why[0] != '\0' ? told->why : "it has not come");
+                        member->state == LIGI_LOST ? "is lost" : "is not a member",
+                        told->why[0] != '\0' ? told->why : "it has not joined");
     return LIG_OK;
 }
 
@@ -183,7 +185,7 @@ static int is_settled(void *context)
     return barrier->settled;
 }
 
-/* Within the process messages are carried by the hooks, so whoever drives is asked to. */
+/* Within the process messages are delivered by the hooks, so the driving thread is woken. */
 static void say(ligi_group *group, const ligi_group_message *message)
 {
     ligi_net_lock(group->net);
@@ -240,16 +242,16 @@ lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, 
     if (status != LIG_OK)
         say(group,
             &(ligi_group_message){.kind = LIGI_GROUP_MESSAGE_CANCEL, .number = barrier.number});
-    /* The coordinator knows who is missing, or has let everybody pass just now. */
+    /* The coordinator knows who is missing, or has just completed the barrier. */
     if (status == LIG_E_TIMEOUT)
         status = ligi_group_wait(group, is_settled, &barrier, LAST_WORD_NS);
     leave(group, &barrier);
     if (barrier.settled)
         return ligi_failure_publish(&barrier.failure);
     if (status == LIG_E_TIMEOUT)
-        return lig_fail(LIG_E_TIMEOUT,
-                        "the barrier took longer than %lld ms, and the coordinator "
-                        "at %s does not say who is missing",
-                        (long long)(timeout_ns / 1000000), group->address);
+        return lig_fail(
+            LIG_E_TIMEOUT,
+            "barrier timed out after %lld ms, and the coordinator at %s does not answer",
+            (long long)(timeout_ns / 1000000), group->address);
     return status;
 }

@@ -1,15 +1,14 @@
-/* What a member asks its group: who is there, and to wait for them. */
+/* A member's calls on its group: who is a member, and barriers. */
 #ifndef LIGI_GROUP_INFO_H
 #define LIGI_GROUP_INFO_H
 
 #include "group/group.h"
 
-/* Ends barriers, under way and to come, with CLOSED and the sentence; otherwise the group goes on.
- */
+/* Ends barriers, current and future, with CLOSED and that text; otherwise the group continues. */
 void ligi_group_part(ligi_group *group, const char *sentence);
 
-/* From now on changes are told to `hook` (NULL: to nobody). Under one ligi_net_lock with a call of
- * ligi_group_members nothing is missed. */
+/* From now on changes are reported to `hook` (NULL: none). Under one ligi_net_lock with a call of
+ * ligi_group_members no change is missed. */
 void ligi_group_watch(ligi_group *group, ligi_group_hook hook, void *context);
 
 ligi_role ligi_group_role(const ligi_group *group);
@@ -23,31 +22,31 @@ const char *ligi_group_address(const ligi_group *group);
 int64_t ligi_group_liveness_ns(ligi_group *group); /* the coordinator's, once it is known */
 uint64_t ligi_group_epoch(ligi_group *group);
 
-/* LIG_OK while the group stands; otherwise the sentence of what ended it, on this thread. */
+/* LIG_OK while the group exists; otherwise the status and error text of what ended it. */
 lig_status ligi_group_status(ligi_group *group);
 
-/* 1 when this process has stood still for so long that it may have been expelled, and has not had
- * the time to hear of it: what a peer's link says meanwhile (it has closed) is not the reason. */
+/* 1 if this process was stopped for so long that it may have been expelled, and has not had time to
+ * learn of it: a closed link of a peer is then not the reason. */
 int ligi_group_waking(ligi_group *group);
 
-/* How many seats there are: servers, workers, and the scheduler if one has come. */
+/* The number of seats: servers, workers, and the scheduler if one has joined. */
 size_t ligi_group_member_count(ligi_group *group);
-/* Fills up to `capacity` members (servers by rank, workers by rank, scheduler); returns how many
- * there are. */
+/* Fills up to `capacity` members (servers by rank, workers by rank, scheduler); returns the
+ * total. */
 size_t ligi_group_members(ligi_group *group, ligi_member *members, size_t capacity);
 /* One member; NOTFOUND for a seat that does not exist. */
 lig_status ligi_group_member(ligi_group *group, ligi_role role, uint32_t rank, ligi_member *member);
-/* Fills `blob` (LIGI_BLOB_BYTES_MAX) with the blob of the one who sits there now or sat there
- * last; *bytes is 0 while it is awaited. */
+/* Fills `blob` (LIGI_BLOB_BYTES_MAX) with the blob of the seat's current or last holder; *bytes is
+ * 0 while it is awaited. */
 lig_status ligi_group_blob(ligi_group *group, ligi_role role, uint32_t rank, void *blob,
                            size_t *bytes);
-/* Whether a peer that says it is this one is: OK, or PEER with a sentence (stale, lost, unknown).
+/* Checks the identity that a peer claims: OK, or PEER with an error text (stale, lost, unknown).
  * For the hello of data links, and for frames that carry an incarnation. */
 lig_status ligi_group_check(ligi_group *group, ligi_role role, uint32_t rank, uint32_t incarnation);
 
-/* Returns when all members of the roles in `mask` (this one's must be in it) have called it with
- * the same mask and flags (a later stage: see there). TIMEOUT names who has not; this process is
- * then no longer counted. */
+/* Returns when all members of the roles in `mask` (including the caller's) have called it with the
+ * same mask and flags (a later stage: see there). TIMEOUT names the missing members; this process
+ * is then no longer counted. */
 lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, int64_t timeout_ns);
 
 #endif

@@ -262,7 +262,7 @@ static void test_timeout_names_who_has_not_come(void **state)
     for (int i = 0; i < 2; i++)
         assert_status(cast.actors[i].status, LIG_E_TIMEOUT);
     assert_non_null(strstr(cast.actors[0].text, "worker 0"));
-    assert_non_null(strstr(cast.actors[1].text, "worker 0, worker 2 (2 of 4 are there)"));
+    assert_non_null(strstr(cast.actors[1].text, "worker 0, worker 2 (2 of 4 have joined)"));
     close_all(&cast);
 }
 
@@ -280,11 +280,12 @@ static void test_timeout_of_the_coordinator_counts_who_is_there(void **state)
     all_do(&cast, run_open);
     assert_status(wrong->status, LIG_E_INVALID);
     assert_status(server->status, LIG_E_TIMEOUT);
-    assert_non_null(strstr(server->text, "worker 0, worker 2 (2 of 4 are there); refused: a worker "
-                                         "on "));
+    assert_non_null(strstr(server->text,
+                           "worker 0, worker 2 (2 of 4 have joined); refused: a worker "
+                           "on "));
     assert_non_null(strstr(server->text, "was started for 2 workers"));
     assert_status(worker->status, LIG_E_PEER);
-    assert_non_null(strstr(worker->text, "worker 0, worker 2 (2 of 4 are there)"));
+    assert_non_null(strstr(worker->text, "worker 0, worker 2 (2 of 4 have joined)"));
     close_all(&cast);
 }
 
@@ -334,10 +335,10 @@ static void test_address_that_another_program_has(void **state)
     server->options.timeout_ns = worker->options.timeout_ns = 200 * MS;
     all_do(&cast, run_open);
     assert_status(server->status, LIG_E_TIMEOUT);
-    assert_non_null(strstr(server->text, "this process would hold it, but"));
+    assert_non_null(strstr(server->text, "this process would run the rendezvous, but"));
     assert_non_null(strstr(server->text, "in use"));
     assert_status(worker->status, LIG_E_TIMEOUT);
-    assert_non_null(strstr(worker->text, "start the scheduler, or number 0"));
+    assert_non_null(strstr(worker->text, "start the scheduler, or member 0"));
     close_all(&cast);
     close(other);
 }
@@ -389,7 +390,7 @@ static void test_leave_and_rejoin(void **state)
     assert_int_equal(ligi_group_incarnation(again->group), 2);
     assert_int_equal(event(stays, &member, why), LIGI_CHANGE_JOINED);
     assert_status(ligi_group_check(stays->group, LIGI_WORKER, 1, 1), LIG_E_PEER);
-    assert_says("has come back since");
+    assert_says("stale incarnation");
     assert_int_equal(ligi_group_epoch(again->group), 3);
     close_all(&cast);
 }
@@ -448,7 +449,7 @@ static void test_end_of_the_coordinator_ends_all(void **state)
     join(waits);
     assert_status(waits->status, LIG_E_PEER);
     assert_int_equal(event(&cast.actors[1], &member, why), LIGI_CHANGE_ORPHANED);
-    assert_non_null(strstr(why, "is gone"));
+    assert_non_null(strstr(why, "lost the coordinator"));
     assert_status(ligi_group_status(cast.actors[1].group), LIG_E_PEER);
     assert_status(ligi_group_barrier(cast.actors[1].group, LIGI_WORKERS, 0, S), LIG_E_PEER);
     close_all(&cast);
@@ -474,7 +475,7 @@ static void test_barriers(void **state)
     }
     actor *alone = &cast.actors[1];
     assert_status(ligi_group_barrier(alone->group, LIGI_WORKERS, 0, 50 * MS), LIG_E_TIMEOUT);
-    assert_says("worker 0, worker 2 have not come to the barrier");
+    assert_says("worker 0, worker 2 have not arrived at the barrier");
     assert_status(ligi_group_barrier(alone->group, LIGI_SERVERS, 0, S), LIG_E_INVALID);
     /* The one that gave up is not counted: the others must not pass without it. */
     assert_status(ligi_group_barrier(cast.actors[0].group, LIGI_WORKERS, 0, 50 * MS),

@@ -64,7 +64,7 @@ static void print_number(const struct sockaddr *address, socklen_t bytes, char *
     (void)getnameinfo(address, bytes, text, (socklen_t)text_bytes, NULL, 0, NI_NUMERICHOST);
 }
 
-/* 1 when the name is known. Fills `text` with a number that is no loopback, or with "". */
+/* 1 if the name resolves. Fills `text` with a numeric address that is not loopback, or with "". */
 static int resolve(const char *name, char *text, size_t text_bytes)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *all = NULL;
@@ -80,8 +80,8 @@ static int resolve(const char *name, char *text, size_t text_bytes)
     return 1;
 }
 
-/* Where a packet to elsewhere would leave from; none is sent. The number is one that stands in
- * documents only. */
+/* The source address of a packet to elsewhere; none is sent. The target is a documentation
+ * address. */
 static void look_outward(char *text, size_t text_bytes)
 {
     struct sockaddr_in place = {.sin_family = AF_INET, .sin_port = htons(9)};

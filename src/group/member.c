@@ -15,7 +15,7 @@
 
 #define FIRST_WORD_NS (5 * INT64_C(1000000000))
 
-/* --- saying ---------------------------------------------------------------------------------- */
+/* --- sending --------------------------------------------------------------------------------- */
 
 void ligi_member_say(ligi_group *group, const ligi_group_message *message, const ligi_join *join)
 {
@@ -30,13 +30,13 @@ void ligi_member_say(ligi_group *group, const ligi_group_message *message, const
         status = ligi_net_send(group->link,
                                &(ligi_send){.head = writer.data, .head_bytes = writer.bytes}, NULL);
     ligi_writer_fini(&writer);
-    /* What cannot be said to a coordinator that does not read is found out by its silence. */
+    /* If the coordinator does not read, its silence is detected later. */
     if (status == LIG_OK || status == LIG_E_BUSY)
         return;
     char said[512];
     snprintf(said, sizeof said, "%s", lig_error_text());
-    status = lig_fail(status == LIG_E_NOMEM ? status : LIG_E_PEER,
-                      "the coordinator at %s is gone: %s", group->address, said);
+    status = lig_fail(status == LIG_E_NOMEM ? status : LIG_E_PEER, "lost the coordinator at %s: %s",
+                      group->address, said);
     ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
 }
 
@@ -108,9 +108,9 @@ static void take_expel(ligi_group *group, const ligi_group_message *message)
     ligi_member_end(group, LIGI_CHANGE_EXPELLED, status);
 }
 
-/* --- hearing --------------------------------------------------------------------------------- */
+/* --- receiving ------------------------------------------------------------------------------- */
 
-/* The next beat was meant for the own one, and would come too late for a shorter one. */
+/* The next beat was scheduled for the own value, too late for a shorter one. */
 static void take_liveness(ligi_group *group, int64_t liveness_ns)
 {
     if (group->liveness_ns == liveness_ns)
@@ -136,7 +136,8 @@ static lig_status take_entry(ligi_group *group, const ligi_group_entry *entry, l
 {
     ligi_told *seat = ligi_member_seat(group, entry->member.role, entry->member.rank);
     if (seat == NULL)
-        return lig_fail(LIG_E_CORRUPT, "the coordinator tells of %s %u, which there is not",
+        return lig_fail(LIG_E_CORRUPT,
+                        "protocol error: the coordinator refers to %s %u, which does not exist",
                         ligi_role_name(entry->member.role), entry->member.rank);
     seat->member = entry->member;
     snprintf(seat->why, sizeof seat->why, "%s", entry->why);
@@ -161,7 +162,7 @@ static lig_status take_roster(ligi_group *group, ligi_group_message *message)
     ligi_told *told;
     if (group->phase != LIGI_PHASE_ASKED ||
         ligi_member_seat(group, message->welcome.role, message->welcome.rank) == NULL)
-        return lig_fail(LIG_E_CORRUPT, "the coordinator tells a roster that was not asked for");
+        return lig_fail(LIG_E_CORRUPT, "protocol error: unexpected roster from the coordinator");
     while (ligi_group_message_entry(message, &entry))
         LIG_TRY(take_entry(group, &entry, &told));
     if (!message->welcome.last)
@@ -179,7 +180,7 @@ static lig_status take_change(ligi_group *group, ligi_group_message *message)
     ligi_group_entry entry;
     ligi_told *told;
     if (group->phase < LIGI_PHASE_TOLD || message->number <= group->epoch)
-        return lig_fail(LIG_E_CORRUPT, "the coordinator tells epoch %llu after %llu",
+        return lig_fail(LIG_E_CORRUPT, "protocol error: the coordinator sent epoch %llu after %llu",
                         (unsigned long long)message->number, (unsigned long long)group->epoch);
     ligi_group_message_entry(message, &entry);
     LIG_TRY(take_entry(group, &entry, &told));
@@ -229,7 +230,9 @@ static lig_status take_message(ligi_group *group, ligi_group_message *message)
     case LIGI_GROUP_MESSAGE_FAIL: take_barrier(group, message); return LIG_OK;
     case LIGI_GROUP_MESSAGE_BEAT: return LIG_OK;
     default:
-        return lig_fail(LIG_E_CORRUPT, "the coordinator sent a message of kind %d", message->kind);
+        return lig_fail(LIG_E_CORRUPT,
+                        "protocol error: unexpected message of kind %d from the coordinator",
+                        message->kind);
     }
 }
 
@@ -249,7 +252,7 @@ int64_t ligi_member_beat_ns(const ligi_group *group)
     return beat > 1000000 ? beat : 1000000;
 }
 
-/* Whoever was frozen itself first hears what has come meanwhile. */
+/* A process that was stopped first reads what has arrived meanwhile. */
 static void judge_coordinator(ligi_group *group, int64_t now_ns)
 {
     if (now_ns - group->tick_ns > group->liveness_ns / 2)
@@ -267,7 +270,7 @@ static void judge_coordinator(ligi_group *group, int64_t now_ns)
     ligi_member_end(group, LIGI_CHANGE_EXPELLED, status);
 }
 
-/* The coordinator says it for all; a member speaks up only when it does not even reach that one. */
+/* The coordinator logs this for all; a member does so only if it cannot reach the coordinator. */
 static void say_waiting(ligi_group *group, int64_t now_ns)
 {
     if (group->phase >= LIGI_PHASE_RELEASED || now_ns < group->word_ns)
@@ -277,7 +280,7 @@ static void say_waiting(ligi_group *group, int64_t now_ns)
     if (now_ns - group->begun_ns < FIRST_WORD_NS / 2)
         return;
     if (group->phase == LIGI_PHASE_CONNECTING)
-        ligi_log(LIG_LOG_WARNING, "%s: nobody answers at %s yet", ligi_role_name(group->join.role),
+        ligi_log(LIG_LOG_WARNING, "%s: no answer at %s yet", ligi_role_name(group->join.role),
                  group->address);
     else if (group->waiting[0] != '\0')
         ligi_log(group->coordinator != NULL ? LIG_LOG_WARNING : LIG_LOG_INFO,

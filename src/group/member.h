@@ -1,14 +1,14 @@
-/* A member's side: what it says to the coordinator and hears from it. */
+/* A member's side: messages to and from the coordinator. */
 #ifndef LIGI_MEMBER_H
 #define LIGI_MEMBER_H
 
 #include "group/group_state.h"
 
-/* Says a message to the coordinator (NULL join: none). A failure ends the group, here or by
+/* Sends a message to the coordinator (NULL join: none). A failure ends the group, here or by
  * `lost`. */
 void ligi_member_say(ligi_group *group, const ligi_group_message *message, const ligi_join *join);
 lig_status ligi_member_take(ligi_group *group, const void *data, size_t bytes);
-/* Ends the group with this thread's sentence; the first end counts. */
+/* Ends the group with this thread's error text; the first end counts. */
 void ligi_member_end(ligi_group *group, ligi_group_change change, lig_status status);
 /* The link to the coordinator is up: asks to join. */
 lig_status ligi_member_ask(ligi_group *group);

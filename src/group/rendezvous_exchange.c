@@ -10,14 +10,13 @@
 
 #define CARD_MAGIC UINT64_C(0x3176676369676c) /* "lgicgv1" */
 
-typedef struct exchanged { /* the same size for all, as an all-gather wants it */
+typedef struct exchanged { /* the same size for all, as an all-gather requires */
     uint64_t magic;
-    uint32_t status;                   /* of the one who listens */
-    char text[LIGI_ADDRESS_BYTES_MAX]; /* its address, or why there is none */
+    uint32_t status;                   /* of the listening process */
+    char text[LIGI_ADDRESS_BYTES_MAX]; /* its address, or why it has none */
 } exchanged;
 
-/* An address that names all interfaces is no place to go to, neither in the exchange nor on the
- * card. */
+/* A wildcard address cannot be connected to, neither from the exchange nor from the card. */
 static void name_host(ligi_group *group, char *text, size_t text_bytes)
 {
     char host[LIGI_ADDRESS_BYTES_MAX];
@@ -35,7 +34,8 @@ static void name_host(ligi_group *group, char *text, size_t text_bytes)
     snprintf(text, text_bytes, "tcp://%.180s%.60s", group->card_host, port);
 }
 
-/* Where nothing is said: everywhere if the endpoint has a secret, which that takes, else here. */
+/* By default on all interfaces if the endpoint has a secret, which that requires, otherwise on this
+ * host. */
 static lig_status listen_somewhere(ligi_group *group, const ligi_group_options *options)
 {
     if (options->address != NULL)
@@ -57,10 +57,11 @@ static lig_status exchange(ligi_group *group, const ligi_group_options *options,
             snprintf(mine.text, sizeof mine.text, "%s", lig_error_text());
         mine.status = (uint32_t)status;
     }
-    /* Even the one who failed takes part: the others wait for it. */
+    /* A failed process takes part too: the others wait for it. */
     LIG_TRY(options->exchange(options->exchange_context, &mine, sizeof mine, all));
     if (all[0].magic != CARD_MAGIC)
-        return lig_fail(LIG_E_CORRUPT, "the exchange did not bring what process 0 put in");
+        return lig_fail(LIG_E_CORRUPT,
+                        "the exchange function did not return the data of process 0");
     all[0].text[sizeof all[0].text - 1] = '\0';
     if (all[0].status != LIG_OK)
         return lig_fail((lig_status)(all[0].status <= LIG_E_INTERNAL ? all[0].status : LIG_E_PEER),

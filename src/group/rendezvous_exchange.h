@@ -1,4 +1,4 @@
-/* Meeting by an all-gather of the user's (MPI, PMIx) instead of a known address. */
+/* Rendezvous by the caller's all-gather (MPI, PMIx) instead of a known address. */
 #ifndef LIGI_RENDEZVOUS_EXCHANGE_H
 #define LIGI_RENDEZVOUS_EXCHANGE_H
 

@@ -4,7 +4,7 @@
 
 #include "group/group.h"
 
-/* "server 0", "worker 12 on host-b (pid 77)": for sentences. Returns `text`. */
+/* "server 0", "worker 12 on host-b (pid 77)": for error texts. Returns `text`. */
 const char *ligi_member_text(const ligi_member *member, char *text, size_t text_bytes);
 const char *ligi_role_name(ligi_role role);
 

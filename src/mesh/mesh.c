@@ -23,13 +23,12 @@ uint64_t lig_mesh_nanosecond(void)
     return (uint64_t)ligi_now_ns();
 }
 
-/* --- what every call asks first --- */
+/* --- checks at the start of every call --- */
 
 lig_status ligi_mesh_check(lig_mesh *mesh)
 {
     if (*(volatile uint8_t *)mesh->here != 1)
-        return lig_fail(LIG_E_CLOSED,
-                        "the mesh belongs to the process that this one was forked from");
+        return lig_fail(LIG_E_CLOSED, "the mesh belongs to the parent process (forked)");
     if (__atomic_load_n(&mesh->stopped, __ATOMIC_ACQUIRE))
         return lig_fail(LIG_E_CLOSED, "the mesh has been stopped");
     return LIG_OK;
@@ -41,7 +40,7 @@ lig_status ligi_mesh_usable(lig_mesh *mesh)
     return mesh->ended.status == LIG_OK ? LIG_OK : ligi_failure_publish(&mesh->ended);
 }
 
-/* Why links have ended is known within DOUBT_NS. */
+/* The reason for a lost link is known within DOUBT_NS. */
 #define SETTLE_NS INT64_C(1000000000)
 
 static int is_settled(void *context)
@@ -96,20 +95,19 @@ lig_status ligi_mesh_check_tensor(const lig_tensor *tensor, const char *what, si
 {
     uint64_t bytes;
     if (tensor->ndim > LIG_MESH_NDIM_MAX)
-        return lig_fail(LIG_E_LIMIT, "%s tensor %zu has %u dimensions, %u may travel", what, i,
-                        tensor->ndim, LIG_MESH_NDIM_MAX);
+        return lig_fail(LIG_E_LIMIT, "%s tensor %zu has %u dimensions, but the limit is %u", what,
+                        i, tensor->ndim, LIG_MESH_NDIM_MAX);
     if (lig_dtype_bytes(tensor->dtype) == 0)
-        return lig_fail(LIG_E_INVALID, "%s tensor %zu has dtype number %u, which is none", what, i,
+        return lig_fail(LIG_E_INVALID, "%s tensor %zu has unknown dtype %u", what, i,
                         tensor->dtype);
     LIG_TRY(ligi_shape_bytes(tensor->shape, tensor->ndim, tensor->dtype, &bytes));
     if (bytes != tensor->bytes || (bytes > 0 && tensor->data == NULL))
         return lig_fail(LIG_E_INVALID,
-                        "%s tensor %zu says it has %llu bytes, its shape has %llu, or it has no "
-                        "memory",
+                        "%s tensor %zu: bytes is %llu, but its shape needs %llu, or data is NULL",
                         what, i, (unsigned long long)tensor->bytes, (unsigned long long)bytes);
     if (tensor->memory != LIG_MEMORY_HOST)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "%s tensor %zu lies on a device; copy it to the host first", what, i);
+                        "%s tensor %zu is in device memory: copy it to the host first", what, i);
     return LIG_OK;
 }
 
@@ -133,28 +131,29 @@ static lig_status check_options(const lig_mesh_options *options)
     uint64_t groups = (uint64_t)options->worker_count + options->server_count;
     const uint32_t known = LIG_MESH_HAS_SCHEDULER | LIG_MESH_TRUSTED_FABRIC | LIG_MESH_ANY_DEVICE;
     if (options->role > LIG_MESH_SCHEDULER || (options->flags & ~known) != 0)
-        return lig_fail(LIG_E_INVALID, "role %u is none, or an unknown flag is set", options->role);
+        return lig_fail(LIG_E_INVALID, "invalid role %u, or an unknown flag", options->role);
     if (options->worker_count == 0 || options->server_count == 0 || options->group_size == 0 ||
         groups * options->group_size > LIG_MESH_MEMBERS_MAX)
         return lig_fail(LIG_E_INVALID,
-                        "%u workers and %u servers in groups of %u: there must be one of each, "
-                        "and %u in all at most",
+                        "%u workers and %u servers in groups of %u: at least one of each is "
+                        "needed, and at most %u in all",
                         options->worker_count, options->server_count, options->group_size,
                         LIG_MESH_MEMBERS_MAX);
     uint32_t count = options->role == LIG_MESH_WORKER   ? options->worker_count
                      : options->role == LIG_MESH_SERVER ? options->server_count
                                                         : 1;
     if (options->rank != LIG_MESH_ANY_RANK && options->rank >= count * options->group_size)
-        return lig_fail(LIG_E_INVALID, "rank %u is not below %u", options->rank,
+        return lig_fail(LIG_E_INVALID, "rank %u must be less than %u", options->rank,
                         count * options->group_size);
     if (options->rank == LIG_MESH_ANY_RANK && (options->group_size > 1 || options->exchange))
-        return lig_fail(LIG_E_INVALID, "with groups or an exchange every process says its rank");
+        return lig_fail(LIG_E_INVALID,
+                        "with groups or an exchange function every process must pass its rank");
     if (options->liveness_ns < 0 || options->liveness_ns / 1000000 > UINT32_MAX)
-        return lig_fail(LIG_E_INVALID, "a peer is lost after a time between 1 ms and 49 days");
+        return lig_fail(LIG_E_INVALID, "liveness_ms must be between 1 ms and 49 days");
     if (options->address == NULL && options->exchange == NULL)
-        return lig_fail(LIG_E_INVALID, "say where the members meet: an address, host:port");
+        return lig_fail(LIG_E_INVALID, "no rendezvous address: pass \"host:port\"");
     if (options->transport && strlen(options->transport) > 15)
-        return lig_fail(LIG_E_INVALID, "'%s' is no transport", options->transport);
+        return lig_fail(LIG_E_INVALID, "unknown transport '%s'", options->transport);
     return LIG_OK;
 }
 
@@ -162,10 +161,11 @@ static lig_status make_page(lig_mesh *mesh)
 {
     void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
-        return lig_fail(LIG_E_NOMEM, "no memory for a mesh");
+        return lig_fail(LIG_E_NOMEM, "out of memory for a mesh");
     mesh->here = page;
     if (madvise(page, PAGE, MADV_WIPEONFORK) != 0)
-        return lig_fail(LIG_E_UNSUPPORTED, "this kernel cannot wipe memory on fork (Linux 4.14)");
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "kernel does not support MADV_WIPEONFORK (needs Linux 4.14)");
     mesh->here[0] = 1;
     return LIG_OK;
 }
@@ -188,8 +188,8 @@ static lig_status make_parts(lig_mesh *mesh, const lig_mesh_options *options)
         &mesh->inbox, count, options->receive_bytes ? options->receive_bytes : UINT64_C(4) << 30);
 }
 
-/* The place within the group decides who talks to whom; with a rank that is still to come there is
- * one place only. */
+/* The position within the group decides who talks to whom; without a rank there is only one
+ * position. */
 static void set_lane(lig_mesh *mesh, uint32_t rank)
 {
     mesh->rank = rank;
@@ -237,7 +237,7 @@ static lig_status join_group(lig_mesh *mesh, const lig_mesh_options *options, in
         .patience_context = options->patience_context};
     ligi_group *opened;
     LIG_TRY(ligi_group_open(&opened, mesh->net, &group));
-    ligi_net_lock(mesh->net); /* hooks look at it */
+    ligi_net_lock(mesh->net); /* hooks read it */
     mesh->group = opened;
     set_lane(mesh, ligi_group_rank(opened));
     ligi_net_unlock(mesh->net);
@@ -289,16 +289,16 @@ lig_status lig_mesh_open(lig_mesh **out, const lig_mesh_options *options)
         *out = mesh;
         return LIG_OK;
     }
-    ligi_failure failure; /* closing may say something of its own */
+    ligi_failure failure; /* close may overwrite the error text */
     ligi_failure_take(&failure, status);
     lig_mesh_close(mesh);
     return ligi_failure_publish(&failure);
 }
 
-/* --- ending --- */
+/* --- closing --- */
 
-/* From here on no call begins, and those that wait end. Whoever reads `stopped` without the lock
- * takes it that no tensor is in use any more. */
+/* From here on no call begins, and waiting ones end. A thread that reads `stopped` without the lock
+ * may assume that no tensor is in use any more. */
 static void end_links(lig_mesh *mesh, const char *reason)
 {
     ligi_net_lock(mesh->net);
@@ -341,7 +341,7 @@ lig_status lig_mesh_stop(lig_mesh *mesh, int64_t timeout_ns)
     int64_t began = ligi_now_ns();
     lig_status status = lig_mesh_settle(mesh, timeout_ns);
     if (status == LIG_E_TIMEOUT)
-        status = lig_fail(status, "requests were not answered before the mesh was stopped");
+        status = lig_fail(status, "requests were outstanding when the mesh was stopped");
     ligi_failure failure;
     ligi_failure_take(&failure, status);
     int64_t left = timeout_ns < 0 ? LIG_FOREVER : timeout_ns - (ligi_now_ns() - began);
@@ -362,7 +362,7 @@ void lig_mesh_close(lig_mesh *mesh)
         end_group(mesh);
     }
     ligi_net_close(mesh->net);
-    if (here || mesh->net == NULL) { /* in a forked child a lock may be held by nobody */
+    if (here || mesh->net == NULL) { /* in a forked child another thread may have held the lock */
         pthread_rwlock_destroy(&mesh->group_lock);
         ligi_server_requests_fini(&mesh->inbox);
         ligi_worker_requests_fini(&mesh->outbox);

@@ -20,16 +20,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What each end says first, in this order, as it lies in memory. */
+/* The hello of each end, in this order, as it is in memory. */
 typedef struct greeting {
     char magic[8];
-    uint64_t group_id; /* 0 from a server that has not been released by the group yet */
+    uint64_t group_id; /* 0 from a server that the group has not released yet */
     uint8_t boot_id[16];
     uint32_t role, rank, incarnation;
     uint32_t worker_count, server_count, group_size;
 } greeting;
 
-_Static_assert(sizeof(greeting) == 56, "the greeting travels");
+_Static_assert(sizeof(greeting) == 56, "the hello is sent as it is");
 static const char magic[8] = {'L', 'I', 'G', 'M', 'E', 'S', 'H', LIGI_MESSAGE_VERSION};
 
 enum { PINGS = 16 };
@@ -69,23 +69,23 @@ static greeting greet(const lig_mesh *mesh)
 static lig_status read_greeting(const lig_mesh *mesh, const ligi_hello *hello, greeting *other)
 {
     if (hello->bytes != sizeof *other || memcmp(hello->data, magic, sizeof magic) != 0)
-        return lig_fail(LIG_E_UNSUPPORTED, "the peer speaks another version of the mesh");
+        return lig_fail(LIG_E_UNSUPPORTED, "the peer speaks another version of the mesh protocol");
     memcpy(other, hello->data, sizeof *other);
     if (other->role != other_role(mesh) || other->worker_count != mesh->worker_count ||
         other->server_count != mesh->server_count || other->group_size != mesh->group_size)
-        return lig_fail(LIG_E_MISMATCH,
-                        "the peer is of a mesh of %u workers, %u servers and groups of %u, this "
-                        "one of %u, %u and %u",
-                        other->worker_count, other->server_count, other->group_size,
-                        mesh->worker_count, mesh->server_count, mesh->group_size);
+        return lig_fail(
+            LIG_E_MISMATCH,
+            "the peer's mesh has %u workers, %u servers and groups of %u, this one %u, %u and %u",
+            other->worker_count, other->server_count, other->group_size, mesh->worker_count,
+            mesh->server_count, mesh->group_size);
     if (mesh->group_id && other->group_id && other->group_id != mesh->group_id)
         return lig_fail(LIG_E_DENIED, "the peer belongs to another group");
     return LIG_OK;
 }
 
-/* --- coming and going --- */
+/* --- joining and leaving --- */
 
-/* What is said of a party names it already: of "worker 1 is gone: ..." only the rest is kept. */
+/* The text already names the peer: of "worker 1 is gone: ..." only the reason is kept. */
 static void note_why(ligi_party *party, const char *why)
 {
     static const char *const words[] = {"gone", "lost"};
@@ -109,7 +109,7 @@ static void party_gone(ligi_party *party, uint32_t state, const char *why)
     party->doubt_ns = 0;
     mesh->postponed -= party->postponed != 0;
     party->postponed = 0;
-    mesh->news = mesh->role == LIG_MESH_SERVER; /* workers hear of it by their requests */
+    mesh->news = mesh->role == LIG_MESH_SERVER; /* workers learn of it by their requests */
     note_why(party, why);
     if (mesh->role == LIG_MESH_SERVER)
         ligi_server_requests_lose(&mesh->inbox, party->index, state, party->why);
@@ -118,7 +118,7 @@ static void party_gone(ligi_party *party, uint32_t state, const char *why)
     ligi_mesh_ring(mesh);
 }
 
-/* Ends the link from this side. Its messages are given back before the party counts as gone. */
+/* Closes the link from this side. Its messages are returned before the peer counts as lost. */
 static void party_drop(ligi_party *party, uint32_t state, const char *why)
 {
     ligi_link *link = party->link;
@@ -137,7 +137,7 @@ static void party_came(ligi_party *party, ligi_link *link, const greeting *other
     mesh->stats.peers_rejoined += party->state == LIG_MESH_LOST || party->state == LIG_MESH_STOPPED;
     party->link = link;
     party->group_id = other->group_id;
-    if (other->incarnation != 0) /* a server may not know its own yet; the group told us */
+    if (other->incarnation != 0) /* a server may not know its rank yet; the group does */
         party->incarnation = other->incarnation;
     party->state = LIG_MESH_ALIVE;
     party->doubt_ns = 0;
@@ -162,8 +162,8 @@ static void ping(ligi_party *party)
 static lig_status met_server(ligi_party *party, ligi_link *link, const greeting *other)
 {
     if (other->rank != party->rank)
-        return lig_fail(LIG_E_MISMATCH, "server %u was expected, and server %u answered",
-                        party->rank, other->rank);
+        return lig_fail(LIG_E_MISMATCH, "expected server %u, but server %u answered", party->rank,
+                        other->rank);
     party_came(party, link, other);
     party->pings = party->offset.exact ? 0 : PINGS;
     if (party->pings)
@@ -171,19 +171,21 @@ static lig_status met_server(ligi_party *party, ligi_link *link, const greeting 
     return LIG_OK;
 }
 
-/* A worker can be here before this server is released by the group: then it is checked later. */
+/* A worker may connect before the group has released this server: then it is checked later. */
 static lig_status met_worker(lig_mesh *mesh, ligi_link *link, const greeting *other)
 {
     ligi_party *party = party_of(mesh, LIGI_WORKER, other->rank);
     if (party == NULL)
-        return lig_fail(LIG_E_INVALID, "worker %u has no business with server %u", other->rank,
-                        mesh->rank);
+        return lig_fail(LIG_E_INVALID,
+                        "unexpected connection from worker %u to server %u: they are in different "
+                        "positions of their groups",
+                        other->rank, mesh->rank);
     if (mesh->group)
         LIG_TRY(ligi_group_check(mesh->group, LIGI_WORKER, other->rank, other->incarnation));
     if (party->link && party->incarnation == other->incarnation)
-        return lig_fail(LIG_E_EXISTS, "worker %u is connected already", other->rank);
+        return lig_fail(LIG_E_EXISTS, "worker %u is already connected", other->rank);
     if (party->link)
-        party_drop(party, LIG_MESH_LOST, "another process has taken its place");
+        party_drop(party, LIG_MESH_LOST, "another process has taken its rank");
     party_came(party, link, other);
     return LIG_OK;
 }
@@ -203,11 +205,11 @@ static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello
     return LIG_OK;
 }
 
-/* For what the link or the group has said before, or says in a moment. */
+/* For a reason that the link or the group has given, or will give in a moment. */
 enum { DOUBT_NS = 200000000 };
 
-/* Whoever was frozen and expelled finds its links closed: the group's word is heard first. The
- * link, which takes nothing any more, is kept until then. */
+/* A process that was stopped and expelled finds its links closed: the group's verdict comes first.
+ * The dead link is kept until then. */
 static int postpone(ligi_party *party, uint32_t state, const char *sentence)
 {
     lig_mesh *mesh = party->mesh;
@@ -248,7 +250,7 @@ static lig_status pong(ligi_link *link, const ligi_message *message, uint64_t no
     return ligi_net_send(link, &(ligi_send){.head = head, .head_bytes = bytes}, NULL);
 }
 
-/* PING and PONG, of either role; 1 when it was one. */
+/* PING and PONG, of either role; 1 if it was one. */
 static int on_clock(ligi_party *party, const ligi_arrival *arrival, lig_status *status)
 {
     uint8_t kind = arrival->head_bytes > 0 ? *(const uint8_t *)arrival->head : 0;
@@ -260,7 +262,7 @@ static int on_clock(ligi_party *party, const ligi_arrival *arrival, lig_status *
     if (*status != LIG_OK)
         return 1;
     if (arrival->payload_bytes != 0) {
-        *status = lig_fail(LIG_E_CORRUPT, "a ping with a payload");
+        *status = lig_fail(LIG_E_CORRUPT, "ping with a payload");
     } else if (kind == LIGI_MESSAGE_PING) {
         *status = pong(party->link, &message, now);
     } else if (party->pings > 0) {
@@ -308,7 +310,7 @@ static void on_sent(void *context, ligi_link *link, void *token, lig_status stat
         ligi_worker_sent(party, token);
 }
 
-/* --- the group's news --- */
+/* --- changes in the group --- */
 
 static lig_status connect_party(ligi_party *party, int64_t timeout_ns)
 {
@@ -337,25 +339,25 @@ static void joined(lig_mesh *mesh, ligi_party *party, const ligi_member *member)
     if (mesh->role != LIG_MESH_WORKER || party->incarnation == member->incarnation)
         return;
     if (party->link)
-        party_drop(party, LIG_MESH_LOST, "another process has taken its place");
+        party_drop(party, LIG_MESH_LOST, "another process has taken its rank");
     if (connect_party(party, 0) != LIG_OK)
-        ligi_log(LIG_LOG_WARNING, "server %u has come back, but: %s", party->index,
+        ligi_log(LIG_LOG_WARNING, "server %u has rejoined, but: %s", party->index,
                  lig_error_text());
 }
 
-/* The link knows better than the group whether somebody left in order, and what it said before: it
- * is heard for a moment. A frozen peer's link says nothing. */
+/* The link knows better than the group whether a peer left in order, and what it sent before: wait
+ * for it a moment. The link of a stopped peer says nothing. */
 static void doubt(ligi_party *party, const char *sentence)
 {
     if (party->state != LIG_MESH_ALIVE || party->doubt_ns != 0)
         return;
     party->doubt_ns = ligi_now_ns() + DOUBT_NS;
     party->doubt_state = LIG_MESH_LOST;
-    note_why(party, sentence ? sentence : "the group says so");
+    note_why(party, sentence ? sentence : "reported by the group");
     ligi_net_hurry(party->mesh->net, LIGI_SERVICE_MESH);
 }
 
-/* Whoever was frozen itself first hears what has come meanwhile, as in the group. */
+/* A process that was stopped first reads what has arrived meanwhile, as in the group. */
 static int64_t judge_silence(lig_mesh *mesh, int64_t now_ns)
 {
     int64_t beat = mesh->liveness_ns / 5 > 1000000 ? mesh->liveness_ns / 5 : 1000000;
@@ -397,7 +399,7 @@ static int64_t on_tick(void *context, int64_t now_ns)
 
 static void orphaned(lig_mesh *mesh, const char *sentence)
 {
-    ligi_log(LIG_LOG_INFO, "the mesh goes on without its rendezvous: %s", sentence);
+    ligi_log(LIG_LOG_INFO, "the mesh continues without its rendezvous: %s", sentence);
     mesh->liveness_ns = ligi_group_liveness_ns(mesh->group);
     mesh->orphan_ns = mesh->judged_ns = ligi_now_ns();
     ligi_net_hurry(mesh->net, LIGI_SERVICE_MESH);
@@ -429,8 +431,7 @@ const ligi_net_hooks ligi_mesh_hooks = {.met = on_met,
 
 /* --- opening --- */
 
-/* What tells one clock from another: the machine since its start, and the namespace of its times.
- */
+/* Identifies a clock: the boot of the machine, and the time namespace. */
 static void set_clock_id(uint8_t id[16])
 {
     struct stat space;
@@ -450,7 +451,7 @@ lig_status ligi_mesh_listen(lig_mesh *mesh, const lig_mesh_options *options)
     return ligi_group_listen(mesh->net, mesh->transport, options->address, options->secret != NULL);
 }
 
-/* Parties that are not in the group now are not waited for. */
+/* Peers that are not in the group now are not waited for. */
 static int all_met(void *context)
 {
     lig_mesh *mesh = context;
@@ -478,13 +479,13 @@ static lig_status meet_party(ligi_party *party)
     if (party->state == LIG_MESH_ALIVE &&
         (party->group_id != mesh->group_id ||
          ligi_group_check(mesh->group, role, party->rank, party->incarnation) != LIG_OK))
-        party_drop(party, LIG_MESH_LOST, "it is none of the group");
+        party_drop(party, LIG_MESH_LOST, "it is not a member of the group");
     if (party->state == LIG_MESH_ALIVE)
         return LIG_OK;
     if (member.state == LIGI_PRESENT)
         return mesh->role == LIG_MESH_WORKER ? connect_party(party, mesh->timeout_ns) : LIG_OK;
     party_gone(party, member.state == LIGI_LEFT ? LIG_MESH_STOPPED : LIG_MESH_LOST,
-               "it is not there");
+               "it is not present");
     return LIG_OK;
 }
 

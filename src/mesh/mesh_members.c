@@ -21,7 +21,7 @@ uint32_t lig_mesh_role_of(const lig_mesh *mesh)
     return mesh->role;
 }
 
-/* The group stays while this is held; NULL with CLOSED said when it is gone. */
+/* The group stays valid while this is held; NULL, with CLOSED as the error, if it is gone. */
 static ligi_group *group_hold(lig_mesh *mesh)
 {
     if (ligi_mesh_check(mesh) != LIG_OK)
@@ -37,7 +37,7 @@ static ligi_group *group_hold(lig_mesh *mesh)
 lig_status lig_mesh_barrier(lig_mesh *mesh, uint32_t with, int64_t timeout_ns)
 {
     if (with == 0 || (with & ~(LIG_MESH_WITH_SERVERS | LIG_MESH_WITH_WORKERS)) != 0)
-        return lig_fail(LIG_E_INVALID, "a barrier is of servers, of workers, or of both");
+        return lig_fail(LIG_E_INVALID, "invalid barrier mask: expected servers, workers, or both");
     uint32_t mask = ((with & LIG_MESH_WITH_SERVERS) ? LIGI_SERVERS : 0) |
                     ((with & LIG_MESH_WITH_WORKERS) ? LIGI_WORKERS : 0);
     ligi_group *group = group_hold(mesh);
@@ -108,7 +108,7 @@ int lig_mesh_fileno(lig_mesh *mesh)
     if (mesh->bell < 0) {
         mesh->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (mesh->bell < 0)
-            ligi_fail_errno(errno, "no file descriptor for the mesh's bell");
+            ligi_fail_errno(errno, "eventfd failed");
         ligi_mesh_ring(mesh);
     }
     int bell = mesh->bell;

@@ -13,7 +13,7 @@
  * A piece: u64 key, u16 dtype, u8 ndim, 5 bytes zero, i64 shape[ndim]. */
 enum { AT_PUSH = 2, AT_PULL = 4, AT_STATUS = 6, AT_SERIAL = 8, AT_STAMPS = 16, PIECE_BYTES = 16 };
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "heads are copied as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "heads are copied as they are in memory");
 
 static uint16_t load16(const uint8_t *at)
 {
@@ -72,29 +72,29 @@ void ligi_pieces_fini(ligi_pieces *pieces)
 
 static lig_status corrupt(const char *what)
 {
-    return lig_fail(LIG_E_CORRUPT, "a message of the mesh is not one of ours: %s", what);
+    return lig_fail(LIG_E_CORRUPT, "malformed mesh message: %s", what);
 }
 
-/* One piece at *at, which moves behind it. */
+/* One piece at *at, which is advanced. */
 static lig_status get_piece(const uint8_t **at, const uint8_t *end, ligi_pieces *pieces,
                             size_t index)
 {
     const uint8_t *piece = *at;
     if (end - piece < PIECE_BYTES)
-        return corrupt("it ends within a tensor");
+        return corrupt("truncated tensor");
     uint32_t dtype = load16(piece + 8), ndim = piece[10];
     if (ndim > LIG_MESH_NDIM_MAX || load64(piece + 8) >> 24 != 0)
         return corrupt("a tensor has too many dimensions, or unknown flags");
     size_t extra = 8 * (size_t)ndim;
     if ((size_t)(end - piece) - PIECE_BYTES < extra)
-        return corrupt("it ends within a shape");
+        return corrupt("truncated shape");
     int64_t *shape = pieces->shapes + index * LIG_MESH_NDIM_MAX;
     memcpy(shape, piece + PIECE_BYTES, extra);
     lig_tensor *tensor = &pieces->tensors[index];
     *tensor = (lig_tensor){.name = "", .shape = shape, .ndim = ndim, .dtype = (uint16_t)dtype};
     if (lig_dtype_bytes(dtype) == 0 ||
         ligi_shape_bytes(shape, ndim, dtype, &tensor->bytes) != LIG_OK)
-        return corrupt("a tensor has a dtype or shape that cannot be");
+        return corrupt("a tensor has an invalid dtype or shape");
     pieces->keys[index] = load64(piece);
     *at = piece + PIECE_BYTES + extra;
     return LIG_OK;
@@ -107,15 +107,15 @@ static lig_status get_pieces(const uint8_t *at, const uint8_t *end, ligi_pieces 
     if (message->push_count > LIG_MESH_TENSORS_MAX || message->pull_count > LIG_MESH_TENSORS_MAX)
         return corrupt("too many tensors");
     if ((size_t)(end - at) < count * PIECE_BYTES)
-        return corrupt("it is shorter than its tensors");
+        return corrupt("truncated list of tensors");
     LIG_TRY(ligi_pieces_reserve(pieces, count));
     for (size_t i = 0; i < count; i++) {
         LIG_TRY(get_piece(&at, end, pieces, i));
         uint64_t *sum = i < message->push_count ? &message->push_bytes : &message->pull_bytes;
         if (__builtin_add_overflow(*sum, pieces->tensors[i].bytes, sum) || *sum > INT64_MAX)
-            return corrupt("its tensors are larger than any memory");
+            return corrupt("tensors too large");
     }
-    return at == end ? LIG_OK : corrupt("it is longer than its tensors");
+    return at == end ? LIG_OK : corrupt("surplus bytes after the tensors");
 }
 
 static lig_status get_sentence(const uint8_t *at, const uint8_t *end, ligi_message *message)
@@ -124,8 +124,8 @@ static lig_status get_sentence(const uint8_t *at, const uint8_t *end, ligi_messa
     message->sentence_bytes = (uint32_t)(end - at);
     int known = message->status > LIG_OK && message->status <= LIG_E_INTERNAL;
     if (end - at > LIGI_MESSAGE_REFUSAL_BYTES - LIGI_MESSAGE_SMALL_BYTES || !known)
-        return corrupt("a refusal without a known status");
-    return memchr(at, 0, (size_t)(end - at)) ? corrupt("a sentence with a NUL") : LIG_OK;
+        return corrupt("refusal with an unknown status");
+    return memchr(at, 0, (size_t)(end - at)) ? corrupt("NUL in an error text") : LIG_OK;
 }
 
 lig_status ligi_message_decode(const void *head, size_t bytes, ligi_pieces *pieces,
@@ -135,9 +135,10 @@ lig_status ligi_message_decode(const void *head, size_t bytes, ligi_pieces *piec
     if (bytes < LIGI_MESSAGE_SMALL_BYTES || bytes > LIGI_MESSAGE_BYTES_MAX)
         return corrupt("its length");
     if (at[1] != LIGI_MESSAGE_VERSION)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "a peer speaks version %u of the mesh's messages, this library %d", at[1],
-                        LIGI_MESSAGE_VERSION);
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "protocol version mismatch in the mesh: the peer speaks %u, this library %d", at[1],
+            LIGI_MESSAGE_VERSION);
     *message = (ligi_message){.kind = (ligi_message_kind)at[0],
                               .serial = load64(at + AT_SERIAL),
                               .push_count = load16(at + AT_PUSH),
@@ -147,11 +148,11 @@ lig_status ligi_message_decode(const void *head, size_t bytes, ligi_pieces *piec
     at += LIGI_MESSAGE_SMALL_BYTES;
     switch (at[-LIGI_MESSAGE_SMALL_BYTES]) {
     case LIGI_MESSAGE_REQUEST:
-        return pieces ? get_pieces(at, end, pieces, message) : corrupt("nobody is asked here");
+        return pieces ? get_pieces(at, end, pieces, message) : corrupt("unexpected request");
     case LIGI_MESSAGE_REFUSAL: return get_sentence(at, end, message);
     case LIGI_MESSAGE_REPLY:
     case LIGI_MESSAGE_PING:
-    case LIGI_MESSAGE_PONG: return at == end ? LIG_OK : corrupt("it is too long for its kind");
+    case LIGI_MESSAGE_PONG: return at == end ? LIG_OK : corrupt("too long for its kind");
     default: return corrupt("its kind");
     }
 }

@@ -49,16 +49,16 @@ typedef struct ligi_message {
     uint32_t sentence_bytes;
 } ligi_message;
 
-/* Reads a head of `bytes` bytes into *message, and a REQUEST's tensors (pushed ones first) into
- * `pieces`, without data; with `pieces` NULL a REQUEST is refused. CORRUPT for what no peer of ours
- * writes. */
+/* Parses a head of `bytes` bytes into *message, and a REQUEST's tensors (pushed ones first) into
+ * `pieces`, without data; with `pieces` NULL a REQUEST is rejected. CORRUPT for an invalid
+ * message. */
 lig_status ligi_message_decode(const void *head, size_t bytes, ligi_pieces *pieces,
                                ligi_message *message);
 
 /* Bytes that one tensor takes in the head of a request. */
 size_t ligi_message_piece_bytes(const lig_tensor *tensor);
 
-/* What a request of one server consists of; tensors are checked already. */
+/* The contents of a request to one server; the tensors are already checked. */
 typedef struct ligi_request_parts {
     uint64_t serial;
     const lig_tensor *push, *pull;
@@ -74,7 +74,7 @@ size_t ligi_message_request(const ligi_request_parts *parts, void *head);
 size_t ligi_message_small(ligi_message_kind kind, uint64_t serial, const uint64_t *stamps,
                           void *head);
 
-/* Fills `head` (LIGI_MESSAGE_REFUSAL_BYTES); a long sentence is cut. */
+/* Fills `head` (LIGI_MESSAGE_REFUSAL_BYTES); a long text is truncated. */
 #define LIGI_MESSAGE_REFUSAL_BYTES (LIGI_MESSAGE_SMALL_BYTES + 1024)
 size_t ligi_message_refusal(uint64_t serial, lig_status status, const char *sentence, void *head);
 

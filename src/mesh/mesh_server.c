@@ -11,16 +11,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- what arrives --- */
+/* --- receiving --- */
 
 static lig_status read_request(ligi_party *party, const ligi_arrival *arrival, ligi_job *job)
 {
     ligi_message message;
     LIG_TRY(ligi_message_decode(arrival->head, arrival->head_bytes, &job->pieces, &message));
     if (message.kind != LIGI_MESSAGE_REQUEST)
-        return lig_fail(LIG_E_CORRUPT, "worker %u sends what servers send", party->index);
+        return lig_fail(LIG_E_CORRUPT, "unexpected server message from worker %u", party->index);
     if (message.push_bytes != arrival->payload_bytes)
-        return lig_fail(LIG_E_CORRUPT, "worker %u announces %llu bytes and sends %llu",
+        return lig_fail(LIG_E_CORRUPT,
+                        "protocol error: worker %u announced %llu bytes and sent %llu",
                         party->index, (unsigned long long)message.push_bytes,
                         (unsigned long long)arrival->payload_bytes);
     job->serial = message.serial;
@@ -34,7 +35,7 @@ static lig_status read_request(ligi_party *party, const ligi_arrival *arrival, l
     return LIG_OK;
 }
 
-/* The lent piece that is exactly this tensor, or NULL. `at` goes up through the pieces. */
+/* The lent piece that is exactly this tensor, or NULL. `at` advances through the pieces. */
 static ligi_piece *lent_piece(const ligi_arrival *arrival, uint64_t offset, uint64_t bytes,
                               size_t *at)
 {
@@ -43,13 +44,13 @@ static ligi_piece *lent_piece(const ligi_arrival *arrival, uint64_t offset, uint
     if (*at == arrival->piece_count || bytes == 0)
         return NULL;
     ligi_piece *piece = &arrival->pieces[*at];
-    /* User code may work in place: what cannot be written is moved. */
+    /* User code may work in place: read-only memory is copied. */
     int fits = piece->offset == offset && piece->bytes == bytes && piece->shared;
     return fits && !piece->read_only ? piece : NULL;
 }
 
-/* First pass: which tensors have a place of their own, and how much the others need. A place that a
- * request before still fills is waited for in the block. */
+/* First pass: which tensors have a registered buffer, and how much memory the others need. If an
+ * earlier request still uses the buffer, the tensor waits in the block. */
 static lig_status find_places(ligi_queue *queue, ligi_job *job, const ligi_arrival *arrival,
                               uint64_t *bytes)
 {
@@ -60,13 +61,13 @@ static lig_status find_places(ligi_queue *queue, ligi_job *job, const ligi_arriv
         lig_tensor *tensor = &job->pieces.tensors[i];
         ligi_registered_buffer *place = ligi_registered_find(&queue->places, job->pieces.keys[i]);
         if (place && tensor->bytes > place->bytes)
-            return lig_fail(LIG_E_LIMIT,
-                            "the tensor of key %llu has %llu bytes, and the buffer registered for "
-                            "it %llu",
-                            (unsigned long long)place->key, (unsigned long long)tensor->bytes,
-                            (unsigned long long)place->bytes);
+            return lig_fail(
+                LIG_E_LIMIT,
+                "the tensor of key %llu has %llu bytes, but the buffer registered for it only %llu",
+                (unsigned long long)place->key, (unsigned long long)tensor->bytes,
+                (unsigned long long)place->bytes);
         if (place && !place->holder && !place->parked && place->claim != job->number)
-            place->claim = job->number; /* the same key once more would have to wait */
+            place->claim = job->number; /* a second tensor with the same key would have to wait */
         else if (place || !lent_piece(arrival, offset, tensor->bytes, &piece_at))
             *bytes += ligi_block_aligned(tensor->bytes);
         offset += tensor->bytes;
@@ -89,7 +90,7 @@ static void use_place(ligi_job *job, uint32_t i, ligi_registered_buffer *place, 
     job->parked++;
 }
 
-/* Second pass: a place, lent memory, or the block. */
+/* Second pass: a registered buffer, lent memory, or the block. */
 static lig_status spread(ligi_party *party, ligi_job *job, const ligi_arrival *arrival,
                          ligi_landing *landing)
 {
@@ -140,7 +141,7 @@ static lig_status accept_request(ligi_party *party, const ligi_arrival *arrival,
     lig_status status = find_places(queue, job, arrival, &bytes);
     if (status == LIG_OK)
         status = ligi_block_pool_take(queue->pool, bytes, &job->block);
-    if (status != LIG_OK) { /* the payload is thrown away, the worker told */
+    if (status != LIG_OK) { /* the payload is discarded, the worker told */
         uint64_t serial = job->serial;
         ligi_server_requests_end(&party->mesh->inbox, job);
         return send_refusal(party, serial, status, lig_error_text());
@@ -151,7 +152,7 @@ static lig_status accept_request(ligi_party *party, const ligi_arrival *arrival,
     return status;
 }
 
-/* One too many: the worker may not know, since it does not count what it has given up. */
+/* One too many: the worker may not know, since it does not count cancelled requests. */
 static lig_status refuse_request(ligi_party *party, const ligi_arrival *arrival)
 {
     char sentence[LIGI_MESSAGE_REFUSAL_BYTES];
@@ -162,7 +163,7 @@ static lig_status refuse_request(ligi_party *party, const ligi_arrival *arrival)
     ligi_pieces_fini(&pieces);
     LIG_TRY(status);
     if (message.kind != LIGI_MESSAGE_REQUEST)
-        return lig_fail(LIG_E_CORRUPT, "worker %u sends what servers send", party->index);
+        return lig_fail(LIG_E_CORRUPT, "unexpected server message from worker %u", party->index);
     return send_refusal(party, message.serial, LIG_E_LIMIT, sentence);
 }
 
@@ -192,7 +193,7 @@ void ligi_server_arrived(ligi_party *party, ligi_job *job)
     ligi_mesh_ring(mesh);
 }
 
-/* --- handing out --- */
+/* --- delivering --- */
 
 typedef struct await {
     lig_mesh *mesh;
@@ -246,11 +247,11 @@ static lig_status late(const lig_mesh *mesh, uint32_t mode)
     while (i + 1 < mesh->worker_count && mesh->inbox.queues[i].first != NULL)
         i++;
     if (mode == LIG_MESH_ALL)
-        return lig_fail(LIG_E_TIMEOUT, "worker %u has sent no request in time", i);
-    return lig_fail(LIG_E_TIMEOUT, "no worker has sent a request in time");
+        return lig_fail(LIG_E_TIMEOUT, "timeout: no request from worker %u", i);
+    return lig_fail(LIG_E_TIMEOUT, "timeout: no request from any worker");
 }
 
-/* `end_ns`: LIG_FOREVER, or the moment to give up. */
+/* `end_ns`: LIG_FOREVER, or the deadline. */
 static lig_status take_batch(lig_mesh *mesh, uint32_t mode, int64_t end_ns,
                              lig_mesh_arrival *arrivals, size_t room, size_t *count)
 {
@@ -275,7 +276,8 @@ lig_status lig_mesh_get_batch(lig_mesh *mesh, uint32_t mode, int64_t timeout_ns,
 {
     LIG_TRY(ligi_mesh_check(mesh));
     if (mesh->role != LIG_MESH_SERVER)
-        return lig_fail(LIG_E_INVALID, "get_batch is for servers; this is a worker or scheduler");
+        return lig_fail(LIG_E_INVALID,
+                        "get_batch is for servers, but this is a worker or scheduler");
     if (mode > LIG_MESH_ANY || room == 0 || (mode == LIG_MESH_ALL && room < mesh->worker_count))
         return lig_fail(LIG_E_INVALID,
                         "get_batch needs mode all or any and room for %u requests, not %zu",
@@ -308,12 +310,12 @@ void lig_mesh_hold_drop(lig_mesh_hold *hold)
     ligi_block_drop((ligi_block *)hold);
 }
 
-/* --- answering --- */
+/* --- responding --- */
 
 static lig_status check_answer(const ligi_job *job, const lig_tensor *tensors, size_t count)
 {
     if (count != job->pull_count)
-        return lig_fail(LIG_E_MISMATCH, "worker %u asked for %u tensors and is answered with %zu",
+        return lig_fail(LIG_E_MISMATCH, "worker %u pulls %u tensors, but the response has %zu",
                         job->worker, job->pull_count, count);
     for (size_t i = 0; i < count; i++) {
         const lig_tensor *asked = &job->pieces.tensors[job->push_count + i];
@@ -321,8 +323,8 @@ static lig_status check_answer(const ligi_job *job, const lig_tensor *tensors, s
         LIG_TRY(ligi_mesh_check_tensor(&tensors[i], "answer", i));
         if (tensors[i].dtype != asked->dtype || tensors[i].bytes != asked->bytes)
             return lig_fail(LIG_E_MISMATCH,
-                            "the answer for key %llu of worker %u is %s of %llu bytes, asked for "
-                            "is %s of %llu bytes",
+                            "the response for key %llu of worker %u is %s of %llu bytes, but %s of "
+                            "%llu bytes were requested",
                             (unsigned long long)key, job->worker, lig_dtype_name(tensors[i].dtype),
                             (unsigned long long)tensors[i].bytes, lig_dtype_name(asked->dtype),
                             (unsigned long long)asked->bytes);
@@ -330,7 +332,7 @@ static lig_status check_answer(const ligi_job *job, const lig_tensor *tensors, s
     return LIG_OK;
 }
 
-/* Fills job->iov; tensors with gaps are packed. */
+/* Fills job->iov; non-contiguous tensors are packed. */
 static lig_status gather(ligi_queue *queue, ligi_job *job, const lig_tensor *tensors,
                          size_t *entries)
 {
@@ -371,7 +373,7 @@ static void job_done(lig_mesh *mesh, ligi_job *job)
 {
     mesh->answering -= job->state == LIGI_JOB_SENDING;
     ligi_server_requests_end(&mesh->inbox, job);
-    ligi_mesh_ring(mesh); /* its place may be what another request waits for */
+    ligi_mesh_ring(mesh); /* another request may be waiting for its buffer */
 }
 
 static lig_status send_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *tensors,
@@ -411,16 +413,16 @@ static lig_status send_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *t
 
 void ligi_server_sent(ligi_party *party, ligi_job *job, lig_status status)
 {
-    (void)status; /* a lost link is told by itself */
+    (void)status; /* a lost link is reported separately */
     if (job->state == LIGI_JOB_SENDING)
         job_done(party->mesh, job);
 }
 
-/* A job whose worker is gone is done with, whatever the answer is. */
+/* A job whose worker is lost is released, whatever the response is. */
 static lig_status find_job(lig_mesh *mesh, uint64_t handler, ligi_job **job)
 {
     if (mesh->role != LIG_MESH_SERVER)
-        return lig_fail(LIG_E_INVALID, "only servers answer requests");
+        return lig_fail(LIG_E_INVALID, "only servers respond to requests");
     LIG_TRY(ligi_server_requests_find(&mesh->inbox, handler, job));
     ligi_party *party = &mesh->parties[(*job)->worker];
     if ((*job)->state == LIGI_JOB_TAKEN && party->link)
@@ -429,8 +431,8 @@ static lig_status find_job(lig_mesh *mesh, uint64_t handler, ligi_job **job)
     ligi_server_requests_end(&mesh->inbox, *job);
     if (party->state != LIG_MESH_ALIVE)
         return ligi_party_fail(party);
-    return lig_fail(LIG_E_PEER, "worker %u was lost after it asked%s", party->index,
-                    again ? ", and has come back since" : "");
+    return lig_fail(LIG_E_PEER, "worker %u was lost after it sent the request%s", party->index,
+                    again ? ", and has rejoined since" : "");
 }
 
 static int is_sent(void *context)
@@ -470,7 +472,8 @@ static lig_status wait_sent(lig_mesh *mesh, const uint64_t *handlers, size_t cou
     await what = {.mesh = mesh, .handlers = handlers, .count = count};
     lig_status status = ligi_net_wait(mesh->net, is_sent, &what, timeout_ns);
     if (status == LIG_E_TIMEOUT)
-        return lig_fail(status, "requests or answers are still on their way; settle waits");
+        return lig_fail(status,
+                        "requests or responses are still outstanding: call lig_mesh_settle");
     return status;
 }
 
@@ -493,13 +496,13 @@ lig_status lig_mesh_respond_vec(lig_mesh *mesh, const lig_tensor *buffer, const 
 {
     LIG_TRY(ligi_mesh_check_tensor(buffer, "answer", 0));
     if (buffer->ndim == 0 || !lig_tensor_contiguous(buffer))
-        return lig_fail(LIG_E_INVALID, "rows are taken from a contiguous tensor that has some");
+        return lig_fail(LIG_E_INVALID, "rows need a contiguous tensor with at least one dimension");
     for (size_t i = 0; i < count; i++)
         if (rows[i] < 0 || rows[i] > buffer->shape[0])
-            return lig_fail(LIG_E_INVALID, "%lld rows are asked of a buffer that has %lld",
+            return lig_fail(LIG_E_INVALID, "%lld rows requested from a buffer of %lld",
                             (long long)rows[i], (long long)buffer->shape[0]);
     int borrowed = 0;
-    ligi_failure first = {.status = LIG_OK}; /* one that fails does not keep the others waiting */
+    ligi_failure first = {.status = LIG_OK}; /* a failure does not delay the others */
     for (size_t i = 0; i < count; i++) {
         int64_t shape[LIG_MESH_NDIM_MAX];
         lig_tensor slice = *buffer;
@@ -520,7 +523,7 @@ lig_status lig_mesh_refuse(lig_mesh *mesh, uint64_t handler, lig_status status,
                            const char *sentence)
 {
     if (status <= LIG_OK || status > LIG_E_INTERNAL)
-        return lig_fail(LIG_E_INVALID, "a request is refused with a status that says why");
+        return lig_fail(LIG_E_INVALID, "a refusal needs an error status");
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_job *job;
     lig_status found = find_job(mesh, handler, &job);
@@ -542,13 +545,13 @@ lig_status lig_mesh_register_recv_buffer(lig_mesh *mesh, const lig_tensor *buffe
     uint64_t elements = buffer->bytes / lig_dtype_bytes(buffer->dtype);
     if (count == 0 || elements % count != 0 || !lig_tensor_contiguous(buffer))
         return lig_fail(LIG_E_INVALID,
-                        "a %s buffer of %llu elements cannot be cut into %zu equal slices",
+                        "a %s buffer of %llu elements cannot be divided into %zu equal slices",
                         lig_tensor_contiguous(buffer) ? "contiguous" : "strided",
                         (unsigned long long)elements, count);
     uint64_t bytes = buffer->bytes / count;
     for (size_t i = 0; i < count; i++)
         if (workers[i] >= mesh->worker_count)
-            return lig_fail(LIG_E_NOTFOUND, "there is no worker %u; there are %u", workers[i],
+            return lig_fail(LIG_E_NOTFOUND, "no worker %u: there are %u", workers[i],
                             mesh->worker_count);
     LIG_TRY(ligi_mesh_enter(mesh));
     lig_status status = LIG_OK;

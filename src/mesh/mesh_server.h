@@ -1,4 +1,4 @@
-/* A server's side: what the hooks of its links bring. */
+/* A server's side: the hooks of its links. */
 #ifndef LIGI_MESH_SERVER_H
 #define LIGI_MESH_SERVER_H
 

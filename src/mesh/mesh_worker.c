@@ -12,21 +12,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- asking --- */
+/* --- sending requests --- */
 
 static lig_status check_request(const lig_mesh *mesh, const lig_mesh_request *request)
 {
     uint32_t servers = mesh->server_count;
     if (mesh->role != LIG_MESH_WORKER)
-        return lig_fail(LIG_E_INVALID, "push_pull is for workers; this is a server or scheduler");
+        return lig_fail(LIG_E_INVALID,
+                        "push_pull is for workers, but this is a server or scheduler");
     if (request->push_count > LIG_MESH_TENSORS_MAX ||
         request->pull_count / servers > LIG_MESH_TENSORS_MAX)
-        return lig_fail(LIG_E_LIMIT, "a request has at most %u tensors each way",
+        return lig_fail(LIG_E_LIMIT, "a request has at most %u tensors in each direction",
                         LIG_MESH_TENSORS_MAX);
     if (request->pull_count % servers != 0)
         return lig_fail(LIG_E_INVALID,
-                        "%zu pull tensors for %u servers: give as many for each, all of server 0 "
-                        "first",
+                        "%zu pull tensors for %u servers: pass the same number for each, those of "
+                        "server 0 first",
                         request->pull_count, servers);
     size_t head = LIGI_MESSAGE_SMALL_BYTES;
     for (size_t i = 0; i < request->push_count; i++) {
@@ -43,7 +44,8 @@ static lig_status check_request(const lig_mesh *mesh, const lig_mesh_request *re
             break;
     }
     if (most > LIGI_MESSAGE_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT, "the shapes of a request's tensors take more than %d bytes",
+        return lig_fail(LIG_E_LIMIT,
+                        "shapes too large: the tensors of a request need more than %d bytes",
                         LIGI_MESSAGE_BYTES_MAX);
     return LIG_OK;
 }
@@ -64,7 +66,7 @@ static uint64_t staging_bytes(const lig_tensor *tensors, size_t count)
     return bytes;
 }
 
-/* A pulled tensor with gaps is kept with its shape and strides until it is unpacked. */
+/* The shape and strides of a non-contiguous pull tensor are kept until it is unpacked. */
 static void keep_strided(ligi_request *request, const lig_tensor *tensor, size_t i, void *staged)
 {
     int64_t *numbers = request->numbers + 2 * LIG_MESH_NDIM_MAX * i;
@@ -85,8 +87,8 @@ static lig_status reserve_strided(ligi_request *request, size_t count)
         size_t bytes = request->strided_room * 2 * LIG_MESH_NDIM_MAX * sizeof *request->numbers;
         void *numbers = realloc(request->numbers, bytes);
         if (numbers == NULL) {
-            request->strided_room = 0; /* so that the next call tries again */
-            return lig_fail(LIG_E_NOMEM, "no memory for a request");
+            request->strided_room = 0; /* so that the next call retries */
+            return lig_fail(LIG_E_NOMEM, "out of memory for a request");
         }
         request->numbers = numbers;
     }
@@ -105,7 +107,7 @@ static lig_status make_room(lig_mesh *mesh, const lig_mesh_request *asked, ligi_
     return pulled > 0 ? reserve_strided(request, asked->pull_count) : LIG_OK;
 }
 
-/* Says where each tensor's bytes are read from or go to. */
+/* Sets where each tensor's bytes are read from or written to. */
 static void place_tensors(const lig_mesh_request *asked, ligi_request *request,
                           size_t *push_entries)
 {
@@ -199,7 +201,8 @@ lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *asked, uin
     place_tensors(asked, request, &entries);
     memset(request->stamps, 0, sizeof request->stamps);
     request->stamps[0] = (uint64_t)ligi_stamp_clock_then(&mesh->ticks, began);
-    request->stamps[1] = ligi_mesh_stamp(mesh); /* before: the server may be faster than this */
+    request->stamps[1] = ligi_mesh_stamp(mesh); /* set before the send: the server may answer at
+                                                 * once */
     for (uint32_t s = 0; s < mesh->server_count; s++)
         send_share(mesh, asked, request, entries, s);
     mesh->stats.requests++;
@@ -211,7 +214,7 @@ lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *asked, uin
     return LIG_OK;
 }
 
-/* --- how a request ends --- */
+/* --- completion --- */
 
 static void settle(lig_mesh *mesh, ligi_request *request)
 {
@@ -221,8 +224,8 @@ static void settle(lig_mesh *mesh, ligi_request *request)
     ligi_mesh_ring(mesh);
 }
 
-/* After this nothing new is written to the request's tensors; it ends when nothing is being read or
- * written any more. */
+/* After this nothing new is written to the request's tensors; it ends when no transfer uses them
+ * any more. */
 static void give_up(lig_mesh *mesh, ligi_request *request, lig_status status, const char *sentence)
 {
     ligi_request_fail(request, status, sentence);
@@ -256,7 +259,7 @@ void ligi_worker_lost(ligi_party *party)
         if (request == NULL)
             continue;
         ligi_share *share = &request->shares[party->index];
-        if (share->landing == LIGI_DIVERTED) { /* net has forgotten it with the link */
+        if (share->landing == LIGI_DIVERTED) { /* net has dropped it with the link */
             share->landing = 0;
             request->diverted--;
         }
@@ -301,15 +304,16 @@ lig_status ligi_worker_head(ligi_party *party, const ligi_arrival *arrival, ligi
         return LIG_OK;
     }
     if (message.kind != LIGI_MESSAGE_REPLY)
-        return lig_fail(LIG_E_CORRUPT, "server %u sends what workers send", party->index);
+        return lig_fail(LIG_E_CORRUPT, "unexpected worker message from server %u", party->index);
     ligi_request *request = ligi_worker_requests_open(&mesh->outbox, message.serial);
     if (request == NULL || request->status != LIG_OK)
-        return LIG_OK; /* given up: the answer is thrown away */
+        return LIG_OK; /* cancelled: the response is discarded */
     ligi_share *share = &request->shares[party->index];
     if (!share->open || share->landing)
-        return lig_fail(LIG_E_CORRUPT, "server %u answers twice", party->index);
+        return lig_fail(LIG_E_CORRUPT, "protocol error: server %u responded twice", party->index);
     if (arrival->payload_bytes != share->bytes)
-        return lig_fail(LIG_E_CORRUPT, "server %u answers with %llu bytes where %llu are asked for",
+        return lig_fail(LIG_E_CORRUPT,
+                        "server %u responded with %llu bytes, but %llu were requested",
                         party->index, (unsigned long long)arrival->payload_bytes,
                         (unsigned long long)share->bytes);
     memcpy(&share->stamps[2], message.stamps, sizeof message.stamps);
@@ -367,11 +371,11 @@ void ligi_worker_sent(ligi_party *party, ligi_share *share)
 
 typedef struct await {
     const lig_mesh *mesh;
-    const ligi_request *request; /* a slot: it stays, but may come to hold another request */
+    const ligi_request *request; /* a slot: it stays, but may be reused for another request */
     uint64_t serial;
 } await;
 
-/* Asked in every round of looking, so that nothing is searched for here. */
+/* Called in every round of polling, so it must not search. */
 static int has_ended(void *context)
 {
     const await *what = context;
@@ -384,7 +388,7 @@ static lig_status late(lig_mesh *mesh, const ligi_request *request)
     uint32_t s = 0;
     while (s + 1 < mesh->server_count && !request->shares[s].open)
         s++;
-    return lig_fail(LIG_E_TIMEOUT, "server %u has not answered request %llu in time", s,
+    return lig_fail(LIG_E_TIMEOUT, "timeout: server %u has not answered request %llu", s,
                     (unsigned long long)request->handler);
 }
 
@@ -407,7 +411,7 @@ static void record(lig_mesh *mesh, const ligi_request *request)
     }
 }
 
-/* The first who hears of the end makes the stamps final. */
+/* The first waiter finalises the stamps. */
 static void tell(lig_mesh *mesh, ligi_request *request)
 {
     if (request->waited)
@@ -434,7 +438,7 @@ static lig_status outcome(lig_mesh *mesh, ligi_request *request)
     return lig_fail(request->status, "%s", request->sentence ? request->sentence : "it failed");
 }
 
-/* Meanwhile others have the lock: all is looked at again. */
+/* Others may have had the lock: everything is checked again. */
 static lig_status await_end(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns,
                             ligi_request **request)
 {
@@ -508,7 +512,8 @@ lig_status lig_mesh_fetch_trace(lig_mesh *mesh, uint64_t handler, uint64_t stamp
     ligi_request *request;
     lig_status status = ligi_worker_requests_find(&mesh->outbox, handler, &request);
     if (status == LIG_OK && !request->waited)
-        status = lig_fail(LIG_E_BUSY, "request %llu has not been waited for: its stamps come after",
+        status = lig_fail(LIG_E_BUSY,
+                          "request %llu has not been waited for: its trace is available afterwards",
                           (unsigned long long)handler);
     if (status == LIG_OK)
         memcpy(stamps, request->stamps, sizeof request->stamps);

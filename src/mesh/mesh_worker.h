@@ -1,4 +1,4 @@
-/* A worker's side: what the hooks of its links bring. */
+/* A worker's side: the hooks of its links. */
 #ifndef LIGI_MESH_WORKER_H
 #define LIGI_MESH_WORKER_H
 

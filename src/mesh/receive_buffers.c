@@ -39,7 +39,7 @@ static void block_free(ligi_block *block)
     free(block);
 }
 
-/* With the lock: frees free blocks until `need` more bytes are allowed, or none is left. */
+/* With the lock: frees unused blocks until `need` more bytes are allowed, or none is left. */
 static void trim(ligi_block_pool *pool, uint64_t need)
 {
     for (uint32_t order = ORDERS; order-- > 0;) {
@@ -96,7 +96,7 @@ static lig_status block_create(ligi_block_pool *pool, uint32_t order, ligi_block
     LIG_TRY(ligi_calloc(&block, 1, sizeof *block, "a receive buffer"));
     if (posix_memalign(&data, LIGI_BLOCK_ALIGNMENT, bytes) != 0) {
         free(block);
-        return lig_fail(LIG_E_NOMEM, "no memory for a receive buffer of %llu bytes",
+        return lig_fail(LIG_E_NOMEM, "out of memory for a receive buffer of %llu bytes",
                         (unsigned long long)bytes);
     }
     block->pool = pool;
@@ -114,8 +114,8 @@ static lig_status add_block(ligi_block_pool *pool, uint32_t order, ligi_block **
     trim(pool, bytes);
     if (pool->bytes > pool->bytes_max || pool->bytes_max - pool->bytes < bytes)
         return lig_fail(LIG_E_LIMIT,
-                        "%llu bytes of requests are not answered yet, and one of %llu more exceeds "
-                        "the %llu that a server keeps for a worker (receive_bytes)",
+                        "receive_bytes exceeded: %llu bytes of requests are unanswered, %llu more "
+                        "arrived, and the limit per worker is %llu",
                         (unsigned long long)pool->bytes, (unsigned long long)bytes,
                         (unsigned long long)pool->bytes_max);
     LIG_TRY(block_create(pool, order, block));
@@ -127,8 +127,7 @@ lig_status ligi_block_pool_take(ligi_block_pool *pool, uint64_t bytes, ligi_bloc
 {
     uint32_t order = order_of(bytes);
     if (order >= ORDERS)
-        return lig_fail(LIG_E_LIMIT, "a request of %llu bytes is larger than any buffer",
-                        (unsigned long long)bytes);
+        return lig_fail(LIG_E_LIMIT, "request too large: %llu bytes", (unsigned long long)bytes);
     lig_status status = LIG_OK;
     pthread_mutex_lock(&pool->lock);
     ligi_block *block = pool->free[order];
@@ -190,8 +189,7 @@ lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data
 {
     ligi_registered_buffer *place = ligi_registered_find(places, key);
     if (place && (place->holder || place->parked))
-        return lig_fail(LIG_E_BUSY,
-                        "a request that is not answered yet lies in the buffer of key %llu",
+        return lig_fail(LIG_E_BUSY, "the buffer of key %llu is in use by an unanswered request",
                         (unsigned long long)key);
     if (place) {
         place->data = data;
@@ -199,7 +197,7 @@ lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data
         return LIG_OK;
     }
     if (places->count == LIGI_REGISTERED_MAX)
-        return lig_fail(LIG_E_LIMIT, "%d buffers are registered for the worker already",
+        return lig_fail(LIG_E_LIMIT, "too many registered buffers for the worker: the limit is %d",
                         LIGI_REGISTERED_MAX);
     LIG_TRY(ligi_grow(&places->all, &places->room, places->count + 1, sizeof *places->all,
                       "registered buffers"));

@@ -1,9 +1,7 @@
-/* Where pushed tensors land in a server: in a place that was registered for (worker, key), or in a
- * block of the worker's pool.
- *
- * A request takes one block for all its tensors that have no place. A block is used again only when
- * nobody looks at it any more: its request is answered and no hold is left. So a second push under
- * the same key never changes the tensors of the first, whatever their number in flight. */
+/* Where pushed tensors are stored in a server: in a buffer registered for (worker, key), or in a
+ * block of the worker's pool. A request takes one block for all its tensors without a registered
+ * buffer. A block is reused only when its request is answered and no hold is left. So a second push
+ * under the same key never changes the tensors of the first, whatever their number in flight. */
 #ifndef LIGI_RECEIVE_BUFFERS_H
 #define LIGI_RECEIVE_BUFFERS_H
 
@@ -18,7 +16,7 @@ typedef struct ligi_block_pool
     ligi_block_pool; /* shared; freed when closed and without blocks in use */
 
 #define LIGI_BLOCK_ALIGNMENT 64
-/* Of tensors that lie one behind the other in a block. */
+/* Of tensors stored one after another in a block. */
 uint64_t ligi_block_aligned(uint64_t bytes);
 
 typedef struct ligi_block {
@@ -28,7 +26,7 @@ typedef struct ligi_block {
     uint32_t order; /* its bytes are a power of two */
     uint64_t bytes;
     uint8_t *data;           /* aligned to LIGI_BLOCK_ALIGNMENT */
-    ligi_mapping **mappings; /* lent memory that the request's tensors lie in */
+    ligi_mapping **mappings; /* lent memory that contains the request's tensors */
     size_t mapping_count, mapping_room;
 } ligi_block;
 
@@ -37,24 +35,24 @@ void ligi_block_pool_close(ligi_block_pool *pool);
 /* Bytes of its blocks, used or not. */
 uint64_t ligi_block_pool_bytes(ligi_block_pool *pool);
 
-/* A block of at least `bytes`, held once. LIMIT when those in use and this one are more than the
- * pool may have. Allocates only when no block of the size is free. */
+/* A block of at least `bytes`, with one reference. LIMIT if the pool would exceed its limit.
+ * Allocates only if no block of the size is free. */
 lig_status ligi_block_pool_take(ligi_block_pool *pool, uint64_t bytes, ligi_block **block);
 void ligi_block_hold(ligi_block *block);
-/* The last one gives it back. Any thread. NULL is fine. */
+/* The last release returns it. Any thread. NULL is valid. */
 void ligi_block_drop(ligi_block *block);
 /* The block keeps the mapping readable as long as it is held. */
 lig_status ligi_block_lend(ligi_block *block, ligi_mapping *mapping);
 
-/* --- places --- */
+/* --- registered buffers --- */
 
 typedef struct ligi_registered_buffer {
     uint64_t key;
     uint8_t *data;
     uint64_t bytes;
-    const void *holder; /* the request that fills it, until it is answered */
-    uint64_t claim;     /* number of the last request that was promised it */
-    uint32_t parked;    /* requests that lie in blocks until the place is free */
+    const void *holder; /* the request that uses it, until it is answered */
+    uint64_t claim;     /* number of the last request that was assigned it */
+    uint32_t parked;    /* requests waiting in blocks until it is free */
 } ligi_registered_buffer;
 
 typedef struct ligi_registered { /* of one worker; zero-initialised is valid */
@@ -65,9 +63,9 @@ typedef struct ligi_registered { /* of one worker; zero-initialised is valid */
 
 #define LIGI_REGISTERED_MAX 65536
 
-/* NULL when nothing is registered under the key. */
+/* NULL if nothing is registered under the key. */
 ligi_registered_buffer *ligi_registered_find(const ligi_registered *places, uint64_t key);
-/* Registers, or moves what is registered; BUSY while a request is in the old place. */
+/* Registers, or replaces the registration; BUSY while a request uses the old buffer. */
 lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data, uint64_t bytes);
 void ligi_registered_fini(ligi_registered *places);
 

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A handler is (how many were taken before it + 1) << SLOT_BITS | slot: never 0, never given twice.
- */
+/* A handler is (how many were taken before it + 1) << SLOT_BITS | slot: never 0, never reused. */
 enum { SLOT_BITS = 20 };
 #define SLOTS_MAX ((size_t)1 << SLOT_BITS)
 
@@ -54,7 +53,7 @@ static lig_status add_job(ligi_server_requests *inbox)
 {
     ligi_job *job;
     if (inbox->job_count == SLOTS_MAX)
-        return lig_fail(LIG_E_LIMIT, "%zu requests are not answered yet", SLOTS_MAX);
+        return lig_fail(LIG_E_LIMIT, "too many unanswered requests: %zu", SLOTS_MAX);
     LIG_TRY(ligi_grow(&inbox->jobs, &inbox->job_room, inbox->job_count + 1, sizeof *inbox->jobs,
                       "the table of requests"));
     LIG_TRY(ligi_calloc(&job, 1, sizeof *job, "a request"));
@@ -69,8 +68,8 @@ lig_status ligi_server_requests_begin(ligi_server_requests *inbox, uint32_t work
 {
     ligi_queue *queue = &inbox->queues[worker];
     if (queue->jobs >= LIG_MESH_REQUESTS_MAX + 1)
-        return lig_fail(LIG_E_LIMIT, "worker %u has more than %u requests that are not answered",
-                        worker, LIG_MESH_REQUESTS_MAX);
+        return lig_fail(LIG_E_LIMIT, "worker %u has more than %u unanswered requests", worker,
+                        LIG_MESH_REQUESTS_MAX);
     if (inbox->free == NULL)
         LIG_TRY(add_job(inbox));
     ligi_job *job = inbox->free;
@@ -98,7 +97,8 @@ lig_status ligi_job_reserve(ligi_job *job)
     if (iov)
         job->iov = iov;
     if (places == NULL || iov == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for a request of %zu tensors", job->pieces.room);
+        return lig_fail(LIG_E_NOMEM, "out of memory for a request of %zu tensors",
+                        job->pieces.room);
     job->room = job->pieces.room;
     return LIG_OK;
 }
@@ -150,7 +150,7 @@ void ligi_server_requests_end(ligi_server_requests *inbox, ligi_job *job)
     inbox->free = job;
 }
 
-/* Brings parked tensors to their places; 1 when all are there. */
+/* Copies parked tensors to their registered buffers; 1 if all are there. */
 static int settle(ligi_job *job)
 {
     for (uint32_t i = 0; job->parked > 0 && i < job->push_count; i++) {
@@ -170,7 +170,7 @@ static int settle(ligi_job *job)
     return job->parked == 0;
 }
 
-/* Whether the worker's first request can be handed out. */
+/* Whether the worker's first request can be delivered. */
 static int can_take(ligi_server_requests *inbox, uint32_t worker)
 {
     ligi_job *job = inbox->queues[worker].first;
@@ -229,7 +229,7 @@ static lig_status absent(const ligi_server_requests *inbox)
     if (found->state == LIG_MESH_STOPPED)
         return lig_fail(LIG_E_CLOSED, "worker %u has stopped", worker);
     if (found->state == LIG_MESH_AWAITED)
-        return lig_fail(LIG_E_PEER, "worker %u has not come yet", worker);
+        return lig_fail(LIG_E_PEER, "worker %u has not joined yet", worker);
     return lig_fail(LIG_E_PEER, "worker %u is lost: %s", worker, found->why);
 }
 
@@ -284,9 +284,9 @@ lig_status ligi_server_requests_find(ligi_server_requests *inbox, uint64_t handl
     }
     uint64_t number = handler >> SLOT_BITS;
     if (number == 0 || number > inbox->taken_count)
-        return lig_fail(LIG_E_NOTFOUND, "handler %llu was never given out by get_batch",
+        return lig_fail(LIG_E_NOTFOUND, "handler %llu was never returned by get_batch",
                         (unsigned long long)handler);
-    return lig_fail(LIG_E_NOTFOUND, "handler %llu has been answered already",
+    return lig_fail(LIG_E_NOTFOUND, "handler %llu has already been answered",
                     (unsigned long long)handler);
 }
 
@@ -308,7 +308,7 @@ static void drop_queue(ligi_server_requests *inbox, ligi_queue *queue)
     }
 }
 
-/* Nobody may ever answer it, so that it must not keep the places of the one who comes next. */
+/* It may never be answered, so it must not block the buffers of the next worker. */
 static void orphan(ligi_job *job)
 {
     leave_places(job);

@@ -1,5 +1,5 @@
-/* A server's requests: one queue a worker, who is there, and the table of handlers. No I/O, no
- * locks; the caller guards it. */
+/* A server's requests: one queue per worker, which workers are present, and the table of handlers.
+ * No I/O, no locks; the caller guards it. */
 #ifndef LIGI_SERVER_REQUESTS_H
 #define LIGI_SERVER_REQUESTS_H
 
@@ -8,11 +8,11 @@
 
 typedef enum ligi_job_state {
     LIGI_JOB_FREE = 0,
-    LIGI_JOB_LANDING, /* its tensors are arriving */
+    LIGI_JOB_LANDING, /* its tensors are being received */
     LIGI_JOB_QUEUED,
     LIGI_JOB_TAKEN,   /* the caller has its handler */
-    LIGI_JOB_SENDING, /* answered; the answer's tensors are borrowed */
-    LIGI_JOB_ORPHAN,  /* taken, but the worker is gone; lives until it is answered all the same */
+    LIGI_JOB_SENDING, /* answered; the response's tensors are borrowed */
+    LIGI_JOB_ORPHAN,  /* taken, but the worker is lost; lives until it is answered */
 } ligi_job_state;
 
 typedef struct ligi_job { /* one request */
@@ -20,17 +20,17 @@ typedef struct ligi_job { /* one request */
     ligi_job_state state;
     uint32_t slot, worker, incarnation;
     uint64_t handler; /* 0: not taken yet */
-    uint64_t serial;  /* the worker's number of it */
+    uint64_t serial;  /* the worker's serial number */
     uint64_t number;  /* this server's */
     uint32_t push_count, pull_count;
     uint64_t push_bytes, pull_bytes;
     ligi_pieces pieces;              /* pushed, then pulled */
     size_t room;                     /* of the next two: as pieces.room */
-    ligi_registered_buffer **places; /* registered landing places, or NULL */
+    ligi_registered_buffer **places; /* registered buffers, or NULL */
     struct iovec *iov;
-    ligi_block *block;   /* where the other tensors landed */
-    ligi_block *staging; /* an answer, packed */
-    uint32_t parked;     /* tensors whose place was not free when they came */
+    ligi_block *block;   /* where the other tensors are */
+    ligi_block *staging; /* a packed response */
+    uint32_t parked;     /* tensors whose registered buffer was in use when they arrived */
     uint64_t stamps[LIGI_MESSAGE_STAMPS];
 } ligi_job;
 
@@ -38,10 +38,10 @@ typedef struct ligi_job { /* one request */
 
 typedef struct ligi_queue { /* of one worker */
     ligi_job *first, *last;
-    uint32_t jobs; /* that are not free, orphans among them */
+    uint32_t jobs; /* in use, including orphans */
     uint32_t incarnation;
     uint32_t state;           /* lig_mesh_state */
-    char why[LIGI_WHY_BYTES]; /* it is gone */
+    char why[LIGI_WHY_BYTES]; /* it is lost or has stopped */
     ligi_registered places;
     ligi_block_pool *pool;
 } ligi_queue;
@@ -50,9 +50,9 @@ typedef struct ligi_server_requests {
     uint32_t worker_count;
     ligi_queue *queues;
     uint32_t filled; /* workers that have a request in their queue */
-    uint32_t absent; /* workers that are not there */
+    uint32_t absent; /* workers that are not present */
     uint32_t parked; /* requests in queues with parked tensors */
-    uint32_t turn;   /* whose request is taken first by LIG_MESH_ANY */
+    uint32_t turn;   /* whose request LIG_MESH_ANY takes first */
     uint64_t taken_count;
     uint64_t begun_count;
     ligi_job **jobs;
@@ -64,32 +64,32 @@ lig_status ligi_server_requests_init(ligi_server_requests *inbox, uint32_t worke
                                      uint64_t receive_bytes);
 void ligi_server_requests_fini(ligi_server_requests *inbox);
 
-/* A job for a request of the worker that begins to arrive. LIMIT when it has too many. */
+/* A job for a request that starts to arrive. LIMIT if the worker has too many. */
 lig_status ligi_server_requests_begin(ligi_server_requests *inbox, uint32_t worker, ligi_job **job);
-/* Gives its other arrays the room of its pieces. */
+/* Grows its other arrays to the capacity of its pieces. */
 lig_status ligi_job_reserve(ligi_job *job);
-/* It has landed. */
+/* It has arrived completely. */
 void ligi_server_requests_queue(ligi_server_requests *inbox, ligi_job *job);
-/* Done with it: gives back what it holds. Not for one that is queued. */
+/* Releases the job. Not for a queued one. */
 void ligi_server_requests_end(ligi_server_requests *inbox, ligi_job *job);
 
-/* 1 when there is something to take. */
+/* 1 if there is something to take. */
 int ligi_server_requests_filled(ligi_server_requests *inbox, uint32_t mode);
-/* 1 when ligi_server_requests_take would take something or fail. */
+/* 1 if ligi_server_requests_take would take something or fail. */
 int ligi_server_requests_ready(ligi_server_requests *inbox, uint32_t mode);
-/* Takes; *count is 0 when there is nothing to take yet. PEER, CLOSED: see lig_mesh_get_batch. */
+/* Takes; *count is 0 if there is nothing to take yet. PEER, CLOSED: see lig_mesh_get_batch. */
 lig_status ligi_server_requests_take(ligi_server_requests *inbox, uint32_t mode, ligi_job **jobs,
                                      size_t room, size_t *count);
-/* The job behind a handler that is to be answered (TAKEN or ORPHAN); NOTFOUND otherwise. */
+/* The job of a handler that can be answered (TAKEN or ORPHAN); NOTFOUND otherwise. */
 lig_status ligi_server_requests_find(ligi_server_requests *inbox, uint64_t handler, ligi_job **job);
-/* 1 while its answer borrows tensors. */
+/* 1 while its response borrows tensors. */
 int ligi_server_requests_sending(const ligi_server_requests *inbox, uint64_t handler);
 
-/* The worker is gone (LIG_MESH_LOST or STOPPED): what is queued or landing is dropped, what is
- * taken becomes an orphan. */
+/* The worker is gone (LIG_MESH_LOST or STOPPED): queued and arriving requests are dropped, taken
+ * ones become orphans. */
 void ligi_server_requests_lose(ligi_server_requests *inbox, uint32_t worker, uint32_t state,
                                const char *why);
-/* It is there, for the first time or again. Orphans stay until they are answered, and count. */
+/* It is present, for the first time or again. Orphans stay until they are answered, and count. */
 void ligi_server_requests_join(ligi_server_requests *inbox, uint32_t worker, uint32_t incarnation);
 
 #endif

@@ -65,13 +65,13 @@ static void test_answered_twice_and_unknown(void **unused)
     assert_ok(ligi_server_requests_find(&inbox, handler, &found));
     ligi_server_requests_end(&inbox, found);
     assert_status(ligi_server_requests_find(&inbox, handler, &found), LIG_E_NOTFOUND);
-    assert_says("answered already");
+    assert_says("already been answered");
     arrive(&inbox, 0, 2); /* the same slot again */
     assert_ok(ligi_server_requests_take(&inbox, LIG_MESH_ANY, &job, 1, &count));
     assert_status(ligi_server_requests_find(&inbox, handler, &found), LIG_E_NOTFOUND);
     assert_status(ligi_server_requests_find(&inbox, job->handler + (UINT64_C(1) << 20), &found),
                   LIG_E_NOTFOUND);
-    assert_says("never given out");
+    assert_says("never returned");
     ligi_server_requests_fini(&inbox);
 }
 

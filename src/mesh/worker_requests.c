@@ -75,10 +75,10 @@ lig_status ligi_worker_requests_begin(ligi_worker_requests *outbox, uint32_t pus
         LIG_TRY(request_create(outbox->server_count, slot));
     ligi_request *request = *slot;
     if (request->state == LIGI_REQUEST_OPEN || request->diverted > 0)
-        return lig_fail(LIG_E_LIMIT,
-                        "request %llu and later ones are not answered yet, and %u may wait at "
-                        "most; wait for it first",
-                        (unsigned long long)request->handler, LIG_MESH_REQUESTS_MAX);
+        return lig_fail(
+            LIG_E_LIMIT,
+            "request %llu and later ones are outstanding, and the limit is %u: wait for it first",
+            (unsigned long long)request->handler, LIG_MESH_REQUESTS_MAX);
     size_t entries = push_count + (size_t)outbox->server_count * pull_count;
     LIG_TRY(
         ligi_grow(&request->iov, &request->iov_room, entries, sizeof *request->iov, "a request"));
@@ -113,13 +113,13 @@ void ligi_worker_requests_undo(ligi_worker_requests *outbox, ligi_request *reque
     outbox->next_handler -= request->handler_count;
 }
 
-/* Handlers grow with serial numbers, so that the ring is searched like a sorted array. */
+/* Handlers increase with serial numbers, so the ring is searched like a sorted array. */
 lig_status ligi_worker_requests_find(const ligi_worker_requests *outbox, uint64_t handler,
                                      ligi_request **out)
 {
     uint64_t high = outbox->next_serial;
     uint64_t low = high > LIG_MESH_REQUESTS_MAX ? high - LIG_MESH_REQUESTS_MAX : 0;
-    uint64_t middle = high - 1; /* mostly it is the youngest */
+    uint64_t middle = high - 1; /* mostly it is the latest */
     for (; low < high; middle = low + (high - low) / 2) {
         ligi_request *request = outbox->ring[middle % LIG_MESH_REQUESTS_MAX];
         if (request->handler == handler) {
@@ -132,10 +132,10 @@ lig_status ligi_worker_requests_find(const ligi_worker_requests *outbox, uint64_
             high = middle;
     }
     if (handler >= outbox->next_handler)
-        return lig_fail(LIG_E_NOTFOUND, "handler %llu was never given out by push_pull",
+        return lig_fail(LIG_E_NOTFOUND, "handler %llu was never returned by push_pull",
                         (unsigned long long)handler);
     return lig_fail(LIG_E_NOTFOUND,
-                    "handler %llu is none of the last %u requests that are remembered",
+                    "handler %llu is not one of the last %u requests, which are remembered",
                     (unsigned long long)handler, LIG_MESH_REQUESTS_MAX);
 }
 

@@ -8,8 +8,8 @@
 
 typedef enum ligi_request_state {
     LIGI_REQUEST_FREE = 0,
-    LIGI_REQUEST_OPEN,  /* not answered by all, or its memory is still in use */
-    LIGI_REQUEST_ENDED, /* well or not; remembered until its slot is needed */
+    LIGI_REQUEST_OPEN,  /* not answered by all servers, or its memory is still in use */
+    LIGI_REQUEST_ENDED, /* completed or failed; remembered until its slot is needed */
 } ligi_request_state;
 
 struct ligi_request;
@@ -21,7 +21,7 @@ typedef struct ligi_share { /* of a request: one server's */
     uint32_t server;
     uint8_t open;    /* no answer yet */
     uint8_t sending; /* the pushed tensors are borrowed */
-    uint8_t landing; /* the answer is arriving; LIGI_DIVERTED: and is thrown away */
+    uint8_t landing; /* the response is being received; LIGI_DIVERTED: and discarded */
     uint32_t iov_count;
     struct iovec *iov;                /* where the answer goes */
     uint64_t bytes;                   /* of the answer */
@@ -30,15 +30,15 @@ typedef struct ligi_share { /* of a request: one server's */
 
 typedef struct ligi_request {
     ligi_request_state state;
-    int waited; /* somebody was told how it ended */
+    int waited; /* a wait has returned its result */
     uint64_t serial, handler;
     uint32_t handler_count;
-    uint32_t open, busy; /* shares without answer; sends and landings under way */
-    uint32_t diverted;   /* landings that net still knows: the slot is not free yet */
+    uint32_t open, busy; /* shares without a response; sends and receives in progress */
+    uint32_t diverted;   /* receives that net still references: the slot is not free yet */
     uint32_t last;       /* the server that answered last */
     uint32_t pull_count; /* of one server */
     uint64_t push_bytes;
-    lig_status status; /* the first failure, with its sentence */
+    lig_status status; /* the first failure, with its error text */
     char *sentence;
     ligi_share *shares; /* [server_count] */
     struct iovec *iov;  /* [iov_room]: pushed tensors, then the shares' */
@@ -55,30 +55,30 @@ typedef struct ligi_worker_requests {
     ligi_request *ring[LIG_MESH_REQUESTS_MAX]; /* made when first used */
     uint64_t next_serial, next_handler;
     uint32_t open;         /* requests */
-    uint32_t unwaited;     /* requests that ended and nobody was told */
+    uint32_t unwaited;     /* completed requests that nobody has waited for */
     ligi_block_pool *pool; /* for packing */
 } ligi_worker_requests;
 
 lig_status ligi_worker_requests_init(ligi_worker_requests *outbox, uint32_t server_count);
 void ligi_worker_requests_fini(ligi_worker_requests *outbox);
 
-/* A request with `pull_count` answers of each server and room for `push_count` iov entries before
- * theirs; all shares are open. It takes `handler_count` handlers. LIMIT when the oldest has
- * not ended. */
+/* A request with `pull_count` responses per server and room for `push_count` iov entries before
+ * theirs; all shares are open. It takes `handler_count` handlers. LIMIT if the oldest has not
+ * ended. */
 lig_status ligi_worker_requests_begin(ligi_worker_requests *outbox, uint32_t push_count,
                                       uint32_t pull_count, ligi_request **request);
-/* Takes back the youngest, of which nothing was sent. */
+/* Takes back the latest, for which nothing was sent. */
 void ligi_worker_requests_undo(ligi_worker_requests *outbox, ligi_request *request);
 
-/* By handler: NOTFOUND for one that was never given out, or is forgotten. */
+/* By handler: NOTFOUND for one that was never returned, or is forgotten. */
 lig_status ligi_worker_requests_find(const ligi_worker_requests *outbox, uint64_t handler,
                                      ligi_request **request);
-/* By serial number; NULL when it is not open. */
+/* By serial number; NULL if it is not open. */
 ligi_request *ligi_worker_requests_open(const ligi_worker_requests *outbox, uint64_t serial);
 
-/* The request has failed unless it had already; its open shares are closed. */
+/* Marks the request failed unless it already is; its open shares are closed. */
 void ligi_request_fail(ligi_request *request, lig_status status, const char *sentence);
-/* Ends it when no share is open and no memory in use; 1 when it has ended by this. */
+/* Ends it if no share is open and no memory in use; 1 if this call ended it. */
 int ligi_worker_requests_settle(ligi_worker_requests *outbox, ligi_request *request);
 
 #endif

@@ -53,8 +53,8 @@ lig_status ligi_net_mine(const ligi_net *net)
 {
     if (__atomic_load_n(net->here, __ATOMIC_RELAXED))
         return LIG_OK;
-    return lig_fail(LIG_E_CLOSED, "the endpoint belongs to the process this one was forked from; "
-                                  "open one of its own");
+    return lig_fail(LIG_E_CLOSED,
+                    "the endpoint belongs to the parent process (forked): open another one");
 }
 
 void ligi_net_lock(ligi_net *net)
@@ -122,7 +122,7 @@ static lig_status take_options(ligi_net *net, const ligi_net_options *given)
     return LIG_OK;
 }
 
-/* Where the host does not say which it is, nobody is taken to be on the same one. */
+/* If the host has no boot id, no peer is assumed to be on the same host. */
 static void set_boot_id(uint8_t id[16])
 {
     if (!ligi_boot_id(id) && getrandom(id, 16, 0) != 16)
@@ -133,11 +133,11 @@ static lig_status mark_process(ligi_net *net)
 {
     void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
-        return ligi_fail_errno(errno, "a page could not be had");
+        return ligi_fail_errno(errno, "mmap of a page failed");
     if (madvise(page, 4096, MADV_WIPEONFORK) != 0) {
         int number = errno;
         munmap(page, 4096);
-        return ligi_fail_errno(number, "a page cannot be wiped on fork");
+        return ligi_fail_errno(number, "madvise(MADV_WIPEONFORK) failed");
     }
     net->here = page;
     *net->here = 1;
@@ -178,7 +178,7 @@ lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options)
     set_boot_id(made->boot_id);
     lig_status status = LIG_OK;
     if (getrandom(made->net_id, sizeof made->net_id, 0) != (ssize_t)sizeof made->net_id)
-        status = ligi_fail_errno(errno, "random bytes could not be had");
+        status = ligi_fail_errno(errno, "getrandom failed");
     if (status == LIG_OK)
         status = mark_process(made);
     if (status == LIG_OK)
@@ -195,7 +195,7 @@ lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options)
     return LIG_OK;
 }
 
-/* Memory alone: the sockets are the parent's, and so is what a goodbye would end. */
+/* Frees memory only: the sockets belong to the parent, and a goodbye would end its connections. */
 static void close_forked(ligi_net *net)
 {
     while (net->links != NULL) {
@@ -269,7 +269,7 @@ static lig_status no_transport(const char *scheme)
     for (size_t i = 0; ligi_transports[i] != NULL && used < sizeof known; i++)
         used +=
             (size_t)snprintf(known + used, sizeof known - used, " %s", ligi_transports[i]->scheme);
-    return lig_fail(LIG_E_NOTFOUND, "'%s' is no transport; known are:%s", scheme, known);
+    return lig_fail(LIG_E_NOTFOUND, "unknown transport '%s' (known:%s)", scheme, known);
 }
 
 lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_transport_slot **slot)
@@ -287,13 +287,13 @@ lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_transport_
             return status == LIG_E_NOTFOUND ? no_transport(scheme) : status;
     }
     if (net->slot_count == LIGI_TRANSPORTS_MAX)
-        return lig_fail(LIG_E_LIMIT, "%d transports are in use, '%s' would be one more",
+        return lig_fail(LIG_E_LIMIT, "too many transports: %d are in use, '%s' would be one more",
                         LIGI_TRANSPORTS_MAX, scheme);
     ligi_transport_slot *made = &net->slots[net->slot_count];
     LIG_TRY(ops->open(net, &ligi_net_host, &made->self));
     made->ops = ops;
     net->slot_count++;
-    ligi_net_wake(net); /* whoever sleeps has armed those that were there */
+    ligi_net_wake(net); /* a sleeping thread has armed only the earlier ones */
     *slot = made;
     return LIG_OK;
 }
@@ -303,7 +303,7 @@ static lig_status listen_at(ligi_net *net, const ligi_uri *uri, char *address)
     ligi_transport_slot *slot;
 
     if (net->address_count == LIGI_CARD_ADDRESSES_MAX)
-        return lig_fail(LIG_E_LIMIT, "an endpoint listens at %d addresses at most",
+        return lig_fail(LIG_E_LIMIT, "too many addresses to listen at: the limit is %d",
                         LIGI_CARD_ADDRESSES_MAX);
     LIG_TRY(ligi_net_transport(net, uri->scheme, &slot));
     LIG_TRY(slot->ops->listen(slot->self, uri, address));

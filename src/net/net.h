@@ -24,18 +24,19 @@
 
 typedef struct ligi_transport_slot ligi_transport_slot;
 
-#define LIGI_NET_VERSION 1         /* of what travels; both ends must have the same */
+#define LIGI_NET_VERSION 1         /* of the wire protocol; the same at both ends */
 #define LIGI_HEAD_BYTES_MAX 65536  /* of a message's head */
-#define LIGI_HELLO_BYTES_MAX 1024  /* of what a module adds to a hello */
+#define LIGI_HELLO_BYTES_MAX 1024  /* of a module's part of a hello */
 #define LIGI_CARD_BYTES_MAX 1024   /* of a card */
 #define LIGI_ADDRESS_BYTES_MAX 256 /* of an address, with its NUL */
-#define LIGI_PIECES_MAX 1024       /* of a payload: entries of iovec in one send or one landing */
+#define LIGI_PIECES_MAX 1024       /* iovec entries of a payload in one send or receive */
 
 typedef struct ligi_net ligi_net;
 typedef struct ligi_link ligi_link;
 typedef struct ligi_mapping ligi_mapping;
 
-/* A link belongs to one module; which, its first message says. Pinned: the numbers travel. */
+/* A link belongs to one module, named by its first message. Fixed: the numbers are part of the
+ * protocol. */
 typedef enum ligi_service {
     LIGI_SERVICE_TEST = 0,
     LIGI_SERVICE_GROUP = 1,
@@ -47,36 +48,36 @@ typedef enum ligi_service {
 
 /* --- the endpoint --- */
 
-/* What lies between the hosts. It matters to transports that do not encrypt: a connection that may
- * go by any of its card's addresses goes by theirs only where the user has said so. */
+/* Whether the network between hosts is trusted. It matters to transports that do not encrypt:
+ * "auto" uses them only if the user has said so. */
 typedef enum ligi_fabric {
-    LIGI_FABRIC_STRANGE = 0, /* others may listen, as far as we know */
-    LIGI_FABRIC_DEVICE = 1,  /* it is ours alone; they are used where a device makes them faster */
-    LIGI_FABRIC_ANY = 2      /* likewise, whatever they find to run on */
+    LIGI_FABRIC_STRANGE = 0, /* others may listen */
+    LIGI_FABRIC_DEVICE = 1,  /* private; used if a device makes them faster */
+    LIGI_FABRIC_ANY = 2      /* private; used with any device */
 } ligi_fabric;
 
 typedef struct ligi_net_options {
-    const void *secret; /* borrowed by open; NULL: none, then no address beyond this host is used */
+    const void *secret; /* borrowed by open; NULL: none, then only addresses of this host are
+                         * used */
     size_t secret_bytes;
-    const char *group; /* with a secret: whose members alone are met (a module's name, a served
-                          store's); NULL: "". See ligi_net_bind */
-    int64_t spin_ns;   /* how long a waiting thread polls before it sleeps; 0: 20 us, < 0: never */
-    int64_t hello_ns;  /* a connection that has not said hello by then is dropped; 0: 10 s */
-    uint64_t
-        payload_bytes_max; /* of one message; 0: 1 TiB. The head hook is where to be stricter */
-    uint32_t queue_max;    /* messages waiting on one link; 0: 4096 */
+    const char *group; /* with a secret: limits peers to this group (a module's name, a served
+                        * store's); NULL: "". See ligi_net_bind */
+    int64_t spin_ns;   /* how long a waiting thread spins before it sleeps; 0: 20 us, < 0: never */
+    int64_t hello_ns;  /* a connection without a hello by then is dropped; 0: 10 s */
+    uint64_t payload_bytes_max; /* of one message; 0: 1 TiB. The head hook may set a lower limit */
+    uint32_t queue_max;         /* queued messages per link; 0: 4096 */
     uint32_t stranger_max; /* accepted connections that have not said hello; 0: 256. Above it the
                               oldest goes */
     uint32_t link_max;     /* links; 0: 16384, some of each service for 4096 members */
-    int background;        /* 1: a thread of ours drives while no caller does */
+    int background;        /* 1: a library thread drives progress while no caller does */
     ligi_fabric fabric;
     int64_t turn_ns; /* an address of a card that takes no hello by then gives way to the next; 0:
                         5 s. At most half of what the connection has left */
 } ligi_net_options;
 
-/* With a secret, what a connection proves beside it. */
+/* With a secret: what a connection proves besides it. */
 typedef enum ligi_net_key {
-    LIGI_KEY_MEET = 0,   /* of the rendezvous; of everything where there is no group */
+    LIGI_KEY_MEET = 0,   /* of the rendezvous; of everything if there is no group */
     LIGI_KEY_MEMBER = 1, /* of members among each other: none until the group's id is known */
     LIGI_KEYS = 2
 } ligi_net_key;
@@ -86,26 +87,26 @@ lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options);
  * except `sent` for messages still borrowed. Takes at most about a second. */
 void ligi_net_close(ligi_net *net);
 
-void ligi_net_lock(ligi_net *net); /* recursive; not to be held over wait, poll or close */
+void ligi_net_lock(ligi_net *net); /* recursive; must not be held over wait, poll or close */
 void ligi_net_unlock(ligi_net *net);
 
-/* Begins to accept at a URI ("tcp://127.0.0.1:0", "tcp://[::1]:7000?backlog=64", "shm:",
- * "inproc:name", "ucx://..."); unknown options are refused. Fills `address` with what a peer
- * connects to: the port chosen by the system, the name made up. Several addresses are fine. */
+/* Starts listening at a URI ("tcp://127.0.0.1:0", "tcp://[::1]:7000?backlog=64", "shm:",
+ * "inproc:name", "ucx://..."); unknown options are rejected. Fills `address` with what a peer
+ * connects to, including the port or name that was chosen. May be called several times. */
 lig_status ligi_net_listen(ligi_net *net, const char *uri, char address[LIGI_ADDRESS_BYTES_MAX]);
 
-/* This endpoint's card: where it listens and on which host it is, a blob for peers. `host` (may be
- * NULL) is put in place of the host of addresses that name all interfaces (0.0.0.0, [::]). */
+/* This endpoint's card: its addresses and host, as a blob for peers. `host` (may be NULL) replaces
+ * the host of wildcard addresses (0.0.0.0, [::]). */
 lig_status ligi_net_card(ligi_net *net, const char *host, void *card, size_t *bytes);
 
-/* --- what a module hears --- */
+/* --- hooks of a module --- */
 
 typedef struct ligi_hello {
-    const void *data; /* what the other side's module said; hostile until checked */
+    const void *data; /* data of the peer's module; untrusted until checked */
     size_t bytes;
     uint8_t net_id[16];  /* random, one per endpoint */
-    uint8_t boot_id[16]; /* of the peer's host, as it says */
-    uint32_t uid, pid;   /* as it says */
+    uint8_t boot_id[16]; /* of the peer's host, as claimed */
+    uint32_t uid, pid;   /* as claimed */
 } ligi_hello;
 
 typedef struct ligi_reply {
@@ -113,59 +114,60 @@ typedef struct ligi_reply {
     uint8_t data[LIGI_HELLO_BYTES_MAX];
 } ligi_reply;
 
-/* A piece of an arriving payload that the sender lent: it lies in memory both can see. */
+/* A piece of a received payload that the sender lent: it is in memory that both map. */
 typedef struct ligi_piece {
     uint64_t offset, bytes; /* in the payload */
-    void *shared;           /* NULL: these bytes must be moved */
+    void *shared;           /* NULL: these bytes must be copied */
     ligi_mapping *mapping;  /* keeps `shared` readable; see ligi_mapping_keep */
-    int read_only;          /* writing to it would be the end */
-    int taken;              /* set by the hook: used where it lies, not moved */
+    int read_only;          /* writing would raise SIGBUS or SIGSEGV */
+    int taken;              /* set by the hook: used in place, not copied */
 } ligi_piece;
 
 typedef struct ligi_arrival {
     const void
-        *head; /* until the hook returns; copied out of shared memory, hostile until checked */
+        *head; /* until the hook returns; copied out of shared memory, untrusted until checked */
     size_t head_bytes;
     uint64_t payload_bytes;
-    ligi_piece *pieces; /* in order, together the payload; none when nothing was lent */
+    ligi_piece *pieces; /* in order, together the payload; none if nothing was lent */
     size_t piece_count;
 } ligi_arrival;
 
-/* Where a payload goes: `count` entries whose sum is the payload without the pieces taken. The
- * array and the memory stay until arrived or lost. A hook that fills nothing has the payload thrown
- * away. */
+/* Where a payload is received: `count` entries whose sum is the payload without the taken pieces.
+ * The array and the memory must stay valid until arrived or lost. If the hook fills nothing, the
+ * payload is discarded. */
 typedef struct ligi_landing {
     struct iovec *iov;
     size_t count;
-    void *token; /* handed to arrived */
+    void *token; /* passed to arrived */
 } ligi_landing;
 
 typedef struct ligi_net_hooks {
-    /* A peer said hello. Accepted link: fill *reply (for the peer's `met`); it is the module's from
-     * here on, to be closed by ligi_link_close. A failing status refuses the peer, tells it the
-     * sentence and frees the link. On a link made by connect: it is up; failing loses it. */
+    /* A peer sent its hello. Accepted link: fill *reply (for the peer's `met`); the module owns the
+     * link from here on and closes it with ligi_link_close. On failure the peer is refused with the
+     * error text, and the link is freed. On a link made by connect: it is up; on failure it is
+     * lost. */
     lig_status (*met)(void *context, ligi_link *link, const ligi_hello *hello, ligi_reply *reply);
-    /* A message begins. A failing status loses the link, with the sentence told to the peer. */
+    /* A message begins. On failure the link is lost, and the error text is sent to the peer. */
     lig_status (*head)(void *context, ligi_link *link, const ligi_arrival *arrival,
                        ligi_landing *landing);
-    /* It has landed. Called for every message, also for one without payload. */
+    /* The message is complete. Called for every message, also for one without payload. */
     void (*arrived)(void *context, ligi_link *link, void *token);
     /* A message is no longer borrowed: handed over (LIG_OK), or the link is lost, closed, or the
-     * message cancelled. Not called when send said `done`. */
+     * message cancelled. Not called if send returned `done`. */
     void (*sent)(void *context, ligi_link *link, void *token, lig_status status);
-    /* The link is of no use any more; close it, now or later. Once at most, never after close, and
-     * after `sent` for everything borrowed. LIG_E_CLOSED: the peer said goodbye; LIG_E_PEER: it
-     * vanished; LIG_E_TIMEOUT, LIG_E_DENIED, LIG_E_CORRUPT... as the sentence says. */
+    /* The link is unusable; close it, now or later. Called at most once, never after close, and
+     * after `sent` for everything borrowed. LIG_E_CLOSED: the peer sent a goodbye; LIG_E_PEER: the
+     * connection broke; LIG_E_TIMEOUT, LIG_E_DENIED, LIG_E_CORRUPT... as the error text says. */
     void (*lost)(void *context, ligi_link *link, lig_status status, const char *sentence);
-    /* May be NULL. Called when `now_ns` has reached what it returned last (first: at serve);
-     * returns when it wants to be called next. For heartbeats and deadlines. */
+    /* May be NULL. Called when `now_ns` has reached the last returned time (first: at serve);
+     * returns when it must be called next. For heartbeats and deadlines. */
     int64_t (*tick)(void *context, int64_t now_ns);
 } ligi_net_hooks;
 
 /* --- links --- */
 
 typedef struct ligi_connect {
-    const char *address; /* a URI as listen gave it; NULL when there is a card */
+    const char *address; /* a URI as listen returned it; NULL if there is a card */
     const void *card;    /* the best of its addresses is taken: shared memory on one host, ucx where
                             both have it, trust the fabric and have a device for it, else tcp; the
                             next when one fails */
@@ -175,35 +177,35 @@ typedef struct ligi_connect {
     ligi_service service;
     const void *hello; /* borrowed; at most LIGI_HELLO_BYTES_MAX bytes */
     size_t hello_bytes;
-    int64_t timeout_ns; /* for all of it, until met; 0: hello_ns of the endpoint */
-    int retry;          /* 1: where nobody listens yet, try again until the timeout */
+    int64_t timeout_ns; /* total, until met; 0: hello_ns of the endpoint */
+    int retry;          /* 1: if nobody listens yet, retry until the timeout */
     void *owner;        /* ligi_link_owner */
 } ligi_connect;
 
 /* --- messages --- */
 
-/* Another follows soon: may wait for it, at most until the next send without, or the end of the
- * round of progress. */
+/* Another message follows soon: this one may wait for it, at most until the next send without this
+ * flag, or the end of the round of progress. */
 #define LIGI_SEND_MORE 1u
-/* Pieces in memory of ligi_net_alloc are lent and not moved where the transport can: they stay
- * unchanged until a message of the module's own protocol says that the peer has done with them;
+/* Pieces in memory of ligi_net_alloc are lent instead of copied if the transport can: they must
+ * stay unchanged until a message of the module's protocol says that the peer no longer needs them;
  * `sent` does not say it. */
 #define LIGI_SEND_LEND 2u
 
 typedef struct ligi_send {
-    const void *head; /* borrowed by the call alone */
+    const void *head; /* borrowed during the call only */
     size_t head_bytes;
-    const struct iovec *iov; /* the array is borrowed by the call alone, the memory until sent */
+    const struct iovec *iov; /* the array is borrowed during the call only, the memory until sent */
     size_t count;
     uint32_t flags;
-    void *token; /* handed to `sent`, and names the message in cancel */
+    void *token; /* passed to `sent`, and identifies the message for cancel */
 } ligi_send;
 
-/* --- figures --- */
+/* --- statistics --- */
 
 typedef struct ligi_net_stats {
     uint64_t sent_count, sent_bytes, received_count, received_bytes; /* heads and payloads */
-    uint64_t lent_bytes; /* of what was sent: not moved */
+    uint64_t lent_bytes; /* of the bytes sent: lent, not copied */
     uint64_t link_count, stranger_count, lost_count, refused_count;
     uint64_t sleeps, wakes;
 } ligi_net_stats;
@@ -214,7 +216,7 @@ void ligi_net_stats_get(ligi_net *net, ligi_net_stats *stats);
 lig_status ligi_net_mine(const ligi_net *net);
 /* The transport of a scheme, opened at first use. */
 lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_transport_slot **slot);
-/* Lock and unlock around what may call transports and hooks; the last leave frees dead links. */
+/* Lock and unlock around calls of transports and hooks; the last leave frees dead links. */
 void ligi_net_enter(ligi_net *net);
 void ligi_net_leave(ligi_net *net);
 

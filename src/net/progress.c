@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 #define EVENTS 64
-#define BUSY_MOST_NS 1000000  /* that a driver who is never idle keeps other callers out */
+#define BUSY_MOST_NS 1000000  /* how long a driver that is never idle keeps other callers out */
 #define WAY_NS 20000          /* and lets them in for */
 #define YIELD_AFTER_NS 3000   /* of spinning in which nothing happened */
-#define SOCKETS_PAUSE_NS 4000 /* between two looks at epoll while the rings are what is hot */
-#define SOCKETS_MOST_NS 10000 /* the same while they bring something */
-#define GLANCES_MOST 32       /* looks at the rings between two at everything else */
+#define SOCKETS_PAUSE_NS 4000 /* between two calls of epoll while the rings are active */
+#define SOCKETS_MOST_NS 10000 /* the same while they deliver messages */
+#define GLANCES_MOST 32       /* polls of the rings between two polls of everything else */
 #define GLANCES_NS 2000       /* that those may take */
 
 static void bell_ready(void *context, uint32_t events)
@@ -31,7 +31,7 @@ static void bell_ready(void *context, uint32_t events)
     (void)events;
     net->stats.wakes++;
     if (read(net->bell, &rings, sizeof rings) < 0)
-        return; /* somebody else has read it */
+        return; /* another thread has read it */
 }
 
 lig_status ligi_progress_open(ligi_net *net)
@@ -41,10 +41,10 @@ lig_status ligi_progress_open(ligi_net *net)
     net->bell = -1;
     net->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (net->epoll < 0)
-        return ligi_fail_errno(errno, "an epoll set could not be had");
+        return ligi_fail_errno(errno, "epoll_create1 failed");
     net->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (net->bell < 0)
-        return ligi_fail_errno(errno, "an eventfd could not be had");
+        return ligi_fail_errno(errno, "eventfd failed");
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&net->changed, &attributes);
@@ -67,7 +67,7 @@ static lig_status control(ligi_net *net, int operation, ligi_watch *watch)
     struct epoll_event event = {.events = watch->events, .data.ptr = watch};
 
     if (epoll_ctl(net->epoll, operation, watch->fd, &event) != 0)
-        return ligi_fail_errno(errno, "a connection cannot be watched");
+        return ligi_fail_errno(errno, "epoll_ctl failed");
     return LIG_OK;
 }
 
@@ -96,15 +96,15 @@ void ligi_net_forget(ligi_net *net, ligi_watch *watch)
     watch->fd = -1;
 }
 
-/* The asleep flag is raised before `rung` is looked at, `rung` before the flag: one of the two sees
- * the other. */
+/* The asleep flag is set before `rung` is read, `rung` before the flag: one of the two sees the
+ * other. */
 void ligi_net_wake(ligi_net *net)
 {
     const uint64_t one = 1;
 
     atomic_store(&net->rung, 1);
     if (atomic_load(&net->asleep) && write(net->bell, &one, sizeof one) < 0)
-        return; /* full: it rings already */
+        return; /* full: it is already readable */
 }
 
 void ligi_net_due(ligi_net *net, int64_t at_ns)
@@ -130,15 +130,15 @@ static void past_deadline(ligi_link *link)
 
     link->final = 1;
     if (plan != NULL && plan->last[0] != '\0')
-        lig_fail(LIG_E_TIMEOUT, "no connection to %s within the time given; the last attempt: %s",
-                 link->name, plan->last);
+        lig_fail(LIG_E_TIMEOUT, "timeout: no connection to %s; the last attempt: %s", link->name,
+                 plan->last);
     else
-        lig_fail(LIG_E_TIMEOUT, "%s did not say hello within the time given", link->name);
+        lig_fail(LIG_E_TIMEOUT, "timeout: no hello from %s", link->name);
     ligi_link_fail(link, LIG_E_TIMEOUT);
 }
 
-/* A peer that stands still may have the hello already, and takes it for a connection when it goes
- * on: it would meet us twice, and lose the first. */
+/* A stopped peer may already have the hello, and would treat it as a connection when it continues:
+ * it would meet us twice, and lose the first. */
 static void look_at_turn(ligi_link *link, int64_t now)
 {
     if (ligi_link_hello_left(link))
@@ -147,8 +147,9 @@ static void look_at_turn(ligi_link *link, int64_t now)
         ligi_net_due(link->net, link->plan->turn_ns);
         return;
     }
-    ligi_link_fail(link, lig_fail(LIG_E_PEER, "'%s' did not answer in time, and there are others",
-                                  link->address));
+    ligi_link_fail(link,
+                   lig_fail(LIG_E_PEER, "'%s' did not answer in time, trying the other addresses",
+                            link->address));
 }
 
 static void look_at_link(ligi_link *link, int64_t now)
@@ -177,7 +178,7 @@ static void look_at_link(ligi_link *link, int64_t now)
     }
 }
 
-/* Ticks, deadlines and attempts that are due; finds out what is due next. */
+/* Runs ticks, deadlines and attempts that are due; computes when the next is. */
 static void look_at_clock(ligi_net *net, int64_t now)
 {
     net->next_ns = net->alarm_ns;
@@ -215,8 +216,8 @@ static void relax(void)
 #endif
 }
 
-/* Whoever spins reads the clock and all else once in several looks: what comes is seen sooner, and
- * a peer on the other thread of this core has more of it for itself. */
+/* A spinning thread reads the clock and everything else only once in several polls: messages are
+ * seen sooner, and a peer on the sibling hyperthread gets more of the core. */
 static int look_at_rings(ligi_net *net, int glances)
 {
     int happened = poll_rings(net);
@@ -294,8 +295,8 @@ static int round_at(ligi_net *net, int64_t now, int thorough)
         ligi_net_bury(net);
     if (happened > 0 && net->waiters > 0)
         pthread_cond_broadcast(&net->changed);
-    /* What a sleeper waits for may have been brought by this thread, and what would have woken it
-     * taken: a peer that has rung its bell does not ring again. */
+    /* This thread may have handled what a sleeper waits for, and consumed its wake-up: a peer does
+     * not ring twice. */
     if (happened > 0 && net->driver != LIGI_NOBODY)
         ligi_net_wake(net);
     return happened;
@@ -328,7 +329,7 @@ static void disarm(ligi_net *net)
             net->slots[i].ops->disarm(net->slots[i].self);
 }
 
-/* Until there is something to do; -1: nobody knows when. */
+/* Until something is due; -1: unknown. */
 static int64_t sleep_ns(const ligi_net *net, int64_t deadline_ns)
 {
     int64_t until = deadline_ns < net->next_ns ? deadline_ns : net->next_ns;
@@ -339,8 +340,8 @@ static int64_t sleep_ns(const ligi_net *net, int64_t deadline_ns)
     return left > 0 ? left : 0;
 }
 
-/* Whole milliseconds are too coarse for ticks that are one apart; older kernels have nothing else,
- * and some sandboxes deny what they do not know. */
+/* epoll_wait's milliseconds are too coarse for ticks that are 1 ms apart; older kernels have
+ * nothing else, and some sandboxes deny unknown system calls. */
 static void nap(int epoll, int64_t left_ns)
 {
     struct epoll_event unused;
@@ -355,7 +356,7 @@ static void nap(int epoll, int64_t left_ns)
     epoll_wait(epoll, &unused, 1, left_ms < 1000000 ? (int)left_ms : 1000000);
 }
 
-/* The flag is raised after arm, in which transports may say when they are due. */
+/* The flag is set after arm, in which transports may say when they are due. */
 static int may_sleep(ligi_net *net)
 {
     if (arm(net))
@@ -376,7 +377,7 @@ static void sleep_as(ligi_net *net, ligi_driver as, int64_t deadline_ns)
         net->stats.sleeps++;
         pthread_mutex_unlock(&net->lock);
         nap(net->epoll, left);
-        ligi_net_lock(net); /* counted: whoever has it lets this one in */
+        ligi_net_lock(net); /* counted: the holder lets this thread in */
         net->sockets_hot = 1;
         atomic_store(&net->rung, 0);
         slept = 1;
@@ -410,11 +411,11 @@ void ligi_net_sleep(ligi_net *net, ligi_driver as, int64_t deadline_ns)
         return;
     }
     if (net->driver == LIGI_BACKGROUND)
-        ligi_net_wake(net); /* it gives way to callers */
+        ligi_net_wake(net); /* it yields to callers */
     wait_for_driver(net, deadline_ns);
 }
 
-/* A mutex that is freed and taken again at once never reaches a sleeper. */
+/* A mutex that is released and taken again at once never reaches a sleeping waiter. */
 void ligi_net_let_in(ligi_net *net)
 {
     if (atomic_load_explicit(&net->wanting, memory_order_relaxed) == 0) {
@@ -427,9 +428,9 @@ void ligi_net_let_in(ligi_net *net)
     pthread_mutex_lock(&net->lock);
 }
 
-/* Sleeping just before something comes costs a wake-up, which is longer than the spin itself:
- * whoever is woken soon spins longer next time, up to three times as long, unless that did not help
- * either. */
+/* Sleeping just before something arrives costs a wake-up, which takes longer than the spin: a
+ * thread that is woken soon spins longer next time, up to three times as long, unless that did not
+ * help either. */
 static void learn(ligi_net *net, int64_t slept_ns)
 {
     int64_t spin = net->options.spin_ns;
@@ -451,8 +452,8 @@ static int64_t spin_until(const ligi_net *net, int64_t now)
     return now + net->options.spin_ns + net->patience_ns;
 }
 
-/* The peer may be waiting for this very processor: on a busy machine whoever spins without a break
- * makes each answer as late as the spin is long. */
+/* The peer may be waiting for this processor: on a busy machine spinning without a break delays
+ * each answer by the length of the spin. */
 static void offer_processor(ligi_net *net)
 {
     pthread_mutex_unlock(&net->lock);
@@ -460,8 +461,8 @@ static void offer_processor(ligi_net *net)
     pthread_mutex_lock(&net->lock);
 }
 
-/* Other callers were woken and want the lock, which not all of them can be counted for; where there
- * is always something to do it would never be free for them. */
+/* Other callers were woken and want the lock, and not all of them are counted; with constant work
+ * it would never be free for them. */
 static void make_way(ligi_net *net, int64_t now, int64_t *since_ns)
 {
     int64_t until = now + WAY_NS;
@@ -473,8 +474,7 @@ static void make_way(ligi_net *net, int64_t now, int64_t *since_ns)
     *since_ns = ligi_now_ns();
 }
 
-/* A look takes some nanoseconds or, where it asks the kernel or goes over thousands of links, very
- * much longer. */
+/* A poll takes nanoseconds or, with system calls or thousands of links, very much longer. */
 static void pace_glances(ligi_net *net, int64_t took_ns)
 {
     if (took_ns > GLANCES_NS)
@@ -504,7 +504,7 @@ static lig_status drive(ligi_net *net, int (*until)(void *context), void *contex
         if (happened == 0)
             pace_glances(net, now - began);
         if (now >= deadline)
-            return lig_fail(LIG_E_TIMEOUT, "nothing came within %.3f s", (double)timeout_ns / 1e9);
+            return lig_fail(LIG_E_TIMEOUT, "timed out after %.3f s", (double)timeout_ns / 1e9);
         if (happened > 0) {
             spin_end = spin_until(net, now);
             quiet_ns = now;
@@ -529,8 +529,8 @@ static lig_status drive(ligi_net *net, int (*until)(void *context), void *contex
 lig_status ligi_net_await(ligi_net *net, int (*until)(void *context), void *context,
                           int64_t timeout_ns)
 {
-    /* Who finds it so at the first look drives nothing, and must not seem to: the background thread
-     * puts its own rounds off for those who do. */
+    /* If the condition holds at once the caller does not drive, and must not seem to: the
+     * background thread backs off for callers that do. */
     if (!net->closing && until(context))
         return LIG_OK;
     net->callers++;

@@ -56,7 +56,7 @@ lig_status ligi_progress_thread_start(ligi_net *net)
     int number = pthread_create(&net->thread, NULL, background, net);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (number != 0)
-        return ligi_fail_errno(number, "a background thread could not be started");
+        return ligi_fail_errno(number, "pthread_create failed for the background thread");
     net->thread_started = 1;
     return LIG_OK;
 }

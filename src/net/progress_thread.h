@@ -1,6 +1,6 @@
-/* The thread that drives while no caller does. Waking it whenever a caller leaves would cost each
- * wait a wake-up, so it looks by itself: often at first, less so while callers keep coming, and not
- * at all while one of them sleeps, who tells it when leaving. */
+/* The thread that drives progress while no caller does. Waking it whenever a caller leaves would
+ * cost each wait a wake-up, so it polls: often at first, less so while callers keep coming, and not
+ * at all while one of them sleeps and will wake it when leaving. */
 #ifndef LIGI_PROGRESS_THREAD_H
 #define LIGI_PROGRESS_THREAD_H
 

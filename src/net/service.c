@@ -15,11 +15,11 @@ lig_status ligi_net_serve(ligi_net *net, ligi_service service, const ligi_net_ho
 
     LIG_TRY(ligi_net_mine(net));
     if ((unsigned)service >= LIGI_SERVICE_COUNT)
-        return lig_fail(LIG_E_INVALID, "%d is no service", service);
+        return lig_fail(LIG_E_INVALID, "invalid service %d", service);
     ligi_net_lock(net);
     ligi_served *served = &net->services[service];
     if (served->hooks != NULL) {
-        status = lig_fail(LIG_E_EXISTS, "service %d is served already by this endpoint", service);
+        status = lig_fail(LIG_E_EXISTS, "service %d is already served by this endpoint", service);
     } else {
         served->hooks = hooks;
         served->context = context;
@@ -42,7 +42,7 @@ void ligi_net_unserve(ligi_net *net, ligi_service service)
     ligi_net_leave(net);
 }
 
-/* Without the lock: whoever hurries may be a thread that must not wait. */
+/* Without the lock: the calling thread may not be allowed to block. */
 void ligi_net_hurry(ligi_net *net, ligi_service service)
 {
     if (ligi_net_mine(net) != LIG_OK)
@@ -71,7 +71,7 @@ static lig_status alloc_plain(uint64_t bytes, void **memory)
 
     void *made = rounded >= bytes ? aligned_alloc(64, rounded ? rounded : 64) : NULL;
     if (made == NULL)
-        return lig_fail(LIG_E_NOMEM, "%llu bytes for a tensor could not be had",
+        return lig_fail(LIG_E_NOMEM, "out of memory: %llu bytes for a tensor",
                         (unsigned long long)bytes);
     memset(made, 0, rounded);
     *memory = made;

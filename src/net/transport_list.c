@@ -1,5 +1,4 @@
-/* The known transports, for people: those built in, and those that are shared objects of their own.
- */
+/* The list of transports for display: those built in, and those in shared objects. */
 #include <ligament/net.h>
 
 #include <string.h>

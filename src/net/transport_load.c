@@ -32,24 +32,24 @@ lig_status ligi_transport_load(const char *scheme, const ligi_transport_ops **op
     char name[64];
     size_t i = 0;
 
-    /* A scheme can come from a peer's card: no other name ever reaches the loader. */
+    /* A scheme may come from a peer's card: no other name reaches dlopen. */
     while (ligi_transports_loaded[i] != NULL && strcmp(scheme, ligi_transports_loaded[i]) != 0)
         i++;
     if (ligi_transports_loaded[i] == NULL)
-        return lig_fail(LIG_E_NOTFOUND, "'%s' is no transport", scheme);
+        return lig_fail(LIG_E_NOTFOUND, "unknown transport '%s'", scheme);
     snprintf(name, sizeof name, "libligament_%s.so", scheme);
     void *library = open_beside(name);
     if (library == NULL)
         library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == NULL)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "the transport '%s' was not built with this library, or is not installed "
-                        "beside it: %s",
-                        scheme, dlerror());
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "the transport '%s' was not built with this library, or is not installed beside it: %s",
+            scheme, dlerror());
     const ligi_transport_ops *found = dlsym(library, "lig_transport_entry");
     if (found == NULL || found->abi != LIGI_TRANSPORT_ABI || found->size != sizeof *found)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "%s does not fit this library: install both from one build", name);
+                        "%s does not match this library: install both from one build", name);
     *ops = found;
     return LIG_OK;
 }

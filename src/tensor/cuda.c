@@ -35,12 +35,12 @@ typedef struct symbol {
 #define SYMBOL(name, parameters) {#name, offsetof(driver, name)},
 static const symbol symbols[] = {CALLS(SYMBOL)};
 
-/* What was found, once a process, like a loaded plugin: contexts are the devices' primary ones,
- * which everybody in the process shares, and are kept because making one takes a second. */
+/* Looked up once per process, like a loaded plugin: contexts are the devices' primary ones, shared
+ * by the whole process, and are kept because creating one takes a second. */
 static struct {
     pthread_mutex_t lock;
     int tried;
-    char missing[160]; /* "": it is here */
+    char missing[160]; /* "": available */
     driver calls;
     CUcontext contexts[DEVICES_MAX];
 } found = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -49,7 +49,7 @@ static const char *error_text(int error)
 {
     const char *text = NULL;
     found.calls.cuGetErrorString(error, &text);
-    return text ? text : "an unknown error";
+    return text ? text : "unknown error";
 }
 
 static void look(void)
@@ -57,7 +57,7 @@ static void look(void)
     found.tried = 1;
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == NULL) {
-        snprintf(found.missing, sizeof found.missing, "libcuda.so.1 is not on this machine");
+        snprintf(found.missing, sizeof found.missing, "libcuda.so.1 is not installed");
         return;
     }
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
@@ -71,7 +71,7 @@ static void look(void)
     }
     int error = found.calls.cuInit(0);
     if (error != 0)
-        snprintf(found.missing, sizeof found.missing, "the driver does not start: %s",
+        snprintf(found.missing, sizeof found.missing, "the CUDA driver does not start: %s",
                  error_text(error));
 }
 
@@ -81,10 +81,10 @@ static lig_status context_of(int32_t device, CUcontext *context)
     if (!found.tried)
         look();
     if (found.missing[0] != '\0')
-        return lig_fail(LIG_E_UNSUPPORTED, "memory of CUDA device %d cannot be reached: %s", device,
+        return lig_fail(LIG_E_UNSUPPORTED, "cannot access memory of CUDA device %d: %s", device,
                         found.missing);
     if (device < 0 || device >= DEVICES_MAX)
-        return lig_fail(LIG_E_INVALID, "CUDA device %d: devices are 0 to %d", device,
+        return lig_fail(LIG_E_INVALID, "CUDA device %d does not exist: devices are 0 to %d", device,
                         DEVICES_MAX - 1);
     if (found.contexts[device] == NULL) {
         if ((error = found.calls.cuDeviceGet(&number, device)) != 0 ||
@@ -110,8 +110,8 @@ lig_status ligi_cuda_usable(int32_t device)
     return get_context(device, &context);
 }
 
-/* The driver stages pageable memory itself; ours is used again and again, so that its pages are
- * there, which is where copies into fresh memory lose most of their time. */
+/* The driver stages pageable memory itself; this buffer is reused, so its pages are populated: page
+ * faults dominate copies into fresh memory. */
 static lig_status move(void *host, CUdeviceptr data, size_t bytes, int32_t device, int to_host)
 {
     CUcontext context, popped;
@@ -125,7 +125,7 @@ static lig_status move(void *host, CUdeviceptr data, size_t bytes, int32_t devic
         found.calls.cuCtxPopCurrent_v2(&popped);
     }
     if (error != 0)
-        return lig_fail(LIG_E_IO, "%zu bytes could not be copied %s CUDA device %d: %s", bytes,
+        return lig_fail(LIG_E_IO, "cannot copy %zu bytes %s CUDA device %d: %s", bytes,
                         to_host ? "from" : "to", device, error_text(error));
     return LIG_OK;
 }

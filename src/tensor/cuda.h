@@ -1,6 +1,6 @@
-/* Memory of CUDA devices through the driver's library, looked for when first asked; nothing of CUDA
- * is needed to build. All calls may be made by any thread. What is copied must be at rest: whoever
- * wrote it on a stream has waited for that stream, as lig_tensor says. */
+/* Memory of CUDA devices through the driver's library, which is loaded at first use; nothing of
+ * CUDA is needed to build. Thread-safe. Copied memory must be idle: work on its streams has been
+ * waited for, as lig_tensor says. */
 #ifndef LIGI_CUDA_H
 #define LIGI_CUDA_H
 

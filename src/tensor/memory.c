@@ -6,7 +6,7 @@
 
 static lig_status no_such(uint16_t memory)
 {
-    return lig_fail(LIG_E_INVALID, "memory kind %u does not exist", memory);
+    return lig_fail(LIG_E_INVALID, "unknown memory kind %u", memory);
 }
 
 lig_status ligi_memory_usable(uint16_t memory, int32_t device)

@@ -18,7 +18,7 @@ lig_status ligi_shape_bytes(const int64_t *shape, uint32_t ndim, uint32_t dtype,
     }
     for (uint32_t i = 0; i < ndim && !empty; i++)
         if (__builtin_mul_overflow(total, (uint64_t)shape[i], &total) || total > INT64_MAX)
-            return lig_fail(LIG_E_LIMIT, "the shape takes more than 2^63 bytes");
+            return lig_fail(LIG_E_LIMIT, "shape larger than 2^63 bytes");
     *bytes = empty ? 0 : total;
     return LIG_OK;
 }
@@ -30,7 +30,7 @@ static lig_status check_name(const char *name, size_t index)
     size_t bytes = strlen(name);
     if (bytes > LIG_NAME_BYTES_MAX)
         return lig_fail(LIG_E_LIMIT,
-                        "the name of tensor %zu ('%.40s...') has %zu bytes; at most %d are allowed",
+                        "the name of tensor %zu ('%.40s...') has %zu bytes, but the limit is %d",
                         index, name, bytes, LIG_NAME_BYTES_MAX);
     if (!ligi_utf8_valid(name, bytes))
         return lig_fail(LIG_E_INVALID, "the name of tensor %zu is not valid UTF-8", index);
@@ -41,26 +41,27 @@ static lig_status check_one(const lig_tensor *tensor, size_t index)
 {
     LIG_TRY(check_name(tensor->name, index));
     if (lig_dtype_bytes(tensor->dtype) == 0)
-        return lig_fail(LIG_E_INVALID, "tensor '%s' has dtype number %u, which does not exist",
-                        tensor->name, tensor->dtype);
+        return lig_fail(LIG_E_INVALID, "tensor '%s' has unknown dtype %u", tensor->name,
+                        tensor->dtype);
     if (tensor->ndim > LIG_NDIM_MAX)
-        return lig_fail(LIG_E_LIMIT, "tensor '%s' has %u dimensions; at most %d are allowed",
+        return lig_fail(LIG_E_LIMIT, "tensor '%s' has %u dimensions, but the limit is %d",
                         tensor->name, tensor->ndim, LIG_NDIM_MAX);
     if (tensor->ndim && tensor->shape == NULL)
-        return lig_fail(LIG_E_INVALID, "tensor '%s' has no shape", tensor->name);
+        return lig_fail(LIG_E_INVALID, "tensor '%s': shape is NULL", tensor->name);
     uint64_t bytes;
     lig_status status = ligi_shape_bytes(tensor->shape, tensor->ndim, tensor->dtype, &bytes);
     if (status != LIG_OK)
         return ligi_fail_again(status, "tensor '%s': %s", tensor->name, lig_error_text());
     if (bytes != tensor->bytes)
-        return lig_fail(LIG_E_INVALID, "tensor '%s' says %llu bytes, its shape and dtype take %llu",
+        return lig_fail(LIG_E_INVALID,
+                        "tensor '%s': bytes is %llu, but its shape and dtype need %llu",
                         tensor->name, (unsigned long long)tensor->bytes, (unsigned long long)bytes);
     if (tensor->flags)
         return lig_fail(LIG_E_INVALID, "tensor '%s' has unknown flags %#x", tensor->name,
                         tensor->flags);
     if (tensor->memory != LIG_MEMORY_HOST && !lig_tensor_contiguous(tensor))
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "tensor '%s' lies with gaps in device memory; make it contiguous",
+                        "tensor '%s' is not contiguous in device memory: make it contiguous",
                         tensor->name);
     status = ligi_memory_usable(tensor->memory, tensor->device);
     if (status != LIG_OK)
@@ -77,7 +78,7 @@ lig_status ligi_tensors_check(const lig_tensor *tensors, size_t count, int with_
         if (status != LIG_OK)
             break;
         if (with_data && tensors[i].bytes && tensors[i].data == NULL) {
-            status = lig_fail(LIG_E_INVALID, "tensor '%s' has no memory", tensors[i].name);
+            status = lig_fail(LIG_E_INVALID, "tensor '%s': data is NULL", tensors[i].name);
             break;
         }
         status = ligi_map_insert(&seen, tensors[i].name, strlen(tensors[i].name), i, NULL);

@@ -233,7 +233,7 @@ static void test_killed_worker_and_its_successor(void **state)
     process *server = &self.all[1], *stays = &self.all[2], *dies = &self.all[3];
     order(stays, "barrier 2 30000");
     kill(dies->pid, SIGKILL);
-    expect(answer(stays), "peer: the barrier cannot be: worker 1 (");
+    expect(answer(stays), "peer: barrier cannot complete: worker 1 (");
     expect(ask(server, "event"), "gone worker 1 incarnation 1");
     expect(ask(stays, "event"), "gone worker 1 incarnation 1");
     expect(ask(stays, "barrier 2 30000"), "worker 1");
@@ -294,10 +294,10 @@ static void end_coordinator(int signal)
     cast(&self);
     order(&self.all[2], "barrier 2 30000");
     kill(self.all[0].pid, signal);
-    expect(answer(&self.all[2]), "peer: the coordinator at ");
-    expect(ask(&self.all[1], "event"),
-           signal == SIGSTOP ? "expelled: the coordinator at " : "orphaned: the coordinator at ");
-    expect(ask(&self.all[3], "barrier 2 30000"), "peer: the coordinator at ");
+    expect(answer(&self.all[2]), "the coordinator at ");
+    expect(ask(&self.all[1], "event"), signal == SIGSTOP ? "expelled: the coordinator at "
+                                                         : "orphaned: lost the coordinator at ");
+    expect(ask(&self.all[3], "barrier 2 30000"), "the coordinator at ");
     if (signal == SIGSTOP) {
         kill(self.all[0].pid, SIGCONT);
         for (int i = 1; i < self.count; i++)

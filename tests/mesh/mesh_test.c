@@ -110,7 +110,7 @@ static void test_what_is_refused(void **unused)
     lig_tensor given = view(answer, &four, LIG_FLOAT32);
     assert_ok(lig_mesh_respond(server, arrival.handler, &given, 1, 10 * SCENE_SECOND));
     assert_status(lig_mesh_respond(server, arrival.handler, &given, 1, 0), LIG_E_NOTFOUND);
-    assert_says("answered already");
+    assert_says("already been answered");
     assert_ok(lig_mesh_wait(worker, handler, 10 * SCENE_SECOND));
     assert_ok(lig_mesh_push_pull(worker, &request, &handler));
     assert_ok(lig_mesh_get_batch(server, LIG_MESH_ANY, 10 * SCENE_SECOND, &arrival, 1, &count));
@@ -158,7 +158,7 @@ static void test_registered_buffers(void **unused)
     request.push = &large;
     assert_ok(lig_mesh_push_pull(worker, &request, &first));
     assert_status(lig_mesh_wait(worker, first, 10 * SCENE_SECOND), LIG_E_LIMIT);
-    assert_says("the buffer registered for it 32");
+    assert_says("the buffer registered for it only 32");
     scene_destroy(all);
 }
 
@@ -423,7 +423,7 @@ static void test_too_many_is_refused(void **unused)
     }
     assert_ok(lig_mesh_push_pull(worker, &request, &handler));
     assert_status(lig_mesh_wait(worker, handler, 10 * SCENE_SECOND), LIG_E_LIMIT);
-    assert_says("not answered");
+    assert_says("unanswered");
     lig_mesh_arrival arrival;
     size_t count;
     assert_ok(lig_mesh_get_batch(server, LIG_MESH_ANY, 0, &arrival, 1, &count));

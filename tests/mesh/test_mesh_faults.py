@@ -170,7 +170,7 @@ def test_server_frozen(party: Party, transport: str) -> None:
     exchange(mesh, 0)
     server.signal(signal.SIGSTOP)
     answer = ask(worker, "m.wait(push(), 100)")
-    assert answer.startswith("TimeoutError: server 0 has not answered request"), answer
+    assert answer.startswith("TimeoutError: timeout: server 0 has not answered request"), answer
     answer = ask(worker, "m.wait(push(), None)")
     assert answer.startswith("PeerError: server 0 is lost"), answer
     server.signal(signal.SIGCONT)

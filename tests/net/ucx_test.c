@@ -96,7 +96,7 @@ static void beyond_this_host_only_where_trusted(void **state)
     assert_non_null(strstr(one.address, "?trusted=1"));
     side_close(&one);
     assert_status(side_open(&one, "ucx://localhost:0", &plain), LIG_E_INVALID);
-    assert_says("numbers");
+    assert_says("numeric");
     side_close(&one);
     assert_status(side_open(&one, "ucx://127.0.0.1:0?speed=9", &plain), LIG_E_INVALID);
     side_close(&one);

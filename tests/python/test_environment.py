@@ -243,5 +243,5 @@ def test_secrets_that_are_none(tmp_path):
     with pytest.raises(ligament.InvalidError, match="No such file"):
         environment.read_secret(str(tmp_path / "nothing"))
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(ligament.InvalidError, match="no plain file"):
+    with pytest.raises(ligament.InvalidError, match="not a regular file"):
         environment.read_secret(str(tmp_path / "pipe"))

@@ -49,7 +49,7 @@ lig_status ligi_plain_sole(int fd, const char *place, const char *name)
                     place, name, (unsigned long long)info.st_nlink);
 }
 
-/* The open failed with `number`: links, sockets and folders do so each in its own way. */
+/* The open failed with `number`: links, sockets and folders each fail in a different way. */
 static lig_status explain(int folder_fd, const char *place, const char *name, mode_t wanted,
                           int number)
 {
@@ -57,7 +57,7 @@ static lig_status explain(int folder_fd, const char *place, const char *name, mo
 
     if (fstatat(folder_fd, name, &info, AT_SYMLINK_NOFOLLOW) == 0)
         LIG_TRY(check_kind(info.st_mode, wanted, place, name));
-    return ligi_fail_errno(number, "%s/%s cannot be opened", place, name);
+    return ligi_fail_errno(number, "cannot open %s/%s", place, name);
 }
 
 static lig_status check(int fd, const char *place, const char *name, int flags)
@@ -65,11 +65,11 @@ static lig_status check(int fd, const char *place, const char *name, int flags)
     struct stat info;
 
     if (fstat(fd, &info) != 0)
-        return ligi_fail_errno(errno, "%s/%s cannot be opened", place, name);
+        return ligi_fail_errno(errno, "cannot open %s/%s", place, name);
     LIG_TRY(ligi_plain_check(info.st_mode, place, name));
-    /* The ring takes the flag as a wish not to wait for the disk. */
+    /* io_uring takes the flag as a request not to wait for the disk. */
     if (fcntl(fd, F_SETFL, flags & (O_DIRECT | O_APPEND)) != 0)
-        return ligi_fail_errno(errno, "%s/%s cannot be opened", place, name);
+        return ligi_fail_errno(errno, "cannot open %s/%s", place, name);
     return LIG_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Plain files in folders that others may have made. */
+/* Regular files in folders that other users may have created. */
 #ifndef LIGI_PLAIN_H
 #define LIGI_PLAIN_H
 
@@ -8,18 +8,18 @@
 
 /* Opens `name` in the folder and fills *fd. Never follows a symbolic link, never waits for the
  * other end of a FIFO, and never truncates (`flags` is without O_TRUNC). LIG_E_NOTFOUND without a
- * sentence when there is no such file and `flags` is without O_CREAT; LIG_E_CORRUPT for what is no
- * plain file. Sentences call the file "<place>/<name>". */
+ * text if there is no such file and `flags` is without O_CREAT; LIG_E_CORRUPT if it is not a
+ * regular file. Error texts call the file "<place>/<name>". */
 lig_status ligi_plain_open(int folder_fd, const char *place, const char *name, int flags, int *fd);
 
-/* LIG_E_DENIED when the file has other names, which may be somebody else's: asked before its bytes
- * are changed. */
+/* LIG_E_DENIED if the file has other hard links, which may belong to another user: checked before
+ * it is written. */
 lig_status ligi_plain_sole(int fd, const char *place, const char *name);
 
 /* The same for a folder in the folder. */
 lig_status ligi_plain_folder(int folder_fd, const char *place, const char *name, int *fd);
 
-/* LIG_E_CORRUPT unless the mode is that of a plain file. */
+/* LIG_E_CORRUPT unless the mode is that of a regular file. */
 lig_status ligi_plain_check(mode_t mode, const char *place, const char *name);
 
 #endif

@@ -28,7 +28,7 @@ lig_status ligi_parse_bytes(const char *text, uint64_t *bytes)
     unsigned long long number = strtoull(text, &end, 10);
     uint64_t unit = end == text || text[0] == '-' || text[0] == '+' || errno ? 0 : unit_of(end);
     if (unit == 0 || number > UINT64_MAX / unit)
-        return lig_fail(LIG_E_INVALID, "'%s' is no size; write a number with KiB, MiB, GiB or TiB",
+        return lig_fail(LIG_E_INVALID, "'%s' is not a size (a number with KiB, MiB, GiB or TiB)",
                         text);
     *bytes = (uint64_t)number * unit;
     return LIG_OK;
@@ -51,7 +51,7 @@ static lig_status parse_int(const char *text, int64_t *value)
     errno = 0;
     long long number = strtoll(text, &end, 10);
     if (end == text || *end || errno)
-        return lig_fail(LIG_E_INVALID, "'%s' is no whole number", text);
+        return lig_fail(LIG_E_INVALID, "'%s' is not an integer", text);
     *value = number;
     return LIG_OK;
 }
@@ -65,7 +65,7 @@ static lig_status fill_one(const ligi_option *option, const char *text, void *in
     case LIGI_OPTION_BYTES: return ligi_parse_bytes(text, at);
     case LIGI_OPTION_TEXT: return ligi_strdup(at, text);
     }
-    return lig_fail(LIG_E_INTERNAL, "option '%s' is of no known kind", option->name);
+    return lig_fail(LIG_E_INTERNAL, "option '%s' has an unknown type", option->name);
 }
 
 static int known(const ligi_option *table, size_t count, const char *const *also, const char *key)
@@ -90,8 +90,7 @@ static lig_status refuse_unknown(const ligi_option *table, size_t count, const c
     for (; also && *also && used < sizeof names; also++)
         used +=
             (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", *also);
-    return lig_fail(LIG_E_INVALID, "option '%s' is not known here; known are: %s", key,
-                    used ? names : "none");
+    return lig_fail(LIG_E_INVALID, "unknown option '%s' (known: %s)", key, used ? names : "none");
 }
 
 static lig_status fill(const ligi_option *table, size_t count, const ligi_uri *uri, void *into)

@@ -1,5 +1,5 @@
-/* Option tables: each plugin declares what its query may hold; one parser fills a struct and
- * refuses the rest. */
+/* Option tables: each plugin declares its options; one parser fills a struct and rejects unknown
+ * keys. */
 #ifndef LIGI_OPTION_H
 #define LIGI_OPTION_H
 
@@ -20,9 +20,9 @@ typedef struct ligi_option {
     size_t offset; /* in the struct that is filled */
 } ligi_option;
 
-/* Fills `into` from uri's options over the table's fallbacks. Unknown keys are refused with a
- * sentence that names the known ones; `also` (may be NULL) is a NULL-terminated list of keys that
- * belong to somebody else and are skipped. */
+/* Fills `into` from uri's options over the table's defaults. Unknown keys are rejected with a text
+ * that lists the known ones; `also` (may be NULL) is a NULL-terminated list of keys that another
+ * module handles and that are skipped. */
 lig_status ligi_options_fill(const ligi_option *table, size_t count, const ligi_uri *uri,
                              const char *const *also, void *into);
 void ligi_options_fini(const ligi_option *table, size_t count, void *into);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the scheme with its colon, 0 when the text is a path. One letter is a drive to some
- * people, so two are needed. */
+/* Bytes of the scheme with its colon, 0 if the text is a path. At least two letters: one may be a
+ * drive. */
 static size_t scheme_bytes(const char *text)
 {
     if (!isalpha((unsigned char)text[0]))
@@ -19,7 +19,7 @@ static size_t scheme_bytes(const char *text)
 }
 
 /* The '?' that begins the query: the first one in a URI, the last one followed by "key=" in a path
- * (a path may hold '?'). */
+ * (a path may contain '?'). */
 static const char *find_query(const char *text, int is_path)
 {
     if (!is_path)
@@ -39,8 +39,8 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* A copy of text[0..bytes), with %xx decoded when `decode`. %00 is refused: what follows would
- * silently vanish. */
+/* A copy of text[0..bytes), with %xx decoded if `decode`. %00 is rejected: it would truncate the
+ * string. */
 static lig_status decoded(char **out, const char *text, size_t bytes, int decode)
 {
     char *copy;
@@ -55,7 +55,7 @@ static lig_status decoded(char **out, const char *text, size_t bytes, int decode
         int low = i + 2 < bytes ? hex_digit(text[i + 2]) : -1;
         if (high < 0 || low < 0 || (high == 0 && low == 0)) {
             free(copy);
-            return lig_fail(LIG_E_INVALID, "'%.*s' in a URI is no %%xx of a byte other than 0",
+            return lig_fail(LIG_E_INVALID, "invalid percent-encoding '%.*s' in a URI",
                             (int)(bytes - i < 3 ? bytes - i : 3), text + i);
         }
         copy[used++] = (char)(high * 16 + low);
@@ -71,16 +71,16 @@ static lig_status add_option(ligi_uri *uri, const char *text, size_t bytes)
     const char *equals = memchr(text, '=', bytes);
     size_t key_bytes = equals ? (size_t)(equals - text) : bytes;
     if (key_bytes == 0)
-        return lig_fail(LIG_E_INVALID, "an option in a URI has no name: '%.*s'", (int)bytes, text);
+        return lig_fail(LIG_E_INVALID, "option without a name in a URI: '%.*s'", (int)bytes, text);
     if (uri->option_count == LIGI_URI_OPTIONS_MAX)
-        return lig_fail(LIG_E_LIMIT, "a URI has more than %d options", LIGI_URI_OPTIONS_MAX);
+        return lig_fail(LIG_E_LIMIT, "more than %d options in a URI", LIGI_URI_OPTIONS_MAX);
     ligi_uri_option *option = &uri->options[uri->option_count];
     LIG_TRY(decoded(&option->key, text, key_bytes, 1));
     const char *value = equals ? equals + 1 : "1";
     size_t value_bytes = equals ? bytes - key_bytes - 1 : 1;
     lig_status status = decoded(&option->value, value, value_bytes, 1);
     if (status == LIG_OK && ligi_uri_option_get(uri, option->key)) {
-        status = lig_fail(LIG_E_INVALID, "option '%s' stands twice in a URI", option->key);
+        status = lig_fail(LIG_E_INVALID, "duplicate option '%s' in a URI", option->key);
         free(option->value);
     }
     if (status != LIG_OK) {
@@ -115,7 +115,7 @@ static lig_status skip_file_host(const char **rest, size_t *bytes)
         host_bytes++;
     if (host_bytes && !(host_bytes == 9 && strncmp(host, "localhost", 9) == 0))
         return lig_fail(LIG_E_INVALID,
-                        "'file://%.*s': a file: URI with a host; write file:///%.*s for a path",
+                        "'file://%.*s': a file: URI has no host (write file:///%.*s for a path)",
                         (int)(*bytes - 2), host, (int)(*bytes - 2), host);
     *rest = host + host_bytes;
     *bytes -= 2 + host_bytes;
@@ -144,9 +144,9 @@ static lig_status parse(ligi_uri *uri, const char *text)
 lig_status ligi_uri_parse(ligi_uri *uri, const char *text)
 {
     if (text[0] == '\0')
-        return lig_fail(LIG_E_INVALID, "an empty text is no URI and no path");
+        return lig_fail(LIG_E_INVALID, "empty URI or path");
     if (strlen(text) > LIGI_URI_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT, "a URI is longer than %d bytes", LIGI_URI_BYTES_MAX);
+        return lig_fail(LIG_E_LIMIT, "URI longer than %d bytes", LIGI_URI_BYTES_MAX);
     ligi_uri parsed = {0};
     lig_status status = parse(&parsed, text);
     if (status != LIG_OK) {

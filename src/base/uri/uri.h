@@ -24,7 +24,7 @@ typedef struct ligi_uri {
  * Refuses NUL by nature, bad %xx, an empty key, the same key twice. */
 lig_status ligi_uri_parse(ligi_uri *uri, const char *text);
 void ligi_uri_fini(ligi_uri *uri);
-/* The value of a key, NULL when it is not there. */
+/* The value of a key, NULL if it is absent. */
 const char *ligi_uri_option_get(const ligi_uri *uri, const char *key);
 
 #endif

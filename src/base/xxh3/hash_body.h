@@ -25,7 +25,7 @@ static ligi_hash128 kernel128(const void *secret, const void *data, size_t bytes
 #if defined(__x86_64__)
 #include <emmintrin.h>
 
-/* Stores that do not fetch what they overwrite and leave the caches to others. */
+/* Non-temporal stores: they do not fetch the line they overwrite and do not pollute the caches. */
 static void stream(uint8_t *to, const uint8_t *from, size_t bytes)
 {
     size_t head = -(uintptr_t)to % 64 < bytes ? -(uintptr_t)to % 64 : bytes;

@@ -64,7 +64,7 @@ static void name(char *text, size_t text_bytes, size_t before, const ligi_seat *
              reason ? seat->why : "", reason ? ")" : "");
 }
 
-/* A unit is a seat, or the seats of a group of which one is enough. */
+/* A unit is a seat, or the seats of a group of which one suffices. */
 static void look_unit(const ligi_barriers *barriers, const ligi_roster *roster, size_t first,
                       size_t count, outlook *view)
 {
@@ -109,7 +109,7 @@ static lig_status settle(ligi_roster *roster, const ligi_waiter *waiter, lig_sta
     return LIG_OK;
 }
 
-/* Who is past a barrier of stage 0, and will not come to it: how many. */
+/* How many are past a barrier of stage 0 and will not reach it. */
 static size_t name_past(const ligi_barriers *barriers, const ligi_roster *roster,
                         const ligi_waiter *barrier, char *text, size_t text_bytes)
 {
@@ -120,7 +120,7 @@ static size_t name_past(const ligi_barriers *barriers, const ligi_roster *roster
     return count;
 }
 
-/* What becomes of a barrier: BUSY while it is waited for. */
+/* The outcome of a barrier: BUSY while it is incomplete. */
 static lig_status judge(ligi_barriers *barriers, const ligi_roster *roster,
                         const ligi_waiter *barrier, lig_status *status,
                         char text[LIGI_ACT_TEXT_BYTES])
@@ -133,17 +133,17 @@ static lig_status judge(ligi_barriers *barriers, const ligi_roster *roster,
     text[0] = '\0';
     if (view.gone > 0) {
         *status = LIG_E_PEER;
-        snprintf(text, LIGI_ACT_TEXT_BYTES, "the barrier cannot be: %s %s missing", view.gone_text,
-                 view.gone > 1 ? "are" : "is");
+        snprintf(text, LIGI_ACT_TEXT_BYTES, "barrier cannot complete: %s %s missing",
+                 view.gone_text, view.gone > 1 ? "are" : "is");
     } else if (past > 0) {
         *status = LIG_E_INVALID;
-        snprintf(text, LIGI_ACT_TEXT_BYTES, "the barrier cannot be: %s %s at a later one already",
+        snprintf(text, LIGI_ACT_TEXT_BYTES, "barrier cannot complete: %s %s already at a later one",
                  names, past > 1 ? "are" : "is");
     }
     return LIG_OK;
 }
 
-/* Ends the barrier that waiter `index` is in when it is complete, or cannot be completed. */
+/* Ends the barrier of waiter `index` if it is complete or cannot be completed. */
 static lig_status decide(ligi_barriers *barriers, ligi_roster *roster, size_t index, int *ended)
 {
     ligi_waiter barrier = barriers->waiters[index];
@@ -174,11 +174,12 @@ lig_status ligi_barriers_arrive(ligi_barriers *barriers, ligi_roster *roster,
         return LIG_OK;
     for (size_t i = 0; i < barriers->count; i++)
         if (barriers->waiters[i].who == waiter->who && same_barrier(&barriers->waiters[i], waiter))
-            return settle(roster, waiter, LIG_E_BUSY, "this process waits at that barrier already");
+            return settle(roster, waiter, LIG_E_BUSY,
+                          "this process is already waiting at that barrier");
     if ((waiter->mask & (1u << seat->member.role)) == 0 || waiter->mask >= 1u << LIGI_ROLES ||
         waiter->flags >= LIGI_BARRIER_STAGE(4))
         return settle(roster, waiter, LIG_E_INVALID,
-                      "this process is no part of the barrier that it calls: name its role too");
+                      "the mask of the barrier does not include the role of this process");
     LIG_TRY(ligi_grow(&barriers->waiters, &barriers->capacity, barriers->count + 1,
                       sizeof *barriers->waiters, "those who wait at barriers"));
     barriers->waiters[barriers->count] = *waiter;
@@ -198,14 +199,14 @@ lig_status ligi_barriers_cancel(ligi_barriers *barriers, ligi_roster *roster, ui
         outlook view;
         char text[LIGI_ACT_TEXT_BYTES];
         LIG_TRY(look(barriers, roster, &waiter, &view));
-        snprintf(text, sizeof text, "%s %s not come to the barrier", view.awaited_text,
+        snprintf(text, sizeof text, "%s %s not arrived at the barrier", view.awaited_text,
                  view.awaited > 1 ? "have" : "has");
         memmove(&barriers->waiters[i], &barriers->waiters[i + 1],
                 (barriers->count - i - 1) * sizeof *barriers->waiters);
         barriers->count--;
         return settle(roster, &waiter, LIG_E_TIMEOUT, text);
     }
-    return LIG_OK; /* it was settled, and the answer is on its way */
+    return LIG_OK; /* it is settled, and the answer has been sent */
 }
 
 static int first_of(const ligi_barriers *barriers, size_t index)

@@ -95,7 +95,7 @@ static ligi_role get_role(ligi_reader *reader)
     return role < LIGI_ROLES ? (ligi_role)role : LIGI_SERVER;
 }
 
-/* What a peer calls itself goes into sentences and logs: printable, or not at all. */
+/* Names given by a peer appear in error texts and logs: printable only. */
 static void get_words(ligi_reader *reader, char *text, size_t text_bytes)
 {
     const char *got = ligi_get_text(reader, text_bytes - 1);
@@ -218,15 +218,16 @@ lig_status ligi_group_message_decode(const void *data, size_t bytes, ligi_group_
     ligi_reader reader = {.data = data, .bytes = bytes};
     uint8_t version = ligi_get_u8(&reader);
     if (!reader.failed && version != LIGI_GROUP_MESSAGE_VERSION)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "the other side speaks version %u of the group protocol, this one %d",
-                        version, LIGI_GROUP_MESSAGE_VERSION);
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "protocol version mismatch in the group: the peer speaks %u, this process %d", version,
+            LIGI_GROUP_MESSAGE_VERSION);
     *message = (ligi_group_message){.kind = (ligi_group_message_kind)ligi_get_u8(&reader)};
     if (!reader.failed)
         get_body(&reader, message, join);
     if (reader.failed || reader.at != reader.bytes)
-        return lig_fail(LIG_E_CORRUPT, "a group message of %zu bytes (kind %d) makes no sense",
-                        bytes, (int)message->kind);
+        return lig_fail(LIG_E_CORRUPT, "malformed group message: %zu bytes, kind %d", bytes,
+                        (int)message->kind);
     return LIG_OK;
 }
 

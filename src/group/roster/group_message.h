@@ -1,5 +1,4 @@
-/* What members and coordinator say to each other: the heads of messages, without payload. They are
- * hostile until decoded. */
+/* Messages between members and coordinator: heads without payload. Untrusted until decoded. */
 #ifndef LIGI_GROUP_MESSAGE_H
 #define LIGI_GROUP_MESSAGE_H
 
@@ -8,10 +7,10 @@
 
 #define LIGI_GROUP_MESSAGE_VERSION 1
 #define LIGI_GROUP_MESSAGE_TEXT_BYTES LIGI_ACT_TEXT_BYTES
-/* A roster goes in portions of about this. */
+/* A roster is sent in portions of about this size. */
 #define LIGI_GROUP_MESSAGE_PORTION_BYTES 32768
 
-/* Pinned: the numbers travel. Up to 15 to the coordinator, 16 to 31 from it. */
+/* Fixed: the numbers are part of the protocol. Up to 15 to the coordinator, 16 to 31 from it. */
 typedef enum ligi_group_message_kind {
     LIGI_GROUP_MESSAGE_JOIN = 1,     /* join */
     LIGI_GROUP_MESSAGE_CONFIRM = 2,  /* number: the epoch */
@@ -55,12 +54,12 @@ typedef struct ligi_group_message {
     char text[LIGI_GROUP_MESSAGE_TEXT_BYTES];
 } ligi_group_message;
 
-/* Everything but the entries and the join. */
+/* All fields except the entries and the join. */
 void ligi_group_message_put(ligi_writer *writer, const ligi_group_message *message);
 void ligi_group_message_put_join(ligi_writer *writer, const ligi_join *join);
 void ligi_group_message_put_entry(ligi_writer *writer, const ligi_group_entry *entry);
 
-/* CORRUPT for what is no message; entries are all checked here. `join` is filled for JOIN only. */
+/* CORRUPT for an invalid message; all entries are checked here. `join` is filled for JOIN only. */
 lig_status ligi_group_message_decode(const void *data, size_t bytes, ligi_group_message *message,
                                      ligi_join *join);
 /* The next entry; 0 at the end. */

@@ -42,7 +42,7 @@ static void test_plain_messages(void **state)
         {.kind = LIGI_GROUP_MESSAGE_ANSWER, .number = UINT64_MAX},
         {.kind = LIGI_GROUP_MESSAGE_ARRIVE, .number = 7, .mask = 3, .flags = 1},
         {.kind = LIGI_GROUP_MESSAGE_CANCEL, .number = 8},
-        {.kind = LIGI_GROUP_MESSAGE_WAIT, .number = 10000, .text = "worker 1 (2 of 3 are there)"},
+        {.kind = LIGI_GROUP_MESSAGE_WAIT, .number = 10000, .text = "worker 1 (2 of 3 have joined)"},
         {.kind = LIGI_GROUP_MESSAGE_REFUSE, .status = LIG_E_EXISTS, .text = "taken"},
         {.kind = LIGI_GROUP_MESSAGE_PROBE, .number = 9},
         {.kind = LIGI_GROUP_MESSAGE_RELEASE},

@@ -9,7 +9,7 @@
 
 struct ligi_pending {
     uint64_t who;
-    uint64_t number; /* of the probe of the one who sits there; 0: any rank will do */
+    uint64_t number; /* of the probe sent to the holder of the seat; 0: any rank will do */
     int64_t asked_ns;
     ligi_join join;
 };
@@ -55,11 +55,11 @@ static lig_status check_counts(const ligi_group_options *options, uint32_t group
     if (all == 0)
         return lig_fail(LIG_E_INVALID, "a group needs at least one worker or server");
     if (all > LIGI_MEMBERS_MAX)
-        return lig_fail(LIG_E_LIMIT, "a group of %llu members; %d is the limit",
+        return lig_fail(LIG_E_LIMIT, "a group of %llu members: the limit is %d",
                         (unsigned long long)all, LIGI_MEMBERS_MAX);
     if (options->server_count % group_size != 0 || options->worker_count % group_size != 0)
         return lig_fail(LIG_E_INVALID,
-                        "%u workers and %u servers cannot be cut into groups of %u instances",
+                        "%u workers and %u servers cannot be divided into groups of %u instances",
                         options->worker_count, options->server_count, group_size);
     return LIG_OK;
 }
@@ -170,7 +170,7 @@ static lig_status refuse_taken(ligi_roster *roster, uint64_t who, const ligi_sea
     LIG_TRY(ligi_roster_act(roster, LIGI_ACT_REFUSE, who, &act));
     act->status = LIG_E_EXISTS;
     snprintf(act->text, sizeof act->text,
-             "the rank is taken: %s has it and answers; each %s needs one of its own",
+             "the rank is taken: %s has it and answers; give each %s a different rank",
              ligi_member_text(&seat->member, text, sizeof text), ligi_role_name(seat->member.role));
     return LIG_OK;
 }
@@ -181,14 +181,14 @@ static lig_status refuse_full(ligi_roster *roster, uint64_t who, ligi_role role)
     LIG_TRY(ligi_roster_act(roster, LIGI_ACT_REFUSE, who, &act));
     act->status = LIG_E_EXISTS;
     snprintf(act->text, sizeof act->text,
-             "all %ss of this group are there (%u workers and %u servers); one more has no rank",
+             "no free rank: all %ss of this group have joined (%u workers and %u servers)",
              ligi_role_name(role), roster->worker_count, roster->server_count);
     return LIG_OK;
 }
 
 /* --- sitting down ---------------------------------------------------------------------------- */
 
-/* Who has come may go on when everybody who is there has confirmed the epoch it came in. */
+/* A new member is released when all present members have confirmed its epoch. */
 static lig_status release_ready(ligi_roster *roster)
 {
     uint64_t lowest = UINT64_MAX;
@@ -249,7 +249,7 @@ static lig_status form(ligi_roster *roster)
     return LIG_OK;
 }
 
-/* --- those who want in ----------------------------------------------------------------------- */
+/* --- joining --------------------------------------------------------------------------------- */
 
 static lig_status wait_in(ligi_roster *roster, uint64_t who, const ligi_join *join, uint64_t number,
                           int64_t now_ns)
@@ -292,8 +292,8 @@ static ligi_seat *lowest_free(ligi_roster *roster, ligi_role role)
     return NULL;
 }
 
-/* Those without a rank wait until those with one have taken theirs; in a group that is under way
- * there is nothing to wait for. Too many of them: the last to come goes. */
+/* Those without a rank wait until those with one have taken theirs; in a running group they need
+ * not wait. If there are too many, the last is refused. */
 static lig_status seat_floating(ligi_roster *roster, ligi_role role)
 {
     size_t floating = count_floating(roster, role), free_count = count_free(roster, role);
@@ -326,7 +326,7 @@ static lig_status settle(ligi_roster *roster)
     return release_ready(roster);
 }
 
-/* The seat is taken: the one who sits there is asked, and the newcomer waits for the answer. */
+/* The seat is taken: its holder is probed, and the newcomer waits for the answer. */
 static lig_status contest(ligi_roster *roster, ligi_seat *seat, uint64_t who, const ligi_join *join,
                           int64_t now_ns)
 {
@@ -358,7 +358,7 @@ lig_status ligi_roster_join(ligi_roster *roster, uint64_t who, const ligi_join *
     return settle(roster);
 }
 
-/* The first who contested the seat gets it; the others have to do with that one now. */
+/* The first to contest the seat gets it; the others now contest with that one. */
 static lig_status hand_over(ligi_roster *roster, ligi_seat *seat)
 {
     for (size_t i = 0; i < roster->pending_count;) {
@@ -412,7 +412,7 @@ lig_status ligi_roster_leave(ligi_roster *roster, uint64_t who)
     return seat == NULL ? LIG_OK : vacate(roster, seat, LIGI_LEFT, "it has left");
 }
 
-/* Its last word may be from before this process was frozen itself: see the tick. */
+/* Its last message may predate a stop of this process: see the tick. */
 void ligi_roster_hear(ligi_roster *roster, uint64_t who, int64_t at_ns)
 {
     ligi_seat *seat = ligi_roster_find(roster, who);
@@ -424,7 +424,7 @@ lig_status ligi_roster_confirm(ligi_roster *roster, uint64_t who, uint64_t epoch
 {
     ligi_seat *seat = ligi_roster_find(roster, who);
     if (seat == NULL || epoch > roster->epoch || epoch <= seat->confirmed)
-        return LIG_OK; /* of one who is out, or not ours */
+        return LIG_OK; /* of a member that is out, or unknown */
     seat->confirmed = epoch;
     return release_ready(roster);
 }
@@ -443,7 +443,7 @@ lig_status ligi_roster_answer(ligi_roster *roster, uint64_t who, uint64_t number
     return LIG_OK;
 }
 
-/* A contested holder has as long as anybody else: from its last word, not from the question. */
+/* A contested holder has as long as any other: from its last message, not from the probe. */
 lig_status ligi_roster_tick(ligi_roster *roster, int64_t now_ns)
 {
     int64_t before = roster->tick_ns;
@@ -467,14 +467,14 @@ lig_status ligi_roster_tick(ligi_roster *roster, int64_t now_ns)
     return LIG_OK;
 }
 
-/* --- words ----------------------------------------------------------------------------------- */
+/* --- texts ----------------------------------------------------------------------------------- */
 
 static size_t awaited_count(const ligi_roster *roster, ligi_role role)
 {
     return count_free(roster, role) - count_floating(roster, role);
 }
 
-/* With ranks yet to be given out nobody knows which are missing, only how many. */
+/* While ranks are still to be assigned only the number of missing members is known. */
 static void name_awaited(const ligi_roster *roster, ligi_role role, char *text, size_t text_bytes)
 {
     size_t used = strlen(text), count = awaited_count(roster, role);
@@ -509,5 +509,5 @@ void ligi_roster_awaited(const ligi_roster *roster, char *text, size_t text_byte
     name_awaited(roster, LIGI_SERVER, text, text_bytes);
     name_awaited(roster, LIGI_WORKER, text, text_bytes);
     size_t used = strlen(text);
-    snprintf(text + used, text_bytes - used, " (%zu of %zu are there)", all - missing, all);
+    snprintf(text + used, text_bytes - used, " (%zu of %zu have joined)", all - missing, all);
 }

@@ -1,20 +1,20 @@
-/* The roster: who sits where, in which epoch, and what is to be said to whom. Pure: no I/O, no
- * locks, no clock. Inputs are calls, outputs are acts, which the caller takes with
- * ligi_roster_next after each call and carries out in order. */
+/* The roster: who has which seat, in which epoch, and what must be sent to whom. Pure: no I/O, no
+ * locks, no clock. Inputs are calls, outputs are acts, which the caller takes with ligi_roster_next
+ * after each call and carries out in order. */
 #ifndef LIGI_ROSTER_H
 #define LIGI_ROSTER_H
 
 #include "group/group.h"
 
 typedef enum ligi_act_kind {
-    LIGI_ACT_REFUSE, /* who, status, text: answer so and end its connection */
+    LIGI_ACT_REFUSE, /* who, status, text: refuse and end its connection */
     LIGI_ACT_PROBE,  /* who, number: ask it to answer with that number */
     LIGI_ACT_ROSTER, /* who: tell it the whole roster, which it confirms */
     LIGI_ACT_CHANGE, /* seat, member, epoch, text: tell those whose told_epoch is not 0 and lower */
-    LIGI_ACT_RELEASE, /* who: all the others know it, it may go on */
-    LIGI_ACT_EXPEL,   /* who, text: it is out; its connection stays, so that it learns this */
+    LIGI_ACT_RELEASE, /* who: all others know it, it is released */
+    LIGI_ACT_EXPEL,   /* who, text: it is expelled; its connection stays, so that it learns this */
     LIGI_ACT_PASS,    /* who, number: its barrier is complete */
-    LIGI_ACT_FAIL,    /* who, number, status, text: its barrier will not be */
+    LIGI_ACT_FAIL,    /* who, number, status, text: its barrier has failed */
 } ligi_act_kind;
 
 #define LIGI_ACT_TEXT_BYTES 512
@@ -28,7 +28,7 @@ typedef struct ligi_act {
     char text[LIGI_ACT_TEXT_BYTES];
 } ligi_act;
 
-/* What a newcomer says. */
+/* A request to join. */
 typedef struct ligi_join {
     ligi_role role;
     uint32_t rank; /* or LIGI_RANK_ANY */
@@ -41,24 +41,24 @@ typedef struct ligi_join {
 
 typedef struct ligi_seat {
     ligi_member member;
-    uint64_t who; /* its connection; 0 when nobody sits here */
+    uint64_t who; /* its connection; 0 if the seat is free */
     uint32_t sat_count;
     int released;
-    uint64_t since;      /* the epoch in which it came */
+    uint64_t since;      /* the epoch in which it joined */
     uint64_t told_epoch; /* of the roster it was given, 0 before */
     uint64_t confirmed;
     int64_t heard_ns;
-    char why[128]; /* it is gone */
+    char why[128]; /* it is lost or has left */
     size_t blob_bytes;
     uint8_t blob[LIGI_BLOB_BYTES_MAX];
 } ligi_seat;
 
-typedef struct ligi_pending ligi_pending; /* one that wants in: any rank, or a taken one */
+typedef struct ligi_pending ligi_pending; /* one that wants to join: any rank, or a taken one */
 
-typedef struct ligi_roster { /* embedded; read it, change it through the calls */
+typedef struct ligi_roster { /* embedded; read directly, change through the calls */
     uint32_t server_count, worker_count, group_size;
     int64_t liveness_ns, tick_ns;
-    int formed; /* all have been there once */
+    int formed; /* all have been present once */
     uint64_t epoch;
     uint64_t probe_number;
     ligi_seat *seats; /* servers, workers, one scheduler */
@@ -74,35 +74,35 @@ typedef struct ligi_roster { /* embedded; read it, change it through the calls *
 lig_status ligi_roster_init(ligi_roster *roster, const ligi_group_options *options);
 void ligi_roster_fini(ligi_roster *roster);
 
-/* `who` names a connection; 0 is nobody's. Only NOMEM fails: a refusal is an act. */
+/* `who` identifies a connection; 0 is none. Only NOMEM fails: a refusal is an act. */
 lig_status ligi_roster_join(ligi_roster *roster, uint64_t who, const ligi_join *join,
                             int64_t now_ns);
-/* A connection ended: its seat is lost at once, its wish to join forgotten. */
+/* A connection ended: its seat is lost at once, its request to join dropped. */
 lig_status ligi_roster_end(ligi_roster *roster, uint64_t who, const char *why);
-/* It said goodbye. */
+/* It has left in order. */
 lig_status ligi_roster_leave(ligi_roster *roster, uint64_t who);
-/* It last sent something then: it lived. */
+/* It sent something at that time: it was alive. */
 void ligi_roster_hear(ligi_roster *roster, uint64_t who, int64_t at_ns);
 lig_status ligi_roster_confirm(ligi_roster *roster, uint64_t who, uint64_t epoch);
 /* The answer to a probe. */
 lig_status ligi_roster_answer(ligi_roster *roster, uint64_t who, uint64_t number);
-/* Time passes: the silent are lost. A gap of half of liveness since the last tick means that this
- * process itself was frozen: everybody gets a new start then. */
+/* Time passes: silent members are lost. A gap of half of liveness since the last tick means that
+ * this process itself was stopped: all timers start again then. */
 lig_status ligi_roster_tick(ligi_roster *roster, int64_t now_ns);
 
-/* The next act, 0 when there is none; it is copied. */
+/* The next act, 0 if there is none; it is copied. */
 int ligi_roster_next(ligi_roster *roster, ligi_act *act);
 
-/* NULL for a seat that does not exist, and for who sits nowhere. */
+/* NULL for a seat that does not exist, or a peer without a seat. */
 ligi_seat *ligi_roster_seat(const ligi_roster *roster, ligi_role role, uint32_t rank);
 ligi_seat *ligi_roster_find(const ligi_roster *roster, uint64_t who);
-/* How many besides `who` are there. */
+/* How many others than `who` are present. */
 size_t ligi_roster_others(const ligi_roster *roster, uint64_t who);
-/* "worker 1, worker 3 (6 of 8 are there)", cut to the room; "" when nobody is awaited. */
+/* "worker 1, worker 3 (6 of 8 have joined)", truncated to the buffer; "" if nobody is awaited. */
 void ligi_roster_awaited(const ligi_roster *roster, char *text, size_t text_bytes);
 
-/* For group_barrier.c: appends an act. Fills *act with a pointer that is good until the next call.
- */
+/* For group_barrier.c: appends an act. Fills *act with a pointer that is valid until the next
+ * call. */
 lig_status ligi_roster_act(ligi_roster *roster, ligi_act_kind kind, uint64_t who, ligi_act **act);
 
 #endif

@@ -73,7 +73,7 @@ static void test_forms_when_all_are_there(void **state)
     come(&roster, 12, LIGI_SERVER, 0);
     expect(&roster, "");
     ligi_roster_awaited(&roster, text, sizeof text);
-    assert_string_equal(text, "worker 0 (2 of 3 are there)");
+    assert_string_equal(text, "worker 0 (2 of 3 have joined)");
     come(&roster, 13, LIGI_WORKER, 0);
     expect(&roster, "R12 R13 R11");
     ligi_roster_awaited(&roster, text, sizeof text);
@@ -108,7 +108,7 @@ static void test_ranks_are_given_last(void **state)
     char text[200];
     come(&roster, 1, LIGI_WORKER, LIGI_RANK_ANY);
     ligi_roster_awaited(&roster, text, sizeof text);
-    assert_string_equal(text, "2 more workers (1 of 3 are there)");
+    assert_string_equal(text, "2 more workers (1 of 3 have joined)");
     come(&roster, 2, LIGI_WORKER, 0);
     come(&roster, 3, LIGI_WORKER, LIGI_RANK_ANY);
     assert_int_equal(ligi_roster_find(&roster, 1)->member.rank, 1);
@@ -336,7 +336,7 @@ static void test_stages(void **state)
     arrive(&barriers, &roster, 2, LIGI_WORKERS, 0);
     arrive(&barriers, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_STAGE(1u));
     failed_with(&roster, LIG_E_INVALID,
-                "the barrier cannot be: worker 1 is at a later one already");
+                "barrier cannot complete: worker 1 is already at a later one");
     expect(&roster, "");
     arrive(&barriers, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_STAGE(1u));
     expect(&roster, "");
@@ -361,14 +361,14 @@ static void test_barrier_names_the_missing(void **state)
     arrive(&barriers, &roster, 2, LIGI_WORKERS | LIGI_SERVERS, 0);
     assert_ok(ligi_barriers_cancel(&barriers, &roster, 2, 72));
     failed_with(&roster, LIG_E_TIMEOUT,
-                "server 0, worker 1, worker 2 have not come to the barrier");
+                "server 0, worker 1, worker 2 have not arrived at the barrier");
     arrive(&barriers, &roster, 2, LIGI_WORKERS, 0);
     expect(&roster, "");
     assert_ok(ligi_roster_end(&roster, 4, "its connection ended"));
     expect(&roster, "C3l2");
     assert_ok(ligi_barriers_review(&barriers, &roster));
     failed_with(&roster, LIG_E_PEER,
-                "the barrier cannot be: worker 2 (its connection ended) is missing");
+                "barrier cannot complete: worker 2 (its connection ended) is missing");
     expect(&roster, "");
     arrive(&barriers, &roster, 3, LIGI_WORKERS, 0);
     expect(&roster, "f3");

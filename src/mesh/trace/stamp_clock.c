@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 enum { SERVES_NS = 1000000, MEASURE_NS = 20000000, MEASURE_MOST_NS = 1000000000 };
-enum { BACK_MOST = 1024 };    /* times what the counter serves for */
-enum { PROMPT_TICKS = 1024 }; /* that reading the clock takes, unless something came between */
+enum { BACK_MOST = 1024 };    /* multiples of the time for which a calibration is valid */
+enum { PROMPT_TICKS = 1024 }; /* maximum time to read the clock, unless interrupted */
 
 static int64_t forward(ligi_stamp_clock *ticks, int64_t ns)
 {
@@ -18,15 +18,15 @@ static int64_t forward(ligi_stamp_clock *ticks, int64_t ns)
 
 int64_t ligi_stamp_clock_at(ligi_stamp_clock *ticks, uint64_t tick)
 {
-    uint64_t passed = tick - ticks->tick; /* huge when the counter went back */
+    uint64_t passed = tick - ticks->tick; /* huge if the counter went back */
 
     if (ticks->scale == 0 || passed >= ticks->most)
         return -1;
     return forward(ticks, ticks->ns + (int64_t)(passed * ticks->scale >> 32));
 }
 
-/* Whoever had the lock meanwhile was given later times, which are no reason to bring this one
- * forward: how long the lock was waited for would not be seen. */
+/* A thread that had the lock meanwhile got later times; this one is not moved forward for that, or
+ * the time spent waiting for the lock would be lost. */
 int64_t ligi_stamp_clock_past(ligi_stamp_clock *ticks, uint64_t tick)
 {
     uint64_t passed = tick - ticks->tick, back = ticks->tick - tick;
@@ -42,8 +42,8 @@ int64_t ligi_stamp_clock_past(ligi_stamp_clock *ticks, uint64_t tick)
     return ns;
 }
 
-/* How long a tick is: between 1/16 and 4 ns. Over a short time the readings themselves would count,
- * over a long one anything can have happened. */
+/* Length of a tick: between 1/16 and 4 ns. Over a short time the error of the readings dominates;
+ * over a long one the clock may have been adjusted. */
 static void measure(ligi_stamp_clock *ticks)
 {
     uint64_t passed = ticks->tick - ticks->from_tick;
@@ -76,8 +76,8 @@ static uint64_t read_counter(void)
     return __builtin_ia32_rdtsc();
 }
 
-/* It stops or changes its pace on some machines, and differs between the processors of others; the
- * kernel has tried it. */
+/* It stops or changes frequency on some machines, and differs between processors on others; the
+ * kernel has checked it. */
 static int counter_trusted(void)
 {
     char name[8] = "";

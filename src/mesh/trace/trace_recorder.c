@@ -17,7 +17,7 @@ typedef struct header {
     char magic[8];
     uint32_t version, record_bytes;
     uint32_t role, rank;
-    int64_t date_ns, clock_ns; /* the same moment by the calendar and by the stamps' clock */
+    int64_t date_ns, clock_ns; /* the same moment on the calendar and on the stamps' clock */
     uint64_t group_id;
     uint64_t reserved[2];
 } header;
@@ -38,7 +38,7 @@ static lig_status write_all(int fd, const void *data, size_t bytes)
         if (wrote < 0 && errno == EINTR)
             continue;
         if (wrote <= 0)
-            return ligi_fail_errno(errno, "a trace could not be written");
+            return ligi_fail_errno(errno, "cannot write the trace");
         at += wrote;
         bytes -= (size_t)wrote;
     }
@@ -58,20 +58,21 @@ static lig_status write_header(int fd, const ligi_recorded *whose)
     return write_all(fd, &start, sizeof start);
 }
 
-/* The folder may be another's: no link in it is followed, and no file with a second name is cut. */
+/* The folder may belong to another user: links in it are not followed, and a file with a second
+ * hard link is not truncated. */
 static lig_status open_trace(const char *folder, const char *name, int *fd)
 {
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return ligi_fail_errno(errno, "the folder '%s' for traces could not be made", folder);
+        return ligi_fail_errno(errno, "cannot create the trace folder '%s'", folder);
     int folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), opened;
     if (folder_fd < 0)
-        return ligi_fail_errno(errno, "the folder '%s' for traces could not be opened", folder);
+        return ligi_fail_errno(errno, "cannot open the trace folder '%s'", folder);
     lig_status status = ligi_plain_open(folder_fd, folder, name, O_WRONLY | O_CREAT, &opened);
     close(folder_fd);
     LIG_TRY(status);
     status = ligi_plain_sole(opened, folder, name);
     if (status == LIG_OK && ftruncate(opened, 0) != 0)
-        status = ligi_fail_errno(errno, "the trace '%s/%s' could not be made", folder, name);
+        status = ligi_fail_errno(errno, "cannot create the trace '%s/%s'", folder, name);
     if (status == LIG_OK)
         *fd = opened;
     else
@@ -108,7 +109,7 @@ static void flush(ligi_trace_recorder *recorder)
     recorder->count = 0;
     if (write_all(recorder->fd, recorder->records, bytes) == LIG_OK)
         return;
-    ligi_log(LIG_LOG_WARNING, "%s; nothing is recorded from here on", lig_error_text());
+    ligi_log(LIG_LOG_WARNING, "%s; recording stops", lig_error_text());
     close(recorder->fd);
     recorder->fd = -1;
 }

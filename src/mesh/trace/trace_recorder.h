@@ -1,5 +1,4 @@
-/* Writes what became of requests to a file, for `ligament trace`. docs/formats.md has the layout.
- */
+/* Writes completed requests to a file, for `ligament trace`. docs/formats.md has the layout. */
 #ifndef LIGI_TRACE_RECORDER_H
 #define LIGI_TRACE_RECORDER_H
 
@@ -9,7 +8,7 @@
 #define LIGI_RECORD_VERSION 1
 #define LIGI_RECORD_ROOM 512 /* records kept in memory before they are written */
 
-typedef struct ligi_trace_record { /* little-endian in the file, as it lies here */
+typedef struct ligi_trace_record { /* little-endian in the file, with this layout */
     uint32_t kind;                 /* lig_mesh_role of the writer */
     uint32_t peer;                 /* the server of a worker's record, the worker of a server's */
     uint64_t serial;
@@ -31,10 +30,10 @@ typedef struct ligi_trace_recorder {
 
 /* Zero bytes are not valid: init first. */
 void ligi_trace_recorder_init(ligi_trace_recorder *recorder);
-/* Makes the folder and the file; one that is there is replaced. */
+/* Creates the folder and the file; replaces an existing one. */
 lig_status ligi_trace_recorder_open(ligi_trace_recorder *recorder, const char *folder,
                                     const ligi_recorded *whose);
-/* Never fails: when the disk does, recording ends with a line in the log. */
+/* Never fails: on a disk error recording ends with a line in the log. */
 void ligi_trace_recorder_add(ligi_trace_recorder *recorder, const ligi_trace_record *record);
 void ligi_trace_recorder_close(ligi_trace_recorder *recorder);
 

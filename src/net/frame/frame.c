@@ -30,9 +30,7 @@ lig_status ligi_frame_prefix_decode(const uint8_t bytes[LIGI_PREFIX_BYTES],
 {
     uint32_t first = load32(bytes);
     if ((first & MAGIC_MASK) != MAGIC)
-        return lig_fail(LIG_E_CORRUPT,
-                        "what came does not begin like a message of ours "
-                        "(%02x %02x %02x %02x)",
+        return lig_fail(LIG_E_CORRUPT, "not a Ligament message: it begins with %02x %02x %02x %02x",
                         bytes[0], bytes[1], bytes[2], bytes[3]);
     prefix->kind = first >> 24;
     prefix->head_bytes = load32(bytes + 4);
@@ -66,8 +64,8 @@ lig_status ligi_hello_decode(const void *data, size_t bytes, ligi_hello *hello, 
 
     if (!reader.failed && version != LIGI_NET_VERSION)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "the peer speaks version %u of the protocol and this process version %d; "
-                        "use the same version of Ligament on both sides",
+                        "protocol version mismatch: the peer speaks %u, this process %d (use the "
+                        "same version of Ligament on both sides)",
                         version, LIGI_NET_VERSION);
     *service = ligi_get_u32(&reader);
     get_id(&reader, hello->boot_id);
@@ -76,11 +74,11 @@ lig_status ligi_hello_decode(const void *data, size_t bytes, ligi_hello *hello, 
     hello->pid = ligi_get_u32(&reader);
     hello->bytes = ligi_get_u32(&reader);
     if (hello->bytes > LIGI_HELLO_BYTES_MAX)
-        return lig_fail(LIG_E_CORRUPT, "a hello holds %zu bytes, %d is the limit", hello->bytes,
+        return lig_fail(LIG_E_CORRUPT, "hello too long: %zu bytes, the limit is %d", hello->bytes,
                         LIGI_HELLO_BYTES_MAX);
     hello->data = ligi_get_bytes(&reader, hello->bytes);
     if (reader.failed || reader.at != reader.bytes)
-        return lig_fail(LIG_E_CORRUPT, "a hello of %zu bytes does not hold what it says", bytes);
+        return lig_fail(LIG_E_CORRUPT, "malformed hello of %zu bytes", bytes);
     return LIG_OK;
 }
 
@@ -102,7 +100,7 @@ lig_status ligi_bye_decode(const void *data, size_t bytes, lig_status *status,
                            char text[LIGI_BYE_TEXT_MAX + 1])
 {
     if (bytes < 4 || bytes > LIGI_BYE_HEAD_MAX)
-        return lig_fail(LIG_E_CORRUPT, "a goodbye of %zu bytes", bytes);
+        return lig_fail(LIG_E_CORRUPT, "malformed goodbye of %zu bytes", bytes);
     uint32_t number = load32(data);
     *status = number > LIG_OK && number <= LIG_E_INTERNAL ? (lig_status)number : LIG_E_CLOSED;
     size_t length = bytes - 4;
@@ -129,7 +127,7 @@ lig_status ligi_card_encode(const ligi_card *card, void *data, size_t *bytes)
     lig_status status = writer.status;
     if (status == LIG_OK && writer.bytes > *bytes)
         status =
-            lig_fail(LIG_E_LIMIT, "a card with %zu addresses takes %zu bytes, %zu is the limit",
+            lig_fail(LIG_E_LIMIT, "a card with %zu addresses needs %zu bytes, but the limit is %zu",
                      card->count, writer.bytes, *bytes);
     if (status == LIG_OK) {
         memcpy(data, writer.data, writer.bytes);
@@ -145,16 +143,16 @@ lig_status ligi_card_decode(const void *data, size_t bytes, ligi_card *card)
     uint32_t version = ligi_get_u32(&reader);
 
     if (!reader.failed && version != LIGI_NET_VERSION)
-        return lig_fail(LIG_E_UNSUPPORTED, "a card of version %u; this process knows version %d",
+        return lig_fail(LIG_E_UNSUPPORTED, "unknown card version %u: this process knows version %d",
                         version, LIGI_NET_VERSION);
     get_id(&reader, card->boot_id);
     get_id(&reader, card->net_id);
     card->count = ligi_get_u8(&reader);
     if (card->count > LIGI_CARD_ADDRESSES_MAX)
-        return lig_fail(LIG_E_CORRUPT, "a card with %zu addresses", card->count);
+        return lig_fail(LIG_E_CORRUPT, "invalid card: %zu addresses", card->count);
     for (size_t i = 0; i < card->count; i++)
         card->addresses[i] = ligi_get_text(&reader, LIGI_ADDRESS_BYTES_MAX - 1);
     if (reader.failed || reader.at != reader.bytes)
-        return lig_fail(LIG_E_CORRUPT, "a card of %zu bytes does not hold what it says", bytes);
+        return lig_fail(LIG_E_CORRUPT, "malformed card of %zu bytes", bytes);
     return LIG_OK;
 }

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define PORTION ((size_t)256 << 10) /* read under the pair's lock */
-#define PORTIONS 16                 /* for one link before the next has its turn */
+#define PORTIONS 16                 /* bytes for one link before the next one is served */
 
 extern const ligi_transport_ops ligi_transport_inproc;
 
@@ -38,7 +38,7 @@ typedef struct knock {
     ligi_inproc_pair *pair;
 } knock;
 
-/* A name somebody listens at. */
+/* A name with a listener. */
 typedef struct port {
     struct port *next;     /* in names */
     struct port *next_own; /* of the same endpoint */
@@ -113,8 +113,8 @@ static void close_port(port *one)
     free(one);
 }
 
-/* In a forked child the other end's threads do not exist, and their locks may be held for ever:
- * what is shared with them is left as it is. */
+/* In a forked child the threads of the other end do not exist, and their locks may be held forever:
+ * shared state is left as it is. */
 static void inproc_close(void *context, int forked)
 {
     inproc *self = context;
@@ -142,7 +142,7 @@ static lig_status take_name(const ligi_uri *uri, char name[64])
     if (name[0] != '\0')
         return LIG_OK;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        return lig_fail(LIG_E_IO, "random bytes could not be had");
+        return lig_fail(LIG_E_IO, "getrandom failed");
     snprintf(name, 64, "~%016llx", (unsigned long long)random);
     return LIG_OK;
 }
@@ -160,7 +160,8 @@ static lig_status inproc_listen(void *context, const ligi_uri *uri,
     lig_status status = take_name(uri, made->name);
     pthread_mutex_lock(&names_lock);
     if (status == LIG_OK && find_port(made->name) != NULL)
-        status = lig_fail(LIG_E_EXISTS, "'inproc:%s' is taken in this process", made->name);
+        status =
+            lig_fail(LIG_E_EXISTS, "'inproc:%s' is already in use in this process", made->name);
     if (status == LIG_OK) {
         made->next = names;
         names = made;
@@ -176,7 +177,7 @@ static lig_status inproc_listen(void *context, const ligi_uri *uri,
     return LIG_OK;
 }
 
-/* A name somebody chose may be another process's; one that was made up is nobody else's. */
+/* A name that the caller chose may belong to another process; a generated one does not. */
 static int inproc_reaches(void *context, const char *address, int same_host)
 {
     (void)context;
@@ -348,7 +349,7 @@ static void finish_mail(wire *one)
     ligi_link_landed(one->link);
 }
 
-/* One step: 1 when there may be another. */
+/* One step: 1 if there may be another. */
 static lig_status step(wire *one, int *more)
 {
     int closed;

@@ -21,7 +21,7 @@ lig_status ligi_link_create(ligi_net *net, ligi_state state, const char *address
     ligi_link *made;
 
     if (net->stats.link_count >= net->options.link_max)
-        return lig_fail(LIG_E_LIMIT, "'%s': %u links are open, which is the limit", address,
+        return lig_fail(LIG_E_LIMIT, "'%s': too many open links (the limit is %u)", address,
                         net->options.link_max);
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a link"));
     made->net = net;
@@ -76,7 +76,7 @@ void ligi_link_drop(ligi_link *link)
     link->landing = link->arriving = 0;
 }
 
-/* The oldest goes: whoever means it says hello at once. */
+/* The oldest is dropped: a real peer sends its hello at once. */
 static void make_room(ligi_net *net)
 {
     ligi_link *oldest = NULL;
@@ -88,7 +88,7 @@ static void make_room(ligi_net *net)
             (oldest == NULL || link->deadline_ns <= oldest->deadline_ns))
             oldest = link;
     if (oldest != NULL)
-        ligi_link_fail(oldest, lig_fail(LIG_E_LIMIT, "'%s' said nothing while %u others knocked",
+        ligi_link_fail(oldest, lig_fail(LIG_E_LIMIT, "'%s' sent no hello while %u others connected",
                                         oldest->name, net->options.stranger_max));
 }
 
@@ -215,7 +215,7 @@ void ligi_link_close(ligi_link *link, const char *reason)
         return; /* freed with the endpoint */
     ligi_net_enter(net);
     if (!link->closed && !link->closing) {
-        link->closing = 1; /* `sent` may try to send again */
+        link->closing = 1; /* `sent` may send again */
         ligi_link_say_bye(link, LIG_E_CLOSED, reason ? reason : "");
         ligi_link_cancel_all(link, LIG_E_CLOSED);
         if (link->failing)

@@ -15,8 +15,8 @@
 #define PAUSE_FIRST_NS INT64_C(10000000)
 #define PAUSE_MAX_NS INT64_C(250000000)
 
-/* Some addresses neither answer nor refuse (a firewall, a fabric that only one end is on): the one
- * behind them must still have time. */
+/* Some addresses neither answer nor refuse (a firewall, a fabric that only one end is on): leave
+ * time for the next one. */
 static void set_turn(ligi_link *link)
 {
     ligi_connect_plan *plan = link->plan;
@@ -56,7 +56,7 @@ static lig_status no_more(ligi_link *link, lig_status status)
 
     if (!plan->retry || (status != LIG_E_PEER && status != LIG_E_NOTFOUND)) {
         if (plan->count > 1)
-            return lig_fail(status, "none of the %zu addresses of %s answers; the last: %s",
+            return lig_fail(status, "no answer from any of the %zu addresses of %s; the last: %s",
                             plan->count, link->name, plan->last);
         return lig_fail(status, "%s", plan->last);
     }
@@ -120,13 +120,13 @@ static int usable(ligi_net *net, const char *address, const char *only, int same
     if (ops == NULL || (only != NULL && strcmp(only, ops->scheme) != 0))
         return 0;
     if (ops->clear && only == NULL && net->options.fabric == LIGI_FABRIC_STRANGE)
-        return 0; /* what the peer trusts is not what we do */
+        return 0; /* the peer does not trust the fabric that we trust */
     if (ligi_net_transport(net, ops->scheme, &slot) != LIG_OK)
         return 0;
     return ops->reaches == NULL || ops->reaches(slot->self, address, same_host);
 }
 
-/* By rank, highest first; among equals in the order of the card. */
+/* By rank, highest first; equal ranks in the order of the card. */
 static void put_ranked(const ligi_net *net, ligi_connect_plan *plan, const char *address)
 {
     size_t at = plan->count++;
@@ -153,7 +153,7 @@ static lig_status plan_card(ligi_net *net, const ligi_connect *connect, ligi_con
     if (plan->count == 0)
         return lig_fail(
             LIG_E_NOTFOUND,
-            "none of the peer's %zu addresses (the first: '%s') can be used from here%s%s",
+            "none of the peer's %zu addresses (the first: '%s') is reachable from here%s%s",
             card.count, card.count > 0 ? card.addresses[0] : "", only ? " by " : "",
             only ? only : "");
     return LIG_OK;
@@ -173,8 +173,7 @@ static lig_status resolve(ligi_net *net, const char *address, ligi_connect_plan 
     else if (status == LIG_OK && strlen(address) < LIGI_ADDRESS_BYTES_MAX)
         snprintf(plan->addresses[0], LIGI_ADDRESS_BYTES_MAX, "%s", address);
     else if (status == LIG_OK)
-        status =
-            lig_fail(LIG_E_LIMIT, "an address of more than %d bytes", LIGI_ADDRESS_BYTES_MAX - 1);
+        status = lig_fail(LIG_E_LIMIT, "address longer than %d bytes", LIGI_ADDRESS_BYTES_MAX - 1);
     ligi_uri_fini(&uri);
     plan->count = 1;
     return status;
@@ -187,8 +186,7 @@ static lig_status begin(ligi_net *net, const ligi_connect *connect, ligi_connect
 
     if ((unsigned)connect->service >= LIGI_SERVICE_COUNT ||
         net->services[connect->service].hooks == NULL)
-        return lig_fail(LIG_E_INVALID, "a link of service %d, which is not served here",
-                        connect->service);
+        return lig_fail(LIG_E_INVALID, "service %d of a link is not served here", connect->service);
     LIG_TRY(ligi_link_create(net, LIGI_CONNECTING, plan->addresses[0], &made));
     made->plan = plan;
     made->service = connect->service;
@@ -211,7 +209,7 @@ static lig_status begin(ligi_net *net, const ligi_connect *connect, ligi_connect
 static lig_status prepare(ligi_net *net, const ligi_connect *connect, ligi_connect_plan *plan)
 {
     if (connect->hello_bytes > sizeof plan->hello)
-        return lig_fail(LIG_E_LIMIT, "a hello of %zu bytes, %d is the limit", connect->hello_bytes,
+        return lig_fail(LIG_E_LIMIT, "hello of %zu bytes: the limit is %d", connect->hello_bytes,
                         LIGI_HELLO_BYTES_MAX);
     if (connect->hello_bytes > 0)
         memcpy(plan->hello, connect->hello, connect->hello_bytes);
@@ -236,7 +234,7 @@ lig_status ligi_net_connect(ligi_net *net, const ligi_connect *connect, ligi_lin
     if (status == LIG_OK) {
         ligi_net_enter(net);
         status = begin(net, connect, plan, link);
-        ligi_net_wake(net); /* who sleeps listens only to the connections there were */
+        ligi_net_wake(net); /* a sleeping thread waits only for the earlier connections */
         ligi_net_leave(net);
     }
     if (status != LIG_OK)

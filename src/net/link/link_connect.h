@@ -4,12 +4,12 @@
 
 #include "net/transport.h"
 
-/* Returns a link at once; `met` says that it is up, `lost` that it is not to be. May be sent on at
- * once: messages wait. A host's name is resolved here, which can take as long as the resolver does;
- * numbers never wait. */
+/* Returns a link at once; `met` reports that it is up, `lost` that it failed. Messages may be sent
+ * at once: they are queued. A host name is resolved here, which may block; numeric addresses never
+ * do. */
 lig_status ligi_net_connect(ligi_net *net, const ligi_connect *connect, ligi_link **link);
 
-/* The next address of the plan: LIG_OK when an attempt is under way or will be. */
+/* The next address of the plan: LIG_OK if an attempt is running or scheduled. */
 lig_status ligi_link_connect_next(ligi_link *link);
 
 #endif

@@ -11,7 +11,7 @@
 
 static lig_status out_of_order(const ligi_link *link, uint32_t kind)
 {
-    return lig_fail(LIG_E_CORRUPT, "%s sent a message of kind %u, which cannot come %s", link->name,
+    return lig_fail(LIG_E_CORRUPT, "protocol error: %s sent a message of kind %u %s", link->name,
                     kind, link->state == LIGI_UP ? "here" : "before its hello");
 }
 
@@ -37,14 +37,14 @@ lig_status ligi_link_begin(ligi_link *link, const ligi_frame_prefix *prefix)
     uint32_t head_max = 0;
 
     if (ligi_link_dead(link) || link->arriving)
-        return lig_fail(LIG_E_INTERNAL, "a message on the link to %s begins at the wrong time",
+        return lig_fail(LIG_E_INTERNAL, "protocol error: unexpected start of a message from %s",
                         link->name);
     LIG_TRY(check_kind(link, prefix, &head_max));
     if (prefix->kind != LIGI_KIND_DATA)
         payload_max = 0;
     if (prefix->head_bytes > head_max || prefix->payload_bytes > payload_max)
         return lig_fail(LIG_E_LIMIT,
-                        "%s announces a message with a head of %u bytes (limit %u) and a payload "
+                        "%s announced a message with a head of %u bytes (limit %u) and a payload "
                         "of %llu bytes (limit %llu)",
                         link->name, prefix->head_bytes, head_max,
                         (unsigned long long)prefix->payload_bytes, (unsigned long long)payload_max);
@@ -53,7 +53,7 @@ lig_status ligi_link_begin(ligi_link *link, const ligi_frame_prefix *prefix)
     return LIG_OK;
 }
 
-/* This thread's sentence goes to the peer and becomes our own reason. */
+/* This thread's error text is sent to the peer and becomes the link's own reason. */
 static lig_status refuse(ligi_link *link, lig_status status)
 {
     ligi_failure failure;
@@ -71,22 +71,22 @@ static lig_status greet_stranger(ligi_link *link, uint32_t service, const ligi_h
     ligi_reply reply = {0};
 
     if (service >= LIGI_SERVICE_COUNT || net->services[service].hooks == NULL)
-        return lig_fail(LIG_E_NOTFOUND, "nobody here serves what %s asks for (service %u)",
+        return lig_fail(LIG_E_NOTFOUND, "%s requests service %u, which is not served here",
                         link->name, service);
     const ligi_served *served = &net->services[service];
     if (link->keyed && link->proved != ligi_net_key_of(net, (ligi_service)service))
-        return lig_fail(LIG_E_DENIED,
-                        "%s holds the secret and is no member of this group: it proved the key of "
-                        "%s",
-                        link->name, link->proved == LIGI_KEY_MEET ? "the rendezvous" : "a member");
+        return lig_fail(
+            LIG_E_DENIED,
+            "%s has the secret but is not a member of this group: it proved the key of %s",
+            link->name, link->proved == LIGI_KEY_MEET ? "the rendezvous" : "a member");
     link->service = (ligi_service)service;
     lig_status status = served->hooks->met(served->context, link, hello, &reply);
     if (link->closed)
-        return lig_fail(LIG_E_CLOSED, "closed as soon as met");
+        return lig_fail(LIG_E_CLOSED, "closed on connect");
     if (status != LIG_OK)
-        link->service = LIGI_SERVICE_COUNT; /* it was never the module's */
+        link->service = LIGI_SERVICE_COUNT; /* the module never owned it */
     if (status == LIG_OK && reply.bytes > sizeof reply.data)
-        status = lig_fail(LIG_E_INTERNAL, "a hello of %zu bytes was given", reply.bytes);
+        status = lig_fail(LIG_E_INTERNAL, "hello of %zu bytes is too long", reply.bytes);
     if (status == LIG_OK)
         status = ligi_link_put_hello(link, reply.data, reply.bytes);
     return status;
@@ -98,8 +98,8 @@ static lig_status greet_known(ligi_link *link, uint32_t service, const ligi_hell
     ligi_reply unused = {0};
 
     if (service != (uint32_t)link->service)
-        return lig_fail(LIG_E_CORRUPT, "%s answers for service %u instead of %u", link->name,
-                        service, link->service);
+        return lig_fail(LIG_E_CORRUPT, "protocol error: %s answered for service %u instead of %u",
+                        link->name, service, link->service);
     if (served->hooks == NULL)
         return lig_fail(LIG_E_CLOSED, "the service of the link to %s has ended", link->name);
     return served->hooks->met(served->context, link, hello, &unused);
@@ -159,7 +159,7 @@ static lig_status check_landing(const ligi_link *link, const ligi_landing *landi
     for (size_t i = 0; i < landing->count; i++)
         room += landing->iov[i].iov_len;
     if (landing->count > 0 && room != bytes)
-        return lig_fail(LIG_E_INTERNAL, "%llu bytes of %s were given room for %llu",
+        return lig_fail(LIG_E_INTERNAL, "%llu bytes from %s do not fit the %llu bytes provided",
                         (unsigned long long)bytes, link->name, (unsigned long long)room);
     return LIG_OK;
 }
@@ -222,7 +222,7 @@ lig_status ligi_net_divert(ligi_link *link, void *token)
     LIG_TRY(ligi_net_mine(link->net));
     ligi_net_enter(link->net);
     if (!link->landing || link->landing_token != token)
-        status = lig_fail(LIG_E_NOTFOUND, "no such message of %s is arriving", link->name);
+        status = lig_fail(LIG_E_NOTFOUND, "no such message from %s is being received", link->name);
     else if (link->wire != NULL)
         link->ops->divert(link->wire);
     ligi_net_leave(link->net);

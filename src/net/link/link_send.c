@@ -109,7 +109,8 @@ ligi_outgoing *ligi_link_queue(ligi_link *link)
 
     if (first == NULL || link->state == LIGI_UP)
         return first == NULL ? NULL : &first->out;
-    /* Before the peer is known our hello and a goodbye may go, while it is being met a goodbye. */
+    /* Before the peer's hello only our hello and a goodbye may be sent, and while it is in `met`
+     * only a goodbye. */
     if (first->out.prefix.kind == LIGI_KIND_DATA ||
         (link->state == LIGI_MEETING && first->out.prefix.kind != LIGI_KIND_BYE))
         return NULL;
@@ -255,7 +256,7 @@ int ligi_link_hello_left(const ligi_link *link)
     return link->first == NULL || link->first->out.prefix.kind != LIGI_KIND_HELLO;
 }
 
-/* A message on its way cannot be followed by a goodbye: the peer then sees the connection end. */
+/* A partly sent message cannot be followed by a goodbye: the peer then sees the connection end. */
 void ligi_link_say_bye(ligi_link *link, lig_status status, const char *text)
 {
     uint8_t head[LIGI_BYE_HEAD_MAX];
@@ -263,7 +264,7 @@ void ligi_link_say_bye(ligi_link *link, lig_status status, const char *text)
     if (link->wire == NULL || link->state == LIGI_ENDED)
         return;
     if (link->corked && link->state == LIGI_UP)
-        ligi_link_flush(link); /* what waited for company alone is not what is cancelled */
+        ligi_link_flush(link); /* messages held back only for batching are not cancelled */
     if (link->first != NULL && link->first->out.at != 0)
         return;
     size_t bytes = ligi_bye_encode(status, text, head);
@@ -285,22 +286,22 @@ static lig_status check_send(const ligi_link *link, const ligi_send *send, const
     if (link->state == LIGI_ENDED)
         return lig_fail(link->status, "%s", link->sentence ? link->sentence : "");
     if (send->head_bytes > LIGI_HEAD_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT, "a message to %s has a head of %zu bytes, %d is the limit",
+        return lig_fail(LIG_E_LIMIT, "head of a message to %s too long: %zu bytes, the limit is %d",
                         link->name, send->head_bytes, LIGI_HEAD_BYTES_MAX);
     if (send->count > LIGI_PIECES_MAX)
-        return lig_fail(LIG_E_LIMIT, "a message to %s has %zu pieces, %d is the limit", link->name,
-                        send->count, LIGI_PIECES_MAX);
+        return lig_fail(LIG_E_LIMIT, "too many pieces in a message to %s: %zu, the limit is %d",
+                        link->name, send->count, LIGI_PIECES_MAX);
     for (size_t i = 0; i < send->count; i++) {
         if (send->iov[i].iov_len > limits->payload_bytes_max - total)
-            return lig_fail(LIG_E_LIMIT, "a message to %s is larger than the limit of %llu bytes",
+            return lig_fail(LIG_E_LIMIT, "message to %s larger than the limit of %llu bytes",
                             link->name, (unsigned long long)limits->payload_bytes_max);
         total += send->iov[i].iov_len;
     }
     if (total > 0 && done == NULL)
-        return lig_fail(LIG_E_INTERNAL, "a message with a payload sent without asking for its end");
+        return lig_fail(LIG_E_INTERNAL, "a message with a payload needs `done`");
     if (link->queued >= limits->queue_max)
-        return lig_fail(LIG_E_BUSY, "%zu messages wait for %s, which is the limit", link->queued,
-                        link->name);
+        return lig_fail(LIG_E_BUSY, "%zu messages in the send queue to %s: it is full",
+                        link->queued, link->name);
     return LIG_OK;
 }
 
@@ -333,8 +334,8 @@ static void cork(ligi_link *link)
     link->net->corked = link;
 }
 
-/* Still queued means still borrowed. What was sent last is the last of the queue, if it is there,
- * unless a `sent` that the flush brought about has sent more. */
+/* Still queued means still borrowed. The message is the last of the queue, if it is there, unless a
+ * `sent` hook of the flush has sent more. */
 static int settle_send(ligi_link *link, uint64_t number)
 {
     ligi_queued_send *node = link->last;
@@ -358,8 +359,8 @@ lig_status ligi_net_send(ligi_link *link, const ligi_send *send, int *done)
     if (status == LIG_OK)
         status = enqueue(link, send, &number);
     if (status == LIG_OK) {
-        /* Answers from inside a hook wait for the end of what the hook is part of: a batch of
-         * requests is answered by a batch. */
+        /* Replies sent inside a hook wait for the end of its batch: a batch of requests is answered
+         * by a batch. */
         int small = link->net->in_round && link->last->out.count == 0;
         if (small || (send->flags & LIGI_SEND_MORE))
             cork(link);
@@ -381,7 +382,7 @@ static lig_status cancel_one(ligi_link *link, void *token)
          node = (ligi_queued_send *)node->out.next) {
         if (node->out.token == token && node->notify) {
             if (node->out.at != 0)
-                return lig_fail(LIG_E_BUSY, "the message to %s is on its way", link->name);
+                return lig_fail(LIG_E_BUSY, "the message to %s is already being sent", link->name);
             if (before == NULL) {
                 unlink_first(link);
             } else {
@@ -395,7 +396,7 @@ static lig_status cancel_one(ligi_link *link, void *token)
         }
         before = node;
     }
-    return lig_fail(LIG_E_NOTFOUND, "no such message waits for %s", link->name);
+    return lig_fail(LIG_E_NOTFOUND, "no such message is queued for %s", link->name);
 }
 
 lig_status ligi_net_cancel(ligi_link *link, void *token)

@@ -1,4 +1,4 @@
-/* What a link has to send: a queue of nodes, taken from and given back to a free list. */
+/* The send queue of a link: nodes from a free list. */
 #ifndef LIGI_LINK_SEND_H
 #define LIGI_LINK_SEND_H
 
@@ -6,27 +6,26 @@
 
 typedef struct ligi_queued_send ligi_queued_send;
 
-/* Never blocks. *done (may be NULL only when there is no payload) is 1 when nothing is borrowed any
- * more, and then `sent` is not called; always so for a message without payload. Such a message,
- * sent from inside a hook, goes when the round of progress has dealt with what woke it, with others
- * like it. LIG_E_BUSY: queue_max messages wait already, this one was not taken. On a lost link: its
- * status and sentence. */
+/* Never blocks. *done (may be NULL only without a payload) is 1 if nothing is borrowed any more,
+ * and then `sent` is not called; always so for a message without payload. Such a message, sent
+ * inside a hook, leaves at the end of the current round, batched with others. LIG_E_BUSY: queue_max
+ * messages are queued, this one was not taken. On a lost link: its status and error text. */
 lig_status ligi_net_send(ligi_link *link, const ligi_send *send, int *done);
 
-/* Takes back a message that has not begun to travel: `sent` is called (LIG_E_CLOSED) before this
- * returns LIG_OK. LIG_E_BUSY when it has begun: only closing the link gives the memory back at
- * once. LIG_E_NOTFOUND when it is not waiting. */
+/* Takes back a message that has not begun to be sent: `sent` is called (LIG_E_CLOSED) before this
+ * returns LIG_OK. LIG_E_BUSY if it has begun: only closing the link returns the memory at once.
+ * LIG_E_NOTFOUND if it is not queued. */
 lig_status ligi_net_cancel(ligi_link *link, void *token);
 
-/* Ends the queue: `sent` with `status` for what was borrowed. */
+/* Ends the queue: `sent` with `status` for borrowed messages. */
 void ligi_link_cancel_all(ligi_link *link, lig_status status);
-/* Puts a message of ours (hello, goodbye) at the front of the queue. Copies. */
+/* Puts an internal message (hello, goodbye) at the front of the queue. Copies. */
 lig_status ligi_link_put_first(ligi_link *link, ligi_kind kind, const void *head, size_t bytes);
 lig_status ligi_link_put_hello(ligi_link *link, const void *data, size_t bytes);
 void ligi_link_take_back_hello(ligi_link *link);
 /* 1 when the peer may have read it. */
 int ligi_link_hello_left(const ligi_link *link);
-/* Cancels what waits and says goodbye, as far as that goes without waiting. */
+/* Cancels queued messages and sends a goodbye, as far as possible without blocking. */
 void ligi_link_say_bye(ligi_link *link, lig_status status, const char *text);
 void ligi_link_flush(ligi_link *link);
 void ligi_net_flush(ligi_net *net);
@@ -34,11 +33,11 @@ void ligi_link_send_free(ligi_net *net, ligi_queued_send *node);
 /* `sent` for what was handed over; of one link, or of all (NULL). */
 void ligi_net_tell_sent(ligi_net *net, const ligi_link *link);
 
-/* The first message not yet handed over, NULL when there is none (or nothing may go yet: before the
- * peer's hello only ours does). Later ones by `->next`, up to and without ligi_link_queue_end. */
+/* The first message not yet handed over, NULL if there is none (or none may be sent yet: before the
+ * peer's hello only ours). Later ones by `->next`, up to but excluding ligi_link_queue_end. */
 ligi_outgoing *ligi_link_queue(ligi_link *link);
 ligi_outgoing *ligi_link_queue_end(ligi_link *link);
-/* The first of the queue has been moved: its memory is no longer needed. Frees it. */
+/* The first of the queue has been sent: its memory is no longer needed. Frees it. */
 void ligi_link_gone(ligi_link *link);
 
 #endif

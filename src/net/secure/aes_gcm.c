@@ -74,8 +74,8 @@ lig_status ligi_gcm_check(const ligi_gcm *gcm)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && status == LIG_OK; i++)
         if (!trial_agrees(self, sizes[i]))
             status = lig_fail(LIG_E_UNSUPPORTED,
-                              "%s does not compute the AES-GCM that OpenSSL computes (a record of "
-                              "%zu bytes), and is not used",
+                              "%s does not compute the same AES-GCM as OpenSSL (a record of %zu "
+                              "bytes), and is not used",
                               gcm->ops->name, sizes[i]);
     gcm->ops->release(gcm, self->seals);
     gcm->ops->release(gcm, self->opens);
@@ -109,10 +109,10 @@ lig_status ligi_gcm_choose(ligi_gcm_set *set, const char *name, const ligi_gcm *
     int any = strcmp(name, "auto") == 0;
 
     if (!any && strcmp(name, "openssl") != 0 && strcmp(name, "ipsec-mb") != 0)
-        return lig_fail(LIG_E_INVALID, "crypto=%s is not known; it is auto, openssl or ipsec-mb",
+        return lig_fail(LIG_E_INVALID, "unknown crypto=%s: expected auto, openssl or ipsec-mb",
                         name);
     *gcm = &set->openssl;
-    /* OpenSSL 3.1 and later are as fast by themselves, and then one library is enough. */
+    /* OpenSSL 3.1 and later are as fast, and then one library is enough. */
     if (strcmp(name, "openssl") == 0 || (any && set->openssl.openssl->OPENSSL_version_minor() > 0))
         return LIG_OK;
     if (any && set->in_vain)

@@ -1,5 +1,5 @@
-/* AES-128-GCM, which protects the records of TLS, by a library that is loaded at run time: an
- * engine. Both ends of a connection may have different ones, since all compute the same. */
+/* AES-128-GCM for TLS records, by a library that is loaded at run time: an engine. The two ends of
+ * a connection may use different ones, since all compute the same. */
 #ifndef LIGI_AES_GCM_H
 #define LIGI_AES_GCM_H
 
@@ -10,10 +10,10 @@
 #define LIGI_GCM_NONCE 12
 #define LIGI_GCM_TAG 16
 
-/* One record: `bytes` of data and one byte behind them, the type, become as many encrypted bytes
- * and a tag, and back. The header is proved and not encrypted. `in` and `out` do not overlap. */
+/* One record: `bytes` of data and the type byte behind them become as many encrypted bytes and a
+ * tag, and back. The header is authenticated, not encrypted. `in` and `out` do not overlap. */
 typedef struct ligi_gcm_record {
-    const uint8_t *nonce; /* LIGI_GCM_NONCE; never twice with one key */
+    const uint8_t *nonce; /* LIGI_GCM_NONCE; never reused with one key */
     const uint8_t *header;
     size_t header_bytes;
     const uint8_t *in;
@@ -25,15 +25,15 @@ typedef struct ligi_gcm ligi_gcm;
 
 typedef struct ligi_gcm_ops {
     const char *name;
-    /* Makes *cipher, which is NULL at first, or gives it another key. It seals, or it opens. */
+    /* Creates *cipher, initially NULL, or gives it another key. It seals, or it opens. */
     lig_status (*set_key)(const ligi_gcm *gcm, const uint8_t key[LIGI_GCM_KEY], int seals,
                           void **cipher);
-    /* Writes bytes + 1 + LIGI_GCM_TAG to `out`. Returns 0 when the library fails. */
+    /* Writes bytes + 1 + LIGI_GCM_TAG to `out`. Returns 0 if the library fails. */
     int (*seal)(const ligi_gcm *gcm, void *cipher, const ligi_gcm_record *record, uint8_t type);
-    /* Reads bytes + 1 + LIGI_GCM_TAG from `in`. Returns 0 when the tag is not the right one; what
-     * was written to `out` is nothing then. */
+    /* Reads bytes + 1 + LIGI_GCM_TAG from `in`. Returns 0 if the tag is wrong; the contents of
+     * `out` are then undefined. */
     int (*open)(const ligi_gcm *gcm, void *cipher, const ligi_gcm_record *record, uint8_t *type);
-    void (*release)(const ligi_gcm *gcm, void *cipher); /* wipes; NULL is fine */
+    void (*release)(const ligi_gcm *gcm, void *cipher); /* wipes; NULL is valid */
 } ligi_gcm_ops;
 
 struct ligi_gcm {
@@ -44,23 +44,24 @@ struct ligi_gcm {
 
 extern const ligi_gcm_ops ligi_gcm_openssl, ligi_gcm_ipsec_mb;
 
-/* Whether the engine makes the records that OpenSSL makes, byte for byte, opens them, and refuses
- * one with a changed bit; LIG_E_UNSUPPORTED with a sentence when not. */
+/* Checks that the engine produces the same records as OpenSSL, byte for byte, opens them, and
+ * rejects one with a changed bit; LIG_E_UNSUPPORTED with an error text if not. */
 lig_status ligi_gcm_check(const ligi_gcm *gcm);
 
 /* The engines of a process; embedded. */
 typedef struct ligi_gcm_set {
     ligi_gcm openssl;
-    ligi_gcm ipsec_mb; /* loaded and checked when first wanted; without ops until then */
-    int in_vain;       /* the last look for ipsec-mb: auto does not look at every connection */
+    ligi_gcm ipsec_mb; /* loaded and checked at first use; without ops until then */
+    int in_vain;       /* the last attempt to load ipsec-mb: auto does not retry at every
+                        * connection */
 } ligi_gcm_set;
 
-/* Borrows `openssl`. Nothing has to be undone. */
+/* Borrows `openssl`. Needs no cleanup. */
 void ligi_gcm_set_init(ligi_gcm_set *set, const ligi_openssl *openssl);
-/* "openssl", "ipsec-mb", or "auto": ipsec-mb where it can be had and OpenSSL is 3.0, which does not
- * use the processor's wide instructions itself. LIG_E_INVALID for another name, LIG_E_UNSUPPORTED
- * when ipsec-mb was asked for by name and cannot be had. *gcm is the set's. One thread at a time.
- */
+/* "openssl", "ipsec-mb", or "auto": ipsec-mb if it is available and OpenSSL is 3.0, which does not
+ * use the processor's wide instructions. LIG_E_INVALID for another name, LIG_E_UNSUPPORTED if
+ * ipsec-mb was requested by name and is not available. *gcm belongs to the set. One thread at a
+ * time. */
 lig_status ligi_gcm_choose(ligi_gcm_set *set, const char *name, const ligi_gcm **gcm);
 
 #endif

@@ -16,7 +16,7 @@ static lig_status set_key(const ligi_gcm *gcm, const uint8_t key[LIGI_GCM_KEY], 
         *cipher = aligned_alloc(LIGI_IPSEC_MB_ALIGN, sizeof(mb_cipher));
     mb_cipher *made = *cipher;
     if (made == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for a secure connection");
+        return lig_fail(LIG_E_NOMEM, "out of memory for a secure connection");
     memset(made, 0, sizeof *made);
     gcm->ipsec_mb.pre(key, made->key);
     return LIG_OK;
@@ -36,7 +36,7 @@ static int seal(const ligi_gcm *gcm, void *cipher, const ligi_gcm_record *record
     return 1;
 }
 
-/* The library computes the tag and leaves the comparing to us. */
+/* The library computes the tag; the caller must compare it. */
 static int open(const ligi_gcm *gcm, void *cipher, const ligi_gcm_record *record, uint8_t *type)
 {
     const ligi_ipsec_mb *mb = &gcm->ipsec_mb;

@@ -10,7 +10,7 @@ static lig_status set_key(const ligi_gcm *gcm, const uint8_t key[LIGI_GCM_KEY], 
     if (*cipher == NULL)
         *cipher = openssl->EVP_CIPHER_CTX_new();
     if (*cipher == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for a secure connection");
+        return lig_fail(LIG_E_NOMEM, "out of memory for a secure connection");
     EVP_CIPHER *kind = openssl->EVP_CIPHER_fetch(NULL, "AES-128-GCM", NULL);
     int set =
         kind != NULL && openssl->EVP_CipherInit_ex(*cipher, kind, NULL, key, NULL, seals) == 1;
@@ -27,7 +27,7 @@ static int begin(const ligi_openssl *openssl, EVP_CIPHER_CTX *cipher, const ligi
                                      (int)record->header_bytes) == 1;
 }
 
-/* What the library says of a failure goes into a list of the thread, which is not ours to fill. */
+/* OpenSSL appends failures to the thread's error queue, which must stay empty. */
 static int done(const ligi_openssl *openssl, int well)
 {
     if (!well)

@@ -16,8 +16,8 @@ typedef struct mb_symbol {
     {"aes_gcm_" name "_vaes_avx512", offsetof(ligi_ipsec_mb, member)},
 static const mb_symbol symbols[] = {LIGI_IPSEC_MB_CALLS(SYMBOL)};
 
-/* The library's own look at the processor leaves out whether the system keeps the wide registers;
- * the compiler's does not. */
+/* The library's processor check ignores whether the kernel saves the wide registers; the compiler's
+ * does not. */
 static int processor_fits(void)
 {
 #if defined(__x86_64__)
@@ -36,10 +36,10 @@ lig_status ligi_ipsec_mb_load(ligi_ipsec_mb *calls)
 {
     if (!processor_fits())
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "ipsec-mb is used on processors with VAES and AVX-512, unlike this one");
+                        "ipsec-mb is used only on processors with VAES and AVX-512");
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == NULL)
-        return lig_fail(LIG_E_UNSUPPORTED, "ipsec-mb (Debian: libipsec-mb1) is not here: %s",
+        return lig_fail(LIG_E_UNSUPPORTED, "cannot load ipsec-mb (Debian: libipsec-mb1): %s",
                         dlerror());
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *address = dlsym(library, symbols[i].name);

@@ -24,9 +24,10 @@ lig_status ligi_openssl_load(ligi_openssl *openssl)
     for (size_t i = 0; i < LIBRARY_COUNT; i++) {
         libraries[i] = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
         if (libraries[i] == NULL)
-            return lig_fail(LIG_E_UNSUPPORTED,
-                            "a secret needs OpenSSL 3 (Debian: libssl3), which is not here: %s",
-                            dlerror());
+            return lig_fail(
+                LIG_E_UNSUPPORTED,
+                "a secret needs OpenSSL 3 (Debian: libssl3), which cannot be loaded: %s",
+                dlerror());
     }
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *address = dlsym(libraries[symbols[i].library], symbols[i].name);
@@ -37,9 +38,9 @@ lig_status ligi_openssl_load(ligi_openssl *openssl)
          */
         memcpy((char *)openssl + symbols[i].offset, &address, sizeof address);
     }
-    /* Handlers at exit would take tables away under threads that still run. */
+    /* Exit handlers would free tables under threads that still run. */
     if (openssl->OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) != 1)
-        return lig_fail(LIG_E_UNSUPPORTED, "OpenSSL does not start; look at its openssl.cnf");
+        return lig_fail(LIG_E_UNSUPPORTED, "OpenSSL cannot be initialised: check its openssl.cnf");
     return LIG_OK;
 }
 

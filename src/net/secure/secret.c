@@ -16,7 +16,7 @@ lig_status lig_secret_make(char text[LIG_SECRET_TEXT_MAX])
     uint8_t random[(LIG_SECRET_TEXT_MAX - 1) / 2];
 
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return ligi_fail_errno(errno, "the system gives no random bytes for a secret");
+        return ligi_fail_errno(errno, "getrandom failed for a secret");
     for (size_t i = 0; i < sizeof random; i++) {
         text[2 * i] = digits[random[i] >> 4];
         text[2 * i + 1] = digits[random[i] & 15];
@@ -31,8 +31,8 @@ static lig_status check_size(const char *path, size_t bytes)
     if (bytes >= LIG_SECRET_LEAST && bytes <= LIG_SECRET_MOST)
         return LIG_OK;
     return lig_fail(LIG_E_INVALID,
-                    "the secret of %s has %zu bytes; %d to %d are wanted, best 64 hexadecimal "
-                    "digits of 32 random bytes",
+                    "the secret of %s has %zu bytes, expected %d to %d (best: 64 hexadecimal "
+                    "digits of 32 random bytes)",
                     path, bytes, LIG_SECRET_LEAST, LIG_SECRET_MOST);
 }
 
@@ -44,7 +44,7 @@ static lig_status write_all(int fd, const char *path, const void *data, size_t b
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0)
-            return ligi_fail_errno(errno, "secret file %s cannot be written", path);
+            return ligi_fail_errno(errno, "cannot write secret file %s", path);
         at += written;
         bytes -= (size_t)written;
     }
@@ -56,34 +56,33 @@ lig_status lig_secret_write(const char *path, const void *secret, size_t bytes)
     LIG_TRY(check_size(path, bytes));
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EEXIST)
-        return lig_fail(LIG_E_EXISTS, "secret file %s is there already; remove it, or use it",
-                        path);
+        return lig_fail(LIG_E_EXISTS, "secret file %s already exists: remove it, or use it", path);
     if (fd < 0)
-        return ligi_fail_errno(errno, "secret file %s cannot be made", path);
+        return ligi_fail_errno(errno, "cannot create secret file %s", path);
     lig_status status = write_all(fd, path, secret, bytes);
     if (status == LIG_OK)
         status = write_all(fd, path, "\n", 1);
     if (close(fd) != 0 && status == LIG_OK)
-        status = ligi_fail_errno(errno, "secret file %s cannot be written", path);
+        status = ligi_fail_errno(errno, "cannot write secret file %s", path);
     if (status != LIG_OK)
         unlink(path);
     return status;
 }
 
-/* Of the open file, so that nothing can be put in its place between the look and the read. */
+/* Checks the open file, so that it cannot be replaced between check and read. */
 static lig_status check_file(const char *path, const struct stat *file)
 {
     if (!S_ISREG(file->st_mode))
-        return lig_fail(LIG_E_INVALID, "secret file %s is no plain file", path);
+        return lig_fail(LIG_E_INVALID, "secret file %s is not a regular file", path);
     if (file->st_uid != geteuid() && file->st_uid != 0)
-        return lig_fail(LIG_E_DENIED,
-                        "secret file %s belongs to user %u, not to user %u: whoever owns it knows "
-                        "the secret",
-                        path, (unsigned)file->st_uid, (unsigned)geteuid());
+        return lig_fail(
+            LIG_E_DENIED,
+            "secret file %s belongs to user %u, not to user %u: its owner knows the secret", path,
+            (unsigned)file->st_uid, (unsigned)geteuid());
     if ((file->st_mode & 077) != 0)
         return lig_fail(LIG_E_DENIED,
-                        "secret file %s can be used by others (mode %03o): chmod 600 it, and make "
-                        "another secret if somebody may have read it",
+                        "secret file %s is accessible by others (mode %03o): chmod 600 it, and "
+                        "create a new secret if somebody may have read it",
                         path, (unsigned)(file->st_mode & 0777));
     if (file->st_size > LIG_SECRET_MOST + 64)
         return check_size(path, (size_t)file->st_size);
@@ -98,7 +97,7 @@ static lig_status read_all(int fd, const char *path, char *data, size_t capacity
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return ligi_fail_errno(errno, "secret file %s cannot be read", path);
+            return ligi_fail_errno(errno, "cannot read secret file %s", path);
         if (got == 0)
             break;
         at += (size_t)got;
@@ -112,17 +111,17 @@ static lig_status read_all(int fd, const char *path, char *data, size_t capacity
 
 lig_status lig_secret_read(const char *path, char **secret, size_t *bytes)
 {
-    /* A named pipe must not hold us up: it is refused once it is open. */
+    /* Opening a FIFO must not block; it is rejected once it is open. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return errno == ENOENT ? lig_fail(LIG_E_NOTFOUND, "there is no secret file %s", path)
-                               : ligi_fail_errno(errno, "secret file %s cannot be opened", path);
+        return errno == ENOENT ? lig_fail(LIG_E_NOTFOUND, "no secret file %s", path)
+                               : ligi_fail_errno(errno, "cannot open secret file %s", path);
     struct stat file;
     char *data = NULL;
     size_t got = 0, room = LIG_SECRET_MOST + 64;
     lig_status status = fstat(fd, &file) == 0
                             ? check_file(path, &file)
-                            : ligi_fail_errno(errno, "secret file %s cannot be looked at", path);
+                            : ligi_fail_errno(errno, "fstat of secret file %s failed", path);
     if (status == LIG_OK)
         status = ligi_secret_memory_alloc(&data, room + 1, "a secret");
     if (status == LIG_OK)

@@ -20,8 +20,8 @@ lig_status ligi_secret_memory_alloc(void *out, size_t bytes, const char *what)
     secret_memory_head *head =
         mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (head == MAP_FAILED)
-        return ligi_fail_errno(errno, "no memory for %s", what);
-    /* Each of these hardens, and each may be refused, as by a full RLIMIT_MEMLOCK. */
+        return ligi_fail_errno(errno, "out of memory for %s", what);
+    /* Each of these hardens, and each may fail, for example at RLIMIT_MEMLOCK. */
     mlock(head, whole);
     madvise(head, whole, MADV_DONTDUMP);
     madvise(head, whole, MADV_WIPEONFORK);

@@ -7,7 +7,7 @@
 
 /* Returns zeroed memory; freed with ligi_secret_memory_free. */
 lig_status ligi_secret_memory_alloc(void *out, size_t bytes, const char *what);
-/* NULL is fine. */
+/* NULL is valid. */
 void ligi_secret_memory_free(void *data);
 
 #endif

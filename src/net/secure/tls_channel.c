@@ -12,8 +12,8 @@
 
 #define SLACK_BYTES ((size_t)256)         /* kept for a goodbye and a change of keys */
 #define BUFFER_BYTES ((size_t)256 * 1024) /* encrypted bytes, each way */
-/* The peer decrypts what was sent while the next is encrypted: little at first, so that it starts
- * early, then more, since a call of the system costs as much as some kilobytes. */
+/* The peer decrypts one chunk while the next is encrypted: small at first, so that it starts early,
+ * then larger, since a system call costs as much as some kilobytes. */
 #define FLUSH_FIRST ((size_t)32 * 1024)
 #define FLUSH_BYTES ((size_t)64 * 1024)
 #define REKEY_BYTES (UINT64_C(64) << 30)
@@ -30,17 +30,18 @@ struct ligi_tls_channel {
     const ligi_gcm *gcm;
     int fd;
     ligi_tls_channel_end end;
-    unsigned which; /* key: to be used, then used */
+    unsigned which; /* key: available, then in use */
     int started, handshake_done;
-    int ended;                    /* the socket has told its end */
-    int bye;                      /* the peer has said goodbye */
-    int owes;                     /* a change of our key, as the peer asked */
+    int ended;                    /* the socket has reported its end */
+    int bye;                      /* the peer has sent close_notify */
+    int owes;                     /* our key must change, as the peer requested */
     ligi_tls_handshake handshake; /* until handshake_done */
     ligi_tls_key sealing, opening;
     secure_buffer in, out;
     uint64_t key_bytes, rekey_bytes;
-    uint8_t *stage;  /* small pieces are put together here, so that they make one record */
-    uint8_t *opened; /* data of a record that did not fit where it goes: [opened_at, opened_end) */
+    uint8_t *stage;  /* small pieces are coalesced here into one record */
+    uint8_t *opened; /* data of a record that did not fit its destination: [opened_at,
+                      * opened_end) */
     size_t opened_at, opened_end;
     char peer[128];
 };
@@ -83,7 +84,7 @@ void ligi_tls_channel_rekey_after(ligi_tls_channel *secure, uint64_t bytes)
 
 /* --- the socket --- */
 
-/* *got is 0 when nothing is there, or the end was told. */
+/* *got is 0 if nothing is available, or the end was reported. */
 static lig_status receive(ligi_tls_channel *secure, void *data, size_t bytes, size_t *got)
 {
     ssize_t received;
@@ -95,8 +96,7 @@ static lig_status receive(ligi_tls_channel *secure, void *data, size_t bytes, si
         received = recv(secure->fd, data, bytes, MSG_DONTWAIT);
     while (received < 0 && errno == EINTR);
     if (received < 0 && errno != EAGAIN)
-        return lig_fail(LIG_E_PEER, "the connection to %s broke: %s", secure->peer,
-                        strerror(errno));
+        return lig_fail(LIG_E_PEER, "connection to %s failed: %s", secure->peer, strerror(errno));
     secure->ended = received == 0;
     *got = received > 0 ? (size_t)received : 0;
     return LIG_OK;
@@ -111,8 +111,7 @@ static lig_status transmit(ligi_tls_channel *secure, const void *data, size_t by
         sent = send(secure->fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
     if (sent < 0 && errno != EAGAIN)
-        return lig_fail(LIG_E_PEER, "the connection to %s broke: %s", secure->peer,
-                        strerror(errno));
+        return lig_fail(LIG_E_PEER, "connection to %s failed: %s", secure->peer, strerror(errno));
     *put = sent > 0 ? (size_t)sent : 0;
     return LIG_OK;
 }
@@ -158,7 +157,7 @@ static void drain_ring(const ligi_openssl *openssl, BIO *ring, secure_buffer *bu
     }
 }
 
-/* From here on records are ours. OpenSSL has read no further than the handshake: what stands behind
+/* From here on records are handled here. OpenSSL has read no further than the handshake: the rest
  * is data. */
 static lig_status become_open(ligi_tls_channel *secure)
 {
@@ -178,7 +177,7 @@ static lig_status become_open(ligi_tls_channel *secure)
     return LIG_OK;
 }
 
-/* One step of the handshake; *again is 1 when more has come for a next one. */
+/* One step of the handshake; *again is 1 if more input is available. */
 static lig_status handshake_step(ligi_tls_channel *secure, int *again)
 {
     size_t got = 0;
@@ -192,8 +191,8 @@ static lig_status handshake_step(ligi_tls_channel *secure, int *again)
     LIG_TRY(fill_ring(secure, &got));
     if (secure->ended)
         return lig_fail(LIG_E_PEER,
-                        "%s ended the connection during the handshake; both ends need the same "
-                        "secret, or none",
+                        "%s ended the connection during the TLS handshake (both ends need the same "
+                        "secret, or none)",
                         secure->peer);
     *again = got > 0;
     return LIG_OK;
@@ -206,8 +205,8 @@ static int has_spoken(int fd)
     return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
 }
 
-/* The peer is told by an alert, also one that speaks no TLS at all, for which OpenSSL has no word.
- * Whether it still goes out does not matter here. */
+/* The peer gets an alert, even one that speaks no TLS, for which OpenSSL sends none. Whether it
+ * still arrives does not matter. */
 static lig_status part(ligi_tls_channel *secure, lig_status status)
 {
     static const uint8_t alert[] = {LIGI_TLS_ALERT, 3, 3, 0, 2, 2, 40};
@@ -246,20 +245,19 @@ lig_status ligi_tls_channel_handshake(ligi_tls_channel *secure, int *done)
 
 static lig_status fail_handshake(const ligi_tls_channel *secure)
 {
-    return lig_fail(LIG_E_INTERNAL, "the handshake with %s has not ended", secure->peer);
+    return lig_fail(LIG_E_INTERNAL, "the TLS handshake with %s is not complete", secure->peer);
 }
 
 /* --- receiving --- */
 
-/* KeyUpdate is the one message of the handshake that may follow it (RFC 8446, section 4.6.3);
- * tickets are not asked for and not taken. */
+/* KeyUpdate is the only handshake message allowed after the handshake (RFC 8446, section 4.6.3);
+ * tickets are neither requested nor accepted. */
 static lig_status hear_handshake(ligi_tls_channel *secure, const uint8_t *data, size_t bytes)
 {
     static const uint8_t update[4] = {24, 0, 0, 1};
 
     if (bytes != 5 || memcmp(data, update, sizeof update) != 0 || data[4] > 1)
-        return lig_fail(LIG_E_CORRUPT, "%s sent a TLS message that has no place here",
-                        secure->peer);
+        return lig_fail(LIG_E_CORRUPT, "unexpected TLS handshake message from %s", secure->peer);
     secure->owes |= data[4];
     return ligi_tls_key_next(&secure->opening);
 }
@@ -274,7 +272,7 @@ static lig_status hear_alert(ligi_tls_channel *secure, const uint8_t *data, size
                     bytes == 2 ? data[1] : 0u);
 }
 
-/* Whether a whole record is there, and how long it is; reads from the socket when not. */
+/* Whether a complete record is buffered, and its length; reads from the socket if not. */
 static lig_status next_record(ligi_tls_channel *secure, size_t *record_bytes)
 {
     secure_buffer *in = &secure->in;
@@ -303,8 +301,8 @@ static lig_status next_record(ligi_tls_channel *secure, size_t *record_bytes)
     }
 }
 
-/* Decrypts the record that is there: straight into `data` when it fits there, else into a room of
- * our own. *put says how much came to `data`. */
+/* Decrypts the buffered record: directly into `data` if it fits, otherwise into a buffer. *put is
+ * the number of bytes in `data`. */
 static lig_status open_record(ligi_tls_channel *secure, size_t record_bytes, void *data,
                               size_t room, size_t *put)
 {
@@ -323,7 +321,8 @@ static lig_status open_record(ligi_tls_channel *secure, size_t record_bytes, voi
     if (type == LIGI_TLS_ALERT)
         return hear_alert(secure, target, bytes);
     if (type != LIGI_TLS_DATA)
-        return lig_fail(LIG_E_CORRUPT, "%s sent a TLS record of type %d", secure->peer, type);
+        return lig_fail(LIG_E_CORRUPT, "unexpected TLS record type from %s: %d", secure->peer,
+                        type);
     if (target == data) {
         *put = bytes;
     } else {
@@ -333,7 +332,7 @@ static lig_status open_record(ligi_tls_channel *secure, size_t record_bytes, voi
     return LIG_OK;
 }
 
-/* Fills one piece as far as bytes are there. */
+/* Fills one piece as far as bytes are available. */
 static lig_status recv_piece(ligi_tls_channel *secure, uint8_t *data, size_t bytes, size_t *got)
 {
     *got = 0;
@@ -351,7 +350,8 @@ static lig_status recv_piece(ligi_tls_channel *secure, uint8_t *data, size_t byt
         LIG_TRY(next_record(secure, &record_bytes));
         if (record_bytes == 0) {
             if (secure->ended)
-                return lig_fail(LIG_E_PEER, "the connection to %s was cut", secure->peer);
+                return lig_fail(LIG_E_PEER, "connection to %s was cut without close_notify",
+                                secure->peer);
             return LIG_OK;
         }
         LIG_TRY(open_record(secure, record_bytes, data + *got, bytes - *got, &put));
@@ -375,7 +375,7 @@ lig_status ligi_tls_channel_recv(ligi_tls_channel *secure, const struct iovec *p
         if (part < pieces[i].iov_len)
             break;
     }
-    /* What came before an end is delivered first; the next call finds the end again. */
+    /* Data before the end is delivered first; the next call reports the end again. */
     return status == LIG_E_PEER && *got > 0 ? LIG_OK : status;
 }
 
@@ -411,7 +411,7 @@ static lig_status seal(ligi_tls_channel *secure, ligi_tls_type type, const void 
     return LIG_OK;
 }
 
-/* A key is changed long before it has protected too much, and when the peer asks. */
+/* A key is changed long before its limit, and when the peer requests it. */
 static lig_status account(ligi_tls_channel *secure, size_t bytes)
 {
     static const uint8_t update[5] = {24, 0, 0, 1, 0};
@@ -425,7 +425,7 @@ static lig_status account(ligi_tls_channel *secure, size_t bytes)
     return ligi_tls_key_next(&secure->sealing);
 }
 
-/* 1 when a whole record fits. What little the socket has left behind is moved to the front. */
+/* 1 if a whole record fits. Bytes that the socket has not taken are moved to the front. */
 static int make_room(ligi_tls_channel *secure)
 {
     secure_buffer *out = &secure->out;
@@ -454,7 +454,7 @@ static void skip_empty(secure_cursor *cursor)
     }
 }
 
-/* The next record's bytes: borrowed where a piece fills it or is the last, else put together. */
+/* The next record's bytes: borrowed if a piece fills it or is the last, otherwise coalesced. */
 static lig_status gather(ligi_tls_channel *secure, secure_cursor *cursor, const void **data,
                          size_t *bytes)
 {
@@ -521,7 +521,7 @@ int ligi_tls_channel_unsent(const ligi_tls_channel *secure)
 static void say_goodbye(ligi_tls_channel *secure)
 {
     static const uint8_t close_notify[2] = {1, 0};
-    ligi_failure failure; /* may fail, and a close has nothing to say */
+    ligi_failure failure; /* may fail, and close cannot report it */
 
     ligi_failure_take(&failure, LIG_OK);
     if (room(&secure->out) >= sizeof close_notify + LIGI_TLS_MORE &&

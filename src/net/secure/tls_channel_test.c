@@ -325,7 +325,7 @@ static void test_ends(void **state)
     open_met(&scene_); /* no goodbye */
     shutdown(scene_.server.relay, SHUT_WR);
     assert_status(ligi_tls_channel_recv(scene_.server.secure, &in, 1, &some), LIG_E_PEER);
-    assert_says("the connection to the client was cut");
+    assert_says("connection to the client was cut");
     close(scene_.server.relay);
     scene_.server.relay = -1;
     assert_status(ligi_tls_channel_send(scene_.server.secure, &out, 1, &some), LIG_E_PEER);

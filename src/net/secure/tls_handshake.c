@@ -20,7 +20,8 @@ struct ligi_tls_keys {
     ligi_openssl openssl;
     ligi_gcm_set engines;
     unsigned char *key; /* KEY_COUNT x KEY_BYTES in a secret_memory */
-    /* Travel in clear: hexadecimal, say nothing of secret or group. "": there is no such key. */
+    /* Sent in clear: hexadecimal, reveal nothing about secret or group. "": there is no such
+     * key. */
     char identities[KEY_COUNT][IDENTITY_BYTES + 1];
 };
 
@@ -28,22 +29,21 @@ static lig_status check_secret(size_t bytes, const char *group)
 {
     if (bytes < LIG_SECRET_LEAST || bytes > LIG_SECRET_MOST)
         return lig_fail(LIG_E_INVALID,
-                        "the secret has %zu bytes; %d to %d are wanted, best made by `ligament "
-                        "launch` or from 32 random bytes",
+                        "the secret has %zu bytes, expected %d to %d (best made by `ligament "
+                        "launch` or from 32 random bytes)",
                         bytes, LIG_SECRET_LEAST, LIG_SECRET_MOST);
     if (strlen(group) > GROUP_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT, "the group's id has %zu bytes; %d are allowed", strlen(group),
-                        GROUP_BYTES_MAX);
+        return lig_fail(LIG_E_LIMIT, "the group id has %zu bytes, but the limit is %d",
+                        strlen(group), GROUP_BYTES_MAX);
     return LIG_OK;
 }
 
 static lig_status fail_hmac(void)
 {
-    return lig_fail(LIG_E_UNSUPPORTED, "OpenSSL does not compute HMAC-SHA256 here");
+    return lig_fail(LIG_E_UNSUPPORTED, "OpenSSL cannot compute HMAC-SHA256");
 }
 
-/* HMAC-SHA256(secret, label, 0, group): one secret gives keys that have nothing to do with each
- * other. */
+/* HMAC-SHA256(secret, label, 0, group): independent keys from one secret. */
 static lig_status derive(const ligi_openssl *openssl, const void *secret, size_t bytes,
                          const char *label, const char *group, unsigned char out[KEY_BYTES])
 {
@@ -60,8 +60,8 @@ static lig_status derive(const ligi_openssl *openssl, const void *secret, size_t
 
 lig_status ligi_tls_fail_early(void)
 {
-    return lig_fail(LIG_E_DENIED, "this process does not know its group yet, and nobody of it can "
-                                  "be connected to before");
+    return lig_fail(LIG_E_DENIED,
+                    "no group key yet: members can be connected to only after joining the group");
 }
 
 int ligi_tls_keys_has(const ligi_tls_keys *keys, unsigned which)
@@ -111,7 +111,7 @@ lig_status ligi_tls_prove(const struct iovec *secret, const char *group, const s
     return made && bytes == LIGI_SECURE_PROOF ? LIG_OK : fail_hmac();
 }
 
-/* OpenSSL takes a pre-shared key as a session that never was. */
+/* OpenSSL takes a pre-shared key as a resumed session. */
 static SSL_SESSION *make_session(const ligi_tls_keys *keys, unsigned which, SSL *ssl)
 {
     static const unsigned char aes_128_gcm_sha256[2] = {0x13, 0x01};
@@ -128,13 +128,13 @@ static SSL_SESSION *make_session(const ligi_tls_keys *keys, unsigned which, SSL 
     return NULL;
 }
 
-/* The connecting end: which key do you have? */
+/* Callback of the connecting end: which key to offer. */
 static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **identity, size_t *bytes,
                    SSL_SESSION **session)
 {
     const ligi_tls_handshake *handshake = ligi_openssl_owner(ssl);
 
-    (void)md; /* OpenSSL itself compares it with the session's */
+    (void)md; /* OpenSSL compares it with the session's */
     *session = NULL;
     if (handshake != NULL && ligi_tls_keys_has(handshake->keys, handshake->which))
         *session = make_session(handshake->keys, handshake->which, ssl);
@@ -145,9 +145,9 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **identity, s
     return 1;
 }
 
-/* The accepting end: do you know this one? Without a session the handshake ends, since there is no
- * certificate. A key that is not set matches nobody: it and its identity are zeros, which anybody
- * can offer. */
+/* Callback of the accepting end: looks up the offered identity. Without a session the handshake
+ * fails, since there is no certificate. A key that is not set matches nobody: it and its identity
+ * are zeros, which anybody can offer. */
 static int find_key(SSL *ssl, const unsigned char *identity, size_t bytes, SSL_SESSION **session)
 {
     ligi_tls_handshake *handshake = ligi_openssl_owner(ssl);
@@ -172,7 +172,7 @@ static int hex_value(char digit)
     return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
 }
 
-/* "<label> <client random> <secret>", both in lower-case hexadecimal: OpenSSL's way to hand out
+/* "<label> <client random> <secret>", both in lower-case hexadecimal: OpenSSL's key log format for
  * traffic secrets. */
 static void hear_secret(const SSL *ssl, const char *line)
 {
@@ -201,7 +201,7 @@ static lig_status make_context(ligi_tls_keys *keys)
     char groups[] = "X25519:P-256";
 
     if (context == NULL)
-        return lig_fail(LIG_E_UNSUPPORTED, "OpenSSL makes no context; look at its openssl.cnf");
+        return lig_fail(LIG_E_UNSUPPORTED, "SSL_CTX_new failed: check openssl.cnf");
     keys->context = context;
     openssl->SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION |
                                               SSL_OP_NO_RENEGOTIATION);
@@ -265,7 +265,7 @@ lig_status ligi_tls_keys_gcm(ligi_tls_keys *keys, const char *name, const ligi_g
 static lig_status fail_memory(const ligi_openssl *openssl)
 {
     openssl->ERR_clear_error();
-    return lig_fail(LIG_E_NOMEM, "no memory for a secure connection");
+    return lig_fail(LIG_E_NOMEM, "out of memory for a secure connection");
 }
 
 lig_status ligi_tls_handshake_init(ligi_tls_handshake *handshake, ligi_tls_keys *keys,
@@ -286,26 +286,27 @@ lig_status ligi_tls_handshake_init(ligi_tls_handshake *handshake, ligi_tls_keys 
         openssl->SSL_set_accept_state(ssl);
     } else {
         openssl->SSL_set_connect_state(ssl);
-        /* No authority is known here, so a server that answers with a certificate is refused. */
+        /* No certificate authority is trusted, so a server that answers with a certificate is
+         * rejected. */
         openssl->SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
     }
     handshake->ssl = ssl;
     return LIG_OK;
 }
 
-/* The first in OpenSSL's list is the cause. The list is the thread's and not ours: it is left
- * empty. */
+/* The first entry of OpenSSL's error queue is the cause. The queue belongs to the thread: it is
+ * left empty. */
 static lig_status fail_proof(const ligi_openssl *openssl, const char *peer)
 {
     unsigned long number = openssl->ERR_peek_error();
     const char *reason = number != 0 ? openssl->ERR_reason_error_string(number) : NULL;
 
     openssl->ERR_clear_error();
-    return lig_fail(LIG_E_DENIED,
-                    "%s did not prove that it holds this group's secret (TLS: %s); both ends need "
-                    "the same secret, the same group (met at the same port), and one version of "
-                    "Ligament",
-                    peer, reason != NULL ? reason : "no reason is known");
+    return lig_fail(
+        LIG_E_DENIED,
+        "%s did not prove that it has this group's secret (TLS: %s); both ends need the same "
+        "secret, the same group (same rendezvous port), and the same version of Ligament",
+        peer, reason != NULL ? reason : "unknown reason");
 }
 
 lig_status ligi_tls_handshake_step(ligi_tls_handshake *handshake, const char *peer, int *done)
@@ -321,7 +322,7 @@ lig_status ligi_tls_handshake_step(ligi_tls_handshake *handshake, const char *pe
                    ? LIG_OK
                    : fail_proof(openssl, peer);
     }
-    /* That it was the key that made them one, and nothing else. */
+    /* Checks that the connection was authenticated by the key, and nothing else. */
     if (openssl->SSL_version(handshake->ssl) != TLS1_3_VERSION ||
         openssl->SSL_session_reused(handshake->ssl) != 1 || handshake->known != 3)
         return fail_proof(openssl, peer);

@@ -24,7 +24,7 @@ static lig_status expand(const ligi_openssl *openssl, const uint8_t secret[LIGI_
     if (openssl->HMAC(openssl->EVP_sha256(), secret, LIGI_TLS_SECRET, info, at, block,
                       &block_bytes) == NULL ||
         block_bytes < bytes)
-        return lig_fail(LIG_E_UNSUPPORTED, "OpenSSL does not compute HMAC-SHA256 here");
+        return lig_fail(LIG_E_UNSUPPORTED, "OpenSSL cannot compute HMAC-SHA256");
     memcpy(out, block, bytes);
     explicit_bzero(block, sizeof block);
     return LIG_OK;
@@ -69,7 +69,7 @@ void ligi_tls_key_fini(ligi_tls_key *key)
     explicit_bzero(key, sizeof *key);
 }
 
-/* Every record has a nonce of its own: the iv with the record's number laid over its end. */
+/* The nonce of a record is the iv XORed with the record's number. */
 static void next_nonce(ligi_tls_key *key, uint8_t nonce[LIGI_GCM_NONCE])
 {
     memcpy(nonce, key->iv, LIGI_GCM_NONCE);
@@ -90,7 +90,7 @@ lig_status ligi_tls_seal(ligi_tls_key *key, ligi_tls_type type, const void *data
                                  .out = record + LIGI_TLS_HEADER,
                                  .bytes = bytes};
 
-    record[0] = LIGI_TLS_DATA; /* all look alike from outside */
+    record[0] = LIGI_TLS_DATA; /* all record types look alike from outside */
     record[1] = 3;
     record[2] = 3;
     record[3] = (uint8_t)(inside >> 8);
@@ -98,7 +98,7 @@ lig_status ligi_tls_seal(ligi_tls_key *key, ligi_tls_type type, const void *data
     next_nonce(key, nonce);
     if (key->gcm->ops->seal(key->gcm, key->cipher, &one, (uint8_t)type))
         return LIG_OK;
-    return lig_fail(LIG_E_INTERNAL, "a record could not be encrypted");
+    return lig_fail(LIG_E_INTERNAL, "encryption of a record failed");
 }
 
 lig_status ligi_tls_length(const uint8_t header[LIGI_TLS_HEADER], size_t *bytes)
@@ -106,9 +106,9 @@ lig_status ligi_tls_length(const uint8_t header[LIGI_TLS_HEADER], size_t *bytes)
     size_t inside = (size_t)header[3] << 8 | header[4];
 
     if (header[0] != LIGI_TLS_DATA || header[1] != 3 || header[2] != 3)
-        return lig_fail(LIG_E_CORRUPT, "bytes came that are no TLS 1.3 record");
+        return lig_fail(LIG_E_CORRUPT, "not a TLS 1.3 record");
     if (inside < 1 + LIGI_GCM_TAG || inside > LIGI_TLS_DATA_MAX + 1 + LIGI_GCM_TAG)
-        return lig_fail(LIG_E_CORRUPT, "a TLS record of %zu bytes came, which cannot be", inside);
+        return lig_fail(LIG_E_CORRUPT, "invalid TLS record length %zu", inside);
     *bytes = LIGI_TLS_HEADER + inside;
     return LIG_OK;
 }
@@ -118,7 +118,7 @@ size_t ligi_tls_data_bytes(size_t record_bytes)
     return record_bytes - LIGI_TLS_MORE;
 }
 
-/* The type stands behind the data, and zeros may stand behind it: no end of ours pads. */
+/* The type follows the data, and may be followed by zero padding, which we never send. */
 lig_status ligi_tls_open(ligi_tls_key *key, const uint8_t *record, size_t record_bytes, void *data,
                          int *type)
 {
@@ -132,7 +132,7 @@ lig_status ligi_tls_open(ligi_tls_key *key, const uint8_t *record, size_t record
 
     next_nonce(key, nonce);
     if (!key->gcm->ops->open(key->gcm, key->cipher, &one, &type_byte))
-        return lig_fail(LIG_E_CORRUPT, "a TLS record came that was not encrypted by the peer");
+        return lig_fail(LIG_E_CORRUPT, "TLS record authentication failed");
     *type = type_byte;
     return LIG_OK;
 }

@@ -37,22 +37,22 @@ lig_status ligi_tls_key_init(const ligi_gcm *gcm, ligi_tls_key *key,
                              const uint8_t secret[LIGI_TLS_SECRET], int seals);
 /* The next key, after a KeyUpdate. */
 lig_status ligi_tls_key_next(ligi_tls_key *key);
-/* Wipes; zero-initialised is fine. */
+/* Wipes; zero-initialised is valid. */
 void ligi_tls_key_fini(ligi_tls_key *key);
 
-/* Makes a record of at most LIGI_TLS_DATA_MAX bytes; `record` has room for bytes + LIGI_TLS_MORE.
- */
+/* Encrypts a record of at most LIGI_TLS_DATA_MAX bytes; `record` has room for bytes +
+ * LIGI_TLS_MORE. */
 lig_status ligi_tls_seal(ligi_tls_key *key, ligi_tls_type type, const void *data, size_t bytes,
                          uint8_t *record);
 
-/* The whole length of the record that begins here, from its first LIGI_TLS_HEADER bytes;
- * LIG_E_CORRUPT when no record of ours can begin so. */
+/* The total length of the record that begins here, from its first LIGI_TLS_HEADER bytes;
+ * LIG_E_CORRUPT if it is invalid. */
 lig_status ligi_tls_length(const uint8_t header[LIGI_TLS_HEADER], size_t *bytes);
 /* The data in a record of that length: what `open` writes. */
 size_t ligi_tls_data_bytes(size_t record_bytes);
 
-/* Decrypts into `data`. After LIG_E_CORRUPT the record is not the peer's, and what was written
- * there is nothing. */
+/* Decrypts into `data`. After LIG_E_CORRUPT the record is not authentic, and the contents of `data`
+ * are undefined. */
 lig_status ligi_tls_open(ligi_tls_key *key, const uint8_t *record, size_t record_bytes, void *data,
                          int *type);
 

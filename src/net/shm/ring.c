@@ -5,15 +5,15 @@
 #include <emmintrin.h>
 #endif
 
-#define PACE_LEAST 2048 /* bytes of a put whose time says something */
+#define PACE_LEAST 2048 /* minimum bytes of a put that is timed */
 #define PACE_EVERY 8    /* puts, of which one is timed while all is well */
 #define PACE_SLOW 4     /* bytes a nanosecond: less is slow */
 #define PACE_PUTS 4     /* slow ones in a row that decide */
 #define FAR_PUTS 512
 
-/* A side that is about to sleep stores its flag and then looks at the position; the other stores
- * the position and then looks at the flag. All four are sequentially consistent, so at least one of
- * them sees the other: nobody sleeps over bytes that are there. */
+/* A side that is about to sleep stores its flag and then reads the position; the other stores the
+ * position and then reads the flag. All four are sequentially consistent, so at least one of them
+ * sees the other: nobody sleeps while bytes are available. */
 
 static size_t least(size_t a, size_t b)
 {
@@ -49,7 +49,7 @@ lig_status ligi_ring_room(ligi_ring *ring, size_t want, size_t *bytes)
         uint64_t head = atomic_load_explicit(&ring->control->head, memory_order_acquire);
         if (head < ring->other || head > ring->told)
             return lig_fail(LIG_E_CORRUPT,
-                            "a shared ring's reader claims to be at byte %llu of %llu written",
+                            "corrupt shared ring: the reader claims byte %llu of %llu written",
                             (unsigned long long)head, (unsigned long long)ring->told);
         ring->other = head;
         room = space(ring, ring->at, head);
@@ -65,8 +65,8 @@ uint8_t *ligi_ring_piece(const ligi_ring *ring, size_t bytes)
     return piece >= bytes && space(ring, ring->at, ring->other) >= bytes ? into : NULL;
 }
 
-/* On some processors the string move that memcpy uses for many bytes is three times slower when the
- * two lie a few bytes apart but for whole pages. In small blocks it is not used. */
+/* On some processors the string move that memcpy uses for large blocks is three times slower if
+ * source and destination are a few bytes apart modulo the page size. Small blocks do not use it. */
 static void copy(uint8_t *into, const uint8_t *from, size_t bytes)
 {
     size_t apart = ((uintptr_t)into - (uintptr_t)from) % 4096;
@@ -79,7 +79,7 @@ static void copy(uint8_t *into, const uint8_t *from, size_t bytes)
 }
 
 #if defined(__SSE2__)
-/* The fence orders what was streamed before the position that shows it. */
+/* The fence orders non-temporal stores before the position that publishes them. */
 static void copy_past_cache(uint8_t *into, const uint8_t *from, size_t bytes)
 {
     size_t ragged = -(uintptr_t)into & 63;
@@ -191,8 +191,10 @@ static lig_status learn_move(ligi_ring *ring, uint64_t tail)
     if (moved == 0 || moved - 1 > tail)
         return LIG_OK;
     if (moved - 1 < ring->other)
-        return lig_fail(LIG_E_CORRUPT, "a shared ring's writer moved at byte %llu, which was read",
-                        (unsigned long long)(moved - 1));
+        return lig_fail(
+            LIG_E_CORRUPT,
+            "corrupt shared ring: the writer moved at byte %llu, which was already read",
+            (unsigned long long)(moved - 1));
     ring->moved = moved;
     return LIG_OK;
 }
@@ -215,10 +217,11 @@ static lig_status look(ligi_ring *ring, uint64_t tail)
     if (ring->moved == 0)
         LIG_TRY(learn_move(ring, tail));
     if (!plausible(ring, tail))
-        return lig_fail(LIG_E_CORRUPT,
-                        "a shared ring's writer claims %llu bytes where %llu were and %llu fit",
-                        (unsigned long long)tail, (unsigned long long)ring->other,
-                        (unsigned long long)ring->shape.full_bytes);
+        return lig_fail(
+            LIG_E_CORRUPT,
+            "corrupt shared ring: the writer claims %llu bytes, but %llu were written and %llu fit",
+            (unsigned long long)tail, (unsigned long long)ring->other,
+            (unsigned long long)ring->shape.full_bytes);
     ring->other = tail;
     return LIG_OK;
 }

@@ -16,7 +16,7 @@ static const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 static lig_status fail_and_close(int fd, uint64_t bytes)
 {
-    lig_status status = ligi_fail_errno(errno, "%llu bytes of shared memory cannot be had",
+    lig_status status = ligi_fail_errno(errno, "cannot allocate %llu bytes of shared memory",
                                         (unsigned long long)bytes);
     close(fd);
     return status;
@@ -26,7 +26,7 @@ static lig_status create(uint64_t bytes, int *fd)
 {
     int made = memfd_create("ligament", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (made < 0)
-        return ligi_fail_errno(errno, "shared memory cannot be made");
+        return ligi_fail_errno(errno, "memfd_create failed");
     if (bytes > INT64_MAX || ftruncate(made, (off_t)bytes) != 0)
         return fail_and_close(made, bytes);
     *fd = made;
@@ -59,14 +59,16 @@ lig_status ligi_sealed_check(int fd, uint64_t bytes)
     struct stat file;
     int found = fcntl(fd, F_GET_SEALS);
     if (found < 0)
-        return lig_fail(LIG_E_DENIED, "the peer's shared memory is no memfd: it cannot be trusted");
+        return lig_fail(LIG_E_DENIED,
+                        "the peer's shared memory is not a memfd and cannot be trusted");
     if ((found & seals) != seals)
         return lig_fail(LIG_E_DENIED,
-                        "the peer's shared memory is not sealed: it could be shrunk under us");
+                        "the peer's shared memory is not sealed: the peer could shrink it");
     if (fstat(fd, &file) != 0)
-        return ligi_fail_errno(errno, "the peer's shared memory cannot be looked at");
+        return ligi_fail_errno(errno, "fstat of the peer's shared memory failed");
     if (file.st_size < 0 || (uint64_t)file.st_size != bytes)
-        return lig_fail(LIG_E_DENIED, "the peer's shared memory has %lld bytes, %llu were said",
+        return lig_fail(LIG_E_DENIED,
+                        "the peer's shared memory has %lld bytes, but %llu were announced",
                         (long long)file.st_size, (unsigned long long)bytes);
     return LIG_OK;
 }
@@ -79,7 +81,7 @@ lig_status ligi_sealed_view(int fd, uint64_t bytes, void **memory, int *read_onl
         return ligi_sealed_map(fd, bytes, NULL, memory);
     void *mapped = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (mapped == MAP_FAILED)
-        return ligi_fail_errno(errno, "%llu bytes of shared memory cannot be mapped",
+        return ligi_fail_errno(errno, "mmap of %llu bytes of shared memory failed",
                                (unsigned long long)bytes);
     *memory = mapped;
     return LIG_OK;
@@ -90,7 +92,7 @@ lig_status ligi_sealed_map(int fd, uint64_t bytes, void *at, void **memory)
     int flags = MAP_SHARED | (at != NULL ? MAP_FIXED : 0);
     void *mapped = mmap(at, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
     if (mapped == MAP_FAILED)
-        return ligi_fail_errno(errno, "%llu bytes of shared memory cannot be mapped",
+        return ligi_fail_errno(errno, "mmap of %llu bytes of shared memory failed",
                                (unsigned long long)bytes);
     *memory = mapped;
     return LIG_OK;

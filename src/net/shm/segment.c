@@ -52,7 +52,7 @@ lig_status ligi_segments_create(uint64_t limit_bytes, ligi_segments **segments)
     made->owned = 1;
     if (pthread_mutex_init(&made->lock, NULL) != 0) {
         free(made);
-        return lig_fail(LIG_E_NOMEM, "a lock for the table of shared memory cannot be had");
+        return lig_fail(LIG_E_NOMEM, "pthread_mutex_init failed for the table of shared memory");
     }
     *segments = made;
     return LIG_OK;
@@ -71,7 +71,7 @@ static void leave(ligi_segments *segments)
 
 void ligi_segments_destroy(ligi_segments *segments)
 {
-    /* In a forked child the lock may be held for ever by a thread that is not there. */
+    /* In a forked child the lock may be held forever by a thread of the parent. */
     if (segments == NULL || segments->pid != getpid())
         return;
     pthread_mutex_lock(&segments->lock);
@@ -85,7 +85,7 @@ static lig_status reserve(uint64_t bytes, uint8_t **base)
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     uint8_t *wide = mmap(NULL, all, PROT_NONE, flags, -1, 0);
     if (wide == MAP_FAILED)
-        return ligi_fail_errno(errno, "addresses for %llu bytes cannot be had",
+        return ligi_fail_errno(errno, "cannot reserve addresses for %llu bytes",
                                (unsigned long long)bytes);
     uint64_t before = -(uint64_t)(uintptr_t)wide & (LIGI_SEGMENT_ALIGN - 1);
     if (before > 0)
@@ -114,7 +114,7 @@ static lig_status segment_map(segment *made)
 
     LIG_TRY(reserve(made->bytes + LIGI_BLOCK_BYTES, &base));
     if (mprotect(base, LIGI_BLOCK_BYTES, PROT_READ | PROT_WRITE) != 0) {
-        status = ligi_fail_errno(errno, "a page for shared memory cannot be had");
+        status = ligi_fail_errno(errno, "mmap of a page for shared memory failed");
         goto unreserve;
     }
     status = make_shared(made, base + LIGI_BLOCK_BYTES);
@@ -189,8 +189,8 @@ static lig_status alloc_block(ligi_segments *segments, uint64_t bytes, void **me
     segment *from;
     if (bytes > segments->limit_bytes || segments->used_bytes > segments->limit_bytes - bytes)
         return lig_fail(LIG_E_LIMIT,
-                        "%llu bytes of shared memory besides %llu in use are above the limit of "
-                        "%llu: free some tensors first",
+                        "shared memory limit reached: %llu bytes requested, %llu in use, the limit "
+                        "is %llu (free some tensors first)",
                         (unsigned long long)bytes, (unsigned long long)segments->used_bytes,
                         (unsigned long long)segments->limit_bytes);
     if (bytes > ALONE_BYTES) {
@@ -215,7 +215,7 @@ static lig_status alloc_block(ligi_segments *segments, uint64_t bytes, void **me
 lig_status ligi_segments_alloc(ligi_segments *segments, uint64_t bytes, void **memory)
 {
     if (bytes > INT64_MAX)
-        return lig_fail(LIG_E_LIMIT, "%llu bytes of shared memory are too many",
+        return lig_fail(LIG_E_LIMIT, "shared memory request too large: %llu bytes",
                         (unsigned long long)bytes);
     bytes = (bytes + (bytes == 0) + LIGI_BLOCK_BYTES - 1) / LIGI_BLOCK_BYTES * LIGI_BLOCK_BYTES;
     pthread_mutex_lock(&segments->lock);
@@ -230,7 +230,7 @@ lig_status ligi_segments_reserve(ligi_segments *segments, uint64_t bytes, void *
 {
     segment *made;
     if (bytes == 0 || bytes > INT64_MAX / 2)
-        return lig_fail(LIG_E_LIMIT, "%llu bytes of shared memory cannot be reserved",
+        return lig_fail(LIG_E_LIMIT, "cannot reserve %llu bytes of shared memory",
                         (unsigned long long)bytes);
     bytes = (bytes + LIGI_BLOCK_BYTES - 1) / LIGI_BLOCK_BYTES * LIGI_BLOCK_BYTES;
     pthread_mutex_lock(&segments->lock);
@@ -261,7 +261,7 @@ void ligi_segments_free(void *memory)
     pthread_mutex_lock(&segments->lock);
     uint64_t bytes = block_bytes(of, memory);
     segments->used_bytes -= of->reserved ? 0 : bytes;
-    /* Punches the pages out of the file: memory that a peer still has mapped is not held by it. */
+    /* Punches the pages out of the file: they are freed even if a peer still maps them. */
     (void)madvise(memory, bytes, MADV_REMOVE);
     if (!of->alone)
         of->runs[((uint8_t *)memory - of->memory) / LIGI_BLOCK_BYTES] = 0;

@@ -209,11 +209,11 @@ static void test_memory_of_a_peer_is_checked(void **state)
     assert_ok(ligi_sealed_create(4096, &fd));
     assert_ok(ligi_sealed_check(fd, 4096));
     assert_status(ligi_sealed_check(fd, 8192), LIG_E_DENIED);
-    assert_says("8192 were said");
+    assert_says("8192 were announced");
     close(fd);
     assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
     assert_status(ligi_sealed_check(pipes[0], 0), LIG_E_DENIED);
-    assert_says("no memfd");
+    assert_says("not a memfd");
     close(pipes[0]);
     close(pipes[1]);
 }

@@ -1,5 +1,4 @@
-/* Shared memory between processes of one host: the transport's table, and its looks at the rings.
- */
+/* Shared memory between processes of one host: the transport's table, and polling of the rings. */
 #include "net/shm/wire.h"
 
 #include "base/error.h"
@@ -54,8 +53,8 @@ static int in_use(const ligi_wire *wire)
     return wire->memory != NULL && !ligi_link_dead(wire->link);
 }
 
-/* The peer has closed its socket. What it had written is taken first: its goodbye is among it. Who
- * goes on writing all the same does not go on for ever. */
+/* The peer has closed its socket. Its last bytes are read first: its goodbye is among them. A peer
+ * that keeps writing is cut off after a while. */
 static int see_end(ligi_wire *wire, int happened)
 {
     uint64_t most = (uint64_t)ligi_shm_shape.first_bytes + ligi_shm_shape.full_bytes;
@@ -63,7 +62,7 @@ static int see_end(ligi_wire *wire, int happened)
         return 1;
     if (happened > 0 && wire->in.at - wire->ended_at <= most)
         return 1;
-    ligi_link_fail(wire->link, lig_fail(LIG_E_PEER, "%s is gone: its end of the connection closed",
+    ligi_link_fail(wire->link, lig_fail(LIG_E_PEER, "connection to %s lost: its end was closed",
                                         ligi_link_name(wire->link)));
     return 1;
 }
@@ -81,7 +80,7 @@ static int look_at(ligi_wire *wire)
     return wire->ended ? see_end(wire, happened) : happened;
 }
 
-/* What most wires are most of the time, told by one look at the ring. */
+/* The common case, detected by one read of the ring. */
 static int is_still(const ligi_wire *wire)
 {
     return wire->drained && wire->want == 0 && !wire->ended && ligi_ring_still(&wire->in);

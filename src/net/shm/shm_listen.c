@@ -24,7 +24,7 @@ typedef struct options {
 } options;
 
 const ligi_option ligi_shm_options[LIGI_SHM_OPTION_COUNT] = {
-    {"uid", LIGI_OPTION_INT, "-1", "the user whose processes are let in; -1: our own",
+    {"uid", LIGI_OPTION_INT, "-1", "the user whose processes may connect; -1: the own user",
      offsetof(options, uid)},
     {"backlog", LIGI_OPTION_INT, "128", "connections that may wait to be accepted",
      offsetof(options, backlog)},
@@ -54,11 +54,12 @@ static lig_status check_name(const char *name)
     size_t bytes = strlen(name);
     if (bytes == 0 || bytes + 2 > sizeof probe.sun_path)
         return lig_fail(LIG_E_INVALID,
-                        "'shm:%s': a name of 1 to %zu bytes is needed, or a shorter path", name,
+                        "'shm:%s': expected a name of 1 to %zu bytes, or a shorter path", name,
                         sizeof probe.sun_path - 2);
     for (size_t i = 0; i < bytes; i++)
         if ((unsigned char)name[i] <= ' ' || strchr("?%&#", name[i]) != NULL)
-            return lig_fail(LIG_E_INVALID, "'shm:%s': a name without blanks, ?, %%, & and #", name);
+            return lig_fail(LIG_E_INVALID,
+                            "'shm:%s': a name must not contain blanks, ?, %%, & or #", name);
     return LIG_OK;
 }
 
@@ -73,21 +74,21 @@ static socklen_t fill_address(const char *name, struct sockaddr_un *address)
 static lig_status make_socket(int *fd)
 {
     *fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    return *fd >= 0 ? LIG_OK : ligi_fail_errno(errno, "a socket could not be had");
+    return *fd >= 0 ? LIG_OK : ligi_fail_errno(errno, "socket failed");
 }
 
-/* Who is at the other end, by the kernel's word. */
+/* The peer's identity, from the kernel. */
 static lig_status check_user(int fd, int64_t allowed, const char *what, pid_t *pid)
 {
     struct ucred who;
     socklen_t bytes = sizeof who;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0)
-        return ligi_fail_errno(errno, "%s: its user cannot be told", what);
+        return ligi_fail_errno(errno, "%s: cannot determine its user", what);
     if (allowed < 0)
         allowed = geteuid();
     if ((int64_t)who.uid != allowed)
         return lig_fail(LIG_E_DENIED,
-                        "%s: process %d belongs to user %u, and only user %lld is let in (uid=)",
+                        "%s: process %d belongs to user %u, but only user %lld may connect (uid=)",
                         what, who.pid, who.uid, (long long)allowed);
     *pid = who.pid;
     return LIG_OK;
@@ -114,7 +115,7 @@ static void let_in(ligi_shm_listener *listener, int fd)
         ligi_wire_drop(wire, 0);
 }
 
-/* Without descriptors a knock cannot be answered, and would be heard for ever. */
+/* Out of descriptors the connection cannot be accepted, and the listener would stay readable. */
 static void turn_away(ligi_shm_listener *listener)
 {
     ligi_shm *shm = listener->shm;
@@ -143,8 +144,7 @@ static void knock(void *context, uint32_t events)
     }
 }
 
-/* A file of a process that is gone is in the way; one that somebody listens at is not ours to take.
- */
+/* The socket file of a dead process is removed; one with a listener is not. */
 static int is_stale(const struct sockaddr_un *address, socklen_t bytes)
 {
     int fd;
@@ -163,17 +163,18 @@ static lig_status bind_name(ligi_shm_listener *listener, const char *name)
     socklen_t bytes = fill_address(name, &address);
     const struct sockaddr *at = (const struct sockaddr *)&address;
 
-    /* A socket's file takes the mode of the socket: it is never open to others, not even before. */
+    /* The socket file gets the mode of the socket: it is never accessible to others, not even
+     * before. */
     if (name[0] == '/' && fchmod(listener->fd, 0600) != 0)
-        return ligi_fail_errno(errno, "'shm:%s': its mode cannot be set", name);
+        return ligi_fail_errno(errno, "'shm:%s': fchmod failed", name);
     int bound = bind(listener->fd, at, bytes);
     if (bound != 0 && errno == EADDRINUSE && name[0] == '/' && is_stale(&address, bytes) &&
         lstat(name, &file) == 0 && S_ISSOCK(file.st_mode) && unlink(name) == 0)
         bound = bind(listener->fd, at, bytes);
     if (bound != 0 && errno == EADDRINUSE)
-        return lig_fail(LIG_E_EXISTS, "'shm:%s': somebody listens there already", name);
+        return lig_fail(LIG_E_EXISTS, "'shm:%s': address already in use", name);
     if (bound != 0)
-        return ligi_fail_errno(errno, "'shm:%s' cannot be listened at", name);
+        return ligi_fail_errno(errno, "cannot listen at 'shm:%s'", name);
     if (name[0] == '/' && lstat(name, &file) == 0) {
         memcpy(listener->path, name, strlen(name) + 1);
         listener->device = file.st_dev;
@@ -200,7 +201,7 @@ static lig_status listener_open(ligi_shm_listener *listener, const char *name,
     LIG_TRY(make_socket(&listener->fd));
     LIG_TRY(bind_name(listener, name));
     if (listen(listener->fd, (int)chosen->backlog) != 0)
-        return ligi_fail_errno(errno, "'shm:%s' cannot be listened at", name);
+        return ligi_fail_errno(errno, "cannot listen at 'shm:%s'", name);
     listener->watch = (ligi_watch){.ready = knock, .context = listener, .fd = -1};
     return ligi_net_watch(listener->shm->net, &listener->watch, listener->fd, EPOLLIN);
 }
@@ -210,7 +211,7 @@ static lig_status read_options(const ligi_uri *uri, options *chosen)
     LIG_TRY(ligi_options_fill(ligi_shm_options, LIGI_SHM_OPTION_COUNT, uri, NULL, chosen));
     if (chosen->uid < -1 || chosen->uid > UINT32_MAX || chosen->backlog < 1 ||
         chosen->backlog > 65535)
-        return lig_fail(LIG_E_INVALID, "'shm:%s': uid from -1 to %u, backlog from 1 to 65535",
+        return lig_fail(LIG_E_INVALID, "'shm:%s': uid must be -1 to %u, backlog 1 to 65535",
                         uri->rest, UINT32_MAX);
     return LIG_OK;
 }
@@ -219,7 +220,7 @@ static lig_status make_up_name(char *name, size_t bytes)
 {
     uint64_t random[2];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return ligi_fail_errno(errno, "random bytes could not be had");
+        return ligi_fail_errno(errno, "getrandom failed");
     snprintf(name, bytes, "ligament-%016llx%016llx", (unsigned long long)random[0],
              (unsigned long long)random[1]);
     return LIG_OK;
@@ -276,7 +277,7 @@ static lig_status reach(const char *name, int64_t uid, int *fd)
         int nobody = errno == ECONNREFUSED || errno == ENOENT || errno == EAGAIN;
         status = nobody ? lig_fail(LIG_E_PEER, "nobody %s at 'shm:%s'",
                                    errno == EAGAIN ? "has time" : "listens", name)
-                        : ligi_fail_errno(errno, "'shm:%s' cannot be connected to", name);
+                        : ligi_fail_errno(errno, "cannot connect to 'shm:%s'", name);
     }
     if (status == LIG_OK)
         status = check_user(*fd, uid, "the listener", &pid);

@@ -1,4 +1,4 @@
-/* How two processes of one host find each other: Unix sockets, and who may come in. */
+/* Listening and connecting between processes of one host: Unix sockets, and who may connect. */
 #ifndef LIGI_SHM_LISTEN_H
 #define LIGI_SHM_LISTEN_H
 

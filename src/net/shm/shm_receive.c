@@ -48,7 +48,7 @@ static lig_status find_lent(ligi_wire *wire)
         if (view == NULL || piece->offset > view->bytes ||
             piece->bytes > view->bytes - piece->offset)
             return lig_fail(LIG_E_CORRUPT,
-                            "%s lends %llu bytes at %llu of shared memory number %u, which is %s",
+                            "%s lent %llu bytes at %llu of shared memory number %u, which is %s",
                             ligi_link_name(wire->link), (unsigned long long)piece->bytes,
                             (unsigned long long)piece->offset, piece->segment,
                             view == NULL ? "not known" : "smaller");

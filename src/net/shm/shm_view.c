@@ -26,12 +26,13 @@ ligi_shm_view *ligi_views_find(const ligi_wire *wire, uint32_t segment)
 static lig_status check_new(const ligi_wire *wire, int fd, uint32_t segment, uint64_t bytes)
 {
     if (segment == 0 || ligi_views_find(wire, segment) != NULL)
-        return lig_fail(LIG_E_CORRUPT, "the peer shows shared memory of number %u again", segment);
+        return lig_fail(LIG_E_CORRUPT, "protocol error: the peer shares memory number %u twice",
+                        segment);
     if (wire->view_count >= LIGI_SHM_SEGMENTS_MAX || bytes == 0 || bytes > LIGI_SHM_MAPPED_MAX ||
         wire->view_bytes > LIGI_SHM_MAPPED_MAX - bytes)
         return lig_fail(LIG_E_LIMIT,
-                        "the peer shows %llu bytes of shared memory besides %llu in %zu segments, "
-                        "which is above the limit",
+                        "the peer shares %llu more bytes, with %llu in %zu segments already "
+                        "mapped: above the limit",
                         (unsigned long long)bytes, (unsigned long long)wire->view_bytes,
                         wire->view_count);
     return ligi_sealed_check(fd, bytes);

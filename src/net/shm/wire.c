@@ -95,7 +95,7 @@ static lig_status attach(ligi_wire *wire, int fd, int connecting)
     void *memory;
     LIG_TRY(ligi_sealed_map(fd, LIGI_SHM_MEMORY_BYTES, NULL, &memory));
     if (madvise(memory, LIGI_SHM_MEMORY_BYTES, MADV_DONTFORK) != 0) {
-        lig_status status = ligi_fail_errno(errno, "a ring cannot be kept from forked children");
+        lig_status status = ligi_fail_errno(errno, "madvise(MADV_DONTFORK) failed for a ring");
         munmap(memory, LIGI_SHM_MEMORY_BYTES);
         return status;
     }
@@ -145,7 +145,7 @@ lig_status ligi_wire_offer(ligi_wire *wire)
     LIG_TRY(ligi_sealed_create(LIGI_SHM_MEMORY_BYTES, &fd));
     lig_status status = attach(wire, fd, 1);
     if (status == LIG_OK && !send_packet(wire, &rings, sizeof rings, fd))
-        status = lig_fail(LIG_E_PEER, "%s went before shared memory could be shown to it",
+        status = lig_fail(LIG_E_PEER, "%s disconnected before shared memory could be sent to it",
                           ligi_link_name(wire->link));
     close(fd);
     return status;
@@ -181,14 +181,15 @@ int ligi_wire_show(ligi_wire *wire, const ligi_segment_place *place)
 static lig_status take_rings(ligi_wire *wire, const packet *said, int fd)
 {
     if (wire->memory != NULL)
-        return lig_fail(LIG_E_CORRUPT, "%s shows its rings again", ligi_link_name(wire->link));
+        return lig_fail(LIG_E_CORRUPT, "protocol error: %s shares its rings twice",
+                        ligi_link_name(wire->link));
     if (said->version != LIGI_NET_VERSION || said->first_bytes != ligi_shm_shape.first_bytes ||
         said->full_bytes != ligi_shm_shape.full_bytes || said->bytes != LIGI_SHM_MEMORY_BYTES)
-        return lig_fail(LIG_E_DENIED,
-                        "%s speaks version %u with rings of %u and %u bytes; here it is %d, %u, %u",
-                        ligi_link_name(wire->link), said->version, said->first_bytes,
-                        said->full_bytes, LIGI_NET_VERSION, ligi_shm_shape.first_bytes,
-                        ligi_shm_shape.full_bytes);
+        return lig_fail(
+            LIG_E_DENIED,
+            "%s speaks version %u with rings of %u and %u bytes, this process %d, %u, %u",
+            ligi_link_name(wire->link), said->version, said->first_bytes, said->full_bytes,
+            LIGI_NET_VERSION, ligi_shm_shape.first_bytes, ligi_shm_shape.full_bytes);
     LIG_TRY(ligi_sealed_check(fd, said->bytes));
     return attach(wire, fd, 0);
 }
@@ -198,7 +199,7 @@ static lig_status take_packet(ligi_wire *wire, const packet *said, size_t bytes,
     if (bytes == 1 && fd < 0)
         return LIG_OK;
     if (bytes != sizeof *said || said->magic != MAGIC || fd < 0)
-        return lig_fail(LIG_E_CORRUPT, "%s sent %zu bytes that mean nothing",
+        return lig_fail(LIG_E_CORRUPT, "protocol error: %s sent an unexpected packet of %zu bytes",
                         ligi_link_name(wire->link), bytes);
     if (said->what == SHOW_RINGS)
         return take_rings(wire, said, fd);
@@ -206,8 +207,8 @@ static lig_status take_packet(ligi_wire *wire, const packet *said, size_t bytes,
      * only a stranger shows memory before it may. */
     if (said->what == SHOW_SEGMENT && (wire->connecting || ligi_link_up(wire->link)))
         return ligi_views_add(wire, fd, said->segment, said->bytes);
-    return lig_fail(LIG_E_CORRUPT, "%s sent a packet of kind %u", ligi_link_name(wire->link),
-                    said->what);
+    return lig_fail(LIG_E_CORRUPT, "protocol error: %s sent a packet of kind %u",
+                    ligi_link_name(wire->link), said->what);
 }
 
 /* The first descriptor; the others are closed. -1: none. */

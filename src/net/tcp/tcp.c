@@ -45,12 +45,12 @@ typedef struct tcp_options {
 } tcp_options;
 
 static const ligi_option options[] = {
-    {"backlog", LIGI_OPTION_INT, "1024", "connections the system holds until they are accepted",
+    {"backlog", LIGI_OPTION_INT, "1024", "length of the system's queue of unaccepted connections",
      offsetof(tcp_options, backlog)},
-    {"send_buffer", LIGI_OPTION_BYTES, "0", "bytes of the socket's buffer; 0: the system's choice",
+    {"send_buffer", LIGI_OPTION_BYTES, "0", "socket buffer size in bytes; 0: the system's default",
      offsetof(tcp_options, send_bytes)},
     {"receive_buffer", LIGI_OPTION_BYTES, "0",
-     "bytes of the socket's buffer; 0: the system's choice", offsetof(tcp_options, receive_bytes)},
+     "socket buffer size in bytes; 0: the system's default", offsetof(tcp_options, receive_bytes)},
     {"crypto", LIGI_OPTION_TEXT, "auto",
      "with a secret, the library that encrypts: openssl, ipsec-mb, or auto (the faster one here)",
      offsetof(tcp_options, crypto)},
@@ -63,7 +63,7 @@ static lig_status check_options(const ligi_tcp *self, tcp_options *into)
         return lig_fail(LIG_E_INVALID, "tcp: backlog=%lld is not between 1 and 65535",
                         (long long)into->backlog);
     if (into->send_bytes > INT32_MAX || into->receive_bytes > INT32_MAX)
-        return lig_fail(LIG_E_INVALID, "tcp: a socket's buffer is smaller than 2 GiB");
+        return lig_fail(LIG_E_INVALID, "tcp: the socket buffer size must be less than 2 GiB");
     return self->keys != NULL ? ligi_tls_keys_gcm(self->keys, into->crypto, &into->gcm) : LIG_OK;
 }
 
@@ -168,8 +168,7 @@ static void tcp_close(void *context, int forked)
     free(self);
 }
 
-/* Out of descriptors: take the connection with the spare one and end it, or the listener would be
- * ready for ever. */
+/* Out of descriptors: accept with the spare one and close, or the listener would stay readable. */
 static int refuse_with_spare(ligi_tcp *self, int listening)
 {
     if (self->spare < 0)
@@ -243,8 +242,8 @@ static lig_status check_reach(const ligi_tcp *self, const ligi_tcp_address *addr
         return LIG_OK;
     ligi_tcp_address_print(address, text);
     return lig_fail(LIG_E_DENIED,
-                    "'%s' reaches beyond this host, which takes a secret: give one (32 random "
-                    "bytes; ligament launch makes one), or stay with tcp://127.0.0.1",
+                    "'%s' is not on this host, which needs a secret: pass one (32 random bytes; "
+                    "ligament launch makes one), or use tcp://127.0.0.1",
                     text);
 }
 
@@ -256,18 +255,17 @@ static lig_status bound_socket(const ligi_tcp_address *address, const tcp_option
     ligi_tcp_address_print(address, text);
     int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return ligi_fail_errno(errno, "a socket for '%s' could not be had", text);
+        return ligi_fail_errno(errno, "socket for '%s' failed", text);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address->storage.ss_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     set_buffers(fd, wanted->send_bytes, wanted->receive_bytes);
     if (bind(fd, (const struct sockaddr *)&address->storage, address->bytes) != 0 ||
         listen(fd, (int)wanted->backlog) != 0) {
-        lig_status status = ligi_fail_errno(errno, "'%s' cannot be listened on", text);
+        lig_status status = ligi_fail_errno(errno, "cannot listen at '%s'", text);
         if (lig_error_number() == EADDRINUSE)
             status = ligi_fail_again(
-                LIG_E_EXISTS, "'%s' is in use by another process; take port 0 for a free one",
-                text);
+                LIG_E_EXISTS, "'%s' is in use by another process (port 0 picks a free one)", text);
         close(fd);
         return status;
     }
@@ -317,7 +315,7 @@ static lig_status begin_connect(ligi_tcp *self, const ligi_tcp_address *address,
 {
     int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return ligi_fail_errno(errno, "a socket for '%s' could not be had", peer);
+        return ligi_fail_errno(errno, "socket for '%s' failed", peer);
     set_buffers(fd, wanted->send_bytes, wanted->receive_bytes);
     int number =
         connect(fd, (const struct sockaddr *)&address->storage, address->bytes) == 0 ? 0 : errno;
@@ -327,7 +325,7 @@ static lig_status begin_connect(ligi_tcp *self, const ligi_tcp_address *address,
     }
     if (number != 0 && number != EINPROGRESS) {
         close(fd);
-        ligi_fail_errno(number, "'%s' cannot be reached", peer);
+        ligi_fail_errno(number, "cannot connect to '%s'", peer);
         return ligi_fail_again(LIG_E_PEER, "%s", lig_error_text());
     }
     LIG_TRY(ligi_tcp_wire_create(self, fd, peer, LIGI_SECURE_CONNECT, wanted->gcm, wire));

@@ -22,13 +22,11 @@ static lig_status split(const char *rest, char *host, size_t host_room, const ch
         end--;
     } else if (memchr(text, ':', (size_t)(end - text)) != NULL) {
         return lig_fail(LIG_E_INVALID,
-                        "'tcp:%s': an IPv6 address stands in brackets: "
-                        "tcp://[::1]:7000",
-                        rest);
+                        "'tcp:%s': write an IPv6 address in brackets: tcp://[::1]:7000", rest);
     }
     size_t bytes = (size_t)(end - text);
     if (bytes >= host_room)
-        return lig_fail(LIG_E_INVALID, "'tcp:%s': the host's name is too long", rest);
+        return lig_fail(LIG_E_INVALID, "'tcp:%s': host name too long", rest);
     memcpy(host, text, bytes);
     host[bytes] = '\0';
     *port = colon + 1;
@@ -41,10 +39,10 @@ static lig_status check_port(const char *rest, const char *port)
 
     for (const char *digit = port; *digit; digit++) {
         if (*digit < '0' || *digit > '9')
-            return lig_fail(LIG_E_INVALID, "'tcp:%s': '%s' is no port", rest, port);
+            return lig_fail(LIG_E_INVALID, "'tcp:%s': invalid port '%s'", rest, port);
         value = value * 10 + (unsigned)(*digit - '0');
         if (value > 65535)
-            return lig_fail(LIG_E_INVALID, "'tcp:%s': ports end at 65535", rest);
+            return lig_fail(LIG_E_INVALID, "'tcp:%s': ports are at most 65535", rest);
     }
     return LIG_OK;
 }
@@ -62,7 +60,7 @@ lig_status ligi_tcp_address_parse(const ligi_uri *uri, int numbers, ligi_tcp_add
     int number = getaddrinfo(host[0] ? host : "127.0.0.1", port, &hints, &found);
     if (number != 0)
         return lig_fail(number == EAI_MEMORY ? LIG_E_NOMEM : LIG_E_NOTFOUND,
-                        "the host '%s' is not known: %s", host, gai_strerror(number));
+                        "cannot resolve host '%s': %s", host, gai_strerror(number));
     memset(address, 0, sizeof *address);
     memcpy(&address->storage, found->ai_addr, found->ai_addrlen);
     address->bytes = found->ai_addrlen;

@@ -57,8 +57,8 @@ static void bad_ones(void **state)
         {"tcp://[::1:7000", LIG_E_INVALID, "without ']'"},
         {"tcp://::1:7000", LIG_E_INVALID, "in brackets"},
         {"tcp://127.0.0.1:65536", LIG_E_INVALID, "65535"},
-        {"tcp://127.0.0.1:http", LIG_E_INVALID, "is no port"},
-        {"tcp://127.0.0.1:-1", LIG_E_INVALID, "is no port"},
+        {"tcp://127.0.0.1:http", LIG_E_INVALID, "invalid port"},
+        {"tcp://127.0.0.1:-1", LIG_E_INVALID, "invalid port"},
         {"tcp://no.such.host:1", LIG_E_NOTFOUND,
          "no.such.host"}, /* a name, where numbers are due */
         {"tcp://300.0.0.1:1", LIG_E_NOTFOUND, "300.0.0.1"},

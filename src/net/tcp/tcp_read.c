@@ -11,7 +11,7 @@
 #define BUFFER_FIRST 4352 /* a hello and its prefix */
 #define BUFFER_BYTES 16384
 #define PIECES 64
-#define PORTION (UINT64_C(1) << 20) /* read for one link before the next has its turn */
+#define PORTION (UINT64_C(1) << 20) /* bytes for one link before the next one is served */
 
 static size_t held(const ligi_tcp_wire *wire)
 {
@@ -181,7 +181,7 @@ static void set_hungry(ligi_tcp_wire *wire, int hungry)
     wire->hungry = hungry;
 }
 
-/* An end with a secret answers our plain hello with an alert of TLS, and ends. */
+/* A peer with a secret answers our plain hello with a TLS alert, and closes. */
 static lig_status explain(const ligi_tcp_wire *wire, lig_status status)
 {
     static const uint8_t alert = 21;
@@ -189,7 +189,7 @@ static lig_status explain(const ligi_tcp_wire *wire, lig_status status)
     if (status != LIG_E_PEER || wire->stream.secure != NULL || wire->step != LIGI_TCP_PREFIX ||
         held(wire) == 0 || wire->buffer[wire->start] != alert)
         return status;
-    return lig_fail(LIG_E_DENIED, "%s asks for the group's secret, and this end has none",
+    return lig_fail(LIG_E_DENIED, "%s requires the group's secret, but this process has none",
                     ligi_link_address(wire->link));
 }
 

@@ -210,16 +210,16 @@ static lig_status finish_connect(ligi_tcp_wire *wire)
     case EHOSTUNREACH:
     case ENETUNREACH:
     case ECONNRESET:
-        ligi_fail_errno(number, "'%s' cannot be reached", address);
+        ligi_fail_errno(number, "cannot connect to '%s'", address);
         return ligi_fail_again(LIG_E_PEER, "%s", lig_error_text());
-    default: return ligi_fail_errno(number, "'%s' cannot be reached", address);
+    default: return ligi_fail_errno(number, "cannot connect to '%s'", address);
     }
     wire->connecting = 0;
     watch_for(wire, 0);
     return LIG_OK;
 }
 
-/* Connecting, then handshake hands, then what waits in the queue. */
+/* Connects, then starts the TLS handshake, then sends the queue. */
 static lig_status come_up(ligi_tcp_wire *wire)
 {
     if (wire->connecting)
@@ -360,8 +360,8 @@ void ligi_tcp_wire_destroy(ligi_tcp_wire *wire)
     free(wire);
 }
 
-/* A socket that is closed with unread bytes resets the connection, and the goodbye is lost with it:
- * so the peer's bytes are read, and thrown away, until it has closed its end. */
+/* Closing a socket with unread bytes resets the connection and loses the goodbye: so the peer's
+ * bytes are read and discarded until it closes its end. */
 void ligi_tcp_wire_drop(void *context, int graceful)
 {
     ligi_tcp_wire *wire = context;
@@ -406,7 +406,7 @@ lig_status ligi_tcp_wire_local(void *context, char host[LIGI_ADDRESS_BYTES_MAX])
     ligi_tcp_address address = {.bytes = sizeof address.storage};
 
     if (getsockname(wire->fd, (struct sockaddr *)&address.storage, &address.bytes) != 0)
-        return ligi_fail_errno(errno, "the own address of a connection is not known");
+        return ligi_fail_errno(errno, "getsockname failed");
     ligi_tcp_address_host(&address, host);
     return LIG_OK;
 }

@@ -26,7 +26,7 @@ typedef struct ucx_options {
 
 static const ligi_option options[] = {
     {"trusted", LIGI_OPTION_BOOL, "0",
-     "1: the network beyond this host is nobody else's; UCX does not encrypt",
+     "1: the network between hosts is trusted; UCX does not encrypt",
      offsetof(ucx_options, trusted)},
 };
 
@@ -46,15 +46,15 @@ static lig_status make_context(ligi_ucx_self *self)
 
     ucs_status_t status = self->ucp.ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK)
-        return fail_ucx(self, "does not read its settings", status);
+        return fail_ucx(self, "cannot read its configuration", status);
     (void)self->ucp.ucp_config_modify(config, "MM_ERROR_HANDLING", "y");
     status =
         self->ucp.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &self->context);
     self->ucp.ucp_config_release(config);
-    return status == UCS_OK ? LIG_OK : fail_ucx(self, "does not start", status);
+    return status == UCS_OK ? LIG_OK : fail_ucx(self, "cannot be initialised", status);
 }
 
-/* Asked for as one of several, UCX over sockets would be slower than tcp, and not encrypted. */
+/* With "auto", UCX over sockets would be slower than tcp, and not encrypted. */
 static lig_status check_device(const ligi_ucx_self *self)
 {
     char *text = NULL;
@@ -64,13 +64,13 @@ static lig_status check_device(const ligi_ucx_self *self)
         return LIG_OK;
     FILE *stream = open_memstream(&text, &bytes);
     if (stream == NULL)
-        return self->host->fail(LIG_E_NOMEM, "no memory for a list of devices");
+        return self->host->fail(LIG_E_NOMEM, "out of memory for a list of devices");
     self->ucp.ucp_context_print_info(self->context, stream);
     int found = fclose(stream) == 0 && ligi_ucx_device_in(text);
     free(text);
     return found ? LIG_OK
                  : self->host->fail(LIG_E_UNSUPPORTED,
-                                    "UCX has no RDMA device here: tcp does as well, encrypted");
+                                    "UCX has no RDMA device here (tcp is as fast, and encrypted)");
 }
 
 static lig_status make_worker(ligi_ucx_self *self)
@@ -83,12 +83,13 @@ static lig_status make_worker(ligi_ucx_self *self)
 
     ucs_status_t status = self->ucp.ucp_worker_create(self->context, &params, &self->worker);
     if (status != UCS_OK)
-        return fail_ucx(self, "makes no worker", status);
+        return fail_ucx(self, "cannot create a worker", status);
     status = self->ucp.ucp_worker_query(self->worker, &attributes);
     if (status == UCS_OK && attributes.max_am_header < LIGI_UCX_FRAME_BYTES + LIGI_UCX_HEAD_INLINE)
         status = UCS_ERR_UNSUPPORTED;
-    return status == UCS_OK ? ligi_ucx_receive_start(self)
-                            : fail_ucx(self, "has no long headers on these devices", status);
+    return status == UCS_OK
+               ? ligi_ucx_receive_start(self)
+               : fail_ucx(self, "does not support long headers on these devices", status);
 }
 
 static void on_ready(void *context, uint32_t events)
@@ -127,7 +128,7 @@ static lig_status open_ucx(ligi_net *net, const ligi_host *host, void **self)
         return LIG_E_UNSUPPORTED; /* the loader has compared and said so */
     made = calloc(1, sizeof *made);
     if (made == NULL)
-        return host->fail(LIG_E_NOMEM, "no memory for the ucx transport");
+        return host->fail(LIG_E_NOMEM, "out of memory for the ucx transport");
     made->net = net;
     made->host = host;
     made->watch.fd = -1;
@@ -206,12 +207,12 @@ static lig_status check_address(ligi_ucx_self *self, const ligi_uri *uri, ligi_u
     if (ligi_ucx_address_loopback(address))
         return LIG_OK;
     if (self->host->net_secret(self->net, &secret_bytes) == NULL)
-        return self->host->fail(LIG_E_DENIED, "'ucx:%s' is beyond this host, which needs a secret",
+        return self->host->fail(LIG_E_DENIED, "'ucx:%s' is not on this host, which needs a secret",
                                 uri->rest);
     if (!chosen.trusted)
         return self->host->fail(LIG_E_DENIED,
-                                "'ucx:%s' is beyond this host, and UCX does not encrypt: add "
-                                "?trusted=1 where the network is nobody else's, or use tcp",
+                                "'ucx:%s' is not on this host, and UCX does not encrypt: add "
+                                "?trusted=1 if the network is trusted, or use tcp",
                                 uri->rest);
     return LIG_OK;
 }
@@ -242,7 +243,7 @@ static lig_status listen_ucx(void *context, const ligi_uri *uri,
     LIG_TRY(check_address(self, uri, &at));
     made = calloc(1, sizeof *made);
     if (made == NULL)
-        return self->host->fail(LIG_E_NOMEM, "no memory for a listener");
+        return self->host->fail(LIG_E_NOMEM, "out of memory for a listener");
     made->self = self;
     ucp_listener_params_t params = {.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR |
                                                   UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
@@ -257,7 +258,7 @@ static lig_status listen_ucx(void *context, const ligi_uri *uri,
             self->ucp.ucp_listener_destroy(made->listener);
         free(made);
         return self->host->fail(status == UCS_ERR_BUSY ? LIG_E_EXISTS : LIG_E_IO,
-                                "UCX does not listen at 'ucx:%s': %s", uri->rest,
+                                "UCX cannot listen at 'ucx:%s': %s", uri->rest,
                                 self->ucp.ucs_status_string(status));
     }
     made->next = self->listeners;

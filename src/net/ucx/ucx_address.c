@@ -38,12 +38,12 @@ lig_status ligi_ucx_address_parse(const ligi_host *host, const ligi_uri *uri,
     char name[LIGI_ADDRESS_BYTES_MAX];
 
     if (!split(text, name, sizeof name, &port))
-        return host->fail(LIG_E_INVALID, "'ucx:%s' is no address; ucx://127.0.0.1:7000 is one",
+        return host->fail(LIG_E_INVALID, "invalid address 'ucx:%s' (example: ucx://127.0.0.1:7000)",
                           uri->rest);
     int number = getaddrinfo(*name ? name : "127.0.0.1", port, &hints, &found);
     if (number != 0)
-        return host->fail(LIG_E_INVALID, "the address 'ucx:%s' is to be made of numbers: %s",
-                          uri->rest, gai_strerror(number));
+        return host->fail(LIG_E_INVALID, "the address 'ucx:%s' must be numeric: %s", uri->rest,
+                          gai_strerror(number));
     memset(address, 0, sizeof *address);
     memcpy(&address->storage, found->ai_addr, found->ai_addrlen);
     address->bytes = found->ai_addrlen;

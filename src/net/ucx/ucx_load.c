@@ -26,7 +26,7 @@ lig_status ligi_ucx_load(const ligi_host *host, ligi_ucx_calls *calls)
         if (libraries[i] == NULL)
             return host->fail(LIG_E_UNSUPPORTED,
                               "the ucx transport needs UCX 1.13 or newer (Debian: libucx0), which "
-                              "is not here: %s",
+                              "cannot be loaded: %s",
                               dlerror());
     }
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
@@ -36,7 +36,8 @@ lig_status ligi_ucx_load(const ligi_host *host, ligi_ucx_calls *calls)
                               names[symbols[i].library], symbols[i].name);
         memcpy((char *)calls + symbols[i].offset, &address, sizeof address);
     }
-    /* Loading it has taken SIGSEGV and others for a printer of stacks: they are the program's. */
+    /* libucs installs handlers for SIGSEGV and other signals when loaded: they belong to the
+     * program. */
     calls->ucs_debug_disable_signals();
     return LIG_OK;
 }

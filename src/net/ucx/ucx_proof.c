@@ -26,7 +26,7 @@ static lig_status make_nonce(const ligi_ucx_wire *wire, uint8_t nonce[LIGI_UCX_N
 {
     if (getrandom(nonce, LIGI_UCX_NONCE_BYTES, 0) == (ssize_t)LIGI_UCX_NONCE_BYTES)
         return LIG_OK;
-    return wire->self->host->fail(LIG_E_IO, "the system gives no random bytes");
+    return wire->self->host->fail(LIG_E_IO, "getrandom failed");
 }
 
 static lig_status say(ligi_ucx_wire *wire, uint8_t step, const uint8_t *nonce, const uint8_t *proof)
@@ -58,13 +58,14 @@ static lig_status refuse(const ligi_ucx_wire *wire)
 {
     const ligi_host *host = wire->self->host;
 
-    return host->fail(LIG_E_DENIED,
-                      "%s did not prove that it holds this group's secret; both ends need the same "
-                      "secret, the same group (met at the same port), and one version of Ligament",
-                      host->link_address(wire->link));
+    return host->fail(
+        LIG_E_DENIED,
+        "%s did not prove that it has this group's secret; both ends need the same secret, the "
+        "same group (same rendezvous port), and the same version of Ligament",
+        host->link_address(wire->link));
 }
 
-/* In the same time for every wrong proof. */
+/* Constant time. */
 static lig_status check(ligi_ucx_wire *wire, const char *side, const uint8_t *proof)
 {
     uint8_t wanted[LIGI_UCX_NONCE_BYTES];

@@ -15,8 +15,7 @@ static lig_status fail_corrupt(const ligi_ucx_wire *wire)
 {
     const ligi_host *host = wire->self->host;
 
-    return host->fail(LIG_E_CORRUPT, "%s sent a message that is none of the ucx transport's",
-                      host->link_address(wire->link));
+    return host->fail(LIG_E_CORRUPT, "invalid ucx message from %s", host->link_address(wire->link));
 }
 
 static int is_usable(const ligi_ucx_wire *wire)
@@ -80,7 +79,7 @@ static void on_landed(void *request, ucs_status_t status, size_t bytes, void *co
         return;
     if (status != UCS_OK) {
         ligi_ucx_wire_fail(wire,
-                           self->host->fail(LIG_E_PEER, "a message of %s did not arrive whole (%s)",
+                           self->host->fail(LIG_E_PEER, "a message from %s was truncated (%s)",
                                             self->host->link_address(wire->link),
                                             self->ucp.ucs_status_string(status)));
         return;
@@ -114,7 +113,7 @@ static lig_status land(ligi_ucx_wire *wire, const ligi_incoming *in, void *descr
     if (UCS_PTR_IS_PTR(request))
         return LIG_OK;
     wire->landing = 0;
-    return self->host->fail(LIG_E_PEER, "a message of %s cannot be received (%s)",
+    return self->host->fail(LIG_E_PEER, "cannot receive a message from %s (%s)",
                             self->host->link_address(wire->link),
                             self->ucp.ucs_status_string(UCS_PTR_RAW_STATUS(request)));
 }
@@ -152,7 +151,7 @@ static lig_status take_head(ligi_ucx_wire *wire, ligi_ucx_arrival *arrival)
         return fail_corrupt(wire);
     wire->head = malloc(arrival->data_bytes + 1);
     if (wire->head == NULL)
-        return wire->self->host->fail(LIG_E_NOMEM, "no memory for a message's head");
+        return wire->self->host->fail(LIG_E_NOMEM, "out of memory for a message's head");
     memcpy(wire->head, arrival->data, arrival->data_bytes);
     wire->head_bytes = arrival->data_bytes;
     return use_up(wire);
@@ -232,7 +231,7 @@ static lig_status keep(ligi_ucx_wire *wire, const ucx_came *came, const ligi_ucx
     uint8_t *head = (uint8_t *)(arrival + 1);
 
     if (arrival == NULL)
-        return wire->self->host->fail(LIG_E_NOMEM, "no memory for a message");
+        return wire->self->host->fail(LIG_E_NOMEM, "out of memory for a message");
     arrival->id = came->id;
     arrival->frame = *frame;
     arrival->data_bytes = came->data_bytes;
@@ -247,7 +246,7 @@ static lig_status keep(ligi_ucx_wire *wire, const ucx_came *came, const ligi_ucx
         arrival->data = malloc(came->data_bytes);
         if (arrival->data == NULL) {
             free(arrival);
-            return wire->self->host->fail(LIG_E_NOMEM, "no memory for a message");
+            return wire->self->host->fail(LIG_E_NOMEM, "out of memory for a message");
         }
         memcpy(arrival->data, came->data, came->data_bytes);
     }
@@ -290,9 +289,9 @@ static lig_status hear(ligi_ucx_wire *wire, const ucx_came *came, ucs_status_t *
         return ligi_ucx_prove_take(wire, came->header, came->header_bytes);
     }
     if (!wire->proving.done)
-        return wire->self->host->fail(LIG_E_DENIED,
-                                      "%s speaks before it has proved that it holds the secret",
-                                      wire->self->host->link_address(wire->link));
+        return wire->self->host->fail(
+            LIG_E_DENIED, "protocol error: %s sent a message before it proved the secret",
+            wire->self->host->link_address(wire->link));
     if (came->id == LIGI_UCX_CREDIT) {
         uint64_t credit = came->header_bytes == LIGI_UCX_CREDIT_BYTES && came->data_bytes == 0
                               ? ligi_ucx_credit_decode(came->header)
@@ -358,7 +357,7 @@ lig_status ligi_ucx_receive_start(ligi_ucx_self *self)
             .arg = self};
         ucs_status_t status = self->ucp.ucp_worker_set_am_recv_handler(self->worker, &param);
         if (status != UCS_OK)
-            return self->host->fail(LIG_E_UNSUPPORTED, "UCX takes no handler: %s",
+            return self->host->fail(LIG_E_UNSUPPORTED, "UCX cannot set a handler: %s",
                                     self->ucp.ucs_status_string(status));
     }
     return LIG_OK;
@@ -382,7 +381,6 @@ void ligi_ucx_wire_divert(void *context)
     ligi_ucx_wire_cut(wire);
     ligi_ucx_wire_fail(wire,
                        self->host->fail(LIG_E_PEER,
-                                        "%s stands still in the middle of a message that is no "
-                                        "longer wanted",
+                                        "%s stopped in the middle of a message that was cancelled",
                                         self->host->link_address(wire->link)));
 }

@@ -21,7 +21,7 @@ static lig_status take_op(ligi_ucx_wire *wire, ligi_outgoing *out, ligi_ucx_op *
     else
         taken = malloc(sizeof *taken);
     if (taken == NULL)
-        return self->host->fail(LIG_E_NOMEM, "no memory for a message to %s",
+        return self->host->fail(LIG_E_NOMEM, "out of memory for a message to %s",
                                 self->host->link_address(wire->link));
     taken->wire = wire;
     taken->out = out;
@@ -69,10 +69,9 @@ static void on_sent(void *request, ucs_status_t status, void *context)
     wire->self->ucp.ucp_request_free(request);
     if (status != UCS_OK && !wire->broken && wire->link != NULL &&
         !wire->self->host->link_dead(wire->link))
-        ligi_ucx_wire_fail(wire,
-                           wire->self->host->fail(LIG_E_PEER, "%s does not take a message (%s)",
-                                                  wire->self->host->link_address(wire->link),
-                                                  wire->self->ucp.ucs_status_string(status)));
+        ligi_ucx_wire_fail(wire, wire->self->host->fail(LIG_E_PEER, "cannot send to %s (%s)",
+                                                        wire->self->host->link_address(wire->link),
+                                                        wire->self->ucp.ucs_status_string(status)));
     op_ended(op);
 }
 
@@ -121,7 +120,7 @@ static lig_status post(ligi_ucx_op *op, const ucx_post *what)
     op_ended(op);
     if (status == UCS_OK)
         return LIG_OK;
-    return wire->self->host->fail(LIG_E_PEER, "%s does not take a message (%s)",
+    return wire->self->host->fail(LIG_E_PEER, "cannot send to %s (%s)",
                                   wire->self->host->link_address(wire->link),
                                   ucp->ucs_status_string(status));
 }

@@ -46,9 +46,10 @@ static void on_error(void *context, ucp_ep_h ep, ucs_status_t status)
     wire->broken = 1;
     wire->due = self->any_due = 1;
     if (wire->link != NULL && !self->host->link_dead(wire->link))
-        ligi_ucx_wire_fail(wire, self->host->fail(LIG_E_PEER, "%s is gone or does not answer (%s)",
-                                                  self->host->link_address(wire->link),
-                                                  self->ucp.ucs_status_string(status)));
+        ligi_ucx_wire_fail(
+            wire, self->host->fail(
+                      LIG_E_PEER, "connection to %s failed: it is gone or does not answer (%s)",
+                      self->host->link_address(wire->link), self->ucp.ucs_status_string(status)));
 }
 
 lig_status ligi_ucx_wire_create(ligi_ucx_self *self, ucp_ep_params_t *params, int accepted,
@@ -58,7 +59,7 @@ lig_status ligi_ucx_wire_create(ligi_ucx_self *self, ucp_ep_params_t *params, in
     size_t secret_bytes;
 
     if (made == NULL)
-        return self->host->fail(LIG_E_NOMEM, "no memory for a connection");
+        return self->host->fail(LIG_E_NOMEM, "out of memory for a connection");
     params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
     params->err_mode = UCP_ERR_HANDLING_MODE_PEER;
     params->err_handler.cb = on_error;
@@ -68,7 +69,7 @@ lig_status ligi_ucx_wire_create(ligi_ucx_self *self, ucp_ep_params_t *params, in
     ucs_status_t status = self->ucp.ucp_ep_create(self->worker, params, &made->ep);
     if (status != UCS_OK) {
         free(made);
-        return self->host->fail(LIG_E_PEER, "UCX makes no endpoint: %s",
+        return self->host->fail(LIG_E_PEER, "UCX cannot create an endpoint: %s",
                                 self->ucp.ucs_status_string(status));
     }
     made->proving.needed = self->host->net_secret(self->net, &secret_bytes) != NULL;
