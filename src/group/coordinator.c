@@ -1,4 +1,5 @@
 #include "group/coordinator.h"
+#include "group/roster/roster_liveness.h"
 
 #include "base/clock.h"
 #include "group/group.h"

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "group/addresses.h"
 #include "group/group_info.h"
+#include "mesh/mesh_loss.h"
 #include "mesh/mesh_server.h"
 #include "mesh/mesh_worker.h"
 #include "net/link/link.h"
@@ -85,50 +86,6 @@ static lig_status read_greeting(const lig_mesh *mesh, const ligi_hello *hello, g
 
 /* --- joining and leaving --- */
 
-/* The text already names the peer: of "worker 1 is gone: ..." only the reason is kept. */
-static void note_why(ligi_party *party, const char *why)
-{
-    static const char *const words[] = {"gone", "lost"};
-    char start[64], kept[LIGI_WHY_BYTES];
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        int bytes = snprintf(start, sizeof start, "%s %u is %s: ", ligi_party_role(party),
-                             party->index, words[i]);
-        if (strncmp(why, start, (size_t)bytes) == 0)
-            why += bytes;
-    }
-    snprintf(kept, sizeof kept, "%s", why);
-    snprintf(party->why, sizeof party->why, "%s", kept);
-}
-
-static void party_gone(ligi_party *party, uint32_t state, const char *why)
-{
-    lig_mesh *mesh = party->mesh;
-    mesh->stats.peers_lost += party->state == LIG_MESH_ALIVE && state == LIG_MESH_LOST;
-    party->state = state;
-    party->pings = 0;
-    party->doubt_ns = 0;
-    mesh->postponed -= party->postponed != 0;
-    party->postponed = 0;
-    mesh->news = mesh->role == LIG_MESH_SERVER; /* workers learn of it by their requests */
-    note_why(party, why);
-    if (mesh->role == LIG_MESH_SERVER)
-        ligi_server_requests_lose(&mesh->inbox, party->index, state, party->why);
-    else
-        ligi_worker_lost(party);
-    ligi_mesh_ring(mesh);
-}
-
-/* Closes the link from this side. Its messages are returned before the peer counts as lost. */
-static void party_drop(ligi_party *party, uint32_t state, const char *why)
-{
-    ligi_link *link = party->link;
-    if (link) {
-        ligi_link_close(link, why);
-        party->link = NULL;
-    }
-    party_gone(party, state, why);
-}
-
 static void party_came(ligi_party *party, ligi_link *link, const greeting *other)
 {
     lig_mesh *mesh = party->mesh;
@@ -151,7 +108,7 @@ static void party_came(ligi_party *party, ligi_link *link, const greeting *other
         ligi_server_requests_join(&mesh->inbox, party->index, other->incarnation);
 }
 
-static void ping(ligi_party *party)
+void ligi_mesh_ping(ligi_party *party)
 {
     uint8_t head[LIGI_MESSAGE_SMALL_BYTES];
     uint64_t stamps[LIGI_MESSAGE_STAMPS] = {lig_mesh_nanosecond()};
@@ -167,7 +124,7 @@ static lig_status met_server(ligi_party *party, ligi_link *link, const greeting 
     party_came(party, link, other);
     party->pings = party->offset.exact ? 0 : PINGS;
     if (party->pings)
-        ping(party);
+        ligi_mesh_ping(party);
     return LIG_OK;
 }
 
@@ -185,7 +142,7 @@ static lig_status met_worker(lig_mesh *mesh, ligi_link *link, const greeting *ot
     if (party->link && party->incarnation == other->incarnation)
         return lig_fail(LIG_E_EXISTS, "worker %u is already connected", other->rank);
     if (party->link)
-        party_drop(party, LIG_MESH_LOST, "another process has taken its rank");
+        ligi_mesh_peer_drop(party, LIG_MESH_LOST, "another process has taken its rank");
     party_came(party, link, other);
     return LIG_OK;
 }
@@ -203,41 +160,6 @@ static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello
     memcpy(reply->data, &own, sizeof own);
     reply->bytes = sizeof own;
     return LIG_OK;
-}
-
-/* For a reason that the link or the group has given, or will give in a moment. */
-enum { DOUBT_NS = 200000000 };
-
-/* A process that was stopped and expelled finds its links closed: the group's verdict comes first.
- * The dead link is kept until then. */
-static int postpone(ligi_party *party, uint32_t state, const char *sentence)
-{
-    lig_mesh *mesh = party->mesh;
-    if (mesh->stopped || mesh->group == NULL || party->state != LIG_MESH_ALIVE ||
-        !ligi_group_waking(mesh->group))
-        return 0;
-    mesh->postponed += !party->postponed;
-    party->postponed = 1;
-    party->doubt_state = state;
-    party->doubt_ns = ligi_now_ns() + DOUBT_NS;
-    note_why(party, sentence);
-    ligi_net_hurry(mesh->net, LIGI_SERVICE_MESH);
-    return 1;
-}
-
-static void on_lost(void *context, ligi_link *link, lig_status status, const char *sentence)
-{
-    (void)context;
-    ligi_party *party = ligi_link_owner(link);
-    int current = party && party->link == link;
-    uint32_t state = status == LIG_E_CLOSED ? LIG_MESH_STOPPED : LIG_MESH_LOST;
-    if (current && postpone(party, state, sentence))
-        return;
-    if (current)
-        party->link = NULL;
-    ligi_link_close(link, NULL);
-    if (current)
-        party_gone(party, state, sentence);
 }
 
 /* --- messages --- */
@@ -269,7 +191,7 @@ static int on_clock(ligi_party *party, const ligi_arrival *arrival, lig_status *
         uint64_t moments[4] = {message.stamps[0], message.stamps[1], message.stamps[1], now};
         ligi_clock_offset_feed(&party->offset, moments);
         if (--party->pings > 0)
-            ping(party);
+            ligi_mesh_ping(party);
     }
     return 1;
 }
@@ -326,83 +248,15 @@ static lig_status connect_party(ligi_party *party, int64_t timeout_ns)
                               &party->link);
 }
 
-static void expelled(lig_mesh *mesh, const char *sentence)
-{
-    lig_fail(LIG_E_PEER, "%s", sentence);
-    ligi_failure_take(&mesh->ended, LIG_E_PEER);
-    for (uint32_t i = 0; i < mesh->party_count; i++)
-        party_drop(&mesh->parties[i], LIG_MESH_LOST, sentence);
-}
-
 static void joined(lig_mesh *mesh, ligi_party *party, const ligi_member *member)
 {
     if (mesh->role != LIG_MESH_WORKER || party->incarnation == member->incarnation)
         return;
     if (party->link)
-        party_drop(party, LIG_MESH_LOST, "another process has taken its rank");
+        ligi_mesh_peer_drop(party, LIG_MESH_LOST, "another process has taken its rank");
     if (connect_party(party, 0) != LIG_OK)
         ligi_log(LIG_LOG_WARNING, "server %u has rejoined, but: %s", party->index,
                  lig_error_text());
-}
-
-/* The link knows better than the group whether a peer left in order, and what it sent before: wait
- * for it a moment. The link of a stopped peer says nothing. */
-static void doubt(ligi_party *party, const char *sentence)
-{
-    if (party->state != LIG_MESH_ALIVE || party->doubt_ns != 0)
-        return;
-    party->doubt_ns = ligi_now_ns() + DOUBT_NS;
-    party->doubt_state = LIG_MESH_LOST;
-    note_why(party, sentence ? sentence : "reported by the group");
-    ligi_net_hurry(party->mesh->net, LIGI_SERVICE_MESH);
-}
-
-/* A process that was stopped first reads what has arrived meanwhile, as in the group. */
-static int64_t judge_silence(lig_mesh *mesh, int64_t now_ns)
-{
-    int64_t beat = mesh->liveness_ns / 5 > 1000000 ? mesh->liveness_ns / 5 : 1000000;
-    int due = now_ns - mesh->pinged_ns >= beat;
-    if (now_ns - mesh->judged_ns > mesh->liveness_ns / 2)
-        mesh->orphan_ns = now_ns;
-    mesh->judged_ns = now_ns;
-    if (due)
-        mesh->pinged_ns = now_ns;
-    for (uint32_t i = 0; i < mesh->party_count; i++) {
-        ligi_party *party = &mesh->parties[i];
-        if (party->link == NULL || party->state != LIG_MESH_ALIVE)
-            continue;
-        int64_t heard = ligi_link_heard_ns(party->link);
-        int64_t silent = now_ns - (heard > mesh->orphan_ns ? heard : mesh->orphan_ns);
-        char why[LIGI_WHY_BYTES];
-        snprintf(why, sizeof why, "it has been silent for %lld ms", (long long)(silent / 1000000));
-        if (silent > mesh->liveness_ns)
-            party_drop(party, LIG_MESH_LOST, why);
-        else if (due && ligi_link_queued(party->link) < 16)
-            ping(party);
-    }
-    return now_ns + beat / 2;
-}
-
-static int64_t on_tick(void *context, int64_t now_ns)
-{
-    lig_mesh *mesh = context;
-    int64_t next = mesh->orphan_ns != 0 ? judge_silence(mesh, now_ns) : INT64_MAX;
-    for (uint32_t i = 0; i < mesh->party_count; i++) {
-        ligi_party *party = &mesh->parties[i];
-        if (party->doubt_ns != 0 && party->doubt_ns <= now_ns)
-            party_drop(party, party->doubt_state, party->why);
-        else if (party->doubt_ns != 0 && party->doubt_ns < next)
-            next = party->doubt_ns;
-    }
-    return next;
-}
-
-static void orphaned(lig_mesh *mesh, const char *sentence)
-{
-    ligi_log(LIG_LOG_INFO, "the mesh continues without its rendezvous: %s", sentence);
-    mesh->liveness_ns = ligi_group_liveness_ns(mesh->group);
-    mesh->orphan_ns = mesh->judged_ns = ligi_now_ns();
-    ligi_net_hurry(mesh->net, LIGI_SERVICE_MESH);
 }
 
 static void on_change(void *context, const ligi_group_event *event)
@@ -412,22 +266,22 @@ static void on_change(void *context, const ligi_group_event *event)
     if (mesh->stopped) /* and lingers for the others */
         return;
     if (event->change == LIGI_CHANGE_EXPELLED)
-        expelled(mesh, event->sentence);
+        ligi_mesh_expelled(mesh, event->sentence);
     else if (event->change == LIGI_CHANGE_ORPHANED)
-        orphaned(mesh, event->sentence);
+        ligi_mesh_orphaned(mesh, event->sentence);
     else if (event->change == LIGI_CHANGE_JOINED && party)
         joined(mesh, party, &event->member);
     else if (event->change == LIGI_CHANGE_GONE && event->member.state == LIGI_LOST && party &&
              party->incarnation <= event->member.incarnation)
-        doubt(party, event->sentence);
+        ligi_mesh_peer_suspect(party, event->sentence);
 }
 
 const ligi_net_hooks ligi_mesh_hooks = {.met = on_met,
                                         .head = on_head,
                                         .arrived = on_arrived,
                                         .sent = on_sent,
-                                        .lost = on_lost,
-                                        .tick = on_tick};
+                                        .lost = ligi_mesh_link_lost,
+                                        .tick = ligi_mesh_loss_tick};
 
 /* --- opening --- */
 
@@ -479,13 +333,13 @@ static lig_status meet_party(ligi_party *party)
     if (party->state == LIG_MESH_ALIVE &&
         (party->group_id != mesh->group_id ||
          ligi_group_check(mesh->group, role, party->rank, party->incarnation) != LIG_OK))
-        party_drop(party, LIG_MESH_LOST, "it is not a member of the group");
+        ligi_mesh_peer_drop(party, LIG_MESH_LOST, "it is not a member of the group");
     if (party->state == LIG_MESH_ALIVE)
         return LIG_OK;
     if (member.state == LIGI_PRESENT)
         return mesh->role == LIG_MESH_WORKER ? connect_party(party, mesh->timeout_ns) : LIG_OK;
-    party_gone(party, member.state == LIGI_LEFT ? LIG_MESH_STOPPED : LIG_MESH_LOST,
-               "it is not present");
+    ligi_mesh_peer_gone(party, member.state == LIGI_LEFT ? LIG_MESH_STOPPED : LIG_MESH_LOST,
+                        "it is not present");
     return LIG_OK;
 }
 
@@ -528,6 +382,6 @@ void ligi_mesh_disconnect(lig_mesh *mesh, const char *reason)
     for (uint32_t i = 0; i < mesh->party_count; i++) {
         ligi_party *party = &mesh->parties[i];
         if (party->link)
-            party_drop(party, LIG_MESH_STOPPED, reason);
+            ligi_mesh_peer_drop(party, LIG_MESH_STOPPED, reason);
     }
 }

@@ -395,6 +395,11 @@ static lig_status vacate(ligi_roster *roster, ligi_seat *seat, ligi_member_state
     return settle(roster);
 }
 
+lig_status ligi_roster_lose(ligi_roster *roster, ligi_seat *seat, const char *why)
+{
+    return vacate(roster, seat, LIGI_LOST, why);
+}
+
 lig_status ligi_roster_end(ligi_roster *roster, uint64_t who, const char *why)
 {
     for (size_t i = 0; i < roster->pending_count; i++)
@@ -403,21 +408,13 @@ lig_status ligi_roster_end(ligi_roster *roster, uint64_t who, const char *why)
             return settle(roster);
         }
     ligi_seat *seat = ligi_roster_find(roster, who);
-    return seat == NULL ? LIG_OK : vacate(roster, seat, LIGI_LOST, why);
+    return seat == NULL ? LIG_OK : ligi_roster_lose(roster, seat, why);
 }
 
 lig_status ligi_roster_leave(ligi_roster *roster, uint64_t who)
 {
     ligi_seat *seat = ligi_roster_find(roster, who);
     return seat == NULL ? LIG_OK : vacate(roster, seat, LIGI_LEFT, "it has left");
-}
-
-/* Its last message may predate a stop of this process: see the tick. */
-void ligi_roster_hear(ligi_roster *roster, uint64_t who, int64_t at_ns)
-{
-    ligi_seat *seat = ligi_roster_find(roster, who);
-    if (seat != NULL && seat->heard_ns < at_ns)
-        seat->heard_ns = at_ns;
 }
 
 lig_status ligi_roster_confirm(ligi_roster *roster, uint64_t who, uint64_t epoch)
@@ -439,30 +436,6 @@ lig_status ligi_roster_answer(ligi_roster *roster, uint64_t who, uint64_t number
             forget(roster, i);
             return refuse_taken(roster, one.who, seat);
         }
-    }
-    return LIG_OK;
-}
-
-/* A contested holder has as long as any other: from its last message, not from the probe. */
-lig_status ligi_roster_tick(ligi_roster *roster, int64_t now_ns)
-{
-    int64_t before = roster->tick_ns;
-    roster->tick_ns = now_ns;
-    int frozen = before == INT64_MIN || now_ns - before > roster->liveness_ns / 2;
-    for (size_t i = 0; i < roster->seat_count; i++) {
-        ligi_seat *seat = &roster->seats[i];
-        if (frozen && seat->heard_ns < now_ns)
-            seat->heard_ns = now_ns;
-        if (seat->who == 0 || now_ns - seat->heard_ns <= roster->liveness_ns)
-            continue;
-        char why[128];
-        ligi_act *act;
-        snprintf(why, sizeof why, "it was silent for %lld ms",
-                 (long long)((now_ns - seat->heard_ns) / 1000000));
-        LIG_TRY(ligi_roster_act(roster, LIGI_ACT_EXPEL, seat->who, &act));
-        snprintf(act->text, sizeof act->text, "%s (liveness_ms=%lld)", why,
-                 (long long)(roster->liveness_ns / 1000000));
-        LIG_TRY(vacate(roster, seat, LIGI_LOST, why));
     }
     return LIG_OK;
 }

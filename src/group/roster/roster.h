@@ -79,17 +79,13 @@ lig_status ligi_roster_join(ligi_roster *roster, uint64_t who, const ligi_join *
                             int64_t now_ns);
 /* A connection ended: its seat is lost at once, its request to join dropped. */
 lig_status ligi_roster_end(ligi_roster *roster, uint64_t who, const char *why);
+/* The seat becomes free because its holder is lost; see roster_liveness.h. */
+lig_status ligi_roster_lose(ligi_roster *roster, ligi_seat *seat, const char *why);
 /* It has left in order. */
 lig_status ligi_roster_leave(ligi_roster *roster, uint64_t who);
-/* It sent something at that time: it was alive. */
-void ligi_roster_hear(ligi_roster *roster, uint64_t who, int64_t at_ns);
 lig_status ligi_roster_confirm(ligi_roster *roster, uint64_t who, uint64_t epoch);
 /* The answer to a probe. */
 lig_status ligi_roster_answer(ligi_roster *roster, uint64_t who, uint64_t number);
-/* Time passes: silent members are lost. A gap of half of liveness since the last tick means that
- * this process itself was stopped: all timers start again then. */
-lig_status ligi_roster_tick(ligi_roster *roster, int64_t now_ns);
-
 /* The next act, 0 if there is none; it is copied. */
 int ligi_roster_next(ligi_roster *roster, ligi_act *act);
 

@@ -1,4 +1,5 @@
 #include "group/roster/group_barrier.h"
+#include "group/roster/roster_liveness.h"
 
 #include "base/test.h"
 
