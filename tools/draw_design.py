@@ -13,28 +13,38 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs/drawings"
 FONT = 'font-family="Helvetica, Arial, sans-serif"'
 INK, PALE, ARROW = "#1f2933", "#eef2f6", "#3d5a80"
 
-# Name, inner rooms, column, row, width in columns; row 0 is at the bottom.
+# Name, lines of inner rooms, column, row, width in columns, height in rows; row 0 is at the bottom.
 ROOMS = [
-    ("base", "error uri codec hash ticket", 0, 0, 6),
-    ("tensor", "dtype stride memory cuda", 0, 1, 5),
-    ("backend", "file mem null print", 0, 2, 2),
-    ("net", "frame secure | inproc shm tcp ucx", 2, 2, 3),
-    ("group", "roster", 2, 3, 3),
-    ("store", "format search catalog", 0, 4, 3),
-    ("mesh", "trace", 4, 4, 1),
-    ("checkpoint", "any backend by name", 0, 5, 2),
-    ("params", "rows tables wire placement state", 2, 5, 2),
-    ("pipe", "graph schedule", 5, 1, 1),
-    ("include/ligament", "the contracts: all that users, cli, python and plugins see", 0, 6, 6),
-    ("cli", "commands formats output", 0, 7, 2),
-    ("python/core, python/ligament", "the extension and the package", 2, 7, 2),
-    ("plugins, C programs", "", 4, 7, 2),
+    ("base", ["errors, log, codec, maps, tickets, uri, files, xxh3"], 0, 0, 6, 1),
+    ("tensor", ["dtype, stride, memory, cuda"], 0, 1, 5, 1),
+    ("backend", ["interface, plugins", "file, mem, null, print"], 0, 2, 2, 2),
+    ("net", ["link, frame, secure; transports: inproc, shm, tcp, ucx"], 2, 2, 3, 1),
+    ("group", ["rendezvous, members, roster, barriers"], 2, 3, 3, 1),
+    ("store", ["format, search, catalog, load, find, save, upkeep"], 0, 4, 4, 1),
+    ("mesh", ["worker, server", "trace"], 4, 4, 1, 2),
+    ("checkpoint", ["any backend, by name"], 0, 5, 1, 1),
+    ("compat", ["evostore"], 1, 5, 1, 1),
+    (
+        "params",
+        ["rows, tables, wire, placement, state,", "sync, requests, sampling, snapshot, node"],
+        2,
+        5,
+        2,
+        1,
+    ),
+    ("pipe", ["graph", "schedule", "search", "methods"], 5, 1, 1, 5),
+    (
+        "include/ligament",
+        ["the contracts: all that users, cli, python and plugins see"],
+        0,
+        6,
+        6,
+        1,
+    ),
+    ("cli", ["commands, formats, output"], 0, 7, 2, 1),
+    ("python/core, python/ligament", ["the extension and the package"], 2, 7, 2, 1),
+    ("plugins, C programs", [], 4, 7, 2, 1),
 ]
-SECOND = {
-    "store": "load find save upkeep",
-    "params": "sync requests sampling snapshot node",
-    "pipe": "search methods",
-}
 
 # Title, actors, messages (from, to, text); a message to oneself is a step.
 FLOWS = {
@@ -103,7 +113,7 @@ FLOWS = {
         ],
     ),
     "pipe_model": (
-        ["Python", "trace, profile", "src/pipe (pure)", "code generation"],
+        ["Python", "pipe/graph, costs", "src/pipe (pure)", "pipe/generate"],
         [
             (0, 1, "pipe_model(model, sample)"),
             (1, 1, "trace the graph, measure each node"),
@@ -161,17 +171,17 @@ def draw_rooms() -> str:
     column, row, gap = 150, 62, 10
     rows = 1 + max(r[3] for r in ROOMS)
     parts = []
-    for name, inner, x, y, span in ROOMS:
-        left, top = gap + x * column, gap + (rows - 1 - y) * row
-        width = span * column - gap
+    for name, lines, x, y, span, rise in ROOMS:
+        left, top = gap + x * column, gap + (rows - y - rise) * row
+        width, height = span * column - gap, rise * row - gap
         outside = y > 5
-        parts.append(box(left, top, width, row - gap, "white" if outside else PALE))
-        lines = [line for line in (inner, SECOND.get(name, "")) if line]
+        parts.append(box(left, top, width, height, "white" if outside else PALE))
         middle = left + width / 2
-        parts.append(text(middle, top + (30 if not lines else 18), name, 14, weight=700))
+        first = top + height / 2 + 5 - 7 * len(lines)
+        parts.append(text(middle, first, name, 14, weight=700))
         for number, line in enumerate(lines):
-            parts.append(text(middle, top + 33 + 13 * number, line, 11))
-    return page(2 * gap + 6 * column - gap, gap + rows * row, parts)
+            parts.append(text(middle, first + 15 + 13 * number, line, 11))
+    return page(gap + 6 * column, gap + rows * row, parts)
 
 
 def draw_flow(actors: list[str], messages: list[tuple[int, int, str]]) -> str:
