@@ -135,6 +135,10 @@ BAD = {
         },
         "ligi_plan_ is used by src/mesh, src/pipe",
     ),
+    "odd phrase": (
+        {"src/net/a.c": "int a; /* whoever\n * asks */\n"},
+        "src/net/a.c:1: 'whoever': say it in plain technical English",
+    ),
     "tag twice": (
         {"src/mesh/a.h": "struct ligi_a {\n};\n", "src/net/b.c": "struct ligi_a {\n};\n"},
         "src/net/b.c:1: struct ligi_a is defined in src/mesh/a.h as well",

@@ -90,6 +90,14 @@ PURE = (
 )
 IMPURE = ("net", "group", "backend", "store", "checkpoint", "mesh")
 
+# Rooms whose comments and messages are in plain technical English, and phrases that are not.
+PLAIN = ("src/base", "src/tensor", "src/net", "src/group", "src/mesh", "src/params")
+ODD = re.compile(
+    r"\b(?:be had|makes? way|makes? no sense|whoever|goes on|passes over|tells the rest"
+    r'|would be the end|is fine|are fine|with a sentence)\b|, which cannot be"',
+    re.IGNORECASE,
+)
+
 ROOTS = ("src", "cli", "python", "tests", "include", "bench", "examples")
 DATA = ("tests/golden", "tests/corpus")
 
@@ -220,6 +228,19 @@ def check_tags(tree: Tree, is_test, blank) -> None:
             if other != name:
                 line = code.count("\n", 0, match.start(1)) + 1
                 tree.find(name, line, f"struct {tag} is defined in {other} as well")
+
+
+def check_phrases(tree: Tree, is_test) -> None:
+    comment_or_string = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+    for name in tree.files:
+        if not below(name, PLAIN) or not name.endswith((".c", ".h")) or is_test(name):
+            continue
+        text = tree.text(name)
+        for match in comment_or_string.finditer(text):
+            words = re.sub(r"\s*\n\s*\*?\s*", " ", match.group())
+            if odd := ODD.search(words):
+                line = text.count("\n", 0, match.start()) + 1
+                tree.find(name, line, f"'{odd.group()}': say it in plain technical English")
 
 
 def check_readmes(tree: Tree) -> None:

@@ -4,7 +4,7 @@
  *   kind      payload
  *   REQUEST   the pushed tensors, one after the other, as the head describes them
  *   REPLY     the tensors that one server was asked for, in that order
- *   REFUSAL   none: a status and a sentence
+ *   REFUSAL   none: a status and an error text
  *   PING      none: asks for the other's clock
  *   PONG      none */
 #ifndef LIGI_MESH_MESSAGE_H

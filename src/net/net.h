@@ -11,8 +11,8 @@
  * with it held, only by a thread that is inside ligi_net_wait or ligi_net_poll (or by the
  * endpoint's own background thread), and may call everything here except wait, poll and close of
  * the endpoint. They must not block. The modules above guard their own state with the same lock
- * (ligi_net_lock), so there is no order of locks to get wrong; whoever has a lock of its own all
- * the same takes it inside this one and never calls net while holding it.
+ * (ligi_net_lock), so there is no order of locks to get wrong; a module with another lock takes it
+ * inside this one and never calls net while holding it.
  *
  * Fork. In a forked child every call returns LIG_E_CLOSED and close frees memory only. */
 #ifndef LIGI_NET_H

@@ -116,7 +116,7 @@ void ligi_net_due(ligi_net *net, int64_t at_ns)
         ligi_net_wake(net);
 }
 
-/* Kept apart: whoever asked for it is polled in the round it ends in, and asks again then. */
+/* Kept apart: the transport that set it is polled in the round it ends in, and sets it again. */
 void ligi_net_alarm(ligi_net *net, int64_t at_ns)
 {
     if (at_ns < net->alarm_ns)

@@ -71,7 +71,7 @@ typedef struct ligi_transport_ops {
     uint32_t abi;  /* LIGI_TRANSPORT_ABI */
     uint32_t size; /* sizeof(ligi_transport_ops) */
     const char *scheme;
-    const char *help;           /* one sentence, for `ligament info` */
+    const char *help;           /* one line, for `ligament info` */
     const char *anywhere;       /* where to listen when only this host matters: the tests do */
     const ligi_option *options; /* of its addresses; may be NULL */
     size_t option_count;
@@ -79,7 +79,7 @@ typedef struct ligi_transport_ops {
     int clear; /* 1: it does not encrypt; see ligi_fabric */
 
     /* Called when its scheme is first listened on, connected to or allocated from.
-     * LIG_E_UNSUPPORTED with a sentence where this machine cannot. */
+     * LIG_E_UNSUPPORTED with an error text if this machine cannot. */
     lig_status (*open)(ligi_net *net, const ligi_host *host, void **self);
     /* All its wires are dropped before. In a forked child (`forked`) frees memory and closes file
      * descriptors, and changes nothing the parent can see. */

@@ -5,7 +5,7 @@
 
 #include <ligament/tensor.h>
 
-/* LIG_E_UNSUPPORTED with a sentence when this build or machine has no such memory. Host memory
+/* LIG_E_UNSUPPORTED with an error text if this build or machine has no such memory. Host memory
  * always is. */
 lig_status ligi_memory_usable(uint16_t memory, int32_t device);
 lig_status ligi_memory_to_host(void *host, const void *data, size_t bytes, uint16_t memory,

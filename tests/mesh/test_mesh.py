@@ -284,7 +284,7 @@ def test_borrowed_until_the_end(pair: Make) -> None:
         with pytest.raises((ligament.InvalidError, TypeError)):
             one.worker.wait(request, wrong)  # type: ignore[arg-type]
         assert seen() is not None
-    with pytest.raises(ligament.TimeoutError, match=r"in time \(120 ms\)"):
+    with pytest.raises(ligament.TimeoutError, match=r"has not answered request 0 \(120 ms\)"):
         one.worker.wait(request, 120)
     assert seen() is not None
     gate.set()

@@ -379,7 +379,7 @@ class Mesh:
         finally:
             self.close()
         if not settled:
-            raise TimeoutError("requests were not answered before the mesh was stopped")
+            raise TimeoutError("requests were outstanding when the mesh was stopped")
 
     def close(self) -> None:
         """Leaves at once."""

@@ -32,7 +32,7 @@ typedef struct ligi_ipsec_mb {
     LIGI_IPSEC_MB_CALLS(LIGI_IPSEC_MB_MEMBER)
 } ligi_ipsec_mb;
 
-/* Loads the library and fills the table; LIG_E_UNSUPPORTED with a sentence where there is none, or
+/* Loads the library and fills the table; LIG_E_UNSUPPORTED with an error text if there is none, or
  * where the processor has not what it takes. What is loaded stays for the life of the process. */
 lig_status ligi_ipsec_mb_load(ligi_ipsec_mb *calls);
 

@@ -105,7 +105,7 @@ typedef struct ligi_openssl {
     LIGI_OPENSSL_CALLS(LIGI_OPENSSL_MEMBER)
 } ligi_openssl;
 
-/* Loads libssl.so.3 and fills the table; LIG_E_UNSUPPORTED with a sentence where there is none.
+/* Loads libssl.so.3 and fills the table; LIG_E_UNSUPPORTED with an error text if there is none.
  * What is loaded stays for the life of the process. */
 lig_status ligi_openssl_load(ligi_openssl *openssl);
 /* What SSL_set_ex_data(ssl, 0, ...) put there, for callbacks, which know nothing but their

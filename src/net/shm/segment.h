@@ -36,10 +36,10 @@ typedef struct ligi_segment_place {
 /* At most `limit_bytes` in blocks at a time; 0: half of this machine's memory. **Shared**, as are
  * the calls below. */
 lig_status ligi_segments_create(uint64_t limit_bytes, ligi_segments **segments);
-/* The owner has done with it; it goes when the last block is freed. NULL is fine. */
+/* The owner has done with it; it goes when the last block is freed. NULL is valid. */
 void ligi_segments_destroy(ligi_segments *segments);
 
-/* Zeroed, aligned to LIGI_BLOCK_BYTES; 0 bytes are fine. LIG_E_LIMIT above the limit. */
+/* Zeroed, aligned to LIGI_BLOCK_BYTES; 0 bytes are valid. LIG_E_LIMIT above the limit. */
 lig_status ligi_segments_alloc(ligi_segments *segments, uint64_t bytes, void **memory);
 /* Addresses for a lot of memory, hardly any of it ever touched: a segment of its own that peers map
  * for reading alone. It does not count: only pages that are touched cost anything. Once freed

@@ -222,7 +222,7 @@ void ligi_shm_send(void *context)
             ligi_link_gone(wire->link);
     }
     show(wire);
-    /* Whoever sleeps did so before this waited: it asked for no bell when there is room. */
+    /* A sleeping reader slept before this waited: it did not ask to be woken when there is room. */
     if (wire->want != 0 && wire->sleeping)
         ligi_net_wake(wire->shm->net);
 }

@@ -10,7 +10,7 @@ typedef struct ligi_stream {
     int fd;
     int ready;                /* bytes can be read and written */
     ligi_tls_channel *secure; /* NULL: plain */
-    const char *peer;         /* borrowed: names the other end in sentences */
+    const char *peer;         /* borrowed: names the other end in error texts */
 } ligi_stream;
 
 /* `keys` NULL: plain, and without `gcm`. */
@@ -20,7 +20,7 @@ void ligi_stream_close(ligi_stream *stream);
 /* In a forked child: frees, and leaves what the peer sees to the parent. */
 void ligi_stream_forget(ligi_stream *stream);
 
-/* Goes on until stream->ready; a plain stream is ready at once. */
+/* Continues until stream->ready; a plain stream is ready at once. */
 lig_status ligi_stream_handshake(ligi_stream *stream);
 /* Fills the pieces in order. *got may be 0: not now. *more is 1 when another read may bring
  * something though the socket is not readable. LIG_E_PEER at the end of the stream. */

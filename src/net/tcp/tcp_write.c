@@ -21,7 +21,7 @@
 #define BATCH 16 /* messages in one call */
 #define LINGER_NS INT64_C(1000000000)
 #define LINGERING_MAX 256
-#define LINGER_READS 16 /* in one round: who goes on sending holds up nobody */
+#define LINGER_READS 16 /* in one round: a peer that keeps sending delays nobody */
 
 typedef struct portion {
     uint8_t prefixes[BATCH][LIGI_PREFIX_BYTES];

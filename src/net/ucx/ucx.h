@@ -53,7 +53,7 @@ struct ligi_ucx_wire {
     size_t op_count;   /* sends that UCX has in hand */
     uint64_t op_bytes; /* of the core's memory in them */
     int landing;       /* a receive that UCX has in hand */
-    int landed;        /* it has ended, and the core is to be told */
+    int landed;        /* it has ended, and the core must be told */
 
     ligi_ucx_proving proving;
 
@@ -99,10 +99,10 @@ struct ligi_ucx_self {
     uint8_t head[LIGI_UCX_HEAD_INLINE]; /* of the message that is being taken */
 };
 
-/* For whoever asks UCX for something, or drives it, while another thread may sleep: UCX was armed
+/* For threads that call UCX, or drive it, while another thread may sleep: UCX was armed
  * for what it had in hand then. A send that did not fit in, or a path that was not open, tells no
- * descriptor when it can go on: the sleeper has to look, and arm anew. Not needed where the core
- * wakes by itself: after a connect, and after a poll in which something happened. */
+ * descriptor when it can continue: the sleeper must poll, and arm again. Not needed where the core
+ * wakes it: after a connect, and after a poll in which something happened. */
 void ligi_ucx_stir(const ligi_ucx_self *self);
 
 lig_status ligi_ucx_receive_start(ligi_ucx_self *self);

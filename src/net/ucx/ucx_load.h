@@ -4,7 +4,7 @@
 
 #include "net/ucx/ucx_calls.h"
 
-/* LIG_E_UNSUPPORTED with a sentence where UCX is not there. What is loaded stays. */
+/* LIG_E_UNSUPPORTED with an error text if UCX is not installed. The library stays loaded. */
 lig_status ligi_ucx_load(const ligi_host *host, ligi_ucx_calls *calls);
 
 #endif

@@ -363,7 +363,7 @@ lig_status ligi_ucx_receive_start(ligi_ucx_self *self)
     return LIG_OK;
 }
 
-/* A receive that UCX has begun cannot be turned elsewhere: it may end by itself, soon, or the
+/* A receive that UCX has begun cannot be redirected: it may end soon, or the
  * connection does. */
 void ligi_ucx_wire_divert(void *context)
 {

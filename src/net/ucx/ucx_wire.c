@@ -9,8 +9,9 @@
 #include "net/ucx/ucx.h"
 
 #define LINGER_NS INT64_C(1000000000)
-/* How long a drop waits for UCX to let go of memory. It takes microseconds, but the thread may not
- * be given a processor for a while, and whoever goes on earlier has its memory written to. */
+/* How long a drop waits for UCX to let go of memory. It takes microseconds, but the thread may
+ * not be given a processor for a while, and a caller that continues earlier would have its
+ * memory overwritten. */
 #define SETTLE_NS INT64_C(5000000000)
 
 static size_t bucket_of(ucp_ep_h ep)

@@ -7,13 +7,13 @@
 lig_status ligi_ucx_wire_create(ligi_ucx_self *self, ucp_ep_params_t *params, int accepted,
                                 ligi_ucx_wire **wire);
 ligi_ucx_wire *ligi_ucx_wire_of(const ligi_ucx_self *self, ucp_ep_h ep);
-/* Ends the link with this thread's sentence. */
+/* Ends the link with this thread's error text. */
 void ligi_ucx_wire_fail(ligi_ucx_wire *wire, lig_status status);
 void ligi_ucx_wire_drop(void *context, int graceful);
 /* Ends the connection now, so that UCX lets go of memory. The link, if there still is one, stays to
  * be dropped. */
 void ligi_ucx_wire_cut(ligi_ucx_wire *wire);
-/* Goes on with everything that is ending; frees what has ended. Returns how many are left. */
+/* Continues closing; frees what has ended. Returns how many are left. */
 size_t ligi_ucx_wires_reap(ligi_ucx_self *self, int64_t now_ns);
 /* Gives up waiting for peers that were told goodbye. */
 void ligi_ucx_wires_force(ligi_ucx_self *self);

@@ -8,7 +8,7 @@
  *   kind      tail                  payload                                         order
  *   SHARE     -                     the region of words and rows, lent; or nothing  first of a link
  *   REQUEST   PUSH: f64 lr[tables]  i64 keys[], u32 positions[], PUSH/SET: rows     behind rows
- *   RESPONSE  failed: a sentence    POSITIONS: u32 [], MOVES: u64 [], VALUES: rows
+ *   RESPONSE  failed: error text  POSITIONS: u32 [], MOVES: u64 [], VALUES: rows
  *   SYNC      -                     ligi_sync_item[], rows of items that have some  behind rows
  *   UPDATE    -                     ligi_sync_item[], rows of items that have some
  *   LOCATION  -                     ligi_sync_item[] (number: moves)
