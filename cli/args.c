@@ -19,7 +19,7 @@ lig_status cli_alloc(void *out, size_t count, size_t size)
 {
     void *memory = calloc(count > 0 ? count : 1, size > 0 ? size : 1);
     if (memory == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for %zu times %zu bytes", count, size);
+        return lig_fail(LIG_E_NOMEM, "out of memory for %zu times %zu bytes", count, size);
     memcpy(out, &memory, sizeof memory);
     return LIG_OK;
 }
@@ -32,7 +32,7 @@ lig_status cli_format(char **out, const char *format, ...)
     int bytes = vasprintf(&text, format, arguments);
     va_end(arguments);
     if (bytes < 0)
-        return lig_fail(LIG_E_NOMEM, "no memory for a text");
+        return lig_fail(LIG_E_NOMEM, "out of memory for a text");
     *out = text;
     return LIG_OK;
 }

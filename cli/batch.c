@@ -71,7 +71,7 @@ lig_status cli_batch_text(cli_batch *batch, const void *text, size_t bytes, char
         size_t capacity = batch->text_count > 0 ? batch->text_count * 2 : 1;
         char **grown = realloc(batch->texts, capacity * sizeof *grown);
         if (grown == NULL)
-            return lig_fail(LIG_E_NOMEM, "no memory for %zu names", capacity);
+            return lig_fail(LIG_E_NOMEM, "out of memory for %zu names", capacity);
         batch->texts = grown;
     }
     LIG_TRY(cli_alloc(&copy, bytes + 1, 1));

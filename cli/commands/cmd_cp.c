@@ -94,7 +94,7 @@ static lig_status add_tags(const copying *self, cli_batch *batch)
     size_t count = batch->tag_count;
     lig_tag *tags = realloc(batch->tags, (count + self->tag_count + 1) * sizeof *tags);
     if (tags == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for tags");
+        return lig_fail(LIG_E_NOMEM, "out of memory for tags");
     batch->tags = tags;
     for (size_t i = 0; i < self->tag_count; i++) {
         size_t at = 0;
@@ -113,7 +113,7 @@ static lig_status add_metrics(const copying *self, cli_batch *batch)
     lig_metric *metrics =
         realloc(batch->metrics, (count + self->metric_count + 1) * sizeof *metrics);
     if (metrics == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for metrics");
+        return lig_fail(LIG_E_NOMEM, "out of memory for metrics");
     batch->metrics = metrics;
     for (size_t i = 0; i < self->metric_count; i++) {
         size_t at = 0;
@@ -355,7 +355,7 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"replace", 'f', NULL, "what is there under that name makes way"},
+    {"replace", 'f', NULL, "replace an existing model or file of that name"},
     {"tag", 't', "NAME=VALUE", "gives the copy a tag"},
     {"metric", 'm', "NAME=NUMBER", "gives the copy a metric"},
     {"shard", 's', "SIZE",

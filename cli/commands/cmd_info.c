@@ -109,14 +109,14 @@ static lig_status put_flags_json(const cli_call *call, const layout *where)
             continue;
         FILE *file = open_memstream(&text, &bytes);
         if (file == NULL)
-            return lig_fail(LIG_E_NOMEM, "no memory for an answer");
+            return lig_fail(LIG_E_NOMEM, "out of memory for an answer");
         answers[i].put(file, where);
         int failed = fclose(file);
         if (!failed)
             cli_json_put_text(&writer, answers[i].name, text);
         free(text);
         if (failed)
-            return lig_fail(LIG_E_NOMEM, "no memory for an answer");
+            return lig_fail(LIG_E_NOMEM, "out of memory for an answer");
     }
     cli_json_close(&writer, '}');
     return LIG_OK;

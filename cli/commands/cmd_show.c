@@ -240,12 +240,12 @@ static lig_status show_json(const cli_call *call)
     size_t bytes = 0;
     cli_json_writer writer = {.file = open_memstream(&text, &bytes)};
     if (writer.file == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for JSON");
+        return lig_fail(LIG_E_NOMEM, "out of memory for JSON");
     cli_json_open(&writer, NULL, '[');
     lig_status status = show_all(call, &writer);
     cli_json_close(&writer, ']');
     if (fclose(writer.file) != 0 && status == LIG_OK)
-        status = lig_fail(LIG_E_NOMEM, "no memory for JSON");
+        status = lig_fail(LIG_E_NOMEM, "out of memory for JSON");
     if (status == LIG_OK)
         fwrite(text, 1, bytes, stdout);
     free(text);

@@ -47,7 +47,7 @@ static lig_status append(launch_out *out, const char *data, size_t bytes)
         size_t capacity = 2 * (out->bytes + bytes);
         char *grown = realloc(out->data, capacity);
         if (grown == NULL)
-            return lig_fail(LIG_E_NOMEM, "no memory for %zu bytes of output", capacity);
+            return lig_fail(LIG_E_NOMEM, "out of memory for %zu bytes of output", capacity);
         out->data = grown;
         out->capacity = capacity;
     }

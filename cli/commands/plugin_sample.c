@@ -60,7 +60,8 @@ static lig_status give_memory(cli_sample *sample, uint64_t seed)
 {
     void *memory = NULL;
     if (posix_memalign(&memory, 64, sample->bytes) != 0)
-        return lig_fail(LIG_E_NOMEM, "no memory for %llu bytes", (unsigned long long)sample->bytes);
+        return lig_fail(LIG_E_NOMEM, "out of memory for %llu bytes",
+                        (unsigned long long)sample->bytes);
     sample->memory = memory;
     memset(memory, MARK, sample->bytes);
     for (size_t i = 0; i < sample->count; i++) {

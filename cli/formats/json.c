@@ -51,7 +51,7 @@ static lig_status add_value(parser *self, uint32_t kind, const char *text, size_
         size_t capacity = json->capacity ? json->capacity * 2 : 64;
         cli_json_value *grown = realloc(json->values, capacity * sizeof *grown);
         if (grown == NULL)
-            return lig_fail(LIG_E_NOMEM, "no memory for %zu JSON values", capacity);
+            return lig_fail(LIG_E_NOMEM, "out of memory for %zu JSON values", capacity);
         json->values = grown;
         json->capacity = capacity;
     }
@@ -343,7 +343,7 @@ lig_status cli_json_parse(char *text, size_t bytes, size_t value_limit, cli_json
         return lig_fail(LIG_E_LIMIT, "a JSON text of %zu bytes is too large", bytes);
     self.json = calloc(1, sizeof *self.json);
     if (self.json == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for a JSON text");
+        return lig_fail(LIG_E_NOMEM, "out of memory for a JSON text");
     self.json->limit =
         value_limit > 0 && value_limit < CLI_JSON_VALUES_MAX ? value_limit : CLI_JSON_VALUES_MAX;
     text[bytes] = '\0';
@@ -382,7 +382,7 @@ static lig_status read_all(FILE *file, const char *path, uint64_t byte_limit, ch
     }
     lig_status status = LIG_OK;
     if (data == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory to read '%s'", path);
+        return lig_fail(LIG_E_NOMEM, "out of memory reading '%s'", path);
     if (ferror(file))
         status = lig_fail(LIG_E_IO, "'%s' cannot be read: %s", path, strerror(errno));
     else if (used > byte_limit)

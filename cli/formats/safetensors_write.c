@@ -131,7 +131,7 @@ static lig_status put_header(const cli_batch *batch, const slot *slots, cli_outf
     size_t bytes = 0;
     FILE *memory = open_memstream(&text, &bytes);
     if (memory == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for a header");
+        return lig_fail(LIG_E_NOMEM, "out of memory for a header");
     cli_json_writer writer = {.file = memory, .compact = 1};
     cli_json_open(&writer, NULL, '{');
     put_metadata(&writer, batch);
@@ -147,7 +147,7 @@ static lig_status put_header(const cli_batch *batch, const slot *slots, cli_outf
     for (int i = 0; i < 8; i++)
         length[i] = (uint8_t)((uint64_t)bytes >> (8 * i));
     if (failed)
-        status = lig_fail(LIG_E_NOMEM, "no memory for a header");
+        status = lig_fail(LIG_E_NOMEM, "out of memory for a header");
     else if (bytes > CLI_SAFETENSORS_HEADER_MAX)
         status = lig_fail(LIG_E_LIMIT,
                           "the header of %zu tensors would be larger than the 100 MB that "

@@ -262,10 +262,10 @@ static lig_status write_index(const folder_out *self)
     size_t bytes = 0;
     FILE *memory = open_memstream(&text, &bytes);
     if (memory == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for an index");
+        return lig_fail(LIG_E_NOMEM, "out of memory for an index");
     lig_status status = put_index(self, memory);
     if (fclose(memory) != 0 && status == LIG_OK)
-        status = lig_fail(LIG_E_NOMEM, "no memory for an index");
+        status = lig_fail(LIG_E_NOMEM, "out of memory for an index");
     if (status == LIG_OK)
         status = cli_format(&path, "%s/model" INDEX_END, self->folder);
     if (status == LIG_OK) {

@@ -65,11 +65,11 @@ lig_status cli_escape(const char *text, char **out)
     size_t bytes = 0;
     FILE *file = open_memstream(&memory, &bytes);
     if (file == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for a text");
+        return lig_fail(LIG_E_NOMEM, "out of memory for a text");
     cli_put_escaped(file, text);
     if (fclose(file) != 0) {
         free(memory);
-        return lig_fail(LIG_E_NOMEM, "no memory for a text");
+        return lig_fail(LIG_E_NOMEM, "out of memory for a text");
     }
     *out = memory;
     return LIG_OK;
@@ -123,7 +123,7 @@ lig_status cli_table_add(cli_table *table, const char *const *cells)
         size_t capacity = table->capacity > 0 ? table->capacity * 2 : 32;
         char **grown = realloc(table->cells, capacity * width * sizeof *grown);
         if (grown == NULL)
-            return lig_fail(LIG_E_NOMEM, "no memory for a table of %zu rows", capacity);
+            return lig_fail(LIG_E_NOMEM, "out of memory for a table of %zu rows", capacity);
         table->cells = grown;
         table->capacity = capacity;
     }

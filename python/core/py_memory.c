@@ -363,7 +363,7 @@ static PyObject *allocate_memory(PyObject *module, PyObject *args)
     void *data = NULL;
     if (bytes > PY_SSIZE_T_MAX ||
         posix_memalign(&data, (size_t)alignment, bytes ? (size_t)bytes : 1) != 0)
-        return ligi_py_fail(ligi_py_state_of(module), LIG_E_NOMEM, "no memory for %llu bytes",
+        return ligi_py_fail(ligi_py_state_of(module), LIG_E_NOMEM, "out of memory for %llu bytes",
                             bytes);
     ligi_py_region *region = ligi_py_region_create(data, free);
     if (!region)

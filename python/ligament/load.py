@@ -19,7 +19,7 @@ from .tree import check_plain, decode, frameworks
 _GROUP_BYTES = 48 << 20  # memory that waits to be taken over
 _SHOWN_BYTES = 128 << 20
 _NAMED = 5  # how many names a sentence lists
-_ADVICE = ("(missing='keep' leaves them as they are)", "(extra='ignore' passes them over)")
+_ADVICE = ("(use missing='keep' to leave them unchanged)", "(use extra='ignore' to skip them)")
 
 Slice = tuple[int, int, int]  # start, step, count
 
@@ -78,7 +78,7 @@ class Loader:
         self.layouts: dict[str, Any] = {}  # distributed tensors that new ones are laid out like
         self.verify = True
         self.show = False
-        self.advice = _ADVICE  # for what is lacking, and for what is there besides
+        self.advice = _ADVICE  # for missing and for extra tensors
         self._rows: list[_core.StoredTensor] | None = None
 
     @cached_property
@@ -200,7 +200,10 @@ class Loader:
         if missing and not keep:
             raise MismatchError(f"model '{self.name}' lacks {_list(missing)} {self.advice[0]}")
         if extra and not ignore:
-            raise MismatchError(f"model '{self.name}' has {_list(extra)} besides {self.advice[1]}")
+            raise MismatchError(
+                f"model '{self.name}' contains tensors that the target lacks: "
+                f"{_list(extra)} {self.advice[1]}"
+            )
         wanted = {name for name in names if name in self.index}
         places = [i for i, name in enumerate(target.names) if name in wanted]
         return Result(missing, extra), places

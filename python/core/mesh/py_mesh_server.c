@@ -273,7 +273,7 @@ static uint32_t *ranks_of(const ligi_py_state *state, PyObject *object, size_t *
         ranks[i] = wide[i] > UINT32_MAX ? UINT32_MAX : (uint32_t)wide[i];
     }
     if (wide && !ranks)
-        ligi_py_fail(state, LIG_E_NOMEM, "no memory for %zu ranks", *count);
+        ligi_py_fail(state, LIG_E_NOMEM, "out of memory for %zu ranks", *count);
     PyMem_Free(wide);
     return ranks;
 }

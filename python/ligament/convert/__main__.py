@@ -27,7 +27,7 @@ def main(words: list[str] | None = None) -> int:
     )
     parser.add_argument("source")
     parser.add_argument("target")
-    parser.add_argument("-f", "--replace", action="store_true", help="what is there makes way")
+    parser.add_argument("-f", "--replace", action="store_true", help="replace an existing target")
     parser.add_argument("-l", "--like", metavar="FILE", help=".keras file with the architecture")
     parser.add_argument(
         "-t", "--tag", action="append", type=_tag, default=[], metavar="NAME=VALUE",
