@@ -61,9 +61,9 @@ def convert(
 ) -> Converted:
     """Copies a model from a file or folder into a store, `URI#name`, or from there into one, told
     by its ending; a folder without one is written by torch.distributed.checkpoint. With
-    `replace` an existing target is replaced. `like` is a .keras file with the architecture, for .keras. `limit` is
-    how many bytes the tensors of a file may claim in all; None takes 100 times the file's size, at
-    most half of the free memory and at least the size of the file."""
+    `replace` an existing target is replaced. `like` is a .keras file with the architecture, for
+    .keras. `limit` is how many bytes the tensors of a file may claim in all; None takes 100
+    times the file's size, at most half of the free memory and at least the size of the file."""
     here, there = os.fspath(source), os.fspath(target)
     if "#" in here and "#" in there:
         raise InvalidError("both are models of stores: `ligament cp` copies those")

@@ -310,8 +310,8 @@ class Server:
         self, uri: str | os.PathLike[str] | Store, name: str, timeout_ms: float | None = None
     ) -> None:
         """All rows and what their optimizers know, as one model of a store. Every node calls it and
-        no worker pushes meanwhile. Replaces an existing model of that name. What has not changed since the
-        last save is not written again."""
+        no worker pushes meanwhile. Replaces an existing model of that name. What has not changed
+        since the last save is not written again."""
         self._core.save(_place(uri), name, timeout_ms)
 
     def load(
