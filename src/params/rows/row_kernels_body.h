@@ -166,7 +166,7 @@ static inline void bf16_put(uint16_t *at, float value)
 #define STATE_GET(at) f32_get(at)
 #define STATE_PUT(at, value) f32_put(at, value)
 #define ROOT(x) sqrtf(x)
-#include "params/rows/row_rules.h"
+#include "params/rows/row_optimizers.h"
 #include "params/rows/row_sums.h"
 
 #define NAME(rule) PASTE(bf16, rule)
@@ -180,7 +180,7 @@ static inline void bf16_put(uint16_t *at, float value)
 #define STATE_GET(at) f32_get(at)
 #define STATE_PUT(at, value) f32_put(at, value)
 #define ROOT(x) sqrtf(x)
-#include "params/rows/row_rules.h"
+#include "params/rows/row_optimizers.h"
 #include "params/rows/row_sums.h"
 
 #define NAME(rule) PASTE(f64, rule)
@@ -194,7 +194,7 @@ static inline void bf16_put(uint16_t *at, float value)
 #define STATE_GET(at) f64_get(at)
 #define STATE_PUT(at, value) f64_put(at, value)
 #define ROOT(x) sqrt(x)
-#include "params/rows/row_rules.h"
+#include "params/rows/row_optimizers.h"
 #include "params/rows/row_sums.h"
 
 /* Integers wrap around. */
