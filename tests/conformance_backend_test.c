@@ -2,6 +2,7 @@
  * small model in memory. */
 #include "backend/registry.h"
 #include "base/test.h"
+#include "commit_ops.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -506,7 +507,7 @@ static void change(volume *v, model *m, uint64_t version)
         ops[i].value = m->there[index] ? values[i] : NULL;
         ops[i].value_bytes = m->there[index] ? m->value_bytes[index] : 0;
     }
-    assert_ok(v->ops->catalog_commit(v->self, version, ops, count));
+    assert_ok(commit_ops(v->ops, v->self, version, ops, count));
     for (size_t i = 0; i < count; i++)
         free(values[i]);
 }
@@ -541,13 +542,13 @@ static void commits_fail_after_others(void **state)
     uint64_t version;
     void *snapshot;
 
-    assert_ok(v->ops->catalog_commit(v->self, 0, &put, 1));
+    assert_ok(commit_ops(v->ops, v->self, 0, &put, 1));
     const lig_catalog_op other = {"other", 5, "w", 1};
-    assert_status(v->ops->catalog_commit(v->self, 0, &other, 1), LIG_E_BUSY);
-    assert_status(v->ops->catalog_commit(v->self, 2, &other, 1), LIG_E_BUSY);
+    assert_status(commit_ops(v->ops, v->self, 0, &other, 1), LIG_E_BUSY);
+    assert_status(commit_ops(v->ops, v->self, 2, &other, 1), LIG_E_BUSY);
     assert_says("version");
-    assert_status(v->ops->catalog_commit(v->self, 1, &long_key, 1), LIG_E_INVALID);
-    assert_status(v->ops->catalog_commit(v->self, 1, &no_key, 1), LIG_E_INVALID);
+    assert_status(commit_ops(v->ops, v->self, 1, &long_key, 1), LIG_E_INVALID);
+    assert_status(commit_ops(v->ops, v->self, 1, &no_key, 1), LIG_E_INVALID);
     assert_ok(v->ops->catalog_begin(v->self, &snapshot, &version));
     assert_int_equal(version, 1);
     assert_status(v->ops->catalog_get(snapshot, "other", 5, &item), LIG_E_NOTFOUND);
@@ -556,7 +557,7 @@ static void commits_fail_after_others(void **state)
     v->ops->catalog_end(snapshot);
     const lig_catalog_op twice[] = {
         {"k", 1, "1", 1}, {"k", 1, NULL, 0}, {"k", 1, "22", 2}, {"e", 1, "", 0}};
-    assert_ok(v->ops->catalog_commit(v->self, 1, twice, 4));
+    assert_ok(commit_ops(v->ops, v->self, 1, twice, 4));
     assert_ok(v->ops->catalog_settle(v->self));
     assert_ok(v->ops->catalog_begin(v->self, &snapshot, &version));
     assert_ok(v->ops->catalog_get(snapshot, "k", 1, &item));
@@ -581,7 +582,7 @@ static void many_keys(void **state)
         keys[i][1] = i;
         ops[i] = (lig_catalog_op){keys[i], 8, keys[i], 8};
     }
-    assert_ok(v->ops->catalog_commit(v->self, 0, ops, COUNT));
+    assert_ok(commit_ops(v->ops, v->self, 0, ops, COUNT));
     assert_ok(v->ops->catalog_begin(v->self, &snapshot, &version));
     uint8_t key[9] = {0};
     size_t seen = 0, key_bytes = 1;
@@ -625,7 +626,7 @@ static void *count_up(void *opaque)
         number++;
         const lig_catalog_op change_both[] = {{"first", 5, &number, sizeof number},
                                               {"second", 6, &number, sizeof number}};
-        lig_status status = ops->catalog_commit(self->v->self, version, change_both, 2);
+        lig_status status = commit_ops(ops, self->v->self, version, change_both, 2);
         if (status == LIG_OK)
             self->done++;
         else if (status == LIG_E_BUSY)
@@ -674,14 +675,14 @@ static void second_open_sees_the_first(void **state)
     const lig_backend_ops *backend;
 
     assert_ok(ligi_backend_open_raw(scheme, v->config, &backend, &second));
-    assert_ok(v->ops->catalog_commit(second, 0, &put_one, 1));
+    assert_ok(commit_ops(v->ops, second, 0, &put_one, 1));
     assert_ok(v->ops->catalog_settle(second));
     ligi_backend_close_raw(backend, second);
     assert_ok(v->ops->catalog_settle(v->self));
     assert_ok(v->ops->catalog_begin(v->self, &snapshot, &version));
     assert_ok(v->ops->catalog_get(snapshot, "k", 1, &item));
     v->ops->catalog_end(snapshot);
-    assert_ok(v->ops->catalog_commit(v->self, 1, &put_one, 1));
+    assert_ok(commit_ops(v->ops, v->self, 1, &put_one, 1));
 }
 
 static void volumes_describe_themselves(void **state)

@@ -5,6 +5,7 @@
 
 #include "backend/registry.h"
 #include "base/test.h"
+#include "commit_ops.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -75,7 +76,7 @@ static inline lig_status commit_text(void *volume, uint64_t version, const char 
                                      const char *value)
 {
     const lig_catalog_op op = {key, strlen(key), value, strlen(value)};
-    return OPS->catalog_commit(volume, version, &op, 1);
+    return commit_ops(OPS, volume, version, &op, 1);
 }
 
 static inline uint64_t version_of(void *volume)

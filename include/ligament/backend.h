@@ -72,6 +72,29 @@ typedef struct lig_catalog_item { /* borrowed from the snapshot until it ends */
     size_t value_bytes;
 } lig_catalog_item;
 
+/* What a commit did, for lig_store_watch. The bytes are the store's; the volume keeps them, in order. */
+typedef struct lig_catalog_event {
+    const void *data; /* borrowed */
+    size_t bytes;
+} lig_catalog_event;
+
+#define LIG_EDIT_FREES 1u /* it frees space: it may use what is kept for this on a full disk */
+
+/* One commit. */
+typedef struct lig_catalog_edit {
+    uint64_t version; /* that it was made for */
+    const lig_catalog_op *ops;
+    size_t op_count;
+    const lig_catalog_event *events;
+    size_t event_count;
+    uint32_t flags;
+    uint32_t reserved;
+} lig_catalog_edit;
+
+/* Called for each event, oldest first; a non-zero result ends the visit. `date_ns` is when it was committed (since
+ * 1970, by the committer's clock). `data` is borrowed for the call. */
+typedef int (*lig_catalog_visit)(void *context, uint64_t version, int64_t date_ns, const void *data, size_t bytes);
+
 #define LIG_VOLUME_READ_ONLY 1u  /* nothing may be written through this handle */
 #define LIG_VOLUME_NO_CATALOG 2u /* the catalog cannot be read from here: a reader goes by the packs' footers */
 #define LIG_VOLUME_NO_INLINE 4u  /* small saves too become packs, because of such readers */
@@ -125,12 +148,24 @@ typedef struct lig_volume_ops {
     lig_status (*catalog_get)(void *snapshot, const void *key, size_t key_bytes, lig_catalog_item *item);
     /* The first item whose key is >= `key` in byte order; LIG_E_NOTFOUND at the end. */
     lig_status (*catalog_seek)(void *snapshot, const void *key, size_t key_bytes, lig_catalog_item *item);
-    /* Applies all ops durably, or none: LIG_E_BUSY when the version is no longer `version`. */
-    lig_status (*catalog_commit)(void *self, uint64_t version, const lig_catalog_op *ops, size_t count);
+    /* Applies all ops durably, or none, and keeps the events: LIG_E_BUSY when the version is no longer edit->version.
+     * LIG_E_IO may leave the outcome open; the next snapshot shows it. */
+    lig_status (*catalog_commit)(void *self, const lig_catalog_edit *edit);
+    /* Optional, both or none (NULL). After LIG_OK the catalog changes only through this thread, until its next
+     * catalog_commit (whatever its outcome) or catalog_unlock: an edit made from a snapshot that was begun meanwhile
+     * is not refused with LIG_E_BUSY. LIG_E_TIMEOUT names the process that holds the lock. */
+    lig_status (*catalog_lock)(void *self, int64_t timeout_ns);
+    void (*catalog_unlock)(void *self);
     /* After it returns LIG_OK, new snapshots show every commit made before the call, including those of processes
      * that were killed while they committed. Nothing is removed on the word of a snapshot that is older than such a
      * call. May wait for a commit of another process. */
     lig_status (*catalog_settle)(void *self);
+
+    /* Visits the events of all commits after version `since`. LIG_E_NOTFOUND, with a sentence, when the volume no
+     * longer has them all, and when the catalog never was at `since`. */
+    lig_status (*catalog_events)(void *self, uint64_t since, lig_catalog_visit visit, void *context);
+    /* Waits until there is a commit after version `since`; LIG_E_TIMEOUT. Commits of other processes count. */
+    lig_status (*catalog_wait)(void *self, uint64_t since, int64_t timeout_ns);
 
     /* Optional, both or none (NULL): lig_store_lock. One process at a time holds `name`, until its last unlock (NULL
      * is fine) or its end. LIG_E_BUSY names the process and the host that hold it. */

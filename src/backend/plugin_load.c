@@ -86,10 +86,16 @@ static lig_status check_volume(const char *path, const lig_volume_ops *volume)
         {"catalog_seek", volume->catalog_seek != NULL},
         {"catalog_commit", volume->catalog_commit != NULL},
         {"catalog_settle", volume->catalog_settle != NULL},
+        {"catalog_events", volume->catalog_events != NULL},
+        {"catalog_wait", volume->catalog_wait != NULL},
     };
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
         if (!members[i].there)
             return lig_fail(LIG_E_INVALID, "plugin %s: its volume lacks %s", path, members[i].name);
+    if ((volume->catalog_lock == NULL) != (volume->catalog_unlock == NULL))
+        return lig_fail(LIG_E_INVALID,
+                        "plugin %s: its volume has only one of catalog_lock and catalog_unlock",
+                        path);
     if ((volume->lock == NULL) != (volume->unlock == NULL))
         return lig_fail(LIG_E_INVALID, "plugin %s: its volume has only one of lock and unlock",
                         path);

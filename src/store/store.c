@@ -129,7 +129,8 @@ static lig_status make_catalog(lig_store *store, int from_footers)
     }
     if (status == LIG_OK) {
         ops[0] = (lig_catalog_op){key.bytes, key.size, value.data, value.bytes};
-        status = store->volume->ops->catalog_commit(store->volume->self, 0, ops, count + 1);
+        lig_catalog_edit edit = {.ops = ops, .op_count = count + 1};
+        status = store->volume->ops->catalog_commit(store->volume->self, &edit);
     }
     free(ops);
     ligi_writer_fini(&value);

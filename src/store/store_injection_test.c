@@ -6,8 +6,8 @@
 static long countdown; /* 0: nothing fails */
 static int fail_late;  /* a commit is applied, and fails all the same */
 static int no_pins;
-static int settles; /* calls so far */
-static int snapshots; /* open ones: whoever settles has ended his */
+static int settles;          /* calls so far */
+static int snapshots;        /* open ones: whoever settles has ended his */
 static lig_store *retire_in; /* reading a pack retires its model here, and fails */
 
 static int is_due(void)
@@ -102,13 +102,12 @@ static lig_status catalog_seek(void *snapshot, const void *key, size_t bytes,
     return is_due() ? broken("catalog_seek") : mem->catalog_seek(snapshot, key, bytes, item);
 }
 
-static lig_status catalog_commit(void *self, uint64_t version, const lig_catalog_op *ops,
-                                 size_t count)
+static lig_status catalog_commit(void *self, const lig_catalog_edit *edit)
 {
     int due = is_due();
     if (due && !fail_late)
         return broken("catalog_commit");
-    lig_status status = mem->catalog_commit(self, version, ops, count);
+    lig_status status = mem->catalog_commit(self, edit);
     return due && status == LIG_OK ? broken("the end of catalog_commit") : status;
 }
 
@@ -504,8 +503,7 @@ int main(void)
     lig_log_set(quiet, NULL);
     register_faulty();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_each), cmocka_unit_test(test_no_pins),
-                                       cmocka_unit_test(test_find),
-                                       cmocka_unit_test(test_open),
+                                       cmocka_unit_test(test_find), cmocka_unit_test(test_open),
                                        cmocka_unit_test(test_open_waits_for_nobody)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -297,14 +297,13 @@ static lig_status file_catalog_begin(void *opaque, void **snapshot, uint64_t *ve
                     self->place);
 }
 
-static lig_status file_catalog_commit(void *opaque, uint64_t version, const lig_catalog_op *ops,
-                                      size_t count)
+static lig_status file_catalog_commit(void *opaque, const lig_catalog_edit *edit)
 {
     ligi_file *self = opaque;
 
     LIG_TRY(ligi_file_writable(self));
     LIG_TRY(ligi_folder_check(self));
-    return ligi_file_catalog_commit(self->catalog, version, ops, count);
+    return ligi_file_catalog_commit(self->catalog, edit->version, edit->ops, edit->op_count);
 }
 
 static lig_status file_catalog_settle(void *opaque)
@@ -316,6 +315,20 @@ static lig_status file_catalog_settle(void *opaque)
         return ligi_file_catalog_settle(self->catalog);
     /* A reader that goes by the packs' footers has no view that could be behind. */
     return self->copy == NULL ? LIG_OK : ligi_file_catalog_copy_settle(self->copy);
+}
+
+/* Not before the log of commits. */
+static lig_status file_catalog_events(void *self, uint64_t since, lig_catalog_visit visit,
+                                      void *context)
+{
+    (void)self, (void)since, (void)visit, (void)context;
+    return lig_fail(LIG_E_UNSUPPORTED, "this volume keeps no events");
+}
+
+static lig_status file_catalog_wait(void *self, uint64_t since, int64_t timeout_ns)
+{
+    (void)self, (void)since, (void)timeout_ns;
+    return lig_fail(LIG_E_UNSUPPORTED, "this volume keeps no events");
 }
 
 static const lig_volume_ops file_volume = {
@@ -341,6 +354,8 @@ static const lig_volume_ops file_volume = {
     .catalog_seek = ligi_file_catalog_seek,
     .catalog_commit = file_catalog_commit,
     .catalog_settle = file_catalog_settle,
+    .catalog_events = file_catalog_events,
+    .catalog_wait = file_catalog_wait,
     .lock = ligi_file_lock,
     .unlock = ligi_file_unlock,
 };

@@ -374,7 +374,7 @@ static void full_disks_and_catalogs(void **state)
     /* No room at all, and room for a part of it. */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(ftruncate(fd, filled - i * (1 << 20)), 0);
-        assert_status(OPS->catalog_commit(volume, 1, &op, 1), LIG_E_IO);
+        assert_status(commit_ops(OPS, volume, 1, &op, 1), LIG_E_IO);
         assert_int_equal(lig_error_number(), ENOSPC);
         assert_int_equal(version_of(volume), 1);
     }
@@ -388,7 +388,7 @@ static void full_disks_and_catalogs(void **state)
     assert_int_equal(lig_error_number(), ENOSPC);
     assert_says(other);
     unlink(filler);
-    assert_ok(OPS->catalog_commit(volume, 1, &op, 1));
+    assert_ok(commit_ops(OPS, volume, 1, &op, 1));
     assert_int_equal(version_of(volume), 2);
     close_at(volume);
     umount2(folder, MNT_DETACH);

@@ -176,6 +176,20 @@ static void mem_unlock(void *lock)
     (void)lock;
 }
 
+/* Not before the log of commits. */
+static lig_status mem_catalog_events(void *self, uint64_t since, lig_catalog_visit visit,
+                                     void *context)
+{
+    (void)self, (void)since, (void)visit, (void)context;
+    return lig_fail(LIG_E_UNSUPPORTED, "this volume keeps no events");
+}
+
+static lig_status mem_catalog_wait(void *self, uint64_t since, int64_t timeout_ns)
+{
+    (void)self, (void)since, (void)timeout_ns;
+    return lig_fail(LIG_E_UNSUPPORTED, "this volume keeps no events");
+}
+
 static const lig_volume_ops mem_volume = {
     .struct_bytes = sizeof(lig_volume_ops),
     .flags = mem_flags,
@@ -199,6 +213,8 @@ static const lig_volume_ops mem_volume = {
     .catalog_seek = ligi_mem_catalog_seek,
     .catalog_commit = ligi_mem_catalog_commit,
     .catalog_settle = mem_catalog_settle,
+    .catalog_events = mem_catalog_events,
+    .catalog_wait = mem_catalog_wait,
     .lock = mem_lock,
     .unlock = mem_unlock,
 };

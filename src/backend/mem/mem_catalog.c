@@ -232,16 +232,15 @@ static lig_status apply(ligi_mem_volume *volume, uint64_t version, const lig_cat
     return LIG_OK;
 }
 
-lig_status ligi_mem_catalog_commit(void *self, uint64_t version, const lig_catalog_op *ops,
-                                   size_t count)
+lig_status ligi_mem_catalog_commit(void *self, const lig_catalog_edit *edit)
 {
     ligi_mem *mem = self;
     const lig_catalog_op **sorted;
 
     LIG_TRY(ligi_mem_writable(mem));
-    LIG_TRY(sort_ops(ops, count, &sorted));
+    LIG_TRY(sort_ops(edit->ops, edit->op_count, &sorted));
     pthread_mutex_lock(&mem->volume->lock);
-    lig_status status = apply(mem->volume, version, sorted, count);
+    lig_status status = apply(mem->volume, edit->version, sorted, edit->op_count);
     pthread_mutex_unlock(&mem->volume->lock);
     free(sorted);
     return status;

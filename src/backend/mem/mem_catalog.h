@@ -11,7 +11,6 @@ lig_status ligi_mem_catalog_get(void *snapshot, const void *key, size_t key_byte
                                 lig_catalog_item *item);
 lig_status ligi_mem_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
                                  lig_catalog_item *item);
-lig_status ligi_mem_catalog_commit(void *self, uint64_t version, const lig_catalog_op *ops,
-                                   size_t count);
+lig_status ligi_mem_catalog_commit(void *self, const lig_catalog_edit *edit);
 
 #endif

@@ -321,8 +321,8 @@ static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64
             ops[i].value_bytes = op->value_bytes;
         }
     }
-    lig_status status =
-        store->volume->ops->catalog_commit(store->volume->self, version, ops, change->count);
+    lig_catalog_edit edit = {.version = version, .ops = ops, .op_count = change->count};
+    lig_status status = store->volume->ops->catalog_commit(store->volume->self, &edit);
     free(ops);
     return status;
 }

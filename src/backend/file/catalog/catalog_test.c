@@ -74,7 +74,7 @@ static int count_up(void *context)
         OPS->catalog_end(snapshot);
         number++;
         const lig_catalog_op op = {"n", 1, &number, sizeof number};
-        lig_status status = OPS->catalog_commit(volume, version, &op, 1);
+        lig_status status = commit_ops(OPS, volume, version, &op, 1);
         if (status != LIG_OK && status != LIG_E_BUSY)
             return 3;
         done += status == LIG_OK;
@@ -147,7 +147,7 @@ static lig_status commit_large(void *volume, uint64_t version, uint8_t name)
 {
     uint8_t *value = calloc(1, 200000);
     const lig_catalog_op op = {&name, 1, value, 200000};
-    lig_status status = OPS->catalog_commit(volume, version, &op, 1);
+    lig_status status = commit_ops(OPS, volume, version, &op, 1);
 
     free(value);
     return status;
@@ -238,7 +238,7 @@ static void make_catalog(const char *folder)
             if (version > 8 && i % 3 == 0)
                 ops[i].value = NULL;
         }
-        assert_ok(OPS->catalog_commit(volume, version, ops, 40));
+        assert_ok(commit_ops(OPS, volume, version, ops, 40));
     }
     close_at(volume);
 }
@@ -381,7 +381,7 @@ static void files_grow_ahead(void **state)
     assert_ok(commit_large(volume, 1, 1));
     for (uint64_t i = 2; i < COMMITS; i++) {
         const lig_catalog_op op = {&i, sizeof i, text, sizeof text};
-        assert_ok(OPS->catalog_commit(volume, i, &op, 1));
+        assert_ok(commit_ops(OPS, volume, i, &op, 1));
         assert_int_equal(stat(catalog_path(*state), &after), 0);
         grown += after.st_size != before.st_size;
         before = after;
@@ -410,7 +410,7 @@ static void sound_catalogs_pass(void **state)
         static uint8_t value[20000];
         const lig_catalog_op op = {key, strlen(key), i % 5 == 4 ? NULL : value,
                                    i % 5 == 4 ? 0 : (i * 331) % 20000};
-        assert_ok(OPS->catalog_commit(volume, i, &op, 1));
+        assert_ok(commit_ops(OPS, volume, i, &op, 1));
         int fd = open(catalog_path(folder), O_RDONLY | O_CLOEXEC);
         assert_ok(ligi_file_catalog_check(fd, folder));
         close(fd);
@@ -436,7 +436,7 @@ static int write_for_ever(void *context)
             values[i][0] = values[i][299] = version;
             ops[i] = (lig_catalog_op){keys[i], strlen(keys[i]), values[i], sizeof values[i]};
         }
-        if (OPS->catalog_commit(volume, version, ops, WIDE) != LIG_OK)
+        if (commit_ops(OPS, volume, version, ops, WIDE) != LIG_OK)
             return 2;
     }
 }
