@@ -95,6 +95,9 @@ typedef struct lig_catalog_edit {
  * 1970, by the committer's clock). `data` is borrowed for the call. */
 typedef int (*lig_catalog_visit)(void *context, uint64_t version, int64_t date_ns, const void *data, size_t bytes);
 
+/* Called for each damage found. `event` (may be NULL) is one that was kept with what is damaged. All is borrowed. */
+typedef lig_status (*lig_catalog_problem)(void *context, const char *text, const void *event, size_t event_bytes);
+
 #define LIG_VOLUME_READ_ONLY 1u  /* nothing may be written through this handle */
 #define LIG_VOLUME_NO_CATALOG 2u /* the catalog cannot be read from here: a reader goes by the packs' footers */
 #define LIG_VOLUME_NO_INLINE 4u  /* small saves too become packs, because of such readers */
@@ -166,6 +169,10 @@ typedef struct lig_volume_ops {
     lig_status (*catalog_events)(void *self, uint64_t since, lig_catalog_visit visit, void *context);
     /* Waits until there is a commit after version `since`; LIG_E_TIMEOUT. Commits of other processes count. */
     lig_status (*catalog_wait)(void *self, uint64_t since, int64_t timeout_ns);
+
+    /* Optional (NULL: nothing to verify). Reads all that the catalog is kept in. `repair`: keeps what is readable as
+     * the catalog from now on, if anything was damaged. */
+    lig_status (*catalog_verify)(void *self, int repair, lig_catalog_problem problem, void *context);
 
     /* Optional, both or none (NULL): lig_store_lock. One process at a time holds `name`, until its last unlock (NULL
      * is fine) or its end. LIG_E_BUSY names the process and the host that hold it. */

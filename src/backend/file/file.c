@@ -5,7 +5,11 @@
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/catalog/catalog_copy.h"
 #include "backend/file/catalog/catalog_snapshot.h"
+#include "backend/file/catalog/log_events.h"
+#include "backend/file/catalog/reader.h"
+#include "backend/file/catalog/repair.h"
 #include "backend/file/folder.h"
+#include "backend/file/names.h"
 #include "backend/file/packs/pack_folder.h"
 #include "backend/file/packs/pack_read.h"
 #include "backend/file/packs/pack_write.h"
@@ -33,7 +37,11 @@ static const ligi_option option_table[] = {
     {"lease", LIGI_OPTION_INT, "60",
      "network: seconds of silence after which a writer counts as dead", AT(lease)},
     {"map", LIGI_OPTION_BYTES, "16GiB",
-     "address space for the catalog at first; it grows by itself", AT(map)},
+     "address space for the index at first; it grows when needed", AT(map)},
+    {"log", LIGI_OPTION_BYTES, "64MiB", "a checkpoint of the log is made every so many bytes",
+     AT(log)},
+    {"wait", LIGI_OPTION_INT, "30",
+     "seconds to wait for a process that holds the write lock", AT(wait)},
 };
 #define OPTION_COUNT (sizeof option_table / sizeof option_table[0])
 
@@ -45,7 +53,9 @@ static const lig_backend_option shown_options[] = {
     {"uring", "text", "auto", "io_uring: 0, 1 (fail without it) or auto"},
     {"share", "text", "auto", "local, network (one writing process) or auto (ask the file system)"},
     {"lease", "int", "60", "network: seconds of silence after which a writer counts as dead"},
-    {"map", "bytes", "16GiB", "address space for the catalog at first; it grows by itself"},
+    {"map", "bytes", "16GiB", "address space for the index at first; it grows when needed"},
+    {"log", "bytes", "64MiB", "a checkpoint of the log is made every so many bytes"},
+    {"wait", "int", "30", "seconds to wait for a process that holds the write lock"},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -66,24 +76,45 @@ static lig_status check_options(const ligi_file_options *options)
     LIG_TRY(check_word("share", options->share, "auto", "local", "network"));
     if (options->map < (UINT64_C(1) << 16) || options->map > (UINT64_C(1) << 46))
         return lig_fail(LIG_E_INVALID, "map is to be between 64KiB and 64TiB");
+    if (options->log < (UINT64_C(4) << 10) || options->log > (UINT64_C(1) << 40))
+        return lig_fail(LIG_E_INVALID, "log must be between 4KiB and 1TiB");
+    if (options->wait < 1 || options->wait > 86400)
+        return lig_fail(LIG_E_INVALID, "wait must be between 1 and 86400 seconds");
     if (options->lease < 1 || options->lease > 86400)
         return lig_fail(LIG_E_INVALID, "lease is to be between 1 and 86400 seconds");
     return LIG_OK;
+}
+
+/* A reader without a catalog goes by the packs. Where there was one that is not enough. */
+static lig_status check_not_lost(const ligi_file *self)
+{
+    struct stat info;
+
+    if (ligi_entry_look(self->folder_fd, self->folder_fd, self->place, LIGI_NAME_INDEX, &info) !=
+            LIG_OK ||
+        info.st_size == 0)
+        return LIG_OK;
+    return lig_fail(LIG_E_CORRUPT, "%s: the log of commits is missing (put " LIGI_NAME_LOG "/ back)",
+                    self->place);
 }
 
 static lig_status open_catalog(ligi_file *self)
 {
     if (self->read_only && self->network)
         return LIG_OK;
-    if (self->read_only)
-        return ligi_file_catalog_copy_open(&self->copy, self->folder_fd, self->place);
+    if (self->read_only) {
+        LIG_TRY(ligi_file_reader_open(&self->reader, self->folder_fd, self->place));
+        if (self->reader == NULL)
+            LIG_TRY(ligi_file_catalog_copy_open(&self->copy, self->folder_fd, self->place));
+        return self->reader == NULL && self->copy == NULL ? check_not_lost(self) : LIG_OK;
+    }
     const ligi_file_catalog_place place = {
         .folder_fd = self->folder_fd,
         .place = self->place,
         .map_bytes = self->options.map,
+        .log_bytes = self->options.log,
+        .wait_ns = self->options.wait * INT64_C(1000000000),
         .sync = self->options.fsync,
-        .network = self->network,
-        .lease_s = self->options.lease,
     };
     return ligi_file_catalog_open(&self->catalog, &place);
 }
@@ -136,6 +167,7 @@ static void file_close(void *opaque)
         ligi_engine_destroy(self->idle[i], forked);
     if (!forked)
         ligi_file_catalog_close(self->catalog);
+    ligi_file_reader_close(self->reader, forked);
     ligi_file_catalog_copy_close(self->copy, forked);
     ligi_file_pins_close(self, forked);
     if (self->folder_fd >= 0)
@@ -237,7 +269,7 @@ static uint32_t file_flags(void *opaque)
 
     if (self->read_only)
         flags |= LIG_VOLUME_READ_ONLY;
-    if (self->catalog == NULL && self->copy == NULL)
+    if (self->catalog == NULL && self->reader == NULL && self->copy == NULL)
         flags |= LIG_VOLUME_NO_CATALOG;
     if (self->network)
         flags |= LIG_VOLUME_NO_INLINE;
@@ -290,6 +322,8 @@ static lig_status file_catalog_begin(void *opaque, void **snapshot, uint64_t *ve
     LIG_TRY(ligi_file_usable(self));
     if (self->catalog != NULL)
         return ligi_file_catalog_begin(self->catalog, snapshot, version);
+    if (self->reader != NULL)
+        return ligi_file_reader_begin(self->reader, snapshot, version);
     if (self->copy != NULL)
         return ligi_file_catalog_copy_begin(self->copy, snapshot, version);
     return lig_fail(LIG_E_UNSUPPORTED,
@@ -302,8 +336,11 @@ static lig_status file_catalog_commit(void *opaque, const lig_catalog_edit *edit
     ligi_file *self = opaque;
 
     LIG_TRY(ligi_file_writable(self));
-    LIG_TRY(ligi_folder_check(self));
-    return ligi_file_catalog_commit(self->catalog, edit->version, edit->ops, edit->op_count);
+    lig_status status = ligi_folder_check(self);
+    if (status == LIG_OK)
+        return ligi_file_catalog_commit(self->catalog, edit);
+    ligi_file_catalog_unlock_mine(self->catalog);
+    return status;
 }
 
 static lig_status file_catalog_settle(void *opaque)
@@ -317,18 +354,62 @@ static lig_status file_catalog_settle(void *opaque)
     return self->copy == NULL ? LIG_OK : ligi_file_catalog_copy_settle(self->copy);
 }
 
-/* Not before the log of commits. */
-static lig_status file_catalog_events(void *self, uint64_t since, lig_catalog_visit visit,
-                                      void *context)
+static lig_status file_catalog_lock(void *opaque, int64_t timeout_ns)
 {
-    (void)self, (void)since, (void)visit, (void)context;
-    return lig_fail(LIG_E_UNSUPPORTED, "this volume keeps no events");
+    const ligi_file *self = opaque;
+
+    LIG_TRY(ligi_file_writable(self));
+    return ligi_file_catalog_lock(self->catalog, timeout_ns);
 }
 
-static lig_status file_catalog_wait(void *self, uint64_t since, int64_t timeout_ns)
+static void file_catalog_unlock(void *opaque)
 {
-    (void)self, (void)since, (void)timeout_ns;
-    return lig_fail(LIG_E_UNSUPPORTED, "this volume keeps no events");
+    const ligi_file *self = opaque;
+
+    ligi_file_catalog_unlock(self->catalog);
+}
+
+static lig_status no_events(const ligi_file *self)
+{
+    return lig_fail(LIG_E_UNSUPPORTED,
+                    "%s: a store of format 1 keeps no events (open it for writing once)",
+                    self->place);
+}
+
+static lig_status file_catalog_events(void *opaque, uint64_t since, lig_catalog_visit visit,
+                                      void *context)
+{
+    const ligi_file *self = opaque;
+
+    LIG_TRY(ligi_file_usable(self));
+    if (self->catalog != NULL)
+        return ligi_log_events(self->catalog, since, visit, context);
+    if (self->reader != NULL)
+        return ligi_file_reader_events(self->reader, since, visit, context);
+    return no_events(self);
+}
+
+static lig_status file_catalog_wait(void *opaque, uint64_t since, int64_t timeout_ns)
+{
+    const ligi_file *self = opaque;
+
+    LIG_TRY(ligi_file_usable(self));
+    if (self->catalog != NULL)
+        return ligi_log_events_wait(self->catalog, since, timeout_ns);
+    if (self->reader != NULL)
+        return ligi_file_reader_wait(self->reader, since, timeout_ns);
+    return no_events(self);
+}
+
+static lig_status file_catalog_verify(void *opaque, int repair, lig_catalog_problem problem,
+                                      void *context)
+{
+    const ligi_file *self = opaque;
+
+    LIG_TRY(ligi_file_usable(self));
+    if (self->catalog == NULL) /* what a reader sees it has read, with all checks */
+        return LIG_OK;
+    return ligi_repair_verify(self->catalog, repair, problem, context);
 }
 
 static const lig_volume_ops file_volume = {
@@ -353,7 +434,10 @@ static const lig_volume_ops file_volume = {
     .catalog_get = ligi_file_catalog_get,
     .catalog_seek = ligi_file_catalog_seek,
     .catalog_commit = file_catalog_commit,
+    .catalog_lock = file_catalog_lock,
+    .catalog_unlock = file_catalog_unlock,
     .catalog_settle = file_catalog_settle,
+    .catalog_verify = file_catalog_verify,
     .catalog_events = file_catalog_events,
     .catalog_wait = file_catalog_wait,
     .lock = ligi_file_lock,

@@ -22,14 +22,15 @@
 
 typedef struct ligi_file_options {
     char *mode, *direct, *uring, *share;
-    uint64_t cache, map;
+    uint64_t cache, map, log;
     int fsync;
-    int64_t lease;
+    int64_t lease, wait;
 } ligi_file_options;
 
 typedef struct ligi_file_catalog ligi_file_catalog;
 typedef struct ligi_pins ligi_pins;
 typedef struct ligi_file_catalog_copy ligi_file_catalog_copy;
+typedef struct ligi_file_reader ligi_file_reader;
 
 typedef struct ligi_file { /* one open instance */
     char *place, *packs_place;
@@ -43,8 +44,8 @@ typedef struct ligi_file { /* one open instance */
     uint32_t memory_align;      /* of addresses, and ... */
     uint32_t offset_align;      /* of offsets and lengths under O_DIRECT */
     ligi_file_catalog *catalog; /* NULL for a reader */
-    ligi_file_catalog_copy
-        *copy; /* NULL for a writer, and for a reader that cannot see the catalog */
+    ligi_file_reader *reader; /* NULL for a writer, and where there is no log */
+    ligi_file_catalog_copy *copy; /* for a reader of format 1 */
 
     pthread_mutex_t lock; /* guards everything below */
     ligi_engine *idle[4];

@@ -5,8 +5,14 @@
 #include <stdint.h>
 
 #define LIGI_NAME_MARKER "ligament"
-#define LIGI_NAME_CATALOG "catalog.mdb"
+#define LIGI_NAME_CATALOG "catalog.mdb" /* of format 1 */
 #define LIGI_NAME_CATALOG_LOCK "catalog.mdb-lock" /* LMDB makes it of the catalog's name */
+#define LIGI_NAME_INDEX "index.mdb"
+#define LIGI_NAME_INDEX_LOCK "index.mdb-lock" /* LMDB makes it of the index's name */
+#define LIGI_NAME_LOG "log"
+#define LIGI_NAME_HEAD "head"
+#define LIGI_NAME_SEGMENT_START "segment-"
+#define LIGI_NAME_CHECKPOINT_START "checkpoint-"
 #define LIGI_NAME_PACKS "packs"
 #define LIGI_NAME_LEASES "leases"
 #define LIGI_NAME_WRITER "writer"
@@ -22,12 +28,17 @@ typedef enum ligi_name_kind {
     LIGI_NAME_LEASE,           /* leases/<id> */
     LIGI_NAME_LEASE_TEMPORARY, /* leases/tmp-<id> */
     LIGI_NAME_LOCK,            /* leases/run-<id> */
+    LIGI_NAME_IN_LOG,          /* of the log's folder */
+    LIGI_NAME_SEGMENT,         /* log/segment-<first version> */
+    LIGI_NAME_CHECKPOINT,      /* log/checkpoint-<version> */
+    LIGI_NAME_LOG_TEMPORARY,   /* log/tmp-<id> */
 } ligi_name_kind;
 
 typedef enum ligi_name_folder {
     LIGI_FOLDER_STORE,
     LIGI_FOLDER_PACKS,
-    LIGI_FOLDER_LEASES
+    LIGI_FOLDER_LEASES,
+    LIGI_FOLDER_LOG
 } ligi_name_folder;
 
 /* What the name stands for in that folder. `id` (may be NULL) is filled with the 16 hexadecimal

@@ -4,6 +4,7 @@
 #include "store/catalog/fingerprint_index.h"
 #include "store/catalog/orphans.h"
 #include "store/load/fetch.h"
+#include "store/upkeep/adopt.h"
 #include "store/upkeep/audit.h"
 #include "store/upkeep/compact.h"
 #include "store/upkeep/index_check.h"
@@ -24,6 +25,7 @@ typedef struct check_run {
     ligi_fingerprint_entry *fingerprints; /* that the catalog lacks */
     size_t fingerprint_count, fingerprint_capacity;
     uint64_t mended;
+    size_t known; /* problems told before the audit */
     int reindex; /* graphs were mended */
 } check_run;
 
@@ -356,7 +358,7 @@ static lig_status audit_edit(void *context, const ligi_catalog_view *view, ligi_
 {
     check_run *self = context;
     self->mended = 0;
-    ligi_report_cut(self->report, 0);
+    ligi_report_cut(self->report, self->known);
     return ligi_audit(view, change, self->report, &self->mended);
 }
 
@@ -374,8 +376,30 @@ static lig_status audit(check_run *self)
 /* Repairs are commits: they are made only if the catalog is still what they were derived from, so a
  * view that lacks the commit of a killed process does no harm to it. It is settled for the report,
  * which should tell of that commit, too. */
+static lig_status add_problem(void *context, const char *text, const void *event, size_t bytes)
+{
+    check_run *self = context;
+    (void)event, (void)bytes;
+    return ligi_report_add(self->report, "%s", text);
+}
+
+/* The log and its checkpoints, before the catalog that was made of them. */
+static lig_status verify_catalog(check_run *self)
+{
+    const ligi_volume *volume = self->store->volume;
+    if (volume->ops->catalog_verify == NULL)
+        return LIG_OK;
+    return volume->ops->catalog_verify(volume->self, (self->flags & LIG_CHECK_REPAIR) != 0,
+                                       add_problem, self);
+}
+
 static lig_status check(check_run *self)
 {
+    uint64_t adopted = 0;
+    LIG_TRY(verify_catalog(self));
+    if (self->flags & LIG_CHECK_REPAIR && self->report->shown.problem_count > 0)
+        LIG_TRY(ligi_adopt(self->store, self->report, &adopted));
+    self->known = self->report->shown.problem_count;
     (void)self->store->volume->ops->catalog_settle(self->store->volume->self);
     LIG_TRY(audit(self));
     LIG_TRY(ligi_alloc(&self->buffer, BUFFER_BYTES, "a check"));
@@ -391,7 +415,7 @@ static lig_status check(check_run *self)
     LIG_TRY(check_strays(self));
     if (self->flags & LIG_CHECK_REPAIR)
         LIG_TRY(ligi_orphans_remove(self->store, &self->mended, &self->report->shown.freed_bytes));
-    self->report->shown.repaired = self->mended;
+    self->report->shown.repaired = self->mended + adopted;
     return LIG_OK;
 }
 

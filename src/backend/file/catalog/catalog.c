@@ -1,10 +1,11 @@
 #include "backend/file/catalog/catalog.h"
 
-#include "backend/file/catalog/catalog_check.h"
 #include "backend/file/catalog/catalog_gate.h"
 #include "backend/file/catalog/catalog_snapshot.h"
-#include "backend/file/file.h"
-#include "backend/file/folder.h"
+#include "backend/file/catalog/checkpointing.h"
+#include "backend/file/catalog/index_env.h"
+#include "backend/file/catalog/index_items.h"
+#include "backend/file/catalog/rebuild.h"
 #include "backend/file/names.h"
 #include "backend/shared.h"
 #include "base/clock.h"
@@ -17,131 +18,45 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
-#define READERS_MAX 1022
-#define LOCK_FILE_BYTES 65536 /* what LMDB makes of READERS_MAX */
 #define GROW_TIMES_MAX 40
-#define MAP_BYTES_LEAST (UINT64_C(1) << 24)
-#define AHEAD_FROM_BYTES (UINT64_C(256) << 10) /* smaller files grow as they must */
-#define AHEAD_LEAST_BYTES (UINT64_C(64) << 10) /* of room; with less, the next step is made */
-#define AHEAD_STEP_BYTES_MAX (UINT64_C(4) << 20)
-#define FULL_BYTES (UINT64_C(1) << 20) /* with less room a disk counts as full */
+#define ATTACH_NS INT64_C(600000000000) /* while another process rebuilds the index */
+#define BEHIND_TIMES_MAX 3
 
-typedef struct opening { /* what creation needs to know */
-    const ligi_file_catalog_place *place;
-    int fd; /* of the file, for the check */
-} opening;
+/* --- opening --- */
 
-/* LMDB writes to its lock file through a map: on a full disk a page that is not there yet would end
- * the process. No environment of this process has the file open here, so that closing it drops no
- * lock. */
-static lig_status reserve_lock_file(ligi_file_catalog *self)
+static void forked(void *object)
 {
+    ligi_file_catalog *self = object;
+
+    ligi_head_forked(&self->log.head);
+}
+
+/* The last one tells the next whether the index is as it was left. */
+static void leave(ligi_file_catalog *self)
+{
+    struct stat info;
     int fd;
 
-    LIG_TRY(ligi_entry_open(self->folder_fd, self->folder_fd, self->place, LIGI_NAME_CATALOG_LOCK,
-                            O_RDWR | O_CREAT, &fd));
-    lig_status status = ligi_plain_sole(fd, self->place, LIGI_NAME_CATALOG_LOCK);
-    if (status == LIG_OK)
-        status = ligi_entry_identify(fd, self->place, LIGI_NAME_CATALOG_LOCK, &self->lock_file);
-    int number = status == LIG_OK ? posix_fallocate(fd, 0, LOCK_FILE_BYTES) : 0;
-    close(fd);
-    if (number == 0 || number == EOPNOTSUPP || number == EINVAL)
-        return status;
-    return ligi_fail_errno(number, "%s: there is no room for the catalog's lock file", self->place);
-}
-
-/* Whether the names stand for the files that are open: LMDB opens by name, and a commit into a file
- * that has lost its name is lost with it. Without its lock file others would write at the same
- * time; who gave up safety for speed (fsync=0) does not pay for that look. */
-static lig_status check_names(const ligi_file_catalog *self)
-{
-    unsigned flags = 0;
-    int fd = -1;
-
-    (void)mdb_env_get_fd(self->env, &fd);
-    LIG_TRY(ligi_entry_still(self->folder_fd, self->place, LIGI_NAME_CATALOG, &self->file, fd));
-    if (mdb_env_get_flags(self->env, &flags) != MDB_SUCCESS || flags & (MDB_NOSYNC | MDB_NOLOCK))
-        return LIG_OK;
-    return ligi_entry_still(self->folder_fd, self->place, LIGI_NAME_CATALOG_LOCK, &self->lock_file,
-                            -1);
-}
-
-/* LMDB has opened what the name stood for then, which need not be what was looked at before. */
-static lig_status check_opened(const ligi_file_catalog *self)
-{
-    ligi_entry_id opened;
-    int fd;
-
-    if (mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS)
-        return lig_fail(LIG_E_INTERNAL, "%s: the catalog has no descriptor", self->place);
-    LIG_TRY(ligi_entry_identify(fd, self->place, LIGI_NAME_CATALOG, &opened));
-    if (opened.device != self->file.device || opened.inode != self->file.inode)
-        return lig_fail(LIG_E_BUSY, "%s/" LIGI_NAME_CATALOG " was replaced while it was opened",
-                        self->place);
-    return check_names(self);
-}
-
-static int open_env(ligi_file_catalog *self, const ligi_file_catalog_place *place, const char *path,
-                    unsigned flags)
-{
-    int fd;
-
-    if (self->env != NULL)
-        mdb_env_close(self->env);
-    self->env = NULL;
-    int number = mdb_env_create(&self->env);
-    if (number == MDB_SUCCESS)
-        number = mdb_env_set_mapsize(self->env, place->map_bytes);
-    if (number == MDB_SUCCESS)
-        number = mdb_env_set_maxreaders(self->env, READERS_MAX);
-    if (number == MDB_SUCCESS)
-        number = mdb_env_open(self->env, path, flags, 0666);
-    if (number == MDB_SUCCESS && mdb_env_get_fd(self->env, &fd) == MDB_SUCCESS)
-        fcntl(fd, F_SETFD, FD_CLOEXEC); /* LMDB leaves it open to programs that are run */
-    return number;
-}
-
-static lig_status set_up(ligi_file_catalog *self, const ligi_file_catalog_place *place)
-{
-    char path[64];
-    unsigned flags = MDB_NOSUBDIR | MDB_NOTLS | (place->sync ? 0 : MDB_NOSYNC);
-    MDB_txn *txn;
-    int dead;
-
-    /* The lock file is a map shared by processes: no file system shares that between machines. The
-     * lease takes its place there, and commits are alone. */
-    if (place->network)
-        flags |= MDB_NOLOCK;
-    /* By the descriptor: the path may lead elsewhere by now. */
-    snprintf(path, sizeof path, "/proc/self/fd/%d/" LIGI_NAME_CATALOG, self->folder_fd);
-    if (!place->network)
-        LIG_TRY(reserve_lock_file(self));
-    int number = open_env(self, place, path, flags);
-    LIG_TRY(ligi_mdb_fail(number, place->place, "cannot be opened"));
-    LIG_TRY(check_opened(self));
-    mdb_reader_check(self->env, &dead);
-    do {
-        number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, &txn);
-        if (number == MDB_MAP_RESIZED && mdb_env_set_mapsize(self->env, 0) != MDB_SUCCESS)
-            break;
-    } while (number == MDB_MAP_RESIZED);
-    LIG_TRY(ligi_mdb_fail(number, place->place, "cannot be read"));
-    number = mdb_dbi_open(txn, NULL, 0, &self->dbi);
-    int committed = mdb_txn_commit(txn);
-    return ligi_mdb_fail(number != MDB_SUCCESS ? number : committed, place->place,
-                         "cannot be read");
+    int known = self->env != NULL && mdb_env_get_fd(self->env, &fd) == MDB_SUCCESS;
+    int kept = known ? dup(fd) : -1;
+    ligi_index_env_close(self);
+    if (kept < 0)
+        return;
+    if (self->log.head.page != NULL && ligi_head_attach(&self->log.head, 1, 0) == LIG_OK &&
+        ligi_head_poisoned(&self->log.head) == 0 && fstat(kept, &info) == 0)
+        ligi_head_leave(&self->log.head, &info);
+    close(kept);
 }
 
 static void destroy(void *object)
 {
     ligi_file_catalog *self = object;
 
-    if (self->env != NULL)
-        mdb_env_close(self->env);
-    ligi_lease_release(self->lease);
+    leave(self);
+    ligi_head_close(&self->log.head);
+    ligi_log_folder_close(&self->log.folder);
     if (self->folder_fd >= 0)
         close(self->folder_fd);
     pthread_cond_destroy(&self->changed);
@@ -151,43 +66,73 @@ static void destroy(void *object)
     free(self);
 }
 
-static lig_status create_parts(ligi_file_catalog *self, const opening *context)
+static lig_status open_head(ligi_file_catalog *self)
 {
-    const ligi_file_catalog_place *place = context->place;
+    const ligi_log_folder *folder = &self->log.folder;
+    int fd;
 
+    lig_status status = ligi_entry_open(self->folder_fd, folder->fd, self->place, LIGI_NAME_HEAD,
+                                        O_RDWR | O_CREAT, &fd);
+    if (status == LIG_E_DENIED && lig_error_number() != 0)
+        return ligi_fail_errno(lig_error_number(),
+                               "%s/" LIGI_NAME_LOG " cannot be written (mode=r reads only)",
+                               self->place);
+    LIG_TRY(status);
+    status = ligi_plain_sole(fd, self->place, LIGI_NAME_LOG "/" LIGI_NAME_HEAD);
+    if (status == LIG_OK)
+        status = ligi_entry_identify(fd, self->place, LIGI_NAME_HEAD, &self->head_file);
+    if (status != LIG_OK) {
+        close(fd);
+        return status;
+    }
+    return ligi_head_open(&self->log.head, fd, self->place);
+}
+
+/* The first user of a store finds its log and makes the index; the others join him. */
+static lig_status attach(ligi_file_catalog *self)
+{
+    ligi_log_position at;
+
+    int64_t end = ligi_now_ns() + ATTACH_NS;
+    lig_status status = ligi_head_attach(&self->log.head, 1, 0);
+    if (status == LIG_OK) {
+        LIG_TRY(ligi_rebuild(self));
+        if (!ligi_head_damaged(&self->log.head))
+            LIG_TRY(ligi_file_catalog_settle(self));
+        return ligi_head_attach(&self->log.head, 0, 0);
+    }
+    LIG_TRY(ligi_head_attach(&self->log.head, 0, end - ligi_now_ns()));
+    LIG_TRY(ligi_file_log_first(&self->log, &at));
+    return ligi_index_env_open(self);
+}
+
+static lig_status create_parts(ligi_file_catalog *self, const ligi_file_catalog_place *place)
+{
     LIG_TRY(ligi_strdup(&self->place, place->place));
     self->folder_fd = fcntl(place->folder_fd, F_DUPFD_CLOEXEC, 0);
     if (self->folder_fd < 0)
-        return ligi_fail_errno(errno, "%s cannot be held open", place->place);
-    LIG_TRY(ligi_entry_identify(context->fd, place->place, LIGI_NAME_CATALOG, &self->file));
-    if (place->network)
-        LIG_TRY(ligi_lease_take(&self->lease, place->folder_fd, place->place, place->lease_s));
-    LIG_TRY(ligi_file_catalog_check(context->fd, place->place));
-    /* Where address space is rationed a smaller map does too: it grows when it must. */
-    ligi_file_catalog_place smaller = *place;
-    lig_status status = set_up(self, &smaller);
-    while (status == LIG_E_NOMEM && smaller.map_bytes > MAP_BYTES_LEAST) {
-        smaller.map_bytes /= 8;
-        status = set_up(self, &smaller);
-    }
-    return status;
+        return ligi_fail_errno(errno, "%s: cannot be held open", place->place);
+    self->map_bytes = place->map_bytes;
+    self->log_bytes = self->log.segment_bytes = place->log_bytes;
+    self->wait_ns = place->wait_ns;
+    LIG_TRY(ligi_log_folder_open(&self->log.folder, self->folder_fd, self->place, place->sync, 0));
+    LIG_TRY(open_head(self));
+    return attach(self);
 }
 
 static lig_status create(void *opaque, void **object)
 {
-    opening *context = opaque;
     pthread_condattr_t attributes;
     ligi_file_catalog *self;
 
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "the catalog"));
-    self->network = context->place->network;
-    self->folder_fd = -1;
+    self->folder_fd = self->log.folder.fd = self->log.head.fd = -1;
     pthread_mutex_init(&self->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&self->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    lig_status status = create_parts(self, context);
+    lig_status status = create_parts(self, opaque);
     if (status == LIG_OK)
         *object = self;
     else
@@ -195,58 +140,24 @@ static lig_status create(void *opaque, void **object)
     return status;
 }
 
-static const ligi_shared_kind catalog_kind = {create, destroy, NULL};
-
-static lig_status open_shared(ligi_file_catalog **catalog, opening *context)
-{
-    const ligi_file_catalog_place *place = context->place;
-    char key[64];
-    ligi_entry_id file;
-    void *object;
-
-    LIG_TRY(ligi_entry_identify(context->fd, place->place, LIGI_NAME_CATALOG, &file));
-    snprintf(key, sizeof key, "%" PRIx64 ":%" PRIx64, (uint64_t)file.device, (uint64_t)file.inode);
-    LIG_TRY(ligi_shared_acquire(key, &catalog_kind, LIGI_SHARED_ANY, context, &object));
-    ligi_file_catalog *opened = object;
-    unsigned flags = 0;
-    /* Somebody who wants safety shares it with one who does not. LMDB wants no other transaction
-     * then. */
-    if (place->sync && mdb_env_get_flags(opened->env, &flags) == MDB_SUCCESS &&
-        flags & MDB_NOSYNC && ligi_file_catalog_enter_alone(opened) == LIG_OK) {
-        mdb_env_set_flags(opened->env, MDB_NOSYNC, 0);
-        ligi_file_catalog_leave_alone(opened);
-    }
-    *catalog = opened;
-    return LIG_OK;
-}
-
-static lig_status open_file(const ligi_file_catalog_place *place, int *fd)
-{
-    lig_status status = ligi_entry_open(place->folder_fd, place->folder_fd, place->place,
-                                        LIGI_NAME_CATALOG, O_RDWR | O_CREAT, fd);
-    int number = lig_error_number();
-
-    if (status == LIG_E_DENIED && number != 0)
-        return ligi_fail_errno(
-            number, "%s/" LIGI_NAME_CATALOG " cannot be written (mode=r reads only)", place->place);
-    return status;
-}
+static const ligi_shared_kind catalog_kind = {create, destroy, forked};
 
 lig_status ligi_file_catalog_open(ligi_file_catalog **catalog, const ligi_file_catalog_place *place)
 {
-    struct stat info;
-    int fd;
+    char key[64];
+    ligi_entry_id folder;
+    void *object;
 
-    int there = fstatat(place->folder_fd, LIGI_NAME_CATALOG, &info, AT_SYMLINK_NOFOLLOW) == 0;
-    LIG_TRY(open_file(place, &fd));
-    lig_status status = ligi_plain_sole(fd, place->place, LIGI_NAME_CATALOG);
-    if (status == LIG_OK && !there && place->sync)
-        status = ligi_folder_sync(place->folder_fd, place->place);
-    opening context = {place, fd};
-    if (status == LIG_OK)
-        status = open_shared(catalog, &context);
-    close(fd);
-    return status;
+    LIG_TRY(ligi_entry_identify(place->folder_fd, place->place, ".", &folder));
+    snprintf(key, sizeof key, "catalog:%" PRIx64 ":%" PRIx64, (uint64_t)folder.device,
+             (uint64_t)folder.inode);
+    LIG_TRY(
+        ligi_shared_acquire(key, &catalog_kind, LIGI_SHARED_ANY, (void *)place, &object));
+    ligi_file_catalog *opened = object;
+    if (place->sync) /* somebody who wants safety shares it with one who does not */
+        opened->log.folder.sync = 1;
+    *catalog = opened;
+    return LIG_OK;
 }
 
 void ligi_file_catalog_close(ligi_file_catalog *catalog)
@@ -254,6 +165,8 @@ void ligi_file_catalog_close(ligi_file_catalog *catalog)
     if (catalog != NULL)
         ligi_shared_release(catalog);
 }
+
+/* --- reading --- */
 
 /* On success the transaction counts as active until leave. */
 static int begin_once(ligi_file_catalog *self, MDB_txn **txn)
@@ -266,7 +179,7 @@ static int begin_once(ligi_file_catalog *self, MDB_txn **txn)
     return number;
 }
 
-lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uint64_t *version)
+static lig_status begin_snapshot(ligi_file_catalog *self, void **snapshot, uint64_t *version)
 {
     MDB_txn *txn;
 
@@ -280,206 +193,235 @@ lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uin
     }
     lig_status status = ligi_mdb_fail(number, self->place, "cannot be read");
     if (status == LIG_OK)
-        status = ligi_file_snapshot_create(txn, self->dbi, ligi_file_catalog_leave, self, snapshot,
-                                           version);
+        status = ligi_file_snapshot_create(txn, self->dbi, &self->log, ligi_file_catalog_leave,
+                                           self, snapshot, version);
     if (status != LIG_OK)
         ligi_file_catalog_leave(self);
     return status;
 }
 
-/* 1 when the last commit in the file is no later than `shown`. */
-static int is_last(const ligi_file_catalog *self, size_t shown)
+/* What a snapshot shows must not be lost to a power cut afterwards. A sync that failed is mended by
+ * the next writer, which may be this reader. */
+static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32_t epoch)
 {
-    MDB_envinfo info;
-
-    return mdb_env_info(self->env, &info) == MDB_SUCCESS && info.me_last_txnid <= shown;
-}
-
-/* LMDB makes a commit valid by writing a meta page, and then advances the number in the lock file
- * that snapshots go by. A writer killed in between has committed, but no snapshot shows it until
- * the next writer finds the lock abandoned and advances the number: beginning a write transaction
- * does that. It is needed only when the file is ahead of what a snapshot shows. */
-static int settle_once(ligi_file_catalog *self, int *settled)
-{
-    MDB_txn *txn;
-
-    *settled = 0;
-    int number = begin_once(self, &txn);
-    if (number != MDB_SUCCESS)
-        return number;
-    *settled = is_last(self, mdb_txn_id(txn));
-    mdb_txn_abort(txn);
-    if (*settled)
-        return number;
-    number = mdb_txn_begin(self->env, NULL, 0, &txn);
-    if (number != MDB_SUCCESS)
-        return number;
-    /* Under the lock nobody is committing: a file that is still ahead holds a commit that failed
-     * and could not be taken back. It comes into force when all processes have closed the catalog.
-     */
-    *settled = is_last(self, mdb_txn_id(txn) - 1);
-    mdb_txn_abort(txn);
-    return number;
-}
-
-lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
-{
-    int number = MDB_SUCCESS, settled = 0;
-
-    if (self->network) /* without a lock file snapshots go by the meta pages themselves */
+    if (!self->log.folder.sync || ligi_head_damaged(&self->log.head) || ligi_head_synced(&self->log.head) >= version)
         return LIG_OK;
-    for (int i = 0; i < GROW_TIMES_MAX; i++) {
-        LIG_TRY(ligi_file_catalog_enter(self));
-        number = settle_once(self, &settled);
-        ligi_file_catalog_leave(self);
-        if (number != MDB_MAP_RESIZED)
-            break;
-        LIG_TRY(ligi_file_catalog_adapt_map(self, number));
+    if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE))
+        return LIG_OK; /* an edit is being made: its commit comes behind this version */
+    ligi_head_append(&self->log.head, version);
+    return ligi_file_log_sync(&self->log, version, epoch, self->wait_ns);
+}
+
+lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uint64_t *version)
+{
+    for (int i = 0; i < BEHIND_TIMES_MAX; i++) {
+        uint32_t epoch = ligi_head_epoch(&self->log.head);
+        LIG_TRY(begin_snapshot(self, snapshot, version));
+        /* Behind: the commit stood, but the index could not be written. */
+        int behind = *version < ligi_head_synced(&self->log.head) &&
+                     !ligi_head_damaged(&self->log.head);
+        lig_status status = behind ? LIG_OK : make_durable(self, *version, epoch);
+        if (!behind && status == LIG_OK)
+            return LIG_OK;
+        ligi_file_catalog_end(*snapshot);
+        if (status != LIG_OK && status != LIG_E_IO)
+            return status;
+        LIG_TRY(ligi_file_catalog_settle(self));
     }
-    LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be settled"));
-    return settled ? LIG_OK
-                   : lig_fail(LIG_E_IO,
-                              "%s: the catalog's last commit failed and is in doubt; close the "
-                              "store in all processes",
-                              self->place);
+    return lig_fail(LIG_E_IO, "%s: the index cannot be brought up to date", self->place);
 }
 
-static int apply(ligi_file_catalog *self, MDB_txn *txn, const lig_catalog_op *op)
-{
-    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
-    MDB_val key, value = {op->value_bytes, (void *)op->value};
+/* --- writing --- */
 
-    if (ligi_file_catalog_key(op->key, op->key_bytes, stored, &key) != LIG_OK)
-        return MDB_BAD_VALSIZE;
-    if (op->value != NULL)
-        return mdb_put(txn, self->dbi, &key, &value, 0);
-    int number = mdb_del(txn, self->dbi, &key, NULL);
-    return number == MDB_NOTFOUND ? MDB_SUCCESS : number;
+lig_status ligi_file_catalog_lock(ligi_file_catalog *self, int64_t timeout_ns)
+{
+    return ligi_head_take(&self->log.head, LIGI_HEAD_WRITE, timeout_ns);
 }
 
-static int put_version(ligi_file_catalog *self, MDB_txn *txn, uint64_t version)
+void ligi_file_catalog_unlock(ligi_file_catalog *self)
 {
-    uint8_t bytes[sizeof version];
-    MDB_val key, value = {sizeof bytes, bytes};
-
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (uint8_t)(version >> (8 * i));
-    ligi_file_catalog_version_key(&key);
-    return mdb_put(txn, self->dbi, &key, &value, 0);
+    ligi_head_release(&self->log.head, LIGI_HEAD_WRITE);
 }
 
-/* To sync a file that has grown takes a commit of the file system's journal, several times as long
- * as to sync bytes that have their place: the file grows ahead, by an eighth at a time. The write
- * transaction keeps others away, and nothing was written under it yet. Where it fails nothing is
- * lost. */
-static void grow_ahead(const ligi_file_catalog *self)
+void ligi_file_catalog_unlock_mine(ligi_file_catalog *self)
 {
-    static const uint8_t zeros[64 << 10];
-    unsigned flags = 0;
-    MDB_envinfo info;
-    MDB_stat pages;
-    struct stat file;
-    int fd;
+    if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE))
+        ligi_file_catalog_unlock(self);
+}
 
-    if (mdb_env_get_flags(self->env, &flags) != MDB_SUCCESS || flags & MDB_NOSYNC ||
-        mdb_env_info(self->env, &info) != MDB_SUCCESS ||
-        mdb_env_stat(self->env, &pages) != MDB_SUCCESS ||
-        mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS || fstat(fd, &file) != 0)
-        return;
-    uint64_t used = (info.me_last_pgno + 1) * (uint64_t)pages.ms_psize;
-    uint64_t at = (uint64_t)file.st_size, step = used / 8 & ~(sizeof zeros - 1);
-    if (used < AHEAD_FROM_BYTES || at < used || at - used >= AHEAD_LEAST_BYTES)
-        return;
-    step = step < AHEAD_LEAST_BYTES ? AHEAD_LEAST_BYTES : step;
-    uint64_t end = at + (step < AHEAD_STEP_BYTES_MAX ? step : AHEAD_STEP_BYTES_MAX);
-    while (at < end && pwrite(fd, zeros, sizeof zeros, (off_t)at) == (ssize_t)sizeof zeros)
-        at += sizeof zeros;
+static lig_status lock_once(ligi_file_catalog *self)
+{
+    return ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE)
+               ? LIG_OK
+               : ligi_file_catalog_lock(self, self->wait_ns);
+}
+
+void ligi_file_catalog_holder(ligi_file_catalog *self, char *text, size_t text_bytes)
+{
+    ligi_head_holder(&self->log.head, text, text_bytes);
+}
+
+/* What happens under the lock: the index reads on to the end of the log, then the edit (may be NULL)
+ * is appended. */
+typedef struct write_run {
+    ligi_file_catalog *catalog;
+    const lig_catalog_edit *edit;
+    ligi_index_txn index;
+    ligi_writer record;
+    int appended, rolled;
+    int dirty; /* the transaction holds the edit */
+} write_run;
+
+static lig_status append(write_run *run)
+{
+    ligi_file_catalog *self = run->catalog;
+    ligi_log_position *at = &run->index.at, before;
+    ligi_log_header header = {.version = at->version + 1,
+                              .previous = at->chain,
+                              .synced = ligi_head_synced(&self->log.head),
+                              .date_ns = ligi_date_ns()};
+
+    if (at->version != run->edit->version)
+        return lig_fail(LIG_E_BUSY,
+                        "%s: the catalog is at version %" PRIu64 ", the change was made for %" PRIu64,
+                        self->place, at->version, run->edit->version);
+    LIG_TRY(ligi_log_record_put(&run->record, run->edit, &header));
+    uint64_t segment = at->segment;
+    LIG_TRY(ligi_file_log_reserve(&self->log, at, header.bytes,
+                                  run->edit->flags & LIG_EDIT_FREES ? 1 : 0, self->wait_ns));
+    run->rolled |= segment != at->segment;
+    before = *at;
+    run->dirty = 1;
+    LIG_TRY(ligi_index_apply(&run->index, run->record.data, &header, &before));
+    LIG_TRY(ligi_index_env_still(self));
+    LIG_TRY(ligi_file_log_append(&self->log, at, run->record.data, &header));
+    run->appended = 1;
+    return LIG_OK;
 }
 
 /* *number is LMDB's answer when the status is LIG_OK. */
-static lig_status commit_once(ligi_file_catalog *self, uint64_t version, const lig_catalog_op *ops,
-                              size_t count, int *number)
+static lig_status write_once(write_run *run, int *number)
 {
-    MDB_txn *txn;
-    uint64_t current;
+    ligi_file_catalog *self = run->catalog;
+    uint64_t before = 0;
 
-    *number = mdb_txn_begin(self->env, NULL, 0, &txn);
+    run->index = (ligi_index_txn){.dbi = self->dbi};
+    run->record.bytes = 0;
+    run->dirty = 0;
+    *number = mdb_txn_begin(self->env, NULL, 0, &run->index.txn);
     if (*number != MDB_SUCCESS)
         return LIG_OK;
-    grow_ahead(self);
-    lig_status status = ligi_file_catalog_version(txn, self->dbi, &current);
-    if (status == LIG_OK && current != version)
-        status =
-            lig_fail(LIG_E_BUSY,
-                     "%s: the catalog is at version %" PRIu64 ", the change was made for %" PRIu64,
-                     self->place, current, version);
+    ligi_index_env_ahead(self);
+    lig_status status = ligi_index_position(run->index.txn, self->dbi, &run->index.at);
+    before = run->index.at.segment;
     if (status == LIG_OK)
-        status = ligi_file_catalog_may_write(self);
-    for (size_t i = 0; i < count && *number == MDB_SUCCESS && status == LIG_OK; i++)
-        *number = apply(self, txn, &ops[i]);
-    if (status == LIG_OK && *number == MDB_SUCCESS)
-        *number = put_version(self, txn, version + 1);
-    if (status == LIG_OK && *number == MDB_SUCCESS)
-        status = check_names(self);
-    if (status != LIG_OK || *number != MDB_SUCCESS) {
-        mdb_txn_abort(txn);
-        return status;
+        status = ligi_file_log_tail(&self->log, &run->index.at, ligi_index_apply, &run->index);
+    if (status == LIG_OK) /* a killed process may have made it and not said so */
+        ligi_head_segment_set(&self->log.head, run->index.at.segment);
+    if (status == LIG_OK && run->edit != NULL)
+        status = append(run);
+    if (run->index.number != MDB_SUCCESS) {
+        *number = run->index.number;
+        status = LIG_OK;
     }
-    *number = mdb_txn_commit(txn);
-    return LIG_OK;
+    /* What was read is kept, also when the edit was refused. */
+    int keep = *number == MDB_SUCCESS &&
+               (run->appended || (!run->dirty && (run->index.applied > 0 ||
+                                                  run->index.at.segment != before)));
+    if (keep)
+        *number = ligi_index_position_put(&run->index);
+    if (keep && *number == MDB_SUCCESS)
+        *number = mdb_txn_commit(run->index.txn);
+    else
+        mdb_txn_abort(run->index.txn);
+    return status;
 }
 
-static lig_status check_ops(const lig_catalog_op *ops, size_t count)
+static lig_status write_log(write_run *run)
 {
-    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
-    MDB_val key;
-
-    for (size_t i = 0; i < count; i++) {
-        LIG_TRY(ligi_file_catalog_key(ops[i].key, ops[i].key_bytes, stored, &key));
-        if (ops[i].value != NULL && ops[i].value_bytes > INT32_MAX)
-            return lig_fail(LIG_E_LIMIT, "a value of %zu bytes is too large for the catalog",
-                            ops[i].value_bytes);
-    }
-    return LIG_OK;
-}
-
-/* LMDB calls a write that was cut short an I/O error. That is what a disk does that fills up. */
-static int full_or_broken(const ligi_file_catalog *self, int number)
-{
-    struct statvfs room;
-    mdb_filehandle_t fd;
-
-    if (number != EIO || mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS || fstatvfs(fd, &room) != 0)
-        return number;
-    return (uint64_t)room.f_bavail * room.f_frsize < FULL_BYTES ? ENOSPC : number;
-}
-
-lig_status ligi_file_catalog_commit(ligi_file_catalog *self, uint64_t version,
-                                    const lig_catalog_op *ops, size_t count)
-{
+    ligi_file_catalog *self = run->catalog;
     int number = MDB_SUCCESS;
 
-    LIG_TRY(check_ops(ops, count));
+    if (ligi_head_damaged(&self->log.head))
+        return lig_fail(LIG_E_CORRUPT,
+                        "%s: the log of commits is damaged: the store can be read and not written "
+                        "(ligament check --repair)",
+                        self->place);
     for (int i = 0; i < GROW_TIMES_MAX; i++) {
-        /* Without LMDB's locks pages that a reader of this process still needs would be reused. */
-        LIG_TRY(self->network ? ligi_file_catalog_enter_alone(self)
-                              : ligi_file_catalog_enter(self));
-        lig_status status = commit_once(self, version, ops, count, &number);
-        if (self->network)
-            ligi_file_catalog_leave_alone(self);
-        else
-            ligi_file_catalog_leave(self);
+        LIG_TRY(ligi_file_catalog_enter(self));
+        lig_status status = write_once(run, &number);
+        ligi_file_catalog_leave(self);
         LIG_TRY(status);
+        /* The commit stands when its record does: then the index catches up. */
+        if (run->appended)
+            run->edit = NULL;
         if (number != MDB_MAP_FULL && number != MDB_MAP_RESIZED)
             break;
         LIG_TRY(ligi_file_catalog_adapt_map(self, number));
     }
-    return ligi_mdb_fail(full_or_broken(self, number), self->place, "cannot be written");
+    if (run->appended)
+        return LIG_OK;
+    return ligi_index_env_fail(self, number, "cannot be written");
 }
 
-lig_status ligi_file_catalog_may_write(ligi_file_catalog *self)
+static lig_status check_ops(const lig_catalog_edit *edit)
 {
-    return self->lease == NULL ? LIG_OK : ligi_lease_check(self->lease);
+    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
+    MDB_val key;
+
+    for (size_t i = 0; i < edit->op_count; i++) {
+        const lig_catalog_op *op = &edit->ops[i];
+        LIG_TRY(ligi_file_catalog_key(op->key, op->key_bytes, stored, &key));
+        if (op->value != NULL && op->value_bytes > INT32_MAX)
+            return lig_fail(LIG_E_LIMIT, "a value of %zu bytes is too large for the catalog",
+                            op->value_bytes);
+    }
+    return LIG_OK;
+}
+
+static lig_status write_and_sync(write_run *run, uint64_t *version)
+{
+    ligi_file_catalog *self = run->catalog;
+
+    lig_status status = write_log(run);
+    *version = run->index.at.version;
+    uint32_t epoch = ligi_head_epoch(&self->log.head);
+    if (status == LIG_OK)
+        ligi_head_append(&self->log.head, *version);
+    ligi_file_catalog_unlock(self);
+    LIG_TRY(status);
+    return self->log.folder.sync
+               ? ligi_file_log_sync(&self->log, *version, epoch, self->wait_ns)
+               : LIG_OK;
+}
+
+lig_status ligi_file_catalog_commit(ligi_file_catalog *self, const lig_catalog_edit *edit)
+{
+    write_run run = {.catalog = self, .edit = edit};
+    uint64_t version;
+
+    lig_status status = check_ops(edit);
+    if (status != LIG_OK) {
+        ligi_file_catalog_unlock_mine(self);
+        return status;
+    }
+    LIG_TRY(lock_once(self));
+    status = write_and_sync(&run, &version);
+    ligi_writer_fini(&run.record);
+    if (status == LIG_OK && run.rolled)
+        ligi_checkpointing(self, 0);
+    return status;
+}
+
+lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
+{
+    write_run run = {.catalog = self};
+    uint64_t version;
+
+    if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE))
+        return write_log(&run);
+    LIG_TRY(lock_once(self));
+    return write_and_sync(&run, &version);
 }
 
 lig_status ligi_file_catalog_hold(ligi_file_catalog *self, uint64_t id, int on)

@@ -90,7 +90,7 @@ static lig_status write_heads(int fd, ligi_file_catalog_meta *meta)
 
 /* LMDB uses a page again three commits after the one that could see it, so a copy during which one
  * commit ended is whole. */
-static lig_status copy_consistent(int from, int to, const char *place, uint64_t *txnid)
+lig_status ligi_file_catalog_copy_file(int from, int to, const char *place, uint64_t *txnid)
 {
     ligi_file_catalog_meta before, after;
 
@@ -140,7 +140,7 @@ static lig_status image_create(ligi_file_catalog_copy *owner, int from, image **
     if (fd < 0)
         status = ligi_fail_errno(errno, "%s: no memory for a copy of the catalog", owner->place);
     if (status == LIG_OK)
-        status = copy_consistent(from, fd, owner->place, &made->txnid);
+        status = ligi_file_catalog_copy_file(from, fd, owner->place, &made->txnid);
     if (status == LIG_OK)
         status = open_env(made, fd, owner->place);
     if (fd >= 0)
@@ -237,7 +237,7 @@ lig_status ligi_file_catalog_copy_begin(ligi_file_catalog_copy *self, void **sna
     status = ligi_mdb_fail(mdb_txn_begin(used->env, NULL, MDB_RDONLY, &txn), self->place,
                            "cannot be read");
     if (status == LIG_OK)
-        status = ligi_file_snapshot_create(txn, used->dbi, image_release, used, snapshot, version);
+        status = ligi_file_snapshot_create(txn, used->dbi, NULL, image_release, used, snapshot, version);
     if (status != LIG_OK)
         image_release(used);
     return status;

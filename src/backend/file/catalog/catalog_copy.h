@@ -19,4 +19,8 @@ lig_status ligi_file_catalog_copy_settle(ligi_file_catalog_copy *copy);
 lig_status ligi_file_catalog_copy_begin(ligi_file_catalog_copy *copy, void **snapshot,
                                         uint64_t *version);
 
+/* Copies an LMDB file that others may be writing; *txnid is what the copy shows. LIG_E_BUSY when it
+ * changes faster than it can be copied. */
+lig_status ligi_file_catalog_copy_file(int from, int to, const char *place, uint64_t *txnid);
+
 #endif

@@ -1,20 +1,23 @@
-/* The catalog's environment, and the gate before its transactions: LMDB moves its map only while
+/* The catalog's log and index, and the gate before its transactions: LMDB moves its map only while
  * this process has none. For the sources of the catalog. */
 #ifndef LIGI_CATALOG_GATE_H
 #define LIGI_CATALOG_GATE_H
 
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/entry.h"
-#include "backend/file/leases/lease.h"
+#include "backend/file/log/file_log.h"
 
 struct ligi_file_catalog {
-    MDB_env *env;
+    MDB_env *env; /* the index */
     MDB_dbi dbi;
     char *place;
-    int network;
-    ligi_lease *lease; /* NULL unless network */
     int folder_fd;
-    ligi_entry_id file, lock_file; /* what the names stood for when they were opened */
+    ligi_file_log log;
+    uint64_t map_bytes;
+    uint64_t log_bytes; /* of log, after which a checkpoint is made */
+    int64_t wait_ns;    /* for the write lock */
+    ligi_entry_id head_file; /* what the names stood for when they were opened */
+    ligi_entry_id index_file;
 
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t changed;
@@ -22,6 +25,7 @@ struct ligi_file_catalog {
     int alone;       /* somebody has, or waits to have, none beside him */
     uint64_t *held;  /* ids of packs that this process writes or claims */
     size_t held_count, held_capacity;
+    ligi_log_position events; /* up to where events were read last */
 };
 
 /* Around every transaction. Entering waits while another thread is alone: LIG_E_BUSY after 20 s. */

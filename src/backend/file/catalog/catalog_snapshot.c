@@ -1,6 +1,7 @@
 #include "backend/file/catalog/catalog_snapshot.h"
 
 #include "backend/file/catalog/catalog.h"
+#include "backend/file/catalog/index_items.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -88,8 +89,9 @@ lig_status ligi_file_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *versio
     return LIG_OK;
 }
 
-lig_status ligi_file_snapshot_create(MDB_txn *txn, MDB_dbi dbi, void (*ended)(void *owner),
-                                     void *owner, void **snapshot, uint64_t *version)
+lig_status ligi_file_snapshot_create(MDB_txn *txn, MDB_dbi dbi, ligi_file_log *log,
+                                     void (*ended)(void *owner), void *owner, void **snapshot,
+                                     uint64_t *version)
 {
     ligi_file_snapshot *made = NULL;
 
@@ -103,6 +105,7 @@ lig_status ligi_file_snapshot_create(MDB_txn *txn, MDB_dbi dbi, void (*ended)(vo
     }
     made->txn = txn;
     made->dbi = dbi;
+    made->log = log;
     made->pid = getpid();
     made->ended = ended;
     made->owner = owner;
@@ -124,6 +127,9 @@ void ligi_file_catalog_end(void *snapshot)
         mdb_txn_abort(self->txn);
         self->ended(self->owner);
     }
+    for (size_t i = 0; i < self->value_count; i++)
+        free(self->values[i]);
+    free(self->values);
     pthread_mutex_destroy(&self->lock);
     free(self);
 }
@@ -134,6 +140,32 @@ static lig_status check_process(const ligi_file_snapshot *self)
         return lig_fail(LIG_E_CLOSED,
                         "this view of the catalog was made before the process was forked");
     return LIG_OK;
+}
+
+/* A large value is read from the log, and lives as long as the snapshot. */
+static lig_status fill_value(ligi_file_snapshot *self, MDB_val stored, lig_catalog_item *item)
+{
+    void *read;
+
+    if (self->log == NULL) {
+        item->value = stored.mv_data;
+        item->value_bytes = stored.mv_size;
+        return LIG_OK;
+    }
+    LIG_TRY(ligi_index_value(self->log, item->key, item->key_bytes, stored, &item->value, &read,
+                             &item->value_bytes));
+    if (read == NULL)
+        return LIG_OK;
+    item->value = read;
+    pthread_mutex_lock(&self->lock);
+    lig_status status = ligi_grow(&self->values, &self->value_capacity, self->value_count + 1,
+                                  sizeof *self->values, "a snapshot of the catalog");
+    if (status == LIG_OK)
+        self->values[self->value_count++] = read;
+    pthread_mutex_unlock(&self->lock);
+    if (status != LIG_OK)
+        free(read);
+    return status;
 }
 
 static lig_status find(ligi_file_snapshot *self, MDB_cursor_op op, MDB_val *key,
@@ -154,9 +186,7 @@ static lig_status find(ligi_file_snapshot *self, MDB_cursor_op op, MDB_val *key,
         return lig_fail(LIG_E_CORRUPT, "the catalog holds a key that is not its own");
     item->key = bytes + 1;
     item->key_bytes = key->mv_size - 1;
-    item->value = value.mv_data;
-    item->value_bytes = value.mv_size;
-    return LIG_OK;
+    return fill_value(self, value, item);
 }
 
 lig_status ligi_file_catalog_get(void *snapshot, const void *key, size_t key_bytes,

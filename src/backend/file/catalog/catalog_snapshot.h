@@ -3,6 +3,7 @@
 #define LIGI_CATALOG_SNAPSHOT_H
 
 #include "backend/file/catalog/catalog.h"
+#include "backend/file/log/file_log.h"
 
 /* A view of the environment, or of a copy of it (catalog_copy.h). */
 typedef struct ligi_file_snapshot {
@@ -11,13 +12,17 @@ typedef struct ligi_file_snapshot {
     pid_t pid;
     void (*ended)(void *owner); /* after the transaction is gone */
     void *owner;
-    pthread_mutex_t lock; /* guards the cursor */
+    ligi_file_log *log;   /* that holds large values; NULL: the catalog of format 1 */
+    pthread_mutex_t lock; /* guards all below */
     MDB_cursor *cursor;   /* NULL before the first seek */
+    void **values;        /* large ones that were read, freed at the end */
+    size_t value_count, value_capacity;
 } ligi_file_snapshot;
 
 /* Takes over the transaction, also on failure. */
-lig_status ligi_file_snapshot_create(MDB_txn *txn, MDB_dbi dbi, void (*ended)(void *owner),
-                                     void *owner, void **snapshot, uint64_t *version);
+lig_status ligi_file_snapshot_create(MDB_txn *txn, MDB_dbi dbi, ligi_file_log *log,
+                                     void (*ended)(void *owner), void *owner, void **snapshot,
+                                     uint64_t *version);
 void ligi_file_catalog_end(void *snapshot);
 lig_status ligi_file_catalog_get(void *snapshot, const void *key, size_t key_bytes,
                                  lig_catalog_item *item);

@@ -155,9 +155,7 @@ lig_status ligi_file_pack_create(void *opaque, uint64_t bytes, const void *secre
     writer *self;
 
     LIG_TRY(writer_create(opaque, secret, &self));
-    lig_status status = ligi_file_catalog_may_write(self->volume->catalog);
-    if (status == LIG_OK)
-        status = ligi_file_engine(self->volume, &self->engine);
+    lig_status status = ligi_file_engine(self->volume, &self->engine);
     if (status == LIG_OK)
         status = create_locked(self);
     if (status != LIG_OK) {

@@ -1,0 +1,241 @@
+#include "backend/file/catalog/checkpointing.h"
+
+#include "backend/file/catalog/catalog.h"
+#include "backend/file/catalog/catalog_snapshot.h"
+#include "backend/file/catalog/index_env.h"
+#include "backend/file/catalog/index_items.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static lig_status file_bytes(ligi_file_catalog *self, ligi_name_kind kind, uint64_t number,
+                             uint64_t *bytes)
+{
+    struct stat info;
+    int fd;
+
+    LIG_TRY(ligi_log_folder_file(&self->log.folder, kind, number, &fd));
+    *bytes += fstat(fd, &info) == 0 ? (uint64_t)info.st_size : 0;
+    close(fd);
+    return LIG_OK;
+}
+
+/* Whether the segments behind the last checkpoint are larger than it, and than the limit. */
+static lig_status is_due(ligi_file_catalog *self, int *due)
+{
+    uint64_t *checkpoints, *segments, last = 0, base = 0, log = 0;
+    size_t count, segment_count;
+
+    LIG_TRY(ligi_log_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &checkpoints, &count));
+    if (count > 0)
+        last = checkpoints[count - 1];
+    free(checkpoints);
+    lig_status status =
+        last ? file_bytes(self, LIGI_NAME_CHECKPOINT, last, &base) : LIG_OK;
+    LIG_TRY(status);
+    LIG_TRY(
+        ligi_log_folder_list(&self->log.folder, LIGI_NAME_SEGMENT, &segments, &segment_count));
+    for (size_t i = segment_count; i-- > 0 && segments[i] > last && status == LIG_OK;)
+        status = file_bytes(self, LIGI_NAME_SEGMENT, segments[i], &log);
+    free(segments);
+    *due = log > self->log_bytes && log > base;
+    return status;
+}
+
+typedef struct checkpoint_run {
+    ligi_file_catalog *catalog;
+    ligi_checkpoint_writer *writer;
+    void *snapshot;
+    ligi_log_position at;
+    lig_catalog_problem problem; /* NULL: a value that cannot be read is a failure */
+    void *context;
+} checkpoint_run;
+
+/* A new log behind the index: with an id of its own, and without the old one's witnesses. */
+static lig_status begin_log(checkpoint_run *run, ligi_index_txn *index)
+{
+    ligi_file_log *log = &run->catalog->log;
+
+    LIG_TRY(ligi_file_log_new_id(log));
+    LIG_TRY(ligi_file_log_create(log, &index->at));
+    index->at.segment = index->at.version + 1;
+    index->at.offset = LIGI_SEGMENT_HEADER_BYTES;
+    index->at.last = 0;
+    ligi_head_epoch_next(&log->head);
+    ligi_head_poison(&log->head, 0);
+    return ligi_index_env_fail(run->catalog, ligi_index_bind(index, log->id), "cannot be written");
+}
+
+/* The index stands at the start of a new segment: behind a roll, or `anew` after a damaged log. */
+static lig_status move_index(checkpoint_run *run, int anew)
+{
+    ligi_file_catalog *self = run->catalog;
+    ligi_index_txn index = {.dbi = self->dbi};
+
+    int number = mdb_txn_begin(self->env, NULL, 0, &index.txn);
+    LIG_TRY(ligi_index_env_fail(self, number, "cannot be written"));
+    lig_status status = ligi_index_position(index.txn, self->dbi, &index.at);
+    if (status == LIG_OK && anew) {
+        status = begin_log(run, &index);
+    } else if (status == LIG_OK) {
+        status = ligi_file_log_roll(&self->log, &index.at, self->wait_ns);
+    }
+    if (status == LIG_OK)
+        status = ligi_index_env_fail(self, ligi_index_position_put(&index), "cannot be written");
+    if (status == LIG_OK)
+        status = ligi_index_env_fail(self, mdb_txn_commit(index.txn), "cannot be written");
+    else
+        mdb_txn_abort(index.txn);
+    run->at = index.at;
+    return status;
+}
+
+/* A snapshot at the end of the log, which continues in a new segment. */
+static lig_status begin_at_roll(checkpoint_run *run, int anew)
+{
+    ligi_file_catalog *self = run->catalog;
+    uint64_t version;
+
+    LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
+    lig_status status = anew ? LIG_OK : ligi_file_catalog_settle(self);
+    if (status == LIG_OK)
+        status = ligi_file_catalog_enter(self);
+    if (status == LIG_OK) {
+        status = move_index(run, anew);
+        ligi_file_catalog_leave(self);
+    }
+    if (status == LIG_OK)
+        status = ligi_file_catalog_begin(self, &run->snapshot, &version);
+    ligi_file_catalog_unlock(self);
+    return status;
+}
+
+static lig_status put_stored(checkpoint_run *run, MDB_val key, MDB_val stored)
+{
+    ligi_checkpoint_item item = {.key = (const uint8_t *)key.mv_data + 1,
+                                 .key_bytes = key.mv_size - 1,
+                                 .version = ligi_index_value_version(stored)};
+    const void *inlined;
+    void *read;
+
+    lig_status status = ligi_index_value(&run->catalog->log, item.key, item.key_bytes, stored,
+                                         &inlined, &read, &item.value_bytes);
+    if (run->problem != NULL && (status == LIG_E_CORRUPT || status == LIG_E_BUSY))
+        return run->problem(run->context, lig_error_text(), NULL, 0);
+    LIG_TRY(status);
+    item.value = read ? read : inlined;
+    status = ligi_checkpoint_put(run->writer, &item);
+    free(read);
+    return status;
+}
+
+static lig_status put_all(checkpoint_run *run)
+{
+    const ligi_file_snapshot *snapshot = run->snapshot;
+    const char *place = run->catalog->place;
+    MDB_cursor *cursor;
+    MDB_val key = {1, (void *)"\1"}, value;
+
+    LIG_TRY(ligi_mdb_fail(mdb_cursor_open(snapshot->txn, snapshot->dbi, &cursor), place,
+                          "cannot be read"));
+    lig_status status = LIG_OK;
+    int number = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+    while (number == MDB_SUCCESS && status == LIG_OK) {
+        status = put_stored(run, key, value);
+        number = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+    }
+    mdb_cursor_close(cursor);
+    if (status == LIG_OK && number != MDB_NOTFOUND)
+        status = ligi_mdb_fail(number, place, "cannot be read");
+    return status;
+}
+
+/* Removes checkpoints before the last two, and segments that the older of the two covers. */
+static lig_status remove_old(ligi_file_catalog *self)
+{
+    uint64_t *numbers, kept;
+    size_t count;
+
+    LIG_TRY(ligi_log_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
+    kept = count >= 2 ? numbers[count - 2] : 0;
+    for (size_t i = 0; i + 2 < count; i++)
+        (void)ligi_log_folder_remove(&self->log.folder, LIGI_NAME_CHECKPOINT, numbers[i]);
+    free(numbers);
+    if (kept == 0)
+        return LIG_OK;
+    ligi_log_folder_forget(&self->log.folder, LIGI_NAME_CHECKPOINT, kept);
+    LIG_TRY(ligi_log_folder_list(&self->log.folder, LIGI_NAME_SEGMENT, &numbers, &count));
+    size_t i = 0;
+    for (; i + 1 < count && numbers[i + 1] <= kept + 1; i++)
+        (void)ligi_log_folder_remove(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
+    ligi_log_folder_forget(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
+    free(numbers);
+    return LIG_OK;
+}
+
+static lig_status make(checkpoint_run *run, int anew)
+{
+    ligi_file_catalog *self = run->catalog;
+
+    LIG_TRY(begin_at_roll(run, anew));
+    lig_status status = ligi_checkpoint_create(&self->log, &run->at, &run->writer);
+    if (status == LIG_OK)
+        status = put_all(run);
+    ligi_file_catalog_end(run->snapshot);
+    if (status == LIG_OK)
+        status = ligi_checkpoint_finish(run->writer);
+    ligi_checkpoint_abort(run->writer);
+    return status;
+}
+
+static lig_status remove_below(ligi_file_catalog *self, ligi_name_kind kind, uint64_t number)
+{
+    uint64_t *numbers;
+    size_t count;
+
+    LIG_TRY(ligi_log_folder_list(&self->log.folder, kind, &numbers, &count));
+    for (size_t i = 0; i < count && numbers[i] < number; i++)
+        (void)ligi_log_folder_remove(&self->log.folder, kind, numbers[i]);
+    free(numbers);
+    ligi_log_folder_forget(&self->log.folder, kind, number);
+    return LIG_OK;
+}
+
+lig_status ligi_checkpointing_anew(ligi_file_catalog *self, lig_catalog_problem problem,
+                                   void *context)
+{
+    checkpoint_run run = {.catalog = self, .problem = problem, .context = context};
+
+    LIG_TRY(ligi_head_take(&self->log.head, LIGI_HEAD_CHECKPOINT, self->wait_ns));
+    lig_status status = make(&run, 1);
+    if (status == LIG_OK)
+        status = remove_below(self, LIGI_NAME_SEGMENT, run.at.version + 1);
+    if (status == LIG_OK)
+        status = remove_below(self, LIGI_NAME_CHECKPOINT, run.at.version);
+    if (status == LIG_OK)
+        ligi_head_damage(&self->log.head, 0);
+    ligi_head_release(&self->log.head, LIGI_HEAD_CHECKPOINT);
+    return status;
+}
+
+void ligi_checkpointing(ligi_file_catalog *self, int now)
+{
+    int due = now;
+
+    if (ligi_head_take(&self->log.head, LIGI_HEAD_CHECKPOINT, 0) != LIG_OK)
+        return;
+    lig_status status = now ? LIG_OK : is_due(self, &due);
+    checkpoint_run run = {.catalog = self};
+    if (status == LIG_OK && due)
+        status = make(&run, 0);
+    if (status == LIG_OK && due)
+        status = remove_old(self);
+    ligi_head_release(&self->log.head, LIGI_HEAD_CHECKPOINT);
+    if (status != LIG_OK)
+        ligi_log(LIG_LOG_WARNING, "%s: no checkpoint of the log was made: %s", self->place,
+                 lig_error_text());
+}

@@ -1,0 +1,185 @@
+#include "backend/file/catalog/index_env.h"
+
+#include "backend/file/catalog/catalog_snapshot.h"
+#include "backend/file/names.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define READERS_MAX 1022
+#define LOCK_FILE_BYTES 65536 /* what LMDB makes of READERS_MAX */
+#define MAP_BYTES_LEAST (UINT64_C(1) << 24)
+#define AHEAD_BYTES (UINT64_C(256) << 10)
+#define FULL_BYTES (UINT64_C(1) << 20) /* with less room a disk counts as full */
+
+/* LMDB writes to its lock file through a map: on a full disk a page that is not there yet would
+ * raise SIGBUS. No environment of this process has the file open here, so that closing it drops no
+ * lock. */
+static lig_status reserve_lock_file(const ligi_file_catalog *self)
+{
+    int fd;
+
+    LIG_TRY(ligi_entry_open(self->folder_fd, self->folder_fd, self->place, LIGI_NAME_INDEX_LOCK,
+                            O_RDWR | O_CREAT, &fd));
+    lig_status status = ligi_plain_sole(fd, self->place, LIGI_NAME_INDEX_LOCK);
+    int number = status == LIG_OK ? posix_fallocate(fd, 0, LOCK_FILE_BYTES) : 0;
+    close(fd);
+    if (number == 0 || number == EOPNOTSUPP || number == EINVAL)
+        return status;
+    return ligi_fail_errno(number, "%s/" LIGI_NAME_INDEX_LOCK ": cannot be allocated",
+                           self->place);
+}
+
+/* LMDB opens by name: what it has opened must be what was looked at. */
+static lig_status identify(ligi_file_catalog *self)
+{
+    ligi_entry_id opened;
+    int fd;
+
+    if (mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS)
+        return lig_fail(LIG_E_INTERNAL, "%s: the index has no descriptor", self->place);
+    fcntl(fd, F_SETFD, FD_CLOEXEC); /* LMDB leaves it open to programs that are run */
+    LIG_TRY(ligi_entry_identify(fd, self->place, LIGI_NAME_INDEX, &opened));
+    if (opened.device != self->index_file.device || opened.inode != self->index_file.inode)
+        return lig_fail(LIG_E_BUSY, "%s/" LIGI_NAME_INDEX " was replaced while it was opened",
+                        self->place);
+    return ligi_index_env_still(self);
+}
+
+static int try_open(ligi_file_catalog *self, uint64_t map_bytes)
+{
+    char path[64];
+
+    /* By the descriptor: the path may lead elsewhere by now. */
+    snprintf(path, sizeof path, "/proc/self/fd/%d/" LIGI_NAME_INDEX, self->folder_fd);
+    int number = mdb_env_create(&self->env);
+    if (number == MDB_SUCCESS)
+        number = mdb_env_set_mapsize(self->env, map_bytes);
+    if (number == MDB_SUCCESS)
+        number = mdb_env_set_maxreaders(self->env, READERS_MAX);
+    if (number == MDB_SUCCESS)
+        number = mdb_env_open(self->env, path, MDB_NOSUBDIR | MDB_NOTLS | MDB_NOSYNC, 0666);
+    if (number != MDB_SUCCESS)
+        ligi_index_env_close(self);
+    return number;
+}
+
+static lig_status look_at_file(ligi_file_catalog *self)
+{
+    int fd;
+
+    lig_status status = ligi_entry_open(self->folder_fd, self->folder_fd, self->place,
+                                        LIGI_NAME_INDEX, O_RDWR | O_CREAT, &fd);
+    if (status == LIG_E_DENIED && lig_error_number() != 0)
+        return ligi_fail_errno(lig_error_number(),
+                               "%s/" LIGI_NAME_INDEX " cannot be written (mode=r reads only)",
+                               self->place);
+    LIG_TRY(status);
+    status = ligi_plain_sole(fd, self->place, LIGI_NAME_INDEX);
+    if (status == LIG_OK)
+        status = ligi_entry_identify(fd, self->place, LIGI_NAME_INDEX, &self->index_file);
+    close(fd);
+    return status;
+}
+
+static lig_status open_database(ligi_file_catalog *self)
+{
+    MDB_txn *txn;
+    int number, dead;
+
+    mdb_reader_check(self->env, &dead);
+    do {
+        number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, &txn);
+        if (number == MDB_MAP_RESIZED && mdb_env_set_mapsize(self->env, 0) != MDB_SUCCESS)
+            break;
+    } while (number == MDB_MAP_RESIZED);
+    LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be read"));
+    number = mdb_dbi_open(txn, NULL, 0, &self->dbi);
+    int committed = mdb_txn_commit(txn);
+    return ligi_mdb_fail(number != MDB_SUCCESS ? number : committed, self->place,
+                         "cannot be read");
+}
+
+lig_status ligi_index_env_open(ligi_file_catalog *self)
+{
+    uint64_t map_bytes = self->map_bytes;
+
+    ligi_index_env_close(self);
+    LIG_TRY(look_at_file(self));
+    LIG_TRY(reserve_lock_file(self));
+    int number = try_open(self, map_bytes);
+    /* Where address space is rationed a smaller map does too: it grows when it must. */
+    while (number == ENOMEM && map_bytes > MAP_BYTES_LEAST)
+        number = try_open(self, map_bytes /= 8);
+    LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be opened"));
+    LIG_TRY(identify(self));
+    return open_database(self);
+}
+
+void ligi_index_env_close(ligi_file_catalog *self)
+{
+    if (self->env != NULL)
+        mdb_env_close(self->env);
+    self->env = NULL;
+}
+
+static lig_status remove_entry(const ligi_file_catalog *self, const char *name)
+{
+    if (unlinkat(self->folder_fd, name, 0) != 0 && errno != ENOENT)
+        return ligi_fail_errno(errno, "%s/%s: cannot be removed", self->place, name);
+    return LIG_OK;
+}
+
+lig_status ligi_index_env_remove(ligi_file_catalog *self)
+{
+    ligi_index_env_close(self);
+    LIG_TRY(remove_entry(self, LIGI_NAME_INDEX));
+    return remove_entry(self, LIGI_NAME_INDEX_LOCK);
+}
+
+lig_status ligi_index_env_still(const ligi_file_catalog *self)
+{
+    int fd = -1;
+
+    (void)mdb_env_get_fd(self->env, &fd);
+    LIG_TRY(ligi_entry_still(self->folder_fd, self->place, LIGI_NAME_INDEX, &self->index_file, fd));
+    return ligi_entry_still(self->log.folder.fd, self->place, LIGI_NAME_HEAD, &self->head_file,
+                            self->log.head.fd);
+}
+
+void ligi_index_env_ahead(const ligi_file_catalog *self)
+{
+    static const uint8_t zeros[64 << 10];
+    MDB_envinfo info;
+    MDB_stat pages;
+    struct stat file;
+    int fd;
+
+    if (mdb_env_info(self->env, &info) != MDB_SUCCESS ||
+        mdb_env_stat(self->env, &pages) != MDB_SUCCESS ||
+        mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS || fstat(fd, &file) != 0)
+        return;
+    uint64_t used = (info.me_last_pgno + 1) * (uint64_t)pages.ms_psize;
+    uint64_t at = (uint64_t)file.st_size;
+    if (at < used || at - used >= AHEAD_BYTES / 2)
+        return;
+    while (at < used + AHEAD_BYTES &&
+           pwrite(fd, zeros, sizeof zeros, (off_t)at) == (ssize_t)sizeof zeros)
+        at += sizeof zeros;
+}
+
+lig_status ligi_index_env_fail(const ligi_file_catalog *self, int number, const char *what)
+{
+    struct statvfs room;
+
+    /* LMDB calls a write that was cut short an I/O error. */
+    if (number == EIO && fstatvfs(self->folder_fd, &room) == 0 &&
+        (uint64_t)room.f_bavail * room.f_frsize < FULL_BYTES)
+        number = ENOSPC;
+    return ligi_mdb_fail(number, self->place, what);
+}

@@ -1,0 +1,264 @@
+#include "backend/file/catalog/index_items.h"
+
+#include "backend/file/catalog/catalog_snapshot.h"
+#include "base/boot.h"
+#include "base/codec.h"
+#include "base/error.h"
+#include "base/hash.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define IN_CHECKPOINT (UINT64_C(1) << 63) /* of a reference's file */
+#define REF_BYTES 37                      /* file, offset, version, hash, bytes, tag */
+#define POSITION_BYTES 32
+
+typedef struct value_ref {
+    uint64_t file, offset, version, hash;
+    uint32_t bytes;
+} value_ref;
+
+static MDB_val own_key(const char *name)
+{
+    return (MDB_val){.mv_size = strlen(name + 1) + 1, .mv_data = (void *)name};
+}
+
+/* --- where the index stands --- */
+
+lig_status ligi_index_position(MDB_txn *txn, MDB_dbi dbi, ligi_log_position *at)
+{
+    MDB_val key = own_key("\0tail"), value;
+
+    memset(at, 0, sizeof *at);
+    LIG_TRY(ligi_file_catalog_version(txn, dbi, &at->version));
+    int number = mdb_get(txn, dbi, &key, &value);
+    if (number == MDB_NOTFOUND)
+        return LIG_OK;
+    LIG_TRY(ligi_mdb_fail(number, "this store", "cannot be read"));
+    ligi_reader reader = {.data = value.mv_data, .bytes = value.mv_size};
+    at->chain = ligi_get_u64(&reader);
+    at->segment = ligi_get_u64(&reader);
+    at->offset = ligi_get_u64(&reader);
+    at->last = ligi_get_u64(&reader);
+    return reader.failed || value.mv_size != POSITION_BYTES
+               ? lig_fail(LIG_E_CORRUPT, "the index has no position in the log")
+               : LIG_OK;
+}
+
+static void put_le64(uint8_t *out, uint64_t value)
+{
+    for (int i = 0; i < 8; i++)
+        out[i] = (uint8_t)(value >> (8 * i));
+}
+
+int ligi_index_position_put(const ligi_index_txn *index)
+{
+    uint8_t bytes[POSITION_BYTES], version[8];
+    MDB_val key = own_key("\0tail"), value = {sizeof bytes, bytes};
+
+    put_le64(bytes, index->at.chain);
+    put_le64(bytes + 8, index->at.segment);
+    put_le64(bytes + 16, index->at.offset);
+    put_le64(bytes + 24, index->at.last);
+    int number = mdb_put(index->txn, index->dbi, &key, &value, 0);
+    put_le64(version, index->at.version);
+    value = (MDB_val){sizeof version, version};
+    ligi_file_catalog_version_key(&key);
+    return number ? number : mdb_put(index->txn, index->dbi, &key, &value, 0);
+}
+
+static int make_binding(const uint8_t id[16], uint8_t bytes[32])
+{
+    memcpy(bytes, id, 16);
+    return ligi_boot_id(bytes + 16);
+}
+
+int ligi_index_bound(MDB_txn *txn, MDB_dbi dbi, const uint8_t id[16])
+{
+    uint8_t bytes[32];
+    MDB_val key = own_key("\0bound"), value;
+
+    return make_binding(id, bytes) && mdb_get(txn, dbi, &key, &value) == MDB_SUCCESS &&
+           value.mv_size == sizeof bytes && memcmp(value.mv_data, bytes, sizeof bytes) == 0;
+}
+
+int ligi_index_bind(const ligi_index_txn *index, const uint8_t id[16])
+{
+    uint8_t bytes[32];
+    MDB_val key = own_key("\0bound"), value = {sizeof bytes, bytes};
+
+    (void)make_binding(id, bytes);
+    return mdb_put(index->txn, index->dbi, &key, &value, 0);
+}
+
+/* --- items --- */
+
+static int put_value(ligi_index_txn *index, MDB_val *key, const void *data, size_t bytes,
+                     const value_ref *ref, unsigned flags)
+{
+    uint8_t small[REF_BYTES];
+    MDB_val value = {REF_BYTES, small};
+
+    if (bytes > LIGI_INDEX_INLINE_BYTES) {
+        put_le64(small, ref->file);
+        put_le64(small + 8, ref->offset);
+        put_le64(small + 16, ref->version);
+        put_le64(small + 24, ligi_hash64_plain(data, bytes));
+        for (int i = 0; i < 4; i++)
+            small[32 + i] = (uint8_t)(bytes >> (8 * i));
+        small[36] = 1;
+        return mdb_put(index->txn, index->dbi, key, &value, flags);
+    }
+    value = (MDB_val){bytes + 1, NULL};
+    int number = mdb_put(index->txn, index->dbi, key, &value, flags | MDB_RESERVE);
+    if (number == MDB_SUCCESS) {
+        memcpy(value.mv_data, data, bytes);
+        ((uint8_t *)value.mv_data)[bytes] = 0;
+    }
+    return number;
+}
+
+int ligi_index_apply_item(ligi_index_txn *index, const ligi_log_item *item, uint64_t version,
+                          const ligi_log_position *at)
+{
+    value_ref ref = {.file = at->segment, .offset = at->offset + item->at, .version = version};
+    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
+    MDB_val key;
+
+    if (item->kind == LIGI_LOG_EVENT)
+        return MDB_SUCCESS;
+    if (ligi_file_catalog_key(item->key, item->key_bytes, stored, &key) != LIG_OK)
+        return MDB_BAD_VALSIZE;
+    if (item->kind == LIGI_LOG_PUT)
+        return put_value(index, &key, item->value, item->value_bytes, &ref, 0);
+    int number = mdb_del(index->txn, index->dbi, &key, NULL);
+    return number == MDB_NOTFOUND ? MDB_SUCCESS : number;
+}
+
+lig_status ligi_index_apply(void *opaque, const uint8_t *record, const ligi_log_header *header,
+                            const ligi_log_position *at)
+{
+    ligi_index_txn *index = opaque;
+    size_t next = LIGI_LOG_HEADER_BYTES;
+    ligi_log_item item;
+
+    while (index->number == MDB_SUCCESS && ligi_log_item_next(record, header->bytes, &next, &item))
+        index->number = ligi_index_apply_item(index, &item, header->version, at);
+    index->applied++;
+    return index->number == MDB_SUCCESS ? LIG_OK : LIG_E_IO;
+}
+
+lig_status ligi_index_fill_item(void *opaque, const ligi_checkpoint_item *item)
+{
+    const ligi_index_fill *fill = opaque;
+    value_ref ref = {.file = fill->checkpoint | IN_CHECKPOINT,
+                     .offset = item->offset,
+                     .version = item->version};
+    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
+    MDB_val key;
+
+    LIG_TRY(ligi_file_catalog_key(item->key, item->key_bytes, stored, &key));
+    fill->index->number =
+        put_value(fill->index, &key, item->value, item->value_bytes, &ref, MDB_APPEND);
+    return fill->index->number == MDB_SUCCESS ? LIG_OK : LIG_E_IO;
+}
+
+/* --- large values --- */
+
+static int get_ref(MDB_val stored, value_ref *ref)
+{
+    ligi_reader reader = {.data = stored.mv_data, .bytes = stored.mv_size};
+
+    ref->file = ligi_get_u64(&reader);
+    ref->offset = ligi_get_u64(&reader);
+    ref->version = ligi_get_u64(&reader);
+    ref->hash = ligi_get_u64(&reader);
+    ref->bytes = ligi_get_u32(&reader);
+    return stored.mv_size == REF_BYTES && !reader.failed;
+}
+
+/* LIG_E_NOTFOUND without a sentence when the file is gone. */
+static lig_status read_ref(ligi_file_log *log, const value_ref *ref, void *data)
+{
+    ligi_name_kind kind = ref->file & IN_CHECKPOINT ? LIGI_NAME_CHECKPOINT : LIGI_NAME_SEGMENT;
+    size_t got;
+    int fd;
+
+    LIG_TRY(ligi_log_folder_file(&log->folder, kind, ref->file & ~IN_CHECKPOINT, &fd));
+    lig_status status = ligi_log_pread(&log->folder, fd, data, ref->bytes, ref->offset, &got);
+    close(fd);
+    LIG_TRY(status);
+    return got == ref->bytes && ligi_hash64_plain(data, got) == ref->hash
+               ? LIG_OK
+               : lig_fail(LIG_E_CORRUPT,
+                          "%s: a value of version %" PRIu64 " in the log is damaged (ligament "
+                          "check --repair)",
+                          log->folder.place, ref->version);
+}
+
+/* Checkpoints hold what segments and checkpoints before them did. */
+static lig_status search_checkpoints(ligi_file_log *log, const void *key, size_t key_bytes,
+                                     const value_ref *ref, void *data)
+{
+    uint64_t *numbers, put_at;
+    size_t count, bytes;
+    void *value;
+
+    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
+    lig_status status = LIG_E_NOTFOUND;
+    while (status == LIG_E_NOTFOUND && count-- > 0) {
+        value = NULL;
+        if (ligi_checkpoint_find(log, numbers[count], key, key_bytes, &put_at, &value, &bytes) ==
+                LIG_OK &&
+            put_at == ref->version && bytes == ref->bytes &&
+            ligi_hash64_plain(value, bytes) == ref->hash) {
+            memcpy(data, value, bytes);
+            status = LIG_OK;
+        }
+        free(value);
+    }
+    free(numbers);
+    return status;
+}
+
+lig_status ligi_index_value(ligi_file_log *log, const void *key, size_t key_bytes, MDB_val stored,
+                            const void **inlined, void **value, size_t *value_bytes)
+{
+    value_ref ref;
+
+    *inlined = *value = NULL;
+    if (stored.mv_size == 0)
+        return lig_fail(LIG_E_CORRUPT, "%s: the index holds an empty value", log->folder.place);
+    if (((const uint8_t *)stored.mv_data)[stored.mv_size - 1] == 0) {
+        *inlined = stored.mv_data;
+        *value_bytes = stored.mv_size - 1;
+        return LIG_OK;
+    }
+    if (!get_ref(stored, &ref))
+        return lig_fail(LIG_E_CORRUPT, "%s: the index is damaged", log->folder.place);
+    *value_bytes = ref.bytes;
+    LIG_TRY(ligi_alloc(value, ref.bytes, "a value of the catalog"));
+    lig_status status = read_ref(log, &ref, *value);
+    if (status == LIG_E_NOTFOUND || status == LIG_E_CORRUPT) {
+        lig_status found = search_checkpoints(log, key, key_bytes, &ref, *value);
+        if (found != LIG_E_NOTFOUND)
+            status = found;
+    }
+    if (status == LIG_E_NOTFOUND)
+        status = lig_fail(LIG_E_BUSY,
+                          "%s: version %" PRIu64 " of the catalog is no longer kept (try again)",
+                          log->folder.place, ref.version);
+    if (status != LIG_OK) {
+        free(*value);
+        *value = NULL;
+    }
+    return status;
+}
+
+uint64_t ligi_index_value_version(MDB_val stored)
+{
+    value_ref ref = {0};
+    return get_ref(stored, &ref) ? ref.version : 0;
+}

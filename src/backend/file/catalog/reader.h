@@ -1,0 +1,23 @@
+/* The catalog as a reader sees it who may write nothing, not even a lock: a private index in memory,
+ * copied from the shared one where somebody vouches for it, otherwise made from checkpoint and log.
+ * It reads on in the log by itself. Shared. */
+#ifndef LIGI_READER_H
+#define LIGI_READER_H
+
+#include <ligament/backend.h>
+
+typedef struct ligi_file_reader ligi_file_reader;
+
+/* Borrows folder_fd and place until close. *reader stays NULL when there is no log. */
+lig_status ligi_file_reader_open(ligi_file_reader **reader, int folder_fd, const char *place);
+/* NULL is fine. */
+void ligi_file_reader_close(ligi_file_reader *reader, int forked);
+/* The snapshot is one of catalog_snapshot.h; it shows all that the log held at the call. */
+lig_status ligi_file_reader_begin(ligi_file_reader *reader, void **snapshot, uint64_t *version);
+
+/* The volume's catalog_events and catalog_wait. */
+lig_status ligi_file_reader_events(ligi_file_reader *reader, uint64_t since,
+                                   lig_catalog_visit visit, void *context);
+lig_status ligi_file_reader_wait(ligi_file_reader *reader, uint64_t since, int64_t timeout_ns);
+
+#endif

@@ -1,0 +1,192 @@
+#include "backend/file/catalog/rebuild.h"
+
+#include "backend/file/catalog/catalog_snapshot.h"
+#include "backend/file/catalog/index_build.h"
+#include "backend/file/catalog/index_env.h"
+#include "backend/file/catalog/repair.h"
+#include "backend/file/catalog/upgrade.h"
+#include "backend/file/folder.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define GROW_TIMES_MAX 40
+
+/* --- the log --- */
+
+typedef struct rebuild_run {
+    ligi_file_catalog *catalog;
+    int damaged; /* something that was acknowledged is not there, or not whole */
+    int lost;    /* there is no log at all, but an index */
+    int used;    /* the index is the one that was left */
+} rebuild_run;
+
+static lig_status start_log(rebuild_run *run)
+{
+    ligi_file_catalog *self = run->catalog;
+    ligi_log_position at = {0};
+    struct stat info;
+
+    LIG_TRY(ligi_file_log_new_id(&self->log));
+    run->lost = ligi_entry_look(self->folder_fd, self->folder_fd, self->place, LIGI_NAME_INDEX,
+                                &info) == LIG_OK &&
+                info.st_size > 0;
+    if (run->lost)
+        return LIG_OK;
+    at.chain = ligi_log_chain_start(self->log.id);
+    return ligi_file_log_create(&self->log, &at);
+}
+
+/* Learns the log's id; starts a log where there is none. */
+static lig_status find_log(rebuild_run *run)
+{
+    ligi_file_catalog *self = run->catalog;
+    ligi_checkpoint_info info;
+    ligi_log_position at;
+    size_t damaged = 0;
+
+    LIG_TRY(ligi_index_base(&self->log, UINT64_MAX, &info, &damaged));
+    lig_status status = ligi_file_log_first(&self->log, &at);
+    if (status == LIG_E_NOTFOUND && info.version == 0 && damaged == 0)
+        return start_log(run);
+    if (info.version != 0)
+        memcpy(self->log.id, info.id, sizeof self->log.id);
+    if (status == LIG_E_NOTFOUND && info.version != 0) { /* an upgrade was killed behind it */
+        at = (ligi_log_position){.version = info.version, .chain = info.chain};
+        return ligi_file_log_create(&self->log, &at);
+    }
+    if (status == LIG_E_CORRUPT || status == LIG_E_NOTFOUND)
+        run->damaged = 1;
+    return run->damaged ? LIG_OK : status;
+}
+
+/* --- the index --- */
+
+/* One attempt, in one transaction: LMDB spills pages that it has no memory for. */
+static lig_status build_once(ligi_file_catalog *self, const ligi_checkpoint_info *info, int *number)
+{
+    ligi_index_txn index = {.dbi = self->dbi};
+
+    *number = mdb_txn_begin(self->env, NULL, 0, &index.txn);
+    if (*number != MDB_SUCCESS)
+        return LIG_OK;
+    lig_status status = ligi_index_build(&self->log, &index, info, 1);
+    *number = index.number;
+    if (status == LIG_OK)
+        *number = mdb_txn_commit(index.txn);
+    else
+        mdb_txn_abort(index.txn);
+    return *number == MDB_SUCCESS ? status : LIG_OK;
+}
+
+static lig_status build_index(ligi_file_catalog *self, const ligi_checkpoint_info *info)
+{
+    lig_status status = LIG_OK;
+    int number = MDB_MAP_FULL;
+
+    for (int i = 0; i < GROW_TIMES_MAX && number == MDB_MAP_FULL && status == LIG_OK; i++) {
+        if (i > 0)
+            status = ligi_file_catalog_adapt_map(self, number);
+        if (status == LIG_OK)
+            status = build_once(self, info, &number);
+    }
+    return status == LIG_OK ? ligi_index_env_fail(self, number, "cannot be rebuilt") : status;
+}
+
+/* From the last checkpoint, or when it is damaged from the one before it. */
+static lig_status rebuild_index(ligi_file_catalog *self)
+{
+    ligi_checkpoint_info info;
+    uint64_t below = UINT64_MAX;
+    size_t damaged = 0;
+    lig_status status;
+
+    do {
+        LIG_TRY(ligi_index_env_remove(self));
+        LIG_TRY(ligi_index_env_open(self));
+        LIG_TRY(ligi_index_base(&self->log, below, &info, &damaged));
+        status = build_index(self, &info);
+        below = info.version;
+    } while (status == LIG_E_CORRUPT && info.version != 0);
+    return status;
+}
+
+/* 1 when the file is the one that the last user left. */
+static int was_left(const ligi_file_catalog *self)
+{
+    struct stat info;
+
+    return ligi_entry_look(self->folder_fd, self->folder_fd, self->place, LIGI_NAME_INDEX, &info) ==
+               LIG_OK &&
+           ligi_head_left(&self->log.head, &info);
+}
+
+static lig_status use_left(rebuild_run *run)
+{
+    ligi_file_catalog *self = run->catalog;
+    ligi_log_position at;
+    MDB_txn *txn;
+
+    if (!was_left(self))
+        return LIG_OK;
+    /* A lock file that nobody uses may hold anything. */
+    (void)unlinkat(self->folder_fd, LIGI_NAME_INDEX_LOCK, 0);
+    LIG_TRY(ligi_index_env_open(self));
+    LIG_TRY(ligi_mdb_fail(mdb_txn_begin(self->env, NULL, MDB_RDONLY, &txn), self->place,
+                          "cannot be read"));
+    run->used =
+        (run->lost || run->damaged || ligi_index_bound(txn, self->dbi, self->log.id)) &&
+        ligi_index_position(txn, self->dbi, &at) == LIG_OK && at.segment != 0;
+    mdb_txn_abort(txn);
+    if (run->used && (run->lost || !ligi_file_log_reaches(&self->log, &at)))
+        run->damaged = 1;
+    return LIG_OK;
+}
+
+static lig_status lost(const ligi_file_catalog *self)
+{
+    return lig_fail(LIG_E_CORRUPT,
+                    "%s: the log of commits is missing, and the index was not closed (put " LIGI_NAME_LOG
+                    "/ back; or remove " LIGI_NAME_INDEX
+                    " to rebuild from the packs what they hold: models above 64 KiB)",
+                    self->place);
+}
+
+static lig_status make_index(rebuild_run *run)
+{
+    ligi_file_catalog *self = run->catalog;
+
+    if (run->lost)
+        return lost(self);
+    lig_status status = run->damaged ? LIG_E_CORRUPT : rebuild_index(self);
+    if (status != LIG_E_CORRUPT)
+        return status;
+    run->damaged = 1;
+    LIG_TRY(ligi_index_env_remove(self));
+    LIG_TRY(ligi_index_env_open(self));
+    return ligi_repair_index(self);
+}
+
+lig_status ligi_rebuild(ligi_file_catalog *self)
+{
+    rebuild_run run = {.catalog = self};
+
+    ligi_log_folder_clean(&self->log.folder);
+    LIG_TRY(ligi_upgrade(self));
+    LIG_TRY(find_log(&run));
+    LIG_TRY(use_left(&run));
+    ligi_head_unleave(&self->log.head);
+    ligi_head_renew(&self->log.head);
+    self->log.thorough = 1;
+    lig_status status = run.used ? LIG_OK : make_index(&run);
+    self->log.thorough = 0;
+    ligi_head_damage(&self->log.head, run.damaged);
+    /* A segment found here may have been made by a process that was killed before it synced the
+     * folder. */
+    if (status == LIG_OK && self->log.folder.sync)
+        status = ligi_folder_sync(self->log.folder.fd, self->place);
+    return status;
+}

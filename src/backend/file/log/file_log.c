@@ -1,0 +1,566 @@
+#include "backend/file/log/file_log.h"
+
+#include "backend/file/packs/engine.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define STEP_BYTES_LEAST (UINT64_C(128) << 10)
+#define STEP_BYTES_MOST (UINT64_C(4) << 20)
+#define RESERVE_BYTES (UINT64_C(64) << 10) /* for commits that free space on a full disk */
+#define RECORD_BYTES_MAX (UINT64_C(1) << 40)
+
+/* --- reading --- */
+
+typedef struct log_scan { /* one pass over the log */
+    ligi_file_log *log;
+    ligi_log_position *at;
+    int fd; /* of at->segment */
+    uint64_t limit; /* the first version of the next segment */
+    uint8_t *buffer;
+    size_t capacity;
+} log_scan;
+
+static void scan_end(log_scan *scan)
+{
+    if (scan->fd >= 0)
+        close(scan->fd);
+    free(scan->buffer);
+}
+
+/* The first version of the segment after `segment`; UINT64_MAX for the last. */
+static lig_status next_segment(ligi_file_log *log, uint64_t segment, uint64_t *next)
+{
+    uint64_t *numbers;
+    size_t count;
+
+    *next = UINT64_MAX;
+    if (log->head.page != NULL && ligi_head_segment(&log->head) == segment)
+        return LIG_OK;
+    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
+    for (size_t i = count; i-- > 0 && numbers[i] > segment;)
+        *next = numbers[i];
+    free(numbers);
+    return LIG_OK;
+}
+
+/* A descriptor of the segment, for close(). */
+static lig_status segment_file(ligi_file_log *log, uint64_t segment, int *fd)
+{
+    if (log->head.page != NULL) {
+        uint32_t epoch = ligi_head_epoch(&log->head);
+        if (atomic_exchange(&log->epoch, epoch) != epoch)
+            ligi_log_folder_forget(&log->folder, LIGI_NAME_SEGMENT, UINT64_MAX);
+    }
+    return ligi_log_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment, fd);
+}
+
+static lig_status open_segment(log_scan *scan, uint64_t segment)
+{
+    if (scan->fd >= 0)
+        close(scan->fd);
+    scan->fd = -1;
+    LIG_TRY(next_segment(scan->log, segment, &scan->limit));
+    lig_status status = segment_file(scan->log, segment, &scan->fd);
+    if (status == LIG_E_NOTFOUND)
+        return lig_fail(LIG_E_CORRUPT,
+                        "%s/" LIGI_NAME_LOG "/" LIGI_NAME_SEGMENT_START "%016" PRIx64
+                        " is missing (ligament check --repair)",
+                        scan->log->folder.place, segment);
+    return status;
+}
+
+/* The whole record at the offset in scan->buffer: *found 1; 0 at zeros and at the file's end; -1 for
+ * anything else. */
+static lig_status read_record(log_scan *scan, uint64_t offset, ligi_log_header *header, int *found)
+{
+    static const uint8_t zeros[LIGI_LOG_HEADER_BYTES];
+    uint8_t bytes[LIGI_LOG_HEADER_BYTES];
+    size_t got;
+
+    *found = 0;
+    LIG_TRY(ligi_log_pread(&scan->log->folder, scan->fd, bytes, sizeof bytes, offset, &got));
+    if (memcmp(bytes, zeros, got) == 0)
+        return LIG_OK;
+    *found = -1;
+    if (got < sizeof bytes || !ligi_log_header_get(bytes, header) ||
+        header->bytes > RECORD_BYTES_MAX)
+        return LIG_OK;
+    off_t size = lseek(scan->fd, 0, SEEK_END);
+    if (size < 0 || header->bytes > (uint64_t)size - offset)
+        return LIG_OK;
+    LIG_TRY(ligi_grow(&scan->buffer, &scan->capacity, header->bytes, 1, "a record of the log"));
+    LIG_TRY(ligi_log_pread(&scan->log->folder, scan->fd, scan->buffer, header->bytes, offset, &got));
+    if (got == header->bytes && ligi_log_record_whole(scan->buffer, header))
+        *found = 1;
+    return LIG_OK;
+}
+
+static int fits(const ligi_log_position *at, const ligi_log_header *header)
+{
+    return header->version == at->version + 1 && header->previous == at->chain;
+}
+
+static void step(ligi_log_position *at, const ligi_log_header *header)
+{
+    at->version = header->version;
+    at->chain = ligi_log_chain(header);
+    at->last = at->offset;
+    at->offset += header->bytes;
+}
+
+/* The position behind `version` in the segment, or as far as its records fit. */
+static lig_status walk_to(log_scan *scan, uint64_t segment, uint64_t version, ligi_log_position *at)
+{
+    ligi_segment_header info;
+    ligi_log_header header;
+    int found = 1;
+
+    LIG_TRY(open_segment(scan, segment));
+    LIG_TRY(ligi_segment_header_read(&scan->log->folder, scan->fd, segment, &info));
+    *at = (ligi_log_position){segment - 1, info.previous, segment, LIGI_SEGMENT_HEADER_BYTES, 0};
+    while (at->version < version) {
+        LIG_TRY(read_record(scan, at->offset, &header, &found));
+        if (found != 1 || !fits(at, &header))
+            break;
+        step(at, &header);
+    }
+    return LIG_OK;
+}
+
+/* Moves to the segment that holds the next version: the records of one whose sync failed lie in the
+ * next one again, byte by byte. */
+static lig_status enter_segment(log_scan *scan, uint64_t segment)
+{
+    ligi_log_position at;
+
+    LIG_TRY(walk_to(scan, segment, scan->at->version, &at));
+    if (at.version != scan->at->version || at.chain != scan->at->chain)
+        return lig_fail(LIG_E_CORRUPT,
+                        "%s: the log's segment %" PRIu64 " does not continue version %" PRIu64
+                        " (ligament check --repair)",
+                        scan->log->folder.place, segment, scan->at->version);
+    *scan->at = at;
+    return LIG_OK;
+}
+
+/* Looks behind the position: for a record that is whole in itself and was written when `version` was
+ * durable, and for anything at all. */
+static lig_status look_behind(log_scan *scan, uint64_t version, int *witnessed, int *something)
+{
+    uint64_t bytes = (uint64_t)lseek(scan->fd, 0, SEEK_END), from = scan->at->offset;
+    ligi_log_header header;
+    uint8_t *rest;
+    size_t got;
+
+    *witnessed = 0;
+    if (bytes <= from)
+        return LIG_OK;
+    LIG_TRY(ligi_alloc(&rest, bytes - from, "the end of the log"));
+    lig_status status =
+        ligi_log_pread(&scan->log->folder, scan->fd, rest, bytes - from, from, &got);
+    for (size_t i = 0; status == LIG_OK && i < got; i++)
+        *something |= rest[i] != 0;
+    for (size_t i = 0; status == LIG_OK && i + LIGI_LOG_HEADER_BYTES <= got && !*witnessed; i += 8)
+        *witnessed = ligi_log_header_get(rest + i, &header) && header.synced >= version &&
+                     header.bytes <= got - i && ligi_log_record_whole(rest + i, &header);
+    free(rest);
+    return status;
+}
+
+static lig_status judge(log_scan *scan, int found, ligi_log_end *end)
+{
+    uint64_t version = scan->at->version + 1;
+    int witnessed = scan->limit != UINT64_MAX; /* the next segment was made when this was synced */
+    int something = found != 0;
+
+    if (scan->log->head.page != NULL && ligi_head_synced(&scan->log->head) >= version)
+        witnessed = 1;
+    if (!witnessed && (found != 0 || scan->log->thorough))
+        LIG_TRY(look_behind(scan, version, &witnessed, &something));
+    *end = witnessed ? LIGI_LOG_DAMAGED : something ? LIGI_LOG_CUT : LIGI_LOG_AT_END;
+    return LIG_OK;
+}
+
+static lig_status run(log_scan *scan, ligi_log_visit visit, void *context, ligi_log_end *end)
+{
+    ligi_log_header header;
+    int found;
+
+    LIG_TRY(open_segment(scan, scan->at->segment));
+    for (;;) {
+        if (scan->at->version + 1 >= scan->limit) {
+            LIG_TRY(enter_segment(scan, scan->limit));
+            continue;
+        }
+        LIG_TRY(read_record(scan, scan->at->offset, &header, &found));
+        if (found != 1 || !fits(scan->at, &header))
+            return judge(scan, found, end);
+        LIG_TRY(visit(context, scan->buffer, &header, scan->at));
+        step(scan->at, &header);
+    }
+}
+
+lig_status ligi_file_log_read(ligi_file_log *log, ligi_log_position *at, ligi_log_visit visit,
+                              void *context, ligi_log_end *end)
+{
+    log_scan scan = {.log = log, .at = at, .fd = -1};
+    lig_status status = run(&scan, visit, context, end);
+
+    scan_end(&scan);
+    return status;
+}
+
+/* --- segments --- */
+
+static lig_status extend(const ligi_file_log *log, int fd, uint64_t from, uint64_t bytes)
+{
+    static const uint8_t zeros[64 << 10];
+
+    for (uint64_t at = from; at < from + bytes;) {
+        uint64_t step = from + bytes - at;
+        step = step < sizeof zeros ? step : sizeof zeros;
+        lig_status status = ligi_write_all(fd, zeros, step, at);
+        if (status != LIG_OK)
+            return ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_LOG ": cannot be extended",
+                                   log->folder.place);
+        at += step;
+    }
+    return LIG_OK;
+}
+
+/* A new segment behind `after`, which begins with `bytes` bytes of records. */
+static lig_status make_segment(ligi_file_log *log, const ligi_log_position *after,
+                               const void *records, uint64_t bytes)
+{
+    ligi_segment_header header = {.first = after->version + 1, .previous = after->chain};
+    uint8_t head[LIGI_SEGMENT_HEADER_BYTES];
+    char name[LIGI_LOG_NAME_BYTES];
+    int fd;
+
+    memcpy(header.id, log->id, sizeof header.id);
+    ligi_segment_header_put(&header, head);
+    if (log->head.page != NULL)
+        ligi_head_rolling(&log->head);
+    LIG_TRY(ligi_log_folder_create(&log->folder, name, &fd));
+    lig_status status = ligi_write_all(fd, head, sizeof head, 0);
+    if (status == LIG_OK && bytes > 0)
+        status = ligi_write_all(fd, records, bytes, sizeof head);
+    if (status != LIG_OK)
+        status = ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_LOG ": cannot be written",
+                                 log->folder.place);
+    if (status == LIG_OK)
+        status = extend(log, fd, sizeof head + bytes, STEP_BYTES_LEAST - sizeof head);
+    if (status == LIG_OK)
+        status = ligi_log_folder_publish(&log->folder, name, fd, LIGI_NAME_SEGMENT, header.first);
+    if (status != LIG_OK)
+        ligi_log_folder_discard(&log->folder, name);
+    close(fd);
+    if (status == LIG_OK && log->head.page != NULL)
+        ligi_head_segment_set(&log->head, header.first);
+    return status;
+}
+
+lig_status ligi_file_log_new_id(ligi_file_log *log)
+{
+    if (getrandom(log->id, sizeof log->id, 0) == (ssize_t)sizeof log->id)
+        return LIG_OK;
+    return ligi_fail_errno(errno, "%s: getrandom failed", log->folder.place);
+}
+
+lig_status ligi_file_log_create(ligi_file_log *log, const ligi_log_position *after)
+{
+    return make_segment(log, after, NULL, 0);
+}
+
+/* The first segment, or the last one that begins at or before `version`; 0: none. */
+static lig_status choose_segment(ligi_file_log *log, uint64_t version, uint64_t *segment)
+{
+    uint64_t *numbers;
+    size_t count;
+
+    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
+    *segment = count > 0 && version == 0 ? numbers[0] : 0;
+    for (size_t i = 0; i < count && numbers[i] <= version; i++)
+        *segment = numbers[i];
+    free(numbers);
+    return LIG_OK;
+}
+
+static lig_status segment_start(ligi_file_log *log, uint64_t segment, ligi_log_position *at)
+{
+    ligi_segment_header header;
+    int fd;
+
+    LIG_TRY(segment_file(log, segment, &fd));
+    lig_status status = ligi_segment_header_read(&log->folder, fd, segment, &header);
+    close(fd);
+    LIG_TRY(status);
+    memcpy(log->id, header.id, sizeof log->id);
+    *at = (ligi_log_position){segment - 1, header.previous, segment, LIGI_SEGMENT_HEADER_BYTES, 0};
+    return LIG_OK;
+}
+
+lig_status ligi_file_log_first(ligi_file_log *log, ligi_log_position *at)
+{
+    uint64_t segment;
+
+    LIG_TRY(choose_segment(log, 0, &segment));
+    return segment == 0 ? LIG_E_NOTFOUND : segment_start(log, segment, at);
+}
+
+int ligi_file_log_reaches(ligi_file_log *log, const ligi_log_position *at)
+{
+    ligi_log_position before = *at;
+    log_scan scan = {.log = log, .at = &before, .fd = -1};
+    ligi_segment_header info;
+    ligi_log_header header;
+    int found = 0;
+
+    lig_status status = open_segment(&scan, at->segment);
+    if (status == LIG_OK && at->last == 0)
+        found = ligi_segment_header_read(&log->folder, scan.fd, at->segment, &info) == LIG_OK &&
+                info.previous == at->chain;
+    else if (status == LIG_OK)
+        found = read_record(&scan, at->last, &header, &found) == LIG_OK && found == 1 &&
+                header.version == at->version && ligi_log_chain(&header) == at->chain;
+    scan_end(&scan);
+    return found;
+}
+
+lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_log_position *at)
+{
+    uint64_t segment;
+
+    LIG_TRY(choose_segment(log, version + 1, &segment));
+    lig_status status = segment == 0 ? LIG_E_NOTFOUND : segment_start(log, segment, at);
+    if (status == LIG_E_NOTFOUND)
+        return lig_fail(status,
+                        "%s: the commits after version %" PRIu64
+                        " are no longer in the log (list the models again)",
+                        log->folder.place, version);
+    return status;
+}
+
+lig_status ligi_file_log_find(ligi_file_log *log, ligi_log_position *at)
+{
+    log_scan scan = {.log = log, .at = at, .fd = -1};
+    uint64_t segment;
+
+    LIG_TRY(choose_segment(log, at->version + 1, &segment));
+    if (segment == 0)
+        return lig_fail(LIG_E_CORRUPT,
+                        "%s/" LIGI_NAME_LOG ": no segment continues version %" PRIu64
+                        " (ligament check --repair)",
+                        log->folder.place, at->version);
+    lig_status status = enter_segment(&scan, segment);
+    scan_end(&scan);
+    return status;
+}
+
+/* --- the tail --- */
+
+/* What lies behind the position was never acknowledged: it must not be taken for a record's rest. */
+static lig_status cut(ligi_file_log *log, const ligi_log_position *at)
+{
+    int fd;
+
+    LIG_TRY(segment_file(log, at->segment, &fd));
+    off_t bytes = lseek(fd, 0, SEEK_END);
+    lig_status status = LIG_OK;
+    if (bytes > (off_t)at->offset)
+        status = extend(log, fd, at->offset, (uint64_t)bytes - at->offset);
+    close(fd);
+    return status;
+}
+
+static lig_status keep_record(void *context, const uint8_t *record, const ligi_log_header *header,
+                              const ligi_log_position *at)
+{
+    ligi_writer *kept = context;
+    (void)at;
+    ligi_put_bytes(kept, record, header->bytes);
+    return kept->status;
+}
+
+/* The sync of this segment failed, and a second one would report success for pages that the kernel
+ * has dropped. What was not durable is written again into a new segment. */
+static lig_status replace_segment(ligi_file_log *log, ligi_log_position *at)
+{
+    uint64_t synced = ligi_head_synced(&log->head);
+    log_scan scan = {.log = log, .at = at, .fd = -1};
+    ligi_log_position from, behind;
+    ligi_writer kept = {0};
+    ligi_log_end end;
+
+    lig_status status =
+        walk_to(&scan, at->segment, synced < at->version ? synced : at->version, &from);
+    scan_end(&scan);
+    behind = from;
+    if (status == LIG_OK)
+        status = ligi_file_log_read(log, &behind, keep_record, &kept, &end);
+    /* The kernel has dropped commits that the index shows: it is made anew by the next who opens the
+     * store alone. */
+    if (status == LIG_OK && (behind.version != at->version || behind.chain != at->chain))
+        status = ligi_fail_errno(EIO,
+                                 "%s: a failed fdatasync lost commits that were not acknowledged "
+                                 "(close the store in all processes and open it again)",
+                                 log->folder.place);
+    if (status == LIG_OK)
+        status = make_segment(log, &from, kept.data, kept.bytes);
+    if (status == LIG_OK) {
+        at->segment = from.version + 1;
+        at->last = at->version == from.version ? 0 : at->last - from.offset + LIGI_SEGMENT_HEADER_BYTES;
+        at->offset = LIGI_SEGMENT_HEADER_BYTES + kept.bytes;
+        ligi_head_epoch_next(&log->head);
+        ligi_head_sync(&log->head, at->version, ligi_head_epoch(&log->head));
+        ligi_head_poison(&log->head, 0);
+    }
+    ligi_writer_fini(&kept);
+    return status;
+}
+
+lig_status ligi_file_log_tail(ligi_file_log *log, ligi_log_position *at, ligi_log_visit visit,
+                              void *context)
+{
+    ligi_log_end end;
+
+    LIG_TRY(ligi_file_log_read(log, at, visit, context, &end));
+    if (end == LIGI_LOG_DAMAGED)
+        return lig_fail(LIG_E_CORRUPT,
+                        "%s: the log of commits is damaged at version %" PRIu64
+                        ", which had been acknowledged; nothing is written (ligament check "
+                        "--repair restores what is left)",
+                        log->folder.place, at->version + 1);
+    if (end == LIGI_LOG_CUT)
+        LIG_TRY(cut(log, at));
+    if (ligi_head_poisoned(&log->head) == at->segment)
+        return replace_segment(log, at);
+    return LIG_OK;
+}
+
+/* --- appending --- */
+
+lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_log_position *at, uint64_t bytes,
+                                 int frees, int64_t timeout_ns)
+{
+    int fd;
+
+    if (at->offset > log->segment_bytes)
+        LIG_TRY(ligi_file_log_roll(log, at, timeout_ns));
+    LIG_TRY(segment_file(log, at->segment, &fd));
+    off_t end = lseek(fd, 0, SEEK_END);
+    uint64_t size = end < 0 ? 0 : (uint64_t)end, step = size / 4;
+    uint64_t need = at->offset + bytes + RESERVE_BYTES;
+    lig_status status = LIG_OK;
+    if (need > size) {
+        step = step < STEP_BYTES_LEAST ? STEP_BYTES_LEAST : step;
+        step = step > STEP_BYTES_MOST ? STEP_BYTES_MOST : step;
+        step = step < need - size ? need - size : step;
+        status = extend(log, fd, size, step);
+        if (status != LIG_OK && need - size < step)
+            status = extend(log, fd, size, need - size);
+        if (status != LIG_OK && frees && at->offset + bytes <= size)
+            status = LIG_OK;
+    }
+    close(fd);
+    return status;
+}
+
+lig_status ligi_file_log_append(ligi_file_log *log, ligi_log_position *at, const void *record,
+                                const ligi_log_header *header)
+{
+    int fd;
+
+    LIG_TRY(segment_file(log, at->segment, &fd));
+    lig_status status = ligi_write_all(fd, record, header->bytes, at->offset);
+    if (status != LIG_OK)
+        status = ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_LOG ": cannot be written",
+                                 log->folder.place);
+    close(fd);
+    LIG_TRY(status);
+    step(at, header);
+    return LIG_OK;
+}
+
+/* Also where commits are not synced: who wants that may use the next segment, and a commit there is
+ * durable only with those before it. */
+lig_status ligi_file_log_roll(ligi_file_log *log, ligi_log_position *at, int64_t timeout_ns)
+{
+    ligi_head_append(&log->head, at->version);
+    ligi_head_segment_set(&log->head, at->segment);
+    LIG_TRY(ligi_file_log_sync(log, at->version, ligi_head_epoch(&log->head), timeout_ns));
+    LIG_TRY(make_segment(log, at, NULL, 0));
+    at->segment = at->version + 1;
+    at->offset = LIGI_SEGMENT_HEADER_BYTES;
+    at->last = 0;
+    return LIG_OK;
+}
+
+/* --- syncing --- */
+
+static lig_status unknown(const ligi_file_log *log, int number)
+{
+    return ligi_fail_errno(number,
+                           "%s/" LIGI_NAME_LOG ": fdatasync failed; whether the last commits "
+                           "stand is unknown (look, and save again)",
+                           log->folder.place);
+}
+
+/* Under LIGI_HEAD_SYNC. `appended` is asked for before the segment: a segment is synced before the
+ * next one is named, so that the other order could miss the records of a new one. */
+static lig_status sync_now(ligi_file_log *log, uint32_t epoch)
+{
+    uint64_t version = ligi_head_appended(&log->head);
+    uint64_t segment = ligi_head_segment(&log->head);
+    int fd;
+
+    if (segment == 0) /* the next one is being made */
+        return LIG_E_TIMEOUT;
+    LIG_TRY(segment_file(log, segment, &fd));
+    ligi_head_sync_begin(&log->head, segment);
+    int number = ligi_head_poisoned(&log->head) == segment ? EIO : 0;
+    if (number == 0 && fdatasync(fd) != 0)
+        number = errno;
+    if (number != 0)
+        ligi_head_poison(&log->head, segment);
+    else
+        ligi_head_sync(&log->head, version, epoch);
+    ligi_head_sync_end(&log->head);
+    close(fd);
+    return number == 0 ? LIG_OK : unknown(log, number);
+}
+
+lig_status ligi_file_log_sync(ligi_file_log *log, uint64_t version, uint32_t epoch,
+                              int64_t timeout_ns)
+{
+    int64_t deadline = ligi_now_ns() + timeout_ns;
+
+    for (;;) {
+        uint32_t seen = ligi_head_bell(&log->head);
+        int durable = ligi_head_synced(&log->head) >= version;
+        if (ligi_head_epoch(&log->head) != epoch)
+            return unknown(log, EIO);
+        if (durable)
+            return LIG_OK;
+        int64_t left = deadline - ligi_now_ns();
+        lig_status status = ligi_head_take(&log->head, LIGI_HEAD_SYNC, 0);
+        if (status == LIG_OK) {
+            status = sync_now(log, epoch);
+            ligi_head_release(&log->head, LIGI_HEAD_SYNC);
+            seen = ligi_head_bell(&log->head);
+        }
+        if (status == LIG_OK)
+            continue;
+        if (status != LIG_E_TIMEOUT || left <= 0)
+            return status;
+        ligi_head_wait(&log->head, seen, left);
+    }
+}

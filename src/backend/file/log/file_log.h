@@ -1,0 +1,80 @@
+/* The log of commits of a file volume (docs/decisions/0008): reading on from a position, appending,
+ * syncing. Positions belong to the caller: the index keeps the one it has reached. Shared. */
+#ifndef LIGI_FILE_LOG_H
+#define LIGI_FILE_LOG_H
+
+#include "backend/file/log/head.h"
+#include "backend/file/log/log_folder.h"
+#include "backend/log/log_record.h"
+
+/* Behind record `version`: where the next one is, or will be. */
+typedef struct ligi_log_position {
+    uint64_t version, chain;
+    uint64_t segment, offset;
+    uint64_t last; /* where that record begins; 0: in an earlier segment */
+} ligi_log_position;
+
+typedef struct ligi_file_log {
+    ligi_log_folder folder;
+    ligi_head head; /* no page for a reader */
+    uint8_t id[16];
+    _Atomic uint32_t epoch; /* of the head, when the open segments were opened */
+    uint64_t segment_bytes; /* after which the next one is started */
+    int thorough; /* zeros, too, are looked behind: for the first reading of a log */
+} ligi_file_log;
+
+/* A whole record that fits the chain; `at` is the position before it. */
+typedef lig_status (*ligi_log_visit)(void *context, const uint8_t *record,
+                                     const ligi_log_header *header, const ligi_log_position *at);
+
+/* What ended the reading. */
+typedef enum ligi_log_end {
+    LIGI_LOG_AT_END,   /* nothing was written behind it */
+    LIGI_LOG_CUT,      /* something that does not fit, and nobody was told that it was committed */
+    LIGI_LOG_DAMAGED   /* something that does not fit, although it was synced */
+} ligi_log_end;
+
+/* A log that continues no other has a new id. */
+lig_status ligi_file_log_new_id(ligi_file_log *log);
+/* Makes the first segment of a log that follows `version` with this chain. */
+lig_status ligi_file_log_create(ligi_file_log *log, const ligi_log_position *after);
+
+/* The position before the first record of the oldest segment. LIG_E_NOTFOUND without a sentence
+ * when there is no segment. */
+lig_status ligi_file_log_first(ligi_file_log *log, ligi_log_position *at);
+/* The position behind `version`, whose chain is known (from a checkpoint). */
+lig_status ligi_file_log_find(ligi_file_log *log, ligi_log_position *at);
+
+/* 1 when the log still has the record before the position, or the segment that begins there. */
+int ligi_file_log_reaches(ligi_file_log *log, const ligi_log_position *at);
+/* A position not behind `version` from which its successors can be read. LIG_E_NOTFOUND, with a
+ * sentence, when the log no longer has them. */
+lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_log_position *at);
+
+/* Visits the records behind *at, which moves on with each. Changes nothing. */
+lig_status ligi_file_log_read(ligi_file_log *log, ligi_log_position *at, ligi_log_visit visit,
+                              void *context, ligi_log_end *end);
+
+/* The same under LIGI_HEAD_WRITE, for who is going to append: a record cut short is zeroed, and a
+ * segment whose sync failed is left for a new one. LIG_E_CORRUPT when the log is damaged. */
+lig_status ligi_file_log_tail(ligi_file_log *log, ligi_log_position *at, ligi_log_visit visit,
+                              void *context);
+
+/* Under LIGI_HEAD_WRITE, at the tail: makes room, so that *at may change its segment. `frees`: also
+ * from what is kept for a full disk. */
+lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_log_position *at, uint64_t bytes,
+                                 int frees, int64_t timeout_ns);
+/* Writes the record at the position, for which there is room; *at moves on. Not yet durable, and
+ * not published. */
+lig_status ligi_file_log_append(ligi_file_log *log, ligi_log_position *at, const void *record,
+                                const ligi_log_header *header);
+/* Starts a new segment at the tail, under LIGI_HEAD_WRITE; what came before is durable then. */
+lig_status ligi_file_log_roll(ligi_file_log *log, ligi_log_position *at, int64_t timeout_ns);
+
+/* Returns when all commits up to `version`, which was published in `epoch`, are durable. LIG_E_IO:
+ * the outcome of those that were not yet is unknown; LIG_E_TIMEOUT: likewise, a process that syncs
+ * does not end. */
+lig_status ligi_file_log_sync(ligi_file_log *log, uint64_t version, uint32_t epoch,
+                              int64_t timeout_ns);
+
+#endif

@@ -1,0 +1,447 @@
+#include "backend/file/log/head.h"
+
+#include "base/boot.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096
+#define MAGIC "LIGHEAD1"
+#define ATTACH_BYTE 8               /* of the file; the locks are bytes 0 to 2 */
+#define SLICE_NS INT64_C(20000000)  /* a wake-up that was lost to a killed process costs this */
+#define WITNESSES 2
+
+typedef struct witness { /* torn ones do not fit their check */
+    atomic_uint_least64_t version, epoch, check;
+} witness;
+
+typedef struct left_index {
+    uint64_t device, inode, bytes, changed_ns, modified_ns, check;
+} left_index;
+
+struct ligi_head_page {
+    uint8_t magic[8];
+    uint8_t boot[16];
+    atomic_uint bell, waiters, epoch, damaged;
+    atomic_uint_least64_t appended, segment, poisoned, syncing;
+    atomic_int holders[LIGI_HEAD_LOCKS];
+    witness synced[WITNESSES];
+    left_index left;
+};
+_Static_assert(sizeof(ligi_head_page) <= PAGE_BYTES, "the head is one page");
+
+/* --- the page --- */
+
+static uint64_t witness_check(uint64_t version, uint64_t epoch)
+{
+    uint64_t words[2] = {version, epoch};
+
+    return ligi_hash64_plain(words, sizeof words);
+}
+
+uint32_t ligi_head_epoch(const ligi_head *head)
+{
+    return atomic_load(&head->page->epoch);
+}
+
+void ligi_head_epoch_next(ligi_head *head)
+{
+    atomic_fetch_add(&head->page->epoch, 1);
+}
+
+uint64_t ligi_head_synced(const ligi_head *head)
+{
+    uint64_t best = 0, now = ligi_head_epoch(head);
+
+    for (int i = 0; i < WITNESSES; i++) {
+        const witness *slot = &head->page->synced[i];
+        uint64_t version = atomic_load(&slot->version), epoch = atomic_load(&slot->epoch);
+        if (version > best && epoch == now &&
+            atomic_load(&slot->check) == witness_check(version, epoch))
+            best = version;
+    }
+    return best;
+}
+
+/* Writes the slot that is not the newest. */
+void ligi_head_sync(ligi_head *head, uint64_t version, uint32_t epoch)
+{
+    uint64_t newest = ligi_head_synced(head);
+
+    if (version > newest && epoch == ligi_head_epoch(head)) {
+        witness *slot = &head->page->synced[atomic_load(&head->page->synced[0].version) == newest];
+        atomic_store(&slot->version, version);
+        atomic_store(&slot->epoch, epoch);
+        atomic_store(&slot->check, witness_check(version, epoch));
+    }
+}
+
+uint64_t ligi_head_appended(const ligi_head *head)
+{
+    return atomic_load(&head->page->appended);
+}
+
+static void ring(ligi_head *head)
+{
+    atomic_fetch_add(&head->page->bell, 1);
+    if (atomic_load(&head->page->waiters))
+        syscall(SYS_futex, &head->page->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void ligi_head_append(ligi_head *head, uint64_t version)
+{
+    uint64_t known = atomic_load(&head->page->appended);
+
+    while (known < version &&
+           !atomic_compare_exchange_weak(&head->page->appended, &known, version))
+        ;
+    ring(head);
+}
+
+uint64_t ligi_head_segment(const ligi_head *head)
+{
+    return atomic_load(&head->page->segment);
+}
+
+void ligi_head_segment_set(ligi_head *head, uint64_t first)
+{
+    atomic_store(&head->page->segment, first);
+}
+
+void ligi_head_rolling(ligi_head *head)
+{
+    atomic_store(&head->page->segment, 0);
+}
+
+uint64_t ligi_head_poisoned(const ligi_head *head)
+{
+    return atomic_load(&head->page->poisoned);
+}
+
+void ligi_head_poison(ligi_head *head, uint64_t first)
+{
+    atomic_store(&head->page->poisoned, first);
+}
+
+int ligi_head_damaged(const ligi_head *head)
+{
+    return atomic_load(&head->page->damaged) != 0;
+}
+
+void ligi_head_damage(ligi_head *head, int damaged)
+{
+    atomic_store(&head->page->damaged, damaged ? 1 : 0);
+}
+
+void ligi_head_sync_begin(ligi_head *head, uint64_t first)
+{
+    uint64_t cut = atomic_exchange(&head->page->syncing, first);
+
+    if (cut != 0)
+        ligi_head_poison(head, cut);
+}
+
+void ligi_head_sync_end(ligi_head *head)
+{
+    atomic_store(&head->page->syncing, 0);
+}
+
+void ligi_head_renew(ligi_head *head)
+{
+    uint8_t boot[16];
+
+    int known = ligi_boot_id(boot);
+    if (!known || memcmp(boot, head->page->boot, sizeof boot) != 0) {
+        atomic_store(&head->page->poisoned, 0);
+        atomic_store(&head->page->syncing, 0);
+    }
+    ligi_head_sync_begin(head, 0);
+    memcpy(head->page->boot, boot, sizeof boot);
+    atomic_store(&head->page->appended, 0);
+    atomic_store(&head->page->damaged, 0);
+    atomic_store(&head->page->segment, 0);
+    atomic_store(&head->page->waiters, 0);
+    for (int i = 0; i < LIGI_HEAD_LOCKS; i++)
+        atomic_store(&head->page->holders[i], 0);
+}
+
+static void describe_left(const struct stat *info, left_index *left)
+{
+    memset(left, 0, sizeof *left);
+    left->device = info->st_dev;
+    left->inode = info->st_ino;
+    left->bytes = (uint64_t)info->st_size;
+    left->changed_ns =
+        (uint64_t)info->st_ctim.tv_sec * 1000000000 + (uint64_t)info->st_ctim.tv_nsec;
+    left->modified_ns =
+        (uint64_t)info->st_mtim.tv_sec * 1000000000 + (uint64_t)info->st_mtim.tv_nsec;
+    left->check = ligi_hash64_plain(left, offsetof(left_index, check));
+}
+
+void ligi_head_leave(ligi_head *head, const struct stat *info)
+{
+    describe_left(info, &head->page->left);
+}
+
+/* Bound to this start of the machine: pages that LMDB wrote and nobody synced may be lost. */
+static int page_left(const ligi_head_page *page, const struct stat *info)
+{
+    uint8_t boot[16];
+    left_index now;
+
+    describe_left(info, &now);
+    return ligi_boot_id(boot) && memcmp(boot, page->boot, sizeof boot) == 0 &&
+           memcmp(&now, &page->left, sizeof now) == 0;
+}
+
+int ligi_head_left(const ligi_head *head, const struct stat *info)
+{
+    return page_left(head->page, info);
+}
+
+int ligi_head_vouches(int fd, const struct stat *info)
+{
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = ATTACH_BYTE, .l_len = 1};
+    ligi_head_page page;
+
+    if (pread(fd, &page, sizeof page, 0) != (ssize_t)sizeof page)
+        return 0;
+    if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
+        return 0;
+    /* Somebody who is alone may be rebuilding it. */
+    return lock.l_type == F_RDLCK || (lock.l_type == F_UNLCK && page_left(&page, info));
+}
+
+void ligi_head_unleave(ligi_head *head)
+{
+    memset(&head->page->left, 0, sizeof head->page->left);
+}
+
+/* --- waiting --- */
+
+uint32_t ligi_head_bell(const ligi_head *head)
+{
+    return atomic_load(&head->page->bell);
+}
+
+void ligi_head_wait(ligi_head *head, uint32_t seen, int64_t timeout_ns)
+{
+    int64_t slice = timeout_ns < SLICE_NS ? timeout_ns : SLICE_NS;
+    struct timespec time = {.tv_sec = 0, .tv_nsec = slice > 0 ? (long)slice : 0};
+
+    if (slice <= 0)
+        return;
+    atomic_fetch_add(&head->page->waiters, 1);
+    syscall(SYS_futex, &head->page->bell, FUTEX_WAIT, seen, &time, NULL, 0);
+    atomic_fetch_sub(&head->page->waiters, 1);
+}
+
+static int try_kernel(const ligi_head *head, off_t byte, short type)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+    return fcntl(head->fd, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
+}
+
+static lig_status wait_kernel(ligi_head *head, off_t byte, short type, int64_t deadline)
+{
+    for (;;) {
+        uint32_t seen = ligi_head_bell(head);
+        int number = try_kernel(head, byte, type);
+        if (number == 0)
+            return LIG_OK;
+        if (number != EAGAIN && number != EACCES && number != EINTR)
+            return ligi_fail_errno(number, "%s: cannot lock the log", head->place);
+        int64_t left = deadline - ligi_now_ns();
+        if (left <= 0)
+            return LIG_E_TIMEOUT;
+        ligi_head_wait(head, seen, left);
+    }
+}
+
+/* --- the locks --- */
+
+static void process_name(int pid, char *name, size_t name_bytes)
+{
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, name, name_bytes - 1);
+    if (fd >= 0)
+        close(fd);
+    name[got > 0 ? got : 0] = '\0';
+    name[strcspn(name, "\n")] = '\0';
+}
+
+static void name_holder(const ligi_head *head, ligi_head_which which, char *text, size_t bytes)
+{
+    char name[32];
+    int pid = atomic_load(&head->page->holders[which]);
+
+    if (pid <= 0) {
+        snprintf(text, bytes, "another process");
+        return;
+    }
+    process_name(pid, name, sizeof name);
+    snprintf(text, bytes, name[0] ? "process %d (%s)" : "process %d", pid, name);
+}
+
+void ligi_head_holder(ligi_head *head, char *text, size_t text_bytes)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+
+    text[0] = '\0';
+    if (fcntl(head->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK)
+        name_holder(head, LIGI_HEAD_WRITE, text, text_bytes);
+}
+
+static int take_thread(ligi_head_lock *lock, int64_t timeout_ns)
+{
+    struct timespec deadline = ligi_deadline(timeout_ns);
+
+    pthread_mutex_lock(&lock->guard);
+    while (lock->taken)
+        if (pthread_cond_timedwait(&lock->freed, &lock->guard, &deadline) == ETIMEDOUT)
+            break;
+    int got = !lock->taken;
+    if (got) {
+        lock->taken = 1;
+        lock->owner = pthread_self();
+    }
+    pthread_mutex_unlock(&lock->guard);
+    return got;
+}
+
+static void free_thread(ligi_head_lock *lock)
+{
+    pthread_mutex_lock(&lock->guard);
+    lock->taken = 0;
+    pthread_cond_signal(&lock->freed);
+    pthread_mutex_unlock(&lock->guard);
+}
+
+lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeout_ns)
+{
+    int64_t deadline = ligi_now_ns() + timeout_ns;
+    char holder[64];
+
+    lig_status status = LIG_E_TIMEOUT;
+    if (take_thread(&head->locks[which], timeout_ns)) {
+        status = wait_kernel(head, which, F_WRLCK, deadline);
+        if (status == LIG_OK) {
+            atomic_store(&head->page->holders[which], getpid());
+            return LIG_OK;
+        }
+        free_thread(&head->locks[which]);
+    }
+    if (status != LIG_E_TIMEOUT)
+        return status;
+    name_holder(head, which, holder, sizeof holder);
+    return lig_fail(LIG_E_TIMEOUT,
+                    "%s: %s holds the write lock of the log for more than %.1f s (if it is stopped,"
+                    " continue or end it)",
+                    head->place, holder, (double)timeout_ns / 1e9);
+}
+
+void ligi_head_release(ligi_head *head, ligi_head_which which)
+{
+    atomic_store(&head->page->holders[which], 0);
+    (void)try_kernel(head, which, F_UNLCK);
+    free_thread(&head->locks[which]);
+    ring(head);
+}
+
+int ligi_head_mine(ligi_head *head, ligi_head_which which)
+{
+    ligi_head_lock *lock = &head->locks[which];
+
+    pthread_mutex_lock(&lock->guard);
+    int mine = lock->taken && pthread_equal(lock->owner, pthread_self());
+    pthread_mutex_unlock(&lock->guard);
+    return mine;
+}
+
+lig_status ligi_head_attach(ligi_head *head, int alone, int64_t timeout_ns)
+{
+    if (alone)
+        return try_kernel(head, ATTACH_BYTE, F_WRLCK) == 0 ? LIG_OK : LIG_E_BUSY;
+    lig_status status = wait_kernel(head, ATTACH_BYTE, F_RDLCK, ligi_now_ns() + timeout_ns);
+    if (status == LIG_OK)
+        ring(head); /* who was alone is not any more */
+    return status == LIG_E_TIMEOUT
+               ? lig_fail(status, "%s: another process has been rebuilding the index for %.0f s",
+                          head->place, (double)timeout_ns / 1e9)
+               : status;
+}
+
+/* --- open and close --- */
+
+/* A page that the file system has not allocated would raise SIGBUS on a full disk. */
+static lig_status fill_page(const ligi_head *head)
+{
+    uint8_t page[PAGE_BYTES] = {0};
+    struct stat info;
+
+    if (fstat(head->fd, &info) != 0)
+        return ligi_fail_errno(errno, "%s/log/head: cannot be examined", head->place);
+    if (info.st_size >= PAGE_BYTES && info.st_blocks > 0)
+        return LIG_OK;
+    memcpy(page, MAGIC, 8);
+    if (pwrite(head->fd, page, PAGE_BYTES, 0) != PAGE_BYTES)
+        return ligi_fail_errno(errno ? errno : ENOSPC, "%s/log/head: cannot be written",
+                               head->place);
+    return LIG_OK;
+}
+
+lig_status ligi_head_open(ligi_head *head, int fd, const char *place)
+{
+    pthread_condattr_t attributes;
+
+    head->fd = fd;
+    head->place = place;
+    LIG_TRY(fill_page(head));
+    void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED)
+        return ligi_fail_errno(errno, "%s/log/head: cannot be mapped", place);
+    head->page = page;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    for (int i = 0; i < LIGI_HEAD_LOCKS; i++) {
+        pthread_mutex_init(&head->locks[i].guard, NULL);
+        pthread_cond_init(&head->locks[i].freed, &attributes);
+    }
+    pthread_condattr_destroy(&attributes);
+    return LIG_OK;
+}
+
+void ligi_head_forked(ligi_head *head)
+{
+    if (head->fd >= 0)
+        close(head->fd);
+    head->fd = -1;
+}
+
+void ligi_head_close(ligi_head *head)
+{
+    if (head->page != NULL) {
+        munmap(head->page, PAGE_BYTES);
+        for (int i = 0; i < LIGI_HEAD_LOCKS; i++) {
+            pthread_mutex_destroy(&head->locks[i].guard);
+            pthread_cond_destroy(&head->locks[i].freed);
+        }
+    }
+    head->page = NULL;
+    ligi_head_forked(head);
+}

@@ -1,0 +1,103 @@
+/* The head of a log: one mapped page with the locks of the log's users, hints about its end, and
+ * witnesses of what was synced. Never the only copy of anything: a lost head costs a rebuilt index.
+ * Shared by threads and processes.
+ *
+ * The locks are OFD locks on bytes of the file: the kernel releases them when the last process that
+ * has the descriptor ends or closes it. A forked child closes its copies (ligi_head_forked). */
+#ifndef LIGI_HEAD_H
+#define LIGI_HEAD_H
+
+#include <ligament/base.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+typedef enum ligi_head_which {
+    LIGI_HEAD_WRITE,      /* who appends */
+    LIGI_HEAD_SYNC,       /* who syncs */
+    LIGI_HEAD_CHECKPOINT, /* who makes a checkpoint */
+    LIGI_HEAD_LOCKS
+} ligi_head_which;
+
+typedef struct ligi_head_lock {
+    pthread_mutex_t guard; /* of the two below: one thread of a process at a time */
+    pthread_cond_t freed;
+    int taken;
+    pthread_t owner;
+} ligi_head_lock;
+
+typedef struct ligi_head_page ligi_head_page;
+
+typedef struct ligi_head {
+    int fd;
+    const char *place; /* borrowed */
+    ligi_head_page *page;
+    ligi_head_lock locks[LIGI_HEAD_LOCKS];
+} ligi_head;
+
+/* Opens and maps `fd` (taken over), which it extends to a page; a page that is not a head is made
+ * one. */
+lig_status ligi_head_open(ligi_head *head, int fd, const char *place);
+void ligi_head_close(ligi_head *head);
+void ligi_head_forked(ligi_head *head);
+
+/* LIG_E_TIMEOUT names the process that holds it. 0 ns: one attempt. */
+lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeout_ns);
+void ligi_head_release(ligi_head *head, ligi_head_which which);
+/* 1 when this thread holds it. */
+int ligi_head_mine(ligi_head *head, ligi_head_which which);
+/* A sentence about the process that holds LIGI_HEAD_WRITE, or "" when nobody does. */
+void ligi_head_holder(ligi_head *head, char *text, size_t text_bytes);
+
+/* The lock that every user of the log holds, shared. `alone`: exclusively, for the first and the
+ * last one; LIG_E_BUSY without a sentence when there are others. A shared wish waits for those who
+ * are alone: LIG_E_TIMEOUT. */
+lig_status ligi_head_attach(ligi_head *head, int alone, int64_t timeout_ns);
+
+/* The last commit that was published: what this start of the machine knows, 0 before anybody
+ * published. */
+uint64_t ligi_head_appended(const ligi_head *head);
+void ligi_head_append(ligi_head *head, uint64_t version);
+
+/* The epoch counts the segments that were replaced because a sync failed. What was published before
+ * may be lost then: open segments are opened again, and witnesses of an earlier epoch do not count. */
+uint32_t ligi_head_epoch(const ligi_head *head);
+void ligi_head_epoch_next(ligi_head *head);
+/* The last version known to be durable. */
+uint64_t ligi_head_synced(const ligi_head *head);
+void ligi_head_sync(ligi_head *head, uint64_t version, uint32_t epoch);
+
+/* The segment that is written to, by its first version; 0: look. `rolling` says that the next one is
+ * being made: who takes the write lock looks, too. */
+uint64_t ligi_head_segment(const ligi_head *head);
+void ligi_head_segment_set(ligi_head *head, uint64_t first);
+void ligi_head_rolling(ligi_head *head);
+/* The segment whose sync failed (0: none). Forgotten when the machine starts again. */
+uint64_t ligi_head_poisoned(const ligi_head *head);
+void ligi_head_poison(ligi_head *head, uint64_t first);
+/* Set while the log is known to be damaged: nothing is written and nothing removed. */
+int ligi_head_damaged(const ligi_head *head);
+void ligi_head_damage(ligi_head *head, int damaged);
+/* Around a sync, under LIGI_HEAD_SYNC. A process that is killed in between may have been told of a
+ * failure that nobody will be told of again: begin then poisons the segment. */
+void ligi_head_sync_begin(ligi_head *head, uint64_t first);
+void ligi_head_sync_end(ligi_head *head);
+
+/* Called by who is alone: takes back the hints of an earlier start of the machine. */
+void ligi_head_renew(ligi_head *head);
+
+/* What the last user left as the index; ligi_head_left is 1 when `info` is exactly that file. */
+void ligi_head_leave(ligi_head *head, const struct stat *info);
+int ligi_head_left(const ligi_head *head, const struct stat *info);
+void ligi_head_unleave(ligi_head *head);
+
+/* For a reader, which maps nothing: 1 when the index with this `info` is in use by somebody, or is
+ * what the last user left. `fd` is the head's, open for reading. */
+int ligi_head_vouches(int fd, const struct stat *info);
+
+/* Waits until something was published after `seen`, a value of ligi_head_bell, or for the time. */
+uint32_t ligi_head_bell(const ligi_head *head);
+void ligi_head_wait(ligi_head *head, uint32_t seen, int64_t timeout_ns);
+
+#endif

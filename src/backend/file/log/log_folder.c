@@ -1,0 +1,307 @@
+#include "backend/file/log/log_folder.h"
+
+#include "backend/file/folder.h"
+#include "backend/file/packs/engine.h"
+#include "base/codec.h"
+#include "base/error.h"
+#include "base/hash.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SEGMENT_MAGIC "LIGSEG"
+#define SEGMENT_FORMAT 1
+
+lig_status ligi_log_folder_open(ligi_log_folder *folder, int store_fd, const char *place, int sync,
+                                int read_only)
+{
+    memset(folder, 0, sizeof *folder);
+    folder->fd = -1;
+    folder->store_fd = store_fd;
+    folder->place = place;
+    folder->sync = sync;
+    folder->read_only = read_only;
+    pthread_mutex_init(&folder->lock, NULL);
+    if (!read_only && mkdirat(store_fd, LIGI_NAME_LOG, 0777) == 0 && sync)
+        LIG_TRY(ligi_folder_sync(store_fd, place));
+    return ligi_entry_folder(store_fd, place, LIGI_NAME_LOG, &folder->fd);
+}
+
+void ligi_log_folder_forked(ligi_log_folder *folder)
+{
+    for (size_t i = 0; i < LIGI_LOG_FILES; i++)
+        if (folder->files[i].number != 0)
+            close(folder->files[i].fd);
+    if (folder->fd >= 0)
+        close(folder->fd);
+    folder->fd = -1;
+}
+
+void ligi_log_folder_close(ligi_log_folder *folder)
+{
+    ligi_log_folder_forked(folder);
+    pthread_mutex_destroy(&folder->lock);
+}
+
+static void make_name(ligi_name_kind kind, uint64_t number, char name[LIGI_LOG_NAME_BYTES])
+{
+    snprintf(name, LIGI_LOG_NAME_BYTES, "%s%016" PRIx64,
+             kind == LIGI_NAME_SEGMENT ? LIGI_NAME_SEGMENT_START : LIGI_NAME_CHECKPOINT_START,
+             number);
+}
+
+/* --- open files --- */
+
+static ligi_log_file *find_open(ligi_log_folder *folder, ligi_name_kind kind, uint64_t number)
+{
+    for (size_t i = 0; i < LIGI_LOG_FILES; i++)
+        if (folder->files[i].number == number && folder->files[i].kind == kind)
+            return &folder->files[i];
+    return NULL;
+}
+
+static void keep_open(ligi_log_folder *folder, ligi_name_kind kind, uint64_t number, int fd)
+{
+    ligi_log_file *oldest = &folder->files[0];
+
+    for (size_t i = 1; i < LIGI_LOG_FILES && oldest->number != 0; i++)
+        if (folder->files[i].number == 0 || folder->files[i].used < oldest->used)
+            oldest = &folder->files[i];
+    if (oldest->number != 0)
+        close(oldest->fd);
+    *oldest = (ligi_log_file){kind, number, fd, ++folder->clock};
+}
+
+lig_status ligi_log_folder_file(ligi_log_folder *folder, ligi_name_kind kind, uint64_t number,
+                                int *fd)
+{
+    char name[LIGI_LOG_NAME_BYTES], shown[LIGI_LOG_NAME_BYTES + 8];
+    lig_status status = LIG_OK;
+    int opened;
+
+    make_name(kind, number, name);
+    snprintf(shown, sizeof shown, LIGI_NAME_LOG "/%s", name);
+    pthread_mutex_lock(&folder->lock);
+    ligi_log_file *file = find_open(folder, kind, number);
+    if (file == NULL) {
+        int flags = folder->read_only || kind == LIGI_NAME_CHECKPOINT ? O_RDONLY : O_RDWR;
+        status = ligi_entry_open(folder->store_fd, folder->fd, folder->place, name, flags, &opened);
+        if (status == LIG_OK) {
+            keep_open(folder, kind, number, opened);
+            file = find_open(folder, kind, number);
+        }
+    }
+    if (status == LIG_OK) {
+        file->used = ++folder->clock;
+        *fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
+        if (*fd < 0)
+            status = ligi_fail_errno(errno, "%s/%s: cannot be opened", folder->place, shown);
+    }
+    pthread_mutex_unlock(&folder->lock);
+    return status;
+}
+
+void ligi_log_folder_forget(ligi_log_folder *folder, ligi_name_kind kind, uint64_t number)
+{
+    pthread_mutex_lock(&folder->lock);
+    for (size_t i = 0; i < LIGI_LOG_FILES; i++) {
+        ligi_log_file *file = &folder->files[i];
+        if (file->number == 0 || file->kind != kind || file->number >= number)
+            continue;
+        close(file->fd);
+        file->number = 0;
+    }
+    pthread_mutex_unlock(&folder->lock);
+}
+
+/* --- names --- */
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+static lig_status open_list(const ligi_log_folder *folder, DIR **list)
+{
+    int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    *list = fd < 0 ? NULL : fdopendir(fd);
+    if (*list != NULL)
+        return LIG_OK;
+    lig_status status =
+        ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG ": cannot be listed", folder->place);
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+lig_status ligi_log_folder_list(const ligi_log_folder *folder, ligi_name_kind kind,
+                                uint64_t **numbers, size_t *count)
+{
+    size_t capacity = 0;
+    lig_status status = LIG_OK;
+    DIR *list;
+
+    *numbers = NULL;
+    *count = 0;
+    LIG_TRY(open_list(folder, &list));
+    errno = 0;
+    for (struct dirent *entry; status == LIG_OK && (entry = readdir(list)) != NULL;) {
+        uint64_t number;
+        if (ligi_name_read(LIGI_FOLDER_LOG, entry->d_name, &number) != kind)
+            continue;
+        status = ligi_grow(numbers, &capacity, *count + 1, sizeof **numbers, "the log's files");
+        if (status == LIG_OK)
+            (*numbers)[(*count)++] = number;
+    }
+    if (status == LIG_OK && errno != 0)
+        status = ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG ": cannot be listed", folder->place);
+    closedir(list);
+    if (*count > 1)
+        qsort(*numbers, *count, sizeof **numbers, compare_numbers);
+    if (status != LIG_OK) {
+        free(*numbers);
+        *numbers = NULL;
+    }
+    return status;
+}
+
+lig_status ligi_log_folder_remove(const ligi_log_folder *folder, ligi_name_kind kind,
+                                  uint64_t number)
+{
+    char name[LIGI_LOG_NAME_BYTES];
+
+    make_name(kind, number, name);
+    if (unlinkat(folder->fd, name, 0) != 0 && errno != ENOENT)
+        return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG "/%s: cannot be removed", folder->place,
+                               name);
+    return LIG_OK;
+}
+
+void ligi_log_folder_clean(const ligi_log_folder *folder)
+{
+    DIR *list;
+
+    if (open_list(folder, &list) != LIG_OK)
+        return;
+    for (struct dirent *entry; (entry = readdir(list)) != NULL;)
+        if (ligi_name_read(LIGI_FOLDER_LOG, entry->d_name, NULL) == LIGI_NAME_LOG_TEMPORARY)
+            unlinkat(folder->fd, entry->d_name, 0);
+    closedir(list);
+}
+
+lig_status ligi_log_folder_create(const ligi_log_folder *folder, char name[LIGI_LOG_NAME_BYTES],
+                                  int *fd)
+{
+    snprintf(name, LIGI_LOG_NAME_BYTES, LIGI_NAME_TEMPORARY "%016" PRIx64,
+             ligi_folder_random_id());
+    *fd = openat(folder->fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (*fd < 0)
+        return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG "/%s: cannot be created", folder->place,
+                               name);
+    return LIG_OK;
+}
+
+lig_status ligi_log_folder_publish(ligi_log_folder *folder, const char *name, int fd,
+                                   ligi_name_kind kind, uint64_t number)
+{
+    char final[LIGI_LOG_NAME_BYTES];
+
+    make_name(kind, number, final);
+    if (folder->sync && fsync(fd) != 0)
+        return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG "/%s: fsync failed", folder->place,
+                               final);
+    if (renameat(folder->fd, name, folder->fd, final) != 0)
+        return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG "/%s: rename failed", folder->place,
+                               final);
+    pthread_mutex_lock(&folder->lock); /* one of that number was replaced */
+    ligi_log_file *file = find_open(folder, kind, number);
+    if (file != NULL) {
+        close(file->fd);
+        file->number = 0;
+    }
+    pthread_mutex_unlock(&folder->lock);
+    return folder->sync ? ligi_folder_sync(folder->fd, folder->place) : LIG_OK;
+}
+
+void ligi_log_folder_discard(const ligi_log_folder *folder, const char *name)
+{
+    unlinkat(folder->fd, name, 0);
+}
+
+/* --- segments --- */
+
+void ligi_segment_header_put(const ligi_segment_header *header,
+                             uint8_t bytes[LIGI_SEGMENT_HEADER_BYTES])
+{
+    ligi_writer writer = {0};
+
+    memset(bytes, 0, LIGI_SEGMENT_HEADER_BYTES);
+    ligi_put_bytes(&writer, SEGMENT_MAGIC, 6);
+    ligi_put_u8(&writer, SEGMENT_FORMAT);
+    ligi_put_u8(&writer, 0);
+    ligi_put_bytes(&writer, header->id, 16);
+    ligi_put_u64(&writer, header->first);
+    ligi_put_u64(&writer, header->previous);
+    ligi_put_zeros(&writer, 16);
+    if (writer.status == LIG_OK)
+        ligi_put_u64(&writer, ligi_hash64_plain(writer.data, writer.bytes));
+    if (writer.status == LIG_OK)
+        memcpy(bytes, writer.data, LIGI_SEGMENT_HEADER_BYTES);
+    ligi_writer_fini(&writer);
+}
+
+lig_status ligi_segment_header_read(const ligi_log_folder *folder, int fd, uint64_t first,
+                                    ligi_segment_header *header)
+{
+    uint8_t bytes[LIGI_SEGMENT_HEADER_BYTES];
+    size_t got;
+
+    LIG_TRY(ligi_log_pread(folder, fd, bytes, sizeof bytes, 0, &got));
+    ligi_reader reader = {.data = bytes, .bytes = got};
+    const void *magic = ligi_get_bytes(&reader, 6);
+    uint8_t format = ligi_get_u8(&reader);
+    (void)ligi_get_u8(&reader);
+    const void *id = ligi_get_bytes(&reader, 16);
+    header->first = ligi_get_u64(&reader);
+    header->previous = ligi_get_u64(&reader);
+    (void)ligi_get_bytes(&reader, 16);
+    uint64_t check = ligi_get_u64(&reader);
+    if (reader.failed || memcmp(magic, SEGMENT_MAGIC, 6) != 0 || header->first != first ||
+        check != ligi_hash64_plain(bytes, sizeof bytes - 8))
+        return lig_fail(LIG_E_CORRUPT,
+                        "%s/" LIGI_NAME_LOG "/" LIGI_NAME_SEGMENT_START "%016" PRIx64
+                        ": the header is damaged (ligament check --repair)",
+                        folder->place, first);
+    if (format != SEGMENT_FORMAT)
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "%s: the log has format %u, this library knows %u (use a newer library)",
+                        folder->place, format, SEGMENT_FORMAT);
+    memcpy(header->id, id, 16);
+    return LIG_OK;
+}
+
+lig_status ligi_log_pread(const ligi_log_folder *folder, int fd, void *data, size_t bytes,
+                          uint64_t offset, size_t *got)
+{
+    *got = 0;
+    while (*got < bytes) {
+        ssize_t now =
+            pread(fd, (uint8_t *)data + *got, bytes - *got, (off_t)(offset + *got));
+        if (now < 0 && errno == EINTR)
+            continue;
+        if (now < 0)
+            return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG ": cannot be read", folder->place);
+        if (now == 0)
+            break;
+        *got += (size_t)now;
+    }
+    return LIG_OK;
+}

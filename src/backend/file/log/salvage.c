@@ -1,0 +1,284 @@
+#include "backend/file/log/salvage.h"
+
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct segment_bytes { /* a whole segment in memory */
+    uint64_t number;
+    uint8_t *data;
+    size_t bytes;
+} segment_bytes;
+
+static lig_status tell(ligi_salvage *self, const ligi_log_item *event, const char *format,
+                       uint64_t version, uint64_t segment)
+{
+    char text[256];
+
+    snprintf(text, sizeof text, format, version, segment);
+    return self->problem == NULL ? LIG_OK
+                                 : self->problem(self->context, text, event ? event->value : NULL,
+                                                 event ? event->value_bytes : 0);
+}
+
+#define DAMAGED                                                                                    \
+    "the record of version %" PRIu64 " in log/" LIGI_NAME_SEGMENT_START "%016" PRIx64 " is damaged"
+
+static lig_status read_segment(ligi_file_log *log, segment_bytes *segment)
+{
+    int fd;
+
+    LIG_TRY(ligi_log_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment->number, &fd));
+    off_t size = lseek(fd, 0, SEEK_END);
+    lig_status status = ligi_alloc(&segment->data, size > 0 ? (size_t)size : 1, "a segment");
+    if (status == LIG_OK)
+        status = ligi_log_pread(&log->folder, fd, segment->data, size > 0 ? (size_t)size : 0, 0,
+                                &segment->bytes);
+    close(fd);
+    return status;
+}
+
+/* Hands on the items of `bytes` bytes of a record that are whole. *lost counts the others; events
+ * are told when `problem`. */
+static lig_status hand_items(ligi_salvage *self, const uint8_t *record, size_t bytes,
+                             uint64_t version, const ligi_log_position *at, int problem)
+{
+    size_t next = LIGI_LOG_HEADER_BYTES;
+    ligi_log_item item;
+
+    for (;;) {
+        if (!ligi_log_item_next(record, bytes, &next, &item)) {
+            if (!ligi_log_item_skip(record, bytes, &next))
+                return LIG_OK;
+            continue;
+        }
+        if (item.kind == LIGI_LOG_EVENT && problem)
+            LIG_TRY(tell(self, &item, DAMAGED, version, at->segment));
+        if (self->item != NULL)
+            LIG_TRY(self->item(self->context, &item, version, at));
+    }
+}
+
+/* The next whole header at or behind the offset, of a version above the one reached; 0: none. */
+static int find_header(const ligi_salvage *self, const segment_bytes *segment, size_t from,
+                       uint64_t limit, size_t *offset, ligi_log_header *header)
+{
+    for (size_t i = from; i + LIGI_LOG_HEADER_BYTES <= segment->bytes; i += 8)
+        if (ligi_log_header_get(segment->data + i, header) &&
+            header->bytes <= segment->bytes - i && header->version > self->reached.version &&
+            header->version < limit) {
+            *offset = i;
+            return 1;
+        }
+    return 0;
+}
+
+static lig_status hand_record(ligi_salvage *self, const segment_bytes *segment, size_t offset,
+                              const ligi_log_header *header)
+{
+    const uint8_t *record = segment->data + offset;
+    ligi_log_position at = {header->version - 1, header->previous, segment->number, offset, 0};
+    int whole = ligi_log_record_whole(record, header);
+
+    if (!whole) {
+        self->damages++;
+        LIG_TRY(tell(self, NULL, DAMAGED, header->version, segment->number));
+    }
+    LIG_TRY(hand_items(self, record, header->bytes, header->version, &at, !whole));
+    self->reached = (ligi_log_position){header->version, ligi_log_chain(header), segment->number,
+                                        offset + header->bytes, offset};
+    return LIG_OK;
+}
+
+/* What lies between the position and `end` holds no whole header. */
+static lig_status hand_rest(ligi_salvage *self, const segment_bytes *segment, size_t end)
+{
+    size_t offset = self->reached.offset;
+    ligi_log_position at = self->reached;
+
+    self->damages++;
+    LIG_TRY(tell(self, NULL, DAMAGED, at.version + 1, segment->number));
+    if (end - offset < LIGI_LOG_HEADER_BYTES)
+        return LIG_OK;
+    return hand_items(self, segment->data + offset, end - offset, at.version + 1, &at, 1);
+}
+
+static int any_byte(const uint8_t *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (data[i] != 0)
+            return 1;
+    return 0;
+}
+
+/* The end of the last segment: a record cut short that nobody was told of is no damage. */
+static lig_status hand_end(ligi_file_log *log, ligi_salvage *self, const segment_bytes *segment,
+                           uint64_t limit)
+{
+    size_t offset = self->reached.offset;
+    int missing = limit != UINT64_MAX && self->reached.version + 1 < limit;
+
+    if (log->head.page != NULL && ligi_head_synced(&log->head) > self->reached.version &&
+        limit == UINT64_MAX)
+        missing = 1;
+    if (!missing)
+        return LIG_OK;
+    if (offset < segment->bytes && any_byte(segment->data + offset, segment->bytes - offset))
+        return hand_rest(self, segment, segment->bytes);
+    self->damages++;
+    return tell(self, NULL,
+                "the log lacks the records from version %" PRIu64
+                " on, behind log/" LIGI_NAME_SEGMENT_START "%016" PRIx64,
+                self->reached.version + 1, segment->number);
+}
+
+/* Records up to `limit`, the first version of the next segment. */
+static lig_status hand_segment(ligi_file_log *log, ligi_salvage *self, const segment_bytes *segment,
+                               uint64_t limit)
+{
+    size_t offset;
+    ligi_log_header header;
+
+    self->reached.segment = segment->number;
+    self->reached.offset = LIGI_SEGMENT_HEADER_BYTES;
+    self->reached.last = 0;
+    while (find_header(self, segment, self->reached.offset, limit, &offset, &header)) {
+        int follows = header.version == self->reached.version + 1 &&
+                      header.previous == self->reached.chain;
+        if (!follows && self->reached.version != 0 && offset != self->reached.offset)
+            LIG_TRY(hand_rest(self, segment, offset));
+        else if (!follows && header.version != self->reached.version + 1) {
+            self->damages++;
+            LIG_TRY(tell(self, NULL,
+                         "the log lacks the record of version %" PRIu64
+                         " before log/" LIGI_NAME_SEGMENT_START "%016" PRIx64,
+                         self->reached.version + 1, segment->number));
+        }
+        LIG_TRY(hand_record(self, segment, offset, &header));
+    }
+    return hand_end(log, self, segment, limit);
+}
+
+static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
+{
+    uint64_t *numbers;
+    size_t count;
+
+    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
+    lig_status status = LIG_OK;
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
+        segment_bytes segment = {.number = numbers[i]};
+        uint64_t limit = i + 1 < count ? numbers[i + 1] : UINT64_MAX;
+        ligi_segment_header header;
+        int fd;
+        if (limit <= self->reached.version + 1) /* the checkpoint covers it */
+            continue;
+        status = ligi_log_folder_file(&log->folder, LIGI_NAME_SEGMENT, numbers[i], &fd);
+        if (status != LIG_OK)
+            break;
+        if (ligi_segment_header_read(&log->folder, fd, numbers[i], &header) == LIG_E_CORRUPT) {
+            self->damages++;
+            status = tell(self, NULL, "the header (version %" PRIu64 ") of log/"
+                          LIGI_NAME_SEGMENT_START "%016" PRIx64 " is damaged",
+                          numbers[i], numbers[i]);
+        } else if (self->reached.version + 1 == numbers[i] && self->reached.version == 0) {
+            self->reached.chain = header.previous;
+        }
+        close(fd);
+        if (status == LIG_OK)
+            status = read_segment(log, &segment);
+        if (status == LIG_OK)
+            status = hand_segment(log, self, &segment, limit);
+        free(segment.data);
+    }
+    free(numbers);
+    return status;
+}
+
+/* --- checkpoints --- */
+
+typedef struct base_visit {
+    ligi_salvage *salvage;
+    uint64_t checkpoint;
+} base_visit;
+
+static lig_status hand_base(void *context, const ligi_checkpoint_item *item)
+{
+    const base_visit *visit = context;
+    const ligi_salvage *salvage = visit->salvage;
+    return salvage->base == NULL ? LIG_OK
+                                 : salvage->base(salvage->context, item, visit->checkpoint);
+}
+
+/* The newest checkpoint whose header is whole; of its items those that are. */
+static lig_status hand_checkpoint(ligi_file_log *log, ligi_salvage *self)
+{
+    ligi_checkpoint_info info;
+    uint64_t *numbers;
+    size_t count, skipped = 0;
+
+    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
+    lig_status status = LIG_E_CORRUPT;
+    while (status == LIG_E_CORRUPT && count-- > 0) {
+        base_visit visit = {self, numbers[count]};
+        status = ligi_checkpoint_look(log, numbers[count], &info);
+        if (status == LIG_OK)
+            status = ligi_checkpoint_salvage(log, numbers[count], hand_base, &visit, &skipped);
+        if (status == LIG_OK)
+            self->reached = (ligi_log_position){.version = info.version, .chain = info.chain};
+        if (status == LIG_E_CORRUPT || skipped > 0) {
+            self->damages++;
+            lig_status told = tell(self, NULL, "the checkpoint of version %" PRIu64
+                                   " (log/" LIGI_NAME_CHECKPOINT_START "%016" PRIx64 ") is damaged",
+                                   numbers[count], numbers[count]);
+            status = told == LIG_OK ? status : told;
+        }
+    }
+    free(numbers);
+    return status == LIG_E_CORRUPT ? LIG_OK : status;
+}
+
+lig_status ligi_salvage_run(ligi_file_log *log, ligi_salvage *self)
+{
+    memset(&self->reached, 0, sizeof self->reached);
+    LIG_TRY(hand_checkpoint(log, self));
+    return hand_segments(log, self);
+}
+
+static lig_status ignore_item(void *context, const ligi_checkpoint_item *item)
+{
+    (void)context, (void)item;
+    return LIG_OK;
+}
+
+lig_status ligi_salvage_verify(ligi_file_log *log, ligi_salvage *self)
+{
+    uint64_t *numbers;
+    size_t count;
+
+    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
+    lig_status status = LIG_OK;
+    uint64_t oldest = 0;
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
+        status = ligi_checkpoint_read(log, numbers[i], ignore_item, NULL);
+        if (status == LIG_OK && oldest == 0)
+            oldest = numbers[i];
+        if (status == LIG_E_CORRUPT) {
+            self->damages++;
+            status = tell(self, NULL, "the checkpoint of version %" PRIu64
+                          " (log/" LIGI_NAME_CHECKPOINT_START "%016" PRIx64 ") is damaged",
+                          numbers[i], numbers[i]);
+        }
+    }
+    free(numbers);
+    LIG_TRY(status);
+    ligi_checkpoint_info info = {0};
+    if (oldest != 0)
+        LIG_TRY(ligi_checkpoint_look(log, oldest, &info));
+    self->reached = (ligi_log_position){.version = info.version, .chain = info.chain};
+    return hand_segments(log, self);
+}

@@ -1,0 +1,26 @@
+/* Reading a log that may be damaged: what is whole in it, oldest first, and what is not. */
+#ifndef LIGI_SALVAGE_H
+#define LIGI_SALVAGE_H
+
+#include "backend/file/log/checkpoint.h"
+
+typedef struct ligi_salvage {
+    /* An item of the checkpoint that it begins with. */
+    lig_status (*base)(void *context, const ligi_checkpoint_item *item, uint64_t checkpoint);
+    /* An item of the record that begins at `at`. */
+    lig_status (*item)(void *context, const ligi_log_item *item, uint64_t version,
+                       const ligi_log_position *at);
+    /* A damage, with an event of what is damaged, or NULL. */
+    lig_catalog_problem problem;
+    void *context;
+    size_t damages;          /* counted */
+    ligi_log_position reached; /* behind the last version seen */
+} ligi_salvage;
+
+/* Hands on the newest checkpoint, or what is whole of it, and the log behind it. */
+lig_status ligi_salvage_run(ligi_file_log *log, ligi_salvage *salvage);
+
+/* Reads all checkpoints and all segments, and hands on only problems. */
+lig_status ligi_salvage_verify(ligi_file_log *log, ligi_salvage *salvage);
+
+#endif
