@@ -685,6 +685,172 @@ static void second_open_sees_the_first(void **state)
     assert_ok(commit_ops(v->ops, v->self, 1, &put_one, 1));
 }
 
+/* --- events --- */
+
+typedef struct seen_event {
+    uint64_t version;
+    int64_t date_ns;
+    char text[32];
+} seen_event;
+
+typedef struct seen_events {
+    seen_event events[600];
+    size_t count, limit; /* the visit ends with number `limit`; 0: never */
+} seen_events;
+
+static int note_event(void *context, uint64_t version, int64_t date_ns, const void *data,
+                      size_t bytes)
+{
+    seen_events *seen = context;
+    seen_event *event = &seen->events[seen->count++];
+
+    event->version = version;
+    event->date_ns = date_ns;
+    snprintf(event->text, sizeof event->text, "%.*s", (int)bytes, (const char *)data);
+    return seen->count == seen->limit;
+}
+
+/* A volume without a log of commits says so. */
+static void need_events(volume *v)
+{
+    seen_events seen = {.limit = 1};
+    if (v->ops->catalog_events(v->self, 0, note_event, &seen) == LIG_E_UNSUPPORTED)
+        skip();
+}
+
+static lig_status commit_event(volume *v, uint64_t version, const char *first, const char *second)
+{
+    const lig_catalog_op op = {"k", 1, &version, sizeof version};
+    const lig_catalog_event events[] = {{first, first ? strlen(first) : 0},
+                                        {second, second ? strlen(second) : 0}};
+    const lig_catalog_edit edit = {.version = version,
+                                   .ops = &op,
+                                   .op_count = 1,
+                                   .events = events,
+                                   .event_count = (size_t)(first != NULL) + (second != NULL)};
+    return v->ops->catalog_commit(v->self, &edit);
+}
+
+static void events_are_kept_in_order(void **state)
+{
+    volume *v = *state;
+    seen_events seen = {.count = 0};
+
+    need_events(v);
+    assert_ok(v->ops->catalog_events(v->self, 0, note_event, &seen));
+    assert_int_equal(seen.count, 0);
+    assert_ok(commit_event(v, 0, "one", "two"));
+    assert_ok(commit_event(v, 1, NULL, NULL));
+    assert_ok(commit_event(v, 2, "", NULL));
+    assert_ok(commit_event(v, 3, "four", "five"));
+    assert_status(commit_event(v, 3, "refused", NULL), LIG_E_BUSY);
+    assert_ok(v->ops->catalog_events(v->self, 0, note_event, &seen));
+    const char *const texts[] = {"one", "two", "", "four", "five"};
+    const uint64_t versions[] = {1, 1, 3, 4, 4};
+    assert_int_equal(seen.count, 5);
+    for (size_t i = 0; i < 5; i++) {
+        assert_string_equal(seen.events[i].text, texts[i]);
+        assert_int_equal(seen.events[i].version, versions[i]);
+        assert_true(seen.events[i].date_ns > INT64_C(1500000000) * 1000000000);
+        assert_true(i == 0 || seen.events[i].version != seen.events[i - 1].version ||
+                    seen.events[i].date_ns == seen.events[i - 1].date_ns);
+    }
+    for (uint64_t since = 0; since <= 4; since++) {
+        const size_t left[] = {5, 3, 3, 2, 0};
+        seen.count = 0;
+        assert_ok(v->ops->catalog_events(v->self, since, note_event, &seen));
+        assert_int_equal(seen.count, left[since]);
+    }
+    seen = (seen_events){.limit = 2};
+    assert_ok(v->ops->catalog_events(v->self, 0, note_event, &seen));
+    assert_int_equal(seen.count, 2);
+    assert_status(v->ops->catalog_events(v->self, 5, note_event, &seen), LIG_E_NOTFOUND);
+    assert_says("5");
+}
+
+static void waits_end_with_a_commit(void **state)
+{
+    volume *v = *state;
+
+    need_events(v);
+    assert_status(v->ops->catalog_wait(v->self, 0, 0), LIG_E_TIMEOUT);
+    assert_status(v->ops->catalog_wait(v->self, 0, 1000000), LIG_E_TIMEOUT);
+    assert_ok(commit_event(v, 0, NULL, NULL));
+    assert_ok(v->ops->catalog_wait(v->self, 0, 0));
+    assert_ok(v->ops->catalog_wait(v->self, 0, INT64_C(60000000000)));
+    assert_status(v->ops->catalog_wait(v->self, 1, 0), LIG_E_TIMEOUT);
+}
+
+enum { EVENT_WRITERS = 3, EVENT_COMMITS = 50 };
+
+typedef struct event_writer {
+    volume *v;
+    int number;
+} event_writer;
+
+static void *write_events(void *opaque)
+{
+    event_writer *self = opaque;
+    const lig_volume_ops *ops = self->v->ops;
+
+    for (int done = 0; done < EVENT_COMMITS;) {
+        uint64_t version;
+        void *snapshot;
+        char first[32], second[32];
+        if (ops->catalog_begin(self->v->self, &snapshot, &version) != LIG_OK)
+            return (void *)"begin";
+        ops->catalog_end(snapshot);
+        snprintf(first, sizeof first, "%d %d", self->number, done);
+        snprintf(second, sizeof second, "%d %d again", self->number, done);
+        lig_status status = commit_event(self->v, version, first, second);
+        if (status == LIG_OK)
+            done++;
+        else if (status != LIG_E_BUSY)
+            return (void *)"commit";
+    }
+    return NULL;
+}
+
+/* Who waits and reads while others commit misses nothing and sees nothing twice. */
+static void events_reach_a_watcher(void **state)
+{
+    volume *v = *state;
+    event_writer writers[EVENT_WRITERS];
+    pthread_t threads[EVENT_WRITERS];
+    seen_events seen = {.count = 0};
+    uint64_t since = 0;
+    void *failed;
+
+    need_events(v);
+    for (int i = 0; i < EVENT_WRITERS; i++) {
+        writers[i] = (event_writer){v, i};
+        assert_int_equal(pthread_create(&threads[i], NULL, write_events, &writers[i]), 0);
+    }
+    while (since < (uint64_t)EVENT_WRITERS * EVENT_COMMITS) {
+        assert_ok(v->ops->catalog_wait(v->self, since, INT64_C(60000000000)));
+        assert_ok(v->ops->catalog_events(v->self, since, note_event, &seen));
+        assert_true(seen.events[seen.count - 1].version > since);
+        since = seen.events[seen.count - 1].version;
+    }
+    for (int i = 0; i < EVENT_WRITERS; i++) {
+        pthread_join(threads[i], &failed);
+        if (failed != NULL)
+            fail_msg("a writer failed at %s", (const char *)failed);
+    }
+    int next[EVENT_WRITERS] = {0};
+    assert_int_equal(seen.count, 2 * EVENT_WRITERS * EVENT_COMMITS);
+    for (size_t i = 0; i < seen.count; i += 2) {
+        char wanted[32];
+        int writer = seen.events[i].text[0] - '0';
+        assert_int_equal(seen.events[i].version, i / 2 + 1);
+        assert_int_equal(seen.events[i + 1].version, i / 2 + 1);
+        snprintf(wanted, sizeof wanted, "%d %d", writer, next[writer]);
+        assert_string_equal(seen.events[i].text, wanted);
+        snprintf(wanted, sizeof wanted, "%d %d again", writer, next[writer]++);
+        assert_string_equal(seen.events[i + 1].text, wanted);
+    }
+}
+
 static void volumes_describe_themselves(void **state)
 {
     volume *v = *state;
@@ -790,6 +956,9 @@ static const struct {
     {"many_keys", many_keys},
     {"threads_share_a_volume", threads_share_a_volume},
     {"second_open_sees_the_first", second_open_sees_the_first},
+    {"events_are_kept_in_order", events_are_kept_in_order},
+    {"waits_end_with_a_commit", waits_end_with_a_commit},
+    {"events_reach_a_watcher", events_reach_a_watcher},
     {"volumes_describe_themselves", volumes_describe_themselves},
 };
 #define VOLUME_TEST_COUNT (sizeof volume_tests / sizeof volume_tests[0])

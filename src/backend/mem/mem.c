@@ -5,6 +5,7 @@
 
 #include "backend/mem/mem.h"
 #include "backend/mem/mem_catalog.h"
+#include "backend/mem/mem_events.h"
 #include "backend/mem/mem_pack.h"
 #include "backend/mem/mem_pins.h"
 #include "backend/shared.h"
@@ -32,6 +33,11 @@ static lig_status volume_create(void *context, void **object)
 
     (void)context;
     LIG_TRY(ligi_calloc(&volume, 1, sizeof *volume, "a volume in memory"));
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&volume->committed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&volume->lock, NULL);
     *object = volume;
     return LIG_OK;
@@ -45,6 +51,8 @@ static void volume_destroy(void *object)
         ligi_mem_pack_release(volume->packs[i]);
     free(volume->packs);
     ligi_mem_catalog_release(volume->catalog);
+    ligi_mem_events_fini(volume);
+    /* Destroying the condition would wait, in a forked child, for threads of the parent. */
     pthread_mutex_destroy(&volume->lock);
     free(volume);
 }
@@ -176,20 +184,6 @@ static void mem_unlock(void *lock)
     (void)lock;
 }
 
-/* Not before the log of commits. */
-static lig_status mem_catalog_events(void *self, uint64_t since, lig_catalog_visit visit,
-                                     void *context)
-{
-    (void)self, (void)since, (void)visit, (void)context;
-    return lig_fail(LIG_E_UNSUPPORTED, "this volume keeps no events");
-}
-
-static lig_status mem_catalog_wait(void *self, uint64_t since, int64_t timeout_ns)
-{
-    (void)self, (void)since, (void)timeout_ns;
-    return lig_fail(LIG_E_UNSUPPORTED, "this volume keeps no events");
-}
-
 static const lig_volume_ops mem_volume = {
     .struct_bytes = sizeof(lig_volume_ops),
     .flags = mem_flags,
@@ -213,8 +207,8 @@ static const lig_volume_ops mem_volume = {
     .catalog_seek = ligi_mem_catalog_seek,
     .catalog_commit = ligi_mem_catalog_commit,
     .catalog_settle = mem_catalog_settle,
-    .catalog_events = mem_catalog_events,
-    .catalog_wait = mem_catalog_wait,
+    .catalog_events = ligi_mem_events_visit,
+    .catalog_wait = ligi_mem_events_wait,
     .lock = mem_lock,
     .unlock = mem_unlock,
 };

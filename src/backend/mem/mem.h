@@ -19,6 +19,14 @@ typedef struct ligi_mem_pack {
 
 typedef struct ligi_mem_catalog ligi_mem_catalog;
 typedef struct ligi_mem_pin ligi_mem_pin;
+typedef struct ligi_mem_events ligi_mem_events;
+
+typedef struct ligi_mem_history { /* the events of commits since version `since`, all of them */
+    ligi_mem_events **blocks;     /* one for each commit that has some, by version */
+    size_t first, count, capacity;
+    size_t bytes, events;
+    uint64_t since;
+} ligi_mem_history;
 
 typedef struct ligi_mem_volume {
     pthread_mutex_t lock;  /* guards everything below */
@@ -26,6 +34,8 @@ typedef struct ligi_mem_volume {
     size_t pack_count, pack_capacity;
     uint64_t last_id;
     ligi_mem_catalog *catalog; /* NULL: empty, version 0 */
+    ligi_mem_history history;
+    pthread_cond_t committed;
     ligi_mem_pin *pins;
 } ligi_mem_volume;
 

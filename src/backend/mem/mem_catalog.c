@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/mem/mem_events.h"
 #include "base/error.h"
 
 #define KEY_BYTES_MAX 64
@@ -62,6 +63,11 @@ void ligi_mem_catalog_release(ligi_mem_catalog *catalog)
     for (size_t i = 0; i < catalog->count; i++)
         item_release(catalog->items[i]);
     free(catalog);
+}
+
+uint64_t ligi_mem_catalog_version(const ligi_mem_catalog *catalog)
+{
+    return catalog == NULL ? 0 : catalog->version;
 }
 
 static lig_status catalog_create(size_t capacity, ligi_mem_catalog **out)
@@ -214,7 +220,7 @@ static lig_status apply(ligi_mem_volume *volume, uint64_t version, const lig_cat
                         size_t count)
 {
     ligi_mem_catalog *old = volume->catalog, *next;
-    uint64_t current = old == NULL ? 0 : old->version;
+    uint64_t current = ligi_mem_catalog_version(old);
 
     if (current != version)
         return lig_fail(LIG_E_BUSY,
@@ -236,11 +242,23 @@ lig_status ligi_mem_catalog_commit(void *self, const lig_catalog_edit *edit)
 {
     ligi_mem *mem = self;
     const lig_catalog_op **sorted;
+    ligi_mem_events *events;
 
     LIG_TRY(ligi_mem_writable(mem));
-    LIG_TRY(sort_ops(edit->ops, edit->op_count, &sorted));
+    LIG_TRY(ligi_mem_events_make(edit, &events));
+    lig_status status = sort_ops(edit->ops, edit->op_count, &sorted);
+    if (status != LIG_OK) {
+        ligi_mem_events_release(events);
+        return status;
+    }
     pthread_mutex_lock(&mem->volume->lock);
-    lig_status status = apply(mem->volume, edit->version, sorted, edit->op_count);
+    status = ligi_mem_events_reserve(mem->volume);
+    if (status == LIG_OK)
+        status = apply(mem->volume, edit->version, sorted, edit->op_count);
+    if (status == LIG_OK)
+        ligi_mem_events_add(mem->volume, events, edit->version + 1);
+    else
+        ligi_mem_events_release(events);
     pthread_mutex_unlock(&mem->volume->lock);
     free(sorted);
     return status;

@@ -5,6 +5,8 @@
 #include "backend/mem/mem.h"
 
 void ligi_mem_catalog_release(ligi_mem_catalog *catalog);
+/* 0 for NULL. */
+uint64_t ligi_mem_catalog_version(const ligi_mem_catalog *catalog);
 lig_status ligi_mem_catalog_begin(void *self, void **snapshot, uint64_t *version);
 void ligi_mem_catalog_end(void *snapshot);
 lig_status ligi_mem_catalog_get(void *snapshot, const void *key, size_t key_bytes,
