@@ -40,6 +40,7 @@ HEADER_MODULE = {
     "find": "store",
     "part": "store",
     "ref": "store",
+    "watch": "store",
     "secret": "net",
     "evostore": "compat",
     "ligament": None,

@@ -296,5 +296,5 @@ LIG_API const char *lig_store_time_stamp_name(size_t index);
 #include <ligament/find.h>
 #include <ligament/part.h>
 #include <ligament/ref.h>
-
+#include <ligament/watch.h>
 #endif

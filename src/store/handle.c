@@ -37,6 +37,19 @@ lig_status ligi_store_writable(const lig_store *store)
     return LIG_OK;
 }
 
+void lig_store_set_interrupt(lig_store *store, int (*hook)(void *context), void *context)
+{
+    store->interrupt = (ligi_interrupt){hook, context};
+}
+
+lig_status ligi_interrupt_check(const ligi_interrupt *interrupt, const char *what,
+                                const lig_store *store)
+{
+    if (interrupt->hook && interrupt->hook(interrupt->context))
+        return lig_fail(LIG_E_CLOSED, "interrupted while waiting for %s of %s", what, store->uri);
+    return LIG_OK;
+}
+
 static void destroy(lig_store *store)
 {
     if (store->volume)

@@ -22,9 +22,21 @@ typedef struct ligi_volume {
 void ligi_volume_hold(ligi_volume *volume);
 void ligi_volume_drop(ligi_volume *volume);
 
+/* Asked every LIGI_WAIT_SLICE_NS by calls that wait for other processes; non-zero ends the wait. */
+typedef struct ligi_interrupt {
+    int (*hook)(void *context); /* NULL: never */
+    void *context;
+} ligi_interrupt;
+
+#define LIGI_WAIT_SLICE_NS INT64_C(100000000)
+#define LIGI_COMMIT_NS INT64_C(30000000000)
+
 struct lig_store {
     pid_t pid;
-    atomic_int holders; /* its user, and the refs, which outlive lig_store_close */
+    atomic_int closed;        /* lig_store_close was called: refs and watches are left */
+    ligi_interrupt interrupt; /* of calls on their callers' threads */
+    int64_t commit_ns;        /* how long a commit waits for others */
+    atomic_int holders;       /* its user, and the refs, which outlive lig_store_close */
     ligi_volume *volume;
     char *uri;
     char mode;      /* 'r', 'w' or 'a' */
@@ -46,6 +58,10 @@ struct lig_store {
 void ligi_store_hold(lig_store *store);
 /* The last one destroys. */
 void ligi_store_drop(lig_store *store);
+
+/* LIG_E_CLOSED, with a sentence about what was waited for, when the wait is to end. */
+lig_status ligi_interrupt_check(const ligi_interrupt *interrupt, const char *what,
+                                const lig_store *store);
 
 /* What every public call asks first: LIG_E_CLOSED in a forked child. */
 lig_status ligi_store_usable(const lig_store *store);

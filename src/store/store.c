@@ -212,6 +212,7 @@ lig_status lig_store_open(lig_store **out, const char *uri)
     LIG_TRY(ligi_calloc(&store, 1, sizeof *store, "a store"));
     store->pid = getpid();
     store->holders = 1;
+    store->commit_ns = LIGI_COMMIT_NS;
     ligi_stamps_init(&store->stamps);
     pthread_mutex_init(&store->lock, NULL);
     pthread_cond_init(&store->idle, NULL);
@@ -228,6 +229,7 @@ void lig_store_close(lig_store *store)
     if (store == NULL)
         return;
     if (store->pid == getpid()) {
+        store->closed = 1;
         pthread_mutex_lock(&store->lock);
         ligi_save_async_end_open(store);
         while (store->saving)

@@ -1,6 +1,7 @@
 /* Values of the catalog, hostile but for their hash: what a reader meets when somebody writes one
  * on purpose. */
 #include "store/catalog/fingerprint_index.h"
+#include "store/format/event.h"
 
 #include <string.h>
 
@@ -34,6 +35,8 @@ static void decode(const lig_catalog_item *item)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, size ? data[0] : 0);
+    lig_event event;
+    (void)ligi_event_get(data, size, &event);
     ligi_writer value = {0};
     ligi_value_begin(&value);
     ligi_put_bytes(&value, data, size);

@@ -7,6 +7,7 @@
 #include "store/catalog/footer_read.h"
 #include "store/catalog/graphs.h"
 #include "store/catalog/search_index.h"
+#include "store/format/event.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +15,10 @@
 /* Every refusal means that somebody else got on: this many in a row, or for this long, is no bad
  * luck. */
 enum { COMMIT_TRIES = 1000 };
+/* So often a slow edit is made again before it keeps the others waiting. */
+enum { SLOW_TRIES = 3 };
 /* Packs are claimed together, to settle the catalog once; each claim is an open file. */
 enum { REMOVE_BATCH = 64 };
-#define COMMIT_NS INT64_C(30000000000)
 
 static void change_fini(ligi_change *change)
 {
@@ -28,6 +30,7 @@ static void change_fini(ligi_change *change)
     ligi_writer_fini(&change->bytes);
     ligi_writer_fini(&change->value);
     free(change->ops);
+    free(change->events);
     free(change->counts);
     ligi_search_index_edits_fini(&change->index);
 }
@@ -57,6 +60,19 @@ lig_status ligi_change_put(ligi_change *change, const ligi_catalog_key *key)
 lig_status ligi_change_erase(ligi_change *change, const ligi_catalog_key *key)
 {
     return add_op(change, key, NULL);
+}
+
+lig_status ligi_change_event(ligi_change *change, int32_t kind, uint64_t model, const char *name,
+                             const char *other)
+{
+    lig_event event = {.kind = kind, .model = model, .name = name, .other = other};
+    LIG_TRY(ligi_grow(&change->events, &change->event_capacity, change->event_count + 1,
+                      sizeof *change->events, "a change of the catalog"));
+    size_t at = change->bytes.bytes;
+    ligi_event_put(&change->bytes, &event);
+    LIG_TRY(change->bytes.status);
+    change->events[change->event_count++] = (ligi_change_event_place){at, change->bytes.bytes - at};
+    return LIG_OK;
 }
 
 /* A pack that lost its last model while a match pinned it comes back. It is claimed until this
@@ -129,7 +145,7 @@ lig_status ligi_change_model(ligi_change *change, const ligi_record *record)
     return ligi_change_put(change, &key);
 }
 
-static lig_status move_aliases(ligi_change *change, uint64_t from, uint64_t successor)
+static lig_status move_aliases(ligi_change *change, const ligi_about *from, uint64_t successor)
 {
     const void *secret = change->view->store->secret;
     ligi_walk walk = {0};
@@ -139,12 +155,14 @@ static lig_status move_aliases(ligi_change *change, uint64_t from, uint64_t succ
         const char *alias;
         uint64_t id;
         LIG_TRY(ligi_alias_get(&item, secret, &alias, &id));
-        if (id != from)
+        if (id != from->id)
             continue;
         ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, secret, alias);
         if (successor)
             ligi_alias_put(&change->value, &key, alias, successor, secret);
         LIG_TRY(successor ? ligi_change_put(change, &key) : ligi_change_erase(change, &key));
+        LIG_TRY(ligi_change_event(change, LIG_EVENT_ALIAS, successor, alias,
+                                  successor ? from->name : NULL));
     }
     return status;
 }
@@ -199,7 +217,7 @@ lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, in
     }
     LIG_TRY(ligi_change_uses(change, record, -1, 0));
     LIG_TRY(forget_graphs(change, &record->about));
-    return move_aliases(change, record->about.id, successor);
+    return move_aliases(change, &record->about, successor);
 }
 
 lig_status ligi_change_fingerprint(ligi_change *change, const ligi_fingerprint_entry *fingerprint)
@@ -308,10 +326,15 @@ static lig_status put_index(ligi_change *change)
     return ligi_search_index_apply(&change->index, &sink);
 }
 
-static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64_t version)
+/* *locked becomes 0 with the commit, which ends the lock. */
+static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64_t version,
+                             int *locked)
 {
-    lig_catalog_op *ops;
+    lig_catalog_op *ops = NULL;
+    lig_catalog_event *events = NULL;
     LIG_TRY(ligi_calloc(&ops, change->count, sizeof *ops, "a change of the catalog"));
+    lig_status status =
+        ligi_calloc(&events, change->event_count, sizeof *events, "a change of the catalog");
     for (size_t i = 0; i < change->count; i++) {
         const ligi_change_op *op = &change->ops[i];
         ops[i].key = change->bytes.data + op->key;
@@ -321,8 +344,20 @@ static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64
             ops[i].value_bytes = op->value_bytes;
         }
     }
-    lig_catalog_edit edit = {.version = version, .ops = ops, .op_count = change->count};
-    lig_status status = store->volume->ops->catalog_commit(store->volume->self, &edit);
+    for (size_t i = 0; i < change->event_count && status == LIG_OK; i++)
+        events[i] =
+            (lig_catalog_event){change->bytes.data + change->events[i].at, change->events[i].bytes};
+    if (status == LIG_OK) {
+        lig_catalog_edit edit = {.version = version,
+                                 .ops = ops,
+                                 .op_count = change->count,
+                                 .events = events,
+                                 .event_count = change->event_count,
+                                 .flags = change->flags};
+        *locked = 0;
+        status = store->volume->ops->catalog_commit(store->volume->self, &edit);
+    }
+    free(events);
     free(ops);
     return status;
 }
@@ -399,32 +434,73 @@ static void remove_packs(lig_store *store, ligi_change *change, uint64_t *freed)
     }
 }
 
-static lig_status try_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
+/* In slices, so that the wait can be interrupted. */
+static lig_status lock_catalog(const ligi_commit *commit, int64_t end)
+{
+    lig_store *store = commit->store;
+    const ligi_interrupt *interrupt = commit->interrupt ? commit->interrupt : &store->interrupt;
+    for (;;) {
+        int64_t left = end - ligi_now_ns();
+        int64_t slice = left < LIGI_WAIT_SLICE_NS ? left : LIGI_WAIT_SLICE_NS;
+        lig_status status =
+            store->volume->ops->catalog_lock(store->volume->self, slice > 0 ? slice : 0);
+        if (status != LIG_E_TIMEOUT || left <= LIGI_WAIT_SLICE_NS)
+            return status;
+        LIG_TRY(ligi_interrupt_check(interrupt, "the catalog", store));
+    }
+}
+
+static lig_status make_change(const ligi_commit *commit, ligi_change *change, uint64_t *version)
 {
     ligi_catalog_view view;
-    LIG_TRY(ligi_catalog_view_begin(store, &view));
-    ligi_change change = {.store = store, .view = &view};
-    uint64_t version = view.version;
-    lig_status status = edit(context, &view, &change);
+    LIG_TRY(ligi_catalog_view_begin(commit->store, &view));
+    change->view = &view;
+    *version = view.version;
+    lig_status status = commit->edit(commit->context, &view, change);
     if (status == LIG_OK)
-        status = put_counts(&change);
+        status = put_counts(change);
     if (status == LIG_OK)
-        status = put_index(&change);
+        status = put_index(change);
     ligi_catalog_view_end(&view);
+    change->view = NULL;
+    return status;
+}
+
+/* `locked`: the catalog is, and no longer when this returns. */
+static lig_status try_commit(const ligi_commit *commit, int locked)
+{
+    lig_store *store = commit->store;
+    ligi_change change = {.store = store};
+    uint64_t version;
+    lig_status status = make_change(commit, &change, &version);
     if (status == LIG_OK && change.count)
-        status = commit_ops(store, &change, version);
+        status = commit_ops(store, &change, version, &locked);
+    if (locked)
+        store->volume->ops->catalog_unlock(store->volume->self);
     if (status == LIG_OK)
-        remove_packs(store, &change, freed);
+        remove_packs(store, &change, commit->freed);
     change_fini(&change);
+    return status;
+}
+
+lig_status ligi_change_commit_as(const ligi_commit *commit)
+{
+    lig_store *store = commit->store;
+    lig_status status = LIG_E_BUSY;
+    int64_t begin = ligi_now_ns(), end = begin + store->commit_ns;
+    for (int i = 0; i < COMMIT_TRIES && status == LIG_E_BUSY && (i == 0 || ligi_now_ns() < end);
+         i++) {
+        int lock = store->volume->ops->catalog_lock != NULL && (!commit->slow || i >= SLOW_TRIES);
+        status = lock ? lock_catalog(commit, end) : LIG_OK;
+        if (status == LIG_OK)
+            status = try_commit(commit, lock);
+    }
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_COMMIT, begin);
     return status;
 }
 
 lig_status ligi_change_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
 {
-    lig_status status = LIG_E_BUSY;
-    int64_t begin = ligi_now_ns(), end = begin + COMMIT_NS;
-    for (int i = 0; i < COMMIT_TRIES && status == LIG_E_BUSY && ligi_now_ns() < end; i++)
-        status = try_commit(store, edit, context, freed);
-    ligi_stamps_note(&store->stamps, LIGI_STAMP_COMMIT, begin);
-    return status;
+    const ligi_commit commit = {.store = store, .edit = edit, .context = context, .freed = freed};
+    return ligi_change_commit_as(&commit);
 }

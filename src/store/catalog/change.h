@@ -18,6 +18,10 @@ typedef struct ligi_change_op {
     size_t key, key_bytes, value, value_bytes; /* places in `bytes`; value SIZE_MAX: erase */
 } ligi_change_op;
 
+typedef struct ligi_change_event_place {
+    size_t at, bytes; /* in `bytes` of the change */
+} ligi_change_event_place;
+
 typedef struct ligi_change {
     lig_store *store;
     const ligi_catalog_view *view;
@@ -29,7 +33,10 @@ typedef struct ligi_change {
     ligi_search_index_edits index;        /* applied together, before the commit */
     ligi_fingerprint_entry *fingerprints; /* likewise */
     size_t fingerprint_count, fingerprint_capacity;
-    void **claims; /* of packs that the catalog had given up, held until the change has ended */
+    ligi_change_event_place *events;
+    size_t event_count, event_capacity;
+    uint32_t flags; /* of lig_catalog_edit */
+    void **claims;  /* of packs that the catalog had given up, held until the change has ended */
     size_t claim_count, claim_capacity;
 } ligi_change;
 
@@ -53,6 +60,10 @@ lig_status ligi_change_graphs(ligi_change *change, const ligi_about *about, cons
 lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
                               uint64_t successor);
 
+/* Tells watchers what the change does (enum lig_event_kind); `other` may be NULL. */
+lig_status ligi_change_event(ligi_change *change, int32_t kind, uint64_t model, const char *name,
+                             const char *other);
+
 /* Makes the change of one attempt. Called again with a fresh view when somebody else committed
  * meanwhile, or when the view lacked the commit of a killed process. */
 typedef lig_status (*ligi_edit)(void *context, const ligi_catalog_view *view, ligi_change *change);
@@ -60,5 +71,17 @@ typedef lig_status (*ligi_edit)(void *context, const ligi_catalog_view *view, li
 /* Commits what `edit` makes (nothing, when it makes nothing), then removes the packs that lost
  * their last model; *freed (may be NULL) counts their bytes. */
 lig_status ligi_change_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed);
+
+typedef struct ligi_commit {
+    lig_store *store;
+    ligi_edit edit;
+    void *context;
+    uint64_t *freed;
+    const ligi_interrupt *interrupt; /* NULL: the store's */
+    int slow; /* the edit takes long: others commit meanwhile, unless they did so several times */
+} ligi_commit;
+
+/* The same, otherwise than on a caller's thread, or for an edit that takes long. */
+lig_status ligi_change_commit_as(const ligi_commit *commit);
 
 #endif

@@ -27,12 +27,14 @@ static int take_reserved(lig_store *store, uint64_t *id)
     return there;
 }
 
-lig_status ligi_model_ids_take(lig_store *store, uint64_t *id)
+lig_status ligi_model_ids_take(lig_store *store, const ligi_interrupt *interrupt, uint64_t *id)
 {
     if (take_reserved(store, id))
         return LIG_OK;
     uint64_t first;
-    LIG_TRY(ligi_change_commit(store, reserve_ids, &first, NULL));
+    const ligi_commit commit = {
+        .store = store, .edit = reserve_ids, .context = &first, .interrupt = interrupt};
+    LIG_TRY(ligi_change_commit_as(&commit));
     *id = first;
     pthread_mutex_lock(&store->lock);
     if (store->next_id == store->end_id) { /* two threads may come here: one reservation is kept */

@@ -4,7 +4,7 @@
 
 #include "store/handle.h"
 
-/* An id that no other model has. May commit. */
-lig_status ligi_model_ids_take(lig_store *store, uint64_t *id);
+/* An id that no other model has. May commit; `interrupt` as for ligi_commit. */
+lig_status ligi_model_ids_take(lig_store *store, const ligi_interrupt *interrupt, uint64_t *id);
 
 #endif

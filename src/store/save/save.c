@@ -251,6 +251,8 @@ static lig_status commit_edit(void *context, const ligi_catalog_view *view, ligi
     LIG_TRY(check_free(view, plan, &taken));
     if (self->pack_id == 0)
         LIG_TRY(take_next_id(view, change, &plan->about.id));
+    LIG_TRY(ligi_change_event(change, taken ? LIG_EVENT_REPLACED : LIG_EVENT_SAVED, plan->about.id,
+                              plan->about.name, NULL));
     LIG_TRY(remove_taken(view, change, taken, plan->about.id));
     ligi_record record = {.about = plan->about,
                           .pack = self->pack_id,
@@ -281,16 +283,27 @@ static void hand_out(const ligi_save_write *self, lig_status status)
         *self->plan->model = &self->model->shown;
 }
 
+static lig_status commit(ligi_save_write *self)
+{
+    const ligi_commit commit = {
+        .store = self->store, .edit = commit_edit, .context = self, .interrupt = self->interrupt};
+    return ligi_change_commit_as(&commit);
+}
+
 lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *source)
 {
-    ligi_save_write self = {.store = store, .plan = plan, .source = source, .packed = plan->packed};
+    const ligi_interrupt cancelled = {source->cancelled, source->context};
+    ligi_save_write self = {.store = store,
+                            .plan = plan,
+                            .source = source,
+                            .interrupt = source->cancelled ? &cancelled : NULL,
+                            .packed = plan->packed};
     ligi_failure failure;
     int64_t begin = ligi_now_ns();
     lig_part *part = NULL;
     lig_status status = ligi_save_write_run(&self);
     if (status == LIG_OK)
-        status = plan->part ? ligi_part_make(&self, &part)
-                            : ligi_change_commit(store, commit_edit, &self, NULL);
+        status = plan->part ? ligi_part_make(&self, &part) : commit(&self);
     ligi_failure_take(&failure, status);
     ligi_save_write_fini(&self);
     hand_out(&self, status);

@@ -92,19 +92,26 @@ static void release(void *context)
     drop(work);
 }
 
+static int is_cancelled(void *context)
+{
+    background *work = context;
+    pthread_mutex_lock(&work->lock);
+    int aborted = work->aborted;
+    pthread_mutex_unlock(&work->lock);
+    return aborted || ligi_ticket_cancelled(work->ticket);
+}
+
 static lig_status wait_source(void *context, size_t index)
 {
     background *work = context;
-    int aborted = 0;
     if (work->in_parts) {
         pthread_mutex_lock(&work->lock);
         while (!work->aborted &&
                (index < work->plan.count ? work->offered <= index : !work->committed))
             pthread_cond_wait(&work->changed, &work->lock);
-        aborted = work->aborted;
         pthread_mutex_unlock(&work->lock);
     }
-    if (aborted || ligi_ticket_cancelled(work->ticket))
+    if (is_cancelled(work))
         return lig_fail(LIG_E_CLOSED, "the save of '%s' was cancelled", work->plan.about.name);
     return LIG_OK;
 }
@@ -119,8 +126,11 @@ static lig_status run(void *context, lig_ticket *ticket)
 {
     background *work = context;
     work->ticket = ticket;
-    ligi_source source = {
-        .wait = wait_source, .done = done_source, .context = work, .in_parts = work->in_parts};
+    ligi_source source = {.wait = wait_source,
+                          .done = done_source,
+                          .cancelled = is_cancelled,
+                          .context = work,
+                          .in_parts = work->in_parts};
     return ligi_save_run(work->store, &work->plan, &source);
 }
 

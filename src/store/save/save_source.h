@@ -13,6 +13,9 @@ typedef struct ligi_source {
     lig_status (*fill)(void *context, size_t index, uint64_t offset, uint64_t bytes, void *out);
     /* The tensor's memory is not needed any more. */
     void (*done)(void *context, size_t index);
+    /* Set where the save runs on a thread of the library: asked while it waits for other processes,
+     * in place of the store's hook. */
+    int (*cancelled)(void *context);
     void *context;
     int in_parts; /* tensors come one by one: what is not yet there must not be looked at */
 } ligi_source;

@@ -125,7 +125,7 @@ lig_status ligi_save_write_manifest(ligi_save_write *self)
 static lig_status put_footer(ligi_save_write *self)
 {
     if (self->plan->about.id == 0 && self->plan->part == NULL)
-        LIG_TRY(ligi_model_ids_take(self->store, &self->plan->about.id));
+        LIG_TRY(ligi_model_ids_take(self->store, self->interrupt, &self->plan->about.id));
     LIG_TRY(ligi_save_write_manifest(self));
     self->trailer.footer_offset =
         (self->at + LIGI_ALIGN_SMALL - 1) / LIGI_ALIGN_SMALL * LIGI_ALIGN_SMALL;

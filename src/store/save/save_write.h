@@ -12,7 +12,8 @@ typedef struct ligi_save_write {
     lig_store *store;
     ligi_plan *plan;
     const ligi_source *source;
-    int packed; /* a pack in any case */
+    const ligi_interrupt *interrupt; /* of its commits; NULL: the store's */
+    int packed;                      /* a pack in any case */
     int inline_allowed;
     uint64_t new_bytes; /* placed so far */
     uint64_t at;        /* where the last one ends */

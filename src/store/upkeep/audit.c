@@ -131,6 +131,16 @@ static lig_status check_names(audit *self)
     return status;
 }
 
+static lig_status tell_named(audit *self, uint64_t id)
+{
+    ligi_record record = {0};
+    lig_status status = ligi_catalog_view_model(self->view, id, &record);
+    if (status == LIG_OK)
+        status = ligi_change_event(self->change, LIG_EVENT_UPDATED, id, record.about.name, NULL);
+    ligi_record_fini(&record);
+    return status;
+}
+
 static lig_status check_named(audit *self)
 {
     for (size_t i = 0; i < self->model_count; i++) {
@@ -150,6 +160,7 @@ static lig_status check_named(audit *self)
             continue;
         ligi_catalog_name_put(&self->change->value, &model->name, model->id, secret_of(self));
         LIG_TRY(ligi_change_put(self->change, &model->name));
+        LIG_TRY(tell_named(self, model->id));
         *self->mended += 1;
     }
     return LIG_OK;
@@ -169,6 +180,8 @@ static lig_status check_aliases(audit *self)
             continue;
         LIG_TRY(ligi_report_add(self->report, "alias '%s' leads to no model", alias));
         LIG_TRY(erase_item(self, &item));
+        if (self->change && alias[0])
+            LIG_TRY(ligi_change_event(self->change, LIG_EVENT_ALIAS, 0, alias, NULL));
     }
     return status;
 }

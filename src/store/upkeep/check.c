@@ -220,6 +220,13 @@ static lig_status mend_index(void *context, const ligi_catalog_view *view, ligi_
     return status;
 }
 
+/* For edits that read the whole catalog. */
+static lig_status commit_slowly(check_run *self, ligi_edit edit)
+{
+    const ligi_commit commit = {.store = self->store, .edit = edit, .context = self, .slow = 1};
+    return ligi_change_commit_as(&commit);
+}
+
 /* Each model in a view of its own: a view held while gigabytes are read would keep the catalog from
  * growing. */
 static lig_status check_model(check_run *self, uint64_t id)
@@ -365,7 +372,7 @@ static lig_status audit_edit(void *context, const ligi_catalog_view *view, ligi_
 static lig_status audit(check_run *self)
 {
     if (self->flags & LIG_CHECK_REPAIR)
-        return ligi_change_commit(self->store, audit_edit, self, NULL);
+        return commit_slowly(self, audit_edit);
     ligi_catalog_view view;
     LIG_TRY(ligi_catalog_view_begin(self->store, &view));
     lig_status status = ligi_audit(&view, NULL, self->report, &self->mended);
@@ -411,7 +418,7 @@ static lig_status check(check_run *self)
         LIG_TRY(ligi_change_commit(self->store, mend_fingerprints, self, NULL));
     }
     if (self->reindex)
-        LIG_TRY(ligi_change_commit(self->store, mend_index, self, NULL));
+        LIG_TRY(commit_slowly(self, mend_index));
     LIG_TRY(check_strays(self));
     if (self->flags & LIG_CHECK_REPAIR)
         LIG_TRY(ligi_orphans_remove(self->store, &self->mended, &self->report->shown.freed_bytes));

@@ -295,6 +295,7 @@ static lig_status replace(moving *self, const ligi_catalog_view *view, ligi_chan
 static lig_status move_edit(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     moving *self = context;
+    change->flags |= LIG_EDIT_FREES;
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, self->model->record.about.id);
     lig_catalog_item item;
     ligi_record now = {0};

@@ -40,15 +40,19 @@ static lig_status update_edit(void *context, const ligi_catalog_view *view, ligi
     if (status == LIG_OK)
         status = ligi_search_index_model(&change->index, &record.about, &graphs, 1);
     ligi_graphs_fini(&graphs);
-    const char *name = job->update->name;
+    const char *name = job->update->name, *before = NULL;
     if (status == LIG_OK && name && strcmp(name, record.about.name) != 0) {
         status = check_name_free(view, name);
         ligi_catalog_key key =
             ligi_catalog_key_text(LIGI_TABLE_NAME, view->store->secret, record.about.name);
         if (status == LIG_OK)
             status = ligi_change_erase(change, &key);
+        before = record.about.name;
         record.about.name = name;
     }
+    if (status == LIG_OK)
+        status = ligi_change_event(change, LIG_EVENT_UPDATED, record.about.id, record.about.name,
+                                   before);
     if (status == LIG_OK)
         status = ligi_change_model(change, &record);
     ligi_record_fini(&record);
@@ -86,6 +90,8 @@ static lig_status remove_alias(const alias_job *job, const ligi_catalog_view *vi
         return lig_fail(LIG_E_NOTFOUND, "there is no alias '%s' in %s", job->alias,
                         view->store->uri);
     ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, view->store->secret, job->alias);
+    change->flags |= LIG_EDIT_FREES;
+    LIG_TRY(ligi_change_event(change, LIG_EVENT_ALIAS, 0, job->alias, NULL));
     return ligi_change_erase(change, &key);
 }
 
@@ -102,6 +108,8 @@ static lig_status alias_edit(void *context, const ligi_catalog_view *view, ligi_
     ligi_record record = {0};
     lig_status status = ligi_catalog_view_find(view, job->model, &record);
     uint64_t id = record.about.id;
+    if (status == LIG_OK)
+        status = ligi_change_event(change, LIG_EVENT_ALIAS, id, job->alias, record.about.name);
     ligi_record_fini(&record);
     LIG_TRY(status);
     const void *secret = view->store->secret;
@@ -173,6 +181,10 @@ static lig_status retire_edit(void *context, const ligi_catalog_view *view, ligi
     const char *model = context;
     ligi_record record = {0};
     lig_status status = ligi_catalog_view_find(view, model, &record);
+    change->flags |= LIG_EDIT_FREES;
+    if (status == LIG_OK)
+        status =
+            ligi_change_event(change, LIG_EVENT_RETIRED, record.about.id, record.about.name, NULL);
     if (status == LIG_OK)
         status = ligi_change_remove(change, &record, 0, 0);
     ligi_record_fini(&record);
