@@ -43,6 +43,8 @@ static PyObject *raise_text(const ligi_py_state *state, lig_status status, const
 
 PyObject *ligi_py_raise(const ligi_py_state *state, lig_status status)
 {
+    if (PyErr_Occurred())
+        return NULL;
     return raise_text(state, status, lig_error_text(), lig_error_number());
 }
 
@@ -155,7 +157,7 @@ static int module_exec(PyObject *module)
         ligi_py_tensor_init, ligi_py_batch_type_init, ligi_py_memory_init,     ligi_py_model_init,
         ligi_py_ticket_init, ligi_py_store_init,      ligi_py_checkpoint_init, ligi_py_graph_init,
         ligi_py_find_init,   ligi_py_pipe_init,       ligi_py_part_init,       ligi_py_ref_init,
-        ligi_py_mesh_init,   ligi_py_params_init,     ligi_py_lock_init,
+        ligi_py_mesh_init,   ligi_py_params_init,     ligi_py_lock_init,       ligi_py_watch_init,
     };
     for (size_t i = 0; i < sizeof hooks / sizeof hooks[0]; i++)
         if (hooks[i](module) < 0)

@@ -25,7 +25,8 @@ typedef struct ligi_py_state {
 ligi_py_state *ligi_py_state_of(PyObject *module_or_instance);
 
 /* Raises the exception of `status` with this thread's sentence; returns NULL. Call it on the thread
- * that failed, with the GIL. */
+ * that failed, with the GIL. An exception that is set already, by a signal that interrupted the
+ * call, stays. */
 PyObject *ligi_py_raise(const ligi_py_state *state, lig_status status);
 
 /* Raises `status` with a sentence of our own; returns NULL. A state of NULL makes it a
@@ -147,6 +148,7 @@ int ligi_py_model_init(PyObject *module);
 int ligi_py_ticket_init(PyObject *module);
 int ligi_py_store_init(PyObject *module);
 int ligi_py_lock_init(PyObject *module);
+int ligi_py_watch_init(PyObject *module);
 int ligi_py_checkpoint_init(PyObject *module);
 int ligi_py_graph_init(PyObject *module);
 int ligi_py_find_init(PyObject *module);

@@ -26,6 +26,7 @@ from .load import Result
 from .match import Match
 from .store import Model, Report, Store, TensorInfo, copy
 from .ticket import Ticket
+from .watch import Event, Watch
 
 __version__ = _core.version()
 
@@ -36,6 +37,7 @@ __all__ = [
     "DeniedError",
     "Diff",
     "Error",
+    "Event",
     "ExistsError",
     "Graph",
     "InvalidError",
@@ -56,6 +58,7 @@ __all__ = [
     "Ticket",
     "TimeoutError",
     "UnsupportedError",
+    "Watch",
     "__version__",
     "checkpoint",
     "copy",

@@ -19,6 +19,7 @@ from .match import Match, MatchLoader
 from .pending import PendingSaves
 from .progress import Bar, wanted
 from .ticket import Ticket, release_when_done
+from .watch import Watch
 
 _REPLACE = 1
 _SNAPSHOT_BYTES = 256 << 20
@@ -406,6 +407,15 @@ class Store:
         """What of a model is different in another; by fingerprints, without reading a tensor. Only
         those that another number of ranks saved are read, and their bytes compared."""
         return Diff(*self._resolve(a).diff(self._resolve(b)))
+
+    def watch(
+        self, name: str | None = None, since: int | None = None, timeout: float | None = None
+    ) -> Watch:
+        """Iterates over changes, of any process, in commit order and without gaps: those after
+        version `since` (of an earlier event; 0: all; None: from now) whose name, or other name,
+        fits the pattern. Ends when none has come for `timeout` seconds. A `since` that is too old
+        is a NotFoundError: list the models again."""
+        return Watch(self, name, since, timeout)
 
     def get_time_stamps(self, name: str | None = None) -> dict[str, list[int]]:
         """{operation: [begin, end, begin, end, ...]} in ns of a clock of which only differences

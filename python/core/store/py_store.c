@@ -33,8 +33,9 @@ void ligi_py_store_leave(ligi_py_store *self)
 
 PyObject *ligi_py_store_finish(ligi_py_store *self, lig_status status)
 {
-    PyObject *result = status == LIG_OK ? Py_NewRef(Py_None)
-                                        : ligi_py_raise(ligi_py_state_of((PyObject *)self), status);
+    PyObject *result = status == LIG_OK && !PyErr_Occurred()
+                           ? Py_NewRef(Py_None)
+                           : ligi_py_raise(ligi_py_state_of((PyObject *)self), status);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     ligi_py_store_leave(self);
@@ -75,6 +76,7 @@ static int store_init(PyObject *object, PyObject *args, PyObject *kwargs)
         ligi_py_raise(state, status);
         return -1;
     }
+    ligi_py_store_interruptible(store);
     self->store = store;
     return 0;
 }

@@ -131,8 +131,8 @@ static lig_status next_block(ligi_mem_volume *volume, uint64_t since, ligi_mem_e
         *block = find_after(&volume->history, since);
     else
         status = lig_fail(LIG_E_NOTFOUND,
-                          "changes since version %" PRIu64 " are not known: those since %" PRIu64
-                          " are kept, and the catalog is at version %" PRIu64,
+                          "version %" PRIu64 " is out of range: changes are kept from version "
+                          "%" PRIu64 " on, and the catalog is at version %" PRIu64,
                           since, oldest, version);
     pthread_mutex_unlock(&volume->lock);
     return status;
