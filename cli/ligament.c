@@ -14,6 +14,7 @@
     X(show)                                                                                        \
     X(find)                                                                                        \
     X(diff)                                                                                        \
+    X(watch)                                                                                       \
     X(cp)                                                                                          \
     X(rm)                                                                                          \
     X(check)                                                                                       \

@@ -10,7 +10,7 @@ import subprocess
 import numpy
 import pytest
 
-COMMANDS = ["info", "ls", "show", "cp", "rm", "check", "compact", "launch", "plugin-test"]
+COMMANDS = ["info", "ls", "show", "watch", "cp", "rm", "check", "compact", "launch", "plugin-test"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -44,6 +44,8 @@ def test_man_page_has_it(ligament, root, command):
         ["cp", "one"],
         ["rm"],
         ["info", "--cflags", "store"],
+        ["watch"],
+        ["watch", "store#x", "y"],
     ],
 )
 def test_usage(ligament, words):
@@ -99,6 +101,9 @@ def test_failures(ligament, tmp_path, words, sentence):
         (["ls", "store", "--tag", "x"], "NAME=VALUE"),
         (["cp", "a.npz", "store#y", "--metric", "m=x"], "no number"),
         (["cp", "a.npz", "folder", "--shard", "x"], "a size"),
+        (["watch", "store", "--since", "-1"], "whole number"),
+        (["watch", "store", "--timeout", "x"], "number of seconds"),
+        (["watch", "store", "--timeout", "nan"], "number of seconds"),
         (["partition", "graph.json", "-k", "x"], "whole number"),
         (["partition", "graph.json", "--balance", "x"], "at least 0"),
         (["partition", "graph.json", "--method", "x"], "method"),
