@@ -5,6 +5,7 @@
 #include "store/catalog/catalog_view.h"
 #include "store/catalog/footers.h"
 #include "store/catalog/orphans.h"
+#include "store/format/event.h"
 #include "store/save/save_async.h"
 
 #include <errno.h>
@@ -94,6 +95,32 @@ static int has_packs(ligi_volume *volume, lig_status *status)
     return found;
 }
 
+/* Who watches from version 0 learns of the models that the footers told. `bytes` keeps what the
+ * events borrow. */
+static lig_status tell_models(const ligi_footers *footers, const void *secret, ligi_writer *bytes,
+                              lig_catalog_event *events, size_t *event_count)
+{
+    for (size_t i = 0; i < ligi_footers_count(footers); i++) {
+        lig_catalog_item item = ligi_footers_item(footers, i);
+        ligi_record record = {0};
+        if (item.key_bytes == 0 || *(const uint8_t *)item.key != LIGI_TABLE_MODEL)
+            continue;
+        lig_status status = ligi_record_get(&item, secret, &record);
+        lig_event event = {
+            .kind = LIG_EVENT_SAVED, .model = record.about.id, .name = record.about.name};
+        size_t before = bytes->bytes;
+        if (status == LIG_OK)
+            ligi_event_put(bytes, &event);
+        ligi_record_fini(&record);
+        LIG_TRY(status);
+        events[(*event_count)++].bytes = bytes->bytes - before;
+    }
+    const uint8_t *at = bytes->data;
+    for (size_t i = 0; i < *event_count; at += events[i++].bytes)
+        events[i].data = at;
+    return bytes->status;
+}
+
 /* The first commit of a catalog: a fresh header, or everything that the footers tell. It is refused
  * when there is a catalog after all, also one that a killed process made and that did not show. */
 static lig_status make_catalog(lig_store *store, int from_footers)
@@ -115,24 +142,33 @@ static lig_status make_catalog(lig_store *store, int from_footers)
             status = random_bytes(header.secret, sizeof header.secret);
     }
     size_t count = footers ? ligi_footers_count(footers) : 0;
-    ligi_writer value = {0};
+    ligi_writer value = {0}, event_bytes = {0};
     ligi_catalog_key key = ligi_catalog_key_header();
     lig_catalog_op *ops = NULL;
+    lig_catalog_event *events = NULL;
+    size_t event_count = 0;
     ligi_header_put(&value, &header);
     if (status == LIG_OK)
         status = value.status;
     if (status == LIG_OK)
         status = ligi_calloc(&ops, count + 1, sizeof *ops, "a catalog");
+    if (status == LIG_OK)
+        status = ligi_calloc(&events, count, sizeof *events, "a catalog");
+    if (status == LIG_OK && footers)
+        status = tell_models(footers, header.secret, &event_bytes, events, &event_count);
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
         lig_catalog_item item = ligi_footers_item(footers, i);
         ops[i + 1] = (lig_catalog_op){item.key, item.key_bytes, item.value, item.value_bytes};
     }
     if (status == LIG_OK) {
         ops[0] = (lig_catalog_op){key.bytes, key.size, value.data, value.bytes};
-        lig_catalog_edit edit = {.ops = ops, .op_count = count + 1};
+        lig_catalog_edit edit = {
+            .ops = ops, .op_count = count + 1, .events = events, .event_count = event_count};
         status = store->volume->ops->catalog_commit(store->volume->self, &edit);
     }
     free(ops);
+    free(events);
+    ligi_writer_fini(&event_bytes);
     ligi_writer_fini(&value);
     ligi_footers_drop(footers);
     return status;

@@ -1,3 +1,4 @@
+#include "backend/registry.h"
 #include "store_scene.h"
 
 #include <pthread.h>
@@ -281,6 +282,78 @@ static void test_too_old(void **state)
     lig_store_close(store);
 }
 
+/* --- a catalog that is made of the packs' footers --- */
+
+/* `mem`, but its catalog is that of another volume. */
+static const lig_volume_ops *mem;
+static lig_volume_ops split_volume;
+static lig_backend_ops split;
+static void *empty;
+
+static lig_status split_begin(void *self, void **snapshot, uint64_t *version)
+{
+    (void)self;
+    return mem->catalog_begin(empty, snapshot, version);
+}
+
+static lig_status split_commit(void *self, const lig_catalog_edit *edit)
+{
+    (void)self;
+    return mem->catalog_commit(empty, edit);
+}
+
+static lig_status split_events(void *self, uint64_t since, lig_catalog_visit visit, void *context)
+{
+    (void)self;
+    return mem->catalog_events(empty, since, visit, context);
+}
+
+static void register_split(void)
+{
+    const lig_backend_ops *backend = lig_backend_find("mem");
+    split = *backend;
+    mem = backend->volume;
+    split_volume = *mem;
+    split_volume.catalog_begin = split_begin;
+    split_volume.catalog_commit = split_commit;
+    split_volume.catalog_events = split_events;
+    split.volume = &split_volume;
+    assert_ok(ligi_backend_register("split", &split));
+}
+
+static void test_lost_catalog(void **state)
+{
+    lig_store *store = opened(state, 0), *made;
+    static float large[40000];
+    int64_t whole = 40000;
+    lig_tensor tensor = scene_tensor("t", large, &whole);
+    char uri[64];
+    const lig_backend_ops *backend;
+    for (int i = 0; i < 2; i++) {
+        scene_fill(large, sizeof large, (uint64_t)i);
+        assert_ok(lig_store_save(store, i ? "b" : "a", &tensor, 1, NULL));
+    }
+    uint64_t ids[2] = {id_of(store, "a"), id_of(store, "b")};
+    register_split();
+    assert_ok(ligi_backend_open_raw("mem", "", &backend, &empty));
+    snprintf(uri, sizeof uri, "split:%s", strchr(((const scene *)*state)->memory, ':') + 1);
+    assert_ok(lig_store_open(&made, uri));
+    lig_watch *watch = watched(made, NULL, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        lig_event event;
+        assert_ok(lig_watch_next(watch, 0, &event));
+        assert_int_equal(event.kind, LIG_EVENT_SAVED);
+        assert_int_equal(event.model, ids[event.name[0] - 'a']);
+        assert_int_equal(event.more, 1 - i);
+        ids[event.name[0] - 'a'] = 0;
+    }
+    expect_end(watch);
+    lig_watch_close(watch);
+    lig_store_close(made);
+    ligi_backend_close_raw(backend, empty);
+    lig_store_close(store);
+}
+
 /* --- waiting --- */
 
 static int stop_third(void *context)
@@ -468,10 +541,9 @@ static void test_many(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(test_each_kind), TEST(test_parts_and_packs),
-                                       TEST(test_names),     TEST(test_resume),
-                                       TEST(test_too_old),   TEST(test_interrupt),
-                                       TEST(test_closed),    TEST(test_fork),
-                                       TEST(test_crowd),     TEST(test_many)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_each_kind), TEST(test_parts_and_packs), TEST(test_names),     TEST(test_resume),
+        TEST(test_too_old),   TEST(test_lost_catalog),    TEST(test_interrupt), TEST(test_closed),
+        TEST(test_fork),      TEST(test_crowd),           TEST(test_many)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
