@@ -6,6 +6,7 @@
  *   store_kill_test soak [--kills N] all points in all orders, then N kills at random moments
  *   store_kill_test random --kills N the random moments alone
  */
+#include "format_1.h"
 #include "store_peer.h"
 #include "trace_kill.h"
 
@@ -26,28 +27,30 @@ typedef struct operation {
     int stray;                  /* there is a leftover pack */
     int fresh;                  /* there is no store yet */
     int after_kill;             /* another was killed when its commit was written, but not shown */
+    int format_1;               /* the store is of format 1 */
 } operation;
 
 #define REPLACE "save target r 100 2 20480"
 
 static const operation operations[] = {
-    {"save", "save new - 100 2 20480", "", 0, 0, 0, 0},
-    {"save inline", "save new - 100 2 1000", "", 0, 0, 0, 0},
-    {"replace", REPLACE, "", 0, 0, 0, 0},
-    {"replace inline", "save small r 100 1 1000", "", 0, 0, 0, 0},
-    {"replace in the background", "save target ra 100 3 262144", "?cache=0", 0, 0, 0, 0},
-    {"replace by shared bytes", "save target r 5 2 20480", "", 0, 0, 0, 0},
-    {"retire", "retire target", "", 0, 0, 0, 0},
-    {"alias", "alias best keep", "", 0, 0, 0, 0},
-    {"rename", "rename target renamed", "", 0, 0, 0, 0},
-    {"compact", "compact", "", 0, 1, 0, 0},
-    {"repair", "repair", "", 0, 1, 0, 0},
-    {"join", "join target r 100 1 40960", "", 0, 0, 0, 0},
-    {"open", "open %s", "", 1, 1, 0, 0},
-    {"create", "open %s", "", 1, 0, 1, 0},
-    {"open after a kill", "open %s", "", 1, 1, 0, 1},
+    {"save", "save new - 100 2 20480", "", 0, 0, 0, 0, 0},
+    {"save inline", "save new - 100 2 1000", "", 0, 0, 0, 0, 0},
+    {"replace", REPLACE, "", 0, 0, 0, 0, 0},
+    {"replace inline", "save small r 100 1 1000", "", 0, 0, 0, 0, 0},
+    {"replace in the background", "save target ra 100 3 262144", "?cache=0", 0, 0, 0, 0, 0},
+    {"replace by shared bytes", "save target r 5 2 20480", "", 0, 0, 0, 0, 0},
+    {"retire", "retire target", "", 0, 0, 0, 0, 0},
+    {"alias", "alias best keep", "", 0, 0, 0, 0, 0},
+    {"rename", "rename target renamed", "", 0, 0, 0, 0, 0},
+    {"compact", "compact", "", 0, 1, 0, 0, 0},
+    {"repair", "repair", "", 0, 1, 0, 0, 0},
+    {"join", "join target r 100 1 40960", "", 0, 0, 0, 0, 0},
+    {"open", "open %s", "", 1, 1, 0, 0, 0},
+    {"create", "open %s", "", 1, 0, 1, 0, 0},
+    {"open after a kill", "open %s", "", 1, 1, 0, 1, 0},
+    {"upgrade", "open %s", "", 1, 0, 0, 0, 1},
 };
-static const operation replacing = {"replace", REPLACE, "", 0, 0, 0, 0};
+static const operation replacing = {"replace", REPLACE, "", 0, 0, 0, 0, 0};
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
 /* Who does what after the kill, without syncs, which tell nobody anything here: A has held the
@@ -61,7 +64,7 @@ static int all; /* points and orders */
 static long kill_count = 10000;
 
 typedef struct stage {
-    char folder[64], template[96], stray[160], stray_name[64], place[96];
+    char folder[64], template[96], format_1[96], stray[160], stray_name[64], place[96];
     char before[PEER_TEXT_BYTES];
     sigset_t mask;
     peer a, c, d;
@@ -135,7 +138,7 @@ static void set_place(const stage *self, const operation *asked)
 {
     remove_folder(self->place);
     if (!asked->fresh)
-        copy_folder(self->template, self->place);
+        copy_folder(asked->format_1 ? self->format_1 : self->template, self->place);
 }
 
 /* --- the store that every point begins with --- */
@@ -198,6 +201,8 @@ static void make_template(stage *self)
     peer_kill(&maker);
     snprintf(packs, sizeof packs, "%s/packs", self->template);
     keep_stray(self, packs);
+    copy_folder(self->template, self->format_1);
+    assert_int_equal(format_1_make(self->format_1), 0);
 }
 
 static int set_up(void **state)
@@ -212,6 +217,7 @@ static int set_up(void **state)
         peer_start(&self->d))
         return -1;
     snprintf(self->template, sizeof self->template, "%s/template", self->folder);
+    snprintf(self->format_1, sizeof self->format_1, "%s/format_1", self->folder);
     snprintf(self->place, sizeof self->place, "%s/store", self->folder);
     make_template(self);
     return 0;
@@ -429,8 +435,10 @@ static void points(void **state)
         kill_case *one = calloc(1, sizeof *one);
         one->operation = &operations[i / 2];
         one->beside = i % 2;
-        /* A new store has nobody beside it; a commit that does not show needs somebody. */
-        if (one->beside ? !one->operation->fresh : !one->operation->after_kill)
+        /* A new store has nobody beside it, nor one that is upgraded; a commit that does not show
+         * needs somebody. */
+        int alone = one->operation->fresh || one->operation->format_1;
+        if (one->beside ? !alone : !one->operation->after_kill)
             try_case(self, one);
         free(one);
     }

@@ -234,7 +234,8 @@ static void test_rebuild_from_damage(void **state)
     lig_store_close(store);
     struct stat facts;
     assert_int_equal(stat(path, &facts), 0);
-    snprintf(command, sizeof command, "rm -f '%s'/store/catalog*", places->folder);
+    snprintf(command, sizeof command, "rm -r '%s'/store/log '%s'/store/index*", places->folder,
+             places->folder);
     for (off_t at = 0; at < facts.st_size; at += at == 230 ? 4080 - 230 : at == 4100 ? 79990 : 1) {
         flip(path, at);
         assert_int_equal(system(command), 0);
@@ -271,7 +272,8 @@ static void test_rebuild(void **state)
     tensor.data = values[1];
     assert_ok(lig_store_save(store, "a", &tensor, 1, &options));
     lig_store_close(store);
-    snprintf(command, sizeof command, "rm -f '%s'/store/catalog*", places->folder);
+    snprintf(command, sizeof command, "rm -r '%s'/store/log '%s'/store/index*", places->folder,
+             places->folder);
     assert_int_equal(system(command), 0);
     char reading[160];
     snprintf(reading, sizeof reading, "%s?mode=r", places->file);
@@ -298,6 +300,28 @@ static void test_rebuild(void **state)
             assert_ok(lig_store_save(store, "c", &tensor, 1, NULL));
             check_sound(store);
         }
+        lig_store_close(store);
+    }
+}
+
+/* The index alone is made from the log again: nothing is lost, not even a model in the catalog. */
+static void test_lost_index(void **state)
+{
+    scene *places = *state;
+    char command[512], uri[160];
+    lig_store *store = opened(places->file);
+    assert_ok(save_number(store, "a", 1));
+    assert_ok(save_number(store, "b", 2));
+    assert_ok(lig_store_alias(store, "best", "b"));
+    lig_store_close(store);
+    snprintf(command, sizeof command, "rm '%s'/store/index*", places->folder);
+    assert_int_equal(system(command), 0);
+    for (int again = 0; again < 2; again++) {
+        snprintf(uri, sizeof uri, "%s%s", places->file, again ? "" : "?mode=r");
+        store = opened(uri);
+        assert_int_equal(check_number(store, "a"), 1);
+        assert_int_equal(check_number(store, "best"), 2);
+        check_sound(store);
         lig_store_close(store);
     }
 }
@@ -367,6 +391,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_kill, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_full, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_flip, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(test_lost_index, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_rebuild, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_rebuild_from_damage, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_network, scene_setup, scene_teardown),

@@ -9,6 +9,7 @@
 #include "backend/file/catalog/reader.h"
 #include "backend/file/catalog/repair.h"
 #include "backend/file/folder.h"
+#include "backend/file/marker.h"
 #include "backend/file/names.h"
 #include "backend/file/packs/pack_folder.h"
 #include "backend/file/packs/pack_read.h"
@@ -102,11 +103,15 @@ static lig_status open_catalog(ligi_file *self)
 {
     if (self->read_only && self->network)
         return LIG_OK;
+    if (self->read_only && self->format == LIGI_FORMAT_CATALOG) {
+        lig_status status =
+            ligi_file_catalog_copy_open(&self->copy, self->folder_fd, self->place);
+        if (self->copy != NULL || (status != LIG_OK && status != LIG_E_CLOSED))
+            return status;
+    }
     if (self->read_only) {
         LIG_TRY(ligi_file_reader_open(&self->reader, self->folder_fd, self->place));
-        if (self->reader == NULL)
-            LIG_TRY(ligi_file_catalog_copy_open(&self->copy, self->folder_fd, self->place));
-        return self->reader == NULL && self->copy == NULL ? check_not_lost(self) : LIG_OK;
+        return self->reader == NULL ? check_not_lost(self) : LIG_OK;
     }
     const ligi_file_catalog_place place = {
         .folder_fd = self->folder_fd,
@@ -407,7 +412,9 @@ static lig_status file_catalog_verify(void *opaque, int repair, lig_catalog_prob
     const ligi_file *self = opaque;
 
     LIG_TRY(ligi_file_usable(self));
-    if (self->catalog == NULL) /* what a reader sees it has read, with all checks */
+    if (self->reader != NULL)
+        return ligi_file_reader_verify(self->reader, problem, context);
+    if (self->catalog == NULL)
         return LIG_OK;
     return ligi_repair_verify(self->catalog, repair, problem, context);
 }

@@ -1,6 +1,8 @@
 /* The volume in a folder:
- *   ligament                 the marker, "ligament store, format 1"
- *   catalog.mdb (-lock)      LMDB
+ *   ligament                 the marker, "ligament store, format 2"
+ *   log/                     the commits, which are the catalog (log/, docs/decisions/0008)
+ *   index.mdb (-lock)        LMDB: the index made from the log
+ *   catalog.mdb (-lock)      the catalog of format 1, after an upgrade (catalog/upgrade.h)
  *   packs/<16 hex>.pack      sealed packs; packs/tmp-<16 hex> on their way
  *   leases/<16 hex>          packs that a process pins (leases/file_pins.h)
  *   leases/run-<16 hex>      names that a process holds (leases/named_lock.h)
@@ -39,6 +41,7 @@ typedef struct ligi_file { /* one open instance */
     ligi_entry_id packs_id;
     pid_t pid;
     int read_only, network;
+    int format;                 /* of the store when it was opened; 0: it was made */
     int direct;                 /* whether O_DIRECT is tried */
     const char *direct_note;    /* for people */
     uint32_t memory_align;      /* of addresses, and ... */

@@ -3,6 +3,7 @@
 #include "backend/file/file.h"
 
 #include "backend/file/entry.h"
+#include "backend/file/marker.h"
 #include "backend/file/names.h"
 #include "base/error.h"
 
@@ -23,8 +24,6 @@
 #include <unistd.h>
 
 #define MARKER LIGI_NAME_MARKER
-#define MARKER_TEXT "ligament store, format 1\n"
-#define MARKER_START "ligament store, format "
 
 static const struct {
     uint32_t magic;
@@ -155,65 +154,6 @@ static lig_status check_free(const ligi_file *self)
     return status;
 }
 
-/* LIG_E_NOTFOUND without a sentence when there is no marker. */
-static lig_status check_marker(const ligi_file *self)
-{
-    char text[64] = "";
-
-    int fd;
-    LIG_TRY(ligi_entry_open(self->folder_fd, self->folder_fd, self->place, MARKER, O_RDONLY, &fd));
-    ssize_t got = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (got < 0)
-        return ligi_fail_errno(errno, "%s/" MARKER " cannot be read", self->place);
-    if (strcmp(text, MARKER_TEXT) == 0)
-        return LIG_OK;
-    if (strncmp(text, MARKER_START, strlen(MARKER_START)) != 0)
-        return lig_fail(LIG_E_CORRUPT, "%s/" MARKER " does not say that this is a store",
-                        self->place);
-    return lig_fail(LIG_E_UNSUPPORTED,
-                    "%s has format %ld, this library knows 1: use a newer library", self->place,
-                    strtol(text + strlen(MARKER_START), NULL, 10));
-}
-
-/* A link, not a rename: of two that make a store at once one makes the marker, and mode=w of the
- * other fails. */
-static lig_status link_marker(const ligi_file *self, const char *temporary, int *made)
-{
-    *made = linkat(self->folder_fd, temporary, self->folder_fd, MARKER, 0) == 0;
-    if (*made || errno == EEXIST)
-        return LIG_OK;
-    if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK)
-        return ligi_fail_errno(errno, "%s/" MARKER " cannot be made", self->place);
-    if (renameat(self->folder_fd, temporary, self->folder_fd, MARKER) != 0)
-        return ligi_fail_errno(errno, "%s/" MARKER " cannot be made", self->place);
-    *made = 1;
-    return LIG_OK;
-}
-
-static lig_status make_marker(const ligi_file *self, int *made)
-{
-    char temporary[48];
-
-    snprintf(temporary, sizeof temporary, MARKER ".%016" PRIx64, ligi_folder_random_id());
-    int fd = openat(self->folder_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return ligi_fail_errno(errno, "%s cannot be written (mode=r reads only)", self->place);
-    lig_status status = ligi_write_all(fd, MARKER_TEXT, strlen(MARKER_TEXT), 0);
-    if (status != LIG_OK)
-        status =
-            ligi_fail_errno(lig_error_number(), "%s/" MARKER " cannot be written", self->place);
-    if (status == LIG_OK && self->options.fsync && fsync(fd) != 0)
-        status = ligi_fail_errno(errno, "%s/" MARKER " cannot be synced", self->place);
-    close(fd);
-    if (status == LIG_OK)
-        status = link_marker(self, temporary, made);
-    unlinkat(self->folder_fd, temporary, 0);
-    if (status == LIG_OK && self->options.fsync)
-        status = ligi_folder_sync(self->folder_fd, self->place);
-    return status;
-}
-
 /* Makes the name of a new folder durable. */
 static lig_status sync_parent(const char *path)
 {
@@ -304,13 +244,13 @@ lig_status ligi_folder_open(ligi_file *self)
     int made = 0;
 
     LIG_TRY(open_folder(self));
-    lig_status status = check_marker(self);
+    lig_status status = ligi_marker_read(self->folder_fd, self->place, &self->format);
     if (status == LIG_E_NOTFOUND) {
         if (self->read_only)
             return lig_fail(LIG_E_NOTFOUND, "%s is no store: it has no file '" MARKER "'",
                             self->place);
         LIG_TRY(check_free(self));
-        LIG_TRY(make_marker(self, &made));
+        LIG_TRY(ligi_marker_make(self->folder_fd, self->place, self->options.fsync, &made));
         status = LIG_OK;
     }
     LIG_TRY(status);

@@ -122,6 +122,7 @@ lig_status ligi_file_catalog_meta_read(int fd, const char *place, ligi_file_cata
             place);
     choose(meta);
     meta->file_bytes = (uint64_t)info.st_size;
+    meta->modified_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
     /* Flags of the items' database other than none would make LMDB read its nodes in another way.
      */
     const uint8_t *newest = meta->raw[get(meta->raw[1] + AT_TXNID, 8) == meta->txnid];
@@ -256,7 +257,8 @@ static int walk_both(int fd, const ligi_file_catalog_meta *meta, uint8_t *stack,
     return 1;
 }
 
-lig_status ligi_file_catalog_check(int fd, const char *place)
+/* A catalog above `limit` bytes is looked at only when it is shorter than it says. */
+static lig_status check(int fd, const char *place, uint64_t limit)
 {
     ligi_file_catalog_meta meta;
     const char *what = "";
@@ -274,7 +276,7 @@ lig_status ligi_file_catalog_check(int fd, const char *place)
                             "%s: catalog.mdb is damaged: %s; move it away and a check rebuilds it",
                             place, what);
         txnid = meta.txnid;
-        if (meta.file_bytes > WALK_BYTES_MAX && meta.file_bytes / meta.page_bytes > meta.last_page)
+        if (meta.file_bytes > limit && meta.file_bytes / meta.page_bytes > meta.last_page)
             return LIG_OK;
         LIG_TRY(
             ligi_alloc(&stack, (size_t)DEPTH_MAX * meta.page_bytes, "the check of the catalog"));
@@ -284,4 +286,14 @@ lig_status ligi_file_catalog_check(int fd, const char *place)
             return LIG_OK;
     }
     return LIG_OK;
+}
+
+lig_status ligi_file_catalog_check(int fd, const char *place)
+{
+    return check(fd, place, WALK_BYTES_MAX);
+}
+
+lig_status ligi_file_catalog_check_whole(int fd, const char *place)
+{
+    return check(fd, place, UINT64_MAX);
 }

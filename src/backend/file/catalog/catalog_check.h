@@ -13,6 +13,7 @@ typedef struct ligi_file_catalog_meta {
     uint64_t txnid, last_page; /* of the newer one */
     uint64_t roots[2];         /* of the list of free pages and of the items; UINT64_MAX: empty */
     uint64_t file_bytes;
+    int64_t modified_ns;
 } ligi_file_catalog_meta;
 
 /* Fills *meta; LIG_E_NOTFOUND without a sentence for an empty file, LIG_E_CORRUPT for one that is
@@ -23,5 +24,7 @@ lig_status ligi_file_catalog_meta_read(int fd, const char *place, ligi_file_cata
  * formed; LIG_E_CORRUPT otherwise. Others may write meanwhile. A catalog above 256 MiB is looked at
  * only when it is shorter than it says. */
 lig_status ligi_file_catalog_check(int fd, const char *place);
+/* The same for a catalog of any size. */
+lig_status ligi_file_catalog_check_whole(int fd, const char *place);
 
 #endif

@@ -3,6 +3,7 @@
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/catalog/catalog_check.h"
 #include "backend/file/catalog/catalog_snapshot.h"
+#include "backend/file/catalog/upgrade.h"
 #include "backend/file/entry.h"
 #include "backend/file/names.h"
 #include "backend/file/packs/engine.h"
@@ -25,6 +26,7 @@ typedef struct image { /* one copy; lives as long as a snapshot of it does */
     MDB_dbi dbi;
     size_t refs; /* under the owner's lock */
     uint64_t txnid;
+    int64_t modified_ns; /* of the file: an upgrade is not a transaction */
     ligi_file_catalog_copy *owner;
 } image;
 
@@ -120,11 +122,15 @@ static lig_status open_env(image *self, int fd, const char *place)
             mdb_env_open(self->env, path, MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0);
     if (number == MDB_SUCCESS)
         number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, &txn);
+    int superseded = 0;
     if (number == MDB_SUCCESS) {
         number = mdb_dbi_open(txn, NULL, 0, &self->dbi);
+        superseded = number == MDB_SUCCESS && ligi_upgrade_done(txn, self->dbi);
         int committed = mdb_txn_commit(txn);
         number = number != MDB_SUCCESS ? number : committed;
     }
+    if (superseded)
+        return lig_fail(LIG_E_CLOSED, "%s was upgraded to format 2 (open it again)", place);
     return ligi_mdb_fail(number, place, "cannot be read");
 }
 
@@ -166,12 +172,14 @@ static lig_status refresh(ligi_file_catalog_copy *self)
     LIG_TRY(ligi_entry_open(self->folder_fd, self->folder_fd, self->place, LIGI_NAME_CATALOG,
                             O_RDONLY, &fd));
     lig_status status = ligi_file_catalog_meta_read(fd, self->place, &meta);
-    if (status == LIG_OK && (self->current == NULL || self->current->txnid != meta.txnid))
+    if (status == LIG_OK && (self->current == NULL || self->current->txnid != meta.txnid ||
+                             self->current->modified_ns != meta.modified_ns))
         status = image_create(self, fd, &made);
     close(fd);
     LIG_TRY(status);
     if (made == NULL)
         return LIG_OK;
+    made->modified_ns = meta.modified_ns;
     image *last = self->current;
     self->current = made;
     if (last != NULL && --last->refs == 0)
@@ -237,7 +245,8 @@ lig_status ligi_file_catalog_copy_begin(ligi_file_catalog_copy *self, void **sna
     status = ligi_mdb_fail(mdb_txn_begin(used->env, NULL, MDB_RDONLY, &txn), self->place,
                            "cannot be read");
     if (status == LIG_OK)
-        status = ligi_file_snapshot_create(txn, used->dbi, NULL, image_release, used, snapshot, version);
+        status =
+            ligi_file_snapshot_create(txn, used->dbi, NULL, image_release, used, snapshot, version);
     if (status != LIG_OK)
         image_release(used);
     return status;

@@ -1,4 +1,4 @@
-/* The catalog as a reader sees it who may write nothing, not even a lock: a private copy in memory,
+/* A catalog of format 1 as a reader sees it who may write nothing, not even a lock: a private copy in memory,
  * made anew when the file has moved on. Shared. */
 #ifndef LIGI_CATALOG_COPY_H
 #define LIGI_CATALOG_COPY_H
@@ -7,7 +7,8 @@
 
 typedef struct ligi_file_catalog_copy ligi_file_catalog_copy;
 
-/* Borrows folder_fd and place until close. *copy stays NULL when there is no catalog to be read. */
+/* Borrows folder_fd and place until close. *copy stays NULL when there is no catalog to be read.
+ * LIG_E_CLOSED, here and later: the store has been upgraded to format 2. */
 lig_status ligi_file_catalog_copy_open(ligi_file_catalog_copy **copy, int folder_fd,
                                        const char *place);
 /* NULL is fine. */

@@ -17,24 +17,6 @@
 #define AHEAD_BYTES (UINT64_C(256) << 10)
 #define FULL_BYTES (UINT64_C(1) << 20) /* with less room a disk counts as full */
 
-/* LMDB writes to its lock file through a map: on a full disk a page that is not there yet would
- * raise SIGBUS. No environment of this process has the file open here, so that closing it drops no
- * lock. */
-static lig_status reserve_lock_file(const ligi_file_catalog *self)
-{
-    int fd;
-
-    LIG_TRY(ligi_entry_open(self->folder_fd, self->folder_fd, self->place, LIGI_NAME_INDEX_LOCK,
-                            O_RDWR | O_CREAT, &fd));
-    lig_status status = ligi_plain_sole(fd, self->place, LIGI_NAME_INDEX_LOCK);
-    int number = status == LIG_OK ? posix_fallocate(fd, 0, LOCK_FILE_BYTES) : 0;
-    close(fd);
-    if (number == 0 || number == EOPNOTSUPP || number == EINVAL)
-        return status;
-    return ligi_fail_errno(number, "%s/" LIGI_NAME_INDEX_LOCK ": cannot be allocated",
-                           self->place);
-}
-
 /* LMDB opens by name: what it has opened must be what was looked at. */
 static lig_status identify(ligi_file_catalog *self)
 {
@@ -87,6 +69,22 @@ static lig_status look_at_file(ligi_file_catalog *self)
     return status;
 }
 
+/* LMDB writes to its lock file through a map: on a full disk a page that is not there yet would
+ * raise SIGBUS. */
+lig_status ligi_index_env_reserve_lock(const ligi_file_catalog *self, const char *name)
+{
+    int fd;
+
+    LIG_TRY(ligi_entry_open(self->folder_fd, self->folder_fd, self->place, name, O_RDWR | O_CREAT,
+                            &fd));
+    lig_status status = ligi_plain_sole(fd, self->place, name);
+    int number = status == LIG_OK ? posix_fallocate(fd, 0, LOCK_FILE_BYTES) : 0;
+    close(fd);
+    if (number == 0 || number == EOPNOTSUPP || number == EINVAL)
+        return status;
+    return ligi_fail_errno(number, "%s/%s: cannot be allocated", self->place, name);
+}
+
 static lig_status open_database(ligi_file_catalog *self)
 {
     MDB_txn *txn;
@@ -111,7 +109,7 @@ lig_status ligi_index_env_open(ligi_file_catalog *self)
 
     ligi_index_env_close(self);
     LIG_TRY(look_at_file(self));
-    LIG_TRY(reserve_lock_file(self));
+    LIG_TRY(ligi_index_env_reserve_lock(self, LIGI_NAME_INDEX_LOCK));
     int number = try_open(self, map_bytes);
     /* Where address space is rationed a smaller map does too: it grows when it must. */
     while (number == ENOMEM && map_bytes > MAP_BYTES_LEAST)

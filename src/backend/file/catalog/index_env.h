@@ -7,6 +7,9 @@
 /* Opens index.mdb, making an empty one where there is none; opens again what is open. */
 lig_status ligi_index_env_open(ligi_file_catalog *catalog);
 void ligi_index_env_close(ligi_file_catalog *catalog);
+/* Makes LMDB's lock file of that name, with all its pages. No environment of this process may have
+ * it open: closing a file drops the process's locks on it. */
+lig_status ligi_index_env_reserve_lock(const ligi_file_catalog *catalog, const char *name);
 /* Removes index and lock file; nobody else may have them open. */
 lig_status ligi_index_env_remove(ligi_file_catalog *catalog);
 

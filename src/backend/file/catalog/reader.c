@@ -6,6 +6,7 @@
 #include "backend/file/catalog/log_events.h"
 #include "backend/file/catalog/repair.h"
 #include "backend/file/entry.h"
+#include "backend/file/log/salvage.h"
 #include "backend/file/names.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -257,6 +258,18 @@ static lig_status stop_at_first(void *context, const uint8_t *record, const ligi
     return LIG_E_CLOSED;
 }
 
+/* What the head says is durable must be found in the log afterwards. */
+static void look_at_head(ligi_file_reader *self)
+{
+    int fd;
+
+    if (ligi_entry_open(self->folder_fd, self->log.folder.fd, self->place, LIGI_NAME_HEAD, O_RDONLY,
+                        &fd) != LIG_OK)
+        return;
+    self->log.witnessed = ligi_head_witness(fd);
+    close(fd);
+}
+
 /* 1 when the log goes on behind the index. */
 static int is_behind(ligi_file_reader *self, const private_index *index)
 {
@@ -264,7 +277,7 @@ static int is_behind(ligi_file_reader *self, const private_index *index)
     ligi_log_end end;
 
     return ligi_file_log_read(&self->log, &at, stop_at_first, NULL, &end) != LIG_OK ||
-           at.segment != index->at.segment;
+           at.segment != index->at.segment || end == LIGI_LOG_DAMAGED;
 }
 
 static lig_status copy_memory(ligi_file_reader *self, const private_index *from,
@@ -291,6 +304,7 @@ static lig_status refresh(ligi_file_reader *self)
 {
     private_index *last = self->current, *made = NULL;
 
+    look_at_head(self);
     if (last != NULL && !is_behind(self, last))
         return LIG_OK;
     lig_status status = LIG_E_NOTFOUND;
@@ -380,6 +394,13 @@ lig_status ligi_file_reader_begin(ligi_file_reader *self, void **snapshot, uint6
     if (status != LIG_OK)
         index_release(used);
     return status;
+}
+
+lig_status ligi_file_reader_verify(ligi_file_reader *self, lig_catalog_problem problem,
+                                   void *context)
+{
+    ligi_salvage salvage = {.problem = problem, .context = context};
+    return ligi_salvage_verify(&self->log, &salvage);
 }
 
 lig_status ligi_file_reader_events(ligi_file_reader *self, uint64_t since, lig_catalog_visit visit,

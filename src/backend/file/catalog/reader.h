@@ -15,7 +15,9 @@ void ligi_file_reader_close(ligi_file_reader *reader, int forked);
 /* The snapshot is one of catalog_snapshot.h; it shows all that the log held at the call. */
 lig_status ligi_file_reader_begin(ligi_file_reader *reader, void **snapshot, uint64_t *version);
 
-/* The volume's catalog_events and catalog_wait. */
+/* The volume's catalog_verify, which repairs nothing here, catalog_events and catalog_wait. */
+lig_status ligi_file_reader_verify(ligi_file_reader *reader, lig_catalog_problem problem,
+                                   void *context);
 lig_status ligi_file_reader_events(ligi_file_reader *reader, uint64_t since,
                                    lig_catalog_visit visit, void *context);
 lig_status ligi_file_reader_wait(ligi_file_reader *reader, uint64_t since, int64_t timeout_ns);

@@ -267,9 +267,8 @@ typedef struct item_window { /* a part of the file in memory */
     size_t capacity;
 } item_window;
 
-/* The item at the offset; *bytes is its size. */
-static lig_status read_item(const checkpoint_file *file, item_window *window, uint64_t offset,
-                            ligi_checkpoint_item *item, uint64_t *check, uint64_t *bytes)
+/* What the item at the offset says of its size. */
+static lig_status item_size(const checkpoint_file *file, uint64_t offset, uint64_t *bytes)
 {
     uint8_t start[ITEM_BYTES];
 
@@ -283,11 +282,31 @@ static lig_status read_item(const checkpoint_file *file, item_window *window, ui
     need += (8 - need % 8) % 8;
     if (need > file->marks - offset)
         return damaged(file);
+    *bytes = need;
+    return LIG_OK;
+}
+
+/* The item at the offset; *bytes is its size. */
+static lig_status read_item(const checkpoint_file *file, item_window *window, uint64_t offset,
+                            ligi_checkpoint_item *item, uint64_t *check, uint64_t *bytes)
+{
+    uint64_t need;
+
+    LIG_TRY(item_size(file, offset, &need));
     LIG_TRY(ligi_grow(&window->data, &window->capacity, need, 1, "an item of a checkpoint"));
     LIG_TRY(read_exact(file, window->data, need, offset));
     *bytes = item_get(window->data, need, item, check);
     item->offset += offset;
     return *bytes ? LIG_OK : damaged(file);
+}
+
+static lig_status check_marks(const checkpoint_file *file, item_window *window)
+{
+    size_t bytes = 8 * (size_t)file->mark_count + 8;
+
+    LIG_TRY(ligi_grow(&window->data, &window->capacity, bytes, 1, "the marks of a checkpoint"));
+    LIG_TRY(read_exact(file, window->data, bytes, file->marks));
+    return whole(window->data, bytes) ? LIG_OK : damaged(file);
 }
 
 lig_status ligi_checkpoint_read(ligi_file_log *log, uint64_t version, ligi_checkpoint_visit visit,
@@ -308,6 +327,8 @@ lig_status ligi_checkpoint_read(ligi_file_log *log, uint64_t version, ligi_check
     }
     if (status == LIG_OK && (items != file.info.items || sum != file.sum))
         status = damaged(&file);
+    if (status == LIG_OK)
+        status = check_marks(&file, &window);
     free(window.data);
     close(file.fd);
     return status;
@@ -329,6 +350,22 @@ static lig_status next_mark(const checkpoint_file *file, uint64_t behind, uint64
     return LIG_OK;
 }
 
+/* The item behind one that is damaged, if its size is whole; otherwise the next that is marked. */
+static lig_status next_whole(const checkpoint_file *file, item_window *window, uint64_t *at)
+{
+    ligi_checkpoint_item item;
+    uint64_t check, bytes;
+
+    if (item_size(file, *at, &bytes) == LIG_OK) {
+        uint64_t next = *at + bytes;
+        if (next == file->marks || read_item(file, window, next, &item, &check, &bytes) == LIG_OK) {
+            *at = next;
+            return LIG_OK;
+        }
+    }
+    return next_mark(file, *at, at);
+}
+
 lig_status ligi_checkpoint_salvage(ligi_file_log *log, uint64_t version,
                                    ligi_checkpoint_visit visit, void *context, size_t *skipped)
 {
@@ -345,7 +382,7 @@ lig_status ligi_checkpoint_salvage(ligi_file_log *log, uint64_t version,
             status = visit(context, &item);
         else if (status == LIG_E_CORRUPT) {
             *skipped += 1;
-            status = next_mark(&file, at, &at);
+            status = next_whole(&file, &window, &at);
             continue;
         }
         at += bytes;

@@ -181,7 +181,9 @@ static lig_status judge(log_scan *scan, int found, ligi_log_end *end)
     int witnessed = scan->limit != UINT64_MAX; /* the next segment was made when this was synced */
     int something = found != 0;
 
-    if (scan->log->head.page != NULL && ligi_head_synced(&scan->log->head) >= version)
+    uint64_t synced = scan->log->head.page != NULL ? ligi_head_synced(&scan->log->head)
+                                                   : scan->log->witnessed;
+    if (synced >= version)
         witnessed = 1;
     if (!witnessed && (found != 0 || scan->log->thorough))
         LIG_TRY(look_behind(scan, version, &witnessed, &something));

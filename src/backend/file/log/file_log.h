@@ -20,6 +20,7 @@ typedef struct ligi_file_log {
     uint8_t id[16];
     _Atomic uint32_t epoch; /* of the head, when the open segments were opened */
     uint64_t segment_bytes; /* after which the next one is started */
+    uint64_t witnessed; /* known to be durable, where there is no head page */
     int thorough; /* zeros, too, are looked behind: for the first reading of a log */
 } ligi_file_log;
 

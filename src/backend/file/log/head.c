@@ -60,18 +60,30 @@ void ligi_head_epoch_next(ligi_head *head)
     atomic_fetch_add(&head->page->epoch, 1);
 }
 
-uint64_t ligi_head_synced(const ligi_head *head)
+static uint64_t page_synced(const ligi_head_page *page)
 {
-    uint64_t best = 0, now = ligi_head_epoch(head);
+    uint64_t best = 0, now = atomic_load(&page->epoch);
 
     for (int i = 0; i < WITNESSES; i++) {
-        const witness *slot = &head->page->synced[i];
+        const witness *slot = &page->synced[i];
         uint64_t version = atomic_load(&slot->version), epoch = atomic_load(&slot->epoch);
         if (version > best && epoch == now &&
             atomic_load(&slot->check) == witness_check(version, epoch))
             best = version;
     }
     return best;
+}
+
+uint64_t ligi_head_synced(const ligi_head *head)
+{
+    return page_synced(head->page);
+}
+
+uint64_t ligi_head_witness(int fd)
+{
+    ligi_head_page page;
+
+    return pread(fd, &page, sizeof page, 0) == (ssize_t)sizeof page ? page_synced(&page) : 0;
 }
 
 /* Writes the slot that is not the newest. */

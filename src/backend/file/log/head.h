@@ -95,6 +95,8 @@ void ligi_head_unleave(ligi_head *head);
 /* For a reader, which maps nothing: 1 when the index with this `info` is in use by somebody, or is
  * what the last user left. `fd` is the head's, open for reading. */
 int ligi_head_vouches(int fd, const struct stat *info);
+/* Likewise: the last version known to be durable, 0 when that is not known. */
+uint64_t ligi_head_witness(int fd);
 
 /* Waits until something was published after `seen`, a value of ligi_head_bell, or for the time. */
 uint32_t ligi_head_bell(const ligi_head *head);
