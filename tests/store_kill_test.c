@@ -7,11 +7,10 @@
  *   store_kill_test random --kills N the random moments alone
  */
 #include "format_1.h"
+#include "store_folder.h"
 #include "store_peer.h"
 #include "trace_kill.h"
 
-#include <ftw.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -80,51 +79,7 @@ typedef struct kill_case {
     char after[PEER_TEXT_BYTES];
 } kill_case;
 
-/* --- folders --- */
-
-static void copy_file(const char *from, const char *to)
-{
-    char buffer[65536];
-    int in = open(from, O_RDONLY | O_CLOEXEC);
-    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    assert_true(in >= 0 && out >= 0);
-    for (ssize_t bytes; (bytes = read(in, buffer, sizeof buffer)) > 0;)
-        assert_int_equal(write(out, buffer, (size_t)bytes), bytes);
-    close(in);
-    close(out);
-}
-
-static void copy_folder(const char *from, const char *to)
-{
-    DIR *folder = opendir(from);
-    assert_non_null(folder);
-    assert_int_equal(mkdir(to, 0777), 0);
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        char inner[512], outer[512];
-        struct stat info;
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(inner, sizeof inner, "%s/%s", from, entry->d_name);
-        snprintf(outer, sizeof outer, "%s/%s", to, entry->d_name);
-        assert_int_equal(stat(inner, &info), 0);
-        if (S_ISDIR(info.st_mode))
-            copy_folder(inner, outer);
-        else
-            copy_file(inner, outer);
-    }
-    closedir(folder);
-}
-
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
-{
-    (void)info, (void)kind, (void)at;
-    return remove(path);
-}
-
-static void remove_folder(const char *path)
-{
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
+/* --- the place --- */
 
 /* The pack that a part left whose process was killed. */
 static void put_stray(const stage *self)
@@ -143,37 +98,11 @@ static void set_place(const stage *self, const operation *asked)
 
 /* --- the store that every point begins with --- */
 
-static int is_ok(const char *answer)
-{
-    return strncmp(answer, "ok", 2) == 0;
-}
-
-#define assert_answer(call)                                                                        \
-    do {                                                                                           \
-        const char *said_ = (call);                                                                \
-        if (!is_ok(said_))                                                                         \
-            fail_msg("%s: %s", #call, said_);                                                      \
-    } while (0)
-
 static void keep_stray(stage *self, const char *packs)
 {
-    char newest[PATH_MAX] = "";
-    struct timespec last = {0, 0};
-    DIR *folder = opendir(packs);
-    assert_non_null(folder);
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        char path[PATH_MAX];
-        struct stat info;
-        snprintf(path, sizeof path, "%s/%.200s", packs, entry->d_name);
-        if (entry->d_name[0] == '.' || stat(path, &info) != 0 ||
-            info.st_mtim.tv_sec < last.tv_sec ||
-            (info.st_mtim.tv_sec == last.tv_sec && info.st_mtim.tv_nsec < last.tv_nsec))
-            continue;
-        last = info.st_mtim;
-        snprintf(newest, sizeof newest, "%s", path);
-        snprintf(self->stray_name, sizeof self->stray_name, "%.60s", entry->d_name);
-    }
-    closedir(folder);
+    char newest[PATH_MAX];
+    newest_file(packs, self->stray_name, sizeof self->stray_name);
+    snprintf(newest, sizeof newest, "%s/%s", packs, self->stray_name);
     snprintf(self->stray, sizeof self->stray, "%s/stray", self->folder);
     copy_file(newest, self->stray);
 }
