@@ -259,6 +259,12 @@ static inline void peer_act(void *context, char *command, char *answer)
                  lig_error_text());
 }
 
+/* A hook for tests that make warnings by the hundred. */
+static inline void store_peer_quiet(void *context, lig_log_level level, const char *text)
+{
+    (void)context, (void)level, (void)text;
+}
+
 /* The program's main in that role. */
 static inline int store_peer_main(int fd)
 {

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -25,6 +26,8 @@ enum { TRACE_THREADS_MAX = 64, TRACE_LOG_MAX = 4096 };
 typedef struct trace_thread {
     pid_t id;
     long call; /* the system call it is in; -1: one that does not count */
+    uint64_t arguments[6];
+    int refused; /* it is not made, and fails */
 } trace_thread;
 
 typedef struct trace_step {
@@ -32,13 +35,18 @@ typedef struct trace_step {
     int ended; /* or about to begin */
 } trace_step;
 
-typedef struct trace {
+typedef struct trace trace;
+struct trace {
     pid_t process;
+    /* Sees every step, with the result when the call has ended; may be NULL. */
+    void (*observe)(trace *self, trace_thread *thread, int ended, int64_t result);
+    void *observer;
+    int reads; /* count as well */
     trace_thread threads[TRACE_THREADS_MAX];
     size_t count;
     size_t step, kill_at; /* steps so far; SIZE_MAX: never */
     trace_step log[TRACE_LOG_MAX];
-} trace;
+};
 
 enum trace_end { TRACE_READABLE, TRACE_KILLED, TRACE_FAILED };
 
@@ -60,7 +68,7 @@ static inline sigset_t trace_prepare(void)
     return before;
 }
 
-static inline int trace_counts(const struct __ptrace_syscall_info *info)
+static inline int trace_counts(const trace *self, const struct __ptrace_syscall_info *info)
 {
     static const long calls[] = {
 #ifdef SYS_rename /* not on newer architectures */
@@ -76,6 +84,8 @@ static inline int trace_counts(const struct __ptrace_syscall_info *info)
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (calls[i] == call)
             return 1;
+    if (self->reads && (call == SYS_pread64 || call == SYS_preadv || call == SYS_read))
+        return 1;
     return call == SYS_openat && info->entry.args[2] & O_CREAT;
 }
 
@@ -135,11 +145,15 @@ static inline int trace_at_call(trace *self, trace_thread *thread)
         return 0;
     int ended = info.op == PTRACE_SYSCALL_INFO_EXIT;
     if (info.op == PTRACE_SYSCALL_INFO_ENTRY)
-        thread->call = trace_counts(&info) ? (long)info.entry.nr : -1;
+        thread->call = trace_counts(self, &info) ? (long)info.entry.nr : -1;
     else if (!ended)
         return 0;
     if (thread->call < 0)
         return 0;
+    if (!ended)
+        memcpy(thread->arguments, info.entry.args, sizeof thread->arguments);
+    if (self->observe)
+        self->observe(self, thread, ended, ended ? info.exit.rval : 0);
     if (self->step < TRACE_LOG_MAX)
         self->log[self->step] = (trace_step){thread->call, ended};
     return self->step++ == self->kill_at;
