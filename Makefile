@@ -91,6 +91,7 @@ soak: build
 	@build/tests/store_kill_test soak
 	@build/tests/log_model_test soak
 	@build/tests/store_power_test soak
+	@build/tests/store_damage_test soak
 	@build/tests/net_conformance_test all soak
 	@build/tests/params_storm_test soak
 	@build/tests/params_startup_test soak
