@@ -206,14 +206,18 @@ static inline uint8_t model_record_at(const model_segment *segment, unsigned slo
 
 static inline void model_set_entry(model_world *world, model_entry_change change, int on_disk)
 {
-    model_segment *segment = &world->segments[change.index];
-    model_checkpoint *checkpoint = &world->checkpoints[change.index % MODEL_CHECKPOINTS];
-    model_pack *pack = &world->packs[change.index];
-    uint8_t *at = change.kind == MODEL_SEGMENT ? (on_disk ? &segment->durable : &segment->shown)
-                  : change.kind == MODEL_CHECKPOINT
-                      ? (on_disk ? &checkpoint->durable : &checkpoint->shown)
-                      : (on_disk ? &pack->durable : &pack->shown);
-    *at = change.shown;
+    uint8_t *shown, *durable;
+    if (change.kind == MODEL_SEGMENT) {
+        shown = &world->segments[change.index].shown;
+        durable = &world->segments[change.index].durable;
+    } else if (change.kind == MODEL_CHECKPOINT) {
+        shown = &world->checkpoints[change.index].shown;
+        durable = &world->checkpoints[change.index].durable;
+    } else {
+        shown = &world->packs[change.index].shown;
+        durable = &world->packs[change.index].durable;
+    }
+    *(on_disk ? durable : shown) = change.shown;
 }
 
 static inline void model_folder_sync(model_world *world, int folder)
