@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/uri/uri.h"
 #include "store/catalog/catalog_view.h"
+#include "store/catalog/event.h"
 #include "store/catalog/footers.h"
 #include "store/catalog/orphans.h"
-#include "store/format/event.h"
 #include "store/save/save_async.h"
 
 #include <errno.h>

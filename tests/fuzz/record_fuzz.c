@@ -1,7 +1,7 @@
 /* Values of the catalog, hostile but for their hash: what a reader meets when somebody writes one
  * on purpose. */
+#include "store/catalog/event.h"
 #include "store/catalog/fingerprint_index.h"
-#include "store/format/event.h"
 
 #include <string.h>
 

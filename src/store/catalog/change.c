@@ -3,11 +3,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/catalog/event.h"
 #include "store/catalog/fingerprint_index.h"
 #include "store/catalog/footer_read.h"
 #include "store/catalog/graphs.h"
 #include "store/catalog/search_index.h"
-#include "store/format/event.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/catalog/catalog_view.h"
-#include "store/format/event.h"
+#include "store/catalog/event.h"
 #include "store/search/pattern.h"
 
 #include <stdlib.h>

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 import subprocess
+import sys
 import threading
-from collections.abc import Callable
 
 import ligament
 import numpy
@@ -200,6 +200,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_interrupt(script: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    done = script(INTERRUPTED)
+def test_interrupt() -> None:
+    command = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(command, text=True, capture_output=True, timeout=120)
     assert (done.stdout, done.returncode) == ("saved\n", 0), done.stderr

@@ -1,4 +1,4 @@
-#include "store/format/event.h"
+#include "store/catalog/event.h"
 
 #include "base/test.h"
 
