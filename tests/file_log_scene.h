@@ -2,7 +2,7 @@
 #ifndef FILE_LOG_SCENE_H
 #define FILE_LOG_SCENE_H
 
-#include "backend/file/log/checkpoint.h"
+#include "backend/file/log/log_checkpoint.h"
 #include "file_volume.h"
 
 typedef struct log_scene {
@@ -20,7 +20,7 @@ static inline void log_scene_open(log_scene *self)
     assert_true(self->store_fd >= 0);
     memset(&self->log, 0, sizeof self->log);
     self->log.segment_bytes = 4096;
-    assert_ok(ligi_log_folder_open(&self->log.folder, self->store_fd, self->place, 1, 0));
+    assert_ok(ligi_clog_folder_open(&self->log.folder, self->store_fd, self->place, 1, 0));
     snprintf(path, sizeof path, "%s/log/head", self->place);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     assert_ok(ligi_head_open(&self->log.head, fd, self->place));
@@ -29,7 +29,7 @@ static inline void log_scene_open(log_scene *self)
 static inline void log_scene_close(log_scene *self)
 {
     ligi_head_close(&self->log.head);
-    ligi_log_folder_close(&self->log.folder);
+    ligi_clog_folder_close(&self->log.folder);
     close(self->store_fd);
 }
 
@@ -63,8 +63,7 @@ static inline const char *log_scene_path(const log_scene *self, const char *kind
 {
     static char path[FOLDER_BYTES + 64];
 
-    snprintf(path, sizeof path, "%s/log/%s-%016llx", self->place, kind,
-             (unsigned long long)number);
+    snprintf(path, sizeof path, "%s/log/%s-%016llx", self->place, kind, (unsigned long long)number);
     return path;
 }
 

@@ -46,7 +46,7 @@ HEADER_MODULE = {
     "ligament": None,
 }
 PLUGIN_KINDS = {"backend": "backend", "net": "transport", "tensor": "memory"}
-NOT_PLUGINS = ("net/frame", "net/link", "net/secure")
+NOT_PLUGINS = ("backend/log", "net/frame", "net/link", "net/secure")
 BUILT = {"python/ligament/lib", "python/ligament/bin"}
 NAMES_PLUGINS = {"src/builtin.c", "src/builtin.def"}
 

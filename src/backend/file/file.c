@@ -7,8 +7,8 @@
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/catalog/log_events.h"
 #include "backend/file/catalog/reader.h"
-#include "backend/file/catalog/repair.h"
 #include "backend/file/folder.h"
+#include "backend/file/index/repair.h"
 #include "backend/file/marker.h"
 #include "backend/file/names.h"
 #include "backend/file/packs/pack_folder.h"
@@ -41,8 +41,8 @@ static const ligi_option option_table[] = {
      "address space for the index at first; it grows when needed", AT(map)},
     {"log", LIGI_OPTION_BYTES, "64MiB", "a checkpoint of the log is made every so many bytes",
      AT(log)},
-    {"wait", LIGI_OPTION_INT, "30",
-     "seconds to wait for a process that holds the write lock", AT(wait)},
+    {"wait", LIGI_OPTION_INT, "30", "seconds to wait for a process that holds the write lock",
+     AT(wait)},
 };
 #define OPTION_COUNT (sizeof option_table / sizeof option_table[0])
 
@@ -95,8 +95,8 @@ static lig_status check_not_lost(const ligi_file *self)
             LIG_OK ||
         info.st_size == 0)
         return LIG_OK;
-    return lig_fail(LIG_E_CORRUPT, "%s: the log of commits is missing (put " LIGI_NAME_LOG "/ back)",
-                    self->place);
+    return lig_fail(LIG_E_CORRUPT,
+                    "%s: the log of commits is missing (put " LIGI_NAME_LOG "/ back)", self->place);
 }
 
 static lig_status open_catalog(ligi_file *self)
@@ -104,8 +104,7 @@ static lig_status open_catalog(ligi_file *self)
     if (self->read_only && self->network)
         return LIG_OK;
     if (self->read_only && self->format == LIGI_FORMAT_CATALOG) {
-        lig_status status =
-            ligi_file_catalog_copy_open(&self->copy, self->folder_fd, self->place);
+        lig_status status = ligi_file_catalog_copy_open(&self->copy, self->folder_fd, self->place);
         if (self->copy != NULL || (status != LIG_OK && status != LIG_E_CLOSED))
             return status;
     }
@@ -388,7 +387,7 @@ static lig_status file_catalog_events(void *opaque, uint64_t since, lig_catalog_
 
     LIG_TRY(ligi_file_usable(self));
     if (self->catalog != NULL)
-        return ligi_log_events(self->catalog, since, visit, context);
+        return ligi_clog_events(self->catalog, since, visit, context);
     if (self->reader != NULL)
         return ligi_file_reader_events(self->reader, since, visit, context);
     return no_events(self);
@@ -400,7 +399,7 @@ static lig_status file_catalog_wait(void *opaque, uint64_t since, int64_t timeou
 
     LIG_TRY(ligi_file_usable(self));
     if (self->catalog != NULL)
-        return ligi_log_events_wait(self->catalog, since, timeout_ns);
+        return ligi_clog_events_wait(self->catalog, since, timeout_ns);
     if (self->reader != NULL)
         return ligi_file_reader_wait(self->reader, since, timeout_ns);
     return no_events(self);

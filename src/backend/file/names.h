@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #define LIGI_NAME_MARKER "ligament"
-#define LIGI_NAME_CATALOG "catalog.mdb" /* of format 1 */
+#define LIGI_NAME_CATALOG "catalog.mdb"           /* of format 1 */
 #define LIGI_NAME_CATALOG_LOCK "catalog.mdb-lock" /* LMDB makes it of the catalog's name */
 #define LIGI_NAME_INDEX "index.mdb"
 #define LIGI_NAME_INDEX_LOCK "index.mdb-lock" /* LMDB makes it of the index's name */

@@ -17,7 +17,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return ligi_hash64_plain(bytes, sizeof bytes);
 }
 
-static void put_item(ligi_writer *writer, ligi_log_kind kind, const lig_catalog_op *op,
+static void put_item(ligi_writer *writer, ligi_clog_kind kind, const lig_catalog_op *op,
                      uint64_t *sum)
 {
     size_t start = writer->bytes;
@@ -39,7 +39,7 @@ static void put_item(ligi_writer *writer, ligi_log_kind kind, const lig_catalog_
     *sum = mix(*sum, check);
 }
 
-static void put_header(ligi_writer *writer, const ligi_log_header *header)
+static void put_header(ligi_writer *writer, const ligi_clog_header *header)
 {
     ligi_put_u32(writer, MAGIC);
     ligi_put_u32(writer, header->items);
@@ -51,24 +51,24 @@ static void put_header(ligi_writer *writer, const ligi_log_header *header)
     ligi_put_u64(writer, header->sum);
 }
 
-lig_status ligi_log_record_put(ligi_writer *writer, const lig_catalog_edit *edit,
-                               ligi_log_header *header)
+lig_status ligi_clog_record_put(ligi_writer *writer, const lig_catalog_edit *edit,
+                                ligi_clog_header *header)
 {
     size_t start = writer->bytes;
 
     header->sum = 0;
     header->items = (uint32_t)(edit->event_count + edit->op_count);
-    ligi_put_zeros(writer, LIGI_LOG_HEADER_BYTES);
+    ligi_put_zeros(writer, LIGI_CLOG_HEADER_BYTES);
     for (size_t i = 0; i < edit->event_count; i++) {
         const lig_catalog_op op = {
             .key = "", .value = edit->events[i].data, .value_bytes = edit->events[i].bytes};
-        put_item(writer, LIGI_LOG_EVENT, &op, &header->sum);
+        put_item(writer, LIGI_CLOG_EVENT, &op, &header->sum);
     }
     for (size_t i = 0; i < edit->op_count; i++) {
         lig_catalog_op op = edit->ops[i];
         if (op.value == NULL)
             op.value_bytes = 0;
-        put_item(writer, op.value == NULL ? LIGI_LOG_ERASE : LIGI_LOG_PUT, &op, &header->sum);
+        put_item(writer, op.value == NULL ? LIGI_CLOG_ERASE : LIGI_CLOG_PUT, &op, &header->sum);
     }
     LIG_TRY(writer->status);
     header->bytes = writer->bytes - start;
@@ -78,14 +78,14 @@ lig_status ligi_log_record_put(ligi_writer *writer, const lig_catalog_edit *edit
         header->check = ligi_hash64_plain(made.data, made.bytes);
     ligi_put_u64(&made, header->check);
     if (made.status == LIG_OK)
-        memcpy(writer->data + start, made.data, LIGI_LOG_HEADER_BYTES);
+        memcpy(writer->data + start, made.data, LIGI_CLOG_HEADER_BYTES);
     ligi_writer_fini(&made);
     return made.status;
 }
 
-int ligi_log_header_get(const uint8_t bytes[LIGI_LOG_HEADER_BYTES], ligi_log_header *header)
+int ligi_clog_header_get(const uint8_t bytes[LIGI_CLOG_HEADER_BYTES], ligi_clog_header *header)
 {
-    ligi_reader reader = {.data = bytes, .bytes = LIGI_LOG_HEADER_BYTES};
+    ligi_reader reader = {.data = bytes, .bytes = LIGI_CLOG_HEADER_BYTES};
 
     if (ligi_get_u32(&reader) != MAGIC)
         return 0;
@@ -97,11 +97,11 @@ int ligi_log_header_get(const uint8_t bytes[LIGI_LOG_HEADER_BYTES], ligi_log_hea
     header->date_ns = (int64_t)ligi_get_u64(&reader);
     header->sum = ligi_get_u64(&reader);
     header->check = ligi_get_u64(&reader);
-    return header->check == ligi_hash64_plain(bytes, LIGI_LOG_HEADER_BYTES - 8) &&
-           header->bytes >= LIGI_LOG_HEADER_BYTES && header->bytes % 8 == 0;
+    return header->check == ligi_hash64_plain(bytes, LIGI_CLOG_HEADER_BYTES - 8) &&
+           header->bytes >= LIGI_CLOG_HEADER_BYTES && header->bytes % 8 == 0;
 }
 
-int ligi_log_item_next(const uint8_t *record, size_t bytes, size_t *at, ligi_log_item *item)
+int ligi_clog_item_next(const uint8_t *record, size_t bytes, size_t *at, ligi_clog_item *item)
 {
     if (*at > bytes || bytes - *at < ITEM_BYTES)
         return 0;
@@ -114,9 +114,9 @@ int ligi_log_item_next(const uint8_t *record, size_t bytes, size_t *at, ligi_log
     item->key = ligi_get_bytes(&reader, item->key_bytes);
     item->at = reader.at;
     item->value = ligi_get_bytes(&reader, item->value_bytes);
-    if (reader.failed || kind > LIGI_LOG_EVENT)
+    if (reader.failed || kind > LIGI_CLOG_EVENT)
         return 0;
-    item->kind = (ligi_log_kind)kind;
+    item->kind = (ligi_clog_kind)kind;
     size_t hashed = reader.at - *at - 8;
     if (item->check != ligi_hash64_plain(record + *at + 8, hashed))
         return 0;
@@ -124,7 +124,7 @@ int ligi_log_item_next(const uint8_t *record, size_t bytes, size_t *at, ligi_log
     return 1;
 }
 
-int ligi_log_item_skip(const uint8_t *record, size_t bytes, size_t *at)
+int ligi_clog_item_skip(const uint8_t *record, size_t bytes, size_t *at)
 {
     if (*at > bytes || bytes - *at < ITEM_BYTES)
         return 0;
@@ -140,26 +140,26 @@ int ligi_log_item_skip(const uint8_t *record, size_t bytes, size_t *at)
     return 1;
 }
 
-int ligi_log_record_whole(const uint8_t *record, const ligi_log_header *header)
+int ligi_clog_record_whole(const uint8_t *record, const ligi_clog_header *header)
 {
-    size_t at = LIGI_LOG_HEADER_BYTES;
+    size_t at = LIGI_CLOG_HEADER_BYTES;
     uint64_t sum = 0;
-    ligi_log_item item;
+    ligi_clog_item item;
 
     for (uint32_t i = 0; i < header->items; i++) {
-        if (!ligi_log_item_next(record, header->bytes, &at, &item))
+        if (!ligi_clog_item_next(record, header->bytes, &at, &item))
             return 0;
         sum = mix(sum, item.check);
     }
     return at == header->bytes && sum == header->sum;
 }
 
-uint64_t ligi_log_chain(const ligi_log_header *header)
+uint64_t ligi_clog_chain(const ligi_clog_header *header)
 {
     return mix(header->previous, header->check);
 }
 
-uint64_t ligi_log_chain_start(const uint8_t id[16])
+uint64_t ligi_clog_chain_start(const uint8_t id[16])
 {
     return ligi_hash64_plain(id, 16);
 }

@@ -2,16 +2,16 @@
  *
  * A record is a header and items. Each item has a check of its own, and the header's check covers
  * all of them, so that one damaged item of a record does not take the others with it. */
-#ifndef LIGI_LOG_RECORD_H
-#define LIGI_LOG_RECORD_H
+#ifndef LIGI_CLOG_RECORD_H
+#define LIGI_CLOG_RECORD_H
 
 #include "base/codec.h"
 
 #include <ligament/backend.h>
 
-#define LIGI_LOG_HEADER_BYTES 64
+#define LIGI_CLOG_HEADER_BYTES 64
 
-typedef struct ligi_log_header {
+typedef struct ligi_clog_header {
     uint32_t items;
     uint64_t bytes; /* of the whole record, a multiple of 8 */
     uint64_t version;
@@ -20,38 +20,38 @@ typedef struct ligi_log_header {
     int64_t date_ns;
     uint64_t sum; /* over the checks of all items */
     uint64_t check;
-} ligi_log_header;
+} ligi_clog_header;
 
-typedef enum ligi_log_kind { LIGI_LOG_ERASE, LIGI_LOG_PUT, LIGI_LOG_EVENT } ligi_log_kind;
+typedef enum ligi_clog_kind { LIGI_CLOG_ERASE, LIGI_CLOG_PUT, LIGI_CLOG_EVENT } ligi_clog_kind;
 
-typedef struct ligi_log_item { /* borrowed from the record */
-    ligi_log_kind kind;
+typedef struct ligi_clog_item { /* borrowed from the record */
+    ligi_clog_kind kind;
     const uint8_t *key, *value;
     size_t key_bytes, value_bytes;
     size_t at;      /* of the value, from the record's start */
     uint64_t check; /* over kind, sizes, key and value */
-} ligi_log_item;
+} ligi_clog_item;
 
 /* Writes the record of an edit; version, previous, synced and date come from `header`, whose other
  * members are filled. */
-lig_status ligi_log_record_put(ligi_writer *writer, const lig_catalog_edit *edit,
-                               ligi_log_header *header);
+lig_status ligi_clog_record_put(ligi_writer *writer, const lig_catalog_edit *edit,
+                                ligi_clog_header *header);
 
 /* 1 when the 64 bytes are a whole header; what follows is not looked at. */
-int ligi_log_header_get(const uint8_t bytes[LIGI_LOG_HEADER_BYTES], ligi_log_header *header);
+int ligi_clog_header_get(const uint8_t bytes[LIGI_CLOG_HEADER_BYTES], ligi_clog_header *header);
 
 /* 1 when all items are whole and are those of the header. */
-int ligi_log_record_whole(const uint8_t *record, const ligi_log_header *header);
+int ligi_clog_record_whole(const uint8_t *record, const ligi_clog_header *header);
 
-/* The item at *at (LIGI_LOG_HEADER_BYTES at first) of the first `bytes` bytes of a record: 1 and
+/* The item at *at (LIGI_CLOG_HEADER_BYTES at first) of the first `bytes` bytes of a record: 1 and
  * *at moves on; 0 at the end, and at an item that is not whole. */
-int ligi_log_item_next(const uint8_t *record, size_t bytes, size_t *at, ligi_log_item *item);
+int ligi_clog_item_next(const uint8_t *record, size_t bytes, size_t *at, ligi_clog_item *item);
 
 /* Moves *at behind an item that is not whole, by its sizes; 0 when they do not fit. */
-int ligi_log_item_skip(const uint8_t *record, size_t bytes, size_t *at);
+int ligi_clog_item_skip(const uint8_t *record, size_t bytes, size_t *at);
 
-/* The chain up to and with this record. The first record follows ligi_log_chain_start. */
-uint64_t ligi_log_chain(const ligi_log_header *header);
-uint64_t ligi_log_chain_start(const uint8_t id[16]);
+/* The chain up to and with this record. The first record follows ligi_clog_chain_start. */
+uint64_t ligi_clog_chain(const ligi_clog_header *header);
+uint64_t ligi_clog_chain_start(const uint8_t id[16]);
 
 #endif

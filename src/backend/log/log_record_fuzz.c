@@ -5,7 +5,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void touch(const ligi_log_item *item)
+static void touch(const ligi_clog_item *item)
 {
     volatile uint8_t seen = 0;
 
@@ -17,18 +17,18 @@ static void touch(const ligi_log_item *item)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    size_t at = LIGI_LOG_HEADER_BYTES;
-    ligi_log_header header;
-    ligi_log_item item;
+    size_t at = LIGI_CLOG_HEADER_BYTES;
+    ligi_clog_header header;
+    ligi_clog_item item;
 
-    if (size < LIGI_LOG_HEADER_BYTES)
+    if (size < LIGI_CLOG_HEADER_BYTES)
         return 0;
-    if (ligi_log_header_get(data, &header) && header.bytes <= size)
-        (void)ligi_log_record_whole(data, &header);
+    if (ligi_clog_header_get(data, &header) && header.bytes <= size)
+        (void)ligi_clog_record_whole(data, &header);
     while (at < size) {
-        if (ligi_log_item_next(data, size, &at, &item))
+        if (ligi_clog_item_next(data, size, &at, &item))
             touch(&item);
-        else if (!ligi_log_item_skip(data, size, &at))
+        else if (!ligi_clog_item_skip(data, size, &at))
             break;
     }
     return 0;

@@ -162,8 +162,7 @@ static lig_status find_ties(ligi_plan *plan)
 
 /* Callers that were built when the options ended earlier do not have the later members. */
 #define HAS(options, member)                                                                       \
-    ((options)->struct_bytes >=                                                                    \
-     offsetof(lig_save_options, member) + sizeof((options)->member))
+    ((options)->struct_bytes >= offsetof(lig_save_options, member) + sizeof((options)->member))
 
 static lig_status take_options(ligi_plan *plan, const lig_save_options *options)
 {

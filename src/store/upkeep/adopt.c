@@ -71,9 +71,11 @@ static lig_status put_back(adopt_run *self, const ligi_catalog_view *view, ligi_
     LIG_TRY(self->store->volume->ops->pack_size(self->store->volume->self, record->pack, &bytes));
     LIG_TRY(ligi_change_uses(change, record, 1, bytes));
     LIG_TRY(ligi_change_model(change, record));
+    LIG_TRY(ligi_change_event(change, LIG_EVENT_SAVED, record->about.id, record->about.name, NULL));
     LIG_TRY(put_graphs(self, record, change));
     self->adopted++;
-    return ligi_report_add(self->report, "model '%s' was lost to a damaged log: put back from its pack",
+    return ligi_report_add(self->report,
+                           "model '%s' was lost to a damaged log: put back from its pack",
                            record->about.name);
 }
 

@@ -26,7 +26,7 @@ typedef struct check_run {
     size_t fingerprint_count, fingerprint_capacity;
     uint64_t mended;
     size_t known; /* problems told before the audit */
-    int reindex; /* graphs were mended */
+    int reindex;  /* graphs were mended */
 } check_run;
 
 /* Only what is wrong with the stored bytes is a problem to report; a failing machine is a failure.

@@ -3,9 +3,9 @@
 #include "backend/file/catalog/catalog_gate.h"
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/catalog/checkpointing.h"
-#include "backend/file/catalog/index_env.h"
-#include "backend/file/catalog/index_items.h"
-#include "backend/file/catalog/rebuild.h"
+#include "backend/file/index/index_env.h"
+#include "backend/file/index/index_items.h"
+#include "backend/file/index/rebuild.h"
 #include "backend/file/names.h"
 #include "backend/shared.h"
 #include "base/clock.h"
@@ -41,7 +41,7 @@ static void leave(ligi_file_catalog *self)
 
     int known = self->env != NULL && mdb_env_get_fd(self->env, &fd) == MDB_SUCCESS;
     int kept = known ? dup(fd) : -1;
-    ligi_index_env_close(self);
+    ligi_mdb_env_close(self);
     if (kept < 0)
         return;
     if (self->log.head.page != NULL && ligi_head_attach(&self->log.head, 1, 0) == LIG_OK &&
@@ -56,7 +56,7 @@ static void destroy(void *object)
 
     leave(self);
     ligi_head_close(&self->log.head);
-    ligi_log_folder_close(&self->log.folder);
+    ligi_clog_folder_close(&self->log.folder);
     if (self->folder_fd >= 0)
         close(self->folder_fd);
     pthread_cond_destroy(&self->changed);
@@ -68,7 +68,7 @@ static void destroy(void *object)
 
 static lig_status open_head(ligi_file_catalog *self)
 {
-    const ligi_log_folder *folder = &self->log.folder;
+    const ligi_clog_folder *folder = &self->log.folder;
     int fd;
 
     lig_status status = ligi_entry_open(self->folder_fd, folder->fd, self->place, LIGI_NAME_HEAD,
@@ -91,7 +91,7 @@ static lig_status open_head(ligi_file_catalog *self)
 /* The first user of a store finds its log and makes the index; the others join him. */
 static lig_status attach(ligi_file_catalog *self)
 {
-    ligi_log_position at;
+    ligi_clog_position at;
 
     int64_t end = ligi_now_ns() + ATTACH_NS;
     lig_status status = ligi_head_attach(&self->log.head, 1, 0);
@@ -103,7 +103,7 @@ static lig_status attach(ligi_file_catalog *self)
     }
     LIG_TRY(ligi_head_attach(&self->log.head, 0, end - ligi_now_ns()));
     LIG_TRY(ligi_file_log_first(&self->log, &at));
-    return ligi_index_env_open(self);
+    return ligi_mdb_env_open(self);
 }
 
 static lig_status create_parts(ligi_file_catalog *self, const ligi_file_catalog_place *place)
@@ -115,7 +115,7 @@ static lig_status create_parts(ligi_file_catalog *self, const ligi_file_catalog_
     self->map_bytes = place->map_bytes;
     self->log_bytes = self->log.segment_bytes = place->log_bytes;
     self->wait_ns = place->wait_ns;
-    LIG_TRY(ligi_log_folder_open(&self->log.folder, self->folder_fd, self->place, place->sync, 0));
+    LIG_TRY(ligi_clog_folder_open(&self->log.folder, self->folder_fd, self->place, place->sync, 0));
     LIG_TRY(open_head(self));
     return attach(self);
 }
@@ -151,8 +151,7 @@ lig_status ligi_file_catalog_open(ligi_file_catalog **catalog, const ligi_file_c
     LIG_TRY(ligi_entry_identify(place->folder_fd, place->place, ".", &folder));
     snprintf(key, sizeof key, "catalog:%" PRIx64 ":%" PRIx64, (uint64_t)folder.device,
              (uint64_t)folder.inode);
-    LIG_TRY(
-        ligi_shared_acquire(key, &catalog_kind, LIGI_SHARED_ANY, (void *)place, &object));
+    LIG_TRY(ligi_shared_acquire(key, &catalog_kind, LIGI_SHARED_ANY, (void *)place, &object));
     ligi_file_catalog *opened = object;
     if (place->sync) /* somebody who wants safety shares it with one who does not */
         opened->log.folder.sync = 1;
@@ -192,9 +191,11 @@ static lig_status begin_snapshot(ligi_file_catalog *self, void **snapshot, uint6
         number = begin_once(self, &txn);
     }
     lig_status status = ligi_mdb_fail(number, self->place, "cannot be read");
-    if (status == LIG_OK)
-        status = ligi_file_snapshot_create(txn, self->dbi, &self->log, ligi_file_catalog_leave,
-                                           self, snapshot, version);
+    if (status == LIG_OK) {
+        const ligi_file_snapshot_source source = {txn, self->dbi, &self->log,
+                                                  ligi_file_catalog_leave, self};
+        status = ligi_file_snapshot_create(&source, snapshot, version);
+    }
     if (status != LIG_OK)
         ligi_file_catalog_leave(self);
     return status;
@@ -204,7 +205,8 @@ static lig_status begin_snapshot(ligi_file_catalog *self, void **snapshot, uint6
  * the next writer, which may be this reader. */
 static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32_t epoch)
 {
-    if (!self->log.folder.sync || ligi_head_damaged(&self->log.head) || ligi_head_synced(&self->log.head) >= version)
+    if (!self->log.folder.sync || ligi_head_damaged(&self->log.head) ||
+        ligi_head_synced(&self->log.head) >= version)
         return LIG_OK;
     if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE))
         return LIG_OK; /* an edit is being made: its commit comes behind this version */
@@ -218,8 +220,8 @@ lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uin
         uint32_t epoch = ligi_head_epoch(&self->log.head);
         LIG_TRY(begin_snapshot(self, snapshot, version));
         /* Behind: the commit stood, but the index could not be written. */
-        int behind = *version < ligi_head_synced(&self->log.head) &&
-                     !ligi_head_damaged(&self->log.head);
+        int behind =
+            *version < ligi_head_synced(&self->log.head) && !ligi_head_damaged(&self->log.head);
         lig_status status = behind ? LIG_OK : make_durable(self, *version, epoch);
         if (!behind && status == LIG_OK)
             return LIG_OK;
@@ -261,12 +263,12 @@ void ligi_file_catalog_holder(ligi_file_catalog *self, char *text, size_t text_b
     ligi_head_holder(&self->log.head, text, text_bytes);
 }
 
-/* What happens under the lock: the index reads on to the end of the log, then the edit (may be NULL)
- * is appended. */
+/* What happens under the lock: the index reads on to the end of the log, then the edit (may be
+ * NULL) is appended. */
 typedef struct write_run {
     ligi_file_catalog *catalog;
     const lig_catalog_edit *edit;
-    ligi_index_txn index;
+    ligi_mdb_txn index;
     ligi_writer record;
     int appended, rolled;
     int dirty; /* the transaction holds the edit */
@@ -275,25 +277,26 @@ typedef struct write_run {
 static lig_status append(write_run *run)
 {
     ligi_file_catalog *self = run->catalog;
-    ligi_log_position *at = &run->index.at, before;
-    ligi_log_header header = {.version = at->version + 1,
-                              .previous = at->chain,
-                              .synced = ligi_head_synced(&self->log.head),
-                              .date_ns = ligi_date_ns()};
+    ligi_clog_position *at = &run->index.at, before;
+    ligi_clog_header header = {.version = at->version + 1,
+                               .previous = at->chain,
+                               .synced = ligi_head_synced(&self->log.head),
+                               .date_ns = ligi_date_ns()};
 
     if (at->version != run->edit->version)
         return lig_fail(LIG_E_BUSY,
-                        "%s: the catalog is at version %" PRIu64 ", the change was made for %" PRIu64,
+                        "%s: the catalog is at version %" PRIu64
+                        ", the change was made for %" PRIu64,
                         self->place, at->version, run->edit->version);
-    LIG_TRY(ligi_log_record_put(&run->record, run->edit, &header));
+    LIG_TRY(ligi_clog_record_put(&run->record, run->edit, &header));
     uint64_t segment = at->segment;
     LIG_TRY(ligi_file_log_reserve(&self->log, at, header.bytes,
                                   run->edit->flags & LIG_EDIT_FREES ? 1 : 0, self->wait_ns));
     run->rolled |= segment != at->segment;
     before = *at;
     run->dirty = 1;
-    LIG_TRY(ligi_index_apply(&run->index, run->record.data, &header, &before));
-    LIG_TRY(ligi_index_env_still(self));
+    LIG_TRY(ligi_mdb_apply(&run->index, run->record.data, &header, &before));
+    LIG_TRY(ligi_mdb_env_still(self));
     LIG_TRY(ligi_file_log_append(&self->log, at, run->record.data, &header));
     run->appended = 1;
     return LIG_OK;
@@ -305,17 +308,17 @@ static lig_status write_once(write_run *run, int *number)
     ligi_file_catalog *self = run->catalog;
     uint64_t before = 0;
 
-    run->index = (ligi_index_txn){.dbi = self->dbi};
+    run->index = (ligi_mdb_txn){.dbi = self->dbi};
     run->record.bytes = 0;
     run->dirty = 0;
     *number = mdb_txn_begin(self->env, NULL, 0, &run->index.txn);
     if (*number != MDB_SUCCESS)
         return LIG_OK;
-    ligi_index_env_ahead(self);
-    lig_status status = ligi_index_position(run->index.txn, self->dbi, &run->index.at);
+    ligi_mdb_env_ahead(self);
+    lig_status status = ligi_mdb_position(run->index.txn, self->dbi, &run->index.at);
     before = run->index.at.segment;
     if (status == LIG_OK)
-        status = ligi_file_log_tail(&self->log, &run->index.at, ligi_index_apply, &run->index);
+        status = ligi_file_log_tail(&self->log, &run->index.at, ligi_mdb_apply, &run->index);
     if (status == LIG_OK) /* a killed process may have made it and not said so */
         ligi_head_segment_set(&self->log.head, run->index.at.segment);
     if (status == LIG_OK && run->edit != NULL)
@@ -326,10 +329,10 @@ static lig_status write_once(write_run *run, int *number)
     }
     /* What was read is kept, also when the edit was refused. */
     int keep = *number == MDB_SUCCESS &&
-               (run->appended || (!run->dirty && (run->index.applied > 0 ||
-                                                  run->index.at.segment != before)));
+               (run->appended ||
+                (!run->dirty && (run->index.applied > 0 || run->index.at.segment != before)));
     if (keep)
-        *number = ligi_index_position_put(&run->index);
+        *number = ligi_mdb_position_put(&run->index);
     if (keep && *number == MDB_SUCCESS)
         *number = mdb_txn_commit(run->index.txn);
     else
@@ -361,7 +364,7 @@ static lig_status write_log(write_run *run)
     }
     if (run->appended)
         return LIG_OK;
-    return ligi_index_env_fail(self, number, "cannot be written");
+    return ligi_mdb_env_fail(self, number, "cannot be written");
 }
 
 static lig_status check_ops(const lig_catalog_edit *edit)
@@ -390,9 +393,8 @@ static lig_status write_and_sync(write_run *run, uint64_t *version)
         ligi_head_append(&self->log.head, *version);
     ligi_file_catalog_unlock(self);
     LIG_TRY(status);
-    return self->log.folder.sync
-               ? ligi_file_log_sync(&self->log, *version, epoch, self->wait_ns)
-               : LIG_OK;
+    return self->log.folder.sync ? ligi_file_log_sync(&self->log, *version, epoch, self->wait_ns)
+                                 : LIG_OK;
 }
 
 lig_status ligi_file_catalog_commit(ligi_file_catalog *self, const lig_catalog_edit *edit)

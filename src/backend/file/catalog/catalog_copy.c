@@ -229,7 +229,7 @@ lig_status ligi_file_catalog_copy_settle(ligi_file_catalog_copy *self)
 lig_status ligi_file_catalog_copy_begin(ligi_file_catalog_copy *self, void **snapshot,
                                         uint64_t *version)
 {
-    MDB_txn *txn;
+    MDB_txn *txn = NULL;
 
     pthread_mutex_lock(&self->lock);
     lig_status status = refresh(self);
@@ -244,9 +244,9 @@ lig_status ligi_file_catalog_copy_begin(ligi_file_catalog_copy *self, void **sna
     LIG_TRY(status);
     status = ligi_mdb_fail(mdb_txn_begin(used->env, NULL, MDB_RDONLY, &txn), self->place,
                            "cannot be read");
+    const ligi_file_snapshot_source source = {txn, used->dbi, NULL, image_release, used};
     if (status == LIG_OK)
-        status =
-            ligi_file_snapshot_create(txn, used->dbi, NULL, image_release, used, snapshot, version);
+        status = ligi_file_snapshot_create(&source, snapshot, version);
     if (status != LIG_OK)
         image_release(used);
     return status;

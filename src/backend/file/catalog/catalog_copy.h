@@ -1,5 +1,5 @@
-/* A catalog of format 1 as a reader sees it who may write nothing, not even a lock: a private copy in memory,
- * made anew when the file has moved on. Shared. */
+/* A catalog of format 1 as a reader sees it who may write nothing, not even a lock: a private copy
+ * in memory, made anew when the file has moved on. Shared. */
 #ifndef LIGI_CATALOG_COPY_H
 #define LIGI_CATALOG_COPY_H
 

@@ -14,8 +14,8 @@ struct ligi_file_catalog {
     int folder_fd;
     ligi_file_log log;
     uint64_t map_bytes;
-    uint64_t log_bytes; /* of log, after which a checkpoint is made */
-    int64_t wait_ns;    /* for the write lock */
+    uint64_t log_bytes;      /* of log, after which a checkpoint is made */
+    int64_t wait_ns;         /* for the write lock */
     ligi_entry_id head_file; /* what the names stood for when they were opened */
     ligi_entry_id index_file;
 
@@ -25,7 +25,7 @@ struct ligi_file_catalog {
     int alone;       /* somebody has, or waits to have, none beside him */
     uint64_t *held;  /* ids of packs that this process writes or claims */
     size_t held_count, held_capacity;
-    ligi_log_position events; /* up to where events were read last */
+    ligi_clog_position events; /* up to where events were read last */
 };
 
 /* Around every transaction. Entering waits while another thread is alone: LIG_E_BUSY after 20 s. */

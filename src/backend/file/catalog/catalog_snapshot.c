@@ -1,7 +1,7 @@
 #include "backend/file/catalog/catalog_snapshot.h"
 
 #include "backend/file/catalog/catalog.h"
-#include "backend/file/catalog/index_items.h"
+#include "backend/file/index/index_items.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -89,26 +89,25 @@ lig_status ligi_file_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *versio
     return LIG_OK;
 }
 
-lig_status ligi_file_snapshot_create(MDB_txn *txn, MDB_dbi dbi, ligi_file_log *log,
-                                     void (*ended)(void *owner), void *owner, void **snapshot,
+lig_status ligi_file_snapshot_create(const ligi_file_snapshot_source *source, void **snapshot,
                                      uint64_t *version)
 {
     ligi_file_snapshot *made = NULL;
 
     lig_status status = ligi_calloc(&made, 1, sizeof *made, "a snapshot of the catalog");
     if (status == LIG_OK)
-        status = ligi_file_catalog_version(txn, dbi, version);
+        status = ligi_file_catalog_version(source->txn, source->dbi, version);
     if (status != LIG_OK) {
-        mdb_txn_abort(txn);
+        mdb_txn_abort(source->txn);
         free(made);
         return status;
     }
-    made->txn = txn;
-    made->dbi = dbi;
-    made->log = log;
+    made->txn = source->txn;
+    made->dbi = source->dbi;
+    made->log = source->log;
     made->pid = getpid();
-    made->ended = ended;
-    made->owner = owner;
+    made->ended = source->ended;
+    made->owner = source->owner;
     pthread_mutex_init(&made->lock, NULL);
     *snapshot = made;
     return LIG_OK;
@@ -145,26 +144,26 @@ static lig_status check_process(const ligi_file_snapshot *self)
 /* A large value is read from the log, and lives as long as the snapshot. */
 static lig_status fill_value(ligi_file_snapshot *self, MDB_val stored, lig_catalog_item *item)
 {
-    void *read;
+    ligi_mdb_value_read value = {.key = item->key, .key_bytes = item->key_bytes};
 
     if (self->log == NULL) {
         item->value = stored.mv_data;
         item->value_bytes = stored.mv_size;
         return LIG_OK;
     }
-    LIG_TRY(ligi_index_value(self->log, item->key, item->key_bytes, stored, &item->value, &read,
-                             &item->value_bytes));
-    if (read == NULL)
+    LIG_TRY(ligi_mdb_value(self->log, stored, &value));
+    item->value = value.data;
+    item->value_bytes = value.bytes;
+    if (value.owned == NULL)
         return LIG_OK;
-    item->value = read;
     pthread_mutex_lock(&self->lock);
     lig_status status = ligi_grow(&self->values, &self->value_capacity, self->value_count + 1,
                                   sizeof *self->values, "a snapshot of the catalog");
     if (status == LIG_OK)
-        self->values[self->value_count++] = read;
+        self->values[self->value_count++] = value.owned;
     pthread_mutex_unlock(&self->lock);
     if (status != LIG_OK)
-        free(read);
+        free(value.owned);
     return status;
 }
 

@@ -19,9 +19,15 @@ typedef struct ligi_file_snapshot {
     size_t value_count, value_capacity;
 } ligi_file_snapshot;
 
-/* Takes over the transaction, also on failure. */
-lig_status ligi_file_snapshot_create(MDB_txn *txn, MDB_dbi dbi, ligi_file_log *log,
-                                     void (*ended)(void *owner), void *owner, void **snapshot,
+typedef struct ligi_file_snapshot_source {
+    MDB_txn *txn; /* taken over, also on failure */
+    MDB_dbi dbi;
+    ligi_file_log *log;         /* NULL: the catalog of format 1 */
+    void (*ended)(void *owner); /* called after the transaction is gone */
+    void *owner;
+} ligi_file_snapshot_source;
+
+lig_status ligi_file_snapshot_create(const ligi_file_snapshot_source *source, void **snapshot,
                                      uint64_t *version);
 void ligi_file_catalog_end(void *snapshot);
 lig_status ligi_file_catalog_get(void *snapshot, const void *key, size_t key_bytes,

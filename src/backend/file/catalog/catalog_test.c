@@ -23,8 +23,8 @@ static void two_opens_and_one_close(void **state)
     close_at(first);
 }
 
-static lig_status pass(void *context, const uint8_t *record, const ligi_log_header *header,
-                       const ligi_log_position *at)
+static lig_status pass(void *context, const uint8_t *record, const ligi_clog_header *header,
+                       const ligi_clog_position *at)
 {
     (void)context, (void)record, (void)header, (void)at;
     return LIG_OK;
@@ -38,18 +38,18 @@ static void append_unseen(const char *folder, const char *value)
     const lig_catalog_op op = {"k", 1, value, strlen(value)};
     const lig_catalog_edit edit = {.ops = &op, .op_count = 1};
     ligi_writer record = {0};
-    ligi_log_position at;
-    ligi_log_end end;
+    ligi_clog_position at;
+    ligi_clog_end end;
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    assert_ok(ligi_log_folder_open(&log.folder, fd, folder, 0, 0));
+    assert_ok(ligi_clog_folder_open(&log.folder, fd, folder, 0, 0));
     assert_ok(ligi_file_log_first(&log, &at));
     assert_ok(ligi_file_log_read(&log, &at, pass, NULL, &end));
-    ligi_log_header header = {.version = at.version + 1, .previous = at.chain};
-    assert_ok(ligi_log_record_put(&record, &edit, &header));
+    ligi_clog_header header = {.version = at.version + 1, .previous = at.chain};
+    assert_ok(ligi_clog_record_put(&record, &edit, &header));
     assert_ok(ligi_file_log_append(&log, &at, record.data, &header));
     ligi_writer_fini(&record);
-    ligi_log_folder_close(&log.folder);
+    ligi_clog_folder_close(&log.folder);
     close(fd);
 }
 

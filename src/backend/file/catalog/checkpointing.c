@@ -2,8 +2,8 @@
 
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/catalog/catalog_snapshot.h"
-#include "backend/file/catalog/index_env.h"
-#include "backend/file/catalog/index_items.h"
+#include "backend/file/index/index_env.h"
+#include "backend/file/index/index_items.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -18,7 +18,7 @@ static lig_status file_bytes(ligi_file_catalog *self, ligi_name_kind kind, uint6
     struct stat info;
     int fd;
 
-    LIG_TRY(ligi_log_folder_file(&self->log.folder, kind, number, &fd));
+    LIG_TRY(ligi_clog_folder_file(&self->log.folder, kind, number, &fd));
     *bytes += fstat(fd, &info) == 0 ? (uint64_t)info.st_size : 0;
     close(fd);
     return LIG_OK;
@@ -30,15 +30,13 @@ static lig_status is_due(ligi_file_catalog *self, int *due)
     uint64_t *checkpoints, *segments, last = 0, base = 0, log = 0;
     size_t count, segment_count;
 
-    LIG_TRY(ligi_log_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &checkpoints, &count));
+    LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &checkpoints, &count));
     if (count > 0)
         last = checkpoints[count - 1];
     free(checkpoints);
-    lig_status status =
-        last ? file_bytes(self, LIGI_NAME_CHECKPOINT, last, &base) : LIG_OK;
+    lig_status status = last ? file_bytes(self, LIGI_NAME_CHECKPOINT, last, &base) : LIG_OK;
     LIG_TRY(status);
-    LIG_TRY(
-        ligi_log_folder_list(&self->log.folder, LIGI_NAME_SEGMENT, &segments, &segment_count));
+    LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_SEGMENT, &segments, &segment_count));
     for (size_t i = segment_count; i-- > 0 && segments[i] > last && status == LIG_OK;)
         status = file_bytes(self, LIGI_NAME_SEGMENT, segments[i], &log);
     free(segments);
@@ -50,13 +48,13 @@ typedef struct checkpoint_run {
     ligi_file_catalog *catalog;
     ligi_checkpoint_writer *writer;
     void *snapshot;
-    ligi_log_position at;
+    ligi_clog_position at;
     lig_catalog_problem problem; /* NULL: a value that cannot be read is a failure */
     void *context;
 } checkpoint_run;
 
 /* A new log behind the index: with an id of its own, and without the old one's witnesses. */
-static lig_status begin_log(checkpoint_run *run, ligi_index_txn *index)
+static lig_status begin_log(checkpoint_run *run, ligi_mdb_txn *index)
 {
     ligi_file_log *log = &run->catalog->log;
 
@@ -67,27 +65,27 @@ static lig_status begin_log(checkpoint_run *run, ligi_index_txn *index)
     index->at.last = 0;
     ligi_head_epoch_next(&log->head);
     ligi_head_poison(&log->head, 0);
-    return ligi_index_env_fail(run->catalog, ligi_index_bind(index, log->id), "cannot be written");
+    return ligi_mdb_env_fail(run->catalog, ligi_mdb_bind(index, log->id), "cannot be written");
 }
 
 /* The index stands at the start of a new segment: behind a roll, or `anew` after a damaged log. */
 static lig_status move_index(checkpoint_run *run, int anew)
 {
     ligi_file_catalog *self = run->catalog;
-    ligi_index_txn index = {.dbi = self->dbi};
+    ligi_mdb_txn index = {.dbi = self->dbi};
 
     int number = mdb_txn_begin(self->env, NULL, 0, &index.txn);
-    LIG_TRY(ligi_index_env_fail(self, number, "cannot be written"));
-    lig_status status = ligi_index_position(index.txn, self->dbi, &index.at);
+    LIG_TRY(ligi_mdb_env_fail(self, number, "cannot be written"));
+    lig_status status = ligi_mdb_position(index.txn, self->dbi, &index.at);
     if (status == LIG_OK && anew) {
         status = begin_log(run, &index);
     } else if (status == LIG_OK) {
         status = ligi_file_log_roll(&self->log, &index.at, self->wait_ns);
     }
     if (status == LIG_OK)
-        status = ligi_index_env_fail(self, ligi_index_position_put(&index), "cannot be written");
+        status = ligi_mdb_env_fail(self, ligi_mdb_position_put(&index), "cannot be written");
     if (status == LIG_OK)
-        status = ligi_index_env_fail(self, mdb_txn_commit(index.txn), "cannot be written");
+        status = ligi_mdb_env_fail(self, mdb_txn_commit(index.txn), "cannot be written");
     else
         mdb_txn_abort(index.txn);
     run->at = index.at;
@@ -118,18 +116,17 @@ static lig_status put_stored(checkpoint_run *run, MDB_val key, MDB_val stored)
 {
     ligi_checkpoint_item item = {.key = (const uint8_t *)key.mv_data + 1,
                                  .key_bytes = key.mv_size - 1,
-                                 .version = ligi_index_value_version(stored)};
-    const void *inlined;
-    void *read;
+                                 .version = ligi_mdb_value_version(stored)};
+    ligi_mdb_value_read value = {.key = item.key, .key_bytes = item.key_bytes};
 
-    lig_status status = ligi_index_value(&run->catalog->log, item.key, item.key_bytes, stored,
-                                         &inlined, &read, &item.value_bytes);
+    lig_status status = ligi_mdb_value(&run->catalog->log, stored, &value);
     if (run->problem != NULL && (status == LIG_E_CORRUPT || status == LIG_E_BUSY))
         return run->problem(run->context, lig_error_text(), NULL, 0);
     LIG_TRY(status);
-    item.value = read ? read : inlined;
+    item.value = value.data;
+    item.value_bytes = value.bytes;
     status = ligi_checkpoint_put(run->writer, &item);
-    free(read);
+    free(value.owned);
     return status;
 }
 
@@ -160,19 +157,19 @@ static lig_status remove_old(ligi_file_catalog *self)
     uint64_t *numbers, kept;
     size_t count;
 
-    LIG_TRY(ligi_log_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
+    LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
     kept = count >= 2 ? numbers[count - 2] : 0;
     for (size_t i = 0; i + 2 < count; i++)
-        (void)ligi_log_folder_remove(&self->log.folder, LIGI_NAME_CHECKPOINT, numbers[i]);
+        (void)ligi_clog_folder_remove(&self->log.folder, LIGI_NAME_CHECKPOINT, numbers[i]);
     free(numbers);
     if (kept == 0)
         return LIG_OK;
-    ligi_log_folder_forget(&self->log.folder, LIGI_NAME_CHECKPOINT, kept);
-    LIG_TRY(ligi_log_folder_list(&self->log.folder, LIGI_NAME_SEGMENT, &numbers, &count));
+    ligi_clog_folder_forget(&self->log.folder, LIGI_NAME_CHECKPOINT, kept);
+    LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_SEGMENT, &numbers, &count));
     size_t i = 0;
     for (; i + 1 < count && numbers[i + 1] <= kept + 1; i++)
-        (void)ligi_log_folder_remove(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
-    ligi_log_folder_forget(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
+        (void)ligi_clog_folder_remove(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
+    ligi_clog_folder_forget(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
     free(numbers);
     return LIG_OK;
 }
@@ -197,11 +194,11 @@ static lig_status remove_below(ligi_file_catalog *self, ligi_name_kind kind, uin
     uint64_t *numbers;
     size_t count;
 
-    LIG_TRY(ligi_log_folder_list(&self->log.folder, kind, &numbers, &count));
+    LIG_TRY(ligi_clog_folder_list(&self->log.folder, kind, &numbers, &count));
     for (size_t i = 0; i < count && numbers[i] < number; i++)
-        (void)ligi_log_folder_remove(&self->log.folder, kind, numbers[i]);
+        (void)ligi_clog_folder_remove(&self->log.folder, kind, numbers[i]);
     free(numbers);
-    ligi_log_folder_forget(&self->log.folder, kind, number);
+    ligi_clog_folder_forget(&self->log.folder, kind, number);
     return LIG_OK;
 }
 

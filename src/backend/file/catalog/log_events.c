@@ -13,7 +13,7 @@ typedef struct event_visit {
     uint64_t since, last; /* versions (since, last] are shown */
     lig_catalog_visit visit;
     void *context;
-    ligi_log_position reached;
+    ligi_clog_position reached;
 } event_visit;
 
 static uint64_t shown_version(ligi_file_catalog *self)
@@ -22,66 +22,65 @@ static uint64_t shown_version(ligi_file_catalog *self)
                                  : ligi_head_appended(&self->log.head);
 }
 
-static lig_status visit_record(void *context, const uint8_t *record, const ligi_log_header *header,
-                               const ligi_log_position *at)
+static lig_status visit_record(void *context, const uint8_t *record, const ligi_clog_header *header,
+                               const ligi_clog_position *at)
 {
     event_visit *self = context;
-    size_t next = LIGI_LOG_HEADER_BYTES;
-    ligi_log_item item;
+    size_t next = LIGI_CLOG_HEADER_BYTES;
+    ligi_clog_item item;
 
     if (header->version > self->last)
         return STOP;
-    self->reached = (ligi_log_position){header->version, ligi_log_chain(header), at->segment,
-                                        at->offset + header->bytes, at->offset};
+    self->reached = (ligi_clog_position){header->version, ligi_clog_chain(header), at->segment,
+                                         at->offset + header->bytes, at->offset};
     while (header->version > self->since &&
-           ligi_log_item_next(record, header->bytes, &next, &item))
-        if (item.kind == LIGI_LOG_EVENT &&
+           ligi_clog_item_next(record, header->bytes, &next, &item))
+        if (item.kind == LIGI_CLOG_EVENT &&
             self->visit(self->context, header->version, header->date_ns, item.value,
                         item.value_bytes) != 0)
             return STOP;
     return LIG_OK;
 }
 
-lig_status ligi_log_events_between(ligi_file_log *log, const ligi_log_position *from,
-                                   uint64_t since, uint64_t last, lig_catalog_visit visit,
-                                   void *context, ligi_log_position *reached)
+lig_status ligi_clog_events_between(ligi_file_log *log, ligi_clog_events_range *range,
+                                    lig_catalog_visit visit, void *context)
 {
-    event_visit run = {.since = since, .last = last, .visit = visit, .context = context};
-    ligi_log_position at = *from;
-    ligi_log_end end;
+    event_visit run = {
+        .since = range->since, .last = range->last, .visit = visit, .context = context};
+    ligi_clog_position at = range->reached;
+    ligi_clog_end end;
 
-    memset(reached, 0, sizeof *reached);
-    if (since > last)
+    memset(&range->reached, 0, sizeof range->reached);
+    if (range->since > range->last)
         return lig_fail(LIG_E_NOTFOUND,
                         "%s: the catalog is at version %" PRIu64 ", not yet at %" PRIu64,
-                        log->folder.place, last, since);
-    if (since == last)
+                        log->folder.place, range->last, range->since);
+    if (range->since == range->last)
         return LIG_OK;
-    if (at.segment == 0 || at.version > since)
-        LIG_TRY(ligi_file_log_before(log, since, &at));
+    if (at.segment == 0 || at.version > range->since)
+        LIG_TRY(ligi_file_log_before(log, range->since, &at));
     lig_status status = ligi_file_log_read(log, &at, visit_record, &run, &end);
-    *reached = run.reached;
+    range->reached = run.reached;
     return status == STOP ? LIG_OK : status;
 }
 
-lig_status ligi_log_events(ligi_file_catalog *self, uint64_t since, lig_catalog_visit visit,
-                           void *context)
+lig_status ligi_clog_events(ligi_file_catalog *self, uint64_t since, lig_catalog_visit visit,
+                            void *context)
 {
-    ligi_log_position from, reached;
+    ligi_clog_events_range range = {.since = since, .last = shown_version(self)};
 
     pthread_mutex_lock(&self->lock);
-    from = self->events;
+    range.reached = self->events;
     pthread_mutex_unlock(&self->lock);
-    LIG_TRY(ligi_log_events_between(&self->log, &from, since, shown_version(self), visit, context,
-                                    &reached));
+    LIG_TRY(ligi_clog_events_between(&self->log, &range, visit, context));
     pthread_mutex_lock(&self->lock);
-    if (reached.segment != 0)
-        self->events = reached;
+    if (range.reached.segment != 0)
+        self->events = range.reached;
     pthread_mutex_unlock(&self->lock);
     return LIG_OK;
 }
 
-lig_status ligi_log_events_wait(ligi_file_catalog *self, uint64_t since, int64_t timeout_ns)
+lig_status ligi_clog_events_wait(ligi_file_catalog *self, uint64_t since, int64_t timeout_ns)
 {
     int64_t deadline = ligi_now_ns() + timeout_ns;
 

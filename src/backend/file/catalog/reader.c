@@ -2,10 +2,10 @@
 
 #include "backend/file/catalog/catalog_copy.h"
 #include "backend/file/catalog/catalog_snapshot.h"
-#include "backend/file/catalog/index_build.h"
 #include "backend/file/catalog/log_events.h"
-#include "backend/file/catalog/repair.h"
 #include "backend/file/entry.h"
+#include "backend/file/index/index_build.h"
+#include "backend/file/index/repair.h"
 #include "backend/file/log/salvage.h"
 #include "backend/file/names.h"
 #include "base/clock.h"
@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ typedef struct private_index { /* lives as long as a snapshot of it does */
     MDB_dbi dbi;
     int fd;
     size_t refs; /* under the owner's lock */
-    ligi_log_position at;
+    ligi_clog_position at;
     ligi_file_reader *owner;
 } private_index;
 
@@ -39,7 +40,7 @@ struct ligi_file_reader {
     ligi_file_log log;    /* without a head */
     pthread_mutex_t lock; /* guards all below */
     private_index *current;
-    ligi_log_position events;
+    ligi_clog_position events;
 };
 
 /* --- an index in memory --- */
@@ -95,8 +96,8 @@ static int open_env(private_index *self, uint64_t map_bytes)
     if (number == MDB_SUCCESS)
         number = mdb_env_set_mapsize(self->env, map_bytes);
     if (number == MDB_SUCCESS)
-        number = mdb_env_open(self->env, path,
-                              MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS | MDB_NOSYNC, 0600);
+        number =
+            mdb_env_open(self->env, path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS | MDB_NOSYNC, 0600);
     if (number == MDB_SUCCESS)
         number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, &txn);
     if (number == MDB_SUCCESS) {
@@ -123,8 +124,8 @@ static lig_status fill_once(private_index *self, const ligi_checkpoint_info *inf
                             int *number)
 {
     ligi_file_log *log = &self->owner->log;
-    ligi_index_txn index = {.dbi = self->dbi, .at = self->at};
-    ligi_log_end end;
+    ligi_mdb_txn index = {.dbi = self->dbi, .at = self->at};
+    ligi_clog_end end;
 
     *number = mdb_txn_begin(self->env, NULL, 0, &index.txn);
     if (*number != MDB_SUCCESS)
@@ -133,13 +134,13 @@ static lig_status fill_once(private_index *self, const ligi_checkpoint_info *inf
     if (damaged) {
         status = ligi_repair_fill(log, &index);
     } else if (info != NULL) {
-        status = ligi_index_build(log, &index, info, 0);
+        status = ligi_mdb_build(log, &index, info, 0);
     } else {
-        status = ligi_file_log_read(log, &index.at, ligi_index_apply, &index, &end);
-        if (status == LIG_OK && end == LIGI_LOG_DAMAGED)
+        status = ligi_file_log_read(log, &index.at, ligi_mdb_apply, &index, &end);
+        if (status == LIG_OK && end == LIGI_CLOG_DAMAGED)
             status = LIG_E_CORRUPT;
         if (status == LIG_OK)
-            index.number = ligi_index_position_put(&index);
+            index.number = ligi_mdb_position_put(&index);
     }
     *number = index.number;
     if (status == LIG_OK && *number == MDB_SUCCESS)
@@ -194,9 +195,9 @@ static lig_status copy_shared(ligi_file_reader *self, private_index *made)
     if (number == MDB_SUCCESS)
         number = mdb_txn_begin(made->env, NULL, MDB_RDONLY, &txn);
     LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be read"));
-    status = ligi_index_bound(txn, made->dbi, self->log.id) ? LIG_OK : LIG_E_NOTFOUND;
+    status = ligi_mdb_bound(txn, made->dbi, self->log.id) ? LIG_OK : LIG_E_NOTFOUND;
     if (status == LIG_OK)
-        status = ligi_index_position(txn, made->dbi, &made->at);
+        status = ligi_mdb_position(txn, made->dbi, &made->at);
     mdb_txn_abort(txn);
     return status;
 }
@@ -226,7 +227,7 @@ static lig_status build_private(ligi_file_reader *self, private_index **out)
     lig_status status;
 
     do {
-        LIG_TRY(ligi_index_base(&self->log, below, &info, &damaged));
+        LIG_TRY(ligi_mdb_base(&self->log, below, &info, &damaged));
         status = build_from(self, &info, out);
         below = info.version;
     } while (status == LIG_E_CORRUPT && info.version != 0);
@@ -251,8 +252,8 @@ static lig_status make_index(ligi_file_reader *self, private_index **out)
 
 /* --- reading on --- */
 
-static lig_status stop_at_first(void *context, const uint8_t *record, const ligi_log_header *header,
-                                const ligi_log_position *at)
+static lig_status stop_at_first(void *context, const uint8_t *record,
+                                const ligi_clog_header *header, const ligi_clog_position *at)
 {
     (void)context, (void)record, (void)header, (void)at;
     return LIG_E_CLOSED;
@@ -273,11 +274,11 @@ static void look_at_head(ligi_file_reader *self)
 /* 1 when the log goes on behind the index. */
 static int is_behind(ligi_file_reader *self, const private_index *index)
 {
-    ligi_log_position at = index->at;
-    ligi_log_end end;
+    ligi_clog_position at = index->at;
+    ligi_clog_end end;
 
     return ligi_file_log_read(&self->log, &at, stop_at_first, NULL, &end) != LIG_OK ||
-           at.segment != index->at.segment || end == LIGI_LOG_DAMAGED;
+           at.segment != index->at.segment || end == LIGI_CLOG_DAMAGED;
 }
 
 static lig_status copy_memory(ligi_file_reader *self, const private_index *from,
@@ -327,14 +328,14 @@ static lig_status refresh(ligi_file_reader *self)
 lig_status ligi_file_reader_open(ligi_file_reader **reader, int folder_fd, const char *place)
 {
     ligi_file_reader *self;
-    ligi_log_position first;
+    ligi_clog_position first;
 
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a reader of the catalog"));
     self->folder_fd = folder_fd;
     self->place = place;
     self->log.head.fd = -1;
     pthread_mutex_init(&self->lock, NULL);
-    lig_status status = ligi_log_folder_open(&self->log.folder, folder_fd, place, 0, 1);
+    lig_status status = ligi_clog_folder_open(&self->log.folder, folder_fd, place, 0, 1);
     if (status == LIG_OK)
         status = ligi_file_log_first(&self->log, &first);
     if (status == LIG_OK || status == LIG_E_CORRUPT)
@@ -353,18 +354,18 @@ void ligi_file_reader_close(ligi_file_reader *self, int forked)
         return;
     if (self->current != NULL && !forked)
         index_destroy(self->current);
-    ligi_log_folder_close(&self->log.folder);
+    ligi_clog_folder_close(&self->log.folder);
     pthread_mutex_destroy(&self->lock);
     free(self);
 }
 
-/* What a snapshot shows must not be lost to a power cut afterwards. A reader cannot tell whether the
- * writer has synced. */
-static lig_status make_durable(ligi_file_reader *self, const ligi_log_position *at)
+/* What a snapshot shows must not be lost to a power cut afterwards. A reader cannot tell whether
+ * the writer has synced. */
+static lig_status make_durable(ligi_file_reader *self, const ligi_clog_position *at)
 {
     int fd;
 
-    LIG_TRY(ligi_log_folder_file(&self->log.folder, LIGI_NAME_SEGMENT, at->segment, &fd));
+    LIG_TRY(ligi_clog_folder_file(&self->log.folder, LIGI_NAME_SEGMENT, at->segment, &fd));
     int number = fdatasync(fd) == 0 ? 0 : errno;
     close(fd);
     return number == 0 || number == EROFS || number == EINVAL
@@ -388,9 +389,10 @@ lig_status ligi_file_reader_begin(ligi_file_reader *self, void **snapshot, uint6
     LIG_TRY(status);
     status = ligi_mdb_fail(mdb_txn_begin(used->env, NULL, MDB_RDONLY, &txn), self->place,
                            "cannot be read");
-    if (status == LIG_OK)
-        status = ligi_file_snapshot_create(txn, used->dbi, &self->log, index_release, used,
-                                           snapshot, version);
+    if (status == LIG_OK) {
+        const ligi_file_snapshot_source source = {txn, used->dbi, &self->log, index_release, used};
+        status = ligi_file_snapshot_create(&source, snapshot, version);
+    }
     if (status != LIG_OK)
         index_release(used);
     return status;
@@ -406,22 +408,19 @@ lig_status ligi_file_reader_verify(ligi_file_reader *self, lig_catalog_problem p
 lig_status ligi_file_reader_events(ligi_file_reader *self, uint64_t since, lig_catalog_visit visit,
                                    void *context)
 {
-    ligi_log_position from, at;
+    ligi_clog_events_range range = {.since = since};
     void *snapshot;
-    uint64_t last;
 
-    LIG_TRY(ligi_file_reader_begin(self, &snapshot, &last));
+    LIG_TRY(ligi_file_reader_begin(self, &snapshot, &range.last));
     ligi_file_catalog_end(snapshot);
     pthread_mutex_lock(&self->lock);
-    from = self->events;
+    range.reached = self->events;
     pthread_mutex_unlock(&self->lock);
-    lig_status status =
-        ligi_log_events_between(&self->log, &from, since, last, visit, context, &at);
-    if (status == LIG_OK && at.segment != 0) {
-        pthread_mutex_lock(&self->lock);
-        self->events = at;
-        pthread_mutex_unlock(&self->lock);
-    }
+    lig_status status = ligi_clog_events_between(&self->log, &range, visit, context);
+    pthread_mutex_lock(&self->lock);
+    if (status == LIG_OK && range.reached.segment != 0)
+        self->events = range.reached;
+    pthread_mutex_unlock(&self->lock);
     return status;
 }
 
@@ -441,6 +440,6 @@ lig_status ligi_file_reader_wait(ligi_file_reader *self, uint64_t since, int64_t
         if (left <= 0)
             return LIG_E_TIMEOUT;
         struct timespec pause = {0, left < POLL_NS ? (long)left : (long)POLL_NS};
-        nanosleep(&pause, NULL);
+        (void)ppoll(NULL, 0, &pause, NULL);
     }
 }

@@ -1,6 +1,6 @@
-/* The catalog as a reader sees it who may write nothing, not even a lock: a private index in memory,
- * copied from the shared one where somebody vouches for it, otherwise made from checkpoint and log.
- * It reads on in the log by itself. Shared. */
+/* The catalog as a reader sees it who may write nothing, not even a lock: a private index in
+ * memory, copied from the shared one where somebody vouches for it, otherwise made from checkpoint
+ * and log. It reads on in the log by itself. Shared. */
 #ifndef LIGI_READER_H
 #define LIGI_READER_H
 

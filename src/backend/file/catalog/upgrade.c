@@ -2,9 +2,9 @@
 
 #include "backend/file/catalog/catalog_check.h"
 #include "backend/file/catalog/catalog_snapshot.h"
-#include "backend/file/catalog/index_env.h"
 #include "backend/file/folder.h"
-#include "backend/file/log/checkpoint.h"
+#include "backend/file/index/index_env.h"
+#include "backend/file/log/log_checkpoint.h"
 #include "backend/file/marker.h"
 #include "backend/file/names.h"
 #include "backend/file/packs/engine.h"
@@ -33,7 +33,7 @@ typedef struct upgrade_run {
     MDB_txn *txn; /* for writing: programs of before wait meanwhile */
     MDB_dbi dbi;
     int fd;
-    ligi_log_position at;
+    ligi_clog_position at;
     uint64_t items;
     int64_t told_ns;
     int made, refused; /* the log; catalog.mdb */
@@ -89,7 +89,8 @@ static lig_status lock_env(upgrade_run *run)
                          "cannot be read");
 }
 
-/* Where there is none an empty one is made, so that programs of before find one that they refuse. */
+/* Where there is none an empty one is made, so that programs of before find one that they
+ * refuse. */
 static lig_status open_old(upgrade_run *run)
 {
     const ligi_file_catalog *self = run->catalog;
@@ -107,7 +108,7 @@ static lig_status open_old(upgrade_run *run)
     close(fd);
     if (status != LIG_E_NOTFOUND) /* an empty file: LMDB makes a catalog of it */
         LIG_TRY(status);
-    LIG_TRY(ligi_index_env_reserve_lock(self, LIGI_NAME_CATALOG_LOCK));
+    LIG_TRY(ligi_mdb_env_reserve_lock(self, LIGI_NAME_CATALOG_LOCK));
     LIG_TRY(open_env(run, &looked, (meta.last_page + 1) * meta.page_bytes));
     return lock_env(run);
 }
@@ -200,12 +201,12 @@ static lig_status remove_all(ligi_file_catalog *self, ligi_name_kind kind)
     uint64_t *numbers;
     size_t count;
 
-    LIG_TRY(ligi_log_folder_list(&self->log.folder, kind, &numbers, &count));
+    LIG_TRY(ligi_clog_folder_list(&self->log.folder, kind, &numbers, &count));
     lig_status status = LIG_OK;
     for (size_t i = 0; i < count && status == LIG_OK; i++)
-        status = ligi_log_folder_remove(&self->log.folder, kind, numbers[i]);
+        status = ligi_clog_folder_remove(&self->log.folder, kind, numbers[i]);
     free(numbers);
-    ligi_log_folder_forget(&self->log.folder, kind, UINT64_MAX);
+    ligi_clog_folder_forget(&self->log.folder, kind, UINT64_MAX);
     return status;
 }
 
@@ -215,8 +216,8 @@ static lig_status remove_log(ligi_file_catalog *self)
     return remove_all(self, LIGI_NAME_CHECKPOINT);
 }
 
-static lig_status stop_at_first(void *context, const uint8_t *record, const ligi_log_header *header,
-                                const ligi_log_position *at)
+static lig_status stop_at_first(void *context, const uint8_t *record,
+                                const ligi_clog_header *header, const ligi_clog_position *at)
 {
     (void)context, (void)record, (void)header, (void)at;
     return LIG_E_CLOSED;
@@ -226,13 +227,13 @@ static lig_status stop_at_first(void *context, const uint8_t *record, const ligi
  * files of two stores together. */
 static lig_status clear_log(ligi_file_catalog *self)
 {
-    ligi_log_position at;
-    ligi_log_end end = LIGI_LOG_AT_END;
+    ligi_clog_position at;
+    ligi_clog_end end = LIGI_CLOG_AT_END;
 
     lig_status status = ligi_file_log_first(&self->log, &at);
     if (status == LIG_OK)
         status = ligi_file_log_read(&self->log, &at, stop_at_first, NULL, &end);
-    if (status != LIG_E_NOTFOUND && (status != LIG_OK || end != LIGI_LOG_AT_END))
+    if (status != LIG_E_NOTFOUND && (status != LIG_OK || end != LIGI_CLOG_AT_END))
         return lig_fail(
             LIG_E_CORRUPT,
             "%s: has a catalog of format 1 and a log with commits (move " LIGI_NAME_CATALOG
@@ -247,7 +248,7 @@ static lig_status make_log(upgrade_run *run)
 
     if (getrandom(log->id, sizeof log->id, 0) != (ssize_t)sizeof log->id)
         return lig_fail(LIG_E_IO, "%s: getrandom failed", run->catalog->place);
-    run->at.chain = ligi_log_chain_start(log->id);
+    run->at.chain = ligi_clog_chain_start(log->id);
     LIG_TRY(make_checkpoint(run));
     return ligi_file_log_create(log, &run->at);
 }
@@ -274,12 +275,13 @@ static lig_status find_item(const upgrade_run *run, uint64_t *offset)
     memcpy(&page, (const uint8_t *)value.mv_data - in_page,
            sizeof page); /* its number comes first */
     *offset = page * info.ms_psize + in_page - key.mv_size - sizeof start;
-    LIG_TRY(ligi_log_pread(&run->catalog->log.folder, run->fd, found, sizeof found, *offset, &got));
+    LIG_TRY(
+        ligi_clog_pread(&run->catalog->log.folder, run->fd, found, sizeof found, *offset, &got));
     return got == sizeof found && memcmp(found, start, sizeof start) == 0 ? LIG_OK : damaged(run);
 }
 
-/* One byte, in place: a commit of LMDB's would trust the list of free pages, need space, and show to
- * new snapshots only. */
+/* One byte, in place: a commit of LMDB's would trust the list of free pages, need space, and show
+ * to new snapshots only. */
 static lig_status refuse_in_place(upgrade_run *run)
 {
     const uint8_t bytes = REFUSED_BYTES;
@@ -314,7 +316,7 @@ static lig_status refuse_empty(upgrade_run *run)
         run->txn = NULL;
         run->refused = number == MDB_SUCCESS;
     }
-    return ligi_index_env_fail(run->catalog, number, "cannot be written");
+    return ligi_mdb_env_fail(run->catalog, number, "cannot be written");
 }
 
 /* --- the whole --- */

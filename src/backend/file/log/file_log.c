@@ -21,8 +21,8 @@
 
 typedef struct log_scan { /* one pass over the log */
     ligi_file_log *log;
-    ligi_log_position *at;
-    int fd; /* of at->segment */
+    ligi_clog_position *at;
+    int fd;         /* of at->segment */
     uint64_t limit; /* the first version of the next segment */
     uint8_t *buffer;
     size_t capacity;
@@ -44,7 +44,7 @@ static lig_status next_segment(ligi_file_log *log, uint64_t segment, uint64_t *n
     *next = UINT64_MAX;
     if (log->head.page != NULL && ligi_head_segment(&log->head) == segment)
         return LIG_OK;
-    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
+    LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
     for (size_t i = count; i-- > 0 && numbers[i] > segment;)
         *next = numbers[i];
     free(numbers);
@@ -57,9 +57,9 @@ static lig_status segment_file(ligi_file_log *log, uint64_t segment, int *fd)
     if (log->head.page != NULL) {
         uint32_t epoch = ligi_head_epoch(&log->head);
         if (atomic_exchange(&log->epoch, epoch) != epoch)
-            ligi_log_folder_forget(&log->folder, LIGI_NAME_SEGMENT, UINT64_MAX);
+            ligi_clog_folder_forget(&log->folder, LIGI_NAME_SEGMENT, UINT64_MAX);
     }
-    return ligi_log_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment, fd);
+    return ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment, fd);
 }
 
 static lig_status open_segment(log_scan *scan, uint64_t segment)
@@ -77,55 +77,57 @@ static lig_status open_segment(log_scan *scan, uint64_t segment)
     return status;
 }
 
-/* The whole record at the offset in scan->buffer: *found 1; 0 at zeros and at the file's end; -1 for
- * anything else. */
-static lig_status read_record(log_scan *scan, uint64_t offset, ligi_log_header *header, int *found)
+/* The whole record at the offset in scan->buffer: *found 1; 0 at zeros and at the file's end; -1
+ * for anything else. */
+static lig_status read_record(log_scan *scan, uint64_t offset, ligi_clog_header *header, int *found)
 {
-    static const uint8_t zeros[LIGI_LOG_HEADER_BYTES];
-    uint8_t bytes[LIGI_LOG_HEADER_BYTES];
+    static const uint8_t zeros[LIGI_CLOG_HEADER_BYTES];
+    uint8_t bytes[LIGI_CLOG_HEADER_BYTES];
     size_t got;
 
     *found = 0;
-    LIG_TRY(ligi_log_pread(&scan->log->folder, scan->fd, bytes, sizeof bytes, offset, &got));
+    LIG_TRY(ligi_clog_pread(&scan->log->folder, scan->fd, bytes, sizeof bytes, offset, &got));
     if (memcmp(bytes, zeros, got) == 0)
         return LIG_OK;
     *found = -1;
-    if (got < sizeof bytes || !ligi_log_header_get(bytes, header) ||
+    if (got < sizeof bytes || !ligi_clog_header_get(bytes, header) ||
         header->bytes > RECORD_BYTES_MAX)
         return LIG_OK;
     off_t size = lseek(scan->fd, 0, SEEK_END);
     if (size < 0 || header->bytes > (uint64_t)size - offset)
         return LIG_OK;
     LIG_TRY(ligi_grow(&scan->buffer, &scan->capacity, header->bytes, 1, "a record of the log"));
-    LIG_TRY(ligi_log_pread(&scan->log->folder, scan->fd, scan->buffer, header->bytes, offset, &got));
-    if (got == header->bytes && ligi_log_record_whole(scan->buffer, header))
+    LIG_TRY(
+        ligi_clog_pread(&scan->log->folder, scan->fd, scan->buffer, header->bytes, offset, &got));
+    if (got == header->bytes && ligi_clog_record_whole(scan->buffer, header))
         *found = 1;
     return LIG_OK;
 }
 
-static int fits(const ligi_log_position *at, const ligi_log_header *header)
+static int fits(const ligi_clog_position *at, const ligi_clog_header *header)
 {
     return header->version == at->version + 1 && header->previous == at->chain;
 }
 
-static void step(ligi_log_position *at, const ligi_log_header *header)
+static void step(ligi_clog_position *at, const ligi_clog_header *header)
 {
     at->version = header->version;
-    at->chain = ligi_log_chain(header);
+    at->chain = ligi_clog_chain(header);
     at->last = at->offset;
     at->offset += header->bytes;
 }
 
 /* The position behind `version` in the segment, or as far as its records fit. */
-static lig_status walk_to(log_scan *scan, uint64_t segment, uint64_t version, ligi_log_position *at)
+static lig_status walk_to(log_scan *scan, uint64_t segment, uint64_t version,
+                          ligi_clog_position *at)
 {
     ligi_segment_header info;
-    ligi_log_header header;
+    ligi_clog_header header;
     int found = 1;
 
     LIG_TRY(open_segment(scan, segment));
     LIG_TRY(ligi_segment_header_read(&scan->log->folder, scan->fd, segment, &info));
-    *at = (ligi_log_position){segment - 1, info.previous, segment, LIGI_SEGMENT_HEADER_BYTES, 0};
+    *at = (ligi_clog_position){segment - 1, info.previous, segment, LIGI_SEGMENT_HEADER_BYTES, 0};
     while (at->version < version) {
         LIG_TRY(read_record(scan, at->offset, &header, &found));
         if (found != 1 || !fits(at, &header))
@@ -139,7 +141,7 @@ static lig_status walk_to(log_scan *scan, uint64_t segment, uint64_t version, li
  * next one again, byte by byte. */
 static lig_status enter_segment(log_scan *scan, uint64_t segment)
 {
-    ligi_log_position at;
+    ligi_clog_position at;
 
     LIG_TRY(walk_to(scan, segment, scan->at->version, &at));
     if (at.version != scan->at->version || at.chain != scan->at->chain)
@@ -151,12 +153,12 @@ static lig_status enter_segment(log_scan *scan, uint64_t segment)
     return LIG_OK;
 }
 
-/* Looks behind the position: for a record that is whole in itself and was written when `version` was
- * durable, and for anything at all. */
+/* Looks behind the position: for a record that is whole in itself and was written when `version`
+ * was durable, and for anything at all. */
 static lig_status look_behind(log_scan *scan, uint64_t version, int *witnessed, int *something)
 {
     uint64_t bytes = (uint64_t)lseek(scan->fd, 0, SEEK_END), from = scan->at->offset;
-    ligi_log_header header;
+    ligi_clog_header header;
     uint8_t *rest;
     size_t got;
 
@@ -165,35 +167,35 @@ static lig_status look_behind(log_scan *scan, uint64_t version, int *witnessed, 
         return LIG_OK;
     LIG_TRY(ligi_alloc(&rest, bytes - from, "the end of the log"));
     lig_status status =
-        ligi_log_pread(&scan->log->folder, scan->fd, rest, bytes - from, from, &got);
+        ligi_clog_pread(&scan->log->folder, scan->fd, rest, bytes - from, from, &got);
     for (size_t i = 0; status == LIG_OK && i < got; i++)
         *something |= rest[i] != 0;
-    for (size_t i = 0; status == LIG_OK && i + LIGI_LOG_HEADER_BYTES <= got && !*witnessed; i += 8)
-        *witnessed = ligi_log_header_get(rest + i, &header) && header.synced >= version &&
-                     header.bytes <= got - i && ligi_log_record_whole(rest + i, &header);
+    for (size_t i = 0; status == LIG_OK && i + LIGI_CLOG_HEADER_BYTES <= got && !*witnessed; i += 8)
+        *witnessed = ligi_clog_header_get(rest + i, &header) && header.synced >= version &&
+                     header.bytes <= got - i && ligi_clog_record_whole(rest + i, &header);
     free(rest);
     return status;
 }
 
-static lig_status judge(log_scan *scan, int found, ligi_log_end *end)
+static lig_status judge(log_scan *scan, int found, ligi_clog_end *end)
 {
     uint64_t version = scan->at->version + 1;
     int witnessed = scan->limit != UINT64_MAX; /* the next segment was made when this was synced */
     int something = found != 0;
 
-    uint64_t synced = scan->log->head.page != NULL ? ligi_head_synced(&scan->log->head)
-                                                   : scan->log->witnessed;
+    uint64_t synced =
+        scan->log->head.page != NULL ? ligi_head_synced(&scan->log->head) : scan->log->witnessed;
     if (synced >= version)
         witnessed = 1;
     if (!witnessed && (found != 0 || scan->log->thorough))
         LIG_TRY(look_behind(scan, version, &witnessed, &something));
-    *end = witnessed ? LIGI_LOG_DAMAGED : something ? LIGI_LOG_CUT : LIGI_LOG_AT_END;
+    *end = witnessed ? LIGI_CLOG_DAMAGED : something ? LIGI_CLOG_CUT : LIGI_CLOG_AT_END;
     return LIG_OK;
 }
 
-static lig_status run(log_scan *scan, ligi_log_visit visit, void *context, ligi_log_end *end)
+static lig_status run(log_scan *scan, ligi_clog_visit visit, void *context, ligi_clog_end *end)
 {
-    ligi_log_header header;
+    ligi_clog_header header;
     int found;
 
     LIG_TRY(open_segment(scan, scan->at->segment));
@@ -210,8 +212,8 @@ static lig_status run(log_scan *scan, ligi_log_visit visit, void *context, ligi_
     }
 }
 
-lig_status ligi_file_log_read(ligi_file_log *log, ligi_log_position *at, ligi_log_visit visit,
-                              void *context, ligi_log_end *end)
+lig_status ligi_file_log_read(ligi_file_log *log, ligi_clog_position *at, ligi_clog_visit visit,
+                              void *context, ligi_clog_end *end)
 {
     log_scan scan = {.log = log, .at = at, .fd = -1};
     lig_status status = run(&scan, visit, context, end);
@@ -239,19 +241,19 @@ static lig_status extend(const ligi_file_log *log, int fd, uint64_t from, uint64
 }
 
 /* A new segment behind `after`, which begins with `bytes` bytes of records. */
-static lig_status make_segment(ligi_file_log *log, const ligi_log_position *after,
+static lig_status make_segment(ligi_file_log *log, const ligi_clog_position *after,
                                const void *records, uint64_t bytes)
 {
     ligi_segment_header header = {.first = after->version + 1, .previous = after->chain};
     uint8_t head[LIGI_SEGMENT_HEADER_BYTES];
-    char name[LIGI_LOG_NAME_BYTES];
+    char name[LIGI_CLOG_NAME_BYTES];
     int fd;
 
     memcpy(header.id, log->id, sizeof header.id);
     ligi_segment_header_put(&header, head);
     if (log->head.page != NULL)
         ligi_head_rolling(&log->head);
-    LIG_TRY(ligi_log_folder_create(&log->folder, name, &fd));
+    LIG_TRY(ligi_clog_folder_create(&log->folder, name, &fd));
     lig_status status = ligi_write_all(fd, head, sizeof head, 0);
     if (status == LIG_OK && bytes > 0)
         status = ligi_write_all(fd, records, bytes, sizeof head);
@@ -261,9 +263,9 @@ static lig_status make_segment(ligi_file_log *log, const ligi_log_position *afte
     if (status == LIG_OK)
         status = extend(log, fd, sizeof head + bytes, STEP_BYTES_LEAST - sizeof head);
     if (status == LIG_OK)
-        status = ligi_log_folder_publish(&log->folder, name, fd, LIGI_NAME_SEGMENT, header.first);
+        status = ligi_clog_folder_publish(&log->folder, name, fd, LIGI_NAME_SEGMENT, header.first);
     if (status != LIG_OK)
-        ligi_log_folder_discard(&log->folder, name);
+        ligi_clog_folder_discard(&log->folder, name);
     close(fd);
     if (status == LIG_OK && log->head.page != NULL)
         ligi_head_segment_set(&log->head, header.first);
@@ -277,7 +279,7 @@ lig_status ligi_file_log_new_id(ligi_file_log *log)
     return ligi_fail_errno(errno, "%s: getrandom failed", log->folder.place);
 }
 
-lig_status ligi_file_log_create(ligi_file_log *log, const ligi_log_position *after)
+lig_status ligi_file_log_create(ligi_file_log *log, const ligi_clog_position *after)
 {
     return make_segment(log, after, NULL, 0);
 }
@@ -288,7 +290,7 @@ static lig_status choose_segment(ligi_file_log *log, uint64_t version, uint64_t 
     uint64_t *numbers;
     size_t count;
 
-    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
+    LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
     *segment = count > 0 && version == 0 ? numbers[0] : 0;
     for (size_t i = 0; i < count && numbers[i] <= version; i++)
         *segment = numbers[i];
@@ -296,7 +298,7 @@ static lig_status choose_segment(ligi_file_log *log, uint64_t version, uint64_t 
     return LIG_OK;
 }
 
-static lig_status segment_start(ligi_file_log *log, uint64_t segment, ligi_log_position *at)
+static lig_status segment_start(ligi_file_log *log, uint64_t segment, ligi_clog_position *at)
 {
     ligi_segment_header header;
     int fd;
@@ -306,11 +308,11 @@ static lig_status segment_start(ligi_file_log *log, uint64_t segment, ligi_log_p
     close(fd);
     LIG_TRY(status);
     memcpy(log->id, header.id, sizeof log->id);
-    *at = (ligi_log_position){segment - 1, header.previous, segment, LIGI_SEGMENT_HEADER_BYTES, 0};
+    *at = (ligi_clog_position){segment - 1, header.previous, segment, LIGI_SEGMENT_HEADER_BYTES, 0};
     return LIG_OK;
 }
 
-lig_status ligi_file_log_first(ligi_file_log *log, ligi_log_position *at)
+lig_status ligi_file_log_first(ligi_file_log *log, ligi_clog_position *at)
 {
     uint64_t segment;
 
@@ -318,12 +320,12 @@ lig_status ligi_file_log_first(ligi_file_log *log, ligi_log_position *at)
     return segment == 0 ? LIG_E_NOTFOUND : segment_start(log, segment, at);
 }
 
-int ligi_file_log_reaches(ligi_file_log *log, const ligi_log_position *at)
+int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at)
 {
-    ligi_log_position before = *at;
+    ligi_clog_position before = *at;
     log_scan scan = {.log = log, .at = &before, .fd = -1};
     ligi_segment_header info;
-    ligi_log_header header;
+    ligi_clog_header header;
     int found = 0;
 
     lig_status status = open_segment(&scan, at->segment);
@@ -332,12 +334,12 @@ int ligi_file_log_reaches(ligi_file_log *log, const ligi_log_position *at)
                 info.previous == at->chain;
     else if (status == LIG_OK)
         found = read_record(&scan, at->last, &header, &found) == LIG_OK && found == 1 &&
-                header.version == at->version && ligi_log_chain(&header) == at->chain;
+                header.version == at->version && ligi_clog_chain(&header) == at->chain;
     scan_end(&scan);
     return found;
 }
 
-lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_log_position *at)
+lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_clog_position *at)
 {
     uint64_t segment;
 
@@ -351,7 +353,7 @@ lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_log_p
     return status;
 }
 
-lig_status ligi_file_log_find(ligi_file_log *log, ligi_log_position *at)
+lig_status ligi_file_log_find(ligi_file_log *log, ligi_clog_position *at)
 {
     log_scan scan = {.log = log, .at = at, .fd = -1};
     uint64_t segment;
@@ -369,8 +371,9 @@ lig_status ligi_file_log_find(ligi_file_log *log, ligi_log_position *at)
 
 /* --- the tail --- */
 
-/* What lies behind the position was never acknowledged: it must not be taken for a record's rest. */
-static lig_status cut(ligi_file_log *log, const ligi_log_position *at)
+/* What lies behind the position was never acknowledged: it must not be taken for a record's
+ * rest. */
+static lig_status cut(ligi_file_log *log, const ligi_clog_position *at)
 {
     int fd;
 
@@ -383,8 +386,8 @@ static lig_status cut(ligi_file_log *log, const ligi_log_position *at)
     return status;
 }
 
-static lig_status keep_record(void *context, const uint8_t *record, const ligi_log_header *header,
-                              const ligi_log_position *at)
+static lig_status keep_record(void *context, const uint8_t *record, const ligi_clog_header *header,
+                              const ligi_clog_position *at)
 {
     ligi_writer *kept = context;
     (void)at;
@@ -394,13 +397,13 @@ static lig_status keep_record(void *context, const uint8_t *record, const ligi_l
 
 /* The sync of this segment failed, and a second one would report success for pages that the kernel
  * has dropped. What was not durable is written again into a new segment. */
-static lig_status replace_segment(ligi_file_log *log, ligi_log_position *at)
+static lig_status replace_segment(ligi_file_log *log, ligi_clog_position *at)
 {
     uint64_t synced = ligi_head_synced(&log->head);
     log_scan scan = {.log = log, .at = at, .fd = -1};
-    ligi_log_position from, behind;
+    ligi_clog_position from, behind;
     ligi_writer kept = {0};
-    ligi_log_end end;
+    ligi_clog_end end;
 
     lig_status status =
         walk_to(&scan, at->segment, synced < at->version ? synced : at->version, &from);
@@ -408,8 +411,8 @@ static lig_status replace_segment(ligi_file_log *log, ligi_log_position *at)
     behind = from;
     if (status == LIG_OK)
         status = ligi_file_log_read(log, &behind, keep_record, &kept, &end);
-    /* The kernel has dropped commits that the index shows: it is made anew by the next who opens the
-     * store alone. */
+    /* The kernel has dropped commits that the index shows: the next who opens the store alone makes
+     * it anew. */
     if (status == LIG_OK && (behind.version != at->version || behind.chain != at->chain))
         status = ligi_fail_errno(EIO,
                                  "%s: a failed fdatasync lost commits that were not acknowledged "
@@ -419,7 +422,8 @@ static lig_status replace_segment(ligi_file_log *log, ligi_log_position *at)
         status = make_segment(log, &from, kept.data, kept.bytes);
     if (status == LIG_OK) {
         at->segment = from.version + 1;
-        at->last = at->version == from.version ? 0 : at->last - from.offset + LIGI_SEGMENT_HEADER_BYTES;
+        at->last =
+            at->version == from.version ? 0 : at->last - from.offset + LIGI_SEGMENT_HEADER_BYTES;
         at->offset = LIGI_SEGMENT_HEADER_BYTES + kept.bytes;
         ligi_head_epoch_next(&log->head);
         ligi_head_sync(&log->head, at->version, ligi_head_epoch(&log->head));
@@ -429,19 +433,19 @@ static lig_status replace_segment(ligi_file_log *log, ligi_log_position *at)
     return status;
 }
 
-lig_status ligi_file_log_tail(ligi_file_log *log, ligi_log_position *at, ligi_log_visit visit,
+lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at, ligi_clog_visit visit,
                               void *context)
 {
-    ligi_log_end end;
+    ligi_clog_end end;
 
     LIG_TRY(ligi_file_log_read(log, at, visit, context, &end));
-    if (end == LIGI_LOG_DAMAGED)
+    if (end == LIGI_CLOG_DAMAGED)
         return lig_fail(LIG_E_CORRUPT,
                         "%s: the log of commits is damaged at version %" PRIu64
                         ", which had been acknowledged; nothing is written (ligament check "
                         "--repair restores what is left)",
                         log->folder.place, at->version + 1);
-    if (end == LIGI_LOG_CUT)
+    if (end == LIGI_CLOG_CUT)
         LIG_TRY(cut(log, at));
     if (ligi_head_poisoned(&log->head) == at->segment)
         return replace_segment(log, at);
@@ -450,7 +454,7 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_log_position *at, ligi_lo
 
 /* --- appending --- */
 
-lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_log_position *at, uint64_t bytes,
+lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uint64_t bytes,
                                  int frees, int64_t timeout_ns)
 {
     int fd;
@@ -476,8 +480,8 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_log_position *at, uint
     return status;
 }
 
-lig_status ligi_file_log_append(ligi_file_log *log, ligi_log_position *at, const void *record,
-                                const ligi_log_header *header)
+lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, const void *record,
+                                const ligi_clog_header *header)
 {
     int fd;
 
@@ -494,7 +498,7 @@ lig_status ligi_file_log_append(ligi_file_log *log, ligi_log_position *at, const
 
 /* Also where commits are not synced: who wants that may use the next segment, and a commit there is
  * durable only with those before it. */
-lig_status ligi_file_log_roll(ligi_file_log *log, ligi_log_position *at, int64_t timeout_ns)
+lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int64_t timeout_ns)
 {
     ligi_head_append(&log->head, at->version);
     ligi_head_segment_set(&log->head, at->segment);

@@ -8,69 +8,69 @@
 #include "backend/log/log_record.h"
 
 /* Behind record `version`: where the next one is, or will be. */
-typedef struct ligi_log_position {
+typedef struct ligi_clog_position {
     uint64_t version, chain;
     uint64_t segment, offset;
     uint64_t last; /* where that record begins; 0: in an earlier segment */
-} ligi_log_position;
+} ligi_clog_position;
 
 typedef struct ligi_file_log {
-    ligi_log_folder folder;
+    ligi_clog_folder folder;
     ligi_head head; /* no page for a reader */
     uint8_t id[16];
     _Atomic uint32_t epoch; /* of the head, when the open segments were opened */
     uint64_t segment_bytes; /* after which the next one is started */
-    uint64_t witnessed; /* known to be durable, where there is no head page */
-    int thorough; /* zeros, too, are looked behind: for the first reading of a log */
+    uint64_t witnessed;     /* known to be durable, where there is no head page */
+    int thorough;           /* zeros, too, are looked behind: for the first reading of a log */
 } ligi_file_log;
 
 /* A whole record that fits the chain; `at` is the position before it. */
-typedef lig_status (*ligi_log_visit)(void *context, const uint8_t *record,
-                                     const ligi_log_header *header, const ligi_log_position *at);
+typedef lig_status (*ligi_clog_visit)(void *context, const uint8_t *record,
+                                      const ligi_clog_header *header, const ligi_clog_position *at);
 
 /* What ended the reading. */
-typedef enum ligi_log_end {
-    LIGI_LOG_AT_END,   /* nothing was written behind it */
-    LIGI_LOG_CUT,      /* something that does not fit, and nobody was told that it was committed */
-    LIGI_LOG_DAMAGED   /* something that does not fit, although it was synced */
-} ligi_log_end;
+typedef enum ligi_clog_end {
+    LIGI_CLOG_AT_END, /* nothing was written behind it */
+    LIGI_CLOG_CUT,    /* something that does not fit, and nobody was told that it was committed */
+    LIGI_CLOG_DAMAGED /* something that does not fit, although it was synced */
+} ligi_clog_end;
 
 /* A log that continues no other has a new id. */
 lig_status ligi_file_log_new_id(ligi_file_log *log);
 /* Makes the first segment of a log that follows `version` with this chain. */
-lig_status ligi_file_log_create(ligi_file_log *log, const ligi_log_position *after);
+lig_status ligi_file_log_create(ligi_file_log *log, const ligi_clog_position *after);
 
 /* The position before the first record of the oldest segment. LIG_E_NOTFOUND without a sentence
  * when there is no segment. */
-lig_status ligi_file_log_first(ligi_file_log *log, ligi_log_position *at);
+lig_status ligi_file_log_first(ligi_file_log *log, ligi_clog_position *at);
 /* The position behind `version`, whose chain is known (from a checkpoint). */
-lig_status ligi_file_log_find(ligi_file_log *log, ligi_log_position *at);
+lig_status ligi_file_log_find(ligi_file_log *log, ligi_clog_position *at);
 
 /* 1 when the log still has the record before the position, or the segment that begins there. */
-int ligi_file_log_reaches(ligi_file_log *log, const ligi_log_position *at);
+int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at);
 /* A position not behind `version` from which its successors can be read. LIG_E_NOTFOUND, with a
  * sentence, when the log no longer has them. */
-lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_log_position *at);
+lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_clog_position *at);
 
 /* Visits the records behind *at, which moves on with each. Changes nothing. */
-lig_status ligi_file_log_read(ligi_file_log *log, ligi_log_position *at, ligi_log_visit visit,
-                              void *context, ligi_log_end *end);
+lig_status ligi_file_log_read(ligi_file_log *log, ligi_clog_position *at, ligi_clog_visit visit,
+                              void *context, ligi_clog_end *end);
 
 /* The same under LIGI_HEAD_WRITE, for who is going to append: a record cut short is zeroed, and a
  * segment whose sync failed is left for a new one. LIG_E_CORRUPT when the log is damaged. */
-lig_status ligi_file_log_tail(ligi_file_log *log, ligi_log_position *at, ligi_log_visit visit,
+lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at, ligi_clog_visit visit,
                               void *context);
 
 /* Under LIGI_HEAD_WRITE, at the tail: makes room, so that *at may change its segment. `frees`: also
  * from what is kept for a full disk. */
-lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_log_position *at, uint64_t bytes,
+lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uint64_t bytes,
                                  int frees, int64_t timeout_ns);
 /* Writes the record at the position, for which there is room; *at moves on. Not yet durable, and
  * not published. */
-lig_status ligi_file_log_append(ligi_file_log *log, ligi_log_position *at, const void *record,
-                                const ligi_log_header *header);
+lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, const void *record,
+                                const ligi_clog_header *header);
 /* Starts a new segment at the tail, under LIGI_HEAD_WRITE; what came before is durable then. */
-lig_status ligi_file_log_roll(ligi_file_log *log, ligi_log_position *at, int64_t timeout_ns);
+lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int64_t timeout_ns);
 
 /* Returns when all commits up to `version`, which was published in `epoch`, are durable. LIG_E_IO:
  * the outcome of those that were not yet is unknown; LIG_E_TIMEOUT: likewise, a process that syncs

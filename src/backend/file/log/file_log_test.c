@@ -5,21 +5,21 @@
 
 typedef struct log_user {
     log_scene *scene;
-    ligi_log_position at;
+    ligi_clog_position at;
     uint64_t seen; /* the last version visited */
     size_t count;
 } log_user;
 
-static lig_status visit(void *context, const uint8_t *record, const ligi_log_header *header,
-                        const ligi_log_position *at)
+static lig_status visit(void *context, const uint8_t *record, const ligi_clog_header *header,
+                        const ligi_clog_position *at)
 {
     log_user *self = context;
-    size_t next = LIGI_LOG_HEADER_BYTES;
-    ligi_log_item item;
+    size_t next = LIGI_CLOG_HEADER_BYTES;
+    ligi_clog_item item;
 
     assert_int_equal(header->version, at->version + 1);
     assert_int_equal(header->previous, at->chain);
-    assert_true(ligi_log_item_next(record, header->bytes, &next, &item));
+    assert_true(ligi_clog_item_next(record, header->bytes, &next, &item));
     assert_int_equal(item.value_bytes, header->version % 700);
     self->seen = header->version;
     self->count++;
@@ -29,22 +29,22 @@ static lig_status visit(void *context, const uint8_t *record, const ligi_log_hea
 static void start(log_user *self, log_scene *scene)
 {
     *self = (log_user){.scene = scene};
-    self->at.chain = ligi_log_chain_start(scene->log.id);
+    self->at.chain = ligi_clog_chain_start(scene->log.id);
     assert_ok(ligi_file_log_create(&scene->log, &self->at));
     assert_ok(ligi_file_log_first(&scene->log, &self->at));
 }
 
-static void make_record(const log_user *self, ligi_writer *record, ligi_log_header *header)
+static void make_record(const log_user *self, ligi_writer *record, ligi_clog_header *header)
 {
     static uint8_t value[700];
     memset(value, 0x5A, sizeof value);
     const lig_catalog_op op = {"key", 3, value, (self->at.version + 1) % 700};
     const lig_catalog_edit edit = {.ops = &op, .op_count = 1};
 
-    *header = (ligi_log_header){.version = self->at.version + 1,
-                                .previous = self->at.chain,
-                                .synced = ligi_head_synced(&self->scene->log.head)};
-    assert_ok(ligi_log_record_put(record, &edit, header));
+    *header = (ligi_clog_header){.version = self->at.version + 1,
+                                 .previous = self->at.chain,
+                                 .synced = ligi_head_synced(&self->scene->log.head)};
+    assert_ok(ligi_clog_record_put(record, &edit, header));
 }
 
 /* Appends a record at the tail; `sync`: and makes it durable. */
@@ -52,7 +52,7 @@ static void append(log_user *self, int sync)
 {
     ligi_file_log *log = &self->scene->log;
     ligi_writer record = {0};
-    ligi_log_header header;
+    ligi_clog_header header;
 
     assert_ok(ligi_head_take(&log->head, LIGI_HEAD_WRITE, SECOND));
     assert_ok(ligi_file_log_tail(log, &self->at, visit, self));
@@ -69,7 +69,7 @@ static void append(log_user *self, int sync)
 }
 
 /* Reads the log from its start: the last version, and how it ended. */
-static uint64_t read_all(log_scene *scene, ligi_log_end *end)
+static uint64_t read_all(log_scene *scene, ligi_clog_end *end)
 {
     log_user reader = {.scene = scene};
 
@@ -78,7 +78,7 @@ static uint64_t read_all(log_scene *scene, ligi_log_end *end)
     lig_status status = ligi_file_log_read(&scene->log, &reader.at, visit, &reader, end);
     scene->log.thorough = 0;
     if (status == LIG_E_CORRUPT)
-        *end = LIGI_LOG_DAMAGED;
+        *end = LIGI_CLOG_DAMAGED;
     else
         assert_ok(status);
     return reader.at.version;
@@ -89,7 +89,7 @@ static size_t count_segments(const log_scene *scene)
     uint64_t *numbers;
     size_t count;
 
-    assert_ok(ligi_log_folder_list(&scene->log.folder, LIGI_NAME_SEGMENT, &numbers, &count));
+    assert_ok(ligi_clog_folder_list(&scene->log.folder, LIGI_NAME_SEGMENT, &numbers, &count));
     free(numbers);
     return count;
 }
@@ -98,7 +98,7 @@ static size_t count_segments(const log_scene *scene)
 static void append_and_read(void **state)
 {
     log_scene *scene = *state;
-    ligi_log_end end;
+    ligi_clog_end end;
     log_user self;
 
     start(&self, scene);
@@ -106,7 +106,7 @@ static void append_and_read(void **state)
     for (int i = 0; i < 100; i++)
         append(&self, 1);
     assert_int_equal(read_all(scene, &end), 100);
-    assert_int_equal(end, LIGI_LOG_AT_END);
+    assert_int_equal(end, LIGI_CLOG_AT_END);
     assert_in_range(count_segments(scene), 3, 20);
     assert_int_equal(ligi_head_synced(&scene->log.head), 100);
     for (uint64_t version = 0; version < 100; version += 7) {
@@ -118,7 +118,7 @@ static void append_and_read(void **state)
         assert_int_equal(reader.at.chain, self.at.chain);
         assert_int_equal(reader.at.offset, self.at.offset);
     }
-    ligi_log_position at = {.version = 100, .chain = self.at.chain};
+    ligi_clog_position at = {.version = 100, .chain = self.at.chain};
     assert_ok(ligi_file_log_find(&scene->log, &at));
     assert_int_equal(at.offset, self.at.offset);
     at.chain++;
@@ -129,14 +129,14 @@ static void append_and_read(void **state)
 static void torn_tails_are_cut(void **state)
 {
     log_scene *scene = *state;
-    ligi_log_end end;
+    ligi_clog_end end;
     log_user self;
 
     start(&self, scene);
     append(&self, 1);
     for (uint64_t cut = 1; cut < 160; cut += 5) {
         ligi_writer record = {0};
-        ligi_log_header header;
+        ligi_clog_header header;
         make_record(&self, &record, &header);
         if (cut + 8 > record.bytes) { /* only zeros would be missing */
             ligi_writer_fini(&record);
@@ -151,11 +151,11 @@ static void torn_tails_are_cut(void **state)
         ligi_writer_fini(&record);
         uint64_t before = self.at.version;
         assert_int_equal(read_all(scene, &end), before);
-        assert_true(end == LIGI_LOG_CUT || end == LIGI_LOG_AT_END);
+        assert_true(end == LIGI_CLOG_CUT || end == LIGI_CLOG_AT_END);
         append(&self, 1);
         assert_int_equal(self.at.version, before + 1);
         assert_int_equal(read_all(scene, &end), before + 1);
-        assert_int_equal(end, LIGI_LOG_AT_END);
+        assert_int_equal(end, LIGI_CLOG_AT_END);
     }
 }
 
@@ -163,10 +163,10 @@ static void torn_tails_are_cut(void **state)
 static void stale_records_do_not_fit(void **state)
 {
     log_scene *scene = *state;
-    ligi_log_end end;
+    ligi_clog_end end;
     log_user self;
     ligi_writer record = {0};
-    ligi_log_header header;
+    ligi_clog_header header;
 
     start(&self, scene);
     append(&self, 1);
@@ -174,18 +174,18 @@ static void stale_records_do_not_fit(void **state)
     header.previous++;
     record.bytes = 0;
     const lig_catalog_op op = {"key", 3, "", 0};
-    assert_ok(ligi_log_record_put(&record, &(lig_catalog_edit){.ops = &op, .op_count = 1},
-                                  &header));
+    assert_ok(
+        ligi_clog_record_put(&record, &(lig_catalog_edit){.ops = &op, .op_count = 1}, &header));
     int fd = open(log_scene_path(scene, "segment", 1), O_WRONLY | O_CLOEXEC);
     assert_int_equal(pwrite(fd, record.data, record.bytes, (off_t)self.at.offset),
                      (ssize_t)record.bytes);
     close(fd);
     ligi_writer_fini(&record);
     assert_int_equal(read_all(scene, &end), 1);
-    assert_int_equal(end, LIGI_LOG_CUT);
+    assert_int_equal(end, LIGI_CLOG_CUT);
     append(&self, 1);
     assert_int_equal(read_all(scene, &end), 2);
-    assert_int_equal(end, LIGI_LOG_AT_END);
+    assert_int_equal(end, LIGI_CLOG_AT_END);
 }
 
 /* Of ten records each is damaged in turn. The head, or a later record, tells that it was synced;
@@ -195,7 +195,7 @@ static void damaged_records_are_not_cut(void **state)
     log_scene *scene = *state;
     char path[128], head[128];
     uint64_t starts[10];
-    ligi_log_end end;
+    ligi_clog_end end;
     log_user self;
 
     start(&self, scene);
@@ -215,9 +215,9 @@ static void damaged_records_are_not_cut(void **state)
             log_user writer = {.scene = scene};
             flip_byte(path, (off_t)starts[i] + 20 + 7 * i, 1);
             assert_int_equal(read_all(scene, &end), i);
-            /* Records 8 and 9 were written when 8, but not yet 9 and 10, were known to be synced. */
+            /* Records 8 and 9 were written when 8, but not 9 and 10, was known to be synced. */
             int witnessed = with_head || i < 9;
-            assert_int_equal(end, witnessed ? LIGI_LOG_DAMAGED : LIGI_LOG_CUT);
+            assert_int_equal(end, witnessed ? LIGI_CLOG_DAMAGED : LIGI_CLOG_CUT);
             assert_ok(ligi_file_log_first(&scene->log, &writer.at));
             assert_ok(ligi_head_take(&scene->log.head, LIGI_HEAD_WRITE, SECOND));
             if (witnessed) {
@@ -236,7 +236,7 @@ static void damaged_records_are_not_cut(void **state)
 static void damage_before_the_last_segment(void **state)
 {
     log_scene *scene = *state;
-    ligi_log_end end;
+    ligi_clog_end end;
     log_user self;
 
     start(&self, scene);
@@ -245,12 +245,12 @@ static void damage_before_the_last_segment(void **state)
     uint64_t last = self.at.version;
     flip_byte(log_scene_path(scene, "segment", 1), 64 + 8, 1);
     assert_int_equal(read_all(scene, &end), 0);
-    assert_int_equal(end, LIGI_LOG_DAMAGED);
+    assert_int_equal(end, LIGI_CLOG_DAMAGED);
     flip_byte(log_scene_path(scene, "segment", 1), 64 + 8, 1);
     assert_int_equal(read_all(scene, &end), last);
     assert_int_equal(truncate(log_scene_path(scene, "segment", 1), 100), 0);
     assert_int_equal(read_all(scene, &end), 0);
-    assert_int_equal(end, LIGI_LOG_DAMAGED);
+    assert_int_equal(end, LIGI_CLOG_DAMAGED);
     flip_byte(log_scene_path(scene, "segment", 1), 20, 1);
     log_user reader = {.scene = scene};
     assert_status(ligi_file_log_first(&scene->log, &reader.at), LIG_E_CORRUPT);
@@ -262,7 +262,7 @@ static void poisoned_segments_are_replaced(void **state)
 {
     log_scene *scene = *state;
     ligi_head *head = &scene->log.head;
-    ligi_log_end end;
+    ligi_clog_end end;
     log_user self;
 
     scene->log.segment_bytes = 1 << 20;
@@ -283,7 +283,7 @@ static void poisoned_segments_are_replaced(void **state)
     assert_status(ligi_file_log_sync(&scene->log, 7, epoch, SECOND), LIG_E_IO);
     assert_int_equal(count_segments(scene), 2);
     assert_int_equal(read_all(scene, &end), 8);
-    assert_int_equal(end, LIGI_LOG_AT_END);
+    assert_int_equal(end, LIGI_CLOG_AT_END);
     /* Records 6 and 7 of the old segment are superseded: they may be gone. */
     assert_int_equal(truncate(log_scene_path(scene, "segment", 1), (off_t)durable), 0);
     log_scene_close(scene);
@@ -308,7 +308,7 @@ static void writers_share_the_log(void **state)
     log_scene *scene = *state;
     log_user users[3];
     pthread_t threads[3];
-    ligi_log_end end;
+    ligi_clog_end end;
 
     start(&users[0], scene);
     users[1] = users[2] = users[0];
@@ -317,7 +317,7 @@ static void writers_share_the_log(void **state)
     for (int i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(read_all(scene, &end), 180);
-    assert_int_equal(end, LIGI_LOG_AT_END);
+    assert_int_equal(end, LIGI_CLOG_AT_END);
     assert_int_equal(ligi_head_synced(&scene->log.head), 180);
 }
 

@@ -18,8 +18,8 @@
 
 #define PAGE_BYTES 4096
 #define MAGIC "LIGHEAD1"
-#define ATTACH_BYTE 8               /* of the file; the locks are bytes 0 to 2 */
-#define SLICE_NS INT64_C(20000000)  /* a wake-up that was lost to a killed process costs this */
+#define ATTACH_BYTE 8              /* of the file; the locks are bytes 0 to 2 */
+#define SLICE_NS INT64_C(20000000) /* a wake-up that was lost to a killed process costs this */
 #define WITNESSES 2
 
 typedef struct witness { /* torn ones do not fit their check */
@@ -115,8 +115,7 @@ void ligi_head_append(ligi_head *head, uint64_t version)
 {
     uint64_t known = atomic_load(&head->page->appended);
 
-    while (known < version &&
-           !atomic_compare_exchange_weak(&head->page->appended, &known, version))
+    while (known < version && !atomic_compare_exchange_weak(&head->page->appended, &known, version))
         ;
     ring(head);
 }

@@ -61,15 +61,16 @@ uint64_t ligi_head_appended(const ligi_head *head);
 void ligi_head_append(ligi_head *head, uint64_t version);
 
 /* The epoch counts the segments that were replaced because a sync failed. What was published before
- * may be lost then: open segments are opened again, and witnesses of an earlier epoch do not count. */
+ * may be lost then: open segments are opened again, and witnesses of an earlier epoch do not
+ * count. */
 uint32_t ligi_head_epoch(const ligi_head *head);
 void ligi_head_epoch_next(ligi_head *head);
 /* The last version known to be durable. */
 uint64_t ligi_head_synced(const ligi_head *head);
 void ligi_head_sync(ligi_head *head, uint64_t version, uint32_t epoch);
 
-/* The segment that is written to, by its first version; 0: look. `rolling` says that the next one is
- * being made: who takes the write lock looks, too. */
+/* The segment that is written to, by its first version; 0: look. `rolling` says that the next one
+ * is being made: who takes the write lock looks, too. */
 uint64_t ligi_head_segment(const ligi_head *head);
 void ligi_head_segment_set(ligi_head *head, uint64_t first);
 void ligi_head_rolling(ligi_head *head);

@@ -249,14 +249,10 @@ static void foreign_pages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        log_test(locks_end_with_their_process),
-        log_test(threads_exclude_each_other),
-        log_test(the_first_and_the_last_are_alone),
-        log_test(witnesses),
-        log_test(interrupted_syncs_poison),
-        log_test(the_index_is_vouched_for),
-        log_test(what_is_published_wakes),
-        log_test(foreign_pages),
+        log_test(locks_end_with_their_process),     log_test(threads_exclude_each_other),
+        log_test(the_first_and_the_last_are_alone), log_test(witnesses),
+        log_test(interrupted_syncs_poison),         log_test(the_index_is_vouched_for),
+        log_test(what_is_published_wakes),          log_test(foreign_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

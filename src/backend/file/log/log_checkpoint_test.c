@@ -20,7 +20,7 @@ static ligi_checkpoint_item item_at(size_t i, uint8_t key[64], uint8_t *value)
 static void make(log_scene *scene, size_t items)
 {
     static uint8_t value[40000];
-    const ligi_log_position at = {.version = VERSION, .chain = 99};
+    const ligi_clog_position at = {.version = VERSION, .chain = 99};
     ligi_checkpoint_writer *writer;
     uint8_t key[64];
 
@@ -77,31 +77,28 @@ static void keys_are_found(void **state)
     static uint8_t value[40000];
     log_scene *scene = *state;
     uint8_t key[64];
-    uint64_t put_at;
-    size_t bytes;
     void *found;
 
     make(scene, 700);
     for (size_t i = 0; i < 700; i += 3) {
         ligi_checkpoint_item item = item_at(i, key, value);
-        assert_ok(ligi_checkpoint_find(&scene->log, VERSION, key, item.key_bytes, &put_at, &found,
-                                       &bytes));
-        assert_int_equal(bytes, item.value_bytes);
-        assert_memory_equal(found, value, bytes);
-        assert_int_equal(put_at, item.version);
+        ligi_checkpoint_item got = {.key = key, .key_bytes = item.key_bytes};
+        assert_ok(ligi_checkpoint_find(&scene->log, VERSION, &got, &found));
+        assert_int_equal(got.value_bytes, item.value_bytes);
+        assert_memory_equal(found, value, got.value_bytes);
+        assert_int_equal(got.version, item.version);
         free(found);
         key[item.key_bytes] = 0; /* between this one and the next */
-        assert_int_equal(ligi_checkpoint_find(&scene->log, VERSION, key, item.key_bytes + 1,
-                                              &put_at, &found, &bytes),
-                         LIG_E_NOTFOUND);
+        got.key_bytes++;
+        assert_int_equal(ligi_checkpoint_find(&scene->log, VERSION, &got, &found), LIG_E_NOTFOUND);
     }
     const char *const absent[] = {"", "\xff", "\xff\xff\xff"};
-    for (size_t i = 0; i < 3; i++)
-        assert_int_equal(ligi_checkpoint_find(&scene->log, VERSION, absent[i], i, &put_at, &found,
-                                              &bytes),
-                         LIG_E_NOTFOUND);
-    assert_int_equal(ligi_checkpoint_find(&scene->log, 3, "a", 1, &put_at, &found, &bytes),
-                     LIG_E_NOTFOUND);
+    for (size_t i = 0; i < 3; i++) {
+        ligi_checkpoint_item got = {.key = (const uint8_t *)absent[i], .key_bytes = i};
+        assert_int_equal(ligi_checkpoint_find(&scene->log, VERSION, &got, &found), LIG_E_NOTFOUND);
+    }
+    ligi_checkpoint_item got = {.key = (const uint8_t *)"a", .key_bytes = 1};
+    assert_int_equal(ligi_checkpoint_find(&scene->log, 3, &got, &found), LIG_E_NOTFOUND);
 }
 
 /* Bytes that belong to nothing, zeros between items and at the ends, may change. */
@@ -170,7 +167,7 @@ static void whole_items_are_salvaged(void **state)
 static void unfinished_checkpoints(void **state)
 {
     log_scene *scene = *state;
-    const ligi_log_position at = {.version = VERSION};
+    const ligi_clog_position at = {.version = VERSION};
     ligi_checkpoint_writer *writer;
     ligi_checkpoint_info info;
     char folder[128];

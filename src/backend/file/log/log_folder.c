@@ -18,8 +18,8 @@
 #define SEGMENT_MAGIC "LIGSEG"
 #define SEGMENT_FORMAT 1
 
-lig_status ligi_log_folder_open(ligi_log_folder *folder, int store_fd, const char *place, int sync,
-                                int read_only)
+lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const char *place,
+                                 int sync, int read_only)
 {
     memset(folder, 0, sizeof *folder);
     folder->fd = -1;
@@ -33,9 +33,9 @@ lig_status ligi_log_folder_open(ligi_log_folder *folder, int store_fd, const cha
     return ligi_entry_folder(store_fd, place, LIGI_NAME_LOG, &folder->fd);
 }
 
-void ligi_log_folder_forked(ligi_log_folder *folder)
+void ligi_clog_folder_forked(ligi_clog_folder *folder)
 {
-    for (size_t i = 0; i < LIGI_LOG_FILES; i++)
+    for (size_t i = 0; i < LIGI_CLOG_FILES; i++)
         if (folder->files[i].number != 0)
             close(folder->files[i].fd);
     if (folder->fd >= 0)
@@ -43,52 +43,52 @@ void ligi_log_folder_forked(ligi_log_folder *folder)
     folder->fd = -1;
 }
 
-void ligi_log_folder_close(ligi_log_folder *folder)
+void ligi_clog_folder_close(ligi_clog_folder *folder)
 {
-    ligi_log_folder_forked(folder);
+    ligi_clog_folder_forked(folder);
     pthread_mutex_destroy(&folder->lock);
 }
 
-static void make_name(ligi_name_kind kind, uint64_t number, char name[LIGI_LOG_NAME_BYTES])
+static void make_name(ligi_name_kind kind, uint64_t number, char name[LIGI_CLOG_NAME_BYTES])
 {
-    snprintf(name, LIGI_LOG_NAME_BYTES, "%s%016" PRIx64,
+    snprintf(name, LIGI_CLOG_NAME_BYTES, "%s%016" PRIx64,
              kind == LIGI_NAME_SEGMENT ? LIGI_NAME_SEGMENT_START : LIGI_NAME_CHECKPOINT_START,
              number);
 }
 
 /* --- open files --- */
 
-static ligi_log_file *find_open(ligi_log_folder *folder, ligi_name_kind kind, uint64_t number)
+static ligi_clog_file *find_open(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number)
 {
-    for (size_t i = 0; i < LIGI_LOG_FILES; i++)
+    for (size_t i = 0; i < LIGI_CLOG_FILES; i++)
         if (folder->files[i].number == number && folder->files[i].kind == kind)
             return &folder->files[i];
     return NULL;
 }
 
-static void keep_open(ligi_log_folder *folder, ligi_name_kind kind, uint64_t number, int fd)
+static void keep_open(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number, int fd)
 {
-    ligi_log_file *oldest = &folder->files[0];
+    ligi_clog_file *oldest = &folder->files[0];
 
-    for (size_t i = 1; i < LIGI_LOG_FILES && oldest->number != 0; i++)
+    for (size_t i = 1; i < LIGI_CLOG_FILES && oldest->number != 0; i++)
         if (folder->files[i].number == 0 || folder->files[i].used < oldest->used)
             oldest = &folder->files[i];
     if (oldest->number != 0)
         close(oldest->fd);
-    *oldest = (ligi_log_file){kind, number, fd, ++folder->clock};
+    *oldest = (ligi_clog_file){kind, number, fd, ++folder->clock};
 }
 
-lig_status ligi_log_folder_file(ligi_log_folder *folder, ligi_name_kind kind, uint64_t number,
-                                int *fd)
+lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
+                                 int *fd)
 {
-    char name[LIGI_LOG_NAME_BYTES], shown[LIGI_LOG_NAME_BYTES + 8];
+    char name[LIGI_CLOG_NAME_BYTES], shown[LIGI_CLOG_NAME_BYTES + 8];
     lig_status status = LIG_OK;
     int opened;
 
     make_name(kind, number, name);
     snprintf(shown, sizeof shown, LIGI_NAME_LOG "/%s", name);
     pthread_mutex_lock(&folder->lock);
-    ligi_log_file *file = find_open(folder, kind, number);
+    ligi_clog_file *file = find_open(folder, kind, number);
     if (file == NULL) {
         int flags = folder->read_only || kind == LIGI_NAME_CHECKPOINT ? O_RDONLY : O_RDWR;
         status = ligi_entry_open(folder->store_fd, folder->fd, folder->place, name, flags, &opened);
@@ -107,11 +107,11 @@ lig_status ligi_log_folder_file(ligi_log_folder *folder, ligi_name_kind kind, ui
     return status;
 }
 
-void ligi_log_folder_forget(ligi_log_folder *folder, ligi_name_kind kind, uint64_t number)
+void ligi_clog_folder_forget(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number)
 {
     pthread_mutex_lock(&folder->lock);
-    for (size_t i = 0; i < LIGI_LOG_FILES; i++) {
-        ligi_log_file *file = &folder->files[i];
+    for (size_t i = 0; i < LIGI_CLOG_FILES; i++) {
+        ligi_clog_file *file = &folder->files[i];
         if (file->number == 0 || file->kind != kind || file->number >= number)
             continue;
         close(file->fd);
@@ -128,7 +128,7 @@ static int compare_numbers(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static lig_status open_list(const ligi_log_folder *folder, DIR **list)
+static lig_status open_list(const ligi_clog_folder *folder, DIR **list)
 {
     int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -142,8 +142,8 @@ static lig_status open_list(const ligi_log_folder *folder, DIR **list)
     return status;
 }
 
-lig_status ligi_log_folder_list(const ligi_log_folder *folder, ligi_name_kind kind,
-                                uint64_t **numbers, size_t *count)
+lig_status ligi_clog_folder_list(const ligi_clog_folder *folder, ligi_name_kind kind,
+                                 uint64_t **numbers, size_t *count)
 {
     size_t capacity = 0;
     lig_status status = LIG_OK;
@@ -173,10 +173,10 @@ lig_status ligi_log_folder_list(const ligi_log_folder *folder, ligi_name_kind ki
     return status;
 }
 
-lig_status ligi_log_folder_remove(const ligi_log_folder *folder, ligi_name_kind kind,
-                                  uint64_t number)
+lig_status ligi_clog_folder_remove(const ligi_clog_folder *folder, ligi_name_kind kind,
+                                   uint64_t number)
 {
-    char name[LIGI_LOG_NAME_BYTES];
+    char name[LIGI_CLOG_NAME_BYTES];
 
     make_name(kind, number, name);
     if (unlinkat(folder->fd, name, 0) != 0 && errno != ENOENT)
@@ -185,7 +185,7 @@ lig_status ligi_log_folder_remove(const ligi_log_folder *folder, ligi_name_kind 
     return LIG_OK;
 }
 
-void ligi_log_folder_clean(const ligi_log_folder *folder)
+void ligi_clog_folder_clean(const ligi_clog_folder *folder)
 {
     DIR *list;
 
@@ -197,10 +197,10 @@ void ligi_log_folder_clean(const ligi_log_folder *folder)
     closedir(list);
 }
 
-lig_status ligi_log_folder_create(const ligi_log_folder *folder, char name[LIGI_LOG_NAME_BYTES],
-                                  int *fd)
+lig_status ligi_clog_folder_create(const ligi_clog_folder *folder, char name[LIGI_CLOG_NAME_BYTES],
+                                   int *fd)
 {
-    snprintf(name, LIGI_LOG_NAME_BYTES, LIGI_NAME_TEMPORARY "%016" PRIx64,
+    snprintf(name, LIGI_CLOG_NAME_BYTES, LIGI_NAME_TEMPORARY "%016" PRIx64,
              ligi_folder_random_id());
     *fd = openat(folder->fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (*fd < 0)
@@ -209,10 +209,10 @@ lig_status ligi_log_folder_create(const ligi_log_folder *folder, char name[LIGI_
     return LIG_OK;
 }
 
-lig_status ligi_log_folder_publish(ligi_log_folder *folder, const char *name, int fd,
-                                   ligi_name_kind kind, uint64_t number)
+lig_status ligi_clog_folder_publish(ligi_clog_folder *folder, const char *name, int fd,
+                                    ligi_name_kind kind, uint64_t number)
 {
-    char final[LIGI_LOG_NAME_BYTES];
+    char final[LIGI_CLOG_NAME_BYTES];
 
     make_name(kind, number, final);
     if (folder->sync && fsync(fd) != 0)
@@ -222,7 +222,7 @@ lig_status ligi_log_folder_publish(ligi_log_folder *folder, const char *name, in
         return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG "/%s: rename failed", folder->place,
                                final);
     pthread_mutex_lock(&folder->lock); /* one of that number was replaced */
-    ligi_log_file *file = find_open(folder, kind, number);
+    ligi_clog_file *file = find_open(folder, kind, number);
     if (file != NULL) {
         close(file->fd);
         file->number = 0;
@@ -231,7 +231,7 @@ lig_status ligi_log_folder_publish(ligi_log_folder *folder, const char *name, in
     return folder->sync ? ligi_folder_sync(folder->fd, folder->place) : LIG_OK;
 }
 
-void ligi_log_folder_discard(const ligi_log_folder *folder, const char *name)
+void ligi_clog_folder_discard(const ligi_clog_folder *folder, const char *name)
 {
     unlinkat(folder->fd, name, 0);
 }
@@ -258,13 +258,13 @@ void ligi_segment_header_put(const ligi_segment_header *header,
     ligi_writer_fini(&writer);
 }
 
-lig_status ligi_segment_header_read(const ligi_log_folder *folder, int fd, uint64_t first,
+lig_status ligi_segment_header_read(const ligi_clog_folder *folder, int fd, uint64_t first,
                                     ligi_segment_header *header)
 {
     uint8_t bytes[LIGI_SEGMENT_HEADER_BYTES];
     size_t got;
 
-    LIG_TRY(ligi_log_pread(folder, fd, bytes, sizeof bytes, 0, &got));
+    LIG_TRY(ligi_clog_pread(folder, fd, bytes, sizeof bytes, 0, &got));
     ligi_reader reader = {.data = bytes, .bytes = got};
     const void *magic = ligi_get_bytes(&reader, 6);
     uint8_t format = ligi_get_u8(&reader);
@@ -288,13 +288,12 @@ lig_status ligi_segment_header_read(const ligi_log_folder *folder, int fd, uint6
     return LIG_OK;
 }
 
-lig_status ligi_log_pread(const ligi_log_folder *folder, int fd, void *data, size_t bytes,
-                          uint64_t offset, size_t *got)
+lig_status ligi_clog_pread(const ligi_clog_folder *folder, int fd, void *data, size_t bytes,
+                           uint64_t offset, size_t *got)
 {
     *got = 0;
     while (*got < bytes) {
-        ssize_t now =
-            pread(fd, (uint8_t *)data + *got, bytes - *got, (off_t)(offset + *got));
+        ssize_t now = pread(fd, (uint8_t *)data + *got, bytes - *got, (off_t)(offset + *got));
         if (now < 0 && errno == EINTR)
             continue;
         if (now < 0)

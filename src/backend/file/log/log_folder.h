@@ -1,6 +1,6 @@
 /* The files of a log's folder: segments and checkpoints, opened, listed, made and removed. */
-#ifndef LIGI_LOG_FOLDER_H
-#define LIGI_LOG_FOLDER_H
+#ifndef LIGI_CLOG_FOLDER_H
+#define LIGI_CLOG_FOLDER_H
 
 #include "backend/file/entry.h"
 #include "backend/file/names.h"
@@ -8,56 +8,56 @@
 #include <pthread.h>
 
 #define LIGI_SEGMENT_HEADER_BYTES 64
-#define LIGI_LOG_NAME_BYTES 40
-#define LIGI_LOG_FILES 8
+#define LIGI_CLOG_NAME_BYTES 40
+#define LIGI_CLOG_FILES 8
 
-typedef struct ligi_log_file { /* kept open, because readers come back to it */
-    ligi_name_kind kind;       /* segment or checkpoint */
-    uint64_t number;           /* in its name; 0: free */
+typedef struct ligi_clog_file { /* kept open, because readers come back to it */
+    ligi_name_kind kind;        /* segment or checkpoint */
+    uint64_t number;            /* in its name; 0: free */
     int fd;
     uint64_t used; /* when, by a counter */
-} ligi_log_file;
+} ligi_clog_file;
 
-typedef struct ligi_log_folder {
+typedef struct ligi_clog_folder {
     int store_fd;      /* borrowed */
     int fd;            /* of the folder "log" */
     const char *place; /* borrowed; of the store */
     int sync, read_only;
 
     pthread_mutex_t lock; /* guards all below */
-    ligi_log_file files[LIGI_LOG_FILES];
+    ligi_clog_file files[LIGI_CLOG_FILES];
     uint64_t clock;
-} ligi_log_folder;
+} ligi_clog_folder;
 
 /* Makes the folder unless it is there or `read_only`: then LIG_E_NOTFOUND without a sentence. */
-lig_status ligi_log_folder_open(ligi_log_folder *folder, int store_fd, const char *place, int sync,
-                                int read_only);
-void ligi_log_folder_close(ligi_log_folder *folder);
+lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const char *place,
+                                 int sync, int read_only);
+void ligi_clog_folder_close(ligi_clog_folder *folder);
 /* In a child that was just forked. */
-void ligi_log_folder_forked(ligi_log_folder *folder);
+void ligi_clog_folder_forked(ligi_clog_folder *folder);
 
-/* A duplicate descriptor of a segment or checkpoint, which the caller closes. LIG_E_NOTFOUND without
- * a sentence. */
-lig_status ligi_log_folder_file(ligi_log_folder *folder, ligi_name_kind kind, uint64_t number,
-                                int *fd);
+/* A duplicate descriptor of a segment or checkpoint, which the caller closes. LIG_E_NOTFOUND
+ * without a sentence. */
+lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
+                                 int *fd);
 /* Forgets descriptors of files of this kind that lie below `number`. */
-void ligi_log_folder_forget(ligi_log_folder *folder, ligi_name_kind kind, uint64_t number);
+void ligi_clog_folder_forget(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number);
 
 /* The numbers of all files of a kind, ascending, for free(). */
-lig_status ligi_log_folder_list(const ligi_log_folder *folder, ligi_name_kind kind,
-                                uint64_t **numbers, size_t *count);
-lig_status ligi_log_folder_remove(const ligi_log_folder *folder, ligi_name_kind kind,
-                                  uint64_t number);
+lig_status ligi_clog_folder_list(const ligi_clog_folder *folder, ligi_name_kind kind,
+                                 uint64_t **numbers, size_t *count);
+lig_status ligi_clog_folder_remove(const ligi_clog_folder *folder, ligi_name_kind kind,
+                                   uint64_t number);
 /* Removes files that a killed process was making; only who is alone calls it. */
-void ligi_log_folder_clean(const ligi_log_folder *folder);
+void ligi_clog_folder_clean(const ligi_clog_folder *folder);
 
-/* A new file under a temporary name, and its name made final: durable, in the place of one with that
- * number. `fd` stays the caller's. */
-lig_status ligi_log_folder_create(const ligi_log_folder *folder, char name[LIGI_LOG_NAME_BYTES],
-                                  int *fd);
-lig_status ligi_log_folder_publish(ligi_log_folder *folder, const char *name, int fd,
-                                   ligi_name_kind kind, uint64_t number);
-void ligi_log_folder_discard(const ligi_log_folder *folder, const char *name);
+/* A new file under a temporary name, and its name made final: durable, in the place of one with
+ * that number. `fd` stays the caller's. */
+lig_status ligi_clog_folder_create(const ligi_clog_folder *folder, char name[LIGI_CLOG_NAME_BYTES],
+                                   int *fd);
+lig_status ligi_clog_folder_publish(ligi_clog_folder *folder, const char *name, int fd,
+                                    ligi_name_kind kind, uint64_t number);
+void ligi_clog_folder_discard(const ligi_clog_folder *folder, const char *name);
 
 /* The head of a segment: whose log it is part of, and the chain before its first record. */
 typedef struct ligi_segment_header {
@@ -68,12 +68,12 @@ typedef struct ligi_segment_header {
 void ligi_segment_header_put(const ligi_segment_header *header,
                              uint8_t bytes[LIGI_SEGMENT_HEADER_BYTES]);
 /* LIG_E_CORRUPT, LIG_E_UNSUPPORTED for a newer format. */
-lig_status ligi_segment_header_read(const ligi_log_folder *folder, int fd, uint64_t first,
+lig_status ligi_segment_header_read(const ligi_clog_folder *folder, int fd, uint64_t first,
                                     ligi_segment_header *header);
 
 /* pread of exactly these bytes; *got is less at the file's end. Only the system's refusal is an
  * error. */
-lig_status ligi_log_pread(const ligi_log_folder *folder, int fd, void *data, size_t bytes,
-                          uint64_t offset, size_t *got);
+lig_status ligi_clog_pread(const ligi_clog_folder *folder, int fd, void *data, size_t bytes,
+                           uint64_t offset, size_t *got);
 
 #endif

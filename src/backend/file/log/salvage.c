@@ -14,7 +14,7 @@ typedef struct segment_bytes { /* a whole segment in memory */
     size_t bytes;
 } segment_bytes;
 
-static lig_status tell(ligi_salvage *self, const ligi_log_item *event, const char *format,
+static lig_status tell(ligi_salvage *self, const ligi_clog_item *event, const char *format,
                        uint64_t version, uint64_t segment)
 {
     char text[256];
@@ -26,18 +26,19 @@ static lig_status tell(ligi_salvage *self, const ligi_log_item *event, const cha
 }
 
 #define DAMAGED                                                                                    \
-    "the record of version %" PRIu64 " in log/" LIGI_NAME_SEGMENT_START "%016" PRIx64 " is damaged"
+    "the record of version %" PRIu64 " in log/" LIGI_NAME_SEGMENT_START "%016" PRIx64 " is "       \
+    "damaged"
 
 static lig_status read_segment(ligi_file_log *log, segment_bytes *segment)
 {
     int fd;
 
-    LIG_TRY(ligi_log_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment->number, &fd));
+    LIG_TRY(ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment->number, &fd));
     off_t size = lseek(fd, 0, SEEK_END);
     lig_status status = ligi_alloc(&segment->data, size > 0 ? (size_t)size : 1, "a segment");
     if (status == LIG_OK)
-        status = ligi_log_pread(&log->folder, fd, segment->data, size > 0 ? (size_t)size : 0, 0,
-                                &segment->bytes);
+        status = ligi_clog_pread(&log->folder, fd, segment->data, size > 0 ? (size_t)size : 0, 0,
+                                 &segment->bytes);
     close(fd);
     return status;
 }
@@ -45,18 +46,18 @@ static lig_status read_segment(ligi_file_log *log, segment_bytes *segment)
 /* Hands on the items of `bytes` bytes of a record that are whole. *lost counts the others; events
  * are told when `problem`. */
 static lig_status hand_items(ligi_salvage *self, const uint8_t *record, size_t bytes,
-                             uint64_t version, const ligi_log_position *at, int problem)
+                             uint64_t version, const ligi_clog_position *at, int problem)
 {
-    size_t next = LIGI_LOG_HEADER_BYTES;
-    ligi_log_item item;
+    size_t next = LIGI_CLOG_HEADER_BYTES;
+    ligi_clog_item item;
 
     for (;;) {
-        if (!ligi_log_item_next(record, bytes, &next, &item)) {
-            if (!ligi_log_item_skip(record, bytes, &next))
+        if (!ligi_clog_item_next(record, bytes, &next, &item)) {
+            if (!ligi_clog_item_skip(record, bytes, &next))
                 return LIG_OK;
             continue;
         }
-        if (item.kind == LIGI_LOG_EVENT && problem)
+        if (item.kind == LIGI_CLOG_EVENT && problem)
             LIG_TRY(tell(self, &item, DAMAGED, version, at->segment));
         if (self->item != NULL)
             LIG_TRY(self->item(self->context, &item, version, at));
@@ -65,10 +66,10 @@ static lig_status hand_items(ligi_salvage *self, const uint8_t *record, size_t b
 
 /* The next whole header at or behind the offset, of a version above the one reached; 0: none. */
 static int find_header(const ligi_salvage *self, const segment_bytes *segment, size_t from,
-                       uint64_t limit, size_t *offset, ligi_log_header *header)
+                       uint64_t limit, size_t *offset, ligi_clog_header *header)
 {
-    for (size_t i = from; i + LIGI_LOG_HEADER_BYTES <= segment->bytes; i += 8)
-        if (ligi_log_header_get(segment->data + i, header) &&
+    for (size_t i = from; i + LIGI_CLOG_HEADER_BYTES <= segment->bytes; i += 8)
+        if (ligi_clog_header_get(segment->data + i, header) &&
             header->bytes <= segment->bytes - i && header->version > self->reached.version &&
             header->version < limit) {
             *offset = i;
@@ -78,19 +79,19 @@ static int find_header(const ligi_salvage *self, const segment_bytes *segment, s
 }
 
 static lig_status hand_record(ligi_salvage *self, const segment_bytes *segment, size_t offset,
-                              const ligi_log_header *header)
+                              const ligi_clog_header *header)
 {
     const uint8_t *record = segment->data + offset;
-    ligi_log_position at = {header->version - 1, header->previous, segment->number, offset, 0};
-    int whole = ligi_log_record_whole(record, header);
+    ligi_clog_position at = {header->version - 1, header->previous, segment->number, offset, 0};
+    int whole = ligi_clog_record_whole(record, header);
 
     if (!whole) {
         self->damages++;
         LIG_TRY(tell(self, NULL, DAMAGED, header->version, segment->number));
     }
     LIG_TRY(hand_items(self, record, header->bytes, header->version, &at, !whole));
-    self->reached = (ligi_log_position){header->version, ligi_log_chain(header), segment->number,
-                                        offset + header->bytes, offset};
+    self->reached = (ligi_clog_position){header->version, ligi_clog_chain(header), segment->number,
+                                         offset + header->bytes, offset};
     return LIG_OK;
 }
 
@@ -98,11 +99,11 @@ static lig_status hand_record(ligi_salvage *self, const segment_bytes *segment, 
 static lig_status hand_rest(ligi_salvage *self, const segment_bytes *segment, size_t end)
 {
     size_t offset = self->reached.offset;
-    ligi_log_position at = self->reached;
+    ligi_clog_position at = self->reached;
 
     self->damages++;
     LIG_TRY(tell(self, NULL, DAMAGED, at.version + 1, segment->number));
-    if (end - offset < LIGI_LOG_HEADER_BYTES)
+    if (end - offset < LIGI_CLOG_HEADER_BYTES)
         return LIG_OK;
     return hand_items(self, segment->data + offset, end - offset, at.version + 1, &at, 1);
 }
@@ -141,14 +142,14 @@ static lig_status hand_segment(ligi_file_log *log, ligi_salvage *self, const seg
                                uint64_t limit)
 {
     size_t offset;
-    ligi_log_header header;
+    ligi_clog_header header;
 
     self->reached.segment = segment->number;
     self->reached.offset = LIGI_SEGMENT_HEADER_BYTES;
     self->reached.last = 0;
     while (find_header(self, segment, self->reached.offset, limit, &offset, &header)) {
-        int follows = header.version == self->reached.version + 1 &&
-                      header.previous == self->reached.chain;
+        int follows =
+            header.version == self->reached.version + 1 && header.previous == self->reached.chain;
         if (!follows && self->reached.version != 0 && offset != self->reached.offset)
             LIG_TRY(hand_rest(self, segment, offset));
         else if (!follows && header.version != self->reached.version + 1) {
@@ -168,7 +169,7 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
     uint64_t *numbers;
     size_t count;
 
-    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
+    LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
     lig_status status = LIG_OK;
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
         segment_bytes segment = {.number = numbers[i]};
@@ -177,13 +178,14 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
         int fd;
         if (limit <= self->reached.version + 1) /* the checkpoint covers it */
             continue;
-        status = ligi_log_folder_file(&log->folder, LIGI_NAME_SEGMENT, numbers[i], &fd);
+        status = ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, numbers[i], &fd);
         if (status != LIG_OK)
             break;
         if (ligi_segment_header_read(&log->folder, fd, numbers[i], &header) == LIG_E_CORRUPT) {
             self->damages++;
-            status = tell(self, NULL, "the header (version %" PRIu64 ") of log/"
-                          LIGI_NAME_SEGMENT_START "%016" PRIx64 " is damaged",
+            status = tell(self, NULL,
+                          "the header (version %" PRIu64 ") of log/" LIGI_NAME_SEGMENT_START
+                          "%016" PRIx64 " is damaged",
                           numbers[i], numbers[i]);
         } else if (self->reached.version + 1 == numbers[i] && self->reached.version == 0) {
             self->reached.chain = header.previous;
@@ -221,7 +223,7 @@ static lig_status hand_checkpoint(ligi_file_log *log, ligi_salvage *self)
     uint64_t *numbers;
     size_t count, skipped = 0;
 
-    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
+    LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
     lig_status status = LIG_E_CORRUPT;
     while (status == LIG_E_CORRUPT && count-- > 0) {
         base_visit visit = {self, numbers[count]};
@@ -229,10 +231,11 @@ static lig_status hand_checkpoint(ligi_file_log *log, ligi_salvage *self)
         if (status == LIG_OK)
             status = ligi_checkpoint_salvage(log, numbers[count], hand_base, &visit, &skipped);
         if (status == LIG_OK)
-            self->reached = (ligi_log_position){.version = info.version, .chain = info.chain};
+            self->reached = (ligi_clog_position){.version = info.version, .chain = info.chain};
         if (status == LIG_E_CORRUPT || skipped > 0) {
             self->damages++;
-            lig_status told = tell(self, NULL, "the checkpoint of version %" PRIu64
+            lig_status told = tell(self, NULL,
+                                   "the checkpoint of version %" PRIu64
                                    " (log/" LIGI_NAME_CHECKPOINT_START "%016" PRIx64 ") is damaged",
                                    numbers[count], numbers[count]);
             status = told == LIG_OK ? status : told;
@@ -260,7 +263,7 @@ lig_status ligi_salvage_verify(ligi_file_log *log, ligi_salvage *self)
     uint64_t *numbers;
     size_t count;
 
-    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
+    LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
     lig_status status = LIG_OK;
     uint64_t oldest = 0;
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
@@ -269,8 +272,9 @@ lig_status ligi_salvage_verify(ligi_file_log *log, ligi_salvage *self)
             oldest = numbers[i];
         if (status == LIG_E_CORRUPT) {
             self->damages++;
-            status = tell(self, NULL, "the checkpoint of version %" PRIu64
-                          " (log/" LIGI_NAME_CHECKPOINT_START "%016" PRIx64 ") is damaged",
+            status = tell(self, NULL,
+                          "the checkpoint of version %" PRIu64 " (log/" LIGI_NAME_CHECKPOINT_START
+                          "%016" PRIx64 ") is damaged",
                           numbers[i], numbers[i]);
         }
     }
@@ -279,6 +283,6 @@ lig_status ligi_salvage_verify(ligi_file_log *log, ligi_salvage *self)
     ligi_checkpoint_info info = {0};
     if (oldest != 0)
         LIG_TRY(ligi_checkpoint_look(log, oldest, &info));
-    self->reached = (ligi_log_position){.version = info.version, .chain = info.chain};
+    self->reached = (ligi_clog_position){.version = info.version, .chain = info.chain};
     return hand_segments(log, self);
 }

@@ -2,19 +2,19 @@
 #ifndef LIGI_SALVAGE_H
 #define LIGI_SALVAGE_H
 
-#include "backend/file/log/checkpoint.h"
+#include "backend/file/log/log_checkpoint.h"
 
 typedef struct ligi_salvage {
     /* An item of the checkpoint that it begins with. */
     lig_status (*base)(void *context, const ligi_checkpoint_item *item, uint64_t checkpoint);
     /* An item of the record that begins at `at`. */
-    lig_status (*item)(void *context, const ligi_log_item *item, uint64_t version,
-                       const ligi_log_position *at);
+    lig_status (*item)(void *context, const ligi_clog_item *item, uint64_t version,
+                       const ligi_clog_position *at);
     /* A damage, with an event of what is damaged, or NULL. */
     lig_catalog_problem problem;
     void *context;
-    size_t damages;          /* counted */
-    ligi_log_position reached; /* behind the last version seen */
+    size_t damages;             /* counted */
+    ligi_clog_position reached; /* behind the last version seen */
 } ligi_salvage;
 
 /* Hands on the newest checkpoint, or what is whole of it, and the log behind it. */

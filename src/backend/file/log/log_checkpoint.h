@@ -1,7 +1,7 @@
 /* Checkpoints of the log: the whole map at one version, in the order of its keys, so that the log
  * before it is not needed any more. */
-#ifndef LIGI_CHECKPOINT_H
-#define LIGI_CHECKPOINT_H
+#ifndef LIGI_LOG_CHECKPOINT_H
+#define LIGI_LOG_CHECKPOINT_H
 
 #include "backend/file/log/file_log.h"
 
@@ -16,9 +16,9 @@ typedef lig_status (*ligi_checkpoint_visit)(void *context, const ligi_checkpoint
 
 typedef struct ligi_checkpoint_writer ligi_checkpoint_writer;
 
-/* Items come in ascending order of their keys. Finish makes it durable, then visible; abort (NULL is
- * fine, also after finish) frees. */
-lig_status ligi_checkpoint_create(ligi_file_log *log, const ligi_log_position *at,
+/* Items come in ascending order of their keys. Finish makes it durable, then visible; abort (NULL
+ * is fine, also after finish) frees. */
+lig_status ligi_checkpoint_create(ligi_file_log *log, const ligi_clog_position *at,
                                   ligi_checkpoint_writer **writer);
 lig_status ligi_checkpoint_put(ligi_checkpoint_writer *writer, const ligi_checkpoint_item *item);
 lig_status ligi_checkpoint_finish(ligi_checkpoint_writer *writer);
@@ -35,13 +35,13 @@ lig_status ligi_checkpoint_look(ligi_file_log *log, uint64_t version, ligi_check
  * missing. */
 lig_status ligi_checkpoint_read(ligi_file_log *log, uint64_t version, ligi_checkpoint_visit visit,
                                 void *context);
-/* Visits the items that are whole; *skipped counts the places where some are not. LIG_E_CORRUPT when
- * header or trailer are damaged. */
+/* Visits the items that are whole; *skipped counts the places where some are not. LIG_E_CORRUPT
+ * when header or trailer are damaged. */
 lig_status ligi_checkpoint_salvage(ligi_file_log *log, uint64_t version,
                                    ligi_checkpoint_visit visit, void *context, size_t *skipped);
-/* The value of a key, in *value, for free(): LIG_E_NOTFOUND without a sentence. */
-lig_status ligi_checkpoint_find(ligi_file_log *log, uint64_t version, const void *key,
-                                size_t key_bytes, uint64_t *put_at, void **value,
-                                size_t *value_bytes);
+/* Fills value, its size and version for the key of *item; the value is for free(). LIG_E_NOTFOUND
+ * without a sentence. */
+lig_status ligi_checkpoint_find(ligi_file_log *log, uint64_t version, ligi_checkpoint_item *item,
+                                void **value);
 
 #endif

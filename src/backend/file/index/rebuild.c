@@ -1,11 +1,11 @@
-#include "backend/file/catalog/rebuild.h"
+#include "backend/file/index/rebuild.h"
 
 #include "backend/file/catalog/catalog_snapshot.h"
-#include "backend/file/catalog/index_build.h"
-#include "backend/file/catalog/index_env.h"
-#include "backend/file/catalog/repair.h"
 #include "backend/file/catalog/upgrade.h"
 #include "backend/file/folder.h"
+#include "backend/file/index/index_build.h"
+#include "backend/file/index/index_env.h"
+#include "backend/file/index/repair.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ typedef struct rebuild_run {
 static lig_status start_log(rebuild_run *run)
 {
     ligi_file_catalog *self = run->catalog;
-    ligi_log_position at = {0};
+    ligi_clog_position at = {0};
     struct stat info;
 
     LIG_TRY(ligi_file_log_new_id(&self->log));
@@ -36,7 +36,7 @@ static lig_status start_log(rebuild_run *run)
                 info.st_size > 0;
     if (run->lost)
         return LIG_OK;
-    at.chain = ligi_log_chain_start(self->log.id);
+    at.chain = ligi_clog_chain_start(self->log.id);
     return ligi_file_log_create(&self->log, &at);
 }
 
@@ -45,17 +45,17 @@ static lig_status find_log(rebuild_run *run)
 {
     ligi_file_catalog *self = run->catalog;
     ligi_checkpoint_info info;
-    ligi_log_position at;
+    ligi_clog_position at;
     size_t damaged = 0;
 
-    LIG_TRY(ligi_index_base(&self->log, UINT64_MAX, &info, &damaged));
+    LIG_TRY(ligi_mdb_base(&self->log, UINT64_MAX, &info, &damaged));
     lig_status status = ligi_file_log_first(&self->log, &at);
     if (status == LIG_E_NOTFOUND && info.version == 0 && damaged == 0)
         return start_log(run);
     if (info.version != 0)
         memcpy(self->log.id, info.id, sizeof self->log.id);
     if (status == LIG_E_NOTFOUND && info.version != 0) { /* an upgrade was killed behind it */
-        at = (ligi_log_position){.version = info.version, .chain = info.chain};
+        at = (ligi_clog_position){.version = info.version, .chain = info.chain};
         return ligi_file_log_create(&self->log, &at);
     }
     if (status == LIG_E_CORRUPT || status == LIG_E_NOTFOUND)
@@ -68,12 +68,12 @@ static lig_status find_log(rebuild_run *run)
 /* One attempt, in one transaction: LMDB spills pages that it has no memory for. */
 static lig_status build_once(ligi_file_catalog *self, const ligi_checkpoint_info *info, int *number)
 {
-    ligi_index_txn index = {.dbi = self->dbi};
+    ligi_mdb_txn index = {.dbi = self->dbi};
 
     *number = mdb_txn_begin(self->env, NULL, 0, &index.txn);
     if (*number != MDB_SUCCESS)
         return LIG_OK;
-    lig_status status = ligi_index_build(&self->log, &index, info, 1);
+    lig_status status = ligi_mdb_build(&self->log, &index, info, 1);
     *number = index.number;
     if (status == LIG_OK)
         *number = mdb_txn_commit(index.txn);
@@ -93,7 +93,7 @@ static lig_status build_index(ligi_file_catalog *self, const ligi_checkpoint_inf
         if (status == LIG_OK)
             status = build_once(self, info, &number);
     }
-    return status == LIG_OK ? ligi_index_env_fail(self, number, "cannot be rebuilt") : status;
+    return status == LIG_OK ? ligi_mdb_env_fail(self, number, "cannot be rebuilt") : status;
 }
 
 /* From the last checkpoint, or when it is damaged from the one before it. */
@@ -105,9 +105,9 @@ static lig_status rebuild_index(ligi_file_catalog *self)
     lig_status status;
 
     do {
-        LIG_TRY(ligi_index_env_remove(self));
-        LIG_TRY(ligi_index_env_open(self));
-        LIG_TRY(ligi_index_base(&self->log, below, &info, &damaged));
+        LIG_TRY(ligi_mdb_env_remove(self));
+        LIG_TRY(ligi_mdb_env_open(self));
+        LIG_TRY(ligi_mdb_base(&self->log, below, &info, &damaged));
         status = build_index(self, &info);
         below = info.version;
     } while (status == LIG_E_CORRUPT && info.version != 0);
@@ -127,19 +127,18 @@ static int was_left(const ligi_file_catalog *self)
 static lig_status use_left(rebuild_run *run)
 {
     ligi_file_catalog *self = run->catalog;
-    ligi_log_position at;
+    ligi_clog_position at;
     MDB_txn *txn;
 
     if (!was_left(self))
         return LIG_OK;
     /* A lock file that nobody uses may hold anything. */
     (void)unlinkat(self->folder_fd, LIGI_NAME_INDEX_LOCK, 0);
-    LIG_TRY(ligi_index_env_open(self));
+    LIG_TRY(ligi_mdb_env_open(self));
     LIG_TRY(ligi_mdb_fail(mdb_txn_begin(self->env, NULL, MDB_RDONLY, &txn), self->place,
                           "cannot be read"));
-    run->used =
-        (run->lost || run->damaged || ligi_index_bound(txn, self->dbi, self->log.id)) &&
-        ligi_index_position(txn, self->dbi, &at) == LIG_OK && at.segment != 0;
+    run->used = (run->lost || run->damaged || ligi_mdb_bound(txn, self->dbi, self->log.id)) &&
+                ligi_mdb_position(txn, self->dbi, &at) == LIG_OK && at.segment != 0;
     mdb_txn_abort(txn);
     if (run->used && (run->lost || !ligi_file_log_reaches(&self->log, &at)))
         run->damaged = 1;
@@ -148,11 +147,12 @@ static lig_status use_left(rebuild_run *run)
 
 static lig_status lost(const ligi_file_catalog *self)
 {
-    return lig_fail(LIG_E_CORRUPT,
-                    "%s: the log of commits is missing, and the index was not closed (put " LIGI_NAME_LOG
-                    "/ back; or remove " LIGI_NAME_INDEX
-                    " to rebuild from the packs what they hold: models above 64 KiB)",
-                    self->place);
+    return lig_fail(
+        LIG_E_CORRUPT,
+        "%s: the log of commits is missing, and the index was not closed (put " LIGI_NAME_LOG
+        "/ back; or remove " LIGI_NAME_INDEX
+        " to rebuild from the packs what they hold: models above 64 KiB)",
+        self->place);
 }
 
 static lig_status make_index(rebuild_run *run)
@@ -165,8 +165,8 @@ static lig_status make_index(rebuild_run *run)
     if (status != LIG_E_CORRUPT)
         return status;
     run->damaged = 1;
-    LIG_TRY(ligi_index_env_remove(self));
-    LIG_TRY(ligi_index_env_open(self));
+    LIG_TRY(ligi_mdb_env_remove(self));
+    LIG_TRY(ligi_mdb_env_open(self));
     return ligi_repair_index(self);
 }
 
@@ -174,7 +174,7 @@ lig_status ligi_rebuild(ligi_file_catalog *self)
 {
     rebuild_run run = {.catalog = self};
 
-    ligi_log_folder_clean(&self->log.folder);
+    ligi_clog_folder_clean(&self->log.folder);
     LIG_TRY(ligi_upgrade(self));
     LIG_TRY(find_log(&run));
     LIG_TRY(use_left(&run));

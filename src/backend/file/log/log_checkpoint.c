@@ -1,4 +1,4 @@
-#include "backend/file/log/checkpoint.h"
+#include "backend/file/log/log_checkpoint.h"
 
 #include "backend/file/packs/engine.h"
 #include "base/error.h"
@@ -20,8 +20,8 @@
 
 struct ligi_checkpoint_writer {
     ligi_file_log *log;
-    ligi_log_position at;
-    char name[LIGI_LOG_NAME_BYTES];
+    ligi_clog_position at;
+    char name[LIGI_CLOG_NAME_BYTES];
     int fd;
     ligi_writer buffer;
     uint64_t flushed; /* bytes in the file */
@@ -59,7 +59,7 @@ static lig_status flush(ligi_checkpoint_writer *self)
     return LIG_OK;
 }
 
-lig_status ligi_checkpoint_create(ligi_file_log *log, const ligi_log_position *at,
+lig_status ligi_checkpoint_create(ligi_file_log *log, const ligi_clog_position *at,
                                   ligi_checkpoint_writer **writer)
 {
     ligi_checkpoint_writer *self;
@@ -67,7 +67,7 @@ lig_status ligi_checkpoint_create(ligi_file_log *log, const ligi_log_position *a
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a checkpoint"));
     self->log = log;
     self->at = *at;
-    lig_status status = ligi_log_folder_create(&log->folder, self->name, &self->fd);
+    lig_status status = ligi_clog_folder_create(&log->folder, self->name, &self->fd);
     if (status != LIG_OK) {
         free(self);
         return status;
@@ -131,15 +131,15 @@ lig_status ligi_checkpoint_finish(ligi_checkpoint_writer *self)
     ligi_put_zeros(buffer, 16);
     put_check(buffer, start);
     LIG_TRY(flush(self));
-    return ligi_log_folder_publish(&self->log->folder, self->name, self->fd, LIGI_NAME_CHECKPOINT,
-                                   self->at.version);
+    return ligi_clog_folder_publish(&self->log->folder, self->name, self->fd, LIGI_NAME_CHECKPOINT,
+                                    self->at.version);
 }
 
 void ligi_checkpoint_abort(ligi_checkpoint_writer *self)
 {
     if (self == NULL)
         return;
-    ligi_log_folder_discard(&self->log->folder, self->name); /* published: nothing of that name */
+    ligi_clog_folder_discard(&self->log->folder, self->name); /* published: nothing of that name */
     close(self->fd);
     ligi_writer_fini(&self->buffer);
     free(self->marks);
@@ -167,7 +167,7 @@ static lig_status read_exact(const checkpoint_file *file, void *data, size_t byt
 {
     size_t got;
 
-    LIG_TRY(ligi_log_pread(&file->log->folder, file->fd, data, bytes, offset, &got));
+    LIG_TRY(ligi_clog_pread(&file->log->folder, file->fd, data, bytes, offset, &got));
     return got == bytes ? LIG_OK : damaged(file);
 }
 
@@ -224,7 +224,7 @@ static lig_status open_file(ligi_file_log *log, uint64_t version, checkpoint_fil
     memset(file, 0, sizeof *file);
     file->log = log;
     file->info.version = version;
-    LIG_TRY(ligi_log_folder_file(&log->folder, LIGI_NAME_CHECKPOINT, version, &file->fd));
+    LIG_TRY(ligi_clog_folder_file(&log->folder, LIGI_NAME_CHECKPOINT, version, &file->fd));
     lig_status status = read_header(file);
     if (status == LIG_OK)
         status = read_trailer(file);
@@ -439,22 +439,23 @@ static lig_status search(const checkpoint_file *file, item_window *window, const
     return LIG_E_NOTFOUND;
 }
 
-lig_status ligi_checkpoint_find(ligi_file_log *log, uint64_t version, const void *key,
-                                size_t key_bytes, uint64_t *put_at, void **value,
-                                size_t *value_bytes)
+lig_status ligi_checkpoint_find(ligi_file_log *log, uint64_t version, ligi_checkpoint_item *item,
+                                void **value)
 {
     item_window window = {0};
-    ligi_checkpoint_item item;
+    ligi_checkpoint_item found;
     checkpoint_file file;
 
     LIG_TRY(open_file(log, version, &file));
-    lig_status status = search(&file, &window, key, key_bytes, &item);
+    lig_status status = search(&file, &window, item->key, item->key_bytes, &found);
     if (status == LIG_OK)
-        status = ligi_alloc(value, item.value_bytes + 1, "a value");
+        status = ligi_alloc(value, found.value_bytes + 1, "a value");
     if (status == LIG_OK) {
-        memcpy(*value, item.value, item.value_bytes);
-        *value_bytes = item.value_bytes;
-        *put_at = item.version;
+        memcpy(*value, found.value, found.value_bytes);
+        item->value = *value;
+        item->value_bytes = found.value_bytes;
+        item->version = found.version;
+        item->offset = found.offset;
     }
     free(window.data);
     close(file.fd);

@@ -1,4 +1,4 @@
-#include "backend/file/catalog/index_items.h"
+#include "backend/file/index/index_items.h"
 
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "base/boot.h"
@@ -27,7 +27,7 @@ static MDB_val own_key(const char *name)
 
 /* --- where the index stands --- */
 
-lig_status ligi_index_position(MDB_txn *txn, MDB_dbi dbi, ligi_log_position *at)
+lig_status ligi_mdb_position(MDB_txn *txn, MDB_dbi dbi, ligi_clog_position *at)
 {
     MDB_val key = own_key("\0tail"), value;
 
@@ -53,7 +53,7 @@ static void put_le64(uint8_t *out, uint64_t value)
         out[i] = (uint8_t)(value >> (8 * i));
 }
 
-int ligi_index_position_put(const ligi_index_txn *index)
+int ligi_mdb_position_put(const ligi_mdb_txn *index)
 {
     uint8_t bytes[POSITION_BYTES], version[8];
     MDB_val key = own_key("\0tail"), value = {sizeof bytes, bytes};
@@ -75,7 +75,7 @@ static int make_binding(const uint8_t id[16], uint8_t bytes[32])
     return ligi_boot_id(bytes + 16);
 }
 
-int ligi_index_bound(MDB_txn *txn, MDB_dbi dbi, const uint8_t id[16])
+int ligi_mdb_bound(MDB_txn *txn, MDB_dbi dbi, const uint8_t id[16])
 {
     uint8_t bytes[32];
     MDB_val key = own_key("\0bound"), value;
@@ -84,7 +84,7 @@ int ligi_index_bound(MDB_txn *txn, MDB_dbi dbi, const uint8_t id[16])
            value.mv_size == sizeof bytes && memcmp(value.mv_data, bytes, sizeof bytes) == 0;
 }
 
-int ligi_index_bind(const ligi_index_txn *index, const uint8_t id[16])
+int ligi_mdb_bind(const ligi_mdb_txn *index, const uint8_t id[16])
 {
     uint8_t bytes[32];
     MDB_val key = own_key("\0bound"), value = {sizeof bytes, bytes};
@@ -95,13 +95,13 @@ int ligi_index_bind(const ligi_index_txn *index, const uint8_t id[16])
 
 /* --- items --- */
 
-static int put_value(ligi_index_txn *index, MDB_val *key, const void *data, size_t bytes,
+static int put_value(ligi_mdb_txn *index, MDB_val *key, const void *data, size_t bytes,
                      const value_ref *ref, unsigned flags)
 {
     uint8_t small[REF_BYTES];
     MDB_val value = {REF_BYTES, small};
 
-    if (bytes > LIGI_INDEX_INLINE_BYTES) {
+    if (bytes > LIGI_MDB_INLINE_BYTES) {
         put_le64(small, ref->file);
         put_le64(small + 8, ref->offset);
         put_le64(small + 16, ref->version);
@@ -120,42 +120,41 @@ static int put_value(ligi_index_txn *index, MDB_val *key, const void *data, size
     return number;
 }
 
-int ligi_index_apply_item(ligi_index_txn *index, const ligi_log_item *item, uint64_t version,
-                          const ligi_log_position *at)
+int ligi_mdb_apply_item(ligi_mdb_txn *index, const ligi_clog_item *item, uint64_t version,
+                        const ligi_clog_position *at)
 {
     value_ref ref = {.file = at->segment, .offset = at->offset + item->at, .version = version};
     uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
     MDB_val key;
 
-    if (item->kind == LIGI_LOG_EVENT)
+    if (item->kind == LIGI_CLOG_EVENT)
         return MDB_SUCCESS;
     if (ligi_file_catalog_key(item->key, item->key_bytes, stored, &key) != LIG_OK)
         return MDB_BAD_VALSIZE;
-    if (item->kind == LIGI_LOG_PUT)
+    if (item->kind == LIGI_CLOG_PUT)
         return put_value(index, &key, item->value, item->value_bytes, &ref, 0);
     int number = mdb_del(index->txn, index->dbi, &key, NULL);
     return number == MDB_NOTFOUND ? MDB_SUCCESS : number;
 }
 
-lig_status ligi_index_apply(void *opaque, const uint8_t *record, const ligi_log_header *header,
-                            const ligi_log_position *at)
+lig_status ligi_mdb_apply(void *opaque, const uint8_t *record, const ligi_clog_header *header,
+                          const ligi_clog_position *at)
 {
-    ligi_index_txn *index = opaque;
-    size_t next = LIGI_LOG_HEADER_BYTES;
-    ligi_log_item item;
+    ligi_mdb_txn *index = opaque;
+    size_t next = LIGI_CLOG_HEADER_BYTES;
+    ligi_clog_item item;
 
-    while (index->number == MDB_SUCCESS && ligi_log_item_next(record, header->bytes, &next, &item))
-        index->number = ligi_index_apply_item(index, &item, header->version, at);
+    while (index->number == MDB_SUCCESS && ligi_clog_item_next(record, header->bytes, &next, &item))
+        index->number = ligi_mdb_apply_item(index, &item, header->version, at);
     index->applied++;
     return index->number == MDB_SUCCESS ? LIG_OK : LIG_E_IO;
 }
 
-lig_status ligi_index_fill_item(void *opaque, const ligi_checkpoint_item *item)
+lig_status ligi_mdb_fill_item(void *opaque, const ligi_checkpoint_item *item)
 {
-    const ligi_index_fill *fill = opaque;
-    value_ref ref = {.file = fill->checkpoint | IN_CHECKPOINT,
-                     .offset = item->offset,
-                     .version = item->version};
+    const ligi_mdb_fill *fill = opaque;
+    value_ref ref = {
+        .file = fill->checkpoint | IN_CHECKPOINT, .offset = item->offset, .version = item->version};
     uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
     MDB_val key;
 
@@ -186,8 +185,8 @@ static lig_status read_ref(ligi_file_log *log, const value_ref *ref, void *data)
     size_t got;
     int fd;
 
-    LIG_TRY(ligi_log_folder_file(&log->folder, kind, ref->file & ~IN_CHECKPOINT, &fd));
-    lig_status status = ligi_log_pread(&log->folder, fd, data, ref->bytes, ref->offset, &got);
+    LIG_TRY(ligi_clog_folder_file(&log->folder, kind, ref->file & ~IN_CHECKPOINT, &fd));
+    lig_status status = ligi_clog_pread(&log->folder, fd, data, ref->bytes, ref->offset, &got);
     close(fd);
     LIG_TRY(status);
     return got == ref->bytes && ligi_hash64_plain(data, got) == ref->hash
@@ -202,19 +201,18 @@ static lig_status read_ref(ligi_file_log *log, const value_ref *ref, void *data)
 static lig_status search_checkpoints(ligi_file_log *log, const void *key, size_t key_bytes,
                                      const value_ref *ref, void *data)
 {
-    uint64_t *numbers, put_at;
-    size_t count, bytes;
-    void *value;
+    ligi_checkpoint_item item = {.key = key, .key_bytes = key_bytes};
+    uint64_t *numbers;
+    size_t count;
 
-    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
+    LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
     lig_status status = LIG_E_NOTFOUND;
     while (status == LIG_E_NOTFOUND && count-- > 0) {
-        value = NULL;
-        if (ligi_checkpoint_find(log, numbers[count], key, key_bytes, &put_at, &value, &bytes) ==
-                LIG_OK &&
-            put_at == ref->version && bytes == ref->bytes &&
-            ligi_hash64_plain(value, bytes) == ref->hash) {
-            memcpy(data, value, bytes);
+        void *value = NULL;
+        if (ligi_checkpoint_find(log, numbers[count], &item, &value) == LIG_OK &&
+            item.version == ref->version && item.value_bytes == ref->bytes &&
+            ligi_hash64_plain(value, item.value_bytes) == ref->hash) {
+            memcpy(data, value, item.value_bytes);
             status = LIG_OK;
         }
         free(value);
@@ -223,41 +221,49 @@ static lig_status search_checkpoints(ligi_file_log *log, const void *key, size_t
     return status;
 }
 
-lig_status ligi_index_value(ligi_file_log *log, const void *key, size_t key_bytes, MDB_val stored,
-                            const void **inlined, void **value, size_t *value_bytes)
+/* Where the segment is gone or damaged a checkpoint may have it. */
+static lig_status fetch(ligi_file_log *log, const value_ref *ref, const ligi_mdb_value_read *value)
+{
+    lig_status status = read_ref(log, ref, value->owned);
+
+    if (status != LIG_E_NOTFOUND && status != LIG_E_CORRUPT)
+        return status;
+    lig_status found = search_checkpoints(log, value->key, value->key_bytes, ref, value->owned);
+    if (found != LIG_E_NOTFOUND)
+        return found;
+    if (status == LIG_E_NOTFOUND)
+        return lig_fail(LIG_E_BUSY,
+                        "%s: version %" PRIu64 " of the catalog is no longer kept (try again)",
+                        log->folder.place, ref->version);
+    return read_ref(log, ref, value->owned); /* for its sentence */
+}
+
+lig_status ligi_mdb_value(ligi_file_log *log, MDB_val stored, ligi_mdb_value_read *value)
 {
     value_ref ref;
 
-    *inlined = *value = NULL;
+    value->owned = NULL;
     if (stored.mv_size == 0)
         return lig_fail(LIG_E_CORRUPT, "%s: the index holds an empty value", log->folder.place);
     if (((const uint8_t *)stored.mv_data)[stored.mv_size - 1] == 0) {
-        *inlined = stored.mv_data;
-        *value_bytes = stored.mv_size - 1;
+        value->data = stored.mv_data;
+        value->bytes = stored.mv_size - 1;
         return LIG_OK;
     }
     if (!get_ref(stored, &ref))
         return lig_fail(LIG_E_CORRUPT, "%s: the index is damaged", log->folder.place);
-    *value_bytes = ref.bytes;
-    LIG_TRY(ligi_alloc(value, ref.bytes, "a value of the catalog"));
-    lig_status status = read_ref(log, &ref, *value);
-    if (status == LIG_E_NOTFOUND || status == LIG_E_CORRUPT) {
-        lig_status found = search_checkpoints(log, key, key_bytes, &ref, *value);
-        if (found != LIG_E_NOTFOUND)
-            status = found;
-    }
-    if (status == LIG_E_NOTFOUND)
-        status = lig_fail(LIG_E_BUSY,
-                          "%s: version %" PRIu64 " of the catalog is no longer kept (try again)",
-                          log->folder.place, ref.version);
+    LIG_TRY(ligi_alloc(&value->owned, ref.bytes, "a value of the catalog"));
+    lig_status status = fetch(log, &ref, value);
+    value->data = value->owned;
+    value->bytes = ref.bytes;
     if (status != LIG_OK) {
-        free(*value);
-        *value = NULL;
+        free(value->owned);
+        value->owned = NULL;
     }
     return status;
 }
 
-uint64_t ligi_index_value_version(MDB_val stored)
+uint64_t ligi_mdb_value_version(MDB_val stored)
 {
     value_ref ref = {0};
     return get_ref(stored, &ref) ? ref.version : 0;

@@ -1,4 +1,4 @@
-#include "backend/file/catalog/index_build.h"
+#include "backend/file/index/index_build.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -12,19 +12,19 @@
 
 typedef struct index_build {
     ligi_file_log *log;
-    ligi_index_fill fill;
+    ligi_mdb_fill fill;
     int64_t told_ns;
     uint64_t items, commits;
 } index_build;
 
-lig_status ligi_index_base(ligi_file_log *log, uint64_t below, ligi_checkpoint_info *info,
-                           size_t *damaged)
+lig_status ligi_mdb_base(ligi_file_log *log, uint64_t below, ligi_checkpoint_info *info,
+                         size_t *damaged)
 {
     uint64_t *numbers;
     size_t count;
 
     memset(info, 0, sizeof *info);
-    LIG_TRY(ligi_log_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
+    LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
     lig_status status = LIG_OK;
     while (status == LIG_OK && count-- > 0) {
         if (numbers[count] >= below)
@@ -57,27 +57,27 @@ static lig_status build_item(void *context, const ligi_checkpoint_item *item)
 
     build->items++;
     tell(build);
-    return ligi_index_fill_item(&build->fill, item);
+    return ligi_mdb_fill_item(&build->fill, item);
 }
 
-static lig_status build_record(void *context, const uint8_t *record, const ligi_log_header *header,
-                               const ligi_log_position *at)
+static lig_status build_record(void *context, const uint8_t *record, const ligi_clog_header *header,
+                               const ligi_clog_position *at)
 {
     index_build *build = context;
 
     build->commits++;
     tell(build);
-    return ligi_index_apply(build->fill.index, record, header, at);
+    return ligi_mdb_apply(build->fill.index, record, header, at);
 }
 
 /* The position behind the checkpoint, or before the first record. */
 static lig_status build_base(index_build *build, const ligi_checkpoint_info *info)
 {
-    ligi_log_position *at = &build->fill.index->at;
+    ligi_clog_position *at = &build->fill.index->at;
 
     if (info->version != 0) {
         LIG_TRY(ligi_checkpoint_read(build->log, info->version, build_item, build));
-        *at = (ligi_log_position){.version = info->version, .chain = info->chain};
+        *at = (ligi_clog_position){.version = info->version, .chain = info->chain};
         return ligi_file_log_find(build->log, at);
     }
     LIG_TRY(ligi_file_log_first(build->log, at));
@@ -89,14 +89,13 @@ static lig_status build_base(index_build *build, const ligi_checkpoint_info *inf
                     build->log->folder.place, at->version + 1);
 }
 
-lig_status ligi_index_build(ligi_file_log *log, ligi_index_txn *index,
-                            const ligi_checkpoint_info *info, int tail)
+lig_status ligi_mdb_build(ligi_file_log *log, ligi_mdb_txn *index, const ligi_checkpoint_info *info,
+                          int tail)
 {
-    index_build build = {
-        .log = log, .fill = {index, info->version}, .told_ns = ligi_now_ns()};
-    ligi_log_end end;
+    index_build build = {.log = log, .fill = {index, info->version}, .told_ns = ligi_now_ns()};
+    ligi_clog_end end;
 
-    index->number = ligi_index_bind(index, log->id);
+    index->number = ligi_mdb_bind(index, log->id);
     if (index->number != MDB_SUCCESS)
         return LIG_E_IO;
     LIG_TRY(build_base(&build, info));
@@ -104,10 +103,10 @@ lig_status ligi_index_build(ligi_file_log *log, ligi_index_txn *index,
         LIG_TRY(ligi_file_log_tail(log, &index->at, build_record, &build));
     } else {
         LIG_TRY(ligi_file_log_read(log, &index->at, build_record, &build, &end));
-        if (end == LIGI_LOG_DAMAGED)
+        if (end == LIGI_CLOG_DAMAGED)
             return lig_fail(LIG_E_CORRUPT, "%s: the log is damaged at version %" PRIu64,
                             log->folder.place, index->at.version + 1);
     }
-    index->number = ligi_index_position_put(index);
+    index->number = ligi_mdb_position_put(index);
     return index->number == MDB_SUCCESS ? LIG_OK : LIG_E_IO;
 }

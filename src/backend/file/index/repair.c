@@ -1,9 +1,9 @@
-#include "backend/file/catalog/repair.h"
+#include "backend/file/index/repair.h"
 
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/catalog/checkpointing.h"
-#include "backend/file/catalog/index_env.h"
+#include "backend/file/index/index_env.h"
 #include "backend/file/log/salvage.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -15,52 +15,51 @@
 
 static lig_status take_base(void *context, const ligi_checkpoint_item *item, uint64_t checkpoint)
 {
-    ligi_index_fill fill = {context, checkpoint};
-    return ligi_index_fill_item(&fill, item);
+    ligi_mdb_fill fill = {context, checkpoint};
+    return ligi_mdb_fill_item(&fill, item);
 }
 
-static lig_status take_item(void *context, const ligi_log_item *item, uint64_t version,
-                            const ligi_log_position *at)
+static lig_status take_item(void *context, const ligi_clog_item *item, uint64_t version,
+                            const ligi_clog_position *at)
 {
-    ligi_index_txn *index = context;
+    ligi_mdb_txn *index = context;
 
-    index->number = ligi_index_apply_item(index, item, version, at);
+    index->number = ligi_mdb_apply_item(index, item, version, at);
     return index->number == MDB_SUCCESS ? LIG_OK : LIG_E_IO;
 }
 
 static lig_status log_problem(void *context, const char *text, const void *event, size_t bytes)
 {
-    const ligi_index_txn *index = context;
+    const ligi_mdb_txn *index = context;
     (void)index, (void)bytes;
     if (event == NULL)
         ligi_log(LIG_LOG_WARNING, "%s", text);
     return LIG_OK;
 }
 
-lig_status ligi_repair_fill(ligi_file_log *log, ligi_index_txn *index)
+lig_status ligi_repair_fill(ligi_file_log *log, ligi_mdb_txn *index)
 {
     ligi_salvage salvage = {
         .base = take_base, .item = take_item, .problem = log_problem, .context = index};
 
     LIG_TRY(ligi_salvage_run(log, &salvage));
     index->at = salvage.reached;
-    index->number = ligi_index_position_put(index);
+    index->number = ligi_mdb_position_put(index);
     return index->number == MDB_SUCCESS ? LIG_OK : LIG_E_IO;
 }
 
 lig_status ligi_repair_index(ligi_file_catalog *self)
 {
-    ligi_index_txn index = {.dbi = self->dbi};
+    ligi_mdb_txn index = {.dbi = self->dbi};
 
     int number = mdb_txn_begin(self->env, NULL, 0, &index.txn);
-    LIG_TRY(ligi_index_env_fail(self, number, "cannot be written"));
+    LIG_TRY(ligi_mdb_env_fail(self, number, "cannot be written"));
     lig_status status = ligi_repair_fill(&self->log, &index);
     if (status == LIG_OK)
-        return ligi_index_env_fail(self, mdb_txn_commit(index.txn), "cannot be rebuilt");
+        return ligi_mdb_env_fail(self, mdb_txn_commit(index.txn), "cannot be rebuilt");
     mdb_txn_abort(index.txn);
-    return index.number == MDB_SUCCESS
-               ? status
-               : ligi_index_env_fail(self, index.number, "cannot be rebuilt");
+    return index.number == MDB_SUCCESS ? status
+                                       : ligi_mdb_env_fail(self, index.number, "cannot be rebuilt");
 }
 
 /* --- a new log --- */

@@ -1,4 +1,4 @@
-#include "backend/file/catalog/index_env.h"
+#include "backend/file/index/index_env.h"
 
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/names.h"
@@ -30,7 +30,7 @@ static lig_status identify(ligi_file_catalog *self)
     if (opened.device != self->index_file.device || opened.inode != self->index_file.inode)
         return lig_fail(LIG_E_BUSY, "%s/" LIGI_NAME_INDEX " was replaced while it was opened",
                         self->place);
-    return ligi_index_env_still(self);
+    return ligi_mdb_env_still(self);
 }
 
 static int try_open(ligi_file_catalog *self, uint64_t map_bytes)
@@ -47,7 +47,7 @@ static int try_open(ligi_file_catalog *self, uint64_t map_bytes)
     if (number == MDB_SUCCESS)
         number = mdb_env_open(self->env, path, MDB_NOSUBDIR | MDB_NOTLS | MDB_NOSYNC, 0666);
     if (number != MDB_SUCCESS)
-        ligi_index_env_close(self);
+        ligi_mdb_env_close(self);
     return number;
 }
 
@@ -71,7 +71,7 @@ static lig_status look_at_file(ligi_file_catalog *self)
 
 /* LMDB writes to its lock file through a map: on a full disk a page that is not there yet would
  * raise SIGBUS. */
-lig_status ligi_index_env_reserve_lock(const ligi_file_catalog *self, const char *name)
+lig_status ligi_mdb_env_reserve_lock(const ligi_file_catalog *self, const char *name)
 {
     int fd;
 
@@ -99,17 +99,16 @@ static lig_status open_database(ligi_file_catalog *self)
     LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be read"));
     number = mdb_dbi_open(txn, NULL, 0, &self->dbi);
     int committed = mdb_txn_commit(txn);
-    return ligi_mdb_fail(number != MDB_SUCCESS ? number : committed, self->place,
-                         "cannot be read");
+    return ligi_mdb_fail(number != MDB_SUCCESS ? number : committed, self->place, "cannot be read");
 }
 
-lig_status ligi_index_env_open(ligi_file_catalog *self)
+lig_status ligi_mdb_env_open(ligi_file_catalog *self)
 {
     uint64_t map_bytes = self->map_bytes;
 
-    ligi_index_env_close(self);
+    ligi_mdb_env_close(self);
     LIG_TRY(look_at_file(self));
-    LIG_TRY(ligi_index_env_reserve_lock(self, LIGI_NAME_INDEX_LOCK));
+    LIG_TRY(ligi_mdb_env_reserve_lock(self, LIGI_NAME_INDEX_LOCK));
     int number = try_open(self, map_bytes);
     /* Where address space is rationed a smaller map does too: it grows when it must. */
     while (number == ENOMEM && map_bytes > MAP_BYTES_LEAST)
@@ -119,7 +118,7 @@ lig_status ligi_index_env_open(ligi_file_catalog *self)
     return open_database(self);
 }
 
-void ligi_index_env_close(ligi_file_catalog *self)
+void ligi_mdb_env_close(ligi_file_catalog *self)
 {
     if (self->env != NULL)
         mdb_env_close(self->env);
@@ -133,14 +132,14 @@ static lig_status remove_entry(const ligi_file_catalog *self, const char *name)
     return LIG_OK;
 }
 
-lig_status ligi_index_env_remove(ligi_file_catalog *self)
+lig_status ligi_mdb_env_remove(ligi_file_catalog *self)
 {
-    ligi_index_env_close(self);
+    ligi_mdb_env_close(self);
     LIG_TRY(remove_entry(self, LIGI_NAME_INDEX));
     return remove_entry(self, LIGI_NAME_INDEX_LOCK);
 }
 
-lig_status ligi_index_env_still(const ligi_file_catalog *self)
+lig_status ligi_mdb_env_still(const ligi_file_catalog *self)
 {
     int fd = -1;
 
@@ -150,7 +149,7 @@ lig_status ligi_index_env_still(const ligi_file_catalog *self)
                             self->log.head.fd);
 }
 
-void ligi_index_env_ahead(const ligi_file_catalog *self)
+void ligi_mdb_env_ahead(const ligi_file_catalog *self)
 {
     static const uint8_t zeros[64 << 10];
     MDB_envinfo info;
@@ -171,7 +170,7 @@ void ligi_index_env_ahead(const ligi_file_catalog *self)
         at += sizeof zeros;
 }
 
-lig_status ligi_index_env_fail(const ligi_file_catalog *self, int number, const char *what)
+lig_status ligi_mdb_env_fail(const ligi_file_catalog *self, int number, const char *what)
 {
     struct statvfs room;
 

@@ -1,5 +1,5 @@
-/* The index is what the log makes of it: random commits, a slow and obvious map beside them, and the
- * index rebuilt, copied and replayed at any time. */
+/* The index is what the log makes of it: random commits, a slow and obvious map beside them, and
+ * the index rebuilt, copied and replayed at any time. */
 #include "file_volume.h"
 
 enum { KEYS = 120, STEPS = 260, LARGE = 9000 };
@@ -139,7 +139,8 @@ static void run(const char *folder, const char *options, uint64_t seed)
     for (uint64_t step = 0; step < STEPS; step++) {
         commit_random(volume, &map, &random);
         uint64_t what = next_random(&random) % 40;
-        if (what == 0 && old == NULL && strstr(options, "map") == NULL) { /* it outlives checkpoints */
+        if (what == 0 && old == NULL &&
+            strstr(options, "map") == NULL) { /* it outlives checkpoints */
             kept = map;
             assert_ok(OPS->catalog_begin(volume, &old, &version));
         }
