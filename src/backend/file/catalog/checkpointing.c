@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define GROW_TIMES_MAX 40
+
 static lig_status file_bytes(ligi_file_catalog *self, ligi_name_kind kind, uint64_t number,
                              uint64_t *bytes)
 {
@@ -69,25 +71,35 @@ static lig_status begin_log(checkpoint_run *run, ligi_mdb_txn *index)
 }
 
 /* The index stands at the start of a new segment: behind a roll, or `anew` after a damaged log. */
-static lig_status move_index(checkpoint_run *run, int anew)
+static lig_status move_index(checkpoint_run *run, int anew, int *number)
 {
     ligi_file_catalog *self = run->catalog;
     ligi_mdb_txn index = {.dbi = self->dbi};
 
-    int number = mdb_txn_begin(self->env, NULL, 0, &index.txn);
-    LIG_TRY(ligi_mdb_env_fail(self, number, "cannot be written"));
+    *number = mdb_txn_begin(self->env, NULL, 0, &index.txn);
+    if (*number != MDB_SUCCESS)
+        return LIG_OK;
     lig_status status = ligi_mdb_position(index.txn, self->dbi, &index.at);
+    if (status == LIG_OK) /* a map that is full shows before the log has a new segment */
+        *number = ligi_mdb_position_put(&index);
+    if (status == LIG_OK && *number != MDB_SUCCESS) {
+        mdb_txn_abort(index.txn);
+        return LIG_OK;
+    }
     if (status == LIG_OK && anew) {
         status = begin_log(run, &index);
     } else if (status == LIG_OK) {
         status = ligi_file_log_roll(&self->log, &index.at, self->wait_ns);
     }
     if (status == LIG_OK)
-        status = ligi_mdb_env_fail(self, ligi_mdb_position_put(&index), "cannot be written");
-    if (status == LIG_OK)
-        status = ligi_mdb_env_fail(self, mdb_txn_commit(index.txn), "cannot be written");
+        *number = ligi_mdb_position_put(&index);
+    /* After MDB_MAP_FULL the same segment is made again. */
+    if (status == LIG_OK && *number == MDB_SUCCESS)
+        *number = mdb_txn_commit(index.txn);
     else
         mdb_txn_abort(index.txn);
+    if (status == LIG_OK && anew)
+        status = ligi_mdb_env_fail(self, *number, "cannot be written");
     run->at = index.at;
     return status;
 }
@@ -100,12 +112,21 @@ static lig_status begin_at_roll(checkpoint_run *run, int anew)
 
     LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
     lig_status status = anew ? LIG_OK : ligi_file_catalog_settle(self);
-    if (status == LIG_OK)
-        status = ligi_file_catalog_enter(self);
-    if (status == LIG_OK) {
-        status = move_index(run, anew);
-        ligi_file_catalog_leave(self);
+    int number = MDB_MAP_FULL;
+    for (int i = 0; i < GROW_TIMES_MAX && status == LIG_OK && number != MDB_SUCCESS; i++) {
+        if (i > 0)
+            status = number == MDB_MAP_FULL || number == MDB_MAP_RESIZED
+                         ? ligi_file_catalog_adapt_map(self, number)
+                         : ligi_mdb_env_fail(self, number, "cannot be written");
+        if (status == LIG_OK)
+            status = ligi_file_catalog_enter(self);
+        if (status == LIG_OK) {
+            status = move_index(run, anew, &number);
+            ligi_file_catalog_leave(self);
+        }
     }
+    if (status == LIG_OK)
+        status = ligi_mdb_env_fail(self, number, "cannot be written");
     if (status == LIG_OK)
         status = ligi_file_catalog_begin(self, &run->snapshot, &version);
     ligi_file_catalog_unlock(self);

@@ -145,8 +145,8 @@ lig_status ligi_mdb_env_still(const ligi_file_catalog *self)
 
     (void)mdb_env_get_fd(self->env, &fd);
     LIG_TRY(ligi_entry_still(self->folder_fd, self->place, LIGI_NAME_INDEX, &self->index_file, fd));
-    return ligi_entry_still(self->log.folder.fd, self->place, LIGI_NAME_HEAD, &self->head_file,
-                            self->log.head.fd);
+    return ligi_entry_still(self->folder_fd, self->place, LIGI_NAME_LOG "/" LIGI_NAME_HEAD,
+                            &self->head_file, self->log.head.fd);
 }
 
 void ligi_mdb_env_ahead(const ligi_file_catalog *self)

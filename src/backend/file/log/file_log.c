@@ -157,7 +157,7 @@ static lig_status enter_segment(log_scan *scan, uint64_t segment)
  * was durable, and for anything at all. */
 static lig_status look_behind(log_scan *scan, uint64_t version, int *witnessed, int *something)
 {
-    uint64_t bytes = (uint64_t)lseek(scan->fd, 0, SEEK_END), from = scan->at->offset;
+    uint64_t bytes = ligi_log_data_bytes(scan->fd), from = scan->at->offset;
     ligi_clog_header header;
     uint8_t *rest;
     size_t got;
@@ -378,10 +378,10 @@ static lig_status cut(ligi_file_log *log, const ligi_clog_position *at)
     int fd;
 
     LIG_TRY(segment_file(log, at->segment, &fd));
-    off_t bytes = lseek(fd, 0, SEEK_END);
+    uint64_t bytes = ligi_log_data_bytes(fd);
     lig_status status = LIG_OK;
-    if (bytes > (off_t)at->offset)
-        status = extend(log, fd, at->offset, (uint64_t)bytes - at->offset);
+    if (bytes > at->offset)
+        status = extend(log, fd, at->offset, bytes - at->offset);
     close(fd);
     return status;
 }

@@ -92,6 +92,12 @@ lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, 
     if (file == NULL) {
         int flags = folder->read_only || kind == LIGI_NAME_CHECKPOINT ? O_RDONLY : O_RDWR;
         status = ligi_entry_open(folder->store_fd, folder->fd, folder->place, name, flags, &opened);
+        /* A copy made of hard links would write to the original's log. */
+        if (status == LIG_OK && flags == O_RDWR) {
+            status = ligi_plain_sole(opened, folder->place, shown);
+            if (status != LIG_OK)
+                close(opened);
+        }
         if (status == LIG_OK) {
             keep_open(folder, kind, number, opened);
             file = find_open(folder, kind, number);
@@ -286,6 +292,19 @@ lig_status ligi_segment_header_read(const ligi_clog_folder *folder, int fd, uint
                         folder->place, format, SEGMENT_FORMAT);
     memcpy(header->id, id, 16);
     return LIG_OK;
+}
+
+/* A segment is as large as what was written to it: a larger one was made by somebody else, and its
+ * size says nothing about the memory that it deserves. */
+uint64_t ligi_log_data_bytes(int fd)
+{
+    off_t size = lseek(fd, 0, SEEK_END), end = 0, start = 0;
+
+    while (end < size && (start = lseek(fd, end, SEEK_DATA)) >= 0)
+        end = lseek(fd, start, SEEK_HOLE);
+    if (start < 0 && errno != ENXIO) /* the file system does not know */
+        end = size;
+    return end > 0 ? (uint64_t)end : 0;
 }
 
 lig_status ligi_clog_pread(const ligi_clog_folder *folder, int fd, void *data, size_t bytes,

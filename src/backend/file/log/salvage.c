@@ -34,11 +34,10 @@ static lig_status read_segment(ligi_file_log *log, segment_bytes *segment)
     int fd;
 
     LIG_TRY(ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment->number, &fd));
-    off_t size = lseek(fd, 0, SEEK_END);
-    lig_status status = ligi_alloc(&segment->data, size > 0 ? (size_t)size : 1, "a segment");
+    size_t bytes = ligi_log_data_bytes(fd);
+    lig_status status = ligi_alloc(&segment->data, bytes + 1, "a segment");
     if (status == LIG_OK)
-        status = ligi_clog_pread(&log->folder, fd, segment->data, size > 0 ? (size_t)size : 0, 0,
-                                 &segment->bytes);
+        status = ligi_clog_pread(&log->folder, fd, segment->data, bytes, 0, &segment->bytes);
     close(fd);
     return status;
 }
