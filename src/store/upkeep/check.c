@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "store/catalog/change.h"
+#include "store/catalog/event.h"
 #include "store/catalog/fingerprint_index.h"
 #include "store/catalog/orphans.h"
 #include "store/load/fetch.h"
@@ -386,8 +387,10 @@ static lig_status audit(check_run *self)
 static lig_status add_problem(void *context, const char *text, const void *event, size_t bytes)
 {
     check_run *self = context;
-    (void)event, (void)bytes;
-    return ligi_report_add(self->report, "%s", text);
+    lig_event told;
+    if (event == NULL || ligi_event_get(event, bytes, &told) != LIG_OK)
+        return ligi_report_add(self->report, "%s", text);
+    return ligi_report_add(self->report, "%s: it concerns model '%s'", text, told.name);
 }
 
 /* The log and its checkpoints, before the catalog that was made of them. */

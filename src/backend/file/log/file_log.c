@@ -157,7 +157,7 @@ static lig_status enter_segment(log_scan *scan, uint64_t segment)
  * was durable, and for anything at all. */
 static lig_status look_behind(log_scan *scan, uint64_t version, int *witnessed, int *something)
 {
-    uint64_t bytes = ligi_log_data_bytes(scan->fd), from = scan->at->offset;
+    uint64_t bytes = ligi_clog_data_bytes(scan->fd), from = scan->at->offset;
     ligi_clog_header header;
     uint8_t *rest;
     size_t got;
@@ -378,7 +378,7 @@ static lig_status cut(ligi_file_log *log, const ligi_clog_position *at)
     int fd;
 
     LIG_TRY(segment_file(log, at->segment, &fd));
-    uint64_t bytes = ligi_log_data_bytes(fd);
+    uint64_t bytes = ligi_clog_data_bytes(fd);
     lig_status status = LIG_OK;
     if (bytes > at->offset)
         status = extend(log, fd, at->offset, bytes - at->offset);

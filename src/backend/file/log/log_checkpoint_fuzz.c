@@ -24,13 +24,13 @@ static lig_status touch(void *context, const ligi_checkpoint_item *item)
 static void use(ligi_file_log *log)
 {
     uint8_t seen = 0;
-    uint64_t put_at;
-    size_t bytes, skipped = 0;
+    ligi_checkpoint_item item = {.key = (const uint8_t *)"key", .key_bytes = 3};
+    size_t skipped = 0;
     void *value;
 
     (void)ligi_checkpoint_read(log, 1, touch, &seen);
     (void)ligi_checkpoint_salvage(log, 1, touch, &seen, &skipped);
-    if (ligi_checkpoint_find(log, 1, "key", 3, &put_at, &value, &bytes) == LIG_OK)
+    if (ligi_checkpoint_find(log, 1, &item, &value) == LIG_OK)
         free(value);
 }
 

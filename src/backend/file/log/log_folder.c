@@ -296,7 +296,7 @@ lig_status ligi_segment_header_read(const ligi_clog_folder *folder, int fd, uint
 
 /* A segment is as large as what was written to it: a larger one was made by somebody else, and its
  * size says nothing about the memory that it deserves. */
-uint64_t ligi_log_data_bytes(int fd)
+uint64_t ligi_clog_data_bytes(int fd)
 {
     off_t size = lseek(fd, 0, SEEK_END), end = 0, start = 0;
 

@@ -72,7 +72,7 @@ lig_status ligi_segment_header_read(const ligi_clog_folder *folder, int fd, uint
                                     ligi_segment_header *header);
 
 /* The bytes of a file up to a hole at its end. */
-uint64_t ligi_log_data_bytes(int fd);
+uint64_t ligi_clog_data_bytes(int fd);
 
 /* pread of exactly these bytes; *got is less at the file's end. Only the system's refusal is an
  * error. */

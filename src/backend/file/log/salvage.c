@@ -34,7 +34,7 @@ static lig_status read_segment(ligi_file_log *log, segment_bytes *segment)
     int fd;
 
     LIG_TRY(ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment->number, &fd));
-    size_t bytes = ligi_log_data_bytes(fd);
+    size_t bytes = ligi_clog_data_bytes(fd);
     lig_status status = ligi_alloc(&segment->data, bytes + 1, "a segment");
     if (status == LIG_OK)
         status = ligi_clog_pread(&log->folder, fd, segment->data, bytes, 0, &segment->bytes);
