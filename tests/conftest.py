@@ -80,8 +80,9 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
 
 @pytest.fixture(scope="session")
 def warm_torch() -> Iterator[WarmPython]:
-    """Python with torch imported beforehand."""
-    server = WarmPython("torch", "torch.distributed.checkpoint", "torch.distributed.fsdp")
+    """Python with torch imported beforehand, and what optimizers and FSDP import at first use."""
+    parts = ("torch._dynamo", "torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp")
+    server = WarmPython("torch", *parts)
     yield server
     server.close()
 

@@ -1,8 +1,9 @@
 """Runs scenarios on several processes of a torch.distributed job, again and again.
 
-Importing torch takes longer than any scenario, so that one process does it once and forks the
-ranks. Told by lines of JSON: {"scenario", "folder", "ranks", "arguments", "seconds"}; answers each
-with one line, a list of {"result"}, {"error", "text"} or {"signal"}, one a rank."""
+Importing torch takes longer than any scenario, so that one process does it once, with the parts
+that optimizers and FSDP import when they are first used, and forks the ranks. Told by lines of
+JSON: {"scenario", "folder", "ranks", "arguments", "seconds"}; answers each with one line, a list of
+{"result"}, {"error", "text"} or {"signal"}, one a rank."""
 
 from __future__ import annotations
 
@@ -18,10 +19,14 @@ import traceback
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["GLOO_SOCKET_IFNAME"] = "lo"
 
+import numpy.random  # noqa: F401
 import rank_scenarios
+import torch._dynamo
 import torch.distributed as dist
+import torch.distributed.checkpoint.state_dict
 import torch.distributed.fsdp
-import torch.distributed.tensor.parallel  # noqa: F401
+import torch.distributed.tensor.parallel
+import torch.profiler  # noqa: F401
 
 
 def run(rank: int, request: dict, out: int) -> None:
