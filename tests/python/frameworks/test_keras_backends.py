@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from warm_python import WarmPython
 
 pytest.importorskip("keras")
 
@@ -19,7 +18,8 @@ def make():
     layers = keras.layers
     parts = [layers.Dense(8), layers.BatchNormalization(), layers.Dense(2)]
     model = keras.Sequential([keras.Input((4,)), *parts])
-    model.compile("adam", "mse", run_eagerly=True)
+    # In eager mode jax compiles every operation that it meets.
+    model.compile("adam", "mse", run_eagerly=action != "jax")
     return model
 def fit(model):
     model.fit(np.ones((16, 4), "f4"), np.ones((16, 2), "f4"), epochs=1, verbose=0)
@@ -60,12 +60,17 @@ print("ok")
 """
 
 
+def environment(backend: str) -> dict[str, str]:
+    return os.environ | {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
+
+
 def test_each_backend_and_across(tmp_path: Path) -> None:
+    warm = {name: WarmPython("keras", env=environment(name)) for name in ("torch", "jax")}
     outs = []
     for backend in ("torch", "jax", "torch"):
-        environment = os.environ | {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
-        command = [sys.executable, "-c", CODE, str(tmp_path / "s"), backend]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+        done = warm[backend].run("-c", CODE, tmp_path / "s", backend, env=environment(backend))
         assert done.stdout.endswith("ok\n"), done.stderr
         outs.append(done.stdout)
+    for server in warm.values():
+        server.close()
     assert outs[0] == outs[1] == outs[2]
