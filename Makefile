@@ -12,6 +12,10 @@ WERROR ?= OFF
 FUZZ_SECONDS ?= 20
 SOAK_SECONDS ?= 600
 PYTHON := .venv/bin/python
+# The C tests wait for most of their time: for a peer to be silent long enough, for a child to end.
+CTEST = ctest --test-dir build --output-on-failure -j $$((2 * $(JOBS)))
+# A worker has tests that lie side by side, which share fixtures, and takes others' when it is done.
+PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist worksteal
 GENERATOR = $(shell command -v ninja >/dev/null && echo -G Ninja)
 # An image loaded at random places can fall where TSan keeps its shadow.
 FIXED_MAP = $(shell setarch -R true 2>/dev/null && echo setarch -R)
@@ -49,15 +53,15 @@ types: setup
 	@$(PYTHON) -m mypy
 
 ctest: build
-	@ctest --test-dir build --output-on-failure -j $(JOBS)
+	@$(CTEST)
 
 pytest: build
-	@$(PYTHON) -m pytest -n $(JOBS)
+	@$(PYTEST)
 
 test: build
 	@$(PYTHON) tools/tidy.py
-	@ctest --test-dir build --output-on-failure -j $(JOBS)
-	@$(PYTHON) -m pytest -n $(JOBS)
+	@$(CTEST)
+	@$(PYTEST)
 
 # The sanitizers guess where libraries that are loaded later keep what is a thread's own, and a wrong
 # guess, once in some hundred runs, ends a sound test by a signal.

@@ -55,6 +55,9 @@ foreach(source IN LISTS test_sources)
   target_link_libraries(${name} PRIVATE "${CMOCKA_LIBRARY}")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+  if(source MATCHES "/tests/") # the long ones begin first, so that none is left alone at the end
+    set_tests_properties(${name} PROPERTIES COST 5)
+  endif()
   # Their dlopen does not know where the program looks. Under TSan UCX is not to be found: it has races.
   if(LIG_SANITIZE STREQUAL "address" OR (LIG_SANITIZE AND source MATCHES "/tests/compat/"))
     set_tests_properties(${name} PROPERTIES
