@@ -55,7 +55,10 @@ foreach(source IN LISTS test_sources)
   target_link_libraries(${name} PRIVATE "${CMOCKA_LIBRARY}")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300)
-  if(source MATCHES "/tests/") # the long ones begin first, so that none is left alone at the end
+  # The long ones begin first, so that none is left alone at the end; faults take longest to be noticed.
+  if(name MATCHES "_(kill|fault|death|hostile|loss)_test$")
+    set_tests_properties(${name} PROPERTIES COST 20)
+  elseif(source MATCHES "/tests/")
     set_tests_properties(${name} PROPERTIES COST 5)
   endif()
   # Their dlopen does not know where the program looks. Under TSan UCX is not to be found: it has races.
