@@ -134,6 +134,7 @@ LIG_API lig_status lig_mesh_get_all_handlers(lig_mesh *mesh, uint64_t handler, u
 /* The eight stamps of a request that has ended, in nanoseconds of this host's lig_mesh_nanosecond:
  *   0 push_pull began   1 request posted     2 request arrived   3 taken by get_batch   (2..5 in the server,
  *   4 respond began     5 response posted    6 response arrived  7 wait told            brought to this clock)
+ * `handler` is any handler of the request (lig_mesh_get_all_handlers): they all have the stamps of their request.
  * With several servers they are those of the last to answer. Between hosts the clocks' offset is estimated from the
  * fastest of many exchanges. */
 #define LIG_MESH_STAMPS 8

@@ -510,7 +510,7 @@ lig_status lig_mesh_fetch_trace(lig_mesh *mesh, uint64_t handler, uint64_t stamp
 {
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_request *request;
-    lig_status status = ligi_worker_requests_find(&mesh->outbox, handler, &request);
+    lig_status status = ligi_worker_requests_with(&mesh->outbox, handler, &request);
     if (status == LIG_OK && !request->waited)
         status = lig_fail(LIG_E_BUSY,
                           "request %llu has not been waited for: its trace is available afterwards",

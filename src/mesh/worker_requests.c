@@ -113,8 +113,13 @@ void ligi_worker_requests_undo(ligi_worker_requests *outbox, ligi_request *reque
     outbox->next_handler -= request->handler_count;
 }
 
+static int has_handler(const ligi_request *request, uint64_t handler)
+{
+    return handler >= request->handler && handler - request->handler < request->handler_count;
+}
+
 /* Handlers increase with serial numbers, so the ring is searched like a sorted array. */
-lig_status ligi_worker_requests_find(const ligi_worker_requests *outbox, uint64_t handler,
+lig_status ligi_worker_requests_with(const ligi_worker_requests *outbox, uint64_t handler,
                                      ligi_request **out)
 {
     uint64_t high = outbox->next_serial;
@@ -122,7 +127,7 @@ lig_status ligi_worker_requests_find(const ligi_worker_requests *outbox, uint64_
     uint64_t middle = high - 1; /* mostly it is the latest */
     for (; low < high; middle = low + (high - low) / 2) {
         ligi_request *request = outbox->ring[middle % LIG_MESH_REQUESTS_MAX];
-        if (request->handler == handler) {
+        if (has_handler(request, handler)) {
             *out = request;
             return LIG_OK;
         }
@@ -137,6 +142,20 @@ lig_status ligi_worker_requests_find(const ligi_worker_requests *outbox, uint64_
     return lig_fail(LIG_E_NOTFOUND,
                     "handler %llu is not one of the last %u requests, which are remembered",
                     (unsigned long long)handler, LIG_MESH_REQUESTS_MAX);
+}
+
+lig_status ligi_worker_requests_find(const ligi_worker_requests *outbox, uint64_t handler,
+                                     ligi_request **out)
+{
+    ligi_request *request;
+    LIG_TRY(ligi_worker_requests_with(outbox, handler, &request));
+    if (request->handler != handler)
+        return lig_fail(LIG_E_NOTFOUND,
+                        "handler %llu is a tensor of request %llu; use the handler that push_pull "
+                        "returned",
+                        (unsigned long long)handler, (unsigned long long)request->handler);
+    *out = request;
+    return LIG_OK;
 }
 
 ligi_request *ligi_worker_requests_open(const ligi_worker_requests *outbox, uint64_t serial)

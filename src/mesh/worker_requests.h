@@ -70,7 +70,11 @@ lig_status ligi_worker_requests_begin(ligi_worker_requests *outbox, uint32_t pus
 /* Takes back the latest, for which nothing was sent. */
 void ligi_worker_requests_undo(ligi_worker_requests *outbox, ligi_request *request);
 
-/* By handler: NOTFOUND for one that was never returned, or is forgotten. */
+/* The request that has the handler, one of those of its tensors: NOTFOUND for one that was never
+ * returned, or is forgotten. */
+lig_status ligi_worker_requests_with(const ligi_worker_requests *outbox, uint64_t handler,
+                                     ligi_request **request);
+/* The request whose first handler it is, which is its name; NOTFOUND for its other handlers too. */
 lig_status ligi_worker_requests_find(const ligi_worker_requests *outbox, uint64_t handler,
                                      ligi_request **request);
 /* By serial number; NULL if it is not open. */

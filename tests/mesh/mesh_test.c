@@ -63,6 +63,13 @@ static void test_push_pull(void **unused)
         assert_ok(lig_mesh_fetch_trace(worker, handler, stamps));
         for (int i = 0; i < 8; i++)
             assert_true(stamps[i] > 0 && (i == 0 || stamps[i] >= stamps[i - 1]));
+        for (uint64_t i = 1; i < 3; i++) {
+            uint64_t same[8];
+            assert_ok(lig_mesh_fetch_trace(worker, handler + i, same));
+            assert_memory_equal(same, stamps, sizeof stamps);
+            assert_status(lig_mesh_wait(worker, handler + i, 0), LIG_E_NOTFOUND);
+        }
+        assert_status(lig_mesh_fetch_trace(worker, handler + 3, stamps), LIG_E_NOTFOUND);
     }
     lig_mesh_stats stats;
     assert_ok(lig_mesh_stats_get(worker, &stats));
