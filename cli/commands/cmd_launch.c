@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ligament/secret.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -19,27 +20,50 @@ extern char **environ;
 typedef struct plan {
     uint64_t workers, servers, group_size, grace_s;
     int scheduler;
+    int script; /* no members: the program is a launch script, which starts them itself */
+    const char *host;
     unsigned port;
     int port_fd, secret_fd;
 } plan;
 
 /* --- what the processes share ---------------------------------------------------------------- */
 
+static lig_status find_host(const plan *self, struct addrinfo **found)
+{
+    struct addrinfo hint = {.ai_socktype = SOCK_STREAM};
+    int failed = getaddrinfo(self->host, NULL, &hint, found);
+    return failed == 0
+               ? LIG_OK
+               : lig_fail(LIG_E_INVALID, "address '%s': %s", self->host, gai_strerror(failed));
+}
+
+static unsigned port_of(int fd)
+{
+    struct sockaddr_storage place;
+    socklen_t bytes = sizeof place;
+    if (getsockname(fd, (struct sockaddr *)&place, &bytes) != 0)
+        return 0;
+    return ntohs(place.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&place)->sin6_port
+                                             : ((struct sockaddr_in *)&place)->sin_port);
+}
+
 /* The port is bound, but not listened on: the system gives it to nobody else, and the process that
  * runs the rendezvous can still take it. */
 static lig_status reserve_port(plan *self)
 {
-    struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof place;
+    struct addrinfo *place;
     int on = 1;
-    self->port_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (self->port_fd < 0 ||
-        setsockopt(self->port_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-        bind(self->port_fd, (struct sockaddr *)&place, sizeof place) != 0 ||
-        getsockname(self->port_fd, (struct sockaddr *)&place, &bytes) != 0)
-        return lig_fail(LIG_E_IO, "no port for the rendezvous: %s", strerror(errno));
-    self->port = ntohs(place.sin_port);
-    return LIG_OK;
+    LIG_TRY(find_host(self, &place));
+    self->port_fd = socket(place->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (self->port_fd >= 0 &&
+        setsockopt(self->port_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(self->port_fd, place->ai_addr, place->ai_addrlen) == 0)
+        self->port = port_of(self->port_fd);
+    int error = errno;
+    freeaddrinfo(place);
+    return self->port > 0 ? LIG_OK
+                          : lig_fail(LIG_E_IO, "no port for the rendezvous at %s: %s", self->host,
+                                     strerror(error));
 }
 
 /* The secret lies in memory, and its name leads through this process: every process of this user
@@ -78,24 +102,25 @@ static void add(launch_job *job, const plan *self, const char *role, unsigned ra
     one->group = rank / (unsigned)self->group_size;
     one->instance = rank % (unsigned)self->group_size;
     one->streams[0].fd = one->streams[1].fd = -1;
-    if (strcmp(role, "scheduler") == 0)
-        snprintf(one->name, sizeof one->name, "scheduler");
-    else
+    if (strcmp(role, "server") == 0 || strcmp(role, "worker") == 0)
         snprintf(one->name, sizeof one->name, "%s %u", role, rank);
+    else
+        snprintf(one->name, sizeof one->name, "%s", role);
 }
 
 static lig_status cast(launch_job *job, const plan *self)
 {
-    uint64_t count = (self->workers + self->servers) * self->group_size + (self->scheduler != 0);
-    if (self->workers + self->servers == 0)
+    int single = self->script || self->scheduler;
+    uint64_t count = (self->workers + self->servers) * self->group_size + (uint64_t)single;
+    if (count == (uint64_t)single && !self->script)
         return lig_fail(LIG_E_INVALID, "no worker and no server: give -w or -s");
     if (count > LAUNCH_PROCESSES_MAX)
         return lig_fail(LIG_E_LIMIT, "%llu processes; %d is the limit of one host",
                         (unsigned long long)count, LAUNCH_PROCESSES_MAX);
     LIG_TRY(cli_alloc(&job->processes, count, sizeof *job->processes));
     LIG_TRY(cli_alloc(&job->polls, 2 * count + 3, sizeof *job->polls));
-    if (self->scheduler)
-        add(job, self, "scheduler", 0);
+    if (single)
+        add(job, self, self->script ? "script" : "scheduler", 0);
     for (unsigned i = 0; i < self->servers * self->group_size; i++)
         add(job, self, "server", i);
     for (unsigned i = 0; i < self->workers * self->group_size; i++)
@@ -106,17 +131,17 @@ static lig_status cast(launch_job *job, const plan *self)
 /* --- what a process is told ------------------------------------------------------------------ */
 
 static const char *const told[] = {
-    "DMLC_ROLE=",          "DMLC_NUM_WORKER=",  "DMLC_NUM_SERVER=",      "DMLC_GROUP_SIZE=",
-    "DMLC_NODE_RANK=",     "STEPMESH_GPU=",     "DMLC_PS_ROOT_URI=",     "DMLC_PS_ROOT_PORT=",
-    "DMLC_NODE_HOST=",     "DMLC_RANK=",        "DMLC_RANK_OFFSET=",     "DMLC_INSTANCE_ID=",
-    "LIGAMENT_SCHEDULER=", "LIGAMENT_SERVERS=", "LIGAMENT_SECRET_FILE=",
+    "LIGAMENT_SECRET_FILE=", "DMLC_ROLE=",          "DMLC_NUM_WORKER=",  "DMLC_NUM_SERVER=",
+    "DMLC_GROUP_SIZE=",      "DMLC_NODE_RANK=",     "STEPMESH_GPU=",     "DMLC_PS_ROOT_URI=",
+    "DMLC_PS_ROOT_PORT=",    "DMLC_NODE_HOST=",     "DMLC_RANK=",        "DMLC_RANK_OFFSET=",
+    "DMLC_INSTANCE_ID=",     "LIGAMENT_SCHEDULER=", "LIGAMENT_SERVERS=",
 };
 
-enum { TOLD = sizeof told / sizeof told[0] };
+enum { TOLD = sizeof told / sizeof told[0], TOLD_SCRIPT = 1 };
 
-static int is_told(const char *variable)
+static int is_told(const plan *self, const char *variable)
 {
-    for (size_t i = 0; i < TOLD; i++)
+    for (size_t i = 0; i < (self->script ? TOLD_SCRIPT : TOLD); i++)
         if (strncmp(variable, told[i], strlen(told[i])) == 0)
             return 1;
     return 0;
@@ -129,23 +154,31 @@ static void forget_environment(char **list, size_t inherited)
     free(list);
 }
 
-/* Ours stand behind the inherited ones, which are borrowed. */
-static lig_status put_own(const plan *self, const launch_process *one, char **list)
+static lig_status put_place(const plan *self, const launch_process *one, char **list, size_t *count)
 {
-    size_t n = 0;
-    unsigned group = one->group, instance = one->instance;
+    size_t n = *count;
     LIG_TRY(cli_format(&list[n++], "DMLC_ROLE=%s", one->role));
     LIG_TRY(cli_format(&list[n++], "DMLC_NUM_WORKER=%llu", (unsigned long long)self->workers));
     LIG_TRY(cli_format(&list[n++], "DMLC_NUM_SERVER=%llu", (unsigned long long)self->servers));
     LIG_TRY(cli_format(&list[n++], "DMLC_GROUP_SIZE=%llu", (unsigned long long)self->group_size));
-    LIG_TRY(cli_format(&list[n++], "DMLC_NODE_RANK=%u", group));
-    LIG_TRY(cli_format(&list[n++], "STEPMESH_GPU=%u", instance));
-    LIG_TRY(cli_format(&list[n++], "DMLC_PS_ROOT_URI=127.0.0.1"));
+    LIG_TRY(cli_format(&list[n++], "DMLC_NODE_RANK=%u", one->group));
+    LIG_TRY(cli_format(&list[n++], "STEPMESH_GPU=%u", one->instance));
+    LIG_TRY(cli_format(&list[n++], "DMLC_PS_ROOT_URI=%s", self->host));
     LIG_TRY(cli_format(&list[n++], "DMLC_PS_ROOT_PORT=%u", self->port));
-    LIG_TRY(cli_format(&list[n++], "DMLC_NODE_HOST=127.0.0.1"));
+    LIG_TRY(cli_format(&list[n++], "DMLC_NODE_HOST=%s", self->host));
     LIG_TRY(cli_format(&list[n++], "LIGAMENT_SCHEDULER=%d", self->scheduler));
+    *count = n;
+    return LIG_OK;
+}
+
+/* Ours stand behind the inherited ones, which are borrowed. */
+static lig_status put_own(const plan *self, const launch_process *one, char **list)
+{
+    size_t n = 0;
     LIG_TRY(cli_format(&list[n++], "LIGAMENT_SECRET_FILE=/proc/%d/fd/%d", (int)getpid(),
                        self->secret_fd));
+    if (!self->script)
+        LIG_TRY(put_place(self, one, list, &n));
     /* Lines of Python programs come as they are printed. */
     return getenv("PYTHONUNBUFFERED") != NULL ? LIG_OK : cli_format(&list[n], "PYTHONUNBUFFERED=1");
 }
@@ -158,7 +191,7 @@ static lig_status start(launch_job *job, const plan *self, launch_process *one, 
         all++;
     LIG_TRY(cli_alloc(&list, all + TOLD + 2, sizeof *list));
     for (size_t i = 0; i < all; i++)
-        if (!is_told(environ[i]))
+        if (!is_told(self, environ[i]))
             list[kept++] = environ[i];
     lig_status status = put_own(self, one, list + kept);
     if (status == LIG_OK)
@@ -201,6 +234,14 @@ static lig_status prepare(launch_job *job, plan *self, const cli_call *call)
     LIG_TRY(cli_number(call, "group-size", 1, LAUNCH_PROCESSES_MAX, &self->group_size));
     LIG_TRY(cli_number(call, "grace", 0, 86400, &self->grace_s));
     self->scheduler = cli_has(call, "scheduler");
+    self->script = cli_has(call, "script");
+    if (self->script && (self->scheduler || cli_has(call, "workers") || cli_has(call, "servers")))
+        return lig_fail(LIG_E_INVALID, "--script: the script starts the members (leave out -w, -s "
+                                       "and --scheduler)");
+    if (self->script)
+        self->workers = self->servers = 0;
+    if (cli_has(call, "address"))
+        self->host = cli_value(call, "address");
     job->quiet = cli_has(call, "no-prefix");
     job->grace_ns = (int64_t)self->grace_s * 1000000000;
     LIG_TRY(cast(job, self));
@@ -212,8 +253,13 @@ static lig_status prepare(launch_job *job, plan *self, const cli_call *call)
 
 static int run(cli_call *call)
 {
-    plan self = {
-        .workers = 1, .servers = 1, .group_size = 1, .grace_s = 5, .port_fd = -1, .secret_fd = -1};
+    plan self = {.workers = 1,
+                 .servers = 1,
+                 .group_size = 1,
+                 .grace_s = 5,
+                 .host = "127.0.0.1",
+                 .port_fd = -1,
+                 .secret_fd = -1};
     launch_job job = {.signals = -1};
     int result;
     lig_status status = prepare(&job, &self, call);
@@ -243,6 +289,8 @@ static const cli_flag flags[] = {
     {"servers", 's', "N", "servers (1)"},
     {"group-size", 'g', "N", "processes of a worker or server (1)"},
     {"scheduler", 0, NULL, "a scheduler too; otherwise server 0 runs the rendezvous"},
+    {"script", 0, NULL, "the program starts the members itself; it gets the secret alone"},
+    {"address", 0, "HOST", "address of this host at which they meet (127.0.0.1)"},
     {"grace", 0, "SECONDS", "between SIGTERM and SIGKILL when the job ends early (5)"},
     {"no-prefix", 0, NULL, "print lines as they are"},
     {NULL, 0, NULL, NULL},
@@ -257,7 +305,10 @@ const cli_command cli_cmd_launch = {
         "ligament.mesh.init() reads. They share a secret that is made for the job and that is on\n"
         "no disk: LIGAMENT_SECRET_FILE leads to the launcher's memory. Every line\n"
         "they print comes behind '[role rank]'. When one fails the others are ended, and its\n"
-        "status is that of the command.",
+        "status is that of the command.\n\n"
+        "With --script the program is a launch script that starts the members itself: it runs\n"
+        "once and gets the secret, which its members need to meet at the address of a network\n"
+        "card, and no DMLC_* variables.",
     .flags = flags,
     .word_min = 1,
     .word_max = SIZE_MAX,

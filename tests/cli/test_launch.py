@@ -104,6 +104,29 @@ def test_one_secret_for_all_and_for_nobody_else(ligament, tmp_path):
     assert len(found) == 8
 
 
+def test_a_launch_script_gets_the_secret_alone(ligament):
+    """Members that it starts itself, with variables of its own."""
+    show = "env | grep -E '^(DMLC_|LIGAMENT_S|STEPMESH_)' | sort; wc -c < $LIGAMENT_SECRET_FILE"
+    given = {"DMLC_ROLE": "worker", "LIGAMENT_SERVERS": "5", "LIGAMENT_SECRET_FILE": "/none"}
+    text = ligament("launch", "--script", "--", "sh", "-c", show, env=given)
+    found = [line.removeprefix("[script] ") for line in text.splitlines()]
+    assert found[0] == "DMLC_ROLE=worker" and found[2] == "LIGAMENT_SERVERS=5"
+    assert found[1].startswith("LIGAMENT_SECRET_FILE=/proc/") and found[3:] == ["64"]
+    error = ligament.fails("launch", "--script", "-w1", "--", "true")
+    assert "the script starts the members" in error
+
+
+def test_the_address_where_they_meet(ligament):
+    show = "echo $DMLC_PS_ROOT_URI $DMLC_NODE_HOST"
+    for host in ("127.0.0.3", "localhost"):
+        text = ligament("launch", "-s0", "--address", host, "--", "sh", "-c", show)
+        assert text == f"[worker 0] {host} {host}\n"
+    error = ligament.fails("launch", "--address", "203.0.113.7", "--", "true")
+    assert "no port for the rendezvous at 203.0.113.7: Cannot assign" in error
+    error = ligament.fails("launch", "--address", "no.such.host.", "--", "true")
+    assert "address 'no.such.host.'" in error
+
+
 READ = """
 import multiprocessing, subprocess, sys
 from ligament import environment
