@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from processes import Port, clean
+from card import card
+from ligament import host_secret
+from ligament.errors import DeniedError
+from processes import Party, Port, clean
 from warm_python import WarmPython
 
 HERE = Path(__file__).parent / "stepmesh"
+RUN = """
+import runpy, sys
+sys.argv[0] = "compat"
+runpy.run_module("ligament.compat", run_name="__main__")
+"""
 
 
 def start(
@@ -52,3 +63,77 @@ def test_script(
     with closing(Port()) as port:
         outs = start(warm_torch, port, script, workers, servers, scheduler)
     assert sum(says in out for out in outs) == workers, outs
+
+
+def start_at_card(party: Party, tmp_path: Path, own_secret: bool) -> list[str]:
+    """Two members at the address of a card; the server starts the scheduler."""
+    host = card()
+    if host is None:
+        pytest.skip("this host has no network card")
+    members = []
+    (tmp_path / "secret").write_text("5e" * 32)
+    (tmp_path / "secret").chmod(0o600)
+    for role in ("server", "worker"):
+        environ = {
+            "DMLC_ROLE": role,
+            "DMLC_NUM_WORKER": "1",
+            "DMLC_NUM_SERVER": "1",
+            "DMLC_NODE_RANK": "0",
+            "DMLC_PS_ROOT_URI": host,
+            "DMLC_NODE_HOST": host,
+            "DMLC_INTERFACE": "auto",
+            "DMLC_PS_ROOT_PORT": party.address.split(":")[1],
+            "STEPMESH_GPU": "0",
+            "XDG_RUNTIME_DIR": str(tmp_path),
+            "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
+        }
+        if own_secret:
+            environ["LIGAMENT_SECRET_FILE"] = str(tmp_path / "secret")
+        members.append(party.start(RUN, str(HERE / "latency_script.py"), environ=environ))
+    return [one.end() for one in members]
+
+
+@pytest.mark.parametrize("own_secret", [False, True])
+def test_launch_scripts_with_the_address_of_a_card(
+    party: Party, tmp_path: Path, own_secret: bool
+) -> None:
+    tmp_path.chmod(0o700)
+    assert "STAMPS ARE RIGHT" in start_at_card(party, tmp_path, own_secret)[1]
+    assert (tmp_path / "ligament-secret").exists() != own_secret
+
+
+def test_the_secret_of_this_host(tmp_path: Path) -> None:
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    for elsewhere in ("127.0.0.1:1", "[::1]:1", "203.0.113.7:1", "0.0.0.0:1", "no host:1", ""):
+        assert host_secret.for_address(elsewhere, environ) is None
+    host = card()
+    if host is None:
+        pytest.skip("this host has no network card")
+    tmp_path.chmod(0o755)
+    with pytest.raises(DeniedError, match="set LIGAMENT_SECRET_FILE"):
+        host_secret.for_address(f"{host}:1", environ)
+    tmp_path.chmod(0o700)
+    found = host_secret.for_address(f"{host}:1", environ)
+    assert found is not None and len(found) == 64
+    assert host_secret.for_address(f"{host}:2", environ) == found
+    (file,) = tmp_path.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    (tmp_path / "own").write_text("a" * 32)
+    (tmp_path / "own").chmod(0o600)
+    environ["LIGAMENT_SECRET_FILE"] = str(tmp_path / "own")
+    assert host_secret.for_address(f"{host}:1", environ) == b"a" * 32
+
+
+def test_names_of_the_barriers_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ligament.compat import fserver_lib
+
+    asked: list[tuple[bool, bool]] = []
+    monkeypatch.setattr(fserver_lib.mesh, "barrier", lambda *roles: asked.append(roles))
+    fserver_lib.barrier(True, False)
+    fserver_lib.barrier(include_server=False, include_client=True)
+    fserver_lib.barrier(include_server=True, include_worker=False)
+    fserver_lib.barrier(include_server=True, include_client=False, instance_barrier=True)
+    fserver_lib.barrier()
+    assert asked == [(True, False), (False, True), (True, False), (True, False), (True, True)]
+    with pytest.raises(ValueError, match="two names of one argument"):
+        fserver_lib.barrier(True, False, include_worker=True)

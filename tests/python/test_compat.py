@@ -74,6 +74,6 @@ def test_command_line(tmp_path: Path) -> None:
 
 def test_what_needs_a_gpu_says_so() -> None:
     fserver = importlib.import_module("ligament.compat.fserver_lib")
-    with pytest.raises(AttributeError, match="SimpleNotify is for CUDA graphs"):
-        _ = fserver.SimpleNotify
+    with pytest.raises(AttributeError, match="wait_flag is for CUDA graphs"):
+        _ = fserver.wait_flag
     assert not hasattr(fserver, "nothing")

@@ -106,12 +106,20 @@ def main() -> None:
     sys.argv = words
     sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.abspath(words[0]))
     sys.meta_path.insert(0, _Finder())
-    # Processes that are spawned get the path and no finder.
-    sys.path.append(HERE)
+    _extend_path()
     if is_module:
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(words[0], run_name="__main__")
+
+
+def _extend_path() -> None:
+    """Processes that the script starts have no finder: spawned ones get sys.path, others (`python
+    -c "import fserver_lib"`) PYTHONPATH."""
+    sys.path.append(HERE)
+    inherited = os.environ.get("PYTHONPATH", "")
+    if HERE not in inherited.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (inherited, HERE)))
 
 
 def _usage_failure(sentence: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ligament import params
+from ligament import environment, host_secret, params
 
 __all__ = ["Server", "Worker", "scheduler", "setup"]
 
@@ -18,12 +18,16 @@ def setup(
     num_keys: int, num_threads: int, use_techniques: str = "", num_channels: int = -1
 ) -> None:
     """Before all else, in every process but the scheduler."""
-    params.setup(num_keys, num_threads, use_techniques, num_channels, timeout_ms=_LONG_MS)
+    secret = host_secret.for_address(environment.node().address)
+    params.setup(
+        num_keys, num_threads, use_techniques, num_channels, secret=secret, timeout_ms=_LONG_MS
+    )
 
 
 def scheduler(num_keys: int, num_threads: int) -> None:
     """Serves until all nodes have left."""
-    params.scheduler(num_keys, num_threads, timeout_ms=_LONG_MS)
+    secret = host_secret.for_address(environment.node("scheduler").address)
+    params.scheduler(num_keys, num_threads, secret=secret, timeout_ms=_LONG_MS)
 
 
 class Server(params.Server):

@@ -1,14 +1,16 @@
 """StepMesh's module on the mesh: everything is configured by DMLC_* and STEPMESH_* variables, one
-role and one `init` a process. Tensors lie in host memory; `need_event` is accepted."""
+role and one `init` a process. Tensors are in host memory, so `need_event` has no effect."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from .. import mesh
+from ligament import environment, host_secret, mesh
+from ligament.errors import InvalidError
 
 __all__ = [
+    "SimpleNotify",
     "barrier",
     "fetch_trace",
     "get_all_handlers",
@@ -23,8 +25,8 @@ __all__ = [
     "wait",
 ]
 
-# Flags that CUDA graphs and streams write and wait for.
-_GPU_ONLY = {"SimpleNotify", "map_pinned_tensor", "seq_add_one", "wait_flag", "write_flag"}
+# Flags that CUDA graphs write and wait for.
+_GPU_ONLY = {"map_pinned_tensor", "seq_add_one", "wait_flag", "write_flag"}
 
 get_nanosecond = mesh.get_nanosecond
 get_all_handlers = mesh.get_all_handlers
@@ -34,8 +36,10 @@ respond_vec = mesh.respond_vec
 
 
 def init() -> None:
-    """Joins; returns when all are there. Tensors are torch's."""
-    mesh.init(framework="torch", timeout_ms=600000)
+    """Returns when all members have joined. Tensors are torch's. A job at the address of a network
+    card of this host gets this user's secret where it has none."""
+    secret = host_secret.for_address(environment.place().address)
+    mesh.init(framework="torch", timeout_ms=600000, secret=secret)
 
 
 def push_pull(
@@ -65,10 +69,55 @@ def respond(tensors: Sequence[Any], handler: int, need_event: bool = False) -> N
 
 
 def barrier(
-    include_server: bool = True, include_client: bool = True, instance_barrier: bool = True
+    include_server: bool = True,
+    include_client: bool | None = None,
+    instance_barrier: bool = True,
+    *,
+    include_worker: bool | None = None,
 ) -> None:
-    """Until all of these roles have called it."""
-    mesh.barrier(include_server, include_client)
+    """Until all members of these roles have called it. Workers are `include_client` in StepMesh's
+    binding and `include_worker` in its README."""
+    if None not in (include_client, include_worker) and include_client != include_worker:
+        raise InvalidError(
+            f"barrier: include_client={include_client} and include_worker={include_worker} are two "
+            f"names of one argument (give one of them)"
+        )
+    workers = include_worker if include_client is None else include_client
+    mesh.barrier(include_server, workers is not False)
+
+
+class SimpleNotify:
+    """StepMesh's waits on CUDA streams. Host memory has no streams: what the stream would wait for
+    has happened when a call returns."""
+
+    _batch: list[tuple[int, list[Any], list[int]]] | None = None
+
+    def init(self) -> None:
+        """Needs nothing."""
+
+    def stream_wait_event(self, handler: int) -> None:
+        """Waits for the request."""
+        wait(handler)
+
+    def wait_event_done(self) -> None:
+        """`stream_wait_event` has waited."""
+
+    def block_now_stream(self) -> None:
+        """The other calls have waited."""
+
+    def block_now_stream_and_get_batch(self) -> None:
+        """Takes a batch."""
+        self._batch = get_batch()
+
+    def get_future_batch_data(self) -> list[tuple[int, list[Any], list[int]]]:
+        """The batch that was taken, once."""
+        if self._batch is None:
+            raise InvalidError(
+                "get_future_batch_data: no batch was taken "
+                "(call block_now_stream_and_get_batch first)"
+            )
+        batch, self._batch = self._batch, None
+        return batch
 
 
 def stop() -> None:
@@ -78,5 +127,5 @@ def stop() -> None:
 
 def __getattr__(name: str) -> Any:
     if name in _GPU_ONLY:
-        raise AttributeError(f"fserver_lib.{name} is for CUDA graphs, which the mesh has not yet")
+        raise AttributeError(f"fserver_lib.{name} is for CUDA graphs, which are not supported")
     raise AttributeError(f"module 'fserver_lib' has no attribute {name!r}")
