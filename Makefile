@@ -96,6 +96,7 @@ soak: build
 	@build/tests/log_model_test soak
 	@build/tests/store_power_test soak
 	@build/tests/store_damage_test soak
+	@build/tests/params_long_test soak
 	@build/tests/net_conformance_test all soak
 	@build/tests/params_storm_test soak
 	@build/tests/params_startup_test soak

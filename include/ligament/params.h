@@ -30,9 +30,10 @@ typedef struct lig_params_worker lig_params_worker;
 #define LIG_PARAMS_NODES_MAX 1024u
 #define LIG_PARAMS_WORKERS_MAX 1024u       /* per node */
 #define LIG_PARAMS_TABLES_MAX 64u          /* per job */
-#define LIG_PARAMS_LENGTH_MAX 65536u       /* elements per row */
+#define LIG_PARAMS_LENGTH_MAX 2147483648u  /* elements per row */
 #define LIG_PARAMS_HASHED_SHIFT 56         /* bits of the table's number in a hashed key */
-#define LIG_PARAMS_LOCAL (INT64_C(-1))     /* ticket of an access that is already complete */
+#define LIG_PARAMS_LOCAL (INT64_C(-1))     /* ticket of an access of local rows; it is complete */
+#define LIG_PARAMS_SHARED (INT64_C(0))     /* ticket of a pull from a peer's shared memory; it is complete */
 #define LIG_PARAMS_FOREVER_CLOCK INT64_MAX /* an intent that never ends */
 
 /* Pinned. */
@@ -226,9 +227,10 @@ LIG_API void lig_params_worker_close(lig_params_worker *worker);
 /* Rows are contiguous, in the order of keys; `elements` is the size of `values` and must be the sum
  * of the rows' lengths. Keys may be in any order, repeated, or none. All arguments are checked
  * before any access. Local rows are accessed at once; if all are local, *ticket is
- * LIG_PARAMS_LOCAL. Otherwise `keys` is no longer used after the call, `values` of a pull is
+ * LIG_PARAMS_LOCAL. A pull reads rows of other nodes on this host from their memory; if nothing else
+ * is left, *ticket is LIG_PARAMS_SHARED. Otherwise `keys` is no longer used after the call, `values` of a pull is
  * borrowed until lig_params_wait has returned its result, and `values` of push and set is copied. A
- * worker may have 1024 tickets and 64 MiB of rows outstanding; further calls, and the rest of a
+ * worker may have 1024 tickets and 64 MiB of rows, or one longer row, outstanding; further calls, and the rest of a
  * larger one, block. Rows that are being relocated here because of an intent are waited for, a few
  * milliseconds at most. */
 LIG_API lig_status lig_params_pull(lig_params_worker *worker, const int64_t *keys, size_t count, void *values,

@@ -226,3 +226,18 @@ def first_is_inside(worker: params.Worker) -> bool:
     except ligament.BusyError:
         return True
     return False
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_time_stamps_say_whether_rows_were_local(party: Party, transport: str) -> None:
+    """Also where a row is read from a neighbour's memory, without a message."""
+    one, two = both(party, num_threads=1, transport=transport)
+    assert ask(one, "int(kv.pull([0], got[:4]))") == "-1"  # key 0 begins at node 0
+    assert ask(one, "kv.pull([1], got[:4]) >= 0") == "True"
+    assert ask(one, "kv.pull([0, 1], got[:8]) >= 0") == "True"
+    assert ask(one, "kv.is_finished(kv.pull([1], got[:4]))") == "True"
+    assert ask(one, "kv.pull([1], got[:4], True).result(20)") == "None"
+    assert ask(one, "int(kv.push([0], ONES[:4]))") == "-1"
+    assert ask(one, "kv.push([1], ONES[:4]) >= 0") == "True"
+    assert ask(one, "kv.pull_if_local([1], got[:4])") == "False"
+    assert ask(two, "int(kv.pull([1], got[:4]))") == "-1"

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InvalidError
 
-LENGTH_MOST = 65536
+LENGTH_MOST = 2**31
 _OPTIMIZERS = ("none", "sgd", "adagrad", "rowwise_adagrad", "adam")
 _RATES = {"none": 0.0, "sgd": 0.01, "adagrad": 0.01, "rowwise_adagrad": 0.01, "adam": 0.001}
 _EPSILONS = {"adagrad": 1e-10, "rowwise_adagrad": 1e-10, "adam": 1e-8}

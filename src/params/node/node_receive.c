@@ -70,7 +70,7 @@ lig_status ligi_node_receive_head(ligi_params_peer *peer, const ligi_arrival *ar
 {
     lig_params *node = peer->node;
     LIG_TRY(ligi_params_message_check(arrival->head, arrival->head_bytes, arrival->payload_bytes,
-                                      &node->hello, &peer->message));
+                                      node->payload_max, &node->hello, &peer->message));
     if (peer->message.kind == LIGI_PARAMS_SHARE)
         return take_region(peer, arrival);
     if (!node->made)
@@ -111,6 +111,11 @@ void ligi_node_receive(ligi_params_peer *peer)
     if (peer->lent) {
         ligi_mapping_drop(peer->lent_mapping);
         peer->lent = NULL;
+    }
+    if (peer->inbox_room > 2 * LIGI_PARAMS_PAYLOAD_MAX) { /* of a row that has nearly no equal */
+        free(peer->inbox);
+        peer->inbox = NULL;
+        peer->inbox_room = 0;
     }
     if (status == LIG_OK)
         return;

@@ -80,7 +80,7 @@ static void test_what_cannot_be_is_refused_before_anything_changes(void **unused
     assert_says("10 elements");
     assert_status(lig_params_push(worker, NULL, 2, values, LENGTH, &ticket), LIG_E_INVALID);
     assert_status(lig_params_pull(worker, good, 2, NULL, 2 * LENGTH, &ticket), LIG_E_INVALID);
-    assert_status(lig_params_wait(worker, 0, 0), LIG_E_INVALID);
+    assert_status(lig_params_wait(worker, 1, 0), LIG_E_INVALID);
     assert_status(lig_params_save(params, NULL, "model", 0), LIG_E_INVALID);
     assert_status(lig_params_load(params, "mem:", NULL, 0), LIG_E_INVALID);
     assert_status(lig_params_worker_open(&other, params, 0), LIG_E_EXISTS);

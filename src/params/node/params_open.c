@@ -10,6 +10,7 @@
 #include "params/snapshot/snapshot_agree.h"
 #include "params/state/send_buffer.h"
 #include "params/sync/sync_round.h"
+#include "params/tables/table_info.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,6 +117,9 @@ lig_status ligi_node_make_tables(lig_params *node, const lig_params_options *opt
                                 .node_count = node->node_count,
                                 .source = source};
     LIG_TRY(ligi_tables_create(&node->tables, &made));
+    uint64_t body = ligi_tables_body_bytes_max(node->tables);
+    uint64_t delta = ligi_tables_delta_bytes_max(node->tables);
+    node->payload_max = ligi_params_payload_max(body > delta ? body : delta);
     return ligi_sync_init(node);
 }
 
@@ -148,6 +152,8 @@ lig_status lig_params_open(lig_params **params, const lig_params_options *option
     node->patience = options->patience;
     node->patience_context = options->patience_context;
     node->round_ns = options->round_ns == 0 ? 1000000 : options->round_ns;
+    node->payload_max = LIGI_PARAMS_PAYLOAD_MAX;
+    node->first_ticket = LIG_PARAMS_SHARED + 1;
     snprintf(node->transport, sizeof node->transport, "%s",
              options->transport ? options->transport : "auto");
     init_locks(node);

@@ -12,6 +12,9 @@
 
 #define NUMBER_MOST ((UINT64_C(1) << 48) - 2) /* the most that a location can store */
 
+#define HEAVY_BYTES (UINT64_C(64) << 10)
+#define HEAVY_NS INT64_C(50000) /* so many bytes on a slow network */
+
 #define IS_HERE (LIGI_MARK_REPLICA | LIGI_MARK_OWNED)
 
 enum { AHEAD_ENTRY = 32, BLOCK = 16 }; /* entries that are prefetched before they are used */
@@ -224,18 +227,31 @@ static lig_status open_ending(ligi_placement *placement, uint32_t worker,
     return ligi_interests_open(&placement->interests, worker, segment->end, &segment->ending);
 }
 
+uint64_t ligi_placement_weight(const ligi_placement *placement, ligi_entry entry)
+{
+    return 1 + ligi_tables_body_bytes(placement->tables, entry) / HEAVY_BYTES;
+}
+
+int64_t ligi_placement_transfer_ns(const ligi_placement *placement)
+{
+    return (int64_t)placement->heavy * HEAVY_NS;
+}
+
+static void spend(size_t *budget, uint64_t weight)
+{
+    *budget -= weight < *budget ? weight : *budget;
+}
+
 lig_status ligi_placement_begin(ligi_placement *placement, uint32_t worker,
                                 ligi_intent_segment *segment, size_t *budget, int *through)
 {
-    uint32_t i = segment->done, stop = segment->count;
+    uint32_t i = segment->done;
 
-    if (stop - i > *budget)
-        stop = i + (uint32_t)*budget;
     LIG_TRY(open_ending(placement, worker, segment));
-    *budget -= stop - i;
     const ligi_ending *ending = ligi_interests_at(&placement->interests, segment->ending);
-    for (; i < stop; i++) {
+    for (; i < segment->count && *budget > 0; i++) {
         ligi_entry entry = segment->entries[i];
+        uint64_t heavy = placement->heavy;
         int gained;
         fetch_marks(placement, segment, i);
         fetch_unknown(placement, segment, i);
@@ -245,6 +261,7 @@ lig_status ligi_placement_begin(ligi_placement *placement, uint32_t worker,
             LIG_TRY(gained_interest(placement, entry));
         if (mark->flags & LIGI_MARK_REPLICA || mark->others != 0)
             LIG_TRY(ligi_placement_watch(placement, entry));
+        spend(budget, 1 + placement->heavy - heavy);
     }
     *through = i == segment->count;
     segment->done = i;
@@ -324,13 +341,14 @@ lig_status ligi_placement_spread(ligi_placement *placement, size_t *budget)
 {
     ligi_entries *dirty = &placement->dirty;
 
-    for (; placement->dirty_done < dirty->count && *budget > 0; (*budget)--) {
+    while (placement->dirty_done < dirty->count && *budget > 0) {
         ligi_entry entry = dirty->items[placement->dirty_done++];
         ligi_row_state state = ligi_tables_state(placement->tables, entry);
         if (state == LIGI_ROW_REPLICA)
             LIG_TRY(ligi_placement_send_delta(placement, entry));
         else if (state == LIGI_ROW_OWNED)
             LIG_TRY(ligi_placement_refresh(placement, entry));
+        spend(budget, ligi_placement_weight(placement, entry));
     }
     if (placement->dirty_done == dirty->count)
         placement->dirty_done = dirty->count = 0;

@@ -86,7 +86,8 @@ typedef struct ligi_placement {
     uint32_t era;           /* new unsettled pushes belong to this era */
     uint64_t unsettled[2];  /* replicas, by era, odd and even */
     uint64_t updates;       /* rows of UPDATE sent so far */
-    _Atomic uint64_t wants; /* outstanding; may be read without the lock */
+    _Atomic uint64_t wants; /* outstanding, by weight; may be read without the lock */
+    uint64_t heavy;         /* the part of `wants` that exceeds 1 per row */
     ligi_placement_counts counts;
 } ligi_placement;
 
@@ -116,6 +117,10 @@ lig_status ligi_placement_end(ligi_placement *placement, ligi_intent_segment *se
 lig_status ligi_placement_note(ligi_placement *placement, const ligi_entry *noted, size_t count);
 /* A round begins: rows have rested for one more. Examines those that wait for it. */
 lig_status ligi_placement_rested(ligi_placement *placement);
+/* The weight of a row in `wants` and in budgets: 1, plus 1 for every 64 KiB. */
+uint64_t ligi_placement_weight(const ligi_placement *placement, ligi_entry entry);
+/* An estimate of the time until the outstanding long rows have arrived. */
+int64_t ligi_placement_transfer_ns(const ligi_placement *placement);
 /* Sends deltas to owners and rows to replicas for everything noted. */
 lig_status ligi_placement_spread(ligi_placement *placement, size_t *budget);
 /* The deltas only; rows for replicas stay queued. */

@@ -45,11 +45,14 @@ uint32_t ligi_placement_next_era(ligi_placement *placement)
 /* --- sending --- */
 
 /* Under the lock: no locked instruction needed. */
-static void count_wants(ligi_placement *placement, uint64_t change)
+static void count_wants(ligi_placement *placement, ligi_entry entry, int more)
 {
-    atomic_store_explicit(&placement->wants,
-                          atomic_load_explicit(&placement->wants, memory_order_relaxed) + change,
+    uint64_t weight = ligi_placement_weight(placement, entry);
+    uint64_t wants = atomic_load_explicit(&placement->wants, memory_order_relaxed);
+
+    atomic_store_explicit(&placement->wants, more ? wants + weight : wants - weight,
                           memory_order_relaxed);
+    placement->heavy = more ? placement->heavy + weight - 1 : placement->heavy - (weight - 1);
 }
 
 lig_status ligi_placement_want(ligi_placement *placement, ligi_entry entry)
@@ -59,7 +62,7 @@ lig_status ligi_placement_want(ligi_placement *placement, ligi_entry entry)
     if (mark->flags & LIGI_MARK_WANTED)
         return LIG_OK;
     mark->flags |= LIGI_MARK_WANTED;
-    count_wants(placement, 1);
+    count_wants(placement, entry, 1);
     uint32_t to = ligi_tables_location(placement->tables, entry).node;
     return ligi_placement_send_item(placement, to, LIGI_ITEM_WANT, entry, 0);
 }
@@ -174,12 +177,14 @@ static lig_status unexpected(const ligi_placement_incoming *incoming, const ligi
                     incoming->from, (long long)item->key);
 }
 
-static void answered(ligi_placement *placement, ligi_mark *mark)
+static void answered(ligi_placement *placement, ligi_entry entry)
 {
+    ligi_mark *mark = &placement->marks[entry];
+
     if (!(mark->flags & LIGI_MARK_WANTED))
         return;
     mark->flags &= (uint16_t)~LIGI_MARK_WANTED;
-    count_wants(placement, UINT64_MAX);
+    count_wants(placement, entry, 0);
 }
 
 /* If interest ended meanwhile, the replica is dropped. */
@@ -190,7 +195,7 @@ static lig_status copied(ligi_placement *placement, const ligi_placement_incomin
 
     if (ligi_tables_state(placement->tables, entry) != LIGI_ROW_ABSENT)
         return unexpected(incoming, item);
-    answered(placement, mark);
+    answered(placement, entry);
     ligi_tables_location_update(placement->tables, entry,
                                 (ligi_row_location){incoming->from, item->number});
     if (!ligi_placement_is_interested(placement, entry))
@@ -212,7 +217,7 @@ static lig_status moved(ligi_placement *placement, const ligi_placement_incoming
         item->number <= ligi_tables_location(placement->tables, entry).moves)
         return unexpected(incoming, item);
     LIG_TRY(ligi_tables_install_owned(placement->tables, entry, item->number, incoming->row, 0));
-    answered(placement, mark);
+    answered(placement, entry);
     mark->flags &= (uint16_t)~(LIGI_MARK_LEAVING | LIGI_MARK_REPLICA);
     mark->flags |= LIGI_MARK_OWNED;
     mark->others = 0;

@@ -270,14 +270,14 @@ static int sort_misses(lig_params_worker *worker, const ligi_batch *batch)
 }
 
 /* Rows in the memory of peers on this host are read there. With two nodes the owner is always
- * known. */
-static void read_peers(lig_params_worker *worker, ligi_batch *batch)
+ * known. Returns the number of rows read. */
+static size_t read_peers(lig_params_worker *worker, ligi_batch *batch)
 {
     lig_params *node = worker->node;
     size_t before = batch->miss_count;
     if (node->region_bytes == 0 || ligi_tables_hashed(node->tables) ||
         (node->node_count > 2 && !sort_misses(worker, batch)))
-        return;
+        return 0;
     const uint32_t *heads = worker->requests->heads;
     for (uint32_t n = 0; n < node->node_count && batch->miss_count > 0; n++) {
         const void *region = node->peers[n].region;
@@ -289,13 +289,14 @@ static void read_peers(lig_params_worker *worker, ligi_batch *batch)
     size_t found = before - batch->miss_count;
     uint64_t all = atomic_load_explicit(&worker->counts.shared, memory_order_relaxed);
     atomic_store_explicit(&worker->counts.shared, all + found, memory_order_relaxed);
+    return found;
 }
 
 static void fill_wants(lig_params_worker *worker, const ligi_batch *batch,
                        ligi_request_ticket *ticket)
 {
     const ligi_tables *tables = worker->node->tables;
-    uint32_t element = ligi_tables_element_bytes(tables);
+    uint64_t element = ligi_tables_element_bytes(tables);
     for (size_t i = 0; i < batch->miss_count; i++) {
         const ligi_miss *miss = &batch->misses[i];
         ticket->wants[i] = (ligi_want){.key = batch->keys[miss->position],
@@ -588,9 +589,11 @@ lig_status ligi_params_request_send(lig_params_worker *worker, ligi_verb verb, l
         keep_last(batch);
     await_rows(worker, verb, batch);
     LIG_TRY(clear_way(worker, verb, batch));
-    if (verb == LIGI_PULL)
-        read_peers(worker, batch);
+    size_t shared = verb == LIGI_PULL ? read_peers(worker, batch) : 0;
     uint64_t all = atomic_load_explicit(&worker->counts.remote, memory_order_relaxed);
     atomic_store_explicit(&worker->counts.remote, all + batch->miss_count, memory_order_relaxed);
-    return ask_all(worker, verb, batch, ticket);
+    LIG_TRY(ask_all(worker, verb, batch, ticket));
+    if (shared > 0 && *ticket == LIG_PARAMS_LOCAL)
+        *ticket = LIG_PARAMS_SHARED;
+    return LIG_OK;
 }

@@ -5,7 +5,8 @@
 #include "params/state/node_state.h"
 
 /* Requests the keys of batch->misses (after read or write) from other nodes: accesses that need no
- * message are done at once, the rest gets a ticket (LIG_PARAMS_LOCAL: nothing is left). */
+ * message are done at once, the rest gets a ticket. LIG_PARAMS_LOCAL: nothing is left;
+ * LIG_PARAMS_SHARED: likewise, and rows were read from the memory of peers. */
 lig_status ligi_params_request_send(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch,
                                     int64_t *ticket);
 /* Waits for requests of this worker that an access of these keys must not overtake. */

@@ -37,12 +37,12 @@ lig_status ligi_optimizer_check(const lig_params_optimizer *optimizer, uint32_t 
     return LIG_OK;
 }
 
-uint32_t ligi_optimizer_state_count(uint32_t kind, uint32_t length)
+uint64_t ligi_optimizer_state_count(uint32_t kind, uint32_t length)
 {
     switch (kind) {
     case LIG_PARAMS_ADAGRAD: return length;
     case LIG_PARAMS_ROWWISE_ADAGRAD: return 1;
-    case LIG_PARAMS_ADAM: return 2 * length + 1;
+    case LIG_PARAMS_ADAM: return 2 * (uint64_t)length + 1;
     default: return 0;
     }
 }

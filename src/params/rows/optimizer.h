@@ -15,7 +15,7 @@ typedef struct ligi_push_step {
 lig_status ligi_optimizer_check(const lig_params_optimizer *optimizer, uint32_t dtype,
                                 const char *table);
 /* Elements of state of a row of that length. */
-uint32_t ligi_optimizer_state_count(uint32_t kind, uint32_t length);
+uint64_t ligi_optimizer_state_count(uint32_t kind, uint32_t length);
 /* Whether the result depends on the order of two pushes. */
 static inline int ligi_optimizer_ordered(const lig_params_optimizer *optimizer)
 {

@@ -13,7 +13,7 @@ typedef struct ligi_row_push {
     void *state;          /* of the row */
     const void *gradient; /* in the row's type, unaligned */
     void *pending;        /* replica: the change is added to this too; NULL: none */
-    uint32_t length;
+    size_t length;
     const ligi_push_step *step;
 } ligi_row_push;
 
@@ -21,7 +21,7 @@ typedef struct ligi_row_merge {
     void *values;      /* of the row */
     void *state;       /* of the row */
     const void *delta; /* values, then state, in the state's type, unaligned */
-    uint32_t length, state_count;
+    size_t length, state_count;
 } ligi_row_merge;
 
 /* A batch of this node's rows. Rows that cannot be accessed at the first try (absent, draining,

@@ -4,6 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Squares summed in the row's type: a longer float sum would lose its small terms. */
+#define LIGI_ROW_SUMMED ((size_t)65536)
+
 /* Callers' values may be unaligned. */
 typedef float loose_f32 __attribute__((aligned(1)));
 typedef double loose_f64 __attribute__((aligned(1)));

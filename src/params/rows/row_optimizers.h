@@ -9,7 +9,7 @@ static void NAME(sgd)(const ligi_row_push *push)
     A *restrict pending = push->pending;
     A lr = (A)push->step->lr, decay = (A)push->step->weight_decay;
 
-    for (uint32_t i = 0; i < push->length; i++) {
+    for (size_t i = 0; i < push->length; i++) {
         A value = GET(values + i);
         A change = -lr * (GIVEN(gradient + i) + decay * value);
         PUT(values + i, value + change);
@@ -26,7 +26,7 @@ static void NAME(adagrad)(const ligi_row_push *push)
     A *restrict pending = push->pending;
     A lr = (A)push->step->lr, eps = (A)push->step->eps, decay = (A)push->step->weight_decay;
 
-    for (uint32_t i = 0; i < push->length; i++) {
+    for (size_t i = 0; i < push->length; i++) {
         A value = GET(values + i);
         A slope = GIVEN(gradient + i) + decay * value;
         A sum = STATE_GET(sums + i) + slope * slope;
@@ -48,16 +48,21 @@ static void NAME(rowwise)(const ligi_row_push *push)
     const LOOSE *restrict gradient = push->gradient;
     A *restrict pending = push->pending;
     A lr = (A)push->step->lr, eps = (A)push->step->eps, decay = (A)push->step->weight_decay;
-    A squares = 0;
+    double squares_sum = 0;
 
-    for (uint32_t i = 0; i < push->length; i++) {
-        A slope = GIVEN(gradient + i) + decay * GET(values + i);
-        squares += slope * slope;
+    for (size_t first = 0; first < push->length; first += LIGI_ROW_SUMMED) {
+        size_t left = push->length - first, count = left < LIGI_ROW_SUMMED ? left : LIGI_ROW_SUMMED;
+        A part = 0;
+        for (size_t i = first; i < first + count; i++) {
+            A slope = GIVEN(gradient + i) + decay * GET(values + i);
+            part += slope * slope;
+        }
+        squares_sum += (double)part;
     }
-    squares /= (A)push->length;
+    A squares = (A)squares_sum / (A)push->length;
     A sum = STATE_GET(sum_at) + squares;
     A scale = ROOT(sum) + eps;
-    for (uint32_t i = 0; i < push->length; i++) {
+    for (size_t i = 0; i < push->length; i++) {
         A value = GET(values + i);
         A change = -lr * (GIVEN(gradient + i) + decay * value) / scale;
         PUT(values + i, value + change);
@@ -71,7 +76,7 @@ static void NAME(rowwise)(const ligi_row_push *push)
 
 static void NAME(adam)(const ligi_row_push *push)
 {
-    uint32_t length = push->length;
+    size_t length = push->length;
     T *restrict values = push->values;
     A *restrict means = push->state;
     A *restrict squares = means + length;
@@ -84,7 +89,7 @@ static void NAME(adam)(const ligi_row_push *push)
     A root = (A)sqrt(1 - pow(step->beta2, (double)number));
     A eps = (A)step->eps, decay = (A)step->weight_decay;
 
-    for (uint32_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++) {
         A value = GET(values + i);
         A slope = GIVEN(gradient + i) + decay * value;
         A mean = STATE_GET(means + i);

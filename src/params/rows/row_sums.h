@@ -7,12 +7,12 @@ static void NAME(add)(const ligi_row_push *push)
     T *restrict values = push->values;
     const LOOSE *restrict gradient = push->gradient;
     A *restrict pending = push->pending;
-    uint32_t length = push->length;
+    size_t length = push->length;
 
-    for (uint32_t i = 0; i < length; i++)
+    for (size_t i = 0; i < length; i++)
         PUT(values + i, GET(values + i) + GIVEN(gradient + i));
     if (pending)
-        for (uint32_t i = 0; i < length; i++)
+        for (size_t i = 0; i < length; i++)
             pending[i] += GIVEN(gradient + i);
 }
 
@@ -22,9 +22,9 @@ static void NAME(merge)(const ligi_row_merge *merge)
     A *restrict state = merge->state;
     const LOOSE_A *restrict delta = merge->delta;
 
-    for (uint32_t i = 0; i < merge->length; i++)
+    for (size_t i = 0; i < merge->length; i++)
         PUT(values + i, GET(values + i) + delta[i]);
-    for (uint32_t i = 0; i < merge->state_count; i++)
+    for (size_t i = 0; i < merge->state_count; i++)
         STATE_PUT(state + i, STATE_GET(state + i) + delta[merge->length + i]);
 }
 

@@ -12,8 +12,8 @@
 
 typedef struct ligi_slab {
     uint32_t table, length, optimizer;
-    uint32_t state_count, delta_count; /* elements */
     uint32_t delta_element_bytes;      /* and of state */
+    uint64_t state_count, delta_count; /* elements */
     size_t value_bytes, state_at, body_bytes;
     size_t stride, delta_stride;
     uint64_t capacity;  /* capacity in rows, and in pairs of deltas */

@@ -223,11 +223,37 @@ static void test_notes(void **state)
                       LIG_E_CORRUPT);
 }
 
+static void test_long_rows(void **unused)
+{
+    (void)unused;
+    const lig_params_table table = {
+        .name = "a", .key_count = 3, .length = LIG_PARAMS_LENGTH_MAX, .optimizer = adam};
+    ligi_tables_options options = {
+        .tables = &table, .table_count = 1, .dtype = LIG_FLOAT64, .node_count = 1};
+    ligi_tables *tables = NULL;
+    ligi_snapshot_plan plan = {0};
+    const size_t row = 8 * (size_t)LIG_PARAMS_LENGTH_MAX;
+    int64_t start[2], shape[2];
+    assert_ok(ligi_tables_create(&tables, &options));
+    assert_ok(ligi_params_snapshot_plan_init(&plan, tables));
+    assert_int_equal(plan.unit_count, 3);
+    assert_int_equal(plan.table[0].body_bytes, 3 * row + 8);
+    assert_int_equal(ligi_params_snapshot_column_at(&plan, &plan.column[2], LIG_PARAMS_LENGTH_MAX),
+                     2 * row);
+    assert_int_equal(ligi_params_snapshot_column_bytes(&plan.column[2], LIG_PARAMS_LENGTH_MAX),
+                     row);
+    ligi_params_snapshot_column_box(&plan, &plan.column[1], 2, start, shape);
+    assert_true(start[0] == 2 && shape[0] == 1 && shape[1] == LIG_PARAMS_LENGTH_MAX);
+    ligi_params_snapshot_plan_fini(&plan);
+    ligi_tables_destroy(tables);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dense),  cmocka_unit_test(test_bodies), cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_hashed), cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_dense),  cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_shares), cmocka_unit_test(test_hashed),
+        cmocka_unit_test(test_notes),  cmocka_unit_test(test_long_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

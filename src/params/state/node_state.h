@@ -128,6 +128,7 @@ struct lig_params {
     void *patience_context;
     ligi_tables *tables;   /* NULL: a scheduler */
     uint64_t region_bytes; /* words and rows of this node, if peers may map them */
+    uint64_t payload_max;  /* bytes of a message */
     ligi_params_hello hello;
     char transport[16];
 
@@ -143,9 +144,11 @@ struct lig_params {
     ligi_send_buffer
         *buffers[LIGI_SEND_BUFFER_ORDERS]; /* free buffers, by the logarithm of their size */
     uint64_t buffer_bytes;
+    uint64_t sync_bytes;        /* sync messages not sent yet, or lent and not returned */
     ligi_send_buffer *given_up; /* lent for requests that nobody waits for any more */
-    int64_t first_ticket; /* of the next worker: numbers are never reused, so that a late response
-                             never reaches another worker of the same id */
+    int64_t first_ticket; /* of the next worker, greater than LIG_PARAMS_SHARED: numbers are never
+                             reused, so that a late response never reaches another worker of the
+                             same id */
     ligi_serve_scratch serve_scratch;
 
     _Atomic int stopped;  /* shutdown has ended it */

@@ -13,8 +13,7 @@
 typedef struct ligi_want {
     int64_t key;
     uint64_t at;    /* of its row in the caller's values, in bytes */
-    uint32_t bytes; /* of its row */
-    uint32_t node;  /* the node asked first */
+    uint64_t bytes; /* of its row */
 } ligi_want;
 
 typedef enum ligi_request_ticket_state {

@@ -17,19 +17,26 @@ static uint32_t order_of(uint64_t bytes)
     return order - ORDER_LEAST;
 }
 
+/* Larger ones, for rows of many megabytes, are as large as needed, and not kept. */
+static uint64_t room_for(uint64_t bytes)
+{
+    uint32_t order = order_of(bytes);
+    if (order < LIGI_SEND_BUFFER_ORDERS)
+        return UINT64_C(1) << (order + ORDER_LEAST);
+    return (bytes + LIGI_HUGE_PAGE - 1) / LIGI_HUGE_PAGE * LIGI_HUGE_PAGE;
+}
+
 lig_status ligi_send_buffer_take(lig_params *node, uint64_t bytes, ligi_send_buffer **out)
 {
     ligi_send_buffer *buffer;
     uint32_t order = order_of(bytes);
-    if (order >= LIGI_SEND_BUFFER_ORDERS)
-        return lig_fail(LIG_E_LIMIT, "message too large: %llu bytes", (unsigned long long)bytes);
-    if (node->buffers[order]) {
+    if (order < LIGI_SEND_BUFFER_ORDERS && node->buffers[order]) {
         buffer = node->buffers[order];
         node->buffers[order] = buffer->next;
         node->buffer_bytes -= buffer->room;
     } else {
         LIG_TRY(ligi_calloc(&buffer, 1, sizeof *buffer, "a message"));
-        buffer->room = UINT64_C(1) << (order + ORDER_LEAST);
+        buffer->room = room_for(bytes);
         lig_status status = ligi_net_alloc(node->net, buffer->room, (void **)&buffer->data);
         if (status != LIG_OK) {
             free(buffer);
@@ -42,6 +49,7 @@ lig_status ligi_send_buffer_take(lig_params *node, uint64_t bytes, ligi_send_buf
     buffer->next = buffer->with = NULL;
     buffer->bytes = 0;
     buffer->holds = 1;
+    buffer->of_sync = 0;
     *out = buffer;
     return LIG_OK;
 }
@@ -56,11 +64,13 @@ void ligi_send_buffer_drop(lig_params *node, ligi_send_buffer *buffer)
 {
     if (buffer == NULL || --buffer->holds > 0)
         return;
-    if (node->buffer_bytes + buffer->room > POOL_MOST) {
+    if (buffer->of_sync)
+        node->sync_bytes -= buffer->room;
+    uint32_t order = order_of(buffer->room);
+    if (order >= LIGI_SEND_BUFFER_ORDERS || node->buffer_bytes + buffer->room > POOL_MOST) {
         destroy_buffer(node, buffer);
         return;
     }
-    uint32_t order = order_of(buffer->room);
     buffer->next = node->buffers[order];
     node->buffers[order] = buffer;
     node->buffer_bytes += buffer->room;

@@ -22,12 +22,18 @@
 /* Messages queued on a link: no rows are sent before these have left. Deltas are, if a worker waits
  * for them; each replica has only one outstanding. */
 #define CROWDED 64u
+#define CROWDED_BYTES (UINT64_C(64) << 20) /* of all links */
 
 /* --- per node --- */
 
 static lig_status take(void *context, uint64_t bytes, ligi_send_buffer **buffer)
 {
-    return ligi_send_buffer_take(context, bytes, buffer);
+    lig_params *node = context;
+
+    LIG_TRY(ligi_send_buffer_take(node, bytes, buffer));
+    (*buffer)->of_sync = 1;
+    node->sync_bytes += (*buffer)->room;
+    return LIG_OK;
 }
 
 static void drop(void *context, ligi_send_buffer *buffer)
@@ -340,7 +346,7 @@ static lig_status begin_round(lig_params *node, int64_t now_ns)
     sync->began_ns = now_ns;
     atomic_store_explicit(&sync->next_ns, now_ns + node->round_ns, memory_order_relaxed);
     ligi_throttle_round(&sync->throttle, sync->placement.wants / node->worker_count, now_ns,
-                        node->round_ns);
+                        node->round_ns + ligi_placement_transfer_ns(&sync->placement));
     sync->rounds++;
     for (uint32_t i = 0; i < node->worker_count; i++) {
         lig_params_worker *worker = node->workers[i];
@@ -442,6 +448,8 @@ static lig_status one_worker(lig_params_worker *worker, size_t *budget)
 
 static int crowded(const lig_params *node)
 {
+    if (node->sync_bytes > CROWDED_BYTES)
+        return 1;
     for (uint32_t i = 0; i < node->node_count; i++)
         if (node->peers[i].link != NULL && ligi_link_queued(node->peers[i].link) > CROWDED)
             return 1;

@@ -8,9 +8,11 @@
 #include <string.h>
 
 enum { WORDS_AHEAD = 32, ROWS_AHEAD = 16 };
-#define PEER_TURNS                                                                                 \
-    4096u /* if a peer has not finished writing a row by then, it is sent a request
-                          * instead */
+/* A peer that has not finished writing a row by then is sent a request instead. */
+#define PEER_TURNS 4096u
+/* Writers of rows of this size leave no gap that is long enough for a copy: after one failed copy
+ * the reader takes the row's lock, or sends the peer a request. */
+#define LONG_BYTES (UINT64_C(64) << 10)
 
 /* --- keys --- */
 
@@ -235,6 +237,25 @@ static inline void fetch_entry(const source *from, const ligi_slab *slab, ligi_e
         ligi_row_fetch(source_row(from, slab, word), slab->stride);
 }
 
+/* Reads a long row of this node. */
+static ligi_row_state read_locked(const source *from, const ligi_slab *slab, ligi_entry entry,
+                                  void *to)
+{
+    for (;;) {
+        uint32_t word = atomic_load_explicit(&from->words[entry], memory_order_acquire);
+        if (ligi_word_state(word) < from->least)
+            return LIGI_ROW_ABSENT;
+        ligi_row_head *row = (ligi_row_head *)(uintptr_t)source_row(from, slab, word);
+        ligi_row_lock(row);
+        int same = atomic_load_explicit(&from->words[entry], memory_order_relaxed) == word;
+        if (same)
+            from->kernels->copy_out(to, row + 1, slab->value_bytes);
+        ligi_row_unlock(row);
+        if (same)
+            return ligi_word_state(word);
+    }
+}
+
 /* Returns the state in which the row was read, or ABSENT. */
 static inline ligi_row_state read_row(const source *from, const ligi_slab *slab, ligi_entry entry,
                                       void *to)
@@ -251,6 +272,8 @@ static inline ligi_row_state read_row(const source *from, const ligi_slab *slab,
             ligi_row_fence(memory_order_acquire);
             if (atomic_load_explicit(&row->sequence, memory_order_relaxed) == before)
                 return ligi_word_state(word);
+            if (slab->value_bytes >= LONG_BYTES)
+                return from->turns == 0 ? read_locked(from, slab, entry, to) : LIGI_ROW_ABSENT;
         }
         ligi_row_pause(turn);
     }

@@ -118,33 +118,58 @@ static lig_status add_slab(ligi_tables *tables, uint32_t table, uint32_t length,
     return LIG_OK;
 }
 
-/* `counts` by length: first the number of rows that have it, then the number of their slab. */
+static int by_length(const void *left, const void *right)
+{
+    const uint32_t *a = left, *b = right;
+    return *a < *b ? -1 : *a > *b;
+}
+
+/* The slab of rows of that length; slabs from `first` on are sorted by length. */
+static uint32_t slab_of(const ligi_tables *tables, uint32_t first, uint32_t length)
+{
+    uint32_t low = first, high = tables->slab_count - 1;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (tables->slabs[middle].length < length)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* `sorted` has space for all lengths. */
 static lig_status add_unequal(ligi_tables *tables, uint32_t table, const uint32_t *lengths,
-                              uint64_t *counts)
+                              uint32_t *sorted)
 {
     const ligi_table_info *info = &tables->infos[table];
+    uint32_t first = tables->slab_count, last = 0;
 
-    for (uint64_t i = 0; i < info->key_count; i++)
-        counts[lengths[i]]++;
-    for (uint32_t length = 1; length <= LIG_PARAMS_LENGTH_MAX; length++)
-        if (counts[length]) {
-            LIG_TRY(add_slab(tables, table, length, counts[length]));
-            counts[length] = tables->slab_count - 1;
-        }
-    for (uint64_t i = 0; i < info->key_count; i++)
-        tables->kinds[info->offset + (int64_t)i] = (uint16_t)counts[lengths[i]];
+    memcpy(sorted, lengths, info->key_count * sizeof *sorted);
+    qsort(sorted, info->key_count, sizeof *sorted, by_length);
+    for (uint64_t i = 0, end; i < info->key_count; i = end) {
+        for (end = i; end < info->key_count && sorted[end] == sorted[i];)
+            end++;
+        LIG_TRY(add_slab(tables, table, sorted[i], end - i));
+    }
+    for (uint64_t i = 0; i < info->key_count; i++) {
+        if (i == 0 || lengths[i] != lengths[i - 1])
+            last = slab_of(tables, first, lengths[i]);
+        tables->kinds[info->offset + (int64_t)i] = (uint16_t)last;
+    }
     return LIG_OK;
 }
 
 static lig_status add_slabs(ligi_tables *tables, uint32_t table, const lig_params_table *given)
 {
     ligi_table_info *info = &tables->infos[table];
-    uint64_t *counts;
+    uint32_t *sorted;
 
     if (given->length == 0) {
-        LIG_TRY(ligi_calloc(&counts, LIG_PARAMS_LENGTH_MAX + 1, sizeof *counts, "lengths"));
-        lig_status status = add_unequal(tables, table, given->lengths, counts);
-        free(counts);
+        LIG_TRY(ligi_alloc(&sorted, info->key_count * sizeof *sorted, "lengths"));
+        lig_status status = add_unequal(tables, table, given->lengths, sorted);
+        free(sorted);
         return status;
     }
     LIG_TRY(add_slab(tables, table, given->length, info->key_count));
@@ -190,19 +215,27 @@ static uint64_t place_after(uint64_t at, uint64_t bytes)
     return round_up(at, bytes < LIGI_HUGE_PAGE ? 4096 : LIGI_HUGE_PAGE);
 }
 
+static lig_status too_large(void)
+{
+    return lig_fail(LIG_E_LIMIT, "the tables exceed %llu bytes",
+                    (unsigned long long)REGION_BYTES_MAX);
+}
+
 static lig_status lay_out(ligi_tables *tables)
 {
     uint64_t at = tables->entry_limit * sizeof *tables->words, deltas_at = 0;
 
     for (uint32_t i = 0; i < tables->slab_count; i++) {
         ligi_slab *slab = &tables->slabs[i];
+        if (slab->capacity > REGION_BYTES_MAX / slab->stride ||
+            slab->capacity > REGION_BYTES_MAX / slab->delta_stride)
+            return too_large();
         slab->rows_at = place_after(at, ligi_slab_rows_bytes(slab));
         at = slab->rows_at + ligi_slab_rows_bytes(slab);
         slab->deltas_at = deltas_at;
         deltas_at += ligi_slab_deltas_bytes(slab);
         if (at > REGION_BYTES_MAX || deltas_at > REGION_BYTES_MAX)
-            return lig_fail(LIG_E_LIMIT, "the tables exceed %llu bytes",
-                            (unsigned long long)REGION_BYTES_MAX);
+            return too_large();
         if (slab->body_bytes > tables->body_bytes_max)
             tables->body_bytes_max = slab->body_bytes;
         size_t delta_bytes = (size_t)slab->delta_count * slab->delta_element_bytes;
@@ -290,7 +323,8 @@ static lig_status build(ligi_tables *tables, const ligi_tables_options *options)
     if (tables->hashed)
         LIG_TRY(ligi_key_index_init(&tables->key_index, tables->entry_limit));
     LIG_TRY(make_regions(tables, options->source));
-    LIG_TRY(ligi_calloc(&tables->scratch, 1, tables->body_bytes_max, "a row"));
+    if (tables->hashed) /* dense keys never begin in a slot that was used */
+        LIG_TRY(ligi_calloc(&tables->scratch, 1, tables->body_bytes_max, "a row"));
     return begin_rows(tables);
 }
 

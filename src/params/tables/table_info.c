@@ -148,7 +148,7 @@ size_t ligi_tables_state_at(const ligi_tables *tables, ligi_entry entry)
     return ligi_tables_slab(tables, entry)->state_at;
 }
 
-uint32_t ligi_tables_state_count(const ligi_tables *tables, ligi_entry entry)
+uint64_t ligi_tables_state_count(const ligi_tables *tables, ligi_entry entry)
 {
     return ligi_tables_slab(tables, entry)->state_count;
 }

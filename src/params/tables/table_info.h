@@ -39,7 +39,7 @@ int ligi_tables_known(const ligi_tables *tables, int64_t key, ligi_entry *entry)
 size_t ligi_tables_body_bytes(const ligi_tables *tables, ligi_entry entry);
 size_t ligi_tables_state_at(const ligi_tables *tables,
                             ligi_entry entry); /* its offset in the body */
-uint32_t ligi_tables_state_count(const ligi_tables *tables,
+uint64_t ligi_tables_state_count(const ligi_tables *tables,
                                  ligi_entry entry); /* elements; 0: none */
 uint32_t ligi_tables_state_element_bytes(const ligi_tables *tables);
 /* What a replica sends: length + state_count elements of the state's type (integers: of the row's

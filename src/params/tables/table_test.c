@@ -150,6 +150,32 @@ static void hashed_keys(void **state)
     ligi_tables_destroy(tables);
 }
 
+/* Sizes of the longest rows; their memory is reserved and not touched. */
+static void has_long_rows(void **state)
+{
+    static const uint32_t lengths[] = {3, LIG_PARAMS_LENGTH_MAX, 3, 1u << 26};
+    const uint64_t length = LIG_PARAMS_LENGTH_MAX;
+    const uint64_t states[] = {0, 0, length, 1, 2 * length + 1};
+
+    (void)state;
+    for (uint32_t kind = LIG_PARAMS_ADD; kind <= LIG_PARAMS_ADAM; kind++) {
+        const lig_params_table table = {
+            .key_count = 4, .lengths = lengths, .optimizer = {.kind = kind}};
+        ligi_tables *tables = tables_of(&table, 1, LIG_FLOAT64, 0, 1);
+        int64_t keys[] = {1, 1, 3, 0};
+        uint64_t elements;
+        assert_ok(ligi_tables_lengths(tables, keys, 4, &elements));
+        assert_int_equal(elements, 2 * length + (1u << 26) + 3);
+        assert_int_equal(ligi_tables_length(tables, 1), length);
+        assert_int_equal(ligi_tables_length(tables, 2), 3);
+        assert_int_equal(ligi_tables_state_count(tables, 1), states[kind]);
+        assert_int_equal(ligi_tables_body_bytes(tables, 1), 8 * (length + states[kind]));
+        assert_int_equal(ligi_tables_delta_bytes(tables, 1), 8 * (length + states[kind]));
+        assert_int_equal(ligi_tables_body_bytes_max(tables), 8 * (length + states[kind]));
+        ligi_tables_destroy(tables);
+    }
+}
+
 static void refuses_tables(void **state)
 {
     static const uint32_t lengths[] = {1, 0};
@@ -160,7 +186,15 @@ static void refuses_tables(void **state)
     } cases[] = {
         {{.key_count = 0, .length = 1}, LIG_FLOAT32, 0, LIG_E_INVALID},
         {{.key_count = 1, .length = 0}, LIG_FLOAT32, 0, LIG_E_INVALID},
-        {{.key_count = 1, .length = 65537}, LIG_FLOAT32, 0, LIG_E_LIMIT},
+        {{.key_count = 1, .length = LIG_PARAMS_LENGTH_MAX + 1}, LIG_FLOAT32, 0, LIG_E_LIMIT},
+        {{.key_count = UINT64_C(1) << 20, .length = LIG_PARAMS_LENGTH_MAX},
+         LIG_FLOAT64,
+         0,
+         LIG_E_LIMIT},
+        {{.key_count = UINT32_MAX - 1, .length = LIG_PARAMS_LENGTH_MAX},
+         LIG_FLOAT64,
+         LIG_PARAMS_HASHED,
+         LIG_E_LIMIT},
         {{.key_count = UINT64_C(1) << 32, .length = 1}, LIG_FLOAT32, 0, LIG_E_INVALID},
         {{.key_count = 2, .lengths = lengths}, LIG_FLOAT32, 0, LIG_E_INVALID},
         {{.key_count = 1, .lengths = lengths}, LIG_FLOAT32, LIG_PARAMS_HASHED, LIG_E_INVALID},
@@ -465,6 +499,7 @@ int main(void)
         cmocka_unit_test(homes_are_spread),
         cmocka_unit_test(rows_of_many_lengths),
         cmocka_unit_test(hashed_keys),
+        cmocka_unit_test(has_long_rows),
         cmocka_unit_test(refuses_tables),
         cmocka_unit_test(places_only_get_newer),
         cmocka_unit_test(rows_move),

@@ -15,6 +15,7 @@ typedef struct ligi_send_buffer {
     uint64_t room, bytes;                 /* bytes used */
     uint8_t *data;                        /* 64-aligned; can be lent where there is a net */
     uint32_t holds;                       /* references: sends, and requests without a response */
+    uint32_t of_sync;                     /* whether node->sync_bytes includes it */
     uint32_t worker, left;                /* first buffer of a request that was given up: keys */
     uint64_t ticket;                      /* without a response; until then peers may read them */
 } ligi_send_buffer;

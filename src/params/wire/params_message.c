@@ -72,12 +72,19 @@ static int has_rows(const ligi_params_message *message)
     }
 }
 
-static lig_status check_payload(const ligi_params_message *message, uint64_t payload_bytes)
+uint64_t ligi_params_payload_max(uint64_t row_bytes)
+{
+    uint64_t alone = row_bytes + LIGI_PARAMS_FRONT_MAX;
+    return alone > LIGI_PARAMS_PAYLOAD_MAX ? alone : LIGI_PARAMS_PAYLOAD_MAX;
+}
+
+static lig_status check_payload(const ligi_params_message *message, uint64_t payload_bytes,
+                                uint64_t payload_max)
 {
     uint64_t front = ligi_params_message_front(message);
     if (message->kind == LIGI_PARAMS_SHARE)
         return LIG_OK;
-    if (message->count > LIGI_PARAMS_KEYS_MAX || payload_bytes > LIGI_PARAMS_PAYLOAD_MAX)
+    if (message->count > LIGI_PARAMS_KEYS_MAX || payload_bytes > payload_max)
         return corrupt("payload too large");
     int about_keys = message->kind == LIGI_PARAMS_REQUEST || message->kind == LIGI_PARAMS_RESPONSE;
     if (about_keys && message->count == 0)
@@ -88,7 +95,8 @@ static lig_status check_payload(const ligi_params_message *message, uint64_t pay
 }
 
 lig_status ligi_params_message_check(const void *head, size_t bytes, uint64_t payload_bytes,
-                                     const ligi_params_hello *own, ligi_params_message *message)
+                                     uint64_t payload_max, const ligi_params_hello *own,
+                                     ligi_params_message *message)
 {
     const uint8_t *tail = (const uint8_t *)head + LIGI_PARAMS_HEAD_BYTES;
     if (bytes < LIGI_PARAMS_HEAD_BYTES || bytes > LIGI_PARAMS_HEAD_MAX)
@@ -107,7 +115,7 @@ lig_status ligi_params_message_check(const void *head, size_t bytes, uint64_t pa
         return corrupt("invalid origin or kind");
     LIG_TRY(check_flags(message));
     LIG_TRY(check_tail(message, tail, bytes - LIGI_PARAMS_HEAD_BYTES, own));
-    return check_payload(message, payload_bytes);
+    return check_payload(message, payload_bytes, payload_max);
 }
 
 void ligi_params_message_open(const ligi_params_message *message, const void *head,

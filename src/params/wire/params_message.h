@@ -17,7 +17,8 @@
  * Rows follow one another without gaps: in REQUEST and RESPONSE the values of the key, in items
  * with ROW its body or delta (table_info.h), each padded to 8 bytes. `position` is the index in the
  * caller's list of keys, so that several nodes can answer one request. A message has at most
- * LIGI_PARAMS_KEYS_MAX keys and LIGI_PARAMS_PAYLOAD_MAX bytes; senders split what is longer. */
+ * LIGI_PARAMS_KEYS_MAX keys and LIGI_PARAMS_PAYLOAD_MAX bytes; senders split what is longer. A row
+ * that is longer itself is alone in its message. */
 #ifndef LIGI_PARAMS_MESSAGE_H
 #define LIGI_PARAMS_MESSAGE_H
 
@@ -27,6 +28,7 @@
 #define LIGI_PARAMS_HEAD_BYTES 32
 #define LIGI_PARAMS_KEYS_MAX 65536u
 #define LIGI_PARAMS_PAYLOAD_MAX (UINT64_C(8) << 20)
+#define LIGI_PARAMS_FRONT_MAX 64u                    /* bytes before the only row of a message */
 #define LIGI_PARAMS_PAYLOAD_GOOD (UINT64_C(1) << 20) /* where senders begin a new message */
 #define LIGI_PARAMS_SENTENCE_MAX 512
 #define LIGI_PARAMS_HOPS_MAX 250
@@ -130,9 +132,12 @@ typedef struct ligi_params_hello {
 _Static_assert(sizeof(ligi_params_hello) <= 1024, "a hello has no more room");
 
 /* Checks a head, before the payload has arrived: LIG_OK if kind, flags, count and sizes are
- * possible with the nodes and tables of `own`. */
+ * possible with the nodes and tables of `own`, and the payload has at most `payload_max` bytes. */
 lig_status ligi_params_message_check(const void *head, size_t bytes, uint64_t payload_bytes,
-                                     const ligi_params_hello *own, ligi_params_message *message);
+                                     uint64_t payload_max, const ligi_params_hello *own,
+                                     ligi_params_message *message);
+/* The largest payload if the longest row, as a whole or as a delta, has that many bytes. */
+uint64_t ligi_params_payload_max(uint64_t row_bytes);
 /* Fills *parts for a payload of that many bytes, 8-aligned, whose head passed the check. Pointers
  * into `head` as well. */
 void ligi_params_message_open(const ligi_params_message *message, const void *head,

@@ -35,7 +35,8 @@ static void try_message(const ligi_params_hello *own, const uint8_t *data, size_
     if (head && payload) {
         memcpy(head, data, head_bytes);
         memcpy(payload, data + head_bytes, payload_bytes);
-        if (ligi_params_message_check(head, head_bytes, payload_bytes, own, &message) == LIG_OK &&
+        if (ligi_params_message_check(head, head_bytes, payload_bytes, LIGI_PARAMS_PAYLOAD_MAX, own,
+                                      &message) == LIG_OK &&
             message.kind != LIGI_PARAMS_SHARE) {
             ligi_params_message_open(&message, head, head_bytes, payload, payload_bytes, &parts);
             look_at_all(&message, &parts);

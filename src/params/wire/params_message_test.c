@@ -29,7 +29,8 @@ static lig_status check(ligi_params_message message, size_t tail_bytes, uint64_t
     message.version = LIGI_PARAMS_MESSAGE_VERSION;
     memcpy(head, &message, sizeof message);
     memset(head + sizeof message, 'x', tail_bytes);
-    return ligi_params_message_check(head, sizeof message + tail_bytes, payload_bytes, &own, &read);
+    return ligi_params_message_check(head, sizeof message + tail_bytes, payload_bytes,
+                                     LIGI_PARAMS_PAYLOAD_MAX, &own, &read);
 }
 
 static void test_messages_that_fit(void **unused)
@@ -90,7 +91,26 @@ static void test_messages_that_do_not(void **unused)
     uint8_t head[8] = {0};
     ligi_params_hello own = own_hello();
     ligi_params_message read;
-    assert_status(ligi_params_message_check(head, sizeof head, 0, &own, &read), LIG_E_CORRUPT);
+    assert_status(
+        ligi_params_message_check(head, sizeof head, 0, LIGI_PARAMS_PAYLOAD_MAX, &own, &read),
+        LIG_E_CORRUPT);
+}
+
+static void test_a_long_row_is_alone(void **unused)
+{
+    (void)unused;
+    uint64_t row = 3 * 8 * (uint64_t)LIG_PARAMS_LENGTH_MAX, most = ligi_params_payload_max(row);
+    ligi_params_hello own = own_hello();
+    ligi_params_message read,
+        message = {.version = LIGI_PARAMS_MESSAGE_VERSION, .kind = LIGI_PARAMS_UPDATE, .count = 1};
+    uint64_t bytes = ligi_params_message_front(&message) + row;
+    assert_int_equal(ligi_params_payload_max(4), LIGI_PARAMS_PAYLOAD_MAX);
+    assert_ok(ligi_params_message_check(&message, sizeof message, bytes, most, &own, &read));
+    assert_status(ligi_params_message_check(&message, sizeof message, most + 1, most, &own, &read),
+                  LIG_E_CORRUPT);
+    assert_status(ligi_params_message_check(&message, sizeof message, bytes,
+                                            LIGI_PARAMS_PAYLOAD_MAX, &own, &read),
+                  LIG_E_CORRUPT);
 }
 
 static void test_parts_are_where_they_are(void **unused)
@@ -157,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages_that_fit),
         cmocka_unit_test(test_messages_that_do_not),
+        cmocka_unit_test(test_a_long_row_is_alone),
         cmocka_unit_test(test_parts_are_where_they_are),
         cmocka_unit_test(test_a_hello_names_the_difference),
     };

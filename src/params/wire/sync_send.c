@@ -50,7 +50,8 @@ static lig_status seal(ligi_sync_sender *sender, uint32_t to)
 }
 
 /* Items with rows come in large numbers or as a few; space for a full message's items is reserved
- * before the rows, and only a message that is not full has its rows moved together. */
+ * before the rows, and only a message that is not full has its rows moved together. If the
+ * longest row would fill a message, the buffer is sized for this row. */
 static lig_status begin(ligi_sync_sender *sender, const ligi_sync_address *address,
                         uint64_t row_bytes)
 {
@@ -59,9 +60,10 @@ static lig_status begin(ligi_sync_sender *sender, const ligi_sync_address *addre
     uint64_t room = PLAIN_ITEMS, bytes = room * sizeof(ligi_sync_item);
 
     if (row_bytes > 0) {
-        room = ROWS_BYTES / (sizeof(ligi_sync_item) + sender->row_bytes_max);
+        uint64_t longest = sender->row_bytes_max < ROWS_BYTES ? sender->row_bytes_max : row_bytes;
+        room = ROWS_BYTES / (sizeof(ligi_sync_item) + longest);
         room = room < 1 ? 1 : room > PLAIN_ITEMS ? PLAIN_ITEMS : room;
-        bytes = room * (sizeof(ligi_sync_item) + sender->row_bytes_max);
+        bytes = room * (sizeof(ligi_sync_item) + longest);
     }
     ligi_send_buffer *buffer;
     LIG_TRY(sender->send_ops.take(sender->send_ops.context, bytes, &buffer));
