@@ -154,7 +154,9 @@ def test_a_state_without_entries(files: ligament.Store) -> None:
 def test_storage_meta(files: ligament.Store) -> None:
     writer, reader = StorageWriter(files, "m"), StorageReader(files, "m")
     dcp.save(state(1), storage_writer=writer, no_dist=True)
-    meta = reader.read_metadata().storage_meta
+    metadata = reader.read_metadata()
+    assert metadata.version == dcp.filesystem.CURRENT_DCP_VERSION
+    meta = metadata.storage_meta
     assert (
         meta.checkpoint_id == "m"
         and meta.save_id == writer.save_id == writer.storage_meta().save_id

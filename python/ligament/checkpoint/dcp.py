@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.distributed.checkpoint import staging, storage
+from torch.distributed.checkpoint import filesystem, staging, storage
 from torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,
@@ -182,6 +182,7 @@ class StorageWriter(_Place, storage.StorageWriter):
         found = (result.storage_data for each in results for result in each)
         parts = tuple(part for part in found if part)
         metadata.storage_meta = self.storage_meta()
+        metadata.version = getattr(filesystem, "CURRENT_DCP_VERSION", None)
         flags, tags = _REPLACE if self.replace else 0, {"door": "dcp"}
         options = (flags, None, None, tags, None, _text(metadata), (), None, None)
         with self._refusing():
@@ -415,6 +416,7 @@ def _text(metadata: Metadata) -> str:
     tree = {"$dict": [[name, {"$tensor": name}] for name in described]}
     meta = None if metadata.storage_meta is None else dataclasses.asdict(metadata.storage_meta)
     known = {"version": 1, "tensors": described, "planner": planner, "meta": meta}
+    known["format"] = getattr(metadata, "version", None)
     return json.dumps({"tree": tree, "dcp": known}, separators=(",", ":"))
 
 
@@ -438,7 +440,9 @@ def _metadata(model: _core.Model) -> Metadata:
         meta = StorageMeta(**fields) if fields else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptError(f"what DCP kept of '{model.name}' cannot be read: {error}") from None
-    return Metadata(described, planner, storage_data={}, storage_meta=meta)
+    found = Metadata(described, planner, storage_data={}, storage_meta=meta)
+    found.version = known.get("format")
+    return found
 
 
 def _described(dtype: str, grad: bool, size: list[int], boxes: list[Any]) -> TensorStorageMetadata:
