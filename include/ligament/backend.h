@@ -234,7 +234,7 @@ LIG_API const char *lig_backend_name(size_t index);
 /* The table of a known backend, NULL when there is none. For `ligament info` and for tests. */
 LIG_API const lig_backend_ops *lig_backend_find(const char *name);
 
-/* Loads a shared library and registers its backend. Fills *name with the backend's name when not NULL (static
+/* Loads a shared library and registers its backends. Fills *name with the name of the first when not NULL (static
  * storage). The same file again is fine; another file with a taken name is LIG_E_EXISTS. Libraries are never
  * unloaded. */
 LIG_API lig_status lig_plugin_load(const char *path, const char **name);

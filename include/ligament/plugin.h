@@ -23,6 +23,12 @@ typedef struct lig_plugin_host { /* grows at its end only */
     lig_status (*fail)(lig_status status, const char *format, ...) LIG_PRINTF(2, 3);
     void (*log)(lig_log_level level, const char *format, ...) LIG_PRINTF(2, 3);
     uint64_t (*hash_block)(const void *secret, const void *data, uint64_t bytes);
+    /* Other backends by name: lig_backend_open and so on, and lig_error_text. */
+    lig_status (*backend_open)(lig_backend **backend, const char *name, const char *config);
+    lig_status (*backend_save)(lig_backend *backend, const char *set, const lig_tensor *tensors, size_t count);
+    lig_status (*backend_load)(lig_backend *backend, const char *set, const lig_tensor *tensors, size_t count);
+    void (*backend_close)(lig_backend *backend);
+    const char *(*error_text)(void);
 } lig_plugin_host;
 
 typedef struct lig_plugin {
@@ -40,6 +46,10 @@ typedef struct lig_plugin {
 #else
 #define LIG_PLUGIN_C_
 #endif
+
+/* A library with several backends exports, instead of lig_plugin_entry, a function lig_plugin_at that returns entry
+ * number `index` and NULL past the last one. */
+typedef lig_plugin *(*lig_plugin_at_function)(size_t index);
 
 /* Defined by LIG_REGISTER_BACKEND in one file of the plugin; hidden, so that two plugins do not share it. */
 extern __attribute__((visibility("hidden"))) const lig_plugin_host *lig_plugin_table;

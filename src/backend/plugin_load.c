@@ -16,7 +16,8 @@
 #undef lig_hash_block
 
 static const lig_plugin_host host_table = {
-    sizeof(lig_plugin_host), LIG_PLUGIN_ABI, lig_fail, ligi_log, lig_hash_block,
+    sizeof(lig_plugin_host), LIG_PLUGIN_ABI,   lig_fail,         ligi_log,          lig_hash_block,
+    lig_backend_open,        lig_backend_save, lig_backend_load, lig_backend_close, lig_error_text,
 };
 
 static lig_status check_numbers(const char *path, const lig_plugin *entry)
@@ -141,26 +142,57 @@ static lig_status open_library(const char *path, void **library)
     return LIG_OK;
 }
 
+typedef struct entries {
+    lig_plugin *one;
+    lig_plugin_at_function at; /* NULL: there is just the one */
+} entries;
+
+static lig_plugin *entry_at(const entries *all, size_t index)
+{
+    if (all->at != NULL)
+        return all->at(index);
+    return index == 0 ? all->one : NULL;
+}
+
+static lig_status find_entries(const char *path, void *library, entries *all)
+{
+    entries found = {dlsym(library, "lig_plugin_entry"), NULL};
+
+    *(void **)&found.at = dlsym(library, "lig_plugin_at"); /* POSIX's way to a function's address */
+    if (entry_at(&found, 0) == NULL)
+        return lig_fail(
+            LIG_E_INVALID,
+            "%s is no plugin: it does not export lig_plugin_entry (LIG_REGISTER_BACKEND makes it)",
+            path);
+    *all = found;
+    return LIG_OK;
+}
+
+static lig_status check_entry(const char *path, const lig_plugin *entry)
+{
+    LIG_TRY(check_numbers(path, entry));
+    LIG_TRY(check_name(path, entry->name));
+    return check_ops(path, entry->ops);
+}
+
 lig_status lig_plugin_load(const char *path, const char **name)
 {
     void *library;
+    entries all;
 
     if (path == NULL || path[0] == '\0')
         return lig_fail(LIG_E_INVALID, "the path of a plugin is empty");
     LIG_TRY(open_library(path, &library));
     /* What was opened stays open also when it is refused: its constructors have run. */
-    lig_plugin *entry = dlsym(library, "lig_plugin_entry");
-    if (entry == NULL)
-        return lig_fail(
-            LIG_E_INVALID,
-            "%s is no plugin: it does not export lig_plugin_entry (LIG_REGISTER_BACKEND makes it)",
-            path);
-    LIG_TRY(check_numbers(path, entry));
-    LIG_TRY(check_name(path, entry->name));
-    LIG_TRY(check_ops(path, entry->ops));
-    *entry->host = &host_table;
-    LIG_TRY(ligi_backend_register(entry->name, entry->ops));
+    LIG_TRY(find_entries(path, library, &all));
+    for (size_t i = 0; entry_at(&all, i) != NULL; i++)
+        LIG_TRY(check_entry(path, entry_at(&all, i)));
+    for (size_t i = 0; entry_at(&all, i) != NULL; i++) {
+        lig_plugin *entry = entry_at(&all, i);
+        *entry->host = &host_table;
+        LIG_TRY(ligi_backend_register(entry->name, entry->ops));
+    }
     if (name != NULL)
-        *name = entry->name;
+        *name = entry_at(&all, 0)->name;
     return LIG_OK;
 }

@@ -81,6 +81,45 @@ static void plugins_work(void **state)
     assert_status(lig_plugin_load(path_of("taken"), NULL), LIG_E_EXISTS);
 }
 
+#define MANY(first, second)                                                                        \
+    HEAD SAVE "const lig_plugin_host *lig_plugin_table;\n"                                         \
+              "static lig_status l(void *self, const char *set, const lig_tensor *t, size_t n)\n"  \
+              "{ lig_backend *other; (void)self;\n"                                                \
+              "  lig_status status = lig_plugin_table->backend_open(&other, set, \"\");\n"         \
+              "  if (status != LIG_OK) return status;\n"                                           \
+              "  status = lig_plugin_table->backend_load(other, set, t, n);\n"                     \
+              "  lig_plugin_table->backend_close(other);\n"                                        \
+              "  return status; }\n"                                                               \
+              "static const lig_backend_ops ops[2] = {{.save = s, .load = l}, {.save = s, .load "  \
+              "= s}};\n"                                                                           \
+              "#define ENTRY(name, ops) {LIG_PLUGIN_ABI, sizeof(lig_plugin), "                     \
+              "sizeof(lig_backend_ops), sizeof(lig_tensor), name, ops, &lig_plugin_table}\n"       \
+              "static lig_plugin all[2] = {ENTRY(\"" first "\", &ops[0]), ENTRY(\"" second         \
+              "\", &ops[1])};\n"                                                                   \
+              "lig_plugin *lig_plugin_at(size_t index);\n"                                         \
+              "lig_plugin *lig_plugin_at(size_t index) { return index < 2 ? &all[index] : 0; }\n"
+
+static void several_backends(void **state)
+{
+    const char *name = NULL;
+    lig_backend *backend;
+
+    (void)state;
+    if (!compile("many", MANY("many_a", "many_b")))
+        skip();
+    assert_ok(lig_plugin_load(path_of("many"), &name));
+    assert_string_equal(name, "many_a");
+    assert_non_null(lig_backend_find("many_b"));
+    assert_ok(lig_backend_open(&backend, "many_a", ""));
+    assert_status(lig_backend_load(backend, "many_b", NULL, 0), LIG_E_LIMIT);
+    assert_says("many_b takes no 0");
+    assert_status(lig_backend_load(backend, "nobody", NULL, 0), LIG_E_NOTFOUND);
+    lig_backend_close(backend);
+    assert_true(compile("half", MANY("half_a", "1st")));
+    assert_status(lig_plugin_load(path_of("half"), NULL), LIG_E_INVALID);
+    assert_null(lig_backend_find("half_a")); /* all are checked before the first is registered */
+}
+
 static void refused_plugins(void **state)
 {
     static const struct {
@@ -136,14 +175,14 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    static const char *const names[] = {"good", "same", "taken", "text"};
+    static const char *const names[] = {"good", "same", "taken", "text", "many", "half"};
     char path[128];
 
     (void)state;
-    for (size_t i = 0; i < 4 + 10; i++) {
+    for (size_t i = 0; i < 6 + 10; i++) {
         char number[16];
-        snprintf(number, sizeof number, "bad%zu", i - 4);
-        const char *name = i < 4 ? names[i] : number;
+        snprintf(number, sizeof number, "bad%zu", i - 6);
+        const char *name = i < 6 ? names[i] : number;
         unlink(path_of(name));
         snprintf(path, sizeof path, "%s/%s.c", folder, name);
         unlink(path);
@@ -155,6 +194,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plugins_work),
+        cmocka_unit_test(several_backends),
         cmocka_unit_test(refused_plugins),
         cmocka_unit_test(what_is_no_library),
     };
