@@ -19,6 +19,7 @@ def save_weights(
 ) -> None:
     """Saves a model's weights, then its optimizer's, under `name`; what was there is replaced.
     `backend` is a plugin's name or a store's URI; torch's optimizers are given as `optimizer`."""
+    check_strings(backend, config)
     found = tensors.weights(model, optimizer, include_optimizer, build=False)
     plugins.instance(backend, config).save(name, _core.Batch(found.names, found.values))
 
@@ -34,28 +35,50 @@ def load_weights(
 ) -> None:
     """Fills a model, and its optimizer, from what `save_weights` wrote. An optimizer without state
     is built first."""
+    check_strings(backend, config)
     instance = plugins.instance(backend, config)
     stored = instance.names(name) if plugins.has_volume(backend) else None
     target = tensors.weights(model, optimizer, include_optimizer, build=True, stored=stored)
-    items = list(target.values)
-    takers = tensors.takers(target.names, items, list(range(len(items))))
-    for i, taker in takers.items():
-        items[i] = Fresh(taker.code, taker.shape)
-    batch = _core.Batch(target.names, items, True)
-    if not plugins.has_volume(backend):
-        _prefill(target, takers, items)
     # Without the optimizer in the target its state in the checkpoint is passed over.
     whole = any(one.startswith("optimizer") for one in target.names)
-    instance.load(name, batch, not whole)
+    takers = fill(backend, config, name, target, not whole)
+    target.done(list(range(len(target.values))), takers)
+
+
+def check_strings(backend: Any, config: Any) -> None:
+    """Raises TypeError, as TMCI does."""
+    for word, value in (("backend", backend), ("config", config)):
+        if not isinstance(value, str):
+            raise TypeError(f"{word} should be a string, not {type(value).__qualname__}")
+
+
+def fill(
+    backend: str, config: str, name: str, target: tensors.Collected, part: bool
+) -> dict[int, Any]:
+    """Fills tensors, or memory as a Batch takes it, from a set; with `part` the set may have more.
+    Returns the takers of tensors that Python does not fill itself."""
+    items = list(target.values)
+    places = [i for i, item in enumerate(items) if type(item) is not tuple]
+    takers = tensors.takers(target.names, items, places)
+    seen: set[Any] = set()
     for i, taker in takers.items():
-        taker.take(items[i])
-    target.done(list(range(len(items))), takers)
+        whose = tensors.identity(items[i])
+        place = None if whose in seen else tensors.place(taker)
+        seen.add(whose)
+        items[i] = Fresh(taker.code, taker.shape) if place is None else place
+    later = [i for i in takers if isinstance(items[i], Fresh)]
+    batch = _core.Batch(target.names, items, True)
+    if not plugins.has_volume(backend):
+        _prefill(target, [i for i in later if not takers[i].mapped], items)
+    plugins.instance(backend, config).load(name, batch, part)
+    for i in later:
+        takers[i].take(items[i])
+    return takers
 
 
-def _prefill(target: tensors.Target, takers: dict[int, Any], items: list[Any]) -> None:
+def _prefill(target: tensors.Collected, mine: list[int], items: list[Any]) -> None:
     """A backend without a store may leave tensors as they are: what takes over memory starts with
     the values of now."""
-    mine = [i for i in takers if not takers[i].mapped]
     names = [target.names[i] for i in mine]
     now = _core.Batch(names, [target.values[i] for i in mine])
     now.copy_to(_core.Batch(names, [items[i] for i in mine], True))

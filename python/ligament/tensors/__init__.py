@@ -63,6 +63,7 @@ __all__ = [
     "layer_names",
     "leaves",
     "name_of",
+    "place",
     "rng_state",
     "set_rng_state",
     "set_state",
@@ -173,6 +174,13 @@ def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, 
             )
         found.update(adapter.takers(names, values, mine))
     return found
+
+
+def place(taker: Any) -> Any:
+    """The memory of a taker's tensor, as a Batch takes it, where it can be filled after all; None
+    where the tensor has to take over other memory."""
+    find = getattr(taker, "place", None)
+    return None if find is None else find()
 
 
 def copier(value: Any) -> Callable[[Fresh], None]:

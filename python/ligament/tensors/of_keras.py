@@ -64,6 +64,10 @@ class _Variable:
     def take(self, fresh: Fresh) -> None:
         self.value._direct_assign(_adapter().result(fresh, None))
 
+    def place(self) -> Any:
+        is_tf = _adapter() is of_tensorflow
+        return of_tensorflow.place(self.value.value, self.code) if is_tf else None
+
 
 def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, Any]:
     """torch fills in place, the others take over."""

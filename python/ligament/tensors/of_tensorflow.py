@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 
 from .. import _core
 from ..errors import InvalidError, UnsupportedError
-from .dtypes import FROM_NUMPY
+from .dtypes import BYTES, FROM_NUMPY
 from .fresh import Fresh
 
 # Tensors are never written where they lie.
 PRIVATE_VIEWS = False
+_LARGE = 16 << 10  # of less a copy is quicker than two operations
 
 
 def need() -> Any:
@@ -82,9 +84,37 @@ def hold(batch: _core.Batch, values: list[Any], places: list[int], flags: bytear
     """The batch holds reads, which TensorFlow leaves as they are: it copies before it writes."""
 
 
+def place(variable: Any, code: int) -> Any:
+    """The memory of a variable in host memory, as a Batch takes it. Nobody else sees it: a write of
+    no element makes TensorFlow copy what other tensors share. None where this does not work, or
+    does not pay."""
+    tf = sys.modules["tensorflow"]
+    shape = tuple(variable.shape)
+    large = bool(shape) and math.prod(shape) * BYTES[code] >= _LARGE
+    if not large or type(variable).__name__ != "ResourceVariable" or "CPU" not in variable.device:
+        return None
+    try:
+        none = tf.zeros((0, *shape[1:]), variable.dtype)
+        tf.raw_ops.ResourceStridedSliceAssign(
+            ref=variable.handle, begin=[0], end=[0], strides=[1], value=none
+        )
+        # From here on a read would be a copy.
+        tf.raw_ops.DisableCopyOnRead(resource=variable.handle)
+    except (tf.errors.OpError, AttributeError, TypeError):  # no kernel for the dtype
+        return None
+    return memory(variable.read_value(), code)
+
+
+def memory(tensor: Any, code: int | None = None) -> Any:
+    """The memory of an eager tensor to be filled, as a Batch takes it."""
+    code = _dtype(tensor, "a tensor") if code is None else code
+    array = tensor._numpy()
+    address = array.__array_interface__["data"][0] if array.size else 0
+    return ((tensor, array), address, code, tuple(array.shape), None)
+
+
 class _Variable:
-    """A variable adopts memory; it is never written where it lies, because others may share that
-    place."""
+    """A variable adopts memory; memory that others may share is never written."""
 
     mapped = False
 
@@ -94,6 +124,9 @@ class _Variable:
 
     def take(self, fresh: Fresh) -> None:
         self.value.assign(result(fresh, None))
+
+    def place(self) -> Any:
+        return place(self.value, self.code)
 
 
 def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, Any]:
