@@ -13,7 +13,7 @@ from ..errors import InvalidError, NotFoundError, UnsupportedError
 from ..store import Model, Store
 from . import runs
 from .ranks import job
-from .weights import load_weights, save_weights
+from .weights import check_strings, load_weights, save_weights
 
 _NAME = "weights"
 _LABEL = re.compile(r"epoch-[0-9]{6,}|batch-[0-9]{9,}|before")  # what follows the set's name
@@ -25,7 +25,7 @@ def _is_count(value: Any) -> bool:
 
 
 class CheckpointCallback(_Callback):  # type: ignore[misc]
-    """Checkpoints a model while it trains: every n epochs, or every n batches.
+    """Checkpoints a model while it trains: every n epochs, every n batches, or both.
 
     `keep=n` keeps the last n under names of their own (the backend needs a store; `weights` then
     names the newest), `monitor` saves only when that value of the logs is better than before
@@ -52,14 +52,10 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         runs.check(run)
-        frequency = {"epoch": 1} if frequency is None else frequency
-        known = isinstance(frequency, Mapping) and set(frequency) <= {"epoch", "batch"}
-        counts = [int(n) for n in frequency.values() if _is_count(n)] if known else []
-        if len(counts) != 1 or len(frequency) != 1:
-            raise InvalidError(f"frequency={frequency!r}: it is {{'epoch': n}} or {{'batch': n}}")
-        (self.unit,), (self.every,) = frequency, counts
-        if self.every < 1 or (keep is not None and keep < 1):
-            raise InvalidError("frequency and keep are at least 1")
+        check_strings(backend, config)
+        self.every = _frequency({"epoch": 1} if frequency is None else frequency)
+        if keep is not None and keep < 1:
+            raise InvalidError(f"keep={keep}: it is at least 1")
         self.uri = plugins.shared_uri(backend, config)
         if keep is not None and self.uri is None:
             raise UnsupportedError(
@@ -117,13 +113,13 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Saves after every n-th epoch."""
         self.epoch = epoch + 1
-        if self.unit == "epoch" and (epoch + 1) % self.every == 0:
+        if "epoch" in self.every and self.epoch % self.every["epoch"] == 0:
             self._save(f"epoch-{epoch + 1:06d}", logs)
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Saves after every n-th batch."""
         self.batches += 1
-        if self.unit == "batch" and self.batches % self.every == 0:
+        if "batch" in self.every and self.batches % self.every["batch"] == 0:
             self._save(f"batch-{self.batches:09d}", logs)
 
     def _save(self, label: str, logs: Mapping[str, Any] | None) -> None:
@@ -173,6 +169,19 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         self.saved = [name for name in self.saved if name != one] + [one]
         while len(self.saved) > self.keep:
             store.retire(self.saved.pop(0))
+
+
+def _frequency(given: Mapping[str, int]) -> dict[str, int]:
+    """The checked counts by unit."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"frequency should be a dict, not {type(given).__qualname__}")
+    if not given or not set(given) <= {"epoch", "batch"} or not all(map(_is_count, given.values())):
+        raise InvalidError(
+            f"frequency={given!r}: expected {{'epoch': n, 'batch': m}} or one of them"
+        )
+    if min(given.values()) < 1:
+        raise InvalidError(f"frequency={given!r}: the counts are at least 1")
+    return {unit: int(count) for unit, count in given.items()}
 
 
 def _progress(model: Model) -> tuple[int, int]:

@@ -230,6 +230,9 @@ def test_the_callback_by_batch_and_by_value(monkeypatch: pytest.MonkeyPatch) -> 
     fit(lenet(), 5, callbacks=[CheckpointCallback("null", frequency={"epoch": np.int64(2)})])
     assert len(saves) == 2
     saves.clear()
+    fit(lenet(), 3, callbacks=[CheckpointCallback("null", frequency={"epoch": 2, "batch": 5})])
+    assert len(saves) == 3
+    saves.clear()
     watch = CheckpointCallback("null", monitor=("value", "max"))
     watch.set_model(lenet())
     for epoch, value in enumerate([1.0, 3.0, 2.0, 3.0, 4.0]):
@@ -237,10 +240,14 @@ def test_the_callback_by_batch_and_by_value(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(saves) == 3
     with pytest.raises(ligament.InvalidError, match="'value'"):
         watch.on_epoch_end(9, {"loss": 1.0})
-    odd: Any = ({"epoch": "x"}, {"epoch": 1.5}, {"epoch": True}, {}, 3)
-    for wrong in ({"hour": 1}, {"epoch": 0}, {"epoch": 1, "batch": 1}, *odd):
+    odd: Any = ({"epoch": "x"}, {"epoch": 1.5}, {"epoch": True}, {})
+    for wrong in ({"hour": 1}, {"epoch": 0}, {"epoch": 1, "batch": 0}, *odd):
         with pytest.raises(ligament.InvalidError):
             CheckpointCallback("null", frequency=wrong)
+    three: Any = 3
+    for call in (lambda: CheckpointCallback(three), lambda: CheckpointCallback("null", "", three)):
+        with pytest.raises(TypeError, match="should be a"):
+            call()
     with pytest.raises(ligament.UnsupportedError, match="keep"):
         CheckpointCallback("null", keep=2)
 
