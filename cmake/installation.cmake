@@ -28,6 +28,7 @@ if(TARGET program)
   install(TARGETS program RUNTIME DESTINATION "${program_folder}")
 endif()
 install(DIRECTORY include/ligament DESTINATION ${root}include FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/tmci DESTINATION ${root}include FILES_MATCHING PATTERN "*.hpp")
 install(FILES "${CMAKE_BINARY_DIR}/ligament.pc" DESTINATION ${root}lib/pkgconfig)
 install(FILES cmake/ligament-config.cmake "${CMAKE_BINARY_DIR}/ligament-config-version.cmake"
   DESTINATION ${root}lib/cmake/ligament)

@@ -82,6 +82,7 @@ def test_what_is_there(prefix):
         "lib/libligament.a",
         "include/ligament/ligament.h",
         "include/ligament/plugin.h",
+        "include/tmci/backend.hpp",
         "lib/pkgconfig/ligament.pc",
         "lib/cmake/ligament/ligament-config.cmake",
         "share/man/man1/ligament.1",
@@ -122,6 +123,11 @@ def test_headers_stand_alone(prefix, tmp_path):
             source.write_text(f"#include <ligament/{header.name}>\n")
             strict = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]
             run(compiler, f"-std={standard}", *strict, f"-I{prefix}/include", source)
+    for header in sorted((prefix / "include/tmci").glob("*.hpp")):
+        source = tmp_path / "alone.cc"
+        source.write_text(f"#include <tmci/{header.name}>\n")
+        strict = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]
+        run("c++", "-std=c++14", *strict, f"-I{prefix}/include", source)
 
 
 def plugin_sources() -> list[Path]:

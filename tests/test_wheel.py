@@ -134,6 +134,7 @@ def test_holds_what_it_should(wheel):
         "ligament/lib/pkgconfig/ligament.pc",
         "ligament/lib/cmake/ligament/ligament-config.cmake",
         "ligament/include/ligament/plugin.h",
+        "ligament/include/tmci/backend.hpp",
         "ligament/py.typed",
     ):
         assert name in names, name

@@ -188,6 +188,15 @@ def test_an_existing_checkpoint_is_refused_before_anything_is_written(
     assert same(load(files, state(3)), state(1))
 
 
+def test_a_save_without_collectives_is_refused(files: ligament.Store) -> None:
+    with pytest.raises(ligament.InvalidError, match="use_collectives=False"):
+        dcp.save(
+            state(1), checkpoint_id="s", storage_writer=StorageWriter(files),
+            use_collectives=False, no_dist=True,
+        )  # fmt: skip
+    assert len(files) == 0
+
+
 def test_what_two_ranks_plan_to_write_is_written_once(files: ligament.Store) -> None:
     planner = dcp.DefaultSavePlanner()
     planner.set_up_planner(state(1), is_coordinator=True)

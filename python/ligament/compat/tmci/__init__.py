@@ -1,5 +1,39 @@
-"""tmci: as its users know it."""
+"""tmci: as its users know it. The modules are imported at first use: `import tmci` alone, as in the
+CMake files of plugins, needs no framework."""
 
-from . import checkpoint, plugins
+from __future__ import annotations
 
-__all__ = ["checkpoint", "plugins"]
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+_LIBRARY = "libligament.so.0"
+_MODULES = ("checkpoint", "ops", "plugins")
+
+__all__ = ["checkpoint", "get_include_dir", "get_library", "get_library_dir", "ops", "plugins"]
+
+
+def get_library_dir() -> str:
+    """The folder of the library that a plugin may link with."""
+    return str(Path(__file__).resolve().parents[2] / "lib")
+
+
+def get_library() -> str:
+    """The file name of that library."""
+    return _LIBRARY
+
+
+def get_include_dir() -> str:
+    """The folder to search for `tmci/backend.hpp`: beside the library, or that of a source tree."""
+    library = Path(get_library_dir())
+    folders = (library.parent / "include", library.parents[2] / "include")
+    found = [folder for folder in folders if (folder / "tmci" / "backend.hpp").exists()]
+    if not found:
+        raise FileNotFoundError(f"tmci/backend.hpp is missing beside {library}: install again")
+    return str(found[0])
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module 'tmci' has no attribute {name!r}")

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ligament import _core, checkpoint, plugins, tensors
-from ligament.checkpoint import CheckpointCallback
 from ligament.errors import InvalidError, UnsupportedError
 from ligament.tensors import Fresh
 from ligament.tensors.dtypes import BYTES
 
 from .evostore import BACKEND, number
+from .failures import operation
 from .plugins import dummy
 
 _GROUP_BYTES = 32 << 20  # memory that waits to be taken over
@@ -24,7 +24,7 @@ def save_weights(model: Any, *args: Any, **kwargs: Any) -> None:
     `save_weights(model, layers, backend, model_ids, lids, config="", include_optimizer=True)` as
     the fork: the tensors of a model that `store_meta` publishes."""
     if not _is_fork(args, kwargs):
-        checkpoint.save_weights(model, *args, **kwargs)
+        operation(checkpoint.save_weights)(model, *args, **kwargs)
         return
     save_layers(model, **_arguments(("prefix", "backend", "model_ids", "lids"), args, kwargs))
 
@@ -34,16 +34,25 @@ def load_weights(model: Any, *args: Any, **kwargs: Any) -> None:
     `load_weights(model, layers, backend, lowners, model_ids, lids, config="",
     include_optimizer=True)` as the fork: each tensor from the model that owns it."""
     if not _is_fork(args, kwargs):
-        checkpoint.load_weights(model, *args, **kwargs)
+        operation(checkpoint.load_weights)(model, *args, **kwargs)
         return
     names = ("prefix", "backend", "lowners", "model_ids", "lids")
     load_layers(model, **_arguments(names, args, kwargs))
 
 
+class CheckpointCallback(checkpoint.CheckpointCallback):
+    """Ligament's, whose failures are those of TMCI's operations."""
+
+    on_train_begin = operation(checkpoint.CheckpointCallback.on_train_begin)
+    on_epoch_end = operation(checkpoint.CheckpointCallback.on_epoch_end)
+    on_train_batch_end = operation(checkpoint.CheckpointCallback.on_train_batch_end)
+
+
 def _is_fork(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """In TMCI the second argument is the backend's name, in the fork a list of layers."""
     if args:
-        return not isinstance(args[0], str)
+        layers = isinstance(args[0], Iterable) and not isinstance(args[0], (str, bytes))
+        return layers or args[0] is None
     return not kwargs.keys().isdisjoint(("prefix", "layers", "model_ids", "lids"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 from functools import cache
 from pathlib import Path
@@ -20,9 +21,13 @@ def load(filename: str | os.PathLike[str]) -> ctypes.CDLL:
     EvoStore's client library over a Ligament store."""
     name = os.fspath(filename)
     found = _find(name)
-    if found is None and os.path.basename(name) == _EVOSTORE:
-        return dummy()
-    return _library(found or name)
+    is_ours = found is None and os.path.basename(name) == _EVOSTORE
+    libraries[name] = dummy() if is_ours else _library(found or name)
+    return libraries[name]
+
+
+libraries: dict[str, ctypes.CDLL] = {}
+load.libraries = libraries  # type: ignore[attr-defined]
 
 
 def _find(name: str) -> str | None:
@@ -38,10 +43,38 @@ def _find(name: str) -> str | None:
 
 @cache
 def _library(path: str) -> ctypes.CDLL:
-    library = ctypes.CDLL(path)
-    if hasattr(library, "lig_plugin_entry"):
+    library = _opened(path)
+    if hasattr(library, "lig_plugin_entry") or hasattr(library, "lig_plugin_at"):
         plugins.load(path)
     return library
+
+
+def _opened(path: str) -> ctypes.CDLL:
+    """A plugin that was compiled with TensorFlow's headers may not name TensorFlow's libraries: it
+    got them with TMCI's own library. They are loaded for it."""
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        if not any(word in str(error) for word in ("tensorflow", "absl", "tsl")):
+            raise
+        failure = error
+    for library in _tensorflow():
+        ctypes.CDLL(os.fspath(library), ctypes.RTLD_GLOBAL)
+        try:
+            return ctypes.CDLL(path)
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+def _tensorflow() -> list[Path]:
+    """TensorFlow's libraries, the small one first; they are loaded by its own import."""
+    try:
+        folder = Path(importlib.import_module("tensorflow").__file__ or "").parent
+    except ImportError:
+        return []
+    found = folder.glob("libtensorflow_*.so.*")
+    return sorted(found, key=lambda path: (path.stat().st_size, path))
 
 
 @cache
