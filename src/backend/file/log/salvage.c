@@ -116,14 +116,12 @@ static int any_byte(const uint8_t *data, size_t bytes)
 }
 
 /* The end of the last segment: a record cut short that nobody was told of is no damage. */
-static lig_status hand_end(ligi_file_log *log, ligi_salvage *self, const segment_bytes *segment,
-                           uint64_t limit)
+static lig_status hand_end(ligi_salvage *self, const segment_bytes *segment, uint64_t limit)
 {
     size_t offset = self->reached.offset;
     int missing = limit != UINT64_MAX && self->reached.version + 1 < limit;
 
-    if (log->head.page != NULL && ligi_head_synced(&log->head) > self->reached.version &&
-        limit == UINT64_MAX)
+    if (self->synced > self->reached.version && limit == UINT64_MAX)
         missing = 1;
     if (!missing)
         return LIG_OK;
@@ -137,8 +135,7 @@ static lig_status hand_end(ligi_file_log *log, ligi_salvage *self, const segment
 }
 
 /* Records up to `limit`, the first version of the next segment. */
-static lig_status hand_segment(ligi_file_log *log, ligi_salvage *self, const segment_bytes *segment,
-                               uint64_t limit)
+static lig_status hand_segment(ligi_salvage *self, const segment_bytes *segment, uint64_t limit)
 {
     size_t offset;
     ligi_clog_header header;
@@ -160,7 +157,7 @@ static lig_status hand_segment(ligi_file_log *log, ligi_salvage *self, const seg
         }
         LIG_TRY(hand_record(self, segment, offset, &header));
     }
-    return hand_end(log, self, segment, limit);
+    return hand_end(self, segment, limit);
 }
 
 static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
@@ -168,6 +165,8 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
     uint64_t *numbers;
     size_t count;
 
+    /* Asked for before the segments are read: others go on committing. */
+    self->synced = log->head.page != NULL ? ligi_head_synced(&log->head) : 0;
     LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
     lig_status status = LIG_OK;
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
@@ -193,7 +192,7 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
         if (status == LIG_OK)
             status = read_segment(log, &segment);
         if (status == LIG_OK)
-            status = hand_segment(log, self, &segment, limit);
+            status = hand_segment(self, &segment, limit);
         free(segment.data);
     }
     free(numbers);
