@@ -36,7 +36,7 @@ typedef struct volume {
     const lig_volume_ops *ops;
     const lig_backend_ops *backend;
     void *self;
-    char folder[64], config[160];
+    char folder[64], index[80], config[256];
     uint8_t secret[LIG_SECRET_BYTES];
     uint64_t random;
 } volume;
@@ -79,7 +79,9 @@ static int start(void **state)
         snprintf(v->folder, sizeof v->folder, "%s/ligament-XXXXXX", where->parent);
         if (mkdtemp(v->folder) == NULL)
             return -1;
-        snprintf(v->config, sizeof v->config, "%s?%s", v->folder, where->options);
+        snprintf(v->index, sizeof v->index, "%s-index", v->folder);
+        snprintf(v->config, sizeof v->config, "%s?index=%s&%s", v->folder, v->index,
+                 where->options);
     } else {
         snprintf(v->config, sizeof v->config, "conformance%s", where->options);
     }
@@ -99,6 +101,8 @@ static int stop(void **state)
     ligi_backend_close_raw(v->backend, v->self);
     if (v->folder[0] != '\0')
         remove_folder(v->folder);
+    if (v->index[0] != '\0')
+        remove_folder(v->index);
     free(v);
     return 0;
 }

@@ -61,7 +61,7 @@ static inline int folder_teardown(void **state)
 
 static inline lig_status open_at(const char *folder, const char *options, void **volume)
 {
-    char config[256];
+    char config[512];
 
     snprintf(config, sizeof config, "%s?%s", folder, options);
     return ligi_backend_file.open(volume, config);

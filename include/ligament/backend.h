@@ -100,6 +100,7 @@ typedef lig_status (*lig_catalog_problem)(void *context, const char *text, const
 
 #define LIG_VOLUME_READ_ONLY 1u  /* nothing may be written through this handle */
 #define LIG_VOLUME_NO_CATALOG 2u /* the catalog cannot be read from here: a reader goes by the packs' footers */
+#define LIG_VOLUME_NO_HOLD 8u    /* a pack that another host removes is gone under its mapping */
 #define LIG_VOLUME_NO_INLINE 4u  /* small saves too become packs, because of such readers */
 
 /* All members are needed unless a comment says so. Everything is **shared**. A pack is immutable once sealed and never
@@ -156,7 +157,8 @@ typedef struct lig_volume_ops {
     lig_status (*catalog_commit)(void *self, const lig_catalog_edit *edit);
     /* Optional, both or none (NULL). After LIG_OK the catalog changes only through this thread, until its next
      * catalog_commit (whatever its outcome) or catalog_unlock: an edit made from a snapshot that was begun meanwhile
-     * is not refused with LIG_E_BUSY. LIG_E_TIMEOUT names the process that holds the lock. */
+     * is not refused with LIG_E_BUSY. Where several hosts write, that holds for the processes of one host: be ready to
+     * make the edit again. LIG_E_TIMEOUT names the process that holds the lock. */
     lig_status (*catalog_lock)(void *self, int64_t timeout_ns);
     void (*catalog_unlock)(void *self);
     /* After it returns LIG_OK, new snapshots show every commit made before the call, including those of processes

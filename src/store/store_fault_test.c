@@ -326,12 +326,13 @@ static void test_lost_index(void **state)
     }
 }
 
-/* Without a catalog to share: readers go by the footers and see what comes and goes. */
+/* Readers of a store that hosts share see what comes and goes. */
 static void test_network(void **state)
 {
     scene *places = *state;
-    char writing[192], reading[192];
-    snprintf(writing, sizeof writing, "%s?share=network", places->file);
+    char writing[320], reading[192];
+    snprintf(writing, sizeof writing, "%s?share=network&index=%s-index", places->file,
+             places->file + strlen("file://"));
     snprintf(reading, sizeof reading, "%s?share=network&mode=r", places->file);
     lig_store *writer = opened(writing), *reader = opened(reading);
     lig_model *model;

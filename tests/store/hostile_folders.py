@@ -132,6 +132,11 @@ def reads(uri: str) -> None:
         store.load("b")
 
 
+def shares(uri: str) -> None:
+    with tempfile.TemporaryDirectory() as index:
+        saves(f"{uri}?share=network&index={index}")
+
+
 def weighs(uri: str) -> None:
     plugins.instance("file", uri).save("w", _core.Batch(["w"], [numpy.ones(9)]))
 
@@ -157,7 +162,7 @@ OPERATIONS: dict[str, Callable[[str], None]] = {
     "repair": lambda uri: ligament.Store(uri).check(repair=True) and None,
     "load": lambda uri: ligament.Store(uri).load("b") and None,
     "mode=r": reads,
-    "network": lambda uri: saves(uri + "?share=network"),
+    "network": shares,
     "network mode=r": lambda uri: reads(uri + "?share=network"),
     "weights": weighs,
     "ls": command("ls", "{uri}"),

@@ -7,6 +7,7 @@
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/catalog/log_events.h"
 #include "backend/file/catalog/reader.h"
+#include "backend/file/catalog/sharing.h"
 #include "backend/file/folder.h"
 #include "backend/file/index/repair.h"
 #include "backend/file/marker.h"
@@ -34,9 +35,9 @@ static const ligi_option option_table[] = {
     {"direct", LIGI_OPTION_TEXT, "auto", "O_DIRECT: 0, 1 or auto (where it helps)", AT(direct)},
     {"uring", LIGI_OPTION_TEXT, "auto", "io_uring: 0, 1 (fail without it) or auto", AT(uring)},
     {"share", LIGI_OPTION_TEXT, "auto",
-     "local, network (one writing process) or auto (ask the file system)", AT(share)},
-    {"lease", LIGI_OPTION_INT, "60",
-     "network: seconds of silence after which a writer counts as dead", AT(lease)},
+     "local, network (several hosts) or auto (ask the file system)", AT(share)},
+    {"index", LIGI_OPTION_TEXT, "",
+     "network: folder of this host for the index (/var/tmp/ligament-<user>)", AT(index)},
     {"map", LIGI_OPTION_BYTES, "16GiB",
      "address space for the index at first; it grows when needed", AT(map)},
     {"log", LIGI_OPTION_BYTES, "64MiB", "a checkpoint of the log is made every so many bytes",
@@ -52,8 +53,8 @@ static const lig_backend_option shown_options[] = {
     {"cache", "bytes", "16MiB", "saves up to this size go through the page cache"},
     {"direct", "text", "auto", "O_DIRECT: 0, 1 or auto (where it helps)"},
     {"uring", "text", "auto", "io_uring: 0, 1 (fail without it) or auto"},
-    {"share", "text", "auto", "local, network (one writing process) or auto (ask the file system)"},
-    {"lease", "int", "60", "network: seconds of silence after which a writer counts as dead"},
+    {"share", "text", "auto", "local, network (several hosts) or auto (ask the file system)"},
+    {"index", "text", "", "network: folder of this host for the index (/var/tmp/ligament-<user>)"},
     {"map", "bytes", "16GiB", "address space for the index at first; it grows when needed"},
     {"log", "bytes", "64MiB", "a checkpoint of the log is made every so many bytes"},
     {"wait", "int", "30", "seconds to wait for a process that holds the write lock"},
@@ -81,8 +82,6 @@ static lig_status check_options(const ligi_file_options *options)
         return lig_fail(LIG_E_INVALID, "log must be between 4KiB and 1TiB");
     if (options->wait < 1 || options->wait > 86400)
         return lig_fail(LIG_E_INVALID, "wait must be between 1 and 86400 seconds");
-    if (options->lease < 1 || options->lease > 86400)
-        return lig_fail(LIG_E_INVALID, "lease is to be between 1 and 86400 seconds");
     return LIG_OK;
 }
 
@@ -99,9 +98,38 @@ static lig_status check_not_lost(const ligi_file *self)
                     "%s: the log of commits is missing (put " LIGI_NAME_LOG "/ back)", self->place);
 }
 
+/* Makes the store one of several hosts where that is asked for, and opens this host's folder. */
+static lig_status open_shared(ligi_file *self, ligi_file_catalog_place *place, int *index_fd)
+{
+    const char *parent = self->options.index;
+    int shared;
+
+    LIG_TRY(ligi_sharing_find(self->folder_fd, self->place, &shared));
+    if (!shared && !self->network)
+        return LIG_OK;
+    if (!shared) {
+        lig_status status = ligi_sharing_begin(place, parent);
+        if (status != LIG_OK && status != LIG_E_BUSY)
+            return status;
+        ligi_failure failure;
+        ligi_failure_take(&failure, status);
+        LIG_TRY(ligi_sharing_find(self->folder_fd, self->place, &shared));
+        if (!shared)
+            return ligi_failure_publish(&failure);
+    }
+    self->network = 1;
+    self->options.fsync = 1; /* other hosts see what the server has */
+    LIG_TRY(ligi_sharing_folder(self->folder_fd, self->place, parent, index_fd));
+    place->index_fd = *index_fd;
+    return LIG_OK;
+}
+
 static lig_status open_catalog(ligi_file *self)
 {
-    if (self->read_only && self->network)
+    int index_fd = -1;
+
+    /* The catalog of format 1 cannot be copied while another host writes to it. */
+    if (self->read_only && self->network && self->format == LIGI_FORMAT_CATALOG)
         return LIG_OK;
     if (self->read_only && self->format == LIGI_FORMAT_CATALOG) {
         lig_status status = ligi_file_catalog_copy_open(&self->copy, self->folder_fd, self->place);
@@ -112,15 +140,21 @@ static lig_status open_catalog(ligi_file *self)
         LIG_TRY(ligi_file_reader_open(&self->reader, self->folder_fd, self->place));
         return self->reader == NULL ? check_not_lost(self) : LIG_OK;
     }
-    const ligi_file_catalog_place place = {
+    ligi_file_catalog_place place = {
         .folder_fd = self->folder_fd,
+        .index_fd = self->folder_fd,
         .place = self->place,
         .map_bytes = self->options.map,
         .log_bytes = self->options.log,
         .wait_ns = self->options.wait * INT64_C(1000000000),
         .sync = self->options.fsync,
     };
-    return ligi_file_catalog_open(&self->catalog, &place);
+    lig_status status = open_shared(self, &place, &index_fd);
+    if (status == LIG_OK)
+        status = ligi_file_catalog_open(&self->catalog, &place);
+    if (index_fd >= 0)
+        close(index_fd);
+    return status;
 }
 
 /* What was asked for by name is not replaced by something else. */
@@ -276,7 +310,7 @@ static uint32_t file_flags(void *opaque)
     if (self->catalog == NULL && self->reader == NULL && self->copy == NULL)
         flags |= LIG_VOLUME_NO_CATALOG;
     if (self->network)
-        flags |= LIG_VOLUME_NO_INLINE;
+        flags |= LIG_VOLUME_NO_HOLD;
     return flags;
 }
 
@@ -313,7 +347,7 @@ static void file_describe(void *opaque, char *text, size_t text_bytes)
     describe_ring(self, ring, sizeof ring);
     if (self->network) {
         ligi_folder_network(self->folder_fd, &kind);
-        snprintf(share, sizeof share, ", %s: one writing process", kind);
+        snprintf(share, sizeof share, ", %s: shared by hosts", kind);
     }
     snprintf(text, text_bytes, "%s, %s%s%s", ring, self->direct_note,
              self->options.fsync ? "" : ", no fsync", share);

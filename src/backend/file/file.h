@@ -1,12 +1,11 @@
 /* The volume in a folder:
  *   ligament                 the marker, "ligament store, format 2"
  *   log/                     the commits, which are the catalog (log/, docs/decisions/0008)
- *   index.mdb (-lock)        LMDB: the index made from the log
+ *   index.mdb (-lock)        LMDB: the index made from the log (of a shared store: elsewhere)
  *   catalog.mdb (-lock)      the catalog of format 1, after an upgrade (catalog/upgrade.h)
  *   packs/<16 hex>.pack      sealed packs; packs/tmp-<16 hex> on their way
  *   leases/<16 hex>          packs that a process pins (leases/file_pins.h)
  *   leases/run-<16 hex>      names that a process holds (leases/named_lock.h)
- *   writer                   on network file systems: who writes (leases/lease.h)
  * names.h has all names; entry.h says how they are opened.
  * A writer holds flock(LOCK_EX) on its pack from creation to pack_close: that is how the living are
  * told from the dead. */
@@ -23,10 +22,10 @@
 #define LIGI_PACK_NAME_BYTES 32
 
 typedef struct ligi_file_options {
-    char *mode, *direct, *uring, *share;
+    char *mode, *direct, *uring, *share, *index;
     uint64_t cache, map, log;
     int fsync;
-    int64_t lease, wait;
+    int64_t wait;
 } ligi_file_options;
 
 typedef struct ligi_file_catalog ligi_file_catalog;

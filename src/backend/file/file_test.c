@@ -430,8 +430,10 @@ static void read_only_file_systems(void **state)
 /* Opening the place again does not take the temporaries of this process for those of the dead. */
 static void own_temporaries_stay(void **state)
 {
-    const char *const options[] = {"", "share=network"};
+    char shared[FOLDER_BYTES + 32];
+    const char *const options[] = {"", shared};
 
+    snprintf(shared, sizeof shared, "share=network&index=%s-index", (const char *)*state);
     for (size_t i = 0; i < 2; i++) {
         void *first, *second, *pack;
         uint64_t id;

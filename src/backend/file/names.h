@@ -11,11 +11,12 @@
 #define LIGI_NAME_INDEX_LOCK "index.mdb-lock" /* LMDB makes it of the index's name */
 #define LIGI_NAME_LOG "log"
 #define LIGI_NAME_HEAD "head"
+#define LIGI_NAME_NUMBERED "numbered" /* the log is one of several hosts */
 #define LIGI_NAME_SEGMENT_START "segment-"
 #define LIGI_NAME_CHECKPOINT_START "checkpoint-"
 #define LIGI_NAME_PACKS "packs"
 #define LIGI_NAME_LEASES "leases"
-#define LIGI_NAME_WRITER "writer"
+#define LIGI_NAME_WRITER "writer" /* of format 1: who might write */
 #define LIGI_NAME_WRITER_BREAK "writer.break"
 #define LIGI_NAME_TEMPORARY "tmp-"
 #define LIGI_NAME_RUN "run-"

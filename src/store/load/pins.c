@@ -66,7 +66,8 @@ lig_status ligi_maps_take(ligi_maps *maps, lig_store *store, const ligi_use *use
 {
     const lig_volume_ops *ops = store->volume->ops;
     /* On a network file system a file that another machine removes is gone under its mapping. */
-    if (count > MAPS_MAX || ops->flags(store->volume->self) & LIG_VOLUME_NO_CATALOG)
+    if (count > MAPS_MAX ||
+        ops->flags(store->volume->self) & (LIG_VOLUME_NO_CATALOG | LIG_VOLUME_NO_HOLD))
         return LIG_OK;
     LIG_TRY(ligi_calloc(&maps->packs, count, sizeof *maps->packs, "mappings"));
     for (size_t i = 0; i < count; i++) {

@@ -3,9 +3,12 @@
 #include "backend/file/catalog/catalog_gate.h"
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/catalog/checkpointing.h"
+#include "backend/file/index/index_build.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/index/index_items.h"
 #include "backend/file/index/rebuild.h"
+#include "backend/file/log/log_numbers.h"
+#include "backend/file/log/log_sync.h"
 #include "backend/file/names.h"
 #include "backend/shared.h"
 #include "base/clock.h"
@@ -57,6 +60,8 @@ static void destroy(void *object)
     leave(self);
     ligi_head_close(&self->log.head);
     ligi_clog_folder_close(&self->log.folder);
+    if (self->index_fd >= 0)
+        close(self->index_fd);
     if (self->folder_fd >= 0)
         close(self->folder_fd);
     pthread_cond_destroy(&self->changed);
@@ -68,11 +73,11 @@ static void destroy(void *object)
 
 static lig_status open_head(ligi_file_catalog *self)
 {
-    const ligi_clog_folder *folder = &self->log.folder;
-    int fd;
+    int shared = self->log.numbered != 0, fd;
 
-    lig_status status = ligi_entry_open(self->folder_fd, folder->fd, self->place, LIGI_NAME_HEAD,
-                                        O_RDWR | O_CREAT, &fd);
+    lig_status status = ligi_entry_open(shared ? self->index_fd : self->folder_fd,
+                                        shared ? self->index_fd : self->log.folder.fd, self->place,
+                                        LIGI_NAME_HEAD, O_RDWR | O_CREAT, &fd);
     if (status == LIG_E_DENIED && lig_error_number() != 0)
         return ligi_fail_errno(lig_error_number(),
                                "%s/" LIGI_NAME_LOG " cannot be written (mode=r reads only)",
@@ -88,6 +93,19 @@ static lig_status open_head(ligi_file_catalog *self)
     return ligi_head_open(&self->log.head, fd, self->place);
 }
 
+/* With the store's own head in hand, nobody can make the store one of several hosts. */
+static lig_status check_ordinary(ligi_file_catalog *self)
+{
+    if (self->log.numbered != 0)
+        return LIG_OK;
+    LIG_TRY(ligi_file_log_numbering(&self->log));
+    if (self->log.numbered == 0)
+        return LIG_OK;
+    return lig_fail(LIG_E_BUSY,
+                    "%s: the store has just become one of several hosts (open it again)",
+                    self->place);
+}
+
 /* The first user of a store finds its log and makes the index; the others join him. */
 static lig_status attach(ligi_file_catalog *self)
 {
@@ -96,12 +114,14 @@ static lig_status attach(ligi_file_catalog *self)
     int64_t end = ligi_now_ns() + ATTACH_NS;
     lig_status status = ligi_head_attach(&self->log.head, 1, 0);
     if (status == LIG_OK) {
+        LIG_TRY(check_ordinary(self));
         LIG_TRY(ligi_rebuild(self));
         if (!ligi_head_damaged(&self->log.head))
             LIG_TRY(ligi_file_catalog_settle(self));
-        return ligi_head_attach(&self->log.head, 0, 0);
+        return self->apart ? LIG_OK : ligi_head_attach(&self->log.head, 0, 0);
     }
     LIG_TRY(ligi_head_attach(&self->log.head, 0, end - ligi_now_ns()));
+    LIG_TRY(check_ordinary(self));
     LIG_TRY(ligi_file_log_first(&self->log, &at));
     return ligi_mdb_env_open(self);
 }
@@ -112,10 +132,15 @@ static lig_status create_parts(ligi_file_catalog *self, const ligi_file_catalog_
     self->folder_fd = fcntl(place->folder_fd, F_DUPFD_CLOEXEC, 0);
     if (self->folder_fd < 0)
         return ligi_fail_errno(errno, "%s: cannot be held open", place->place);
+    self->index_fd = fcntl(place->index_fd, F_DUPFD_CLOEXEC, 0);
+    if (self->index_fd < 0)
+        return ligi_fail_errno(errno, "%s: cannot be held open", place->place);
+    self->apart = place->apart;
     self->map_bytes = place->map_bytes;
     self->log_bytes = self->log.segment_bytes = place->log_bytes;
     self->wait_ns = place->wait_ns;
     LIG_TRY(ligi_clog_folder_open(&self->log.folder, self->folder_fd, self->place, place->sync, 0));
+    LIG_TRY(ligi_file_log_numbering(&self->log));
     LIG_TRY(open_head(self));
     return attach(self);
 }
@@ -126,7 +151,7 @@ static lig_status create(void *opaque, void **object)
     ligi_file_catalog *self;
 
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "the catalog"));
-    self->folder_fd = self->log.folder.fd = self->log.head.fd = -1;
+    self->folder_fd = self->index_fd = self->log.folder.fd = self->log.head.fd = -1;
     pthread_mutex_init(&self->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -144,13 +169,15 @@ static const ligi_shared_kind catalog_kind = {create, destroy, forked};
 
 lig_status ligi_file_catalog_open(ligi_file_catalog **catalog, const ligi_file_catalog_place *place)
 {
-    char key[64];
-    ligi_entry_id folder;
+    char key[128];
+    ligi_entry_id folder, index;
     void *object;
 
     LIG_TRY(ligi_entry_identify(place->folder_fd, place->place, ".", &folder));
-    snprintf(key, sizeof key, "catalog:%" PRIx64 ":%" PRIx64, (uint64_t)folder.device,
-             (uint64_t)folder.inode);
+    LIG_TRY(ligi_entry_identify(place->index_fd, place->place, ".", &index));
+    snprintf(key, sizeof key, "catalog:%d:%" PRIx64 ":%" PRIx64 ":%" PRIx64 ":%" PRIx64,
+             place->apart, (uint64_t)folder.device, (uint64_t)folder.inode, (uint64_t)index.device,
+             (uint64_t)index.inode);
     LIG_TRY(ligi_shared_acquire(key, &catalog_kind, LIGI_SHARED_ANY, (void *)place, &object));
     ligi_file_catalog *opened = object;
     if (place->sync) /* somebody who wants safety shares it with one who does not */
@@ -216,6 +243,9 @@ static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32
 
 lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uint64_t *version)
 {
+    if (!ligi_head_damaged(&self->log.head) &&
+        ligi_file_log_news(&self->log, ligi_head_appended(&self->log.head)))
+        LIG_TRY(ligi_file_catalog_settle(self));
     for (int i = 0; i < BEHIND_TIMES_MAX; i++) {
         uint32_t epoch = ligi_head_epoch(&self->log.head);
         LIG_TRY(begin_snapshot(self, snapshot, version));
@@ -302,6 +332,35 @@ static lig_status append(write_run *run)
     return LIG_OK;
 }
 
+/* The index is made from the last checkpoint again, in the same transaction. */
+static lig_status start_over(write_run *run)
+{
+    ligi_file_catalog *self = run->catalog;
+    ligi_checkpoint_info info;
+    size_t damaged = 0;
+
+    LIG_TRY(ligi_mdb_base(&self->log, UINT64_MAX, &info, &damaged));
+    mdb_txn_abort(run->index.txn);
+    run->index = (ligi_mdb_txn){.dbi = self->dbi, .applied = 1};
+    run->index.number = mdb_txn_begin(self->env, NULL, 0, &run->index.txn);
+    if (run->index.number != MDB_SUCCESS)
+        return LIG_E_IO;
+    run->index.number = mdb_drop(run->index.txn, self->dbi, 0);
+    return run->index.number == MDB_SUCCESS ? ligi_mdb_build(&self->log, &run->index, &info, 1)
+                                            : LIG_E_IO;
+}
+
+/* Other hosts may have gone on, and removed what follows the index. */
+static lig_status catch_up(write_run *run)
+{
+    ligi_file_log *log = &run->catalog->log;
+
+    lig_status status = ligi_file_log_tail(log, &run->index.at, ligi_mdb_apply, &run->index);
+    if (status == LIG_E_CORRUPT && log->numbered != 0)
+        status = start_over(run);
+    return status;
+}
+
 /* *number is LMDB's answer when the status is LIG_OK. */
 static lig_status write_once(write_run *run, int *number)
 {
@@ -318,7 +377,7 @@ static lig_status write_once(write_run *run, int *number)
     lig_status status = ligi_mdb_position(run->index.txn, self->dbi, &run->index.at);
     before = run->index.at.segment;
     if (status == LIG_OK)
-        status = ligi_file_log_tail(&self->log, &run->index.at, ligi_mdb_apply, &run->index);
+        status = catch_up(run);
     if (status == LIG_OK) /* a killed process may have made it and not said so */
         ligi_head_segment_set(&self->log.head, run->index.at.segment);
     if (status == LIG_OK && run->edit != NULL)
@@ -335,7 +394,7 @@ static lig_status write_once(write_run *run, int *number)
         *number = ligi_mdb_position_put(&run->index);
     if (keep && *number == MDB_SUCCESS)
         *number = mdb_txn_commit(run->index.txn);
-    else
+    else if (run->index.txn != NULL)
         mdb_txn_abort(run->index.txn);
     return status;
 }
@@ -410,7 +469,8 @@ lig_status ligi_file_catalog_commit(ligi_file_catalog *self, const lig_catalog_e
     LIG_TRY(lock_once(self));
     status = write_and_sync(&run, &version);
     ligi_writer_fini(&run.record);
-    if (status == LIG_OK && run.rolled)
+    if (status == LIG_OK &&
+        (run.rolled || (self->log.numbered != 0 && version % LIGI_CHECKPOINT_COMMITS == 0)))
         ligi_checkpointing(self, 0);
     return status;
 }
@@ -420,8 +480,12 @@ lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
     write_run run = {.catalog = self};
     uint64_t version;
 
-    if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE))
-        return write_log(&run);
+    if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE)) {
+        LIG_TRY(write_log(&run));
+        if (self->log.numbered != 0) /* nothing is looked for again up to there */
+            ligi_head_append(&self->log.head, run.index.at.version);
+        return LIG_OK;
+    }
     LIG_TRY(lock_once(self));
     return write_and_sync(&run, &version);
 }

@@ -14,16 +14,18 @@ typedef struct ligi_file_catalog ligi_file_catalog;
 
 typedef struct ligi_file_catalog_place {
     int folder_fd;
+    int index_fd; /* where the index lies; of a shared store (sharing.h) head and index */
     const char *place;
     uint64_t map_bytes; /* address space of the index, at first */
     uint64_t log_bytes; /* a checkpoint is made when the log has grown by this, or doubled */
     int64_t wait_ns;    /* for another process that holds the write lock */
     int sync;           /* commits are synced when one of the openers wants it */
+    int apart;          /* shares nothing with others that this process has open */
 } ligi_file_catalog_place;
 
 /* Makes an empty catalog where there is none; upgrades one of format 1. LIG_E_CORRUPT when log and
- * checkpoints are damaged. Closed by ligi_file_catalog_close, not at all in a forked child. NULL is
- * fine there. */
+ * checkpoints are damaged; LIG_E_BUSY when the store becomes one of several hosts. Closed by
+ * ligi_file_catalog_close, not at all in a forked child. NULL is fine there. */
 lig_status ligi_file_catalog_open(ligi_file_catalog **catalog,
                                   const ligi_file_catalog_place *place);
 void ligi_file_catalog_close(ligi_file_catalog *catalog);

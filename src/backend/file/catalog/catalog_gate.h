@@ -12,6 +12,8 @@ struct ligi_file_catalog {
     MDB_dbi dbi;
     char *place;
     int folder_fd;
+    int index_fd; /* the folder of the index: the store, or one of this host (sharing.h) */
+    int apart;    /* stays alone as the first user */
     ligi_file_log log;
     uint64_t map_bytes;
     uint64_t log_bytes;      /* of log, after which a checkpoint is made */

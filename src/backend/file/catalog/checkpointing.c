@@ -7,12 +7,15 @@
 #include "base/error.h"
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define GROW_TIMES_MAX 40
+#define COMMITS_MOST 8192                 /* between checkpoints of a numbered log */
+#define COMMIT_BYTES (UINT64_C(64) << 10) /* of a checkpoint that one commit is worth */
 
 static lig_status file_bytes(ligi_file_catalog *self, ligi_name_kind kind, uint64_t number,
                              uint64_t *bytes)
@@ -26,12 +29,33 @@ static lig_status file_bytes(ligi_file_catalog *self, ligi_name_kind kind, uint6
     return LIG_OK;
 }
 
+/* Commits are counted, as looking at each costs more. A large checkpoint takes more of them. */
+static lig_status is_due_numbered(ligi_file_catalog *self, int *due)
+{
+    uint64_t *checkpoints, last = 0, bytes = 0;
+    size_t count;
+
+    LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &checkpoints, &count));
+    if (count > 0)
+        last = checkpoints[count - 1];
+    free(checkpoints);
+    if (last != 0)
+        LIG_TRY(file_bytes(self, LIGI_NAME_CHECKPOINT, last, &bytes));
+    uint64_t version = ligi_head_appended(&self->log.head);
+    uint64_t commits = version > last ? version - last : 0;
+    *due = commits >= LIGI_CHECKPOINT_COMMITS &&
+           (commits >= COMMITS_MOST || commits * COMMIT_BYTES >= bytes);
+    return LIG_OK;
+}
+
 /* Whether the segments behind the last checkpoint are larger than it, and than the limit. */
 static lig_status is_due(ligi_file_catalog *self, int *due)
 {
     uint64_t *checkpoints, *segments, last = 0, base = 0, log = 0;
     size_t count, segment_count;
 
+    if (self->log.numbered != 0)
+        return is_due_numbered(self, due);
     LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &checkpoints, &count));
     if (count > 0)
         last = checkpoints[count - 1];
@@ -60,6 +84,9 @@ static lig_status begin_log(checkpoint_run *run, ligi_mdb_txn *index)
 {
     ligi_file_log *log = &run->catalog->log;
 
+    /* Numbers are not given again: the log goes on behind the checkpoint. */
+    if (log->numbered != 0)
+        return LIG_OK;
     LIG_TRY(ligi_file_log_new_id(log));
     LIG_TRY(ligi_file_log_create(log, &index->at));
     index->at.segment = index->at.version + 1;
@@ -88,7 +115,7 @@ static lig_status move_index(checkpoint_run *run, int anew, int *number)
     }
     if (status == LIG_OK && anew) {
         status = begin_log(run, &index);
-    } else if (status == LIG_OK) {
+    } else if (status == LIG_OK && self->log.numbered == 0) {
         status = ligi_file_log_roll(&self->log, &index.at, self->wait_ns);
     }
     if (status == LIG_OK)
@@ -195,6 +222,57 @@ static lig_status remove_old(ligi_file_catalog *self)
     return LIG_OK;
 }
 
+/* When the file was named, by the server's clock; 0: not known. */
+static int64_t named_s(ligi_file_catalog *self, ligi_name_kind kind, uint64_t number)
+{
+    char name[LIGI_CLOG_NAME_BYTES];
+    struct stat info;
+
+    ligi_clog_folder_name(kind, number, name);
+    return fstatat(self->log.folder.fd, name, &info, AT_SYMLINK_NOFOLLOW) == 0
+               ? (int64_t)info.st_ctim.tv_sec
+               : 0;
+}
+
+/* Removes files of the kind below `below` that were named before the grace, oldest first. */
+static lig_status remove_aged(ligi_file_catalog *self, ligi_name_kind kind, uint64_t below,
+                              int64_t now_s)
+{
+    uint64_t *numbers;
+    size_t count;
+
+    LIG_TRY(ligi_clog_folder_list(&self->log.folder, kind, &numbers, &count));
+    size_t i = 0;
+    for (; i + 1 < count && numbers[i + 1] <= below; i++) {
+        int64_t named = named_s(self, kind, numbers[i]);
+        if (named == 0 || now_s - named <= LIGI_NUMBERED_GRACE_S)
+            break;
+        (void)ligi_clog_folder_remove(&self->log.folder, kind, numbers[i]);
+    }
+    if (count > 0)
+        ligi_clog_folder_forget(&self->log.folder, kind, numbers[i]);
+    free(numbers);
+    return LIG_OK;
+}
+
+/* Who has looked at the end of the log less than a minute ago may rely on what he saw: nothing that
+ * was named since is removed. The record of the kept checkpoint's version stays, too: an index that
+ * stands there goes on from it. */
+static lig_status remove_old_numbered(ligi_file_catalog *self)
+{
+    uint64_t *numbers;
+    size_t count;
+
+    LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
+    uint64_t last = count >= 2 ? numbers[count - 1] : 0, kept = count >= 2 ? numbers[count - 2] : 0;
+    free(numbers);
+    int64_t now_s = last != 0 ? named_s(self, LIGI_NAME_CHECKPOINT, last) : 0;
+    if (now_s == 0)
+        return LIG_OK;
+    LIG_TRY(remove_aged(self, LIGI_NAME_CHECKPOINT, kept, now_s));
+    return remove_aged(self, LIGI_NAME_SEGMENT, kept, now_s);
+}
+
 static lig_status make(checkpoint_run *run, int anew)
 {
     ligi_file_catalog *self = run->catalog;
@@ -251,7 +329,7 @@ void ligi_checkpointing(ligi_file_catalog *self, int now)
     if (status == LIG_OK && due)
         status = make(&run, 0);
     if (status == LIG_OK && due)
-        status = remove_old(self);
+        status = self->log.numbered != 0 ? remove_old_numbered(self) : remove_old(self);
     ligi_head_release(&self->log.head, LIGI_HEAD_CHECKPOINT);
     if (status != LIG_OK)
         ligi_log(LIG_LOG_WARNING, "%s: no checkpoint of the log was made: %s", self->place,

@@ -1,12 +1,14 @@
 #include "backend/file/catalog/log_events.h"
 
 #include "backend/file/catalog/catalog_gate.h"
+#include "backend/file/log/log_numbers.h"
 #include "base/clock.h"
 #include "base/error.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+#define LOOK_NS INT64_C(100000000)
 #define STOP LIG_E_CLOSED /* of a visit: enough */
 
 typedef struct event_visit {
@@ -60,6 +62,11 @@ lig_status ligi_clog_events_between(ligi_file_log *log, ligi_clog_events_range *
     if (at.segment == 0 || at.version > range->since)
         LIG_TRY(ligi_file_log_before(log, range->since, &at));
     lig_status status = ligi_file_log_read(log, &at, visit_record, &run, &end);
+    if (status == LIG_E_CORRUPT && log->numbered != 0 && run.reached.segment == 0) {
+        /* The position may lie in a segment that another host has removed. */
+        LIG_TRY(ligi_file_log_before(log, range->since, &at));
+        status = ligi_file_log_read(log, &at, visit_record, &run, &end);
+    }
     range->reached = run.reached;
     return status == STOP ? LIG_OK : status;
 }
@@ -80,11 +87,23 @@ lig_status ligi_clog_events(ligi_file_catalog *self, uint64_t since, lig_catalog
     return LIG_OK;
 }
 
+/* What other hosts commit rings no bell here. */
+static lig_status look_elsewhere(ligi_file_catalog *self, int64_t *looked)
+{
+    if (self->log.numbered == 0 || ligi_now_ns() - *looked < LOOK_NS)
+        return LIG_OK;
+    *looked = ligi_now_ns();
+    return ligi_file_log_news(&self->log, ligi_head_appended(&self->log.head))
+               ? ligi_file_catalog_settle(self)
+               : LIG_OK;
+}
+
 lig_status ligi_clog_events_wait(ligi_file_catalog *self, uint64_t since, int64_t timeout_ns)
 {
-    int64_t deadline = ligi_now_ns() + timeout_ns;
+    int64_t deadline = ligi_now_ns() + timeout_ns, looked = 0;
 
     for (;;) {
+        LIG_TRY(look_elsewhere(self, &looked));
         uint32_t seen = ligi_head_bell(&self->log.head);
         if (shown_version(self) > since)
             return LIG_OK;

@@ -4,8 +4,10 @@
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/catalog/log_events.h"
 #include "backend/file/entry.h"
+#include "backend/file/folder.h"
 #include "backend/file/index/index_build.h"
 #include "backend/file/index/repair.h"
+#include "backend/file/log/log_numbers.h"
 #include "backend/file/log/salvage.h"
 #include "backend/file/names.h"
 #include "base/clock.h"
@@ -337,6 +339,8 @@ lig_status ligi_file_reader_open(ligi_file_reader **reader, int folder_fd, const
     pthread_mutex_init(&self->lock, NULL);
     lig_status status = ligi_clog_folder_open(&self->log.folder, folder_fd, place, 0, 1);
     if (status == LIG_OK)
+        status = ligi_file_log_numbering(&self->log);
+    if (status == LIG_OK)
         status = ligi_file_log_first(&self->log, &first);
     if (status == LIG_OK || status == LIG_E_CORRUPT)
         status = refresh(self);
@@ -365,6 +369,8 @@ static lig_status make_durable(ligi_file_reader *self, const ligi_clog_position 
 {
     int fd;
 
+    if (self->log.numbered != 0) /* segments were durable before they had their names */
+        return ligi_folder_sync(self->log.folder.fd, self->place);
     LIG_TRY(ligi_clog_folder_file(&self->log.folder, LIGI_NAME_SEGMENT, at->segment, &fd));
     int number = fdatasync(fd) == 0 ? 0 : errno;
     close(fd);

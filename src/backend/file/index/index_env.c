@@ -38,7 +38,7 @@ static int try_open(ligi_file_catalog *self, uint64_t map_bytes)
     char path[64];
 
     /* By the descriptor: the path may lead elsewhere by now. */
-    snprintf(path, sizeof path, "/proc/self/fd/%d/" LIGI_NAME_INDEX, self->folder_fd);
+    snprintf(path, sizeof path, "/proc/self/fd/%d/" LIGI_NAME_INDEX, self->index_fd);
     int number = mdb_env_create(&self->env);
     if (number == MDB_SUCCESS)
         number = mdb_env_set_mapsize(self->env, map_bytes);
@@ -55,7 +55,7 @@ static lig_status look_at_file(ligi_file_catalog *self)
 {
     int fd;
 
-    lig_status status = ligi_entry_open(self->folder_fd, self->folder_fd, self->place,
+    lig_status status = ligi_entry_open(self->index_fd, self->index_fd, self->place,
                                         LIGI_NAME_INDEX, O_RDWR | O_CREAT, &fd);
     if (status == LIG_E_DENIED && lig_error_number() != 0)
         return ligi_fail_errno(lig_error_number(),
@@ -75,8 +75,8 @@ lig_status ligi_mdb_env_reserve_lock(const ligi_file_catalog *self, const char *
 {
     int fd;
 
-    LIG_TRY(ligi_entry_open(self->folder_fd, self->folder_fd, self->place, name, O_RDWR | O_CREAT,
-                            &fd));
+    LIG_TRY(
+        ligi_entry_open(self->index_fd, self->index_fd, self->place, name, O_RDWR | O_CREAT, &fd));
     lig_status status = ligi_plain_sole(fd, self->place, name);
     int number = status == LIG_OK ? posix_fallocate(fd, 0, LOCK_FILE_BYTES) : 0;
     close(fd);
@@ -127,7 +127,7 @@ void ligi_mdb_env_close(ligi_file_catalog *self)
 
 static lig_status remove_entry(const ligi_file_catalog *self, const char *name)
 {
-    if (unlinkat(self->folder_fd, name, 0) != 0 && errno != ENOENT)
+    if (unlinkat(self->index_fd, name, 0) != 0 && errno != ENOENT)
         return ligi_fail_errno(errno, "%s/%s: cannot be removed", self->place, name);
     return LIG_OK;
 }
@@ -144,8 +144,10 @@ lig_status ligi_mdb_env_still(const ligi_file_catalog *self)
     int fd = -1;
 
     (void)mdb_env_get_fd(self->env, &fd);
-    LIG_TRY(ligi_entry_still(self->folder_fd, self->place, LIGI_NAME_INDEX, &self->index_file, fd));
-    return ligi_entry_still(self->folder_fd, self->place, LIGI_NAME_LOG "/" LIGI_NAME_HEAD,
+    LIG_TRY(ligi_entry_still(self->index_fd, self->place, LIGI_NAME_INDEX, &self->index_file, fd));
+    int shared = self->log.numbered != 0;
+    return ligi_entry_still(shared ? self->index_fd : self->folder_fd, self->place,
+                            shared ? LIGI_NAME_HEAD : LIGI_NAME_LOG "/" LIGI_NAME_HEAD,
                             &self->head_file, self->log.head.fd);
 }
 
@@ -175,7 +177,7 @@ lig_status ligi_mdb_env_fail(const ligi_file_catalog *self, int number, const ch
     struct statvfs room;
 
     /* LMDB calls a write that was cut short an I/O error. */
-    if (number == EIO && fstatvfs(self->folder_fd, &room) == 0 &&
+    if (number == EIO && fstatvfs(self->index_fd, &room) == 0 &&
         (uint64_t)room.f_bavail * room.f_frsize < FULL_BYTES)
         number = ENOSPC;
     return ligi_mdb_fail(number, self->place, what);

@@ -31,7 +31,7 @@ static lig_status start_log(rebuild_run *run)
     struct stat info;
 
     LIG_TRY(ligi_file_log_new_id(&self->log));
-    run->lost = ligi_entry_look(self->folder_fd, self->folder_fd, self->place, LIGI_NAME_INDEX,
+    run->lost = ligi_entry_look(self->index_fd, self->index_fd, self->place, LIGI_NAME_INDEX,
                                 &info) == LIG_OK &&
                 info.st_size > 0;
     if (run->lost)
@@ -50,10 +50,12 @@ static lig_status find_log(rebuild_run *run)
 
     LIG_TRY(ligi_mdb_base(&self->log, UINT64_MAX, &info, &damaged));
     lig_status status = ligi_file_log_first(&self->log, &at);
-    if (status == LIG_E_NOTFOUND && info.version == 0 && damaged == 0)
+    if (status == LIG_E_NOTFOUND && info.version == 0 && damaged == 0 && self->log.numbered == 0)
         return start_log(run);
     if (info.version != 0)
         memcpy(self->log.id, info.id, sizeof self->log.id);
+    if (self->log.numbered != 0 && status == LIG_E_NOTFOUND) /* what is left begins at it */
+        status = info.version != 0 ? LIG_OK : LIG_E_CORRUPT;
     if (status == LIG_E_NOTFOUND && info.version != 0) { /* an upgrade was killed behind it */
         at = (ligi_clog_position){.version = info.version, .chain = info.chain};
         return ligi_file_log_create(&self->log, &at);
@@ -119,7 +121,7 @@ static int was_left(const ligi_file_catalog *self)
 {
     struct stat info;
 
-    return ligi_entry_look(self->folder_fd, self->folder_fd, self->place, LIGI_NAME_INDEX, &info) ==
+    return ligi_entry_look(self->index_fd, self->index_fd, self->place, LIGI_NAME_INDEX, &info) ==
                LIG_OK &&
            ligi_head_left(&self->log.head, &info);
 }
@@ -133,13 +135,18 @@ static lig_status use_left(rebuild_run *run)
     if (!was_left(self))
         return LIG_OK;
     /* A lock file that nobody uses may hold anything. */
-    (void)unlinkat(self->folder_fd, LIGI_NAME_INDEX_LOCK, 0);
+    (void)unlinkat(self->index_fd, LIGI_NAME_INDEX_LOCK, 0);
     LIG_TRY(ligi_mdb_env_open(self));
     LIG_TRY(ligi_mdb_fail(mdb_txn_begin(self->env, NULL, MDB_RDONLY, &txn), self->place,
                           "cannot be read"));
     run->used = (run->lost || run->damaged || ligi_mdb_bound(txn, self->dbi, self->log.id)) &&
                 ligi_mdb_position(txn, self->dbi, &at) == LIG_OK && at.segment != 0;
     mdb_txn_abort(txn);
+    /* Other hosts have gone on, and have removed what follows the index. */
+    if (run->used && self->log.numbered != 0 && !ligi_file_log_reaches(&self->log, &at)) {
+        run->used = 0;
+        return LIG_OK;
+    }
     if (run->used && (run->lost || !ligi_file_log_reaches(&self->log, &at)))
         run->damaged = 1;
     return LIG_OK;
@@ -175,7 +182,8 @@ lig_status ligi_rebuild(ligi_file_catalog *self)
     rebuild_run run = {.catalog = self};
 
     ligi_clog_folder_clean(&self->log.folder);
-    LIG_TRY(ligi_upgrade(self));
+    if (self->log.numbered == 0)
+        LIG_TRY(ligi_upgrade(self));
     LIG_TRY(find_log(&run));
     LIG_TRY(use_left(&run));
     ligi_head_unleave(&self->log.head);

@@ -159,6 +159,9 @@ static lig_status take_all(pin *held, const uint64_t *packs, size_t count, int64
         held->count++;
         LIG_TRY(write_record(held->volume, held->slots[i], packs[i], (uint64_t)expires_ns));
     }
+    /* Other hosts see what the server has. */
+    if (held->volume->network && fdatasync(held->volume->pins->fd) != 0)
+        return ligi_fail_errno(errno, "a lease in '%s' cannot be written", held->volume->place);
     return LIG_OK;
 }
 

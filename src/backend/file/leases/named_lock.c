@@ -208,10 +208,8 @@ static lig_status create(void *context, void **object)
     made->fd = made->leases_fd = -1;
     snprintf(made->file, sizeof made->file, LIGI_NAME_RUN "%016" PRIx64,
              ligi_hash64_plain(request->name, strlen(request->name)));
-    lig_status status = LIG_OK;
-    if (!request->volume->network)
-        status = open_leases(request->volume, &made->leases_fd);
-    if (status == LIG_OK && !request->volume->network)
+    lig_status status = open_leases(request->volume, &made->leases_fd);
+    if (status == LIG_OK)
         status = take(made, request);
     if (status == LIG_OK)
         *object = made;

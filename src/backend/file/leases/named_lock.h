@@ -3,8 +3,8 @@
  * A lock is flock(LOCK_EX) on leases/run-<16 hex digits, a hash of the name>, which names its
  * holder (process, host, since when). The kernel releases it when the holder ends, however it ends;
  * a stopped process keeps it. A forked child closes its descriptor at once, so that it does not
- * keep the lock of a parent that died. On a file system that machines share there is no file: the
- * right to write to the store (lease.h) already belongs to one process. */
+ * keep the lock of a parent that died. NFS passes such locks on to the server, so that hosts see
+ * each other's; where a mount does not, the lock cannot be had. */
 #ifndef LIGI_NAMED_LOCK_H
 #define LIGI_NAMED_LOCK_H
 

@@ -1,5 +1,7 @@
 #include "backend/file/log/file_log.h"
 
+#include "backend/file/log/log_numbers.h"
+#include "backend/file/log/log_sync.h"
 #include "backend/file/packs/engine.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -42,7 +44,9 @@ static lig_status next_segment(ligi_file_log *log, uint64_t segment, uint64_t *n
     size_t count;
 
     *next = UINT64_MAX;
-    if (log->head.page != NULL && ligi_head_segment(&log->head) == segment)
+    if (ligi_clog_is_numbered(log, segment)) /* the next one is looked for when this one is read */
+        return LIG_OK;
+    if (log->numbered == 0 && log->head.page != NULL && ligi_head_segment(&log->head) == segment)
         return LIG_OK;
     LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
     for (size_t i = count; i-- > 0 && numbers[i] > segment;)
@@ -51,24 +55,19 @@ static lig_status next_segment(ligi_file_log *log, uint64_t segment, uint64_t *n
     return LIG_OK;
 }
 
-/* A descriptor of the segment, for close(). */
-static lig_status segment_file(ligi_file_log *log, uint64_t segment, int *fd)
-{
-    if (log->head.page != NULL) {
-        uint32_t epoch = ligi_head_epoch(&log->head);
-        if (atomic_exchange(&log->epoch, epoch) != epoch)
-            ligi_clog_folder_forget(&log->folder, LIGI_NAME_SEGMENT, UINT64_MAX);
-    }
-    return ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment, fd);
-}
-
-static lig_status open_segment(log_scan *scan, uint64_t segment)
+/* LIG_E_NOTFOUND without a sentence. */
+static lig_status try_segment(log_scan *scan, uint64_t segment)
 {
     if (scan->fd >= 0)
         close(scan->fd);
     scan->fd = -1;
     LIG_TRY(next_segment(scan->log, segment, &scan->limit));
-    lig_status status = segment_file(scan->log, segment, &scan->fd);
+    return ligi_clog_segment_file(scan->log, segment, &scan->fd);
+}
+
+static lig_status open_segment(log_scan *scan, uint64_t segment)
+{
+    lig_status status = try_segment(scan, segment);
     if (status == LIG_E_NOTFOUND)
         return lig_fail(LIG_E_CORRUPT,
                         "%s/" LIGI_NAME_LOG "/" LIGI_NAME_SEGMENT_START "%016" PRIx64
@@ -109,14 +108,6 @@ static int fits(const ligi_clog_position *at, const ligi_clog_header *header)
     return header->version == at->version + 1 && header->previous == at->chain;
 }
 
-static void step(ligi_clog_position *at, const ligi_clog_header *header)
-{
-    at->version = header->version;
-    at->chain = ligi_clog_chain(header);
-    at->last = at->offset;
-    at->offset += header->bytes;
-}
-
 /* The position behind `version` in the segment, or as far as its records fit. */
 static lig_status walk_to(log_scan *scan, uint64_t segment, uint64_t version,
                           ligi_clog_position *at)
@@ -132,7 +123,7 @@ static lig_status walk_to(log_scan *scan, uint64_t segment, uint64_t version,
         LIG_TRY(read_record(scan, at->offset, &header, &found));
         if (found != 1 || !fits(at, &header))
             break;
-        step(at, &header);
+        ligi_clog_step(at, &header);
     }
     return LIG_OK;
 }
@@ -187,28 +178,72 @@ static lig_status judge(log_scan *scan, int found, ligi_clog_end *end)
         scan->log->head.page != NULL ? ligi_head_synced(&scan->log->head) : scan->log->witnessed;
     if (synced >= version)
         witnessed = 1;
+    if (ligi_clog_is_numbered(scan->log, scan->at->segment)) {
+        /* What has a number was whole when it got it. */
+        witnessed |= scan->fd >= 0 && (found != 0 || scan->at->segment == version);
+        *end = witnessed ? LIGI_CLOG_DAMAGED : LIGI_CLOG_AT_END;
+        return LIG_OK;
+    }
     if (!witnessed && (found != 0 || scan->log->thorough))
         LIG_TRY(look_behind(scan, version, &witnessed, &something));
     *end = witnessed ? LIGI_CLOG_DAMAGED : something ? LIGI_CLOG_CUT : LIGI_CLOG_AT_END;
     return LIG_OK;
 }
 
+/* A position in front of a number that nobody has yet has no file. */
+static lig_status begin_scan(log_scan *scan)
+{
+    const ligi_clog_position *at = scan->at;
+
+    if (!ligi_clog_is_numbered(scan->log, at->segment) || at->segment != at->version + 1)
+        return open_segment(scan, at->segment);
+    ligi_numbered_revalidate(&scan->log->folder);
+    lig_status status = try_segment(scan, at->segment);
+    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+}
+
+/* *more: a segment with the next number is there, and scan->limit names it. */
+static lig_status next_number(log_scan *scan, int *more)
+{
+    uint64_t number = scan->at->version + 1;
+    int fd;
+
+    *more = 0;
+    if (scan->log->numbered == 0 || number < scan->log->numbered || scan->at->segment == number)
+        return LIG_OK;
+    ligi_numbered_revalidate(&scan->log->folder);
+    lig_status status = ligi_clog_segment_file(scan->log, number, &fd);
+    if (status == LIG_E_NOTFOUND)
+        return LIG_OK;
+    LIG_TRY(status);
+    close(fd);
+    scan->limit = number;
+    *more = 1;
+    return LIG_OK;
+}
+
 static lig_status run(log_scan *scan, ligi_clog_visit visit, void *context, ligi_clog_end *end)
 {
     ligi_clog_header header;
-    int found;
+    int found, more;
 
-    LIG_TRY(open_segment(scan, scan->at->segment));
+    LIG_TRY(begin_scan(scan));
     for (;;) {
         if (scan->at->version + 1 >= scan->limit) {
             LIG_TRY(enter_segment(scan, scan->limit));
             continue;
         }
-        LIG_TRY(read_record(scan, scan->at->offset, &header, &found));
-        if (found != 1 || !fits(scan->at, &header))
+        found = 0;
+        if (scan->fd >= 0)
+            LIG_TRY(read_record(scan, scan->at->offset, &header, &found));
+        if (found == 1 && fits(scan->at, &header)) {
+            LIG_TRY(visit(context, scan->buffer, &header, scan->at));
+            ligi_clog_step(scan->at, &header);
+            continue;
+        }
+        LIG_TRY(next_number(scan, &more));
+        if (!more)
             return judge(scan, found, end);
-        LIG_TRY(visit(context, scan->buffer, &header, scan->at));
-        step(scan->at, &header);
     }
 }
 
@@ -216,9 +251,12 @@ lig_status ligi_file_log_read(ligi_file_log *log, ligi_clog_position *at, ligi_c
                               void *context, ligi_clog_end *end)
 {
     log_scan scan = {.log = log, .at = at, .fd = -1};
+    int64_t began = ligi_numbered_now_ns();
     lig_status status = run(&scan, visit, context, end);
 
     scan_end(&scan);
+    if (status == LIG_OK && log->numbered != 0 && *end == LIGI_CLOG_AT_END)
+        status = ligi_clog_confirm(log, at, began);
     return status;
 }
 
@@ -303,7 +341,7 @@ static lig_status segment_start(ligi_file_log *log, uint64_t segment, ligi_clog_
     ligi_segment_header header;
     int fd;
 
-    LIG_TRY(segment_file(log, segment, &fd));
+    LIG_TRY(ligi_clog_segment_file(log, segment, &fd));
     lig_status status = ligi_segment_header_read(&log->folder, fd, segment, &header);
     close(fd);
     LIG_TRY(status);
@@ -317,6 +355,10 @@ lig_status ligi_file_log_first(ligi_file_log *log, ligi_clog_position *at)
     uint64_t segment;
 
     LIG_TRY(choose_segment(log, 0, &segment));
+    if (segment == 0 && log->numbered == 1) {
+        *at = ligi_clog_before_number(0, ligi_clog_chain_start(log->id));
+        return LIG_OK;
+    }
     return segment == 0 ? LIG_E_NOTFOUND : segment_start(log, segment, at);
 }
 
@@ -328,6 +370,8 @@ int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at)
     ligi_clog_header header;
     int found = 0;
 
+    if (log->numbered == 1 && at->version == 0)
+        return at->chain == ligi_clog_chain_start(log->id);
     lig_status status = open_segment(&scan, at->segment);
     if (status == LIG_OK && at->last == 0)
         found = ligi_segment_header_read(&log->folder, scan.fd, at->segment, &info) == LIG_OK &&
@@ -359,6 +403,11 @@ lig_status ligi_file_log_find(ligi_file_log *log, ligi_clog_position *at)
     uint64_t segment;
 
     LIG_TRY(choose_segment(log, at->version + 1, &segment));
+    /* What a checkpoint covers may be gone. */
+    if (log->numbered != 0 && at->version + 1 >= log->numbered && segment < at->version) {
+        *at = ligi_clog_before_number(at->version, at->chain);
+        return LIG_OK;
+    }
     if (segment == 0)
         return lig_fail(LIG_E_CORRUPT,
                         "%s/" LIGI_NAME_LOG ": no segment continues version %" PRIu64
@@ -377,7 +426,7 @@ static lig_status cut(ligi_file_log *log, const ligi_clog_position *at)
 {
     int fd;
 
-    LIG_TRY(segment_file(log, at->segment, &fd));
+    LIG_TRY(ligi_clog_segment_file(log, at->segment, &fd));
     uint64_t bytes = ligi_clog_data_bytes(fd);
     lig_status status = LIG_OK;
     if (bytes > at->offset)
@@ -445,6 +494,8 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at, ligi_c
                         ", which had been acknowledged; nothing is written (ligament check "
                         "--repair restores what is left)",
                         log->folder.place, at->version + 1);
+    if (log->numbered != 0)
+        return LIG_OK;
     if (end == LIGI_CLOG_CUT)
         LIG_TRY(cut(log, at));
     if (ligi_head_poisoned(&log->head) == at->segment)
@@ -459,9 +510,13 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
 {
     int fd;
 
+    if (log->numbered != 0) {
+        *at = ligi_clog_before_number(at->version, at->chain);
+        return LIG_OK;
+    }
     if (at->offset > log->segment_bytes)
         LIG_TRY(ligi_file_log_roll(log, at, timeout_ns));
-    LIG_TRY(segment_file(log, at->segment, &fd));
+    LIG_TRY(ligi_clog_segment_file(log, at->segment, &fd));
     off_t end = lseek(fd, 0, SEEK_END);
     uint64_t size = end < 0 ? 0 : (uint64_t)end, step = size / 4;
     uint64_t need = at->offset + bytes + RESERVE_BYTES;
@@ -485,14 +540,16 @@ lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, cons
 {
     int fd;
 
-    LIG_TRY(segment_file(log, at->segment, &fd));
+    if (log->numbered != 0)
+        return ligi_clog_append_number(log, at, record, header);
+    LIG_TRY(ligi_clog_segment_file(log, at->segment, &fd));
     lig_status status = ligi_write_all(fd, record, header->bytes, at->offset);
     if (status != LIG_OK)
         status = ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_LOG ": cannot be written",
                                  log->folder.place);
     close(fd);
     LIG_TRY(status);
-    step(at, header);
+    ligi_clog_step(at, header);
     return LIG_OK;
 }
 
@@ -508,65 +565,4 @@ lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int64_
     at->offset = LIGI_SEGMENT_HEADER_BYTES;
     at->last = 0;
     return LIG_OK;
-}
-
-/* --- syncing --- */
-
-static lig_status unknown(const ligi_file_log *log, int number)
-{
-    return ligi_fail_errno(number,
-                           "%s/" LIGI_NAME_LOG ": fdatasync failed; whether the last commits "
-                           "stand is unknown (look, and save again)",
-                           log->folder.place);
-}
-
-/* Under LIGI_HEAD_SYNC. `appended` is asked for before the segment: a segment is synced before the
- * next one is named, so that the other order could miss the records of a new one. */
-static lig_status sync_now(ligi_file_log *log, uint32_t epoch)
-{
-    uint64_t version = ligi_head_appended(&log->head);
-    uint64_t segment = ligi_head_segment(&log->head);
-    int fd;
-
-    if (segment == 0) /* the next one is being made */
-        return LIG_E_TIMEOUT;
-    LIG_TRY(segment_file(log, segment, &fd));
-    ligi_head_sync_begin(&log->head, segment);
-    int number = ligi_head_poisoned(&log->head) == segment ? EIO : 0;
-    if (number == 0 && fdatasync(fd) != 0)
-        number = errno;
-    if (number != 0)
-        ligi_head_poison(&log->head, segment);
-    else
-        ligi_head_sync(&log->head, version, epoch);
-    ligi_head_sync_end(&log->head);
-    close(fd);
-    return number == 0 ? LIG_OK : unknown(log, number);
-}
-
-lig_status ligi_file_log_sync(ligi_file_log *log, uint64_t version, uint32_t epoch,
-                              int64_t timeout_ns)
-{
-    int64_t deadline = ligi_now_ns() + timeout_ns;
-
-    for (;;) {
-        uint32_t seen = ligi_head_bell(&log->head);
-        int durable = ligi_head_synced(&log->head) >= version;
-        if (ligi_head_epoch(&log->head) != epoch)
-            return unknown(log, EIO);
-        if (durable)
-            return LIG_OK;
-        int64_t left = deadline - ligi_now_ns();
-        lig_status status = ligi_head_take(&log->head, LIGI_HEAD_SYNC, 0);
-        if (status == LIG_OK) {
-            status = sync_now(log, epoch);
-            ligi_head_release(&log->head, LIGI_HEAD_SYNC);
-            seen = ligi_head_bell(&log->head);
-        }
-        if (status == LIG_OK)
-            continue;
-        if (status != LIG_E_TIMEOUT || left <= 0)
-            return status;
-        ligi_head_wait(&log->head, seen, left);
-    }
 }

@@ -5,6 +5,7 @@
 
 #include "backend/file/log/head.h"
 #include "backend/file/log/log_folder.h"
+#include "backend/file/log/numbered.h"
 #include "backend/log/log_record.h"
 
 /* Behind record `version`: where the next one is, or will be. */
@@ -21,7 +22,9 @@ typedef struct ligi_file_log {
     _Atomic uint32_t epoch; /* of the head, when the open segments were opened */
     uint64_t segment_bytes; /* after which the next one is started */
     uint64_t witnessed;     /* known to be durable, where there is no head page */
-    int thorough;           /* zeros, too, are looked behind: for the first reading of a log */
+    uint64_t numbered;      /* segments from this one on are numbered (numbered.h); 0: none is */
+    _Atomic int64_t confirmed_ns; /* when the end of a numbered log was known last */
+    int thorough; /* zeros, too, are looked behind: for the first reading of a log */
 } ligi_file_log;
 
 /* A whole record that fits the chain; `at` is the position before it. */
@@ -41,7 +44,7 @@ lig_status ligi_file_log_new_id(ligi_file_log *log);
 lig_status ligi_file_log_create(ligi_file_log *log, const ligi_clog_position *after);
 
 /* The position before the first record of the oldest segment. LIG_E_NOTFOUND without a sentence
- * when there is no segment. */
+ * when there is no segment; a numbered log begins without one. */
 lig_status ligi_file_log_first(ligi_file_log *log, ligi_clog_position *at);
 /* The position behind `version`, whose chain is known (from a checkpoint). */
 lig_status ligi_file_log_find(ligi_file_log *log, ligi_clog_position *at);
@@ -52,7 +55,8 @@ int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at);
  * sentence, when the log no longer has them. */
 lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_clog_position *at);
 
-/* Visits the records behind *at, which moves on with each. Changes nothing. */
+/* Visits the records behind *at, which moves on with each. Changes nothing. LIG_E_CORRUPT, in a
+ * numbered log, also when it has gone on and lost what follows the position (see a checkpoint). */
 lig_status ligi_file_log_read(ligi_file_log *log, ligi_clog_position *at, ligi_clog_visit visit,
                               void *context, ligi_clog_end *end);
 
@@ -66,16 +70,11 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at, ligi_c
 lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uint64_t bytes,
                                  int frees, int64_t timeout_ns);
 /* Writes the record at the position, for which there is room; *at moves on. Not yet durable, and
- * not published. */
+ * not published. In a numbered log LIG_E_BUSY when another host was first, and LIG_E_IO when that
+ * cannot be told. */
 lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, const void *record,
                                 const ligi_clog_header *header);
 /* Starts a new segment at the tail, under LIGI_HEAD_WRITE; what came before is durable then. */
 lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int64_t timeout_ns);
-
-/* Returns when all commits up to `version`, which was published in `epoch`, are durable. LIG_E_IO:
- * the outcome of those that were not yet is unknown; LIG_E_TIMEOUT: likewise, a process that syncs
- * does not end. */
-lig_status ligi_file_log_sync(ligi_file_log *log, uint64_t version, uint32_t epoch,
-                              int64_t timeout_ns);
 
 #endif

@@ -1,4 +1,4 @@
-#include "backend/file/log/file_log.h"
+#include "backend/file/log/log_sync.h"
 #include "file_log_scene.h"
 
 #define SECOND INT64_C(1000000000)

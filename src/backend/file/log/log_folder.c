@@ -2,6 +2,7 @@
 
 #include "backend/file/folder.h"
 #include "backend/file/packs/engine.h"
+#include "base/clock.h"
 #include "base/codec.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -17,6 +18,7 @@
 
 #define SEGMENT_MAGIC "LIGSEG"
 #define SEGMENT_FORMAT 1
+#define TEMPORARY_S (2 * 86400)
 
 lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const char *place,
                                  int sync, int read_only)
@@ -49,7 +51,7 @@ void ligi_clog_folder_close(ligi_clog_folder *folder)
     pthread_mutex_destroy(&folder->lock);
 }
 
-static void make_name(ligi_name_kind kind, uint64_t number, char name[LIGI_CLOG_NAME_BYTES])
+void ligi_clog_folder_name(ligi_name_kind kind, uint64_t number, char name[LIGI_CLOG_NAME_BYTES])
 {
     snprintf(name, LIGI_CLOG_NAME_BYTES, "%s%016" PRIx64,
              kind == LIGI_NAME_SEGMENT ? LIGI_NAME_SEGMENT_START : LIGI_NAME_CHECKPOINT_START,
@@ -78,6 +80,14 @@ static void keep_open(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t nu
     *oldest = (ligi_clog_file){kind, number, fd, ++folder->clock};
 }
 
+/* Removed by another host: network file systems do not keep what is open. */
+static int is_gone(int fd)
+{
+    struct stat info;
+
+    return fstat(fd, &info) != 0 || info.st_nlink == 0;
+}
+
 lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
                                  int *fd)
 {
@@ -85,12 +95,18 @@ lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, 
     lig_status status = LIG_OK;
     int opened;
 
-    make_name(kind, number, name);
+    ligi_clog_folder_name(kind, number, name);
     snprintf(shown, sizeof shown, LIGI_NAME_LOG "/%s", name);
     pthread_mutex_lock(&folder->lock);
     ligi_clog_file *file = find_open(folder, kind, number);
+    if (file != NULL && folder->numbered && is_gone(file->fd)) {
+        close(file->fd);
+        file->number = 0;
+        file = NULL;
+    }
     if (file == NULL) {
-        int flags = folder->read_only || kind == LIGI_NAME_CHECKPOINT ? O_RDONLY : O_RDWR;
+        int only = folder->read_only || folder->numbered || kind == LIGI_NAME_CHECKPOINT;
+        int flags = only ? O_RDONLY : O_RDWR;
         status = ligi_entry_open(folder->store_fd, folder->fd, folder->place, name, flags, &opened);
         /* A copy made of hard links would write to the original's log. */
         if (status == LIG_OK && flags == O_RDWR) {
@@ -184,11 +200,20 @@ lig_status ligi_clog_folder_remove(const ligi_clog_folder *folder, ligi_name_kin
 {
     char name[LIGI_CLOG_NAME_BYTES];
 
-    make_name(kind, number, name);
+    ligi_clog_folder_name(kind, number, name);
     if (unlinkat(folder->fd, name, 0) != 0 && errno != ENOENT)
         return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG "/%s: cannot be removed", folder->place,
                                name);
     return LIG_OK;
+}
+
+/* Of another host: its clock and the server's may differ, but not by days. */
+static int is_old(const ligi_clog_folder *folder, const char *name)
+{
+    struct stat info;
+
+    return fstatat(folder->fd, name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+           ligi_date_ns() / 1000000000 - (int64_t)info.st_ctim.tv_sec > TEMPORARY_S;
 }
 
 void ligi_clog_folder_clean(const ligi_clog_folder *folder)
@@ -198,7 +223,8 @@ void ligi_clog_folder_clean(const ligi_clog_folder *folder)
     if (open_list(folder, &list) != LIG_OK)
         return;
     for (struct dirent *entry; (entry = readdir(list)) != NULL;)
-        if (ligi_name_read(LIGI_FOLDER_LOG, entry->d_name, NULL) == LIGI_NAME_LOG_TEMPORARY)
+        if (ligi_name_read(LIGI_FOLDER_LOG, entry->d_name, NULL) == LIGI_NAME_LOG_TEMPORARY &&
+            (!folder->numbered || is_old(folder, entry->d_name)))
             unlinkat(folder->fd, entry->d_name, 0);
     closedir(list);
 }
@@ -220,7 +246,7 @@ lig_status ligi_clog_folder_publish(ligi_clog_folder *folder, const char *name, 
 {
     char final[LIGI_CLOG_NAME_BYTES];
 
-    make_name(kind, number, final);
+    ligi_clog_folder_name(kind, number, final);
     if (folder->sync && fsync(fd) != 0)
         return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG "/%s: fsync failed", folder->place,
                                final);
@@ -256,7 +282,8 @@ void ligi_segment_header_put(const ligi_segment_header *header,
     ligi_put_bytes(&writer, header->id, 16);
     ligi_put_u64(&writer, header->first);
     ligi_put_u64(&writer, header->previous);
-    ligi_put_zeros(&writer, 16);
+    ligi_put_u64(&writer, header->writer);
+    ligi_put_zeros(&writer, 8);
     if (writer.status == LIG_OK)
         ligi_put_u64(&writer, ligi_hash64_plain(writer.data, writer.bytes));
     if (writer.status == LIG_OK)
@@ -278,7 +305,8 @@ lig_status ligi_segment_header_read(const ligi_clog_folder *folder, int fd, uint
     const void *id = ligi_get_bytes(&reader, 16);
     header->first = ligi_get_u64(&reader);
     header->previous = ligi_get_u64(&reader);
-    (void)ligi_get_bytes(&reader, 16);
+    header->writer = ligi_get_u64(&reader);
+    (void)ligi_get_bytes(&reader, 8);
     uint64_t check = ligi_get_u64(&reader);
     if (reader.failed || memcmp(magic, SEGMENT_MAGIC, 6) != 0 || header->first != first ||
         check != ligi_hash64_plain(bytes, sizeof bytes - 8))

@@ -23,6 +23,7 @@ typedef struct ligi_clog_folder {
     int fd;            /* of the folder "log" */
     const char *place; /* borrowed; of the store */
     int sync, read_only;
+    int numbered; /* segments have several hosts as readers and nobody writes to them again */
 
     pthread_mutex_t lock; /* guards all below */
     ligi_clog_file files[LIGI_CLOG_FILES];
@@ -36,6 +37,9 @@ void ligi_clog_folder_close(ligi_clog_folder *folder);
 /* In a child that was just forked. */
 void ligi_clog_folder_forked(ligi_clog_folder *folder);
 
+/* The name of a segment or checkpoint in the folder. */
+void ligi_clog_folder_name(ligi_name_kind kind, uint64_t number, char name[LIGI_CLOG_NAME_BYTES]);
+
 /* A duplicate descriptor of a segment or checkpoint, which the caller closes. LIG_E_NOTFOUND
  * without a sentence. */
 lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
@@ -48,7 +52,8 @@ lig_status ligi_clog_folder_list(const ligi_clog_folder *folder, ligi_name_kind 
                                  uint64_t **numbers, size_t *count);
 lig_status ligi_clog_folder_remove(const ligi_clog_folder *folder, ligi_name_kind kind,
                                    uint64_t number);
-/* Removes files that a killed process was making; only who is alone calls it. */
+/* Removes files that a killed process was making; only who is alone calls it. In a numbered log
+ * those that nobody can be making any more. */
 void ligi_clog_folder_clean(const ligi_clog_folder *folder);
 
 /* A new file under a temporary name, and its name made final: durable, in the place of one with
@@ -63,6 +68,7 @@ void ligi_clog_folder_discard(const ligi_clog_folder *folder, const char *name);
 typedef struct ligi_segment_header {
     uint8_t id[16];
     uint64_t first, previous;
+    uint64_t writer; /* in a numbered log: a random number, which tells one's own segment; else 0 */
 } ligi_segment_header;
 
 void ligi_segment_header_put(const ligi_segment_header *header,

@@ -225,7 +225,7 @@ static void clean_one(const ligi_file *self, const char *name, uint64_t id)
     (void)ligi_entry_open(self->folder_fd, self->packs_fd, self->packs_place, name, O_RDWR, &fd);
     /* The name is unlinked under the lock: a writer that was about to take it looks at the link
      * count and begins anew. */
-    if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) == 0 || (self->network && errno != EWOULDBLOCK)))
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
         unlinkat(self->packs_fd, name, 0);
     if (fd >= 0)
         close(fd);

@@ -34,7 +34,7 @@ typedef struct writer { /* what pack_create and pack_claim return */
     ligi_failure failure; /* the first one: nothing works after it */
 } writer;
 
-/* An errno value. Where files cannot be locked and one process writes, what it holds is known. */
+/* An errno value. Where files cannot be locked nobody removes packs either: claims fail. */
 static int lock(const writer *self)
 {
     while (flock(self->fd, LOCK_EX) != 0) {
@@ -423,7 +423,7 @@ lig_status ligi_file_pack_claim(void *opaque, uint64_t id, void **pack)
         if (errno == EWOULDBLOCK)
             status = lig_fail(LIG_E_BUSY, "%s: pack %016" PRIx64 " is held by its writer",
                               volume->place, id);
-        else if (!volume->network)
+        else
             status = ligi_fail_errno(errno, "%s: pack %016" PRIx64 " cannot be locked",
                                      volume->place, id);
     }

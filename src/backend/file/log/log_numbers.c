@@ -1,0 +1,154 @@
+#include "backend/file/log/log_numbers.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+lig_status ligi_clog_segment_file(ligi_file_log *log, uint64_t segment, int *fd)
+{
+    if (log->head.page != NULL) {
+        uint32_t epoch = ligi_head_epoch(&log->head);
+        if (atomic_exchange(&log->epoch, epoch) != epoch)
+            ligi_clog_folder_forget(&log->folder, LIGI_NAME_SEGMENT, UINT64_MAX);
+    }
+    return ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment, fd);
+}
+
+void ligi_clog_step(ligi_clog_position *at, const ligi_clog_header *header)
+{
+    at->version = header->version;
+    at->chain = ligi_clog_chain(header);
+    at->last = at->offset;
+    at->offset += header->bytes;
+}
+
+int ligi_clog_is_numbered(const ligi_file_log *log, uint64_t segment)
+{
+    return log->numbered != 0 && segment >= log->numbered;
+}
+
+ligi_clog_position ligi_clog_before_number(uint64_t version, uint64_t chain)
+{
+    return (ligi_clog_position){version, chain, version + 1, LIGI_SEGMENT_HEADER_BYTES, 0};
+}
+
+/* --- the end of a numbered log --- */
+
+/* The highest version of a checkpoint. */
+static lig_status last_checkpoint(const ligi_file_log *log, uint64_t *version)
+{
+    uint64_t *numbers;
+    size_t count;
+
+    LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
+    *version = count > 0 ? numbers[count - 1] : 0;
+    free(numbers);
+    return LIG_OK;
+}
+
+static int is_fresh(const ligi_file_log *log)
+{
+    int64_t confirmed = atomic_load(&log->confirmed_ns);
+
+    return confirmed != 0 &&
+           ligi_numbered_now_ns() - confirmed < LIGI_NUMBERED_FRESH_S * INT64_C(1000000000);
+}
+
+/* That the next number is free says that nobody had it only for as long as nobody may have removed
+ * it. After that there is a checkpoint behind it. */
+lig_status ligi_clog_confirm(ligi_file_log *log, const ligi_clog_position *at, int64_t began)
+{
+    uint64_t last;
+
+    if (!is_fresh(log)) {
+        LIG_TRY(last_checkpoint(log, &last));
+        if (last > at->version)
+            return lig_fail(LIG_E_CORRUPT,
+                            "%s: the log has gone on to version %" PRIu64 " and beyond, and lacks "
+                            "what follows %" PRIu64,
+                            log->folder.place, last, at->version);
+    }
+    atomic_store(&log->confirmed_ns, began);
+    return LIG_OK;
+}
+
+int ligi_file_log_news(ligi_file_log *log, uint64_t version)
+{
+    int fd;
+
+    if (log->numbered == 0)
+        return 0;
+    int64_t began = ligi_numbered_now_ns();
+    ligi_numbered_revalidate(&log->folder);
+    lig_status status = ligi_clog_segment_file(log, version + 1, &fd);
+    if (status == LIG_OK)
+        close(fd);
+    if (status != LIG_E_NOTFOUND || !is_fresh(log))
+        return 1;
+    atomic_store(&log->confirmed_ns, began);
+    return 0;
+}
+
+lig_status ligi_file_log_numbering(ligi_file_log *log)
+{
+    ligi_numbering numbering;
+
+    lig_status status = ligi_numbering_read(&log->folder, &numbering);
+    if (status == LIG_E_NOTFOUND)
+        return LIG_OK;
+    LIG_TRY(status);
+    memcpy(log->id, numbering.id, sizeof log->id);
+    log->numbered = numbering.from;
+    log->folder.numbered = 1;
+    return LIG_OK;
+}
+
+/* --- commits --- */
+
+/* The number was given late: perhaps another's commit had it, and was removed behind a checkpoint.
+ * Then the segment of the next number, if it is there, tells. */
+static lig_status check_late(ligi_file_log *log, const ligi_clog_header *header)
+{
+    ligi_segment_header next;
+    uint64_t last;
+    int fd;
+
+    LIG_TRY(last_checkpoint(log, &last));
+    if (last < header->version)
+        return LIG_OK;
+    lig_status status = ligi_clog_segment_file(log, header->version + 1, &fd);
+    if (status == LIG_OK) {
+        status = ligi_segment_header_read(&log->folder, fd, header->version + 1, &next);
+        close(fd);
+    }
+    if (status == LIG_OK && next.previous == ligi_clog_chain(header))
+        return LIG_OK;
+    if (status != LIG_OK)
+        return ligi_fail_errno(EIO,
+                               "%s: version %" PRIu64 " was committed after a long pause; whether "
+                               "it stands is unknown (look, and save again)",
+                               log->folder.place, header->version);
+    LIG_TRY(ligi_clog_folder_remove(&log->folder, LIGI_NAME_SEGMENT, header->version));
+    return lig_fail(LIG_E_BUSY, "%s: version %" PRIu64 " was committed by another process",
+                    log->folder.place, header->version);
+}
+
+lig_status ligi_clog_append_number(ligi_file_log *log, ligi_clog_position *at, const void *record,
+                                   const ligi_clog_header *header)
+{
+    ligi_segment_header segment = {.first = header->version, .previous = header->previous};
+    ligi_numbered_draft draft;
+    int late;
+
+    memcpy(segment.id, log->id, sizeof segment.id);
+    LIG_TRY(ligi_numbered_draft_make(&log->folder, &segment, record, header->bytes, &draft));
+    LIG_TRY(ligi_numbered_draft_link(&log->folder, &draft, &late));
+    if (late || !is_fresh(log))
+        LIG_TRY(check_late(log, header));
+    ligi_clog_step(at, header);
+    return LIG_OK;
+}
