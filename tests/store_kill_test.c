@@ -21,12 +21,12 @@ enum { POINTS_A_CASE = 12 };
 
 typedef struct operation {
     const char *name, *command; /* "%s" is the URI */
-    const char *options;        /* of the URI */
-    int closed;                 /* the killed process has not opened the store before */
-    int stray;                  /* there is a leftover pack */
-    int fresh;                  /* there is no store yet */
-    int after_kill;             /* another was killed when its commit was written, but not shown */
-    int format_1;               /* the store is of format 1 */
+    const char *options; /* of the URI; "?share=network" for everybody, else for the killed one */
+    int closed;          /* the killed process has not opened the store before */
+    int stray;           /* there is a leftover pack */
+    int fresh;           /* there is no store yet */
+    int after_kill;      /* another was killed when its commit was written, but not shown */
+    int format_1;        /* the store is of format 1 */
 } operation;
 
 #define REPLACE "save target r 100 2 20480"
@@ -48,6 +48,10 @@ static const operation operations[] = {
     {"create", "open %s", "", 1, 0, 1, 0, 0},
     {"open after a kill", "open %s", "", 1, 1, 0, 1, 0},
     {"upgrade", "open %s", "", 1, 0, 0, 0, 1},
+    {"save, several hosts", "save new - 100 2 20480", "?share=network", 0, 0, 0, 0, 0},
+    {"replace inline, several hosts", "save small r 100 1 1000", "?share=network", 0, 0, 0, 0, 0},
+    {"compact, several hosts", "compact", "?share=network", 0, 1, 0, 0, 0},
+    {"become shared", "open %s?share=network&index=%s-b", "?share=network", 1, 0, 0, 0, 0},
 };
 static const operation replacing = {"replace", REPLACE, "", 0, 0, 0, 0, 0};
 enum { OPERATIONS = sizeof operations / sizeof *operations };
@@ -64,6 +68,7 @@ static long kill_count = 10000;
 
 typedef struct stage {
     char folder[64], template[96], format_1[96], stray[160], stray_name[64], place[96];
+    char uri[320];
     char before[PEER_TEXT_BYTES];
     sigset_t mask;
     peer a, c, d;
@@ -89,8 +94,28 @@ static void put_stray(const stage *self)
     copy_file(self->stray, to);
 }
 
+/* The place for a process of that host, where operations of several hosts are asked for: they share
+ * the store's folder and nothing else. */
+static const char *place_on(stage *self, const operation *asked, char host, const char *options)
+{
+    if (strcmp(asked->options, "?share=network") == 0)
+        snprintf(self->uri, sizeof self->uri, "%s?share=network&index=%s-%c%s%s", self->place,
+                 self->place, host, options[0] ? "&" : "", options);
+    else
+        snprintf(self->uri, sizeof self->uri, "%s%s%s", self->place, options[0] ? "?" : "",
+                 options);
+    return self->uri;
+}
+
 static void set_place(const stage *self, const operation *asked)
 {
+    static const char hosts[] = "ab";
+    char index[128];
+
+    for (const char *host = hosts; *host; host++) {
+        snprintf(index, sizeof index, "%s-%c", self->place, *host);
+        remove_folder(index);
+    }
     remove_folder(self->place);
     if (!asked->fresh)
         copy_folder(asked->format_1 ? self->format_1 : self->template, self->place);
@@ -168,18 +193,19 @@ static enum trace_end run_operation(stage *self, const operation *asked, size_t 
                                     trace *traced)
 {
     enum trace_end end = TRACE_FAILED;
+    const char *own = strcmp(asked->options, "?cache=0") == 0 ? "cache=0" : "";
     peer b;
     assert_int_equal(peer_start(&b), 0);
     /* Also where nothing is to be opened: the program has started when it answers. */
     assert_answer(asked->closed ? peer_ask(&b, "close")
-                                : peer_ask(&b, "open %s%s", self->place, asked->options));
+                                : peer_ask(&b, "open %s", place_on(self, asked, 'b', own)));
     if (asked->stray)
         put_stray(self);
     int number = trace_begin(traced, b.process);
     self->refused = number == EPERM || number == ENOSYS;
     if (number == 0) {
-        char command[256];
-        snprintf(command, sizeof command, asked->command, self->place);
+        char command[320];
+        snprintf(command, sizeof command, asked->command, self->place, self->place);
         peer_send(&b, "%s", command);
         end = trace_run(traced, b.fd, kill_at, &self->mask);
     }
@@ -196,7 +222,8 @@ static enum trace_end run_killed(stage *self, kill_case *one, size_t kill_at, tr
 {
     set_place(self, one->operation);
     if (one->beside)
-        assert_answer(peer_ask(&self->a, "open %s?fsync=0", self->place));
+        assert_answer(
+            peer_ask(&self->a, "open %s", place_on(self, one->operation, 'a', "fsync=0")));
     if (one->operation->after_kill)
         assert_int_equal(run_operation(self, &replacing, one->commit, traced), TRACE_KILLED);
     return run_operation(self, one->operation, kill_at, traced);
@@ -246,12 +273,15 @@ static int act(stage *self, verdict *found, const char *step)
     if (step[0] == 'R') {
         if (found->one->operation->fresh)
             return 1;
-        return answered(found, peer_ask(who, "open %s?mode=r", self->place)) &&
+        return answered(found, peer_ask(who, "open %s",
+                                        place_on(self, found->one->operation, 'b', "mode=r"))) &&
                judge(found, peer_ask(who, "look"), 0) && answered(found, peer_ask(who, "close"));
     }
     switch (step[1]) {
     case 'l': return judge(found, peer_ask(who, "look"), 0);
-    case 'o': return answered(found, peer_ask(who, "open %s?fsync=0", self->place));
+    case 'o':
+        return answered(
+            found, peer_ask(who, "open %s", place_on(self, found->one->operation, 'b', "fsync=0")));
     case 'c': return answered(found, peer_ask(who, "compact"));
     case 'k': return answered(found, peer_ask(who, "check"));
     default: break;
@@ -324,7 +354,7 @@ static void measure(stage *self, kill_case *one)
         return;
     assert_int_equal(end, TRACE_READABLE);
     assert_in_range(one->whole.step, 1, TRACE_LOG_MAX);
-    assert_answer(peer_ask(&self->c, "open %s?fsync=0", self->place));
+    assert_answer(peer_ask(&self->c, "open %s", place_on(self, one->operation, 'b', "fsync=0")));
     assert_answer(peer_ask(&self->c, "look"));
     snprintf(one->after, sizeof one->after, "%s", self->c.answer);
     assert_answer(peer_ask(&self->a, "close"));
