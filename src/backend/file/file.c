@@ -7,7 +7,7 @@
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/catalog/log_events.h"
 #include "backend/file/catalog/reader.h"
-#include "backend/file/catalog/sharing.h"
+#include "backend/file/index/sharing.h"
 #include "backend/file/folder.h"
 #include "backend/file/index/repair.h"
 #include "backend/file/marker.h"

@@ -1,4 +1,4 @@
-#include "backend/file/catalog/sharing.h"
+#include "backend/file/index/sharing.h"
 
 #include "backend/file/catalog/catalog_gate.h"
 #include "backend/file/catalog/catalog_snapshot.h"
