@@ -587,9 +587,10 @@ static void use(stage *self, const base_store *base)
     if (look_around(self, base, "fsync=0", &found)) {
         ask(self, "save extra1 - 201 1 1000");
         keeps(self, &found, "after a save");
-        ask(self, "mend");
+        int mended = is_ok(ask(self, "mend"));
         keeps(self, &found, "after a repair");
-        ask(self, "save extra2 - 202 1 20480");
+        if (!is_ok(ask(self, "save extra2 - 202 1 20480")) && mended)
+            complain(self, "after a repair", "a save is refused", self->said);
         keeps(self, &found, "after another save");
         ask(self, "compact");
         keeps(self, &found, "after compacting");
