@@ -13,7 +13,7 @@ typedef struct ligi_row_push {
     void *state;          /* of the row */
     const void *gradient; /* in the row's type, unaligned */
     void *pending;        /* replica: the change is added to this too; NULL: none */
-    size_t length;
+    uint32_t length;      /* at most 2^31, so twice the length less one has 32 bits */
     const ligi_push_step *step;
 } ligi_row_push;
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Squares summed in the row's type: a longer float sum would lose its small terms. */
-#define LIGI_ROW_SUMMED ((size_t)65536)
+#define LIGI_ROW_SUMMED 65536u
 
 /* Callers' values may be unaligned. */
 typedef float loose_f32 __attribute__((aligned(1)));

@@ -9,7 +9,7 @@ static void NAME(sgd)(const ligi_row_push *push)
     A *restrict pending = push->pending;
     A lr = (A)push->step->lr, decay = (A)push->step->weight_decay;
 
-    for (size_t i = 0; i < push->length; i++) {
+    for (uint32_t i = 0; i < push->length; i++) {
         A value = GET(values + i);
         A change = -lr * (GIVEN(gradient + i) + decay * value);
         PUT(values + i, value + change);
@@ -26,7 +26,7 @@ static void NAME(adagrad)(const ligi_row_push *push)
     A *restrict pending = push->pending;
     A lr = (A)push->step->lr, eps = (A)push->step->eps, decay = (A)push->step->weight_decay;
 
-    for (size_t i = 0; i < push->length; i++) {
+    for (uint32_t i = 0; i < push->length; i++) {
         A value = GET(values + i);
         A slope = GIVEN(gradient + i) + decay * value;
         A sum = STATE_GET(sums + i) + slope * slope;
@@ -50,10 +50,11 @@ static void NAME(rowwise)(const ligi_row_push *push)
     A lr = (A)push->step->lr, eps = (A)push->step->eps, decay = (A)push->step->weight_decay;
     double squares_sum = 0;
 
-    for (size_t first = 0; first < push->length; first += LIGI_ROW_SUMMED) {
-        size_t left = push->length - first, count = left < LIGI_ROW_SUMMED ? left : LIGI_ROW_SUMMED;
+    for (uint32_t first = 0; first < push->length; first += LIGI_ROW_SUMMED) {
+        uint32_t left = push->length - first;
+        uint32_t count = left < LIGI_ROW_SUMMED ? left : LIGI_ROW_SUMMED;
         A part = 0;
-        for (size_t i = first; i < first + count; i++) {
+        for (uint32_t i = first; i < first + count; i++) {
             A slope = GIVEN(gradient + i) + decay * GET(values + i);
             part += slope * slope;
         }
@@ -62,7 +63,7 @@ static void NAME(rowwise)(const ligi_row_push *push)
     A squares = (A)squares_sum / (A)push->length;
     A sum = STATE_GET(sum_at) + squares;
     A scale = ROOT(sum) + eps;
-    for (size_t i = 0; i < push->length; i++) {
+    for (uint32_t i = 0; i < push->length; i++) {
         A value = GET(values + i);
         A change = -lr * (GIVEN(gradient + i) + decay * value) / scale;
         PUT(values + i, value + change);
@@ -76,7 +77,7 @@ static void NAME(rowwise)(const ligi_row_push *push)
 
 static void NAME(adam)(const ligi_row_push *push)
 {
-    size_t length = push->length;
+    uint32_t length = push->length;
     T *restrict values = push->values;
     A *restrict means = push->state;
     A *restrict squares = means + length;
@@ -89,7 +90,7 @@ static void NAME(adam)(const ligi_row_push *push)
     A root = (A)sqrt(1 - pow(step->beta2, (double)number));
     A eps = (A)step->eps, decay = (A)step->weight_decay;
 
-    for (size_t i = 0; i < length; i++) {
+    for (uint32_t i = 0; i < length; i++) {
         A value = GET(values + i);
         A slope = GIVEN(gradient + i) + decay * value;
         A mean = STATE_GET(means + i);

@@ -7,12 +7,12 @@ static void NAME(add)(const ligi_row_push *push)
     T *restrict values = push->values;
     const LOOSE *restrict gradient = push->gradient;
     A *restrict pending = push->pending;
-    size_t length = push->length;
+    uint32_t length = push->length;
 
-    for (size_t i = 0; i < length; i++)
+    for (uint32_t i = 0; i < length; i++)
         PUT(values + i, GET(values + i) + GIVEN(gradient + i));
     if (pending)
-        for (size_t i = 0; i < length; i++)
+        for (uint32_t i = 0; i < length; i++)
             pending[i] += GIVEN(gradient + i);
 }
 
