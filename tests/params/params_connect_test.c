@@ -43,7 +43,7 @@ static int end_or_wait(peers_worker *self)
 {
     peer_ok(lig_params_worker_barrier(self->worker, PEERS_TIMEOUT_NS));
     if (self->job->rank > 0)
-        expect_refused(self->worker, "server 0 is at a later one already");
+        expect_refused(self->worker, "server 0 is already at a later one");
     peer_ok(lig_params_worker_finalize(self->worker, PEERS_TIMEOUT_NS));
     return 0;
 }
@@ -61,7 +61,7 @@ static int leave_or_wait(peers_worker *self)
     peer_ok(lig_params_worker_barrier(self->worker, PEERS_TIMEOUT_NS));
     if (self->job->rank == 0)
         return 0;
-    expect_refused(self->worker, "server 0 is at a later one already");
+    expect_refused(self->worker, "server 0 is already at a later one");
     peer_ok(lig_params_worker_finalize(self->worker, PEERS_TIMEOUT_NS));
     return 0;
 }
