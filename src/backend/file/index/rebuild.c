@@ -187,10 +187,12 @@ lig_status ligi_rebuild(ligi_file_catalog *self)
     LIG_TRY(find_log(&run));
     LIG_TRY(use_left(&run));
     ligi_head_unleave(&self->log.head);
+    self->log.witnessed = ligi_head_witness(self->log.head.fd);
     ligi_head_renew(&self->log.head);
     self->log.thorough = 1;
     lig_status status = run.used ? LIG_OK : make_index(&run);
     self->log.thorough = 0;
+    self->log.witnessed = 0;
     ligi_head_damage(&self->log.head, run.damaged);
     /* A segment found here may have been made by a process that was killed before it synced the
      * folder. */

@@ -174,9 +174,8 @@ static lig_status judge(log_scan *scan, int found, ligi_clog_end *end)
     int witnessed = scan->limit != UINT64_MAX; /* the next segment was made when this was synced */
     int something = found != 0;
 
-    uint64_t synced =
-        scan->log->head.page != NULL ? ligi_head_synced(&scan->log->head) : scan->log->witnessed;
-    if (synced >= version)
+    if (scan->log->witnessed >= version ||
+        (scan->log->head.page != NULL && ligi_head_synced(&scan->log->head) >= version))
         witnessed = 1;
     if (ligi_clog_is_numbered(scan->log, scan->at->segment)) {
         /* What has a number was whole when it got it. */

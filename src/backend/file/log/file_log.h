@@ -21,7 +21,7 @@ typedef struct ligi_file_log {
     uint8_t id[16];
     _Atomic uint32_t epoch; /* of the head, when the open segments were opened */
     uint64_t segment_bytes; /* after which the next one is started */
-    uint64_t witnessed;     /* known to be durable, where there is no head page */
+    uint64_t witnessed;     /* known to have been there, beside what the head page tells */
     uint64_t numbered;      /* segments from this one on are numbered (numbered.h); 0: none is */
     _Atomic int64_t confirmed_ns; /* when the end of a numbered log was known last */
     int thorough; /* zeros, too, are looked behind: for the first reading of a log */

@@ -34,7 +34,7 @@ struct ligi_head_page {
     uint8_t magic[8];
     uint8_t boot[16];
     atomic_uint bell, waiters, epoch, damaged;
-    atomic_uint_least64_t appended, segment, poisoned, syncing;
+    atomic_uint_least64_t appended, appended_check, segment, poisoned, syncing;
     atomic_int holders[LIGI_HEAD_LOCKS];
     witness synced[WITNESSES];
     left_index left;
@@ -79,11 +79,25 @@ uint64_t ligi_head_synced(const ligi_head *head)
     return page_synced(head->page);
 }
 
+/* What was published since the machine started is there, synced or not, unless a sync failed. */
+static uint64_t page_published(const ligi_head_page *page)
+{
+    uint64_t synced = page_synced(page), appended = atomic_load(&page->appended);
+    uint8_t boot[16];
+
+    if (appended <= synced || atomic_load(&page->poisoned) != 0 ||
+        atomic_load(&page->syncing) != 0 ||
+        atomic_load(&page->appended_check) != witness_check(appended, 0) || !ligi_boot_id(boot) ||
+        memcmp(boot, page->boot, sizeof boot) != 0)
+        return synced;
+    return appended;
+}
+
 uint64_t ligi_head_witness(int fd)
 {
     ligi_head_page page;
 
-    return pread(fd, &page, sizeof page, 0) == (ssize_t)sizeof page ? page_synced(&page) : 0;
+    return pread(fd, &page, sizeof page, 0) == (ssize_t)sizeof page ? page_published(&page) : 0;
 }
 
 /* Writes the slot that is not the newest. */

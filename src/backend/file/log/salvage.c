@@ -166,7 +166,7 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
     size_t count;
 
     /* Asked for before the segments are read: others go on committing. */
-    self->synced = log->head.page != NULL ? ligi_head_synced(&log->head) : 0;
+    self->synced = log->head.page != NULL ? ligi_head_synced(&log->head) : log->witnessed;
     LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
     lig_status status = LIG_OK;
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
