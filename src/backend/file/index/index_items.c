@@ -178,8 +178,9 @@ static int get_ref(MDB_val stored, value_ref *ref)
     return stored.mv_size == REF_BYTES && !reader.failed;
 }
 
-/* LIG_E_NOTFOUND without a sentence when the file is gone. */
-static lig_status read_ref(ligi_file_log *log, const value_ref *ref, void *data)
+/* Fills `data` with what is there, and the rest with zeros. LIG_E_NOTFOUND when the file is gone,
+ * LIG_E_CORRUPT when it is not what was put, both without a sentence. */
+static lig_status read_ref(ligi_file_log *log, const value_ref *ref, uint8_t *data)
 {
     ligi_name_kind kind = ref->file & IN_CHECKPOINT ? LIGI_NAME_CHECKPOINT : LIGI_NAME_SEGMENT;
     size_t got;
@@ -189,12 +190,8 @@ static lig_status read_ref(ligi_file_log *log, const value_ref *ref, void *data)
     lig_status status = ligi_clog_pread(&log->folder, fd, data, ref->bytes, ref->offset, &got);
     close(fd);
     LIG_TRY(status);
-    return got == ref->bytes && ligi_hash64_plain(data, got) == ref->hash
-               ? LIG_OK
-               : lig_fail(LIG_E_CORRUPT,
-                          "%s: a value of version %" PRIu64 " in the log is damaged (ligament "
-                          "check --repair)",
-                          log->folder.place, ref->version);
+    memset(data + got, 0, ref->bytes - got);
+    return ligi_hash64_plain(data, ref->bytes) == ref->hash ? LIG_OK : LIG_E_CORRUPT;
 }
 
 /* Checkpoints hold what segments and checkpoints before them did. */
@@ -221,7 +218,8 @@ static lig_status search_checkpoints(ligi_file_log *log, const void *key, size_t
     return status;
 }
 
-/* Where the segment is gone or damaged a checkpoint may have it. */
+/* Where the segment is gone or damaged a checkpoint may have it. Otherwise a damaged value is handed
+ * on: values have checks of their own, which tell what of them is damaged. */
 static lig_status fetch(ligi_file_log *log, const value_ref *ref, const ligi_mdb_value_read *value)
 {
     lig_status status = read_ref(log, ref, value->owned);
@@ -229,13 +227,11 @@ static lig_status fetch(ligi_file_log *log, const value_ref *ref, const ligi_mdb
     if (status != LIG_E_NOTFOUND && status != LIG_E_CORRUPT)
         return status;
     lig_status found = search_checkpoints(log, value->key, value->key_bytes, ref, value->owned);
-    if (found != LIG_E_NOTFOUND)
-        return found;
-    if (status == LIG_E_NOTFOUND)
-        return lig_fail(LIG_E_BUSY,
-                        "%s: version %" PRIu64 " of the catalog is no longer kept (try again)",
-                        log->folder.place, ref->version);
-    return read_ref(log, ref, value->owned); /* for its sentence */
+    if (found != LIG_E_NOTFOUND || status == LIG_E_CORRUPT)
+        return found == LIG_E_NOTFOUND ? LIG_OK : found;
+    return lig_fail(LIG_E_BUSY,
+                    "%s: version %" PRIu64 " of the catalog is no longer kept (try again)",
+                    log->folder.place, ref->version);
 }
 
 lig_status ligi_mdb_value(ligi_file_log *log, MDB_val stored, ligi_mdb_value_read *value)
