@@ -52,6 +52,10 @@ static lig_status read_uri(lig_store *store, const char *text, const ligi_uri *u
     if (mode && (strlen(mode) != 1 || strchr("rwa", mode[0]) == NULL))
         return lig_fail(LIG_E_INVALID, "mode is '%s'; known: r, w, a", mode);
     store->mode = mode ? mode[0] : 'a';
+    const char *wait = ligi_uri_option_get(uri, "wait"); /* the volume checks it */
+    long seconds = wait ? strtol(wait, NULL, 10) : 0;
+    if (seconds > 0 && seconds <= 86400)
+        store->commit_ns = (int64_t)seconds * 1000000000;
     size_t scheme = strlen(uri->scheme);
     int is_path = strncasecmp(text, uri->scheme, scheme) != 0 || text[scheme] != ':';
     const char *query = is_path ? text + strlen(uri->rest) : strchr(text, '?');

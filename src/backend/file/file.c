@@ -337,7 +337,7 @@ static void describe_ring(ligi_file *self, char *text, size_t text_bytes)
 static void file_describe(void *opaque, char *text, size_t text_bytes)
 {
     ligi_file *self = opaque;
-    char ring[160], share[64] = "";
+    char ring[160], share[64] = "", holder[64] = "";
     const char *kind = "a network file system";
 
     if (ligi_file_usable(self) != LIG_OK) {
@@ -349,8 +349,11 @@ static void file_describe(void *opaque, char *text, size_t text_bytes)
         ligi_folder_network(self->folder_fd, &kind);
         snprintf(share, sizeof share, ", %s: shared by hosts", kind);
     }
-    snprintf(text, text_bytes, "%s, %s%s%s", ring, self->direct_note,
-             self->options.fsync ? "" : ", no fsync", share);
+    if (self->catalog != NULL)
+        ligi_file_catalog_holder(self->catalog, holder, sizeof holder);
+    snprintf(text, text_bytes, "%s, %s%s%s%s%s", ring, self->direct_note,
+             self->options.fsync ? "" : ", no fsync", share,
+             holder[0] ? ", write lock held by " : "", holder);
 }
 
 static lig_status file_catalog_begin(void *opaque, void **snapshot, uint64_t *version)

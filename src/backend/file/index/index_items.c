@@ -218,8 +218,8 @@ static lig_status search_checkpoints(ligi_file_log *log, const void *key, size_t
     return status;
 }
 
-/* Where the segment is gone or damaged a checkpoint may have it. Otherwise a damaged value is handed
- * on: values have checks of their own, which tell what of them is damaged. */
+/* Where the segment is gone or damaged a checkpoint may have it. Otherwise a damaged value is
+ * handed on: values have checks of their own, which tell what of them is damaged. */
 static lig_status fetch(ligi_file_log *log, const value_ref *ref, const ligi_mdb_value_read *value)
 {
     lig_status status = read_ref(log, ref, value->owned);

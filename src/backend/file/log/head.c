@@ -375,9 +375,8 @@ lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeou
         return status;
     name_holder(head, which, holder, sizeof holder);
     return lig_fail(LIG_E_TIMEOUT,
-                    "%s: %s holds the write lock of the log for more than %.1f s (if it is stopped,"
-                    " continue or end it)",
-                    head->place, holder, (double)timeout_ns / 1e9);
+                    "%s: %s holds the write lock of the log (if it is stopped, continue or end it)",
+                    head->place, holder);
 }
 
 void ligi_head_release(ligi_head *head, ligi_head_which which)
