@@ -63,7 +63,14 @@ def _is_variable(value: Any) -> bool:
 
 
 def _in_graph(call: Callable[..., None], inputs: list[Any], name: str | None) -> Any:
-    return tf.py_function(call, [_variable(one) for one in inputs], [], name=name)
+    """Operations of one graph run in the order in which they were made: TensorFlow orders them by
+    their variables, and a save of plain tensors has none."""
+    graph = tf.compat.v1.get_default_graph()
+    last = getattr(graph, "_ligament_last", None)
+    with tf.control_dependencies([] if last is None else [last]):
+        made = tf.py_function(call, [_variable(one) for one in inputs], [], name=name)
+    graph._ligament_last = made
+    return made
 
 
 def _save(values: list[Any], backend: str, config: str) -> None:
