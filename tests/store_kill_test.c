@@ -16,7 +16,7 @@
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { POINTS_A_CASE = 1 }; /* a program takes long to start there */
 #else
-enum { POINTS_A_CASE = 12 };
+enum { POINTS_A_CASE = 3 };
 #endif
 
 typedef struct operation {
