@@ -348,6 +348,7 @@ lig_status ligi_node_connect(lig_params *node, const lig_params_options *options
     LIG_TRY(ligi_calloc(&node->peers, node->node_count, sizeof *node->peers, "the nodes"));
     for (uint32_t i = 0; i < node->node_count; i++)
         node->peers[i] = (ligi_params_peer){.node = node, .rank = i};
+    node->payload_max = ligi_params_payload_max(0); /* of peers that meet this node early */
     LIG_TRY(ligi_net_open(&node->net, &net));
     if (node->role == LIG_PARAMS_SCHEDULER)
         return join_group(node, options, ligi_time_left(deadline));

@@ -126,9 +126,9 @@ struct lig_params {
     int64_t timeout_ns, round_ns, spin_ns, liveness_ns;
     int (*patience)(void *context); /* NULL, or polled by waiting threads; without locks */
     void *patience_context;
-    ligi_tables *tables;   /* NULL: a scheduler */
-    uint64_t region_bytes; /* words and rows of this node, if peers may map them */
-    uint64_t payload_max;  /* bytes of a message */
+    ligi_tables *tables;          /* NULL: a scheduler */
+    uint64_t region_bytes;        /* words and rows of this node, if peers may map them */
+    _Atomic uint64_t payload_max; /* bytes of a message */
     ligi_params_hello hello;
     char transport[16];
 
