@@ -335,7 +335,8 @@ static lig_status choose_segment(ligi_file_log *log, uint64_t version, uint64_t 
     return LIG_OK;
 }
 
-static lig_status segment_start(ligi_file_log *log, uint64_t segment, ligi_clog_position *at)
+static lig_status segment_start(ligi_file_log *log, uint64_t segment, ligi_clog_position *at,
+                                uint8_t id[16])
 {
     ligi_segment_header header;
     int fd;
@@ -344,7 +345,7 @@ static lig_status segment_start(ligi_file_log *log, uint64_t segment, ligi_clog_
     lig_status status = ligi_segment_header_read(&log->folder, fd, segment, &header);
     close(fd);
     LIG_TRY(status);
-    memcpy(log->id, header.id, sizeof log->id);
+    memcpy(id, header.id, sizeof header.id);
     *at = (ligi_clog_position){segment - 1, header.previous, segment, LIGI_SEGMENT_HEADER_BYTES, 0};
     return LIG_OK;
 }
@@ -358,7 +359,7 @@ lig_status ligi_file_log_first(ligi_file_log *log, ligi_clog_position *at)
         *at = ligi_clog_before_number(0, ligi_clog_chain_start(log->id));
         return LIG_OK;
     }
-    return segment == 0 ? LIG_E_NOTFOUND : segment_start(log, segment, at);
+    return segment == 0 ? LIG_E_NOTFOUND : segment_start(log, segment, at, log->id);
 }
 
 int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at)
@@ -384,10 +385,11 @@ int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at)
 
 lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_clog_position *at)
 {
+    uint8_t id[16]; /* the log's own may be in use by a writer */
     uint64_t segment;
 
     LIG_TRY(choose_segment(log, version + 1, &segment));
-    lig_status status = segment == 0 ? LIG_E_NOTFOUND : segment_start(log, segment, at);
+    lig_status status = segment == 0 ? LIG_E_NOTFOUND : segment_start(log, segment, at, id);
     if (status == LIG_E_NOTFOUND)
         return lig_fail(status,
                         "%s: the commits after version %" PRIu64

@@ -43,8 +43,9 @@ lig_status ligi_file_log_new_id(ligi_file_log *log);
 /* Makes the first segment of a log that follows `version` with this chain. */
 lig_status ligi_file_log_create(ligi_file_log *log, const ligi_clog_position *after);
 
-/* The position before the first record of the oldest segment. LIG_E_NOTFOUND without a sentence
- * when there is no segment; a numbered log begins without one. */
+/* The position before the first record of the oldest segment, whose id the log takes: while it is
+ * opened, or under LIGI_HEAD_WRITE. LIG_E_NOTFOUND without a sentence when there is no segment; a
+ * numbered log begins without one. */
 lig_status ligi_file_log_first(ligi_file_log *log, ligi_clog_position *at);
 /* The position behind `version`, whose chain is known (from a checkpoint). */
 lig_status ligi_file_log_find(ligi_file_log *log, ligi_clog_position *at);
