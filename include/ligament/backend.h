@@ -129,6 +129,8 @@ typedef struct lig_volume_ops {
      * does not fit its hashes; after an error the contents are a mixture. */
     lig_status (*pack_read)(void *self, uint64_t id, const void *secret, const lig_range *ranges, size_t count,
                             size_t *bad);
+    /* May be NULL. A hint: bytes [from, to) were just loaded and will probably be loaded again. Returns immediately. */
+    void (*pack_warm)(void *self, uint64_t id, uint64_t from, uint64_t to);
     /* The mapping stays readable after pack_remove, until unmap. */
     lig_status (*pack_map)(void *self, uint64_t id, uint32_t flags, lig_mapping *mapping);
     void (*pack_unmap)(void *self, lig_mapping *mapping);

@@ -14,6 +14,7 @@
 #include "backend/file/names.h"
 #include "backend/file/packs/pack_folder.h"
 #include "backend/file/packs/pack_read.h"
+#include "backend/file/packs/pack_warm.h"
 #include "backend/file/packs/pack_write.h"
 #include "base/error.h"
 #include "base/uri/option.h"
@@ -30,8 +31,8 @@ static const ligi_option option_table[] = {
      AT(mode)},
     {"fsync", LIGI_OPTION_BOOL, "1", "0: a save may be lost or torn when the machine stops",
      AT(fsync)},
-    {"cache", LIGI_OPTION_BYTES, "16MiB", "saves up to this size go through the page cache",
-     AT(cache)},
+    {"cache", LIGI_OPTION_BYTES, "16MiB",
+     "saves up to this size go through the page cache; 0: nothing does", AT(cache)},
     {"direct", LIGI_OPTION_TEXT, "auto", "O_DIRECT: 0, 1 or auto (where it helps)", AT(direct)},
     {"uring", LIGI_OPTION_TEXT, "auto", "io_uring: 0, 1 (fail without it) or auto", AT(uring)},
     {"share", LIGI_OPTION_TEXT, "auto",
@@ -50,7 +51,7 @@ static const ligi_option option_table[] = {
 static const lig_backend_option shown_options[] = {
     {"mode", "text", "a", "r: read only, w: a new store, a: make it if it is absent"},
     {"fsync", "bool", "1", "0: a save may be lost or torn when the machine stops"},
-    {"cache", "bytes", "16MiB", "saves up to this size go through the page cache"},
+    {"cache", "bytes", "16MiB", "saves up to this size go through the page cache; 0: nothing does"},
     {"direct", "text", "auto", "O_DIRECT: 0, 1 or auto (where it helps)"},
     {"uring", "text", "auto", "io_uring: 0, 1 (fail without it) or auto"},
     {"share", "text", "auto", "local, network (several hosts) or auto (ask the file system)"},
@@ -201,6 +202,7 @@ static void file_close(void *opaque)
     if (self == NULL)
         return;
     int forked = self->pid != getpid();
+    ligi_file_warm_end(self, forked);
     for (size_t i = 0; i < self->idle_count; i++)
         ligi_engine_destroy(self->idle[i], forked);
     if (!forked)
@@ -465,6 +467,7 @@ static const lig_volume_ops file_volume = {
     .pack_close = ligi_file_pack_close,
     .pack_size = ligi_file_pack_size,
     .pack_read = ligi_file_pack_read,
+    .pack_warm = ligi_file_pack_warm,
     .pack_map = ligi_file_pack_map,
     .pack_unmap = ligi_file_pack_unmap,
     .pack_claim = ligi_file_pack_claim,

@@ -30,6 +30,7 @@ typedef struct ligi_file_options {
 
 typedef struct ligi_file_catalog ligi_file_catalog;
 typedef struct ligi_pins ligi_pins;
+typedef struct ligi_warmer ligi_warmer;
 typedef struct ligi_file_catalog_copy ligi_file_catalog_copy;
 typedef struct ligi_file_reader ligi_file_reader;
 
@@ -52,8 +53,9 @@ typedef struct ligi_file { /* one open instance */
     pthread_mutex_t lock; /* guards everything below */
     ligi_engine *idle[4];
     size_t idle_count;
-    ligi_pins *pins;    /* NULL until the first pin */
-    uint64_t *pack_ids; /* the last listing, ascending */
+    ligi_warmer *warmer; /* NULL until the first load that is worth it */
+    ligi_pins *pins;     /* NULL until the first pin */
+    uint64_t *pack_ids;  /* the last listing, ascending */
     size_t pack_count, pack_capacity;
     int64_t listed_ns,
         listed_change_ns; /* when, and the folder's change time then; 0: not listed */

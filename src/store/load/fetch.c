@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WARM_BYTES (UINT64_C(1) << 20) /* less is read from the disk in no time */
+
 static lig_status does_not_fit(const ligi_fetch *fetch, size_t tensor)
 {
     const lig_stored_tensor *stored = &fetch->model->manifest.tensors[tensor];
@@ -86,6 +88,11 @@ static lig_status read_ranges(const ligi_fetch *fetch, uint64_t pack, size_t cou
     const void *secret = fetch->store->secret;
     lig_status status =
         volume->ops->pack_read(volume->self, pack, secret, fetch->ranges, count, bad);
+    const lig_range *last = &fetch->ranges[count - 1];
+    uint64_t from = fetch->ranges[0].offset, to = last->offset + last->bytes;
+    if (status == LIG_OK && fetch->warm && volume->ops->pack_warm != NULL &&
+        to - from >= WARM_BYTES)
+        volume->ops->pack_warm(volume->self, pack, from, to);
     const lig_mapping *mapping =
         status == LIG_E_NOTFOUND && fetch->maps ? ligi_maps_find(fetch->maps, pack) : NULL;
     if (mapping == NULL)

@@ -16,6 +16,7 @@ typedef struct ligi_fetch {
     lig_store *store;
     const ligi_model *model;
     int verify;
+    int warm;              /* what is read will probably be read again */
     int *gone;             /* set when a pack was not there */
     const ligi_maps *maps; /* where a pack may be that is not there; NULL: nowhere */
     ligi_part *parts;

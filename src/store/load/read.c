@@ -368,6 +368,7 @@ static lig_status serve(void *context, const lig_ref *ref, int *gone)
     window through = {.fetch = {.store = ref->store,
                                 .model = model,
                                 .verify = !(self->flags & LIG_READ_UNVERIFIED),
+                                .warm = 1,
                                 .gone = gone,
                                 .maps = &ref->maps}};
     int64_t begin = ligi_now_ns();

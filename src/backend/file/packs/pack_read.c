@@ -2,6 +2,8 @@
 
 #include "backend/file/file.h"
 #include "backend/file/packs/pack_folder.h"
+#include "backend/file/packs/pack_warm.h"
+#include "backend/file/packs/page_cache.h"
 #include "backend/file/packs/uncache.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,9 +17,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -27,7 +27,9 @@
     (UINT64_C(64) << 10) /* parts from this size on are worth a transfer of their own */
 #define SMALL_BYTES                                                                                \
     (UINT64_C(256) << 10) /* reads up to this size in all go through the page cache */
-#define SHARED_BYTES (UINT64_C(16) << 20) /* plain reads from this size on take two threads */
+#define SHARED_BYTES (UINT64_C(16) << 20) /* plain reads from this size on take several threads */
+#define TEAM_MAX 8
+#define TEAM_COLD 4
 #define STREAM_BYTES (UINT64_C(64) << 10) /* parts from this size on are copied past the caches */
 #define VECTORS_MAX 512
 #define MISSES_MAX 8
@@ -70,6 +72,7 @@ typedef struct reader {
     uint8_t *junk; /* takes the bytes of gaps */
     uint64_t file_bytes;
     uint64_t from, to; /* what the ranges span */
+    int sociable;      /* reads along with others where there are some */
     int cached;        /* -1: nothing of it is in the page cache, 1: all of it, 0: ask */
     int misses;        /* how often the answer was wrong */
     size_t bad;
@@ -192,52 +195,20 @@ static lig_status land(reader *self, const chunk *landed, const uint8_t *from)
     return LIG_OK;
 }
 
-#define CACHESTAT_NUMBER 451
-
-struct cachestat_range {
-    uint64_t off, len;
-};
-struct cachestat {
-    uint64_t nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted;
-};
-
-/* How many bytes of [from, to) the page cache holds, or -1. Asking costs a microsecond, and reading
- * with RWF_NOWAIT on the chance would start the kernel's read-ahead. */
-static int64_t cached_bytes(int fd, uint64_t from, uint64_t to)
-{
-    struct cachestat_range range = {from, to - from};
-    struct cachestat counts;
-
-    if (syscall(CACHESTAT_NUMBER, fd, &range, &counts, 0) == 0)
-        return (int64_t)(counts.nr_cache * (uint64_t)sysconf(_SC_PAGESIZE));
-    unsigned char pages[(LIGI_SLOT_BYTES + LIGI_ALIGN_BYTES) / LIGI_ALIGN_BYTES];
-    uint64_t bytes = to - from, count = (bytes + LIGI_ALIGN_BYTES - 1) / LIGI_ALIGN_BYTES;
-    if (count > sizeof pages)
-        return -1;
-    void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, (off_t)from);
-    if (map == MAP_FAILED)
-        return -1;
-    int64_t cached = mincore(map, bytes, pages) == 0 ? 0 : -1;
-    for (uint64_t i = 0; cached >= 0 && i < count; i++)
-        cached += (pages[i] & 1) * (int64_t)LIGI_ALIGN_BYTES;
-    munmap(map, bytes);
-    return cached;
-}
-
 static int is_cached(reader *self, const chunk *asked)
 {
     if (self->cached != 0)
         return self->cached > 0;
     uint64_t from = align_down(asked->from);
     uint64_t to = align_up(asked->to);
-    return cached_bytes(self->fd, from, to) >= (int64_t)(to - from);
+    return ligi_page_cache_bytes(self->fd, from, to) >= (int64_t)(to - from);
 }
 
 /* One answer for all ranges where that is possible. */
 static void ask_cache(reader *self)
 {
     uint64_t from = align_down(self->from), to = align_up(self->to);
-    int64_t cached = cached_bytes(self->fd, from, to);
+    int64_t cached = ligi_page_cache_bytes(self->fd, from, to);
 
     if (cached == 0)
         self->cached = -1;
@@ -401,31 +372,21 @@ static lig_status read_chunk(reader *self, const chunk *wanted)
     return start_direct(self, wanted);
 }
 
-static lig_status read_all(reader *self)
-{
-    cursor where = {0, 0};
-    chunk next;
-
-    while (next_chunk(self, &where, &next))
-        LIG_TRY(read_chunk(self, &next));
-    while (ligi_engine_flying(self->engine) > 0)
-        LIG_TRY(collect(self));
-    return LIG_OK;
-}
-
-/* Reads through the page cache copy, hash and wait on the spot: two threads share the walk. Direct
- * ones overlap by themselves; a second thread takes from the disk what it gives. */
+/* Reads through the page cache copy, hash and wait in the calling thread, so several threads share
+ * the ranges. Direct reads overlap without more threads, which would only compete for the disk. */
 typedef struct walk {
     pthread_mutex_t lock;
     cursor where;
     int failed;
 } walk;
 
-typedef struct mate { /* the second thread */
+typedef struct member { /* of the team; the caller is not one */
     reader self;
     walk *shared;
+    pthread_t thread;
+    int started;
     ligi_failure failure;
-} mate;
+} member;
 
 static int take_chunk(walk *shared, const reader *self, chunk *out)
 {
@@ -450,45 +411,63 @@ static lig_status read_cached(reader *self, walk *shared)
     return status;
 }
 
-static void *mate_main(void *context)
+static void *member_main(void *context)
 {
-    mate *other = context;
+    member *self = context;
 
-    ligi_failure_take(&other->failure, read_cached(&other->self, other->shared));
+    ligi_failure_take(&self->failure, read_cached(&self->self, self->shared));
     return NULL;
 }
 
-/* Without a second engine or thread it only takes longer. */
-static int mate_start(mate *other, pthread_t *thread)
+/* Failing to start one only costs time. */
+static void member_start(member *self, const reader *leader, walk *shared)
 {
     sigset_t all, before;
 
-    other->self.engine = NULL;
-    if (ligi_file_engine(other->self.volume, &other->self.engine) != LIG_OK)
-        return 0;
+    self->self = *leader;
+    self->shared = shared;
+    self->self.engine = NULL;
+    if (ligi_file_engine(leader->volume, &self->self.engine) != LIG_OK)
+        return;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int started = pthread_create(thread, NULL, mate_main, other) == 0;
+    self->started = pthread_create(&self->thread, NULL, member_main, self) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
 }
 
-static lig_status read_by_two(reader *self)
+/* The first failure counts; *status is the leader's. */
+static void member_end(member *self, reader *leader, lig_status *status)
 {
-    walk shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    mate other = {.self = *self, .shared = &shared};
-    pthread_t thread;
+    if (self->started)
+        pthread_join(self->thread, NULL);
+    ligi_file_engine_return(leader->volume, self->self.engine);
+    if (!self->started || *status != LIG_OK || self->failure.status == LIG_OK)
+        return;
+    leader->bad = self->self.bad;
+    *status = ligi_failure_publish(&self->failure);
+}
 
-    int started = mate_start(&other, &thread);
+/* What is cached already only needs processors; otherwise threads wait for the disk. */
+static size_t team_size(const reader *self)
+{
+    long processors = self->cached == 1 ? sysconf(_SC_NPROCESSORS_ONLN) : TEAM_COLD;
+
+    return processors < 2 ? 2 : processors > TEAM_MAX ? TEAM_MAX : (size_t)processors;
+}
+
+static lig_status read_by_team(reader *self, cursor where)
+{
+    walk shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .where = where};
+    member others[TEAM_MAX - 1] = {{.started = 0}};
+    size_t count = team_size(self) - 1;
+
+    for (size_t i = 0; i < count; i++)
+        member_start(&others[i], self, &shared);
     lig_status status = read_cached(self, &shared);
-    if (started)
-        pthread_join(thread, NULL);
-    ligi_file_engine_return(self->volume, other.self.engine);
+    for (size_t i = 0; i < count; i++)
+        member_end(&others[i], self, &status);
     pthread_mutex_destroy(&shared.lock);
-    if (!started || status != LIG_OK || other.failure.status == LIG_OK)
-        return status;
-    self->bad = other.self.bad;
-    return ligi_failure_publish(&other.failure);
+    return status;
 }
 
 static int compare_offsets(const void *a, const void *b, void *context)
@@ -545,6 +524,24 @@ static void open_direct(reader *self, uint64_t total)
         return;
     if (strcmp(volume->options.uring, "0") != 0)
         ligi_engine_ring(self->engine);
+    self->sociable = !volume->network && ligi_file_may_cache(volume, total);
+    if (self->sociable)
+        ligi_page_cache_announce(self->fd);
+}
+
+/* Past the page cache, until others read the same pack: then the disk is read once for all. */
+static lig_status read_direct(reader *self)
+{
+    cursor where = {0, 0};
+    int alone = 1;
+    chunk next;
+
+    while ((alone = !self->sociable || !ligi_page_cache_shared(self->fd)) &&
+           next_chunk(self, &where, &next))
+        LIG_TRY(read_chunk(self, &next));
+    while (ligi_engine_flying(self->engine) > 0)
+        LIG_TRY(collect(self));
+    return alone ? LIG_OK : read_by_team(self, where);
 }
 
 static lig_status read_ranges(reader *self)
@@ -561,8 +558,8 @@ static lig_status read_ranges(reader *self)
     LIG_TRY(ligi_file_engine(self->volume, &self->engine));
     open_direct(self, total);
     if (self->direct_fd < 0 && total >= SHARED_BYTES)
-        return read_by_two(self);
-    return read_all(self);
+        return read_by_team(self, (cursor){0, 0});
+    return read_direct(self);
 }
 
 lig_status ligi_file_pack_read(void *opaque, uint64_t id, const void *secret,

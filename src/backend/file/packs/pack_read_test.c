@@ -1,7 +1,9 @@
+#include "backend/file/packs/pack_folder.h"
+#include "backend/file/packs/page_cache.h"
 #include "file_volume.h"
 
 #define PIECE_BYTES (LIG_BLOCK_BYTES / 4)
-#define PIECE_COUNT ((size_t)160) /* 40 MiB: enough for two threads */
+#define PIECE_COUNT ((size_t)160) /* 40 MiB: enough for several threads */
 
 typedef struct pack {
     uint8_t *source, *target;
@@ -43,7 +45,7 @@ static void make_pack(void *volume, pack *self)
     OPS->pack_close(writer);
 }
 
-static void read_by_two_threads(void **state)
+static void read_by_several_threads(void **state)
 {
     const char *const options[] = {"cache=64MiB", "cache=0", "direct=0", "cache=0&uring=0"};
     static pack self;
@@ -70,8 +72,33 @@ static void read_by_two_threads(void **state)
     }
 }
 
+/* Another reader of the same pack: the walk goes on through the page cache, by a team. */
+static void reads_along_with_others(void **state)
+{
+    static pack self;
+    size_t bad = 0;
+    void *volume;
+    int other;
+
+    assert_ok(open_at(*state, "", &volume));
+    make_pack(volume, &self);
+    assert_ok(ligi_file_pack_open(volume, self.id, O_RDONLY, &other));
+    posix_fadvise(other, 0, 0, POSIX_FADV_DONTNEED);
+    ligi_page_cache_announce(other);
+    assert_ok(OPS->pack_read(volume, self.id, test_secret, self.ranges, PIECE_COUNT, &bad));
+    assert_memory_equal(self.target, self.source, PIECE_COUNT * PIECE_BYTES);
+    ligi_file *file = volume;
+    if (file->direct)
+        assert_true(ligi_page_cache_bytes(other, 0, PIECE_COUNT * PIECE_BYTES) > 0);
+    close(other);
+    close_at(volume);
+    free(self.source);
+    free(self.target);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {folder_test(read_by_two_threads)};
+    const struct CMUnitTest tests[] = {folder_test(read_by_several_threads),
+                                       folder_test(reads_along_with_others)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
