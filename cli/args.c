@@ -8,7 +8,7 @@
 
 static const cli_flag common_flags[] = {
     {"json", 0, NULL, "print JSON"},
-    {"help", 'h', NULL, "print this"},
+    {"help", 'h', NULL, "print this help"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -19,7 +19,7 @@ lig_status cli_alloc(void *out, size_t count, size_t size)
 {
     void *memory = calloc(count > 0 ? count : 1, size > 0 ? size : 1);
     if (memory == NULL)
-        return lig_fail(LIG_E_NOMEM, "out of memory for %zu times %zu bytes", count, size);
+        return lig_fail(LIG_E_NOMEM, "out of memory: %zu elements of %zu bytes", count, size);
     memcpy(out, &memory, sizeof memory);
     return LIG_OK;
 }
@@ -32,7 +32,7 @@ lig_status cli_format(char **out, const char *format, ...)
     int bytes = vasprintf(&text, format, arguments);
     va_end(arguments);
     if (bytes < 0)
-        return lig_fail(LIG_E_NOMEM, "out of memory for a text");
+        return lig_fail(LIG_E_NOMEM, "out of memory for a string");
     *out = text;
     return LIG_OK;
 }
@@ -43,7 +43,7 @@ lig_status cli_fail_path(const char *path, const char *verb)
     lig_status status = number == ENOENT || number == ENOTDIR                    ? LIG_E_NOTFOUND
                         : number == EACCES || number == EPERM || number == EROFS ? LIG_E_DENIED
                                                                                  : LIG_E_IO;
-    return lig_fail(status, "'%s' cannot be %s: %s", path, verb, strerror(number));
+    return lig_fail(status, "cannot %s '%s': %s", verb, path, strerror(number));
 }
 
 int cli_failed(void)
@@ -105,15 +105,16 @@ static int take_long(cli_call *call, const char *word, const char *next, int *us
     size_t bytes = strcspn(word, "=");
     const cli_flag *flag = find_flag(call->command, word, bytes, 0);
     if (flag == NULL)
-        return cli_misused(call, "'--%.*s' is no option of '%s'", (int)bytes, word,
+        return cli_misused(call, "unknown option '--%.*s' for '%s'", (int)bytes, word,
                            call->command->name);
     if (flag->value == NULL)
-        return word[bytes] == '=' ? cli_misused(call, "'--%s' takes no value", flag->name)
-                                  : give(call, flag, NULL);
+        return word[bytes] == '='
+                   ? cli_misused(call, "option '--%s' does not take a value", flag->name)
+                   : give(call, flag, NULL);
     if (word[bytes] == '=')
         return give(call, flag, word + bytes + 1);
     if (next == NULL)
-        return cli_misused(call, "'--%s' needs a value (%s)", flag->name, flag->value);
+        return cli_misused(call, "option '--%s' requires a value (%s)", flag->name, flag->value);
     *used_next = 1;
     return give(call, flag, next);
 }
@@ -125,11 +126,11 @@ static int take_short(cli_call *call, const char *word, const char *next, int *u
         const cli_flag *flag = find_flag(call->command, NULL, 0, *at);
         int status;
         if (flag == NULL)
-            return cli_misused(call, "'-%c' is no option of '%s'", *at, call->command->name);
+            return cli_misused(call, "unknown option '-%c' for '%s'", *at, call->command->name);
         if (flag->value != NULL && at[1] != '\0')
             return give(call, flag, at + 1);
         if (flag->value != NULL && next == NULL)
-            return cli_misused(call, "'-%c' needs a value (%s)", *at, flag->value);
+            return cli_misused(call, "option '-%c' requires a value (%s)", *at, flag->value);
         *used_next = flag->value != NULL;
         status = give(call, flag, flag->value != NULL ? next : NULL);
         if (status != 0)
@@ -161,7 +162,8 @@ int cli_call_parse(cli_call *call, const cli_command *command, int argc, char **
 {
     size_t letters = 1;
     for (int i = 0; i < argc; i++)
-        letters += strlen(argv[i]) + 1; /* a word of short flags gives as many as it has letters */
+        letters += strlen(argv[i]) + 1; /* a word of combined short flags yields one flag per
+                                         * letter */
     *call = (cli_call){.command = command};
     if (cli_alloc(&call->words, (size_t)argc + 1, sizeof *call->words) != LIG_OK ||
         cli_alloc(&call->given, letters, sizeof *call->given) != LIG_OK) {
@@ -170,9 +172,10 @@ int cli_call_parse(cli_call *call, const cli_command *command, int argc, char **
     }
     int status = take_words(call, argc, argv);
     if (status == 0 && call->word_count < command->word_min)
-        status = cli_misused(call, "'%s' needs %s", command->name, command->usage);
+        status = cli_misused(call, "missing arguments: usage is 'ligament %s %s'", command->name,
+                             command->usage);
     if (status == 0 && call->word_count > command->word_max)
-        status = cli_misused(call, "'%s' is one argument too many", call->words[command->word_max]);
+        status = cli_misused(call, "unexpected argument '%s'", call->words[command->word_max]);
     if (status != 0)
         cli_call_fini(call);
     return status;
@@ -245,10 +248,10 @@ lig_status cli_number(const cli_call *call, const char *flag, uint64_t least, ui
     unsigned long long value = strtoull(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value < least ||
         value > most)
-        return cli_wrong(call,
-                         lig_fail(LIG_E_INVALID,
-                                  "--%s is '%s'; it must be a whole number from %llu to %llu", flag,
-                                  text, (unsigned long long)least, (unsigned long long)most));
+        return cli_wrong(
+            call, lig_fail(LIG_E_INVALID,
+                           "invalid value for --%s: '%s' (expected an integer from %llu to %llu)",
+                           flag, text, (unsigned long long)least, (unsigned long long)most));
     *number = value;
     return LIG_OK;
 }
@@ -267,20 +270,22 @@ lig_status cli_bytes(const cli_call *call, const char *flag, uint64_t *bytes)
     end += unit != NULL;
     if (text[0] < '0' || text[0] > '9' || errno != 0 || value == 0 || value > UINT64_MAX >> shift ||
         (*end != '\0' && strcmp(end, "B") != 0 && strcmp(end, "iB") != 0))
-        return cli_wrong(call, lig_fail(LIG_E_INVALID,
-                                        "--%s is '%s'; it must be a size such as 500M or 5G", flag,
-                                        text));
+        return cli_wrong(
+            call, lig_fail(LIG_E_INVALID,
+                           "invalid value for --%s: '%s' (expected a size such as 500M or 5G)",
+                           flag, text));
     *bytes = (uint64_t)value << shift;
     return LIG_OK;
 }
 
-/* "name=value" with the '=' made a NUL: the command line is ours to cut. */
+/* "name=value" with the '=' replaced by a NUL; the command line may be modified. */
 static lig_status cut_pair(const char *flag, const char *text, const char **name,
                            const char **value)
 {
     char *equals = strchr(text, '=');
     if (equals == NULL || equals == text)
-        return lig_fail(LIG_E_INVALID, "--%s is '%s'; it must be NAME=VALUE", flag, text);
+        return lig_fail(LIG_E_INVALID, "invalid value for --%s: '%s' (expected NAME=VALUE)", flag,
+                        text);
     *equals = '\0';
     *name = text;
     *value = equals + 1;
@@ -316,8 +321,9 @@ lig_status cli_metrics(const cli_call *call, const char *flag, lig_metric **metr
         char *end;
         list[i] = (lig_metric){texts[i].name, strtod(texts[i].value, &end)};
         if (texts[i].value[0] == '\0' || *end != '\0') {
-            status = cli_wrong(call, lig_fail(LIG_E_INVALID, "--%s %s: '%s' is no number", flag,
-                                              texts[i].name, texts[i].value));
+            status = cli_wrong(call, lig_fail(LIG_E_INVALID,
+                                              "invalid value for --%s %s: '%s' is not a number",
+                                              flag, texts[i].name, texts[i].value));
             free(list);
         }
     }

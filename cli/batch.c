@@ -46,7 +46,7 @@ static lig_status map_open(cli_batch *batch, const char *path, int fd)
         return lig_fail(LIG_E_CORRUPT, "'%s' is empty", path);
     void *map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED)
-        return cli_fail_path(path, "mapped");
+        return cli_fail_path(path, "map");
     madvise(map, (size_t)info.st_size, MADV_SEQUENTIAL);
     batch->map = map;
     batch->map_bytes = (size_t)info.st_size;
@@ -55,9 +55,10 @@ static lig_status map_open(cli_batch *batch, const char *path, int fd)
 
 lig_status cli_batch_map(cli_batch *batch, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a FIFO would block until a
+                                                             * writer opens it */
     if (fd < 0)
-        return cli_fail_path(path, "opened");
+        return cli_fail_path(path, "open");
     lig_status status = map_open(batch, path, fd);
     close(fd);
     return status;
@@ -66,7 +67,7 @@ lig_status cli_batch_map(cli_batch *batch, const char *path)
 lig_status cli_batch_text(cli_batch *batch, const void *text, size_t bytes, char **out)
 {
     char *copy;
-    /* Room doubles at powers of two. */
+    /* Capacity doubles at powers of two. */
     if ((batch->text_count & (batch->text_count - 1)) == 0) {
         size_t capacity = batch->text_count > 0 ? batch->text_count * 2 : 1;
         char **grown = realloc(batch->texts, capacity * sizeof *grown);

@@ -1,5 +1,5 @@
-/* A batch of named tensors on its way between a store and a file of another format. Tensors lie in
- * mapped memory, so a model may be larger than the machine's. */
+/* A batch of named tensors in transit between a store and a file of another format. Tensors stay in
+ * mapped memory, so a model may be larger than the machine's RAM. */
 #ifndef CLI_BATCH_H
 #define CLI_BATCH_H
 
@@ -15,7 +15,7 @@ typedef struct cli_batch { /* embedded; zero-initialised is valid and empty */
     size_t metric_count;
     const char *meta, *structure; /* NULL for none */
 
-    /* What the pointers above point into; freed by fini. */
+    /* Memory that the pointers above refer to; freed by fini. */
     int64_t *shapes;
     char **texts;
     size_t text_count;
@@ -23,7 +23,7 @@ typedef struct cli_batch { /* embedded; zero-initialised is valid and empty */
     void *map;
     size_t map_bytes;
     lig_view *view;
-    struct cli_batch *parts; /* the files of a sharded folder */
+    struct cli_batch *parts; /* the files of a sharded directory */
     size_t part_count;
 } cli_batch;
 
@@ -32,18 +32,18 @@ uint64_t cli_batch_bytes(const cli_batch *batch);
 
 /* Maps `path` read-only into the batch. */
 lig_status cli_batch_map(cli_batch *batch, const char *path);
-/* A copy of `bytes` bytes with a NUL behind them that lives as long as the batch. */
+/* A NUL-terminated copy of `bytes` bytes that lives as long as the batch. */
 lig_status cli_batch_text(cli_batch *batch, const void *text, size_t bytes, char **out);
 
-/* A model of a store, mapped and verified. */
+/* Loads a model of a store, mapped and verified. */
 lig_status cli_batch_from_store(cli_batch *batch, lig_store *store, const char *model);
 
-/* Any file or sharded folder that cli_place_parse knows. On failure the batch is empty. */
+/* Any file or sharded directory that cli_place_parse recognises. On failure the batch is empty. */
 lig_status cli_batch_from_file(cli_batch *batch, const cli_place *place);
 lig_status cli_safetensors_parse(cli_batch *batch, const char *path, const void *data,
                                  size_t bytes);
 lig_status cli_npz_parse(cli_batch *batch, const char *path, const void *data, size_t bytes);
-/* The folder of an index, or the index itself. */
+/* The directory of an index, or the index file. */
 lig_status cli_sharded_read(cli_batch *batch, const char *path);
 
 /* --- writing ------------------------------------------------------------------------------------
@@ -53,26 +53,27 @@ lig_status cli_sharded_read(cli_batch *batch, const char *path);
 typedef struct cli_outfile {
     char *path, *folder, *temporary; /* temporary is NULL while the file has no name */
     int fd;
-    uint64_t at;  /* bytes put so far */
-    cli_bar *bar; /* told of every byte; NULL for none */
+    uint64_t at;  /* bytes written so far */
+    cli_bar *bar; /* advanced by every byte written; may be NULL */
 } cli_outfile;
 
 lig_status cli_outfile_open(cli_outfile *out, const char *path);
 lig_status cli_outfile_put(cli_outfile *out, const void *data, uint64_t bytes);
-/* Overwrites bytes that were put before. */
+/* Overwrites bytes that were written before. */
 lig_status cli_outfile_mend(cli_outfile *out, uint64_t offset, const void *data, size_t bytes);
-/* Both end the outfile. `replace` 0: LIG_E_EXISTS when the name is taken. */
+/* Both end the outfile. With `replace` 0, LIG_E_EXISTS if the name is taken. */
 lig_status cli_outfile_commit(cli_outfile *out, int replace);
 void cli_outfile_abort(cli_outfile *out);
-/* LIG_E_EXISTS, with what to do. */
+/* LIG_E_EXISTS with a message that names --replace. */
 lig_status cli_fail_taken(const char *path);
 
 lig_status cli_batch_to_file(const cli_batch *batch, const cli_place *place, int replace,
                              cli_bar *bar);
-/* What has no spelling in the format is refused by name before the first byte is written. */
+/* A tensor that the format cannot represent is rejected by name before the first byte is
+ * written. */
 lig_status cli_safetensors_write(const cli_batch *batch, cli_outfile *out);
 lig_status cli_npz_write(const cli_batch *batch, cli_outfile *out);
-/* Files of about `shard_bytes` and their index, in `folder`, which is made when it is not there. */
+/* Files of about `shard_bytes` and their index, in `folder`, which is created if necessary. */
 lig_status cli_sharded_write(const cli_batch *batch, const char *folder, uint64_t shard_bytes,
                              int replace, cli_bar *bar);
 /* The elements of one tensor in row-major order. */
@@ -84,15 +85,16 @@ lig_status cli_put_tensor(cli_outfile *out, const lig_tensor *tensor);
 typedef struct cli_npy {
     uint32_t dtype, ndim;
     int fortran;                     /* the first index varies fastest */
-    int64_t shape[2 * LIG_NDIM_MAX]; /* the second half is room for strides */
-    size_t header_bytes;             /* where the elements begin */
+    int64_t shape[2 * LIG_NDIM_MAX]; /* the second half holds strides */
+    size_t header_bytes;             /* offset of the elements */
     uint64_t bytes;                  /* of the elements */
 } cli_npy;
 
-/* `name` is for sentences. Checks everything, that the elements fill the entry exactly too. */
+/* `name` is used in error messages. Checks everything, including that the elements fill the entry
+ * exactly. */
 lig_status cli_npy_parse(cli_npy *npy, const char *name, const uint8_t *data, uint64_t bytes);
-/* Fills `header` and tells its length, a multiple of 64. LIG_E_UNSUPPORTED for a dtype that NumPy
- * does not have. */
+/* Fills `header` and its length, a multiple of 64. LIG_E_UNSUPPORTED for a dtype that NumPy does
+ * not have. */
 #define CLI_NPY_HEADER_BYTES_MAX 1024
 lig_status cli_npy_format(const lig_tensor *tensor, char *header, size_t *header_bytes);
 

@@ -1,4 +1,4 @@
-/* The program: finds the command, loads the plugins the environment lists, runs it. */
+/* The program: finds the command, loads the plugins listed in the environment, runs the command. */
 #include "cli.h"
 
 #include <locale.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The table of commands, in the order of the help. */
+/* The table of commands, in the order of the help text. */
 #define COMMANDS(X)                                                                                \
     X(info)                                                                                        \
     X(ls)                                                                                          \
@@ -33,16 +33,19 @@ enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 static void print_help(FILE *file)
 {
-    fputs("Usage: ligament COMMAND [arguments]\n\n"
-          "Saves, looks at and moves models. A model is URI#name; a plain path is file:.\n\n",
+    fputs("Usage: ligament COMMAND [arguments]\n"
+          "\n"
+          "Saves, inspects and copies models. A model is URI#name; a plain path is a file: URI.\n"
+          "\n",
           file);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         fprintf(file, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
-    fputs("\n'ligament COMMAND --help' tells the rest; --json makes everything that prints print "
-          "JSON.\n"
-          "LIGAMENT_PLUGINS lists shared libraries to load, with ':' between them.\n"
-          "Exit status: 0, 1 (failed: one sentence on stderr), 2 (wrong usage).\n",
-          file);
+    fputs(
+        "\n"
+        "Run 'ligament COMMAND --help' for details; --json switches the output to JSON.\n"
+        "LIGAMENT_PLUGINS is a ':'-separated list of shared libraries to load.\n"
+        "Exit status: 0 (success), 1 (failure; an error message is on stderr), 2 (wrong usage).\n",
+        file);
 }
 
 static lig_status load_plugins(void)
@@ -62,11 +65,11 @@ static lig_status load_plugins(void)
     return LIG_OK;
 }
 
-/* Files are read through mappings: a disk that fails, or a file that somebody cuts, comes as a
- * signal. */
+/* Files are read through mappings: an I/O error or a truncated file raises SIGBUS. */
 static void lose_file(int number)
 {
-    static const char text[] = "ligament: a file was cut while it was read, or its disk failed\n";
+    static const char text[] =
+        "ligament: a file was truncated while it was read, or an I/O error occurred\n";
     ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
     (void)number, (void)ignored;
     _exit(1);
@@ -90,7 +93,7 @@ static int run_command(const cli_command *command, int argc, char **argv)
     status = load_plugins() == LIG_OK ? command->run(&call) : cli_failed();
     cli_call_fini(&call);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        fputs("ligament: the standard output cannot be written\n", stderr);
+        fputs("ligament: cannot write to standard output\n", stderr);
         return 1;
     }
     return misused ? 2 : status;
@@ -117,7 +120,7 @@ int main(int argc, char **argv)
     }
     const cli_command *command = find_command(name);
     if (command == NULL) {
-        fprintf(stderr, "ligament: '%s' is no command; 'ligament --help' lists them\n", name);
+        fprintf(stderr, "ligament: unknown command '%s' (see 'ligament --help')\n", name);
         return 2;
     }
     return run_command(command, argc - 2, argv + 2);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* As the library tells a URI from a path: at least two characters before the colon. */
+/* Distinguishes a URI from a path as the library does: at least two characters before the colon. */
 static int has_scheme(const char *text)
 {
     size_t i = 0;
@@ -32,7 +32,8 @@ static int holds(const char *folder, const char *name)
            S_ISREG(info.st_mode);
 }
 
-/* Formats that stand on Python libraries. A store may well be called so: what is there wins. */
+/* Formats that need Python libraries. A store may have such a name: an existing one takes
+ * precedence. */
 static lig_status refuse_foreign(const char *text)
 {
     static const char *const ends[] = {".pt", ".pth", ".ckpt", ".bin", ".keras", ".h5", ".hdf5"};
@@ -43,8 +44,9 @@ static lig_status refuse_foreign(const char *text)
         foreign |= ends_with(text, ends[i]);
     if (!foreign)
         return LIG_OK;
-    return lig_fail(LIG_E_UNSUPPORTED, "'%s': python -m ligament.convert reads and writes these %s",
-                    text, folder ? "folders" : "files");
+    return lig_fail(LIG_E_UNSUPPORTED,
+                    "'%s': use python -m ligament.convert to read and write such %s", text,
+                    folder ? "directories" : "files");
 }
 
 static lig_status take_folder(cli_place *place)
@@ -86,9 +88,9 @@ lig_status cli_place_parse(cli_place *place, const char *text)
     size_t bytes = hash != NULL ? (size_t)(hash - text) : strlen(text);
     *place = (cli_place){.kind = CLI_STORE};
     if (bytes == 0)
-        return lig_fail(LIG_E_INVALID, "'%s' names no store: it must be URI#name", text);
+        return lig_fail(LIG_E_INVALID, "'%s' does not name a store: expected URI#name", text);
     if (hash != NULL && hash[1] == '\0')
-        return lig_fail(LIG_E_INVALID, "'%s' has no name behind '#'", text);
+        return lig_fail(LIG_E_INVALID, "'%s' has an empty name after '#'", text);
     LIG_TRY(cli_format(&place->uri, "%.*s", (int)bytes, text));
     lig_status status = hash == NULL ? take_kind(place) : cli_format(&place->name, "%s", hash + 1);
     if (status != LIG_OK)
@@ -103,7 +105,7 @@ void cli_place_fini(cli_place *place)
     *place = (cli_place){0};
 }
 
-/* The query of a path stands behind its last '?', if what follows looks like key=value. */
+/* The query of a path follows its last '?', if the rest looks like key=value. */
 static const char *find_query(const char *uri)
 {
     const char *mark = has_scheme(uri) ? strchr(uri, '?') : strrchr(uri, '?');
@@ -128,7 +130,7 @@ lig_status cli_place_open(const cli_place *place, const char *mode, lig_store **
     const char *query = find_query(place->uri);
     lig_store *probe;
     if (place->kind != CLI_STORE)
-        return lig_fail(LIG_E_INVALID, "'%s' is no store, and one is needed here", place->uri);
+        return lig_fail(LIG_E_INVALID, "'%s' is a file, but a store is required", place->uri);
     if (query != NULL && (strstr(query, "?mode=") != NULL || strstr(query, "&mode=") != NULL))
         return lig_store_open(store, place->uri);
     if (strcmp(mode, "x") != 0)
@@ -180,7 +182,7 @@ lig_status cli_place_model(const cli_place *place, lig_store *store, lig_model *
         return LIG_OK;
     char *name;
     LIG_TRY(cli_checkpoint_name(store, place->name, &name));
-    /* A name may hold the letters of a pattern: who has that name comes first. */
+    /* A name may contain pattern characters: an exact match takes precedence. */
     lig_status status = lig_store_model(store, name, model);
     free(name);
     return status == LIG_E_NOTFOUND && strpbrk(place->name, "*?[") != NULL ? LIG_OK : status;
@@ -207,5 +209,5 @@ lig_status cli_place_names(const cli_place *place, lig_store *store, char ***nam
     if (*count > 0 || place->name == NULL)
         return LIG_OK;
     cli_names_destroy(*names, 0);
-    return lig_fail(LIG_E_NOTFOUND, "no model of '%s' fits '%s'", place->uri, place->name);
+    return lig_fail(LIG_E_NOTFOUND, "no model in '%s' matches '%s'", place->uri, place->name);
 }

@@ -11,7 +11,7 @@
 #define LATEST "latest"
 #define DEFAULT_RUN "default"
 
-/* 1 when the model is a checkpoint: fills the run's name, which is borrowed, and the step. */
+/* Returns 1 if the model is a checkpoint: fills the run's name, which is borrowed, and the step. */
 static int read_checkpoint(const char *model, const char **run, size_t *run_bytes, uint64_t *step)
 {
     const char *slash = strrchr(model, '/');
@@ -49,7 +49,7 @@ static lig_status add_checkpoint(cli_run *runs, size_t *count, const lig_model *
 
     if (!read_checkpoint(model->name, &name, &bytes, &step))
         return LIG_OK;
-    /* Models come by name, so that those of a run are neighbours. */
+    /* Models are sorted by name, so those of a run are adjacent. */
     cli_run *run = *count > 0 ? find_run(&runs[*count - 1], 1, name, bytes) : NULL;
     if (run == NULL) {
         run = &runs[*count];
@@ -101,7 +101,7 @@ lig_status cli_runs(lig_store *store, cli_run **out, size_t *count)
     return status;
 }
 
-/* The bytes of the run's name in "RUN/latest", those of the default one's for "latest". */
+/* The length of the run's name in "RUN/latest", or of the default run's for "latest". */
 static int asks_for_latest(const char *name, const char **run, size_t *run_bytes)
 {
     const char *slash = strrchr(name, '/');

@@ -70,7 +70,7 @@ static int run(cli_call *call)
         status =
             place.name == NULL
                 ? check(call, &place, &left)
-                : lig_fail(LIG_E_INVALID, "a store is checked whole: leave out '#%s'", place.name);
+                : lig_fail(LIG_E_INVALID, "check works on whole stores: remove '#%s'", place.name);
     if (status == LIG_OK && left > 0)
         status = lig_fail(LIG_E_CORRUPT, "'%s' has %zu problem%s%s", place.uri, left,
                           left > 1 ? "s" : "",
@@ -80,15 +80,15 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"repair", 'r', NULL, "mend what can be derived: counts, leftovers, a lost catalog"},
+    {"repair", 'r', NULL, "repair what can be derived: counts, leftover files, a lost catalog"},
     {NULL, 0, NULL, NULL},
 };
 
 const cli_command cli_cmd_check = {
     .name = "check",
     .usage = "STORE [options]",
-    .summary = "Reads a whole store and compares it with its checksums and records",
-    .details = "Ends with 1 when problems are left.",
+    .summary = "Verifies a store against its checksums and records",
+    .details = "Exits with 1 if problems remain.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

@@ -43,7 +43,7 @@ static int run(cli_call *call)
 const cli_command cli_cmd_compact = {
     .name = "compact",
     .usage = "STORE",
-    .summary = "Frees what no model uses any more",
+    .summary = "Frees space that no model uses",
     .word_min = 1,
     .word_max = 1,
     .run = run,

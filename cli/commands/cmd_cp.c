@@ -1,5 +1,5 @@
-/* Between two stores the library copies; from and to files of other formats tensors go straight
- * from one mapping into the other side's writer. */
+/* Between two stores the library copies; to and from files of other formats, tensors go straight
+ * from one side's mapping to the other side's writer. */
 #include "batch.h"
 
 #include <libgen.h>
@@ -22,8 +22,7 @@ typedef struct copying {
     uint64_t shard_bytes;
 } copying;
 
-/* --- telling
- * -------------------------------------------------------------------------------------- */
+/* --- output ---------------------------------------------------------------------------------- */
 
 static void tell(copying *self, const char *from, const char *name, size_t tensors, uint64_t bytes)
 {
@@ -51,8 +50,8 @@ static void tell(copying *self, const char *from, const char *name, size_t tenso
 /* --- names
  * ---------------------------------------------------------------------------------------- */
 
-/* What `name` is called at the other end: kept, behind a prefix that ends in '/', or as was said.
- */
+/* The name of `name` at the destination: unchanged, after a prefix that ends in '/', or as
+ * given. */
 static lig_status new_name(const copying *self, const char *name, char **out)
 {
     const char *given = self->to.name;
@@ -63,13 +62,13 @@ static lig_status new_name(const copying *self, const char *name, char **out)
         return cli_format(out, "%s%s", given, name);
     if (self->copied > 0)
         return lig_fail(LIG_E_INVALID,
-                        "several models cannot all be called '%s'; a name that ends in '/' "
-                        "goes before theirs",
+                        "cannot copy several models to the one name '%s' (a name that ends in '/' "
+                        "is used as a prefix)",
                         given);
     return cli_format(out, "%s", given);
 }
 
-/* A file without its ending; of a model that is a folder's, the folder. */
+/* The file name without its extension; for a model that is a directory, the directory's name. */
 static lig_status file_stem(const cli_place *place, char **out)
 {
     char *copy;
@@ -86,8 +85,7 @@ static lig_status file_stem(const cli_place *place, char **out)
     return status;
 }
 
-/* --- what the command line adds
- * --------------------------------------------------------------------- */
+/* --- tags and metrics of the command line ---------------------------------------------------- */
 
 static lig_status add_tags(const copying *self, cli_batch *batch)
 {
@@ -178,7 +176,8 @@ static lig_status put_batch(copying *self, cli_batch *batch, const char *from, c
     LIG_TRY(add_tags(self, batch));
     LIG_TRY(add_metrics(self, batch));
     if (self->store == NULL && self->copied > 0)
-        return lig_fail(LIG_E_INVALID, "several models do not fit into '%s'", self->to.uri);
+        return lig_fail(LIG_E_INVALID, "cannot write several models to the one file '%s'",
+                        self->to.uri);
     if (self->store != NULL)
         LIG_TRY(new_name(self, name, &called));
     cli_bar_start(&bar, self->call, name, cli_batch_bytes(batch));
@@ -260,7 +259,7 @@ static lig_status copy_model(copying *self, lig_store *from, const cli_place *pl
     return status;
 }
 
-/* A whole store comes with its aliases. */
+/* Copying a whole store includes its aliases. */
 static lig_status copy_aliases(const copying *self, lig_store *from)
 {
     char *alias, *model;
@@ -289,7 +288,7 @@ static lig_status copy_store(copying *self, const cli_place *place)
     if (status != LIG_OK)
         goto close_store;
     if (count > 1 && self->store == NULL)
-        status = lig_fail(LIG_E_INVALID, "'%s' holds one model and %zu were asked for",
+        status = lig_fail(LIG_E_INVALID, "'%s' holds one model, but %zu were selected",
                           self->to.uri, count);
     for (size_t i = 0; i < count && status == LIG_OK; i++)
         status = copy_model(self, from, place, names[i]);
@@ -325,13 +324,14 @@ static lig_status open_and_copy(copying *self)
     LIG_TRY(cli_bytes(call, "shard", &self->shard_bytes));
     if (cli_has(call, "shard")) {
         if (self->to.name != NULL || self->to.kind == CLI_SAFETENSORS || self->to.kind == CLI_NPZ)
-            return lig_fail(LIG_E_INVALID, "--shard makes a folder of files; '%s' is none",
+            return lig_fail(LIG_E_INVALID,
+                            "--shard writes a directory of files, but '%s' is not a directory name",
                             call->words[call->word_count - 1]);
         self->to.kind = CLI_SHARDED;
     }
     if (self->to.kind == CLI_SHARDED && cli_is_sharded_index(self->to.uri))
         return lig_fail(LIG_E_INVALID,
-                        "an index is written with its files: name the folder of '%s'",
+                        "an index is written together with its files: pass the directory of '%s'",
                         self->to.uri);
     if (self->to.kind == CLI_STORE)
         LIG_TRY(cli_place_open(&self->to, "a", &self->store));
@@ -355,26 +355,27 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"replace", 'f', NULL, "replace an existing model or file of that name"},
-    {"tag", 't', "NAME=VALUE", "gives the copy a tag"},
-    {"metric", 'm', "NAME=NUMBER", "gives the copy a metric"},
+    {"replace", 'f', NULL, "replace an existing model or file of the same name"},
+    {"tag", 't', "NAME=VALUE", "add a tag to the copy"},
+    {"metric", 'm', "NAME=NUMBER", "add a metric to the copy"},
     {"shard", 's', "SIZE",
-     "writes a folder of .safetensors files of about this size and their index"},
+     "write a directory of .safetensors files of about this size, with an index"},
     {NULL, 0, NULL, NULL},
 };
 
 const cli_command cli_cmd_cp = {
     .name = "cp",
     .usage = "SOURCE... DESTINATION [options]",
-    .summary = "Copies models between stores, .safetensors (sharded too) and .npz files",
-    .details =
-        "SOURCE is STORE#NAME, STORE#PATTERN*, STORE (all models and aliases), a file, or a "
-        "folder\n"
-        "of .safetensors files, or their index. DESTINATION is STORE (names are kept; the model of "
-        "a file is\n"
-        "called as the file), STORE#NAME, STORE#PREFIX/, a file, or with --shard a folder. Tags\n"
-        "become __metadata__ of .safetensors and come back from it; .npz holds tensors only.\n"
-        "A file appears complete or not at all.",
+    .summary = "Copies models between stores, .safetensors (also sharded) and .npz files",
+    .details = "SOURCE is STORE#NAME, STORE#PATTERN*, STORE (all models and aliases), a file, a "
+               "directory\n"
+               "of .safetensors files, or its index. DESTINATION is STORE (names are kept; a "
+               "file's model\n"
+               "gets the file's name), STORE#NAME, STORE#PREFIX/, a file, or with --shard a "
+               "directory. Tags\n"
+               "are stored as __metadata__ in .safetensors and restored from it; .npz holds "
+               "tensors only.\n"
+               "A file appears complete or not at all.",
     .flags = flags,
     .word_min = 2,
     .word_max = SIZE_MAX,

@@ -13,7 +13,7 @@ static const lig_tensor *tensor_of(const lig_difference *one)
     return one->b != NULL ? &one->b->tensor : &one->a->tensor;
 }
 
-/* --- for people ------------------------------------------------------------------------------ */
+/* --- table ----------------------------------------------------------------------------------- */
 
 static void shape_cell(const lig_difference *one, char *text, size_t text_bytes)
 {
@@ -66,7 +66,7 @@ static void print_sums(const lig_diff *diff)
     putchar('\n');
 }
 
-/* --- for programs ---------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------ */
 
 static void print_json(const lig_diff *diff)
 {
@@ -107,8 +107,8 @@ static lig_status compare(const cli_call *call, const cli_place *a, const char *
     lig_status status = diff_named(store, a->name, b, &diff);
     if (status == LIG_E_NOTFOUND && strchr(b, '#') != NULL) {
         status = lig_fail(LIG_E_NOTFOUND,
-                          "two models of one store are compared, and '%s' is in another than '%s': "
-                          "ligament cp brings it there",
+                          "'%s' is not in the same store as '%s': diff compares two models of one "
+                          "store (copy it with ligament cp)",
                           b, a->uri);
     } else if (status == LIG_OK) {
         if (call->json)
@@ -123,7 +123,7 @@ static lig_status compare(const cli_call *call, const cli_place *a, const char *
     return status;
 }
 
-/* The second model is a name in the same store, also when the store is said again. */
+/* The second model is a name in the same store, even if the store is repeated. */
 static const char *second_name(const cli_call *call, const cli_place *a)
 {
     const char *word = call->words[1];
@@ -137,7 +137,7 @@ static int run(cli_call *call)
     lig_status status = cli_place_parse(&a, call->words[0]);
     if (status == LIG_OK && (a.kind != CLI_STORE || a.name == NULL)) {
         cli_place_fini(&a);
-        return cli_misused(call, "say which model: STORE#NAME, not '%s'", call->words[0]);
+        return cli_misused(call, "'%s' does not name a model: use STORE#NAME", call->words[0]);
     }
     if (status == LIG_OK)
         status = compare(call, &a, second_name(call, &a));
@@ -146,16 +146,17 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"all", 'a', NULL, "also tensors that are the same"},
+    {"all", 'a', NULL, "include unchanged tensors"},
     {NULL, 0, NULL, NULL},
 };
 
 const cli_command cli_cmd_diff = {
     .name = "diff",
     .usage = "STORE#NAME NAME [options]",
-    .summary = "Tells which tensors of two models differ",
-    .details = "By fingerprints: no tensor is read but those that another number of ranks saved,\n"
-               "whose bytes are compared.",
+    .summary = "Lists the tensors that differ between two models",
+    .details = "Compares fingerprints. Tensor data is read only where different numbers of ranks "
+               "saved the\n"
+               "two models; their bytes are then compared.",
     .flags = flags,
     .word_min = 2,
     .word_max = 2,

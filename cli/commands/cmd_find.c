@@ -14,7 +14,7 @@ static const lig_metric *metric_of(const lig_model *model, const char *name)
     return NULL;
 }
 
-/* --- for people ------------------------------------------------------------------------------ */
+/* --- table --------------------------------------------------------------------------------- */
 
 static lig_status print_table(lig_match *const *matches, size_t count, const char *metric)
 {
@@ -40,7 +40,7 @@ static lig_status print_table(lig_match *const *matches, size_t count, const cha
     return status;
 }
 
-/* --- for programs ---------------------------------------------------------------------------- */
+/* --- JSON ---------------------------------------------------------------------------- */
 
 static void print_json(lig_match *const *matches, size_t count)
 {
@@ -96,7 +96,7 @@ static int run(cli_call *call)
     lig_status status = cli_place_parse(&place, call->words[0]);
     if (status == LIG_OK && (place.kind != CLI_STORE || place.name == NULL)) {
         cli_place_fini(&place);
-        return cli_misused(call, "say which model: STORE#NAME, not '%s'", call->words[0]);
+        return cli_misused(call, "'%s' does not name a model: use STORE#NAME", call->words[0]);
     }
     if (status == LIG_OK)
         status = cli_number(call, "limit", 1, MOST, &limit);
@@ -113,18 +113,19 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"limit", 'n', "N", "the best N only (10)"},
-    {"prefer", 'p', "METRIC", "breaks ties: higher is better, with '-' in front lower"},
-    {"tag", 't', "NAME=VALUE", "models with this tag; several times: with all of them"},
+    {"limit", 'n', "N", "show only the best N (10)"},
+    {"prefer", 'p', "METRIC",
+     "metric that breaks ties: higher is better, lower with a leading '-'"},
+    {"tag", 't', "NAME=VALUE", "only models with this tag; may be repeated"},
     {NULL, 0, NULL, NULL},
 };
 
 const cli_command cli_cmd_find = {
     .name = "find",
     .usage = "STORE#NAME [options]",
-    .summary = "Lists the models that share the most layers with a model",
-    .details = "A layer is shared when it is equal and all that is before it is. More layers come "
-               "first, then more bytes, the metric, the newer one.",
+    .summary = "Finds the models that share the most layers with a given model",
+    .details = "A layer is shared if it and all layers before it are equal. Results are ordered by "
+               "shared layers, then bytes, the metric, and creation time (newest first).",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

@@ -1,5 +1,5 @@
-/* Everything is found from where the library lies, so that a wheel, an install prefix and a moved
- * folder answer alike. */
+/* All paths are derived from the library's location, so a wheel, an install prefix and a moved
+ * directory give consistent answers. */
 #include "cli.h"
 #include "formats/json.h"
 
@@ -11,14 +11,14 @@
 #include <unistd.h>
 
 typedef struct layout {
-    char library[PATH_MAX]; /* the file */
-    char lib[PATH_MAX];     /* its folder */
+    char library[PATH_MAX]; /* the library file */
+    char lib[PATH_MAX];     /* its directory */
     char include[PATH_MAX + 32];
     char cmake[PATH_MAX + 32];
 } layout;
 
-/* The headers lie beside lib/, or in the source tree that a build folder or python/ligament belongs
- * to. */
+/* The headers are next to lib/, or in the source tree that contains the build directory or
+ * python/ligament. */
 static int find_include(layout *where)
 {
     static const char *const places[] = {"../include", "../../../include"};
@@ -37,11 +37,11 @@ static lig_status find_layout(layout *where)
 {
     Dl_info info;
     char copy[PATH_MAX];
-    /* The text is the library's own. */
+    /* The path is that of the loaded library. */
     const char *inside = lig_version();
     if (dladdr(inside, &info) == 0 || info.dli_fname == NULL ||
         realpath(info.dli_fname, where->library) == NULL)
-        return lig_fail(LIG_E_NOTFOUND, "the library cannot be found");
+        return lig_fail(LIG_E_NOTFOUND, "cannot determine the location of the library");
     memcpy(copy, where->library, sizeof copy);
     snprintf(where->lib, sizeof where->lib, "%s", dirname(copy));
     find_include(where);
@@ -54,7 +54,7 @@ static lig_status find_layout(layout *where)
 /* --- flags for compilers
  * ---------------------------------------------------------------------------- */
 
-/* As a word of a shell's command line. */
+/* Quoted as a word of a shell command line. */
 static void put_word(FILE *file, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -94,8 +94,8 @@ static const struct {
 static lig_status missing(const char *what, const layout *where)
 {
     return lig_fail(LIG_E_NOTFOUND,
-                    "the %s are not installed beside '%s'; 'cmake --install' puts them there", what,
-                    where->library);
+                    "the %s are not installed next to '%s' (install them with 'cmake --install')",
+                    what, where->library);
 }
 
 static lig_status put_flags_json(const cli_call *call, const layout *where)
@@ -109,14 +109,14 @@ static lig_status put_flags_json(const cli_call *call, const layout *where)
             continue;
         FILE *file = open_memstream(&text, &bytes);
         if (file == NULL)
-            return lig_fail(LIG_E_NOMEM, "out of memory for an answer");
+            return lig_fail(LIG_E_NOMEM, "out of memory for a string");
         answers[i].put(file, where);
         int failed = fclose(file);
         if (!failed)
             cli_json_put_text(&writer, answers[i].name, text);
         free(text);
         if (failed)
-            return lig_fail(LIG_E_NOMEM, "out of memory for an answer");
+            return lig_fail(LIG_E_NOMEM, "out of memory for a string");
     }
     cli_json_close(&writer, '}');
     return LIG_OK;
@@ -173,7 +173,7 @@ static void put_backends(cli_json_writer *writer)
 static lig_status add_options(cli_table *table, const char *name, const lig_backend_ops *ops)
 {
     const lig_backend_option *option = ops->options;
-    const char *what = ops->volume != NULL ? "carries stores" : "saves and loads sets";
+    const char *what = ops->volume != NULL ? "supports stores" : "supports save and load only";
     LIG_TRY(cli_table_add(table, (const char *[]){name, "", "", "", what}));
     for (; option != NULL && option->name != NULL; option++)
         LIG_TRY(cli_table_add(table,
@@ -308,8 +308,7 @@ static void print_store(const char *word, const place_facts *facts)
     putchar('\n');
 }
 
-/* --- all of it
- * -------------------------------------------------------------------------------------------- */
+/* --- the command ----------------------------------------------------------------------------- */
 
 static lig_status print_all(const cli_call *call, const layout *where)
 {
@@ -348,7 +347,7 @@ static int run(cli_call *call)
     int flags = cli_has(call, "cflags") || cli_has(call, "libs") || cli_has(call, "cmakedir");
     layout where;
     if (flags && call->word_count > 0)
-        return cli_misused(call, "--cflags, --libs and --cmakedir are not about a store");
+        return cli_misused(call, "--cflags, --libs and --cmakedir cannot be combined with a store");
     lig_status status = find_layout(&where);
     if (status == LIG_OK)
         status = flags ? print_flags(call, &where) : print_all(call, &where);
@@ -356,17 +355,17 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flag_table[] = {
-    {"cflags", 0, NULL, "print what a compiler needs to find the headers"},
-    {"libs", 0, NULL, "print what a linker needs to find the library"},
-    {"cmakedir", 0, NULL, "print the folder for CMake's ligament_DIR"},
+    {"cflags", 0, NULL, "print the compiler flags for the headers"},
+    {"libs", 0, NULL, "print the linker flags for the library"},
+    {"cmakedir", 0, NULL, "print the directory for CMake's ligament_DIR"},
     {NULL, 0, NULL, NULL},
 };
 
 const cli_command cli_cmd_info = {
     .name = "info",
     .usage = "[STORE] [options]",
-    .summary = "Tells the version, backends and transports with their options, and how a store's "
-               "bytes move",
+    .summary =
+        "Shows the version, backends, transports and their options, or how a store performs I/O",
     .flags = flag_table,
     .word_min = 0,
     .word_max = 1,

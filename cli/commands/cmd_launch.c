@@ -20,13 +20,13 @@ extern char **environ;
 typedef struct plan {
     uint64_t workers, servers, group_size, grace_s;
     int scheduler;
-    int script; /* no members: the program is a launch script, which starts them itself */
+    int script; /* no members: the program is a launch script that starts them */
     const char *host;
     unsigned port;
     int port_fd, secret_fd;
 } plan;
 
-/* --- what the processes share ---------------------------------------------------------------- */
+/* --- shared by the processes ----------------------------------------------------------------- */
 
 static lig_status find_host(const plan *self, struct addrinfo **found)
 {
@@ -47,7 +47,7 @@ static unsigned port_of(int fd)
                                              : ((struct sockaddr_in *)&place)->sin_port);
 }
 
-/* The port is bound, but not listened on: the system gives it to nobody else, and the process that
+/* The port is bound but not listened on: the system assigns it to nobody else, and the process that
  * runs the rendezvous can still take it. */
 static lig_status reserve_port(plan *self)
 {
@@ -62,13 +62,13 @@ static lig_status reserve_port(plan *self)
     int error = errno;
     freeaddrinfo(place);
     return self->port > 0 ? LIG_OK
-                          : lig_fail(LIG_E_IO, "no port for the rendezvous at %s: %s", self->host,
-                                     strerror(error));
+                          : lig_fail(LIG_E_IO, "cannot bind a rendezvous port at %s: %s",
+                                     self->host, strerror(error));
 }
 
-/* The secret lies in memory, and its name leads through this process: every process of this user
- * that the job starts can open it, whatever descriptors it inherits, and when this one ends,
- * however that happens, nothing is left. */
+/* The secret is kept in memory, reachable under a path in this process's /proc directory: every
+ * process of this user that the job starts can open it, whatever descriptors it inherits, and
+ * nothing remains when this process ends for any reason. */
 static lig_status make_secret(plan *self)
 {
     char text[LIG_SECRET_TEXT_MAX];
@@ -92,7 +92,7 @@ static void clean(plan *self)
         close(self->port_fd);
 }
 
-/* --- who there is ---------------------------------------------------------------------------- */
+/* --- members --------------------------------------------------------------------------------- */
 
 static void add(launch_job *job, const plan *self, const char *role, unsigned rank)
 {
@@ -113,9 +113,9 @@ static lig_status cast(launch_job *job, const plan *self)
     int single = self->script || self->scheduler;
     uint64_t count = (self->workers + self->servers) * self->group_size + (uint64_t)single;
     if (count == (uint64_t)single && !self->script)
-        return lig_fail(LIG_E_INVALID, "no worker and no server: give -w or -s");
+        return lig_fail(LIG_E_INVALID, "no workers or servers requested: use -w or -s");
     if (count > LAUNCH_PROCESSES_MAX)
-        return lig_fail(LIG_E_LIMIT, "%llu processes; %d is the limit of one host",
+        return lig_fail(LIG_E_LIMIT, "%llu processes requested, but one host allows at most %d",
                         (unsigned long long)count, LAUNCH_PROCESSES_MAX);
     LIG_TRY(cli_alloc(&job->processes, count, sizeof *job->processes));
     LIG_TRY(cli_alloc(&job->polls, 2 * count + 3, sizeof *job->polls));
@@ -128,7 +128,7 @@ static lig_status cast(launch_job *job, const plan *self)
     return LIG_OK;
 }
 
-/* --- what a process is told ------------------------------------------------------------------ */
+/* --- environment of a process ---------------------------------------------------------------- */
 
 static const char *const told[] = {
     "LIGAMENT_SECRET_FILE=", "DMLC_ROLE=",          "DMLC_NUM_WORKER=",  "DMLC_NUM_SERVER=",
@@ -171,7 +171,7 @@ static lig_status put_place(const plan *self, const launch_process *one, char **
     return LIG_OK;
 }
 
-/* Ours stand behind the inherited ones, which are borrowed. */
+/* Our variables follow the inherited ones, which are borrowed. */
 static lig_status put_own(const plan *self, const launch_process *one, char **list)
 {
     size_t n = 0;
@@ -179,7 +179,7 @@ static lig_status put_own(const plan *self, const launch_process *one, char **li
                        self->secret_fd));
     if (!self->script)
         LIG_TRY(put_place(self, one, list, &n));
-    /* Lines of Python programs come as they are printed. */
+    /* Python programs print their lines unbuffered. */
     return getenv("PYTHONUNBUFFERED") != NULL ? LIG_OK : cli_format(&list[n], "PYTHONUNBUFFERED=1");
 }
 
@@ -224,7 +224,7 @@ static lig_status watch_signals(launch_job *job)
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     job->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return job->signals >= 0 ? LIG_OK : lig_fail(LIG_E_IO, "no signalfd: %s", strerror(errno));
+    return job->signals >= 0 ? LIG_OK : lig_fail(LIG_E_IO, "signalfd failed: %s", strerror(errno));
 }
 
 static lig_status prepare(launch_job *job, plan *self, const cli_call *call)
@@ -236,8 +236,8 @@ static lig_status prepare(launch_job *job, plan *self, const cli_call *call)
     self->scheduler = cli_has(call, "scheduler");
     self->script = cli_has(call, "script");
     if (self->script && (self->scheduler || cli_has(call, "workers") || cli_has(call, "servers")))
-        return lig_fail(LIG_E_INVALID, "--script: the script starts the members (leave out -w, -s "
-                                       "and --scheduler)");
+        return lig_fail(LIG_E_INVALID, "--script cannot be combined with -w, -s or --scheduler: "
+                                       "the script starts the members");
     if (self->script)
         self->workers = self->servers = 0;
     if (cli_has(call, "address"))
@@ -285,30 +285,32 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"workers", 'w', "N", "workers (1)"},
-    {"servers", 's', "N", "servers (1)"},
-    {"group-size", 'g', "N", "processes of a worker or server (1)"},
-    {"scheduler", 0, NULL, "a scheduler too; otherwise server 0 runs the rendezvous"},
-    {"script", 0, NULL, "the program starts the members itself; it gets the secret alone"},
-    {"address", 0, "HOST", "address of this host at which they meet (127.0.0.1)"},
-    {"grace", 0, "SECONDS", "between SIGTERM and SIGKILL when the job ends early (5)"},
-    {"no-prefix", 0, NULL, "print lines as they are"},
+    {"workers", 'w', "N", "number of workers (1)"},
+    {"servers", 's', "N", "number of servers (1)"},
+    {"group-size", 'g', "N", "processes per worker or server (1)"},
+    {"scheduler", 0, NULL, "also start a scheduler; otherwise server 0 runs the rendezvous"},
+    {"script", 0, NULL, "the program starts the members; it receives only the secret"},
+    {"address", 0, "HOST", "address of this host for the rendezvous (127.0.0.1)"},
+    {"grace", 0, "SECONDS", "seconds between SIGTERM and SIGKILL when the job ends early (5)"},
+    {"no-prefix", 0, NULL, "do not prefix output lines"},
     {NULL, 0, NULL, NULL},
 };
 
 const cli_command cli_cmd_launch = {
     .name = "launch",
     .usage = "[options] -- PROGRAM [ARGUMENT...]",
-    .summary = "Starts workers and servers of a mesh on this machine",
+    .summary = "Starts the workers and servers of a mesh on this machine",
     .details =
-        "Each process runs the program and learns who it is from DMLC_* variables, which\n"
-        "ligament.mesh.init() reads. They share a secret that is made for the job and that is on\n"
-        "no disk: LIGAMENT_SECRET_FILE leads to the launcher's memory. Every line\n"
-        "they print comes behind '[role rank]'. When one fails the others are ended, and its\n"
-        "status is that of the command.\n\n"
-        "With --script the program is a launch script that starts the members itself: it runs\n"
-        "once and gets the secret, which its members need to meet at the address of a network\n"
-        "card, and no DMLC_* variables.",
+        "Each process runs the program and learns its role from DMLC_* variables, which\n"
+        "ligament.mesh.init() reads. The processes share a secret generated for the job and never\n"
+        "written to disk: LIGAMENT_SECRET_FILE refers to the launcher's memory. Every output line\n"
+        "is prefixed with '[role rank]'. If a process fails, the others are terminated, and the\n"
+        "command exits with its status.\n"
+        "\n"
+        "With --script the program is a launch script that starts the members: it runs once and\n"
+        "receives the secret, which its members need to meet at the address of a network "
+        "interface,\n"
+        "and no DMLC_* variables.",
     .flags = flags,
     .word_min = 1,
     .word_max = SIZE_MAX,

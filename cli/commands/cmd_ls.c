@@ -24,7 +24,7 @@ static lig_status add_model(cli_table *table, const lig_model *model)
     return cli_table_add(table, cells);
 }
 
-/* What happens to each alias: a row of the table, or a member of the JSON object. */
+/* Called for each alias: adds a row to the table or a member to the JSON object. */
 static lig_status each_alias(lig_store *store, cli_table *table, cli_json_writer *writer)
 {
     char *alias, *model, *text;
@@ -172,8 +172,7 @@ static int run(cli_call *call)
     lig_status status = cli_place_parse(&place, call->words[0]);
     if (status == LIG_OK && runs && place.name != NULL) {
         cli_place_fini(&place);
-        return cli_misused(call,
-                           "--runs lists those of a whole store: leave out what is behind '#'");
+        return cli_misused(call, "--runs works on whole stores: remove the part after '#'");
     }
     if (status == LIG_OK)
         status = cli_place_open(&place, "r", &store);
@@ -186,10 +185,11 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"order", 'o', "KEY", "created, name, bytes or a metric; '-' in front: descending"},
-    {"limit", 'n', "N", "the first N only"},
-    {"tag", 't', "NAME=VALUE", "models with this tag; several: all of them"},
-    {"runs", 'r', NULL, "the training runs instead: how many checkpoints each has, and the latest"},
+    {"order", 'o', "KEY",
+     "created, name, bytes or a metric; a leading '-' sorts in descending order"},
+    {"limit", 'n', "N", "show only the first N"},
+    {"tag", 't', "NAME=VALUE", "only models with this tag; may be repeated"},
+    {"runs", 'r', NULL, "list training runs instead: number of checkpoints and the latest of each"},
     {NULL, 0, NULL, NULL},
 };
 

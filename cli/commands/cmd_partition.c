@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything a call makes; one place frees it. */
+/* Everything a call allocates; freed in one place. */
 typedef struct work {
     cli_graph graph;
     lig_pipe_options options;
@@ -50,13 +50,14 @@ static lig_status read_real(const char *flag, const char *text, double *number)
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end != '\0' || !isfinite(value) || value < 0)
-        return lig_fail(LIG_E_INVALID, "--%s is '%s': a number of at least 0 is wanted", flag,
+        return lig_fail(LIG_E_INVALID,
+                        "invalid value for --%s: '%s' (expected a number of at least 0)", flag,
                         text);
     *number = value;
     return LIG_OK;
 }
 
-/* "80G" is 80 * 10^9, "80Gi" 80 * 2^30; a B behind it changes nothing. */
+/* "80G" is 80 * 10^9, "80Gi" 80 * 2^30; a trailing B is ignored. */
 static lig_status read_size(const char *flag, const char *text, double *bytes)
 {
     static const char units[] = "KMGT";
@@ -70,15 +71,16 @@ static lig_status read_size(const char *flag, const char *text, double *bytes)
         end += 1 + binary;
     }
     end += *end == 'B';
-    if (end == text || *end != '\0' || !isfinite(value) || value <= 0) /* 0 is no limit in C */
+    if (end == text || *end != '\0' || !isfinite(value) || value <= 0) /* 0 means no limit in C */
         return lig_fail(LIG_E_INVALID,
-                        "--%s is '%s': write bytes, more than 0, or a text such as 80G or 80Gi",
+                        "invalid value for --%s: '%s' (expected a positive number of bytes, or a "
+                        "size such as 80G or 80Gi)",
                         flag, text);
     *bytes = value * factor;
     return LIG_OK;
 }
 
-/* One value for all devices, or as many as there are, with commas. Returns memory for free(). */
+/* One value for all devices, or one per device, separated by commas. Returns memory for free(). */
 static lig_status read_list(const cli_call *call, const char *flag, uint32_t count,
                             lig_status (*read)(const char *, const char *, double *), double **out)
 {
@@ -97,7 +99,8 @@ static lig_status read_list(const cli_call *call, const char *flag, uint32_t cou
     free(copy);
     LIG_TRY(status);
     if (given != 1 && given != count)
-        return lig_fail(LIG_E_INVALID, "--%s has %u values for %u devices", flag, given, count);
+        return lig_fail(LIG_E_INVALID, "--%s has %u values, but there are %u devices", flag, given,
+                        count);
     for (uint32_t i = 1; given == 1 && i < count; i++)
         (*out)[i] = (*out)[0];
     return LIG_OK;
@@ -161,8 +164,7 @@ static lig_status read_options(const cli_call *call, work *w)
     return LIG_OK;
 }
 
-/* --- the answer
- * ----------------------------------------------------------------------------------- */
+/* --- output ---------------------------------------------------------------------------------- */
 
 static lig_status make_plan(work *w)
 {
@@ -294,7 +296,7 @@ static int run(cli_call *call)
 {
     work w = {.plan = LIG_PIPE_PLAN_INIT};
     if (call->json && cli_has(call, "svg"))
-        return cli_misused(call, "--json and --svg are two answers: ask for one");
+        return cli_misused(call, "--json and --svg cannot be combined");
     lig_status status = read_options(call, &w);
     if (status == LIG_E_INVALID)
         cli_wrong(call, status);
@@ -307,34 +309,34 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"stages", 'k', "N", "stages, or bins for metis and mixed (4)"},
+    {"stages", 'k', "N", "number of stages, or of bins for metis and mixed (4)"},
     {"method", 'm', "NAME", "auto, contiguous, acyclic, multilevel, exact, metis or mixed"},
-    {"balance", 'b', "X", "the smallest cut whose bottleneck is at most X times the bound"},
+    {"balance", 'b', "X", "minimise the cut with a bottleneck of at most X times the bound"},
     {"schedule", 's', "NAME", "1f1b, gpipe, interleaved, zb-h1 or zbv"},
-    {"microbatches", 0, "N", "micro-batches of a step (8)"},
-    {"devices", 'd', "N", "devices, when there are fewer than stages"},
-    {"memory", 0, "SIZE[,SIZE...]", "of every device, or of each: 80G, 24Gi"},
-    {"speed", 0, "X[,X...]", "of every device, or of each, against the one of the profile"},
-    {"bandwidth", 0, "SIZE", "bytes a second between devices; not given: transfers are free"},
-    {"latency", 0, "MS", "of a transfer"},
-    {"optimizer", 0, "NAME", "adam, sgd, none, or bytes of state for a byte of parameter"},
-    {"recompute", 0, NULL, "keep a stage's inputs only, and run its forward again"},
-    {"ties-together", 0, NULL, "nodes that share a parameter stay in one stage"},
+    {"microbatches", 0, "N", "micro-batches per step (8)"},
+    {"devices", 'd', "N", "number of devices, if fewer than stages"},
+    {"memory", 0, "SIZE[,SIZE...]", "memory of every device, or of each: 80G, 24Gi"},
+    {"speed", 0, "X[,X...]", "speed of every device, or of each, relative to the profile's"},
+    {"bandwidth", 0, "SIZE", "bytes per second between devices; by default transfers are free"},
+    {"latency", 0, "MS", "latency of a transfer"},
+    {"optimizer", 0, "NAME", "adam, sgd, none, or bytes of state per byte of parameter"},
+    {"recompute", 0, NULL, "keep only a stage's inputs and rerun its forward pass"},
+    {"ties-together", 0, NULL, "keep nodes that share a parameter in one stage"},
     {"effort", 0, "N", "search N times as long"},
-    {"seed", 0, "N", "of everything random (0)"},
-    {"svg", 0, NULL, "the step as a picture, to the standard output"},
+    {"seed", 0, "N", "seed of the random number generator (0)"},
+    {"svg", 0, NULL, "write a timeline of the step as SVG to standard output"},
     {NULL, 0, NULL, NULL},
 };
 
 const cli_command cli_cmd_partition = {
     .name = "partition",
     .usage = "FILE [options]",
-    .summary = "Cuts a model's graph into pipeline stages",
-    .details = "FILE is JSON ('-': standard input): {\"nodes\": [{\"name\", \"forward_ms\", "
+    .summary = "Partitions a model's graph into pipeline stages",
+    .details = "FILE is JSON ('-' reads standard input): {\"nodes\": [{\"name\", \"forward_ms\", "
                "\"backward_ms\",\n"
                "\"parameter_bytes\", \"activation_bytes\", \"output_bytes\"}, ...], \"edges\": "
                "[[from, to], ...]}.\n"
-               "Edges name nodes by their place; what is absent is 0.",
+               "Edges refer to nodes by index; missing values are 0.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

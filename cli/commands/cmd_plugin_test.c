@@ -11,25 +11,25 @@
 enum { TITLE_BYTES = 256 };
 
 typedef struct tally {
-    char *running; /* shared with the process that watches: what is being checked */
+    char *running; /* shared with the parent process: the check in progress */
     cli_json_writer *writer;
     size_t passed, failed, absent;
 } tally;
 
-static void tell(tally *self, const char *title, const char *result, const char *sentence)
+static void report(tally *self, const char *title, const char *result, const char *message)
 {
     if (self->writer != NULL) {
         cli_json_open(self->writer, NULL, '{');
         cli_json_put_text(self->writer, "check", title);
         cli_json_put_text(self->writer, "result", result);
-        cli_json_put_text(self->writer, "sentence", sentence);
+        cli_json_put_text(self->writer, "sentence", message);
         cli_json_close(self->writer, '}');
         return;
     }
     printf("%-6s %s", result, title);
-    if (sentence != NULL) {
+    if (message != NULL) {
         fputs(": ", stdout);
-        cli_put_escaped(stdout, sentence);
+        cli_put_escaped(stdout, message);
     }
     putchar('\n');
     fflush(stdout);
@@ -41,18 +41,18 @@ static void run_checks(tally *self, cli_suite *suite, const cli_suite_check *che
         snprintf(self->running, TITLE_BYTES, "%s", check->title);
         if (check->applies != NULL && !check->applies(suite)) {
             self->absent++;
-            tell(self, check->title, "absent", NULL);
+            report(self, check->title, "absent", NULL);
         } else if (check->run(suite) == LIG_OK) {
             self->passed++;
-            tell(self, check->title, "ok", NULL);
+            report(self, check->title, "ok", NULL);
         } else {
             self->failed++;
-            tell(self, check->title, "FAILED", lig_error_text());
+            report(self, check->title, "FAILED", lig_error_text());
         }
     }
 }
 
-/* A path, or the name of a backend that is known already. */
+/* A path, or the name of a registered backend. */
 static lig_status find_backend(cli_suite *suite, const char *word)
 {
     suite->name = word;
@@ -61,8 +61,9 @@ static lig_status find_backend(cli_suite *suite, const char *word)
         return LIG_OK;
     LIG_TRY(lig_plugin_load(word, &suite->name));
     suite->ops = lig_backend_find(suite->name);
-    return suite->ops != NULL ? LIG_OK
-                              : lig_fail(LIG_E_INTERNAL, "'%s' was loaded and is not known", word);
+    return suite->ops != NULL
+               ? LIG_OK
+               : lig_fail(LIG_E_INTERNAL, "'%s' was loaded but did not register a backend", word);
 }
 
 static lig_status test(const cli_call *call, cli_suite *suite, tally *self)
@@ -73,7 +74,7 @@ static lig_status test(const cli_call *call, cli_suite *suite, tally *self)
     suite->tensor_count = count;
     LIG_TRY(find_backend(suite, call->words[0]));
     LIG_TRY(cli_suite_open(suite));
-    tell(self, "loads and opens", "ok", NULL);
+    report(self, "loads and opens", "ok", NULL);
     self->passed++;
     run_checks(self, suite, cli_set_checks);
     run_checks(self, suite, cli_optional_checks);
@@ -84,8 +85,8 @@ static lig_status test(const cli_call *call, cli_suite *suite, tally *self)
 static void sum_up(const tally *self, const cli_suite *suite)
 {
     if (self->writer == NULL) {
-        printf("%s: %zu passed, %zu failed, %zu absent\n", suite->name, self->passed, self->failed,
-               self->absent);
+        printf("%s: %zu passed, %zu failed, %zu absent\n", suite->name, self->passed,
+               self->failed, self->absent);
         return;
     }
     cli_json_put_u64(self->writer, "passed", self->passed);
@@ -110,20 +111,19 @@ static int run_suite(const cli_call *call, char *running)
     if (call->json)
         cli_json_close(&writer, '}');
     if (status == LIG_OK && self.failed > 0)
-        status = lig_fail(LIG_E_MISMATCH, "backend '%s' fails %zu check%s", suite.name, self.failed,
-                          self.failed > 1 ? "s" : "");
+        status = lig_fail(LIG_E_MISMATCH, "backend '%s' failed %zu check%s", suite.name,
+                          self.failed, self.failed > 1 ? "s" : "");
     return status == LIG_OK ? 0 : cli_failed();
 }
 
-/* A plugin under test may crash, and that too is a result: the suite runs in a process of its own.
- */
+/* A plugin under test may crash, which is also a result, so the suite runs in a child process. */
 static int run(cli_call *call)
 {
     char *running =
         mmap(NULL, TITLE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int ended = 0;
     if (running == MAP_FAILED)
-        return cli_fail_path("memory", "shared") != LIG_OK ? cli_failed() : 0;
+        return cli_fail_path("memory", "share") != LIG_OK ? cli_failed() : 0;
     snprintf(running, TITLE_BYTES, "loads and opens");
     pid_t child = fork();
     if (child == 0) {
@@ -135,7 +135,7 @@ static int run(cli_call *call)
         ;
     lig_status status = LIG_OK;
     if (child < 0)
-        status = lig_fail(LIG_E_IO, "no process could be made for the suite");
+        status = lig_fail(LIG_E_IO, "cannot create a process for the suite");
     else if (WIFSIGNALED(ended))
         status = lig_fail(LIG_E_INTERNAL, "'%s' crashed (%s) in '%s'", call->words[0],
                           strsignal(WTERMSIG(ended)), running);
@@ -144,8 +144,8 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"config", 'c', "TEXT", "what the backend is opened with; an empty place"},
-    {"tensors", 0, "N", "how many the set with many tensors holds (5000)"},
+    {"config", 'c', "TEXT", "configuration the backend is opened with; an empty location"},
+    {"tensors", 0, "N", "number of tensors in the large set (5000)"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -153,9 +153,9 @@ const cli_command cli_cmd_plugin_test = {
     .name = "plugin-test",
     .usage = "LIBRARY.so | NAME [options]",
     .summary = "Runs the conformance suite on a plugin",
-    .details = "A line a check; ends with 1 when one failed. The sets it saves stay there: give it "
-               "a place\n"
-               "of its own with --config.",
+    .details = "Prints one line per check; exits with 1 if any failed. The sets it saves are not "
+               "removed:\n"
+               "use --config to give it a separate location.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

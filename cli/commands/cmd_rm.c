@@ -25,7 +25,7 @@ static void tell(const removal *self, const char *name, int alias)
     putchar('\n');
 }
 
-/* An alias is only a name: removing it leaves the model it stands for. */
+/* An alias is only a name: removing it leaves the model it refers to. */
 static lig_status remove_one(const removal *self, const char *name)
 {
     lig_model *model;
@@ -44,10 +44,11 @@ static lig_status remove_all(removal *self, const cli_place *place)
     char **names;
     size_t count;
     if (place->name == NULL)
-        return cli_wrong(self->call,
-                         lig_fail(LIG_E_INVALID,
-                                  "'%s' names no model: say '%s#NAME', or '%s#*' for all of them",
-                                  place->uri, place->uri, place->uri));
+        return cli_wrong(
+            self->call,
+            lig_fail(LIG_E_INVALID,
+                     "'%s' does not name a model: use '%s#NAME', or '%s#*' for all models",
+                     place->uri, place->uri, place->uri));
     LIG_TRY(cli_place_open(place, cli_has(self->call, "dry-run") ? "r" : "x", &self->store));
     lig_status status = cli_place_names(place, self->store, &names, &count);
     if (status == LIG_OK) {
@@ -79,15 +80,15 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"dry-run", 'n', NULL, "only tell what would be removed"},
+    {"dry-run", 'n', NULL, "only print what would be removed"},
     {NULL, 0, NULL, NULL},
 };
 
 const cli_command cli_cmd_rm = {
     .name = "rm",
     .usage = "STORE#NAME... [options]",
-    .summary = "Removes models, or aliases",
-    .details = "Bytes that no other model uses are freed. An alias is removed without its model.",
+    .summary = "Removes models or aliases",
+    .details = "Space that no other model uses is freed. Removing an alias leaves its model.",
     .flags = flags,
     .word_min = 1,
     .word_max = SIZE_MAX,

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- for people ---------------------------------------------------------------------------------
- */
+/* --- table ----------------------------------------------------------------------------------- */
 
 static void line(const char *title, const char *text)
 {
@@ -56,7 +55,7 @@ static void print_head(const lig_model *model)
         line("meta", model->meta);
 }
 
-/* Long families are cut. */
+/* Long lineages are truncated. */
 static void print_names(const char *title, lig_model *const *models, size_t count,
                         const char *between)
 {
@@ -111,8 +110,7 @@ static lig_status print_tensors(const lig_model *model)
     return status;
 }
 
-/* --- for programs -------------------------------------------------------------------------------
- */
+/* --- JSON ------------------------------------------------------------------------------------  */
 
 static void put_names(cli_json_writer *writer, const char *key, lig_model *const *models,
                       size_t count)
@@ -145,7 +143,7 @@ static void put_json(cli_json_writer *writer, const lig_model *model, const lig_
     cli_json_close(writer, '}');
 }
 
-/* `lineage` is NULL for what lies in no store. */
+/* `lineage` is NULL for a model that is not in a store. */
 static lig_status show_model(const lig_model *model, const lig_lineage *lineage,
                              cli_json_writer *writer, size_t index)
 {
@@ -193,7 +191,7 @@ close_store:
     return status;
 }
 
-/* A file of another format looks like a model that no store has. */
+/* A file of another format is shown like a model that is in no store. */
 static lig_status show_file(const cli_place *place, cli_json_writer *writer, size_t *index)
 {
     cli_batch batch;
@@ -233,7 +231,7 @@ static lig_status show_all(const cli_call *call, cli_json_writer *writer)
     return LIG_OK;
 }
 
-/* Who reads JSON gets all of it, or nothing. */
+/* JSON output is complete or absent. */
 static lig_status show_json(const cli_call *call)
 {
     char *text = NULL;
@@ -261,9 +259,9 @@ static int run(cli_call *call)
 const cli_command cli_cmd_show = {
     .name = "show",
     .usage = "STORE#NAME... | FILE.safetensors | FILE.npz",
-    .summary = "Tells all about a model and its tensors",
-    .details =
-        "A pattern (STORE#run/*) shows several. --json prints an array with an object for each.",
+    .summary = "Shows a model and its tensors",
+    .details = "A pattern (STORE#run/*) selects several models. --json prints an array with one "
+               "object each.",
     .word_min = 1,
     .word_max = SIZE_MAX,
     .run = run,

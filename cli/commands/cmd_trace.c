@@ -1,4 +1,4 @@
-/* Traces of a mesh as a timeline for Chrome's and Perfetto's viewers, or as a table of where the
+/* Traces of a mesh as a timeline for the Chrome and Perfetto viewers, or as a table of where the
  * time went. */
 #include "cli.h"
 #include "formats/json.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What lies between stamp i and i + 1. */
+/* The interval between stamp i and i + 1. */
 static const char *const parts[] = {"send",    "to the server", "queue",       "compute",
                                     "respond", "back",          "told by wait"};
 enum { PARTS = 7, LANES_MAX = 4096 };
@@ -18,7 +18,7 @@ typedef struct timeline {
     uint64_t first_ns;
 } timeline;
 
-/* Numbers for the viewer: servers from 1, workers behind them, in the order of the files. */
+/* Process ids for the viewer: servers from 1, then workers, in file order. */
 static uint32_t process_of(const trace_run *run, const trace_file *file)
 {
     return (uint32_t)(file - run->files) + 1;
@@ -83,7 +83,7 @@ static void put_name(timeline *line, const char *kind, const uint32_t where[2], 
     cli_json_close(&line->writer, '}');
 }
 
-/* Requests in flight at the same time lie in lanes of their own. */
+/* Concurrent requests are drawn in separate lanes. */
 static uint32_t take_lane(uint64_t *ends, uint64_t begin, uint64_t end)
 {
     uint32_t lane = 0;
@@ -213,7 +213,7 @@ static trace_part measure(const char *name, const uint64_t *times, size_t count)
 static lig_status print_parts(const trace_part *all, size_t count)
 {
     static const cli_column columns[] = {
-        {"part", 0, 0}, {"p50 us", 1, 0}, {"p99 us", 1, 0}, {"most us", 1, 0}};
+        {"part", 0, 0}, {"p50 us", 1, 0}, {"p99 us", 1, 0}, {"max us", 1, 0}};
     cli_table *table;
     lig_status status = cli_table_create(&table, columns, 4);
     if (status != LIG_OK)
@@ -258,7 +258,7 @@ static lig_status put_summary(const trace_run *run, int json)
     for (size_t i = 0; i < run->count; i++)
         room += run->files[i].role == LIG_MESH_WORKER ? run->files[i].count : 0;
     if (room == 0)
-        return lig_fail(LIG_E_NOTFOUND, "no worker has recorded a request");
+        return lig_fail(LIG_E_NOTFOUND, "no worker recorded a request");
     LIG_TRY(cli_alloc(&times, room, sizeof *times));
     for (int i = 0; i < PARTS; i++)
         all[i] = measure(parts[i], times, gather(run, i, i + 1, times));
@@ -274,13 +274,13 @@ static lig_status write_to(const trace_run *run, const char *path)
 {
     FILE *file = path ? fopen(path, "we") : stdout;
     if (file == NULL)
-        return cli_fail_path(path, "written");
+        return cli_fail_path(path, "write");
     lig_status status = put_run(run, file);
     int failed = ferror(file);
     if (path && fclose(file) != 0)
         failed = 1;
     if (status == LIG_OK && failed)
-        return cli_fail_path(path ? path : "standard output", "written");
+        return cli_fail_path(path ? path : "standard output", "write");
     return status;
 }
 
@@ -297,18 +297,19 @@ static int run_trace(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"out", 'o', "FILE", "write there instead of to the standard output"},
-    {"summary", 's', NULL, "print where the time went instead"},
+    {"out", 'o', "FILE", "write to this file instead of standard output"},
+    {"summary", 's', NULL, "print a table of where the time went instead"},
     {NULL, 0, NULL, NULL},
 };
 
 const cli_command cli_cmd_trace = {
     .name = "trace",
     .usage = "FOLDER [options]",
-    .summary = "Makes a timeline of what a mesh recorded",
-    .details = "FOLDER is what mesh.trace_to was given; copy the files of other hosts into it.\n"
-               "The result is JSON for ui.perfetto.dev and chrome://tracing: requests of all\n"
-               "workers and servers on the clock of server 0, arrows from one to the other.",
+    .summary = "Converts the traces of a mesh to a timeline",
+    .details =
+        "FOLDER is the directory passed to mesh.trace_to; copy the files of other hosts into it.\n"
+        "The result is JSON for ui.perfetto.dev and chrome://tracing: the requests of all\n"
+        "workers and servers on the clock of server 0, with arrows between them.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

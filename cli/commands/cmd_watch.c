@@ -17,7 +17,7 @@ static void stop(int number)
     stopped = 1;
 }
 
-/* A reader that has gone is noticed between events, too. */
+/* Notices a closed output between events, too. */
 static int is_over(void *context)
 {
     struct pollfd out = {.fd = STDOUT_FILENO};
@@ -64,7 +64,8 @@ static void print_line(const lig_event *event)
     putchar('\n');
 }
 
-/* 0 when nobody reads any more. What is left in the buffer must not fail again at the end. */
+/* Returns 0 once the output is closed. Discards the buffer, whose flush at exit would fail
+ * again. */
 static int flush_line(void)
 {
     if (fflush(stdout) == 0 || errno != EPIPE)
@@ -103,7 +104,9 @@ static lig_status timeout_of(const cli_call *call, int64_t *timeout_ns)
     double seconds = strtod(text, &end);
     if (end == text || *end != '\0' || !isfinite(seconds) || seconds < 0)
         return cli_wrong(
-            call, lig_fail(LIG_E_INVALID, "--timeout '%s': a number of seconds, at least 0", text));
+            call,
+            lig_fail(LIG_E_INVALID,
+                     "invalid value for --timeout: '%s' (expected seconds, at least 0)", text));
     *timeout_ns = seconds < 9e9 ? (int64_t)(seconds * 1e9) : LIG_FOREVER;
     return LIG_OK;
 }
@@ -135,7 +138,8 @@ static int run(cli_call *call)
     lig_status status = cli_place_parse(&place, call->words[0]);
     if (status == LIG_OK && place.name != NULL && call->word_count > 1) {
         cli_place_fini(&place);
-        return cli_misused(call, "the name stands behind '#' or behind the store, not at both");
+        return cli_misused(call,
+                           "pass the pattern either after '#' or as a separate argument, not both");
     }
     sigaction(SIGINT, &stopping, NULL);
     sigaction(SIGTERM, &stopping, NULL);
@@ -147,19 +151,21 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"since", 's', "VERSION", "first what was committed after this version; 0: everything kept"},
-    {"timeout", 't', "SECONDS", "end when no change has come for so long"},
+    {"since", 's', "VERSION", "start with the events after this version; 0 for all that are kept"},
+    {"timeout", 't', "SECONDS", "exit after this long without a change"},
     {NULL, 0, NULL, NULL},
 };
 
 const cli_command cli_cmd_watch = {
     .name = "watch",
     .usage = "STORE[#PATTERN] [PATTERN] [options]",
-    .summary = "Prints changes of a store as they are committed",
-    .details = "One line per event: date, version, kind (saved, replaced, retired, alias, updated) "
-               "and name;\nwith --json one JSON object per line. An event fits a pattern by its "
-               "name or by the other\nname it is about. Ends with status 0 on SIGINT, SIGTERM and "
-               "when the output is closed.",
+    .summary = "Prints changes to a store as they are committed",
+    .details =
+        "Prints one line per event: date, version, kind (saved, replaced, retired, alias, "
+        "updated)\n"
+        "and name; with --json one JSON object per line. An event matches a pattern by its name or "
+        "by\n"
+        "the other name it involves. Exits with 0 on SIGINT, SIGTERM or when the output is closed.",
     .flags = flags,
     .word_min = 1,
     .word_max = 2,

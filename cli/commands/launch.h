@@ -1,4 +1,4 @@
-/* The processes that `ligament launch` starts: how one is started, what they say, how they end. */
+/* The processes that `ligament launch` starts: starting them, their output, their end. */
 #ifndef LAUNCH_H
 #define LAUNCH_H
 
@@ -9,8 +9,8 @@
 
 #define LAUNCH_PROCESSES_MAX 1024
 
-typedef struct launch_stream { /* what a process writes, up to the next end of a line */
-    int fd;                    /* -1: it has ended */
+typedef struct launch_stream { /* output of a process up to the next newline */
+    int fd;                    /* -1 once closed */
     char *data;
     size_t bytes;
 } launch_stream;
@@ -19,11 +19,11 @@ typedef struct launch_process {
     char name[32]; /* "worker 0" */
     const char *role;
     unsigned rank, group, instance;
-    pid_t pid; /* 0: not started, or ended */
+    pid_t pid; /* 0: not started, or exited */
     launch_stream streams[2];
 } launch_process;
 
-typedef struct launch_out { /* what is on its way to a descriptor of ours */
+typedef struct launch_out { /* output queued for one of our descriptors */
     int fd;
     char *data;
     size_t bytes, at, capacity;
@@ -33,44 +33,45 @@ typedef struct launch_job {
     launch_process *processes;
     size_t count, alive;
     launch_out outs[2];
-    int same_out; /* both descriptors are one place: then all goes through the first */
-    int quiet;    /* no names in front of lines */
+    int same_out; /* both descriptors refer to the same file: everything goes through the first */
+    int quiet;    /* no name prefixes */
     int signals;  /* a signalfd */
     struct pollfd *polls;
-    int64_t grace_ns, kill_ns; /* kill_ns: when those that are left are killed; 0: not ending */
+    int64_t grace_ns, kill_ns; /* kill_ns: when the remaining processes are killed; 0 if not
+                                * ending */
     int killed, status, stopped_by;
-    pid_t guard;  /* 0: none */
-    int guard_fd; /* it ends when this does */
+    pid_t guard;  /* 0 if none */
+    int guard_fd; /* exits with this process */
 } launch_job;
 
 /* --- launch_output.c --- */
 
 lig_status launch_output_open(launch_job *job);
 void launch_output_close(launch_job *job);
-/* Takes what a stream has; whole lines go out, each behind the process's name. */
+/* Reads what a stream has; whole lines are written, each prefixed with the process's name. */
 lig_status launch_output_take(launch_job *job, launch_process *process, int stream);
-/* Writes what can be written without waiting; a reader that has gone is no error of the job's. */
+/* Writes as much as possible without blocking; a closed reader is not an error of the job. */
 void launch_output_put(launch_out *out);
-/* A line of our own, to stderr, behind what is waiting there. */
+/* A line from the launcher to stderr, after the output queued there. */
 void launch_output_say(launch_job *job, const char *format, ...) LIG_PRINTF(2, 3);
 launch_out *launch_output_of(launch_job *job, int stream);
 
 /* --- launch_job.c --- */
 
-/* Starts `words` as this process; `environment` is the child's. */
+/* Starts `words` as this process with `environment`. */
 lig_status launch_start(launch_job *job, launch_process *process, char *const *words,
                         char **environment);
-/* Runs until all have ended; the exit status of the job. */
+/* Runs until all processes have exited; returns the exit status of the job. */
 int launch_run(launch_job *job);
-/* Ends all that are there: SIGTERM, and SIGKILL after the grace. */
+/* Terminates all running processes: SIGTERM, and SIGKILL after the grace period. */
 void launch_end(launch_job *job, int signal);
 
 /* --- launch_guard.c --- */
 
-/* When this process is killed, what the job's processes have started is killed too. After all were
- * started. */
+/* If this process is killed, processes started by the job's processes are killed as well. Call
+ * after all have been started. */
 lig_status launch_guard_start(launch_job *job);
-/* The process has ended and is about to be waited for: its group is no longer guarded. */
+/* The process has exited and is about to be reaped: its group is no longer guarded. */
 void launch_guard_tell(const launch_job *job, const launch_process *process);
 void launch_guard_stop(launch_job *job);
 

@@ -1,6 +1,6 @@
-/* What remains to be done when the launcher itself is killed: its children end by themselves
- * (PR_SET_PDEATHSIG), what those have started does not. A process of ours that does nothing else
- * waits for the launcher's end and kills their groups. */
+/* Cleans up if the launcher itself is killed: its children exit (PR_SET_PDEATHSIG), but processes
+ * that they started do not. A dedicated process waits for the launcher's end and kills their
+ * groups. */
 #include "commands/launch.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A group whose process the launcher has waited for is told by its index: its number may be
- * another's by now. */
+/* A group whose process the launcher has reaped is reported by index: its id may have been
+ * reused. */
 static void watch(launch_job *job, int fd)
 {
     uint32_t over;
@@ -28,8 +28,8 @@ static void watch(launch_job *job, int fd)
             kill(-job->processes[i].pid, SIGKILL);
 }
 
-/* All but the first. Kernels before 5.9 have no close_range, and C libraries before 2.34 no name
- * for it. */
+/* Closes all but the first. Kernels before 5.9 lack close_range, and C libraries before 2.34 lack a
+ * wrapper. */
 static void close_others(void)
 {
     if (syscall(SYS_close_range, STDIN_FILENO + 1, ~0U, 0) == 0)
@@ -39,7 +39,7 @@ static void close_others(void)
         close(fd);
 }
 
-/* Holds nothing that a reader of the launcher's output, or of the secret, would wait for. */
+/* Keeps nothing open that a reader of the launcher's output, or of the secret, would wait for. */
 static void become_guard(launch_job *job, int fd)
 {
     sigset_t all;
@@ -78,7 +78,7 @@ void launch_guard_tell(const launch_job *job, const launch_process *process)
     uint32_t over = (uint32_t)(process - job->processes);
     if (job->guard > 0) {
         ssize_t ignored = write(job->guard_fd, &over, sizeof over);
-        (void)ignored; /* a guard that was killed guards nothing, and that is all */
+        (void)ignored; /* if the guard was killed, there is no guard; nothing to report */
     }
 }
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LAST_OUTPUT_NS INT64_C(1000000000) /* for what a dead process had in its pipes */
+#define LAST_OUTPUT_NS INT64_C(1000000000) /* time to drain the pipes of a dead process */
 
 static int64_t now_ns(void)
 {
@@ -22,8 +22,8 @@ static int64_t now_ns(void)
 
 /* --- starting -------------------------------------------------------------------------------- */
 
-/* In the child, until exec. A group of its own: a Ctrl-C of the terminal comes to us alone and is
- * passed on once, and what the program starts itself can be ended with it. */
+/* Runs in the child until exec. A separate process group: Ctrl-C in the terminal reaches only us
+ * and is forwarded once, and processes that the program starts can be terminated with it. */
 static void become(char *const *words, char **environment, pid_t parent, const int pipes[2][2])
 {
     sigset_t none;
@@ -50,14 +50,14 @@ static void close_pair(int pair[2])
         close(pair[1]);
 }
 
-/* What went wrong in the child comes through a pipe that exec closes. */
+/* Errors in the child are reported through a pipe that exec closes. */
 static lig_status fork_one(launch_process *process, char *const *words, char **environment,
                            int pipes[2][2], int trouble[2])
 {
     pid_t parent = getpid(), pid = fork();
     int number = 0;
     if (pid < 0)
-        return lig_fail(LIG_E_IO, "%s cannot be started: %s", process->name, strerror(errno));
+        return lig_fail(LIG_E_IO, "cannot start %s: %s", process->name, strerror(errno));
     if (pid == 0) {
         become(words, environment, parent, (const int (*)[2])pipes);
         number = errno;
@@ -76,7 +76,7 @@ static lig_status fork_one(launch_process *process, char *const *words, char **e
         return lig_fail(number == ENOENT   ? LIG_E_NOTFOUND
                         : number == EACCES ? LIG_E_DENIED
                                            : LIG_E_IO,
-                        "'%s' cannot be started: %s", words[0], strerror(number));
+                        "cannot start '%s': %s", words[0], strerror(number));
     }
     setpgid(pid, pid);
     process->pid = pid;
@@ -90,7 +90,8 @@ lig_status launch_start(launch_job *job, launch_process *process, char *const *w
     lig_status status = LIG_OK;
     if (pipe2(pipes[0], O_CLOEXEC) != 0 || pipe2(pipes[1], O_CLOEXEC) != 0 ||
         pipe2(trouble, O_CLOEXEC) != 0)
-        status = lig_fail(LIG_E_IO, "no pipes for %s: %s", process->name, strerror(errno));
+        status =
+            lig_fail(LIG_E_IO, "cannot create pipes for %s: %s", process->name, strerror(errno));
     if (status == LIG_OK)
         status = fork_one(process, words, environment, pipes, trouble);
     if (status == LIG_OK) {
@@ -121,11 +122,10 @@ void launch_end(launch_job *job, int signal)
     if (job->kill_ns == 0)
         job->kill_ns = now_ns() + job->grace_ns;
     signal_all(job, signal);
-    signal_all(job, SIGCONT); /* one that is frozen should hear it too */
+    signal_all(job, SIGCONT); /* also reach a stopped process */
 }
 
-/* One process has ended. What it has started goes with it, before its number can be given to
- * another. */
+/* A process has exited. The processes it started are killed before its id can be reused. */
 static void bury(launch_job *job, launch_process *process)
 {
     int state = 0;
@@ -142,11 +142,12 @@ static void bury(launch_job *job, launch_process *process)
         return;
     job->status = status;
     if (signal > 0)
-        launch_output_say(job, "%s (pid %d) was ended by signal %d (%s)%s", process->name, (int)pid,
-                          signal, strsignal(signal), job->alive > 0 ? "; ending the others" : "");
+        launch_output_say(job, "%s (pid %d) was killed by signal %d (%s)%s", process->name,
+                          (int)pid, signal, strsignal(signal),
+                          job->alive > 0 ? "; terminating the others" : "");
     else
         launch_output_say(job, "%s (pid %d) failed with status %d%s", process->name, (int)pid,
-                          status, job->alive > 0 ? "; ending the others" : "");
+                          status, job->alive > 0 ? "; terminating the others" : "");
     launch_end(job, SIGTERM);
 }
 
@@ -161,7 +162,7 @@ static void reap(launch_job *job)
     }
 }
 
-/* Ctrl-Z: all sleep, and wake up together. */
+/* Ctrl-Z: all stop, and continue together. */
 static void pause_all(launch_job *job)
 {
     signal_all(job, SIGSTOP);
@@ -169,7 +170,7 @@ static void pause_all(launch_job *job)
     signal_all(job, SIGCONT);
 }
 
-/* The first Ctrl-C asks, the second does not. */
+/* The first Ctrl-C terminates, the second kills. */
 static void take_signal(launch_job *job, int signal)
 {
     if (signal == SIGCHLD)
@@ -202,7 +203,8 @@ static int is_waiting(const launch_out *out)
     return out->at < out->bytes;
 }
 
-/* A stream is read when what came before it is written: who writes faster than we can waits. */
+/* A stream is read only after its previous output has been written, so a process that writes faster
+ * than we can blocks. */
 static size_t fill_polls(launch_job *job)
 {
     size_t count = 0;
@@ -269,8 +271,8 @@ int launch_run(launch_job *job)
             signal_all(job, SIGKILL);
         }
     }
-    /* A stream can be held open by somebody who left its group: it is not waited for. A reader of
-     * ours that is slow is, unless we were told to stop. */
+    /* A stream can be held open by a process that left the group, which is not waited for. A slow
+     * reader of our output is, unless we were told to stop. */
     int64_t until = now_ns() + LAST_OUTPUT_NS;
     while (is_waiting(&job->outs[0]) || is_waiting(&job->outs[1]) || open_streams(job) > 0) {
         int waiting = is_waiting(&job->outs[0]) || is_waiting(&job->outs[1]);

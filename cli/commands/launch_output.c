@@ -7,9 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LINE_BYTES 65536 /* a longer line is cut into several */
-#define PORTION_BYTES                                                                              \
-    4096 /* what a pipe takes without waiting when it says that it can (PIPE_BUF) */
+#define LINE_BYTES 65536   /* longer lines are split */
+#define PORTION_BYTES 4096 /* what a pipe accepts without blocking when it is writable (PIPE_BUF) */
 
 lig_status launch_output_open(launch_job *job)
 {
@@ -69,8 +68,8 @@ static lig_status put_line(launch_job *job, const launch_process *process, int s
     return bytes > 0 && line[bytes - 1] == '\n' ? LIG_OK : append(out, "\n", 1);
 }
 
-/* Whole lines go out; what is left moves to the front. A line that fills the buffer goes as it is.
- */
+/* Whole lines are written; the rest moves to the front. A line that fills the buffer is written as
+ * is. */
 static lig_status put_lines(launch_job *job, launch_process *process, int stream, int last)
 {
     launch_stream *from = &process->streams[stream];

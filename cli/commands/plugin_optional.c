@@ -1,4 +1,4 @@
-/* What a backend may have: list, drop, read_range, streams, a volume. */
+/* Optional operations of a backend: list, drop, read_range, streams, a volume. */
 #include "commands/plugin_suite.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static int has_volume(const cli_suite *suite)
     return suite->ops->volume != NULL;
 }
 
-/* How often `set` is listed. */
+/* Counts how often `set` is listed. */
 static lig_status count_set(cli_suite *suite, const char *set, size_t *times)
 {
     char name[SET_BYTES];
@@ -49,7 +49,7 @@ static lig_status count_set(cli_suite *suite, const char *set, size_t *times)
         return LIG_OK;
     return status != LIG_OK
                ? status
-               : lig_fail(LIG_E_MISMATCH, "list never says LIG_E_NOTFOUND: where is its end?");
+               : lig_fail(LIG_E_MISMATCH, "list never returned LIG_E_NOTFOUND at its end");
 }
 
 static lig_status check_list(cli_suite *suite)
@@ -64,7 +64,9 @@ static lig_status check_list(cli_suite *suite)
         status = count_set(suite, "listed", &times);
     cli_sample_destroy(&sample);
     LIG_TRY(status);
-    return times == 1 ? LIG_OK : lig_fail(LIG_E_MISMATCH, "a saved set is listed %zu times", times);
+    return times == 1
+               ? LIG_OK
+               : lig_fail(LIG_E_MISMATCH, "a saved set was listed %zu times, expected once", times);
 }
 
 static lig_status check_drop(cli_suite *suite)
@@ -78,13 +80,13 @@ static lig_status check_drop(cli_suite *suite)
     if (status == LIG_OK) {
         cli_suite_arm();
         status = cli_suite_refused(cli_suite_load(suite, "dropped", sample.tensors, sample.count),
-                                   LIG_E_NOTFOUND, "a load of a dropped set");
+                                   LIG_E_NOTFOUND, "loading a dropped set");
     }
     cli_sample_destroy(&sample);
     LIG_TRY(status);
     cli_suite_arm();
     LIG_TRY(cli_suite_refused(lig_backend_drop(suite->backend, "dropped"), LIG_E_NOTFOUND,
-                              "a drop of a set that is not there"));
+                              "dropping a set that does not exist"));
     if (has_list(suite)) {
         LIG_TRY(count_set(suite, "dropped", &times));
         if (times > 0)
@@ -119,7 +121,7 @@ static lig_status compare_range(const cli_suite *suite, void *self, const lig_te
     lig_status status = suite->ops->read_range(self, "ranges", &description, offset, bytes, data);
     if (status == LIG_OK &&
         (memcmp(data, (uint8_t *)tensor->data + offset, bytes) != 0 || data[bytes] != 0xA5))
-        status = lig_fail(LIG_E_CORRUPT, "bytes %llu to %llu of '%s' are not those that were saved",
+        status = lig_fail(LIG_E_CORRUPT, "bytes %llu to %llu of '%s' differ from those saved",
                           (unsigned long long)offset, (unsigned long long)(offset + bytes),
                           tensor->name);
     free(data);
@@ -145,7 +147,7 @@ static lig_status check_range(cli_suite *suite)
     return status;
 }
 
-/* Streams `sample` as "streamed" and commits it, or breaks off after the first tensor. */
+/* Streams `sample` as "streamed" and commits it, or aborts after the first tensor. */
 static lig_status stream(const cli_suite *suite, void *self, const cli_sample *sample, int commit)
 {
     const lig_backend_ops *ops = suite->ops;
@@ -183,7 +185,7 @@ static lig_status stream_both(const cli_suite *suite, void *self, const cli_samp
     LIG_TRY(load_streamed(suite, self, first));
     LIG_TRY(stream(suite, self, second, 0));
     if (load_streamed(suite, self, first) != LIG_OK)
-        return lig_fail(LIG_E_MISMATCH, "a stream that was aborted changed the set");
+        return lig_fail(LIG_E_MISMATCH, "an aborted stream changed the set");
     LIG_TRY(stream(suite, self, second, 1));
     return load_streamed(suite, self, second);
 }
@@ -224,16 +226,17 @@ static lig_status use_store(lig_store *store, const cli_sample *sample)
                         sample->tensors[i].bytes) == 0;
     lig_view_destroy(view);
     if (!equal)
-        return lig_fail(LIG_E_CORRUPT, "a mapped model has other contents");
+        return lig_fail(LIG_E_CORRUPT, "a mapped model has different contents");
     LIG_TRY(lig_store_retire(store, "conformance"));
     if (lig_store_model(store, "conformance", &model) != LIG_E_NOTFOUND)
-        return lig_fail(LIG_E_MISMATCH, "a retired model is still there");
+        return lig_fail(LIG_E_MISMATCH, "a retired model still exists");
     LIG_TRY(lig_store_compact(store, &report));
     lig_report_destroy(report);
     LIG_TRY(lig_store_check(store, 0, &report));
-    lig_status status = report->problem_count == 0
-                            ? LIG_OK
-                            : lig_fail(LIG_E_CORRUPT, "check found: %.500s", report->problems[0]);
+    lig_status status =
+        report->problem_count == 0
+            ? LIG_OK
+            : lig_fail(LIG_E_CORRUPT, "check reported: %.500s", report->problems[0]);
     lig_report_destroy(report);
     return status;
 }
@@ -257,10 +260,10 @@ static lig_status check_volume(cli_suite *suite)
 }
 
 const cli_suite_check cli_optional_checks[] = {
-    {"list tells every set once, then its end", has_list, check_list},
+    {"list returns every set once, then LIG_E_NOTFOUND", has_list, check_list},
     {"drop removes a set", has_drop, check_drop},
     {"read_range reads parts of a tensor", has_range, check_range},
     {"begin, put, commit and abort", has_stream, check_stream},
-    {"volume carries a store", has_volume, check_volume},
+    {"volume supports a store", has_volume, check_volume},
     {NULL, NULL, NULL},
 };

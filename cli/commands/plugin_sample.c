@@ -120,7 +120,7 @@ lig_status cli_sample_twin(cli_sample *twin, const cli_sample *sample, uint64_t 
 lig_status cli_sample_marks(const cli_sample *sample)
 {
     for (size_t i = 0; i <= sample->count; i++) {
-        /* The mark before tensor i, and the padding behind tensor i - 1. */
+        /* The guard before tensor i, and the padding after tensor i - 1. */
         uint64_t end = sample->offsets[i] + MARK_BYTES;
         uint64_t begin =
             i == 0 ? 0 : sample->offsets[i - 1] + MARK_BYTES + sample->tensors[i - 1].bytes;
@@ -139,7 +139,7 @@ lig_status cli_sample_compare(const cli_sample *got, const cli_sample *wanted)
         const lig_tensor *a = &got->tensors[i], *b = &wanted->tensors[i];
         if (b->bytes > 0 && memcmp(a->data, b->data, b->bytes) != 0)
             return lig_fail(LIG_E_CORRUPT,
-                            "tensor '%.80s' (%s, %llu bytes) came back with other contents",
+                            "tensor '%.80s' (%s, %llu bytes) was loaded with different contents",
                             b->name, lig_dtype_name(b->dtype), (unsigned long long)b->bytes);
     }
     return cli_sample_marks(got);

@@ -1,5 +1,5 @@
-/* What every backend must do: sets of tensors come back as they went in, and what cannot be done is
- * refused with a sentence. */
+/* Requirements of every backend: sets of tensors are loaded as they were saved, and impossible
+ * requests fail with an error message. */
 #include "commands/plugin_suite.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ lig_status cli_suite_load(cli_suite *suite, const char *set, const lig_tensor *t
                                      : lig_backend_load(suite->backend, set, tensors, count);
 }
 
-static const char armed[] = "the plugin has set no sentence";
+static const char armed[] = "the plugin did not set an error message";
 
 void cli_suite_arm(void)
 {
@@ -44,13 +44,13 @@ void cli_suite_arm(void)
 lig_status cli_suite_refused(lig_status status, lig_status wanted, const char *what)
 {
     if (status == LIG_OK)
-        return lig_fail(LIG_E_MISMATCH, "%s was not refused", what);
-    /* The library fills in for a plugin that says nothing. */
+        return lig_fail(LIG_E_MISMATCH, "%s did not fail", what);
+    /* The library supplies a generic message for a plugin that sets none. */
     if (strcmp(lig_error_text(), armed) == 0 || lig_error_text()[0] == '\0' ||
         strstr(lig_error_text(), "failed without saying why") != NULL)
-        return lig_fail(LIG_E_MISMATCH, "%s was refused without a sentence: use lig_fail", what);
+        return lig_fail(LIG_E_MISMATCH, "%s failed without an error message: use lig_fail", what);
     if (wanted != LIG_OK && status != wanted)
-        return lig_fail(LIG_E_MISMATCH, "%s was refused as '%s', it should be '%s'", what,
+        return lig_fail(LIG_E_MISMATCH, "%s failed with '%s', expected '%s'", what,
                         lig_status_name(status), lig_status_name(wanted));
     return LIG_OK;
 }
@@ -75,7 +75,7 @@ lig_status cli_round_trip(cli_suite *suite, const char *set, const cli_sample *s
             memcpy(before.tensors[i].data, sample->tensors[i].data, sample->tensors[i].bytes);
     lig_status status = cli_suite_save(suite, set, sample->tensors, sample->count);
     if (status == LIG_OK && cli_sample_compare(sample, &before) != LIG_OK)
-        status = lig_fail(LIG_E_CORRUPT, "saving changed the tensors that were saved");
+        status = lig_fail(LIG_E_CORRUPT, "saving modified the tensors passed to it");
     if (status == LIG_OK)
         status = cli_load_equals(suite, set, sample);
     cli_sample_destroy(&before);
@@ -244,7 +244,7 @@ static lig_status check_order(cli_suite *suite)
     return status;
 }
 
-/* Loads into tensors that are not those of the set: refused, and nothing beside them is written. */
+/* Loads into tensors that differ from those of the set must fail and write nothing outside them. */
 static lig_status refuse_load(cli_suite *suite, const char *set, const cli_spec *specs,
                               size_t count, const char *what)
 {
@@ -262,7 +262,7 @@ static lig_status refuse_load(cli_suite *suite, const char *set, const cli_spec 
 
 static lig_status check_unknown(cli_suite *suite)
 {
-    return refuse_load(suite, "no such set", plain, PLAIN, "a load of a set that was never saved");
+    return refuse_load(suite, "no such set", plain, PLAIN, "loading a set that was never saved");
 }
 
 static lig_status check_mismatch(cli_suite *suite)
@@ -276,24 +276,24 @@ static lig_status check_mismatch(cli_suite *suite)
                                        {"bias", LIG_FLOAT32, 1, {16}},
                                        {"step", LIG_INT64, 0, {0}}};
     LIG_TRY(trip_specs(suite, "mismatch", plain, PLAIN));
-    LIG_TRY(refuse_load(suite, "mismatch", absent, 2, "a load of a tensor that is not in the set"));
+    LIG_TRY(refuse_load(suite, "mismatch", absent, 2, "loading a tensor that is not in the set"));
     LIG_TRY(refuse_load(suite, "mismatch", larger, 3,
-                        "a load into a tensor that is larger than the stored one"));
+                        "loading into a tensor larger than the stored one"));
     return refuse_load(suite, "mismatch", smaller, 3,
-                       "a load into a tensor that is smaller than the stored one");
+                       "loading into a tensor smaller than the stored one");
 }
 
 const cli_suite_check cli_set_checks[] = {
-    {"opens and closes again and again", NULL, check_reopen},
-    {"every dtype comes back", NULL, check_dtypes},
-    {"0-dimensional and empty tensors come back", NULL, check_shapes},
-    {"sizes around pages and blocks come back", NULL, check_sizes},
-    {"unusual names come back", NULL, check_names},
+    {"opens and closes repeatedly", NULL, check_reopen},
+    {"every dtype round-trips", NULL, check_dtypes},
+    {"0-dimensional and empty tensors round-trip", NULL, check_shapes},
+    {"sizes around pages and blocks round-trip", NULL, check_sizes},
+    {"unusual names round-trip", NULL, check_names},
     {"many tensors in one set", NULL, check_many},
-    {"a set that is saved again replaces the old one", NULL, check_replace},
-    {"sets do not mix", NULL, check_apart},
+    {"saving a set again replaces it", NULL, check_replace},
+    {"sets are independent", NULL, check_apart},
     {"tensors are found by name, in any order", NULL, check_order},
-    {"an unknown set is refused with a sentence", NULL, check_unknown},
-    {"tensors that do not fit are refused with a sentence", NULL, check_mismatch},
+    {"loading an unknown set fails with an error message", NULL, check_unknown},
+    {"loading mismatched tensors fails with an error message", NULL, check_mismatch},
     {NULL, NULL, NULL},
 };

@@ -1,5 +1,5 @@
-/* CRC-32 as in zip, eight bytes a step. The tables are a compile-time constant in spirit: built on
- * the first call of a program that has one thread. */
+/* CRC-32 as in zip, eight bytes per step. The tables are built on the first call; the program is
+ * single-threaded. */
 #include "batch.h"
 
 #include <string.h>

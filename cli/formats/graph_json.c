@@ -21,7 +21,7 @@ static lig_status take(cli_graph *g, size_t count, size_t size, void *out)
 static lig_status want_array(const cli_json_value *value, const char *what)
 {
     if (value == NULL || value->kind != CLI_JSON_ARRAY)
-        return lig_fail(LIG_E_INVALID, "\"%s\" is no array", what);
+        return lig_fail(LIG_E_INVALID, "\"%s\" must be an array", what);
     return LIG_OK;
 }
 
@@ -31,7 +31,7 @@ static lig_status read_index(const cli_json_value *value, const char *what, uint
     uint64_t number = 0;
     LIG_TRY(cli_json_to_u64(value, what, &number));
     if (number >= nodes)
-        return lig_fail(LIG_E_INVALID, "%s names node %llu, but there are %u nodes", what,
+        return lig_fail(LIG_E_INVALID, "%s refers to node %llu, but there are %u nodes", what,
                         (unsigned long long)number, nodes);
     *index = (uint32_t)number;
     return LIG_OK;
@@ -49,7 +49,7 @@ static lig_status read_node(const cli_json_value *node, uint32_t index, double *
                             const char **name)
 {
     if (node->kind != CLI_JSON_OBJECT)
-        return lig_fail(LIG_E_INVALID, "node %u is no object", index);
+        return lig_fail(LIG_E_INVALID, "node %u must be an object", index);
     const cli_json_value *text = cli_json_member(node, "name");
     if (text != NULL)
         LIG_TRY(cli_json_to_text(text, "a node's name", name));
@@ -81,7 +81,7 @@ static lig_status read_nodes(cli_graph *g, const cli_json_value *nodes, double *
     g->graph.name = name;
     g->graph.forward_ms = figure[0];
     g->graph.backward_ms = figure[1];
-    g->graph.weight_ms = given[2] ? figure[2] : NULL; /* not known: half of the backward */
+    g->graph.weight_ms = given[2] ? figure[2] : NULL; /* unknown: half of the backward time */
     g->graph.parameter_bytes = figure[3];
     g->graph.buffer_bytes = figure[4];
     g->graph.activation_bytes = figure[5];
@@ -97,7 +97,7 @@ static lig_status read_pair(const cli_json_value *pair, const char *what, uint32
                             uint32_t *first, uint32_t *second)
 {
     if (pair->kind != CLI_JSON_ARRAY || pair->count != 2)
-        return lig_fail(LIG_E_INVALID, "%s is no pair of nodes", what);
+        return lig_fail(LIG_E_INVALID, "%s must be a pair of nodes", what);
     const cli_json_value *value = cli_json_first(pair);
     LIG_TRY(read_index(value, what, nodes, first));
     return read_index(cli_json_next(pair, value), what, nodes, second);
@@ -120,12 +120,12 @@ static lig_status read_pairs(cli_graph *g, const cli_json_value *pairs, const ch
     return LIG_OK;
 }
 
-/* Values have names; equal names of one producer become equal numbers. */
+/* Values have names; equal names of one producer map to equal numbers. */
 typedef struct named_value {
     uint32_t from;
     uint32_t edge;
     uint32_t bytes;
-    const char *text; /* of a number: its digits, without an end of their own */
+    const char *text; /* of a number: its digits, not NUL-terminated */
 } named_value;
 
 static int compare_texts(const named_value *a, const named_value *b)
@@ -156,8 +156,7 @@ static lig_status read_values(cli_graph *g, const cli_json_value *values)
     for (const cli_json_value *value = cli_json_first(values); value != NULL;
          value = cli_json_next(values, value), i++) {
         if (value->kind != CLI_JSON_STRING && value->kind != CLI_JSON_NUMBER)
-            return lig_fail(LIG_E_INVALID, "the value of edge %u is neither a text nor a number",
-                            i);
+            return lig_fail(LIG_E_INVALID, "the value of edge %u must be a string or a number", i);
         list[i] = (named_value){g->graph.edge_from[i], i, value->bytes, value->text};
     }
     qsort(list, count, sizeof *list, compare_values);
@@ -201,8 +200,7 @@ static lig_status read_edges(cli_graph *g, const cli_json_value *root)
     return values != NULL ? read_values(g, values) : LIG_OK;
 }
 
-/* --- what belongs together
- * ------------------------------------------------------------------------ */
+/* --- groups and ties ------------------------------------------------------------------------- */
 
 static lig_status read_groups(cli_graph *g, const cli_json_value *groups)
 {
@@ -238,8 +236,7 @@ static uint32_t count_users(const cli_json_value *ties)
     return users;
 }
 
-/* In the file a node's parameters are all of its own; the library wants shared ones counted apart.
- */
+/* In the file a node's parameters include shared ones; the library counts those separately. */
 static lig_status read_tie(cli_graph *g, const cli_json_value *tie, double *parameters,
                            double *bytes, uint32_t **user)
 {
@@ -285,8 +282,9 @@ static lig_status read_graph(cli_graph *g)
     const cli_json_value *ties = cli_json_member(root, "ties");
     double *figure[FIGURES];
     if (root->kind != CLI_JSON_OBJECT || cli_json_member(root, "nodes") == NULL)
-        return lig_fail(LIG_E_INVALID,
-                        "a graph is an object {\"nodes\": [...], \"edges\": [[from, to], ...]}");
+        return lig_fail(
+            LIG_E_INVALID,
+            "expected a graph: an object {\"nodes\": [...], \"edges\": [[from, to], ...]}");
     LIG_TRY(read_nodes(g, cli_json_member(root, "nodes"), figure));
     LIG_TRY(read_edges(g, root));
     if (groups != NULL)

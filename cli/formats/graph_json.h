@@ -6,7 +6,7 @@
 
 #include "formats/json.h"
 
-/* Owns what `graph` points to. */
+/* Owns the memory that `graph` points to. */
 typedef struct cli_graph {
     lig_pipe_graph graph;
     cli_json *json;
@@ -14,9 +14,9 @@ typedef struct cli_graph {
     size_t block_count;
 } cli_graph;
 
-/* Reads {"nodes": [{"name", "forward_ms", ...}], "edges": [[from, to], ...]} and, where they are
- * there, "edge_bytes", "edge_values", "groups", "apart", "ties". What is absent is 0, members that
- * are not known are left alone. */
+/* Reads {"nodes": [{"name", "forward_ms", ...}], "edges": [[from, to], ...]} and the optional
+ * members "edge_bytes", "edge_values", "groups", "apart", "ties". Missing values are 0, unknown
+ * members are ignored. */
 lig_status cli_graph_read(const char *path, cli_graph *out);
 void cli_graph_fini(cli_graph *graph);
 

@@ -1,5 +1,5 @@
-/* The parser keeps its own stack of open containers, so that depth is a number and not the
- * process's stack. */
+/* The parser keeps an explicit stack of open containers, so the nesting depth is limited by a
+ * constant and not by the process's stack. */
 #include "formats/json.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 struct cli_json {
     cli_json_value *values;
     size_t count, capacity, limit;
-    char *owned; /* the text, when cli_json_read made it */
+    char *owned; /* the text, if cli_json_read allocated it */
 };
 
 typedef struct parser {
@@ -18,7 +18,7 @@ typedef struct parser {
     char *at, *end;
     uint32_t open[CLI_JSON_DEPTH_MAX]; /* indexes of the containers around `at` */
     uint32_t depth;
-    const char *key; /* of the value that comes next */
+    const char *key; /* of the next value */
     const char *line_start;
     size_t line;
 } parser;
@@ -29,7 +29,7 @@ static lig_status bad(const parser *self, const char *what)
                     (size_t)(self->at - self->line_start) + 1, what);
 }
 
-/* Line ends stand nowhere else in a valid text, so this is where lines are counted. */
+/* Newlines occur nowhere else in a valid text, so lines are counted here. */
 static void skip_space(parser *self)
 {
     for (; self->at < self->end; self->at++) {
@@ -46,7 +46,7 @@ static lig_status add_value(parser *self, uint32_t kind, const char *text, size_
 {
     cli_json *json = self->json;
     if (json->count == json->limit)
-        return lig_fail(LIG_E_LIMIT, "the JSON text holds more than %zu values", json->limit);
+        return lig_fail(LIG_E_LIMIT, "JSON text has more than %zu values", json->limit);
     if (json->count == json->capacity) {
         size_t capacity = json->capacity ? json->capacity * 2 : 64;
         cli_json_value *grown = realloc(json->values, capacity * sizeof *grown);
@@ -72,7 +72,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Four hex digits at `at`; -1 when they are not there. */
+/* Four hex digits at `at`; -1 if they are invalid. */
 static int32_t hex_unit(const parser *self, const char *at)
 {
     int32_t unit = 0;
@@ -107,21 +107,21 @@ static char *put_utf8(char *out, uint32_t code)
     return out;
 }
 
-/* `at` stands behind "\u". */
+/* `at` is just after "\\u". */
 static lig_status take_unicode(parser *self, char **out)
 {
     int32_t unit = hex_unit(self, self->at), low;
     if (unit < 0)
         return bad(self, "\\u needs four hexadecimal digits");
     if (unit == 0)
-        return bad(self, "a string holds an escaped NUL");
+        return bad(self, "escaped NUL in a string");
     self->at += 4;
     if (unit >= 0xD800 && unit < 0xE000) {
         int paired =
             unit < 0xDC00 && self->end - self->at >= 6 && self->at[0] == '\\' && self->at[1] == 'u';
         low = paired ? hex_unit(self, self->at + 2) : -1;
         if (low < 0xDC00 || low >= 0xE000)
-            return bad(self, "half of a surrogate pair");
+            return bad(self, "unpaired surrogate");
         self->at += 6;
         unit = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
     }
@@ -133,7 +133,7 @@ static lig_status take_escape(parser *self, char **out)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     if (self->end - self->at < 2)
-        return bad(self, "the text ends inside a string");
+        return bad(self, "unterminated string");
     const char *found = self->at[1] != '\0' ? strchr(from, self->at[1]) : NULL;
     if (found != NULL) {
         self->at += 2;
@@ -146,8 +146,8 @@ static lig_status take_escape(parser *self, char **out)
     return take_unicode(self, out);
 }
 
-/* Bytes of the UTF-8 sequence at `at`; 0 when it is none (overlong forms and surrogates are none).
- */
+/* Length of the UTF-8 sequence at `at`; 0 if it is invalid (including overlong forms and
+ * surrogates). */
 static size_t utf8_bytes(const unsigned char *at, const unsigned char *end)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -167,7 +167,7 @@ static size_t utf8_bytes(const unsigned char *at, const unsigned char *end)
     return code >= least[bytes] && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF) ? bytes : 0;
 }
 
-/* Where the run of plain ASCII at `at` ends: most of most texts, and nothing to look at. */
+/* The end of the run of plain ASCII at `at`, which needs no decoding and is most of most texts. */
 static char *skip_plain(const parser *self, char *at)
 {
     while (at < self->end && *at >= 0x20 && *at < 0x7F && *at != '"' && *at != '\\')
@@ -175,8 +175,7 @@ static char *skip_plain(const parser *self, char *at)
     return at;
 }
 
-/* `at` stands on the opening quote. Decoding never makes a string longer, so it is done where the
- * text lies. */
+/* `at` is at the opening quote. Decoding never lengthens a string, so it is done in place. */
 static lig_status take_string(parser *self, char **text, size_t *bytes)
 {
     char *out = ++self->at;
@@ -190,16 +189,16 @@ static lig_status take_string(parser *self, char **text, size_t *bytes)
         if (step == 0)
             step = utf8_bytes((unsigned char *)self->at, (unsigned char *)self->end);
         if (step == 0)
-            return bad(self, "a string is not valid UTF-8");
+            return bad(self, "invalid UTF-8 in a string");
         if ((unsigned char)*self->at < 0x20)
-            return bad(self, "a control character in a string must be escaped");
+            return bad(self, "unescaped control character in a string");
         if (out != self->at)
             memmove(out, self->at, step);
         out += step;
         self->at += step;
     }
     if (self->at == self->end)
-        return bad(self, "the text ends inside a string");
+        return bad(self, "unterminated string");
     self->at++;
     *bytes = (size_t)(out - *text);
     *out = '\0';
@@ -220,19 +219,19 @@ static lig_status take_number(parser *self)
     char *start = self->at, *at = start + (*start == '-'), *digits = at;
     at = skip_digits(self, at);
     if (at == digits || (*digits == '0' && at - digits > 1))
-        return bad(self, "a value was expected here");
+        return bad(self, "expected a value");
     if (at < self->end && *at == '.') {
         digits = ++at;
         at = skip_digits(self, at);
         if (at == digits)
-            return bad(self, "a number needs digits behind its point");
+            return bad(self, "expected digits after the decimal point");
     }
     if (at < self->end && (*at | 0x20) == 'e') {
         at += at + 1 < self->end && (at[1] == '+' || at[1] == '-') ? 2 : 1;
         digits = at;
         at = skip_digits(self, at);
         if (at == digits)
-            return bad(self, "a number needs digits in its exponent");
+            return bad(self, "expected digits in the exponent");
     }
     self->at = at;
     return add_value(self, CLI_JSON_NUMBER, start, (size_t)(at - start));
@@ -248,7 +247,7 @@ static lig_status take_word(parser *self)
             return add_value(self, CLI_JSON_NULL + i, NULL, 0);
         }
     }
-    return bad(self, "a value was expected here");
+    return bad(self, "expected a value");
 }
 
 static lig_status open_container(parser *self, uint32_t kind)
@@ -266,7 +265,7 @@ static lig_status take_value(parser *self)
     char *text;
     size_t bytes;
     if (self->at == self->end)
-        return bad(self, "the text ends where a value was expected");
+        return bad(self, "unexpected end of text, expected a value");
     switch (*self->at) {
     case '{': return open_container(self, CLI_JSON_OBJECT);
     case '[': return open_container(self, CLI_JSON_ARRAY);
@@ -285,26 +284,25 @@ static lig_status take_key(parser *self)
     char *key;
     size_t bytes;
     if (self->at == self->end || *self->at != '"')
-        return bad(self, "a key in quotes was expected here");
+        return bad(self, "expected a key in quotes");
     LIG_TRY(take_string(self, &key, &bytes));
     skip_space(self);
     if (self->at == self->end || *self->at != ':')
-        return bad(self, "':' was expected here");
+        return bad(self, "expected ':'");
     self->at++;
     skip_space(self);
     self->key = key;
     return LIG_OK;
 }
 
-/* One step inside the innermost container: its end, or a comma where one is due, and a value. */
+/* One step inside the innermost container: its end, or a comma where required, and a value. */
 static lig_status take_item(parser *self)
 {
     uint32_t index = self->open[self->depth - 1];
     cli_json_value *around = &self->json->values[index];
     int object = around->kind == CLI_JSON_OBJECT;
     if (self->at == self->end)
-        return bad(self,
-                   object ? "the text ends inside an object" : "the text ends inside an array");
+        return bad(self, object ? "unterminated object" : "unterminated array");
     if (*self->at == (object ? '}' : ']')) {
         around->span = (uint32_t)(self->json->count - index);
         self->depth--;
@@ -313,8 +311,7 @@ static lig_status take_item(parser *self)
     }
     if (around->count > 0) {
         if (*self->at != ',')
-            return bad(self,
-                       object ? "',' or '}' was expected here" : "',' or ']' was expected here");
+            return bad(self, object ? "expected ',' or '}'" : "expected ',' or ']'");
         self->at++;
         skip_space(self);
     }
@@ -332,15 +329,14 @@ static lig_status parse_all(parser *self)
         LIG_TRY(take_item(self));
         skip_space(self);
     }
-    return self->at == self->end ? LIG_OK
-                                 : bad(self, "something stands behind the end of the text");
+    return self->at == self->end ? LIG_OK : bad(self, "unexpected text after the end of the value");
 }
 
 lig_status cli_json_parse(char *text, size_t bytes, size_t value_limit, cli_json **json)
 {
     parser self = {.at = text, .end = text + bytes, .line_start = text, .line = 1};
     if (bytes >= CLI_JSON_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT, "a JSON text of %zu bytes is too large", bytes);
+        return lig_fail(LIG_E_LIMIT, "JSON text of %zu bytes is too large", bytes);
     self.json = calloc(1, sizeof *self.json);
     if (self.json == NULL)
         return lig_fail(LIG_E_NOMEM, "out of memory for a JSON text");
@@ -384,7 +380,7 @@ static lig_status read_all(FILE *file, const char *path, uint64_t byte_limit, ch
     if (data == NULL)
         return lig_fail(LIG_E_NOMEM, "out of memory reading '%s'", path);
     if (ferror(file))
-        status = lig_fail(LIG_E_IO, "'%s' cannot be read: %s", path, strerror(errno));
+        status = lig_fail(LIG_E_IO, "cannot read '%s': %s", path, strerror(errno));
     else if (used > byte_limit)
         status = lig_fail(LIG_E_LIMIT, "'%s' is larger than %llu bytes", path,
                           (unsigned long long)byte_limit);
@@ -404,8 +400,8 @@ lig_status cli_json_read(const char *path, uint64_t byte_limit, cli_json **json)
     char *text;
     size_t bytes;
     if (file == NULL)
-        return lig_fail(errno == ENOENT ? LIG_E_NOTFOUND : LIG_E_IO, "'%s' cannot be opened: %s",
-                        path, strerror(errno));
+        return lig_fail(errno == ENOENT ? LIG_E_NOTFOUND : LIG_E_IO, "cannot open '%s': %s", path,
+                        strerror(errno));
     lig_status status = read_all(file, path, byte_limit, &text, &bytes);
     if (!standard)
         fclose(file);
@@ -418,8 +414,7 @@ lig_status cli_json_read(const char *path, uint64_t byte_limit, cli_json **json)
     return status;
 }
 
-/* --- looking at values
- * -------------------------------------------------------------------------------------------- */
+/* --- access to values ------------------------------------------------------------------------ */
 
 const cli_json_value *cli_json_root(const cli_json *json)
 {
@@ -451,11 +446,11 @@ const cli_json_value *cli_json_member(const cli_json_value *object, const char *
 static lig_status wrong(const cli_json_value *value, const char *what, const char *wanted)
 {
     if (value == NULL)
-        return lig_fail(LIG_E_INVALID, "%s is not there; it must be %s", what, wanted);
+        return lig_fail(LIG_E_INVALID, "%s is missing: expected %s", what, wanted);
     if (value->kind == CLI_JSON_NUMBER)
-        return lig_fail(LIG_E_INVALID, "%s is %.*s; it must be %s", what,
+        return lig_fail(LIG_E_INVALID, "%s is %.*s: expected %s", what,
                         value->bytes < 40 ? (int)value->bytes : 40, value->text, wanted);
-    return lig_fail(LIG_E_INVALID, "%s must be %s", what, wanted);
+    return lig_fail(LIG_E_INVALID, "invalid %s: expected %s", what, wanted);
 }
 
 lig_status cli_json_to_double(const cli_json_value *value, const char *what, double *out)
@@ -468,7 +463,7 @@ lig_status cli_json_to_double(const cli_json_value *value, const char *what, dou
     return LIG_OK;
 }
 
-/* 1 when the number is written without fraction and exponent. */
+/* Returns 1 if the number has no fraction and no exponent. */
 static int plain_integer(const cli_json_value *value)
 {
     if (value == NULL || value->kind != CLI_JSON_NUMBER)
@@ -485,7 +480,7 @@ lig_status cli_json_to_u64(const cli_json_value *value, const char *what, uint64
     unsigned long long number =
         plain_integer(value) && value->text[0] != '-' ? strtoull(value->text, NULL, 10) : 0;
     if (!plain_integer(value) || value->text[0] == '-' || errno != 0)
-        return wrong(value, what, "a whole number, 0 or more");
+        return wrong(value, what, "a non-negative integer");
     *out = number;
     return LIG_OK;
 }
@@ -495,7 +490,7 @@ lig_status cli_json_to_i64(const cli_json_value *value, const char *what, int64_
     errno = 0;
     long long number = plain_integer(value) ? strtoll(value->text, NULL, 10) : 0;
     if (!plain_integer(value) || errno != 0)
-        return wrong(value, what, "a whole number");
+        return wrong(value, what, "an integer");
     *out = number;
     return LIG_OK;
 }

@@ -107,7 +107,7 @@ void cli_json_put_double(cli_json_writer *writer, const char *key, double value)
         return;
     }
     for (int digits = 15; digits <= 17;
-         digits++) { /* the shortest that reads back as the same number */
+         digits++) { /* the shortest form that reads back as the same number */
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value)
             break;

@@ -17,7 +17,7 @@ static void put_maps(cli_json_writer *writer, const lig_model *model)
     cli_json_close(writer, '}');
 }
 
-/* What Python saves is JSON and is written as it is; a text of C's own is a string. */
+/* Meta saved by Python is JSON and written verbatim; plain text from C is written as a string. */
 static void put_meta(cli_json_writer *writer, const char *meta)
 {
     char *copy = NULL;

@@ -27,7 +27,7 @@ typedef struct scan {
 
 static lig_status corrupt(const char *name, const char *what)
 {
-    return lig_fail(LIG_E_CORRUPT, "array '%.200s' is no valid .npy: %s", name, what);
+    return lig_fail(LIG_E_CORRUPT, "'%.200s' is not a valid .npy array: %s", name, what);
 }
 
 static void skip_space(scan *self)
@@ -36,7 +36,7 @@ static void skip_space(scan *self)
         self->at++;
 }
 
-/* 1 and steps over it when the next letter is `letter`. */
+/* Consumes the next character and returns 1 if it is `letter`. */
 static int take(scan *self, char letter)
 {
     skip_space(self);
@@ -46,7 +46,7 @@ static int take(scan *self, char letter)
     return 1;
 }
 
-/* A string without escapes, as NumPy writes them. */
+/* A string without escapes, as written by NumPy. */
 static int take_string(scan *self, char *text, size_t text_bytes)
 {
     skip_space(self);
@@ -80,9 +80,10 @@ static lig_status take_descr(scan *self)
     skip_space(self);
     if (self->at < self->end && *self->at == '[')
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "array '%.200s' has fields; only plain numbers can be stored", self->name);
+                        "array '%.200s' has a structured dtype: only plain numbers can be stored",
+                        self->name);
     if (!take_string(self, descr, sizeof descr))
-        return corrupt(self->name, "its descr is no string");
+        return corrupt(self->name, "descr is not a string");
     for (const spelling *known = spellings; known->descr != NULL; known++) {
         if (strcmp(known->descr, descr) == 0) {
             self->npy->dtype = known->dtype;
@@ -91,12 +92,11 @@ static lig_status take_descr(scan *self)
     }
     if (descr[0] == '>')
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "array '%.200s' is big-endian ('%s'): save it again with "
+                        "array '%.200s' is big-endian ('%s'): convert it with "
                         "array.astype(array.dtype.newbyteorder('<'))",
                         self->name, descr);
-    return lig_fail(LIG_E_UNSUPPORTED,
-                    "array '%.200s' has the dtype '%s'; only numbers can be stored", self->name,
-                    descr);
+    return lig_fail(LIG_E_UNSUPPORTED, "array '%.200s' has dtype '%s': only numbers can be stored",
+                    self->name, descr);
 }
 
 static lig_status take_dimension(scan *self)
@@ -104,7 +104,7 @@ static lig_status take_dimension(scan *self)
     int64_t size = 0;
     skip_space(self);
     if (self->at == self->end || *self->at < '0' || *self->at > '9')
-        return corrupt(self->name, "a dimension is no whole number");
+        return corrupt(self->name, "a dimension is not an integer");
     for (; self->at < self->end && *self->at >= '0' && *self->at <= '9'; self->at++)
         if (__builtin_mul_overflow(size, 10, &size) ||
             __builtin_add_overflow(size, *self->at - '0', &size))
@@ -119,14 +119,14 @@ static lig_status take_dimension(scan *self)
 static lig_status take_shape(scan *self)
 {
     if (!take(self, '('))
-        return corrupt(self->name, "its shape is no tuple");
+        return corrupt(self->name, "shape is not a tuple");
     self->npy->ndim = 0;
     while (!take(self, ')')) {
         LIG_TRY(take_dimension(self));
         if (take(self, ','))
             continue;
         if (!take(self, ')'))
-            return corrupt(self->name, "its shape is no tuple");
+            return corrupt(self->name, "shape is not a tuple");
         break;
     }
     return LIG_OK;
@@ -136,7 +136,7 @@ static lig_status take_member(scan *self)
 {
     char key[32];
     if (!take_string(self, key, sizeof key) || !take(self, ':'))
-        return corrupt(self->name, "its header is no dict");
+        return corrupt(self->name, "header is not a dict");
     if (strcmp(key, "descr") == 0) {
         self->seen |= 1;
         return take_descr(self);
@@ -152,43 +152,43 @@ static lig_status take_member(scan *self)
         self->seen |= 4;
         return take_shape(self);
     }
-    return corrupt(self->name, "its header has an unknown key");
+    return corrupt(self->name, "header has an unknown key");
 }
 
 static lig_status take_dict(scan *self)
 {
     if (!take(self, '{'))
-        return corrupt(self->name, "its header is no dict");
+        return corrupt(self->name, "header is not a dict");
     while (!take(self, '}')) {
         LIG_TRY(take_member(self));
         if (take(self, ','))
             continue;
         if (!take(self, '}'))
-            return corrupt(self->name, "its header is no dict");
+            return corrupt(self->name, "header is not a dict");
         break;
     }
     skip_space(self);
     if (self->at != self->end)
-        return corrupt(self->name, "something stands behind its header");
+        return corrupt(self->name, "unexpected text after the header");
     return self->seen == 7 ? LIG_OK
-                           : corrupt(self->name, "descr, fortran_order or shape is not there");
+                           : corrupt(self->name, "descr, fortran_order or shape is missing");
 }
 
 lig_status cli_npy_parse(cli_npy *npy, const char *name, const uint8_t *data, uint64_t bytes)
 {
     *npy = (cli_npy){0};
     if (bytes < 12 || memcmp(data, "\x93NUMPY", 6) != 0)
-        return corrupt(name, "it does not begin as one");
+        return corrupt(name, "wrong magic number");
     if (data[6] < 1 || data[6] > 3)
-        return lig_fail(LIG_E_UNSUPPORTED, "array '%.200s' has .npy version %u.%u", name, data[6],
-                        data[7]);
+        return lig_fail(LIG_E_UNSUPPORTED, "array '%.200s' has unsupported .npy version %u.%u",
+                        name, data[6], data[7]);
     uint64_t length = data[8] | (uint64_t)data[9] << 8, start = 10;
     if (data[6] > 1) {
         length |= (uint64_t)data[10] << 16 | (uint64_t)data[11] << 24;
         start = 12;
     }
     if (length > bytes - start)
-        return corrupt(name, "it is shorter than its header says");
+        return corrupt(name, "truncated header");
     const char *text = (const char *)data + start;
     scan self = {.name = name, .at = text, .end = text + length, .npy = npy};
     LIG_TRY(take_dict(&self));
@@ -196,9 +196,9 @@ lig_status cli_npy_parse(cli_npy *npy, const char *name, const uint8_t *data, ui
     npy->bytes = lig_dtype_bytes(npy->dtype);
     for (uint32_t i = 0; i < npy->ndim; i++)
         if (__builtin_mul_overflow(npy->bytes, (uint64_t)npy->shape[i], &npy->bytes))
-            return corrupt(name, "its shape is too large");
+            return corrupt(name, "shape is too large");
     if (npy->bytes != bytes - npy->header_bytes)
-        return corrupt(name, "its shape does not fit its bytes");
+        return corrupt(name, "shape does not match the size of the data");
     return LIG_OK;
 }
 
@@ -210,10 +210,10 @@ lig_status cli_npy_format(const lig_tensor *tensor, char *header, size_t *header
     while (known->descr != NULL && known->dtype != tensor->dtype)
         known++;
     if (known->descr == NULL)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "tensor '%.200s' is %s, which NumPy has no name for; write "
-                        ".safetensors instead",
-                        tensor->name, lig_dtype_name(tensor->dtype));
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "tensor '%.200s' has dtype %s, which NumPy does not support (use .safetensors instead)",
+            tensor->name, lig_dtype_name(tensor->dtype));
     size_t used = (size_t)snprintf(text, room, "{'descr': '%s', 'fortran_order': False, 'shape': (",
                                    known->descr);
     for (uint32_t i = 0; i < tensor->ndim; i++)

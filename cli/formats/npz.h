@@ -1,4 +1,4 @@
-/* Numbers of the zip format that reading and writing share. */
+/* Constants of the zip format shared by reader and writer. */
 #ifndef CLI_NPZ_H
 #define CLI_NPZ_H
 

@@ -1,6 +1,5 @@
-/* Writes an .npz: entries are stored, not compressed, so that a tensor's bytes lie in the file as
- * they are. A checksum stands before the bytes it is of, so it is put in place afterwards: bytes
- * are read once. */
+/* Writes an .npz: entries are stored uncompressed, so a tensor's bytes are in the file as they are.
+ * A checksum precedes the bytes it covers, so it is filled in afterwards: bytes are read once. */
 #include "batch.h"
 #include "formats/npz.h"
 
@@ -66,7 +65,7 @@ static lig_status put_local_extra(cli_outfile *out, const placed *place)
 
 static lig_status put_counted(cli_outfile *out, const void *data, uint64_t bytes, uint32_t *crc)
 {
-    const uint64_t piece = UINT64_C(1) << 20; /* the second reader finds it in the cache */
+    const uint64_t piece = UINT64_C(1) << 20; /* the second pass finds it in the cache */
     for (uint64_t done = 0; done < bytes; done += piece) {
         uint64_t now = bytes - done < piece ? bytes - done : piece;
         *crc = cli_crc32(*crc, (const char *)data + done, now);
@@ -112,7 +111,7 @@ static lig_status put_entry(cli_outfile *out, const char *name, const placed *pl
     int large = place->bytes >= UINT32_MAX, far = place->offset >= UINT32_MAX;
     size_t extra_bytes = (large ? 16 : 0) + (far ? 8 : 0);
     add(&fixed, ZIP_ENTRY, 4);
-    add(&fixed, 45 | 3 << 8, 2); /* made on Unix */
+    add(&fixed, 45 | 3 << 8, 2); /* created on Unix */
     add_middle(&fixed, place, name_bytes + 4, extra_bytes > 0 ? extra_bytes + 4 : 0);
     add(&fixed, 0, 2);
     add(&fixed, 0, 2);

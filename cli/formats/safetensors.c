@@ -1,5 +1,5 @@
 /* Reads the header of a .safetensors file: eight bytes of length, JSON, then the tensors' bytes
- * without holes. Nothing in it is believed before it has been compared with the file's size. */
+ * without holes. Every value is checked against the file's size before use. */
 #include "batch.h"
 
 #include <stdlib.h>
@@ -46,12 +46,12 @@ const cli_safetensors_dtype *cli_safetensors_dtypes(void)
 
 static lig_status corrupt(const parse *self, const char *what)
 {
-    return lig_fail(LIG_E_CORRUPT, "'%s' is no valid safetensors file: %s", self->path, what);
+    return lig_fail(LIG_E_CORRUPT, "'%s' is not a valid safetensors file: %s", self->path, what);
 }
 
 static lig_status corrupt_tensor(const parse *self, const char *name, const char *what)
 {
-    return lig_fail(LIG_E_CORRUPT, "'%s' is no valid safetensors file: tensor '%.200s': %s",
+    return lig_fail(LIG_E_CORRUPT, "'%s' is not a valid safetensors file: tensor '%.200s': %s",
                     self->path, name, what);
 }
 
@@ -59,15 +59,14 @@ static lig_status take_dtype(const parse *self, const cli_json_value *entry, lig
 {
     const cli_json_value *dtype = cli_json_member(entry, "dtype");
     if (dtype == NULL || dtype->kind != CLI_JSON_STRING)
-        return corrupt_tensor(self, tensor->name, "it has no dtype");
+        return corrupt_tensor(self, tensor->name, "missing dtype");
     for (const cli_safetensors_dtype *known = dtypes; known->name != NULL; known++) {
         if (strcmp(known->name, dtype->text) == 0) {
             tensor->dtype = (uint16_t)known->dtype;
             return LIG_OK;
         }
     }
-    return lig_fail(LIG_E_UNSUPPORTED,
-                    "'%s': tensor '%.200s' has the dtype '%.40s', which is not known here",
+    return lig_fail(LIG_E_UNSUPPORTED, "'%s': tensor '%.200s' has unsupported dtype '%.40s'",
                     self->path, tensor->name, dtype->text);
 }
 
@@ -75,18 +74,18 @@ static lig_status take_shape(parse *self, const cli_json_value *entry, lig_tenso
 {
     const cli_json_value *shape = cli_json_member(entry, "shape"), *at;
     if (shape == NULL || shape->kind != CLI_JSON_ARRAY)
-        return corrupt_tensor(self, tensor->name, "it has no shape");
+        return corrupt_tensor(self, tensor->name, "missing shape");
     if (shape->count > LIG_NDIM_MAX)
-        return lig_fail(LIG_E_LIMIT, "'%s': tensor '%.200s' has %u dimensions, %d is the limit",
+        return lig_fail(LIG_E_LIMIT, "'%s': tensor '%.200s' has %u dimensions, the limit is %d",
                         self->path, tensor->name, shape->count, LIG_NDIM_MAX);
     tensor->shape = self->next_shape;
     tensor->ndim = shape->count;
     for (at = cli_json_first(shape); at != NULL; at = cli_json_next(shape, at)) {
         int64_t *size = self->next_shape++;
         if (cli_json_to_i64(at, "a dimension", size) != LIG_OK || *size < 0)
-            return corrupt_tensor(self, tensor->name, "a dimension is no whole number");
+            return corrupt_tensor(self, tensor->name, "a dimension is not a non-negative integer");
     }
-    /* F4 counts values and our element is the byte that holds two of them. */
+    /* F4 counts values, while our element is the byte that holds two of them. */
     if (tensor->dtype == LIG_FLOAT4_E2M1FN_X2) {
         if (tensor->ndim == 0 || self->next_shape[-1] % 2 != 0)
             return corrupt_tensor(self, tensor->name, "4-bit values do not fill whole bytes");
@@ -95,7 +94,7 @@ static lig_status take_shape(parse *self, const cli_json_value *entry, lig_tenso
     return LIG_OK;
 }
 
-/* The bytes that the shape takes; a product that overflows cannot be the file's. */
+/* The number of bytes of the shape; a product that overflows cannot match the file. */
 static int shape_bytes(const lig_tensor *tensor, uint64_t *bytes)
 {
     uint64_t product = lig_dtype_bytes(tensor->dtype);
@@ -114,11 +113,11 @@ static lig_status take_offsets(const parse *self, const cli_json_value *entry, l
     if (offsets == NULL || offsets->kind != CLI_JSON_ARRAY || offsets->count != 2 ||
         cli_json_to_u64(first, "an offset", &begin) != LIG_OK ||
         cli_json_to_u64(cli_json_next(offsets, first), "an offset", &end) != LIG_OK)
-        return corrupt_tensor(self, tensor->name, "data_offsets must be two whole numbers");
+        return corrupt_tensor(self, tensor->name, "data_offsets must be two integers");
     if (begin > end || end > self->data_bytes)
-        return corrupt_tensor(self, tensor->name, "its bytes lie outside the file");
+        return corrupt_tensor(self, tensor->name, "data outside the file");
     if (!shape_bytes(tensor, &tensor->bytes) || tensor->bytes != end - begin)
-        return corrupt_tensor(self, tensor->name, "its shape does not fit its bytes");
+        return corrupt_tensor(self, tensor->name, "shape does not match the size of the data");
     tensor->data = (void *)(uintptr_t)(self->data + begin);
     return LIG_OK;
 }
@@ -131,7 +130,7 @@ static int by_place(const void *a, const void *b)
     return (left->bytes > right->bytes) - (left->bytes < right->bytes);
 }
 
-/* Every byte belongs to exactly one tensor. */
+/* Every byte must belong to exactly one tensor. */
 static lig_status check_cover(const parse *self)
 {
     const cli_batch *batch = self->batch;
@@ -144,16 +143,18 @@ static lig_status check_cover(const parse *self)
     qsort(order, batch->count, sizeof *order, by_place);
     for (size_t i = 0; status == LIG_OK && i < batch->count; i++) {
         if ((const uint8_t *)order[i]->data != at)
-            status = corrupt_tensor(self, order[i]->name, "its bytes overlap or leave a hole");
+            status =
+                corrupt_tensor(self, order[i]->name, "data of tensors overlaps or leaves a hole");
         at += order[i]->bytes;
     }
     free(order);
     LIG_TRY(status);
-    return at == self->data + self->data_bytes ? LIG_OK
-                                               : corrupt(self, "bytes belong to no tensor");
+    return at == self->data + self->data_bytes
+               ? LIG_OK
+               : corrupt(self, "unused bytes after the last tensor");
 }
 
-/* What our own files carry beside plain tags. */
+/* Metadata of files written by Ligament, in addition to plain tags. */
 static lig_status take_metrics(cli_batch *batch, const cli_json_value *text)
 {
     char *copy;
@@ -178,12 +179,12 @@ static lig_status take_metadata(const parse *self, const cli_json_value *metadat
     if (metadata == NULL)
         return LIG_OK;
     if (metadata->kind != CLI_JSON_OBJECT)
-        return corrupt(self, "__metadata__ is no object");
+        return corrupt(self, "__metadata__ must be an object");
     LIG_TRY(cli_alloc(&batch->tags, metadata->count, sizeof *batch->tags));
     for (const cli_json_value *at = cli_json_first(metadata); at != NULL;
          at = cli_json_next(metadata, at)) {
         if (at->kind != CLI_JSON_STRING)
-            return corrupt(self, "__metadata__ holds something that is no string");
+            return corrupt(self, "__metadata__ values must be strings");
         if (strcmp(at->key, CLI_METRICS_KEY) == 0 && batch->metric_json == NULL)
             LIG_TRY(take_metrics(batch, at));
         else if (strcmp(at->key, CLI_META_KEY) == 0)
@@ -200,7 +201,7 @@ static lig_status take_tensors(parse *self, const cli_json_value *root)
 {
     cli_batch *batch = self->batch;
     LIG_TRY(cli_alloc(&batch->tensors, root->count, sizeof *batch->tensors));
-    /* No tensor has more dimensions than its entry has values. */
+    /* A tensor cannot have more dimensions than its entry has values. */
     LIG_TRY(cli_alloc(&batch->shapes, root->span, sizeof *batch->shapes));
     self->next_shape = batch->shapes;
     for (const cli_json_value *at = cli_json_first(root); at != NULL;
@@ -210,7 +211,7 @@ static lig_status take_tensors(parse *self, const cli_json_value *root)
             continue;
         tensor->name = at->key;
         if (at->kind != CLI_JSON_OBJECT)
-            return corrupt_tensor(self, tensor->name, "its entry is no object");
+            return corrupt_tensor(self, tensor->name, "entry must be an object");
         LIG_TRY(take_dtype(self, at, tensor));
         LIG_TRY(take_shape(self, at, tensor));
         LIG_TRY(take_offsets(self, at, tensor));
@@ -226,13 +227,13 @@ lig_status cli_safetensors_parse(cli_batch *batch, const char *path, const void 
     uint64_t header_bytes = 0;
     char *header;
     if (bytes < 8)
-        return corrupt(&self, "it is shorter than its header");
+        return corrupt(&self, "too short for a header");
     for (int i = 7; i >= 0; i--)
         header_bytes = header_bytes << 8 | in[i];
     if (header_bytes > CLI_SAFETENSORS_HEADER_MAX)
-        return corrupt(&self, "its header would be larger than 100 MB");
+        return corrupt(&self, "header larger than 100 MB");
     if (header_bytes > bytes - 8)
-        return corrupt(&self, "it is shorter than its header says");
+        return corrupt(&self, "truncated header");
     self.data = in + 8 + header_bytes;
     self.data_bytes = bytes - 8 - header_bytes;
     LIG_TRY(cli_batch_text(batch, in + 8, header_bytes, &header));
@@ -243,7 +244,7 @@ lig_status cli_safetensors_parse(cli_batch *batch, const char *path, const void 
     }
     const cli_json_value *root = cli_json_root(batch->json);
     if (root->kind != CLI_JSON_OBJECT)
-        return corrupt(&self, "its header is no object");
+        return corrupt(&self, "header is not an object");
     LIG_TRY(take_tensors(&self, root));
     LIG_TRY(check_cover(&self));
     return take_metadata(&self, cli_json_member(root, "__metadata__"));

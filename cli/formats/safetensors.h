@@ -1,4 +1,4 @@
-/* What reading and writing .safetensors share. */
+/* Declarations shared by the .safetensors reader and writer. */
 #ifndef CLI_SAFETENSORS_H
 #define CLI_SAFETENSORS_H
 

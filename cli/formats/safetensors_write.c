@@ -19,16 +19,16 @@ static lig_status check_names(const cli_batch *batch)
         const lig_tensor *tensor = &batch->tensors[i];
         if (dtype_name(tensor->dtype) == NULL)
             return lig_fail(LIG_E_UNSUPPORTED,
-                            "tensor '%.200s' is %s, which .safetensors has no name for",
+                            "tensor '%.200s' has dtype %s, which .safetensors does not support",
                             tensor->name, lig_dtype_name(tensor->dtype));
         if (tensor->dtype == LIG_FLOAT4_E2M1FN_X2 && tensor->ndim == 0)
-            return lig_fail(LIG_E_UNSUPPORTED,
-                            "tensor '%.200s': .safetensors has no 4-bit value without "
-                            "dimensions",
-                            tensor->name);
+            return lig_fail(
+                LIG_E_UNSUPPORTED,
+                "tensor '%.200s': .safetensors does not support 0-dimensional 4-bit tensors",
+                tensor->name);
         if (strcmp(tensor->name, "__metadata__") == 0)
             return lig_fail(LIG_E_UNSUPPORTED,
-                            "a tensor cannot be called '__metadata__' in .safetensors");
+                            "'__metadata__' is not a valid tensor name in .safetensors");
     }
     return LIG_OK;
 }
@@ -53,8 +53,8 @@ static int by_index(const void *a, const void *b)
     return left->index < right->index ? -1 : left->index > right->index;
 }
 
-/* There may be no holes, so wide elements come first: then each tensor is aligned to its elements.
- */
+/* Holes are not allowed, so wide elements come first: each tensor is then aligned to its
+ * elements. */
 static lig_status place_tensors(const cli_batch *batch, slot **slots)
 {
     slot *order;
@@ -123,8 +123,8 @@ static void put_entry(cli_json_writer *writer, const lig_tensor *tensor, uint64_
     cli_json_close(writer, '}');
 }
 
-/* Tensors are listed in the batch's order, whatever their place, so that a reader finds it again.
- */
+/* Tensors are listed in the batch's order, whatever their offset, so that a reader can restore
+ * it. */
 static lig_status put_header(const cli_batch *batch, const slot *slots, cli_outfile *out)
 {
     char *text = NULL;
@@ -149,10 +149,9 @@ static lig_status put_header(const cli_batch *batch, const slot *slots, cli_outf
     if (failed)
         status = lig_fail(LIG_E_NOMEM, "out of memory for a header");
     else if (bytes > CLI_SAFETENSORS_HEADER_MAX)
-        status = lig_fail(LIG_E_LIMIT,
-                          "the header of %zu tensors would be larger than the 100 MB that "
-                          ".safetensors allows",
-                          batch->count);
+        status = lig_fail(
+            LIG_E_LIMIT, "header of %zu tensors is larger than the 100 MB that .safetensors allows",
+            batch->count);
     if (status == LIG_OK)
         status = cli_outfile_put(out, length, sizeof length);
     if (status == LIG_OK)

@@ -1,6 +1,6 @@
-/* A model in several .safetensors files with an index that tells which tensor is where, as large
- * models are published. The index is written last: without it the folder holds no model. Small
- * models are published as one file in a folder of the same kind. */
+/* A model in several .safetensors files with an index that maps tensors to files, as large models
+ * are published. The index is written last: without it the directory holds no model. Small models
+ * are published as one file in a directory of the same layout. */
 #include "batch.h"
 
 #include <dirent.h>
@@ -41,7 +41,7 @@ int cli_sharded_index(const char *folder, char *path, size_t path_bytes)
 typedef struct shards {
     cli_batch *batch;
     const char *folder, *index;
-    const char **files; /* their names, sorted, each once */
+    const char **files; /* distinct file names, sorted */
     size_t file_count, tensor_count;
 } shards;
 
@@ -59,7 +59,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
 }
 
-/* Names come from the index: they stay inside the folder. */
+/* Names come from the index: they must not leave the directory. */
 static lig_status take_files(shards *self, const cli_json_value *map)
 {
     if (map == NULL || map->kind != CLI_JSON_OBJECT)
@@ -67,8 +67,10 @@ static lig_status take_files(shards *self, const cli_json_value *map)
     LIG_TRY(cli_alloc(&self->files, map->count, sizeof *self->files));
     for (const cli_json_value *at = cli_json_first(map); at != NULL; at = cli_json_next(map, at)) {
         if (at->kind != CLI_JSON_STRING || strchr(at->text, '/') != NULL || at->text[0] == '.')
-            return lig_fail(LIG_E_CORRUPT, "'%s': '%.200s' is in no file of its folder",
-                            self->index, at->key);
+            return lig_fail(
+                LIG_E_CORRUPT,
+                "'%s': invalid file name for '%.200s' (must be in the directory of the index)",
+                self->index, at->key);
         self->files[self->tensor_count++] = at->text;
     }
     qsort(self->files, self->tensor_count, sizeof *self->files, by_text);
@@ -98,24 +100,24 @@ static lig_status compare(const shards *self, const entry *listed, const entry *
 {
     for (size_t i = 0; i < self->tensor_count; i++) {
         if (strcmp(listed[i].name, held[i].name) != 0)
-            return lig_fail(LIG_E_CORRUPT, "'%s' lists '%.200s', which its files do not hold",
+            return lig_fail(LIG_E_CORRUPT, "'%s' lists '%.200s', which is in none of its files",
                             self->index, listed[i].name);
         if (strcmp(listed[i].file, held[i].file) != 0)
-            return lig_fail(LIG_E_CORRUPT, "'%s': '%.200s' is in '%.200s', not in '%.200s'",
+            return lig_fail(LIG_E_CORRUPT, "'%s': '%.200s' is in '%.200s', expected '%.200s'",
                             self->index, listed[i].name, held[i].file, listed[i].file);
     }
     return LIG_OK;
 }
 
-/* The index and the files must agree, or a tensor would be missing without a word. */
+/* The index and the files must agree, or a tensor would be missing silently. */
 static lig_status merge_parts(const shards *self, const cli_json_value *map)
 {
     cli_batch *batch = self->batch;
     entry *listed, *held;
     size_t used = 0, listed_count = 0;
     if (batch->count != self->tensor_count)
-        return lig_fail(LIG_E_CORRUPT, "'%s' lists %zu tensors, its files hold %zu", self->index,
-                        self->tensor_count, batch->count);
+        return lig_fail(LIG_E_CORRUPT, "'%s' lists %zu tensors, but its files contain %zu",
+                        self->index, self->tensor_count, batch->count);
     LIG_TRY(cli_alloc(&batch->tensors, batch->count, sizeof *batch->tensors));
     LIG_TRY(cli_alloc(&listed, 2 * batch->count, sizeof *listed));
     held = listed + batch->count;
@@ -170,7 +172,7 @@ lig_status cli_sharded_read(cli_batch *batch, const char *path)
         self.folder = dirname(copy);
         self.index = path;
     } else if (!cli_sharded_index(path, index, sizeof index)) {
-        status = lig_fail(LIG_E_NOTFOUND, "'%s' holds no single *" INDEX_END, path);
+        status = lig_fail(LIG_E_NOTFOUND, "expected exactly one index in '%s': *" INDEX_END, path);
     }
     if (status == LIG_OK)
         status = read_index(&self);
@@ -283,7 +285,7 @@ static lig_status write_index(const folder_out *self)
     return status;
 }
 
-/* All files of a model, or none of them. */
+/* All files of a model, or none. */
 static lig_status write_files(const folder_out *self)
 {
     size_t written = 0;
@@ -293,7 +295,7 @@ static lig_status write_files(const folder_out *self)
         status = write_shard(self, written);
     if (status == LIG_OK)
         status = write_index(self);
-    while (status != LIG_OK && written-- > 0) /* half a model is none */
+    while (status != LIG_OK && written-- > 0) /* remove a partial model */
         if (shard_path(self, written, 1, &path) == LIG_OK) {
             unlink(path);
             free(path);
@@ -308,18 +310,18 @@ static lig_status move_file(const folder_out *self, const char *folder, const ch
     if (status == LIG_OK)
         status = cli_format(&to, "%s/%s", folder, name);
     if (status == LIG_OK && rename(from, to) != 0)
-        status = cli_fail_path(to, "replaced");
+        status = cli_fail_path(to, "replace");
     free(from);
     free(to);
     return status;
 }
 
-/* Between the old index and the new one the folder holds no model, rather than some files of each.
- */
+/* Between the old index and the new one the directory holds no model, rather than some files of
+ * each. */
 static lig_status move_files(const folder_out *self, const char *folder, const char *index)
 {
     if (unlink(index) != 0)
-        return cli_fail_path(index, "replaced");
+        return cli_fail_path(index, "replace");
     for (size_t i = 0; i < self->shard_count; i++) {
         char *name;
         LIG_TRY(shard_path(self, i, 0, &name));
@@ -330,13 +332,13 @@ static lig_status move_files(const folder_out *self, const char *folder, const c
     return move_file(self, folder, "model" INDEX_END);
 }
 
-/* The new model is written beside the old one, which stays until all of it is there. */
+/* The new model is written next to the old one, which stays until the new one is complete. */
 static lig_status replace_files(folder_out *self, const char *index)
 {
     const char *folder = self->folder;
     char *room;
     LIG_TRY(cli_format(&room, "%s/.ligament-XXXXXX", folder));
-    lig_status status = mkdtemp(room) ? LIG_OK : cli_fail_path(folder, "written");
+    lig_status status = mkdtemp(room) ? LIG_OK : cli_fail_path(folder, "write");
     self->folder = room;
     if (status == LIG_OK) {
         status = write_files(self);
@@ -357,7 +359,7 @@ lig_status cli_sharded_write(const cli_batch *batch, const char *folder, uint64_
     if (there && !replace)
         return cli_fail_taken(index);
     if (mkdir(folder, 0777) != 0 && access(folder, W_OK) != 0)
-        return cli_fail_path(folder, "made");
+        return cli_fail_path(folder, "create");
     lig_status status = spread(&self);
     if (status == LIG_OK)
         status = there ? replace_files(&self, index) : write_files(&self);

@@ -28,12 +28,12 @@ const char *trace_role_name(uint32_t role)
 static lig_status check_header(const char *path, const header *start)
 {
     if (memcmp(start->magic, "LIGTRACE", 8) != 0)
-        return lig_fail(LIG_E_CORRUPT, "'%s' is no trace of a mesh", path);
+        return lig_fail(LIG_E_CORRUPT, "'%s' is not a mesh trace", path);
     if (start->version != 1 || start->record_bytes != sizeof(trace_record))
-        return lig_fail(LIG_E_UNSUPPORTED, "'%s' is a trace of version %u; this program knows 1",
-                        path, start->version);
+        return lig_fail(LIG_E_UNSUPPORTED, "'%s' is a trace of version %u, expected 1", path,
+                        start->version);
     if (start->role > LIG_MESH_SCHEDULER || start->rank >= LIG_MESH_MEMBERS_MAX)
-        return lig_fail(LIG_E_CORRUPT, "'%s' is of a member that cannot be", path);
+        return lig_fail(LIG_E_CORRUPT, "'%s' has an invalid member role or rank", path);
     return LIG_OK;
 }
 
@@ -47,7 +47,7 @@ static lig_status check_records(const char *path, const trace_file *file)
         for (int s = from; s <= to; s++)
             wrong |= record->stamps[s] < record->stamps[s - 1];
         if (wrong)
-            return lig_fail(LIG_E_CORRUPT, "record %zu of '%s' is none", i, path);
+            return lig_fail(LIG_E_CORRUPT, "record %zu of '%s' is invalid", i, path);
     }
     return LIG_OK;
 }
@@ -58,9 +58,9 @@ static lig_status read_open(const char *path, FILE *in, trace_file *file)
     struct stat about;
     if (fstat(fileno(in), &about) != 0 || !S_ISREG(about.st_mode) ||
         (uint64_t)about.st_size > file_bytes_max)
-        return lig_fail(LIG_E_LIMIT, "'%s' is no plain file of at most 8 GiB", path);
+        return lig_fail(LIG_E_LIMIT, "'%s' is not a regular file of at most 8 GiB", path);
     if (fread(&start, sizeof start, 1, in) != 1)
-        return lig_fail(LIG_E_CORRUPT, "'%s' is no trace of a mesh", path);
+        return lig_fail(LIG_E_CORRUPT, "'%s' is not a mesh trace", path);
     LIG_TRY(check_header(path, &start));
     size_t room = ((size_t)about.st_size - sizeof start) / sizeof(trace_record);
     file->role = start.role;
@@ -90,7 +90,7 @@ static int by_member(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* The last estimate is the best one; 0 where the file has none for the peer. */
+/* The last estimate is the best; 0 if the file has none for the peer. */
 static int64_t offset_to(const trace_file *file, uint32_t peer)
 {
     for (size_t i = file->count; i-- > 0;)
@@ -107,8 +107,8 @@ static void shift(trace_file *file, int64_t by)
                 file->records[i].stamps[s] += (uint64_t)by;
 }
 
-/* A worker's clock is behind the first server's by its offset; another server's is known through
- * the first worker, who talks to both. */
+/* The offset of a worker's clock is measured against the first server; other servers are related to
+ * it through the first worker, which is connected to both. */
 static void align(trace_run *run)
 {
     const trace_file *guide = NULL;
@@ -135,7 +135,7 @@ static lig_status read_folder(const char *folder, DIR *open, trace_run *run)
         if (length < 7 || strcmp(entry->d_name + length - 6, ".trace") != 0)
             continue;
         if (run->count == FILES_MAX)
-            return lig_fail(LIG_E_LIMIT, "'%s' has more than %d traces", folder, FILES_MAX);
+            return lig_fail(LIG_E_LIMIT, "'%s' contains more than %d traces", folder, FILES_MAX);
         char *path;
         LIG_TRY(cli_format(&path, "%s/%s", folder, entry->d_name));
         lig_status status = read_file(path, &run->files[run->count++]);
@@ -143,12 +143,12 @@ static lig_status read_folder(const char *folder, DIR *open, trace_run *run)
         LIG_TRY(status);
     }
     if (run->count == 0)
-        return lig_fail(LIG_E_NOTFOUND, "there is no trace in '%s': mesh.trace_to makes them",
+        return lig_fail(LIG_E_NOTFOUND, "no traces found in '%s' (record some with mesh.trace_to)",
                         folder);
     return LIG_OK;
 }
 
-/* A member that did not come back has left its file of the run before. */
+/* A member that did not rejoin has left the file of an earlier run. */
 static void leave_out_others(const char *folder, trace_run *run)
 {
     const trace_file *newest = &run->files[0];
@@ -163,7 +163,7 @@ static void leave_out_others(const char *folder, trace_run *run)
             run->files[kept++] = *file;
             continue;
         }
-        fprintf(stderr, "%s: the trace of %s %u is of an earlier run, and left out\n", folder,
+        fprintf(stderr, "%s: skipping the trace of %s %u from an earlier run\n", folder,
                 trace_role_name(file->role), file->rank);
         free(file->records);
     }

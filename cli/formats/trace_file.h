@@ -4,7 +4,7 @@
 
 #include <ligament/mesh.h>
 
-typedef struct trace_record { /* as it lies in the file */
+typedef struct trace_record { /* the layout of the file */
     uint32_t kind;
     uint32_t peer;
     uint64_t serial;
@@ -26,9 +26,9 @@ typedef struct trace_run {
     size_t count;
 } trace_run;
 
-/* Reads the *.trace files of the folder and brings all stamps to the clock of the first server.
- * Files of a group that began earlier are left out, with a line on the standard error for each. A
- * record that was cut off at a file's end is left out; CORRUPT for what is no trace. */
+/* Reads the *.trace files of the directory and converts all stamps to the clock of the first
+ * server. Files of an earlier group are skipped, with a line on standard error for each. A record
+ * that is cut off at a file's end is skipped; CORRUPT if a file is not a trace. */
 lig_status trace_run_read(const char *folder, trace_run *run);
 const char *trace_role_name(uint32_t role);
 void trace_run_fini(trace_run *run);

@@ -1,5 +1,5 @@
-/* Tables and single texts for people. Names come from files: nothing in them may reach the terminal
- * as a command. */
+/* Tables and single texts for the terminal. Names come from files: nothing in them may reach the
+ * terminal as a control sequence. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static size_t decode(const unsigned char *at, uint32_t *code)
     return bytes;
 }
 
-/* Controls, and the characters that turn the direction of writing or hide. */
+/* Control characters, and characters that change the writing direction or are invisible. */
 static int tricky(uint32_t code)
 {
     return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x200B && code <= 0x200F) ||
@@ -148,8 +148,7 @@ void cli_table_destroy(cli_table *table)
     free(table);
 }
 
-/* Columns of the screen that the first `bytes` bytes take. A character no font is sure about counts
- * as one. */
+/* Terminal columns of the first `bytes` bytes. A character of ambiguous width counts as one. */
 static size_t screen_width(const char *text)
 {
     size_t width = 0;
@@ -163,7 +162,7 @@ static size_t screen_width(const char *text)
     return width;
 }
 
-/* Bytes of the longest beginning that takes at most `width` columns. */
+/* Length of the longest prefix that takes at most `width` columns. */
 static size_t cut_bytes(const char *text, size_t width)
 {
     const unsigned char *at = (const unsigned char *)text;
@@ -213,8 +212,8 @@ static int colourful(FILE *file)
 
 enum { GAP = 2, NARROWEST = 12 };
 
-/* Natural widths; then the widest column that may shrink does, until the table fits or nothing
- * gives. */
+/* Natural widths; then the widest shrinkable column shrinks until the table fits or nothing is left
+ * to shrink. */
 static void choose_widths(const cli_table *table, size_t room, size_t *widths)
 {
     size_t total = 0;

@@ -1,6 +1,6 @@
-/* Data is synced before the rename, the folder after it: a crash leaves the old file or the new
- * one. Where the file system can, the file has no name until it is complete, so that not even a
- * kill leaves a temporary behind. */
+/* Data is synced before the rename, the directory after it: a crash leaves the old file or the new
+ * one. Where the file system supports it, the file has no name until it is complete, so that not
+ * even a kill leaves a temporary file. */
 #include "batch.h"
 
 #include <errno.h>
@@ -29,13 +29,12 @@ static lig_status open_named(cli_outfile *out)
         if (errno != EEXIST)
             break;
     }
-    return cli_fail_path(out->path, "written");
+    return cli_fail_path(out->path, "write");
 }
 
 lig_status cli_fail_taken(const char *path)
 {
-    return lig_fail(LIG_E_EXISTS, "'%s' is there already; --replace puts the new one in its place",
-                    path);
+    return lig_fail(LIG_E_EXISTS, "'%s' already exists (use --replace to overwrite it)", path);
 }
 
 lig_status cli_outfile_open(cli_outfile *out, const char *path)
@@ -66,7 +65,7 @@ static lig_status write_all(const cli_outfile *out, const void *data, uint64_t b
         if (wrote < 0 && errno == EINTR)
             continue;
         if (wrote < 0)
-            return cli_fail_path(out->path, "written");
+            return cli_fail_path(out->path, "write");
         at += wrote;
         offset += (uint64_t)wrote;
         bytes -= (uint64_t)wrote;
@@ -92,7 +91,8 @@ lig_status cli_outfile_mend(cli_outfile *out, uint64_t offset, const void *data,
     return write_all(out, data, bytes, offset);
 }
 
-/* Gives a nameless file a name beside its final one: a link cannot replace, a rename can. */
+/* Links a nameless file under a temporary name next to its final one: a link cannot replace a file,
+ * a rename can. */
 static lig_status link_temporary(cli_outfile *out)
 {
     char source[64];
@@ -108,32 +108,31 @@ static lig_status link_temporary(cli_outfile *out)
         if (errno != EEXIST)
             break;
     }
-    return cli_fail_path(out->path, "written");
+    return cli_fail_path(out->path, "write");
 }
 
 static lig_status sync_folder(const cli_outfile *out)
 {
     int fd = open(out->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return cli_fail_path(out->folder, "opened");
+        return cli_fail_path(out->folder, "open");
     int failed = fsync(fd);
     close(fd);
-    return failed ? cli_fail_path(out->folder, "synced") : LIG_OK;
+    return failed ? cli_fail_path(out->folder, "sync") : LIG_OK;
 }
 
 static lig_status finish(cli_outfile *out, int replace)
 {
     if (fsync(out->fd) != 0)
-        return cli_fail_path(out->path, "synced");
+        return cli_fail_path(out->path, "sync");
     if (out->temporary == NULL)
         LIG_TRY(link_temporary(out));
-    if (!replace) { /* unlike a rename, a link refuses a name that is taken */
+    if (!replace) { /* unlike rename, link fails if the name is taken */
         if (link(out->temporary, out->path) != 0)
-            return errno == EEXIST ? cli_fail_taken(out->path)
-                                   : cli_fail_path(out->path, "written");
+            return errno == EEXIST ? cli_fail_taken(out->path) : cli_fail_path(out->path, "write");
         unlink(out->temporary);
     } else if (rename(out->temporary, out->path) != 0) {
-        return cli_fail_path(out->path, "written");
+        return cli_fail_path(out->path, "write");
     }
     free(out->temporary);
     out->temporary = NULL;

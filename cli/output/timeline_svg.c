@@ -2,8 +2,8 @@
 
 enum { LEFT = 190, ROW = 34, TOP = 64, WIDTH = 1000, BELOW = 40 };
 
-/* Blue for forward, orange for backward, green for what of it can wait; a device's later stages are
- * darker, so that several on one can be told apart. */
+/* Blue for forward, orange for backward, green for its deferrable part; later stages of a device
+ * are darker, to tell several on one device apart. */
 static const char *const shades[3][3] = {{"#9ecae1", "#4292c6", "#08519c"},
                                          {"#fdbe85", "#f16913", "#a63603"},
                                          {"#c7e9c0", "#74c476", "#238b45"}};

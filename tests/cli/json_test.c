@@ -61,7 +61,7 @@ static void test_values(void **state)
     assert_int_equal(cli_json_to_u64(cli_json_member(root, "c"), "c", &whole), LIG_OK);
     assert_true(whole == UINT64_MAX);
     assert_int_equal(cli_json_to_u64(cli_json_member(root, "d"), "d", &whole), LIG_E_INVALID);
-    assert_non_null(strstr(lig_error_text(), "d is not there"));
+    assert_non_null(strstr(lig_error_text(), "d is missing"));
     cli_json_destroy(json);
     free(copy);
 }
@@ -87,16 +87,16 @@ static void test_refusals(void **state)
     static const struct {
         const char *text, *part;
     } cases[] = {
-        {"", "the text ends where a value was expected"},
-        {"[1,]", "a value was expected"},
+        {"", "unexpected end of text"},
+        {"[1,]", "expected a value"},
         {"[1 2]", "',' or ']'"},
-        {"{\"a\" 1}", "':' was expected"},
+        {"{\"a\" 1}", "expected ':'"},
         {"{\"a\": 1,}", "a key in quotes"},
         {"{a: 1}", "a key in quotes"},
-        {"[1", "inside an array"},
-        {"{\"a\": 1", "inside an object"},
-        {"\"abc", "inside a string"},
-        {"\"a\\", "inside a string"},
+        {"[1", "unterminated array"},
+        {"{\"a\": 1", "unterminated object"},
+        {"\"abc", "unterminated string"},
+        {"\"a\\", "unterminated string"},
         {"\"\\x\"", "unknown escape"},
         {"\"\\u12\"", "four hexadecimal"},
         {"\"\\ud800\"", "surrogate"},
@@ -106,13 +106,13 @@ static void test_refusals(void **state)
         {"\"\xc0\xaf\"", "UTF-8"},
         {"\"\xed\xa0\x80\"", "UTF-8"},
         {"\"a\tb\"", "control character"},
-        {"01", "a value was expected"},
-        {"-", "a value was expected"},
-        {"1.", "behind its point"},
+        {"01", "expected a value"},
+        {"-", "expected a value"},
+        {"1.", "after the decimal point"},
         {"1e+", "exponent"},
-        {"nul", "a value was expected"},
-        {"truefalse", "behind the end"},
-        {"1 1", "behind the end"},
+        {"nul", "expected a value"},
+        {"truefalse", "after the end"},
+        {"1 1", "after the end"},
         {"[\n1,\n  ?]", "line 3, column 3"},
     };
     (void)state;

@@ -122,7 +122,7 @@ def test_the_address_where_they_meet(ligament):
         text = ligament("launch", "-s0", "--address", host, "--", "sh", "-c", show)
         assert text == f"[worker 0] {host} {host}\n"
     error = ligament.fails("launch", "--address", "203.0.113.7", "--", "true")
-    assert "no port for the rendezvous at 203.0.113.7: Cannot assign" in error
+    assert "cannot bind a rendezvous port at 203.0.113.7: Cannot assign" in error
     error = ligament.fails("launch", "--address", "no.such.host.", "--", "true")
     assert "address 'no.such.host.'" in error
 
@@ -199,7 +199,8 @@ def test_a_failure_ends_the_job_with_its_status(ligament):
     done = ligament.run("launch", "-w3", "-s1", "--", "sh", "-c", script)
     assert done.returncode == 7
     assert re.fullmatch(
-        r"ligament: worker 1 \(pid \d+\) failed with status 7; ending the others\n", done.stderr
+        r"ligament: worker 1 \(pid \d+\) failed with status 7; terminating the others\n",
+        done.stderr,
     )
 
 
@@ -319,11 +320,11 @@ def test_python_prints_at_once(ligament):
 @pytest.mark.parametrize(
     ("words", "status", "part"),
     [
-        (["-w2"], 2, "needs"),
+        (["-w2"], 2, "missing arguments"),
         (["-w", "many", "--", "true"], 2, "workers"),
-        (["-w0", "-s0", "--", "true"], 1, "give -w or -s"),
-        (["-w1024", "--", "true"], 1, "1024 is the limit"),
-        (["--", "./no-such-program"], 1, "'./no-such-program' cannot be started: No such file"),
+        (["-w0", "-s0", "--", "true"], 1, "use -w or -s"),
+        (["-w1024", "--", "true"], 1, "at most 1024"),
+        (["--", "./no-such-program"], 1, "cannot start './no-such-program': No such file"),
     ],
 )
 def test_refusals(ligament, words, status, part):

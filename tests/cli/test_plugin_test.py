@@ -31,7 +31,7 @@ def test_all_members(ligament, full):
     answer = ligament.json("plugin-test", full())
     assert answer["failed"] == 0
     assert [c["check"] for c in answer["checks"] if c["result"] == "absent"] == [
-        "volume carries a store"
+        "volume supports a store"
     ]
 
 
@@ -44,21 +44,25 @@ def test_built_in(ligament, tmp_path, backend):
 @pytest.mark.parametrize(
     ("broken", "title", "sentence"),
     [
-        ("DTYPE", "every dtype comes back", "'of.float8_e5m2' (float8_e5m2, 15 bytes)"),
-        ("EMPTY", "0-dimensional and empty tensors come back", "no tensor"),
-        ("NAMES", "unusual names come back", "no tensor"),
-        ("REPLACE", "a set that is saved again replaces the old one", "contents"),
-        ("MIX", "sets do not mix", "contents"),
+        ("DTYPE", "every dtype round-trips", "'of.float8_e5m2' (float8_e5m2, 15 bytes)"),
+        ("EMPTY", "0-dimensional and empty tensors round-trip", "no tensor"),
+        ("NAMES", "unusual names round-trip", "no tensor"),
+        ("REPLACE", "saving a set again replaces it", "contents"),
+        ("MIX", "sets are independent", "contents"),
         ("ORDER", "tensors are found by name, in any order", "contents"),
-        ("UNKNOWN", "an unknown set is refused with a sentence", "was not refused"),
-        ("SILENT", "an unknown set is refused with a sentence", "without a sentence"),
-        ("MISMATCH", "tensors that do not fit are refused with a sentence", "was not refused"),
-        ("OVERRUN", "every dtype comes back", "was overwritten"),
-        ("CHANGES", "every dtype comes back", "saving changed the tensors"),
-        ("LIST", "list tells every set once, then its end", "listed 2 times"),
-        ("DROP", "drop removes a set", "a dropped set was not refused"),
-        ("RANGE", "read_range reads parts of a tensor", "not those that were saved"),
-        ("ABORT", "begin, put, commit and abort", "aborted changed the set"),
+        ("UNKNOWN", "loading an unknown set fails with an error message", "did not fail"),
+        (
+            "SILENT",
+            "loading an unknown set fails with an error message",
+            "without an error message",
+        ),
+        ("MISMATCH", "loading mismatched tensors fails with an error message", "did not fail"),
+        ("OVERRUN", "every dtype round-trips", "was overwritten"),
+        ("CHANGES", "every dtype round-trips", "saving modified the tensors"),
+        ("LIST", "list returns every set once, then LIG_E_NOTFOUND", "listed 2 times"),
+        ("DROP", "drop removes a set", "a dropped set did not fail"),
+        ("RANGE", "read_range reads parts of a tensor", "differ from those saved"),
+        ("ABORT", "begin, put, commit and abort", "aborted stream changed the set"),
     ],
 )
 def test_broken(ligament, full, broken, title, sentence):
@@ -66,12 +70,12 @@ def test_broken(ligament, full, broken, title, sentence):
     assert done.returncode == 1
     found = [line for line in done.stdout.splitlines() if line.startswith(f"FAILED {title}: ")]
     assert found and sentence in found[0], done.stdout
-    assert done.stderr.startswith("ligament: backend 'full' fails ")
+    assert done.stderr.startswith("ligament: backend 'full' failed ")
 
 
 def test_crash(ligament, full):
     sentence = ligament.fails("plugin-test", full("CRASH"))
-    assert "crashed (Aborted) in 'every dtype comes back'" in sentence
+    assert "crashed (Aborted) in 'every dtype round-trips'" in sentence
 
 
 def test_its_sentence_is_the_line(ligament, full):
