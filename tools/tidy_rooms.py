@@ -91,7 +91,16 @@ PURE = (
 IMPURE = ("net", "group", "backend", "store", "checkpoint", "mesh")
 
 # Rooms whose comments and messages are in plain technical English, and phrases that are not.
-PLAIN = ("cli", "src/base", "src/tensor", "src/net", "src/group", "src/mesh", "src/params")
+PLAIN = (
+    "cli",
+    "src/base",
+    "src/tensor",
+    "src/net",
+    "src/group",
+    "src/mesh",
+    "src/params",
+    "src/pipe",
+)
 ODD = re.compile(
     r"\b(?:be had|makes? way|makes? no sense|whoever|goes on|passes over|tells the rest"
     r'|would be the end|is fine|are fine|with a sentence)\b|, which cannot be"',

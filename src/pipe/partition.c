@@ -1,4 +1,4 @@
-/* The public calls: check, make units, ask a method, fill the caller's plan. */
+/* The public calls: check, build units, run a method, fill the caller's plan. */
 #include <math.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "pipe/methods/auto.h"
 #include "pipe/methods/methods.h"
 
-/* A job with all that hangs on it. */
+/* A job and everything it owns. */
 typedef struct task {
     ligi_measure_job job;
     ligi_graph graph;
@@ -18,7 +18,7 @@ typedef struct task {
 static lig_status check_plan(const lig_pipe_plan *plan)
 {
     if (!plan->stage || !plan->stage_device)
-        return lig_fail(LIG_E_INVALID, "the plan has no room for stage and stage_device");
+        return lig_fail(LIG_E_INVALID, "stage and stage_device of the plan must not be NULL");
     return LIG_OK;
 }
 
@@ -42,13 +42,13 @@ static lig_status check_size(const task *t)
     uint32_t stages = t->job.options->stages, nodes = t->job.input->node_count,
              units = t->graph.unit_count;
     if (stages > nodes)
-        return lig_fail(LIG_E_INVALID, "%u stages are asked for, but the graph has only %u nodes",
+        return lig_fail(LIG_E_INVALID, "%u stages requested, but the graph has only %u nodes",
                         stages, nodes);
     if (stages > units)
-        return lig_fail(LIG_E_INVALID,
-                        "%u stages are asked for, but what must stay together leaves only %u "
-                        "parts",
-                        stages, units);
+        return lig_fail(
+            LIG_E_INVALID,
+            "%u stages requested, but the nodes that must stay together leave only %u units",
+            stages, units);
     return LIG_OK;
 }
 
@@ -155,7 +155,8 @@ static lig_status read_stages(task *t, const lig_pipe_plan *plan)
     }
     for (uint32_t i = 0; i < input->node_count; i++)
         if (t->assignment.stage[t->graph.unit_of[i]] != plan->stage[i])
-            return lig_fail(LIG_E_INVALID, "%s is in stage %u, but belongs with nodes of stage %u",
+            return lig_fail(LIG_E_INVALID,
+                            "%s is in stage %u, but must share stage %u with other nodes",
                             ligi_graph_node_name(input, i, text), plan->stage[i],
                             t->assignment.stage[t->graph.unit_of[i]]);
     for (uint32_t s = 0; s < plan->stage_count; s++) {
@@ -192,7 +193,7 @@ static lig_status check_flow(const task *t, uint32_t *units)
         for (uint32_t i = graph->apart_begin[u]; i < graph->apart_begin[u + 1]; i++)
             if (stage[graph->apart[i]] == stage[u])
                 return lig_fail(
-                    LIG_E_INVALID, "%s and %s are to be kept apart, but both are in stage %u",
+                    LIG_E_INVALID, "%s and %s must be kept apart, but both are in stage %u",
                     ligi_graph_node_name(t->job.input, graph->member[u], from),
                     ligi_graph_node_name(t->job.input, graph->member[graph->apart[i]], to),
                     stage[u]);
@@ -208,7 +209,7 @@ static lig_status judge(task *t, lig_pipe_plan *plan)
     LIG_TRY(ligi_measure(&t->job, &t->assignment, &t->figures));
     double use = ligi_measure_memory(&t->job, &t->assignment, t->figures.device_bytes, &device);
     if (use > 1 + 1e-9)
-        return lig_fail(LIG_E_LIMIT, "device %u needs %.4g GB of memory and has %.4g GB", device,
+        return lig_fail(LIG_E_LIMIT, "device %u needs %.4g GB of memory but has %.4g GB", device,
                         t->figures.device_bytes[device] / 1e9,
                         t->job.options->memory[device] / 1e9);
     return fill_plan(t, plan);

@@ -33,7 +33,7 @@ static lig_status parse(const char *name, const char *const *names, uint32_t cou
         used +=
             (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", names[i]);
     }
-    return lig_fail(LIG_E_INVALID, "there is no %s '%.40s': known are %s", what, name, known);
+    return lig_fail(LIG_E_INVALID, "unknown %s '%.40s': expected one of %s", what, name, known);
 }
 
 lig_status lig_pipe_method_parse(const char *name, uint32_t *method)

@@ -69,10 +69,10 @@ def test_devices(ligament, write):
     answer = ligament.json("partition", name, "-k", 2, "--memory", "21G,12G", "--speed", "1,3")
     assert answer["device_bytes"] == [20e9, 12e9]
     sentence = ligament.fails("partition", name, "-k", 2, "--memory", "10G")
-    assert "with 1.6000 times as much" in sentence
+    assert "they need 1.6000 times as much" in sentence
     ligament("partition", name, "-k", 2, "--memory", "16G")
     many = ("-k", 2, "--memory", "1G,2G,3G")
-    assert "3 values for 2" in ligament.fails("partition", name, *many, status=2)
+    assert "3 values, but there are 2" in ligament.fails("partition", name, *many, status=2)
 
 
 def test_values_groups_and_ties(ligament, write):
@@ -93,18 +93,18 @@ def test_values_groups_and_ties(ligament, write):
     ("graph", "part"),
     [
         ({"nodes": []}, "no nodes"),
-        ({"edges": []}, "a graph is an object"),
+        ({"edges": []}, "expected a graph"),
         ("[1, 2", "JSON line"),
         ({"nodes": [{}, {}], "edges": [[0, 1], [1, 0]]}, "cycle of 2 nodes: node 0 -> node 1"),
-        ({"nodes": [{}, {}], "edges": [[0, 2]]}, "edge 0 names node 2"),
-        ({"nodes": [{}, {}], "edges": [[0]]}, "edge 0 is no pair"),
-        ({"nodes": [{"forward_ms": -1}, {}]}, "forward_ms of node 0 is -1"),
+        ({"nodes": [{}, {}], "edges": [[0, 2]]}, "edge 0 refers to node 2"),
+        ({"nodes": [{}, {}], "edges": [[0]]}, "edge 0 must be a pair"),
+        ({"nodes": [{"forward_ms": -1}, {}]}, "invalid forward_ms of node 0: -1"),
         ('{"nodes": [{"forward_ms": NaN}, {}]}', "JSON line"),
         ({"nodes": [{"output_bytes": "big"}, {}]}, "output_bytes of node 0"),
-        ({"nodes": [3, {}]}, "node 0 is no object"),
-        ({"nodes": [{}]}, "2 stages are asked for, but the graph has only 1 nodes"),
+        ({"nodes": [3, {}]}, "node 0 must be an object"),
+        ({"nodes": [{}]}, "2 stages requested, but the graph has only 1 nodes"),
         ({"nodes": [{}, {}], "groups": [[0], [0, 1]]}, "two groups"),
-        ({"nodes": [{}, {}], "groups": [[0, 1]]}, "leaves only 1 parts"),
+        ({"nodes": [{}, {}], "groups": [[0, 1]]}, "leave only 1 units"),
         ({"nodes": [{}, {}], "edges": [[0, 1]], "edge_bytes": [1, 2]}, "2 elements for 1 edges"),
     ],
 )
@@ -116,13 +116,17 @@ def test_bad_words(ligament, write):
     name = write(chain(4))
     assert "multilevel" in ligament.fails("partition", name, "--method", "best", status=2)
     assert "zb-h1" in ligament.fails("partition", name, "--schedule", "best", status=2)
-    assert "balance is 0.5" in ligament.fails("partition", name, "--balance", "0.5")
+    assert "invalid balance: 0.5" in ligament.fails("partition", name, "--balance", "0.5")
     assert "80Gi" in ligament.fails("partition", name, "--memory", "much", status=2)
-    assert "more than 0" in ligament.fails("partition", name, "--memory", "0", status=2)
-    assert "more than 0" in ligament.fails("partition", name, "--bandwidth", "0", status=2)
+    assert "expected a positive number" in ligament.fails(
+        "partition", name, "--memory", "0", status=2
+    )
+    assert "expected a positive number" in ligament.fails(
+        "partition", name, "--bandwidth", "0", status=2
+    )
     assert "nothing.json" in ligament.fails("partition", "nothing.json")
     done = ligament.run("partition", name, "--json", "--svg")
-    assert done.returncode == 2 and "two answers" in done.stderr
+    assert done.returncode == 2 and "cannot be combined" in done.stderr
 
 
 def test_standard_input(ligament):

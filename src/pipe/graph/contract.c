@@ -13,7 +13,7 @@ static uint32_t find(uint32_t *parent, uint32_t node)
     return node;
 }
 
-/* The smaller root stays, so that the result does not depend on the order of the joins. */
+/* The smaller root stays, so the result does not depend on the order of the joins. */
 static void join(uint32_t *parent, uint32_t a, uint32_t b)
 {
     a = find(parent, a);
@@ -52,11 +52,11 @@ static lig_status join_groups(const lig_pipe_graph *input, uint32_t *parent, lig
     return LIG_OK;
 }
 
-/* The graph of joined nodes, and what Tarjan's algorithm keeps for each. */
+/* The graph of joined nodes and the state of Tarjan's algorithm for each. */
 typedef struct walk {
     uint32_t *begin, *to;
     uint32_t *index, *low; /* 0: not visited */
-    uint32_t *next;        /* edge to look at when the node is on top again */
+    uint32_t *next;        /* next edge to visit when the node is on top again */
     uint32_t *stack, *path;
     uint8_t *on_stack;
     uint32_t stack_count, path_count, clock;
@@ -84,7 +84,7 @@ static void enter(walk *w, uint32_t node)
     w->path[w->path_count++] = node;
 }
 
-/* Without recursion: a chain of a million blocks must not need a million frames. */
+/* Iterative: a chain of a million blocks must not need a million stack frames. */
 static void visit(walk *w, uint32_t root)
 {
     enter(w, root);
@@ -132,8 +132,8 @@ static lig_status start_walk(walk *w, const lig_pipe_graph *input, uint32_t *par
     return LIG_OK;
 }
 
-/* Tarjan closes components against the edges; walking the roots from the last node on, so that the
- * reversed numbers follow the given order wherever they may. */
+/* Tarjan closes components against the edges. The roots are visited from the last node on, so that
+ * the reversed numbers follow the given order where possible. */
 static lig_status condense(const lig_pipe_graph *input, uint32_t *parent,
                            const uint32_t *topological, uint32_t *unit_of, uint32_t *unit_count,
                            ligi_scratch *scratch)

@@ -1,4 +1,4 @@
-/* Which nodes share a stage whatever happens: groups, tied users, and what lies on a path between
+/* Determines which nodes must share a stage: groups, tied users, and the nodes on a path between
  * them. */
 #ifndef LIGI_CONTRACT_H
 #define LIGI_CONTRACT_H

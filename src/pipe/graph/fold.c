@@ -69,14 +69,14 @@ static void add_nodes(const lig_pipe_graph *input, const lig_pipe_options *optio
         *(options->recompute ? &stages->work_bytes[s] : &stages->flight_bytes[s]) +=
             at(input->activation_bytes, i);
     }
-    /* The sums above were rounded apart. */
+    /* The sums above were rounded separately. */
     for (uint32_t s = 0; s < stages->stage_count; s++)
         stages->weight_ms[s] = fmin(stages->weight_ms[s], stages->backward_ms[s]);
 }
 
-/* A value crosses every border between its source and its last user. A stage that only passes it on
- * holds it while the micro-batch is in flight; one that uses it has it among its activations,
- * unless those are recomputed from it. */
+/* A value crosses every border between its source and its last user. A stage that only relays it
+ * holds it while the micro-batch is in flight; a stage that uses it counts it among its
+ * activations, unless those are recomputed from it. */
 static void add_values(const lig_pipe_options *options, const ligi_graph *graph,
                        const ligi_assignment *assignment, lig_pipe_stages *stages, uint32_t *seen)
 {
@@ -104,8 +104,8 @@ void ligi_fold_transfers(const lig_pipe_options *options, lig_pipe_stages *stage
     }
 }
 
-/* Every device with a user holds one copy. The copies' gradients go round a ring twice, at the pace
- * of its slowest part. */
+/* Every device with a user holds one replica. Their gradients go around a ring twice, at the pace
+ * of its slowest link. */
 static void add_tie(const lig_pipe_graph *input, const lig_pipe_options *options, uint32_t t,
                     lig_pipe_stages *stages, const uint32_t *stage_of)
 {

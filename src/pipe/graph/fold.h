@@ -1,13 +1,13 @@
-/* From an assignment of units to what a schedule sees: one figure a stage. */
+/* From an assignment of units to the input of a schedule: one figure per stage. */
 #ifndef LIGI_FOLD_H
 #define LIGI_FOLD_H
 
 #include "pipe/graph/graph.h"
 
-/* An assignment of units: what every method makes. */
+/* An assignment of units: the result of every method. */
 typedef struct ligi_assignment {
     uint32_t *stage;        /* [unit_count] */
-    uint32_t *stage_device; /* [unit_count], of which stage_count are filled */
+    uint32_t *stage_device; /* [unit_count], the first stage_count are filled */
     uint32_t stage_count;
     uint32_t device_count;
 } ligi_assignment;
@@ -17,10 +17,10 @@ lig_status ligi_fold(const lig_pipe_graph *input, const lig_pipe_options *option
                      const ligi_graph *graph, const ligi_assignment *assignment,
                      lig_pipe_stages *stages);
 
-/* Fills the times of transfers from send_bytes and the devices. */
+/* Fills the transfer times from send_bytes and the devices. */
 void ligi_fold_transfers(const lig_pipe_options *options, lig_pipe_stages *stages);
 
-/* The arrays of `stages` for `count` stages. */
+/* Allocates the arrays of `stages` for `count` stages. */
 lig_status ligi_stages_take(lig_pipe_stages *stages, uint32_t count, ligi_scratch *scratch);
 
 #endif

@@ -13,8 +13,8 @@ static double at(const double *figure, uint32_t i)
     return figure ? figure[i] : 0;
 }
 
-/* Parameters that several nodes share stay with the first of them here, and the exact count, once
- * for each device, is made when a plan is measured: a search that charged every user would refuse
+/* Parameters shared by several nodes are attributed to the first of them here; the exact count,
+ * once per device, is made when a plan is measured. A search that charged every user would reject
  * plans that fit. */
 static void sum_figures(const lig_pipe_graph *input, const lig_pipe_options *options,
                         ligi_graph *graph)
@@ -41,7 +41,7 @@ static void sum_figures(const lig_pipe_graph *input, const lig_pipe_options *opt
     }
 }
 
-/* One use of a value: sorted by (source unit, node, value, user), equal values lie side by side. */
+/* One use of a value: sorted by (source unit, node, value, user), equal values are adjacent. */
 typedef struct use {
     uint32_t source;
     uint32_t node;
@@ -62,8 +62,8 @@ static int compare_uses(const void *left, const void *right)
     return a->user < b->user ? -1 : a->user > b->user;
 }
 
-/* Counting by source first leaves qsort runs of a few elements: edges come nearly sorted or not at
- * all. */
+/* Counting by source first leaves qsort runs of a few elements: edges are usually either nearly
+ * sorted or in random order. */
 static lig_status gather_uses(const lig_pipe_graph *input, const ligi_graph *graph, use *uses,
                               uint32_t *count, ligi_scratch *scratch)
 {
@@ -163,8 +163,8 @@ static lig_status make_apart(const lig_pipe_graph *input, ligi_graph *graph, lig
         char first[LIGI_NODE_NAME_BYTES], second[LIGI_NODE_NAME_BYTES];
         if (a == b)
             return lig_fail(LIG_E_INVALID,
-                            "%s and %s are to be kept apart, but a group (or what lies on a path "
-                            "between its nodes) holds them together",
+                            "%s and %s cannot be kept apart: they are in one group (or on a path "
+                            "between its nodes)",
                             ligi_graph_node_name(input, input->apart_first[i], first),
                             ligi_graph_node_name(input, input->apart_second[i], second));
         begin[a + 2]++;

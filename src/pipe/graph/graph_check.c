@@ -20,7 +20,7 @@ static lig_status check_figures(const lig_pipe_graph *input, const double *figur
     char text[LIGI_NODE_NAME_BYTES];
     for (uint32_t i = 0; figure && i < input->node_count; i++)
         if (!(figure[i] >= 0) || isinf(figure[i]))
-            return lig_fail(LIG_E_INVALID, "%s of %s is %g: it must be a number >= 0", what,
+            return lig_fail(LIG_E_INVALID, "invalid %s of %s: %g (expected a number >= 0)", what,
                             ligi_graph_node_name(input, i, text), figure[i]);
     return LIG_OK;
 }
@@ -46,7 +46,7 @@ static lig_status check_edges(const lig_pipe_graph *input)
 {
     char text[LIGI_NODE_NAME_BYTES];
     if (input->edge_count && (!input->edge_from || !input->edge_to))
-        return lig_fail(LIG_E_INVALID, "the graph has %u edges but no array of them",
+        return lig_fail(LIG_E_INVALID, "the graph has %u edges but edges is NULL",
                         input->edge_count);
     for (uint32_t e = 0; e < input->edge_count; e++) {
         uint32_t from = input->edge_from[e], to = input->edge_to[e];
@@ -57,9 +57,8 @@ static lig_status check_edges(const lig_pipe_graph *input)
             return lig_fail(LIG_E_INVALID, "the graph has a cycle: %s uses its own output",
                             ligi_graph_node_name(input, from, text));
         if (input->edge_bytes && (!(input->edge_bytes[e] >= 0) || isinf(input->edge_bytes[e])))
-            return lig_fail(LIG_E_INVALID,
-                            "the bytes of edge %u are %g: they must be a number >= 0", e,
-                            input->edge_bytes[e]);
+            return lig_fail(LIG_E_INVALID, "invalid bytes of edge %u: %g (expected a number >= 0)",
+                            e, input->edge_bytes[e]);
     }
     return LIG_OK;
 }
@@ -71,10 +70,10 @@ static lig_status check_apart(const lig_pipe_graph *input)
         uint32_t first = input->apart_first[i], second = input->apart_second[i];
         if (first >= input->node_count || second >= input->node_count)
             return lig_fail(LIG_E_INVALID,
-                            "nodes %u and %u are to be kept apart, but there are %u nodes", first,
+                            "nodes %u and %u must be kept apart, but there are %u nodes", first,
                             second, input->node_count);
         if (first == second)
-            return lig_fail(LIG_E_INVALID, "%s is to be kept apart from itself",
+            return lig_fail(LIG_E_INVALID, "%s cannot be kept apart from itself",
                             ligi_graph_node_name(input, first, text));
     }
     return LIG_OK;
@@ -84,10 +83,10 @@ static lig_status check_ties(const lig_pipe_graph *input)
 {
     for (uint32_t t = 0; t < input->tie_count; t++) {
         if (input->tie_begin[t] > input->tie_begin[t + 1])
-            return lig_fail(LIG_E_INVALID, "tie_begin falls at tied parameter %u", t);
+            return lig_fail(LIG_E_INVALID, "tie_begin decreases at tied parameter %u", t);
         if (!(input->tie_bytes[t] >= 0) || isinf(input->tie_bytes[t]))
             return lig_fail(LIG_E_INVALID,
-                            "tied parameter %u has %g bytes: it must be a number >= 0", t,
+                            "invalid bytes of tied parameter %u: %g (expected a number >= 0)", t,
                             input->tie_bytes[t]);
         for (uint32_t i = input->tie_begin[t]; i < input->tie_begin[t + 1]; i++)
             if (input->tie_node[i] >= input->node_count)
@@ -103,7 +102,7 @@ lig_status ligi_graph_check(const lig_pipe_graph *input)
     if (input->node_count == 0)
         return lig_fail(LIG_E_INVALID, "the graph has no nodes");
     if (input->node_count > LIG_PIPE_NODES_MAX)
-        return lig_fail(LIG_E_LIMIT, "the graph has %u nodes; the limit is %u", input->node_count,
+        return lig_fail(LIG_E_LIMIT, "the graph has %u nodes, the limit is %u", input->node_count,
                         LIG_PIPE_NODES_MAX);
     LIG_TRY(check_weights(input));
     LIG_TRY(check_edges(input));
@@ -111,8 +110,8 @@ lig_status ligi_graph_check(const lig_pipe_graph *input)
     return check_ties(input);
 }
 
-/* Follows edges among the nodes that never became free, until one comes again: between its two
- * visits lies a cycle. `next` holds one successor among them for each. */
+/* Follows edges among the nodes that never became free until a node repeats: the nodes between its
+ * two visits form a cycle. `next` holds one successor among them for each. */
 static lig_status name_cycle(const lig_pipe_graph *input, uint32_t start, const uint32_t *next,
                              uint32_t *visit)
 {
@@ -137,23 +136,22 @@ static lig_status refuse_cycle(const lig_pipe_graph *input, const uint32_t *wait
     uint32_t *visit = LIGI_TAKE(scratch, uint32_t, input->node_count);
     LIG_TRY(ligi_scratch_check(scratch));
     uint32_t start = 0;
-    /* Backwards every waiting node has a waiting predecessor, forwards not every one a waiting
-     * successor: walk against the edges and the names come out in reverse, so `next` is the
-     * predecessor. */
+    /* Every waiting node has a waiting predecessor, but not every one has a waiting successor. So
+     * `next` is the predecessor, the walk goes against the edges, and the names come out in
+     * reverse. */
     for (uint32_t e = 0; e < input->edge_count; e++)
         if (waits[input->edge_from[e]] && waits[input->edge_to[e]]) {
             next[input->edge_to[e]] = input->edge_from[e];
             start = input->edge_to[e];
         }
-    /* One round along the predecessors finds the cycle; turning it makes the arrows follow the
+    /* One walk along the predecessors finds the cycle; reversing it makes the arrows follow the
      * data. */
     uint32_t at = start;
     while (!visit[at]) {
         visit[at] = 1;
         at = next[at];
     }
-    /* The smallest node comes first, so that the sentence does not depend on the order of the
-     * edges. */
+    /* Start at the smallest node, so that the message does not depend on the order of the edges. */
     uint32_t first = at, before;
     for (uint32_t i = next[at]; i != at; i = next[i])
         first = i < first ? i : first;

@@ -1,4 +1,4 @@
-/* For the tests of this folder: random graphs, and the slow, obvious versions of what is computed
+/* For the tests of this folder: random graphs, and slow, obvious versions of what is computed
  * quickly elsewhere. */
 #ifndef LIGI_PIPE_TESTING_H
 #define LIGI_PIPE_TESTING_H
@@ -48,7 +48,7 @@ static inline void sample_init(sample *s, uint32_t nodes)
     s->graph.edge_to = s->to;
 }
 
-/* Small whole numbers, zeros among them: sums are exact and ties happen. */
+/* Small integers including zeros: sums are exact and ties occur. */
 static inline void sample_figures(sample *s, ligi_random *random)
 {
     for (uint32_t i = 0; i < s->graph.node_count; i++) {
@@ -87,7 +87,7 @@ static inline double sample_load(const sample *s, uint32_t node)
     return s->forward[node] + s->backward[node];
 }
 
-/* The cut, straight from its definition: pairs of producer and other stage. */
+/* The cut, directly from its definition: pairs of producer and other stage. */
 static inline double slow_cut(const sample *s, const uint32_t *stage, uint32_t stages)
 {
     double cut = 0;
@@ -113,7 +113,7 @@ static inline double slow_bottleneck(const sample *s, const uint32_t *stage, uin
     return most;
 }
 
-/* 1 when no value flows back and no stage is empty. */
+/* Returns 1 if no value flows back and no stage is empty. */
 static inline int slow_valid(const sample *s, const uint32_t *stage, uint32_t stages)
 {
     for (uint32_t e = 0; e < s->graph.edge_count; e++)
@@ -134,10 +134,11 @@ static inline int slow_valid(const sample *s, const uint32_t *stage, uint32_t st
 
 typedef struct slow_best {
     double bottleneck, cut; /* of the best (bottleneck, cut) */
-    double cut_within;      /* smallest cut with a bottleneck of at most `cap`; INFINITY for none */
+    double cut_within;      /* smallest cut with a bottleneck of at most `cap`; INFINITY if there is
+                             * none */
 } slow_best;
 
-/* Every assignment there is. */
+/* Tries every assignment. */
 static inline slow_best slow_search(const sample *s, uint32_t stages, double cap)
 {
     uint32_t stage[SAMPLE_NODES] = {0}, n = s->graph.node_count;
@@ -160,14 +161,14 @@ static inline slow_best slow_search(const sample *s, uint32_t stages, double cap
     }
 }
 
-/* Fails with the sentence when a call does. */
+/* Fails the test with the error message if a call fails. */
 #define MUST(call)                                                                                 \
     do {                                                                                           \
         if ((call) != LIG_OK)                                                                      \
             fail_msg("%s: %s", #call, lig_error_text());                                           \
     } while (0)
 
-/* The call must fail with this status and a sentence that contains `part`. */
+/* The call must fail with this status and a message that contains `part`. */
 #define MUST_FAIL(call, expected, part)                                                            \
     do {                                                                                           \
         assert_int_equal((call), (expected));                                                      \

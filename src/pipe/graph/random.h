@@ -1,4 +1,4 @@
-/* A small seeded generator: the same numbers on every machine. */
+/* A small seeded generator with the same numbers on every machine. */
 #ifndef LIGI_RANDOM_H
 #define LIGI_RANDOM_H
 
@@ -8,7 +8,7 @@ typedef struct ligi_random {
     uint64_t state;
 } ligi_random;
 
-/* splitmix64: any seed is a good one, zero too. */
+/* splitmix64: any seed works, including zero. */
 static inline uint64_t ligi_random_next(ligi_random *random)
 {
     uint64_t z = (random->state += UINT64_C(0x9e3779b97f4a7c15));

@@ -25,7 +25,7 @@ void *ligi_scratch_take(ligi_scratch *scratch, size_t count, size_t size)
 lig_status ligi_scratch_check(const ligi_scratch *scratch)
 {
     if (scratch->failed)
-        return lig_fail(LIG_E_NOMEM, "there is not enough memory to partition this graph");
+        return lig_fail(LIG_E_NOMEM, "out of memory for the partitioner");
     return LIG_OK;
 }
 

@@ -5,7 +5,7 @@ typedef struct ready {
     uint32_t unit;
 } ready;
 
-/* Units whose producers are all placed, smallest key first, then the smaller unit. */
+/* Units whose producers are all placed, smallest key first, then smallest unit. */
 typedef struct ready_heap {
     ready *item;
     uint32_t count;
@@ -42,7 +42,7 @@ static ready pop(ready_heap *heap)
 
 typedef struct placing {
     const ligi_graph *graph;
-    uint32_t *waits; /* nets a unit still waits for */
+    uint32_t *waits; /* nets that a unit is waiting for */
     uint32_t *left;  /* users of a net that are not placed */
     uint32_t placed;
     ready_heap heap;
@@ -50,8 +50,8 @@ typedef struct placing {
     ligi_order_kind kind;
 } placing;
 
-/* Bytes that become live less those that stop being so. Deep: the newest first, with a little
- * chance among brothers. */
+/* Bytes that become live minus those that die. Deep: the newest first, with a random tie-break
+ * among siblings. */
 static double key_of(const placing *p, uint32_t unit)
 {
     const ligi_graph *graph = p->graph;

@@ -1,4 +1,4 @@
-/* Topological orders of the units. Intervals of different ones are different stages. */
+/* Topological orders of the units. Intervals of different orders are different stages. */
 #ifndef LIGI_TOPOLOGICAL_ORDER_H
 #define LIGI_TOPOLOGICAL_ORDER_H
 
@@ -7,7 +7,7 @@
 
 typedef enum ligi_order_kind {
     LIGI_ORDER_GIVEN = 0,
-    LIGI_ORDER_NARROW = 1, /* what lets most bytes go and brings least comes first */
+    LIGI_ORDER_NARROW = 1, /* frees the most live bytes and adds the fewest first */
     LIGI_ORDER_DEEP = 2,   /* one branch after the other, in random order */
 } ligi_order_kind;
 

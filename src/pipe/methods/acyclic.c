@@ -40,7 +40,7 @@ static uint64_t steps_for(const ligi_search *search)
     uint64_t by_borders = UINT64_C(20000) * (search->goal->stage_count - 1);
     uint64_t by_size = UINT64_C(400) * search->graph->unit_count;
     uint64_t steps = by_borders < by_size ? by_borders : by_size;
-    /* A step in a graph of many edges costs more: fewer of them, for about the same time. */
+    /* A step in a graph with many edges costs more: take fewer, for about the same time. */
     double degree =
         (double)search->graph->pin_begin[search->graph->net_count] / search->graph->unit_count;
     if (degree > 4)
@@ -48,8 +48,8 @@ static uint64_t steps_for(const ligi_search *search)
     return (steps > 2000000 ? 2000000 : steps) * search->effort;
 }
 
-/* The assignment that annealing has found is an interval of some order; the best intervals of that
- * order may be better still. Keeps `moves` where it is when they are not. */
+/* The assignment found by annealing consists of intervals of some order; the best intervals of that
+ * order may be better. Leaves `moves` unchanged if they are not. */
 static lig_status cut_again(const ligi_search *search, ligi_moves *moves, uint32_t *order,
                             uint32_t *stage)
 {
@@ -67,8 +67,8 @@ static lig_status cut_again(const ligi_search *search, ligi_moves *moves, uint32
     return LIG_OK;
 }
 
-/* Hot, then cooler from the best so far: the first run leaves the valley, the others look round in
- * it. */
+/* Hot, then cooler from the best so far: the first run leaves the local minimum, the others explore
+ * around the new one. */
 static lig_status lower(const ligi_search *search, ligi_random *random, ligi_moves *moves,
                         ligi_scratch *scratch)
 {
@@ -100,7 +100,7 @@ lig_status ligi_lower_cut(const ligi_search *search, ligi_random *random, uint32
     return status;
 }
 
-/* The orders that are tried, and the best start among their intervals. */
+/* The orders to try, and the best start among their intervals. */
 typedef struct starts {
     uint32_t *order[ORDERS];
     uint32_t *stage;
@@ -129,7 +129,7 @@ static lig_status make_starts(const ligi_search *search, ligi_random *random, st
     return LIG_OK;
 }
 
-/* The smallest cut among the intervals of all orders that keep to the cap. */
+/* The smallest cut among the intervals of all orders within the cap. */
 static lig_status best_intervals(const ligi_search *search, starts *s, ligi_found *out)
 {
     ligi_scratch scratch = LIGI_SCRATCH_INIT;
@@ -152,7 +152,7 @@ static lig_status best_intervals(const ligi_search *search, starts *s, ligi_foun
     return status;
 }
 
-/* Evens out the assignment in out->stage, down to `enough`. */
+/* Balances the assignment in out->stage, down to `enough`. */
 static lig_status even_out(const ligi_search *search, ligi_random *random, double enough,
                            ligi_found *out)
 {
@@ -187,8 +187,8 @@ lig_status ligi_settle(const ligi_search *search, ligi_random *random, ligi_foun
     return out->found ? ligi_lower_cut(search, random, out->stage) : LIG_OK;
 }
 
-/* The most even intervals that there are. Where memory leaves none, those that would be without
- * limits: moves that are no intervals may still find room. */
+/* The most balanced intervals. If memory allows none, those without memory limits: moves that leave
+ * the intervals may still fit. */
 static lig_status start_even(const ligi_search *search, starts *s, ligi_found *out)
 {
     ligi_scratch scratch = LIGI_SCRATCH_INIT;

@@ -1,5 +1,5 @@
-/* The method `acyclic`: intervals of several orders, then moves, annealing and FM. Also what the
- * other methods end with. */
+/* The method `acyclic`: intervals of several orders, then moves, annealing and FM. Also the final
+ * phase of other methods. */
 #ifndef LIGI_ACYCLIC_H
 #define LIGI_ACYCLIC_H
 
@@ -17,8 +17,8 @@ typedef struct ligi_search {
 typedef struct ligi_found {
     uint32_t *stage; /* [unit_count], the caller's */
     int found;
-    double nearest_ms; /* when nothing was found: the smallest bottleneck seen; INFINITY when memory
-                        * or pairs kept apart leave nothing at all */
+    double nearest_ms; /* if nothing was found: the smallest bottleneck seen; INFINITY if memory or
+                        * separated pairs allow nothing */
 } ligi_found;
 
 /* Intervals of the given order: smallest bottleneck, then cut; or the smallest cut within
@@ -27,11 +27,11 @@ lig_status ligi_contiguous(const ligi_search *search, ligi_found *out);
 
 lig_status ligi_acyclic(const ligi_search *search, ligi_found *out);
 
-/* Takes the assignment in out->stage, which keeps to goal->cap_ms, and lowers its cut. */
+/* Lowers the cut of the assignment in out->stage, which satisfies goal->cap_ms. */
 lig_status ligi_lower_cut(const ligi_search *search, ligi_random *random, uint32_t *stage);
 
-/* Takes any assignment in out->stage, evens it out (down to the cap of `balance`, or as far as it
- * goes, which becomes the cap), then lowers its cut. */
+/* Balances any assignment in out->stage (down to the cap of `balance`, or as far as possible, which
+ * becomes the cap), then lowers its cut. */
 lig_status ligi_settle(const ligi_search *search, ligi_random *random, ligi_found *out);
 
 /* Sets goal->cap_ms for `balance`. */

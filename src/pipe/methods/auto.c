@@ -6,7 +6,7 @@
 #include "pipe/methods/methods.h"
 #include "pipe/methods/tune.h"
 
-/* Exact answers are worth this many steps when nobody asked for them. */
+/* Steps spent on an exact answer that was not requested explicitly. */
 #define EXACT_UNITS 24
 #define MULTILEVEL_UNITS 20000
 
@@ -18,7 +18,7 @@ typedef struct contest {
     ligi_figures trial_figures;
     uint32_t method;
     int some;
-    lig_status refusal; /* of the last candidate that could not be made */
+    lig_status refusal; /* of the last candidate that failed */
 } contest;
 
 static int better(const contest *c)
@@ -28,7 +28,7 @@ static int better(const contest *c)
         return 1;
     if (c->job->options->balance > 0 && a->cut_bytes != b->cut_bytes)
         return a->cut_bytes < b->cut_bytes;
-    /* Steps that differ by rounding are equal; the smaller cut then wins. */
+    /* Step times that differ by rounding are equal; the smaller cut then wins. */
     if (fabs(a->step_ms - b->step_ms) > 1e-9 * b->step_ms)
         return a->step_ms < b->step_ms;
     return a->cut_bytes < b->cut_bytes;
@@ -52,7 +52,7 @@ static void keep(contest *c, uint32_t method)
     c->some = 1;
 }
 
-/* A candidate that cannot be made is no reason to fail while another can. */
+/* A failed candidate is not an error as long as another one succeeds. */
 static lig_status enter(contest *c, uint32_t method, double balance, int even_stages)
 {
     lig_status status =
@@ -84,19 +84,19 @@ static lig_status hold(contest *c)
     LIG_TRY(enter(c, LIG_PIPE_ACYCLIC, options->balance, 0));
     if (options->balance > 0)
         return LIG_OK;
-    /* Schedules that go round through a device's stages want these alike, not only their sum. */
+    /* Schedules that cycle through a device's stages need these balanced, not only their sum. */
     if (shared)
         LIG_TRY(enter(c, LIG_PIPE_ACYCLIC, 0, 1));
     if (units <= MULTILEVEL_UNITS)
         LIG_TRY(enter(c, LIG_PIPE_MULTILEVEL, 0, 0));
-    /* Where transfers take time, a little less balance for a smaller cut may pay. */
+    /* If transfers take time, slightly less balance for a smaller cut may pay off. */
     for (size_t i = 0; transfers_cost(options) && i < sizeof looser / sizeof *looser; i++)
         LIG_TRY(enter(c, LIG_PIPE_ACYCLIC, looser[i], shared));
     return LIG_OK;
 }
 
-/* The winner once more, with the step itself as what is lowered. It stays what it was where that
- * breaks memory. */
+/* Optimises the winner again, with the step time as the objective. Unchanged if that would violate
+ * memory limits. */
 static lig_status tune_best(contest *c)
 {
     uint32_t device = 0;
@@ -116,7 +116,7 @@ static lig_status tune_best(contest *c)
         if (i == 2)
             return LIG_OK;
     }
-    /* Moved units make no intervals, and what was proven was so by another measure. */
+    /* Moved units are not intervals, and the proof was for another objective. */
     if (better(c))
         keep(c, c->method == LIG_PIPE_MULTILEVEL ? c->method : LIG_PIPE_ACYCLIC);
     return LIG_OK;

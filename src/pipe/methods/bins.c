@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Units whose producers are done, waiting in their bin's list. */
+/* Units whose producers are done, queued in their bin's list. */
 typedef struct run {
     const ligi_graph *graph;
     const uint32_t *bin;
@@ -21,8 +21,8 @@ static void enlist(run *r, uint32_t unit)
     r->load[bin] += r->graph->load[unit];
 }
 
-/* The bin with most to do comes next: the more a stage takes at once, the fewer stages there are.
- */
+/* The bin with the most ready work comes next: the more a stage takes in one go, the fewer stages
+ * there are. */
 static uint32_t busiest(const run *r, uint32_t bins)
 {
     uint32_t best = LIGI_NONE;
@@ -58,13 +58,13 @@ static uint32_t run_bins(run *r, uint32_t bins, uint32_t *stage, uint32_t *stage
     return stages;
 }
 
-/* Stages in their order, some of them joined with the one before. Neighbours in a topological order
- * may always be joined. */
+/* Stages in order, some of them merged with the previous one. Neighbours in a topological order can
+ * always be merged. */
 typedef struct chain {
     double *load;     /* [stage] */
-    uint32_t *device; /* of the joined stage that begins here */
+    uint32_t *device; /* of the merged stage that starts here */
     uint32_t *into;   /* [stage]: where its units are now */
-    uint32_t *after;  /* [stage]: next beginning, LIGI_NONE at the end */
+    uint32_t *after;  /* [stage]: next start, LIGI_NONE at the end */
 } chain;
 
 static void join_next(chain *c, uint32_t s)
@@ -77,7 +77,7 @@ static void join_next(chain *c, uint32_t s)
     c->after[s] = c->after[other];
 }
 
-/* Neighbours on one device are joined for nothing; then the lightest pair. */
+/* Merging neighbours on one device is free; then the lightest pair. */
 static uint32_t join_stages(chain *c, uint32_t count, uint32_t stages_most)
 {
     for (;;) {
@@ -101,7 +101,7 @@ static uint32_t join_stages(chain *c, uint32_t count, uint32_t stages_most)
 static void apply_chain(const ligi_graph *graph, chain *c, ligi_assignment *assignment)
 {
     uint32_t count = 0;
-    /* `into` points to a stage before: one pass resolves all. */
+    /* `into` points to an earlier stage, so one pass resolves all. */
     for (uint32_t s = 0; s < assignment->stage_count; s++) {
         if (c->into[s] == s) {
             assignment->stage_device[count] = c->device[s];
@@ -134,7 +134,7 @@ static lig_status limit_stages(const ligi_graph *graph, uint32_t stages_most,
     return LIG_OK;
 }
 
-/* Joining looks at every pair for every join; runs of a long list are first made coarser. */
+/* Merging examines every pair for every merge, so runs of a long list are coarsened first. */
 #define STAGES_TO_JOIN 2000
 
 static void fold_runs(const ligi_graph *graph, ligi_assignment *assignment)

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Units are placed in topological order, each in a stage not before its producers': exactly the
- * acyclic assignments. A branch ends when what is placed already costs too much, or what is left
- * cannot fit. */
+/* Units are placed in topological order, each in a stage no earlier than its producers': exactly
+ * the acyclic assignments. A branch is pruned if the placed units already cost too much, or if the
+ * rest cannot fit. */
 typedef struct tree {
     const ligi_graph *graph;
     const ligi_goal *goal;
@@ -13,12 +13,12 @@ typedef struct tree {
     uint32_t *stage_units; /* [stage] */
     uint32_t *users;       /* [net * stage_count + stage] */
     double *load, *bytes;  /* [device] */
-    double *load_before;   /* [unit]: its device's, to go back to without rounding */
+    double *load_before;   /* [unit]: its device's previous load, restored without rounding */
     double *bytes_before;
     double *limit;  /* [device]: load */
-    double *left;   /* [unit + 1]: load of what is not placed yet */
+    double *left;   /* [unit + 1]: load of the units not placed yet */
     uint32_t empty; /* stages without a unit */
-    double *cut;    /* [unit + 1]: after so many placed */
+    double *cut;    /* [unit + 1]: after that many units */
     int by_load;    /* the objective: bottleneck, or cut */
     double best;
     uint32_t *best_stage;
@@ -105,7 +105,7 @@ static void take_back(tree *t, uint32_t unit)
         t->users[(size_t)graph->in_net[i] * stages + stage]--;
 }
 
-/* Whether an assignment better than the best can still come of it, with `placed` units in place. */
+/* Whether an assignment better than the best is still possible, with `placed` units in place. */
 static int hopeful(const tree *t, uint32_t placed, uint32_t device)
 {
     double room = 0;
@@ -140,8 +140,8 @@ static void keep(tree *t)
         set_cap(t, t->best * (1 - 4e-12));
 }
 
-/* Depth first without recursion: unit `at` goes through its stages in turn. Returns 0 when the
- * steps ran out. */
+/* Depth first without recursion: unit `at` tries its stages in turn. Returns 0 if the steps ran
+ * out. */
 static int walk(tree *t, uint64_t steps_most)
 {
     uint32_t n = t->graph->unit_count, at = 0, next = 0;
@@ -172,7 +172,7 @@ static int walk(tree *t, uint64_t steps_most)
     }
 }
 
-/* Clears what is left in place when a walk was cut short. */
+/* Clears the state that an interrupted search leaves. */
 static void reset(tree *t)
 {
     memset(t->stage_units, 0, t->goal->stage_count * sizeof *t->stage_units);

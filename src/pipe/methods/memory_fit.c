@@ -8,7 +8,7 @@
 
 #define TIGHTNESSES 12
 
-/* One try: contiguous stages whose sums keep to `factor` of the memory. */
+/* One attempt: contiguous stages whose sums stay within `factor` of the memory. */
 static lig_status try_factor(const ligi_measure_job *job, const ligi_goal *full, double balance,
                              double factor, ligi_assignment *assignment, ligi_found *out)
 {
@@ -69,9 +69,9 @@ static lig_status fitting_init(fitting *f, const ligi_measure_job *job, double b
     return LIG_OK;
 }
 
-/* The tightest that the sums allow is not always the best: relays and recomputed inputs are not
- * among them. The tries are fixed multiples of it, so that the memory which a refusal asks for
- * leads to the same stages, and they fit. */
+/* The tightest factor that the sums allow is not always the best: they do not include relays and
+ * recomputed inputs. The attempts are fixed multiples of it, so that running again with the memory
+ * stated in the error message yields the same stages, and they fit. */
 static lig_status fit_all(fitting *f, ligi_scratch *scratch)
 {
     uint32_t *order = LIGI_TAKE(scratch, uint32_t, f->job->graph->unit_count);

@@ -10,7 +10,8 @@
 #define EXACT_STEPS UINT64_C(30000000)
 #define EXACT_CELLS (UINT64_C(1) << 26)
 
-/* Asking again with less memory, for what only a whole plan shows: relays, tied copies. */
+/* Retries with less memory, for what only a whole plan shows: relays, replicas of tied
+ * parameters. */
 #define TRIES 5
 
 static lig_status run_exact(const ligi_search *search, uint64_t steps, ligi_found *out)
@@ -27,12 +28,12 @@ static lig_status run_exact(const ligi_search *search, uint64_t steps, ligi_foun
     if (!proven)
         return lig_fail(LIG_E_LIMIT,
                         "%u nodes in %u stages have too many assignments for the method exact: use "
-                        "acyclic, or raise effort",
+                        "acyclic, or increase effort",
                         units, search->goal->stage_count);
     return LIG_OK;
 }
 
-/* Makes every stage a device of its own, with its share of speed and memory. */
+/* Turns every stage into a separate device with its share of speed and memory. */
 static lig_status split_devices(ligi_goal *goal, ligi_scratch *scratch)
 {
     uint32_t stages = goal->stage_count;
@@ -63,7 +64,7 @@ static lig_status run_chain(const ligi_measure_job *job, uint32_t method, const 
     lig_status status =
         ligi_goal_make(job->options, job->graph, job->options->stages, NULL, &goal, &scratch);
     ligi_search search = {job->graph, &goal, wish->balance, wish->effort, wish->seed};
-    /* As a candidate among others it must not take longer than they do. */
+    /* As one of several candidates it must not take longer than the others. */
     uint64_t steps = job->options->method == LIG_PIPE_EXACT ? EXACT_STEPS : EXACT_STEPS / 30;
     out->stage = assignment->stage;
     if (status == LIG_OK) {
@@ -111,17 +112,16 @@ static lig_status refuse_balance(const ligi_measure_job *job, double balance, do
         speeds[d] = job->options->speed ? job->options->speed[d] : 1;
     bound = ligi_bound_ms(job->graph, speeds, devices);
     ligi_scratch_free(&scratch);
-    return lig_fail(
-        LIG_E_LIMIT,
-        "no stages were found whose bottleneck is at most %.6g times the lower bound of "
-        "%.6g ms: the nearest is %.6g times",
-        balance, bound, nearest_ms / bound);
+    return lig_fail(LIG_E_LIMIT,
+                    "no stages found with a bottleneck of at most %.6g times the lower bound of "
+                    "%.6g ms: the closest is %.6g times",
+                    balance, bound, nearest_ms / bound);
 }
 
 static lig_status refuse_apart(void)
 {
     return lig_fail(LIG_E_LIMIT,
-                    "the pairs of nodes that are to be kept apart do not fit into so few stages");
+                    "the pairs of nodes to be kept apart do not fit into so few stages");
 }
 
 static lig_status refuse_memory(const ligi_measure_job *job, double factor)
@@ -130,14 +130,13 @@ static lig_status refuse_memory(const ligi_measure_job *job, double factor)
     for (uint32_t d = 0; d < lig_pipe_device_count(job->options); d++)
         largest = fmax(largest, job->options->memory[d]);
     return lig_fail(LIG_E_LIMIT,
-                    "%u stages do not fit into the devices' memory (%.4g GB on the largest): with "
-                    "%.4f times as "
-                    "much (%.4g GB) they do",
+                    "%u stages do not fit into the devices' memory (%.4g GB on the largest): they "
+                    "need %.4f times as much (%.4g GB)",
                     job->options->stages, largest / 1e9, factor, factor * largest / 1e9);
 }
 
-/* Before memory is given as the reason, stages that need as little as possible are tried: they fit,
- * or say how much would. */
+/* Before failing for lack of memory, stages that need as little as possible are tried: they fit, or
+ * tell how much memory would suffice. */
 static lig_status last_resort(const ligi_measure_job *job, uint32_t method, double balance,
                               ligi_assignment *assignment, ligi_figures *figures)
 {

@@ -22,15 +22,15 @@ typedef struct metis {
     defaults_fn *defaults;
 } metis;
 
-/* POSIX promises that a function pointer survives the way through void *, C does not: hence the
- * copying. */
+/* POSIX guarantees that a function pointer survives conversion through void *, C does not: hence
+ * the copy. */
 static lig_status load_metis(metis *m)
 {
     void *library = dlopen("libmetis.so.5", RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "the method metis needs libmetis.so.5, which is not on this machine "
-                        "(Debian: libmetis5)");
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "the method metis requires libmetis.so.5, which is not installed (Debian: libmetis5)");
     void *part = dlsym(library, "METIS_PartGraphKway"),
          *defaults = dlsym(library, "METIS_SetDefaultOptions");
     if (!part || !defaults)
@@ -40,21 +40,20 @@ static lig_status load_metis(metis *m)
     return LIG_OK;
 }
 
-/* The defaults are all -1: how far they reach tells how wide the library's integers are. */
+/* The defaults are all -1: how far they extend shows the width of the library's integers. */
 static lig_status default_options(const metis *m, int32_t *options)
 {
     int32_t twice[2 * METIS_OPTIONS] = {0};
     m->defaults(twice);
     if (twice[METIS_OPTIONS] != 0)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "libmetis.so.5 was built with 64-bit indexes; the method metis needs "
-                        "32-bit ones");
+        return lig_fail(LIG_E_UNSUPPORTED, "libmetis.so.5 was built with 64-bit indexes, but the "
+                                           "method metis requires 32-bit ones");
     memcpy(options, twice, METIS_OPTIONS * sizeof *options);
     return LIG_OK;
 }
 
-/* An undirected graph with one edge for each pair of units: METIS knows no direction, which is why
- * its bins need repair afterwards. */
+/* An undirected graph with one edge per pair of units: METIS ignores directions, which is why its
+ * bins are repaired afterwards. */
 typedef struct meshwork {
     int32_t units;
     int32_t *begin, *to, *weight, *load;
@@ -71,7 +70,7 @@ static double largest(const double *figure, uint32_t count)
 typedef struct neighbours {
     const ligi_graph *graph;
     meshwork *mesh;
-    uint32_t *place; /* [unit]: 1 + index in `to` of the edge from the present one */
+    uint32_t *place; /* [unit]: 1 + index in `to` of the edge from the current one */
     int32_t count;
     double scale;
 } neighbours;
@@ -119,7 +118,7 @@ static lig_status make_mesh(const ligi_graph *graph, meshwork *mesh, ligi_scratc
     n.place = LIGI_TAKE(scratch, uint32_t, graph->unit_count);
     LIG_TRY(ligi_scratch_check(scratch));
     n.scale = 1e4 / largest(graph->bytes, graph->net_count);
-    /* METIS adds weights up in 32 bits. */
+    /* METIS sums weights in 32 bits. */
     double load_scale = fmin(WEIGHT_MOST / largest(graph->load, graph->unit_count),
                              1e9 / (graph->load_sum > 0 ? graph->load_sum : 1));
     weave(&n, load_scale);
@@ -158,8 +157,8 @@ lig_status ligi_metis(const ligi_graph *graph, const ligi_goal *goal, double imb
     options[METIS_OPTION_SEED] = (int32_t)(seed % INT32_MAX);
     options[METIS_OPTION_UFACTOR] = (int32_t)fmax(1, fmin(1000, (imbalance - 1) * 1000));
     memset(bin, 0, graph->unit_count * sizeof *bin);
-    /* With hardly more nodes than bins METIS writes complaints to the standard output and leaves
-     * bins empty: intervals are bins too. */
+    /* With hardly more nodes than bins, METIS writes warnings to standard output and leaves bins
+     * empty: use intervals as bins instead. */
     if (graph->unit_count <= UNITS_PER_BIN * goal->device_count) {
         for (uint32_t u = 0; u < graph->unit_count; u++)
             bin[u] = (uint32_t)((uint64_t)u * goal->device_count / graph->unit_count);

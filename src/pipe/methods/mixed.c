@@ -9,7 +9,7 @@
 
 #define LEVELS_MAX 40
 
-/* Fills piece[unit] with about `wanted` pieces, as even as pairing makes them. */
+/* Fills piece[unit] with about `wanted` pieces, as balanced as pairing makes them. */
 static lig_status cut_pieces(const ligi_graph *graph, uint32_t wanted, ligi_random *random,
                              uint32_t *piece, ligi_graph *coarse, ligi_scratch *scratch)
 {
@@ -24,8 +24,7 @@ static lig_status cut_pieces(const ligi_graph *graph, uint32_t wanted, ligi_rand
         uint32_t count = 0;
         LIG_TRY(ligi_coarsen(fine, most, random, cluster, &count));
         if (count == fine->unit_count) {
-            /* Nothing pairs any more below this weight: allow a little more until the number is
-             * reached. */
+            /* No more pairs below this weight: increase it until the number is reached. */
             most *= 1.25;
             continue;
         }
@@ -53,9 +52,9 @@ static int compare_ranked(const void *left, const void *right)
     return a->piece < b->piece ? -1 : a->piece > b->piece;
 }
 
-/* Largest first, to the device that will be done first; among those with room where there are any.
- * The stages are not known yet, so a piece's micro-batches in flight are taken to be as many as
- * there are devices. */
+/* Largest first, to the device that finishes first, preferring those with enough memory. The stages
+ * are not known yet, so the number of micro-batches in flight is taken to be the number of
+ * devices. */
 static lig_status fill_bins(const ligi_graph *coarse, const ligi_goal *goal, double flying,
                             uint32_t *bin, ligi_scratch *scratch)
 {
@@ -84,7 +83,7 @@ static lig_status fill_bins(const ligi_graph *coarse, const ligi_goal *goal, dou
     return LIG_OK;
 }
 
-/* Bins to stages, then moves between these. */
+/* Converts bins to stages, then moves units between them. */
 static lig_status settle_bins(const ligi_measure_job *job, const ligi_wish *wish,
                               const uint32_t *bin, uint32_t stages_most,
                               ligi_assignment *assignment, ligi_found *out)
@@ -143,7 +142,7 @@ static void copy_assignment(ligi_assignment *to, const ligi_assignment *from, ui
     to->device_count = from->device_count;
 }
 
-/* Two, three and four pieces for a device, or as many stages as were asked for; the shortest step
+/* Tries two, three and four pieces per device, or the requested number of stages; the shortest step
  * wins. */
 lig_status ligi_mixed(const ligi_measure_job *job, const ligi_wish *wish,
                       ligi_assignment *assignment, ligi_found *out)
@@ -174,8 +173,8 @@ lig_status ligi_mixed(const ligi_measure_job *job, const ligi_wish *wish,
     return status;
 }
 
-/* METIS goes to and fro between bins as it likes; four stages a device keep most of what it found,
- * and more would be a pipeline of borders. */
+/* METIS ignores the direction of edges between bins; four stages per device preserve most of its
+ * result, and more would be dominated by borders. */
 lig_status ligi_metis_stages(const ligi_measure_job *job, const ligi_wish *wish,
                              ligi_assignment *assignment, ligi_found *out)
 {

@@ -5,17 +5,17 @@
 #include "pipe/methods/bins.h"
 #include "pipe/search/measure.h"
 
-/* What a method is told besides the job: see ligi_search. */
+/* Parameters of a method in addition to the job: see ligi_search. */
 typedef struct ligi_wish {
     double balance;
     uint32_t effort;
     uint64_t seed;
-    int even_stages;    /* stages that share a device are each to carry an equal part of its load */
-    double room_factor; /* of the devices' memory: less than 1 leaves room for what only a whole
-                           plan shows */
+    int even_stages;    /* stages that share a device should carry equal parts of its load */
+    double room_factor; /* fraction of the devices' memory: less than 1 leaves room for what only a
+                         * whole plan shows */
 } ligi_wish;
 
-/* Both fill the assignment; *found is 0 and *nearest_ms the best seen when it cannot be met. */
+/* Both fill the assignment; if it is impossible, *found is 0 and *nearest_ms the best seen. */
 lig_status ligi_mixed(const ligi_measure_job *job, const ligi_wish *wish,
                       ligi_assignment *assignment, ligi_found *out);
 lig_status ligi_metis_stages(const ligi_measure_job *job, const ligi_wish *wish,

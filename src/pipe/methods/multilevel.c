@@ -5,7 +5,7 @@
 #include "pipe/search/coarsen.h"
 
 #define LEVELS_MAX 24
-/* A coarse graph needs this many units for each stage to be cut evenly. */
+/* A coarse graph needs this many units per stage for balanced cuts. */
 #define UNITS_PER_STAGE 40
 
 typedef struct level {
@@ -51,8 +51,8 @@ static void project(const level *from, const uint32_t *coarse, uint32_t *fine, u
         fine[u] = coarse[from->cluster[u]];
 }
 
-/* The first level that has a solution is searched thoroughly; below it, what was found is refined.
- */
+/* The first level with a solution is searched thoroughly; on finer levels the solution is
+ * refined. */
 static lig_status climb(const ligi_search *search, ligi_random *random, levels *l, ligi_found *out,
                         uint32_t *spare)
 {

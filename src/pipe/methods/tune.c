@@ -6,7 +6,7 @@
 #include "pipe/schedule/simulate.h"
 #include "pipe/search/moves_hot.h"
 
-/* Simulated works in one search: some tenths of a second. */
+/* Simulated operations per search: a few tenths of a second. */
 #define WORKS_MOST 6e6
 #define TRIES_LEAST 200
 #define TRIES_MOST 40000
@@ -95,7 +95,7 @@ static void move(tuning *t, uint32_t unit, uint32_t to, double delta)
     count_nets(t, unit, 1);
 }
 
-/* What is taken away and added again leaves crumbs: below these a border is empty. */
+/* Subtracting and adding leaves rounding residue: below this a border is empty. */
 static double step_time(tuning *t)
 {
     lig_pipe_timeline timeline = LIG_PIPE_TIMELINE_INIT;
@@ -136,7 +136,7 @@ static uint64_t tries_for(const tuning *t)
     return tries < TRIES_LEAST ? 0 : (uint64_t)fmin(tries, TRIES_MOST) * effort;
 }
 
-/* Annealing again, with the step as its energy and the cut to decide between equals. */
+/* Annealing again, with the step time as its energy and the cut as tie-break. */
 static void cool(tuning *t, ligi_best *best, uint64_t tries, double heat)
 {
     ligi_moves *moves = &t->moves;
@@ -176,7 +176,7 @@ static lig_status tune(tuning *t, ligi_assignment *assignment, ligi_scratch *scr
         return LIG_OK;
     LIG_TRY(ligi_best_init(&best, &t->moves, scratch));
     cool(t, &best, tries, 0.01);
-    /* Once more from the best, with less heat and figures that were counted anew. */
+    /* Again from the best, with a lower temperature and freshly computed figures. */
     ligi_best_restore(&best, &t->moves);
     memcpy(assignment->stage, best.stage, t->job->graph->unit_count * sizeof *best.stage);
     LIG_TRY(ligi_fold(t->job->input, t->job->options, t->job->graph, assignment, &t->stages));

@@ -1,12 +1,12 @@
-/* Moves that shorten the simulated step itself: the last part of `auto`. */
+/* Moves that shorten the simulated step: the last phase of `auto`. */
 #ifndef LIGI_TUNE_H
 #define LIGI_TUNE_H
 
 #include "pipe/graph/random.h"
 #include "pipe/search/measure.h"
 
-/* Takes an assignment and lowers its step time, then its cut; memory and what is kept together or
- * apart stay as they must. Does nothing where a simulation costs too much for a search. */
+/* Lowers the step time of an assignment, then its cut; memory limits, groups and separated pairs
+ * are respected. Does nothing if simulation is too expensive for a search. */
 lig_status ligi_tune(const ligi_measure_job *job, uint64_t seed, double room_factor,
                      ligi_assignment *assignment);
 

@@ -1,4 +1,4 @@
-/* The orders are those of torch.distributed.pipelining, so that a plan runs as it was simulated. */
+/* The orders are those of torch.distributed.pipelining, so that a plan runs as simulated. */
 #include "pipe/schedule/schedule.h"
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -33,7 +33,7 @@ static int folded(const ligi_schedule *s)
     return s->stage_count == 2 * s->device_count;
 }
 
-/* Micro-batches go round by round through a device's stages. */
+/* Micro-batches pass through a device's stages in rounds. */
 static uint32_t round_size(const ligi_schedule *s)
 {
     uint32_t rounds = s->microbatches / s->device_count;
@@ -44,14 +44,14 @@ static lig_status check_interleaved(const ligi_schedule *s)
 {
     if (!looped(s))
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "the interleaved schedule needs stage s on device s %% %u and the same "
-                        "number of stages on each; these %u stages are placed otherwise",
+                        "the interleaved schedule requires stage s on device s %% %u and the same "
+                        "number of stages on each device; these %u stages are placed differently",
                         s->device_count, s->stage_count);
     uint32_t rounds = s->microbatches / s->device_count;
     if (rounds && s->microbatches % rounds)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "the interleaved schedule cannot run %u micro-batches on %u devices: "
-                        "the nearest number is %u",
+                        "the interleaved schedule cannot run %u micro-batches on %u devices: the "
+                        "nearest possible number is %u",
                         s->microbatches, s->device_count, rounds * s->device_count);
     return LIG_OK;
 }
@@ -63,15 +63,15 @@ lig_status ligi_schedule_check(const ligi_schedule *s)
     case LIG_PIPE_ZB_H1:
         if (!one_each(s))
             return lig_fail(LIG_E_UNSUPPORTED,
-                            "the zb-h1 schedule needs one stage on each device; there are %u "
+                            "the zb-h1 schedule requires one stage per device, but there are %u "
                             "stages on %u devices",
                             s->stage_count, s->device_count);
         return LIG_OK;
     case LIG_PIPE_ZBV:
         if (!folded(s))
             return lig_fail(LIG_E_UNSUPPORTED,
-                            "the zbv schedule needs stages s and %u - s on one device, so "
-                            "%u stages for %u devices; there are %u, or they are placed otherwise",
+                            "the zbv schedule requires stages s and %u - s on one device, so %u "
+                            "stages for %u devices; there are %u, or they are placed differently",
                             2 * s->device_count - 1, 2 * s->device_count, s->device_count,
                             s->stage_count);
         return LIG_OK;
@@ -108,8 +108,8 @@ static size_t list_gpipe(const ligi_schedule *s, uint32_t device, ligi_work *lis
     return count;
 }
 
-/* One stage a device: forwards until the first backward can come back, then one of each. With
- * `late` backwards are split, and the second part stays that many micro-batches behind: the deeper
+/* One stage per device: forwards until the first backward can return, then one of each. With
+ * `late`, backwards are split, and the second part lags that many micro-batches behind: the deeper
  * the stage, the more it has to fill the drain with. */
 static size_t list_1f1b(const ligi_schedule *s, uint32_t device, int split, ligi_work *list)
 {
@@ -130,7 +130,7 @@ static size_t list_1f1b(const ligi_schedule *s, uint32_t device, int split, ligi
     return count;
 }
 
-/* The n-th forward or backward of a device that goes through its stages a round of micro-batches at
+/* The n-th forward or backward of a device that processes its stages one round of micro-batches at
  * a time. */
 static ligi_work interleaved_work(const ligi_schedule *s, uint32_t device, uint32_t n,
                                   uint32_t kind)
@@ -158,8 +158,8 @@ static size_t list_interleaved(const ligi_schedule *s, uint32_t device, ligi_wor
     return count;
 }
 
-/* A list that leaves out micro-batches beyond the last: the V schedule is written down for enough
- * of them to fill the pipeline, and a shorter step is the same one with holes. */
+/* A list without the micro-batches beyond the last: the V schedule is defined for enough of them to
+ * fill the pipeline, and a shorter step is the same schedule with gaps. */
 typedef struct v_list {
     ligi_work *work;
     size_t count;

@@ -1,4 +1,4 @@
-/* In which order a device runs the forwards and backwards of its stages. */
+/* The order in which a device runs the forwards and backwards of its stages. */
 #ifndef LIGI_SCHEDULE_H
 #define LIGI_SCHEDULE_H
 
@@ -20,18 +20,17 @@ typedef struct ligi_work {
     uint32_t kind; /* lig_pipe_work */
 } ligi_work;
 
-/* LIG_E_UNSUPPORTED when the stages are not where the schedule needs them, or the micro-batches do
+/* LIG_E_UNSUPPORTED if the stages are not placed as the schedule requires, or the micro-batches do
  * not divide. */
 lig_status ligi_schedule_check(const ligi_schedule *schedule);
 
-/* 1 when the order is fixed before anything runs; 0 when it follows from the times by rule
- * (simulate.c). */
+/* 1 if the order is fixed in advance; 0 if it depends on the times (simulate.c). */
 int ligi_schedule_fixed(const ligi_schedule *schedule);
 
-/* 1 when backward is split in two. */
+/* 1 if the backward is split in two. */
 int ligi_schedule_split(const ligi_schedule *schedule);
 
-/* Fills the works of `device` in order and returns how many; a fixed schedule only. `list` has room
+/* Fills the works of `device` in order and returns how many; fixed schedules only. `list` has room
  * for 3 * stages of the device * microbatches. */
 size_t ligi_schedule_list(const ligi_schedule *schedule, uint32_t device, ligi_work *list);
 

@@ -1,4 +1,4 @@
-/* One step on paper: when each forward and backward runs, and what each device holds meanwhile. */
+/* Simulates one step: when each forward and backward runs, and the memory each device holds. */
 #include "pipe/schedule/simulate.h"
 
 #include <math.h>
@@ -12,9 +12,9 @@ struct ligi_step {
     const lig_pipe_stages *stages;
     ligi_schedule schedule;
     int split;
-    int fixed;              /* the order, before anything runs */
-    double *forward_ready;  /* [stage * microbatches + i]: when its input is there; NAN before it is
-                               known */
+    int fixed;              /* the order is fixed in advance */
+    double *forward_ready;  /* [stage * microbatches + i]: when its input arrives; NAN until
+                             * known */
     double *backward_ready; /* the same for the gradient */
     double *forward_link;   /* [stage]: when the border after it is free again */
     double *backward_link;
@@ -27,9 +27,9 @@ struct ligi_step {
     uint32_t *done[3]; /* [stage]: micro-batches, by lig_pipe_work */
     lig_pipe_timeline *timeline;
     ligi_work *list;         /* of a fixed order, device by device */
-    uint32_t *queue;         /* [device]: a ring of those that may go on */
+    uint32_t *queue;         /* [device]: ring of devices that may continue */
     uint8_t *queued;         /* [device] */
-    uint32_t *forwards_left; /* [device], by rule */
+    uint32_t *forwards_left; /* [device], rule-based orders */
 };
 
 typedef ligi_step step;
@@ -112,7 +112,7 @@ static void reset(step *p)
     }
 }
 
-/* When everything that `work` needs is there; NAN when that is not known yet. */
+/* When everything that `work` needs has arrived; NAN if not known yet. */
 static double ready_at(const step *p, ligi_work work)
 {
     size_t at = cell(p, work.stage, work.microbatch);
@@ -142,8 +142,8 @@ static void hold(step *p, uint32_t device, ligi_work work)
         p->bytes[device] -= stages->flight_bytes[work.stage];
 }
 
-/* Tells the neighbours: the next stage of a forward, the one before of a backward, itself at the
- * end of the chain. */
+/* Notifies the neighbours: the next stage after a forward, the previous one after a backward, the
+ * stage itself at the end of the chain. */
 static void deliver(step *p, ligi_work work, double end)
 {
     const lig_pipe_stages *stages = p->stages;
@@ -174,7 +174,7 @@ static void perform(step *p, ligi_work work)
     deliver(p, work, end);
 }
 
-/* --- orders that are fixed --- */
+/* --- fixed orders --- */
 
 typedef struct devices_queue {
     step *p;
@@ -190,8 +190,8 @@ static void wake(devices_queue *queue, uint32_t device)
     p->queue[queue->tail++ % p->schedule.device_count] = device;
 }
 
-/* Goes on until the next work waits for another device, which wakes this one when it has run that.
- */
+/* Continues until the next work waits for another device, which wakes this one when it has run
+ * that. */
 static void run_device(devices_queue *queue, uint32_t d)
 {
     step *p = queue->p;
@@ -219,11 +219,11 @@ static lig_status run_fixed(step *p)
     }
     for (uint32_t d = 0; d < p->schedule.device_count; d++)
         if (p->event_begin[d] + p->event_done[d] < p->event_begin[d + 1])
-            return lig_fail(LIG_E_INTERNAL, "the schedule's order on device %u can never run", d);
+            return lig_fail(LIG_E_INTERNAL, "the schedule's order on device %u deadlocks", d);
     return LIG_OK;
 }
 
-/* --- orders by rule --- */
+/* --- rule-based orders --- */
 
 typedef struct choice {
     ligi_work work;
@@ -231,7 +231,7 @@ typedef struct choice {
     int some;
 } choice;
 
-/* Causes come before effects because the earliest beginning is always taken first. */
+/* Causes precede effects because the earliest start is always taken first. */
 static int preferred(const choice *a, const choice *b)
 {
     if (!b->some || a->begin != b->begin)
@@ -256,8 +256,8 @@ static void consider(const step *p, uint32_t stage, uint32_t kind, choice *best)
         *best = it;
 }
 
-/* Some work is always possible: of the last stage with micro-batches in flight the oldest can go
- * on. */
+/* Some work is always possible: the oldest micro-batch in flight of the last stage that has any can
+ * continue. */
 static lig_status run_by_rule(step *p)
 {
     uint32_t stages = p->schedule.stage_count;
@@ -272,7 +272,7 @@ static lig_status run_by_rule(step *p)
                 consider(p, s, LIG_PIPE_BACKWARD, &best);
         }
         if (!best.some)
-            return lig_fail(LIG_E_INTERNAL, "the pipeline came to a halt");
+            return lig_fail(LIG_E_INTERNAL, "the pipeline deadlocked");
         p->forwards_left[p->stages->device[best.work.stage]] -= best.work.kind == LIG_PIPE_FORWARD;
         perform(p, best.work);
     }
@@ -283,9 +283,10 @@ static lig_status check_stages(const lig_pipe_stages *stages, uint32_t schedule,
                                uint32_t microbatches)
 {
     if (!stages->stage_count || !stages->device_count || !microbatches)
-        return lig_fail(LIG_E_INVALID, "a pipeline needs a stage, a device and a micro-batch");
+        return lig_fail(LIG_E_INVALID,
+                        "a pipeline needs at least one stage, one device and one micro-batch");
     if (schedule >= LIG_PIPE_SCHEDULE_COUNT)
-        return lig_fail(LIG_E_INVALID, "there is no schedule %u", schedule);
+        return lig_fail(LIG_E_INVALID, "unknown schedule %u", schedule);
     if ((uint64_t)stages->stage_count * microbatches > EVENTS_MAX / 3)
         return lig_fail(LIG_E_LIMIT, "%u stages times %u micro-batches are too many to simulate",
                         stages->stage_count, microbatches);
@@ -297,8 +298,9 @@ static lig_status check_stages(const lig_pipe_stages *stages, uint32_t schedule,
                             stages->forward_send_ms[s], stages->backward_send_ms[s]};
         for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
             if (!(figures[i] >= 0) || isinf(figures[i]))
-                return lig_fail(LIG_E_INVALID, "a time of stage %u is %g: it must be a number >= 0",
-                                s, figures[i]);
+                return lig_fail(LIG_E_INVALID,
+                                "invalid time of stage %u: %g (expected a number >= 0)", s,
+                                figures[i]);
         if (stages->weight_ms[s] > stages->backward_ms[s])
             return lig_fail(LIG_E_INVALID, "weight_ms of stage %u is larger than its backward_ms",
                             s);

@@ -1,4 +1,4 @@
-/* The simulator, for whoever runs it thousands of times: memory once, then step after step. */
+/* The simulator for thousands of runs: memory is allocated once. */
 #ifndef LIGI_SIMULATE_H
 #define LIGI_SIMULATE_H
 
@@ -8,11 +8,11 @@
 
 typedef struct ligi_step ligi_step;
 
-/* Borrows `stages`: its figures may change between runs, its counts and devices not. */
+/* Borrows `stages`: its figures may change between runs, but not its counts and devices. */
 lig_status ligi_step_init(ligi_step **step, const lig_pipe_stages *stages, uint32_t schedule,
                           uint32_t microbatches, ligi_scratch *scratch);
 
-/* Fills the timeline, as lig_pipe_simulate. The figures are not checked. */
+/* Fills the timeline like lig_pipe_simulate. The figures are not checked. */
 lig_status ligi_step_run(ligi_step *step, lig_pipe_timeline *timeline);
 
 #endif

@@ -323,7 +323,7 @@ static void test_refusals(void **state)
               "8 stages");
     pipeline_init(&p, 8, 4);
     MUST_FAIL(lig_pipe_simulate(&p.stages, LIG_PIPE_INTERLEAVED, 9, &p.timeline), LIG_E_UNSUPPORTED,
-              "nearest number is 8");
+              "nearest possible number is 8");
     p.forward[2] = NAN;
     MUST_FAIL(lig_pipe_simulate(&p.stages, LIG_PIPE_1F1B, 4, &p.timeline), LIG_E_INVALID,
               "stage 2");

@@ -4,9 +4,9 @@
 
 #include "pipe/search/moves_hot.h"
 
-/* Cooling by this factor over a run ends where hardly a worsening move is taken. */
+/* Cooling by this factor over a run ends where hardly any worsening move is accepted. */
 #define COOLING 0.1
-#define COOLING_SQUARED 1e-3 /* energies that are squares fall faster */
+#define COOLING_SQUARED 1e-3 /* squared energies fall faster */
 #define STEPS_PER_TEMPERATURE 256
 
 static double mean_bytes(const ligi_graph *graph)
@@ -43,7 +43,7 @@ static double overload(const ligi_moves *moves, uint32_t device, double more)
     return over > 0 ? over : 0;
 }
 
-/* What the load beyond the limits changes by. */
+/* Change of the load beyond the limits. */
 static double overload_delta(const ligi_moves *moves, uint32_t unit, uint32_t to)
 {
     uint32_t a = moves->goal->stage_device[moves->stage[unit]], b = moves->goal->stage_device[to];
@@ -59,7 +59,7 @@ typedef struct cooling {
     ligi_best *best;
     ligi_random *random;
     double mean;  /* bytes of a value */
-    double price; /* bytes for a millisecond beyond the limits; 0: these are hard */
+    double price; /* bytes per millisecond beyond the limits; 0 if these are hard */
 } cooling;
 
 static int room_for(const cooling *c, uint32_t unit, uint32_t to)
@@ -112,11 +112,11 @@ lig_status ligi_anneal_cut(ligi_moves *moves, ligi_random *random, ligi_heat hea
     return status;
 }
 
-/* A byte too many counts as if the whole device were too slow in that proportion, and then some. */
+/* An excess byte counts as if the whole device were slower in that proportion, and more. */
 #define MEMORY_WEIGHT 4.0
 
-/* The energy is the sum of squares of what devices carry beyond `enough` and hold beyond their
- * room: it pulls at all of them, where the largest alone would leave the rest as it is. */
+/* The energy is the sum of squares of the devices' load beyond `enough` and memory beyond their
+ * capacity: it acts on all of them, while the maximum alone would ignore the rest. */
 static double excess(const ligi_moves *moves, uint32_t device, double load, double bytes,
                      double enough)
 {
@@ -146,7 +146,7 @@ static double load_delta(const ligi_moves *moves, uint32_t unit, uint32_t to, do
            excess(moves, b, load[b], bytes[b], enough);
 }
 
-/* What is compared between assignments: the bottleneck, once memory suffices. */
+/* Assignments are compared by bottleneck once memory suffices. */
 static double strain(const ligi_moves *moves)
 {
     double beyond = 0;

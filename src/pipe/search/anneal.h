@@ -1,4 +1,4 @@
-/* Simulated annealing over acyclic assignments: the one search that escapes the valleys of single
+/* Simulated annealing over acyclic assignments: the one search that escapes local minima of single
  * moves. */
 #ifndef LIGI_ANNEAL_H
 #define LIGI_ANNEAL_H
@@ -8,16 +8,17 @@
 
 typedef struct ligi_heat {
     uint64_t steps;
-    double start; /* first temperature, as a part of the mean size of a value */
-    int soft; /* load may exceed its limit on the way, at a price: where limits are tight, two units
-               * that change places pass through an assignment that breaks them */
+    double start; /* initial temperature, as a fraction of the mean size of a value */
+    int soft; /* load may exceed its limit temporarily, at a price: if limits are tight, swapping
+               * two units passes through an assignment that violates them */
 } ligi_heat;
 
-/* Lowers the cut of an assignment that keeps the limits. Ends on the best one seen that keeps them
- * too. */
+/* Lowers the cut of an assignment that satisfies the limits. Ends with the best one seen that
+ * does. */
 lig_status ligi_anneal_cut(ligi_moves *moves, ligi_random *random, ligi_heat heat);
 
-/* Lowers the bottleneck, whatever the cut, until `enough_ms`. Ends on the best assignment seen. */
+/* Lowers the bottleneck, regardless of the cut, to `enough_ms`. Ends with the best assignment
+ * seen. */
 lig_status ligi_anneal_load(ligi_moves *moves, ligi_random *random, uint64_t steps,
                             double enough_ms);
 

@@ -5,7 +5,7 @@
 
 #include "pipe/search/moves.h"
 
-/* Units that follow: the only one, LIGI_NONE when there is none, or LIGI_NONE - 1 for several. */
+/* The only unit that follows, LIGI_NONE if there is none, or LIGI_NONE - 1 for several. */
 #define SEVERAL (LIGI_NONE - 1)
 
 static uint32_t only_user(const ligi_graph *graph, uint32_t unit)
@@ -58,9 +58,9 @@ static void pair(pairing *p, uint32_t a, uint32_t b)
     p->pairs++;
 }
 
-/* A unit joins its only user, or its only source. Whoever enters such a pair can leave it only past
- * its end (or entered at its beginning), so every path among pairs is a path among units, and a
- * cycle would be one too. */
+/* A unit is merged with its only user or its only source. A path that enters such a pair leaves it
+ * only past its end (or entered at its beginning), so every path among pairs is a path among units,
+ * and a cycle would be one too. */
 static void pair_only(pairing *p, ligi_random *random)
 {
     uint32_t n = p->graph->unit_count, start = ligi_random_below(random, n);
@@ -74,7 +74,7 @@ static void pair_only(pairing *p, ligi_random *random)
     }
 }
 
-/* Neighbours in a topological order: intervals of it are always acyclic. */
+/* Neighbours in a topological order: its intervals are always acyclic. */
 static void pair_intervals(pairing *p)
 {
     for (uint32_t u = 0; u + 1 < p->graph->unit_count; u++)
@@ -175,7 +175,7 @@ static lig_status number_clusters(const ligi_graph *fine, const uint32_t *cluste
                 }
     }
     if (tail < count)
-        return lig_fail(LIG_E_INTERNAL, "coarsening made a cycle");
+        return lig_fail(LIG_E_INTERNAL, "internal error: coarsening created a cycle");
     return LIG_OK;
 }
 

@@ -6,12 +6,12 @@
 #include "pipe/graph/random.h"
 
 /* Fills cluster[unit] and returns the number of clusters: pairs of units joined by an edge, none
- * heavier than `load_most`. A cluster's quotient is acyclic by how pairs are chosen, so that no
- * search for cycles is needed. */
+ * heavier than `load_most`. The quotient graph is acyclic by the choice of pairs, so no search for
+ * cycles is needed. */
 lig_status ligi_coarsen(const ligi_graph *graph, double load_most, ligi_random *random,
                         uint32_t *cluster, uint32_t *cluster_count);
 
-/* Makes the graph of the clusters, and renumbers them so that they are in topological order. */
+/* Builds the graph of the clusters, and renumbers them in topological order. */
 lig_status ligi_graph_contract(const ligi_graph *fine, uint32_t *cluster, uint32_t cluster_count,
                                ligi_graph *coarse, ligi_scratch *scratch);
 

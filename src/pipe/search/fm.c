@@ -4,7 +4,7 @@
 
 #include "pipe/search/moves_hot.h"
 
-/* Moves after the best prefix before a pass gives up. */
+/* Moves after the best prefix before a pass is abandoned. */
 #define PATIENCE 200
 
 typedef struct offer {
@@ -15,7 +15,7 @@ typedef struct offer {
 
 typedef struct fm_pass {
     ligi_moves *moves;
-    offer *heap; /* smallest delta first; entries go stale and are priced again when they come up */
+    offer *heap; /* smallest delta first; stale entries are repriced when they reach the top */
     size_t count;
     size_t capacity;
     uint32_t *locked; /* number of the pass in which the unit moved */
@@ -53,8 +53,8 @@ static offer pop(fm_pass *p)
     return top;
 }
 
-/* The cheapest stage that has room. Far stages are seldom the best and cost as much to price: the
- * nearest few on each side are looked at. */
+/* The cheapest feasible stage. Distant stages are seldom the best and cost as much to price, so
+ * only the nearest few on each side are considered. */
 static int price(const fm_pass *p, uint32_t unit, offer *out)
 {
     uint32_t low, high, own = p->moves->stage[unit];
@@ -90,7 +90,7 @@ static void offer_neighbours(fm_pass *p, uint32_t unit)
             offer_unit(p, graph->pin[q]);
 }
 
-/* Returns what the pass has brought. */
+/* Returns the improvement of the pass. */
 static double run_pass(fm_pass *p, ligi_best *best)
 {
     ligi_moves *moves = p->moves;

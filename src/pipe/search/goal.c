@@ -14,22 +14,22 @@ uint32_t lig_pipe_device_count(const lig_pipe_options *options)
 static lig_status check_numbers(const lig_pipe_options *options)
 {
     if (options->stages == 0 || options->stages > LIG_PIPE_STAGES_MAX)
-        return lig_fail(LIG_E_INVALID, "%u stages are asked for: 1 to %u are possible",
+        return lig_fail(LIG_E_INVALID, "invalid number of stages: %u (expected 1 to %u)",
                         options->stages, LIG_PIPE_STAGES_MAX);
     if (options->microbatches == 0 || options->microbatches > LIG_PIPE_MICROBATCHES_MAX)
-        return lig_fail(LIG_E_INVALID, "%u micro-batches are asked for: 1 to %u are possible",
+        return lig_fail(LIG_E_INVALID, "invalid number of micro-batches: %u (expected 1 to %u)",
                         options->microbatches, LIG_PIPE_MICROBATCHES_MAX);
     if (options->method >= LIG_PIPE_METHOD_COUNT)
-        return lig_fail(LIG_E_INVALID, "there is no partitioning method %u", options->method);
+        return lig_fail(LIG_E_INVALID, "unknown partitioning method %u", options->method);
     if (options->schedule >= LIG_PIPE_SCHEDULE_COUNT)
-        return lig_fail(LIG_E_INVALID, "there is no schedule %u", options->schedule);
+        return lig_fail(LIG_E_INVALID, "unknown schedule %u", options->schedule);
     if (options->ties > LIG_PIPE_TIES_TOGETHER)
-        return lig_fail(LIG_E_INVALID, "there is no rule %u for tied parameters", options->ties);
+        return lig_fail(LIG_E_INVALID, "unknown rule %u for tied parameters", options->ties);
     if (!(options->optimizer_factor >= 0) || isinf(options->optimizer_factor))
-        return lig_fail(LIG_E_INVALID, "optimizer_factor is %g: it must be a number >= 0",
+        return lig_fail(LIG_E_INVALID, "invalid optimizer_factor: %g (expected a number >= 0)",
                         options->optimizer_factor);
     if (options->balance != 0 && !(options->balance >= 1 && isfinite(options->balance)))
-        return lig_fail(LIG_E_INVALID, "balance is %g: it must be at least 1, or 0 for none",
+        return lig_fail(LIG_E_INVALID, "invalid balance: %g (expected at least 1, or 0 for none)",
                         options->balance);
     if (!(options->bandwidth >= 0) || !(options->latency_ms >= 0) || isinf(options->latency_ms))
         return lig_fail(LIG_E_INVALID, "bandwidth and latency must be numbers >= 0");
@@ -41,20 +41,19 @@ static lig_status check_devices(const lig_pipe_options *options)
     uint32_t count = lig_pipe_device_count(options);
     int free_places = options->method == LIG_PIPE_METIS || options->method == LIG_PIPE_MIXED;
     if (count > options->stages && !free_places)
-        return lig_fail(LIG_E_INVALID,
-                        "there are %u devices for %u stages: ask for at least %u stages", count,
-                        options->stages, count);
+        return lig_fail(LIG_E_INVALID, "%u devices for %u stages: at least %u stages are required",
+                        count, options->stages, count);
     for (uint32_t d = 0; options->speed && d < count; d++)
         if (!(options->speed[d] > 0) || isinf(options->speed[d]))
-            return lig_fail(LIG_E_INVALID, "the speed of device %u is %g: it must be above 0", d,
-                            options->speed[d]);
+            return lig_fail(LIG_E_INVALID, "invalid speed of device %u: %g (expected a number > 0)",
+                            d, options->speed[d]);
     for (uint32_t d = 0; options->memory && d < count; d++)
         if (!(options->memory[d] >= 0))
-            return lig_fail(LIG_E_INVALID, "the memory of device %u is %g bytes", d,
+            return lig_fail(LIG_E_INVALID, "invalid memory of device %u: %g bytes", d,
                             options->memory[d]);
     for (uint64_t i = 0; options->bandwidth_matrix && i < (uint64_t)count * count; i++)
         if (i / count != i % count && !(options->bandwidth_matrix[i] >= 0))
-            return lig_fail(LIG_E_INVALID, "the bandwidth from device %u to device %u is %g",
+            return lig_fail(LIG_E_INVALID, "invalid bandwidth from device %u to device %u: %g",
                             (unsigned)(i / count), (unsigned)(i % count),
                             options->bandwidth_matrix[i]);
     return LIG_OK;

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Work below which the cut of every pair of borders is counted exactly. */
+/* Work below which the cut of every pair of borders is computed exactly. */
 #define EXACT_WORK 1e7
 
 #define NOWHERE UINT32_MAX
@@ -19,12 +19,12 @@ typedef struct line {
     double *fixed;
     double *flight;
     uint32_t
-        *earliest; /* an interval that ends before position j may begin here: what is kept apart */
+        *earliest; /* an interval that ends before position j may begin here: separated pairs */
     double *share; /* [stage_count]: load */
     double *room;  /* [stage_count]: bytes */
     double room_factor;
     uint32_t *low, *high; /* [stage_count + 1]: where stage s can begin */
-    uint32_t *last; /* [(stage_count + 1) * (n + 1)], or NULL until it is needed: see reach_all */
+    uint32_t *last;       /* [(stage_count + 1) * (n + 1)], or NULL until needed: see reach_all */
     ligi_scratch *scratch;
 } line;
 
@@ -81,7 +81,7 @@ static int fits(const line *l, uint32_t s, uint32_t i, uint32_t j)
                l->room[s];
 }
 
-/* The furthest end of stage s when it begins at i, i when not even one unit fits. */
+/* The furthest end of stage s that begins at i; i if not even one unit fits. */
 static uint32_t reach(const line *l, uint32_t s, uint32_t i, uint32_t last)
 {
     uint32_t low = i, high = last;
@@ -108,8 +108,8 @@ static uint32_t reach_back(const line *l, uint32_t s, uint32_t j, uint32_t first
     return low;
 }
 
-/* Going as far as possible stage by stage: the latest beginning of each. Returns the stage that
- * could not take a single unit there, or NOWHERE. */
+/* Greedy, stage by stage: the latest beginning of each. Returns the stage that could not take a
+ * single unit there, or NOWHERE. */
 static uint32_t go_forward(line *l)
 {
     uint32_t stages = l->goal->stage_count, at = 0;
@@ -124,10 +124,10 @@ static uint32_t go_forward(line *l)
     return NOWHERE;
 }
 
-/* Where a stage gets stuck, an earlier border may help: its device is slow or small, and the unit
- * before it would fit. So every place is looked at: last[s][j] is the last one up to j that s
- * stages can end at. Of all beginnings the last is the best, as before. Fills `high` with borders
- * that reach the end; 0 when there are none. */
+/* If a stage gets stuck, an earlier border may help: its device is slow or small, and the preceding
+ * unit would fit. So every position is considered: last[s][j] is the last position up to j at which
+ * s stages can end. The last beginning is always the best, as before. Fills `high` with borders
+ * that reach the end; 0 if there are none. */
 static int reach_all(line *l)
 {
     uint32_t stages = l->goal->stage_count;
@@ -153,7 +153,7 @@ static int reach_all(line *l)
     return 1;
 }
 
-/* With equal devices a stage that cannot take one unit means that the unit fits nowhere. */
+/* With equal devices, a stage that cannot take one unit means that the unit fits nowhere. */
 static int all_alike(const line *l)
 {
     for (uint32_t s = 1; s < l->goal->stage_count; s++)
@@ -163,7 +163,7 @@ static int all_alike(const line *l)
     return 1;
 }
 
-/* Fills `high` with borders that keep to the limits; 0 when there are none. */
+/* Fills `high` with borders within the limits; 0 if there are none. */
 static int find_borders(line *l)
 {
     if (go_forward(l) == NOWHERE)
@@ -171,8 +171,8 @@ static int find_borders(line *l)
     return !all_alike(l) && reach_all(l);
 }
 
-/* Fills `low` with the earliest beginnings; where going back gets stuck, with all that leave a unit
- * for each stage. */
+/* Fills `low` with the earliest beginnings; if the backward pass gets stuck, with all that leave a
+ * unit for each stage. */
 static void go_backward(line *l)
 {
     uint32_t stages = l->goal->stage_count, at = l->n;
@@ -188,7 +188,7 @@ static void go_backward(line *l)
     l->low[0] = 0;
 }
 
-/* The places where the borders of any solution lie. */
+/* The range of the borders of any solution. */
 static int find_windows(line *l)
 {
     uint32_t stages = l->goal->stage_count;
@@ -277,11 +277,11 @@ lig_status ligi_interval_memory(const ligi_graph *graph, const ligi_goal *goal,
 
 /* --- the smallest cut --- */
 
-/* Row s holds, for every place where stage s can begin, the smallest cut of the stages before it.
- */
+/* Row s holds, for every position where stage s can begin, the smallest cut of the stages before
+ * it. */
 typedef struct table {
     double **cost;     /* [stage_count + 1] -> [high - low + 1] */
-    uint32_t **origin; /* where the stage before began */
+    uint32_t **origin; /* where the previous stage began */
     double *live;      /* [n + 1]: bytes of values that cross position i */
 } table;
 
@@ -317,7 +317,7 @@ static void count_live(table *t, const line *l)
         t->live[i] += t->live[i - 1];
 }
 
-/* A window that slides over the row before: both ends only move forward, so that a row costs its
+/* A window that slides over the previous row: both ends only move forward, so a row costs its
  * length. */
 static void fill_row_live(table *t, const line *l, uint32_t s, uint32_t *queue)
 {
@@ -339,8 +339,8 @@ static void fill_row_live(table *t, const line *l, uint32_t s, uint32_t *queue)
     }
 }
 
-/* Uses of values in the order of their positions; `before` is where the value was made or used
- * last. A stage that begins at i receives the value for a use at q >= i if before < i: once. */
+/* Uses of values by position; `before` is where the value was produced or last used. A stage that
+ * begins at i receives the value for a use at q >= i if before < i: once. */
 typedef struct uses {
     uint32_t *begin; /* [n + 1] */
     uint32_t *before;
@@ -353,7 +353,7 @@ static int compare_positions(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Most values have a user or two, and those come sorted in the given order. */
+/* Most values have one or two users, already sorted in the given order. */
 static void sort_positions(uint32_t *list, uint32_t count)
 {
     if (count > 32) {

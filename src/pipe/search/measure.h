@@ -15,14 +15,14 @@ typedef struct ligi_figures {
     double *device_bytes;
 } ligi_figures;
 
-/* Everything that a method is given. */
+/* The input of every method. */
 typedef struct ligi_measure_job {
     const lig_pipe_graph *input;
     const lig_pipe_options *options;
     const ligi_graph *graph;
 } ligi_measure_job;
 
-/* Counts everything from the beginning. `figures` comes with its arrays set. */
+/* Computes everything from scratch. The arrays of `figures` must be set. */
 lig_status ligi_measure(const ligi_measure_job *job, const ligi_assignment *assignment,
                         ligi_figures *figures);
 

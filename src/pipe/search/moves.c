@@ -141,7 +141,7 @@ void ligi_moves_load(ligi_moves *moves, const uint32_t *stage)
     }
 }
 
-/* The rows that count units by stage follow a unit that has moved. */
+/* Updates the rows that count units by stage after a move. */
 static void recount(ligi_moves *moves, uint32_t unit, uint32_t from, uint32_t to)
 {
     const ligi_graph *graph = moves->graph;

@@ -1,4 +1,4 @@
-/* The inner loop of every search: pricing a move. In a header so that it is compiled into each of
+/* The inner loop of every search: pricing a move. In a header so that it is inlined into each of
  * them; calls would cost as much as the work. */
 #ifndef LIGI_MOVES_HOT_H
 #define LIGI_MOVES_HOT_H
@@ -59,7 +59,7 @@ static inline void ligi_moves_range(const ligi_moves *moves, uint32_t unit, uint
     *high = to;
 }
 
-/* 1 when a unit other than `except` uses the net in `stage`. */
+/* Returns 1 if a unit other than `except` uses the net in `stage`. */
 static inline int ligi_is_user(const ligi_moves *moves, uint32_t net, uint32_t stage,
                                uint32_t except)
 {
@@ -73,7 +73,7 @@ static inline int ligi_is_user(const ligi_moves *moves, uint32_t net, uint32_t s
     return 0;
 }
 
-/* What the cut changes by when `unit` goes to stage `to`, which must be in its range. */
+/* The change of the cut if `unit` moves to stage `to`, which must be in its range. */
 static inline double ligi_moves_delta(const ligi_moves *moves, uint32_t unit, uint32_t to)
 {
     const ligi_graph *graph = moves->graph;
@@ -92,7 +92,7 @@ static inline double ligi_moves_delta(const ligi_moves *moves, uint32_t unit, ui
     return delta;
 }
 
-/* 1 when nobody that `unit` is kept apart from is in `stage`. */
+/* Returns 1 if no unit that must be kept apart from `unit` is in `stage`. */
 static inline int ligi_apart_kept(const ligi_moves *moves, uint32_t unit, uint32_t stage)
 {
     const ligi_graph *graph = moves->graph;
@@ -102,7 +102,7 @@ static inline int ligi_apart_kept(const ligi_moves *moves, uint32_t unit, uint32
     return 1;
 }
 
-/* 1 when the memory of `to` has room for the unit. */
+/* Returns 1 if the memory of `to` has room for the unit. */
 static inline int ligi_moves_room(const ligi_moves *moves, uint32_t unit, uint32_t to)
 {
     const ligi_graph *graph = moves->graph;
@@ -115,8 +115,8 @@ static inline int ligi_moves_room(const ligi_moves *moves, uint32_t unit, uint32
     return bytes <= 0 || moves->device_bytes[target] + bytes <= goal->room[target];
 }
 
-/* 1 when `to` has room for the unit, the unit is not the last of its stage, and nobody it is kept
- * apart from is there. `soft` leaves load and memory out of it. */
+/* Returns 1 if `to` has room for the unit, the unit is not the last of its stage, and no unit to be
+ * kept apart from it is there. `soft` ignores load and memory. */
 static inline int ligi_moves_fit(const ligi_moves *moves, uint32_t unit, uint32_t to, int soft)
 {
     const ligi_goal *goal = moves->goal;
