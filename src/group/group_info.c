@@ -5,14 +5,12 @@
 #include "group/group_state.h"
 #include "group/member.h"
 #include "group/role.h"
+#include "group/roster/local_pause.h"
 #include "net/progress.h"
 #include "net/service.h"
 
 #include <string.h>
 
-#define WAKING_NS                                                                                  \
-    INT64_C(200000000)                   /* time to read what arrived while this process was
-                                          * stopped */
 #define LAST_WORD_NS INT64_C(2000000000) /* for the answer to a cancelled barrier */
 
 void ligi_group_watch(ligi_group *group, ligi_group_hook hook, void *context)
@@ -27,9 +25,8 @@ int ligi_group_waking(ligi_group *group)
 {
     int64_t now = ligi_now_ns();
     ligi_net_lock(group->net);
-    int waking =
-        group->coordinator == NULL && group->phase == LIGI_PHASE_RELEASED &&
-        (now - group->tick_ns > group->liveness_ns / 2 || now - group->awake_ns < WAKING_NS);
+    int waking = group->coordinator == NULL && group->phase == LIGI_PHASE_RELEASED &&
+                 ligi_pause_is_recent(group->tick_ns, group->awake_ns, now, group->liveness_ns);
     ligi_net_unlock(group->net);
     return waking;
 }

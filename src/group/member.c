@@ -5,6 +5,7 @@
 #include "group/group.h"
 #include "group/group_state.h"
 #include "group/role.h"
+#include "group/roster/local_pause.h"
 #include "net/link/key_binding.h"
 #include "net/link/link.h"
 #include "net/link/link_send.h"
@@ -255,18 +256,17 @@ int64_t ligi_member_beat_ns(const ligi_group *group)
 /* A process that was stopped first reads what has arrived meanwhile. */
 static void judge_coordinator(ligi_group *group, int64_t now_ns)
 {
-    if (now_ns - group->tick_ns > group->liveness_ns / 2)
+    if (ligi_pause_detect(group->tick_ns, now_ns, group->liveness_ns))
         group->awake_ns = now_ns;
-    int64_t heard = ligi_link_heard_ns(group->link);
-    heard = heard > group->awake_ns ? heard : group->awake_ns;
-    if (now_ns - heard <= group->liveness_ns)
+    int64_t silent =
+        ligi_pause_silence_ns(ligi_link_heard_ns(group->link), group->awake_ns, now_ns);
+    if (silent <= group->liveness_ns)
         return;
-    lig_status status =
-        lig_fail(LIG_E_PEER,
-                 "the coordinator at %s has been silent for %lld ms (liveness_ms=%lld): this "
-                 "process is cut off from its group; join again",
-                 group->address, (long long)((now_ns - heard) / 1000000),
-                 (long long)(group->liveness_ns / 1000000));
+    lig_status status = lig_fail(
+        LIG_E_PEER,
+        "the coordinator at %s has been silent for %lld ms (liveness_ms=%lld): this "
+        "process is cut off from its group; join again",
+        group->address, (long long)(silent / 1000000), (long long)(group->liveness_ns / 1000000));
     ligi_member_end(group, LIGI_CHANGE_EXPELLED, status);
 }
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "group/group_info.h"
+#include "group/roster/local_pause.h"
 #include "mesh/mesh_connect.h"
 #include "mesh/mesh_server.h"
 #include "mesh/mesh_worker.h"
@@ -117,7 +118,7 @@ static int64_t judge_silence(lig_mesh *mesh, int64_t now_ns)
 {
     int64_t beat = mesh->liveness_ns / 5 > 1000000 ? mesh->liveness_ns / 5 : 1000000;
     int due = now_ns - mesh->pinged_ns >= beat;
-    if (now_ns - mesh->judged_ns > mesh->liveness_ns / 2)
+    if (ligi_pause_detect(mesh->judged_ns, now_ns, mesh->liveness_ns))
         mesh->orphan_ns = now_ns;
     mesh->judged_ns = now_ns;
     if (due)
@@ -126,8 +127,8 @@ static int64_t judge_silence(lig_mesh *mesh, int64_t now_ns)
         ligi_party *party = &mesh->parties[i];
         if (party->link == NULL || party->state != LIG_MESH_ALIVE)
             continue;
-        int64_t heard = ligi_link_heard_ns(party->link);
-        int64_t silent = now_ns - (heard > mesh->orphan_ns ? heard : mesh->orphan_ns);
+        int64_t silent =
+            ligi_pause_silence_ns(ligi_link_heard_ns(party->link), mesh->orphan_ns, now_ns);
         char why[LIGI_WHY_BYTES];
         snprintf(why, sizeof why, "it has been silent for %lld ms", (long long)(silent / 1000000));
         if (silent > mesh->liveness_ns)

@@ -1,5 +1,7 @@
 #include "group/roster/roster_liveness.h"
 
+#include "group/roster/local_pause.h"
+
 #include <stdio.h>
 
 /* Its last message may predate a stop of this process: see the tick. */
@@ -15,7 +17,7 @@ lig_status ligi_roster_tick(ligi_roster *roster, int64_t now_ns)
 {
     int64_t before = roster->tick_ns;
     roster->tick_ns = now_ns;
-    int frozen = before == INT64_MIN || now_ns - before > roster->liveness_ns / 2;
+    int frozen = ligi_pause_detect(before, now_ns, roster->liveness_ns);
     for (size_t i = 0; i < roster->seat_count; i++) {
         ligi_seat *seat = &roster->seats[i];
         if (frozen && seat->heard_ns < now_ns)
