@@ -40,7 +40,7 @@ lig_status ligi_mesh_usable(lig_mesh *mesh)
     return mesh->ended.status == LIG_OK ? LIG_OK : ligi_failure_publish(&mesh->ended);
 }
 
-/* The reason for a lost link is known within DOUBT_NS. */
+/* The reason for a lost link is known within LIGI_LOSS_GRACE_NS. */
 #define SETTLE_NS INT64_C(1000000000)
 
 static int is_settled(void *context)

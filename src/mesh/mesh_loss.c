@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "group/group_info.h"
 #include "group/roster/local_pause.h"
+#include "group/roster/loss_grace.h"
 #include "mesh/mesh_connect.h"
 #include "mesh/mesh_server.h"
 #include "mesh/mesh_worker.h"
@@ -58,9 +59,6 @@ void ligi_mesh_peer_drop(ligi_party *party, uint32_t state, const char *why)
     ligi_mesh_peer_gone(party, state, why);
 }
 
-/* For a reason that the link or the group has given, or will give in a moment. */
-enum { DOUBT_NS = 200000000 };
-
 /* A process that was stopped and expelled finds its links closed: the group's verdict comes first.
  * The dead link is kept until then. */
 static int postpone(ligi_party *party, uint32_t state, const char *sentence)
@@ -72,7 +70,7 @@ static int postpone(ligi_party *party, uint32_t state, const char *sentence)
     mesh->postponed += !party->postponed;
     party->postponed = 1;
     party->doubt_state = state;
-    party->doubt_ns = ligi_now_ns() + DOUBT_NS;
+    party->doubt_ns = ligi_grace_end_ns(ligi_now_ns());
     note_why(party, sentence);
     ligi_net_hurry(mesh->net, LIGI_SERVICE_MESH);
     return 1;
@@ -107,7 +105,7 @@ void ligi_mesh_peer_suspect(ligi_party *party, const char *sentence)
 {
     if (party->state != LIG_MESH_ALIVE || party->doubt_ns != 0)
         return;
-    party->doubt_ns = ligi_now_ns() + DOUBT_NS;
+    party->doubt_ns = ligi_grace_end_ns(ligi_now_ns());
     party->doubt_state = LIG_MESH_LOST;
     note_why(party, sentence ? sentence : "reported by the group");
     ligi_net_hurry(party->mesh->net, LIGI_SERVICE_MESH);
@@ -145,10 +143,10 @@ int64_t ligi_mesh_loss_tick(void *context, int64_t now_ns)
     int64_t next = mesh->orphan_ns != 0 ? judge_silence(mesh, now_ns) : INT64_MAX;
     for (uint32_t i = 0; i < mesh->party_count; i++) {
         ligi_party *party = &mesh->parties[i];
-        if (party->doubt_ns != 0 && party->doubt_ns <= now_ns)
+        if (ligi_grace_is_over(party->doubt_ns, now_ns))
             ligi_mesh_peer_drop(party, party->doubt_state, party->why);
-        else if (party->doubt_ns != 0 && party->doubt_ns < next)
-            next = party->doubt_ns;
+        else
+            next = ligi_grace_next_ns(party->doubt_ns, next);
     }
     return next;
 }

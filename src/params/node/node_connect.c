@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "group/addresses.h"
 #include "group/group_info.h"
+#include "group/roster/loss_grace.h"
 #include "net/link/link.h"
 #include "net/link/link_send.h"
 #include "net/progress.h"
@@ -11,6 +12,7 @@
 #include "params/node/node_loss.h"
 #include "params/node/node_receive.h"
 #include "params/node/params_open.h"
+#include "params/state/node_grace.h"
 #include "params/state/peer.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/table_info.h"
@@ -130,12 +132,8 @@ static void on_lost(void *context, ligi_link *link, lig_status status, const cha
     char why[LIGI_WHY_TEXT];
     snprintf(why, sizeof why, "%s", sentence);
     int current = peer && peer->link == link;
-    if (current && status != LIG_E_MISMATCH && ligi_node_is_waking(node)) {
-        char lost[LIGI_WHY_TEXT];
-        snprintf(lost, sizeof lost, "node %u is lost: %.200s", peer->rank, why);
-        ligi_node_doubt(node, lost); /* the link is kept until then */
+    if (current && ligi_node_postpone(peer, status, why))
         return;
-    }
     if (current)
         peer->link = NULL;
     ligi_link_close(link, NULL);
@@ -178,7 +176,7 @@ static int64_t on_tick(void *context, int64_t now_ns)
     lig_params *node = context;
     ligi_node_end_doubt(node, now_ns);
     if (!node->made)
-        return node->doubt_ns != 0 ? node->doubt_ns : INT64_MAX;
+        return ligi_grace_next_ns(node->doubt_ns, INT64_MAX);
     for (uint32_t i = 0; i < node->node_count; i++) {
         ligi_params_peer *peer = &node->peers[i];
         if (peer->link && !peer->shared &&
@@ -188,7 +186,7 @@ static int64_t on_tick(void *context, int64_t now_ns)
     if (atomic_load(&node->broken))
         return INT64_MAX;
     int64_t next = ligi_sync_tick(node, now_ns);
-    return node->doubt_ns != 0 && node->doubt_ns < next ? node->doubt_ns : next;
+    return ligi_grace_next_ns(node->doubt_ns, next);
 }
 
 static const ligi_net_hooks hooks = {.met = on_met,

@@ -1,6 +1,7 @@
 #include "params/node/node_loss.h"
 
 #include "params/requests/request_complete.h"
+#include "params/state/node_grace.h"
 #include "params/sync/sync_round.h"
 
 #include <stdio.h>
@@ -60,10 +61,4 @@ void ligi_node_member_changed(void *context, const ligi_group_event *event)
         break;
     default: break;
     }
-}
-
-void ligi_node_end_doubt(lig_params *node, int64_t now_ns)
-{
-    if (node->doubt_ns != 0 && node->doubt_ns <= now_ns)
-        ligi_node_break_now(node, LIG_E_PEER, node->doubt);
 }

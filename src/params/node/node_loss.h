@@ -11,7 +11,5 @@ void ligi_node_end_waits(lig_params *node);
 void ligi_node_peer_lost(ligi_params_peer *peer, int in_order, const char *why);
 /* An event of the group; `context` is the node. */
 void ligi_node_member_changed(void *context, const ligi_group_event *event);
-/* A departure without an explanation counts as a loss after a delay. From net's tick. */
-void ligi_node_end_doubt(lig_params *node, int64_t now_ns);
 
 #endif

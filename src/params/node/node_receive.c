@@ -6,6 +6,7 @@
 #include "params/requests/request_serve.h"
 #include "params/rows/slab.h"
 #include "params/snapshot/snapshot_agree.h"
+#include "params/state/node_grace.h"
 #include "params/state/peer.h"
 #include "params/state/send_buffer.h"
 #include "params/sync/sync_round.h"

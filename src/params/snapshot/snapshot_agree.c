@@ -1,8 +1,10 @@
 #include "params/snapshot/snapshot_agree.h"
 
+#include "group/roster/loss_grace.h"
 #include "params/snapshot/snapshot.h"
 #include "params/snapshot/snapshot_rows.h"
 #include "params/snapshot/snapshot_serve.h"
+#include "params/state/node_grace.h"
 #include "params/state/peer.h"
 #include "params/state/send_buffer.h"
 
@@ -10,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOLD_NS INT64_C(1000000000)  /* how long a failed node stays so that the others learn why */
-#define REASON_NS INT64_C(200000000) /* how long they wait for that when a node is lost */
+#define TOLD_NS INT64_C(1000000000) /* how long a failed node stays so that the others learn why */
 
 /* --- state --- */
 
@@ -303,7 +304,7 @@ lig_status ligi_params_snapshot_why(ligi_snapshot_call *call)
 {
     lig_params *node = call->node;
     if (atomic_load(&node->broken))
-        (void)ligi_node_wait(node, has_reason, node, REASON_NS);
+        (void)ligi_node_wait(node, has_reason, node, LIGI_LOSS_GRACE_NS);
     ligi_node_lock(node);
     const ligi_failure *first = first_failure(node);
     lig_status status = first ? ligi_failure_publish(first) : LIG_OK;

@@ -1,13 +1,7 @@
 #include "params/state/node_state.h"
 
 #include "base/clock.h"
-#include "group/group_info.h"
 #include "net/progress.h"
-#include "net/service.h"
-
-#include <stdio.h>
-
-#define DOUBT_NS INT64_C(200000000)
 
 /* --- checks at the start of every call --- */
 
@@ -136,45 +130,4 @@ void ligi_node_wake(lig_params *node)
     pthread_mutex_lock(&node->lock);
     pthread_cond_broadcast(&node->changed);
     pthread_mutex_unlock(&node->lock);
-}
-
-/* --- loss --- */
-
-/* The whole job ends: the rows of the lost node exist only in the last save. */
-void ligi_node_break_now(lig_params *node, lig_status status, const char *sentence)
-{
-    if (atomic_load(&node->broken))
-        return;
-    lig_fail(status, "%s", sentence);
-    ligi_failure_take(&node->ended, status);
-    atomic_store_explicit(&node->broken, 1, memory_order_release);
-    node->lost(node);
-    if (node->group)
-        ligi_group_part(node->group, node->ended.text);
-    pthread_mutex_lock(&node->barrier.lock);
-    pthread_cond_broadcast(&node->barrier.changed);
-    pthread_mutex_unlock(&node->barrier.lock);
-    ligi_net_wake(node->net);
-}
-
-void ligi_node_doubt(lig_params *node, const char *sentence)
-{
-    if (node->leaving || node->doubt_ns != 0)
-        return;
-    node->doubt_ns = ligi_now_ns() + DOUBT_NS;
-    snprintf(node->doubt, sizeof node->doubt, "%s", sentence);
-    ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
-}
-
-int ligi_node_is_waking(lig_params *node)
-{
-    return !node->leaving && node->group && ligi_group_waking(node->group);
-}
-
-void ligi_node_break(lig_params *node, lig_status status, const char *sentence)
-{
-    if (status == LIG_E_PEER && !atomic_load(&node->broken) && ligi_node_is_waking(node))
-        ligi_node_doubt(node, sentence);
-    else
-        ligi_node_break_now(node, status, sentence);
 }

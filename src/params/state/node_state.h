@@ -187,17 +187,6 @@ lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *c
                           int64_t timeout_ns);
 /* Wakes waiting threads after a change outside a hook. */
 void ligi_node_wake(lig_params *node);
-/* A node is lost: every wait ends. Under the lock, like all below. */
-void ligi_node_break_now(lig_params *node, lig_status status, const char *sentence);
-/* The same, but only suspects the peer while this node may have been expelled itself. */
-void ligi_node_break(lig_params *node, lig_status status, const char *sentence);
-/* A peer has left unexpectedly, mostly because it has heard of a loss before this node did. Waits
- * 200 ms for the reason, from another link or from the group; then the node breaks. */
-void ligi_node_doubt(lig_params *node, const char *sentence);
-/* 1 if this node was stopped for so long that the group may have expelled it: it finds its links
- * closed, and the group's verdict takes precedence. */
-int ligi_node_is_waking(lig_params *node);
-
 /* Time left until a deadline: never below 0; LIG_FOREVER stays. */
 int64_t ligi_time_left(int64_t deadline_ns);
 int64_t ligi_time_until(int64_t timeout_ns); /* the deadline; INT64_MAX: none */

@@ -1,6 +1,7 @@
 #include "params/state/peer.h"
 
 #include "net/link/link_send.h"
+#include "params/state/node_grace.h"
 #include "params/state/send_buffer.h"
 
 #include <string.h>

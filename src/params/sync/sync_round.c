@@ -7,6 +7,7 @@
 #include "net/service.h"
 #include "params/placement/placement_owner.h"
 #include "params/placement/placement_replica.h"
+#include "params/state/node_grace.h"
 #include "params/state/peer.h"
 #include "params/state/send_buffer.h"
 #include "params/sync/sync_flush.h"
