@@ -1,11 +1,8 @@
-/* A member's calls on its group: who is a member, and barriers. */
+/* A member's calls on its group: who is a member. */
 #ifndef LIGI_GROUP_INFO_H
 #define LIGI_GROUP_INFO_H
 
 #include "group/group.h"
-
-/* Ends barriers, current and future, with CLOSED and that text; otherwise the group continues. */
-void ligi_group_part(ligi_group *group, const char *sentence);
 
 /* From now on changes are reported to `hook` (NULL: none). Under one ligi_net_lock with a call of
  * ligi_group_members no change is missed. */
@@ -43,10 +40,5 @@ lig_status ligi_group_blob(ligi_group *group, ligi_role role, uint32_t rank, voi
 /* Checks the identity that a peer claims: OK, or PEER with an error text (stale, lost, unknown).
  * For the hello of data links, and for frames that carry an incarnation. */
 lig_status ligi_group_check(ligi_group *group, ligi_role role, uint32_t rank, uint32_t incarnation);
-
-/* Returns when all members of the roles in `mask` (including the caller's) have called it with the
- * same mask and flags (a later stage: see there). TIMEOUT names the missing members; this process
- * is then no longer counted. */
-lig_status ligi_group_barrier(ligi_group *group, uint32_t mask, uint32_t flags, int64_t timeout_ns);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "group/addresses.h"
+#include "group/barrier.h"
 #include "group/group_info.h"
 #include "mesh/mesh_connect.h"
 #include "net/progress.h"

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/test.h"
 #include "freeze.h"
+#include "group/barrier.h"
 #include "group/group.h"
 #include "group/group_info.h"
 #include "group/role.h"

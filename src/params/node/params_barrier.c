@@ -3,7 +3,7 @@
 #include "params/state/node_state.h"
 
 #include "base/clock.h"
-#include "group/group_info.h"
+#include "group/barrier.h"
 #include "net/progress.h"
 
 #define REASON_NS INT64_C(1000000000)
