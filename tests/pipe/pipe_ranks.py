@@ -59,26 +59,60 @@ def alone(name: str) -> tuple[list[float], dict[str, torch.Tensor]]:
 
 
 def disagree(rank: int, world: int) -> dict[str, Any]:
-    """Each rank has a plan of its own."""
+    """Each rank has a plan of its own, then asks for another one than rank 0 does."""
     from ligament.errors import MismatchError
     from ligament.pipe import pipe_model
 
     model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
     devices = [{"speed": 1.0 + 3 * (i == rank)} for i in range(world)]
-    plan = pipe_model(model, (torch.ones(2, 8),), stages=world, profile="flops", devices=devices)
+    given: dict[str, Any] = {"args": (torch.ones(2, 8),), "stages": world, "profile": "flops"}
+    alone = pipe_model(model, devices=devices, distributed=False, **given)
+    refused = []
+    for call in (
+        alone.pipeline,
+        lambda: pipe_model(model, devices=devices, **given),
+        lambda: pipe_model(model[rank:], **given),
+        lambda: pipe_model(model, devices=None if rank else ["cpu"] * 9, **given),
+    ):
+        try:
+            call()
+            refused.append("")
+        except MismatchError as error:
+            refused.append(str(error))
+    return {"refused": refused}
+
+
+def measured(rank: int, world: int) -> dict[str, Any]:
+    """The default profile: only rank 0 may look at the clock, and all get its plan."""
+    from ligament.pipe import pipe_model
+    from ligament.pipe.costs import profile
+
+    clocks = 0
+    clock = profile._Bench._clock
+
+    def counted(*given: Any) -> Any:
+        nonlocal clocks
+        clocks += 1
+        return clock(*given)
+
+    profile._Bench._clock = counted  # type: ignore[method-assign]
     try:
-        plan.pipeline()
-    except MismatchError as error:
-        return {"refused": str(error)}
-    return {"refused": ""}
+        model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(8)])
+        plan = pipe_model(model, (torch.ones(2, 64),), stages=world, microbatches=4)
+        schedule = plan.pipeline(loss_fn=lambda output, target: (output - target).square().mean())
+        schedule.step(torch.ones(8, 64), target=torch.zeros(8, 64))
+    finally:
+        profile._Bench._clock = clock  # type: ignore[method-assign]
+    times = [node.forward_ms for node in plan.graph.nodes]
+    return {"clocks": clocks, "times": times, "plan": plan.as_json(), "report": str(plan.report())}
 
 
 def train(name: str, rank: int, world: int, options: dict[str, Any]) -> dict[str, Any]:
     """This rank's part of the same steps."""
     from ligament.pipe import pipe_model
 
-    if name == "disagree":
-        return disagree(rank, world)
+    if name in ("disagree", "measured"):
+        return {"disagree": disagree, "measured": measured}[name](rank, world)
     case = build(name)
     plan = pipe_model(
         *case,

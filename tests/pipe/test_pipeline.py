@@ -80,11 +80,17 @@ def judge(name: str, answers: list[dict[str, Any]]) -> None:
 
 
 def test_two_processes_train_as_one(tmp_path: Path) -> None:
-    *found, apart = run(2, [*TWO, ("disagree", {})], tmp_path)
+    *found, apart, timed = run(2, [*TWO, ("disagree", {}), ("measured", {})], tmp_path)
     for (name, _), answers in zip(TWO, found, strict=True):
         judge(name, answers)
     for answer in apart:
-        assert answer["refused"].startswith("rank 1 has another plan than rank 0")
+        own, speed, model, devices = answer["refused"]
+        assert own.startswith("rank 1 has another plan than rank 0")
+        assert speed == "rank 1 passes another speed than rank 0: [1.0, 4.0], not [4.0, 1.0]"
+        assert model.startswith("rank 1 plans another model than rank 0")
+        assert devices.startswith("rank 1 passes another device_count than rank 0")
+    assert timed[0].pop("clocks") > 0 and timed[1].pop("clocks") == 0, "only rank 0 measures"
+    assert timed[0] == timed[1]
 
 
 def test_four_processes_train_as_one(tmp_path: Path) -> None:

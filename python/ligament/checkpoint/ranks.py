@@ -72,11 +72,18 @@ def _began(pid: int) -> str | None:
 class Ranks:
     """The processes that make one checkpoint together."""
 
-    def __init__(self, timeout: float, found: tuple[Any, int, int]) -> None:
+    advice = (
+        "every rank calls save and restore, in the same order (distributed=False: this process "
+        "alone)"
+    )
+
+    def __init__(
+        self, timeout: float, found: tuple[Any, int, int], prefix: str | None = None
+    ) -> None:
         base, self.rank, self.size = found
         self.timeout = timeout
         self._base = base  # held: the job's store may be served by this process
-        self._prefix = f"ligament/checkpoint/{next(_numbers)}"
+        self._prefix = prefix or f"ligament/checkpoint/{next(_numbers)}"
         self._store = self._own(base)
         self._processes: dict[int, list[Any]] = {}
         self._me = _process()
@@ -136,10 +143,7 @@ class Ranks:
             raise _lost(error) from None
 
     def _late(self, rank: int, what: str) -> Error:
-        return TimeoutError(
-            f"rank {rank} did not {what} within {self.timeout:g} s; every rank calls save and "
-            "restore, in the same order (distributed=False: this process alone)"
-        )
+        return TimeoutError(f"rank {rank} did not {what} within {self.timeout:g} s; {self.advice}")
 
     def _look(self, rank: int, what: str) -> None:
         """Raises when the process that is waited for is one of this host, and gone."""

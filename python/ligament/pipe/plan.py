@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 
 from ligament.errors import InvalidError, MismatchError, UnsupportedError
-from ligament.pipe import solver
+from ligament.pipe import shared_plan, solver
 from ligament.pipe.costs.profile import profile as fill_profile
 from ligament.pipe.generate import codegen, stage_modules
 from ligament.pipe.generate.layout import Layout, lay_out
@@ -55,13 +56,22 @@ def pipe_model(
     progress: bool | None = None,
     ties: str = "sum",
     say: Callable[[str], None] | None = None,
+    group: Any = None,
+    distributed: bool | None = None,
+    timeout: float = 600.0,
 ) -> Plan:
     """Cuts `model` into pipeline stages. `args` and `kwargs` are one micro-batch, as `forward`
     takes them.
 
     Trace, profile, partition: each step is also a function of `ligament.pipe`. What cannot be done
     (a stage that does not fit, more stages than blocks, a schedule that does not suit the devices)
-    is refused here, with the reason."""
+    is refused here, with the reason.
+
+    Under torch.distributed every rank of `group` (None: of the job) calls it with the same model
+    and arguments: all trace, the first rank measures and decides, all return its plan. An error on
+    one rank is raised on all. No rank waits longer than `timeout` seconds for another one to call;
+    `distributed=False` plans in this process alone."""
+    found = shared_plan.ranks_of(group, distributed, timeout)
     wanted = solver.options(
         stages=stages,
         devices=devices,
@@ -76,11 +86,25 @@ def pipe_model(
         recompute=bool(recompute),
         seed=seed,
     )
-    traced = trace(model, args, kwargs, depth=depth, basic_blocks=basic_blocks, say=say)
-    fill_profile(
-        traced, profile, device=_first_device(devices), profile_ops=profile_ops, progress=progress
-    )
-    return make_plan(traced, wanted)
+    place = _first_device(devices)
+
+    def traced() -> Trace:
+        return trace(model, args, kwargs, depth=depth, basic_blocks=basic_blocks, say=say)
+
+    def decide(one: Trace) -> Plan:
+        fill_profile(one, profile, device=place, profile_ops=profile_ops, progress=progress)
+        return make_plan(one, wanted)
+
+    if found is None:
+        return decide(traced())
+    return shared_plan.agree(found, traced, lambda one: _words(one, wanted), decide, Plan.from_json)
+
+
+def _words(traced: Trace, wanted: solver.Options) -> dict[str, Any]:
+    """What must be equal on all ranks that share a plan, apart from the number of a device."""
+    text = fingerprint_text(traced.program, graph_names(traced.graph))
+    text = re.sub(r"(cuda|xpu)(:|', index=)\d+", r"\1", text)
+    return {"model": hashlib.sha256(text.encode()).hexdigest(), **asdict(wanted)}
 
 
 def make_plan(traced: Trace, wanted: solver.Options) -> Plan:
@@ -247,7 +271,13 @@ class Plan:
 
     def save(self, path: str | Path) -> Path:
         """Writes the plan as JSON."""
-        data = {
+        target = Path(path)
+        target.write_text(json.dumps(self.as_json(), indent=1) + "\n", "utf-8")
+        return target
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `save` writes."""
+        return {
             "format": FORMAT,
             "model": {"name": self.model_name, "fingerprint": self._fingerprint()},
             "depth": self.trace.depth if self.trace else None,
@@ -257,9 +287,6 @@ class Plan:
             "stage_device": self.answer["stage_device"],
             "method": self.answer["method"],
         }
-        target = Path(path)
-        target.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
-        return target
 
     @staticmethod
     def load(
@@ -271,8 +298,6 @@ class Plan:
         """Reads what `save` wrote. With the model and a sample it can be run; they are traced again
         and have to be those of the plan."""
         data = _read(Path(path))
-        wanted = _options(data["options"], path)
-        graph = Graph.from_json(data["graph"])
         traced = None
         if model is not None:
             traced = trace(
@@ -284,6 +309,14 @@ class Plan:
                     f"{path} is a plan of another model: it was made for {data['model']['name']}, "
                     f"with other operations or shapes than this {type(model).__name__} has"
                 )
+        return Plan.from_json(data, traced, path)
+
+    @staticmethod
+    def from_json(data: dict[str, Any], traced: Trace | None, path: str | Path = "plan") -> Plan:
+        """The plan of the object that `as_json` gave; with the trace of its model it can be run."""
+        wanted = _options(data["options"], path)
+        graph = Graph.from_json(data["graph"])
+        if traced is not None:
             traced.graph = graph
         stage = [node.stage for node in graph.nodes]
         answer = solver.judge(
@@ -316,6 +349,11 @@ class Plan:
 
 def fingerprint(program: Program, names: list[str]) -> str:
     """A digest of operations, shapes, state and blocks: what has to be equal for a plan to fit."""
+    return hashlib.sha256(fingerprint_text(program, names).encode()).hexdigest()
+
+
+def fingerprint_text(program: Program, names: list[str]) -> str:
+    """What `fingerprint` digests."""
     words: list[Any] = [
         program.training,
         names,
@@ -327,7 +365,7 @@ def fingerprint(program: Program, names: list[str]) -> str:
     words += [
         (s.names, tuple(s.tensor.shape), str(s.tensor.dtype)) for s in program.states.values()
     ]
-    return hashlib.sha256(repr(words).encode()).hexdigest()
+    return repr(words)
 
 
 def graph_names(graph: Graph) -> list[str]:

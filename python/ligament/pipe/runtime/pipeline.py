@@ -74,8 +74,8 @@ def pipeline(
 
 
 def _agree(plan: Plan, events: list[Event], group: Any, size: int) -> None:
-    """Ranks that measured by themselves may have cut in different places; nothing else would tell,
-    since the shapes at the borders are often the same."""
+    """Ranks that planned alone may have cut in different places; nothing else would tell, since
+    the shapes at the borders are often the same."""
     order = [tuple(e)[:4] for e in sorted(events, key=lambda e: e.device)]
     mine = repr((list(plan.answer["stage"]), list(plan.answer["stage_device"]), order))
     found: list[Any] = [None] * size
@@ -83,8 +83,8 @@ def _agree(plan: Plan, events: list[Event], group: Any, size: int) -> None:
     others = [rank for rank in range(size) if found[rank] != found[0]]
     if others:
         raise MismatchError(
-            f"rank {others[0]} has another plan than rank 0: plan.save it on one rank and "
-            "Plan.load it on the others, or plan by what does not vary (profile='flops')"
+            f"rank {others[0]} has another plan than rank 0: call pipe_model on every rank of the "
+            "group without distributed=False, or plan.save on one rank and Plan.load on the others"
         )
 
 
