@@ -156,15 +156,17 @@ void ligi_mdb_env_ahead(const ligi_file_catalog *self)
     static const uint8_t zeros[64 << 10];
     MDB_envinfo info;
     MDB_stat pages;
-    struct stat file;
     int fd;
 
     if (mdb_env_info(self->env, &info) != MDB_SUCCESS ||
         mdb_env_stat(self->env, &pages) != MDB_SUCCESS ||
-        mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS || fstat(fd, &file) != 0)
+        mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS)
         return;
+    /* Not fstat: on file systems with fine-grained times it makes the write that follows note a new
+     * one. The inode then shares its dirty block with the segment's, which fdatasync writes too. */
+    off_t end = lseek(fd, 0, SEEK_END);
     uint64_t used = (info.me_last_pgno + 1) * (uint64_t)pages.ms_psize;
-    uint64_t at = (uint64_t)file.st_size;
+    uint64_t at = end < 0 ? 0 : (uint64_t)end;
     if (at < used || at - used >= AHEAD_BYTES / 2)
         return;
     while (at < used + AHEAD_BYTES &&
