@@ -103,7 +103,7 @@ soak: build
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(SOAK_SECONDS)
 
 bench: build
-	@missed=0; for program in bench/*.py; do echo "== $$program"; $(PYTHON) $$program || missed=1; done; exit $$missed
+	@$(PYTHON) bench/run.py
 
 wheel: setup
 	@tools/wheel

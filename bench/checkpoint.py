@@ -307,7 +307,7 @@ def main() -> None:
     if picture:
         print(f"picture: {picture}")
     if args.json:
-        samples = {"machine": about, "samples": run.found, "bars": [vars(b) for b in judged]}
+        samples = {"machine": about, "samples": run.found, "bars": [bar.record() for bar in judged]}
         Path(args.json).write_text(json.dumps(samples, indent=1))
 
 

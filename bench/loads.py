@@ -24,6 +24,9 @@ import ligament
 import numpy as np
 import safetensors.numpy
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+from bars import Bar, show  # noqa: E402
+
 MIB = 1 << 20
 TENSOR_MIB = 16
 PROCESSES = 4
@@ -132,11 +135,6 @@ def together(folder: Path, mib: int, count: int) -> tuple[float, int]:
     return max(each["seconds"] for each in answers), sum(each["bytes"] for each in answers)
 
 
-def told(what: str, value: float, bar: float) -> dict[str, Any]:
-    print(f"  {what:<62} {value:6.2f} x (bar {bar:g}) {'met' if value <= bar else 'MISSED'}")
-    return {"what": what, "value": value, "bar": bar, "met": value <= bar}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, default=512)
@@ -157,14 +155,18 @@ def main() -> None:
     one, all_four = (statistics.median(each[0] for each in runs) for runs in (alone, four))
     read = statistics.median(each[1] for each in four) / (args.mib * MIB)
     bars = [
-        told("second load, of safetensors' warm load and copy", times["second"] / times["peer"], 1),
-        told("first load, of one with direct=1", times["first"] / times["past the cache"], 1.03),
-        told(f"{PROCESSES} processes at the same time, cold, of one", all_four / one, 2.2),
-        told(f"bytes read by {PROCESSES} processes, of the model's", read, 1.1),
+        Bar("second load, of safetensors' warm load and copy", times["second"] / times["peer"], 1),
+        Bar("first load, of one with direct=1", times["first"] / times["past the cache"], 1.03),
+        Bar(f"{PROCESSES} processes at the same time, cold, of one", all_four / one, 2.2),
+        Bar(f"bytes read by {PROCESSES} processes, of the model's", read, 1.1),
     ]
+    for bar in bars:
+        show(bar)
     if args.json:
-        args.json.write_text(json.dumps({"times": times, "bars": bars}, indent=1))
-    sys.exit(0 if all(bar["met"] for bar in bars) else 1)
+        args.json.write_text(
+            json.dumps({"times": times, "bars": [bar.record() for bar in bars]}, indent=1)
+        )
+    sys.exit(0 if all(bar.met for bar in bars) else 1)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+from bars import Bar, show  # noqa: E402
+
 ROOT = Path(__file__).resolve().parent.parent
 EXCHANGE = Path(__file__).parent / "peers/exchange.py"
 SIZES = (8, 4096, 65536, 1 << 20, 64 << 20)
@@ -143,18 +146,15 @@ def print_table(bench: Bench) -> None:
         print(line)
 
 
-def print_bars(bench: Bench) -> None:
+def print_bars(bench: Bench) -> list[Bar]:
     """What was promised."""
+    found: list[Bar] = []
     print()
 
     def bar(text: str, first: float | None, second: float | None, limit: float, most: bool) -> None:
         if first is None or second is None or second == 0:
             return
-        ratio = first / second
-        held = ratio <= limit if most else ratio >= limit
-        print(
-            f"{'ok  ' if held else 'MISS'} {text}: {ratio:.2f} ({'<=' if most else '>='} {limit})"
-        )
+        found.append(show(Bar(text, first / second, limit, not most)))
 
     get = bench.get
     bar("C shm 8 B / bare ring", get("C shm", 8, "p50_us"), get("bare ring", 8, "p50_us"), 4, True)
@@ -181,6 +181,7 @@ def print_bars(bench: Bench) -> None:
     bar("torch RPC 8 B / ours from Python", get("torch RPC", 8, "p50_us"), mine, 20, False)
     for label in ("C shm, empty", "ligament shm, empty"):
         bar(f"{label}: 64 MiB / 8 B", get(label, big, "p50_us"), get(label, 8, "p50_us"), 1.5, True)
+    return found
 
 
 def main() -> None:
@@ -205,9 +206,10 @@ def main() -> None:
             if not (options.quick and contender == "torch RPC"):
                 bench.python(contender, sizes)
     print_table(bench)
-    print_bars(bench)
+    bars = [bar.record() for bar in print_bars(bench)]
     if options.json:
-        Path(options.json).write_text(json.dumps(bench.figures, indent=1))
+        samples = {"figures": bench.figures, "bars": bars}
+        Path(options.json).write_text(json.dumps(samples, indent=1))
 
 
 if __name__ == "__main__":

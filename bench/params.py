@@ -20,6 +20,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+from bars import Bar, show  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 LENGTHS = (10, 100, 200)
@@ -33,7 +36,7 @@ class Bench:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.samples: dict[Figure, list[float]] = {}
-        self.bars: list[dict[str, Any]] = []
+        self.bars: list[Bar] = []
         self.prefix = ["chrt", "-r", "5"] if options.realtime and shutil.which("chrt") else []
 
     def note(self, *name: str, value: float) -> None:
@@ -64,14 +67,13 @@ class Bench:
         (row,) = self.program("params_remote", mode, *words)
         return row
 
-    def bar(self, text: str, value: float | None, limit: float, most: bool, unit: str = "") -> None:
+    def bar(
+        self, text: str, value: float | None, limit: float, most: bool, unit: str = "x"
+    ) -> None:
         """Something that was promised."""
         if value is None:
             return
-        held = value <= limit if most else value >= limit
-        self.bars.append({"bar": text, "value": value, "limit": limit, "held": held})
-        sign = "<=" if most else ">="
-        print(f"{'ok  ' if held else 'MISS'} {text}: {value:.3g}{unit} ({sign} {limit:g}{unit})")
+        self.bars.append(show(Bar(text, value, limit, not most, unit)))
 
     def share(self, text: str, ours: Figure, limit: Figure, least: float) -> None:
         """At least so much of another figure."""
@@ -306,13 +308,13 @@ def print_bars(bench: Bench) -> None:
             for name, least in (("pull / gather", 0.8), ("push / scatter", 0.7)):
                 text = f"local {name}, {length} floats x {threads}"
                 bench.bar(text, get("local", name, length, threads), least, False)
-    bench.bar("remote pull of one key, p50", get("latency", "shm", "pull_p50_us"), 5, True, " us")
+    bench.bar("remote pull of one key, p50", get("latency", "shm", "pull_p50_us"), 5, True, "us")
     ours, bare = get("latency", "tcp", "pull_p50_us"), get("latency", "bare TCP", "pull_p50_us")
     if ours and bare:
         bench.bar("the same over tcp / bare TCP", ours / bare, 2.5, True)
     for what in ("pull", "push"):
         found = get("rate", what, "100", "2 processes x 1, one asks")
-        bench.bar(f"remote {what}, 400-byte rows", found and found / 1e6, 4, False, " M/s")
+        bench.bar(f"remote {what}, 400-byte rows", found and found / 1e6, 4, False, "M/s")
     for n in ("8", "16"):
         for name, said in (("moved, once", "said once"), ("moved", "said each time")):
             text = f"intent {said}, {n} accesses"
@@ -320,11 +322,11 @@ def print_bars(bench: Bench) -> None:
             ours, here = ("intent", name, n), ("intent", "here", n)
             bench.share(f"{text}: speed / purely local", ours, here, 0.6)
     found = get("sample", "local", "1")
-    bench.bar("local sampling", found and found / 1e6, 6, False, " M/s")
+    bench.bar("local sampling", found and found / 1e6, 6, False, "M/s")
     for nodes in ("2", "4"):
         bench.bar(f"idle share of a core, {nodes} nodes", get("idle", nodes), 0.01, True)
     for who in ("numpy", "torch"):
-        bench.bar(f"Python one-key pull, {who}", get("python", who, "one_us"), 2, True, " us")
+        bench.bar(f"Python one-key pull, {who}", get("python", who, "one_us"), 2, True, "us")
         bench.share(
             f"Python pull of 1000 / C, {who}", ("python", who, "pull"), ("python", "C", "pull"), 0.8
         )
@@ -399,9 +401,9 @@ def main() -> int:
     if options.json:
         samples = {" / ".join(name): values for name, values in bench.samples.items()}
         Path(options.json).write_text(
-            json.dumps({"samples": samples, "bars": bench.bars}, indent=1)
+            json.dumps({"samples": samples, "bars": [b.record() for b in bench.bars]}, indent=1)
         )
-    return 0 if all(bar["held"] for bar in bench.bars) else 1
+    return 0 if all(bar.met for bar in bench.bars) else 1
 
 
 if __name__ == "__main__":

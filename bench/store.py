@@ -21,6 +21,9 @@ import ligament
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "peers"))
+from bars import Bar, show  # noqa: E402
+
 BUILT = HERE.parent / "build" / "bench"
 MIB = 1 << 20
 TINY = {"x": np.zeros(1)}
@@ -44,9 +47,7 @@ def timed(call: Callable[[], Any]) -> float:
 
 
 def told(what: str, value: float, bar: float, unit: str) -> dict[str, Any]:
-    mark = "met" if value <= bar else "MISSED"
-    print(f"  {what:<58} {value:8.3f} {unit:<3} (bar {bar:g}) {mark}")
-    return {"what": what, "value": value, "bar": bar, "met": value <= bar}
+    return show(Bar(what, value, bar, unit=unit)).record()
 
 
 # --- the search ---------------------------------------------------------------------------------

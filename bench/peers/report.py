@@ -1,9 +1,10 @@
 """Tables, bars and the picture of checkpoint.py."""
 
 import statistics
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from bars import Bar
 
 MIB = 1 << 20
 OURS = ("ligament", "ligament keras")
@@ -83,19 +84,6 @@ def print_training(job: dict[str, Any], found: dict[str, Any]) -> None:
     print_rows(rows)
 
 
-@dataclass
-class Bar:
-    what: str
-    factor: float  # what was measured, in the bar's own unit
-    bar: float
-    at_least: bool
-    against: str = ""
-
-    @property
-    def met(self) -> bool:
-        return self.factor >= self.bar if self.at_least else self.factor <= self.bar
-
-
 def fastest(contenders: dict[str, dict[str, float]], metrics: tuple[str, ...]) -> tuple[float, str]:
     """The quickest peer by the quickest of these metrics."""
     times = [
@@ -111,7 +99,7 @@ def fastest(contenders: dict[str, dict[str, float]], metrics: tuple[str, ...]) -
 def add(judged: list[Bar], what: str, top: float | None, below: float | None, bar: float,
         at_least: bool, against: str = "") -> None:  # fmt: skip
     if top and below:
-        judged.append(Bar(what, top / below, bar, at_least, against))
+        judged.append(Bar(what, top / below, bar, at_least, against=against))
 
 
 def bars_of_mixed(judged: list[Bar], found: dict[str, dict[str, float]]) -> None:
@@ -132,7 +120,7 @@ def bars_of_mixed(judged: list[Bar], found: dict[str, dict[str, float]]) -> None
             False, f"safetensors, {same}")  # fmt: skip
     for metric in ("memory save", "memory load place"):
         if metric in ours:
-            judged.append(Bar(f"(i) {metric}, MiB", ours[metric], 64, False))
+            judged.append(Bar(f"(i) {metric}", ours[metric], 64, unit="MiB"))
 
 
 def bars(medians: Medians) -> list[Bar]:
@@ -148,11 +136,11 @@ def bars(medians: Medians) -> list[Bar]:
         add(judged, f"(ii) fastest peer / load, {kind}", time, place, 5, True, name)
     for metric in ("memory save", "memory load place"):
         if metric in ours:
-            judged.append(Bar(f"(ii) {metric}, MiB", ours[metric], 64, False))
+            judged.append(Bar(f"(ii) {metric}", ours[metric], 64, unit="MiB"))
     training = medians.get("training", {})
     ours, peer = training.get("ligament", {}), training.get("dcp async", {})
     if "call" in ours:
-        judged.append(Bar("asynchronous call, ms", ours["call"] * 1e3, 20, False))
+        judged.append(Bar("asynchronous call", ours["call"] * 1e3, 20, unit="ms"))
     for metric in ("lost", "lost processor"):
         add(judged, f"training time {metric} / dcp async", ours.get(metric), peer.get(metric), 0.5,
             False, "dcp async")  # fmt: skip
@@ -165,9 +153,7 @@ def print_bars(judged: list[Bar], quick: bool) -> None:
     print("\nbars" + (" (they are meant for the full sizes)" if quick else ""))
     rows = [["", "measured", "bar", "", "against"]]
     for bar in judged:
-        sign = ">=" if bar.at_least else "<="
-        word = "pass" if bar.met else "MISS"
-        rows.append([bar.what, f"{bar.factor:.2f}", f"{sign} {bar.bar:g}", word, bar.against])
+        rows.append([*bar.cells(), bar.against])
     print_rows(rows)
 
 

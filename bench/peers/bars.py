@@ -1,0 +1,53 @@
+"""What was promised, and whether it was kept: one shape for every benchmark."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass
+class Bar:
+    what: str
+    value: float
+    bar: float
+    at_least: bool = False
+    unit: str = "x"
+    against: str = ""
+
+    @property
+    def met(self) -> bool:
+        return self.value >= self.bar if self.at_least else self.value <= self.bar
+
+    def cells(self) -> list[str]:
+        sign = ">=" if self.at_least else "<="
+        unit = "" if self.unit == "x" else f" {self.unit}"
+        verdict = "met" if self.met else "MISSED"
+        return [self.what, f"{self.value:.3g}{unit}", f"{sign} {self.bar:g}{unit}", verdict]
+
+    def record(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "met": self.met}
+
+
+def from_record(record: dict[str, Any]) -> Bar:
+    fields = {field.name for field in dataclasses.fields(Bar)}
+    return Bar(**{name: value for name, value in record.items() if name in fields})
+
+
+def show(bar: Bar) -> Bar:
+    what, value, limit, verdict = bar.cells()
+    print(f"  {what:<62} {value:>10}  (bar {limit}) {verdict}")
+    return bar
+
+
+def collect(found: Any) -> list[Bar]:
+    """Every bar in the JSON of a benchmark, however deep."""
+    if isinstance(found, dict):
+        bars = [from_record(each) for each in found.get("bars", [])]
+        return bars + [
+            bar for name, each in found.items() if name != "bars" for bar in collect(each)
+        ]
+    if isinstance(found, list):
+        return [bar for each in found for bar in collect(each)]
+    return []
