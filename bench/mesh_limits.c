@@ -239,7 +239,7 @@ static void add_crypto(const setup *bench, char address[LIGI_ADDRESS_BYTES_MAX])
         snprintf(address + used, LIGI_ADDRESS_BYTES_MAX - used, "?crypto=%s", bench->crypto);
 }
 
-static lig_status listen_anywhere(setup *bench, talk *self, char address[LIGI_ADDRESS_BYTES_MAX])
+static lig_status listen_near(setup *bench, talk *self, char address[LIGI_ADDRESS_BYTES_MAX])
 {
     char uri[LIGI_ADDRESS_BYTES_MAX] = "";
     const ligi_transport_ops *ops = NULL;
@@ -249,7 +249,7 @@ static lig_status listen_anywhere(setup *bench, talk *self, char address[LIGI_AD
             ops = ligi_transports[i];
     if (ops == NULL)
         LIG_TRY(ligi_transport_load(bench->scheme, &ops));
-    snprintf(uri, sizeof uri, "%s", ops->anywhere);
+    snprintf(uri, sizeof uri, "%s", ops->near);
     add_crypto(bench, uri);
     LIG_TRY(talk_open(self, bench));
     lig_status status = ligi_net_listen(self->net, uri, address);
@@ -263,7 +263,7 @@ static int probe(setup *bench)
     char address[LIGI_ADDRESS_BYTES_MAX];
     talk self;
 
-    if (listen_anywhere(bench, &self, address) != LIG_OK) {
+    if (listen_near(bench, &self, address) != LIG_OK) {
         fprintf(stderr, "%s\n", lig_error_text());
         return 1;
     }
@@ -277,7 +277,7 @@ static void net_serve(setup *bench, int report)
     talk self;
 
     stay_on(bench, 1);
-    if (listen_anywhere(bench, &self, address) != LIG_OK) {
+    if (listen_near(bench, &self, address) != LIG_OK) {
         fprintf(stderr, "%s\n", lig_error_text());
         _exit(1); /* the other end finds the pipe closed */
     }

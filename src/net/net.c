@@ -9,6 +9,7 @@
 #include "net/progress_thread.h"
 #include "net/secure/secret_memory.h"
 #include "net/service.h"
+#include "net/transport_list.h"
 #include "net/transport_load.h"
 
 #include <errno.h>
@@ -253,39 +254,17 @@ void ligi_net_close(ligi_net *net)
     free_endpoint(net);
 }
 
-static const ligi_transport_ops *find_transport(const char *scheme)
-{
-    for (size_t i = 0; ligi_transports[i] != NULL; i++)
-        if (strcmp(ligi_transports[i]->scheme, scheme) == 0)
-            return ligi_transports[i];
-    return NULL;
-}
-
-static lig_status no_transport(const char *scheme)
-{
-    char known[128];
-    size_t used = 0;
-
-    for (size_t i = 0; ligi_transports[i] != NULL && used < sizeof known; i++)
-        used +=
-            (size_t)snprintf(known + used, sizeof known - used, " %s", ligi_transports[i]->scheme);
-    return lig_fail(LIG_E_NOTFOUND, "unknown transport '%s' (known:%s)", scheme, known);
-}
-
 lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_transport_slot **slot)
 {
+    const ligi_transport_ops *ops;
+
     for (size_t i = 0; i < net->slot_count; i++) {
         if (strcmp(net->slots[i].ops->scheme, scheme) == 0) {
             *slot = &net->slots[i];
             return LIG_OK;
         }
     }
-    const ligi_transport_ops *ops = find_transport(scheme);
-    if (ops == NULL) {
-        lig_status status = ligi_transport_load(scheme, &ops);
-        if (status != LIG_OK)
-            return status == LIG_E_NOTFOUND ? no_transport(scheme) : status;
-    }
+    LIG_TRY(ligi_transport_find(scheme, &ops));
     if (net->slot_count == LIGI_TRANSPORTS_MAX)
         return lig_fail(LIG_E_LIMIT, "too many transports: %d are in use, '%s' would be one more",
                         LIGI_TRANSPORTS_MAX, scheme);

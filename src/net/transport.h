@@ -16,7 +16,7 @@
 #include "base/uri/option.h"
 #include "net/net.h"
 
-#define LIGI_TRANSPORT_ABI 3
+#define LIGI_TRANSPORT_ABI 4
 #define LIGI_PROOF_BYTES 32
 
 /* --- what travels --- */
@@ -72,11 +72,13 @@ typedef struct ligi_transport_ops {
     uint32_t size; /* sizeof(ligi_transport_ops) */
     const char *scheme;
     const char *help;           /* one line, for `ligament info` */
-    const char *anywhere;       /* where to listen when only this host matters: the tests do */
+    const char *near;           /* listen here for peers on this host */
+    const char *far4, *far6;    /* listen here for other hosts, over IPv4 and IPv6; NULL: its
+                                   addresses only ever mean this host */
     const ligi_option *options; /* of its addresses; may be NULL */
     size_t option_count;
     int rank;  /* the order in which a card's addresses are tried: highest first */
-    int clear; /* 1: it does not encrypt; see ligi_fabric */
+    int clear; /* 1: it does not encrypt, so naming it declares the network trusted; ligi_fabric */
 
     /* Called when its scheme is first listened on, connected to or allocated from.
      * LIG_E_UNSUPPORTED with an error text if this machine cannot. */
@@ -116,8 +118,8 @@ typedef struct ligi_transport_ops {
     int (*arm)(void *self);
     void (*disarm)(void *self);
 
-    /* Memory that can be lent; NULL where there is none. free is called with self NULL after close.
-     */
+    /* Memory that peers can map when it is lent; NULL where they cannot. free is called with self
+     * NULL after close. */
     lig_status (*alloc)(void *self, uint64_t bytes, void **memory);
     int (*free)(void *self, void *memory); /* 1 when the memory was its own, and is freed now */
 

@@ -1,6 +1,8 @@
-/* The list of transports for display: those built in, and those in shared objects. */
+#include "net/transport_list.h"
+
 #include <ligament/net.h>
 
+#include <stdio.h>
 #include <string.h>
 
 #include "net/net.h"
@@ -22,15 +24,39 @@ const char *lig_transport_name(size_t index)
     return NULL;
 }
 
-static lig_status find(const char *name, const ligi_transport_ops **ops)
+int ligi_transport_known(const char *scheme)
 {
+    const char *name;
+    for (size_t i = 0; (name = lig_transport_name(i)) != NULL; i++)
+        if (strcmp(name, scheme) == 0)
+            return 1;
+    return 0;
+}
+
+void ligi_transport_names(char *text, size_t bytes)
+{
+    const char *name;
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; (name = lig_transport_name(i)) != NULL && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i > 0 ? ", " : "", name);
+}
+
+lig_status ligi_transport_find(const char *scheme, const ligi_transport_ops **ops)
+{
+    char known[128];
+
     for (size_t i = 0; ligi_transports[i] != NULL; i++) {
-        if (strcmp(ligi_transports[i]->scheme, name) == 0) {
+        if (strcmp(ligi_transports[i]->scheme, scheme) == 0) {
             *ops = ligi_transports[i];
             return LIG_OK;
         }
     }
-    return ligi_transport_load(name, ops);
+    if (ligi_transport_known(scheme))
+        return ligi_transport_load(scheme, ops);
+    ligi_transport_names(known, sizeof known);
+    return lig_fail(LIG_E_NOTFOUND, "unknown transport '%s' (known: %s)", scheme, known);
 }
 
 lig_status lig_transport_check(const char *name)
@@ -50,7 +76,7 @@ lig_status lig_transport_check(const char *name)
 const char *lig_transport_help(const char *name)
 {
     const ligi_transport_ops *ops;
-    return find(name, &ops) == LIG_OK && ops->help != NULL ? ops->help : "";
+    return ligi_transport_find(name, &ops) == LIG_OK && ops->help != NULL ? ops->help : "";
 }
 
 int lig_transport_option_get(const char *name, size_t index, lig_transport_option *option)
@@ -58,7 +84,7 @@ int lig_transport_option_get(const char *name, size_t index, lig_transport_optio
     static const char *const kinds[] = {"bool", "int", "bytes", "text"};
     const ligi_transport_ops *ops;
 
-    if (find(name, &ops) != LIG_OK || index >= ops->option_count)
+    if (ligi_transport_find(name, &ops) != LIG_OK || index >= ops->option_count)
         return 0;
     const ligi_option *found = &ops->options[index];
     *option = (lig_transport_option){.name = found->name,

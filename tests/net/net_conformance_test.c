@@ -39,7 +39,7 @@ static void open_pair(side *server, side *client, const ligi_net_options *option
     const ligi_net_options plain = {0};
 
     with.background = 1;
-    assert_ok(side_open(server, transport->anywhere, &with));
+    assert_ok(side_open(server, transport->near, &with));
     assert_ok(side_open(client, NULL, &plain));
 }
 
@@ -184,7 +184,7 @@ static void large_ones_cross(void **state)
     int done;
 
     (void)state;
-    assert_ok(side_open(&one, transport->anywhere, &plain));
+    assert_ok(side_open(&one, transport->near, &plain));
     assert_ok(side_open(&two, NULL, &plain));
     assert_ok(side_connect(&two, one.address, "x", &link));
     assert_true(side_both(&one, &two, &one.met, 1) && side_both(&one, &two, &two.met, 1));
@@ -230,7 +230,7 @@ static void open_deaf(side *server, side *client, ligi_link **link, uint32_t que
 {
     const ligi_net_options plain = {0}, narrow = {.queue_max = queue_max};
 
-    assert_ok(side_open(server, transport->anywhere, &plain));
+    assert_ok(side_open(server, transport->near, &plain));
     assert_ok(side_open(client, NULL, &narrow));
     assert_ok(side_connect(client, server->address, "x", link));
     assert_true(side_both(server, client, &server->met, 1));
@@ -387,7 +387,7 @@ static void nobody_there(void **state)
     ligi_link *link;
 
     (void)state;
-    assert_ok(side_open(&server, transport->anywhere, &plain));
+    assert_ok(side_open(&server, transport->near, &plain));
     memcpy(address, server.address, sizeof address);
     side_close(&server);
     assert_ok(side_open(&client, NULL, &plain));
@@ -467,7 +467,7 @@ static void a_forked_child_has_nothing(void **state)
     int result = 0;
 
     (void)state;
-    assert_ok(side_open(&server, transport->anywhere, &plain));
+    assert_ok(side_open(&server, transport->near, &plain));
     assert_ok(side_open(&client, NULL, &plain));
     assert_ok(side_connect(&client, server.address, "x", &link));
     assert_true(side_both(&server, &client, &client.met, 1));

@@ -40,7 +40,7 @@ static void peer_start(peer *one)
     assert_int_equal(pipe(pipes), 0);
     one->pid = fork();
     if (one->pid == 0)
-        serve_for_ever(pipes[1], transport->anywhere);
+        serve_for_ever(pipes[1], transport->near);
     close(pipes[1]);
     assert_int_equal(read(pipes[0], one->address, sizeof one->address), sizeof one->address);
     close(pipes[0]);
@@ -137,7 +137,7 @@ static void the_client_dies(void **state)
     side server;
 
     (void)state;
-    assert_ok(side_open(&server, transport->anywhere, &plain));
+    assert_ok(side_open(&server, transport->near, &plain));
     for (size_t i = 0; i < 8; i++) {
         pid_t child = fork();
         if (child == 0) {

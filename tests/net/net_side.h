@@ -278,7 +278,7 @@ __attribute__((unused)) static int side_transport(size_t i, const ligi_transport
     const ligi_net_options plain = {0};
     lig_status status = ligi_transport_load(loaded, transport);
     if (status == LIG_OK) {
-        status = side_open(&probe, (*transport)->anywhere, &plain);
+        status = side_open(&probe, (*transport)->near, &plain);
         side_close(&probe);
     }
     if (status != LIG_OK)

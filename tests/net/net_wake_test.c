@@ -63,7 +63,7 @@ static void await(side *self, const size_t *counter, size_t wanted)
 
 static void open_pair(side *server, side *client)
 {
-    open_timeless(server, transport->anywhere);
+    open_timeless(server, transport->near);
     open_timeless(client, NULL);
 }
 
@@ -203,7 +203,7 @@ static void who_only_looks_puts_nobody_off(void **state)
     side self;
 
     (void)state;
-    open_timeless(&self, transport->anywhere);
+    open_timeless(&self, transport->near);
     ligi_net_lock(self.net);
     uint64_t before = self.net->drives;
     ligi_net_unlock(self.net);
@@ -286,7 +286,7 @@ static void send_chain(const size_t *sizes)
     side server;
     ligi_link *link;
 
-    assert_ok(side_open(&server, transport->anywhere, &plain));
+    assert_ok(side_open(&server, transport->near, &plain));
     server.keep = 1;
     assert_ok(ligi_net_open(&client.side.net, &plain));
     assert_ok(ligi_net_serve(client.side.net, LIGI_SERVICE_TEST, &chatty_hooks, &client));

@@ -256,6 +256,11 @@ const char *ligi_link_address(const ligi_link *link)
     return link->address;
 }
 
+int ligi_link_maps_memory(const ligi_link *link)
+{
+    return link->ops != NULL && link->ops->reserve != NULL;
+}
+
 const char *ligi_link_scheme(const ligi_link *link)
 {
     return link->ops != NULL ? link->ops->scheme : "";

@@ -60,7 +60,7 @@ static void share(ligi_params_peer *peer)
         .version = LIGI_PARAMS_MESSAGE_VERSION, .kind = LIGI_PARAMS_SHARE, .origin = node->rank};
     int done;
     if (node->region_bytes > 0 && node->region_bytes <= REGION_MOST &&
-        strcmp(ligi_link_scheme(peer->link), "shm") == 0)
+        ligi_link_maps_memory(peer->link))
         piece = (struct iovec){ligi_tables_region(node->tables, &bytes), node->region_bytes};
     ligi_send send = {.head = &message,
                       .head_bytes = sizeof message,
@@ -355,7 +355,7 @@ lig_status ligi_node_connect(lig_params *node, const lig_params_options *options
     LIG_TRY(
         ligi_group_listen(node->net, node->transport, options->address, options->secret != NULL));
     LIG_TRY(join_group(node, options, ligi_time_left(deadline)));
-    int near = strcmp(node->transport, "auto") == 0 || strcmp(node->transport, "shm") == 0;
-    LIG_TRY(ligi_node_make_tables(node, options, near && node->node_count > 1 ? &source : NULL));
+    int shared = node->node_count > 1 && ligi_group_shares_memory(node->transport);
+    LIG_TRY(ligi_node_make_tables(node, options, shared ? &source : NULL));
     return meet_all(node, deadline);
 }
