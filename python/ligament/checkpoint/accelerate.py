@@ -14,6 +14,7 @@ from ..errors import MismatchError, PeerError, UnsupportedError
 from ..load import Loader
 from ..store import Store
 from . import model_link, runs
+from .retention import beyond
 
 _LINK = "ligament.txt"
 _RUN = "run"
@@ -149,7 +150,7 @@ class Hooks:
             return
         found = self.store.models(tags={"accelerate": group, **self._tag()})
         kept = [model for model in found if model.tags.get(_RUN) == self.run]
-        for model in kept[: max(len(kept) - project.total_limit, 0)]:
+        for model in beyond(kept, project.total_limit):
             self.store.retire(model)
 
 

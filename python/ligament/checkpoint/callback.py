@@ -11,7 +11,7 @@ from typing import Any
 from .. import _core, arguments, plugins, tensors
 from ..errors import InvalidError, NotFoundError, UnsupportedError
 from ..store import Model, Store
-from . import runs
+from . import retention, runs
 from .ranks import job
 from .weights import check_strings, load_weights, save_weights
 
@@ -54,8 +54,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         runs.check(run)
         check_strings(backend, config)
         self.every = _frequency({"epoch": 1} if frequency is None else frequency)
-        if keep is not None and keep < 1:
-            raise InvalidError(f"keep={keep}: it is at least 1")
+        retention.check_keep(keep)
         self.uri = plugins.shared_uri(backend, config)
         if keep is not None and self.uri is None:
             raise UnsupportedError(
@@ -167,8 +166,9 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
             self.saved.insert(0, f"{self.set_name}/before")
         store.alias(self.set_name, one)
         self.saved = [name for name in self.saved if name != one] + [one]
-        while len(self.saved) > self.keep:
-            store.retire(self.saved.pop(0))
+        for name in retention.beyond(self.saved, self.keep):
+            store.retire(name)
+            self.saved.remove(name)
 
 
 def _frequency(given: Mapping[str, int]) -> dict[str, int]:

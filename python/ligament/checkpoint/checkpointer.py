@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import isnan, nan
 from typing import Any
 
 from .. import _core, tensors
@@ -19,6 +18,7 @@ from ..tree import decode
 from . import preemption, runs
 from .collective_save import CollectiveSave, Saving, own_parts
 from .ranks import Alone, Ranks, job
+from .retention import Retention
 
 _log = logging.getLogger("ligament")
 _OWN = ("rng", "extra", "ranks")  # parts of a checkpoint that are not the caller's objects
@@ -60,10 +60,7 @@ class Checkpointer:
         timeout: float = _TIMEOUT_S,
     ) -> None:
         self.run = runs.check(run)
-        if keep is not None and keep < 1:
-            raise InvalidError("keep is at least 1, or None to keep all")
-        if best is not None and (len(best) != 2 or best[1] not in ("min", "max")):
-            raise InvalidError(f"best={best!r}: it is (metric, 'min' or 'max')")
+        self._retention = Retention(keep, best)
         if not timeout > 0:
             raise InvalidError(f"timeout={timeout}: it is some seconds")
         found = None if distributed is False else job()
@@ -81,7 +78,7 @@ class Checkpointer:
         self._collective = CollectiveSave(self.store, ranks) if ranks is not None else None
         self._alone = distributed is False
         self._owned = not isinstance(uri, Store)
-        self._keep, self._best, self._timeout = keep, best, timeout
+        self._timeout = timeout
         self._lock: _core.Lock | None = None
         self._warned = False
         self._preemption: preemption.Preemption | None = None
@@ -131,7 +128,7 @@ class Checkpointer:
                 metrics=metrics,
                 wait=wait,
                 snapshot=(snapshot, snapshot_bytes),
-                after=lambda: self._prune(self._name(step)),
+                after=lambda: self._prune(step),
             )
         result: Model | Ticket[Model] = self.store._save(
             self._name(step),
@@ -142,7 +139,7 @@ class Checkpointer:
             snapshot=snapshot,
             snapshot_bytes=snapshot_bytes,
             progress=progress,
-            after=lambda: self._prune(self._name(step)),
+            after=lambda: self._prune(step),
         )
         return result
 
@@ -373,18 +370,11 @@ class Checkpointer:
 
     def best(self) -> int | None:
         """The step with the best value of the metric that was given as `best`; NaN is none."""
-        if self._best is None:
+        if self._retention.best is None:
             raise InvalidError(
                 "say which metric is best: Checkpointer(..., best=('val_loss', 'min'))"
             )
-        metric, mode = self._best
-        sign = 1 if mode == "max" else -1
-        found = [
-            (sign * m.metrics[metric], step)
-            for step, m in self._saved(self.run)
-            if not isnan(m.metrics.get(metric, nan))
-        ]
-        return max(found)[1] if found else None
+        return self._retention.best_step(self._saved(self.run))
 
     def _saved(self, run: str) -> list[tuple[int, Model]]:
         """A store may hold models of others as well, `step-10` among them."""
@@ -419,27 +409,15 @@ class Checkpointer:
         self.close()
 
     def __repr__(self) -> str:
-        policy = f"run={self.run!r}, keep={self._keep!r}, best={self._best!r}"
+        policy = f"run={self.run!r}, keep={self._retention.keep!r}, best={self._retention.best!r}"
         return f"ligament.checkpoint.Checkpointer({self.store.uri!r}, {policy})"
 
-    def _prune(self, saved: str) -> None:
-        """After a commit: the last `keep` that were saved stay, and the best. Not those with the
-        highest steps: a run that went back to an earlier one saves lower steps than are there. Ids
-        grow with the saves of a process, which the clock may not; the one just saved always
-        stays."""
-        if self._keep is None:
+    def _prune(self, step: int) -> None:
+        """After the commit of a step."""
+        if self._retention.keep is None:
             return
-        found = sorted(
-            (model for _, model in self._saved(self.run)),
-            key=lambda model: (model.name == saved, model.id),
-        )
-        kept = {model.name for model in found[-self._keep :]}
-        best = self.best() if self._best is not None else None
-        if best is not None:
-            kept.add(self._name(best))
-        for model in found:
-            if model.name not in kept:
-                self.store.retire(model.name)
+        for model in self._retention.removable(self._saved(self.run), step):
+            self.store.retire(model.name)
 
     # --- being told to stop ---------------------------------------------------------------------
 
