@@ -100,6 +100,50 @@ for a, b in zip(one.optimizer.variables, fresh.optimizer.variables, strict=True)
     assert np.array_equal(a.numpy(), b.numpy())
 """
 
+CALLBACK = """
+from ligament.checkpoint import CheckpointCallback
+X, Y = np.linspace(0, 1, 16, dtype="f4").reshape(4, 4), np.ones((4, 3), "f4")
+
+def compiled(seed):
+    keras.utils.set_random_seed(seed)
+    model = keras.Sequential([keras.Input((4,)), L.Dense(3)])
+    model.compile("adam", "mse", run_eagerly=True)
+    return model
+
+class Epochs(keras.callbacks.Callback):
+    def __init__(self, stop_after=None):
+        super().__init__()
+        self.seen, self.stop_after = [], stop_after
+    def on_epoch_end(self, epoch, logs=None):
+        self.seen.append(epoch)
+        if epoch + 1 == self.stop_after:
+            raise KeyboardInterrupt
+
+def fit(model, epochs, *callbacks):
+    model.fit(X, Y, 2, epochs, verbose=0, shuffle=False, callbacks=list(callbacks))
+
+whole, cut, late, epochs = compiled(1), compiled(1), compiled(2), Epochs()
+fit(whole, 5)
+try:
+    fit(cut, 5, CheckpointCallback(sys.argv[1], frequency={"epoch": 1, "batch": 3}), Epochs(3))
+except KeyboardInterrupt:
+    assert store["weights"].meta == {"epoch": 3, "batches": 6}, store["weights"].meta
+fit(late, 5, CheckpointCallback(sys.argv[1], keep=1, monitor="loss", restore=True), epochs)
+assert epochs.seen == [3, 4], epochs.seen
+assert same(whole, late)
+for a, b in zip(whole.optimizer.variables, late.optimizer.variables, strict=True):
+    assert np.array_equal(a.numpy(), b.numpy())
+fit(late, 1, again := Epochs())
+assert again.seen == [0]  # the epoch reached is gone with the callback
+
+class Tests(CheckpointCallback):
+    def on_test_batch_end(self, batch, logs=None):
+        self.tested = batch + 1
+tests = Tests(sys.argv[1], frequency={"batch": 1})
+late.evaluate(X, Y, 2, verbose=0, callbacks=[tests])
+assert tests.tested == 2
+"""
+
 # What Keras 2 wrote is read into the same model of Keras 3, and the other way round.
 THREE = """
 import keras, ligament, numpy as np, sys
@@ -144,7 +188,9 @@ def run(warm_keras2: WarmPython, request: pytest.FixtureRequest) -> Run:
     return start
 
 
-@pytest.mark.parametrize("code", [ROUND_TRIP, SEARCH, WEIGHTS], ids=["load", "find", "weights"])
+@pytest.mark.parametrize(
+    "code", [ROUND_TRIP, SEARCH, WEIGHTS, CALLBACK], ids=["load", "find", "weights", "callback"]
+)
 def test_models(run: Run, code: str, tmp_path: Path) -> None:
     run(code, tmp_path / "store")
 

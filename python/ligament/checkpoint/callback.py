@@ -1,4 +1,4 @@
-"""The Keras callback."""
+"""The callback for models of Keras 2 and 3."""
 
 from __future__ import annotations
 
@@ -83,8 +83,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
             )
         except NotFoundError:
             return
-        # As Keras's own BackupAndRestore goes on.
-        self.model._initial_epoch = self.epoch or None
+        tensors.start_at(self.model, self.epoch or None)
 
     def _look(self, store: Store) -> None:
         found = store.models(runs.escaped(self.set_name) + "/*")
@@ -103,7 +102,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         """Where this run went on is nothing to the next, which may be another process's."""
         self._lock = None
         if self.restore:
-            self.model._initial_epoch = None
+            tensors.start_at(self.model, None)
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """So many are done: of this run, wherever it began."""

@@ -69,6 +69,7 @@ __all__ = [
     "set_state",
     "shard",
     "sharded_like",
+    "start_at",
     "state_of",
     "takers",
     "target",
@@ -467,8 +468,19 @@ def weights(
 
 
 def callback_class() -> type:
-    """Keras's Callback; imports Keras."""
-    return of_keras.callback_class()
+    """A Callback for models of Keras 2 and 3; imports Keras."""
+    try:
+        base = of_keras.callback_class()
+    except ModuleNotFoundError:
+        base = of_keras2.callback_class()
+    return type("Callback", (of_keras2.CallbackHooks, base), {})
+
+
+def start_at(model: Any, epoch: int | None) -> None:
+    """Training of this Keras model starts at this epoch; None: where `fit` says."""
+    adapter = _model_adapter(model)
+    if adapter in (of_keras, of_keras2):
+        adapter.start_at(model, epoch)
 
 
 # --- random state -------------------------------------------------------------------------------

@@ -231,6 +231,11 @@ def callback_class() -> type:
     return kind
 
 
+def start_at(model: Any, epoch: int | None) -> None:
+    """Training that begins starts at this epoch, as after Keras's own BackupAndRestore."""
+    model._initial_epoch = epoch
+
+
 def rng_state() -> dict[str, Any]:
     """The seed generator that layers without one of their own use."""
     from keras.src.random.seed_generator import global_seed_generator

@@ -148,3 +148,50 @@ def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
     check_optimizer(optimizer, state)
     for variable, value in zip(_variables(optimizer), in_order(state), strict=True):
         variable.assign(value)
+
+
+class CallbackHooks:
+    """What `fit` of Keras 2 asks of a callback and Keras 3's Callback lacks."""
+
+    _chief_worker_only = None
+    _supports_tf_logs = False
+
+    def _overrides(self, *hooks: str) -> bool:
+        """Keras marks the hooks of its own Callback, in both versions alike."""
+        return not all(getattr(getattr(self, hook), "_is_default", False) for hook in hooks)
+
+    def _implements_train_batch_hooks(self) -> bool:
+        return self._overrides(
+            "on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end"
+        )
+
+    def _implements_test_batch_hooks(self) -> bool:
+        return self._overrides("on_test_batch_begin", "on_test_batch_end")
+
+    def _implements_predict_batch_hooks(self) -> bool:
+        return self._overrides("on_predict_batch_begin", "on_predict_batch_end")
+
+
+def callback_class() -> type:
+    """Keras 2's Callback, for an installation without Keras 3."""
+    import tf_keras
+
+    kind: type = tf_keras.callbacks.Callback
+    return kind
+
+
+class _Start:
+    """Stands where `fit` asks Keras's own BackupAndRestore for the epoch and the step reached."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def maybe_load_initial_counters_from_ckpt(
+        self, steps_per_epoch: Any, initial_epoch: int, mode: Any
+    ) -> tuple[int, int]:
+        return self.epoch, 0
+
+
+def start_at(model: Any, epoch: int | None) -> None:
+    """Training that begins starts at this epoch."""
+    model._training_state = None if epoch is None else _Start(epoch)
