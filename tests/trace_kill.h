@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 
 enum { TRACE_THREADS_MAX = 64, TRACE_LOG_MAX = 4096 };
@@ -42,6 +43,7 @@ struct trace {
     void (*observe)(trace *self, trace_thread *thread, int ended, int64_t result);
     void *observer;
     int reads; /* count as well */
+    int opens; /* likewise, of files that are there */
     trace_thread threads[TRACE_THREADS_MAX];
     size_t count;
     size_t step, kill_at; /* steps so far; SIZE_MAX: never */
@@ -86,7 +88,26 @@ static inline int trace_counts(const trace *self, const struct __ptrace_syscall_
             return 1;
     if (self->reads && (call == SYS_pread64 || call == SYS_preadv || call == SYS_read))
         return 1;
-    return call == SYS_openat && info->entry.args[2] & O_CREAT;
+    return call == SYS_openat && (self->opens || info->entry.args[2] & O_CREAT);
+}
+
+/* The call that the thread is about to make is not made; when it has ended, it has failed with
+ * `number`. 0 where that is not possible. */
+static inline int trace_refuse(trace_thread *thread, int ended, int number)
+{
+#ifdef __x86_64__
+    struct user_regs_struct registers;
+    if (ptrace(PTRACE_GETREGS, thread->id, NULL, &registers) != 0)
+        return 0;
+    if (ended)
+        registers.rax = (unsigned long long)-number;
+    else
+        registers.orig_rax = (unsigned long long)-1;
+    return ptrace(PTRACE_SETREGS, thread->id, NULL, &registers) == 0;
+#else
+    (void)thread, (void)ended, (void)number;
+    return 0;
+#endif
 }
 
 static inline trace_thread *trace_find(trace *self, pid_t id)

@@ -155,7 +155,8 @@ typedef struct lig_volume_ops {
     /* The first item whose key is >= `key` in byte order; LIG_E_NOTFOUND at the end. */
     lig_status (*catalog_seek)(void *snapshot, const void *key, size_t key_bytes, lig_catalog_item *item);
     /* Applies all ops durably, or none, and keeps the events: LIG_E_BUSY when the version is no longer edit->version.
-     * LIG_E_IO may leave the outcome open; the next snapshot shows it. */
+     * LIG_E_IO may leave the outcome open: the text then says that it is unknown, and the next snapshot shows it.
+     * After any other failure nothing was applied. */
     lig_status (*catalog_commit)(void *self, const lig_catalog_edit *edit);
     /* Optional, both or none (NULL). After LIG_OK the catalog changes only through this thread, until its next
      * catalog_commit (whatever its outcome) or catalog_unlock: an edit made from a snapshot that was begun meanwhile

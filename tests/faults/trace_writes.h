@@ -270,24 +270,6 @@ static inline uint64_t writes_descriptor(pid_t process, uint64_t fd, const char 
     return value;
 }
 
-/* The call is not made; when it ends, it has failed. 0 where that is not possible. */
-static inline int writes_refuse(const writes *self, trace_thread *thread, int ended)
-{
-#ifdef __x86_64__
-    struct user_regs_struct registers;
-    if (ptrace(PTRACE_GETREGS, thread->id, NULL, &registers) != 0)
-        return 0;
-    if (ended)
-        registers.rax = (unsigned long long)-self->number;
-    else
-        registers.orig_rax = (unsigned long long)-1;
-    return ptrace(PTRACE_SETREGS, thread->id, NULL, &registers) == 0;
-#else
-    (void)self, (void)thread, (void)ended;
-    return 0;
-#endif
-}
-
 /* How many entries of a node (-1: of any) the syncs among the first `cut` entries have settled. */
 static inline int writes_settled(const writes *self, int node, int cut)
 {
@@ -401,14 +383,14 @@ static inline void writes_observe(trace *traced, trace_thread *thread, int ended
         return;
     if (!ended) {
         int chosen = self->calls[class]++ == self->fail_at && class == self->fails;
-        thread->refused = chosen && writes_refuse(self, thread, 0);
+        thread->refused = chosen && trace_refuse(thread, 0, self->number);
     }
     if (class == WRITES_SYNCS && (!ended || thread->refused || result == 0))
         writes_see_sync(self, thread, number, ended);
     else if (class == WRITES_WRITES && ended && result > 0 && !thread->refused)
         writes_see_write(self, thread, number, (uint64_t)result);
     if (ended && thread->refused) {
-        writes_refuse(self, thread, 1);
+        trace_refuse(thread, 1, self->number);
         thread->refused = 0;
         self->failed = 1;
     }

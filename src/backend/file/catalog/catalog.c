@@ -237,8 +237,9 @@ static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32
         return LIG_OK;
     if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE))
         return LIG_OK; /* an edit is being made: its commit comes behind this version */
+    const ligi_clog_durable wanted = {.version = version, .epoch = epoch, .fd = -1};
     ligi_head_append(&self->log.head, version);
-    return ligi_file_log_sync(&self->log, version, epoch, self->wait_ns);
+    return ligi_file_log_sync(&self->log, &wanted, self->wait_ns);
 }
 
 lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uint64_t *version)
@@ -301,8 +302,30 @@ typedef struct write_run {
     ligi_mdb_txn index;
     ligi_writer record;
     int appended, rolled;
-    int dirty; /* the transaction holds the edit */
+    int dirty;                 /* the transaction holds the edit */
+    ligi_clog_durable durable; /* what has to be synced afterwards */
 } write_run;
+
+static void close_segment(write_run *run)
+{
+    if (run->durable.segment != 0)
+        close(run->durable.fd);
+    run->durable.segment = 0;
+}
+
+/* Before anything is appended: afterwards a process may have no descriptor left, and would not know
+ * whether its commit stands. */
+static lig_status open_segment(write_run *run, uint64_t segment)
+{
+    ligi_file_log *log = &run->catalog->log;
+
+    close_segment(run);
+    if (!log->folder.sync || log->numbered != 0)
+        return LIG_OK;
+    LIG_TRY(ligi_clog_segment_file(log, segment, &run->durable.fd));
+    run->durable.segment = segment;
+    return LIG_OK;
+}
 
 static lig_status append(write_run *run)
 {
@@ -325,10 +348,12 @@ static lig_status append(write_run *run)
     run->rolled |= segment != at->segment;
     before = *at;
     run->dirty = 1;
+    LIG_TRY(open_segment(run, at->segment));
     LIG_TRY(ligi_mdb_apply(&run->index, run->record.data, &header, &before));
     LIG_TRY(ligi_mdb_env_still(self));
     LIG_TRY(ligi_file_log_append(&self->log, at, run->record.data, &header));
     run->appended = 1;
+    run->durable.version = at->version;
     return LIG_OK;
 }
 
@@ -399,6 +424,16 @@ static lig_status write_once(write_run *run, int *number)
     return status;
 }
 
+static lig_status try_write(write_run *run, int *number)
+{
+    LIG_TRY(ligi_file_catalog_enter(run->catalog));
+    lig_status status = write_once(run, number);
+    ligi_file_catalog_leave(run->catalog);
+    if (run->appended) /* the commit stands when its record does */
+        run->edit = NULL;
+    return status;
+}
+
 static lig_status write_log(write_run *run)
 {
     ligi_file_catalog *self = run->catalog;
@@ -409,20 +444,18 @@ static lig_status write_log(write_run *run)
                         "%s: the log of commits is damaged: the store can be read and not written "
                         "(ligament check --repair)",
                         self->place);
-    for (int i = 0; i < GROW_TIMES_MAX; i++) {
-        LIG_TRY(ligi_file_catalog_enter(self));
-        lig_status status = write_once(run, &number);
-        ligi_file_catalog_leave(self);
-        LIG_TRY(status);
-        /* The commit stands when its record does: then the index catches up. */
-        if (run->appended)
-            run->edit = NULL;
-        if (number != MDB_MAP_FULL && number != MDB_MAP_RESIZED)
-            break;
-        LIG_TRY(ligi_file_catalog_adapt_map(self, number));
+    lig_status status = try_write(run, &number);
+    for (int i = 1; i < GROW_TIMES_MAX && status == LIG_OK &&
+                    (number == MDB_MAP_FULL || number == MDB_MAP_RESIZED);
+         i++) {
+        status = ligi_file_catalog_adapt_map(self, number);
+        if (status == LIG_OK)
+            status = try_write(run, &number);
     }
-    if (run->appended)
+    if (run->appended) /* whatever became of the index: it catches up */
         return LIG_OK;
+    LIG_TRY(status);
+    run->durable.version = run->index.at.version;
     return ligi_mdb_env_fail(self, number, "cannot be written");
 }
 
@@ -441,25 +474,35 @@ static lig_status check_ops(const lig_catalog_edit *edit)
     return LIG_OK;
 }
 
-static lig_status write_and_sync(write_run *run, uint64_t *version)
+/* The next snapshot shows whether the record that was appended stands. */
+static lig_status outcome_unknown(void)
+{
+    return ligi_fail_again(LIG_E_IO,
+                           "%s; whether the commit stands is unknown (look, and save again)",
+                           lig_error_text());
+}
+
+static lig_status write_and_sync(write_run *run)
 {
     ligi_file_catalog *self = run->catalog;
 
     lig_status status = write_log(run);
-    *version = run->index.at.version;
-    uint32_t epoch = ligi_head_epoch(&self->log.head);
+    run->durable.epoch = ligi_head_epoch(&self->log.head);
     if (status == LIG_OK)
-        ligi_head_append(&self->log.head, *version);
+        ligi_head_append(&self->log.head, run->durable.version);
     ligi_file_catalog_unlock(self);
-    LIG_TRY(status);
-    return self->log.folder.sync ? ligi_file_log_sync(&self->log, *version, epoch, self->wait_ns)
-                                 : LIG_OK;
+    if (status == LIG_OK && self->log.folder.sync) {
+        status = ligi_file_log_sync(&self->log, &run->durable, self->wait_ns);
+        if (status != LIG_OK && run->appended)
+            status = outcome_unknown();
+    }
+    close_segment(run);
+    return status;
 }
 
 lig_status ligi_file_catalog_commit(ligi_file_catalog *self, const lig_catalog_edit *edit)
 {
-    write_run run = {.catalog = self, .edit = edit};
-    uint64_t version;
+    write_run run = {.catalog = self, .edit = edit, .durable.fd = -1};
 
     lig_status status = check_ops(edit);
     if (status != LIG_OK) {
@@ -467,18 +510,17 @@ lig_status ligi_file_catalog_commit(ligi_file_catalog *self, const lig_catalog_e
         return status;
     }
     LIG_TRY(lock_once(self));
-    status = write_and_sync(&run, &version);
+    status = write_and_sync(&run);
     ligi_writer_fini(&run.record);
-    if (status == LIG_OK &&
-        (run.rolled || (self->log.numbered != 0 && version % LIGI_CHECKPOINT_COMMITS == 0)))
+    if (status == LIG_OK && (run.rolled || (self->log.numbered != 0 &&
+                                            run.durable.version % LIGI_CHECKPOINT_COMMITS == 0)))
         ligi_checkpointing(self, 0);
     return status;
 }
 
 lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
 {
-    write_run run = {.catalog = self};
-    uint64_t version;
+    write_run run = {.catalog = self, .durable.fd = -1};
 
     if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE)) {
         LIG_TRY(write_log(&run));
@@ -487,7 +529,7 @@ lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
         return LIG_OK;
     }
     LIG_TRY(lock_once(self));
-    return write_and_sync(&run, &version);
+    return write_and_sync(&run);
 }
 
 lig_status ligi_file_catalog_hold(ligi_file_catalog *self, uint64_t id, int on)

@@ -558,9 +558,12 @@ lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, cons
  * durable only with those before it. */
 lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int64_t timeout_ns)
 {
+    ligi_clog_durable wanted = {.version = at->version, .fd = -1};
+
     ligi_head_append(&log->head, at->version);
     ligi_head_segment_set(&log->head, at->segment);
-    LIG_TRY(ligi_file_log_sync(log, at->version, ligi_head_epoch(&log->head), timeout_ns));
+    wanted.epoch = ligi_head_epoch(&log->head);
+    LIG_TRY(ligi_file_log_sync(log, &wanted, timeout_ns));
     LIG_TRY(make_segment(log, at, NULL, 0));
     at->segment = at->version + 1;
     at->offset = LIGI_SEGMENT_HEADER_BYTES;

@@ -128,9 +128,7 @@ static lig_status check_late(ligi_file_log *log, const ligi_clog_header *header)
     if (status == LIG_OK && next.previous == ligi_clog_chain(header))
         return LIG_OK;
     if (status != LIG_OK)
-        return ligi_fail_errno(EIO,
-                               "%s: version %" PRIu64 " was committed after a long pause; whether "
-                               "it stands is unknown (look, and save again)",
+        return ligi_fail_errno(EIO, "%s: version %" PRIu64 " was committed after a long pause",
                                log->folder.place, header->version);
     LIG_TRY(ligi_clog_folder_remove(&log->folder, LIGI_NAME_SEGMENT, header->version));
     return lig_fail(LIG_E_BUSY, "%s: version %" PRIu64 " was committed by another process",
@@ -147,8 +145,12 @@ lig_status ligi_clog_append_number(ligi_file_log *log, ligi_clog_position *at, c
     memcpy(segment.id, log->id, sizeof segment.id);
     LIG_TRY(ligi_numbered_draft_make(&log->folder, &segment, record, header->bytes, &draft));
     LIG_TRY(ligi_numbered_draft_link(&log->folder, &draft, &late));
-    if (late || !is_fresh(log))
-        LIG_TRY(check_late(log, header));
+    lig_status status = late || !is_fresh(log) ? check_late(log, header) : LIG_OK;
+    if (status != LIG_OK && status != LIG_E_BUSY)
+        return ligi_fail_again(
+            LIG_E_IO, "%s; whether version %" PRIu64 " stands is unknown (look, and save again)",
+            lig_error_text(), header->version);
+    LIG_TRY(status);
     ligi_clog_step(at, header);
     return LIG_OK;
 }

@@ -4,10 +4,16 @@
 
 #include "backend/file/log/file_log.h"
 
-/* Returns when all commits up to `version`, which was published in `epoch`, are durable. LIG_E_IO:
- * the outcome of those that were not yet is unknown; LIG_E_TIMEOUT: likewise, a process that syncs
- * does not end. */
-lig_status ligi_file_log_sync(ligi_file_log *log, uint64_t version, uint32_t epoch,
+typedef struct ligi_clog_durable { /* what is to be durable */
+    uint64_t version;
+    uint32_t epoch;   /* of the head, when the version was published */
+    uint64_t segment; /* that `fd` is open for; 0: none is */
+    int fd;
+} ligi_clog_durable;
+
+/* Returns when all commits up to the version are durable. LIG_E_IO: a sync failed; LIG_E_TIMEOUT: a
+ * process that syncs does not end. */
+lig_status ligi_file_log_sync(ligi_file_log *log, const ligi_clog_durable *wanted,
                               int64_t timeout_ns);
 
 #endif
