@@ -29,6 +29,19 @@ static lig_status is_lost(const ligi_catalog_view *view, const ligi_record *reco
     return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
+/* 1 when nobody is about to commit or to remove the pack: a save holds its pack until it has
+ * committed. Asked under the catalog's lock, so that who claims it later finds the pack named. */
+static int is_left(const lig_store *store, uint64_t pack)
+{
+    const lig_volume_ops *ops = store->volume->ops;
+    void *claim = NULL;
+
+    if (ops->pack_claim(store->volume->self, pack, &claim) != LIG_OK)
+        return 0;
+    ops->pack_close(claim);
+    return 1;
+}
+
 /* 1 when all packs that the model needs are there. */
 static int is_whole(const lig_store *store, const ligi_record *record)
 {
@@ -111,7 +124,8 @@ static lig_status adopt_edit(void *context, const ligi_catalog_view *view, ligi_
         status = ligi_record_get(&item, self->store->secret, &record);
         if (status == LIG_OK)
             status = is_lost(view, &record, &lost);
-        if (status == LIG_OK && lost && is_whole(self->store, &record))
+        if (status == LIG_OK && lost && is_whole(self->store, &record) &&
+            is_left(self->store, record.pack))
             status = put_back(self, view, &record, change);
         ligi_record_fini(&record);
     }

@@ -131,13 +131,15 @@ static lig_status move_index(checkpoint_run *run, int anew, int *number)
     return status;
 }
 
-/* A snapshot at the end of the log, which continues in a new segment. */
+/* A snapshot at the end of the log, which continues in a new segment. Releases LIGI_HEAD_WRITE,
+ * which the caller holds when the log begins anew. */
 static lig_status begin_at_roll(checkpoint_run *run, int anew)
 {
     ligi_file_catalog *self = run->catalog;
     uint64_t version;
 
-    LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
+    if (!anew)
+        LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
     lig_status status = anew ? LIG_OK : ligi_file_catalog_settle(self);
     int number = MDB_MAP_FULL;
     for (int i = 0; i < GROW_TIMES_MAX && status == LIG_OK && number != MDB_SUCCESS; i++) {
@@ -306,16 +308,11 @@ lig_status ligi_checkpointing_anew(ligi_file_catalog *self, lig_catalog_problem 
 {
     checkpoint_run run = {.catalog = self, .problem = problem, .context = context};
 
-    LIG_TRY(ligi_head_take(&self->log.head, LIGI_HEAD_CHECKPOINT, self->wait_ns));
-    lig_status status = make(&run, 1);
-    if (status == LIG_OK)
-        status = remove_below(self, LIGI_NAME_SEGMENT, run.at.version + 1);
-    if (status == LIG_OK)
-        status = remove_below(self, LIGI_NAME_CHECKPOINT, run.at.version);
-    if (status == LIG_OK)
-        ligi_head_damage(&self->log.head, 0);
-    ligi_head_release(&self->log.head, LIGI_HEAD_CHECKPOINT);
-    return status;
+    LIG_TRY(make(&run, 1));
+    LIG_TRY(remove_below(self, LIGI_NAME_SEGMENT, run.at.version + 1));
+    LIG_TRY(remove_below(self, LIGI_NAME_CHECKPOINT, run.at.version));
+    ligi_head_damage(&self->log.head, 0);
+    return LIG_OK;
 }
 
 void ligi_checkpointing(ligi_file_catalog *self, int now)

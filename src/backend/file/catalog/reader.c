@@ -25,6 +25,7 @@
 
 #define MAP_BYTES_FIRST (UINT64_C(64) << 20)
 #define MAP_BYTES_MAX (UINT64_C(1) << 44)
+#define VERIFY_TIMES 3 /* before what looks damaged is called so */
 #define POLL_NS INT64_C(20000000)
 
 typedef struct private_index { /* lives as long as a snapshot of it does */
@@ -404,11 +405,26 @@ lig_status ligi_file_reader_begin(ligi_file_reader *self, void **snapshot, uint6
     return status;
 }
 
+/* A reader has no lock that would keep writers from replacing files while it reads them: what looks
+ * damaged is read again before it counts. */
 lig_status ligi_file_reader_verify(ligi_file_reader *self, lig_catalog_problem problem,
                                    void *context)
 {
     ligi_salvage salvage = {.problem = problem, .context = context};
-    return ligi_salvage_verify(&self->log, &salvage);
+
+    for (int i = 0; i < VERIFY_TIMES; i++) {
+        int sound;
+        ligi_clog_folder_forget(&self->log.folder, LIGI_NAME_SEGMENT, UINT64_MAX);
+        ligi_clog_folder_forget(&self->log.folder, LIGI_NAME_CHECKPOINT, UINT64_MAX);
+        LIG_TRY(ligi_salvage_sound(&self->log, &sound));
+        if (sound)
+            return LIG_OK;
+    }
+    lig_status status = ligi_salvage_verify(&self->log, &salvage);
+    return status != LIG_E_NOTFOUND
+               ? status
+               : lig_fail(LIG_E_BUSY, "%s: the log changes while it is verified (try again)",
+                          self->place);
 }
 
 lig_status ligi_file_reader_events(ligi_file_reader *self, uint64_t since, lig_catalog_visit visit,

@@ -11,6 +11,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#define VERIFY_TIMES_MAX 10
+
 /* --- an index of what is left --- */
 
 static lig_status take_base(void *context, const ligi_checkpoint_item *item, uint64_t checkpoint)
@@ -64,15 +66,65 @@ lig_status ligi_repair_index(ligi_file_catalog *self)
 
 /* --- a new log --- */
 
-lig_status ligi_repair_verify(ligi_file_catalog *self, int repair, lig_catalog_problem problem,
-                              void *context)
-{
-    ligi_salvage salvage = {.problem = problem, .context = context};
+typedef struct verify_run {
+    ligi_file_catalog *catalog;
+    lig_catalog_problem problem;
+    void *context;
+} verify_run;
 
+/* Under LIGI_HEAD_CHECKPOINT and LIGI_HEAD_WRITE: no process of this host changes the log. */
+static lig_status verify_locked(verify_run *run, size_t *damages)
+{
+    ligi_file_catalog *self = run->catalog;
+    ligi_salvage salvage = {.problem = run->problem, .context = run->context};
+
+    /* Adopts what a killed process has appended, so that a new log has it, too. */
+    if (!ligi_head_damaged(&self->log.head)) {
+        lig_status status = ligi_file_catalog_settle(self);
+        if (status != LIG_OK && status != LIG_E_CORRUPT)
+            return status;
+    }
     LIG_TRY(ligi_salvage_verify(&self->log, &salvage));
     if (salvage.damages == 0 && ligi_head_damaged(&self->log.head)) {
         salvage.damages++;
-        LIG_TRY(problem(context, "the log of commits was damaged when it was opened", NULL, 0));
+        LIG_TRY(run->problem(run->context, "the log of commits was damaged when it was opened",
+                             NULL, 0));
     }
-    return repair && salvage.damages > 0 ? ligi_checkpointing_anew(self, problem, context) : LIG_OK;
+    *damages = salvage.damages;
+    return LIG_OK;
+}
+
+/* LIG_E_NOTFOUND when another host, which knows nothing of these locks, has removed files. */
+static lig_status verify_alone(verify_run *run, int repair)
+{
+    ligi_file_catalog *self = run->catalog;
+    size_t damages = 0;
+
+    LIG_TRY(ligi_head_take(&self->log.head, LIGI_HEAD_CHECKPOINT, self->wait_ns));
+    lig_status status = ligi_file_catalog_lock(self, self->wait_ns);
+    if (status == LIG_OK)
+        status = verify_locked(run, &damages);
+    if (status == LIG_OK && repair && damages > 0)
+        status = ligi_checkpointing_anew(self, run->problem, run->context);
+    ligi_file_catalog_unlock_mine(self);
+    ligi_head_release(&self->log.head, LIGI_HEAD_CHECKPOINT);
+    return status;
+}
+
+lig_status ligi_repair_verify(ligi_file_catalog *self, int repair, lig_catalog_problem problem,
+                              void *context)
+{
+    verify_run run = {self, problem, context};
+
+    for (int i = 0; i < VERIFY_TIMES_MAX; i++) {
+        int sound;
+        LIG_TRY(ligi_salvage_sound(&self->log, &sound));
+        if (sound && !ligi_head_damaged(&self->log.head))
+            return LIG_OK;
+        lig_status status = verify_alone(&run, repair);
+        if (status != LIG_E_NOTFOUND)
+            return status;
+    }
+    return lig_fail(LIG_E_BUSY, "%s: the log changes while it is verified (try again)",
+                    self->place);
 }

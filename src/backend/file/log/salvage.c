@@ -1,5 +1,6 @@
 #include "backend/file/log/salvage.h"
 
+#include "backend/file/log/log_numbers.h"
 #include "base/error.h"
 
 #include <inttypes.h>
@@ -33,7 +34,7 @@ static lig_status read_segment(ligi_file_log *log, segment_bytes *segment)
 {
     int fd;
 
-    LIG_TRY(ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment->number, &fd));
+    LIG_TRY(ligi_clog_segment_file(log, segment->number, &fd));
     size_t bytes = ligi_clog_data_bytes(fd);
     lig_status status = ligi_alloc(&segment->data, bytes + 1, "a segment");
     if (status == LIG_OK)
@@ -176,7 +177,7 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
         int fd;
         if (limit <= self->reached.version + 1) /* the checkpoint covers it */
             continue;
-        status = ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, numbers[i], &fd);
+        status = ligi_clog_segment_file(log, numbers[i], &fd);
         if (status != LIG_OK)
             break;
         if (ligi_segment_header_read(&log->folder, fd, numbers[i], &header) == LIG_E_CORRUPT) {
@@ -283,4 +284,13 @@ lig_status ligi_salvage_verify(ligi_file_log *log, ligi_salvage *self)
         LIG_TRY(ligi_checkpoint_look(log, oldest, &info));
     self->reached = (ligi_clog_position){.version = info.version, .chain = info.chain};
     return hand_segments(log, self);
+}
+
+lig_status ligi_salvage_sound(ligi_file_log *log, int *sound)
+{
+    ligi_salvage quiet = {0};
+
+    lig_status status = ligi_salvage_verify(log, &quiet);
+    *sound = status == LIG_OK && quiet.damages == 0;
+    return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }

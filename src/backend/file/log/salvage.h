@@ -21,7 +21,13 @@ typedef struct ligi_salvage {
 /* Hands on the newest checkpoint, or what is whole of it, and the log behind it. */
 lig_status ligi_salvage_run(ligi_file_log *log, ligi_salvage *salvage);
 
-/* Reads all checkpoints and all segments, and hands on only problems. */
+/* Reads all checkpoints and all segments, and hands on only problems. LIG_E_NOTFOUND without a
+ * sentence when a file was removed meanwhile: then the problems told so far mean nothing. */
 lig_status ligi_salvage_verify(ligi_file_log *log, ligi_salvage *salvage);
+
+/* The same while others commit, make checkpoints and remove what these cover. *sound is 0 for a log
+ * that must be verified again when nobody changes it: what looks damaged may be a file that was
+ * just replaced. */
+lig_status ligi_salvage_sound(ligi_file_log *log, int *sound);
 
 #endif
