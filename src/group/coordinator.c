@@ -5,7 +5,7 @@
 #include "group/group.h"
 #include "group/group_state.h"
 #include "group/member.h"
-#include "group/role.h"
+#include "group/roster/member_names.h"
 #include "net/link/link.h"
 #include "net/link/link_send.h"
 

@@ -4,8 +4,8 @@
 #include "group/group.h"
 #include "group/group_state.h"
 #include "group/member.h"
-#include "group/role.h"
 #include "group/roster/local_pause.h"
+#include "group/roster/member_names.h"
 #include "net/progress.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 #define LIGI_GROUP_STATE_H
 
 #include "base/error.h"
-#include "group/roster/group_barrier.h"
+#include "group/roster/barrier_release.h"
 #include "group/roster/group_message.h"
 
 typedef enum ligi_phase {

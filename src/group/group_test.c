@@ -1,5 +1,5 @@
 #include "base/clock.h"
-#include "group/barrier.h"
+#include "group/barrier_wait.h"
 #include "group/group_info.h"
 #include "group/group_testing.h"
 #include "net/progress.h"

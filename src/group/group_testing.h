@@ -4,7 +4,7 @@
 #define LIGI_GROUP_TESTING_H
 
 #include "base/test.h"
-#include "group/barrier.h"
+#include "group/barrier_wait.h"
 #include "group/group.h"
 #include "group/group_info.h"
 #include "net/progress.h"

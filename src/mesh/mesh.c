@@ -1,9 +1,9 @@
 #include "mesh/mesh.h"
 
 #include "base/clock.h"
-#include "group/addresses.h"
-#include "group/barrier.h"
+#include "group/barrier_wait.h"
 #include "group/group_info.h"
+#include "group/listen_addresses.h"
 #include "mesh/mesh_connect.h"
 #include "net/progress.h"
 #include "net/service.h"

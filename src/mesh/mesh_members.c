@@ -1,7 +1,7 @@
 #include "mesh/mesh.h"
 
 #include "base/clock.h"
-#include "group/barrier.h"
+#include "group/barrier_wait.h"
 #include "group/group_info.h"
 #include "net/link/link.h"
 #include "net/service.h"

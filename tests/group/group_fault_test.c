@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "base/test.h"
 #include "freeze.h"
-#include "group/barrier.h"
+#include "group/barrier_wait.h"
 #include "group/group.h"
 #include "group/group_info.h"
-#include "group/role.h"
+#include "group/roster/member_names.h"
 #include "net/progress.h"
 #include "reserved_port.h"
 

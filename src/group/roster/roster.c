@@ -1,7 +1,7 @@
 #include "group/roster/roster.h"
 
 #include "base/error.h"
-#include "group/role.h"
+#include "group/roster/member_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>

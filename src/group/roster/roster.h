@@ -97,7 +97,7 @@ size_t ligi_roster_others(const ligi_roster *roster, uint64_t who);
 /* "worker 1, worker 3 (6 of 8 have joined)", truncated to the buffer; "" if nobody is awaited. */
 void ligi_roster_awaited(const ligi_roster *roster, char *text, size_t text_bytes);
 
-/* For group_barrier.c: appends an act. Fills *act with a pointer that is valid until the next
+/* For barrier_release.c: appends an act. Fills *act with a pointer that is valid until the next
  * call. */
 lig_status ligi_roster_act(ligi_roster *roster, ligi_act_kind kind, uint64_t who, ligi_act **act);
 

@@ -1,6 +1,6 @@
 /* A roster and its barriers under members that say anything at any time. What must hold all the
  * same: a connection sits on one seat at most, epochs only grow, and nobody is let go twice. */
-#include "group/roster/group_barrier.h"
+#include "group/roster/barrier_release.h"
 #include "group/roster/roster_liveness.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
 /* Random histories of the roster and its barriers, against a twin that keeps a list of all who ever
  * came and looks everything up in it, and with simulated members that hear and confirm late. */
-#include "group/roster/group_barrier.h"
+#include "group/roster/barrier_release.h"
 #include "group/roster/roster_liveness.h"
 
 #include "base/test.h"

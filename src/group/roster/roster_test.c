@@ -1,4 +1,4 @@
-#include "group/roster/group_barrier.h"
+#include "group/roster/barrier_release.h"
 #include "group/roster/roster_liveness.h"
 
 #include "base/test.h"

@@ -1,4 +1,4 @@
-/* How a connection is made: which addresses are tried, in which order, how often. */
+/* How a connection is made: one address after the other, with timeouts and retries. */
 #ifndef LIGI_LINK_CONNECT_H
 #define LIGI_LINK_CONNECT_H
 

@@ -9,6 +9,7 @@
 #include "net/progress.h"
 #include "net/secure/tls_handshake.h"
 #include "net/tcp/tcp_read.h"
+#include "net/tcp/tcp_secret_rule.h"
 #include "net/tcp/tcp_wire.h"
 #include "net/tcp/tcp_write.h"
 
@@ -234,19 +235,6 @@ static void knock(void *context, uint32_t events)
     }
 }
 
-static lig_status check_reach(const ligi_tcp *self, const ligi_tcp_address *address)
-{
-    char text[LIGI_ADDRESS_BYTES_MAX];
-
-    if (self->keys != NULL || ligi_tcp_address_loopback(address))
-        return LIG_OK;
-    ligi_tcp_address_print(address, text);
-    return lig_fail(LIG_E_DENIED,
-                    "'%s' is not on this host, which needs a secret: pass one (32 random bytes; "
-                    "ligament launch makes one), or use tcp://127.0.0.1",
-                    text);
-}
-
 static lig_status bound_socket(const ligi_tcp_address *address, const tcp_options *wanted, int *out)
 {
     const int on = 1, off = 0;
@@ -283,7 +271,7 @@ static lig_status tcp_listen(void *context, const ligi_uri *uri, char text[LIGI_
 
     LIG_TRY(read_options(self, uri, &wanted));
     LIG_TRY(ligi_tcp_address_parse(uri, 0, &address));
-    LIG_TRY(check_reach(self, &address));
+    LIG_TRY(ligi_tcp_check_secret(self, &address));
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a listener"));
     lig_status status = bound_socket(&address, &wanted, &fd);
     if (status != LIG_OK)
@@ -342,7 +330,7 @@ static lig_status tcp_connect(void *context, const ligi_uri *uri, ligi_link *lin
 
     LIG_TRY(read_options(self, uri, &wanted));
     LIG_TRY(ligi_tcp_address_parse(uri, 1, &address));
-    LIG_TRY(check_reach(self, &address));
+    LIG_TRY(ligi_tcp_check_secret(self, &address));
     LIG_TRY(begin_connect(self, &address, &wanted, ligi_link_address(link), &wire));
     lig_status status = ligi_tcp_wire_start(wire, link);
     if (status != LIG_OK) {
@@ -370,21 +358,6 @@ static lig_status tcp_resolve(const ligi_uri *uri, char text[LIGI_ADDRESS_BYTES_
                             LIGI_ADDRESS_BYTES_MAX - 1);
     }
     return LIG_OK;
-}
-
-static int tcp_reaches(void *context, const char *text, int same_host)
-{
-    ligi_tcp *self = context;
-    ligi_tcp_address address;
-    ligi_uri uri;
-
-    if (ligi_uri_parse(&uri, text) != LIG_OK)
-        return 0;
-    int known = ligi_tcp_address_parse(&uri, 1, &address) == LIG_OK;
-    ligi_uri_fini(&uri);
-    if (!known)
-        return 0;
-    return ligi_tcp_address_loopback(&address) ? same_host : self->keys != NULL;
 }
 
 static void resume_listening(ligi_tcp *self)
@@ -446,7 +419,7 @@ const ligi_transport_ops ligi_transport_tcp = {
     .open = tcp_open,
     .close = tcp_close,
     .listen = tcp_listen,
-    .reaches = tcp_reaches,
+    .reaches = ligi_tcp_reaches,
     .connect = tcp_connect,
     .resolve = tcp_resolve,
     .send = ligi_tcp_wire_send,

@@ -2,8 +2,9 @@
 #include "params/node/node_connect.h"
 
 #include "base/log.h"
-#include "group/addresses.h"
 #include "group/group_info.h"
+#include "group/listen_addresses.h"
+#include "group/peer_connect.h"
 #include "group/roster/loss_grace.h"
 #include "net/link/link.h"
 #include "net/link/link_send.h"

@@ -1,6 +1,6 @@
 #include "params/node/node_leave.h"
 
-#include "group/barrier.h"
+#include "group/barrier_wait.h"
 #include "group/group_info.h"
 #include "net/link/link.h"
 #include "net/progress.h"

@@ -3,7 +3,7 @@
 #include "params/state/node_state.h"
 
 #include "base/clock.h"
-#include "group/barrier.h"
+#include "group/barrier_wait.h"
 #include "net/progress.h"
 
 #define REASON_NS INT64_C(1000000000)

@@ -1,7 +1,7 @@
 #include "params/state/node_grace.h"
 
 #include "base/clock.h"
-#include "group/barrier.h"
+#include "group/barrier_wait.h"
 #include "group/group_info.h"
 #include "group/roster/loss_grace.h"
 #include "net/progress.h"

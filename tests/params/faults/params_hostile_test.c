@@ -1,6 +1,6 @@
 /* A member of the job that says what no node says: the others may give up, and nothing worse. */
 #include "base/test.h"
-#include "group/barrier.h"
+#include "group/barrier_wait.h"
 #include "group/group.h"
 #include "group/group_info.h"
 #include "net/link/link.h"

@@ -1,7 +1,7 @@
-#include "group/roster/group_barrier.h"
+#include "group/roster/barrier_release.h"
 
 #include "base/error.h"
-#include "group/role.h"
+#include "group/roster/member_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Names of roles and members, for messages. */
-#ifndef LIGI_ROLE_H
-#define LIGI_ROLE_H
+#ifndef LIGI_MEMBER_NAMES_H
+#define LIGI_MEMBER_NAMES_H
 
 #include "group/group.h"
 

@@ -1,7 +1,7 @@
 /* Barriers: who has arrived, and whether the others still can. Pure, like the roster that it reads
  * and whose acts (PASS, FAIL) it creates. */
-#ifndef LIGI_GROUP_BARRIER_H
-#define LIGI_GROUP_BARRIER_H
+#ifndef LIGI_BARRIER_RELEASE_H
+#define LIGI_BARRIER_RELEASE_H
 
 #include "group/roster/roster.h"
 

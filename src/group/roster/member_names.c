@@ -1,4 +1,4 @@
-#include "group/role.h"
+#include "group/roster/member_names.h"
 
 #include "group/group.h"
 

@@ -1,6 +1,6 @@
 #include "base/test.h"
-#include "group/addresses.h"
 #include "group/group.h"
+#include "group/listen_addresses.h"
 #include "net/frame/frame.h"
 #include "net/transport.h"
 

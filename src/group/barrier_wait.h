@@ -1,7 +1,7 @@
 /* Barriers of a group, as a member calls them. Which barriers pass is decided by the coordinator:
- * group/roster/group_barrier.h. */
-#ifndef LIGI_BARRIER_H
-#define LIGI_BARRIER_H
+ * group/roster/barrier_release.h. */
+#ifndef LIGI_BARRIER_WAIT_H
+#define LIGI_BARRIER_WAIT_H
 
 #include "group/group.h"
 

@@ -1,4 +1,4 @@
-#include "group/barrier.h"
+#include "group/barrier_wait.h"
 
 #include "group/group_state.h"
 #include "group/member.h"

@@ -1,7 +1,6 @@
-/* Where members of a group listen, and how one reaches another: shared by all modules whose members
- * talk to each other. */
-#ifndef LIGI_ADDRESSES_H
-#define LIGI_ADDRESSES_H
+/* Where a member of a group listens for its peers: on which transports, at which addresses. */
+#ifndef LIGI_LISTEN_ADDRESSES_H
+#define LIGI_LISTEN_ADDRESSES_H
 
 #include "group/group.h"
 
@@ -18,9 +17,5 @@ int ligi_group_shares_memory(const char *transport);
  * encrypt only for other hosts and if the endpoint trusts the fabric. For other hosts only with a
  * secret, and if the address of the rendezvous (NULL: none) is not local. */
 lig_status ligi_group_listen(ligi_net *net, const char *transport, const char *address, int secret);
-/* ligi_net_connect to the server of that rank, using its blob as address card, which need not be in
- * `how`; *incarnation is that of the current holder of the seat. */
-lig_status ligi_group_connect(ligi_group *group, ligi_net *net, uint32_t rank,
-                              const ligi_connect *how, uint32_t *incarnation, ligi_link **link);
 
 #endif

@@ -1,8 +1,6 @@
-#include "group/addresses.h"
+#include "group/listen_addresses.h"
 
 #include "group/group.h"
-#include "group/group_info.h"
-#include "net/link/link_connect.h"
 #include "net/net.h"
 #include "net/transport.h"
 #include "net/transport_list.h"
@@ -131,17 +129,4 @@ lig_status ligi_group_uri(const char *given, char uri[LIGI_GROUP_URI_BYTES])
         return lig_fail(LIG_E_LIMIT, "address too long: the limit is %d bytes",
                         LIGI_GROUP_URI_BYTES);
     return LIG_OK;
-}
-
-lig_status ligi_group_connect(ligi_group *group, ligi_net *net, uint32_t rank,
-                              const ligi_connect *how, uint32_t *incarnation, ligi_link **link)
-{
-    uint8_t card[LIGI_BLOB_BYTES_MAX];
-    ligi_connect connect = *how;
-    ligi_member member;
-    LIG_TRY(ligi_group_member(group, LIGI_SERVER, rank, &member));
-    *incarnation = member.incarnation;
-    LIG_TRY(ligi_group_blob(group, LIGI_SERVER, rank, card, &connect.card_bytes));
-    connect.card = card;
-    return ligi_net_connect(net, &connect, link);
 }
