@@ -24,7 +24,11 @@ INNER: dict[str, dict[str, tuple[str, ...]]] = {
         "secure": ("",),
         "link": ("", "frame", "secure"),
     },
-    "group": {"": ("roster",), "roster": ("",)},
+    "group": {
+        "": ("roster", "rendezvous"),
+        "roster": ("",),
+        "rendezvous": ("", "roster"),
+    },
     "mesh": {"": ("trace",), "trace": ()},
     "pipe": {
         "": ("graph", "schedule", "search", "methods"),

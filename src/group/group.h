@@ -144,10 +144,4 @@ lig_status ligi_group_wait(ligi_group *group, int (*until)(void *), void *contex
 /* Handles everything queued. */
 void ligi_group_pump(ligi_group *group);
 
-/* Listens at `address` and maintains the roster. */
-lig_status ligi_group_coordinate(ligi_group *group, const ligi_group_options *options,
-                                 const char *address);
-/* Starts connecting to the coordinator. */
-lig_status ligi_group_follow(ligi_group *group, const char *address, int64_t timeout_ns);
-
 #endif

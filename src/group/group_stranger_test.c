@@ -1,7 +1,7 @@
 /* What comes to a coordinator's door and is no member. */
 #include "group/group_state.h"
 #include "group/group_testing.h"
-#include "group/host_names.h"
+#include "group/rendezvous/host_names.h"
 #include "net/link/link.h"
 #include "net/link/link_connect.h"
 #include "net/link/link_send.h"

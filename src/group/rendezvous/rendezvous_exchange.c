@@ -1,8 +1,9 @@
-#include "group/rendezvous_exchange.h"
+#include "group/rendezvous/rendezvous_exchange.h"
 
 #include "group/group.h"
 #include "group/group_state.h"
-#include "group/host_names.h"
+#include "group/rendezvous/coordinator_choice.h"
+#include "group/rendezvous/host_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>

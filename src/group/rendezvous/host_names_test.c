@@ -1,6 +1,6 @@
 #include "base/test.h"
 #include "group/group_state.h"
-#include "group/host_names.h"
+#include "group/rendezvous/host_names.h"
 
 static void test_hosts(void **state)
 {

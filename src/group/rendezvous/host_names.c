@@ -1,4 +1,4 @@
-#include "group/host_names.h"
+#include "group/rendezvous/host_names.h"
 
 #include "group/group_state.h"
 
