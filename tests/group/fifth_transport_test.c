@@ -3,7 +3,7 @@
  * does, under another scheme. */
 #include "backend/registry.h"
 #include "base/test.h"
-#include "group/addresses.h"
+#include "group/listen_addresses.h"
 #include "net/frame/frame.h"
 #include "net/net_side.h"
 #include "net/transport_list.h"

@@ -3,9 +3,11 @@
 #include "backend/file/packs/engine.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,6 +21,35 @@ struct cachestat {
     uint64_t nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted;
 };
 
+/* Resident pages as mmap sees them; -1 if that cannot be told. */
+static int64_t mapped_bytes(int fd, uint64_t from, uint64_t to)
+{
+    unsigned char pages[(LIGI_SLOT_BYTES + LIGI_ALIGN_BYTES) / LIGI_ALIGN_BYTES];
+    int64_t cached = 0;
+
+    for (uint64_t at = from - from % LIGI_ALIGN_BYTES, end; at < to; at = end) {
+        end = to - at > LIGI_SLOT_BYTES ? at + LIGI_SLOT_BYTES : to;
+        void *map = mmap(NULL, end - at, PROT_READ, MAP_SHARED, fd, (off_t)at);
+        if (map == MAP_FAILED)
+            return -1;
+        int failed = mincore(map, end - at, pages) != 0;
+        munmap(map, end - at);
+        if (failed)
+            return -1;
+        for (uint64_t i = 0; i < (end - at + LIGI_ALIGN_BYTES - 1) / LIGI_ALIGN_BYTES; i++)
+            cached += (pages[i] & 1) * (int64_t)LIGI_ALIGN_BYTES;
+    }
+    return cached;
+}
+
+/* A file of an overlay has its pages in the file below, which cachestat does not look at. */
+static int is_overlay(int fd)
+{
+    struct statfs about;
+
+    return fstatfs(fd, &about) == 0 && about.f_type == OVERLAYFS_SUPER_MAGIC;
+}
+
 /* Asking costs a microsecond, and reading with RWF_NOWAIT on the chance would start the kernel's
  * read-ahead. */
 int64_t ligi_page_cache_bytes(int fd, uint64_t from, uint64_t to)
@@ -26,20 +57,10 @@ int64_t ligi_page_cache_bytes(int fd, uint64_t from, uint64_t to)
     struct cachestat_range range = {from, to - from};
     struct cachestat counts;
 
-    if (syscall(CACHESTAT_NUMBER, fd, &range, &counts, 0) == 0)
+    if (syscall(CACHESTAT_NUMBER, fd, &range, &counts, 0) == 0 &&
+        (counts.nr_cache > 0 || !is_overlay(fd)))
         return (int64_t)(counts.nr_cache * (uint64_t)sysconf(_SC_PAGESIZE));
-    unsigned char pages[(LIGI_SLOT_BYTES + LIGI_ALIGN_BYTES) / LIGI_ALIGN_BYTES];
-    uint64_t bytes = to - from, count = (bytes + LIGI_ALIGN_BYTES - 1) / LIGI_ALIGN_BYTES;
-    if (count > sizeof pages)
-        return -1;
-    void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, (off_t)from);
-    if (map == MAP_FAILED)
-        return -1;
-    int64_t cached = mincore(map, bytes, pages) == 0 ? 0 : -1;
-    for (uint64_t i = 0; cached >= 0 && i < count; i++)
-        cached += (pages[i] & 1) * (int64_t)LIGI_ALIGN_BYTES;
-    munmap(map, bytes);
-    return cached;
+    return mapped_bytes(fd, from, to);
 }
 
 /* An OFD lock on the first byte, which is nobody else's business: writers use flock. */
