@@ -237,7 +237,7 @@ static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32
         return LIG_OK;
     if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE))
         return LIG_OK; /* an edit is being made: its commit comes behind this version */
-    const ligi_clog_durable wanted = {.version = version, .epoch = epoch, .fd = -1};
+    const ligi_clog_durable wanted = {.version = version, .epoch = epoch};
     ligi_head_append(&self->log.head, version);
     return ligi_file_log_sync(&self->log, &wanted, self->wait_ns);
 }
@@ -308,9 +308,8 @@ typedef struct write_run {
 
 static void close_segment(write_run *run)
 {
-    if (run->durable.segment != 0)
-        close(run->durable.fd);
-    run->durable.segment = 0;
+    ligi_clog_folder_release(&run->catalog->log.folder, run->durable.file);
+    run->durable.file = NULL;
 }
 
 /* Before anything is appended: afterwards a process may have no descriptor left, and would not know
@@ -322,9 +321,7 @@ static lig_status open_segment(write_run *run, uint64_t segment)
     close_segment(run);
     if (!log->folder.sync || log->numbered != 0)
         return LIG_OK;
-    LIG_TRY(ligi_clog_segment_file(log, segment, &run->durable.fd));
-    run->durable.segment = segment;
-    return LIG_OK;
+    return ligi_clog_segment_file(log, segment, &run->durable.file);
 }
 
 static lig_status append(write_run *run)
@@ -502,7 +499,7 @@ static lig_status write_and_sync(write_run *run)
 
 lig_status ligi_file_catalog_commit(ligi_file_catalog *self, const lig_catalog_edit *edit)
 {
-    write_run run = {.catalog = self, .edit = edit, .durable.fd = -1};
+    write_run run = {.catalog = self, .edit = edit};
 
     lig_status status = check_ops(edit);
     if (status != LIG_OK) {
@@ -520,7 +517,7 @@ lig_status ligi_file_catalog_commit(ligi_file_catalog *self, const lig_catalog_e
 
 lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
 {
-    write_run run = {.catalog = self, .durable.fd = -1};
+    write_run run = {.catalog = self};
 
     if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE)) {
         LIG_TRY(write_log(&run));

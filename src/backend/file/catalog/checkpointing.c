@@ -21,11 +21,11 @@ static lig_status file_bytes(ligi_file_catalog *self, ligi_name_kind kind, uint6
                              uint64_t *bytes)
 {
     struct stat info;
-    int fd;
+    ligi_clog_file *file;
 
-    LIG_TRY(ligi_clog_folder_file(&self->log.folder, kind, number, &fd));
-    *bytes += fstat(fd, &info) == 0 ? (uint64_t)info.st_size : 0;
-    close(fd);
+    LIG_TRY(ligi_clog_folder_file(&self->log.folder, kind, number, &file));
+    *bytes += fstat(file->fd, &info) == 0 ? (uint64_t)info.st_size : 0;
+    ligi_clog_folder_release(&self->log.folder, file);
     return LIG_OK;
 }
 

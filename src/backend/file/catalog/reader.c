@@ -368,13 +368,13 @@ void ligi_file_reader_close(ligi_file_reader *self, int forked)
  * the writer has synced. */
 static lig_status make_durable(ligi_file_reader *self, const ligi_clog_position *at)
 {
-    int fd;
+    ligi_clog_file *file;
 
     if (self->log.numbered != 0) /* segments were durable before they had their names */
         return ligi_folder_sync(self->log.folder.fd, self->place);
-    LIG_TRY(ligi_clog_folder_file(&self->log.folder, LIGI_NAME_SEGMENT, at->segment, &fd));
-    int number = fdatasync(fd) == 0 ? 0 : errno;
-    close(fd);
+    LIG_TRY(ligi_clog_folder_file(&self->log.folder, LIGI_NAME_SEGMENT, at->segment, &file));
+    int number = fdatasync(file->fd) == 0 ? 0 : errno;
+    ligi_clog_folder_release(&self->log.folder, file);
     return number == 0 || number == EROFS || number == EINVAL
                ? LIG_OK
                : ligi_fail_errno(number, "%s/" LIGI_NAME_LOG ": fdatasync failed", self->place);

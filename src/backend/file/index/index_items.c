@@ -183,12 +183,13 @@ static int get_ref(MDB_val stored, value_ref *ref)
 static lig_status read_ref(ligi_file_log *log, const value_ref *ref, uint8_t *data)
 {
     ligi_name_kind kind = ref->file & IN_CHECKPOINT ? LIGI_NAME_CHECKPOINT : LIGI_NAME_SEGMENT;
+    ligi_clog_file *file;
     size_t got;
-    int fd;
 
-    LIG_TRY(ligi_clog_folder_file(&log->folder, kind, ref->file & ~IN_CHECKPOINT, &fd));
-    lig_status status = ligi_clog_pread(&log->folder, fd, data, ref->bytes, ref->offset, &got);
-    close(fd);
+    LIG_TRY(ligi_clog_folder_file(&log->folder, kind, ref->file & ~IN_CHECKPOINT, &file));
+    lig_status status =
+        ligi_clog_pread(&log->folder, file->fd, data, ref->bytes, ref->offset, &got);
+    ligi_clog_folder_release(&log->folder, file);
     LIG_TRY(status);
     memset(data + got, 0, ref->bytes - got);
     return ligi_hash64_plain(data, ref->bytes) == ref->hash ? LIG_OK : LIG_E_CORRUPT;

@@ -24,16 +24,15 @@
 typedef struct log_scan { /* one pass over the log */
     ligi_file_log *log;
     ligi_clog_position *at;
-    int fd;         /* of at->segment */
-    uint64_t limit; /* the first version of the next segment */
+    ligi_clog_file *file; /* at->segment; NULL: none */
+    uint64_t limit;       /* the first version of the next segment */
     uint8_t *buffer;
     size_t capacity;
 } log_scan;
 
 static void scan_end(log_scan *scan)
 {
-    if (scan->fd >= 0)
-        close(scan->fd);
+    ligi_clog_folder_release(&scan->log->folder, scan->file);
     free(scan->buffer);
 }
 
@@ -58,11 +57,10 @@ static lig_status next_segment(ligi_file_log *log, uint64_t segment, uint64_t *n
 /* LIG_E_NOTFOUND without a sentence. */
 static lig_status try_segment(log_scan *scan, uint64_t segment)
 {
-    if (scan->fd >= 0)
-        close(scan->fd);
-    scan->fd = -1;
+    ligi_clog_folder_release(&scan->log->folder, scan->file);
+    scan->file = NULL;
     LIG_TRY(next_segment(scan->log, segment, &scan->limit));
-    return ligi_clog_segment_file(scan->log, segment, &scan->fd);
+    return ligi_clog_segment_file(scan->log, segment, &scan->file);
 }
 
 static lig_status open_segment(log_scan *scan, uint64_t segment)
@@ -85,19 +83,19 @@ static lig_status read_record(log_scan *scan, uint64_t offset, ligi_clog_header 
     size_t got;
 
     *found = 0;
-    LIG_TRY(ligi_clog_pread(&scan->log->folder, scan->fd, bytes, sizeof bytes, offset, &got));
+    LIG_TRY(ligi_clog_pread(&scan->log->folder, scan->file->fd, bytes, sizeof bytes, offset, &got));
     if (memcmp(bytes, zeros, got) == 0)
         return LIG_OK;
     *found = -1;
     if (got < sizeof bytes || !ligi_clog_header_get(bytes, header) ||
         header->bytes > RECORD_BYTES_MAX)
         return LIG_OK;
-    off_t size = lseek(scan->fd, 0, SEEK_END);
+    off_t size = lseek(scan->file->fd, 0, SEEK_END);
     if (size < 0 || header->bytes > (uint64_t)size - offset)
         return LIG_OK;
     LIG_TRY(ligi_grow(&scan->buffer, &scan->capacity, header->bytes, 1, "a record of the log"));
-    LIG_TRY(
-        ligi_clog_pread(&scan->log->folder, scan->fd, scan->buffer, header->bytes, offset, &got));
+    LIG_TRY(ligi_clog_pread(&scan->log->folder, scan->file->fd, scan->buffer, header->bytes, offset,
+                            &got));
     if (got == header->bytes && ligi_clog_record_whole(scan->buffer, header))
         *found = 1;
     return LIG_OK;
@@ -117,7 +115,7 @@ static lig_status walk_to(log_scan *scan, uint64_t segment, uint64_t version,
     int found = 1;
 
     LIG_TRY(open_segment(scan, segment));
-    LIG_TRY(ligi_segment_header_read(&scan->log->folder, scan->fd, segment, &info));
+    LIG_TRY(ligi_segment_header_read(&scan->log->folder, scan->file->fd, segment, &info));
     *at = (ligi_clog_position){segment - 1, info.previous, segment, LIGI_SEGMENT_HEADER_BYTES, 0};
     while (at->version < version) {
         LIG_TRY(read_record(scan, at->offset, &header, &found));
@@ -148,7 +146,7 @@ static lig_status enter_segment(log_scan *scan, uint64_t segment)
  * was durable, and for anything at all. */
 static lig_status look_behind(log_scan *scan, uint64_t version, int *witnessed, int *something)
 {
-    uint64_t bytes = ligi_clog_data_bytes(scan->fd), from = scan->at->offset;
+    uint64_t bytes = ligi_clog_data_bytes(scan->file->fd), from = scan->at->offset;
     ligi_clog_header header;
     uint8_t *rest;
     size_t got;
@@ -158,7 +156,7 @@ static lig_status look_behind(log_scan *scan, uint64_t version, int *witnessed, 
         return LIG_OK;
     LIG_TRY(ligi_alloc(&rest, bytes - from, "the end of the log"));
     lig_status status =
-        ligi_clog_pread(&scan->log->folder, scan->fd, rest, bytes - from, from, &got);
+        ligi_clog_pread(&scan->log->folder, scan->file->fd, rest, bytes - from, from, &got);
     for (size_t i = 0; status == LIG_OK && i < got; i++)
         *something |= rest[i] != 0;
     for (size_t i = 0; status == LIG_OK && i + LIGI_CLOG_HEADER_BYTES <= got && !*witnessed; i += 8)
@@ -179,7 +177,7 @@ static lig_status judge(log_scan *scan, int found, ligi_clog_end *end)
         witnessed = 1;
     if (ligi_clog_is_numbered(scan->log, scan->at->segment)) {
         /* What has a number was whole when it got it. */
-        witnessed |= scan->fd >= 0 && (found != 0 || scan->at->segment == version);
+        witnessed |= scan->file != NULL && (found != 0 || scan->at->segment == version);
         *end = witnessed ? LIGI_CLOG_DAMAGED : LIGI_CLOG_AT_END;
         return LIG_OK;
     }
@@ -205,17 +203,17 @@ static lig_status begin_scan(log_scan *scan)
 static lig_status next_number(log_scan *scan, int *more)
 {
     uint64_t number = scan->at->version + 1;
-    int fd;
+    ligi_clog_file *file;
 
     *more = 0;
     if (scan->log->numbered == 0 || number < scan->log->numbered || scan->at->segment == number)
         return LIG_OK;
     ligi_numbered_revalidate(&scan->log->folder);
-    lig_status status = ligi_clog_segment_file(scan->log, number, &fd);
+    lig_status status = ligi_clog_segment_file(scan->log, number, &file);
     if (status == LIG_E_NOTFOUND)
         return LIG_OK;
     LIG_TRY(status);
-    close(fd);
+    ligi_clog_folder_release(&scan->log->folder, file);
     scan->limit = number;
     *more = 1;
     return LIG_OK;
@@ -233,7 +231,7 @@ static lig_status run(log_scan *scan, ligi_clog_visit visit, void *context, ligi
             continue;
         }
         found = 0;
-        if (scan->fd >= 0)
+        if (scan->file != NULL)
             LIG_TRY(read_record(scan, scan->at->offset, &header, &found));
         if (found == 1 && fits(scan->at, &header)) {
             LIG_TRY(visit(context, scan->buffer, &header, scan->at));
@@ -249,7 +247,7 @@ static lig_status run(log_scan *scan, ligi_clog_visit visit, void *context, ligi
 lig_status ligi_file_log_read(ligi_file_log *log, ligi_clog_position *at, ligi_clog_visit visit,
                               void *context, ligi_clog_end *end)
 {
-    log_scan scan = {.log = log, .at = at, .fd = -1};
+    log_scan scan = {.log = log, .at = at};
     int64_t began = ligi_numbered_now_ns();
     lig_status status = run(&scan, visit, context, end);
 
@@ -339,11 +337,11 @@ static lig_status segment_start(ligi_file_log *log, uint64_t segment, ligi_clog_
                                 uint8_t id[16])
 {
     ligi_segment_header header;
-    int fd;
+    ligi_clog_file *file;
 
-    LIG_TRY(ligi_clog_segment_file(log, segment, &fd));
-    lig_status status = ligi_segment_header_read(&log->folder, fd, segment, &header);
-    close(fd);
+    LIG_TRY(ligi_clog_segment_file(log, segment, &file));
+    lig_status status = ligi_segment_header_read(&log->folder, file->fd, segment, &header);
+    ligi_clog_folder_release(&log->folder, file);
     LIG_TRY(status);
     memcpy(id, header.id, sizeof header.id);
     *at = (ligi_clog_position){segment - 1, header.previous, segment, LIGI_SEGMENT_HEADER_BYTES, 0};
@@ -365,7 +363,7 @@ lig_status ligi_file_log_first(ligi_file_log *log, ligi_clog_position *at)
 int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at)
 {
     ligi_clog_position before = *at;
-    log_scan scan = {.log = log, .at = &before, .fd = -1};
+    log_scan scan = {.log = log, .at = &before};
     ligi_segment_header info;
     ligi_clog_header header;
     int found = 0;
@@ -374,8 +372,9 @@ int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at)
         return at->chain == ligi_clog_chain_start(log->id);
     lig_status status = open_segment(&scan, at->segment);
     if (status == LIG_OK && at->last == 0)
-        found = ligi_segment_header_read(&log->folder, scan.fd, at->segment, &info) == LIG_OK &&
-                info.previous == at->chain;
+        found =
+            ligi_segment_header_read(&log->folder, scan.file->fd, at->segment, &info) == LIG_OK &&
+            info.previous == at->chain;
     else if (status == LIG_OK)
         found = read_record(&scan, at->last, &header, &found) == LIG_OK && found == 1 &&
                 header.version == at->version && ligi_clog_chain(&header) == at->chain;
@@ -400,7 +399,7 @@ lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_clog_
 
 lig_status ligi_file_log_find(ligi_file_log *log, ligi_clog_position *at)
 {
-    log_scan scan = {.log = log, .at = at, .fd = -1};
+    log_scan scan = {.log = log, .at = at};
     uint64_t segment;
 
     LIG_TRY(choose_segment(log, at->version + 1, &segment));
@@ -425,14 +424,14 @@ lig_status ligi_file_log_find(ligi_file_log *log, ligi_clog_position *at)
  * rest. */
 static lig_status cut(ligi_file_log *log, const ligi_clog_position *at)
 {
-    int fd;
+    ligi_clog_file *file;
 
-    LIG_TRY(ligi_clog_segment_file(log, at->segment, &fd));
-    uint64_t bytes = ligi_clog_data_bytes(fd);
+    LIG_TRY(ligi_clog_segment_file(log, at->segment, &file));
+    uint64_t bytes = ligi_clog_data_bytes(file->fd);
     lig_status status = LIG_OK;
     if (bytes > at->offset)
-        status = extend(log, fd, at->offset, bytes - at->offset);
-    close(fd);
+        status = extend(log, file->fd, at->offset, bytes - at->offset);
+    ligi_clog_folder_release(&log->folder, file);
     return status;
 }
 
@@ -450,7 +449,7 @@ static lig_status keep_record(void *context, const uint8_t *record, const ligi_c
 static lig_status replace_segment(ligi_file_log *log, ligi_clog_position *at)
 {
     uint64_t synced = ligi_head_synced(&log->head);
-    log_scan scan = {.log = log, .at = at, .fd = -1};
+    log_scan scan = {.log = log, .at = at};
     ligi_clog_position from, behind;
     ligi_writer kept = {0};
     ligi_clog_end end;
@@ -509,7 +508,7 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at, ligi_c
 lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uint64_t bytes,
                                  int frees, int64_t timeout_ns)
 {
-    int fd;
+    ligi_clog_file *file;
 
     if (log->numbered != 0) {
         *at = ligi_clog_before_number(at->version, at->chain);
@@ -517,8 +516,8 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
     }
     if (at->offset > log->segment_bytes)
         LIG_TRY(ligi_file_log_roll(log, at, timeout_ns));
-    LIG_TRY(ligi_clog_segment_file(log, at->segment, &fd));
-    off_t end = lseek(fd, 0, SEEK_END);
+    LIG_TRY(ligi_clog_segment_file(log, at->segment, &file));
+    off_t end = lseek(file->fd, 0, SEEK_END);
     uint64_t size = end < 0 ? 0 : (uint64_t)end, step = size / 4;
     uint64_t need = at->offset + bytes + RESERVE_BYTES;
     lig_status status = LIG_OK;
@@ -526,29 +525,29 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
         step = step < STEP_BYTES_LEAST ? STEP_BYTES_LEAST : step;
         step = step > STEP_BYTES_MOST ? STEP_BYTES_MOST : step;
         step = step < need - size ? need - size : step;
-        status = extend(log, fd, size, step);
+        status = extend(log, file->fd, size, step);
         if (status != LIG_OK && need - size < step)
-            status = extend(log, fd, size, need - size);
+            status = extend(log, file->fd, size, need - size);
         if (status != LIG_OK && frees && at->offset + bytes <= size)
             status = LIG_OK;
     }
-    close(fd);
+    ligi_clog_folder_release(&log->folder, file);
     return status;
 }
 
 lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, const void *record,
                                 const ligi_clog_header *header)
 {
-    int fd;
+    ligi_clog_file *file;
 
     if (log->numbered != 0)
         return ligi_clog_append_number(log, at, record, header);
-    LIG_TRY(ligi_clog_segment_file(log, at->segment, &fd));
-    lig_status status = ligi_write_all(fd, record, header->bytes, at->offset);
+    LIG_TRY(ligi_clog_segment_file(log, at->segment, &file));
+    lig_status status = ligi_write_all(file->fd, record, header->bytes, at->offset);
     if (status != LIG_OK)
         status = ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_LOG ": cannot be written",
                                  log->folder.place);
-    close(fd);
+    ligi_clog_folder_release(&log->folder, file);
     LIG_TRY(status);
     ligi_clog_step(at, header);
     return LIG_OK;
@@ -558,7 +557,7 @@ lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, cons
  * durable only with those before it. */
 lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int64_t timeout_ns)
 {
-    ligi_clog_durable wanted = {.version = at->version, .fd = -1};
+    ligi_clog_durable wanted = {.version = at->version};
 
     ligi_head_append(&log->head, at->version);
     ligi_head_segment_set(&log->head, at->segment);

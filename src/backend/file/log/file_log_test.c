@@ -49,7 +49,7 @@ static void make_record(const log_user *self, ligi_writer *record, ligi_clog_hea
 
 static lig_status sync_to(ligi_file_log *log, uint64_t version, uint32_t epoch)
 {
-    const ligi_clog_durable wanted = {.version = version, .epoch = epoch, .fd = -1};
+    const ligi_clog_durable wanted = {.version = version, .epoch = epoch};
 
     return ligi_file_log_sync(log, &wanted, 60 * SECOND);
 }

@@ -150,7 +150,7 @@ void ligi_checkpoint_abort(ligi_checkpoint_writer *self)
 
 typedef struct checkpoint_file {
     ligi_file_log *log;
-    int fd;
+    ligi_clog_file *file;
     ligi_checkpoint_info info;
     uint64_t sum, marks, mark_count;
 } checkpoint_file;
@@ -167,7 +167,7 @@ static lig_status read_exact(const checkpoint_file *file, void *data, size_t byt
 {
     size_t got;
 
-    LIG_TRY(ligi_clog_pread(&file->log->folder, file->fd, data, bytes, offset, &got));
+    LIG_TRY(ligi_clog_pread(&file->log->folder, file->file->fd, data, bytes, offset, &got));
     return got == bytes ? LIG_OK : damaged(file);
 }
 
@@ -199,7 +199,7 @@ static lig_status read_header(checkpoint_file *file)
 static lig_status read_trailer(checkpoint_file *file)
 {
     uint8_t bytes[TRAILER_BYTES];
-    off_t size = lseek(file->fd, 0, SEEK_END);
+    off_t size = lseek(file->file->fd, 0, SEEK_END);
 
     if (size < HEADER_BYTES + TRAILER_BYTES)
         return damaged(file);
@@ -224,12 +224,12 @@ static lig_status open_file(ligi_file_log *log, uint64_t version, checkpoint_fil
     memset(file, 0, sizeof *file);
     file->log = log;
     file->info.version = version;
-    LIG_TRY(ligi_clog_folder_file(&log->folder, LIGI_NAME_CHECKPOINT, version, &file->fd));
+    LIG_TRY(ligi_clog_folder_file(&log->folder, LIGI_NAME_CHECKPOINT, version, &file->file));
     lig_status status = read_header(file);
     if (status == LIG_OK)
         status = read_trailer(file);
     if (status != LIG_OK)
-        close(file->fd);
+        ligi_clog_folder_release(&log->folder, file->file);
     return status;
 }
 
@@ -239,7 +239,7 @@ lig_status ligi_checkpoint_look(ligi_file_log *log, uint64_t version, ligi_check
 
     LIG_TRY(open_file(log, version, &file));
     *info = file.info;
-    close(file.fd);
+    ligi_clog_folder_release(&log->folder, file.file);
     return LIG_OK;
 }
 
@@ -330,7 +330,7 @@ lig_status ligi_checkpoint_read(ligi_file_log *log, uint64_t version, ligi_check
     if (status == LIG_OK)
         status = check_marks(&file, &window);
     free(window.data);
-    close(file.fd);
+    ligi_clog_folder_release(&log->folder, file.file);
     return status;
 }
 
@@ -388,7 +388,7 @@ lig_status ligi_checkpoint_salvage(ligi_file_log *log, uint64_t version,
         at += bytes;
     }
     free(window.data);
-    close(file.fd);
+    ligi_clog_folder_release(&log->folder, file.file);
     return status;
 }
 
@@ -458,6 +458,6 @@ lig_status ligi_checkpoint_find(ligi_file_log *log, uint64_t version, ligi_check
         item->offset = found.offset;
     }
     free(window.data);
-    close(file.fd);
+    ligi_clog_folder_release(&log->folder, file.file);
     return status;
 }

@@ -35,11 +35,22 @@ lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const c
     return ligi_entry_folder(store_fd, place, LIGI_NAME_LOG, &folder->fd);
 }
 
+/* Takes one user from the file; NULL is fine. */
+static void drop(ligi_clog_file **file)
+{
+    ligi_clog_file *dropped = *file;
+
+    *file = NULL;
+    if (dropped == NULL || --dropped->users > 0)
+        return;
+    close(dropped->fd);
+    free(dropped);
+}
+
 void ligi_clog_folder_forked(ligi_clog_folder *folder)
 {
     for (size_t i = 0; i < LIGI_CLOG_FILES; i++)
-        if (folder->files[i].number != 0)
-            close(folder->files[i].fd);
+        drop(&folder->files[i]);
     if (folder->fd >= 0)
         close(folder->fd);
     folder->fd = -1;
@@ -60,24 +71,27 @@ void ligi_clog_folder_name(ligi_name_kind kind, uint64_t number, char name[LIGI_
 
 /* --- open files --- */
 
-static ligi_clog_file *find_open(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number)
+/* Where the folder lists the file; NULL when it does not. */
+static ligi_clog_file **find_open(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number)
 {
-    for (size_t i = 0; i < LIGI_CLOG_FILES; i++)
-        if (folder->files[i].number == number && folder->files[i].kind == kind)
+    for (size_t i = 0; i < LIGI_CLOG_FILES; i++) {
+        const ligi_clog_file *file = folder->files[i];
+        if (file != NULL && file->number == number && file->kind == kind)
             return &folder->files[i];
+    }
     return NULL;
 }
 
-static void keep_open(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number, int fd)
+/* A free place in the list: that of the file that was not used for longest, if need be. */
+static ligi_clog_file **make_place(ligi_clog_folder *folder)
 {
-    ligi_clog_file *oldest = &folder->files[0];
+    ligi_clog_file **oldest = &folder->files[0];
 
-    for (size_t i = 1; i < LIGI_CLOG_FILES && oldest->number != 0; i++)
-        if (folder->files[i].number == 0 || folder->files[i].used < oldest->used)
+    for (size_t i = 1; i < LIGI_CLOG_FILES && *oldest != NULL; i++)
+        if (folder->files[i] == NULL || folder->files[i]->used < (*oldest)->used)
             oldest = &folder->files[i];
-    if (oldest->number != 0)
-        close(oldest->fd);
-    *oldest = (ligi_clog_file){kind, number, fd, ++folder->clock};
+    drop(oldest);
+    return oldest;
 }
 
 /* Removed by another host: network file systems do not keep what is open. */
@@ -88,56 +102,81 @@ static int is_gone(int fd)
     return fstat(fd, &info) != 0 || info.st_nlink == 0;
 }
 
-lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
-                                 int *fd)
+static lig_status open_descriptor(const ligi_clog_folder *folder, ligi_name_kind kind,
+                                  uint64_t number, int *fd)
 {
     char name[LIGI_CLOG_NAME_BYTES], shown[LIGI_CLOG_NAME_BYTES + 8];
-    lig_status status = LIG_OK;
-    int opened;
+    int only = folder->read_only || folder->numbered || kind == LIGI_NAME_CHECKPOINT;
 
     ligi_clog_folder_name(kind, number, name);
+    LIG_TRY(ligi_entry_open(folder->store_fd, folder->fd, folder->place, name,
+                            only ? O_RDONLY : O_RDWR, fd));
+    if (only)
+        return LIG_OK;
+    /* A copy made of hard links would write to the original's log. */
     snprintf(shown, sizeof shown, LIGI_NAME_LOG "/%s", name);
+    lig_status status = ligi_plain_sole(*fd, folder->place, shown);
+    if (status != LIG_OK)
+        close(*fd);
+    return status;
+}
+
+static lig_status open_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
+                            ligi_clog_file **file)
+{
+    ligi_clog_file *made;
+
+    LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a file of the log"));
+    lig_status status = open_descriptor(folder, kind, number, &made->fd);
+    if (status != LIG_OK) {
+        free(made);
+        return status;
+    }
+    made->kind = kind;
+    made->number = number;
+    made->users = 1;
+    *make_place(folder) = made;
+    *file = made;
+    return LIG_OK;
+}
+
+lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
+                                 ligi_clog_file **file)
+{
+    ligi_clog_file *found = NULL;
+    lig_status status = LIG_OK;
+
     pthread_mutex_lock(&folder->lock);
-    ligi_clog_file *file = find_open(folder, kind, number);
-    if (file != NULL && folder->numbered && is_gone(file->fd)) {
-        close(file->fd);
-        file->number = 0;
-        file = NULL;
-    }
-    if (file == NULL) {
-        int only = folder->read_only || folder->numbered || kind == LIGI_NAME_CHECKPOINT;
-        int flags = only ? O_RDONLY : O_RDWR;
-        status = ligi_entry_open(folder->store_fd, folder->fd, folder->place, name, flags, &opened);
-        /* A copy made of hard links would write to the original's log. */
-        if (status == LIG_OK && flags == O_RDWR) {
-            status = ligi_plain_sole(opened, folder->place, shown);
-            if (status != LIG_OK)
-                close(opened);
-        }
-        if (status == LIG_OK) {
-            keep_open(folder, kind, number, opened);
-            file = find_open(folder, kind, number);
-        }
-    }
+    ligi_clog_file **listed = find_open(folder, kind, number);
+    if (listed != NULL && folder->numbered && is_gone((*listed)->fd))
+        drop(listed);
+    else if (listed != NULL)
+        found = *listed;
+    if (found == NULL)
+        status = open_file(folder, kind, number, &found);
     if (status == LIG_OK) {
-        file->used = ++folder->clock;
-        *fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
-        if (*fd < 0)
-            status = ligi_fail_errno(errno, "%s/%s: cannot be opened", folder->place, shown);
+        found->used = ++folder->clock;
+        found->users++;
+        *file = found;
     }
     pthread_mutex_unlock(&folder->lock);
     return status;
+}
+
+void ligi_clog_folder_release(ligi_clog_folder *folder, ligi_clog_file *file)
+{
+    pthread_mutex_lock(&folder->lock);
+    drop(&file);
+    pthread_mutex_unlock(&folder->lock);
 }
 
 void ligi_clog_folder_forget(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number)
 {
     pthread_mutex_lock(&folder->lock);
     for (size_t i = 0; i < LIGI_CLOG_FILES; i++) {
-        ligi_clog_file *file = &folder->files[i];
-        if (file->number == 0 || file->kind != kind || file->number >= number)
-            continue;
-        close(file->fd);
-        file->number = 0;
+        const ligi_clog_file *file = folder->files[i];
+        if (file != NULL && file->kind == kind && file->number < number)
+            drop(&folder->files[i]);
     }
     pthread_mutex_unlock(&folder->lock);
 }
@@ -254,11 +293,9 @@ lig_status ligi_clog_folder_publish(ligi_clog_folder *folder, const char *name, 
         return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG "/%s: rename failed", folder->place,
                                final);
     pthread_mutex_lock(&folder->lock); /* one of that number was replaced */
-    ligi_clog_file *file = find_open(folder, kind, number);
-    if (file != NULL) {
-        close(file->fd);
-        file->number = 0;
-    }
+    ligi_clog_file **replaced = find_open(folder, kind, number);
+    if (replaced != NULL)
+        drop(replaced);
     pthread_mutex_unlock(&folder->lock);
     return folder->sync ? ligi_folder_sync(folder->fd, folder->place) : LIG_OK;
 }

@@ -11,11 +11,12 @@
 #define LIGI_CLOG_NAME_BYTES 40
 #define LIGI_CLOG_FILES 8
 
-typedef struct ligi_clog_file { /* kept open, because readers come back to it */
+typedef struct ligi_clog_file { /* stays open for those who come back to it */
     ligi_name_kind kind;        /* segment or checkpoint */
-    uint64_t number;            /* in its name; 0: free */
+    uint64_t number;            /* in its name */
     int fd;
-    uint64_t used; /* when, by a counter */
+    unsigned users; /* the folder counts as one while it lists the file */
+    uint64_t used;  /* when, by a counter */
 } ligi_clog_file;
 
 typedef struct ligi_clog_folder {
@@ -25,8 +26,8 @@ typedef struct ligi_clog_folder {
     int sync, read_only;
     int numbered; /* segments have several hosts as readers and nobody writes to them again */
 
-    pthread_mutex_t lock; /* guards all below */
-    ligi_clog_file files[LIGI_CLOG_FILES];
+    pthread_mutex_t lock;                   /* guards all below */
+    ligi_clog_file *files[LIGI_CLOG_FILES]; /* NULL: free */
     uint64_t clock;
 } ligi_clog_folder;
 
@@ -40,11 +41,14 @@ void ligi_clog_folder_forked(ligi_clog_folder *folder);
 /* The name of a segment or checkpoint in the folder. */
 void ligi_clog_folder_name(ligi_name_kind kind, uint64_t number, char name[LIGI_CLOG_NAME_BYTES]);
 
-/* A duplicate descriptor of a segment or checkpoint, which the caller closes. LIG_E_NOTFOUND
- * without a sentence. */
+/* A segment or checkpoint, open until it is released; its descriptor is not the caller's to close.
+ * LIG_E_NOTFOUND without a sentence. */
 lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
-                                 int *fd);
-/* Forgets descriptors of files of this kind that lie below `number`. */
+                                 ligi_clog_file **file);
+/* NULL is fine. */
+void ligi_clog_folder_release(ligi_clog_folder *folder, ligi_clog_file *file);
+/* Forgets files of this kind that lie below `number`: they are opened again when asked for. Who
+ * has one keeps it. */
 void ligi_clog_folder_forget(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number);
 
 /* The numbers of all files of a kind, ascending, for free(). */

@@ -8,14 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-lig_status ligi_clog_segment_file(ligi_file_log *log, uint64_t segment, int *fd)
+lig_status ligi_clog_segment_file(ligi_file_log *log, uint64_t segment, ligi_clog_file **file)
 {
     if (log->head.page != NULL) {
         uint32_t epoch = ligi_head_epoch(&log->head);
         if (atomic_exchange(&log->epoch, epoch) != epoch)
             ligi_clog_folder_forget(&log->folder, LIGI_NAME_SEGMENT, UINT64_MAX);
     }
-    return ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment, fd);
+    return ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment, file);
 }
 
 void ligi_clog_step(ligi_clog_position *at, const ligi_clog_header *header)
@@ -78,15 +78,15 @@ lig_status ligi_clog_confirm(ligi_file_log *log, const ligi_clog_position *at, i
 
 int ligi_file_log_news(ligi_file_log *log, uint64_t version)
 {
-    int fd;
+    ligi_clog_file *file;
 
     if (log->numbered == 0)
         return 0;
     int64_t began = ligi_numbered_now_ns();
     ligi_numbered_revalidate(&log->folder);
-    lig_status status = ligi_clog_segment_file(log, version + 1, &fd);
+    lig_status status = ligi_clog_segment_file(log, version + 1, &file);
     if (status == LIG_OK)
-        close(fd);
+        ligi_clog_folder_release(&log->folder, file);
     if (status != LIG_E_NOTFOUND || !is_fresh(log))
         return 1;
     atomic_store(&log->confirmed_ns, began);
@@ -115,15 +115,15 @@ static lig_status check_late(ligi_file_log *log, const ligi_clog_header *header)
 {
     ligi_segment_header next;
     uint64_t last;
-    int fd;
+    ligi_clog_file *file;
 
     LIG_TRY(last_checkpoint(log, &last));
     if (last < header->version)
         return LIG_OK;
-    lig_status status = ligi_clog_segment_file(log, header->version + 1, &fd);
+    lig_status status = ligi_clog_segment_file(log, header->version + 1, &file);
     if (status == LIG_OK) {
-        status = ligi_segment_header_read(&log->folder, fd, header->version + 1, &next);
-        close(fd);
+        status = ligi_segment_header_read(&log->folder, file->fd, header->version + 1, &next);
+        ligi_clog_folder_release(&log->folder, file);
     }
     if (status == LIG_OK && next.previous == ligi_clog_chain(header))
         return LIG_OK;

@@ -9,8 +9,8 @@ lig_status ligi_file_log_numbering(ligi_file_log *log);
 /* In a numbered log: 1 when another host may have committed behind `version`, the last known. */
 int ligi_file_log_news(ligi_file_log *log, uint64_t version);
 
-/* A descriptor of the segment, for close(). LIG_E_NOTFOUND without a sentence. */
-lig_status ligi_clog_segment_file(ligi_file_log *log, uint64_t segment, int *fd);
+/* The segment, for ligi_clog_folder_release. LIG_E_NOTFOUND without a sentence. */
+lig_status ligi_clog_segment_file(ligi_file_log *log, uint64_t segment, ligi_clog_file **file);
 /* Moves the position behind a record. */
 void ligi_clog_step(ligi_clog_position *at, const ligi_clog_header *header);
 

@@ -14,13 +14,10 @@ static lig_status failed(const ligi_file_log *log, int number)
 }
 
 /* Who has appended has the segment open: there may be no descriptor left for it now. */
-static lig_status open_current(ligi_file_log *log, const ligi_clog_durable *wanted,
-                               uint64_t segment, int *fd)
+static int has_current(const ligi_file_log *log, const ligi_clog_durable *wanted, uint64_t segment)
 {
-    *fd = wanted->fd;
-    if (wanted->segment == segment && ligi_head_epoch(&log->head) == wanted->epoch)
-        return LIG_OK;
-    return ligi_clog_segment_file(log, segment, fd);
+    return wanted->file != NULL && wanted->file->number == segment &&
+           ligi_head_epoch(&log->head) == wanted->epoch;
 }
 
 /* Under LIGI_HEAD_SYNC. `appended` is asked for before the segment: a segment is synced before the
@@ -29,11 +26,13 @@ static lig_status sync_now(ligi_file_log *log, const ligi_clog_durable *wanted)
 {
     uint64_t version = ligi_head_appended(&log->head);
     uint64_t segment = ligi_head_segment(&log->head);
-    int fd;
+    ligi_clog_file *opened = NULL;
 
     if (segment == 0) /* the next one is being made */
         return LIG_E_TIMEOUT;
-    LIG_TRY(open_current(log, wanted, segment, &fd));
+    if (!has_current(log, wanted, segment))
+        LIG_TRY(ligi_clog_segment_file(log, segment, &opened));
+    int fd = opened != NULL ? opened->fd : wanted->file->fd;
     ligi_head_sync_begin(&log->head, segment);
     int number = ligi_head_poisoned(&log->head) == segment ? EIO : 0;
     if (number == 0 && fdatasync(fd) != 0)
@@ -43,8 +42,7 @@ static lig_status sync_now(ligi_file_log *log, const ligi_clog_durable *wanted)
     else
         ligi_head_sync(&log->head, version, wanted->epoch);
     ligi_head_sync_end(&log->head);
-    if (fd != wanted->fd)
-        close(fd);
+    ligi_clog_folder_release(&log->folder, opened);
     return number == 0 ? LIG_OK : failed(log, number);
 }
 

@@ -6,9 +6,8 @@
 
 typedef struct ligi_clog_durable { /* what is to be durable */
     uint64_t version;
-    uint32_t epoch;   /* of the head, when the version was published */
-    uint64_t segment; /* that `fd` is open for; 0: none is */
-    int fd;
+    uint32_t epoch;       /* of the head, when the version was published */
+    ligi_clog_file *file; /* a segment that the caller has open; NULL: none */
 } ligi_clog_durable;
 
 /* Returns when all commits up to the version are durable. LIG_E_IO: a sync failed; LIG_E_TIMEOUT: a

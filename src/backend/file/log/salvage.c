@@ -32,14 +32,14 @@ static lig_status tell(ligi_salvage *self, const ligi_clog_item *event, const ch
 
 static lig_status read_segment(ligi_file_log *log, segment_bytes *segment)
 {
-    int fd;
+    ligi_clog_file *file;
 
-    LIG_TRY(ligi_clog_segment_file(log, segment->number, &fd));
-    size_t bytes = ligi_clog_data_bytes(fd);
+    LIG_TRY(ligi_clog_segment_file(log, segment->number, &file));
+    size_t bytes = ligi_clog_data_bytes(file->fd);
     lig_status status = ligi_alloc(&segment->data, bytes + 1, "a segment");
     if (status == LIG_OK)
-        status = ligi_clog_pread(&log->folder, fd, segment->data, bytes, 0, &segment->bytes);
-    close(fd);
+        status = ligi_clog_pread(&log->folder, file->fd, segment->data, bytes, 0, &segment->bytes);
+    ligi_clog_folder_release(&log->folder, file);
     return status;
 }
 
@@ -174,13 +174,14 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
         segment_bytes segment = {.number = numbers[i]};
         uint64_t limit = i + 1 < count ? numbers[i + 1] : UINT64_MAX;
         ligi_segment_header header;
-        int fd;
+        ligi_clog_file *file;
         if (limit <= self->reached.version + 1) /* the checkpoint covers it */
             continue;
-        status = ligi_clog_segment_file(log, numbers[i], &fd);
+        status = ligi_clog_segment_file(log, numbers[i], &file);
         if (status != LIG_OK)
             break;
-        if (ligi_segment_header_read(&log->folder, fd, numbers[i], &header) == LIG_E_CORRUPT) {
+        if (ligi_segment_header_read(&log->folder, file->fd, numbers[i], &header) ==
+            LIG_E_CORRUPT) {
             self->damages++;
             status = tell(self, NULL,
                           "the header (version %" PRIu64 ") of log/" LIGI_NAME_SEGMENT_START
@@ -189,7 +190,7 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
         } else if (self->reached.version + 1 == numbers[i] && self->reached.version == 0) {
             self->reached.chain = header.previous;
         }
-        close(fd);
+        ligi_clog_folder_release(&log->folder, file);
         if (status == LIG_OK)
             status = read_segment(log, &segment);
         if (status == LIG_OK)

@@ -1,0 +1,97 @@
+#include "file_log_scene.h"
+
+static void make_segments(log_scene *scene, uint64_t count)
+{
+    for (uint64_t i = 1; i <= count; i++) {
+        int fd = open(log_scene_path(scene, "segment", i), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        assert_true(fd >= 0);
+        assert_int_equal(pwrite(fd, &i, sizeof i, 0), sizeof i);
+        close(fd);
+    }
+}
+
+static ligi_clog_file *take(log_scene *scene, uint64_t number)
+{
+    ligi_clog_file *file;
+
+    assert_ok(ligi_clog_folder_file(&scene->log.folder, LIGI_NAME_SEGMENT, number, &file));
+    return file;
+}
+
+static void assert_holds(const ligi_clog_file *file, uint64_t number)
+{
+    uint64_t found;
+
+    assert_int_equal(pread(file->fd, &found, sizeof found, 0), sizeof found);
+    assert_int_equal(found, number);
+}
+
+static int is_open(int fd)
+{
+    return fcntl(fd, F_GETFD) >= 0;
+}
+
+static void one_descriptor_for_all(void **state)
+{
+    log_scene *scene = *state;
+
+    make_segments(scene, 1);
+    ligi_clog_file *one = take(scene, 1), *other = take(scene, 1);
+    assert_ptr_equal(one, other);
+    ligi_clog_folder_release(&scene->log.folder, one);
+    assert_holds(other, 1);
+    ligi_clog_folder_release(&scene->log.folder, other);
+    ligi_clog_file *again = take(scene, 1);
+    assert_ptr_equal(again, other);
+    ligi_clog_folder_release(&scene->log.folder, again);
+}
+
+/* More files than the folder lists, and one in use is the oldest of them. */
+static void a_file_in_use_outlasts_the_list(void **state)
+{
+    log_scene *scene = *state;
+
+    make_segments(scene, LIGI_CLOG_FILES + 1);
+    ligi_clog_file *held = take(scene, 1);
+    for (uint64_t i = 2; i <= LIGI_CLOG_FILES + 1; i++) {
+        ligi_clog_file *file = take(scene, i);
+        assert_holds(file, i);
+        ligi_clog_folder_release(&scene->log.folder, file);
+    }
+    assert_holds(held, 1);
+    int fd = held->fd;
+    ligi_clog_folder_release(&scene->log.folder, held);
+    assert_false(is_open(fd));
+}
+
+static void a_forgotten_file_is_opened_again(void **state)
+{
+    log_scene *scene = *state;
+    const uint64_t changed = 77;
+
+    make_segments(scene, 1);
+    ligi_clog_file *before = take(scene, 1);
+    const char *path = log_scene_path(scene, "segment", 1);
+    assert_int_equal(unlink(path), 0);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    assert_int_equal(pwrite(fd, &changed, sizeof changed, 0), sizeof changed);
+    close(fd);
+    ligi_clog_folder_forget(&scene->log.folder, LIGI_NAME_SEGMENT, UINT64_MAX);
+    ligi_clog_file *after = take(scene, 1);
+    assert_holds(after, changed);
+    assert_holds(before, 1);
+    fd = before->fd;
+    ligi_clog_folder_release(&scene->log.folder, before);
+    assert_false(is_open(fd));
+    ligi_clog_folder_release(&scene->log.folder, after);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        log_test(one_descriptor_for_all),
+        log_test(a_file_in_use_outlasts_the_list),
+        log_test(a_forgotten_file_is_opened_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
