@@ -535,6 +535,16 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
     return status;
 }
 
+/* The disk works while the index is written, and the sync that follows waits for the rest only. Not
+ * while others wait for a sync: the next one then comes for several records at once. A failure is
+ * told by the sync. */
+static void start_writing(const ligi_file_log *log, int fd, const ligi_clog_position *at,
+                          const ligi_clog_header *header)
+{
+    if (log->folder.sync && header->synced == at->version)
+        (void)sync_file_range(fd, (off_t)at->offset, (off_t)header->bytes, SYNC_FILE_RANGE_WRITE);
+}
+
 lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, const void *record,
                                 const ligi_clog_header *header)
 {
@@ -547,6 +557,8 @@ lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, cons
     if (status != LIG_OK)
         status = ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_LOG ": cannot be written",
                                  log->folder.place);
+    else
+        start_writing(log, file->fd, at, header);
     ligi_clog_folder_release(&log->folder, file);
     LIG_TRY(status);
     ligi_clog_step(at, header);
