@@ -79,11 +79,10 @@ static int find_header(const ligi_salvage *self, const segment_bytes *segment, s
 }
 
 static lig_status hand_record(ligi_salvage *self, const segment_bytes *segment, size_t offset,
-                              const ligi_clog_header *header)
+                              const ligi_clog_header *header, int whole)
 {
     const uint8_t *record = segment->data + offset;
     ligi_clog_position at = {header->version - 1, header->previous, segment->number, offset, 0};
-    int whole = ligi_clog_record_whole(record, header);
 
     if (!whole) {
         self->damages++;
@@ -135,6 +134,24 @@ static lig_status hand_end(ligi_salvage *self, const segment_bytes *segment, uin
                 self->reached.version + 1, segment->number);
 }
 
+/* 1 when what follows in the last segment was never acknowledged: nothing says that the next one
+ * was durable, neither a witness nor a whole record behind it. A killed process leaves that, and
+ * the next writer cuts it off. */
+static int is_residue(const ligi_salvage *self, const segment_bytes *segment, uint64_t limit)
+{
+    uint64_t version = self->reached.version + 1;
+    ligi_clog_header header;
+
+    if (limit != UINT64_MAX || self->synced >= version || segment->number > version)
+        return 0;
+    for (size_t i = self->reached.offset; i + LIGI_CLOG_HEADER_BYTES <= segment->bytes; i += 8)
+        if (ligi_clog_header_get(segment->data + i, &header) && header.synced >= version &&
+            header.bytes <= segment->bytes - i &&
+            ligi_clog_record_whole(segment->data + i, &header))
+            return 0;
+    return 1;
+}
+
 /* Records up to `limit`, the first version of the next segment. */
 static lig_status hand_segment(ligi_salvage *self, const segment_bytes *segment, uint64_t limit)
 {
@@ -147,6 +164,9 @@ static lig_status hand_segment(ligi_salvage *self, const segment_bytes *segment,
     while (find_header(self, segment, self->reached.offset, limit, &offset, &header)) {
         int follows =
             header.version == self->reached.version + 1 && header.previous == self->reached.chain;
+        int whole = ligi_clog_record_whole(segment->data + offset, &header);
+        if (!(follows && whole) && is_residue(self, segment, limit))
+            return LIG_OK;
         if (!follows && self->reached.version != 0 && offset != self->reached.offset)
             LIG_TRY(hand_rest(self, segment, offset));
         else if (!follows && header.version != self->reached.version + 1) {
@@ -156,9 +176,21 @@ static lig_status hand_segment(ligi_salvage *self, const segment_bytes *segment,
                          " before log/" LIGI_NAME_SEGMENT_START "%016" PRIx64,
                          self->reached.version + 1, segment->number));
         }
-        LIG_TRY(hand_record(self, segment, offset, &header));
+        LIG_TRY(hand_record(self, segment, offset, &header, whole));
     }
     return hand_end(self, segment, limit);
+}
+
+/* The last version that was acknowledged, as far as that is known. Without syncs a commit is
+ * acknowledged when it is published; a failed sync may have lost it since. */
+static uint64_t acknowledged(const ligi_file_log *log)
+{
+    if (log->head.page == NULL)
+        return log->witnessed;
+    uint64_t synced = ligi_head_synced(&log->head), appended = ligi_head_appended(&log->head);
+    if (log->numbered != 0 || ligi_head_poisoned(&log->head) != 0)
+        return synced;
+    return appended > synced ? appended : synced;
 }
 
 static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
@@ -167,7 +199,7 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
     size_t count;
 
     /* Asked for before the segments are read: others go on committing. */
-    self->synced = log->head.page != NULL ? ligi_head_synced(&log->head) : log->witnessed;
+    self->synced = acknowledged(log);
     LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
     lig_status status = LIG_OK;
     for (size_t i = 0; i < count && status == LIG_OK; i++) {

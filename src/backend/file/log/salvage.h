@@ -15,7 +15,7 @@ typedef struct ligi_salvage {
     void *context;
     size_t damages;             /* counted */
     ligi_clog_position reached; /* behind the last version seen */
-    uint64_t synced;            /* known to be durable before the log was read */
+    uint64_t synced;            /* known to be acknowledged before the log was read */
 } ligi_salvage;
 
 /* Hands on the newest checkpoint, or what is whole of it, and the log behind it. */
