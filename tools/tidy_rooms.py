@@ -29,7 +29,7 @@ INNER: dict[str, dict[str, tuple[str, ...]]] = {
         "roster": ("",),
         "rendezvous": ("", "roster"),
     },
-    "mesh": {"": ("trace",), "trace": ()},
+    "mesh": {"": ("trace", "buffers"), "trace": (), "buffers": ()},
     "pipe": {
         "": ("graph", "schedule", "search", "methods"),
         "graph": (),

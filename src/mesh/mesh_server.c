@@ -1,6 +1,7 @@
 #include "mesh/mesh_server.h"
 
 #include "mesh/mesh.h"
+#include "mesh/receive_buffers.h"
 
 #include "base/clock.h"
 #include "net/link/link_send.h"
@@ -35,95 +36,6 @@ static lig_status read_request(ligi_party *party, const ligi_arrival *arrival, l
     return LIG_OK;
 }
 
-/* The lent piece that is exactly this tensor, or NULL. `at` advances through the pieces. */
-static ligi_piece *lent_piece(const ligi_arrival *arrival, uint64_t offset, uint64_t bytes,
-                              size_t *at)
-{
-    while (*at < arrival->piece_count && arrival->pieces[*at].offset < offset)
-        ++*at;
-    if (*at == arrival->piece_count || bytes == 0)
-        return NULL;
-    ligi_piece *piece = &arrival->pieces[*at];
-    /* User code may work in place: read-only memory is copied. */
-    int fits = piece->offset == offset && piece->bytes == bytes && piece->shared;
-    return fits && !piece->read_only ? piece : NULL;
-}
-
-/* First pass: which tensors have a registered buffer, and how much memory the others need. If an
- * earlier request still uses the buffer, the tensor waits in the block. */
-static lig_status find_places(ligi_queue *queue, ligi_job *job, const ligi_arrival *arrival,
-                              uint64_t *bytes)
-{
-    uint64_t offset = 0;
-    size_t piece_at = 0;
-    *bytes = 0;
-    for (uint32_t i = 0; i < job->push_count; i++) {
-        lig_tensor *tensor = &job->pieces.tensors[i];
-        ligi_registered_buffer *place = ligi_registered_find(&queue->places, job->pieces.keys[i]);
-        if (place && tensor->bytes > place->bytes)
-            return lig_fail(
-                LIG_E_LIMIT,
-                "the tensor of key %llu has %llu bytes, but the buffer registered for it only %llu",
-                (unsigned long long)place->key, (unsigned long long)tensor->bytes,
-                (unsigned long long)place->bytes);
-        if (place && !place->holder && !place->parked && place->claim != job->number)
-            place->claim = job->number; /* a second tensor with the same key would have to wait */
-        else if (place || !lent_piece(arrival, offset, tensor->bytes, &piece_at))
-            *bytes += ligi_block_aligned(tensor->bytes);
-        offset += tensor->bytes;
-    }
-    return LIG_OK;
-}
-
-static void use_place(ligi_job *job, uint32_t i, ligi_registered_buffer *place, uint8_t **at)
-{
-    lig_tensor *tensor = &job->pieces.tensors[i];
-    job->places[i] = place;
-    if (place->holder == NULL && place->parked == 0) {
-        place->holder = job;
-        tensor->data = place->data;
-        return;
-    }
-    tensor->data = *at;
-    *at += ligi_block_aligned(tensor->bytes);
-    place->parked++;
-    job->parked++;
-}
-
-/* Second pass: a registered buffer, lent memory, or the block. */
-static lig_status spread(ligi_party *party, ligi_job *job, const ligi_arrival *arrival,
-                         ligi_landing *landing)
-{
-    ligi_queue *queue = &party->mesh->inbox.queues[party->index];
-    uint8_t *at = job->block->data;
-    uint64_t offset = 0;
-    size_t piece_at = 0;
-    for (uint32_t i = 0; i < job->push_count; i++) {
-        lig_tensor *tensor = &job->pieces.tensors[i];
-        ligi_registered_buffer *place = ligi_registered_find(&queue->places, job->pieces.keys[i]);
-        ligi_piece *piece = place ? NULL : lent_piece(arrival, offset, tensor->bytes, &piece_at);
-        offset += tensor->bytes;
-        if (piece) {
-            LIG_TRY(ligi_block_lend(job->block, piece->mapping));
-            piece->taken = 1;
-            party->mesh->stats.bytes_shared += tensor->bytes;
-            tensor->data = piece->shared;
-            continue;
-        }
-        if (place) {
-            use_place(job, i, place, &at);
-        } else {
-            tensor->data = at;
-            at += ligi_block_aligned(tensor->bytes);
-        }
-        if (tensor->bytes > 0)
-            job->iov[landing->count++] = (struct iovec){tensor->data, tensor->bytes};
-    }
-    landing->iov = job->iov;
-    landing->token = job;
-    return LIG_OK;
-}
-
 static lig_status send_refusal(ligi_party *party, uint64_t serial, lig_status status,
                                const char *sentence)
 {
@@ -138,7 +50,7 @@ static lig_status accept_request(ligi_party *party, const ligi_arrival *arrival,
 {
     ligi_queue *queue = &party->mesh->inbox.queues[party->index];
     uint64_t bytes;
-    lig_status status = find_places(queue, job, arrival, &bytes);
+    lig_status status = ligi_mesh_receive_size(queue, job, arrival, &bytes);
     if (status == LIG_OK)
         status = ligi_block_pool_take(queue->pool, bytes, &job->block);
     if (status != LIG_OK) { /* the payload is discarded, the worker told */
@@ -146,7 +58,7 @@ static lig_status accept_request(ligi_party *party, const ligi_arrival *arrival,
         ligi_server_requests_end(&party->mesh->inbox, job);
         return send_refusal(party, serial, status, lig_error_text());
     }
-    status = spread(party, job, arrival, landing);
+    status = ligi_mesh_receive_place(party->mesh, job, arrival, landing);
     if (status != LIG_OK)
         ligi_server_requests_end(&party->mesh->inbox, job);
     return status;

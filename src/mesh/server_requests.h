@@ -3,8 +3,9 @@
 #ifndef LIGI_SERVER_REQUESTS_H
 #define LIGI_SERVER_REQUESTS_H
 
+#include "mesh/buffers/block_pool.h"
+#include "mesh/buffers/registered_buffers.h"
 #include "mesh/mesh_message.h"
-#include "mesh/receive_buffers.h"
 
 typedef enum ligi_job_state {
     LIGI_JOB_FREE = 0,

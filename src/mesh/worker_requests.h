@@ -3,8 +3,8 @@
 #ifndef LIGI_WORKER_REQUESTS_H
 #define LIGI_WORKER_REQUESTS_H
 
+#include "mesh/buffers/block_pool.h"
 #include "mesh/mesh_message.h"
-#include "mesh/receive_buffers.h"
 
 typedef enum ligi_request_state {
     LIGI_REQUEST_FREE = 0,

@@ -1,0 +1,42 @@
+/* Memory for pushed tensors without a registered buffer: one block a request, from the pool of its
+ * worker. A block is reused only when its request is answered and no hold is left. */
+#ifndef LIGI_BLOCK_POOL_H
+#define LIGI_BLOCK_POOL_H
+
+#include "net/net.h"
+
+#include <stdatomic.h>
+
+typedef struct ligi_block_pool
+    ligi_block_pool; /* shared; freed when closed and without blocks in use */
+
+#define LIGI_BLOCK_ALIGNMENT 64
+/* Of tensors stored one after another in a block. */
+uint64_t ligi_block_aligned(uint64_t bytes);
+
+typedef struct ligi_block {
+    ligi_block_pool *pool;
+    struct ligi_block *next;
+    atomic_uint holds;
+    uint32_t order; /* its bytes are a power of two */
+    uint64_t bytes;
+    uint8_t *data;           /* aligned to LIGI_BLOCK_ALIGNMENT */
+    ligi_mapping **mappings; /* lent memory that contains the request's tensors */
+    size_t mapping_count, mapping_room;
+} ligi_block;
+
+lig_status ligi_block_pool_create(ligi_block_pool **pool, uint64_t bytes_max);
+void ligi_block_pool_close(ligi_block_pool *pool);
+/* Bytes of its blocks, used or not. */
+uint64_t ligi_block_pool_bytes(ligi_block_pool *pool);
+
+/* A block of at least `bytes`, with one reference. LIMIT if the pool would exceed its limit.
+ * Allocates only if no block of the size is free. */
+lig_status ligi_block_pool_take(ligi_block_pool *pool, uint64_t bytes, ligi_block **block);
+void ligi_block_hold(ligi_block *block);
+/* The last release returns it. Any thread. NULL is valid. */
+void ligi_block_drop(ligi_block *block);
+/* The block keeps the mapping readable as long as it is held. */
+lig_status ligi_block_lend(ligi_block *block, ligi_mapping *mapping);
+
+#endif
