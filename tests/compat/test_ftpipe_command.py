@@ -83,10 +83,32 @@ def test_a_task_in_the_working_directory(toy: Path) -> None:
     assert config["model_inputs"]["input"]["shape"] == (3, 4)
 
 
-def test_an_unknown_task_is_refused_in_one_line(tmp_path: Path) -> None:
-    done = run(tmp_path, "nothing")
+@pytest.mark.parametrize(
+    "text, sentence",
+    [
+        (None, "no task 'some': No module named 'autopipe.tasks.some' (put an FTPipe checkout"),
+        ("import nlp_of_yore", "task 'some' cannot be imported: No module named 'nlp_of_yore'\n"),
+        ("", "autopipe/tasks/some.py does not register a task 'some'\n"),
+    ],
+)
+def test_a_missing_task_is_refused_in_one_line(toy: Path, text: str | None, sentence: str) -> None:
+    if text is not None:
+        (toy / "autopipe/tasks/some.py").write_text(text)
+    done = run(toy, "some")
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
-    assert "no task 'nothing': No module named 'autopipe.tasks.nothing'" in done.stderr
+    assert done.stderr.startswith(f"autopipe.partition: {sentence}")
+
+
+class Bare(cmd_parser.Parser):
+    """As the parser of FTPipe's megatron."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class Lacking(cmd_parser.Parser):
+    def __init__(self) -> None:
+        raise ImportError("\n\nPlease install\nfairseq")
 
 
 class Toy(tasks.PartitioningTask):
@@ -117,6 +139,22 @@ def test_refused_arguments(
         partition.main(*partition.parse_cli())
     monkeypatch.setattr(sys, "argv", ["partition", "toy", "--partitions", "2"])
     with pytest.raises(SystemExit, match="2"):
+        partition.parse_cli()
+
+
+def test_parsers_without_arguments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(tasks.REGISTRY, "toy", (Bare, Toy))
+    monkeypatch.setattr(sys, "argv", ["partition", "toy", "-p", "3"])
+    args, _, task = partition.parse_cli()
+    assert args.n_partitions == 3 and isinstance(task, Toy)
+    monkeypatch.setattr(sys, "argv", ["partition", "toy", "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        partition.parse_cli()
+    assert "usage: python -m autopipe.partition toy" in capsys.readouterr().out
+    monkeypatch.setitem(tasks.REGISTRY, "toy", (Lacking, Toy))
+    with pytest.raises(Error, match="^task 'toy' cannot be used: Please install fairseq$"):
         partition.parse_cli()
 
 

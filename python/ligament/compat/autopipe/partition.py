@@ -16,7 +16,7 @@ from ligament.compat.autopipe.autopipe import get_weight_functions
 from ligament.compat.autopipe.autopipe.api import pipe_model
 from ligament.compat.autopipe.autopipe.utils import move_tensors
 from ligament.compat.autopipe.tasks import get_parser_and_partitioner
-from ligament.errors import Error, InvalidError, UnsupportedError
+from ligament.errors import Error, InvalidError, NotFoundError, UnsupportedError
 
 FOLDER = os.path.join("models", "partitioned")
 
@@ -27,7 +27,12 @@ def parse_cli() -> tuple[argparse.Namespace, dict[str, Any], Any]:
     first.add_argument("partitioning_task", help="the task to partition, such as vision")
     task, rest = first.parse_known_args()
     parser_class, task_class = get_parser_and_partitioner(task.partitioning_task)
-    parser = parser_class(prog=f"{first.prog} {task.partitioning_task}")
+    try:
+        parser = parser_class()  # as FTPipe does: a task's constructor may take no arguments
+    except ImportError as error:
+        reason = " ".join(str(error).split())
+        raise NotFoundError(f"task {task.partitioning_task!r} cannot be used: {reason}") from None
+    parser.prog = f"{first.prog} {task.partitioning_task}"
     args = parser.parse_args(rest)
     args.partitioning_task = task.partitioning_task
     groups = [group for group in parser._action_groups if group.title == "model_args"]

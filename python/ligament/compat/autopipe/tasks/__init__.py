@@ -36,19 +36,30 @@ def register_task(
 def get_parser_and_partitioner(task_name: str) -> tuple[Any, Any]:
     """The classes of a task. One of a checkout that needs packages which are not installed is
     replaced by Ligament's of that name, if there is one."""
-    reasons = []
     candidates = [f"autopipe.tasks.{task_name}"]
     if task_name in OWN:
         candidates.append(f"ligament.compat.autopipe.tasks.{OWN[task_name]}")
+    failures: list[ImportError] = []
     for module in candidates if task_name not in REGISTRY else ():
         try:
             importlib.import_module(module)
             break
         except ImportError as error:
-            reasons.append(str(error))
+            failures.append(error)
     if task_name not in REGISTRY:
-        raise NotFoundError(
-            f"no task {task_name!r}: {'; '.join(reasons)} (put an FTPipe checkout, or a folder "
-            "autopipe/tasks with the task's file, on the path)"
-        )
+        raise NotFoundError(_missing(task_name, failures))
     return REGISTRY[task_name]
+
+
+def _missing(task_name: str, failures: list[ImportError]) -> str:
+    """Why there is no such task: no file, a file that cannot be imported, or one that registers
+    another name."""
+    if not failures:
+        return f"autopipe/tasks/{task_name}.py does not register a task {task_name!r}"
+    reasons = "; ".join(str(failure) for failure in failures)
+    if failures[0].name != f"autopipe.tasks.{task_name}":
+        return f"task {task_name!r} cannot be imported: {reasons}"
+    return (
+        f"no task {task_name!r}: {reasons} (put an FTPipe checkout, or a folder autopipe/tasks "
+        "with the task's file, on the path)"
+    )
