@@ -50,7 +50,7 @@ struct trace {
     trace_step log[TRACE_LOG_MAX];
 };
 
-enum trace_end { TRACE_READABLE, TRACE_KILLED, TRACE_FAILED };
+enum trace_end { TRACE_READABLE, TRACE_STOPPED, TRACE_KILLED, TRACE_FAILED };
 
 static inline void trace_ignore(int signal)
 {
@@ -237,22 +237,38 @@ static inline void trace_kill(trace *self, const sigset_t *mask)
         trace_wait(-1, mask, end_ns);
 }
 
-/* Lets the process run until `fd` is readable, it dies, or it has been killed at step `kill_at`. */
-static inline enum trace_end trace_run(trace *self, int fd, size_t kill_at, const sigset_t *mask)
+/* Lets the process run until `fd` is readable, it dies, or it stands at step `stop_at`: its thread
+ * stays there until trace_continue. */
+static inline enum trace_end trace_until(trace *self, int fd, size_t stop_at, const sigset_t *mask)
 {
     int64_t end_ns = ligi_now_ns() + TRACE_WAIT_NS;
-    self->kill_at = kill_at;
+    self->kill_at = stop_at;
     while (ligi_now_ns() < end_ns) {
-        if (trace_poll(self)) {
-            trace_kill(self, mask);
-            return TRACE_KILLED;
-        }
+        if (trace_poll(self))
+            return TRACE_STOPPED;
         if (self->count == 0)
             return TRACE_FAILED;
         if (trace_wait(fd, mask, end_ns))
             return TRACE_READABLE;
     }
     return TRACE_FAILED;
+}
+
+/* Lets the threads that stand go on; those that do not stand answer ESRCH. */
+static inline void trace_continue(trace *self)
+{
+    for (size_t i = 0; i < self->count; i++)
+        ptrace(PTRACE_SYSCALL, self->threads[i].id, NULL, NULL);
+}
+
+/* Lets the process run until `fd` is readable, it dies, or it has been killed at step `kill_at`. */
+static inline enum trace_end trace_run(trace *self, int fd, size_t kill_at, const sigset_t *mask)
+{
+    enum trace_end end = trace_until(self, fd, kill_at, mask);
+    if (end != TRACE_STOPPED)
+        return end;
+    trace_kill(self, mask);
+    return TRACE_KILLED;
 }
 
 #endif

@@ -26,6 +26,7 @@
 #define GROW_TIMES_MAX 40
 #define ATTACH_NS INT64_C(600000000000) /* while another process rebuilds the index */
 #define BEHIND_TIMES_MAX 3
+#define MEND_TIMES_MAX 3
 
 /* --- opening --- */
 
@@ -190,78 +191,6 @@ void ligi_file_catalog_close(ligi_file_catalog *catalog)
 {
     if (catalog != NULL)
         ligi_shared_release(catalog);
-}
-
-/* --- reading --- */
-
-/* On success the transaction counts as active until leave. */
-static int begin_once(ligi_file_catalog *self, MDB_txn **txn)
-{
-    int dead;
-
-    int number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, txn);
-    if (number == MDB_READERS_FULL && mdb_reader_check(self->env, &dead) == MDB_SUCCESS)
-        number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, txn);
-    return number;
-}
-
-static lig_status begin_snapshot(ligi_file_catalog *self, void **snapshot, uint64_t *version)
-{
-    MDB_txn *txn;
-
-    LIG_TRY(ligi_file_catalog_enter(self));
-    int number = begin_once(self, &txn);
-    for (int i = 0; number == MDB_MAP_RESIZED && i < GROW_TIMES_MAX; i++) {
-        ligi_file_catalog_leave(self);
-        LIG_TRY(ligi_file_catalog_adapt_map(self, number));
-        LIG_TRY(ligi_file_catalog_enter(self));
-        number = begin_once(self, &txn);
-    }
-    lig_status status = ligi_mdb_fail(number, self->place, "cannot be read");
-    if (status == LIG_OK) {
-        const ligi_file_snapshot_source source = {txn, self->dbi, &self->log,
-                                                  ligi_file_catalog_leave, self};
-        status = ligi_file_snapshot_create(&source, snapshot, version);
-    }
-    if (status != LIG_OK)
-        ligi_file_catalog_leave(self);
-    return status;
-}
-
-/* What a snapshot shows must not be lost to a power cut afterwards. A sync that failed is mended by
- * the next writer, which may be this reader. */
-static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32_t epoch)
-{
-    if (!self->log.folder.sync || ligi_head_damaged(&self->log.head) ||
-        ligi_head_synced(&self->log.head) >= version)
-        return LIG_OK;
-    if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE))
-        return LIG_OK; /* an edit is being made: its commit comes behind this version */
-    const ligi_clog_durable wanted = {.version = version, .epoch = epoch};
-    ligi_head_append(&self->log.head, version);
-    return ligi_file_log_sync(&self->log, &wanted, self->wait_ns);
-}
-
-lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uint64_t *version)
-{
-    if (!ligi_head_damaged(&self->log.head) &&
-        ligi_file_log_news(&self->log, ligi_head_appended(&self->log.head)))
-        LIG_TRY(ligi_file_catalog_settle(self));
-    for (int i = 0; i < BEHIND_TIMES_MAX; i++) {
-        uint32_t epoch = ligi_head_epoch(&self->log.head);
-        LIG_TRY(begin_snapshot(self, snapshot, version));
-        /* Behind: the commit stood, but the index could not be written. */
-        int behind =
-            *version < ligi_head_synced(&self->log.head) && !ligi_head_damaged(&self->log.head);
-        lig_status status = behind ? LIG_OK : make_durable(self, *version, epoch);
-        if (!behind && status == LIG_OK)
-            return LIG_OK;
-        ligi_file_catalog_end(*snapshot);
-        if (status != LIG_OK && status != LIG_E_IO)
-            return status;
-        LIG_TRY(ligi_file_catalog_settle(self));
-    }
-    return lig_fail(LIG_E_IO, "%s: the index cannot be brought up to date", self->place);
 }
 
 /* --- writing --- */
@@ -471,6 +400,32 @@ static lig_status check_ops(const lig_catalog_edit *edit)
     return LIG_OK;
 }
 
+/* Where a sync failed, or its process was stopped or killed, the commits are written again into a
+ * new segment. */
+static lig_status mend(ligi_file_catalog *self)
+{
+    write_run run = {.catalog = self};
+
+    LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
+    lig_status status = write_log(&run);
+    if (status == LIG_OK)
+        ligi_head_append(&self->log.head, run.durable.version);
+    ligi_file_catalog_unlock(self);
+    return status;
+}
+
+static lig_status sync_log(ligi_file_catalog *self, const ligi_clog_durable *wanted)
+{
+    lig_status status = ligi_file_log_sync(&self->log, wanted, self->wait_ns);
+    for (int i = 0; i < MEND_TIMES_MAX && status == LIG_E_BUSY; i++) {
+        LIG_TRY(mend(self));
+        status = ligi_file_log_sync(&self->log, wanted, self->wait_ns);
+    }
+    return status == LIG_E_BUSY
+               ? lig_fail(LIG_E_IO, "%s/" LIGI_NAME_LOG ": cannot be synced", self->place)
+               : status;
+}
+
 /* The next snapshot shows whether the record that was appended stands. */
 static lig_status outcome_unknown(void)
 {
@@ -489,7 +444,7 @@ static lig_status write_and_sync(write_run *run)
         ligi_head_append(&self->log.head, run->durable.version);
     ligi_file_catalog_unlock(self);
     if (status == LIG_OK && self->log.folder.sync) {
-        status = ligi_file_log_sync(&self->log, &run->durable, self->wait_ns);
+        status = sync_log(self, &run->durable);
         if (status != LIG_OK && run->appended)
             status = outcome_unknown();
     }
@@ -528,6 +483,80 @@ lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
     LIG_TRY(lock_once(self));
     return write_and_sync(&run);
 }
+
+/* --- reading --- */
+
+/* On success the transaction counts as active until leave. */
+static int begin_once(ligi_file_catalog *self, MDB_txn **txn)
+{
+    int dead;
+
+    int number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, txn);
+    if (number == MDB_READERS_FULL && mdb_reader_check(self->env, &dead) == MDB_SUCCESS)
+        number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, txn);
+    return number;
+}
+
+static lig_status begin_snapshot(ligi_file_catalog *self, void **snapshot, uint64_t *version)
+{
+    MDB_txn *txn;
+
+    LIG_TRY(ligi_file_catalog_enter(self));
+    int number = begin_once(self, &txn);
+    for (int i = 0; number == MDB_MAP_RESIZED && i < GROW_TIMES_MAX; i++) {
+        ligi_file_catalog_leave(self);
+        LIG_TRY(ligi_file_catalog_adapt_map(self, number));
+        LIG_TRY(ligi_file_catalog_enter(self));
+        number = begin_once(self, &txn);
+    }
+    lig_status status = ligi_mdb_fail(number, self->place, "cannot be read");
+    if (status == LIG_OK) {
+        const ligi_file_snapshot_source source = {txn, self->dbi, &self->log,
+                                                  ligi_file_catalog_leave, self};
+        status = ligi_file_snapshot_create(&source, snapshot, version);
+    }
+    if (status != LIG_OK)
+        ligi_file_catalog_leave(self);
+    return status;
+}
+
+/* What a snapshot shows must not be lost to a power cut afterwards. A sync that failed is mended by
+ * the next writer, which may be this reader. */
+static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32_t epoch)
+{
+    if (!self->log.folder.sync || ligi_head_damaged(&self->log.head) ||
+        ligi_head_synced(&self->log.head) >= version)
+        return LIG_OK;
+    if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE))
+        return LIG_OK; /* an edit is being made: its commit comes behind this version */
+    const ligi_clog_durable wanted = {.version = version, .epoch = epoch};
+    ligi_head_append(&self->log.head, version);
+    return sync_log(self, &wanted);
+}
+
+lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uint64_t *version)
+{
+    if (!ligi_head_damaged(&self->log.head) &&
+        ligi_file_log_news(&self->log, ligi_head_appended(&self->log.head)))
+        LIG_TRY(ligi_file_catalog_settle(self));
+    for (int i = 0; i < BEHIND_TIMES_MAX; i++) {
+        uint32_t epoch = ligi_head_epoch(&self->log.head);
+        LIG_TRY(begin_snapshot(self, snapshot, version));
+        /* Behind: the commit stood, but the index could not be written. */
+        int behind =
+            *version < ligi_head_synced(&self->log.head) && !ligi_head_damaged(&self->log.head);
+        lig_status status = behind ? LIG_OK : make_durable(self, *version, epoch);
+        if (!behind && status == LIG_OK)
+            return LIG_OK;
+        ligi_file_catalog_end(*snapshot);
+        if (status != LIG_OK && status != LIG_E_IO)
+            return status;
+        LIG_TRY(ligi_file_catalog_settle(self));
+    }
+    return lig_fail(LIG_E_IO, "%s: the index cannot be brought up to date", self->place);
+}
+
+/* --- packs --- */
 
 lig_status ligi_file_catalog_hold(ligi_file_catalog *self, uint64_t id, int on)
 {

@@ -92,7 +92,7 @@ static lig_status begin_log(checkpoint_run *run, ligi_mdb_txn *index)
     index->at.segment = index->at.version + 1;
     index->at.offset = LIGI_SEGMENT_HEADER_BYTES;
     index->at.last = 0;
-    ligi_head_epoch_next(&log->head);
+    ligi_head_epoch_next(&log->head, index->at.version, 0);
     ligi_head_poison(&log->head, 0);
     return ligi_mdb_env_fail(run->catalog, ligi_mdb_bind(index, log->id), "cannot be written");
 }

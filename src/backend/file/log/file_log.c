@@ -445,7 +445,8 @@ static lig_status keep_record(void *context, const uint8_t *record, const ligi_c
 }
 
 /* The sync of this segment failed, and a second one would report success for pages that the kernel
- * has dropped. What was not durable is written again into a new segment. */
+ * has dropped; or nobody knows how it ended. What was not durable is written again into a new
+ * segment. */
 static lig_status replace_segment(ligi_file_log *log, ligi_clog_position *at)
 {
     uint64_t synced = ligi_head_synced(&log->head);
@@ -470,13 +471,14 @@ static lig_status replace_segment(ligi_file_log *log, ligi_clog_position *at)
     if (status == LIG_OK)
         status = make_segment(log, &from, kept.data, kept.bytes);
     if (status == LIG_OK) {
+        uint64_t replaced = at->segment;
         at->segment = from.version + 1;
         at->last =
             at->version == from.version ? 0 : at->last - from.offset + LIGI_SEGMENT_HEADER_BYTES;
         at->offset = LIGI_SEGMENT_HEADER_BYTES + kept.bytes;
-        ligi_head_epoch_next(&log->head);
+        ligi_head_epoch_next(&log->head, at->version, 1);
         ligi_head_sync(&log->head, at->version, ligi_head_epoch(&log->head));
-        ligi_head_poison(&log->head, 0);
+        ligi_head_unpoison(&log->head, replaced);
     }
     ligi_writer_fini(&kept);
     return status;
@@ -498,8 +500,11 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at, ligi_c
         return LIG_OK;
     if (end == LIGI_CLOG_CUT)
         LIG_TRY(cut(log, at));
-    if (ligi_head_poisoned(&log->head) == at->segment)
+    uint64_t poisoned = ligi_head_poisoned(&log->head);
+    if (poisoned == at->segment)
         return replace_segment(log, at);
+    if (poisoned != 0) /* all its commits are durable, or lie in a later segment */
+        ligi_head_unpoison(&log->head, poisoned);
     return LIG_OK;
 }
 
@@ -574,7 +579,10 @@ lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int64_
     ligi_head_append(&log->head, at->version);
     ligi_head_segment_set(&log->head, at->segment);
     wanted.epoch = ligi_head_epoch(&log->head);
-    LIG_TRY(ligi_file_log_sync(log, &wanted, timeout_ns));
+    lig_status status = ligi_file_log_sync(log, &wanted, timeout_ns);
+    if (status == LIG_E_BUSY)
+        return replace_segment(log, at);
+    LIG_TRY(status);
     LIG_TRY(make_segment(log, at, NULL, 0));
     at->segment = at->version + 1;
     at->offset = LIGI_SEGMENT_HEADER_BYTES;

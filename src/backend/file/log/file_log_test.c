@@ -262,8 +262,8 @@ static void damage_before_the_last_segment(void **state)
     assert_status(ligi_file_log_first(&scene->log, &reader.at), LIG_E_CORRUPT);
 }
 
-/* The sync of a segment failed: what was not durable is written again into a new one, and the
- * writers whose commits were not are told that they do not know. */
+/* The sync of a segment failed: what was not durable is written again into a new one, and then is
+ * durable for those who wait for it, too. */
 static void poisoned_segments_are_replaced(void **state)
 {
     log_scene *scene = *state;
@@ -280,13 +280,13 @@ static void poisoned_segments_are_replaced(void **state)
     append(&self, 0);
     uint32_t epoch = ligi_head_epoch(head);
     ligi_head_poison(head, 1);
-    assert_status(sync_to(&scene->log, 7, epoch), LIG_E_IO);
+    assert_status(sync_to(&scene->log, 7, epoch), LIG_E_BUSY);
     assert_ok(sync_to(&scene->log, 5, epoch));
     append(&self, 1);
     assert_int_equal(self.at.segment, 6);
     assert_int_equal(ligi_head_poisoned(head), 0);
     assert_int_equal(ligi_head_synced(head), 8);
-    assert_status(sync_to(&scene->log, 7, epoch), LIG_E_IO);
+    assert_ok(sync_to(&scene->log, 7, epoch));
     assert_int_equal(count_segments(scene), 2);
     assert_int_equal(read_all(scene, &end), 8);
     assert_int_equal(end, LIGI_CLOG_AT_END);
@@ -297,6 +297,51 @@ static void poisoned_segments_are_replaced(void **state)
     assert_int_equal(read_all(scene, &end), 8);
     append(&self, 1);
     assert_int_equal(read_all(scene, &end), 9);
+}
+
+/* A commit that was published, and that the kernel dropped when the sync failed. */
+static void lost_commits_are_not_durable(void **state)
+{
+    log_scene *scene = *state;
+    ligi_head *head = &scene->log.head;
+    log_user self;
+
+    scene->log.segment_bytes = 1 << 20;
+    start(&self, scene);
+    append(&self, 1);
+    ligi_clog_position before = self.at;
+    append(&self, 0);
+    uint32_t epoch = ligi_head_epoch(head);
+    int fd = open(log_scene_path(scene, "segment", 1), O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, (uint8_t[64]){0}, 64, (off_t)before.offset), 64);
+    close(fd);
+    ligi_head_poison(head, 1);
+    self.at = before;
+    append(&self, 1);
+    assert_int_equal(self.at.version, 2); /* another one */
+    assert_status(sync_to(&scene->log, 2, epoch), LIG_E_IO);
+    assert_ok(sync_to(&scene->log, 2, ligi_head_epoch(head)));
+}
+
+/* Killed in the middle of its sync; the records that it was to sync are written again. */
+static void killed_syncs_are_made_again(void **state)
+{
+    log_scene *scene = *state;
+    ligi_head *head = &scene->log.head;
+    log_user self;
+
+    scene->log.segment_bytes = 1 << 20;
+    start(&self, scene);
+    append(&self, 0);
+    uint32_t epoch = ligi_head_epoch(head);
+    assert_ok(ligi_head_take(head, LIGI_HEAD_SYNC, 0));
+    assert_true(ligi_head_sync_begin(head, 1));
+    ligi_head_release(head, LIGI_HEAD_SYNC);
+    assert_status(sync_to(&scene->log, 1, epoch), LIG_E_BUSY);
+    append(&self, 1);
+    assert_ok(sync_to(&scene->log, 1, epoch));
+    assert_int_equal(ligi_head_poisoned(head), 0);
+    assert_int_equal(ligi_head_synced(head), 2);
 }
 
 static void *append_some(void *context)
@@ -336,6 +381,8 @@ int main(void)
         log_test(damaged_records_are_not_cut),
         log_test(damage_before_the_last_segment),
         log_test(poisoned_segments_are_replaced),
+        log_test(lost_commits_are_not_durable),
+        log_test(killed_syncs_are_made_again),
         log_test(writers_share_the_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

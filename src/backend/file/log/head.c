@@ -18,7 +18,9 @@
 
 #define PAGE_BYTES 4096
 #define MAGIC "LIGHEAD1"
-#define ATTACH_BYTE 8              /* of the file; the locks are bytes 0 to 2 */
+#define ATTACH_BYTE 8 /* of the file; the locks are bytes 0 to 2 */
+#define SYNC_BYTE 16  /* and these: which one, the epoch says */
+#define SYNCS 8
 #define SLICE_NS INT64_C(20000000) /* a wake-up that was lost to a killed process costs this */
 #define WITNESSES 2
 
@@ -34,10 +36,12 @@ struct ligi_head_page {
     uint8_t magic[8];
     uint8_t boot[16];
     atomic_uint bell, waiters, epoch, damaged;
-    atomic_uint_least64_t appended, appended_check, segment, poisoned, syncing;
+    atomic_uint_least64_t appended, appended_check, segment, poisoned, reserved;
     atomic_int holders[LIGI_HEAD_LOCKS];
     witness synced[WITNESSES];
     left_index left;
+    atomic_uint_least64_t syncing[SYNCS]; /* the segment, for each sync lock; 0: nobody */
+    atomic_uint lost;                     /* the last epoch that began with a loss */
 };
 _Static_assert(sizeof(ligi_head_page) <= PAGE_BYTES, "the head is one page");
 
@@ -55,9 +59,20 @@ uint32_t ligi_head_epoch(const ligi_head *head)
     return atomic_load(&head->page->epoch);
 }
 
-void ligi_head_epoch_next(ligi_head *head)
+void ligi_head_epoch_next(ligi_head *head, uint64_t version, int whole)
 {
-    atomic_fetch_add(&head->page->epoch, 1);
+    ligi_head_page *page = head->page;
+    uint32_t next = atomic_load(&page->epoch) + 1;
+
+    if (!whole || version < atomic_load(&page->appended))
+        atomic_store(&page->lost, next);
+    atomic_store(&page->appended, version);
+    atomic_store(&page->epoch, next);
+}
+
+int ligi_head_lost(const ligi_head *head, uint32_t epoch)
+{
+    return epoch < atomic_load(&head->page->lost);
 }
 
 static uint64_t page_synced(const ligi_head_page *page)
@@ -79,14 +94,21 @@ uint64_t ligi_head_synced(const ligi_head *head)
     return page_synced(head->page);
 }
 
+static int page_syncing(const ligi_head_page *page)
+{
+    for (int i = 0; i < SYNCS; i++)
+        if (atomic_load(&page->syncing[i]) != 0)
+            return 1;
+    return 0;
+}
+
 /* What was published since the machine started is there, synced or not, unless a sync failed. */
 static uint64_t page_published(const ligi_head_page *page)
 {
     uint64_t synced = page_synced(page), appended = atomic_load(&page->appended);
     uint8_t boot[16];
 
-    if (appended <= synced || atomic_load(&page->poisoned) != 0 ||
-        atomic_load(&page->syncing) != 0 ||
+    if (appended <= synced || atomic_load(&page->poisoned) != 0 || page_syncing(page) ||
         atomic_load(&page->appended_check) != witness_check(appended, 0) || !ligi_boot_id(boot) ||
         memcmp(boot, page->boot, sizeof boot) != 0)
         return synced;
@@ -159,6 +181,11 @@ void ligi_head_poison(ligi_head *head, uint64_t first)
     atomic_store(&head->page->poisoned, first);
 }
 
+void ligi_head_unpoison(ligi_head *head, uint64_t first)
+{
+    (void)atomic_compare_exchange_strong(&head->page->poisoned, &first, 0);
+}
+
 int ligi_head_damaged(const ligi_head *head)
 {
     return atomic_load(&head->page->damaged) != 0;
@@ -169,17 +196,25 @@ void ligi_head_damage(ligi_head *head, int damaged)
     atomic_store(&head->page->damaged, damaged ? 1 : 0);
 }
 
-void ligi_head_sync_begin(ligi_head *head, uint64_t first)
+int ligi_head_sync_begin(ligi_head *head, uint64_t first)
 {
-    uint64_t cut = atomic_exchange(&head->page->syncing, first);
+    uint32_t epoch = head->locks[LIGI_HEAD_SYNC].epoch;
+    uint64_t cut = atomic_exchange(&head->page->syncing[epoch % SYNCS], first);
 
-    if (cut != 0)
+    if (cut == first) /* of another one nothing depends on it any more */
         ligi_head_poison(head, cut);
+    if (epoch == ligi_head_epoch(head))
+        return 1;
+    ligi_head_sync_end(head, 0);
+    return 0;
 }
 
-void ligi_head_sync_end(ligi_head *head)
+void ligi_head_sync_end(ligi_head *head, uint64_t version)
 {
-    atomic_store(&head->page->syncing, 0);
+    uint32_t epoch = head->locks[LIGI_HEAD_SYNC].epoch;
+
+    ligi_head_sync(head, version, epoch);
+    atomic_store(&head->page->syncing[epoch % SYNCS], 0);
 }
 
 void ligi_head_renew(ligi_head *head)
@@ -187,11 +222,14 @@ void ligi_head_renew(ligi_head *head)
     uint8_t boot[16];
 
     int known = ligi_boot_id(boot);
-    if (!known || memcmp(boot, head->page->boot, sizeof boot) != 0) {
+    int same = known && memcmp(boot, head->page->boot, sizeof boot) == 0;
+    if (!same)
         atomic_store(&head->page->poisoned, 0);
-        atomic_store(&head->page->syncing, 0);
+    for (int i = 0; i < SYNCS; i++) {
+        uint64_t cut = atomic_exchange(&head->page->syncing[i], 0);
+        if (same && cut > ligi_head_poisoned(head))
+            ligi_head_poison(head, cut);
     }
-    ligi_head_sync_begin(head, 0);
     memcpy(head->page->boot, boot, sizeof boot);
     atomic_store(&head->page->appended, 0);
     atomic_store(&head->page->damaged, 0);
@@ -298,29 +336,58 @@ static lig_status wait_kernel(ligi_head *head, off_t byte, short type, int64_t d
 
 /* --- the locks --- */
 
-static void process_name(int pid, char *name, size_t name_bytes)
+typedef struct process_look { /* what the kernel says of a process */
+    char name[32];            /* "" when it is not seen from here */
+    char state;               /* R, S, D, T, ... */
+} process_look;
+
+static void look_at_process(int pid, process_look *look)
 {
-    char path[48];
-    snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    char path[48], text[128] = "";
+
+    *look = (process_look){0};
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? 0 : read(fd, name, name_bytes - 1);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
         close(fd);
-    name[got > 0 ? got : 0] = '\0';
-    name[strcspn(name, "\n")] = '\0';
+    /* "12 (name) S ...": the name may have parentheses, and has at most 15 bytes. */
+    const char *begin = got > 0 ? strchr(text, '(') : NULL,
+               *end = got > 0 ? strrchr(text, ')') : NULL;
+    if (begin == NULL || end == NULL || end[1] != ' ')
+        return;
+    snprintf(look->name, sizeof look->name, "%.*s", (int)(end - begin - 1), begin + 1);
+    look->state = end[2];
+}
+
+static int is_stopped(const process_look *look)
+{
+    return look->state == 'T' || look->state == 't';
+}
+
+int ligi_head_stopped(const ligi_head *head, ligi_head_which which)
+{
+    int pid = atomic_load(&head->page->holders[which]);
+    process_look look;
+
+    if (pid <= 0)
+        return 0;
+    look_at_process(pid, &look);
+    return is_stopped(&look);
 }
 
 static void name_holder(const ligi_head *head, ligi_head_which which, char *text, size_t bytes)
 {
-    char name[32];
     int pid = atomic_load(&head->page->holders[which]);
+    process_look look;
 
     if (pid <= 0) {
         snprintf(text, bytes, "another process");
         return;
     }
-    process_name(pid, name, sizeof name);
-    snprintf(text, bytes, name[0] ? "process %d (%s)" : "process %d", pid, name);
+    look_at_process(pid, &look);
+    snprintf(text, bytes, look.name[0] ? "process %d (%s%s)" : "process %d", pid, look.name,
+             is_stopped(&look) ? ", stopped" : "");
 }
 
 void ligi_head_holder(ligi_head *head, char *text, size_t text_bytes)
@@ -357,6 +424,13 @@ static void free_thread(ligi_head_lock *lock)
     pthread_mutex_unlock(&lock->guard);
 }
 
+/* A process that was stopped while it synced keeps its lock, and the next epoch has another. */
+static off_t lock_byte(const ligi_head *head, ligi_head_which which)
+{
+    return which == LIGI_HEAD_SYNC ? SYNC_BYTE + (off_t)(head->locks[which].epoch % SYNCS)
+                                   : (off_t)which;
+}
+
 lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeout_ns)
 {
     int64_t deadline = ligi_now_ns() + timeout_ns;
@@ -364,14 +438,15 @@ lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeou
 
     lig_status status = LIG_E_TIMEOUT;
     if (take_thread(&head->locks[which], timeout_ns)) {
-        status = wait_kernel(head, which, F_WRLCK, deadline);
+        head->locks[which].epoch = ligi_head_epoch(head);
+        status = wait_kernel(head, lock_byte(head, which), F_WRLCK, deadline);
         if (status == LIG_OK) {
             atomic_store(&head->page->holders[which], getpid());
             return LIG_OK;
         }
         free_thread(&head->locks[which]);
     }
-    if (status != LIG_E_TIMEOUT)
+    if (status != LIG_E_TIMEOUT || which == LIGI_HEAD_SYNC)
         return status;
     name_holder(head, which, holder, sizeof holder);
     return lig_fail(LIG_E_TIMEOUT,
@@ -382,7 +457,7 @@ lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeou
 void ligi_head_release(ligi_head *head, ligi_head_which which)
 {
     atomic_store(&head->page->holders[which], 0);
-    (void)try_kernel(head, which, F_UNLCK);
+    (void)try_kernel(head, lock_byte(head, which), F_UNLCK);
     free_thread(&head->locks[which]);
     ring(head);
 }

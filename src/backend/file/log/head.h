@@ -15,7 +15,7 @@
 
 typedef enum ligi_head_which {
     LIGI_HEAD_WRITE,      /* who appends */
-    LIGI_HEAD_SYNC,       /* who syncs */
+    LIGI_HEAD_SYNC,       /* who syncs: a lock for each epoch */
     LIGI_HEAD_CHECKPOINT, /* who makes a checkpoint */
     LIGI_HEAD_LOCKS
 } ligi_head_which;
@@ -25,6 +25,7 @@ typedef struct ligi_head_lock {
     pthread_cond_t freed;
     int taken;
     pthread_t owner;
+    uint32_t epoch; /* when it was taken: says which lock LIGI_HEAD_SYNC is */
 } ligi_head_lock;
 
 typedef struct ligi_head_page ligi_head_page;
@@ -42,11 +43,13 @@ lig_status ligi_head_open(ligi_head *head, int fd, const char *place);
 void ligi_head_close(ligi_head *head);
 void ligi_head_forked(ligi_head *head);
 
-/* LIG_E_TIMEOUT names the process that holds it. 0 ns: one attempt. */
+/* LIG_E_TIMEOUT names the process that holds it, except for LIGI_HEAD_SYNC. 0 ns: one attempt. */
 lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeout_ns);
 void ligi_head_release(ligi_head *head, ligi_head_which which);
 /* 1 when this thread holds it. */
 int ligi_head_mine(ligi_head *head, ligi_head_which which);
+/* 1 when the process that holds it has been stopped (SIGSTOP, a debugger). */
+int ligi_head_stopped(const ligi_head *head, ligi_head_which which);
 /* A sentence about the process that holds LIGI_HEAD_WRITE, or "" when nobody does. */
 void ligi_head_holder(ligi_head *head, char *text, size_t text_bytes);
 
@@ -60,11 +63,14 @@ lig_status ligi_head_attach(ligi_head *head, int alone, int64_t timeout_ns);
 uint64_t ligi_head_appended(const ligi_head *head);
 void ligi_head_append(ligi_head *head, uint64_t version);
 
-/* The epoch counts the segments that were replaced because a sync failed. What was published before
- * may be lost then: open segments are opened again, and witnesses of an earlier epoch do not
- * count. */
+/* The epoch counts the segments that were replaced because a sync failed or did not end. Open
+ * segments are opened again then, and witnesses of an earlier epoch do not count. */
 uint32_t ligi_head_epoch(const ligi_head *head);
-void ligi_head_epoch_next(ligi_head *head);
+/* Under LIGI_HEAD_WRITE: the log ends with `version` from now on. `whole`: it is the log of before;
+ * otherwise commits that were published may be lost. */
+void ligi_head_epoch_next(ligi_head *head, uint64_t version, int whole);
+/* 1 when commits that were published in `epoch` may be lost since. */
+int ligi_head_lost(const ligi_head *head, uint32_t epoch);
 /* The last version known to be durable. */
 uint64_t ligi_head_synced(const ligi_head *head);
 void ligi_head_sync(ligi_head *head, uint64_t version, uint32_t epoch);
@@ -77,13 +83,17 @@ void ligi_head_rolling(ligi_head *head);
 /* The segment whose sync failed (0: none). Forgotten when the machine starts again. */
 uint64_t ligi_head_poisoned(const ligi_head *head);
 void ligi_head_poison(ligi_head *head, uint64_t first);
+/* Takes that back, unless another one was poisoned since. */
+void ligi_head_unpoison(ligi_head *head, uint64_t first);
 /* Set while the log is known to be damaged: nothing is written and nothing removed. */
 int ligi_head_damaged(const ligi_head *head);
 void ligi_head_damage(ligi_head *head, int damaged);
-/* Around a sync, under LIGI_HEAD_SYNC. A process that is killed in between may have been told of a
- * failure that nobody will be told of again: begin then poisons the segment. */
-void ligi_head_sync_begin(ligi_head *head, uint64_t first);
-void ligi_head_sync_end(ligi_head *head);
+/* Around a sync of the segment, under LIGI_HEAD_SYNC. A process that is killed in between may have
+ * been told of a failure that nobody will be told of again: begin then poisons the segment. 0 when
+ * the epoch for which the lock was taken is over. */
+int ligi_head_sync_begin(ligi_head *head, uint64_t first);
+/* `version`: all up to it is durable; 0: the sync failed. */
+void ligi_head_sync_end(ligi_head *head, uint64_t version);
 
 /* Called by who is alone: takes back the hints of an earlier start of the machine. */
 void ligi_head_renew(ligi_head *head);

@@ -1,5 +1,6 @@
 #include "backend/file/log/head.h"
 #include "file_log_scene.h"
+#include "freeze.h"
 
 #define SECOND INT64_C(1000000000)
 
@@ -129,8 +130,17 @@ static void witnesses(void **state)
     }
     ligi_head_sync(head, 60, ligi_head_epoch(head) + 1); /* of an epoch that is over, or to come */
     assert_int_equal(ligi_head_synced(head), 49);
-    ligi_head_epoch_next(head);
+    ligi_head_append(head, 50);
+    uint32_t epoch = ligi_head_epoch(head);
+    ligi_head_epoch_next(head, 50, 1);
     assert_int_equal(ligi_head_synced(head), 0);
+    assert_false(ligi_head_lost(head, epoch));
+    ligi_head_epoch_next(head, 48, 1);
+    assert_true(ligi_head_lost(head, epoch + 1));
+    assert_int_equal(ligi_head_appended(head), 48);
+    ligi_head_epoch_next(head, 48, 0);
+    assert_true(ligi_head_lost(head, epoch + 2));
+    assert_false(ligi_head_lost(head, epoch + 3));
     ligi_head_sync(head, 48, ligi_head_epoch(head));
     assert_int_equal(ligi_head_synced(head), 48);
     close(fd);
@@ -142,20 +152,55 @@ static void interrupted_syncs_poison(void **state)
     log_scene *scene = *state;
     ligi_head *head = &scene->log.head;
 
-    ligi_head_sync_begin(head, 5);
-    ligi_head_sync_end(head);
+    assert_ok(ligi_head_take(head, LIGI_HEAD_SYNC, 0));
+    assert_true(ligi_head_sync_begin(head, 5));
+    ligi_head_sync_end(head, 3);
+    assert_int_equal(ligi_head_synced(head), 3);
     assert_int_equal(ligi_head_poisoned(head), 0);
-    ligi_head_sync_begin(head, 5);
-    ligi_head_sync_begin(head, 5);
+    assert_true(ligi_head_sync_begin(head, 5));
+    assert_true(ligi_head_sync_begin(head, 5));
     assert_int_equal(ligi_head_poisoned(head), 5);
-    ligi_head_sync_end(head);
-    ligi_head_poison(head, 0);
-    ligi_head_sync_begin(head, 7);
+    ligi_head_sync_end(head, 0);
+    assert_int_equal(ligi_head_synced(head), 3);
+    ligi_head_unpoison(head, 4); /* another one's */
+    assert_int_equal(ligi_head_poisoned(head), 5);
+    ligi_head_unpoison(head, 5);
+    assert_true(ligi_head_sync_begin(head, 5));
+    assert_true(ligi_head_sync_begin(head, 7)); /* nothing depends on an earlier one */
+    assert_int_equal(ligi_head_poisoned(head), 0);
     ligi_head_renew(head); /* the first renewal is of an unknown start of the machine */
     assert_int_equal(ligi_head_poisoned(head), 0);
-    ligi_head_sync_begin(head, 7);
+    assert_true(ligi_head_sync_begin(head, 7));
     ligi_head_renew(head);
     assert_int_equal(ligi_head_poisoned(head), 7);
+    ligi_head_release(head, LIGI_HEAD_SYNC);
+}
+
+static void hold_sync(void *context)
+{
+    log_scene *scene = context;
+    log_scene_open(scene);
+    assert_ok(ligi_head_take(&scene->log.head, LIGI_HEAD_SYNC, 0));
+    assert_true(ligi_head_sync_begin(&scene->log.head, 5));
+}
+
+/* Nobody waits in the next epoch for a process that syncs in this one. */
+static void epochs_have_their_own_sync_locks(void **state)
+{
+    log_scene *scene = *state;
+    ligi_head *head = &scene->log.head;
+
+    pid_t child = child_start(hold_sync, scene);
+    assert_int_equal(ligi_head_take(head, LIGI_HEAD_SYNC, 0), LIG_E_TIMEOUT);
+    assert_false(ligi_head_stopped(head, LIGI_HEAD_SYNC));
+    freeze(child);
+    assert_true(ligi_head_stopped(head, LIGI_HEAD_SYNC));
+    ligi_head_epoch_next(head, 0, 1);
+    assert_ok(ligi_head_take(head, LIGI_HEAD_SYNC, 0));
+    ligi_head_epoch_next(head, 0, 1); /* meanwhile */
+    assert_false(ligi_head_sync_begin(head, 5));
+    ligi_head_release(head, LIGI_HEAD_SYNC);
+    child_kill(child);
 }
 
 /* Whoever opens the store alone trusts the index only if it is exactly the file that was left. */
@@ -249,10 +294,15 @@ static void foreign_pages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        log_test(locks_end_with_their_process),     log_test(threads_exclude_each_other),
-        log_test(the_first_and_the_last_are_alone), log_test(witnesses),
-        log_test(interrupted_syncs_poison),         log_test(the_index_is_vouched_for),
-        log_test(what_is_published_wakes),          log_test(foreign_pages),
+        log_test(locks_end_with_their_process),
+        log_test(threads_exclude_each_other),
+        log_test(the_first_and_the_last_are_alone),
+        log_test(witnesses),
+        log_test(interrupted_syncs_poison),
+        log_test(epochs_have_their_own_sync_locks),
+        log_test(the_index_is_vouched_for),
+        log_test(what_is_published_wakes),
+        log_test(foreign_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

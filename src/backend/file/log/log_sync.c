@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <unistd.h>
 
+#define STOPPED_NS INT64_C(1000000000) /* a process that syncs and was stopped is waited for */
+#define SLOW_NS INT64_C(10000000000)   /* any other one */
+
 static lig_status failed(const ligi_file_log *log, int number)
 {
     return ligi_fail_errno(number, "%s/" LIGI_NAME_LOG ": fdatasync failed", log->folder.place);
@@ -18,6 +21,34 @@ static int has_current(const ligi_file_log *log, const ligi_clog_durable *wanted
 {
     return wanted->file != NULL && wanted->file->number == segment &&
            ligi_head_epoch(&log->head) == wanted->epoch;
+}
+
+/* Whether the caller has waited long enough for the process that syncs, or that makes the next
+ * segment. The disk may be slow: then another sync would not be faster. */
+static int gives_up(ligi_file_log *log, int64_t waited_ns)
+{
+    uint64_t segment = ligi_head_segment(&log->head);
+
+    if (waited_ns < STOPPED_NS ||
+        (waited_ns < SLOW_NS && segment != 0 && !ligi_head_stopped(&log->head, LIGI_HEAD_SYNC)))
+        return 0;
+    if (segment != 0)
+        ligi_head_poison(&log->head, segment);
+    return 1;
+}
+
+/* After ligi_head_sync_begin. */
+static lig_status sync_file(ligi_file_log *log, uint64_t segment, int fd, uint64_t version)
+{
+    int poisoned = ligi_head_poisoned(&log->head) == segment;
+    int number = !poisoned && fdatasync(fd) != 0 ? errno : 0;
+
+    if (number != 0)
+        ligi_head_poison(&log->head, segment);
+    ligi_head_sync_end(&log->head, poisoned || number != 0 ? 0 : version);
+    if (poisoned || number == EINTR)
+        return LIG_E_BUSY;
+    return number == 0 ? LIG_OK : failed(log, number);
 }
 
 /* Under LIGI_HEAD_SYNC. `appended` is asked for before the segment: a segment is synced before the
@@ -33,17 +64,11 @@ static lig_status sync_now(ligi_file_log *log, const ligi_clog_durable *wanted)
     if (!has_current(log, wanted, segment))
         LIG_TRY(ligi_clog_segment_file(log, segment, &opened));
     int fd = opened != NULL ? opened->fd : wanted->file->fd;
-    ligi_head_sync_begin(&log->head, segment);
-    int number = ligi_head_poisoned(&log->head) == segment ? EIO : 0;
-    if (number == 0 && fdatasync(fd) != 0)
-        number = errno;
-    if (number != 0)
-        ligi_head_poison(&log->head, segment);
-    else
-        ligi_head_sync(&log->head, version, wanted->epoch);
-    ligi_head_sync_end(&log->head);
+    lig_status status = ligi_head_sync_begin(&log->head, segment)
+                            ? sync_file(log, segment, fd, version)
+                            : LIG_OK; /* the segment was replaced: look again */
     ligi_clog_folder_release(&log->folder, opened);
-    return number == 0 ? LIG_OK : failed(log, number);
+    return status;
 }
 
 /* Segments were durable before they had their names. */
@@ -59,18 +84,17 @@ static lig_status sync_numbers(ligi_file_log *log, const ligi_clog_durable *want
 lig_status ligi_file_log_sync(ligi_file_log *log, const ligi_clog_durable *wanted,
                               int64_t timeout_ns)
 {
-    int64_t deadline = ligi_now_ns() + timeout_ns;
+    int64_t began = ligi_now_ns();
 
     if (log->numbered != 0)
         return sync_numbers(log, wanted);
     for (;;) {
         uint32_t seen = ligi_head_bell(&log->head);
         int durable = ligi_head_synced(&log->head) >= wanted->version;
-        if (ligi_head_epoch(&log->head) != wanted->epoch)
+        if (ligi_head_lost(&log->head, wanted->epoch))
             return failed(log, EIO);
         if (durable)
             return LIG_OK;
-        int64_t left = deadline - ligi_now_ns();
         lig_status status = ligi_head_take(&log->head, LIGI_HEAD_SYNC, 0);
         if (status == LIG_OK) {
             status = sync_now(log, wanted);
@@ -79,8 +103,14 @@ lig_status ligi_file_log_sync(ligi_file_log *log, const ligi_clog_durable *wante
         }
         if (status == LIG_OK)
             continue;
-        if (status != LIG_E_TIMEOUT || left <= 0)
+        int64_t waited = ligi_now_ns() - began;
+        if (status != LIG_E_TIMEOUT)
             return status;
-        ligi_head_wait(&log->head, seen, left);
+        if (gives_up(log, waited))
+            return LIG_E_BUSY;
+        if (waited >= timeout_ns)
+            return lig_fail(LIG_E_TIMEOUT, "%s/" LIGI_NAME_LOG ": fdatasync has taken %.0f s",
+                            log->folder.place, (double)waited / 1e9);
+        ligi_head_wait(&log->head, seen, timeout_ns - waited);
     }
 }

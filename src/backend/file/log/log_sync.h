@@ -10,8 +10,9 @@ typedef struct ligi_clog_durable { /* what is to be durable */
     ligi_clog_file *file; /* a segment that the caller has open; NULL: none */
 } ligi_clog_durable;
 
-/* Returns when all commits up to the version are durable. LIG_E_IO: a sync failed; LIG_E_TIMEOUT: a
- * process that syncs does not end. */
+/* Returns when all commits up to the version are durable. LIG_E_IO: a sync failed. LIG_E_BUSY,
+ * without a sentence: no sync of this segment can be trusted, or waited for; it is poisoned, and
+ * the tail (file_log.h) makes its commits durable in a new one. LIG_E_TIMEOUT. */
 lig_status ligi_file_log_sync(ligi_file_log *log, const ligi_clog_durable *wanted,
                               int64_t timeout_ns);
 

@@ -1,0 +1,210 @@
+/* A process is stopped, or killed, at each of the system calls of a commit, while it holds the lock
+ * of those who write or syncs for everybody. The others read, save or end with a timeout that names
+ * it; and when it goes on, it does no harm. */
+#include "store_folder.h"
+#include "store_peer.h"
+#include "trace_kill.h"
+
+#define SAVE "save new - 100 1 1000" /* in the catalog: its only sync is that of the log */
+
+typedef struct saver { /* a process whose system calls are watched */
+    peer peer;
+    trace traced;
+} saver;
+
+typedef struct stage {
+    char folder[64], template[96], place[96];
+    sigset_t mask;
+    peer a;
+    saver b, c;
+    int refused; /* ptrace is not permitted */
+} stage;
+
+static int set_up(void **state)
+{
+    stage *self = calloc(1, sizeof *self);
+    peer maker;
+    if (self == NULL)
+        return -1;
+    *state = self;
+    self->mask = trace_prepare();
+    snprintf(self->folder, sizeof self->folder, "/tmp/ligament-stopped-XXXXXX");
+    if (mkdtemp(self->folder) == NULL || peer_start(&self->a) || peer_start(&maker))
+        return -1;
+    snprintf(self->template, sizeof self->template, "%s/template", self->folder);
+    snprintf(self->place, sizeof self->place, "%s/store", self->folder);
+    assert_answer(peer_ask(&maker, "open %s", self->template));
+    assert_answer(peer_ask(&maker, "save keep - 1 1 1000"));
+    return peer_stop(&maker);
+}
+
+static int tear_down(void **state)
+{
+    stage *self = *state;
+    int failed = peer_stop(&self->a);
+    remove_folder(self->folder);
+    free(self);
+    return failed;
+}
+
+/* A fresh store, which process A has open. */
+static void begin(stage *self)
+{
+    remove_folder(self->place);
+    copy_folder(self->template, self->place);
+    assert_answer(peer_ask(&self->a, "open %s?wait=1", self->place));
+}
+
+/* The saver begins to save, and stands at `step`. */
+static enum trace_end save_until(stage *self, saver *one, const char *command, size_t step)
+{
+    assert_int_equal(peer_start(&one->peer), 0);
+    assert_answer(peer_ask(&one->peer, "open %s", self->place));
+    int number = trace_begin(&one->traced, one->peer.process);
+    self->refused = number == EPERM || number == ENOSYS;
+    if (self->refused) {
+        peer_kill(&one->peer);
+        return TRACE_FAILED;
+    }
+    peer_send(&one->peer, "%s", command);
+    return trace_until(&one->traced, one->peer.fd, step, &self->mask);
+}
+
+static void end_saver(stage *self, saver *one)
+{
+    trace_kill(&one->traced, &self->mask);
+    close(one->peer.fd);
+}
+
+/* The step of a whole save at which such a call begins, or has ended: the first one or the last. */
+static size_t find_step(stage *self, long call, int ended, int first)
+{
+    const trace *traced = &self->b.traced;
+    size_t found = SIZE_MAX;
+    begin(self);
+    enum trace_end end = save_until(self, &self->b, SAVE, SIZE_MAX);
+    if (!self->refused) {
+        assert_int_equal(end, TRACE_READABLE);
+        assert_answer(peer_hear(&self->b.peer));
+        for (size_t i = 0; i < traced->step && !(first && found != SIZE_MAX); i++)
+            if (traced->log[i].call == call && traced->log[i].ended == ended)
+                found = i;
+        end_saver(self, &self->b);
+        assert_true(found != SIZE_MAX);
+    }
+    assert_answer(peer_ask(&self->a, "close"));
+    return found;
+}
+
+static int holds(peer *who, const char *model)
+{
+    assert_answer(peer_ask(who, "look"));
+    return strstr(who->answer, model) != NULL;
+}
+
+/* It goes on, and its commit succeeds. */
+static void go_on(stage *self, saver *one)
+{
+    trace_continue(&one->traced);
+    assert_int_equal(trace_run(&one->traced, one->peer.fd, SIZE_MAX, &self->mask), TRACE_READABLE);
+    assert_answer(peer_hear(&one->peer));
+    end_saver(self, one);
+}
+
+static void end(stage *self)
+{
+    assert_true(holds(&self->a, "new{"));
+    assert_answer(peer_ask(&self->a, "check"));
+    assert_answer(peer_ask(&self->a, "close"));
+}
+
+/* The step at which a saver that does the same has written to the index. */
+static size_t find_commit(const trace *other)
+{
+    size_t step = other->step;
+    while (step > 0 && !trace_wrote(&other->log[step - 1]))
+        step--;
+    return step - 1;
+}
+
+static void stopped_in_the_sync(void **state)
+{
+    stage *self = *state;
+    for (int ended = 0; ended < 2; ended++) {
+        size_t step = find_step(self, SYS_fdatasync, ended, 0);
+        if (self->refused)
+            skip();
+        begin(self);
+        assert_int_equal(save_until(self, &self->b, SAVE, step), TRACE_STOPPED);
+        assert_true(holds(&self->a, "new{"));
+        assert_answer(peer_ask(&self->a, "save other - 200 1 1000"));
+        assert_answer(peer_ask(&self->a, "save another - 201 1 20480"));
+        go_on(self, &self->b);
+        assert_true(holds(&self->a, "another{"));
+        end(self);
+    }
+}
+
+/* Process C has appended its record, too, when B is killed in its sync: C is not told of a failure
+ * that was not its own. */
+static void killed_in_the_sync(void **state)
+{
+    stage *self = *state;
+    for (int ended = 0; ended < 2; ended++) {
+        size_t lock = find_step(self, SYS_fcntl, 0, 1);
+        if (self->refused)
+            skip();
+        size_t step = find_step(self, SYS_fdatasync, ended, 0);
+        begin(self);
+        assert_int_equal(save_until(self, &self->c, "save other - 200 1 1000", lock),
+                         TRACE_STOPPED);
+        assert_int_equal(save_until(self, &self->b, SAVE, step), TRACE_STOPPED);
+        trace_continue(&self->c.traced);
+        /* up to where it has put its commit into the index */
+        assert_int_equal(trace_until(&self->c.traced, self->c.peer.fd, find_commit(&self->b.traced),
+                                     &self->mask),
+                         TRACE_STOPPED);
+        end_saver(self, &self->b);
+        go_on(self, &self->c);
+        assert_true(holds(&self->a, "other{"));
+        end(self);
+    }
+}
+
+/* Reads go on; a save ends with a timeout that names the process. */
+static void stopped_in_the_append(void **state)
+{
+    stage *self = *state;
+    char pid[32];
+    for (int ended = 0; ended < 2; ended++) {
+        size_t step = find_step(self, SYS_pwrite64, ended, 0);
+        if (self->refused)
+            skip();
+        begin(self);
+        assert_int_equal(save_until(self, &self->b, SAVE, step), TRACE_STOPPED);
+        assert_true(holds(&self->a, "keep{"));
+        snprintf(pid, sizeof pid, "process %ld (", (long)self->b.peer.process);
+        peer_ask(&self->a, "save other - 200 1 20480");
+        assert_non_null(strstr(self->a.answer, "error: save: timeout"));
+        assert_non_null(strstr(self->a.answer, pid));
+        assert_non_null(strstr(self->a.answer, "stopped)"));
+        go_on(self, &self->b);
+        assert_false(holds(&self->a, "other{"));
+        assert_answer(peer_ask(&self->a, "save other - 200 1 20480"));
+        end(self);
+    }
+}
+
+int main(int count, char **arguments)
+{
+    if (count == 3 && strcmp(arguments[1], "peer") == 0) {
+        lig_log_set(store_peer_quiet, NULL);
+        return store_peer_main(atoi(arguments[2]));
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(stopped_in_the_sync, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(killed_in_the_sync, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stopped_in_the_append, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
