@@ -244,6 +244,8 @@ static inline lig_status peer_run(store_peer *self, const char *verb, const char
         return peer_check(self, LIG_CHECK_REPAIR, answer);
     if (strcmp(verb, "look") == 0)
         return peer_look(self, answer);
+    if (strcmp(verb, "describe") == 0)
+        return lig_store_describe(self->store, answer, PEER_TEXT_BYTES);
     peer_close(self);
     return strcmp(verb, "close") == 0 ? LIG_OK : LIG_E_INVALID;
 }

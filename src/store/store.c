@@ -243,7 +243,7 @@ static lig_status open_parts(lig_store *store, const char *text)
         LIG_TRY(ligi_catalog_view_begin(store, &view));
         ligi_catalog_view_end(&view);
     }
-    return store->mode == 'r' ? LIG_OK : ligi_orphans_remove(store, NULL, NULL);
+    return store->mode == 'r' ? LIG_OK : ligi_orphans_tidy(store);
 }
 
 lig_status lig_store_open(lig_store **out, const char *uri)

@@ -188,6 +188,10 @@ static void stopped_in_the_append(void **state)
         assert_non_null(strstr(self->a.answer, "error: save: timeout"));
         assert_non_null(strstr(self->a.answer, pid));
         assert_non_null(strstr(self->a.answer, "stopped)"));
+        assert_non_null(strstr(peer_ask(&self->a, "describe"), pid));
+        assert_answer(peer_ask(&self->a, "open %s?mode=r", self->place));
+        assert_non_null(strstr(peer_ask(&self->a, "describe"), pid)); /* for ligament info */
+        assert_answer(peer_ask(&self->a, "open %s?wait=1", self->place));
         go_on(self, &self->b);
         assert_false(holds(&self->a, "other{"));
         assert_answer(peer_ask(&self->a, "save other - 200 1 20480"));

@@ -353,6 +353,8 @@ static void file_describe(void *opaque, char *text, size_t text_bytes)
     }
     if (self->catalog != NULL)
         ligi_file_catalog_holder(self->catalog, holder, sizeof holder);
+    else if (self->reader != NULL)
+        ligi_file_reader_writer(self->reader, holder, sizeof holder);
     snprintf(text, text_bytes, "%s, %s%s%s%s%s", ring, self->direct_note,
              self->options.fsync ? "" : ", no fsync", share,
              holder[0] ? ", write lock held by " : "", holder);

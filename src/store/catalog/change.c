@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "store/catalog/catalog_wait.h"
 #include "store/catalog/event.h"
 #include "store/catalog/fingerprint_index.h"
 #include "store/catalog/footer_read.h"
@@ -389,7 +390,7 @@ static size_t claim_dead(lig_store *store, ligi_count *counts, size_t count)
 static lig_status release_named(lig_store *store, ligi_count *counts, size_t count)
 {
     ligi_catalog_view view;
-    LIG_TRY(store->volume->ops->catalog_settle(store->volume->self));
+    LIG_TRY(ligi_catalog_settle(store, NULL, LIGI_CATALOG_TIDY_NS));
     LIG_TRY(ligi_catalog_view_begin(store, &view));
     for (size_t i = 0; i < count; i++) {
         ligi_pack_record record;
@@ -434,22 +435,6 @@ static void remove_packs(lig_store *store, ligi_change *change, uint64_t *freed)
     }
 }
 
-/* In slices, so that the wait can be interrupted. */
-static lig_status lock_catalog(const ligi_commit *commit, int64_t end)
-{
-    lig_store *store = commit->store;
-    const ligi_interrupt *interrupt = commit->interrupt ? commit->interrupt : &store->interrupt;
-    for (;;) {
-        int64_t left = end - ligi_now_ns();
-        int64_t slice = left < LIGI_WAIT_SLICE_NS ? left : LIGI_WAIT_SLICE_NS;
-        lig_status status =
-            store->volume->ops->catalog_lock(store->volume->self, slice > 0 ? slice : 0);
-        if (status != LIG_E_TIMEOUT || left <= LIGI_WAIT_SLICE_NS)
-            return status;
-        LIG_TRY(ligi_interrupt_check(interrupt, "the catalog", store));
-    }
-}
-
 static lig_status make_change(const ligi_commit *commit, ligi_change *change, uint64_t *version)
 {
     ligi_catalog_view view;
@@ -486,12 +471,13 @@ static lig_status try_commit(const ligi_commit *commit, int locked)
 lig_status ligi_change_commit_as(const ligi_commit *commit)
 {
     lig_store *store = commit->store;
+    const ligi_interrupt *interrupt = commit->interrupt ? commit->interrupt : &store->interrupt;
     lig_status status = LIG_E_BUSY;
     int64_t begin = ligi_now_ns(), end = begin + store->commit_ns;
     for (int i = 0; i < COMMIT_TRIES && status == LIG_E_BUSY && (i == 0 || ligi_now_ns() < end);
          i++) {
         int lock = store->volume->ops->catalog_lock != NULL && (!commit->slow || i >= SLOW_TRIES);
-        status = lock ? lock_catalog(commit, end) : LIG_OK;
+        status = lock ? ligi_catalog_lock(store, interrupt, end) : LIG_OK;
         if (status == LIG_OK)
             status = try_commit(commit, lock);
     }

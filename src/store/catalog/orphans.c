@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "store/catalog/catalog_view.h"
+#include "store/catalog/catalog_wait.h"
 #include "store/catalog/footer_read.h"
 
 #include <stdlib.h>
@@ -59,7 +60,7 @@ int ligi_orphans_named(lig_store *store, uint64_t pack)
  * settled; before that, the commit of a killed process may not. */
 int ligi_orphans_unnamed(lig_store *store, uint64_t pack)
 {
-    return store->volume->ops->catalog_settle(store->volume->self) == LIG_OK &&
+    return ligi_catalog_settle(store, NULL, LIGI_CATALOG_TIDY_NS) == LIG_OK &&
            !ligi_orphans_named(store, pack);
 }
 
@@ -75,46 +76,69 @@ int ligi_orphans_owned(lig_store *store, uint64_t pack)
     return status == LIG_OK && memcmp(header.uuid, store->uuid, sizeof header.uuid) == 0;
 }
 
-static void remove_orphan(lig_store *store, uint64_t pack, uint64_t *packs, uint64_t *bytes)
+typedef struct orphan_removal {
+    lig_store *store;
+    int tidies; /* nobody asked for it, and nobody is to wait for it */
+    uint64_t packs, bytes;
+} orphan_removal;
+
+/* Fails only when the catalog cannot be settled. */
+static lig_status remove_orphan(orphan_removal *self, uint64_t pack)
 {
+    lig_store *store = self->store;
     const lig_volume_ops *ops = store->volume->ops;
     void *claim = NULL;
     uint64_t size = 0;
     if (ops->pack_claim(store->volume->self, pack, &claim) != LIG_OK)
-        return;
-    if (ligi_orphans_unnamed(store, pack) && ligi_orphans_owned(store, pack)) {
+        return LIG_OK;
+    lig_status status = ligi_catalog_settle(store, self->tidies ? NULL : &store->interrupt,
+                                            self->tidies ? LIGI_CATALOG_TIDY_NS : store->commit_ns);
+    if (status == LIG_OK && !ligi_orphans_named(store, pack) && ligi_orphans_owned(store, pack)) {
         (void)ops->pack_size(store->volume->self, pack, &size);
         if (ops->pack_remove(store->volume->self, pack) == LIG_OK) {
-            *packs += 1;
-            *bytes += size;
+            self->packs += 1;
+            self->bytes += size;
         }
     }
     ops->pack_close(claim);
+    return status;
 }
 
-lig_status ligi_orphans_remove(lig_store *store, uint64_t *packs, uint64_t *bytes)
+static lig_status remove_all(orphan_removal *self)
 {
+    lig_store *store = self->store;
     orphan_list found = {0};
     ligi_catalog_view view;
-    uint64_t removed = 0, freed = 0;
     /* What is removed is decided for each pack, under its claim, from a settled catalog. Where
      * there is nothing to remove, nobody is waited for. */
     LIG_TRY(ligi_catalog_view_begin(store, &view));
     lig_status status = collect(store, &view, &found);
     ligi_catalog_view_end(&view);
     for (size_t i = 0; i < found.count && status == LIG_OK; i++)
-        remove_orphan(store, found.packs[i], &removed, &freed);
+        status = remove_orphan(self, found.packs[i]);
     free(found.packs);
-    if (packs)
-        *packs += removed;
-    if (bytes)
-        *bytes += freed;
     return status;
+}
+
+lig_status ligi_orphans_remove(lig_store *store, uint64_t *packs, uint64_t *bytes)
+{
+    orphan_removal removal = {.store = store};
+    lig_status status = remove_all(&removal);
+    *packs += removal.packs;
+    *bytes += removal.bytes;
+    return status;
+}
+
+lig_status ligi_orphans_tidy(lig_store *store)
+{
+    orphan_removal removal = {.store = store, .tidies = 1};
+    lig_status status = remove_all(&removal);
+    return status == LIG_E_TIMEOUT ? LIG_OK : status;
 }
 
 void ligi_orphans_remove_pack(lig_store *store, uint64_t pack)
 {
-    uint64_t packs = 0, bytes = 0;
+    orphan_removal removal = {.store = store, .tidies = 1};
     if (!ligi_orphans_named(store, pack))
-        remove_orphan(store, pack, &packs, &bytes);
+        (void)remove_orphan(&removal, pack);
 }

@@ -1,6 +1,7 @@
 #include "store/load/ref.h"
 
 #include "base/error.h"
+#include "store/catalog/catalog_wait.h"
 #include "store/catalog/orphans.h"
 #include "store/format/labels.h"
 
@@ -193,7 +194,7 @@ static lig_status lost(const lig_ref *ref, int *again)
     uint64_t version = 0;
     int current = 0;
     *again = 0;
-    LIG_TRY(ref->store->volume->ops->catalog_settle(ref->store->volume->self));
+    LIG_TRY(ligi_catalog_settle(ref->store, &ref->store->interrupt, ref->store->commit_ns));
     LIG_TRY(is_current(ref, &version, &current));
     if (current)
         return lig_fail(LIG_E_CORRUPT, "model '%s': a pack that it needs is missing", name);

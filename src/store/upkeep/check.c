@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/hash.h"
+#include "store/catalog/catalog_wait.h"
 #include "store/catalog/change.h"
 #include "store/catalog/event.h"
 #include "store/catalog/fingerprint_index.h"
@@ -410,7 +411,10 @@ static lig_status check(check_run *self)
     if (self->flags & LIG_CHECK_REPAIR && self->report->shown.problem_count > 0)
         LIG_TRY(ligi_adopt(self->store, self->report, &adopted));
     self->known = self->report->shown.problem_count;
-    (void)self->store->volume->ops->catalog_settle(self->store->volume->self);
+    lig_status status =
+        ligi_catalog_settle(self->store, &self->store->interrupt, self->store->commit_ns);
+    if (status == LIG_E_CLOSED)
+        return status;
     LIG_TRY(audit(self));
     LIG_TRY(ligi_alloc(&self->buffer, BUFFER_BYTES, "a check"));
     LIG_TRY(list_ids(self));

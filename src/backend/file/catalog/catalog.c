@@ -220,7 +220,7 @@ static lig_status lock_once(ligi_file_catalog *self)
 
 void ligi_file_catalog_holder(ligi_file_catalog *self, char *text, size_t text_bytes)
 {
-    ligi_head_holder(&self->log.head, text, text_bytes);
+    ligi_head_writer(self->log.head.fd, text, text_bytes);
 }
 
 /* What happens under the lock: the index reads on to the end of the log, then the edit (may be

@@ -405,6 +405,19 @@ lig_status ligi_file_reader_begin(ligi_file_reader *self, void **snapshot, uint6
     return status;
 }
 
+/* Where several hosts write, each has a lock of its own. */
+void ligi_file_reader_writer(ligi_file_reader *self, char *text, size_t text_bytes)
+{
+    int fd;
+
+    text[0] = '\0';
+    if (ligi_entry_open(self->folder_fd, self->log.folder.fd, self->place, LIGI_NAME_HEAD, O_RDONLY,
+                        &fd) != LIG_OK)
+        return;
+    ligi_head_writer(fd, text, text_bytes);
+    close(fd);
+}
+
 /* A reader has no lock that would keep writers from replacing files while it reads them: what looks
  * damaged is read again before it counts. */
 lig_status ligi_file_reader_verify(ligi_file_reader *self, lig_catalog_problem problem,

@@ -15,6 +15,9 @@ void ligi_file_reader_close(ligi_file_reader *reader, int forked);
 /* The snapshot is one of catalog_snapshot.h; it shows all that the log held at the call. */
 lig_status ligi_file_reader_begin(ligi_file_reader *reader, void **snapshot, uint64_t *version);
 
+/* Names the process that holds the write lock; "" when nobody does. */
+void ligi_file_reader_writer(ligi_file_reader *reader, char *text, size_t text_bytes);
+
 /* The volume's catalog_verify, which repairs nothing here, catalog_events and catalog_wait. */
 lig_status ligi_file_reader_verify(ligi_file_reader *reader, lig_catalog_problem problem,
                                    void *context);

@@ -376,9 +376,8 @@ int ligi_head_stopped(const ligi_head *head, ligi_head_which which)
     return is_stopped(&look);
 }
 
-static void name_holder(const ligi_head *head, ligi_head_which which, char *text, size_t bytes)
+static void name_process(int pid, char *text, size_t bytes)
 {
-    int pid = atomic_load(&head->page->holders[which]);
     process_look look;
 
     if (pid <= 0) {
@@ -390,13 +389,16 @@ static void name_holder(const ligi_head *head, ligi_head_which which, char *text
              is_stopped(&look) ? ", stopped" : "");
 }
 
-void ligi_head_holder(ligi_head *head, char *text, size_t text_bytes)
+void ligi_head_writer(int fd, char *text, size_t text_bytes)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LIGI_HEAD_WRITE, .l_len = 1};
+    ligi_head_page page;
 
     text[0] = '\0';
-    if (fcntl(head->fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK)
-        name_holder(head, LIGI_HEAD_WRITE, text, text_bytes);
+    if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK &&
+        pread(fd, &page, sizeof page, 0) == (ssize_t)sizeof page)
+        name_process(atomic_load(&page.holders[LIGI_HEAD_WRITE]), text, text_bytes);
 }
 
 static int take_thread(ligi_head_lock *lock, int64_t timeout_ns)
@@ -448,7 +450,7 @@ lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeou
     }
     if (status != LIG_E_TIMEOUT || which == LIGI_HEAD_SYNC)
         return status;
-    name_holder(head, which, holder, sizeof holder);
+    name_process(atomic_load(&head->page->holders[which]), holder, sizeof holder);
     return lig_fail(LIG_E_TIMEOUT,
                     "%s: %s holds the write lock of the log (if it is stopped, continue or end it)",
                     head->place, holder);

@@ -50,8 +50,9 @@ void ligi_head_release(ligi_head *head, ligi_head_which which);
 int ligi_head_mine(ligi_head *head, ligi_head_which which);
 /* 1 when the process that holds it has been stopped (SIGSTOP, a debugger). */
 int ligi_head_stopped(const ligi_head *head, ligi_head_which which);
-/* A sentence about the process that holds LIGI_HEAD_WRITE, or "" when nobody does. */
-void ligi_head_holder(ligi_head *head, char *text, size_t text_bytes);
+/* Names the process that holds LIGI_HEAD_WRITE of the head with this descriptor, which may be open
+ * for reading only; "" when nobody does. */
+void ligi_head_writer(int fd, char *text, size_t text_bytes);
 
 /* The lock that every user of the log holds, shared. `alone`: exclusively, for the first and the
  * last one; LIG_E_BUSY without a sentence when there are others. A shared wish waits for those who

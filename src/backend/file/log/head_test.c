@@ -21,7 +21,7 @@ static void locks_end_with_their_process(void **state)
     ligi_head *head = &scene->log.head;
     char holder[128], wanted[32];
 
-    ligi_head_holder(head, holder, sizeof holder);
+    ligi_head_writer(head->fd, holder, sizeof holder);
     assert_string_equal(holder, "");
     pid_t child = child_start(take_and_wait, scene);
     assert_status(ligi_head_take(head, LIGI_HEAD_WRITE, 0), LIG_E_TIMEOUT);
@@ -29,7 +29,7 @@ static void locks_end_with_their_process(void **state)
     assert_says(wanted);
     assert_status(ligi_head_take(head, LIGI_HEAD_WRITE, SECOND / 50), LIG_E_TIMEOUT);
     assert_says(wanted);
-    ligi_head_holder(head, holder, sizeof holder);
+    ligi_head_writer(head->fd, holder, sizeof holder);
     assert_non_null(strstr(holder, wanted));
     assert_false(ligi_head_mine(head, LIGI_HEAD_WRITE));
     assert_ok(ligi_head_take(head, LIGI_HEAD_SYNC, 0)); /* another lock */
@@ -40,7 +40,7 @@ static void locks_end_with_their_process(void **state)
     assert_ok(ligi_head_take(head, LIGI_HEAD_WRITE, 10 * SECOND));
     assert_true(ligi_head_mine(head, LIGI_HEAD_WRITE));
     ligi_head_release(head, LIGI_HEAD_WRITE);
-    ligi_head_holder(head, holder, sizeof holder);
+    ligi_head_writer(head->fd, holder, sizeof holder);
     assert_string_equal(holder, "");
 }
 
