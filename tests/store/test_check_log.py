@@ -44,3 +44,34 @@ def test_the_torn_record_of_a_killed_writer_is_no_problem(tmp_path: Path) -> Non
         store.save("c", SMALL)
         assert sorted(model.name for model in store.models()) == ["a", "c"]
         assert store.check().problems == []
+
+
+def test_the_frame_of_every_pack_is_checked(tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    large = {"w": np.arange(1 << 14, dtype=np.float64)}
+    with Store(place) as store:
+        store.save("a", large)
+        store.save("child", {**large, "v": np.ones(1 << 14)}, parent="a")
+        (pack, _) = sorted((place / "packs").glob("*.pack"), key=lambda path: path.stat().st_size)
+        for offset in (20, -20):  # the header's hash covers one, the trailer's the other
+            content = bytearray(pack.read_bytes())
+            content[offset] ^= 1
+            pack.write_bytes(content)
+            (problem,) = store.check().problems
+            assert pack.stem in problem and "is damaged" in problem
+            with Store(place, mode="r") as reader:
+                assert reader.check().problems == [problem]
+            content[offset] ^= 1
+            pack.write_bytes(content)
+            assert store.check().problems == []
+        content[20] ^= 1
+        pack.write_bytes(content)
+        report = store.check(repair=True)
+        assert len(report.problems) == 1 and report.repaired == 1
+        assert not pack.exists() and store.check().problems == []
+        for name in ("a", "child"):
+            assert np.array_equal(store.load(name)["w"], large["w"])
+    shutil.rmtree(place / "log")
+    (place / "index.mdb").unlink()
+    with Store(place) as store:  # made from the packs alone
+        assert sorted(model.name for model in store.models()) == ["a", "child"]

@@ -4,6 +4,7 @@
 #include "store/catalog/change.h"
 #include "store/catalog/event.h"
 #include "store/catalog/fingerprint_index.h"
+#include "store/catalog/footer_read.h"
 #include "store/catalog/orphans.h"
 #include "store/load/fetch.h"
 #include "store/upkeep/adopt.h"
@@ -330,8 +331,7 @@ static lig_status check_stray(check_run *self, uint64_t pack)
 {
     ligi_volume *volume = self->store->volume;
     void *claim = NULL;
-    if (self->store->mode == 'r' || ligi_orphans_named(self->store, pack) ||
-        volume->ops->pack_claim(volume->self, pack, &claim) != LIG_OK)
+    if (self->store->mode == 'r' || volume->ops->pack_claim(volume->self, pack, &claim) != LIG_OK)
         return LIG_OK;
     int named = !ligi_orphans_unnamed(self->store, pack); /* committed since the first look */
     int leftover = !named && ligi_orphans_owned(self->store, pack);
@@ -347,14 +347,48 @@ static lig_status check_stray(check_run *self, uint64_t pack)
                            (unsigned long long)pack);
 }
 
-static lig_status check_strays(check_run *self)
+/* Loads need neither header nor footer of a pack, but a lost catalog is made from them. */
+static lig_status verify_frame(const check_run *self, uint64_t pack)
+{
+    ligi_pack_header header = {0};
+    ligi_pack_trailer trailer;
+    void *footer = NULL;
+    lig_status status = ligi_footer_read(self->store->volume, pack, &header, &trailer, &footer);
+    free(footer);
+    LIG_TRY(status);
+    if (memcmp(header.uuid, self->store->uuid, sizeof header.uuid) != 0 ||
+        memcmp(header.secret, self->store->secret, sizeof header.secret) != 0)
+        return lig_fail(LIG_E_CORRUPT, "the pack's header is another store's");
+    return LIG_OK;
+}
+
+static lig_status check_frame(check_run *self, uint64_t pack)
+{
+    ligi_failure failure;
+    lig_status status = verify_frame(self, pack);
+    if (status != LIG_E_CORRUPT && status != LIG_E_UNSUPPORTED)
+        return status == LIG_E_NOTFOUND ? LIG_OK : status; /* removed, or told with its models */
+    ligi_failure_take(&failure, status);
+    if (!ligi_orphans_named(self->store, pack))
+        return LIG_OK;
+    LIG_TRY(
+        ligi_report_add(self->report, "pack %016llx: %s", (unsigned long long)pack, failure.text));
+    if (!(self->flags & LIG_CHECK_REPAIR) || status == LIG_E_UNSUPPORTED)
+        return LIG_OK;
+    LIG_TRY(ligi_compact_pack(self->store, pack, &self->report->shown.freed_bytes));
+    self->mended += !ligi_orphans_named(self->store, pack);
+    return LIG_OK;
+}
+
+static lig_status check_packs(check_run *self)
 {
     const lig_volume_ops *ops = self->store->volume->ops;
     uint64_t pack = 0;
     lig_status status;
     while ((status = ops->pack_next(self->store->volume->self, pack, &pack)) == LIG_OK) {
         self->report->shown.packs++;
-        status = check_stray(self, pack);
+        status = ligi_orphans_named(self->store, pack) ? check_frame(self, pack)
+                                                       : check_stray(self, pack);
         if (status != LIG_OK)
             break;
     }
@@ -426,7 +460,7 @@ static lig_status check(check_run *self)
     }
     if (self->reindex)
         LIG_TRY(commit_slowly(self, mend_index));
-    LIG_TRY(check_strays(self));
+    LIG_TRY(check_packs(self));
     if (self->flags & LIG_CHECK_REPAIR)
         LIG_TRY(ligi_orphans_remove(self->store, &self->mended, &self->report->shown.freed_bytes));
     self->report->shown.repaired = self->mended + adopted;

@@ -137,20 +137,39 @@ static lig_status choose(compaction *self, const ligi_catalog_view *view)
     return LIG_OK;
 }
 
+static lig_status find_users(compaction *self, const ligi_catalog_view *view)
+{
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    lig_status status = LIG_OK;
+    while (status == LIG_OK && self->orphan_count &&
+           ligi_catalog_view_next(view, LIGI_TABLE_MODEL, &walk, &item, &status))
+        status = add_user(self, view, &item);
+    ligi_ownership_sum(&self->ownership);
+    return status;
+}
+
 static lig_status look(compaction *self)
 {
     ligi_catalog_view view;
-    ligi_walk walk = {0};
-    lig_catalog_item item;
     LIG_TRY(ligi_catalog_view_begin(self->store, &view));
     lig_status status = find_orphans(self, &view);
-    while (status == LIG_OK && self->orphan_count &&
-           ligi_catalog_view_next(&view, LIGI_TABLE_MODEL, &walk, &item, &status))
-        status = add_user(self, &view, &item);
-    if (status == LIG_OK) {
-        ligi_ownership_sum(&self->ownership);
+    if (status == LIG_OK)
+        status = find_users(self, &view);
+    if (status == LIG_OK)
         status = choose(self, &view);
-    }
+    ligi_catalog_view_end(&view);
+    return status;
+}
+
+static lig_status look_at_one(compaction *self, uint64_t pack)
+{
+    ligi_catalog_view view;
+    LIG_TRY(ligi_grow(&self->orphans, &self->orphan_capacity, 1, sizeof *self->orphans,
+                      "a compaction"));
+    self->orphans[self->orphan_count++] = pack;
+    LIG_TRY(ligi_catalog_view_begin(self->store, &view));
+    lig_status status = find_users(self, &view);
     ligi_catalog_view_end(&view);
     return status;
 }
@@ -387,16 +406,40 @@ static lig_status move_model(compaction *self, uint64_t id)
     return is_damage(status) ? LIG_OK : status;
 }
 
+static lig_status move_users(compaction *self)
+{
+    lig_status status = LIG_OK;
+    for (size_t i = 0; i < self->user_count && self->orphan_count && status == LIG_OK; i++)
+        status = move_model(self, self->users[i]);
+    return status;
+}
+
+static void compaction_fini(compaction *self)
+{
+    free(self->orphans);
+    free(self->users);
+    ligi_ownership_fini(&self->ownership);
+}
+
 lig_status ligi_compact_packs(lig_store *store, uint64_t *packs, uint64_t *bytes)
 {
     compaction self = {.store = store};
     lig_status status = look(&self);
-    for (size_t i = 0; i < self.user_count && self.orphan_count && status == LIG_OK; i++)
-        status = move_model(&self, self.users[i]);
+    if (status == LIG_OK)
+        status = move_users(&self);
     *packs += self.orphan_count;
     *bytes += self.freed;
-    free(self.orphans);
-    free(self.users);
-    ligi_ownership_fini(&self.ownership);
+    compaction_fini(&self);
     return status;
+}
+
+lig_status ligi_compact_pack(lig_store *store, uint64_t pack, uint64_t *freed)
+{
+    compaction self = {.store = store};
+    lig_status status = look_at_one(&self, pack);
+    if (status == LIG_OK)
+        status = move_users(&self);
+    *freed += self.freed;
+    compaction_fini(&self);
+    return is_damage(status) ? LIG_OK : status;
 }
