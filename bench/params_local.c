@@ -9,7 +9,7 @@
  * medians of rounds, ratios medians of the ratios within a round. Time is the threads' own, so that
  * neighbours on a busy machine do not count. */
 #include "params/rows/table_state.h"
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -5,7 +5,8 @@
 #include "params/rows/row.h"
 #include "params/rows/row_kernels.h"
 #include "params/rows/table_state.h"
-#include "params/state/node_state.h"
+#include "params/state/node.h"
+#include "params/state/node_wait.h"
 #include "params/tables/row_install.h"
 
 enum { KEYS = 128, LENGTH = 32, BATCH = 24, TURNS = LIGI_ROW_ATOMIC ? 1000 : 10000 };

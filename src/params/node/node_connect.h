@@ -2,7 +2,7 @@
 #ifndef LIGI_NODE_CONNECT_H
 #define LIGI_NODE_CONNECT_H
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 /* Opens the endpoint, joins the group, creates the tables, connects to the other nodes. After a
  * failure ligi_node_leave and close release what was created. */

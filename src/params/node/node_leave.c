@@ -7,6 +7,8 @@
 #include "params/node/node_connect.h"
 #include "params/node/params_barrier.h"
 #include "params/requests/request_serve.h"
+#include "params/state/node_check.h"
+#include "params/state/node_wait.h"
 #include "params/sync/sync_round.h"
 
 #include <stdlib.h>

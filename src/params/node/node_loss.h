@@ -3,7 +3,7 @@
 #ifndef LIGI_NODE_LOSS_H
 #define LIGI_NODE_LOSS_H
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 /* The node's `lost` hook: requests of workers fail, sync ends. */
 void ligi_node_end_waits(lig_params *node);

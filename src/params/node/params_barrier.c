@@ -1,10 +1,12 @@
 #include "params/node/params_barrier.h"
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 #include "base/clock.h"
 #include "group/barrier_wait.h"
 #include "net/progress.h"
+#include "params/state/node_check.h"
+#include "params/state/node_wait.h"
 
 #define REASON_NS INT64_C(1000000000)
 

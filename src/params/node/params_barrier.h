@@ -2,7 +2,7 @@
 #ifndef LIGI_PARAMS_BARRIER_H
 #define LIGI_PARAMS_BARRIER_H
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 /* All nodes; all workers of all nodes. No lock. */
 lig_status ligi_node_barrier(lig_params *node, ligi_barrier_kind occasion, int64_t timeout_ns);

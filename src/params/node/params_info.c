@@ -1,6 +1,8 @@
 #include "params/node/params_info.h"
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
+#include "params/state/node_check.h"
+#include "params/state/node_wait.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/row_access.h"
 #include "params/tables/table_info.h"

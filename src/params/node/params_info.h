@@ -2,7 +2,7 @@
 #ifndef LIGI_PARAMS_INFO_H
 #define LIGI_PARAMS_INFO_H
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 void ligi_params_counts_add(const ligi_params_counts *counts, lig_params_stats *stats);
 

@@ -1,6 +1,6 @@
 #include "params/node/params_open.h"
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 #include "base/clock.h"
 #include "params/node/node_connect.h"
@@ -8,6 +8,7 @@
 #include "params/requests/request_complete.h"
 #include "params/sampling/sampling.h"
 #include "params/snapshot/snapshot_agree.h"
+#include "params/state/node_check.h"
 #include "params/state/send_buffer.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/table_info.h"

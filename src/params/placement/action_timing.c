@@ -7,7 +7,6 @@
 #define SMOOTHING 0.1
 #define IDLE_ROUNDS 16 /* a longer pause says nothing about the length of a round */
 #define WINDOW_MAX 1e15
-#define STALLED_ROUNDS 2
 
 void ligi_action_timing_init(ligi_action_timing *timing)
 {
@@ -43,19 +42,4 @@ int64_t ligi_action_timing_window(const ligi_action_timing *timing)
     int64_t window = ligi_poisson_bound(2 * lambda);
 
     return window > 0 ? window : 1;
-}
-
-void ligi_throttle_round(ligi_throttle *throttle, uint64_t wants, int64_t now_ns, int64_t round_ns)
-{
-    int moves = wants < throttle->limit || throttle->limit == 0;
-
-    if (!moves && now_ns - throttle->since_ns < STALLED_ROUNDS * round_ns)
-        return;
-    throttle->limit = moves ? LIGI_WANTS_GOOD : wants + LIGI_WANTS_GOOD;
-    throttle->since_ns = now_ns;
-}
-
-int ligi_throttle_holds(const ligi_throttle *throttle, uint64_t wants, int begun)
-{
-    return wants >= (begun ? 2 * throttle->limit : throttle->limit);
 }

@@ -73,37 +73,6 @@ static void a_pause_is_no_long_round(void **state)
     assert_true(ligi_action_timing_window(&timing) >= 1);
 }
 
-static void so_many_rows_are_under_way(void **state)
-{
-    ligi_throttle throttle = {0};
-    const uint64_t good = LIGI_WANTS_GOOD;
-
-    (void)state;
-    ligi_throttle_round(&throttle, 5 * good, 1000, 100);
-    assert_false(ligi_throttle_holds(&throttle, good - 1, 0));
-    assert_true(ligi_throttle_holds(&throttle, good, 0));
-    assert_false(ligi_throttle_holds(&throttle, 2 * good - 1, 1));
-    assert_true(ligi_throttle_holds(&throttle, 2 * good, 1));
-}
-
-static void what_does_not_come_holds_nothing_up(void **state)
-{
-    ligi_throttle throttle = {0};
-    const uint64_t good = LIGI_WANTS_GOOD;
-
-    (void)state;
-    ligi_throttle_round(&throttle, 0, 1000, 100);
-    ligi_throttle_round(&throttle, good, 1199, 100);
-    assert_true(ligi_throttle_holds(&throttle, good, 0));
-    ligi_throttle_round(&throttle, good, 1200, 100);
-    assert_false(ligi_throttle_holds(&throttle, 2 * good - 1, 0));
-    assert_true(ligi_throttle_holds(&throttle, 2 * good, 0));
-    ligi_throttle_round(&throttle, 2 * good, 1399, 100);
-    assert_true(ligi_throttle_holds(&throttle, 2 * good, 0));
-    ligi_throttle_round(&throttle, 2 * good - 1, 1399, 100); /* one has come */
-    assert_true(ligi_throttle_holds(&throttle, good, 0));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,8 +80,6 @@ int main(void)
         cmocka_unit_test(what_was_seen_last_counts_when_it_is_more),
         cmocka_unit_test(it_converges),
         cmocka_unit_test(a_pause_is_no_long_round),
-        cmocka_unit_test(so_many_rows_are_under_way),
-        cmocka_unit_test(what_does_not_come_holds_nothing_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

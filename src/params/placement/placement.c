@@ -1,10 +1,11 @@
 /* One node's part in relocation and replication: received items, changes of interest, rounds. */
 #include "params/placement/placement.h"
 
-#include "params/placement/placement_owner.h"
-#include "params/placement/placement_replica.h"
+#include "params/placement/owner_protocol.h"
+#include "params/placement/replica_protocol.h"
 #include "params/tables/row_access.h"
 #include "params/tables/row_install.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
 #include <stdlib.h>

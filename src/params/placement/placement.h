@@ -3,7 +3,7 @@
  * what is to be sent (sync_send.h). Everything runs under one lock, the caller's; workers read and
  * write rows meanwhile without it.
  *
- * placement_owner.h is the side of a row's owner, placement_replica.h that of any other node,
+ * owner_protocol.h is the side of a row's owner, replica_protocol.h that of any other node,
  * placement_policy.h decides whether a row is relocated or replicated.
  *
  * Items (params_message.h), each about one key:

@@ -1,8 +1,8 @@
 /* Messages of sync from hostile nodes, in any order, between rounds of a node that is interested in
  * this and that: refused, or taken in without a step outside. */
+#include "params/placement/owner_protocol.h"
 #include "params/placement/placement.h"
-#include "params/placement/placement_owner.h"
-#include "params/placement/placement_replica.h"
+#include "params/placement/replica_protocol.h"
 #include "params/tables/row_access.h"
 
 #include <assert.h>

@@ -2,11 +2,12 @@
  * request_send.c and request_serve.c do is done here in a few lines. Messages arrive in any order
  * across links and in order on each. Every worker adds to an element of its own, so that what it
  * must find there is known exactly at all times. */
-#include "params/placement/placement_owner.h"
-#include "params/placement/placement_replica.h"
+#include "params/placement/owner_protocol.h"
 #include "params/placement/placement_testing.h"
+#include "params/placement/replica_protocol.h"
 #include "params/tables/row_access.h"
 #include "params/tables/row_install.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
 enum { OPEN_MAX = 6 };

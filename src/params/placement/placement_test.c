@@ -1,5 +1,6 @@
 /* What single messages do: the wanted course of a row, and what no node of ours would say. */
 #include "params/placement/placement_testing.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
 enum { KEY = 1 }; /* its home is node 1 */

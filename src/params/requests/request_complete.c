@@ -1,8 +1,11 @@
 #include "params/requests/request_complete.h"
 
 #include "net/progress.h"
-#include "params/state/node_state.h"
+#include "params/state/node.h"
+#include "params/state/node_check.h"
+#include "params/state/node_wait.h"
 #include "params/state/send_buffer.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
 #include <string.h>

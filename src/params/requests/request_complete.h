@@ -2,7 +2,7 @@
 #ifndef LIGI_REQUEST_COMPLETE_H
 #define LIGI_REQUEST_COMPLETE_H
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 /* Fails one of the worker's requests, unless it has ended. Under the lock. */
 void ligi_params_request_end(lig_params_worker *worker, ligi_request_ticket *ticket,

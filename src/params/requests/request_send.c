@@ -2,165 +2,26 @@
 
 #include "net/service.h"
 #include "params/requests/request_complete.h"
+#include "params/requests/request_order.h"
 #include "params/rows/optimizer.h"
 #include "params/rows/table_state.h"
-#include "params/state/node_state.h"
+#include "params/state/node.h"
+#include "params/state/node_check.h"
+#include "params/state/node_wait.h"
 #include "params/state/peer.h"
 #include "params/state/send_buffer.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/row_access.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- order --- For each kind of access a table, indexed by the hash of a key, stores the latest
- * ticket of this worker that requested it: 24 bits of hash to tell keys of a bucket apart, 40 bits
- * of ticket number plus one. If two keys collide in a bucket it becomes MANY: an access of any key
- * there then waits. */
-
 enum { PLACES_AHEAD = 16 };
-enum { BUCKET_BITS = 14, BUCKETS = 1 << BUCKET_BITS, TICKET_BITS = 40 };
-#define TICKET_MASK ((UINT64_C(1) << TICKET_BITS) - 1)
-#define MANY (UINT64_C(0xffffff) << TICKET_BITS)
 #define STAGED_MOST (UINT64_C(64) << 20) /* bytes of rows that a worker may have outstanding */
 #define TICKET_MOST (UINT64_C(16) << 20) /* per ticket */
-
-typedef enum access { READS = 0, ADDS = 1, SETS = 2, ACCESSES = 3 } access;
-
-struct ligi_params_request_state {
-    uint64_t last[ACCESSES][BUCKETS];
-    uint8_t strict[LIG_PARAMS_TABLES_MAX]; /* a push does not commute with a push */
-    int any_strict;
-    uint32_t *heads;   /* [node_count + 1]: where the keys of each node begin */
-    uint32_t *by_node; /* misses ordered by node */
-    size_t by_node_room;
-};
-
-lig_status ligi_params_request_state_create(lig_params_worker *worker)
-{
-    lig_params *node = worker->node;
-    struct ligi_params_request_state *requests;
-    LIG_TRY(ligi_calloc(&requests, 1, sizeof *requests, "a worker"));
-    lig_status status =
-        ligi_calloc(&requests->heads, node->node_count + 1, sizeof *requests->heads, "a worker");
-    if (status != LIG_OK) {
-        free(requests);
-        return status;
-    }
-    for (uint32_t i = 0; i < ligi_tables_count(node->tables); i++) {
-        requests->strict[i] =
-            (uint8_t)ligi_optimizer_ordered(ligi_tables_optimizer(node->tables, i));
-        requests->any_strict |= requests->strict[i];
-    }
-    worker->requests = requests;
-    return LIG_OK;
-}
-
-void ligi_params_request_state_destroy(lig_params_worker *worker)
-{
-    if (worker->requests == NULL)
-        return;
-    free(worker->requests->heads);
-    free(worker->requests->by_node);
-    free(worker->requests);
-    worker->requests = NULL;
-}
-
-static uint64_t mix(int64_t key)
-{
-    uint64_t x = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
-    return x ^ x >> 29;
-}
-
-static access access_of(const lig_params_worker *worker, ligi_verb verb, int64_t key)
-{
-    const struct ligi_params_request_state *requests = worker->requests;
-    if (verb != LIGI_PUSH)
-        return verb == LIGI_PULL ? READS : SETS;
-    if (!requests->any_strict)
-        return ADDS;
-    int table = ligi_tables_table_of_key(worker->node->tables, key);
-    return table >= 0 && requests->strict[table] ? SETS : ADDS;
-}
-
-/* The latest ticket that an access must not overtake, plus one; 0: none. */
-static uint64_t youngest(const struct ligi_params_request_state *requests, access kind, int64_t key)
-{
-    static const uint8_t against[ACCESSES][ACCESSES] = {
-        [READS] = {0, 1, 1}, [ADDS] = {1, 0, 1}, [SETS] = {1, 1, 1}};
-    uint64_t hash = mix(key), tag = hash >> 40 << TICKET_BITS, found = 0;
-    for (int other = 0; other < ACCESSES; other++) {
-        uint64_t last = requests->last[other][hash & (BUCKETS - 1)];
-        uint64_t whose = last & ~TICKET_MASK;
-        if (against[kind][other] && (whose == tag || whose == MANY) && (last & TICKET_MASK) > found)
-            found = last & TICKET_MASK;
-    }
-    return found;
-}
-
-static void remember(lig_params_worker *worker, ligi_verb verb, int64_t key, int64_t ticket)
-{
-    struct ligi_params_request_state *requests = worker->requests;
-    uint64_t hash = mix(key), tag = hash >> 40 << TICKET_BITS;
-    uint64_t *last = &requests->last[access_of(worker, verb, key)][hash & (BUCKETS - 1)];
-    uint64_t ended = (uint64_t)atomic_load_explicit(&worker->tickets.ended, memory_order_relaxed);
-    int busy = (*last & TICKET_MASK) > (ended & TICKET_MASK);
-    if (busy && (*last & ~TICKET_MASK) != tag)
-        tag = MANY;
-    *last = tag | (((uint64_t)ticket + 1) & TICKET_MASK);
-}
-
-/* The latest ticket that precedes any key of the batch, plus one; 0: none is open. */
-static uint64_t must_end(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch)
-{
-    uint64_t found = 0;
-    for (size_t i = 0; i < batch->count; i++) {
-        int64_t key = batch->keys[i];
-        uint64_t one = youngest(worker->requests, access_of(worker, verb, key), key);
-        found = one > found ? one : found;
-    }
-    uint64_t ended = (uint64_t)atomic_load_explicit(&worker->tickets.ended, memory_order_acquire);
-    return found > (ended & TICKET_MASK) ? found : 0;
-}
-
-int ligi_params_request_may(lig_params_worker *worker, ligi_verb verb, const ligi_batch *batch)
-{
-    return must_end(worker, verb, batch) == 0;
-}
-
-typedef struct await {
-    lig_params_worker *worker;
-    int64_t ended; /* the tickets before this one */
-} await;
-
-static int have_ended(void *context)
-{
-    const await *what = context;
-    return atomic_load_explicit(&what->worker->tickets.ended, memory_order_relaxed) >= what->ended;
-}
-
-static lig_status wait_ended(lig_params_worker *worker, int64_t ended, int64_t timeout_ns)
-{
-    await what = {worker, ended};
-    lig_status status = ligi_node_wait(worker->node, have_ended, &what, timeout_ns);
-    if (status == LIG_E_TIMEOUT)
-        return lig_fail(LIG_E_TIMEOUT, "request %lld of worker %u timed out",
-                        (long long)atomic_load(&worker->tickets.ended), worker->id);
-    return status;
-}
-
-lig_status ligi_params_request_order(lig_params_worker *worker, ligi_verb verb,
-                                     const ligi_batch *batch)
-{
-    uint64_t last = must_end(worker, verb, batch);
-    if (last == 0)
-        return LIG_OK;
-    int64_t ended = atomic_load_explicit(&worker->tickets.ended, memory_order_relaxed);
-    int64_t number = (int64_t)(((uint64_t)ended & ~TICKET_MASK) | last);
-    return wait_ended(worker, number, worker->node->timeout_ns);
-}
 
 /* --- what delays a worker's access --- */
 
@@ -449,7 +310,7 @@ static lig_status begin_ticket(asking *call)
         ligi_node_unlock(worker->node);
         if (status != LIG_E_BUSY)
             return status;
-        LIG_TRY(wait_ended(worker, oldest + 1, worker->node->timeout_ns));
+        LIG_TRY(ligi_params_request_wait_ended(worker, oldest + 1, worker->node->timeout_ns));
     }
 }
 
@@ -461,7 +322,7 @@ static lig_status ask_some(lig_params_worker *worker, ligi_verb verb, const ligi
     call.rates = rates_of(worker, verb, rates);
     LIG_TRY(begin_ticket(&call));
     for (size_t i = 0; i < batch->miss_count; i++)
-        remember(worker, verb, call.ticket->wants[i].key, call.ticket->number);
+        ligi_params_request_remember(worker, verb, call.ticket->wants[i].key, call.ticket->number);
     *ticket = call.ticket->number;
     return send_all(&call);
 }
@@ -489,7 +350,7 @@ static int has_steps_in_order(const lig_params_worker *worker, ligi_verb verb,
     for (size_t i = 0; i < batch->miss_count; i++) {
         ligi_entry entry = batch->misses[i].entry;
         if (!ligi_seen_set_add(batch->seen_set, entry) &&
-            access_of(worker, verb, ligi_tables_key(worker->node->tables, entry)) == SETS)
+            ligi_params_request_strict(worker, verb, ligi_tables_key(worker->node->tables, entry)))
             return 1;
     }
     return 0;

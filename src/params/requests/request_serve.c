@@ -7,6 +7,7 @@
 #include "params/state/send_buffer.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/row_access.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef LIGI_REQUEST_SERVE_H
 #define LIGI_REQUEST_SERVE_H
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 void ligi_serve_scratch_fini(ligi_serve_scratch *scratch);
 

@@ -1,10 +1,13 @@
 #include "params/sampling/sampling.h"
 
+#include "params/sampling/local_fallback.h"
+#include "params/state/node_check.h"
+#include "params/state/node_wait.h"
 #include "params/tables/table_info.h"
 
 #include <stdlib.h>
 
-enum { POOL_SIZE = 250, BLOCK = 1024 };
+enum { POOL_SIZE = 250 };
 
 /* --- the node --- */
 
@@ -309,50 +312,6 @@ lig_status lig_params_prepare_sample(lig_params_worker *worker, uint64_t count, 
 
 /* --- pulling --- */
 
-/* If too few keys are local, perhaps only for a moment, the rest is drawn from all keys: training
- * must not fail because rows have just moved. */
-static lig_status draw_block(struct ligi_sampler *self, ligi_seen *seen, uint32_t count,
-                             uint32_t *items)
-{
-    const struct ligi_sampling *sampling = self->sampling;
-    ligi_local_draw how = {&sampling->draw, &self->rng, seen};
-    uint32_t got = 0;
-    if (sampling->here.range)
-        LIG_TRY(ligi_local_keys_draw(&sampling->here, &how, count, items, &got));
-    lig_status status = ligi_draw_many(&sampling->draw, &self->rng, seen, count - got, items + got);
-    if (status != LIG_OK)
-        ligi_seen_remove_all(seen, items, got);
-    return status;
-}
-
-/* Keys that were drawn and cannot be returned count as not drawn. */
-static void put_back(struct ligi_sampler *self, ligi_sample *sample, const int64_t *keys,
-                     uint32_t count)
-{
-    const lig_params_sampling *options = &self->sampling->options;
-    for (uint32_t i = 0; i < count && !options->with_replacement; i++)
-        ligi_seen_remove(&sample->seen, (uint32_t)(keys[i] - options->min));
-}
-
-static lig_status draw_local(struct ligi_sampler *self, ligi_sample *sample, uint32_t count,
-                             int64_t *keys)
-{
-    const struct ligi_sampling *sampling = self->sampling;
-    ligi_seen *seen = sampling->options.with_replacement ? NULL : &sample->seen;
-    uint32_t items[BLOCK], done = 0;
-    lig_status status = LIG_OK;
-    while (done < count && status == LIG_OK) {
-        uint32_t want = count - done < BLOCK ? count - done : BLOCK;
-        status = draw_block(self, seen, want, items);
-        for (uint32_t i = 0; i < want && status == LIG_OK; i++)
-            keys[done + i] = sampling->options.min + items[i];
-        done += status == LIG_OK ? want : 0;
-    }
-    if (status != LIG_OK)
-        put_back(self, sample, keys, done);
-    return status;
-}
-
 static lig_status check_pull(struct ligi_sampler *self, int64_t id, size_t count,
                              ligi_sample **sample)
 {
@@ -377,13 +336,13 @@ lig_status lig_params_pull_sample(lig_params_worker *worker, int64_t sample, int
     if (count > 0 && (keys == NULL || values == NULL))
         return lig_fail(LIG_E_INVALID, "keys or values is NULL (%zu samples)", count);
     if (from->items == NULL)
-        LIG_TRY(draw_local(self, from, (uint32_t)count, keys));
+        LIG_TRY(ligi_sample_draw_local(self, from, (uint32_t)count, keys));
     for (size_t i = 0; i < count && from->items; i++)
         keys[i] = self->sampling->options.min + from->items[from->used + i];
     uint64_t elements = (uint64_t)count * self->sampling->length;
     lig_status status = lig_params_pull(worker, keys, count, values, elements, ticket);
     if (status != LIG_OK && from->items == NULL)
-        put_back(self, from, keys, (uint32_t)count);
+        ligi_sample_put_back(self, from, keys, (uint32_t)count);
     LIG_TRY(status);
     from->used += (uint32_t)count;
     atomic_fetch_add_explicit(&worker->counts.samples, count, memory_order_relaxed);

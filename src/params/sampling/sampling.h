@@ -4,7 +4,7 @@
 
 #include "params/sampling/local_keys.h"
 #include "params/sampling/sample_pool.h"
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 #define LIGI_SAMPLES_OPEN_MAX 65536u              /* of a worker */
 #define LIGI_SAMPLE_COUNT_MAX (UINT32_C(1) << 28) /* of one sample */

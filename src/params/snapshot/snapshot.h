@@ -12,7 +12,7 @@
 #include "base/codec.h"
 #include "params/snapshot/snapshot_message.h"
 #include "params/snapshot/snapshot_plan.h"
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 #include <ligament/store.h>
 

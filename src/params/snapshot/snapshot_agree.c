@@ -4,7 +4,9 @@
 #include "params/snapshot/snapshot.h"
 #include "params/snapshot/snapshot_rows.h"
 #include "params/snapshot/snapshot_serve.h"
+#include "params/state/node_check.h"
 #include "params/state/node_grace.h"
+#include "params/state/node_wait.h"
 #include "params/state/peer.h"
 #include "params/state/send_buffer.h"
 

@@ -3,7 +3,7 @@
 #define LIGI_SNAPSHOT_AGREE_H
 
 #include "params/snapshot/snapshot.h"
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 /* LIG_E_BUSY while another call is in progress. */
 lig_status ligi_params_snapshot_begin(ligi_snapshot_call *call, int64_t timeout_ns);

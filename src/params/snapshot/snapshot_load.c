@@ -1,6 +1,8 @@
 #include "params/snapshot/snapshot.h"
 #include "params/snapshot/snapshot_agree.h"
 #include "params/snapshot/snapshot_rows.h"
+#include "params/state/node_check.h"
+#include "params/state/node_wait.h"
 #include "params/sync/sync_flush.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/row_install.h"

@@ -2,6 +2,8 @@
 #include "params/snapshot/snapshot_agree.h"
 #include "params/snapshot/snapshot_rows.h"
 #include "params/snapshot/snapshot_serve.h"
+#include "params/state/node_check.h"
+#include "params/state/node_wait.h"
 #include "params/sync/sync_flush.h"
 #include "params/tables/table_info.h"
 

@@ -2,11 +2,13 @@
 
 #include "params/snapshot/snapshot.h"
 #include "params/snapshot/snapshot_agree.h"
+#include "params/state/node_wait.h"
 #include "params/state/peer.h"
 #include "params/state/send_buffer.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/row_access.h"
 #include "params/tables/row_install.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
 #include <stdlib.h>

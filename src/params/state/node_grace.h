@@ -3,7 +3,7 @@
 #ifndef LIGI_NODE_GRACE_H
 #define LIGI_NODE_GRACE_H
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 /* A node is lost: every wait ends. Under the lock, like all below. */
 void ligi_node_break_now(lig_params *node, lig_status status, const char *sentence);

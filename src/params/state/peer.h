@@ -2,7 +2,7 @@
 #ifndef LIGI_PEER_H
 #define LIGI_PEER_H
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 /* One message with the first buffer->bytes of a buffer (NULL: none), which is released when sent;
  * `tail` follows the message in the head. A failure breaks the node unless it is already broken, so

@@ -2,7 +2,7 @@
 #ifndef LIGI_SEND_BUFFER_H
 #define LIGI_SEND_BUFFER_H
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 void ligi_send_buffers_fini(lig_params *node);
 

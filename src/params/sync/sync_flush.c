@@ -1,6 +1,8 @@
 #include "params/sync/sync_flush.h"
 
-#include "params/placement/placement_replica.h"
+#include "params/placement/replica_protocol.h"
+#include "params/state/node_check.h"
+#include "params/state/node_wait.h"
 #include "params/sync/sync_round.h"
 
 #include <stdlib.h>

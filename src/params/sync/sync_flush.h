@@ -2,7 +2,7 @@
 #ifndef LIGI_SYNC_FLUSH_H
 #define LIGI_SYNC_FLUSH_H
 
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 #include "params/sync/sync_round.h"
 
 /* For snapshots. No lock; called by one thread per node, while no worker pushes. On return all

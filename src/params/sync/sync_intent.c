@@ -1,4 +1,5 @@
 /* lig_params_intent: a worker queues the keys that it will access. */
+#include "params/state/node_check.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/row_access.h"
 #include "params/tables/table_info.h"

@@ -12,8 +12,9 @@
 #ifndef LIGI_SYNC_ROUND_H
 #define LIGI_SYNC_ROUND_H
 
+#include "params/placement/inflight_limit.h"
 #include "params/placement/placement.h"
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 typedef enum ligi_sync_word {
     LIGI_SYNC_FLUSH = 1,

@@ -2,6 +2,7 @@
 
 #include "params/rows/table_state.h"
 #include "params/tables/row_install.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
 #include <stdlib.h>

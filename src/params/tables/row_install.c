@@ -3,6 +3,7 @@
 #include "params/rows/table_state.h"
 
 #include "params/rows/row_init.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
 #include <assert.h>

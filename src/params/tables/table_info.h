@@ -1,4 +1,4 @@
-/* Constant properties of tables, and the last known locations of rows, which are hints. */
+/* Constant properties of tables, and the state of rows. */
 #ifndef LIGI_TABLE_INFO_H
 #define LIGI_TABLE_INFO_H
 
@@ -29,7 +29,6 @@ int64_t ligi_tables_key(const ligi_tables *tables, ligi_entry entry);
 /* Without an entry, for any number: -1 and 0 for an invalid key. */
 int ligi_tables_table_of_key(const ligi_tables *tables, int64_t key);
 uint32_t ligi_tables_length_of_key(const ligi_tables *tables, int64_t key);
-uint32_t ligi_tables_home(const ligi_tables *tables, int64_t key); /* a node */
 /* 1 if the key has an entry here. Never creates one. */
 int ligi_tables_known(const ligi_tables *tables, int64_t key, ligi_entry *entry);
 
@@ -59,10 +58,6 @@ void *ligi_tables_region(const ligi_tables *tables, uint64_t *bytes);
 ligi_entry_info *ligi_tables_entry_infos(const ligi_tables *tables); /* by entry */
 
 ligi_row_state ligi_tables_state(const ligi_tables *tables, ligi_entry entry);
-ligi_row_location ligi_tables_location(const ligi_tables *tables,
-                                       ligi_entry entry); /* initially its home */
-/* No-op and 0 unless `moves` is greater than the known count. */
-int ligi_tables_location_update(ligi_tables *tables, ligi_entry entry, ligi_row_location location);
 ligi_tables_counts ligi_tables_counts_get(const ligi_tables *tables);
 
 /* `changed` is called at each change of state from now on, with locks of the tables held: it may

@@ -1,6 +1,7 @@
 /* Two nodes do anything in any order; a twin of plain numbers says what each row must be. */
 #include "params/tables/row_access.h"
 #include "params/tables/row_install.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 #include "params/tables/table_testing.h"
 

@@ -3,6 +3,7 @@
 #include "params/rows/row.h"
 #include "params/tables/row_access.h"
 #include "params/tables/row_install.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 #include "params/tables/table_testing.h"
 

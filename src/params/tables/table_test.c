@@ -1,5 +1,6 @@
 #include "params/tables/row_access.h"
 #include "params/tables/row_install.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 #include "params/tables/table_testing.h"
 

@@ -1,7 +1,7 @@
 /* Shutdown while workers of the node are at work: what they wait for ends, and nothing that they
  * close is looked at. */
 #include "params/params_peers.h"
-#include "params/state/node_state.h"
+#include "params/state/node.h"
 
 enum { KEYS = 64, ROUNDS = 20 };
 

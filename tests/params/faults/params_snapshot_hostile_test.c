@@ -4,7 +4,8 @@
 #include "net/progress.h"
 #include "params/params_peers.h"
 #include "params/snapshot/snapshot_message.h"
-#include "params/state/node_state.h"
+#include "params/state/node.h"
+#include "params/state/node_wait.h"
 
 enum { KEYS = 64, LENGTH = 3, JOBS = 40, LETTERS = 200, ROOM = 1024, SAVES = 4 };
 

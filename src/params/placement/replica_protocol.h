@@ -1,7 +1,7 @@
 /* The side of a node that does not own a row: requests it, holds a replica, drops it, or becomes
  * the owner. */
-#ifndef LIGI_PLACEMENT_REPLICA_H
-#define LIGI_PLACEMENT_REPLICA_H
+#ifndef LIGI_REPLICA_PROTOCOL_H
+#define LIGI_REPLICA_PROTOCOL_H
 
 #include "params/placement/placement.h"
 

@@ -7,8 +7,8 @@
  *   - A worker's fields: its own thread, without a lock, except those that say otherwise.
  *
  * The rooms above this one keep their state behind the pointers `sync`, `sampling`, ... */
-#ifndef LIGI_NODE_STATE_H
-#define LIGI_NODE_STATE_H
+#ifndef LIGI_NODE_H
+#define LIGI_NODE_H
 
 #include "base/error.h"
 #include "group/group.h"
@@ -167,29 +167,6 @@ struct lig_params {
     struct ligi_sampling *sampling;
     struct ligi_snapshot_state *snapshot; /* a save or load in progress: snapshot.h */
 };
-
-void ligi_node_lock(lig_params *node);
-void ligi_node_unlock(lig_params *node);
-
-/* 0 in a forked child. */
-int ligi_node_is_here(const lig_params *node);
-/* CLOSED in a forked child and after shutdown. */
-lig_status ligi_node_check(const lig_params *node);
-/* Also LIG_E_PEER if a node is lost: for calls that need the others. With or without the lock. */
-lig_status ligi_node_check_others(lig_params *node);
-/* 1 if shutdown has advanced so far that nothing can be waited for. With or without the lock. */
-int ligi_node_has_departed(const lig_params *node);
-/* Drives net until until(context) is not 0 (called with the lock held; it must check node->broken
- * if it depends on other nodes), or, on a single node, waits for a broadcast of `changed`.
- * LIG_FOREVER: no timeout; 0 checks once. LIG_E_CLOSED: the node has left, or `patience` has ended
- * the call. */
-lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *context,
-                          int64_t timeout_ns);
-/* Wakes waiting threads after a change outside a hook. */
-void ligi_node_wake(lig_params *node);
-/* Time left until a deadline: never below 0; LIG_FOREVER stays. */
-int64_t ligi_time_left(int64_t deadline_ns);
-int64_t ligi_time_until(int64_t timeout_ns); /* the deadline; INT64_MAX: none */
 
 static inline int ligi_node_alone(const lig_params *node)
 {

@@ -1,7 +1,8 @@
-#include "params/placement/placement_owner.h"
+#include "params/placement/owner_protocol.h"
 
 #include "params/placement/placement.h"
 #include "params/tables/row_install.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
 #include <string.h>

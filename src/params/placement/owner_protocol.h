@@ -1,7 +1,7 @@
 /* The owner's side of placement: interest of other nodes, deltas from replicas, updates to
  * replicas. */
-#ifndef LIGI_PLACEMENT_OWNER_H
-#define LIGI_PLACEMENT_OWNER_H
+#ifndef LIGI_OWNER_PROTOCOL_H
+#define LIGI_OWNER_PROTOCOL_H
 
 #include "params/placement/placement.h"
 

@@ -1,7 +1,8 @@
-#include "params/placement/placement_replica.h"
+#include "params/placement/replica_protocol.h"
 
 #include "params/placement/placement.h"
 #include "params/tables/row_install.h"
+#include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
 /* --- pushes that are not in the owner's row yet --- */

@@ -1,38 +1,8 @@
-#include "params/state/node_state.h"
+#include "params/state/node_wait.h"
 
 #include "base/clock.h"
 #include "net/progress.h"
-
-/* --- checks at the start of every call --- */
-
-int ligi_node_is_here(const lig_params *node)
-{
-    return *(volatile uint8_t *)node->here == 1;
-}
-
-lig_status ligi_node_check(const lig_params *node)
-{
-    if (!ligi_node_is_here(node))
-        return lig_fail(LIG_E_CLOSED,
-                        "the parameter manager belongs to the parent process (forked)");
-    if (atomic_load_explicit(&node->stopped, memory_order_acquire))
-        return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
-    return LIG_OK;
-}
-
-int ligi_node_has_departed(const lig_params *node)
-{
-    return atomic_load_explicit(&node->departed, memory_order_acquire) ||
-           atomic_load_explicit(&node->stopped, memory_order_acquire);
-}
-
-lig_status ligi_node_check_others(lig_params *node)
-{
-    LIG_TRY(ligi_node_check(node));
-    if (!atomic_load_explicit(&node->broken, memory_order_acquire))
-        return LIG_OK;
-    return ligi_failure_publish(&node->ended); /* it no longer changes */
-}
+#include "params/state/node_check.h"
 
 void ligi_node_lock(lig_params *node)
 {
@@ -49,8 +19,6 @@ void ligi_node_unlock(lig_params *node)
     else
         pthread_mutex_unlock(&node->lock);
 }
-
-/* --- waiting --- */
 
 int64_t ligi_time_until(int64_t timeout_ns)
 {

@@ -1,0 +1,22 @@
+/* The lock of a node, waiting, deadlines. */
+#ifndef LIGI_NODE_WAIT_H
+#define LIGI_NODE_WAIT_H
+
+#include "params/state/node.h"
+
+void ligi_node_lock(lig_params *node);
+void ligi_node_unlock(lig_params *node);
+
+/* Drives net until until(context) is not 0 (called with the lock held; it must check node->broken
+ * if it depends on other nodes), or, on a single node, waits for a broadcast of `changed`.
+ * LIG_FOREVER: no timeout; 0 checks once. LIG_E_CLOSED: the node has left, or `patience` has ended
+ * the call. */
+lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *context,
+                          int64_t timeout_ns);
+/* Wakes waiting threads after a change outside a hook. */
+void ligi_node_wake(lig_params *node);
+/* Time left until a deadline: never below 0; LIG_FOREVER stays. */
+int64_t ligi_time_left(int64_t deadline_ns);
+int64_t ligi_time_until(int64_t timeout_ns); /* the deadline; INT64_MAX: none */
+
+#endif
