@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from ligament.pipe.graph.effects import argument
 from ligament.pipe.graph.ir import Op, Ref
+from ligament.pipe.graph.op_properties import argument
 
 INFIX = {
     "aten.add.Tensor": "+",

@@ -1,9 +1,8 @@
-"""What the trace does not say: who writes to whose memory, what is random, what is constant, what
-needs gradients."""
+"""Who writes to whose memory: in-place operations become plain ones where nobody sees the
+difference, and operations that share written memory stay in one stage."""
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 
 from ligament.pipe.graph.capture import OpaqueCall
 from ligament.pipe.graph.ir import Op, Program, Ref, replace_refs
+from ligament.pipe.graph.op_properties import argument, is_random, mark_free, mark_grad
 
 aten = torch.ops.aten
 
@@ -28,7 +28,6 @@ SELF_RETURNING = {
     aten.to.device,
     aten.to.other,
 }
-NO_GRADIENT = {aten.detach.default, aten.detach_.default, aten.lift_fresh_copy.default}
 
 
 def analyse(program: Program) -> list[set[str]]:
@@ -36,29 +35,14 @@ def analyse(program: Program) -> list[set[str]]:
     same, and returns the sets of operations that share written memory and so cannot be parted."""
     for op in program.ops:
         op.mutates = _writes(op)
-        op.random = _is_random(op, program.training)
+        op.random = is_random(op, program.training)
     _functionalise(program)
     _skip_nothing(program)
     _drop_unused(program)
     together = _shared_memory(program) + _scalars(program)
-    _mark_free(program)
-    _mark_grad(program)
+    mark_free(program)
+    mark_grad(program)
     return together
-
-
-def argument(op: Op, name: str) -> Any:
-    """The value of the schema's argument `name`, its default included; None when there is no such
-    argument."""
-    if not isinstance(op.target, torch._ops.OpOverload):
-        return None
-    for position, spec in enumerate(op.target._schema.arguments):
-        if spec.name == name:
-            if name in op.kwargs:
-                return op.kwargs[name]
-            if position < len(op.args):
-                return op.args[position]
-            return spec.default_value if spec.has_default_value() else None
-    return None
 
 
 def _writes(op: Op) -> tuple[str, ...]:
@@ -81,19 +65,6 @@ def _writes(op: Op) -> tuple[str, ...]:
 
 def _uses_batch(op: Op) -> bool:
     return bool(argument(op, "training") or argument(op, "use_input_stats"))
-
-
-def _is_random(op: Op, training: bool) -> bool:
-    if isinstance(op.target, OpaqueCall):
-        return training  # nobody knows
-    if not isinstance(op.target, torch._ops.OpOverload):
-        return False
-    if torch.Tag.nondeterministic_seeded not in op.target.tags:
-        return False
-    for switch in ("train", "training"):
-        if argument(op, switch) is False:
-            return False
-    return not any(argument(op, name) == 0.0 for name in ("p", "dropout_p", "dropout"))
 
 
 def _functionalise(program: Program) -> None:
@@ -224,40 +195,3 @@ def _scalars(program: Program) -> list[set[str]]:
         if op.meta is None:
             groups.append({op.name, *readers[op.name]})
     return groups
-
-
-def _mark_free(program: Program) -> None:
-    """Operations on constants and unwritten buffers alone are repeated wherever their value is
-    used."""
-    free: set[str] = {
-        n for n, s in program.states.items() if s.kind != "parameter" and not s.mutated
-    }
-    stuck = {n for op in program.ops if op.mutates for n in (op.name, *op.mutates)}
-    for op in program.ops:
-        if op.mutates or op.random or op.name in stuck or isinstance(op.target, OpaqueCall):
-            continue
-        if all(name in free for name in op.refs()):
-            op.free = True
-            free.add(op.name)
-
-
-def _mark_grad(program: Program) -> None:
-    """May the value need a gradient? Saying yes too often costs a transfer, saying no too often is
-    wrong."""
-    needs = {n for n, s in program.states.items() if s.tensor.requires_grad}
-    for op in program.ops:
-        off = any(line == "torch.set_grad_enabled(False)" for line in op.context)
-        if isinstance(op.target, OpaqueCall):
-            module = program.model.get_submodule(op.target.path)
-            op.grad = any(p.requires_grad for p in module.parameters())
-        op.grad = not off and (op.grad or any(name in needs for name in op.refs()))
-        floating = op.meta is None or op.meta.dtype.is_floating_point or op.meta.dtype.is_complex
-        if op.target in NO_GRADIENT or not floating:
-            op.grad = False
-        if op.grad:
-            needs.add(op.name)
-
-
-def is_getitem(op: Op) -> bool:
-    """One element of an operation's tuple."""
-    return op.target is operator.getitem
