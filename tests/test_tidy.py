@@ -144,6 +144,18 @@ BAD = {
         "src/net/b.c:1: struct ligi_a is defined in src/mesh/a.h as well",
     ),
     "no readme": ({"src/mesh/a.c": ""}, "src/mesh:1: a room without a README.md"),
+    "unnamed file": (
+        {"src/mesh/a.c": "", "src/mesh/README.md": "Reading order:\n- `b.h`\n"},
+        "src/mesh/README.md:1: does not name a.c",
+    ),
+    "file that is gone": (
+        {"src/mesh/a.c": "", "src/mesh/README.md": "- `a.h`, `b.h`\n\nTests: `c.h`\n"},
+        "src/mesh/README.md:1: names b.h, which does not exist here",
+    ),
+    "unnamed room": (
+        {"src/mesh/README.md": "", "src/mesh/trace/a.h": ""},
+        "src/mesh/README.md:1: does not name trace/",
+    ),
     "long readme": ({"src/mesh/README.md": "x\n" * 26}, "26 lines, 25 is the wall of a room"),
     "inside from example": ({"examples/c/a.c": '#include "base/b.h"\n'}, "only <ligament/...>"),
 }
@@ -169,17 +181,13 @@ GOOD = {
     "src/store/s_test.c": '#include "backend/mem/x.h"\nvoid f(void)\n{\n    exit(0);\n}\n',
     "cli/c.c": '#include <ligament/ligament.h>\n#include "c.h"\n' + call("getenv"),
     "cli/c.h": "",
-} | {
-    f"{room}/README.md": "What it is for.\n"
-    for room in (
-        "src",
-        "src/base",
-        "src/backend",
-        "src/backend/mem",
-        "src/tensor",
-        "src/store",
-        "cli",
-    )
+    "src/README.md": "- `builtin.c`; `base/`, `backend/`, `tensor/`, `store/`\n",
+    "src/base/README.md": "- `a.c`, `b.h`\n\nMay include: `c.h`\n",
+    "src/backend/README.md": "- `b2.h`; `mem/`\n",
+    "src/backend/mem/README.md": "- `m.c`, `x.h`\n",
+    "src/tensor/README.md": "- `t.h`\n",
+    "src/store/README.md": "What it is for.\n\nTests: `s_test.c`\n",
+    "cli/README.md": "- `c.h`\n",
 }
 
 

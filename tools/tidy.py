@@ -531,6 +531,7 @@ def check(root: Path, build: Path | None, fast: bool = False) -> Tree:
     rooms.check_tags(tree, is_test, blank)
     rooms.check_phrases(tree, is_test)
     rooms.check_readmes(tree)
+    rooms.check_readme_lists(tree)
     if not fast:
         if build is not None and build.is_dir():
             for target in ("objects", "evostore"):

@@ -269,3 +269,40 @@ def check_readmes(tree: Tree) -> None:
         lines = len(tree.text(name).splitlines())
         if lines > README_LINES_MAX:
             tree.find(name, lines, f"{lines} lines, {README_LINES_MAX} is the wall of a room")
+
+
+SOURCE = re.compile(r"\.(?:c|h|def|py|pyi|hpp)$")
+NOT_LISTED = re.compile(r"_(?:test|fuzz)\.c$|_testing\.h$|^__init__\.py$")
+
+
+def check_readme_lists(tree: Tree) -> None:
+    """A room's README names the sources and inner rooms that exist, and no others."""
+    rooms: dict[str, set[str]] = defaultdict(set)
+    inner: dict[str, set[str]] = defaultdict(set)
+    for name in tree.files:
+        folder, base = os.path.split(name)
+        if below(name, ("src", "cli", "python")):
+            rooms[folder].add(base)
+            while folder:
+                folder, room = os.path.split(folder)
+                inner[folder].add(room)
+    for room, files in sorted(rooms.items()):
+        if "README.md" in files:
+            check_readme_list(tree, f"{room}/README.md", files, inner[room])
+
+
+def check_readme_list(tree: Tree, name: str, files: set[str], inner: set[str]) -> None:
+    """`x.h` stands for x.c as well, `cmd_<name>.c` for all of that form; tests are named by their
+    programs, below "Tests:"."""
+    text = re.split(r"^(?:May include|Tests):", tree.text(name), maxsplit=1, flags=re.M)[0]
+    named = set(re.findall(r"`([\w<>.]+/?)`", text))
+    forms = [re.sub(r"<\w+>", r"\\w+", re.escape(n)) for n in named if "<" in n]
+    stems = {n.rsplit(".", 1)[0] for n in named if SOURCE.search(n)}
+    for base in sorted(f for f in files if SOURCE.search(f) and not NOT_LISTED.search(f)):
+        if base.rsplit(".", 1)[0] not in stems and not any(re.fullmatch(f, base) for f in forms):
+            tree.find(name, 1, f"does not name {base}")
+    for base in sorted(n for n in named if SOURCE.search(n) and "<" not in n and n not in files):
+        tree.find(name, 1, f"names {base}, which does not exist here")
+    for folder in sorted(inner ^ {n.rstrip("/") for n in named if n.endswith("/")}):
+        fault = "does not name" if folder in inner else "names a room that does not exist here:"
+        tree.find(name, 1, f"{fault} {folder}/")
