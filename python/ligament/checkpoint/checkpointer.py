@@ -101,7 +101,7 @@ class Checkpointer:
         self,
         step: int,
         *,
-        rng: bool = False,
+        rng: bool = True,
         extra: Any = None,
         metrics: Mapping[str, float] | None = None,
         wait: bool = True,
@@ -111,10 +111,12 @@ class Checkpointer:
         **parts: Any,
     ) -> Model | Ticket[Model] | Saving:
         """Saves `parts` (models, optimizers, whatever has a state_dict, trees) as they are now
-        under the step. With several ranks, `rng` and parts without tensors are kept for each, and
-        so are parts that are neither models nor optimizers and hold less than 64 KiB of whole
-        tensors: a data loader's state. The rest of the plain values, `extra` and `metrics` are
-        those of rank 0; so are buffers of models, and small tensors that are no parameters."""
+        under the step, and with `rng` the states of the random generators of Python, NumPy and the
+        imported frameworks, so that a restored run continues bit for bit. With several ranks,
+        random states and parts without tensors are kept for each, and so are parts that are neither
+        models nor optimizers and hold less than 64 KiB of whole tensors: a data loader's state. The
+        rest of the plain values, `extra` and `metrics` are those of rank 0; so are buffers of
+        models, and small tensors that are no parameters."""
         collective = self._job()
         rank = collective.ranks.rank if collective else 0
         tree, own = ({}, {}) if collective else self._state(step, rng, extra, parts, rank)
@@ -156,7 +158,7 @@ class Checkpointer:
             self._lock = runs.hold(self.store, self.run)
             self._warn_of_later_steps(step)
         self.wait()
-        tree = {name: tensors.state_of(part) for name, part in parts.items() if part is not None}
+        tree = {n: _state_of(n, part) for n, part in parts.items() if part is not None}
         if not tree and extra is None:
             raise InvalidError(f"step {step} has nothing to save: give it model=, optimizer=, ...")
         if extra is not None:
@@ -189,8 +191,8 @@ class Checkpointer:
         model, tree or optimizer does not fit; of several ranks each looks at what it has itself.
         None when there is nothing yet. Of distributed tensors only the local part is read; the
         step may have been saved by any number of ranks. A rank that the step knows gets its own
-        random state; with as many ranks as saved it, also the parts that `save` keeps for
-        each."""
+        random state; with as many ranks as saved it, also the parts that `save` keeps for each. On
+        another number of ranks a warning is logged: the run does not continue bit for bit."""
         run = self.run if from_run is None else runs.check(from_run)
         collective = self._job()
         if collective is None:
@@ -278,6 +280,8 @@ class Checkpointer:
             if name not in models
         }
         ranks = decode(loader.model.structure, {}).get("ranks", {})
+        if rank == 0 and rng and "rng" in rest:
+            _warn_of_other_ranks(step, max(len(ranks), 1), size)
         own = ranks.get(str(rank), {}) if len(ranks) == size else {}
         places = {name: f"ranks.{rank}.{name}." if name in own else f"{name}." for name in models}
         for name in models:
@@ -300,11 +304,12 @@ class Checkpointer:
 
     def _taker(self, model: str, name: str, part: Any) -> Callable[[Any], None]:
         try:
-            return tensors.set_state(part)
+            take = tensors.set_state(part)
         except InvalidError as error:
             raise InvalidError(
                 f"{name!r} cannot be filled: {error}; take it from store.load({model!r})[{name!r}]"
             ) from None
+        return _and_iterator(part, take) if _is_loader(part) else take
 
     def _rest(
         self, loader: Loader, models: set[str], given: dict[str, Any], rank: int, size: int
@@ -441,9 +446,42 @@ def _in_place(part: Any) -> bool:
     return tensors.is_model(part) or isinstance(part, (dict, list, tuple))
 
 
+def _state_of(name: str, part: Any) -> Any:
+    if tensors.is_loader_without_state(part):
+        raise InvalidError(
+            f"{name!r} is a torch DataLoader, which has no state_dict (use "
+            "torchdata.stateful_dataloader.StatefulDataLoader, which has)"
+        )
+    return tensors.state_of(part)
+
+
 def _is_own(part: Any) -> bool:
     """Whether what a rank has of it may be another's: what is trained is the same for all."""
     return not tensors.is_model(part) and not tensors.is_optimizer(part)
+
+
+def _is_loader(part: Any) -> bool:
+    """Whether it is a data loader, which can be iterated and has a state."""
+    return hasattr(part, "__iter__") and hasattr(part, "state_dict") and _is_own(part)
+
+
+def _and_iterator(loader: Any, take: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A loader makes the iterator that continues the epoch when it is next asked for one or for its
+    state, and draws its seeds from the global generator then. That must happen before the random
+    states are put back, because the run that was interrupted had its iterator already."""
+
+    def restore(state: Any) -> None:
+        take(state)
+        loader.state_dict()
+
+    return restore
+
+
+def _warn_of_other_ranks(step: int, saved: int, now: int) -> None:
+    if saved != now:
+        text = "step %d was saved by %d ranks and is restored by %d: random states and data "
+        text += "loaders do not continue exactly where they were"
+        _log.warning(text, step, saved, now)
 
 
 def _duration(seconds: float) -> str:

@@ -55,6 +55,7 @@ __all__ = [
     "identity",
     "is_distributed",
     "is_loaded",
+    "is_loader_without_state",
     "is_model",
     "is_optimizer",
     "is_parameter",
@@ -280,6 +281,14 @@ def _keras_of(part: Any) -> Any:
     """The adapter of the Keras whose optimizer it is; None for anything else."""
     table = (("keras", of_keras), ("tf_keras", of_keras2))
     return next((one for name, one in table if _has(name) and one.is_optimizer(part)), None)
+
+
+def is_loader_without_state(part: Any) -> bool:
+    """Whether it is a data loader of torch's that cannot say where in its epoch it is."""
+    data = sys.modules.get("torch.utils.data")
+    return (
+        data is not None and isinstance(part, data.DataLoader) and not hasattr(part, "state_dict")
+    )
 
 
 def graphs(

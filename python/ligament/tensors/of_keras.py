@@ -237,14 +237,18 @@ def start_at(model: Any, epoch: int | None) -> None:
 
 
 def rng_state() -> dict[str, Any]:
-    """The seed generator that layers without one of their own use."""
-    from keras.src.random.seed_generator import global_seed_generator
+    """The seed generator that layers without one of their own use, if it exists. Creating one here
+    would claim the GPUs for Keras's backend in a process that only imported Keras."""
+    from keras.src.backend.common.global_state import get_global_attribute
 
-    return {"seed": np.asarray(global_seed_generator().state)}
+    generator = get_global_attribute("global_seed_generator")
+    return {} if generator is None else {"seed": np.asarray(generator.state)}
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
     """Puts back what `rng_state` gave."""
+    if "seed" not in state:
+        return
     from keras.src.random.seed_generator import global_seed_generator
 
     global_seed_generator().state.assign(np.asarray(state["seed"]))

@@ -171,12 +171,16 @@ def result(memory: Fresh, device: Any) -> Any:
 
 
 def rng_state() -> dict[str, Any]:
-    """The global generator, where one has been used."""
-    tf = sys.modules["tensorflow"]
-    return {"generator": tf.random.get_global_generator().state.read_value().numpy()}
+    """The global generator, if it exists. Creating one here would claim the GPUs in a process that
+    only imported TensorFlow."""
+    ops = sys.modules.get("tensorflow.python.ops.stateful_random_ops")
+    generator = getattr(ops, "global_generator", None)
+    return {} if generator is None else {"generator": generator.state.read_value().numpy()}
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
     """Puts back what `rng_state` gave."""
+    if "generator" not in state:
+        return
     tf = sys.modules["tensorflow"]
     tf.random.get_global_generator().state.assign(np.asarray(state["generator"]))

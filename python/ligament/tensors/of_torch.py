@@ -595,4 +595,5 @@ def set_rng_state(state: dict[str, Any]) -> None:
     torch = sys.modules["torch"]
     torch.set_rng_state(torch.as_tensor(state["cpu"], dtype=torch.uint8))
     if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([torch.as_tensor(one) for one in state["cuda"]])
+        for device, one in zip(range(torch.cuda.device_count()), state["cuda"], strict=False):
+            torch.cuda.set_rng_state(torch.as_tensor(one), device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pathlib
 import resource
@@ -152,6 +153,37 @@ def restore(rank: int, size: int, folder: str, kind: str, stepped: bool = False)
     }
 
 
+def resume(rank: int, size: int, folder: str, name: str, stop: int, seed: int) -> dict[str, Any]:
+    """Trains until step `stop` from the newest checkpoint; each rank draws its own numbers and has
+    its own rows."""
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    torch.manual_seed(seed + rank)
+    rows = [torch.full((200,), float(rank * 100 + at)) for at in range(10)]
+    loader: Any = StatefulDataLoader(rows, batch_size=2, shuffle=True)
+    model, optimizer = make("ddp", size, seed=seed + rank)
+    warnings: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("ligament").addHandler(handler)
+    losses = []
+    with Checkpointer(f"{folder}/{name}", timeout=TIMEOUT) as ck:
+        at = ck.restore(model=model, optimizer=optimizer, loader=loader)
+        step = at.step if at else 0
+        while step < stop:
+            for batch in loader:
+                step += 1
+                loss = model(batch + torch.rand(1)).square().sum()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+                ck.save(step, model=model, optimizer=optimizer, loader=loader)
+                if step == stop:
+                    break
+    return {"losses": losses, "warnings": warnings}
+
+
 def fine_tune(rank: int, size: int, folder: str, kind: str) -> dict[str, Any]:
     """Two saves between which a twentieth of the weights changes."""
     rows = 40
@@ -161,12 +193,12 @@ def fine_tune(rank: int, size: int, folder: str, kind: str) -> dict[str, Any]:
         mesh = init_device_mesh("cpu", (size,))
         weights = {k: distribute_tensor(v, mesh, [Shard(0)]) for k, v in weights.items()}
     ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
-    ck.save(1, model=dict(weights))
+    ck.save(1, model=dict(weights), rng=False)
     before = ck.store.stats()["stored_bytes"] if rank == 0 else 0
     dist.barrier()
     local = weights["w3"].to_local() if kind == "fsdp" else weights["w3"]
     local.add_(1)
-    model = ck.save(2, model=dict(weights))
+    model = ck.save(2, model=dict(weights), rng=False)
     after = ck.store.stats()["stored_bytes"] if rank == 0 else 0
     ck.close()
     return {"own": model.own_bytes, "changed": rows * 4096 * 4, "grown": after - before}
@@ -240,7 +272,15 @@ def loader_with_tensors(rank: int, size: int, folder: str, wait: bool = True) ->
                 loader = Shuffler(rank)
                 loader.at = [step, rank]
                 part = {"seen": torch.full((2,), float(rank))}
-                ck.save(step, model=model, loader=loader, optimizer=optimizer, part=part, wait=wait)
+                ck.save(
+                    step,
+                    model=model,
+                    loader=loader,
+                    optimizer=optimizer,
+                    part=part,
+                    wait=wait,
+                    rng=False,
+                )
             ck.wait()
         loader = Shuffler(77)
         ck.restore(model=model, loader=loader)

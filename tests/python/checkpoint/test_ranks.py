@@ -119,6 +119,24 @@ def test_buffers_are_those_of_one_rank(run: Run) -> None:
         assert answer == {"differing": [], "differed": rank > 0, "extra": [0.0]}
 
 
+def test_every_rank_continues_bit_for_bit(run: Run) -> None:
+    pytest.importorskip("torchdata")
+    folders = {"whole": [(1, 8)], "parts": [(1, 3), (5, 8)]}
+    losses: dict[str, list[list[float]]] = {name: [[], []] for name in folders}
+    for name, parts in folders.items():
+        for seed, stop in parts:
+            answers = results(run("resume", 2, name=name, seed=seed, stop=stop))
+            for rank, answer in enumerate(answers):
+                losses[name][rank] += answer["losses"]
+                assert answer["warnings"] == []
+    assert losses["whole"] == losses["parts"] and losses["whole"][0] != losses["whole"][1]
+    for ranks in (1, 3):
+        answers = results(run("resume", ranks, name="whole", seed=1, stop=8))
+        told = [answer["warnings"] for answer in answers]
+        assert all(not one for one in told[1:])
+        assert len(told[0]) == 1 and f"saved by 2 ranks and is restored by {ranks}" in told[0][0]
+
+
 @pytest.mark.parametrize("wait", [True, False])
 def test_the_state_of_a_loader_is_each_ranks_own(run: Run, wait: bool) -> None:
     kept = [f"ranks.{r}.{part}" for r in (1, 2) for part in ("loader.generator", "part.seen")]
