@@ -12,8 +12,8 @@ extern "C" {
 
 typedef struct lig_checkpoint lig_checkpoint;
 
-/* `backend` is the name of a backend, and `config` is passed to it; or `backend` is a store's URI or a path,
- * and `config` is "" or further options of its query. NULL config means "". */
+/* `backend` is the name of a built-in or loaded backend, and `config` is passed to it; any other text is a
+ * store's URI or a path, and `config` is "" or further options of its query. NULL config means "". */
 LIG_API lig_status lig_checkpoint_open(lig_checkpoint **checkpoint, const char *backend, const char *config);
 LIG_API void lig_checkpoint_close(lig_checkpoint *checkpoint);
 

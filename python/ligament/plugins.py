@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 
-from . import _core
+from . import _core, place
 
 _lock = threading.Lock()
 _open: dict[tuple[str, str], _core.Checkpoint] = {}
@@ -26,6 +26,7 @@ def names() -> list[str]:
 def instance(backend: str, config: str) -> _core.Checkpoint:
     """The one instance of this process for (backend, config), opened at first use."""
     global _pid
+    backend = backend if backend in _core.backends() else place.absolute(backend)
     with _lock:
         if _pid != os.getpid():  # forked: what the parent opened is the parent's
             _open.clear()
@@ -36,8 +37,8 @@ def instance(backend: str, config: str) -> _core.Checkpoint:
 
 
 def has_volume(backend: str) -> bool:
-    """Whether checkpoints through this backend lie in a store. What is no backend's name is a
-    store's URI."""
+    """Whether checkpoints through this backend lie in a store. A text that is not the name of a
+    backend is a store's URI or path."""
     return _core.backends().get(backend, True)
 
 
@@ -45,7 +46,7 @@ def store_uri(backend: str, config: str) -> str:
     """The URI of the store behind (backend, config)."""
     if backend in _core.backends():
         return f"{backend}:{config}"
-    return f"{backend}{'&' if '?' in backend else '?'}{config}" if config else backend
+    return place.with_options(place.absolute(backend), config)
 
 
 def shared_uri(backend: str, config: str) -> str | None:
@@ -55,6 +56,13 @@ def shared_uri(backend: str, config: str) -> str | None:
         return None
     uri = store_uri(backend, config)
     return None if uri == "mem:" or uri.startswith("mem:?") else uri
+
+
+def check_exists(backend: str, config: str) -> None:
+    """Raises NotFoundError where (backend, config) is a place without a store, which opening it
+    would create."""
+    if backend not in _core.backends() and (uri := shared_uri(backend, config)) is not None:
+        _core.Store(place.with_mode(uri, "r")).close()
 
 
 def close() -> None:

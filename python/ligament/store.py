@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import _core, arguments, tensors
+from . import _core, arguments, place, tensors
 from .description import Model, Report, TensorInfo
 from .errors import Error, InvalidError, NotFoundError
 from .graph import Graph, graphs_for
@@ -31,11 +29,11 @@ class Store:
     def __init__(self, uri: str | bytes | os.PathLike[str], mode: str = "a") -> None:
         if mode not in ("r", "w", "a"):
             raise InvalidError(f"mode {mode!r}: it is 'r', 'w' or 'a'")
-        self._given = _absolute(os.fsdecode(uri))
+        self._given = place.absolute(os.fsdecode(uri))
         self._mode = mode
         self._saves = PendingSaves()
         self._closed = False
-        self._core = _core.Store(_with_mode(self._given, mode))
+        self._core = _core.Store(place.with_mode(self._given, mode))
 
     # --- the handle -----------------------------------------------------------------------------
 
@@ -479,27 +477,6 @@ def copy(
 
 def _name_of(model: str | Model) -> str:
     return model.name if isinstance(model, Model) else arguments.name(model)
-
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+._-]+:")
-_PATH_QUERY = re.compile(r"\?[a-z_]+=[^?]*$")
-
-
-def _absolute(uri: str) -> str:
-    """A plain path is made absolute: a store stays where it is when the process moves, and pickles
-    so."""
-    if not uri:
-        raise InvalidError("an empty text is no place for a store")
-    if uri.startswith("file:") and not uri.startswith("file:/"):
-        return "file://" + urllib.parse.quote(os.getcwd()) + "/" + uri[len("file:") :]
-    return uri if _SCHEME.match(uri) else os.path.join(os.getcwd(), uri)
-
-
-def _with_mode(uri: str, mode: str) -> str:
-    if mode == "a":
-        return uri
-    query = "?" in uri if _SCHEME.match(uri) else _PATH_QUERY.search(uri)
-    return f"{uri}{'&' if query else '?'}mode={mode}"
 
 
 def _meta_text(meta: Any) -> str | None:

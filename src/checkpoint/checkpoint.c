@@ -1,12 +1,12 @@
 #include <ligament/checkpoint.h>
 
-#include "backend/registry.h"
 #include "base/error.h"
 #include "store/load/fetch.h"
 #include "store/load/read.h"
 
 #include <ligament/store.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,49 +16,44 @@ struct lig_checkpoint {
     lig_backend *backend;
 };
 
-static int is_place(const char *text)
-{
-    return strpbrk(text, ":/.") != NULL;
-}
-
 /* "name:config", or a URI or path with further options. */
-static lig_status make_uri(const char *backend, const char *config, char **uri)
+static lig_status make_uri(const char *backend, const char *between, const char *config, char **uri)
 {
-    const char *between = "";
-    if (!is_place(backend))
-        between = ":";
-    else if (config[0])
-        between = strchr(backend, '?') ? "&" : "?";
     size_t bytes = strlen(backend) + strlen(config) + 2;
     LIG_TRY(ligi_alloc(uri, bytes, "a URI"));
-    size_t used = strlen(backend);
-    memcpy(*uri, backend, used);
-    memcpy(*uri + used, between, strlen(between));
-    used += strlen(between);
-    memcpy(*uri + used, config, strlen(config) + 1);
+    snprintf(*uri, bytes, "%s%s%s", backend, between, config);
     return LIG_OK;
 }
 
-static lig_status open_store(lig_checkpoint *self, const char *backend, const char *config)
+static lig_status open_store(lig_checkpoint *self, const char *backend, const char *between,
+                             const char *config)
 {
     char *uri;
-    LIG_TRY(make_uri(backend, config, &uri));
+    LIG_TRY(make_uri(backend, between, config, &uri));
     lig_status status = lig_store_open(&self->store, uri);
     free(uri);
     return status;
 }
 
+/* A text behind '?' that is no option would become part of a folder's name. */
+static lig_status open_place(lig_checkpoint *self, const char *place, const char *config)
+{
+    if (config[0] == '\0')
+        return open_store(self, place, "", "");
+    if (strchr(config, '=') == NULL)
+        return lig_fail(LIG_E_INVALID,
+                        "config '%s': no backend '%s' is loaded, and a store's options are written "
+                        "key=value",
+                        config, place);
+    return open_store(self, place, strchr(place, '?') ? "&" : "?", config);
+}
+
 static lig_status open_either(lig_checkpoint *self, const char *backend, const char *config)
 {
-    if (is_place(backend))
-        return open_store(self, backend, config);
-    const lig_backend_ops *ops;
-    lig_status status = ligi_backend_lookup(backend, &ops);
-    if (status == LIG_E_NOTFOUND)
-        return ligi_fail_again(status, "%s; a folder is written as a path, './%s'",
-                               lig_error_text(), backend);
-    LIG_TRY(status);
-    return ops->volume ? open_store(self, backend, config)
+    const lig_backend_ops *ops = lig_backend_find(backend);
+    if (ops == NULL)
+        return open_place(self, backend, config);
+    return ops->volume ? open_store(self, backend, ":", config)
                        : lig_backend_open(&self->backend, backend, config);
 }
 

@@ -1,5 +1,8 @@
 #include "store_scene.h"
 
+#include <limits.h>
+#include <unistd.h>
+
 enum { LENGTH = 50000 };
 
 static float values[2][LENGTH], back[2][LENGTH];
@@ -57,10 +60,27 @@ static void test_others(void **state)
     lig_model *model;
     assert_fails(lig_checkpoint_model(checkpoint, "weights", &model), LIG_E_UNSUPPORTED);
     lig_checkpoint_close(checkpoint);
-    assert_fails(lig_checkpoint_open(&checkpoint, "nobody", ""), LIG_E_NOTFOUND);
-    assert_non_null(strstr(lig_error_text(), "./nobody"));
+    assert_fails(lig_checkpoint_open(&checkpoint, "nobody:x", ""), LIG_E_NOTFOUND);
     assert_fails(lig_checkpoint_open(&checkpoint, "", ""), LIG_E_INVALID);
     lig_checkpoint_close(NULL);
+}
+
+/* A word that is no backend's name is a folder, as in a store's URI. */
+static void test_folder_by_its_bare_name(void **state)
+{
+    scene *places = *state;
+    char before[PATH_MAX];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(places->folder), 0);
+    lig_checkpoint *checkpoint;
+    assert_fails(lig_checkpoint_open(&checkpoint, "runs", "host"), LIG_E_INVALID);
+    assert_non_null(strstr(lig_error_text(), "'host'"));
+    assert_fails(lig_checkpoint_open(&checkpoint, "runs", "host=a"), LIG_E_INVALID);
+    assert_int_equal(access("runs", F_OK), -1);
+    assert_int_equal(access("runs?host", F_OK), -1);
+    round_trip("runs", "");
+    assert_int_equal(access("runs", F_OK), 0);
+    assert_int_equal(chdir(before), 0);
 }
 
 int main(void)
@@ -68,6 +88,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_stores, scene_setup, scene_teardown),
         cmocka_unit_test(test_others),
+        cmocka_unit_test_setup_teardown(test_folder_by_its_bare_name, scene_setup, scene_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 
 import keras
@@ -166,6 +167,14 @@ def failures():
     )
     none = raises(tf.errors.InternalError, lambda: save_weights(made, "none"), "no backend 'none'")
     assert isinstance(none, KeyError)
+    raises(tf.errors.InternalError, lambda: load_weights(made, "none"), "no backend 'none'")
+    raises(tf.errors.InternalError, lambda: fit(made, CheckpointCallback("none")), "'none'")
+    raises(
+        tf.errors.InternalError,
+        lambda: ops.checkpoint([made.weights[0]], "none", ""),
+        "no backend 'none'",
+    )
+    assert not os.path.exists("none")
 
 
 def peak_of(call):

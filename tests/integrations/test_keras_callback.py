@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +155,46 @@ def test_runs_share_a_store(tmp_path: Path, holder: Any) -> None:
     with pytest.raises(ligament.BusyError, match=f"run 'a' .*{their}"):
         ended(late, 1, run="a")
     ended(late, 1, run="a", name="other")  # another set
+
+
+def test_a_bare_word_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    fit(made(1), 2, CheckpointCallback("runs", keep=1), Away(tmp_path / "away"))
+    assert [model.name for model in ligament.Store(tmp_path / "runs").models()] == [
+        "weights/epoch-000002"
+    ]
+    assert not (tmp_path / "away/runs").exists()
+
+
+class Away(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+    """Changes the directory while training."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.folder.mkdir()
+        os.chdir(self.folder)
+
+
+@pytest.mark.parametrize(
+    ("backend", "config"),
+    [
+        ("runs", "host"),
+        ("runs", "host=a"),
+        ("runs?nosuch=1", ""),
+        ("nosuch:x", ""),
+        ("file", "/proc/a"),
+    ],
+)
+@pytest.mark.parametrize("keep", [None, 1])
+def test_a_wrong_backend_fails_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, config: str, keep: int | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    epochs = Epochs()
+    with pytest.raises(ligament.Error):
+        fit(made(1), 1, CheckpointCallback(backend, config, keep=keep), epochs)
+    assert epochs.seen == []
+    assert list(tmp_path.iterdir()) == []

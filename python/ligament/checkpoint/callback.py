@@ -25,7 +25,8 @@ def _is_count(value: Any) -> bool:
 
 
 class CheckpointCallback(_Callback):  # type: ignore[misc]
-    """Checkpoints a model while it trains: every n epochs, every n batches, or both.
+    """Checkpoints a model while it trains: every n epochs, every n batches, or both. `backend` is a
+    folder, a store's URI, or the name of a loaded plugin, which gets `config`.
 
     `keep=n` keeps the last n under names of their own (the backend needs a store; `weights` then
     names the newest), `monitor` saves only when that value of the logs is better than before
@@ -70,8 +71,10 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         self.saved: list[str] = []
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Loads what is there, when told to; what an earlier run kept counts for `keep` and
-        `monitor`."""
+        """Opens the backend, so that a wrong one fails here and not after the first epoch. Restores
+        the newest checkpoint if `restore` is set; `keep` and `monitor` count what earlier runs
+        saved."""
+        plugins.instance(self.backend, self.config)  # keeps a store in memory from vanishing
         if self.uri is not None:
             with Store(self.uri) as store:
                 self._look(store)
@@ -136,7 +139,6 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
                 self.model, self.backend, self.config, self.include_optimizer, self.set_name
             )
             return
-        plugins.instance(self.backend, self.config)  # holds what would go with the last handle
         with Store(self.uri) as store:
             self._hold(store)
             self._store(store, label, logs)

@@ -18,7 +18,8 @@ def save_weights(
     optimizer: Any = None,
 ) -> None:
     """Saves a model's weights, then its optimizer's, under `name`; what was there is replaced.
-    `backend` is a plugin's name or a store's URI; torch's optimizers are given as `optimizer`."""
+    `backend` is a folder, a store's URI, or the name of a loaded plugin, which gets `config`;
+    torch's optimizers are given as `optimizer`."""
     check_strings(backend, config)
     found = tensors.weights(model, optimizer, include_optimizer, build=False)
     plugins.instance(backend, config).save(name, _core.Batch(found.names, found.values))
@@ -36,6 +37,7 @@ def load_weights(
     """Fills a model, and its optimizer, from what `save_weights` wrote. An optimizer without state
     is built first."""
     check_strings(backend, config)
+    plugins.check_exists(backend, config)
     instance = plugins.instance(backend, config)
     stored = instance.names(name) if plugins.has_volume(backend) else None
     target = tensors.weights(model, optimizer, include_optimizer, build=True, stored=stored)

@@ -13,7 +13,8 @@ from typing import Any
 from .. import _core, environment, tensors
 from ..arguments import nanoseconds
 from ..errors import InvalidError
-from ..store import Store, _absolute
+from ..place import absolute
+from ..store import Store
 from . import tables as described
 from .rows import Worker
 
@@ -383,7 +384,7 @@ def _default() -> Setup:
 
 
 def _place(uri: str | os.PathLike[str] | Store) -> str:
-    return uri.uri if isinstance(uri, Store) else _absolute(os.fspath(uri))
+    return uri.uri if isinstance(uri, Store) else absolute(os.fspath(uri))
 
 
 def only_server() -> Server:

@@ -185,7 +185,7 @@ def test_a_plugins_sentence_becomes_the_exception(twin: Path) -> None:
 
 def test_unknown_and_double_plugins(twin: Path, tmp_path: Path) -> None:
     with pytest.raises(ligament.Error, match="nosuch"):
-        save_weights(net(), "nosuch")
+        save_weights(net(), "nosuch:x")
     with pytest.raises(ligament.Error, match="absent.so"):
         plugins.load(tmp_path / "absent.so")
     assert plugins.load(twin) == "twin"  # the same file again
@@ -194,6 +194,25 @@ def test_unknown_and_double_plugins(twin: Path, tmp_path: Path) -> None:
     with pytest.raises(ligament.ExistsError, match="twin"):
         plugins.load(copy)
     assert {"file", "mem", "null", "print", "twin"} <= set(plugins.names())
+
+
+def test_a_bare_word_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for wrong in ("host", "host=a"):
+        with pytest.raises(ligament.InvalidError, match="host"):
+            save_weights(net(), "runs", wrong)
+    with pytest.raises(ligament.NotFoundError, match="no store at .*runs"):
+        load_weights(net(), "runs")
+    assert list(tmp_path.iterdir()) == []
+    model = net(1)
+    save_weights(model, "runs")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(ligament.NotFoundError):
+        load_weights(model, "runs")
+    save_weights(model, "../runs", "fsync=0")
+    assert len(ligament.Store(tmp_path / "runs", "r")) == 1
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_plugins_of_the_environment(twin: Path) -> None:

@@ -14,7 +14,7 @@ from ligament.tensors.dtypes import BYTES
 
 from .evostore import BACKEND, number
 from .failures import operation
-from .plugins import dummy
+from .plugins import dummy, refuse_unknown
 
 _GROUP_BYTES = 32 << 20  # memory that waits to be taken over
 
@@ -24,7 +24,7 @@ def save_weights(model: Any, *args: Any, **kwargs: Any) -> None:
     `save_weights(model, layers, backend, model_ids, lids, config="", include_optimizer=True)` as
     the fork: the tensors of a model that `store_meta` publishes."""
     if not _is_fork(args, kwargs):
-        operation(checkpoint.save_weights)(model, *args, **kwargs)
+        operation(_save_weights)(model, *args, **kwargs)
         return
     save_layers(model, **_arguments(("prefix", "backend", "model_ids", "lids"), args, kwargs))
 
@@ -34,16 +34,31 @@ def load_weights(model: Any, *args: Any, **kwargs: Any) -> None:
     `load_weights(model, layers, backend, lowners, model_ids, lids, config="",
     include_optimizer=True)` as the fork: each tensor from the model that owns it."""
     if not _is_fork(args, kwargs):
-        operation(checkpoint.load_weights)(model, *args, **kwargs)
+        operation(_load_weights)(model, *args, **kwargs)
         return
     names = ("prefix", "backend", "lowners", "model_ids", "lids")
     load_layers(model, **_arguments(names, args, kwargs))
 
 
+def _save_weights(model: Any, backend: str, *args: Any, **kwargs: Any) -> None:
+    refuse_unknown(backend)
+    checkpoint.save_weights(model, backend, *args, **kwargs)
+
+
+def _load_weights(model: Any, backend: str, *args: Any, **kwargs: Any) -> None:
+    refuse_unknown(backend)
+    checkpoint.load_weights(model, backend, *args, **kwargs)
+
+
 class CheckpointCallback(checkpoint.CheckpointCallback):
     """Ligament's, whose failures are those of TMCI's operations."""
 
-    on_train_begin = operation(checkpoint.CheckpointCallback.on_train_begin)
+    @operation
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Refuses a backend that is not loaded, before anything is created."""
+        refuse_unknown(self.backend)
+        super().on_train_begin(logs)
+
     on_epoch_end = operation(checkpoint.CheckpointCallback.on_epoch_end)
     on_train_batch_end = operation(checkpoint.CheckpointCallback.on_train_batch_end)
 

@@ -17,6 +17,7 @@ from ligament.checkpoint.weights import fill
 from ligament.tensors import of_tensorflow
 
 from .failures import operation
+from .plugins import refuse_unknown
 
 _SET = "weights"  # as save_weights calls it
 
@@ -74,6 +75,7 @@ def _in_graph(call: Callable[..., None], inputs: list[Any], name: str | None) ->
 
 
 def _save(values: list[Any], backend: str, config: str) -> None:
+    refuse_unknown(backend)
     held = [_tensor(one) for one in values]
     batch = _core.Batch([str(i) for i in range(len(held))], held)
     plugins.instance(backend, config).save(_SET, batch)
@@ -85,6 +87,7 @@ def _tensor(value: Any) -> Any:
 
 def _load(values: list[Any], backend: str, config: str) -> None:
     """A store has names for its tensors, which are taken in their order."""
+    refuse_unknown(backend)
     instance = plugins.instance(backend, config)
     names = instance.names(_SET) if plugins.has_volume(backend) else []
     if len(names) != len(values):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+import re
 from functools import cache
 from pathlib import Path
 
 from ligament import plugins
-from ligament.errors import Error, InvalidError
+from ligament.errors import Error, InvalidError, NotFoundError
 
 from . import evostore
 
@@ -86,6 +87,17 @@ def dummy() -> evostore.Library:
     if place := os.environ.get("LIGAMENT_STORE"):
         library.open([place])
     return library
+
+
+def refuse_unknown(backend: object) -> None:
+    """TMCI's backends are plugins: a word that is not the name of one is an error and not, as in
+    Ligament's own calls, a folder."""
+    known = plugins.names()
+    if isinstance(backend, str) and backend not in known and not re.search("[:/.]", backend):
+        raise NotFoundError(
+            f"there is no backend '{backend}'; known: {', '.join(known)}. Load its plugin with "
+            f"tmci.plugins.load; a folder is written as a path, './{backend}'"
+        )
 
 
 def place_of(hosts: object) -> list[str]:
