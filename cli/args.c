@@ -333,3 +333,17 @@ lig_status cli_metrics(const cli_call *call, const char *flag, lig_metric **metr
     *count = used;
     return LIG_OK;
 }
+
+lig_status cli_pairs(const cli_call *call, size_t first, lig_tag *pairs)
+{
+    for (size_t i = first; i < call->word_count; i++) {
+        const char *word = call->words[i];
+        char *equals = strchr(word, '=');
+        if (equals == NULL || equals == word)
+            return cli_wrong(
+                call, lig_fail(LIG_E_INVALID, "invalid argument '%s': expected NAME=VALUE", word));
+        *equals = '\0';
+        pairs[i - first] = (lig_tag){word, equals + 1};
+    }
+    return LIG_OK;
+}

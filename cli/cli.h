@@ -66,6 +66,10 @@ lig_status cli_bytes(const cli_call *call, const char *flag, uint64_t *bytes);
 lig_status cli_tags(const cli_call *call, const char *flag, lig_tag **tags, size_t *count);
 lig_status cli_metrics(const cli_call *call, const char *flag, lig_metric **metrics, size_t *count);
 
+/* Splits the positional arguments from number `first` on, each NAME=VALUE, into `pairs`, which has
+ * room for them. */
+lig_status cli_pairs(const cli_call *call, size_t first, lig_tag *pairs);
+
 /* Fills `call`; returns 0, or the program's exit status (--help or wrong usage). */
 int cli_call_parse(cli_call *call, const cli_command *command, int argc, char **argv);
 void cli_call_fini(cli_call *call);
@@ -137,10 +141,13 @@ lig_status cli_checkpoint_name(lig_store *store, const char *name, char **resolv
 
 /* --- human-readable output ------------------------------------------------------------------- */
 
+/* What may be done to a column so that a table fits the terminal. */
+enum cli_fit { CLI_FIT_NEVER = 0, CLI_FIT_SHRINK = 1, CLI_FIT_DROP = 2 };
+
 typedef struct cli_column {
     const char *title;
-    int right;  /* right-aligned */
-    int shrink; /* may be truncated to fit the terminal */
+    int right; /* right-aligned */
+    int fit;   /* enum cli_fit */
 } cli_column;
 
 typedef struct cli_table cli_table;
@@ -163,6 +170,10 @@ void cli_size_text(uint64_t bytes, char *text, size_t text_bytes); /* "1.5 GiB" 
 void cli_date_text(int64_t ns, char *text,
                    size_t text_bytes); /* "2026-01-31 08:05:00", local time */
 void cli_shape_text(const lig_tensor *tensor, char *text, size_t text_bytes); /* "[3, 4]", "[]" */
+
+/* "acc=0.91 loss=0.3" and "run=a host=b", truncated to the buffer. */
+void cli_metrics_text(const lig_model *model, char *text, size_t text_bytes);
+void cli_tags_text(const lig_model *model, char *text, size_t text_bytes);
 
 /* Members of the JSON object of a model (without its tensors) and of a tensor. */
 struct cli_json_writer;

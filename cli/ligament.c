@@ -14,9 +14,14 @@
     X(show)                                                                                        \
     X(find)                                                                                        \
     X(diff)                                                                                        \
+    X(tree)                                                                                        \
     X(watch)                                                                                       \
     X(cp)                                                                                          \
     X(rm)                                                                                          \
+    X(alias)                                                                                       \
+    X(tag)                                                                                         \
+    X(metric)                                                                                      \
+    X(rename)                                                                                      \
     X(check)                                                                                       \
     X(compact)                                                                                     \
     X(partition)                                                                                   \

@@ -1,4 +1,4 @@
-#include "commands/launch.h"
+#include "launch/launch.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

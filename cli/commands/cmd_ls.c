@@ -1,62 +1,94 @@
 #include "cli.h"
 #include "formats/json.h"
+#include "models/known_names.h"
+#include "models/where.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void metrics_text(const lig_model *model, char *text, size_t text_bytes)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < model->metric_count && used < text_bytes; i++)
-        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s=%.6g", i > 0 ? " " : "",
-                                 model->metrics[i].name, model->metrics[i].value);
-}
+static const cli_column columns[] = {{"NAME", 0, CLI_FIT_SHRINK},  {"PARENT", 0, CLI_FIT_SHRINK},
+                                     {"TENSORS", 1, CLI_FIT_DROP}, {"SIZE", 1, CLI_FIT_NEVER},
+                                     {"OWN", 1, CLI_FIT_NEVER},    {"CREATED", 0, CLI_FIT_DROP},
+                                     {"TAGS", 0, CLI_FIT_SHRINK},  {"METRICS", 0, CLI_FIT_SHRINK}};
+enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
 static lig_status add_model(cli_table *table, const lig_model *model)
 {
-    char tensors[24], size[24], date[32], metrics[1024];
+    char tensors[24], size[24], own[24], date[32], tags[1024], metrics[1024];
     snprintf(tensors, sizeof tensors, "%zu", model->tensor_count);
     cli_size_text(model->bytes, size, sizeof size);
+    cli_size_text(model->own_bytes, own, sizeof own);
     cli_date_text(model->created_ns, date, sizeof date);
-    metrics_text(model, metrics, sizeof metrics);
-    const char *cells[] = {model->name, tensors, size, date, metrics};
+    cli_tags_text(model, tags, sizeof tags);
+    cli_metrics_text(model, metrics, sizeof metrics);
+    const char *cells[COLUMNS] = {model->name, model->parent_name, tensors, size, own, date, tags,
+                                  metrics};
     return cli_table_add(table, cells);
 }
 
-/* Called for each alias: adds a row to the table or a member to the JSON object. */
-static lig_status each_alias(lig_store *store, cli_table *table, cli_json_writer *writer)
+static int is_listed(lig_model **models, size_t count, const char *name)
 {
-    char *alias, *model, *text;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(models[i]->name, name) == 0)
+            return 1;
+    return 0;
+}
+
+static lig_status add_alias(cli_table *table, const char *alias, const char *model)
+{
+    char *text;
+    LIG_TRY(cli_format(&text, "%s -> %s", alias, model));
+    lig_status status =
+        cli_table_add(table, (const char *[COLUMNS]){text, "", "", "", "", "", "", ""});
+    free(text);
+    return status;
+}
+
+/* Adds the aliases of the listed models as rows of the table, or all as members of the JSON
+ * object. */
+static lig_status add_aliases(lig_store *store, lig_model **models, size_t count, cli_table *table,
+                              cli_json_writer *writer)
+{
+    char *alias, *model;
     lig_status status = LIG_OK;
     for (size_t i = 0; status == LIG_OK; i++) {
         status = lig_store_alias_at(store, i, &alias, &model);
         if (status != LIG_OK)
             break;
-        if (writer != NULL) {
+        if (writer != NULL)
             cli_json_put_text(writer, alias, model);
-        } else if ((status = cli_format(&text, "%s -> %s", alias, model)) == LIG_OK) {
-            status = cli_table_add(table, (const char *[]){text, "", "", "", ""});
-            free(text);
-        }
+        else if (is_listed(models, count, model))
+            status = add_alias(table, alias, model);
         lig_text_destroy(alias);
         lig_text_destroy(model);
     }
     return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
+static lig_status print_nothing(lig_store *store, const cli_place *place)
+{
+    lig_store_stats stats;
+    LIG_TRY(lig_store_stat(store, &stats));
+    if (stats.models == 0)
+        fprintf(stderr, "ligament: '%s' contains no models\n", place->uri);
+    else
+        fprintf(stderr, "ligament: none of the %llu models of '%s' matches\n",
+                (unsigned long long)stats.models, place->uri);
+    return LIG_OK;
+}
+
 static lig_status print_table(lig_store *store, const cli_place *place, lig_model **models,
                               size_t count)
 {
-    static const cli_column columns[] = {
-        {"NAME", 0, 1}, {"TENSORS", 1, 0}, {"SIZE", 1, 0}, {"CREATED", 0, 0}, {"METRICS", 0, 1}};
     cli_table *table;
     lig_status status = LIG_OK;
-    LIG_TRY(cli_table_create(&table, columns, 5));
+    if (count == 0)
+        return print_nothing(store, place);
+    LIG_TRY(cli_table_create(&table, columns, COLUMNS));
     for (size_t i = 0; i < count && status == LIG_OK; i++)
         status = add_model(table, models[i]);
     if (status == LIG_OK && place->name == NULL)
-        status = each_alias(store, table, NULL);
+        status = add_aliases(store, models, count, table, NULL);
     if (status == LIG_OK)
         cli_table_print(table, stdout);
     cli_table_destroy(table);
@@ -76,36 +108,99 @@ static lig_status print_json(lig_store *store, lig_model **models, size_t count)
     }
     cli_json_close(&writer, ']');
     cli_json_open(&writer, "aliases", '{');
-    lig_status status = each_alias(store, NULL, &writer);
+    lig_status status = add_aliases(store, models, count, NULL, &writer);
     cli_json_close(&writer, '}');
     cli_json_close(&writer, '}');
     return status;
 }
 
-static lig_status list(const cli_call *call, const cli_place *place, lig_store *store)
+/* --- selection ------------------------------------------------------------------------------- */
+
+/* The models of the query that satisfy --where come first; *count becomes their number. */
+static void filter(const cli_where *where, uint64_t limit, lig_model **models, size_t *count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < *count && (limit == 0 || kept < limit); i++) {
+        lig_model *model = models[i];
+        if (where != NULL && !cli_where_holds(where, model))
+            continue;
+        models[i] = models[kept];
+        models[kept++] = model;
+    }
+    *count = kept;
+}
+
+/* A metric or tag that no model of the store has is a mistake, not an empty result. */
+static lig_status check_names(const cli_place *place, lig_store *store, const cli_where *where,
+                              const char *order)
+{
+    cli_known known;
+    const char *name;
+    int is_tag;
+    lig_status status = LIG_OK;
+    LIG_TRY(cli_known_read(&known, store));
+    for (size_t i = 0; where != NULL && status == LIG_OK; i++) {
+        if (!cli_where_mentions(where, i, &is_tag, &name))
+            break;
+        status = cli_known_check(&known, is_tag, name, place->uri);
+    }
+    order = order != NULL && order[0] == '-' ? order + 1 : order;
+    if (status == LIG_OK && order != NULL && strcmp(order, "created") != 0 &&
+        strcmp(order, "name") != 0 && strcmp(order, "bytes") != 0)
+        status = cli_known_check(&known, 0, order, place->uri);
+    cli_known_fini(&known);
+    return status;
+}
+
+static lig_status query_models(const cli_call *call, const cli_place *place, lig_store *store,
+                               lig_model ***models, size_t *count)
 {
     lig_query query = LIG_QUERY_INIT;
-    lig_model **models, *named;
+    lig_model *named;
     lig_tag *tags;
-    size_t count;
-    uint64_t limit = 0;
-    LIG_TRY(cli_number(call, "limit", 1, UINT32_MAX, &limit));
     LIG_TRY(cli_tags(call, "tag", &tags, &query.tag_count));
     lig_status status = cli_place_model(place, store, &named);
     query.tags = tags;
     query.name = named != NULL ? named->name : place->name;
     query.order = cli_value(call, "order");
-    query.limit = limit;
     if (status == LIG_OK)
-        status = lig_store_models(store, &query, &models, &count);
+        status = lig_store_models(store, &query, models, count);
     lig_model_destroy(named);
     free(tags);
-    LIG_TRY(status);
-    status =
-        call->json ? print_json(store, models, count) : print_table(store, place, models, count);
+    return status;
+}
+
+static lig_status list_where(const cli_call *call, const cli_place *place, lig_store *store,
+                             const cli_where *where)
+{
+    lig_model **models;
+    size_t count, shown;
+    uint64_t limit = 0;
+    LIG_TRY(cli_number(call, "limit", 1, UINT32_MAX, &limit));
+    if (where != NULL || cli_has(call, "order"))
+        LIG_TRY(check_names(place, store, where, cli_value(call, "order")));
+    LIG_TRY(query_models(call, place, store, &models, &count));
+    shown = count;
+    filter(where, limit, models, &shown);
+    lig_status status =
+        call->json ? print_json(store, models, shown) : print_table(store, place, models, shown);
     lig_models_destroy(models, count);
     return status;
 }
+
+static lig_status list(const cli_call *call, const cli_place *place, lig_store *store)
+{
+    const char *text = cli_value(call, "where");
+    cli_where *where = NULL;
+    lig_status status = text != NULL ? cli_where_parse(text, &where) : LIG_OK;
+    if (status != LIG_OK)
+        return cli_wrong(call, status);
+    status = list_where(call, place, store, where);
+    cli_where_destroy(where);
+    return status;
+}
+
+/* --- training runs --------------------------------------------------------------------------- */
 
 static lig_status add_run(cli_table *table, const cli_run *run)
 {
@@ -118,11 +213,11 @@ static lig_status add_run(cli_table *table, const cli_run *run)
 
 static lig_status print_runs(const cli_run *runs, size_t count)
 {
-    static const cli_column columns[] = {
+    static const cli_column run_columns[] = {
         {"RUN", 0, 1}, {"CHECKPOINTS", 1, 0}, {"LATEST", 1, 0}, {"SAVED", 0, 0}};
     cli_table *table;
     lig_status status = LIG_OK;
-    LIG_TRY(cli_table_create(&table, columns, 4));
+    LIG_TRY(cli_table_create(&table, run_columns, 4));
     for (size_t i = 0; i < count && status == LIG_OK; i++)
         status = add_run(table, &runs[i]);
     if (status == LIG_OK)
@@ -189,6 +284,7 @@ static const cli_flag flags[] = {
      "created, name, bytes or a metric; a leading '-' sorts in descending order"},
     {"limit", 'n', "N", "show only the first N"},
     {"tag", 't', "NAME=VALUE", "only models with this tag; may be repeated"},
+    {"where", 'w', "CONDITION", "only models that satisfy it: 'val_acc>0.9 and tag.run=a'"},
     {"runs", 'r', NULL, "list training runs instead: number of checkpoints and the latest of each"},
     {NULL, 0, NULL, NULL},
 };
@@ -197,6 +293,13 @@ const cli_command cli_cmd_ls = {
     .name = "ls",
     .usage = "STORE[#PATTERN] [options]",
     .summary = "Lists the models of a store",
+    .details =
+        "SIZE is the size of all tensors of a model, OWN the part that this model wrote; it "
+        "shares\n"
+        "the rest with other models. A condition compares metrics by name, and tag.NAME, name,\n"
+        "parent, created, bytes, own_bytes and tensors, with = != < <= > >= and ~ (a pattern);\n"
+        "'and', 'or', 'not' and parentheses combine comparisons. A field by itself asks whether a\n"
+        "model has it. A metric or tag that no model of the store has is an error.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

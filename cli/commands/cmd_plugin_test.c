@@ -85,8 +85,8 @@ static lig_status test(const cli_call *call, cli_suite *suite, tally *self)
 static void sum_up(const tally *self, const cli_suite *suite)
 {
     if (self->writer == NULL) {
-        printf("%s: %zu passed, %zu failed, %zu absent\n", suite->name, self->passed,
-               self->failed, self->absent);
+        printf("%s: %zu passed, %zu failed, %zu absent\n", suite->name, self->passed, self->failed,
+               self->absent);
         return;
     }
     cli_json_put_u64(self->writer, "passed", self->passed);

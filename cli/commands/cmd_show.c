@@ -1,4 +1,5 @@
 #include "batch.h"
+#include "output/summary.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -180,8 +181,9 @@ static lig_status show_store(const cli_place *place, cli_json_writer *writer, si
     char **names;
     size_t count;
     LIG_TRY(cli_place_open(place, "r", &store));
-    lig_status status = cli_place_names(place, store, &names, &count);
-    if (status != LIG_OK)
+    lig_status status = place->name == NULL ? cli_summary(store, writer, (*index)++)
+                                            : cli_place_names(place, store, &names, &count);
+    if (status != LIG_OK || place->name == NULL)
         goto close_store;
     for (size_t i = 0; i < count && status == LIG_OK; i++)
         status = show_stored(store, names[i], writer, (*index)++);
@@ -258,8 +260,8 @@ static int run(cli_call *call)
 
 const cli_command cli_cmd_show = {
     .name = "show",
-    .usage = "STORE#NAME... | FILE.safetensors | FILE.npz",
-    .summary = "Shows a model and its tensors",
+    .usage = "STORE#NAME... | STORE | FILE.safetensors | FILE.npz",
+    .summary = "Shows a model and its tensors, or a summary of a store",
     .details = "A pattern (STORE#run/*) selects several models. --json prints an array with one "
                "object each.",
     .word_min = 1,

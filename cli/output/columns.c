@@ -210,32 +210,68 @@ static int colourful(FILE *file)
            (no_color == NULL || *no_color == '\0');
 }
 
-enum { GAP = 2, NARROWEST = 12 };
+enum { GAP = 2, NARROWEST = 12, COLUMNS_MAX = 16 };
 
-/* Natural widths; then the widest shrinkable column shrinks until the table fits or nothing is left
- * to shrink. */
-static void choose_widths(const cli_table *table, size_t room, size_t *widths)
+static int is_empty(const cli_table *table, size_t column)
+{
+    for (size_t r = 0; r < table->row_count; r++)
+        if (table->cells[r * table->column_count + column][0] != '\0')
+            return 0;
+    return 1;
+}
+
+static size_t total_width(const size_t *widths, size_t count)
 {
     size_t total = 0;
-    for (size_t c = 0; c < table->column_count; c++) {
-        widths[c] = screen_width(table->columns[c].title);
-        for (size_t r = 0; r < table->row_count; r++) {
-            size_t width = screen_width(table->cells[r * table->column_count + c]);
-            widths[c] = width > widths[c] ? width : widths[c];
-        }
-        total += widths[c] + (c > 0 ? GAP : 0);
-    }
-    while (total > room) {
+    for (size_t c = 0; c < count; c++)
+        total += widths[c] > 0 ? widths[c] + GAP : 0;
+    return total > 0 ? total - GAP : 0;
+}
+
+static void shrink(const cli_table *table, size_t room, size_t *widths)
+{
+    while (total_width(widths, table->column_count) > room) {
         size_t widest = SIZE_MAX;
         for (size_t c = 0; c < table->column_count; c++)
-            if (table->columns[c].shrink && widths[c] > NARROWEST &&
+            if (table->columns[c].fit == CLI_FIT_SHRINK && widths[c] > NARROWEST &&
                 (widest == SIZE_MAX || widths[c] > widths[widest]))
                 widest = c;
         if (widest == SIZE_MAX)
             return;
         widths[widest]--;
-        total--;
     }
+}
+
+/* The width when every column that can shrink has. */
+static size_t narrowest_width(const cli_table *table, const size_t *widths)
+{
+    size_t narrow[COLUMNS_MAX];
+    for (size_t c = 0; c < table->column_count; c++)
+        narrow[c] = table->columns[c].fit == CLI_FIT_SHRINK && widths[c] > NARROWEST
+                        ? (size_t)NARROWEST
+                        : widths[c];
+    return total_width(narrow, table->column_count);
+}
+
+/* Natural widths. If they do not fit, columns without a value are left out (width 0); then, from
+ * the right, those that may be, if shrinking is not enough; then the widest shrink. */
+static void choose_widths(const cli_table *table, size_t room, size_t *widths)
+{
+    size_t count = table->column_count;
+    for (size_t c = 0; c < count; c++) {
+        widths[c] = screen_width(table->columns[c].title);
+        for (size_t r = 0; r < table->row_count; r++) {
+            size_t width = screen_width(table->cells[r * count + c]);
+            widths[c] = width > widths[c] ? width : widths[c];
+        }
+    }
+    for (size_t c = 0; c < count && total_width(widths, count) > room; c++)
+        if (table->row_count > 0 && is_empty(table, c))
+            widths[c] = 0;
+    for (size_t c = count; c > 0 && narrowest_width(table, widths) > room; c--)
+        if (table->columns[c - 1].fit == CLI_FIT_DROP)
+            widths[c - 1] = 0;
+    shrink(table, room, widths);
 }
 
 static void put_cell(FILE *file, const char *text, size_t width, const cli_column *column, int last)
@@ -254,21 +290,30 @@ static void put_cell(FILE *file, const char *text, size_t width, const cli_colum
         fprintf(file, "%*s", GAP, "");
 }
 
+static void put_row(FILE *file, const cli_table *table, const size_t *widths,
+                    const char *const *cells)
+{
+    size_t last = table->column_count;
+    while (last > 1 && widths[last - 1] == 0)
+        last--;
+    for (size_t c = 0; c < last; c++)
+        if (widths[c] > 0)
+            put_cell(file, cells != NULL ? cells[c] : table->columns[c].title, widths[c],
+                     &table->columns[c], c + 1 == last);
+}
+
 void cli_table_print(const cli_table *table, FILE *file)
 {
-    size_t count = table->column_count, widths[16];
+    size_t count = table->column_count, widths[COLUMNS_MAX];
     int colour = colourful(file);
-    if (count > sizeof widths / sizeof widths[0])
+    if (count > COLUMNS_MAX)
         return;
     choose_widths(table, terminal_width(file), widths);
     fputs(colour ? "\033[1m" : "", file);
-    for (size_t c = 0; c < count; c++)
-        put_cell(file, table->columns[c].title, widths[c], &table->columns[c], c + 1 == count);
+    put_row(file, table, widths, NULL);
     fputs(colour ? "\033[0m\n" : "\n", file);
     for (size_t r = 0; r < table->row_count; r++) {
-        for (size_t c = 0; c < count; c++)
-            put_cell(file, table->cells[r * count + c], widths[c], &table->columns[c],
-                     c + 1 == count);
+        put_row(file, table, widths, (const char *const *)table->cells + r * count);
         putc('\n', file);
     }
 }

@@ -10,7 +10,8 @@ import subprocess
 import numpy
 import pytest
 
-COMMANDS = ["info", "ls", "show", "watch", "cp", "rm", "check", "compact", "launch", "plugin-test"]
+COMMANDS = """info ls show find diff tree watch cp rm alias tag metric rename check compact
+partition launch trace plugin-test""".split()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

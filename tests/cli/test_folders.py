@@ -148,11 +148,12 @@ def test_json_is_whole_or_not_there(ligament, tmp_path):
     assert len(ligament.json("show", "store#m", "store#m")) == 2
 
 
-def test_models_of_two_stores_are_not_compared(ligament, tmp_path):
+def test_which_model_diff_compares_with(ligament, tmp_path):
     numpy.savez(tmp_path / "a.npz", x=numpy.arange(2))
     for place in ("one#m", "one#x#y", "two#m"):
         ligament("cp", "a.npz", place)
-    said = ligament.fails("diff", "one#m", "two#m")
-    assert "two models of one store" in said and "ligament cp" in said
-    ligament("diff", "one#m", "x#y")
-    ligament("diff", "one#m", "one#m")
+    for other in ("two#m", "two", "a.npz", "x#y", "one#m"):
+        ligament("diff", "one#m", other)
+    said = ligament.fails("diff", "one#m", "three", status=2)
+    assert "'three' is neither a model of 'one'" in said
+    assert "STORE#NAME" in ligament.fails("diff", "one", "a.npz", status=2)

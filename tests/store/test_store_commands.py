@@ -56,12 +56,14 @@ def test_find_refuses(run: Run) -> None:
 
 def test_diff(run: Run) -> None:
     done = run("diff", "#a", "b")
-    assert done.returncode == 0 and "l2.w" in done.stdout and "l0.w" not in done.stdout
+    assert done.returncode == 1 and "l2.w" in done.stdout and "l0.w" not in done.stdout
     assert "2 same (64 B), 1 changed (32 B)" in done.stdout
     assert "l0.w" in run("diff", "#a", "b", "--all").stdout
     told = json.loads(run("diff", "#a", "c", "--json").stdout)
     assert told["same"] == ["l0.w"] and told["changed"] == ["l1.w"] and told["removed"] == ["l2.w"]
-    assert "'nobody'" in run("diff", "#a", "nobody").stderr
+    assert run("diff", "#a", "a").returncode == 0
+    done = run("diff", "#a", "nobody")
+    assert done.returncode == 2 and "'nobody'" in done.stderr
 
 
 def test_lineage_in_show(run: Run) -> None:

@@ -1,7 +1,7 @@
 /* Cleans up if the launcher itself is killed: its children exit (PR_SET_PDEATHSIG), but processes
  * that they started do not. A dedicated process waits for the launcher's end and kills their
  * groups. */
-#include "commands/launch.h"
+#include "launch/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,123 @@
+#include "batch.h"
+#include "output/tree_drawing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef lig_status draw_fn(const cli_tree *tree, const char *title, FILE *file);
+
+static lig_status draw_dot(const cli_tree *tree, const char *title, FILE *file)
+{
+    (void)title;
+    return cli_tree_dot(tree, file);
+}
+
+static const struct {
+    const char *flag;
+    draw_fn *draw;
+} drawings[] = {{"svg", cli_tree_svg}, {"html", cli_tree_html}, {"dot", draw_dot}};
+enum { DRAWINGS = sizeof drawings / sizeof drawings[0] };
+
+static lig_status put_file(const char *path, const void *data, size_t bytes)
+{
+    cli_outfile out;
+    LIG_TRY(cli_outfile_open(&out, path));
+    lig_status status = cli_outfile_put(&out, data, bytes);
+    if (status == LIG_OK)
+        return cli_outfile_commit(&out, 1);
+    cli_outfile_abort(&out);
+    return status;
+}
+
+static lig_status draw_to(const cli_tree *tree, const char *title, draw_fn *draw, const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    if (strcmp(path, "-") == 0)
+        return draw(tree, title, stdout);
+    FILE *file = open_memstream(&text, &bytes);
+    if (file == NULL)
+        return lig_fail(LIG_E_NOMEM, "out of memory for a drawing");
+    lig_status status = draw(tree, title, file);
+    if (fclose(file) != 0 && status == LIG_OK)
+        status = lig_fail(LIG_E_NOMEM, "out of memory for a drawing");
+    if (status == LIG_OK)
+        status = put_file(path, text, bytes);
+    free(text);
+    return status;
+}
+
+static void print_json(const cli_tree *tree)
+{
+    cli_json_writer writer = {.file = stdout};
+    cli_json_open(&writer, NULL, '[');
+    for (size_t i = 0; i < tree->count; i++) {
+        const cli_tree_row *row = &tree->rows[i];
+        cli_json_open(&writer, NULL, '{');
+        cli_put_model(&writer, row->model);
+        if (row->parent != CLI_NO_ROW)
+            cli_json_put_u64(&writer, "parent_row", row->parent);
+        cli_json_put_bool(&writer, "parent_removed", row->orphan);
+        cli_json_close(&writer, '}');
+    }
+    cli_json_close(&writer, ']');
+}
+
+static lig_status print_tree(const cli_call *call, const cli_place *place, lig_store *store)
+{
+    cli_tree tree;
+    int drawn = 0;
+    LIG_TRY(cli_tree_read(&tree, place, store));
+    lig_status status = LIG_OK;
+    for (size_t i = 0; i < DRAWINGS && status == LIG_OK; i++) {
+        const char *path = cli_value(call, drawings[i].flag);
+        drawn |= path != NULL;
+        if (path != NULL)
+            status = draw_to(&tree, call->words[0], drawings[i].draw, path);
+    }
+    if (status == LIG_OK && call->json)
+        print_json(&tree);
+    else if (status == LIG_OK && !drawn && tree.count == 0)
+        fprintf(stderr, "ligament: '%s' contains no models\n", place->uri);
+    else if (status == LIG_OK && !drawn)
+        status = cli_tree_text(&tree, stdout);
+    cli_tree_fini(&tree);
+    return status;
+}
+
+static int run(cli_call *call)
+{
+    cli_place place;
+    lig_store *store;
+    lig_status status = cli_place_parse(&place, call->words[0]);
+    if (status == LIG_OK)
+        status = cli_place_open(&place, "r", &store);
+    if (status == LIG_OK) {
+        status = print_tree(call, &place, store);
+        lig_store_close(store);
+    }
+    cli_place_fini(&place);
+    return status == LIG_OK ? 0 : cli_failed();
+}
+
+static const cli_flag flags[] = {
+    {"svg", 0, "FILE", "draw it as SVG; - is standard output"},
+    {"html", 0, "FILE", "draw it as an HTML page"},
+    {"dot", 0, "FILE", "write a graph for Graphviz"},
+    {NULL, 0, NULL, NULL},
+};
+
+const cli_command cli_cmd_tree = {
+    .name = "tree",
+    .usage = "STORE[#NAME] [options]",
+    .summary = "Shows which model was derived from which",
+    .details = "With a name or pattern, only those models with their ancestors and descendants. "
+               "A model\n"
+               "marked with an arrow is the only child of the one above it. Aliases are in "
+               "brackets. A\n"
+               "model whose parent was removed begins a tree. Files are replaced if they exist.",
+    .flags = flags,
+    .word_min = 1,
+    .word_max = 1,
+    .run = run,
+};
