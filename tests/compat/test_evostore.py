@@ -104,6 +104,8 @@ def test_a_file_of_that_name_wins(tmp_path: Path, root: Path, monkeypatch: Any) 
     assert plugins.load("libdummy.so").answer() == 42
     with pytest.raises(OSError, match="nothing"):
         plugins.load("libnothing.so")
+    with pytest.raises(OSError, match=r"build/libdummy\.so: cannot open"):
+        plugins.load("build/libdummy.so")  # a plugin that was not built
 
 
 # --- the fork's functions -------------------------------------------------------------------------

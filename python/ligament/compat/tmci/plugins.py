@@ -18,11 +18,12 @@ _EVOSTORE = "libdummy.so"  # what EvoStore calls its library
 
 
 def load(filename: str | os.PathLike[str]) -> ctypes.CDLL:
-    """Loads a plugin and returns the library. Where there is no file `libdummy.so`, that name means
-    EvoStore's client library over a Ligament store."""
+    """Loads a plugin and returns the library. Where there is no file `libdummy.so`, that bare name
+    means EvoStore's client library over a Ligament store; a path, as scripts of TMCI give it, is a
+    plugin that was not built."""
     name = os.fspath(filename)
     found = _find(name)
-    is_ours = found is None and os.path.basename(name) == _EVOSTORE
+    is_ours = found is None and name == _EVOSTORE
     libraries[name] = dummy() if is_ours else _library(found or name)
     return libraries[name]
 
