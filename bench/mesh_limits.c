@@ -1,8 +1,8 @@
 /* What a bare TCP connection on this host gives, and how much of it src/net passes on: two
- * processes, the same wait mode (poll for 20 us, then sleep in epoll), in turns.
+ * processes, the same wait mode (poll for 20 us, then sleep in epoll), in turns. With secret=1 both
+ * are encrypted: the bare side is a loop of SSL_write and SSL_read.
  *
- *     mesh_limits [rounds=N] [scheme=tcp] [spin_us=20] [secret=1] [crypto=openssl] [pin=1]
- * [probe=1]
+ *     mesh_limits [rounds=N] [scheme=tcp] [spin_us=20] [secret=1] [pin=1] [probe=1]
  *
  * prints one line of JSON a figure: round trips of 8 B, 4 KiB and 64 KiB in microseconds (p50,
  * p99), bandwidth of 1 and 64 MiB one way in GB/s, and the ratio to the bare figure. With probe=1
@@ -12,6 +12,7 @@
 #include "net/link/link_send.h"
 #include "net/net.h"
 #include "net/progress.h"
+#include "net/secure/tls_keys.h"
 #include "net/service.h"
 #include "net/transport.h"
 #include "net/transport_load.h"
@@ -49,7 +50,7 @@ static const shape shapes[] = {
 typedef struct setup {
     int rounds, secret, pin, probe;
     int64_t spin_ns;
-    const char *scheme, *crypto;
+    const char *scheme;
     uint8_t *out, *in;
     double *samples;
 } setup;
@@ -63,7 +64,12 @@ typedef struct figure {
 typedef struct bare {
     int fd, epoll;
     int64_t spin_ns;
+    SSL *ssl; /* NULL: not encrypted */
+    ligi_tls_party party;
+    ligi_tls_socket socket;
 } bare;
+
+static const uint8_t secret[32] = "not secret, but for a benchmark";
 
 static void bare_wait(bare *self, uint32_t events)
 {
@@ -73,23 +79,69 @@ static void bare_wait(bare *self, uint32_t events)
     epoll_wait(self->epoll, &event, 1, -1);
 }
 
+static ssize_t plain_step(bare *self, uint8_t *data, size_t bytes, int out)
+{
+    ssize_t step = out ? send(self->fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
+                       : recv(self->fd, data, bytes, MSG_DONTWAIT);
+    return step > 0 ? step : step == 0 || errno != EAGAIN ? -1 : 0;
+}
+
+static ssize_t tls_step(bare *self, uint8_t *data, size_t bytes, int out)
+{
+    const ligi_openssl *openssl = ligi_openssl_loaded();
+    size_t step = 0, record = bytes < 16384 ? bytes : 16384;
+    int result = out ? openssl->SSL_write_ex(self->ssl, data, record, &step)
+                     : openssl->SSL_read_ex(self->ssl, data, bytes, &step);
+    int error = result == 1 ? SSL_ERROR_NONE : openssl->SSL_get_error(self->ssl, result);
+    if (error != SSL_ERROR_NONE && error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE)
+        return -1;
+    return (ssize_t)step;
+}
+
 static int bare_move(bare *self, uint8_t *data, size_t bytes, int out)
 {
     int64_t end = ligi_now_ns() + self->spin_ns;
 
     for (size_t at = 0; at < bytes;) {
-        ssize_t step = out ? send(self->fd, data + at, bytes - at, MSG_DONTWAIT | MSG_NOSIGNAL)
-                           : recv(self->fd, data + at, bytes - at, MSG_DONTWAIT);
+        ssize_t step = self->ssl != NULL ? tls_step(self, data + at, bytes - at, out)
+                                         : plain_step(self, data + at, bytes - at, out);
+        if (step < 0)
+            return -1;
         if (step > 0) {
             at += (size_t)step;
             end = ligi_now_ns() + self->spin_ns;
-        } else if (step == 0 || errno != EAGAIN) {
-            return -1;
         } else if (ligi_now_ns() >= end) {
             bare_wait(self, out ? EPOLLOUT : EPOLLIN);
         }
     }
     return 0;
+}
+
+static int bare_encrypt(bare *self, ligi_tls_channel_end end)
+{
+    const ligi_openssl *openssl;
+    int result = 0;
+
+    self->socket.fd = self->fd;
+    if (ligi_openssl_load(&openssl) != LIG_OK ||
+        ligi_tls_keys_open(secret, sizeof secret, "bare", &self->party.keys) != LIG_OK ||
+        ligi_tls_keys_connection(&self->party, &self->socket, end, &self->ssl) != LIG_OK)
+        return -1;
+    while (result != 1 && self->socket.error == 0 && !self->socket.ended) {
+        result = openssl->SSL_do_handshake(self->ssl);
+        if (result != 1)
+            bare_wait(self, EPOLLIN);
+    }
+    return result == 1 ? 0 : -1;
+}
+
+static void bare_close(bare *self)
+{
+    if (self->ssl != NULL)
+        ligi_openssl_loaded()->SSL_free(self->ssl);
+    ligi_tls_keys_close(self->party.keys);
+    close(self->epoll);
+    close(self->fd);
 }
 
 static void bare_open(bare *self, int fd, int64_t spin_ns)
@@ -118,6 +170,8 @@ static void bare_serve(setup *bench, int listening)
 
     stay_on(bench, 1);
     bare_open(&self, accept4(listening, NULL, NULL, SOCK_CLOEXEC), bench->spin_ns);
+    if (bench->secret && bare_encrypt(&self, LIGI_SECURE_ACCEPT) != 0)
+        _exit(1);
     for (size_t i = 0; i < SHAPES; i++)
         for (int n = 0; n < shapes[i].count + shapes[i].warm; n++)
             if (bare_move(&self, bench->in, shapes[i].bytes, 0) != 0 ||
@@ -219,7 +273,6 @@ static int is_lost(void *context)
 
 static lig_status talk_open(talk *self, setup *bench)
 {
-    static const uint8_t secret[32] = "not secret, but for a benchmark";
     const ligi_net_options options = {.spin_ns = bench->spin_ns > 0 ? bench->spin_ns : -1,
                                       .background = 1,
                                       .secret = bench->secret ? secret : NULL,
@@ -228,15 +281,6 @@ static lig_status talk_open(talk *self, setup *bench)
     *self = (talk){.bench = bench};
     LIG_TRY(ligi_net_open(&self->net, &options));
     return ligi_net_serve(self->net, LIGI_SERVICE_TEST, &hooks, self);
-}
-
-/* The option of the tcp transport behind an address, where one was given. */
-static void add_crypto(const setup *bench, char address[LIGI_ADDRESS_BYTES_MAX])
-{
-    size_t used = strlen(address);
-
-    if (bench->crypto != NULL)
-        snprintf(address + used, LIGI_ADDRESS_BYTES_MAX - used, "?crypto=%s", bench->crypto);
 }
 
 static lig_status listen_near(setup *bench, talk *self, char address[LIGI_ADDRESS_BYTES_MAX])
@@ -250,7 +294,6 @@ static lig_status listen_near(setup *bench, talk *self, char address[LIGI_ADDRES
     if (ops == NULL)
         LIG_TRY(ligi_transport_load(bench->scheme, &ops));
     snprintf(uri, sizeof uri, "%s", ops->near);
-    add_crypto(bench, uri);
     LIG_TRY(talk_open(self, bench));
     lig_status status = ligi_net_listen(self->net, uri, address);
     if (status != LIG_OK)
@@ -334,6 +377,8 @@ static int measure_bare(setup *bench, figure figures[SHAPES])
     if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
         return -1;
     bare_open(&self, fd, bench->spin_ns);
+    if (bench->secret && bare_encrypt(&self, LIGI_SECURE_CONNECT) != 0)
+        return -1;
     for (size_t i = 0; i < SHAPES; i++) {
         for (int n = -shapes[i].warm; n < shapes[i].count; n++) {
             int64_t start = ligi_now_ns();
@@ -345,8 +390,7 @@ static int measure_bare(setup *bench, figure figures[SHAPES])
         }
         figures[i] = summary(bench->samples, shapes[i].count);
     }
-    close(self.epoll);
-    close(fd);
+    bare_close(&self);
     close(listening);
     return waitpid(child, &status, 0) == child && status == 0 ? 0 : -1;
 }
@@ -380,7 +424,6 @@ static int measure_net(setup *bench, figure figures[SHAPES])
         waitpid(child, &status, 0);
         return -1;
     }
-    add_crypto(bench, address);
     ligi_connect connect = {.address = address, .service = LIGI_SERVICE_TEST};
     if (talk_open(&self, bench) != LIG_OK ||
         ligi_net_connect(self.net, &connect, &self.link) != LIG_OK ||
@@ -438,8 +481,6 @@ int main(int argc, char **argv)
             bench.scheme = argv[i] + 7;
         else if (strncmp(argv[i], "spin_us=", 8) == 0)
             bench.spin_ns = strtol(argv[i] + 8, NULL, 10) * 1000;
-        else if (strncmp(argv[i], "crypto=", 7) == 0)
-            bench.crypto = argv[i] + 7;
         else if (strcmp(argv[i], "secret=1") == 0)
             bench.secret = 1;
         else if (strcmp(argv[i], "pin=1") == 0)

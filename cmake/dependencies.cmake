@@ -1,4 +1,4 @@
-# LMDB and xxHash are required, liburing is not. They are linked statically, so that the library asks nothing
+# LMDB, xxHash and OpenSSL's headers are required, liburing is not. Libraries are linked statically, so that the library asks nothing
 # of the machine it runs on. ligament_dependencies carries what shared library and archive both need, lmdb_shared
 # and lmdb_static are what each of them takes for LMDB.
 find_package(Threads REQUIRED)
@@ -6,6 +6,8 @@ add_library(ligament_dependencies INTERFACE)
 target_link_libraries(ligament_dependencies INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
 
 find_path(XXHASH_INCLUDE xxhash.h)
+find_path(OPENSSL_INCLUDE openssl/ssl.h)
+find_path(OPENSSL_CONFIG_INCLUDE openssl/opensslconf.h)
 find_path(LMDB_INCLUDE lmdb.h)
 find_library(LMDB_STATIC liblmdb.a)
 find_library(LMDB_SHARED lmdb)
@@ -17,7 +19,12 @@ endif()
 if(NOT LMDB_INCLUDE OR NOT (LMDB_STATIC OR LMDB_SHARED))
   message(FATAL_ERROR "LMDB is not here (Debian: liblmdb-dev)")
 endif()
-target_include_directories(ligament_dependencies SYSTEM INTERFACE "${XXHASH_INCLUDE}" "${LMDB_INCLUDE}")
+# Headers alone: the library is loaded at run time, by who has a secret.
+if(NOT OPENSSL_INCLUDE OR NOT OPENSSL_CONFIG_INCLUDE)
+  message(FATAL_ERROR "openssl/ssl.h is not here (Debian: libssl-dev)")
+endif()
+target_include_directories(ligament_dependencies SYSTEM INTERFACE "${XXHASH_INCLUDE}" "${LMDB_INCLUDE}"
+  "${OPENSSL_INCLUDE}" "${OPENSSL_CONFIG_INCLUDE}")
 
 # Sets `result` to whether the whole archive can be part of a shared object.
 function(fits_shared_object result archive)

@@ -509,9 +509,9 @@ static void transports_are_described(void **state)
     assert_string_equal(lig_transport_help("pigeon"), "");
     while (lig_transport_option_get("tcp", options, &option))
         options++;
-    assert_int_equal(options, 4);
-    assert_string_equal(option.name, "crypto");
-    assert_string_equal(option.kind, "text");
+    assert_int_equal(options, 3);
+    assert_string_equal(option.name, "receive_buffer");
+    assert_string_equal(option.kind, "bytes");
     assert_int_equal(lig_transport_option_get("pigeon", 0, &option), 0);
 }
 

@@ -2,7 +2,7 @@
 
 #include "net/link/key_binding.h"
 #include "net/net.h"
-#include "net/secure/tls_handshake.h"
+#include "net/secure/tls_keys.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -6,7 +6,7 @@
 #include "net/net_side.h"
 #include "net/secure/openssl_library.h"
 #include "net/secure/tls_channel.h"
-#include "net/secure/tls_handshake.h"
+#include "net/secure/tls_keys.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -90,45 +90,6 @@ static void members_meet(void **state)
     for (size_t bytes = 1; bytes < 9000000; bytes *= 13)
         echo(&client, link, bytes);
     side_close(&client);
-    side_close(&server);
-}
-
-/* Each end says for itself by which library it encrypts, and they understand each other. One that
- * is not here is an error where it was asked for by name. */
-static void libraries_are_chosen_by_name(void **state)
-{
-    static const char *const names[] = {"auto", "openssl", "ipsec-mb"};
-    ligi_net_options options = options_of(SECRET, "group");
-    char address[LIGI_ADDRESS_BYTES_MAX + 32];
-    side server, client;
-    ligi_link *link;
-
-    (void)state;
-    options.background = 1;
-    for (size_t i = 0; i < 9; i++) {
-        snprintf(address, sizeof address, "tcp://127.0.0.1:0?crypto=%s", names[i / 3]);
-        lig_status status = side_open(&server, address, &options);
-        if (status == LIG_OK) {
-            server.echo = 1;
-            open_client(&client, SECRET, "group");
-            snprintf(address, sizeof address, "%s?crypto=%s", server.address, names[i % 3]);
-            status = side_connect(&client, address, "a member", &link);
-            if (status == LIG_OK) {
-                assert_ok(side_wait(&client, &client.met, 1));
-                echo(&client, link, 100000);
-            }
-            side_close(&client);
-        }
-        side_close(&server);
-        if (status != LIG_OK) {
-            assert_true(i / 3 == 2 || i % 3 == 2);
-            assert_status(status, LIG_E_UNSUPPORTED);
-        }
-    }
-    assert_status(side_open(&server, "tcp://127.0.0.1:0?crypto=rot13", &options), LIG_E_INVALID);
-    assert_says("crypto=rot13");
-    assert_status(side_connect(&server, "tcp://127.0.0.1:1?crypto=rot13", "", &link),
-                  LIG_E_INVALID);
     side_close(&server);
 }
 
@@ -275,7 +236,6 @@ static void those_who_say_nonsense_are_dropped(void **state)
 /* Knows the secret, and then says nothing: half open is not in. */
 static void half_open_is_dropped(void **state)
 {
-    const struct ligi_gcm *gcm;
     ligi_tls_keys *keys;
     ligi_tls_channel *secure;
     side server;
@@ -285,8 +245,7 @@ static void half_open_is_dropped(void **state)
     open_server(&server, SECRET);
     int fd = raw_connect(&server);
     assert_ok(ligi_tls_keys_open(SECRET, strlen(SECRET), "group", &keys));
-    assert_ok(ligi_tls_keys_gcm(keys, "openssl", &gcm));
-    assert_ok(ligi_tls_channel_open(keys, gcm, fd, LIGI_SECURE_CONNECT, "the server", &secure));
+    assert_ok(ligi_tls_channel_open(keys, fd, LIGI_SECURE_CONNECT, "the server", &secure));
     while (!done) {
         struct pollfd one = {.fd = fd, .events = POLLIN};
         assert_ok(ligi_tls_channel_handshake(secure, &done));
@@ -349,7 +308,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_meet),
-        cmocka_unit_test(libraries_are_chosen_by_name),
         cmocka_unit_test(a_forked_child_says_nothing),
         cmocka_unit_test(strangers_do_not),
         cmocka_unit_test(beyond_this_host_only_with_a_secret),
@@ -357,7 +315,7 @@ int main(void)
         cmocka_unit_test(half_open_is_dropped),
         cmocka_unit_test(ten_thousand_silent_ones),
     };
-    ligi_openssl openssl;
+    const ligi_openssl *openssl;
 
     if (ligi_openssl_load(&openssl) != LIG_OK) {
         printf("skipped: %s\n", lig_error_text());

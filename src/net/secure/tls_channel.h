@@ -1,11 +1,11 @@
-/* TLS 1.3 with a pre-shared key over a connected non-blocking socket. Both ends have one secret and
- * prove it in the handshake (psk_dhe_ke: a fresh Diffie-Hellman exchange each time, so that a
- * secret that leaks later does not decrypt earlier traffic). No certificates, no tickets, no early
- * data, no older version. The key is derived from secret and group, so that members of different
- * groups cannot connect even if they share a secret. docs/security.md says what this protects
- * against. Nothing here blocks: "not yet" is LIG_OK with zero bytes. The caller enforces the
- * handshake's deadline. A handle belongs to one thread at a time; keys are shared except for one
- * call. */
+/* TLS 1.3 with a pre-shared key over a connected non-blocking socket; OpenSSL does all of it. Both
+ * ends have one secret and prove it in the handshake (psk_dhe_ke: a fresh Diffie-Hellman exchange
+ * each time, so that a secret that leaks later does not decrypt earlier traffic). No certificates,
+ * no tickets, no early data, no older version. The key is derived from secret and group, so that
+ * members of different groups cannot connect even if they share a secret. docs/security.md says
+ * what this protects against. Nothing here blocks: "not yet" is LIG_OK with zero bytes. The caller
+ * enforces the handshake's deadline. A handle belongs to one thread at a time; keys are shared
+ * except for one call. */
 #ifndef LIGI_TLS_CHANNEL_H
 #define LIGI_TLS_CHANNEL_H
 
@@ -16,18 +16,16 @@
 typedef struct ligi_tls_keys
     ligi_tls_keys; /* the keys of a process for all its connections of a group */
 typedef struct ligi_tls_channel ligi_tls_channel; /* one connection */
-struct ligi_gcm;                                  /* the cipher: aes_gcm.h */
 
 #define LIGI_SECURE_PROOF 32
 
 typedef enum ligi_tls_channel_end { LIGI_SECURE_CONNECT, LIGI_SECURE_ACCEPT } ligi_tls_channel_end;
 
-/* Borrows `keys`, `gcm` and `fd` until close; `peer` (copied, truncated to 127 bytes) names the
+/* Borrows `keys` and `fd` until close; `peer` (copied, truncated to 127 bytes) names the
  * other end in error texts. An accepting connection takes some hundred bytes until the peer has
  * sent something, and allocates buffers only when there is data. */
-lig_status ligi_tls_channel_open(ligi_tls_keys *keys, const struct ligi_gcm *gcm, int fd,
-                                 ligi_tls_channel_end end, const char *peer,
-                                 ligi_tls_channel **secure);
+lig_status ligi_tls_channel_open(ligi_tls_keys *keys, int fd, ligi_tls_channel_end end,
+                                 const char *peer, ligi_tls_channel **secure);
 
 /* For the connecting end, before the handshake: the key it proves (default 0). LIG_E_DENIED if
  * there is none. */
@@ -45,8 +43,8 @@ lig_status ligi_tls_channel_handshake(ligi_tls_channel *secure, int *done);
 lig_status ligi_tls_channel_recv(ligi_tls_channel *secure, const struct iovec *pieces, size_t count,
                                  size_t *got);
 
-/* Takes bytes of the pieces in order, as far as there is room; taken bytes are encrypted and no
- * longer borrowed. *taken may be 0. Sends what it can at once; the rest is sent by
+/* Takes bytes of the pieces in order, as far as the socket takes them; taken bytes are no longer
+ * borrowed. *taken may be 0. At most one record waits for the socket: it is sent by
  * ligi_tls_channel_flush or the next send. */
 lig_status ligi_tls_channel_send(ligi_tls_channel *secure, const struct iovec *pieces, size_t count,
                                  size_t *taken);
@@ -62,8 +60,8 @@ void ligi_tls_channel_close(ligi_tls_channel *secure);
 /* Like close, without sending: for a forked child, since keys and counters belong to its parent. */
 void ligi_tls_channel_forget(ligi_tls_channel *secure);
 
-/* The bytes sent with one key before it is changed; far below the limit of AES-GCM (2^24.5
- * records). For tests. */
-void ligi_tls_channel_rekey_after(ligi_tls_channel *secure, uint64_t bytes);
+/* The records sent with one key before it is changed; below the limit of AES-GCM (2^24.5). For
+ * tests. */
+void ligi_tls_channel_rekey_after(ligi_tls_channel *secure, uint64_t records);
 
 #endif

@@ -10,16 +10,12 @@
 #include <unistd.h>
 
 #include "net/secure/tls_channel.h"
-#include "net/secure/tls_handshake.h"
+#include "net/secure/tls_keys.h"
 
 #define SCENE_SECRET "0123456789abcdef0123456789abcdef"
 
-/* The library that encrypts, of the end that connects and of the one that accepts. */
-static const char *scene_engines[2] = {"auto", "auto"};
-
 typedef struct scene_end {
     ligi_tls_keys *keys;
-    const struct ligi_gcm *gcm;
     ligi_tls_channel *secure;
     int fd, relay; /* the connection's socket, and the middle's end of it */
     int done;
@@ -43,8 +39,7 @@ static inline lig_status scene_end_open(scene_end *end, ligi_tls_channel_end kin
     end->fd = pair[0];
     end->relay = pair[1];
     LIG_TRY(ligi_tls_keys_open(secret, strlen(secret), group, &end->keys));
-    LIG_TRY(ligi_tls_keys_gcm(end->keys, scene_engines[kind], &end->gcm));
-    return ligi_tls_channel_open(end->keys, end->gcm, end->fd, kind,
+    return ligi_tls_channel_open(end->keys, end->fd, kind,
                                  kind == LIGI_SECURE_CONNECT ? "the server" : "the client",
                                  &end->secure);
 }

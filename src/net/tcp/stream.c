@@ -6,10 +6,10 @@
 #include "base/error.h"
 
 lig_status ligi_stream_open(ligi_stream *stream, int fd, ligi_tls_keys *keys,
-                            const struct ligi_gcm *gcm, ligi_tls_channel_end end, const char *peer)
+                            ligi_tls_channel_end end, const char *peer)
 {
     *stream = (ligi_stream){.fd = fd, .ready = keys == NULL, .peer = peer};
-    return keys == NULL ? LIG_OK : ligi_tls_channel_open(keys, gcm, fd, end, peer, &stream->secure);
+    return keys == NULL ? LIG_OK : ligi_tls_channel_open(keys, fd, end, peer, &stream->secure);
 }
 
 void ligi_stream_close(ligi_stream *stream)

@@ -1,5 +1,5 @@
 /* The bytes of one connection: the socket itself, or TLS 1.3 with a pre-shared key over it
- * (net/secure.h). Nothing here blocks: "not yet" is LIG_OK with zero bytes. The socket is borrowed.
+ * (net/secure). Nothing here blocks: "not yet" is LIG_OK with zero bytes. The socket is borrowed.
  */
 #ifndef LIGI_STREAM_H
 #define LIGI_STREAM_H
@@ -13,9 +13,9 @@ typedef struct ligi_stream {
     const char *peer;         /* borrowed: names the other end in error texts */
 } ligi_stream;
 
-/* `keys` NULL: plain, and without `gcm`. */
+/* `keys` NULL: plain. */
 lig_status ligi_stream_open(ligi_stream *stream, int fd, ligi_tls_keys *keys,
-                            const struct ligi_gcm *gcm, ligi_tls_channel_end end, const char *peer);
+                            ligi_tls_channel_end end, const char *peer);
 void ligi_stream_close(ligi_stream *stream);
 /* In a forked child: frees, and leaves what the peer sees to the parent. */
 void ligi_stream_forget(ligi_stream *stream);

@@ -7,7 +7,7 @@
 #include "net/link/link.h"
 #include "net/net.h"
 #include "net/progress.h"
-#include "net/secure/tls_handshake.h"
+#include "net/secure/tls_keys.h"
 #include "net/tcp/tcp_read.h"
 #include "net/tcp/tcp_secret_rule.h"
 #include "net/tcp/tcp_wire.h"
@@ -35,14 +35,11 @@ typedef struct ligi_tcp_listener {
     ligi_watch watch;
     ligi_tcp *self;
     uint64_t send_bytes, receive_bytes;
-    const struct ligi_gcm *gcm;
 } listener;
 
 typedef struct tcp_options {
     int64_t backlog;
     uint64_t send_bytes, receive_bytes;
-    char *crypto;               /* until it is looked up */
-    const struct ligi_gcm *gcm; /* what it names; NULL without a secret */
 } tcp_options;
 
 static const ligi_option options[] = {
@@ -52,26 +49,23 @@ static const ligi_option options[] = {
      offsetof(tcp_options, send_bytes)},
     {"receive_buffer", LIGI_OPTION_BYTES, "0",
      "socket buffer size in bytes; 0: the system's default", offsetof(tcp_options, receive_bytes)},
-    {"crypto", LIGI_OPTION_TEXT, "auto",
-     "with a secret, the library that encrypts: openssl, ipsec-mb, or auto (the faster one here)",
-     offsetof(tcp_options, crypto)},
 };
 #define OPTION_COUNT (sizeof options / sizeof *options)
 
-static lig_status check_options(const ligi_tcp *self, tcp_options *into)
+static lig_status check_options(const tcp_options *into)
 {
     if (into->backlog < 1 || into->backlog > 65535)
         return lig_fail(LIG_E_INVALID, "tcp: backlog=%lld is not between 1 and 65535",
                         (long long)into->backlog);
     if (into->send_bytes > INT32_MAX || into->receive_bytes > INT32_MAX)
         return lig_fail(LIG_E_INVALID, "tcp: the socket buffer size must be less than 2 GiB");
-    return self->keys != NULL ? ligi_tls_keys_gcm(self->keys, into->crypto, &into->gcm) : LIG_OK;
+    return LIG_OK;
 }
 
-static lig_status read_options(const ligi_tcp *self, const ligi_uri *uri, tcp_options *into)
+static lig_status read_options(const ligi_uri *uri, tcp_options *into)
 {
     LIG_TRY(ligi_options_fill(options, OPTION_COUNT, uri, NULL, into));
-    lig_status status = check_options(self, into);
+    lig_status status = check_options(into);
     ligi_options_fini(options, OPTION_COUNT, into);
     return status;
 }
@@ -191,7 +185,7 @@ static void admit(listener *one, int fd, const ligi_tcp_address *address)
 
     ligi_tcp_address_print(address, peer);
     set_buffers(fd, one->send_bytes, one->receive_bytes);
-    if (ligi_tcp_wire_create(self, fd, peer, LIGI_SECURE_ACCEPT, one->gcm, &wire) != LIG_OK)
+    if (ligi_tcp_wire_create(self, fd, peer, LIGI_SECURE_ACCEPT, &wire) != LIG_OK)
         return;
     if (ligi_link_accept(self->net, &ligi_transport_tcp, wire, peer, &link) != LIG_OK) {
         wire->link = NULL;
@@ -269,7 +263,7 @@ static lig_status tcp_listen(void *context, const ligi_uri *uri, char text[LIGI_
     listener *made;
     int fd;
 
-    LIG_TRY(read_options(self, uri, &wanted));
+    LIG_TRY(read_options(uri, &wanted));
     LIG_TRY(ligi_tcp_address_parse(uri, 0, &address));
     LIG_TRY(ligi_tcp_check_secret(self, &address));
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a listener"));
@@ -281,7 +275,6 @@ static lig_status tcp_listen(void *context, const ligi_uri *uri, char text[LIGI_
     made->self = self;
     made->send_bytes = wanted.send_bytes;
     made->receive_bytes = wanted.receive_bytes;
-    made->gcm = wanted.gcm;
     made->watch = (ligi_watch){.ready = knock, .context = made, .fd = -1};
     status = ligi_net_watch(self->net, &made->watch, fd, EPOLLIN);
     if (status != LIG_OK)
@@ -316,7 +309,7 @@ static lig_status begin_connect(ligi_tcp *self, const ligi_tcp_address *address,
         ligi_fail_errno(number, "cannot connect to '%s'", peer);
         return ligi_fail_again(LIG_E_PEER, "%s", lig_error_text());
     }
-    LIG_TRY(ligi_tcp_wire_create(self, fd, peer, LIGI_SECURE_CONNECT, wanted->gcm, wire));
+    LIG_TRY(ligi_tcp_wire_create(self, fd, peer, LIGI_SECURE_CONNECT, wire));
     (*wire)->connecting = 1; /* also when it is done already: the first event finds out */
     return LIG_OK;
 }
@@ -328,7 +321,7 @@ static lig_status tcp_connect(void *context, const ligi_uri *uri, ligi_link *lin
     tcp_options wanted = {0};
     ligi_tcp_wire *wire;
 
-    LIG_TRY(read_options(self, uri, &wanted));
+    LIG_TRY(read_options(uri, &wanted));
     LIG_TRY(ligi_tcp_address_parse(uri, 1, &address));
     LIG_TRY(ligi_tcp_check_secret(self, &address));
     LIG_TRY(begin_connect(self, &address, &wanted, ligi_link_address(link), &wire));

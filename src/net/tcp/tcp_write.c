@@ -301,7 +301,7 @@ static void unlist(ligi_tcp_wire *wire)
 }
 
 lig_status ligi_tcp_wire_create(ligi_tcp *self, int fd, const char *peer, ligi_tls_channel_end end,
-                                const struct ligi_gcm *gcm, ligi_tcp_wire **wire)
+                                ligi_tcp_wire **wire)
 {
     ligi_tcp_wire *made;
     lig_status status = ligi_calloc(&made, 1, sizeof *made, "a connection");
@@ -309,7 +309,7 @@ lig_status ligi_tcp_wire_create(ligi_tcp *self, int fd, const char *peer, ligi_t
     if (status == LIG_OK) {
         status = ligi_tcp_refresh_keys(self);
         if (status == LIG_OK)
-            status = ligi_stream_open(&made->stream, fd, self->keys, gcm, end, peer);
+            status = ligi_stream_open(&made->stream, fd, self->keys, end, peer);
         if (status != LIG_OK)
             free(made);
     }

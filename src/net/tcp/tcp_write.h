@@ -4,10 +4,9 @@
 
 #include "net/tcp/tcp_wire.h"
 
-/* A wire on a connected or connecting socket, which it owns from here on (also on failure). `gcm`
- * is what encrypts where there is a secret. */
+/* A wire on a connected or connecting socket, which it owns from here on (also on failure). */
 lig_status ligi_tcp_wire_create(ligi_tcp *self, int fd, const char *peer, ligi_tls_channel_end end,
-                                const struct ligi_gcm *gcm, ligi_tcp_wire **wire);
+                                ligi_tcp_wire **wire);
 void ligi_tcp_wire_destroy(ligi_tcp_wire *wire);
 /* Begins to watch; the link is known. */
 lig_status ligi_tcp_wire_start(ligi_tcp_wire *wire, ligi_link *link);

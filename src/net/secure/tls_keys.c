@@ -1,4 +1,4 @@
-#include "net/secure/tls_handshake.h"
+#include "net/secure/tls_keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 #define KEY_COUNT 2
 #define IDENTITY_BYTES ((size_t)2 * KEY_BYTES)
 #define GROUP_BYTES_MAX 1024
-#define RING_BYTES ((size_t)20 * 1024) /* a handshake's longest record fits */
+#define READ_BYTES ((size_t)128 * 1024) /* asked of the socket at once */
 
 struct ligi_tls_keys {
+    const ligi_openssl *openssl;
     SSL_CTX *context;
-    ligi_openssl openssl;
-    ligi_gcm_set engines;
+    BIO_METHOD *method;
     unsigned char *key; /* KEY_COUNT x KEY_BYTES in a secret_memory */
     /* Sent in clear: hexadecimal, reveal nothing about secret or group. "": there is no such
      * key. */
@@ -78,7 +78,7 @@ lig_status ligi_tls_keys_set(ligi_tls_keys *keys, unsigned which, const struct i
                              const char *group)
 {
     unsigned char identity[KEY_BYTES];
-    const ligi_openssl *openssl = &keys->openssl;
+    const ligi_openssl *openssl = keys->openssl;
     const void *data = secret->iov_base;
     size_t bytes = secret->iov_len;
     char *text = keys->identities[which];
@@ -100,13 +100,13 @@ lig_status ligi_tls_prove(const struct iovec *secret, const char *group, const s
 {
     unsigned char key[KEY_BYTES];
     unsigned bytes = 0;
-    ligi_openssl openssl;
+    const ligi_openssl *openssl;
 
     LIG_TRY(check_secret(secret->iov_len, group));
     LIG_TRY(ligi_openssl_load(&openssl));
-    LIG_TRY(derive(&openssl, secret->iov_base, secret->iov_len, "ligament 1 proof", group, key));
-    int made = openssl.HMAC(openssl.EVP_sha256(), key, KEY_BYTES, words->iov_base, words->iov_len,
-                            proof, &bytes) != NULL;
+    LIG_TRY(derive(openssl, secret->iov_base, secret->iov_len, "ligament 1 proof", group, key));
+    int made = openssl->HMAC(openssl->EVP_sha256(), key, KEY_BYTES, words->iov_base, words->iov_len,
+                             proof, &bytes) != NULL;
     explicit_bzero(key, sizeof key);
     return made && bytes == LIGI_SECURE_PROOF ? LIG_OK : fail_hmac();
 }
@@ -115,7 +115,7 @@ lig_status ligi_tls_prove(const struct iovec *secret, const char *group, const s
 static SSL_SESSION *make_session(const ligi_tls_keys *keys, unsigned which, SSL *ssl)
 {
     static const unsigned char aes_128_gcm_sha256[2] = {0x13, 0x01};
-    const ligi_openssl *openssl = &keys->openssl;
+    const ligi_openssl *openssl = keys->openssl;
     const SSL_CIPHER *cipher = openssl->SSL_CIPHER_find(ssl, aes_128_gcm_sha256);
     SSL_SESSION *session = openssl->SSL_SESSION_new();
 
@@ -128,19 +128,24 @@ static SSL_SESSION *make_session(const ligi_tls_keys *keys, unsigned which, SSL 
     return NULL;
 }
 
+static ligi_tls_party *party_of(const SSL *ssl)
+{
+    return ligi_openssl_loaded()->SSL_get_ex_data(ssl, 0);
+}
+
 /* Callback of the connecting end: which key to offer. */
 static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **identity, size_t *bytes,
                    SSL_SESSION **session)
 {
-    const ligi_tls_handshake *handshake = ligi_openssl_owner(ssl);
+    const ligi_tls_party *party = party_of(ssl);
 
     (void)md; /* OpenSSL compares it with the session's */
     *session = NULL;
-    if (handshake != NULL && ligi_tls_keys_has(handshake->keys, handshake->which))
-        *session = make_session(handshake->keys, handshake->which, ssl);
+    if (party != NULL && ligi_tls_keys_has(party->keys, party->which))
+        *session = make_session(party->keys, party->which, ssl);
     if (*session == NULL)
         return 0;
-    *identity = (const unsigned char *)handshake->keys->identities[handshake->which];
+    *identity = (const unsigned char *)party->keys->identities[party->which];
     *bytes = IDENTITY_BYTES;
     return 1;
 }
@@ -150,53 +155,24 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **identity, s
  * are zeros, which anybody can offer. */
 static int find_key(SSL *ssl, const unsigned char *identity, size_t bytes, SSL_SESSION **session)
 {
-    ligi_tls_handshake *handshake = ligi_openssl_owner(ssl);
+    ligi_tls_party *party = party_of(ssl);
 
     *session = NULL;
-    if (handshake == NULL)
+    if (party == NULL)
         return 0;
-    const ligi_tls_keys *keys = handshake->keys;
+    const ligi_tls_keys *keys = party->keys;
     for (unsigned i = 0; i < KEY_COUNT && bytes == IDENTITY_BYTES && *session == NULL; i++)
         if (ligi_tls_keys_has(keys, i) &&
-            keys->openssl.CRYPTO_memcmp(identity, keys->identities[i], bytes) == 0) {
-            handshake->which = i;
+            keys->openssl->CRYPTO_memcmp(identity, keys->identities[i], bytes) == 0) {
+            party->which = i;
             *session = make_session(keys, i, ssl);
         }
     return 1;
 }
 
-static int hex_value(char digit)
-{
-    if (digit >= '0' && digit <= '9')
-        return digit - '0';
-    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
-}
-
-/* "<label> <client random> <secret>", both in lower-case hexadecimal: OpenSSL's key log format for
- * traffic secrets. */
-static void hear_secret(const SSL *ssl, const char *line)
-{
-    static const char *const labels[2] = {"CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 "};
-    ligi_tls_handshake *handshake = ligi_openssl_owner(ssl);
-    size_t which = strncmp(line, labels[1], strlen(labels[1])) == 0;
-
-    if (handshake == NULL || strncmp(line, labels[which], strlen(labels[which])) != 0)
-        return;
-    const char *digits = strrchr(line, ' ') + 1;
-    if (strlen(digits) != (size_t)2 * LIGI_TLS_SECRET)
-        return;
-    for (size_t i = 0; i < LIGI_TLS_SECRET; i++) {
-        int high = hex_value(digits[2 * i]), low = hex_value(digits[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return;
-        handshake->secrets[which][i] = (uint8_t)(high << 4 | low);
-    }
-    handshake->known |= 1u << which;
-}
-
 static lig_status make_context(ligi_tls_keys *keys)
 {
-    const ligi_openssl *openssl = &keys->openssl;
+    const ligi_openssl *openssl = keys->openssl;
     SSL_CTX *context = openssl->SSL_CTX_new(openssl->TLS_method());
     char groups[] = "X25519:P-256";
 
@@ -207,7 +183,10 @@ static lig_status make_context(ligi_tls_keys *keys)
                                               SSL_OP_NO_RENEGOTIATION);
     openssl->SSL_CTX_set_psk_use_session_callback(context, use_key);
     openssl->SSL_CTX_set_psk_find_session_callback(context, find_key);
-    openssl->SSL_CTX_set_keylog_callback(context, hear_secret);
+    openssl->SSL_CTX_set_default_read_buffer_len(context, READ_BYTES);
+    openssl->SSL_CTX_ctrl(context, SSL_CTRL_SET_READ_AHEAD, 1, NULL);
+    /* A record that the socket has not taken is offered again from another buffer. */
+    openssl->SSL_CTX_ctrl(context, SSL_CTRL_MODE, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER, NULL);
     openssl->SSL_CTX_ctrl(context, SSL_CTRL_SET_SESS_CACHE_MODE, 0, NULL);
     if (openssl->SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) != 1 ||
         openssl->SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_3_VERSION, NULL) != 1 ||
@@ -226,7 +205,6 @@ lig_status ligi_tls_keys_open(const void *secret, size_t bytes, const char *grou
 
     LIG_TRY(check_secret(bytes, group));
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "keys"));
-    ligi_gcm_set_init(&made->engines, &made->openssl);
     lig_status status = ligi_secret_memory_alloc(&made->key, KEY_COUNT * KEY_BYTES, "keys");
     if (status == LIG_OK)
         status = ligi_openssl_load(&made->openssl);
@@ -234,6 +212,8 @@ lig_status ligi_tls_keys_open(const void *secret, size_t bytes, const char *grou
         status = ligi_tls_keys_set(made, 0, &(struct iovec){(void *)secret, bytes}, group);
     if (status == LIG_OK)
         status = make_context(made);
+    if (status == LIG_OK && (made->method = ligi_tls_socket_method(made->openssl)) == NULL)
+        status = lig_fail(LIG_E_NOMEM, "out of memory for keys");
     if (status != LIG_OK) {
         ligi_tls_keys_close(made);
         return status;
@@ -247,41 +227,29 @@ void ligi_tls_keys_close(ligi_tls_keys *keys)
     if (keys == NULL)
         return;
     if (keys->context != NULL)
-        keys->openssl.SSL_CTX_free(keys->context);
+        keys->openssl->SSL_CTX_free(keys->context);
+    if (keys->method != NULL)
+        keys->openssl->BIO_meth_free(keys->method);
     ligi_secret_memory_free(keys->key);
     free(keys);
 }
 
-const ligi_openssl *ligi_tls_keys_openssl(const ligi_tls_keys *keys)
+lig_status ligi_tls_keys_connection(ligi_tls_party *party, ligi_tls_socket *socket,
+                                    ligi_tls_channel_end end, SSL **made)
 {
-    return &keys->openssl;
-}
+    const ligi_openssl *openssl = party->keys->openssl;
+    SSL *ssl = openssl->SSL_new(party->keys->context);
+    BIO *bio = ligi_tls_socket_bio(openssl, party->keys->method, socket);
 
-lig_status ligi_tls_keys_gcm(ligi_tls_keys *keys, const char *name, const ligi_gcm **gcm)
-{
-    return ligi_gcm_choose(&keys->engines, name, gcm);
-}
-
-static lig_status fail_memory(const ligi_openssl *openssl)
-{
-    openssl->ERR_clear_error();
-    return lig_fail(LIG_E_NOMEM, "out of memory for a secure connection");
-}
-
-lig_status ligi_tls_handshake_init(ligi_tls_handshake *handshake, ligi_tls_keys *keys,
-                                   ligi_tls_channel_end end)
-{
-    const ligi_openssl *openssl = &keys->openssl;
-    SSL *ssl = openssl->SSL_new(keys->context);
-
-    *handshake = (ligi_tls_handshake){.keys = keys};
-    if (ssl == NULL || openssl->SSL_set_ex_data(ssl, 0, handshake) != 1 ||
-        openssl->BIO_new_bio_pair(&handshake->inner, RING_BYTES, &handshake->wire, RING_BYTES) !=
-            1) {
+    if (ssl != NULL && bio != NULL)
+        openssl->SSL_set_bio(ssl, bio, bio);
+    if (ssl == NULL || bio == NULL || openssl->SSL_set_ex_data(ssl, 0, party) != 1) {
+        if (ssl == NULL || bio == NULL)
+            openssl->BIO_free(bio);
         openssl->SSL_free(ssl);
-        return fail_memory(openssl);
+        openssl->ERR_clear_error();
+        return lig_fail(LIG_E_NOMEM, "out of memory for a secure connection");
     }
-    openssl->SSL_set_bio(ssl, handshake->inner, handshake->inner);
     if (end == LIGI_SECURE_ACCEPT) {
         openssl->SSL_set_accept_state(ssl);
     } else {
@@ -290,53 +258,6 @@ lig_status ligi_tls_handshake_init(ligi_tls_handshake *handshake, ligi_tls_keys 
          * rejected. */
         openssl->SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL);
     }
-    handshake->ssl = ssl;
+    *made = ssl;
     return LIG_OK;
-}
-
-/* The first entry of OpenSSL's error queue is the cause. The queue belongs to the thread: it is
- * left empty. */
-static lig_status fail_proof(const ligi_openssl *openssl, const char *peer)
-{
-    unsigned long number = openssl->ERR_peek_error();
-    const char *reason = number != 0 ? openssl->ERR_reason_error_string(number) : NULL;
-
-    openssl->ERR_clear_error();
-    return lig_fail(
-        LIG_E_DENIED,
-        "%s did not prove that it has this group's secret (TLS: %s); both ends need the same "
-        "secret, the same group (same rendezvous port), and the same version of Ligament",
-        peer, reason != NULL ? reason : "unknown reason");
-}
-
-lig_status ligi_tls_handshake_step(ligi_tls_handshake *handshake, const char *peer, int *done)
-{
-    const ligi_openssl *openssl = &handshake->keys->openssl;
-
-    *done = 0;
-    openssl->ERR_clear_error();
-    int result = openssl->SSL_do_handshake(handshake->ssl);
-    if (result != 1) {
-        int error = openssl->SSL_get_error(handshake->ssl, result);
-        return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE
-                   ? LIG_OK
-                   : fail_proof(openssl, peer);
-    }
-    /* Checks that the connection was authenticated by the key, and nothing else. */
-    if (openssl->SSL_version(handshake->ssl) != TLS1_3_VERSION ||
-        openssl->SSL_session_reused(handshake->ssl) != 1 || handshake->known != 3)
-        return fail_proof(openssl, peer);
-    *done = 1;
-    return LIG_OK;
-}
-
-void ligi_tls_handshake_fini(ligi_tls_handshake *handshake)
-{
-    if (handshake->ssl != NULL) {
-        const ligi_openssl *openssl = &handshake->keys->openssl;
-        openssl->SSL_free(handshake->ssl); /* and its end of the pair */
-        openssl->BIO_free(handshake->wire);
-        openssl->ERR_clear_error();
-    }
-    explicit_bzero(handshake, sizeof *handshake);
 }
