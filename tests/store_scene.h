@@ -88,4 +88,15 @@ static inline lig_tensor scene_tensor(const char *name, void *data, int64_t *len
                         .dtype = LIG_FLOAT32};
 }
 
+/* The catalog was lost and made from the packs: `check` says so until a repair has (LIG_CHECK_REPAIR
+ * in `flags`). */
+static inline void scene_lost(lig_store *store, uint32_t flags)
+{
+    lig_report *report;
+    assert_ok(lig_store_check(store, flags, &report));
+    assert_int_equal(report->problem_count, 1);
+    assert_non_null(strstr(report->problems[0], "models below 64 KiB"));
+    lig_report_destroy(report);
+}
+
 #endif

@@ -1,10 +1,12 @@
 #include "backend/registry.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/uri/uri.h"
 #include "store/catalog/catalog_view.h"
 #include "store/catalog/event.h"
 #include "store/catalog/footers.h"
+#include "store/catalog/notice.h"
 #include "store/catalog/orphans.h"
 #include "store/save/save_async.h"
 
@@ -125,66 +127,112 @@ static lig_status tell_models(const ligi_footers *footers, const void *secret, l
     return bytes->status;
 }
 
-/* The first commit of a catalog: a fresh header, or everything that the footers tell. It is refused
- * when there is a catalog after all, also one that a killed process made and that did not show. */
-static lig_status make_catalog(lig_store *store, int from_footers)
+/* The first commit of a catalog that is made from footers, of a lost one, or of a new one. */
+typedef struct first_commit {
+    ligi_footers *footers; /* NULL: there are no packs */
+    uint64_t version;      /* that the volume has reached */
+    ligi_header header;
+    ligi_writer header_bytes, notice, event_bytes;
+    ligi_catalog_key notice_key;
+    lig_catalog_op *ops;
+    size_t op_count;
+    lig_catalog_event *events;
+    size_t event_count;
+} first_commit;
+
+static lig_status make_header(first_commit *self)
 {
-    ligi_footers *footers = NULL;
-    ligi_footers_options options = {.keep_older = 1};
     ligi_pack_header known;
-    ligi_header header = {.next_id = 1};
-    if (from_footers)
-        LIG_TRY(ligi_footers_read(store->volume, NULL, &options, &footers));
-    lig_status status = LIG_OK;
-    if (footers && ligi_footers_header(footers, &known)) {
-        memcpy(header.uuid, known.uuid, sizeof header.uuid);
-        memcpy(header.secret, known.secret, sizeof header.secret);
-        header.next_id = ligi_footers_next_id(footers);
+    self->header.next_id = 1;
+    if (self->footers && ligi_footers_header(self->footers, &known)) {
+        memcpy(self->header.uuid, known.uuid, sizeof self->header.uuid);
+        memcpy(self->header.secret, known.secret, sizeof self->header.secret);
+        self->header.next_id = ligi_footers_next_id(self->footers);
     } else {
-        status = random_bytes(header.uuid, sizeof header.uuid);
-        if (status == LIG_OK)
-            status = random_bytes(header.secret, sizeof header.secret);
+        LIG_TRY(random_bytes(self->header.uuid, sizeof self->header.uuid));
+        LIG_TRY(random_bytes(self->header.secret, sizeof self->header.secret));
     }
-    size_t count = footers ? ligi_footers_count(footers) : 0;
-    ligi_writer value = {0}, event_bytes = {0};
+    ligi_header_put(&self->header_bytes, &self->header);
+    return self->header_bytes.status;
+}
+
+/* What is lost is told by `check` until a repair has reported it. */
+static lig_status make_notice(first_commit *self)
+{
+    char text[LIGI_NOTICE_BYTES];
+    if (self->footers == NULL && self->version == 0)
+        return LIG_OK;
+    ligi_notice_lost(self->footers, self->header.secret, self->version, text);
+    ligi_log(LIG_LOG_WARNING, "%s", text);
+    ligi_notice_put(&self->notice, &self->notice_key, text, self->header.secret);
+    return self->notice.status;
+}
+
+static lig_status fill_commit(first_commit *self)
+{
     ligi_catalog_key key = ligi_catalog_key_header();
-    lig_catalog_op *ops = NULL;
-    lig_catalog_event *events = NULL;
-    size_t event_count = 0;
-    ligi_header_put(&value, &header);
-    if (status == LIG_OK)
-        status = value.status;
-    if (status == LIG_OK)
-        status = ligi_calloc(&ops, count + 1, sizeof *ops, "a catalog");
-    if (status == LIG_OK)
-        status = ligi_calloc(&events, count, sizeof *events, "a catalog");
-    if (status == LIG_OK && footers)
-        status = tell_models(footers, header.secret, &event_bytes, events, &event_count);
-    for (size_t i = 0; i < count && status == LIG_OK; i++) {
-        lig_catalog_item item = ligi_footers_item(footers, i);
-        ops[i + 1] = (lig_catalog_op){item.key, item.key_bytes, item.value, item.value_bytes};
+    size_t count = self->footers ? ligi_footers_count(self->footers) : 0;
+    LIG_TRY(make_header(self));
+    LIG_TRY(make_notice(self));
+    LIG_TRY(ligi_calloc(&self->ops, count + 2, sizeof *self->ops, "a catalog"));
+    LIG_TRY(ligi_calloc(&self->events, count, sizeof *self->events, "a catalog"));
+    self->ops[self->op_count++] =
+        (lig_catalog_op){key.bytes, key.size, self->header_bytes.data, self->header_bytes.bytes};
+    if (self->notice.bytes)
+        self->ops[self->op_count++] = (lig_catalog_op){
+            self->notice_key.bytes, self->notice_key.size, self->notice.data, self->notice.bytes};
+    for (size_t i = 0; i < count; i++) {
+        lig_catalog_item item = ligi_footers_item(self->footers, i);
+        self->ops[self->op_count++] =
+            (lig_catalog_op){item.key, item.key_bytes, item.value, item.value_bytes};
     }
+    return count ? tell_models(self->footers, self->header.secret, &self->event_bytes, self->events,
+                               &self->event_count)
+                 : LIG_OK;
+}
+
+/* Refused when there is a catalog after all, also one that a killed process made and that did not
+ * show. */
+static lig_status make_catalog(lig_store *store, int from_footers, uint64_t version)
+{
+    first_commit self = {.version = version};
+    ligi_footers_options options = {.keep_older = 1};
+    if (from_footers)
+        LIG_TRY(ligi_footers_read(store->volume, NULL, &options, &self.footers));
+    lig_status status = fill_commit(&self);
     if (status == LIG_OK) {
-        ops[0] = (lig_catalog_op){key.bytes, key.size, value.data, value.bytes};
-        lig_catalog_edit edit = {
-            .ops = ops, .op_count = count + 1, .events = events, .event_count = event_count};
+        lig_catalog_edit edit = {.version = version,
+                                 .ops = self.ops,
+                                 .op_count = self.op_count,
+                                 .events = self.events,
+                                 .event_count = self.event_count};
         status = store->volume->ops->catalog_commit(store->volume->self, &edit);
     }
-    free(ops);
-    free(events);
-    ligi_writer_fini(&event_bytes);
-    ligi_writer_fini(&value);
-    ligi_footers_drop(footers);
+    free(self.ops);
+    free(self.events);
+    ligi_writer_fini(&self.event_bytes);
+    ligi_writer_fini(&self.notice);
+    ligi_writer_fini(&self.header_bytes);
+    ligi_footers_drop(self.footers);
     return status;
 }
 
 /* LIG_E_NOTFOUND, without a sentence, when the catalog is empty. */
-static lig_status read_header(lig_store *store)
+static lig_status read_header(lig_store *store, uint64_t *version)
 {
     ligi_catalog_view view;
-    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    ligi_walk walk = {0};
+    lig_catalog_item item;
     ligi_header header;
-    lig_status status = view.version ? ligi_catalog_view_header(&view, &header) : LIG_E_NOTFOUND;
+    lig_status status;
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    *version = view.version;
+    int empty = !ligi_catalog_view_next(&view, LIGI_TABLE_HEADER, &walk, &item, &status);
+    walk = (ligi_walk){0};
+    if (empty && status == LIG_OK)
+        empty = !ligi_catalog_view_next(&view, LIGI_TABLE_MODEL, &walk, &item, &status);
+    if (status == LIG_OK)
+        status = empty ? LIG_E_NOTFOUND : ligi_catalog_view_header(&view, &header);
     ligi_catalog_view_end(&view);
     if (status == LIG_OK) {
         memcpy(store->uuid, header.uuid, sizeof header.uuid);
@@ -195,7 +243,8 @@ static lig_status read_header(lig_store *store)
 
 static lig_status found_catalog(lig_store *store)
 {
-    lig_status status = read_header(store);
+    uint64_t version;
+    lig_status status = read_header(store, &version);
     if (status == LIG_OK && store->mode == 'w')
         return lig_fail(LIG_E_EXISTS, "there is a store at %s already; mode=w makes a new one",
                         store->uri);
@@ -210,7 +259,7 @@ static lig_status found_catalog(lig_store *store)
     if (store->mode == 'w' && packs)
         return lig_fail(LIG_E_EXISTS, "there are packs at %s already; mode=w makes a new store",
                         store->uri);
-    status = make_catalog(store, packs);
+    status = make_catalog(store, packs, version);
     if (status == LIG_E_BUSY) /* somebody else made it at the same moment */
         status = store->mode == 'w' ? lig_fail(LIG_E_EXISTS,
                                                "another process just made a store "
@@ -218,7 +267,7 @@ static lig_status found_catalog(lig_store *store)
                                                store->uri)
                                     : LIG_OK;
     LIG_TRY(status);
-    return read_header(store);
+    return read_header(store, &version);
 }
 
 static lig_status open_parts(lig_store *store, const char *text)

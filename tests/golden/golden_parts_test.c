@@ -61,6 +61,10 @@ static void test_footers(void **state)
     snprintf(command, sizeof command, "cp -r '%s' '%s/store' && rm '%s/store/catalog.mdb'", GOLDEN,
              places->folder, places->folder);
     assert_int_equal(system(command), 0);
+    lig_store *store;
+    assert_ok(lig_store_open(&store, places->file));
+    scene_lost(store, LIG_CHECK_REPAIR);
+    lig_store_close(store);
     check_all(places->file);
 }
 

@@ -6,9 +6,41 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 from ligament import Store
 
 SMALL = {"w": np.arange(16.0)}
+MEDIUM = {"w": np.arange(2000.0)}  # too large for the index, too small for a pack
+LARGE = {"w": np.arange(1 << 14, dtype=np.float64)}
+
+
+def names(store: Store) -> list[str]:
+    return sorted(model.name for model in store.models())
+
+
+def remove(store: Path, *patterns: str) -> None:
+    for pattern in patterns:
+        for path in store.glob(pattern):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def make_store(place: Path) -> None:
+    with Store(place) as store:
+        store.save("small", SMALL)
+        store.save("medium", MEDIUM)
+        store.save("large", LARGE)
+
+
+def check_usable(place: Path) -> None:
+    """After a repair: nothing is wrong that cannot be told, and everything works."""
+    with Store(place) as store:
+        store.save("new", MEDIUM)
+        assert np.array_equal(store.load("large")["w"], LARGE["w"])
+    with Store(place) as store:
+        assert np.array_equal(store.load("new")["w"], MEDIUM["w"])
 
 
 def segment_of(store: Path) -> Path:
@@ -42,16 +74,15 @@ def test_the_torn_record_of_a_killed_writer_is_no_problem(tmp_path: Path) -> Non
         tear()
         assert store.check(repair=True).problems == []
         store.save("c", SMALL)
-        assert sorted(model.name for model in store.models()) == ["a", "c"]
+        assert names(store) == ["a", "c"]
         assert store.check().problems == []
 
 
 def test_the_frame_of_every_pack_is_checked(tmp_path: Path) -> None:
     place = tmp_path / "store"
-    large = {"w": np.arange(1 << 14, dtype=np.float64)}
     with Store(place) as store:
-        store.save("a", large)
-        store.save("child", {**large, "v": np.ones(1 << 14)}, parent="a")
+        store.save("a", LARGE)
+        store.save("child", {**LARGE, "v": np.ones(1 << 14)}, parent="a")
         (pack, _) = sorted((place / "packs").glob("*.pack"), key=lambda path: path.stat().st_size)
         for offset in (20, -20):  # the header's hash covers one, the trailer's the other
             content = bytearray(pack.read_bytes())
@@ -70,8 +101,90 @@ def test_the_frame_of_every_pack_is_checked(tmp_path: Path) -> None:
         assert len(report.problems) == 1 and report.repaired == 1
         assert not pack.exists() and store.check().problems == []
         for name in ("a", "child"):
-            assert np.array_equal(store.load(name)["w"], large["w"])
+            assert np.array_equal(store.load(name)["w"], LARGE["w"])
     shutil.rmtree(place / "log")
     (place / "index.mdb").unlink()
     with Store(place) as store:  # made from the packs alone
-        assert sorted(model.name for model in store.models()) == ["a", "child"]
+        assert names(store) == ["a", "child"]
+
+
+@pytest.mark.parametrize("lost", [("log/segment-*", "index.mdb*"), ("log", "index.mdb*")])
+def test_without_log_and_index_the_packs_tell_and_check_says_what_is_lost(
+    tmp_path: Path, lost: tuple[str, ...]
+) -> None:
+    place = tmp_path / "store"
+    make_store(place)
+    remove(place, *lost)
+    with Store(place, mode="r") as store:
+        (problem,) = store.check().problems
+        assert "models below 64 KiB" in problem and names(store) == ["large"]
+    for repair in (False, True):
+        with Store(place) as store:
+            (problem,) = store.check(repair=repair).problems
+            assert "the log of commits" in problem and "was lost" in problem
+            assert "put back from packs: 'large'" in problem and names(store) == ["large"]
+    with Store(place) as store:
+        assert store.check().problems == []
+    check_usable(place)
+
+
+@pytest.mark.parametrize("lost", [("log/segment-*",), ("log",)])
+def test_without_a_log_the_index_tells_and_check_names_what_is_lost(
+    tmp_path: Path, lost: tuple[str, ...]
+) -> None:
+    place = tmp_path / "store"
+    make_store(place)
+    remove(place, *lost)
+    for repair in (False, True):
+        with Store(place) as store:
+            problems = store.check(repair=repair).problems
+            assert "log" in problems[0] and "'medium'" in problems[-1]
+            assert names(store) == ["large", "medium", "small"]
+            assert np.array_equal(store.load("small")["w"], SMALL["w"])
+    with Store(place) as store:
+        assert store.check().problems == ["model 'medium': its bytes are not in the catalog"]
+        store.retire("medium")
+        assert store.check().problems == []
+    check_usable(place)
+
+
+def test_a_store_of_small_models_whose_commits_are_witnessed(tmp_path: Path) -> None:
+    with Store(tmp_path / "store") as store:
+        store.save("small", SMALL)
+    remove(tmp_path / "store", "log/segment-*", "index.mdb*")
+    with Store(tmp_path / "store") as store:
+        (problem,) = store.check(repair=True).problems
+        assert "up to version" in problem and "was lost" in problem
+        assert store.check().problems == []
+
+
+@pytest.mark.parametrize("name", ["index.mdb", "index.mdb-lock"])
+def test_a_folder_in_the_place_of_the_index_is_kept_beside(tmp_path: Path, name: str) -> None:
+    place = tmp_path / "store"
+    make_store(place)
+    (place / name).unlink()
+    (place / name).mkdir()
+    (place / name / "kept").touch()
+    with Store(place) as store:
+        assert store.check().problems == [] and names(store) == ["large", "medium", "small"]
+    (aside,) = place.glob(f"{name}.aside-*")
+    assert (aside / "kept").exists()
+
+
+def test_values_of_a_damaged_record_are_lost_by_name(tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    with Store(place) as store:
+        store.save("medium", MEDIUM)
+        store.save("small", SMALL)
+        segment = segment_of(place)
+        content = bytearray(segment.read_bytes())
+        at = content.index(MEDIUM["w"].tobytes())
+        with open(segment, "r+b") as file:
+            file.seek(at)
+            file.write(b"\xff")
+        for repair in (False, True, False):
+            problems = store.check(repair=repair).problems
+            assert "model 'medium'" in problems[-1]
+        assert len(problems) == 1
+        store.retire("medium")
+        assert store.check().problems == [] and names(store) == ["small"]

@@ -96,7 +96,9 @@ static lig_status check_not_lost(const ligi_file *self)
         info.st_size == 0)
         return LIG_OK;
     return lig_fail(LIG_E_CORRUPT,
-                    "%s: the log of commits is missing (put " LIGI_NAME_LOG "/ back)", self->place);
+                    "%s: the log of commits is missing (put " LIGI_NAME_LOG
+                    "/ back, or use ligament check --repair)",
+                    self->place);
 }
 
 /* Makes the store one of several hosts where that is asked for, and opens this host's folder. */

@@ -17,7 +17,8 @@ enum ligi_table {
     LIGI_TABLE_POSTING = 8,
     LIGI_TABLE_COLUMN = 9,
     LIGI_TABLE_GRAPH = 10,
-    LIGI_TABLE_END = 11
+    LIGI_TABLE_NOTICE = 11,
+    LIGI_TABLE_END = 12
 };
 
 #define LIGI_UUID_BYTES 16

@@ -4,6 +4,7 @@
 #include "base/map.h"
 #include "store/catalog/change.h"
 #include "store/catalog/fingerprint_index.h"
+#include "store/catalog/notice.h"
 #include "store/upkeep/index_check.h"
 
 #include <stdlib.h>
@@ -281,6 +282,21 @@ static lig_status check_fingerprints(audit *self)
     return status;
 }
 
+/* A repair has reported them when it ends: they go. */
+static lig_status check_notices(audit *self)
+{
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    lig_status status;
+    while (ligi_catalog_view_next(self->view, LIGI_TABLE_NOTICE, &walk, &item, &status)) {
+        const char *text = "";
+        int read = ligi_notice_get(&item, secret_of(self), &text) == LIG_OK;
+        LIG_TRY(ligi_report_add(self->report, "%s", read ? text : lig_error_text()));
+        LIG_TRY(erase_item(self, &item));
+    }
+    return status;
+}
+
 static lig_status check_index(audit *self)
 {
     return self->damaged ? LIG_OK
@@ -291,9 +307,10 @@ lig_status ligi_audit(const ligi_catalog_view *view, ligi_change *change, ligi_r
                       uint64_t *mended)
 {
     audit self = {.view = view, .change = change, .report = report, .mended = mended};
-    lig_status (*const steps[])(audit *) = {
-        read_models,   index_all,   check_names,        check_named,        check_aliases,
-        check_inlined, check_packs, check_pack_records, check_fingerprints, check_index};
+    lig_status (*const steps[])(audit *) = {read_models,   index_all,          check_names,
+                                            check_named,   check_aliases,      check_inlined,
+                                            check_packs,   check_pack_records, check_fingerprints,
+                                            check_notices, check_index};
     lig_status status = LIG_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == LIG_OK; i++)
         status = steps[i](&self);

@@ -432,6 +432,10 @@ static lig_status add_problem(void *context, const char *text, const void *event
 static lig_status verify_catalog(check_run *self)
 {
     const ligi_volume *volume = self->store->volume;
+    if (self->store->by_footers)
+        return ligi_report_add(self->report,
+                               "the catalog cannot be read: models below 64 KiB, aliases and later "
+                               "changes do not show (ligament check --repair)");
     if (volume->ops->catalog_verify == NULL)
         return LIG_OK;
     return volume->ops->catalog_verify(volume->self, (self->flags & LIG_CHECK_REPAIR) != 0,

@@ -4,12 +4,15 @@
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/index/index_items.h"
+#include "base/codec.h"
 #include "base/error.h"
 #include "base/log.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -77,6 +80,7 @@ typedef struct checkpoint_run {
     ligi_clog_position at;
     lig_catalog_problem problem; /* NULL: a value that cannot be read is a failure */
     void *context;
+    ligi_writer lost; /* items whose value cannot be read, as the index has them */
 } checkpoint_run;
 
 /* A new log behind the index: with an id of its own, and without the old one's witnesses. */
@@ -88,6 +92,10 @@ static lig_status begin_log(checkpoint_run *run, ligi_mdb_txn *index)
     if (log->numbered != 0)
         return LIG_OK;
     LIG_TRY(ligi_file_log_new_id(log));
+    /* Versions that are lost are not given again; a checkpoint of version 0 cannot be named. */
+    uint64_t synced = ligi_head_synced(&log->head);
+    index->at.version = index->at.version > synced ? index->at.version : synced;
+    index->at.version += index->at.version == 0;
     LIG_TRY(ligi_file_log_create(log, &index->at));
     index->at.segment = index->at.version + 1;
     index->at.offset = LIGI_SEGMENT_HEADER_BYTES;
@@ -162,6 +170,21 @@ static lig_status begin_at_roll(checkpoint_run *run, int anew)
     return status;
 }
 
+static lig_status leave_out(checkpoint_run *run, MDB_val key, MDB_val stored)
+{
+    char text[128];
+
+    ligi_put_varint(&run->lost, key.mv_size);
+    ligi_put_bytes(&run->lost, key.mv_data, key.mv_size);
+    ligi_put_varint(&run->lost, stored.mv_size);
+    ligi_put_bytes(&run->lost, stored.mv_data, stored.mv_size);
+    snprintf(text, sizeof text,
+             "a value of the catalog that version %" PRIu64 " of the log held is lost",
+             ligi_mdb_value_version(stored));
+    LIG_TRY(run->problem(run->context, text, NULL, 0));
+    return run->lost.status;
+}
+
 static lig_status put_stored(checkpoint_run *run, MDB_val key, MDB_val stored)
 {
     ligi_checkpoint_item item = {.key = (const uint8_t *)key.mv_data + 1,
@@ -170,8 +193,11 @@ static lig_status put_stored(checkpoint_run *run, MDB_val key, MDB_val stored)
     ligi_mdb_value_read value = {.key = item.key, .key_bytes = item.key_bytes};
 
     lig_status status = ligi_mdb_value(&run->catalog->log, stored, &value);
-    if (run->problem != NULL && (status == LIG_E_CORRUPT || status == LIG_E_BUSY))
-        return run->problem(run->context, lig_error_text(), NULL, 0);
+    int lost = status == LIG_E_CORRUPT || status == LIG_E_BUSY || value.damaged;
+    if (run->problem != NULL && lost) {
+        free(value.owned);
+        return leave_out(run, key, stored);
+    }
     LIG_TRY(status);
     item.value = value.data;
     item.value_bytes = value.bytes;
@@ -290,6 +316,55 @@ static lig_status make(checkpoint_run *run, int anew)
     return status;
 }
 
+static MDB_val next_lost(ligi_reader *lost)
+{
+    size_t bytes = ligi_get_varint(lost);
+    return (MDB_val){bytes, (void *)ligi_get_bytes(lost, bytes)};
+}
+
+/* What a commit has replaced since is not lost. */
+static int erase_lost(const checkpoint_run *run, MDB_txn *txn)
+{
+    ligi_reader lost = {.data = run->lost.data, .bytes = run->lost.bytes};
+    int number = MDB_SUCCESS;
+
+    while (lost.at < lost.bytes && number == MDB_SUCCESS) {
+        MDB_val key = next_lost(&lost), before = next_lost(&lost), now;
+        number = mdb_get(txn, run->catalog->dbi, &key, &now);
+        if (number == MDB_SUCCESS && now.mv_size == before.mv_size &&
+            memcmp(now.mv_data, before.mv_data, now.mv_size) == 0)
+            number = mdb_del(txn, run->catalog->dbi, &key, NULL);
+        number = number == MDB_NOTFOUND ? MDB_SUCCESS : number;
+    }
+    return number;
+}
+
+/* The index lets go of values that the new checkpoint lacks. */
+static lig_status forget_lost(checkpoint_run *run)
+{
+    ligi_file_catalog *self = run->catalog;
+    MDB_txn *txn;
+
+    if (run->lost.bytes == 0)
+        return LIG_OK;
+    LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
+    lig_status status = ligi_file_catalog_enter(self);
+    if (status == LIG_OK) {
+        int number = mdb_txn_begin(self->env, NULL, 0, &txn);
+        if (number == MDB_SUCCESS) {
+            number = erase_lost(run, txn);
+            if (number == MDB_SUCCESS)
+                number = mdb_txn_commit(txn);
+            else
+                mdb_txn_abort(txn);
+        }
+        status = ligi_mdb_env_fail(self, number, "cannot be written");
+        ligi_file_catalog_leave(self);
+    }
+    ligi_file_catalog_unlock(self);
+    return status;
+}
+
 static lig_status remove_below(ligi_file_catalog *self, ligi_name_kind kind, uint64_t number)
 {
     uint64_t *numbers;
@@ -308,11 +383,17 @@ lig_status ligi_checkpointing_anew(ligi_file_catalog *self, lig_catalog_problem 
 {
     checkpoint_run run = {.catalog = self, .problem = problem, .context = context};
 
-    LIG_TRY(make(&run, 1));
-    LIG_TRY(remove_below(self, LIGI_NAME_SEGMENT, run.at.version + 1));
-    LIG_TRY(remove_below(self, LIGI_NAME_CHECKPOINT, run.at.version));
-    ligi_head_damage(&self->log.head, 0);
-    return LIG_OK;
+    lig_status status = make(&run, 1);
+    if (status == LIG_OK)
+        status = forget_lost(&run);
+    if (status == LIG_OK)
+        status = remove_below(self, LIGI_NAME_SEGMENT, run.at.version + 1);
+    if (status == LIG_OK)
+        status = remove_below(self, LIGI_NAME_CHECKPOINT, run.at.version);
+    if (status == LIG_OK)
+        ligi_head_damage(&self->log.head, 0);
+    ligi_writer_fini(&run.lost);
+    return status;
 }
 
 void ligi_checkpointing(ligi_file_catalog *self, int now)

@@ -1,11 +1,14 @@
 #include "backend/file/index/index_env.h"
 
 #include "backend/file/catalog/catalog_snapshot.h"
+#include "backend/file/folder.h"
 #include "backend/file/names.h"
 #include "base/error.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -125,17 +128,37 @@ void ligi_mdb_env_close(ligi_file_catalog *self)
     self->env = NULL;
 }
 
+/* A folder of that name is not ours: it is kept under another one. */
+static lig_status set_aside(const ligi_file_catalog *self, const char *name)
+{
+    char aside[64];
+
+    snprintf(aside, sizeof aside, "%s.aside-%016" PRIx64, name, ligi_folder_random_id());
+    if (renameat(self->index_fd, name, self->index_fd, aside) != 0)
+        return ligi_fail_errno(errno, "%s/%s is a folder and cannot be renamed (move it away)",
+                               self->place, name);
+    ligi_log(LIG_LOG_WARNING, "%s/%s is a folder: it is %s now", self->place, name, aside);
+    return LIG_OK;
+}
+
 static lig_status remove_entry(const ligi_file_catalog *self, const char *name)
 {
-    if (unlinkat(self->index_fd, name, 0) != 0 && errno != ENOENT)
-        return ligi_fail_errno(errno, "%s/%s: cannot be removed", self->place, name);
-    return LIG_OK;
+    if (unlinkat(self->index_fd, name, 0) == 0 || errno == ENOENT)
+        return LIG_OK;
+    if (errno == EISDIR)
+        return set_aside(self, name);
+    return ligi_fail_errno(errno, "%s/%s: cannot be removed", self->place, name);
 }
 
 lig_status ligi_mdb_env_remove(ligi_file_catalog *self)
 {
     ligi_mdb_env_close(self);
     LIG_TRY(remove_entry(self, LIGI_NAME_INDEX));
+    return remove_entry(self, LIGI_NAME_INDEX_LOCK);
+}
+
+lig_status ligi_mdb_env_remove_lock(const ligi_file_catalog *self)
+{
     return remove_entry(self, LIGI_NAME_INDEX_LOCK);
 }
 

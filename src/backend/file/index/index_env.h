@@ -10,8 +10,10 @@ void ligi_mdb_env_close(ligi_file_catalog *catalog);
 /* Makes LMDB's lock file of that name, with all its pages. No environment of this process may have
  * it open: closing a file drops the process's locks on it. */
 lig_status ligi_mdb_env_reserve_lock(const ligi_file_catalog *catalog, const char *name);
-/* Removes index and lock file; nobody else may have them open. */
+/* Removes index and lock file, or the lock file; nobody else may have them open. A folder of that
+ * name is renamed. */
 lig_status ligi_mdb_env_remove(ligi_file_catalog *catalog);
+lig_status ligi_mdb_env_remove_lock(const ligi_file_catalog *catalog);
 
 /* LIG_E_IO when a name no longer stands for the file that is open: who opens the store now would
  * not see this process's locks. */

@@ -219,20 +219,30 @@ static lig_status search_checkpoints(ligi_file_log *log, const void *key, size_t
     return status;
 }
 
+static int is_damaged(const ligi_file_log *log)
+{
+    return log->head.page != NULL && ligi_head_damaged(&log->head);
+}
+
 /* Where the segment is gone or damaged a checkpoint may have it. Otherwise a damaged value is
  * handed on: values have checks of their own, which tell what of them is damaged. */
-static lig_status fetch(ligi_file_log *log, const value_ref *ref, const ligi_mdb_value_read *value)
+static lig_status fetch(ligi_file_log *log, const value_ref *ref, ligi_mdb_value_read *value)
 {
     lig_status status = read_ref(log, ref, value->owned);
 
     if (status != LIG_E_NOTFOUND && status != LIG_E_CORRUPT)
         return status;
     lig_status found = search_checkpoints(log, value->key, value->key_bytes, ref, value->owned);
-    if (found != LIG_E_NOTFOUND || status == LIG_E_CORRUPT)
-        return found == LIG_E_NOTFOUND ? LIG_OK : found;
-    return lig_fail(LIG_E_BUSY,
-                    "%s: version %" PRIu64 " of the catalog is no longer kept (try again)",
-                    log->folder.place, ref->version);
+    if (found != LIG_E_NOTFOUND)
+        return found;
+    if (status == LIG_E_NOTFOUND && !is_damaged(log))
+        return lig_fail(LIG_E_BUSY,
+                        "%s: version %" PRIu64 " of the catalog is no longer kept (try again)",
+                        log->folder.place, ref->version);
+    if (status == LIG_E_NOTFOUND)
+        memset(value->owned, 0, ref->bytes);
+    value->damaged = 1;
+    return LIG_OK;
 }
 
 lig_status ligi_mdb_value(ligi_file_log *log, MDB_val stored, ligi_mdb_value_read *value)
@@ -240,6 +250,7 @@ lig_status ligi_mdb_value(ligi_file_log *log, MDB_val stored, ligi_mdb_value_rea
     value_ref ref;
 
     value->owned = NULL;
+    value->damaged = 0;
     if (stored.mv_size == 0)
         return lig_fail(LIG_E_CORRUPT, "%s: the index holds an empty value", log->folder.place);
     if (((const uint8_t *)stored.mv_data)[stored.mv_size - 1] == 0) {

@@ -52,6 +52,7 @@ typedef struct ligi_mdb_value_read {
     const void *data; /* filled: borrowed from `stored`, or ... */
     size_t bytes;
     void *owned; /* ... read from the log, for free(); otherwise NULL */
+    int damaged; /* it is not what was put: of a damaged log */
 } ligi_mdb_value_read;
 
 /* LIG_E_BUSY when it belongs to a version that is no longer kept. */

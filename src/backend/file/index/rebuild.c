@@ -1,5 +1,6 @@
 #include "backend/file/index/rebuild.h"
 
+#include "backend/file/catalog/catalog_check.h"
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/catalog/upgrade.h"
 #include "backend/file/folder.h"
@@ -8,6 +9,7 @@
 #include "backend/file/index/repair.h"
 #include "base/error.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,20 +26,39 @@ typedef struct rebuild_run {
     int used;    /* the index is the one that was left */
 } rebuild_run;
 
+/* A checkpoint of nothing: the log goes on behind versions that are lost. */
+static lig_status put_empty(ligi_file_log *log, const ligi_clog_position *at)
+{
+    ligi_checkpoint_writer *writer = NULL;
+
+    lig_status status = ligi_checkpoint_create(log, at, &writer);
+    if (status == LIG_OK)
+        status = ligi_checkpoint_finish(writer);
+    ligi_checkpoint_abort(writer);
+    return status;
+}
+
+/* Versions that the head knows to have been committed are not given again. */
+static lig_status begin_log(ligi_file_catalog *self)
+{
+    ligi_clog_position at = {.version = ligi_head_witness(self->log.head.fd),
+                             .chain = ligi_clog_chain_start(self->log.id)};
+
+    if (at.version != 0)
+        LIG_TRY(put_empty(&self->log, &at));
+    return ligi_file_log_create(&self->log, &at);
+}
+
 static lig_status start_log(rebuild_run *run)
 {
     ligi_file_catalog *self = run->catalog;
-    ligi_clog_position at = {0};
     struct stat info;
 
     LIG_TRY(ligi_file_log_new_id(&self->log));
     run->lost = ligi_entry_look(self->index_fd, self->index_fd, self->place, LIGI_NAME_INDEX,
                                 &info) == LIG_OK &&
                 info.st_size > 0;
-    if (run->lost)
-        return LIG_OK;
-    at.chain = ligi_clog_chain_start(self->log.id);
-    return ligi_file_log_create(&self->log, &at);
+    return run->lost ? LIG_OK : begin_log(self);
 }
 
 /* Learns the log's id; starts a log where there is none. */
@@ -126,16 +147,30 @@ static int was_left(const ligi_file_catalog *self)
            ligi_head_left(&self->log.head, &info);
 }
 
+/* 1 when LMDB can read the file, although nobody vouches for it. */
+static int is_well_formed(const ligi_file_catalog *self)
+{
+    int fd;
+
+    if (ligi_entry_open(self->index_fd, self->index_fd, self->place, LIGI_NAME_INDEX, O_RDONLY,
+                        &fd) != LIG_OK)
+        return 0;
+    lig_status status = ligi_file_catalog_check_whole(fd, self->place);
+    close(fd);
+    return status == LIG_OK;
+}
+
+/* Without a log, an index that may lack the last commits is the best there is. */
 static lig_status use_left(rebuild_run *run)
 {
     ligi_file_catalog *self = run->catalog;
     ligi_clog_position at;
     MDB_txn *txn;
 
-    if (!was_left(self))
+    if (!was_left(self) && !(run->lost && is_well_formed(self)))
         return LIG_OK;
     /* A lock file that nobody uses may hold anything. */
-    (void)unlinkat(self->index_fd, LIGI_NAME_INDEX_LOCK, 0);
+    LIG_TRY(ligi_mdb_env_remove_lock(self));
     LIG_TRY(ligi_mdb_env_open(self));
     LIG_TRY(ligi_mdb_fail(mdb_txn_begin(self->env, NULL, MDB_RDONLY, &txn), self->place,
                           "cannot be read"));
@@ -152,22 +187,14 @@ static lig_status use_left(rebuild_run *run)
     return LIG_OK;
 }
 
-static lig_status lost(const ligi_file_catalog *self)
-{
-    return lig_fail(
-        LIG_E_CORRUPT,
-        "%s: the log of commits is missing, and the index was not closed (put " LIGI_NAME_LOG
-        "/ back; or remove " LIGI_NAME_INDEX
-        " to rebuild from the packs what they hold: models above 64 KiB)",
-        self->place);
-}
-
 static lig_status make_index(rebuild_run *run)
 {
     ligi_file_catalog *self = run->catalog;
 
-    if (run->lost)
-        return lost(self);
+    if (run->lost) { /* and the index is of no use */
+        LIG_TRY(begin_log(self));
+        return rebuild_index(self);
+    }
     lig_status status = run->damaged ? LIG_E_CORRUPT : rebuild_index(self);
     if (status != LIG_E_CORRUPT)
         return status;

@@ -87,7 +87,8 @@ static lig_status verify_locked(verify_run *run, size_t *damages)
     LIG_TRY(ligi_salvage_verify(&self->log, &salvage));
     if (salvage.damages == 0 && ligi_head_damaged(&self->log.head)) {
         salvage.damages++;
-        LIG_TRY(run->problem(run->context, "the log of commits was damaged when it was opened",
+        LIG_TRY(run->problem(run->context,
+                             "the log of commits was missing or damaged when the store was opened",
                              NULL, 0));
     }
     *damages = salvage.damages;

@@ -202,6 +202,13 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
     self->synced = acknowledged(log);
     LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
     lig_status status = LIG_OK;
+    if (count == 0 && self->synced > self->reached.version) {
+        self->damages++;
+        status = tell(self, NULL,
+                      "the log lacks all records from version %" PRIu64 " to %" PRIu64
+                      " and whatever followed",
+                      self->reached.version + 1, self->synced);
+    }
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
         segment_bytes segment = {.number = numbers[i]};
         uint64_t limit = i + 1 < count ? numbers[i + 1] : UINT64_MAX;
