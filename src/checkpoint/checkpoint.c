@@ -1,8 +1,8 @@
 #include <ligament/checkpoint.h>
 
 #include "base/error.h"
-#include "store/load/fetch.h"
-#include "store/load/read.h"
+#include "store/load/load_tensors.h"
+#include "store/load/read_ranges.h"
 
 #include <ligament/store.h>
 

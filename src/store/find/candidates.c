@@ -34,21 +34,6 @@ struct ligi_candidates {
     uint32_t level; /* layers of the level that comes next */
 };
 
-int ligi_candidate_better(const ligi_candidate *a, const ligi_candidate *b)
-{
-    if (a->layers != b->layers)
-        return a->layers > b->layers;
-    if (a->bytes != b->bytes)
-        return a->bytes > b->bytes;
-    if (isnan(a->metric) != isnan(b->metric))
-        return isnan(b->metric);
-    if (!isnan(a->metric) && a->metric != b->metric)
-        return a->metric > b->metric;
-    if (a->created != b->created)
-        return a->created > b->created;
-    return a->id > b->id;
-}
-
 /* --- reading the index --- */
 
 static lig_status add_entry(ligi_candidates *self, const lig_catalog_item *item)

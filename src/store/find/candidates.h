@@ -6,18 +6,7 @@
 
 #include "store/catalog/catalog_view.h"
 #include "store/catalog/search_index.h"
-
-typedef struct ligi_candidate {
-    uint64_t id;
-    uint32_t layers; /* at most; */
-    uint64_t bytes;  /* at most */
-    double metric;   /* NaN: has none. Negated where lower is better */
-    double created;
-} ligi_candidate;
-
-/* 1 when `a` is better than `b`: more layers, then more bytes, then the metric, then newer. A total
- * order. */
-int ligi_candidate_better(const ligi_candidate *a, const ligi_candidate *b);
+#include "store/find/match_order.h"
 
 typedef struct ligi_candidates ligi_candidates;
 

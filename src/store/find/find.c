@@ -3,8 +3,8 @@
 #include "base/map.h"
 #include "store/catalog/graphs.h"
 #include "store/find/candidates.h"
-#include "store/load/fetch.h"
-#include "store/load/ref.h"
+#include "store/load/read_ranges.h"
+#include "store/load/resolved_model.h"
 #include "tensor/memory.h"
 #include "tensor/tensor.h"
 

@@ -6,7 +6,7 @@
 #include "store/catalog/fingerprint_index.h"
 #include "store/catalog/footer_read.h"
 #include "store/catalog/orphans.h"
-#include "store/load/fetch.h"
+#include "store/load/read_ranges.h"
 #include "store/upkeep/adopt.h"
 #include "store/upkeep/audit.h"
 #include "store/upkeep/compact.h"

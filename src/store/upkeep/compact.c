@@ -6,7 +6,7 @@
 #include "store/catalog/fingerprint_index.h"
 #include "store/catalog/orphans.h"
 #include "store/format/ownership.h"
-#include "store/load/fetch.h"
+#include "store/load/read_ranges.h"
 #include "store/save/save_write.h"
 #include "store/upkeep/report.h"
 

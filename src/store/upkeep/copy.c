@@ -1,6 +1,6 @@
 #include "base/error.h"
-#include "store/load/fetch.h"
-#include "store/load/ref.h"
+#include "store/load/read_ranges.h"
+#include "store/load/resolved_model.h"
 #include "store/save/save.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "base/map.h"
-#include "store/load/compare.h"
-#include "store/load/ref.h"
+#include "store/load/compare_tensors.h"
+#include "store/load/resolved_model.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "store/load/ref.h"
+#include "store/load/resolved_model.h"
 
 #include <stdlib.h>
 #include <string.h>

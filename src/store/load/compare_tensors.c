@@ -1,8 +1,8 @@
-#include "store/load/compare.h"
+#include "store/load/compare_tensors.h"
 
 #include "base/error.h"
 #include "store/format/assemble.h"
-#include "store/load/ref.h"
+#include "store/load/resolved_model.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Whether tensors of two models hold the same bytes: for those whose fingerprints cannot tell,
  * because they lie in other boxes. */
-#ifndef LIGI_COMPARE_H
-#define LIGI_COMPARE_H
+#ifndef LIGI_COMPARE_TENSORS_H
+#define LIGI_COMPARE_TENSORS_H
 
 #include "store/format/manifest.h"
 

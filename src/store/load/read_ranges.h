@@ -1,7 +1,7 @@
 /* Bytes of a model's tensors into memory: ranges gathered, sorted by pack and offset, one read a
  * pack. */
-#ifndef LIGI_FETCH_H
-#define LIGI_FETCH_H
+#ifndef LIGI_READ_RANGES_H
+#define LIGI_READ_RANGES_H
 
 #include "store/load/model.h"
 #include "store/load/pins.h"

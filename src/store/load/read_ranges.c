@@ -1,4 +1,4 @@
-#include "store/load/fetch.h"
+#include "store/load/read_ranges.h"
 
 #include "backend/range.h"
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /* A model that was resolved: what it is, and what keeps its bytes (include/ligament/ref.h). */
-#ifndef LIGI_REF_H
-#define LIGI_REF_H
+#ifndef LIGI_RESOLVED_MODEL_H
+#define LIGI_RESOLVED_MODEL_H
 
 #include "store/load/model.h"
 #include "store/load/pins.h"

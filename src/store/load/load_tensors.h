@@ -1,6 +1,6 @@
 /* Loading into the tensors of the caller. */
-#ifndef LIGI_READ_H
-#define LIGI_READ_H
+#ifndef LIGI_LOAD_TENSORS_H
+#define LIGI_LOAD_TENSORS_H
 
 #include "store/handle.h"
 

@@ -1,7 +1,7 @@
 #include "part_scene.h"
 
-#include "store/load/compare.h"
-#include "store/load/ref.h"
+#include "store/load/compare_tensors.h"
+#include "store/load/resolved_model.h"
 
 static part_scene model, other;
 

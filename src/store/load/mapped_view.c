@@ -1,8 +1,8 @@
 #include "base/error.h"
 #include "store/format/assemble.h"
 #include "store/handle.h"
-#include "store/load/ref.h"
-#include "store/load/verify.h"
+#include "store/load/resolved_model.h"
+#include "store/load/verify_checksums.h"
 
 #include <stdlib.h>
 #include <string.h>

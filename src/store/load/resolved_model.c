@@ -1,4 +1,4 @@
-#include "store/load/ref.h"
+#include "store/load/resolved_model.h"
 
 #include "base/error.h"
 #include "store/catalog/catalog_wait.h"

@@ -1,6 +1,6 @@
 /* Stored tensors that lie in memory, compared with their checksums. */
-#ifndef LIGI_VERIFY_H
-#define LIGI_VERIFY_H
+#ifndef LIGI_VERIFY_CHECKSUMS_H
+#define LIGI_VERIFY_CHECKSUMS_H
 
 #include "store/load/model.h"
 

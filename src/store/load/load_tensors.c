@@ -1,12 +1,12 @@
-#include "store/load/read.h"
+#include "store/load/load_tensors.h"
 
 #include "base/error.h"
-#include "base/map.h"
 #include "store/format/assemble.h"
 #include "store/format/slice.h"
 #include "store/format/tiling.h"
-#include "store/load/fetch.h"
-#include "store/load/ref.h"
+#include "store/load/read_ranges.h"
+#include "store/load/resolved_model.h"
+#include "store/load/target_check.h"
 #include "tensor/memory.h"
 #include "tensor/tensor.h"
 
@@ -256,112 +256,11 @@ static lig_status take(window *self, size_t shown, const lig_tensor *into, const
                                            : take_device_boxes(self, &whole, into, slices);
 }
 
-/* --- finding tensors by name --- */
-
-typedef struct finder {
-    const ligi_model *model;
-    ligi_map names;
-    int built;
-} finder;
-
-static lig_status build_names(finder *self)
-{
-    const ligi_manifest *manifest = &self->model->manifest;
-    LIG_TRY(ligi_map_reserve(&self->names, manifest->shown_count));
-    for (size_t i = 0; i < manifest->shown_count; i++) {
-        const char *name = manifest->shown[i].tensor.name;
-        lig_status status = ligi_map_insert(&self->names, name, strlen(name), i, NULL);
-        if (status != LIG_E_EXISTS)
-            LIG_TRY(status);
-    }
-    self->built = 1;
-    return LIG_OK;
-}
-
-/* Most ask in the order of saving: the guess is right and the table is never made. */
-static lig_status find(finder *self, const char *name, size_t guess, size_t *index)
-{
-    const ligi_manifest *manifest = &self->model->manifest;
-    if (guess < manifest->shown_count && strcmp(manifest->shown[guess].tensor.name, name) == 0) {
-        *index = guess;
-        return LIG_OK;
-    }
-    if (!self->built)
-        LIG_TRY(build_names(self));
-    uint64_t found;
-    if (!ligi_map_find(&self->names, name, strlen(name), &found))
-        return LIG_E_NOTFOUND;
-    *index = (size_t)found;
-    return LIG_OK;
-}
-
 /* --- from a model into tensors --- */
-
-typedef struct request {
-    const lig_tensor *tensors; /* load */
-    const lig_read *reads;     /* or read */
-    size_t count;
-    uint32_t flags;
-    int exact; /* the model may hold no other tensors */
-} request;
-
-static const lig_tensor *into_of(const request *self, size_t i)
-{
-    return self->reads ? &self->reads[i].into : &self->tensors[i];
-}
-
-static const char *name_of(const request *self, size_t i)
-{
-    return self->reads && self->reads[i].name ? self->reads[i].name : into_of(self, i)->name;
-}
-
-static lig_status match(const request *self, const ligi_model *model, size_t *indexes)
-{
-    finder names = {.model = model};
-    lig_status status = LIG_OK;
-    for (size_t i = 0; i < self->count && status == LIG_OK; i++) {
-        status = find(&names, name_of(self, i), i, &indexes[i]);
-        if (status == LIG_E_NOTFOUND)
-            status = lig_fail(self->reads ? LIG_E_NOTFOUND : LIG_E_MISMATCH,
-                              "model '%s' has no tensor '%s'", model->record.about.name,
-                              name_of(self, i));
-        if (status != LIG_OK)
-            break;
-        const lig_tensor *stored = &model->manifest.shown[indexes[i]].tensor;
-        status =
-            ligi_slice_check(stored, into_of(self, i), self->reads ? self->reads[i].slices : NULL);
-        if (status != LIG_OK)
-            status = ligi_fail_again(status, "model '%s': %s", model->record.about.name,
-                                     lig_error_text());
-    }
-    ligi_map_fini(&names.names);
-    return status;
-}
-
-/* All of `indexes` are there and differ: a model with more tensors has one that is not among them.
- */
-static lig_status check_extra(const request *self, const ligi_model *model, const size_t *indexes)
-{
-    const ligi_manifest *manifest = &model->manifest;
-    if (!self->exact || manifest->shown_count <= self->count)
-        return LIG_OK;
-    uint8_t *asked;
-    LIG_TRY(ligi_calloc(&asked, manifest->shown_count, 1, "a load"));
-    for (size_t i = 0; i < self->count; i++)
-        asked[indexes[i]] = 1;
-    size_t extra = 0;
-    while (asked[extra])
-        extra++;
-    free(asked);
-    return lig_fail(LIG_E_MISMATCH,
-                    "model '%s' holds %zu tensors, %zu are asked for; '%s' is extra",
-                    model->record.about.name, manifest->shown_count, self->count,
-                    manifest->shown[extra].tensor.name);
-}
 
 static lig_status serve(void *context, const lig_ref *ref, int *gone)
 {
-    const request *self = context;
+    const ligi_target *self = context;
     const ligi_model *model = ref->model;
     size_t *indexes;
     LIG_TRY(ligi_alloc(&indexes, (self->count + 1) * sizeof *indexes, "a read"));
@@ -372,11 +271,9 @@ static lig_status serve(void *context, const lig_ref *ref, int *gone)
                                 .gone = gone,
                                 .maps = &ref->maps}};
     int64_t begin = ligi_now_ns();
-    lig_status status = match(self, model, indexes);
-    if (status == LIG_OK)
-        status = check_extra(self, model, indexes);
+    lig_status status = ligi_target_check(self, model, indexes);
     for (size_t i = 0; i < self->count && status == LIG_OK; i++)
-        status = take(&through, indexes[i], into_of(self, i),
+        status = take(&through, indexes[i], ligi_target_into(self, i),
                       self->reads ? self->reads[i].slices : NULL);
     if (status == LIG_OK)
         status = flush(&through);
@@ -386,7 +283,7 @@ static lig_status serve(void *context, const lig_ref *ref, int *gone)
     return status;
 }
 
-static lig_status by_name(lig_store *store, const char *model, request *self)
+static lig_status by_name(lig_store *store, const char *model, ligi_target *self)
 {
     int64_t begin = ligi_now_ns();
     lig_status status = ligi_ref_with(store, model, 0, serve, self);
@@ -394,7 +291,7 @@ static lig_status by_name(lig_store *store, const char *model, request *self)
     return status;
 }
 
-static lig_status by_ref(const lig_ref *ref, request *self)
+static lig_status by_ref(const lig_ref *ref, ligi_target *self)
 {
     int gone = 0;
     int64_t begin = ligi_now_ns();
@@ -410,7 +307,7 @@ lig_status lig_store_load(lig_store *store, const char *model, const lig_tensor 
 {
     LIG_TRY(ligi_store_usable(store));
     LIG_TRY(ligi_tensors_check(tensors, count, 1));
-    request self = {.tensors = tensors, .count = count};
+    ligi_target self = {.tensors = tensors, .count = count};
     return by_name(store, model, &self);
 }
 
@@ -419,7 +316,7 @@ lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_
 {
     LIG_TRY(ligi_store_usable(store));
     LIG_TRY(ligi_tensors_check(tensors, count, 1));
-    request self = {.tensors = tensors, .count = count, .exact = 1};
+    ligi_target self = {.tensors = tensors, .count = count, .exact = 1};
     return by_name(store, model, &self);
 }
 
@@ -427,13 +324,14 @@ lig_status lig_ref_load(const lig_ref *ref, const lig_tensor *tensors, size_t co
 {
     LIG_TRY(ligi_ref_usable(ref));
     LIG_TRY(ligi_tensors_check(tensors, count, 1));
-    request self = {.tensors = tensors, .count = count};
+    ligi_target self = {.tensors = tensors, .count = count};
     return by_ref(ref, &self);
 }
 
 /* --- read --- */
 
-static lig_status reads_check(const lig_read *reads, size_t count, uint32_t flags, request *self)
+static lig_status reads_check(const lig_read *reads, size_t count, uint32_t flags,
+                              ligi_target *self)
 {
     static const lig_read none;
     if (flags & ~LIG_READ_UNVERIFIED)
@@ -443,14 +341,14 @@ static lig_status reads_check(const lig_read *reads, size_t count, uint32_t flag
         into.name = reads[i].name ? reads[i].name : into.name;
         LIG_TRY(ligi_tensors_check(&into, 1, 1));
     }
-    *self = (request){.reads = count ? reads : &none, .count = count, .flags = flags};
+    *self = (ligi_target){.reads = count ? reads : &none, .count = count, .flags = flags};
     return LIG_OK;
 }
 
 lig_status lig_store_read(lig_store *store, const char *model, const lig_read *reads, size_t count,
                           uint32_t flags)
 {
-    request self;
+    ligi_target self;
     LIG_TRY(ligi_store_usable(store));
     LIG_TRY(reads_check(reads, count, flags, &self));
     return by_name(store, model, &self);
@@ -458,7 +356,7 @@ lig_status lig_store_read(lig_store *store, const char *model, const lig_read *r
 
 lig_status lig_ref_read(const lig_ref *ref, const lig_read *reads, size_t count, uint32_t flags)
 {
-    request self;
+    ligi_target self;
     LIG_TRY(ligi_ref_usable(ref));
     LIG_TRY(reads_check(reads, count, flags, &self));
     return by_ref(ref, &self);

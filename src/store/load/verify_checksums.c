@@ -1,4 +1,4 @@
-#include "store/load/verify.h"
+#include "store/load/verify_checksums.h"
 
 #include "base/error.h"
 #include "store/format/hashing.h"
