@@ -4,8 +4,8 @@
 #include "base/hash.h"
 #include "store/catalog/fingerprint_index.h"
 #include "store/format/hashing.h"
+#include "store/save/dedup_sources.h"
 #include "store/save/save_source.h"
-#include "store/save/share.h"
 
 #include <stdlib.h>
 

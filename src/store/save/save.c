@@ -10,9 +10,9 @@
 #include "store/format/labels.h"
 #include "store/load/read_ranges.h"
 #include "store/load/resolved_model.h"
-#include "store/save/part.h"
+#include "store/save/dedup_sources.h"
+#include "store/save/save_part.h"
 #include "store/save/save_write.h"
-#include "store/save/share.h"
 #include "tensor/memory.h"
 #include "tensor/tensor.h"
 

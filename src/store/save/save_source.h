@@ -2,7 +2,7 @@
 #ifndef LIGI_SAVE_SOURCE_H
 #define LIGI_SAVE_SOURCE_H
 
-#include "store/save/plan.h"
+#include "store/save/save_plan.h"
 
 /* Where the bytes come from and who is told. All members may be NULL. */
 typedef struct ligi_source {

@@ -6,6 +6,7 @@
 #include "store/catalog/change.h"
 #include "store/catalog/model_ids.h"
 #include "store/save/dedup.h"
+#include "store/save/inline_or_pack.h"
 #include "store/save/save_source.h"
 #include "tensor/memory.h"
 #include "tensor/stride.h"
@@ -13,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INLINE_BYTES (UINT64_C(64) << 10)
-#define INLINE_MANIFEST_BYTES (UINT64_C(1) << 20)
 #define BUFFER_BYTES (UINT64_C(4) << 20) /* for tensors that cannot be handed over as they lie */
 
 static lig_status wait_for(const ligi_save_write *self, size_t index)
@@ -157,23 +156,6 @@ static lig_status put_inline(ligi_save_write *self, size_t index)
     return LIG_OK;
 }
 
-static uint64_t manifest_estimate(const ligi_plan *plan)
-{
-    uint64_t bytes = strlen(plan->structure) + strlen(plan->about.meta) + plan->graphs.bytes +
-                     plan->hash_count * sizeof(uint64_t);
-    for (size_t i = 0; i < plan->count; i++)
-        bytes +=
-            strlen(plan->tensors[i].name) + 28 + plan->tensors[i].ndim * (plan->places ? 9 : 3);
-    return bytes;
-}
-
-static int may_be_inline(const ligi_save_write *self)
-{
-    uint32_t flags = self->store->volume->ops->flags(self->store->volume->self);
-    return !(flags & LIG_VOLUME_NO_INLINE) && !self->packed &&
-           manifest_estimate(self->plan) < INLINE_MANIFEST_BYTES;
-}
-
 /* --- both --- */
 
 static lig_status put_tensor(ligi_save_write *self, size_t index)
@@ -183,7 +165,7 @@ static lig_status put_tensor(ligi_save_write *self, size_t index)
     if (plan->slots[index].tied != SIZE_MAX || plan->slots[index].pack)
         return LIG_OK;
     self->new_bytes += tensor->bytes;
-    if (self->pack == NULL && (!self->inline_allowed || self->new_bytes >= INLINE_BYTES))
+    if (self->pack == NULL && (!self->inline_allowed || !ligi_inline_fits(self->new_bytes)))
         LIG_TRY(begin_pack(self, index));
     self->at = ligi_plan_place(plan, index, self->at, self->pack != NULL);
     if (tensor->bytes == 0)
@@ -197,7 +179,9 @@ lig_status ligi_save_write_run(ligi_save_write *self)
     ligi_stamps *stamps = &self->store->stamps;
     size_t deduplicated = 0;
     int64_t begin = ligi_now_ns();
-    self->inline_allowed = may_be_inline(self);
+    self->inline_allowed =
+        !self->packed &&
+        ligi_inline_allowed(plan, self->store->volume->ops->flags(self->store->volume->self));
     for (size_t i = 0; i < plan->count; i++) {
         LIG_TRY(wait_for(self, i));
         if (i == deduplicated) {

@@ -3,7 +3,7 @@
 #include "store/format/labels.h"
 #include "store/format/tiling.h"
 #include "store/load/pins.h"
-#include "store/save/part.h"
+#include "store/save/save_part.h"
 #include "tensor/memory.h"
 
 #include <stdio.h>

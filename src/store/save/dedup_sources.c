@@ -1,4 +1,4 @@
-#include "store/save/share.h"
+#include "store/save/dedup_sources.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /* What a save is going to write: ties, places, copies of what it was given. Pure. */
-#ifndef LIGI_PLAN_H
-#define LIGI_PLAN_H
+#ifndef LIGI_SAVE_PLAN_H
+#define LIGI_SAVE_PLAN_H
 
 #include "store/format/record.h"
 

@@ -1,9 +1,9 @@
-#include "store/save/plan.h"
+#include "store/save/save_plan.h"
 
 #include "base/error.h"
 #include "store/catalog/graphs.h"
 #include "store/format/labels.h"
-#include "store/save/share.h"
+#include "store/save/dedup_sources.h"
 #include "tensor/memory.h"
 #include "tensor/tensor.h"
 

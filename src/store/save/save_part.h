@@ -1,6 +1,6 @@
 /* Parts of a model that several processes write (include/ligament/part.h). */
-#ifndef LIGI_PART_H
-#define LIGI_PART_H
+#ifndef LIGI_SAVE_PART_H
+#define LIGI_SAVE_PART_H
 
 #include "store/save/save_write.h"
 

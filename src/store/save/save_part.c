@@ -1,4 +1,4 @@
-#include "store/save/part.h"
+#include "store/save/save_part.h"
 
 #include "base/error.h"
 #include "base/hash.h"

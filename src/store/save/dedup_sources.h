@@ -4,8 +4,8 @@
  * Whatever is handed out here stays until ligi_shares_close: its pack is pinned first, and only
  * then is the catalog asked whether the pack is still there. So a save may let go of a tensor's
  * memory as soon as it was found. */
-#ifndef LIGI_SHARE_H
-#define LIGI_SHARE_H
+#ifndef LIGI_DEDUP_SOURCES_H
+#define LIGI_DEDUP_SOURCES_H
 
 #include "store/catalog/catalog_view.h"
 #include "store/catalog/fingerprint_index.h"
