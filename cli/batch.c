@@ -1,6 +1,8 @@
 #include "batch.h"
+#include "formats/side_files.h"
 
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +14,7 @@ void cli_batch_fini(cli_batch *batch)
     free(batch->tensors);
     free(batch->tags);
     free(batch->metrics);
+    free(batch->files);
     free(batch->shapes);
     for (size_t i = 0; i < batch->text_count; i++)
         free(batch->texts[i]);
@@ -99,7 +102,7 @@ static lig_status take_view(cli_batch *batch)
     batch->metric_count = model->metric_count;
     batch->meta = model->meta[0] != '\0' ? model->meta : NULL;
     batch->structure = model->structure[0] != '\0' ? model->structure : NULL;
-    return LIG_OK;
+    return cli_side_files_unpack(batch);
 }
 
 lig_status cli_batch_from_store(cli_batch *batch, lig_store *store, const char *model)
@@ -123,10 +126,25 @@ static lig_status parse_file(cli_batch *batch, const cli_place *place)
                : cli_safetensors_parse(batch, path, batch->map, batch->map_bytes);
 }
 
+/* Of a model that is a directory. */
+static lig_status read_side_files(cli_batch *batch, const cli_place *place)
+{
+    int whole = place->kind == CLI_SHARDED && !cli_is_sharded_index(place->uri);
+    char *copy;
+    if (place->kind != CLI_SHARDED && !place->in_folder)
+        return LIG_OK;
+    LIG_TRY(cli_format(&copy, "%s", place->uri));
+    lig_status status = cli_side_files_read(batch, whole ? copy : dirname(copy));
+    free(copy);
+    return status;
+}
+
 lig_status cli_batch_from_file(cli_batch *batch, const cli_place *place)
 {
     *batch = (cli_batch){0};
     lig_status status = parse_file(batch, place);
+    if (status == LIG_OK)
+        status = read_side_files(batch, place);
     if (status == LIG_OK)
         status = lig_tensors_check(batch->tensors, batch->count);
     if (status != LIG_OK)

@@ -6,6 +6,12 @@
 #include "cli.h"
 #include "formats/json.h"
 
+typedef struct cli_file { /* a file beside the weights (formats/side_files.h) */
+    const char *name;
+    const void *data;
+    size_t bytes;
+} cli_file;
+
 typedef struct cli_batch { /* embedded; zero-initialised is valid and empty */
     lig_tensor *tensors;
     size_t count;
@@ -14,6 +20,8 @@ typedef struct cli_batch { /* embedded; zero-initialised is valid and empty */
     lig_metric *metrics;
     size_t metric_count;
     const char *meta, *structure; /* NULL for none */
+    cli_file *files;
+    size_t file_count;
 
     /* Memory that the pointers above refer to; freed by fini. */
     int64_t *shapes;
@@ -34,6 +42,18 @@ uint64_t cli_batch_bytes(const cli_batch *batch);
 lig_status cli_batch_map(cli_batch *batch, const char *path);
 /* A NUL-terminated copy of `bytes` bytes that lives as long as the batch. */
 lig_status cli_batch_text(cli_batch *batch, const void *text, size_t bytes, char **out);
+
+/* Which tensors, and under which names. All members may be NULL or 0. */
+typedef struct cli_renaming {
+    const char *part;       /* only tensors below PART. or PART/, without that prefix */
+    const char *strip;      /* a prefix to remove from the names that have it */
+    const lig_tag *renames; /* the first that fits: a whole name, or what precedes a '.' or '/' */
+    size_t rename_count;
+} cli_renaming;
+
+/* LIG_E_NOTFOUND for a part, prefix or name that no tensor has. The structure of a binding's tree
+ * is dropped: its names no longer exist. */
+lig_status cli_batch_rename(cli_batch *batch, const cli_renaming *renaming);
 
 /* Loads a model of a store, mapped and verified. */
 lig_status cli_batch_from_store(cli_batch *batch, lig_store *store, const char *model);
@@ -73,9 +93,13 @@ lig_status cli_batch_to_file(const cli_batch *batch, const cli_place *place, int
  * written. */
 lig_status cli_safetensors_write(const cli_batch *batch, cli_outfile *out);
 lig_status cli_npz_write(const cli_batch *batch, cli_outfile *out);
-/* Files of about `shard_bytes` and their index, in `folder`, which is created if necessary. */
+/* Files of about `shard_bytes` and their index, in `folder`, which is created if necessary, with
+ * batch->files. */
 lig_status cli_sharded_write(const cli_batch *batch, const char *folder, uint64_t shard_bytes,
                              int replace, cli_bar *bar);
+/* Likewise, but a model of at most `shard_bytes` is one model.safetensors without an index. */
+lig_status cli_folder_write(const cli_batch *batch, const char *folder, uint64_t shard_bytes,
+                            int replace, cli_bar *bar);
 /* The elements of one tensor in row-major order. */
 lig_status cli_put_tensor(cli_outfile *out, const lig_tensor *tensor);
 

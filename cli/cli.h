@@ -106,7 +106,7 @@ typedef struct cli_place {
 /* A text without '#' that ends in .safetensors or .npz and is not a directory is a file; a
  * directory with an index of .safetensors files, or that index, is sharded; a directory with only
  * model.safetensors is that file; anything else is a store. LIG_E_UNSUPPORTED for formats that
- * python -m ligament.convert handles. */
+ * need Python (python.h), which only cp takes. */
 lig_status cli_place_parse(cli_place *place, const char *text);
 void cli_place_fini(cli_place *place);
 /* Returns 1 and fills the path of the index if the directory holds exactly one. */

@@ -1,5 +1,6 @@
 /* Where a model is: URI#name, a plain path, or a file of another format. */
 #include "cli.h"
+#include "python.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -32,21 +33,14 @@ static int holds(const char *folder, const char *name)
            S_ISREG(info.st_mode);
 }
 
-/* Formats that need Python libraries. A store may have such a name: an existing one takes
- * precedence. */
+/* A store may have the name of such a file: an existing one takes precedence. */
 static lig_status refuse_foreign(const char *text)
 {
-    static const char *const ends[] = {".pt", ".pth", ".ckpt", ".bin", ".keras", ".h5", ".hdf5"};
-    struct stat info;
-    int folder = stat(text, &info) == 0 && S_ISDIR(info.st_mode);
-    int foreign = folder && holds(text, ".metadata") && !holds(text, "ligament");
-    for (size_t i = 0; i < sizeof ends / sizeof *ends && !folder; i++)
-        foreign |= ends_with(text, ends[i]);
-    if (!foreign)
+    if (!cli_needs_python(text))
         return LIG_OK;
     return lig_fail(LIG_E_UNSUPPORTED,
-                    "'%s': use python -m ligament.convert to read and write such %s", text,
-                    folder ? "directories" : "files");
+                    "'%s' must be copied into a store first: ligament cp '%s' STORE#NAME", text,
+                    text);
 }
 
 static lig_status take_folder(cli_place *place)

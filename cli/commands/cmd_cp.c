@@ -1,6 +1,8 @@
 /* Between two stores the library copies; to and from files of other formats, tensors go straight
  * from one side's mapping to the other side's writer. */
 #include "batch.h"
+#include "formats/side_files.h"
+#include "python.h"
 
 #include <libgen.h>
 #include <stdlib.h>
@@ -20,6 +22,9 @@ typedef struct copying {
     size_t metric_count;
     size_t copied;
     uint64_t shard_bytes;
+    cli_renaming renaming;
+    lig_tag *renames;
+    int renames_any; /* --part, --strip or --rename was given */
 } copying;
 
 /* --- output ---------------------------------------------------------------------------------- */
@@ -165,7 +170,8 @@ static lig_status write_batch(const copying *self, const cli_batch *batch, cli_b
 {
     int replace = cli_has(self->call, "replace");
     if (self->to.kind == CLI_SHARDED)
-        return cli_sharded_write(batch, self->to.uri, self->shard_bytes, replace, bar);
+        return (cli_has(self->call, "folder") ? cli_folder_write : cli_sharded_write)(
+            batch, self->to.uri, self->shard_bytes, replace, bar);
     return cli_batch_to_file(batch, &self->to, replace, bar);
 }
 
@@ -175,11 +181,14 @@ static lig_status put_batch(copying *self, cli_batch *batch, const char *from, c
     cli_bar bar;
     LIG_TRY(add_tags(self, batch));
     LIG_TRY(add_metrics(self, batch));
+    LIG_TRY(cli_batch_rename(batch, &self->renaming));
     if (self->store == NULL && self->copied > 0)
         return lig_fail(LIG_E_INVALID, "cannot write several models to the one file '%s'",
                         self->to.uri);
-    if (self->store != NULL)
+    if (self->store != NULL) {
+        LIG_TRY(cli_side_files_pack(batch));
         LIG_TRY(new_name(self, name, &called));
+    }
     cli_bar_start(&bar, self->call, name, cli_batch_bytes(batch));
     lig_status status = self->store != NULL ? save_batch(self, batch, called, &bar)
                                             : write_batch(self, batch, &bar);
@@ -242,7 +251,7 @@ static lig_status copy_model(copying *self, lig_store *from, const cli_place *pl
     char *label;
     LIG_TRY(cli_format(&label, "%s#%s", place->uri, name));
     lig_status status;
-    if (self->store != NULL) {
+    if (self->store != NULL && !self->renames_any) {
         status = lig_store_resolve(from, name, &ref);
         if (status == LIG_OK) {
             status = copy_between(self, ref, label);
@@ -314,34 +323,145 @@ static lig_status copy_all(copying *self)
     return LIG_OK;
 }
 
-static lig_status open_and_copy(copying *self)
+/* --- options -------------------------------------------------------------------------------- */
+
+static lig_status read_options(copying *self)
 {
     const cli_call *call = self->call;
     LIG_TRY(cli_tags(call, "tag", &self->tags, &self->tag_count));
     LIG_TRY(cli_metrics(call, "metric", &self->metrics, &self->metric_count));
-    LIG_TRY(cli_place_parse(&self->to, call->words[call->word_count - 1]));
+    LIG_TRY(cli_tags(call, "rename", &self->renames, &self->renaming.rename_count));
+    self->renaming.part = cli_value(call, "part");
+    self->renaming.strip = cli_value(call, "strip");
+    self->renaming.renames = self->renames;
+    self->renames_any = self->renaming.part != NULL || self->renaming.strip != NULL ||
+                        self->renaming.rename_count > 0;
     self->shard_bytes = DEFAULT_SHARD_BYTES;
-    LIG_TRY(cli_bytes(call, "shard", &self->shard_bytes));
-    if (cli_has(call, "shard")) {
-        if (self->to.name != NULL || self->to.kind == CLI_SAFETENSORS || self->to.kind == CLI_NPZ)
+    return cli_bytes(call, "shard", &self->shard_bytes);
+}
+
+static int has_tag(const copying *self, const char *name)
+{
+    for (size_t i = 0; i < self->tag_count; i++)
+        if (strcmp(self->tags[i].name, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Readers of such a directory refuse weights that do not name their framework. */
+static lig_status add_format(copying *self)
+{
+    if (has_tag(self, "format"))
+        return LIG_OK;
+    lig_tag *grown = realloc(self->tags, (self->tag_count + 1) * sizeof *grown);
+    if (grown == NULL)
+        return lig_fail(LIG_E_NOMEM, "out of memory for tags");
+    grown[self->tag_count++] = (lig_tag){"format", "pt"};
+    self->tags = grown;
+    return LIG_OK;
+}
+
+static lig_status choose_folder(copying *self)
+{
+    const cli_call *call = self->call;
+    int folder = cli_has(call, "folder");
+    if (folder || cli_has(call, "shard")) {
+        if (self->to.name != NULL || self->to.kind == CLI_NPZ ||
+            (self->to.kind == CLI_SAFETENSORS && !self->to.in_folder))
             return lig_fail(LIG_E_INVALID,
-                            "--shard writes a directory of files, but '%s' is not a directory name",
-                            call->words[call->word_count - 1]);
+                            "--%s writes a directory of files, but '%s' is not a directory name",
+                            folder ? "folder" : "shard", call->words[call->word_count - 1]);
+        if (self->to.in_folder) { /* an existing directory, which place parsing took for its file */
+            free(self->to.uri);
+            self->to.uri = NULL;
+            self->to.in_folder = 0;
+            LIG_TRY(cli_format(&self->to.uri, "%s", call->words[call->word_count - 1]));
+        }
         self->to.kind = CLI_SHARDED;
     }
+    if (folder)
+        LIG_TRY(add_format(self));
     if (self->to.kind == CLI_SHARDED && cli_is_sharded_index(self->to.uri))
         return lig_fail(LIG_E_INVALID,
                         "an index is written together with its files: pass the directory of '%s'",
                         self->to.uri);
+    return LIG_OK;
+}
+
+static lig_status open_and_copy(copying *self)
+{
+    LIG_TRY(read_options(self));
+    LIG_TRY(cli_place_parse(&self->to, self->call->words[self->call->word_count - 1]));
+    LIG_TRY(choose_folder(self));
     if (self->to.kind == CLI_STORE)
         LIG_TRY(cli_place_open(&self->to, "a", &self->store));
     return copy_all(self);
+}
+
+/* --- formats of Python ----------------------------------------------------------------------- */
+
+static int any_needs_python(const cli_call *call)
+{
+    for (size_t i = 0; i < call->word_count; i++)
+        if (cli_needs_python(call->words[i]))
+            return 1;
+    return cli_has(call, "dcp");
+}
+
+/* STORE#latest with the checkpoint's name; any other word unchanged. Returns memory for free(). */
+static lig_status resolve_word(const char *word, char **out)
+{
+    cli_place place;
+    lig_store *store;
+    char *name;
+    if (strchr(word, '#') == NULL)
+        return cli_format(out, "%s", word);
+    LIG_TRY(cli_place_parse(&place, word));
+    lig_status status = cli_place_open(&place, "r", &store);
+    if (status == LIG_OK) {
+        status = cli_checkpoint_name(store, place.name, &name);
+        lig_store_close(store);
+    }
+    if (status == LIG_OK) {
+        status = cli_format(out, "%s#%s", place.uri, name);
+        free(name);
+    }
+    cli_place_fini(&place);
+    return status;
+}
+
+/* The same command line, with long options. Returns only on failure; the process ends then. */
+static lig_status run_python(const cli_call *call)
+{
+    const char **list;
+    size_t used = 0;
+    char *text;
+    LIG_TRY(cli_alloc(&list, call->word_count + 2 * call->given_count + 3, sizeof *list));
+    for (size_t i = 0; i < call->given_count; i++) {
+        LIG_TRY(cli_format(&text, "--%s", call->given[i].flag->name));
+        list[used++] = text;
+        if (call->given[i].value != NULL)
+            list[used++] = call->given[i].value;
+    }
+    if (call->json)
+        list[used++] = "--json";
+    list[used++] = "--";
+    for (size_t i = 0; i < call->word_count; i++) {
+        if (i + 1 < call->word_count)
+            LIG_TRY(resolve_word(call->words[i], &text));
+        list[used++] = i + 1 < call->word_count ? text : call->words[i];
+    }
+    return cli_run_python(list, used);
 }
 
 static int run(cli_call *call)
 {
     cli_json_writer writer = {.file = stdout};
     copying self = {.call = call, .writer = call->json ? &writer : NULL};
+    if (any_needs_python(call)) {
+        run_python(call);
+        return cli_failed();
+    }
     if (call->json)
         cli_json_open(&writer, NULL, '[');
     lig_status status = open_and_copy(&self);
@@ -351,6 +471,7 @@ static int run(cli_call *call)
     cli_place_fini(&self.to);
     free(self.tags);
     free(self.metrics);
+    free(self.renames);
     return status == LIG_OK ? 0 : cli_failed();
 }
 
@@ -360,22 +481,33 @@ static const cli_flag flags[] = {
     {"metric", 'm', "NAME=NUMBER", "add a metric to the copy"},
     {"shard", 's', "SIZE",
      "write a directory of .safetensors files of about this size, with an index"},
+    {"folder", 'd', NULL,
+     "write a Hugging Face directory: weights, config and tokenizer, for from_pretrained"},
+    {"part", 'p', "NAME", "only tensors below NAME. or NAME/, without that prefix"},
+    {"strip", 0, "PREFIX", "remove a prefix from the tensor names that have it"},
+    {"rename", 'r', "OLD=NEW", "rename a tensor, or a prefix before '.' or '/'; may be repeated"},
+    {"like", 0, "FILE", "a .keras file with the architecture, for writing .keras"},
+    {"limit", 0, "BYTES", "memory that the tensors of a .pt, .keras or .h5 file may claim"},
+    {"dcp", 0, NULL, "write a directory of torch.distributed.checkpoint"},
     {NULL, 0, NULL, NULL},
 };
 
 const cli_command cli_cmd_cp = {
     .name = "cp",
     .usage = "SOURCE... DESTINATION [options]",
-    .summary = "Copies models between stores, .safetensors (also sharded) and .npz files",
-    .details = "SOURCE is STORE#NAME, STORE#PATTERN*, STORE (all models and aliases), a file, a "
-               "directory\n"
-               "of .safetensors files, or its index. DESTINATION is STORE (names are kept; a "
-               "file's model\n"
-               "gets the file's name), STORE#NAME, STORE#PREFIX/, a file, or with --shard a "
-               "directory. Tags\n"
-               "are stored as __metadata__ in .safetensors and restored from it; .npz holds "
-               "tensors only.\n"
-               "A file appears complete or not at all.",
+    .summary = "Copies models between stores and files of other formats",
+    .details =
+        "SOURCE is STORE#NAME, STORE#PATTERN*, STORE (all models and aliases), a file, a "
+        "directory\n"
+        "of .safetensors files, or its index. DESTINATION is STORE (names are kept; a file's "
+        "model\n"
+        "gets the file's name), STORE#NAME, STORE#PREFIX/, a file, or with --folder or --shard a\n"
+        "directory. Tags are stored as __metadata__ in .safetensors and restored from it; .npz\n"
+        "holds tensors only. config.json, tokenizer and similar files of a directory are kept in\n"
+        "the store and written by --folder and --shard. A file appears complete or not at all.\n"
+        "Formats: .safetensors, .npz; through Python (python -m ligament.convert, the same\n"
+        "command): .pt, .pth, .bin, .ckpt, .keras, .h5, directories of\n"
+        "torch.distributed.checkpoint.",
     .flags = flags,
     .word_min = 2,
     .word_max = SIZE_MAX,

@@ -2,6 +2,7 @@
  * are published. The index is written last: without it the directory holds no model. Small models
  * are published as one file in a directory of the same layout. */
 #include "batch.h"
+#include "formats/side_files.h"
 
 #include <dirent.h>
 #include <libgen.h>
@@ -350,6 +351,13 @@ static lig_status replace_files(folder_out *self, const char *index)
     return status;
 }
 
+static lig_status make_folder(const char *folder)
+{
+    if (mkdir(folder, 0777) != 0 && access(folder, W_OK) != 0)
+        return cli_fail_path(folder, "create");
+    return LIG_OK;
+}
+
 lig_status cli_sharded_write(const cli_batch *batch, const char *folder, uint64_t shard_bytes,
                              int replace, cli_bar *bar)
 {
@@ -358,11 +366,25 @@ lig_status cli_sharded_write(const cli_batch *batch, const char *folder, uint64_
     int there = cli_sharded_index(folder, index, sizeof index);
     if (there && !replace)
         return cli_fail_taken(index);
-    if (mkdir(folder, 0777) != 0 && access(folder, W_OK) != 0)
-        return cli_fail_path(folder, "create");
+    LIG_TRY(make_folder(folder));
+    LIG_TRY(cli_side_files_write(batch, folder, replace));
     lig_status status = spread(&self);
     if (status == LIG_OK)
         status = there ? replace_files(&self, index) : write_files(&self);
     free(self.shard_of);
+    return status;
+}
+
+lig_status cli_folder_write(const cli_batch *batch, const char *folder, uint64_t shard_bytes,
+                            int replace, cli_bar *bar)
+{
+    cli_place place = {.kind = CLI_SAFETENSORS};
+    if (cli_batch_bytes(batch) > shard_bytes)
+        return cli_sharded_write(batch, folder, shard_bytes, replace, bar);
+    LIG_TRY(make_folder(folder));
+    LIG_TRY(cli_side_files_write(batch, folder, replace));
+    LIG_TRY(cli_format(&place.uri, "%s/model.safetensors", folder));
+    lig_status status = cli_batch_to_file(batch, &place, replace, bar);
+    free(place.uri);
     return status;
 }

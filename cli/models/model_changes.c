@@ -2,6 +2,7 @@
  * be compared. */
 #include "models/model_changes.h"
 
+#include "formats/side_files.h"
 #include "models/norm.h"
 
 #include <stdlib.h>
@@ -22,9 +23,9 @@ lig_status cli_side_resolve(cli_side *side, lig_store *store, const char *name)
     const lig_model *model = lig_ref_model(side->ref);
     LIG_TRY(cli_alloc(&side->described, model->tensor_count, sizeof *side->described));
     for (size_t i = 0; i < model->tensor_count; i++)
-        side->described[i] = model->tensors[i].tensor;
+        if (!cli_is_side_file(&model->tensors[i].tensor))
+            side->described[side->count++] = model->tensors[i].tensor;
     side->tensors = side->described;
-    side->count = model->tensor_count;
     return LIG_OK;
 }
 
@@ -194,7 +195,7 @@ static lig_status pair(cli_changes *changes, const cli_side *a, const cli_side *
     return status;
 }
 
-/* lig_ref_diff lists tensors in the same order as pair. */
+/* lig_ref_diff lists the tensors of a first, in the same order as pair; side files come last. */
 static lig_status compare_stored(cli_changes *changes, comparing *self)
 {
     lig_diff *diff;

@@ -21,6 +21,10 @@ _SHOWN_BYTES = 128 << 20
 _NAMED = 5  # how many names a sentence lists
 _ADVICE = ("(use missing='keep' to leave them unchanged)", "(use extra='ignore' to skip them)")
 
+# Before the names of files that belong to a model and are no tensors of it (config.json of a
+# Hugging Face folder). `ligament cp` stores them after all tensors; loads leave them out.
+FILES = "__files__/"
+
 Slice = tuple[int, int, int]  # start, step, count
 
 
@@ -72,7 +76,10 @@ class Loader:
         self.source = source
         self.model = source.model
         self.name = self.model.name
-        self.names: list[str] = self.model.names()
+        self.stored: list[str] = self.model.names()
+        self.names = self.stored
+        if self.stored and self.stored[-1].startswith(FILES):  # they come last
+            self.names = [name for name in self.stored if not name.startswith(FILES)]
         self.chosen: list[str] | None = None  # None: all
         self.slices: dict[str, Any] = {}
         self.layouts: dict[str, Any] = {}  # distributed tensors that new ones are laid out like
@@ -84,12 +91,20 @@ class Loader:
     @cached_property
     def index(self) -> dict[str, int]:
         """Where each name stands."""
-        return {name: i for i, name in enumerate(self.names)}
+        return {name: i for i, name in enumerate(self.stored)}
 
-    def _row(self, name: str) -> _core.StoredTensor:
+    @cached_property
+    def files(self) -> dict[str, int]:
+        """The files that belong to the model, and where each stands."""
+        return {n.removeprefix(FILES): i for n, i in self.index.items() if n.startswith(FILES)}
+
+    def _all_rows(self) -> list[_core.StoredTensor]:
         if self._rows is None:
             self._rows = self.model.tensors()
-        return self._rows[self.index[name]]
+        return self._rows
+
+    def _row(self, name: str) -> _core.StoredTensor:
+        return self._all_rows()[self.index[name]]
 
     def choose(self, wanted: Sequence[str] | Mapping[str, Any] | str | None) -> None:
         """Patterns, or names with slices."""
@@ -378,7 +393,7 @@ class Loader:
 
     def _twin(self, name: str) -> str | None:
         tied = self._row(name)[8]
-        return None if tied < 0 else self.names[tied]
+        return None if tied < 0 else self._all_rows()[tied][0]
 
     def _adapters(self, framework: str | None) -> Callable[[str], Any]:
         """Who makes the tensor of a name; "saved": whose it was, where that is known and at

@@ -10,6 +10,7 @@ from typing import Any
 from . import _core, arguments, place, tensors
 from .description import Model, Report, TensorInfo
 from .errors import Error, InvalidError, NotFoundError
+from .export import SHARD_BYTES, export, renamed
 from .graph import Graph, graphs_for
 from .history import Diff, Lineage
 from .load import Loader
@@ -405,6 +406,26 @@ class Store:
         """What of a model is different in another; by fingerprints, without reading a tensor. Only
         those that another number of ranks saved are read, and their bytes compared."""
         return Diff(*self._resolve(a).diff(self._resolve(b)))
+
+    def export(
+        self,
+        name: str | Model,
+        path: str | os.PathLike[str],
+        *,
+        part: str | None = None,
+        strip: str = "",
+        rename: Mapping[str, str] | None = None,
+        shard_bytes: int = SHARD_BYTES,
+        replace: bool = False,
+    ) -> None:
+        """Writes a model as a file (.safetensors) or as a folder that `from_pretrained` reads:
+        weights, in several files if they are larger than `shard_bytes`, and the config and
+        tokenizer that `ligament cp` stored with them. `part="model"` takes that part of a
+        checkpoint, under its own names; `strip` removes a prefix from names; `rename` maps names,
+        or what precedes a '.', to new ones."""
+        ref = self._resolve(name)
+        names = renamed(Loader(ref).names, part, strip, rename)
+        export(ref, os.fspath(path), names, shard_bytes, replace)
 
     def watch(
         self, name: str | None = None, since: int | None = None, timeout: float | None = None

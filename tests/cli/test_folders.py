@@ -120,13 +120,18 @@ def test_a_folder_is_replaced_whole_or_not_at_all(ligament, tmp_path):
 @pytest.mark.parametrize(
     "name", ["out.pt", "out.pth", "model.keras", "a.weights.h5", "pytorch.bin"]
 )
-def test_what_python_converts(ligament, tmp_path, name):
+def test_formats_that_need_python(ligament, tmp_path, name):
     numpy.savez(tmp_path / "a.npz", x=numpy.arange(2))
     ligament("cp", "a.npz", "store#m")
-    assert "python -m ligament.convert" in ligament.fails("cp", "store#m", name)
+    none = {"VIRTUAL_ENV": "", "LIGAMENT_PYTHON": ""}
+    said = ligament.fails("cp", "store#m", name, env=none)
+    assert "needs Python" in said and "LIGAMENT_PYTHON" in said
     assert not (tmp_path / name).exists()
     (tmp_path / name).write_bytes(b"PK")
-    assert "python -m ligament.convert" in ligament.fails("cp", name, "store#n")
+    assert "needs Python" in ligament.fails("cp", name, "store#n", env=none)
+    said = ligament.fails("cp", name, "store#n", env={"LIGAMENT_PYTHON": "/none"})
+    assert "'/none' is not a program" in said
+    assert f"ligament cp '{name}' STORE#NAME" in ligament.fails("show", name)
     ligament("cp", "store#m", f"file:{tmp_path}/{name}.store#m")
 
 
@@ -136,7 +141,8 @@ def test_a_store_may_be_called_so(ligament, tmp_path):
     assert names(ligament, "odd.pt") == ["m"]
     (tmp_path / "dcp").mkdir()
     (tmp_path / "dcp/.metadata").write_bytes(b"x")
-    assert "such directories" in ligament.fails("cp", "dcp", "store#m")
+    none = {"VIRTUAL_ENV": "", "LIGAMENT_PYTHON": ""}
+    assert "needs Python" in ligament.fails("cp", "dcp", "store#m", env=none)
 
 
 def test_json_is_whole_or_not_there(ligament, tmp_path):

@@ -78,3 +78,49 @@ def test_a_model_in_memory_becomes_a_folder(tmp_path: Path, cp: Any) -> None:
     cp("store#m", "out", "--shard", "15K", "--tag", "format=pt")
     written.config.save_pretrained(tmp_path / "out")
     assert same(type(written).from_pretrained(tmp_path / "out", dtype=written.dtype), written)
+
+
+def tokenizer(folder: Path) -> Any:
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {word: i for i, word in enumerate(["[UNK]", "to", "be", "or", "not"])}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]")
+    fast.save_pretrained(folder)
+    return fast
+
+
+@pytest.mark.parametrize(("kind", "shard"), [("gpt2", "20KB"), ("gpt2", "1GB"), ("bert", "1GB")])
+def test_from_pretrained_loads_what_comes_back(
+    tmp_path: Path, cp: Any, kind: str, shard: str
+) -> None:
+    """Config, generation settings and tokenizer go through the store."""
+    written = model(kind)
+    if kind == "gpt2":
+        written.generation_config.max_new_tokens = 7
+    written.save_pretrained(tmp_path / "in", max_shard_size=shard)
+    words = tokenizer(tmp_path / "in")
+    cp("in", "store#m")
+    cp("store#m", "out", "--folder")
+    with ligament.Store(tmp_path / "store", "r") as store:
+        store.export("m", tmp_path / "py", shard_bytes=15_000)
+    for folder in ("out", "py"):
+        back = type(written).from_pretrained(tmp_path / folder)
+        assert same(back, written) and back.config.vocab_size == 300
+        if kind == "gpt2":
+            assert back.generation_config.max_new_tokens == 7
+        text = transformers.AutoTokenizer.from_pretrained(tmp_path / folder)
+        assert text("to be or not")["input_ids"] == words("to be or not")["input_ids"]
+
+
+def test_a_checkpoint_becomes_a_folder(tmp_path: Path, cp: Any) -> None:
+    """The model of a training run, with the config of the folder it is put into."""
+    from ligament.checkpoint import Checkpointer
+
+    written = model("bert")
+    optimizer = torch.optim.SGD(written.parameters(), lr=0.1, momentum=0.9)
+    with Checkpointer(tmp_path / "runs") as ck:
+        ck.save(3, model=written, optimizer=optimizer)
+    cp("runs#latest", "out", "--folder", "--part", "model")
+    written.config.save_pretrained(tmp_path / "out")
+    assert same(type(written).from_pretrained(tmp_path / "out", dtype=written.dtype), written)

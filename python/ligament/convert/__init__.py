@@ -22,10 +22,12 @@ from ..errors import (
     NotFoundError,
     UnsupportedError,
 )
+from ..export import renamed
+from ..load import Loader
 from ..store import Model, Store
 from .budget import Budget, check_tree
 
-__all__ = ["Converted", "convert"]
+__all__ = ["Converted", "convert", "kind_of"]
 
 _TORCH = (".pt", ".pth", ".bin", ".ckpt")
 _KERAS, _H5 = (".keras",), (".h5", ".hdf5")
@@ -58,28 +60,35 @@ def convert(
     like: str | os.PathLike[str] | None = None,
     tags: Mapping[str, str] | None = None,
     limit: int | None = None,
+    part: str | None = None,
+    strip: str = "",
+    rename: Mapping[str, str] | None = None,
 ) -> Converted:
     """Copies a model from a file or folder into a store, `URI#name`, or from there into one, told
     by its ending; a folder without one is written by torch.distributed.checkpoint. With
     `replace` an existing target is replaced. `like` is a .keras file with the architecture, for
     .keras. `limit` is how many bytes the tensors of a file may claim in all; None takes 100
-    times the file's size, at most half of the free memory and at least the size of the file."""
+    times the file's size, at most half of the free memory and at least the size of the file.
+    `part`, `strip` and `rename` choose and name tensors as `Store.export` does."""
     here, there = os.fspath(source), os.fspath(target)
     if "#" in here and "#" in there:
         raise InvalidError("both are models of stores: `ligament cp` copies those")
-    if "#" not in here and "#" not in there and _kind(there) is not None:
+    if "#" not in here and "#" not in there and kind_of(there) is not None:
         raise InvalidError(f"neither '{here}' nor '{there}' is a model of a store, URI#name")
     for place in (here, there):
         if place.endswith(_CLI):
             raise UnsupportedError(f"'{place}': `ligament cp` reads and writes these files")
     if "#" in here:
-        return _export(here, there, replace, like, tags)
+        return _export(here, there, replace, like, tags, (part, strip, rename))
     found = _read(here, limit)
+    collected = tensors.collect(found.tree, with_frameworks=True)
+    if part or strip or rename:
+        collected = _renamed(collected, part, strip, rename)
     uri, _, name = there.partition("#")
     with Store(uri) as store:
         model: Model = store._save(
             name or _stem(here),
-            tensors.collect(found.tree, with_frameworks=True),
+            collected,
             tags=tags,
             meta=found.meta,
             replace=replace,
@@ -87,9 +96,18 @@ def convert(
         return Converted(here, f"{uri}#{model.name}", len(model.tensors), model.bytes)
 
 
+def _renamed(
+    found: tensors.Collected, part: str | None, strip: str, rename: Mapping[str, str] | None
+) -> tensors.Collected:
+    """Without the structure, whose names are gone."""
+    names = renamed(found.names, part, strip, rename)
+    at = {name: i for i, name in enumerate(found.names)}
+    return tensors.Collected(list(names.values()), [found.values[at[name]] for name in names])
+
+
 def _read(source: str, limit: int | None) -> Found:
     """Whatever a hostile or broken file makes of a reader, the answer is a sentence."""
-    kind = _kind(source)
+    kind = kind_of(source)
     if not os.path.exists(source):
         raise NotFoundError(f"there is no '{source}'")
     if kind is None:
@@ -125,20 +143,26 @@ def _export(
     replace: bool,
     like: str | os.PathLike[str] | None,
     tags: Mapping[str, str] | None,
+    choice: tuple[str | None, str, Mapping[str, str] | None],
 ) -> Converted:
     if tags:
         raise InvalidError("tags are for models of a store; these files have none")
     uri, _, name = source.partition("#")
-    kind = _kind(target) or "dcp"
+    kind = kind_of(target) or "dcp"
     if kind != "keras" and like is not None:
         raise InvalidError("`like` is for .keras files")
     with Store(uri, "r") as store, _place(target, replace) as temporary:
         model = store[name]
-        _write(kind, store, model, temporary, like)
-        return Converted(f"{uri}#{name}", target, len(model.tensors), model.bytes)
+        names = renamed(Loader(store._resolve(model)).names, *choice) if any(choice) else None
+        _write(kind, store, model, temporary, like, names)
+        written = [model.tensors[name].bytes for name in names or model.tensors]
+        return Converted(f"{uri}#{name}", target, len(written), sum(written))
 
 
-def _kind(path: str) -> str | None:
+def kind_of(path: str) -> str | None:
+    """Which reader a path needs; None for a store, and for what `ligament cp` reads."""
+    if "#" in path:
+        return None
     if os.path.isfile(os.path.join(path, ".metadata")):
         return "dcp"
     for ends, kind in ((_TORCH, "torch"), (_KERAS, "keras"), (_H5, "h5")):
@@ -161,21 +185,37 @@ def _reader(kind: str) -> Callable[[str, Budget], Found]:
     return read_keras if kind == "keras" else read_h5
 
 
-def _write(kind: str, store: Store, model: Model, path: str, like: Any) -> None:
+def _write(
+    kind: str, store: Store, model: Model, path: str, like: Any, names: dict[str, str] | None
+) -> None:
+    """All of it as it was saved, or with `names` the tensors in it under new names."""
     if kind in ("torch", "dcp"):
         from .torch_files import write_folder, write_torch
 
-        tree = store.load(model, framework="torch", map=True)
+        if names is None:
+            tree = store.load(model, framework="torch", map=True)
+        else:
+            tree = _flat(store, model, names, "torch")
         (write_torch if kind == "torch" else write_folder)(tree, path)
         return
     from .keras_files import write_h5, write_keras
 
-    arrays = store.load(model, tensors=list(model.tensors), map=True)
-    flat = {name: _at(arrays, name) for name in model.tensors}
+    if names is None:
+        arrays = store.load(model, map=True)
+        flat = {name: _at(arrays, name) for name in Loader(store._resolve(model)).names}
+    else:
+        flat = _flat(store, model, names, None)
     if kind == "keras":
         write_keras(flat, model.meta, path, like)
     else:
         write_h5(flat, path)
+
+
+def _flat(
+    store: Store, model: Model, names: dict[str, str], framework: str | None
+) -> dict[str, Any]:
+    made = Loader(store._resolve(model))._mapped(list(names), framework, None)
+    return {new: made[old] for old, new in names.items()}
 
 
 def _at(arrays: Any, name: str) -> Any:

@@ -1,64 +1,121 @@
-"""The command."""
+"""The command: `ligament cp` for formats that need Python. The two are one command: each passes on
+what the other one does."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 
 from ..errors import Error
-from . import convert
+from . import Converted, convert, kind_of, program
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def _tag(text: str) -> tuple[str, str]:
+def _pair(text: str) -> tuple[str, str]:
     name, found, value = text.partition("=")
     if not found or not name:
         raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE")
     return name, value
 
 
-def main(words: list[str] | None = None) -> int:
-    """0, or 1 with one sentence on stderr."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ligament.convert",
-        description="Copies a model between a store (URI#name) and a file of another format: "
-        ".pt, .pth, .bin, .ckpt (weights only), .keras, .h5, .weights.h5, or a folder of "
-        "torch.distributed.checkpoint.",
+        description="Copies models between stores (URI#name) and files of other formats, as "
+        "`ligament cp` does: .pt, .pth, .bin, .ckpt (weights only), .keras, .h5, .weights.h5, "
+        "folders of torch.distributed.checkpoint, .safetensors, .npz, Hugging Face folders.",
     )
-    parser.add_argument("source")
-    parser.add_argument("target")
-    parser.add_argument("-f", "--replace", action="store_true", help="replace an existing target")
-    parser.add_argument("-l", "--like", metavar="FILE", help=".keras file with the architecture")
-    parser.add_argument(
-        "-t", "--tag", action="append", type=_tag, default=[], metavar="NAME=VALUE",
-        help="gives the model a tag",
-    )  # fmt: skip
-    parser.add_argument(
-        "--limit", type=int, metavar="BYTES",
-        help="what the tensors of a file may claim in all (100 times its size, at most half of the "
-        "free memory)",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="prints an object")
-    given = parser.parse_args(words)
-    try:
-        done = convert(
-            given.source,
-            given.target,
-            replace=given.replace,
-            like=given.like,
-            tags=dict(given.tag) or None,
-            limit=given.limit,
+    add = parser.add_argument
+    add("source", nargs="+", metavar="SOURCE")
+    add("target", metavar="TARGET")
+    add("-f", "--replace", action="store_true", help="replace an existing target")
+    add("-l", "--like", metavar="FILE", help=".keras file with the architecture")
+    add("-t", "--tag", action="append", type=_pair, default=[], metavar="NAME=VALUE",
+        help="give the model a tag")  # fmt: skip
+    add("-p", "--part", metavar="NAME", help="only tensors below NAME., without that prefix")
+    add("--strip", default="", metavar="PREFIX", help="remove a prefix from tensor names")
+    add("-r", "--rename", action="append", type=_pair, default=[], metavar="OLD=NEW",
+        help="rename a tensor, or what precedes a '.' in names")  # fmt: skip
+    add("--limit", type=int, metavar="BYTES",
+        help="what the tensors of a file may claim in all (100 times its size, at most half of "
+        "the free memory)")  # fmt: skip
+    add("--dcp", action="store_true", help="write a folder of torch.distributed.checkpoint")
+    add("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _is_for_program(words: list[str], into_folder: bool) -> bool:
+    """Whether no place needs Python. A target without a suffix is a folder of
+    torch.distributed.checkpoint."""
+    if any(map(kind_of, words)) or len(words) < 2 or into_folder:
+        return False
+    between = all("#" in word for word in words)
+    ends = (".safetensors", ".npz", ".safetensors.index.json")
+    files = any(word.endswith(ends) for word in words)
+    names = ("model.safetensors", "model.safetensors.index.json")
+    folders = any(os.path.isfile(os.path.join(s, name)) for s in words[:-1] for name in names)
+    return between or files or folders
+
+
+def _size(count: int) -> str:
+    value, unit = float(count), 0
+    while value >= 1023.95 and unit + 1 < len(_UNITS):
+        value, unit = value / 1024, unit + 1
+    return f"{value:.{1 if unit else 0}f} {_UNITS[unit]}"
+
+
+def _tell(done: list[Converted], as_json: bool) -> None:
+    rows = []
+    for one in done:
+        to, _, name = one.target.partition("#")
+        rows.append(
+            {
+                "from": one.source,
+                "to": to,
+                "name": name or None,
+                "tensors": one.tensors,
+                "bytes": one.bytes,
+            }
         )
+        if not as_json:
+            size = _size(one.bytes)
+            print(f"{one.source} -> {one.target}  {one.tensors} tensors, {size}")
+    if as_json:
+        print(json.dumps(rows, indent=2))
+
+
+def main(words: list[str] | None = None) -> int:
+    """0, or 1 with one sentence on stderr."""
+    words = sys.argv[1:] if words is None else words
+    known, _ = _parser().parse_known_args(words)
+    try:
+        if _is_for_program([*known.source, known.target], known.dcp):
+            return program.copy(words)
+        given = _parser().parse_args(words)
+        done = [
+            convert(
+                source,
+                given.target,
+                replace=given.replace,
+                like=given.like,
+                tags=dict(given.tag) or None,
+                limit=given.limit,
+                part=given.part,
+                strip=given.strip,
+                rename=dict(given.rename) or None,
+            )
+            for source in given.source
+        ]
     except (Error, OSError) as error:
-        print(f"convert: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"ligament: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     except ImportError as error:
-        print(f"convert: {error}; install the library that reads such files", file=sys.stderr)
+        print(f"ligament: {error}; install the library that reads such files", file=sys.stderr)
         return 1
-    if given.json:
-        print(json.dumps(vars(done)))
-    else:
-        print(f"{done.source} -> {done.target}  {done.tensors} tensors, {done.bytes} bytes")
+    _tell(done, given.json)
     return 0
 
 
