@@ -151,12 +151,12 @@ class Loader:
             target.plain(_below(decode(self.model.structure, filled), prefix))
         return result
 
-    def check(self, into: Any, prefix: str = "") -> None:
+    def check(self, into: Any, prefix: str = "", ignore: bool = False) -> None:
         """Raises what `fill` would before the first byte. A loader of its own: one that checked
         cannot fill."""
         target = tensors.target(into)
         if target.tree is None:
-            places = self._places(target, False, False, prefix)[1]
+            places = self._places(target, False, ignore, prefix)[1]
             takers = tensors.takers(target.names, target.values, places)
             self._plan(target, places, takers, False)
         if isinstance(into, (dict, list, tuple)) and self.model.structure:

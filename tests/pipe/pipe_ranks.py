@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
+import stage_ranks
 import torch
 import torch.distributed as dist
 from pipe_models import Case, gpt2, t5, tokens
@@ -113,6 +114,8 @@ def train(name: str, rank: int, world: int, options: dict[str, Any]) -> dict[str
 
     if name in ("disagree", "measured"):
         return {"disagree": disagree, "measured": measured}[name](rank, world)
+    if name == "checkpoint":
+        return stage_ranks.checkpoint(rank, world, **options)
     case = build(name)
     plan = pipe_model(
         *case,

@@ -39,10 +39,12 @@ IMPORTED = [
 ]
 
 
-def run(world: int, jobs: list[Any], folder: Path) -> list[list[dict[str, Any]]]:
+def run(
+    world: int, jobs: list[Any], folder: Path, imported: list[str] = IMPORTED
+) -> list[list[dict[str, Any]]]:
     """The answers of every job, rank by rank."""
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(IMPORTED)
+    context.set_forkserver_preload(imported)
     answers = context.Queue()
     arguments = (world, str(folder / "meeting"), jobs, answers)
     ranks = [context.Process(target=rank_main, args=(r, *arguments)) for r in range(world)]

@@ -11,7 +11,8 @@ _NAMED = 3
 
 # What a rank says of a tensor: name, dtype, whole shape, start and shape of its box (None: it has
 # all of it; []: nothing of it), bytes of its box, the number of the tensor that it is the same
-# memory as (-1: none), and whether rank 0 is to write it where all have all of it.
+# memory as (-1: none), whether the first rank that has it is to write it where all have all of it,
+# and whether it belongs to a piece: a part of which other ranks hold other tensors.
 Held = list[Any]
 
 
@@ -23,54 +24,96 @@ class Box:
     shape: tuple[int, ...] | None
 
 
-def assign(held: list[list[Held]]) -> list[list[int]]:
-    """For each rank the numbers of the tensors whose box it writes: every box by one of its
-    holders, so that all write about as many bytes."""
+@dataclass(frozen=True)
+class Written:
+    """What one rank writes: the numbers of its tensors, each with its place in the model of all
+    ranks, and how many tensors that model has."""
+
+    tensors: list[tuple[int, int]]
+    count: int
+
+
+def assign(held: list[list[Held]]) -> list[Written]:
+    """What each rank writes: every box by one of its holders, so that all write about as many
+    bytes."""
     check(held)
+    numbers = [{one[0]: number for number, one in enumerate(tensors)} for tensors in held]
+    names = _order(held)
     load = [0] * len(held)
-    chosen: list[list[int]] = [[] for _ in held]
-    boxes: list[tuple[int, int, Box, list[int]]] = []
-    for number in range(len(held[0])):
-        found: dict[Box, list[int]] = {}
-        for rank, tensors in enumerate(held):
-            for box in _box(tensors[number]):
-                found.setdefault(box, []).append(rank)
-        if not found or not any(_bytes(held[r][number]) for r in range(len(held))):
-            found = {Box(None, None): [0]}  # without elements: somebody has to name it
-        one = held[0][number]
-        if one[3] is None and one[5] < 0 and one[6]:
-            found = {Box(None, None): [0]}
-        for box, ranks in found.items():
-            boxes.append((_bytes(held[ranks[0]][number]), number, box, ranks))
+    chosen: list[list[tuple[int, int]]] = [[] for _ in held]
+    boxes: list[_Choice] = []
+    for place, name in enumerate(names):
+        boxes += _choices(
+            place, {r: held[r][at[name]] for r, at in enumerate(numbers) if name in at}
+        )
+    places = {name: place for place, name in enumerate(names)}
     writer: dict[tuple[int, Box], int] = {}
     # What only one can write first, then the large before the small.
-    for size, number, box, ranks in sorted(
-        boxes, key=lambda b: (held[b[3][0]][b[1]][5] >= 0, len(b[3]) > 1, -b[0], b[1])
-    ):
-        tied = held[ranks[0]][number][5]
-        rank = writer.get((tied, box), -1)
-        if rank not in ranks:
-            rank = min(ranks, key=lambda r: (load[r], r))
-            load[rank] += size
-        writer[number, box] = rank
-        chosen[rank].append(number)
-    return [sorted(numbers) for numbers in chosen]
+    for one in sorted(boxes, key=lambda b: (b.tie >= 0, len(b.ranks) > 1, -b.bytes, b.place)):
+        first = one.ranks[0]
+        tied = places[held[first][one.tie][0]] if one.tie >= 0 else -1
+        rank = writer.get((tied, one.box), -1)
+        if rank not in one.ranks:
+            rank = min(one.ranks, key=lambda r: (load[r], r))
+            load[rank] += one.bytes
+        writer[one.place, one.box] = rank
+        chosen[rank].append((numbers[rank][names[one.place]], one.place))
+    return [Written(sorted(found), len(names)) for found in chosen]
+
+
+def _order(held: list[list[Held]]) -> list[str]:
+    """The names that all ranks hold together, part by part."""
+    found = dict.fromkeys(one[0] for tensors in held for one in tensors)
+    parts: dict[str, int] = {}
+    for name in found:
+        parts.setdefault(name.split(".", 1)[0], len(parts))
+    return sorted(found, key=lambda name: parts[name.split(".", 1)[0]])
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A box of the tensor at a place of the model, and the ranks that can write it."""
+
+    place: int
+    box: Box
+    ranks: list[int]
+    bytes: int
+    tie: int
+
+
+def _choices(place: int, holders: dict[int, Held]) -> list[_Choice]:
+    first = min(holders)
+    found: dict[Box, list[int]] = {}
+    for rank, one in holders.items():
+        for box in _box(one):
+            found.setdefault(box, []).append(rank)
+    nothing = not any(_bytes(one) for one in holders.values())  # somebody has to name it
+    one = holders[first]
+    if not found or nothing or (one[3] is None and one[5] < 0 and one[6]):
+        found = {Box(None, None): [first]}
+    return [
+        _Choice(place, box, ranks, _bytes(holders[ranks[0]]), holders[ranks[0]][5])
+        for box, ranks in found.items()
+    ]
 
 
 def check(held: list[list[Held]]) -> None:
-    """Raises unless all ranks hold boxes of the same tensors."""
-    first = held[0]
-    for rank, tensors in enumerate(held[1:], 1):
-        ours, theirs = [t[0] for t in first], [t[0] for t in tensors]
+    """Raises unless all ranks hold boxes of the same tensors; a tensor of a piece, those that have
+    it."""
+    ours = [t[0] for t in held[0] if not t[7]]
+    known: dict[str, tuple[int, Held]] = {}
+    for rank, tensors in enumerate(held):
+        theirs = [t[0] for t in tensors if not t[7]]
         if ours != theirs:
             raise MismatchError(_names(ours, theirs, rank))
-        for one, other in zip(first, tensors, strict=True):
+        for other in tensors:
+            first, one = known.setdefault(other[0], (rank, other))
             if one[1:3] != other[1:3]:
                 raise MismatchError(
-                    f"'{one[0]}' is {_said(one)} on rank 0 and {_said(other)} on rank {rank}"
+                    f"'{one[0]}' is {_said(one)} on rank {first} and {_said(other)} on rank {rank}"
                 )
             if (one[3] is None) != (other[3] is None):
-                whole, part = (0, rank) if one[3] is None else (rank, 0)
+                whole, part = (first, rank) if one[3] is None else (rank, first)
                 raise MismatchError(
                     f"'{one[0]}' is a whole tensor on rank {whole} and distributed on rank {part}"
                 )

@@ -16,7 +16,7 @@ from ..store import Model, Store
 from ..ticket import Ticket
 from ..tree import decode
 from . import preemption, runs
-from .collective_save import CollectiveSave, Saving, own_parts
+from .collective_save import CollectiveSave, Saving, State, own_parts
 from .ranks import Alone, Ranks, job
 from .retention import Retention
 
@@ -116,25 +116,28 @@ class Checkpointer:
         random states and parts without tensors are kept for each, and so are parts that are neither
         models nor optimizers and hold less than 64 KiB of whole tensors: a data loader's state. The
         rest of the plain values, `extra` and `metrics` are those of rank 0; so are buffers of
-        models, and small tensors that are no parameters."""
+        models, and small tensors that are no parameters. Pipeline stages, or lists of them, are
+        saved as one model under the original's names, with the states of their optimizers by
+        parameter name: every rank passes its own."""
         collective = self._job()
         rank = collective.ranks.rank if collective else 0
-        tree, own = ({}, {}) if collective else self._state(step, rng, extra, parts, rank)
-        if any(map(tensors.is_distributed, tensors.leaves(tree))):
+        state = None if collective else self._state(step, rng, extra, parts, rank)
+        if state is not None and any(map(tensors.is_distributed, tensors.leaves(state.tree))):
             collective = CollectiveSave(self.store, Alone(self._timeout))
         if collective is not None:
             return collective.save(
                 self._name(step) if type(step) is int else f"step {step!r}",
                 # Of several ranks all hear what goes wrong here on one.
-                lambda: (tree, own) if tree else self._state(step, rng, extra, parts, rank),
+                lambda: state or self._state(step, rng, extra, parts, rank),
                 metrics=metrics,
                 wait=wait,
                 snapshot=(snapshot, snapshot_bytes),
                 after=lambda: self._prune(step),
             )
+        assert state is not None
         result: Model | Ticket[Model] = self.store._save(
             self._name(step),
-            tensors.collect({**tree, **own}, with_frameworks=True),
+            tensors.collect({**state.tree, **state.own}, with_frameworks=True),
             metrics=metrics,
             replace=True,
             wait=wait,
@@ -145,10 +148,8 @@ class Checkpointer:
         )
         return result
 
-    def _state(
-        self, step: int, rng: bool, extra: Any, parts: dict[str, Any], rank: int
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is saved, once the save before has ended; and what is this rank's own of it."""
+    def _state(self, step: int, rng: bool, extra: Any, parts: dict[str, Any], rank: int) -> State:
+        """What is saved, once the save before has ended."""
         if type(step) is not int or step < 0:
             raise InvalidError(f"step={step!r}: an int that is not negative")
         reserved = [name for name in parts if name in _OWN]
@@ -158,15 +159,18 @@ class Checkpointer:
             self._lock = runs.hold(self.store, self.run)
             self._warn_of_later_steps(step)
         self.wait()
-        tree = {n: _state_of(n, part) for n, part in parts.items() if part is not None}
+        given = {name: part for name, part in parts.items() if part is not None}
+        pieces = tensors.pieces(given)
+        tree = {n: pieces[n] if n in pieces else _state_of(n, given[n]) for n in given}
         if not tree and extra is None:
             raise InvalidError(f"step {step} has nothing to save: give it model=, optimizer=, ...")
         if extra is not None:
             tree["extra"] = extra
         own = {"rng": tensors.rng_state()} if rng else {}
         if rank > 0:  # those of rank 0 are there for all
-            own |= own_parts(tree, [n for n in tree if n in parts and _is_own(parts[n])])
-        return tree, own
+            shared = [n for n in given if n not in pieces and _is_own(given[n])]
+            own |= own_parts(tree, shared)
+        return State(tree, own, set(pieces))
 
     def _warn_of_later_steps(self, step: int) -> None:
         """Another process may have gone on with the run since this one restored it."""
@@ -289,9 +293,7 @@ class Checkpointer:
         for name in takers:
             tensors.check_state(given[name], rest[name])
         for name in models:
-            self._part_of(ref, places[name]).fill(
-                given[name], False, False, False, False, places[name]
-            )
+            self._fill(ref, given[name], places[name])
         for name, take in takers.items():
             take(rest[name])
         if rng and "rng" in rest:
@@ -327,7 +329,9 @@ class Checkpointer:
         )
         for name, part in given.items():
             if name in named:
-                loader.layouts.update(tensors.sharded_like(part, named[name]))
+                wanted_state = tensors.for_optimizer(part, named[name], given)
+                loader.layouts.update(tensors.sharded_like(part, wanted_state))
+                _leave_out(loader, f"{name}.", wanted_state)
         tree: dict[str, Any] = loader.whole("saved", False, None)
         ranks = tree.pop("ranks", {})
         own = ranks.get(str(rank), {})
@@ -337,11 +341,21 @@ class Checkpointer:
             tree["rng"] = own["rng"]
         if len(ranks) == size:
             tree.update(own)
+        for name, part in given.items():
+            if name in tree:
+                tree[name] = tensors.for_optimizer(part, tree[name], given)
         return tree
 
+    def _fill(self, ref: _core.Ref, part: Any, prefix: str) -> None:
+        stages = tensors.stages(part)
+        for one in stages or [part]:
+            self._part_of(ref, prefix).fill(one, False, bool(stages), False, False, prefix)
+
     def _check(self, ref: _core.Ref, part: Any, prefix: str) -> None:
+        stages = tensors.stages(part)
         try:
-            self._part_of(ref, prefix).check(part, prefix)
+            for one in stages or [part]:
+                self._part_of(ref, prefix).check(one, prefix, bool(stages))
         except InvalidError as error:  # a JAX array, say
             way = f"store.load({ref.model.name!r})[{prefix[:-1]!r}] makes a new one"
             raise InvalidError(f"{error}; {way}") from None
@@ -482,6 +496,14 @@ def _warn_of_other_ranks(step: int, saved: int, now: int) -> None:
         text = "step %d was saved by %d ranks and is restored by %d: random states and data "
         text += "loaders do not continue exactly where they were"
         _log.warning(text, step, saved, now)
+
+
+def _leave_out(loader: Loader, prefix: str, state: Any) -> None:
+    """Reads below the prefix only the tensors of this state: an optimizer of a pipeline stage needs
+    the states of its own parameters."""
+    wanted = {one.name for one in tensors.leaves(state) if isinstance(one, tensors.Named)}
+    chosen = loader.chosen or []
+    loader.chosen = [name for name in chosen if name in wanted or not name.startswith(prefix)]
 
 
 def _duration(seconds: float) -> str:

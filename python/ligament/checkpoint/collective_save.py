@@ -7,13 +7,15 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from .. import _core, tensors
 from ..errors import Error, InvalidError, MismatchError, TimeoutError
 from ..store import Model, Store
 from ..ticket import release_all
-from .assign import assign, check
+from .assign import Written, assign, check
+from .merge import merged
 from .ranks import Ranks, packed
 
 _REPLACE = 1
@@ -69,11 +71,22 @@ class Saving:
         return f"<ligament.Ticket of all ranks, {'done' if self.done() else 'running'}>"
 
 
+@dataclass(frozen=True)
+class State:
+    """What a rank saves: a tree by part, what is this rank's own besides, and the parts of which
+    other ranks have other pieces."""
+
+    tree: dict[str, Any]
+    own: dict[str, Any]
+    pieces: set[str]
+
+
 class _Held:
     """What this rank has of a tree: names, local tensors and their boxes."""
 
-    def __init__(self, tree: dict[str, Any], own: dict[str, Any], rank: int) -> None:
-        found = tensors.collect(tree, with_frameworks=True)
+    def __init__(self, state: State, rank: int) -> None:
+        own, self.pieces = state.own, state.pieces
+        found = tensors.collect(state.tree, with_frameworks=True)
         self.node = _node(found)
         self.names, self.values = found.names, []
         self.said: list[list[Any]] = []
@@ -99,7 +112,8 @@ class _Held:
             lead = not tensors.is_parameter(value) and (
                 _part(name) in trained or _part(name) == "extra" or size < _SMALL_BYTES
             )
-            self.said.append([name, str(value.dtype), whole, box, size, tie, lead])
+            piece = _part(name) in self.pieces
+            self.said.append([name, str(value.dtype), whole, box, size, tie, lead, piece])
             self.starts.append((None, None) if shard is None else (shard.whole, shard.start))
         private = tensors.collect({"ranks": {str(rank): own}}, with_frameworks=True)
         self.own = _node(private)["ranks"][str(rank)] if own else {}
@@ -107,14 +121,18 @@ class _Held:
 
     def plain(self) -> dict[str, Any]:
         """The parts without tensors: these may differ from rank to rank."""
-        parts = set(map(_part, self.names))
+        parts = {*map(_part, self.names), *self.pieces}
         return {key: node for key, node in self.node.items() if key not in parts}
 
-    def batch(self, numbers: list[int]) -> tuple[_core.Batch, _core.Part, list[Any]]:
+    def piece_nodes(self) -> dict[str, Any]:
+        """The parts of which other ranks have other pieces."""
+        return {key: node for key, node in self.node.items() if key in self.pieces}
+
+    def batch(self, written: Written) -> tuple[_core.Batch, _core.Part, list[Any]]:
         """What this rank writes."""
-        boxes = [(*self.starts[number], number) for number in numbers]
-        count = len(self.names)
-        boxes += [(None, None, count + i) for i in range(len(self.own_names))]
+        numbers = [number for number, _ in written.tensors]
+        boxes = [(*self.starts[number], place) for number, place in written.tensors]
+        boxes += [(None, None, written.count + i) for i in range(len(self.own_names))]
         names = [self.names[number] for number in numbers] + self.own_names
         values = [self.values[number] for number in numbers] + self.own_values
         return _core.Batch(names, values), _core.Part(boxes), values
@@ -151,7 +169,7 @@ def _node(found: tensors.Collected) -> dict[str, Any]:
     }
 
 
-_Plan = tuple[int, list[list[Any]], list[int]]  # the call it was made for, held, written
+_Plan = tuple[int, list[list[Any]], Written]  # the call it was made for, held, written
 
 
 class CollectiveSave:
@@ -184,18 +202,17 @@ class CollectiveSave:
     def save(
         self,
         name: str,
-        state: Callable[[], tuple[dict[str, Any], dict[str, Any]]],
+        state: Callable[[], State],
         *,
         metrics: Mapping[str, float] | None,
         wait: bool,
         snapshot: tuple[str | None, int],
         after: Callable[[], None],
     ) -> Model | Saving:
-        """Saves what all ranks hold as one model; `state` gives a tree and what is this rank's
-        own."""
+        """Saves what all ranks hold as one model; `state` gives what this one does."""
         number, call = self._next(), f"save '{name}'"
         try:
-            held = _Held(*state(), self.ranks.rank)
+            held = _Held(state(), self.ranks.rank)
         except BaseException as error:
             self._plan = None
             self._give_up(number, call, error)
@@ -223,14 +240,14 @@ class CollectiveSave:
                 return saving
         return work.finish(inner, batch)
 
-    def _agree(self, number: int, call: str, said: list[list[Any]]) -> list[int]:
+    def _agree(self, number: int, call: str, said: list[list[Any]]) -> Written:
         """What this rank writes; all ranks come here, or none."""
         ranks = self.ranks
         self._tell(number, {"call": call, "held": said})
         if ranks.rank == 0:
             self._answer_plan(number, call)
-        written: list[int] = ranks.heard(number, "plan", f"answer ({call})", _GRACE_S)["write"]
-        return written
+        plan = ranks.heard(number, "plan", f"answer ({call})", _GRACE_S)
+        return Written([(number, place) for number, place in plan["write"]], plan["count"])
 
     def _answer_plan(self, number: int, call: str) -> None:
         ranks = self.ranks
@@ -240,7 +257,7 @@ class CollectiveSave:
             if any("same" in one for one in have):
                 raise self.changed(have)
             self._held = [one["held"] for one in have]
-            return [{"write": numbers} for numbers in assign(self._held)]
+            return [{"write": one.tensors, "count": one.count} for one in assign(self._held)]
 
         failure = ranks.answer(number, "plan", make)
         if failure is not None:
@@ -372,13 +389,13 @@ class _Save:
         self.joined: _core.Model | None = None  # at rank 0
 
     def start(
-        self, numbers: list[int], wait: bool, snapshot: tuple[str | None, int]
+        self, written: Written, wait: bool, snapshot: tuple[str | None, int]
     ) -> tuple[_core.Ticket, _core.Batch]:
         """Begins to write this rank's part; what is written is the state at this moment."""
         how, room = snapshot
         if how not in (None, "copy"):
             raise InvalidError(f"snapshot={how!r}: it is None or 'copy'")
-        batch, self.part, values = self.held.batch(numbers)
+        batch, self.part, values = self.held.batch(written)
         options = (_REPLACE, None, None, None, None, None, (), None, self.part)
         if wait:
             return self.core.save_start(self.name, batch, options), batch
@@ -419,6 +436,7 @@ class _Save:
                 "part": base64.b64encode(self.part.bytes()).decode("ascii"),
                 "plain": self.held.plain(),
                 "own": self.held.own,
+                "pieces": self.held.piece_nodes(),
             }
         except Exception as error:
             failure, message = error, packed(error)
@@ -475,6 +493,8 @@ class _Save:
         for rank, part in enumerate(parts):
             differ = {key: one for key, one in part["plain"].items() if node.get(key) != one}
             ranks[str(rank)] = {**differ, **part["own"]}
+        for key in dict.fromkeys(key for part in parts for key in part["pieces"]):
+            node[key] = merged([part["pieces"][key] for part in parts if key in part["pieces"]])
         if any(ranks.values()):
             node["ranks"] = ranks
         structure = json.dumps({"tree": node}, separators=(",", ":"), allow_nan=False)

@@ -26,6 +26,7 @@ from . import (
     of_tensorflow,
     of_torch,
     torch_graph,
+    torch_parts,
 )
 from .dtypes import NAMES, code_of, name_of
 from .fresh import Fresh
@@ -49,6 +50,7 @@ __all__ = [
     "copier",
     "filled",
     "framework",
+    "for_optimizer",
     "framework_of",
     "graphs",
     "hold",
@@ -64,6 +66,7 @@ __all__ = [
     "layer_names",
     "leaves",
     "name_of",
+    "pieces",
     "place",
     "rng_state",
     "set_rng_state",
@@ -332,6 +335,26 @@ def state_of(model: Any) -> Any:
     if callable(getattr(model, "state_dict", None)) and not isinstance(model, dict):
         return model.state_dict()
     return model
+
+
+def stages(part: Any) -> list[Any]:
+    """The pipeline stages that a part of a checkpoint is, or lists; empty for anything else."""
+    return torch_parts.stages(part) if _has("torch") else []
+
+
+def pieces(parts: dict[str, Any]) -> dict[str, Any]:
+    """The states of those parts of a checkpoint of which other ranks have other pieces: pipeline
+    stages, under the original model's names, and their optimizers, by parameter name."""
+    return torch_parts.pieces(parts) if _has("torch") else {}
+
+
+def for_optimizer(part: Any, state: Any, parts: dict[str, Any]) -> Any:
+    """The state that `pieces` made of an optimizer, as this one takes it; `parts` has the models
+    whose parameters it trains. Any other state as it is."""
+    if not _has("torch") or not of_torch.is_optimizer(part):
+        return state
+    models = [one for p in parts.values() for one in (stages(p) or [p]) if of_torch.is_model(one)]
+    return torch_parts.for_optimizer(part, state, models)
 
 
 def _has_state(model: Any) -> bool:

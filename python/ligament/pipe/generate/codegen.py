@@ -14,7 +14,7 @@ import torch
 
 from ligament.pipe.generate import stage_base
 from ligament.pipe.generate.expression import Writer
-from ligament.pipe.generate.layout import Layout, StageLayout
+from ligament.pipe.generate.layout import Layout, StageLayout, opaque_names
 from ligament.pipe.graph import nest
 from ligament.pipe.graph.capture import OpaqueCall
 from ligament.pipe.graph.ir import Op, Program, State
@@ -103,6 +103,7 @@ class _Stage:
         lines += _names("INPUTS", stage.inputs, "    ")
         lines += _names("OUTPUTS", [n.removeprefix("$") for n in stage.outputs], "    ")
         lines += self._tensors()
+        lines += self._tied_names()
         if stage.blocks:
             lines.append(f"    MODULES = {stage.blocks!r}  # the original's, called as they are")
         lines.append("")
@@ -133,6 +134,15 @@ class _Stage:
             for alias in aliases[1:]:
                 lines.append(f"        {alias!r}: Same({aliases[0]!r}),")
         return [*lines, "    }"] if len(lines) > 1 else ["    TENSORS = {}"]
+
+    def _tied_names(self) -> list[str]:
+        """All names in the original of the tensors that have several; the first is canonical."""
+        lines = ["    TIED_NAMES = {"]
+        for name, state in (*self.program.states.items(), *self.program.unused.items()):
+            here = [*self.stage.states.get(name, ()), *opaque_names(self.stage, state)]
+            if len(state.names) > 1 and state.persistent and here:
+                lines += _wrapped(f"        {here[0]!r}: {state.names!r},", 12)
+        return [*lines, "    }"] if len(lines) > 1 else []
 
     def _body(self) -> list[str]:
         body: list[str] = []

@@ -131,11 +131,12 @@ def _ties(program: Program, stages: list[StageLayout]) -> dict[str, list[tuple[i
     found: dict[str, list[tuple[int, str]]] = {}
     for name, state in program.states.items():
         where = [(s.index, s.states[name][0]) for s in stages if name in s.states]
-        where += [(s.index, n) for s in stages for n in _opaque_names(program, s, state)]
+        where += [(s.index, n) for s in stages for n in opaque_names(s, state)]
         if state.kind == "parameter" and len({s for s, _ in where}) > 1:
             found[state.names[0]] = sorted(where)
     return found
 
 
-def _opaque_names(program: Program, stage: StageLayout, state: State) -> list[str]:
+def opaque_names(stage: StageLayout, state: State) -> list[str]:
+    """The names that a piece of state has inside the modules that the stage calls as they are."""
     return [n for n in state.names if any(n.startswith(p + ".") or p == "" for p in stage.blocks)]

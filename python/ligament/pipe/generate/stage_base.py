@@ -48,6 +48,7 @@ class Stage(nn.Module):
     OUTPUTS: list[str] = []
     MODULES: list[str] = []
     TENSORS: dict[str, Any] = {}
+    TIED_NAMES: dict[str, list[str]] = {}  # a name here: all names that the original has for it
     TRACED_IN_TRAINING = True
     IS_PART_OF_A_MODEL = True  # who loads a whole model into it takes what it asks for
 

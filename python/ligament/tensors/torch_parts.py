@@ -1,0 +1,144 @@
+"""Pipeline stages: modules that hold a part of a torch model under the original's names, and the
+state of their optimizers by parameter name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..errors import InvalidError, MismatchError
+from . import of_torch
+
+_NAMED = 3
+Names = dict[int, str]  # the id of a parameter: its name in the original model
+
+
+def _stage(module: Any) -> Any:
+    """The stage in a module or in its wrapper (DistributedDataParallel); None: there is none."""
+    for one in (module, getattr(module, "module", None)):
+        if of_torch.is_model(one) and getattr(one, "IS_PART_OF_A_MODEL", False):
+            return one
+    return None
+
+
+def stages(part: Any) -> list[Any]:
+    """The stages that a part of a checkpoint is, or lists; empty for anything else."""
+    found = list(part) if isinstance(part, (list, tuple)) else [part]
+    return found if found and all(_stage(one) is not None for one in found) else []
+
+
+def state(modules: list[Any]) -> dict[str, Any]:
+    """The tensors of stages under all names that the original has for them: a tied tensor, of
+    which another stage has another name, is complete here."""
+    found: dict[str, Any] = {}
+    for module in modules:
+        mine = of_torch.state(module)
+        found.update(mine)
+        for name, all_names in _stage(module).TIED_NAMES.items():
+            found.update({one: mine[name] for one in all_names if name in mine})
+    return found
+
+
+def parameter_names(modules: Iterable[Any]) -> Names:
+    """The names of the parameters of modules; the canonical one where the original has several."""
+    found: Names = {}
+    for module in modules:
+        stage = _stage(module)
+        tied = {} if stage is None else stage.TIED_NAMES
+        for name, value in of_torch.state(module).items():
+            found.setdefault(id(value), tied.get(name, [name])[0])
+    return found
+
+
+def pieces(parts: dict[str, Any]) -> dict[str, Any]:
+    """The states of those parts of a checkpoint that are stages or optimizers of stages."""
+    modules = {name: found for name, part in parts.items() if (found := stages(part))}
+    names = parameter_names(module for found in modules.values() for module in found)
+    states: dict[str, Any] = {name: state(found) for name, found in modules.items()}
+    for name, part in parts.items():
+        if of_torch.is_optimizer(part) and _has_any(part, names):
+            states[name] = by_name(part, names)
+    return states
+
+
+def _has_any(optimizer: Any, names: Names) -> bool:
+    return any(id(p) in names for group in optimizer.param_groups for p in group["params"])
+
+
+def by_name(optimizer: Any, names: Names) -> dict[str, Any]:
+    """The optimizer's state_dict, with the names of parameters in the place of their numbers."""
+    plain = optimizer.state_dict()
+    known: dict[Any, str] = {}
+    groups = []
+    for group, other in zip(optimizer.param_groups, plain["param_groups"], strict=True):
+        here = _names_of(group, names)
+        known.update(zip(other["params"], here, strict=True))
+        groups.append({**_without_names(other), "params": here})
+    states = {known.get(number, number): values for number, values in plain["state"].items()}
+    return {"state": states, "param_groups": groups}
+
+
+def for_optimizer(optimizer: Any, saved: Any, models: list[Any]) -> Any:
+    """A state that is kept by name, as the state_dict of this optimizer of the models would have
+    it; any other state as it is. A group gets the hyperparameters of the stored group that its
+    parameters were in."""
+    if not _is_by_name(saved):
+        return saved
+    names = parameter_names(models)
+    stored = {name: i for i, g in enumerate(saved["param_groups"]) for name in g["params"]}
+    states: dict[int, Any] = {}
+    groups = []
+    count = 0
+    for group in optimizer.param_groups:
+        here = _names_of(group, names)
+        lacking = [name for name in here if name not in stored]
+        if lacking:
+            raise MismatchError(f"the stored optimizer has no parameter {_list(lacking)}")
+        numbers = list(range(count, count + len(here)))
+        count += len(here)
+        for number, name in zip(numbers, here, strict=True):
+            if name in saved["state"]:
+                states[number] = saved["state"][name]
+        values = _group(group, [saved["param_groups"][stored[name]] for name in here])
+        groups.append({**values, "params": numbers})
+    return {"state": states, "param_groups": groups}
+
+
+def _is_by_name(saved: Any) -> bool:
+    groups = saved.get("param_groups") if isinstance(saved, dict) else None
+    named = [one for g in groups or () for one in g.get("params", ())]
+    return bool(named) and all(isinstance(one, str) for one in named)
+
+
+def _group(mine: dict[str, Any], stored: list[dict[str, Any]]) -> dict[str, Any]:
+    """The hyperparameters of the stored groups that parameters of one group were in."""
+    found = _without_names(stored[0] if stored else mine)
+    for other in stored[1:]:
+        differing = [key for key, value in _without_names(other).items() if found[key] != value]
+        if differing:
+            raise MismatchError(
+                f"parameters of one group were stored with {differing[0]}={found[differing[0]]} "
+                f"and {other[differing[0]]}: make groups of them as they were"
+            )
+    return found
+
+
+def _without_names(group: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in group.items() if key not in ("params", "param_names")}
+
+
+def _names_of(group: dict[str, Any], names: Names) -> list[str]:
+    own = group.get("param_names", [None] * len(group["params"]))
+    found = [names.get(id(p), name) for p, name in zip(group["params"], own, strict=True)]
+    unknown = [tuple(p.shape) for p, n in zip(group["params"], found, strict=True) if n is None]
+    if unknown:
+        raise InvalidError(
+            f"the optimizer's state is kept by parameter name, and its parameter of shape "
+            f"{unknown[0]} is in no model of this call (pass model= too)"
+        )
+    return [name for name in found if name is not None]
+
+
+def _list(names: list[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:_NAMED])
+    return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
