@@ -2,12 +2,14 @@
 #include "file_log_scene.h"
 
 #define SECOND INT64_C(1000000000)
+#define WRITERS_MOST 40
 
 typedef struct log_user {
     log_scene *scene;
     ligi_clog_position at;
     uint64_t seen; /* the last version visited */
     size_t count;
+    int appends; /* of append_some */
 } log_user;
 
 static lig_status visit(void *context, const uint8_t *record, const ligi_clog_header *header,
@@ -348,28 +350,40 @@ static void *append_some(void *context)
 {
     log_user *self = context;
 
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < self->appends; i++)
         append(self, 1);
     return NULL;
+}
+
+static void append_at_once(log_scene *scene, int writers, int appends)
+{
+    log_user users[WRITERS_MOST];
+    pthread_t threads[WRITERS_MOST];
+    ligi_clog_end end;
+
+    start(&users[0], scene);
+    users[0].appends = appends;
+    for (int i = 0; i < writers; i++) {
+        users[i] = users[0];
+        assert_int_equal(pthread_create(&threads[i], NULL, append_some, &users[i]), 0);
+    }
+    for (int i = 0; i < writers; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(read_all(scene, &end), writers * appends);
+    assert_int_equal(end, LIGI_CLOG_AT_END);
+    assert_int_equal(ligi_head_synced(&scene->log.head), writers * appends);
 }
 
 /* Several writers, each with a position of its own: one order for all, and every sync covers it. */
 static void writers_share_the_log(void **state)
 {
-    log_scene *scene = *state;
-    log_user users[3];
-    pthread_t threads[3];
-    ligi_clog_end end;
+    append_at_once(*state, 3, 60);
+}
 
-    start(&users[0], scene);
-    users[1] = users[2] = users[0];
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, append_some, &users[i]), 0);
-    for (int i = 0; i < 3; i++)
-        pthread_join(threads[i], NULL);
-    assert_int_equal(read_all(scene, &end), 180);
-    assert_int_equal(end, LIGI_CLOG_AT_END);
-    assert_int_equal(ligi_head_synced(&scene->log.head), 180);
+/* More than the bits that tell apart who waits for which version. */
+static void a_crowd_shares_the_log(void **state)
+{
+    append_at_once(*state, WRITERS_MOST, 5);
 }
 
 int main(void)
@@ -384,6 +398,7 @@ int main(void)
         log_test(lost_commits_are_not_durable),
         log_test(killed_syncs_are_made_again),
         log_test(writers_share_the_log),
+        log_test(a_crowd_shares_the_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 #include "backend/file/log/head.h"
 
+#include "backend/file/log/bell.h"
 #include "base/boot.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -8,12 +9,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PAGE_BYTES 4096
@@ -21,8 +20,8 @@
 #define ATTACH_BYTE 8 /* of the file; the locks are bytes 0 to 2 */
 #define SYNC_BYTE 16  /* and these: which one, the epoch says */
 #define SYNCS 8
-#define SLICE_NS INT64_C(20000000) /* a wake-up that was lost to a killed process costs this */
 #define WITNESSES 2
+#define BITS 32
 
 typedef struct witness { /* torn ones do not fit their check */
     atomic_uint_least64_t version, epoch, check;
@@ -35,13 +34,15 @@ typedef struct left_index {
 struct ligi_head_page {
     uint8_t magic[8];
     uint8_t boot[16];
-    atomic_uint bell, waiters, epoch, damaged;
+    ligi_bell published; /* also: a commit was synced, somebody is not alone any more */
+    atomic_uint epoch, damaged;
     atomic_uint_least64_t appended, appended_check, segment, poisoned, reserved;
     atomic_int holders[LIGI_HEAD_LOCKS];
     witness synced[WITNESSES];
     left_index left;
     atomic_uint_least64_t syncing[SYNCS]; /* the segment, for each sync lock; 0: nobody */
     atomic_uint lost;                     /* the last epoch that began with a loss */
+    ligi_bell freed[LIGI_HEAD_LOCKS];
 };
 _Static_assert(sizeof(ligi_head_page) <= PAGE_BYTES, "the head is one page");
 
@@ -140,20 +141,13 @@ uint64_t ligi_head_appended(const ligi_head *head)
     return atomic_load(&head->page->appended);
 }
 
-static void ring(ligi_head *head)
-{
-    atomic_fetch_add(&head->page->bell, 1);
-    if (atomic_load(&head->page->waiters))
-        syscall(SYS_futex, &head->page->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
 void ligi_head_append(ligi_head *head, uint64_t version)
 {
     uint64_t known = atomic_load(&head->page->appended);
 
     while (known < version && !atomic_compare_exchange_weak(&head->page->appended, &known, version))
         ;
-    ring(head);
+    ligi_bell_ring_all(&head->page->published);
 }
 
 uint64_t ligi_head_segment(const ligi_head *head)
@@ -163,7 +157,8 @@ uint64_t ligi_head_segment(const ligi_head *head)
 
 void ligi_head_segment_set(ligi_head *head, uint64_t first)
 {
-    atomic_store(&head->page->segment, first);
+    if (atomic_exchange(&head->page->segment, first) != first)
+        ligi_bell_ring_all(&head->page->freed[LIGI_HEAD_SYNC]);
 }
 
 void ligi_head_rolling(ligi_head *head)
@@ -234,9 +229,11 @@ void ligi_head_renew(ligi_head *head)
     atomic_store(&head->page->appended, 0);
     atomic_store(&head->page->damaged, 0);
     atomic_store(&head->page->segment, 0);
-    atomic_store(&head->page->waiters, 0);
-    for (int i = 0; i < LIGI_HEAD_LOCKS; i++)
+    atomic_store(&head->page->published.waiters, 0);
+    for (int i = 0; i < LIGI_HEAD_LOCKS; i++) {
         atomic_store(&head->page->holders[i], 0);
+        atomic_store(&head->page->freed[i].waiters, 0);
+    }
 }
 
 static void describe_left(const struct stat *info, left_index *left)
@@ -296,19 +293,47 @@ void ligi_head_unleave(ligi_head *head)
 
 uint32_t ligi_head_bell(const ligi_head *head)
 {
-    return atomic_load(&head->page->bell);
+    return ligi_bell_seen(&head->page->published);
 }
 
 void ligi_head_wait(ligi_head *head, uint32_t seen, int64_t timeout_ns)
 {
-    int64_t slice = timeout_ns < SLICE_NS ? timeout_ns : SLICE_NS;
-    struct timespec time = {.tv_sec = 0, .tv_nsec = slice > 0 ? (long)slice : 0};
+    ligi_bell_wait(&head->page->published, seen, LIGI_BELL_ANYBODY, timeout_ns);
+}
 
-    if (slice <= 0)
+static uint32_t version_bit(uint64_t version)
+{
+    return UINT32_C(1) << (version % BITS);
+}
+
+uint32_t ligi_head_sync_bell(const ligi_head *head)
+{
+    return ligi_bell_seen(&head->page->freed[LIGI_HEAD_SYNC]);
+}
+
+void ligi_head_sync_wait(ligi_head *head, uint32_t seen, uint64_t version, int64_t timeout_ns)
+{
+    ligi_bell_wait(&head->page->freed[LIGI_HEAD_SYNC], seen, version_bit(version), timeout_ns);
+}
+
+/* Wakes those whose commits are durable, and one of the others, to sync next. `before`: what was
+ * durable before. A bit stands for one version while no more than 32 are in play. */
+static void ring_synced(ligi_head *head, uint64_t before)
+{
+    ligi_bell *bell = &head->page->freed[LIGI_HEAD_SYNC];
+    uint64_t synced = ligi_head_synced(head);
+    uint32_t later = 0;
+
+    ligi_bell_strike(bell);
+    uint64_t appended = ligi_head_appended(head);
+    if (appended - before > BITS || appended - synced > BITS) {
+        ligi_bell_wake(bell, INT_MAX, LIGI_BELL_ANYBODY);
         return;
-    atomic_fetch_add(&head->page->waiters, 1);
-    syscall(SYS_futex, &head->page->bell, FUTEX_WAIT, seen, &time, NULL, 0);
-    atomic_fetch_sub(&head->page->waiters, 1);
+    }
+    for (uint64_t version = appended; version > synced; version--)
+        later |= version_bit(version);
+    ligi_bell_wake(bell, INT_MAX, ~later);
+    ligi_bell_wake(bell, 1, later);
 }
 
 static int try_kernel(const ligi_head *head, off_t byte, short type)
@@ -318,10 +343,11 @@ static int try_kernel(const ligi_head *head, off_t byte, short type)
     return fcntl(head->fd, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
 }
 
-static lig_status wait_kernel(ligi_head *head, off_t byte, short type, int64_t deadline)
+static lig_status wait_kernel(ligi_head *head, ligi_bell *bell, off_t byte, short type,
+                              int64_t deadline)
 {
     for (;;) {
-        uint32_t seen = ligi_head_bell(head);
+        uint32_t seen = ligi_bell_seen(bell);
         int number = try_kernel(head, byte, type);
         if (number == 0)
             return LIG_OK;
@@ -330,7 +356,7 @@ static lig_status wait_kernel(ligi_head *head, off_t byte, short type, int64_t d
         int64_t left = deadline - ligi_now_ns();
         if (left <= 0)
             return LIG_E_TIMEOUT;
-        ligi_head_wait(head, seen, left);
+        ligi_bell_wait(bell, seen, LIGI_BELL_ANYBODY, left);
     }
 }
 
@@ -441,9 +467,11 @@ lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeou
     lig_status status = LIG_E_TIMEOUT;
     if (take_thread(&head->locks[which], timeout_ns)) {
         head->locks[which].epoch = ligi_head_epoch(head);
-        status = wait_kernel(head, lock_byte(head, which), F_WRLCK, deadline);
+        status =
+            wait_kernel(head, &head->page->freed[which], lock_byte(head, which), F_WRLCK, deadline);
         if (status == LIG_OK) {
             atomic_store(&head->page->holders[which], getpid());
+            head->locks[which].synced = ligi_head_synced(head);
             return LIG_OK;
         }
         free_thread(&head->locks[which]);
@@ -458,10 +486,17 @@ lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeou
 
 void ligi_head_release(ligi_head *head, ligi_head_which which)
 {
+    uint64_t before = head->locks[which].synced;
+
     atomic_store(&head->page->holders[which], 0);
     (void)try_kernel(head, lock_byte(head, which), F_UNLCK);
     free_thread(&head->locks[which]);
-    ring(head);
+    if (which == LIGI_HEAD_SYNC) {
+        ring_synced(head, before);
+        ligi_bell_ring_all(&head->page->published);
+    } else {
+        ligi_bell_ring_one(&head->page->freed[which]); /* one can have it: the others sleep on */
+    }
 }
 
 int ligi_head_mine(ligi_head *head, ligi_head_which which)
@@ -478,9 +513,10 @@ lig_status ligi_head_attach(ligi_head *head, int alone, int64_t timeout_ns)
 {
     if (alone)
         return try_kernel(head, ATTACH_BYTE, F_WRLCK) == 0 ? LIG_OK : LIG_E_BUSY;
-    lig_status status = wait_kernel(head, ATTACH_BYTE, F_RDLCK, ligi_now_ns() + timeout_ns);
+    lig_status status =
+        wait_kernel(head, &head->page->published, ATTACH_BYTE, F_RDLCK, ligi_now_ns() + timeout_ns);
     if (status == LIG_OK)
-        ring(head); /* who was alone is not any more */
+        ligi_bell_ring_all(&head->page->published); /* who was alone is not any more */
     return status == LIG_E_TIMEOUT
                ? lig_fail(status, "%s: another process has been rebuilding the index for %.0f s",
                           head->place, (double)timeout_ns / 1e9)

@@ -25,7 +25,8 @@ typedef struct ligi_head_lock {
     pthread_cond_t freed;
     int taken;
     pthread_t owner;
-    uint32_t epoch; /* when it was taken: says which lock LIGI_HEAD_SYNC is */
+    uint32_t epoch;  /* when it was taken: says which lock LIGI_HEAD_SYNC is */
+    uint64_t synced; /* what was durable when it was taken */
 } ligi_head_lock;
 
 typedef struct ligi_head_page ligi_head_page;
@@ -113,5 +114,8 @@ uint64_t ligi_head_witness(int fd);
 /* Waits until something was published after `seen`, a value of ligi_head_bell, or for the time. */
 uint32_t ligi_head_bell(const ligi_head *head);
 void ligi_head_wait(ligi_head *head, uint32_t seen, int64_t timeout_ns);
+/* Likewise until LIGI_HEAD_SYNC was released and `version` is durable, or nobody else syncs it. */
+uint32_t ligi_head_sync_bell(const ligi_head *head);
+void ligi_head_sync_wait(ligi_head *head, uint32_t seen, uint64_t version, int64_t timeout_ns);
 
 #endif

@@ -89,7 +89,7 @@ lig_status ligi_file_log_sync(ligi_file_log *log, const ligi_clog_durable *wante
     if (log->numbered != 0)
         return sync_numbers(log, wanted);
     for (;;) {
-        uint32_t seen = ligi_head_bell(&log->head);
+        uint32_t seen = ligi_head_sync_bell(&log->head);
         int durable = ligi_head_synced(&log->head) >= wanted->version;
         if (ligi_head_lost(&log->head, wanted->epoch))
             return failed(log, EIO);
@@ -99,7 +99,7 @@ lig_status ligi_file_log_sync(ligi_file_log *log, const ligi_clog_durable *wante
         if (status == LIG_OK) {
             status = sync_now(log, wanted);
             ligi_head_release(&log->head, LIGI_HEAD_SYNC);
-            seen = ligi_head_bell(&log->head);
+            seen = ligi_head_sync_bell(&log->head);
         }
         if (status == LIG_OK)
             continue;
@@ -111,6 +111,6 @@ lig_status ligi_file_log_sync(ligi_file_log *log, const ligi_clog_durable *wante
         if (waited >= timeout_ns)
             return lig_fail(LIG_E_TIMEOUT, "%s/" LIGI_NAME_LOG ": fdatasync has taken %.0f s",
                             log->folder.place, (double)waited / 1e9);
-        ligi_head_wait(&log->head, seen, timeout_ns - waited);
+        ligi_head_sync_wait(&log->head, seen, wanted->version, timeout_ns - waited);
     }
 }
