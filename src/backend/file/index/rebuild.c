@@ -21,9 +21,10 @@
 
 typedef struct rebuild_run {
     ligi_file_catalog *catalog;
-    int damaged; /* something that was acknowledged is not there, or not whole */
-    int lost;    /* there is no log at all, but an index */
-    int used;    /* the index is the one that was left */
+    int damaged;      /* something that was acknowledged is not there, or not whole */
+    int lost;         /* there is no log at all, but an index */
+    int used;         /* the index is the one that was left */
+    uint64_t segment; /* that it has reached then; otherwise 0 */
 } rebuild_run;
 
 /* A checkpoint of nothing: the log goes on behind versions that are lost. */
@@ -182,6 +183,7 @@ static lig_status use_left(rebuild_run *run)
         run->used = 0;
         return LIG_OK;
     }
+    run->segment = run->used ? at.segment : 0;
     if (run->used && (run->lost || !ligi_file_log_reaches(&self->log, &at)))
         run->damaged = 1;
     return LIG_OK;
@@ -204,6 +206,19 @@ static lig_status make_index(rebuild_run *run)
     return ligi_repair_index(self);
 }
 
+/* A segment found here may have been made by a process that was killed before it synced the
+ * folder. */
+static lig_status name_segments(const rebuild_run *run)
+{
+    ligi_file_log *log = &run->catalog->log;
+
+    if (!log->folder.sync || (run->segment != 0 && ligi_head_named(&log->head) == run->segment))
+        return LIG_OK;
+    LIG_TRY(ligi_folder_sync(log->folder.fd, log->folder.place));
+    ligi_head_named_set(&log->head, run->segment);
+    return LIG_OK;
+}
+
 lig_status ligi_rebuild(ligi_file_catalog *self)
 {
     rebuild_run run = {.catalog = self};
@@ -221,9 +236,5 @@ lig_status ligi_rebuild(ligi_file_catalog *self)
     self->log.thorough = 0;
     self->log.witnessed = 0;
     ligi_head_damage(&self->log.head, run.damaged);
-    /* A segment found here may have been made by a process that was killed before it synced the
-     * folder. */
-    if (status == LIG_OK && self->log.folder.sync)
-        status = ligi_folder_sync(self->log.folder.fd, self->place);
-    return status;
+    return status == LIG_OK ? name_segments(&run) : status;
 }

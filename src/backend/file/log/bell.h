@@ -1,6 +1,6 @@
 /* A bell in memory that processes share: who waits for it sleeps until it rings. A zeroed one is
- * ready. Who is woken looks again; a ring that was lost to a killed process costs
- * those who wait 20 ms. */
+ * ready. Who is woken looks again; a ring that was lost to a killed process costs those who wait
+ * 20 ms. */
 #ifndef LIGI_BELL_H
 #define LIGI_BELL_H
 

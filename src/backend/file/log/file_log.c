@@ -302,8 +302,10 @@ static lig_status make_segment(ligi_file_log *log, const ligi_clog_position *aft
     if (status != LIG_OK)
         ligi_clog_folder_discard(&log->folder, name);
     close(fd);
-    if (status == LIG_OK && log->head.page != NULL)
+    if (status == LIG_OK && log->head.page != NULL) {
+        ligi_head_named_set(&log->head, log->folder.sync ? header.first : 0);
         ligi_head_segment_set(&log->head, header.first);
+    }
     return status;
 }
 

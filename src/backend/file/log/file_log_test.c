@@ -346,6 +346,21 @@ static void killed_syncs_are_made_again(void **state)
     assert_int_equal(ligi_head_synced(head), 2);
 }
 
+/* The process that made the segment may have been killed before it synced the folder. */
+static void a_sync_makes_the_name_durable(void **state)
+{
+    log_scene *scene = *state;
+    ligi_head *head = &scene->log.head;
+    log_user self;
+
+    start(&self, scene);
+    assert_int_equal(ligi_head_named(head), self.at.segment);
+    ligi_head_rolling(head);
+    assert_int_equal(ligi_head_named(head), 0);
+    append(&self, 1);
+    assert_int_equal(ligi_head_named(head), self.at.segment);
+}
+
 static void *append_some(void *context)
 {
     log_user *self = context;
@@ -397,6 +412,7 @@ int main(void)
         log_test(poisoned_segments_are_replaced),
         log_test(lost_commits_are_not_durable),
         log_test(killed_syncs_are_made_again),
+        log_test(a_sync_makes_the_name_durable),
         log_test(writers_share_the_log),
         log_test(a_crowd_shares_the_log),
     };

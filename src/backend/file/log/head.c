@@ -43,6 +43,7 @@ struct ligi_head_page {
     atomic_uint_least64_t syncing[SYNCS]; /* the segment, for each sync lock; 0: nobody */
     atomic_uint lost;                     /* the last epoch that began with a loss */
     ligi_bell freed[LIGI_HEAD_LOCKS];
+    atomic_uint_least64_t named;
 };
 _Static_assert(sizeof(ligi_head_page) <= PAGE_BYTES, "the head is one page");
 
@@ -163,7 +164,18 @@ void ligi_head_segment_set(ligi_head *head, uint64_t first)
 
 void ligi_head_rolling(ligi_head *head)
 {
+    atomic_store(&head->page->named, 0); /* the next one may have the same number */
     atomic_store(&head->page->segment, 0);
+}
+
+uint64_t ligi_head_named(const ligi_head *head)
+{
+    return atomic_load(&head->page->named);
+}
+
+void ligi_head_named_set(ligi_head *head, uint64_t first)
+{
+    atomic_store(&head->page->named, first);
 }
 
 uint64_t ligi_head_poisoned(const ligi_head *head)

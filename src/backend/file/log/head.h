@@ -82,6 +82,9 @@ void ligi_head_sync(ligi_head *head, uint64_t version, uint32_t epoch);
 uint64_t ligi_head_segment(const ligi_head *head);
 void ligi_head_segment_set(ligi_head *head, uint64_t first);
 void ligi_head_rolling(ligi_head *head);
+/* The segment whose name is durable, as are those of the segments before it; 0: none is known. */
+uint64_t ligi_head_named(const ligi_head *head);
+void ligi_head_named_set(ligi_head *head, uint64_t first);
 /* The segment whose sync failed (0: none). Forgotten when the machine starts again. */
 uint64_t ligi_head_poisoned(const ligi_head *head);
 void ligi_head_poison(ligi_head *head, uint64_t first);

@@ -37,12 +37,26 @@ static int gives_up(ligi_file_log *log, int64_t waited_ns)
     return 1;
 }
 
+/* The segment may have been made by a process that was killed before it synced the folder, or that
+ * syncs nothing. What went wrong, as errno. */
+static int sync_name(ligi_file_log *log, uint64_t segment)
+{
+    if (ligi_head_named(&log->head) == segment)
+        return 0;
+    if (ligi_folder_sync(log->folder.fd, log->folder.place) != LIG_OK)
+        return lig_error_number() != 0 ? lig_error_number() : EIO;
+    ligi_head_named_set(&log->head, segment);
+    return 0;
+}
+
 /* After ligi_head_sync_begin. */
 static lig_status sync_file(ligi_file_log *log, uint64_t segment, int fd, uint64_t version)
 {
     int poisoned = ligi_head_poisoned(&log->head) == segment;
     int number = !poisoned && fdatasync(fd) != 0 ? errno : 0;
 
+    if (!poisoned && number == 0)
+        number = sync_name(log, segment);
     if (number != 0)
         ligi_head_poison(&log->head, segment);
     ligi_head_sync_end(&log->head, poisoned || number != 0 ? 0 : version);
