@@ -8,6 +8,7 @@
 #include "backend/file/index/index_items.h"
 #include "backend/file/index/rebuild.h"
 #include "backend/file/log/log_numbers.h"
+#include "backend/file/log/log_start.h"
 #include "backend/file/log/log_sync.h"
 #include "backend/file/names.h"
 #include "backend/shared.h"
@@ -524,9 +525,13 @@ static lig_status begin_snapshot(ligi_file_catalog *self, void **snapshot, uint6
  * the next writer, which may be this reader. */
 static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32_t epoch)
 {
-    if (!self->log.folder.sync || ligi_head_damaged(&self->log.head) ||
-        ligi_head_synced(&self->log.head) >= version)
+    if (ligi_head_damaged(&self->log.head) || ligi_head_synced(&self->log.head) >= version)
         return LIG_OK;
+    if (!self->log.folder.sync) { /* the writer has not yet published what the index shows */
+        if (ligi_head_appended(&self->log.head) < version)
+            ligi_head_append(&self->log.head, version);
+        return LIG_OK;
+    }
     if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE))
         return LIG_OK; /* an edit is being made: its commit comes behind this version */
     const ligi_clog_durable wanted = {.version = version, .epoch = epoch};

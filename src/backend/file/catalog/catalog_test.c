@@ -1,5 +1,6 @@
 #include "backend/file/catalog/catalog_check.h"
 #include "backend/file/log/file_log.h"
+#include "backend/file/log/log_start.h"
 #include "base/hash.h"
 #include "file_volume.h"
 

@@ -4,6 +4,7 @@
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/index/index_items.h"
+#include "base/clock.h"
 #include "base/codec.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -14,9 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define GROW_TIMES_MAX 40
+#define GRACE_S 10                        /* what is superfluous stays so long */
+#define FULL_BYTES (UINT64_C(16) << 20)   /* unless there is less room */
 #define COMMITS_MOST 8192                 /* between checkpoints of a numbered log */
 #define COMMIT_BYTES (UINT64_C(64) << 10) /* of a checkpoint that one commit is worth */
 
@@ -227,15 +231,45 @@ static lig_status put_all(checkpoint_run *run)
     return status;
 }
 
-/* Removes checkpoints before the last two, and segments that the older of the two covers. */
+/* When the file was named, by the server's clock; 0: not known. */
+static int64_t named_s(ligi_file_catalog *self, ligi_name_kind kind, uint64_t number)
+{
+    char name[LIGI_CLOG_NAME_BYTES];
+    struct stat info;
+
+    ligi_clog_folder_name(kind, number, name);
+    return fstatat(self->log.folder.fd, name, &info, AT_SYMLINK_NOFOLLOW) == 0
+               ? (int64_t)info.st_ctim.tv_sec
+               : 0;
+}
+
+/* The checkpoint from which on everything stays; 0: all of them. It is not the last one, and what
+ * it makes superfluous has not been of use for a while: somebody may still read from a snapshot, or
+ * at a position, of before. */
+static uint64_t choose_kept(ligi_file_catalog *self, const uint64_t *numbers, size_t count)
+{
+    struct statvfs room;
+    int64_t now_s = ligi_date_ns() / 1000000000;
+
+    int full = fstatvfs(self->log.folder.fd, &room) == 0 &&
+               (uint64_t)room.f_bavail * room.f_frsize < FULL_BYTES;
+    for (size_t i = count; i-- > 1;) {
+        int64_t age = now_s - named_s(self, LIGI_NAME_CHECKPOINT, numbers[i - 1]);
+        if (full || age < 0 || age > GRACE_S) /* of the future: the clock was set */
+            return numbers[i - 1];
+    }
+    return 0;
+}
+
+/* Removes checkpoints before the one that is kept, and segments that it covers. */
 static lig_status remove_old(ligi_file_catalog *self)
 {
-    uint64_t *numbers, kept;
+    uint64_t *numbers;
     size_t count;
 
     LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
-    kept = count >= 2 ? numbers[count - 2] : 0;
-    for (size_t i = 0; i + 2 < count; i++)
+    uint64_t kept = choose_kept(self, numbers, count);
+    for (size_t i = 0; i < count && numbers[i] < kept; i++)
         (void)ligi_clog_folder_remove(&self->log.folder, LIGI_NAME_CHECKPOINT, numbers[i]);
     free(numbers);
     if (kept == 0)
@@ -248,18 +282,6 @@ static lig_status remove_old(ligi_file_catalog *self)
     ligi_clog_folder_forget(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
     free(numbers);
     return LIG_OK;
-}
-
-/* When the file was named, by the server's clock; 0: not known. */
-static int64_t named_s(ligi_file_catalog *self, ligi_name_kind kind, uint64_t number)
-{
-    char name[LIGI_CLOG_NAME_BYTES];
-    struct stat info;
-
-    ligi_clog_folder_name(kind, number, name);
-    return fstatat(self->log.folder.fd, name, &info, AT_SYMLINK_NOFOLLOW) == 0
-               ? (int64_t)info.st_ctim.tv_sec
-               : 0;
 }
 
 /* Removes files of the kind below `below` that were named before the grace, oldest first. */

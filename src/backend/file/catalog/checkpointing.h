@@ -7,8 +7,8 @@
 #define LIGI_CHECKPOINT_COMMITS 64 /* in a numbered log one may be due after so many */
 
 /* Makes a checkpoint when the log has grown enough since the last one, or `now`; nothing when
- * another process is at it. The two last checkpoints stay, with the log since the first of them;
- * in a numbered log also what is younger than the grace.
+ * another process is at it. The two last checkpoints stay, with the log since the first of them,
+ * and what became superfluous a short time ago.
  * What fails is logged: the log is whole without. */
 void ligi_checkpointing(ligi_file_catalog *catalog, int now);
 

@@ -2,6 +2,7 @@
 
 #include "backend/file/catalog/catalog_gate.h"
 #include "backend/file/log/log_numbers.h"
+#include "backend/file/log/log_start.h"
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #define LOOK_NS INT64_C(100000000)
+#define READS_MAX 3
 #define STOP LIG_E_CLOSED /* of a visit: enough */
 
 typedef struct event_visit {
@@ -44,13 +46,25 @@ static lig_status visit_record(void *context, const uint8_t *record, const ligi_
     return LIG_OK;
 }
 
+/* STOP, or LIG_OK behind the last version. */
+static lig_status read_events(ligi_file_log *log, ligi_clog_position *at, event_visit *run)
+{
+    ligi_clog_end end;
+
+    LIG_TRY(ligi_file_log_read(log, at, visit_record, run, &end));
+    if (at->version >= run->last)
+        return LIG_OK;
+    return lig_fail(LIG_E_CORRUPT,
+                    "%s: the log lacks version %" PRIu64 " (ligament check --repair)",
+                    log->folder.place, at->version + 1);
+}
+
 lig_status ligi_clog_events_between(ligi_file_log *log, ligi_clog_events_range *range,
                                     lig_catalog_visit visit, void *context)
 {
     event_visit run = {
         .since = range->since, .last = range->last, .visit = visit, .context = context};
     ligi_clog_position at = range->reached;
-    ligi_clog_end end;
 
     memset(&range->reached, 0, sizeof range->reached);
     if (range->since > range->last)
@@ -61,11 +75,13 @@ lig_status ligi_clog_events_between(ligi_file_log *log, ligi_clog_events_range *
         return LIG_OK;
     if (at.segment == 0 || at.version > range->since)
         LIG_TRY(ligi_file_log_before(log, range->since, &at));
-    lig_status status = ligi_file_log_read(log, &at, visit_record, &run, &end);
-    if (status == LIG_E_CORRUPT && log->numbered != 0 && run.reached.segment == 0) {
-        /* The position may lie in a segment that another host has removed. */
-        LIG_TRY(ligi_file_log_before(log, range->since, &at));
-        status = ligi_file_log_read(log, &at, visit_record, &run, &end);
+    lig_status status = read_events(log, &at, &run);
+    for (int i = 0; i < READS_MAX && status == LIG_E_CORRUPT; i++) {
+        /* The position may lie in a segment that was removed: on behind what was shown. */
+        if (run.reached.segment != 0)
+            run.since = run.reached.version;
+        LIG_TRY(ligi_file_log_before(log, run.since, &at));
+        status = read_events(log, &at, &run);
     }
     range->reached = run.reached;
     return status == STOP ? LIG_OK : status;

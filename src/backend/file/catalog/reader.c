@@ -8,6 +8,7 @@
 #include "backend/file/index/index_build.h"
 #include "backend/file/index/repair.h"
 #include "backend/file/log/log_numbers.h"
+#include "backend/file/log/log_start.h"
 #include "backend/file/log/salvage.h"
 #include "backend/file/names.h"
 #include "base/clock.h"
@@ -222,7 +223,7 @@ static lig_status build_from(ligi_file_reader *self, const ligi_checkpoint_info 
     return status;
 }
 
-static lig_status build_private(ligi_file_reader *self, private_index **out)
+static lig_status build_whole(ligi_file_reader *self, private_index **out)
 {
     ligi_checkpoint_info info;
     uint64_t below = UINT64_MAX;
@@ -234,6 +235,17 @@ static lig_status build_private(ligi_file_reader *self, private_index **out)
         status = build_from(self, &info, out);
         below = info.version;
     } while (status == LIG_E_CORRUPT && info.version != 0);
+    return status;
+}
+
+/* Files that a checkpoint made superfluous may be removed while they are read: what is missing, or
+ * looks damaged, counts when it does so again. */
+static lig_status build_private(ligi_file_reader *self, private_index **out)
+{
+    lig_status status = LIG_E_CORRUPT;
+
+    for (int i = 0; i < VERIFY_TIMES && (status == LIG_E_CORRUPT || status == LIG_E_NOTFOUND); i++)
+        status = build_whole(self, out);
     return status == LIG_E_CORRUPT ? build_from(self, NULL, out) : status;
 }
 

@@ -5,6 +5,7 @@
 #include "backend/file/folder.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/log/log_checkpoint.h"
+#include "backend/file/log/log_start.h"
 #include "backend/file/marker.h"
 #include "backend/file/names.h"
 #include "backend/file/packs/engine.h"

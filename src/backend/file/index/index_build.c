@@ -1,5 +1,6 @@
 #include "backend/file/index/index_build.h"
 
+#include "backend/file/log/log_start.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"

@@ -7,6 +7,7 @@
 #include "backend/file/index/index_build.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/index/repair.h"
+#include "backend/file/log/log_start.h"
 #include "base/error.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* The index is what the log makes of it: random commits, a slow and obvious map beside them, and
  * the index rebuilt, copied and replayed at any time. */
+#include "faults/superfluous.h"
 #include "file_volume.h"
 
 enum { KEYS = 120, STEPS = 260, LARGE = 9000 };
@@ -132,12 +133,15 @@ static void run(const char *folder, const char *options, uint64_t seed)
     static model_map map, kept;
     void *volume, *reader, *old = NULL;
     uint64_t random = seed, version;
+    char log[128];
 
+    snprintf(log, sizeof log, "%s/log", folder);
     memset(&map, 0, sizeof map);
     assert_ok(open_at(folder, options, &volume));
     assert_ok(open_at(folder, "mode=r", &reader));
     for (uint64_t step = 0; step < STEPS; step++) {
         commit_random(volume, &map, &random);
+        superfluous_remove(log);
         uint64_t what = next_random(&random) % 40;
         if (what == 0 && old == NULL &&
             strstr(options, "map") == NULL) { /* it outlives checkpoints */

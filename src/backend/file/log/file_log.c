@@ -1,6 +1,7 @@
 #include "backend/file/log/file_log.h"
 
 #include "backend/file/log/log_numbers.h"
+#include "backend/file/log/log_start.h"
 #include "backend/file/log/log_sync.h"
 #include "backend/file/packs/engine.h"
 #include "base/clock.h"
@@ -17,6 +18,7 @@
 #define STEP_BYTES_LEAST (UINT64_C(128) << 10)
 #define STEP_BYTES_MOST (UINT64_C(4) << 20)
 #define RESERVE_BYTES (UINT64_C(64) << 10) /* for commits that free space on a full disk */
+#define LOOKS_MAX 16                       /* for a segment that is removed again and again */
 #define RECORD_BYTES_MAX (UINT64_C(1) << 40)
 
 /* --- reading --- */
@@ -321,47 +323,6 @@ lig_status ligi_file_log_create(ligi_file_log *log, const ligi_clog_position *af
     return make_segment(log, after, NULL, 0);
 }
 
-/* The first segment, or the last one that begins at or before `version`; 0: none. */
-static lig_status choose_segment(ligi_file_log *log, uint64_t version, uint64_t *segment)
-{
-    uint64_t *numbers;
-    size_t count;
-
-    LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
-    *segment = count > 0 && version == 0 ? numbers[0] : 0;
-    for (size_t i = 0; i < count && numbers[i] <= version; i++)
-        *segment = numbers[i];
-    free(numbers);
-    return LIG_OK;
-}
-
-static lig_status segment_start(ligi_file_log *log, uint64_t segment, ligi_clog_position *at,
-                                uint8_t id[16])
-{
-    ligi_segment_header header;
-    ligi_clog_file *file;
-
-    LIG_TRY(ligi_clog_segment_file(log, segment, &file));
-    lig_status status = ligi_segment_header_read(&log->folder, file->fd, segment, &header);
-    ligi_clog_folder_release(&log->folder, file);
-    LIG_TRY(status);
-    memcpy(id, header.id, sizeof header.id);
-    *at = (ligi_clog_position){segment - 1, header.previous, segment, LIGI_SEGMENT_HEADER_BYTES, 0};
-    return LIG_OK;
-}
-
-lig_status ligi_file_log_first(ligi_file_log *log, ligi_clog_position *at)
-{
-    uint64_t segment;
-
-    LIG_TRY(choose_segment(log, 0, &segment));
-    if (segment == 0 && log->numbered == 1) {
-        *at = ligi_clog_before_number(0, ligi_clog_chain_start(log->id));
-        return LIG_OK;
-    }
-    return segment == 0 ? LIG_E_NOTFOUND : segment_start(log, segment, at, log->id);
-}
-
 int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at)
 {
     ligi_clog_position before = *at;
@@ -384,27 +345,12 @@ int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at)
     return found;
 }
 
-lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_clog_position *at)
-{
-    uint8_t id[16]; /* the log's own may be in use by a writer */
-    uint64_t segment;
-
-    LIG_TRY(choose_segment(log, version + 1, &segment));
-    lig_status status = segment == 0 ? LIG_E_NOTFOUND : segment_start(log, segment, at, id);
-    if (status == LIG_E_NOTFOUND)
-        return lig_fail(status,
-                        "%s: the commits after version %" PRIu64
-                        " are no longer in the log (list the models again)",
-                        log->folder.place, version);
-    return status;
-}
-
 lig_status ligi_file_log_find(ligi_file_log *log, ligi_clog_position *at)
 {
     log_scan scan = {.log = log, .at = at};
     uint64_t segment;
 
-    LIG_TRY(choose_segment(log, at->version + 1, &segment));
+    LIG_TRY(ligi_clog_choose_segment(log, at->version + 1, &segment));
     /* What a checkpoint covers may be gone. */
     if (log->numbered != 0 && at->version + 1 >= log->numbered && segment < at->version) {
         *at = ligi_clog_before_number(at->version, at->chain);

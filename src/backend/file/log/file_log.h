@@ -43,18 +43,11 @@ lig_status ligi_file_log_new_id(ligi_file_log *log);
 /* Makes the first segment of a log that follows `version` with this chain. */
 lig_status ligi_file_log_create(ligi_file_log *log, const ligi_clog_position *after);
 
-/* The position before the first record of the oldest segment, whose id the log takes: while it is
- * opened, or under LIGI_HEAD_WRITE. LIG_E_NOTFOUND without a sentence when there is no segment; a
- * numbered log begins without one. */
-lig_status ligi_file_log_first(ligi_file_log *log, ligi_clog_position *at);
 /* The position behind `version`, whose chain is known (from a checkpoint). */
 lig_status ligi_file_log_find(ligi_file_log *log, ligi_clog_position *at);
 
 /* 1 when the log still has the record before the position, or the segment that begins there. */
 int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at);
-/* A position not behind `version` from which its successors can be read. LIG_E_NOTFOUND, with a
- * sentence, when the log no longer has them. */
-lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_clog_position *at);
 
 /* Visits the records behind *at, which moves on with each. Changes nothing. LIG_E_CORRUPT, in a
  * numbered log, also when it has gone on and lost what follows the position (see a checkpoint). */

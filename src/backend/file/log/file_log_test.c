@@ -1,3 +1,4 @@
+#include "backend/file/log/log_start.h"
 #include "backend/file/log/log_sync.h"
 #include "file_log_scene.h"
 

@@ -1,4 +1,5 @@
 #include "backend/file/log/log_numbers.h"
+#include "backend/file/log/log_start.h"
 #include "base/test.h"
 
 #include <fcntl.h>
