@@ -50,12 +50,39 @@ static lig_status check_opened(int store_fd, const char *place, const char *name
     return status;
 }
 
+void ligi_entry_own(int store_fd, int fd)
+{
+    struct stat store, made;
+
+    if (geteuid() != 0 || fstat(store_fd, &store) != 0 || fstat(fd, &made) != 0)
+        return;
+    int empty = S_ISDIR(made.st_mode)
+                    ? made.st_nlink <= 2
+                    : S_ISREG(made.st_mode) && made.st_nlink == 1 && made.st_size == 0;
+    if (empty && made.st_uid == 0 && store.st_uid != 0)
+        (void)!fchown(fd, store.st_uid, store.st_gid); /* refused: it stays root's, as before */
+}
+
+int ligi_entry_mkdir(int store_fd, const char *name)
+{
+    if (mkdirat(store_fd, name, 0777) != 0)
+        return 0;
+    int fd = openat(store_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0) {
+        ligi_entry_own(store_fd, fd);
+        close(fd);
+    }
+    return 1;
+}
+
 lig_status ligi_entry_open(int store_fd, int folder_fd, const char *place, const char *name,
                            int flags, int *fd)
 {
     int opened;
 
     LIG_TRY(ligi_plain_open(folder_fd, place, name, flags, &opened));
+    if (flags & O_CREAT)
+        ligi_entry_own(store_fd, opened);
     return check_opened(store_fd, place, name, opened, fd);
 }
 

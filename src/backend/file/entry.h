@@ -14,6 +14,13 @@ lig_status ligi_entry_open(int store_fd, int folder_fd, const char *place, const
                            int flags, int *fd);
 lig_status ligi_entry_folder(int store_fd, const char *place, const char *name, int *fd);
 
+/* Gives an empty file or folder that root has just made to the owner of the store, who could not
+ * write to it otherwise. Does nothing for other users, and to a file that somebody may have put
+ * there. */
+void ligi_entry_own(int store_fd, int fd);
+/* mkdirat in the store's folder, for its owner: 1 when the folder was made. errno stays. */
+int ligi_entry_mkdir(int store_fd, const char *name);
+
 /* Fills *info without opening the file; fails as ligi_entry_open does. */
 lig_status ligi_entry_look(int store_fd, int folder_fd, const char *place, const char *name,
                            struct stat *info);

@@ -220,7 +220,7 @@ static lig_status open_packs(ligi_file *self)
 
     LIG_TRY(ligi_alloc(&self->packs_place, bytes, "the name of a folder"));
     snprintf(self->packs_place, bytes, "%s/" LIGI_NAME_PACKS, self->place);
-    if (!self->read_only && mkdirat(self->folder_fd, LIGI_NAME_PACKS, 0777) == 0 &&
+    if (!self->read_only && ligi_entry_mkdir(self->folder_fd, LIGI_NAME_PACKS) &&
         self->options.fsync)
         LIG_TRY(ligi_folder_sync(self->folder_fd, self->place));
     lig_status status =

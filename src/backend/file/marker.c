@@ -48,6 +48,7 @@ static lig_status write_text(int folder_fd, const char *place, const char *name,
     int fd = openat(folder_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0)
         return ligi_fail_errno(errno, "%s cannot be written (mode=r reads only)", place);
+    ligi_entry_own(folder_fd, fd);
     lig_status status = ligi_write_all(fd, MARKER_TEXT, strlen(MARKER_TEXT), 0);
     if (status != LIG_OK)
         status = ligi_fail_errno(lig_error_number(), "%s/" MARKER " cannot be written", place);

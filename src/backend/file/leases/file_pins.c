@@ -71,6 +71,7 @@ static lig_status create_file(const ligi_file *self, ligi_pins *pins)
     pins->fd = openat(pins->folder_fd, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (pins->fd < 0)
         return ligi_fail_errno(errno, "a lease in '%s' cannot be made", self->place);
+    ligi_entry_own(self->folder_fd, pins->fd);
     describe_self(head);
     if (flock(pins->fd, LOCK_EX | LOCK_NB) == 0 &&
         pwrite(pins->fd, head, sizeof head, 0) == (ssize_t)sizeof head &&
@@ -84,7 +85,7 @@ static lig_status create_file(const ligi_file *self, ligi_pins *pins)
 
 static lig_status create_pins(const ligi_file *self, ligi_pins *pins)
 {
-    if (mkdirat(self->folder_fd, FOLDER, 0777) != 0 && errno != EEXIST)
+    if (!ligi_entry_mkdir(self->folder_fd, FOLDER) && errno != EEXIST)
         return ligi_fail_errno(errno, "%s/" FOLDER " cannot be made", self->place);
     lig_status status = ligi_entry_folder(self->folder_fd, self->place, FOLDER, &pins->folder_fd);
     if (status == LIG_E_NOTFOUND)

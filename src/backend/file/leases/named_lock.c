@@ -131,6 +131,7 @@ static lig_status try_lock(named_lock *self, const lock_request *request, lock_h
     if (fd < 0)
         return ligi_fail_errno(errno, "%s/" FOLDER "/%s: the lock of run '%s' cannot be opened",
                                request->volume->place, self->file, request->name);
+    ligi_entry_own(request->volume->folder_fd, fd);
     lig_status status = LIG_OK;
     if (!is_lock_file(fd)) {
         status = lig_fail(LIG_E_CORRUPT, "%s/" FOLDER "/%s is not a lock file (remove it)",
@@ -169,7 +170,7 @@ static lig_status take(named_lock *self, const lock_request *request)
 
 static lig_status open_leases(const ligi_file *volume, int *fd)
 {
-    if (mkdirat(volume->folder_fd, FOLDER, 0777) != 0 && errno != EEXIST)
+    if (!ligi_entry_mkdir(volume->folder_fd, FOLDER) && errno != EEXIST)
         return ligi_fail_errno(errno, "%s/" FOLDER " cannot be made", volume->place);
     *fd = openat(volume->folder_fd, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (*fd < 0)

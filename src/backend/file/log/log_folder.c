@@ -30,7 +30,7 @@ lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const c
     folder->sync = sync;
     folder->read_only = read_only;
     pthread_mutex_init(&folder->lock, NULL);
-    if (!read_only && mkdirat(store_fd, LIGI_NAME_LOG, 0777) == 0 && sync)
+    if (!read_only && ligi_entry_mkdir(store_fd, LIGI_NAME_LOG) && sync)
         LIG_TRY(ligi_folder_sync(store_fd, place));
     return ligi_entry_folder(store_fd, place, LIGI_NAME_LOG, &folder->fd);
 }
@@ -277,6 +277,7 @@ lig_status ligi_clog_folder_create(const ligi_clog_folder *folder, char name[LIG
     if (*fd < 0)
         return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG "/%s: cannot be created", folder->place,
                                name);
+    ligi_entry_own(folder->store_fd, *fd);
     return LIG_OK;
 }
 

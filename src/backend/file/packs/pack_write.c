@@ -58,6 +58,7 @@ static lig_status create_temporary(writer *self)
     self->fd = openat(volume->packs_fd, self->temporary, flags, 0666);
     if (self->fd < 0)
         return ligi_fail_errno(errno, "%s/packs cannot be written", volume->place);
+    ligi_entry_own(volume->folder_fd, self->fd);
     return LIG_OK;
 }
 
