@@ -80,8 +80,9 @@ static int start(void **state)
         if (mkdtemp(v->folder) == NULL)
             return -1;
         snprintf(v->index, sizeof v->index, "%s-index", v->folder);
-        snprintf(v->config, sizeof v->config, "%s?index=%s&%s", v->folder, v->index,
-                 where->options);
+        int shared = strstr(where->options, "share=network") != NULL;
+        snprintf(v->config, sizeof v->config, "%s?%s%s%s", v->folder, where->options,
+                 shared ? "&index=" : "", shared ? v->index : "");
     } else {
         snprintf(v->config, sizeof v->config, "conformance%s", where->options);
     }

@@ -20,6 +20,8 @@
 #include "base/uri/option.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,6 +162,48 @@ static lig_status open_catalog(ligi_file *self)
     return status;
 }
 
+/* The folder that is there, or the nearest above it. */
+static int open_nearest(const char *place, int *exists)
+{
+    char path[PATH_MAX];
+
+    *exists = 1;
+    snprintf(path, sizeof path, "%s", place);
+    for (;;) {
+        int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        char *slash = strrchr(path, '/');
+        if (fd >= 0 || errno != ENOENT)
+            return fd;
+        *exists = 0;
+        if (slash == NULL)
+            return open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        slash[slash == path] = '\0';
+    }
+}
+
+/* Before anything is made: a folder for the index that is of no use, or cannot be used. */
+static lig_status check_index(const ligi_file *self)
+{
+    const char *share = self->options.share, *parent = self->options.index;
+    int exists, shared = 0;
+
+    int fd = open_nearest(self->place, &exists);
+    int network = strcmp(share, "network") == 0 ||
+                  (strcmp(share, "auto") == 0 && fd >= 0 && ligi_folder_network(fd, NULL));
+    if (fd >= 0 && exists)
+        (void)ligi_sharing_find(fd, self->place, &shared); /* what fails does so again */
+    if (fd >= 0)
+        close(fd);
+    if (!network && !shared)
+        return parent[0] == '\0'
+                   ? LIG_OK
+                   : lig_fail(LIG_E_INVALID,
+                              "index=%s is of use only with share=network: the index of %s lies in "
+                              "the store",
+                              parent, self->place);
+    return self->read_only ? LIG_OK : ligi_sharing_check(self->place, parent);
+}
+
 /* What was asked for by name is not replaced by something else. */
 static lig_status check_wishes(ligi_file *self)
 {
@@ -183,6 +227,7 @@ static lig_status open_all(ligi_file *self)
 {
     LIG_TRY(check_options(&self->options));
     self->read_only = self->options.mode[0] == 'r';
+    LIG_TRY(check_index(self));
     LIG_TRY(ligi_folder_open(self));
     LIG_TRY(check_wishes(self));
     if (strcmp(self->options.share, "auto") == 0)

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <limits.h>
 #include <paths.h>
 #include <stdio.h>
@@ -76,6 +77,66 @@ static lig_status open_parent(const char *parent, int *above)
     close(*above);
     return lig_fail(LIG_E_INVALID,
                     "%s is on %s, expected a file system of this host (index=FOLDER)", path, kind);
+}
+
+/* 1 when the folder is `store`, or lies below it. */
+static int lies_below(int folder, const struct stat *store)
+{
+    struct stat info, above;
+
+    int fd = openat(folder, ".", O_PATH | O_DIRECTORY | O_CLOEXEC), found = 0, top = 0;
+    while (fd >= 0 && !found && !top && fstat(fd, &info) == 0) {
+        int next = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        found = info.st_dev == store->st_dev && info.st_ino == store->st_ino;
+        top = next < 0 || fstat(next, &above) != 0 ||
+              (above.st_dev == info.st_dev && above.st_ino == info.st_ino);
+        close(fd);
+        fd = next;
+    }
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+/* The same for a store that does not exist yet, by its path. */
+static int is_below(const char *parent, const char *place)
+{
+    size_t bytes = strlen(place);
+
+    while (bytes > 1 && place[bytes - 1] == '/')
+        bytes--;
+    return strncmp(parent, place, bytes) == 0 && (parent[bytes] == '\0' || parent[bytes] == '/');
+}
+
+/* The folder, or the one in which it would be made. */
+static int open_or_above(const char *parent)
+{
+    char path[PATH_MAX];
+
+    int fd = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    snprintf(path, sizeof path, "%s", parent);
+    return open(dirname(path), O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+lig_status ligi_sharing_check(const char *place, const char *parent)
+{
+    struct stat store;
+
+    int fd = open_or_above(parent), below = is_below(parent, place);
+    if (fd >= 0) {
+        below |= stat(place, &store) == 0 && lies_below(fd, &store);
+        close(fd);
+    }
+    if (below)
+        return lig_fail(LIG_E_INVALID,
+                        "index=%s lies in the store %s, expected a folder of this host outside "
+                        "of it",
+                        parent, place);
+    LIG_TRY(open_parent(parent, &fd));
+    close(fd);
+    return LIG_OK;
 }
 
 /* Copies of a store have the same log, and a folder of their own. */

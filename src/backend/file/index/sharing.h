@@ -5,6 +5,10 @@
 
 #include "backend/file/catalog/catalog.h"
 
+/* Checks `parent`, as below, for a store that may not exist yet, so that nothing is made of it when
+ * the folder cannot be used. LIG_E_INVALID when it lies in the store. */
+lig_status ligi_sharing_check(const char *place, const char *parent);
+
 /* Whether the store is one of several hosts: *shared. */
 lig_status ligi_sharing_find(int folder_fd, const char *place, int *shared);
 /* Makes it one, for good. LIG_E_BUSY while a process has it open that does not share it; likewise
