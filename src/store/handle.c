@@ -2,7 +2,7 @@
 
 #include "backend/registry.h"
 #include "base/error.h"
-#include "store/catalog/footers.h"
+#include "store/catalog/rebuild/catalog_from_footers.h"
 
 #include <stdlib.h>
 #include <unistd.h>

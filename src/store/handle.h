@@ -3,7 +3,7 @@
 #define LIGI_HANDLE_H
 
 #include "store/format/record.h"
-#include "store/stamps.h"
+#include "store/time_stamps.h"
 
 #include <ligament/store.h>
 

@@ -1,6 +1,6 @@
 /* Values of the catalog, hostile but for their hash: what a reader meets when somebody writes one
  * on purpose. */
-#include "store/catalog/event.h"
+#include "store/catalog/commit_event.h"
 #include "store/catalog/fingerprint_index.h"
 
 #include <string.h>

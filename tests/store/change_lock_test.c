@@ -2,6 +2,7 @@
 #include "backend/registry.h"
 #include "store/catalog/catalog_wait.h"
 #include "store/catalog/change.h"
+#include "store/catalog/commit.h"
 #include "store_scene.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 #include "store/catalog/catalog_view.h"
 
 #include "base/error.h"
-#include "store/catalog/footers.h"
-#include "store/format/labels.h"
+#include "store/catalog/rebuild/catalog_from_footers.h"
+#include "store/format/metrics_and_tags.h"
 
 #include <string.h>
 

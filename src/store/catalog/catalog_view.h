@@ -2,7 +2,7 @@
 #ifndef LIGI_CATALOG_VIEW_H
 #define LIGI_CATALOG_VIEW_H
 
-#include "store/catalog/footers.h"
+#include "store/catalog/rebuild/catalog_from_footers.h"
 #include "store/handle.h"
 
 typedef struct ligi_catalog_view {

@@ -1,27 +1,16 @@
 #include "store/catalog/change.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "store/catalog/catalog_wait.h"
-#include "store/catalog/event.h"
+#include "store/catalog/commit_event.h"
 #include "store/catalog/fingerprint_index.h"
-#include "store/catalog/footer_read.h"
-#include "store/catalog/graphs.h"
+#include "store/catalog/model_graphs.h"
+#include "store/catalog/rebuild/footer_read.h"
 #include "store/catalog/search_index.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Every refusal means that somebody else got on: this many in a row, or for this long, is no bad
- * luck. */
-enum { COMMIT_TRIES = 1000 };
-/* So often a slow edit is made again before it keeps the others waiting. */
-enum { SLOW_TRIES = 3 };
-/* Packs are claimed together, to settle the catalog once; each claim is an open file. */
-enum { REMOVE_BATCH = 64 };
-
-static void change_fini(ligi_change *change)
+void ligi_change_fini(ligi_change *change)
 {
     ligi_volume *volume = change->store->volume;
     for (size_t i = 0; i < change->claim_count; i++)
@@ -327,166 +316,8 @@ static lig_status put_index(ligi_change *change)
     return ligi_search_index_apply(&change->index, &sink);
 }
 
-/* *locked becomes 0 with the commit, which ends the lock. */
-static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64_t version,
-                             int *locked)
+lig_status ligi_change_finish(ligi_change *change)
 {
-    lig_catalog_op *ops = NULL;
-    lig_catalog_event *events = NULL;
-    LIG_TRY(ligi_calloc(&ops, change->count, sizeof *ops, "a change of the catalog"));
-    lig_status status =
-        ligi_calloc(&events, change->event_count, sizeof *events, "a change of the catalog");
-    for (size_t i = 0; i < change->count; i++) {
-        const ligi_change_op *op = &change->ops[i];
-        ops[i].key = change->bytes.data + op->key;
-        ops[i].key_bytes = op->key_bytes;
-        if (op->value != SIZE_MAX) {
-            ops[i].value = change->bytes.data + op->value;
-            ops[i].value_bytes = op->value_bytes;
-        }
-    }
-    for (size_t i = 0; i < change->event_count && status == LIG_OK; i++)
-        events[i] =
-            (lig_catalog_event){change->bytes.data + change->events[i].at, change->events[i].bytes};
-    if (status == LIG_OK) {
-        lig_catalog_edit edit = {.version = version,
-                                 .ops = ops,
-                                 .op_count = change->count,
-                                 .events = events,
-                                 .event_count = change->event_count,
-                                 .flags = change->flags};
-        *locked = 0;
-        status = store->volume->ops->catalog_commit(store->volume->self, &edit);
-    }
-    free(events);
-    free(ops);
-    return status;
-}
-
-static void log_kept(const lig_store *store, uint64_t pack, lig_status status)
-{
-    if (status != LIG_E_NOTFOUND && status != LIG_E_BUSY)
-        ligi_log(LIG_LOG_WARNING, "pack %016llx of %s could not be removed: %s",
-                 (unsigned long long)pack, store->uri, lig_error_text());
-}
-
-static size_t claim_dead(lig_store *store, ligi_count *counts, size_t count)
-{
-    ligi_volume *volume = store->volume;
-    size_t claimed = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (counts[i].record.models)
-            continue;
-        lig_status status = volume->ops->pack_claim(volume->self, counts[i].pack, &counts[i].claim);
-        claimed += status == LIG_OK;
-        if (status != LIG_OK)
-            log_kept(store, counts[i].pack, status);
-    }
-    return claimed;
-}
-
-/* A save that refers to a pack may have brought it back since the commit, and may have been killed
- * over it: the look begins when all are claimed and the catalog is settled. */
-static lig_status release_named(lig_store *store, ligi_count *counts, size_t count)
-{
-    ligi_catalog_view view;
-    LIG_TRY(ligi_catalog_settle(store, NULL, LIGI_CATALOG_TIDY_NS));
-    LIG_TRY(ligi_catalog_view_begin(store, &view));
-    for (size_t i = 0; i < count; i++) {
-        ligi_pack_record record;
-        if (counts[i].claim &&
-            ligi_catalog_view_pack(&view, counts[i].pack, &record) == LIG_E_NOTFOUND)
-            continue;
-        store->volume->ops->pack_close(counts[i].claim);
-        counts[i].claim = NULL;
-    }
-    ligi_catalog_view_end(&view);
-    return LIG_OK;
-}
-
-static void remove_batch(lig_store *store, ligi_count *counts, size_t count, uint64_t *freed)
-{
-    ligi_volume *volume = store->volume;
-    if (claim_dead(store, counts, count) == 0)
-        return;
-    lig_status looked = release_named(store, counts, count);
-    for (size_t i = 0; i < count; i++) {
-        if (counts[i].claim == NULL)
-            continue;
-        lig_status status = looked;
-        if (status == LIG_OK)
-            status = volume->ops->pack_remove(volume->self, counts[i].pack);
-        if (status == LIG_OK && freed)
-            *freed += counts[i].record.bytes;
-        if (status != LIG_OK)
-            log_kept(store, counts[i].pack, status);
-        volume->ops->pack_close(counts[i].claim);
-        counts[i].claim = NULL;
-    }
-}
-
-/* The commit stands: a pack that cannot be removed now, because a match pins it or otherwise, is a
- * leftover for a later open or compact. */
-static void remove_packs(lig_store *store, ligi_change *change, uint64_t *freed)
-{
-    for (size_t i = 0; i < change->count_count; i += REMOVE_BATCH) {
-        size_t left = change->count_count - i;
-        remove_batch(store, change->counts + i, left < REMOVE_BATCH ? left : REMOVE_BATCH, freed);
-    }
-}
-
-static lig_status make_change(const ligi_commit *commit, ligi_change *change, uint64_t *version)
-{
-    ligi_catalog_view view;
-    LIG_TRY(ligi_catalog_view_begin(commit->store, &view));
-    change->view = &view;
-    *version = view.version;
-    lig_status status = commit->edit(commit->context, &view, change);
-    if (status == LIG_OK)
-        status = put_counts(change);
-    if (status == LIG_OK)
-        status = put_index(change);
-    ligi_catalog_view_end(&view);
-    change->view = NULL;
-    return status;
-}
-
-/* `locked`: the catalog is, and no longer when this returns. */
-static lig_status try_commit(const ligi_commit *commit, int locked)
-{
-    lig_store *store = commit->store;
-    ligi_change change = {.store = store};
-    uint64_t version;
-    lig_status status = make_change(commit, &change, &version);
-    if (status == LIG_OK && change.count)
-        status = commit_ops(store, &change, version, &locked);
-    if (locked)
-        store->volume->ops->catalog_unlock(store->volume->self);
-    if (status == LIG_OK)
-        remove_packs(store, &change, commit->freed);
-    change_fini(&change);
-    return status;
-}
-
-lig_status ligi_change_commit_as(const ligi_commit *commit)
-{
-    lig_store *store = commit->store;
-    const ligi_interrupt *interrupt = commit->interrupt ? commit->interrupt : &store->interrupt;
-    lig_status status = LIG_E_BUSY;
-    int64_t begin = ligi_now_ns(), end = begin + store->commit_ns;
-    for (int i = 0; i < COMMIT_TRIES && status == LIG_E_BUSY && (i == 0 || ligi_now_ns() < end);
-         i++) {
-        int lock = store->volume->ops->catalog_lock != NULL && (!commit->slow || i >= SLOW_TRIES);
-        status = lock ? ligi_catalog_lock(store, interrupt, end) : LIG_OK;
-        if (status == LIG_OK)
-            status = try_commit(commit, lock);
-    }
-    ligi_stamps_note(&store->stamps, LIGI_STAMP_COMMIT, begin);
-    return status;
-}
-
-lig_status ligi_change_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
-{
-    const ligi_commit commit = {.store = store, .edit = edit, .context = context, .freed = freed};
-    return ligi_change_commit_as(&commit);
+    LIG_TRY(put_counts(change));
+    return put_index(change);
 }

@@ -1,4 +1,4 @@
-/* Changes of the catalog, committed whole or not at all. */
+/* A change of the catalog, gathered in memory; commit.h commits it. */
 #ifndef LIGI_CHANGE_H
 #define LIGI_CHANGE_H
 
@@ -6,7 +6,6 @@
 #include "store/catalog/fingerprint_index.h"
 #include "store/catalog/search_index.h"
 
-/* A change being gathered. */
 typedef struct ligi_count {
     uint64_t pack;
     ligi_pack_record record;
@@ -64,24 +63,8 @@ lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, in
 lig_status ligi_change_event(ligi_change *change, int32_t kind, uint64_t model, const char *name,
                              const char *other);
 
-/* Makes the change of one attempt. Called again with a fresh view when somebody else committed
- * meanwhile, or when the view lacked the commit of a killed process. */
-typedef lig_status (*ligi_edit)(void *context, const ligi_catalog_view *view, ligi_change *change);
-
-/* Commits what `edit` makes (nothing, when it makes nothing), then removes the packs that lost
- * their last model; *freed (may be NULL) counts their bytes. */
-lig_status ligi_change_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed);
-
-typedef struct ligi_commit {
-    lig_store *store;
-    ligi_edit edit;
-    void *context;
-    uint64_t *freed;
-    const ligi_interrupt *interrupt; /* NULL: the store's */
-    int slow; /* the edit takes long: others commit meanwhile, unless they did so several times */
-} ligi_commit;
-
-/* The same, otherwise than on a caller's thread, or for an edit that takes long. */
-lig_status ligi_change_commit_as(const ligi_commit *commit);
+/* Before the commit: puts what was gathered besides single keys: counts, fingerprints, index. */
+lig_status ligi_change_finish(ligi_change *change);
+void ligi_change_fini(ligi_change *change);
 
 #endif

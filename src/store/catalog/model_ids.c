@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "store/catalog/change.h"
+#include "store/catalog/commit.h"
 
 enum { IDS_RESERVED = 64 };
 

@@ -1,9 +1,10 @@
 #include "store/catalog/orphans.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "store/catalog/catalog_view.h"
 #include "store/catalog/catalog_wait.h"
-#include "store/catalog/footer_read.h"
+#include "store/catalog/rebuild/footer_read.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -141,4 +142,79 @@ void ligi_orphans_remove_pack(lig_store *store, uint64_t pack)
     orphan_removal removal = {.store = store, .tidies = 1};
     if (!ligi_orphans_named(store, pack))
         (void)remove_orphan(&removal, pack);
+}
+
+/* --- packs that lost their last model --- */
+
+/* Packs are claimed together, to settle the catalog once; each claim is an open file. */
+enum { REMOVE_BATCH = 64 };
+
+static void log_kept(const lig_store *store, uint64_t pack, lig_status status)
+{
+    if (status != LIG_E_NOTFOUND && status != LIG_E_BUSY)
+        ligi_log(LIG_LOG_WARNING, "pack %016llx of %s could not be removed: %s",
+                 (unsigned long long)pack, store->uri, lig_error_text());
+}
+
+static size_t claim_dead(lig_store *store, ligi_count *counts, size_t count)
+{
+    ligi_volume *volume = store->volume;
+    size_t claimed = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (counts[i].record.models)
+            continue;
+        lig_status status = volume->ops->pack_claim(volume->self, counts[i].pack, &counts[i].claim);
+        claimed += status == LIG_OK;
+        if (status != LIG_OK)
+            log_kept(store, counts[i].pack, status);
+    }
+    return claimed;
+}
+
+/* A save that refers to a pack may have brought it back since the commit, and may have been killed
+ * over it: the look begins when all are claimed and the catalog is settled. */
+static lig_status release_named(lig_store *store, ligi_count *counts, size_t count)
+{
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_settle(store, NULL, LIGI_CATALOG_TIDY_NS));
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    for (size_t i = 0; i < count; i++) {
+        ligi_pack_record record;
+        if (counts[i].claim &&
+            ligi_catalog_view_pack(&view, counts[i].pack, &record) == LIG_E_NOTFOUND)
+            continue;
+        store->volume->ops->pack_close(counts[i].claim);
+        counts[i].claim = NULL;
+    }
+    ligi_catalog_view_end(&view);
+    return LIG_OK;
+}
+
+static void remove_batch(lig_store *store, ligi_count *counts, size_t count, uint64_t *freed)
+{
+    ligi_volume *volume = store->volume;
+    if (claim_dead(store, counts, count) == 0)
+        return;
+    lig_status looked = release_named(store, counts, count);
+    for (size_t i = 0; i < count; i++) {
+        if (counts[i].claim == NULL)
+            continue;
+        lig_status status = looked;
+        if (status == LIG_OK)
+            status = volume->ops->pack_remove(volume->self, counts[i].pack);
+        if (status == LIG_OK && freed)
+            *freed += counts[i].record.bytes;
+        if (status != LIG_OK)
+            log_kept(store, counts[i].pack, status);
+        volume->ops->pack_close(counts[i].claim);
+        counts[i].claim = NULL;
+    }
+}
+
+/* The commit stands: a pack that cannot be removed now, because a match pins it or otherwise, is a
+ * leftover for a later open or compact. */
+void ligi_orphans_remove_dead(lig_store *store, ligi_count *counts, size_t count, uint64_t *freed)
+{
+    for (size_t i = 0; i < count; i += REMOVE_BATCH)
+        remove_batch(store, counts + i, count - i < REMOVE_BATCH ? count - i : REMOVE_BATCH, freed);
 }

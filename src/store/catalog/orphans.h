@@ -2,7 +2,7 @@
 #ifndef LIGI_ORPHANS_H
 #define LIGI_ORPHANS_H
 
-#include "store/handle.h"
+#include "store/catalog/change.h"
 
 /* 1 when a snapshot names the pack or cannot be had. A hint: the commit of a killed process may not
  * show. */
@@ -21,5 +21,8 @@ lig_status ligi_orphans_remove(lig_store *store, uint64_t *packs, uint64_t *byte
 lig_status ligi_orphans_tidy(lig_store *store);
 /* Likewise, for one pack. */
 void ligi_orphans_remove_pack(lig_store *store, uint64_t pack);
+/* After a commit that changed these counts: removes the packs that no model names any more, and
+ * adds their bytes to *freed (may be NULL). */
+void ligi_orphans_remove_dead(lig_store *store, ligi_count *counts, size_t count, uint64_t *freed);
 
 #endif

@@ -1,7 +1,7 @@
 #include "store/catalog/search_index.h"
 
 #include "base/error.h"
-#include "store/catalog/graphs.h"
+#include "store/catalog/model_graphs.h"
 
 #include <math.h>
 #include <stdlib.h>

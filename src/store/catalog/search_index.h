@@ -5,7 +5,7 @@
 #define LIGI_SEARCH_INDEX_H
 
 #include "store/format/record.h"
-#include "store/search/layers.h"
+#include "store/search/layer_graph.h"
 #include "store/search/postings.h"
 
 struct ligi_graphs;

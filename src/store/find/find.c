@@ -1,7 +1,7 @@
 #include "store/find/find.h"
 #include "base/error.h"
 #include "base/map.h"
-#include "store/catalog/graphs.h"
+#include "store/catalog/model_graphs.h"
 #include "store/find/candidates.h"
 #include "store/load/read_ranges.h"
 #include "store/load/resolved_model.h"

@@ -3,7 +3,7 @@
 #define LIGI_FIND_H
 
 #include "store/handle.h"
-#include "store/search/layers.h"
+#include "store/search/layer_graph.h"
 
 /* lig_store_find without its check of the store and its time stamp. */
 lig_status ligi_find_layers(lig_store *store, const ligi_layers *asking,

@@ -1,5 +1,5 @@
 #include "base/error.h"
-#include "store/catalog/graphs.h"
+#include "store/catalog/model_graphs.h"
 #include "store/find/find.h"
 
 #include <stdlib.h>

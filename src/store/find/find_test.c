@@ -1,5 +1,5 @@
 #include "base/test.h"
-#include "store/search/layers.h"
+#include "store/search/layer_graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>

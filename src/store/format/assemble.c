@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "store/format/tiling.h"
+#include "store/format/tensor_boxes.h"
 #include "tensor/memory.h"
 #include "tensor/stride.h"
 #include "tensor/tensor.h"

@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/load/model.h"
-#include "store/search/pattern.h"
+#include "store/search/name_pattern.h"
 
 #include <math.h>
 #include <stdlib.h>

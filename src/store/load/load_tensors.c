@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "store/format/assemble.h"
 #include "store/format/slice.h"
-#include "store/format/tiling.h"
+#include "store/format/tensor_boxes.h"
 #include "store/load/read_ranges.h"
 #include "store/load/resolved_model.h"
 #include "store/load/target_check.h"

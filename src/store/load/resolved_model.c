@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "store/catalog/catalog_wait.h"
 #include "store/catalog/orphans.h"
-#include "store/format/labels.h"
+#include "store/format/metrics_and_tags.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "store/load/verify_checksums.h"
 
 #include "base/error.h"
-#include "store/format/hashing.h"
+#include "store/format/block_hashes.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/catalog/catalog_view.h"
-#include "store/catalog/event.h"
-#include "store/search/pattern.h"
+#include "store/catalog/commit_event.h"
+#include "store/search/name_pattern.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "store/catalog/fingerprint_index.h"
-#include "store/format/hashing.h"
+#include "store/format/block_hashes.h"
 #include "store/save/dedup_sources.h"
 #include "store/save/save_source.h"
 

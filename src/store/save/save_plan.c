@@ -1,8 +1,8 @@
 #include "store/save/save_plan.h"
 
 #include "base/error.h"
-#include "store/catalog/graphs.h"
-#include "store/format/labels.h"
+#include "store/catalog/model_graphs.h"
+#include "store/format/metrics_and_tags.h"
 #include "store/save/dedup_sources.h"
 #include "tensor/memory.h"
 #include "tensor/tensor.h"

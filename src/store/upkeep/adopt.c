@@ -1,7 +1,8 @@
 #include "store/upkeep/adopt.h"
 
 #include "base/error.h"
-#include "store/catalog/footers.h"
+#include "store/catalog/commit.h"
+#include "store/catalog/rebuild/catalog_from_footers.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "base/map.h"
 #include "store/catalog/change.h"
 #include "store/catalog/fingerprint_index.h"
-#include "store/catalog/notice.h"
+#include "store/catalog/rebuild/lost_notice.h"
 #include "store/upkeep/index_check.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 #include "store/upkeep/audit.h"
 
 #include "store/catalog/change.h"
+#include "store/catalog/commit.h"
 #include "store_scene.h"
 
 enum { LENGTH = 50000 };

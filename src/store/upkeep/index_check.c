@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "store/catalog/change.h"
-#include "store/catalog/graphs.h"
+#include "store/catalog/model_graphs.h"
 #include "store/catalog/search_index.h"
 
 #include <math.h>

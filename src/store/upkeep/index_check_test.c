@@ -1,8 +1,9 @@
 #include "store/upkeep/index_check.h"
 
 #include "store/catalog/change.h"
+#include "store/catalog/commit.h"
 #include "store/catalog/fingerprint_index.h"
-#include "store/catalog/graphs.h"
+#include "store/catalog/model_graphs.h"
 #include "store/catalog/search_index.h"
 #include "store_scene.h"
 

@@ -1,8 +1,9 @@
 #include "base/error.h"
 #include "store/catalog/change.h"
-#include "store/catalog/graphs.h"
+#include "store/catalog/commit.h"
+#include "store/catalog/model_graphs.h"
 #include "store/catalog/search_index.h"
-#include "store/format/labels.h"
+#include "store/format/metrics_and_tags.h"
 
 #include <stdlib.h>
 #include <string.h>

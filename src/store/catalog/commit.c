@@ -1,0 +1,104 @@
+#include "store/catalog/commit.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "store/catalog/catalog_wait.h"
+#include "store/catalog/orphans.h"
+
+#include <stdlib.h>
+
+/* Every refusal means that somebody else got on: this many in a row, or for this long, is no bad
+ * luck. */
+enum { COMMIT_TRIES = 1000 };
+/* So often a slow edit is made again before it keeps the others waiting. */
+enum { SLOW_TRIES = 3 };
+
+/* *locked becomes 0 with the commit, which ends the lock. */
+static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64_t version,
+                             int *locked)
+{
+    lig_catalog_op *ops = NULL;
+    lig_catalog_event *events = NULL;
+    LIG_TRY(ligi_calloc(&ops, change->count, sizeof *ops, "a change of the catalog"));
+    lig_status status =
+        ligi_calloc(&events, change->event_count, sizeof *events, "a change of the catalog");
+    for (size_t i = 0; i < change->count; i++) {
+        const ligi_change_op *op = &change->ops[i];
+        ops[i].key = change->bytes.data + op->key;
+        ops[i].key_bytes = op->key_bytes;
+        if (op->value != SIZE_MAX) {
+            ops[i].value = change->bytes.data + op->value;
+            ops[i].value_bytes = op->value_bytes;
+        }
+    }
+    for (size_t i = 0; i < change->event_count && status == LIG_OK; i++)
+        events[i] =
+            (lig_catalog_event){change->bytes.data + change->events[i].at, change->events[i].bytes};
+    if (status == LIG_OK) {
+        lig_catalog_edit edit = {.version = version,
+                                 .ops = ops,
+                                 .op_count = change->count,
+                                 .events = events,
+                                 .event_count = change->event_count,
+                                 .flags = change->flags};
+        *locked = 0;
+        status = store->volume->ops->catalog_commit(store->volume->self, &edit);
+    }
+    free(events);
+    free(ops);
+    return status;
+}
+
+static lig_status make_change(const ligi_commit *commit, ligi_change *change, uint64_t *version)
+{
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(commit->store, &view));
+    change->view = &view;
+    *version = view.version;
+    lig_status status = commit->edit(commit->context, &view, change);
+    if (status == LIG_OK)
+        status = ligi_change_finish(change);
+    ligi_catalog_view_end(&view);
+    change->view = NULL;
+    return status;
+}
+
+/* `locked`: the catalog is, and no longer when this returns. */
+static lig_status try_commit(const ligi_commit *commit, int locked)
+{
+    lig_store *store = commit->store;
+    ligi_change change = {.store = store};
+    uint64_t version;
+    lig_status status = make_change(commit, &change, &version);
+    if (status == LIG_OK && change.count)
+        status = commit_ops(store, &change, version, &locked);
+    if (locked)
+        store->volume->ops->catalog_unlock(store->volume->self);
+    if (status == LIG_OK)
+        ligi_orphans_remove_dead(store, change.counts, change.count_count, commit->freed);
+    ligi_change_fini(&change);
+    return status;
+}
+
+lig_status ligi_change_commit_as(const ligi_commit *commit)
+{
+    lig_store *store = commit->store;
+    const ligi_interrupt *interrupt = commit->interrupt ? commit->interrupt : &store->interrupt;
+    lig_status status = LIG_E_BUSY;
+    int64_t begin = ligi_now_ns(), end = begin + store->commit_ns;
+    for (int i = 0; i < COMMIT_TRIES && status == LIG_E_BUSY && (i == 0 || ligi_now_ns() < end);
+         i++) {
+        int lock = store->volume->ops->catalog_lock != NULL && (!commit->slow || i >= SLOW_TRIES);
+        status = lock ? ligi_catalog_lock(store, interrupt, end) : LIG_OK;
+        if (status == LIG_OK)
+            status = try_commit(commit, lock);
+    }
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_COMMIT, begin);
+    return status;
+}
+
+lig_status ligi_change_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed)
+{
+    const ligi_commit commit = {.store = store, .edit = edit, .context = context, .freed = freed};
+    return ligi_change_commit_as(&commit);
+}

@@ -1,0 +1,35 @@
+/* The graphs of one model, as bytes in its manifest and in the catalog. */
+#ifndef LIGI_MODEL_GRAPHS_H
+#define LIGI_MODEL_GRAPHS_H
+
+#include "store/catalog/catalog_view.h"
+#include "store/search/layer_graph.h"
+
+#define LIGI_GRAPHS_MAX 8
+
+/* Names are borrowed from what they were made of. Zeroed is empty. */
+typedef struct ligi_graphs {
+    ligi_layers graphs[LIGI_GRAPHS_MAX];
+    size_t count;
+} ligi_graphs;
+
+/* From a caller's: of different kinds. All of these fill zeroed graphs; ligi_graphs_fini also after
+ * a failure. */
+lig_status ligi_graphs_make(ligi_graphs *graphs, const lig_graph *from, size_t from_count,
+                            const lig_tensor *tensors, size_t count);
+/* From bytes that ligi_graphs_put wrote. LIG_E_CORRUPT when they are not. */
+lig_status ligi_graphs_get(const void *bytes, size_t size, ligi_graphs *graphs);
+/* The bytes of a model's graphs in the catalog, the view's while it is open; NULL when it has
+ * none. */
+lig_status ligi_graphs_bytes(const ligi_catalog_view *view, uint64_t id, const void **bytes,
+                             size_t *size);
+/* The graphs of a model in the catalog; none when it has none. */
+lig_status ligi_graphs_read(const ligi_catalog_view *view, uint64_t id, ligi_graphs *graphs);
+void ligi_graphs_fini(ligi_graphs *graphs);
+
+void ligi_graphs_put(ligi_writer *writer, const ligi_graphs *graphs);
+
+/* The graph of that kind; NULL when there is none. */
+const ligi_layers *ligi_graphs_kind(const ligi_graphs *graphs, const char *kind);
+
+#endif

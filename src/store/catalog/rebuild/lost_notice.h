@@ -1,0 +1,21 @@
+/* Notices: what happened to the catalog that no data shows, kept in it until a repair has reported
+ * it. */
+#ifndef LIGI_LOST_NOTICE_H
+#define LIGI_LOST_NOTICE_H
+
+#include "store/catalog/rebuild/catalog_from_footers.h"
+
+#define LIGI_NOTICE_BYTES 512
+
+/* A sentence that says what is lost with a catalog that had reached `version` (0: not known) and
+ * was made anew from `footers` (NULL: there were no packs). */
+void ligi_notice_lost(const ligi_footers *footers, const void *secret, uint64_t version,
+                      char text[LIGI_NOTICE_BYTES]);
+
+/* Fills `value` with the notice, which lies under *key. */
+void ligi_notice_put(ligi_writer *value, ligi_catalog_key *key, const char *text,
+                     const void *secret);
+/* *text lives as long as the item. */
+lig_status ligi_notice_get(const lig_catalog_item *item, const void *secret, const char **text);
+
+#endif

@@ -1,0 +1,22 @@
+/* Boxes of a tensor: whether they make it up, and what of them a slice needs. Pure. */
+#ifndef LIGI_TENSOR_BOXES_H
+#define LIGI_TENSOR_BOXES_H
+
+#include <ligament/store.h>
+
+/* A box of a tensor with `ndim` dimensions. */
+typedef struct ligi_tile {
+    const int64_t *start, *shape;
+} ligi_tile;
+
+/* LIG_E_MISMATCH, with a sentence, unless the tiles lie in a tensor of this shape and cover every
+ * element exactly once. The tiles are sorted by where they begin. */
+lig_status ligi_tiling_check(const int64_t *whole, uint32_t ndim, ligi_tile *tiles, size_t count);
+
+/* What slices of the whole (NULL: all of it) have in common with one tile: `within` are slices of
+ * the tile, and `first` tells which element of each of the asked slices the tile's first one is. 0
+ * when there is nothing. */
+int ligi_tiling_meet(const int64_t *whole, uint32_t ndim, const ligi_tile *tile,
+                     const lig_slice *slices, lig_slice *within, int64_t *first);
+
+#endif

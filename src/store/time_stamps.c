@@ -1,0 +1,112 @@
+#include "store/time_stamps.h"
+
+#include "base/error.h"
+#include "store/handle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[LIGI_STAMP_COUNT] = {"find", "load",  "save", "retire", "lookup",
+                                                    "read", "write", "sync", "commit"};
+
+void ligi_stamps_init(ligi_stamps *stamps)
+{
+    memset(stamps, 0, sizeof *stamps);
+    pthread_mutex_init(&stamps->lock, NULL);
+}
+
+void ligi_stamps_fini(ligi_stamps *stamps)
+{
+    for (int i = 0; i < LIGI_STAMP_COUNT; i++)
+        free(stamps->rings[i].pairs);
+    pthread_mutex_destroy(&stamps->lock);
+}
+
+/* A ring grows to its limit before it turns, so growing never has to straighten it. */
+static int make_room(ligi_stamp_ring *ring)
+{
+    if (ring->count < ring->capacity || ring->capacity == LIGI_STAMPS_MAX)
+        return 1;
+    size_t capacity = ring->capacity ? 2 * ring->capacity : 64;
+    int64_t *pairs = realloc(ring->pairs, capacity * 2 * sizeof *pairs);
+    if (pairs == NULL)
+        return 0;
+    ring->pairs = pairs;
+    ring->capacity = capacity;
+    return 1;
+}
+
+void ligi_stamps_note(ligi_stamps *stamps, enum ligi_stamp what, int64_t begin_ns)
+{
+    int64_t end_ns = ligi_now_ns();
+    pthread_mutex_lock(&stamps->lock);
+    ligi_stamp_ring *ring = &stamps->rings[what];
+    if (make_room(ring)) { /* a stamp that finds no memory is lost: the operation counts more */
+        size_t at = (ring->oldest + ring->count) % ring->capacity;
+        ring->pairs[2 * at] = begin_ns;
+        ring->pairs[2 * at + 1] = end_ns;
+        if (ring->count < ring->capacity)
+            ring->count++;
+        else
+            ring->oldest = (ring->oldest + 1) % ring->capacity;
+    }
+    pthread_mutex_unlock(&stamps->lock);
+}
+
+const char *lig_store_time_stamp_name(size_t index)
+{
+    return index < LIGI_STAMP_COUNT ? names[index] : NULL;
+}
+
+static lig_status find_name(const char *name, int *what)
+{
+    for (int i = 0; name && i < LIGI_STAMP_COUNT; i++)
+        if (strcmp(names[i], name) == 0) {
+            *what = i;
+            return LIG_OK;
+        }
+    return lig_fail(LIG_E_NOTFOUND,
+                    "there are no time stamps '%s'; known: find, load, save, retire, lookup, read, "
+                    "write, sync, commit",
+                    name ? name : "");
+}
+
+lig_status lig_store_time_stamps(lig_store *store, const char *name, int64_t **out, size_t *count)
+{
+    int what = 0;
+    LIG_TRY(ligi_store_usable(store));
+    LIG_TRY(find_name(name, &what));
+    int64_t *stamps = NULL;
+    pthread_mutex_lock(&store->stamps.lock);
+    const ligi_stamp_ring *ring = &store->stamps.rings[what];
+    lig_status status = ligi_calloc(&stamps, 2 * ring->count + 1, sizeof *stamps, "time stamps");
+    for (size_t i = 0; i < ring->count && status == LIG_OK; i++) {
+        size_t at = (ring->oldest + i) % ring->capacity;
+        memcpy(stamps + 2 * i, ring->pairs + 2 * at, 2 * sizeof *stamps);
+    }
+    if (status == LIG_OK) {
+        *out = stamps;
+        *count = 2 * ring->count;
+    }
+    pthread_mutex_unlock(&store->stamps.lock);
+    return status;
+}
+
+void lig_time_stamps_destroy(int64_t *stamps)
+{
+    free(stamps);
+}
+
+lig_status lig_store_clear_time_stamps(lig_store *store, const char *name)
+{
+    int what = -1;
+    LIG_TRY(ligi_store_usable(store));
+    if (name)
+        LIG_TRY(find_name(name, &what));
+    pthread_mutex_lock(&store->stamps.lock);
+    for (int i = 0; i < LIGI_STAMP_COUNT; i++)
+        if (what < 0 || what == i)
+            store->stamps.rings[i].count = store->stamps.rings[i].oldest = 0;
+    pthread_mutex_unlock(&store->stamps.lock);
+    return LIG_OK;
+}

@@ -1,0 +1,41 @@
+/* When a store's operations and their phases began and ended. Shared. */
+#ifndef LIGI_TIME_STAMPS_H
+#define LIGI_TIME_STAMPS_H
+
+#include "base/clock.h"
+
+#include <pthread.h>
+#include <stddef.h>
+
+enum ligi_stamp {
+    LIGI_STAMP_FIND,
+    LIGI_STAMP_LOAD,
+    LIGI_STAMP_SAVE,
+    LIGI_STAMP_RETIRE,
+    LIGI_STAMP_LOOKUP,
+    LIGI_STAMP_READ,
+    LIGI_STAMP_WRITE,
+    LIGI_STAMP_SYNC,
+    LIGI_STAMP_COMMIT,
+    LIGI_STAMP_COUNT
+};
+
+#define LIGI_STAMPS_MAX 65536
+
+typedef struct ligi_stamp_ring {
+    int64_t *pairs;
+    size_t capacity; /* in pairs */
+    size_t count, oldest;
+} ligi_stamp_ring;
+
+typedef struct ligi_stamps {
+    pthread_mutex_t lock; /* guards all below */
+    ligi_stamp_ring rings[LIGI_STAMP_COUNT];
+} ligi_stamps;
+
+void ligi_stamps_init(ligi_stamps *stamps);
+void ligi_stamps_fini(ligi_stamps *stamps);
+/* Notes what began at `begin_ns` (ligi_now_ns) and ends now. */
+void ligi_stamps_note(ligi_stamps *stamps, enum ligi_stamp what, int64_t begin_ns);
+
+#endif
