@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core, arguments, place, tensors
 from .description import Model, Report, TensorInfo
@@ -19,6 +19,9 @@ from .pending import PendingSaves
 from .progress import Bar, wanted
 from .ticket import Ticket, release_when_done
 from .watch import Watch
+
+if TYPE_CHECKING:
+    from .checkpoint.metric_history import Point
 
 _REPLACE = 1
 _SNAPSHOT_BYTES = 256 << 20
@@ -392,6 +395,19 @@ class Store:
         self._core.retire(_name_of(model))
 
     # --- history --------------------------------------------------------------------------------
+
+    def history(self, run: str = "default") -> list[Point]:
+        """The metrics of a run of `ligament.checkpoint.Checkpointer` by step (`.step`, `.metrics`),
+        also of checkpoints that its `keep` has removed."""
+        from .checkpoint import metric_history, runs
+
+        saved = runs.saved(self, runs.check(run))
+        if not saved:
+            there = runs.names(self)
+            raise NotFoundError(
+                f"run {run!r} has no checkpoint in {self.uri}; the runs there are {there}"
+            )
+        return metric_history.points(saved)
 
     def lineage(self, model: str | Model) -> Lineage:
         """Where a model comes from, and what comes from it."""

@@ -15,7 +15,7 @@ from ..load import Loader
 from ..store import Model, Store
 from ..ticket import Ticket
 from ..tree import decode
-from . import preemption, runs
+from . import metric_history, preemption, runs
 from .collective_save import CollectiveSave, Saving, State, own_parts
 from .ranks import Alone, Ranks, job
 from .retention import Retention
@@ -139,6 +139,7 @@ class Checkpointer:
             self._name(step),
             tensors.collect({**state.tree, **state.own}, with_frameworks=True),
             metrics=metrics,
+            meta=state.meta,
             replace=True,
             wait=wait,
             snapshot=snapshot,
@@ -170,7 +171,13 @@ class Checkpointer:
         if rank > 0:  # those of rank 0 are there for all
             shared = [n for n in given if n not in pieces and _is_own(given[n])]
             own |= own_parts(tree, shared)
-        return State(tree, own, set(pieces))
+        return State(tree, own, set(pieces), self._history_before(step) if rank == 0 else None)
+
+    def _history_before(self, step: int) -> dict[str, Any] | None:
+        """What the checkpoint of the step carries of those before it, which may be removed."""
+        if self._retention.keep is None:
+            return None
+        return metric_history.carried(self._saved(self.run), step)
 
     def _warn_of_later_steps(self, step: int) -> None:
         """Another process may have gone on with the run since this one restored it."""
@@ -395,10 +402,13 @@ class Checkpointer:
             )
         return self._retention.best_step(self._saved(self.run))
 
+    def history(self) -> list[metric_history.Point]:
+        """The metrics of this run by step (`.step`, `.metrics`), also of checkpoints that `keep`
+        has removed. Of a long run older points are thinned out."""
+        return metric_history.points(self._saved(self.run))
+
     def _saved(self, run: str) -> list[tuple[int, Model]]:
-        """A store may hold models of others as well, `step-10` among them."""
-        found = self.store.models(runs.pattern(run))
-        return [(s, m) for m in found if (s := runs.step_of(run, m.name)) is not None]
+        return runs.saved(self.store, run)
 
     def _name(self, step: int) -> str:
         return runs.name_of(self.run, step)

@@ -73,19 +73,20 @@ class Saving:
 
 @dataclass(frozen=True)
 class State:
-    """What a rank saves: a tree by part, what is this rank's own besides, and the parts of which
-    other ranks have other pieces."""
+    """What a rank saves: a tree by part, what is this rank's own besides, the parts of which other
+    ranks have other pieces, and the meta of the model (rank 0's counts)."""
 
     tree: dict[str, Any]
     own: dict[str, Any]
     pieces: set[str]
+    meta: dict[str, Any] | None = None
 
 
 class _Held:
     """What this rank has of a tree: names, local tensors and their boxes."""
 
     def __init__(self, state: State, rank: int) -> None:
-        own, self.pieces = state.own, state.pieces
+        own, self.pieces, self.meta = state.own, state.pieces, state.meta
         found = tensors.collect(state.tree, with_frameworks=True)
         self.node = _node(found)
         self.names, self.values = found.names, []
@@ -502,6 +503,7 @@ class _Save:
             blobs = tuple(base64.b64decode(part["part"], validate=True) for part in parts)
         except (ValueError, KeyError, TypeError) as error:
             raise Error(f"a rank sent what is no part: {error}") from None
-        options = (_REPLACE, None, self.metrics or None, None, None, structure, (), None, None)
+        meta = None if self.held.meta is None else json.dumps(self.held.meta, allow_nan=False)
+        options = (_REPLACE, None, self.metrics or None, None, meta, structure, (), None, None)
         self.joined = self.core.join(self.name, blobs, options)
         self.after()

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import _core, arguments
 from ..errors import InvalidError, UnsupportedError
-from ..store import Store
+from ..store import Model, Store
 
 DEFAULT = "default"
 _STEP = "step-"
@@ -68,6 +68,12 @@ def names(store: Store) -> list[str]:
         if step_of(run, model.name) is not None:
             found.add(run)
     return sorted(found)
+
+
+def saved(store: Store, run: str) -> list[tuple[int, Model]]:
+    """The checkpoints of a run. A store may hold models of others as well, `step-10` among them."""
+    found = store.models(pattern(run))
+    return [(step, m) for m in found if (step := step_of(run, m.name)) is not None]
 
 
 def hold(store: Store, run: str) -> _core.Lock | None:

@@ -184,6 +184,15 @@ def resume(rank: int, size: int, folder: str, name: str, stop: int, seed: int) -
     return {"losses": losses, "warnings": warnings}
 
 
+def history(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """Saves more steps than are kept; the metrics are those of rank 0."""
+    with Checkpointer(f"{folder}/store", keep=1, timeout=TIMEOUT) as ck:
+        for step in range(4):
+            ck.save(step, model={"w": torch.zeros(3)}, metrics={"loss": step + rank / 2})
+        found = [[point.step, point.metrics] for point in ck.history()]
+        return {"steps": ck.steps(), "history": found}
+
+
 def fine_tune(rank: int, size: int, folder: str, kind: str) -> dict[str, Any]:
     """Two saves between which a twentieth of the weights changes."""
     rows = 40

@@ -119,6 +119,12 @@ def test_buffers_are_those_of_one_rank(run: Run) -> None:
         assert answer == {"differing": [], "differed": rank > 0, "extra": [0.0]}
 
 
+def test_the_history_of_a_run_of_ranks(run: Run) -> None:
+    for answer in results(run("history", 2)):
+        want = [[step, {"loss": float(step)}] for step in range(4)]
+        assert answer == {"steps": [3], "history": want}
+
+
 def test_every_rank_continues_bit_for_bit(run: Run) -> None:
     pytest.importorskip("torchdata")
     folders = {"whole": [(1, 8)], "parts": [(1, 3), (5, 8)]}
