@@ -13,6 +13,7 @@ import pytest
 import torch
 from ligament.errors import InvalidError
 from ligament.pipe import Plan, pipe_model
+from ligament.pipe.report import svg
 from pipe_models import make
 from torch import nn
 
@@ -24,10 +25,27 @@ def plan() -> Plan:
     return pipe_model(*make("gpt2"), stages=3, profile="flops", memory_limit="1G")
 
 
+def test_heights_are_proportional_to_time(plan: Plan) -> None:
+    graph = svg.graph_panel(plan, 800.0)
+    found = ET.fromstring(f"<g>{''.join(graph.parts)}</g>")
+    heights = {int(e.get("data-node", "")): float(e.get("height", "")) for e in found.iter("rect")}
+    times = {i: n.forward_ms + n.backward_ms for i, n in enumerate(plan.graph.nodes)}
+    scale = sum(heights.values()) / sum(times.values())
+    assert all(abs(heights[i] - scale * times[i]) <= 0.02 for i in times)
+    columns = [0.0] * plan.stage_count
+    for i, node in enumerate(plan.graph.nodes):
+        columns[node.stage] += heights[i]
+    assert abs(max(columns) - svg.GRAPH_HEIGHT) < 1
+
+
+def test_a_notebook_shows_the_picture(plan: Plan) -> None:
+    assert ET.fromstring(plan._repr_html_()).tag == f"{SVG}svg"
+
+
 def test_svg_shows_every_block_and_event(plan: Plan, tmp_path: Path) -> None:
     root = ET.parse(plan.draw(tmp_path / "plan.svg")).getroot()
     rects = [e for e in root.iter(SVG + "rect")]
-    blocks = [e for e in rects if e.get("class") == "block"]
+    blocks = [e for e in rects if (e.get("class") or "").startswith("block")]
     assert len(blocks) == len(plan.graph.nodes)
     assert len([e for e in rects if e.get("class") == "event"]) == len(plan.simulate().events)
     words = "".join(e.text or "" for e in root.iter(SVG + "title"))

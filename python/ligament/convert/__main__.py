@@ -9,6 +9,7 @@ import os
 import sys
 
 from ..errors import Error
+from ..plural import count
 from . import Converted, convert, kind_of, program
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -60,8 +61,8 @@ def _is_for_program(words: list[str], into_folder: bool) -> bool:
     return between or files or folders
 
 
-def _size(count: int) -> str:
-    value, unit = float(count), 0
+def _size(bytes_: int) -> str:
+    value, unit = float(bytes_), 0
     while value >= 1023.95 and unit + 1 < len(_UNITS):
         value, unit = value / 1024, unit + 1
     return f"{value:.{1 if unit else 0}f} {_UNITS[unit]}"
@@ -82,7 +83,7 @@ def _tell(done: list[Converted], as_json: bool) -> None:
         )
         if not as_json:
             size = _size(one.bytes)
-            print(f"{one.source} -> {one.target}  {one.tensors} tensors, {size}")
+            print(f"{one.source} -> {one.target}  {count(one.tensors, 'tensor')}, {size}")
     if as_json:
         print(json.dumps(rows, indent=2))
 

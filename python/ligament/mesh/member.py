@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from .. import _core, environment, tensors
 from ..arguments import nanoseconds
 from ..errors import InvalidError, NoMemoryError, PeerError, TimeoutError, UnsupportedError
+from ..plural import count
 from ..tensors.dtypes import BYTES
 from ..ticket import Ticket
 
@@ -265,7 +266,9 @@ class Mesh:
         """Answers requests of one pull each with the first rows of a buffer, as many as the tensor
         at the same place has. All are tried; then the first failure is raised."""
         if len(tensors_vec) != len(handler_vec):
-            raise InvalidError(f"{len(tensors_vec)} tensors and {len(handler_vec)} handlers")
+            tensors = count(len(tensors_vec), "tensor")
+            raise InvalidError(f"{tensors} for {count(len(handler_vec), 'handler')}")
+
         rows = [int(one.shape[0]) for one in tensors_vec]
         batch = _core.Batch(("ret_buffer",), [ret_buffer])
         sent = False
@@ -405,8 +408,8 @@ class Mesh:
         state = "" if self._finalizer.alive else ", closed"
         place = self._place
         return (
-            f"<ligament.Mesh {self._role} {self._rank} of {place.workers} workers and "
-            f"{place.servers} servers at {place.address}{state}>"
+            f"<ligament.Mesh {self._role} {self._rank} of {count(place.workers, 'worker')} "
+            f"and {count(place.servers, 'server')} at {place.address}{state}>"
         )
 
 

@@ -26,6 +26,7 @@ from ligament.pipe.graph.blocks import Graph
 from ligament.pipe.graph.ir import Program
 from ligament.pipe.graph.trace import Trace, trace
 from ligament.pipe.report.report import Report, Timeline, make_report
+from ligament.plural import count
 
 if TYPE_CHECKING:
     from ligament.pipe.runtime.check import Check
@@ -154,10 +155,17 @@ class Plan:
         a = self.answer
         gap = a["bottleneck_ms"] / a["lower_bound_ms"] - 1 if a["lower_bound_ms"] else 0.0
         return (
-            f"Plan({self.model_name}: {self.stage_count} stages on {self.device_count} devices, "
+            f"Plan({self.model_name}: {count(self.stage_count, 'stage')} on "
+            f"{count(self.device_count, 'device')}, "
             f"{a['method']}, bottleneck {a['bottleneck_ms']:.3f} ms ({gap:.1%} over the bound), "
             f"cut {a['cut_bytes']:.0f} bytes)"
         )
+
+    def _repr_html_(self) -> str:
+        """The picture, for notebooks."""
+        from ligament.pipe.report.draw import picture
+
+        return picture(self)
 
     @property
     def stage_count(self) -> int:
@@ -342,7 +350,8 @@ class Plan:
         a = self.answer
         return [
             f"made by Ligament: method {a['method']}, seed {self.options.seed}, "
-            f"schedule {self.options.schedule} with {self.options.microbatches} micro-batches",
+            f"schedule {self.options.schedule} with "
+            f"{count(self.options.microbatches, 'micro-batch', 'micro-batches')}",
             f"stages on devices: {', '.join(str(d) for d in a['stage_device'])}",
         ]
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ligament.errors import InvalidError
+from ligament.plural import count
 
 FIGURES = (
     "forward_ms",
@@ -79,7 +80,10 @@ class Graph:
 
     def __repr__(self) -> str:
         work = sum(n.forward_ms + n.backward_ms for n in self.nodes)
-        return f"Graph({len(self.nodes)} nodes, {len(self.edges)} edges, {work:.3f} ms)"
+        return (
+            f"Graph({count(len(self.nodes), 'node')}, {count(len(self.edges), 'edge')}, "
+            f"{work:.3f} ms)"
+        )
 
     def as_json(self) -> dict[str, Any]:
         """A dict that `from_json`, `ligament.pipe.partition` and `ligament partition` read."""

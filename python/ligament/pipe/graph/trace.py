@@ -16,6 +16,7 @@ from ligament.pipe.graph.blocks import Graph
 from ligament.pipe.graph.capture import Captured, capture
 from ligament.pipe.graph.from_export import convert
 from ligament.pipe.graph.ir import Program, State
+from ligament.plural import count
 
 
 @dataclass(slots=True)
@@ -31,7 +32,8 @@ class Trace:
 
     def __repr__(self) -> str:
         name = type(self.program.model).__name__
-        return f"Trace({name}: {len(self.program.ops)} operations in {len(self.graph)} blocks)"
+        ops, blocks = len(self.program.ops), len(self.graph)
+        return f"Trace({name}: {count(ops, 'operation')} in {count(blocks, 'block')})"
 
 
 def _names(basic_blocks: Iterable[type | str] | type | str) -> tuple[str, ...]:

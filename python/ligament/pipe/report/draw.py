@@ -11,6 +11,7 @@ from ligament import _core
 from ligament.errors import InvalidError, UnsupportedError
 from ligament.pipe.report import svg
 from ligament.pipe.report.report import Timeline, amount
+from ligament.plural import count
 
 if TYPE_CHECKING:
     from ligament.pipe.plan import Plan
@@ -134,7 +135,8 @@ def timelines(plan: Plan) -> list[Timeline]:
 
 
 def _title(plan: Plan) -> str:
-    return f"{plan.model_name} in {plan.stage_count} stages on {plan.device_count} devices"
+    stages, devices = count(plan.stage_count, "stage"), count(plan.device_count, "device")
+    return f"{plan.model_name} in {stages} on {devices}"
 
 
 def _summary(plan: Plan) -> list[tuple[str, str]]:

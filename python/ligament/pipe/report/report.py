@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ligament.plural import count
+
 if TYPE_CHECKING:
     from ligament.pipe.plan import Plan
 
@@ -96,7 +98,8 @@ class Report:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.model}: {len(self.stages)} stages on {len(self.memory_bytes)} devices, "
+            f"{self.model}: {count(len(self.stages), 'stage')} on "
+            f"{count(len(self.memory_bytes), 'device')}, "
             f"method {self.method}",
             f"bottleneck   {self.bottleneck_ms:.3f} ms, bound {self.lower_bound_ms:.3f} ms, "
             f"gap {self.gap:.2%}" + (" (proven optimal)" if self.optimal else ""),
@@ -168,7 +171,8 @@ def make_report(plan: Plan) -> Report:
         load_ms=a["device_ms"],
         tied=[tie.name for tie in plan.graph.ties],
         opaque=dict(plan.trace.program.opaque) if plan.trace else {},
-        runs=f"{plan.options.schedule}, {plan.options.microbatches} micro-batches",
+        runs=f"{plan.options.schedule}, "
+        f"{count(plan.options.microbatches, 'micro-batch', 'micro-batches')}",
         stages=rows,
     )
 

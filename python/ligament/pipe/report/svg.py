@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ligament.pipe.graph.blocks import Node
 from ligament.pipe.report.report import Timeline, amount
+from ligament.plural import count
 
 if TYPE_CHECKING:
     from ligament.pipe.plan import Plan
@@ -23,6 +24,7 @@ STYLE = """
 .lig .frame { fill: none; stroke: var(--line); }
 .lig .back { fill: var(--back); }
 .lig .block { stroke: var(--back); stroke-width: .6; }
+.lig .thin { stroke: none; }
 .lig .block:hover, .lig .event:hover { stroke: var(--ink); }
 .lig .flow { fill: none; stroke: var(--soft); opacity: .35; }
 .lig .flow:hover { opacity: 1; stroke: #d92d20; }
@@ -107,9 +109,9 @@ def graph_panel(plan: Plan, width: float) -> Panel:
     for node in plan.graph.nodes:
         columns[node.stage].append(node)
     loads = [sum(n.forward_ms + n.backward_ms for n in column) for column in columns]
-    least = min(3.0, GRAPH_HEIGHT / max(len(c) for c in columns) / 2)
-    rooms = [GRAPH_HEIGHT - least * len(c) for c in columns]
-    scale = min((r / w for r, w in zip(rooms, loads, strict=True) if w > 0), default=0.0)
+    # Without any times all blocks have the same height.
+    equal = 0.0 if any(loads) else GRAPH_HEIGHT / max(len(c) for c in columns)
+    scale = GRAPH_HEIGHT / (max(loads) or 1.0)
     bottom = 0.0
     place: dict[int, tuple[float, float, float]] = {}
     blocks: list[str] = []
@@ -120,7 +122,7 @@ def graph_panel(plan: Plan, width: float) -> Panel:
         panel.add(text(x, top - 8, f"stage {stage}", ""))
         panel.add(text(x + bar, top - 8, f"{loads[stage]:.4g} ms", "soft small", "end"))
         for node in column:
-            height = least + scale * (node.forward_ms + node.backward_ms)
+            height = equal + scale * (node.forward_ms + node.backward_ms)
             blocks.append(_block(node, index_of[id(node)], x, y, bar, height))
             place[index_of[id(node)]] = (x, y + height / 2, x + bar)
             y += height
@@ -135,7 +137,7 @@ def _block(node: Node, index: int, x: float, y: float, width: float, height: flo
     box = tag(
         "rect",
         title(describe(node)),
-        class_="block",
+        class_="block" if height > 2 else "block thin",
         data_node=index,
         x=x,
         y=y,
@@ -217,7 +219,8 @@ def _bar(x: float, y: float, width: float, share: float, stages: list[int], word
 def timeline_panel(line: Timeline, width: float) -> Panel:
     """A lane a device; dark is backward, pale the part of it that can wait."""
     panel = Panel(
-        f"{line.schedule}, {line.microbatches} micro-batches: {line.step_ms:.4g} ms a step, "
+        f"{line.schedule}, {count(line.microbatches, 'micro-batch', 'micro-batches')}: "
+        f"{line.step_ms:.4g} ms a step, "
         f"bubble {line.bubble:.1%}"
     )
     left, top = 70.0, panel.height

@@ -28,6 +28,7 @@ from ligament.pipe.graph import nest
 from ligament.pipe.graph.ir import Meta
 from ligament.pipe.report.report import Event
 from ligament.pipe.runtime import split_backward
+from ligament.plural import count
 
 if TYPE_CHECKING:
     from ligament.pipe.plan import Plan
@@ -57,7 +58,8 @@ def pipeline(
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if size != plan.device_count:
         raise InvalidError(
-            f"the plan is for {plan.device_count} devices, but the group has {size} ranks"
+            f"the plan is for {count(plan.device_count, 'device')}, but the group has "
+            f"{count(size, 'rank')}"
         )
     place = (
         torch.device(device) if device is not None else plan.program.device or torch.device("cpu")
