@@ -1,4 +1,4 @@
-/* Ligament: changes of a store as they are committed, and how to interrupt a wait. Part of store.h.
+/* Ligament: changes of a store as they are committed, how to interrupt a wait, and progress. Part of store.h.
  *
  *     lig_watch *watch;
  *     lig_event event;
@@ -68,6 +68,17 @@ LIG_API void lig_watch_close(lig_watch *watch);
  * ends with LIG_E_CLOSED, and nothing is changed. NULL, the default: such a call waits until its deadline. The hook
  * must not call the library. Set it before other threads use the store. */
 LIG_API void lig_store_set_interrupt(lig_store *store, int (*hook)(void *context), void *context);
+
+/* Called on the thread of the call between two reads, with the bytes read so far and the bytes of all models. Other
+ * than 0 ends the call with LIG_E_CLOSED. */
+typedef struct lig_progress {
+    int (*hook)(void *context, uint64_t done, uint64_t total);
+    void *context;
+} lig_progress;
+
+/* lig_store_check with progress; NULL: none. */
+LIG_API lig_status lig_store_check_progress(lig_store *store, uint32_t flags, const lig_progress *progress,
+                                            lig_report **report);
 
 #ifdef __cplusplus
 }

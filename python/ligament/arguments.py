@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping
 from typing import Any, SupportsFloat, SupportsIndex
 
@@ -9,6 +10,8 @@ from .errors import InvalidError
 
 _UNITS = {"ms": 10**6, "us": 10**3}
 _LONGEST_NS = 2**62
+
+Tag = str | int | float  # a value of a tag, as callers write it
 
 
 def name(value: Any, what: str = "the name of a model") -> str:
@@ -28,16 +31,26 @@ def metrics(value: Any) -> dict[str, float] | None:
 
 
 def tags(value: Any, removable: bool = False) -> dict[str, Any] | None:
-    """Words by name; None for none. `removable`: a word may be None."""
+    """Texts by name; None for none. A number is kept as its text, 0.1 as "0.1", and True as "true".
+    `removable`: a value may be None."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise TypeError(f"tags are words by name, {{'run': 'a'}}, not {_kind(value)}")
-    for key, one in value.items():
-        name(key, "the name of a tag")
-        if not (removable and one is None):
-            name(one, f"the tag {key!r}")
-    return dict(value)
+        raise TypeError(f"tags are texts by name, {{'run': 'a'}}, not {_kind(value)}")
+    return {
+        name(key, "the name of a tag"): None if removable and one is None else _tag(key, one)
+        for key, one in value.items()
+    }
+
+
+def _tag(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if isinstance(value, numbers.Real):
+        return repr(float(value))
+    return name(value, f"the tag {key!r}")
 
 
 def nanoseconds(value: Any, what: str, least: float = 0, forever: bool = False) -> int:

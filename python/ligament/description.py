@@ -7,7 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import _core, tensors
+from . import _core, notebook, tensors
+from .plural import count
 
 if TYPE_CHECKING:
     from .store import Store
@@ -112,8 +113,11 @@ class Model:
         return hash((self.id, self._store.uri))
 
     def __repr__(self) -> str:
-        count = self._core.tensor_count
-        return f"<ligament.Model {self.name!r} of {count} tensors, {self.bytes} bytes>"
+        tensors = count(self._core.tensor_count, "tensor")
+        return f"<ligament.Model {self.name!r} of {tensors}, {count(self.bytes, 'byte')}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.model(self)
 
 
 def _info(row: _core.StoredTensor, rows: list[_core.StoredTensor]) -> TensorInfo:

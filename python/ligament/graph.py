@@ -7,6 +7,7 @@ from typing import Any
 
 from . import _core, tensors
 from .errors import InvalidError
+from .plural import count
 from .tensors import Layers, Signature
 
 Edge = tuple[str, str] | tuple[str, int, str]
@@ -125,7 +126,7 @@ class Graph:
         return len(self._layers.names)
 
     def __repr__(self) -> str:
-        counts = f"{len(self)} layers, {len(self._layers.calls)} calls"
+        counts = f"{count(len(self), 'layer')}, {count(len(self._layers.calls), 'call')}"
         return f"<ligament.Graph {self.kind} of {counts}>"
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+from . import _core, notebook
 from .description import Model, TensorInfo
 from .errors import InvalidError
 from .graph import Graph
 from .load import Loader, Result
+from .plural import count
 
 if TYPE_CHECKING:
     from .store import Store
@@ -82,8 +83,12 @@ class Match:
 
     def __repr__(self) -> str:
         held = "" if self.expires else ", released" if self._core.released else ", not pinned"
-        what = f"{self.length} of {len(self._graph)} layers"
-        return f"<ligament.Match with {self._core.model.name!r}: {what}, {self.bytes} bytes{held}>"
+        what = f"{self.length} of {count(len(self._graph), 'layer')}"
+        what += f", {count(self.bytes, 'byte')}{held}"
+        return f"<ligament.Match with {self._core.model.name!r}: {what}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.match(self, len(self._graph))
 
 
 class _Leased:

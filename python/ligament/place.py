@@ -30,4 +30,4 @@ def with_options(uri: str, options: str) -> str:
 
 def with_mode(uri: str, mode: str) -> str:
     """The URI that opens the store in a mode; `a` is the default."""
-    return uri if mode == "a" else with_options(uri, f"mode={mode}")
+    return uri if mode == "a" else with_options(uri, f"mode={'w' if mode == 'x' else mode}")

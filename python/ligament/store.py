@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _core, arguments, place, tensors
+from . import _core, arguments, notebook, place, tensors
 from .description import Model, Report, TensorInfo
 from .errors import Error, InvalidError, NotFoundError
 from .export import SHARD_BYTES, export, renamed
@@ -28,11 +28,12 @@ _SNAPSHOT_BYTES = 256 << 20
 
 
 class Store:
-    """A place that keeps models by name."""
+    """A place that keeps models by name. `mode`: "r" reads and writes nothing, "x" (or "w") creates
+    a new store and fails if there is one, "a" opens it or creates it."""
 
     def __init__(self, uri: str | bytes | os.PathLike[str], mode: str = "a") -> None:
-        if mode not in ("r", "w", "a"):
-            raise InvalidError(f"mode {mode!r}: it is 'r', 'w' or 'a'")
+        if mode not in ("r", "w", "x", "a"):
+            raise InvalidError(f"mode {mode!r}: expected 'r', 'a', or 'x' ('w' is the same)")
         self._given = place.absolute(os.fsdecode(uri))
         self._mode = mode
         self._saves = PendingSaves()
@@ -65,9 +66,12 @@ class Store:
         state = " (closed)" if self._closed else ""
         return f"ligament.Store({self._given!r}, mode={self._mode!r}){state}"
 
+    def _repr_html_(self) -> str:
+        return repr(self) if self._closed else notebook.store(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        # A store made with "w" exists by now.
-        return (Store, (self._given, "a" if self._mode == "w" else self._mode))
+        # A store made with "x" exists by now.
+        return (Store, (self._given, "r" if self._mode == "r" else "a"))
 
     def wait(self) -> None:
         """Waits for the save in the background; its failure is raised once."""
@@ -85,7 +89,7 @@ class Store:
         parent: str | Model | None = None,
         match: Match | None = None,
         metrics: Mapping[str, float] | None = None,
-        tags: Mapping[str, str] | None = None,
+        tags: Mapping[str, arguments.Tag] | None = None,
         meta: Any = None,
         graph: Graph | Sequence[Graph] | None = None,
         args: tuple[Any, ...] | None = None,
@@ -125,7 +129,7 @@ class Store:
         *,
         parent: str | None = None,
         metrics: Mapping[str, float] | None = None,
-        tags: Mapping[str, str] | None = None,
+        tags: Mapping[str, arguments.Tag] | None = None,
         meta: Any = None,
         replace: bool = False,
         wait: bool = True,
@@ -291,7 +295,7 @@ class Store:
         args: tuple[Any, ...] | None = None,
         kwargs: dict[str, Any] | None = None,
         *,
-        tags: Mapping[str, str] | None = None,
+        tags: Mapping[str, arguments.Tag] | None = None,
         exclude: Iterable[str | Model] = (),
         prefer: str | None = "val_acc",
         k: int = 1,
@@ -308,7 +312,7 @@ class Store:
         passed = [exclude] if isinstance(exclude, (str, Model)) else exclude
         found = self._core.find(
             graph._core,
-            dict(tags) if tags else None,
+            arguments.tags(tags) or None,
             tuple(one.name if isinstance(one, Model) else one for one in passed),
             prefer,
             k,
@@ -325,7 +329,7 @@ class Store:
     def models(
         self,
         name: str | None = None,
-        tags: Mapping[str, str] | None = None,
+        tags: Mapping[str, arguments.Tag] | None = None,
         order: str | None = None,
         limit: int | None = None,
     ) -> list[Model]:
@@ -464,9 +468,16 @@ class Store:
 
     # --- care -----------------------------------------------------------------------------------
 
-    def check(self, repair: bool = False) -> Report:
-        """Reads everything and compares it with its checksums."""
-        return Report(**self._core.check(repair))
+    def check(self, repair: bool = False, *, progress: bool | None = None) -> Report:
+        """Reads everything and compares it with its checksums; `repair` mends what can be derived:
+        counts, leftover files, a lost index."""
+        with Bar("checking", 0, wanted(progress)) as bar:
+
+            def show(done: int, total: int) -> None:
+                bar.total = max(total, 1)
+                bar.update(done)
+
+            return Report(**self._core.check(repair, show))
 
     def compact(self) -> Report:
         """Removes leftovers of dead writers and packs that nobody uses."""

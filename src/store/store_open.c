@@ -246,7 +246,7 @@ static lig_status found_catalog(lig_store *store)
     uint64_t version;
     lig_status status = read_header(store, &version);
     if (status == LIG_OK && store->mode == 'w')
-        return lig_fail(LIG_E_EXISTS, "there is a store at %s already; mode=w makes a new one",
+        return lig_fail(LIG_E_EXISTS, "there is a store at %s already (mode=a opens it)",
                         store->uri);
     if (status != LIG_E_NOTFOUND)
         return status;
@@ -257,8 +257,8 @@ static lig_status found_catalog(lig_store *store)
         return packs ? LIG_OK : lig_fail(LIG_E_NOTFOUND, "there is no store at %s", store->uri);
     }
     if (store->mode == 'w' && packs)
-        return lig_fail(LIG_E_EXISTS, "there are packs at %s already; mode=w makes a new store",
-                        store->uri);
+        return lig_fail(LIG_E_EXISTS,
+                        "there are packs at %s already (mode=a opens them as a store)", store->uri);
     status = make_catalog(store, packs, version);
     if (status == LIG_E_BUSY) /* somebody else made it at the same moment */
         status = store->mode == 'w' ? lig_fail(LIG_E_EXISTS,

@@ -24,8 +24,8 @@ TREE = {"w": np.ones(3)}
         ({"metrics": {"loss": None}}, "the metric 'loss' is a number, not None"),
         ({"metrics": {"loss": np.ones(2)}}, "the metric 'loss' is a number, not ndarray"),
         ({"metrics": {3: 1.0}}, "the name of a metric is a str, not int"),
-        ({"tags": "run"}, "tags are words by name"),
-        ({"tags": {"run": 3}}, "the tag 'run' is a str, not int"),
+        ({"tags": "run"}, "tags are texts by name"),
+        ({"tags": {"run": [3]}}, "the tag 'run' is a str, not list"),
         ({"tags": {3: "a"}}, "the name of a tag is a str, not int"),
     ],
 )
@@ -43,6 +43,15 @@ def test_numbers_of_any_kind_are_metrics(store: ligament.Store) -> None:
     model = store.save("m", TREE, metrics=given, tags={"run": "a"})
     assert model.metrics == {"a": 0.5, "b": 1.0, "c": 3.0, "d": 1.0}
     assert store.update("m", tags={"run": None}).tags == {}
+
+
+def test_numbers_are_tags(store: ligament.Store) -> None:
+    given = {"seed": 3, "lr": 0.1, "amp": True, "width": np.int64(8), "run": "a"}
+    model = store.save("m", TREE, tags=given)
+    assert model.tags == {"seed": "3", "lr": "0.1", "amp": "true", "width": "8", "run": "a"}
+    assert [m.name for m in store.models(tags={"seed": 3, "lr": 0.1, "amp": True})] == ["m"]
+    assert store.models(tags={"seed": 4}) == []
+    assert store.update("m", tags={"seed": 4, "amp": None}).tags["seed"] == "4"
 
 
 def test_names(store: ligament.Store) -> None:

@@ -344,31 +344,58 @@ static PyObject *report_dict(lig_report *report)
     return result;
 }
 
-static PyObject *care(ligi_py_store *self, int compact, uint32_t flags)
+static PyObject *reported(ligi_py_store *self, lig_status status, lig_report *report)
 {
-    lig_store *store = ligi_py_store_enter(self);
-    lig_report *report = NULL;
-    lig_status status;
-    if (!store)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = compact ? lig_store_compact(store, &report) : lig_store_check(store, flags, &report);
-    Py_END_ALLOW_THREADS
     PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
     return result ? report_dict(report) : NULL;
 }
 
-static PyObject *store_check(PyObject *object, PyObject *repair)
+/* Called without the GIL on the thread that called the library. */
+static int call_progress(void *context, uint64_t done, uint64_t total)
 {
-    int yes = PyObject_IsTrue(repair);
-    return yes < 0 ? NULL : care((ligi_py_store *)object, 0, yes ? LIG_CHECK_REPAIR : 0);
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *result = PyErr_CheckSignals() < 0
+                           ? NULL
+                           : PyObject_CallFunction(context, "KK", (unsigned long long)done,
+                                                   (unsigned long long)total);
+    Py_XDECREF(result);
+    PyGILState_Release(gil);
+    return result == NULL;
+}
+
+static PyObject *store_check(PyObject *object, PyObject *args)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    int repair;
+    PyObject *hook;
+    if (!PyArg_ParseTuple(args, "pO", &repair, &hook))
+        return NULL;
+    lig_store *store = ligi_py_store_enter(self);
+    if (!store)
+        return NULL;
+    lig_report *report = NULL;
+    lig_status status;
+    lig_progress progress = {call_progress, hook};
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_store_check_progress(store, repair ? LIG_CHECK_REPAIR : 0, &progress, &report);
+    Py_END_ALLOW_THREADS
+    return reported(self, status, report);
 }
 
 static PyObject *store_compact(PyObject *object, PyObject *unused)
 {
+    ligi_py_store *self = (ligi_py_store *)object;
     (void)unused;
-    return care((ligi_py_store *)object, 1, 0);
+    lig_store *store = ligi_py_store_enter(self);
+    if (!store)
+        return NULL;
+    lig_report *report = NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_store_compact(store, &report);
+    Py_END_ALLOW_THREADS
+    return reported(self, status, report);
 }
 
 static PyMethodDef methods[] = {
@@ -396,7 +423,8 @@ static PyMethodDef methods[] = {
      "lineage(name or id) -> (Model, [ancestor], [child])"},
     {"time_stamps", ligi_py_store_time_stamps, METH_O, "time_stamps(name or None) -> dict"},
     {"clear_time_stamps", ligi_py_store_clear_time_stamps, METH_O, NULL},
-    {"check", store_check, METH_O, "check(repair) -> report"},
+    {"check", store_check, METH_VARARGS,
+     "check(repair, progress) -> report; progress(done, total) is called between reads"},
     {"compact", store_compact, METH_NOARGS, "compact() -> report"},
     {"stat", store_stat, METH_NOARGS, "stat() -> dict"},
     {NULL, NULL, 0, NULL},

@@ -23,6 +23,8 @@ typedef struct check_run {
     lig_store *store;
     ligi_report *report;
     uint32_t flags;
+    const lig_progress *progress; /* or NULL */
+    uint64_t read, total;         /* bytes, for the progress */
     uint8_t *buffer;
     uint64_t *ids;
     size_t id_count, id_capacity;
@@ -42,6 +44,15 @@ static int is_damage(lig_status status)
 
 /* --- bytes against checksums --- */
 
+static lig_status advance(check_run *self, uint64_t bytes)
+{
+    self->read += bytes;
+    if (self->progress == NULL ||
+        self->progress->hook(self->progress->context, self->read, self->total) == 0)
+        return LIG_OK;
+    return lig_fail(LIG_E_CLOSED, "the check of %s was interrupted", self->store->uri);
+}
+
 /* Reads tensor `index` alone; what does not fit becomes a problem. */
 static lig_status verify_one(check_run *self, ligi_fetch *fetch, size_t index)
 {
@@ -54,6 +65,7 @@ static lig_status verify_one(check_run *self, ligi_fetch *fetch, size_t index)
         if (is_damage(status))
             return ligi_report_add(self->report, "%s", lig_error_text());
         LIG_TRY(status);
+        LIG_TRY(advance(self, bytes));
     }
     return LIG_OK;
 }
@@ -73,7 +85,9 @@ static lig_status verify_batch(check_run *self, ligi_fetch *fetch, size_t first,
     if (status == LIG_OK)
         status = ligi_fetch_run(fetch);
     fetch->count = 0;
-    if (status == LIG_OK || !is_damage(status))
+    if (status == LIG_OK)
+        return advance(self, used);
+    if (!is_damage(status))
         return status;
     for (size_t i = first; i < end; i++)
         if (fetch->model->manifest.tensors[i].tied < 0)
@@ -474,10 +488,21 @@ static lig_status check(check_run *self)
 
 lig_status lig_store_check(lig_store *store, uint32_t flags, lig_report **report)
 {
+    return lig_store_check_progress(store, flags, NULL, report);
+}
+
+lig_status lig_store_check_progress(lig_store *store, uint32_t flags, const lig_progress *progress,
+                                    lig_report **report)
+{
     LIG_TRY(flags & LIG_CHECK_REPAIR ? ligi_store_writable(store) : ligi_store_usable(store));
     if (flags & ~LIG_CHECK_REPAIR)
         return lig_fail(LIG_E_INVALID, "unknown flags %#x for a check", flags);
-    check_run self = {.store = store, .flags = flags};
+    check_run self = {.store = store, .flags = flags, .progress = progress};
+    if (progress) {
+        lig_store_stats stats;
+        LIG_TRY(lig_store_stat(store, &stats));
+        self.total = stats.bytes;
+    }
     LIG_TRY(ligi_report_create(&self.report));
     lig_status status = check(&self);
     free(self.buffer);

@@ -1,0 +1,37 @@
+"""`python -m ligament` is the program `ligament` of the same installation."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+_NAME = "ligament"
+
+
+def _candidates() -> Iterator[Path]:
+    """Where the program may be, most certain first: in a source tree, where the installer put it,
+    and where scripts are."""
+    yield Path(__file__).parent / "bin" / _NAME
+    try:
+        files = importlib.metadata.files("ligament") or ()
+    except importlib.metadata.PackageNotFoundError:
+        files = ()
+    yield from (Path(str(file.locate())) for file in files if file.parts[-2:] == ("bin", _NAME))
+    yield Path(sysconfig.get_path("scripts")) / _NAME
+
+
+def main() -> None:
+    """Replaces this process with the program."""
+    for path in _candidates():
+        if path.is_file() and os.access(path, os.X_OK):
+            sys.stdout.flush()
+            os.execv(path, ["ligament", *sys.argv[1:]])
+    sys.exit("ligament: the program 'ligament' is missing: install the package ligament again")
+
+
+if __name__ == "__main__":
+    main()
