@@ -32,6 +32,12 @@ install(DIRECTORY include/tmci DESTINATION ${root}include FILES_MATCHING PATTERN
 install(FILES "${CMAKE_BINARY_DIR}/ligament.pc" DESTINATION ${root}lib/pkgconfig)
 install(FILES cmake/ligament-config.cmake "${CMAKE_BINARY_DIR}/ligament-config-version.cmake"
   DESTINATION ${root}lib/cmake/ligament)
-if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/cli/ligament.1")
-  install(FILES cli/ligament.1 DESTINATION ${root}share/man/man1)
+# Beside bin/, where `man` and bash-completion look for what belongs to a program on the PATH.
+if(DEFINED SKBUILD)
+  set(share_folder "${SKBUILD_DATA_DIR}/share")
+else()
+  set(share_folder share)
 endif()
+install(FILES cli/ligament.1 DESTINATION "${share_folder}/man/man1")
+install(FILES cli/ligament.bash DESTINATION "${share_folder}/bash-completion/completions"
+  RENAME ligament)

@@ -107,6 +107,15 @@ def test_program(place, tmp_path):
         assert program.read(4) == b"\x7fELF", "no Python starts before the program does"
 
 
+def test_what_belongs_to_the_program(place, tmp_path):
+    """The manual page and the completion are where `man` and bash look for those of a PATH."""
+    assert (place / "share/man/man1/ligament.1").read_text().startswith(".TH LIGAMENT")
+    completion = place / "share/bash-completion/completions/ligament"
+    assert "complete " in completion.read_text()
+    said = run(place, place / "bin/python", "-m", "ligament", "--version", cwd=tmp_path)
+    assert said == run(place, place / "bin/ligament", "--version", cwd=tmp_path)
+
+
 def test_builds_against_it(place, tmp_path):
     """The wheel carries headers, library, ligament.pc: a program is linked against them."""
     said = run(place, place / "bin/ligament", "info", "--cflags", "--libs", cwd=tmp_path).split()

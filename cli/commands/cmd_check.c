@@ -43,13 +43,25 @@ static void print(const lig_report *report)
     putchar('\n');
 }
 
+static int show_progress(void *context, uint64_t done, uint64_t total)
+{
+    cli_bar *bar = context;
+    bar->total = total;
+    cli_bar_add(bar, done - bar->done);
+    return 0;
+}
+
 static lig_status check(const cli_call *call, const cli_place *place, size_t *left)
 {
     int repair = cli_has(call, "repair");
     lig_store *store;
     lig_report *report;
     LIG_TRY(cli_place_open(place, repair ? "x" : "r", &store));
-    lig_status status = lig_store_check(store, repair ? LIG_CHECK_REPAIR : 0, &report);
+    cli_bar bar;
+    cli_bar_start(&bar, call, "checking", 0);
+    lig_status status = lig_store_check_progress(store, repair ? LIG_CHECK_REPAIR : 0,
+                                                 &(lig_progress){show_progress, &bar}, &report);
+    cli_bar_end(&bar);
     if (status == LIG_OK) {
         call->json ? put_json(report) : print(report);
         *left = report->problem_count > report->repaired

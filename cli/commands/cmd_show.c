@@ -1,4 +1,5 @@
 #include "batch.h"
+#include "formats/plain_values.h"
 #include "output/summary.h"
 
 #include <stdlib.h>
@@ -27,6 +28,29 @@ static void print_pairs(const lig_model *model)
         cli_put_escaped(stdout, model->tags[i].value);
         putchar('\n');
     }
+}
+
+enum { VALUES_SHOWN = 16, VALUE_COLUMNS = 60 };
+
+static void print_value(void *context, const char *path, const char *json)
+{
+    size_t *count = context;
+    if ((*count)++ >= VALUES_SHOWN)
+        return;
+    printf("%-9s ", *count == 1 ? "values" : "");
+    cli_put_escaped(stdout, path);
+    fputs(" = ", stdout);
+    cli_put_cut(stdout, json, VALUE_COLUMNS);
+    putchar('\n');
+}
+
+static lig_status print_values(const lig_model *model)
+{
+    size_t count = 0;
+    LIG_TRY(cli_plain_values(model->structure, &(cli_plain_visit){print_value, &count}));
+    if (count > VALUES_SHOWN)
+        printf("%-9s and %zu more (--json prints all)\n", "", count - VALUES_SHOWN);
+    return LIG_OK;
 }
 
 static void print_head(const lig_model *model)
@@ -122,10 +146,19 @@ static void put_names(cli_json_writer *writer, const char *key, lig_model *const
     cli_json_close(writer, ']');
 }
 
-static void put_json(cli_json_writer *writer, const lig_model *model, const lig_lineage *lineage)
+static void put_value(void *context, const char *path, const char *json)
+{
+    cli_json_put_raw(context, path, json);
+}
+
+static lig_status put_json(cli_json_writer *writer, const lig_model *model,
+                           const lig_lineage *lineage)
 {
     cli_json_open(writer, NULL, '{');
     cli_put_model(writer, model);
+    cli_json_open(writer, "values", '{');
+    LIG_TRY(cli_plain_values(model->structure, &(cli_plain_visit){put_value, writer}));
+    cli_json_close(writer, '}');
     if (lineage != NULL) {
         put_names(writer, "ancestors", lineage->ancestors, lineage->ancestor_count);
         put_names(writer, "children", lineage->children, lineage->child_count);
@@ -142,19 +175,19 @@ static void put_json(cli_json_writer *writer, const lig_model *model, const lig_
     }
     cli_json_close(writer, ']');
     cli_json_close(writer, '}');
+    return LIG_OK;
 }
 
 /* `lineage` is NULL for a model that is not in a store. */
 static lig_status show_model(const lig_model *model, const lig_lineage *lineage,
                              cli_json_writer *writer, size_t index)
 {
-    if (writer != NULL) {
-        put_json(writer, model, lineage);
-        return LIG_OK;
-    }
+    if (writer != NULL)
+        return put_json(writer, model, lineage);
     if (index > 0)
         putchar('\n');
     print_head(model);
+    LIG_TRY(print_values(model));
     if (lineage != NULL)
         print_lineage(lineage);
     return print_tensors(model);
@@ -201,8 +234,7 @@ static lig_status show_file(const cli_place *place, cli_json_writer *writer, siz
     LIG_TRY(cli_batch_from_file(&batch, place));
     lig_status status = cli_alloc(&tensors, batch.count, sizeof *tensors);
     if (status == LIG_OK) {
-        lig_model model = {
-            .name = place->uri, .parent_name = "", .tensors = tensors, .structure = ""};
+        lig_model model = {.name = place->uri, .parent_name = "", .tensors = tensors};
         for (size_t i = 0; i < batch.count; i++)
             tensors[i] = (lig_stored_tensor){.tensor = batch.tensors[i], .tied = -1};
         model.tensor_count = batch.count;
@@ -211,6 +243,7 @@ static lig_status show_file(const cli_place *place, cli_json_writer *writer, siz
         model.metric_count = batch.metric_count;
         model.tags = batch.tags;
         model.tag_count = batch.tag_count;
+        model.structure = batch.structure != NULL ? batch.structure : "";
         model.meta = batch.meta != NULL ? batch.meta : "";
         status = show_model(&model, NULL, writer, (*index)++);
         free(tensors);
@@ -261,7 +294,7 @@ static int run(cli_call *call)
 const cli_command cli_cmd_show = {
     .name = "show",
     .usage = "STORE#NAME... | STORE | FILE.safetensors | FILE.npz",
-    .summary = "Shows a model and its tensors, or a summary of a store",
+    .summary = "Shows a model, its plain values and its tensors, or a summary of a store",
     .details = "A pattern (STORE#run/*) selects several models. --json prints an array with one "
                "object each.",
     .word_min = 1,
