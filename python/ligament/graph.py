@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _core, tensors
@@ -148,3 +148,21 @@ def graphs_for(
         except Exception:
             continue
     return ()
+
+
+def graphs_of_parts(parts: Mapping[str, Any]) -> tuple[_core.Graph, ...]:
+    """What a checkpoint is saved with: the graphs of its models, each under the name of its part. A
+    part called "model" comes first, so that a search prefers it to an average of the same
+    architecture. A part whose graph cannot be made, and a stage of a pipeline, has none."""
+    made: dict[str, Layers] = {}
+    for name in sorted(parts, key=lambda name: name != "model"):
+        part = parts[name]
+        if not tensors.is_model(part) or getattr(part, "IS_PART_OF_A_MODEL", False):
+            continue
+        try:
+            found = tensors.graphs(part, None, None, None)
+        except Exception:  # saved without one: only a search would miss it
+            continue
+        for one in found:
+            made.setdefault(one.kind, Layers(one.kind)).add(one, f"{name}.")
+    return tuple(Graph._made(one)._core for one in made.values())

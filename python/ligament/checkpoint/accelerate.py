@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import _core, tensors
 from ..errors import MismatchError, PeerError, UnsupportedError
+from ..graph import graphs_of_parts
 from ..load import Loader
 from ..store import Store
 from . import model_link, runs
@@ -84,6 +85,12 @@ class Hooks:
             tags={"accelerate": group, **self._tag(), **model_link.tags_for(folder)},
             replace=True,
             progress=False,
+            related=(
+                graphs_of_parts(
+                    {f"{kind}.{i}": one for kind, all_ in self._all() for i, one in enumerate(all_)}
+                ),
+                None,
+            ),
         )
         model_link.write(os.path.join(folder, _LINK), self.store.uri, name)
         self._prune(group)

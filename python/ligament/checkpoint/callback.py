@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import _core, arguments, plugins, tensors
 from ..errors import InvalidError, NotFoundError, UnsupportedError
+from ..graph import graphs_for
 from ..store import Model, Store
 from . import retention, runs
 from .ranks import job
@@ -159,6 +160,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
             meta={"epoch": self.epoch, "batches": self.batches},
             replace=True,
             progress=False,
+            related=(graphs_for(self.model, None, None, None), None),
         )
         if self.keep is None:
             return

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import _core, tensors
 from ..errors import BusyError, InvalidError, NotFoundError
+from ..graph import graphs_of_parts
 from ..load import Loader
 from ..store import Model, Store
 from ..ticket import Ticket
@@ -121,6 +122,7 @@ class Checkpointer:
         parameter name: every rank passes its own."""
         collective = self._job()
         rank = collective.ranks.rank if collective else 0
+        graphs = graphs_of_parts(parts) if rank == 0 else ()
         state = None if collective else self._state(step, rng, extra, parts, rank)
         if state is not None and any(map(tensors.is_distributed, tensors.leaves(state.tree))):
             collective = CollectiveSave(self.store, Alone(self._timeout))
@@ -133,6 +135,7 @@ class Checkpointer:
                 wait=wait,
                 snapshot=(snapshot, snapshot_bytes),
                 after=lambda: self._prune(step),
+                graphs=graphs,
             )
         assert state is not None
         result: Model | Ticket[Model] = self.store._save(
@@ -146,6 +149,7 @@ class Checkpointer:
             snapshot_bytes=snapshot_bytes,
             progress=progress,
             after=lambda: self._prune(step),
+            related=(graphs, None),
         )
         return result
 

@@ -209,8 +209,10 @@ class CollectiveSave:
         wait: bool,
         snapshot: tuple[str | None, int],
         after: Callable[[], None],
+        graphs: tuple[_core.Graph, ...] = (),
     ) -> Model | Saving:
-        """Saves what all ranks hold as one model; `state` gives what this one does."""
+        """Saves what all ranks hold as one model; `state` gives what this one does. The graphs are
+        those of rank 0."""
         number, call = self._next(), f"save '{name}'"
         try:
             held = _Held(state(), self.ranks.rank)
@@ -226,6 +228,7 @@ class CollectiveSave:
             with self._leaving(number):
                 plan = (number, held.said, self._agree(number, call, held.said))
         work = _Save(self, number, call, name, held, dict(metrics or {}), after)
+        work.graphs = graphs
         work.plan, work.known = plan, plan[0] if known else None
         saves = self.store._saves
         with saves.turn():
@@ -386,6 +389,7 @@ class _Save:
         self.held, self.metrics, self.after = held, metrics, after
         self.known: int | None = None  # the call whose plan is used again
         self.plan: _Plan | None = None
+        self.graphs: tuple[_core.Graph, ...] = ()
         self.arena: _core.Memory | None = None
         self.joined: _core.Model | None = None  # at rank 0
 
@@ -504,6 +508,7 @@ class _Save:
         except (ValueError, KeyError, TypeError) as error:
             raise Error(f"a rank sent what is no part: {error}") from None
         meta = None if self.held.meta is None else json.dumps(self.held.meta, allow_nan=False)
-        options = (_REPLACE, None, self.metrics or None, None, meta, structure, (), None, None)
+        metrics = self.metrics or None
+        options = (_REPLACE, None, metrics, None, meta, structure, self.graphs, None, None)
         self.joined = self.core.join(self.name, blobs, options)
         self.after()

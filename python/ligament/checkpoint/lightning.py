@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import _core, tensors
 from ..errors import NotFoundError, UnsupportedError
+from ..graph import graphs_of_parts
 from ..load import Loader
 from ..store import Store
 from . import model_link, runs
@@ -41,10 +42,19 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
     """Checkpoints of a Trainer as models of the store at `uri`. `wait=False` saves in the
     background; the next save and the end of the Trainer wait for it. With a `run` the names of
     its models begin with that, and the process that saves is the only one that may write the run
-    until the Trainer ends."""
+    until the Trainer ends. With `model`, the module that is trained, its checkpoints are found by
+    `Store.find`."""
 
-    def __init__(self, uri: _Path | Store, wait: bool = True, *, run: str | None = None) -> None:
+    def __init__(
+        self,
+        uri: _Path | Store,
+        wait: bool = True,
+        *,
+        run: str | None = None,
+        model: Any = None,
+    ) -> None:
         super().__init__()
+        self._model = model
         self.run = None if run is None else runs.check(run)
         self._lock: _core.Lock | None = None
         self.store = uri if isinstance(uri, Store) else Store(uri)
@@ -68,6 +78,7 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
             replace=True,
             wait=self.wait,
             progress=False,
+            related=(graphs_of_parts({"state_dict": self._model}), None),
             after=lambda: model_link.write(path, self.store.uri, name),
         )
 

@@ -35,6 +35,15 @@ class Layers:
         self.calls.append((layer, list(inputs)))
         return len(self.calls) - 1
 
+    def add(self, other: Layers, prefix: str) -> None:
+        """Adds the layers and calls of another graph, whose tensors have `prefix` before their
+        names here."""
+        layers, calls = len(self.names), len(self.calls)
+        for name, signature in zip(other.names, other.signatures, strict=True):
+            self.layer(prefix + name, signature)
+        for layer, inputs in other.calls:
+            self.call(layers + layer, [(calls + call, output) for call, output in inputs])
+
 
 def text_of(value: str | bytes) -> bytes:
     """A user's signature; nothing of ours begins like that."""
