@@ -288,9 +288,9 @@ static lig_status make_segment(ligi_file_log *log, const ligi_clog_position *aft
 
     memcpy(header.id, log->id, sizeof header.id);
     ligi_segment_header_put(&header, head);
+    LIG_TRY(ligi_clog_folder_create(&log->folder, name, &fd));
     if (log->head.page != NULL)
         ligi_head_rolling(&log->head);
-    LIG_TRY(ligi_clog_folder_create(&log->folder, name, &fd));
     lig_status status = ligi_write_all(fd, head, sizeof head, 0);
     if (status == LIG_OK && bytes > 0)
         status = ligi_write_all(fd, records, bytes, sizeof head);
@@ -458,6 +458,11 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at, ligi_c
 
 /* --- appending --- */
 
+static int is_full(int number)
+{
+    return number == ENOSPC || number == EDQUOT;
+}
+
 lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uint64_t bytes,
                                  int frees, int64_t timeout_ns)
 {
@@ -467,8 +472,13 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
         *at = ligi_clog_before_number(at->version, at->chain);
         return LIG_OK;
     }
-    if (at->offset > log->segment_bytes)
-        LIG_TRY(ligi_file_log_roll(log, at, timeout_ns));
+    if (at->offset > log->segment_bytes) {
+        lig_status rolled = ligi_file_log_roll(log, at, timeout_ns);
+        /* On a full disk this segment has the room that is kept, and a new one would need more. */
+        if (rolled != LIG_OK && (!frees || !is_full(lig_error_number()) ||
+                                 ligi_head_segment(&log->head) != at->segment))
+            return rolled;
+    }
     LIG_TRY(ligi_clog_segment_file(log, at->segment, &file));
     off_t end = lseek(file->fd, 0, SEEK_END);
     uint64_t size = end < 0 ? 0 : (uint64_t)end, step = size / 4;
@@ -518,6 +528,19 @@ lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, cons
     return LIG_OK;
 }
 
+/* The next segment was not made. It may have its name all the same: then it counts, and whoever
+ * writes next finds it; otherwise this one is the last, as before. */
+static lig_status stay(ligi_file_log *log, const ligi_clog_position *at, lig_status status)
+{
+    ligi_failure failure;
+    uint64_t next;
+
+    ligi_failure_take(&failure, status);
+    if (next_segment(log, at->segment, &next) == LIG_OK && next == UINT64_MAX)
+        ligi_head_segment_set(&log->head, at->segment);
+    return ligi_failure_publish(&failure);
+}
+
 /* Also where commits are not synced: who wants that may use the next segment, and a commit there is
  * durable only with those before it. */
 lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int64_t timeout_ns)
@@ -531,7 +554,9 @@ lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int64_
     if (status == LIG_E_BUSY)
         return replace_segment(log, at);
     LIG_TRY(status);
-    LIG_TRY(make_segment(log, at, NULL, 0));
+    status = make_segment(log, at, NULL, 0);
+    if (status != LIG_OK)
+        return stay(log, at, status);
     at->segment = at->version + 1;
     at->offset = LIGI_SEGMENT_HEADER_BYTES;
     at->last = 0;

@@ -1,0 +1,166 @@
+/* A full disk: a small tmpfs of this process's own, with nothing left on it. Models can be retired
+ * and packs compacted, wherever the log stands; afterwards saves succeed again. */
+#include "store_folder.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { LARGE = 40000, SMALL = 500 }; /* floats: in a pack, in the catalog */
+
+static float values[LARGE];
+static int mounted;
+
+static void put_file(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t put = fd < 0 ? 0 : write(fd, text, strlen(text));
+    (void)put;
+    if (fd >= 0)
+        close(fd);
+}
+
+/* A space of mounts that nobody else sees; 0 where that is not permitted. */
+static int own_mounts(void)
+{
+    char text[64];
+    uid_t user = geteuid();
+    gid_t group = getegid();
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+        return 0;
+    put_file("/proc/self/setgroups", "deny");
+    snprintf(text, sizeof text, "0 %lu 1", (unsigned long)user);
+    put_file("/proc/self/uid_map", text);
+    snprintf(text, sizeof text, "0 %lu 1", (unsigned long)group);
+    put_file("/proc/self/gid_map", text);
+    return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+}
+
+static int set_up(void **state)
+{
+    char *folder = strdup("/tmp/ligament-full-XXXXXX");
+    *state = folder;
+    if (folder == NULL || mkdtemp(folder) == NULL)
+        return -1;
+    mounted = mounted && mount("ligament", folder, "tmpfs", 0, "size=4m") == 0;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    if (mounted)
+        umount2(*state, MNT_DETACH);
+    remove_folder(*state);
+    free(*state);
+    return 0;
+}
+
+static lig_status save(lig_store *store, int number, int64_t floats)
+{
+    char name[16];
+    lig_tensor tensor = scene_tensor("t", values, &floats);
+    snprintf(name, sizeof name, "m%d", number);
+    values[0] = (float)number;
+    return lig_store_save(store, name, &tensor, 1, NULL);
+}
+
+/* Saves until nothing more fits, takes the rest, and returns how many models there are. */
+static int fill(lig_store *store, const char *folder)
+{
+    static const uint8_t page[4096] = {1};
+    char path[64];
+    struct statvfs room;
+    int count = 0;
+    while (save(store, count, LARGE) == LIG_OK)
+        count++;
+    assert_int_equal(lig_error_number(), ENOSPC);
+    while (save(store, count, SMALL) == LIG_OK)
+        count++;
+    assert_int_equal(lig_error_number(), ENOSPC);
+    snprintf(path, sizeof path, "%s/rest", folder);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    while (write(fd, page, sizeof page) == (ssize_t)sizeof page)
+        ;
+    close(fd);
+    assert_int_equal(statvfs(folder, &room), 0);
+    assert_int_equal(room.f_bavail, 0);
+    return count;
+}
+
+static void compact(lig_store *store)
+{
+    lig_report *report;
+    assert_ok(lig_store_compact(store, &report));
+    lig_report_destroy(report);
+}
+
+static void free_all(const char *folder, const char *options, int again)
+{
+    char uri[128], name[16];
+    lig_store *store;
+    if (!mounted)
+        skip();
+    snprintf(uri, sizeof uri, "%s/store?%s", folder, options);
+    assert_ok(lig_store_open(&store, uri));
+    int count = fill(store, folder);
+    assert_true(count > 20);
+    if (again) {
+        lig_store_close(store);
+        assert_ok(lig_store_open(&store, uri));
+    }
+    compact(store);
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "m%d", i);
+        assert_ok(lig_store_retire(store, name));
+    }
+    compact(store);
+    assert_ok(save(store, 0, LARGE));
+    lig_report *report;
+    assert_ok(lig_store_check(store, 0, &report));
+    assert_int_equal(report->problem_count, 0);
+    lig_report_destroy(report);
+    lig_store_close(store);
+}
+
+static void large_log(void **state)
+{
+    free_all(*state, "log=64M", 0);
+}
+
+/* The segment is past its limit: the next commit would begin a new one. */
+static void small_log(void **state)
+{
+    free_all(*state, "log=64K", 0);
+}
+
+static void smallest_log(void **state)
+{
+    free_all(*state, "log=4K", 0);
+}
+
+static void opened_again(void **state)
+{
+    free_all(*state, "log=64K", 1);
+}
+
+static void quiet(void *context, lig_log_level level, const char *text)
+{
+    (void)context, (void)level, (void)text;
+}
+
+int main(void)
+{
+    lig_log_set(quiet, NULL); /* of checkpoints that have no room */
+    mounted = own_mounts();
+    if (!mounted)
+        print_message("mounts are not permitted here: no disk is filled\n");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(large_log, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(small_log, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(smallest_log, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(opened_again, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
