@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import ligament
 import numpy as np
 import pytest
 from ligament import Store
@@ -188,3 +189,15 @@ def test_values_of_a_damaged_record_are_lost_by_name(tmp_path: Path) -> None:
         assert len(problems) == 1
         store.retire("medium")
         assert store.check().problems == [] and names(store) == ["small"]
+
+
+def test_messages_about_files_of_the_log_have_their_path(tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    make_store(place)
+    for name in ("head", "numbered"):
+        path = place / "log" / name
+        path.unlink(missing_ok=True)
+        path.mkdir()
+        with pytest.raises(ligament.Error, match=f"{place}/log/{name} is a folder"):
+            Store(place)
+        path.rmdir()

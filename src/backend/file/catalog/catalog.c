@@ -77,9 +77,9 @@ static lig_status open_head(ligi_file_catalog *self)
 {
     int shared = self->log.numbered != 0, fd;
 
-    lig_status status = ligi_entry_open(shared ? self->index_fd : self->folder_fd,
-                                        shared ? self->index_fd : self->log.folder.fd, self->place,
-                                        LIGI_NAME_HEAD, O_RDWR | O_CREAT, &fd);
+    lig_status status = ligi_entry_open(
+        shared ? self->index_fd : self->folder_fd, shared ? self->index_fd : self->log.folder.fd,
+        shared ? self->place : self->log.folder.log_place, LIGI_NAME_HEAD, O_RDWR | O_CREAT, &fd);
     if (status == LIG_E_DENIED && lig_error_number() != 0)
         return ligi_fail_errno(lig_error_number(),
                                "%s/" LIGI_NAME_LOG " cannot be written (mode=r reads only)",

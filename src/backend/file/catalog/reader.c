@@ -181,8 +181,8 @@ static lig_status copy_shared(ligi_file_reader *self, private_index *made)
     uint64_t txnid;
     int head, from;
 
-    LIG_TRY(ligi_entry_open(self->folder_fd, self->log.folder.fd, self->place, LIGI_NAME_HEAD,
-                            O_RDONLY, &head));
+    LIG_TRY(ligi_entry_open(self->folder_fd, self->log.folder.fd, self->log.folder.log_place,
+                            LIGI_NAME_HEAD, O_RDONLY, &head));
     lig_status status = ligi_entry_open(self->folder_fd, self->folder_fd, self->place,
                                         LIGI_NAME_INDEX, O_RDONLY, &from);
     if (status == LIG_OK) {

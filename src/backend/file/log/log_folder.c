@@ -23,6 +23,8 @@
 lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const char *place,
                                  int sync, int read_only)
 {
+    size_t bytes = strlen(place) + sizeof "/" LIGI_NAME_LOG;
+
     memset(folder, 0, sizeof *folder);
     folder->fd = -1;
     folder->store_fd = store_fd;
@@ -30,6 +32,8 @@ lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const c
     folder->sync = sync;
     folder->read_only = read_only;
     pthread_mutex_init(&folder->lock, NULL);
+    LIG_TRY(ligi_alloc(&folder->log_place, bytes, "the name of a folder"));
+    snprintf(folder->log_place, bytes, "%s/" LIGI_NAME_LOG, place);
     if (!read_only && ligi_entry_mkdir(store_fd, LIGI_NAME_LOG) && sync)
         LIG_TRY(ligi_folder_sync(store_fd, place));
     return ligi_entry_folder(store_fd, place, LIGI_NAME_LOG, &folder->fd);
@@ -59,6 +63,8 @@ void ligi_clog_folder_forked(ligi_clog_folder *folder)
 void ligi_clog_folder_close(ligi_clog_folder *folder)
 {
     ligi_clog_folder_forked(folder);
+    free(folder->log_place);
+    folder->log_place = NULL;
     pthread_mutex_destroy(&folder->lock);
 }
 
@@ -109,7 +115,7 @@ static lig_status open_descriptor(const ligi_clog_folder *folder, ligi_name_kind
     int only = folder->read_only || folder->numbered || kind == LIGI_NAME_CHECKPOINT;
 
     ligi_clog_folder_name(kind, number, name);
-    LIG_TRY(ligi_entry_open(folder->store_fd, folder->fd, folder->place, name,
+    LIG_TRY(ligi_entry_open(folder->store_fd, folder->fd, folder->log_place, name,
                             only ? O_RDONLY : O_RDWR, fd));
     if (only)
         return LIG_OK;

@@ -23,6 +23,7 @@ typedef struct ligi_clog_folder {
     int store_fd;      /* borrowed */
     int fd;            /* of the folder "log" */
     const char *place; /* borrowed; of the store */
+    char *log_place;   /* of the folder, for sentences about its files */
     int sync, read_only;
     int numbered; /* segments have several hosts as readers and nobody writes to them again */
 

@@ -91,7 +91,7 @@ lig_status ligi_numbering_read(const ligi_clog_folder *folder, ligi_numbering *n
     size_t got;
     int fd;
 
-    LIG_TRY(ligi_entry_open(folder->store_fd, folder->fd, folder->place, LIGI_NAME_NUMBERED,
+    LIG_TRY(ligi_entry_open(folder->store_fd, folder->fd, folder->log_place, LIGI_NAME_NUMBERED,
                             O_RDONLY, &fd));
     lig_status status = ligi_clog_pread(folder, fd, bytes, sizeof bytes, 0, &got);
     close(fd);
@@ -159,7 +159,7 @@ static lig_status look_at_number(const ligi_clog_folder *folder, const char *fin
     *ours = -1;
     ligi_numbered_revalidate(folder);
     lig_status status =
-        ligi_entry_open(folder->store_fd, folder->fd, folder->place, final, O_RDONLY, &fd);
+        ligi_entry_open(folder->store_fd, folder->fd, folder->log_place, final, O_RDONLY, &fd);
     if (status == LIG_E_NOTFOUND)
         return LIG_OK;
     LIG_TRY(status);
