@@ -24,6 +24,8 @@ void cli_batch_fini(cli_batch *batch)
     if (batch->map != NULL)
         munmap(batch->map, batch->map_bytes);
     lig_view_destroy(batch->view);
+    lig_graphs_destroy(batch->stored_graphs);
+    cli_graphs_fini(&batch->parsed_graphs);
     for (size_t i = 0; i < batch->part_count; i++)
         cli_batch_fini(&batch->parts[i]);
     free(batch->parts);
@@ -107,9 +109,16 @@ static lig_status take_view(cli_batch *batch)
 
 lig_status cli_batch_from_store(cli_batch *batch, lig_store *store, const char *model)
 {
+    lig_ref *ref;
     *batch = (cli_batch){0};
-    LIG_TRY(lig_store_map(store, model, 0, &batch->view));
-    lig_status status = take_view(batch);
+    LIG_TRY(lig_store_resolve(store, model, &ref));
+    lig_status status = lig_ref_map(ref, 0, &batch->view);
+    if (status == LIG_OK)
+        status = lig_ref_graphs(ref, &batch->stored_graphs, &batch->graph_count);
+    batch->graphs = batch->stored_graphs;
+    if (status == LIG_OK)
+        status = take_view(batch);
+    lig_ref_release(ref);
     if (status != LIG_OK)
         cli_batch_fini(batch);
     return status;

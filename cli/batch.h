@@ -4,6 +4,7 @@
 #define CLI_BATCH_H
 
 #include "cli.h"
+#include "formats/graphs_json.h"
 #include "formats/json.h"
 
 typedef struct cli_file { /* a file beside the weights (formats/side_files.h) */
@@ -22,12 +23,16 @@ typedef struct cli_batch { /* embedded; zero-initialised is valid and empty */
     const char *meta, *structure; /* NULL for none */
     cli_file *files;
     size_t file_count;
+    const lig_graph *graphs;
+    size_t graph_count;
 
     /* Memory that the pointers above refer to; freed by fini. */
     int64_t *shapes;
     char **texts;
     size_t text_count;
     cli_json *json, *metric_json;
+    lig_graph *stored_graphs; /* of a model in a store */
+    cli_graphs parsed_graphs; /* of a file */
     void *map;
     size_t map_bytes;
     lig_view *view;
@@ -51,8 +56,8 @@ typedef struct cli_renaming {
     size_t rename_count;
 } cli_renaming;
 
-/* LIG_E_NOTFOUND for a part, prefix or name that no tensor has. The structure of a binding's tree
- * is dropped: its names no longer exist. */
+/* LIG_E_NOTFOUND for a part, prefix or name that no tensor has. Layers of graphs are renamed
+ * likewise. The structure of a binding's tree is dropped: its names no longer exist. */
 lig_status cli_batch_rename(cli_batch *batch, const cli_renaming *renaming);
 
 /* Loads a model of a store, mapped and verified. */

@@ -66,20 +66,21 @@ static lig_status strip_prefix(cli_batch *batch, const char *prefix)
     return found > 0 ? LIG_OK : lig_fail(LIG_E_NOTFOUND, "no tensor name begins with '%s'", prefix);
 }
 
-static lig_status rename_one(cli_batch *batch, lig_tensor *tensor, const cli_renaming *renaming,
+/* Replaces *name by the first renaming that fits, and counts its use. */
+static lig_status rename_one(cli_batch *batch, const char **name, const cli_renaming *renaming,
                              size_t *used)
 {
     for (size_t i = 0; i < renaming->rename_count; i++) {
         const lig_tag *rename = &renaming->renames[i];
         const char *rest;
-        char *text, *name;
-        if (!is_below(tensor->name, rename->name, &rest))
+        char *text, *made;
+        if (!is_below(*name, rename->name, &rest))
             continue;
         LIG_TRY(cli_format(&text, "%s%s", rename->value, rest));
-        lig_status status = cli_batch_text(batch, text, strlen(text), &name);
+        lig_status status = cli_batch_text(batch, text, strlen(text), &made);
         free(text);
         LIG_TRY(status);
-        tensor->name = name;
+        *name = made;
         used[i]++;
         return LIG_OK;
     }
@@ -92,13 +93,108 @@ static lig_status rename_all(cli_batch *batch, const cli_renaming *renaming)
     lig_status status = LIG_OK;
     LIG_TRY(cli_alloc(&used, renaming->rename_count, sizeof *used));
     for (size_t i = 0; i < batch->count && status == LIG_OK; i++)
-        status = rename_one(batch, &batch->tensors[i], renaming, used);
+        status = rename_one(batch, &batch->tensors[i].name, renaming, used);
     for (size_t i = 0; i < renaming->rename_count && status == LIG_OK; i++)
         if (used[i] == 0)
             status = lig_fail(LIG_E_NOTFOUND, "no tensor is named '%s' or is below it",
                               renaming->renames[i].name);
     free(used);
     return status;
+}
+
+/* --- graphs ---------------------------------------------------------------------------------- */
+
+typedef struct graph_parts { /* a copy that is changed; the batch owns the memory */
+    lig_layer *layers;
+    lig_call *calls;
+    uint32_t *layer_at, *call_at; /* new indexes; UINT32_MAX: left out */
+    size_t *used;
+} graph_parts;
+
+static lig_status make_parts(cli_batch *batch, const lig_graph *graph, size_t renames,
+                             graph_parts *parts)
+{
+    char *memory[5];
+    size_t sizes[5] = {graph->layer_count * sizeof(lig_layer), graph->call_count * sizeof(lig_call),
+                       graph->layer_count * sizeof(uint32_t), graph->call_count * sizeof(uint32_t),
+                       (renames + 1) * sizeof(size_t)};
+    for (int i = 0; i < 5; i++) {
+        static const char nothing[1];
+        LIG_TRY(cli_batch_text(batch, nothing, 0, &memory[i]));
+        char *grown = realloc(memory[i], sizes[i] + 1);
+        if (grown == NULL)
+            return lig_fail(LIG_E_NOMEM, "out of memory for a graph");
+        memset(grown, 0, sizes[i] + 1);
+        batch->texts[batch->text_count - 1] = memory[i] = grown;
+    }
+    *parts = (graph_parts){(lig_layer *)(void *)memory[0], (lig_call *)(void *)memory[1],
+                           (uint32_t *)(void *)memory[2], (uint32_t *)(void *)memory[3],
+                           (size_t *)(void *)memory[4]};
+    return LIG_OK;
+}
+
+static lig_status keep_layers(cli_batch *batch, const lig_graph *graph,
+                              const cli_renaming *renaming, graph_parts *parts, size_t *kept)
+{
+    for (size_t i = 0; i < graph->layer_count; i++) {
+        lig_layer layer = graph->layers[i];
+        const char *rest = layer.name;
+        parts->layer_at[i] = UINT32_MAX;
+        if (renaming->part != NULL && !is_below(layer.name, renaming->part, &rest))
+            continue;
+        if (renaming->part != NULL)
+            rest += *rest == '.' || *rest == '/';
+        layer.name = *rest != '\0' ? rest : layer.name;
+        size_t bytes = renaming->strip != NULL ? strlen(renaming->strip) : 0;
+        if (bytes > 0 && strncmp(layer.name, renaming->strip, bytes) == 0 && layer.name[bytes])
+            layer.name += bytes;
+        LIG_TRY(rename_one(batch, &layer.name, renaming, parts->used));
+        parts->layer_at[i] = (uint32_t)*kept;
+        parts->layers[(*kept)++] = layer;
+    }
+    return LIG_OK;
+}
+
+/* 0 if a call that is kept takes the output of one that is not: the part is no graph by itself. */
+static int keep_calls(const lig_graph *graph, graph_parts *parts, size_t *kept)
+{
+    for (size_t i = 0; i < graph->call_count; i++) {
+        int keep = parts->layer_at[graph->calls[i].layer] != UINT32_MAX;
+        parts->call_at[i] = keep ? (uint32_t)(*kept)++ : UINT32_MAX;
+    }
+    for (size_t i = 0; i < graph->call_count; i++) {
+        lig_call call = graph->calls[i];
+        if (parts->call_at[i] == UINT32_MAX)
+            continue;
+        lig_input *inputs = (lig_input *)(uintptr_t)call.inputs; /* of this batch's own copy */
+        for (uint32_t j = 0; j < call.input_count; j++) {
+            uint32_t from = parts->call_at[inputs[j].call];
+            if (from == UINT32_MAX)
+                return 0;
+            inputs[j].call = from;
+        }
+        call.layer = parts->layer_at[call.layer];
+        parts->calls[parts->call_at[i]] = call;
+    }
+    return 1;
+}
+
+/* Graphs that remain are changed in place; the array and its inputs are the batch's. */
+static lig_status rename_graphs(cli_batch *batch, const cli_renaming *renaming)
+{
+    lig_graph *graphs = (lig_graph *)(uintptr_t)batch->graphs;
+    size_t remain = 0;
+    for (size_t i = 0; i < batch->graph_count; i++) {
+        graph_parts parts;
+        size_t layers = 0, calls = 0;
+        LIG_TRY(make_parts(batch, &graphs[i], renaming->rename_count, &parts));
+        LIG_TRY(keep_layers(batch, &graphs[i], renaming, &parts, &layers));
+        if (layers == 0 || !keep_calls(&graphs[i], &parts, &calls))
+            continue;
+        graphs[remain++] = (lig_graph){graphs[i].kind, parts.layers, parts.calls, layers, calls};
+    }
+    batch->graph_count = remain;
+    return LIG_OK;
 }
 
 lig_status cli_batch_rename(cli_batch *batch, const cli_renaming *renaming)
@@ -110,6 +206,7 @@ lig_status cli_batch_rename(cli_batch *batch, const cli_renaming *renaming)
     if (renaming->strip != NULL)
         LIG_TRY(strip_prefix(batch, renaming->strip));
     LIG_TRY(rename_all(batch, renaming));
+    LIG_TRY(rename_graphs(batch, renaming));
     batch->structure = NULL;
     return lig_tensors_check(batch->tensors, batch->count);
 }

@@ -157,6 +157,8 @@ static lig_status save_batch(const copying *self, const cli_batch *batch, const 
     options.metric_count = batch->metric_count;
     options.meta = batch->meta;
     options.structure = batch->structure;
+    options.graphs = batch->graphs;
+    options.graph_count = batch->graph_count;
     if (!bar->on)
         return lig_store_save(self->store, name, batch->tensors, batch->count, &options);
     LIG_TRY(

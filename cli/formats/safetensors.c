@@ -173,6 +173,14 @@ static lig_status take_metrics(cli_batch *batch, const cli_json_value *text)
     return LIG_OK;
 }
 
+static lig_status take_graphs(cli_batch *batch, const char *text)
+{
+    LIG_TRY(cli_graphs_parse(&batch->parsed_graphs, text));
+    batch->graphs = batch->parsed_graphs.graphs;
+    batch->graph_count = batch->parsed_graphs.count;
+    return LIG_OK;
+}
+
 static lig_status take_metadata(const parse *self, const cli_json_value *metadata)
 {
     cli_batch *batch = self->batch;
@@ -191,6 +199,8 @@ static lig_status take_metadata(const parse *self, const cli_json_value *metadat
             batch->meta = at->text;
         else if (strcmp(at->key, CLI_STRUCTURE_KEY) == 0)
             batch->structure = at->text;
+        else if (strcmp(at->key, CLI_GRAPHS_KEY) == 0 && batch->graphs == NULL)
+            LIG_TRY(take_graphs(batch, at->text));
         else
             batch->tags[batch->tag_count++] = (lig_tag){at->key, at->text};
     }

@@ -10,6 +10,7 @@
 #define CLI_METRICS_KEY "ligament.metrics"
 #define CLI_META_KEY "ligament.meta"
 #define CLI_STRUCTURE_KEY "ligament.structure"
+#define CLI_GRAPHS_KEY "ligament.graphs"
 
 typedef struct cli_safetensors_dtype {
     const char *name;

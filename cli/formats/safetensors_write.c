@@ -71,7 +71,9 @@ static lig_status place_tensors(const cli_batch *batch, slot **slots)
     return LIG_OK;
 }
 
-static void put_metrics(cli_json_writer *writer, const cli_batch *batch)
+/* Writes JSON as the text of a member: values of __metadata__ are strings. */
+static void put_inner(cli_json_writer *writer, const char *key, const cli_batch *batch,
+                      void (*put)(cli_json_writer *, const cli_batch *))
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -79,26 +81,38 @@ static void put_metrics(cli_json_writer *writer, const cli_batch *batch)
     if (memory == NULL)
         return;
     cli_json_writer inner = {.file = memory, .compact = 1};
-    cli_json_open(&inner, NULL, '{');
-    for (size_t i = 0; i < batch->metric_count; i++)
-        cli_json_put_double(&inner, batch->metrics[i].name, batch->metrics[i].value);
-    cli_json_close(&inner, '}');
+    put(&inner, batch);
     fclose(memory);
     if (text != NULL)
-        cli_json_put_text(writer, CLI_METRICS_KEY, text);
+        cli_json_put_text(writer, key, text);
     free(text);
+}
+
+static void put_metrics(cli_json_writer *writer, const cli_batch *batch)
+{
+    cli_json_open(writer, NULL, '{');
+    for (size_t i = 0; i < batch->metric_count; i++)
+        cli_json_put_double(writer, batch->metrics[i].name, batch->metrics[i].value);
+    cli_json_close(writer, '}');
+}
+
+static void put_graphs(cli_json_writer *writer, const cli_batch *batch)
+{
+    cli_graphs_put(writer, batch->graphs, batch->graph_count);
 }
 
 static void put_metadata(cli_json_writer *writer, const cli_batch *batch)
 {
     if (batch->tag_count == 0 && batch->metric_count == 0 && batch->meta == NULL &&
-        batch->structure == NULL)
+        batch->structure == NULL && batch->graph_count == 0)
         return;
     cli_json_open(writer, "__metadata__", '{');
     for (size_t i = 0; i < batch->tag_count; i++)
         cli_json_put_text(writer, batch->tags[i].name, batch->tags[i].value);
     if (batch->metric_count > 0)
-        put_metrics(writer, batch);
+        put_inner(writer, CLI_METRICS_KEY, batch, put_metrics);
+    if (batch->graph_count > 0)
+        put_inner(writer, CLI_GRAPHS_KEY, batch, put_graphs);
     if (batch->meta != NULL)
         cli_json_put_text(writer, CLI_META_KEY, batch->meta);
     if (batch->structure != NULL)

@@ -149,6 +149,8 @@ static lig_status take_tags(cli_batch *batch)
     batch->metric_count = first->metric_count;
     batch->meta = first->meta;
     batch->structure = first->structure;
+    batch->graphs = first->graphs;
+    batch->graph_count = first->graph_count;
     return LIG_OK;
 }
 

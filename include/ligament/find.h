@@ -14,8 +14,12 @@ extern "C" {
 typedef struct lig_layer {
     const char *name;
     const void *signature;
-    size_t signature_bytes;
+    size_t signature_bytes; /* or LIG_SIGNATURE_HASHED */
 } lig_layer;
+
+/* The signature is the 16 bytes of a hash, as lig_ref_graphs returns it. */
+#define LIG_SIGNATURE_HASHED SIZE_MAX
+#define LIG_SIGNATURE_HASH_BYTES 16
 
 typedef struct lig_input {
     uint32_t call, output; /* output number `output` of call number `call` */
@@ -73,6 +77,11 @@ LIG_API lig_status lig_store_find(lig_store *store, const lig_graph *graph, cons
  * and names of a match are that model's. LIG_E_INVALID if it has no graph. */
 LIG_API lig_status lig_store_find_like(lig_store *store, const char *model, const lig_find_options *options,
                                        lig_match ***matches, size_t *count);
+/* The graphs that a model was saved with, to save or search it elsewhere; 0 if it has none. Returns *graphs
+ * (lig_graphs_destroy), independent of the ref. */
+LIG_API lig_status lig_ref_graphs(const struct lig_ref *ref, lig_graph **graphs, size_t *count);
+LIG_API void lig_graphs_destroy(lig_graph *graphs);
+
 LIG_API void lig_match_release(lig_match *match);
 LIG_API void lig_matches_destroy(lig_match **matches, size_t count);
 

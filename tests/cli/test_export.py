@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy
 import pytest
 import safetensors.numpy
-from ligament import Error, ExistsError, InvalidError, NotFoundError, Store
+from ligament import Error, ExistsError, Graph, InvalidError, NotFoundError, Store
 from safetensors import safe_open
 
 
@@ -195,3 +195,69 @@ def test_one_command(ligament, store, root, tmp_path):
     assert text == "store#back -> out.safetensors  2 tensors, 40 B\n"
     assert set(safetensors.numpy.load_file(tmp_path / "out.safetensors")) == {"c.w", "b"}
     module("-m", "ligament.convert", "store#back", "other#x", env=env)
+
+
+def graph(marks: str, prefix: str = "") -> Graph:
+    """A chain with a second edge from its first layer to its last."""
+    names = [f"{prefix}l{i}" for i in range(len(marks))]
+    edges = [*zip(names, names[1:], strict=False), (names[0], 1, names[-1])]
+    return Graph(list(zip(names, marks, strict=True)), edges)
+
+
+def found(place, *words: Graph) -> list[tuple[str, int]]:
+    with Store(str(place), "r") as store:
+        return [(m.model.name, m.length) for g in words for m in store.find(g, k=9)]
+
+
+@pytest.mark.parametrize("way", ["store", "m.safetensors", "folder", "shards"])
+def test_a_graph_survives(ligament, tmp_path, way):
+    with Store(str(tmp_path / "a")) as store:
+        tensors = {f"l{i}.w": numpy.full(50, i) for i in range(3)}
+        store.save("m", tensors, graph=graph("xyz"))
+    words = {"folder": ["--folder"], "shards": ["--shard", "500"]}.get(way, [])
+    ligament("cp", "a#m", way, *words)
+    ligament("cp", way, "b#n" if way != "store" else "b")
+    name = "n" if way != "store" else "m"
+    assert found(tmp_path / "b", graph("xyz"), graph("xyq")) == [(name, 3), (name, 2)]
+
+
+def test_a_graph_follows_its_tensors(ligament, tmp_path):
+    """The layers of another part are left out; those that stay are renamed with their tensors."""
+    part = graph("xy", "model.")
+    both = Graph(
+        [*part.layers, ("ema.l0", "x")], [("model.l0", "model.l1"), ("model.l0", 1, "model.l1")]
+    )
+    tensors = {f"{name}.w": numpy.ones(3) for name in ("model.l0", "model.l1", "ema.l0")}
+    with Store(str(tmp_path / "a")) as store:
+        store.save("m", tensors, graph=both)
+    ligament("cp", "a#m", "m.safetensors", "--part", "model", "--rename", "l0=first")
+    ligament("cp", "m.safetensors", "b")
+    with Store(str(tmp_path / "b"), "r") as store:
+        match = store.find(graph("xy"))
+        assert match.length == 2
+        assert {old: new.name for old, new in match.tensors.items()} == {
+            "l0.w": "first.w",
+            "l1.w": "l1.w",
+        }
+    # a part in the middle of a graph has no graph by itself
+    ligament("cp", "a#m", "c#m", "--part", "model.l1")
+    assert found(tmp_path / "c", graph("xy")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{}", "[1]", '[{"kind": "k"}]', '[{"kind": "k", "layers": ["a"], "calls": []}]',
+        '[{"kind": "k", "layers": ["a", "00"], "calls": []}]',
+        json.dumps([{"kind": "k", "layers": ["a", "0" * 32], "calls": [[1]]}]),
+        json.dumps([{"kind": "k", "layers": ["a", "0" * 32], "calls": [[0, 7, 0]]}]),
+        json.dumps([{"kind": "k", "layers": ["a", "0" * 32], "calls": [[0, 0, 0]]}]),
+        json.dumps([{"kind": "k", "layers": ["a", "0" * 32], "calls": [[0, 1 << 40, 0]]}]),
+        json.dumps([{"kind": "k", "layers": [], "calls": []}] * 9),
+    ],
+)  # fmt: skip
+def test_hostile_graphs(ligament, tmp_path, text):
+    metadata = {"ligament.graphs": text}
+    safetensors.numpy.save_file({"a.w": numpy.ones(1)}, tmp_path / "m.safetensors", metadata)
+    ligament.fails("cp", "m.safetensors", "store#m")
+    ligament.fails("cp", "m.safetensors", "store#m", "--part", "a")

@@ -87,7 +87,10 @@ static lig_status take_layers(ligi_layers *layers, const lig_graph *graph, array
                             "the name of layer %zu of a graph is not UTF-8 of at most %d bytes", i,
                             LIG_NAME_BYTES_MAX);
         layers->names[i] = layer->name;
-        parts->signatures[i] = ligi_hash128_plain(layer->signature, layer->signature_bytes);
+        if (layer->signature_bytes == LIG_SIGNATURE_HASHED)
+            memcpy(&parts->signatures[i], layer->signature, LIG_SIGNATURE_HASH_BYTES);
+        else
+            parts->signatures[i] = ligi_hash128_plain(layer->signature, layer->signature_bytes);
     }
     return LIG_OK;
 }
