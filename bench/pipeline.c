@@ -16,7 +16,7 @@
 
 #include "pipe/graph/graph_check.h"
 #include "pipe/methods/metis.h"
-#include "pipe/search/measure.h"
+#include "pipe/search/plan_figures.h"
 
 typedef struct bench {
     lig_pipe_graph input;

@@ -106,7 +106,7 @@ PLACES = re.compile(
 WRITABLE = {
     "src/base/log.c": r"lock|hook|hook_context",
     "src/backend/registry.c": r"plugins_lock|plugins|plugin_count",
-    "src/backend/shared.c": r"table_lock|table|fork_once",
+    "src/backend/shared_instances.c": r"table_lock|table|fork_once",
     "src/net/inproc/inproc.c": r"names_lock|names|names_once",
     # A loaded library and its addresses belong to the process; OpenSSL's callbacks have no handle.
     "src/net/secure/openssl_library.c": r"load_lock|table|is_loaded",

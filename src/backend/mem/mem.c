@@ -8,7 +8,7 @@
 #include "backend/mem/mem_events.h"
 #include "backend/mem/mem_pack.h"
 #include "backend/mem/mem_pins.h"
-#include "backend/shared.h"
+#include "backend/shared_instances.h"
 #include "base/error.h"
 #include "base/uri/option.h"
 

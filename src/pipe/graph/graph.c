@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipe/graph/contract.h"
+#include "pipe/graph/colocation.h"
 
 static double at(const double *figure, uint32_t i)
 {

@@ -6,7 +6,7 @@
 #include "pipe/graph/topological_order.h"
 #include "pipe/search/anneal.h"
 #include "pipe/search/fm.h"
-#include "pipe/search/interval.h"
+#include "pipe/search/interval_stages.h"
 
 #define ORDERS 4
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "pipe/methods/methods.h"
-#include "pipe/methods/tune.h"
+#include "pipe/methods/tune_step.h"
 
 /* Steps spent on an exact answer that was not requested explicitly. */
 #define EXACT_UNITS 24

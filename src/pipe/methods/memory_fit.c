@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "pipe/graph/topological_order.h"
-#include "pipe/search/interval.h"
+#include "pipe/search/interval_stages.h"
 
 #define TIGHTNESSES 12
 

@@ -2,7 +2,7 @@
 #ifndef LIGI_METIS_H
 #define LIGI_METIS_H
 
-#include "pipe/search/goal.h"
+#include "pipe/search/constraints.h"
 
 /* Fills bin[unit], 0 .. goal->device_count - 1, with loads proportional to the devices' speeds;
  * `imbalance` is 1.03 for three per cent. LIG_E_UNSUPPORTED if the library is not installed. */

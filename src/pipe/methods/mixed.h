@@ -2,8 +2,8 @@
 #ifndef LIGI_MIXED_H
 #define LIGI_MIXED_H
 
-#include "pipe/methods/bins.h"
-#include "pipe/search/measure.h"
+#include "pipe/methods/bins_to_stages.h"
+#include "pipe/search/plan_figures.h"
 
 /* Parameters of a method in addition to the job: see ligi_search. */
 typedef struct ligi_wish {

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "pipe/search/moves_hot.h"
+#include "pipe/search/move_cost.h"
 
 /* Cooling by this factor over a run ends where hardly any worsening move is accepted. */
 #define COOLING 0.1

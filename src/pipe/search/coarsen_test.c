@@ -1,7 +1,7 @@
 #include "pipe/search/coarsen.h"
 
 #include "pipe/graph/pipe_testing.h"
-#include "pipe/methods/bins.h"
+#include "pipe/methods/bins_to_stages.h"
 
 static void make(const sample *s, ligi_graph *graph, ligi_scratch *scratch)
 {

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "pipe/search/moves_hot.h"
+#include "pipe/search/move_cost.h"
 
 /* Moves after the best prefix before a pass is abandoned. */
 #define PATIENCE 200

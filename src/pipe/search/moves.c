@@ -1,4 +1,4 @@
-#include "pipe/search/moves_hot.h"
+#include "pipe/search/move_cost.h"
 
 #include <math.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #ifndef LIGI_MOVES_H
 #define LIGI_MOVES_H
 
-#include "pipe/search/goal.h"
+#include "pipe/search/constraints.h"
 
 /* Users of a net, and sources of a unit, are counted by stage if there are more than these; below,
  * scanning is quicker. */

@@ -11,7 +11,7 @@
 #include "backend/file/log/log_start.h"
 #include "backend/file/log/log_sync.h"
 #include "backend/file/names.h"
-#include "backend/shared.h"
+#include "backend/shared_instances.h"
 #include "base/clock.h"
 #include "base/error.h"
 

@@ -2,7 +2,7 @@
 
 #include "backend/file/names.h"
 #include "backend/file/packs/engine.h"
-#include "backend/shared.h"
+#include "backend/shared_instances.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"

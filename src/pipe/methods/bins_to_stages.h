@@ -1,8 +1,8 @@
 /* From bins (which device) to stages (in which order): the second half of `metis` and `mixed`. */
-#ifndef LIGI_BINS_H
-#define LIGI_BINS_H
+#ifndef LIGI_BINS_TO_STAGES_H
+#define LIGI_BINS_TO_STAGES_H
 
-#include "pipe/graph/fold.h"
+#include "pipe/graph/stage_figures.h"
 #include "pipe/methods/acyclic.h"
 
 /* Fills the assignment's stages from bin[unit] (a device each): acyclic, each within one bin, at

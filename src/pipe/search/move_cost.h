@@ -1,7 +1,7 @@
 /* The inner loop of every search: pricing a move. In a header so that it is inlined into each of
  * them; calls would cost as much as the work. */
-#ifndef LIGI_MOVES_HOT_H
-#define LIGI_MOVES_HOT_H
+#ifndef LIGI_MOVE_COST_H
+#define LIGI_MOVE_COST_H
 
 #include "pipe/search/moves.h"
 

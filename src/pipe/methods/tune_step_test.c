@@ -1,7 +1,7 @@
-#include "pipe/methods/tune.h"
+#include "pipe/methods/tune_step.h"
 
 #include "pipe/graph/pipe_testing.h"
-#include "pipe/search/goal.h"
+#include "pipe/search/constraints.h"
 
 /* Tuning ends on a step that is no longer, measured from the beginning, and often shorter. */
 static void test_no_longer(void **state)

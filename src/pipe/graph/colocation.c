@@ -1,4 +1,4 @@
-#include "pipe/graph/contract.h"
+#include "pipe/graph/colocation.h"
 
 #include "pipe/graph/graph_check.h"
 

@@ -1,6 +1,6 @@
 /* From an assignment of units to the input of a schedule: one figure per stage. */
-#ifndef LIGI_FOLD_H
-#define LIGI_FOLD_H
+#ifndef LIGI_STAGE_FIGURES_H
+#define LIGI_STAGE_FIGURES_H
 
 #include "pipe/graph/graph.h"
 

@@ -1,4 +1,4 @@
-#include "pipe/graph/fold.h"
+#include "pipe/graph/stage_figures.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The table of what one process may have only once however often it is opened: the environment of a
  * catalog file, a named volume in memory. Entries belong to the process that made them; after a
  * fork the child starts with an empty table. */
-#ifndef LIGI_SHARED_H
-#define LIGI_SHARED_H
+#ifndef LIGI_SHARED_INSTANCES_H
+#define LIGI_SHARED_INSTANCES_H
 
 #include <ligament/base.h>
 

@@ -1,4 +1,4 @@
-#include "pipe/search/interval.h"
+#include "pipe/search/interval_stages.h"
 
 #include "pipe/graph/pipe_testing.h"
 #include "pipe/graph/topological_order.h"

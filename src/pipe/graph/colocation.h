@@ -1,7 +1,7 @@
 /* Determines which nodes must share a stage: groups, tied users, and the nodes on a path between
  * them. */
-#ifndef LIGI_CONTRACT_H
-#define LIGI_CONTRACT_H
+#ifndef LIGI_COLOCATION_H
+#define LIGI_COLOCATION_H
 
 #include "pipe/graph/graph.h"
 

@@ -1,10 +1,10 @@
-#include "pipe/methods/tune.h"
+#include "pipe/methods/tune_step.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "pipe/schedule/simulate.h"
-#include "pipe/search/moves_hot.h"
+#include "pipe/search/move_cost.h"
 
 /* Simulated operations per search: a few tenths of a second. */
 #define WORKS_MOST 6e6

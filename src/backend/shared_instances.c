@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/shared.h"
+#include "backend/shared_instances.h"
 #include "base/error.h"
 
 typedef struct entry {

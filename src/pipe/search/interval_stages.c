@@ -1,4 +1,4 @@
-#include "pipe/search/interval.h"
+#include "pipe/search/interval_stages.h"
 
 #include <math.h>
 #include <stdlib.h>

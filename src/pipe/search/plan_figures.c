@@ -1,4 +1,4 @@
-#include "pipe/search/measure.h"
+#include "pipe/search/plan_figures.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "pipe/search/goal.h"
+#include "pipe/search/constraints.h"
 
 #include <math.h>
 

@@ -1,9 +1,9 @@
 /* A plan's figures. */
-#ifndef LIGI_MEASURE_H
-#define LIGI_MEASURE_H
+#ifndef LIGI_PLAN_FIGURES_H
+#define LIGI_PLAN_FIGURES_H
 
-#include "pipe/graph/fold.h"
-#include "pipe/search/goal.h"
+#include "pipe/graph/stage_figures.h"
+#include "pipe/search/constraints.h"
 
 typedef struct ligi_figures {
     double bottleneck_ms;

@@ -1,9 +1,9 @@
 /* Stages that are intervals of one topological order: the part that can be solved exactly, and the
  * starting point of the searches. */
-#ifndef LIGI_INTERVAL_H
-#define LIGI_INTERVAL_H
+#ifndef LIGI_INTERVAL_STAGES_H
+#define LIGI_INTERVAL_STAGES_H
 
-#include "pipe/search/goal.h"
+#include "pipe/search/constraints.h"
 
 /* Fills the smallest cap_ms that intervals of `order` (position -> unit) can achieve within memory
  * and with separated pairs; INFINITY if there is none. goal->cap_ms is not read. */

@@ -1,6 +1,6 @@
 /* The constraints on an assignment of units to stages, derived from the options. */
-#ifndef LIGI_GOAL_H
-#define LIGI_GOAL_H
+#ifndef LIGI_CONSTRAINTS_H
+#define LIGI_CONSTRAINTS_H
 
 #include "pipe/graph/graph.h"
 

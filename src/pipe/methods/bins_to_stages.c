@@ -1,4 +1,4 @@
-#include "pipe/methods/bins.h"
+#include "pipe/methods/bins_to_stages.h"
 
 #include <math.h>
 #include <string.h>
