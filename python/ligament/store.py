@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core, arguments, notebook, place, tensors
+from .async_saves import PendingSaves
 from .description import Model, Report, TensorInfo
 from .errors import Error, InvalidError, NotFoundError
 from .export import SHARD_BYTES, export, renamed
@@ -15,7 +16,6 @@ from .graph import Graph, graphs_for
 from .history import Diff, Lineage
 from .load import Loader
 from .match import Match, MatchLoader
-from .pending import PendingSaves
 from .progress import Bar, wanted
 from .ticket import Ticket, release_when_done
 from .watch import Watch

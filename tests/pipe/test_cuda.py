@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from ligament.pipe import pipe_model, profile, trace
-from ligament.pipe.graph import nest
+from ligament.pipe.graph import flatten_arguments
 from pipe_models import OWN, REAL, make
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
@@ -15,10 +15,10 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU he
 def test_equal_on_the_gpu(name: str) -> None:
     case = make(name)
     case.model.cuda().train()
-    flat = nest.flatten((case.args, case.kwargs))
+    flat = flatten_arguments.flatten((case.args, case.kwargs))
     # Lengths of packed sequences stay on the host.
     moved = [t if name == "packed lstm" and t.dim() == 1 else t.cuda() for t in flat.tensors]
-    args, kwargs = nest.unflatten(flat.shape, moved)
+    args, kwargs = flatten_arguments.unflatten(flat.shape, moved)
     plan = pipe_model(case.model, args, kwargs, stages=3, say=lambda line: None)
     result = plan.check()
     assert set(result.close) <= {"shared.weight"} and result.traced < 1e-5

@@ -10,7 +10,7 @@ import pytest
 import torch
 from ligament.errors import InvalidError
 from ligament.pipe import profile, trace
-from ligament.pipe.costs.figures import Figures
+from ligament.pipe.costs.block_costs import Figures
 from ligament.pipe.costs.profile import Known, _isolate, _write, content
 from ligament.pipe.costs.timing import Window, passes
 from pipe_models import make, mlp

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 import torch
 from ligament.pipe import pipe_model
-from ligament.pipe.graph import nest
+from ligament.pipe.graph import flatten_arguments
 from ligament.pipe.plan import Plan
 from pipe_models import OWN, REAL, make
 
@@ -50,8 +50,10 @@ def test_equal_to_the_original(name: str, training: bool, tmp_path: Path) -> Non
     assert set().union(*(s.state_dict() for s in plan.stages)) == set(case.model.state_dict())
     if not training:
         module = load(plan.write(tmp_path / "stages.py"))
-        found = run_written(module, plan, nest.flatten(tuple(case[1:])).tensors)
-        wanted = nest.flatten(case.model(*case.args, **case.kwargs), objects=True).tensors
+        found = run_written(module, plan, flatten_arguments.flatten(tuple(case[1:])).tensors)
+        wanted = flatten_arguments.flatten(
+            case.model(*case.args, **case.kwargs), objects=True
+        ).tensors
         assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
 
 
@@ -75,7 +77,10 @@ def test_the_readable_spelling_is_the_traced_operation(name: str) -> None:
     plan = pipe_model(*case, stages=1, profile="flops")
     wanted = [str(op.target) for op in plan.program.ops]
     again = pipe_model(
-        plan.stages[0], tuple(nest.flatten(tuple(case[1:])).tensors), stages=1, profile="flops"
+        plan.stages[0],
+        tuple(flatten_arguments.flatten(tuple(case[1:])).tensors),
+        stages=1,
+        profile="flops",
     )
     found = [str(op.target) for op in again.program.ops]
     fresh = {"aten.lift_fresh_copy.default": "aten.clone.default"}
@@ -169,6 +174,6 @@ def test_full_size(name: str, tmp_path: Path) -> None:
         result = plan.check()
         assert set(result.close) <= {"shared.weight"} and result.traced == 0
     module = load(plan.write(tmp_path / "stages.py"))
-    found = run_written(module, plan, nest.flatten((args, kwargs)).tensors)
-    wanted = nest.flatten(model(*args, **kwargs), objects=True).tensors
+    found = run_written(module, plan, flatten_arguments.flatten((args, kwargs)).tensors)
+    wanted = flatten_arguments.flatten(model(*args, **kwargs), objects=True).tensors
     assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))

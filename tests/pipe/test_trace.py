@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from ligament.errors import InvalidError
 from ligament.pipe import pipe_model, trace
-from ligament.pipe.graph.nest import flatten, unflatten
+from ligament.pipe.graph.flatten_arguments import flatten, unflatten
 from pipe_models import Answer, Batch, Branching, make, mlp
 from torch import nn
 

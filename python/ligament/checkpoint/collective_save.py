@@ -14,9 +14,9 @@ from .. import _core, tensors
 from ..errors import Error, InvalidError, MismatchError, TimeoutError
 from ..store import Model, Store
 from ..ticket import release_all
-from .assign import Written, assign, check
 from .merge import merged
 from .ranks import Ranks, packed
+from .write_assignment import Written, assign, check
 
 _REPLACE = 1
 _SMALL_BYTES = 64 << 10

@@ -25,7 +25,7 @@ from ..errors import (
 from ..export import renamed
 from ..load import Loader
 from ..store import Model, Store
-from .budget import Budget, check_tree
+from .memory_budget import Budget, check_tree
 
 __all__ = ["Converted", "convert", "kind_of"]
 

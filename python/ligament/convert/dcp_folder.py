@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import CorruptError, UnsupportedError
 from . import Found
-from .budget import Budget
+from .memory_budget import Budget
 from .pickled import Name, Record, read
 from .torch_files import weights_only
 

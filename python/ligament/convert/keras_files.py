@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import CorruptError, Error, LimitError, UnsupportedError
 from . import Found
-from .budget import Budget
+from .memory_budget import Budget
 
 _CONFIG, _ABOUT, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 _TEXT_BYTES = 16 << 20  # some forty times as much in memory

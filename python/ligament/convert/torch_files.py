@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import CorruptError, UnsupportedError
 from . import Found
-from .budget import Budget
+from .memory_budget import Budget
 
 
 def weights_only(source: Any, name: str, mapped: bool = False) -> Any:

@@ -21,7 +21,7 @@ from ligament.pipe.costs.profile import profile as fill_profile
 from ligament.pipe.generate import codegen, stage_modules
 from ligament.pipe.generate.layout import Layout, lay_out
 from ligament.pipe.generate.stage_base import Stage
-from ligament.pipe.graph import nest
+from ligament.pipe.graph import flatten_arguments
 from ligament.pipe.graph.blocks import Graph
 from ligament.pipe.graph.ir import Program
 from ligament.pipe.graph.trace import Trace, trace
@@ -216,12 +216,12 @@ class Plan:
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Runs all stages here, one after the other; takes and returns what the model does."""
         result = stage_modules.run(self.stages, self.bind(args, kwargs))
-        return nest.unflatten(self.program.output_shape, result)
+        return flatten_arguments.unflatten(self.program.output_shape, result)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
         """Arguments as the first stage takes them, checked against those of the trace."""
-        given = nest.flatten((args, kwargs))
-        nest.require_same(self.program.input_shape, given.shape)
+        given = flatten_arguments.flatten((args, kwargs))
+        flatten_arguments.require_same(self.program.input_shape, given.shape)
         for (name, meta), tensor in zip(self.program.inputs.items(), given.tensors, strict=True):
             if tuple(tensor.shape) != meta.shape or tensor.dtype != meta.dtype:
                 raise MismatchError(

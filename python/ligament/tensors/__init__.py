@@ -28,8 +28,8 @@ from . import (
     torch_graph,
     torch_parts,
 )
+from .allocate import Fresh
 from .dtypes import NAMES, code_of, name_of
-from .fresh import Fresh
 from .layers import Layers, Signature
 from .of_dtensor import Shard, is_distributed, laid_out_like, shard
 

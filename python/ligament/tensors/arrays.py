@@ -9,8 +9,8 @@ import numpy as np
 
 from .. import _core
 from ..errors import InvalidError, UnsupportedError
+from .allocate import Fresh
 from .dtypes import BYTES, FROM_NUMPY, NUMPY
-from .fresh import Fresh
 
 _SMALL = 1 << 20
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _core
 from ..errors import InvalidError, MismatchError, UnsupportedError
-from .fresh import Fresh
+from .allocate import Fresh
 
 # Arrays are never written.
 PRIVATE_VIEWS = False

@@ -11,8 +11,8 @@ import numpy as np
 from .. import _core
 from ..errors import InvalidError, MismatchError, UnsupportedError
 from . import arrays, of_jax, of_tensorflow, of_torch
+from .allocate import Fresh
 from .dtypes import FROM_NUMPY, NAMES
-from .fresh import Fresh
 from .keras_walk import Entry, Parts, entries, load_own, named
 
 Done = Callable[[list[int], dict[int, Any]], None]

@@ -10,8 +10,8 @@ import numpy as np
 
 from .. import _core
 from ..errors import InvalidError, UnsupportedError
+from .allocate import Fresh
 from .dtypes import BYTES, FROM_NUMPY
-from .fresh import Fresh
 
 # Tensors are never written where they lie.
 PRIVATE_VIEWS = False

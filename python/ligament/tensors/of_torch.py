@@ -9,8 +9,8 @@ from typing import Any
 
 from .. import _core
 from ..errors import InvalidError, MismatchError, UnsupportedError
+from .allocate import Fresh
 from .dtypes import BYTES, NAMES
-from .fresh import Fresh
 from .torch_snapshot import lazy_clones
 
 # Elements narrower than a byte have no fixed layout in torch, apart from the packed fp4.

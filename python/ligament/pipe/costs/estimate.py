@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from ligament.pipe.costs.figures import Figures
+from ligament.pipe.costs.block_costs import Figures
 from ligament.pipe.graph.capture import OpaqueCall
 from ligament.pipe.graph.ir import Meta, Op, Program, Ref
 

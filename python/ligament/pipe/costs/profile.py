@@ -23,7 +23,7 @@ import torch
 
 from ligament.errors import InvalidError
 from ligament.pipe.costs import estimate
-from ligament.pipe.costs.figures import Figures
+from ligament.pipe.costs.block_costs import Figures
 from ligament.pipe.costs.progress_bar import Bar
 from ligament.pipe.costs.timing import Piece, Times, Window, passes
 from ligament.pipe.generate import codegen, stage_modules

@@ -15,7 +15,7 @@ import torch
 from ligament.pipe.generate import stage_base
 from ligament.pipe.generate.expression import Writer
 from ligament.pipe.generate.layout import Layout, StageLayout, opaque_names
-from ligament.pipe.graph import nest
+from ligament.pipe.graph import flatten_arguments
 from ligament.pipe.graph.capture import OpaqueCall
 from ligament.pipe.graph.ir import Op, Program, State
 
@@ -35,7 +35,7 @@ def generate(program: Program, layout: Layout, devices: list[str], summary: list
         "",
         f"inputs:  {', '.join(program.inputs)}",
         *textwrap.wrap(
-            f"outputs: {nest.describe(program.output_shape, names)}",
+            f"outputs: {flatten_arguments.describe(program.output_shape, names)}",
             WIDTH - 2,
             subsequent_indent=" " * 9,
         ),
@@ -264,10 +264,10 @@ def _numbers(tensor: torch.Tensor) -> str:
     return text.replace("inf", "float('inf')").replace("nan", "float('nan')")
 
 
-def _literal(shape: nest.Shape, tensors: list[str]) -> str:
-    if isinstance(shape, nest.Leaf):
+def _literal(shape: flatten_arguments.Shape, tensors: list[str]) -> str:
+    if isinstance(shape, flatten_arguments.Leaf):
         return tensors[shape.place]
-    if isinstance(shape, nest.Constant):
+    if isinstance(shape, flatten_arguments.Constant):
         return repr(shape.value)
     inner = [_literal(child, tensors) for child in shape.children]
     if shape.type is list:
@@ -277,11 +277,11 @@ def _literal(shape: nest.Shape, tensors: list[str]) -> str:
     return "{" + ", ".join(f"{k!r}: {v}" for k, v in zip(shape.keys, inner, strict=True)) + "}"
 
 
-def _picks(shape: nest.Shape) -> list[str]:
+def _picks(shape: flatten_arguments.Shape) -> list[str]:
     """For each tensor of a result the subscript or attribute that leads to it."""
-    if isinstance(shape, nest.Leaf):
+    if isinstance(shape, flatten_arguments.Leaf):
         return [""]
-    if isinstance(shape, nest.Constant):
+    if isinstance(shape, flatten_arguments.Constant):
         return []
     found = []
     for key, child in zip(shape.keys, shape.children, strict=True):

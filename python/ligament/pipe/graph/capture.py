@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from ligament.errors import InvalidError, UnsupportedError
-from ligament.pipe.graph import nest
+from ligament.pipe.graph import flatten_arguments
 
 log = logging.getLogger("ligament.pipe")
 
@@ -33,16 +33,16 @@ class OpaqueCall(NamedTuple):
     """One call of a module that stays a black box: its path, how arguments and results nest."""
 
     path: str
-    arguments: nest.Shape
-    result: nest.Shape
+    arguments: flatten_arguments.Shape
+    result: flatten_arguments.Shape
 
 
 class Captured(NamedTuple):
     """An exported program and what is needed to call it like the model."""
 
     program: torch.export.ExportedProgram
-    inputs: nest.Flat
-    output: nest.Shape
+    inputs: flatten_arguments.Flat
+    output: flatten_arguments.Shape
     calls: list[OpaqueCall]
     opaque: dict[str, str]  # path -> why
     call: Arguments
@@ -58,8 +58,8 @@ class Arguments(NamedTuple):
 class _Sample(NamedTuple):
     """What a module was given and gave back in the eager run."""
 
-    arguments: nest.Flat
-    result: nest.Flat
+    arguments: flatten_arguments.Flat
+    result: flatten_arguments.Flat
 
 
 class Untraceable(Exception):
@@ -101,15 +101,20 @@ torch.library.register_fake(OPAQUE, _stand_in, lib=_library)
 class Door(nn.Module):
     """Wraps the model so that export sees flat tensors going in and coming out."""
 
-    def __init__(self, model: nn.Module, inputs: nest.Shape, results: list[nest.Shape]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        inputs: flatten_arguments.Shape,
+        results: list[flatten_arguments.Shape],
+    ) -> None:
         super().__init__()
         self.model = model
-        self._take = functools.partial(nest.unflatten, inputs)
+        self._take = functools.partial(flatten_arguments.unflatten, inputs)
         self._note = results.append  # an attribute set while tracing would be put back by export
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         args, kwargs = self._take(tensors)
-        flat = nest.flatten(self.model(*args, **kwargs), "output", objects=True)
+        flat = flatten_arguments.flatten(self.model(*args, **kwargs), "output", objects=True)
         self._note(flat.shape)
         return tuple(flat.tensors)
 
@@ -128,7 +133,7 @@ def capture(
         raise InvalidError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
     call = Arguments(tuple(args), dict(kwargs))
     _check_signature(model, call)
-    inputs = _named(nest.flatten((call.args, call.kwargs)), model, call)
+    inputs = _named(flatten_arguments.flatten((call.args, call.kwargs)), model, call)
     opaque: dict[str, str] = {}
     while True:
         work = _structure_copy(model)
@@ -153,8 +158,10 @@ def capture(
         opaque[path] = why
 
 
-def _export(work: nn.Module, inputs: nest.Flat) -> tuple[torch.export.ExportedProgram, nest.Shape]:
-    results: list[nest.Shape] = []
+def _export(
+    work: nn.Module, inputs: flatten_arguments.Flat
+) -> tuple[torch.export.ExportedProgram, flatten_arguments.Shape]:
+    results: list[flatten_arguments.Shape] = []
     door = Door(work, inputs.shape, results)
     tensors = _distinct(inputs.tensors)
     with warnings.catch_warnings(), _quiet():
@@ -209,7 +216,9 @@ def _check_signature(model: nn.Module, call: Arguments) -> None:
         ) from None
 
 
-def _named(flat: nest.Flat, model: nn.Module, call: Arguments) -> nest.Flat:
+def _named(
+    flat: flatten_arguments.Flat, model: nn.Module, call: Arguments
+) -> flatten_arguments.Flat:
     """The inputs under the names that `forward` gives its parameters, for code and reports."""
     bound = inspect.signature(model.forward).bind(*call.args, **call.kwargs)
     names = list(bound.arguments)
@@ -262,7 +271,7 @@ def _widen(path: str, opaque: dict[str, str]) -> str:
 
 def _whole(
     model: nn.Module,
-    inputs: nest.Flat,
+    inputs: flatten_arguments.Flat,
     call: Arguments,
     why: str,
     say: Callable[[str], None] | None,
@@ -316,9 +325,9 @@ def _opaque_calls(
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             number = next(counter)
-            flat = nest.flatten((args, kwargs))
+            flat = flatten_arguments.flatten((args, kwargs))
             made = torch.ops.ligament_pipe.opaque(flat.tensors, number)
-            return nest.unflatten(trial.samples[number].result.shape, made)
+            return flatten_arguments.unflatten(trial.samples[number].result.shape, made)
 
         module.forward = forward
         saved.append(module)
@@ -344,8 +353,8 @@ def _observe(
     def record(path: str) -> Callable[..., None]:
         def hook(_: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
             try:
-                given = nest.flatten((tuple(args), dict(kwargs)), path)
-                made = nest.flatten(result, path)
+                given = flatten_arguments.flatten((tuple(args), dict(kwargs)), path)
+                made = flatten_arguments.flatten(result, path)
             except InvalidError as error:
                 raise Untraceable(_parent(path), str(error)) from None
             if not made.tensors:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ligament.pipe.graph import nest
+from ligament.pipe.graph import flatten_arguments
 from ligament.pipe.graph.capture import OpaqueCall
 
 
@@ -92,8 +92,8 @@ class Program:
     model: torch.nn.Module
     training: bool
     inputs: dict[str, Meta]
-    input_shape: nest.Shape
-    output_shape: nest.Shape
+    input_shape: flatten_arguments.Shape
+    output_shape: flatten_arguments.Shape
     outputs: list[str]
     states: dict[str, State]
     ops: list[Op]

@@ -9,7 +9,7 @@ import torch
 
 from ligament.errors import MismatchError, UnsupportedError
 from ligament.pipe.generate import stage_modules
-from ligament.pipe.graph import nest
+from ligament.pipe.graph import flatten_arguments
 from ligament.pipe.graph.capture import Restored
 
 if TYPE_CHECKING:
@@ -113,8 +113,12 @@ class _Runner:
 
     def original(self) -> tuple[Tensors, Gradients]:
         with self._start():
-            args, kwargs = nest.unflatten(self.plan.program.input_shape, self._inputs())
-            result = nest.flatten(self.model(*args, **kwargs), "output", objects=True).tensors
+            args, kwargs = flatten_arguments.unflatten(
+                self.plan.program.input_shape, self._inputs()
+            )
+            result = flatten_arguments.flatten(
+                self.model(*args, **kwargs), "output", objects=True
+            ).tensors
             generator = torch.Generator().manual_seed(self.seed)
             for tensor in result:
                 noise = torch.randn(tensor.shape, generator=generator)

@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ligament.errors import InvalidError, MismatchError, UnsupportedError
 from ligament.pipe.generate.stage_base import Stage
-from ligament.pipe.graph import nest
+from ligament.pipe.graph import flatten_arguments
 from ligament.pipe.graph.ir import Meta
 from ligament.pipe.report.report import Event
 from ligament.pipe.runtime import split_backward
@@ -234,7 +234,7 @@ class PlannedSchedule(_PipelineScheduleRuntime):
         def loss(output: tuple[torch.Tensor, ...], target: Any, **options: Any) -> torch.Tensor:
             if loss_fn is None:
                 raise InvalidError("this pipeline has no loss function")
-            return loss_fn(nest.unflatten(shape, output), target, **options)
+            return loss_fn(flatten_arguments.unflatten(shape, output), target, **options)
 
         # Gradients are scaled here: torch would do it once for each stage that shares a parameter.
         super().__init__(  # type: ignore[no-untyped-call]
@@ -278,8 +278,8 @@ class PlannedSchedule(_PipelineScheduleRuntime):
         count = self._n_microbatches
         if not any(stage.is_first for stage in self._stages):
             return [()] * count, [{}] * count
-        given = nest.flatten((args, kwargs or {}))
-        nest.require_same(self._plan.program.input_shape, given.shape)
+        given = flatten_arguments.flatten((args, kwargs or {}))
+        flatten_arguments.require_same(self._plan.program.input_shape, given.shape)
         metas = self._plan.program.inputs
         pieces = [
             _split(name, meta, tensor, count)
@@ -294,7 +294,7 @@ class PlannedSchedule(_PipelineScheduleRuntime):
         merged = [
             torch.cat(p) if p[0].dim() else torch.stack(p) for p in zip(*output_chunks, strict=True)
         ]
-        return nest.unflatten(self._plan.program.output_shape, merged)
+        return flatten_arguments.unflatten(self._plan.program.output_shape, merged)
 
     def _parameters(self) -> list[nn.Parameter]:
         found = {

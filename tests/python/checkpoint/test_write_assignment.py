@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from ligament.checkpoint.assign import assign
+from ligament.checkpoint.write_assignment import assign
 from ligament.errors import MismatchError
 
 
