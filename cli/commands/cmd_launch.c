@@ -18,7 +18,7 @@
 extern char **environ;
 
 typedef struct plan {
-    uint64_t workers, servers, group_size, grace_s;
+    uint64_t workers, servers, group_size, grace_s, restarts;
     int scheduler;
     int script; /* no members: the program is a launch script that starts them */
     const char *host;
@@ -125,6 +125,8 @@ static lig_status cast(launch_job *job, const plan *self)
         add(job, self, "server", i);
     for (unsigned i = 0; i < self->workers * self->group_size; i++)
         add(job, self, "worker", i);
+    /* The scheduler, or server 0, comes first; nothing runs the rendezvous for a launch script. */
+    job->processes[0].rendezvous = self->scheduler || (!self->script && self->servers > 0);
     return LIG_OK;
 }
 
@@ -134,7 +136,7 @@ static const char *const told[] = {
     "LIGAMENT_SECRET_FILE=", "DMLC_ROLE=",          "DMLC_NUM_WORKER=",  "DMLC_NUM_SERVER=",
     "DMLC_GROUP_SIZE=",      "DMLC_NODE_RANK=",     "STEPMESH_GPU=",     "DMLC_PS_ROOT_URI=",
     "DMLC_PS_ROOT_PORT=",    "DMLC_NODE_HOST=",     "DMLC_RANK=",        "DMLC_RANK_OFFSET=",
-    "DMLC_INSTANCE_ID=",     "LIGAMENT_SCHEDULER=", "LIGAMENT_SERVERS=",
+    "DMLC_INSTANCE_ID=",     "LIGAMENT_SCHEDULER=", "LIGAMENT_SERVERS=", "LIGAMENT_RESTART=",
 };
 
 enum { TOLD = sizeof told / sizeof told[0], TOLD_SCRIPT = 1 };
@@ -167,6 +169,7 @@ static lig_status put_place(const plan *self, const launch_process *one, char **
     LIG_TRY(cli_format(&list[n++], "DMLC_PS_ROOT_PORT=%u", self->port));
     LIG_TRY(cli_format(&list[n++], "DMLC_NODE_HOST=%s", self->host));
     LIG_TRY(cli_format(&list[n++], "LIGAMENT_SCHEDULER=%d", self->scheduler));
+    LIG_TRY(cli_format(&list[n++], "LIGAMENT_RESTART=%u", one->restarts));
     *count = n;
     return LIG_OK;
 }
@@ -200,16 +203,23 @@ static lig_status start(launch_job *job, const plan *self, launch_process *one, 
     return status;
 }
 
-static lig_status start_all(launch_job *job, const plan *self, const cli_call *call)
-{
+/* What a process is started with, now and again. */
+typedef struct starting {
+    const plan *plan;
     char **words;
-    LIG_TRY(cli_alloc(&words, call->word_count + 1, sizeof *words));
-    memcpy(words, call->words, call->word_count * sizeof *words);
-    lig_status status = LIG_OK;
-    for (size_t i = 0; i < job->count && status == LIG_OK; i++)
-        status = start(job, self, &job->processes[i], words);
-    free(words);
-    return status;
+} starting;
+
+static lig_status start_again(launch_job *job, launch_process *one, const void *context)
+{
+    const starting *self = context;
+    return start(job, self->plan, one, self->words);
+}
+
+static lig_status start_all(launch_job *job, const starting *self)
+{
+    for (size_t i = 0; i < job->count; i++)
+        LIG_TRY(start_again(job, &job->processes[i], self));
+    return LIG_OK;
 }
 
 /* --- the command ----------------------------------------------------------------------------- */
@@ -233,6 +243,8 @@ static lig_status prepare(launch_job *job, plan *self, const cli_call *call)
     LIG_TRY(cli_number(call, "servers", 0, LAUNCH_PROCESSES_MAX, &self->servers));
     LIG_TRY(cli_number(call, "group-size", 1, LAUNCH_PROCESSES_MAX, &self->group_size));
     LIG_TRY(cli_number(call, "grace", 0, 86400, &self->grace_s));
+    LIG_TRY(cli_number(call, "restarts", 0, 1000000, &self->restarts));
+    job->restarts_max = (unsigned)self->restarts;
     self->scheduler = cli_has(call, "scheduler");
     self->script = cli_has(call, "script");
     if (self->script && (self->scheduler || cli_has(call, "workers") || cli_has(call, "servers")))
@@ -262,9 +274,16 @@ static int run(cli_call *call)
                  .secret_fd = -1};
     launch_job job = {.signals = -1};
     int result;
+    starting how = {.plan = &self};
     lig_status status = prepare(&job, &self, call);
     if (status == LIG_OK)
-        status = start_all(&job, &self, call);
+        status = cli_alloc(&how.words, call->word_count + 1, sizeof *how.words);
+    if (status == LIG_OK) {
+        memcpy(how.words, call->words, call->word_count * sizeof *how.words);
+        job.restart = start_again;
+        job.restart_context = &how;
+        status = start_all(&job, &how);
+    }
     if (status == LIG_OK)
         status = launch_guard_start(&job);
     if (status == LIG_OK) {
@@ -281,6 +300,7 @@ static int run(cli_call *call)
         close(job.signals);
     free(job.processes);
     free(job.polls);
+    free(how.words);
     return result;
 }
 
@@ -292,6 +312,7 @@ static const cli_flag flags[] = {
     {"script", 0, NULL, "the program starts the members; it receives only the secret"},
     {"address", 0, "HOST", "address of this host for the rendezvous (127.0.0.1)"},
     {"grace", 0, "SECONDS", "seconds between SIGTERM and SIGKILL when the job ends early (5)"},
+    {"restarts", 'r', "N", "restart a failed worker or server up to N times (0)"},
     {"no-prefix", 0, NULL, "do not prefix output lines"},
     {NULL, 0, NULL, NULL},
 };
@@ -306,6 +327,11 @@ const cli_command cli_cmd_launch = {
         "written to disk: LIGAMENT_SECRET_FILE refers to the launcher's memory. Every output line\n"
         "is prefixed with '[role rank]'. If a process fails, the others are terminated, and the\n"
         "command exits with its status.\n"
+        "\n"
+        "With --restarts, a worker or server that fails is started again instead, with\n"
+        "LIGAMENT_RESTART counting from 0, and joins the mesh again under its rank. The process\n"
+        "that runs the rendezvous (server 0, or the scheduler with --scheduler) cannot be\n"
+        "restarted. On a terminal a status line shows how many processes run.\n"
         "\n"
         "With --script the program is a launch script that starts the members: it runs once and\n"
         "receives the secret, which its members need to meet at the address of a network "

@@ -12,16 +12,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A group whose process the launcher has reaped is reported by index: its id may have been
- * reused. */
+/* What the launcher reports: which process, and its id. */
+typedef struct guard_news {
+    uint32_t index;
+    int32_t pid;
+} guard_news;
+
+/* A group whose process the launcher has reaped must not be killed: its id may have been reused. */
 static void watch(launch_job *job, int fd)
 {
-    uint32_t over;
+    guard_news news;
     ssize_t got;
     do {
-        got = read(fd, &over, sizeof over);
-        if (got == (ssize_t)sizeof over && over < job->count)
-            job->processes[over].pid = 0;
+        got = read(fd, &news, sizeof news);
+        if (got == (ssize_t)sizeof news && news.index < job->count)
+            job->processes[news.index].pid = news.pid;
     } while (got > 0 || (got < 0 && errno == EINTR));
     for (size_t i = 0; i < job->count; i++)
         if (job->processes[i].pid > 0)
@@ -73,11 +78,11 @@ lig_status launch_guard_start(launch_job *job)
     return LIG_OK;
 }
 
-void launch_guard_tell(const launch_job *job, const launch_process *process)
+void launch_guard_tell(const launch_job *job, const launch_process *process, pid_t pid)
 {
-    uint32_t over = (uint32_t)(process - job->processes);
+    guard_news news = {(uint32_t)(process - job->processes), (int32_t)pid};
     if (job->guard > 0) {
-        ssize_t ignored = write(job->guard_fd, &over, sizeof over);
+        ssize_t ignored = write(job->guard_fd, &news, sizeof news);
         (void)ignored; /* if the guard was killed, there is no guard; nothing to report */
     }
 }

@@ -125,13 +125,45 @@ void launch_end(launch_job *job, int signal)
     signal_all(job, SIGCONT); /* also reach a stopped process */
 }
 
+static int can_restart(const launch_job *job, const launch_process *process)
+{
+    return job->restart != NULL && process->restarts < job->restarts_max && !process->rendezvous;
+}
+
+/* The others go on: to them the process is lost until it joins again under its rank. */
+static void restart(launch_job *job, launch_process *process, const char *how)
+{
+    launch_output_finish(job, process);
+    process->restarts++;
+    launch_output_say(job, "%s %s; restarting it (%u of %u)", process->name, how, process->restarts,
+                      job->restarts_max);
+    if (job->restart(job, process, job->restart_context) == LIG_OK) {
+        launch_guard_tell(job, process, process->pid);
+        return;
+    }
+    job->status = 1;
+    launch_output_say(job, "%s", lig_error_text());
+    launch_end(job, SIGTERM);
+}
+
+static void end_after(launch_job *job, const launch_process *process, const char *how)
+{
+    const char *why = process->rendezvous && job->restarts_max > 0
+                          ? "; it runs the rendezvous and cannot be restarted"
+                          : "";
+    launch_output_say(job, "%s %s%s%s", process->name, how, why,
+                      job->alive > 0 ? "; terminating the others" : "");
+    launch_end(job, SIGTERM);
+}
+
 /* A process has exited. The processes it started are killed before its id can be reused. */
 static void bury(launch_job *job, launch_process *process)
 {
     int state = 0;
     pid_t pid = process->pid;
+    char how[160];
     kill(-pid, SIGKILL);
-    launch_guard_tell(job, process);
+    launch_guard_tell(job, process, 0);
     if (waitpid(pid, &state, 0) != pid)
         return;
     process->pid = 0;
@@ -140,15 +172,17 @@ static void bury(launch_job *job, launch_process *process)
     int status = signal > 0 ? 128 + signal : WEXITSTATUS(state);
     if (status == 0 || job->kill_ns != 0)
         return;
-    job->status = status;
     if (signal > 0)
-        launch_output_say(job, "%s (pid %d) was killed by signal %d (%s)%s", process->name,
-                          (int)pid, signal, strsignal(signal),
-                          job->alive > 0 ? "; terminating the others" : "");
+        snprintf(how, sizeof how, "(pid %d) was killed by signal %d (%s)", (int)pid, signal,
+                 strsignal(signal));
     else
-        launch_output_say(job, "%s (pid %d) failed with status %d%s", process->name, (int)pid,
-                          status, job->alive > 0 ? "; terminating the others" : "");
-    launch_end(job, SIGTERM);
+        snprintf(how, sizeof how, "(pid %d) failed with status %d", (int)pid, status);
+    if (can_restart(job, process)) {
+        restart(job, process, how);
+        return;
+    }
+    job->status = status;
+    end_after(job, process, how);
 }
 
 static void reap(launch_job *job)
@@ -231,6 +265,8 @@ static int open_streams(const launch_job *job)
 
 static void move(launch_job *job)
 {
+    if (is_waiting(&job->outs[0]) || is_waiting(&job->outs[1]))
+        launch_status_hide(job);
     for (int s = 0; s < 2; s++)
         if (job->polls[1 + s].revents != 0)
             launch_output_put(&job->outs[s]);
@@ -262,10 +298,18 @@ static void turn(launch_job *job, int64_t until_ns)
     reap(job);
 }
 
+/* The earlier of two times; 0 is never. */
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a == 0 ? b : b == 0 || a < b ? a : b;
+}
+
 int launch_run(launch_job *job)
 {
+    launch_status_start(job);
     while (job->alive > 0) {
-        turn(job, job->killed ? 0 : job->kill_ns);
+        launch_status_show(job);
+        turn(job, sooner(job->killed ? 0 : job->kill_ns, launch_status_next_ns(job)));
         if (job->kill_ns != 0 && !job->killed && now_ns() >= job->kill_ns) {
             job->killed = 1;
             signal_all(job, SIGKILL);
@@ -273,6 +317,8 @@ int launch_run(launch_job *job)
     }
     /* A stream can be held open by a process that left the group, which is not waited for. A slow
      * reader of our output is, unless we were told to stop. */
+    launch_status_hide(job);
+    job->line.on = 0;
     int64_t until = now_ns() + LAST_OUTPUT_NS;
     while (is_waiting(&job->outs[0]) || is_waiting(&job->outs[1]) || open_streams(job) > 0) {
         int waiting = is_waiting(&job->outs[0]) || is_waiting(&job->outs[1]);

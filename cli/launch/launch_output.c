@@ -104,6 +104,23 @@ lig_status launch_output_take(launch_job *job, launch_process *process, int stre
     return LIG_OK;
 }
 
+void launch_output_finish(launch_job *job, launch_process *process)
+{
+    for (int s = 0; s < 2; s++) {
+        launch_stream *from = &process->streams[s];
+        size_t before;
+        do { /* a pipe holds a limited number of bytes; a descendant may keep it open */
+            before = launch_output_of(job, s)->bytes + from->bytes;
+            if (from->fd >= 0 && launch_output_take(job, process, s) != LIG_OK)
+                break;
+        } while (from->fd >= 0 && launch_output_of(job, s)->bytes + from->bytes > before);
+        (void)put_lines(job, process, s, 1);
+        if (from->fd >= 0)
+            close(from->fd);
+        from->fd = -1;
+    }
+}
+
 void launch_output_put(launch_out *out)
 {
     size_t left = out->bytes - out->at;

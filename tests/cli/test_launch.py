@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -329,3 +330,100 @@ def test_python_prints_at_once(ligament):
 )
 def test_refusals(ligament, words, status, part):
     assert part in ligament.fails("launch", *words, status=status)
+
+
+# --- restarts -------------------------------------------------------------------------------------
+
+
+def test_a_failed_process_is_restarted(ligament):
+    """Its last line is printed, its count is told, and the job goes on."""
+    script = """printf "run $LIGAMENT_RESTART"
+    test "$DMLC_ROLE" = server || exit $((2 - LIGAMENT_RESTART))"""
+    done = ligament.run("launch", "-w", 2, "-s", 1, "--restarts", 2, "--", "sh", "-c", script)
+    assert done.returncode == 0
+    expected = [f"[worker {i}] run {n}" for i in range(2) for n in range(3)] + ["[server 0] run 0"]
+    assert lines(done.stdout) == sorted(expected)
+    told = lines(re.sub(r"pid \d+", "pid N", done.stderr))
+    assert told == sorted(
+        f"ligament: worker {i} (pid N) failed with status {2 - n}; restarting it ({n + 1} of 2)"
+        for i in range(2)
+        for n in range(2)
+    )
+
+
+def test_restarts_are_limited(ligament):
+    done = ligament.run("launch", "-s", 0, "-w", 1, "-r", 1, "--", "sh", "-c", "kill -9 $$")
+    assert done.returncode == 137
+    assert "restarting it (1 of 1)" in done.stderr
+    assert done.stderr.count("was killed by signal 9") == 2
+
+
+@pytest.mark.parametrize("words", [["-s", 1], ["--scheduler"]])
+def test_the_rendezvous_is_not_restarted(ligament, words):
+    script = 'test "$DMLC_ROLE$DMLC_NODE_RANK" = worker0 && exec sleep 60; exit 4'
+    if "--scheduler" in words:
+        script = 'test "$DMLC_ROLE" = scheduler || exec sleep 60; exit 4'
+    done = ligament.run("launch", *words, "-r", 3, "--", "sh", "-c", script)
+    assert done.returncode == 4
+    assert "runs the rendezvous and cannot be restarted; terminating the others" in done.stderr
+
+
+MESH = """
+import os
+import numpy
+import ligament
+from ligament import mesh
+mesh.init(timeout_ms=30000)
+if os.environ["DMLC_ROLE"] == "worker":
+    if os.environ["LIGAMENT_RESTART"] == "0":
+        os._exit(3)
+    out = numpy.zeros(4, "f4")
+    mesh.wait(mesh.push_pull([numpy.ones(4, "f4")], [1], [out], [2]), timeout_ms=30000)
+    print(out.tolist())
+else:
+    while True:
+        try:
+            ((handler, tensors, keys),) = mesh.get_batch(timeout_ms=30000)
+            break
+        except ligament.PeerError:
+            continue
+    mesh.respond([2 * tensors[0]], handler)
+    print(mesh.stats()["peers_rejoined"])
+mesh.stop()
+"""
+
+
+def test_a_restarted_worker_joins_the_mesh_again(ligament, root):
+    env = {"PYTHONPATH": str(root / "python")}
+    words = ("launch", "-w", 1, "-s", 1, "--restarts", 1, "--", sys.executable, "-c", MESH)
+    done = ligament.run(*words, env=env)
+    assert done.returncode == 0, done.stderr
+    assert lines(done.stdout) == ["[server 0] 1", "[worker 0] [2.0, 2.0, 2.0, 2.0]"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_what_a_restarted_process_started_ends_with_the_launcher(ligament, number):
+    script = "test $LIGAMENT_RESTART = 0 && exit 1; sleep 60 & echo pids $$ $!; wait"
+    with start(ligament, "-s", 0, "-w", 1, "-r", 1, "--", "sh", "-c", script) as job:
+        pids = re.search(r"pids (\d+) (\d+)", job.stdout.readline()).groups()
+        job.send_signal(number)
+        wait_gone(pids)
+
+
+def test_the_status_line(ligament):
+    """On a terminal: below the output, and removed in the end."""
+    main, terminal = pty.openpty()
+    script = "test $LIGAMENT_RESTART = 0 && exit 1; echo out; read line < /dev/null; exec sleep 0.1"
+    words = ["launch", "-s", 0, "-w", 1, "-r", 1, "--", "sh", "-c", script]
+    job = subprocess.Popen([str(ligament.path), *map(str, words)], stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    text = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while piece := os.read(main, 4096):
+            text += piece
+    os.close(main)
+    assert job.wait(60) == 0
+    assert b"\r\x1b[K0:00  1 of 1 running (1 worker, 0 servers)" in text
+    assert b", 1 restart" in text
+    assert text.endswith(b"\r\x1b[K")
+    assert b"[worker 0] out\r\n" in text
