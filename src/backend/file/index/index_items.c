@@ -195,20 +195,23 @@ static lig_status read_ref(ligi_file_log *log, const value_ref *ref, uint8_t *da
     return ligi_hash64_plain(data, ref->bytes) == ref->hash ? LIG_OK : LIG_E_CORRUPT;
 }
 
-/* Checkpoints hold what segments and checkpoints before them did. */
+/* Checkpoints hold what segments and checkpoints before them did. LIG_E_NOTFOUND, and LIG_E_CORRUPT
+ * when a damaged one may have held it, without a sentence. */
 static lig_status search_checkpoints(ligi_file_log *log, const void *key, size_t key_bytes,
                                      const value_ref *ref, void *data)
 {
     ligi_checkpoint_item item = {.key = key, .key_bytes = key_bytes};
     uint64_t *numbers;
     size_t count;
+    int damaged = 0;
 
     LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
     lig_status status = LIG_E_NOTFOUND;
     while (status == LIG_E_NOTFOUND && count-- > 0) {
         void *value = NULL;
-        if (ligi_checkpoint_find(log, numbers[count], &item, &value) == LIG_OK &&
-            item.version == ref->version && item.value_bytes == ref->bytes &&
+        lig_status found = ligi_checkpoint_find(log, numbers[count], &item, &value);
+        damaged |= found == LIG_E_CORRUPT;
+        if (found == LIG_OK && item.version == ref->version && item.value_bytes == ref->bytes &&
             ligi_hash64_plain(value, item.value_bytes) == ref->hash) {
             memcpy(data, value, item.value_bytes);
             status = LIG_OK;
@@ -216,7 +219,7 @@ static lig_status search_checkpoints(ligi_file_log *log, const void *key, size_t
         free(value);
     }
     free(numbers);
-    return status;
+    return status == LIG_E_NOTFOUND && damaged ? LIG_E_CORRUPT : status;
 }
 
 static int is_damaged(const ligi_file_log *log)
@@ -233,8 +236,13 @@ static lig_status fetch(ligi_file_log *log, const value_ref *ref, ligi_mdb_value
     if (status != LIG_E_NOTFOUND && status != LIG_E_CORRUPT)
         return status;
     lig_status found = search_checkpoints(log, value->key, value->key_bytes, ref, value->owned);
-    if (found != LIG_E_NOTFOUND)
+    if (found != LIG_E_NOTFOUND && found != LIG_E_CORRUPT)
         return found;
+    if (status == LIG_E_NOTFOUND && found == LIG_E_CORRUPT && !is_damaged(log))
+        return lig_fail(LIG_E_CORRUPT,
+                        "%s: a checkpoint is damaged that may hold a value of version %" PRIu64
+                        " (ligament check --repair)",
+                        log->folder.place, ref->version);
     if (status == LIG_E_NOTFOUND && !is_damaged(log))
         return lig_fail(LIG_E_BUSY,
                         "%s: version %" PRIu64 " of the catalog is no longer kept (try again)",

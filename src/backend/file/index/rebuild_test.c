@@ -223,6 +223,60 @@ static void the_checkpoint_before_does_too(void **state)
     close_at(volume);
 }
 
+/* Flips a bit in the middle of the value, which is full of `byte`, wherever a checkpoint has it. */
+static int damage_values(const char *log, uint8_t byte)
+{
+    static uint8_t data[1 << 20];
+    uint8_t run[64];
+    int damaged = 0;
+    DIR *folder = opendir(log);
+
+    memset(run, byte, sizeof run);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (superfluous_number(entry->d_name, LIGI_NAME_CHECKPOINT) == 0)
+            continue;
+        int fd = openat(dirfd(folder), entry->d_name, O_RDWR | O_CLOEXEC);
+        ssize_t bytes = pread(fd, data, sizeof data, 0);
+        const uint8_t *found = bytes > 0 ? memmem(data, (size_t)bytes, run, sizeof run) : NULL;
+        uint8_t other = byte ^ 4;
+        if (found != NULL)
+            damaged += pwrite(fd, &other, 1, found + 32 - data) == 1;
+        close(fd);
+    }
+    closedir(folder);
+    return damaged;
+}
+
+/* A value that only checkpoints hold, and hold damaged, is not a version that is no longer kept. */
+static void damaged_checkpoints_are_called_so(void **state)
+{
+    static uint8_t value[5000];
+    const lig_catalog_op op = {"key", 3, value, sizeof value};
+    lig_catalog_item item;
+    void *volume, *snapshot;
+    uint64_t version;
+    char log[128];
+
+    snprintf(log, sizeof log, "%s/log", (char *)*state);
+    assert_ok(open_at(*state, "log=4KiB&fsync=0", &volume));
+    memset(value, 'k', sizeof value);
+    assert_ok(commit_ops(OPS, volume, 0, &op, 1));
+    memset(value, 'o', sizeof value);
+    for (uint64_t i = 1; i < 20; i++) {
+        const lig_catalog_op other = {&i, sizeof i, value, sizeof value};
+        assert_ok(commit_ops(OPS, volume, i, &other, 1));
+    }
+    close_at(volume);
+    superfluous_remove(log);
+    assert_true(damage_values(log, 'k') > 0);
+    assert_ok(open_at(*state, "log=4KiB&fsync=0", &volume));
+    assert_ok(OPS->catalog_begin(volume, &snapshot, &version));
+    assert_status(OPS->catalog_get(snapshot, "key", 3, &item), LIG_E_CORRUPT);
+    assert_non_null(strstr(lig_error_text(), "checkpoint is damaged"));
+    OPS->catalog_end(snapshot);
+    close_at(volume);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +284,7 @@ int main(void)
         folder_test(no_checkpoints),
         folder_test(small_maps_grow),
         folder_test(the_checkpoint_before_does_too),
+        folder_test(damaged_checkpoints_are_called_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
