@@ -485,6 +485,14 @@ lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
     return write_and_sync(&run);
 }
 
+lig_status ligi_file_catalog_adopt(ligi_file_catalog *self)
+{
+    write_run run = {.catalog = self};
+
+    LIG_TRY(ligi_file_catalog_lock(self, 0));
+    return write_and_sync(&run);
+}
+
 /* --- reading --- */
 
 /* On success the transaction counts as active until leave. */

@@ -28,6 +28,7 @@ struct ligi_file_catalog {
     uint64_t *held;  /* ids of packs that this process writes or claims */
     size_t held_count, held_capacity;
     ligi_clog_position events; /* up to where events were read last */
+    int64_t adopted_ns;        /* when a wait for events last looked for commits of the killed */
 };
 
 /* Around every transaction. Entering waits while another thread is alone: LIG_E_BUSY after 20 s. */

@@ -80,6 +80,20 @@ static void commits_of_the_killed_are_adopted(void **state)
     close_at(volume);
 }
 
+/* Nobody else commits: who waits looks. */
+static void waits_end_with_commits_of_the_killed(void **state)
+{
+    void *volume;
+
+    assert_ok(open_at(*state, "", &volume));
+    assert_ok(commit_text(volume, 0, "k", "v"));
+    assert_int_equal(OPS->catalog_wait(volume, 1, 0), LIG_E_TIMEOUT);
+    append_unseen(*state, "w");
+    assert_ok(OPS->catalog_wait(volume, 1, INT64_C(20000000000)));
+    assert_int_equal(version_of(volume), 2);
+    close_at(volume);
+}
+
 #define COUNTS 60
 
 /* Adds one, COUNTS times, under the version it has seen. */
@@ -533,6 +547,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         folder_test(two_opens_and_one_close),
         folder_test(commits_of_the_killed_are_adopted),
+        folder_test(waits_end_with_commits_of_the_killed),
         folder_test(processes_count_together),
         folder_test(killed_writers_leave_no_lock),
         folder_test(maps_grow),

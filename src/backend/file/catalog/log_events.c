@@ -114,6 +114,20 @@ static lig_status look_elsewhere(ligi_file_catalog *self, int64_t *looked)
                : LIG_OK;
 }
 
+/* A process that was killed in its commit rings no bell either. One that lives has the write lock,
+ * or rings soon. 1 when the log was looked at. */
+static int adopt(ligi_file_catalog *self)
+{
+    int64_t now = ligi_now_ns();
+
+    pthread_mutex_lock(&self->lock);
+    int due = now - self->adopted_ns >= LOOK_NS;
+    if (due)
+        self->adopted_ns = now;
+    pthread_mutex_unlock(&self->lock);
+    return due && !ligi_head_damaged(&self->log.head) && ligi_file_catalog_adopt(self) == LIG_OK;
+}
+
 lig_status ligi_clog_events_wait(ligi_file_catalog *self, uint64_t since, int64_t timeout_ns)
 {
     int64_t deadline = ligi_now_ns() + timeout_ns, looked = 0;
@@ -123,6 +137,8 @@ lig_status ligi_clog_events_wait(ligi_file_catalog *self, uint64_t since, int64_
         uint32_t seen = ligi_head_bell(&self->log.head);
         if (shown_version(self) > since)
             return LIG_OK;
+        if (adopt(self))
+            continue;
         int64_t left = deadline - ligi_now_ns();
         if (left <= 0)
             return LIG_E_TIMEOUT;
