@@ -109,6 +109,7 @@ int main(int argc, char **argv)
     struct sigaction lost = {.sa_handler = lose_file};
     setlocale(LC_CTYPE, "");
     sigaction(SIGBUS, &lost, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a write above RLIMIT_FSIZE fails with EFBIG instead */
     const char *name = argc > 1 ? argv[1] : NULL;
     if (name == NULL || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
         strcmp(name, "help") == 0) {

@@ -35,6 +35,7 @@ static void become(char *const *words, char **environment, pid_t parent, const i
         _exit(125);
     signal(SIGBUS, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(pipes[0][1], STDOUT_FILENO) < 0 ||
         dup2(pipes[1][1], STDERR_FILENO) < 0)

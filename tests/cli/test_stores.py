@@ -4,7 +4,9 @@ import ctypes
 import json
 import os
 import re
+import resource
 import shutil
+import signal
 
 import numpy
 import pytest
@@ -215,3 +217,18 @@ def test_runs_and_their_latest_checkpoint(ligament, tmp_path):
     assert names(ligament, "store#b/c/latest") == ["b/c/step-000000000001"]
     assert "'e/latest'" in ligament.fails("show", "store#e/latest")
     assert "--runs" in ligament.fails("ls", "store#a", "--runs", status=2)
+
+
+def limit_files():
+    """The shell's `ulimit -f`: Python ignores SIGXFSZ, and children inherit that."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+
+
+def test_a_limit_of_file_sizes_is_an_error(ligament, tmp_path):
+    numpy.savez(tmp_path / "large.npz", w=numpy.arange(1 << 19))
+    numpy.savez(tmp_path / "small.npz", w=numpy.arange(1 << 9))
+    said = ligament.fails("cp", "large.npz", "limited#large", preexec_fn=limit_files)
+    assert "File too large" in said
+    ligament("cp", "small.npz", "limited#small")
+    assert names(ligament, "limited") == ["small"]
