@@ -201,3 +201,47 @@ def test_messages_about_files_of_the_log_have_their_path(tmp_path: Path) -> None
         with pytest.raises(ligament.Error, match=f"{place}/log/{name} is a folder"):
             Store(place)
         path.rmdir()
+
+
+def test_a_repair_of_a_shared_log_removes_nothing_that_other_hosts_may_rely_on(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "store"
+    one, other = (f"{place}?share=network&index={tmp_path / name}" for name in ("one", "other"))
+    with Store(one) as first, Store(other) as second:
+        for number in range(4):
+            first.save(f"m{number}", SMALL)
+        assert names(second) == ["m0", "m1", "m2", "m3"]
+        segments = sorted((place / "log").glob("segment-*"))
+        content = bytearray(segments[1].read_bytes())
+        content[-20] ^= 0xFF
+        segments[1].chmod(0o644)
+        segments[1].write_bytes(content)
+        assert any("is damaged" in problem for problem in first.check(repair=True).problems)
+        assert set(segments) <= set((place / "log").glob("segment-*"))
+        assert first.check().problems == [] and second.check().problems == []
+        second.save("second", SMALL)
+        first.save("first", SMALL)
+        assert names(first) == names(second) == ["first", "m0", "m1", "m2", "m3", "second"]
+
+
+def test_a_shared_log_whose_last_commit_is_damaged_goes_on(tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    one, other = (f"{place}?share=network&index={tmp_path / name}" for name in ("one", "other"))
+    with Store(one) as store:
+        store.save("a", SMALL)
+        store.save("b", SMALL)
+    last = sorted((place / "log").glob("segment-*"))[-1]
+    last.chmod(0o644)
+    last.write_bytes(bytes(200))
+    with Store(other) as store:
+        assert store.check(repair=True).problems
+        assert store.check().problems == []
+        store.save("c", SMALL)
+        assert names(store) == ["a", "c"] and store.check().problems == []
+    with Store(one) as store:
+        assert "c" in names(store)
+        store.save("d", SMALL)
+        assert store.check().problems == []
+    with Store(other) as store:
+        assert "d" in names(store)

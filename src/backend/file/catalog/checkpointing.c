@@ -4,6 +4,7 @@
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/index/index_items.h"
+#include "backend/file/log/log_numbers.h"
 #include "base/clock.h"
 #include "base/codec.h"
 #include "base/error.h"
@@ -87,19 +88,36 @@ typedef struct checkpoint_run {
     ligi_writer lost; /* items whose value cannot be read, as the index has them */
 } checkpoint_run;
 
+/* The highest version that was given out, as far as it is known: it is not given again. */
+static lig_status last_version(ligi_file_log *log, uint64_t *version)
+{
+    uint64_t *numbers, synced = ligi_head_synced(&log->head);
+    size_t count;
+
+    *version = *version > synced ? *version : synced;
+    if (log->numbered == 0)
+        return LIG_OK;
+    /* The number of a segment that cannot be read is taken, too. */
+    LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
+    if (count > 0 && numbers[count - 1] > *version)
+        *version = numbers[count - 1];
+    free(numbers);
+    return LIG_OK;
+}
+
 /* A new log behind the index: with an id of its own, and without the old one's witnesses. */
 static lig_status begin_log(checkpoint_run *run, ligi_mdb_txn *index)
 {
     ligi_file_log *log = &run->catalog->log;
 
-    /* Numbers are not given again: the log goes on behind the checkpoint. */
-    if (log->numbered != 0)
+    LIG_TRY(last_version(log, &index->at.version));
+    index->at.version += index->at.version == 0; /* a checkpoint of version 0 cannot be named */
+    /* Other hosts go on in the same log, behind the checkpoint. */
+    if (log->numbered != 0) {
+        index->at = ligi_clog_before_number(index->at.version, index->at.chain);
         return LIG_OK;
+    }
     LIG_TRY(ligi_file_log_new_id(log));
-    /* Versions that are lost are not given again; a checkpoint of version 0 cannot be named. */
-    uint64_t synced = ligi_head_synced(&log->head);
-    index->at.version = index->at.version > synced ? index->at.version : synced;
-    index->at.version += index->at.version == 0;
     LIG_TRY(ligi_file_log_create(log, &index->at));
     index->at.segment = index->at.version + 1;
     index->at.offset = LIGI_SEGMENT_HEADER_BYTES;
@@ -408,9 +426,11 @@ lig_status ligi_checkpointing_anew(ligi_file_catalog *self, lig_catalog_problem 
     lig_status status = make(&run, 1);
     if (status == LIG_OK)
         status = forget_lost(&run);
-    if (status == LIG_OK)
+    if (status == LIG_OK && self->log.numbered != 0)
+        status = remove_old_numbered(self);
+    if (status == LIG_OK && self->log.numbered == 0)
         status = remove_below(self, LIGI_NAME_SEGMENT, run.at.version + 1);
-    if (status == LIG_OK)
+    if (status == LIG_OK && self->log.numbered == 0)
         status = remove_below(self, LIGI_NAME_CHECKPOINT, run.at.version);
     if (status == LIG_OK)
         ligi_head_damage(&self->log.head, 0);

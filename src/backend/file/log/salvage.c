@@ -123,6 +123,8 @@ static lig_status hand_end(ligi_salvage *self, const segment_bytes *segment, uin
 
     if (self->synced > self->reached.version && limit == UINT64_MAX)
         missing = 1;
+    if (self->numbered && segment->number > self->reached.version)
+        missing = 1;
     if (!missing)
         return LIG_OK;
     if (offset < segment->bytes && any_byte(segment->data + offset, segment->bytes - offset))
@@ -142,7 +144,8 @@ static int is_residue(const ligi_salvage *self, const segment_bytes *segment, ui
     uint64_t version = self->reached.version + 1;
     ligi_clog_header header;
 
-    if (limit != UINT64_MAX || self->synced >= version || segment->number > version)
+    if (limit != UINT64_MAX || self->synced >= version || segment->number > version ||
+        self->numbered)
         return 0;
     for (size_t i = self->reached.offset; i + LIGI_CLOG_HEADER_BYTES <= segment->bytes; i += 8)
         if (ligi_clog_header_get(segment->data + i, &header) && header.synced >= version &&
@@ -200,6 +203,7 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
 
     /* Asked for before the segments are read: others go on committing. */
     self->synced = acknowledged(log);
+    self->numbered = log->numbered != 0;
     LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
     lig_status status = LIG_OK;
     if (count == 0 && self->synced > self->reached.version) {
@@ -214,7 +218,8 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
         uint64_t limit = i + 1 < count ? numbers[i + 1] : UINT64_MAX;
         ligi_segment_header header;
         ligi_clog_file *file;
-        if (limit <= self->reached.version + 1) /* the checkpoint covers it */
+        if (limit <= self->reached.version + 1 ||
+            (self->numbered && numbers[i] <= self->reached.version)) /* the checkpoint covers it */
             continue;
         status = ligi_clog_segment_file(log, numbers[i], &file);
         if (status != LIG_OK)
@@ -297,29 +302,37 @@ static lig_status ignore_item(void *context, const ligi_checkpoint_item *item)
     return LIG_OK;
 }
 
-lig_status ligi_salvage_verify(ligi_file_log *log, ligi_salvage *self)
+/* The oldest checkpoint that is whole; damaged ones are told. What a repair of a numbered log
+ * leaves for other hosts, below the newest, is not looked at. */
+static lig_status verify_checkpoints(ligi_file_log *log, ligi_salvage *self, uint64_t *oldest)
 {
     uint64_t *numbers;
     size_t count;
 
     LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
     lig_status status = LIG_OK;
-    uint64_t oldest = 0;
-    for (size_t i = 0; i < count && status == LIG_OK; i++) {
-        status = ligi_checkpoint_read(log, numbers[i], ignore_item, NULL);
-        if (status == LIG_OK && oldest == 0)
-            oldest = numbers[i];
+    while (count-- > 0 && status == LIG_OK && !(log->numbered != 0 && *oldest != 0)) {
+        status = ligi_checkpoint_read(log, numbers[count], ignore_item, NULL);
+        if (status == LIG_OK)
+            *oldest = numbers[count];
         if (status == LIG_E_CORRUPT) {
             self->damages++;
             status = tell(self, NULL,
                           "the checkpoint of version %" PRIu64 " (log/" LIGI_NAME_CHECKPOINT_START
                           "%016" PRIx64 ") is damaged",
-                          numbers[i], numbers[i]);
+                          numbers[count], numbers[count]);
         }
     }
     free(numbers);
-    LIG_TRY(status);
+    return status;
+}
+
+lig_status ligi_salvage_verify(ligi_file_log *log, ligi_salvage *self)
+{
     ligi_checkpoint_info info = {0};
+    uint64_t oldest = 0;
+
+    LIG_TRY(verify_checkpoints(log, self, &oldest));
     if (oldest != 0)
         LIG_TRY(ligi_checkpoint_look(log, oldest, &info));
     self->reached = (ligi_clog_position){.version = info.version, .chain = info.chain};

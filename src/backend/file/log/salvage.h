@@ -15,6 +15,7 @@ typedef struct ligi_salvage {
     void *context;
     size_t damages;             /* counted */
     ligi_clog_position reached; /* behind the last version seen */
+    int numbered;               /* a segment was whole when it got its number */
     uint64_t synced;            /* known to be acknowledged before the log was read */
 } ligi_salvage;
 
