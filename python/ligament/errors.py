@@ -85,6 +85,13 @@ class UnsupportedError(Error, NotImplementedError):
     """This plugin, build or machine cannot do it."""
 
 
+class MissingPackageError(UnsupportedError, ImportError):
+    """A package that the call needs is not installed; the text has the line that installs it."""
+
+    def __init__(self, who: str, package: str) -> None:
+        super().__init__(f"{who} needs {package}, which is not installed: pip install {package}")
+
+
 class NoMemoryError(Error, MemoryError):
     """Memory could not be had."""
 
@@ -107,3 +114,12 @@ BY_STATUS: dict[int, type[Error]] = {
     15: Error,
 }
 _core.set_errors(dict(BY_STATUS))
+
+
+def missing(error: ImportError, who: str) -> ImportError:
+    """The exception to raise when `who` failed to import what it needs. A package that is installed
+    and fails by itself keeps its own exception."""
+    module = (error.name or "").partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or module in ("", "ligament"):
+        return error
+    return MissingPackageError(who, module)

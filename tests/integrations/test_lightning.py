@@ -138,3 +138,22 @@ def test_runs_share_a_store(tmp_path: Path, holder: Any) -> None:
     with pytest.raises(ligament.BusyError, match=f"run 'a' .*{their}"):
         io.save_checkpoint({"w": torch.ones(1)}, "x.ckpt")
     CheckpointIO("store").save_checkpoint({"w": torch.ones(1)}, "x.ckpt")
+
+
+def test_a_model_is_made_from_a_checkpoint(tmp_path: Path) -> None:
+    keep = pl.callbacks.ModelCheckpoint("ck", save_last=True)
+    io = CheckpointIO("store")
+    net, trainer = fit(2, io, [keep])
+    io.store.close()
+    for path in (keep.best_model_path, Path("ck/last.ckpt")):
+        again = Net.load_from_checkpoint(path, map_location="cpu")
+        assert torch.equal(again.layer.weight, net.layer.weight)
+        assert dict(again.hparams) == {"width": 4}
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        Net.load_from_checkpoint("ck/last.ckpt", width=5)
+    torch.save(trainer._checkpoint_connector.dump_checkpoint(), "plain.ckpt")  # as ever
+    again = Net.load_from_checkpoint("plain.ckpt", weights_only=False)
+    assert torch.equal(again.layer.weight, net.layer.weight)
+    ligament.Store("store").retire("ck/last.ckpt")
+    with pytest.raises(ligament.NotFoundError, match=r"ck/last\.ckpt"):
+        Net.load_from_checkpoint("ck/last.ckpt")

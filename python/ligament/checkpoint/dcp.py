@@ -20,7 +20,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
+
+from ..errors import missing
+
+try:
+    import torch
+except ImportError as error:
+    raise missing(error, "ligament.checkpoint.dcp") from None
+
 from torch.distributed.checkpoint import filesystem, staging, storage
 from torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,

@@ -1,10 +1,12 @@
 """Lightning keeps its checkpoints in a store: `Trainer(plugins=[CheckpointIO("runs")])`.
 
-Where Lightning would put a file there is a small one that names the model. Works for `lightning`
-and for `pytorch_lightning`, whichever is imported."""
+Where Lightning would put a file there is a small one that names the model. Once this module is
+imported, `LightningModule.load_from_checkpoint` takes such a file too. Works for `lightning` and
+for `pytorch_lightning`, whichever is imported."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
@@ -12,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import _core, tensors
-from ..errors import NotFoundError, UnsupportedError
+from ..errors import MissingPackageError, NotFoundError
 from ..graph import graphs_of_parts
 from ..load import Loader
 from ..store import Store
@@ -34,7 +36,7 @@ def _bases() -> tuple[type, ...]:
         if not loaded:
             break
     if not found:
-        raise UnsupportedError("neither lightning nor pytorch_lightning is installed")
+        raise MissingPackageError("ligament.checkpoint.lightning", "lightning")
     return tuple(found)
 
 
@@ -96,9 +98,7 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
             raise FileNotFoundError(
                 f"checkpoint not found: {path}: {error}{hint if os.path.isfile(path) else ''}"
             ) from None
-        tree: dict[str, Any] = loader.whole("saved", False, None)
-        device = map_location if not callable(map_location) else None
-        return tree if device is None else _moved(tree, device)
+        return _tree(loader, map_location)
 
     def remove_checkpoint(self, path: _Path) -> None:
         """Retires the model; one that is not there is fine."""
@@ -115,6 +115,36 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
             self.store.wait()
         finally:
             self._lock = None
+
+
+def _tree(loader: Loader, map_location: Any) -> dict[str, Any]:
+    tree: dict[str, Any] = loader.whole("saved", False, None)
+    device = map_location if not callable(map_location) else None
+    return tree if device is None else _moved(tree, device)
+
+
+def _teach() -> None:
+    """`load_from_checkpoint` reads files by itself, past every plugin: the function that it does so
+    with looks first whether the file names a model."""
+    pairs = (("lightning.fabric", "lightning.pytorch"), ("lightning_fabric", "pytorch_lightning"))
+    for package in (pytorch for fabric, pytorch in pairs if fabric in sys.modules):
+        try:
+            saving: Any = importlib.import_module(f"{package}.core.saving")
+        except ImportError:  # only Fabric is installed
+            continue
+        saving.pl_load = _taking_links(saving.pl_load)
+
+
+def _taking_links(load: Any) -> Any:
+    @functools.wraps(load)
+    def loaded(path: Any, *args: Any, **options: Any) -> Any:
+        link = model_link.target(path) if isinstance(path, (str, os.PathLike)) else None
+        if link is None:
+            return load(path, *args, **options)
+        with Store(link[0], "r") as store:
+            return _tree(Loader(store._core.resolve(link[1])), options.get("map_location"))
+
+    return loaded
 
 
 def _moved(tree: Any, device: Any) -> Any:
@@ -138,3 +168,6 @@ def _metrics(checkpoint: Mapping[str, Any]) -> dict[str, float]:
         if isinstance(watched, str) and value is not None:
             found[watched] = float(value)
     return found
+
+
+_teach()

@@ -56,6 +56,19 @@ def write(path: str | os.PathLike[str], uri: str, name: str) -> None:
         raise
 
 
+def target(path: str | os.PathLike[str]) -> tuple[str, str] | None:
+    """The store and the name of the model that a file names; None: it is no such file."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_LIMIT).decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    uri, found, name = text.removesuffix("\n").partition("#")
+    single = text.endswith("\n") and text.count("\n") == 1
+    place = os.path.isabs(uri) or ":" in uri
+    return (uri, name) if found and single and place else None
+
+
 def read(store: Store, path: str | os.PathLike[str], run: str | None = None) -> str:
     """The name of the model that a file names, or that a checkpoint at this path would have."""
     try:

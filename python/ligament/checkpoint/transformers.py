@@ -16,7 +16,12 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from transformers import TrainerCallback
+from ..errors import missing
+
+try:
+    from transformers import TrainerCallback
+except ImportError as error:
+    raise missing(error, "ligament.checkpoint.transformers") from None
 
 from .. import tensors
 from ..errors import CorruptError, NotFoundError, UnsupportedError

@@ -21,6 +21,7 @@ from ..errors import (
     LimitError,
     NotFoundError,
     UnsupportedError,
+    missing,
 )
 from ..export import renamed
 from ..load import Loader
@@ -120,8 +121,10 @@ def _read(source: str, limit: int | None) -> Found:
         found = _reader(kind)(source, budget)
         check_tree(found.tree, Budget(source, budget.size, limit))
         return found
-    except (Error, OSError, ImportError):
+    except (Error, OSError):
         raise
+    except ImportError as error:
+        raise missing(error, f"'{source}'") from None
     except MemoryError:
         raise LimitError(f"'{source}' does not fit into memory") from None
     except Exception as error:
@@ -154,7 +157,10 @@ def _export(
     with Store(uri, "r") as store, _place(target, replace) as temporary:
         model = store[name]
         names = renamed(Loader(store._resolve(model)).names, *choice) if any(choice) else None
-        _write(kind, store, model, temporary, like, names)
+        try:
+            _write(kind, store, model, temporary, like, names)
+        except ImportError as error:
+            raise missing(error, f"'{target}'") from None
         written = [model.tensors[name].bytes for name in names or model.tensors]
         return Converted(f"{uri}#{name}", target, len(written), sum(written))
 

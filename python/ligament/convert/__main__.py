@@ -113,9 +113,6 @@ def main(words: list[str] | None = None) -> int:
     except (Error, OSError) as error:
         print(f"ligament: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
-    except ImportError as error:
-        print(f"ligament: {error}; install the library that reads such files", file=sys.stderr)
-        return 1
     _tell(done, given.json)
     return 0
 

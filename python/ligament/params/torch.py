@@ -12,7 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
-import torch
+from ..errors import missing
+
+try:
+    import torch
+except ImportError as error:
+    raise missing(error, "ligament.params.torch") from None
+
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 

@@ -8,6 +8,13 @@
 
 from __future__ import annotations
 
+from ligament.errors import missing
+
+try:
+    import torch  # noqa: F401
+except ImportError as error:
+    raise missing(error, "ligament.pipe") from None
+
 from ligament.pipe.costs.profile import profile
 from ligament.pipe.graph.blocks import Edge, Graph, Node
 from ligament.pipe.graph.trace import Trace, trace

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import _core
-from ..errors import InvalidError, UnsupportedError
+from ..errors import InvalidError, UnsupportedError, missing
 from ..tree import encode, set_plain
 from . import (
     arrays,
@@ -219,7 +219,10 @@ def framework(name: str | None) -> ModuleType:
     if name not in table:
         known = ", ".join(sorted(table))
         raise InvalidError(f"framework {name!r} is not known; known are {known}")
-    table[name].need()
+    try:
+        table[name].need()
+    except ImportError as error:
+        raise missing(error, f"framework={name!r}") from None
     return table[name]
 
 
@@ -503,8 +506,11 @@ def callback_class() -> type:
     """A Callback for models of Keras 2 and 3; imports Keras."""
     try:
         base = of_keras.callback_class()
-    except ModuleNotFoundError:
-        base = of_keras2.callback_class()
+    except ModuleNotFoundError as error:
+        try:
+            base = of_keras2.callback_class()
+        except ModuleNotFoundError:
+            raise missing(error, "CheckpointCallback") from None
     return type("Callback", (of_keras2.CallbackHooks, base), {})
 
 
