@@ -216,7 +216,8 @@ static lig_status name_segments(const rebuild_run *run)
     if (!log->folder.sync || (run->segment != 0 && ligi_head_named(&log->head) == run->segment))
         return LIG_OK;
     LIG_TRY(ligi_folder_sync(log->folder.fd, log->folder.place));
-    ligi_head_named_set(&log->head, run->segment);
+    if (run->segment != 0)
+        ligi_head_named_set(&log->head, run->segment);
     return LIG_OK;
 }
 
