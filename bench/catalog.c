@@ -132,20 +132,29 @@ static double median(double *values, int count)
     return values[count / 2];
 }
 
-static void measure_open(const char *folder)
+static double open_once(const char *folder)
+{
+    void *volume;
+    int64_t begin = ligi_now_ns();
+    if (ligi_backend_file.open(&volume, folder) != LIG_OK)
+        die("open");
+    double milliseconds = (double)(ligi_now_ns() - begin) / 1e6;
+    ligi_backend_file.close(volume);
+    return milliseconds;
+}
+
+static void measure_open(const char *folder, int rounds)
 {
     char index[512];
-    void *volume;
-    for (int i = 0; i < 2; i++) {
-        int64_t begin = ligi_now_ns();
-        if (ligi_backend_file.open(&volume, folder) != LIG_OK)
-            die("open");
-        printf("open %s: %.2f ms\n", i ? "after the index was removed" : "with a current index",
-               (double)(ligi_now_ns() - begin) / 1e6);
-        ligi_backend_file.close(volume);
-        snprintf(index, sizeof index, "%s/index.mdb", folder);
+    double current[ROUNDS_MAX], rebuilt[ROUNDS_MAX];
+    snprintf(index, sizeof index, "%s/index.mdb", folder);
+    for (int i = 0; i < rounds; i++) {
+        current[i] = open_once(folder);
         unlink(index);
+        rebuilt[i] = open_once(folder);
     }
+    printf("open with a current index: %.2f ms\n", median(current, rounds));
+    printf("open after the index was removed: %.2f ms\n", median(rebuilt, rounds));
 }
 
 int main(int count, char **arguments)
@@ -169,7 +178,7 @@ int main(int count, char **arguments)
     double bare_rate = median(limit, rounds), rate = median(one, rounds);
     printf("1 process: %.2f x bare (bar: 0.7); 8 processes: %.2f x 1 process (bar: 2)\n",
            rate / bare_rate, median(eight, rounds) / rate);
-    measure_open(folder);
+    measure_open(folder, rounds);
     printf("%llu commits in %s (remove it)\n", (unsigned long long)next - 1, folder);
     return 0;
 }
