@@ -1,6 +1,6 @@
 #include "backend/file/log/head.h"
 
-#include "backend/file/log/bell.h"
+#include "base/bell.h"
 #include "base/boot.h"
 #include "base/clock.h"
 #include "base/error.h"

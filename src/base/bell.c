@@ -1,4 +1,4 @@
-#include "backend/file/log/bell.h"
+#include "base/bell.h"
 
 #include "base/clock.h"
 
