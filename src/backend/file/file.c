@@ -129,6 +129,21 @@ static lig_status open_shared(ligi_file *self, ligi_file_catalog_place *place, i
     return LIG_OK;
 }
 
+/* self->reader stays NULL where there is no log. */
+static lig_status open_reader(ligi_file *self)
+{
+    ligi_file_reader *opened = NULL;
+    lig_status status = LIG_OK;
+
+    pthread_mutex_lock(&self->lock);
+    if (self->reader == NULL) {
+        status = ligi_file_reader_open(&opened, self->folder_fd, self->place);
+        self->reader = opened;
+    }
+    pthread_mutex_unlock(&self->lock);
+    return status;
+}
+
 static lig_status open_catalog(ligi_file *self)
 {
     int index_fd = -1;
@@ -142,7 +157,7 @@ static lig_status open_catalog(ligi_file *self)
             return status;
     }
     if (self->read_only) {
-        LIG_TRY(ligi_file_reader_open(&self->reader, self->folder_fd, self->place));
+        LIG_TRY(open_reader(self));
         return self->reader == NULL ? check_not_lost(self) : LIG_OK;
     }
     ligi_file_catalog_place place = {
@@ -407,6 +422,17 @@ static void file_describe(void *opaque, char *text, size_t text_bytes)
              holder[0] ? ", write lock held by " : "", holder);
 }
 
+/* The store has been upgraded since it was opened: it has a log by now. */
+static lig_status follow_upgrade(ligi_file *self)
+{
+    LIG_TRY(open_reader(self));
+    return self->reader != NULL
+               ? LIG_OK
+               : lig_fail(LIG_E_CORRUPT,
+                          "%s was upgraded, and has no log (put " LIGI_NAME_LOG "/ back)",
+                          self->place);
+}
+
 static lig_status file_catalog_begin(void *opaque, void **snapshot, uint64_t *version)
 {
     ligi_file *self = opaque;
@@ -416,8 +442,13 @@ static lig_status file_catalog_begin(void *opaque, void **snapshot, uint64_t *ve
         return ligi_file_catalog_begin(self->catalog, snapshot, version);
     if (self->reader != NULL)
         return ligi_file_reader_begin(self->reader, snapshot, version);
-    if (self->copy != NULL)
-        return ligi_file_catalog_copy_begin(self->copy, snapshot, version);
+    if (self->copy != NULL) {
+        lig_status status = ligi_file_catalog_copy_begin(self->copy, snapshot, version);
+        if (status != LIG_E_CLOSED)
+            return status;
+        LIG_TRY(follow_upgrade(self));
+        return ligi_file_reader_begin(self->reader, snapshot, version);
+    }
     return lig_fail(LIG_E_UNSUPPORTED,
                     "the catalog of %s cannot be read from here: go by the packs' footers",
                     self->place);
@@ -437,13 +468,16 @@ static lig_status file_catalog_commit(void *opaque, const lig_catalog_edit *edit
 
 static lig_status file_catalog_settle(void *opaque)
 {
-    const ligi_file *self = opaque;
+    ligi_file *self = opaque;
 
     LIG_TRY(ligi_file_usable(self));
     if (self->catalog != NULL)
         return ligi_file_catalog_settle(self->catalog);
-    /* A reader that goes by the packs' footers has no view that could be behind. */
-    return self->copy == NULL ? LIG_OK : ligi_file_catalog_copy_settle(self->copy);
+    /* A reader of the log, or of the packs' footers, has no view that could be behind. */
+    if (self->reader != NULL || self->copy == NULL)
+        return LIG_OK;
+    lig_status status = ligi_file_catalog_copy_settle(self->copy);
+    return status == LIG_E_CLOSED ? follow_upgrade(self) : status;
 }
 
 static lig_status file_catalog_lock(void *opaque, int64_t timeout_ns)

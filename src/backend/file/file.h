@@ -41,14 +41,15 @@ typedef struct ligi_file { /* one open instance */
     ligi_entry_id packs_id;
     pid_t pid;
     int read_only, network;
-    int format;                   /* of the store when it was opened; 0: it was made */
-    int direct;                   /* whether O_DIRECT is tried */
-    const char *direct_note;      /* for people */
-    uint32_t memory_align;        /* of addresses, and ... */
-    uint32_t offset_align;        /* of offsets and lengths under O_DIRECT */
-    ligi_file_catalog *catalog;   /* NULL for a reader */
-    ligi_file_reader *reader;     /* NULL for a writer, and where there is no log */
-    ligi_file_catalog_copy *copy; /* for a reader of format 1 */
+    int format;                 /* of the store when it was opened; 0: it was made */
+    int direct;                 /* whether O_DIRECT is tried */
+    const char *direct_note;    /* for people */
+    uint32_t memory_align;      /* of addresses, and ... */
+    uint32_t offset_align;      /* of offsets and lengths under O_DIRECT */
+    ligi_file_catalog *catalog; /* NULL for a reader */
+    /* NULL for a writer, and where there is no log; set once, under the lock */
+    _Atomic(ligi_file_reader *) reader;
+    ligi_file_catalog_copy *copy; /* for a reader of format 1; unused when there is a log */
 
     pthread_mutex_t lock; /* guards everything below */
     ligi_engine *idle[4];
