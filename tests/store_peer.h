@@ -111,6 +111,29 @@ static inline lig_status peer_compare(store_peer *self, const char *name, char *
     return status;
 }
 
+/* All tensors in one load: "ok", or "ok DIFFERS" when one is not what its name says. */
+static inline lig_status peer_load(store_peer *self, const char *name, char *answer)
+{
+    lig_model *model;
+    lig_tensor tensors[STORE_PEER_TENSORS];
+    lig_status status = lig_store_model(self->store, name, &model);
+    if (status != LIG_OK)
+        return status;
+    size_t count = model->tensor_count < STORE_PEER_TENSORS ? model->tensor_count : 0;
+    for (size_t i = 0; i < count; i++) {
+        tensors[i] = model->tensors[i].tensor;
+        tensors[i].data = self->data[i];
+    }
+    status = lig_store_load(self->store, name, tensors, count);
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
+        scene_fill(self->found, tensors[i].bytes, strtoul(tensors[i].name + 1, NULL, 10));
+        if (memcmp(self->found, tensors[i].data, tensors[i].bytes) != 0)
+            snprintf(answer, PEER_TEXT_BYTES, "ok DIFFERS");
+    }
+    lig_model_destroy(model);
+    return status;
+}
+
 static inline lig_status peer_aliases(store_peer *self, char *text, size_t bytes)
 {
     char *alias, *model;
@@ -244,6 +267,8 @@ static inline lig_status peer_run(store_peer *self, const char *verb, const char
         return peer_check(self, LIG_CHECK_REPAIR, answer);
     if (strcmp(verb, "look") == 0)
         return peer_look(self, answer);
+    if (strcmp(verb, "load") == 0)
+        return peer_load(self, first, answer);
     if (strcmp(verb, "describe") == 0)
         return lig_store_describe(self->store, answer, PEER_TEXT_BYTES);
     peer_close(self);
