@@ -3,6 +3,7 @@ line has the peaks of the memory of load_weights in MiB above the model, by back
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 import os
@@ -204,7 +205,27 @@ def memory():
         load = functools.partial(load_weights, made, backend, config, include_optimizer=False)
         found[backend] = peak_of(load)
         assert all(tf.reduce_all(one.value == 1) for one in made.weights if len(one.shape) == 2)
+    found["dummy"] = memory_of_the_fork(made)
     return found
+
+
+def memory_of_the_fork(made):
+    """The calls of EvoStore's fork, with EvoStore's library."""
+    library = tmci.plugins.load("libdummy.so")
+    place = f"{FOLDER}/models".encode()
+    library.set_servers(place, len(place))
+    count = len(made.weights)
+    ids, owners = (ctypes.c_uint64 * count)(*range(10, 10 + count)), (ctypes.c_uint64 * count)()
+    owners[:] = [1] * count
+    sizes = (ctypes.c_uint64 * count)(*(4 * int(np.prod(one.shape)) for one in made.weights))
+    save_weights(made, None, "dummy", 1, ids[:])
+    library.store_meta(1, (ctypes.c_uint64 * 2)(9, 10), 2, ids, owners, sizes, count)
+    for weight in made.weights:
+        weight.assign(weight + 1)
+    peak = peak_of(lambda: load_weights(made, None, "dummy", owners[:], 1, ids[:]))
+    assert all(tf.reduce_all(one.value == 1) for one in made.weights if len(one.shape) == 2)
+    library.shutdown()
+    return peak
 
 
 for check in (modules, eager, sparse, in_functions, through_plugin_and_store, callbacks, failures):

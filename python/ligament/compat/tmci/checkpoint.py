@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ligament import _core, checkpoint, plugins, tensors
+from ligament.checkpoint.weights import fill
 from ligament.errors import InvalidError, UnsupportedError
-from ligament.tensors import Fresh
 from ligament.tensors.dtypes import BYTES
 
 from .evostore import BACKEND, number
@@ -130,7 +130,7 @@ def load_layers(
     names = [f"{lid}@{owner}" for lid, owner in zip(ids, owners, strict=True)]
     takers = tensors.takers(names, values, places)
     for group in _groups(places, takers):
-        _load(names, values, {i: takers.get(i) for i in group}, str(number(model_ids)))
+        _load(names, values, group, str(number(model_ids)))
 
 
 def _groups(places: list[int], takers: dict[int, Any]) -> Iterator[list[int]]:
@@ -149,14 +149,11 @@ def _groups(places: list[int], takers: dict[int, Any]) -> Iterator[list[int]]:
         yield group
 
 
-def _load(names: list[str], values: list[Any], takers: dict[int, Any], model: str) -> None:
-    """Those without a taker are filled where they lie."""
-    items = [values[i] if one is None else Fresh(one.code, one.shape) for i, one in takers.items()]
-    plugins.instance(BACKEND, "").load(model, _core.Batch([names[i] for i in takers], items, True))
-    for taker, item in zip(takers.values(), items, strict=True):
-        if taker is not None:
-            taker.take(item)
-    tensors.filled([values[i].value for i, taker in takers.items() if taker is None])
+def _load(names: list[str], values: list[Any], group: list[int], model: str) -> None:
+    """Large variables of TensorFlow are filled where they lie, others take over memory."""
+    target = tensors.Collected([names[i] for i in group], [values[i] for i in group])
+    takers = fill(BACKEND, "", model, target, part=False)
+    tensors.filled([one.value for i, one in enumerate(target.values) if i not in takers])
 
 
 __all__ = ["CheckpointCallback", "load_weights", "save_weights"]
