@@ -236,6 +236,19 @@ def test_ids_that_are_strings(repo: Any) -> None:
     assert repo._best_match(one)[1] == []
 
 
+def test_wrong_arguments(repo: Any) -> None:
+    for call in (lambda: repo.transfer(1, 2), lambda: repo.store(1, None, [], 0.5)):
+        with pytest.raises(TypeError, match="is a model of Keras"):
+            call()
+    for config in (None, "text"):
+        for call in (lambda: repo.get_prefix(config), lambda: repo.store_meta(1, config)):  # noqa: B023
+            with pytest.raises(TypeError, match="a configuration of Keras is a dict, not"):
+                call()
+    unbuilt = keras.Sequential([keras.layers.Dense(3)])
+    with pytest.raises(ligament.InvalidError, match="has no weights to store"):
+        repo.store(1, unbuilt, [], 0.5)
+
+
 def test_configurations(repo: Any) -> None:
     one, other = model([8, 3]), model([8, 4])
     assert repo.store_meta(5, one.get_config()) is True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ligament.errors import InvalidError
@@ -10,6 +10,9 @@ from ligament.errors import InvalidError
 
 def layers_of(config: dict[str, Any]) -> list[dict[str, Any]]:
     """The entries of the layers; a model's whole configuration is taken too."""
+    if not isinstance(config, Mapping):
+        kind = type(config).__qualname__
+        raise TypeError(f"a configuration of Keras is a dict, not {kind} (see model.get_config())")
     inner = config.get("config")
     found = config.get("layers")
     if found is None and isinstance(inner, dict):

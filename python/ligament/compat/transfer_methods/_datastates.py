@@ -137,6 +137,7 @@ class DataStatesModelRepo(TransferMethod):
         False when there is nothing to write."""
         if tensors.is_model(id):
             id, model = model, id
+        _check_model(model, id)
         names = [layer.name for layer in model.layers]
         given = {getattr(layer, "name", layer) for layer in prefix or ()}
         if val_acc is None:
@@ -151,6 +152,10 @@ class DataStatesModelRepo(TransferMethod):
         if self.store_weights or val_acc is None:
             checkpoint.save_layers(model, written, own, lids)
         composition.update(zip(lids, ((own, size) for size in sizes), strict=True))
+        if not composition:
+            raise InvalidError(
+                f"model {own}: '{model.name}' has no weights to store (build it first)"
+            )
         self._publish(own, model.get_config(), composition, val_acc)
         return True
 
@@ -235,6 +240,11 @@ def _bytes(weight: Any) -> int:
     return int(math.prod(weight.shape)) * BYTES[code]
 
 
+def _check_model(model: Any, id: Any) -> None:
+    if not tensors.is_model(model):
+        raise TypeError(f"neither {model!r} nor {id!r} is a model of Keras")
+
+
 def _model_and_id(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int]:
     given = dict(kwargs)
     given.pop("hint", None)
@@ -242,6 +252,5 @@ def _model_and_id(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, i
     if len(args) > 3 or given or len(values) != 2:
         raise TypeError("transfer takes a model, an id and hint=None")
     model, id = values if tensors.is_model(values[0]) else reversed(values)
-    if not tensors.is_model(model):
-        raise TypeError(f"neither {values[0]!r} nor {values[1]!r} is a model of Keras")
+    _check_model(model, id)
     return model, DataStatesModelRepo.hash(id) if isinstance(id, str) else number(id)
