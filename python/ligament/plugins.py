@@ -61,7 +61,7 @@ def shared_uri(backend: str, config: str) -> str | None:
 def check_exists(backend: str, config: str) -> None:
     """Raises NotFoundError where (backend, config) is a place without a store, which opening it
     would create."""
-    if backend not in _core.backends() and (uri := shared_uri(backend, config)) is not None:
+    if (uri := shared_uri(backend, config)) is not None:
         _core.Store(place.with_mode(uri, "r")).close()
 
 

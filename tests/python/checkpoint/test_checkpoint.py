@@ -215,6 +215,13 @@ def test_a_bare_word_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+def test_a_load_creates_no_store(tmp_path: Path) -> None:
+    for backend, config in ((str(tmp_path / "a"), ""), ("file", str(tmp_path / "a"))):
+        with pytest.raises(ligament.NotFoundError, match="no store at .*/a"):
+            load_weights(torch.nn.Linear(2, 2), backend, config)
+    assert not (tmp_path / "a").exists()
+
+
 def test_plugins_of_the_environment(twin: Path) -> None:
     code = "import ligament; print(ligament.plugins.names())"
     environment = os.environ | {"LIGAMENT_PLUGINS": str(twin)}
