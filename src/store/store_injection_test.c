@@ -4,6 +4,7 @@
 /* A backend that is `mem` until its calls have been counted down: then one of them fails. What the
  * store leaves behind is looked at through `mem` itself. */
 static long countdown; /* 0: nothing fails */
+static long outdated;  /* likewise: then a snapshot is too old */
 static int fail_late;  /* a commit is applied, and fails all the same */
 static int no_pins;
 static int settles;          /* calls so far */
@@ -91,14 +92,22 @@ static void catalog_end(void *snapshot)
     mem->catalog_end(snapshot);
 }
 
+static lig_status read_old(void)
+{
+    return outdated > 0 && --outdated == 0 ? lig_fail(LIG_E_BUSY, "this version is no longer kept")
+                                           : LIG_OK;
+}
+
 static lig_status catalog_get(void *snapshot, const void *key, size_t bytes, lig_catalog_item *item)
 {
+    LIG_TRY(read_old());
     return is_due() ? broken("catalog_get") : mem->catalog_get(snapshot, key, bytes, item);
 }
 
 static lig_status catalog_seek(void *snapshot, const void *key, size_t bytes,
                                lig_catalog_item *item)
 {
+    LIG_TRY(read_old());
     return is_due() ? broken("catalog_seek") : mem->catalog_seek(snapshot, key, bytes, item);
 }
 
@@ -290,6 +299,16 @@ static lig_status try_check(lig_store *store)
     return LIG_OK;
 }
 
+static lig_status try_verify(lig_store *store)
+{
+    lig_report *report;
+    LIG_TRY(lig_store_check(store, 0, &report));
+    assert_int_equal(report->problem_count, 0);
+    assert_int_equal(report->models, 1);
+    lig_report_destroy(report);
+    return LIG_OK;
+}
+
 static lig_status try_list(lig_store *store)
 {
     lig_model **models;
@@ -477,6 +496,24 @@ static void test_open(void **state)
     }
 }
 
+/* Who reads from a snapshot that others have left far behind takes a new one. */
+static void test_old_snapshots(void **state)
+{
+    lig_status (*const all[])(lig_store *) = {try_list, try_load, try_map, try_check, try_verify};
+    lig_store *store;
+    (void)state;
+    assert_ok(lig_store_open(&store, "faulty:old"));
+    assert_ok(save_one(store, "there", 1, 0));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (long call = 1, reached = 1; reached; call++) {
+            outdated = call;
+            assert_ok(all[i](store));
+            reached = outdated == 0;
+            outdated = 0;
+        }
+    lig_store_close(store);
+}
+
 /* To settle may wait for a process that is stopped inside its commit. */
 static void test_open_waits_for_nobody(void **state)
 {
@@ -502,8 +539,9 @@ int main(void)
 {
     lig_log_set(quiet, NULL);
     register_faulty();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each), cmocka_unit_test(test_no_pins),
-                                       cmocka_unit_test(test_find), cmocka_unit_test(test_open),
-                                       cmocka_unit_test(test_open_waits_for_nobody)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each),          cmocka_unit_test(test_no_pins),
+        cmocka_unit_test(test_find),          cmocka_unit_test(test_open),
+        cmocka_unit_test(test_old_snapshots), cmocka_unit_test(test_open_waits_for_nobody)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,9 +2,8 @@
 #include "store/catalog/catalog_view.h"
 #include "store/format/record.h"
 
-lig_status lig_store_stat(lig_store *store, lig_store_stats *stats)
+static lig_status sum_up(lig_store *store, lig_store_stats *stats)
 {
-    LIG_TRY(ligi_store_usable(store));
     ligi_catalog_view view;
     LIG_TRY(ligi_catalog_view_begin(store, &view));
     lig_store_stats sum = {.version = view.version};
@@ -35,5 +34,14 @@ lig_status lig_store_stat(lig_store *store, lig_store_stats *stats)
     ligi_catalog_view_end(&view);
     if (status == LIG_OK)
         *stats = sum;
+    return status;
+}
+
+lig_status lig_store_stat(lig_store *store, lig_store_stats *stats)
+{
+    LIG_TRY(ligi_store_usable(store));
+    lig_status status = LIG_E_BUSY;
+    for (int i = 0; i < LIGI_VIEW_TRIES && status == LIG_E_BUSY; i++)
+        status = sum_up(store, stats);
     return status;
 }

@@ -12,6 +12,11 @@ typedef struct ligi_catalog_view {
     uint64_t version;
 } ligi_catalog_view;
 
+/* Reading from a view ends with LIG_E_BUSY when others have replaced a large value since and the
+ * volume no longer keeps the old one. Who reads many items begins again with a new view, up to so
+ * many times. */
+#define LIGI_VIEW_TRIES 20
+
 lig_status ligi_catalog_view_begin(lig_store *store, ligi_catalog_view *view);
 void ligi_catalog_view_end(ligi_catalog_view *view);
 /* LIG_E_BUSY, without a sentence, when the catalog is no longer at `version`. */

@@ -112,9 +112,15 @@ static lig_status remove_all(orphan_removal *self)
     ligi_catalog_view view;
     /* What is removed is decided for each pack, under its claim, from a settled catalog. Where
      * there is nothing to remove, nobody is waited for. */
-    LIG_TRY(ligi_catalog_view_begin(store, &view));
-    lig_status status = collect(store, &view, &found);
-    ligi_catalog_view_end(&view);
+    lig_status status = LIG_E_BUSY;
+    for (int i = 0; i < LIGI_VIEW_TRIES && status == LIG_E_BUSY; i++) {
+        found.count = 0;
+        status = ligi_catalog_view_begin(store, &view);
+        if (status != LIG_OK)
+            break;
+        status = collect(store, &view, &found);
+        ligi_catalog_view_end(&view);
+    }
     for (size_t i = 0; i < found.count && status == LIG_OK; i++)
         status = remove_orphan(self, found.packs[i]);
     free(found.packs);

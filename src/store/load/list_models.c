@@ -143,7 +143,12 @@ lig_status lig_store_models(lig_store *store, const lig_query *query, lig_model 
         query = &all;
     LIG_TRY(check_query(query));
     found into = {0};
-    lig_status status = collect(store, query, &into);
+    lig_status status = LIG_E_BUSY;
+    for (int i = 0; i < LIGI_VIEW_TRIES && status == LIG_E_BUSY; i++) {
+        lig_models_destroy(into.models, into.count);
+        into = (found){0};
+        status = collect(store, query, &into);
+    }
     if (status == LIG_OK && into.models == NULL)
         status = ligi_calloc(&into.models, 1, sizeof *into.models, "a list of models");
     if (status != LIG_OK) {

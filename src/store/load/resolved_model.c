@@ -224,6 +224,8 @@ lig_status ligi_ref_open(lig_store *store, const char *name, uint64_t id, int fl
         }
         if (gone)
             status = lost(ref, &again);
+        else
+            again = status == LIG_E_BUSY; /* the view was too old */
         lig_ref_release(ref);
         if (!again)
             return status;

@@ -285,15 +285,18 @@ static lig_status check_model(check_run *self, uint64_t id)
 /* What the catalog has under the id now; 0 when there is nothing. */
 static lig_status record_now(lig_store *store, uint64_t id, uint64_t *hash)
 {
-    ligi_catalog_view view;
-    lig_catalog_item item;
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, id);
+    lig_status status = LIG_E_BUSY;
     *hash = 0;
-    LIG_TRY(ligi_catalog_view_begin(store, &view));
-    lig_status status = ligi_catalog_view_get(&view, &key, &item);
-    if (status == LIG_OK)
-        *hash = ligi_hash64_plain(item.value, item.value_bytes);
-    ligi_catalog_view_end(&view);
+    for (int i = 0; i < LIGI_VIEW_TRIES && status == LIG_E_BUSY; i++) {
+        ligi_catalog_view view;
+        lig_catalog_item item;
+        LIG_TRY(ligi_catalog_view_begin(store, &view));
+        status = ligi_catalog_view_get(&view, &key, &item);
+        if (status == LIG_OK)
+            *hash = ligi_hash64_plain(item.value, item.value_bytes);
+        ligi_catalog_view_end(&view);
+    }
     return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
@@ -302,25 +305,33 @@ static lig_status record_now(lig_store *store, uint64_t id, uint64_t *hash)
  * because its problem belongs into the report. */
 static lig_status check_settled(check_run *self, uint64_t id)
 {
+    lig_report *shown = &self->report->shown;
+    const lig_report counted = *shown;
     uint64_t before, after = 0;
     for (int i = 0; i < CHECK_TRIES; i++) {
-        size_t known = self->report->shown.problem_count;
+        size_t known = shown->problem_count;
         uint64_t mended = self->mended;
         LIG_TRY(record_now(self->store, id, &before));
-        LIG_TRY(check_model(self, id));
-        if (self->report->shown.problem_count == known)
+        lig_status status = check_model(self, id);
+        if (status != LIG_E_BUSY) /* a view that was too old */
+            LIG_TRY(status);
+        if (status == LIG_OK && shown->problem_count == known)
             return LIG_OK;
         LIG_TRY(record_now(self->store, id, &after));
-        if (before == after || self->mended != mended)
+        if (status == LIG_OK && (before == after || self->mended != mended))
             return LIG_OK;
         ligi_report_cut(self->report, known);
+        shown->models = counted.models;
+        shown->tensors = counted.tensors;
+        shown->bytes = counted.bytes;
     }
     return LIG_OK;
 }
 
-static lig_status list_ids(check_run *self)
+static lig_status try_list_ids(check_run *self)
 {
     ligi_catalog_view view;
+    self->id_count = 0;
     LIG_TRY(ligi_catalog_view_begin(self->store, &view));
     ligi_walk walk = {0};
     lig_catalog_item item;
@@ -334,6 +345,14 @@ static lig_status list_ids(check_run *self)
             self->ids[self->id_count++] = ligi_get_be64((const char *)item.key + 1);
     }
     ligi_catalog_view_end(&view);
+    return status;
+}
+
+static lig_status list_ids(check_run *self)
+{
+    lig_status status = LIG_E_BUSY;
+    for (int i = 0; i < LIGI_VIEW_TRIES && status == LIG_E_BUSY; i++)
+        status = try_list_ids(self);
     return status;
 }
 
@@ -424,10 +443,14 @@ static lig_status audit(check_run *self)
 {
     if (self->flags & LIG_CHECK_REPAIR)
         return commit_slowly(self, audit_edit);
-    ligi_catalog_view view;
-    LIG_TRY(ligi_catalog_view_begin(self->store, &view));
-    lig_status status = ligi_audit(&view, NULL, self->report, &self->mended);
-    ligi_catalog_view_end(&view);
+    lig_status status = LIG_E_BUSY;
+    for (int i = 0; i < LIGI_VIEW_TRIES && status == LIG_E_BUSY; i++) {
+        ligi_catalog_view view;
+        ligi_report_cut(self->report, self->known);
+        LIG_TRY(ligi_catalog_view_begin(self->store, &view));
+        status = ligi_audit(&view, NULL, self->report, &self->mended);
+        ligi_catalog_view_end(&view);
+    }
     return status;
 }
 
