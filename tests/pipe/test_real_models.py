@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from ligament.errors import MismatchError
 from ligament.pipe import pipe_model
 from ligament.pipe.graph import flatten_arguments
 from ligament.pipe.plan import Plan
@@ -177,3 +178,22 @@ def test_full_size(name: str, tmp_path: Path) -> None:
     found = run_written(module, plan, flatten_arguments.flatten((args, kwargs)).tensors)
     wanted = flatten_arguments.flatten(model(*args, **kwargs), objects=True).tensors
     assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+def test_a_mixture_of_experts_with_grouped_queries() -> None:
+    """transformers repeats keys and values by another operation while it is exported: the stages
+    equal the traced model, and the eager one's gradients up to rounding."""
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    torch.manual_seed(0)
+    config = MixtralConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, num_local_experts=4, use_cache=False,
+    )  # fmt: skip
+    model = MixtralForCausalLM(config)
+    plan = pipe_model(model, (torch.randint(64, (2, 10)),), stages=2, profile="flops")
+    result = plan.check(exact=False)
+    assert result.gradients > 10 and all(ulps < 100 for ulps in result.rounded.values())
+    if result.rounded:
+        with pytest.raises(MismatchError, match=r"units of the last place.*exact=False"):
+            plan.check()
