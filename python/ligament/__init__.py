@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from . import _core, plugins
 from .errors import (
     BusyError,
@@ -27,6 +29,10 @@ from .match import Match
 from .store import Model, Report, Store, TensorInfo, copy
 from .ticket import Ticket
 from .watch import Event, Watch
+
+if TYPE_CHECKING:  # imported at first use: they are large, or need a framework
+    from . import checkpoint, convert, mesh, params, pipe, transfer
+    from .mesh import Mesh
 
 __version__ = _core.version()
 
@@ -61,6 +67,7 @@ __all__ = [
     "Watch",
     "__version__",
     "checkpoint",
+    "convert",
     "copy",
     "mesh",
     "params",
@@ -75,7 +82,7 @@ def __getattr__(name: str) -> object:
         from .mesh import Mesh
 
         return Mesh
-    if name in ("checkpoint", "mesh", "params", "pipe", "transfer"):
+    if name in ("checkpoint", "convert", "mesh", "params", "pipe", "transfer"):
         import importlib
 
         return importlib.import_module(f"ligament.{name}")

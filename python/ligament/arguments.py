@@ -1,12 +1,18 @@
-"""What callers get wrong most often, told in a sentence before anything is done."""
+"""Arguments of calls: what callers get wrong most often, told in a sentence before anything is
+done, and the keywords of a store's calls for type checkers."""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
-from typing import Any, SupportsFloat, SupportsIndex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypedDict
 
 from .errors import InvalidError
+
+if TYPE_CHECKING:
+    from .description import Model
+    from .graph import Graph
+    from .match import Match
 
 _UNITS = {"ms": 10**6, "us": 10**3}
 _LONGEST_NS = 2**62
@@ -81,3 +87,47 @@ def _number(key: str, value: Any) -> float:
 
 def _kind(value: Any) -> str:
     return "None" if value is None else type(value).__qualname__
+
+
+# What save, load and find return depends on one argument; the others are the same in each form.
+
+
+class SaveOptions(TypedDict, total=False):
+    """Of `Store.save`, without `wait`."""
+
+    parent: str | Model | None
+    match: Match | None
+    metrics: Mapping[str, float] | None
+    tags: Mapping[str, Tag] | None
+    meta: Any
+    graph: Graph | Sequence[Graph] | None
+    args: tuple[Any, ...] | None
+    kwargs: dict[str, Any] | None
+    replace: bool
+    snapshot: str | None
+    snapshot_bytes: int
+    progress: bool | None
+
+
+class LoadOptions(TypedDict, total=False):
+    """Of `Store.load`, without `into`."""
+
+    like: Any
+    tensors: Sequence[str] | Mapping[str, Any] | str | None
+    framework: str | None
+    map: bool
+    missing: str
+    extra: str
+    cast: bool
+    device: Any
+    verify: bool
+    progress: bool | None
+
+
+class FindOptions(TypedDict, total=False):
+    """Of `Store.find`, without `k`."""
+
+    tags: Mapping[str, Tag] | None
+    exclude: Iterable[str | Model]
+    prefer: str | None
+    lease_s: float

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from . import _core, arguments, notebook, place, tensors
+from .arguments import FindOptions, LoadOptions, SaveOptions
 from .async_saves import PendingSaves
 from .description import Model, Report, TensorInfo
 from .errors import Error, InvalidError, NotFoundError
 from .export import SHARD_BYTES, export, renamed
 from .graph import Graph, graphs_for
 from .history import Diff, Lineage
-from .load import Loader
+from .load import Loader, Result
 from .match import Match, MatchLoader
 from .progress import Bar, wanted
 from .ticket import Ticket, release_when_done
@@ -81,6 +82,18 @@ class Store:
 
     # --- save -----------------------------------------------------------------------------------
 
+    @overload
+    def save(
+        self, name: str, model: Any, *, wait: Literal[True] = True, **options: Unpack[SaveOptions]
+    ) -> Model: ...
+    @overload
+    def save(
+        self, name: str, model: Any, *, wait: Literal[False], **options: Unpack[SaveOptions]
+    ) -> Ticket[Model]: ...
+    @overload
+    def save(
+        self, name: str, model: Any, *, wait: bool, **options: Unpack[SaveOptions]
+    ) -> Model | Ticket[Model]: ...
     def save(
         self,
         name: str,
@@ -99,7 +112,7 @@ class Store:
         snapshot: str | None = None,
         snapshot_bytes: int = _SNAPSHOT_BYTES,
         progress: bool | None = None,
-    ) -> Any:
+    ) -> Model | Ticket[Model]:
         """Saves a model or tree; on return it is durable. Tensors that equal the parent's, the
         match's or, from 64 KiB up, any stored one are not written again. `graph` (or `args`, as
         for `Graph.of`) is what a search will compare; a model's own by default.
@@ -107,7 +120,7 @@ class Store:
         `wait=False` returns a Ticket once the asynchronous save before, of any thread, has ended.
         What is saved is the state at the call; writes to a bare address are not detected:
         `snapshot="copy"` copies all of it, through at most `snapshot_bytes` of memory."""
-        return self._save(
+        saved: Model | Ticket[Model] = self._save(
             name,
             tensors.collect(model),
             parent=parent.name if isinstance(parent, Model) else parent,
@@ -121,6 +134,7 @@ class Store:
             progress=progress,
             related=(graphs_for(model, graph, args, kwargs), match._core if match else None),
         )
+        return saved
 
     def _save(
         self,
@@ -206,6 +220,14 @@ class Store:
 
     # --- load -----------------------------------------------------------------------------------
 
+    @overload
+    def load(
+        self, name: str | Model | Match, into: None = None, **options: Unpack[LoadOptions]
+    ) -> Any: ...
+    @overload
+    def load(
+        self, name: str | Model | Match, into: object, **options: Unpack[LoadOptions]
+    ) -> Result: ...
     def load(
         self,
         name: str | Model | Match,
@@ -289,6 +311,26 @@ class Store:
 
     # --- find -----------------------------------------------------------------------------------
 
+    @overload
+    def find(
+        self,
+        model: Any,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        *,
+        k: Literal[1] = 1,
+        **options: Unpack[FindOptions],
+    ) -> Match | None: ...
+    @overload
+    def find(
+        self,
+        model: Any,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        *,
+        k: int,
+        **options: Unpack[FindOptions],
+    ) -> list[Match]: ...
     def find(
         self,
         model: Any,
@@ -300,7 +342,7 @@ class Store:
         prefer: str | None = "val_acc",
         k: int = 1,
         lease_s: float = 3600,
-    ) -> Any:
+    ) -> Match | list[Match] | None:
         """The stored model that has the most layers in common with a model or Graph, each with its
         whole ancestry: a Match, or None; for k > 1 a list of the k best. Ties: more bytes, then
         the metric `prefer` ("-loss": lower is better), then newer."""

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["Checkpointer", "Restored", "load_weights", "save_weights"]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "CheckpointCallback"})
+
+
 def __getattr__(name: str) -> object:
     if (
         name == "CheckpointCallback"

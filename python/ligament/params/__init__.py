@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["Request", "Server", "Setup", "Worker", "scheduler", "setup", "torch"]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name == "torch":
         import importlib

@@ -1,0 +1,84 @@
+"""Names are real for type checkers and editors: the documents' blocks pass `mypy --strict`, results
+have types, and dir() lists what can be had."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# The frameworks are left out: reading them takes minutes, and what is checked are our own types.
+CONFIG = """
+[mypy]
+strict = True
+mypy_path = {root}/python
+ignore_missing_imports = True
+disallow_subclassing_any = False
+[mypy-torch.*,torchdata.*,keras.*,tensorflow.*,jax.*,flax.*,optax.*,transformers.*,lightning.*]
+follow_imports = skip
+[mypy-accelerate.*,ml_dtypes.*]
+follow_imports = skip
+[mypy-ligament.*]
+follow_imports = silent
+"""
+RESULTS = """
+from ligament import Graph, Match, Model, Result, Store, Ticket
+from typing import Any, assert_type
+
+def check(store: Store, graph: Graph, later: bool) -> None:
+    assert_type(store.save("m", {}), Model)
+    assert_type(store.save("m", {}, tags={"seed": 3}, wait=True), Model)
+    assert_type(store.save("m", {}, wait=False), Ticket[Model])
+    assert_type(store.save("m", {}, wait=False).result(), Model)
+    assert_type(store.save("m", {}, wait=later), Model | Ticket[Model])
+    assert_type(store.find(graph), Match | None)
+    assert_type(store.find(graph, k=3, prefer="-loss"), list[Match])
+    assert_type(store.load("m"), Any)
+    assert_type(store.load("m", {}, missing="keep"), Result)
+    assert_type(store.models(), list[Model])
+    store.save("m", {}, older="n")  # type: ignore[call-overload]
+    store.load("m", strict=True)  # type: ignore[call-overload]
+"""
+
+
+def blocks() -> dict[str, str]:
+    """The Python of README and docs, by a name for each."""
+    found = {}
+    for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        texts = re.findall(r"^```python\n(.*?)^```$", document.read_text(), re.M | re.S)
+        found |= {f"{document.stem.lower()}_{i}": text for i, text in enumerate(texts)}
+    return found
+
+
+def test_blocks_and_results(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    texts = blocks() | {"results": RESULTS}
+    assert len(texts) > 15
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "mypy.ini").write_text(CONFIG.format(root=ROOT))
+    command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini"]
+    command += [
+        "--cache-dir",
+        str(ROOT / ".mypy_cache/documents"),
+        *(f"{name}.py" for name in texts),
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_dir_lists_everything() -> None:
+    code = """
+import ligament, sys
+before = set(sys.modules)
+names = {"Mesh", "Store", "checkpoint", "convert", "mesh", "params", "pipe", "transfer"}
+assert names <= set(dir(ligament)), names - set(dir(ligament))
+assert all(hasattr(ligament, name) for name in ligament.__all__ if name != "pipe")
+assert set(ligament.__all__) <= set(dir(ligament))
+assert {"CheckpointCallback", "Checkpointer"} <= set(dir(ligament.checkpoint))
+assert "torch" in dir(ligament.params)
+assert not {"torch", "keras", "tensorflow"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
