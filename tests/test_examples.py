@@ -171,6 +171,24 @@ def test_plugins_document_in_python(tmp_path, environment, plugins, run_python):
         run_python("-c", text, cwd=tmp_path, env=environment)
 
 
+MANUALS = [ROOT / "docs" / name for name in ("store.md", "checkpoint.md")]
+
+
+@pytest.mark.parametrize("manual", MANUALS, ids=[p.stem for p in MANUALS])
+def test_manuals(manual, tmp_path, environment, run_python):
+    """A manual begins with an example; all of them run."""
+    text = manual.read_text()
+    assert "```" in text[: text.index("\n## ")]
+    pytest.importorskip("ligament")
+    for number, code in enumerate(blocks(manual, "python")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run_python("-c", code, cwd=folder, env=environment)
+    for code in blocks(manual, "c"):
+        (tmp_path / "manual.c").write_text(code)
+        run(compile_c(tmp_path / "manual.c", environment), cwd=tmp_path, env=environment)
+
+
 README = ROOT / "README.md"
 
 
