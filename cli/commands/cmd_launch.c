@@ -24,6 +24,11 @@ typedef struct plan {
     const char *host;
     unsigned port;
     int port_fd, secret_fd;
+    char secret[LIG_SECRET_TEXT_MAX];
+    launch_host *hosts; /* of --hosts */
+    size_t host_count;
+    char own_path[4096];
+    const char *ssh, *program; /* the client, and this program on the other hosts */
 } plan;
 
 /* --- shared by the processes ----------------------------------------------------------------- */
@@ -69,23 +74,28 @@ static lig_status reserve_port(plan *self)
 /* The secret is kept in memory, reachable under a path in this process's /proc directory: every
  * process of this user that the job starts can open it, whatever descriptors it inherits, and
  * nothing remains when this process ends for any reason. */
-static lig_status make_secret(plan *self)
+static lig_status keep_secret(plan *self, char *text)
 {
-    char text[LIG_SECRET_TEXT_MAX];
-    LIG_TRY(lig_secret_make(text));
     self->secret_fd = memfd_create("ligament-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     int fd = self->secret_fd, seals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
     size_t bytes = strlen(text);
     int made = fd >= 0 && fchmod(fd, 0600) == 0 && write(fd, text, bytes) == (ssize_t)bytes &&
                fcntl(fd, F_ADD_SEALS, seals) == 0;
-    explicit_bzero(text, sizeof text);
     return made ? LIG_OK
                 : lig_fail(LIG_E_IO, "memfd_create for the job's secret failed: %s",
                            strerror(errno));
 }
 
+static lig_status make_secret(plan *self)
+{
+    LIG_TRY(lig_secret_make(self->secret));
+    return keep_secret(self, self->secret);
+}
+
 static void clean(plan *self)
 {
+    explicit_bzero(self->secret, sizeof self->secret);
+    launch_hosts_destroy(self->hosts, self->host_count);
     if (self->secret_fd >= 0)
         close(self->secret_fd);
     if (self->port_fd >= 0)
@@ -101,7 +111,9 @@ static void add(launch_job *job, const plan *self, const char *role, unsigned ra
     one->rank = rank;
     one->group = rank / (unsigned)self->group_size;
     one->instance = rank % (unsigned)self->group_size;
-    one->streams[0].fd = one->streams[1].fd = -1;
+    one->streams[0].fd = one->streams[1].fd = one->input_fd = -1;
+    if (self->host_count > 0)
+        one->host = launch_host_of(self->hosts, self->host_count, job->count - 1);
     if (strcmp(role, "server") == 0 || strcmp(role, "worker") == 0)
         snprintf(one->name, sizeof one->name, "%s %u", role, rank);
     else
@@ -118,7 +130,7 @@ static lig_status cast(launch_job *job, const plan *self)
         return lig_fail(LIG_E_LIMIT, "%llu processes requested, but one host allows at most %d",
                         (unsigned long long)count, LAUNCH_PROCESSES_MAX);
     LIG_TRY(cli_alloc(&job->processes, count, sizeof *job->processes));
-    LIG_TRY(cli_alloc(&job->polls, 2 * count + 3, sizeof *job->polls));
+    LIG_TRY(cli_alloc(&job->polls, 2 * count + 4, sizeof *job->polls));
     if (single)
         add(job, self, self->script ? "script" : "scheduler", 0);
     for (unsigned i = 0; i < self->servers * self->group_size; i++)
@@ -156,6 +168,13 @@ static void forget_environment(char **list, size_t inherited)
     free(list);
 }
 
+/* Without the user. */
+static const char *host_name(const char *host)
+{
+    const char *at = strrchr(host, '@');
+    return at != NULL ? at + 1 : host;
+}
+
 static lig_status put_place(const plan *self, const launch_process *one, char **list, size_t *count)
 {
     size_t n = *count;
@@ -167,7 +186,8 @@ static lig_status put_place(const plan *self, const launch_process *one, char **
     LIG_TRY(cli_format(&list[n++], "STEPMESH_GPU=%u", one->instance));
     LIG_TRY(cli_format(&list[n++], "DMLC_PS_ROOT_URI=%s", self->host));
     LIG_TRY(cli_format(&list[n++], "DMLC_PS_ROOT_PORT=%u", self->port));
-    LIG_TRY(cli_format(&list[n++], "DMLC_NODE_HOST=%s", self->host));
+    LIG_TRY(cli_format(&list[n++], "DMLC_NODE_HOST=%s",
+                       one->host != NULL ? host_name(one->host) : self->host));
     LIG_TRY(cli_format(&list[n++], "LIGAMENT_SCHEDULER=%d", self->scheduler));
     LIG_TRY(cli_format(&list[n++], "LIGAMENT_RESTART=%u", one->restarts));
     *count = n;
@@ -186,7 +206,8 @@ static lig_status put_own(const plan *self, const launch_process *one, char **li
     return getenv("PYTHONUNBUFFERED") != NULL ? LIG_OK : cli_format(&list[n], "PYTHONUNBUFFERED=1");
 }
 
-static lig_status start(launch_job *job, const plan *self, launch_process *one, char *const *words)
+static lig_status start_here(launch_job *job, const plan *self, launch_process *one,
+                             char *const *words)
 {
     size_t all = 0, kept = 0;
     char **list;
@@ -198,9 +219,79 @@ static lig_status start(launch_job *job, const plan *self, launch_process *one, 
             list[kept++] = environ[i];
     lig_status status = put_own(self, one, list + kept);
     if (status == LIG_OK)
-        status = launch_start(job, one, words, list);
+        status = launch_start(job, one, words, list, NULL);
     forget_environment(list, kept);
     return status;
+}
+
+/* --- a process on another host --------------------------------------------------------------- */
+
+/* In single quotes, for the shell that sshd starts. */
+static lig_status quote(const char *text, char **out)
+{
+    char *made = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&made, &bytes);
+    if (file == NULL)
+        return lig_fail(LIG_E_NOMEM, "out of memory for a command");
+    putc('\'', file);
+    for (; *text != '\0'; text++)
+        fputs(*text == '\'' ? "'\\''" : (char[]){*text, '\0'}, file);
+    putc('\'', file);
+    if (fclose(file) != 0)
+        return lig_fail(LIG_E_NOMEM, "out of memory for a command");
+    *out = made;
+    return LIG_OK;
+}
+
+static lig_status make_order(const plan *self, launch_process *one, char **words, launch_text *text)
+{
+    char folder[4096], grace[24], **list;
+    size_t count = 0;
+    if (getcwd(folder, sizeof folder) == NULL)
+        return cli_fail_path(".", "find");
+    snprintf(grace, sizeof grace, "%llu", (unsigned long long)self->grace_s);
+    LIG_TRY(cli_alloc(&list, TOLD + 4, sizeof *list));
+    lig_status status = put_place(self, one, list, &count);
+    if (status == LIG_OK)
+        status = cli_format(&list[count++], "PYTHONUNBUFFERED=1");
+    const char *path = getenv("PYTHONPATH");
+    if (status == LIG_OK && path != NULL)
+        status = cli_format(&list[count++], "PYTHONPATH=%s", path);
+    launch_order order = {self->secret, folder, grace, list, words};
+    if (status == LIG_OK)
+        status = launch_order_write(&order, text);
+    forget_environment(list, 0);
+    return status;
+}
+
+/* Only the fixed command goes through the other host's shell and process list. */
+static lig_status start_there(launch_job *job, const plan *self, launch_process *one, char **words)
+{
+    launch_text order = {0};
+    char *program = NULL, *command = NULL;
+    lig_status status = make_order(self, one, words, &order);
+    if (status == LIG_OK)
+        status = quote(self->program, &program);
+    if (status == LIG_OK)
+        status = cli_format(&command, "exec %s launch --remote", program);
+    if (status == LIG_OK) {
+        char *const line[] = {(char *)(uintptr_t)self->ssh, "-T",    "-o", "BatchMode=yes", "--",
+                              (char *)(uintptr_t)one->host, command, NULL};
+        status = launch_start(job, one, line, environ, &order);
+    }
+    if (order.data != NULL)
+        explicit_bzero(order.data, order.bytes);
+    free(order.data);
+    free(program);
+    free(command);
+    return status;
+}
+
+static lig_status start(launch_job *job, const plan *self, launch_process *one, char **words)
+{
+    return one->host != NULL ? start_there(job, self, one, words)
+                             : start_here(job, self, one, words);
 }
 
 /* What a process is started with, now and again. */
@@ -237,6 +328,25 @@ static lig_status watch_signals(launch_job *job)
     return job->signals >= 0 ? LIG_OK : lig_fail(LIG_E_IO, "signalfd failed: %s", strerror(errno));
 }
 
+/* The rendezvous is on the first host, where no port can be reserved from here. */
+static lig_status prepare_hosts(plan *self, const cli_call *call)
+{
+    uint64_t port = 20000 + (uint64_t)getpid() % 10000;
+    ssize_t bytes = readlink("/proc/self/exe", self->own_path, sizeof self->own_path - 1);
+    self->ssh = cli_has(call, "ssh") ? cli_value(call, "ssh") : "ssh";
+    self->program = cli_has(call, "program") ? cli_value(call, "program") : self->own_path;
+    if (self->script)
+        return lig_fail(LIG_E_INVALID, "--hosts cannot be combined with --script");
+    if (bytes < 0)
+        return cli_fail_path("/proc/self/exe", "read");
+    LIG_TRY(cli_number(call, "port", 1, 65535, &port));
+    LIG_TRY(launch_hosts_read(cli_value(call, "hosts"), &self->hosts, &self->host_count));
+    self->port = (unsigned)port;
+    if (!cli_has(call, "address"))
+        self->host = host_name(self->hosts[0].name);
+    return LIG_OK;
+}
+
 static lig_status prepare(launch_job *job, plan *self, const cli_call *call)
 {
     LIG_TRY(cli_number(call, "workers", 0, LAUNCH_PROCESSES_MAX, &self->workers));
@@ -256,11 +366,69 @@ static lig_status prepare(launch_job *job, plan *self, const cli_call *call)
         self->host = cli_value(call, "address");
     job->quiet = cli_has(call, "no-prefix");
     job->grace_ns = (int64_t)self->grace_s * 1000000000;
+    if (cli_has(call, "hosts"))
+        LIG_TRY(prepare_hosts(self, call));
     LIG_TRY(cast(job, self));
     LIG_TRY(launch_output_open(job));
     LIG_TRY(watch_signals(job));
-    LIG_TRY(reserve_port(self));
+    if (self->host_count == 0)
+        LIG_TRY(reserve_port(self));
     return make_secret(self);
+}
+
+/* --- the other end of ssh ---------------------------------------------------------------- */
+
+static lig_status set_variables(const plan *self, char *const *list)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), self->secret_fd);
+    int failed = setenv("LIGAMENT_SECRET_FILE", path, 1);
+    for (; *list != NULL; list++) {
+        char *equals = strchr(*list, '=');
+        if (equals == NULL)
+            return lig_fail(LIG_E_INVALID, "invalid command from the launcher");
+        *equals = '\0';
+        failed |= setenv(*list, equals + 1, 1);
+    }
+    return failed ? lig_fail(LIG_E_NOMEM, "out of memory for variables") : LIG_OK;
+}
+
+/* Runs one process; ssh's connection is standard input, and its end ends the process. */
+static lig_status start_ordered(launch_job *job, plan *self, const launch_order *order)
+{
+    char secret[LIG_SECRET_TEXT_MAX];
+    if (chdir(order->folder) != 0)
+        return cli_fail_path(order->folder, "enter");
+    snprintf(secret, sizeof secret, "%s", order->secret);
+    lig_status status = keep_secret(self, secret);
+    explicit_bzero(secret, sizeof secret);
+    LIG_TRY(status);
+    LIG_TRY(set_variables(self, order->environment));
+    job->grace_ns = (int64_t)strtoull(order->grace, NULL, 10) * 1000000000;
+    self->script = 1; /* one process, without a role of its own here */
+    self->workers = self->servers = 0;
+    LIG_TRY(cast(job, self));
+    LIG_TRY(launch_output_open(job));
+    LIG_TRY(watch_signals(job));
+    job->quiet = 1;
+    job->caller_fd = STDIN_FILENO;
+    return launch_start(job, &job->processes[0], order->words, environ, NULL);
+}
+
+static lig_status start_job(launch_job *job, plan *self, starting *how, const cli_call *call)
+{
+    LIG_TRY(prepare(job, self, call));
+    LIG_TRY(cli_alloc(&how->words, call->word_count + 1, sizeof *how->words));
+    memcpy(how->words, call->words, call->word_count * sizeof *how->words);
+    job->restart = start_again;
+    job->restart_context = how;
+    return start_all(job, how);
+}
+
+static lig_status start_remote(launch_job *job, plan *self, launch_order *order, launch_text *text)
+{
+    LIG_TRY(launch_order_read(STDIN_FILENO, order, text));
+    return start_ordered(job, self, order);
 }
 
 static int run(cli_call *call)
@@ -272,18 +440,15 @@ static int run(cli_call *call)
                  .host = "127.0.0.1",
                  .port_fd = -1,
                  .secret_fd = -1};
-    launch_job job = {.signals = -1};
-    int result;
+    launch_job job = {.signals = -1, .caller_fd = -1};
     starting how = {.plan = &self};
-    lig_status status = prepare(&job, &self, call);
-    if (status == LIG_OK)
-        status = cli_alloc(&how.words, call->word_count + 1, sizeof *how.words);
-    if (status == LIG_OK) {
-        memcpy(how.words, call->words, call->word_count * sizeof *how.words);
-        job.restart = start_again;
-        job.restart_context = &how;
-        status = start_all(&job, &how);
-    }
+    launch_order order = {0};
+    launch_text text = {0};
+    int result, remote = cli_has(call, "remote");
+    if (!remote && call->word_count == 0)
+        return cli_misused(call, "missing arguments: name the program to start after '--'");
+    lig_status status =
+        remote ? start_remote(&job, &self, &order, &text) : start_job(&job, &self, &how, call);
     if (status == LIG_OK)
         status = launch_guard_start(&job);
     if (status == LIG_OK) {
@@ -301,6 +466,8 @@ static int run(cli_call *call)
     free(job.processes);
     free(job.polls);
     free(how.words);
+    launch_order_fini(&order);
+    free(text.data);
     return result;
 }
 
@@ -313,6 +480,12 @@ static const cli_flag flags[] = {
     {"address", 0, "HOST", "address of this host for the rendezvous (127.0.0.1)"},
     {"grace", 0, "SECONDS", "seconds between SIGTERM and SIGKILL when the job ends early (5)"},
     {"restarts", 'r', "N", "restart a failed worker or server up to N times (0)"},
+    {"hosts", 0, "FILE",
+     "start the processes over ssh, in turn on the hosts listed (HOST [slots=N])"},
+    {"port", 0, "N", "port of the rendezvous with --hosts (20000 to 29999)"},
+    {"ssh", 0, "PROGRAM", "ssh client for --hosts (ssh)"},
+    {"program", 0, "PATH", "this program on the other hosts (the same path)"},
+    {"remote", 0, NULL, "used by --hosts on the other hosts"},
     {"no-prefix", 0, NULL, "do not prefix output lines"},
     {NULL, 0, NULL, NULL},
 };
@@ -320,7 +493,7 @@ static const cli_flag flags[] = {
 const cli_command cli_cmd_launch = {
     .name = "launch",
     .usage = "[options] -- PROGRAM [ARGUMENT...]",
-    .summary = "Starts the workers and servers of a mesh on this machine",
+    .summary = "Starts the workers and servers of a mesh, here or over ssh",
     .details =
         "Each process runs the program and learns its role from DMLC_* variables, which\n"
         "ligament.mesh.init() reads. The processes share a secret generated for the job and never\n"
@@ -333,12 +506,14 @@ const cli_command cli_cmd_launch = {
         "that runs the rendezvous (server 0, or the scheduler with --scheduler) cannot be\n"
         "restarted. On a terminal a status line shows how many processes run.\n"
         "\n"
+        "With --hosts the processes run on other hosts over ssh, which must work without a\n"
+        "password. The secret goes over its standard input. They end with the launcher.\n"
+        "\n"
         "With --script the program is a launch script that starts the members: it runs once and\n"
         "receives the secret, which its members need to meet at the address of a network "
         "interface,\n"
         "and no DMLC_* variables.",
     .flags = flags,
-    .word_min = 1,
     .word_max = SIZE_MAX,
     .run = run,
 };

@@ -15,12 +15,19 @@ typedef struct launch_stream { /* output of a process up to the next newline */
     size_t bytes;
 } launch_stream;
 
+typedef struct launch_text {
+    char *data;
+    size_t bytes;
+} launch_text;
+
 typedef struct launch_process {
     char name[32]; /* "worker 0" */
     const char *role;
     unsigned rank, group, instance;
     pid_t pid;         /* 0: not started, or exited */
     unsigned restarts; /* so far */
+    const char *host;  /* started there over ssh; NULL: here */
+    int input_fd;      /* open as long as a process on another host may run; -1: none */
     int rendezvous;    /* it coordinates the group: without it nobody can join again */
     launch_stream streams[2];
 } launch_process;
@@ -49,9 +56,10 @@ typedef struct launch_job {
     launch_restart restart;
     const void *restart_context;
     launch_out outs[2];
-    int same_out; /* both descriptors refer to the same file: everything goes through the first */
-    int quiet;    /* no name prefixes */
-    int signals;  /* a signalfd */
+    int same_out;  /* both descriptors refer to the same file: everything goes through the first */
+    int quiet;     /* no name prefixes */
+    int signals;   /* a signalfd */
+    int caller_fd; /* the job ends when this is closed: the connection of ssh; -1: none */
     struct pollfd *polls;
     int64_t grace_ns, kill_ns; /* kill_ns: when the remaining processes are killed; 0 if not
                                 * ending */
@@ -77,14 +85,40 @@ launch_out *launch_output_of(launch_job *job, int stream);
 
 /* --- launch_job.c --- */
 
-/* Starts `words` as this process with `environment`. */
+/* Starts `words` as this process with `environment`. `input`, if not NULL, is written to its
+ * standard input, which stays open; otherwise that is /dev/null. */
 lig_status launch_start(launch_job *job, launch_process *process, char *const *words,
-                        char **environment);
+                        char **environment, const launch_text *input);
 /* Runs until all processes have exited; returns the exit status of the job. A process that fails is
  * restarted at most `restarts_max` times, unless it is the one that runs the rendezvous. */
 int launch_run(launch_job *job);
 /* Terminates all running processes: SIGTERM, and SIGKILL after the grace period. */
 void launch_end(launch_job *job, int signal);
+
+/* --- launch_remote.c: processes on other hosts --- */
+
+/* One line of a hosts file: NAME [slots=N]. */
+typedef struct launch_host {
+    char *name;
+    uint64_t slots;
+} launch_host;
+
+lig_status launch_hosts_read(const char *path, launch_host **hosts, size_t *count);
+void launch_hosts_destroy(launch_host *hosts, size_t count);
+/* The host of process number `index`: in turn, as often as each has slots. */
+const char *launch_host_of(const launch_host *hosts, size_t count, size_t index);
+
+/* What a process on another host is started with; sent over ssh's standard input, because command
+ * lines and environments can be seen by others. */
+typedef struct launch_order {
+    const char *secret, *folder, *grace;
+    char **environment, **words; /* end with NULL */
+} launch_order;
+
+lig_status launch_order_write(const launch_order *order, launch_text *text);
+/* Reads an order from a descriptor; it borrows *text. */
+lig_status launch_order_read(int fd, launch_order *order, launch_text *text);
+void launch_order_fini(launch_order *order);
 
 /* --- launch_guard.c --- */
 

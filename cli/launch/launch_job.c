@@ -24,10 +24,10 @@ static int64_t now_ns(void)
 
 /* Runs in the child until exec. A separate process group: Ctrl-C in the terminal reaches only us
  * and is forwarded once, and processes that the program starts can be terminated with it. */
-static void become(char *const *words, char **environment, pid_t parent, const int pipes[2][2])
+static void become(char *const *words, char **environment, pid_t parent, const int pipes[3][2])
 {
     sigset_t none;
-    int null = open("/dev/null", O_RDONLY);
+    int input = pipes[2][0] >= 0 ? pipes[2][0] : open("/dev/null", O_RDONLY);
     sigemptyset(&none);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -37,7 +37,7 @@ static void become(char *const *words, char **environment, pid_t parent, const i
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(pipes[0][1], STDOUT_FILENO) < 0 ||
+    if (input < 0 || dup2(input, STDIN_FILENO) < 0 || dup2(pipes[0][1], STDOUT_FILENO) < 0 ||
         dup2(pipes[1][1], STDERR_FILENO) < 0)
         return;
     execvpe(words[0], words, environment);
@@ -53,7 +53,7 @@ static void close_pair(int pair[2])
 
 /* Errors in the child are reported through a pipe that exec closes. */
 static lig_status fork_one(launch_process *process, char *const *words, char **environment,
-                           int pipes[2][2], int trouble[2])
+                           int pipes[3][2], int trouble[2])
 {
     pid_t parent = getpid(), pid = fork();
     int number = 0;
@@ -84,15 +84,31 @@ static lig_status fork_one(launch_process *process, char *const *words, char **e
     return LIG_OK;
 }
 
-lig_status launch_start(launch_job *job, launch_process *process, char *const *words,
-                        char **environment)
+/* What is sent fits into a pipe. */
+static lig_status send_input(launch_process *process, int fd, const launch_text *input)
 {
-    int pipes[2][2] = {{-1, -1}, {-1, -1}}, trouble[2] = {-1, -1};
-    lig_status status = LIG_OK;
-    if (pipe2(pipes[0], O_CLOEXEC) != 0 || pipe2(pipes[1], O_CLOEXEC) != 0 ||
-        pipe2(trouble, O_CLOEXEC) != 0)
-        status =
-            lig_fail(LIG_E_IO, "cannot create pipes for %s: %s", process->name, strerror(errno));
+    process->input_fd = fd;
+    ssize_t put = write(fd, input->data, input->bytes);
+    return put == (ssize_t)input->bytes
+               ? LIG_OK
+               : lig_fail(LIG_E_IO, "cannot send %zu bytes to %s: %s", input->bytes, process->name,
+                          put < 0 ? strerror(errno) : "the pipe is full");
+}
+
+static lig_status open_pipes(const launch_process *process, int pipes[3][2], int trouble[2],
+                             int with_input)
+{
+    if (pipe2(pipes[0], O_CLOEXEC) == 0 && pipe2(pipes[1], O_CLOEXEC) == 0 &&
+        pipe2(trouble, O_CLOEXEC) == 0 && (!with_input || pipe2(pipes[2], O_CLOEXEC) == 0))
+        return LIG_OK;
+    return lig_fail(LIG_E_IO, "cannot create pipes for %s: %s", process->name, strerror(errno));
+}
+
+lig_status launch_start(launch_job *job, launch_process *process, char *const *words,
+                        char **environment, const launch_text *input)
+{
+    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}}, trouble[2] = {-1, -1};
+    lig_status status = open_pipes(process, pipes, trouble, input != NULL);
     if (status == LIG_OK)
         status = fork_one(process, words, environment, pipes, trouble);
     if (status == LIG_OK) {
@@ -102,9 +118,14 @@ lig_status launch_start(launch_job *job, launch_process *process, char *const *w
             pipes[s][0] = -1;
         }
         job->alive++;
+        if (input != NULL) {
+            fcntl(pipes[2][1], F_SETFL, O_NONBLOCK);
+            status = send_input(process, pipes[2][1], input);
+            pipes[2][1] = -1;
+        }
     }
-    close_pair(pipes[0]);
-    close_pair(pipes[1]);
+    for (int i = 0; i < 3; i++)
+        close_pair(pipes[i]);
     close_pair(trouble);
     return status;
 }
@@ -169,6 +190,9 @@ static void bury(launch_job *job, launch_process *process)
         return;
     process->pid = 0;
     job->alive--;
+    if (process->input_fd >= 0)
+        close(process->input_fd);
+    process->input_fd = -1;
     int signal = WIFSIGNALED(state) ? WTERMSIG(state) : 0;
     int status = signal > 0 ? 128 + signal : WEXITSTATUS(state);
     if (status == 0 || job->kill_ns != 0)
@@ -252,6 +276,7 @@ static size_t fill_polls(launch_job *job)
             job->polls[count++] = (struct pollfd){
                 .fd = is_waiting(launch_output_of(job, s)) ? -1 : job->processes[i].streams[s].fd,
                 .events = POLLIN};
+    job->polls[count++] = (struct pollfd){.fd = job->caller_fd, .events = POLLIN};
     return count;
 }
 
@@ -295,6 +320,11 @@ static void turn(launch_job *job, int64_t until_ns)
         return;
     if (job->polls[0].revents != 0)
         take_signals(job);
+    if (job->polls[count - 1].revents != 0) { /* nothing is ever sent: it was closed */
+        job->caller_fd = -1;
+        job->status = job->status > 0 ? job->status : 1;
+        launch_end(job, SIGTERM);
+    }
     move(job);
     reap(job);
 }
