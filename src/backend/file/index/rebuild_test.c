@@ -277,6 +277,32 @@ static void damaged_checkpoints_are_called_so(void **state)
     close_at(volume);
 }
 
+/* Nothing was synced, so that no witness tells of the records behind the damage. */
+static void records_outlive_their_segments_header(void **state)
+{
+    char path[128];
+    uint8_t byte;
+    void *volume;
+
+    assert_ok(open_at(*state, "fsync=0", &volume));
+    assert_ok(commit_text(volume, 0, "one", "1"));
+    assert_ok(commit_text(volume, 1, "two", "2"));
+    close_at(volume);
+    remove_index(*state);
+    snprintf(path, sizeof path, "%s/log/segment-0000000000000001", (char *)*state);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pread(fd, &byte, 1, 20), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, 20), 1);
+    close(fd);
+    assert_ok(open_at(*state, "mode=r", &volume));
+    assert_int_equal(version_of(volume), 2);
+    close_at(volume);
+    assert_ok(open_at(*state, "", &volume));
+    assert_int_equal(version_of(volume), 2);
+    close_at(volume);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +311,7 @@ int main(void)
         folder_test(small_maps_grow),
         folder_test(the_checkpoint_before_does_too),
         folder_test(damaged_checkpoints_are_called_so),
+        folder_test(records_outlive_their_segments_header),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@ typedef struct segment_bytes { /* a whole segment in memory */
     uint64_t number;
     uint8_t *data;
     size_t bytes;
+    int headless; /* its header is damaged */
 } segment_bytes;
 
 static lig_status tell(ligi_salvage *self, const ligi_clog_item *event, const char *format,
@@ -164,6 +165,10 @@ static lig_status hand_segment(ligi_salvage *self, const segment_bytes *segment,
     self->reached.segment = segment->number;
     self->reached.offset = LIGI_SEGMENT_HEADER_BYTES;
     self->reached.last = 0;
+    if (segment->headless && self->reached.version == 0 &&
+        find_header(self, segment, self->reached.offset, limit, &offset, &header) &&
+        offset == self->reached.offset && header.version == segment->number)
+        self->reached.chain = header.previous; /* nothing else tells it */
     while (find_header(self, segment, self->reached.offset, limit, &offset, &header)) {
         int follows =
             header.version == self->reached.version + 1 && header.previous == self->reached.chain;
@@ -231,6 +236,7 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
                           "the header (version %" PRIu64 ") of log/" LIGI_NAME_SEGMENT_START
                           "%016" PRIx64 " is damaged",
                           numbers[i], numbers[i]);
+            segment.headless = 1;
         } else if (self->reached.version + 1 == numbers[i] && self->reached.version == 0) {
             self->reached.chain = header.previous;
         }
