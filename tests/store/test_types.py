@@ -44,11 +44,15 @@ def check(store: Store, graph: Graph, later: bool) -> None:
 
 
 def blocks() -> dict[str, str]:
-    """The Python of README and docs, by a name for each."""
+    """The Python of README and docs, by a name for each. A block that imports nothing continues the
+    one before it."""
     found = {}
     for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         texts = re.findall(r"^```python\n(.*?)^```$", document.read_text(), re.M | re.S)
-        found |= {f"{document.stem.lower()}_{i}": text for i, text in enumerate(texts)}
+        before = ""
+        for number, text in enumerate(texts):
+            before = text if re.search(r"^(import|from) ", text, re.M) else before + text
+            found[f"{document.stem.lower()}_{number}"] = before
     return found
 
 
