@@ -447,7 +447,7 @@ def test_hostile_keras_files() -> None:
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     torch.save({"w": torch.ones(2)}, "a.pt")
     assert main(["a.pt", "store#a", "--tag", "x=y"]) == 0
-    assert capsys.readouterr().out == "a.pt -> store#a  1 tensors, 8 B\n"
+    assert capsys.readouterr().out == "a.pt -> store#a  1 tensor, 8 B\n"
     assert main(["store#a", "b.pt", "--json"]) == 0
     (said,) = json.loads(capsys.readouterr().out)
     assert said == {"from": "store#a", "to": "b.pt", "name": None, "tensors": 1, "bytes": 8}

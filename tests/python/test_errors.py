@@ -51,7 +51,7 @@ def test_sentences_name_the_thing(store: ligament.Store) -> None:
         store.load("absent")
     assert str(caught.value)[0] != "'"  # KeyError would quote it
     with pytest.raises(ligament.InvalidError, match="mode"):
-        ligament.Store("mem:", mode="x")
+        ligament.Store("mem:", mode="z")
     with pytest.raises(ligament.Error, match="nosuch"):
         ligament.Store("nosuch://place")
     with pytest.raises(ligament.Error, match="colour"):

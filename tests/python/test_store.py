@@ -200,7 +200,7 @@ def test_bad_arguments(store: ligament.Store) -> None:
     with pytest.raises(ligament.InvalidError, match="JSON"):
         store.save("a", tree(), meta={"x": object()})
     with pytest.raises(TypeError):
-        store.save("a", tree(), tags={"x": 1})  # type: ignore[dict-item]
+        store.save("a", tree(), tags={"x": object()})  # type: ignore[dict-item]
     with pytest.raises(TypeError):
         store.save("a", tree(), metrics={"x": "y"})  # type: ignore[dict-item]
     with pytest.raises(ligament.InvalidError):
