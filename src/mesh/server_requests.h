@@ -3,7 +3,7 @@
 #ifndef LIGI_SERVER_REQUESTS_H
 #define LIGI_SERVER_REQUESTS_H
 
-#include "mesh/buffers/block_pool.h"
+#include "mesh/buffers/bounded_pool.h"
 #include "mesh/buffers/registered_buffers.h"
 #include "mesh/mesh_message.h"
 

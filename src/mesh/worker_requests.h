@@ -3,7 +3,7 @@
 #ifndef LIGI_WORKER_REQUESTS_H
 #define LIGI_WORKER_REQUESTS_H
 
-#include "mesh/buffers/block_pool.h"
+#include "mesh/buffers/bounded_pool.h"
 #include "mesh/mesh_message.h"
 
 typedef enum ligi_request_state {

@@ -1,6 +1,7 @@
 #include "params/placement/replica_protocol.h"
 
 #include "params/placement/placement.h"
+#include "params/tables/key_home.h"
 #include "params/tables/row_install.h"
 #include "params/tables/row_location.h"
 #include "params/tables/table_info.h"

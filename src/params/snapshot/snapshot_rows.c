@@ -7,6 +7,7 @@
 #include "params/state/peer.h"
 #include "params/state/send_buffer.h"
 #include "params/sync/sync_round.h"
+#include "params/tables/key_home.h"
 #include "params/tables/row_access.h"
 #include "params/tables/row_install.h"
 #include "params/tables/row_location.h"

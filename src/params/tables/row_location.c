@@ -1,16 +1,10 @@
 #include "params/tables/row_location.h"
 
 #include "params/rows/table_state.h"
+#include "params/tables/key_home.h"
 #include "params/tables/table_info.h"
 
 #define MOVES_BITS 48
-
-uint32_t ligi_tables_home(const ligi_tables *tables, int64_t key)
-{
-    uint64_t number = tables->hashed ? ligi_key_index_hash(key) : (uint64_t)key;
-
-    return (uint32_t)(number % tables->node_count);
-}
 
 ligi_row_location ligi_tables_location(const ligi_tables *tables, ligi_entry entry)
 {

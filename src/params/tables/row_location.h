@@ -4,8 +4,6 @@
 
 #include "params/tables/table.h"
 
-/* The node that owns a key at first, and that is told of every relocation. */
-uint32_t ligi_tables_home(const ligi_tables *tables, int64_t key);
 /* The last known location; initially the home. */
 ligi_row_location ligi_tables_location(const ligi_tables *tables, ligi_entry entry);
 /* No-op and 0 unless `moves` is greater than the known count. */

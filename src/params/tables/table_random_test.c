@@ -1,4 +1,5 @@
 /* Two nodes do anything in any order; a twin of plain numbers says what each row must be. */
+#include "params/tables/key_home.h"
 #include "params/tables/row_access.h"
 #include "params/tables/row_install.h"
 #include "params/tables/row_location.h"

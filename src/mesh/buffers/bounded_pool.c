@@ -1,4 +1,4 @@
-#include "mesh/buffers/block_pool.h"
+#include "mesh/buffers/bounded_pool.h"
 
 #include "base/error.h"
 #include "net/link/link.h"

@@ -1,7 +1,7 @@
 /* Memory for pushed tensors without a registered buffer: one block a request, from the pool of its
  * worker. A block is reused only when its request is answered and no hold is left. */
-#ifndef LIGI_BLOCK_POOL_H
-#define LIGI_BLOCK_POOL_H
+#ifndef LIGI_BOUNDED_POOL_H
+#define LIGI_BOUNDED_POOL_H
 
 #include "net/net.h"
 
