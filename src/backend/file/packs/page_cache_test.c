@@ -5,6 +5,7 @@
 #include "file_volume.h"
 
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PACK_BYTES ((size_t)20 << 20)
@@ -46,6 +47,16 @@ static void forget(int fd)
     posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
+/* The kernel reads in its own time, and on an overlay a page counts only when it has arrived. */
+static int gets_warm(int fd)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    for (int i = 0; i < 10000 && cached_bytes(fd) < (int64_t)PACK_BYTES / 2; i++)
+        nanosleep(&pause, NULL);
+    return cached_bytes(fd) >= (int64_t)PACK_BYTES / 2;
+}
+
 static void what_was_loaded_gets_warm(void **state)
 {
     const struct {
@@ -65,8 +76,10 @@ static void what_was_loaded_gets_warm(void **state)
         OPS->pack_warm(volume, id, PACK_BYTES / 2, PACK_BYTES);
         ligi_file_warm_wait(volume);
         ligi_file *self = volume;
-        if (before == 0 && self->direct) /* a file system in memory is always warm */
-            assert_int_equal(cached_bytes(fd) >= (int64_t)PACK_BYTES / 2, cases[i].warms);
+        if (before == 0 && self->direct && cases[i].warms)
+            assert_true(gets_warm(fd));
+        else if (before == 0 && self->direct) /* a file system in memory is always warm */
+            assert_true(cached_bytes(fd) < (int64_t)PACK_BYTES / 2);
         OPS->pack_warm(volume, id + 1, 0, PACK_BYTES); /* a pack that does not exist */
         OPS->pack_warm(volume, id, 9, 9);
         OPS->pack_warm(volume, id, 0, PACK_BYTES);
