@@ -410,6 +410,7 @@ def test_what_a_restarted_process_started_ends_with_the_launcher(ligament, numbe
         wait_gone(pids)
 
 
+@pytest.mark.usefixtures("terminals")
 def test_the_status_line(ligament):
     """On a terminal: below the output, and removed in the end."""
     main, terminal = pty.openpty()

@@ -78,7 +78,7 @@ def checkpoint(
     optimizer = optimizer_of(mine)
     parts = {"model": mine if lists else mine[0], "optimizer": optimizer}
     losses = []
-    with Checkpointer(store, timeout=60) as ck:
+    with Checkpointer(store, timeout=300) as ck:
         at = ck.restore(**parts)
         for step in range(at.step if at else 0, until):
             words, target = batch(step)

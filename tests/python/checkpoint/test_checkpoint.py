@@ -84,7 +84,7 @@ def closed() -> Any:
     plugins.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # a plugin stays loaded, and the module may come in two parts
 def twin(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
     folder = tmp_path_factory.mktemp("plugin")
     (folder / "twin.c").write_text(PLUGIN)
