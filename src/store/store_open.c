@@ -133,7 +133,7 @@ typedef struct first_commit {
     uint64_t version;      /* that the volume has reached */
     ligi_header header;
     ligi_writer header_bytes, notice, event_bytes;
-    ligi_catalog_key notice_key;
+    ligi_catalog_key header_key, notice_key; /* the ops point into them */
     lig_catalog_op *ops;
     size_t op_count;
     lig_catalog_event *events;
@@ -170,14 +170,15 @@ static lig_status make_notice(first_commit *self)
 
 static lig_status fill_commit(first_commit *self)
 {
-    ligi_catalog_key key = ligi_catalog_key_header();
     size_t count = self->footers ? ligi_footers_count(self->footers) : 0;
     LIG_TRY(make_header(self));
     LIG_TRY(make_notice(self));
     LIG_TRY(ligi_calloc(&self->ops, count + 2, sizeof *self->ops, "a catalog"));
     LIG_TRY(ligi_calloc(&self->events, count, sizeof *self->events, "a catalog"));
+    self->header_key = ligi_catalog_key_header();
     self->ops[self->op_count++] =
-        (lig_catalog_op){key.bytes, key.size, self->header_bytes.data, self->header_bytes.bytes};
+        (lig_catalog_op){self->header_key.bytes, self->header_key.size, self->header_bytes.data,
+                         self->header_bytes.bytes};
     if (self->notice.bytes)
         self->ops[self->op_count++] = (lig_catalog_op){
             self->notice_key.bytes, self->notice_key.size, self->notice.data, self->notice.bytes};
