@@ -1,3 +1,4 @@
+#include "backend/file/log/log_numbers.h"
 #include "backend/file/log/log_start.h"
 #include "backend/file/log/log_sync.h"
 #include "file_log_scene.h"
@@ -10,7 +11,8 @@ typedef struct log_user {
     ligi_clog_position at;
     uint64_t seen; /* the last version visited */
     size_t count;
-    int appends; /* of append_some */
+    int appends;      /* of append_some */
+    uint64_t segment; /* of the last one visited */
 } log_user;
 
 static lig_status visit(void *context, const uint8_t *record, const ligi_clog_header *header,
@@ -25,6 +27,7 @@ static lig_status visit(void *context, const uint8_t *record, const ligi_clog_he
     assert_true(ligi_clog_item_next(record, header->bytes, &next, &item));
     assert_int_equal(item.value_bytes, header->version % 700);
     self->seen = header->version;
+    self->segment = at->segment;
     self->count++;
     return LIG_OK;
 }
@@ -65,10 +68,10 @@ static void append(log_user *self, int sync)
     ligi_clog_header header;
 
     assert_ok(ligi_head_take(&log->head, LIGI_HEAD_WRITE, SECOND));
-    assert_ok(ligi_file_log_tail(log, &self->at, visit, self));
+    assert_ok(ligi_file_log_tail(log, &self->at, &(ligi_clog_visitor){visit, self}));
     ligi_head_segment_set(&log->head, self->at.segment);
     make_record(self, &record, &header);
-    assert_ok(ligi_file_log_reserve(log, &self->at, header.bytes, 0, SECOND));
+    assert_ok(ligi_file_log_reserve(log, &self->at, header.bytes, 0, NULL, SECOND));
     assert_ok(ligi_file_log_append(log, &self->at, record.data, &header));
     ligi_head_append(&log->head, self->at.version);
     ligi_head_release(&log->head, LIGI_HEAD_WRITE);
@@ -230,7 +233,8 @@ static void damaged_records_are_not_cut(void **state)
             assert_ok(ligi_file_log_first(&scene->log, &writer.at));
             assert_ok(ligi_head_take(&scene->log.head, LIGI_HEAD_WRITE, SECOND));
             if (witnessed) {
-                assert_status(ligi_file_log_tail(&scene->log, &writer.at, visit, &writer),
+                assert_status(ligi_file_log_tail(&scene->log, &writer.at,
+                                                 &(ligi_clog_visitor){visit, &writer}),
                               LIG_E_CORRUPT);
                 assert_says("damaged");
             }
@@ -285,8 +289,11 @@ static void poisoned_segments_are_replaced(void **state)
     ligi_head_poison(head, 1);
     assert_status(sync_to(&scene->log, 7, epoch), LIG_E_BUSY);
     assert_ok(sync_to(&scene->log, 5, epoch));
+    size_t visited = self.count;
     append(&self, 1);
     assert_int_equal(self.at.segment, 6);
+    assert_int_equal(self.count, visited + 2); /* 6 and 7 lie elsewhere now */
+    assert_int_equal(self.segment, 6);
     assert_int_equal(ligi_head_poisoned(head), 0);
     assert_int_equal(ligi_head_synced(head), 8);
     assert_ok(sync_to(&scene->log, 7, epoch));
@@ -300,6 +307,29 @@ static void poisoned_segments_are_replaced(void **state)
     assert_int_equal(read_all(scene, &end), 8);
     append(&self, 1);
     assert_int_equal(read_all(scene, &end), 9);
+}
+
+/* One that replaced another of its number is not confused with it by who has that open. */
+static void replaced_segments_are_opened_again(void **state)
+{
+    log_scene *scene = *state;
+    ligi_clog_file *before, *after;
+    struct stat one, two;
+    log_user self;
+
+    start(&self, scene);
+    append(&self, 0);
+    assert_ok(ligi_clog_segment_file(&scene->log, 1, &before));
+    ligi_head_poison(&scene->log.head, 1);
+    append(&self, 1);
+    assert_int_equal(self.at.segment, 1);
+    assert_ok(ligi_clog_segment_file(&scene->log, 1, &after));
+    assert_int_equal(fstat(before->fd, &one), 0);
+    assert_int_equal(fstat(after->fd, &two), 0);
+    assert_int_equal(one.st_nlink, 0);
+    assert_int_not_equal(one.st_ino, two.st_ino);
+    ligi_clog_folder_release(&scene->log.folder, before);
+    ligi_clog_folder_release(&scene->log.folder, after);
 }
 
 /* A commit that was published, and that the kernel dropped when the sync failed. */
@@ -411,6 +441,7 @@ int main(void)
         log_test(damaged_records_are_not_cut),
         log_test(damage_before_the_last_segment),
         log_test(poisoned_segments_are_replaced),
+        log_test(replaced_segments_are_opened_again),
         log_test(lost_commits_are_not_durable),
         log_test(killed_syncs_are_made_again),
         log_test(a_sync_makes_the_name_durable),

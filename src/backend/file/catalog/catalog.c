@@ -269,9 +269,11 @@ static lig_status append(write_run *run)
                         ", the change was made for %" PRIu64,
                         self->place, at->version, run->edit->version);
     LIG_TRY(ligi_clog_record_put(&run->record, run->edit, &header));
+    const ligi_clog_visitor visitor = {ligi_mdb_apply, &run->index};
     uint64_t segment = at->segment;
     LIG_TRY(ligi_file_log_reserve(&self->log, at, header.bytes,
-                                  run->edit->flags & LIG_EDIT_FREES ? 1 : 0, self->wait_ns));
+                                  run->edit->flags & LIG_EDIT_FREES ? 1 : 0, &visitor,
+                                  self->wait_ns));
     run->rolled |= segment != at->segment;
     before = *at;
     run->dirty = 1;
@@ -305,9 +307,10 @@ static lig_status start_over(write_run *run)
 /* Other hosts may have gone on, and removed what follows the index. */
 static lig_status catch_up(write_run *run)
 {
+    const ligi_clog_visitor visitor = {ligi_mdb_apply, &run->index};
     ligi_file_log *log = &run->catalog->log;
 
-    lig_status status = ligi_file_log_tail(log, &run->index.at, ligi_mdb_apply, &run->index);
+    lig_status status = ligi_file_log_tail(log, &run->index.at, &visitor);
     if (status == LIG_E_CORRUPT && log->numbered != 0)
         status = start_over(run);
     return status;

@@ -123,7 +123,7 @@ static lig_status begin_log(checkpoint_run *run, ligi_mdb_txn *index)
     index->at.offset = LIGI_SEGMENT_HEADER_BYTES;
     index->at.last = 0;
     ligi_head_epoch_next(&log->head, index->at.version, 0);
-    ligi_head_poison(&log->head, 0);
+    ligi_head_poison_clear(&log->head);
     return ligi_mdb_env_fail(run->catalog, ligi_mdb_bind(index, log->id), "cannot be written");
 }
 
@@ -132,6 +132,7 @@ static lig_status move_index(checkpoint_run *run, int anew, int *number)
 {
     ligi_file_catalog *self = run->catalog;
     ligi_mdb_txn index = {.dbi = self->dbi};
+    const ligi_clog_visitor visitor = {ligi_mdb_apply, &index};
 
     *number = mdb_txn_begin(self->env, NULL, 0, &index.txn);
     if (*number != MDB_SUCCESS)
@@ -146,7 +147,7 @@ static lig_status move_index(checkpoint_run *run, int anew, int *number)
     if (status == LIG_OK && anew) {
         status = begin_log(run, &index);
     } else if (status == LIG_OK && self->log.numbered == 0) {
-        status = ligi_file_log_roll(&self->log, &index.at, self->wait_ns);
+        status = ligi_file_log_roll(&self->log, &index.at, &visitor, self->wait_ns);
     }
     if (status == LIG_OK)
         *number = ligi_mdb_position_put(&index);
@@ -220,7 +221,13 @@ static lig_status put_stored(checkpoint_run *run, MDB_val key, MDB_val stored)
         free(value.owned);
         return leave_out(run, key, stored);
     }
-    LIG_TRY(status);
+    if (status == LIG_OK && value.damaged)
+        status = lig_fail(LIG_E_CORRUPT, "%s: a value of version %" PRIu64 " is damaged",
+                          run->catalog->place, item.version);
+    if (status != LIG_OK) {
+        free(value.owned);
+        return status;
+    }
     item.value = value.data;
     item.value_bytes = value.bytes;
     status = ligi_checkpoint_put(run->writer, &item);
@@ -297,7 +304,8 @@ static lig_status remove_old(ligi_file_catalog *self)
     size_t i = 0;
     for (; i + 1 < count && numbers[i + 1] <= kept + 1; i++)
         (void)ligi_clog_folder_remove(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
-    ligi_clog_folder_forget(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
+    if (count > 0)
+        ligi_clog_folder_forget(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
     free(numbers);
     return LIG_OK;
 }

@@ -94,6 +94,7 @@ lig_status ligi_mdb_build(ligi_file_log *log, ligi_mdb_txn *index, const ligi_ch
                           int tail)
 {
     index_build build = {.log = log, .fill = {index, info->version}, .told_ns = ligi_now_ns()};
+    const ligi_clog_visitor visitor = {build_record, &build};
     ligi_clog_end end;
 
     index->number = ligi_mdb_bind(index, log->id);
@@ -101,7 +102,7 @@ lig_status ligi_mdb_build(ligi_file_log *log, ligi_mdb_txn *index, const ligi_ch
         return LIG_E_IO;
     LIG_TRY(build_base(&build, info));
     if (tail) {
-        LIG_TRY(ligi_file_log_tail(log, &index->at, build_record, &build));
+        LIG_TRY(ligi_file_log_tail(log, &index->at, &visitor));
     } else {
         LIG_TRY(ligi_file_log_read(log, &index->at, build_record, &build, &end));
         if (end == LIGI_CLOG_DAMAGED)

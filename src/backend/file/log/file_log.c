@@ -277,6 +277,11 @@ static lig_status extend(const ligi_file_log *log, int fd, uint64_t from, uint64
     return LIG_OK;
 }
 
+static int is_full(int number)
+{
+    return number == ENOSPC || number == EDQUOT;
+}
+
 /* A new segment behind `after`, which begins with `bytes` bytes of records. */
 static lig_status make_segment(ligi_file_log *log, const ligi_clog_position *after,
                                const void *records, uint64_t bytes)
@@ -297,15 +302,18 @@ static lig_status make_segment(ligi_file_log *log, const ligi_clog_position *aft
     if (status != LIG_OK)
         status = ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_LOG ": cannot be written",
                                  log->folder.place);
-    if (status == LIG_OK)
+    if (status == LIG_OK) {
         status = extend(log, fd, sizeof head + bytes, STEP_BYTES_LEAST - sizeof head);
+        if (status != LIG_OK && bytes > 0 && is_full(lig_error_number()))
+            status = LIG_OK; /* what was committed is all there, and the disk can be freed */
+    }
     if (status == LIG_OK)
         status = ligi_clog_folder_publish(&log->folder, name, fd, LIGI_NAME_SEGMENT, header.first);
     if (status != LIG_OK)
         ligi_clog_folder_discard(&log->folder, name);
     close(fd);
     if (status == LIG_OK && log->head.page != NULL) {
-        ligi_head_named_set(&log->head, log->folder.sync ? header.first : 0);
+        ligi_head_named_set(&log->head, header.first);
         ligi_head_segment_set(&log->head, header.first);
     }
     return status;
@@ -392,10 +400,30 @@ static lig_status keep_record(void *context, const uint8_t *record, const ligi_c
     return kept->status;
 }
 
+/* Who keeps places in the log (the index, of large values) hears of the new ones: pages of the old
+ * segment may be dropped. Before the segment is made, so that a visitor that fails is called again.
+ */
+static lig_status visit_again(const ligi_writer *kept, const ligi_clog_position *from,
+                              const ligi_clog_visitor *visitor)
+{
+    ligi_clog_position at = {from->version, from->chain, from->version + 1,
+                             LIGI_SEGMENT_HEADER_BYTES, 0};
+    ligi_clog_header header;
+
+    for (size_t done = 0; visitor != NULL && done < kept->bytes; done += header.bytes) {
+        if (!ligi_clog_header_get(kept->data + done, &header))
+            return lig_fail(LIG_E_INTERNAL, "a record that was copied is none");
+        LIG_TRY(visitor->visit(visitor->context, kept->data + done, &header, &at));
+        ligi_clog_step(&at, &header);
+    }
+    return LIG_OK;
+}
+
 /* The sync of this segment failed, and a second one would report success for pages that the kernel
  * has dropped; or nobody knows how it ended. What was not durable is written again into a new
  * segment. */
-static lig_status replace_segment(ligi_file_log *log, ligi_clog_position *at)
+static lig_status replace_segment(ligi_file_log *log, ligi_clog_position *at,
+                                  const ligi_clog_visitor *visitor)
 {
     uint64_t synced = ligi_head_synced(&log->head);
     log_scan scan = {.log = log, .at = at};
@@ -417,6 +445,8 @@ static lig_status replace_segment(ligi_file_log *log, ligi_clog_position *at)
                                  "(close the store in all processes and open it again)",
                                  log->folder.place);
     if (status == LIG_OK)
+        status = visit_again(&kept, &from, visitor);
+    if (status == LIG_OK)
         status = make_segment(log, &from, kept.data, kept.bytes);
     if (status == LIG_OK) {
         uint64_t replaced = at->segment;
@@ -425,19 +455,18 @@ static lig_status replace_segment(ligi_file_log *log, ligi_clog_position *at)
             at->version == from.version ? 0 : at->last - from.offset + LIGI_SEGMENT_HEADER_BYTES;
         at->offset = LIGI_SEGMENT_HEADER_BYTES + kept.bytes;
         ligi_head_epoch_next(&log->head, at->version, 1);
-        ligi_head_sync(&log->head, at->version, ligi_head_epoch(&log->head));
         ligi_head_unpoison(&log->head, replaced);
     }
     ligi_writer_fini(&kept);
     return status;
 }
 
-lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at, ligi_clog_visit visit,
-                              void *context)
+lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at,
+                              const ligi_clog_visitor *visitor)
 {
     ligi_clog_end end;
 
-    LIG_TRY(ligi_file_log_read(log, at, visit, context, &end));
+    LIG_TRY(ligi_file_log_read(log, at, visitor->visit, visitor->context, &end));
     if (end == LIGI_CLOG_DAMAGED)
         return lig_fail(LIG_E_CORRUPT,
                         "%s: the log of commits is damaged at version %" PRIu64
@@ -450,7 +479,7 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at, ligi_c
         LIG_TRY(cut(log, at));
     uint64_t poisoned = ligi_head_poisoned(&log->head);
     if (poisoned == at->segment)
-        return replace_segment(log, at);
+        return replace_segment(log, at, visitor);
     if (poisoned != 0) /* all its commits are durable, or lie in a later segment */
         ligi_head_unpoison(&log->head, poisoned);
     return LIG_OK;
@@ -458,13 +487,8 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at, ligi_c
 
 /* --- appending --- */
 
-static int is_full(int number)
-{
-    return number == ENOSPC || number == EDQUOT;
-}
-
 lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uint64_t bytes,
-                                 int frees, int64_t timeout_ns)
+                                 int frees, const ligi_clog_visitor *visitor, int64_t timeout_ns)
 {
     ligi_clog_file *file;
 
@@ -473,7 +497,7 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
         return LIG_OK;
     }
     if (at->offset > log->segment_bytes) {
-        lig_status rolled = ligi_file_log_roll(log, at, timeout_ns);
+        lig_status rolled = ligi_file_log_roll(log, at, visitor, timeout_ns);
         /* On a full disk this segment has the room that is kept, and a new one would need more. */
         if (rolled != LIG_OK && (!frees || !is_full(lig_error_number()) ||
                                  ligi_head_segment(&log->head) != at->segment))
@@ -543,7 +567,8 @@ static lig_status stay(ligi_file_log *log, const ligi_clog_position *at, lig_sta
 
 /* Also where commits are not synced: who wants that may use the next segment, and a commit there is
  * durable only with those before it. */
-lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int64_t timeout_ns)
+lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at,
+                              const ligi_clog_visitor *visitor, int64_t timeout_ns)
 {
     ligi_clog_durable wanted = {.version = at->version};
 
@@ -552,7 +577,7 @@ lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int64_
     wanted.epoch = ligi_head_epoch(&log->head);
     lig_status status = ligi_file_log_sync(log, &wanted, timeout_ns);
     if (status == LIG_E_BUSY)
-        return replace_segment(log, at);
+        return replace_segment(log, at, visitor);
     LIG_TRY(status);
     status = make_segment(log, at, NULL, 0);
     if (status != LIG_OK)

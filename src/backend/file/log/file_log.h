@@ -19,7 +19,6 @@ typedef struct ligi_file_log {
     ligi_clog_folder folder;
     ligi_head head; /* no page for a reader */
     uint8_t id[16];
-    _Atomic uint32_t epoch; /* of the head, when the open segments were opened */
     uint64_t segment_bytes; /* after which the next one is started */
     uint64_t witnessed;     /* known to have been there, beside what the head page tells */
     uint64_t numbered;      /* segments from this one on are numbered (numbered.h); 0: none is */
@@ -30,6 +29,11 @@ typedef struct ligi_file_log {
 /* A whole record that fits the chain; `at` is the position before it. */
 typedef lig_status (*ligi_clog_visit)(void *context, const uint8_t *record,
                                       const ligi_clog_header *header, const ligi_clog_position *at);
+
+typedef struct ligi_clog_visitor {
+    ligi_clog_visit visit;
+    void *context;
+} ligi_clog_visitor;
 
 /* What ended the reading. */
 typedef enum ligi_clog_end {
@@ -55,20 +59,22 @@ lig_status ligi_file_log_read(ligi_file_log *log, ligi_clog_position *at, ligi_c
                               void *context, ligi_clog_end *end);
 
 /* The same under LIGI_HEAD_WRITE, for who is going to append: a record cut short is zeroed, and a
- * segment whose sync failed is left for a new one. LIG_E_CORRUPT when the log is damaged. */
-lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at, ligi_clog_visit visit,
-                              void *context);
+ * segment whose sync failed is left for a new one, with whose records the visitor is called again:
+ * they lie elsewhere now. LIG_E_CORRUPT when the log is damaged. */
+lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at,
+                              const ligi_clog_visitor *visitor);
 
 /* Under LIGI_HEAD_WRITE, at the tail: makes room, so that *at may change its segment. `frees`: also
- * from what is kept for a full disk. */
+ * from what is kept for a full disk. The visitor (NULL: none) as for tail. */
 lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uint64_t bytes,
-                                 int frees, int64_t timeout_ns);
+                                 int frees, const ligi_clog_visitor *visitor, int64_t timeout_ns);
 /* Writes the record at the position, for which there is room; *at moves on. Not yet durable, and
  * not published. In a numbered log LIG_E_BUSY when another host was first, and LIG_E_IO when that
  * cannot be told. */
 lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, const void *record,
                                 const ligi_clog_header *header);
 /* Starts a new segment at the tail, under LIGI_HEAD_WRITE; what came before is durable then. */
-lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int64_t timeout_ns);
+lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at,
+                              const ligi_clog_visitor *visitor, int64_t timeout_ns);
 
 #endif

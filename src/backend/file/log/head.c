@@ -1,5 +1,7 @@
 #include "backend/file/log/head.h"
 
+#include "backend/file/log/lock_holder.h"
+
 #include "base/bell.h"
 #include "base/boot.h"
 #include "base/clock.h"
@@ -61,22 +63,6 @@ uint32_t ligi_head_epoch(const ligi_head *head)
     return atomic_load(&head->page->epoch);
 }
 
-void ligi_head_epoch_next(ligi_head *head, uint64_t version, int whole)
-{
-    ligi_head_page *page = head->page;
-    uint32_t next = atomic_load(&page->epoch) + 1;
-
-    if (!whole || version < atomic_load(&page->appended))
-        atomic_store(&page->lost, next);
-    atomic_store(&page->appended, version);
-    atomic_store(&page->epoch, next);
-}
-
-int ligi_head_lost(const ligi_head *head, uint32_t epoch)
-{
-    return epoch < atomic_load(&head->page->lost);
-}
-
 static uint64_t page_synced(const ligi_head_page *page)
 {
     uint64_t best = 0, now = atomic_load(&page->epoch);
@@ -89,6 +75,34 @@ static uint64_t page_synced(const ligi_head_page *page)
             best = version;
     }
     return best;
+}
+
+/* The slot that is not the newest of this epoch. */
+static void put_witness(ligi_head_page *page, uint64_t newest, uint64_t version, uint32_t epoch)
+{
+    witness *slot = &page->synced[atomic_load(&page->synced[0].version) == newest];
+
+    atomic_store(&slot->version, version);
+    atomic_store(&slot->epoch, epoch);
+    atomic_store(&slot->check, witness_check(version, epoch));
+}
+
+void ligi_head_epoch_next(ligi_head *head, uint64_t version, int whole)
+{
+    ligi_head_page *page = head->page;
+    uint32_t next = atomic_load(&page->epoch) + 1;
+
+    if (!whole || version < atomic_load(&page->appended))
+        atomic_store(&page->lost, next);
+    atomic_store(&page->appended, version);
+    if (whole) /* first, so that nobody sees an epoch in which nothing is durable */
+        put_witness(page, page_synced(page), version, next);
+    atomic_store(&page->epoch, next);
+}
+
+int ligi_head_lost(const ligi_head *head, uint32_t epoch)
+{
+    return epoch < atomic_load(&head->page->lost);
 }
 
 uint64_t ligi_head_synced(const ligi_head *head)
@@ -129,12 +143,8 @@ void ligi_head_sync(ligi_head *head, uint64_t version, uint32_t epoch)
 {
     uint64_t newest = ligi_head_synced(head);
 
-    if (version > newest && epoch == ligi_head_epoch(head)) {
-        witness *slot = &head->page->synced[atomic_load(&head->page->synced[0].version) == newest];
-        atomic_store(&slot->version, version);
-        atomic_store(&slot->epoch, epoch);
-        atomic_store(&slot->check, witness_check(version, epoch));
-    }
+    if (version > newest && epoch == ligi_head_epoch(head))
+        put_witness(head->page, newest, version, epoch);
 }
 
 uint64_t ligi_head_appended(const ligi_head *head)
@@ -185,7 +195,22 @@ uint64_t ligi_head_poisoned(const ligi_head *head)
 
 void ligi_head_poison(ligi_head *head, uint64_t first)
 {
-    atomic_store(&head->page->poisoned, first);
+    uint64_t known = atomic_load(&head->page->poisoned);
+
+    /* A late process must not take the poison from the segment of today. */
+    while (known < first && !atomic_compare_exchange_weak(&head->page->poisoned, &known, first))
+        ;
+}
+
+void ligi_head_sync_failed(ligi_head *head, uint64_t first)
+{
+    if (head->locks[LIGI_HEAD_SYNC].epoch == ligi_head_epoch(head))
+        ligi_head_poison(head, first);
+}
+
+void ligi_head_poison_clear(ligi_head *head)
+{
+    atomic_store(&head->page->poisoned, 0);
 }
 
 void ligi_head_unpoison(ligi_head *head, uint64_t first)
@@ -374,57 +399,10 @@ static lig_status wait_kernel(ligi_head *head, ligi_bell *bell, off_t byte, shor
 
 /* --- the locks --- */
 
-typedef struct process_look { /* what the kernel says of a process */
-    char name[32];            /* "" when it is not seen from here */
-    char state;               /* R, S, D, T, ... */
-} process_look;
-
-static void look_at_process(int pid, process_look *look)
-{
-    char path[48], text[128] = "";
-
-    *look = (process_look){0};
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    /* "12 (name) S ...": the name may have parentheses, and has at most 15 bytes. */
-    const char *begin = got > 0 ? strchr(text, '(') : NULL,
-               *end = got > 0 ? strrchr(text, ')') : NULL;
-    if (begin == NULL || end == NULL || end[1] != ' ')
-        return;
-    snprintf(look->name, sizeof look->name, "%.*s", (int)(end - begin - 1), begin + 1);
-    look->state = end[2];
-}
-
-static int is_stopped(const process_look *look)
-{
-    return look->state == 'T' || look->state == 't';
-}
-
 int ligi_head_stopped(const ligi_head *head, ligi_head_which which)
 {
     int pid = atomic_load(&head->page->holders[which]);
-    process_look look;
-
-    if (pid <= 0)
-        return 0;
-    look_at_process(pid, &look);
-    return is_stopped(&look);
-}
-
-static void name_process(int pid, char *text, size_t bytes)
-{
-    process_look look;
-
-    if (pid <= 0) {
-        snprintf(text, bytes, "another process");
-        return;
-    }
-    look_at_process(pid, &look);
-    snprintf(text, bytes, look.name[0] ? "process %d (%s%s)" : "process %d", pid, look.name,
-             is_stopped(&look) ? ", stopped" : "");
+    return pid > 0 && ligi_process_stopped(pid);
 }
 
 void ligi_head_writer(int fd, char *text, size_t text_bytes)
@@ -436,7 +414,7 @@ void ligi_head_writer(int fd, char *text, size_t text_bytes)
     text[0] = '\0';
     if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK &&
         pread(fd, &page, sizeof page, 0) == (ssize_t)sizeof page)
-        name_process(atomic_load(&page.holders[LIGI_HEAD_WRITE]), text, text_bytes);
+        ligi_process_name(atomic_load(&page.holders[LIGI_HEAD_WRITE]), text, text_bytes);
 }
 
 static int take_thread(ligi_head_lock *lock, int64_t timeout_ns)
@@ -490,7 +468,7 @@ lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeou
     }
     if (status != LIG_E_TIMEOUT || which == LIGI_HEAD_SYNC)
         return status;
-    name_process(atomic_load(&head->page->holders[which]), holder, sizeof holder);
+    ligi_process_name(atomic_load(&head->page->holders[which]), holder, sizeof holder);
     return lig_fail(LIG_E_TIMEOUT,
                     "%s: %s holds the write lock of the log (if it is stopped, continue or end it)",
                     head->place, holder);

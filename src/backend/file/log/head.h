@@ -65,11 +65,11 @@ lig_status ligi_head_attach(ligi_head *head, int alone, int64_t timeout_ns);
 uint64_t ligi_head_appended(const ligi_head *head);
 void ligi_head_append(ligi_head *head, uint64_t version);
 
-/* The epoch counts the segments that were replaced because a sync failed or did not end. Open
- * segments are opened again then, and witnesses of an earlier epoch do not count. */
+/* The epoch counts the segments that were replaced because a sync failed or did not end. Witnesses
+ * of an earlier epoch do not count. */
 uint32_t ligi_head_epoch(const ligi_head *head);
-/* Under LIGI_HEAD_WRITE: the log ends with `version` from now on. `whole`: it is the log of before;
- * otherwise commits that were published may be lost. */
+/* Under LIGI_HEAD_WRITE: the log ends with `version` from now on. `whole`: it is the log of before,
+ * and durable; otherwise commits that were published may be lost. */
 void ligi_head_epoch_next(ligi_head *head, uint64_t version, int whole);
 /* 1 when commits that were published in `epoch` may be lost since. */
 int ligi_head_lost(const ligi_head *head, uint32_t epoch);
@@ -88,6 +88,10 @@ void ligi_head_named_set(ligi_head *head, uint64_t first);
 /* The segment whose sync failed (0: none). Forgotten when the machine starts again. */
 uint64_t ligi_head_poisoned(const ligi_head *head);
 void ligi_head_poison(ligi_head *head, uint64_t first);
+/* The same by who holds LIGI_HEAD_SYNC, unless its epoch is over. */
+void ligi_head_sync_failed(ligi_head *head, uint64_t first);
+/* Under all locks: there is a new log. */
+void ligi_head_poison_clear(ligi_head *head);
 /* Takes that back, unless another one was poisoned since. */
 void ligi_head_unpoison(ligi_head *head, uint64_t first);
 /* Set while the log is known to be damaged: nothing is written and nothing removed. */

@@ -133,12 +133,13 @@ static void witnesses(void **state)
     ligi_head_append(head, 50);
     uint32_t epoch = ligi_head_epoch(head);
     ligi_head_epoch_next(head, 50, 1);
-    assert_int_equal(ligi_head_synced(head), 0);
+    assert_int_equal(ligi_head_synced(head), 50);
     assert_false(ligi_head_lost(head, epoch));
     ligi_head_epoch_next(head, 48, 1);
     assert_true(ligi_head_lost(head, epoch + 1));
     assert_int_equal(ligi_head_appended(head), 48);
     ligi_head_epoch_next(head, 48, 0);
+    assert_int_equal(ligi_head_synced(head), 0);
     assert_true(ligi_head_lost(head, epoch + 2));
     assert_false(ligi_head_lost(head, epoch + 3));
     ligi_head_sync(head, 48, ligi_head_epoch(head));

@@ -100,7 +100,7 @@ static ligi_clog_file **make_place(ligi_clog_folder *folder)
     return oldest;
 }
 
-/* Removed by another host: network file systems do not keep what is open. */
+/* Removed, or replaced by one of the same number: after a failed sync, or by another host. */
 static int is_gone(int fd)
 {
     struct stat info;
@@ -154,7 +154,7 @@ lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, 
 
     pthread_mutex_lock(&folder->lock);
     ligi_clog_file **listed = find_open(folder, kind, number);
-    if (listed != NULL && folder->numbered && is_gone((*listed)->fd))
+    if (listed != NULL && is_gone((*listed)->fd))
         drop(listed);
     else if (listed != NULL)
         found = *listed;
@@ -293,7 +293,7 @@ lig_status ligi_clog_folder_publish(ligi_clog_folder *folder, const char *name, 
     char final[LIGI_CLOG_NAME_BYTES];
 
     ligi_clog_folder_name(kind, number, final);
-    if (folder->sync && fsync(fd) != 0)
+    if (fsync(fd) != 0)
         return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG "/%s: fsync failed", folder->place,
                                final);
     if (renameat(folder->fd, name, folder->fd, final) != 0)
@@ -304,7 +304,7 @@ lig_status ligi_clog_folder_publish(ligi_clog_folder *folder, const char *name, 
     if (replaced != NULL)
         drop(replaced);
     pthread_mutex_unlock(&folder->lock);
-    return folder->sync ? ligi_folder_sync(folder->fd, folder->place) : LIG_OK;
+    return ligi_folder_sync(folder->fd, folder->place);
 }
 
 void ligi_clog_folder_discard(const ligi_clog_folder *folder, const char *name)

@@ -10,11 +10,6 @@
 
 lig_status ligi_clog_segment_file(ligi_file_log *log, uint64_t segment, ligi_clog_file **file)
 {
-    if (log->head.page != NULL) {
-        uint32_t epoch = ligi_head_epoch(&log->head);
-        if (atomic_exchange(&log->epoch, epoch) != epoch)
-            ligi_clog_folder_forget(&log->folder, LIGI_NAME_SEGMENT, UINT64_MAX);
-    }
     return ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment, file);
 }
 

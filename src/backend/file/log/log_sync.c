@@ -58,7 +58,7 @@ static lig_status sync_file(ligi_file_log *log, uint64_t segment, int fd, uint64
     if (!poisoned && number == 0)
         number = sync_name(log, segment);
     if (number != 0)
-        ligi_head_poison(&log->head, segment);
+        ligi_head_sync_failed(&log->head, segment);
     ligi_head_sync_end(&log->head, poisoned || number != 0 ? 0 : version);
     if (poisoned || number == EINTR)
         return LIG_E_BUSY;
