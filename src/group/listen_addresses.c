@@ -5,6 +5,7 @@
 #include "net/transport.h"
 #include "net/transport_list.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,12 +31,23 @@ static int is_local(const char *address)
     return ops != NULL && only_this_host(ops);
 }
 
+/* A name may begin like an address of this host: 127.example.org. */
+static int is_loopback(const char *host)
+{
+    struct in_addr address;
+    if (strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0)
+        return 1;
+    return strncmp(host, "127.", 4) == 0 && inet_pton(AF_INET, host, &address) == 1;
+}
+
 static int is_near(const char *address)
 {
-    const char *host = strstr(address, "://");
-    host = host ? host + 3 : address;
-    return strncmp(host, "localhost", 9) == 0 || strncmp(host, "127.", 4) == 0 ||
-           strncmp(host, "[::1]", 5) == 0 || is_local(address);
+    const char *start = strstr(address, "://");
+    start = start ? start + 3 : address;
+    size_t bytes = start[0] == '[' ? strcspn(start, "]") + 1 : strcspn(start, ":/?");
+    char host[sizeof "255.255.255.255"]; /* no shorter than what is sought */
+    snprintf(host, sizeof host, "%.*s", bytes < sizeof host ? (int)bytes : 0, start);
+    return is_loopback(host) || is_local(address);
 }
 
 static int is_auto(const char *transport)

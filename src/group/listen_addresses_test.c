@@ -29,6 +29,26 @@ static void listens(ligi_fabric fabric, const char *address, char schemes[64])
     ligi_net_close(net);
 }
 
+/* 1 when a process that joins at that address listens on this host alone. */
+static int near_of(const char *address)
+{
+    ligi_net_options options = {
+        .secret = SECRET, .secret_bytes = strlen(SECRET), .group = "g", .fabric = LIGI_FABRIC_ANY};
+    uint8_t bytes[LIGI_CARD_BYTES_MAX];
+    size_t used = sizeof bytes;
+    ligi_card card = {0};
+    ligi_net *net;
+
+    assert_ok(ligi_net_open(&net, &options));
+    assert_ok(ligi_group_listen(net, "tcp", address, 1));
+    assert_ok(ligi_net_card(net, "10.0.0.7", bytes, &used));
+    assert_ok(ligi_card_decode(bytes, used, &card));
+    assert_int_equal(card.count, 1);
+    int near = strstr(card.addresses[0], "10.0.0.7") == NULL;
+    ligi_net_close(net);
+    return near;
+}
+
 static void who_trusts_the_fabric(void **state)
 {
     (void)state;
@@ -58,9 +78,24 @@ static void what_auto_listens_on(void **state)
     assert_string_equal(found, encrypted);
 }
 
+static void which_hosts_are_this_one(void **state)
+{
+    static const char *const here[] = {"127.0.0.1:7000", "tcp://127.9.8.7:7000", "localhost:7000",
+                                       "tcp://localhost", "tcp://[::1]:7000?send_buffer=1MiB"};
+    static const char *const elsewhere[] = {"localhost-17.cluster:7000", "tcp://127.example.org:70",
+                                            "tcp://127.0.0.1.example.org:70", "[::11]:7000", ""};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof here / sizeof *here; i++)
+        assert_int_equal(near_of(here[i]), 1);
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        assert_int_equal(near_of(elsewhere[i]), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(who_trusts_the_fabric),
-                                       cmocka_unit_test(what_auto_listens_on)};
+                                       cmocka_unit_test(what_auto_listens_on),
+                                       cmocka_unit_test(which_hosts_are_this_one)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

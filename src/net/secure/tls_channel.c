@@ -24,6 +24,9 @@ struct ligi_tls_channel {
     uint64_t key_records, rekey_records;
     uint8_t *stage; /* RECORD_BYTES, made when first needed: small pieces that share a record, and
                        what is held */
+    lig_status failed; /* the first failure after the handshake, or LIG_OK */
+    int recv_failed;   /* it was one of receiving */
+    char why[320];
     char peer[128];
 };
 
@@ -76,11 +79,17 @@ static unsigned long take_error(const ligi_tls_channel *secure, const char **rea
     return number;
 }
 
+static lig_status fail_memory(const ligi_tls_channel *secure)
+{
+    return lig_fail(LIG_E_NOMEM, "out of memory for the secure connection to %s", secure->peer);
+}
+
 static lig_status fail_proof(const ligi_tls_channel *secure)
 {
     const char *reason;
 
-    take_error(secure, &reason);
+    if (ERR_GET_REASON(take_error(secure, &reason)) == ERR_R_MALLOC_FAILURE)
+        return fail_memory(secure);
     return lig_fail(
         LIG_E_DENIED,
         "%s did not prove that it has this group's secret (TLS: %s); both ends need the same "
@@ -97,6 +106,11 @@ static lig_status fail_socket(const ligi_tls_channel *secure)
                     strerror(secure->socket.error));
 }
 
+static int is_alert(int reason)
+{
+    return reason > SSL_AD_REASON_OFFSET && reason < SSL_AD_REASON_OFFSET + 256;
+}
+
 /* Why OpenSSL neither read nor wrote; LIG_OK when it waits for the socket. */
 static lig_status why_not(const ligi_tls_channel *secure, int result)
 {
@@ -110,11 +124,27 @@ static lig_status why_not(const ligi_tls_channel *secure, int result)
     if (secure->socket.error != 0)
         return fail_socket(secure);
     int number = ERR_GET_REASON(take_error(secure, &reason));
+    if (number == ERR_R_MALLOC_FAILURE)
+        return fail_memory(secure);
     if (secure->socket.ended)
         return lig_fail(LIG_E_PEER, "connection to %s was cut without close_notify", secure->peer);
-    if (number > SSL_AD_REASON_OFFSET)
+    if (is_alert(number))
         return lig_fail(LIG_E_PEER, "%s ended the connection (TLS: %s)", secure->peer, reason);
     return lig_fail(LIG_E_CORRUPT, "invalid TLS record from %s: %s", secure->peer, reason);
+}
+
+/* OpenSSL forgets: called again after a failure it may wait for the socket for ever. */
+static lig_status keep(ligi_tls_channel *secure, lig_status status)
+{
+    secure->failed = status;
+    if (status != LIG_OK)
+        snprintf(secure->why, sizeof secure->why, "%s", lig_error_text());
+    return status;
+}
+
+static lig_status fail_as_before(const ligi_tls_channel *secure)
+{
+    return lig_fail(secure->failed, "%s", secure->why);
 }
 
 /* --- the handshake --- */
@@ -123,6 +153,7 @@ static lig_status handshake_step(ligi_tls_channel *secure)
 {
     const ligi_openssl *openssl = secure->openssl;
 
+    ligi_tls_socket_flush(&secure->socket);
     openssl->ERR_clear_error();
     int result = openssl->SSL_do_handshake(secure->ssl);
     int error = result == 1 ? SSL_ERROR_NONE : openssl->SSL_get_error(secure->ssl, result);
@@ -172,7 +203,8 @@ lig_status ligi_tls_channel_handshake(ligi_tls_channel *secure, int *done)
     }
     uint64_t before = secure->socket.written;
     lig_status status = secure->handshake_done ? LIG_OK : handshake_step(secure);
-    if (status == LIG_E_DENIED && secure->socket.written == before)
+    if (status == LIG_E_DENIED && secure->socket.written == before &&
+        secure->socket.spill_bytes == 0)
         send_alert(secure);
     *done = status == LIG_OK && secure->handshake_done;
     return status;
@@ -208,6 +240,9 @@ lig_status ligi_tls_channel_recv(ligi_tls_channel *secure, const struct iovec *p
     *got = 0;
     if (!secure->handshake_done)
         return fail_handshake(secure);
+    /* After a failure of sending, what the peer sent before it went can still be read. */
+    if (secure->recv_failed)
+        return fail_as_before(secure);
     secure->openssl->ERR_clear_error();
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
         size_t part;
@@ -216,8 +251,11 @@ lig_status ligi_tls_channel_recv(ligi_tls_channel *secure, const struct iovec *p
         if (part < pieces[i].iov_len)
             break;
     }
-    /* Data before the end is delivered first; the next call reports the end again. */
-    return status == LIG_E_PEER && *got > 0 ? LIG_OK : status;
+    if (status == LIG_OK)
+        return LIG_OK;
+    secure->recv_failed = 1;
+    keep(secure, status);
+    return *got > 0 ? LIG_OK : status; /* data before the end is delivered first */
 }
 
 /* --- sending --- */
@@ -250,16 +288,30 @@ static lig_status write_record(ligi_tls_channel *secure, const void *data, size_
     return *sent ? account(secure) : why_not(secure, result);
 }
 
-lig_status ligi_tls_channel_flush(ligi_tls_channel *secure)
+static int is_full(const ligi_tls_channel *secure)
+{
+    return secure->held_bytes > 0 || secure->socket.spill_bytes > 0;
+}
+
+/* The spill, then the held record. */
+static lig_status flush(ligi_tls_channel *secure)
 {
     int sent = 0;
 
-    if (secure->held_bytes == 0)
+    ligi_tls_socket_flush(&secure->socket);
+    if (secure->socket.error != 0)
+        return fail_socket(secure);
+    if (secure->held_bytes == 0 || secure->socket.spill_bytes > 0)
         return LIG_OK;
     LIG_TRY(write_record(secure, secure->stage, secure->held_bytes, &sent));
     if (sent)
         secure->held_bytes = 0;
     return LIG_OK;
+}
+
+lig_status ligi_tls_channel_flush(ligi_tls_channel *secure)
+{
+    return secure->failed != LIG_OK ? fail_as_before(secure) : keep(secure, flush(secure));
 }
 
 /* A place in a list of pieces. */
@@ -314,20 +366,15 @@ static lig_status hold(ligi_tls_channel *secure, const uint8_t *data, size_t byt
     return LIG_OK;
 }
 
-lig_status ligi_tls_channel_send(ligi_tls_channel *secure, const struct iovec *pieces, size_t count,
-                                 size_t *taken)
+/* Stops at a full socket: only OpenSSL's own messages may follow what was spilled or is held. */
+static lig_status send_records(ligi_tls_channel *secure, secure_cursor *cursor, size_t *taken)
 {
-    secure_cursor cursor = {pieces, count, 0};
-
-    *taken = 0;
-    if (!secure->handshake_done)
-        return fail_handshake(secure);
-    LIG_TRY(ligi_tls_channel_flush(secure));
-    for (skip_empty(&cursor); cursor.count > 0 && secure->held_bytes == 0; skip_empty(&cursor)) {
+    LIG_TRY(flush(secure));
+    for (skip_empty(cursor); cursor->count > 0 && !is_full(secure); skip_empty(cursor)) {
         const uint8_t *data;
         size_t bytes;
         int sent;
-        LIG_TRY(gather(secure, &cursor, &data, &bytes));
+        LIG_TRY(gather(secure, cursor, &data, &bytes));
         LIG_TRY(write_record(secure, data, bytes, &sent));
         if (!sent)
             LIG_TRY(hold(secure, data, bytes));
@@ -336,15 +383,27 @@ lig_status ligi_tls_channel_send(ligi_tls_channel *secure, const struct iovec *p
     return LIG_OK;
 }
 
+lig_status ligi_tls_channel_send(ligi_tls_channel *secure, const struct iovec *pieces, size_t count,
+                                 size_t *taken)
+{
+    secure_cursor cursor = {pieces, count, 0};
+
+    *taken = 0;
+    if (!secure->handshake_done)
+        return fail_handshake(secure);
+    if (secure->failed != LIG_OK)
+        return fail_as_before(secure);
+    return keep(secure, send_records(secure, &cursor, taken));
+}
+
 int ligi_tls_channel_unsent(const ligi_tls_channel *secure)
 {
-    return secure->held_bytes > 0 || secure->wants_write;
+    return is_full(secure) || secure->wants_write;
 }
 
 void ligi_tls_channel_close(ligi_tls_channel *secure)
 {
-    if (secure != NULL && secure->handshake_done && !secure->socket.ended &&
-        secure->held_bytes == 0)
+    if (secure != NULL && secure->handshake_done && secure->failed == LIG_OK && !is_full(secure))
         (void)secure->openssl->SSL_shutdown(secure->ssl); /* close_notify, without waiting */
     ligi_tls_channel_forget(secure);
 }

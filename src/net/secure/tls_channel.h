@@ -39,19 +39,20 @@ unsigned ligi_tls_channel_used(const ligi_tls_channel *secure);
 lig_status ligi_tls_channel_handshake(ligi_tls_channel *secure, int *done);
 
 /* Fills the pieces in order, as far as bytes are available; *got may be 0. LIG_E_PEER at the end of
- * the stream. */
+ * the stream. A failure stays: every later recv, send and flush returns it again. (One of sending
+ * leaves recv free to read what has arrived.) */
 lig_status ligi_tls_channel_recv(ligi_tls_channel *secure, const struct iovec *pieces, size_t count,
                                  size_t *got);
 
 /* Takes bytes of the pieces in order, as far as the socket takes them; taken bytes are no longer
- * borrowed. *taken may be 0. At most one record waits for the socket: it is sent by
- * ligi_tls_channel_flush or the next send. */
+ * borrowed. *taken may be 0. At most one record waits for the socket, and messages of TLS itself
+ * (a key change): they are sent by ligi_tls_channel_flush or the next send. */
 lig_status ligi_tls_channel_send(ligi_tls_channel *secure, const struct iovec *pieces, size_t count,
                                  size_t *taken);
 lig_status ligi_tls_channel_flush(ligi_tls_channel *secure);
 
 /* 1 while encrypted bytes wait for the socket: ask for EPOLLOUT and call flush (or shake, or send).
- */
+ * Receiving can make it 1, too: a key change goes with the next call. */
 int ligi_tls_channel_unsent(const ligi_tls_channel *secure);
 
 /* Sends close_notify if the socket takes it at once, wipes the keys of the connection and frees.

@@ -5,6 +5,7 @@
 #include "net/link/link.h"
 #include "net/link/link_receive.h"
 #include "net/tcp/tcp_wire.h"
+#include "net/tcp/tcp_write.h"
 
 #include <string.h>
 
@@ -214,6 +215,9 @@ int ligi_tcp_wire_read(ligi_tcp_wire *wire)
     }
     if (status != LIG_OK)
         ligi_link_fail(wire->link, explain(wire, status));
+    else if (ligi_stream_unsent(&wire->stream) && !ligi_link_dead(wire->link))
+        ligi_tcp_wire_send(
+            wire); /* TLS wrote a message of its own, which the socket did not take */
     return total > 0;
 }
 

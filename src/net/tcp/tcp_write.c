@@ -266,6 +266,7 @@ void ligi_tcp_wire_ready(void *context, uint32_t events)
         }
         if (!wire->stream.ready)
             return;
+        events |= EPOLLIN; /* the handshake may have read more than its own bytes */
     }
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         ligi_tcp_wire_read(wire);
