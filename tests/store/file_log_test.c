@@ -409,10 +409,10 @@ static void append_at_once(log_scene *scene, int writers, int appends)
 
     start(&users[0], scene);
     users[0].appends = appends;
-    for (int i = 0; i < writers; i++) {
+    for (int i = 1; i < writers; i++)
         users[i] = users[0];
+    for (int i = 0; i < writers; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, append_some, &users[i]), 0);
-    }
     for (int i = 0; i < writers; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(read_all(scene, &end), writers * appends);
