@@ -127,10 +127,11 @@ static void wait_for_lingering(ligi_tcp *self)
 
     while (self->lingering != NULL) {
         int64_t left = (deadline - ligi_now_ns()) / 1000000;
-        struct pollfd one = {.fd = self->lingering->fd, .events = POLLIN};
+        short events = self->lingering->blocked ? POLLIN | POLLOUT : POLLIN;
+        struct pollfd one = {.fd = self->lingering->fd, .events = events};
         if (left <= 0 || poll(&one, 1, (int)left) <= 0)
             return;
-        ligi_tcp_wire_ready(self->lingering, EPOLLIN);
+        ligi_tcp_wire_ready(self->lingering, EPOLLIN | (one.revents & POLLOUT ? EPOLLOUT : 0));
     }
 }
 

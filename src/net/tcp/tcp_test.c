@@ -6,8 +6,10 @@
 #include "net/link/link.h"
 #include "net/link/link_send.h"
 #include "net/net_side.h"
+#include "net/net_state.h"
 #include "net/progress.h"
 #include "net/tcp/tcp_address.h"
+#include "net/tcp/tcp_wire.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -233,6 +235,56 @@ static void limits_hold_for_friends(void **state)
     side_close(&server);
 }
 
+/* Sends until TLS holds bytes for a full socket, which it does for some sizes of payload; the count
+ * of messages that were reported as sent. */
+static size_t fill(side *from, side *to, ligi_link *link, const struct iovec *payload)
+{
+    const ligi_tcp_wire *wire = link->wire;
+    size_t count = 0;
+
+    while (count < 100 && !ligi_stream_unsent(&wire->stream)) {
+        struct iovec piece = *payload;
+        ligi_send send = {
+            .head = "h", .head_bytes = 1, .iov = &piece, .count = 1, .token = payload->iov_base};
+        int done = 0;
+        assert_ok(ligi_net_send(link, &send, &done));
+        if (!done && ligi_net_cancel(link, payload->iov_base) == LIG_OK)
+            break;
+        if (!done) /* a part of it has gone */
+            assert_true(side_both(to, from, &from->sent, from->sent + 1));
+        count++;
+    }
+    return count;
+}
+
+/* What TLS still holds when a link is closed was reported as sent: it arrives. */
+static void held_bytes_outlive_the_link(void **state)
+{
+    static uint8_t payload[40000];
+    ligi_net_options options = {
+        .secret = "0123456789abcdef0123456789abcdef", .secret_bytes = 32, .group = "g"};
+
+    (void)state;
+    for (size_t bytes = 9000; bytes < sizeof payload; bytes += 5422) {
+        const struct iovec piece = {payload, bytes};
+        char address[LIGI_ADDRESS_BYTES_MAX + 32];
+        ligi_link *link;
+        side one, two;
+        assert_ok(side_open(&one, "tcp://127.0.0.1:0?receive_buffer=64KiB", &options));
+        assert_ok(side_open(&two, NULL, &options));
+        snprintf(address, sizeof address, "%s?send_buffer=64KiB", one.address);
+        assert_ok(side_connect(&two, address, "x", &link));
+        assert_true(side_both(&one, &two, &two.met, 1));
+        assert_true(side_both(&one, &two, &one.met, 1));
+        size_t sent = fill(&two, &one, link, &piece);
+        ligi_link_close(link, "work done");
+        assert_true(side_both(&one, &two, &one.lost, 1));
+        assert_int_equal(one.arrived, sent);
+        side_close(&two);
+        side_close(&one);
+    }
+}
+
 static void lift_descriptor_limit(rlim_t wanted)
 {
     struct rlimit limit;
@@ -329,6 +381,7 @@ int main(void)
         cmocka_unit_test(nonsense_ends_at_once),
         cmocka_unit_test(another_version_is_told),
         cmocka_unit_test(limits_hold_for_friends),
+        cmocka_unit_test(held_bytes_outlive_the_link),
         cmocka_unit_test(ten_thousand_strangers),
         cmocka_unit_test(descriptors_run_out),
     };

@@ -237,6 +237,18 @@ static lig_status come_up(ligi_tcp_wire *wire)
     return LIG_OK;
 }
 
+/* What TLS still holds goes before the end of the stream. */
+static void linger_write(ligi_tcp_wire *wire)
+{
+    int unsent = ligi_stream_flush(&wire->stream) == LIG_OK && ligi_stream_unsent(&wire->stream);
+
+    watch_for(wire, unsent);
+    if (unsent)
+        return;
+    ligi_stream_close(&wire->stream);
+    shutdown(wire->fd, SHUT_WR);
+}
+
 static void linger_read(ligi_tcp_wire *wire)
 {
     uint8_t unwanted[4096];
@@ -253,6 +265,8 @@ void ligi_tcp_wire_ready(void *context, uint32_t events)
     ligi_tcp_wire *wire = context;
 
     if (wire->link == NULL) {
+        if ((events & EPOLLOUT) && wire->blocked)
+            linger_write(wire);
         linger_read(wire);
         return;
     }
@@ -362,24 +376,29 @@ void ligi_tcp_wire_destroy(ligi_tcp_wire *wire)
 }
 
 /* Closing a socket with unread bytes resets the connection and loses the goodbye: so the peer's
- * bytes are read and discarded until it closes its end. */
+ * bytes are read and discarded until it closes its end. What TLS holds was reported as sent, and
+ * goes first even if a full socket left no room for a goodbye. */
+static int should_linger(const ligi_tcp_wire *wire, int graceful)
+{
+    if (wire->watch.fd < 0 || wire->self->lingering_count >= LINGERING_MAX)
+        return 0;
+    return ligi_stream_unsent(&wire->stream) ? wire->stream.ready && !wire->broken : graceful;
+}
+
 void ligi_tcp_wire_drop(void *context, int graceful)
 {
     ligi_tcp_wire *wire = context;
     ligi_tcp *self = wire->self;
 
     wire->link = NULL;
-    if (!graceful || wire->watch.fd < 0 || self->lingering_count >= LINGERING_MAX ||
-        ligi_stream_unsent(&wire->stream)) {
+    if (!should_linger(wire, graceful)) {
         ligi_tcp_wire_destroy(wire);
         return;
     }
     forget_favour(wire);
     self->hungry_count -= (size_t)wire->hungry;
     wire->hungry = 0;
-    ligi_stream_close(&wire->stream);
-    shutdown(wire->fd, SHUT_WR);
-    watch_for(wire, 0);
+    linger_write(wire);
     unlist(wire);
     list(wire, &self->lingering);
     self->lingering_count++;
