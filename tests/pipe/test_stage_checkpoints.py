@@ -41,7 +41,8 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     )
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.soak  # seven jobs of up to four processes: minutes on two cores
+@pytest.mark.timeout(900)
 def test_stages_are_one_model(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     whole = make(0)

@@ -78,9 +78,12 @@ def test_a_save_into_a_removed_folder_fails(
     with ligament.Store(f"{folder}{options}") as store:
         store.save("first", MODEL)
         LOSSES[lost](folder)
-        with pytest.raises(ligament.StorageError) as caught:
+        with pytest.raises((ligament.StorageError, ligament.CorruptError)) as caught:
             store.save("second", saved)
-        assert caught.value.errno == errno.ENOENT
+        if isinstance(caught.value, ligament.StorageError):
+            assert caught.value.errno == errno.ENOENT
+        else:  # the segment that is written to went with its folder
+            assert "is missing" in str(caught.value)
         assert lost.removeprefix("new ").split("/")[-1] in str(caught.value)
         assert "\n" not in str(caught.value)
 
