@@ -310,28 +310,31 @@ lig_status cli_tags(const cli_call *call, const char *flag, lig_tag **tags, size
     return LIG_OK;
 }
 
-lig_status cli_metrics(const cli_call *call, const char *flag, lig_metric **metrics, size_t *count)
+lig_status cli_numbers(const cli_call *call, const lig_tag *pairs, size_t count,
+                       lig_metric **numbers)
 {
     lig_metric *list;
-    lig_tag *texts;
-    size_t used;
-    LIG_TRY(cli_tags(call, flag, &texts, &used));
-    lig_status status = cli_alloc(&list, used, sizeof *list);
-    for (size_t i = 0; status == LIG_OK && i < used; i++) {
+    LIG_TRY(cli_alloc(&list, count, sizeof *list));
+    for (size_t i = 0; i < count; i++) {
         char *end;
-        list[i] = (lig_metric){texts[i].name, strtod(texts[i].value, &end)};
-        if (texts[i].value[0] == '\0' || *end != '\0') {
-            status = cli_wrong(call, lig_fail(LIG_E_INVALID,
-                                              "invalid value for --%s %s: '%s' is not a number",
-                                              flag, texts[i].name, texts[i].value));
-            free(list);
-        }
+        list[i] = (lig_metric){pairs[i].name, strtod(pairs[i].value, &end)};
+        if (pairs[i].value[0] != '\0' && *end == '\0')
+            continue;
+        free(list);
+        return cli_wrong(call, lig_fail(LIG_E_INVALID, "metric '%s': '%s' is not a number",
+                                        pairs[i].name, pairs[i].value));
     }
-    free(texts);
-    LIG_TRY(status);
-    *metrics = list;
-    *count = used;
+    *numbers = list;
     return LIG_OK;
+}
+
+lig_status cli_metrics(const cli_call *call, const char *flag, lig_metric **metrics, size_t *count)
+{
+    lig_tag *texts;
+    LIG_TRY(cli_tags(call, flag, &texts, count));
+    lig_status status = cli_numbers(call, texts, *count, metrics);
+    free(texts);
+    return status;
 }
 
 lig_status cli_pairs(const cli_call *call, size_t first, lig_tag *pairs)

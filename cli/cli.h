@@ -69,6 +69,9 @@ lig_status cli_metrics(const cli_call *call, const char *flag, lig_metric **metr
 /* Splits the positional arguments from number `first` on, each NAME=VALUE, into `pairs`, which has
  * room for them. */
 lig_status cli_pairs(const cli_call *call, size_t first, lig_tag *pairs);
+/* Their values as numbers; the array is freed with free() and borrows the names. */
+lig_status cli_numbers(const cli_call *call, const lig_tag *pairs, size_t count,
+                       lig_metric **numbers);
 
 /* Fills `call`; returns 0, or the program's exit status (--help or wrong usage). */
 int cli_call_parse(cli_call *call, const cli_command *command, int argc, char **argv);
@@ -90,6 +93,11 @@ lig_status cli_alloc(void *out, size_t count, size_t size);
 lig_status cli_format(char **out, const char *format, ...) LIG_PRINTF(2, 3);
 /* LIG_E_IO, _NOTFOUND or _DENIED by errno: "cannot `verb` 'path': No such file". */
 lig_status cli_fail_path(const char *path, const char *verb);
+
+/* Whether a path has this suffix and something before it. */
+int cli_ends_with(const char *text, const char *end);
+/* Whether the folder holds a regular file of that name. */
+int cli_folder_holds(const char *folder, const char *name);
 
 /* --- places: URI#name
  * --------------------------------------------------------------------------------------------- */

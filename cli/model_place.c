@@ -18,21 +18,6 @@ static int has_scheme(const char *text)
     return i >= 2 && text[i] == ':';
 }
 
-static int ends_with(const char *text, const char *end)
-{
-    size_t bytes = strlen(text), end_bytes = strlen(end);
-    return bytes > end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
-static int holds(const char *folder, const char *name)
-{
-    struct stat info;
-    char path[8192];
-    int bytes = snprintf(path, sizeof path, "%s/%s", folder, name);
-    return bytes > 0 && (size_t)bytes < sizeof path && stat(path, &info) == 0 &&
-           S_ISREG(info.st_mode);
-}
-
 /* A store may have the name of such a file: an existing one takes precedence. */
 static lig_status refuse_foreign(const char *text)
 {
@@ -48,7 +33,8 @@ static lig_status take_folder(cli_place *place)
     char index[8192], *file;
     if (cli_sharded_index(place->uri, index, sizeof index)) {
         place->kind = CLI_SHARDED;
-    } else if (holds(place->uri, "model.safetensors") && !holds(place->uri, "ligament")) {
+    } else if (cli_folder_holds(place->uri, "model.safetensors") &&
+               !cli_folder_holds(place->uri, "ligament")) {
         LIG_TRY(cli_format(&file, "%s/model.safetensors", place->uri));
         free(place->uri);
         place->uri = file;
@@ -69,9 +55,9 @@ static lig_status take_kind(cli_place *place)
         return take_folder(place);
     if (cli_is_sharded_index(text))
         place->kind = CLI_SHARDED;
-    else if (ends_with(text, ".safetensors"))
+    else if (cli_ends_with(text, ".safetensors"))
         place->kind = CLI_SAFETENSORS;
-    else if (ends_with(text, ".npz"))
+    else if (cli_ends_with(text, ".npz"))
         place->kind = CLI_NPZ;
     return LIG_OK;
 }

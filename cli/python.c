@@ -8,21 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int ends_with(const char *text, const char *end)
-{
-    size_t bytes = strlen(text), end_bytes = strlen(end);
-    return bytes > end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
-static int holds(const char *folder, const char *name)
-{
-    struct stat info;
-    char path[8192];
-    int bytes = snprintf(path, sizeof path, "%s/%s", folder, name);
-    return bytes > 0 && (size_t)bytes < sizeof path && stat(path, &info) == 0 &&
-           S_ISREG(info.st_mode);
-}
-
 int cli_needs_python(const char *path)
 {
     static const char *const ends[] = {".pt", ".pth", ".ckpt", ".bin", ".keras", ".h5", ".hdf5"};
@@ -30,9 +15,9 @@ int cli_needs_python(const char *path)
     if (strchr(path, '#') != NULL || strstr(path, "://") != NULL)
         return 0;
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return holds(path, ".metadata") && !holds(path, "ligament");
+        return cli_folder_holds(path, ".metadata") && !cli_folder_holds(path, "ligament");
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(path, ends[i]))
+        if (cli_ends_with(path, ends[i]))
             return 1;
     return 0;
 }

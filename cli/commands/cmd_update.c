@@ -133,23 +133,11 @@ static int run_tag(cli_call *call)
 static lig_status read_metrics(const cli_call *call, lig_metric **metrics)
 {
     lig_tag *pairs;
-    lig_metric *list = NULL;
     LIG_TRY(cli_alloc(&pairs, call->word_count, sizeof *pairs));
     lig_status status = cli_pairs(call, 1, pairs);
     if (status == LIG_OK)
-        status = cli_alloc(&list, call->word_count, sizeof *list);
-    for (size_t i = 0; status == LIG_OK && i + 1 < call->word_count; i++) {
-        char *end;
-        list[i] = (lig_metric){pairs[i].name, strtod(pairs[i].value, &end)};
-        if (pairs[i].value[0] == '\0' || *end != '\0')
-            status = cli_wrong(call, lig_fail(LIG_E_INVALID, "metric '%s': '%s' is not a number",
-                                              pairs[i].name, pairs[i].value));
-    }
+        status = cli_numbers(call, pairs, call->word_count - 1, metrics);
     free(pairs);
-    if (status != LIG_OK)
-        free(list);
-    else
-        *metrics = list;
     return status;
 }
 

@@ -14,12 +14,6 @@ int cli_is_side_file(const lig_tensor *tensor)
     return strncmp(tensor->name, CLI_FILE_PREFIX, strlen(CLI_FILE_PREFIX)) == 0;
 }
 
-static int ends_with(const char *text, const char *end)
-{
-    size_t bytes = strlen(text), end_bytes = strlen(end);
-    return bytes > end_bytes && strcmp(text + bytes - end_bytes, end) == 0;
-}
-
 /* By suffix: a directory of a model also holds weights in other formats, logs and states. */
 static int belongs(const char *name)
 {
@@ -28,7 +22,7 @@ static int belongs(const char *name)
     if (name[0] == '.' || cli_is_sharded_index(name))
         return 0;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(name, ends[i]))
+        if (cli_ends_with(name, ends[i]))
             return 1;
     return 0;
 }
