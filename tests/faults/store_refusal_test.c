@@ -1,9 +1,7 @@
 /* Each system call of a commit is refused in turn, as by a kernel without descriptors, locks or
  * room. What the caller is told must be true: after a success the change is there; after a failure
  * it is not, unless the failure says that this is unknown; and others work on. */
-#include "store_folder.h"
-#include "store_peer.h"
-#include "trace_kill.h"
+#include "faults/traced_store.h"
 
 typedef struct refusal { /* which call fails, and how */
     size_t step;
@@ -12,37 +10,25 @@ typedef struct refusal { /* which call fails, and how */
 } refusal;
 
 typedef struct stage {
-    char folder[64], template[96], place[96];
-    sigset_t mask;
-    peer a;      /* looks on */
-    int refused; /* ptrace is not permitted */
+    traced_store store;
     trace traced;
     unsigned long points, unknown, wrong;
 } stage;
 
 static int set_up(void **state)
 {
+    static const char *const commands[] = {"save keep - 1 1 1000"};
     stage *self = calloc(1, sizeof *self);
-    peer maker;
     if (self == NULL)
         return -1;
     *state = self;
-    self->mask = trace_prepare();
-    snprintf(self->folder, sizeof self->folder, "/tmp/ligament-refusal-XXXXXX");
-    if (mkdtemp(self->folder) == NULL || peer_start(&self->a) || peer_start(&maker))
-        return -1;
-    snprintf(self->template, sizeof self->template, "%s/template", self->folder);
-    snprintf(self->place, sizeof self->place, "%s/store", self->folder);
-    assert_answer(peer_ask(&maker, "open %s", self->template));
-    assert_answer(peer_ask(&maker, "save keep - 1 1 1000"));
-    return peer_stop(&maker);
+    return traced_store_make(&self->store, "", commands, sizeof commands / sizeof *commands);
 }
 
 static int tear_down(void **state)
 {
     stage *self = *state;
-    int failed = peer_stop(&self->a);
-    remove_folder(self->folder);
+    int failed = traced_store_remove(&self->store);
     free(self);
     return failed;
 }
@@ -63,14 +49,14 @@ static void refuse(trace *traced, trace_thread *thread, int ended, int64_t resul
 /* Runs the command in a process of its own; its answer. */
 static const char *run(stage *self, const char *command, refusal *wish, peer *b)
 {
-    remove_folder(self->place);
-    copy_folder(self->template, self->place);
-    assert_answer(peer_ask(&self->a, "open %s", self->place));
+    remove_folder(self->store.place);
+    copy_folder(self->store.template, self->store.place);
+    assert_answer(peer_ask(&self->store.a, "open %s", self->store.place));
     assert_int_equal(peer_start(b), 0);
-    assert_answer(peer_ask(b, "open %s?wait=1", self->place));
+    assert_answer(peer_ask(b, "open %s?wait=1", self->store.place));
     int number = trace_begin(&self->traced, b->process);
-    self->refused = number == EPERM || number == ENOSYS;
-    if (self->refused) {
+    self->store.refused = number == EPERM || number == ENOSYS;
+    if (self->store.refused) {
         peer_kill(b);
         return "";
     }
@@ -78,9 +64,9 @@ static const char *run(stage *self, const char *command, refusal *wish, peer *b)
     self->traced.observe = refuse;
     self->traced.observer = wish;
     peer_send(b, "%s", command);
-    assert_int_equal(trace_run(&self->traced, b->fd, SIZE_MAX, &self->mask), TRACE_READABLE);
+    assert_int_equal(trace_run(&self->traced, b->fd, SIZE_MAX, &self->store.mask), TRACE_READABLE);
     peer_hear(b);
-    trace_kill(&self->traced, &self->mask);
+    trace_kill(&self->traced, &self->store.mask);
     close(b->fd);
     return b->answer;
 }
@@ -105,9 +91,11 @@ static void try_point(stage *self, const char *command, refusal *wish)
     peer b;
     snprintf(failure, sizeof failure, "%s", run(self, command, wish, &b));
     int ok = is_ok(failure), unknown = strstr(failure, "unknown") != NULL;
-    int there = strstr(peer_ask(&self->a, "look"), "new{") != NULL && is_ok(self->a.answer);
-    int sound = is_ok(self->a.answer) && is_ok(peer_ask(&self->a, "save extra - 9 1 1000")) &&
-                is_ok(peer_ask(&self->a, "check"));
+    int there =
+        strstr(peer_ask(&self->store.a, "look"), "new{") != NULL && is_ok(self->store.a.answer);
+    int sound = is_ok(self->store.a.answer) &&
+                is_ok(peer_ask(&self->store.a, "save extra - 9 1 1000")) &&
+                is_ok(peer_ask(&self->store.a, "check"));
     int told = ok ? there : unknown || !there;
     self->points++;
     self->unknown += unknown;
@@ -115,8 +103,8 @@ static void try_point(stage *self, const char *command, refusal *wish)
     if (!sound || !told)
         print_message("step %zu, call %ld: %s: the model is %s; then %s\n", wish->step,
                       self->traced.log[wish->step].call, failure, there ? "there" : "not there",
-                      self->a.answer);
-    assert_answer(peer_ask(&self->a, "close"));
+                      self->store.a.answer);
+    assert_answer(peer_ask(&self->store.a, "close"));
 }
 
 static void try_calls(stage *self, const char *command)
@@ -125,10 +113,10 @@ static void try_calls(stage *self, const char *command)
     refusal none = {.step = SIZE_MAX};
     peer b;
     const char *answer = run(self, command, &none, &b);
-    if (self->refused)
+    if (self->store.refused)
         return;
     assert_answer(answer);
-    assert_answer(peer_ask(&self->a, "close"));
+    assert_answer(peer_ask(&self->store.a, "close"));
     size_t count = self->traced.step;
     assert_in_range(count, 1, TRACE_LOG_MAX);
     memcpy(steps, self->traced.log, count * sizeof *steps);
@@ -143,7 +131,7 @@ static void calls_fail(void **state)
 {
     stage *self = *state;
     try_calls(self, "save new - 100 1 1000"); /* in the catalog */
-    if (self->refused)
+    if (self->store.refused)
         skip();
     try_calls(self, "save new - 100 1 20480"); /* with a pack */
     print_message("%lu calls, %lu unknown outcomes, %lu failures\n", self->points, self->unknown,

@@ -1,9 +1,7 @@
 /* A process is stopped, or killed, at each of the system calls of a commit, while it holds the lock
  * of those who write or syncs for everybody. The others read, save or end with a timeout that names
  * it; and when it goes on, it does no harm. */
-#include "store_folder.h"
-#include "store_peer.h"
-#include "trace_kill.h"
+#include "faults/traced_store.h"
 
 #define SAVE "save new - 100 1 1000" /* in the catalog: its only sync is that of the log */
 
@@ -13,36 +11,24 @@ typedef struct saver { /* a process whose system calls are watched */
 } saver;
 
 typedef struct stage {
-    char folder[64], template[96], place[96];
-    sigset_t mask;
-    peer a;
+    traced_store store;
     saver b, c;
-    int refused; /* ptrace is not permitted */
 } stage;
 
 static int set_up(void **state)
 {
+    static const char *const commands[] = {"save keep - 1 1 1000"};
     stage *self = calloc(1, sizeof *self);
-    peer maker;
     if (self == NULL)
         return -1;
     *state = self;
-    self->mask = trace_prepare();
-    snprintf(self->folder, sizeof self->folder, "/tmp/ligament-stopped-XXXXXX");
-    if (mkdtemp(self->folder) == NULL || peer_start(&self->a) || peer_start(&maker))
-        return -1;
-    snprintf(self->template, sizeof self->template, "%s/template", self->folder);
-    snprintf(self->place, sizeof self->place, "%s/store", self->folder);
-    assert_answer(peer_ask(&maker, "open %s", self->template));
-    assert_answer(peer_ask(&maker, "save keep - 1 1 1000"));
-    return peer_stop(&maker);
+    return traced_store_make(&self->store, "", commands, sizeof commands / sizeof *commands);
 }
 
 static int tear_down(void **state)
 {
     stage *self = *state;
-    int failed = peer_stop(&self->a);
-    remove_folder(self->folder);
+    int failed = traced_store_remove(&self->store);
     free(self);
     return failed;
 }
@@ -50,29 +36,29 @@ static int tear_down(void **state)
 /* A fresh store, which process A has open. */
 static void begin(stage *self)
 {
-    remove_folder(self->place);
-    copy_folder(self->template, self->place);
-    assert_answer(peer_ask(&self->a, "open %s?wait=1", self->place));
+    remove_folder(self->store.place);
+    copy_folder(self->store.template, self->store.place);
+    assert_answer(peer_ask(&self->store.a, "open %s?wait=1", self->store.place));
 }
 
 /* The saver begins to save, and stands at `step`. */
 static enum trace_end save_until(stage *self, saver *one, const char *command, size_t step)
 {
     assert_int_equal(peer_start(&one->peer), 0);
-    assert_answer(peer_ask(&one->peer, "open %s", self->place));
+    assert_answer(peer_ask(&one->peer, "open %s", self->store.place));
     int number = trace_begin(&one->traced, one->peer.process);
-    self->refused = number == EPERM || number == ENOSYS;
-    if (self->refused) {
+    self->store.refused = number == EPERM || number == ENOSYS;
+    if (self->store.refused) {
         peer_kill(&one->peer);
         return TRACE_FAILED;
     }
     peer_send(&one->peer, "%s", command);
-    return trace_until(&one->traced, one->peer.fd, step, &self->mask);
+    return trace_until(&one->traced, one->peer.fd, step, &self->store.mask);
 }
 
 static void end_saver(stage *self, saver *one)
 {
-    trace_kill(&one->traced, &self->mask);
+    trace_kill(&one->traced, &self->store.mask);
     close(one->peer.fd);
 }
 
@@ -83,7 +69,7 @@ static size_t find_step(stage *self, long call, int ended, int first)
     size_t found = SIZE_MAX;
     begin(self);
     enum trace_end end = save_until(self, &self->b, SAVE, SIZE_MAX);
-    if (!self->refused) {
+    if (!self->store.refused) {
         assert_int_equal(end, TRACE_READABLE);
         assert_answer(peer_hear(&self->b.peer));
         for (size_t i = 0; i < traced->step && !(first && found != SIZE_MAX); i++)
@@ -92,7 +78,7 @@ static size_t find_step(stage *self, long call, int ended, int first)
         end_saver(self, &self->b);
         assert_true(found != SIZE_MAX);
     }
-    assert_answer(peer_ask(&self->a, "close"));
+    assert_answer(peer_ask(&self->store.a, "close"));
     return found;
 }
 
@@ -106,16 +92,17 @@ static int holds(peer *who, const char *model)
 static void go_on(stage *self, saver *one)
 {
     trace_continue(&one->traced);
-    assert_int_equal(trace_run(&one->traced, one->peer.fd, SIZE_MAX, &self->mask), TRACE_READABLE);
+    assert_int_equal(trace_run(&one->traced, one->peer.fd, SIZE_MAX, &self->store.mask),
+                     TRACE_READABLE);
     assert_answer(peer_hear(&one->peer));
     end_saver(self, one);
 }
 
 static void end(stage *self)
 {
-    assert_true(holds(&self->a, "new{"));
-    assert_answer(peer_ask(&self->a, "check"));
-    assert_answer(peer_ask(&self->a, "close"));
+    assert_true(holds(&self->store.a, "new{"));
+    assert_answer(peer_ask(&self->store.a, "check"));
+    assert_answer(peer_ask(&self->store.a, "close"));
 }
 
 /* The step at which a saver that does the same has written to the index. */
@@ -132,15 +119,15 @@ static void stopped_in_the_sync(void **state)
     stage *self = *state;
     for (int ended = 0; ended < 2; ended++) {
         size_t step = find_step(self, SYS_fdatasync, ended, 0);
-        if (self->refused)
+        if (self->store.refused)
             skip();
         begin(self);
         assert_int_equal(save_until(self, &self->b, SAVE, step), TRACE_STOPPED);
-        assert_true(holds(&self->a, "new{"));
-        assert_answer(peer_ask(&self->a, "save other - 200 1 1000"));
-        assert_answer(peer_ask(&self->a, "save another - 201 1 20480"));
+        assert_true(holds(&self->store.a, "new{"));
+        assert_answer(peer_ask(&self->store.a, "save other - 200 1 1000"));
+        assert_answer(peer_ask(&self->store.a, "save another - 201 1 20480"));
         go_on(self, &self->b);
-        assert_true(holds(&self->a, "another{"));
+        assert_true(holds(&self->store.a, "another{"));
         end(self);
     }
 }
@@ -152,7 +139,7 @@ static void killed_in_the_sync(void **state)
     stage *self = *state;
     for (int ended = 0; ended < 2; ended++) {
         size_t lock = find_step(self, SYS_fcntl, 0, 1);
-        if (self->refused)
+        if (self->store.refused)
             skip();
         size_t step = find_step(self, SYS_fdatasync, ended, 0);
         begin(self);
@@ -162,11 +149,11 @@ static void killed_in_the_sync(void **state)
         trace_continue(&self->c.traced);
         /* up to where it has put its commit into the index */
         assert_int_equal(trace_until(&self->c.traced, self->c.peer.fd, find_commit(&self->b.traced),
-                                     &self->mask),
+                                     &self->store.mask),
                          TRACE_STOPPED);
         end_saver(self, &self->b);
         go_on(self, &self->c);
-        assert_true(holds(&self->a, "other{"));
+        assert_true(holds(&self->store.a, "other{"));
         end(self);
     }
 }
@@ -178,23 +165,23 @@ static void stopped_in_the_append(void **state)
     char pid[32];
     for (int ended = 0; ended < 2; ended++) {
         size_t step = find_step(self, SYS_pwrite64, ended, 0);
-        if (self->refused)
+        if (self->store.refused)
             skip();
         begin(self);
         assert_int_equal(save_until(self, &self->b, SAVE, step), TRACE_STOPPED);
-        assert_true(holds(&self->a, "keep{"));
+        assert_true(holds(&self->store.a, "keep{"));
         snprintf(pid, sizeof pid, "process %ld (", (long)self->b.peer.process);
-        peer_ask(&self->a, "save other - 200 1 20480");
-        assert_non_null(strstr(self->a.answer, "error: save: timeout"));
-        assert_non_null(strstr(self->a.answer, pid));
-        assert_non_null(strstr(self->a.answer, "stopped)"));
-        assert_non_null(strstr(peer_ask(&self->a, "describe"), pid));
-        assert_answer(peer_ask(&self->a, "open %s?mode=r", self->place));
-        assert_non_null(strstr(peer_ask(&self->a, "describe"), pid)); /* for ligament info */
-        assert_answer(peer_ask(&self->a, "open %s?wait=1", self->place));
+        peer_ask(&self->store.a, "save other - 200 1 20480");
+        assert_non_null(strstr(self->store.a.answer, "error: save: timeout"));
+        assert_non_null(strstr(self->store.a.answer, pid));
+        assert_non_null(strstr(self->store.a.answer, "stopped)"));
+        assert_non_null(strstr(peer_ask(&self->store.a, "describe"), pid));
+        assert_answer(peer_ask(&self->store.a, "open %s?mode=r", self->store.place));
+        assert_non_null(strstr(peer_ask(&self->store.a, "describe"), pid)); /* for ligament info */
+        assert_answer(peer_ask(&self->store.a, "open %s?wait=1", self->store.place));
         go_on(self, &self->b);
-        assert_false(holds(&self->a, "other{"));
-        assert_answer(peer_ask(&self->a, "save other - 200 1 20480"));
+        assert_false(holds(&self->store.a, "other{"));
+        assert_answer(peer_ask(&self->store.a, "save other - 200 1 20480"));
         end(self);
     }
 }
