@@ -155,7 +155,8 @@ static lig_status keep_layers(cli_batch *batch, const lig_graph *graph,
     return LIG_OK;
 }
 
-/* 0 if a call that is kept takes the output of one that is not: the part is no graph by itself. */
+/* Returns 0 if a kept call takes the output of a dropped one: the kept part is not a complete graph.
+ */
 static int keep_calls(const lig_graph *graph, graph_parts *parts, size_t *kept)
 {
     for (size_t i = 0; i < graph->call_count; i++) {

@@ -298,8 +298,9 @@ const cli_command cli_cmd_ls = {
         "shares\n"
         "the rest with other models. A condition compares metrics by name, and tag.NAME, name,\n"
         "parent, created, bytes, own_bytes and tensors, with = != < <= > >= and ~ (a pattern);\n"
-        "'and', 'or', 'not' and parentheses combine comparisons. A field by itself asks whether a\n"
-        "model has it. A metric or tag that no model of the store has is an error.",
+        "'and', 'or', 'not' and parentheses combine comparisons. A field without a\n"
+        "comparison selects the models that have it. A metric or tag that no model of the store "
+        "has is an error.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

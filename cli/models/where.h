@@ -4,8 +4,8 @@
  *     test       = "not" test | "(" condition ")" | FIELD [ operator VALUE ]
  *     operator   = "=" | "==" | "!=" | "<" | "<=" | ">" | ">=" | "~"
  *
- * FIELD is name, parent, created, bytes, own_bytes, tensors, tag.NAME, metric.NAME, or a metric's
- * name by itself. FIELD alone asks whether the model has it. "~" matches a pattern with * ? [..].
+ * FIELD is name, parent, created, bytes, own_bytes, tensors, tag.NAME, metric.NAME, or just a
+ * metric's name. A FIELD without an operator is true if the model has it. "~" matches a pattern with * ? [..].
  * Names and values may be quoted with ' or ". A model that lacks a field fails every comparison
  * with it. */
 #ifndef CLI_WHERE_H

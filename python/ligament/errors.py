@@ -117,8 +117,8 @@ _core.set_errors(dict(BY_STATUS))
 
 
 def missing(error: ImportError, who: str) -> ImportError:
-    """The exception to raise when `who` failed to import what it needs. A package that is installed
-    and fails by itself keeps its own exception."""
+    """The exception to raise when `who` failed to import what it needs. If the package
+    is installed but fails to import, its own exception is kept."""
     module = (error.name or "").partition(".")[0]
     if not isinstance(error, ModuleNotFoundError) or module in ("", "ligament"):
         return error

@@ -123,9 +123,9 @@ def _tree(loader: Loader, map_location: Any) -> dict[str, Any]:
     return tree if device is None else _moved(tree, device)
 
 
-def _teach() -> None:
-    """`load_from_checkpoint` reads files by itself, past every plugin: the function that it does so
-    with looks first whether the file names a model."""
+def _wrap_pl_load() -> None:
+    """Wraps the function with which `load_from_checkpoint` reads files, bypassing all plugins: it
+    first checks whether the file is a link to a model."""
     pairs = (("lightning.fabric", "lightning.pytorch"), ("lightning_fabric", "pytorch_lightning"))
     for package in (pytorch for fabric, pytorch in pairs if fabric in sys.modules):
         try:
@@ -170,4 +170,4 @@ def _metrics(checkpoint: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-_teach()
+_wrap_pl_load()

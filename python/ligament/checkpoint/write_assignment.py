@@ -18,7 +18,7 @@ Held = list[Any]
 
 @dataclass(frozen=True)
 class Box:
-    """What is written once, whoever holds it."""
+    """A part of a tensor that exactly one rank writes, even if several hold it."""
 
     start: tuple[int, ...] | None
     shape: tuple[int, ...] | None

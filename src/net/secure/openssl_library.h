@@ -1,5 +1,5 @@
-/* The part of OpenSSL 3 that is used here. Its headers are compiled against, and the library is
- * loaded when a secret is first given, so that who has no secret needs no OpenSSL. */
+/* The functions of OpenSSL 3 that are used here. Types come from its headers; the library is loaded
+ * when a secret is first given, so programs without a secret do not need OpenSSL. */
 #ifndef LIGI_OPENSSL_LIBRARY_H
 #define LIGI_OPENSSL_LIBRARY_H
 
@@ -71,7 +71,7 @@ typedef struct ligi_openssl {
 /* Loads libssl.so.3, once for the process; LIG_E_UNSUPPORTED with an error text if there is none.
  */
 lig_status ligi_openssl_load(const ligi_openssl **openssl);
-/* The table, for OpenSSL's callbacks: they run only after it was loaded. */
+/* The table, for OpenSSL's callbacks, which run only after it was loaded. */
 const ligi_openssl *ligi_openssl_loaded(void);
 
 #endif

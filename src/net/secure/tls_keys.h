@@ -1,5 +1,5 @@
-/* The keys of a group, and how OpenSSL is told to authenticate by them: TLS 1.3 with a pre-shared
- * key and nothing else. tls_channel.c moves the bytes. */
+/* The keys of a group, and the OpenSSL configuration that authenticates with them: TLS 1.3 with a
+ * pre-shared key only. tls_channel.c moves the bytes. */
 #ifndef LIGI_TLS_KEYS_H
 #define LIGI_TLS_KEYS_H
 
@@ -23,14 +23,14 @@ lig_status ligi_tls_keys_set(ligi_tls_keys *keys, unsigned which, const struct i
 /* LIG_E_DENIED: a connection needs the key of a group before there is one. */
 lig_status ligi_tls_fail_early(void);
 
-/* Who takes part in a handshake: must not move while there is a connection. */
+/* One end of a handshake. Must not move while the connection exists. */
 typedef struct ligi_tls_party {
     ligi_tls_keys *keys;
     unsigned which; /* index of the key: chosen by the connecting end, found by the accepting end */
 } ligi_tls_party;
 
-/* A connection of OpenSSL's that can do nothing but prove one of the party's keys. Borrows party
- * and socket; freed by SSL_free. */
+/* An OpenSSL connection that authenticates with one of the party's keys and by no other means.
+ * Borrows party and socket; freed by SSL_free. */
 lig_status ligi_tls_keys_connection(ligi_tls_party *party, ligi_tls_socket *socket,
                                     ligi_tls_channel_end end, SSL **ssl);
 

@@ -13,8 +13,9 @@
 void ligi_checkpointing(ligi_file_catalog *catalog, int now);
 
 /* Begins a new log with a checkpoint of what the index holds, after which nothing of the old one is
- * needed. Values that can no longer be read are told and left out. Under LIGI_HEAD_CHECKPOINT and
- * LIGI_HEAD_WRITE, of which the second is released as soon as others may commit to the new log. */
+ * needed. Values that can no longer be read are reported and omitted. The caller holds
+ * LIGI_HEAD_CHECKPOINT and LIGI_HEAD_WRITE; the latter is released as soon as others may commit to
+ * the new log. */
 lig_status ligi_checkpointing_anew(ligi_file_catalog *catalog, lig_catalog_problem problem,
                                    void *context);
 

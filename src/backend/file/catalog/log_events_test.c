@@ -39,7 +39,7 @@ static void remove_segments(const char *folder, uint64_t number)
     }
 }
 
-/* A watcher that fell behind is told so, and a log that goes on is not called damaged. */
+/* A watcher that falls behind gets an error that says so; the log is not reported as damaged. */
 static void fell_behind(const char *folder, const char *options)
 {
     void *volume, *watcher;

@@ -305,7 +305,7 @@ static lig_status make_segment(ligi_file_log *log, const ligi_clog_position *aft
     if (status == LIG_OK) {
         status = extend(log, fd, sizeof head + bytes, STEP_BYTES_LEAST - sizeof head);
         if (status != LIG_OK && bytes > 0 && is_full(lig_error_number()))
-            status = LIG_OK; /* what was committed is all there, and the disk can be freed */
+            status = LIG_OK; /* all commits are in it, so the disk can be freed */
     }
     if (status == LIG_OK)
         status = ligi_clog_folder_publish(&log->folder, name, fd, LIGI_NAME_SEGMENT, header.first);
@@ -400,9 +400,9 @@ static lig_status keep_record(void *context, const uint8_t *record, const ligi_c
     return kept->status;
 }
 
-/* Who keeps places in the log (the index, of large values) hears of the new ones: pages of the old
- * segment may be dropped. Before the segment is made, so that a visitor that fails is called again.
- */
+/* Reports the new positions of the copied records, because the index stores the positions of large
+ * values and pages of the old segment may be dropped. Called before the new segment exists: if the
+ * visitor fails, the next attempt calls it again. */
 static lig_status visit_again(const ligi_writer *kept, const ligi_clog_position *from,
                               const ligi_clog_visitor *visitor)
 {

@@ -95,7 +95,7 @@ void ligi_head_epoch_next(ligi_head *head, uint64_t version, int whole)
     if (!whole || version < atomic_load(&page->appended))
         atomic_store(&page->lost, next);
     atomic_store(&page->appended, version);
-    if (whole) /* first, so that nobody sees an epoch in which nothing is durable */
+    if (whole) /* before the epoch: readers must never see one without a durable version */
         put_witness(page, page_synced(page), version, next);
     atomic_store(&page->epoch, next);
 }
@@ -197,7 +197,7 @@ void ligi_head_poison(ligi_head *head, uint64_t first)
 {
     uint64_t known = atomic_load(&head->page->poisoned);
 
-    /* A late process must not take the poison from the segment of today. */
+    /* A process that was stopped must not unmark a newer segment. */
     while (known < first && !atomic_compare_exchange_weak(&head->page->poisoned, &known, first))
         ;
 }

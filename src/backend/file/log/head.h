@@ -88,9 +88,9 @@ void ligi_head_named_set(ligi_head *head, uint64_t first);
 /* The segment whose sync failed (0: none). Forgotten when the machine starts again. */
 uint64_t ligi_head_poisoned(const ligi_head *head);
 void ligi_head_poison(ligi_head *head, uint64_t first);
-/* The same by who holds LIGI_HEAD_SYNC, unless its epoch is over. */
+/* Likewise, called by the holder of LIGI_HEAD_SYNC; does nothing if its epoch is over. */
 void ligi_head_sync_failed(ligi_head *head, uint64_t first);
-/* Under all locks: there is a new log. */
+/* Called with all locks held, when a new log begins. */
 void ligi_head_poison_clear(ligi_head *head);
 /* Takes that back, unless another one was poisoned since. */
 void ligi_head_unpoison(ligi_head *head, uint64_t first);

@@ -62,8 +62,8 @@ lig_status ligi_clog_folder_remove(const ligi_clog_folder *folder, ligi_name_kin
 void ligi_clog_folder_clean(const ligi_clog_folder *folder);
 
 /* A new file under a temporary name, and its name made final: durable, in the place of one with
- * that number. Also where commits are not synced: what it replaces or covers may be another
- * process's, which did sync. `fd` stays the caller's. */
+ * that number. Syncs even with fsync=0: the file that it replaces or covers may hold
+ * commits that another process has synced. `fd` stays the caller's. */
 lig_status ligi_clog_folder_create(const ligi_clog_folder *folder, char name[LIGI_CLOG_NAME_BYTES],
                                    int *fd);
 lig_status ligi_clog_folder_publish(ligi_clog_folder *folder, const char *name, int fd,

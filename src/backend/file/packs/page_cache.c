@@ -42,7 +42,7 @@ static int64_t mapped_bytes(int fd, uint64_t from, uint64_t to)
     return cached;
 }
 
-/* A file of an overlay has its pages in the file below, which cachestat does not look at. */
+/* On overlayfs the pages belong to the underlying file, which cachestat does not examine. */
 static int is_overlay(int fd)
 {
     struct statfs about;
