@@ -155,7 +155,7 @@ static lig_status keep_layers(cli_batch *batch, const lig_graph *graph,
     return LIG_OK;
 }
 
-/* Returns 0 if a kept call takes the output of a dropped one: the kept part is not a complete graph.
+/* Returns 0 if a kept call takes the output of a dropped one: the rest is not a complete graph.
  */
 static int keep_calls(const lig_graph *graph, graph_parts *parts, size_t *kept)
 {

@@ -5,7 +5,8 @@
  *     operator   = "=" | "==" | "!=" | "<" | "<=" | ">" | ">=" | "~"
  *
  * FIELD is name, parent, created, bytes, own_bytes, tensors, tag.NAME, metric.NAME, or just a
- * metric's name. A FIELD without an operator is true if the model has it. "~" matches a pattern with * ? [..].
+ * metric's name. A FIELD without an operator is true if the model has it. "~" matches a pattern
+ * with * ? [..].
  * Names and values may be quoted with ' or ". A model that lacks a field fails every comparison
  * with it. */
 #ifndef CLI_WHERE_H
