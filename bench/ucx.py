@@ -63,6 +63,14 @@ def figures_us(command: list[str | Path], tls: str, what: str) -> dict[str, floa
     return {line["size"]: line[what] for line in lines}
 
 
+def what_is_missing() -> str:
+    if shutil.which("ucx_perftest") is None:
+        return "ucx_perftest is not installed (Debian: ucx-utils)"
+    if not list(ROOT.glob("python/ligament/lib/libligament_ucx.so")):
+        return "the ucx transport is not built (Debian: libucx-dev)"
+    return ""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", type=Path, default=ROOT / "build/bench/mesh_limits")
@@ -70,11 +78,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    if shutil.which("ucx_perftest") is None:
-        print("skipped: ucx_perftest is not here (Debian: ucx-utils)")
-        return 0
-    if not list(ROOT.glob("python/ligament/lib/libligament_ucx.so")):
-        print("skipped: the ucx transport is not built (Debian: libucx-dev)")
+    missing = what_is_missing()
+    if missing:
+        print(f"skipped: {missing}")
+        if arguments.json:
+            arguments.json.write_text(json.dumps({"skipped": missing}))
         return 0
     rows = {name: ([], [], []) for name in SIZES}
     tls = arguments.tls
