@@ -32,11 +32,8 @@ lig_status ligi_graphs_get(const void *bytes, size_t size, ligi_graphs *graphs)
     return LIG_OK;
 }
 
-lig_status ligi_graphs_bytes(const ligi_catalog_view *view, uint64_t id, const void **bytes,
-                             size_t *size)
+lig_status ligi_graphs_read(const ligi_catalog_view *view, uint64_t id, ligi_graphs *graphs)
 {
-    *bytes = NULL;
-    *size = 0;
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_GRAPH, id);
     lig_catalog_item item;
     lig_status status = ligi_catalog_view_get(view, &key, &item);
@@ -45,17 +42,7 @@ lig_status ligi_graphs_bytes(const ligi_catalog_view *view, uint64_t id, const v
     LIG_TRY(status);
     ligi_reader reader;
     LIG_TRY(ligi_value_open(&item, view->store->secret, &reader));
-    *bytes = reader.data + reader.at;
-    *size = reader.bytes - reader.at;
-    return LIG_OK;
-}
-
-lig_status ligi_graphs_read(const ligi_catalog_view *view, uint64_t id, ligi_graphs *graphs)
-{
-    const void *bytes;
-    size_t size;
-    LIG_TRY(ligi_graphs_bytes(view, id, &bytes, &size));
-    return bytes ? ligi_graphs_get(bytes, size, graphs) : LIG_OK;
+    return ligi_graphs_get(reader.data + reader.at, reader.bytes - reader.at, graphs);
 }
 
 void ligi_graphs_fini(ligi_graphs *graphs)

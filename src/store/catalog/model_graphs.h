@@ -19,11 +19,8 @@ lig_status ligi_graphs_make(ligi_graphs *graphs, const lig_graph *from, size_t f
                             const lig_tensor *tensors, size_t count);
 /* From bytes that ligi_graphs_put wrote. LIG_E_CORRUPT when they are not. */
 lig_status ligi_graphs_get(const void *bytes, size_t size, ligi_graphs *graphs);
-/* The bytes of a model's graphs in the catalog, the view's while it is open; NULL when it has
+/* The graphs of a model in the catalog, whose names live as long as the view; none when it has
  * none. */
-lig_status ligi_graphs_bytes(const ligi_catalog_view *view, uint64_t id, const void **bytes,
-                             size_t *size);
-/* The graphs of a model in the catalog; none when it has none. */
 lig_status ligi_graphs_read(const ligi_catalog_view *view, uint64_t id, ligi_graphs *graphs);
 void ligi_graphs_fini(ligi_graphs *graphs);
 

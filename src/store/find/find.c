@@ -3,6 +3,7 @@
 #include "base/map.h"
 #include "store/catalog/model_graphs.h"
 #include "store/find/candidates.h"
+#include "store/format/metrics_and_tags.h"
 #include "store/load/read_ranges.h"
 #include "store/load/resolved_model.h"
 #include "tensor/memory.h"
@@ -15,6 +16,13 @@
  * index and differ when looked at closely come near it. */
 enum { COMPARED_MAX = 10000, FIND_TRIES = 100, FIND_LIMIT_MAX = 100000 };
 #define LEASE_NS INT64_C(3600000000000)
+
+/* What a search is for: a graph, or a stored model by the first of its graphs, which does not find
+ * itself. Its name is resolved in the view that is searched. */
+typedef struct subject {
+    const ligi_layers *layers; /* NULL: those of `model` */
+    const char *model;
+} subject;
 
 /* A match that was given out. */
 typedef struct match {
@@ -35,6 +43,8 @@ typedef struct hit {
 typedef struct search {
     const ligi_catalog_view *view;
     const ligi_layers *asking;
+    uint64_t asking_id; /* of a stored model; 0: none */
+    ligi_graphs stored; /* its graphs */
     size_t limit;
     hit *hits; /* best first; room for one more than the limit */
     size_t hit_count;
@@ -111,6 +121,7 @@ static void search_fini(search *self)
     for (size_t i = 0; i < self->hit_count; i++)
         free(self->hits[i].map);
     free(self->hits);
+    ligi_graphs_fini(&self->stored);
 }
 
 /* --- from a hit to a match --- */
@@ -213,20 +224,13 @@ static lig_status translate(match *self, const search *from, const hit *found)
 static lig_status resolve(const ligi_catalog_view *view, uint64_t id, int64_t lease_ns,
                           lig_ref **out)
 {
-    lig_store *store = view->store;
-    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, id);
-    lig_catalog_item item;
-    ligi_model *model = NULL;
     int gone = 0;
-    LIG_TRY(ligi_catalog_view_get(view, &key, &item));
-    LIG_TRY(ligi_model_list(&item, store->secret, &model));
-    LIG_TRY(ligi_ref_make(store, model, out));
-    (*out)->version = view->version;
+    LIG_TRY(ligi_ref_at(view, id, out));
     LIG_TRY(ligi_ref_pin(*out, lease_ns));
-    lig_status status = ligi_model_fill(store, view, model, &gone);
+    lig_status status = ligi_model_fill(view->store, view, (*out)->model, &gone);
     if (status != LIG_OK)
         return gone ? LIG_E_BUSY : status;
-    ligi_manifest_fingerprints(&model->manifest, store->secret);
+    ligi_manifest_fingerprints(&(*out)->model->manifest, view->store->secret);
     return LIG_OK;
 }
 
@@ -251,18 +255,20 @@ static lig_status make_match(const search *from, const hit *found, int64_t lease
 
 /* --- the calls --- */
 
-static lig_status excluded_ids(const ligi_catalog_view *view, const lig_find_options *options,
-                               uint64_t **ids, size_t *count)
+static lig_status excluded_ids(const search *self, const lig_find_options *options, uint64_t **ids,
+                               size_t *count)
 {
-    LIG_TRY(ligi_calloc(ids, options->exclude_count, sizeof **ids, "a search"));
+    LIG_TRY(ligi_calloc(ids, options->exclude_count + 1, sizeof **ids, "a search"));
     for (size_t i = 0; i < options->exclude_count; i++) {
         uint64_t id = 0;
-        LIG_TRY(ligi_catalog_view_name(view, options->exclude[i], &id));
+        LIG_TRY(ligi_catalog_view_name(self->view, options->exclude[i], &id));
         if (id == 0)
-            LIG_TRY(ligi_catalog_view_alias(view, options->exclude[i], &id));
+            LIG_TRY(ligi_catalog_view_alias(self->view, options->exclude[i], &id));
         if (id)
             (*ids)[(*count)++] = id;
     }
+    if (self->asking_id)
+        (*ids)[(*count)++] = self->asking_id;
     return LIG_OK;
 }
 
@@ -270,7 +276,7 @@ static lig_status rank_with(search *self, const lig_find_options *options)
 {
     uint64_t *exclude = NULL;
     size_t exclude_count = 0;
-    lig_status status = excluded_ids(self->view, options, &exclude, &exclude_count);
+    lig_status status = excluded_ids(self, options, &exclude, &exclude_count);
     ligi_candidates_ask ask = {.layers = self->asking,
                                .tags = options->tags,
                                .tag_count = options->tag_count,
@@ -283,20 +289,46 @@ static lig_status rank_with(search *self, const lig_find_options *options)
     return status;
 }
 
+/* Names in the graphs live as long as the view; a match copies what it needs. */
+static lig_status read_stored(search *self, const char *model)
+{
+    ligi_record record = {0};
+    lig_status status = ligi_catalog_view_find(self->view, model, &record);
+    self->asking_id = record.about.id;
+    ligi_record_fini(&record);
+    LIG_TRY(status);
+    LIG_TRY(ligi_graphs_read(self->view, self->asking_id, &self->stored));
+    if (self->stored.count == 0)
+        return lig_fail(LIG_E_INVALID,
+                        "model '%s' was saved without a graph, by which models are found; save it "
+                        "with one: graph=ligament.Graph.of(model, args), or graphs of "
+                        "lig_save_options",
+                        model);
+    self->asking = &self->stored.graphs[0];
+    return LIG_OK;
+}
+
+static lig_status search_view(search *self, const subject *sought, const lig_find_options *options)
+{
+    LIG_TRY(ligi_calloc(&self->hits, self->limit + 1, sizeof *self->hits, "a search"));
+    self->asking = sought->layers;
+    if (sought->model)
+        LIG_TRY(read_stored(self, sought->model));
+    return rank_with(self, options);
+}
+
 /* One attempt on one snapshot. What was found is pinned, and only then is the catalog asked whether
  * it is still the same: a pack that was removed in between belongs to a model that is gone from the
  * new version. */
-static lig_status find_once(lig_store *store, const ligi_layers *asking,
+static lig_status find_once(lig_store *store, const subject *sought,
                             const lig_find_options *options, lig_match **out, size_t *count)
 {
     ligi_catalog_view view;
     int64_t begin = ligi_now_ns();
     LIG_TRY(ligi_catalog_view_begin(store, &view));
-    search self = {.view = &view, .asking = asking, .limit = options->limit ? options->limit : 1};
+    search self = {.view = &view, .limit = options->limit ? options->limit : 1};
     int64_t lease_ns = options->lease_ns > 0 ? options->lease_ns : LEASE_NS;
-    lig_status status = ligi_calloc(&self.hits, self.limit + 1, sizeof *self.hits, "a search");
-    if (status == LIG_OK)
-        status = rank_with(&self, options);
+    lig_status status = search_view(&self, sought, options);
     ligi_stamps_note(&store->stamps, LIGI_STAMP_LOOKUP, begin);
     size_t made = 0;
     for (; made < self.hit_count && status == LIG_OK; made++) {
@@ -318,8 +350,8 @@ static lig_status find_once(lig_store *store, const ligi_layers *asking,
     return status;
 }
 
-lig_status ligi_find_layers(lig_store *store, const ligi_layers *asking,
-                            const lig_find_options *options, lig_match ***matches, size_t *count)
+static lig_status find_all(lig_store *store, const subject *sought, const lig_find_options *options,
+                           lig_match ***matches, size_t *count)
 {
     static const lig_find_options defaults = LIG_FIND_INIT;
     const lig_find_options *asked = options ? options : &defaults;
@@ -330,7 +362,7 @@ lig_status ligi_find_layers(lig_store *store, const ligi_layers *asking,
     size_t found = 0;
     lig_status status = LIG_E_BUSY;
     for (int i = 0; i < FIND_TRIES && status == LIG_E_BUSY; i++)
-        status = find_once(store, asking, asked, out, &found);
+        status = find_once(store, sought, asked, out, &found);
     if (status != LIG_OK) {
         free(out);
         return status;
@@ -348,8 +380,19 @@ lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_fi
     ligi_layers asking = {0};
     lig_status status = ligi_layers_make(&asking, graph, NULL, 0);
     if (status == LIG_OK)
-        status = ligi_find_layers(store, &asking, options, matches, count);
+        status = find_all(store, &(subject){.layers = &asking}, options, matches, count);
     ligi_layers_fini(&asking);
+    ligi_stamps_note(&store->stamps, LIGI_STAMP_FIND, begin);
+    return status;
+}
+
+lig_status lig_store_find_like(lig_store *store, const char *model, const lig_find_options *options,
+                               lig_match ***matches, size_t *count)
+{
+    LIG_TRY(ligi_store_usable(store));
+    LIG_TRY(ligi_labels_check_name("model", model));
+    int64_t begin = ligi_now_ns();
+    lig_status status = find_all(store, &(subject){.model = model}, options, matches, count);
     ligi_stamps_note(&store->stamps, LIGI_STAMP_FIND, begin);
     return status;
 }

@@ -329,6 +329,39 @@ static void graphs_survive_a_lost_catalog(void **state)
     assert_int_equal(system(command), 0);
 }
 
+static const char *found_like(lig_store *store, const char *model, const lig_find_options *options)
+{
+    static char name[64];
+    lig_match **matches = NULL;
+    size_t count = 99;
+    assert_ok(lig_store_find_like(store, model, options, &matches, &count));
+    snprintf(name, sizeof name, "%s", count ? matches[0]->model->name : "");
+    lig_matches_destroy(matches, count);
+    return name;
+}
+
+static void a_stored_model_finds_others(void **state)
+{
+    (void)state;
+    lig_store *store = open_store("mem:");
+    lig_match **matches = NULL;
+    size_t count = 0;
+    save_chain(store, "first", "iabc", .1, "a");
+    save_chain(store, "second", "iabx", .2, "a");
+    assert_ok(lig_store_alias(store, "best", "first"));
+    assert_string_equal(found_like(store, "first", NULL), "second");
+    assert_string_equal(found_like(store, "best", NULL), "second");
+    lig_find_options options = LIG_FIND_INIT;
+    options.exclude = (const char *const[]){"second", "absent"}, options.exclude_count = 2;
+    assert_string_equal(found_like(store, "best", &options), "");
+    assert_int_equal(lig_store_find_like(store, "absent", NULL, &matches, &count), LIG_E_NOTFOUND);
+    assert_int_equal(lig_store_find_like(store, NULL, NULL, &matches, &count), LIG_E_INVALID);
+    assert_ok(lig_store_save(store, "bare", NULL, 0, NULL));
+    assert_int_equal(lig_store_find_like(store, "bare", NULL, &matches, &count), LIG_E_INVALID);
+    assert_non_null(strstr(lig_error_text(), "'bare' was saved without a graph"));
+    lig_store_close(store);
+}
+
 int main(void)
 {
     char folder[] = "/tmp/find_testXXXXXX", uri[64], command[64];
@@ -342,6 +375,7 @@ int main(void)
         cmocka_unit_test_prestate(a_match_holds_what_it_names, uri),
         cmocka_unit_test(index_equals_a_scan),
         cmocka_unit_test(several_come_in_order),
+        cmocka_unit_test(a_stored_model_finds_others),
         cmocka_unit_test(graphs_survive_a_lost_catalog),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -130,8 +130,23 @@ static lig_status is_current(const lig_ref *ref, uint64_t *version, int *current
     return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
-static lig_status find(const ligi_catalog_view *view, const char *name, uint64_t id,
-                       ligi_model **out)
+lig_status ligi_ref_at(const ligi_catalog_view *view, uint64_t id, lig_ref **out)
+{
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, id);
+    lig_catalog_item item;
+    ligi_model *model = NULL;
+    lig_status status = ligi_catalog_view_get(view, &key, &item);
+    if (status == LIG_E_NOTFOUND)
+        return lig_fail(status, "model %llu is no longer in %s: it was replaced or retired",
+                        (unsigned long long)id, view->store->uri);
+    LIG_TRY(status);
+    LIG_TRY(ligi_model_list(&item, view->store->secret, &model));
+    LIG_TRY(ligi_ref_make(view->store, model, out));
+    (*out)->version = view->version;
+    return LIG_OK;
+}
+
+static lig_status find(const ligi_catalog_view *view, const char *name, uint64_t id, lig_ref **out)
 {
     if (name) {
         ligi_record found = {0};
@@ -140,19 +155,11 @@ static lig_status find(const ligi_catalog_view *view, const char *name, uint64_t
         ligi_record_fini(&found);
         LIG_TRY(status);
     }
-    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, id);
-    lig_catalog_item item;
-    lig_status status = ligi_catalog_view_get(view, &key, &item);
-    if (status == LIG_E_NOTFOUND)
-        return lig_fail(status, "model %llu is no longer in %s: it was replaced or retired",
-                        (unsigned long long)id, view->store->uri);
-    LIG_TRY(status);
-    return ligi_model_list(&item, view->store->secret, out);
+    return ligi_ref_at(view, id, out);
 }
 
 static lig_status fill(lig_ref *ref, const ligi_catalog_view *view, int flags, int *gone)
 {
-    ref->version = view->version;
     if (flags & LIGI_REF_HELD)
         LIG_TRY(ligi_ref_hold(ref, gone));
     LIG_TRY(ligi_model_fill(ref->store, view, ref->model, gone));
@@ -168,12 +175,9 @@ static lig_status attempt(lig_store *store, const char *name, uint64_t id, int f
                           lig_ref **ref)
 {
     ligi_catalog_view view;
-    ligi_model *model = NULL;
     *gone = 0;
     LIG_TRY(ligi_catalog_view_begin(store, &view));
-    lig_status status = find(&view, name, id, &model);
-    if (status == LIG_OK)
-        status = ligi_ref_make(store, model, ref);
+    lig_status status = find(&view, name, id, ref);
     if (status == LIG_OK)
         status = fill(*ref, &view, flags, gone);
     ligi_catalog_view_end(&view);

@@ -18,6 +18,9 @@ enum { LIGI_REF_HELD = 1, LIGI_REF_SHOWN = 2 };
 /* The model under `name` or, when that is NULL, with this id. HELD: its bytes stay until release.
  * SHOWN: its tensors have fingerprints, because users will see them. */
 lig_status ligi_ref_open(lig_store *store, const char *name, uint64_t id, int flags, lig_ref **out);
+/* The model with this id in an open view, without its tensors; not yet held. LIG_E_NOTFOUND when it
+ * was replaced or retired. */
+lig_status ligi_ref_at(const ligi_catalog_view *view, uint64_t id, lig_ref **out);
 /* A ref of a model at hand, which is taken over, also on failure. Not yet held. */
 lig_status ligi_ref_make(lig_store *store, ligi_model *model, lig_ref **out);
 /* Pins its packs; maps them where nothing can be written, read-only or full. LIG_E_NOTFOUND with
