@@ -8,12 +8,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- update --- */
+/* --- one model --- */
 
-typedef struct update_job {
-    const char *model;
+/* A change of the model under a name. The name is resolved in the view that the commit is checked
+ * against: `edit` gets the record of the model that it stands for when the change is made. */
+typedef struct model_edit {
+    const char *name;
+    lig_status (*edit)(const struct model_edit *self, const ligi_catalog_view *view,
+                       ligi_record *record, ligi_change *change);
     const lig_update *update;
-} update_job;
+    const char *alias;
+} model_edit;
+
+static lig_status edit_resolved(void *context, const ligi_catalog_view *view, ligi_change *change)
+{
+    const model_edit *self = context;
+    ligi_record record = {0};
+    lig_status status = ligi_catalog_view_find(view, self->name, &record);
+    if (status == LIG_OK)
+        status = self->edit(self, view, &record, change);
+    ligi_record_fini(&record);
+    return status;
+}
+
+/* --- update --- */
 
 static lig_status check_name_free(const ligi_catalog_view *view, const char *name)
 {
@@ -26,38 +44,38 @@ static lig_status check_name_free(const ligi_catalog_view *view, const char *nam
     return LIG_OK;
 }
 
-static lig_status update_edit(void *context, const ligi_catalog_view *view, ligi_change *change)
+/* Merges the labels, and keeps the search index in step. */
+static lig_status merge_labels(const ligi_catalog_view *view, const lig_update *update,
+                               ligi_record *record, ligi_change *change)
 {
-    const update_job *job = context;
-    ligi_record record = {0};
     ligi_graphs graphs = {0};
-    lig_status status = ligi_catalog_view_find(view, job->model, &record);
+    lig_status status = ligi_graphs_read(view, record->about.id, &graphs);
     if (status == LIG_OK)
-        status = ligi_graphs_read(view, record.about.id, &graphs);
+        status = ligi_search_index_model(&change->index, &record->about, &graphs, 0);
     if (status == LIG_OK)
-        status = ligi_search_index_model(&change->index, &record.about, &graphs, 0);
+        status = ligi_labels_merge(&record->about, update);
     if (status == LIG_OK)
-        status = ligi_labels_merge(&record.about, job->update);
-    if (status == LIG_OK)
-        status = ligi_search_index_model(&change->index, &record.about, &graphs, 1);
+        status = ligi_search_index_model(&change->index, &record->about, &graphs, 1);
     ligi_graphs_fini(&graphs);
-    const char *name = job->update->name, *before = NULL;
-    if (status == LIG_OK && name && strcmp(name, record.about.name) != 0) {
-        status = check_name_free(view, name);
-        ligi_catalog_key key =
-            ligi_catalog_key_text(LIGI_TABLE_NAME, view->store->secret, record.about.name);
-        if (status == LIG_OK)
-            status = ligi_change_erase(change, &key);
-        before = record.about.name;
-        record.about.name = name;
-    }
-    if (status == LIG_OK)
-        status = ligi_change_event(change, LIG_EVENT_UPDATED, record.about.id, record.about.name,
-                                   before);
-    if (status == LIG_OK)
-        status = ligi_change_model(change, &record);
-    ligi_record_fini(&record);
     return status;
+}
+
+static lig_status update_model(const model_edit *self, const ligi_catalog_view *view,
+                               ligi_record *record, ligi_change *change)
+{
+    const char *name = self->update->name, *before = NULL;
+    LIG_TRY(merge_labels(view, self->update, record, change));
+    if (name && strcmp(name, record->about.name) != 0) {
+        LIG_TRY(check_name_free(view, name));
+        ligi_catalog_key key =
+            ligi_catalog_key_text(LIGI_TABLE_NAME, view->store->secret, record->about.name);
+        LIG_TRY(ligi_change_erase(change, &key));
+        before = record->about.name;
+        record->about.name = name;
+    }
+    LIG_TRY(ligi_change_event(change, LIG_EVENT_UPDATED, record->about.id, record->about.name,
+                              before));
+    return ligi_change_model(change, record);
 }
 
 lig_status lig_store_update(lig_store *store, const char *model, const lig_update *update)
@@ -72,50 +90,38 @@ lig_status lig_store_update(lig_store *store, const char *model, const lig_updat
     LIG_TRY(ligi_text_check("meta", update->meta));
     if (update->name)
         LIG_TRY(ligi_labels_check_name("model", update->name));
-    update_job job = {model, update};
-    return ligi_change_commit(store, update_edit, &job, NULL);
+    model_edit self = {.name = model, .edit = update_model, .update = update};
+    return ligi_change_commit(store, edit_resolved, &self, NULL);
 }
 
 /* --- aliases --- */
 
-typedef struct alias_job {
-    const char *alias, *model;
-} alias_job;
-
-static lig_status remove_alias(const alias_job *job, const ligi_catalog_view *view,
-                               ligi_change *change)
+static lig_status remove_alias(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
+    const char *alias = context;
     uint64_t id;
-    LIG_TRY(ligi_catalog_view_alias(view, job->alias, &id));
+    LIG_TRY(ligi_catalog_view_alias(view, alias, &id));
     if (id == 0)
-        return lig_fail(LIG_E_NOTFOUND, "there is no alias '%s' in %s", job->alias,
-                        view->store->uri);
-    ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, view->store->secret, job->alias);
+        return lig_fail(LIG_E_NOTFOUND, "there is no alias '%s' in %s", alias, view->store->uri);
+    ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, view->store->secret, alias);
     change->flags |= LIG_EDIT_FREES;
-    LIG_TRY(ligi_change_event(change, LIG_EVENT_ALIAS, 0, job->alias, NULL));
+    LIG_TRY(ligi_change_event(change, LIG_EVENT_ALIAS, 0, alias, NULL));
     return ligi_change_erase(change, &key);
 }
 
-static lig_status alias_edit(void *context, const ligi_catalog_view *view, ligi_change *change)
+static lig_status alias_model(const model_edit *self, const ligi_catalog_view *view,
+                              ligi_record *record, ligi_change *change)
 {
-    const alias_job *job = context;
-    if (job->model == NULL)
-        return remove_alias(job, view, change);
     uint64_t taken;
-    LIG_TRY(ligi_catalog_view_name(view, job->alias, &taken));
+    LIG_TRY(ligi_catalog_view_name(view, self->alias, &taken));
     if (taken)
         return lig_fail(LIG_E_EXISTS, "'%s' is the name of a model in %s; it cannot be an alias",
-                        job->alias, view->store->uri);
-    ligi_record record = {0};
-    lig_status status = ligi_catalog_view_find(view, job->model, &record);
-    uint64_t id = record.about.id;
-    if (status == LIG_OK)
-        status = ligi_change_event(change, LIG_EVENT_ALIAS, id, job->alias, record.about.name);
-    ligi_record_fini(&record);
-    LIG_TRY(status);
+                        self->alias, view->store->uri);
+    LIG_TRY(ligi_change_event(change, LIG_EVENT_ALIAS, record->about.id, self->alias,
+                              record->about.name));
     const void *secret = view->store->secret;
-    ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, secret, job->alias);
-    ligi_alias_put(&change->value, &key, job->alias, id, secret);
+    ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, secret, self->alias);
+    ligi_alias_put(&change->value, &key, self->alias, record->about.id, secret);
     return ligi_change_put(change, &key);
 }
 
@@ -123,8 +129,10 @@ lig_status lig_store_alias(lig_store *store, const char *alias, const char *mode
 {
     LIG_TRY(ligi_store_writable(store));
     LIG_TRY(ligi_labels_check_name("alias", alias));
-    alias_job job = {alias, model};
-    return ligi_change_commit(store, alias_edit, &job, NULL);
+    if (model == NULL)
+        return ligi_change_commit(store, remove_alias, (void *)alias, NULL);
+    model_edit self = {.name = model, .edit = alias_model, .alias = alias};
+    return ligi_change_commit(store, edit_resolved, &self, NULL);
 }
 
 static lig_status tell_alias(const ligi_catalog_view *view, const lig_catalog_item *item,
@@ -177,26 +185,22 @@ void lig_text_destroy(char *text)
 
 /* --- retire --- */
 
-static lig_status retire_edit(void *context, const ligi_catalog_view *view, ligi_change *change)
+static lig_status retire_model(const model_edit *self, const ligi_catalog_view *view,
+                               ligi_record *record, ligi_change *change)
 {
-    const char *model = context;
-    ligi_record record = {0};
-    lig_status status = ligi_catalog_view_find(view, model, &record);
+    (void)self, (void)view;
     change->flags |= LIG_EDIT_FREES;
-    if (status == LIG_OK)
-        status =
-            ligi_change_event(change, LIG_EVENT_RETIRED, record.about.id, record.about.name, NULL);
-    if (status == LIG_OK)
-        status = ligi_change_remove(change, &record, 0, 0);
-    ligi_record_fini(&record);
-    return status;
+    LIG_TRY(
+        ligi_change_event(change, LIG_EVENT_RETIRED, record->about.id, record->about.name, NULL));
+    return ligi_change_remove(change, record, 0, 0);
 }
 
 lig_status lig_store_retire(lig_store *store, const char *model)
 {
     LIG_TRY(ligi_store_writable(store));
+    model_edit self = {.name = model, .edit = retire_model};
     int64_t begin = ligi_now_ns();
-    lig_status status = ligi_change_commit(store, retire_edit, (void *)model, NULL);
+    lig_status status = ligi_change_commit(store, edit_resolved, &self, NULL);
     ligi_stamps_note(&store->stamps, LIGI_STAMP_RETIRE, begin);
     return status;
 }
