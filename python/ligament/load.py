@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
-from typing import Any, Protocol
+from typing import Any
 
 from . import _core, tensors
 from .errors import InvalidError, MismatchError, NotFoundError
@@ -56,23 +56,11 @@ class _Later:
     take: Callable[[Fresh], None]
 
 
-class Source(Protocol):
-    """Where a Loader reads from: one version of a model, which stays as long as this lives."""
-
-    @property
-    def model(self) -> _core.Model: ...
-    def load(self, batch: _core.Batch, /) -> None: ...
-    def read(
-        self, batch: _core.Batch, names: tuple[str, ...], slices: tuple[Any, ...], /
-    ) -> None: ...
-    def map(self, writable: bool, verify: bool, /) -> _core.Model: ...
-
-
 class Loader:
-    """One load of one version of a model: description, structure and tensors come from one source,
-    so that they fit each other whoever replaces the model meanwhile."""
+    """One load of one version of a model: description, structure and tensors come from one ref, so
+    that they fit each other even if another process replaces the model meanwhile."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: _core.Ref) -> None:
         self.source = source
         self.model = source.model
         self.name = self.model.name
@@ -261,7 +249,7 @@ class Loader:
             return False
         sizes = batch.sizes()
         if not self.show or sum(sizes) < _SHOWN_BYTES:
-            self.source.load(batch)
+            self._fetch(batch, names)
             return True
         self._check(
             [self._stored(name) for name in names],
@@ -271,9 +259,8 @@ class Loader:
         with Bar(f"loading {self.name}", sum(sizes)) as bar:
             done = 0
             for part in _groups(sizes, _SHOWN_BYTES):
-                self.source.load(
-                    _core.Batch([names[i] for i in part], [values[i] for i in part], True)
-                )
+                some = [names[i] for i in part]
+                self._fetch(_core.Batch(some, [values[i] for i in part], True), some)
                 done += sum(sizes[i] for i in part)
                 bar.update(done)
         return True
@@ -478,12 +465,19 @@ class Loader:
         items = [later.get(i, read.item) for i, read in enumerate(reads)]
         names = tuple(read.name for read in reads)
         batch = _core.Batch(names, items, True)
-        if any(read.slices is not None for read in reads):
-            self.source.read(batch, names, tuple(read.slices for read in reads))
-        else:
-            self.source.load(batch)
+        sliced = any(read.slices is not None for read in reads)
+        self._fetch(batch, names, tuple(read.slices for read in reads) if sliced else None)
         for i, fresh in later.items():
             reads[i].item.take(fresh)
+
+    def _fetch(
+        self, batch: _core.Batch, names: Sequence[str], slices: tuple[Any, ...] | None = None
+    ) -> None:
+        """Fills a batch with stored tensors, or with slices of them; `names` are the batch's."""
+        if slices is None:
+            self.source.load(batch)
+        else:
+            self.source.read(batch, tuple(names), slices)
 
 
 def _refuse_map(names: list[str]) -> None:

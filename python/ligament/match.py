@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core, notebook
 from .description import Model, TensorInfo
-from .errors import InvalidError
 from .graph import Graph
 from .load import Loader, Result
 from .plural import count
@@ -91,31 +91,11 @@ class Match:
         return notebook.match(self, len(self._graph))
 
 
-class _Leased:
-    """What a match names, under the asking model's names."""
-
-    def __init__(self, core: _core.Store, match: _core.Match) -> None:
-        self._core, self._match = core, match
-
-    @property
-    def model(self) -> _core.Model:
-        return self._match.model
-
-    def load(self, batch: _core.Batch, /) -> None:
-        self._core.load_match(self._match, batch)
-
-    def read(self, *_: Any) -> None:
-        raise InvalidError("of a match whole tensors are loaded: load parts of its model")
-
-    def map(self, *_: Any) -> Any:
-        raise InvalidError("a match is not mapped: map its model")
-
-
 class MatchLoader(Loader):
-    """One load of what a match names."""
+    """One load of what a match names, under the asking model's names."""
 
-    def __init__(self, core: _core.Store, match: Match) -> None:
-        super().__init__(_Leased(core, match._core))
+    def __init__(self, source: _core.Ref, match: Match) -> None:
+        super().__init__(source)
         stored = self.model.tensors()
         pairs = match._core.tensors
         self.names = [name for name, _ in pairs]
@@ -124,6 +104,13 @@ class MatchLoader(Loader):
         self._rows = [
             (name, *stored[place][1:8], at.get(stored[place][8], -1)) for name, place in pairs
         ]
+        self._stored_names = {name: stored[place][0] for name, place in pairs}
+
+    def _fetch(
+        self, batch: _core.Batch, names: Sequence[str], slices: tuple[Any, ...] | None = None
+    ) -> None:
+        stored = tuple(self._stored_names[name] for name in names)
+        self.source.read(batch, stored, slices or (None,) * len(stored))
 
     def fill_prefix(self, into: Any, ignore: bool, cast: bool) -> Result:
         """Fills what is in common; the rest stays as it is."""

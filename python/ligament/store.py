@@ -285,7 +285,7 @@ class Store:
     ) -> Any:
         if map:
             raise InvalidError("a match is not mapped: map its model")
-        loader = MatchLoader(self._core, match)
+        loader = MatchLoader(self._core.resolve(match._core), match)
         loader.choose(tensors)
         if into is not None:
             return loader.fill_prefix(into, extra == "ignore", cast)

@@ -19,6 +19,12 @@ def chain(*marks: str) -> Graph:
     return Graph(list(zip(names, marks, strict=True)), edges)
 
 
+def renamed(marks: str) -> Graph:
+    """A chain whose layers have other names."""
+    names = [f"sl{i}" for i in range(len(marks))]
+    return Graph(list(zip(names, marks, strict=True)), list(zip(names, names[1:], strict=False)))
+
+
 def weights(count: int, seed: int = 0, size: int = 4) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     return {f"l{i}.w": rng.random(size, np.float32) for i in range(count)}
@@ -45,6 +51,17 @@ def test_the_longest_prefix_wins(store: Store) -> None:
     loaded = store.load(match)
     assert all(np.array_equal(loaded[name], tree[name]) for name in loaded) and len(loaded) == 3
     assert "3 of 4 layers" in repr(match)
+
+
+def test_slices_of_a_match(store: Store) -> None:
+    tree = weights(2, size=8)
+    store.save("m", {f"s{name}": value for name, value in tree.items()}, graph=renamed("ab"))
+    match = store.find(chain(*"abq"))
+    assert match.tensors["l1.w"].name == "sl1.w"
+    loaded = store.load(match, tensors={"l1.w": slice(2, 6), "l0.w": None})
+    assert list(loaded) == ["l1.w", "l0.w"]
+    assert np.array_equal(loaded["l1.w"], tree["l1.w"][2:6])
+    assert np.array_equal(loaded["l0.w"], tree["l0.w"])
 
 
 def test_nothing_in_common(store: Store) -> None:
@@ -340,9 +357,7 @@ def test_what_cannot_be_asked(store: Store) -> None:
         store.find(chain("a"), lease_s=0)
     with pytest.raises(ligament.InvalidError, match="mapped"):
         store.load(match, map=True)
-    with pytest.raises(ligament.InvalidError, match="whole tensors"):
-        store.load(match, tensors={"l0.w": slice(1)})
     with pytest.raises(ligament.NotFoundError, match="l7"):
         store.load(match, tensors=["l7.w"])
     with pytest.raises(TypeError):
-        store._core.load_match(None, None)
+        store._core.resolve(None)

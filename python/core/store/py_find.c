@@ -255,23 +255,15 @@ PyObject *ligi_py_store_find(PyObject *object, PyObject *args)
     return result;
 }
 
-PyObject *ligi_py_store_load_match(PyObject *object, PyObject *args)
+lig_match *ligi_py_match_in(ligi_py_store *self, PyObject *object, ligi_py_region **region)
 {
-    ligi_py_store *self = (ligi_py_store *)object;
-    const ligi_py_state *state = ligi_py_state_of(object);
-    PyObject *given;
-    ligi_py_batch *batch;
-    if (!PyArg_ParseTuple(args, "OO!", &given, state->batch_type, &batch))
-        return NULL;
-    lig_match *found = ligi_py_match_of(state, given);
-    if (!found || !batch->writable)
-        return found ? PyErr_Format(PyExc_ValueError, "the batch is not writable") : NULL;
-    lig_store *store = ligi_py_store_enter(self);
-    lig_status status;
+    lig_match *found = ligi_py_match_of(ligi_py_state_of((PyObject *)self), object);
+    lig_store *store = found ? ligi_py_store_enter(self) : NULL;
     if (!store)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_store_load_match(store, found, batch->tensors, batch->count);
-    Py_END_ALLOW_THREADS
-    return ligi_py_store_finish(self, status);
+    lig_status status = lig_store_load_match(store, found, NULL, 0); /* moves nothing */
+    PyObject *same = ligi_py_store_finish(self, status);
+    Py_XDECREF(same);
+    *region = ((match *)object)->region;
+    return same ? found : NULL;
 }

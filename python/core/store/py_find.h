@@ -11,9 +11,12 @@ const lig_graph *ligi_py_graph_of(const ligi_py_state *state, PyObject *graph);
  * release. */
 lig_match *ligi_py_match_of(const ligi_py_state *state, PyObject *match);
 
+/* The same, and InvalidError when the match was found in another store. *region holds the match,
+ * borrowed from the object. */
+lig_match *ligi_py_match_in(ligi_py_store *store, PyObject *match, ligi_py_region **region);
+
 /* Methods of Store (py_find.c). */
 PyObject *ligi_py_store_find(PyObject *store, PyObject *args);
-PyObject *ligi_py_store_load_match(PyObject *store, PyObject *args);
 
 /* Methods of Store (py_history.c). */
 PyObject *ligi_py_store_lineage(PyObject *store, PyObject *which);

@@ -24,7 +24,7 @@ lig_status ligi_py_version_resolve(lig_store *store, const ligi_py_version *vers
 /* Whatever uses the ref holds the object or its region, so that it is released when nobody does. */
 typedef struct ref {
     PyObject_HEAD
-    lig_ref *ref;
+    const lig_ref *ref;
     ligi_py_region *region;
 } ref;
 
@@ -37,9 +37,9 @@ static void drop_ref(void *handle)
     Py_END_ALLOW_THREADS
 }
 
-static PyObject *ref_new(const ligi_py_state *state, lig_ref *found)
+/* Takes over a hold of the region. */
+static PyObject *ref_new(const ligi_py_state *state, const lig_ref *found, ligi_py_region *region)
 {
-    ligi_py_region *region = ligi_py_region_create(found, drop_ref);
     allocfunc allocate = (allocfunc)PyType_GetSlot(state->ref_type, Py_tp_alloc);
     ref *self = region ? (ref *)allocate(state->ref_type, 0) : NULL;
     if (!self) {
@@ -60,11 +60,24 @@ static void ref_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
+/* A match has its ref, which lives as long as the matches of its search. */
+static PyObject *match_ref(ligi_py_store *self, PyObject *object)
+{
+    ligi_py_region *region;
+    const lig_match *found = ligi_py_match_in(self, object, &region);
+    if (!found)
+        return NULL;
+    ligi_py_region_hold(region);
+    return ref_new(ligi_py_state_of((PyObject *)self), found->ref, region);
+}
+
 PyObject *ligi_py_store_resolve(PyObject *object, PyObject *which)
 {
     ligi_py_store *self = (ligi_py_store *)object;
     const ligi_py_state *state = ligi_py_state_of(object);
     ligi_py_version version;
+    if (Py_TYPE(which) == state->match_type)
+        return match_ref(self, which);
     if (ligi_py_version_of(state, which, &version) < 0)
         return NULL;
     lig_store *store = ligi_py_store_enter(self);
@@ -77,7 +90,7 @@ PyObject *ligi_py_store_resolve(PyObject *object, PyObject *which)
     Py_END_ALLOW_THREADS
     PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
-    return result ? ref_new(state, found) : NULL;
+    return result ? ref_new(state, found, ligi_py_region_create(found, drop_ref)) : NULL;
 }
 
 static PyObject *ref_model(PyObject *object, void *unused)
