@@ -1,8 +1,14 @@
 #include "base/boot.h"
 
+#include "base/error.h"
+
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+enum { PAGE = 4096 };
 
 static int hex_value(char letter)
 {
@@ -32,4 +38,25 @@ int ligi_boot_id(uint8_t id[16])
         return 1;
     memset(id, 0, 16);
     return 0;
+}
+
+lig_status ligi_fork_mark_create(uint8_t **mark)
+{
+    void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return ligi_fail_errno(errno, "mmap of a page failed");
+    if (madvise(page, PAGE, MADV_WIPEONFORK) != 0) {
+        int number = errno;
+        munmap(page, PAGE);
+        return ligi_fail_errno(number, "madvise(MADV_WIPEONFORK) failed (needs Linux 4.14)");
+    }
+    *mark = page;
+    **mark = 1;
+    return LIG_OK;
+}
+
+void ligi_fork_mark_destroy(uint8_t *mark)
+{
+    if (mark != NULL)
+        munmap(mark, PAGE);
 }

@@ -24,6 +24,20 @@ int64_t ligi_date_ns(void)
     return read_clock(CLOCK_REALTIME);
 }
 
+int64_t ligi_time_until(int64_t timeout_ns)
+{
+    int64_t now = ligi_now_ns();
+    return timeout_ns < 0 || timeout_ns > INT64_MAX - now ? INT64_MAX : now + timeout_ns;
+}
+
+int64_t ligi_time_left(int64_t deadline_ns)
+{
+    if (deadline_ns == INT64_MAX)
+        return LIG_FOREVER;
+    int64_t left = deadline_ns - ligi_now_ns();
+    return left > 0 ? left : 0;
+}
+
 struct timespec ligi_deadline(int64_t timeout_ns)
 {
     int64_t now = ligi_now_ns();

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -52,7 +51,7 @@ const ligi_host ligi_net_host = {
 
 lig_status ligi_net_mine(const ligi_net *net)
 {
-    if (__atomic_load_n(net->here, __ATOMIC_RELAXED))
+    if (ligi_fork_mark_here(net->here))
         return LIG_OK;
     return lig_fail(LIG_E_CLOSED,
                     "the endpoint belongs to the parent process (forked): open another one");
@@ -60,7 +59,7 @@ lig_status ligi_net_mine(const ligi_net *net)
 
 void ligi_net_lock(ligi_net *net)
 {
-    if (!__atomic_load_n(net->here, __ATOMIC_RELAXED) || pthread_mutex_trylock(&net->lock) == 0)
+    if (!ligi_fork_mark_here(net->here) || pthread_mutex_trylock(&net->lock) == 0)
         return;
     atomic_fetch_add(&net->wanting, 1);
     pthread_mutex_lock(&net->lock);
@@ -69,7 +68,7 @@ void ligi_net_lock(ligi_net *net)
 
 void ligi_net_unlock(ligi_net *net)
 {
-    if (__atomic_load_n(net->here, __ATOMIC_RELAXED))
+    if (ligi_fork_mark_here(net->here))
         pthread_mutex_unlock(&net->lock);
 }
 
@@ -130,21 +129,6 @@ static void set_boot_id(uint8_t id[16])
         memset(id, 0, 16);
 }
 
-static lig_status mark_process(ligi_net *net)
-{
-    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED)
-        return ligi_fail_errno(errno, "mmap of a page failed");
-    if (madvise(page, 4096, MADV_WIPEONFORK) != 0) {
-        int number = errno;
-        munmap(page, 4096);
-        return ligi_fail_errno(number, "madvise(MADV_WIPEONFORK) failed");
-    }
-    net->here = page;
-    *net->here = 1;
-    return LIG_OK;
-}
-
 static void free_endpoint(ligi_net *net)
 {
     ligi_progress_close(net);
@@ -158,8 +142,7 @@ static void free_endpoint(ligi_net *net)
     free(net->group);
     for (size_t i = 0; i < LIGI_KEYS; i++)
         free(net->contexts[i]);
-    if (net->here != NULL)
-        munmap(net->here, 4096);
+    ligi_fork_mark_destroy(net->here);
     free(net);
 }
 
@@ -181,7 +164,7 @@ lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options)
     if (getrandom(made->net_id, sizeof made->net_id, 0) != (ssize_t)sizeof made->net_id)
         status = ligi_fail_errno(errno, "getrandom failed");
     if (status == LIG_OK)
-        status = mark_process(made);
+        status = ligi_fork_mark_create(&made->here);
     if (status == LIG_OK)
         status = take_options(made, options);
     if (status == LIG_OK)

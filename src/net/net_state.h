@@ -139,7 +139,7 @@ struct ligi_net {
     pthread_cond_t parked;
     int parked_deep; /* a caller sleeps: the last one to leave signals `parked` */
 
-    uint8_t *here; /* a page that is 1 in the process that opened, 0 in its forked children */
+    uint8_t *here; /* ligi_fork_mark_here */
 };
 
 extern const ligi_host ligi_net_host;

@@ -1,6 +1,5 @@
 #include "params/state/node_wait.h"
 
-#include "base/clock.h"
 #include "net/progress.h"
 #include "params/state/node_check.h"
 
@@ -18,20 +17,6 @@ void ligi_node_unlock(lig_params *node)
         ligi_net_unlock(node->net);
     else
         pthread_mutex_unlock(&node->lock);
-}
-
-int64_t ligi_time_until(int64_t timeout_ns)
-{
-    int64_t now = ligi_now_ns();
-    return timeout_ns < 0 || timeout_ns > INT64_MAX - now ? INT64_MAX : now + timeout_ns;
-}
-
-int64_t ligi_time_left(int64_t deadline_ns)
-{
-    if (deadline_ns == INT64_MAX)
-        return LIG_FOREVER;
-    int64_t left = deadline_ns - ligi_now_ns();
-    return left > 0 ? left : 0;
 }
 
 static lig_status wait_alone(lig_params *node, int (*until)(void *context), void *context,

@@ -1,7 +1,8 @@
-/* The lock of a node, waiting, deadlines. */
+/* The lock of a node, and waiting. */
 #ifndef LIGI_NODE_WAIT_H
 #define LIGI_NODE_WAIT_H
 
+#include "base/clock.h"
 #include "params/state/node.h"
 
 void ligi_node_lock(lig_params *node);
@@ -15,8 +16,5 @@ lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *c
                           int64_t timeout_ns);
 /* Wakes waiting threads after a change outside a hook. */
 void ligi_node_wake(lig_params *node);
-/* Time left until a deadline: never below 0; LIG_FOREVER stays. */
-int64_t ligi_time_left(int64_t deadline_ns);
-int64_t ligi_time_until(int64_t timeout_ns); /* the deadline; INT64_MAX: none */
 
 #endif
