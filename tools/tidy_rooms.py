@@ -28,6 +28,7 @@ INNER: dict[str, dict[str, tuple[str, ...]]] = {
         "": ("roster", "rendezvous"),
         "roster": ("",),
         "rendezvous": ("", "roster"),
+        "session": ("", "roster"),
     },
     "mesh": {"": ("trace", "buffers"), "trace": (), "buffers": ()},
     "pipe": {
