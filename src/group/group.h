@@ -81,7 +81,8 @@ typedef void (*ligi_group_hook)(void *context, const ligi_group_event *event);
 
 /* The caller's all-gather (MPI_Allgather, a PMIx fence): fills `all` with `count` x `bytes`, in the
  * order of `index` (options below). Called once by ligi_group_open, on the caller's thread. */
-typedef lig_status (*ligi_group_exchange)(void *context, const void *mine, size_t bytes, void *all);
+typedef lig_status (*ligi_group_exchange)(void *context, const void *mine, size_t bytes, void *all,
+                                          size_t count);
 
 typedef struct ligi_group_options { /* everything is borrowed by ligi_group_open */
     ligi_role role;

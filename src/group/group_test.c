@@ -121,10 +121,11 @@ typedef struct gatherer {
     uint32_t index;
 } gatherer;
 
-static lig_status all_gather(void *context, const void *mine, size_t bytes, void *all)
+static lig_status all_gather(void *context, const void *mine, size_t bytes, void *all, size_t count)
 {
     gatherer *self = context;
     pool *gather = self->gather;
+    assert_int_equal(count, gather->count);
     pthread_mutex_lock(&gather->lock);
     memcpy(gather->all[self->index], mine, bytes);
     gather->arrived++;
@@ -198,8 +199,10 @@ static void test_exchange_tells_why_process_0_failed(void **state)
 }
 
 /* What process 0 put in leads to nobody, and it comes late. */
-static lig_status gather_late(void *context, const void *mine, size_t bytes, void *all)
+static lig_status gather_late(void *context, const void *mine, size_t bytes, void *all,
+                              size_t count)
 {
+    (void)count;
     const size_t text_at = sizeof(uint64_t) + sizeof(uint32_t); /* after the mark and the status */
     memcpy(all, mine, bytes);
     snprintf((char *)all + text_at, bytes - text_at, "inproc:left");

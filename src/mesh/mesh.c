@@ -1,12 +1,12 @@
 #include "mesh/mesh.h"
 
+#include "base/boot.h"
 #include "base/clock.h"
-#include "group/barrier_wait.h"
 #include "group/group_info.h"
-#include "group/listen_addresses.h"
+#include "group/session/session_meet.h"
+#include "group/session/session_peer.h"
 #include "mesh/mesh_connect.h"
 #include "net/progress.h"
-#include "net/service.h"
 #include "tensor/memory.h"
 #include "tensor/tensor.h"
 
@@ -14,10 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-enum { PAGE = 4096 };
 
 uint64_t lig_mesh_nanosecond(void)
 {
@@ -26,44 +23,27 @@ uint64_t lig_mesh_nanosecond(void)
 
 /* --- checks at the start of every call --- */
 
-lig_status ligi_mesh_check(lig_mesh *mesh)
-{
-    if (*(volatile uint8_t *)mesh->here != 1)
-        return lig_fail(LIG_E_CLOSED, "the mesh belongs to the parent process (forked)");
-    if (__atomic_load_n(&mesh->stopped, __ATOMIC_ACQUIRE))
-        return lig_fail(LIG_E_CLOSED, "the mesh has been stopped");
-    return LIG_OK;
-}
-
-lig_status ligi_mesh_usable(lig_mesh *mesh)
-{
-    LIG_TRY(ligi_mesh_check(mesh));
-    return mesh->ended.status == LIG_OK ? LIG_OK : ligi_failure_publish(&mesh->ended);
-}
-
 /* The reason for a lost link is known within LIGI_LOSS_GRACE_NS. */
 #define SETTLE_NS INT64_C(1000000000)
 
 static int is_settled(void *context)
 {
     const lig_mesh *mesh = context;
-    return mesh->postponed == 0 || mesh->stopped;
+    return mesh->session.postponed == 0 || mesh->session.closed;
 }
 
 lig_status ligi_mesh_enter(lig_mesh *mesh)
 {
-    LIG_TRY(ligi_mesh_check(mesh));
-    ligi_net_lock(mesh->net);
-    if (mesh->postponed > 0) {
-        ligi_net_unlock(mesh->net);
-        (void)ligi_net_wait(mesh->net, is_settled, mesh, SETTLE_NS);
-        LIG_TRY(ligi_mesh_check(mesh));
-        ligi_net_lock(mesh->net);
+    LIG_TRY(ligi_session_check(&mesh->session));
+    ligi_net_lock(mesh->session.net);
+    if (mesh->session.postponed > 0) {
+        ligi_net_unlock(mesh->session.net);
+        (void)ligi_net_wait(mesh->session.net, is_settled, mesh, SETTLE_NS);
+        ligi_net_lock(mesh->session.net);
     }
-    if (mesh->ended.status == LIG_OK)
-        return LIG_OK;
-    lig_status status = ligi_failure_publish(&mesh->ended);
-    ligi_net_unlock(mesh->net);
+    lig_status status = ligi_session_usable(&mesh->session);
+    if (status != LIG_OK)
+        ligi_net_unlock(mesh->session.net);
     return status;
 }
 
@@ -74,7 +54,7 @@ uint64_t ligi_mesh_stamp(lig_mesh *mesh)
 
 void ligi_mesh_leave(lig_mesh *mesh)
 {
-    ligi_net_unlock(mesh->net);
+    ligi_net_unlock(mesh->session.net);
 }
 
 void ligi_mesh_ring(lig_mesh *mesh)
@@ -112,19 +92,6 @@ lig_status ligi_mesh_check_tensor(const lig_tensor *tensor, const char *what, si
     return LIG_OK;
 }
 
-const char *ligi_party_role(const ligi_party *party)
-{
-    return party->mesh->role == LIG_MESH_WORKER ? "server" : "worker";
-}
-
-lig_status ligi_party_fail(const ligi_party *party)
-{
-    if (party->state == LIG_MESH_STOPPED)
-        return lig_fail(LIG_E_PEER, "%s %u has stopped", ligi_party_role(party), party->index);
-    return lig_fail(LIG_E_PEER, "%s %u is lost: %s", ligi_party_role(party), party->index,
-                    party->why);
-}
-
 /* --- opening --- */
 
 static lig_status check_options(const lig_mesh_options *options)
@@ -158,115 +125,69 @@ static lig_status check_options(const lig_mesh_options *options)
     return LIG_OK;
 }
 
-static lig_status make_page(lig_mesh *mesh)
-{
-    void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED)
-        return lig_fail(LIG_E_NOMEM, "out of memory for a mesh");
-    mesh->here = page;
-    if (madvise(page, PAGE, MADV_WIPEONFORK) != 0)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "kernel does not support MADV_WIPEONFORK (needs Linux 4.14)");
-    mesh->here[0] = 1;
-    return LIG_OK;
-}
-
 static lig_status make_parts(lig_mesh *mesh, const lig_mesh_options *options)
 {
-    LIG_TRY(make_page(mesh));
+    LIG_TRY(ligi_session_init(&mesh->session, &ligi_mesh_session, mesh));
     LIG_TRY(ligi_alloc(&mesh->head, LIGI_MESSAGE_BYTES_MAX, "a mesh"));
     if (mesh->role == LIG_MESH_SCHEDULER)
         return LIG_OK;
     uint32_t count = mesh->role == LIG_MESH_WORKER ? mesh->server_count : mesh->worker_count;
     LIG_TRY(ligi_calloc(&mesh->parties, count, sizeof *mesh->parties, "a mesh"));
     mesh->party_count = count;
-    for (uint32_t i = 0; i < count; i++)
-        mesh->parties[i] = (ligi_party){.mesh = mesh, .index = i};
-    if (mesh->role == LIG_MESH_WORKER)
+    int worker = mesh->role == LIG_MESH_WORKER;
+    for (uint32_t i = count; i-- > 0;) { /* the first one added is the last one met */
+        ligi_party *party = &mesh->parties[i];
+        party->mesh = mesh;
+        party->peer = (ligi_session_peer){.session = &mesh->session,
+                                          .noun = worker ? "server" : "worker",
+                                          .index = i,
+                                          .role = worker ? LIGI_SERVER : LIGI_WORKER,
+                                          .rank = i * mesh->group_size + mesh->lane};
+        ligi_session_add(&party->peer);
+    }
+    if (worker)
         return ligi_worker_requests_init(&mesh->outbox, count);
     LIG_TRY(ligi_calloc(&mesh->taken, count, sizeof *mesh->taken, "a mesh"));
     return ligi_server_requests_init(
         &mesh->inbox, count, options->receive_bytes ? options->receive_bytes : UINT64_C(4) << 30);
 }
 
-/* The position within the group decides who talks to whom; without a rank there is only one
- * position. */
-static void set_lane(lig_mesh *mesh, uint32_t rank)
-{
-    mesh->rank = rank;
-    mesh->lane = rank % mesh->group_size;
-    for (uint32_t i = 0; i < mesh->party_count; i++)
-        mesh->parties[i].rank = i * mesh->group_size + mesh->lane;
-}
-
-typedef struct thunk {
-    const lig_mesh_options *options;
-    size_t count;
-} thunk;
-
-static lig_status exchange(void *context, const void *mine, size_t bytes, void *all)
-{
-    const thunk *call = context;
-    return call->options->exchange(call->options->exchange_context, mine, bytes, all, call->count);
-}
-
-static lig_status join_group(lig_mesh *mesh, const lig_mesh_options *options, int64_t timeout_ns)
-{
-    static const ligi_role roles[] = {LIGI_WORKER, LIGI_SERVER, LIGI_SCHEDULER};
-    char address[LIGI_GROUP_URI_BYTES];
-    LIG_TRY(ligi_group_uri(options->address ? options->address : "", address));
-    uint32_t servers = mesh->server_count * mesh->group_size;
-    uint32_t workers = mesh->worker_count * mesh->group_size;
-    thunk call = {options, servers + workers};
-    ligi_group_options group = {
-        .role = roles[mesh->role],
-        .rank = options->rank == LIG_MESH_ANY_RANK ? LIGI_RANK_ANY : options->rank,
-        .worker_count = workers,
-        .server_count = servers,
-        .group_size = mesh->group_size,
-        .coordinator = options->flags & LIG_MESH_HAS_SCHEDULER ? LIGI_COORDINATOR_BY_ROLE
-                                                               : LIGI_COORDINATOR_FIRST,
-        .host = options->host,
-        .address = options->address ? address : NULL,
-        .timeout_ns = timeout_ns,
-        .liveness_ms = (uint32_t)(options->liveness_ns / 1000000),
-        .exchange = options->exchange ? exchange : NULL,
-        .exchange_context = &call,
-        .exchange_index = options->rank + (mesh->role == LIG_MESH_WORKER ? servers : 0),
-        .exchange_count = servers + workers,
-        .patience = options->patience,
-        .patience_context = options->patience_context};
-    ligi_group *opened;
-    LIG_TRY(ligi_group_open(&opened, mesh->net, &group));
-    ligi_net_lock(mesh->net); /* hooks read it */
-    mesh->group = opened;
-    set_lane(mesh, ligi_group_rank(opened));
-    ligi_net_unlock(mesh->net);
-    return LIG_OK;
-}
-
 static lig_status open_parts(lig_mesh *mesh, const lig_mesh_options *options)
 {
-    int64_t began = ligi_now_ns();
-    int64_t most = options->timeout_ns > 0    ? options->timeout_ns
-                   : options->timeout_ns == 0 ? INT64_C(60000000000)
-                                              : INT64_MAX / 4;
-    ligi_net_options net = {.secret = options->secret,
-                            .secret_bytes = options->secret_bytes,
-                            .group = "mesh",
-                            .spin_ns = options->spin_ns,
-                            .fabric = ligi_group_fabric(mesh->transport,
-                                                        options->flags & LIG_MESH_TRUSTED_FABRIC,
-                                                        options->flags & LIG_MESH_ANY_DEVICE),
-                            .background = 1};
+    static const ligi_role roles[] = {LIGI_WORKER, LIGI_SERVER, LIGI_SCHEDULER};
+    uint32_t servers = mesh->server_count * mesh->group_size;
+    uint32_t workers = mesh->worker_count * mesh->group_size;
+    ligi_session_options session = {
+        .net = {.secret = options->secret,
+                .secret_bytes = options->secret_bytes,
+                .spin_ns = options->spin_ns},
+        .group = {.role = roles[mesh->role],
+                  .rank = options->rank == LIG_MESH_ANY_RANK ? LIGI_RANK_ANY : options->rank,
+                  .worker_count = workers,
+                  .server_count = servers,
+                  .group_size = mesh->group_size,
+                  .coordinator = options->flags & LIG_MESH_HAS_SCHEDULER ? LIGI_COORDINATOR_BY_ROLE
+                                                                         : LIGI_COORDINATOR_FIRST,
+                  .host = options->host,
+                  .address = options->address,
+                  .liveness_ms = (uint32_t)(options->liveness_ns / 1000000),
+                  .exchange = options->exchange,
+                  .exchange_context = options->exchange_context,
+                  .exchange_index = options->rank + (mesh->role == LIG_MESH_WORKER ? servers : 0),
+                  .exchange_count = servers + workers,
+                  .patience = options->patience,
+                  .patience_context = options->patience_context},
+        .timeout_ns = options->timeout_ns,
+        .transport = options->transport,
+        .trusted_fabric = (options->flags & LIG_MESH_TRUSTED_FABRIC) != 0,
+        .any_device = (options->flags & LIG_MESH_ANY_DEVICE) != 0,
+        .listens = mesh->role == LIG_MESH_SERVER};
     LIG_TRY(make_parts(mesh, options));
-    LIG_TRY(ligi_net_open(&mesh->net, &net));
-    LIG_TRY(ligi_net_serve(mesh->net, LIGI_SERVICE_MESH, &ligi_mesh_hooks, mesh));
-    set_lane(mesh, options->rank == LIG_MESH_ANY_RANK ? 0 : options->rank);
-    LIG_TRY(ligi_mesh_listen(mesh, options));
-    LIG_TRY(join_group(mesh, options, most));
-    int64_t left = most - (ligi_now_ns() - began);
-    return ligi_mesh_connect(mesh, left > 0 ? left : 0);
+    LIG_TRY(ligi_session_open(&mesh->session, &session));
+    ligi_net_lock(mesh->session.net); /* hooks read it */
+    mesh->rank = ligi_group_rank(mesh->session.group);
+    ligi_net_unlock(mesh->session.net);
+    return ligi_session_meet(&mesh->session);
 }
 
 lig_status lig_mesh_open(lig_mesh **out, const lig_mesh_options *options)
@@ -280,11 +201,11 @@ lig_status lig_mesh_open(lig_mesh **out, const lig_mesh_options *options)
     mesh->group_size = options->group_size;
     mesh->bell = -1;
     mesh->mode = LIG_MESH_ANY;
-    snprintf(mesh->transport, sizeof mesh->transport, "%s",
-             options->transport ? options->transport : "auto");
+    mesh->rank = options->rank == LIG_MESH_ANY_RANK ? 0 : options->rank;
+    mesh->lane = mesh->rank % mesh->group_size; /* 0 without a rank: groups have one */
+    ligi_mesh_clock_id(mesh->boot_id);
     ligi_trace_recorder_init(&mesh->recorder);
     ligi_stamp_clock_init(&mesh->ticks);
-    pthread_rwlock_init(&mesh->group_lock, NULL);
     lig_status status = open_parts(mesh, options);
     if (status == LIG_OK) {
         *out = mesh;
@@ -298,73 +219,52 @@ lig_status lig_mesh_open(lig_mesh **out, const lig_mesh_options *options)
 
 /* --- closing --- */
 
-/* From here on no call begins, and waiting ones end. A thread that reads `stopped` without the lock
+/* From here on no call begins, and waiting ones end. A thread that reads `closed` without the lock
  * may assume that no tensor is in use any more. */
 static void end_links(lig_mesh *mesh, const char *reason)
 {
-    ligi_net_lock(mesh->net);
-    ligi_mesh_disconnect(mesh, reason);
+    ligi_net_lock(mesh->session.net);
+    ligi_session_disconnect(&mesh->session, reason);
     ligi_trace_recorder_close(&mesh->recorder);
-    if (mesh->group)
-        ligi_group_part(mesh->group, "the mesh has been stopped");
-    __atomic_store_n(&mesh->stopped, 1, __ATOMIC_RELEASE);
-    ligi_net_unlock(mesh->net);
-    ligi_net_wake(mesh->net);
-}
-
-static void end_group(lig_mesh *mesh)
-{
-    ligi_group *group = mesh->group;
-    if (group == NULL)
-        return;
-    ligi_net_lock(mesh->net);
-    ligi_group_watch(group, NULL, NULL);
-    mesh->group = NULL;
-    ligi_net_unlock(mesh->net);
-    ligi_group_close(group, 0);
+    atomic_store_explicit(&mesh->session.closed, 1, memory_order_release);
+    ligi_net_unlock(mesh->session.net);
+    ligi_net_wake(mesh->session.net);
 }
 
 lig_status lig_mesh_linger(lig_mesh *mesh, int64_t timeout_ns)
 {
-    if (*(volatile uint8_t *)mesh->here != 1)
-        return ligi_mesh_check(mesh);
-    if (!__atomic_load_n(&mesh->stopped, __ATOMIC_ACQUIRE))
+    if (!ligi_fork_mark_here(mesh->session.here))
+        return ligi_session_check(&mesh->session);
+    if (!atomic_load_explicit(&mesh->session.closed, memory_order_acquire))
         end_links(mesh, "it has stopped");
-    pthread_rwlock_rdlock(&mesh->group_lock);
-    lig_status status = mesh->group ? ligi_group_linger(mesh->group, timeout_ns) : LIG_OK;
-    pthread_rwlock_unlock(&mesh->group_lock);
-    return status;
+    return ligi_session_linger(&mesh->session, timeout_ns);
 }
 
 lig_status lig_mesh_stop(lig_mesh *mesh, int64_t timeout_ns)
 {
-    LIG_TRY(ligi_mesh_check(mesh));
-    int64_t began = ligi_now_ns();
+    LIG_TRY(ligi_session_check(&mesh->session));
+    int64_t deadline = ligi_time_until(timeout_ns);
     lig_status status = lig_mesh_settle(mesh, timeout_ns);
     if (status == LIG_E_TIMEOUT)
         status = lig_fail(status, "requests were outstanding when the mesh was stopped");
     ligi_failure failure;
     ligi_failure_take(&failure, status);
-    int64_t left = timeout_ns < 0 ? LIG_FOREVER : timeout_ns - (ligi_now_ns() - began);
-    (void)lig_mesh_linger(mesh, timeout_ns >= 0 && left < 0 ? 0 : left);
-    pthread_rwlock_wrlock(&mesh->group_lock); /* barriers have ended with the links */
-    end_group(mesh);
-    pthread_rwlock_unlock(&mesh->group_lock);
-    return failure.status == LIG_OK ? LIG_OK : ligi_failure_publish(&failure);
+    (void)lig_mesh_linger(mesh, ligi_time_left(deadline));
+    ligi_session_leave(&mesh->session);
+    return ligi_failure_publish(&failure);
 }
 
 void lig_mesh_close(lig_mesh *mesh)
 {
     if (mesh == NULL)
         return;
-    int here = mesh->here && *(volatile uint8_t *)mesh->here == 1;
-    if (here && mesh->net) {
+    int here = mesh->session.here == NULL || ligi_fork_mark_here(mesh->session.here);
+    if (here && mesh->session.net) {
         end_links(mesh, "it has left");
-        end_group(mesh);
+        ligi_session_leave(&mesh->session);
     }
-    ligi_net_close(mesh->net);
-    if (here || mesh->net == NULL) { /* in a forked child another thread may have held the lock */
-        pthread_rwlock_destroy(&mesh->group_lock);
+    ligi_session_fini(&mesh->session);
+    if (here) { /* in a forked child another thread may have held the lock */
         ligi_server_requests_fini(&mesh->inbox);
         ligi_worker_requests_fini(&mesh->outbox);
         ligi_trace_recorder_close(&mesh->recorder);
@@ -374,7 +274,5 @@ void lig_mesh_close(lig_mesh *mesh)
     free(mesh->taken);
     free(mesh->parties);
     free(mesh->head);
-    if (mesh->here)
-        munmap(mesh->here, PAGE);
     free(mesh);
 }

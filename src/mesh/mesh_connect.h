@@ -1,14 +1,12 @@
-/* How members of a mesh connect and leave. */
+/* How members of a mesh greet each other, and what happens when one comes or goes. */
 #ifndef LIGI_MESH_CONNECT_H
 #define LIGI_MESH_CONNECT_H
 
 #include "mesh/mesh.h"
 
-lig_status ligi_mesh_listen(lig_mesh *mesh, const lig_mesh_options *options);
-/* After the group is open: checks peers that connected early, connects, waits for all. */
-lig_status ligi_mesh_connect(lig_mesh *mesh, int64_t timeout_ns);
-/* Asks a peer for its clock; the answer also shows that it is alive. */
-void ligi_mesh_ping(ligi_party *party);
-void ligi_mesh_disconnect(lig_mesh *mesh, const char *reason);
+extern const ligi_session_ops ligi_mesh_session; /* the context is the mesh */
+
+/* Identifies the clock of stamps: the boot of the machine, and the time namespace. */
+void ligi_mesh_clock_id(uint8_t id[16]);
 
 #endif

@@ -1,7 +1,5 @@
 #include "mesh/mesh.h"
 
-#include "base/clock.h"
-#include "group/barrier_wait.h"
 #include "group/group_info.h"
 #include "net/link/link.h"
 #include "net/service.h"
@@ -22,62 +20,42 @@ uint32_t lig_mesh_role_of(const lig_mesh *mesh)
     return mesh->role;
 }
 
-/* The group stays valid while this is held; NULL, with CLOSED as the error, if it is gone. */
-static ligi_group *group_hold(lig_mesh *mesh)
-{
-    if (ligi_mesh_check(mesh) != LIG_OK)
-        return NULL;
-    pthread_rwlock_rdlock(&mesh->group_lock);
-    if (mesh->group)
-        return mesh->group;
-    pthread_rwlock_unlock(&mesh->group_lock);
-    lig_fail(LIG_E_CLOSED, "the mesh has been stopped");
-    return NULL;
-}
-
 lig_status lig_mesh_barrier(lig_mesh *mesh, uint32_t with, int64_t timeout_ns)
 {
     if (with == 0 || (with & ~(LIG_MESH_WITH_SERVERS | LIG_MESH_WITH_WORKERS)) != 0)
         return lig_fail(LIG_E_INVALID, "invalid barrier mask: expected servers, workers, or both");
     uint32_t mask = ((with & LIG_MESH_WITH_SERVERS) ? LIGI_SERVERS : 0) |
                     ((with & LIG_MESH_WITH_WORKERS) ? LIGI_WORKERS : 0);
-    ligi_group *group = group_hold(mesh);
-    if (group == NULL)
-        return LIG_E_CLOSED;
-    lig_status status = ligi_group_barrier(group, mask, 0, timeout_ns);
-    pthread_rwlock_unlock(&mesh->group_lock);
-    return status;
+    return ligi_session_barrier(&mesh->session, mask, 0, timeout_ns);
 }
 
 static void describe(lig_mesh *mesh, const ligi_member *from, lig_mesh_member *member)
 {
     static const uint32_t roles[] = {LIG_MESH_SERVER, LIG_MESH_WORKER, LIG_MESH_SCHEDULER};
-    static const uint32_t states[] = {LIG_MESH_AWAITED, LIG_MESH_ALIVE, LIG_MESH_LOST,
-                                      LIG_MESH_STOPPED};
     *member = (lig_mesh_member){.role = roles[from->role],
                                 .rank = from->rank,
-                                .state = states[from->state],
+                                .state = from->state,
                                 .incarnation = from->incarnation};
     snprintf(member->host, sizeof member->host, "%s", from->host);
     uint32_t index = from->rank / mesh->group_size;
     if (member->role == LIG_MESH_SCHEDULER || member->role == mesh->role ||
-        index >= mesh->party_count || mesh->parties[index].rank != from->rank)
+        index >= mesh->party_count || mesh->parties[index].peer.rank != from->rank)
         return;
-    const ligi_party *party = &mesh->parties[index];
-    if (party->link)
-        snprintf(member->transport, sizeof member->transport, "%s", ligi_link_scheme(party->link));
-    if (member->state == LIG_MESH_ALIVE && party->state != LIG_MESH_ALIVE &&
-        party->incarnation == from->incarnation)
-        member->state = party->state; /* the link knows before the group does */
+    const ligi_session_peer *peer = &mesh->parties[index].peer;
+    if (peer->link)
+        snprintf(member->transport, sizeof member->transport, "%s", ligi_link_scheme(peer->link));
+    if (member->state == LIG_MESH_ALIVE && peer->state != LIGI_PRESENT &&
+        peer->incarnation == from->incarnation)
+        member->state = peer->state; /* the link knows before the group does */
 }
 
 lig_status lig_mesh_members(lig_mesh *mesh, lig_mesh_member *members, size_t room, size_t *count)
 {
-    ligi_group *group = group_hold(mesh);
+    ligi_group *group = ligi_session_hold(&mesh->session);
     if (group == NULL)
         return LIG_E_CLOSED;
     ligi_member *found = NULL;
-    ligi_net_lock(mesh->net);
+    ligi_net_lock(mesh->session.net);
     size_t most = ligi_group_member_count(group);
     lig_status status = ligi_calloc(&found, most ? most : 1, sizeof *found, "the members");
     if (status == LIG_OK) {
@@ -85,21 +63,21 @@ lig_status lig_mesh_members(lig_mesh *mesh, lig_mesh_member *members, size_t roo
         for (size_t i = 0; i < *count && i < room && i < most; i++)
             describe(mesh, &found[i], &members[i]);
     }
-    ligi_net_unlock(mesh->net);
-    pthread_rwlock_unlock(&mesh->group_lock);
+    ligi_net_unlock(mesh->session.net);
+    ligi_session_release(&mesh->session);
     free(found);
     return status;
 }
 
 lig_status lig_mesh_empty(lig_mesh *mesh, uint64_t bytes, void **data)
 {
-    LIG_TRY(ligi_mesh_check(mesh));
-    return ligi_net_alloc(mesh->net, bytes, data);
+    LIG_TRY(ligi_session_check(&mesh->session));
+    return ligi_net_alloc(mesh->session.net, bytes, data);
 }
 
 void lig_mesh_free(lig_mesh *mesh, void *data)
 {
-    ligi_net_free(mesh ? mesh->net : NULL, data);
+    ligi_net_free(mesh ? mesh->session.net : NULL, data);
 }
 
 int lig_mesh_fileno(lig_mesh *mesh)
@@ -132,7 +110,7 @@ lig_status lig_mesh_stats_get(lig_mesh *mesh, lig_mesh_stats *stats)
 {
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_net_stats net;
-    ligi_net_stats_get(mesh->net, &net);
+    ligi_net_stats_get(mesh->session.net, &net);
     *stats = mesh->stats;
     stats->bytes_shared += net.lent_bytes;
     stats->in_flight = mesh->outbox.open;
@@ -152,7 +130,7 @@ lig_status lig_mesh_trace_to(lig_mesh *mesh, const char *folder)
     if (folder)
         status = ligi_trace_recorder_open(
             &mesh->recorder, folder,
-            &(ligi_recorded){mesh->role, mesh->rank, ligi_group_id(mesh->group)});
+            &(ligi_recorded){mesh->role, mesh->rank, ligi_group_id(mesh->session.group)});
     else
         ligi_trace_recorder_close(&mesh->recorder);
     ligi_mesh_leave(mesh);

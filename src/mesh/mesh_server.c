@@ -4,6 +4,7 @@
 #include "mesh/receive_buffers.h"
 
 #include "base/clock.h"
+#include "group/session/session_peer.h"
 #include "net/link/link_send.h"
 #include "net/progress.h"
 #include "tensor/memory.h"
@@ -19,11 +20,12 @@ static lig_status read_request(ligi_party *party, const ligi_arrival *arrival, l
     ligi_message message;
     LIG_TRY(ligi_message_decode(arrival->head, arrival->head_bytes, &job->pieces, &message));
     if (message.kind != LIGI_MESSAGE_REQUEST)
-        return lig_fail(LIG_E_CORRUPT, "unexpected server message from worker %u", party->index);
+        return lig_fail(LIG_E_CORRUPT, "unexpected server message from worker %u",
+                        party->peer.index);
     if (message.push_bytes != arrival->payload_bytes)
         return lig_fail(LIG_E_CORRUPT,
                         "protocol error: worker %u announced %llu bytes and sent %llu",
-                        party->index, (unsigned long long)message.push_bytes,
+                        party->peer.index, (unsigned long long)message.push_bytes,
                         (unsigned long long)arrival->payload_bytes);
     job->serial = message.serial;
     job->push_bytes = message.push_bytes;
@@ -42,13 +44,13 @@ static lig_status send_refusal(ligi_party *party, uint64_t serial, lig_status st
     uint8_t head[LIGI_MESSAGE_REFUSAL_BYTES];
     size_t bytes = ligi_message_refusal(serial, status, sentence, head);
     party->mesh->stats.refused++;
-    return ligi_net_send(party->link, &(ligi_send){.head = head, .head_bytes = bytes}, NULL);
+    return ligi_net_send(party->peer.link, &(ligi_send){.head = head, .head_bytes = bytes}, NULL);
 }
 
 static lig_status accept_request(ligi_party *party, const ligi_arrival *arrival, ligi_job *job,
                                  ligi_landing *landing)
 {
-    ligi_queue *queue = &party->mesh->inbox.queues[party->index];
+    ligi_queue *queue = &party->mesh->inbox.queues[party->peer.index];
     uint64_t bytes;
     lig_status status = ligi_mesh_receive_size(queue, job, arrival, &bytes);
     if (status == LIG_OK)
@@ -75,7 +77,8 @@ static lig_status refuse_request(ligi_party *party, const ligi_arrival *arrival)
     ligi_pieces_fini(&pieces);
     LIG_TRY(status);
     if (message.kind != LIGI_MESSAGE_REQUEST)
-        return lig_fail(LIG_E_CORRUPT, "unexpected server message from worker %u", party->index);
+        return lig_fail(LIG_E_CORRUPT, "unexpected server message from worker %u",
+                        party->peer.index);
     return send_refusal(party, message.serial, LIG_E_LIMIT, sentence);
 }
 
@@ -83,7 +86,7 @@ lig_status ligi_server_head(ligi_party *party, const ligi_arrival *arrival, ligi
 {
     ligi_server_requests *inbox = &party->mesh->inbox;
     ligi_job *job;
-    lig_status status = ligi_server_requests_begin(inbox, party->index, &job);
+    lig_status status = ligi_server_requests_begin(inbox, party->peer.index, &job);
     if (status == LIG_E_LIMIT)
         return refuse_request(party, arrival);
     LIG_TRY(status);
@@ -117,7 +120,7 @@ typedef struct await {
 static int is_ready(void *context)
 {
     await *what = context;
-    return ligi_mesh_check(what->mesh) != LIG_OK ||
+    return ligi_session_check(&what->mesh->session) != LIG_OK ||
            ligi_server_requests_ready(&what->mesh->inbox, what->mode);
 }
 
@@ -171,10 +174,10 @@ static lig_status take_batch(lig_mesh *mesh, uint32_t mode, int64_t end_ns,
     for (;;) {
         int64_t left = end_ns < 0 ? LIG_FOREVER : end_ns - ligi_now_ns();
         lig_status waited =
-            ligi_net_await(mesh->net, is_ready, &what, end_ns >= 0 && left < 0 ? 0 : left);
+            ligi_net_await(mesh->session.net, is_ready, &what, end_ns >= 0 && left < 0 ? 0 : left);
         if (waited != LIG_OK && waited != LIG_E_TIMEOUT)
             return waited;
-        LIG_TRY(ligi_mesh_usable(mesh));
+        LIG_TRY(ligi_session_usable(&mesh->session));
         LIG_TRY(hand_out(mesh, mode, arrivals, room, count));
         if (*count > 0)
             return LIG_OK;
@@ -186,7 +189,7 @@ static lig_status take_batch(lig_mesh *mesh, uint32_t mode, int64_t end_ns,
 lig_status lig_mesh_get_batch(lig_mesh *mesh, uint32_t mode, int64_t timeout_ns,
                               lig_mesh_arrival *arrivals, size_t room, size_t *count)
 {
-    LIG_TRY(ligi_mesh_check(mesh));
+    LIG_TRY(ligi_session_check(&mesh->session));
     if (mesh->role != LIG_MESH_SERVER)
         return lig_fail(LIG_E_INVALID,
                         "get_batch is for servers, but this is a worker or scheduler");
@@ -305,7 +308,7 @@ static lig_status send_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *t
                       .iov = job->iov,
                       .count = entries,
                       .token = job};
-    lig_status status = ligi_net_send(party->link, &send, &done);
+    lig_status status = ligi_net_send(party->peer.link, &send, &done);
     if (status == LIG_E_BUSY || status == LIG_E_NOMEM) { /* nothing was taken */
         ligi_block_drop(job->staging);
         job->staging = NULL;
@@ -337,20 +340,20 @@ static lig_status find_job(lig_mesh *mesh, uint64_t handler, ligi_job **job)
         return lig_fail(LIG_E_INVALID, "only servers respond to requests");
     LIG_TRY(ligi_server_requests_find(&mesh->inbox, handler, job));
     ligi_party *party = &mesh->parties[(*job)->worker];
-    if ((*job)->state == LIGI_JOB_TAKEN && party->link)
+    if ((*job)->state == LIGI_JOB_TAKEN && party->peer.link)
         return LIG_OK;
-    int again = (*job)->incarnation != party->incarnation;
+    int again = (*job)->incarnation != party->peer.incarnation;
     ligi_server_requests_end(&mesh->inbox, *job);
-    if (party->state != LIG_MESH_ALIVE)
-        return ligi_party_fail(party);
-    return lig_fail(LIG_E_PEER, "worker %u was lost after it sent the request%s", party->index,
+    if (party->peer.state != LIGI_PRESENT)
+        return ligi_session_peer_fail(&party->peer);
+    return lig_fail(LIG_E_PEER, "worker %u was lost after it sent the request%s", party->peer.index,
                     again ? ", and has rejoined since" : "");
 }
 
 static int is_sent(void *context)
 {
     await *what = context;
-    if (ligi_mesh_check(what->mesh) != LIG_OK)
+    if (ligi_session_check(&what->mesh->session) != LIG_OK)
         return 1;
     if (what->handlers == NULL || what->mesh->answering == 0)
         return what->mesh->answering == 0 && what->mesh->outbox.open == 0;
@@ -382,7 +385,7 @@ static lig_status wait_sent(lig_mesh *mesh, const uint64_t *handlers, size_t cou
                             int64_t timeout_ns)
 {
     await what = {.mesh = mesh, .handlers = handlers, .count = count};
-    lig_status status = ligi_net_wait(mesh->net, is_sent, &what, timeout_ns);
+    lig_status status = ligi_net_wait(mesh->session.net, is_sent, &what, timeout_ns);
     if (status == LIG_E_TIMEOUT)
         return lig_fail(status,
                         "requests or responses are still outstanding: call lig_mesh_settle");
@@ -399,7 +402,7 @@ lig_status lig_mesh_respond(lig_mesh *mesh, uint64_t handler, const lig_tensor *
 
 lig_status lig_mesh_settle(lig_mesh *mesh, int64_t timeout_ns)
 {
-    LIG_TRY(ligi_mesh_check(mesh));
+    LIG_TRY(ligi_session_check(&mesh->session));
     return wait_sent(mesh, NULL, 0, timeout_ns);
 }
 

@@ -3,6 +3,7 @@
 #include "mesh/mesh.h"
 
 #include "base/clock.h"
+#include "group/session/session_peer.h"
 #include "net/link/link_receive.h"
 #include "net/link/link_send.h"
 #include "net/progress.h"
@@ -53,8 +54,8 @@ static lig_status check_request(const lig_mesh *mesh, const lig_mesh_request *re
 static lig_status check_parties(const lig_mesh *mesh)
 {
     for (uint32_t i = 0; i < mesh->party_count; i++)
-        if (mesh->parties[i].state != LIG_MESH_ALIVE)
-            return ligi_party_fail(&mesh->parties[i]);
+        if (mesh->parties[i].peer.state != LIGI_PRESENT)
+            return ligi_session_peer_fail(&mesh->parties[i].peer);
     return LIG_OK;
 }
 
@@ -163,7 +164,7 @@ static void send_share(lig_mesh *mesh, const lig_mesh_request *asked, ligi_reque
     int done = 0;
     share->sending = 1;
     request->busy++;
-    lig_status status = ligi_net_send(mesh->parties[server].link, &send, &done);
+    lig_status status = ligi_net_send(mesh->parties[server].peer.link, &send, &done);
     if (status != LIG_OK)
         ligi_request_fail(request, status, lig_error_text());
     if (status != LIG_OK || done || push_entries == 0) {
@@ -231,7 +232,7 @@ static void give_up(lig_mesh *mesh, ligi_request *request, lig_status status, co
     ligi_request_fail(request, status, sentence);
     for (uint32_t s = 0; s < mesh->server_count; s++) {
         ligi_share *share = &request->shares[s];
-        ligi_link *link = mesh->parties[s].link;
+        ligi_link *link = mesh->parties[s].peer.link;
         if (share->sending && link)
             (void)ligi_net_cancel(link, share);
         if (share->landing == 1) {
@@ -249,16 +250,13 @@ static void give_up(lig_mesh *mesh, ligi_request *request, lig_status status, co
 void ligi_worker_lost(ligi_party *party)
 {
     lig_mesh *mesh = party->mesh;
-    char sentence[LIGI_WHY_BYTES + 64];
-    if (party->state == LIG_MESH_STOPPED)
-        snprintf(sentence, sizeof sentence, "server %u has stopped", party->index);
-    else
-        snprintf(sentence, sizeof sentence, "server %u is lost: %s", party->index, party->why);
+    char sentence[LIGI_SESSION_TEXT_BYTES];
+    ligi_session_peer_text(&party->peer, sentence);
     for (size_t i = 0; i < LIG_MESH_REQUESTS_MAX; i++) {
         ligi_request *request = mesh->outbox.ring[i];
         if (request == NULL)
             continue;
-        ligi_share *share = &request->shares[party->index];
+        ligi_share *share = &request->shares[party->peer.index];
         if (share->landing == LIGI_DIVERTED) { /* net has dropped it with the link */
             share->landing = 0;
             request->diverted--;
@@ -276,7 +274,7 @@ static void answered(ligi_party *party, ligi_share *share)
         return;
     share->open = 0;
     request->open--;
-    request->last = party->index;
+    request->last = party->peer.index;
     mesh->stats.responses++;
     settle(mesh, request);
 }
@@ -287,10 +285,10 @@ static void refused(ligi_party *party, const ligi_message *message)
     char sentence[LIGI_MESSAGE_REFUSAL_BYTES + 32];
     if (request == NULL)
         return;
-    snprintf(sentence, sizeof sentence, "server %u: %.*s", party->index,
+    snprintf(sentence, sizeof sentence, "server %u: %.*s", party->peer.index,
              (int)message->sentence_bytes, message->sentence);
     party->mesh->stats.refused++;
-    request->last = party->index;
+    request->last = party->peer.index;
     give_up(party->mesh, request, message->status, sentence);
 }
 
@@ -304,17 +302,19 @@ lig_status ligi_worker_head(ligi_party *party, const ligi_arrival *arrival, ligi
         return LIG_OK;
     }
     if (message.kind != LIGI_MESSAGE_REPLY)
-        return lig_fail(LIG_E_CORRUPT, "unexpected worker message from server %u", party->index);
+        return lig_fail(LIG_E_CORRUPT, "unexpected worker message from server %u",
+                        party->peer.index);
     ligi_request *request = ligi_worker_requests_open(&mesh->outbox, message.serial);
     if (request == NULL || request->status != LIG_OK)
         return LIG_OK; /* cancelled: the response is discarded */
-    ligi_share *share = &request->shares[party->index];
+    ligi_share *share = &request->shares[party->peer.index];
     if (!share->open || share->landing)
-        return lig_fail(LIG_E_CORRUPT, "protocol error: server %u responded twice", party->index);
+        return lig_fail(LIG_E_CORRUPT, "protocol error: server %u responded twice",
+                        party->peer.index);
     if (arrival->payload_bytes != share->bytes)
         return lig_fail(LIG_E_CORRUPT,
                         "server %u responded with %llu bytes, but %llu were requested",
-                        party->index, (unsigned long long)arrival->payload_bytes,
+                        party->peer.index, (unsigned long long)arrival->payload_bytes,
                         (unsigned long long)share->bytes);
     memcpy(&share->stamps[2], message.stamps, sizeof message.stamps);
     share->landing = 1;
@@ -347,7 +347,7 @@ void ligi_worker_arrived(ligi_party *party, ligi_share *share)
     request->busy--;
     share->stamps[6] = ligi_mesh_stamp(party->mesh);
     if (request->strided_count > 0)
-        unpack(request, party->index);
+        unpack(request, party->peer.index);
     party->mesh->stats.bytes_pulled += share->bytes;
     if (!party->offset.exact) {
         uint64_t moments[4] = {request->stamps[1], share->stamps[2], share->stamps[5],
@@ -380,7 +380,7 @@ static int has_ended(void *context)
 {
     const await *what = context;
     return what->request->state == LIGI_REQUEST_ENDED || what->request->serial != what->serial ||
-           what->mesh->stopped || what->mesh->ended.status != LIG_OK;
+           what->mesh->session.closed || what->mesh->session.broken;
 }
 
 static lig_status late(lig_mesh *mesh, const ligi_request *request)
@@ -443,10 +443,10 @@ static lig_status await_end(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns
                             ligi_request **request)
 {
     await what = {mesh, *request, (*request)->serial};
-    lig_status waited = ligi_net_await(mesh->net, has_ended, &what, timeout_ns);
+    lig_status waited = ligi_net_await(mesh->session.net, has_ended, &what, timeout_ns);
     if (waited != LIG_OK && waited != LIG_E_TIMEOUT)
         return waited;
-    LIG_TRY(ligi_mesh_usable(mesh));
+    LIG_TRY(ligi_session_usable(&mesh->session));
     if ((*request)->serial == what.serial)
         return LIG_OK;
     return ligi_worker_requests_find(&mesh->outbox, handler, request);
@@ -468,9 +468,9 @@ lig_status lig_mesh_wait(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns)
 int lig_mesh_done(lig_mesh *mesh, uint64_t handler)
 {
     ligi_request *request;
-    if (ligi_mesh_check(mesh) != LIG_OK)
+    if (ligi_session_check(&mesh->session) != LIG_OK)
         return 1;
-    (void)ligi_net_poll(mesh->net);
+    (void)ligi_net_poll(mesh->session.net);
     if (ligi_mesh_enter(mesh) != LIG_OK)
         return 1;
     int done = ligi_worker_requests_find(&mesh->outbox, handler, &request) != LIG_OK ||
@@ -487,7 +487,7 @@ lig_status lig_mesh_cancel(lig_mesh *mesh, uint64_t handler)
     if (status == LIG_OK && request->state == LIGI_REQUEST_OPEN)
         give_up(mesh, request, LIG_E_CLOSED, "the request was cancelled");
     ligi_mesh_leave(mesh);
-    ligi_net_wake(mesh->net);
+    ligi_net_wake(mesh->session.net);
     return status;
 }
 

@@ -49,10 +49,10 @@ static void send_wild(lig_mesh *mesh, uint64_t *state, int reply)
                       .iov = &iov,
                       .count = iov.iov_len > 0};
     int done = 0;
-    ligi_net_lock(mesh->net);
-    if (mesh->parties[0].link)
-        (void)ligi_net_send(mesh->parties[0].link, &send, &done);
-    ligi_net_unlock(mesh->net);
+    ligi_net_lock(mesh->session.net);
+    if (mesh->parties[0].peer.link)
+        (void)ligi_net_send(mesh->parties[0].peer.link, &send, &done);
+    ligi_net_unlock(mesh->session.net);
 }
 
 static void answer(lig_mesh *server, const lig_mesh_arrival *arrival)
@@ -133,7 +133,7 @@ static void test_hostile_greetings(void **unused)
     lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
     uint8_t card[LIGI_CARD_BYTES_MAX], hello[64] = "LIGMESH\1";
     size_t card_bytes = sizeof card;
-    assert_ok(ligi_net_card(server->net, NULL, card, &card_bytes));
+    assert_ok(ligi_net_card(server->session.net, NULL, card, &card_bytes));
     uint64_t state = 4711;
     for (int i = 0; i < 50; i++) {
         ligi_connect connect = {.card = card,
@@ -146,9 +146,9 @@ static void test_hostile_greetings(void **unused)
         ligi_link *link;
         for (int b = 8; b < 56; b++)
             hello[b] = next_random(&state) % 4 ? 0 : (uint8_t)next_random(&state) % 3;
-        ligi_net_lock(worker->net);
-        assert_ok(ligi_net_connect(worker->net, &connect, &link));
-        ligi_net_unlock(worker->net);
+        ligi_net_lock(worker->session.net);
+        assert_ok(ligi_net_connect(worker->session.net, &connect, &link));
+        ligi_net_unlock(worker->session.net);
     }
     uint64_t handler;
     size_t count;

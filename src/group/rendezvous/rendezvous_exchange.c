@@ -59,7 +59,8 @@ static lig_status exchange(ligi_group *group, const ligi_group_options *options,
         mine.status = (uint32_t)status;
     }
     /* A failed process takes part too: the others wait for it. */
-    LIG_TRY(options->exchange(options->exchange_context, &mine, sizeof mine, all));
+    LIG_TRY(options->exchange(options->exchange_context, &mine, sizeof mine, all,
+                              options->exchange_count));
     if (all[0].magic != CARD_MAGIC)
         return lig_fail(LIG_E_CORRUPT,
                         "the exchange function did not return the data of process 0");

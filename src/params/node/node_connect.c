@@ -201,22 +201,11 @@ static const ligi_net_hooks hooks = {.met = on_met,
 
 /* --- opening --- */
 
-typedef struct thunk {
-    const lig_params_options *options;
-} thunk;
-
-static lig_status exchange(void *context, const void *mine, size_t bytes, void *all)
-{
-    const lig_params_options *options = ((const thunk *)context)->options;
-    return options->exchange(options->exchange_context, mine, bytes, all, options->node_count);
-}
-
 static lig_status join_group(lig_params *node, const lig_params_options *options,
                              int64_t timeout_ns)
 {
     char address[LIGI_GROUP_URI_BYTES];
     LIG_TRY(ligi_group_uri(options->address ? options->address : "", address));
-    thunk call = {options};
     ligi_group_options group = {
         .role = node->role == LIG_PARAMS_NODE ? LIGI_SERVER : LIGI_SCHEDULER,
         .rank = node->role == LIG_PARAMS_SCHEDULER ? 0
@@ -229,8 +218,8 @@ static lig_status join_group(lig_params *node, const lig_params_options *options
         .address = options->address ? address : NULL,
         .timeout_ns = timeout_ns,
         .liveness_ms = (uint32_t)(options->liveness_ns / 1000000),
-        .exchange = options->exchange ? exchange : NULL,
-        .exchange_context = &call,
+        .exchange = options->exchange,
+        .exchange_context = options->exchange_context,
         .exchange_index = options->rank,
         .exchange_count = node->node_count,
         .patience = options->patience,
