@@ -6,17 +6,19 @@ import sys
 import time
 
 _WIDTH = 28
+_LINE_MAX = 100
 _PATIENCE_S = 0.5  # what ends sooner needs no bar
 _BREATH_S = 0.05  # between two drawings
 
 
 def bytes_text(count: float) -> str:
-    """1536 -> "1.5 KiB"."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
+    """1536 -> "1.5 KiB", as the program `ligament` writes it."""
+    units = ["PiB", "TiB", "GiB", "MiB", "KiB"]
+    if count < 1023.95:
+        return f"{count:.0f} B"
+    while (count := count / 1024) >= 1023.95 and len(units) > 1:
+        units.pop()
+    return f"{count:.1f} {units[-1]}"
 
 
 def wanted(progress: bool | None) -> bool:
@@ -30,7 +32,8 @@ def wanted(progress: bool | None) -> bool:
 
 
 class Bar:
-    """A line that fills: `label [#####.....] 52% 1.1 GiB/s`."""
+    """A line that fills: `label [#####.....] 52% 1.1 GiB/s` of bytes (`update`), or
+    `label [#####.....] 13/25 note` of turns (`step`)."""
 
     def __init__(
         self, label: str, total: int, enabled: bool = True, patience_s: float = _PATIENCE_S
@@ -39,21 +42,30 @@ class Bar:
         self.enabled, self.patience_s = enabled, patience_s
         self.started, self.shown = time.monotonic(), False
         self.drawn = float("-inf")
+        self.done = self.width = 0
 
     def update(self, done: int) -> None:
-        """Says that `done` bytes are through."""
+        """`done` bytes are complete."""
+        rate = bytes_text(done / max(time.monotonic() - self.started, 1e-9))
+        self._draw(done, f"{min(done / self.total, 1.0):4.0%} {rate}/s")
+
+    def step(self, note: str = "") -> None:
+        """One more turn is complete."""
+        self._draw(self.done + 1, f"{self.done + 1}/{self.total} {note}")
+
+    def _draw(self, done: int, text: str) -> None:
+        self.done = done
         now = time.monotonic()
-        elapsed = now - self.started
-        if not self.enabled or (not self.shown and elapsed < self.patience_s):
+        if not self.enabled or (not self.shown and now - self.started < self.patience_s):
             return
         if now - self.drawn < _BREATH_S and done < self.total:
             return
         self.shown, self.drawn = True, now
-        share = min(done / self.total, 1.0)
-        filled = round(share * _WIDTH)
-        line = f"\r{self.label} [{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%}"
-        sys.stderr.write(f"{line} {bytes_text(done / max(elapsed, 1e-9))}/s ")
+        filled = round(min(done / self.total, 1.0) * _WIDTH)
+        line = f"{self.label} [{'#' * filled}{'.' * (_WIDTH - filled)}] {text}"[:_LINE_MAX]
+        sys.stderr.write(f"\r{line:{self.width}}")
         sys.stderr.flush()
+        self.width = len(line)
 
     def close(self) -> None:
         """Ends the line."""

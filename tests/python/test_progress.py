@@ -65,9 +65,20 @@ def test_the_line(capsys: pytest.CaptureFixture[str]) -> None:
     with Bar("x", 10, enabled=False, patience_s=0) as bar:
         bar.update(5)
     assert capsys.readouterr().err == ""
-    assert [bytes_text(n) for n in (5, 1536, 3 << 20, 1 << 41)] == [
+    assert [bytes_text(n) for n in (5, 1536, 3 << 20, (1 << 30) - 1, 1 << 41, 1 << 61)] == [
         "5 B",
         "1.5 KiB",
         "3.0 MiB",
+        "1.0 GiB",
         "2.0 TiB",
+        "2048.0 PiB",
     ]
+
+
+def test_turns(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar("x", 2, patience_s=0) as bar:
+        bar.step("a long note")
+        bar.step("end")
+    first, second = capsys.readouterr().err.removeprefix("\r").removesuffix("\n").split("\r")
+    assert first.endswith("] 1/2 a long note")
+    assert second.rstrip().endswith("] 2/2 end") and len(second) == len(first)

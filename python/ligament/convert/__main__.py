@@ -10,9 +10,8 @@ import sys
 
 from ..errors import Error
 from ..plural import count
+from ..progress import bytes_text
 from . import Converted, convert, kind_of, program
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -61,13 +60,6 @@ def _is_for_program(words: list[str], into_folder: bool) -> bool:
     return between or files or folders
 
 
-def _size(bytes_: int) -> str:
-    value, unit = float(bytes_), 0
-    while value >= 1023.95 and unit + 1 < len(_UNITS):
-        value, unit = value / 1024, unit + 1
-    return f"{value:.{1 if unit else 0}f} {_UNITS[unit]}"
-
-
 def _tell(done: list[Converted], as_json: bool) -> None:
     rows = []
     for one in done:
@@ -82,7 +74,7 @@ def _tell(done: list[Converted], as_json: bool) -> None:
             }
         )
         if not as_json:
-            size = _size(one.bytes)
+            size = bytes_text(one.bytes)
             print(f"{one.source} -> {one.target}  {count(one.tensors, 'tensor')}, {size}")
     if as_json:
         print(json.dumps(rows, indent=2))

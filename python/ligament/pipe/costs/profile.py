@@ -24,13 +24,13 @@ import torch
 from ligament.errors import InvalidError
 from ligament.pipe.costs import estimate
 from ligament.pipe.costs.block_costs import Figures
-from ligament.pipe.costs.progress_bar import Bar
 from ligament.pipe.costs.timing import Piece, Times, Window, passes
 from ligament.pipe.generate import codegen, stage_modules
 from ligament.pipe.generate.layout import Layout, StageLayout
 from ligament.pipe.graph.capture import OpaqueCall, Restored
 from ligament.pipe.graph.ir import Meta, Op, Program, replace_refs
 from ligament.pipe.graph.trace import Trace
+from ligament.progress import Bar, wanted
 
 FORMAT = "ligament pipe profile 1"
 WINDOW_BYTES = 256 << 20  # weights and values: more than caches hold
@@ -180,7 +180,7 @@ class _Bench:
         turns = len(windows) * passes(self.iterations)
         before = len(self.known)
         try:
-            with Restored(self.program.model), Bar(turns, "profile", progress) as bar:
+            with Restored(self.program.model), Bar("profile", turns, wanted(progress), 0.0) as bar:
                 self._begin()
                 for window in windows:
                     self._through(window, bar)
