@@ -199,19 +199,33 @@ static lig_status print_backends(void)
     return status;
 }
 
+/* What the transport is and, if so, why it cannot be used; returns 1 if it can. */
+static int describe_transport(const char *name, char *text, size_t text_bytes)
+{
+    char reason[512];
+    int usable = lig_transport_check(name) == LIG_OK;
+    snprintf(reason, sizeof reason, "%s", usable ? "" : lig_error_text());
+    const char *help = lig_transport_help(name);
+    if (usable || help[0] == '\0')
+        snprintf(text, text_bytes, "%s", usable ? help : reason);
+    else
+        snprintf(text, text_bytes, "%s (not usable: %s)", help, reason);
+    return usable;
+}
+
 static void put_transports(cli_json_writer *writer)
 {
     lig_transport_option option;
+    char about[1024];
     const char *name;
 
     cli_json_open(writer, "transports", '[');
     for (size_t i = 0; (name = lig_transport_name(i)) != NULL; i++) {
-        lig_status status = lig_transport_check(name);
+        int usable = describe_transport(name, about, sizeof about);
         cli_json_open(writer, NULL, '{');
         cli_json_put_text(writer, "name", name);
-        cli_json_put_bool(writer, "usable", status == LIG_OK);
-        cli_json_put_text(writer, "about",
-                          status == LIG_OK ? lig_transport_help(name) : lig_error_text());
+        cli_json_put_bool(writer, "usable", usable);
+        cli_json_put_text(writer, "about", about);
         cli_json_open(writer, "options", '[');
         for (size_t at = 0; lig_transport_option_get(name, at, &option); at++) {
             cli_json_open(writer, NULL, '{');
@@ -229,10 +243,10 @@ static void put_transports(cli_json_writer *writer)
 
 static lig_status add_transport(cli_table *table, const char *name)
 {
-    const char *about =
-        lig_transport_check(name) == LIG_OK ? lig_transport_help(name) : lig_error_text();
     lig_transport_option option;
+    char about[1024];
 
+    describe_transport(name, about, sizeof about);
     LIG_TRY(cli_table_add(table, (const char *[]){name, "", "", "", about}));
     for (size_t at = 0; lig_transport_option_get(name, at, &option); at++)
         LIG_TRY(cli_table_add(

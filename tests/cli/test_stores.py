@@ -154,6 +154,13 @@ def test_info(ligament, store):
     assert "TRANSPORT" in text
 
 
+def test_info_marks_what_is_experimental(ligament):
+    """UCX has not run on RDMA hardware, whether it is usable here or not."""
+    about = {t["name"]: t["about"] for t in ligament.json("info")["transports"]}
+    assert [name for name, text in about.items() if "experimental" in text] == ["ucx"]
+    assert about["ucx"].startswith("experimental, not yet run on RDMA hardware")
+
+
 def test_read_only_folder(ligament, store, tmp_path):
     if os.geteuid() == 0:
         pytest.skip("root writes everywhere")

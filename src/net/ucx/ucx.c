@@ -373,7 +373,8 @@ const ligi_transport_ops lig_transport_entry = {
     .abi = LIGI_TRANSPORT_ABI,
     .size = sizeof(ligi_transport_ops),
     .scheme = "ucx",
-    .help = "RDMA, CUDA and several rails through UCX; not encrypted",
+    .help = "experimental, not yet run on RDMA hardware: RDMA, CUDA and several rails through UCX; "
+            "not encrypted",
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .near = "ucx://127.0.0.1:0",
