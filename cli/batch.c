@@ -40,7 +40,7 @@ uint64_t cli_batch_bytes(const cli_batch *batch)
     return bytes;
 }
 
-static lig_status map_open(cli_batch *batch, const char *path, int fd)
+lig_status cli_batch_map_fd(cli_batch *batch, const char *path, int fd)
 {
     struct stat info;
     if (fstat(fd, &info) != 0)
@@ -64,7 +64,7 @@ lig_status cli_batch_map(cli_batch *batch, const char *path)
                                                              * writer opens it */
     if (fd < 0)
         return cli_fail_path(path, "open");
-    lig_status status = map_open(batch, path, fd);
+    lig_status status = cli_batch_map_fd(batch, path, fd);
     close(fd);
     return status;
 }
@@ -129,10 +129,10 @@ static lig_status parse_file(cli_batch *batch, const cli_place *place)
     const char *path = place->uri;
     if (place->kind == CLI_SHARDED)
         return cli_sharded_read(batch, path);
+    if (place->kind == CLI_NPZ)
+        return cli_npz_read(batch, place);
     LIG_TRY(cli_batch_map(batch, path));
-    return place->kind == CLI_NPZ
-               ? cli_npz_parse(batch, path, batch->map, batch->map_bytes)
-               : cli_safetensors_parse(batch, path, batch->map, batch->map_bytes);
+    return cli_safetensors_parse(batch, path, batch->map, batch->map_bytes);
 }
 
 /* Of a model that is a directory. */

@@ -45,6 +45,8 @@ uint64_t cli_batch_bytes(const cli_batch *batch);
 
 /* Maps `path` read-only into the batch. */
 lig_status cli_batch_map(cli_batch *batch, const char *path);
+/* Likewise an open file; `path` is used in error messages. */
+lig_status cli_batch_map_fd(cli_batch *batch, const char *path, int fd);
 /* A NUL-terminated copy of `bytes` bytes that lives as long as the batch. */
 lig_status cli_batch_text(cli_batch *batch, const void *text, size_t bytes, char **out);
 
@@ -67,7 +69,8 @@ lig_status cli_batch_from_store(cli_batch *batch, lig_store *store, const char *
 lig_status cli_batch_from_file(cli_batch *batch, const cli_place *place);
 lig_status cli_safetensors_parse(cli_batch *batch, const char *path, const void *data,
                                  size_t bytes);
-lig_status cli_npz_parse(cli_batch *batch, const char *path, const void *data, size_t bytes);
+/* Through Python (python.h); np.savez and np.savez_compressed, no pickled objects. */
+lig_status cli_npz_read(cli_batch *batch, const cli_place *place);
 /* The directory of an index, or the index file. */
 lig_status cli_sharded_read(cli_batch *batch, const char *path);
 
@@ -78,14 +81,13 @@ lig_status cli_sharded_read(cli_batch *batch, const char *path);
 typedef struct cli_outfile {
     char *path, *folder, *temporary; /* temporary is NULL while the file has no name */
     int fd;
-    uint64_t at;  /* bytes written so far */
-    cli_bar *bar; /* advanced by every byte written; may be NULL */
+    int is_socket; /* of a reader, whose end is LIG_E_PEER; such an outfile is never committed */
+    uint64_t at;   /* bytes written so far */
+    cli_bar *bar;  /* advanced by every byte written; may be NULL */
 } cli_outfile;
 
 lig_status cli_outfile_open(cli_outfile *out, const char *path);
 lig_status cli_outfile_put(cli_outfile *out, const void *data, uint64_t bytes);
-/* Overwrites bytes that were written before. */
-lig_status cli_outfile_mend(cli_outfile *out, uint64_t offset, const void *data, size_t bytes);
 /* Both end the outfile. With `replace` 0, LIG_E_EXISTS if the name is taken. */
 lig_status cli_outfile_commit(cli_outfile *out, int replace);
 void cli_outfile_abort(cli_outfile *out);
@@ -107,26 +109,5 @@ lig_status cli_folder_write(const cli_batch *batch, const char *folder, uint64_t
                             int replace, cli_bar *bar);
 /* The elements of one tensor in row-major order. */
 lig_status cli_put_tensor(cli_outfile *out, const lig_tensor *tensor);
-
-/* --- .npy headers
- * --------------------------------------------------------------------------------- */
-
-typedef struct cli_npy {
-    uint32_t dtype, ndim;
-    int fortran;                     /* the first index varies fastest */
-    int64_t shape[2 * LIG_NDIM_MAX]; /* the second half holds strides */
-    size_t header_bytes;             /* offset of the elements */
-    uint64_t bytes;                  /* of the elements */
-} cli_npy;
-
-/* `name` is used in error messages. Checks everything, including that the elements fill the entry
- * exactly. */
-lig_status cli_npy_parse(cli_npy *npy, const char *name, const uint8_t *data, uint64_t bytes);
-/* Fills `header` and its length, a multiple of 64. LIG_E_UNSUPPORTED for a dtype that NumPy does
- * not have. */
-#define CLI_NPY_HEADER_BYTES_MAX 1024
-lig_status cli_npy_format(const lig_tensor *tensor, char *header, size_t *header_bytes);
-
-uint32_t cli_crc32(uint32_t crc, const void *data, size_t bytes);
 
 #endif

@@ -108,7 +108,8 @@ typedef struct cli_place {
     char *uri;  /* the part before the first '#'; for files, the path */
     char *name; /* the part after it, verbatim; NULL without a '#' */
     cli_place_kind kind;
-    int in_folder; /* the uri is the only file of the directory that was named */
+    int in_folder;  /* the uri is the only file of the directory that was named */
+    uint64_t limit; /* bytes that a compressed file may claim; 0 for the default */
 } cli_place;
 
 /* A text without '#' that ends in .safetensors or .npz and is not a directory is a file; a

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# The program reads and writes some formats through Python.
+os.environ.setdefault("LIGAMENT_PYTHON", sys.executable)
 # Tests run side by side; one that takes every core makes the others wait.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

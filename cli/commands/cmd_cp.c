@@ -201,10 +201,11 @@ static lig_status put_batch(copying *self, cli_batch *batch, const char *from, c
     return status;
 }
 
-static lig_status copy_file(copying *self, const cli_place *place)
+static lig_status copy_file(copying *self, cli_place *place)
 {
     cli_batch batch;
     char *stem;
+    LIG_TRY(cli_number(self->call, "limit", 1, UINT64_MAX, &place->limit));
     LIG_TRY(cli_batch_from_file(&batch, place));
     lig_status status = file_stem(place, &stem);
     if (status == LIG_OK) {
@@ -489,7 +490,8 @@ static const cli_flag flags[] = {
     {"strip", 0, "PREFIX", "remove a prefix from the tensor names that have it"},
     {"rename", 'r', "OLD=NEW", "rename a tensor, or a prefix before '.' or '/'; may be repeated"},
     {"like", 0, "FILE", "a .keras file with the architecture, for writing .keras"},
-    {"limit", 0, "BYTES", "memory that the tensors of a .pt, .keras or .h5 file may claim"},
+    {"limit", 0, "BYTES",
+     "memory that the tensors of a compressed .npz, .pt, .keras or .h5 file may claim"},
     {"dcp", 0, NULL, "write a directory of torch.distributed.checkpoint"},
     {NULL, 0, NULL, NULL},
 };
@@ -507,8 +509,9 @@ const cli_command cli_cmd_cp = {
         "directory. Tags are stored as __metadata__ in .safetensors and restored from it; .npz\n"
         "holds tensors only. config.json, tokenizer and similar files of a directory are kept in\n"
         "the store and written by --folder and --shard. A file appears complete or not at all.\n"
-        "Formats: .safetensors, .npz; through Python (python -m ligament.convert, the same\n"
-        "command): .pt, .pth, .bin, .ckpt, .keras, .h5, directories of\n"
+        "Formats: .safetensors; through Python: .npz, and (by python -m ligament.convert, the "
+        "same\n"
+        "command) .pt, .pth, .bin, .ckpt, .keras, .h5, directories of\n"
         "torch.distributed.checkpoint.",
     .flags = flags,
     .word_min = 2,

@@ -1,216 +1,145 @@
-/* Reads an .npz: a zip of .npy entries. The central directory is authoritative; local headers are
- * used only to find where the bytes begin. Every value is checked against the file's size before
- * use. */
+/* Reads and writes .npz through `python -m ligament.convert.npz`, so that zipfile and NumPy are the
+ * only parsers of these files. Python says where the arrays lie and this program maps them; in the
+ * other direction it receives tensors through a socket. */
 #include "batch.h"
+#include "python.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#include "formats/npz.h"
+#define MODULE "ligament.convert.npz"
 
-typedef struct archive {
-    cli_batch *batch;
-    const char *path;
-    const uint8_t *data;
-    uint64_t bytes;
-    uint64_t directory, directory_bytes, entry_count;
-    uint64_t claimed; /* sum over the entries so far */
-} archive;
-
-typedef struct entry {
-    const uint8_t *name;
-    const uint8_t *extra;
-    uint64_t packed_bytes, bytes, offset;
-    uint32_t crc;
-    uint16_t flags, method, name_bytes, extra_bytes;
-} entry;
-
-static uint64_t little(const uint8_t *at, int bytes)
+static lig_status take_shape(const cli_json_value *entry, lig_tensor *tensor, int64_t **next)
 {
-    uint64_t value = 0;
-    for (int i = bytes - 1; i >= 0; i--)
-        value = value << 8 | at[i];
-    return value;
-}
-
-static lig_status corrupt(const archive *self, const char *what)
-{
-    return lig_fail(LIG_E_CORRUPT, "'%s' is not a valid .npz file: %s", self->path, what);
-}
-
-/* Returns 1 if [offset, offset + bytes) is inside the file. */
-static int inside(const archive *self, uint64_t offset, uint64_t bytes)
-{
-    return offset <= self->bytes && bytes <= self->bytes - offset;
-}
-
-static lig_status take_zip64_end(archive *self, uint64_t end)
-{
-    if (end < ZIP64_LOCATOR_BYTES ||
-        little(self->data + end - ZIP64_LOCATOR_BYTES, 4) != ZIP64_LOCATOR)
-        return LIG_OK; /* without a zip64 record, fields of all ones are plain large values */
-    uint64_t at = little(self->data + end - ZIP64_LOCATOR_BYTES + 8, 8);
-    if (!inside(self, at, ZIP64_END_BYTES) || little(self->data + at, 4) != ZIP64_END)
-        return corrupt(self, "invalid zip64 end of central directory");
-    self->entry_count = little(self->data + at + 32, 8);
-    self->directory_bytes = little(self->data + at + 40, 8);
-    self->directory = little(self->data + at + 48, 8);
-    return LIG_OK;
-}
-
-static lig_status take_end(archive *self)
-{
-    uint64_t least = self->bytes > ZIP_END_BYTES + 65535 ? self->bytes - ZIP_END_BYTES - 65535 : 0;
-    uint64_t at = self->bytes - (self->bytes < ZIP_END_BYTES ? self->bytes : ZIP_END_BYTES);
-    if (self->bytes < ZIP_END_BYTES)
-        return corrupt(self, "too short");
-    while (little(self->data + at, 4) != ZIP_END ||
-           little(self->data + at + 20, 2) != self->bytes - at - ZIP_END_BYTES) {
-        if (at == least)
-            return corrupt(self, "no end of central directory record");
-        at--;
+    const cli_json_value *shape = cli_json_member(entry, "shape"), *at;
+    int64_t *sizes = *next, stride = 1;
+    if (shape == NULL || shape->count > LIG_NDIM_MAX)
+        return lig_fail(LIG_E_LIMIT, "array '%.200s' has more than %d dimensions", tensor->name,
+                        LIG_NDIM_MAX);
+    tensor->shape = sizes;
+    tensor->bytes = lig_dtype_bytes(tensor->dtype);
+    for (at = cli_json_first(shape); at != NULL; at = cli_json_next(shape, at)) {
+        int64_t *size = &sizes[tensor->ndim++];
+        LIG_TRY(cli_json_to_i64(at, "a dimension", size));
+        if (*size < 0 || __builtin_mul_overflow(tensor->bytes, (uint64_t)*size, &tensor->bytes))
+            return lig_fail(LIG_E_CORRUPT, "array '%.200s': invalid shape", tensor->name);
     }
-    self->entry_count = little(self->data + at + 10, 2);
-    self->directory_bytes = little(self->data + at + 12, 4);
-    self->directory = little(self->data + at + 16, 4);
-    LIG_TRY(take_zip64_end(self, at));
-    if (!inside(self, self->directory, self->directory_bytes))
-        return corrupt(self, "central directory outside the file");
-    if (self->entry_count > self->directory_bytes / ZIP_ENTRY_BYTES)
-        return corrupt(self, "central directory is truncated");
-    return LIG_OK;
-}
-
-/* Sizes that do not fit in 32 bits are in the extra field, in this order, only those that are all
- * ones. */
-static lig_status take_zip64_extra(const archive *self, entry *item)
-{
-    const uint8_t *at = item->extra, *end = at + item->extra_bytes;
-    uint64_t *const fields[] = {&item->bytes, &item->packed_bytes, &item->offset};
-    while (end - at >= 4) {
-        uint64_t kind = little(at, 2), bytes = little(at + 2, 2);
-        at += 4;
-        if (bytes > (uint64_t)(end - at))
-            return corrupt(self, "extra field too short");
-        const uint8_t *next = at + bytes;
-        for (int i = 0; kind == 1 && i < 3; i++) {
-            if (*fields[i] != UINT32_MAX)
-                continue;
-            if (next - at < 8)
-                return corrupt(self, "extra field too short");
-            *fields[i] = little(at, 8);
-            at += 8;
-        }
-        at = next;
+    *next += 2 * tensor->ndim;
+    const cli_json_value *fortran = cli_json_member(entry, "fortran");
+    if (fortran == NULL || fortran->kind != CLI_JSON_TRUE || tensor->bytes == 0)
+        return LIG_OK;
+    tensor->strides = sizes + tensor->ndim;
+    for (uint32_t d = 0; d < tensor->ndim; d++) {
+        sizes[tensor->ndim + d] = stride;
+        stride *= sizes[d];
     }
     return LIG_OK;
 }
 
-static lig_status take_entry(const archive *self, uint64_t *at, entry *item)
+/* Arrays that were compressed lie in the batch's only part. */
+static lig_status take_tensor(cli_batch *batch, const cli_json_value *entry, int64_t **next)
 {
-    const uint8_t *data = self->data + *at;
-    uint64_t room = self->directory + self->directory_bytes - *at;
-    if (room < ZIP_ENTRY_BYTES || little(data, 4) != ZIP_ENTRY)
-        return corrupt(self, "invalid central directory");
-    item->flags = (uint16_t)little(data + 8, 2);
-    item->method = (uint16_t)little(data + 10, 2);
-    item->crc = (uint32_t)little(data + 16, 4);
-    item->packed_bytes = little(data + 20, 4);
-    item->bytes = little(data + 24, 4);
-    item->name_bytes = (uint16_t)little(data + 28, 2);
-    item->extra_bytes = (uint16_t)little(data + 30, 2);
-    item->offset = little(data + 42, 4);
-    item->name = data + ZIP_ENTRY_BYTES;
-    item->extra = item->name + item->name_bytes;
-    uint64_t whole =
-        ZIP_ENTRY_BYTES + (uint64_t)item->name_bytes + item->extra_bytes + little(data + 32, 2);
-    if (whole > room)
-        return corrupt(self, "invalid central directory");
-    *at += whole;
-    return take_zip64_extra(self, item);
-}
-
-/* The name without ".npy". */
-static lig_status take_name(const archive *self, const entry *item, char **name)
-{
-    size_t bytes = item->name_bytes;
-    if (memchr(item->name, '\0', bytes) != NULL)
-        return corrupt(self, "NUL in an entry name");
-    if (bytes <= 4 || memcmp(item->name + bytes - 4, ".npy", 4) != 0)
-        return lig_fail(LIG_E_UNSUPPORTED, "'%s' contains '%.*s', which is not a .npy array",
-                        self->path, (int)(bytes < 200 ? bytes : 200), (const char *)item->name);
-    return cli_batch_text(self->batch, item->name, bytes - 4, name);
-}
-
-static lig_status find_bytes(const archive *self, const entry *item, const char *name,
-                             const uint8_t **begin)
-{
-    if (item->flags & 1)
-        return lig_fail(LIG_E_UNSUPPORTED, "'%s': '%.200s' is encrypted", self->path, name);
-    if (item->method != 0)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "'%s': '%.200s' is compressed: use np.savez instead of np.savez_compressed",
-                        self->path, name);
-    if (!inside(self, item->offset, ZIP_LOCAL_BYTES) ||
-        little(self->data + item->offset, 4) != ZIP_LOCAL)
-        return corrupt(self, "no local header at the offset of an entry");
-    const uint8_t *local = self->data + item->offset;
-    uint64_t start = item->offset + ZIP_LOCAL_BYTES + little(local + 26, 2) + little(local + 28, 2);
-    if (item->packed_bytes != item->bytes || !inside(self, start, item->bytes))
-        return corrupt(self, "entry outside the file");
-    if (cli_crc32(0, self->data + start, item->bytes) != item->crc)
-        return lig_fail(LIG_E_CORRUPT, "'%s': checksum mismatch in '%.200s'", self->path, name);
-    *begin = self->data + start;
+    lig_tensor *tensor = &batch->tensors[batch->count];
+    const cli_json_value *unpacked = cli_json_member(entry, "unpacked");
+    const cli_batch *from =
+        unpacked != NULL && unpacked->kind == CLI_JSON_TRUE ? &batch->parts[0] : batch;
+    const char *dtype;
+    uint64_t offset;
+    LIG_TRY(cli_json_to_text(cli_json_member(entry, "name"), "name", &tensor->name));
+    LIG_TRY(cli_json_to_text(cli_json_member(entry, "dtype"), "dtype", &dtype));
+    LIG_TRY(cli_json_to_u64(cli_json_member(entry, "offset"), "offset", &offset));
+    tensor->dtype = (uint16_t)lig_dtype_parse(dtype);
+    LIG_TRY(take_shape(entry, tensor, next));
+    if (offset > from->map_bytes || tensor->bytes > from->map_bytes - offset)
+        return lig_fail(LIG_E_CORRUPT, "array '%.200s': data outside the file", tensor->name);
+    tensor->data = tensor->bytes > 0 ? (char *)from->map + offset : NULL;
+    batch->count++;
     return LIG_OK;
 }
 
-/* Shape, followed by strides if the array is in Fortran order. */
-static void take_layout(lig_tensor *tensor, const cli_npy *npy, int64_t *shape)
+static lig_status take_tensors(cli_batch *batch)
 {
-    int64_t stride = 1;
-    tensor->shape = shape;
-    for (uint32_t d = 0; d < npy->ndim; d++) {
-        shape[d] = npy->shape[d];
-        shape[npy->ndim + d] = stride;
-        stride *= npy->shape[d] > 0 ? npy->shape[d] : 1;
+    const cli_json_value *root = cli_json_root(batch->json), *at;
+    const cli_json_value *list = cli_json_member(root, "tensors");
+    if (list == NULL || list->kind != CLI_JSON_ARRAY)
+        return lig_fail(LIG_E_INTERNAL, "invalid answer from " MODULE);
+    LIG_TRY(cli_alloc(&batch->tensors, list->count, sizeof *batch->tensors));
+    /* A dimension is a value; its stride takes as much again. */
+    LIG_TRY(cli_alloc(&batch->shapes, 2 * (size_t)list->span, sizeof *batch->shapes));
+    int64_t *next = batch->shapes;
+    for (at = cli_json_first(list); at != NULL; at = cli_json_next(list, at))
+        LIG_TRY(take_tensor(batch, at, &next));
+    return LIG_OK;
+}
+
+static lig_status read_through(cli_batch *batch, const cli_place *place, int unpacked)
+{
+    char limit[24];
+    const char *const words[] = {"read", place->uri, limit};
+    cli_python python;
+    snprintf(limit, sizeof limit, "%" PRIu64, place->limit);
+    LIG_TRY(cli_python_start(&python, MODULE, words, 3, unpacked));
+    LIG_TRY(cli_python_finish(&python, batch));
+    LIG_TRY(cli_alloc(&batch->parts, 1, sizeof *batch->parts));
+    batch->part_count = 1;
+    if (lseek(unpacked, 0, SEEK_END) > 0)
+        LIG_TRY(cli_batch_map_fd(&batch->parts[0], place->uri, unpacked));
+    return take_tensors(batch);
+}
+
+lig_status cli_npz_read(cli_batch *batch, const cli_place *place)
+{
+    LIG_TRY(cli_batch_map(batch, place->uri));
+    int unpacked = memfd_create("npz", MFD_CLOEXEC);
+    if (unpacked < 0)
+        return cli_fail_path(place->uri, "unpack");
+    lig_status status = read_through(batch, place, unpacked);
+    close(unpacked);
+    return status;
+}
+
+/* One line of JSON, then the elements of the tensors in its order. */
+static lig_status send_batch(const cli_batch *batch, cli_outfile *stream)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (memory == NULL)
+        return lig_fail(LIG_E_NOMEM, "out of memory for a header");
+    cli_json_writer writer = {.file = memory, .compact = 1};
+    cli_json_open(&writer, NULL, '[');
+    for (size_t i = 0; i < batch->count; i++) {
+        cli_json_open(&writer, NULL, '{');
+        cli_put_tensor_json(&writer, &batch->tensors[i]);
+        cli_json_close(&writer, '}');
     }
-    if (npy->fortran && npy->ndim > 1 && npy->bytes > 0)
-        tensor->strides = shape + npy->ndim;
+    cli_json_close(&writer, ']');
+    putc('\n', memory);
+    int failed = ferror(memory);
+    failed |= fclose(memory);
+    lig_status status = failed ? lig_fail(LIG_E_NOMEM, "out of memory for a header")
+                               : cli_outfile_put(stream, text, bytes);
+    free(text);
+    for (size_t i = 0; status == LIG_OK && i < batch->count; i++)
+        status = cli_put_tensor(stream, &batch->tensors[i]);
+    return status;
 }
 
-static lig_status take_array(const archive *self, const entry *item)
+lig_status cli_npz_write(const cli_batch *batch, cli_outfile *out)
 {
-    lig_tensor *tensor = &self->batch->tensors[self->batch->count];
-    const uint8_t *begin;
-    cli_npy npy;
-    char *name, *numbers;
-    LIG_TRY(take_name(self, item, &name));
-    LIG_TRY(find_bytes(self, item, name, &begin));
-    LIG_TRY(cli_npy_parse(&npy, name, begin, item->bytes));
-    *tensor = (lig_tensor){.name = name, .bytes = npy.bytes, .ndim = npy.ndim};
-    tensor->dtype = (uint16_t)npy.dtype;
-    tensor->data = (void *)(uintptr_t)(begin + npy.header_bytes);
-    LIG_TRY(cli_batch_text(self->batch, npy.shape, npy.ndim * 2 * sizeof(int64_t), &numbers));
-    take_layout(tensor, &npy, (int64_t *)(void *)numbers);
-    self->batch->count++;
-    return LIG_OK;
-}
-
-lig_status cli_npz_parse(cli_batch *batch, const char *path, const void *data, size_t bytes)
-{
-    archive self = {.batch = batch, .path = path, .data = data, .bytes = bytes};
-    LIG_TRY(take_end(&self));
-    LIG_TRY(cli_alloc(&batch->tensors, self.entry_count, sizeof *batch->tensors));
-    uint64_t at = self.directory;
-    for (uint64_t i = 0; i < self.entry_count; i++) {
-        entry item;
-        LIG_TRY(take_entry(&self, &at, &item));
-        /* Overlapping entries would turn a small file into terabytes. Compressed ones are rejected
-         * elsewhere. */
-        if (item.method == 0 && item.bytes > bytes - self.claimed)
-            return corrupt(&self, "total size of the entries exceeds the file");
-        self.claimed += item.method == 0 ? item.bytes : 0;
-        LIG_TRY(take_array(&self, &item));
+    const char *const words[] = {"write", out->path};
+    cli_batch answer = {0};
+    cli_python python;
+    LIG_TRY(cli_python_start(&python, MODULE, words, 2, out->fd));
+    cli_outfile stream = {.fd = python.fd, .path = out->path, .is_socket = 1, .bar = out->bar};
+    lig_status status = send_batch(batch, &stream);
+    if (status != LIG_OK && status != LIG_E_PEER) {
+        cli_python_stop(&python);
+        return status;
     }
-    return LIG_OK;
+    status = cli_python_finish(&python, &answer); /* says why it has ended early, if it has */
+    cli_batch_fini(&answer);
+    return status;
 }

@@ -8,6 +8,7 @@
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static const uint64_t piece_bytes = UINT64_C(4) << 20;
@@ -61,9 +62,12 @@ static lig_status write_all(const cli_outfile *out, const void *data, uint64_t b
 {
     const char *at = data;
     while (bytes > 0) {
-        ssize_t wrote = pwrite(out->fd, at, bytes, (off_t)offset);
+        ssize_t wrote = out->is_socket ? send(out->fd, at, bytes, MSG_NOSIGNAL)
+                                       : pwrite(out->fd, at, bytes, (off_t)offset);
         if (wrote < 0 && errno == EINTR)
             continue;
+        if (wrote < 0 && out->is_socket && (errno == EPIPE || errno == ECONNRESET))
+            return lig_fail(LIG_E_PEER, "cannot write '%s': the reader has ended", out->path);
         if (wrote < 0)
             return cli_fail_path(out->path, "write");
         at += wrote;
@@ -84,11 +88,6 @@ lig_status cli_outfile_put(cli_outfile *out, const void *data, uint64_t bytes)
             cli_bar_add(out->bar, piece);
     }
     return LIG_OK;
-}
-
-lig_status cli_outfile_mend(cli_outfile *out, uint64_t offset, const void *data, size_t bytes)
-{
-    return write_all(out, data, bytes, offset);
 }
 
 /* Links a nameless file under a temporary name next to its final one: a link cannot replace a file,

@@ -9,6 +9,7 @@ import subprocess
 
 import numpy
 import pytest
+import safetensors.numpy
 
 COMMANDS = """info ls show find diff tree watch cp rm alias tag metric rename check compact
 partition launch trace plugin-test""".split()
@@ -61,9 +62,9 @@ def test_version(ligament, root):
     assert ligament("--version") == f"ligament {'.'.join(numbers)}\n"
 
 
-def make(folder, name="a.npz", **arrays):
+def make(folder, name="a.safetensors", **arrays):
     arrays = arrays or {"x": numpy.arange(3)}
-    numpy.savez(folder / name, **arrays)
+    safetensors.numpy.save_file(arrays, folder / name)
     return name
 
 
@@ -79,15 +80,18 @@ def make(folder, name="a.npz", **arrays):
         (["rm", "absent#x"], "absent"),
         (["check", "store#x"], "whole stores"),
         (["compact", "absent"], "absent"),
-        (["ls", "a.npz"], "a store is required"),
-        (["cp", "absent.npz", "store"], "cannot open 'absent.npz': No such file"),
-        (["cp", "a.npz", "no/such/b.npz"], "cannot write 'no/such/b.npz': No such file"),
-        (["cp", "a.npz", "store#x"], "x"),
+        (["ls", "a.safetensors"], "a store is required"),
+        (["cp", "absent.safetensors", "store"], "cannot open 'absent.safetensors': No such file"),
+        (
+            ["cp", "a.safetensors", "no/such/b.safetensors"],
+            "cannot write 'no/such/b.safetensors': No such file",
+        ),
+        (["cp", "a.safetensors", "store#x"], "x"),
     ],
 )
 def test_failures(ligament, tmp_path, words, sentence):
     make(tmp_path)
-    ligament("cp", "a.npz", "store#x")
+    ligament("cp", "a.safetensors", "store#x")
     before = sorted(os.listdir(tmp_path))
     assert sentence in ligament.fails(*words)
     assert sorted(os.listdir(tmp_path)) == before
@@ -100,8 +104,8 @@ def test_failures(ligament, tmp_path, words, sentence):
         (["ls", "store", "--limit", "x"], "expected an integer"),
         (["ls", "store", "--limit", "0"], "expected an integer"),
         (["ls", "store", "--tag", "x"], "NAME=VALUE"),
-        (["cp", "a.npz", "store#y", "--metric", "m=x"], "is not a number"),
-        (["cp", "a.npz", "folder", "--shard", "x"], "a size"),
+        (["cp", "a.safetensors", "store#y", "--metric", "m=x"], "is not a number"),
+        (["cp", "a.safetensors", "folder", "--shard", "x"], "a size"),
         (["watch", "store", "--since", "-1"], "expected an integer"),
         (["watch", "store", "--timeout", "x"], "expected seconds"),
         (["watch", "store", "--timeout", "nan"], "expected seconds"),
@@ -112,7 +116,7 @@ def test_failures(ligament, tmp_path, words, sentence):
 )
 def test_wrong_values_are_wrong_usage(ligament, tmp_path, words, sentence):
     make(tmp_path)
-    ligament("cp", "a.npz", "store#x")
+    ligament("cp", "a.safetensors", "store#x")
     before = sorted(os.listdir(tmp_path))
     assert sentence in ligament.fails(*words, status=2)
     assert sorted(os.listdir(tmp_path)) == before
@@ -129,20 +133,20 @@ def test_places(ligament, tmp_path):
     make(tmp_path)
     (tmp_path / "odd ?dir").mkdir()
     (tmp_path / "folder.npz").mkdir()
-    ligament("cp", "a.npz", "odd ?dir#model#with hash")
+    ligament("cp", "a.safetensors", "odd ?dir#model#with hash")
     assert ligament.json("ls", "odd ?dir")["models"][0]["name"] == "model#with hash"
     assert ligament.json("ls", "./odd ?dir?cache=0")["models"][0]["name"] == "model#with hash"
-    ligament("cp", "a.npz", "folder.npz")  # an existing folder is a store whatever its name
+    ligament("cp", "a.safetensors", "folder.npz")  # an existing folder is a store whatever its name
     assert ligament.json("ls", f"file://{tmp_path}/folder.npz")["models"][0]["name"] == "a"
     assert ligament.json("ls", "folder.npz?mode=r")["models"][0]["name"] == "a"
     assert "mode" in ligament.fails("ls", "folder.npz?mode=q")
-    ligament("cp", "--", "a.npz", "odd ?dir")
+    ligament("cp", "--", "a.safetensors", "odd ?dir")
 
 
 def test_literal_name_before_pattern(ligament, tmp_path):
     make(tmp_path)
     for name in ("a[1]", "a1", "a*"):
-        ligament("cp", "a.npz", f"store#{name}")
+        ligament("cp", "a.safetensors", f"store#{name}")
     names = lambda *words: [m["name"] for m in ligament.json("show", *words)]  # noqa: E731
     assert names("store#a[1]") == ["a[1]"]
     assert names("store#a*") == ["a*"]
@@ -151,12 +155,12 @@ def test_literal_name_before_pattern(ligament, tmp_path):
 
 def test_read_commands_write_nothing(ligament, tmp_path):
     make(tmp_path)
-    ligament("cp", "a.npz", "store#x")
+    ligament("cp", "a.safetensors", "store#x")
     look = lambda: sorted((p.name, p.stat().st_mtime_ns) for p in (tmp_path / "store").rglob("*"))  # noqa: E731
     before = look()
     for words in (["ls", "store"], ["show", "store#x"], ["check", "store"], ["info", "store"]):
         ligament(*words)
-    ligament("cp", "store#x", "b.npz")
+    ligament("cp", "store#x", "b.safetensors")
     assert look() == before
 
 
@@ -192,7 +196,7 @@ def on_terminal(ligament, *words, columns=70) -> str:
 def test_terminal(ligament, tmp_path):
     name = "experiment/" + "n" * 200
     make(tmp_path)
-    ligament("cp", "a.npz", f"store#{name}", "--metric", "val_acc=0.5")
+    ligament("cp", "a.safetensors", f"store#{name}", "--metric", "val_acc=0.5")
     assert name in ligament("ls", "store")
     assert "\033" not in ligament("ls", "store")
     text = on_terminal(ligament, "ls", "store")
@@ -205,7 +209,7 @@ def test_terminal(ligament, tmp_path):
 def test_names_cannot_steer_a_terminal(ligament, tmp_path):
     evil = "a\033[2Jb\nc\u202ed"
     make(tmp_path, **{"t\033]0;x\007": numpy.arange(2)})
-    ligament("cp", "a.npz", f"store#{evil}")
+    ligament("cp", "a.safetensors", f"store#{evil}")
     for text in (
         ligament("ls", "store"),
         ligament("show", f"store#{evil}"),
@@ -220,7 +224,7 @@ def test_names_cannot_steer_a_terminal(ligament, tmp_path):
 
 def test_closed_output(ligament, tmp_path):
     make(tmp_path)
-    ligament("cp", "a.npz", "store#x")
+    ligament("cp", "a.safetensors", "store#x")
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [str(ligament.path), "ls", "store"],
@@ -236,10 +240,10 @@ def test_closed_output(ligament, tmp_path):
 def test_json_everywhere(ligament, tmp_path):
     make(tmp_path)
     for words in (
-        ["cp", "a.npz", "store#x"],
+        ["cp", "a.safetensors", "store#x"],
         ["info", "store"],
         ["ls", "store"],
-        ["show", "store#x", "a.npz"],
+        ["show", "store#x", "a.safetensors"],
         ["check", "store"],
         ["compact", "store"],
         ["rm", "store#x", "--dry-run"],

@@ -92,11 +92,13 @@ def test_shards_that_are_cut_or_no_files(ligament, tmp_path):
 def test_a_folder_is_replaced_whole_or_not_at_all(ligament, tmp_path):
     old = {f"w{i}": numpy.full(1000, 1, "f4") for i in range(4)}
     new = {f"w{i}": numpy.full(1000, 2, "f4") for i in range(3)}
-    numpy.savez(tmp_path / "old.npz", **old)
-    numpy.savez(tmp_path / "new.npz", **new, w3=numpy.full(100000, 2, "f4"))
-    numpy.savez(tmp_path / "fit.npz", **new)
+    safetensors.numpy.save_file(old, tmp_path / "old.safetensors")
+    safetensors.numpy.save_file(
+        {**new, "w3": numpy.full(100000, 2, "f4")}, tmp_path / "new.safetensors"
+    )
+    safetensors.numpy.save_file(new, tmp_path / "fit.safetensors")
     for name in ("old", "new", "fit"):
-        ligament("cp", f"{name}.npz", f"store#{name}")
+        ligament("cp", f"{name}.safetensors", f"store#{name}")
     ligament("cp", "store#old", "out", "--shard", "4000")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
 
@@ -121,8 +123,8 @@ def test_a_folder_is_replaced_whole_or_not_at_all(ligament, tmp_path):
     "name", ["out.pt", "out.pth", "model.keras", "a.weights.h5", "pytorch.bin"]
 )
 def test_formats_that_need_python(ligament, tmp_path, name):
-    numpy.savez(tmp_path / "a.npz", x=numpy.arange(2))
-    ligament("cp", "a.npz", "store#m")
+    safetensors.numpy.save_file({"x": numpy.arange(2)}, tmp_path / "a.safetensors")
+    ligament("cp", "a.safetensors", "store#m")
     none = {"VIRTUAL_ENV": "", "LIGAMENT_PYTHON": ""}
     said = ligament.fails("cp", "store#m", name, env=none)
     assert "needs Python" in said and "LIGAMENT_PYTHON" in said
@@ -136,8 +138,8 @@ def test_formats_that_need_python(ligament, tmp_path, name):
 
 
 def test_a_store_may_be_called_so(ligament, tmp_path):
-    numpy.savez(tmp_path / "a.npz", x=numpy.arange(2))
-    ligament("cp", "a.npz", f"file://{tmp_path}/odd.pt#m")
+    safetensors.numpy.save_file({"x": numpy.arange(2)}, tmp_path / "a.safetensors")
+    ligament("cp", "a.safetensors", f"file://{tmp_path}/odd.pt#m")
     assert names(ligament, "odd.pt") == ["m"]
     (tmp_path / "dcp").mkdir()
     (tmp_path / "dcp/.metadata").write_bytes(b"x")
@@ -146,20 +148,20 @@ def test_a_store_may_be_called_so(ligament, tmp_path):
 
 
 def test_json_is_whole_or_not_there(ligament, tmp_path):
-    numpy.savez(tmp_path / "a.npz", x=numpy.arange(2))
-    ligament("cp", "a.npz", "store#m")
-    for words in (["store#none"], ["store#m", "store#none"], ["store#m", "absent.npz"]):
+    safetensors.numpy.save_file({"x": numpy.arange(2)}, tmp_path / "a.safetensors")
+    ligament("cp", "a.safetensors", "store#m")
+    for words in (["store#none"], ["store#m", "store#none"], ["store#m", "absent.safetensors"]):
         done = ligament.run("show", *words, "--json")
         assert (done.returncode, done.stdout) == (1, "")
     assert len(ligament.json("show", "store#m", "store#m")) == 2
 
 
 def test_which_model_diff_compares_with(ligament, tmp_path):
-    numpy.savez(tmp_path / "a.npz", x=numpy.arange(2))
+    safetensors.numpy.save_file({"x": numpy.arange(2)}, tmp_path / "a.safetensors")
     for place in ("one#m", "one#x#y", "two#m"):
-        ligament("cp", "a.npz", place)
-    for other in ("two#m", "two", "a.npz", "x#y", "one#m"):
+        ligament("cp", "a.safetensors", place)
+    for other in ("two#m", "two", "a.safetensors", "x#y", "one#m"):
         ligament("diff", "one#m", other)
     said = ligament.fails("diff", "one#m", "three", status=2)
     assert "'three' is neither a model of 'one'" in said
-    assert "STORE#NAME" in ligament.fails("diff", "one", "a.npz", status=2)
+    assert "STORE#NAME" in ligament.fails("diff", "one", "a.safetensors", status=2)

@@ -10,6 +10,7 @@ import signal
 
 import numpy
 import pytest
+import safetensors.numpy
 
 
 @pytest.fixture
@@ -17,10 +18,10 @@ def store(ligament, tmp_path):
     """Three models with metrics and tags in the store 'store'."""
     for step, accuracy in ((1, 0.25), (2, 0.75), (3, 0.5)):
         arrays = {"kernel": numpy.full((100, 100 * step), step, "f4"), "bias": numpy.zeros(3)}
-        numpy.savez(tmp_path / "a.npz", **arrays)
+        safetensors.numpy.save_file(arrays, tmp_path / "a.safetensors")
         words = ["-m", f"acc={accuracy}", "-t", f"parity={'even' if step % 2 == 0 else 'odd'}"]
-        ligament("cp", "a.npz", f"store#run/{step}", *words)
-    os.remove(tmp_path / "a.npz")
+        ligament("cp", "a.safetensors", f"store#run/{step}", *words)
+    os.remove(tmp_path / "a.safetensors")
     return "store"
 
 
@@ -66,8 +67,8 @@ def test_show(ligament, store):
     assert re.search(r"^bias    float64  \[3\] +24 B$", text, re.M)
     shown = ligament.json("show", f"{store}#run/*")
     assert [m["name"] for m in shown] == ["run/1", "run/2", "run/3"]
-    kernel = shown[0]["tensors"][0]
-    assert kernel["name"] == "kernel" and kernel["tied"] is None
+    kernel = next(t for t in shown[0]["tensors"] if t["name"] == "kernel")
+    assert kernel["tied"] is None
     assert kernel["owner"] == shown[0]["id"]
 
 
@@ -112,8 +113,8 @@ def test_check_finds_a_flipped_bit(ligament, store, tmp_path):
     assert done.returncode == 1
     assert "kernel" in done.stdout and "problem" in done.stderr
     model = max(ligament.json("ls", store)["models"], key=lambda m: m["bytes"])["name"]
-    assert "kernel" in ligament.fails("cp", f"{store}#{model}", "out.npz")
-    assert not (tmp_path / "out.npz").exists()
+    assert "kernel" in ligament.fails("cp", f"{store}#{model}", "out.safetensors")
+    assert not (tmp_path / "out.safetensors").exists()
 
 
 def test_compact(ligament, store, tmp_path):
@@ -197,8 +198,8 @@ def test_runs_and_their_latest_checkpoint(ligament, tmp_path):
         ("d/step-000000000001", 10),
     ]
     for name, value in names_and_values:
-        numpy.savez(tmp_path / "a.npz", w=numpy.full(4, value))
-        ligament("cp", "a.npz", f"store#{name}")
+        safetensors.numpy.save_file({"w": numpy.full(4, value)}, tmp_path / "a.safetensors")
+        ligament("cp", "a.safetensors", f"store#{name}")
     found = ligament.json("ls", "store", "--runs")["runs"]
     assert [(r["run"], r["checkpoints"], r["step"], r["latest"]) for r in found] == [
         ("a", 1, 7, "a/step-000000000007"),
@@ -216,8 +217,8 @@ def test_runs_and_their_latest_checkpoint(ligament, tmp_path):
     for name, model in wanted.items():
         assert ligament.json("show", f"store#{name}")[0]["name"] == model
         assert names(ligament, f"store#{name}") == [model]
-    ligament("cp", "store#b/c/latest", "out.npz")
-    assert (numpy.load(tmp_path / "out.npz")["w"] == 5).all()
+    ligament("cp", "store#b/c/latest", "out.safetensors")
+    assert (safetensors.numpy.load_file(tmp_path / "out.safetensors")["w"] == 5).all()
     done = ligament.run("diff", "store#latest", "b/c/latest", "--json")
     assert (done.returncode, json.loads(done.stdout)["changed"]) == (1, ["w"])
     assert "removed b/c/step-1000000000000" in ligament("rm", "store#b/c/latest")
@@ -233,9 +234,9 @@ def limit_files():
 
 
 def test_a_limit_of_file_sizes_is_an_error(ligament, tmp_path):
-    numpy.savez(tmp_path / "large.npz", w=numpy.arange(1 << 19))
-    numpy.savez(tmp_path / "small.npz", w=numpy.arange(1 << 9))
-    said = ligament.fails("cp", "large.npz", "limited#large", preexec_fn=limit_files)
+    safetensors.numpy.save_file({"w": numpy.arange(1 << 19)}, tmp_path / "large.safetensors")
+    safetensors.numpy.save_file({"w": numpy.arange(1 << 9)}, tmp_path / "small.safetensors")
+    said = ligament.fails("cp", "large.safetensors", "limited#large", preexec_fn=limit_files)
     assert "File too large" in said
-    ligament("cp", "small.npz", "limited#small")
+    ligament("cp", "small.safetensors", "limited#small")
     assert names(ligament, "limited") == ["small"]

@@ -8,13 +8,14 @@ import subprocess
 
 import numpy
 import pytest
+import safetensors.numpy
 
 
 @pytest.fixture
 def store(ligament, tmp_path):
     """One model in the store 'store', whose volume keeps events."""
-    numpy.savez(tmp_path / "a.npz", x=numpy.arange(3))
-    ligament("cp", "a.npz", "store#first")
+    safetensors.numpy.save_file({"x": numpy.arange(3)}, tmp_path / "a.safetensors")
+    ligament("cp", "a.safetensors", "store#first")
     done = ligament.run("watch", "store", "--timeout", "0")
     if "keeps no events" in done.stderr:
         pytest.skip(done.stderr)
@@ -28,8 +29,8 @@ def events(ligament, *words) -> list[dict]:
 
 
 def test_past_events(ligament, store):
-    ligament("cp", "a.npz", f"{store}#second\033[2J")
-    ligament("cp", "-f", "a.npz", f"{store}#first")
+    ligament("cp", "a.safetensors", f"{store}#second\033[2J")
+    ligament("cp", "-f", "a.safetensors", f"{store}#first")
     ligament("rm", f"{store}#first")
     told = events(ligament, store, "--since", "0")
     assert [(e["kind"], e["name"], e["other"]) for e in told] == [
@@ -67,7 +68,7 @@ def watching(ligament, *words, **options) -> subprocess.Popen:
 def test_follows_until_a_signal(ligament, store, number):
     with watching(ligament, store, "--since", "0") as process:
         assert process.stdout.readline().endswith("first\n")
-        ligament("cp", "a.npz", f"{store}#second")
+        ligament("cp", "a.safetensors", f"{store}#second")
         assert process.stdout.readline().endswith("second\n")
         process.send_signal(number)
         assert process.communicate(timeout=60) == ("", "")

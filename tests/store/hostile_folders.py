@@ -167,7 +167,7 @@ OPERATIONS: dict[str, Callable[[str], None]] = {
     "weights": weighs,
     "ls": command("ls", "{uri}"),
     "check": command("check", "{uri}"),
-    "cp": command("cp", "{uri}#b", "out.npz"),
+    "cp": command("cp", "{uri}#b", "out.safetensors"),
 }
 
 

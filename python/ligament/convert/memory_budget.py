@@ -26,9 +26,9 @@ class Budget:
         """LimitError when that many bytes more are too many."""
         if count > self.left:
             raise LimitError(
-                f"{what} of '{self.source}' claims {count} bytes; {self.left} are left of "
-                f"{self.limit} that a file of {self.size} bytes may claim in all (raise the limit "
-                "if you trust the file)"
+                f"{what} of '{self.source}' claims {count} bytes, but only {self.left} are left of "
+                f"the {self.limit} bytes that a file of {self.size} bytes may claim (use --limit "
+                "to allow more if you trust the file)"
             )
 
     def take(self, count: int, what: str) -> None:
