@@ -20,6 +20,8 @@ typedef struct dedup {
     size_t count;
     ligi_hash_job *jobs;
     size_t job_count, job_capacity;
+    ligi_hash_ask *asks; /* in place of jobs, when the source knows the hashes */
+    size_t ask_count, ask_capacity;
     uint8_t *buffer;
 } dedup;
 
@@ -39,10 +41,23 @@ static lig_status hash_parts(dedup *self, size_t index, uint64_t start, uint64_t
     return LIG_OK;
 }
 
+static lig_status ask_range(dedup *self, size_t index, uint64_t start, uint64_t end)
+{
+    uint64_t first = start / LIG_BLOCK_BYTES;
+    LIG_TRY(ligi_grow(&self->asks, &self->ask_capacity, self->ask_count + 1, sizeof *self->asks,
+                      "checksums"));
+    self->asks[self->ask_count++] =
+        (ligi_hash_ask){index, first, ligi_manifest_block_count(end) - first,
+                        self->plan->hashes + self->plan->slots[index].first_hash + first};
+    return LIG_OK;
+}
+
 static lig_status hash_range(dedup *self, size_t index, uint64_t start, uint64_t end)
 {
     const lig_tensor *tensor = &self->plan->tensors[index];
     uint64_t *hashes = self->plan->hashes + self->plan->slots[index].first_hash;
+    if (self->source->hash)
+        return ask_range(self, index, start, end);
     if (!ligi_source_flat(self->source, tensor))
         return hash_parts(self, index, start, end);
     for (uint64_t at = start; at < end; at += JOB_BYTES) {
@@ -55,10 +70,12 @@ static lig_status hash_range(dedup *self, size_t index, uint64_t start, uint64_t
     return LIG_OK;
 }
 
-static void run_jobs(dedup *self)
+static lig_status run_jobs(dedup *self)
 {
+    size_t asks = self->ask_count;
     ligi_hash_jobs(self->store->secret, self->jobs, self->job_count);
-    self->job_count = 0;
+    self->job_count = self->ask_count = 0;
+    return asks ? self->source->hash(self->source->context, self->asks, asks) : LIG_OK;
 }
 
 /* Most of what is small and has no parent is passed over here, for the price of a comparison. */
@@ -98,8 +115,7 @@ static lig_status hash_firsts(dedup *self)
         LIG_TRY(hash_range(self, self->wanted[i], 0,
                            bytes < LIG_BLOCK_BYTES ? bytes : LIG_BLOCK_BYTES));
     }
-    run_jobs(self);
-    return LIG_OK;
+    return run_jobs(self);
 }
 
 static lig_status choose_begins(dedup *self)
@@ -126,8 +142,7 @@ static lig_status hash_rest(dedup *self)
         if (bytes > LIG_BLOCK_BYTES)
             LIG_TRY(hash_range(self, self->wanted[i], LIG_BLOCK_BYTES, bytes));
     }
-    run_jobs(self);
-    return LIG_OK;
+    return run_jobs(self);
 }
 
 static lig_status place_found(dedup *self)
@@ -171,6 +186,7 @@ lig_status ligi_dedup(lig_store *store, ligi_plan *plan, const ligi_source *sour
     ligi_stamps_note(&store->stamps, LIGI_STAMP_LOOKUP, begin);
     free(self.wanted);
     free(self.jobs);
+    free(self.asks);
     free(self.buffer);
     return status;
 }

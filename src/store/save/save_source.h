@@ -4,6 +4,13 @@
 
 #include "store/save/save_plan.h"
 
+/* Hashes of blocks [first, first + count) of a tensor, to be filled. */
+typedef struct ligi_hash_ask {
+    size_t index;
+    uint64_t first, count;
+    uint64_t *hashes;
+} ligi_hash_ask;
+
 /* Where the bytes come from and who is told. All members may be NULL. */
 typedef struct ligi_source {
     /* Waits until tensor `index` may be read, and may set its data and strides; also asked before
@@ -11,6 +18,10 @@ typedef struct ligi_source {
     lig_status (*wait)(void *context, size_t index);
     /* Fills bytes [offset, offset + bytes) of a tensor; default: from its memory. */
     lig_status (*fill)(void *context, size_t index, uint64_t offset, uint64_t bytes, void *out);
+    /* Fills block hashes without bringing the bytes here: a tensor that is stored already is never
+     * transferred. Default: the bytes are hashed. What is written is hashed as it is written, so
+     * that a wrong answer damages only the model that is being saved. */
+    lig_status (*hash)(void *context, const ligi_hash_ask *asks, size_t count);
     /* The tensor's memory is not needed any more. */
     void (*done)(void *context, size_t index);
     /* Set where the save runs on a thread of the library: asked while it waits for other processes,
