@@ -3,6 +3,7 @@
 #define LIGI_HANDLE_H
 
 #include "store/format/record.h"
+#include "store/remote.h"
 #include "store/time_stamps.h"
 
 #include <ligament/store.h>
@@ -38,6 +39,7 @@ struct lig_store {
     int64_t commit_ns;        /* how long a commit waits for others */
     atomic_int holders;       /* its user, and the refs, which outlive lig_store_close */
     ligi_volume *volume;
+    const ligi_remote_ops *remote; /* NULL: the catalog is read and written here */
     char *uri;
     char mode;      /* 'r', 'w' or 'a' */
     int by_footers; /* the catalog is made of the packs' footers, in memory */

@@ -40,6 +40,8 @@ static lig_status sum_up(lig_store *store, lig_store_stats *stats)
 lig_status lig_store_stat(lig_store *store, lig_store_stats *stats)
 {
     LIG_TRY(ligi_store_usable(store));
+    if (store->remote)
+        return store->remote->stat(store, stats);
     lig_status status = LIG_E_BUSY;
     for (int i = 0; i < LIGI_VIEW_TRIES && status == LIG_E_BUSY; i++)
         status = sum_up(store, stats);

@@ -76,6 +76,8 @@ lig_status lig_store_time_stamps(lig_store *store, const char *name, int64_t **o
     int what = 0;
     LIG_TRY(ligi_store_usable(store));
     LIG_TRY(find_name(name, &what));
+    if (store->remote)
+        return store->remote->time_stamps(store, name, out, count);
     int64_t *stamps = NULL;
     pthread_mutex_lock(&store->stamps.lock);
     const ligi_stamp_ring *ring = &store->stamps.rings[what];
@@ -103,6 +105,8 @@ lig_status lig_store_clear_time_stamps(lig_store *store, const char *name)
     LIG_TRY(ligi_store_usable(store));
     if (name)
         LIG_TRY(find_name(name, &what));
+    if (store->remote)
+        LIG_TRY(store->remote->clear_time_stamps(store, name));
     pthread_mutex_lock(&store->stamps.lock);
     for (int i = 0; i < LIGI_STAMP_COUNT; i++)
         if (what < 0 || what == i)

@@ -253,6 +253,51 @@ static lig_status make_match(const search *from, const hit *found, int64_t lease
     return LIG_OK;
 }
 
+static lig_status copy_tensors(match *self, const ligi_match_parts *parts)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < parts->tensor_count; i++)
+        bytes += strlen(parts->tensors[i].name) + 1;
+    LIG_TRY(ligi_calloc(&self->tensors, parts->tensor_count, sizeof *self->tensors, "a match"));
+    LIG_TRY(ligi_alloc(&self->names, bytes, "a match"));
+    char *at = self->names;
+    for (size_t i = 0; i < parts->tensor_count; i++) {
+        self->tensors[i] = (lig_matched_tensor){at, parts->tensors[i].stored};
+        at = stpcpy(at, parts->tensors[i].name) + 1;
+    }
+    return LIG_OK;
+}
+
+lig_status ligi_match_make(const ligi_match_parts *parts, lig_match **out)
+{
+    match *self = NULL;
+    lig_status status = ligi_calloc(&self, 1, sizeof *self, "a match");
+    if (status != LIG_OK) {
+        lig_ref_release(parts->ref);
+        return status;
+    }
+    self->ref = parts->ref;
+    status = copy_tensors(self, parts);
+    if (status == LIG_OK)
+        status = ligi_calloc(&self->layers, parts->layer_count, sizeof *self->layers, "a match");
+    if (status != LIG_OK) {
+        match_free(self);
+        return status;
+    }
+    if (parts->layer_count)
+        memcpy(self->layers, parts->layers, parts->layer_count * sizeof *self->layers);
+    self->shown = (lig_match){.model = lig_ref_model(self->ref),
+                              .layer_count = parts->layer_count,
+                              .tensor_count = parts->tensor_count,
+                              .layers = self->layers,
+                              .tensors = self->tensors,
+                              .bytes = parts->bytes,
+                              .expires_ns = parts->expires_ns,
+                              .ref = self->ref};
+    *out = &self->shown;
+    return LIG_OK;
+}
+
 /* --- the calls --- */
 
 static lig_status excluded_ids(const search *self, const lig_find_options *options, uint64_t **ids,
@@ -357,6 +402,8 @@ static lig_status find_all(lig_store *store, const subject *sought, const lig_fi
     const lig_find_options *asked = options ? options : &defaults;
     if (asked->limit > FIND_LIMIT_MAX)
         return lig_fail(LIG_E_LIMIT, "a search gives at most %d models", FIND_LIMIT_MAX);
+    if (store->remote)
+        return store->remote->find(store, sought->layers, sought->model, asked, matches, count);
     lig_match **out = NULL;
     LIG_TRY(ligi_calloc(&out, asked->limit + 1, sizeof *out, "a search"));
     size_t found = 0;

@@ -4,6 +4,18 @@
 
 #include "store/handle.h"
 
+/* A match that a server found. */
+typedef struct ligi_match_parts {
+    lig_ref *ref; /* taken over, also on failure */
+    const uint32_t *layers;
+    size_t layer_count;
+    const lig_matched_tensor *tensors; /* copied, names included */
+    size_t tensor_count;
+    uint64_t bytes;
+    int64_t expires_ns;
+} ligi_match_parts;
+lig_status ligi_match_make(const ligi_match_parts *parts, lig_match **out);
+
 /* The model behind a match, as a ref. LIG_E_INVALID when it was found in another store. */
 lig_status ligi_match_ref(const lig_store *store, const lig_match *shown, const lig_ref **ref);
 

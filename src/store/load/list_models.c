@@ -142,6 +142,8 @@ lig_status lig_store_models(lig_store *store, const lig_query *query, lig_model 
     if (query == NULL)
         query = &all;
     LIG_TRY(check_query(query));
+    if (store->remote)
+        return store->remote->models(store, query, models, count);
     found into = {0};
     lig_status status = LIG_E_BUSY;
     for (int i = 0; i < LIGI_VIEW_TRIES && status == LIG_E_BUSY; i++) {

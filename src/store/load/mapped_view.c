@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "store/format/assemble.h"
 #include "store/handle.h"
+#include "store/load/read_ranges.h"
 #include "store/load/resolved_model.h"
 #include "store/load/verify_checksums.h"
 
@@ -22,6 +23,8 @@ struct lig_view {
     void *inlined; /* the bytes of an inline model, aligned as a pack's */
     void *made;    /* tensors that lie in boxes: these are copied, not mapped */
     size_t made_bytes;
+    void *loaded; /* the tensors themselves, where packs cannot be mapped */
+    size_t loaded_bytes;
 };
 
 void lig_view_destroy(lig_view *view)
@@ -41,6 +44,8 @@ void lig_view_destroy(lig_view *view)
     free(view->inlined);
     if (view->made)
         munmap(view->made, view->made_bytes);
+    if (view->loaded)
+        munmap(view->loaded, view->loaded_bytes);
     free(view);
 }
 
@@ -142,13 +147,76 @@ static lig_status place_tensor(mapping_job *job, size_t index, int *gone)
     return LIG_OK;
 }
 
+static uint64_t room_of(const lig_stored_tensor *stored)
+{
+    return (stored->tensor.bytes + LIGI_ALIGN_SMALL - 1) / LIGI_ALIGN_SMALL * LIGI_ALIGN_SMALL;
+}
+
+static int is_loaded(const lig_stored_tensor *stored)
+{
+    return stored->pack && stored->tied < 0 && stored->tensor.bytes;
+}
+
+static lig_status make_load_room(lig_view *view)
+{
+    const ligi_manifest *manifest = &view->model->manifest;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < manifest->tensor_count; i++)
+        if (is_loaded(&manifest->tensors[i]) &&
+            (__builtin_add_overflow(bytes, room_of(&manifest->tensors[i]), &bytes) ||
+             bytes > SIZE_MAX / 2))
+            return lig_fail(LIG_E_LIMIT, "its tensors are too large for a view");
+    view->loaded = anonymous(bytes);
+    if (view->loaded == NULL)
+        return no_room(bytes);
+    view->loaded_bytes = bytes;
+    return LIG_OK;
+}
+
+/* A volume that cannot map its packs: the view has memory of its own. The tensors are verified as
+ * they are read. */
+static lig_status load_tensors(mapping_job *job, int *gone)
+{
+    lig_view *view = job->view;
+    lig_stored_tensor *tensors = view->model->manifest.tensors;
+    size_t count = view->model->manifest.tensor_count;
+    ligi_fetch fetch = {.store = job->ref->store,
+                        .model = view->model,
+                        .verify = !(job->flags & LIG_READ_UNVERIFIED),
+                        .gone = gone,
+                        .maps = &job->ref->maps};
+    LIG_TRY(make_load_room(view));
+    char *at = view->loaded;
+    lig_status status = LIG_OK;
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
+        if (!is_loaded(&tensors[i]))
+            continue;
+        tensors[i].tensor.data = at;
+        at += room_of(&tensors[i]);
+        status = ligi_fetch_add(&fetch, i, 0, tensors[i].tensor.bytes, tensors[i].tensor.data);
+    }
+    if (status == LIG_OK)
+        status = ligi_fetch_run(&fetch);
+    ligi_fetch_fini(&fetch);
+    for (size_t i = 0; i < count; i++)
+        if (tensors[i].pack && tensors[i].tied >= 0)
+            tensors[i].tensor.data = tensors[tensors[i].tied].tensor.data;
+    if (status == LIG_OK && !(job->flags & LIG_VIEW_PRIVATE))
+        (void)mprotect(view->loaded, view->loaded_bytes, PROT_READ);
+    return status;
+}
+
 static lig_status map_tensors(mapping_job *job, int *gone)
 {
     lig_view *view = job->view;
     if (view->model->inline_bytes)
         LIG_TRY(copy_inline(view));
-    for (size_t i = 0; i < view->model->manifest.tensor_count; i++)
-        LIG_TRY(place_tensor(job, i, gone));
+    lig_status status = LIG_OK;
+    for (size_t i = 0; i < view->model->manifest.tensor_count && status == LIG_OK; i++)
+        status = place_tensor(job, i, gone);
+    if (status == LIG_E_UNSUPPORTED)
+        return load_tensors(job, gone);
+    LIG_TRY(status);
     if (job->flags & LIG_READ_UNVERIFIED)
         return LIG_OK;
     return ligi_verify_placed(view->model, job->ref->store->secret);
@@ -159,11 +227,6 @@ static int is_made(const ligi_manifest *manifest, size_t index)
 {
     return manifest->shown[index].boxes > 1 && manifest->shown[index].tied < 0 &&
            manifest->shown[index].tensor.bytes != 0;
-}
-
-static uint64_t room_of(const lig_stored_tensor *stored)
-{
-    return (stored->tensor.bytes + LIGI_ALIGN_SMALL - 1) / LIGI_ALIGN_SMALL * LIGI_ALIGN_SMALL;
 }
 
 static lig_status make_room(lig_view *view)

@@ -72,6 +72,18 @@ lig_status ligi_model_adopt(ligi_model *model, void *bytes, size_t manifest_byte
     return LIG_OK;
 }
 
+/* Manifest and data, one behind the other. */
+static lig_status adopt_copy(ligi_model *model, const ligi_sent_manifest *from)
+{
+    uint8_t *copy;
+    LIG_TRY(ligi_alloc(&copy, from->manifest_bytes + from->inline_bytes, "an inline model"));
+    if (from->manifest_bytes)
+        memcpy(copy, from->manifest, from->manifest_bytes);
+    if (from->inline_bytes)
+        memcpy(copy + from->manifest_bytes, from->inlined, from->inline_bytes);
+    return ligi_model_adopt(model, copy, from->manifest_bytes, from->inline_bytes);
+}
+
 static lig_status read_inline(const ligi_catalog_view *view, ligi_model *model)
 {
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_INLINE, model->record.about.id);
@@ -82,12 +94,9 @@ static lig_status read_inline(const ligi_catalog_view *view, ligi_model *model)
     LIG_TRY(status);
     ligi_inline inlined;
     LIG_TRY(ligi_inline_get(&item, view->store->secret, &inlined));
-    size_t bytes = inlined.manifest_bytes + inlined.data_bytes;
-    uint8_t *copy;
-    LIG_TRY(ligi_alloc(&copy, bytes, "an inline model"));
-    memcpy(copy, inlined.manifest, inlined.manifest_bytes);
-    memcpy(copy + inlined.manifest_bytes, inlined.data, inlined.data_bytes);
-    return ligi_model_adopt(model, copy, inlined.manifest_bytes, inlined.data_bytes);
+    const ligi_sent_manifest from = {inlined.manifest, inlined.data, inlined.manifest_bytes,
+                                     inlined.data_bytes};
+    return adopt_copy(model, &from);
 }
 
 static lig_status check_inline(const ligi_model *model)
@@ -129,6 +138,37 @@ static lig_status read_packed(lig_store *store, ligi_model *model, int *gone)
     return ligi_pack_tensors_check(&model->manifest, record->pack, record->offset);
 }
 
+static lig_status check_filled(const ligi_model *model)
+{
+    LIG_TRY(check_inline(model));
+    if (model->manifest.about.id != model->record.about.id ||
+        model->manifest.shown_count != model->record.tensor_count)
+        return lig_fail(LIG_E_CORRUPT, "its manifest is that of another model");
+    return LIG_OK;
+}
+
+static lig_status receive(ligi_model *model, const ligi_sent_manifest *sent)
+{
+    const ligi_record *record = &model->record;
+    if (sent->manifest_bytes != record->manifest_bytes ||
+        ligi_hash64_plain(sent->manifest, sent->manifest_bytes) != record->manifest_hash)
+        return lig_fail(LIG_E_CORRUPT, "its manifest is damaged");
+    LIG_TRY(adopt_copy(model, sent));
+    if (record->pack)
+        LIG_TRY(ligi_pack_tensors_check(&model->manifest, record->pack, record->offset));
+    return check_filled(model);
+}
+
+lig_status ligi_model_receive(ligi_model *model, const ligi_sent_manifest *sent)
+{
+    lig_status status = receive(model, sent);
+    if (status != LIG_OK)
+        return ligi_fail_again(status, "model '%s': %s", model->record.about.name,
+                               lig_error_text());
+    show(model);
+    return LIG_OK;
+}
+
 lig_status ligi_model_fill(lig_store *store, const ligi_catalog_view *view, ligi_model *model,
                            int *gone)
 {
@@ -136,10 +176,7 @@ lig_status ligi_model_fill(lig_store *store, const ligi_catalog_view *view, ligi
     lig_status status =
         model->record.pack ? read_packed(store, model, gone) : read_inline(view, model);
     if (status == LIG_OK)
-        status = check_inline(model);
-    if (status == LIG_OK && (model->manifest.about.id != model->record.about.id ||
-                             model->manifest.shown_count != model->record.tensor_count))
-        status = lig_fail(LIG_E_CORRUPT, "its manifest is that of another model");
+        status = check_filled(model);
     if (status != LIG_OK)
         return ligi_fail_again(*gone ? LIG_E_CORRUPT : status, "model '%s': %s",
                                model->record.about.name, lig_error_text());

@@ -23,6 +23,13 @@ lig_status ligi_model_fill(lig_store *store, const ligi_catalog_view *view, ligi
  * bytes are taken over, also on failure. */
 lig_status ligi_model_adopt(ligi_model *model, void *bytes, size_t manifest_bytes,
                             size_t inline_bytes);
+/* Adds the tensors from bytes that another process sent: copied, and checked like those of a
+ * pack. */
+typedef struct ligi_sent_manifest {
+    const void *manifest, *inlined;
+    size_t manifest_bytes, inline_bytes;
+} ligi_sent_manifest;
+lig_status ligi_model_receive(ligi_model *model, const ligi_sent_manifest *sent);
 /* Another one of a model with its tensors, made of the same bytes. */
 lig_status ligi_model_copy(const ligi_model *model, const void *secret, ligi_model **out);
 void ligi_model_free(ligi_model *model);

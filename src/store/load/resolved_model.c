@@ -67,14 +67,18 @@ static void clean(const lig_ref *ref)
 void ligi_ref_unpin(lig_ref *ref)
 {
     ligi_maps_fini(&ref->maps, ref->store);
-    if (ref->pin == NULL)
+    if (ref->pin == NULL && ref->lease.number == 0)
         return;
     ligi_failure failure; /* callers release before they return what went wrong */
     ligi_failure_take(&failure, LIG_E_IO);
     ligi_pin_release(ref->pin);
     ref->pin = NULL;
-    if (ligi_store_usable(ref->store) == LIG_OK)
+    int usable = ligi_store_usable(ref->store) == LIG_OK;
+    if (usable && ref->lease.number)
+        ref->store->remote->release(ref->store, ref->lease);
+    else if (usable)
         clean(ref);
+    ref->lease = (ligi_lease){0};
     (void)ligi_failure_publish(&failure);
 }
 
@@ -105,11 +109,29 @@ lig_status ligi_ref_usable(const lig_ref *ref)
 
 /* --- resolving --- */
 
+static int same_place(const ligi_record *a, const ligi_record *b)
+{
+    return a->pack == b->pack && a->manifest_hash == b->manifest_hash;
+}
+
+static lig_status is_current_remote(const lig_ref *ref, int *current)
+{
+    const ligi_record *mine = &ref->model->record;
+    const ligi_model_key key = {.id = mine->about.id};
+    lig_ref *now = NULL;
+    lig_status status = ref->store->remote->resolve(ref->store, &key, 0, &now);
+    *current = status == LIG_OK && same_place(&now->model->record, mine);
+    lig_ref_release(now);
+    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+}
+
 /* *current: the catalog, as it is at *version, still has the model, and in the same packs: a
  * compaction writes it anew. */
 static lig_status is_current(const lig_ref *ref, uint64_t *version, int *current)
 {
     const ligi_record *mine = &ref->model->record;
+    if (ref->store->remote)
+        return is_current_remote(ref, current);
     ligi_catalog_view view;
     LIG_TRY(ligi_catalog_view_begin(ref->store, &view));
     lig_status status = LIG_OK;
@@ -122,8 +144,7 @@ static lig_status is_current(const lig_ref *ref, uint64_t *version, int *current
         status = ligi_catalog_view_get(&view, &key, &item);
         if (status == LIG_OK)
             status = ligi_record_get(&item, ref->store->secret, &now);
-        *current =
-            status == LIG_OK && now.pack == mine->pack && now.manifest_hash == mine->manifest_hash;
+        *current = status == LIG_OK && same_place(&now, mine);
         ligi_record_fini(&now);
     }
     ligi_catalog_view_end(&view);
@@ -198,7 +219,8 @@ static lig_status lost(const lig_ref *ref, int *again)
     uint64_t version = 0;
     int current = 0;
     *again = 0;
-    LIG_TRY(ligi_catalog_settle(ref->store, &ref->store->interrupt, ref->store->commit_ns));
+    if (ref->store->remote == NULL)
+        LIG_TRY(ligi_catalog_settle(ref->store, &ref->store->interrupt, ref->store->commit_ns));
     LIG_TRY(is_current(ref, &version, &current));
     if (current)
         return lig_fail(LIG_E_CORRUPT, "model '%s': a pack that it needs is missing", name);
@@ -216,6 +238,8 @@ lig_status ligi_ref_lost(const lig_ref *ref)
 
 lig_status ligi_ref_open(lig_store *store, const char *name, uint64_t id, int flags, lig_ref **out)
 {
+    if (store->remote)
+        return store->remote->resolve(store, &(ligi_model_key){name, id}, flags, out);
     for (int i = 0; i < READ_TRIES; i++) {
         lig_ref *ref = NULL;
         int gone, again = 0;

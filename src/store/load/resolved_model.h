@@ -9,6 +9,7 @@ struct lig_ref {
     lig_store *store; /* held */
     ligi_model *model;
     ligi_pin *pin;
+    ligi_lease lease; /* in a remote store: the server's pin */
     ligi_maps maps;
     uint64_t version; /* of a catalog that named its packs after they were pinned */
 };

@@ -318,6 +318,8 @@ lig_status lig_store_join(lig_store *store, const char *model, const lig_part_da
         return lig_fail(LIG_E_INVALID, "a model is joined of one part at least");
     if (options && (options->match || options->boxes || options->part))
         return lig_fail(LIG_E_INVALID, "a match, boxes and `part` are for the parts of a model");
+    if (store->remote)
+        return store->remote->join(store, model, parts, count, options);
     joining self = {.store = store, .name = model, .part_count = count};
     lig_status status = join(&self, parts, options);
     ligi_failure failure;

@@ -107,6 +107,20 @@ static lig_status check_tensors(const ligi_plan_input *input, int with_data)
     return LIG_OK;
 }
 
+/* The server refuses what the catalog does not allow. A save in the background is refused before it
+ * starts; one on its caller's thread in the same request that saves. */
+static lig_status prepare_remote(lig_store *store, const ligi_plan_input *input, int with_data,
+                                 ligi_plan *plan)
+{
+    if (input->options && input->options->match) {
+        const lig_ref *match;
+        LIG_TRY(ligi_match_ref(store, input->options->match, &match));
+        plan->match = match->lease;
+        plan->match_model = match->model->record.about.id;
+    }
+    return input->copy ? store->remote->save_begin(store, plan, !with_data) : LIG_OK;
+}
+
 lig_status ligi_save_prepare(lig_store *store, const ligi_plan_input *input, int with_data,
                              ligi_plan *plan)
 {
@@ -115,6 +129,8 @@ lig_status ligi_save_prepare(lig_store *store, const ligi_plan_input *input, int
     LIG_TRY(check_tensors(input, with_data));
     LIG_TRY(ligi_plan_make(plan, input));
     plan->about.created_ns = ligi_date_ns();
+    if (store->remote)
+        return prepare_remote(store, input, with_data, plan);
     LIG_TRY(ligi_save_check(store, plan));
     return share_all(store, plan, input->options);
 }
@@ -293,6 +309,8 @@ static lig_status commit(ligi_save_write *self)
 
 lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *source)
 {
+    if (store->remote)
+        return store->remote->save_run(store, plan, source);
     const ligi_interrupt cancelled = {source->cancelled, source->context};
     ligi_save_write self = {.store = store,
                             .plan = plan,

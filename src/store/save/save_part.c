@@ -20,12 +20,16 @@ struct lig_part {
     ligi_pin *pin;
     ligi_use *uses;
     size_t use_count;
+    lig_store *store; /* of a remote store, held, with what its server keeps; else NULL */
+    ligi_lease lease;
     ligi_writer bytes;
 };
 
 static void destroy(lig_part *part)
 {
     ligi_pin_release(part->pin);
+    if (part->store)
+        ligi_store_drop(part->store);
     ligi_writer_fini(&part->bytes);
     free(part->uses);
     free(part);
@@ -76,6 +80,24 @@ lig_status ligi_part_make(ligi_save_write *writing, lig_part **out)
     return status;
 }
 
+lig_status ligi_part_remote(lig_store *store, ligi_lease lease, const void *bytes, size_t size,
+                            lig_part **out)
+{
+    lig_part *part;
+    LIG_TRY(ligi_calloc(&part, 1, sizeof *part, "a part"));
+    part->pid = store->pid;
+    ligi_store_hold(store);
+    part->store = store;
+    part->lease = lease;
+    ligi_put_bytes(&part->bytes, bytes, size);
+    lig_status status = part->bytes.status;
+    if (status == LIG_OK)
+        *out = part;
+    else
+        destroy(part);
+    return status;
+}
+
 lig_status lig_part_bytes(const lig_part *part, const void **data, size_t *bytes)
 {
     *data = part->bytes.data;
@@ -89,6 +111,8 @@ void lig_part_close(lig_part *part, lig_store *store)
         return;
     if (part->pid != getpid()) /* what it holds is the parent's */
         part->pin = NULL;
+    else if (part->lease.number)
+        part->store->remote->release(part->store, part->lease);
     int here = part->pin && store && ligi_store_usable(store) == LIG_OK;
     ligi_pin_release(part->pin);
     part->pin = NULL;

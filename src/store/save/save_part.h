@@ -8,6 +8,10 @@
  * among them, so that the writer's hold may end. */
 lig_status ligi_part_make(ligi_save_write *writing, lig_part **out);
 
+/* A part that a server wrote and keeps until `lease` is released; its description is copied. */
+lig_status ligi_part_remote(lig_store *store, ligi_lease lease, const void *bytes, size_t size,
+                            lig_part **out);
+
 /* A part as it arrives; strings and data are borrowed from its bytes. */
 typedef struct ligi_part_read {
     ligi_manifest manifest;

@@ -319,6 +319,8 @@ lig_status ligi_plan_record(const ligi_plan *plan, uint64_t pack, ligi_record *r
 
 void ligi_plan_fini(ligi_plan *plan)
 {
+    if (plan->begun)
+        plan->begun->abort(plan->begun);
     free(plan->tensors);
     free(plan->slots);
     free(plan->places);

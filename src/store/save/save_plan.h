@@ -3,6 +3,7 @@
 #define LIGI_SAVE_PLAN_H
 
 #include "store/format/record.h"
+#include "store/remote.h"
 
 struct ligi_shares;
 
@@ -18,17 +19,21 @@ typedef struct ligi_plan {
     uint64_t *orders; /* of a part: lig_box.order */
     uint64_t *hashes;
     size_t count, hash_count;
-    size_t shown_count;         /* tensors as users see them; 0: all are whole */
-    uint64_t bytes;             /* of all tensors, tied ones once */
-    uint32_t flags;             /* LIG_SAVE_* */
-    ligi_writer graphs;         /* as ligi_graphs_put writes them; none: no bytes */
-    char *memory;               /* copies of names, shapes and options; NULL: all is borrowed */
-    struct ligi_shares *shares; /* what may be referred to; NULL: nothing */
-    lig_part **part;            /* not NULL: not a model, but a part of one */
-    lig_ref **ref;              /* where to put what was saved; NULL: nowhere */
-    lig_model **model;          /* where to put its description; NULL: nowhere */
-    int packed;                 /* a pack in any case */
-    char *parent_name;          /* a copy: about.parent_name once the parent was found */
+    size_t shown_count;             /* tensors as users see them; 0: all are whole */
+    uint64_t bytes;                 /* of all tensors, tied ones once */
+    uint32_t flags;                 /* LIG_SAVE_* */
+    ligi_writer graphs;             /* as ligi_graphs_put writes them; none: no bytes */
+    char *memory;                   /* copies of names, shapes and options; NULL: all is borrowed */
+    struct ligi_shares *shares;     /* what may be referred to; NULL: nothing */
+    lig_part **part;                /* not NULL: not a model, but a part of one */
+    ligi_lease match;               /* of a remote store: the match to share with */
+    uint64_t match_model;           /* and its model's id; 0: none */
+    struct ligi_remote_save *begun; /* the server has accepted it; NULL: not yet, or local */
+    lig_ref **ref;                  /* where to put what was saved; NULL: nowhere */
+    lig_model **model;              /* where to put its description; NULL: nowhere */
+    int packed;                     /* a pack in any case */
+    int copied;                     /* of another store: the parent need not be in this one */
+    char *parent_name;              /* a copy: about.parent_name once the parent was found */
 } ligi_plan;
 
 /* Fills a zeroed plan. The tensors have been checked. With `copy` nothing of the caller's is kept

@@ -520,6 +520,8 @@ lig_status lig_store_check_progress(lig_store *store, uint32_t flags, const lig_
     LIG_TRY(flags & LIG_CHECK_REPAIR ? ligi_store_writable(store) : ligi_store_usable(store));
     if (flags & ~LIG_CHECK_REPAIR)
         return lig_fail(LIG_E_INVALID, "unknown flags %#x for a check", flags);
+    if (store->remote)
+        return store->remote->check(store, flags, progress, report);
     check_run self = {.store = store, .flags = flags, .progress = progress};
     if (progress) {
         lig_store_stats stats;
@@ -541,6 +543,8 @@ lig_status lig_store_check_progress(lig_store *store, uint32_t flags, const lig_
 lig_status lig_store_compact(lig_store *store, lig_report **report)
 {
     LIG_TRY(ligi_store_writable(store));
+    if (store->remote)
+        return store->remote->compact(store, report);
     ligi_report *made;
     LIG_TRY(ligi_report_create(&made));
     lig_store_stats stats;

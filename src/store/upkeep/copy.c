@@ -41,7 +41,7 @@ static lig_status find_parent(lig_store *to, const char *name, uint64_t *id)
 {
     ligi_catalog_view view;
     *id = 0;
-    if (name[0] == '\0')
+    if (name[0] == '\0' || to->remote) /* a server looks it up itself */
         return LIG_OK;
     LIG_TRY(ligi_catalog_view_begin(to, &view));
     lig_status status = ligi_catalog_view_name(&view, name, id);
@@ -77,6 +77,7 @@ static lig_status copy_model(void *context, const lig_ref *ref, int *gone)
                              model->manifest.shown_count};
     lig_status status = ligi_save_prepare(self->to, &input, 0, &plan);
     if (status == LIG_OK) {
+        plan.copied = 1;
         plan.about.created_ns = about->created_ns;
         plan.about.parent_name = about->parent_name;
         ligi_put_bytes(&plan.graphs, model->manifest.graphs, model->manifest.graph_bytes);

@@ -92,6 +92,8 @@ static lig_status find_family(const ligi_catalog_view *view, uint64_t id, uint64
 lig_status lig_store_lineage(lig_store *store, const char *model, lig_lineage **out)
 {
     LIG_TRY(ligi_store_usable(store));
+    if (store->remote)
+        return store->remote->lineage(store, &(ligi_model_key){.name = model}, out);
     ligi_catalog_view view;
     ligi_record record = {0};
     LIG_TRY(ligi_catalog_view_begin(store, &view));
@@ -108,6 +110,8 @@ lig_status lig_ref_lineage(const lig_ref *ref, lig_lineage **out)
     LIG_TRY(ligi_ref_usable(ref));
     ligi_catalog_view view;
     const ligi_about *about = &ref->model->record.about;
+    if (ref->store->remote)
+        return ref->store->remote->lineage(ref->store, &(ligi_model_key){.id = about->id}, out);
     LIG_TRY(ligi_catalog_view_begin(ref->store, &view));
     lig_status status = find_family(&view, about->id, about->parent, out);
     ligi_catalog_view_end(&view);

@@ -73,8 +73,8 @@ static lig_status update_model(const model_edit *self, const ligi_catalog_view *
         before = record->about.name;
         record->about.name = name;
     }
-    LIG_TRY(ligi_change_event(change, LIG_EVENT_UPDATED, record->about.id, record->about.name,
-                              before));
+    LIG_TRY(
+        ligi_change_event(change, LIG_EVENT_UPDATED, record->about.id, record->about.name, before));
     return ligi_change_model(change, record);
 }
 
@@ -90,6 +90,8 @@ lig_status lig_store_update(lig_store *store, const char *model, const lig_updat
     LIG_TRY(ligi_text_check("meta", update->meta));
     if (update->name)
         LIG_TRY(ligi_labels_check_name("model", update->name));
+    if (store->remote)
+        return store->remote->update(store, model, update);
     model_edit self = {.name = model, .edit = update_model, .update = update};
     return ligi_change_commit(store, edit_resolved, &self, NULL);
 }
@@ -129,6 +131,8 @@ lig_status lig_store_alias(lig_store *store, const char *alias, const char *mode
 {
     LIG_TRY(ligi_store_writable(store));
     LIG_TRY(ligi_labels_check_name("alias", alias));
+    if (store->remote)
+        return store->remote->alias(store, alias, model);
     if (model == NULL)
         return ligi_change_commit(store, remove_alias, (void *)alias, NULL);
     model_edit self = {.name = model, .edit = alias_model, .alias = alias};
@@ -161,6 +165,8 @@ static lig_status tell_alias(const ligi_catalog_view *view, const lig_catalog_it
 lig_status lig_store_alias_at(lig_store *store, size_t index, char **alias, char **model)
 {
     LIG_TRY(ligi_store_usable(store));
+    if (store->remote)
+        return store->remote->alias_at(store, index, alias, model);
     ligi_catalog_view view;
     LIG_TRY(ligi_catalog_view_begin(store, &view));
     ligi_walk walk = {0};
@@ -198,6 +204,8 @@ static lig_status retire_model(const model_edit *self, const ligi_catalog_view *
 lig_status lig_store_retire(lig_store *store, const char *model)
 {
     LIG_TRY(ligi_store_writable(store));
+    if (store->remote)
+        return store->remote->retire(store, model);
     model_edit self = {.name = model, .edit = retire_model};
     int64_t begin = ligi_now_ns();
     lig_status status = ligi_change_commit(store, edit_resolved, &self, NULL);
