@@ -47,6 +47,7 @@ INNER: dict[str, dict[str, tuple[str, ...]]] = {
         "find": ("", "format", "search", "catalog", "load"),
         "save": ("", "format", "search", "catalog", "load", "find"),
         "upkeep": ("", "format", "search", "catalog", "load", "find", "save"),
+        "serve": ("", "format", "search", "catalog", "load", "find", "save", "upkeep"),
     },
     "params": {
         "rows": (),
@@ -92,6 +93,7 @@ PURE = (
     "src/pipe",
     "src/store/format",
     "src/store/search",
+    "src/store/serve/message",
 )
 IMPURE = ("net", "group", "backend", "store", "checkpoint", "mesh")
 
