@@ -39,7 +39,7 @@ INNER: dict[str, dict[str, tuple[str, ...]]] = {
         "methods": ("graph", "schedule", "search"),
     },
     "store": {
-        "": ("format", "search", "catalog", "load", "find", "save", "upkeep"),
+        "": ("format", "search", "catalog", "load", "find", "save", "upkeep", "serve"),
         "format": (),
         "search": (),
         "catalog": ("", "format", "search"),

@@ -1,10 +1,10 @@
 /* The seam between a store of this process and one that another process serves.
  *
- * A lig_store whose `remote` is set has no catalog of its own. Calls that read or change the catalog
- * go through this table; all others (load, read, map, diff, copy, graphs, watch, locks) run the same
- * code as on a local store, over refs that `resolve` makes and over the volume, which reads packs
- * through the server. src/store/serve/README.md lists which call is which. The table is filled by
- * src/store/serve/client; the rooms below know only this header. */
+ * A lig_store whose `remote` is set has no catalog of its own. Calls that read or change the
+ * catalog go through this table; all others (load, read, map, diff, copy, graphs, watch, locks) run
+ * the same code as on a local store, over refs that `resolve` makes and over the volume, which
+ * reads packs through the server. src/store/serve/README.md lists which call is which. The table is
+ * filled by src/store/serve/client; the rooms below know only this header. */
 #ifndef LIGI_REMOTE_H
 #define LIGI_REMOTE_H
 
@@ -18,6 +18,7 @@ struct ligi_source;
 typedef struct ligi_model_key {
     const char *name;
     uint64_t id;
+    uint64_t parent; /* for a lineage by id: the model itself may be gone */
 } ligi_model_key;
 
 /* What the server keeps for this client until it is released or the connection ends: the model of a

@@ -9,6 +9,7 @@
 #include "store/catalog/rebuild/catalog_from_footers.h"
 #include "store/catalog/rebuild/lost_notice.h"
 #include "store/save/save_async.h"
+#include "store/serve/client/client_open.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -278,10 +279,13 @@ static lig_status open_parts(lig_store *store, const char *text)
     LIG_TRY(ligi_uri_parse(&uri, text));
     lig_status status = read_uri(store, text, &uri, &config);
     if (status == LIG_OK)
-        status = open_volume(store, uri.scheme, config);
+        status = strcmp(uri.scheme, LIGI_CLIENT_SCHEME) == 0
+                     ? ligi_client_open(store, &uri)
+                     : open_volume(store, uri.scheme, config);
     free(config);
     ligi_uri_fini(&uri);
-    LIG_TRY(status);
+    if (status != LIG_OK || store->remote)
+        return status;
     uint32_t flags = store->volume->ops->flags(store->volume->self);
     if (flags & LIG_VOLUME_READ_ONLY)
         store->mode = 'r';

@@ -239,7 +239,7 @@ lig_status ligi_ref_lost(const lig_ref *ref)
 lig_status ligi_ref_open(lig_store *store, const char *name, uint64_t id, int flags, lig_ref **out)
 {
     if (store->remote)
-        return store->remote->resolve(store, &(ligi_model_key){name, id}, flags, out);
+        return store->remote->resolve(store, &(ligi_model_key){.name = name, .id = id}, flags, out);
     for (int i = 0; i < READ_TRIES; i++) {
         lig_ref *ref = NULL;
         int gone, again = 0;

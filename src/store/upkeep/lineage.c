@@ -111,7 +111,8 @@ lig_status lig_ref_lineage(const lig_ref *ref, lig_lineage **out)
     ligi_catalog_view view;
     const ligi_about *about = &ref->model->record.about;
     if (ref->store->remote)
-        return ref->store->remote->lineage(ref->store, &(ligi_model_key){.id = about->id}, out);
+        return ref->store->remote->lineage(
+            ref->store, &(ligi_model_key){.id = about->id, .parent = about->parent}, out);
     LIG_TRY(ligi_catalog_view_begin(ref->store, &view));
     lig_status status = find_family(&view, about->id, about->parent, out);
     ligi_catalog_view_end(&view);

@@ -1,0 +1,60 @@
+/* The client of a served store: one connection of a lig_store, and the requests on it. Counted with
+ * the store's volume, whose `self` it is, because views and locks outlive the store. */
+#ifndef LIGI_CLIENT_H
+#define LIGI_CLIENT_H
+
+#include "base/error.h"
+#include "net/net.h"
+#include "store/handle.h"
+#include "store/serve/message/served_head.h"
+
+typedef struct ligi_client_call ligi_client_call;
+
+typedef enum ligi_client_state {
+    LIGI_CLIENT_DOWN,       /* not connected: the next request connects, if `retry` allows */
+    LIGI_CLIENT_CONNECTING, /* one thread does, the others wait */
+    LIGI_CLIENT_UP
+} ligi_client_state;
+
+/* The options of the URI. */
+typedef struct ligi_client_options {
+    int64_t retry;       /* seconds to keep trying after the connection was lost; 0: fail at once */
+    int64_t liveness_ms; /* a server that is silent for so long while it is asked is lost */
+    char *secret_file;
+    char *transport; /* "auto", "tcp", "shm" */
+} ligi_client_options;
+
+typedef struct ligi_client {
+    ligi_net *net;
+    char *uri;          /* for error texts */
+    char *address;      /* "tcp://host:port"; NULL: it stands in address_file */
+    char *address_file; /* read at every connect: the server may have moved */
+    ligi_client_options options;
+    const ligi_interrupt *interrupt; /* of the store */
+    uint8_t id[LIGI_SERVED_CLIENT_BYTES];
+    struct ligi_client_files *files; /* packs on this host; see client_files.h */
+
+    /* Everything below is guarded by the lock of `net`. */
+    ligi_client_state state;
+    ligi_link *link;
+    ligi_link *attempt; /* being connected */
+    int attempt_met;
+    ligi_failure lost; /* why there is no link */
+    ligi_served_welcome welcome;
+    uint8_t card[LIGI_CARD_BYTES_MAX]; /* of the welcome */
+    size_t card_bytes;
+    int same_host;
+    int silent_pings;                     /* without an answer */
+    uint8_t uuid[LIGI_SERVED_UUID_BYTES]; /* of the store, since the first connection */
+    uint64_t session;        /* counts connections: what the server kept ends with one */
+    ligi_client_call *calls; /* under way */
+    uint32_t call_count;
+    uint64_t next_id, next_sequence;
+    uint64_t version;         /* the latest that a reply told */
+    ligi_client_call *parked; /* a WATCH that waits at the server; NULL: none */
+    int parking;              /* a thread is about to send it */
+    uint64_t *releases;       /* that found the queue full */
+    size_t release_count, release_capacity;
+} ligi_client;
+
+#endif

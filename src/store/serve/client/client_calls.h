@@ -1,0 +1,9 @@
+/* The calls of a remote store that are one request and one reply, and the table of all of them. */
+#ifndef LIGI_CLIENT_CALLS_H
+#define LIGI_CLIENT_CALLS_H
+
+#include "store/remote.h"
+
+extern const ligi_remote_ops ligi_client_ops;
+
+#endif

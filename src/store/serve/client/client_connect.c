@@ -1,0 +1,313 @@
+#include "store/serve/client/client_connect.h"
+
+#include "base/boot.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "net/link/link.h"
+#include "net/link/link_connect.h"
+#include "net/link/link_send.h"
+#include "net/progress.h"
+#include "net/service.h"
+#include "store/serve/client/client_request.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CONNECT_NS INT64_C(10000000000)
+#define PAUSE_NS INT64_C(100000000) /* between two attempts */
+#define NS_PER_MS INT64_C(1000000)
+
+/* --- hooks; the lock is held --- */
+
+static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello, ligi_reply *reply)
+{
+    ligi_client *client = context;
+    ligi_served_welcome welcome;
+    uint8_t boot[16];
+    reply->bytes = 0;
+    if (link != client->attempt)
+        return lig_fail(LIG_E_DENIED, "a client of a served store accepts no connections");
+    LIG_TRY(ligi_served_welcome_get(hello->data, hello->bytes, &welcome));
+    client->card_bytes = 0;
+    if (welcome.card_bytes <= sizeof client->card) {
+        client->card_bytes = welcome.card_bytes;
+        memcpy(client->card, welcome.card, welcome.card_bytes);
+    }
+    welcome.card = NULL;
+    client->welcome = welcome;
+    client->same_host = ligi_boot_id(boot) && memcmp(boot, hello->boot_id, sizeof boot) == 0;
+    client->attempt_met = 1;
+    return LIG_OK;
+}
+
+static lig_status on_head(void *context, ligi_link *link, const ligi_arrival *arrival,
+                          ligi_landing *landing)
+{
+    ligi_client *client = context;
+    return link == client->link ? ligi_client_head(client, arrival, landing) : LIG_OK;
+}
+
+static void on_arrived(void *context, ligi_link *link, void *token)
+{
+    (void)context, (void)link;
+    if (token)
+        ligi_client_arrived(token);
+}
+
+static void on_sent(void *context, ligi_link *link, void *token, lig_status status)
+{
+    (void)context, (void)link, (void)status;
+    if (token)
+        ligi_client_sent(token);
+}
+
+static void drop_link(ligi_client *client, lig_status status, const char *sentence)
+{
+    ligi_link *link = client->link;
+    client->lost = (ligi_failure){.status = status};
+    snprintf(client->lost.text, sizeof client->lost.text, "the connection to %s was lost: %s",
+             client->uri, sentence);
+    client->state = LIGI_CLIENT_DOWN;
+    client->link = NULL;
+    client->release_count = 0;
+    ligi_link_close(link, NULL);
+    ligi_client_fail_calls(client);
+}
+
+/* Why an attempt failed is told as it is: a wrong secret, another version, nobody there. */
+static void on_lost(void *context, ligi_link *link, lig_status status, const char *sentence)
+{
+    ligi_client *client = context;
+    if (link == client->link) {
+        drop_link(client, LIG_E_PEER, sentence);
+    } else if (link == client->attempt) {
+        client->lost = (ligi_failure){
+            .status = status == LIG_E_CLOSED || status == LIG_E_TIMEOUT ? LIG_E_PEER : status};
+        snprintf(client->lost.text, sizeof client->lost.text, "cannot connect to %s: %s",
+                 client->uri, sentence);
+        client->attempt = NULL;
+        ligi_link_close(link, NULL);
+    } /* or make_link has it, and closes it */
+}
+
+static void ping(ligi_client *client)
+{
+    uint8_t head[LIGI_SERVED_HEAD_BYTES];
+    ligi_served_head_put(&(ligi_served_head){.op = LIGI_SERVED_PING, .id = client->next_id++},
+                         head);
+    (void)ligi_net_send(client->link, &(ligi_send){.head = head, .head_bytes = sizeof head}, NULL);
+}
+
+/* Shows the server that this client lives, and finds out whether the server does. */
+static int64_t on_tick(void *context, int64_t now_ns)
+{
+    ligi_client *client = context;
+    int64_t liveness = client->options.liveness_ms * NS_PER_MS, step = liveness / 4;
+    if (client->state != LIGI_CLIENT_UP)
+        return now_ns + step;
+    int64_t silent = now_ns - ligi_link_heard_ns(client->link);
+    if (silent >= liveness && client->silent_pings >= 2) {
+        char text[80];
+        snprintf(text, sizeof text, "the server has been silent for %.3g s", (double)silent / 1e9);
+        drop_link(client, LIG_E_PEER, text);
+        return now_ns + step;
+    }
+    client->silent_pings = silent < step ? 0 : client->silent_pings + 1;
+    ping(client);
+    int64_t lease = (int64_t)(client->welcome.lease_ns / 4);
+    return now_ns + (lease < step ? lease : step);
+}
+
+const ligi_net_hooks ligi_client_hooks = {.met = on_met,
+                                          .head = on_head,
+                                          .arrived = on_arrived,
+                                          .sent = on_sent,
+                                          .lost = on_lost,
+                                          .tick = on_tick};
+
+/* --- connecting --- */
+
+static lig_status read_address(const ligi_client *client, char address[LIGI_ADDRESS_BYTES_MAX])
+{
+    if (client->address) {
+        snprintf(address, LIGI_ADDRESS_BYTES_MAX, "%s", client->address);
+        return LIG_OK;
+    }
+    FILE *file = fopen(client->address_file, "re");
+    if (file == NULL && errno == ENOENT)
+        return lig_fail(LIG_E_PEER,
+                        "there is no address file %s: the server is not running, or writes it "
+                        "elsewhere (ligament serve --address-file)",
+                        client->address_file);
+    if (file == NULL)
+        return ligi_fail_errno(errno, "cannot open address file %s", client->address_file);
+    char *line = fgets(address, LIGI_ADDRESS_BYTES_MAX, file);
+    fclose(file);
+    if (line)
+        line[strcspn(line, "\r\n")] = '\0';
+    if (line == NULL || line[0] == '\0')
+        return lig_fail(LIG_E_PEER, "address file %s is empty", client->address_file);
+    return LIG_OK;
+}
+
+static int is_settled(void *context)
+{
+    const ligi_client *client = context;
+    return client->attempt == NULL || client->attempt_met;
+}
+
+/* By `address` or, when that is NULL, by the server's card. On success *link is up. */
+static lig_status attempt(ligi_client *client, const char *address, ligi_link **link)
+{
+    ligi_writer bytes = {0};
+    char host[LIGI_SERVED_HOST_BYTES_MAX + 1] = "";
+    (void)gethostname(host, sizeof host - 1);
+    ligi_served_hello hello = {.pid = (uint32_t)getpid(), .host = host, .user = ""};
+    memcpy(hello.client, client->id, sizeof hello.client);
+    ligi_served_hello_put(&bytes, &hello);
+    ligi_connect how = {.address = address,
+                        .card = address ? NULL : client->card,
+                        .card_bytes = address ? 0 : client->card_bytes,
+                        .only = address ? NULL : "shm",
+                        .service = LIGI_SERVICE_STORE,
+                        .hello = bytes.data,
+                        .hello_bytes = bytes.bytes,
+                        .timeout_ns = CONNECT_NS};
+    ligi_net_lock(client->net);
+    client->attempt_met = 0;
+    client->attempt = NULL;
+    lig_status status = bytes.status;
+    if (status == LIG_OK)
+        status = ligi_net_connect(client->net, &how, &client->attempt);
+    ligi_net_unlock(client->net);
+    ligi_writer_fini(&bytes);
+    LIG_TRY(status);
+    status = ligi_net_wait(client->net, is_settled, client, LIG_FOREVER);
+    ligi_net_lock(client->net);
+    *link = client->attempt;
+    client->attempt = NULL;
+    if (status == LIG_OK && *link == NULL)
+        status = ligi_failure_publish(&client->lost);
+    else if (status != LIG_OK)
+        ligi_link_close(*link, NULL);
+    ligi_net_unlock(client->net);
+    return status;
+}
+
+/* On the server's own host shared memory takes the place of TCP, unless the user wants TCP. */
+static lig_status prefer_shm(ligi_client *client, ligi_link **link)
+{
+    const char *transport = client->options.transport;
+    int only = strcmp(transport, "shm") == 0;
+    if (!only && (!client->same_host || strcmp(transport, "auto") != 0))
+        return LIG_OK;
+    ligi_link *faster = NULL;
+    lig_status status =
+        client->card_bytes
+            ? attempt(client, NULL, &faster)
+            : lig_fail(LIG_E_UNSUPPORTED, "the server of %s offers no shared memory", client->uri);
+    if (status != LIG_OK) {
+        ligi_log(LIG_LOG_INFO, "no shared memory to %s: %s", client->uri, lig_error_text());
+        return only ? status : LIG_OK;
+    }
+    ligi_link_close(*link, NULL);
+    *link = faster;
+    return LIG_OK;
+}
+
+static lig_status check_link(const ligi_client *client, const ligi_link *link)
+{
+    if (!ligi_link_up(link))
+        return lig_fail(LIG_E_PEER, "the connection to %s was lost at once", client->uri);
+    if (client->session && memcmp(client->uuid, client->welcome.uuid, sizeof client->uuid) != 0)
+        return lig_fail(LIG_E_MISMATCH, "%s serves another store than before (open it again)",
+                        client->uri);
+    return LIG_OK;
+}
+
+static lig_status make_link(ligi_client *client)
+{
+    char address[LIGI_ADDRESS_BYTES_MAX];
+    ligi_link *link = NULL;
+    LIG_TRY(read_address(client, address));
+    LIG_TRY(attempt(client, address, &link));
+    lig_status status = prefer_shm(client, &link);
+    ligi_net_lock(client->net);
+    if (status == LIG_OK)
+        status = check_link(client, link);
+    if (status == LIG_OK) {
+        client->link = link;
+        client->session++;
+        client->silent_pings = 0;
+        client->state = LIGI_CLIENT_UP;
+        memcpy(client->uuid, client->welcome.uuid, sizeof client->uuid);
+    } else {
+        client->state = LIGI_CLIENT_DOWN;
+        ligi_link_close(link, NULL);
+    }
+    ligi_net_unlock(client->net);
+    return status;
+}
+
+static int is_free(void *context)
+{
+    const ligi_client *client = context;
+    return client->state != LIGI_CLIENT_CONNECTING;
+}
+
+/* 1: this thread is to connect; 0: another has done so. */
+static int take_turn(ligi_client *client, lig_status *status)
+{
+    *status = ligi_net_wait(client->net, is_free, client, LIG_FOREVER);
+    ligi_net_lock(client->net);
+    int mine = *status == LIG_OK && client->state == LIGI_CLIENT_DOWN;
+    if (mine)
+        client->state = LIGI_CLIENT_CONNECTING;
+    ligi_net_unlock(client->net);
+    return mine;
+}
+
+lig_status ligi_client_connect(ligi_client *client)
+{
+    lig_status status;
+    if (!take_turn(client, &status))
+        return status;
+    status = make_link(client);
+    ligi_net_lock(client->net);
+    if (status != LIG_OK) {
+        client->state = LIGI_CLIENT_DOWN;
+        ligi_failure_take(&client->lost, status);
+    }
+    ligi_net_hurry(client->net, LIGI_SERVICE_STORE);
+    ligi_net_unlock(client->net);
+    ligi_net_wake(client->net);
+    return status;
+}
+
+static int never(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+lig_status ligi_client_reconnect(ligi_client *client, int64_t begin_ns,
+                                 const ligi_interrupt *interrupt)
+{
+    for (;;) {
+        lig_status status = ligi_client_connect(client);
+        if (status == LIG_OK || (status != LIG_E_PEER && status != LIG_E_IO))
+            return status;
+        if (ligi_now_ns() - begin_ns >= client->options.retry * INT64_C(1000000000))
+            return ligi_fail_again(status, "%s (tried for %lld s)", lig_error_text(),
+                                   (long long)client->options.retry);
+        if (interrupt && interrupt->hook && interrupt->hook(interrupt->context))
+            return lig_fail(LIG_E_CLOSED, "interrupted while connecting to %s", client->uri);
+        status = ligi_net_wait(client->net, never, NULL, PAUSE_NS);
+        if (status != LIG_E_TIMEOUT)
+            return status;
+    }
+}

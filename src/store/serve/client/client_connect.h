@@ -1,0 +1,16 @@
+/* The connection of a client: made, watched, made again. */
+#ifndef LIGI_CLIENT_CONNECT_H
+#define LIGI_CLIENT_CONNECT_H
+
+#include "store/serve/client/client.h"
+
+extern const ligi_net_hooks ligi_client_hooks;
+
+/* Connects, unless that is done already. The lock is not held. */
+lig_status ligi_client_connect(ligi_client *client);
+/* The same until it succeeds, or `retry` seconds have passed since `begin_ns`, or the server
+ * refuses. */
+lig_status ligi_client_reconnect(ligi_client *client, int64_t begin_ns,
+                                 const ligi_interrupt *interrupt);
+
+#endif

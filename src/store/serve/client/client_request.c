@@ -1,0 +1,440 @@
+#include "store/serve/client/client_request.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "net/link/link.h"
+#include "net/link/link_send.h"
+#include "net/progress.h"
+#include "store/serve/client/client_connect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DATA_BYTES_MAX (UINT64_C(1) << 30) /* of a reply in memory of the call's own */
+
+/* --- sending; the lock is held --- */
+
+typedef struct outgoing {
+    uint16_t op;
+    uint64_t id, number;
+    const ligi_writer *body; /* NULL: none */
+    const struct iovec *data;
+    size_t data_count;
+    void *token;
+} outgoing;
+
+/* *borrowed: body and data are needed until `sent`. */
+static lig_status send_message(const ligi_client *client, const outgoing *message, int *borrowed)
+{
+    uint8_t bytes[LIGI_SERVED_HEAD_BYTES + LIGI_SERVED_INSIDE_BYTES];
+    struct iovec iov[LIGI_PIECES_MAX];
+    size_t body = message->body ? message->body->bytes : 0, count = 0;
+    ligi_served_head head = {
+        .op = message->op, .id = message->id, .number = message->number, .body_bytes = body};
+    ligi_send send = {.head = bytes, .head_bytes = LIGI_SERVED_HEAD_BYTES, .token = message->token};
+    if (body > LIGI_SERVED_INSIDE_BYTES) {
+        head.flags |= LIGI_SERVED_BEHIND;
+        iov[count++] = (struct iovec){message->body->data, body};
+    } else if (body) {
+        memcpy(bytes + LIGI_SERVED_HEAD_BYTES, message->body->data, body);
+        send.head_bytes += body;
+    }
+    if (count + message->data_count > LIGI_PIECES_MAX)
+        return lig_fail(LIG_E_INTERNAL, "a request with %zu pieces", message->data_count);
+    for (size_t i = 0; i < message->data_count; i++)
+        iov[count++] = message->data[i];
+    ligi_served_head_put(&head, bytes);
+    send.iov = iov;
+    send.count = count;
+    int done = 1;
+    LIG_TRY(ligi_net_send(client->link, &send, &done));
+    *borrowed = !done;
+    return LIG_OK;
+}
+
+static lig_status not_connected(const ligi_client *client)
+{
+    if (client->lost.status != LIG_OK)
+        return ligi_failure_publish(&client->lost);
+    return lig_fail(LIG_E_PEER, "not connected to %s", client->uri);
+}
+
+/* What a full queue held up. */
+static void send_releases(ligi_client *client)
+{
+    size_t sent = 0;
+    lig_status status = LIG_OK;
+    while (sent < client->release_count && status == LIG_OK) {
+        ligi_writer body = {0};
+        int borrowed;
+        ligi_served_number_put(&body, client->releases[sent]);
+        const outgoing message = {
+            .op = LIGI_SERVED_RELEASE, .id = client->next_id++, .body = &body};
+        status = body.status == LIG_OK ? send_message(client, &message, &borrowed) : body.status;
+        ligi_writer_fini(&body);
+        sent += status == LIG_OK;
+    }
+    client->release_count -= sent;
+    if (sent && client->release_count)
+        memmove(client->releases, client->releases + sent,
+                client->release_count * sizeof *client->releases);
+}
+
+void ligi_client_release(ligi_client *client, ligi_lease lease)
+{
+    ligi_net_lock(client->net);
+    if (client->state == LIGI_CLIENT_UP && client->session == lease.session &&
+        ligi_grow(&client->releases, &client->release_capacity, client->release_count + 1,
+                  sizeof *client->releases, "a release") == LIG_OK) {
+        client->releases[client->release_count++] = lease.number;
+        send_releases(client);
+    }
+    ligi_net_unlock(client->net);
+}
+
+/* --- the list of calls; the lock is held --- */
+
+static ligi_client_call *find_call(const ligi_client *client, uint64_t id)
+{
+    ligi_client_call *call = client->calls;
+    while (call && call->id != id)
+        call = call->next;
+    return call;
+}
+
+static void enter(ligi_client *client, ligi_client_call *call)
+{
+    call->next = client->calls;
+    client->calls = call;
+    client->call_count++;
+}
+
+static void leave(ligi_client *client, const ligi_client_call *call)
+{
+    ligi_client_call **at = &client->calls;
+    while (*at && *at != call)
+        at = &(*at)->next;
+    if (*at) {
+        *at = call->next;
+        client->call_count--;
+    }
+}
+
+void ligi_client_fail_calls(ligi_client *client)
+{
+    for (ligi_client_call *call = client->calls; call; call = call->next)
+        if (!call->done) {
+            call->failure = client->lost;
+            call->done = 1;
+        }
+}
+
+/* --- hooks --- */
+
+static lig_status take_error(ligi_client_call *call, const ligi_served_head *head)
+{
+    ligi_served_error error;
+    if (head->body == NULL)
+        return lig_fail(LIG_E_CORRUPT, "an error reply without a text");
+    LIG_TRY(ligi_served_error_get(head->body, head->body_bytes, &error));
+    call->failure.status = (lig_status)head->status;
+    call->failure.number = error.number;
+    snprintf(call->failure.text, sizeof call->failure.text, "%s", error.text);
+    return LIG_OK;
+}
+
+/* Body and data in memory of the call's own, the body first wherever it came. */
+static lig_status land_in_memory(ligi_client_call *call, const ligi_served_head *head,
+                                 uint64_t payload, ligi_landing *landing)
+{
+    uint64_t inside = head->body ? head->body_bytes : 0;
+    if (payload > LIGI_SERVED_BODY_BYTES_MAX + DATA_BYTES_MAX)
+        return lig_fail(LIG_E_CORRUPT, "a reply of %llu bytes to '%s'", (unsigned long long)payload,
+                        ligi_served_op_name(head->op));
+    LIG_TRY(ligi_alloc(&call->memory, inside + payload + 1, "a reply"));
+    if (inside)
+        memcpy(call->memory, head->body, inside);
+    call->reply = call->memory;
+    call->reply_bytes = head->body_bytes;
+    call->reply_data = call->memory + head->body_bytes;
+    call->reply_data_bytes = inside + payload - head->body_bytes;
+    call->landing = (struct iovec){call->memory + inside, payload};
+    if (payload)
+        *landing = (ligi_landing){&call->landing, 1, NULL};
+    return LIG_OK;
+}
+
+static lig_status land_reply(ligi_client *client, ligi_client_call *call,
+                             const ligi_served_head *head, const ligi_arrival *arrival,
+                             ligi_landing *landing)
+{
+    if (head->op != call->op || call->done)
+        return lig_fail(LIG_E_CORRUPT, "an unexpected reply to '%s'",
+                        ligi_served_op_name(call->op));
+    call->version = head->number;
+    if (head->number > client->version)
+        client->version = head->number;
+    if (head->status)
+        LIG_TRY(take_error(call, head));
+    else if (call->into == NULL)
+        LIG_TRY(land_in_memory(call, head, arrival->payload_bytes, landing));
+    else if (arrival->payload_bytes != call->into_bytes || head->body_bytes)
+        return lig_fail(LIG_E_CORRUPT, "%llu bytes came, %llu were asked for",
+                        (unsigned long long)arrival->payload_bytes,
+                        (unsigned long long)call->into_bytes);
+    else
+        *landing = (ligi_landing){call->into, call->into_count, NULL};
+    landing->token = call;
+    return LIG_OK;
+}
+
+static void push_message(ligi_client_call *call, ligi_client_message *message)
+{
+    *call->last = message;
+    call->last = &message->next;
+}
+
+static lig_status land_message(ligi_client_call *call, const ligi_served_head *head,
+                               ligi_landing *landing)
+{
+    ligi_client_message *message;
+    LIG_TRY(ligi_alloc(&message, sizeof *message + head->body_bytes, "a message"));
+    message->next = NULL;
+    message->bytes = head->body_bytes;
+    if (head->body) {
+        memcpy(message->body, head->body, head->body_bytes);
+        push_message(call, message);
+        return LIG_OK;
+    }
+    call->arriving = message;
+    call->landing = (struct iovec){message->body, message->bytes};
+    *landing = (ligi_landing){&call->landing, 1, call};
+    return LIG_OK;
+}
+
+/* One that comes after the end of its save is discarded. */
+static lig_status keep_message(ligi_client_call *call, const ligi_served_head *head,
+                               uint64_t payload, ligi_landing *landing)
+{
+    if (call == NULL)
+        return LIG_OK;
+    if (!call->keeps_messages || call->done || payload > (head->body ? 0 : head->body_bytes))
+        return lig_fail(LIG_E_CORRUPT, "an unexpected message '%s'", ligi_served_op_name(head->op));
+    if (head->op == LIGI_SERVED_NEED)
+        return land_message(call, head, landing);
+    call->accepted = 1;
+    return ligi_served_number_get(head->body, head->body ? head->body_bytes : 0,
+                                  &call->done_number);
+}
+
+lig_status ligi_client_head(ligi_client *client, const ligi_arrival *arrival, ligi_landing *landing)
+{
+    ligi_served_head head;
+    LIG_TRY(
+        ligi_served_head_get(arrival->head, arrival->head_bytes, arrival->payload_bytes, &head));
+    ligi_client_call *call = find_call(client, head.id);
+    if (head.flags & LIGI_SERVED_REPLY) /* nobody waits for that of a PING */
+        return call ? land_reply(client, call, &head, arrival, landing) : LIG_OK;
+    if (head.op == LIGI_SERVED_NEED || head.op == LIGI_SERVED_DONE)
+        return keep_message(call, &head, arrival->payload_bytes, landing);
+    return lig_fail(LIG_E_CORRUPT, "a server sent the request '%s'", ligi_served_op_name(head.op));
+}
+
+void ligi_client_arrived(ligi_client_call *call)
+{
+    if (call->arriving)
+        push_message(call, call->arriving);
+    else
+        call->done = 1;
+    call->arriving = NULL;
+}
+
+void ligi_client_sent(ligi_client_call *call)
+{
+    call->borrowed = 0;
+}
+
+/* --- one request --- */
+
+static int has_slot(void *context)
+{
+    const ligi_client *client = context;
+    return client->state != LIGI_CLIENT_UP || client->call_count < client->welcome.request_max;
+}
+
+static int is_over(void *context)
+{
+    const ligi_client_call *call = context;
+    return call->done && !call->borrowed;
+}
+
+static void forget_reply(ligi_client_call *call)
+{
+    while (call->first) {
+        ligi_client_message *next = call->first->next;
+        free(call->first);
+        call->first = next;
+    }
+    free(call->arriving);
+    call->arriving = NULL;
+    free(call->memory);
+    call->memory = NULL;
+    call->reply = call->reply_data = NULL;
+    call->id = 0;
+    call->done_number = 0;
+    call->accepted = 0;
+}
+
+static lig_status start_locked(ligi_client *client, ligi_client_call *call)
+{
+    if (client->state != LIGI_CLIENT_UP)
+        return not_connected(client);
+    send_releases(client);
+    if (ligi_served_op_mutates(call->op) && call->sequence == 0)
+        call->sequence = ++client->next_sequence;
+    call->id = client->next_id++;
+    call->session = client->session;
+    call->done = call->borrowed = 0;
+    call->failure.status = LIG_OK;
+    call->last = &call->first;
+    const outgoing message = {.op = call->op,
+                              .id = call->id,
+                              .number = call->sequence,
+                              .body = &call->body,
+                              .data = call->data,
+                              .data_count = call->data_count,
+                              .token = call};
+    LIG_TRY(send_message(client, &message, &call->borrowed));
+    enter(client, call);
+    return LIG_OK;
+}
+
+lig_status ligi_client_start(ligi_client *client, ligi_client_call *call)
+{
+    forget_reply(call);
+    LIG_TRY(call->body.status);
+    LIG_TRY(ligi_net_wait(client->net, has_slot, client, LIG_FOREVER));
+    ligi_net_lock(client->net);
+    lig_status status = start_locked(client, call);
+    call->started = status == LIG_OK;
+    ligi_net_unlock(client->net);
+    return status;
+}
+
+/* An interrupt ends the request on the server too, whose reply is then waited for: it may be on its
+ * way into the caller's memory. */
+void ligi_client_cancel(ligi_client *client, ligi_client_call *call)
+{
+    ligi_writer body = {0};
+    ligi_served_number_put(&body, call->id);
+    ligi_net_lock(client->net);
+    int borrowed;
+    outgoing message = {.op = LIGI_SERVED_CANCEL, .id = client->next_id++, .body = &body};
+    if (client->state == LIGI_CLIENT_UP && !call->done && body.status == LIG_OK)
+        (void)send_message(client, &message, &borrowed);
+    ligi_net_unlock(client->net);
+    ligi_writer_fini(&body);
+}
+
+lig_status ligi_client_finish(ligi_client *client, ligi_client_call *call)
+{
+    int interrupted = 0;
+    lig_status status = LIG_E_TIMEOUT;
+    while (status == LIG_E_TIMEOUT) {
+        const ligi_interrupt *interrupt = call->interrupt;
+        status = ligi_net_wait(client->net, is_over, call, LIGI_WAIT_SLICE_NS);
+        if (status == LIG_E_TIMEOUT && !interrupted && interrupt && interrupt->hook &&
+            interrupt->hook(interrupt->context)) {
+            interrupted = 1;
+            ligi_client_cancel(client, call);
+        }
+    }
+    ligi_net_lock(client->net);
+    leave(client, call);
+    ligi_net_unlock(client->net);
+    call->started = 0;
+    LIG_TRY(status);
+    if (interrupted && call->failure.status != LIG_OK)
+        return lig_fail(LIG_E_CLOSED, "interrupted while waiting for %s", client->uri);
+    return call->failure.status == LIG_OK ? LIG_OK : ligi_failure_publish(&call->failure);
+}
+
+int ligi_client_call_lost(ligi_client *client, const ligi_client_call *call)
+{
+    ligi_net_lock(client->net);
+    int lost = client->state != LIGI_CLIENT_UP || (call->id && client->session != call->session);
+    ligi_net_unlock(client->net);
+    return lost;
+}
+
+lig_status ligi_client_ask(ligi_client *client, ligi_client_call *call)
+{
+    int64_t begin = ligi_now_ns();
+    for (;;) {
+        lig_status status = ligi_client_start(client, call);
+        if (status == LIG_OK)
+            status = ligi_client_finish(client, call);
+        if (status == LIG_OK || client->options.retry == 0 || status == LIG_E_CLOSED ||
+            !ligi_client_call_lost(client, call))
+            return status;
+        LIG_TRY(ligi_client_reconnect(client, begin, call->interrupt));
+    }
+}
+
+void ligi_client_call_fini(ligi_client_call *call)
+{
+    forget_reply(call);
+    ligi_writer_fini(&call->body);
+}
+
+/* --- while a save runs --- */
+
+typedef struct news_wait {
+    const ligi_client_call *call;
+    const ligi_client_news *known;
+} news_wait;
+
+static int has_news(void *context)
+{
+    const news_wait *self = context;
+    const ligi_client_call *call = self->call;
+    return call->first || call->done || call->done_number != self->known->done_number ||
+           call->accepted != self->known->accepted;
+}
+
+void ligi_client_wait_news(ligi_client *client, ligi_client_call *call, ligi_client_news *news)
+{
+    news_wait waiting = {call, news};
+    lig_status status = ligi_net_wait(client->net, has_news, &waiting, LIGI_WAIT_SLICE_NS);
+    ligi_net_lock(client->net);
+    news->message = call->first;
+    if (call->first) {
+        call->first = call->first->next;
+        if (call->first == NULL)
+            call->last = &call->first;
+    }
+    news->done_number = call->done_number;
+    news->accepted = call->accepted;
+    news->over = call->done || status == LIG_E_CLOSED;
+    ligi_net_unlock(client->net);
+}
+
+lig_status ligi_client_tell(ligi_client *client, const ligi_client_call *call, uint16_t op,
+                            const ligi_writer *body, const struct iovec *data, size_t data_count)
+{
+    ligi_client_call sending = {.done = 1};
+    outgoing message = {.op = op,
+                        .id = call->id,
+                        .body = body,
+                        .data = data,
+                        .data_count = data_count,
+                        .token = &sending};
+    ligi_net_lock(client->net);
+    lig_status status = client->state == LIGI_CLIENT_UP && client->session == call->session
+                            ? send_message(client, &message, &sending.borrowed)
+                            : not_connected(client);
+    ligi_net_unlock(client->net);
+    LIG_TRY(status);
+    return ligi_net_wait(client->net, is_over, &sending, LIG_FOREVER);
+}

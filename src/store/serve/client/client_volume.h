@@ -1,0 +1,12 @@
+/* The volume of a remote store: packs that are read through the server, and what watches and locks
+ * need. Packs are never written through it, and it has no catalog to read: those members are NULL,
+ * because the calls that use them go through ligi_remote_ops. */
+#ifndef LIGI_CLIENT_VOLUME_H
+#define LIGI_CLIENT_VOLUME_H
+
+#include "store/serve/client/client.h"
+
+/* The volume's `self` is a ligi_client, which it closes. */
+extern const lig_backend_ops ligi_client_backend;
+
+#endif

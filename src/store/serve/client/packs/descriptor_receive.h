@@ -1,0 +1,23 @@
+/* A file descriptor from another process of this host, and reading a pack through it. */
+#ifndef LIGI_DESCRIPTOR_RECEIVE_H
+#define LIGI_DESCRIPTOR_RECEIVE_H
+
+#include "store/serve/message/served_reads.h"
+
+#include <ligament/backend.h>
+
+/* Connects, shows the token, and receives the descriptor of a regular file of the announced size.
+ * LIG_E_UNSUPPORTED when that does not work from here, for instance out of a container. */
+lig_status ligi_descriptor_receive(const ligi_served_descriptor *from, int *fd);
+
+typedef struct ligi_descriptor_pack {
+    int fd;
+    uint64_t id, bytes;
+    const void *secret;
+} ligi_descriptor_pack;
+
+/* What lig_volume_ops.pack_read does. Large reads are shared by several threads. */
+lig_status ligi_descriptor_read(const ligi_descriptor_pack *pack, const lig_range *ranges,
+                                size_t count, size_t *bad);
+
+#endif
