@@ -183,6 +183,10 @@ typedef struct lig_volume_ops {
      * is fine) or its end. LIG_E_BUSY names the process and the host that hold it. */
     lig_status (*lock)(void *self, const char *name, void **lock);
     void (*unlock)(void *lock);
+
+    /* Optional (NULL: a pack is not a file). A descriptor of the pack's file, open for reading only; the caller closes
+     * it. It stays readable after pack_remove. */
+    lig_status (*pack_descriptor)(void *self, uint64_t id, int *descriptor);
 } lig_volume_ops;
 
 /* --- what a plugin fills --- */

@@ -571,6 +571,7 @@ static const lig_volume_ops file_volume = {
     .catalog_wait = file_catalog_wait,
     .lock = ligi_file_lock,
     .unlock = ligi_file_unlock,
+    .pack_descriptor = ligi_file_pack_descriptor,
 };
 
 extern const lig_backend_ops ligi_backend_file;

@@ -62,6 +62,11 @@ lig_status ligi_file_pack_size(void *opaque, uint64_t id, uint64_t *bytes)
     return LIG_OK;
 }
 
+lig_status ligi_file_pack_descriptor(void *opaque, uint64_t id, int *descriptor)
+{
+    return ligi_file_pack_open(opaque, id, O_RDONLY, descriptor);
+}
+
 lig_status ligi_file_pack_map(void *opaque, uint64_t id, uint32_t flags, lig_mapping *mapping)
 {
     const ligi_file *self = opaque;

@@ -9,6 +9,7 @@ void ligi_file_pack_name(char name[LIGI_PACK_NAME_BYTES], uint64_t id);
 void ligi_file_pack_forget_list(ligi_file *self);
 void ligi_file_packs_clean(const ligi_file *self);
 lig_status ligi_file_pack_size(void *self, uint64_t id, uint64_t *bytes);
+lig_status ligi_file_pack_descriptor(void *self, uint64_t id, int *descriptor);
 lig_status ligi_file_pack_map(void *self, uint64_t id, uint32_t flags, lig_mapping *mapping);
 void ligi_file_pack_unmap(void *self, lig_mapping *mapping);
 lig_status ligi_file_pack_remove(void *self, uint64_t id);
