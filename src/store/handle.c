@@ -5,6 +5,7 @@
 #include "store/catalog/rebuild/catalog_from_footers.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 void ligi_volume_hold(ligi_volume *volume)
@@ -47,6 +48,31 @@ lig_status ligi_interrupt_check(const ligi_interrupt *interrupt, const char *wha
 {
     if (interrupt->hook && interrupt->hook(interrupt->context))
         return lig_fail(LIG_E_CLOSED, "interrupted while waiting for %s of %s", what, store->uri);
+    return LIG_OK;
+}
+
+lig_status ligi_store_clone(const lig_store *store, lig_store **out)
+{
+    lig_store *made;
+    LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a store"));
+    lig_status status = ligi_strdup(&made->uri, store->uri);
+    if (status != LIG_OK) {
+        free(made);
+        return status;
+    }
+    made->pid = store->pid;
+    made->holders = 1;
+    made->commit_ns = store->commit_ns;
+    made->mode = store->mode;
+    made->by_footers = store->by_footers;
+    memcpy(made->uuid, store->uuid, sizeof made->uuid);
+    memcpy(made->secret, store->secret, sizeof made->secret);
+    ligi_stamps_init(&made->stamps);
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_cond_init(&made->idle, NULL);
+    ligi_volume_hold(store->volume);
+    made->volume = store->volume;
+    *out = made;
     return LIG_OK;
 }
 

@@ -47,6 +47,7 @@ struct lig_store {
     uint8_t secret[LIG_SECRET_BYTES]; /* set at open, or with the first footer that is found */
 
     ligi_stamps stamps;
+    struct ligi_once *once; /* the served request whose changes are made now; NULL: none */
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t idle;
@@ -56,6 +57,9 @@ struct lig_store {
     struct ligi_footers *footers;
     int secret_known; /* from the footers */
 };
+
+/* Another handle of the same open volume, with time stamps and ids of its own; lig_store_close. */
+lig_status ligi_store_clone(const lig_store *store, lig_store **out);
 
 void ligi_store_hold(lig_store *store);
 /* The last one destroys. */

@@ -18,13 +18,14 @@ enum ligi_table {
     LIGI_TABLE_COLUMN = 9,
     LIGI_TABLE_GRAPH = 10,
     LIGI_TABLE_NOTICE = 11,
-    LIGI_TABLE_END = 12
+    LIGI_TABLE_REQUEST = 12,
+    LIGI_TABLE_END = 13
 };
 
 #define LIGI_UUID_BYTES 16
 
 typedef struct ligi_catalog_key {
-    uint8_t bytes[24];
+    uint8_t bytes[32];
     size_t size;
 } ligi_catalog_key;
 

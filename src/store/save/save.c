@@ -7,6 +7,7 @@
 #include "store/catalog/commit.h"
 #include "store/catalog/fingerprint_index.h"
 #include "store/catalog/orphans.h"
+#include "store/catalog/request_table.h"
 #include "store/find/find.h"
 #include "store/format/metrics_and_tags.h"
 #include "store/load/read_ranges.h"
@@ -284,7 +285,8 @@ static lig_status commit_edit(void *context, const ligi_catalog_view *view, ligi
     if (status == LIG_OK && plan->ref)
         status = make_ref(self, &record, view->version + 1);
     free(record.uses);
-    return status;
+    LIG_TRY(status);
+    return ligi_once_put(change, plan->once ? plan->once : self->store->once, plan->about.id);
 }
 
 static void hand_out(const ligi_save_write *self, lig_status status)

@@ -31,6 +31,7 @@ typedef struct ligi_plan {
     struct ligi_remote_save *begun; /* the server has accepted it; NULL: not yet, or local */
     lig_ref **ref;                  /* where to put what was saved; NULL: nowhere */
     lig_model **model;              /* where to put its description; NULL: nowhere */
+    struct ligi_once *once;         /* the served request that saves; NULL: the handle's */
     int packed;                     /* a pack in any case */
     int copied;                     /* of another store: the parent need not be in this one */
     char *parent_name;              /* a copy: about.parent_name once the parent was found */

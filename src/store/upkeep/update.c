@@ -2,6 +2,7 @@
 #include "store/catalog/change.h"
 #include "store/catalog/commit.h"
 #include "store/catalog/model_graphs.h"
+#include "store/catalog/request_table.h"
 #include "store/catalog/search_index.h"
 #include "store/format/metrics_and_tags.h"
 
@@ -27,8 +28,10 @@ static lig_status edit_resolved(void *context, const ligi_catalog_view *view, li
     lig_status status = ligi_catalog_view_find(view, self->name, &record);
     if (status == LIG_OK)
         status = self->edit(self, view, &record, change);
+    uint64_t id = record.about.id;
     ligi_record_fini(&record);
-    return status;
+    LIG_TRY(status);
+    return ligi_once_put(change, view->store->once, id);
 }
 
 /* --- update --- */
@@ -108,6 +111,7 @@ static lig_status remove_alias(void *context, const ligi_catalog_view *view, lig
     ligi_catalog_key key = ligi_catalog_key_text(LIGI_TABLE_ALIAS, view->store->secret, alias);
     change->flags |= LIG_EDIT_FREES;
     LIG_TRY(ligi_change_event(change, LIG_EVENT_ALIAS, 0, alias, NULL));
+    LIG_TRY(ligi_once_put(change, view->store->once, 0));
     return ligi_change_erase(change, &key);
 }
 

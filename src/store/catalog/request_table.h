@@ -1,0 +1,26 @@
+/* Requests of a served store that were done: the record of a request is committed with its change,
+ * so that one that is sent again, to another server process even, is not done twice. */
+#ifndef LIGI_REQUEST_TABLE_H
+#define LIGI_REQUEST_TABLE_H
+
+#include "store/catalog/change.h"
+
+#define LIGI_CLIENT_BYTES 16
+#define LIGI_REQUEST_WINDOW 256 /* requests of one client that are remembered */
+
+/* A request of a client. */
+struct ligi_once {
+    uint8_t client[LIGI_CLIENT_BYTES];
+    uint64_t sequence; /* grows with each request of the client */
+    int repeated;      /* filled: it was done before */
+    uint64_t model;    /* filled: the id that it gave; 0: none */
+};
+
+/* Fills `repeated` and `model`. */
+lig_status ligi_once_find(lig_store *store, struct ligi_once *once);
+
+/* Adds the record to a change, and removes old ones. LIG_E_EXISTS when it was done before: the
+ * change must not be committed. No-op when `once` is NULL. */
+lig_status ligi_once_put(ligi_change *change, struct ligi_once *once, uint64_t model);
+
+#endif
