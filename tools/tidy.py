@@ -40,6 +40,7 @@ HEADER_MODULE = {
     "find": "store",
     "part": "store",
     "ref": "store",
+    "serve": "store",
     "watch": "store",
     "secret": "net",
     "evostore": "compat",

@@ -10,6 +10,7 @@
 #include <ligament/params.h>
 #include <ligament/pipe.h>
 #include <ligament/secret.h>
+#include <ligament/serve.h>
 #include <ligament/store.h>
 #include <ligament/tensor.h>
 

@@ -1,3 +1,5 @@
+#include "store/find/saved_graphs.h"
+
 #include "base/error.h"
 #include "store/catalog/model_graphs.h"
 #include "store/load/resolved_model.h"
@@ -50,15 +52,11 @@ static lig_status fill(saved_graphs *self, const void *bytes, size_t size)
     return LIG_OK;
 }
 
-lig_status lig_ref_graphs(const lig_ref *ref, lig_graph **graphs, size_t *count)
+lig_status ligi_graphs_show(const void *bytes, size_t size, lig_graph **graphs, size_t *count)
 {
-    LIG_TRY(ligi_ref_usable(ref));
-    const ligi_manifest *manifest = &ref->model->manifest;
     saved_graphs *self = NULL;
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "graphs"));
-    lig_status status = LIG_OK;
-    if (manifest->graph_bytes > 0)
-        status = fill(self, manifest->graphs, manifest->graph_bytes);
+    lig_status status = size > 0 ? fill(self, bytes, size) : LIG_OK;
     if (status != LIG_OK) {
         lig_graphs_destroy(self->shown);
         return status;
@@ -66,6 +64,13 @@ lig_status lig_ref_graphs(const lig_ref *ref, lig_graph **graphs, size_t *count)
     *graphs = self->shown;
     *count = self->graphs.count;
     return LIG_OK;
+}
+
+lig_status lig_ref_graphs(const lig_ref *ref, lig_graph **graphs, size_t *count)
+{
+    LIG_TRY(ligi_ref_usable(ref));
+    const ligi_manifest *manifest = &ref->model->manifest;
+    return ligi_graphs_show(manifest->graphs, manifest->graph_bytes, graphs, count);
 }
 
 void lig_graphs_destroy(lig_graph *graphs)

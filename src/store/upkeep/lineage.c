@@ -1,3 +1,5 @@
+#include "store/upkeep/lineage.h"
+
 #include "base/error.h"
 #include "store/load/resolved_model.h"
 
@@ -105,18 +107,23 @@ lig_status lig_store_lineage(lig_store *store, const char *model, lig_lineage **
     return status;
 }
 
+lig_status ligi_lineage_of(lig_store *store, uint64_t id, uint64_t parent, lig_lineage **out)
+{
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    lig_status status = find_family(&view, id, parent, out);
+    ligi_catalog_view_end(&view);
+    return status;
+}
+
 lig_status lig_ref_lineage(const lig_ref *ref, lig_lineage **out)
 {
     LIG_TRY(ligi_ref_usable(ref));
-    ligi_catalog_view view;
     const ligi_about *about = &ref->model->record.about;
     if (ref->store->remote)
         return ref->store->remote->lineage(
             ref->store, &(ligi_model_key){.id = about->id, .parent = about->parent}, out);
-    LIG_TRY(ligi_catalog_view_begin(ref->store, &view));
-    lig_status status = find_family(&view, about->id, about->parent, out);
-    ligi_catalog_view_end(&view);
-    return status;
+    return ligi_lineage_of(ref->store, about->id, about->parent, out);
 }
 
 void lig_lineage_destroy(lig_lineage *lineage)

@@ -61,6 +61,7 @@
 #include <ligament/store.h>
 
 #define LIGI_SERVED_VERSION 1u
+#define LIGI_SERVED_GROUP "store" /* ligi_net_options.group at both ends */
 #define LIGI_SERVED_HEAD_BYTES 40
 #define LIGI_SERVED_INSIDE_BYTES 16384 /* a longer body goes into the payload */
 #define LIGI_SERVED_BODY_BYTES_MAX (UINT64_C(1) << 30)

@@ -1,0 +1,70 @@
+/* Ligament: a server that lets other processes use a store as "ligament://host:port" (docs/serve.md).
+ *
+ *     lig_server *server;
+ *     lig_server_options options = LIG_SERVER_INIT;
+ *     options.listen = "127.0.0.1:7000";
+ *     LIG_TRY(lig_server_open(&server, "file:///models", &options));
+ *     ... lig_server_wait(server, LIG_FOREVER) ...
+ *     lig_server_stop(server, 30 * 1000000000LL);
+ *     lig_server_close(server);
+ *
+ * Clients on the same host connect through shared memory. Other processes may use the same store directly at the same
+ * time. A lig_server is **shared**: any thread may use it, but nobody may close it while a call on it runs. In a forked
+ * child close frees memory only. */
+#ifndef LIGAMENT_SERVE_H
+#define LIGAMENT_SERVE_H
+
+#include <ligament/store.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lig_server lig_server;
+
+typedef struct lig_server_options {
+    uint32_t struct_bytes; /* set by LIG_SERVER_INIT */
+    uint32_t flags;
+    const char *listen;       /* "host:port"; port 0: a free one. NULL: "127.0.0.1:0". Beyond loopback only with a
+                               * secret */
+    const char *secret_file;  /* see secret.h; NULL: none */
+    const char *address_file; /* the address is written there when the server listens, atomically, and removed at
+                               * close; NULL: none */
+    uint32_t max_clients;     /* sessions at one time; 0: 1024 */
+    uint32_t workers;         /* threads that answer requests; 0: 16 */
+    uint64_t max_bytes_in_flight; /* of requests and replies at one time; 0: 1 GiB. A client gets a sixteenth */
+    uint64_t rate;                /* bytes a second that all clients together read; 0: no limit */
+    int64_t lease_ns; /* a client that is silent for so long is dropped, and what it held is released; 0: 60 s */
+} lig_server_options;
+#define LIG_SERVER_INIT {sizeof(lig_server_options), 0, NULL, NULL, NULL, 0, 0, 0, 0, 0}
+
+/* Opens the store and listens. `options` may be NULL. */
+LIG_API lig_status lig_server_open(lig_server **server, const char *store_uri, const lig_server_options *options);
+
+/* "host:port", with the port that was chosen; borrowed from the server. */
+LIG_API const char *lig_server_address(const lig_server *server);
+
+/* Waits until a client asks for a shutdown, or lig_server_stop is called; LIG_E_TIMEOUT. */
+LIG_API lig_status lig_server_wait(lig_server *server, int64_t timeout_ns);
+
+/* Refuses new clients and new requests, waits at most `grace_ns` for those that run, then ends all sessions.
+ * LIG_E_TIMEOUT when some had to be interrupted. */
+LIG_API lig_status lig_server_stop(lig_server *server, int64_t grace_ns);
+
+/* Stops without grace, unless it was stopped, and frees the server. NULL is valid. */
+LIG_API void lig_server_close(lig_server *server);
+
+typedef struct lig_server_stats {
+    uint64_t clients;         /* connected now */
+    uint64_t requests;        /* answered since the start */
+    uint64_t refused;         /* requests and clients that were refused because of a limit */
+    uint64_t dropped;         /* sessions that ended without a goodbye */
+    uint64_t bytes_in_flight; /* now */
+    uint64_t held;            /* refs, matches, parts and locks that clients hold now */
+} lig_server_stats;
+LIG_API lig_status lig_server_stat(lig_server *server, lig_server_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

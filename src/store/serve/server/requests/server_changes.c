@@ -1,0 +1,134 @@
+#include "store/serve/server/requests/server_changes.h"
+
+#include "base/error.h"
+#include "store/serve/message/served_changes.h"
+#include "store/serve/message/served_state.h"
+
+#include <string.h>
+
+#define BODY(call) (call)->job->body, (call)->job->head.body_bytes
+
+_Static_assert(LIGI_CLIENT_BYTES == LIGI_SERVED_CLIENT_BYTES, "a client's id");
+
+/* --- once --- */
+
+struct ligi_once ligi_served_once_of(const ligi_served_job *job)
+{
+    struct ligi_once once = {.sequence = job->head.number};
+    memcpy(once.client, job->session->client, sizeof once.client);
+    return once;
+}
+
+/* A failure may come from the request's own first run, in another session: its name is taken, its
+ * model is gone. */
+lig_status ligi_served_once(ligi_served_call *call, struct ligi_once *once, ligi_served_act act,
+                            void *context)
+{
+    *once = ligi_served_once_of(call->job);
+    LIG_TRY(ligi_store_writable(call->store));
+    LIG_TRY(ligi_once_find(call->store, once));
+    if (once->repeated)
+        return LIG_OK;
+    call->store->once = once;
+    lig_status status = act(call, context);
+    call->store->once = NULL;
+    if (status == LIG_OK)
+        return LIG_OK;
+    ligi_failure failure;
+    ligi_failure_take(&failure, status);
+    if (!once->repeated)
+        (void)ligi_once_find(call->store, once);
+    return once->repeated ? LIG_OK : ligi_failure_publish(&failure);
+}
+
+/* --- models and aliases --- */
+
+static lig_status update(ligi_served_call *call, void *context)
+{
+    const ligi_served_update *what = context;
+    return lig_store_update(call->store, what->model, &what->update);
+}
+
+lig_status ligi_served_update_run(ligi_served_call *call)
+{
+    ligi_served_update what = {0};
+    struct ligi_once once;
+    lig_status status = ligi_served_update_get(BODY(call), &what);
+    if (status == LIG_OK)
+        status = ligi_served_once(call, &once, update, &what);
+    ligi_served_update_fini(&what);
+    return status;
+}
+
+static lig_status alias(ligi_served_call *call, void *context)
+{
+    const ligi_served_alias *what = context;
+    return lig_store_alias(call->store, what->alias, what->model);
+}
+
+lig_status ligi_served_alias_run(ligi_served_call *call)
+{
+    ligi_served_alias what;
+    struct ligi_once once;
+    LIG_TRY(ligi_served_alias_get(BODY(call), &what));
+    return ligi_served_once(call, &once, alias, &what);
+}
+
+static lig_status retire(ligi_served_call *call, void *context)
+{
+    return lig_store_retire(call->store, context);
+}
+
+lig_status ligi_served_retire_run(ligi_served_call *call)
+{
+    const char *model;
+    struct ligi_once once;
+    LIG_TRY(ligi_served_text_get(BODY(call), &model));
+    return ligi_served_once(call, &once, retire, (void *)model);
+}
+
+/* --- care --- */
+
+static int is_over(void *context, uint64_t done, uint64_t total)
+{
+    const ligi_served_job *job = context;
+    (void)done, (void)total;
+    return atomic_load(&job->cancelled);
+}
+
+lig_status ligi_served_check_run(ligi_served_call *call)
+{
+    uint64_t flags;
+    lig_report *report;
+    const lig_progress progress = {is_over, call->job};
+    LIG_TRY(ligi_served_number_get(BODY(call), &flags));
+    if (flags > UINT32_MAX)
+        return lig_fail(LIG_E_INVALID, "unknown flags %#llx for a check",
+                        (unsigned long long)flags);
+    LIG_TRY(lig_store_check_progress(call->store, (uint32_t)flags, &progress, &report));
+    ligi_served_report_put(&call->body, report);
+    lig_report_destroy(report);
+    return LIG_OK;
+}
+
+lig_status ligi_served_compact_run(ligi_served_call *call)
+{
+    lig_report *report;
+    LIG_TRY(lig_store_compact(call->store, &report));
+    ligi_served_report_put(&call->body, report);
+    lig_report_destroy(report);
+    return LIG_OK;
+}
+
+lig_status ligi_served_clear_stamps_run(ligi_served_call *call)
+{
+    const ligi_served_queue *queue = &call->server->queue;
+    const char *name;
+    LIG_TRY(ligi_served_text_get(BODY(call), &name));
+    if (name[0] == '\0')
+        name = NULL;
+    LIG_TRY(lig_store_clear_time_stamps(call->server->store, name));
+    for (size_t i = 0; i < queue->worker_count; i++)
+        LIG_TRY(lig_store_clear_time_stamps(queue->workers[i].store, name));
+    return LIG_OK;
+}

@@ -1,0 +1,11 @@
+/* Locks by name. To the store the server is one process: who among its clients holds a lock is
+ * decided here. */
+#ifndef LIGI_SERVER_LOCKS_H
+#define LIGI_SERVER_LOCKS_H
+
+#include "store/serve/server/server_state.h"
+
+/* LOCK. A process that holds the name gets it again. */
+lig_status ligi_served_lock_run(ligi_served_call *call);
+
+#endif

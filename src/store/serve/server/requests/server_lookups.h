@@ -1,0 +1,26 @@
+/* Requests that change nothing. */
+#ifndef LIGI_SERVER_LOOKUPS_H
+#define LIGI_SERVER_LOOKUPS_H
+
+#include "store/serve/message/served_models.h"
+#include "store/serve/server/server_state.h"
+
+lig_status ligi_served_info_run(ligi_served_call *call);
+lig_status ligi_served_resolve_run(ligi_served_call *call);
+lig_status ligi_served_models_run(ligi_served_call *call);
+lig_status ligi_served_lineage_run(ligi_served_call *call);
+lig_status ligi_served_stat_run(ligi_served_call *call);
+lig_status ligi_served_pack_size_run(ligi_served_call *call);
+lig_status ligi_served_read_run(ligi_served_call *call);
+lig_status ligi_served_alias_at_run(ligi_served_call *call);
+lig_status ligi_served_find_run(ligi_served_call *call);
+lig_status ligi_served_stamps_run(ligi_served_call *call);
+
+/* A model as it is sent; borrows from it. */
+ligi_served_model ligi_served_model_of(const lig_model *model);
+/* Releases a lig_ref; names the kind of what a session holds. */
+void ligi_served_ref_release(void *ref);
+/* The same for a lig_match *[1]. */
+void ligi_served_match_release(void *match);
+
+#endif

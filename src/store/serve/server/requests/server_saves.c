@@ -1,0 +1,360 @@
+#include "store/serve/server/requests/server_saves.h"
+
+#include "base/error.h"
+#include "store/catalog/model_graphs.h"
+#include "store/find/saved_graphs.h"
+#include "store/load/resolved_model.h"
+#include "store/serve/server/requests/server_changes.h"
+#include "store/serve/server/requests/server_lookups.h"
+#include "store/serve/server/requests/server_uploads.h"
+#include "store/serve/server/server_session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BODY(call) (call)->job->body, (call)->job->head.body_bytes
+
+/* --- from the description to the plan --- */
+
+/* A number that no other tensor has, where only ties are looked at. */
+static void *tie_mark(size_t index)
+{
+    return (void *)(uintptr_t)((index + 1) * LIGI_ALIGN_SMALL);
+}
+
+static lig_status place_tensors(ligi_served_saving *saving, const uint8_t *data)
+{
+    const ligi_served_save *what = &saving->what;
+    LIG_TRY(ligi_calloc(&saving->tensors, what->count + 1, sizeof *saving->tensors, "a save"));
+    for (size_t i = 0; i < what->count; i++) {
+        lig_tensor *tensor = &saving->tensors[i];
+        *tensor = what->tensors[i];
+        int tied = what->tied[i] != LIGI_SERVED_NOT_TIED;
+        if (tied) {
+            tensor->data = saving->tensors[what->tied[i]].data;
+        } else if (data && tensor->bytes) {
+            tensor->data = (void *)data;
+            data += tensor->bytes;
+        } else if (tensor->bytes) {
+            tensor->data = tie_mark(i);
+        }
+    }
+    return LIG_OK;
+}
+
+static lig_status make_boxes(ligi_served_saving *saving)
+{
+    const ligi_served_save *what = &saving->what;
+    if (!(what->wants & LIGI_SERVED_PART) || (what->places == NULL && what->orders == NULL))
+        return LIG_OK;
+    LIG_TRY(ligi_calloc(&saving->boxes, what->count + 1, sizeof *saving->boxes, "boxes"));
+    for (size_t i = 0; i < what->count; i++) {
+        saving->boxes[i].order = what->orders ? what->orders[i] : i;
+        if (what->places && what->places[i].whole) {
+            saving->boxes[i].shape = what->places[i].whole;
+            saving->boxes[i].start = what->places[i].start;
+        }
+    }
+    return LIG_OK;
+}
+
+/* A match that ended with an earlier session of the client: what it found is shared as a parent. */
+static lig_status find_match(ligi_served_saving *saving, ligi_served_call *call,
+                             lig_save_options *options)
+{
+    const ligi_served_save *what = &saving->what;
+    lig_ref *ref;
+    if (what->match == 0)
+        return LIG_OK;
+    saving->match = ligi_served_held_get(call->session, what->match, ligi_served_match_release);
+    if (saving->match) {
+        options->match = *(lig_match **)saving->match->thing;
+        return LIG_OK;
+    }
+    if (options->parent)
+        return LIG_OK;
+    lig_status status = ligi_ref_open(call->store, NULL, what->match_model, 0, &ref);
+    if (status == LIG_E_NOTFOUND)
+        return lig_fail(
+            status, "the match was released, and its model is gone: it was replaced or retired");
+    LIG_TRY(status);
+    status = ligi_strdup(&saving->parent, lig_ref_model(ref)->name);
+    lig_ref_release(ref);
+    options->parent = saving->parent;
+    return status;
+}
+
+static lig_save_options options_of(ligi_served_saving *saving)
+{
+    const ligi_served_save *what = &saving->what;
+    lig_save_options options = LIG_SAVE_INIT;
+    options.flags = what->flags;
+    options.parent = what->wants & LIGI_SERVED_COPY ? NULL : what->parent;
+    options.metrics = what->metrics;
+    options.metric_count = what->metric_count;
+    options.tags = what->tags;
+    options.tag_count = what->tag_count;
+    options.meta = what->meta;
+    options.structure = what->structure;
+    if (what->wants & LIGI_SERVED_PART) {
+        options.boxes = saving->boxes;
+        options.part = &saving->part;
+    } else if (what->wants & LIGI_SERVED_WANT_REF) {
+        options.ref = &saving->ref;
+    } else if (what->wants & LIGI_SERVED_WANT_MODEL) {
+        options.model = &saving->model;
+    }
+    return options;
+}
+
+/* The client has made them of its graphs; whether they are graphs is checked here. */
+static lig_status take_graphs(ligi_served_saving *saving)
+{
+    const ligi_served_save *what = &saving->what;
+    ligi_graphs graphs = {0};
+    if (what->graph_bytes == 0)
+        return LIG_OK;
+    lig_status status = ligi_graphs_get(what->graphs, what->graph_bytes, &graphs);
+    ligi_graphs_fini(&graphs);
+    LIG_TRY(status);
+    ligi_put_bytes(&saving->plan.graphs, what->graphs, what->graph_bytes);
+    return saving->plan.graphs.status;
+}
+
+/* A copy keeps its parent by name; its id is that of the same name here, if there is one. */
+static lig_status take_parent(ligi_served_saving *saving, lig_store *store)
+{
+    const ligi_served_save *what = &saving->what;
+    ligi_catalog_view view;
+    if (!(what->wants & LIGI_SERVED_COPY) || what->parent == NULL)
+        return LIG_OK;
+    saving->plan.about.parent_name = what->parent;
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    lig_status status = ligi_catalog_view_name(&view, what->parent, &saving->plan.about.parent);
+    ligi_catalog_view_end(&view);
+    return status;
+}
+
+lig_status ligi_served_saving_prepare(ligi_served_saving *saving, ligi_served_call *call,
+                                      const uint8_t *data)
+{
+    const ligi_served_save *what = &saving->what;
+    int part = (what->wants & LIGI_SERVED_PART) != 0;
+    LIG_TRY(place_tensors(saving, data));
+    LIG_TRY(make_boxes(saving));
+    lig_save_options options = options_of(saving);
+    LIG_TRY(find_match(saving, call, &options));
+    ligi_plan_input input = {what->name,
+                             saving->tensors,
+                             what->count,
+                             &options,
+                             0,
+                             part ? NULL : what->places,
+                             part || what->places == NULL ? 0 : what->shown_count};
+    LIG_TRY(ligi_save_prepare(call->store, &input, data != NULL, &saving->plan));
+    LIG_TRY(take_graphs(saving));
+    LIG_TRY(take_parent(saving, call->store));
+    if (what->created_ns)
+        saving->plan.about.created_ns = what->created_ns;
+    saving->plan.packed = (what->wants & LIGI_SERVED_PACKED) != 0;
+    return LIG_OK;
+}
+
+void ligi_served_saving_fini(ligi_served_saving *saving, lig_store *store)
+{
+    ligi_plan_fini(&saving->plan);
+    ligi_served_let_go(saving->match);
+    lig_part_close(saving->part, store);
+    lig_ref_release(saving->ref);
+    lig_model_destroy(saving->model);
+    ligi_served_save_fini(&saving->what);
+    free(saving->tensors);
+    free(saving->boxes);
+    free(saving->parent);
+}
+
+/* --- the reply --- */
+
+typedef struct held_part {
+    lig_part *part;
+    lig_store *store; /* held */
+} held_part;
+
+static void release_part(void *thing)
+{
+    held_part *held = thing;
+    lig_part_close(held->part, held->store);
+    ligi_store_drop(held->store);
+    free(held);
+}
+
+static lig_status reply_part(ligi_served_saving *saving, ligi_served_call *call)
+{
+    ligi_served_saved saved = {0};
+    ligi_writer copy = {0};
+    held_part *held;
+    const void *data;
+    LIG_TRY(lig_part_bytes(saving->part, &data, &saved.part_bytes));
+    ligi_put_bytes(&copy, data, saved.part_bytes);
+    LIG_TRY(copy.status);
+    saved.part_data = copy.data;
+    lig_status status = ligi_alloc(&held, sizeof *held, "a part");
+    if (status == LIG_OK) {
+        *held = (held_part){saving->part, call->store};
+        ligi_store_hold(call->store);
+        saving->part = NULL;
+        status = ligi_served_hold(call->session, held, release_part, &saved.part);
+    }
+    if (status == LIG_OK)
+        ligi_served_saved_put(&call->body, &saved);
+    ligi_writer_fini(&copy);
+    return status;
+}
+
+/* `model` may belong to the ref, which the client may hold: written first, as in RESOLVE. */
+static lig_status reply_model(ligi_served_call *call, const lig_model *model, lig_ref *ref)
+{
+    ligi_served_saved saved = {
+        .id = model->id, .has_model = 1, .model = ligi_served_model_of(model)};
+    ligi_writer copy = {0};
+    if (ref == NULL) {
+        ligi_served_saved_put(&call->body, &saved);
+        return LIG_OK;
+    }
+    ligi_put_bytes(&copy, saved.model.record, saved.model.record_bytes);
+    ligi_put_bytes(&copy, saved.model.manifest, saved.model.manifest_bytes);
+    if (saved.model.inline_bytes)
+        ligi_put_bytes(&copy, saved.model.inlined, saved.model.inline_bytes);
+    lig_status status = copy.status;
+    saved.model.record = copy.data;
+    saved.model.manifest = copy.data + saved.model.record_bytes;
+    saved.model.inlined = saved.model.manifest + saved.model.manifest_bytes;
+    if (status == LIG_OK)
+        status = ligi_served_hold(call->session, ref, ligi_served_ref_release, &saved.model.ref);
+    else
+        lig_ref_release(ref);
+    if (status == LIG_OK)
+        ligi_served_saved_put(&call->body, &saved);
+    ligi_writer_fini(&copy);
+    return status;
+}
+
+lig_status ligi_served_saving_reply(ligi_served_saving *saving, ligi_served_call *call)
+{
+    lig_ref *ref = saving->ref;
+    if (saving->part)
+        return reply_part(saving, call);
+    if (ref) {
+        call->version = ref->version;
+        saving->ref = NULL;
+        return reply_model(call, lig_ref_model(ref), ref);
+    }
+    if (saving->model)
+        return reply_model(call, saving->model, NULL);
+    ligi_served_saved saved = {.id = saving->plan.about.id};
+    ligi_served_saved_put(&call->body, &saved);
+    return LIG_OK;
+}
+
+lig_status ligi_served_saving_repeat(ligi_served_saving *saving, ligi_served_call *call)
+{
+    const uint32_t described = LIGI_SERVED_WANT_REF | LIGI_SERVED_WANT_MODEL;
+    uint32_t wants = saving->what.wants;
+    ligi_served_saved saved = {.id = saving->once.model};
+    lig_ref *ref = NULL;
+    if (wants & described) {
+        lig_status status = ligi_ref_open(call->store, NULL, saving->once.model,
+                                          wants & LIGI_SERVED_WANT_REF ? LIGI_REF_HELD : 0, &ref);
+        if (status != LIG_E_NOTFOUND)
+            LIG_TRY(status);
+    }
+    if (ref == NULL) {
+        ligi_served_saved_put(&call->body, &saved);
+        return LIG_OK;
+    }
+    if (wants & LIGI_SERVED_WANT_REF)
+        return reply_model(call, lig_ref_model(ref), ref);
+    lig_status status = reply_model(call, lig_ref_model(ref), NULL);
+    lig_ref_release(ref);
+    return status;
+}
+
+/* --- a small save --- */
+
+static lig_status save_whole(ligi_served_call *call, void *context)
+{
+    static const ligi_source memory = {0};
+    ligi_served_saving *saving = context;
+    LIG_TRY(ligi_served_saving_prepare(saving, call, call->job->data));
+    return ligi_save_run(call->store, &saving->plan, &memory);
+}
+
+static lig_status run_whole(ligi_served_call *call, ligi_served_saving *saving)
+{
+    if (saving->what.bytes != call->job->data_bytes ||
+        saving->what.bytes > LIGI_SERVED_SMALL_SAVE_BYTES)
+        return lig_fail(
+            LIG_E_CORRUPT,
+            "malformed message of a served store: %llu bytes of tensors came, %llu were "
+            "announced, at most %llu are possible",
+            (unsigned long long)call->job->data_bytes, (unsigned long long)saving->what.bytes,
+            (unsigned long long)LIGI_SERVED_SMALL_SAVE_BYTES);
+    LIG_TRY(ligi_served_once(call, &saving->once, save_whole, saving));
+    return saving->once.repeated ? ligi_served_saving_repeat(saving, call)
+                                 : ligi_served_saving_reply(saving, call);
+}
+
+lig_status ligi_served_save_run(ligi_served_call *call)
+{
+    ligi_served_saving saving = {0};
+    lig_status status = ligi_served_save_get(BODY(call), &saving.what);
+    if (status == LIG_OK && !(saving.what.wants & LIGI_SERVED_WHOLE)) {
+        ligi_served_saving_fini(&saving, call->store);
+        return ligi_served_upload_start(call);
+    }
+    if (status == LIG_OK)
+        status = run_whole(call, &saving);
+    ligi_failure failure;
+    ligi_failure_take(&failure, status);
+    ligi_served_saving_fini(&saving, call->store);
+    return ligi_failure_publish(&failure);
+}
+
+/* --- joining --- */
+
+static lig_status join_parts(ligi_served_call *call, void *context)
+{
+    ligi_served_saving *saving = context;
+    const ligi_served_save *what = &saving->what;
+    lig_save_options options = options_of(saving);
+    lig_graph *graphs = NULL;
+    size_t graph_count = 0;
+    if (what->graph_bytes)
+        LIG_TRY(ligi_graphs_show(what->graphs, what->graph_bytes, &graphs, &graph_count));
+    options.graphs = graphs;
+    options.graph_count = graph_count;
+    options.model = options.ref ? NULL : &saving->model; /* for its id */
+    lig_status status =
+        lig_store_join(call->store, what->name, what->parts, what->part_count, &options);
+    lig_graphs_destroy(graphs);
+    return status;
+}
+
+static lig_status run_join(ligi_served_call *call, ligi_served_saving *saving)
+{
+    LIG_TRY(ligi_served_save_get(BODY(call), &saving->what));
+    if (saving->what.wants & LIGI_SERVED_PART || saving->what.count || saving->what.match)
+        return lig_fail(LIG_E_INVALID, "a match, boxes and `part` are for the parts of a model");
+    LIG_TRY(ligi_served_once(call, &saving->once, join_parts, saving));
+    return saving->once.repeated ? ligi_served_saving_repeat(saving, call)
+                                 : ligi_served_saving_reply(saving, call);
+}
+
+lig_status ligi_served_join_run(ligi_served_call *call)
+{
+    ligi_served_saving saving = {0};
+    ligi_failure failure;
+    ligi_failure_take(&failure, run_join(call, &saving));
+    ligi_served_saving_fini(&saving, call->store);
+    return ligi_failure_publish(&failure);
+}

@@ -1,0 +1,201 @@
+#include "store/serve/server/requests/server_watch.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "store/catalog/catalog_view.h"
+#include "store/serve/message/served_state.h"
+#include "store/serve/server/server_queue.h"
+
+#include <stdlib.h>
+
+#define SLICE_NS INT64_C(200000000) /* how soon a deadline, a cancel and the end are noticed */
+enum { EVENTS_MAX = 4096 };
+
+/* --- the events of a request --- */
+
+typedef struct collecting {
+    ligi_served_events out;
+    size_t capacity, limit;
+    ligi_writer bytes; /* of the events, which point into it only in the end */
+    lig_status status;
+} collecting;
+
+/* Only between two commits can it end. */
+static int collect(void *context, uint64_t version, int64_t date_ns, const void *data, size_t bytes)
+{
+    collecting *self = context;
+    ligi_served_events *out = &self->out;
+    if (version != out->until && out->count >= self->limit)
+        return 1;
+    self->status =
+        ligi_grow(&out->events, &self->capacity, out->count + 1, sizeof *out->events, "events");
+    if (self->status != LIG_OK)
+        return 1;
+    out->until = version;
+    out->events[out->count++] = (ligi_served_event){version, date_ns, NULL, bytes};
+    ligi_put_bytes(&self->bytes, data, bytes);
+    self->status = self->bytes.status;
+    return self->status != LIG_OK;
+}
+
+static lig_status current_version(lig_store *store, uint64_t *version)
+{
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    *version = view.version;
+    ligi_catalog_view_end(&view);
+    return LIG_OK;
+}
+
+static lig_status collect_all(lig_store *store, const ligi_served_watch *asked, collecting *self)
+{
+    const ligi_volume *volume = store->volume;
+    LIG_TRY(volume->ops->catalog_events(volume->self, asked->since, collect, self));
+    LIG_TRY(self->status);
+    const uint8_t *at = self->bytes.data;
+    for (size_t i = 0; i < self->out.count; at += self->out.events[i++].bytes)
+        self->out.events[i].data = at;
+    return LIG_OK;
+}
+
+/* The version is looked up before the events are: those that it covers are all there. */
+static lig_status answer(ligi_served_call *call, const ligi_served_watch *asked, uint64_t now)
+{
+    collecting self = {.out = {.until = asked->since},
+                       .limit = asked->limit < EVENTS_MAX ? asked->limit : EVENTS_MAX};
+    lig_status status = asked->limit ? collect_all(call->store, asked, &self) : LIG_OK;
+    if (status == LIG_OK) {
+        if ((asked->limit == 0 || self.out.count < self.limit) && self.out.until < now)
+            self.out.until = now;
+        call->version = now > self.out.until ? now : self.out.until;
+        ligi_served_events_put(&call->body, &self.out);
+    }
+    ligi_served_events_fini(&self.out);
+    ligi_writer_fini(&self.bytes);
+    return status;
+}
+
+/* --- waiting --- */
+
+static int is_due(const ligi_served_job *job, uint64_t wait_ns)
+{
+    if (wait_ns > LIGI_SERVED_WAIT_NS_MAX)
+        wait_ns = LIGI_SERVED_WAIT_NS_MAX;
+    return (uint64_t)(ligi_now_ns() - job->received_ns) >= wait_ns;
+}
+
+/* 1: the watching thread has the job. */
+static int park(ligi_served_call *call)
+{
+    ligi_served_watches *watches = &call->server->watches;
+    pthread_mutex_lock(&watches->lock);
+    int parked = !watches->closed;
+    if (parked) {
+        call->later = 1;
+        call->job->next = watches->parked;
+        watches->parked = call->job;
+        pthread_cond_signal(&watches->changed);
+    }
+    pthread_mutex_unlock(&watches->lock);
+    return parked;
+}
+
+lig_status ligi_served_watch_run(ligi_served_call *call)
+{
+    ligi_served_watch asked;
+    uint64_t now;
+    LIG_TRY(ligi_served_watch_get(call->job->body, call->job->head.body_bytes, &asked));
+    if (call->store->by_footers)
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "%s cannot be watched: it has no catalog, and its packs keep no events",
+                        call->store->uri);
+    LIG_TRY(current_version(call->store, &now));
+    int waits = now <= asked.since && !is_due(call->job, asked.wait_ns) &&
+                !atomic_load(&call->job->cancelled);
+    if (waits && asked.limit) /* a `since` that never was is told at once */
+        LIG_TRY(answer(call, &asked, now));
+    call->body.bytes = 0;
+    if (waits && park(call))
+        return LIG_OK;
+    return answer(call, &asked, now);
+}
+
+static void put_back(ligi_served_watches *watches, ligi_served_job *job)
+{
+    pthread_mutex_lock(&watches->lock);
+    job->next = watches->parked;
+    watches->parked = job;
+    pthread_mutex_unlock(&watches->lock);
+}
+
+/* A worker looks again at those that may have an answer. */
+static void wake(lig_server *server, ligi_served_job *all, uint64_t version, int closed)
+{
+    for (ligi_served_job *job = all, *next; job; job = next) {
+        ligi_served_watch asked = {0};
+        next = job->next;
+        (void)ligi_served_watch_get(job->body, job->head.body_bytes, &asked);
+        if (closed || version > asked.since || is_due(job, asked.wait_ns) ||
+            atomic_load(&job->cancelled) || atomic_load(&job->session->ended))
+            ligi_served_queue_put(&server->queue, job);
+        else
+            put_back(&server->watches, job);
+    }
+}
+
+/* Waits for the first to be put aside; NULL at the end. */
+static ligi_served_job *take_parked(ligi_served_watches *watches, int *closed)
+{
+    pthread_mutex_lock(&watches->lock);
+    while (watches->parked == NULL && !watches->closed)
+        pthread_cond_wait(&watches->changed, &watches->lock);
+    ligi_served_job *all = watches->parked;
+    watches->parked = NULL;
+    *closed = watches->closed;
+    pthread_mutex_unlock(&watches->lock);
+    return all;
+}
+
+static int has_parked(ligi_served_watches *watches)
+{
+    pthread_mutex_lock(&watches->lock);
+    int some = watches->parked != NULL;
+    pthread_mutex_unlock(&watches->lock);
+    return some;
+}
+
+static lig_status run(void *context, lig_ticket *ticket)
+{
+    lig_server *server = context;
+    const ligi_volume *volume = server->store->volume;
+    uint64_t version = 0;
+    (void)ticket;
+    for (int closed = 0; !closed;) {
+        ligi_served_job *all = take_parked(&server->watches, &closed);
+        if (!closed) /* a catalog that cannot be read is told to those who ask */
+            (void)current_version(server->store, &version);
+        wake(server, all, version, closed);
+        if (!closed && has_parked(&server->watches))
+            (void)volume->ops->catalog_wait(volume->self, version, SLICE_NS);
+    }
+    return LIG_OK;
+}
+
+lig_status ligi_served_watches_start(lig_server *server)
+{
+    return ligi_ticket_start(run, NULL, server, &server->watches.thread);
+}
+
+void ligi_served_watches_stop(lig_server *server)
+{
+    ligi_served_watches *watches = &server->watches;
+    if (watches->thread == NULL)
+        return;
+    pthread_mutex_lock(&watches->lock);
+    watches->closed = 1;
+    pthread_cond_broadcast(&watches->changed);
+    pthread_mutex_unlock(&watches->lock);
+    (void)lig_ticket_wait(watches->thread, LIG_FOREVER);
+    lig_ticket_destroy(watches->thread);
+    watches->thread = NULL;
+}

@@ -1,0 +1,22 @@
+/* Requests wait here for a worker. */
+#ifndef LIGI_SERVER_QUEUE_H
+#define LIGI_SERVER_QUEUE_H
+
+#include "store/serve/server/server_state.h"
+
+/* A job that is no request: `work` runs on a worker and frees it. NULL without memory. */
+ligi_served_job *ligi_served_job_make(ligi_served_session *session,
+                                      void (*work)(ligi_served_job *job), void *context);
+/* Gives back what it was charged, and lets go of its session. Never blocks. */
+void ligi_served_job_free(ligi_served_job *job);
+
+lig_status ligi_served_queue_start(lig_server *server, size_t workers);
+/* Runs what is queued, then ends the workers. */
+void ligi_served_queue_stop(lig_server *server);
+
+/* Never blocks. */
+void ligi_served_queue_put(ligi_served_queue *queue, ligi_served_job *job);
+/* Waits until nothing is queued and nothing runs; LIG_E_TIMEOUT. */
+lig_status ligi_served_queue_drain(ligi_served_queue *queue, int64_t timeout_ns);
+
+#endif

@@ -1,0 +1,160 @@
+#include "store/serve/server/server_reply.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "net/link/link_send.h"
+#include "store/serve/server/server_session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What net borrows until it is sent. */
+typedef struct outgoing {
+    ligi_served_session *session; /* held */
+    ligi_writer body;
+    uint8_t *data;
+    uint64_t charge;
+} outgoing;
+
+static void outgoing_free(outgoing *out)
+{
+    if (out->charge)
+        ligi_served_uncharge(out->session, out->charge);
+    ligi_writer_fini(&out->body);
+    free(out->data);
+    ligi_served_session_drop(out->session);
+    free(out);
+}
+
+/* With the endpoint's lock. */
+static void note_sent(ligi_served_session *session)
+{
+    session->unsent--;
+    session->stalled_ns = session->unsent ? ligi_now_ns() : 0;
+}
+
+void ligi_served_sent(void *context, ligi_link *link, void *token, lig_status status)
+{
+    outgoing *out = token;
+    (void)context, (void)link, (void)status;
+    if (out == NULL)
+        return;
+    note_sent(out->session);
+    outgoing_free(out);
+}
+
+static lig_status send_pieces(outgoing *out, const ligi_send *send, int *done)
+{
+    ligi_served_session *session = out->session;
+    session->unsent++;
+    if (session->stalled_ns == 0)
+        session->stalled_ns = ligi_now_ns();
+    lig_status status = ligi_net_send(session->link, send, done);
+    if (status != LIG_OK || *done || send->count == 0)
+        note_sent(session);
+    return status;
+}
+
+/* The lock is held, and the link is up. 1: net has `out` now. */
+static int send_locked(outgoing *out, ligi_served_head *head, uint64_t data_bytes)
+{
+    uint8_t bytes[LIGI_SERVED_HEAD_BYTES + LIGI_SERVED_INSIDE_BYTES];
+    struct iovec iov[2];
+    size_t count = 0, head_bytes = LIGI_SERVED_HEAD_BYTES;
+    int done = 0;
+    head->body_bytes = out->body.bytes;
+    if (out->body.bytes > LIGI_SERVED_INSIDE_BYTES) {
+        head->flags |= LIGI_SERVED_BEHIND;
+        iov[count++] = (struct iovec){out->body.data, out->body.bytes};
+    } else if (out->body.bytes) {
+        memcpy(bytes + head_bytes, out->body.data, out->body.bytes);
+        head_bytes += out->body.bytes;
+    }
+    if (data_bytes)
+        iov[count++] = (struct iovec){out->data, data_bytes};
+    ligi_served_head_put(head, bytes);
+    ligi_send send = {
+        .head = bytes, .head_bytes = head_bytes, .iov = iov, .count = count, .token = out};
+    lig_status status = send_pieces(out, &send, &done);
+    if (status == LIG_E_BUSY) { /* thousands of replies that it does not read */
+        atomic_fetch_add(&out->session->server->dropped, 1);
+        ligi_served_session_end(out->session, "too many unread replies");
+    }
+    return status == LIG_OK && !done && count > 0;
+}
+
+void ligi_served_send(ligi_served_session *session, ligi_served_message *message)
+{
+    outgoing *out = calloc(1, sizeof *out);
+    if (out == NULL) { /* the client would wait for ever */
+        free(message->data);
+        if (message->body)
+            ligi_writer_fini(message->body);
+        ligi_served_uncharge(session, message->charge);
+        ligi_net_lock(session->server->net);
+        ligi_served_session_end(session, "the server is out of memory");
+        ligi_net_unlock(session->server->net);
+        return;
+    }
+    ligi_served_session_hold(session);
+    *out = (outgoing){.session = session, .data = message->data, .charge = message->charge};
+    if (message->body) {
+        out->body = *message->body;
+        *message->body = (ligi_writer){0};
+    }
+    ligi_net_lock(session->server->net);
+    int borrowed = session->link && send_locked(out, &message->head, message->data_bytes);
+    ligi_net_unlock(session->server->net);
+    if (!borrowed)
+        outgoing_free(out);
+}
+
+static void put_failure(ligi_writer *body)
+{
+    ligi_served_error error = {lig_error_number(), lig_error_text()};
+    body->bytes = 0;
+    body->status = LIG_OK;
+    ligi_served_error_put(body, &error);
+}
+
+void ligi_served_reply(ligi_served_call *call, lig_status status)
+{
+    const ligi_served_head *request = &call->job->head;
+    if (status == LIG_OK)
+        status = call->body.status;
+    if (status == LIG_OK && call->body.bytes > LIGI_SERVED_BODY_BYTES_MAX)
+        status = lig_fail(LIG_E_LIMIT, "the reply has %zu bytes, at most %llu are possible",
+                          call->body.bytes, (unsigned long long)LIGI_SERVED_BODY_BYTES_MAX);
+    if (status != LIG_OK) {
+        put_failure(&call->body);
+        free(call->data);
+        call->data = NULL;
+        call->data_bytes = 0;
+    }
+    ligi_served_message message = {.head = {.op = request->op,
+                                            .flags = LIGI_SERVED_REPLY,
+                                            .status = (uint32_t)status,
+                                            .id = request->id,
+                                            .number = call->version},
+                                   .body = &call->body,
+                                   .data = call->data,
+                                   .data_bytes = call->data_bytes,
+                                   .charge = call->charge};
+    call->data = NULL;
+    call->charge = 0;
+    atomic_fetch_add(&call->server->requests, 1);
+    ligi_served_send(call->session, &message);
+}
+
+void ligi_served_refuse(ligi_served_session *session, const ligi_served_head *request,
+                        lig_status status)
+{
+    ligi_writer body = {0};
+    put_failure(&body);
+    ligi_served_message message = {.head = {.op = request->op,
+                                            .flags = LIGI_SERVED_REPLY,
+                                            .status = (uint32_t)status,
+                                            .id = request->id},
+                                   .body = &body};
+    ligi_served_send(session, &message);
+}

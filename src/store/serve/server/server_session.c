@@ -1,0 +1,256 @@
+#include "store/serve/server/server_session.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "store/serve/server/requests/server_uploads.h"
+#include "store/serve/server/server_queue.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+lig_status ligi_served_session_open(lig_server *server, ligi_link *link, const ligi_hello *hello,
+                                    ligi_served_session **out)
+{
+    ligi_served_hello said;
+    ligi_served_session *session;
+    LIG_TRY(ligi_served_hello_get(hello->data, hello->bytes, &said));
+    LIG_TRY(ligi_calloc(&session, 1, sizeof *session, "a session"));
+    session->server = server;
+    session->link = link;
+    session->users = 1;
+    session->number = ++server->next_session;
+    session->next_number = 1;
+    session->pid = said.pid;
+    session->same_host = server->same_boot_known &&
+                         memcmp(server->boot_id, hello->boot_id, sizeof server->boot_id) == 0;
+    memcpy(session->client, said.client, sizeof session->client);
+    snprintf(session->host, sizeof session->host, "%s", said.host);
+    pthread_mutex_init(&session->lock, NULL);
+    session->after = server->sessions;
+    if (session->after)
+        session->after->before = session;
+    server->sessions = session;
+    server->session_count++;
+    *out = session;
+    return LIG_OK;
+}
+
+void ligi_served_session_hold(ligi_served_session *session)
+{
+    atomic_fetch_add(&session->users, 1);
+}
+
+void ligi_served_session_drop(ligi_served_session *session)
+{
+    if (session == NULL || atomic_fetch_sub(&session->users, 1) > 1)
+        return;
+    free(session->held);
+    pthread_mutex_destroy(&session->lock);
+    free(session);
+}
+
+static void unlist(ligi_served_session *session)
+{
+    lig_server *server = session->server;
+    if (session->before)
+        session->before->after = session->after;
+    else
+        server->sessions = session->after;
+    if (session->after)
+        session->after->before = session->before;
+    server->session_count--;
+}
+
+/* A worker releases what the client held. */
+static void release_all(ligi_served_job *job)
+{
+    ligi_served_session *session = job->session;
+    pthread_mutex_lock(&session->lock);
+    ligi_served_held **held = session->held;
+    size_t count = session->held_count;
+    session->held = NULL;
+    session->held_count = session->held_capacity = 0;
+    pthread_mutex_unlock(&session->lock);
+    for (size_t i = 0; i < count; i++)
+        ligi_served_let_go(held[i]);
+    free(held);
+    ligi_served_job_free(job);
+}
+
+static void cancel_running(ligi_served_session *session)
+{
+    pthread_mutex_lock(&session->lock);
+    for (ligi_served_job *job = session->running; job; job = job->next_running)
+        atomic_store(&job->cancelled, 1);
+    pthread_mutex_unlock(&session->lock);
+}
+
+void ligi_served_session_end(ligi_served_session *session, const char *reason)
+{
+    ligi_link *link = session->link;
+    if (link == NULL)
+        return;
+    session->link = NULL;
+    atomic_store(&session->ended, 1);
+    unlist(session);
+    ligi_served_uploads_lost(session);
+    ligi_link_close(link, reason);
+    if (session->receiving)
+        ligi_served_job_free(session->receiving);
+    session->receiving = NULL;
+    cancel_running(session);
+    ligi_served_job *job = ligi_served_job_make(session, release_all, NULL);
+    if (job)
+        ligi_served_queue_put(&session->server->queue, job);
+    ligi_served_session_drop(session);
+}
+
+/* --- bytes in flight --- */
+
+lig_status ligi_served_charge(ligi_served_session *session, uint64_t bytes)
+{
+    lig_server *server = session->server;
+    uint64_t mine = atomic_fetch_add(&session->flight, bytes) + bytes;
+    uint64_t all = atomic_fetch_add(&server->flight, bytes) + bytes;
+    if (mine <= server->client_bytes_max && all <= server->options.max_bytes_in_flight)
+        return LIG_OK;
+    ligi_served_uncharge(session, bytes);
+    atomic_fetch_add(&server->refused, 1);
+    if (mine > server->client_bytes_max)
+        return lig_fail(LIG_E_BUSY,
+                        "the client has %llu bytes in flight, the server's limit is %llu; wait for "
+                        "replies first",
+                        (unsigned long long)mine, (unsigned long long)server->client_bytes_max);
+    return lig_fail(LIG_E_BUSY,
+                    "the server has %llu bytes in flight, its limit is %llu "
+                    "(--max-bytes-in-flight); try again later",
+                    (unsigned long long)all,
+                    (unsigned long long)server->options.max_bytes_in_flight);
+}
+
+void ligi_served_uncharge(ligi_served_session *session, uint64_t bytes)
+{
+    atomic_fetch_sub(&session->flight, bytes);
+    atomic_fetch_sub(&session->server->flight, bytes);
+}
+
+/* --- what a client holds --- */
+
+void ligi_served_let_go(ligi_served_held *held)
+{
+    if (held == NULL || atomic_fetch_sub(&held->users, 1) > 1)
+        return;
+    held->release(held->thing);
+    atomic_fetch_sub(&held->server->held, 1);
+    free(held);
+}
+
+static lig_status list_held(ligi_served_session *session, ligi_served_held *held)
+{
+    if (atomic_load(&session->ended)) /* looked at under the lock: release_all comes later */
+        return lig_fail(LIG_E_CLOSED, "the session has ended");
+    LIG_TRY(ligi_grow(&session->held, &session->held_capacity, session->held_count + 1,
+                      sizeof *session->held, "what a client holds"));
+    held->number = session->next_number++;
+    session->held[session->held_count++] = held;
+    return LIG_OK;
+}
+
+lig_status ligi_served_hold(ligi_served_session *session, void *thing, void (*release)(void *thing),
+                            uint64_t *number)
+{
+    ligi_served_held *held;
+    lig_status status = ligi_calloc(&held, 1, sizeof *held, "what a client holds");
+    if (status != LIG_OK) {
+        release(thing);
+        return status;
+    }
+    *held = (ligi_served_held){
+        .users = 1, .server = session->server, .release = release, .thing = thing};
+    atomic_fetch_add(&session->server->held, 1);
+    pthread_mutex_lock(&session->lock);
+    status = list_held(session, held);
+    uint64_t given = held->number;
+    pthread_mutex_unlock(&session->lock);
+    if (status == LIG_OK)
+        *number = given;
+    else
+        ligi_served_let_go(held);
+    return status;
+}
+
+/* Numbers ascend in the list. */
+static size_t find_held(const ligi_served_session *session, uint64_t number)
+{
+    size_t low = 0, high = session->held_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (session->held[middle]->number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < session->held_count && session->held[low]->number == number ? low : SIZE_MAX;
+}
+
+ligi_served_held *ligi_served_held_get(ligi_served_session *session, uint64_t number,
+                                       void (*release)(void *thing))
+{
+    ligi_served_held *held = NULL;
+    pthread_mutex_lock(&session->lock);
+    size_t at = find_held(session, number);
+    if (at != SIZE_MAX && session->held[at]->release == release) {
+        held = session->held[at];
+        atomic_fetch_add(&held->users, 1);
+    }
+    pthread_mutex_unlock(&session->lock);
+    return held;
+}
+
+void ligi_served_release(ligi_served_session *session, uint64_t number)
+{
+    ligi_served_held *held = NULL;
+    pthread_mutex_lock(&session->lock);
+    size_t at = find_held(session, number);
+    if (at != SIZE_MAX) {
+        held = session->held[at];
+        session->held_count--;
+        memmove(&session->held[at], &session->held[at + 1],
+                (session->held_count - at) * sizeof *session->held);
+    }
+    pthread_mutex_unlock(&session->lock);
+    ligi_served_let_go(held);
+}
+
+/* --- requests that run --- */
+
+void ligi_served_running_add(ligi_served_job *job)
+{
+    ligi_served_session *session = job->session;
+    pthread_mutex_lock(&session->lock);
+    job->next_running = session->running;
+    session->running = job;
+    pthread_mutex_unlock(&session->lock);
+}
+
+void ligi_served_running_remove(ligi_served_job *job)
+{
+    ligi_served_session *session = job->session;
+    pthread_mutex_lock(&session->lock);
+    ligi_served_job **at = &session->running;
+    while (*at && *at != job)
+        at = &(*at)->next_running;
+    if (*at)
+        *at = job->next_running;
+    pthread_mutex_unlock(&session->lock);
+}
+
+void ligi_served_running_cancel(ligi_served_session *session, uint64_t id)
+{
+    pthread_mutex_lock(&session->lock);
+    for (ligi_served_job *job = session->running; job; job = job->next_running)
+        if (job->head.id == id)
+            atomic_store(&job->cancelled, 1);
+    pthread_mutex_unlock(&session->lock);
+}

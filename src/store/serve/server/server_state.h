@@ -1,0 +1,158 @@
+/* A server and its parts, for the files of this folder.
+ *
+ * Threads: the driver makes all progress of the endpoint and runs the hooks (server_receive.c),
+ * which must not block; workers run requests (server_queue.c); each large save has a thread
+ * (server_uploads.c); one thread waits for commits while somebody watches (server_watch.c).
+ *
+ * Locks, outer first: the endpoint's; then one of a session's, the queue's, the uploads', the
+ * watches', the locks'. None of the latter is held over a call of net or of the store. */
+#ifndef LIGI_SERVER_STATE_H
+#define LIGI_SERVER_STATE_H
+
+#include "base/ticket.h"
+#include "net/link/link.h"
+#include "net/net.h"
+#include "store/handle.h"
+#include "store/serve/message/served_head.h"
+
+#include <ligament/serve.h>
+
+#define LIGI_SERVED_READ_BYTES_MAX (UINT64_C(8) << 20)
+#define LIGI_SERVED_REQUESTS_MAX 256 /* of one session at one time */
+
+typedef struct ligi_served_session ligi_served_session;
+typedef struct ligi_served_upload ligi_served_upload;
+typedef struct ligi_served_held ligi_served_held;
+
+/* A request that has arrived, or work that a hook may not do itself. */
+typedef struct ligi_served_job {
+    struct ligi_served_job *next;
+    struct ligi_served_job *next_running;      /* in its session, for CANCEL */
+    ligi_served_session *session;              /* held; NULL for the server's own */
+    void (*work)(struct ligi_served_job *job); /* not a request; frees the job */
+    void *context;                             /* of `work` */
+    ligi_served_head head;
+    uint8_t *memory; /* body and data, as they came */
+    const uint8_t *body, *data;
+    uint64_t data_bytes;
+    struct iovec iov;
+    int64_t received_ns;
+    uint64_t charge; /* bytes in flight */
+    atomic_int cancelled;
+} ligi_served_job;
+
+/* The queue of jobs and its workers. */
+typedef struct ligi_served_worker {
+    struct lig_server *server;
+    lig_store *store; /* a handle of its own: what belongs to one request hangs on it */
+    lig_ticket *thread;
+} ligi_served_worker;
+
+typedef struct ligi_served_queue {
+    ligi_served_worker *workers;
+    size_t worker_count;
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t filled, emptied;
+    ligi_served_job *first, **end;
+    size_t waiting; /* jobs in the list */
+    size_t running;
+    size_t idle; /* workers that wait */
+    int closed;
+} ligi_served_queue;
+
+typedef struct ligi_served_locks {
+    pthread_mutex_t lock; /* guards the list */
+    struct ligi_served_lock *first;
+} ligi_served_locks;
+
+typedef struct ligi_served_watches {
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t changed;
+    ligi_served_job *parked;
+    lig_ticket *thread;
+    int closed;
+} ligi_served_watches;
+
+typedef struct ligi_served_uploads {
+    pthread_mutex_t lock; /* guards all below, and the members of uploads that say so */
+    pthread_cond_t changed;
+    size_t count, active;
+} ligi_served_uploads;
+
+struct lig_server {
+    pid_t pid;
+    lig_store *store; /* for what is not a worker's */
+    ligi_net *net;
+    lig_server_options options; /* the values in force; the texts are below */
+    char *listen, *secret_file, *address_file;
+    char address[LIGI_ADDRESS_BYTES_MAX];
+    uint8_t card[LIGI_CARD_BYTES_MAX];
+    size_t card_bytes;
+    uint8_t boot_id[16];
+    int same_boot_known;
+    uint64_t client_bytes_max;
+    lig_ticket *driver;
+    atomic_int closing;                          /* the driver ends */
+    atomic_int stopping;                         /* no new clients and requests */
+    struct ligi_served_descriptors *descriptors; /* NULL: the store has no files */
+
+    pthread_mutex_t lock; /* guards the next */
+    pthread_cond_t changed;
+    int asked; /* a client has asked for a shutdown, or stop was called */
+
+    ligi_served_session *sessions; /* guarded by the endpoint's lock, like the next two */
+    uint32_t session_count;
+    uint64_t next_session;
+
+    ligi_served_queue queue;
+    ligi_served_locks locks;
+    ligi_served_watches watches;
+    ligi_served_uploads uploads;
+
+    atomic_uint_fast64_t flight, requests, refused, dropped, held;
+};
+
+/* A client's connection. */
+struct ligi_served_session {
+    struct lig_server *server;
+    ligi_served_session *before, *after; /* in the server's list, under the endpoint's lock */
+    ligi_link *link;                     /* NULL: ended; guarded by the endpoint's lock */
+    ligi_served_job *receiving;          /* likewise: the one whose payload is arriving */
+    ligi_served_upload *uploads;         /* likewise */
+    ligi_served_upload *landing;         /* likewise: the one whose data are arriving */
+    int64_t stalled_ns; /* likewise: since when replies have been waiting to be sent; 0: none are */
+    size_t unsent;      /* likewise: replies that are being sent */
+    uint64_t number;
+    uint8_t client[LIGI_SERVED_CLIENT_BYTES];
+    uint32_t pid;
+    char host[LIGI_SERVED_HOST_BYTES_MAX + 1];
+    int same_host;
+    atomic_int users;
+    atomic_int ended;
+    atomic_uint_fast64_t flight;
+    atomic_uint requests; /* that have no reply yet */
+
+    pthread_mutex_t lock; /* guards all below */
+    ligi_served_held **held;
+    size_t held_count, held_capacity;
+    uint64_t next_number;
+    ligi_served_job *running;
+
+    size_t active_uploads; /* guarded by the lock of the server's uploads */
+};
+
+/* A request being answered. */
+typedef struct ligi_served_call {
+    struct lig_server *server;
+    lig_store *store;
+    ligi_served_session *session;
+    ligi_served_job *job;
+    ligi_writer body; /* of the reply */
+    uint8_t *data;    /* likewise; malloc */
+    uint64_t data_bytes;
+    uint64_t version;
+    uint64_t charge; /* bytes in flight, of the reply */
+    int later;       /* the reply comes from elsewhere, which has the job now */
+} ligi_served_call;
+
+#endif
