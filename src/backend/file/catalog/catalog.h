@@ -37,10 +37,6 @@ lig_status ligi_file_catalog_lock(ligi_file_catalog *catalog, int64_t timeout_ns
 void ligi_file_catalog_unlock(ligi_file_catalog *catalog);
 /* The same when this thread holds the lock. */
 void ligi_file_catalog_unlock_mine(ligi_file_catalog *catalog);
-lig_status ligi_file_catalog_commit(ligi_file_catalog *catalog, const lig_catalog_edit *edit);
-lig_status ligi_file_catalog_settle(ligi_file_catalog *catalog);
-/* The same unless the write lock is held: LIG_E_TIMEOUT. */
-lig_status ligi_file_catalog_adopt(ligi_file_catalog *catalog);
 
 /* A sentence about who holds the write lock; "" when nobody does. */
 void ligi_file_catalog_holder(ligi_file_catalog *catalog, char *text, size_t text_bytes);

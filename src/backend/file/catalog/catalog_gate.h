@@ -5,6 +5,7 @@
 
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/entry.h"
+#include "backend/file/index/recent.h"
 #include "backend/file/log/file_log.h"
 
 struct ligi_file_catalog {
@@ -20,6 +21,9 @@ struct ligi_file_catalog {
     int64_t wait_ns;         /* for the write lock */
     ligi_entry_id head_file; /* what the names stood for when they were opened */
     ligi_entry_id index_file;
+
+    pthread_mutex_t recent_lock; /* guards the pointer: what it points to is counted */
+    ligi_recent *recent;         /* commits that the index may lack; NULL: none is known */
 
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t changed;

@@ -3,6 +3,7 @@
 #define LIGI_CATALOG_SNAPSHOT_H
 
 #include "backend/file/catalog/catalog.h"
+#include "backend/file/index/recent.h"
 #include "backend/file/log/file_log.h"
 
 /* A view of the environment, or of a copy of it (catalog_copy.h). */
@@ -13,6 +14,7 @@ typedef struct ligi_file_snapshot {
     void (*ended)(void *owner); /* after the transaction is gone */
     void *owner;
     ligi_file_log *log;   /* that holds large values; NULL: the catalog of format 1 */
+    ligi_recent *recent;  /* commits that the environment lacks; NULL: none */
     pthread_mutex_t lock; /* guards all below */
     MDB_cursor *cursor;   /* NULL before the first seek */
     void **values;        /* large ones that were read, freed at the end */
@@ -25,6 +27,7 @@ typedef struct ligi_file_snapshot_source {
     ligi_file_log *log;         /* NULL: the catalog of format 1 */
     void (*ended)(void *owner); /* called after the transaction is gone */
     void *owner;
+    ligi_recent *recent; /* taken over, also on failure; NULL: the environment has all */
 } ligi_file_snapshot_source;
 
 lig_status ligi_file_snapshot_create(const ligi_file_snapshot_source *source, void **snapshot,

@@ -2,6 +2,7 @@
 
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/catalog/catalog_snapshot.h"
+#include "backend/file/catalog/catalog_write.h"
 #include "backend/file/catalog/checkpointing.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/log/salvage.h"

@@ -475,7 +475,9 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at,
                         log->folder.place, at->version + 1);
     if (log->numbered != 0)
         return LIG_OK;
-    if (end == LIGI_CLOG_CUT)
+    if (at->version < ligi_head_appended(&log->head)) /* pages left the cache: a write failed */
+        ligi_head_poison(&log->head, at->segment);
+    else if (end == LIGI_CLOG_CUT)
         LIG_TRY(cut(log, at));
     uint64_t poisoned = ligi_head_poisoned(&log->head);
     if (poisoned == at->segment)

@@ -59,8 +59,9 @@ lig_status ligi_file_log_read(ligi_file_log *log, ligi_clog_position *at, ligi_c
                               void *context, ligi_clog_end *end);
 
 /* The same under LIGI_HEAD_WRITE, for who is going to append: a record cut short is zeroed, and a
- * segment whose sync failed is replaced by a new one; the visitor is then called again for the
- * copied records, with their new positions. LIG_E_CORRUPT when the log is damaged. */
+ * segment whose sync failed, or which lacks what was published, is replaced by a new one; the
+ * visitor is then called again for the copied records, with their new positions. LIG_E_CORRUPT when
+ * the log is damaged. */
 lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at,
                               const ligi_clog_visitor *visitor);
 
