@@ -1,4 +1,5 @@
 #include "group/coordinator.h"
+#include "group/roster/local_pause.h"
 #include "group/roster/roster_liveness.h"
 
 #include "base/clock.h"
@@ -400,7 +401,7 @@ lig_status ligi_coordinator_tick(ligi_group *group, int64_t now_ns)
     ligi_coordinator *self = group->coordinator;
     int beat = now_ns >= group->beat_ns;
     if (beat)
-        group->beat_ns = now_ns + ligi_member_beat_ns(group);
+        group->beat_ns = now_ns + ligi_pause_beat_ns(group->liveness_ns);
     ligi_roster_hear(&self->roster, LIGI_SELF, now_ns);
     for (size_t i = 0; i < self->peer_count; i++)
         if (self->peers[i].link != NULL)

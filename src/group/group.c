@@ -7,6 +7,7 @@
 #include "group/rendezvous/coordinator_choice.h"
 #include "group/rendezvous/host_names.h"
 #include "group/rendezvous/rendezvous_exchange.h"
+#include "group/roster/local_pause.h"
 #include "net/link/link.h"
 #include "net/progress.h"
 #include "net/service.h"
@@ -179,7 +180,7 @@ static int64_t on_tick(void *context, int64_t now_ns)
             ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
     }
     ligi_group_pump(group);
-    return now_ns + ligi_member_beat_ns(group) / 2;
+    return now_ns + ligi_pause_beat_ns(group->liveness_ns) / 2;
 }
 
 static const ligi_net_hooks hooks = {

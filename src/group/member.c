@@ -247,12 +247,6 @@ lig_status ligi_member_take(ligi_group *group, const void *data, size_t bytes)
 
 /* --- time ------------------------------------------------------------------------------------ */
 
-int64_t ligi_member_beat_ns(const ligi_group *group)
-{
-    int64_t beat = group->liveness_ns / 5;
-    return beat > 1000000 ? beat : 1000000;
-}
-
 /* A process that was stopped first reads what has arrived meanwhile. */
 static void judge_coordinator(ligi_group *group, int64_t now_ns)
 {
@@ -299,7 +293,7 @@ void ligi_member_tick(ligi_group *group, int64_t now_ns)
         judge_coordinator(group, now_ns);
         if (group->phase != LIGI_PHASE_ENDED && now_ns >= group->beat_ns &&
             ligi_link_queued(group->link) < 16) {
-            group->beat_ns = now_ns + ligi_member_beat_ns(group);
+            group->beat_ns = now_ns + ligi_pause_beat_ns(group->liveness_ns);
             ligi_member_say(group, &(ligi_group_message){.kind = LIGI_GROUP_MESSAGE_BEAT}, NULL);
         }
     }

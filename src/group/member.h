@@ -13,7 +13,6 @@ void ligi_member_end(ligi_group *group, ligi_group_change change, lig_status sta
 /* The link to the coordinator is up: asks to join. */
 lig_status ligi_member_ask(ligi_group *group);
 void ligi_member_tick(ligi_group *group, int64_t now_ns);
-int64_t ligi_member_beat_ns(const ligi_group *group);
 /* Ends the barriers that this process waits in. */
 void ligi_member_settle(ligi_group *group, const ligi_failure *failure);
 ligi_told *ligi_member_seat(const ligi_group *group, ligi_role role, uint32_t rank);

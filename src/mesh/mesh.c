@@ -1,6 +1,5 @@
 #include "mesh/mesh.h"
 
-#include "base/boot.h"
 #include "base/clock.h"
 #include "group/group_info.h"
 #include "group/session/session_meet.h"
@@ -116,12 +115,8 @@ static lig_status check_options(const lig_mesh_options *options)
     if (options->rank == LIG_MESH_ANY_RANK && (options->group_size > 1 || options->exchange))
         return lig_fail(LIG_E_INVALID,
                         "with groups or an exchange function every process must pass its rank");
-    if (options->liveness_ns < 0 || options->liveness_ns / 1000000 > UINT32_MAX)
-        return lig_fail(LIG_E_INVALID, "liveness_ms must be between 1 ms and 49 days");
     if (options->address == NULL && options->exchange == NULL)
         return lig_fail(LIG_E_INVALID, "no rendezvous address: pass \"host:port\"");
-    if (options->transport && strlen(options->transport) > 15)
-        return lig_fail(LIG_E_INVALID, "unknown transport '%s'", options->transport);
     return LIG_OK;
 }
 
@@ -170,7 +165,6 @@ static lig_status open_parts(lig_mesh *mesh, const lig_mesh_options *options)
                                                                          : LIGI_COORDINATOR_FIRST,
                   .host = options->host,
                   .address = options->address,
-                  .liveness_ms = (uint32_t)(options->liveness_ns / 1000000),
                   .exchange = options->exchange,
                   .exchange_context = options->exchange_context,
                   .exchange_index = options->rank + (mesh->role == LIG_MESH_WORKER ? servers : 0),
@@ -178,6 +172,7 @@ static lig_status open_parts(lig_mesh *mesh, const lig_mesh_options *options)
                   .patience = options->patience,
                   .patience_context = options->patience_context},
         .timeout_ns = options->timeout_ns,
+        .liveness_ns = options->liveness_ns,
         .transport = options->transport,
         .trusted_fabric = (options->flags & LIG_MESH_TRUSTED_FABRIC) != 0,
         .any_device = (options->flags & LIG_MESH_ANY_DEVICE) != 0,
@@ -221,10 +216,10 @@ lig_status lig_mesh_open(lig_mesh **out, const lig_mesh_options *options)
 
 /* From here on no call begins, and waiting ones end. A thread that reads `closed` without the lock
  * may assume that no tensor is in use any more. */
-static void end_links(lig_mesh *mesh, const char *reason)
+static void end_links(lig_mesh *mesh)
 {
     ligi_net_lock(mesh->session.net);
-    ligi_session_disconnect(&mesh->session, reason);
+    ligi_session_disconnect(&mesh->session, "it has stopped");
     ligi_trace_recorder_close(&mesh->recorder);
     atomic_store_explicit(&mesh->session.closed, 1, memory_order_release);
     ligi_net_unlock(mesh->session.net);
@@ -233,10 +228,9 @@ static void end_links(lig_mesh *mesh, const char *reason)
 
 lig_status lig_mesh_linger(lig_mesh *mesh, int64_t timeout_ns)
 {
-    if (!ligi_fork_mark_here(mesh->session.here))
-        return ligi_session_check(&mesh->session);
+    LIG_TRY(ligi_session_mine(&mesh->session));
     if (!atomic_load_explicit(&mesh->session.closed, memory_order_acquire))
-        end_links(mesh, "it has stopped");
+        end_links(mesh);
     return ligi_session_linger(&mesh->session, timeout_ns);
 }
 
@@ -258,13 +252,7 @@ void lig_mesh_close(lig_mesh *mesh)
 {
     if (mesh == NULL)
         return;
-    int here = mesh->session.here == NULL || ligi_fork_mark_here(mesh->session.here);
-    if (here && mesh->session.net) {
-        end_links(mesh, "it has left");
-        ligi_session_leave(&mesh->session);
-    }
-    ligi_session_fini(&mesh->session);
-    if (here) { /* in a forked child another thread may have held the lock */
+    if (ligi_session_fini(&mesh->session)) {
         ligi_server_requests_fini(&mesh->inbox);
         ligi_worker_requests_fini(&mesh->outbox);
         ligi_trace_recorder_close(&mesh->recorder);

@@ -11,10 +11,12 @@
 #include "net/service.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define MINUTE_NS INT64_C(60000000000)
-#define AGE_NS (INT64_MAX / 4)           /* a group rejects LIG_FOREVER */
-#define REASON_NS INT64_C(1000000000)    /* a lost link is explained within LIGI_LOSS_GRACE_NS */
+#define AGE_NS (INT64_MAX / 4)        /* a group rejects LIG_FOREVER */
+#define REASON_NS INT64_C(1000000000) /* a lost link is explained within LIGI_LOSS_GRACE_NS */
+#define MISMATCH_NS INT64_C(2000000000)
 #define LIVENESS_NS INT64_C(10000000000) /* without a group: the group's default */
 
 lig_status ligi_session_init(ligi_session *session, const ligi_session_ops *ops, void *context)
@@ -25,15 +27,22 @@ lig_status ligi_session_init(ligi_session *session, const ligi_session_ops *ops,
     return ligi_fork_mark_create(&session->here);
 }
 
-void ligi_session_fini(ligi_session *session)
+int ligi_session_fini(ligi_session *session)
 {
     int here = session->here == NULL || ligi_fork_mark_here(session->here);
+    if (here && session->net != NULL) {
+        ligi_session_disconnect(session, "it has left");
+        /* If a coordinator left at once, the others would see its loss before the reason. */
+        if (session->ended.status == LIG_E_MISMATCH)
+            (void)ligi_session_linger(session, MISMATCH_NS);
+        ligi_session_leave(session);
+    }
     ligi_net_close(session->net);
     session->net = NULL;
-    if (here) /* in a forked child another thread may have held it */
+    if (here)
         pthread_rwlock_destroy(&session->group_lock);
     ligi_fork_mark_destroy(session->here);
-    session->here = NULL;
+    return here;
 }
 
 /* --- joining --- */
@@ -48,6 +57,7 @@ static lig_status join_group(ligi_session *session, const ligi_session_options *
         group.address = address;
     }
     group.timeout_ns = ligi_time_left(session->deadline_ns);
+    group.liveness_ms = (uint32_t)(options->liveness_ns / 1000000);
     LIG_TRY(ligi_group_open(&opened, session->net, &group));
     ligi_net_lock(session->net); /* hooks read it */
     session->group = opened;
@@ -72,6 +82,10 @@ lig_status ligi_session_open(ligi_session *session, const ligi_session_options *
 {
     ligi_net_options net = options->net;
     int64_t most = options->timeout_ns == 0 ? MINUTE_NS : options->timeout_ns;
+    if (options->liveness_ns < 0 || options->liveness_ns / 1000000 > UINT32_MAX)
+        return lig_fail(LIG_E_INVALID, "liveness_ms must be between 1 ms and 49 days");
+    if (options->transport && strlen(options->transport) >= sizeof session->transport)
+        return lig_fail(LIG_E_INVALID, "unknown transport '%s'", options->transport);
     session->deadline_ns = ligi_time_until(most > 0 && most < AGE_NS ? most : AGE_NS);
     snprintf(session->transport, sizeof session->transport, "%s",
              options->transport ? options->transport : "auto");
@@ -83,9 +97,8 @@ lig_status ligi_session_open(ligi_session *session, const ligi_session_options *
     LIG_TRY(serve_links(session, options));
     if (options->group.address != NULL || options->group.exchange != NULL)
         return join_group(session, options);
-    uint32_t liveness_ms = options->group.liveness_ms;
     ligi_net_lock(session->net);
-    session->liveness_ns = liveness_ms ? liveness_ms * INT64_C(1000000) : LIVENESS_NS;
+    session->liveness_ns = options->liveness_ns ? options->liveness_ns : LIVENESS_NS;
     ligi_session_watch(session);
     ligi_net_unlock(session->net);
     return LIG_OK;
@@ -93,10 +106,16 @@ lig_status ligi_session_open(ligi_session *session, const ligi_session_options *
 
 /* --- calls --- */
 
+lig_status ligi_session_mine(const ligi_session *session)
+{
+    if (ligi_fork_mark_here(session->here))
+        return LIG_OK;
+    return lig_fail(LIG_E_CLOSED, "%s", session->ops->forked);
+}
+
 lig_status ligi_session_check(const ligi_session *session)
 {
-    if (!ligi_fork_mark_here(session->here))
-        return lig_fail(LIG_E_CLOSED, "%s", session->ops->forked);
+    LIG_TRY(ligi_session_mine(session));
     if (atomic_load_explicit(&session->closed, memory_order_acquire))
         return lig_fail(LIG_E_CLOSED, "%s", session->ops->closed);
     return LIG_OK;

@@ -114,10 +114,12 @@ struct ligi_session {
 
 typedef struct ligi_session_options { /* borrowed by open */
     ligi_net_options net;             /* group, fabric and background are the session's */
-    /* address may be "host:port". With neither an address nor an exchange function there is no
-     * rendezvous: peers are found by the module, and silent ones detected from the start. */
+    /* Without timeout_ns and liveness_ms. address may be "host:port". With neither an address nor
+     * an exchange function there is no rendezvous: peers are found by the module, and silent ones
+     * detected from the start. */
     ligi_group_options group;
     int64_t timeout_ns;             /* of open and meet; 0: one minute; LIG_FOREVER is valid */
+    int64_t liveness_ns;            /* 0: the default of a group */
     const char *transport;          /* NULL: "auto" */
     int trusted_fabric, any_device; /* as in ligi_group_fabric */
     int listens;
@@ -125,15 +127,18 @@ typedef struct ligi_session_options { /* borrowed by open */
 
 /* After init, fini is valid whatever failed; the struct is zeroed before. */
 lig_status ligi_session_init(ligi_session *session, const ligi_session_ops *ops, void *context);
-/* Closes the endpoint and frees. In a forked child it frees memory only. */
-void ligi_session_fini(ligi_session *session);
+/* Leaves, closes the endpoint and frees. 0 in a forked child: it frees memory only, and so must the
+ * module, since other threads may have held its locks. */
+int ligi_session_fini(ligi_session *session);
 
 /* Opens the endpoint, serves the module's links, listens, joins the group. A scheduler serves no
  * links. Peers may connect from here on, before the group has released this process; they are
  * checked by meet. */
 lig_status ligi_session_open(ligi_session *session, const ligi_session_options *options);
 
-/* CLOSED in a forked child and once `closed` is set. With or without the lock. */
+/* CLOSED in a forked child. With or without the lock, like the next two. */
+lig_status ligi_session_mine(const ligi_session *session);
+/* Also once `closed` is set. */
 lig_status ligi_session_check(const ligi_session *session);
 /* Also what ended the session. */
 lig_status ligi_session_usable(const ligi_session *session);

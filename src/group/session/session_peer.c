@@ -177,50 +177,49 @@ void ligi_session_watch(ligi_session *session)
     ligi_net_hurry(session->net, session->ops->service);
 }
 
-static void judge_silence(ligi_session_peer *peer, int64_t now_ns, int ping)
+/* 1 if it is lost. */
+static int judge_silence(ligi_session_peer *peer, int64_t now_ns, int ping)
 {
     const ligi_session *session = peer->session;
     char why[LIGI_SESSION_WHY_BYTES];
     if (peer->link == NULL || peer->state != LIGI_PRESENT)
-        return;
+        return 0;
     int64_t silent =
         ligi_pause_silence_ns(ligi_link_heard_ns(peer->link), session->awake_ns, now_ns);
-    if (silent > session->liveness_ns) {
-        snprintf(why, sizeof why, "it has been silent for %lld ms", (long long)(silent / 1000000));
-        ligi_session_drop(peer, LIGI_LOST, why);
-    } else if (ping && ligi_link_queued(peer->link) < QUEUED_MAX) {
-        session->ops->ping(peer);
+    if (silent <= session->liveness_ns) {
+        if (ping && ligi_link_queued(peer->link) < QUEUED_MAX)
+            session->ops->ping(peer);
+        return 0;
     }
+    snprintf(why, sizeof why, "it has been silent for %lld ms", (long long)(silent / 1000000));
+    ligi_session_drop(peer, LIGI_LOST, why);
+    return 1;
 }
 
 /* A process that was stopped first reads what has arrived meanwhile, as in the group. */
-static int64_t judge_all(ligi_session *session, int64_t now_ns)
+static int is_ping_due(ligi_session *session, int64_t now_ns)
 {
-    int64_t beat = session->liveness_ns / 5 > 1000000 ? session->liveness_ns / 5 : 1000000;
-    int ping = now_ns - session->pinged_ns >= beat;
     if (ligi_pause_detect(session->judged_ns, now_ns, session->liveness_ns))
         session->awake_ns = now_ns;
     session->judged_ns = now_ns;
-    if (ping)
-        session->pinged_ns = now_ns;
-    for (ligi_session_peer *peer = session->peers, *next; peer != NULL; peer = next) {
-        next = peer->next;
-        judge_silence(peer, now_ns, ping);
-    }
-    return now_ns + beat / 2;
+    if (now_ns - session->pinged_ns < ligi_pause_beat_ns(session->liveness_ns))
+        return 0;
+    session->pinged_ns = now_ns;
+    return 1;
 }
 
 int64_t ligi_session_judge(ligi_session *session, int64_t now_ns)
 {
-    int64_t next_ns = session->watching ? judge_all(session, now_ns) : INT64_MAX;
+    int watching = session->watching, ping = watching && is_ping_due(session, now_ns);
+    int64_t next_ns = watching ? now_ns + ligi_pause_beat_ns(session->liveness_ns) / 2 : INT64_MAX;
     for (ligi_session_peer *peer = session->peers, *next; peer != NULL; peer = next) {
-        next = peer->next;
+        next = peer->next; /* it may be removed */
+        if (watching && judge_silence(peer, now_ns, ping))
+            continue;
         int64_t end = judge_doubt(peer, now_ns);
         next_ns = end < next_ns ? end : next_ns;
     }
     if (ligi_grace_is_over(session->doubt_ns, now_ns))
         ligi_session_end(session, LIG_E_PEER, session->doubt);
-    else
-        next_ns = ligi_grace_next_ns(session->doubt_ns, next_ns);
-    return next_ns;
+    return ligi_grace_next_ns(session->doubt_ns, next_ns);
 }

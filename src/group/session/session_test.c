@@ -145,7 +145,7 @@ static const ligi_session_ops tolerant = OPS(0), fragile = OPS(1);
 
 typedef struct scene {
     char address[64];
-    uint32_t servers, workers, liveness_ms;
+    uint32_t servers, workers;
     const ligi_session_ops *ops;
     one members[PEERS + 1]; /* servers, then workers; the last one is the scheduler */
 } scene;
@@ -168,9 +168,9 @@ static one *add(scene *all, ligi_role role, uint32_t rank)
                                         .server_count = all->servers,
                                         .worker_count = all->workers,
                                         .coordinator = LIGI_COORDINATOR_BY_ROLE,
-                                        .address = all->address,
-                                        .liveness_ms = all->liveness_ms},
+                                        .address = all->address},
                               .timeout_ns = 20 * S,
+                              .liveness_ns = 20 * S,
                               .transport = "inproc",
                               .listens = 1}};
     assert_ok(ligi_session_init(&self->session, all->ops, self));
@@ -204,7 +204,6 @@ static void raise_scene(scene *all, const ligi_session_ops *ops, uint32_t server
     all->ops = ops;
     all->servers = servers;
     all->workers = workers;
-    all->liveness_ms = 20000;
 }
 
 static void add_all(scene *all)
@@ -523,9 +522,10 @@ static void test_second_link_is_refused(void **state)
 
 /* --- without a rendezvous --- */
 
-static void open_alone(one *self, ligi_role role, uint32_t liveness_ms)
+static void open_alone(one *self, ligi_role role)
 {
-    *self = (one){.options = {.group = {.role = role, .liveness_ms = liveness_ms},
+    *self = (one){.options = {.group = {.role = role},
+                              .liveness_ns = LIVENESS_MS * MS,
                               .transport = "inproc",
                               .listens = role == LIGI_SERVER}};
     assert_ok(ligi_session_init(&self->session, &tolerant, self));
@@ -550,8 +550,8 @@ static void test_without_a_rendezvous(void **state)
 {
     (void)state;
     one server, client;
-    open_alone(&server, LIGI_SERVER, LIVENESS_MS);
-    open_alone(&client, LIGI_WORKER, LIVENESS_MS);
+    open_alone(&server, LIGI_SERVER);
+    open_alone(&client, LIGI_WORKER);
     connect_to(&client, NULL, 100 * MS);
     await_state(&client, 0, LIGI_LOST, NULL);
     connect_to(&client, &server, 20 * S);

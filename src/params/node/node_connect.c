@@ -1,27 +1,25 @@
-/* Every two nodes have one link; the one with the higher rank connects. */
+/* What the parameter manager adds to its session (group/session/session.h): the hello with the
+ * tables, and the rows that nodes of one host share. */
 #include "params/node/node_connect.h"
 
-#include "base/log.h"
 #include "group/group_info.h"
 #include "group/listen_addresses.h"
-#include "group/peer_connect.h"
-#include "group/roster/loss_grace.h"
+#include "group/session/session_end.h"
+#include "group/session/session_meet.h"
+#include "group/session/session_peer.h"
 #include "net/link/link.h"
 #include "net/link/link_send.h"
 #include "net/progress.h"
 #include "net/service.h"
-#include "params/node/node_loss.h"
 #include "params/node/node_receive.h"
 #include "params/node/params_open.h"
-#include "params/state/node_check.h"
-#include "params/state/node_grace.h"
+#include "params/requests/request_complete.h"
 #include "params/state/node_wait.h"
 #include "params/state/peer.h"
+#include "params/state/send_buffer.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/table_info.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define REGION_MOST (UINT64_C(1) << 41) /* a link exposes at most twice that to a peer */
@@ -34,23 +32,77 @@
 static ligi_params_hello current_hello(const lig_params *node)
 {
     ligi_params_hello own = node->hello;
-    own.group_id = node->group_id;
-    own.rank = node->rank;
-    own.incarnation = node->group ? ligi_group_incarnation(node->group) : 0;
+    ligi_group *group = node->session.group;
+    own.group_id = node->session.group_id;
+    own.rank = group ? ligi_group_rank(group) : node->rank;
+    own.incarnation = group ? ligi_group_incarnation(group) : 0;
     return own;
 }
 
-static void peer_came(ligi_params_peer *peer, ligi_link *link, const ligi_params_hello *other)
+static void greet(void *context, ligi_reply *reply)
 {
-    char name[64];
-    peer->link = link;
-    peer->group_id = other->group_id;
-    if (other->incarnation != 0) /* the peer may not know its rank yet; the group does */
-        peer->incarnation = other->incarnation;
-    peer->state = LIGI_PEER_MET;
-    snprintf(name, sizeof name, "node %u", peer->rank);
-    ligi_link_set_owner(link, peer);
-    ligi_link_set_name(link, name);
+    ligi_params_hello own = current_hello(context);
+    memcpy(reply->data, &own, sizeof own);
+    reply->bytes = sizeof own;
+}
+
+/* A node with different tables has joined the same job: fatal for both. */
+static lig_status check(void *context, const ligi_hello *hello, ligi_session_claim *claim)
+{
+    lig_params *node = context;
+    ligi_params_hello other, own = current_hello(node);
+    ligi_failure failure;
+    lig_status status = ligi_params_hello_check(&own, hello->data, hello->bytes, &other);
+    ligi_failure_take(&failure, status);
+    if (status == LIG_E_MISMATCH)
+        ligi_session_end(&node->session, status, failure.text);
+    if (status == LIG_OK)
+        *claim = (ligi_session_claim){.role = LIGI_SERVER,
+                                      .rank = other.rank,
+                                      .incarnation = other.incarnation,
+                                      .group_id = other.group_id};
+    return ligi_failure_publish(&failure);
+}
+
+static lig_status find(void *context, const ligi_session_claim *claim, ligi_session_peer **peer)
+{
+    lig_params *node = context;
+    if (claim->rank >= node->node_count || claim->rank == node->rank)
+        return lig_fail(
+            LIG_E_INVALID,
+            "unexpected connection from node %u to node %u: the node with the higher rank connects",
+            claim->rank, node->rank);
+    *peer = &node->peers[claim->rank].base;
+    return LIG_OK;
+}
+
+static void came(ligi_session_peer *peer, const ligi_hello *hello)
+{
+    (void)hello;
+    ligi_net_hurry(peer->session->net, LIGI_SERVICE_PARAMS); /* shared once the link is up */
+}
+
+static void gone(ligi_session_peer *base, ligi_member_state before)
+{
+    ligi_params_peer *peer = (ligi_params_peer *)base;
+    (void)before;
+    if (peer->lent == NULL)
+        return;
+    ligi_mapping_drop(peer->lent_mapping);
+    peer->lent = NULL;
+}
+
+/* The whole job ends: the rows of a lost node exist only in the last save. */
+static void ended(void *context)
+{
+    lig_params *node = context;
+    const ligi_failure *why = &node->session.ended;
+    for (uint32_t i = 0; i < node->worker_count; i++)
+        if (node->workers[i])
+            ligi_params_request_abandon(node->workers[i], why->status, why->text);
+    pthread_mutex_lock(&node->barrier.lock);
+    pthread_cond_broadcast(&node->barrier.changed);
+    pthread_mutex_unlock(&node->barrier.lock);
 }
 
 /* The first message each way says where the sender's rows are mapped, or that they cannot be. */
@@ -63,7 +115,7 @@ static void share(ligi_params_peer *peer)
         .version = LIGI_PARAMS_MESSAGE_VERSION, .kind = LIGI_PARAMS_SHARE, .origin = node->rank};
     int done;
     if (node->region_bytes > 0 && node->region_bytes <= REGION_MOST &&
-        ligi_link_maps_memory(peer->link))
+        ligi_link_maps_memory(peer->base.link))
         piece = (struct iovec){ligi_tables_region(node->tables, &bytes), node->region_bytes};
     ligi_send send = {.head = &message,
                       .head_bytes = sizeof message,
@@ -71,232 +123,87 @@ static void share(ligi_params_peer *peer)
                       .count = piece.iov_len > 0,
                       .flags = LIGI_SEND_LEND};
     peer->shared = 1;
-    if (ligi_net_send(peer->link, &send, &done) != LIG_OK)
-        ligi_node_break(node, LIG_E_PEER, lig_error_text());
+    if (ligi_net_send(peer->base.link, &send, &done) != LIG_OK)
+        ligi_session_fail(&node->session, LIG_E_PEER, lig_error_text());
 }
 
-/* A node with different tables has joined the same job: fatal for both. */
-static lig_status read_hello(lig_params *node, const ligi_hello *hello, ligi_params_hello *other)
-{
-    ligi_params_hello own = current_hello(node);
-    lig_status status = ligi_params_hello_check(&own, hello->data, hello->bytes, other);
-    if (status != LIG_E_MISMATCH)
-        return status;
-    ligi_failure failure;
-    ligi_failure_take(&failure, status);
-    ligi_node_break(node, status, failure.text);
-    return ligi_failure_publish(&failure);
-}
-
-/* A peer of higher rank has connected. It may arrive before the group has released this node; then
- * it is checked later. */
-static lig_status accept_peer(lig_params *node, ligi_link *link, const ligi_params_hello *other)
-{
-    if (other->rank >= node->node_count || other->rank == node->rank)
-        return lig_fail(
-            LIG_E_INVALID,
-            "unexpected connection from node %u to node %u: the node with the higher rank connects",
-            other->rank, node->rank);
-    if (node->group)
-        LIG_TRY(ligi_group_check(node->group, LIGI_SERVER, other->rank, other->incarnation));
-    ligi_params_peer *peer = &node->peers[other->rank];
-    if (peer->state != LIGI_PEER_AWAITED || peer->link)
-        return lig_fail(LIG_E_EXISTS, "node %u is already connected, or was before", other->rank);
-    peer_came(peer, link, other);
-    return LIG_OK;
-}
-
-static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello, ligi_reply *reply)
-{
-    lig_params *node = context;
-    ligi_params_hello other, own = current_hello(node);
-    LIG_TRY(ligi_node_check(node));
-    LIG_TRY(read_hello(node, hello, &other));
-    ligi_params_peer *peer = ligi_link_owner(link);
-    if (peer == NULL) {
-        LIG_TRY(accept_peer(node, link, &other));
-        memcpy(reply->data, &own, sizeof own);
-        reply->bytes = sizeof own;
-        ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS); /* shared once the link is up */
-        return LIG_OK;
-    }
-    if (other.rank != peer->rank && other.rank != UINT32_MAX) /* it may not know its rank yet */
-        return lig_fail(LIG_E_MISMATCH, "expected node %u, but node %u answered", peer->rank,
-                        other.rank);
-    peer_came(peer, link, &other);
-    ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
-    return LIG_OK;
-}
-
-static void on_lost(void *context, ligi_link *link, lig_status status, const char *sentence)
-{
-    lig_params *node = context;
-    ligi_params_peer *peer = ligi_link_owner(link);
-    char why[LIGI_WHY_TEXT];
-    snprintf(why, sizeof why, "%s", sentence);
-    int current = peer && peer->link == link;
-    if (current && ligi_node_postpone(peer, status, why))
-        return;
-    if (current)
-        peer->link = NULL;
-    ligi_link_close(link, NULL);
-    if (!current)
-        return;
-    if (status == LIG_E_MISMATCH)
-        ligi_node_break(node, status, why);
-    if (peer->lent) {
-        ligi_mapping_drop(peer->lent_mapping);
-        peer->lent = NULL;
-    }
-    ligi_node_peer_lost(peer, status == LIG_E_CLOSED, why);
-}
-
-static lig_status on_head(void *context, ligi_link *link, const ligi_arrival *arrival,
+static lig_status on_head(ligi_session_peer *peer, const ligi_arrival *arrival,
                           ligi_landing *landing)
 {
-    ligi_params_peer *peer = ligi_link_owner(link);
-    (void)context;
-    return peer && peer->link == link ? ligi_node_receive_head(peer, arrival, landing) : LIG_OK;
+    return ligi_node_receive_head((ligi_params_peer *)peer, arrival, landing);
 }
 
-static void on_arrived(void *context, ligi_link *link, void *token)
+static void on_arrived(ligi_session_peer *peer, void *token)
 {
-    (void)context;
-    (void)link;
-    if (token)
-        ligi_node_receive(token);
+    (void)peer;
+    ligi_node_receive(token);
 }
 
-static void on_sent(void *context, ligi_link *link, void *token, lig_status status)
+static void on_sent(ligi_session_peer *peer, void *token, lig_status status)
 {
-    (void)link;
     (void)status;
-    ligi_node_sent(context, token);
+    ligi_send_buffer_drop(peer->session->context, token);
 }
 
 static int64_t on_tick(void *context, int64_t now_ns)
 {
     lig_params *node = context;
-    ligi_node_end_doubt(node, now_ns);
     if (!node->made)
-        return ligi_grace_next_ns(node->doubt_ns, INT64_MAX);
+        return INT64_MAX;
     for (uint32_t i = 0; i < node->node_count; i++) {
         ligi_params_peer *peer = &node->peers[i];
-        if (peer->link && !peer->shared &&
-            (peer->state == LIGI_PEER_MET || peer->state == LIGI_PEER_HERE))
+        if (peer->base.link && !peer->shared && peer->base.state == LIGI_PRESENT)
             share(peer);
     }
-    if (atomic_load(&node->broken))
-        return INT64_MAX;
-    int64_t next = ligi_sync_tick(node, now_ns);
-    return ligi_grace_next_ns(node->doubt_ns, next);
+    return atomic_load(&node->session.broken) ? INT64_MAX : ligi_sync_tick(node, now_ns);
 }
 
-static const ligi_net_hooks hooks = {.met = on_met,
-                                     .head = on_head,
-                                     .arrived = on_arrived,
-                                     .sent = on_sent,
-                                     .lost = on_lost,
-                                     .tick = on_tick};
+const ligi_session_ops ligi_node_session = {
+    .service = LIGI_SERVICE_PARAMS,
+    .name = "params",
+    .forked = "the parameter manager belongs to the parent process (forked)",
+    .closed = "the parameters have been shut down",
+    .needs_all = 1,
+    .greet = greet,
+    .check = check,
+    .find = find,
+    .came = came,
+    .gone = gone,
+    .ended = ended,
+    .head = on_head,
+    .arrived = on_arrived,
+    .sent = on_sent,
+    .tick = on_tick,
+};
 
 /* --- opening --- */
 
-static lig_status join_group(lig_params *node, const lig_params_options *options,
-                             int64_t timeout_ns)
-{
-    char address[LIGI_GROUP_URI_BYTES];
-    LIG_TRY(ligi_group_uri(options->address ? options->address : "", address));
-    ligi_group_options group = {
-        .role = node->role == LIG_PARAMS_NODE ? LIGI_SERVER : LIGI_SCHEDULER,
-        .rank = node->role == LIG_PARAMS_SCHEDULER ? 0
-                : options->rank == UINT32_MAX      ? LIGI_RANK_ANY
-                                                   : options->rank,
-        .server_count = node->node_count,
-        .coordinator = node->flags & LIG_PARAMS_HAS_SCHEDULER ? LIGI_COORDINATOR_BY_ROLE
-                                                              : LIGI_COORDINATOR_FIRST,
-        .host = options->host,
-        .address = options->address ? address : NULL,
-        .timeout_ns = timeout_ns,
-        .liveness_ms = (uint32_t)(options->liveness_ns / 1000000),
-        .exchange = options->exchange,
-        .exchange_context = options->exchange_context,
-        .exchange_index = options->rank,
-        .exchange_count = node->node_count,
-        .patience = options->patience,
-        .patience_context = options->patience_context};
-    ligi_group *opened;
-    LIG_TRY(ligi_group_open(&opened, node->net, &group));
-    ligi_net_lock(node->net); /* hooks read it */
-    node->group = opened;
-    node->group_id = ligi_group_id(opened);
-    if (node->role == LIG_PARAMS_NODE)
-        node->rank = ligi_group_rank(opened);
-    ligi_net_unlock(node->net);
-    return LIG_OK;
-}
-
-static lig_status connect_peer(ligi_params_peer *peer, int64_t timeout_ns)
-{
-    lig_params *node = peer->node;
-    ligi_params_hello own = current_hello(node);
-    ligi_connect how = {.only = node->transport,
-                        .service = LIGI_SERVICE_PARAMS,
-                        .hello = &own,
-                        .hello_bytes = sizeof own,
-                        .timeout_ns = timeout_ns,
-                        .owner = peer};
-    return ligi_group_connect(node->group, node->net, peer->rank, &how, &peer->incarnation,
-                              &peer->link);
-}
-
-/* Under the lock. Checks the peers that connected before the group had assigned ranks. */
-static lig_status meet_peer(ligi_params_peer *peer, int64_t timeout_ns)
-{
-    lig_params *node = peer->node;
-    ligi_member member;
-    LIG_TRY(ligi_group_member(node->group, LIGI_SERVER, peer->rank, &member));
-    if (peer->state == LIGI_PEER_MET || peer->state == LIGI_PEER_HERE) {
-        if (peer->group_id == node->group_id)
-            return ligi_group_check(node->group, LIGI_SERVER, peer->rank, peer->incarnation);
-        return lig_fail(LIG_E_DENIED, "node %u is not a member of the group", peer->rank);
-    }
-    if (member.state != LIGI_PRESENT)
-        return lig_fail(LIG_E_PEER, "node %u is not connected any more", peer->rank);
-    return peer->rank < node->rank ? connect_peer(peer, timeout_ns) : LIG_OK;
-}
-
-static int all_here(void *context)
+static int all_answered(void *context)
 {
     const lig_params *node = context;
-    if (atomic_load(&node->broken))
+    if (atomic_load(&node->session.broken))
         return 1;
     for (uint32_t i = 0; i < node->node_count; i++)
-        if (i != node->rank && (node->peers[i].state != LIGI_PEER_HERE || !node->peers[i].shared))
+        if (i != node->rank && !(node->peers[i].answered && node->peers[i].shared))
             return 0;
     return 1;
 }
 
-static lig_status meet_all(lig_params *node, int64_t deadline_ns)
+static lig_status meet_all(lig_params *node)
 {
-    lig_status status = LIG_OK;
-    ligi_net_lock(node->net);
+    ligi_session *session = &node->session;
+    ligi_net_lock(session->net);
     node->made = 1;
-    ligi_group_watch(node->group, ligi_node_member_changed, node);
-    for (uint32_t i = 0; i < node->node_count && status == LIG_OK; i++)
-        if (i != node->rank)
-            status = meet_peer(&node->peers[i], ligi_time_left(deadline_ns));
-    ligi_net_unlock(node->net);
-    if (atomic_load(&node->broken))
-        return ligi_failure_publish(&node->ended);
-    LIG_TRY(status);
-    ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
-    status = ligi_net_wait(node->net, all_here, node, ligi_time_left(deadline_ns));
-    if (atomic_load(&node->broken))
-        return ligi_failure_publish(&node->ended);
+    ligi_net_unlock(session->net);
+    LIG_TRY(ligi_session_meet(session));
+    ligi_net_hurry(session->net, LIGI_SERVICE_PARAMS);
+    lig_status status =
+        ligi_net_wait(session->net, all_answered, node, ligi_time_left(session->deadline_ns));
+    LIG_TRY(ligi_session_usable(session));
     if (status == LIG_E_TIMEOUT)
         return lig_fail(status, "timeout: not all nodes have connected to node %u", node->rank);
     LIG_TRY(status);
-    return lig_params_barrier(node, ligi_time_left(deadline_ns));
+    return lig_params_barrier(node, ligi_time_left(session->deadline_ns));
 }
 
 /* --- memory shared with peers on this host --- */
@@ -304,12 +211,12 @@ static lig_status meet_all(lig_params *node, int64_t deadline_ns)
 static lig_status make_region(void *context, uint64_t bytes, void **memory)
 {
     lig_params *node = context;
-    LIG_TRY(ligi_net_reserve(node->net, bytes, memory));
-    ligi_net_lock(node->net);
+    LIG_TRY(ligi_net_reserve(node->session.net, bytes, memory));
+    ligi_net_lock(node->session.net);
     node->region_bytes = bytes;
     for (uint32_t i = 0; i < node->node_count; i++)
         ligi_params_peer_accept(&node->peers[i]);
-    ligi_net_unlock(node->net);
+    ligi_net_unlock(node->session.net);
     return LIG_OK;
 }
 
@@ -317,37 +224,71 @@ static void destroy_region(void *context, void *memory, uint64_t bytes)
 {
     lig_params *node = context;
     (void)bytes;
-    ligi_net_free(node->net, memory);
+    ligi_net_free(node->session.net, memory);
+}
+
+static lig_status make_peers(lig_params *node)
+{
+    LIG_TRY(ligi_calloc(&node->peers, node->node_count, sizeof *node->peers, "the nodes"));
+    for (uint32_t i = node->node_count; i-- > 0;) { /* the first one added is the last one met */
+        ligi_params_peer *peer = &node->peers[i];
+        peer->node = node;
+        peer->base = (ligi_session_peer){
+            .session = &node->session, .noun = "node", .index = i, .role = LIGI_SERVER, .rank = i};
+        ligi_session_add(&peer->base);
+    }
+    return LIG_OK;
+}
+
+static lig_status open_session(lig_params *node, const lig_params_options *options)
+{
+    int scheduler = node->role == LIG_PARAMS_SCHEDULER;
+    ligi_session_options session = {
+        .net = {.secret = options->secret,
+                .secret_bytes = options->secret_bytes,
+                .spin_ns = options->spin_ns,
+                .queue_max = QUEUE_MOST,
+                .stranger_max = node->node_count + 256},
+        .group = {.role = scheduler ? LIGI_SCHEDULER : LIGI_SERVER,
+                  .rank = options->rank, /* LIGI_RANK_ANY is the same number */
+                  .server_count = node->node_count,
+                  .coordinator = node->flags & LIG_PARAMS_HAS_SCHEDULER ? LIGI_COORDINATOR_BY_ROLE
+                                                                        : LIGI_COORDINATOR_FIRST,
+                  .host = options->host,
+                  .address = options->address,
+                  .exchange = options->exchange,
+                  .exchange_context = options->exchange_context,
+                  .exchange_index = options->rank,
+                  .exchange_count = node->node_count,
+                  .patience = options->patience,
+                  .patience_context = options->patience_context},
+        .timeout_ns = node->timeout_ns,
+        .liveness_ns = options->liveness_ns,
+        .transport = options->transport,
+        .trusted_fabric = (options->flags & LIG_PARAMS_TRUSTED_FABRIC) != 0,
+        .any_device = (options->flags & LIG_PARAMS_ANY_DEVICE) != 0,
+        .listens = 1};
+    LIG_TRY(ligi_session_open(&node->session, &session));
+    if (scheduler)
+        return LIG_OK;
+    ligi_net_lock(node->session.net); /* hooks read it */
+    node->rank = ligi_group_rank(node->session.group);
+    ligi_session_remove(&node->peers[node->rank].base);
+    ligi_net_unlock(node->session.net);
+    return LIG_OK;
 }
 
 lig_status ligi_node_connect(lig_params *node, const lig_params_options *options)
 {
-    int64_t deadline = ligi_time_until(node->timeout_ns > 0 ? node->timeout_ns : INT64_C(1) << 60);
     ligi_region_source source = {make_region, destroy_region, node};
-    ligi_net_options net = {.secret = options->secret,
-                            .secret_bytes = options->secret_bytes,
-                            .group = "params",
-                            .spin_ns = options->spin_ns,
-                            .queue_max = QUEUE_MOST,
-                            .stranger_max = node->node_count + 256,
-                            .fabric = ligi_group_fabric(node->transport,
-                                                        options->flags & LIG_PARAMS_TRUSTED_FABRIC,
-                                                        options->flags & LIG_PARAMS_ANY_DEVICE),
-                            .background = 1};
-    node->lost = ligi_node_end_waits;
-    LIG_TRY(ligi_calloc(&node->peers, node->node_count, sizeof *node->peers, "the nodes"));
-    for (uint32_t i = 0; i < node->node_count; i++)
-        node->peers[i] = (ligi_params_peer){.node = node, .rank = i};
+    LIG_TRY(make_peers(node));
     node->payload_max = ligi_params_payload_max(0); /* of peers that meet this node early */
-    LIG_TRY(ligi_net_open(&node->net, &net));
+    if (node->role == LIG_PARAMS_NODE)
+        ligi_params_hello_make(options, &node->hello);
+    LIG_TRY(open_session(node, options));
     if (node->role == LIG_PARAMS_SCHEDULER)
-        return join_group(node, options, ligi_time_left(deadline));
-    ligi_params_hello_make(options, &node->hello);
-    LIG_TRY(ligi_net_serve(node->net, LIGI_SERVICE_PARAMS, &hooks, node));
-    LIG_TRY(
-        ligi_group_listen(node->net, node->transport, options->address, options->secret != NULL));
-    LIG_TRY(join_group(node, options, ligi_time_left(deadline)));
-    int shared = node->node_count > 1 && ligi_group_shares_memory(node->transport);
+        return LIG_OK;
+    int shared = node->node_count > 1 && ligi_group_shares_memory(node->session.transport);
     LIG_TRY(ligi_node_make_tables(node, options, shared ? &source : NULL));
-    return meet_all(node, deadline);
+    return meet_all(node);
 }

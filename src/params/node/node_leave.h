@@ -4,8 +4,6 @@
 
 #include "params/node/node_connect.h"
 
-/* Ends links and leaves the group, without waiting. */
-void ligi_node_leave(lig_params *node);
 void ligi_node_free_peers(lig_params *node);
 
 #endif

@@ -1,12 +1,12 @@
 #include "params/node/node_receive.h"
 
+#include "group/session/session_end.h"
 #include "net/link/link.h"
 #include "params/node/node_connect.h"
 #include "params/requests/request_complete.h"
 #include "params/requests/request_serve.h"
 #include "params/rows/slab.h"
 #include "params/snapshot/snapshot_agree.h"
-#include "params/state/node_grace.h"
 #include "params/state/peer.h"
 #include "params/state/send_buffer.h"
 #include "params/sync/sync_round.h"
@@ -14,18 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ligi_node_sent(lig_params *node, void *token)
-{
-    ligi_send_buffer_drop(node, token);
-}
-
 /* The region of a peer on this host: mapped read-only until the node closes. It may arrive before
  * this node has its own and knows the size of one. */
 static lig_status take_region(ligi_params_peer *peer, const ligi_arrival *arrival)
 {
-    if (peer->state != LIGI_PEER_MET)
+    if (peer->answered)
         return lig_fail(LIG_E_CORRUPT, "protocol error from node %u: it shared its rows twice",
-                        peer->rank);
+                        peer->base.rank);
     if (arrival->piece_count == 1 && arrival->pieces[0].shared &&
         (uintptr_t)arrival->pieces[0].shared % 64 == 0) {
         ligi_piece *piece = &arrival->pieces[0];
@@ -36,7 +31,7 @@ static lig_status take_region(ligi_params_peer *peer, const ligi_arrival *arriva
         peer->offered_bytes = arrival->payload_bytes;
         ligi_params_peer_accept(peer);
     }
-    peer->state = LIGI_PEER_HERE;
+    peer->answered = 1;
     return LIG_OK;
 }
 
@@ -77,7 +72,7 @@ lig_status ligi_node_receive_head(ligi_params_peer *peer, const ligi_arrival *ar
     if (!node->made)
         return lig_fail(LIG_E_CORRUPT,
                         "protocol error: request from node %u before this node is ready",
-                        peer->rank);
+                        peer->base.rank);
     memcpy(peer->head, arrival->head, arrival->head_bytes);
     peer->head_bytes = arrival->head_bytes;
     peer->payload_bytes = arrival->payload_bytes;
@@ -96,7 +91,7 @@ static lig_status take_message(ligi_params_peer *peer)
     switch (message->kind) {
     case LIGI_PARAMS_REQUEST: return ligi_params_request_serve(peer, message, &parts);
     case LIGI_PARAMS_RESPONSE:
-        return ligi_params_request_answered(node, peer->rank, message, &parts);
+        return ligi_params_request_answered(node, peer->base.rank, message, &parts);
     case LIGI_PARAMS_SNAPSHOT:
         return ligi_params_snapshot_arrived(peer, message, payload, peer->payload_bytes);
     default: return ligi_sync_arrived(peer, message, &parts);
@@ -107,7 +102,7 @@ void ligi_node_receive(ligi_params_peer *peer)
 {
     lig_params *node = peer->node;
     lig_status status = LIG_OK;
-    if (!atomic_load(&node->broken) || ligi_params_snapshot_tells_why(&peer->message))
+    if (!atomic_load(&node->session.broken) || ligi_params_snapshot_tells_why(&peer->message))
         status = take_message(peer);
     if (peer->lent) {
         ligi_mapping_drop(peer->lent_mapping);
@@ -122,6 +117,6 @@ void ligi_node_receive(ligi_params_peer *peer)
         return;
     ligi_failure failure;
     ligi_failure_take(&failure, status);
-    lig_fail(status, "protocol error from node %u: %s", peer->rank, failure.text);
-    ligi_node_break(node, LIG_E_PEER, lig_error_text());
+    lig_fail(status, "protocol error from node %u: %s", peer->base.rank, failure.text);
+    ligi_session_fail(&node->session, LIG_E_PEER, lig_error_text());
 }

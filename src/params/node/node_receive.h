@@ -8,6 +8,5 @@
 lig_status ligi_node_receive_head(ligi_params_peer *peer, const ligi_arrival *arrival,
                                   ligi_landing *landing);
 void ligi_node_receive(ligi_params_peer *peer);
-void ligi_node_sent(lig_params *node, void *token);
 
 #endif

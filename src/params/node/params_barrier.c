@@ -2,46 +2,24 @@
 
 #include "params/state/node.h"
 
-#include "base/clock.h"
-#include "group/barrier_wait.h"
-#include "net/progress.h"
-#include "params/state/node_check.h"
 #include "params/state/node_wait.h"
-
-#define REASON_NS INT64_C(1000000000)
-
-static int is_broken(void *context)
-{
-    return atomic_load(&((lig_params *)context)->broken);
-}
 
 lig_status ligi_node_barrier(lig_params *node, ligi_barrier_kind occasion, int64_t timeout_ns)
 {
     uint32_t flags = LIGI_BARRIER_STAGE((uint32_t)occasion);
+    ligi_failure failure;
     if (ligi_node_alone(node))
         return LIG_OK;
-    ligi_failure failure;
-    LIG_TRY(ligi_node_check_others(node));
-    pthread_rwlock_rdlock(&node->group_lock);
-    lig_status status = node->group
-                            ? ligi_group_barrier(node->group, LIGI_SERVERS, flags, timeout_ns)
-                            : lig_fail(LIG_E_CLOSED, "this node has left the job");
-    pthread_rwlock_unlock(&node->group_lock);
-    /* The group may know who is missing before the link reports why. */
-    if (status == LIG_E_PEER)
-        (void)ligi_net_wait(node->net, is_broken, node, REASON_NS);
-    if ((status == LIG_E_PEER || status == LIG_E_CLOSED) && atomic_load(&node->broken))
-        return ligi_failure_publish(&node->ended);
-    if (status == LIG_E_INVALID) {
-        ligi_failure_take(&failure, status);
-        return lig_fail(status, "%s: it has finalized or left", failure.text);
-    }
-    return status;
+    lig_status status = ligi_session_barrier(&node->session, LIGI_SERVERS, flags, timeout_ns);
+    if (status != LIG_E_INVALID)
+        return status;
+    ligi_failure_take(&failure, status);
+    return lig_fail(status, "%s: it has finalized or left", failure.text);
 }
 
 lig_status lig_params_barrier(lig_params *node, int64_t timeout_ns)
 {
-    LIG_TRY(ligi_node_check(node));
+    LIG_TRY(ligi_session_check(&node->session));
     if (node->tables == NULL)
         return lig_fail(LIG_E_INVALID, "a scheduler cannot take part in barriers");
     return ligi_node_barrier(node, LIGI_BARRIER_PLAIN, timeout_ns);
@@ -93,8 +71,8 @@ static lig_status check_wait(const lig_params *node, ligi_barrier_kind occasion,
     uint32_t ending = barrier->inside[LIGI_BARRIER_FINALIZE];
     if (barrier->leading)
         return LIG_OK;
-    if (atomic_load(&node->broken))
-        return ligi_failure_publish(&node->ended);
+    if (atomic_load(&node->session.broken))
+        return ligi_failure_publish(&node->session.ended);
     if (occasion == LIGI_BARRIER_PLAIN && ending > 0)
         return lig_fail(LIG_E_INVALID,
                         "barrier cannot complete: %u of the %u workers of node %u have finalized",
@@ -134,7 +112,7 @@ lig_status ligi_node_worker_barrier(lig_params_worker *worker, ligi_barrier_kind
     lig_params *node = worker->node;
     ligi_node_barrier_state *barrier = &node->barrier;
     int64_t deadline = ligi_time_until(timeout_ns);
-    LIG_TRY(ligi_node_check_others(node));
+    LIG_TRY(ligi_session_usable(&node->session));
     pthread_mutex_lock(&barrier->lock);
     barrier->deadlines_ns[worker->id] = deadline;
     lig_status status;

@@ -1,7 +1,6 @@
 #include "params/node/params_info.h"
 
 #include "params/state/node.h"
-#include "params/state/node_check.h"
 #include "params/state/node_wait.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/row_access.h"
@@ -57,7 +56,7 @@ lig_status lig_params_lengths(const lig_params *node, const int64_t *keys, size_
 lig_status lig_params_set_lr(lig_params *node, const char *table, double lr)
 {
     uint32_t number = 0;
-    LIG_TRY(ligi_node_check(node));
+    LIG_TRY(ligi_session_check(&node->session));
     LIG_TRY(need_tables(node));
     if (!(lr - lr == 0))
         return lig_fail(LIG_E_INVALID, "the learning rate must be finite");
@@ -103,20 +102,13 @@ static void gather(lig_params *node, lig_params_stats *stats)
             ligi_params_counts_add(&node->workers[i]->counts, stats);
     if (node->tables == NULL)
         return;
-    if (node->net) {
+    if (node->session.net) {
         ligi_net_stats net;
-        ligi_net_stats_get(node->net, &net);
+        ligi_net_stats_get(node->session.net, &net);
         stats->bytes_sent += net.sent_bytes;
         stats->bytes_received += net.received_bytes;
     }
     ligi_sync_stats(node, stats);
-}
-
-static lig_status check_here(const lig_params *node)
-{
-    if (ligi_node_is_here(node))
-        return LIG_OK;
-    return ligi_node_check(node);
 }
 
 #define STATS_SUMS 16 /* the fields before rows_owned are counters since open */
@@ -125,7 +117,7 @@ _Static_assert(offsetof(lig_params_stats, rows_owned) == STATS_SUMS * sizeof(uin
 
 lig_status lig_params_stats_get(lig_params *node, lig_params_stats *stats)
 {
-    LIG_TRY(check_here(node));
+    LIG_TRY(ligi_session_mine(&node->session));
     ligi_node_lock(node);
     gather(node, stats);
     const uint64_t *zero = (const uint64_t *)&node->zero;
@@ -144,7 +136,7 @@ lig_status lig_params_stats_get(lig_params *node, lig_params_stats *stats)
 
 lig_status lig_params_stats_reset(lig_params *node)
 {
-    LIG_TRY(check_here(node));
+    LIG_TRY(ligi_session_mine(&node->session));
     ligi_node_lock(node);
     gather(node, &node->zero);
     ligi_node_unlock(node);

@@ -8,17 +8,13 @@
 #include "params/requests/request_complete.h"
 #include "params/sampling/sampling.h"
 #include "params/snapshot/snapshot_agree.h"
-#include "params/state/node_check.h"
 #include "params/state/send_buffer.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/table_info.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-enum { PAGE = 4096 };
 #define MINUTE_NS INT64_C(60000000000)
 
 /* --- opening --- */
@@ -63,25 +59,8 @@ static lig_status check_options(const lig_params_options *options)
         return lig_fail(LIG_E_INVALID, "with an exchange function every node must pass its rank");
     if (!alone && options->address == NULL && options->exchange == NULL)
         return lig_fail(LIG_E_INVALID, "no rendezvous address: pass \"host:port\"");
-    if (options->liveness_ns < 0 || options->liveness_ns / 1000000 > UINT32_MAX)
-        return lig_fail(LIG_E_INVALID, "liveness_ms must be between 1 ms and 49 days");
     if (options->round_ns < 0)
         return lig_fail(LIG_E_INVALID, "invalid round_ns %lld", (long long)options->round_ns);
-    if (options->transport && strlen(options->transport) > 15)
-        return lig_fail(LIG_E_INVALID, "unknown transport '%s'", options->transport);
-    return LIG_OK;
-}
-
-static lig_status make_page(lig_params *node)
-{
-    void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED)
-        return lig_fail(LIG_E_NOMEM, "out of memory for the parameter manager");
-    node->here = page;
-    if (madvise(page, PAGE, MADV_WIPEONFORK) != 0)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "kernel does not support MADV_WIPEONFORK (needs Linux 4.14)");
-    node->here[0] = 1;
     return LIG_OK;
 }
 
@@ -94,7 +73,6 @@ static void init_locks(lig_params *node)
     pthread_cond_init(&node->changed, &attributes);
     pthread_mutex_init(&node->barrier.lock, NULL);
     pthread_cond_init(&node->barrier.changed, &attributes);
-    pthread_rwlock_init(&node->group_lock, NULL);
     pthread_condattr_destroy(&attributes);
 }
 
@@ -104,7 +82,6 @@ static void fini_locks(lig_params *node)
     pthread_cond_destroy(&node->changed);
     pthread_mutex_destroy(&node->barrier.lock);
     pthread_cond_destroy(&node->barrier.changed);
-    pthread_rwlock_destroy(&node->group_lock);
 }
 
 lig_status ligi_node_make_tables(lig_params *node, const lig_params_options *options,
@@ -126,7 +103,7 @@ lig_status ligi_node_make_tables(lig_params *node, const lig_params_options *opt
 
 static lig_status open_parts(lig_params *node, const lig_params_options *options)
 {
-    LIG_TRY(make_page(node));
+    LIG_TRY(ligi_session_init(&node->session, &ligi_node_session, node));
     LIG_TRY(ligi_calloc(&node->workers, node->worker_count, sizeof *node->workers, "the workers"));
     LIG_TRY(ligi_calloc(&node->barrier.deadlines_ns, node->worker_count,
                         sizeof *node->barrier.deadlines_ns, "the workers"));
@@ -155,8 +132,6 @@ lig_status lig_params_open(lig_params **params, const lig_params_options *option
     node->round_ns = options->round_ns == 0 ? 1000000 : options->round_ns;
     node->payload_max = LIGI_PARAMS_PAYLOAD_MAX;
     node->first_ticket = LIG_PARAMS_SHARED + 1;
-    snprintf(node->transport, sizeof node->transport, "%s",
-             options->transport ? options->transport : "auto");
     init_locks(node);
     lig_status status = open_parts(node, options);
     if (status == LIG_OK) {
@@ -175,12 +150,7 @@ void lig_params_close(lig_params *node)
 {
     if (node == NULL)
         return;
-    int here = node->here && ligi_node_is_here(node);
-    if (here && node->net)
-        ligi_node_leave(node);
-    ligi_net_close(node->net);
-    node->net = NULL;
-    if (here || node->here == NULL) { /* in a forked child another thread may have held the lock */
+    if (ligi_session_fini(&node->session)) {
         ligi_sync_fini(node);
         ligi_sampling_fini(node);
         ligi_params_snapshot_fini(node);
@@ -194,7 +164,5 @@ void lig_params_close(lig_params *node)
     ligi_node_free_peers(node);
     free(node->workers);
     free(node->barrier.deadlines_ns);
-    if (node->here)
-        munmap(node->here, PAGE);
     free(node);
 }

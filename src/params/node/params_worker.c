@@ -1,3 +1,4 @@
+#include "base/boot.h"
 #include "params/node/params_barrier.h"
 #include "params/node/params_info.h"
 #include "params/requests/request_complete.h"
@@ -5,7 +6,6 @@
 #include "params/requests/request_send.h"
 #include "params/sampling/sampling.h"
 #include "params/state/node.h"
-#include "params/state/node_check.h"
 #include "params/state/node_wait.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/row_access.h"
@@ -55,7 +55,7 @@ static lig_status make_worker(lig_params *node, uint32_t id, lig_params_worker *
 
 lig_status lig_params_worker_open(lig_params_worker **worker, lig_params *node, uint32_t id)
 {
-    LIG_TRY(ligi_node_check(node));
+    LIG_TRY(ligi_session_check(&node->session));
     if (node->tables == NULL)
         return lig_fail(LIG_E_INVALID, "a scheduler has no workers");
     if (id >= node->worker_count)
@@ -78,7 +78,8 @@ void lig_params_worker_close(lig_params_worker *worker)
     if (worker == NULL)
         return;
     lig_params *node = worker->node;
-    if (!ligi_node_is_here(node)) { /* forked: another thread may have held the lock */
+    if (!ligi_fork_mark_here(
+            node->session.here)) { /* forked: another thread may have held the lock */
         free_worker(worker);
         return;
     }
@@ -128,7 +129,7 @@ static lig_status begin(lig_params_worker *worker, const int64_t *keys, size_t c
                         const void *values, uint64_t elements)
 {
     uint64_t sum = 0;
-    LIG_TRY(ligi_node_check(worker->node));
+    LIG_TRY(ligi_session_check(&worker->node->session));
     if (count > UINT32_MAX)
         return lig_fail(LIG_E_LIMIT, "%zu keys in one call: the limit is %u", count, UINT32_MAX);
     if ((keys == NULL && count > 0) || (values == NULL && elements > 0))
@@ -270,10 +271,8 @@ int64_t lig_params_advance_clock(lig_params_worker *worker)
 
 int64_t lig_params_current_clock(const lig_params_worker *worker)
 {
-    if (!ligi_node_is_here(worker->node)) {
-        (void)ligi_node_check(worker->node);
+    if (ligi_session_mine(&worker->node->session) != LIG_OK)
         return -1;
-    }
     return atomic_load_explicit(&worker->clock, memory_order_relaxed);
 }
 
@@ -282,7 +281,7 @@ int64_t lig_params_current_clock(const lig_params_worker *worker)
 lig_status lig_params_worker_finalize(lig_params_worker *worker, int64_t timeout_ns)
 {
     int64_t deadline = ligi_time_until(timeout_ns);
-    LIG_TRY(ligi_node_check(worker->node));
+    LIG_TRY(ligi_session_check(&worker->node->session));
     if (atomic_load(&worker->finalized))
         return LIG_OK;
     LIG_TRY(lig_params_wait_all(worker, timeout_ns));

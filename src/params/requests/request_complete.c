@@ -2,7 +2,6 @@
 
 #include "net/progress.h"
 #include "params/state/node.h"
-#include "params/state/node_check.h"
 #include "params/state/node_wait.h"
 #include "params/state/send_buffer.h"
 #include "params/tables/row_location.h"
@@ -197,7 +196,7 @@ lig_status lig_params_wait(lig_params_worker *worker, int64_t ticket, int64_t ti
 {
     if (ticket == LIG_PARAMS_LOCAL)
         return LIG_OK;
-    LIG_TRY(ligi_node_check(worker->node));
+    LIG_TRY(ligi_session_check(&worker->node->session));
     if (ticket < 0 || ticket >= worker->tickets.next)
         return lig_fail(LIG_E_INVALID, "ticket %lld was not issued by this worker",
                         (long long)ticket);
@@ -223,7 +222,7 @@ lig_status lig_params_wait_all(lig_params_worker *worker, int64_t timeout_ns)
     int64_t from = next > LIGI_TICKETS_MAX ? next - LIGI_TICKETS_MAX : 0;
     await what = {&worker->tickets, next};
     ligi_failure first = {0};
-    LIG_TRY(ligi_node_check(worker->node));
+    LIG_TRY(ligi_session_check(&worker->node->session));
     if (worker->waited == next)
         return LIG_OK;
     lig_status status = ligi_node_wait(worker->node, all_have_ended, &what, timeout_ns);
@@ -245,11 +244,11 @@ lig_status lig_params_wait_all(lig_params_worker *worker, int64_t timeout_ns)
 
 int lig_params_done(lig_params_worker *worker, int64_t ticket)
 {
-    if (ticket == LIG_PARAMS_LOCAL || ligi_node_check(worker->node) != LIG_OK ||
+    if (ticket == LIG_PARAMS_LOCAL || ligi_session_check(&worker->node->session) != LIG_OK ||
         ticket < atomic_load_explicit(&worker->tickets.ended, memory_order_acquire))
         return 1;
-    if (worker->node->net)
-        (void)ligi_net_poll(worker->node->net);
+    if (worker->node->session.net)
+        (void)ligi_net_poll(worker->node->session.net);
     ligi_node_lock(worker->node);
     int ended = ligi_params_tickets_has_ended(&worker->tickets, ticket);
     ligi_node_unlock(worker->node);

@@ -6,7 +6,6 @@
 #include "params/rows/optimizer.h"
 #include "params/rows/table_state.h"
 #include "params/state/node.h"
-#include "params/state/node_check.h"
 #include "params/state/node_wait.h"
 #include "params/state/peer.h"
 #include "params/state/send_buffer.h"
@@ -52,7 +51,7 @@ static int all_absent(const ligi_batch *batch, const ligi_tables *tables)
 static int is_free(void *context)
 {
     const obstacle *what = context;
-    return atomic_load(&what->node->broken) ||
+    return atomic_load(&what->node->session.broken) ||
            !has_state(what->batch, what->node->tables, LIGI_ROW_DRAINING);
 }
 
@@ -90,16 +89,16 @@ static lig_status clear_way(lig_params_worker *worker, ligi_verb verb, ligi_batc
         if (verb == LIGI_SET && has_state(batch, node->tables, LIGI_ROW_REPLICA))
             surrender(node, batch);
         if (!is_free(&what))
-            ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
+            ligi_net_hurry(node->session.net, LIGI_SERVICE_PARAMS);
         lig_status status = ligi_node_wait(node, is_free, &what, ligi_time_left(deadline));
         if (status == LIG_E_TIMEOUT)
             return lig_fail(LIG_E_TIMEOUT, "timeout: replicas were not confirmed by their owners");
         LIG_TRY(status);
         look_again(worker, verb, batch);
-        if (atomic_load(&node->broken)) /* draining rows will not be confirmed any more */
+        if (atomic_load(&node->session.broken)) /* draining rows will not be confirmed any more */
             break;
     }
-    return batch->miss_count > 0 ? ligi_node_check_others(node) : LIG_OK;
+    return batch->miss_count > 0 ? ligi_session_usable(&node->session) : LIG_OK;
 }
 
 /* --- sending requests --- */
@@ -219,7 +218,7 @@ static lig_status send_request(const asking *call, uint32_t to, const uint32_t *
     lig_params *node = worker->node;
     ligi_send_buffer *buffer;
     ligi_node_lock(node);
-    lig_status status = ligi_node_check_others(node);
+    lig_status status = ligi_session_usable(&node->session);
     if (status == LIG_OK)
         status = ligi_send_buffer_take(node, bytes, &buffer);
     ligi_node_unlock(node);
@@ -288,7 +287,7 @@ static lig_status try_ticket(asking *call)
     LIG_TRY(ligi_params_tickets_begin(&worker->tickets, (uint8_t)call->verb, &call->ticket));
     lig_status status = ligi_params_ticket_reserve(call->ticket, call->batch->miss_count);
     if (status == LIG_OK)
-        status = ligi_node_check_others(worker->node);
+        status = ligi_session_usable(&worker->node->session);
     if (status != LIG_OK) {
         ligi_params_tickets_undo(&worker->tickets, call->ticket);
         return status;
@@ -443,7 +442,7 @@ lig_status ligi_params_request_send(lig_params_worker *worker, ligi_verb verb, l
                                     int64_t *ticket)
 {
     struct ligi_params_request_state *requests = worker->requests;
-    LIG_TRY(ligi_node_check_others(worker->node));
+    LIG_TRY(ligi_session_usable(&worker->node->session));
     LIG_TRY(ligi_grow(&requests->by_node, &requests->by_node_room, 2 * batch->miss_count,
                       sizeof *requests->by_node, "a request"));
     if (verb == LIGI_SET)

@@ -1,7 +1,6 @@
 #include "params/sampling/sampling.h"
 
 #include "params/sampling/local_fallback.h"
-#include "params/state/node_check.h"
 #include "params/state/node_wait.h"
 #include "params/tables/table_info.h"
 
@@ -111,7 +110,7 @@ static lig_status make(const lig_params *node, const lig_params_sampling *option
 lig_status lig_params_enable_sampling(lig_params *params, const lig_params_sampling *sampling)
 {
     struct ligi_sampling *self = NULL, *before = NULL;
-    LIG_TRY(ligi_node_check(params));
+    LIG_TRY(ligi_session_check(&params->session));
     LIG_TRY(check_options(params, sampling));
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "sampling"));
     lig_status status = make(params, sampling, self);
@@ -295,7 +294,7 @@ lig_status lig_params_prepare_sample(lig_params_worker *worker, uint64_t count, 
     struct ligi_sampler *self = worker->sampler;
     ligi_sample *made = NULL;
     window when = {worker, start_clock, end_clock};
-    LIG_TRY(ligi_node_check(worker->node));
+    LIG_TRY(ligi_session_check(&worker->node->session));
     LIG_TRY(start(worker));
     LIG_TRY(check_count(self->sampling, count));
     LIG_TRY(new_sample(self, &made));
@@ -331,7 +330,7 @@ lig_status lig_params_pull_sample(lig_params_worker *worker, int64_t sample, int
 {
     struct ligi_sampler *self = worker->sampler;
     ligi_sample *from = NULL;
-    LIG_TRY(ligi_node_check(worker->node));
+    LIG_TRY(ligi_session_check(&worker->node->session));
     LIG_TRY(check_pull(self, sample, count, &from));
     if (count > 0 && (keys == NULL || values == NULL))
         return lig_fail(LIG_E_INVALID, "keys or values is NULL (%zu samples)", count);
@@ -354,7 +353,7 @@ lig_status lig_params_pull_sample(lig_params_worker *worker, int64_t sample, int
 lig_status lig_params_finish_sample(lig_params_worker *worker, int64_t sample)
 {
     ligi_sample *found = NULL;
-    LIG_TRY(ligi_node_check(worker->node));
+    LIG_TRY(ligi_session_check(&worker->node->session));
     LIG_TRY(find(worker->sampler, sample, &found));
     if (found)
         end_sample(worker->sampler, found);

@@ -1,11 +1,10 @@
 #include "params/snapshot/snapshot_agree.h"
 
 #include "group/roster/loss_grace.h"
+#include "group/session/session_end.h"
 #include "params/snapshot/snapshot.h"
 #include "params/snapshot/snapshot_rows.h"
 #include "params/snapshot/snapshot_serve.h"
-#include "params/state/node_check.h"
-#include "params/state/node_grace.h"
 #include "params/state/node_wait.h"
 #include "params/state/peer.h"
 #include "params/state/send_buffer.h"
@@ -64,20 +63,21 @@ lig_status ligi_params_snapshot_arrived(ligi_params_peer *peer, const ligi_param
     ligi_snapshot_message content;
     LIG_TRY(ligi_params_snapshot_message_open(message->verb, payload, bytes, &content));
     if (node->tables == NULL || (message->verb == LIGI_SNAPSHOT_REPORT && node->rank != 0) ||
-        (message->verb == LIGI_SNAPSHOT_DECISION && peer->rank != 0))
+        (message->verb == LIGI_SNAPSHOT_DECISION && peer->base.rank != 0))
         return lig_fail(LIG_E_CORRUPT, "snapshot message sent to the wrong node");
     LIG_TRY(snapshot_of(node, &snapshot));
     switch ((ligi_snapshot_verb)message->verb) {
     case LIGI_SNAPSHOT_REPORT:
-        ligi_params_snapshot_reported(node, peer->rank, &content);
+        ligi_params_snapshot_reported(node, peer->base.rank, &content);
         return LIG_OK;
     case LIGI_SNAPSHOT_DECISION: ligi_params_snapshot_decided(node, &content); return LIG_OK;
-    case LIGI_SNAPSHOT_GET: return ligi_params_snapshot_get(node, peer->rank, &content);
-    case LIGI_SNAPSHOT_ROWS: return ligi_params_snapshot_rows_arrived(node, peer->rank, &content);
-    case LIGI_SNAPSHOT_OWN: return ligi_params_snapshot_own(node, peer->rank, &content);
-    case LIGI_SNAPSHOT_OWNED: return ligi_params_snapshot_owned(node, peer->rank, &content);
-    case LIGI_SNAPSHOT_PUT: return ligi_params_snapshot_put(node, peer->rank, &content);
-    case LIGI_SNAPSHOT_TAKEN: return ligi_params_snapshot_taken(node, peer->rank, &content);
+    case LIGI_SNAPSHOT_GET: return ligi_params_snapshot_get(node, peer->base.rank, &content);
+    case LIGI_SNAPSHOT_ROWS:
+        return ligi_params_snapshot_rows_arrived(node, peer->base.rank, &content);
+    case LIGI_SNAPSHOT_OWN: return ligi_params_snapshot_own(node, peer->base.rank, &content);
+    case LIGI_SNAPSHOT_OWNED: return ligi_params_snapshot_owned(node, peer->base.rank, &content);
+    case LIGI_SNAPSHOT_PUT: return ligi_params_snapshot_put(node, peer->base.rank, &content);
+    case LIGI_SNAPSHOT_TAKEN: return ligi_params_snapshot_taken(node, peer->base.rank, &content);
     }
     return LIG_OK;
 }
@@ -292,7 +292,7 @@ static uint32_t one_ahead(const lig_params *node)
 
 int ligi_params_snapshot_interrupted(const lig_params *node)
 {
-    return atomic_load(&node->broken) || atomic_load(&node->stopped) ||
+    return atomic_load(&node->session.broken) || atomic_load(&node->session.closed) ||
            first_failure(node) != NULL || one_ahead(node) != 0;
 }
 
@@ -305,7 +305,7 @@ static int has_reason(void *context)
 lig_status ligi_params_snapshot_why(ligi_snapshot_call *call)
 {
     lig_params *node = call->node;
-    if (atomic_load(&node->broken))
+    if (atomic_load(&node->session.broken))
         (void)ligi_node_wait(node, has_reason, node, LIGI_LOSS_GRACE_NS);
     ligi_node_lock(node);
     const ligi_failure *first = first_failure(node);
@@ -313,7 +313,7 @@ lig_status ligi_params_snapshot_why(ligi_snapshot_call *call)
     uint32_t ahead = one_ahead(node);
     ligi_node_unlock(node);
     if (status == LIG_OK)
-        status = ligi_node_check_others(node);
+        status = ligi_session_usable(&node->session);
     if (status == LIG_OK && ahead)
         return lig_fail(LIG_E_TIMEOUT,
                         "%s '%s': node %u has given it up: call it again on all nodes", call->verb,
@@ -406,7 +406,7 @@ static lig_status tell_all(ligi_snapshot_call *call, const ligi_failure *failure
             status = send_data(node, i, LIGI_SNAPSHOT_DECISION, front, answer);
     }
     if (status != LIG_OK)
-        ligi_node_break(node, status, lig_error_text());
+        ligi_session_fail(&node->session, status, lig_error_text());
     ligi_node_unlock(node);
     return status;
 }
@@ -463,7 +463,7 @@ static lig_status say(ligi_snapshot_call *call, const ligi_failure *failure,
         status = send_data(node, 0, LIGI_SNAPSHOT_REPORT, front,
                            &(lig_part_data){agreement->data, agreement->bytes});
     if (status != LIG_OK)
-        ligi_node_break(node, status, lig_error_text());
+        ligi_session_fail(&node->session, status, lig_error_text());
     ligi_node_unlock(node);
     return status;
 }

@@ -1,7 +1,6 @@
 #include "params/snapshot/snapshot.h"
 #include "params/snapshot/snapshot_agree.h"
 #include "params/snapshot/snapshot_rows.h"
-#include "params/state/node_check.h"
 #include "params/state/node_wait.h"
 #include "params/sync/sync_flush.h"
 #include "params/sync/sync_round.h"
@@ -291,7 +290,7 @@ lig_status lig_params_load(lig_params *params, const char *uri, const char *mode
 {
     ligi_snapshot_call call = {.node = params, .verb = "load", .uri = uri, .model = model};
     loading self = {.call = &call};
-    LIG_TRY(ligi_node_check(params));
+    LIG_TRY(ligi_session_check(&params->session));
     LIG_TRY(ligi_params_snapshot_begin(&call, timeout_ns));
     lig_status status = ligi_params_snapshot_check(&call);
     if (status == LIG_OK)

@@ -2,7 +2,6 @@
 #include "params/snapshot/snapshot_agree.h"
 #include "params/snapshot/snapshot_rows.h"
 #include "params/snapshot/snapshot_serve.h"
-#include "params/state/node_check.h"
 #include "params/state/node_wait.h"
 #include "params/sync/sync_flush.h"
 #include "params/tables/table_info.h"
@@ -310,7 +309,7 @@ lig_status lig_params_save(lig_params *params, const char *uri, const char *mode
                            int64_t timeout_ns)
 {
     ligi_snapshot_call call = {.node = params, .verb = "save", .uri = uri, .model = model};
-    LIG_TRY(ligi_node_check(params));
+    LIG_TRY(ligi_session_check(&params->session));
     LIG_TRY(ligi_params_snapshot_begin(&call, timeout_ns));
     lig_status status = ligi_params_snapshot_check(&call);
     if (status == LIG_OK)

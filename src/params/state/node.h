@@ -10,8 +10,7 @@
 #ifndef LIGI_NODE_H
 #define LIGI_NODE_H
 
-#include "base/error.h"
-#include "group/group.h"
+#include "group/session/session.h"
 #include "params/state/request_tickets.h"
 #include "params/tables/table.h"
 #include "params/wire/outgoing.h"
@@ -19,25 +18,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define LIGI_WHY_TEXT 256
 #define LIGI_PATIENCE_NS INT64_C(100000000) /* longer waits poll `patience` */
 
 /* --- peers --- */
 
-typedef enum ligi_params_peer_state {
-    LIGI_PEER_AWAITED = 0,
-    LIGI_PEER_MET = 1,  /* the link is up */
-    LIGI_PEER_HERE = 2, /* it has shared its region, or said that it does not */
-    LIGI_PEER_GONE = 3,
-} ligi_params_peer_state;
-
 typedef struct ligi_params_peer {
+    ligi_session_peer base; /* first */
     lig_params *node;
-    uint32_t rank;
-    ligi_params_peer_state state;
-    uint32_t incarnation;
-    uint64_t group_id;
-    ligi_link *link;     /* NULL: none */
+    int answered;        /* it has shared its region, or said that it does not */
     int shared;          /* it has been sent our region */
     const void *region;  /* its words and rows, mapped read-only; NULL: another host */
     const void *offered; /* the region it shared, if it has the right size */
@@ -54,7 +42,6 @@ typedef struct ligi_params_peer {
                           * checking */
     ligi_mapping *lent_mapping;
     struct iovec landing;
-    char why[LIGI_WHY_TEXT]; /* it is lost */
 } ligi_params_peer;
 
 /* --- workers --- */
@@ -121,23 +108,18 @@ typedef struct ligi_node_barrier_state {
 } ligi_node_barrier_state;
 
 struct lig_params {
-    uint8_t *here; /* 1; on a separate page that the kernel zeroes in a forked child */
+    ligi_session session; /* without an endpoint on a single node */
     uint32_t role, rank, node_count, worker_count, techniques, flags;
-    int64_t timeout_ns, round_ns, spin_ns, liveness_ns;
+    int64_t timeout_ns, round_ns;
     int (*patience)(void *context); /* NULL, or polled by waiting threads; without locks */
     void *patience_context;
     ligi_tables *tables;          /* NULL: a scheduler */
     uint64_t region_bytes;        /* words and rows of this node, if peers may map them */
     _Atomic uint64_t payload_max; /* bytes of a message */
     ligi_params_hello hello;
-    char transport[16];
 
     pthread_mutex_t lock; /* of a single node; otherwise the endpoint's */
     pthread_cond_t changed;
-    ligi_net *net;               /* NULL: single node */
-    ligi_group *group;           /* NULL: single node, or it has left */
-    pthread_rwlock_t group_lock; /* written by the thread that takes the group away */
-    uint64_t group_id;
     ligi_params_peer *peers;     /* [node_count]; the one of this rank is not used */
     lig_params_worker **workers; /* [worker_count]; NULL: not opened, or closed */
     ligi_node_barrier_state barrier;
@@ -151,16 +133,8 @@ struct lig_params {
                              same id */
     ligi_serve_scratch serve_scratch;
 
-    _Atomic int stopped;  /* shutdown has ended it */
-    int leaving;          /* in shutdown: peers may leave */
-    _Atomic int departed; /* all have agreed to it: no node answers any more */
-    int made;             /* the tables exist: requests can be served */
-    _Atomic int broken;   /* `ended` is set: a node is lost */
-    ligi_failure ended;
-    int64_t doubt_ns; /* then it is lost, for this reason unless a better one arrives; 0: never */
-    char doubt[LIGI_WHY_TEXT];
-    /* Ends all waits for other nodes, once: called by ligi_node_break. */
-    void (*lost)(lig_params *node);
+    _Atomic int departed;    /* all have agreed to leave: no node answers any more */
+    int made;                /* the tables exist: requests can be served */
     lig_params_stats totals; /* counters of closed workers, and those kept under the lock */
     lig_params_stats zero;   /* at the last reset */
     struct ligi_sync *sync;
@@ -170,7 +144,14 @@ struct lig_params {
 
 static inline int ligi_node_alone(const lig_params *node)
 {
-    return node->net == NULL;
+    return node->session.net == NULL;
+}
+
+/* 1 if shutdown has advanced so far that nothing can be waited for. With or without the lock. */
+static inline int ligi_node_has_departed(const lig_params *node)
+{
+    return atomic_load_explicit(&node->departed, memory_order_acquire) ||
+           atomic_load_explicit(&node->session.closed, memory_order_acquire);
 }
 
 #endif

@@ -1,20 +1,19 @@
 #include "params/state/node_wait.h"
 
 #include "net/progress.h"
-#include "params/state/node_check.h"
 
 void ligi_node_lock(lig_params *node)
 {
-    if (node->net)
-        ligi_net_lock(node->net);
+    if (node->session.net)
+        ligi_net_lock(node->session.net);
     else
         pthread_mutex_lock(&node->lock);
 }
 
 void ligi_node_unlock(lig_params *node)
 {
-    if (node->net)
-        ligi_net_unlock(node->net);
+    if (node->session.net)
+        ligi_net_unlock(node->session.net);
     else
         pthread_mutex_unlock(&node->lock);
 }
@@ -62,8 +61,9 @@ lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *c
     for (;;) {
         int last = node->patience == NULL || (left >= 0 && left <= LIGI_PATIENCE_NS);
         int64_t piece = last ? left : LIGI_PATIENCE_NS;
-        lig_status status = node->net ? ligi_net_wait(node->net, is_over, &self, piece)
-                                      : wait_alone(node, is_over, &self, piece);
+        lig_status status = node->session.net
+                                ? ligi_net_wait(node->session.net, is_over, &self, piece)
+                                : wait_alone(node, is_over, &self, piece);
         if (status == LIG_OK && self.departed)
             return lig_fail(LIG_E_CLOSED, "the parameters have been shut down");
         if (status != LIG_E_TIMEOUT || last)
@@ -76,8 +76,8 @@ lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *c
 
 void ligi_node_wake(lig_params *node)
 {
-    if (node->net) {
-        ligi_net_wake(node->net);
+    if (node->session.net) {
+        ligi_net_wake(node->session.net);
         return;
     }
     pthread_mutex_lock(&node->lock);

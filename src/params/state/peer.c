@@ -1,7 +1,8 @@
 #include "params/state/peer.h"
 
+#include "group/session/session_end.h"
+#include "group/session/session_peer.h"
 #include "net/link/link_send.h"
-#include "params/state/node_grace.h"
 #include "params/state/send_buffer.h"
 
 #include <string.h>
@@ -23,9 +24,9 @@ static lig_status send_outgoing(ligi_params_peer *peer, const ligi_params_outgoi
                       .count = piece.iov_len > 0,
                       .flags = outgoing->send_flags,
                       .token = buffer};
-    if (peer->link == NULL)
-        return lig_fail(LIG_E_PEER, "node %u is lost: %s", peer->rank, peer->why);
-    return ligi_net_send(peer->link, &send, done);
+    if (peer->base.link == NULL)
+        return ligi_session_peer_fail(&peer->base);
+    return ligi_net_send(peer->base.link, &send, done);
 }
 
 lig_status ligi_params_peer_send(ligi_params_peer *peer, const ligi_params_outgoing *outgoing)
@@ -36,9 +37,9 @@ lig_status ligi_params_peer_send(ligi_params_peer *peer, const ligi_params_outgo
     if (status != LIG_OK || done)
         ligi_send_buffer_drop(node, outgoing->buffer);
     /* During shutdown some peers are a step ahead: messages to them no longer matter. */
-    if (status == LIG_OK || node->leaving)
+    if (status == LIG_OK || node->session.leaving)
         return LIG_OK;
-    ligi_node_break(node, LIG_E_PEER, lig_error_text());
+    ligi_session_fail(&node->session, LIG_E_PEER, lig_error_text());
     return status;
 }
 

@@ -37,7 +37,7 @@ lig_status ligi_send_buffer_take(lig_params *node, uint64_t bytes, ligi_send_buf
     } else {
         LIG_TRY(ligi_calloc(&buffer, 1, sizeof *buffer, "a message"));
         buffer->room = room_for(bytes);
-        lig_status status = ligi_net_alloc(node->net, buffer->room, (void **)&buffer->data);
+        lig_status status = ligi_net_alloc(node->session.net, buffer->room, (void **)&buffer->data);
         if (status != LIG_OK) {
             free(buffer);
             return status;
@@ -56,7 +56,7 @@ lig_status ligi_send_buffer_take(lig_params *node, uint64_t bytes, ligi_send_buf
 
 static void destroy_buffer(lig_params *node, ligi_send_buffer *buffer)
 {
-    ligi_net_free(node->net, buffer->data);
+    ligi_net_free(node->session.net, buffer->data);
     free(buffer);
 }
 

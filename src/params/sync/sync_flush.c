@@ -1,7 +1,6 @@
 #include "params/sync/sync_flush.h"
 
 #include "params/placement/replica_protocol.h"
-#include "params/state/node_check.h"
 #include "params/state/node_wait.h"
 #include "params/sync/sync_round.h"
 
@@ -149,7 +148,7 @@ static int is_settled(void *context)
     waiting *call = context;
     ligi_sync *sync = call->node->sync;
 
-    if (atomic_load(&call->node->broken) || call->status != LIG_OK)
+    if (atomic_load(&call->node->session.broken) || call->status != LIG_OK)
         return 1;
     if (call->settled == 0 || sync->settling.finished < call->settled)
         call->status = settle(call);
@@ -166,15 +165,15 @@ static lig_status wait_settled(lig_params *node, int everywhere, int64_t timeout
 {
     waiting call = {.node = node, .everywhere = everywhere};
 
-    LIG_TRY(ligi_node_check(node));
+    LIG_TRY(ligi_session_check(&node->session));
     if (node->sync == NULL)
         return LIG_OK;
-    LIG_TRY(ligi_node_check_others(node));
+    LIG_TRY(ligi_session_usable(&node->session));
     lig_status status = ligi_node_wait(node, is_settled, &call, timeout_ns);
     if (status == LIG_E_TIMEOUT)
         return lig_fail(LIG_E_TIMEOUT, "timeout: pushes have not reached all nodes");
     LIG_TRY(status);
-    LIG_TRY(ligi_node_check_others(node));
+    LIG_TRY(ligi_session_usable(&node->session));
     return call.status;
 }
 

@@ -1,5 +1,4 @@
 /* lig_params_intent: a worker queues the keys that it will access. */
-#include "params/state/node_check.h"
 #include "params/sync/sync_round.h"
 #include "params/tables/row_access.h"
 #include "params/tables/table_info.h"
@@ -30,7 +29,7 @@ lig_status lig_params_intent(lig_params_worker *worker, const int64_t *keys, siz
     int64_t until = end != 0 ? end : start < INT64_MAX ? start + 1 : start;
     uint64_t elements;
 
-    LIG_TRY(ligi_node_check(node));
+    LIG_TRY(ligi_session_check(&node->session));
     if (count > 0 && keys == NULL)
         return lig_fail(LIG_E_INVALID, "keys is NULL, but the intent has %zu keys", count);
     if (until <= start)

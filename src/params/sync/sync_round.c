@@ -2,13 +2,13 @@
 #include "params/sync/sync_round.h"
 
 #include "base/clock.h"
+#include "group/session/session_end.h"
 #include "net/link/link.h"
 #include "net/progress.h"
 #include "net/service.h"
 #include "params/placement/inflight_limit.h"
 #include "params/placement/owner_protocol.h"
 #include "params/placement/replica_protocol.h"
-#include "params/state/node_grace.h"
 #include "params/state/node_wait.h"
 #include "params/state/peer.h"
 #include "params/state/send_buffer.h"
@@ -136,14 +136,14 @@ void ligi_sync_fini(lig_params *node)
 void ligi_sync_wake(lig_params *node)
 {
     if (!atomic_exchange(&node->sync->wanted, 1))
-        ligi_net_hurry(node->net, LIGI_SERVICE_PARAMS);
+        ligi_net_hurry(node->session.net, LIGI_SERVICE_PARAMS);
 }
 
 /* A failure here leaves an operation half done, which cannot be repaired. */
 static void check(lig_params *node, lig_status status)
 {
-    if (status != LIG_OK && !atomic_load(&node->broken))
-        ligi_node_break(node, status, lig_error_text());
+    if (status != LIG_OK && !atomic_load(&node->session.broken))
+        ligi_session_fail(&node->session, status, lig_error_text());
 }
 
 /* --- per worker --- */
@@ -192,7 +192,7 @@ void ligi_sync_worker_close(lig_params_worker *worker)
 
     if (intents == NULL)
         return;
-    if (!atomic_load(&worker->node->broken))
+    if (!atomic_load(&worker->node->session.broken))
         check(worker->node, end_all(worker));
     if (intents->ending != NULL)
         free(intents->ending);
@@ -218,7 +218,7 @@ static void help(lig_params *node, const ligi_intents *intents)
     int64_t patience = atomic_load_explicit(&node->sync->patience_ns, memory_order_relaxed);
 
     if (ligi_now_ns() > (next > asked ? next : asked) + patience)
-        ligi_net_help(node->net);
+        ligi_net_help(node->session.net);
 }
 
 void ligi_sync_clock(lig_params_worker *worker)
@@ -278,7 +278,7 @@ static int has_come(void *context)
     arrival *what = context;
     const ligi_placement *placement = &what->node->sync->placement;
 
-    if (atomic_load(&what->node->broken))
+    if (atomic_load(&what->node->session.broken))
         return 1;
     for (; what->at < what->batch->miss_count; what->at++) {
         ligi_entry entry = what->batch->misses[what->at].entry;
@@ -454,7 +454,8 @@ static int crowded(const lig_params *node)
     if (node->sync_bytes > CROWDED_BYTES)
         return 1;
     for (uint32_t i = 0; i < node->node_count; i++)
-        if (node->peers[i].link != NULL && ligi_link_queued(node->peers[i].link) > CROWDED)
+        if (node->peers[i].base.link != NULL &&
+            ligi_link_queued(node->peers[i].base.link) > CROWDED)
             return 1;
     return 0;
 }
@@ -491,7 +492,7 @@ int64_t ligi_sync_tick(lig_params *node, int64_t now_ns)
     size_t budget = PIECE;
     lig_status status = LIG_OK;
 
-    if (sync == NULL || atomic_load(&node->broken))
+    if (sync == NULL || atomic_load(&node->session.broken))
         return INT64_MAX;
     if (!sync->busy) {
         if (!is_wanted(sync))
@@ -522,12 +523,12 @@ lig_status ligi_sync_arrived(ligi_params_peer *peer, const ligi_params_message *
 
     if (message->count == 0 && message->kind == LIGI_PARAMS_SYNC &&
         message->number == LIGI_SYNC_DONE)
-        return done_with(node, peer->rank);
+        return done_with(node, peer->base.rank);
     if (message->count == 0)
-        return ligi_sync_flush_arrived(node, peer->rank, message);
-    LIG_TRY(ligi_placement_arrived(&sync->placement, peer->rank, message, parts));
+        return ligi_sync_flush_arrived(node, peer->base.rank, message);
+    LIG_TRY(ligi_placement_arrived(&sync->placement, peer->base.rank, message, parts));
     if (message->kind != LIGI_PARAMS_LOCATION && (message->flags & LIGI_PARAMS_LENT))
-        LIG_TRY(ligi_sync_say(node, peer->rank, LIGI_SYNC_DONE, 0));
+        LIG_TRY(ligi_sync_say(node, peer->base.rank, LIGI_SYNC_DONE, 0));
     if (is_wanted(sync))
         ligi_sync_wake(node);
     return LIG_OK;
@@ -543,11 +544,6 @@ void ligi_sync_surrender(lig_params *node, ligi_entry entry)
 {
     if (node->sync != NULL)
         check(node, ligi_placement_surrender(&node->sync->placement, entry));
-}
-
-void ligi_sync_broken(lig_params *node)
-{
-    (void)node; /* waiting threads check node->broken */
 }
 
 void ligi_sync_stats(lig_params *node, lig_params_stats *stats)

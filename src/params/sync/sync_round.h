@@ -125,7 +125,6 @@ int ligi_sync_await(lig_params_worker *worker, const ligi_batch *batch);
 void ligi_sync_clock(lig_params_worker *worker);
 /* A worker is finalized: its intents end. No lock. */
 void ligi_sync_finalize(lig_params_worker *worker);
-void ligi_sync_broken(lig_params *node);                         /* a node is lost */
 void ligi_sync_stats(lig_params *node, lig_params_stats *stats); /* adds the counters of sync */
 
 #endif

@@ -55,7 +55,7 @@ static void *say_anything(void *context)
     static uint8_t notes[LETTERS][ROOM];
     lig_params *node = ((peers *)context)->context;
     uint64_t seed = ((peers *)context)->rank;
-    for (int i = 0; i < LETTERS && !atomic_load(&node->broken); i++) {
+    for (int i = 0; i < LETTERS && !atomic_load(&node->session.broken); i++) {
         ligi_params_message message = {.version = LIGI_PARAMS_MESSAGE_VERSION,
                                        .kind = LIGI_PARAMS_SNAPSHOT,
                                        .verb = (uint8_t)(1 + next(&seed) % 8),
@@ -65,11 +65,11 @@ static void *say_anything(void *context)
             .head = &message, .head_bytes = sizeof message, .iov = &piece, .count = 1};
         int done = 1;
         ligi_node_lock(node);
-        ligi_link *link = node->peers[0].link;
+        ligi_link *link = node->peers[0].base.link;
         if (link)
             (void)ligi_net_send(link, &send, &done);
         ligi_node_unlock(node);
-        ligi_net_poll(node->net);
+        ligi_net_poll(node->session.net);
     }
     return NULL;
 }
