@@ -419,6 +419,12 @@ static lig_status find_all(lig_store *store, const subject *sought, const lig_fi
     return LIG_OK;
 }
 
+lig_status ligi_find_layers(lig_store *store, const ligi_layers *asking,
+                            const lig_find_options *options, lig_match ***matches, size_t *count)
+{
+    return find_all(store, &(subject){.layers = asking}, options, matches, count);
+}
+
 lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_find_options *options,
                           lig_match ***matches, size_t *count)
 {
@@ -427,7 +433,7 @@ lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_fi
     ligi_layers asking = {0};
     lig_status status = ligi_layers_make(&asking, graph, NULL, 0);
     if (status == LIG_OK)
-        status = find_all(store, &(subject){.layers = &asking}, options, matches, count);
+        status = ligi_find_layers(store, &asking, options, matches, count);
     ligi_layers_fini(&asking);
     ligi_stamps_note(&store->stamps, LIGI_STAMP_FIND, begin);
     return status;

@@ -3,6 +3,11 @@
 #define LIGI_FIND_H
 
 #include "store/handle.h"
+#include "store/search/layer_graph.h"
+
+/* lig_store_find for a graph in the library's own form. */
+lig_status ligi_find_layers(lig_store *store, const ligi_layers *asking,
+                            const lig_find_options *options, lig_match ***matches, size_t *count);
 
 /* A match that a server found. */
 typedef struct ligi_match_parts {

@@ -2,10 +2,10 @@
 
 #include "backend/file/catalog/catalog_gate.h"
 #include "backend/file/catalog/catalog_snapshot.h"
-#include "backend/file/catalog/catalog_tail.h"
 #include "backend/file/catalog/catalog_write.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/index/index_items.h"
+#include "backend/file/index/index_tail.h"
 #include "backend/file/index/rebuild.h"
 #include "backend/file/log/log_numbers.h"
 #include "backend/file/log/log_start.h"
@@ -42,8 +42,7 @@ static void index_rest(ligi_file_catalog *self)
     ligi_clog_position index;
 
     if (self->log.numbered == 0 && !ligi_head_damaged(&self->log.head) &&
-        ligi_catalog_tail_index(self, &index) &&
-        index.version < ligi_head_appended(&self->log.head))
+        ligi_mdb_tail_index(self, &index) && index.version < ligi_head_appended(&self->log.head))
         (void)ligi_file_catalog_settle(self);
 }
 
@@ -212,7 +211,9 @@ void ligi_file_catalog_close(ligi_file_catalog *catalog)
 
 lig_status ligi_file_catalog_lock(ligi_file_catalog *self, int64_t timeout_ns)
 {
-    return ligi_head_take(&self->log.head, LIGI_HEAD_WRITE, timeout_ns);
+    LIG_TRY(ligi_head_take(&self->log.head, LIGI_HEAD_WRITE, timeout_ns));
+    self->end_known = 0;
+    return LIG_OK;
 }
 
 void ligi_file_catalog_unlock(ligi_file_catalog *self)
@@ -255,7 +256,7 @@ static ligi_recent *read_tail(ligi_file_catalog *self, MDB_txn *txn, uint32_t ep
 
     if (self->log.numbered == 0 && !ligi_head_damaged(&self->log.head) &&
         ligi_mdb_position(txn, self->dbi, &index) == LIG_OK && index.version < wanted)
-        ligi_catalog_tail_read(self, &index, epoch, wanted, &recent);
+        ligi_mdb_tail_read(self, &index, epoch, wanted, &recent);
     return recent;
 }
 

@@ -25,6 +25,10 @@ struct ligi_file_catalog {
     pthread_mutex_t recent_lock; /* guards the pointer: what it points to is counted */
     ligi_recent *recent;         /* commits that the index may lack; NULL: none is known */
 
+    /* Of who holds LIGI_HEAD_WRITE: where the log ends, once it was read. */
+    ligi_clog_position end;
+    int end_known;
+
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t changed;
     unsigned active; /* transactions of this process */

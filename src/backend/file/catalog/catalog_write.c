@@ -2,11 +2,11 @@
 
 #include "backend/file/catalog/catalog_gate.h"
 #include "backend/file/catalog/catalog_snapshot.h"
-#include "backend/file/catalog/catalog_tail.h"
 #include "backend/file/catalog/checkpointing.h"
 #include "backend/file/index/index_build.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/index/index_items.h"
+#include "backend/file/index/index_tail.h"
 #include "backend/file/log/log_numbers.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -74,9 +74,9 @@ static lig_status append(write_run *run)
     if (!run->alone)
         LIG_TRY(ligi_mdb_apply(&run->index, run->record.data, &header, &before));
     LIG_TRY(ligi_mdb_env_still(self));
-    LIG_TRY(ligi_file_log_append(&self->log, at, run->record.data, &header));
+    LIG_TRY(ligi_file_log_append(&self->log, at, run->durable.file, run->record.data, &header));
     if (run->alone)
-        ligi_catalog_tail_add(self, run->record.data, &header, &before);
+        ligi_mdb_tail_add(self, run->record.data, &header, &before);
     run->appended = 1;
     run->durable.version = at->version;
     return LIG_OK;
@@ -180,7 +180,7 @@ static lig_status write_log(write_run *run)
                         "(ligament check --repair)",
                         self->place);
     run->alone =
-        run->edit != NULL && ligi_catalog_tail_end(self, edit_bytes(run->edit), &run->index.at);
+        run->edit != NULL && ligi_mdb_tail_end(self, edit_bytes(run->edit), &run->index.at);
     if (run->alone)
         return append(run);
     lig_status status = try_write(run, &number);

@@ -15,6 +15,11 @@ typedef struct ligi_clog_position {
     uint64_t last; /* where that record begins; 0: in an earlier segment */
 } ligi_clog_position;
 
+typedef struct ligi_clog_size { /* of a segment: it has so many bytes, or more */
+    uint64_t segment, bytes;
+    uint32_t epoch; /* of the head: in another one the segment may be a new file */
+} ligi_clog_size;
+
 typedef struct ligi_file_log {
     ligi_clog_folder folder;
     ligi_head head; /* no page for a reader */
@@ -23,6 +28,7 @@ typedef struct ligi_file_log {
     uint64_t witnessed;     /* known to have been there, beside what the head page tells */
     uint64_t numbered;      /* segments from this one on are numbered (numbered.h); 0: none is */
     _Atomic int64_t confirmed_ns; /* when the end of a numbered log was known last */
+    ligi_clog_size sized;         /* of who holds LIGI_HEAD_WRITE */
     int thorough; /* zeros, too, are looked behind: for the first reading of a log */
 } ligi_file_log;
 
@@ -69,10 +75,11 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at,
  * from what is kept for a full disk. The visitor (NULL: none) as for tail. */
 lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uint64_t bytes,
                                  int frees, const ligi_clog_visitor *visitor, int64_t timeout_ns);
-/* Writes the record at the position, for which there is room; *at moves on. Not yet durable, and
- * not published. In a numbered log LIG_E_BUSY when another host was first, and LIG_E_IO when that
- * cannot be told. */
-lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, const void *record,
+/* Writes the record at the position, for which there is room; *at moves on. `file` is the segment,
+ * or NULL: then it is opened. Not yet durable, and not published. In a numbered log LIG_E_BUSY when
+ * another host was first, and LIG_E_IO when that cannot be told. */
+lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at,
+                                const ligi_clog_file *file, const void *record,
                                 const ligi_clog_header *header);
 /* Starts a new segment at the tail, under LIGI_HEAD_WRITE; what came before is durable then. */
 lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at,

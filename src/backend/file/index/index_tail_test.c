@@ -1,8 +1,8 @@
 /* Commits that the index does not have yet: what snapshots of this and of other processes show,
  * and what is left when a process is killed before it has written the index. */
-#include "backend/file/catalog/catalog_tail.h"
 #include "backend/file/catalog/catalog_write.h"
 #include "backend/file/index/index_items.h"
+#include "backend/file/index/index_tail.h"
 #include "file_volume.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static uint64_t lag(ligi_file_catalog *catalog)
 {
     ligi_clog_position index;
 
-    assert_true(ligi_catalog_tail_index(catalog, &index));
+    assert_true(ligi_mdb_tail_index(catalog, &index));
     return ligi_head_appended(&catalog->log.head) - index.version;
 }
 
@@ -75,7 +75,7 @@ static void assert_shows(void *volume, const char *wanted)
     assert_string_equal(text, wanted);
 }
 
-/* Items of the index and of the commits above it, in one order: put, replaced, erased, put again. */
+/* Items of the index and of the commits above it in one order: put, replaced, erased, put again. */
 static void snapshots_show_what_the_index_lacks(void **state)
 {
     void *volume, *before;

@@ -1,4 +1,4 @@
-#include "backend/file/catalog/catalog_tail.h"
+#include "backend/file/index/index_tail.h"
 
 #include "backend/file/index/index_items.h"
 
@@ -41,6 +41,18 @@ static int read_on(ligi_file_catalog *self, uint64_t version)
     return status == LIG_OK && end == LIGI_CLOG_AT_END && version == UINT64_MAX;
 }
 
+/* Under LIGI_HEAD_WRITE, which keeps the end where it is. */
+static int read_all(ligi_file_catalog *self)
+{
+    const ligi_clog_position *at = &self->recent->at;
+
+    if (self->end_known && at->version == self->end.version && at->chain == self->end.chain)
+        return 1;
+    self->end_known = read_on(self, UINT64_MAX);
+    self->end = self->recent->at;
+    return self->end_known;
+}
+
 /* Under the lock: self->recent continues this index, with the commits that are known already. */
 static lig_status continue_index(ligi_file_catalog *self, const ligi_clog_position *index,
                                  uint32_t epoch)
@@ -57,12 +69,13 @@ static lig_status continue_index(ligi_file_catalog *self, const ligi_clog_positi
     return LIG_OK;
 }
 
-void ligi_catalog_tail_read(ligi_file_catalog *self, const ligi_clog_position *index,
-                            uint32_t epoch, uint64_t version, ligi_recent **recent)
+void ligi_mdb_tail_read(ligi_file_catalog *self, const ligi_clog_position *index, uint32_t epoch,
+                        uint64_t version, ligi_recent **recent)
 {
     *recent = NULL;
     pthread_mutex_lock(&self->recent_lock);
-    if (continue_index(self, index, epoch) == LIG_OK && read_on(self, version) &&
+    if (continue_index(self, index, epoch) == LIG_OK &&
+        (version == UINT64_MAX ? read_all(self) : read_on(self, version)) &&
         self->recent->record_count > 0)
         *recent = ligi_recent_hold(self->recent);
     pthread_mutex_unlock(&self->recent_lock);
@@ -77,7 +90,7 @@ static int is_plain(const ligi_file_catalog *self)
     return ligi_head_poisoned(head) == 0 && ligi_head_segment(head) == self->recent->at.segment;
 }
 
-int ligi_catalog_tail_index(ligi_file_catalog *self, ligi_clog_position *index)
+int ligi_mdb_tail_index(ligi_file_catalog *self, ligi_clog_position *index)
 {
     MDB_txn *txn;
 
@@ -92,16 +105,15 @@ int ligi_catalog_tail_index(ligi_file_catalog *self, ligi_clog_position *index)
     return known;
 }
 
-int ligi_catalog_tail_end(ligi_file_catalog *self, uint64_t bytes, ligi_clog_position *at)
+int ligi_mdb_tail_end(ligi_file_catalog *self, uint64_t bytes, ligi_clog_position *at)
 {
     uint32_t epoch = ligi_head_epoch(&self->log.head);
     ligi_clog_position index;
 
-    if (self->log.numbered != 0 || !ligi_catalog_tail_index(self, &index))
+    if (self->log.numbered != 0 || !ligi_mdb_tail_index(self, &index))
         return 0;
     pthread_mutex_lock(&self->recent_lock);
-    int plain = continue_index(self, &index, epoch) == LIG_OK && is_plain(self) &&
-                read_on(self, UINT64_MAX);
+    int plain = continue_index(self, &index, epoch) == LIG_OK && is_plain(self) && read_all(self);
     if (plain) {
         const ligi_recent *recent = self->recent;
         *at = recent->at;
@@ -116,8 +128,8 @@ int ligi_catalog_tail_end(ligi_file_catalog *self, uint64_t bytes, ligi_clog_pos
     return plain;
 }
 
-void ligi_catalog_tail_add(ligi_file_catalog *self, const uint8_t *record,
-                           const ligi_clog_header *header, const ligi_clog_position *at)
+void ligi_mdb_tail_add(ligi_file_catalog *self, const uint8_t *record,
+                       const ligi_clog_header *header, const ligi_clog_position *at)
 {
     pthread_mutex_lock(&self->recent_lock);
     /* Another thread may have begun from a newer index. Without memory the log is read again. */

@@ -1,7 +1,7 @@
 /* The end of the log, beyond what the index holds (index/recent.h): snapshots show it, and commits
  * are appended there without the index, which is written for many of them at once. */
-#ifndef LIGI_CATALOG_TAIL_H
-#define LIGI_CATALOG_TAIL_H
+#ifndef LIGI_INDEX_TAIL_H
+#define LIGI_INDEX_TAIL_H
 
 #include "backend/file/catalog/catalog_gate.h"
 #include "backend/file/index/recent.h"
@@ -10,18 +10,18 @@
  * the log's end, under LIGI_HEAD_WRITE. *recent is for ligi_recent_drop; NULL when there are none,
  * or fewer than wanted: then the index has to catch up. `epoch` is the head's before the index was
  * looked at. */
-void ligi_catalog_tail_read(ligi_file_catalog *catalog, const ligi_clog_position *index,
-                            uint32_t epoch, uint64_t version, ligi_recent **recent);
+void ligi_mdb_tail_read(ligi_file_catalog *catalog, const ligi_clog_position *index, uint32_t epoch,
+                        uint64_t version, ligi_recent **recent);
 
 /* Where the index stands; 0 when that cannot be told. */
-int ligi_catalog_tail_index(ligi_file_catalog *catalog, ligi_clog_position *index);
+int ligi_mdb_tail_index(ligi_file_catalog *catalog, ligi_clog_position *index);
 
 /* Under LIGI_HEAD_WRITE: 1 and *at is the log's end when a record of about `bytes` bytes may be
  * appended there without the index. 0 when the index is to be written: it is far enough behind, or
  * something about the log has to be put right first. */
-int ligi_catalog_tail_end(ligi_file_catalog *catalog, uint64_t bytes, ligi_clog_position *at);
+int ligi_mdb_tail_end(ligi_file_catalog *catalog, uint64_t bytes, ligi_clog_position *at);
 /* The record that was appended at `at`. */
-void ligi_catalog_tail_add(ligi_file_catalog *catalog, const uint8_t *record,
-                           const ligi_clog_header *header, const ligi_clog_position *at);
+void ligi_mdb_tail_add(ligi_file_catalog *catalog, const uint8_t *record,
+                       const ligi_clog_header *header, const ligi_clog_position *at);
 
 #endif
