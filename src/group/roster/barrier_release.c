@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "group/roster/member_names.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,8 +47,11 @@ static lig_status mark(ligi_barriers *barriers, const ligi_roster *roster,
     for (size_t i = 0; i < roster->seat_count; i++)
         barriers->marks[i] = roster->seats[i].who != 0 ? HERE : ABSENT;
     for (size_t i = 0; i < barriers->count; i++)
-        if (same_barrier(&barriers->waiters[i], barrier) || is_past(&barriers->waiters[i], barrier))
+        if (same_barrier(&barriers->waiters[i], barrier) ||
+            is_past(&barriers->waiters[i], barrier)) {
+            assert(barriers->waiters[i].seat < roster->seat_count);
             barriers->marks[barriers->waiters[i].seat] = ARRIVED;
+        }
     return LIG_OK;
 }
 
@@ -161,6 +165,7 @@ static lig_status decide(ligi_barriers *barriers, ligi_roster *roster, size_t in
         }
         LIG_TRY(settle(roster, &barriers->waiters[i], status, text));
     }
+    assert(kept < barriers->count); /* at least the one that was asked about */
     barriers->count = kept;
     return LIG_OK;
 }
@@ -184,6 +189,7 @@ lig_status ligi_barriers_arrive(ligi_barriers *barriers, ligi_roster *roster,
                       sizeof *barriers->waiters, "those who wait at barriers"));
     barriers->waiters[barriers->count] = *waiter;
     barriers->waiters[barriers->count++].seat = (size_t)(seat - roster->seats);
+    assert(seat->member.state == LIGI_PRESENT);
     if (stage_of(waiter) > 0) /* it may be the last that an earlier stage waits for */
         return ligi_barriers_review(barriers, roster);
     return decide(barriers, roster, barriers->count - 1, &ended);
@@ -201,6 +207,7 @@ lig_status ligi_barriers_cancel(ligi_barriers *barriers, ligi_roster *roster, ui
         LIG_TRY(look(barriers, roster, &waiter, &view));
         snprintf(text, sizeof text, "%s %s not arrived at the barrier", view.awaited_text,
                  view.awaited > 1 ? "have" : "has");
+        assert(view.awaited > 0); /* a complete barrier has been passed */
         memmove(&barriers->waiters[i], &barriers->waiters[i + 1],
                 (barriers->count - i - 1) * sizeof *barriers->waiters);
         barriers->count--;
@@ -220,9 +227,11 @@ static int first_of(const ligi_barriers *barriers, size_t index)
 lig_status ligi_barriers_review(ligi_barriers *barriers, ligi_roster *roster)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < barriers->count; i++)
+    for (size_t i = 0; i < barriers->count; i++) {
+        assert(barriers->waiters[i].seat < roster->seat_count);
         if (roster->seats[barriers->waiters[i].seat].who == barriers->waiters[i].who)
             barriers->waiters[kept++] = barriers->waiters[i];
+    }
     barriers->count = kept;
     for (size_t i = 0; i < barriers->count;) {
         int ended = 0;

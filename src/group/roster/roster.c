@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "group/roster/member_names.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,7 @@ lig_status ligi_roster_act(ligi_roster *roster, ligi_act_kind kind, uint64_t who
 {
     LIG_TRY(ligi_grow(&roster->acts, &roster->act_capacity, roster->act_count + 1,
                       sizeof *roster->acts, "what a group has to say"));
+    assert(roster->act_at <= roster->act_count);
     *act = &roster->acts[roster->act_count++];
     **act = (ligi_act){.kind = kind, .who = who, .epoch = roster->epoch};
     return LIG_OK;
@@ -107,6 +109,7 @@ lig_status ligi_roster_act(ligi_roster *roster, ligi_act_kind kind, uint64_t who
 
 int ligi_roster_next(ligi_roster *roster, ligi_act *act)
 {
+    assert(roster->act_at <= roster->act_count);
     if (roster->act_at == roster->act_count) {
         roster->act_at = roster->act_count = 0;
         return 0;
@@ -202,6 +205,7 @@ static lig_status release_ready(ligi_roster *roster)
         if (seat->who == 0 || seat->released || seat->since > lowest)
             continue;
         LIG_TRY(say(roster, LIGI_ACT_RELEASE, seat->who));
+        assert(seat->member.state == LIGI_PRESENT && seat->confirmed >= seat->since);
         seat->released = 1;
     }
     return LIG_OK;
@@ -209,6 +213,7 @@ static lig_status release_ready(ligi_roster *roster)
 
 static lig_status tell_roster(ligi_roster *roster, ligi_seat *seat)
 {
+    assert(roster->formed && seat->who != 0 && !seat->released);
     seat->since = seat->told_epoch = roster->epoch;
     return say(roster, LIGI_ACT_ROSTER, seat->who);
 }
@@ -216,6 +221,8 @@ static lig_status tell_roster(ligi_roster *roster, ligi_seat *seat)
 static lig_status sit(ligi_roster *roster, ligi_seat *seat, uint64_t who, const ligi_join *join,
                       int64_t now_ns)
 {
+    /* A connection has one seat at most. */
+    assert(seat->who == 0 && who != 0 && ligi_roster_find(roster, who) == NULL);
     seat->member.state = LIGI_PRESENT;
     seat->member.incarnation = ++seat->sat_count;
     seat->member.pid = join->pid;
@@ -241,6 +248,7 @@ static lig_status form(ligi_roster *roster)
     for (size_t i = 0; i + 1 < roster->seat_count; i++)
         if (roster->seats[i].who == 0)
             return LIG_OK;
+    assert(roster->epoch == 0);
     roster->formed = 1;
     roster->epoch = 1;
     for (size_t i = 0; i < roster->seat_count; i++)
@@ -256,6 +264,7 @@ static lig_status wait_in(ligi_roster *roster, uint64_t who, const ligi_join *jo
 {
     LIG_TRY(ligi_grow(&roster->pending, &roster->pending_capacity, roster->pending_count + 1,
                       sizeof *roster->pending, "those who want to join"));
+    assert(who != 0 && ligi_roster_find(roster, who) == NULL);
     roster->pending[roster->pending_count++] =
         (ligi_pending){.who = who, .number = number, .asked_ns = now_ns, .join = *join};
     return LIG_OK;
@@ -263,6 +272,7 @@ static lig_status wait_in(ligi_roster *roster, uint64_t who, const ligi_join *jo
 
 static void forget(ligi_roster *roster, size_t index)
 {
+    assert(index < roster->pending_count);
     memmove(&roster->pending[index], &roster->pending[index + 1],
             (roster->pending_count - index - 1) * sizeof *roster->pending);
     roster->pending_count--;
@@ -312,7 +322,9 @@ static lig_status seat_floating(ligi_roster *roster, ligi_role role)
             i++;
             continue;
         }
-        LIG_TRY(sit(roster, lowest_free(roster, role), one->who, &one->join, one->asked_ns));
+        ligi_seat *seat = lowest_free(roster, role);
+        assert(seat != NULL); /* those who are too many were refused above */
+        LIG_TRY(sit(roster, seat, one->who, &one->join, one->asked_ns));
         forget(roster, i);
     }
     return LIG_OK;
@@ -331,6 +343,7 @@ static lig_status contest(ligi_roster *roster, ligi_seat *seat, uint64_t who, co
                           int64_t now_ns)
 {
     ligi_act *act;
+    assert(seat->who != 0 && seat->who != who);
     LIG_TRY(ligi_roster_act(roster, LIGI_ACT_PROBE, seat->who, &act));
     act->number = ++roster->probe_number;
     return wait_in(roster, who, join, act->number, now_ns);
@@ -361,6 +374,7 @@ lig_status ligi_roster_join(ligi_roster *roster, uint64_t who, const ligi_join *
 /* The first to contest the seat gets it; the others now contest with that one. */
 static lig_status hand_over(ligi_roster *roster, ligi_seat *seat)
 {
+    assert(seat->who == 0);
     for (size_t i = 0; i < roster->pending_count;) {
         ligi_pending one = roster->pending[i];
         if (one.number == 0 || ligi_roster_seat(roster, one.join.role, one.join.rank) != seat) {
@@ -379,6 +393,7 @@ static lig_status hand_over(ligi_roster *roster, ligi_seat *seat)
 static lig_status vacate(ligi_roster *roster, ligi_seat *seat, ligi_member_state state,
                          const char *why)
 {
+    assert(seat->who != 0 && seat->member.state == LIGI_PRESENT);
     seat->who = 0;
     seat->released = 0;
     seat->told_epoch = 0;
@@ -421,7 +436,8 @@ lig_status ligi_roster_confirm(ligi_roster *roster, uint64_t who, uint64_t epoch
 {
     ligi_seat *seat = ligi_roster_find(roster, who);
     if (seat == NULL || epoch > roster->epoch || epoch <= seat->confirmed)
-        return LIG_OK; /* of a member that is out, or unknown */
+        return LIG_OK;      /* of a member that is out, or unknown */
+    assert(roster->formed); /* before that the epoch is 0 */
     seat->confirmed = epoch;
     return release_ready(roster);
 }

@@ -2,12 +2,14 @@
 
 #include "group/roster/local_pause.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 /* Its last message may predate a stop of this process: see the tick. */
 void ligi_roster_hear(ligi_roster *roster, uint64_t who, int64_t at_ns)
 {
     ligi_seat *seat = ligi_roster_find(roster, who);
+    assert(seat == NULL || seat->member.state == LIGI_PRESENT);
     if (seat != NULL && seat->heard_ns < at_ns)
         seat->heard_ns = at_ns;
 }
@@ -16,6 +18,7 @@ void ligi_roster_hear(ligi_roster *roster, uint64_t who, int64_t at_ns)
 lig_status ligi_roster_tick(ligi_roster *roster, int64_t now_ns)
 {
     int64_t before = roster->tick_ns;
+    assert(now_ns >= before); /* of a monotonic clock */
     roster->tick_ns = now_ns;
     int frozen = ligi_pause_detect(before, now_ns, roster->liveness_ns);
     for (size_t i = 0; i < roster->seat_count; i++) {
