@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ static lig_status calendar_reserve(ligi_intent_calendar *calendar, size_t more)
 
 static void calendar_add(ligi_intent_calendar *calendar, int64_t at, ligi_intent_segment *segment)
 {
+    assert(calendar->count < calendar->capacity);
     size_t i = calendar->count++;
 
     while (i > 0 && calendar->slots[(i - 1) / 2].at > at) {
@@ -28,6 +30,7 @@ static void calendar_add(ligi_intent_calendar *calendar, int64_t at, ligi_intent
 
 static ligi_intent_segment *calendar_take(ligi_intent_calendar *calendar)
 {
+    assert(calendar->count > 0);
     ligi_intent_segment *first = calendar->slots[0].segment;
     struct ligi_intent_calendar_slot last = calendar->slots[--calendar->count];
     size_t i = 0, child;
@@ -222,6 +225,7 @@ lig_status ligi_interests_open(ligi_interests *interests, uint32_t worker, int64
     do
         ending = &interests->endings[++interests->last & (interests->room - 1)];
     while (ending->number != 0);
+    assert(interests->used < interests->room && interests->last < LIGI_INTERESTS_SEVERAL);
     ending->number = *holder = interests->last;
     ending->worker = worker;
     ending->end = end;
@@ -233,6 +237,7 @@ lig_status ligi_interests_open(ligi_interests *interests, uint32_t worker, int64
 
 void ligi_interests_close(ligi_interests *interests, ligi_ending *ending)
 {
+    assert(ending->number != 0 && *ending->holder == ending->number && interests->used > 0);
     *ending->holder = 0;
     ending->number = 0;
     interests->used--;

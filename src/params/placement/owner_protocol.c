@@ -5,6 +5,7 @@
 #include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
+#include <assert.h>
 #include <string.h>
 
 static ligi_sync_item item_of(const ligi_placement *placement, ligi_sync_item_kind kind,
@@ -32,6 +33,7 @@ static lig_status copy_to(ligi_placement *placement, ligi_entry entry, ligi_subs
     ligi_sync_item item = item_of(placement, LIGI_ITEM_REPLICA, entry, moves);
     void *row;
 
+    assert(!one->has_replica && one->node != placement->rank);
     LIG_TRY(ligi_sync_send_reserve(&placement->sender, &address, bytes, &row));
     ligi_tables_share(placement->tables, entry, 1);
     ligi_tables_get_body(placement->tables, entry, row);
@@ -51,6 +53,7 @@ static lig_status send_after(ligi_placement *placement, ligi_entry entry, uint32
         const ligi_sync_address address = {.to = to, .kind = LIGI_PARAMS_SYNC, .origin = one->node};
         const ligi_sync_item item = {.key = ligi_tables_key(placement->tables, entry),
                                      .kind = LIGI_ITEM_WANT};
+        assert(!one->has_replica); /* the row stays where it is while there are replicas */
         LIG_TRY(ligi_sync_send_item(&placement->sender, &address, &item));
         ligi_subscribers_remove(&placement->subscribers, &mark->others, one->node);
     }
@@ -64,6 +67,7 @@ static lig_status give_row(ligi_placement *placement, ligi_entry entry, uint32_t
     size_t bytes = ligi_tables_body_bytes(placement->tables, entry);
     void *row;
 
+    assert(to != placement->rank && ligi_tables_state(placement->tables, entry) == LIGI_ROW_OWNED);
     LIG_TRY(ligi_sync_send_reserve(&placement->sender, &address, bytes, &row));
     uint64_t moves = ligi_tables_leave(placement->tables, entry, to, row);
     placement->marks[entry].flags &= (uint16_t)~LIGI_MARK_OWNED;
@@ -83,6 +87,8 @@ static lig_status move_to(ligi_placement *placement, ligi_entry entry, const lig
 
     if (one->number != one->told)
         LIG_TRY(ligi_placement_send_item(placement, to, LIGI_ITEM_TAKEN, entry, one->number));
+    assert(ligi_subscribers_replicas(&placement->subscribers, placement->marks[entry].others) ==
+           (one->has_replica != 0));
     LIG_TRY(give_row(placement, entry, to));
     ligi_subscribers_remove(&placement->subscribers, &placement->marks[entry].others, to);
     return send_after(placement, entry, to);
@@ -94,6 +100,7 @@ static lig_status rest(ligi_placement *placement, ligi_entry entry)
 
     if (mark->flags & LIGI_MARK_RESTING)
         return LIG_OK;
+    assert(mark->others != 0); /* somebody waits for the row */
     LIG_TRY(ligi_entries_add(&placement->resting, &entry, 1));
     mark->flags |= LIGI_MARK_RESTING;
     return LIG_OK;
@@ -172,6 +179,7 @@ static lig_status dropped(ligi_placement *placement, uint32_t from, ligi_entry e
     ligi_mark *mark = &placement->marks[entry];
     ligi_subscriber *one = ligi_subscribers_find(&placement->subscribers, mark->others, from);
 
+    assert(one != NULL && one->has_replica); /* the caller has checked it */
     if (one->number != one->told)
         LIG_TRY(ligi_placement_send_item(placement, from, LIGI_ITEM_TAKEN, entry, one->number));
     ligi_subscribers_remove(&placement->subscribers, &mark->others, from);
@@ -225,6 +233,7 @@ lig_status ligi_placement_refresh(ligi_placement *placement, ligi_entry entry)
             memcpy(row, first, bytes);
         first = row;
         ligi_sync_send_add(&placement->sender, one->node, &item, bytes);
+        assert(ligi_tables_state(placement->tables, entry) == LIGI_ROW_OWNED);
         one->told = one->number;
         placement->updates++;
     }
@@ -245,6 +254,7 @@ lig_status ligi_placement_written_by(ligi_placement *placement, ligi_entry entry
     LIG_TRY(ligi_sync_send_reserve(&placement->sender, &address, bytes, &row));
     ligi_tables_get_body(placement->tables, entry, row);
     ligi_sync_send_add(&placement->sender, origin, &item, bytes);
+    assert(ligi_tables_state(placement->tables, entry) == LIGI_ROW_OWNED);
     one->told = one->number;
     placement->updates++;
     return ligi_sync_send_flush(&placement->sender);

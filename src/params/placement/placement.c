@@ -8,6 +8,7 @@
 #include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,6 +200,7 @@ lig_status ligi_placement_watch(ligi_placement *placement, ligi_entry entry)
         return LIG_OK;
     LIG_TRY(ligi_grow(&ending->watch.items, &ending->watch.room, ending->watch.count + 1,
                       sizeof *ending->watch.items, "a list of keys"));
+    assert(ending->number != 0);
     ending->watch.items[ending->watch.count++] = entry;
     mark->flags |= LIGI_MARK_WATCHED;
     return LIG_OK;
@@ -209,6 +211,7 @@ static lig_status gained_interest(ligi_placement *placement, ligi_entry entry)
 {
     ligi_row_state state = ligi_tables_state(placement->tables, entry);
 
+    assert(state != LIGI_ROW_REPLICA); /* those are marked */
     if (state == LIGI_ROW_OWNED)
         placement->marks[entry].flags |= LIGI_MARK_OWNED;
     return state == LIGI_ROW_ABSENT ? ligi_placement_want(placement, entry) : LIG_OK;
@@ -250,6 +253,7 @@ lig_status ligi_placement_begin(ligi_placement *placement, uint32_t worker,
 
     LIG_TRY(open_ending(placement, worker, segment));
     const ligi_ending *ending = ligi_interests_at(&placement->interests, segment->ending);
+    assert(ending != NULL && segment->done <= segment->count);
     for (; i < segment->count && *budget > 0; i++) {
         ligi_entry entry = segment->entries[i];
         uint64_t heavy = placement->heavy;
@@ -284,6 +288,7 @@ static lig_status lapse(ligi_placement *placement, ligi_entry entry)
 {
     ligi_mark *mark = &placement->marks[entry];
 
+    assert(mark->flags & LIGI_MARK_WATCHED);
     mark->flags &= (uint16_t)~LIGI_MARK_WATCHED;
     if (!ligi_placement_is_interested(placement, entry))
         return lost_interest(placement, entry);
@@ -328,6 +333,7 @@ lig_status ligi_placement_rested(ligi_placement *placement)
     placement->round++;
     for (size_t i = 0; i < count; i++) {
         ligi_entry entry = resting->items[i];
+        assert(placement->marks[entry].flags & LIGI_MARK_RESTING);
         placement->marks[entry].flags &= (uint16_t)~LIGI_MARK_RESTING;
         if (status == LIG_OK && ligi_tables_state(placement->tables, entry) == LIGI_ROW_OWNED)
             status = ligi_placement_consider(placement, entry);
@@ -342,6 +348,7 @@ lig_status ligi_placement_spread(ligi_placement *placement, size_t *budget)
 {
     ligi_entries *dirty = &placement->dirty;
 
+    assert(placement->dirty_done <= dirty->count);
     while (placement->dirty_done < dirty->count && *budget > 0) {
         ligi_entry entry = dirty->items[placement->dirty_done++];
         ligi_row_state state = ligi_tables_state(placement->tables, entry);
@@ -361,6 +368,7 @@ lig_status ligi_placement_send_deltas(ligi_placement *placement)
     ligi_entries *dirty = &placement->dirty;
     size_t kept = 0;
 
+    assert(placement->dirty_done <= dirty->count);
     for (size_t i = placement->dirty_done; i < dirty->count; i++) {
         ligi_entry entry = dirty->items[i];
         ligi_row_state state = ligi_tables_state(placement->tables, entry);

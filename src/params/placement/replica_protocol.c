@@ -6,6 +6,8 @@
 #include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
+#include <assert.h>
+
 /* --- pushes that are not in the owner's row yet --- */
 
 void ligi_placement_unsettle(ligi_placement *placement, ligi_entry entry)
@@ -15,6 +17,7 @@ void ligi_placement_unsettle(ligi_placement *placement, ligi_entry entry)
 
     if (mark->flags & LIGI_MARK_UNSETTLED)
         return;
+    assert(!(mark->flags & (LIGI_MARK_ERA | LIGI_MARK_LAP)));
     mark->flags |= (uint16_t)(LIGI_MARK_UNSETTLED | (era ? LIGI_MARK_ERA : 0));
     placement->unsettled[era]++;
 }
@@ -34,6 +37,7 @@ static void settle(ligi_placement *placement, ligi_entry entry, int more)
         return;
     }
     mark->flags &= (uint16_t)~(LIGI_MARK_UNSETTLED | LIGI_MARK_ERA | LIGI_MARK_LAP);
+    assert(placement->unsettled[its] > 0);
     placement->unsettled[its]--;
     if (more)
         ligi_placement_unsettle(placement, entry);
@@ -41,6 +45,7 @@ static void settle(ligi_placement *placement, ligi_entry entry, int more)
 
 uint32_t ligi_placement_next_era(ligi_placement *placement)
 {
+    assert(placement->unsettled[(placement->era + 1) & 1] == 0); /* of two eras one is free */
     return placement->era++;
 }
 
@@ -52,6 +57,7 @@ static void count_wants(ligi_placement *placement, ligi_entry entry, int more)
     uint64_t weight = ligi_placement_weight(placement, entry);
     uint64_t wants = atomic_load_explicit(&placement->wants, memory_order_relaxed);
 
+    assert(more || (wants >= weight && placement->heavy >= weight - 1));
     atomic_store_explicit(&placement->wants, more ? wants + weight : wants - weight,
                           memory_order_relaxed);
     placement->heavy = more ? placement->heavy + weight - 1 : placement->heavy - (weight - 1);
@@ -63,6 +69,7 @@ lig_status ligi_placement_want(ligi_placement *placement, ligi_entry entry)
 
     if (mark->flags & LIGI_MARK_WANTED)
         return LIG_OK;
+    assert(ligi_tables_state(placement->tables, entry) == LIGI_ROW_ABSENT);
     mark->flags |= LIGI_MARK_WANTED;
     count_wants(placement, entry, 1);
     uint32_t to = ligi_tables_location(placement->tables, entry).node;
@@ -73,6 +80,7 @@ static lig_status tell_drop(ligi_placement *placement, ligi_entry entry)
 {
     ligi_row_location location = ligi_tables_location(placement->tables, entry);
 
+    assert(!(placement->marks[entry].flags & LIGI_MARK_REPLICA));
     placement->marks[entry].flags &= (uint16_t)~LIGI_MARK_LEAVING;
     return ligi_placement_send_item(placement, location.node, LIGI_ITEM_DROP, entry,
                                     location.moves);
@@ -89,6 +97,7 @@ lig_status ligi_placement_send_delta(ligi_placement *placement, ligi_entry entry
     LIG_TRY(ligi_sync_send_reserve(&placement->sender, &address, bytes, &row));
     if (!ligi_tables_take_pending(placement->tables, entry, row))
         return LIG_OK;
+    assert(location.node != placement->rank); /* a replica is another node's */
     const ligi_sync_item item = {.key = ligi_tables_key(placement->tables, entry),
                                  .number = ++placement->marks[entry].number,
                                  .kind = LIGI_ITEM_DELTA,
@@ -101,6 +110,7 @@ lig_status ligi_placement_send_delta(ligi_placement *placement, ligi_entry entry
 
 lig_status ligi_placement_give_up(ligi_placement *placement, ligi_entry entry)
 {
+    assert(placement->marks[entry].flags & LIGI_MARK_REPLICA);
     placement->marks[entry].flags &= (uint16_t)~LIGI_MARK_REPLICA;
     placement->counts.drops++;
     if (ligi_tables_drop(placement->tables, entry) == LIGI_ROW_ABSENT) {
@@ -136,6 +146,7 @@ static lig_status confirmed(ligi_placement *placement, ligi_entry entry)
     ligi_row_state state = ligi_tables_state(placement->tables, entry);
     int more = ligi_tables_has_pending(placement->tables, entry);
 
+    assert(state != LIGI_ROW_OWNED && !ligi_tables_has_sent(placement->tables, entry));
     settle(placement, entry, more);
     if (state == LIGI_ROW_REPLICA)
         return more ? ligi_entries_add(&placement->dirty, &entry, 1) : LIG_OK;
@@ -197,6 +208,7 @@ static lig_status copied(ligi_placement *placement, const ligi_placement_incomin
 
     if (ligi_tables_state(placement->tables, entry) != LIGI_ROW_ABSENT)
         return unexpected(incoming, item);
+    assert(!(mark->flags & (LIGI_MARK_REPLICA | LIGI_MARK_OWNED)));
     answered(placement, entry);
     ligi_tables_location_update(placement->tables, entry,
                                 (ligi_row_location){incoming->from, item->number});
@@ -218,6 +230,7 @@ static lig_status moved(ligi_placement *placement, const ligi_placement_incoming
     if (ligi_tables_state(placement->tables, entry) == LIGI_ROW_OWNED ||
         item->number <= ligi_tables_location(placement->tables, entry).moves)
         return unexpected(incoming, item);
+    assert(!(mark->flags & LIGI_MARK_OWNED));
     LIG_TRY(ligi_tables_install_owned(placement->tables, entry, item->number, incoming->row, 0));
     answered(placement, entry);
     mark->flags &= (uint16_t)~(LIGI_MARK_LEAVING | LIGI_MARK_REPLICA);

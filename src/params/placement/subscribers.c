@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 void ligi_subscribers_fini(ligi_subscribers *subscribers)
@@ -26,6 +27,7 @@ lig_status ligi_subscribers_add(ligi_subscribers *subscribers, uint32_t *row, ui
 {
     uint32_t cell = subscribers->free;
 
+    assert(ligi_subscribers_find(subscribers, *row, node) == NULL);
     if (cell == 0) {
         LIG_TRY(ligi_grow(&subscribers->cells, &subscribers->capacity, subscribers->count + 1u,
                           sizeof *subscribers->cells, "subscribers"));
@@ -55,6 +57,7 @@ int ligi_subscribers_remove(ligi_subscribers *subscribers, uint32_t *row, uint32
     *link = subscribers->cells[cell - 1].next;
     subscribers->cells[cell - 1].next = subscribers->free;
     subscribers->free = cell;
+    assert(subscribers->live > 0);
     subscribers->live--;
     return 1;
 }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "params/rows/optimizer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -81,6 +82,7 @@ void ligi_slab_populate(const ligi_slab *slab, uint32_t slot)
 
 void ligi_slab_give(ligi_slab *slab, uint32_t slot)
 {
+    assert(slot < slab->used && slab->spare_count < slab->used);
     slab->spare[slab->spare_count++] = slot;
 }
 
@@ -96,6 +98,7 @@ uint32_t ligi_slab_take_deltas(ligi_slab *slab)
 
 void ligi_slab_give_deltas(ligi_slab *slab, uint32_t number)
 {
+    assert(number > 0 && number <= slab->deltas_used && number != slab->deltas_free);
     memcpy(ligi_slab_pending(slab, number), &slab->deltas_free, 4);
     slab->deltas_free = number;
 }

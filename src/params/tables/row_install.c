@@ -103,9 +103,11 @@ static void count(ligi_tables *tables, ligi_row_state state, uint64_t change)
                                 : state == LIGI_ROW_REPLICA ? &tables->copied
                                                             : NULL;
 
-    if (counted != NULL)
-        atomic_store_explicit(counted, atomic_load_explicit(counted, memory_order_relaxed) + change,
-                              memory_order_relaxed);
+    if (counted == NULL)
+        return;
+    uint64_t before = atomic_load_explicit(counted, memory_order_relaxed);
+    assert(before > 0 || change == 1);
+    atomic_store_explicit(counted, before + change, memory_order_relaxed);
 }
 
 /* With the row locked. */
@@ -126,6 +128,7 @@ static void flip(ligi_tables *tables, ligi_entry entry, place_in *at, ligi_row_s
 /* With the row locked: it belongs to no entry from here on. */
 static void give_deltas(place_in *at)
 {
+    assert(at->row->deltas || !(at->row->flags & (LIGI_ROW_PENDING | LIGI_ROW_SENT)));
     if (at->row->deltas)
         ligi_slab_give_deltas(at->slab, at->row->deltas);
     at->row->deltas = 0;
@@ -134,6 +137,7 @@ static void give_deltas(place_in *at)
 
 static void remove_row(ligi_tables *tables, ligi_entry entry, place_in *at)
 {
+    assert(at->state != LIGI_ROW_ABSENT);
     give_deltas(at);
     at->row->flags = 0;
     flip(tables, entry, at, LIGI_ROW_ABSENT);
@@ -161,6 +165,7 @@ static lig_status enter(ligi_tables *tables, ligi_entry entry, place_in *at)
 /* The owner's row plus local pushes that it lacks. */
 static void take_in(ligi_tables *tables, place_in *at, const void *body, int sent_included)
 {
+    assert(at->row->deltas || !(at->row->flags & (LIGI_ROW_PENDING | LIGI_ROW_SENT)));
     tables->kernels->copy_in(ligi_row_body(at->row), body, at->slab->body_bytes);
     if (at->row->flags & LIGI_ROW_SENT && !sent_included)
         merge(tables, at, ligi_slab_sent(at->slab, at->row->deltas));
@@ -178,6 +183,7 @@ lig_status ligi_tables_install_owned(ligi_tables *tables, ligi_entry entry, uint
     enter_lists(tables);
     lig_status status = enter(tables, entry, &at);
     if (!status) {
+        assert(at.state != LIGI_ROW_OWNED && ligi_tables_location(tables, entry).moves < moves);
         take_in(tables, &at, body, sent_included);
         give_deltas(&at);
         at.row->flags = 0;
@@ -266,6 +272,7 @@ int ligi_tables_take_pending(ligi_tables *tables, ligi_entry entry, void *delta)
         return 0;
     ligi_row_lock(at.row);
     if (at.row->flags & LIGI_ROW_PENDING && !(at.row->flags & LIGI_ROW_SENT)) {
+        assert(at.row->deltas);
         const uint8_t *pending = ligi_slab_pending(at.slab, at.row->deltas);
         size_t bytes = (size_t)at.slab->delta_count * at.slab->delta_element_bytes;
         memcpy(delta, pending, bytes);
@@ -309,6 +316,7 @@ ligi_row_state ligi_tables_confirm(ligi_tables *tables, ligi_entry entry)
     place_in at = find(tables, entry);
     if (has_deltas(at.state)) {
         ligi_row_lock(at.row);
+        assert(at.row->flags & LIGI_ROW_SENT);
         at.row->flags &= ~LIGI_ROW_SENT;
         if (at.state == LIGI_ROW_DRAINING && !(at.row->flags & LIGI_ROW_PENDING))
             remove_row(tables, entry, &at);
@@ -423,6 +431,7 @@ lig_status ligi_tables_begin_row(ligi_tables *tables, ligi_entry entry)
     place_in at = find(tables, entry);
     uint32_t used = at.slab->used;
 
+    assert(at.state == LIGI_ROW_ABSENT);
     if (!ligi_slab_take(at.slab, &at.slot))
         return lig_fail(LIG_E_INTERNAL, "no free slot for the row of key %lld",
                         (long long)ligi_tables_key(tables, entry));
