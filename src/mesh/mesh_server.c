@@ -10,6 +10,7 @@
 #include "tensor/memory.h"
 #include "tensor/tensor.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -286,6 +287,7 @@ static void record(lig_mesh *mesh, const ligi_job *job)
 
 static void job_done(lig_mesh *mesh, ligi_job *job)
 {
+    assert(job->state != LIGI_JOB_SENDING || mesh->answering > 0);
     mesh->answering -= job->state == LIGI_JOB_SENDING;
     ligi_server_requests_end(&mesh->inbox, job);
     ligi_mesh_ring(mesh); /* another request may be waiting for its buffer */
@@ -318,6 +320,7 @@ static lig_status send_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *t
     mesh->stats.bytes_pulled += status == LIG_OK ? job->pull_bytes : 0;
     record(mesh, job);
     if (status == LIG_OK && !done && entries > 0) {
+        assert(job->state == LIGI_JOB_TAKEN);
         job->state = LIGI_JOB_SENDING;
         mesh->answering++;
         return LIG_OK;

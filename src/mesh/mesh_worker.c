@@ -9,6 +9,7 @@
 #include "net/progress.h"
 #include "tensor/memory.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +163,7 @@ static void send_share(lig_mesh *mesh, const lig_mesh_request *asked, ligi_reque
                       .flags = LIGI_SEND_LEND,
                       .token = share};
     int done = 0;
+    assert(request->state == LIGI_REQUEST_OPEN && !share->sending);
     share->sending = 1;
     request->busy++;
     lig_status status = ligi_net_send(mesh->parties[server].peer.link, &send, &done);
@@ -236,6 +238,7 @@ static void give_up(lig_mesh *mesh, ligi_request *request, lig_status status, co
         if (share->sending && link)
             (void)ligi_net_cancel(link, share);
         if (share->landing == 1) {
+            assert(request->busy > 0);
             request->busy--;
             share->landing = 0;
             if (link && ligi_net_divert(link, share) == LIG_OK) {
@@ -258,6 +261,7 @@ void ligi_worker_lost(ligi_party *party)
             continue;
         ligi_share *share = &request->shares[party->peer.index];
         if (share->landing == LIGI_DIVERTED) { /* net has dropped it with the link */
+            assert(request->diverted > 0);
             share->landing = 0;
             request->diverted--;
         }
@@ -272,6 +276,7 @@ static void answered(ligi_party *party, ligi_share *share)
     lig_mesh *mesh = party->mesh;
     if (!share->open)
         return;
+    assert(request->state == LIGI_REQUEST_OPEN && request->open > 0);
     share->open = 0;
     request->open--;
     request->last = party->peer.index;
@@ -317,6 +322,7 @@ lig_status ligi_worker_head(ligi_party *party, const ligi_arrival *arrival, ligi
                         party->peer.index, (unsigned long long)arrival->payload_bytes,
                         (unsigned long long)share->bytes);
     memcpy(&share->stamps[2], message.stamps, sizeof message.stamps);
+    assert(request->state == LIGI_REQUEST_OPEN);
     share->landing = 1;
     request->busy++;
     landing->iov = share->iov;
@@ -343,6 +349,7 @@ void ligi_worker_arrived(ligi_party *party, ligi_share *share)
         request->diverted--;
         return;
     }
+    assert(share->landing == 1 && request->busy > 0);
     share->landing = 0;
     request->busy--;
     share->stamps[6] = ligi_mesh_stamp(party->mesh);

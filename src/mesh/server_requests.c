@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,7 @@ lig_status ligi_server_requests_begin(ligi_server_requests *inbox, uint32_t work
     if (inbox->free == NULL)
         LIG_TRY(add_job(inbox));
     ligi_job *job = inbox->free;
+    assert(job->state == LIGI_JOB_FREE && job->block == NULL && job->staging == NULL);
     inbox->free = job->next;
     queue->jobs++;
     job->next = NULL;
@@ -106,6 +108,7 @@ lig_status ligi_job_reserve(ligi_job *job)
 void ligi_server_requests_queue(ligi_server_requests *inbox, ligi_job *job)
 {
     ligi_queue *queue = &inbox->queues[job->worker];
+    assert(job->state == LIGI_JOB_LANDING && job->handler == 0);
     job->state = LIGI_JOB_QUEUED;
     job->next = NULL;
     inbox->filled += queue->first == NULL;
@@ -128,16 +131,19 @@ static void leave_places(ligi_job *job)
         ligi_registered_buffer *place = job->places[i];
         if (place == NULL)
             continue;
-        if (is_parked(job, i))
+        if (is_parked(job, i)) {
+            assert(place->parked > 0);
             place->parked--;
-        else if (place->holder == job)
+        } else if (place->holder == job) {
             place->holder = NULL;
+        }
     }
 }
 
 void ligi_server_requests_end(ligi_server_requests *inbox, ligi_job *job)
 {
     ligi_queue *queue = &inbox->queues[job->worker];
+    assert(job->state != LIGI_JOB_FREE && queue->jobs > 0);
     leave_places(job);
     ligi_block_drop(job->block);
     ligi_block_drop(job->staging);
@@ -162,6 +168,7 @@ static int settle(ligi_job *job)
             continue;
         if (tensor->bytes > 0)
             memcpy(place->data, tensor->data, tensor->bytes);
+        assert(place->parked > 0);
         tensor->data = place->data;
         place->holder = job;
         place->parked--;
@@ -180,6 +187,7 @@ static int can_take(ligi_server_requests *inbox, uint32_t worker)
         return 1;
     if (!settle(job))
         return 0;
+    assert(inbox->parked > 0);
     inbox->parked--;
     return 1;
 }
@@ -237,6 +245,7 @@ static ligi_job *take_first(ligi_server_requests *inbox, uint32_t worker)
 {
     ligi_queue *queue = &inbox->queues[worker];
     ligi_job *job = queue->first;
+    assert(job->state == LIGI_JOB_QUEUED && job->parked == 0 && inbox->filled > 0);
     queue->first = job->next;
     if (queue->first == NULL)
         inbox->filled--;
@@ -302,6 +311,7 @@ static void drop_queue(ligi_server_requests *inbox, ligi_queue *queue)
     inbox->filled -= queue->first != NULL;
     while (queue->first) {
         ligi_job *job = queue->first;
+        assert(job->state == LIGI_JOB_QUEUED);
         queue->first = job->next;
         inbox->parked -= job->parked > 0;
         ligi_server_requests_end(inbox, job);
@@ -311,6 +321,7 @@ static void drop_queue(ligi_server_requests *inbox, ligi_queue *queue)
 /* It may never be answered, so it must not block the buffers of the next worker. */
 static void orphan(ligi_job *job)
 {
+    assert(job->state == LIGI_JOB_TAKEN && job->handler != 0);
     leave_places(job);
     for (uint32_t i = 0; i < job->push_count; i++)
         job->places[i] = NULL;
@@ -321,6 +332,7 @@ void ligi_server_requests_lose(ligi_server_requests *inbox, uint32_t worker, uin
                                const char *why)
 {
     ligi_queue *queue = &inbox->queues[worker];
+    assert(state != LIG_MESH_ALIVE);
     inbox->absent += queue->state == LIG_MESH_ALIVE;
     queue->state = state;
     snprintf(queue->why, sizeof queue->why, "%s", why);
@@ -339,6 +351,7 @@ void ligi_server_requests_lose(ligi_server_requests *inbox, uint32_t worker, uin
 void ligi_server_requests_join(ligi_server_requests *inbox, uint32_t worker, uint32_t incarnation)
 {
     ligi_queue *queue = &inbox->queues[worker];
+    assert(queue->first == NULL); /* the requests of its predecessor were dropped */
     inbox->absent -= queue->state != LIG_MESH_ALIVE;
     queue->state = LIG_MESH_ALIVE;
     queue->incarnation = incarnation;

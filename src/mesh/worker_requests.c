@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,6 +80,7 @@ lig_status ligi_worker_requests_begin(ligi_worker_requests *outbox, uint32_t pus
             LIG_E_LIMIT,
             "request %llu and later ones are outstanding, and the limit is %u: wait for it first",
             (unsigned long long)request->handler, LIG_MESH_REQUESTS_MAX);
+    assert(request->busy == 0 && request->staging == NULL);
     size_t entries = push_count + (size_t)outbox->server_count * pull_count;
     LIG_TRY(
         ligi_grow(&request->iov, &request->iov_room, entries, sizeof *request->iov, "a request"));
@@ -105,6 +107,8 @@ lig_status ligi_worker_requests_begin(ligi_worker_requests *outbox, uint32_t pus
 
 void ligi_worker_requests_undo(ligi_worker_requests *outbox, ligi_request *request)
 {
+    assert(request->state == LIGI_REQUEST_OPEN && request->serial + 1 == outbox->next_serial);
+    assert(request->busy == 0 && outbox->open > 0);
     ligi_block_drop(request->staging);
     request->staging = NULL;
     request->state = LIGI_REQUEST_FREE;
@@ -170,6 +174,7 @@ void ligi_request_fail(ligi_request *request, lig_status status, const char *sen
 {
     if (request->state != LIGI_REQUEST_OPEN || request->status != LIG_OK)
         return;
+    assert(request->sentence == NULL);
     request->status = status;
     if (ligi_strdup(&request->sentence, sentence) != LIG_OK)
         request->sentence = NULL; /* the status alone then */
@@ -180,6 +185,7 @@ int ligi_worker_requests_settle(ligi_worker_requests *outbox, ligi_request *requ
     int failed = request->status != LIG_OK;
     if (request->state != LIGI_REQUEST_OPEN || request->busy > 0 || (request->open > 0 && !failed))
         return 0;
+    assert(outbox->open > 0);
     ligi_block_drop(request->staging);
     request->staging = NULL;
     request->state = LIGI_REQUEST_ENDED;

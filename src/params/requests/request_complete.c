@@ -7,6 +7,7 @@
 #include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
+#include <assert.h>
 #include <string.h>
 
 static void drop_buffers(lig_params *node, ligi_send_buffer *buffer)
@@ -23,6 +24,7 @@ static void release(lig_params_worker *worker, ligi_request_ticket *ticket)
 {
     lig_params *node = worker->node;
     ligi_send_buffer *first = ticket->buffers;
+    assert(ticket->state == LIGI_TICKET_ENDED && worker->staged >= ticket->bytes);
     ticket->buffers = NULL;
     worker->staged -= ticket->bytes;
     if (first == NULL || ticket->left == 0) {
@@ -45,6 +47,7 @@ static void answered_late(lig_params *node, const ligi_params_message *message)
     ligi_send_buffer *first = *at;
     if (first == NULL)
         return;
+    assert(first->left > 0); /* otherwise its buffers were dropped with the ticket */
     first->left -= message->count < first->left ? message->count : first->left;
     if (first->left > 0)
         return;
@@ -135,6 +138,7 @@ static void refused(lig_params_worker *worker, uint32_t rank, const ligi_params_
 {
     ligi_request_ticket *ticket =
         ligi_params_tickets_find(&worker->tickets, (int64_t)message->ticket);
+    assert(ticket != NULL && ticket->state == LIGI_TICKET_OPEN); /* the caller has checked it */
     ticket->left -= message->count < ticket->left ? message->count : ticket->left;
     lig_fail((lig_status)message->number, "node %u: %.*s", rank, (int)parts->sentence_bytes,
              parts->sentence);

@@ -14,6 +14,7 @@
 #include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +164,7 @@ static void fill_wants(lig_params_worker *worker, const ligi_batch *batch,
                                        .at = miss->at * element,
                                        .bytes = ligi_tables_length(tables, miss->entry) * element};
     }
+    assert(ticket->state == LIGI_TICKET_OPEN && batch->miss_count > 0);
     ticket->want_count = ticket->left = (uint32_t)batch->miss_count;
 }
 

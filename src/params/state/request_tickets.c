@@ -64,6 +64,7 @@ lig_status ligi_params_tickets_begin(ligi_request_tickets *tickets, uint8_t verb
     ligi_request_ticket *slot = slot_of(tickets, tickets->next);
     if (slot->state == LIGI_TICKET_OPEN)
         return LIG_E_BUSY;
+    assert(slot->buffers == NULL && tickets->next >= atomic_load(&tickets->ended));
     forget(tickets, slot);
     *slot = (ligi_request_ticket){.number = tickets->next++,
                                   .state = LIGI_TICKET_OPEN,
@@ -77,7 +78,7 @@ lig_status ligi_params_tickets_begin(ligi_request_tickets *tickets, uint8_t verb
 
 void ligi_params_tickets_undo(ligi_request_tickets *tickets, ligi_request_ticket *ticket)
 {
-    assert(ticket->number == tickets->next - 1);
+    assert(ticket->number == tickets->next - 1 && ticket->state == LIGI_TICKET_OPEN);
     ticket->state = LIGI_TICKET_FREE;
     tickets->next--;
 }
@@ -105,6 +106,7 @@ int ligi_params_tickets_has_ended(const ligi_request_tickets *tickets, int64_t n
 static void end(ligi_request_tickets *tickets, ligi_request_ticket *ticket)
 {
     int64_t ended = atomic_load_explicit(&tickets->ended, memory_order_relaxed);
+    assert(ticket->state == LIGI_TICKET_OPEN && ticket->number >= ended);
     ticket->state = LIGI_TICKET_ENDED;
     while (ended < tickets->next && slot_of(tickets, ended)->state != LIGI_TICKET_OPEN)
         ended++;
@@ -127,6 +129,7 @@ void ligi_params_ticket_fail(ligi_request_tickets *tickets, ligi_request_ticket 
 {
     if (ticket->state != LIGI_TICKET_OPEN)
         return;
+    assert(ticket->sentence == NULL);
     ticket->status = status;
     if (ligi_strdup(&ticket->sentence, sentence) != LIG_OK)
         ticket->sentence = NULL; /* the status alone then */
@@ -138,6 +141,7 @@ lig_status ligi_params_ticket_outcome(ligi_request_ticket *ticket)
 {
     if (ticket->told)
         return LIG_OK;
+    assert(ticket->state == LIGI_TICKET_ENDED);
     ticket->told = 1;
     if (ticket->status == LIG_OK)
         return LIG_OK;
