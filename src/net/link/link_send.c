@@ -5,6 +5,7 @@
 #include "net/net_state.h"
 #include "net/progress.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ static lig_status node_make(ligi_net *net, ligi_queued_send **node)
     ligi_queued_send *made = net->free_nodes;
 
     if (made != NULL) {
+        assert(net->free_node_count > 0);
         net->free_nodes = (ligi_queued_send *)made->out.next;
         net->free_node_count--;
     } else {
@@ -82,6 +84,8 @@ static lig_status node_payload(ligi_queued_send *node, const struct iovec *iov, 
 
 static void append(ligi_link *link, ligi_queued_send *node)
 {
+    assert((link->first == NULL) == (link->last == NULL) &&
+           (link->first == NULL) == (link->queued == 0));
     node->link = link;
     node->number = ++link->numbers;
     if (link->last != NULL)
@@ -96,10 +100,12 @@ static void unlink_first(ligi_link *link)
 {
     ligi_queued_send *node = link->first;
 
+    assert(node != NULL && link->queued > 0);
     link->first = (ligi_queued_send *)node->out.next;
     if (link->first == NULL)
         link->last = NULL;
     link->queued--;
+    assert((link->first == NULL) == (link->queued == 0));
     node->out.next = NULL;
 }
 
@@ -128,6 +134,7 @@ static void tell(ligi_queued_send *node, lig_status status)
     const ligi_served *served = ligi_link_served(link);
     void *token = node->out.token;
 
+    assert(node->notify);
     ligi_link_send_free(link->net, node);
     if (served->hooks != NULL)
         served->hooks->sent(served->context, link, token, status);
@@ -156,6 +163,7 @@ void ligi_link_gone(ligi_link *link)
     ligi_net *net = link->net;
     ligi_queued_send *node = link->first;
 
+    assert(node != NULL && node->link == link);
     unlink_first(link);
     if (node->out.prefix.kind == LIGI_KIND_DATA) {
         net->stats.sent_count++;
@@ -184,6 +192,7 @@ void ligi_link_cancel_all(ligi_link *link, lig_status status)
         else
             ligi_link_send_free(link->net, node);
     }
+    assert(link->queued == 0);
 }
 
 void ligi_link_flush(ligi_link *link)
@@ -199,6 +208,7 @@ void ligi_net_flush(ligi_net *net)
     net->corked = NULL;
     while (link != NULL) {
         ligi_link *next = link->next_corked;
+        assert(link->corked);
         link->corked = 0;
         ligi_link_flush(link);
         link = next;
@@ -216,6 +226,8 @@ lig_status ligi_link_put_first(ligi_link *link, ligi_kind kind, const void *head
         ligi_link_send_free(link->net, node);
         return status;
     }
+    /* Nothing may come between the pieces of a message. */
+    assert(link->first == NULL || link->first->out.at == 0);
     node->link = link;
     node->number = 0;
     node->out.next = link->first ? &link->first->out : NULL;
@@ -329,6 +341,7 @@ static void cork(ligi_link *link)
 {
     if (link->corked)
         return;
+    assert(link->state != LIGI_ENDED);
     link->corked = 1;
     link->next_corked = link->net->corked;
     link->net->corked = link;
@@ -345,6 +358,7 @@ static int settle_send(ligi_link *link, uint64_t number)
             node = (ligi_queued_send *)node->out.next;
     if (node == NULL || node->number != number)
         return 1;
+    assert(!node->notify);
     node->notify = node->out.count > 0;
     return !node->notify;
 }
@@ -389,6 +403,7 @@ static lig_status cancel_one(ligi_link *link, void *token)
                 before->out.next = node->out.next;
                 if (link->last == node)
                     link->last = before;
+                assert(link->queued > 1); /* it was not the first */
                 link->queued--;
             }
             tell(node, LIG_E_CLOSED);

@@ -3,6 +3,7 @@
 #include "net/service.h"
 #include "params/rows/slab.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 enum { ORDER_LEAST = 12 }; /* 4 KiB: smaller buffers are not lent */
@@ -32,6 +33,7 @@ lig_status ligi_send_buffer_take(lig_params *node, uint64_t bytes, ligi_send_buf
     uint32_t order = order_of(bytes);
     if (order < LIGI_SEND_BUFFER_ORDERS && node->buffers[order]) {
         buffer = node->buffers[order];
+        assert(buffer->holds == 0 && buffer->room >= bytes && node->buffer_bytes >= buffer->room);
         node->buffers[order] = buffer->next;
         node->buffer_bytes -= buffer->room;
     } else {
@@ -62,8 +64,10 @@ static void destroy_buffer(lig_params *node, ligi_send_buffer *buffer)
 
 void ligi_send_buffer_drop(lig_params *node, ligi_send_buffer *buffer)
 {
+    assert(buffer == NULL || buffer->holds > 0);
     if (buffer == NULL || --buffer->holds > 0)
         return;
+    assert(!buffer->of_sync || node->sync_bytes >= buffer->room);
     if (buffer->of_sync)
         node->sync_bytes -= buffer->room;
     uint32_t order = order_of(buffer->room);
