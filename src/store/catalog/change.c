@@ -7,12 +7,14 @@
 #include "store/catalog/rebuild/footer_read.h"
 #include "store/catalog/search_index.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 void ligi_change_fini(ligi_change *change)
 {
     ligi_volume *volume = change->store->volume;
+    assert(change->view == NULL);
     for (size_t i = 0; i < change->claim_count; i++)
         volume->ops->pack_close(change->claims[i]);
     free(change->claims);
@@ -27,6 +29,7 @@ void ligi_change_fini(ligi_change *change)
 
 static lig_status add_op(ligi_change *change, const ligi_catalog_key *key, const ligi_writer *value)
 {
+    assert(change->view != NULL && key->size > 0);
     LIG_TRY(ligi_grow(&change->ops, &change->capacity, change->count + 1, sizeof *change->ops,
                       "a change of the catalog"));
     ligi_change_op op = {.key = change->bytes.bytes, .key_bytes = key->size, .value = SIZE_MAX};
@@ -56,6 +59,7 @@ lig_status ligi_change_event(ligi_change *change, int32_t kind, uint64_t model, 
                              const char *other)
 {
     lig_event event = {.kind = kind, .model = model, .name = name, .other = other};
+    assert(change->view != NULL && name != NULL);
     LIG_TRY(ligi_grow(&change->events, &change->event_capacity, change->event_count + 1,
                       sizeof *change->events, "a change of the catalog"));
     size_t at = change->bytes.bytes;
@@ -71,6 +75,7 @@ lig_status ligi_change_event(ligi_change *change, int32_t kind, uint64_t model, 
 static lig_status revive(ligi_change *change, ligi_count *count)
 {
     ligi_volume *volume = change->store->volume;
+    assert(count->unknown && count->record.models == 0);
     LIG_TRY(ligi_grow(&change->claims, &change->claim_capacity, change->claim_count + 1,
                       sizeof *change->claims, "the packs of a change"));
     LIG_TRY(
@@ -127,6 +132,7 @@ lig_status ligi_change_uses(ligi_change *change, const ligi_record *record, int 
 lig_status ligi_change_model(ligi_change *change, const ligi_record *record)
 {
     const void *secret = change->view->store->secret;
+    assert(change->view->store == change->store);
     ligi_record_put(&change->value, record, secret);
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
     LIG_TRY(ligi_change_put(change, &key));
@@ -195,6 +201,7 @@ lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, in
                               uint64_t successor)
 {
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
+    assert(change->event_count > 0); /* watchers are told of every removal */
     LIG_TRY(ligi_change_erase(change, &key));
     if (!keep_name) {
         key =
@@ -212,6 +219,7 @@ lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, in
 
 lig_status ligi_change_fingerprint(ligi_change *change, const ligi_fingerprint_entry *fingerprint)
 {
+    assert(change->view != NULL);
     LIG_TRY(ligi_grow(&change->fingerprints, &change->fingerprint_capacity,
                       change->fingerprint_count + 1, sizeof *change->fingerprints,
                       "the fingerprints of a change"));
@@ -318,6 +326,7 @@ static lig_status put_index(ligi_change *change)
 
 lig_status ligi_change_finish(ligi_change *change)
 {
+    assert(change->view != NULL);
     LIG_TRY(put_counts(change));
     return put_index(change);
 }

@@ -5,6 +5,7 @@
 #include "store/catalog/catalog_wait.h"
 #include "store/catalog/orphans.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Every refusal means that somebody else got on: this many in a row, or for this long, is no bad
@@ -41,6 +42,7 @@ static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64
                                  .events = events,
                                  .event_count = change->event_count,
                                  .flags = change->flags};
+        assert(change->view == NULL); /* no snapshot is held over a commit */
         *locked = 0;
         status = store->volume->ops->catalog_commit(store->volume->self, &edit);
     }
@@ -53,6 +55,7 @@ static lig_status make_change(const ligi_commit *commit, ligi_change *change, ui
 {
     ligi_catalog_view view;
     LIG_TRY(ligi_catalog_view_begin(commit->store, &view));
+    assert(change->count == 0 && change->event_count == 0); /* each attempt begins anew */
     change->view = &view;
     *version = view.version;
     lig_status status = commit->edit(commit->context, &view, change);
@@ -70,6 +73,7 @@ static lig_status try_commit(const ligi_commit *commit, int locked)
     ligi_change change = {.store = store};
     uint64_t version;
     lig_status status = make_change(commit, &change, &version);
+    assert(status != LIG_OK || change.count || change.event_count == 0);
     if (status == LIG_OK && change.count)
         status = commit_ops(store, &change, version, &locked);
     if (locked)
@@ -90,6 +94,7 @@ lig_status ligi_change_commit_as(const ligi_commit *commit)
          i++) {
         int lock = store->volume->ops->catalog_lock != NULL && (!commit->slow || i >= SLOW_TRIES);
         status = lock ? ligi_catalog_lock(store, interrupt, end) : LIG_OK;
+        assert(!lock || store->mode != 'r');
         if (status == LIG_OK)
             status = try_commit(commit, lock);
     }

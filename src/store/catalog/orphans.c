@@ -6,6 +6,7 @@
 #include "store/catalog/catalog_wait.h"
 #include "store/catalog/rebuild/footer_read.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,6 +170,7 @@ static size_t claim_dead(lig_store *store, ligi_count *counts, size_t count)
     for (size_t i = 0; i < count; i++) {
         if (counts[i].record.models)
             continue;
+        assert(counts[i].claim == NULL);
         lig_status status = volume->ops->pack_claim(volume->self, counts[i].pack, &counts[i].claim);
         claimed += status == LIG_OK;
         if (status != LIG_OK)
@@ -205,6 +207,7 @@ static void remove_batch(lig_store *store, ligi_count *counts, size_t count, uin
     for (size_t i = 0; i < count; i++) {
         if (counts[i].claim == NULL)
             continue;
+        assert(counts[i].record.models == 0);
         lig_status status = looked;
         if (status == LIG_OK)
             status = volume->ops->pack_remove(volume->self, counts[i].pack);

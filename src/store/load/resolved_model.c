@@ -5,6 +5,7 @@
 #include "store/catalog/orphans.h"
 #include "store/format/metrics_and_tags.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,12 +33,14 @@ lig_status ligi_ref_make(lig_store *store, ligi_model *model, lig_ref **out)
 lig_status ligi_ref_pin(lig_ref *ref, int64_t lease_ns)
 {
     const ligi_record *record = &ref->model->record;
+    assert(ref->pin == NULL);
     return ligi_pin_take(ref->store, record->uses, record->use_count, lease_ns, &ref->pin);
 }
 
 lig_status ligi_ref_hold(lig_ref *ref, int *gone)
 {
     const ligi_record *record = &ref->model->record;
+    assert(ref->pin == NULL && ref->maps.count == 0);
     if (record->use_count == 0)
         return LIG_OK;
     if (ref->store->mode != 'r' && ligi_ref_pin(ref, LIGI_PIN_ENDLESS) == LIG_OK)

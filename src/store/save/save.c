@@ -18,6 +18,7 @@
 #include "tensor/memory.h"
 #include "tensor/tensor.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -291,6 +292,8 @@ static lig_status commit_edit(void *context, const ligi_catalog_view *view, ligi
 
 static void hand_out(const ligi_save_write *self, lig_status status)
 {
+    assert(status != LIG_OK || self->plan->part ||
+           (self->plan->ref != NULL) == (self->ref != NULL));
     if (status != LIG_OK) {
         lig_ref_release(self->ref);
         ligi_model_free(self->model);
