@@ -108,9 +108,11 @@ bench: build
 wheel: setup
 	@tools/wheel
 
-# make install PREFIX=~/.local
-install: build
-	@cmake --install build --prefix "$(or $(PREFIX),$(error say where: make install PREFIX=...))"
+# make install PREFIX=~/.local: a Release build, without asserts
+install: setup
+	@$(call configure,build-release,-DCMAKE_BUILD_TYPE=Release -DLIG_TESTS=OFF)
+	@$(call compile,build-release)
+	@cmake --install build-release --prefix "$(or $(PREFIX),$(error say where: make install PREFIX=...))"
 
 clean:
 	@rm -rf build build-* dist python/ligament/_core.abi3.so python/ligament/lib python/ligament/bin

@@ -2,6 +2,8 @@
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
+# Without NDEBUG, which CMake would define: asserts are on in developer builds, tests and sanitizer builds.
+# Release, of wheels and `make install`, keeps -DNDEBUG.
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
 
 # gcc cannot know that lig_fail never returns LIG_OK: after LIG_TRY every output seems possibly unset to it.

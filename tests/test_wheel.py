@@ -107,6 +107,16 @@ def test_program(place, tmp_path):
         assert program.read(4) == b"\x7fELF", "no Python starts before the program does"
 
 
+def test_asserts_are_in_developer_builds_alone(place):
+    """Tests run with asserts, users without."""
+    built = ROOT / "python/ligament/lib/libligament.so.0"
+    assert b"__assert_fail" in built.read_bytes()
+    site = next(place.glob("lib/python3.*/site-packages/ligament"))
+    programs = [*site.rglob("*.so*"), place / "bin/ligament"]
+    assert len(programs) > 2
+    assert [p.name for p in programs if b"__assert_fail" in p.read_bytes()] == []
+
+
 def test_what_belongs_to_the_program(place, tmp_path):
     """The manual page and the completion are where `man` and bash look for those of a PATH."""
     assert (place / "share/man/man1/ligament.1").read_text().startswith(".TH LIGAMENT")
