@@ -345,6 +345,7 @@ void ligi_worker_arrived(ligi_party *party, ligi_share *share)
 {
     ligi_request *request = share->request;
     if (share->landing == LIGI_DIVERTED) {
+        assert(request->diverted > 0);
         share->landing = 0;
         request->diverted--;
         return;
@@ -369,6 +370,7 @@ void ligi_worker_sent(ligi_party *party, ligi_share *share)
     ligi_request *request = share->request;
     if (!share->sending)
         return;
+    assert(request->busy > 0);
     share->sending = 0;
     request->busy--;
     settle(party->mesh, request);

@@ -267,6 +267,7 @@ static lig_status add_cell(ligi_interests *interests, uint32_t *entry, uint32_t 
 {
     uint32_t cell = interests->cell_free;
 
+    assert(number != 0 && !(number & LIGI_INTERESTS_SEVERAL));
     if (cell == 0) {
         LIG_TRY(ligi_grow(&interests->cells, &interests->cell_room, interests->cell_count + 1u,
                           sizeof *interests->cells, "interests"));
@@ -340,6 +341,7 @@ void ligi_interests_renew(ligi_interests *interests)
 {
     for (uint32_t i = 0; i < interests->room; i++) {
         ligi_ending *ending = &interests->endings[i];
+        assert(ending->number == 0 || *ending->holder == ending->number);
         if (ending->number != 0)
             ending->number = *ending->holder = renumbered(interests, ending);
     }

@@ -306,6 +306,7 @@ lig_status ligi_placement_end(ligi_placement *placement, ligi_intent_segment *se
     if (ending != NULL) {
         LIG_TRY(ligi_entries_add(lapsed, ending->watch.items, ending->watch.count));
         ligi_interests_close(&placement->interests, ending);
+        assert(segment->ending == 0);
     }
     for (; lapsed->count > 0 && *budget > 0; (*budget)--)
         LIG_TRY(lapse(placement, lapsed->items[--lapsed->count]));
@@ -318,9 +319,11 @@ lig_status ligi_placement_end(ligi_placement *placement, ligi_intent_segment *se
 lig_status ligi_placement_note(ligi_placement *placement, const ligi_entry *noted, size_t count)
 {
     LIG_TRY(ligi_entries_add(&placement->dirty, noted, count));
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        assert(noted[i] < ligi_tables_entry_limit(placement->tables));
         if (ligi_tables_has_pending(placement->tables, noted[i]))
             ligi_placement_unsettle(placement, noted[i]);
+    }
     return LIG_OK;
 }
 

@@ -241,6 +241,7 @@ static lig_status send_request(const asking *call, uint32_t to, const uint32_t *
                                      .send_flags = LIGI_SEND_LEND};
     ligi_node_lock(node);
     if (call->ticket->state == LIGI_TICKET_OPEN) {
+        assert(buffer->holds == 1 && buffer->with == NULL);
         buffer->holds++;
         buffer->with = call->ticket->buffers;
         call->ticket->buffers = buffer;

@@ -57,6 +57,7 @@ int ligi_slab_take(ligi_slab *slab, uint32_t *slot)
 {
     if (slab->spare_count > 0) {
         *slot = slab->spare[--slab->spare_count];
+        assert(*slot < slab->used);
         if (slab->spare_count % SPARE_BLOCK == 0)
             fetch_spare(slab);
         return 1;
@@ -93,6 +94,7 @@ uint32_t ligi_slab_take_deltas(ligi_slab *slab)
     if (number == 0)
         return slab->deltas_used < slab->capacity ? ++slab->deltas_used : 0;
     memcpy(&slab->deltas_free, ligi_slab_pending(slab, number), 4);
+    assert(slab->deltas_free <= slab->deltas_used && slab->deltas_free != number);
     return number;
 }
 

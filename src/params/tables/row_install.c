@@ -115,6 +115,7 @@ static void flip(ligi_tables *tables, ligi_entry entry, place_in *at, ligi_row_s
 {
     uint32_t word = state == LIGI_ROW_ABSENT ? 0 : ligi_word_make(state, at->slot);
 
+    assert(at->row == ligi_slab_row(at->slab, at->slot) && at->slot < at->slab->used);
     atomic_store_explicit(&tables->words[entry], word, memory_order_release);
     if (state == at->state)
         return;

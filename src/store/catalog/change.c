@@ -107,6 +107,7 @@ static lig_status find_count(ligi_change *change, uint64_t pack, ligi_count **fo
 lig_status ligi_change_uses(ligi_change *change, const ligi_record *record, int sign,
                             uint64_t bytes)
 {
+    assert(sign == 1 || sign == -1);
     for (size_t i = 0; i < record->use_count; i++) {
         const ligi_use *use = &record->uses[i];
         ligi_count *count;
