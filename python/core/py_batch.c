@@ -35,17 +35,6 @@ static Py_ssize_t batch_length(PyObject *object)
     return (Py_ssize_t)((ligi_py_batch *)object)->count;
 }
 
-static PyObject *numbers_tuple(const int64_t *numbers, uint32_t count)
-{
-    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
-    for (uint32_t i = 0; tuple && i < count; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (!number || PyTuple_SetItem(tuple, (Py_ssize_t)i, number) < 0)
-            Py_CLEAR(tuple);
-    }
-    return tuple;
-}
-
 static PyObject *batch_tensor(PyObject *object, PyObject *at)
 {
     ligi_py_batch *self = (ligi_py_batch *)object;
@@ -55,9 +44,9 @@ static PyObject *batch_tensor(PyObject *object, PyObject *at)
     if (index < 0 || (size_t)index >= self->count)
         return PyErr_Format(PyExc_IndexError, "the batch has %zu tensors", self->count);
     const lig_tensor *tensor = &self->tensors[index];
-    PyObject *shape = numbers_tuple(tensor->shape, tensor->ndim);
+    PyObject *shape = ligi_py_i64_tuple(tensor->shape, tensor->ndim);
     PyObject *strides =
-        tensor->strides ? numbers_tuple(tensor->strides, tensor->ndim) : Py_NewRef(Py_None);
+        tensor->strides ? ligi_py_i64_tuple(tensor->strides, tensor->ndim) : Py_NewRef(Py_None);
     if (!shape || !strides) {
         Py_XDECREF(shape);
         Py_XDECREF(strides);

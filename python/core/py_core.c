@@ -118,6 +118,39 @@ static int64_t duration(const ligi_py_state *state, PyObject *number, const char
     return value * unit_ns > 9e18 ? LIG_FOREVER : (int64_t)(value * unit_ns);
 }
 
+PyObject *ligi_py_i64_list(const int64_t *numbers, size_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (!number || PyList_SetItem(list, (Py_ssize_t)i, number) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+PyObject *ligi_py_u64_list(const uint64_t *numbers, size_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *number = PyLong_FromUnsignedLongLong(numbers[i]);
+        if (!number || PyList_SetItem(list, (Py_ssize_t)i, number) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+PyObject *ligi_py_i64_tuple(const int64_t *numbers, size_t count)
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+    for (size_t i = 0; tuple && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (!number || PyTuple_SetItem(tuple, (Py_ssize_t)i, number) < 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
 int64_t ligi_py_timeout(const ligi_py_state *state, PyObject *seconds)
 {
     return duration(state, seconds, "seconds", 1e9);

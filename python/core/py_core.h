@@ -44,6 +44,11 @@ const char *ligi_py_text(const ligi_py_state *state, PyObject *object, const cha
 /* A whole number of 64 bits; -1 with an exception. */
 int64_t ligi_py_whole(const ligi_py_state *state, PyObject *number);
 
+/* Numbers as ints; NULL with an exception. */
+PyObject *ligi_py_i64_tuple(const int64_t *numbers, size_t count);
+PyObject *ligi_py_i64_list(const int64_t *numbers, size_t count);
+PyObject *ligi_py_u64_list(const uint64_t *numbers, size_t count);
+
 /* Seconds (a float, or None: for ever) to nanoseconds; -2 with an exception. */
 int64_t ligi_py_timeout(const ligi_py_state *state, PyObject *seconds);
 /* Milliseconds likewise. */

@@ -287,17 +287,6 @@ static void foreign_versioned_destroy(PyObject *capsule)
         versioned->deleter(versioned);
 }
 
-static PyObject *tuple_of(const int64_t *numbers, int32_t count)
-{
-    PyObject *tuple = PyTuple_New(count);
-    for (int32_t i = 0; tuple && i < count; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (!number || PyTuple_SetItem(tuple, i, number) < 0)
-            Py_CLEAR(tuple);
-    }
-    return tuple;
-}
-
 /* The tuple that a Batch reads, with read-only added; `holder` is taken over. */
 static PyObject *describe_foreign(const ligi_py_state *state, PyObject *holder,
                                   const dlpack_tensor *tensor, int readonly)
@@ -316,8 +305,9 @@ static PyObject *describe_foreign(const ligi_py_state *state, PyObject *holder,
                      tensor->dtype.bits, tensor->dtype.lanes);
         goto holder;
     }
-    shape = tuple_of(tensor->shape, tensor->ndim);
-    strides = tensor->strides ? tuple_of(tensor->strides, tensor->ndim) : Py_NewRef(Py_None);
+    shape = ligi_py_i64_tuple(tensor->shape, (size_t)tensor->ndim);
+    strides = tensor->strides ? ligi_py_i64_tuple(tensor->strides, (size_t)tensor->ndim)
+                              : Py_NewRef(Py_None);
     if (!shape || !strides)
         goto shape;
     uintptr_t data = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;

@@ -32,6 +32,16 @@ void ligi_py_mesh_leave(PyObject *object)
         free_handle(self);
 }
 
+PyObject *ligi_py_mesh_finish(PyObject *object, lig_status status)
+{
+    ligi_py_mesh_leave(object);
+    if (PyErr_Occurred())
+        return NULL;
+    if (status != LIG_OK)
+        return ligi_py_raise(ligi_py_state_of(object), status);
+    Py_RETURN_NONE;
+}
+
 PyObject *ligi_py_late(const ligi_py_state *state, int64_t timeout_ns)
 {
     char text[1024];
@@ -281,21 +291,7 @@ static PyObject *mesh_cancel(PyObject *object, PyObject *number)
     Py_BEGIN_ALLOW_THREADS
     status = lig_mesh_cancel(mesh, handler);
     Py_END_ALLOW_THREADS
-    ligi_py_mesh_leave(object);
-    if (status != LIG_OK)
-        return ligi_py_raise(ligi_py_state_of(object), status);
-    Py_RETURN_NONE;
-}
-
-static PyObject *list_of(const uint64_t *numbers, size_t count)
-{
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *number = PyLong_FromUnsignedLongLong(numbers[i]);
-        if (!number || PyList_SetItem(list, (Py_ssize_t)i, number) < 0)
-            Py_CLEAR(list);
-    }
-    return list;
+    return ligi_py_mesh_finish(object, status);
 }
 
 static PyObject *mesh_handlers(PyObject *object, PyObject *number)
@@ -311,7 +307,7 @@ static PyObject *mesh_handlers(PyObject *object, PyObject *number)
     status = lig_mesh_get_all_handlers(mesh, handler, handlers, 2 * LIG_MESH_TENSORS_MAX, &count);
     Py_END_ALLOW_THREADS
     ligi_py_mesh_leave(object);
-    return status == LIG_OK ? list_of(handlers, count)
+    return status == LIG_OK ? ligi_py_u64_list(handlers, count)
                             : ligi_py_raise(ligi_py_state_of(object), status);
 }
 
@@ -327,7 +323,7 @@ static PyObject *mesh_trace(PyObject *object, PyObject *number)
     status = lig_mesh_fetch_trace(mesh, handler, stamps);
     Py_END_ALLOW_THREADS
     ligi_py_mesh_leave(object);
-    return status == LIG_OK ? list_of(stamps, LIG_MESH_STAMPS)
+    return status == LIG_OK ? ligi_py_u64_list(stamps, LIG_MESH_STAMPS)
                             : ligi_py_raise(ligi_py_state_of(object), status);
 }
 
@@ -461,10 +457,7 @@ static PyObject *mesh_trace_to(PyObject *object, PyObject *folder)
     Py_BEGIN_ALLOW_THREADS
     status = lig_mesh_trace_to(mesh, path);
     Py_END_ALLOW_THREADS
-    ligi_py_mesh_leave(object);
-    if (status != LIG_OK)
-        return ligi_py_raise(state, status);
-    Py_RETURN_NONE;
+    return ligi_py_mesh_finish(object, status);
 }
 
 static void drop_shared(void *data)

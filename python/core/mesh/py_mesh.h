@@ -22,6 +22,8 @@ typedef struct ligi_py_mesh {
 /* The library's handle for one call, or NULL with ClosedError; each needs a leave. */
 lig_mesh *ligi_py_mesh_enter(PyObject *object);
 void ligi_py_mesh_leave(PyObject *object);
+/* Leaves: None, or NULL with the status or the exception that is set already. */
+PyObject *ligi_py_mesh_finish(PyObject *object, lig_status status);
 
 /* Waits come in slices of this length, so that Ctrl-C is heard. */
 #define LIGI_PY_SLICE_NS INT64_C(100000000)

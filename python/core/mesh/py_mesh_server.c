@@ -41,17 +41,6 @@ static ligi_py_region *keep_region(PyObject *object, lig_mesh *mesh, uint64_t ha
     return ligi_py_region_create(kept, keep_drop);
 }
 
-static PyObject *shape_of(const lig_tensor *tensor)
-{
-    PyObject *shape = PyTuple_New((Py_ssize_t)tensor->ndim);
-    for (uint32_t i = 0; shape && i < tensor->ndim; i++) {
-        PyObject *size = PyLong_FromLongLong(tensor->shape[i]);
-        if (!size || PyTuple_SetItem(shape, (Py_ssize_t)i, size) < 0)
-            Py_CLEAR(shape);
-    }
-    return shape;
-}
-
 /* (memory or None, dtype, shape) of each. */
 static PyObject *tensors_of(const ligi_py_state *state, const lig_tensor *tensors, uint32_t count,
                             ligi_py_region *region)
@@ -61,22 +50,11 @@ static PyObject *tensors_of(const ligi_py_state *state, const lig_tensor *tensor
         PyObject *memory =
             region ? ligi_py_memory_new(state, region, tensors[i].data, tensors[i].bytes, 0)
                    : Py_NewRef(Py_None);
-        PyObject *shape = memory ? shape_of(&tensors[i]) : NULL;
+        PyObject *shape = memory ? ligi_py_i64_tuple(tensors[i].shape, tensors[i].ndim) : NULL;
         PyObject *item = shape ? Py_BuildValue("OiO", memory, (int)tensors[i].dtype, shape) : NULL;
         Py_XDECREF(memory);
         Py_XDECREF(shape);
         if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
-            Py_CLEAR(list);
-    }
-    return list;
-}
-
-static PyObject *keys_of(const uint64_t *keys, uint32_t count)
-{
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (uint32_t i = 0; list && i < count; i++) {
-        PyObject *key = PyLong_FromUnsignedLongLong(keys[i]);
-        if (!key || PyList_SetItem(list, (Py_ssize_t)i, key) < 0)
             Py_CLEAR(list);
     }
     return list;
@@ -89,7 +67,7 @@ static PyObject *arrival_of(PyObject *object, lig_mesh *mesh, const lig_mesh_arr
     if (!region)
         return NULL;
     PyObject *tensors = tensors_of(state, arrival->tensors, arrival->tensor_count, region);
-    PyObject *keys = tensors ? keys_of(arrival->keys, arrival->tensor_count) : NULL;
+    PyObject *keys = tensors ? ligi_py_u64_list(arrival->keys, arrival->tensor_count) : NULL;
     PyObject *pulls = keys ? tensors_of(state, arrival->pulls, arrival->pull_count, NULL) : NULL;
     PyObject *item =
         pulls ? Py_BuildValue("KIOOO", arrival->handler, arrival->worker, tensors, keys, pulls)
@@ -232,10 +210,7 @@ PyObject *ligi_py_mesh_refuse(PyObject *object, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     status = lig_mesh_refuse(mesh, handler, (lig_status)number, sentence);
     Py_END_ALLOW_THREADS
-    ligi_py_mesh_leave(object);
-    if (status != LIG_OK)
-        return ligi_py_raise(ligi_py_state_of(object), status);
-    Py_RETURN_NONE;
+    return ligi_py_mesh_finish(object, status);
 }
 
 PyObject *ligi_py_mesh_settle(PyObject *object, PyObject *timeout)

@@ -112,17 +112,6 @@ fail:
 
 /* --- time stamps ---------------------------------------------------------------------------- */
 
-static PyObject *stamps_list(const int64_t *stamps, size_t count)
-{
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *stamp = PyLong_FromLongLong(stamps[i]);
-        if (!stamp || PyList_SetItem(list, (Py_ssize_t)i, stamp) < 0)
-            Py_CLEAR(list);
-    }
-    return list;
-}
-
 static int add_stamps(ligi_py_store *self, lig_store *store, const char *name, PyObject *dict)
 {
     int64_t *stamps = NULL;
@@ -132,7 +121,7 @@ static int add_stamps(ligi_py_store *self, lig_store *store, const char *name, P
         ligi_py_raise(ligi_py_state_of((PyObject *)self), status);
         return -1;
     }
-    PyObject *list = stamps_list(stamps, count);
+    PyObject *list = ligi_py_i64_list(stamps, count);
     lig_time_stamps_destroy(stamps);
     int result = list ? PyDict_SetItemString(dict, name, list) : -1;
     Py_XDECREF(list);

@@ -135,12 +135,7 @@ static long long tied_index(const lig_model *self, const lig_stored_tensor *stor
 static PyObject *stored_tuple(PyObject *object, const lig_stored_tensor *stored)
 {
     const lig_tensor *tensor = &stored->tensor;
-    PyObject *shape = PyTuple_New((Py_ssize_t)tensor->ndim);
-    for (uint32_t i = 0; shape && i < tensor->ndim; i++) {
-        PyObject *size = PyLong_FromLongLong(tensor->shape[i]);
-        if (!size || PyTuple_SetItem(shape, (Py_ssize_t)i, size) < 0)
-            Py_CLEAR(shape);
-    }
+    PyObject *shape = ligi_py_i64_tuple(tensor->shape, tensor->ndim);
     PyObject *print =
         PyBytes_FromStringAndSize((const char *)stored->fingerprint, sizeof stored->fingerprint);
     if (!shape || !print) {

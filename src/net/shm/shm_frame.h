@@ -13,8 +13,6 @@
 
 #define LIGI_SHM_HEADER_BYTES 16
 #define LIGI_SHM_PIECE_BYTES 24
-#define LIGI_SHM_FRONT_BYTES_MAX                                                                   \
-    (LIGI_HEAD_BYTES_MAX + (size_t)LIGI_PIECES_MAX * LIGI_SHM_PIECE_BYTES)
 #define LIGI_SHM_FORGET 16u /* a kind of our own: the segment `head_bytes` is gone */
 
 typedef struct ligi_shm_header {
