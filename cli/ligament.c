@@ -26,6 +26,7 @@
     X(compact)                                                                                     \
     X(partition)                                                                                   \
     X(launch)                                                                                      \
+    X(serve)                                                                                       \
     X(trace)                                                                                       \
     X(plugin_test)
 

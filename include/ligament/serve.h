@@ -47,6 +47,10 @@ LIG_API const char *lig_server_address(const lig_server *server);
 /* Waits until a client asks for a shutdown, or lig_server_stop is called; LIG_E_TIMEOUT. */
 LIG_API lig_status lig_server_wait(lig_server *server, int64_t timeout_ns);
 
+/* Reads the secret file again. When the secret has changed, all sessions end: their clients connect again with the new
+ * one. LIG_E_BUSY when requests do not end in time: nothing was changed. */
+LIG_API lig_status lig_server_reload(lig_server *server);
+
 /* Refuses new clients and new requests, waits at most `grace_ns` for those that run, then ends all sessions.
  * LIG_E_TIMEOUT when some had to be interrupted. */
 LIG_API lig_status lig_server_stop(lig_server *server, int64_t grace_ns);

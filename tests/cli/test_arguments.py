@@ -12,7 +12,7 @@ import pytest
 import safetensors.numpy
 
 COMMANDS = """info ls show find diff tree watch cp rm alias tag metric rename check compact
-partition launch trace plugin-test""".split()
+partition launch serve trace plugin-test""".split()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -26,6 +26,7 @@
 #define LEASE_LEAST_NS INT64_C(100000000)
 #define FLIGHT_BYTES (UINT64_C(1) << 30)
 #define END_NS INT64_C(10000000000) /* for what was interrupted */
+#define RELOAD_NS INT64_C(30000000000)
 enum { CLIENTS = 1024, WORKERS = 16, WORKERS_MAX = 1024, SHARE = 16 };
 
 /* --- opening --- */
@@ -72,6 +73,7 @@ static lig_status open_net(lig_server *server)
     if (server->secret_file)
         LIG_TRY(lig_secret_read(server->secret_file, &secret, &options.secret_bytes));
     options.secret = secret;
+    server->secret_hash = ligi_hash128_plain(secret, options.secret_bytes);
     lig_status status = ligi_net_open(&server->net, &options);
     lig_secret_free(secret);
     LIG_TRY(status);
@@ -108,17 +110,40 @@ static lig_status drive(void *context, lig_ticket *ticket)
     return ligi_net_wait(server->net, is_closing, server, LIG_FOREVER);
 }
 
+/* Where clients come in. */
+static lig_status open_endpoint(lig_server *server)
+{
+    LIG_TRY(open_net(server));
+    LIG_TRY(ligi_served_descriptors_open(server));
+    LIG_TRY(listen_all(server));
+    return ligi_ticket_start(drive, NULL, server, &server->driver);
+}
+
+static void close_endpoint(lig_server *server)
+{
+    if (server->net == NULL)
+        return;
+    atomic_store(&server->closing, 1);
+    ligi_net_wake(server->net);
+    if (server->driver) {
+        (void)lig_ticket_wait(server->driver, LIG_FOREVER);
+        lig_ticket_destroy(server->driver);
+        server->driver = NULL;
+    }
+    ligi_served_descriptors_close(server);
+    ligi_net_close(server->net);
+    server->net = NULL;
+    atomic_store(&server->closing, 0);
+}
+
 static lig_status open_parts(lig_server *server, const char *uri, const lig_server_options *options)
 {
     LIG_TRY(take_options(server, options));
     LIG_TRY(lig_store_open(&server->store, uri));
     server->same_boot_known = ligi_boot_id(server->boot_id);
-    LIG_TRY(open_net(server));
     LIG_TRY(ligi_served_queue_start(server, server->options.workers));
     LIG_TRY(ligi_served_watches_start(server));
-    LIG_TRY(ligi_served_descriptors_open(server));
-    LIG_TRY(listen_all(server));
-    LIG_TRY(ligi_ticket_start(drive, NULL, server, &server->driver));
+    LIG_TRY(open_endpoint(server));
     return server->address_file ? ligi_address_file_write(server->address_file, server->address)
                                 : LIG_OK;
 }
@@ -226,46 +251,108 @@ static int all_sent(void *context)
     return 1;
 }
 
-lig_status lig_server_stop(lig_server *server, int64_t grace_ns)
+/* No new requests; those that run may end, and their replies are sent. LIG_E_TIMEOUT. */
+static lig_status quiesce(lig_server *server, int64_t grace_ns)
 {
-    LIG_TRY(usable(server));
     int64_t end_ns = ligi_now_ns() + (grace_ns > 0 ? grace_ns : 0);
     atomic_store(&server->stopping, 1);
-    ligi_served_ask_stop(server);
     ligi_served_watches_stop(server);
     lig_status uploads = ligi_served_uploads_drain(server, left_until(end_ns));
     lig_status requests = ligi_served_queue_drain(&server->queue, left_until(end_ns));
     if (requests == LIG_OK && server->driver)
         (void)ligi_net_wait(server->net, all_sent, server, left_until(end_ns));
+    return uploads != LIG_OK ? uploads : requests;
+}
+
+/* What still runs is interrupted. */
+static void end_all(lig_server *server)
+{
     end_sessions(server);
     (void)ligi_served_uploads_drain(server, END_NS);
     (void)ligi_served_queue_drain(&server->queue, END_NS);
-    if (uploads != LIG_OK || requests != LIG_OK)
+}
+
+lig_status lig_server_stop(lig_server *server, int64_t grace_ns)
+{
+    LIG_TRY(usable(server));
+    ligi_served_ask_stop(server);
+    if (server->net == NULL) /* a reload has failed */
+        return LIG_OK;
+    lig_status status = quiesce(server, grace_ns);
+    end_all(server);
+    if (status != LIG_OK)
         return lig_fail(LIG_E_TIMEOUT, "requests were interrupted: they took longer than %.3g s",
                         (double)grace_ns / 1e9);
     return LIG_OK;
 }
 
+/* --- another secret --- */
+
+static lig_status is_changed(const lig_server *server, int *changed)
+{
+    char *secret;
+    size_t bytes;
+    *changed = 0;
+    if (server->secret_file == NULL)
+        return LIG_OK;
+    LIG_TRY(lig_secret_read(server->secret_file, &secret, &bytes));
+    ligi_hash128 hash = ligi_hash128_plain(secret, bytes);
+    lig_secret_free(secret);
+    *changed = hash.low != server->secret_hash.low || hash.high != server->secret_hash.high;
+    return LIG_OK;
+}
+
+/* The port stays the same. Clients that come with the new secret find the endpoint again. */
+static lig_status reopen(lig_server *server)
+{
+    char *address;
+    LIG_TRY(ligi_strdup(&address, server->address));
+    close_endpoint(server);
+    free(server->listen);
+    server->listen = address;
+    lig_status status = open_endpoint(server);
+    if (status != LIG_OK) {
+        close_endpoint(server);
+        ligi_served_ask_stop(server);
+    }
+    return status;
+}
+
+lig_status lig_server_reload(lig_server *server)
+{
+    int changed;
+    LIG_TRY(usable(server));
+    LIG_TRY(is_changed(server, &changed));
+    if (!changed)
+        return LIG_OK;
+    lig_status status = quiesce(server, RELOAD_NS);
+    if (status == LIG_OK) {
+        end_all(server);
+        status = reopen(server);
+    } else {
+        status = lig_fail(LIG_E_BUSY,
+                          "the secret is still the old one: requests did not end within "
+                          "%.3g s (send SIGHUP again later)",
+                          (double)RELOAD_NS / 1e9);
+    }
+    atomic_store(&server->stopping, 0);
+    pthread_mutex_lock(&server->watches.lock);
+    server->watches.closed = 0;
+    pthread_mutex_unlock(&server->watches.lock);
+    lig_status watches = ligi_served_watches_start(server);
+    return status != LIG_OK ? status : watches;
+}
+
 /* Parts that were not opened are NULL. */
 static void close_parts(lig_server *server)
 {
-    if (server->net) {
-        if (!atomic_load(&server->stopping))
-            (void)lig_server_stop(server, 0);
-        atomic_store(&server->closing, 1);
-        ligi_net_wake(server->net);
-    }
-    if (server->driver) {
-        (void)lig_ticket_wait(server->driver, LIG_FOREVER);
-        lig_ticket_destroy(server->driver);
-    }
+    if (server->net && !atomic_load(&server->stopping))
+        (void)lig_server_stop(server, 0);
     if (server->address_file)
         ligi_address_file_remove(server->address_file, server->address);
     ligi_served_watches_stop(server);
     ligi_served_queue_stop(server);
-    ligi_served_descriptors_close(server);
-    if (server->net)
-        ligi_net_close(server->net);
+    close_endpoint(server);
     lig_store_close(server->store);
 }
 
@@ -294,9 +381,7 @@ lig_status lig_server_stat(lig_server *server, lig_server_stats *stats)
                                 .refused = atomic_load(&server->refused),
                                 .dropped = atomic_load(&server->dropped),
                                 .bytes_in_flight = atomic_load(&server->flight),
-                                .held = atomic_load(&server->held)};
-    ligi_net_lock(server->net);
-    stats->clients = server->session_count;
-    ligi_net_unlock(server->net);
+                                .held = atomic_load(&server->held),
+                                .clients = atomic_load(&server->session_count)};
     return LIG_OK;
 }

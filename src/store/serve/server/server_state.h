@@ -9,6 +9,7 @@
 #ifndef LIGI_SERVER_STATE_H
 #define LIGI_SERVER_STATE_H
 
+#include "base/hash.h"
 #include "base/ticket.h"
 #include "net/link/link.h"
 #include "net/net.h"
@@ -85,6 +86,7 @@ struct lig_server {
     ligi_net *net;
     lig_server_options options; /* the values in force; the texts are below */
     char *listen, *secret_file, *address_file;
+    ligi_hash128 secret_hash; /* of the secret in use */
     char address[LIGI_ADDRESS_BYTES_MAX];
     uint8_t card[LIGI_CARD_BYTES_MAX];
     size_t card_bytes;
@@ -101,7 +103,7 @@ struct lig_server {
     int asked; /* a client has asked for a shutdown, or stop was called */
 
     ligi_served_session *sessions; /* guarded by the endpoint's lock, like the next two */
-    uint32_t session_count;
+    atomic_uint session_count;
     uint64_t next_session;
 
     ligi_served_queue queue;

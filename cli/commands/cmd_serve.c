@@ -1,0 +1,221 @@
+#include "cli.h"
+#include "formats/json.h"
+
+#include <ligament/serve.h>
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GRACE_SECONDS 30.0
+
+/* --- systemd's notification protocol, without its library --- */
+
+/* One datagram to the socket that the service manager named; without one there is nobody to
+ * tell. */
+static void notify(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t bytes = path ? strlen(path) : 0;
+    if (bytes < 2 || bytes >= sizeof address.sun_path || (path[0] != '/' && path[0] != '@'))
+        return;
+    memcpy(address.sun_path, path, bytes);
+    if (path[0] == '@')
+        address.sun_path[0] = '\0';
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    (void)sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes));
+    close(fd);
+}
+
+static void notify_reloading(void)
+{
+    struct timespec now;
+    char state[96];
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%lld",
+             (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    notify(state);
+}
+
+/* --- running --- */
+
+typedef struct serving {
+    lig_server *server;
+    pthread_t main;
+} serving;
+
+/* A client may ask for a shutdown: that ends the program as SIGTERM does. */
+static void *wait_for_request(void *context)
+{
+    serving *self = context;
+    if (lig_server_wait(self->server, LIG_FOREVER) == LIG_OK)
+        pthread_kill(self->main, SIGTERM);
+    return NULL;
+}
+
+static void reload(lig_server *server)
+{
+    notify_reloading();
+    if (lig_server_reload(server) != LIG_OK)
+        (void)cli_failed();
+    notify("READY=1");
+}
+
+/* Until SIGINT or SIGTERM; all of `signals` are blocked. */
+static void run_until_signal(lig_server *server, const sigset_t *signals)
+{
+    int number;
+    do {
+        if (sigwait(signals, &number) != 0)
+            return;
+        if (number == SIGHUP)
+            reload(server);
+    } while (number == SIGHUP);
+}
+
+static void print_address(const cli_call *call, const lig_server *server)
+{
+    char address[512];
+    snprintf(address, sizeof address, "ligament://%s", lig_server_address(server));
+    if (call->json) {
+        cli_json_writer writer = {.file = stdout, .compact = 1};
+        cli_json_open(&writer, NULL, '{');
+        cli_json_put_text(&writer, "store", call->words[0]);
+        cli_json_put_text(&writer, "address", address);
+        cli_json_close(&writer, '}');
+        putchar('\n');
+    } else {
+        printf("%s is served at %s\n", call->words[0], address);
+    }
+    fflush(stdout);
+}
+
+static lig_status serve(const cli_call *call, lig_server *server, double grace)
+{
+    serving self = {server, pthread_self()};
+    pthread_t waiter;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    int failed = pthread_create(&waiter, NULL, wait_for_request, &self);
+    if (failed)
+        return lig_fail(LIG_E_IO, "pthread_create failed: %s", strerror(failed));
+    print_address(call, server);
+    notify("READY=1");
+    run_until_signal(server, &signals);
+    notify("STOPPING=1");
+    lig_status status = lig_server_stop(server, (int64_t)(grace * 1e9));
+    pthread_join(waiter, NULL);
+    return status;
+}
+
+/* --- arguments --- */
+
+static lig_status seconds_of(const cli_call *call, const char *flag, double least, double *seconds)
+{
+    const char *text = cli_value(call, flag);
+    char *end;
+    if (text == NULL)
+        return LIG_OK;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !isfinite(value) || value < least || value > 1e8)
+        return cli_wrong(call, lig_fail(LIG_E_INVALID,
+                                        "invalid value for --%s: '%s' (expected seconds, at least "
+                                        "%g)",
+                                        flag, text, least));
+    *seconds = value;
+    return LIG_OK;
+}
+
+static lig_status fill_options(const cli_call *call, lig_server_options *options, double *grace)
+{
+    uint64_t clients = 0, workers = 0;
+    double lease = 0;
+    LIG_TRY(cli_number(call, "max-clients", 1, 1000000, &clients));
+    LIG_TRY(cli_number(call, "workers", 1, 1024, &workers));
+    LIG_TRY(cli_bytes(call, "max-bytes-in-flight", &options->max_bytes_in_flight));
+    LIG_TRY(cli_bytes(call, "rate", &options->rate));
+    LIG_TRY(seconds_of(call, "grace", 0, grace));
+    LIG_TRY(seconds_of(call, "lease-timeout", 0.1, &lease));
+    options->max_clients = (uint32_t)clients;
+    options->workers = (uint32_t)workers;
+    options->lease_ns = (int64_t)(lease * 1e9);
+    options->listen = cli_value(call, "listen");
+    options->secret_file = cli_value(call, "secret-file");
+    options->address_file = cli_value(call, "address-file");
+    return LIG_OK;
+}
+
+/* Signals are blocked before the first thread starts, and taken by sigwait alone. */
+static void block_signals(void)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static int run(cli_call *call)
+{
+    lig_server_options options = LIG_SERVER_INIT;
+    double grace = GRACE_SECONDS;
+    lig_server *server;
+    lig_status status = fill_options(call, &options, &grace);
+    block_signals();
+    if (status == LIG_OK)
+        status = lig_server_open(&server, call->words[0], &options);
+    if (status == LIG_OK) {
+        status = serve(call, server, grace);
+        int failed = status == LIG_OK ? 0 : cli_failed();
+        lig_server_close(server);
+        return failed;
+    }
+    return cli_failed();
+}
+
+static const cli_flag flags[] = {
+    {"listen", 'l', "HOST:PORT",
+     "where to listen (default: 127.0.0.1:0, a free port); beyond loopback needs --secret-file"},
+    {"secret-file", 0, "FILE", "the secret that clients need; SIGHUP reads it again"},
+    {"address-file", 0, "FILE", "write the address there, and remove the file at the end"},
+    {"max-clients", 0, "N", "clients at one time (default: 1024)"},
+    {"max-bytes-in-flight", 0, "BYTES",
+     "of requests and replies at one time (default: 1G); a client gets a sixteenth"},
+    {"rate", 0, "BYTES", "bytes a second that all clients together read (default: no limit)"},
+    {"workers", 0, "N", "threads that answer requests (default: 16)"},
+    {"grace", 0, "SECONDS", "how long running requests may take at the end (default: 30)"},
+    {"lease-timeout", 0, "SECONDS",
+     "drop a client that is silent for so long, and release what it holds (default: 60)"},
+    {NULL, 0, NULL, NULL},
+};
+
+const cli_command cli_cmd_serve = {
+    .name = "serve",
+    .usage = "STORE [options]",
+    .summary = "Serves a store to other processes and hosts",
+    .details =
+        "Clients use the store as ligament://HOST:PORT, or as ligament://@/PATH with the path of\n"
+        "the address file. On the same host they connect through shared memory. SIGTERM and\n"
+        "SIGINT end the server after the requests that run; SIGHUP reads the secret again.",
+    .flags = flags,
+    .word_min = 1,
+    .word_max = 1,
+    .run = run,
+};
