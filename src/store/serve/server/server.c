@@ -12,6 +12,7 @@
 #include "store/serve/server/requests/server_watch.h"
 #include "store/serve/server/server_queue.h"
 #include "store/serve/server/server_receive.h"
+#include "store/serve/server/server_reply.h"
 #include "store/serve/server/server_session.h"
 
 #include <ligament/secret.h>
@@ -131,6 +132,9 @@ static void close_endpoint(lig_server *server)
         server->driver = NULL;
     }
     ligi_served_descriptors_close(server);
+    ligi_net_lock(server->net);
+    (void)ligi_served_send_delayed(server, INT64_MAX);
+    ligi_net_unlock(server->net);
     ligi_net_close(server->net);
     server->net = NULL;
     atomic_store(&server->closing, 0);
@@ -170,6 +174,7 @@ static void init_locks(lig_server *server)
     init_condition(&server->watches.changed);
     init_condition(&server->uploads.changed);
     server->queue.end = &server->queue.first;
+    server->delayed_end = &server->delayed;
 }
 
 lig_status lig_server_open(lig_server **out, const char *store_uri,
@@ -245,6 +250,8 @@ static int64_t left_until(int64_t end_ns)
 static int all_sent(void *context)
 {
     const lig_server *server = context;
+    if (server->delayed)
+        return 0;
     for (const ligi_served_session *session = server->sessions; session; session = session->after)
         if (session->unsent || ligi_link_queued(session->link))
             return 0;

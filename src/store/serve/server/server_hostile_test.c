@@ -1,6 +1,8 @@
 /* Clients that break the protocol, flood, freeze or vanish: they lose their session, and nobody
  * else notices. */
+#include "base/clock.h"
 #include "store/serve/message/served_models.h"
+#include "store/serve/message/served_reads.h"
 #include "store/serve/message/served_save.h"
 #include "store/serve/server/server_raw_testing.h"
 
@@ -400,6 +402,41 @@ static void test_locks_are_between_clients(void **state)
     expect_nothing_held(self);
 }
 
+/* --- the rate --- */
+
+/* Each reply waits until the bytes before it have had their time. */
+static void test_the_rate_delays_replies(void **state)
+{
+    lig_server_options options = LIG_SERVER_INIT;
+    options.rate = 10 << 20;
+    set_up_with(state, &options);
+    fixture *self = *state;
+    size_t bytes = 2 << 20;
+    uint8_t *data = calloc(1, bytes);
+    const int64_t shape[] = {(int64_t)bytes};
+    lig_tensor tensor = {
+        .name = "w", .data = data, .bytes = bytes, .shape = shape, .ndim = 1, .dtype = LIG_UINT8};
+    lig_model *model;
+    assert_ok(lig_store_save(self->local, "m", &tensor, 1, NULL));
+    assert_ok(lig_store_model(self->local, "m", &model));
+    raw_client raw;
+    ligi_writer body = {0};
+    ligi_served_range range = {model->tensors[0].offset, bytes};
+    ligi_served_read read = {.pack = model->tensors[0].pack, .ranges = &range, .count = 1};
+    raw_open(&raw, lig_server_address(self->server), 1);
+    ligi_served_read_put(&body, &read);
+    int64_t begin = ligi_now_ns();
+    for (int i = 0; i < 3; i++)
+        assert_ok(raw_ask(&raw, LIGI_SERVED_READ, &body));
+    assert_true(ligi_now_ns() - begin >= 400000000); /* a limit that must hold, not a speed */
+    raw_close(&raw);
+    ligi_writer_fini(&body);
+    lig_model_destroy(model);
+    free(data);
+    expect_nothing_held(self);
+    tear_down(state);
+}
+
 /* --- the end --- */
 
 static void test_a_stop_interrupts_what_takes_too_long(void **state)
@@ -446,6 +483,7 @@ int main(void)
         TEST(test_a_change_is_made_once),
         TEST(test_a_save_is_made_once),
         TEST(test_locks_are_between_clients),
+        cmocka_unit_test(test_the_rate_delays_replies),
         TEST(test_a_stop_interrupts_what_takes_too_long),
         TEST(test_a_client_asks_for_the_end),
     };

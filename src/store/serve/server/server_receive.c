@@ -249,7 +249,9 @@ static int64_t on_tick(void *context, int64_t now_ns)
         ligi_served_session_end(session, "the client was silent for too long (--lease-timeout)");
     }
     ligi_served_descriptors_tick(server, now_ns);
-    return now_ns + (pause_ns < TICK_NS ? pause_ns : TICK_NS);
+    int64_t reply_ns = ligi_served_send_delayed(server, now_ns);
+    int64_t next_ns = now_ns + (pause_ns < TICK_NS ? pause_ns : TICK_NS);
+    return reply_ns < next_ns ? reply_ns : next_ns;
 }
 
 const ligi_net_hooks ligi_served_hooks = {.met = on_met,

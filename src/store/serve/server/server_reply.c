@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/link/link_send.h"
+#include "net/service.h"
 #include "store/serve/server/server_session.h"
 
 #include <stdlib.h>
@@ -109,6 +110,62 @@ void ligi_served_send(ligi_served_session *session, ligi_served_message *message
         outgoing_free(out);
 }
 
+/* --- the rate --- */
+
+typedef struct ligi_served_delayed {
+    struct ligi_served_delayed *next;
+    ligi_served_session *session; /* held */
+    ligi_served_message message;
+    ligi_writer body;
+    int64_t at_ns;
+} delayed_reply;
+
+/* When a reply of so many bytes may be sent. With the endpoint's lock. */
+static int64_t reserve(lig_server *server, uint64_t bytes)
+{
+    int64_t now_ns = ligi_now_ns();
+    int64_t at_ns = server->rate_free_ns > now_ns ? server->rate_free_ns : now_ns;
+    server->rate_free_ns = at_ns + (int64_t)((double)bytes * 1e9 / (double)server->options.rate);
+    return at_ns;
+}
+
+/* Replies leave in the order in which they came here; a worker does not wait for them. */
+static void send_limited(ligi_served_session *session, ligi_served_message *message)
+{
+    lig_server *server = session->server;
+    delayed_reply *one = calloc(1, sizeof *one);
+    if (one == NULL) { /* late is better than never, and early than that */
+        ligi_served_send(session, message);
+        return;
+    }
+    ligi_served_session_hold(session);
+    *one = (delayed_reply){.session = session, .message = *message, .body = *message->body};
+    *message->body = (ligi_writer){0};
+    ligi_net_lock(server->net);
+    one->at_ns = reserve(server, message->data_bytes);
+    *server->delayed_end = one;
+    server->delayed_end = &one->next;
+    ligi_net_unlock(server->net);
+    ligi_net_hurry(server->net, LIGI_SERVICE_STORE);
+}
+
+int64_t ligi_served_send_delayed(lig_server *server, int64_t now_ns)
+{
+    delayed_reply *one;
+    while ((one = server->delayed) != NULL && one->at_ns <= now_ns) {
+        server->delayed = one->next;
+        if (server->delayed == NULL)
+            server->delayed_end = &server->delayed;
+        one->message.body = &one->body;
+        ligi_served_send(one->session, &one->message);
+        ligi_served_session_drop(one->session);
+        free(one);
+    }
+    return one ? one->at_ns : INT64_MAX;
+}
+
+/* --- replies --- */
+
 static void put_failure(ligi_writer *body)
 {
     ligi_served_error error = {lig_error_number(), lig_error_text()};
@@ -143,7 +200,10 @@ void ligi_served_reply(ligi_served_call *call, lig_status status)
     call->data = NULL;
     call->charge = 0;
     atomic_fetch_add(&call->server->requests, 1);
-    ligi_served_send(call->session, &message);
+    if (call->server->options.rate && message.data_bytes)
+        send_limited(call->session, &message);
+    else
+        ligi_served_send(call->session, &message);
 }
 
 void ligi_served_refuse(ligi_served_session *session, const ligi_served_head *request,

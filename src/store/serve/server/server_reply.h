@@ -22,6 +22,9 @@ void ligi_served_reply(ligi_served_call *call, lig_status status);
 /* A reply with this thread's error text, to a request that has no call. */
 void ligi_served_refuse(ligi_served_session *session, const ligi_served_head *request,
                         lig_status status);
+/* With the endpoint's lock: sends the replies whose time has come, which the rate held back; when
+ * the next one's comes, or INT64_MAX. */
+int64_t ligi_served_send_delayed(lig_server *server, int64_t now_ns);
 /* The `sent` hook. */
 void ligi_served_sent(void *context, ligi_link *link, void *token, lig_status status);
 

@@ -102,9 +102,11 @@ struct lig_server {
     pthread_cond_t changed;
     int asked; /* a client has asked for a shutdown, or stop was called */
 
-    ligi_served_session *sessions; /* guarded by the endpoint's lock, like the next two */
+    ligi_served_session *sessions; /* guarded by the endpoint's lock, like the next ones */
     atomic_uint session_count;
     uint64_t next_session;
+    struct ligi_served_delayed *delayed, **delayed_end; /* replies that the rate holds back */
+    int64_t rate_free_ns;                               /* when the next may be sent */
 
     ligi_served_queue queue;
     ligi_served_locks locks;
