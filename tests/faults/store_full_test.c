@@ -2,6 +2,8 @@
  * and packs compacted, wherever the log stands; afterwards saves succeed again. */
 #include "store_folder.h"
 
+#include <ligament/serve.h>
+
 #include <errno.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -96,20 +98,10 @@ static void compact(lig_store *store)
     lig_report_destroy(report);
 }
 
-static void free_all(const char *folder, const char *options, int again)
+/* The disk is full: everything can be removed, and saves succeed again. */
+static void empty(lig_store *store, int count)
 {
-    char uri[128], name[16];
-    lig_store *store;
-    if (!mounted)
-        skip();
-    snprintf(uri, sizeof uri, "%s/store?%s", folder, options);
-    assert_ok(lig_store_open(&store, uri));
-    int count = fill(store, folder);
-    assert_true(count > 20);
-    if (again) {
-        lig_store_close(store);
-        assert_ok(lig_store_open(&store, uri));
-    }
+    char name[16];
     compact(store);
     for (int i = 0; i < count; i++) {
         snprintf(name, sizeof name, "m%d", i);
@@ -121,7 +113,43 @@ static void free_all(const char *folder, const char *options, int again)
     assert_ok(lig_store_check(store, 0, &report));
     assert_int_equal(report->problem_count, 0);
     lig_report_destroy(report);
+}
+
+static void free_all(const char *folder, const char *options, int again)
+{
+    char uri[128];
+    lig_store *store;
+    if (!mounted)
+        skip();
+    snprintf(uri, sizeof uri, "%s/store?%s", folder, options);
+    assert_ok(lig_store_open(&store, uri));
+    int count = fill(store, folder);
+    assert_true(count > 20);
+    if (again) {
+        lig_store_close(store);
+        assert_ok(lig_store_open(&store, uri));
+    }
+    empty(store, count);
     lig_store_close(store);
+}
+
+/* The disk is the server's: its clients are told, and it lives on. */
+static void served(void **state)
+{
+    char uri[256];
+    lig_server *server;
+    lig_store *store;
+    if (!mounted)
+        skip();
+    snprintf(uri, sizeof uri, "%s/store?log=64K", (const char *)*state);
+    assert_ok(lig_server_open(&server, uri, NULL));
+    snprintf(uri, sizeof uri, "ligament://%s", lig_server_address(server));
+    assert_ok(lig_store_open(&store, uri));
+    int count = fill(store, *state);
+    assert_true(count > 20);
+    empty(store, count);
+    lig_store_close(store);
+    lig_server_close(server);
 }
 
 static void large_log(void **state)
@@ -161,6 +189,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(small_log, set_up, tear_down),
         cmocka_unit_test_setup_teardown(smallest_log, set_up, tear_down),
         cmocka_unit_test_setup_teardown(opened_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(served, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
