@@ -49,10 +49,24 @@ function(add_inner_program source folder)
   endif()
 endfunction()
 
+# A CUDA driver over host memory: it has the driver's name, so a program that is linked with it has loaded "the
+# driver" already.
+if(test_sources)
+  add_library(fake_cuda SHARED tests/cuda/fake_cuda.c)
+  target_compile_definitions(fake_cuda PRIVATE _GNU_SOURCE)
+  target_compile_options(fake_cuda PRIVATE -Wno-missing-prototypes)
+  target_link_libraries(fake_cuda PRIVATE ligament_flags Threads::Threads)
+  set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda VERSION 1 SOVERSION 1 C_VISIBILITY_PRESET hidden
+    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/cuda")
+endif()
+
 foreach(source IN LISTS test_sources)
   add_inner_program("${source}" tests)
   get_filename_component(name "${source}" NAME_WE)
   target_link_libraries(${name} PRIVATE "${CMOCKA_LIBRARY}")
+  if(source MATCHES "/tests/cuda/|/staging_test")
+    target_link_libraries(${name} PRIVATE fake_cuda)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300)
   # The long ones begin first, so that none is left alone at the end; faults take longest to be noticed.

@@ -47,7 +47,7 @@ HEADER_MODULE = {
     "ligament": None,
 }
 PLUGIN_KINDS = {"backend": "backend", "net": "transport", "tensor": "memory"}
-NOT_PLUGINS = ("backend/log", "net/frame", "net/link", "net/secure")
+NOT_PLUGINS = ("backend/log", "net/frame", "net/link", "net/secure", "tensor/cuda")
 BUILT = {"python/ligament/lib", "python/ligament/bin"}
 NAMES_PLUGINS = {"src/builtin.c", "src/builtin.def"}
 
@@ -111,7 +111,10 @@ WRITABLE = {
     "src/net/inproc/inproc.c": r"names_lock|names|names_once",
     # A loaded library and its addresses belong to the process; OpenSSL's callbacks have no handle.
     "src/net/secure/openssl_library.c": r"load_lock|table|is_loaded",
-    "src/tensor/cuda.c": r"found",
+    # The driver's library, its devices and the pinned memory belong to the process.
+    "src/tensor/cuda/cuda_driver.c": r"library",
+    "src/tensor/cuda/cuda_device.c": r"devices",
+    "src/tensor/cuda/cuda_ring.c": r"ring",
     "src/compat/evostore/evostore.c": r"lock|fork_once|state",
     "src/compat/evostore/evo_backend.c": r"lig_plugin_(entry|table)",
 }

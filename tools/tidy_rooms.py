@@ -30,6 +30,7 @@ INNER: dict[str, dict[str, tuple[str, ...]]] = {
         "rendezvous": ("", "roster"),
         "session": ("", "roster"),
     },
+    "tensor": {"": ("cuda",), "cuda": ("",)},
     "mesh": {"": ("trace", "buffers"), "trace": (), "buffers": ()},
     "pipe": {
         "": ("graph", "schedule", "search", "methods"),

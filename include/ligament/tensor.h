@@ -83,6 +83,12 @@ LIG_API lig_status lig_tensors_check(const lig_tensor *tensors, size_t count);
 /* 1 when the elements lie without gaps in row-major order. */
 LIG_API int lig_tensor_contiguous(const lig_tensor *tensor);
 
+/* Orders the library's accesses to memory of this kind and device after the work that `stream` holds now, without
+ * waiting for it: call it before a save or a load of device memory that is not idle, on the thread that queued the
+ * work. For LIG_MEMORY_CUDA `stream` is a CUstream (NULL: the legacy default stream); 1 and 2 name the legacy and the
+ * per-thread default stream, as in DLPack. A stream that is being captured into a graph is LIG_E_INVALID. **shared** */
+LIG_API lig_status lig_memory_follow(uint32_t memory, int32_t device, void *stream);
+
 /* Copies the elements in row-major order between a strided tensor in host memory and flat memory of
  * tensor->bytes bytes. */
 LIG_API void lig_tensor_pack(const lig_tensor *tensor, void *flat);

@@ -1,5 +1,4 @@
-/* The one place where bytes are copied between kinds of memory, and where strided tensors are
- * walked. */
+/* The one place where bytes are copied between kinds of memory. */
 #ifndef LIGI_MEMORY_H
 #define LIGI_MEMORY_H
 
@@ -8,6 +7,10 @@
 /* LIG_E_UNSUPPORTED with an error text if this build or machine has no such memory. Host memory
  * always is. */
 lig_status ligi_memory_usable(uint16_t memory, int32_t device);
+/* The same, and LIG_E_INVALID unless device memory of `bytes` bytes begins at `data`. */
+lig_status ligi_memory_check(const void *data, uint64_t bytes, uint16_t memory, int32_t device);
+
+/* Whole copies, ended when they return; large ones of device memory by several threads. */
 lig_status ligi_memory_to_host(void *host, const void *data, size_t bytes, uint16_t memory,
                                int32_t device);
 lig_status ligi_memory_from_host(void *data, const void *host, size_t bytes, uint16_t memory,

@@ -69,6 +69,15 @@ static lig_status check_one(const lig_tensor *tensor, size_t index)
     return LIG_OK;
 }
 
+static lig_status check_memory(const lig_tensor *tensor)
+{
+    lig_status status =
+        ligi_memory_check(tensor->data, tensor->bytes, tensor->memory, tensor->device);
+    if (status != LIG_OK)
+        return ligi_fail_again(status, "tensor '%s': %s", tensor->name, lig_error_text());
+    return LIG_OK;
+}
+
 lig_status ligi_tensors_check(const lig_tensor *tensors, size_t count, int with_data)
 {
     ligi_map seen = {0};
@@ -81,6 +90,9 @@ lig_status ligi_tensors_check(const lig_tensor *tensors, size_t count, int with_
             status = lig_fail(LIG_E_INVALID, "tensor '%s': data is NULL", tensors[i].name);
             break;
         }
+        status = with_data ? check_memory(&tensors[i]) : LIG_OK;
+        if (status != LIG_OK)
+            break;
         status = ligi_map_insert(&seen, tensors[i].name, strlen(tensors[i].name), i, NULL);
         if (status == LIG_E_EXISTS)
             status = lig_fail(LIG_E_INVALID, "two tensors are named '%s'", tensors[i].name);

@@ -1,0 +1,50 @@
+/* The CUDA driver's library, loaded at first use: nothing of CUDA is needed to build. */
+#ifndef LIGI_CUDA_DRIVER_H
+#define LIGI_CUDA_DRIVER_H
+
+#include <ligament/base.h>
+
+typedef uint64_t ligi_cuda_address; /* CUdeviceptr */
+
+/* The driver calls in use, by the names that cuGetProcAddress knows them by. Contexts, streams and
+ * events are opaque pointers. */
+#define LIGI_CUDA_CALLS(CALL)                                                                      \
+    CALL(cuInit, (unsigned flags))                                                                 \
+    CALL(cuDeviceGet, (int *device, int ordinal))                                                  \
+    CALL(cuDeviceGetCount, (int *count))                                                           \
+    CALL(cuDevicePrimaryCtxRetain, (void **context, int device))                                   \
+    CALL(cuDevicePrimaryCtxRelease, (int device))                                                  \
+    CALL(cuCtxPushCurrent, (void *context))                                                        \
+    CALL(cuCtxPopCurrent, (void **context))                                                        \
+    CALL(cuThreadExchangeStreamCaptureMode, (int *mode))                                           \
+    CALL(cuStreamCreate, (void **stream, unsigned flags))                                          \
+    CALL(cuStreamDestroy, (void *stream))                                                          \
+    CALL(cuStreamSynchronize, (void *stream))                                                      \
+    CALL(cuStreamWaitEvent, (void *stream, void *event, unsigned flags))                           \
+    CALL(cuStreamIsCapturing, (void *stream, int *status))                                         \
+    CALL(cuEventCreate, (void **event, unsigned flags))                                            \
+    CALL(cuEventDestroy, (void *event))                                                            \
+    CALL(cuEventRecord, (void *event, void *stream))                                               \
+    CALL(cuEventSynchronize, (void *event))                                                        \
+    CALL(cuMemHostRegister, (void *data, size_t bytes, unsigned flags))                            \
+    CALL(cuMemcpyHtoDAsync, (ligi_cuda_address to, const void *from, size_t bytes, void *stream))  \
+    CALL(cuMemcpyDtoHAsync, (void *to, ligi_cuda_address from, size_t bytes, void *stream))        \
+    CALL(cuPointerGetAttribute, (void *value, int attribute, ligi_cuda_address data))              \
+    CALL(cuGetErrorString, (int error, const char **text))
+
+#define LIGI_CUDA_MEMBER(name, parameters) int(*name) parameters;
+typedef struct ligi_cuda_driver {
+    LIGI_CUDA_CALLS(LIGI_CUDA_MEMBER)
+} ligi_cuda_driver;
+
+/* The driver, loaded and initialized. LIG_E_UNSUPPORTED if it is not installed, is too old or does
+ * not start; LIG_E_CLOSED in a child of a process that had loaded it, because CUDA does not survive
+ * a fork. */
+lig_status ligi_cuda_driver_get(const ligi_cuda_driver **driver);
+
+/* lig_fail with ": <text of the driver's error>" appended. LIG_E_NOMEM for the driver's "out of
+ * memory", LIG_E_IO for the others. */
+lig_status ligi_cuda_fail(const ligi_cuda_driver *driver, int error, const char *format, ...)
+    LIG_PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,55 @@
+/* Bytes on their way between host memory and any kind of memory, piece by piece and with several
+ * pieces under way. */
+#ifndef LIGI_STAGING_H
+#define LIGI_STAGING_H
+
+#include "tensor/cuda/cuda_ring.h"
+
+#include <ligament/tensor.h>
+
+#define LIGI_STAGING_BYTES LIGI_CUDA_SLOT_BYTES /* the most that a staging buffer holds */
+
+/* --- out of memory of any kind --- */
+
+#define LIGI_DRAIN_AHEAD 6
+
+/* Reads memory from its beginning to its end. */
+typedef struct ligi_drain {
+    const uint8_t *data;
+    uint64_t bytes, queued; /* of it */
+    uint16_t memory;
+    int32_t device;
+    ligi_cuda_slot slots[LIGI_DRAIN_AHEAD]; /* those under way, oldest first */
+    uint64_t sizes[LIGI_DRAIN_AHEAD];
+    unsigned count;
+    int shown; /* the oldest is the caller's until the next call */
+} ligi_drain;
+
+/* Only fills *drain; `data` is borrowed until ligi_drain_end. */
+void ligi_drain_begin(ligi_drain *drain, const void *data, uint64_t bytes, uint16_t memory,
+                      int32_t device);
+/* The next bytes, in host memory, valid until the next call: at most `most` of host memory, at most
+ * LIGI_STAGING_BYTES of a device. *bytes is 0 at the end. */
+lig_status ligi_drain_next(ligi_drain *drain, uint64_t most, const uint8_t **data, uint64_t *bytes);
+/* Also after a failure and before the end. */
+void ligi_drain_end(ligi_drain *drain);
+
+/* --- into memory of any kind --- */
+
+/* Copies `bytes` bytes from `from`, which may be reused at once. Memory of a device has them only
+ * after ligi_staging_finish. */
+lig_status ligi_staging_push(void *to, const void *from, uint64_t bytes, uint16_t memory,
+                             int32_t device);
+/* Waits for all that was pushed. */
+lig_status ligi_staging_finish(uint16_t memory, int32_t device);
+
+/* A buffer from which a device copies without a copy in between: take, fill `data`, put pieces of
+ * it, send (or drop, after a failure), finish. For device memory only. */
+typedef ligi_cuda_slot ligi_staging_buffer;
+lig_status ligi_staging_take(ligi_staging_buffer *buffer, uint16_t memory, int32_t device);
+lig_status ligi_staging_put(ligi_staging_buffer *buffer, void *to, const void *from,
+                            uint64_t bytes);
+lig_status ligi_staging_send(ligi_staging_buffer *buffer);
+void ligi_staging_drop(ligi_staging_buffer *buffer);
+
+#endif
