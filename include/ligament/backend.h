@@ -191,7 +191,9 @@ typedef struct lig_volume_ops {
 
 /* --- what a plugin fills --- */
 
-#define LIG_BACKEND_DEVICE 1u /* takes tensors in device memory; otherwise they are staged through host memory */
+/* Takes tensors, and pieces and ranges of its volume, in device memory; otherwise they are staged through host
+ * memory. */
+#define LIG_BACKEND_DEVICE 1u
 
 typedef struct lig_backend_option { /* one key of a built-in backend's URI query */
     const char *name, *kind, *fallback, *help;

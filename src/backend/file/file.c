@@ -577,6 +577,7 @@ static const lig_volume_ops file_volume = {
 
 extern const lig_backend_ops ligi_backend_file;
 const lig_backend_ops ligi_backend_file = {
+    .flags = LIG_BACKEND_DEVICE,
     .open = file_open,
     .close = file_close,
     .volume = &file_volume,

@@ -215,6 +215,7 @@ static const lig_volume_ops mem_volume = {
 
 extern const lig_backend_ops ligi_backend_mem;
 const lig_backend_ops ligi_backend_mem = {
+    .flags = LIG_BACKEND_DEVICE,
     .open = mem_open,
     .close = mem_close,
     .volume = &mem_volume,

@@ -88,7 +88,7 @@ static lig_status find_block(window *self, uint64_t block, uint32_t *at)
     self->blocks[*at].tensor = self->tensor;
     self->blocks[*at].block = block;
     return ligi_fetch_add(&self->fetch, self->tensor, block * LIG_BLOCK_BYTES,
-                          block_bytes(self, block), self->buffer + *at * LIG_BLOCK_BYTES);
+                          block_bytes(self, block), self->buffer + *at * LIG_BLOCK_BYTES, NULL);
 }
 
 static lig_status add_copy(window *self, uint64_t from, uint64_t bytes, uint8_t *to)
@@ -110,7 +110,7 @@ static lig_status take_stretch(window *self, uint64_t from, uint64_t bytes, uint
         if (from % LIG_BLOCK_BYTES == 0 && bytes >= whole) {
             uint64_t straight =
                 bytes >= LIG_BLOCK_BYTES ? bytes / LIG_BLOCK_BYTES * LIG_BLOCK_BYTES : whole;
-            LIG_TRY(ligi_fetch_add(&self->fetch, self->tensor, from, straight, to));
+            LIG_TRY(ligi_fetch_add(&self->fetch, self->tensor, from, straight, to, NULL));
             from += straight, to += straight, bytes -= straight;
             continue;
         }
@@ -134,16 +134,19 @@ static lig_status take_slices(window *self, const lig_tensor *into, const lig_sl
     return LIG_OK;
 }
 
-/* Device memory whole: through the window, so that host memory stays bounded. */
+/* Device memory whole. What the volume cannot fill itself goes through the window, so that host
+ * memory stays bounded. */
 static lig_status take_device(window *self, const lig_tensor *into)
 {
+    if (self->fetch.store->volume->backend->flags & LIG_BACKEND_DEVICE)
+        return ligi_fetch_add(&self->fetch, self->tensor, 0, into->bytes, into->data, into);
     LIG_TRY(flush(self));
     LIG_TRY(window_make(self));
     self->block_count = 0;
     const uint64_t step = WINDOW_BLOCKS * LIG_BLOCK_BYTES;
     for (uint64_t at = 0; at < into->bytes; at += step) {
         uint64_t bytes = into->bytes - at < step ? into->bytes - at : step;
-        LIG_TRY(ligi_fetch_add(&self->fetch, self->tensor, at, bytes, self->buffer));
+        LIG_TRY(ligi_fetch_add(&self->fetch, self->tensor, at, bytes, self->buffer, NULL));
         LIG_TRY(ligi_fetch_run(&self->fetch));
         LIG_TRY(ligi_memory_from_host((uint8_t *)into->data + at, self->buffer, bytes, into->memory,
                                       into->device));
@@ -194,7 +197,7 @@ static lig_status take_stored(window *self, size_t tensor, const lig_tensor *int
     int flat = lig_tensor_contiguous(into) && slices == NULL;
     if (into->memory != LIG_MEMORY_HOST)
         return flat ? take_device(self, into) : take_device_slice(self, into, slices);
-    return flat ? ligi_fetch_add(&self->fetch, tensor, 0, into->bytes, into->data)
+    return flat ? ligi_fetch_add(&self->fetch, tensor, 0, into->bytes, into->data, NULL)
                 : take_slices(self, into, slices);
 }
 

@@ -193,7 +193,8 @@ static lig_status load_tensors(mapping_job *job, int *gone)
             continue;
         tensors[i].tensor.data = at;
         at += room_of(&tensors[i]);
-        status = ligi_fetch_add(&fetch, i, 0, tensors[i].tensor.bytes, tensors[i].tensor.data);
+        status =
+            ligi_fetch_add(&fetch, i, 0, tensors[i].tensor.bytes, tensors[i].tensor.data, NULL);
     }
     if (status == LIG_OK)
         status = ligi_fetch_run(&fetch);

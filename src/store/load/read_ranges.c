@@ -3,6 +3,7 @@
 #include "backend/range.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "tensor/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,20 +21,20 @@ static lig_status does_not_fit(const ligi_fetch *fetch, size_t tensor)
 
 static lig_status copy_inline(const ligi_fetch *fetch, const ligi_part *part)
 {
-    const ligi_model *model = fetch->model;
-    memcpy(part->range.data, model->inline_data + part->range.offset, part->range.bytes);
-    for (uint64_t at = 0; fetch->verify && at < part->range.bytes; at += LIG_BLOCK_BYTES) {
-        uint64_t left = part->range.bytes - at;
+    const lig_range *range = &part->range;
+    const uint8_t *from = fetch->model->inline_data + range->offset;
+    for (uint64_t at = 0; fetch->verify && at < range->bytes; at += LIG_BLOCK_BYTES) {
+        uint64_t left = range->bytes - at;
         uint64_t bytes = left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES;
-        if (ligi_hash64(fetch->store->secret, (const char *)part->range.data + at, bytes) !=
-            part->range.hashes[at / LIG_BLOCK_BYTES])
+        if (ligi_hash64(fetch->store->secret, from + at, bytes) !=
+            range->hashes[at / LIG_BLOCK_BYTES])
             return does_not_fit(fetch, part->tensor);
     }
-    return LIG_OK;
+    return ligi_memory_from_host(range->data, from, range->bytes, range->memory, range->device);
 }
 
 lig_status ligi_fetch_add(ligi_fetch *fetch, size_t tensor, uint64_t offset, uint64_t bytes,
-                          void *data)
+                          void *data, const lig_tensor *like)
 {
     if (bytes == 0)
         return LIG_OK;
@@ -41,6 +42,10 @@ lig_status ligi_fetch_add(ligi_fetch *fetch, size_t tensor, uint64_t offset, uin
     ligi_part part = {.pack = stored->pack,
                       .tensor = tensor,
                       .range = {.data = data, .bytes = bytes, .offset = stored->offset + offset}};
+    if (like != NULL) {
+        part.range.memory = like->memory;
+        part.range.device = like->device;
+    }
     if (fetch->verify)
         part.range.hashes = fetch->model->manifest.hashes[tensor] + offset / LIG_BLOCK_BYTES;
     if (part.pack == 0)

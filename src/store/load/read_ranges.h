@@ -25,10 +25,11 @@ typedef struct ligi_fetch {
     size_t range_capacity;
 } ligi_fetch;
 
-/* Adds bytes [offset, offset + bytes) of a stored tensor, into host memory at `data`. When
- * verifying, both ends lie between blocks or at the tensor's end. */
+/* Adds bytes [offset, offset + bytes) of a stored tensor, into memory at `data`, of the same kind
+ * as the memory of `like` (NULL: host memory). When verifying, both ends lie between blocks or at
+ * the tensor's end. */
 lig_status ligi_fetch_add(ligi_fetch *fetch, size_t tensor, uint64_t offset, uint64_t bytes,
-                          void *data);
+                          void *data, const lig_tensor *like);
 /* Reads all that was added, and forgets it. */
 lig_status ligi_fetch_run(ligi_fetch *fetch);
 void ligi_fetch_fini(ligi_fetch *fetch);

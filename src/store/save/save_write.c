@@ -91,16 +91,27 @@ static lig_status put_parts(ligi_save_write *self, size_t index)
     return LIG_OK;
 }
 
+/* 1 when the volume can take the tensor's bytes from where they lie. Device tensors have no gaps.
+ */
+static int can_hand_over(const ligi_save_write *self, const lig_tensor *tensor)
+{
+    return ligi_source_flat(self->source, tensor) ||
+           (self->source->fill == NULL && tensor->memory != LIG_MEMORY_HOST &&
+            (self->store->volume->backend->flags & LIG_BACKEND_DEVICE));
+}
+
 static lig_status put_packed(ligi_save_write *self, size_t index)
 {
     const lig_tensor *tensor = &self->plan->tensors[index];
     const ligi_slot *slot = &self->plan->slots[index];
-    if (!ligi_source_flat(self->source, tensor))
+    if (!can_hand_over(self, tensor))
         return put_parts(self, index);
     lig_piece piece = {.data = tensor->data,
                        .bytes = tensor->bytes,
                        .offset = slot->offset,
-                       .hashes = self->plan->hashes + slot->first_hash};
+                       .hashes = self->plan->hashes + slot->first_hash,
+                       .memory = tensor->memory,
+                       .device = tensor->device};
     return self->store->volume->ops->pack_put(self->pack, &piece);
 }
 

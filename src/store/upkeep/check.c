@@ -59,7 +59,7 @@ static lig_status verify_one(check_run *self, ligi_fetch *fetch, size_t index)
     uint64_t total = fetch->model->manifest.tensors[index].tensor.bytes;
     for (uint64_t at = 0; at < total; at += BUFFER_BYTES) {
         uint64_t bytes = total - at < BUFFER_BYTES ? total - at : BUFFER_BYTES;
-        lig_status status = ligi_fetch_add(fetch, index, at, bytes, self->buffer);
+        lig_status status = ligi_fetch_add(fetch, index, at, bytes, self->buffer, NULL);
         if (status == LIG_OK)
             status = ligi_fetch_run(fetch);
         if (is_damage(status))
@@ -79,7 +79,7 @@ static lig_status verify_batch(check_run *self, ligi_fetch *fetch, size_t first,
         const lig_stored_tensor *stored = &fetch->model->manifest.tensors[i];
         if (stored->tied >= 0)
             continue;
-        status = ligi_fetch_add(fetch, i, 0, stored->tensor.bytes, self->buffer + used);
+        status = ligi_fetch_add(fetch, i, 0, stored->tensor.bytes, self->buffer + used, NULL);
         used += stored->tensor.bytes;
     }
     if (status == LIG_OK)

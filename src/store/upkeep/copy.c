@@ -17,7 +17,7 @@ typedef struct copying {
 static lig_status fill(void *context, size_t index, uint64_t offset, uint64_t bytes, void *out)
 {
     copying *self = context;
-    LIG_TRY(ligi_fetch_add(&self->fetch, index, offset, bytes, out));
+    LIG_TRY(ligi_fetch_add(&self->fetch, index, offset, bytes, out, NULL));
     return ligi_fetch_run(&self->fetch);
 }
 

@@ -4,12 +4,14 @@
 #include "backend/file/packs/pack_folder.h"
 #include "backend/file/packs/pack_warm.h"
 #include "backend/file/packs/page_cache.h"
+#include "backend/file/packs/range_chunks.h"
 #include "backend/file/packs/uncache.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "tensor/memory.h"
+#include "tensor/staging.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,51 +23,22 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define GAP_BYTES                                                                                  \
-    (UINT64_C(32) << 10) /* what is read for nothing rather than by another transfer */
-#define IN_PLACE_BYTES                                                                             \
-    (UINT64_C(64) << 10) /* parts from this size on are worth a transfer of their own */
 #define SMALL_BYTES                                                                                \
     (UINT64_C(256) << 10) /* reads up to this size in all go through the page cache */
 #define SHARED_BYTES (UINT64_C(16) << 20) /* plain reads from this size on take several threads */
 #define TEAM_MAX 8
 #define TEAM_COLD 4
 #define STREAM_BYTES (UINT64_C(64) << 10) /* parts from this size on are copied past the caches */
-#define VECTORS_MAX 512
 #define MISSES_MAX 8
-
-/* Where the walk over the ranges stands: ranges in order of their offsets, each cut into blocks of
- * its own. */
-typedef struct cursor {
-    size_t at;     /* in the order */
-    uint64_t done; /* bytes of that range */
-} cursor;
-
-typedef struct part { /* one block of one range, or what there is of it */
-    const lig_range *range;
-    uint8_t *data;
-    uint64_t offset, bytes;
-    const uint64_t *hash; /* NULL: not checked */
-} part;
-
-typedef struct chunk { /* parts that are read by one transfer */
-    cursor first;
-    size_t count;
-    uint64_t from, to; /* in the file; what the parts need, not aligned */
-    int in_place;      /* one part, straight into its memory */
-    int scattered;     /* host memory and no overlaps: readv can fill it */
-} chunk;
 
 typedef struct reader {
     ligi_file *volume;
     uint64_t id;
     const void *secret;
-    const lig_range *ranges;
-    size_t count;
-    uint32_t *order; /* NULL: the ranges are in order already */
+    ligi_chunks chunks;
     int fd, direct_fd;
     ligi_engine *engine;
-    chunk chunks[LIGI_ENGINE_DEPTH]; /* those under way; a transfer's token is an index */
+    ligi_chunk flying[LIGI_ENGINE_DEPTH]; /* those under way; a transfer's token is an index */
     uint32_t busy;
     ligi_uncaching uncaching;
     ligi_uncaching_times times;
@@ -78,96 +51,25 @@ typedef struct reader {
     size_t bad;
 } reader;
 
-static size_t index_at(const reader *self, size_t at)
-{
-    return self->order != NULL ? self->order[at] : at;
-}
-
-/* Fills *out with the part at the cursor and moves on; 0 at the end. */
-static int next_part(const reader *self, cursor *where, part *out)
-{
-    while (where->at < self->count &&
-           where->done >= self->ranges[index_at(self, where->at)].bytes) {
-        where->at++;
-        where->done = 0;
-    }
-    if (where->at >= self->count)
-        return 0;
-    const lig_range *range = &self->ranges[index_at(self, where->at)];
-    uint64_t left = range->bytes - where->done;
-    out->range = range;
-    out->data = (uint8_t *)range->data + where->done;
-    out->offset = range->offset + where->done;
-    out->bytes = left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES;
-    out->hash = range->hashes == NULL ? NULL : range->hashes + where->done / LIG_BLOCK_BYTES;
-    where->done += out->bytes;
-    return 1;
-}
-
-static int fits_in_place(const reader *self, const part *candidate)
-{
-    const ligi_file *volume = self->volume;
-
-    return candidate->range->memory == LIG_MEMORY_HOST && candidate->bytes >= IN_PLACE_BYTES &&
-           ((uintptr_t)candidate->data & (volume->memory_align - 1)) == 0 &&
-           ((candidate->offset | candidate->bytes) & (volume->offset_align - 1)) == 0;
-}
-
-static uint64_t align_down(uint64_t offset)
-{
-    return offset & ~(LIGI_ALIGN_BYTES - 1);
-}
-
-static uint64_t align_up(uint64_t offset)
-{
-    return align_down(offset + LIGI_ALIGN_BYTES - 1);
-}
-
-/* Takes as many parts as lie close together and fit into a slot; 0 at the end. */
-static int next_chunk(const reader *self, cursor *where, chunk *out)
-{
-    part taken;
-
-    out->first = *where;
-    if (!next_part(self, where, &taken))
-        return 0;
-    out->count = 1;
-    out->from = taken.offset;
-    out->to = taken.offset + taken.bytes;
-    out->in_place = fits_in_place(self, &taken);
-    out->scattered = taken.range->memory == LIG_MEMORY_HOST;
-    while (!out->in_place) {
-        cursor ahead = *where;
-        part next;
-        if (!next_part(self, &ahead, &next) || fits_in_place(self, &next))
-            break;
-        uint64_t end = next.offset + next.bytes > out->to ? next.offset + next.bytes : out->to;
-        if (next.offset > out->to + GAP_BYTES ||
-            align_up(end) - align_down(out->from) > LIGI_SLOT_BYTES)
-            break;
-        if (next.offset < out->to || next.range->memory != LIG_MEMORY_HOST)
-            out->scattered = 0;
-        out->to = end;
-        out->count++;
-        *where = ahead;
-    }
-    if (out->count > VECTORS_MAX / 2)
-        out->scattered = 0;
-    return 1;
-}
-
-static lig_status compare_hash(reader *self, const part *landed, uint64_t hash)
+static lig_status compare_hash(reader *self, const ligi_range_part *landed, uint64_t hash)
 {
     if (hash == *landed->hash)
         return LIG_OK;
-    self->bad = (size_t)(landed->range - self->ranges);
+    self->bad = (size_t)(landed->range - self->chunks.ranges);
     return lig_fail(LIG_E_CORRUPT,
                     "%s: pack %016" PRIx64 ": the block at %" PRIu64 " does not fit its checksum",
                     self->volume->place, self->id, landed->offset);
 }
 
+static lig_status verify_part(reader *self, const ligi_range_part *landed, const uint8_t *bytes)
+{
+    if (landed->hash == NULL)
+        return LIG_OK;
+    return compare_hash(self, landed, ligi_hash64(self->secret, bytes, landed->bytes));
+}
+
 /* Copies a part that lies at `from` (NULL: it is in place already) and verifies it. */
-static lig_status land_part(reader *self, const part *landed, const uint8_t *from)
+static lig_status land_part(reader *self, const ligi_range_part *landed, const uint8_t *from)
 {
     const lig_range *range = landed->range;
 
@@ -176,38 +78,34 @@ static lig_status land_part(reader *self, const part *landed, const uint8_t *fro
         return compare_hash(self, landed,
                             ligi_hash64_copy(self->secret, landed->data, from, landed->bytes));
     if (from != NULL)
-        LIG_TRY(
-            ligi_memory_from_host(landed->data, from, landed->bytes, range->memory, range->device));
-    if (landed->hash == NULL)
-        return LIG_OK;
-    const void *bytes = range->memory == LIG_MEMORY_HOST ? landed->data : from;
-    return compare_hash(self, landed, ligi_hash64(self->secret, bytes, landed->bytes));
+        LIG_TRY(ligi_staging_push(landed->data, from, landed->bytes, range->memory, range->device));
+    return verify_part(self, landed, range->memory == LIG_MEMORY_HOST ? landed->data : from);
 }
 
 /* Hands out the bytes of a chunk that lie at `from`, or are in place already. */
-static lig_status land(reader *self, const chunk *landed, const uint8_t *from)
+static lig_status land(reader *self, const ligi_chunk *landed, const uint8_t *from)
 {
-    cursor where = landed->first;
-    part each;
+    ligi_chunk_cursor where = landed->first;
+    ligi_range_part each;
 
-    for (size_t i = 0; i < landed->count && next_part(self, &where, &each); i++)
+    for (size_t i = 0; i < landed->count && ligi_chunks_part(&self->chunks, &where, &each); i++)
         LIG_TRY(land_part(self, &each, from == NULL ? NULL : from + (each.offset - landed->from)));
     return LIG_OK;
 }
 
-static int is_cached(reader *self, const chunk *asked)
+static int is_cached(reader *self, const ligi_chunk *asked)
 {
     if (self->cached != 0)
         return self->cached > 0;
-    uint64_t from = align_down(asked->from);
-    uint64_t to = align_up(asked->to);
+    uint64_t from = LIGI_ALIGN_DOWN(asked->from);
+    uint64_t to = LIGI_ALIGN_UP(asked->to);
     return ligi_page_cache_bytes(self->fd, from, to) >= (int64_t)(to - from);
 }
 
 /* One answer for all ranges where that is possible. */
 static void ask_cache(reader *self)
 {
-    uint64_t from = align_down(self->from), to = align_up(self->to);
+    uint64_t from = LIGI_ALIGN_DOWN(self->from), to = LIGI_ALIGN_UP(self->to);
     int64_t cached = ligi_page_cache_bytes(self->fd, from, to);
 
     if (cached == 0)
@@ -216,14 +114,14 @@ static void ask_cache(reader *self)
         self->cached = 1;
 }
 
-static int fill_vectors(reader *self, const chunk *wanted, struct iovec *vectors)
+static int fill_vectors(reader *self, const ligi_chunk *wanted, struct iovec *vectors)
 {
-    cursor where = wanted->first;
+    ligi_chunk_cursor where = wanted->first;
     uint64_t at = wanted->from;
     int used = 0;
-    part each;
+    ligi_range_part each;
 
-    for (size_t i = 0; i < wanted->count && next_part(self, &where, &each); i++) {
+    for (size_t i = 0; i < wanted->count && ligi_chunks_part(&self->chunks, &where, &each); i++) {
         if (each.offset > at)
             vectors[used++] = (struct iovec){self->junk, each.offset - at};
         vectors[used++] = (struct iovec){each.data, each.bytes};
@@ -234,7 +132,7 @@ static int fill_vectors(reader *self, const chunk *wanted, struct iovec *vectors
 
 /* EAGAIN: not all of it is in the page cache (`flags` is RWF_NOWAIT). Otherwise an errno value, or
  * 0. */
-static int read_vectors(reader *self, const chunk *wanted, struct iovec *vectors, int used,
+static int read_vectors(reader *self, const ligi_chunk *wanted, struct iovec *vectors, int used,
                         int flags)
 {
     uint64_t at = wanted->from;
@@ -261,13 +159,62 @@ static int read_vectors(reader *self, const chunk *wanted, struct iovec *vectors
     return 0;
 }
 
+/* The status of a read through the page cache, which ended with an errno value or 0; *later as in
+ * read_plain. */
+static lig_status read_status(const reader *self, int number, int *later)
+{
+    if (number == EAGAIN && later != NULL) {
+        *later = 1;
+        return LIG_OK;
+    }
+    if (number == ENODATA)
+        return lig_fail(LIG_E_CORRUPT, "%s: pack %016" PRIx64 " ends too early",
+                        self->volume->place, self->id);
+    if (number != 0)
+        return ligi_fail_errno(number, "%s: pack %016" PRIx64 " cannot be read",
+                               self->volume->place, self->id);
+    return LIG_OK;
+}
+
+/* Verified here, where the bytes are in the cache, before the device fetches them. */
+static lig_status land_staged(reader *self, const ligi_chunk *landed, ligi_staging_buffer *buffer)
+{
+    ligi_chunk_cursor where = landed->first;
+    ligi_range_part each;
+
+    for (size_t i = 0; i < landed->count && ligi_chunks_part(&self->chunks, &where, &each); i++) {
+        const uint8_t *from = buffer->data + (each.offset - landed->from);
+        LIG_TRY(verify_part(self, &each, from));
+        LIG_TRY(ligi_staging_put(buffer, each.data, from, each.bytes));
+    }
+    return ligi_staging_send(buffer);
+}
+
+/* read_plain for memory of a device, straight into a buffer that the device reads. */
+static lig_status read_staged(reader *self, const ligi_chunk *wanted, int *later)
+{
+    ligi_staging_buffer buffer;
+
+    static_assert(LIGI_SLOT_BYTES <= LIGI_STAGING_BYTES, "a chunk fits into a buffer");
+    LIG_TRY(ligi_staging_take(&buffer, wanted->staged->memory, wanted->staged->device));
+    struct iovec vector = {buffer.data, wanted->to - wanted->from};
+    int number = read_vectors(self, wanted, &vector, 1, later != NULL ? RWF_NOWAIT : 0);
+    lig_status status = read_status(self, number, later);
+    if (number == 0)
+        status = land_staged(self, wanted, &buffer);
+    ligi_staging_drop(&buffer);
+    return status;
+}
+
 /* Reads a chunk through the page cache, here and now; *later (may be NULL: wait for the disk) tells
  * that it is not there. */
-static lig_status read_plain(reader *self, const chunk *wanted, int *later)
+static lig_status read_plain(reader *self, const ligi_chunk *wanted, int *later)
 {
-    struct iovec vectors[VECTORS_MAX];
+    struct iovec vectors[LIGI_CHUNK_VECTORS];
     int slot = -1, used = 1;
 
+    if (wanted->staged)
+        return read_staged(self, wanted, later);
     if (wanted->in_place || wanted->scattered) {
         used = fill_vectors(self, wanted, vectors);
     } else {
@@ -280,16 +227,8 @@ static lig_status read_plain(reader *self, const chunk *wanted, int *later)
             (struct iovec){ligi_engine_slot(self->engine, slot), wanted->to - wanted->from};
     }
     int number = read_vectors(self, wanted, vectors, used, later != NULL ? RWF_NOWAIT : 0);
-    lig_status status = LIG_OK;
-    if (number == EAGAIN && later != NULL)
-        *later = 1;
-    else if (number == ENODATA)
-        status = lig_fail(LIG_E_CORRUPT, "%s: pack %016" PRIx64 " ends too early",
-                          self->volume->place, self->id);
-    else if (number != 0)
-        status = ligi_fail_errno(number, "%s: pack %016" PRIx64 " cannot be read",
-                                 self->volume->place, self->id);
-    else
+    lig_status status = read_status(self, number, later);
+    if (number == 0)
         status = land(self, wanted, slot < 0 ? NULL : ligi_engine_slot(self->engine, slot));
     if (slot >= 0)
         ligi_engine_free(self->engine, slot);
@@ -314,7 +253,7 @@ static lig_status collect(reader *self)
     int64_t begin = ligi_now_ns();
     LIG_TRY(ligi_engine_finish(self->engine, &done));
     int64_t ended = ligi_now_ns();
-    const chunk *landed = &self->chunks[done.token];
+    const ligi_chunk *landed = &self->flying[done.token];
     self->busy &= ~(1u << done.token);
     if (done.slot < 0)
         return land(self, landed, NULL);
@@ -327,7 +266,7 @@ static lig_status collect(reader *self)
     return status;
 }
 
-static lig_status start_direct(reader *self, const chunk *wanted)
+static lig_status start_direct(reader *self, const ligi_chunk *wanted)
 {
     int slot = -1;
 
@@ -337,25 +276,25 @@ static lig_status start_direct(reader *self, const chunk *wanted)
         LIG_TRY(collect(self));
     unsigned token = (unsigned)__builtin_ctz(~self->busy);
     self->busy |= 1u << token;
-    self->chunks[token] = *wanted;
+    self->flying[token] = *wanted;
     ligi_io io = {.fd = self->direct_fd, .plain_fd = self->fd, .slot = slot, .token = token};
     if (wanted->in_place) {
-        cursor where = wanted->first;
-        part only;
-        next_part(self, &where, &only);
+        ligi_chunk_cursor where = wanted->first;
+        ligi_range_part only;
+        ligi_chunks_part(&self->chunks, &where, &only);
         io.data = only.data;
         io.bytes = io.need = only.bytes;
         io.offset = only.offset;
     } else {
         io.data = ligi_engine_slot(self->engine, slot);
-        io.offset = align_down(wanted->from);
-        io.bytes = align_up(wanted->to) - io.offset;
+        io.offset = LIGI_ALIGN_DOWN(wanted->from);
+        io.bytes = LIGI_ALIGN_UP(wanted->to) - io.offset;
         io.need = wanted->to - io.offset;
     }
     return ligi_engine_start(self->engine, &io);
 }
 
-static lig_status read_chunk(reader *self, const chunk *wanted)
+static lig_status read_chunk(reader *self, const ligi_chunk *wanted)
 {
     int later = 0;
 
@@ -376,7 +315,7 @@ static lig_status read_chunk(reader *self, const chunk *wanted)
  * the ranges. Direct reads overlap without more threads, which would only compete for the disk. */
 typedef struct walk {
     pthread_mutex_t lock;
-    cursor where;
+    ligi_chunk_cursor where;
     int failed;
 } walk;
 
@@ -388,10 +327,10 @@ typedef struct member { /* of the team; the caller is not one */
     ligi_failure failure;
 } member;
 
-static int take_chunk(walk *shared, const reader *self, chunk *out)
+static int take_chunk(walk *shared, const reader *self, ligi_chunk *out)
 {
     pthread_mutex_lock(&shared->lock);
-    int taken = !shared->failed && next_chunk(self, &shared->where, out);
+    int taken = !shared->failed && ligi_chunks_next(&self->chunks, &shared->where, out);
     pthread_mutex_unlock(&shared->lock);
     return taken;
 }
@@ -399,7 +338,7 @@ static int take_chunk(walk *shared, const reader *self, chunk *out)
 static lig_status read_cached(reader *self, walk *shared)
 {
     lig_status status = LIG_OK;
-    chunk next;
+    ligi_chunk next;
 
     while (status == LIG_OK && take_chunk(shared, self, &next))
         status = read_plain(self, &next, NULL);
@@ -455,7 +394,7 @@ static size_t team_size(const reader *self)
     return processors < 2 ? 2 : processors > TEAM_MAX ? TEAM_MAX : (size_t)processors;
 }
 
-static lig_status read_by_team(reader *self, cursor where)
+static lig_status read_by_team(reader *self, ligi_chunk_cursor where)
 {
     walk shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .where = where};
     member others[TEAM_MAX - 1] = {{.started = 0}};
@@ -470,23 +409,13 @@ static lig_status read_by_team(reader *self, cursor where)
     return status;
 }
 
-static int compare_offsets(const void *a, const void *b, void *context)
-{
-    const lig_range *ranges = context;
-    uint64_t left = ranges[*(const uint32_t *)a].offset,
-             right = ranges[*(const uint32_t *)b].offset;
-    return (left > right) - (left < right);
-}
-
 /* Checks that the pack has all ranges, and sorts them by offset unless they come that way. */
 static lig_status prepare(reader *self, uint64_t *total)
 {
-    int sorted = 1;
-
     *total = 0;
     self->from = UINT64_MAX;
-    for (size_t i = 0; i < self->count; i++) {
-        const lig_range *range = &self->ranges[i];
+    for (size_t i = 0; i < self->chunks.count; i++) {
+        const lig_range *range = &self->chunks.ranges[i];
         if (range->offset > self->file_bytes || range->bytes > self->file_bytes - range->offset) {
             self->bad = i;
             return lig_fail(LIG_E_CORRUPT,
@@ -495,21 +424,12 @@ static lig_status prepare(reader *self, uint64_t *total)
                             self->volume->place, self->id, self->file_bytes, range->bytes,
                             range->offset);
         }
-        sorted = sorted && (i == 0 || range->offset >= self->ranges[i - 1].offset);
         *total += range->bytes;
         self->from = range->offset < self->from ? range->offset : self->from;
         self->to =
             range->offset + range->bytes > self->to ? range->offset + range->bytes : self->to;
     }
-    if (sorted)
-        return LIG_OK;
-    if (self->count > UINT32_MAX)
-        return lig_fail(LIG_E_LIMIT, "%zu ranges are too many for one call", self->count);
-    LIG_TRY(ligi_alloc(&self->order, self->count * sizeof *self->order, "the order of ranges"));
-    for (size_t i = 0; i < self->count; i++)
-        self->order[i] = (uint32_t)i;
-    qsort_r(self->order, self->count, sizeof *self->order, compare_offsets, (void *)self->ranges);
-    return LIG_OK;
+    return ligi_chunks_sort(&self->chunks);
 }
 
 static void open_direct(reader *self, uint64_t total)
@@ -532,12 +452,12 @@ static void open_direct(reader *self, uint64_t total)
 /* Past the page cache, until others read the same pack: then the disk is read once for all. */
 static lig_status read_direct(reader *self)
 {
-    cursor where = {0, 0};
+    ligi_chunk_cursor where = {0, 0};
     int alone = 1;
-    chunk next;
+    ligi_chunk next;
 
     while ((alone = !self->sociable || !ligi_page_cache_shared(self->fd)) &&
-           next_chunk(self, &where, &next))
+           ligi_chunks_next(&self->chunks, &where, &next))
         LIG_TRY(read_chunk(self, &next));
     while (ligi_engine_flying(self->engine) > 0)
         LIG_TRY(collect(self));
@@ -554,30 +474,56 @@ static lig_status read_ranges(reader *self)
                                self->volume->place, self->id);
     self->file_bytes = (uint64_t)info.st_size;
     LIG_TRY(prepare(self, &total));
-    LIG_TRY(ligi_alloc(&self->junk, GAP_BYTES, "the bytes between ranges"));
+    LIG_TRY(ligi_alloc(&self->junk, LIGI_CHUNK_GAP_BYTES, "the bytes between ranges"));
     LIG_TRY(ligi_file_engine(self->volume, &self->engine));
     open_direct(self, total);
     if (self->direct_fd < 0 && total >= SHARED_BYTES)
-        return read_by_team(self, (cursor){0, 0});
+        return read_by_team(self, (ligi_chunk_cursor){0, 0});
     return read_direct(self);
+}
+
+/* Waits for the copies to devices, also after a failure: none may go on after the call. */
+static lig_status finish_devices(const reader *self, lig_status status)
+{
+    const lig_range *last = NULL;
+    ligi_failure failure;
+
+    ligi_failure_take(&failure, status);
+    for (size_t i = 0; i < self->chunks.count; i++) {
+        const lig_range *range = &self->chunks.ranges[i];
+        if (range->memory == LIG_MEMORY_HOST || (last != NULL && last->device == range->device))
+            continue;
+        last = range;
+        status = ligi_staging_finish(range->memory, range->device);
+        if (failure.status == LIG_OK)
+            ligi_failure_take(&failure, status);
+    }
+    return ligi_failure_publish(&failure);
 }
 
 lig_status ligi_file_pack_read(void *opaque, uint64_t id, const void *secret,
                                const lig_range *ranges, size_t count, size_t *bad)
 {
-    reader self = {.volume = opaque, .id = id, .secret = secret, .ranges = ranges, .count = count};
+    ligi_file *volume = opaque;
+    reader self = {.volume = volume,
+                   .id = id,
+                   .secret = secret,
+                   .chunks = {.ranges = ranges,
+                              .count = count,
+                              .memory_align = volume->memory_align,
+                              .offset_align = volume->offset_align}};
 
     self.fd = self.direct_fd = -1;
     self.bad = SIZE_MAX;
     LIG_TRY(ligi_file_pack_open(self.volume, id, O_RDONLY, &self.fd));
-    lig_status status = read_ranges(&self);
+    lig_status status = finish_devices(&self, read_ranges(&self));
     /* Transfers into the caller's memory must have ended before this returns. */
     ligi_file_engine_return(self.volume, self.engine);
     if (self.direct_fd >= 0)
         close(self.direct_fd);
     close(self.fd);
     free(self.junk);
-    free(self.order);
+    free(self.chunks.order);
     if (status == LIG_E_CORRUPT && bad != NULL)
         *bad = self.bad == SIZE_MAX ? 0 : self.bad;
     return status;

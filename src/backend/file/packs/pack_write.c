@@ -6,8 +6,9 @@
 #include "backend/file/names.h"
 #include "backend/file/packs/pack_folder.h"
 #include "base/error.h"
-#include "tensor/memory.h"
+#include "tensor/staging.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -252,23 +253,46 @@ static lig_status put_zeros(writer *self, uint64_t until)
     return LIG_OK;
 }
 
-static lig_status put_blocks(writer *self, const lig_piece *piece)
+/* What is hashed is what is written, also when the caller's memory changes meanwhile. */
+static lig_status put_block(writer *self, const uint8_t *from, uint64_t bytes, uint64_t *hash)
 {
-    const uint8_t *from = piece->data;
     uint8_t *at;
 
-    for (uint64_t done = 0, i = 0; done < piece->bytes; i++) {
-        uint64_t left = piece->bytes - done;
-        uint64_t part = left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES;
-        LIG_TRY(make_room(self, part, &at));
-        LIG_TRY(ligi_memory_to_host(at, from + done, part, piece->memory, piece->device));
-        /* What is hashed is what is written, also when the caller's memory changes meanwhile. */
-        if (piece->hashes != NULL)
-            piece->hashes[i] = lig_hash_block(self->secret, at, part);
-        LIG_TRY(advance(self, part));
-        done += part;
+    LIG_TRY(make_room(self, bytes, &at));
+    memcpy(at, from, bytes);
+    if (hash != NULL)
+        *hash = lig_hash_block(self->secret, at, bytes);
+    return advance(self, bytes);
+}
+
+/* The bytes come in whole blocks, but for the last ones. */
+static lig_status put_drained(writer *self, ligi_drain *drain, uint64_t *hashes)
+{
+    const uint8_t *from;
+    uint64_t bytes, block = 0;
+
+    static_assert(LIGI_STAGING_BYTES % LIG_BLOCK_BYTES == 0, "a buffer holds whole blocks");
+    for (;;) {
+        LIG_TRY(ligi_drain_next(drain, LIGI_STAGING_BYTES, &from, &bytes));
+        if (bytes == 0)
+            return LIG_OK;
+        for (uint64_t done = 0; done < bytes; block++) {
+            uint64_t left = bytes - done;
+            uint64_t part = left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES;
+            LIG_TRY(put_block(self, from + done, part, hashes == NULL ? NULL : &hashes[block]));
+            done += part;
+        }
     }
-    return LIG_OK;
+}
+
+static lig_status put_blocks(writer *self, const lig_piece *piece)
+{
+    ligi_drain drain;
+
+    ligi_drain_begin(&drain, piece->data, piece->bytes, piece->memory, piece->device);
+    lig_status status = put_drained(self, &drain, piece->hashes);
+    ligi_drain_end(&drain);
+    return status;
 }
 
 /* Keeps the first failure, and names the place in it. */
