@@ -462,6 +462,21 @@ static PyObject *set_describe(PyObject *module, PyObject *callable)
     Py_RETURN_NONE;
 }
 
+static PyObject *follow(PyObject *module, PyObject *args)
+{
+    int device;
+    unsigned long long stream;
+    if (!PyArg_ParseTuple(args, "iK", &device, &stream))
+        return NULL;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_memory_follow(LIG_MEMORY_CUDA, device, (void *)(uintptr_t)stream);
+    Py_END_ALLOW_THREADS
+    if (status != LIG_OK)
+        return ligi_py_raise(ligi_py_state_of(module), status);
+    Py_RETURN_NONE;
+}
+
 static PyObject *dtype_names(PyObject *module, PyObject *unused)
 {
     (void)module;
@@ -488,6 +503,8 @@ static PyMethodDef functions[] = {
      "set_reader(type, reader): how tensors of exactly this type are read."},
     {"set_describe", set_describe, METH_O,
      "set_describe(callable(object, name, writable)): for tensors of all other types."},
+    {"follow", follow, METH_VARARGS,
+     "follow(device, stream): copies of CUDA memory wait for what is queued on the stream now."},
     {"dtype_names", dtype_names, METH_NOARGS, "dtype_names() -> {name: number}"},
     {"dtype_bytes", dtype_bytes, METH_O, "dtype_bytes(number) -> bytes of one element"},
     {NULL, NULL, 0, NULL},

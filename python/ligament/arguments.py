@@ -106,6 +106,7 @@ class SaveOptions(TypedDict, total=False):
     replace: bool
     snapshot: str | None
     snapshot_bytes: int
+    gpu_reserve: float
     progress: bool | None
 
 

@@ -6,12 +6,27 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from . import _core, tensors
-from .errors import ClosedError
+from .errors import ClosedError, InvalidError
 
 _ALIGNMENT = 4096
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """How an asynchronous save keeps the state at the call."""
+
+    how: str | None = None  # "copy": host memory is copied, also where that seems unneeded
+    room: int = 256 << 20  # bytes of host memory for copies; the rest is written before it returns
+    gpu_reserve: float = 0.1  # of each device's memory (from 1 on: bytes), not to be used
+
+    def check(self) -> None:
+        """Raises what is wrong with the arguments."""
+        if self.how not in (None, "copy"):
+            raise InvalidError(f"snapshot={self.how!r}: it is None or 'copy'")
 
 
 class Pending(Protocol):
@@ -89,24 +104,29 @@ class PendingSaves:
     def start(
         self,
         store: _core.Store,
-        save: tuple[str, _core.Batch, _core.Options],
-        values: list[Any],
-        snapshot: tuple[bool, int],
-    ) -> tuple[_core.Ticket, _core.Memory | None]:
-        """Starts a save of the tensors as they are now, in this thread's turn. `snapshot`: whether
-        all are copied, and through how many bytes of memory. Returns the arena to `add`."""
+        name: str,
+        given: tuple[list[str], list[Any]],
+        options: _core.Options,
+        snapshot: Snapshot,
+    ) -> tuple[_core.Ticket, _core.Batch, _core.Memory | None]:
+        """Starts a save of tensors (names and values) as they are now, in this thread's turn.
+        Returns the arena to `add`."""
         if self._closed:
             raise ClosedError("the store is closed")
-        copy, limit = snapshot
-        batch = save[1]
-        flags = b"\1" * len(batch) if copy else tensors.hold(batch, values)
+        names, values = given
+        taken, on_device = tensors.snapshot(values, snapshot.gpu_reserve)
+        batch = _core.Batch(names, taken)
+        copy = snapshot.how == "copy"
+        flags = bytearray(b"\1" * len(batch) if copy else tensors.hold(batch, values))
+        for i, late in on_device.items():
+            flags[i] = late
         if not any(flags):
-            return store.save_start(*save), None
-        sizes = zip(batch.sizes(), flags, strict=True)
-        need = sum((size + 63) // 64 * 64 for size, flag in sizes if flag)
-        arena = self._take(max(min(need, limit), 1), limit)
+            return store.save_start(name, batch, options), batch, None
+        sizes = (size for i, size in enumerate(batch.sizes()) if flags[i] and i not in on_device)
+        need = sum((size + 63) // 64 * 64 for size in sizes)
+        arena = self._take(max(min(need, snapshot.room), 1), snapshot.room)
         try:
-            return store.save_copy(*save, flags, arena), arena
+            return store.save_copy(name, batch, options, bytes(flags), arena), batch, arena
         except BaseException:
             self._spare = arena
             raise

@@ -242,7 +242,7 @@ class Loader:
         else:
             names = [target.names[i] for i in places]
             values = [target.values[i] for i in places]
-        values = tensors.lend(values)
+        values = tensors.lend(values, True)
         batch = _core.Batch(names, values, True)
         addresses = [address for address in batch.addresses() if address]
         if len(set(addresses)) != len(addresses):
@@ -289,7 +289,8 @@ class Loader:
             elif read.code != have[n][0]:
                 read.item = _Later(tensors.copier(value))
             elif taker is not None:
-                read.item = _Later(taker.take)
+                place = tensors.place(taker)
+                read.item = _Later(taker.take) if place is None else place
             else:
                 read.item = value
         return reads
@@ -360,7 +361,7 @@ class Loader:
                 twins[name] = twin
                 continue
             read = self._part(name) if name not in self.layouts else self._local(name)
-            read.item = adapters(name).empty(read.code, read.shape)
+            read.item = adapters(name).empty(read.code, read.shape, device)
             reads.append(read)
         self._run(reads)
         made = {read.name: adapters(read.name).result(read.item, device) for read in reads}
@@ -462,7 +463,7 @@ class Loader:
         later = {
             i: Fresh(r.code, r.shape) for i, r in enumerate(reads) if isinstance(r.item, _Later)
         }
-        items = [later.get(i, read.item) for i, read in enumerate(reads)]
+        items = tensors.lend([later.get(i, read.item) for i, read in enumerate(reads)], True)
         names = tuple(read.name for read in reads)
         batch = _core.Batch(names, items, True)
         sliced = any(read.slices is not None for read in reads)

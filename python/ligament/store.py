@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from . import _core, arguments, notebook, place, tensors
 from .arguments import FindOptions, LoadOptions, SaveOptions
-from .async_saves import PendingSaves
+from .async_saves import PendingSaves, Snapshot
 from .description import Model, Report, TensorInfo
 from .errors import Error, InvalidError, NotFoundError
 from .export import SHARD_BYTES, export, renamed
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .checkpoint.metric_history import Point
 
 _REPLACE = 1
-_SNAPSHOT_BYTES = 256 << 20
+_SNAPSHOT = Snapshot()
 
 
 class Store:
@@ -110,7 +110,8 @@ class Store:
         replace: bool = False,
         wait: bool = True,
         snapshot: str | None = None,
-        snapshot_bytes: int = _SNAPSHOT_BYTES,
+        snapshot_bytes: int = Snapshot.room,
+        gpu_reserve: float = Snapshot.gpu_reserve,
         progress: bool | None = None,
     ) -> Model | Ticket[Model]:
         """Saves a model or tree; on return it is durable. Tensors that equal the parent's, the
@@ -119,7 +120,9 @@ class Store:
 
         `wait=False` returns a Ticket once the asynchronous save before, of any thread, has ended.
         What is saved is the state at the call; writes to a bare address are not detected:
-        `snapshot="copy"` copies all of it, through at most `snapshot_bytes` of memory."""
+        `snapshot="copy"` copies all of it, through at most `snapshot_bytes` of memory. Tensors on a
+        GPU are copied there first, but `gpu_reserve` of its memory (below 1: a part of it, else
+        bytes) stays free: what does not fit is written before the call returns."""
         saved: Model | Ticket[Model] = self._save(
             name,
             tensors.collect(model),
@@ -129,8 +132,7 @@ class Store:
             meta=meta,
             replace=replace,
             wait=wait,
-            snapshot=snapshot,
-            snapshot_bytes=snapshot_bytes,
+            snapshot=Snapshot(snapshot, snapshot_bytes, gpu_reserve),
             progress=progress,
             related=(graphs_for(model, graph, args, kwargs), match._core if match else None),
         )
@@ -147,14 +149,12 @@ class Store:
         meta: Any = None,
         replace: bool = False,
         wait: bool = True,
-        snapshot: str | None = None,
-        snapshot_bytes: int = _SNAPSHOT_BYTES,
+        snapshot: Snapshot = _SNAPSHOT,
         progress: bool | None = None,
         after: Callable[[], None] = lambda: None,
         related: tuple[tuple[_core.Graph, ...], _core.Match | None] = ((), None),
     ) -> Any:
-        if snapshot not in (None, "copy"):
-            raise InvalidError(f"snapshot={snapshot!r}: it is None or 'copy'")
+        snapshot.check()
         arguments.name(name)
         given = (arguments.metrics(metrics) or None, arguments.tags(tags) or None)
         options = (
@@ -167,10 +167,9 @@ class Store:
             None,
         )
         if not wait:
-            how = (snapshot == "copy", snapshot_bytes, after)
             with self._saves.turn():
                 self._saves.settle()
-                return self._save_later(name, found, options, how)
+                return self._save_later(name, found, options, snapshot, after)
         self._saves.settle()
         batch = _core.Batch(found.names, tensors.lend(found.values))
         save = self._save_shown if wanted(progress) else self._core.save
@@ -197,11 +196,9 @@ class Store:
         name: str,
         found: tensors.Collected,
         options: _core.Options,
-        how: tuple[bool, int, Callable[[], None]],
+        snapshot: Snapshot,
+        after: Callable[[], None],
     ) -> Ticket[Model]:
-        copy, room, after = how
-        batch = _core.Batch(found.names, found.values)
-
         def ended() -> None:
             inner.model()  # which lets go of what was saved: it may be replaced by now
             after()
@@ -210,9 +207,8 @@ class Store:
             watcher.join()
             return Model(self, inner.model())
 
-        inner, arena = self._saves.start(
-            self._core, (name, batch, options), found.values, (copy, room)
-        )
+        given = (found.names, found.values)
+        inner, batch, arena = self._saves.start(self._core, name, given, options, snapshot)
         watcher = release_when_done(inner, batch, ended)
         ticket = Ticket(inner, finish, watcher)
         self._saves.add(ticket, arena)

@@ -86,7 +86,7 @@ static lig_status offer_all(const snapshot *work, lig_save *save)
             LIG_TRY(lig_save_offer(save, tensor->data, tensor->strides));
             continue;
         }
-        if (tensor->bytes <= work->arena_bytes - used) {
+        if (tensor->memory == LIG_MEMORY_HOST && tensor->bytes <= work->arena_bytes - used) {
             lig_tensor_pack(tensor, work->arena + used);
             LIG_TRY(lig_save_offer(save, work->arena + used, NULL));
             uint64_t step = (tensor->bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import _core, tensors
+from ..async_saves import Snapshot
 from ..errors import BusyError, InvalidError, NotFoundError
 from ..graph import graphs_of_parts
 from ..load import Loader
@@ -107,7 +108,8 @@ class Checkpointer:
         metrics: Mapping[str, float] | None = None,
         wait: bool = True,
         snapshot: str | None = None,
-        snapshot_bytes: int = 256 << 20,
+        snapshot_bytes: int = Snapshot.room,
+        gpu_reserve: float = Snapshot.gpu_reserve,
         progress: bool | None = None,
         **parts: Any,
     ) -> Model | Ticket[Model] | Saving:
@@ -120,6 +122,7 @@ class Checkpointer:
         models, and small tensors that are no parameters. Pipeline stages, or lists of them, are
         saved as one model under the original's names, with the states of their optimizers by
         parameter name: every rank passes its own."""
+        kept = Snapshot(snapshot, snapshot_bytes, gpu_reserve)
         collective = self._job()
         rank = collective.ranks.rank if collective else 0
         graphs = graphs_of_parts(parts) if rank == 0 else ()
@@ -133,7 +136,7 @@ class Checkpointer:
                 lambda: state or self._state(step, rng, extra, parts, rank),
                 metrics=metrics,
                 wait=wait,
-                snapshot=(snapshot, snapshot_bytes),
+                snapshot=kept,
                 after=lambda: self._prune(step),
                 graphs=graphs,
             )
@@ -145,8 +148,7 @@ class Checkpointer:
             meta=state.meta,
             replace=True,
             wait=wait,
-            snapshot=snapshot,
-            snapshot_bytes=snapshot_bytes,
+            snapshot=kept,
             progress=progress,
             after=lambda: self._prune(step),
             related=(graphs, None),

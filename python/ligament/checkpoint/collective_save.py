@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _core, tensors
-from ..errors import Error, InvalidError, MismatchError, TimeoutError
+from ..async_saves import Snapshot
+from ..errors import Error, MismatchError, TimeoutError
 from ..store import Model, Store
 from ..ticket import release_all
 from .merge import merged
@@ -129,14 +130,14 @@ class _Held:
         """The parts of which other ranks have other pieces."""
         return {key: node for key, node in self.node.items() if key in self.pieces}
 
-    def batch(self, written: Written) -> tuple[_core.Batch, _core.Part, list[Any]]:
-        """What this rank writes."""
+    def written(self, written: Written) -> tuple[list[str], list[Any], _core.Part]:
+        """What this rank writes: names, values and where they belong."""
         numbers = [number for number, _ in written.tensors]
         boxes = [(*self.starts[number], place) for number, place in written.tensors]
         boxes += [(None, None, written.count + i) for i in range(len(self.own_names))]
         names = [self.names[number] for number in numbers] + self.own_names
         values = [self.values[number] for number in numbers] + self.own_values
-        return _core.Batch(names, values), _core.Part(boxes), values
+        return names, values, _core.Part(boxes)
 
 
 def own_parts(tree: dict[str, Any], parts: list[str]) -> dict[str, Any]:
@@ -207,7 +208,7 @@ class CollectiveSave:
         *,
         metrics: Mapping[str, float] | None,
         wait: bool,
-        snapshot: tuple[str | None, int],
+        snapshot: Snapshot,
         after: Callable[[], None],
         graphs: tuple[_core.Graph, ...] = (),
     ) -> Model | Saving:
@@ -394,19 +395,18 @@ class _Save:
         self.joined: _core.Model | None = None  # at rank 0
 
     def start(
-        self, written: Written, wait: bool, snapshot: tuple[str | None, int]
+        self, written: Written, wait: bool, snapshot: Snapshot
     ) -> tuple[_core.Ticket, _core.Batch]:
         """Begins to write this rank's part; what is written is the state at this moment."""
-        how, room = snapshot
-        if how not in (None, "copy"):
-            raise InvalidError(f"snapshot={how!r}: it is None or 'copy'")
-        batch, self.part, values = self.held.batch(written)
+        snapshot.check()
+        names, values, self.part = self.held.written(written)
         options = (_REPLACE, None, None, None, None, None, (), None, self.part)
         if wait:
+            batch = _core.Batch(names, tensors.lend(values))
             return self.core.save_start(self.name, batch, options), batch
-        save = (self.name, batch, options)
         saves = self.owner.store._saves
-        inner, self.arena = saves.start(self.core, save, values, (how == "copy", room))
+        started = saves.start(self.core, self.name, (names, values), options, snapshot)
+        inner, batch, self.arena = started
         return inner, batch
 
     def finish(self, inner: _core.Ticket, batch: _core.Batch) -> Model:

@@ -172,7 +172,7 @@ class StorageWriter(_Place, storage.StorageWriter):
         part = b""
         if names:
             self._part = _core.Part(boxes)
-            batch = _core.Batch(names, values)
+            batch = _core.Batch(names, tensors.lend(values))
             options = (_REPLACE if self.replace else 0, None, None, None, None, None, (), None)
             with self._refusing():
                 self.store._core.save(self.model, batch, (*options, self._part))
@@ -314,7 +314,7 @@ class StorageReader(_Place, storage.StorageReader):
             target = None if _is_bytes(item) else planner.resolve_tensor(item).detach()
             targets.append(target)
             places.append(_memory(target, code, shape if target is None else tuple(item.lengths)))
-        batch = _core.Batch([str(i) for i in range(len(items))], places, True)
+        batch = _core.Batch([str(i) for i in range(len(items))], tensors.lend(places, True), True)
         ref.read(
             batch,
             tuple(item.storage_index.fqn for item in items),
@@ -368,7 +368,7 @@ def _memory(target: Any, code: int, shape: tuple[int, ...]) -> Any:
     if (
         target is not None
         and type(target) is torch.Tensor
-        and target.device.type == "cpu"
+        and (target.device.type == "cpu" or tensors.lendable(target))
         and tuple(target.shape) == shape
         and tensors.code_of(str(target.dtype).removeprefix("torch.")) == code
         and not (target.is_conj() or target.is_neg())

@@ -22,7 +22,9 @@ def save_weights(
     torch's optimizers are given as `optimizer`."""
     check_strings(backend, config)
     found = tensors.weights(model, optimizer, include_optimizer, build=False)
-    plugins.instance(backend, config).save(name, _core.Batch(found.names, found.values))
+    plugins.instance(backend, config).save(
+        name, _core.Batch(found.names, tensors.lend(found.values))
+    )
 
 
 def load_weights(

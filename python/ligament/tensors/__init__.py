@@ -25,6 +25,7 @@ from . import (
     of_keras2,
     of_tensorflow,
     of_torch,
+    torch_gpu,
     torch_graph,
     torch_parts,
 )
@@ -135,22 +136,39 @@ def _describe(value: Any, name: str, writable: bool) -> Any:
 _core.set_describe(_describe)
 
 
-def lend(values: list[Any]) -> list[Any]:
-    """The same tensors, those in device memory that the core can reach described as such: for the
-    calls of the core that read or fill them there."""
+def _on_gpu(values: list[Any]) -> list[int]:
+    """Which of them lie in device memory that the core can reach."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
-        return values
-    places = [i for i, value in enumerate(values) if getattr(value, "is_cuda", False)]
+        return []
+    return [i for i, value in enumerate(values) if getattr(value, "is_cuda", False)]
+
+
+def lend(values: list[Any], writable: bool = False) -> list[Any]:
+    """The same tensors, those in device memory that the core can reach described as such: for the
+    calls of the core that read them there, or (`writable`) fill them."""
+    places = _on_gpu(values)
     if not places:
         return values
     lent = list(values)
-    of_torch.lend(lent, places)
+    (torch_gpu.lend if writable else torch_gpu.read)(lent, places)
     return lent
 
 
 def lendable(value: Any) -> bool:
-    return getattr(value, "is_cuda", False) and of_torch.lendable(value)
+    """Whether the core can fill it in device memory."""
+    return bool(_on_gpu([value])) and torch_gpu.lendable(value)
+
+
+def snapshot(values: list[Any], reserve: float) -> tuple[list[Any], dict[int, bool]]:
+    """Tensors in device memory as they are now, described for the core: copies where the device has
+    room apart from the reserve. Of each of them whether it has to be read before the caller goes
+    on, because it is the caller's own memory."""
+    places = _on_gpu(values)
+    if not places:
+        return values, {}
+    taken = list(values)
+    return taken, torch_gpu.snapshot(taken, places, reserve)
 
 
 def hold(batch: _core.Batch, values: list[Any]) -> bytes:
@@ -184,6 +202,9 @@ def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, 
 def place(taker: Any) -> Any:
     """The memory of a taker's tensor, as a Batch takes it, where it can be filled after all; None
     where the tensor has to take over other memory."""
+    value = getattr(taker, "value", None)
+    if lendable(value):
+        return lend([value], True)[0]
     find = getattr(taker, "place", None)
     return None if find is None else find()
 

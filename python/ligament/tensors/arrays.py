@@ -132,7 +132,7 @@ def cast(value: Any, fresh: Fresh) -> None:
     np.copyto(value, fresh.array(), casting="unsafe")
 
 
-def empty(code: int, shape: tuple[int, ...]) -> Any:
+def empty(code: int, shape: tuple[int, ...], _device: Any = None) -> Any:
     """Memory for a result, which the core fills and `result` then makes a tensor of."""
     bytes_ = BYTES[code]
     for size in shape:

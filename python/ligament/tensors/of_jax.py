@@ -55,7 +55,7 @@ def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, 
     )
 
 
-def empty(code: int, shape: tuple[int, ...]) -> Fresh:
+def empty(code: int, shape: tuple[int, ...], _device: Any = None) -> Fresh:
     """Memory for a result."""
     return Fresh(code, shape)
 

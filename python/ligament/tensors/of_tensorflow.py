@@ -145,7 +145,7 @@ def cast(value: Any, fresh: Fresh) -> None:
     value.assign(tf.cast(result(fresh, None), value.dtype))
 
 
-def empty(code: int, shape: tuple[int, ...]) -> Fresh:
+def empty(code: int, shape: tuple[int, ...], _device: Any = None) -> Fresh:
     """Memory for a result."""
     return Fresh(code, shape)
 

@@ -64,6 +64,11 @@ def code_of(dtype: Any) -> int:
     return code
 
 
+def codes() -> dict[Any, int]:
+    """The number of each dtype that torch has."""
+    return _dtypes()
+
+
 def takes(kind: type) -> bool:
     """Whether tensors of this type are ours to read."""
     return issubclass(kind, sys.modules["torch"].Tensor)
@@ -180,36 +185,6 @@ def _refuse(value: Any, name: str) -> None:
         raise UnsupportedError(f"'{name}' has dtype {value.dtype}, which cannot be stored")
 
 
-def lendable(value: Any) -> bool:
-    """Whether the core can reach it where it lies, in the memory of a GPU."""
-    return bool(
-        value.is_cuda
-        and type(value) in registered()
-        and value.layout is sys.modules["torch"].strided
-        and value.dtype in _dtypes()
-        and value.is_contiguous()
-        and value.numel() > 0
-        and not value.is_neg()
-        and not value.is_conj()
-    )
-
-
-def lend(values: list[Any], places: list[int]) -> None:
-    """Puts descriptions of GPU tensors into the list. What was queued for them is waited for, as
-    .cpu() does."""
-    torch = sys.modules["torch"]
-    devices = set()
-    for i in places:
-        value = values[i]
-        if not lendable(value):
-            continue
-        devices.add(value.device)
-        code, shape = _dtypes()[value.dtype], tuple(value.shape)
-        values[i] = (value, value.data_ptr(), code, shape, None, value.device.index)
-    for device in devices:
-        torch.cuda.current_stream(device).synchronize()
-
-
 _COPIED_BYTES = 2048  # below this a copy costs less than a clone
 
 
@@ -280,9 +255,12 @@ def _from_fresh(fresh: Fresh) -> Any:
     )
 
 
-def empty(code: int, shape: tuple[int, ...]) -> Any:
-    """Memory for a result."""
-    return sys.modules["torch"].empty(shape, dtype=dtype_of(code))
+def empty(code: int, shape: tuple[int, ...], device: Any = None) -> Any:
+    """Memory for a result: on a GPU if it is to be there, because the core fills it there."""
+    torch = sys.modules["torch"]
+    if device is None or torch.device(device).type != "cuda":
+        device = "cpu"
+    return torch.empty(shape, dtype=dtype_of(code), device=device)
 
 
 def result(memory: Any, device: Any) -> Any:

@@ -1,0 +1,200 @@
+"""torch tensors in the memory of CUDA devices: read and filled there by the core, and snapshots of
+them in spare device memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from .. import _core
+from ..errors import InvalidError
+from . import of_torch
+
+_ALIGNMENT = 512  # as torch's allocator: copies are as fast as between tensors
+
+
+def lendable(value: Any) -> bool:
+    """Whether the core can fill it where it lies."""
+    return bool(
+        value.is_cuda
+        and type(value) in of_torch.registered()
+        and value.layout is sys.modules["torch"].strided
+        and value.dtype in of_torch.codes()
+        and value.is_contiguous()
+        and value.numel() > 0
+        and not value.is_neg()
+        and not value.is_conj()
+    )
+
+
+def _item(value: Any, holder: Any = None, address: int | None = None) -> tuple[Any, ...]:
+    """The tensor as a Batch takes it, at another address if one is given."""
+    return (
+        value if holder is None else holder,
+        value.data_ptr() if address is None else address,
+        of_torch.codes()[value.dtype],
+        tuple(value.shape),
+        None,
+        value.device.index,
+    )
+
+
+def _follow(devices: Iterable[Any]) -> None:
+    """The core's copies come after what is queued on torch's current streams now."""
+    current = sys.modules["torch"].cuda.current_stream
+    for device in set(devices):
+        _core.follow(device.index, current(device).cuda_stream)
+
+
+def lend(values: list[Any], places: list[int]) -> None:
+    """Puts descriptions of the tensors that can be filled into the list."""
+    mine = [i for i in places if lendable(values[i])]
+    devices = {values[i].device for i in mine}
+    for i in mine:
+        values[i] = _item(values[i])
+    _follow(devices)
+
+
+def _flat(value: Any) -> Any:
+    """A tensor that the core can read: the value, or a copy of it on the same device. None: it is
+    of a kind that is refused, or has no values."""
+    torch = sys.modules["torch"]
+    if lendable(value):
+        return value
+    plain = value.layout is torch.strided and not value.is_nested and not value.is_quantized
+    if not plain or value.dtype not in of_torch.codes() or value.numel() == 0:
+        return None
+    if torch.utils._python_dispatch.is_traceable_wrapper_subclass(value):
+        return None
+    flat = value.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg().contiguous()
+    return flat if lendable(flat) else None
+
+
+def read(values: list[Any], places: list[int]) -> None:
+    """The same for tensors that are only read: others than contiguous ones are packed on their
+    device."""
+    flat = {i: _flat(values[i]) for i in places}
+    lent = {i: value for i, value in flat.items() if value is not None}
+    for i, value in lent.items():
+        values[i] = _item(value)
+    _follow(value.device for value in lent.values())
+
+
+# --- snapshots ----------------------------------------------------------------------------------
+
+
+class _Arena:
+    """Device memory for a snapshot; free when nobody holds it any more."""
+
+    def __init__(self, bytes_: int, device: Any, apart: bool) -> None:
+        torch = sys.modules["torch"]
+        self._pool = torch.cuda.MemPool() if apart else None
+        if self._pool is None:
+            self.memory = torch.empty(bytes_, dtype=torch.uint8, device=device)
+            return
+        with torch.cuda.use_mem_pool(self._pool, device):
+            self.memory = torch.empty(bytes_, dtype=torch.uint8, device=device)
+
+    def __del__(self) -> None:
+        self.memory = None  # before its pool
+
+
+def _spare(device: Any, reserve: float) -> tuple[int, int]:
+    """Bytes of the device that a snapshot may take, and the bytes that torch keeps for later."""
+    cuda = sys.modules["torch"].cuda
+    free, total = cuda.mem_get_info(device)
+    kept = cuda.memory_reserved(device) - cuda.memory_allocated(device)
+    wanted = reserve * total if reserve < 1 else reserve
+    return max(0, int(free - wanted)), kept
+
+
+def _allocate(bytes_: int, device: Any, spare: int, kept: int) -> _Arena | None:
+    """Memory that training can do without: it takes no more than `spare` from the device. A part
+    of a large block that torch keeps would cost the next step the whole block, so where the device
+    could not replace it the snapshot gets blocks of its own."""
+    torch = sys.modules["torch"]
+    apart = kept > spare and hasattr(torch.cuda, "MemPool")
+    try:
+        return _Arena(bytes_, device, apart)
+    except torch.cuda.OutOfMemoryError:
+        return None
+
+
+_Memory = tuple[int, int]  # address and bytes
+
+
+def _choose(memories: dict[int, _Memory], room: int) -> tuple[dict[_Memory, int], int]:
+    """Where the memory of tensors goes in an arena, tied ones once, and the size of the arena: at
+    most `room` bytes. The last tensors: what is not in it is written first, and the call returns
+    when it is."""
+    offsets: dict[_Memory, int] = {}
+    used = 0
+    for i in sorted(memories, reverse=True):
+        memory = memories[i]
+        size = -(-memory[1] // _ALIGNMENT) * _ALIGNMENT
+        if memory in offsets:
+            continue
+        if used + size > room:
+            break
+        offsets[memory] = used
+        used += size
+    return offsets, used
+
+
+def _copy(pairs: list[tuple[Any, Any]]) -> None:
+    """Copies bytes of tensors, in few kernels where torch can."""
+    torch = sys.modules["torch"]
+    into = [a for a, _ in pairs]
+    source = [b.detach().reshape(-1).view(torch.uint8) for _, b in pairs]
+    many = getattr(torch, "_foreach_copy_", None)
+    if many is not None:
+        many(into, source)
+        return
+    for a, b in zip(into, source, strict=True):
+        a.copy_(b)
+
+
+def _snapshot_device(values: list[Any], mine: list[int], device: Any, reserve: float) -> set[int]:
+    """Replaces what fits by copies, queued on torch's current stream; returns the others."""
+    memories = {i: (values[i].data_ptr(), values[i].nbytes) for i in mine}
+    spare, kept = _spare(device, reserve)
+    offsets, size = _choose(memories, spare)
+    arena = _allocate(size, device, spare, kept) if offsets else None
+    if arena is None:
+        return set(mine)
+    first = {memory: values[i] for i, memory in memories.items() if memory in offsets}
+    _copy([(arena.memory[at : at + m[1]], first[m]) for m, at in offsets.items()])
+    start = arena.memory.data_ptr()
+    taken = {i for i in mine if memories[i] in offsets}
+    for i in taken:
+        values[i] = _item(values[i], arena, start + offsets[memories[i]])
+    return set(mine) - taken
+
+
+def snapshot(values: list[Any], places: list[int], reserve: float) -> dict[int, bool]:
+    """Replaces the tensors by what the core can read. True: it is the memory of the tensor itself,
+    which has to be read before the caller goes on. `reserve` bytes of each device (below 1: this
+    part of it) stay free."""
+    if not 0 <= reserve:
+        raise InvalidError(f"gpu_reserve={reserve}: a part of the device's memory, or bytes")
+    torch = sys.modules["torch"]
+    late: dict[int, bool] = {}
+    by_device: dict[Any, list[int]] = {}
+    with torch.no_grad():
+        for i in places:
+            value = values[i]
+            flat = _flat(value)
+            if flat is None:
+                continue
+            values[i], late[i] = flat, False
+            if flat.untyped_storage().data_ptr() == value.untyped_storage().data_ptr():
+                by_device.setdefault(value.device, []).append(i)
+        devices = {values[i].device for i in late}
+        for device, mine in by_device.items():
+            late.update(dict.fromkeys(_snapshot_device(values, mine, device, reserve), True))
+    for i in late:
+        if not isinstance(values[i], tuple):
+            values[i] = _item(values[i])
+    _follow(devices)
+    return late
