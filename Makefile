@@ -5,6 +5,7 @@
 #   make asan     the C tests under ASan and UBSan          make tsan   under TSan
 #   make fuzz     a short campaign (FUZZ_SECONDS a target)  make soak   the long campaigns
 #   make bench    the benchmarks                            make wheel  dist/*.whl
+#   make test-gpu the tests that need a GPU, and bench/gpu.py --quick
 #   make format   lay out C and Python as the house does    make types  mypy --strict on the package
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
@@ -28,7 +29,7 @@ configure = mkdir -p $(1) && cmake -S . -B $(1) $(if $(wildcard $(1)/CMakeCache.
 compile = flock $(1)/lock cmake --build $(1) -j $(JOBS) $(if $(VERBOSE),-v) \
 	$(if $(wildcard $(1)/build.ninja),-- -k 0)
 
-.PHONY: all build setup demo test tidy format types ctest pytest asan tsan fuzz soak bench wheel install clean
+.PHONY: all build setup demo test test-gpu tidy format types ctest pytest asan tsan fuzz soak bench wheel install clean
 all: build
 
 setup:
@@ -62,6 +63,13 @@ test: build
 	@$(PYTHON) tools/tidy.py
 	@$(CTEST)
 	@$(PYTEST)
+
+# Where there is no .venv, the tree has been built elsewhere and the machine's Python is used.
+GPU_PYTHON = $(or $(wildcard $(PYTHON)),python3)
+test-gpu: $(if $(wildcard $(PYTHON)),build)
+	@$(GPU_PYTHON) -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() else "there is no GPU here")'
+	@PYTHONPATH=python:$$PYTHONPATH $(GPU_PYTHON) -m pytest tests/python/frameworks/test_gpu.py
+	@PYTHONPATH=python:$$PYTHONPATH $(GPU_PYTHON) bench/gpu.py --quick
 
 # The sanitizers guess where libraries that are loaded later keep what is a thread's own, and a wrong
 # guess, once in some hundred runs, ends a sound test by a signal.
