@@ -54,6 +54,7 @@ endfunction()
 if(test_sources)
   add_library(fake_cuda SHARED tests/cuda/fake_cuda.c)
   target_compile_definitions(fake_cuda PRIVATE _GNU_SOURCE)
+  target_include_directories(fake_cuda SYSTEM PRIVATE "${XXHASH_INCLUDE}")
   target_compile_options(fake_cuda PRIVATE -Wno-missing-prototypes)
   target_link_libraries(fake_cuda PRIVATE ligament_flags Threads::Threads)
   set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda VERSION 1 SOVERSION 1 C_VISIBILITY_PRESET hidden

@@ -115,6 +115,7 @@ WRITABLE = {
     "src/tensor/cuda/cuda_driver.c": r"library",
     "src/tensor/cuda/cuda_device.c": r"devices",
     "src/tensor/cuda/cuda_ring.c": r"ring",
+    "src/tensor/cuda/cuda_hash.c": r"hashers",
     "src/compat/evostore/evostore.c": r"lock|fork_once|state",
     "src/compat/evostore/evo_backend.c": r"lig_plugin_(entry|table)",
 }

@@ -10,6 +10,19 @@ lig_status ligi_memory_usable(uint16_t memory, int32_t device);
 /* The same, and LIG_E_INVALID unless device memory of `bytes` bytes begins at `data`. */
 lig_status ligi_memory_check(const void *data, uint64_t bytes, uint16_t memory, int32_t device);
 
+/* A block whose hash is wanted, in memory of one kind and device. */
+typedef struct ligi_memory_block {
+    const void *data;
+    uint64_t bytes;
+    uint64_t *hash; /* filled with ligi_hash64 of it */
+} ligi_memory_block;
+
+/* The smallest block that can be hashed where it lies; UINT64_MAX: none can. */
+uint64_t ligi_memory_hash_least(uint16_t memory, int32_t device);
+/* Hashes blocks of at least that size. */
+lig_status ligi_memory_hash(const void *secret, const ligi_memory_block *blocks, size_t count,
+                            uint16_t memory, int32_t device);
+
 /* Whole copies, ended when they return; large ones of device memory by several threads. */
 lig_status ligi_memory_to_host(void *host, const void *data, size_t bytes, uint16_t memory,
                                int32_t device);

@@ -8,6 +8,8 @@
 #include "tensor/memory.h"
 #include "tensor/tensor.h"
 
+#include <ligament/backend.h>
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,6 +172,9 @@ static void one_free_slot_is_enough(void **state)
     in_child(drain_with_few_slots);
 }
 
+static const char *failing; /* the call that the next child has fail */
+static unsigned failing_at;
+
 /* --- order --- */
 
 static void follow_streams(void)
@@ -215,10 +220,71 @@ static void a_captured_stream_is_refused(void **state)
     in_child(follow_captured);
 }
 
-/* --- failures --- */
+/* --- hashes --- */
 
-static const char *failing;
-static unsigned failing_at;
+static void hash_blocks(void)
+{
+    enum { COUNT = 70000 }; /* more than one launch */
+    const size_t bytes = 8 * MIB;
+    uint8_t secret[LIG_SECRET_BYTES], *data = fake_cuda_alloc(bytes, 1), *host = noise(bytes, 8);
+    memcpy(secret, host, sizeof secret);
+    memcpy(data, host, bytes);
+    ligi_memory_block *blocks = calloc(COUNT, sizeof *blocks);
+    uint64_t *hashes = calloc(COUNT, sizeof *hashes);
+    CHECK(ligi_memory_hash_least(LIG_MEMORY_CUDA, 1) == 241);
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t size = i < 5 ? MIB - i : 241 + i % 1500;
+        blocks[i] = (ligi_memory_block){data + i % 97 * 1000, size, &hashes[i]};
+    }
+    CHECK_OK(ligi_memory_hash(secret, blocks, COUNT, LIG_MEMORY_CUDA, 1));
+    for (size_t i = 0; i < COUNT; i++)
+        CHECK(hashes[i] == lig_hash_block(secret, host + i % 97 * 1000, blocks[i].bytes));
+    CHECK_OK(ligi_memory_hash(secret, blocks, 3, LIG_MEMORY_HOST, 0));
+    every_slot_is_free();
+}
+
+static void hash_refused(void)
+{
+    fake_cuda_fail(failing, 1, 222);
+    CHECK(ligi_memory_hash_least(LIG_MEMORY_CUDA, 0) == UINT64_MAX);
+    CHECK(ligi_memory_hash_least(LIG_MEMORY_CUDA, 0) == UINT64_MAX);
+    CHECK(fake_cuda_live("modules") == 0);
+    round_trip(MIB, 0);
+}
+
+static void hash_failed(void)
+{
+    uint8_t secret[LIG_SECRET_BYTES] = {0}, *data = fake_cuda_alloc(MIB, 0);
+    uint64_t hash = 0;
+    ligi_memory_block block = {data, MIB, &hash};
+    CHECK(ligi_memory_hash_least(LIG_MEMORY_CUDA, 0) == 241);
+    fake_cuda_fail(failing, 1, 719);
+    CHECK(ligi_memory_hash(secret, &block, 1, LIG_MEMORY_CUDA, 0) == LIG_E_IO);
+    CHECK(strstr(lig_error_text(), "cannot hash memory of CUDA device 0: fake error 719"));
+    fake_cuda_fail(failing, 0, 0);
+    CHECK_OK(ligi_memory_hash(secret, &block, 1, LIG_MEMORY_CUDA, 0));
+    CHECK(hash == lig_hash_block(secret, data, MIB));
+    every_slot_is_free();
+}
+
+static void blocks_are_hashed_on_the_device(void **state)
+{
+    (void)state;
+    static const char *const loads[] = {"cuModuleLoadDataEx", "cuModuleGetFunction", "cuMemAlloc"};
+    static const char *const runs[] = {"cuMemcpyHtoDAsync", "cuLaunchKernel", "cuMemcpyDtoHAsync",
+                                       "cuEventRecord", "cuEventSynchronize"};
+    in_child(hash_blocks);
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+        failing = loads[i];
+        in_child(hash_refused);
+    }
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        failing = runs[i];
+        in_child(hash_failed);
+    }
+}
+
+/* --- failures --- */
 
 static lig_status use_all(void)
 {
@@ -277,7 +343,7 @@ static void each_call_may_fail(void **state)
                                         "cuMemcpyHtoDAsync",
                                         "cuMemcpyDtoHAsync"};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-        for (failing_at = 1; failing_at <= 7; failing_at++) {
+        for (failing_at = 1; failing_at <= 5; failing_at++) {
             failing = calls[i];
             in_child(fail_once);
         }
@@ -387,6 +453,7 @@ int main(void)
         cmocka_unit_test(one_free_slot_is_enough),
         cmocka_unit_test(copies_follow_a_stream),
         cmocka_unit_test(a_captured_stream_is_refused),
+        cmocka_unit_test(blocks_are_hashed_on_the_device),
         cmocka_unit_test(each_call_may_fail),
         cmocka_unit_test(memory_and_devices_may_be_gone),
         cmocka_unit_test(an_old_driver_is_named),

@@ -24,7 +24,7 @@ void fake_cuda_hide(const char *name);
 unsigned fake_cuda_calls(const char *name);
 /* "" or the first breach. */
 const char *fake_cuda_breach(void);
-/* How many "contexts" (retained), "streams", "events" and "pinned" ranges there are. */
+/* How many "contexts" (retained), "streams", "events", "modules" and "pinned" ranges there are. */
 int fake_cuda_live(const char *kind);
 
 /* A stream as a framework has it, and work on it: `bytes` bytes become `value`. NULL, 1 and 2 are

@@ -6,6 +6,7 @@
 #include "store/format/block_hashes.h"
 #include "store/save/dedup_sources.h"
 #include "store/save/save_source.h"
+#include "tensor/memory.h"
 
 #include <stdlib.h>
 
@@ -22,6 +23,9 @@ typedef struct dedup {
     size_t job_count, job_capacity;
     ligi_hash_ask *asks; /* in place of jobs, when the source knows the hashes */
     size_t ask_count, ask_capacity;
+    ligi_memory_block *blocks; /* in memory of `device`, hashed there */
+    size_t block_count, block_capacity;
+    int32_t device;
     uint8_t *buffer;
 } dedup;
 
@@ -52,12 +56,49 @@ static lig_status ask_range(dedup *self, size_t index, uint64_t start, uint64_t 
     return LIG_OK;
 }
 
+static lig_status run_blocks(dedup *self)
+{
+    size_t count = self->block_count;
+    self->block_count = 0;
+    if (count == 0)
+        return LIG_OK;
+    return ligi_memory_hash(self->store->secret, self->blocks, count, LIG_MEMORY_CUDA,
+                            self->device);
+}
+
+/* Blocks in device memory: gathered, and hashed by one call for each device. */
+static lig_status hash_device(dedup *self, size_t index, uint64_t start, uint64_t end)
+{
+    const lig_tensor *tensor = &self->plan->tensors[index];
+    uint64_t *hashes = self->plan->hashes + self->plan->slots[index].first_hash;
+    uint64_t least = ligi_memory_hash_least(tensor->memory, tensor->device);
+    if (least == UINT64_MAX)
+        return hash_parts(self, index, start, end);
+    if (tensor->device != self->device)
+        LIG_TRY(run_blocks(self));
+    self->device = tensor->device;
+    for (uint64_t at = start; at < end; at += LIG_BLOCK_BYTES) {
+        uint64_t bytes = end - at < LIG_BLOCK_BYTES ? end - at : LIG_BLOCK_BYTES;
+        if (bytes < least) {
+            LIG_TRY(hash_parts(self, index, at, at + bytes));
+            continue;
+        }
+        LIG_TRY(ligi_grow(&self->blocks, &self->block_capacity, self->block_count + 1,
+                          sizeof *self->blocks, "checksums"));
+        self->blocks[self->block_count++] = (ligi_memory_block){
+            (const uint8_t *)tensor->data + at, bytes, hashes + at / LIG_BLOCK_BYTES};
+    }
+    return LIG_OK;
+}
+
 static lig_status hash_range(dedup *self, size_t index, uint64_t start, uint64_t end)
 {
     const lig_tensor *tensor = &self->plan->tensors[index];
     uint64_t *hashes = self->plan->hashes + self->plan->slots[index].first_hash;
     if (self->source->hash)
         return ask_range(self, index, start, end);
+    if (self->source->fill == NULL && tensor->memory != LIG_MEMORY_HOST)
+        return hash_device(self, index, start, end);
     if (!ligi_source_flat(self->source, tensor))
         return hash_parts(self, index, start, end);
     for (uint64_t at = start; at < end; at += JOB_BYTES) {
@@ -75,7 +116,9 @@ static lig_status run_jobs(dedup *self)
     size_t asks = self->ask_count;
     ligi_hash_jobs(self->store->secret, self->jobs, self->job_count);
     self->job_count = self->ask_count = 0;
-    return asks ? self->source->hash(self->source->context, self->asks, asks) : LIG_OK;
+    if (asks)
+        LIG_TRY(self->source->hash(self->source->context, self->asks, asks));
+    return run_blocks(self);
 }
 
 /* Most of what is small and has no parent is passed over here, for the price of a comparison. */
@@ -187,6 +230,7 @@ lig_status ligi_dedup(lig_store *store, ligi_plan *plan, const ligi_source *sour
     free(self.wanted);
     free(self.jobs);
     free(self.asks);
+    free(self.blocks);
     free(self.buffer);
     return status;
 }

@@ -29,6 +29,14 @@ typedef uint64_t ligi_cuda_address; /* CUdeviceptr */
     CALL(cuMemHostRegister, (void *data, size_t bytes, unsigned flags))                            \
     CALL(cuMemcpyHtoDAsync, (ligi_cuda_address to, const void *from, size_t bytes, void *stream))  \
     CALL(cuMemcpyDtoHAsync, (void *to, ligi_cuda_address from, size_t bytes, void *stream))        \
+    CALL(cuMemAlloc, (ligi_cuda_address * data, size_t bytes))                                     \
+    CALL(cuModuleLoadDataEx,                                                                       \
+         (void **module, const void *image, unsigned count, int *options, void **values))          \
+    CALL(cuModuleUnload, (void *module))                                                           \
+    CALL(cuModuleGetFunction, (void **function, void *module, const char *name))                   \
+    CALL(cuLaunchKernel, (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,       \
+                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,   \
+                          void *stream, void **parameters, void **extra))                          \
     CALL(cuPointerGetAttribute, (void *value, int attribute, ligi_cuda_address data))              \
     CALL(cuGetErrorString, (int error, const char **text))
 
