@@ -1,6 +1,7 @@
 #include "backend/file/packs/pack_read.h"
 
 #include "backend/file/file.h"
+#include "backend/file/packs/device_verify.h"
 #include "backend/file/packs/pack_folder.h"
 #include "backend/file/packs/pack_warm.h"
 #include "backend/file/packs/page_cache.h"
@@ -44,26 +45,33 @@ typedef struct reader {
     ligi_uncaching_times times;
     uint8_t *junk; /* takes the bytes of gaps */
     uint64_t file_bytes;
-    uint64_t from, to; /* what the ranges span */
-    int sociable;      /* reads along with others where there are some */
-    int cached;        /* -1: nothing of it is in the page cache, 1: all of it, 0: ask */
-    int misses;        /* how often the answer was wrong */
+    uint64_t from, to;        /* what the ranges span */
+    int sociable;             /* reads along with others where there are some */
+    int cached;               /* -1: nothing of it is in the page cache, 1: all of it, 0: ask */
+    int misses;               /* how often the answer was wrong */
+    ligi_device_verify later; /* what is verified after it has landed */
     size_t bad;
 } reader;
+
+static lig_status does_not_fit(const reader *self, uint64_t offset)
+{
+    return lig_fail(LIG_E_CORRUPT,
+                    "%s: pack %016" PRIx64 ": the block at %" PRIu64 " does not fit its checksum",
+                    self->volume->place, self->id, offset);
+}
 
 static lig_status compare_hash(reader *self, const ligi_range_part *landed, uint64_t hash)
 {
     if (hash == *landed->hash)
         return LIG_OK;
     self->bad = (size_t)(landed->range - self->chunks.ranges);
-    return lig_fail(LIG_E_CORRUPT,
-                    "%s: pack %016" PRIx64 ": the block at %" PRIu64 " does not fit its checksum",
-                    self->volume->place, self->id, landed->offset);
+    return does_not_fit(self, landed->offset);
 }
 
 static lig_status verify_part(reader *self, const ligi_range_part *landed, const uint8_t *bytes)
 {
-    if (landed->hash == NULL)
+    if (landed->hash == NULL ||
+        ligi_device_verify_later(&self->later, landed->range, landed->bytes))
         return LIG_OK;
     return compare_hash(self, landed, ligi_hash64(self->secret, bytes, landed->bytes));
 }
@@ -176,7 +184,6 @@ static lig_status read_status(const reader *self, int number, int *later)
     return LIG_OK;
 }
 
-/* Verified here, where the bytes are in the cache, before the device fetches them. */
 static lig_status land_staged(reader *self, const ligi_chunk *landed, ligi_staging_buffer *buffer)
 {
     ligi_chunk_cursor where = landed->first;
@@ -501,6 +508,14 @@ static lig_status finish_devices(const reader *self, lig_status status)
     return ligi_failure_publish(&failure);
 }
 
+static lig_status verify_devices(reader *self)
+{
+    uint64_t offset = 0;
+    lig_status status = ligi_device_verify_run(self->secret, self->chunks.ranges,
+                                               self->chunks.count, &self->bad, &offset);
+    return status == LIG_E_CORRUPT ? does_not_fit(self, offset) : status;
+}
+
 lig_status ligi_file_pack_read(void *opaque, uint64_t id, const void *secret,
                                const lig_range *ranges, size_t count, size_t *bad)
 {
@@ -517,6 +532,8 @@ lig_status ligi_file_pack_read(void *opaque, uint64_t id, const void *secret,
     self.bad = SIZE_MAX;
     LIG_TRY(ligi_file_pack_open(self.volume, id, O_RDONLY, &self.fd));
     lig_status status = finish_devices(&self, read_ranges(&self));
+    if (status == LIG_OK)
+        status = verify_devices(&self);
     /* Transfers into the caller's memory must have ended before this returns. */
     ligi_file_engine_return(self.volume, self.engine);
     if (self.direct_fd >= 0)
