@@ -8,16 +8,19 @@
 #include "store/load/resolved_model.h"
 #include "store/load/target_check.h"
 #include "tensor/memory.h"
+#include "tensor/staging.h"
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW_BLOCKS = 8, COPIES = 4096 };
+enum { WINDOW_BLOCKS = 8, COPIES = 4096, COARSE_BYTES = 64 << 10 };
 
 /* A stretch of a buffered block on its way to its destination. */
 typedef struct copy {
     uint32_t block, offset, bytes;
+    uint16_t memory;
+    int32_t device;
     uint8_t *to;
 } copy;
 
@@ -28,7 +31,8 @@ typedef struct window {
     uint8_t *buffer; /* WINDOW_BLOCKS blocks; made when first needed */
     copy *copies;
     size_t copy_count;
-    size_t tensor; /* that is being read */
+    size_t tensor;          /* that is being read */
+    const lig_tensor *into; /* where to; NULL: host memory */
     struct {
         size_t tensor;
         uint64_t block;
@@ -36,13 +40,38 @@ typedef struct window {
     uint32_t block_count;
 } window;
 
+static lig_status copy_all(const window *self)
+{
+    for (size_t i = 0; i < self->copy_count; i++) {
+        const copy *one = &self->copies[i];
+        LIG_TRY(ligi_staging_push(one->to,
+                                  self->buffer + one->block * LIG_BLOCK_BYTES + one->offset,
+                                  one->bytes, one->memory, one->device));
+    }
+    return LIG_OK;
+}
+
+/* Waits for copies to devices, also after a failure: none may go on after the call. */
+static lig_status finish_copies(const window *self, lig_status status)
+{
+    ligi_failure failure;
+    ligi_failure_take(&failure, status);
+    for (size_t i = 0; i < self->copy_count; i++) {
+        const copy *one = &self->copies[i];
+        if (i > 0 && one[-1].memory == one->memory && one[-1].device == one->device)
+            continue;
+        status = ligi_staging_finish(one->memory, one->device);
+        if (failure.status == LIG_OK)
+            ligi_failure_take(&failure, status);
+    }
+    return ligi_failure_publish(&failure);
+}
+
 static lig_status flush(window *self)
 {
     lig_status status = ligi_fetch_run(&self->fetch);
-    for (size_t i = 0; i < self->copy_count && status == LIG_OK; i++) {
-        const copy *one = &self->copies[i];
-        memcpy(one->to, self->buffer + one->block * LIG_BLOCK_BYTES + one->offset, one->bytes);
-    }
+    if (status == LIG_OK && self->copy_count)
+        status = finish_copies(self, copy_all(self));
     self->copy_count = 0;
     return status;
 }
@@ -97,8 +126,12 @@ static lig_status add_copy(window *self, uint64_t from, uint64_t bytes, uint8_t 
         LIG_TRY(flush(self));
     uint32_t at;
     LIG_TRY(find_block(self, from / LIG_BLOCK_BYTES, &at));
-    self->copies[self->copy_count++] =
-        (copy){at, (uint32_t)(from % LIG_BLOCK_BYTES), (uint32_t)bytes, to};
+    self->copies[self->copy_count++] = (copy){.block = at,
+                                              .offset = (uint32_t)(from % LIG_BLOCK_BYTES),
+                                              .bytes = (uint32_t)bytes,
+                                              .memory = self->into ? self->into->memory : 0,
+                                              .device = self->into ? self->into->device : 0,
+                                              .to = to};
     return LIG_OK;
 }
 
@@ -110,7 +143,7 @@ static lig_status take_stretch(window *self, uint64_t from, uint64_t bytes, uint
         if (from % LIG_BLOCK_BYTES == 0 && bytes >= whole) {
             uint64_t straight =
                 bytes >= LIG_BLOCK_BYTES ? bytes / LIG_BLOCK_BYTES * LIG_BLOCK_BYTES : whole;
-            LIG_TRY(ligi_fetch_add(&self->fetch, self->tensor, from, straight, to, NULL));
+            LIG_TRY(ligi_fetch_add(&self->fetch, self->tensor, from, straight, to, self->into));
             from += straight, to += straight, bytes -= straight;
             continue;
         }
@@ -134,11 +167,16 @@ static lig_status take_slices(window *self, const lig_tensor *into, const lig_sl
     return LIG_OK;
 }
 
+static int fills_devices(const window *self)
+{
+    return (self->fetch.store->volume->backend->flags & LIG_BACKEND_DEVICE) != 0;
+}
+
 /* Device memory whole. What the volume cannot fill itself goes through the window, so that host
  * memory stays bounded. */
 static lig_status take_device(window *self, const lig_tensor *into)
 {
-    if (self->fetch.store->volume->backend->flags & LIG_BACKEND_DEVICE)
+    if (fills_devices(self))
         return ligi_fetch_add(&self->fetch, self->tensor, 0, into->bytes, into->data, into);
     LIG_TRY(flush(self));
     LIG_TRY(window_make(self));
@@ -154,7 +192,16 @@ static lig_status take_device(window *self, const lig_tensor *into)
     return LIG_OK;
 }
 
-/* Slices and boxes for device memory are gathered in host memory first, which is as large as what
+/* 1 when a slice is made of runs that are worth a copy each. */
+static int is_coarse(const window *self, const lig_tensor *into, const lig_slice *slices)
+{
+    ligi_walker walker;
+    ligi_walker_init(&walker, &self->fetch.model->manifest.tensors[self->tensor].tensor, into,
+                     slices);
+    return walker.run.bytes >= COARSE_BYTES;
+}
+
+/* Fine slices, and boxes, for device memory are gathered in host memory first, which is as large as what
  * was asked for: `host` is what to fill, freed by to_device. */
 static lig_status host_twin(const lig_tensor *into, lig_tensor *host)
 {
@@ -185,6 +232,12 @@ static lig_status to_device(window *self, const lig_tensor *into, lig_tensor *ho
 static lig_status take_device_slice(window *self, const lig_tensor *into, const lig_slice *slices)
 {
     lig_tensor host;
+    if (fills_devices(self) && is_coarse(self, into, slices)) {
+        self->into = into;
+        lig_status status = take_slices(self, into, slices);
+        self->into = NULL;
+        return status;
+    }
     LIG_TRY(host_twin(into, &host));
     return to_device(self, into, &host, take_slices(self, &host, slices));
 }
