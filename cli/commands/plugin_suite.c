@@ -47,7 +47,7 @@ lig_status cli_suite_refused(lig_status status, lig_status wanted, const char *w
         return lig_fail(LIG_E_MISMATCH, "%s did not fail", what);
     /* The library supplies a generic message for a plugin that sets none. */
     if (strcmp(lig_error_text(), armed) == 0 || lig_error_text()[0] == '\0' ||
-        strstr(lig_error_text(), "failed without saying why") != NULL)
+        strstr(lig_error_text(), "failed without an error message") != NULL)
         return lig_fail(LIG_E_MISMATCH, "%s failed without an error message: use lig_fail", what);
     if (wanted != LIG_OK && status != wanted)
         return lig_fail(LIG_E_MISMATCH, "%s failed with '%s', expected '%s'", what,

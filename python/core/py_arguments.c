@@ -6,7 +6,8 @@ static Py_ssize_t dict_size(PyObject *dict)
         return 0;
     if (PyDict_Check(dict))
         return PyDict_Size(dict);
-    PyErr_Format(PyExc_TypeError, "metrics and tags are dicts, not %R", (PyObject *)Py_TYPE(dict));
+    PyErr_Format(PyExc_TypeError, "metrics and tags must be dicts, not %R",
+                 (PyObject *)Py_TYPE(dict));
     return -1;
 }
 
@@ -59,8 +60,8 @@ static void no_key(const ligi_py_state *state, const char *what, Py_ssize_t at, 
     PyObject *shown = PyObject_ASCII(key);
     const char *text = shown ? PyUnicode_AsUTF8AndSize(shown, NULL) : NULL;
     if (text)
-        ligi_py_fail(state, LIG_E_INVALID, "%s %zd is no number from 0 to 2**64 - 1: %.80s", what,
-                     at, text);
+        ligi_py_fail(state, LIG_E_INVALID, "%s %zd is not a number from 0 to 2**64 - 1: %.80s",
+                     what, at, text);
     Py_XDECREF(shown);
 }
 
@@ -69,7 +70,7 @@ uint64_t *ligi_py_keys(const ligi_py_state *state, PyObject *keys, const char *w
     PyObject *list = PySequence_List(keys);
     if (!list && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
-        PyErr_Format(PyExc_TypeError, "a list of %ss is needed, not %R: [it]", what, keys);
+        PyErr_Format(PyExc_TypeError, "expected a list of %ss, not %R", what, keys);
     }
     if (!list)
         return NULL;

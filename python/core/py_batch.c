@@ -88,10 +88,11 @@ static PyObject *batch_copy_to(PyObject *object, PyObject *given)
 {
     ligi_py_batch *self = (ligi_py_batch *)object, *other = (ligi_py_batch *)given;
     if (Py_TYPE(given) != Py_TYPE(object) || !other->writable || other->count != self->count)
-        return PyErr_Format(PyExc_ValueError, "a writable batch of as many tensors is needed");
+        return PyErr_Format(PyExc_ValueError,
+                            "expected a writable batch with the same number of tensors");
     for (size_t i = 0; i < self->count; i++)
         if (other->tensors[i].strides || other->tensors[i].bytes != self->tensors[i].bytes)
-            return PyErr_Format(PyExc_ValueError, "tensor %zu does not fit", i);
+            return PyErr_Format(PyExc_ValueError, "tensor %zu does not match", i);
     Py_BEGIN_ALLOW_THREADS
     for (size_t i = 0; i < self->count; i++)
         lig_tensor_pack(&self->tensors[i], other->tensors[i].data);
@@ -133,10 +134,12 @@ static PyMethodDef batch_methods[] = {
      "tensor(i) -> (name, address, bytes, dtype number, shape, strides or None)"},
     {"addresses", batch_addresses, METH_NOARGS, "addresses() -> list of int; 0 for empty tensors"},
     {"sizes", batch_sizes, METH_NOARGS, "sizes() -> list of bytes"},
-    {"copy_to", batch_copy_to, METH_O, "copy_to(other): the other's memory gets these values."},
-    {"hold", batch_hold, METH_VARARGS, "hold(i, object): from now on this object owns the memory."},
+    {"copy_to", batch_copy_to, METH_O,
+     "copy_to(other): copy the values into the other batch's memory."},
+    {"hold", batch_hold, METH_VARARGS,
+     "hold(i, object): make this object the owner of the memory."},
     {"release", batch_release, METH_VARARGS,
-     "release(from, to): lets go of the objects behind these tensors."},
+     "release(from, to): release the objects of these tensors."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -146,7 +149,7 @@ static PyType_Slot batch_slots[] = {
     {Py_tp_traverse, batch_traverse},
     {Py_tp_methods, batch_methods},
     {Py_sq_length, batch_length},
-    {Py_tp_doc, "Batch(names, objects, writable=False): tensors as the library takes them."},
+    {Py_tp_doc, "Batch(names, objects, writable=False): tensors for the C library."},
     {0, NULL},
 };
 static PyType_Spec batch_spec = {"ligament._core.Batch", sizeof(ligi_py_batch), 0,

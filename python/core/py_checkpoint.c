@@ -163,7 +163,7 @@ static PyObject *checkpoint_drop(PyObject *object, PyObject *set)
 static PyMethodDef methods[] = {
     {"save", checkpoint_save, METH_VARARGS, "save(set, batch)"},
     {"load", checkpoint_load, METH_VARARGS,
-     "load(set, batch, part=False): fills the batch; with part the set may hold more."},
+     "load(set, batch, part=False): fill the batch; with part, the set may contain more tensors."},
     {"names", checkpoint_names, METH_O, "names(set) -> list of the names of its tensors"},
     {"drop", checkpoint_drop, METH_O, "drop(set)"},
     {"close", checkpoint_close, METH_NOARGS, NULL},
@@ -209,7 +209,7 @@ static PyObject *backends(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"plugin_load", plugin_load, METH_O, "plugin_load(path) -> name of its backend"},
-    {"backends", backends, METH_NOARGS, "backends() -> {name: whether it can carry a store}"},
+    {"backends", backends, METH_NOARGS, "backends() -> {name: whether it can hold a store}"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -81,11 +81,11 @@ const char *ligi_py_text(const ligi_py_state *state, PyObject *object, const cha
     const char *text = PyUnicode_AsUTF8AndSize(object, &bytes);
     if (!text) {
         PyErr_Clear();
-        ligi_py_fail(state, LIG_E_INVALID, "%s is not text that UTF-8 can hold", what);
+        ligi_py_fail(state, LIG_E_INVALID, "%s cannot be encoded as UTF-8", what);
         return NULL;
     }
     if (strlen(text) != (size_t)bytes) {
-        ligi_py_fail(state, LIG_E_INVALID, "%s '%.200s...' has a NUL character in it", what, text);
+        ligi_py_fail(state, LIG_E_INVALID, "%s '%.200s...' contains a NUL character", what, text);
         return NULL;
     }
     return text;
@@ -111,8 +111,7 @@ static int64_t duration(const ligi_py_state *state, PyObject *number, const char
         return -2;
     if (isnan(value) || value < 0) {
         ligi_py_fail(state, LIG_E_INVALID,
-                     "a timeout is None or a number of %s that is not negative, not %g", unit,
-                     value);
+                     "a timeout must be None or a non-negative number of %s, not %g", unit, value);
         return -2;
     }
     return value * unit_ns > 9e18 ? LIG_FOREVER : (int64_t)(value * unit_ns);
@@ -179,8 +178,8 @@ static PyObject *version(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"set_errors", set_errors, METH_O,
-     "set_errors(classes): the exception class of each status number."},
-    {"version", version, METH_NOARGS, "version() -> str: of the library that is loaded."},
+     "set_errors(classes): set the exception class of each status number."},
+    {"version", version, METH_NOARGS, "version() -> str: version of the loaded library."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -243,7 +242,7 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "ligament._core",
-    .m_doc = "The C library, as Python sees it. Private: use `ligament`.",
+    .m_doc = "Binding of the C library. Private: use `ligament`.",
     .m_size = sizeof(ligi_py_state),
     .m_methods = functions,
     .m_slots = slots,

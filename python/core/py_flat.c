@@ -124,10 +124,10 @@ static int take_batch(const ligi_py_state *state, ligi_py_batch *batch, const ch
     if (!tensor->strides)
         return 0;
     if (batch->writable) {
-        ligi_py_fail(state, LIG_E_INVALID,
-                     "%s has gaps between its elements: they are filled in order, so give a "
-                     "contiguous tensor and copy from there",
-                     name);
+        ligi_py_fail(
+            state, LIG_E_INVALID,
+            "%s is not contiguous and cannot be filled (pass a contiguous tensor and copy from it)",
+            name);
         return -1;
     }
     flat->packed = PyMem_Malloc(tensor->bytes + 1);
@@ -186,7 +186,7 @@ static int key_of(const ligi_py_state *state, PyObject *number, Py_ssize_t at, c
     if (too_large)
         ligi_py_fail(state, LIG_E_INVALID, "%s[%zd] does not fit into 64 bits", name, at);
     else
-        PyErr_Format(PyExc_TypeError, "%s[%zd] is no whole number: %R", name, at, number);
+        PyErr_Format(PyExc_TypeError, "%s[%zd] is not an integer: %R", name, at, number);
     return -1;
 }
 
@@ -233,7 +233,7 @@ int ligi_py_flat_keys(const ligi_py_state *state, PyObject *object, const char *
         return -1;
     if (flat->dtype == LIG_INT64)
         return 0;
-    ligi_py_fail(state, LIG_E_INVALID, "%s are of dtype %s; int64 is needed", name,
+    ligi_py_fail(state, LIG_E_INVALID, "%s have dtype %s, expected int64", name,
                  lig_dtype_name(flat->dtype));
     ligi_py_flat_drop(flat);
     return -1;

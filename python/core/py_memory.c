@@ -162,7 +162,7 @@ static PyObject *memory_dlpack(PyObject *object, PyObject *args)
         return NULL;
     if (dtype <= 0 || dtype >= LIG_DTYPE_COUNT || !dlpack_dtypes[dtype].lanes)
         return ligi_py_fail(
-            ligi_py_state_of(object), LIG_E_UNSUPPORTED, "DLPack has no dtype like %s",
+            ligi_py_state_of(object), LIG_E_UNSUPPORTED, "DLPack does not support dtype %s",
             dtype > 0 && dtype < LIG_DTYPE_COUNT ? lig_dtype_name((uint32_t)dtype) : "this");
     export *out = malloc(sizeof *out + 2 * (size_t)PyTuple_Size(dims) * sizeof out->shape[0]);
     if (!out)
@@ -208,7 +208,7 @@ PyObject *ligi_py_memory_new(const ligi_py_state *state, ligi_py_region *region,
 void *ligi_py_memory_data(const ligi_py_state *state, PyObject *object, uint64_t *bytes)
 {
     if (Py_TYPE(object) != state->memory_type) {
-        PyErr_Format(PyExc_TypeError, "a Memory is needed, not %R", (PyObject *)Py_TYPE(object));
+        PyErr_Format(PyExc_TypeError, "expected a Memory, not %R", (PyObject *)Py_TYPE(object));
         return NULL;
     }
     *bytes = ((memory *)object)->bytes;
@@ -264,7 +264,7 @@ static PyType_Slot memory_slots[] = {
     {Py_tp_methods, memory_methods},
     {Py_tp_getset, memory_getset},
     {Py_tp_doc,
-     "Bytes of a mapping or of an aligned allocation; alive as long as anything looks at them."},
+     "Bytes of a mapping or of an aligned allocation; valid as long as they are referenced."},
     {0, NULL},
 };
 static PyType_Spec memory_spec = {"ligament._core.Memory", sizeof(memory), 0,
@@ -295,7 +295,7 @@ static PyObject *describe_foreign(const ligi_py_state *state, PyObject *holder,
     PyObject *shape = NULL, *strides = NULL;
     if (tensor->device_type != DLPACK_CPU && tensor->device_type != DLPACK_CUDA_HOST) {
         ligi_py_fail(state, LIG_E_UNSUPPORTED,
-                     "the tensor lies on a device (DLPack type %d), not in host memory",
+                     "the tensor is on a device (DLPack type %d), not in host memory",
                      (int)tensor->device_type);
         goto holder;
     }
@@ -342,7 +342,7 @@ static PyObject *from_dlpack(PyObject *module, PyObject *capsule)
             return NULL;
         return describe_foreign(state, holder, &managed->tensor, 0);
     }
-    return PyErr_Format(PyExc_TypeError, "an unused DLPack capsule is needed, not %R", capsule);
+    return PyErr_Format(PyExc_TypeError, "expected an unused DLPack capsule, not %R", capsule);
 }
 
 static PyObject *allocate_memory(PyObject *module, PyObject *args)

@@ -39,8 +39,9 @@ static int borrow(loan *lent, const char *key, size_t size, size_t count, const 
         return -1;
     lent->view_count++;
     if (view->itemsize != (Py_ssize_t)size || (size_t)view->len != size * count) {
-        ligi_py_fail(lent->state, LIG_E_INVALID, "%s has %zd bytes, not %zu elements of %zu", key,
-                     view->len, count, size);
+        ligi_py_fail(lent->state, LIG_E_INVALID,
+                     "%s has %zd bytes, expected %zu elements of %zu bytes", key, view->len, count,
+                     size);
         return -1;
     }
     *data = count ? view->buf : NULL;
@@ -84,7 +85,7 @@ static int node_names(loan *lent, uint32_t count)
     if (!list || list == Py_None || !count)
         return 0;
     if (!PyList_Check(list) || PyList_Size(list) != (Py_ssize_t)count) {
-        ligi_py_fail(lent->state, LIG_E_INVALID, "the names are no list of %u", count);
+        ligi_py_fail(lent->state, LIG_E_INVALID, "names must be a list of %u strings", count);
         return -1;
     }
     lent->names = calloc(count, sizeof *lent->names);
@@ -318,7 +319,7 @@ static int read_plan(loan *lent, uint32_t nodes, lig_pipe_plan *plan)
         borrow(lent, "stage", 4, nodes, (const void **)&stage) < 0)
         return -1;
     if (plan->stage_count > nodes || !stage) {
-        ligi_py_fail(lent->state, LIG_E_INVALID, "a plan of %u stages for %u nodes",
+        ligi_py_fail(lent->state, LIG_E_INVALID, "invalid plan of %u stages for %u nodes",
                      plan->stage_count, nodes);
         return -1;
     }
@@ -453,8 +454,9 @@ static PyObject *pipe_simulate(PyObject *module, PyObject *args)
     if (status != LIG_OK)
         return ligi_py_raise(state, status);
     if (microbatches == 0 || microbatches > LIG_PIPE_MICROBATCHES_MAX)
-        return ligi_py_fail(state, LIG_E_INVALID, "%u micro-batches: there can be 1 to %u",
-                            microbatches, LIG_PIPE_MICROBATCHES_MAX);
+        return ligi_py_fail(state, LIG_E_INVALID,
+                            "invalid number of micro-batches: %u (expected 1 to %u)", microbatches,
+                            LIG_PIPE_MICROBATCHES_MAX);
     lig_pipe_stages stages = LIG_PIPE_STAGES_INIT;
     lig_pipe_timeline line = LIG_PIPE_TIMELINE_INIT;
     loan lent = {.state = state, .from = from};

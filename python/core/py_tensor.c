@@ -55,7 +55,7 @@ static void reader_dealloc(PyObject *object)
 static PyType_Slot reader_slots[] = {
     {Py_tp_init, reader_init},
     {Py_tp_dealloc, reader_dealloc},
-    {Py_tp_doc, "How tensors of one type are read without Python code."},
+    {Py_tp_doc, "Reads tensors of one type without Python code."},
     {0, NULL},
 };
 static PyType_Spec reader_spec = {"ligament._core.Reader", sizeof(reader), 0, Py_TPFLAGS_DEFAULT,
@@ -88,7 +88,7 @@ static int add_tuple(ligi_py_batch *self, PyObject *tuple, uint32_t *count)
 {
     Py_ssize_t ndim = PyTuple_Check(tuple) ? PyTuple_Size(tuple) : -1;
     if (ndim < 0 || ndim > LIG_NDIM_MAX) {
-        PyErr_Format(PyExc_TypeError, "a shape is a tuple of at most %d numbers, not %R",
+        PyErr_Format(PyExc_TypeError, "a shape must be a tuple of at most %d numbers, not %R",
                      LIG_NDIM_MAX, tuple);
         return -1;
     }
@@ -140,7 +140,7 @@ static int finish_tensor(ligi_py_batch *self, size_t index)
     const int64_t *shape = self->numbers + tensor->reserved[0];
     if (product(shape, tensor->ndim, lig_dtype_bytes(tensor->dtype), &tensor->bytes) < 0) {
         ligi_py_fail(ligi_py_state_of((PyObject *)self), LIG_E_INVALID,
-                     "tensor '%s' has a shape that no memory can hold", tensor->name);
+                     "tensor '%s' has a shape that exceeds the address space", tensor->name);
         return -1;
     }
     if (tensor->reserved[1] == NO_STRIDES)
@@ -155,8 +155,8 @@ static int finish_tensor(ligi_py_batch *self, size_t index)
     for (uint32_t i = 0; self->writable && tensor->bytes > 0 && i < tensor->ndim; i++) {
         if (view.strides[i] == 0 && shape[i] > 1) {
             ligi_py_fail(ligi_py_state_of((PyObject *)self), LIG_E_INVALID,
-                         "tensor '%s' is expanded: several of its elements are one place in "
-                         "memory, so that it cannot be filled",
+                         "tensor '%s' is expanded (several of its elements share memory) and "
+                         "cannot be filled",
                          tensor->name);
             return -1;
         }
@@ -351,13 +351,13 @@ static int read_by_python(ligi_py_batch *self, const ligi_py_state *state, size_
     PyObject *answer = state->describe
                            ? PyObject_CallFunctionObjArgs(state->describe, object, name,
                                                           self->writable ? Py_True : Py_False, NULL)
-                           : PyErr_Format(PyExc_TypeError, "no tensor: %R", object);
+                           : PyErr_Format(PyExc_TypeError, "not a tensor: %R", object);
     if (!answer)
         return -1;
     int done = PyTuple_CheckExact(answer) ? read_described(self, index, answer)
                                           : read_registered(self, state, index, answer);
     if (done == 0)
-        PyErr_Format(PyExc_TypeError, "tensor '%U' cannot be read: %R", name,
+        PyErr_Format(PyExc_TypeError, "cannot read tensor '%U': %R", name,
                      (PyObject *)Py_TYPE(object));
     Py_DECREF(answer);
     return done == 1 ? 1 : -1;
@@ -418,7 +418,7 @@ int ligi_py_batch_init(PyObject *object, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p", keys, &names, &objects, &self->writable))
         return -1;
     if (self->tensors) {
-        PyErr_SetString(PyExc_TypeError, "a batch is built once");
+        PyErr_SetString(PyExc_TypeError, "the batch has already been built");
         return -1;
     }
     PyObject *list = PySequence_List(objects); /* ours: describe may run code that changes theirs */
@@ -426,7 +426,7 @@ int ligi_py_batch_init(PyObject *object, PyObject *args, PyObject *kwargs)
     if (!list || !self->names || batch_allocate(self, PyList_Size(list)) < 0)
         goto list;
     if (PyTuple_Size(self->names) != PyList_Size(list)) {
-        PyErr_SetString(PyExc_ValueError, "a batch needs as many names as tensors");
+        PyErr_SetString(PyExc_ValueError, "the number of names must equal the number of tensors");
         goto list;
     }
     for (size_t i = 0; i < self->count; i++)
@@ -500,7 +500,7 @@ static PyObject *dtype_bytes(PyObject *module, PyObject *code)
 
 static PyMethodDef functions[] = {
     {"set_reader", set_reader, METH_VARARGS,
-     "set_reader(type, reader): how tensors of exactly this type are read."},
+     "set_reader(type, reader): set the reader for tensors of exactly this type."},
     {"set_describe", set_describe, METH_O,
      "set_describe(callable(object, name, writable)): for tensors of all other types."},
     {"follow", follow, METH_VARARGS,

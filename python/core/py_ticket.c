@@ -121,7 +121,8 @@ static PyObject *ticket_model(PyObject *object, PyObject *unused)
             return NULL;
     }
     return self->model ? Py_NewRef(self->model)
-                       : PyErr_Format(PyExc_ValueError, "the save has not ended, or made no model");
+                       : PyErr_Format(PyExc_ValueError,
+                                      "the save has not ended, or did not produce a model");
 }
 
 static PyObject *ticket_cancel(PyObject *object, PyObject *unused)
@@ -133,18 +134,18 @@ static PyObject *ticket_cancel(PyObject *object, PyObject *unused)
 
 static PyMethodDef methods[] = {
     {"wait", ticket_wait, METH_VARARGS,
-     "wait(seconds=None): until the end; raises what went wrong."},
+     "wait(seconds=None): wait until the end; raises the error of the operation."},
     {"progress", ticket_progress, METH_VARARGS,
-     "progress(seen, seconds=None) -> steps done, once there are more than `seen`"},
+     "progress(seen, seconds=None) -> steps done, as soon as there are more than `seen`"},
     {"done", ticket_done, METH_NOARGS, "done() -> bool"},
-    {"model", ticket_model, METH_NOARGS, "model() -> Model: what was saved"},
-    {"cancel", ticket_cancel, METH_NOARGS, "cancel(): asks it to stop."},
+    {"model", ticket_model, METH_NOARGS, "model() -> Model: the saved model"},
+    {"cancel", ticket_cancel, METH_NOARGS, "cancel(): ask the operation to stop."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot slots[] = {
     {Py_tp_dealloc, ticket_dealloc},
     {Py_tp_methods, methods},
-    {Py_tp_doc, "An operation that goes on in the background."},
+    {Py_tp_doc, "An operation that runs in the background."},
     {0, NULL},
 };
 static PyType_Spec spec = {"ligament._core.Ticket", sizeof(ticket), 0,

@@ -1,4 +1,4 @@
-"""Ligament: tensors from here to there."""
+"""Ligament: stores, checkpoints, meshes, parameter servers and pipelines for tensors."""
 
 from __future__ import annotations
 

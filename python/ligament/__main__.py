@@ -1,4 +1,4 @@
-"""`python -m ligament` is the program `ligament` of the same installation."""
+"""`python -m ligament` runs the program `ligament` of the same installation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _NAME = "ligament"
 
 
 def _candidates() -> Iterator[Path]:
-    """Where the program may be, most certain first: in a source tree, where the installer put it,
-    and where scripts are."""
+    """Possible locations of the program, most certain first: in a source tree, where the installer
+    put it, and where scripts are."""
     yield Path(__file__).parent / "bin" / _NAME
     try:
         files = importlib.metadata.files("ligament") or ()

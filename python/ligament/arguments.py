@@ -1,5 +1,5 @@
-"""Arguments of calls: what callers get wrong most often, told in a sentence before anything is
-done, and the keywords of a store's calls for type checkers."""
+"""Checks of common argument errors before anything is done, and the keyword arguments of a store's
+calls for type checkers."""
 
 from __future__ import annotations
 
@@ -21,28 +21,32 @@ Tag = str | int | float  # a value of a tag, as callers write it
 
 
 def name(value: Any, what: str = "the name of a model") -> str:
-    """The text that it is."""
+    """Returns the value if it is a string."""
     if not isinstance(value, str):
-        raise TypeError(f"{what} is a str, not {_kind(value)} ({value!r:.80})")
+        raise TypeError(f"{what} must be a str, not {_kind(value)} ({value!r:.80})")
     return value
 
 
 def metrics(value: Any) -> dict[str, float] | None:
-    """Numbers by name; None for none."""
+    """Numbers by name; None means none."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise TypeError(f"metrics are numbers by name, {{'val_loss': 0.5}}, not {_kind(value)}")
+        raise TypeError(
+            f"metrics must be a dict of numbers, such as {{'val_loss': 0.5}}, not {_kind(value)}"
+        )
     return {name(key, "the name of a metric"): _number(key, one) for key, one in value.items()}
 
 
 def tags(value: Any, removable: bool = False) -> dict[str, Any] | None:
-    """Texts by name; None for none. A number is kept as its text, 0.1 as "0.1", and True as "true".
-    `removable`: a value may be None."""
+    """Strings by name; None means none. A number is stored as a string: 0.1 as "0.1", True as
+    "true". `removable`: a value may be None."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise TypeError(f"tags are texts by name, {{'run': 'a'}}, not {_kind(value)}")
+        raise TypeError(
+            f"tags must be a dict of strings, such as {{'run': 'a'}}, not {_kind(value)}"
+        )
     return {
         name(key, "the name of a tag"): None if removable and one is None else _tag(key, one)
         for key, one in value.items()
@@ -60,28 +64,28 @@ def _tag(key: str, value: Any) -> str:
 
 
 def nanoseconds(value: Any, what: str, least: float = 0, forever: bool = False) -> int:
-    """The time that an argument gives whose name ends in its unit, from `least` on. `forever`: None
-    is -1, as long as it takes."""
+    """Converts an argument whose name ends in its unit, at least `least`. `forever`: None becomes
+    -1, no limit."""
     if forever and value is None:
         return -1
     unit = what.rpartition("_")[2]
     more = ", or None" if forever else ""
     if isinstance(value, bool) or not isinstance(value, (SupportsFloat, SupportsIndex)):
-        raise TypeError(f"{what} is a number{more}, not {_kind(value)} ({value!r:.80})")
+        raise TypeError(f"{what} must be a number{more}, not {_kind(value)} ({value!r:.80})")
     number = float(value)
     if not least <= number <= _LONGEST_NS // _UNITS[unit]:
-        raise InvalidError(f"{what}={value!r}: it is at least {least} {unit}{more}")
+        raise InvalidError(f"invalid {what}={value!r}: expected at least {least} {unit}{more}")
     return int(number * _UNITS[unit])
 
 
 def _number(key: str, value: Any) -> float:
     if isinstance(value, (str, bytes)):
-        raise TypeError(f"the metric {key!r} is a number, not {_kind(value)} ({value!r:.80})")
+        raise TypeError(f"metric {key!r} must be a number, not {_kind(value)} ({value!r:.80})")
     try:
         return float(value)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"the metric {key!r} is a number, not {_kind(value)}: {str(error):.200}"
+            f"metric {key!r} must be a number, not {_kind(value)}: {str(error):.200}"
         ) from None
 
 
@@ -93,7 +97,7 @@ def _kind(value: Any) -> str:
 
 
 class SaveOptions(TypedDict, total=False):
-    """Of `Store.save`, without `wait`."""
+    """The keyword arguments of `Store.save`, without `wait`."""
 
     parent: str | Model | None
     match: Match | None
@@ -111,7 +115,7 @@ class SaveOptions(TypedDict, total=False):
 
 
 class LoadOptions(TypedDict, total=False):
-    """Of `Store.load`, without `into`."""
+    """The keyword arguments of `Store.load`, without `into`."""
 
     like: Any
     tensors: Sequence[str] | Mapping[str, Any] | str | None
@@ -126,7 +130,7 @@ class LoadOptions(TypedDict, total=False):
 
 
 class FindOptions(TypedDict, total=False):
-    """Of `Store.find`, without `k`."""
+    """The keyword arguments of `Store.find`, without `k`."""
 
     tags: Mapping[str, Tag] | None
     exclude: Iterable[str | Model]

@@ -1,4 +1,4 @@
-"""The asynchronous saves of a Store: one after the other, each with memory of its own."""
+"""The asynchronous saves of a Store: one at a time, each with its own memory."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ class Pending(Protocol):
     """A save in the background."""
 
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, successfully or not."""
 
     def _settle(self) -> None:
-        """Waits for its end; a failure that nobody has heard of is raised."""
+        """Waits until it ends; raises a failure that has not been reported yet."""
 
 
 class PendingSaves:
     """Starts saves in the background, at most one at a time, for any number of threads.
 
-    A thread does `settle`, `start` and `add` in one `turn`. The lock is reentrant for signal
+    A thread calls `settle`, `start` and `add` in one `turn`. The lock is reentrant for signal
     handlers, which may save in the middle of that: then there are two saves, and each has its own
-    arena and is waited for."""
+    arena and is waited for.
+    """
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -55,12 +56,12 @@ class PendingSaves:
 
     @property
     def pending(self) -> list[Pending]:
-        """Those that nobody has waited for yet."""
+        """Saves that have not been waited for yet."""
         return [save for save, _ in self._pending]
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Keeps other threads from starting a save, and from closing."""
+        """Prevents other threads from starting a save and from closing."""
         if os.getpid() != self._pid:  # the core refuses to save, and the lock may be held
             yield
             return
@@ -68,7 +69,7 @@ class PendingSaves:
             yield
 
     def settle(self) -> None:
-        """Waits until nothing is pending; each failure is raised once."""
+        """Waits until nothing is pending; raises each failure once."""
         if os.getpid() != self._pid:  # forked: the save is the parent's, and the lock may be held
             return
         with self._turn:
@@ -83,7 +84,7 @@ class PendingSaves:
                 self._forget(entry)
 
     def close(self) -> None:
-        """Settles; nothing is started from now on."""
+        """Settles; no save can be started afterwards."""
         if os.getpid() != self._pid:
             return
         failure: Exception | None = None
@@ -132,11 +133,11 @@ class PendingSaves:
             raise
 
     def add(self, save: Pending, arena: _core.Memory | None) -> None:
-        """The save has been started, and reads the arena until it ends."""
+        """Registers a started save, which reads the arena until it ends."""
         self._pending.append((save, arena))
 
     def _take(self, size: int, limit: int) -> _core.Memory:
-        """The spare arena, or a new one when it is too small or larger than allowed."""
+        """The spare arena, or a new one if it is too small or larger than allowed."""
         arena, self._spare = self._spare, None
         if arena is None or len(arena) < size or len(arena) > limit:
             del arena  # before the next one is allocated

@@ -1,4 +1,4 @@
-"""What a store tells of its models."""
+"""Descriptions of stored models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """What the store knows of a tensor."""
+    """The description of a stored tensor."""
 
     name: str
     dtype: str
@@ -30,7 +30,7 @@ class TensorInfo:
 
 
 class Model:
-    """What the store knows of a model. It stays as it was when asked for."""
+    """The description of one version of a stored model. It does not change."""
 
     def __init__(self, store: Store, core: _core.Model) -> None:
         self._store, self._core = store, core
@@ -43,7 +43,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """The name it was saved under, or was given since."""
+        """The name it was saved under, or was renamed to."""
         return self._core.name
 
     @property
@@ -53,12 +53,12 @@ class Model:
 
     @property
     def bytes(self) -> int:
-        """Of all its tensors."""
+        """The size of all its tensors."""
         return self._core.bytes
 
     @property
     def own_bytes(self) -> int:
-        """Of the tensors that its own save wrote."""
+        """The size of the tensors that its own save wrote."""
         return self._core.own_bytes
 
     @property
@@ -68,17 +68,17 @@ class Model:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Words by name."""
+        """Strings by name."""
         return self._core.tags
 
     @property
     def meta(self) -> Any:
-        """What was given as `meta`, or None."""
+        """The value passed as `meta`, or None."""
         return json.loads(self._core.meta) if self._core.meta else None
 
     @property
     def created(self) -> datetime.datetime:
-        """When it was saved (UTC)."""
+        """The time it was saved (UTC)."""
         seconds = self._core.created_ns / 1e9
         return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
 
@@ -98,8 +98,8 @@ class Model:
         return {name: info.owner for name, info in self.tensors.items()}
 
     def _is_of(self, store: Store) -> bool:
-        """Whether it was described by this store, or by another handle of the same place. "mem:" is
-        a place of its own each time."""
+        """Whether it was described by this store, or by another handle of the same place. Each
+        "mem:" is a separate place."""
         mine = self._store
         return mine is store or (mine.uri == store.uri and mine.uri != "mem:")
 
@@ -130,7 +130,7 @@ def _info(row: _core.StoredTensor, rows: list[_core.StoredTensor]) -> TensorInfo
 
 @dataclass(frozen=True)
 class Report:
-    """What `check` and `compact` found."""
+    """The result of `check` or `compact`."""
 
     models: int
     tensors: int

@@ -1,9 +1,9 @@
-"""Who this process is in its job: from arguments first, then from what launchers leave in the
-environment. The library itself reads no environment.
+"""The role of this process in its job: from arguments first, then from the environment variables of
+launchers. The C library itself reads no environment variables.
 
 In order: arguments; DMLC_* and STEPMESH_* (also set by `ligament launch`); torchrun's; Slurm's;
-PBS's and those of MPI launchers. What one does not say is not looked for in the next: a job has one
-launcher. Only the address and the secret may come from somewhere else.
+PBS's and those of MPI launchers. Values are not combined from several launchers: a job has one.
+Only the address and the secret may come from elsewhere.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _SIOCGIFADDR = 0x8915
 
 @dataclass(frozen=True)
 class Place:
-    """A process's place in its job. Ranks count processes within the role, `workers` and `servers`
-    count groups of `group_size` processes."""
+    """The position of a process in its job. Ranks count processes within the role, `workers` and
+    `servers` count groups of `group_size` processes."""
 
     role: str
     rank: int | None  # None: the rendezvous gives one out
@@ -42,7 +42,7 @@ class Place:
 
 @dataclass
 class _Found:
-    """What an environment says; None where it is silent."""
+    """The values found in an environment; None if not set."""
 
     source: str
     role: str | None = None
@@ -65,8 +65,8 @@ def place(
     group_size: int | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Place:
-    """The place that arguments and environment give together. `group_size` of None or 1 leaves it
-    to the environment."""
+    """The position given by arguments and environment together. If `group_size` is None or 1, the
+    environment decides."""
     environ = os.environ if environ is None else environ
     given = {"role": role, "workers": workers, "servers": servers, "address": address}
     found = _Found("arguments")
@@ -91,8 +91,8 @@ def node(
     address: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Place:
-    """The place among nodes that are all alike: servers, and no workers. Where nobody says anything
-    of others a process is alone: one server, no address."""
+    """The position among nodes that are all alike: servers, and no workers. Without any information
+    a process is alone: one server, no address."""
     environ = os.environ if environ is None else environ
     found = _find(environ)
     role = role or found.role
@@ -113,7 +113,7 @@ def node(
 
 
 def with_scheduler(place: Place, yes: bool) -> Place:
-    """The same place in a job that has a scheduler, or has none."""
+    """The same position in a job with or without a scheduler."""
     return replace(place, scheduler=yes)
 
 
@@ -132,9 +132,9 @@ def secret(
 def trusted_fabric(
     given: bool | str | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[bool, bool]:
-    """Whether the network between the hosts is this job's alone, and whether UCX may run on it
-    without an RDMA device: the argument (False, True or "any"), or LIGAMENT_TRUSTED_FABRIC (0, 1
-    or any)."""
+    """Whether only this job uses the network between the hosts, and whether UCX may run on it
+    without an RDMA device: the argument (False, True or "any"), or LIGAMENT_TRUSTED_FABRIC (0, 1 or
+    any)."""
     environ = os.environ if environ is None else environ
     if given is None:
         said = environ.get("LIGAMENT_TRUSTED_FABRIC", "")
@@ -143,28 +143,28 @@ def trusted_fabric(
         said = str(int(given)) if isinstance(given, int) else given
         what = f"trusted_fabric={given!r}"
     if said not in ("", "0", "1", "any"):
-        raise InvalidError(f"{what} is not known; it is said by 0, 1 or any")
+        raise InvalidError(f"invalid {what}: expected 0, 1 or any")
     return said in ("1", "any"), said == "any"
 
 
 def read_secret(path: str) -> bytes:
-    """The bytes of a secret file, without spaces and newlines at the end. A file that others can
-    read or write is refused: it is no secret."""
+    """The bytes of a secret file, without trailing spaces and newlines. A file that others can read
+    or write is refused."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise InvalidError(f"the secret file {path!r} cannot be read: {error.strerror}") from None
+        raise InvalidError(f"cannot read the secret file {path!r}: {error.strerror}") from None
     with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
             raise InvalidError(f"the secret file {path!r} is not a regular file")
         if facts.st_mode & 0o077:
             raise DeniedError(
-                f"others can read or write the secret file {path!r}: chmod 600 it, and take a new "
-                f"secret if it was so for long"
+                f"others can read or write the secret file {path!r}: chmod 600 it, and "
+                "create a new secret if somebody may have read it"
             )
         if facts.st_uid not in (0, os.geteuid()):
-            raise DeniedError(f"the secret file {path!r} belongs to somebody else")
+            raise DeniedError(f"the secret file {path!r} belongs to another user")
         data = file.read(SECRET_MOST + 64).rstrip()
     return _checked_secret(data, f"the secret file {path!r}")
 
@@ -172,7 +172,7 @@ def read_secret(path: str) -> bytes:
 def _checked_secret(data: bytes, what: str) -> bytes:
     if not SECRET_LEAST <= len(data) <= SECRET_MOST:
         raise InvalidError(
-            f"{what} has {len(data)} bytes; {SECRET_LEAST} to {SECRET_MOST} random ones are needed"
+            f"{what} has {len(data)} bytes, expected {SECRET_LEAST} to {SECRET_MOST} random bytes"
         )
     return data
 
@@ -193,7 +193,7 @@ def _number(environ: Mapping[str, str], name: str, least: int = 0) -> int | None
     if not text:
         return None
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
-        raise InvalidError(f"{name}={text!r} is no whole number of at least {least}")
+        raise InvalidError(f"{name}={text!r}: expected an integer of at least {least}")
     return int(text)
 
 
@@ -202,7 +202,9 @@ def _dmlc(environ: Mapping[str, str]) -> _Found | None:
         return None
     found = _Found("DMLC", role=environ.get("DMLC_ROLE") or None)
     if found.role == "joint":
-        raise InvalidError("DMLC_ROLE=joint: start workers and servers as processes of their own")
+        raise InvalidError(
+            "DMLC_ROLE=joint is not supported: start workers and servers as separate processes"
+        )
     found.workers = _number(environ, "DMLC_NUM_WORKER")
     found.servers = _number(environ, "DMLC_NUM_SERVER")
     found.group_size = _number(environ, "DMLC_GROUP_SIZE", 1)
@@ -219,7 +221,7 @@ def _dmlc(environ: Mapping[str, str]) -> _Found | None:
 
 
 def _dmlc_rank(environ: Mapping[str, str], group_size: int) -> int | None:
-    """group x size + instance + offset; a node without a rank may still have one as a process."""
+    """group x size + instance + offset; a node without a rank may still have a process rank."""
     node = _number(environ, "DMLC_NODE_RANK")
     if node is None:
         return _number(environ, "DMLC_RANK")
@@ -233,7 +235,7 @@ def _dmlc_rank(environ: Mapping[str, str], group_size: int) -> int | None:
 
 
 def _interface(name: str) -> str | None:
-    """The address of a network interface; "auto" leaves it to the system."""
+    """The address of a network interface; "auto" leaves the choice to the system."""
     if name in ("", "auto"):
         return None
     request = struct.pack("256s", os.fsencode(name)[:15])
@@ -313,28 +315,28 @@ def _node_file(path: str) -> list[str]:
 
 
 def _master(environ: Mapping[str, str]) -> str | None:
-    """One port above torch's own rendezvous, which is at MASTER_PORT itself."""
+    """One port above torch's own rendezvous, which uses MASTER_PORT itself."""
     host, port = environ.get("MASTER_ADDR", ""), _number(environ, "MASTER_PORT", 1)
     return _join(host, port + 1) if host and port is not None else None
 
 
 def job_port(number: int) -> int:
-    """A port that all processes of a job come to without talking; below those that systems give
-    out by themselves."""
+    """A port that all processes of a job compute without communicating; below the system's
+    ephemeral ports."""
     return 20000 + number % 10000
 
 
 def first_host(nodes: str) -> str:
-    """`node[07-09,12],login` -> `node07`, as Slurm writes lists of hosts."""
+    """`node[07-09,12],login` -> `node07`, for Slurm's host lists."""
     match = re.match(r"([^\[\],]+)(?:\[([0-9]+)[^\]]*\])?([^\[\],]*)", nodes.strip())
     if match is None:
-        raise InvalidError(f"{nodes!r} is no list of hosts")
+        raise InvalidError(f"{nodes!r} is not a list of hosts")
     return match.group(1) + (match.group(2) or "") + match.group(3)
 
 
 def _join(host: str, port: int) -> str:
     if port > 65535:
-        raise InvalidError(f"{port} is no port")
+        raise InvalidError(f"{port} is not a port")
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
@@ -348,17 +350,19 @@ def _servers(given: int | None, environ: Mapping[str, str]) -> int | None:
 def _split_world(
     found: _Found, group: int, workers: int | None, servers: int | None, role: str | None
 ) -> None:
-    """Roles in a job that has none: the first processes are servers."""
+    """Assigns roles in a job that has none: the first processes are servers."""
     assert found.world is not None
     rank, size = found.world
     if size % group != 0:
-        raise InvalidError(f"{size} processes of {found.source} are no groups of {group}")
+        raise InvalidError(
+            f"{size} processes of {found.source} cannot be divided into groups of {group}"
+        )
     if servers is None and workers is not None:
         servers = size // group - workers
     if servers is None:
         raise InvalidError(
-            f"how many of the {size} processes of {found.source} are servers? Give servers=, or "
-            f"set LIGAMENT_SERVERS"
+            f"unknown number of servers among the {size} processes of {found.source}: "
+            "pass servers=, or set LIGAMENT_SERVERS"
         )
     _check_count("servers", servers, 0)
     if servers * group > size or (workers is not None and (workers + servers) * group != size):
@@ -371,8 +375,8 @@ def _split_world(
     found.rank = rank if rank < first_worker else rank - first_worker
     if role is not None and role != found.role:
         raise InvalidError(
-            f"process {rank} of {found.source} is {found.role} {found.rank} of a job with "
-            f"{servers} servers, but role={role!r} was asked for"
+            f"process {rank} of {found.source} is {found.role} {found.rank} of a job "
+            f"with {servers} servers, but role={role!r} was requested"
         )
     found.servers, found.workers = servers, size // group - servers
     found.scheduler = False
@@ -380,7 +384,7 @@ def _split_world(
 
 def _check_count(name: str, value: object, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InvalidError(f"{name}={value!r} is no whole number of at least {least}")
+        raise InvalidError(f"{name}={value!r}: expected an integer of at least {least}")
 
 
 def _missing(found: _Found) -> list[str]:
@@ -397,13 +401,13 @@ def _checked(found: _Found, group: int) -> Place:
     missing = _missing(found)
     if missing:
         raise InvalidError(
-            f"who this process is cannot be told: give {', '.join(missing)}, or start it with "
-            f"`ligament launch`, torchrun, Slurm or PBS"
+            f"cannot determine the role of this process: pass {', '.join(missing)}, or "
+            "start it with `ligament launch`, torchrun, Slurm or PBS"
         )
     assert found.role and found.address
     assert found.workers is not None and found.servers is not None
     if found.role not in ROLES:
-        raise InvalidError(f"role={found.role!r}; the roles are {', '.join(ROLES)}")
+        raise InvalidError(f"invalid role={found.role!r}: expected one of {', '.join(ROLES)}")
     _check_count("workers", found.workers, 0)
     _check_count("servers", found.servers, 0)
     if found.role == "scheduler":
@@ -413,8 +417,7 @@ def _checked(found: _Found, group: int) -> Place:
         _check_count("rank", found.rank, 0)
         if found.rank >= count[found.role]:
             raise InvalidError(
-                f"rank {found.rank} of {count[found.role]} {found.role}s: ranks go from 0 to one "
-                f"less"
+                f"invalid rank {found.rank} of {count[found.role]} {found.role}s: ranks start at 0"
             )
     return Place(
         role=found.role,

@@ -1,4 +1,5 @@
-"""The exceptions: one class per family of statuses, each also what Python users catch."""
+"""The exceptions: one class per status, each also derived from the built-in class that Python users
+catch."""
 
 from __future__ import annotations
 
@@ -10,14 +11,15 @@ from . import _core
 
 
 class Error(RuntimeError):
-    """Everything that Ligament raises. The message says which tensor, model, key or peer."""
+    """The base class of all exceptions of Ligament. The message names the tensor, model, key or
+    peer."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class InvalidError(Error, ValueError):
-    """An argument makes no sense."""
+    """Invalid argument."""
 
 
 class MismatchError(Error, ValueError):
@@ -40,19 +42,19 @@ class _SystemError(Error, OSError):
 
 
 class ExistsError(_SystemError, FileExistsError):
-    """The name is taken."""
+    """The name is already in use."""
 
     _number = _errno.EEXIST
 
 
 class TimeoutError(_SystemError, builtins.TimeoutError):
-    """The deadline passed."""
+    """The timeout expired."""
 
     _number = _errno.ETIMEDOUT
 
 
 class PeerError(_SystemError, ConnectionError):
-    """Another process is gone."""
+    """Another process is lost."""
 
 
 class DeniedError(_SystemError, PermissionError):
@@ -62,11 +64,11 @@ class DeniedError(_SystemError, PermissionError):
 
 
 class StorageError(_SystemError):
-    """The system refused; `errno` says why."""
+    """A system call failed; `errno` is its error number."""
 
 
 class CorruptError(Error):
-    """Stored bytes are not what was written."""
+    """Stored bytes differ from those written."""
 
 
 class LimitError(Error):
@@ -74,26 +76,26 @@ class LimitError(Error):
 
 
 class BusyError(Error):
-    """Somebody else holds it; try later."""
+    """In use by another process or thread; retry later."""
 
 
 class ClosedError(Error):
-    """The handle is closed, or belongs to the process this one was forked from."""
+    """The handle is closed, or belongs to the parent of this forked process."""
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """This plugin, build or machine cannot do it."""
+    """Not supported by this plugin, build or machine."""
 
 
 class MissingPackageError(UnsupportedError, ImportError):
-    """A package that the call needs is not installed; the text has the line that installs it."""
+    """A required package is not installed; the message contains the install command."""
 
     def __init__(self, who: str, package: str) -> None:
         super().__init__(f"{who} needs {package}, which is not installed: pip install {package}")
 
 
 class NoMemoryError(Error, MemoryError):
-    """Memory could not be had."""
+    """Out of memory."""
 
 
 BY_STATUS: dict[int, type[Error]] = {

@@ -1,4 +1,4 @@
-"""Writing a stored model as `.safetensors`, or as a folder that `from_pretrained` reads."""
+"""Exports a stored model as `.safetensors`, or as a folder that `from_pretrained` reads."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def renamed(
     strip: str = "",
     rename: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The new name of each tensor that is kept: of those below `part`, without that prefix; then
-    without the prefix `strip` where there is one; then by the first entry of `rename` that is the
-    name or precedes a '.' or '/' in it."""
+    """The new name of each exported tensor: only those below `part`, without that prefix; then
+    without the prefix `strip`; then renamed by the first entry of `rename` that equals the name or
+    precedes a '.' or '/' in it."""
     kept = {name: name for name in names}
     if part:
         below = {name: _below(name, part) for name in kept}
@@ -115,8 +115,8 @@ def export(
     shard_bytes: int = SHARD_BYTES,
     replace: bool = False,
 ) -> None:
-    """Writes the tensors under their new names: into one file if the path ends in .safetensors,
-    else into a folder, with the files that came with the model."""
+    """Writes the tensors under their new names: to one file if the path ends in .safetensors, else
+    to a folder, with the files that came with the model."""
     loader = Loader(ref)
     view = ref.map(False, True)
     found = [_tensor(loader, view, old, new) for old, new in names.items()]
@@ -143,7 +143,7 @@ def _tensor(loader: Loader, view: _core.Model, old: str, new: str) -> _Tensor:
 
 
 def _metadata(model: _core.Model, whole: bool) -> dict[str, str]:
-    """As `ligament cp` writes and reads it."""
+    """In the format of `ligament cp`."""
     made = dict(model.tags)
     if model.metrics:
         made["ligament.metrics"] = json.dumps(model.metrics)
@@ -193,7 +193,7 @@ def _write_folder(
     shard_bytes: int,
     replace: bool,
 ) -> None:
-    """The index is written last: without it the folder holds no model."""
+    """Writes a folder. The index is written last: without it the folder contains no model."""
     total = sum(map(_size, found))
     index = os.path.join(folder, "model.safetensors.index.json")
     if os.path.exists(index) and not replace:
@@ -232,7 +232,7 @@ def _write_beside(folder: str, name: str, memory: Any, replace: bool) -> None:
 
 @contextmanager
 def _appearing(path: str, replace: bool) -> Iterator[Any]:
-    """A file that appears complete and synced, or not at all."""
+    """A file that appears atomically, complete and synced."""
     if os.path.lexists(path) and not replace:
         raise ExistsError(f"'{path}' already exists (use replace=True to overwrite it)")
     folder, name = os.path.split(os.path.abspath(path))

@@ -1,4 +1,4 @@
-"""Graphs: what a search compares."""
+"""Graphs, which a search compares."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Graph:
         for name, signature in layers:
             if not isinstance(signature, (str, bytes, bytearray, memoryview)):
                 raise InvalidError(
-                    f"the signature of layer '{name}' is {signature!r}: it is a str or bytes"
+                    f"the signature of layer '{name}' must be a str or bytes, not {signature!r}"
                 )
             mark = signature.encode() if isinstance(signature, str) else bytes(signature)
             if made.names[made.layer(name, mark)] != name:
@@ -37,11 +37,15 @@ class Graph:
         inputs: list[list[tuple[int, int]]] = [[] for _ in made.names]
         for edge in edges:
             if not isinstance(edge, (tuple, list)) or len(edge) not in (2, 3):
-                raise InvalidError(f"{edge!r} is no edge: it is (from, to) or (from, output, to)")
+                raise InvalidError(
+                    f"{edge!r} is not an edge: expected (from, to) or (from, output, to)"
+                )
             start, output, end = edge if len(edge) == 3 else (edge[0], 0, edge[1])
             for name in (start, end):
                 if name not in number:
-                    raise InvalidError(f"an edge names layer '{name}', which the graph has not")
+                    raise InvalidError(
+                        f"an edge refers to layer '{name}', which is not in the graph"
+                    )
             inputs[number[end]].append((number[start], output))
         for i, taken in enumerate(inputs):
             made.call(i, taken)
@@ -76,9 +80,8 @@ class Graph:
         kwargs: dict[str, Any] | None = None,
         signature: Signature | None = None,
     ) -> Graph:
-        """The graph of a Keras model, or of a torch module: by torch.export when `args` are given,
-        else by the order of its modules. `signature(layer)` takes the place of class,
-        configuration and shapes."""
+        """The graph of a Keras model or a torch module: by torch.export if `args` are given, else
+        the sequence of its modules. `signature(layer)` replaces class, configuration and shapes."""
         return cls._made(tensors.graphs(model, args, kwargs, signature)[0])
 
     @classmethod
@@ -88,13 +91,12 @@ class Graph:
         args: tuple[Any, ...] | None = None,
         kwargs: dict[str, Any] | None = None,
     ) -> list[Graph]:
-        """All graphs that a model is saved with."""
+        """All graphs to save with a model."""
         return [cls._made(one) for one in tensors.graphs(model, args, kwargs, None)]
 
     @property
     def kind(self) -> str:
-        """Who made it, with the version of the signatures: only graphs of one kind are
-        compared."""
+        """The producer and the version of the signatures: only graphs of one kind are compared."""
         return self._layers.kind
 
     @property
@@ -136,8 +138,8 @@ def graphs_for(
     args: tuple[Any, ...] | None,
     kwargs: dict[str, Any] | None,
 ) -> tuple[_core.Graph, ...]:
-    """What a model is saved with: the graphs given, or its own. A model whose graph cannot be made
-    is saved without one: only a search would miss it."""
+    """The graphs to save with a model: the given ones, or its own. If the graph cannot be built,
+    the model is saved without one and cannot be found by a search."""
     if given is not None:
         return tuple(one._core for one in ([given] if isinstance(given, Graph) else given))
     if not tensors.is_model(model):
@@ -151,9 +153,9 @@ def graphs_for(
 
 
 def graphs_of_parts(parts: Mapping[str, Any]) -> tuple[_core.Graph, ...]:
-    """What a checkpoint is saved with: the graphs of its models, each under the name of its part. A
-    part called "model" comes first, so that a search prefers it to an average of the same
-    architecture. A part whose graph cannot be made, and a stage of a pipeline, has none."""
+    """The graphs to save with a checkpoint: those of its models, each under the name of its part. A
+    part named "model" comes first, so that a search prefers it to an average of the same
+    architecture. Parts whose graph cannot be built, and pipeline stages, have none."""
     made: dict[str, Layers] = {}
     for name in sorted(parts, key=lambda name: name != "model"):
         part = parts[name]

@@ -1,4 +1,4 @@
-"""What became of what."""
+"""Lineage and differences of models."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .description import Model
 
 @dataclass(frozen=True)
 class Lineage:
-    """A model, what it was derived from (its parent first, as far as they are still there) and
-    what was derived from it (the oldest first)."""
+    """A model, its ancestors (the parent first, as far as they still exist) and its children (the
+    oldest first)."""
 
     model: Model
     ancestors: list[Model] = field(default_factory=list)
@@ -19,9 +19,8 @@ class Lineage:
 
 @dataclass(frozen=True)
 class Diff:
-    """The names of the tensors of two models: equal, with other bytes, with another shape or
-    dtype, only in the first, only in the second. `bytes` has the same names and tells how many
-    bytes these are."""
+    """The names of the tensors of two models: equal, with other bytes, with another shape or dtype,
+    only in the first, only in the second. `bytes` has the number of bytes under the same names."""
 
     same: list[str]
     changed: list[str]

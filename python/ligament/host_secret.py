@@ -1,5 +1,5 @@
-"""The secret of this user on this host, for jobs of unchanged launch scripts: processes that have
-no common launcher and meet at the address of a network card."""
+"""The secret of this user on this host, for jobs of unchanged launch scripts: processes without a
+common launcher that rendezvous at the address of a network interface."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def for_address(address: str, environ: Mapping[str, str] | None = None) -> bytes
 
 
 def _is_card(host: str) -> bool:
-    """Whether the host's first address is one of this host, and not loopback."""
+    """Whether the host's first address belongs to this host and is not loopback."""
     if not host:
         return False
     try:
@@ -48,7 +48,7 @@ def _is_card(host: str) -> bool:
 
 
 def _folder(environ: Mapping[str, str]) -> str:
-    """A folder in memory that only this user can enter: the system's, or one of ours."""
+    """An in-memory folder that only this user can access: the system's, or our own."""
     user = os.geteuid()
     named = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{user}"
     if os.path.isdir(named):
@@ -60,12 +60,13 @@ def _folder(environ: Mapping[str, str]) -> str:
 
 
 def _file(folder: str) -> str:
-    """The path of the secret in the folder; the first process makes it."""
+    """The path of the secret in the folder; the first process creates it."""
     facts = os.lstat(folder)
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
         raise DeniedError(
-            f"{folder}: not a folder of this user alone (mode 700), so no secret is kept there; "
-            f"set LIGAMENT_SECRET_FILE to a file of 32 random bytes or more"
+            f"{folder} is not accessible only by this user (mode 700), so no secret is "
+            "stored there (set LIGAMENT_SECRET_FILE to a file of at least 32 random "
+            "bytes)"
         )
     path = os.path.join(folder, _NAME)
     if not os.path.exists(path):
@@ -74,7 +75,8 @@ def _file(folder: str) -> str:
 
 
 def _make(path: str) -> None:
-    """Complete before it is visible; where two processes make one, the first wins."""
+    """Creates the secret so that it is complete before it is visible; if two processes create one,
+    the first succeeds."""
     own = f"{path}.{os.getpid()}.{secrets.token_hex(4)}"
     try:
         descriptor = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

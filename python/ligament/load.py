@@ -1,4 +1,4 @@
-"""Loading: what is read into which memory, checked before the first byte moves."""
+"""Loading: which bytes are read into which memory, checked before anything is written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Slice = tuple[int, int, int]  # start, step, count
 
 @dataclass(frozen=True)
 class Result:
-    """What a load into a model left out."""
+    """The tensors that a load skipped."""
 
     missing: list[str] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
@@ -38,8 +38,8 @@ class Result:
 
 @dataclass
 class _Read:
-    """One stored tensor, or a part of it, on its way into `item`; a `_Later` is made when its turn
-    comes."""
+    """The read of one stored tensor, or a slice of it, into `item`; a `_Later` is allocated when
+    its turn comes."""
 
     name: str
     code: int
@@ -51,14 +51,14 @@ class _Read:
 
 @dataclass
 class _Later:
-    """Memory of ours that `take` gets once it is filled."""
+    """Temporary memory that is passed to `take` once it is filled."""
 
     take: Callable[[Fresh], None]
 
 
 class Loader:
     """One load of one version of a model: description, structure and tensors come from one ref, so
-    that they fit each other even if another process replaces the model meanwhile."""
+    they are consistent even if another process replaces the model meanwhile."""
 
     def __init__(self, source: _core.Ref) -> None:
         self.source = source
@@ -78,12 +78,12 @@ class Loader:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Where each name stands."""
+        """The position of each name."""
         return {name: i for i, name in enumerate(self.stored)}
 
     @cached_property
     def files(self) -> dict[str, int]:
-        """The files that belong to the model, and where each stands."""
+        """The files stored with the model, and the position of each."""
         return {n.removeprefix(FILES): i for n, i in self.index.items() if n.startswith(FILES)}
 
     def _all_rows(self) -> list[_core.StoredTensor]:
@@ -125,8 +125,7 @@ class Loader:
     def fill(
         self, into: Any, keep: bool, ignore: bool, cast: bool, mapped: bool, prefix: str = ""
     ) -> Result:
-        """Fills a model or tree in place; `prefix` is what its names have before them in the
-        store."""
+        """Fills a model or tree in place; `prefix` precedes its names in the store."""
         target = tensors.target(into)
         if target.tree is not None:
             target.tree(self.whole("saved", False, None))
@@ -140,8 +139,8 @@ class Loader:
         return result
 
     def check(self, into: Any, prefix: str = "", ignore: bool = False) -> None:
-        """Raises what `fill` would before the first byte. A loader of its own: one that checked
-        cannot fill."""
+        """Raises the errors that `fill` would raise before it writes. Use a separate loader: one
+        that checked cannot fill."""
         target = tensors.target(into)
         if target.tree is None:
             places = self._places(target, False, ignore, prefix)[1]
@@ -161,7 +160,7 @@ class Loader:
         return self._compare(target, keep, ignore, all_of_it=bool(prefix))
 
     def _localize(self, target: tensors.Target) -> None:
-        """Distributed tensors take what belongs into this process, into their local memory."""
+        """For distributed tensors, fills only the local part, in local memory."""
         shards = [
             (i, tensors.shard(value, target.names[i]))
             for i, value in enumerate(target.values)
@@ -179,7 +178,7 @@ class Loader:
             if stored != shard.whole:
                 wrong.append(f"'{name}' has shape {shard.whole}, stored is {stored}")
             if name in self.slices:
-                raise InvalidError(f"'{name}' is distributed: a slice of it cannot be asked for")
+                raise InvalidError(f"cannot load a slice of '{name}', which is distributed")
             self.slices[name] = shard.index
             values[i] = shard.local
         if wrong:
@@ -190,7 +189,7 @@ class Loader:
         self, target: tensors.Target, keep: bool, ignore: bool, all_of_it: bool
     ) -> tuple[Result, list[int]]:
         """What either side lacks, and which tensors of the target are filled: those that were
-        chosen, unless they are to be all."""
+        selected, unless all must be."""
         stored = self.names if self.chosen is None else self.chosen
         asked = set(stored)
         names, known = target.names, set(target.names)
@@ -212,8 +211,8 @@ class Loader:
         return Result(missing, extra), places
 
     def _not_tied(self, missing: list[str], target: tensors.Target) -> list[str]:
-        """Without those whose tensor is filled under another name: some formats keep one name of
-        tied weights."""
+        """Without names whose tensor is filled under another name: some formats keep only one name
+        of tied weights."""
         at = {name: i for i, name in enumerate(target.names)}
         filled = {id(target.values[i]) for name, i in at.items() if name in self.index}
         return [name for name in missing if id(target.values[at[name]]) not in filled]
@@ -235,8 +234,8 @@ class Loader:
         target.done(places, takers)
 
     def _fill_at_once(self, target: tensors.Target, places: list[int]) -> bool:
-        """The usual case: every tensor lies in memory that can be filled, none twice. The core
-        compares and reads."""
+        """The usual case: every tensor has memory that can be filled, none twice. The core compares
+        and reads."""
         if len(places) == len(target.names):
             names, values = target.names, target.values
         else:
@@ -304,8 +303,8 @@ class Loader:
             here, there = (self._row(names[k])[7] for k in (n, before))
             if here != there:
                 raise MismatchError(
-                    f"'{names[before]}' and '{names[n]}' are the same memory, "
-                    f"but model '{self.name}' has different values for them"
+                    f"'{names[before]}' and '{names[n]}' share memory, but model '{self.name}' "
+                    "has different values for them"
                 )
             reads[n].item = False
 
@@ -329,8 +328,8 @@ class Loader:
             )
 
     def _map_some(self, reads: list[_Read], takers: list[Any], mapped: bool) -> None:
-        """Tensors without memory of their own, or all that take over when a mapping was asked for,
-        get a mapping."""
+        """Maps tensors without memory of their own, or all that can take over memory if a mapping
+        was requested."""
         mine = [
             n
             for n, taker in enumerate(takers)
@@ -349,7 +348,7 @@ class Loader:
     # --- what is new ----------------------------------------------------------------------------
 
     def whole(self, framework: str | None, mapped: bool, device: Any) -> Any:
-        """The saved structure with new tensors; tied ones are one object."""
+        """The saved structure with new tensors; tied tensors are one object."""
         names = self.names if self.chosen is None else self.chosen
         if mapped:
             return self._tree(self._mapped(names, framework, device))
@@ -373,7 +372,7 @@ class Loader:
         return self._tree({name: made[twins.get(name, name)] for name in names})
 
     def like(self, template: Any, mapped: bool, keep: bool, ignore: bool) -> Any:
-        """A new tree as `template`."""
+        """A new tree with the structure of `template`."""
         return tensors.like(template, self.whole(None, mapped, None), keep, ignore)
 
     def _tree(self, made: dict[str, Any]) -> Any:
@@ -384,8 +383,8 @@ class Loader:
         return None if tied < 0 else self._all_rows()[tied][0]
 
     def _adapters(self, framework: str | None) -> Callable[[str], Any]:
-        """Who makes the tensor of a name; "saved": whose it was, where that is known and at
-        hand."""
+        """The adapter that creates the tensor of a name; "saved": the framework it was saved from,
+        if known and available."""
         if framework != "saved":
             one = tensors.framework(framework)
             return lambda name: one
@@ -421,7 +420,7 @@ class Loader:
         return read
 
     def _local(self, name: str) -> _Read:
-        """What this process needs of a tensor that is laid out like another."""
+        """What this process needs of a tensor with the layout of another."""
         read = self._stored(name)
         shard = tensors.shard(self.layouts[name], name)
         if shard is None or shard.whole != tuple(read.shape):
@@ -484,8 +483,8 @@ class Loader:
 def _refuse_map(names: list[str]) -> None:
     if names:
         raise InvalidError(
-            f"map=True maps what has no memory of its own, and {_list(names)} of `into` has: "
-            "leave out map to fill it, or into to get mapped tensors"
+            f"map=True cannot fill tensors that already have memory: {_list(names)} "
+            "(omit map to fill them, or omit into to get mapped tensors)"
         )
 
 
@@ -502,12 +501,12 @@ def _groups(sizes: list[int], limit: int) -> Iterable[range]:
 
 
 def _spread(key: Any, ndim: int, name: str) -> list[slice | int]:
-    """One slice or number a dimension, as NumPy reads an index."""
+    """One slice or number per dimension, in the semantics of a NumPy index."""
     parts = list(key) if isinstance(key, tuple) else [key]
     dots = [i for i, part in enumerate(parts) if part is Ellipsis]
     if len(dots) > 1 or len(parts) - len(dots) > ndim:
         raise InvalidError(
-            f"the slice of '{name}' has {len(parts)} parts, the tensor {ndim} dimensions"
+            f"the slice of '{name}' has {len(parts)} parts, but the tensor has {ndim} dimensions"
         )
     at = dots[0] if dots else len(parts)
     filled = parts[:at] + [slice(None)] * (ndim - len(parts) + len(dots)) + parts[at + len(dots) :]
@@ -518,21 +517,21 @@ def _spread(key: Any, ndim: int, name: str) -> list[slice | int]:
             filled[i] = _number(part)
         except TypeError:
             raise InvalidError(
-                f"the slice of '{name}' has {part!r}; slices, numbers and '...' are known"
+                f"invalid slice of '{name}': {part!r} (expected slices, integers or '...')"
             ) from None
     return filled
 
 
 def _number(value: Any) -> int:
-    """A number of any kind, NumPy's too. A bool is none, and neither is an array of several, though
-    both have an __index__."""
+    """An integer of any kind, including NumPy's. Bools and arrays are excluded, although both have
+    an __index__."""
     if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
         raise TypeError
     return index(value)
 
 
 def slices_of(key: Any, shape: tuple[int, ...], name: str) -> tuple[Slice, ...]:
-    """An index as NumPy takes it, as start, step and count of each dimension."""
+    """An index in NumPy's semantics, as start, step and count of each dimension."""
     result = []
     for part, size in zip(_spread(key, len(shape), name), shape, strict=True):
         if isinstance(part, slice):
@@ -543,7 +542,10 @@ def slices_of(key: Any, shape: tuple[int, ...], name: str) -> tuple[Slice, ...]:
             result.append((numbers.start if len(numbers) else 0, numbers.step, len(numbers)))
             continue
         if not -size <= part < size:
-            raise InvalidError(f"index {part} is outside of '{name}', which has {size} there")
+            raise InvalidError(
+                f"index {part} is out of range for '{name}', which has {size} elements in "
+                "that dimension"
+            )
         result.append((part % size, 1, 1))
     return tuple(result)
 
@@ -554,7 +556,7 @@ def _list(names: list[str]) -> str:
 
 
 def _below(tree: Any, prefix: str) -> Any:
-    """The part of a tree whose names begin so; None when it has none. A key may hold dots too."""
+    """The part of a tree below a name; None if there is none. A key may contain dots."""
     if not prefix:
         return tree
     items = dict(enumerate(tree)) if isinstance(tree, (list, tuple)) else tree

@@ -1,4 +1,4 @@
-"""What a search found, and how it is loaded."""
+"""The result of a search, and loading it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Match:
-    """A stored model and what it has in common with the asking one. It is a lease: what it names
-    stays until it is released (or forgotten), has expired, or its process is gone."""
+    """A stored model and what it has in common with the query model. It is a lease: the tensors
+    stay until it is released (or garbage-collected), expires, or its process ends."""
 
     def __init__(self, store: Store, core: _core.Match, graph: Graph) -> None:
         self._store, self._core, self._graph = store, core, graph
@@ -31,12 +31,12 @@ class Match:
 
     @property
     def layers(self) -> list[str]:
-        """The layers in common, as the asking model names them."""
+        """The common layers, by their names in the query model."""
         return [self._graph._layers.names[i] for i in self._core.layers]
 
     @property
     def length(self) -> int:
-        """How many layers that are."""
+        """The number of common layers."""
         return len(self._core.layers)
 
     def __len__(self) -> int:
@@ -47,8 +47,8 @@ class Match:
 
     @property
     def tensors(self) -> dict[str, TensorInfo]:
-        """What is known of their tensors, by the name in the asking model; `.name` of each is the
-        name in the stored one."""
+        """The descriptions of their tensors, by the name in the query model; `.name` is the name in
+        the stored model."""
         if self._tensors is None:
             stored = list(self.model.tensors.values())
             self._tensors = {name: stored[at] for name, at in self._core.tensors}
@@ -56,23 +56,23 @@ class Match:
 
     @property
     def owners(self) -> dict[str, int]:
-        """The id of the model that wrote each of these tensors, by the name in the asking model."""
+        """The id of the model that wrote each of these tensors, by the name in the query model."""
         return {name: info.owner for name, info in self.tensors.items()}
 
     @property
     def bytes(self) -> int:
-        """Of these tensors."""
+        """The size of these tensors."""
         return self._core.bytes
 
     @property
     def expires(self) -> datetime.datetime | None:
-        """Until when it holds what it names (UTC). None: it holds nothing, because it was released
-        or the store is read-only."""
+        """When the lease expires (UTC). None: there is no lease, because it was released or the
+        store is read-only."""
         at = self._core.expires_ns
         return datetime.datetime.fromtimestamp(at / 1e9, datetime.UTC) if at else None
 
     def release(self) -> None:
-        """Lets go of what it names; it cannot be loaded or inherited from any more."""
+        """Ends the lease; the match cannot be loaded or inherited from any more."""
         self._core.release()
 
     def __enter__(self) -> Match:
@@ -92,7 +92,7 @@ class Match:
 
 
 class MatchLoader(Loader):
-    """One load of what a match names, under the asking model's names."""
+    """One load of a match, by the names in the query model."""
 
     def __init__(self, source: _core.Ref, match: Match) -> None:
         super().__init__(source)
@@ -113,11 +113,11 @@ class MatchLoader(Loader):
         self.source.read(batch, stored, slices or (None,) * len(stored))
 
     def fill_prefix(self, into: Any, ignore: bool, cast: bool) -> Result:
-        """Fills what is in common; the rest stays as it is."""
+        """Fills the common tensors; the rest is unchanged."""
         return self.fill(into, True, ignore, cast, False)
 
     def _tree(self, made: dict[str, Any]) -> Any:
         return made
 
     def _map_some(self, reads: list[Any], takers: list[Any], mapped: bool) -> None:
-        """Nothing: what has no memory of its own takes over what was read."""
+        """Maps nothing: tensors without memory take over what was read."""

@@ -1,4 +1,4 @@
-"""What a notebook shows: small tables as HTML. Everything that comes from a store is escaped."""
+"""Small HTML tables for notebooks. Everything that comes from a store is escaped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROWS = 20
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], hidden: int = 0) -> str:
-    """Rows under their heading; `hidden` says how many more there are."""
+    """Rows under their headings; `hidden` is the number of rows not shown."""
     cells = "".join(f"<th style='text-align:left'>{escape(word)}</th>" for word in head)
     body = "".join(
         "<tr>" + "".join(f"<td style='text-align:left'>{_cell(one)}</td>" for one in row) + "</tr>"
@@ -29,7 +29,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], hidden: int = 0) -
 
 
 def store(of: Store) -> str:
-    """Its place, its size and its newest models."""
+    """Its location, its size and its newest models."""
     stats = of.stats()
     models = of.models(order="-created", limit=_ROWS)
     rows = [
@@ -42,7 +42,7 @@ def store(of: Store) -> str:
 
 
 def model(of: Model) -> str:
-    """What `ligament show` prints of it."""
+    """The output of `ligament show` as a table."""
     about: list[tuple[str, Any]] = [("created", _when(of))]
     about += [("parent", of.parent)] if of.parent else []
     about += [(word, one) for word in ("metrics", "tags", "meta") if (one := getattr(of, word))]
@@ -56,7 +56,7 @@ def model(of: Model) -> str:
 
 
 def match(of: Match, layers: int) -> str:
-    """The stored model, and the layers in common with their tensors' bytes."""
+    """The stored model, and the common layers with the sizes of their tensors."""
     head = f"{of.length} of {count(layers, 'layer')}, {bytes_text(of.bytes)}"
     rows = [(one,) for one in of.layers[:_ROWS]]
     return (

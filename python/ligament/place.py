@@ -1,4 +1,4 @@
-"""Where a store is: a path or a URI with options."""
+"""The location of a store: a path or a URI with options."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _PATH_QUERY = re.compile(r"\?[a-z_]+=[^?]*$")
 
 
 def absolute(uri: str) -> str:
-    """The URI with an absolute path: a store stays where it is when the process changes its
-    directory, and pickles so."""
+    """The URI with an absolute path: a store does not change when the process changes its
+    directory, and is pickled with this URI."""
     if not uri:
         raise InvalidError("the URI of a store is empty")
     if uri.startswith("file:") and not uri.startswith("file:/"):

@@ -1,4 +1,4 @@
-"""Backends from shared libraries, and the instances that checkpoints use."""
+"""Backends of shared libraries, and the instances that checkpoints use."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def load(path: str | os.PathLike[str]) -> str:
 
 
 def names() -> list[str]:
-    """The backends that are known."""
+    """The known backends."""
     return list(_core.backends())
 
 
 def instance(backend: str, config: str) -> _core.Checkpoint:
-    """The one instance of this process for (backend, config), opened at first use."""
+    """The instance of this process for (backend, config), opened on first use."""
     global _pid
     backend = backend if backend in _core.backends() else place.absolute(backend)
     with _lock:
@@ -37,20 +37,20 @@ def instance(backend: str, config: str) -> _core.Checkpoint:
 
 
 def has_volume(backend: str) -> bool:
-    """Whether checkpoints through this backend lie in a store. A text that is not the name of a
-    backend is a store's URI or path."""
+    """Whether checkpoints of this backend are in a store. Anything other than the name of a backend
+    is a store's URI or path."""
     return _core.backends().get(backend, True)
 
 
 def store_uri(backend: str, config: str) -> str:
-    """The URI of the store behind (backend, config)."""
+    """The URI of the store of (backend, config)."""
     if backend in _core.backends():
         return f"{backend}:{config}"
     return place.with_options(place.absolute(backend), config)
 
 
 def shared_uri(backend: str, config: str) -> str | None:
-    """The URI of the store behind (backend, config) when another handle sees the same one; None for
+    """The URI of the store of (backend, config) if another handle can open the same store; None for
     a plugin without a store, and for memory without a name."""
     if not has_volume(backend):
         return None
@@ -59,8 +59,8 @@ def shared_uri(backend: str, config: str) -> str | None:
 
 
 def check_exists(backend: str, config: str) -> None:
-    """Raises NotFoundError where (backend, config) is a place without a store, which opening it
-    would create."""
+    """Raises NotFoundError if (backend, config) is a place without a store, which opening would
+    create."""
     if (uri := shared_uri(backend, config)) is not None:
         _core.Store(place.with_mode(uri, "r")).close()
 
@@ -75,7 +75,7 @@ def close() -> None:
 
 
 def _load_listed() -> None:
-    """What the environment lists, as the command line does."""
+    """Loads the plugins listed in the environment, as the command line does."""
     for path in os.environ.get("LIGAMENT_PLUGINS", "").split(os.pathsep):
         if path:
             load(path)

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def count(number: int, noun: str, many: str = "") -> str:
-    """The number and the noun in its form; `many` where the plural is not the noun with an s."""
+    """The number and the noun; `many` if the plural is not formed with an s."""
     return f"{number} {noun if number == 1 else many or noun + 's'}"

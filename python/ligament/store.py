@@ -29,8 +29,8 @@ _SNAPSHOT = Snapshot()
 
 
 class Store:
-    """A place that keeps models by name. `mode`: "r" reads and writes nothing, "x" (or "w") creates
-    a new store and fails if there is one, "a" opens it or creates it."""
+    """Holds models by name. `mode`: "r" is read-only, "x" (or "w") creates a new store and fails if
+    one exists, "a" opens the store or creates it."""
 
     def __init__(self, uri: str | bytes | os.PathLike[str], mode: str = "a") -> None:
         if mode not in ("r", "w", "x", "a"):
@@ -45,12 +45,11 @@ class Store:
 
     @property
     def uri(self) -> str:
-        """Where it is, without options."""
+        """The URI, without options."""
         return self._core.uri or self._given
 
     def close(self) -> None:
-        """Waits for a save in the background (and raises what went wrong with it), then lets go of
-        the store."""
+        """Waits for a save in the background (and raises its error), then closes the store."""
         try:
             self._saves.close()
         finally:
@@ -75,7 +74,7 @@ class Store:
         return (Store, (self._given, "r" if self._mode == "r" else "a"))
 
     def wait(self) -> None:
-        """Waits for the save in the background; its failure is raised once."""
+        """Waits for the save in the background; raises its failure once."""
         self._saves.settle()
 
     _settle = wait
@@ -115,8 +114,8 @@ class Store:
         progress: bool | None = None,
     ) -> Model | Ticket[Model]:
         """Saves a model or tree; on return it is durable. Tensors that equal the parent's, the
-        match's or, from 64 KiB up, any stored one are not written again. `graph` (or `args`, as
-        for `Graph.of`) is what a search will compare; a model's own by default.
+        match's or, from 64 KiB up, any stored tensor are not written again. `graph` (or `args`, as
+        for `Graph.of`) is the graph that a search compares; by default the model's own.
 
         `wait=False` returns a Ticket once the asynchronous save before, of any thread, has ended.
         What is saved is the state at the call; writes to a bare address are not detected:
@@ -240,20 +239,22 @@ class Store:
         verify: bool = True,
         progress: bool | None = None,
     ) -> Any:
-        """Fills `into` in place (every tensor is checked before the first byte moves) and tells
-        what was missing or extra; or returns the saved structure, as arrays or as tensors of
-        `framework`. `like`, for JAX, whose arrays cannot be filled: a new tree as that one, with
-        arrays where its are. Of a match: what it names, under the asking model's names; the rest
-        of `into` stays as it is."""
+        """Fills `into` in place (every tensor is checked before any is changed) and returns the
+        missing and extra names; or returns the saved structure, as arrays or as tensors of
+        `framework`. `like`, for JAX, whose arrays are immutable: returns a new tree with the
+        structure and devices of that one. For a match: its tensors, by the names of the query
+        model; the rest of `into` is unchanged."""
         if missing not in ("error", "keep") or extra not in ("error", "ignore"):
             raise InvalidError(
-                f"missing={missing!r}, extra={extra!r}: "
-                "missing is 'error' or 'keep', extra is 'error' or 'ignore'"
+                f"missing={missing!r}, extra={extra!r}: missing must be 'error' or 'keep', "
+                "extra must be 'error' or 'ignore'"
             )
         if into is not None and (device is not None or framework is not None):
-            raise InvalidError("`framework` and `device` are for new tensors; `into` has its own")
+            raise InvalidError(
+                "`framework` and `device` apply to new tensors and cannot be combined with `into`"
+            )
         if like is not None and not (into is tensors is framework is device is None):
-            raise InvalidError("`like` says all: leave out into, tensors, framework and device")
+            raise InvalidError("`like` cannot be combined with into, tensors, framework or device")
         if isinstance(name, Match):
             return self._load_match(name, into, tensors, framework, map, extra, cast, device)
         loader = Loader(self._resolve(name))
@@ -280,7 +281,7 @@ class Store:
         device: Any,
     ) -> Any:
         if map:
-            raise InvalidError("a match is not mapped: map its model")
+            raise InvalidError("a match cannot be mapped: map its model")
         loader = MatchLoader(self._core.resolve(match._core), match)
         loader.choose(tensors)
         if into is not None:
@@ -288,8 +289,8 @@ class Store:
         return loader.whole(framework, False, device)
 
     def _version(self, model: str | Model) -> str | int:
-        """What the core takes for a model: of one that was described here its id, which stands for
-        that version alone."""
+        """The core's argument for a model: for a model described by this store its id, which
+        identifies that version."""
         if isinstance(model, Model) and model._is_of(self):
             return model.id
         return _name_of(model)
@@ -301,8 +302,8 @@ class Store:
             if not isinstance(model, Model):
                 raise
             raise NotFoundError(
-                f"model '{model.name}' (id {model.id}) was replaced or retired since it was "
-                f"looked up in {self.uri}; ask for it by its name"
+                f"model '{model.name}' (id {model.id}) was replaced or retired since it "
+                f"was looked up in {self.uri} (load it by name)"
             ) from None
 
     # --- find -----------------------------------------------------------------------------------
@@ -340,12 +341,12 @@ class Store:
         lease_s: float = 3600,
     ) -> Match | list[Match] | None:
         """The stored model that has the most layers in common with a model or Graph, each with its
-        whole ancestry: a Match, or None; for k > 1 a list of the k best. Ties: more bytes, then
-        the metric `prefer` ("-loss": lower is better), then newer."""
+        whole ancestry: a Match, or None; for k > 1 a list of the k best. Ties: more bytes, then the
+        metric `prefer` ("-loss": lower is better), then newer."""
         if k < 1:
-            raise InvalidError(f"k={k}: at least one is looked for")
+            raise InvalidError(f"k={k}: expected at least 1")
         if not lease_s > 0:
-            raise InvalidError(f"lease_s={lease_s}: a lease lasts some seconds")
+            raise InvalidError(f"lease_s={lease_s}: expected a positive number of seconds")
         graph = model if isinstance(model, Graph) else Graph.of(model, args, kwargs)
         passed = [exclude] if isinstance(exclude, (str, Model)) else exclude
         found = self._core.find(
@@ -371,10 +372,10 @@ class Store:
         order: str | None = None,
         limit: int | None = None,
     ) -> list[Model]:
-        """The models whose name fits the pattern and that have all the tags, in order ("-val_acc":
-        the largest first)."""
+        """The models whose name matches the pattern and that have all the tags, in order
+        ("-val_acc": the largest first)."""
         if limit is not None and limit < 0:
-            raise InvalidError(f"limit={limit}: it is None or at least 0")
+            raise InvalidError(f"limit={limit}: expected None or at least 0")
         if limit == 0:
             return []
         found = self._core.models(name, arguments.tags(tags) or None, order, limit or 0)
@@ -402,11 +403,11 @@ class Store:
         return iter([model.name for model in self.models()])
 
     def aliases(self) -> dict[str, str]:
-        """The model that each alias names."""
+        """The model that each alias refers to."""
         return self._core.aliases()
 
     def stats(self) -> dict[str, Any]:
-        """Counts, bytes, and how bytes reach the medium."""
+        """Counts, bytes, and how the store does I/O."""
         return self._core.stat()
 
     # --- change ---------------------------------------------------------------------------------
@@ -420,39 +421,39 @@ class Store:
         meta: Any = None,
         name: str | None = None,
     ) -> Model:
-        """Adds or replaces metrics and tags by name (a tag of None goes), the meta, the name."""
+        """Adds or replaces metrics and tags by name (None removes a tag), the meta, the name."""
         old = _name_of(model)
         changes = (arguments.metrics(metrics) or None, arguments.tags(tags, True) or None)
         self._core.update(old, *changes, _meta_text(meta), name)
         return self[name if name is not None else old]
 
     def alias(self, alias: str, model: str | Model | None) -> None:
-        """Makes `alias` name the model from now on; None removes it."""
+        """Makes `alias` refer to the model; None removes it."""
         arguments.name(alias, "an alias")
         self._core.alias(alias, None if model is None else _name_of(model))
 
     def retire(self, model: str | Model) -> None:
-        """Removes a model and its aliases, by any of its names; tensors that another model uses
-        live on."""
+        """Removes a model and its aliases, by any of its names; tensors that another model uses are
+        kept."""
         self._core.retire(_name_of(model))
 
     # --- history --------------------------------------------------------------------------------
 
     def history(self, run: str = "default") -> list[Point]:
         """The metrics of a run of `ligament.checkpoint.Checkpointer` by step (`.step`, `.metrics`),
-        also of checkpoints that its `keep` has removed."""
+        including checkpoints that its `keep` has removed."""
         from .checkpoint import metric_history, runs
 
         saved = runs.saved(self, runs.check(run))
         if not saved:
             there = runs.names(self)
             raise NotFoundError(
-                f"run {run!r} has no checkpoint in {self.uri}; the runs there are {there}"
+                f"run {run!r} has no checkpoint in {self.uri} (existing runs: {there})"
             )
         return metric_history.points(saved)
 
     def lineage(self, model: str | Model) -> Lineage:
-        """Where a model comes from, and what comes from it."""
+        """The ancestors and children of a model."""
         mine, ancestors, children = self._core.lineage(self._version(model))
         return Lineage(
             Model(self, mine),
@@ -461,8 +462,8 @@ class Store:
         )
 
     def diff(self, a: str | Model, b: str | Model) -> Diff:
-        """What of a model is different in another; by fingerprints, without reading a tensor. Only
-        those that another number of ranks saved are read, and their bytes compared."""
+        """The differences between two models, by fingerprints, without reading tensors. Only
+        tensors that a different number of ranks saved are read, and their bytes compared."""
         return Diff(*self._resolve(a).diff(self._resolve(b)))
 
     def export(
@@ -478,7 +479,7 @@ class Store:
     ) -> None:
         """Writes a model as a file (.safetensors) or as a folder that `from_pretrained` reads:
         weights, in several files if they are larger than `shard_bytes`, and the config and
-        tokenizer that `ligament cp` stored with them. `part="model"` takes that part of a
+        tokenizer that `ligament cp` stored with them. `part="model"` exports that part of a
         checkpoint, under its own names; `strip` removes a prefix from names; `rename` maps names,
         or what precedes a '.', to new ones."""
         ref = self._resolve(name)
@@ -488,26 +489,25 @@ class Store:
     def watch(
         self, name: str | None = None, since: int | None = None, timeout: float | None = None
     ) -> Watch:
-        """Iterates over changes, of any process, in commit order and without gaps: those after
-        version `since` (of an earlier event; 0: all; None: from now) whose name, or other name,
-        fits the pattern. Ends when none has come for `timeout` seconds. A `since` that is too old
-        is a NotFoundError: list the models again."""
+        """Iterates over changes by any process in commit order, without gaps: those after version
+        `since` (of an earlier event; 0: all; None: from now on) whose name, or other name, matches
+        the pattern. Ends when there was no change for `timeout` seconds. A `since` that is too old
+        raises NotFoundError: list the models again."""
         return Watch(self, name, since, timeout)
 
     def get_time_stamps(self, name: str | None = None) -> dict[str, list[int]]:
-        """{operation: [begin, end, begin, end, ...]} in ns of a clock of which only differences
-        mean something: of find, load, save and retire, and of their phases lookup, read, write,
-        sync and commit."""
+        """{operation: [begin, end, begin, end, ...]} in ns of a monotonic clock: of find, load,
+        save and retire, and of their phases lookup, read, write, sync and commit."""
         return self._core.time_stamps(name)
 
     def clear_time_stamps(self, name: str | None = None) -> None:
-        """Forgets those of an operation or phase, or all."""
+        """Clears those of an operation or phase, or all."""
         self._core.clear_time_stamps(name)
 
     # --- care -----------------------------------------------------------------------------------
 
     def check(self, repair: bool = False, *, progress: bool | None = None) -> Report:
-        """Reads everything and compares it with its checksums; `repair` mends what can be derived:
+        """Reads everything and verifies the checksums; `repair` repairs what can be derived:
         counts, leftover files, a lost index."""
         with Bar("checking", 0, wanted(progress)) as bar:
 
@@ -518,7 +518,7 @@ class Store:
             return Report(**self._core.check(repair, show))
 
     def compact(self) -> Report:
-        """Removes leftovers of dead writers and packs that nobody uses."""
+        """Removes leftovers of dead writers and unused packs."""
         return Report(**self._core.compact())
 
 
@@ -530,7 +530,7 @@ def copy(
     new_name: str | None = None,
     replace: bool = False,
 ) -> list[str]:
-    """Copies a model, or all that fit the pattern `name` (None: all), from one store to another;
+    """Copies a model, or all that match the pattern `name` (None: all), from one store to another;
     returns their names."""
     model = source if isinstance(source, Model) else None
     if isinstance(source, Model):
@@ -550,9 +550,9 @@ def copy(
             else [one.name for one in here.models(name)]
         )
         if not names and name is not None:
-            raise NotFoundError(f"no model fits '{name}' in {here.uri}")
+            raise NotFoundError(f"no model matches '{name}' in {here.uri}")
         if new_name is not None and len(names) != 1:
-            raise InvalidError(f"new_name is for one model, not for {len(names)}")
+            raise InvalidError(f"new_name requires one model, but {len(names)} match")
         for one in names:
             here._resolve(model or one).copy(there._core, new_name, replace)
         return [new_name] if new_name is not None else names
@@ -571,7 +571,7 @@ def _meta_text(meta: Any) -> str | None:
     try:
         return json.dumps(meta, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InvalidError(f"meta is not JSON: {error}") from None
+        raise InvalidError(f"meta cannot be stored as JSON: {error}") from None
 
 
 __all__ = [

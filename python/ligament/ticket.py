@@ -1,4 +1,4 @@
-"""What an asynchronous call returns."""
+"""The result of an asynchronous call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Ticket(Generic[T]):
-    """An operation that goes on in the background."""
+    """An operation that runs in the background."""
 
     def __init__(
         self, inner: _core.Ticket, finish: Callable[[], T], watcher: threading.Thread
@@ -23,12 +23,11 @@ class Ticket(Generic[T]):
         self._heard = False  # a failure has been raised to somebody
 
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, successfully or not."""
         return self._inner.done()
 
     def result(self, timeout: float | None = None) -> T:
-        """Waits (seconds; None: as long as it takes) and returns what the call would have; raises
-        what went wrong."""
+        """Waits (seconds; None: no limit) and returns the result of the call; raises its error."""
         try:
             self._inner.wait(timeout)
         except BaseException:
@@ -37,7 +36,7 @@ class Ticket(Generic[T]):
         return self._finish()
 
     def _settle(self) -> None:
-        """Waits, also for the watcher; a failure that nobody has heard of is raised."""
+        """Waits, also for the watcher thread; raises a failure that has not been reported yet."""
         failure: Exception | None = None
         try:
             self._inner.wait()
@@ -64,8 +63,8 @@ _STEP_BYTES = 4 << 20
 def release_when_done(
     ticket: _core.Ticket, batch: _core.Batch, after: Callable[[], Any]
 ) -> threading.Thread:
-    """Lets go of each tensor's snapshot soon after its bytes are gathered, and calls `after` when
-    all went well. The thread is no daemon: a process that ends waits for its save."""
+    """Releases each tensor's snapshot soon after its bytes are gathered, and calls `after` on
+    success. The thread is not a daemon: a process that ends waits for its save."""
     thread = threading.Thread(
         target=release_all, args=(ticket, batch, after), name="ligament-release"
     )
@@ -74,7 +73,7 @@ def release_when_done(
 
 
 def release_all(ticket: _core.Ticket, batch: _core.Batch, after: Callable[[], Any]) -> None:
-    """What `release_when_done` does, on this thread; a failure is not raised here."""
+    """Does the work of `release_when_done` on this thread; does not raise failures."""
     sizes = batch.sizes()
     count, released = len(sizes), 0
     try:

@@ -1,5 +1,5 @@
-"""Transfer learning as the users of EvoStore know it: find the best ancestor, take its prefix,
-train the rest, store what changed."""
+"""Transfer learning with EvoStore's interface: find the best ancestor, load its prefix, train the
+rest, store the changes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WRITER = "writer."  # before the number, in the store, of a model that wrote te
 
 
 class TransferMethods:
-    """One flow: `transfer` finds the ancestor and fills the prefix, the user freezes it and trains,
-    `store` keeps what is new. What `transfer` found goes on into `store`: the composition is asked
-    for once."""
+    """`transfer` finds the ancestor and fills the prefix, the user freezes it and trains, and
+    `store` saves the new tensors. `store` uses the result of `transfer`: the composition is
+    computed once."""
 
     def __init__(self, store: Store | str | os.PathLike[str]) -> None:
         self.models = store if isinstance(store, Store) else Store(store)
@@ -29,8 +29,8 @@ class TransferMethods:
     def transfer(
         self, model: Any, id: Id, tags: dict[str, str] | None = None
     ) -> tuple[list[str], Id | None]:
-        """Fills the layers that the best stored model has too; gives their names and its id, or
-        ([], None). What it found is held until `store` or `retire` of this id."""
+        """Fills the layers that the best stored model has too; returns their names and its id, or
+        ([], None). The result is leased until `store` or `retire` of this id."""
         self._forget(id)
         match = self.models.find(model, tags=tags, exclude=[str(id)])
         if match is None:
@@ -42,9 +42,9 @@ class TransferMethods:
     def store(
         self, id: Id, model: Any, prefix: Iterable[str] = (), val_acc: float | None = None
     ) -> bool:
-        """Stores a model. What equals the ancestor's is not written again; `prefix` are the layers
-        that `transfer` gave, and need a `transfer` before. False, and nothing is stored, when the
-        prefix is the whole model."""
+        """Stores a model. Tensors that equal the ancestor's are not written again; `prefix` are the
+        layers that `transfer` returned, and requires a previous `transfer`. Returns False and
+        stores nothing if the prefix is the whole model."""
         match, given = self._matches.get(id), set(prefix)
         if match is None and given:
             raise InvalidError(
@@ -59,15 +59,14 @@ class TransferMethods:
         return True
 
     def _writers(self, match: Match) -> dict[str, str]:
-        """Tags that say what the writers of inherited tensors are called: they may be retired."""
+        """Tags with the ids of the writers of inherited tensors, which may be retired."""
         parent = match.model
         known = parent.tags | {f"{_WRITER}{parent.id}": parent.name}
         keys = (f"{_WRITER}{owner}" for owner in set(match.owners.values()))
         return {key: known[key] for key in keys if key in known}
 
     def get_composition(self, id: Id, lids: Sequence[str] | None = None) -> list[Id]:
-        """The id of the model that wrote each tensor; 0 for one that is not there. None: all in
-        order."""
+        """The id of the model that wrote each tensor; 0 for a missing one. None: all in order."""
         model = self.models[str(id)]
         owners = model.owners
         names = {
@@ -81,7 +80,7 @@ class TransferMethods:
         return [_like(names.get(owners[name], "0"), id) if name in owners else 0 for name in wanted]
 
     def retire(self, id: Id) -> None:
-        """Removes a model; what others inherited lives on."""
+        """Removes a model; tensors that others inherited are kept."""
         self._forget(id)
         self.models.retire(str(id))
 
@@ -91,7 +90,7 @@ class TransferMethods:
         return stamps if key is None else stamps[key]
 
     def clear_time_stamps(self, key: str | None = None) -> None:
-        """Forgets them."""
+        """Clears them."""
         self.models.clear_time_stamps(key)
 
     def _forget(self, id: Id) -> None:
@@ -100,12 +99,12 @@ class TransferMethods:
             match.release()
 
     def close(self) -> None:
-        """Lets go of what is held, and of the store."""
+        """Releases all leases and closes the store."""
         for id in list(self._matches):
             self._forget(id)
         self.models.close()
 
 
 def _like(name: str, id: Id) -> Id:
-    """A stored name as an id of the kind that the caller uses."""
+    """A stored name as an id of the type that the caller uses."""
     return int(name) if name.isdigit() and not isinstance(id, str) else name

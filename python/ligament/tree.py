@@ -1,8 +1,10 @@
-"""Trees: nested dicts, lists and tuples of tensors and plain values, as named tensors and a text.
+"""Trees: nested dicts, lists and tuples of tensors and plain values, stored as named tensors and a
+text.
 
-The text is JSON. A tensor stands in it as `{"$tensor": name}`, or `{"$tensor": [name, framework]}`;
-what JSON has no word for is an object with one key that begins with `$`. A flat dict of tensors
-needs no text at all. A NamedTuple comes back as one of the same name and fields."""
+The text is JSON. A tensor is written as `{"$tensor": name}`, or `{"$tensor": [name, framework]}`;
+values that JSON cannot represent are objects with one key that starts with `$`. A flat dict of
+tensors needs no text. A NamedTuple is restored as one of the same name and fields.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,9 @@ def encode(
     framework: Callable[[Any], str] | None = None,
     parts: Parts = lambda value: None,
 ) -> tuple[list[str], list[Any], str]:
-    """The names and tensors of a tree in order, and the text that makes the tree of them again (""
-    for a flat dict). With `framework` the text also says whose each tensor was. `parts` takes
-    apart what is none of the containers that are known here; None: it cannot."""
+    """The names and tensors of a tree in order, and the text from which the tree is rebuilt ("" for
+    a flat dict). With `framework` the text also contains the framework of each tensor. `parts`
+    splits objects that are not built-in containers; None: it cannot."""
     if type(tree) is dict and set(map(type, tree)) <= {str}:
         one_a_type = {type(value): value for value in tree.values()}
         if all(map(is_tensor, one_a_type.values())):
@@ -45,8 +47,8 @@ def encode(
 
 
 def decode(text: str, tensors: Mapping[str, Any]) -> Any:
-    """The tree that `text` describes; a tensor that is not among `tensors` is left out of its dict,
-    and None in a list."""
+    """The tree that `text` describes; a tensor that is not among `tensors` is omitted from its
+    dict, and None in a list."""
     if not text:
         return dict(tensors)
     try:
@@ -55,11 +57,11 @@ def decode(text: str, tensors: Mapping[str, Any]) -> Any:
     except _Absent:
         return None
     except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
-        raise CorruptError(f"the structure of the model cannot be read: {error}") from None
+        raise CorruptError(f"cannot read the structure of the model: {error}") from None
 
 
 def frameworks(text: str) -> dict[str, str]:
-    """Whose each tensor was, where the text says so."""
+    """The framework of each tensor, if the text contains it."""
     found: dict[str, str] = {}
 
     def visit(node: Any) -> None:
@@ -77,12 +79,12 @@ def frameworks(text: str) -> dict[str, str]:
     try:
         visit(json.loads(text)["tree"] if text else None)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptError(f"the structure of the model cannot be read: {error}") from None
+        raise CorruptError(f"cannot read the structure of the model: {error}") from None
     return found
 
 
 def path_text(path: tuple[Any, ...]) -> str:
-    """How a path is shown: tree['a'][0]."""
+    """A path for messages: tree['a'][0]."""
     return "tree" + "".join(f"[{key!r}]" for key in path)
 
 
@@ -158,7 +160,8 @@ def _key(key: Any, path: tuple[Any, ...]) -> Any:
     if type(key) is tuple:
         return {"$tuple": [_key(item, path) for item in key]}
     raise InvalidError(
-        f"{path_text(path)} has a key of type {type(key).__qualname__}; keys are plain values"
+        f"{path_text(path)} has a key of type {type(key).__qualname__}, but keys "
+        "must be plain values"
     )
 
 
@@ -175,7 +178,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Absent(Exception):
-    """A tensor was not asked for."""
+    """A tensor that was not requested."""
 
 
 def _decode(node: Any, tensors: Mapping[str, Any]) -> Any:
@@ -239,8 +242,8 @@ def _named(name: str, fields: tuple[str, ...]) -> type[tuple[Any, ...]]:
 
 
 def check_plain(tree: Any, saved: Any, name: str) -> None:
-    """Raises when `set_plain` would leave out a plain value of `saved`, in which tensors are left
-    out or None. What the tree has besides stays as it is."""
+    """Raises if `set_plain` would not set a plain value of `saved`, in which tensors are omitted or
+    None. Additional values of the tree are unchanged."""
     if isinstance(tree, dict):
         fits = isinstance(saved, dict) and all(key in tree for key in saved)
         pairs: Any = [(key, tree[key], saved[key]) for key in saved] if fits else []
@@ -263,7 +266,8 @@ def _shown(value: Any) -> str:
 
 
 def set_plain(tree: Any, saved: Any) -> None:
-    """Puts the plain values of `saved` into the dicts and lists of `tree`, which has its shape."""
+    """Sets the plain values of `saved` in the dicts and lists of `tree`, which has the same
+    shape."""
     if isinstance(tree, dict) and isinstance(saved, dict):
         pairs: Any = [(key, saved[key]) for key in tree if key in saved]
     elif isinstance(tree, (list, tuple)) and isinstance(saved, (list, tuple)):

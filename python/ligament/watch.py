@@ -1,4 +1,4 @@
-"""Changes of a store as they are committed."""
+"""Watching the changes of a store."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _KINDS = {1: "saved", 2: "replaced", 3: "retired", 4: "alias", 5: "updated"}
 
 @dataclass(frozen=True)
 class Event:
-    """A change of a store. `version` is the store's after the commit; events of one commit share
-    it, and `more` of them are still to come. `kind` is "saved", "replaced", "retired", "alias" or
-    "updated". `name` is the model's, or the alias. `other` is the name before a rename, the name
-    of the model of an alias, otherwise None. `id` is the model's, None for an alias that was
-    removed. `date` is when it was committed (UTC)."""
+    """A change of a store. `version` is the store's version after the commit; events of one commit
+    share it, and `more` of them follow. `kind` is "saved", "replaced", "retired", "alias" or
+    "updated". `name` is the model's, or the alias. `other` is the name before a rename, the name of
+    the model of an alias, otherwise None. `id` is the model's, None for an alias that was removed.
+    `date` is the time of the commit (UTC)."""
 
     version: int
     kind: str
@@ -35,7 +35,7 @@ class Event:
 
     @property
     def model(self) -> Model | None:
-        """The very model that the event is about, as it is now; None when it is no longer in the
+        """The model that the event refers to, in its current state; None if it is no longer in the
         store. Looked up at each access."""
         if self._store is None or self.id is None:
             return None
@@ -46,8 +46,8 @@ class Event:
 
 
 class Watch:
-    """An iterator over the changes of a store (`Store.watch`). It ends when no change has come for
-    `timeout` seconds; a further loop goes on from there."""
+    """An iterator over the changes of a store (`Store.watch`). It ends when there was no change for
+    `timeout` seconds; another loop continues from there."""
 
     def __init__(
         self, store: Store, name: str | None, since: int | None, timeout: float | None
@@ -59,7 +59,7 @@ class Watch:
     @property
     def since(self) -> int:
         """The version to pass as `since` to continue later: every event up to it was delivered.
-        While a commit is half delivered it is that of the commit before."""
+        While a commit is partly delivered, it is the version of the previous commit."""
         return self._core.since
 
     def __iter__(self) -> Watch:
@@ -76,7 +76,7 @@ class Watch:
         )
 
     def close(self) -> None:
-        """Ends the watch, also a wait of another thread."""
+        """Ends the watch, including a wait in another thread."""
         self._closed = True
         self._core.close()
 

@@ -48,10 +48,10 @@ void lig_backend_close(lig_backend *backend)
 static lig_status check_call(const lig_backend *backend, const char *set)
 {
     if (backend->pid != getpid())
-        return lig_fail(
-            LIG_E_CLOSED,
-            "backend '%s' was opened before this process was forked: open it again here",
-            backend->name);
+        return lig_fail(LIG_E_CLOSED,
+                        "backend '%s' was opened before this process was forked (open it again in "
+                        "this process)",
+                        backend->name);
     if (set == NULL || set[0] == '\0')
         return lig_fail(LIG_E_INVALID, "backend '%s': the set has no name", backend->name);
     ligi_fail_clear();
@@ -62,10 +62,10 @@ static lig_status no_such_call(const lig_backend *backend, const char *call)
 {
     if (backend->ops->volume != NULL)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "backend '%s' carries a store and has no %s of its own: use "
-                        "lig_checkpoint_* or lig_store_*",
+                        "backend '%s' is a store and does not implement %s (use lig_checkpoint_* "
+                        "or lig_store_*)",
                         backend->name, call);
-    return lig_fail(LIG_E_UNSUPPORTED, "backend '%s' has no %s", backend->name, call);
+    return lig_fail(LIG_E_UNSUPPORTED, "backend '%s' does not implement %s", backend->name, call);
 }
 
 static int needs_flat(const lig_backend *backend, const lig_tensor *tensor)
@@ -88,9 +88,10 @@ static lig_status check_flat(const lig_backend *backend, const lig_tensor *tenso
             continue;
         *flat = 1;
         if (tensors[i].memory != LIG_MEMORY_HOST && !lig_tensor_contiguous(&tensors[i]))
-            return lig_fail(LIG_E_UNSUPPORTED,
-                            "tensor '%s' is strided and in device memory: make it contiguous first",
-                            tensors[i].name);
+            return lig_fail(
+                LIG_E_UNSUPPORTED,
+                "tensor '%s' is not contiguous in device memory (make it contiguous first)",
+                tensors[i].name);
     }
     return LIG_OK;
 }

@@ -23,19 +23,20 @@ static const lig_plugin_host host_table = {
 static lig_status check_numbers(const char *path, const lig_plugin *entry)
 {
     if (entry->abi != LIG_PLUGIN_ABI)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "plugin %s was built for ABI %u, this library has ABI %u: build it again",
-                        path, entry->abi, LIG_PLUGIN_ABI);
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "plugin %s was built for ABI %u, but this library has ABI %u (rebuild the plugin)",
+            path, entry->abi, LIG_PLUGIN_ABI);
     if (entry->struct_bytes != sizeof(lig_plugin) || entry->ops_bytes != sizeof(lig_backend_ops) ||
         entry->tensor_bytes != sizeof(lig_tensor))
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "plugin %s has structs of %u, %u and %u bytes, this library of %zu, %zu "
-                        "and %zu: build it again with "
-                        "this library's headers",
+                        "plugin %s has structs of %u, %u and %u bytes, but this library of %zu, "
+                        "%zu and %zu (rebuild it with this library's headers)",
                         path, entry->struct_bytes, entry->ops_bytes, entry->tensor_bytes,
                         sizeof(lig_plugin), sizeof(lig_backend_ops), sizeof(lig_tensor));
     if (entry->ops == NULL || entry->host == NULL)
-        return lig_fail(LIG_E_INVALID, "plugin %s has no table: use LIG_REGISTER_BACKEND", path);
+        return lig_fail(LIG_E_INVALID,
+                        "plugin %s has no table of functions (use LIG_REGISTER_BACKEND)", path);
     return LIG_OK;
 }
 
@@ -47,12 +48,14 @@ static int is_letter(char c)
 static lig_status check_name(const char *path, const char *name)
 {
     if (name == NULL || !is_letter(name[0]))
-        return lig_fail(LIG_E_INVALID, "plugin %s: a backend's name starts with a letter", path);
+        return lig_fail(LIG_E_INVALID, "plugin %s: the name of a backend must start with a letter",
+                        path);
     for (const char *c = name; *c != '\0'; c++)
         if (!is_letter(*c) && !(*c >= '0' && *c <= '9') && *c != '_')
-            return lig_fail(LIG_E_INVALID,
-                            "plugin %s: the name '%s' may hold letters, digits and '_' only", path,
-                            name);
+            return lig_fail(
+                LIG_E_INVALID,
+                "plugin %s: invalid name '%s' (only letters, digits and '_' are allowed)", path,
+                name);
     return LIG_OK;
 }
 
@@ -60,7 +63,8 @@ static lig_status check_volume(const char *path, const lig_volume_ops *volume)
 {
     if (volume->struct_bytes != sizeof(lig_volume_ops))
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "plugin %s: its volume has %u bytes, this library's %zu: build it again",
+                        "plugin %s: its lig_volume_ops has %u bytes, but this library's %zu "
+                        "(rebuild the plugin)",
                         path, volume->struct_bytes, sizeof(lig_volume_ops));
     const struct {
         const char *name;
@@ -109,14 +113,15 @@ static lig_status check_ops(const char *path, const lig_backend_ops *ops)
         LIG_TRY(check_volume(path, ops->volume));
     if (ops->volume == NULL && (ops->save == NULL || ops->load == NULL))
         return lig_fail(LIG_E_INVALID,
-                        "plugin %s lacks %s: a backend has save and load, or a volume", path,
+                        "plugin %s lacks %s: a backend needs save and load, or a volume", path,
                         ops->save == NULL ? "save" : "load");
     int streams =
         (ops->begin != NULL) + (ops->put != NULL) + (ops->commit != NULL) + (ops->abort != NULL);
     if (streams != 0 && streams != 4)
-        return lig_fail(LIG_E_INVALID,
-                        "plugin %s has %d of begin, put, commit and abort: all four or none", path,
-                        streams);
+        return lig_fail(
+            LIG_E_INVALID,
+            "plugin %s has %d of begin, put, commit and abort (implement all four or none)", path,
+            streams);
     if (ops->open != NULL && ops->close == NULL)
         return lig_fail(LIG_E_INVALID, "plugin %s has open but lacks close", path);
     return LIG_OK;
@@ -137,7 +142,7 @@ static lig_status open_library(const char *path, void **library)
     void *opened = dlopen(open_path, RTLD_NOW | RTLD_LOCAL);
     if (opened == NULL)
         return lig_fail(access(open_path, F_OK) == 0 ? LIG_E_INVALID : LIG_E_NOTFOUND,
-                        "plugin %s cannot be loaded: %s", path, dlerror());
+                        "cannot load plugin %s: %s", path, dlerror());
     *library = opened;
     return LIG_OK;
 }
@@ -162,7 +167,7 @@ static lig_status find_entries(const char *path, void *library, entries *all)
     if (entry_at(&found, 0) == NULL)
         return lig_fail(
             LIG_E_INVALID,
-            "%s is no plugin: it does not export lig_plugin_entry (LIG_REGISTER_BACKEND makes it)",
+            "%s is not a plugin: it does not export lig_plugin_entry (use LIG_REGISTER_BACKEND)",
             path);
     *all = found;
     return LIG_OK;

@@ -129,7 +129,7 @@ static void refused_plugins(void **state)
     } cases[] = {
         {"int nothing;\n", LIG_E_INVALID, "lig_plugin_entry"},
         {RAW("99", "sizeof(lig_tensor)", "a"), LIG_E_UNSUPPORTED, "ABI 99"},
-        {RAW("LIG_PLUGIN_ABI", "8", "a"), LIG_E_UNSUPPORTED, "build it again"},
+        {RAW("LIG_PLUGIN_ABI", "8", "a"), LIG_E_UNSUPPORTED, "rebuild"},
         {RAW("LIG_PLUGIN_ABI", "sizeof(lig_tensor)", "1st"), LIG_E_INVALID, "letter"},
         {RAW("LIG_PLUGIN_ABI", "sizeof(lig_tensor)", "a-b"), LIG_E_INVALID, "a-b"},
         {RAW("LIG_PLUGIN_ABI", "sizeof(lig_tensor)", ""), LIG_E_INVALID, "letter"},

@@ -11,8 +11,8 @@ lig_status ligi_range_copy(const void *base, uint64_t bytes, uint64_t id, const 
 {
     if (range->offset > bytes || range->bytes > bytes - range->offset)
         return lig_fail(LIG_E_CORRUPT,
-                        "pack %" PRIx64 " has %" PRIu64 " bytes, %" PRIu64 " at %" PRIu64
-                        " are asked for",
+                        "pack %" PRIx64 " has %" PRIu64 " bytes, but %" PRIu64 " bytes at %" PRIu64
+                        " are requested",
                         id, bytes, range->bytes, range->offset);
     const uint8_t *from = (const uint8_t *)base + range->offset;
     for (uint64_t at = 0, i = 0; range->hashes != NULL && at < range->bytes;
@@ -21,8 +21,8 @@ lig_status ligi_range_copy(const void *base, uint64_t bytes, uint64_t id, const 
         if (lig_hash_block(secret, from + at, left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES) !=
             range->hashes[i])
             return lig_fail(LIG_E_CORRUPT,
-                            "pack %" PRIx64 ": the block at %" PRIu64 " does not fit its checksum",
-                            id, range->offset + at);
+                            "pack %" PRIx64 ": checksum mismatch in the block at %" PRIu64, id,
+                            range->offset + at);
     }
     return ligi_memory_from_host(range->data, from, range->bytes, range->memory, range->device);
 }

@@ -66,10 +66,10 @@ lig_status ligi_backend_register(const char *name, const lig_backend_ops *ops)
         there = find_plugin(name, plugin_count);
     if (there != NULL && there != ops) {
         status =
-            lig_fail(LIG_E_EXISTS, "there is a backend '%s' already: rename one of the two", name);
+            lig_fail(LIG_E_EXISTS, "backend '%s' already exists (rename one of the two)", name);
     } else if (there == NULL && plugin_count == PLUGINS_MAX) {
-        status = lig_fail(LIG_E_LIMIT, "no room for backend '%s': %d plugins are loaded", name,
-                          PLUGINS_MAX);
+        status = lig_fail(LIG_E_LIMIT, "too many plugins: %d are loaded, '%s' would be one more",
+                          PLUGINS_MAX, name);
     } else if (there == NULL) {
         plugins[plugin_count].name = name;
         plugins[plugin_count].ops = ops;
@@ -93,8 +93,8 @@ lig_status ligi_backend_lookup(const char *scheme, const lig_backend_ops **ops)
         used +=
             (size_t)snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ", name);
     return lig_fail(LIG_E_NOTFOUND,
-                    "there is no backend '%s'; known: %s. Plugins are loaded by LIGAMENT_PLUGINS, "
-                    "ligament.plugins.load or lig_plugin_load",
+                    "unknown backend '%s' (known: %s; load plugins with LIGAMENT_PLUGINS, "
+                    "ligament.plugins.load or lig_plugin_load)",
                     scheme, known);
 }
 
@@ -105,10 +105,10 @@ lig_status ligi_backend_heard(const char *name, const char *call, lig_status sta
     if (status == LIG_OK)
         return LIG_OK;
     if (strcmp(lig_status_name(status), "unknown") == 0)
-        return lig_fail(LIG_E_INTERNAL, "backend '%s': %s returned %d, which is no status", name,
+        return lig_fail(LIG_E_INTERNAL, "backend '%s': %s returned %d, which is not a status", name,
                         call, (int)status);
     if (lig_error_text()[0] == '\0')
-        return lig_fail(status, "backend '%s': %s failed without saying why", name, call);
+        return lig_fail(status, "backend '%s': %s failed without an error message", name, call);
     return status;
 }
 

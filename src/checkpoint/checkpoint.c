@@ -42,8 +42,8 @@ static lig_status open_place(lig_checkpoint *self, const char *place, const char
         return open_store(self, place, "", "");
     if (strchr(config, '=') == NULL)
         return lig_fail(LIG_E_INVALID,
-                        "config '%s': no backend '%s' is loaded, and a store's options are written "
-                        "key=value",
+                        "invalid config '%s': no backend '%s' is loaded, and the options of a "
+                        "store have the form key=value",
                         config, place);
     return open_store(self, place, strchr(place, '?') ? "&" : "?", config);
 }
@@ -60,7 +60,8 @@ static lig_status open_either(lig_checkpoint *self, const char *backend, const c
 lig_status lig_checkpoint_open(lig_checkpoint **out, const char *backend, const char *config)
 {
     if (backend == NULL || backend[0] == '\0')
-        return lig_fail(LIG_E_INVALID, "a checkpoint needs the name of a backend or a place");
+        return lig_fail(LIG_E_INVALID, "backend is NULL or empty: expected the name of a backend, "
+                                       "or the path or URI of a store");
     lig_checkpoint *self;
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a checkpoint"));
     lig_status status = open_either(self, backend, config ? config : "");
@@ -115,8 +116,8 @@ lig_status lig_checkpoint_load_part(lig_checkpoint *self, const char *set,
 lig_status lig_checkpoint_model(lig_checkpoint *self, const char *set, lig_model **model)
 {
     if (self->backend)
-        return lig_fail(LIG_E_UNSUPPORTED, "set '%s': its backend keeps no store and cannot tell",
-                        set);
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "set '%s': its backend is not a store and cannot describe it", set);
     return lig_store_model(self->store, set, model);
 }
 

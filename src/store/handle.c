@@ -25,9 +25,10 @@ lig_status ligi_store_usable(const lig_store *store)
 {
     if (store->pid == getpid())
         return LIG_OK;
-    return lig_fail(LIG_E_CLOSED,
-                    "the store %s was opened before this process was forked; open it again here",
-                    store->uri);
+    return lig_fail(
+        LIG_E_CLOSED,
+        "the store %s was opened before this process was forked (open it again in this process)",
+        store->uri);
 }
 
 lig_status ligi_store_writable(const lig_store *store)

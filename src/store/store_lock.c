@@ -17,7 +17,8 @@ lig_status lig_store_lock(lig_store *store, const char *name, lig_lock **out)
     LIG_TRY(ligi_store_writable(store));
     LIG_TRY(ligi_labels_check_name("run", name));
     if (ops->lock == NULL)
-        return lig_fail(LIG_E_UNSUPPORTED, "the store %s has no locks: its backend provides none",
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "the store %s does not support locks: its backend provides none",
                         store->uri);
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a lock"));
     lig_status status = ops->lock(store->volume->self, name, &made->lock);

@@ -24,7 +24,7 @@ static lig_status random_bytes(void *out, size_t bytes)
         got = getrandom(out, bytes, 0);
     while (got < 0 && errno == EINTR);
     if (got < 0 || (size_t)got != bytes)
-        return ligi_fail_errno(got < 0 ? errno : EIO, "the system gave no random bytes");
+        return ligi_fail_errno(got < 0 ? errno : EIO, "getrandom failed");
     return LIG_OK;
 }
 
@@ -53,7 +53,7 @@ static lig_status read_uri(lig_store *store, const char *text, const ligi_uri *u
 {
     const char *mode = ligi_uri_option_get(uri, "mode");
     if (mode && (strlen(mode) != 1 || strchr("rwa", mode[0]) == NULL))
-        return lig_fail(LIG_E_INVALID, "mode is '%s'; known: r, w, a", mode);
+        return lig_fail(LIG_E_INVALID, "invalid mode '%s' (expected r, w or a)", mode);
     store->mode = mode ? mode[0] : 'a';
     const char *wait = ligi_uri_option_get(uri, "wait"); /* the volume checks it */
     long seconds = wait ? strtol(wait, NULL, 10) : 0;
@@ -77,8 +77,8 @@ static lig_status open_volume(lig_store *store, const char *scheme, const char *
     lig_status status = ligi_backend_open_raw(scheme, config, &volume->backend, &volume->self);
     if (status == LIG_OK && volume->backend->volume == NULL) {
         status = lig_fail(LIG_E_UNSUPPORTED,
-                          "backend '%s' has no volume, so it cannot carry a store; use it through "
-                          "a checkpoint",
+                          "backend '%s' has no volume and cannot hold a store (use it with "
+                          "save_weights or lig_checkpoint_open)",
                           scheme);
         ligi_backend_close_raw(volume->backend, volume->self);
     }
@@ -248,8 +248,7 @@ static lig_status found_catalog(lig_store *store)
     uint64_t version;
     lig_status status = read_header(store, &version);
     if (status == LIG_OK && store->mode == 'w')
-        return lig_fail(LIG_E_EXISTS, "there is a store at %s already (mode=a opens it)",
-                        store->uri);
+        return lig_fail(LIG_E_EXISTS, "a store already exists at %s (mode=a opens it)", store->uri);
     if (status != LIG_E_NOTFOUND)
         return status;
     int packs = has_packs(store->volume, &status);
@@ -259,15 +258,14 @@ static lig_status found_catalog(lig_store *store)
         return packs ? LIG_OK : lig_fail(LIG_E_NOTFOUND, "there is no store at %s", store->uri);
     }
     if (store->mode == 'w' && packs)
-        return lig_fail(LIG_E_EXISTS,
-                        "there are packs at %s already (mode=a opens them as a store)", store->uri);
+        return lig_fail(LIG_E_EXISTS, "packs already exist at %s (mode=a opens them as a store)",
+                        store->uri);
     status = make_catalog(store, packs, version);
     if (status == LIG_E_BUSY) /* somebody else made it at the same moment */
-        status = store->mode == 'w' ? lig_fail(LIG_E_EXISTS,
-                                               "another process just made a store "
-                                               "at %s",
-                                               store->uri)
-                                    : LIG_OK;
+        status = store->mode == 'w'
+                     ? lig_fail(LIG_E_EXISTS, "another process has just created a store at %s",
+                                store->uri)
+                     : LIG_OK;
     LIG_TRY(status);
     return read_header(store, &version);
 }
@@ -342,7 +340,7 @@ lig_status lig_store_describe(lig_store *store, char *text, size_t text_bytes)
 {
     LIG_TRY(ligi_store_usable(store));
     if (text_bytes == 0)
-        return lig_fail(LIG_E_INVALID, "no room for a description");
+        return lig_fail(LIG_E_INVALID, "the buffer for the description is too small");
     text[0] = '\0';
     store->volume->ops->describe(store->volume->self, text, text_bytes);
     return LIG_OK;

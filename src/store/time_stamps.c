@@ -66,8 +66,8 @@ static lig_status find_name(const char *name, int *what)
             return LIG_OK;
         }
     return lig_fail(LIG_E_NOTFOUND,
-                    "there are no time stamps '%s'; known: find, load, save, retire, lookup, read, "
-                    "write, sync, commit",
+                    "unknown operation '%s' (expected find, load, save, retire, lookup, read, "
+                    "write, sync or commit)",
                     name ? name : "");
 }
 

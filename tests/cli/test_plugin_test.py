@@ -113,20 +113,20 @@ def variant(build_plugin, tmp_path):
 
 
 REFUSED = {
-    "no_entry": ("int x;", "is no plugin"),
+    "no_entry": ("int x;", "is not a plugin"),
     "no_load": ("LIG_REGISTER_BACKEND(part, .save = s)", "lacks load"),
     "no_save": ("LIG_REGISTER_BACKEND(part, .load = s)", "lacks save"),
-    "taken": ("LIG_REGISTER_BACKEND(file, .save = s, .load = s)", "a backend 'file' already"),
-    "underscore": ("LIG_REGISTER_BACKEND(_x, .save = s, .load = s)", "starts with a letter"),
+    "taken": ("LIG_REGISTER_BACKEND(file, .save = s, .load = s)", "backend 'file' already"),
+    "underscore": ("LIG_REGISTER_BACKEND(_x, .save = s, .load = s)", "must start with a letter"),
     "abi": (
         "LIG_REGISTER_BACKEND(abi, .save = s, .load = s)\n"
         "__attribute__((constructor)) static void f(void) { lig_plugin_entry.abi = 77; }",
-        "built for ABI 77, this library has ABI 2",
+        "built for ABI 77, but this library has ABI 2",
     ),
     "size": (
         "LIG_REGISTER_BACKEND(size, .save = s, .load = s)\n"
         "__attribute__((constructor)) static void f(void) { lig_plugin_entry.tensor_bytes = 8; }",
-        "build it again",
+        "rebuild",
     ),
     "half_stream": (
         "static lig_status c(void *a) { (void)a; return LIG_OK; }\n"
@@ -151,7 +151,7 @@ def test_double_name(ligament, dummy, variant):
     text = "LIG_REGISTER_BACKEND(dummy, .save = s, .load = s)"
     other = variant("other", text)
     both = {"LIGAMENT_PLUGINS": f"{dummy}:{other}"}
-    assert "a backend 'dummy' already" in ligament.fails("info", env=both)
+    assert "backend 'dummy' already" in ligament.fails("info", env=both)
     ligament("info", env={"LIGAMENT_PLUGINS": f"{dummy}:{dummy}"})
 
 

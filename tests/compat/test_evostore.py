@@ -238,11 +238,11 @@ def test_ids_that_are_strings(repo: Any) -> None:
 
 def test_wrong_arguments(repo: Any) -> None:
     for call in (lambda: repo.transfer(1, 2), lambda: repo.store(1, None, [], 0.5)):
-        with pytest.raises(TypeError, match="is a model of Keras"):
+        with pytest.raises(TypeError, match="is a Keras model"):
             call()
     for config in (None, "text"):
         for call in (lambda: repo.get_prefix(config), lambda: repo.store_meta(1, config)):  # noqa: B023
-            with pytest.raises(TypeError, match="a configuration of Keras is a dict, not"):
+            with pytest.raises(TypeError, match="a Keras configuration must be a dict, not"):
                 call()
     unbuilt = keras.Sequential([keras.layers.Dense(3)])
     with pytest.raises(ligament.InvalidError, match="has no weights to store"):
@@ -346,7 +346,7 @@ def test_no_store(monkeypatch: Any) -> None:
     monkeypatch.delenv("LIGAMENT_STORE", raising=False)
     with pytest.raises(ligament.InvalidError, match="LIGAMENT_STORE"):
         methods.DataStatesModelRepo()
-    with pytest.raises(TypeError, match="a model of Keras"):
+    with pytest.raises(TypeError, match="a Keras model"):
         methods._datastates._model_and_id((1, 2), {})
 
 

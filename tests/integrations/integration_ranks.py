@@ -95,7 +95,7 @@ def refused(accelerator: Any) -> None:
     try:
         accelerator.save_state("full")
     except (OSError, ligament.Error) as error:
-        assert main or "the main process could not save full" in str(error)
+        assert main or "the main process failed to save full" in str(error)
     else:
         raise AssertionError("a failed save went unnoticed")
 

@@ -98,10 +98,10 @@ def test_nothing_of_a_pt_file_is_run() -> None:
 def test_views_of_a_pt_file_are_bounded() -> None:
     """A number that is repeated takes a hundred bytes in a file and any number in memory."""
     torch.save({"w": torch.zeros(1).expand(1 << 40)}, "wide.pt")
-    refused("wide.pt", "claims 4398046511104 bytes")
+    refused("wide.pt", "needs 4398046511104 bytes")
     base = torch.zeros(1 << 14)
     torch.save({str(i): base[i:] for i in range(500)}, "views.pt")
-    refused("views.pt", "bytes may claim")
+    refused("views.pt", "bytes allowed for a file of")
     torch.save({str(i): base for i in range(500)}, "tied.pt")
     assert convert("tied.pt", "store#tied").tensors == 500
     loop: list[Any] = []
@@ -129,7 +129,7 @@ def test_tensors_of_dcp_are_bounded_together(monkeypatch: pytest.MonkeyPatch) ->
         return first(self, name, start)
 
     monkeypatch.setattr(reader._Folder, "_piece", twice)
-    refused("dcp", "bytes may claim", limit=20_000)
+    refused("dcp", "bytes allowed for a file of", limit=20_000)
 
 
 def dcp_folder(path: str = "dcp") -> dict[str, Any]:
@@ -189,20 +189,20 @@ def test_chunks_of_two_files_make_a_tensor() -> None:
     first.relative_path = "../two/__0_0.distcp"
     refused("in no file of")
     first.relative_path = "__9_0.distcp"
-    refused("is not there")
+    refused("does not exist")
     first.relative_path, first.offset = "__0_0.distcp", 1 << 40
-    refused("lies outside")
+    refused("is outside")
     first.offset = 6
     chunks[0].sizes = torch.Size([2, 3])
-    refused("do not make it up")
+    refused("do not cover it")
     chunks[0].sizes, chunks[0].offsets = torch.Size([1, 3]), torch.Size([1, 0])
-    refused("is not as described|is in no file")
+    refused("does not match its description|is in no file")
     described.size = torch.Size([1 << 40, 3])
-    refused("do not make it up")
+    refused("do not cover it")
     described.size = torch.Size([2, 3])  # the same rows twice
     chunks[0].offsets = torch.Size([0, 0])
     chunks[1] = chunks[0]
-    refused("do not make it up")
+    refused("do not cover it")
 
 
 def test_nothing_of_dcp_metadata_is_run() -> None:
@@ -272,18 +272,18 @@ def test_hostile_h5() -> None:
     with h5py.File("bad.h5", "w") as file:
         file["link"] = h5py.ExternalLink("other.h5", "x")
         file["soft"] = h5py.SoftLink("/nowhere")
-    refused("holds no tensor")
+    refused("contains no tensor")
     with h5py.File("bad.h5", "w") as file:
         file.create_dataset("x", (100,), "f8", external=[("secret", 0, 800)])
-    refused("lies in other files")
+    refused("is in other files")
     with h5py.File("bad.h5", "w") as file:
         file.create_dataset("x", (1 << 40,), "f8", chunks=(1024,))
-    refused("claims 8796093022208 bytes")
+    refused("needs 8796093022208 bytes")
     with h5py.File("bad.h5", "w") as file:
         file["x"] = "text"
     refused("not numeric")
     Path("bad.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 100)
-    refused("cannot be read")
+    refused("cannot read")
 
 
 def refused(source: str, sentence: str, **options: Any) -> None:
@@ -301,7 +301,7 @@ def test_datasets_of_h5_are_bounded_together() -> None:
     with h5py.File("chunk.h5", "w") as file:  # one number in a chunk of 2 GiB
         made = file.create_dataset("x", (1,), "f8", maxshape=(None,), chunks=(1 << 28,))
         assert made.shape == (1,)
-    refused("chunk.h5", "a chunk of 'x' of 'chunk.h5' claims 2147483648 bytes")
+    refused("chunk.h5", "a chunk of 'x' of 'chunk.h5' needs 2147483648 bytes")
     with h5py.File("zeros.h5", "w") as file:
         file.create_dataset("x", data=np.zeros(1 << 20), chunks=(1 << 14,), compression="gzip")
     assert convert("zeros.h5", "store#zeros").bytes == 8 << 20
@@ -339,7 +339,7 @@ def test_h5_groups_and_types_of_every_kind() -> None:
     layout[:] = h5py.VirtualSource("other.h5", "x", shape=(4,))
     with h5py.File("bad.h5", "w") as file:
         file.create_virtual_dataset("x", layout)
-    refused("bad.h5", "lies in other files")
+    refused("bad.h5", "is in other files")
 
 
 def test_deep_h5() -> None:
@@ -420,24 +420,22 @@ def test_hostile_keras_files() -> None:
     text = {"config_json": b"{}", "metadata_json": b"{}"}
     refused("no config.json")
     refused("has no model.weights.h5", **text)
-    refused("config.json of 'bad.keras' cannot be read", **text | {"config_json": b"{"})
-    refused("has files of its own", **text | {"assets__vocab": b"x"})
-    refused(
-        "model.weights.h5 of 'bad.keras' claims", **text | {"model_weights_h5": bytes(40 << 20)}
-    )
+    refused("cannot read config.json of 'bad.keras'", **text | {"config_json": b"{"})
+    refused("contains additional files", **text | {"assets__vocab": b"x"})
+    refused("model.weights.h5 of 'bad.keras' needs", **text | {"model_weights_h5": bytes(40 << 20)})
     for depth in (90, 400, 985, 100_000):  # what can be read may be too deep to be written again
         deep = b"[" * depth + b"]" * depth
         sentence = "has no model" if depth < 100 else "config.json of 'bad.keras' is nested"
         refused(sentence, **text | {"config_json": deep})
-    refused("config.json of 'bad.keras' cannot be read", **text | {"config_json": b'"\\ud800"'})
-    refused("config.json of 'bad.keras' cannot be read", **text | {"config_json": b"1" * 5000})
+    refused("cannot read config.json of 'bad.keras'", **text | {"config_json": b'"\\ud800"'})
+    refused("cannot read config.json of 'bad.keras'", **text | {"config_json": b"1" * 5000})
     refused(
         "config.json of 'bad.keras' has 20971522 bytes",
         **text | {"config_json": b"[" + b" " * (20 << 20) + b"]"},
     )
-    refused("cannot be read", **text | {"model_weights_h5": b"no h5"})
+    refused("cannot read", **text | {"model_weights_h5": b"no h5"})
     Path("bad.keras").write_bytes(b"no zip")
-    with pytest.raises(ligament.CorruptError, match="no .keras file"):
+    with pytest.raises(ligament.CorruptError, match="not a .keras file"):
         convert("bad.keras", "store#bad")
 
 
@@ -458,14 +456,14 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert out == "" and err.startswith("ligament: ") and err.count("\n") == 1
         return err
 
-    assert "is there already; --replace" in fails("store#a", "b.pt")
+    assert "already exists (use --replace" in fails("store#a", "b.pt")
     assert main(["store#a", "b.pt", "-f"]) == main(["a.pt", "store#a", "-f"]) == 0
     capsys.readouterr()
-    assert "there is a model 'a'" in fails("a.pt", "store#a")
-    assert "there is no 'none.pt'" in fails("none.pt", "store#a")
+    assert "model 'a' already exists" in fails("a.pt", "store#a")
+    assert "'none.pt' does not exist" in fails("none.pt", "store#a")
     assert "no model 'none'" in fails("store#none", "c.pt")
     assert "neither" in fails("a.pt", "b.pt")
-    assert "of no format" in fails("store", "x")
+    assert "unknown format" in fails("store", "x")
     assert "part of a tree" not in fails("store#a", "x.keras")
     with ligament.Store("store") as store:
         store.save("tree", {"a": {"b": np.ones(1)}})

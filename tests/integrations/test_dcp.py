@@ -134,9 +134,9 @@ def test_names_and_replacing(files: ligament.Store) -> None:
     dcp.save(state(1), storage_writer=StorageWriter(files, name="given"), no_dist=True)
     save(files, state(2), "given")
     assert same(load(files, state(3), "given"), state(2))
-    with pytest.raises(dcp.CheckpointException, match="there is a model 'given'"):
+    with pytest.raises(dcp.CheckpointException, match="model 'given' already exists"):
         save(files, state(3), "given", replace=False)
-    with pytest.raises(dcp.CheckpointException, match="say which model"):
+    with pytest.raises(dcp.CheckpointException, match="no model name"):
         dcp.save(state(1), storage_writer=StorageWriter(files), no_dist=True)
     assert same(load(files, state(3), "given"), state(2)) and list(files) == ["given"]
 

@@ -121,7 +121,7 @@ def test_a_backend_without_a_store_keeps_weights(tmp_path: Path) -> None:
     fit(model, 1, CheckpointCallback("mem", restore=True), Epochs())
     fit(made(2), 1, CheckpointCallback("mem", restore=True), epochs)
     assert epochs.seen == [0]
-    with pytest.raises(ligament.UnsupportedError, match="has a name"):
+    with pytest.raises(ligament.UnsupportedError, match="a named store"):
         CheckpointCallback("mem", keep=2)
 
 

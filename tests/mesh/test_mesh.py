@@ -232,17 +232,17 @@ def test_what_is_refused(pair: Make) -> None:
         ([into], [2**64], [], []),
         ([np.zeros((1,) * 9)], [1], [], []),
     ):
-        with pytest.raises(ligament.Error, match=r"keys|no number|dimensions"):
+        with pytest.raises(ligament.Error, match=r"keys|not a number|dimensions"):
             mesh.push_pull(push, keys, pull, pull_keys)
     frozen = np.zeros(3)
     frozen.flags.writeable = False
     with pytest.raises(ligament.InvalidError, match="'pull tensor 0' is a read-only"):
         mesh.push_pull([], [], [frozen], [1])
-    with pytest.raises(ligament.InvalidError, match="a list of push tensors .* not one ndarray"):
+    with pytest.raises(ligament.InvalidError, match="a list of push tensors, not one ndarray"):
         mesh.push_pull(np.zeros((1, 3)), [1])
-    with pytest.raises(ligament.InvalidError, match="a list of pull tensors .* not one int"):
+    with pytest.raises(ligament.InvalidError, match="a list of pull tensors, not one int"):
         mesh.push_pull([], [], 7, [1])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"a list of push keys is needed, not 1"):
+    with pytest.raises(TypeError, match=r"expected a list of push keys, not 1"):
         mesh.push_pull([into], 1)  # type: ignore[arg-type]
     with pytest.raises(ligament.InvalidError, match="get_batch is for servers"):
         mesh.get_batch(0)

@@ -74,7 +74,7 @@ def test_names_cannot_break_out(tmp_path: Path) -> None:
 
 
 def test_other_endings_are_refused(plan: Plan, tmp_path: Path) -> None:
-    with pytest.raises(InvalidError, match="drawn as .svg or .html"):
+    with pytest.raises(InvalidError, match="expected .svg or .html"):
         plan.draw(tmp_path / "plan.png")
 
 

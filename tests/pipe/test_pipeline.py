@@ -88,9 +88,9 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     for answer in apart:
         own, speed, model, devices = answer["refused"]
         assert own.startswith("rank 1 has another plan than rank 0")
-        assert speed == "rank 1 passes another speed than rank 0: [1.0, 4.0], not [4.0, 1.0]"
+        assert speed == "rank 1 passes a different speed than rank 0: [1.0, 4.0], not [4.0, 1.0]"
         assert model.startswith("rank 1 plans another model than rank 0")
-        assert devices.startswith("rank 1 passes another device_count than rank 0")
+        assert devices.startswith("rank 1 passes a different device_count than rank 0")
     assert timed[0].pop("clocks") > 0 and timed[1].pop("clocks") == 0, "only rank 0 measures"
     assert timed[0] == timed[1]
 
@@ -127,9 +127,9 @@ def _one_rank() -> None:
     grads = torch.autograd.grad((case.model(x) - target).square().mean(), [weight])
     torch.testing.assert_close(weight.grad, 2 * grads[0])
     torch.testing.assert_close(output, case.model(x))
-    with pytest.raises(MismatchError, match=r"make a batch of \[16, 8\]"):
+    with pytest.raises(MismatchError, match=r"need a batch of \[16, 8\]"):
         schedule.step(torch.randn(7, 8), target=target)
-    with pytest.raises(MismatchError, match=r"make a batch of \[16, 8\]"):
+    with pytest.raises(MismatchError, match=r"need a batch of \[16, 8\]"):
         schedule.step(torch.randn(4, 8), target=target)
     with pytest.raises(MismatchError, match="15 rows"):
         schedule.step(x, target=target[:15])

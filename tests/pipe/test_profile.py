@@ -119,7 +119,7 @@ def test_estimates_follow_the_work() -> None:
 
 
 def test_bad_iterations() -> None:
-    with pytest.raises(InvalidError, match="iterations is 0"):
+    with pytest.raises(InvalidError, match="invalid iterations 0"):
         profile(trace(*mlp()), iterations=0)
 
 

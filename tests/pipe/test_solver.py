@@ -41,7 +41,7 @@ def test_a_graph_may_be_a_file_a_dict_or_a_graph(
     given = (path, path.read_text(), chain(1, 1, 1), Graph.from_json(chain(1, 1, 1)))
     answers = [partition(g, 3) for g in given]
     assert answers[1:] == answers[:-1]
-    with pytest.raises(InvalidError, match="holds no JSON"):
+    with pytest.raises(InvalidError, match="is not valid JSON"):
         partition("{", 3)
     again = Graph.from_json(json.loads(json.dumps(Graph.from_json(chain(1, 2, 3)).as_json())))
     assert partition(again, 2) == partition(chain(1, 2, 3), 2)
@@ -63,18 +63,18 @@ def test_every_method_answers_and_repeats(method: str) -> None:
     [
         ({"nodes": [{"name": "a"}, {"name": "b"}], "edges": [[0, 1], [1, 0]]}, 1, "a"),
         (chain(1, 1), 3, "3"),
-        (chain(1, 1), 0, "stages is 0"),
-        (chain(1, 1), True, "stages is True"),
+        (chain(1, 1), 0, "invalid stages 0"),
+        (chain(1, 1), True, "invalid stages True"),
         ({"nodes": [], "edges": []}, 1, "node"),
         (chain(1, math.nan), 1, "forward_ms of node 'n1'"),
         (chain(1, -1), 1, "forward_ms of node 'n1'"),
         (chain(1, math.inf), 1, "forward_ms of node 'n1'"),
         ({"nodes": [{"name": "a", "weight": 1}]}, 1, "'weight', which is none of"),
-        ({"nodes": [{"name": "a"}], "edges": [[0, 1]]}, 1, "names node 1, but there are 1"),
-        ({"nodes": [{"name": "a"}], "edges": [[0]]}, 1, "no pair"),
-        ({"nodes": [3]}, 1, "node 0 is no object"),
-        ({"edges": []}, 1, "a graph is an object"),
-        ([], 1, "a graph is an object"),
+        ({"nodes": [{"name": "a"}], "edges": [[0, 1]]}, 1, "refers to node 1, but there are 1"),
+        ({"nodes": [{"name": "a"}], "edges": [[0]]}, 1, "must be a pair"),
+        ({"nodes": [3]}, 1, "node 0 must be an object"),
+        ({"edges": []}, 1, "expected a graph: an object"),
+        ([], 1, "expected a graph: an object"),
     ],
 )
 def test_graphs_that_make_no_sense(graph: Any, stages: Any, sentence: str) -> None:
@@ -105,25 +105,25 @@ def test_what_does_not_fit_is_refused_with_a_figure() -> None:
     [
         ({"method": "best"}, "best"),
         ({"schedule": "random"}, "random"),
-        ({"balance": 0.5}, "balance is 0.5"),
-        ({"balance": math.nan}, "balance is nan"),
-        ({"microbatches": 0}, "microbatches is 0"),
+        ({"balance": 0.5}, "invalid balance 0.5"),
+        ({"balance": math.nan}, "invalid balance nan"),
+        ({"microbatches": 0}, "invalid microbatches 0"),
         ({"memory_limit": "much"}, "memory_limit is 'much'"),
         ({"memory_limit": -1}, "at least 0"),
-        ({"memory_limit": 0}, "memory_limit is 0"),
-        ({"memory_limit": ["1G", 0]}, "memory_limit is 0"),
-        ({"devices": [{"memory": 0}, {}]}, "memory of device 0 is 0"),
-        ({"bandwidth": 0}, "bandwidth is 0"),
-        ({"bandwidth": [[0, 1], [0, 0]]}, r"bandwidth\[1\]\[0\] is 0"),
-        ({"memory_limit": [1, 2], "devices": [{}, {}, {}]}, "2 elements for 3 devices"),
+        ({"memory_limit": 0}, "memory_limit must be greater"),
+        ({"memory_limit": ["1G", 0]}, "memory_limit must be greater"),
+        ({"devices": [{"memory": 0}, {}]}, "memory of device 0 must be greater"),
+        ({"bandwidth": 0}, "bandwidth must be greater"),
+        ({"bandwidth": [[0, 1], [0, 0]]}, r"bandwidth\[1\]\[0\] must be greater"),
+        ({"memory_limit": [1, 2], "devices": [{}, {}, {}]}, "2 elements, but there are 3 devices"),
         ({"bandwidth": [[1, 2], [3]]}, "matrix"),
-        ({"devices": []}, "devices is a list"),
+        ({"devices": []}, "devices must be a list"),
         ({"devices": [{"sped": 1}]}, "sped"),
-        ({"devices": [{"speed": 0}]}, "speed 0.0"),
+        ({"devices": [{"speed": 0}]}, "speed of device 0: 0.0"),
         ({"optimizer": "adamax2"}, "optimizer is 'adamax2'"),
         ({"optimizer": -1}, "at least 0"),
-        ({"ties": "loose"}, "ties is 'loose'"),
-        ({"seed": -1}, "seed is -1"),
+        ({"ties": "loose"}, "invalid ties 'loose'"),
+        ({"seed": -1}, "invalid seed -1"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], sentence: str) -> None:

@@ -85,7 +85,7 @@ def test_restore_into_another_model(tmp_path: Path) -> None:
 def test_sentences_name_the_way_out() -> None:
     store = ligament.Store("mem:")
     store.save("a", {"x": np.ones(1)})
-    with pytest.raises(ligament.ExistsError, match=r"\(replace=True, --replace, "):
+    with pytest.raises(ligament.ExistsError, match=r"\(use replace=True, --replace "):
         store.save("a", {"x": np.ones(1)})
     with pytest.raises(ligament.NotFoundError, match=r"LIGAMENT_PLUGINS, ligament\.plugins\.load"):
         ligament.Store("nowhere://x")

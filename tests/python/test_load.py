@@ -126,7 +126,7 @@ def test_tied_tensors(store: ligament.Store) -> None:
     assert np.array_equal(one, shared)
     store.save("n", {"a": shared, "b": {"c": shared + 1}, "d": shared})
     one[:] = 0
-    with pytest.raises(ligament.MismatchError, match="'a' and 'b.c' are the same memory"):
+    with pytest.raises(ligament.MismatchError, match="'a' and 'b.c' share memory"):
         store.load("n", into=into)
     assert not one.any()
 

@@ -18,15 +18,15 @@ TREE = {"w": np.ones(3)}
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"metrics": [1]}, "metrics are numbers by name"),
-        ({"metrics": "loss"}, "metrics are numbers by name"),
-        ({"metrics": {"loss": "low"}}, "the metric 'loss' is a number, not str"),
-        ({"metrics": {"loss": None}}, "the metric 'loss' is a number, not None"),
-        ({"metrics": {"loss": np.ones(2)}}, "the metric 'loss' is a number, not ndarray"),
-        ({"metrics": {3: 1.0}}, "the name of a metric is a str, not int"),
-        ({"tags": "run"}, "tags are texts by name"),
-        ({"tags": {"run": [3]}}, "the tag 'run' is a str, not list"),
-        ({"tags": {3: "a"}}, "the name of a tag is a str, not int"),
+        ({"metrics": [1]}, "metrics must be a dict of numbers"),
+        ({"metrics": "loss"}, "metrics must be a dict of numbers"),
+        ({"metrics": {"loss": "low"}}, "metric 'loss' must be a number, not str"),
+        ({"metrics": {"loss": None}}, "metric 'loss' must be a number, not None"),
+        ({"metrics": {"loss": np.ones(2)}}, "metric 'loss' must be a number, not ndarray"),
+        ({"metrics": {3: 1.0}}, "the name of a metric must be a str, not int"),
+        ({"tags": "run"}, "tags must be a dict of strings"),
+        ({"tags": {"run": [3]}}, "the tag 'run' must be a str, not list"),
+        ({"tags": {3: "a"}}, "the name of a tag must be a str, not int"),
     ],
 )
 def test_metrics_and_tags(store: ligament.Store, options: Any, sentence: str) -> None:
@@ -64,9 +64,9 @@ def test_names(store: ligament.Store) -> None:
         lambda: store.diff("m", 3),  # type: ignore[arg-type]
         lambda: store.alias("prod", 3),  # type: ignore[arg-type]
     ):
-        with pytest.raises(TypeError, match="the name of a model is a str, not (int|None)"):
+        with pytest.raises(TypeError, match="the name of a model must be a str, not (int|None)"):
             call()
-    with pytest.raises(TypeError, match="an alias is a str, not int"):
+    with pytest.raises(TypeError, match="an alias must be a str, not int"):
         store.alias(3, "m")  # type: ignore[arg-type]
     assert list(store) == ["m"]
 
@@ -88,7 +88,7 @@ def test_retire_by_an_alias(store: ligament.Store) -> None:
 def test_memory_that_is_there_is_not_mapped(store: ligament.Store) -> None:
     store.save("m", {"a": np.arange(3.0), "b": np.ones(2)})
     target = {"a": np.zeros(3), "b": np.zeros(2)}
-    with pytest.raises(ligament.InvalidError, match="map=True maps what has no memory.*'a', 'b'"):
+    with pytest.raises(ligament.InvalidError, match="map=True cannot fill.*'a', 'b'"):
         store.load("m", into=target, map=True)
     assert target["a"].sum() == 0
 

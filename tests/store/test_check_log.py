@@ -123,7 +123,7 @@ def test_without_log_and_index_the_packs_tell_and_check_says_what_is_lost(
         with Store(place) as store:
             (problem,) = store.check(repair=repair).problems
             assert "the log of commits" in problem and "was lost" in problem
-            assert "put back from packs: 'large'" in problem and names(store) == ["large"]
+            assert "restored from packs: 'large'" in problem and names(store) == ["large"]
     with Store(place) as store:
         assert store.check().problems == []
     check_usable(place)

@@ -259,11 +259,11 @@ def test_torch_that_cannot_be_exported(torch: Any, store: ligament.Store) -> Non
 @pytest.mark.parametrize(
     ("layers", "edges", "sentence"),
     [
-        ([("a", 5)], [], "signature of layer 'a' is 5"),
-        ([("a", None)], [], "signature of layer 'a' is None"),
+        ([("a", 5)], [], "signature of layer 'a' must be a str or bytes, not 5"),
+        ([("a", None)], [], "signature of layer 'a' must be a str or bytes, not None"),
         ([("a", "x"), ("a", "y")], [], "two layers .* 'a'"),
-        ([("a", "x")], [("a",)], "is no edge"),
-        ([("a", "x")], ["ab"], "is no edge"),
+        ([("a", "x")], [("a",)], "is not an edge"),
+        ([("a", "x")], ["ab"], "is not an edge"),
         ([("a", "x")], [("a", "b")], "'b'"),
     ],
 )

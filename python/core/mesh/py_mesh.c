@@ -53,7 +53,7 @@ ligi_py_batch *ligi_py_batch_of(PyObject *object, PyObject *batch)
 {
     if (Py_TYPE(batch) == ligi_py_state_of(object)->batch_type)
         return (ligi_py_batch *)batch;
-    PyErr_Format(PyExc_TypeError, "a Batch is needed, not %R", (PyObject *)Py_TYPE(batch));
+    PyErr_Format(PyExc_TypeError, "expected a Batch, not %R", (PyObject *)Py_TYPE(batch));
     return NULL;
 }
 
@@ -66,7 +66,7 @@ static int to_count(PyObject *object, void *out)
         return 1;
     }
     PyErr_Clear();
-    PyErr_Format(PyExc_ValueError, "%R is no number from 0 to 2**32 - 1", object);
+    PyErr_Format(PyExc_ValueError, "%R is not a number from 0 to 2**32 - 1", object);
     return 0;
 }
 
@@ -102,7 +102,7 @@ static int mesh_init(PyObject *object, PyObject *args, PyObject *kwargs)
     unsigned long long receive;
     Py_buffer secret = {0};
     if (self->mesh) {
-        ligi_py_fail(state, LIG_E_EXISTS, "this mesh is open already");
+        ligi_py_fail(state, LIG_E_EXISTS, "this mesh is already open");
         return -1;
     }
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IO&O&O&O&ssz*LLLKzI", names, &options.role,
@@ -199,8 +199,9 @@ static PyObject *mesh_push_pull(PyObject *object, PyObject *args)
         goto keys;
     if (request.push_count != push->count || request.pull_count != pull->count) {
         ligi_py_fail(ligi_py_state_of(object), LIG_E_INVALID,
-                     "%zu push tensors have %zu keys, %zu pull tensors %zu", push->count,
-                     request.push_count, pull->count, request.pull_count);
+                     "the number of keys must match the number of tensors: %zu push tensors have "
+                     "%zu keys, %zu pull tensors have %zu",
+                     push->count, request.push_count, pull->count, request.pull_count);
         goto keys;
     }
     request.push = push->tensors;
@@ -507,10 +508,10 @@ static PyObject *nanosecond(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef methods[] = {
-    {"close", mesh_close, METH_NOARGS, "close(): leaves without waiting, frees."},
+    {"close", mesh_close, METH_NOARGS, "close(): leave without waiting, and free the memory."},
     {"linger", mesh_linger, METH_O,
-     "linger(milliseconds): stops; whether all others have left, where this member holds the "
-     "rendezvous. Close follows."},
+     "linger(milliseconds) -> bool: stop; for the member that runs the rendezvous, whether all "
+     "others have left. Call close afterwards."},
     {"push_pull", mesh_push_pull, METH_VARARGS,
      "push_pull(push batch, keys, pull batch, keys) -> handler; the batches are borrowed until "
      "the wait."},
@@ -518,15 +519,16 @@ static PyMethodDef methods[] = {
     {"done", mesh_done, METH_O, "done(handler) -> bool"},
     {"cancel", mesh_cancel, METH_O, "cancel(handler)"},
     {"handlers", mesh_handlers, METH_O, "handlers(handler) -> list"},
-    {"trace", mesh_trace, METH_O, "trace(handler) -> eight stamps"},
+    {"trace", mesh_trace, METH_O, "trace(handler) -> eight timestamps"},
     {"get_batch", ligi_py_mesh_get_batch, METH_VARARGS,
      "get_batch(milliseconds, mode) -> [(handler, worker, [(memory, dtype, shape)], keys, pulls)]"},
     {"respond", ligi_py_mesh_respond, METH_VARARGS,
-     "respond(batch, handler, milliseconds) -> bool: the batch is free again"},
+     "respond(batch, handler, milliseconds) -> bool: whether the batch may be reused"},
     {"respond_rows", ligi_py_mesh_respond_rows, METH_VARARGS,
      "respond_rows(batch of one, rows, handlers, milliseconds) -> bool"},
-    {"refuse", ligi_py_mesh_refuse, METH_VARARGS, "refuse(handler, status, sentence)"},
-    {"settle", ligi_py_mesh_settle, METH_O, "settle(milliseconds) -> bool: no answer is borrowed"},
+    {"refuse", ligi_py_mesh_refuse, METH_VARARGS, "refuse(handler, status, message)"},
+    {"settle", ligi_py_mesh_settle, METH_O,
+     "settle(milliseconds) -> bool: whether no response is in use any more"},
     {"register", ligi_py_mesh_register, METH_VARARGS, "register(batch of one, workers, keys)"},
     {"barrier", mesh_barrier, METH_VARARGS, "barrier(roles, milliseconds)"},
     {"members", mesh_members, METH_NOARGS,
@@ -534,7 +536,7 @@ static PyMethodDef methods[] = {
     {"stats", mesh_stats, METH_NOARGS, "stats() -> dict"},
     {"fileno", mesh_fileno, METH_NOARGS, "fileno() -> int"},
     {"trace_to", mesh_trace_to, METH_O, "trace_to(folder or None)"},
-    {"empty", mesh_empty, METH_O, "empty(bytes) -> Memory that can be shared"},
+    {"empty", mesh_empty, METH_O, "empty(bytes) -> shareable Memory"},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef getset[] = {
@@ -549,7 +551,7 @@ static PyType_Spec spec = {"ligament._core.Mesh", sizeof(ligi_py_mesh), 0, Py_TP
                            slots};
 
 static PyMethodDef functions[] = {
-    {"nanosecond", nanosecond, METH_NOARGS, "nanosecond() -> int: the clock of all stamps."},
+    {"nanosecond", nanosecond, METH_NOARGS, "nanosecond() -> int: the clock of all timestamps."},
     {NULL, NULL, 0, NULL},
 };
 

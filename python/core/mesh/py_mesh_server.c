@@ -176,8 +176,9 @@ PyObject *ligi_py_mesh_respond_rows(PyObject *object, PyObject *args)
         goto numbers;
     if (row_count != count || batch->count != 1) {
         ligi_py_fail(ligi_py_state_of(object), LIG_E_INVALID,
-                     "%zu tensors are to answer %zu requests out of %zu buffers", row_count, count,
-                     batch->count);
+                     "%zu tensors for %zu requests and %zu buffers: expected one tensor per "
+                     "request and one buffer",
+                     row_count, count, batch->count);
         goto numbers;
     }
     lig_mesh *mesh = ligi_py_mesh_enter(object);
@@ -268,7 +269,8 @@ PyObject *ligi_py_mesh_register(PyObject *object, PyObject *args)
     if (!keys)
         goto numbers;
     if (rank_count != count || batch->count != 1) {
-        ligi_py_fail(state, LIG_E_INVALID, "%zu worker ranks and %zu keys: there must be as many",
+        ligi_py_fail(state, LIG_E_INVALID,
+                     "the number of worker ranks (%zu) must equal the number of keys (%zu)",
                      rank_count, count);
         goto numbers;
     }

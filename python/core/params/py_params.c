@@ -89,7 +89,7 @@ static int read_table(PyObject *tuple, lig_params_table *table, Py_buffer *buffe
         return -1;
     }
     if ((uint64_t)buffer->len / sizeof(uint32_t) != keys) {
-        PyErr_SetString(PyExc_ValueError, "a length for each key is needed");
+        PyErr_SetString(PyExc_ValueError, "expected one length per key");
         return -1;
     }
     table->lengths = buffer->buf;
@@ -144,7 +144,7 @@ static int params_init(PyObject *object, PyObject *args, PyObject *kwargs)
     long long timeout, liveness, spin, round;
     (void)kwargs;
     if (self->params || self->closing) {
-        ligi_py_fail(ligi_py_state_of(object), LIG_E_EXISTS, "this server is open already");
+        ligi_py_fail(ligi_py_state_of(object), LIG_E_EXISTS, "this server is already open");
         return -1;
     }
     if (!PyArg_ParseTuple(args, "(IIIIIII)O!zzzz*(LLLL)", &options.role, &options.rank,
@@ -425,14 +425,15 @@ static PyObject *params_facts(PyObject *object, PyObject *unused)
 
 static PyMethodDef methods[] = {
     {"attach", ligi_py_params_attach, METH_VARARGS,
-     "attach(worker, id, ticket class, local ticket): opens the worker."},
-    {"close", params_close, METH_NOARGS, "close(): leaves without waiting, frees."},
-    {"shutdown", params_shutdown, METH_O, "shutdown(milliseconds): waits for all. Close follows."},
-    {"barrier", params_barrier, METH_O, "barrier(milliseconds): all nodes"},
+     "attach(worker, id, ticket class, local ticket): open the worker."},
+    {"close", params_close, METH_NOARGS, "close(): leave without waiting, and free the memory."},
+    {"shutdown", params_shutdown, METH_O,
+     "shutdown(milliseconds): wait for all nodes. Call close afterwards."},
+    {"barrier", params_barrier, METH_O, "barrier(milliseconds): wait for all nodes"},
     {"save", params_save, METH_VARARGS, "save(uri, model, milliseconds)"},
     {"load", params_load, METH_VARARGS, "load(uri, model, milliseconds)"},
     {"offset", params_offset, METH_O, "offset(table) -> first key"},
-    {"length", params_length, METH_O, "length(key) -> elements, 0 for a key that cannot be"},
+    {"length", params_length, METH_O, "length(key) -> elements, 0 for an invalid key"},
     {"set_lr", params_set_lr, METH_VARARGS, "set_lr(table or None, lr)"},
     {"get_lr", params_get_lr, METH_VARARGS, "get_lr(table or None) -> float"},
     {"enable_sampling", params_enable_sampling, METH_VARARGS,

@@ -24,7 +24,7 @@ static int check_dtype(const ligi_py_params_worker *self, const ligi_py_flat *va
 {
     if (values->dtype == self->owner->dtype)
         return 0;
-    ligi_py_fail(self->state, LIG_E_INVALID, "vals is of dtype %s; the rows are %s",
+    ligi_py_fail(self->state, LIG_E_INVALID, "vals has dtype %s, but the rows have %s",
                  lig_dtype_name(values->dtype), lig_dtype_name(self->owner->dtype));
     return -1;
 }
@@ -240,7 +240,7 @@ static int read_sample(const ligi_py_params_worker *self, PyObject *const given[
     if (ligi_py_flat_read(self->state, given[1], "keys", 1, &rows->keys) < 0)
         return -1;
     if (rows->keys.dtype != LIG_INT64) {
-        ligi_py_fail(self->state, LIG_E_INVALID, "keys are of dtype %s; int64 is needed",
+        ligi_py_fail(self->state, LIG_E_INVALID, "keys have dtype %s, expected int64",
                      lig_dtype_name(rows->keys.dtype));
         return -1;
     }
@@ -254,7 +254,8 @@ static int read_sample(const ligi_py_params_worker *self, PyObject *const given[
     if (length == 0 || rows->values.count / length == rows->keys.count)
         if (length == 0 || rows->values.count % length == 0)
             return 0; /* without a length the library says that sampling is not enabled */
-    ligi_py_fail(self->state, LIG_E_INVALID, "vals has %llu elements; %llu rows of %llu are %llu",
+    ligi_py_fail(self->state, LIG_E_INVALID,
+                 "vals has %llu elements, but %llu rows of %llu elements need %llu",
                  (unsigned long long)rows->values.count, (unsigned long long)rows->keys.count,
                  (unsigned long long)length, (unsigned long long)(rows->keys.count * length));
     return -1;

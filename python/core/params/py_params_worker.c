@@ -21,9 +21,9 @@ lig_params_worker *ligi_py_worker_enter(PyObject *object)
         return NULL;
     }
     if (self->busy) {
-        ligi_py_fail(self->state, LIG_E_BUSY,
-                     "another thread is in a call of this worker: a worker belongs to one thread "
-                     "at a time");
+        ligi_py_fail(
+            self->state, LIG_E_BUSY,
+            "another thread is using this worker: only one thread at a time may use a worker");
         return NULL;
     }
     self->busy = 1;
@@ -64,7 +64,7 @@ PyObject *ligi_py_params_attach(PyObject *object, PyObject *args)
         return NULL;
     ligi_py_params_worker *self = (ligi_py_params_worker *)given;
     if (self->state)
-        return ligi_py_fail(state, LIG_E_EXISTS, "this worker is open already");
+        return ligi_py_fail(state, LIG_E_EXISTS, "this worker is already open");
     PyObject *kept = PyDict_New();
     lig_params *params = kept ? ligi_py_params_enter(object) : NULL;
     if (!params) {
@@ -146,8 +146,7 @@ int ligi_py_arguments(const ligi_py_call *call, const char *const *names, int ne
     while (names[known])
         out[known++] = NULL;
     if (call->count > known) {
-        PyErr_Format(PyExc_TypeError, "at most %d arguments are taken, not %zd", known,
-                     call->count);
+        PyErr_Format(PyExc_TypeError, "expected at most %d arguments, not %zd", known, call->count);
         return -1;
     }
     for (Py_ssize_t i = 0; i < call->count; i++)
@@ -362,8 +361,7 @@ static PyObject *worker_prepare_sample(LIGI_PY_FAST)
         return NULL;
     long long wanted = ligi_py_whole(state_of(object), given[0]);
     if (wanted < 0 && !PyErr_Occurred())
-        return ligi_py_fail(state_of(object), LIG_E_INVALID, "%lld samples cannot be prepared",
-                            wanted);
+        return ligi_py_fail(state_of(object), LIG_E_INVALID, "cannot prepare %lld samples", wanted);
     long long start = PyErr_Occurred() ? 0 : ligi_py_whole(state_of(object), given[1]);
     long long end = PyErr_Occurred() || !given[2] ? 0 : ligi_py_whole(state_of(object), given[2]);
     lig_params_worker *worker = PyErr_Occurred() ? NULL : ligi_py_worker_enter(object);
@@ -390,44 +388,51 @@ static PyObject *worker_finish_sample(PyObject *object, PyObject *number)
 
 static PyMethodDef methods[] = {
     {"pull", FAST(ligi_py_worker_pull),
-     "pull(keys, vals, asynchronous=False): fills vals with the rows, one after another. -1 when "
-     "all "
-     "of them were here; else a ticket, and vals belongs to the call until it is waited for."},
+     "pull(keys, vals, asynchronous=False): fill vals with the rows, one after another. Returns -1 "
+     "if all rows were local, otherwise a ticket; vals must not be used until the ticket has been "
+     "waited for."},
     {"push", FAST(ligi_py_worker_push),
-     "push(keys, vals, asynchronous=False): adds to the rows, or lets their optimizer take vals as "
-     "gradients. vals is free when it returns."},
+     "push(keys, vals, asynchronous=False): add vals to the rows, or pass them as gradients to the "
+     "optimizer. vals may be changed when the call returns."},
     {"set", FAST(ligi_py_worker_set),
-     "set(keys, vals, asynchronous=False): gives the rows new values. vals is free when it "
-     "returns."},
+     "set(keys, vals, asynchronous=False): assign new values to the rows. vals may be changed when "
+     "the call returns."},
     {"pull_if_local", FAST(ligi_py_worker_pull_if_local),
-     "pull_if_local(key, vals) -> bool: whether all rows are here; only then is vals filled."},
+     "pull_if_local(key, vals) -> bool: whether all rows are local; only then is vals filled."},
     {"intent", FAST(ligi_py_worker_intent),
-     "intent(keys, start, end=0): these keys will be used while start <= clock < end (0: start + "
-     "1)."},
-    {"advance_clock", worker_advance_clock, METH_NOARGS, "advance_clock() -> the new one"},
+     "intent(keys, start, end=0): announce that the keys will be used while start <= clock < end "
+     "(0: start + 1)."},
+    {"advance_clock", worker_advance_clock, METH_NOARGS, "advance_clock() -> new clock"},
     {"current_clock", worker_current_clock, METH_NOARGS, "current_clock() -> int"},
     {"prepare_sample", FAST(worker_prepare_sample),
-     "prepare_sample(n, start, end=0) -> id: n keys will be sampled at these clocks."},
+     "prepare_sample(n, start, end=0) -> id: announce that n keys will be sampled at these "
+     "clocks."},
     {"pull_sample", FAST(ligi_py_worker_pull_sample),
-     "pull_sample(id, keys, vals, asynchronous=False): fills keys and vals with the next samples."},
-    {"finish_sample", worker_finish_sample, METH_O, "finish_sample(id): the rest is not needed."},
-    {"wait", FAST(worker_wait), "wait(ts, timeout_ms=None): until the operation has ended."},
-    {"waitall", FAST(worker_waitall), "waitall(timeout_ms=None): until all operations have ended."},
+     "pull_sample(id, keys, vals, asynchronous=False): fill keys and vals with the next samples."},
+    {"finish_sample", worker_finish_sample, METH_O,
+     "finish_sample(id): discard the remaining samples."},
+    {"wait", FAST(worker_wait), "wait(ts, timeout_ms=None): wait until the operation has ended."},
+    {"waitall", FAST(worker_waitall),
+     "waitall(timeout_ms=None): wait until all operations have ended."},
     {"is_finished", FAST(worker_done), "is_finished(ts) -> bool"},
     {"wait_sync", FAST(worker_wait_sync),
-     "wait_sync(timeout_ms=None): what this node pushed has reached the owners of the rows, and "
-     "what it was sent is in."},
+     "wait_sync(timeout_ms=None): wait until this node's pushes have reached the owners of the "
+     "rows, and received updates are applied."},
     {"flush", FAST(worker_flush),
-     "flush(timeout_ms=None): what this worker pushed is in the rows and in every copy of them."},
-    {"barrier", FAST(worker_barrier), "barrier(timeout_ms=None): all workers of all nodes."},
+     "flush(timeout_ms=None): wait until this worker's pushes are in the rows and in every "
+     "replica."},
+    {"barrier", FAST(worker_barrier),
+     "barrier(timeout_ms=None): wait for all workers of all nodes."},
     {"begin_setup", FAST(worker_begin_setup),
-     "begin_setup(timeout_ms=None): a barrier before the first values are set."},
+     "begin_setup(timeout_ms=None): a barrier before the initial values are set."},
     {"end_setup", FAST(worker_end_setup),
-     "end_setup(timeout_ms=None): all that was set is everywhere; figures start from 0."},
+     "end_setup(timeout_ms=None): wait until all values that were set are everywhere, and reset "
+     "the statistics."},
     {"finalize", FAST(worker_finalize),
-     "finalize(timeout_ms=None): ends intents and operations, flushes, waits for all workers."},
-    {"elements", ligi_py_worker_elements, METH_O, "elements(keys) -> how many their rows have"},
-    {"_close", worker_close, METH_NOARGS, "_close(): frees; pulls under way end."},
+     "finalize(timeout_ms=None): end intents and operations, flush, and wait for all workers."},
+    {"elements", ligi_py_worker_elements, METH_O,
+     "elements(keys) -> number of elements of their rows"},
+    {"_close", worker_close, METH_NOARGS, "_close(): free the memory; pulls in flight end."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot slots[] = {

@@ -15,13 +15,13 @@ typedef struct match {
 lig_match *ligi_py_match_of(const ligi_py_state *state, PyObject *object)
 {
     if (Py_TYPE(object) != state->match_type) {
-        PyErr_Format(PyExc_TypeError, "a Match is needed, not %R", (PyObject *)Py_TYPE(object));
+        PyErr_Format(PyExc_TypeError, "expected a Match, not %R", (PyObject *)Py_TYPE(object));
         return NULL;
     }
     match *self = (match *)object;
     if (!self->released)
         return self->match;
-    ligi_py_fail(state, LIG_E_CLOSED, "the match with model '%s' was released: search again",
+    ligi_py_fail(state, LIG_E_CLOSED, "the match with model '%s' was released (search again)",
                  self->match->model->name);
     return NULL;
 }
@@ -110,13 +110,14 @@ static PyObject *match_released(PyObject *object, void *unused)
 }
 
 static PyMethodDef methods[] = {
-    {"release", match_release, METH_NOARGS, "release(): what it names may vanish from now on."},
+    {"release", match_release, METH_NOARGS,
+     "release(): end the lease; the matched tensors may be removed from now on."},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef getset[] = {
     {"model", match_model, NULL, NULL, NULL},
-    {"layers", match_layers, NULL, "indexes in the asking graph", NULL},
-    {"tensors", match_tensors, NULL, "[(name in the asking model, index in the stored one)]", NULL},
+    {"layers", match_layers, NULL, "indexes in the query graph", NULL},
+    {"tensors", match_tensors, NULL, "[(name in the query model, index in the stored one)]", NULL},
     {"bytes", match_bytes, NULL, NULL, NULL},
     {"expires_ns", match_expires, NULL, NULL, NULL},
     {"released", match_released, NULL, NULL, NULL},
@@ -126,7 +127,7 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, match_dealloc},
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
-    {Py_tp_doc, "What a search found: a lease."},
+    {Py_tp_doc, "The result of a search: a lease."},
     {0, NULL},
 };
 static PyType_Spec spec = {"ligament._core.Match", sizeof(match), 0,

@@ -15,7 +15,7 @@ const lig_graph *ligi_py_graph_of(const ligi_py_state *state, PyObject *object)
 {
     if (Py_TYPE(object) == state->graph_type)
         return &((graph *)object)->graph;
-    PyErr_Format(PyExc_TypeError, "a Graph is needed, not %R", (PyObject *)Py_TYPE(object));
+    PyErr_Format(PyExc_TypeError, "expected a Graph, not %R", (PyObject *)Py_TYPE(object));
     return NULL;
 }
 
@@ -23,7 +23,7 @@ static int take_layers(graph *self, const ligi_py_state *state)
 {
     size_t count = (size_t)PyTuple_Size(self->names);
     if ((size_t)PyTuple_Size(self->signatures) != count) {
-        PyErr_SetString(PyExc_ValueError, "one signature for each layer");
+        PyErr_SetString(PyExc_ValueError, "expected one signature per layer");
         return -1;
     }
     self->layers = PyMem_Calloc(count + 1, sizeof *self->layers);
@@ -57,7 +57,7 @@ static int next_number(PyObject *numbers, Py_ssize_t *at, uint32_t *number)
     if (PyErr_Occurred())
         return -1;
     if (value > UINT32_MAX) {
-        PyErr_SetString(PyExc_OverflowError, "a graph's numbers have 32 bits");
+        PyErr_SetString(PyExc_OverflowError, "the numbers of a graph must have 32 bits");
         return -1;
     }
     *number = (uint32_t)value;
@@ -81,7 +81,7 @@ static int take_calls(graph *self, size_t count, PyObject *numbers)
             next_number(numbers, &at, &call->input_count) < 0)
             return -1;
         if (call->input_count > (uint64_t)(size - at) / 2) {
-            PyErr_SetString(PyExc_ValueError, "a call has fewer inputs than it says");
+            PyErr_SetString(PyExc_ValueError, "a call has fewer inputs than declared");
             return -1;
         }
         call->inputs = next;
@@ -106,7 +106,8 @@ static int graph_init(PyObject *object, PyObject *args, PyObject *kwargs)
                           &signatures, &count, &PyTuple_Type, &numbers))
         return -1;
     if (self->kind || count < 0) {
-        PyErr_SetString(PyExc_ValueError, "a Graph is made once, of no less than no calls");
+        PyErr_SetString(PyExc_ValueError,
+                        "the Graph has already been built, or the number of calls is negative");
         return -1;
     }
     self->kind = Py_NewRef(kind);
@@ -135,8 +136,7 @@ static void graph_dealloc(PyObject *object)
 static PyType_Slot slots[] = {
     {Py_tp_init, graph_init},
     {Py_tp_dealloc, graph_dealloc},
-    {Py_tp_doc, "Graph(kind, names, signatures, call count, numbers): a graph as the library takes "
-                "it."},
+    {Py_tp_doc, "Graph(kind, names, signatures, call count, numbers): a graph for the C library."},
     {0, NULL},
 };
 static PyType_Spec spec = {"ligament._core.Graph", sizeof(graph), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -56,14 +56,14 @@ static PyObject *lock_release(PyObject *object, PyObject *unused)
 }
 
 static PyMethodDef methods[] = {
-    {"release", lock_release, METH_NOARGS, "release(): another process may take the name."},
+    {"release", lock_release, METH_NOARGS, "release(): unlock the name."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot slots[] = {
     {Py_tp_init, lock_init},
     {Py_tp_dealloc, lock_dealloc},
     {Py_tp_methods, methods},
-    {Py_tp_doc, "Lock(store, name): this process holds the name."},
+    {Py_tp_doc, "Lock(store, name): a lock of the name by this process."},
     {0, NULL},
 };
 static PyType_Spec spec = {"ligament._core.Lock", sizeof(lock), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -186,7 +186,7 @@ static PyMethodDef methods[] = {
     {"tensor", model_tensor, METH_O,
      "tensor(i) -> (name, dtype number, shape, bytes, owner, pack, offset, fingerprint, index it "
      "is tied to or -1)"},
-    {"tensors", model_tensors, METH_NOARGS, "tensors() -> list of what tensor(i) gives"},
+    {"tensors", model_tensors, METH_NOARGS, "tensors() -> list of tensor(i)"},
     {"memory", model_memory, METH_O, "memory(i) -> Memory of tensor i of a mapped model"},
     {NULL, NULL, 0, NULL},
 };
@@ -210,7 +210,7 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, model_dealloc},
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
-    {Py_tp_doc, "What the store knows of a model."},
+    {Py_tp_doc, "The description of a stored model."},
     {0, NULL},
 };
 static PyType_Spec spec = {"ligament._core.Model", sizeof(model), 0,

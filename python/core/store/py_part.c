@@ -5,7 +5,8 @@
 static int numbers_of(PyObject *tuple, int64_t *out, Py_ssize_t count)
 {
     if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != count) {
-        PyErr_SetString(PyExc_TypeError, "a box is (shape, start, order), both tuples as long");
+        PyErr_SetString(PyExc_TypeError,
+                        "a box must be (shape, start, order) with tuples of equal length");
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -52,7 +53,9 @@ static int part_init(PyObject *object, PyObject *args, PyObject *kwargs)
     PyObject *list;
     (void)kwargs;
     if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &list) || self->boxes)
-        return self->boxes ? (PyErr_SetString(PyExc_ValueError, "made already"), -1) : -1;
+        return self->boxes
+                   ? (PyErr_SetString(PyExc_ValueError, "the Part has already been built"), -1)
+                   : -1;
     Py_ssize_t total = count_numbers(list);
     if (total < 0)
         return -1;
@@ -115,8 +118,9 @@ static PyObject *part_close(PyObject *object, PyObject *given)
 }
 
 static PyMethodDef part_methods[] = {
-    {"bytes", part_bytes, METH_NOARGS, "bytes() -> bytes: what Store.join takes."},
-    {"close", part_close, METH_O, "close(store): lets go of what no model has come to name."},
+    {"bytes", part_bytes, METH_NOARGS, "bytes() -> bytes: the argument of Store.join."},
+    {"close", part_close, METH_O,
+     "close(store): release the packs; those that no model uses are removed."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -146,17 +150,19 @@ int ligi_py_part_options(const ligi_py_state *state, PyObject *object, const lig
         return 0;
     ligi_py_part *part = (ligi_py_part *)object;
     if (!PyObject_TypeCheck(object, state->part_type)) {
-        PyErr_SetString(PyExc_TypeError, "a Part is needed");
+        PyErr_SetString(PyExc_TypeError, "expected a Part");
         return -1;
     }
     if (!batch || part->part || part->count != batch->count) {
-        PyErr_SetString(PyExc_ValueError, "the part is written already, or has other tensors");
+        PyErr_SetString(PyExc_ValueError,
+                        "the part has already been written, or has other tensors");
         return -1;
     }
     for (size_t i = 0; i < part->count; i++) {
         const lig_box *box = &part->boxes[i];
         if (box->shape && (uint32_t)(box->start - box->shape) != batch->tensors[i].ndim) {
-            PyErr_Format(PyExc_ValueError, "the box of tensor %zu has other dimensions", i);
+            PyErr_Format(PyExc_ValueError,
+                         "the box of tensor %zu has a different number of dimensions", i);
             return -1;
         }
     }

@@ -113,7 +113,7 @@ static PyObject *ref_load(PyObject *object, PyObject *given)
 {
     const ligi_py_state *state = ligi_py_state_of(object);
     if (!PyObject_TypeCheck(given, state->batch_type))
-        return PyErr_Format(PyExc_TypeError, "a Batch is needed");
+        return PyErr_Format(PyExc_TypeError, "expected a Batch");
     ligi_py_batch *batch = (ligi_py_batch *)given;
     if (!batch->writable)
         return PyErr_Format(PyExc_ValueError, "the batch is not writable");
@@ -129,7 +129,7 @@ static int fill_slices(PyObject *list, lig_read *read, lig_slice **next)
     if (list == Py_None)
         return 0;
     if (!PyTuple_Check(list)) {
-        PyErr_SetString(PyExc_TypeError, "slices are tuples of (start, step, count)");
+        PyErr_SetString(PyExc_TypeError, "slices must be tuples of (start, step, count)");
         return -1;
     }
     read->slices = *next;
@@ -240,7 +240,7 @@ static PyObject *ref_diff(PyObject *object, PyObject *other)
 {
     const ligi_py_state *state = ligi_py_state_of(object);
     if (!PyObject_TypeCheck(other, state->ref_type))
-        return PyErr_Format(PyExc_TypeError, "a Ref is needed");
+        return PyErr_Format(PyExc_TypeError, "expected a Ref");
     lig_diff *diff = NULL;
     lig_status status;
     Py_BEGIN_ALLOW_THREADS
@@ -254,8 +254,8 @@ static PyObject *ref_diff(PyObject *object, PyObject *other)
 }
 
 static PyMethodDef methods[] = {
-    {"load", ref_load, METH_O, "load(batch): fills the batch."},
-    {"read", ref_read, METH_VARARGS, "read(batch, names, slices): fills the batch with parts."},
+    {"load", ref_load, METH_O, "load(batch): fill the batch."},
+    {"read", ref_read, METH_VARARGS, "read(batch, names, slices): fill the batch with slices."},
     {"map", ref_map, METH_VARARGS, "map(writable, verify) -> Model with memory"},
     {"copy", ref_copy, METH_VARARGS, "copy(other store, new name or None, replace)"},
     {"diff", ref_diff, METH_O, "diff(ref) -> (same, changed, reshaped, removed, added, bytes)"},
@@ -267,7 +267,7 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, ref_dealloc},
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
-    {Py_tp_doc, "One version of a model: what it names stays as long as the object lives."},
+    {Py_tp_doc, "One version of a model, which stays readable as long as the object lives."},
     {0, NULL},
 };
 static PyType_Spec spec = {"ligament._core.Ref", sizeof(ref), 0,

@@ -218,7 +218,7 @@ PyObject *ligi_py_store_save_copy(PyObject *object, PyObject *args)
     work.arena = ligi_py_memory_data(state, arena, &work.arena_bytes);
     const char *model = work.arena ? ligi_py_text(state, name, "the name of a model") : NULL;
     if (!model || (size_t)flag_count != work.batch->count)
-        return model ? PyErr_Format(PyExc_ValueError, "one flag for each tensor") : NULL;
+        return model ? PyErr_Format(PyExc_ValueError, "expected one flag per tensor") : NULL;
     if (ligi_py_options_init(state, tuple, work.batch, &options) < 0)
         return NULL;
     lig_model **saved = options.model = calloc(1, sizeof *saved);

@@ -404,13 +404,13 @@ static PyMethodDef methods[] = {
     {"save_start", ligi_py_store_save_start, METH_VARARGS,
      "save_start(name, batch, options) -> Ticket"},
     {"save_copy", ligi_py_store_save_copy, METH_VARARGS,
-     "save_copy(name, batch, options, flags, arena) -> Ticket: tensors whose flag is 1 are copied "
+     "save_copy(name, batch, options, flags, arena) -> Ticket: copies tensors whose flag is 1 "
      "before it returns."},
     {"join", ligi_py_store_join, METH_VARARGS, "join(name, (bytes, ...), options) -> Model"},
     {"find", ligi_py_store_find, METH_VARARGS,
      "find(graph, tags, exclude, prefer, limit, lease_ns) -> [Match]"},
     {"resolve", ligi_py_store_resolve, METH_O,
-     "resolve(name, id or Match) -> Ref: one version of a model, whatever becomes of its name"},
+     "resolve(name, id or Match) -> Ref: one version of a model, independent of later changes"},
     {"model", store_model, METH_O, "model(name or id) -> Model"},
     {"models", store_models, METH_VARARGS, "models(pattern, tags, order, limit) -> [Model]"},
     {"aliases", store_aliases, METH_NOARGS, "aliases() -> {alias: model}"},

@@ -45,7 +45,7 @@ static int watch_init(PyObject *object, PyObject *args, PyObject *kwargs)
         int64_t given = ligi_py_whole(state, since_object);
         if (given < 0) {
             if (!PyErr_Occurred())
-                ligi_py_fail(state, LIG_E_INVALID, "since is %lld: a version is 0 or more",
+                ligi_py_fail(state, LIG_E_INVALID, "invalid since: %lld (a version is at least 0)",
                              (long long)given);
             return -1;
         }
@@ -145,8 +145,7 @@ static PyObject *watch_next(PyObject *object, PyObject *seconds)
         return ligi_py_fail(state, LIG_E_CLOSED, "the watch is closed");
     if (self->waiting)
         return ligi_py_fail(state, LIG_E_BUSY,
-                            "another thread waits for the next event; make a "
-                            "watch for each thread");
+                            "another thread waits for the next event (use one watch per thread)");
     lig_event event;
     self->waiting = 1;
     lig_status status = next_event(self, timeout, &event);

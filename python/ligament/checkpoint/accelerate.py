@@ -1,8 +1,8 @@
-"""Accelerate's `save_state` and `load_state` through a store: `register(accelerator, "runs")`.
+"""Accelerate's `save_state` and `load_state` with a store: `register(accelerator, "runs")`.
 
-Models, optimizers and schedulers go into the store, whole or not at all; Accelerate writes its
-small files (step, random state, samplers) into the folder as ever, next to one that names the
-model."""
+Models, optimizers and schedulers are saved atomically to the store; Accelerate writes its small
+files (step, random state, samplers) to the folder as usual, next to a file that names the model.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Hooks:
         kind = str(accelerator.distributed_type).rpartition(".")[2]
         if kind in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
             raise UnsupportedError(
-                f"Accelerate saves {kind} with code of its own, past its hooks; "
-                "use ligament.checkpoint.dcp or Checkpointer"
+                f"Accelerate saves {kind} with its own code and bypasses its hooks (use "
+                "ligament.checkpoint.dcp or Checkpointer)"
             )
         self.accelerator = accelerator
         self.store = uri if isinstance(uri, Store) else Store(uri)
@@ -43,13 +43,13 @@ class Hooks:
         )
 
     def remove(self) -> None:
-        """Accelerate saves and loads by itself again; the run is released."""
+        """Restores Accelerate's own saving and loading, and releases the run."""
         for handle in self._handles:
             handle.remove()
         self._lock = None
 
     def save(self, models: list[Any], weights: list[Any], folder: str) -> None:
-        """Called by `save_state`, in every process; replicas are the same in all of them."""
+        """Called by `save_state` in every process; replicas are the same in all of them."""
         failure: BaseException | None = None
         try:
             if self.accelerator.is_main_process:
@@ -60,13 +60,13 @@ class Hooks:
         if failure is not None:
             raise failure
         if told is not None:
-            raise PeerError(f"the main process could not save {folder}: {told}")
+            raise PeerError(f"the main process failed to save {folder}: {told}")
         weights.clear()
         self._take_over()
 
     @staticmethod
     def _told(failure: BaseException | None) -> str | None:
-        """What went wrong in the main process, in all of them."""
+        """Raises an error of the main process in all processes."""
         from accelerate.utils import broadcast_object_list
 
         mine = None if failure is None else str(failure) or type(failure).__name__
@@ -96,8 +96,8 @@ class Hooks:
         self._prune(group)
 
     def load(self, models: list[Any], folder: str) -> None:
-        """Called by `load_state`. A folder that was written without the hooks is Accelerate's to
-        load."""
+        """Called by `load_state`. Accelerate itself loads a folder that was written without the
+        hooks."""
         place = os.path.join(folder, _LINK)
         there = os.path.exists(place)
         name = model_link.read(self.store, place if there else folder, self.run)
@@ -111,7 +111,7 @@ class Hooks:
             count = len(saved.get(kind, ()))
             if count != len(found):
                 raise MismatchError(
-                    f"'{name}' has {count} {kind}, the accelerator was given {len(found)}"
+                    f"'{name}' has {count} {kind}, but the accelerator has {len(found)}"
                 )
         self._fill(ref)
         models.clear()
@@ -140,8 +140,8 @@ class Hooks:
                     tensors.set_state(one)(states[kind][i])
 
     def _take_over(self) -> None:
-        """`save_state` and `load_state` go on with the very lists that the accelerator holds: they
-        find them empty, and the accelerator keeps copies."""
+        """`save_state` and `load_state` continue with the accelerator's own lists: they are
+        emptied, and the accelerator gets copies."""
         for word in ("_optimizers", "_schedulers"):
             theirs = getattr(self.accelerator, word)
             setattr(self.accelerator, word, list(theirs))
@@ -151,7 +151,8 @@ class Hooks:
         return {} if self.run is None else {_RUN: self.run}
 
     def _prune(self, group: str) -> None:
-        """As many stay as Accelerate keeps folders, where it names them itself."""
+        """Keeps as many checkpoints as Accelerate keeps folders, if Accelerate chooses their
+        names."""
         project = self.accelerator.project_configuration
         if not project.automatic_checkpoint_naming or project.total_limit is None:
             return
@@ -164,7 +165,7 @@ class Hooks:
 def register(
     accelerator: Any, uri: str | os.PathLike[str] | Store, *, run: str | None = None
 ) -> Hooks:
-    """From now on `accelerator.save_state` and `load_state` keep models, optimizers and schedulers
-    in the store at `uri`. With a `run` the names of the models begin with that, and the main
-    process is the only one that may write the run until it ends or calls `remove`."""
+    """Makes `accelerator.save_state` and `load_state` use the store at `uri` for models, optimizers
+    and schedulers. With a `run`, the names of the models start with it, and only the main process
+    may write to the run until it ends or calls `remove`."""
     return Hooks(accelerator, uri, run)

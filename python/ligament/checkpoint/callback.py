@@ -29,15 +29,16 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
     """Checkpoints a model while it trains: every n epochs, every n batches, or both. `backend` is a
     folder, a store's URI, or the name of a loaded plugin, which gets `config`.
 
-    `keep=n` keeps the last n under names of their own (the backend needs a store; `weights` then
-    names the newest), `monitor` saves only when that value of the logs is better than before
-    ("val_acc": larger, else smaller; or ("name", "max")), also than in earlier runs, `restore`
-    loads what is there when training begins and goes on at the epoch reached. A backend without a
-    store keeps weights only: there `restore` and `monitor` know nothing of earlier runs.
+    `keep=n` keeps the last n under separate names (the backend must be a store; `weights` is then
+    an alias of the newest). `monitor` saves only if that value of the logs has improved ("val_acc":
+    larger is better, otherwise smaller; or ("name", "max")), also compared with earlier runs.
+    `restore` loads the newest checkpoint when training begins and continues after its epoch. A
+    backend without a store holds only weights: there `restore` and `monitor` ignore earlier runs.
 
-    Several runs share a store when each has a name: `run="a"` puts `a/` in front of `name`. The
-    first save makes this process the writer of the run until training ends; meanwhile a save of
-    another process raises BusyError."""
+    Several runs can share a store: `run="a"` prefixes `name` with `a/`. The first save makes this
+    process the writer of the run until training ends; meanwhile a save by another process raises
+    BusyError.
+    """
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         self.uri = plugins.shared_uri(backend, config)
         if keep is not None and self.uri is None:
             raise UnsupportedError(
-                f"keep={keep} needs a backend with a store that has a name; '{backend}' has none"
+                f"keep={keep} needs a backend that is a named store, but '{backend}' is not"
             )
         self.backend, self.config, self.include_optimizer = backend, config, include_optimizer
         self.keep, self.restore, self.set_name = keep, restore, runs.within(run, name)
@@ -72,9 +73,9 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         self.saved: list[str] = []
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Opens the backend, so that a wrong one fails here and not after the first epoch. Restores
-        the newest checkpoint if `restore` is set; `keep` and `monitor` count what earlier runs
-        saved."""
+        """Opens the backend, so that an invalid one fails here and not after the first epoch.
+        Restores the newest checkpoint if `restore` is set; `keep` and `monitor` include the
+        checkpoints of earlier runs."""
         plugins.instance(self.backend, self.config)  # keeps a store in memory from vanishing
         if self.uri is not None:
             with Store(self.uri) as store:
@@ -103,13 +104,13 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
             self.epoch, self.batches = _progress(newest)
 
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Where this run went on is nothing to the next, which may be another process's."""
+        """Resets the start epoch: the next run may be in another process."""
         self._lock = None
         if self.restore:
             tensors.start_at(self.model, None)
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """So many are done: of this run, wherever it began."""
+        """Records the number of finished epochs."""
         self.epoch = epoch
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
@@ -150,7 +151,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
             self._lock = runs.hold(store, self._run)
 
     def _store(self, store: Store, label: str, logs: Mapping[str, Any] | None) -> None:
-        """Weights, metrics and how far training has come, with one commit."""
+        """Saves weights, metrics and training progress with one commit."""
         one = self.set_name if self.keep is None else f"{self.set_name}/{label}"
         found = tensors.weights(self.model, None, self.include_optimizer, build=False)
         store._save(
@@ -175,7 +176,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
 
 
 def _frequency(given: Mapping[str, int]) -> dict[str, int]:
-    """The checked counts by unit."""
+    """The validated counts by unit."""
     if not isinstance(given, Mapping):
         raise TypeError(f"frequency should be a dict, not {type(given).__qualname__}")
     if not given or not set(given) <= {"epoch", "batch"} or not all(map(_is_count, given.values())):
@@ -183,12 +184,12 @@ def _frequency(given: Mapping[str, int]) -> dict[str, int]:
             f"frequency={given!r}: expected {{'epoch': n, 'batch': m}} or one of them"
         )
     if min(given.values()) < 1:
-        raise InvalidError(f"frequency={given!r}: the counts are at least 1")
+        raise InvalidError(f"frequency={given!r}: the counts must be at least 1")
     return {unit: int(count) for unit, count in given.items()}
 
 
 def _progress(model: Model) -> tuple[int, int]:
-    """Epochs and batches that were done; none when somebody else saved it."""
+    """The number of finished epochs and batches; zeros if another program saved the checkpoint."""
     meta = model.meta if isinstance(model.meta, dict) else {}
     found = [meta.get(word) for word in ("epoch", "batches")]
     epoch, batches = (n if type(n) is int and n >= 0 else 0 for n in found)
@@ -196,7 +197,7 @@ def _progress(model: Model) -> tuple[int, int]:
 
 
 def _monitored(monitor: str | tuple[str, str] | None) -> tuple[str | None, float]:
-    """The name, and 1 when larger is better, -1 when smaller is."""
+    """The name, and 1 if larger is better, -1 if smaller is."""
     if monitor is None:
         return None, 1.0
     if isinstance(monitor, str):
@@ -206,5 +207,5 @@ def _monitored(monitor: str | tuple[str, str] | None) -> tuple[str | None, float
         return monitor, 1.0 if larger else -1.0
     name, mode = monitor
     if mode not in ("min", "max"):
-        raise InvalidError(f"monitor={monitor!r}: the mode is 'min' or 'max'")
+        raise InvalidError(f"monitor={monitor!r}: the mode must be 'min' or 'max'")
     return name, 1.0 if mode == "max" else -1.0

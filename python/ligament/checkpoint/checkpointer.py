@@ -30,7 +30,7 @@ _TRIES = 100  # as often as the core resolves a name
 
 @dataclass(frozen=True)
 class Restored:
-    """Where training stands after `restore`."""
+    """The position of training after `restore`."""
 
     step: int
     extra: Any = None
@@ -39,17 +39,19 @@ class Restored:
 
 
 class Checkpointer:
-    """Saves and restores a run. `keep`: how many of the last saves stay; `best=("val_loss",
-    "min")`: the best one stays besides.
+    """Saves and restores a run. `keep`: how many of the latest checkpoints to keep;
+    `best=("val_loss", "min")`: the best one is kept too.
 
-    Several runs share a store when each has a name (`run="resnet-a"`): they see and remove only
-    their own checkpoints. The first `save` makes this process the writer of the run until `close`
-    or until the process ends; meanwhile a save of another process raises BusyError.
+    Several runs can share a store if each has a name (`run="resnet-a"`): a run sees and removes
+    only its own checkpoints. The first `save` makes this process the writer of the run until
+    `close` or until the process ends; meanwhile a save by another process raises BusyError.
 
-    Under torch.distributed every rank makes one and calls `save` and `restore`, in the same order:
-    each rank writes what it holds (what all have is spread over them), the step is there when all
-    are in, and what goes wrong on one rank is raised on all. No rank waits longer than `timeout`
-    seconds for another. `distributed=False`: this process alone."""
+    Under torch.distributed every rank creates one and calls `save` and `restore` in the same order:
+    each rank writes the tensors it holds (replicated tensors are distributed among them), the
+    checkpoint becomes visible when all ranks are done, and an error on one rank is raised on all.
+    No rank waits longer than `timeout` seconds for another. `distributed=False`: this process
+    alone.
+    """
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class Checkpointer:
         self.run = runs.check(run)
         self._retention = Retention(keep, best)
         if not timeout > 0:
-            raise InvalidError(f"timeout={timeout}: it is some seconds")
+            raise InvalidError(f"timeout={timeout}: expected a positive number of seconds")
         found = None if distributed is False else job()
         if distributed and found is None:
             raise InvalidError("distributed=True: call torch.distributed.init_process_group first")
@@ -87,8 +89,8 @@ class Checkpointer:
         self._collective_flag: preemption.CollectiveFlag | None = None
 
     def _job(self) -> CollectiveSave | None:
-        """What this process has in common with the others of its job, which may have begun after
-        this Checkpointer was made; None: it is alone."""
+        """The connection to the other processes of the job, which may have started after this
+        Checkpointer was created; None: a single process."""
         if self._collective is None and not self._alone:
             found = job()
             if found is not None and found[2] > 1:
@@ -113,13 +115,13 @@ class Checkpointer:
         progress: bool | None = None,
         **parts: Any,
     ) -> Model | Ticket[Model] | Saving:
-        """Saves `parts` (models, optimizers, whatever has a state_dict, trees) as they are now
-        under the step, and with `rng` the states of the random generators of Python, NumPy and the
-        imported frameworks, so that a restored run continues bit for bit. With several ranks,
-        random states and parts without tensors are kept for each, and so are parts that are neither
-        models nor optimizers and hold less than 64 KiB of whole tensors: a data loader's state. The
-        rest of the plain values, `extra` and `metrics` are those of rank 0; so are buffers of
-        models, and small tensors that are no parameters. Pipeline stages, or lists of them, are
+        """Saves the current state of `parts` (models, optimizers, anything with a state_dict,
+        trees) under the step, and with `rng` the random states of Python, NumPy and the imported
+        frameworks, so that a restored run continues bit for bit. With several ranks, random states
+        and parts without tensors are saved for each rank, and so are parts that are neither models
+        nor optimizers and have less than 64 KiB of whole tensors, such as the state of a data
+        loader. The other plain values, `extra` and `metrics` are those of rank 0; so are buffers of
+        models, and small tensors that are not parameters. Pipeline stages, or lists of them, are
         saved as one model under the original's names, with the states of their optimizers by
         parameter name: every rank passes its own."""
         kept = Snapshot(snapshot, snapshot_bytes, gpu_reserve)
@@ -156,12 +158,12 @@ class Checkpointer:
         return result
 
     def _state(self, step: int, rng: bool, extra: Any, parts: dict[str, Any], rank: int) -> State:
-        """What is saved, once the save before has ended."""
+        """What is saved, after the previous save has ended."""
         if type(step) is not int or step < 0:
-            raise InvalidError(f"step={step!r}: an int that is not negative")
+            raise InvalidError(f"step={step!r}: expected a non-negative int")
         reserved = [name for name in parts if name in _OWN]
         if reserved:
-            raise InvalidError(f"{reserved[0]!r} is no name for a part: call it otherwise")
+            raise InvalidError(f"{reserved[0]!r} cannot be the name of a part (use another name)")
         if rank == 0 and self._lock is None:  # rank 0 commits for all
             self._lock = runs.hold(self.store, self.run)
             self._warn_of_later_steps(step)
@@ -170,7 +172,7 @@ class Checkpointer:
         pieces = tensors.pieces(given)
         tree = {n: pieces[n] if n in pieces else _state_of(n, given[n]) for n in given}
         if not tree and extra is None:
-            raise InvalidError(f"step {step} has nothing to save: give it model=, optimizer=, ...")
+            raise InvalidError(f"step {step} has nothing to save: pass model=, optimizer=, ...")
         if extra is not None:
             tree["extra"] = extra
         own = {"rng": tensors.rng_state()} if rng else {}
@@ -180,13 +182,14 @@ class Checkpointer:
         return State(tree, own, set(pieces), self._history_before(step) if rank == 0 else None)
 
     def _history_before(self, step: int) -> dict[str, Any] | None:
-        """What the checkpoint of the step carries of those before it, which may be removed."""
+        """The history that the checkpoint of the step stores: that of earlier checkpoints, which
+        may be removed."""
         if self._retention.keep is None:
             return None
         return metric_history.carried(self._saved(self.run), step)
 
     def _warn_of_later_steps(self, step: int) -> None:
-        """Another process may have gone on with the run since this one restored it."""
+        """Another process may have continued the run since this one restored it."""
         later = [one for one in self._steps(self.run) if one > step]
         if later and not self._warned:
             self._warned = True
@@ -202,14 +205,14 @@ class Checkpointer:
         rng: bool = True,
         **parts: Any,
     ) -> Restored | None:
-        """Fills `parts` (models, optimizers, what has a load_state_dict, trees in place) from the
-        newest step, or from `step`, and puts the random generators back where they were.
-        `from_run` takes the step of another run, which must have one. Nothing is filled when a
-        model, tree or optimizer does not fit; of several ranks each looks at what it has itself.
-        None when there is nothing yet. Of distributed tensors only the local part is read; the
-        step may have been saved by any number of ranks. A rank that the step knows gets its own
-        random state; with as many ranks as saved it, also the parts that `save` keeps for each. On
-        another number of ranks a warning is logged: the run does not continue bit for bit."""
+        """Fills `parts` (models, optimizers, anything with a load_state_dict, trees in place) from
+        the newest step, or from `step`, and restores the random states. `from_run` uses the step of
+        another run, which must have one. If a model, tree or optimizer does not match, nothing is
+        filled; each rank checks its own parts. Returns None if there is no checkpoint yet. Of
+        distributed tensors only the local part is read; the step may have been saved by any number
+        of ranks. A rank that the step contains gets its own random state, and, with the same number
+        of ranks, also the parts that `save` saves for each rank. With a different number of ranks a
+        warning is logged: the run does not continue bit for bit."""
         run = self.run if from_run is None else runs.check(from_run)
         collective = self._job()
         if collective is None:
@@ -238,18 +241,18 @@ class Checkpointer:
         return restored
 
     def _source(self, run: str) -> int | None:
-        """The newest step of a run. That of this one may be yet to come."""
+        """The newest step of a run. This run may not have one yet."""
         found = self._steps(run)
         if not found and run != self.run:
             raise NotFoundError(
-                f"run {run!r} has no checkpoint in {self.store.uri}; "
-                f"the runs there are {runs.names(self.store)}"
+                f"run {run!r} has no checkpoint in {self.store.uri} (existing runs: "
+                f"{runs.names(self.store)})"
             )
         return max(found, default=None)
 
     def _version(self, run: str, step: int | None) -> _core.Ref | None:
-        """The checkpoint of a step, or of the newest one; None when there is none yet. A process
-        that writes the run may remove the newest (`keep`) before it is resolved."""
+        """The checkpoint of a step, or the newest one; None if there is none yet. A process that
+        writes to the run may remove the newest (`keep`) before it is resolved."""
         for _ in range(_TRIES):
             chosen = self._source(run) if step is None else step
             if chosen is None:
@@ -264,7 +267,7 @@ class Checkpointer:
                     f"there is no step {step} of run {run!r} in {self.store.uri}; "
                     f"there are {self._steps(run)}"
                 )
-        raise BusyError(f"the checkpoints of run {run!r} are replaced faster than they are read")
+        raise BusyError(f"the checkpoints of run {run!r} are replaced faster than they can be read")
 
     def _restore(
         self,
@@ -329,8 +332,8 @@ class Checkpointer:
     def _rest(
         self, loader: Loader, models: set[str], given: dict[str, Any], rank: int, size: int
     ) -> dict[str, Any]:
-        """The tree, in which only those tensors are that are given to somebody and not filled in
-        place, of this rank's own."""
+        """The tree with only those tensors that are passed to an object and not filled in place,
+        and that belong to this rank."""
         wanted = tuple(
             f"{place}{name}."
             for place in ("", f"ranks.{rank}.")
@@ -386,7 +389,7 @@ class Checkpointer:
     # --- what is there --------------------------------------------------------------------------
 
     def steps(self) -> list[int]:
-        """The steps of this run that are saved, in order."""
+        """The saved steps of this run, in order."""
         return self._steps(self.run)
 
     def runs(self) -> list[str]:
@@ -397,20 +400,20 @@ class Checkpointer:
         return sorted(step for step, _ in self._saved(run))
 
     def latest(self) -> int | None:
-        """The newest step, None when there is none."""
+        """The newest step, or None."""
         return max(self.steps(), default=None)
 
     def best(self) -> int | None:
-        """The step with the best value of the metric that was given as `best`; NaN is none."""
+        """The step with the best value of the metric given as `best`; NaN is ignored."""
         if self._retention.best is None:
             raise InvalidError(
-                "say which metric is best: Checkpointer(..., best=('val_loss', 'min'))"
+                "no metric for best(): use Checkpointer(..., best=('val_loss', 'min'))"
             )
         return self._retention.best_step(self._saved(self.run))
 
     def history(self) -> list[metric_history.Point]:
-        """The metrics of this run by step (`.step`, `.metrics`), also of checkpoints that `keep`
-        has removed. Of a long run older points are thinned out."""
+        """The metrics of this run by step (`.step`, `.metrics`), including checkpoints that `keep`
+        has removed. In a long run, older points are thinned out."""
         return metric_history.points(self._saved(self.run))
 
     def _saved(self, run: str) -> list[tuple[int, Model]]:
@@ -420,11 +423,11 @@ class Checkpointer:
         return runs.name_of(self.run, step)
 
     def wait(self) -> None:
-        """Waits for a save in the background and raises what went wrong with it."""
+        """Waits for a save in the background and raises its error."""
         self.store._settle()
 
     def close(self) -> None:
-        """Waits, then releases the run and closes the store that it opened."""
+        """Waits, then releases the run and closes the store if it opened it."""
         if self._collective_flag is not None:
             self._collective_flag.settle()
         try:
@@ -448,7 +451,7 @@ class Checkpointer:
         return f"ligament.checkpoint.Checkpointer({self.store.uri!r}, {policy})"
 
     def _prune(self, step: int) -> None:
-        """After the commit of a step."""
+        """Removes old checkpoints after the commit of a step."""
         if self._retention.keep is None:
             return
         for model in self._retention.removable(self._saved(self.run), step):
@@ -457,10 +460,10 @@ class Checkpointer:
     # --- being told to stop ---------------------------------------------------------------------
 
     def preempted(self) -> bool:
-        """Whether SIGTERM or SIGUSR1 has come. The first call starts listening, and from then on
-        these signals end nothing; handlers that were there are still called. Under
-        torch.distributed every rank calls it once a step and all get True at the same call,
-        whoever got the signal."""
+        """Whether SIGTERM or SIGUSR1 has been received. The first call installs the handlers; from
+        then on these signals do not end the process, and previously installed handlers are still
+        called. Under torch.distributed every rank calls it once per step, and all get True at the
+        same call, regardless of which rank received the signal."""
         if self._preemption is None:
             self._preemption = preemption.Preemption()
         here = self._preemption.here()
@@ -472,7 +475,7 @@ class Checkpointer:
 
 
 def _in_place(part: Any) -> bool:
-    """Whether its tensors are filled where they are."""
+    """Whether its tensors are filled in place."""
     return tensors.is_model(part) or isinstance(part, (dict, list, tuple))
 
 
@@ -480,25 +483,25 @@ def _state_of(name: str, part: Any) -> Any:
     if tensors.is_loader_without_state(part):
         raise InvalidError(
             f"{name!r} is a torch DataLoader, which has no state_dict (use "
-            "torchdata.stateful_dataloader.StatefulDataLoader, which has)"
+            "torchdata.stateful_dataloader.StatefulDataLoader)"
         )
     return tensors.state_of(part)
 
 
 def _is_own(part: Any) -> bool:
-    """Whether what a rank has of it may be another's: what is trained is the same for all."""
+    """Whether ranks may have different values of it: what is trained is the same on all ranks."""
     return not tensors.is_model(part) and not tensors.is_optimizer(part)
 
 
 def _is_loader(part: Any) -> bool:
-    """Whether it is a data loader, which can be iterated and has a state."""
+    """Whether it is a data loader: iterable and with a state."""
     return hasattr(part, "__iter__") and hasattr(part, "state_dict") and _is_own(part)
 
 
 def _and_iterator(loader: Any, take: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A loader makes the iterator that continues the epoch when it is next asked for one or for its
-    state, and draws its seeds from the global generator then. That must happen before the random
-    states are put back, because the run that was interrupted had its iterator already."""
+    """A loader creates the iterator that continues the epoch when it is next asked for one or for
+    its state, and then draws its seeds from the global generator. That must happen before the
+    random states are restored, because the interrupted run already had its iterator."""
 
     def restore(state: Any) -> None:
         take(state)
@@ -516,7 +519,7 @@ def _warn_of_other_ranks(step: int, saved: int, now: int) -> None:
 
 def _leave_out(loader: Loader, prefix: str, state: Any) -> None:
     """Reads below the prefix only the tensors of this state: an optimizer of a pipeline stage needs
-    the states of its own parameters."""
+    only the states of its own parameters."""
     wanted = {one.name for one in tensors.leaves(state) if isinstance(one, tensors.Named)}
     chosen = loader.chosen or []
     loader.chosen = [name for name in chosen if name in wanted or not name.startswith(prefix)]

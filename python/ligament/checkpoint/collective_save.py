@@ -25,7 +25,7 @@ _GRACE_S = 5.0  # how much longer the others wait for rank 0 than it waits for t
 
 
 class Saving:
-    """A save of all ranks that goes on in the background."""
+    """A save of all ranks that runs in the background."""
 
     def __init__(self, run: Callable[[], Model], inner: _core.Ticket) -> None:
         self._run, self._inner = run, inner
@@ -43,12 +43,12 @@ class Saving:
             self._error = error
 
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, successfully or not."""
         return not self._thread.is_alive()
 
     def result(self, timeout: float | None = None) -> Model:
-        """Waits (seconds; None: as long as it takes) and returns what the call would have; raises
-        what went wrong on any rank."""
+        """Waits (seconds; None: no limit) and returns the result of the call; raises the error of
+        any rank."""
         self._thread.join(timeout)
         if self._thread.is_alive():
             raise TimeoutError(f"the save has not ended within {timeout} s")
@@ -65,7 +65,8 @@ class Saving:
             raise self._error
 
     def cancel(self) -> None:
-        """Asks it to stop; it then fails on all ranks, unless this one's part was written."""
+        """Asks it to stop; it then fails on all ranks, unless this rank's part was already
+        written."""
         self._inner.cancel()
 
     def __repr__(self) -> str:
@@ -74,8 +75,8 @@ class Saving:
 
 @dataclass(frozen=True)
 class State:
-    """What a rank saves: a tree by part, what is this rank's own besides, the parts of which other
-    ranks have other pieces, and the meta of the model (rank 0's counts)."""
+    """What a rank saves: a tree by part, additional data of this rank, the parts of which other
+    ranks have other pieces, and the meta of the model (rank 0's is used)."""
 
     tree: dict[str, Any]
     own: dict[str, Any]
@@ -122,7 +123,7 @@ class _Held:
         self.own_names, self.own_values = (private.names, private.values) if own else ([], [])
 
     def plain(self) -> dict[str, Any]:
-        """The parts without tensors: these may differ from rank to rank."""
+        """The parts without tensors: these may differ between ranks."""
         parts = {*map(_part, self.names), *self.pieces}
         return {key: node for key, node in self.node.items() if key not in parts}
 
@@ -141,8 +142,8 @@ class _Held:
 
 
 def own_parts(tree: dict[str, Any], parts: list[str]) -> dict[str, Any]:
-    """Of these parts those that hold tensors, but only whole ones that are small together and no
-    parameters: a data loader's state is each rank's own, and costs little."""
+    """The parts that contain only whole tensors that are small together and not parameters, such as
+    the state of a data loader: each rank saves its own, at little cost."""
     found = {}
     for part in parts:
         values = tensors.collect({part: tree[part]}, with_frameworks=True).values
@@ -175,7 +176,7 @@ _Plan = tuple[int, list[list[Any]], Written]  # the call it was made for, held, 
 
 
 class CollectiveSave:
-    """The saves and restores of one Checkpointer that all ranks call."""
+    """The collective saves and restores of one Checkpointer."""
 
     def __init__(self, store: Store, ranks: Ranks) -> None:
         self.store, self.ranks = store, ranks
@@ -189,7 +190,8 @@ class CollectiveSave:
         return self._calls
 
     def _meet(self) -> None:
-        """Raises what kept a rank from opening the store; rank 0 does so where all hear of it."""
+        """Raises the error that kept a rank from opening the store; rank 0 raises it where all
+        ranks are notified."""
         if not self._all_here:
             self.ranks.all_here()
             self._all_here = True
@@ -246,7 +248,7 @@ class CollectiveSave:
         return work.finish(inner, batch)
 
     def _agree(self, number: int, call: str, said: list[list[Any]]) -> Written:
-        """What this rank writes; all ranks come here, or none."""
+        """Determines what this rank writes; called by all ranks or by none."""
         ranks = self.ranks
         self._tell(number, {"call": call, "held": said})
         if ranks.rank == 0:
@@ -269,7 +271,7 @@ class CollectiveSave:
             ranks.answer_all(number, "done", failure)
 
     def gather(self, number: int, call: str) -> list[Any]:
-        """At rank 0: what all have, when all make the same call."""
+        """At rank 0: what all ranks hold, if all make the same call."""
         self._meet()
         have = self.ranks.gather(number, "have", call)
         for rank, one in enumerate(have):
@@ -278,7 +280,7 @@ class CollectiveSave:
         return have
 
     def changed(self, have: list[Any]) -> MismatchError:
-        """At rank 0: some ranks have what they had at the save before, and some have not."""
+        """At rank 0: some ranks hold the same as at the previous save, and some do not."""
         held = [
             one["held"] if "held" in one else before
             for one, before in zip(have, self._held, strict=True)
@@ -290,12 +292,13 @@ class CollectiveSave:
         same = next(rank for rank, one in enumerate(have) if "same" in one)
         other = next((rank for rank, one in enumerate(have) if "same" not in one), 0)
         return MismatchError(
-            f"rank {same} holds the same parts of the tensors as at the save before, rank {other} "
-            "others: save once more, and all ranks agree anew on who writes what"
+            f"rank {same} holds the same parts of the tensors as at the previous save, "
+            f"but rank {other} holds others (save again: the ranks will then agree on "
+            "a new assignment)"
         )
 
     def _give_up(self, number: int, call: str, error: BaseException) -> None:
-        """This rank cannot even say what it has: all hear why."""
+        """This rank cannot report what it holds: notifies all ranks of the error."""
         ranks = self.ranks
         self._tell(number, {"call": call, **packed(error)})
         if ranks.rank == 0:
@@ -316,7 +319,7 @@ class CollectiveSave:
             raise
 
     def interrupted(self, number: int, error: BaseException) -> None:
-        """This rank leaves a call in its middle: all hear of it, whatever they wait for."""
+        """This rank leaves a call early: notifies all ranks, whatever they wait for."""
         ranks = self.ranks
         for word in ("have", "part"):
             ranks.tell(number, word, packed(error))
@@ -329,8 +332,8 @@ class CollectiveSave:
     def choose(
         self, call: str, settle: Callable[[], None], version: Callable[[], int | None]
     ) -> tuple[int, int | None]:
-        """The number of this call, and the version (a model's id) that rank 0 chose for all, once
-        the saves before have ended."""
+        """The number of this call, and the version (a model's id) that rank 0 chose for all, after
+        previous saves have ended."""
         number, ranks = self._next(), self.ranks
         try:
             settle()
@@ -351,7 +354,7 @@ class CollectiveSave:
         return number, chosen
 
     def all_done(self, number: int, error: BaseException | None) -> None:
-        """After every rank has read its part: raises when one could not."""
+        """After every rank has read its part: raises if one failed."""
         ranks = self.ranks
         ranks.tell(number, "part", {} if error is None else packed(error))
         if ranks.rank == 0:
@@ -410,7 +413,7 @@ class _Save:
         return inner, batch
 
     def finish(self, inner: _core.Ticket, batch: _core.Batch) -> Model:
-        """Waits for the part and for all the others; every rank returns or raises."""
+        """Waits for this part and all others; every rank returns or raises."""
         try:
             model = self._finish(inner, batch)
         except Exception:
@@ -463,7 +466,7 @@ class _Save:
             raise
 
     def lead_in_failure(self, error: BaseException) -> None:
-        """The part could not even be begun."""
+        """The part could not be started."""
         ranks = self.ranks
         if self.known is not None:
             ranks.tell(self.number, "have", {"call": self.call, "same": self.known})
@@ -473,7 +476,7 @@ class _Save:
         ranks.leave(self.number)
 
     def _lead(self) -> None:
-        """At rank 0: makes the model of all parts, and tells all how it went."""
+        """At rank 0: joins all parts into the model and reports the result to all ranks."""
         ranks, number = self.ranks, self.number
 
         def make() -> list[Any]:
@@ -506,7 +509,7 @@ class _Save:
         try:
             blobs = tuple(base64.b64decode(part["part"], validate=True) for part in parts)
         except (ValueError, KeyError, TypeError) as error:
-            raise Error(f"a rank sent what is no part: {error}") from None
+            raise Error(f"a rank sent an invalid part: {error}") from None
         meta = None if self.held.meta is None else json.dumps(self.held.meta, allow_nan=False)
         metrics = self.metrics or None
         options = (_REPLACE, None, metrics, None, meta, structure, self.graphs, None, None)

@@ -64,8 +64,8 @@ _Path = str | os.PathLike[str]
 
 
 class _Place:
-    """A store, opened when it is first needed, and the name of a model. Pickles as both, for DCP's
-    process in the background."""
+    """A store, opened on first use, and the name of a model. Pickles as both, for DCP's background
+    process."""
 
     def __init__(self, uri: _Path | Store, name: str | None, mode: str, run: str | None) -> None:
         self.run = None if run is None else runs.check(run)
@@ -81,14 +81,16 @@ class _Place:
 
     @property
     def checkpoint_id(self) -> str | None:
-        """The name of the model, as DCP asks for it."""
+        """The name of the model, in DCP's terms."""
         return self.name
 
     @property
     def model(self) -> str:
-        """The name of the model, which has to be known by now."""
+        """The name of the model, which must be known by now."""
         if not self.name:
-            raise InvalidError("say which model: checkpoint_id=... of dcp.save, dcp.load, or name=")
+            raise InvalidError(
+                "no model name: pass checkpoint_id=... to dcp.save or dcp.load, or name="
+            )
         return self.name if self.run is None else f"{self.run}/{self.name}"
 
     def _called(self, checkpoint_id: _Path | None) -> None:
@@ -100,9 +102,9 @@ class _Place:
 
 
 class StorageWriter(_Place, storage.StorageWriter):
-    """What `dcp.save` and `dcp.async_save` take as `storage_writer`. `checkpoint_id`, or `name`, is
-    the model's; it replaces one of that name unless `replace` is False. With a `run` the name is
-    RUN/NAME, and no other process can write the run while the coordinator saves."""
+    """The `storage_writer` of `dcp.save` and `dcp.async_save`. `checkpoint_id`, or `name`, is the
+    model's name; an existing model of that name is replaced unless `replace` is False. With a `run`
+    the name is RUN/NAME, and no other process can write to the run while the coordinator saves."""
 
     _synchronize_after_execute = should_synchronize_after_execute = False
 
@@ -126,10 +128,11 @@ class StorageWriter(_Place, storage.StorageWriter):
         self._let_go()
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Opens the store. Without collectives every rank would make a model of its own."""
+        """Opens the store. Without collectives every rank would write its own model, which is
+        refused."""
         if not kwargs.get("use_collectives", True):
             raise InvalidError(
-                "one model is made of all ranks: use_collectives=False is not for it"
+                "use_collectives=False is not supported: one model is built from all ranks"
             )
         self._let_go()
         self.store.wait()
@@ -138,14 +141,14 @@ class StorageWriter(_Place, storage.StorageWriter):
             self._lock = runs.hold(self.store, self.run)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """Refuses a name that is taken, before anything is written."""
+        """Refuses a name that is in use, before anything is written."""
         if not self.replace and self.model in self.store:
             raise self._taken()
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Tells every rank the places of its tensors in the model, None for what another rank
-        writes too."""
+        """Sends each rank the positions of its tensors in the model, None for tensors that another
+        rank also writes."""
         order: dict[str, int] = {}
         taken: set[tuple[Any, ...]] = set()
         made = []
@@ -160,7 +163,7 @@ class StorageWriter(_Place, storage.StorageWriter):
         return made
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[storage.WriteResult]]:
-        """Writes this rank's part: durable, and not to be seen yet."""
+        """Writes this rank's part, which is durable but not visible yet."""
         names, values, boxes = [], [], []
         for item, order in zip(plan.items, plan.storage_data, strict=True):
             if order is None or _is_empty(item):
@@ -185,7 +188,7 @@ class StorageWriter(_Place, storage.StorageWriter):
         return done
 
     def finish(self, metadata: Metadata, results: list[list[storage.WriteResult]]) -> None:
-        """One commit makes the model of all parts; without any it has no tensors."""
+        """Creates the model from all parts with one commit; without parts it has no tensors."""
         found = (result.storage_data for each in results for result in each)
         parts = tuple(part for part in found if part)
         metadata.storage_meta = self.storage_meta()
@@ -200,7 +203,7 @@ class StorageWriter(_Place, storage.StorageWriter):
         self._unlock()
 
     def storage_meta(self) -> StorageMeta:
-        """For planners that ask, and for those who read the checkpoint."""
+        """For planners, and for programs that read the checkpoint."""
         return StorageMeta(checkpoint_id=self.checkpoint_id, save_id=self.save_id)
 
     @contextlib.contextmanager
@@ -212,8 +215,8 @@ class StorageWriter(_Place, storage.StorageWriter):
 
     def _taken(self) -> ExistsError:
         return ExistsError(
-            f"Checkpoint already exists: there is a model '{self.model}' "
-            "(StorageWriter(..., replace=True) replaces it)"
+            f"Checkpoint already exists: model '{self.model}' already exists "
+            "(use StorageWriter(..., replace=True) to replace it)"
         )
 
     @classmethod
@@ -235,8 +238,8 @@ class StorageWriter(_Place, storage.StorageWriter):
     # --- as DCP's stager, for async_save --------------------------------------------------------
 
     def stage(self, state_dict: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """The state at the call. Tensors in host memory are held as copies on write, which cost
-        nothing until training writes them; others are copied as DCP does."""
+        """Captures the state at the call. Tensors in host memory are captured copy-on-write, which
+        costs nothing until training writes to them; others are copied as DCP does."""
         if not all(tensor.device.type == "cpu" for tensor in _tensors(state_dict)):
             copied: dict[str, Any] = staging.BlockingAsyncStager().stage(state_dict)
             return copied
@@ -244,14 +247,14 @@ class StorageWriter(_Place, storage.StorageWriter):
         return held
 
     def synchronize_staging(self) -> None:
-        """It is done when `stage` returns."""
+        """Nothing to do: staging is done when `stage` returns."""
 
     def close(self) -> None:
         """Nothing is kept between saves."""
 
 
 class StorageReader(_Place, storage.StorageReader):
-    """What `dcp.load` takes as `storage_reader`. Reads what `StorageWriter` wrote, and any other
+    """The `storage_reader` of `dcp.load`. Reads models written by `StorageWriter`, and any other
     model of named tensors. `run` is that of the writer."""
 
     def __init__(
@@ -268,7 +271,7 @@ class StorageReader(_Place, storage.StorageReader):
         self._ref = None
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        """What the model holds, as DCP describes it."""
+        """The contents of the model, as DCP describes them."""
         self._ref = self.store._core.resolve(self.model)
         metadata = _metadata(self._ref.model)
         meta = metadata.storage_meta or StorageMeta(checkpoint_id=self.checkpoint_id)
@@ -281,16 +284,16 @@ class StorageReader(_Place, storage.StorageReader):
         """Nothing to set up."""
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """Tells which version of the model this rank has seen."""
+        """Reports which version of the model this rank has seen."""
         seen = None if self._ref is None else self._ref.model.id
         return dataclasses.replace(plan, storage_data=seen)
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """All ranks read the version that the first one has seen."""
+        """Makes all ranks read the version that the first rank has seen."""
         return [dataclasses.replace(plan, storage_data=plans[0].storage_data) for plan in plans]
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
-        """Reads the slices that the plan asks for straight into the planner's tensors."""
+        """Reads the slices of the plan directly into the planner's tensors."""
         ref, self._ref = self._ref, None
         if ref is None or plan.storage_data not in (None, ref.model.id):
             ref = self.store._core.resolve(plan.storage_data or self.model)
@@ -346,7 +349,7 @@ def _bytes(data: io.BytesIO) -> Any:
 
 
 def _box(item: WriteItem, order: int) -> tuple[Any, Any, int]:
-    """Where the tensor of an item lies in the whole; None: it is the whole."""
+    """The position of an item's tensor in the whole tensor; None: it is the whole tensor."""
     about = item.tensor_data
     if about is None or about.chunk.sizes == about.size:
         return None, None, order
@@ -354,7 +357,7 @@ def _box(item: WriteItem, order: int) -> tuple[Any, Any, int]:
 
 
 def _is_empty(item: WriteItem) -> bool:
-    """A shard without elements of a tensor that has some."""
+    """Whether it is an empty shard of a tensor that is not empty."""
     about = item.tensor_data
     return about is not None and about.chunk.sizes.numel() == 0 and about.size.numel() > 0
 
@@ -364,7 +367,7 @@ def _is_bytes(item: ReadItem) -> bool:
 
 
 def _memory(target: Any, code: int, shape: tuple[int, ...]) -> Any:
-    """The tensor itself where it can be filled, or memory of ours that is copied into it."""
+    """The tensor itself if it can be filled, otherwise temporary memory that is copied into it."""
     if (
         target is not None
         and type(target) is torch.Tensor
@@ -375,7 +378,9 @@ def _memory(target: Any, code: int, shape: tuple[int, ...]) -> Any:
     ):
         return target
     if target is not None and tuple(target.shape) != shape:
-        raise MismatchError(f"a tensor of shape {tuple(target.shape)} for a slice of {shape}")
+        raise MismatchError(
+            f"a tensor of shape {tuple(target.shape)} does not match a slice of shape {shape}"
+        )
     return Fresh(code, shape)
 
 
@@ -390,7 +395,7 @@ def _slices(item: ReadItem, shape: tuple[int, ...]) -> Any:
 
 
 def _groups(items: list[ReadItem], rows: _Rows) -> Iterator[list[ReadItem]]:
-    """So many at a time that memory which waits to be copied stays small."""
+    """Groups of limited size, so that memory which waits to be copied stays small."""
     group: list[ReadItem] = []
     waiting = 0
     for item in items:
@@ -410,7 +415,7 @@ def _groups(items: list[ReadItem], rows: _Rows) -> Iterator[list[ReadItem]]:
 
 
 def _text(metadata: Metadata) -> str:
-    """The structure of the model: a flat dict of its tensors, and what DCP wants to know of it."""
+    """The structure of the model: a flat dict of its tensors, and DCP's metadata."""
     described: dict[str, Any] = {}
     for name, one in metadata.state_dict_metadata.items():
         if isinstance(one, BytesStorageMetadata):
@@ -428,8 +433,8 @@ def _text(metadata: Metadata) -> str:
 
 
 def _metadata(model: _core.Model) -> Metadata:
-    """What `_text` kept; for a model that was saved otherwise, what can be told from its
-    tensors."""
+    """The metadata stored by `_text`; for models saved in another way, what can be derived from
+    their tensors."""
     known = None
     try:
         known = json.loads(model.structure).get("dcp") if model.structure else None
@@ -446,7 +451,7 @@ def _metadata(model: _core.Model) -> Metadata:
         fields = {one.name: kept[one.name] for one in _META if one.name in kept}
         meta = StorageMeta(**fields) if fields else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CorruptError(f"what DCP kept of '{model.name}' cannot be read: {error}") from None
+        raise CorruptError(f"cannot read DCP's metadata of '{model.name}': {error}") from None
     found = Metadata(described, planner, storage_data={}, storage_meta=meta)
     found.version = known.get("format")
     return found

@@ -1,8 +1,9 @@
-"""Lightning keeps its checkpoints in a store: `Trainer(plugins=[CheckpointIO("runs")])`.
+"""Lightning stores its checkpoints in a store: `Trainer(plugins=[CheckpointIO("runs")])`.
 
-Where Lightning would put a file there is a small one that names the model. Once this module is
-imported, `LightningModule.load_from_checkpoint` takes such a file too. Works for `lightning` and
-for `pytorch_lightning`, whichever is imported."""
+In place of each checkpoint file there is a small file that names the model. After this module was
+imported, `LightningModule.load_from_checkpoint` also accepts such a file. Works with `lightning`
+and `pytorch_lightning`, whichever is imported.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +42,10 @@ def _bases() -> tuple[type, ...]:
 
 
 class CheckpointIO(*_bases()):  # type: ignore[misc]
-    """Checkpoints of a Trainer as models of the store at `uri`. `wait=False` saves in the
-    background; the next save and the end of the Trainer wait for it. With a `run` the names of
-    its models begin with that, and the process that saves is the only one that may write the run
-    until the Trainer ends. With `model`, the module that is trained, its checkpoints are found by
-    `Store.find`."""
+    """Saves checkpoints of a Trainer as models of the store at `uri`. `wait=False` saves in the
+    background; the next save and the end of training wait for it. With a `run`, the names of its
+    models start with it, and only the process that saves may write to the run until training ends.
+    With `model`, the module that is trained, `Store.find` finds its checkpoints."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: _Path, storage_options: Any | None = None
     ) -> None:
-        """Saves what Lightning has gathered; what cannot be kept without pickle is refused by its
-        path."""
+        """Saves the state that Lightning has gathered; objects that need pickle are refused, with
+        their path."""
         if storage_options is not None:
-            raise TypeError("storage_options are not known here; options stand in the store's URI")
+            raise TypeError("storage_options are not supported: put options into the store's URI")
         if self.run is not None and self._lock is None:
             self._lock = runs.hold(self.store, self.run)
         name = model_link.name_for(self.store, path, self.run)
@@ -87,8 +87,8 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
     def load_checkpoint(
         self, path: _Path, map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """What was saved; tensors lie in host memory, or on `map_location` where that is a
-        device. Nothing is unpickled, whatever `weights_only` says."""
+        """Returns the saved state; tensors are in host memory, or on `map_location` if that is a
+        device. Nothing is unpickled, regardless of `weights_only`."""
         self.store.wait()
         try:
             name = model_link.read(self.store, path, self.run)
@@ -101,7 +101,7 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
         return _tree(loader, map_location)
 
     def remove_checkpoint(self, path: _Path) -> None:
-        """Retires the model; one that is not there is fine."""
+        """Retires the model, if it exists."""
         self.store.wait()
         try:
             self.store.retire(model_link.read(self.store, path, self.run))
@@ -159,7 +159,7 @@ def _moved(tree: Any, device: Any) -> Any:
 
 
 def _metrics(checkpoint: Mapping[str, Any]) -> dict[str, float]:
-    """The values that callbacks watch."""
+    """The values that callbacks monitor."""
     found = {}
     for state in (checkpoint.get("callbacks") or {}).values():
         if not isinstance(state, Mapping):

@@ -1,4 +1,4 @@
-"""The structure of a part of which every rank has another piece: one tree of all of them (pure)."""
+"""Merges the structures of a part of which every rank has another piece into one tree (pure)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ Node = dict[str, Any]  # as ligament.tree writes it
 
 
 def merged(pieces: list[Node]) -> Node:
-    """The pieces as one. What several ranks have is that of the first; the parameter groups of
-    optimizers are joined where their hyperparameters are equal."""
+    """Merges the pieces. If several ranks have a value, that of the first is used; the parameter
+    groups of optimizers are joined if their hyperparameters are equal."""
     return reduce(_both, pieces)
 
 

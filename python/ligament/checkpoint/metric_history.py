@@ -1,10 +1,11 @@
-"""The metrics of a run over its steps, also of checkpoints that were removed since.
+"""The metrics of a run by step, including those of checkpoints that were removed.
 
-Every checkpoint of a run that removes some (`keep`) carries the points of those before it in its
-meta, `{"history": {"steps": [...], "metrics": {name: [...]}}}`: the newest one has them all, with
-no further commit, and a copy of a checkpoint brings its run's history along. A value that a step
-lacks is null; one that is not finite is a string. Older points are thinned out, so that the text
-stays small however long a run is."""
+In a run that removes checkpoints (`keep`), every checkpoint stores the points of all earlier ones
+in its meta, `{"history": {"steps": [...], "metrics": {name: [...]}}}`: the newest one has all
+points, without another commit, and a copied checkpoint includes its run's history. A missing value
+is null; one that is not finite is a string. Older points are thinned out, so that the text stays
+small in long runs.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ class Point:
 
 
 def points(saved: Iterable[tuple[int, Model]]) -> list[Point]:
-    """All points that the checkpoints of a run know, by step. A step that was saved again has the
-    metrics of the last time."""
+    """All points in the checkpoints of a run, by step. A step that was saved again has the metrics
+    of the last save."""
     models = sorted(saved, key=lambda one: one[1].id)
     found: dict[int, Metrics] = {}
     for _, model in models:
@@ -42,8 +43,8 @@ def points(saved: Iterable[tuple[int, Model]]) -> list[Point]:
 
 
 def carried(saved: Iterable[tuple[int, Model]], step: int) -> dict[str, Any] | None:
-    """The meta of the checkpoint of `step`: the points of those before it, at most LIMIT numbers;
-    None when there are none."""
+    """The meta of the checkpoint of `step`: the points of earlier ones, at most LIMIT numbers; None
+    if there are none."""
     known = _thinned([point for point in points(saved) if point.step != step])
     if not known:
         return None
@@ -53,8 +54,8 @@ def carried(saved: Iterable[tuple[int, Model]], step: int) -> dict[str, Any] | N
 
 
 def _thinned(known: list[Point]) -> list[Point]:
-    """Every second point goes until few enough are left; the newest stays. What is added later is
-    at full resolution, so that the oldest points are the farthest apart."""
+    """Removes every second point until few enough are left; the newest is kept. Later points are
+    added at full resolution, so the oldest points are the farthest apart."""
     while len(known) > 1 and _numbers(known) > LIMIT:
         known = known[::-1][::2][::-1]
     return known
@@ -69,7 +70,7 @@ def _plain(value: float | None) -> float | str | None:
 
 
 def _decoded(meta: Any) -> dict[int, Metrics]:
-    """The points in a meta. The meta is the user's to replace: whatever else it holds is none."""
+    """The points in a meta. Users may replace the meta: anything else in it is ignored."""
     try:
         steps, metrics = meta[_KEY]["steps"], meta[_KEY]["metrics"]
         return {

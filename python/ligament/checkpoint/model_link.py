@@ -1,5 +1,5 @@
-"""A small text file that stands where another library looks for a checkpoint, and names the model
-that is one."""
+"""A small text file in place of another library's checkpoint file, which names the model in the
+store."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _TAG = "path"
 
 
 def name_for(store: Store, path: str | os.PathLike[str], run: str | None = None) -> str:
-    """What the model at a path is called: the path from the current folder, or the whole path where
-    it lies elsewhere, or where a job in another folder has a model of that name. Models of a run
-    have its name in front."""
+    """The name of the model for a path: the path relative to the current folder, or the absolute
+    path if it is elsewhere or if a job in another folder has a model of that name. Models of a run
+    are prefixed with its name."""
     text = os.fspath(path)
     if "://" in text:
         return _model(text, run)
@@ -29,7 +29,7 @@ def name_for(store: Store, path: str | os.PathLike[str], run: str | None = None)
 
 
 def tags_for(path: str | os.PathLike[str]) -> dict[str, str]:
-    """What tells the model at a path from that of another job that is called the same."""
+    """Tags that distinguish the model of a path from a model of the same name of another job."""
     text = os.fspath(path)
     return {} if "://" in text else {_TAG: os.path.abspath(text)}
 
@@ -40,7 +40,7 @@ def _model(path: str, run: str | None) -> str:
 
 
 def write(path: str | os.PathLike[str], uri: str, name: str) -> None:
-    """The file appears whole or not at all. Places that are no paths have none."""
+    """Writes the file atomically. Does nothing for places that are not paths."""
     text = os.fspath(path)
     if "://" in text:
         return
@@ -57,7 +57,7 @@ def write(path: str | os.PathLike[str], uri: str, name: str) -> None:
 
 
 def target(path: str | os.PathLike[str]) -> tuple[str, str] | None:
-    """The store and the name of the model that a file names; None: it is no such file."""
+    """The store and the name of the model that a file refers to; None if it is not such a file."""
     try:
         with open(path, "rb") as file:
             text = file.read(_LIMIT).decode("utf-8")
@@ -70,7 +70,7 @@ def target(path: str | os.PathLike[str]) -> tuple[str, str] | None:
 
 
 def read(store: Store, path: str | os.PathLike[str], run: str | None = None) -> str:
-    """The name of the model that a file names, or that a checkpoint at this path would have."""
+    """The name of the model that a file refers to, or that a checkpoint at this path would have."""
     try:
         with open(path, "rb") as file:
             line = file.read(_LIMIT).decode("utf-8")
@@ -81,6 +81,6 @@ def read(store: Store, path: str | os.PathLike[str], run: str | None = None) -> 
 
 
 def remove(path: str | os.PathLike[str]) -> None:
-    """Removes the file, if there is one."""
+    """Removes the file, if it exists."""
     if os.path.isfile(path):
         os.unlink(path)

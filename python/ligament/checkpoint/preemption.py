@@ -1,4 +1,4 @@
-"""Being told to stop: a signal that one process gets, and that all of a job act on together."""
+"""Preemption: a signal to one process that all processes of a job act on together."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ _GRACE_S = 5.0
 
 
 class Preemption:
-    """Listens for the signals; handlers that were there are still called."""
+    """Handles the signals; previously installed handlers are still called."""
 
     def __init__(self) -> None:
         self._seen = threading.Event()
         if threading.current_thread() is not threading.main_thread():
-            raise InvalidError("call preempted() in the main thread first: signals arrive there")
+            raise InvalidError(
+                "call preempted() in the main thread first: only it receives signals"
+            )
         for number in SIGNALS:
             self._listen(number)
 
@@ -36,17 +38,18 @@ class Preemption:
         signal.signal(number, handler)
 
     def here(self) -> bool:
-        """Whether this process was told."""
+        """Whether this process received the signal."""
         return self._seen.is_set()
 
 
 class CollectiveFlag:
-    """Whether any process was told, with one answer for all at the same call.
+    """Whether any process received the signal, with the same result on all ranks at the same call.
 
-    Each call starts a sum over all ranks and returns the one that the call before started, which
-    had a whole step of training to arrive: nobody waits, and the answers cannot differ. So the
-    answer is late by one call, and one sum is under way after the last, which `settle` waits for:
-    a process that ends beneath it is aborted by torch."""
+    Each call starts a sum over all ranks and returns the result of the one that the previous call
+    started, which had a whole training step to arrive: nobody waits, and the results cannot differ.
+    So the result is late by one call, and one sum is in flight after the last call, which `settle`
+    waits for: torch aborts a process that ends before.
+    """
 
     def __init__(self, timeout: float) -> None:
         import torch.distributed as dist
@@ -59,7 +62,7 @@ class CollectiveFlag:
         self._stopped = False
 
     def any(self, here: bool) -> bool:
-        """Every rank calls; True from the same call on, everywhere."""
+        """Called by every rank; True from the same call on, on all ranks."""
         import torch
 
         if self._stopped:
@@ -80,12 +83,12 @@ class CollectiveFlag:
             if self._stopped:
                 self.settle()
         except RuntimeError as error:
-            raise PeerError(f"not all ranks could be asked whether to stop: {error}") from None
+            raise PeerError(f"cannot ask all ranks whether to stop: {error}") from None
         return self._stopped
 
     def settle(self) -> None:
-        """Waits for the sum under way. Ranks that go on together have started theirs, or soon
-        will; one that failed may never, and the others are not to be held up by it."""
+        """Waits for the sum in flight. Ranks that continue together have started theirs, or soon
+        will; a rank that failed may never start it, and must not delay the others."""
         before, self._pending = self._pending, None
         if before is not None and before[0] is not None:
             with suppress(RuntimeError):

@@ -1,9 +1,10 @@
-"""What the processes of a job tell each other: who has what, and how it went.
+"""Messages between the processes of a job: what each rank holds, and results.
 
 Everything goes through the job's own rendezvous store (torch.distributed's), as JSON under keys
-that begin with the number of the call. Rank 0 gathers and answers; whoever fails says so in the
-place of its message, and rank 0 tells all. Every wait has a deadline, and ends early when a process
-of this host that is waited for is gone."""
+that start with the number of the call. Rank 0 gathers and answers; a rank that fails sends the
+error in place of its message, and rank 0 reports it to all. Every wait has a deadline, and ends
+early if the awaited process is on this host and has ended.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _numbers = itertools.count()
 
 
 def job() -> tuple[Any, int, int] | None:
-    """The store, rank and size of the torch.distributed job that this process is in."""
+    """The store, rank and size of the torch.distributed job of this process."""
     import sys
 
     dist = sys.modules.get("torch.distributed")
@@ -40,7 +41,7 @@ def packed(error: BaseException) -> dict[str, Any]:
 
 
 def raised(message: Any, rank: int | None = None) -> Error:
-    """The exception that a message carries; with a rank, one that tells whose it was."""
+    """The exception in a message; with a rank, one that names it."""
     kind, text = message["error"]
     found = getattr(errors, str(kind), None)
     if not (isinstance(found, type) and issubclass(found, Error)):
@@ -50,7 +51,7 @@ def raised(message: Any, rank: int | None = None) -> Error:
 
 
 def _process() -> list[Any]:
-    """What tells this process from all others of its host, and the host from others."""
+    """Identifies this process on its host, and the host."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             host = file.read().strip()
@@ -60,7 +61,8 @@ def _process() -> list[Any]:
 
 
 def _began(pid: int) -> str | None:
-    """When the process began; None when it is not there, or has ended and waits to be heard."""
+    """The start time of the process; None if it does not exist, or has ended and was not reaped
+    yet."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rsplit(")", 1)[1].split()
@@ -70,7 +72,7 @@ def _began(pid: int) -> str | None:
 
 
 class Ranks:
-    """The processes that make one checkpoint together."""
+    """The processes that write one checkpoint together."""
 
     advice = (
         "every rank calls save and restore, in the same order (distributed=False: this process "
@@ -90,7 +92,7 @@ class Ranks:
         self._seen: dict[int, float] = {}
 
     def _own(self, base: Any) -> Any:
-        """A connection of our own where there can be one: waiting must not hold up training."""
+        """A separate connection if possible: waiting must not block training."""
         import torch.distributed
 
         dist: Any = torch.distributed
@@ -103,14 +105,14 @@ class Ranks:
     # --- messages -------------------------------------------------------------------------------
 
     def put(self, key: str, message: Any) -> None:
-        """Says something; it can be read until it is dropped."""
+        """Sends a message; it can be read until it is dropped."""
         try:
             self._store.set(key, json.dumps(message, separators=(",", ":")).encode())
         except RuntimeError as error:
             raise _lost(error) from None
 
     def drop(self, *keys: str) -> None:
-        """Forgets messages; one that cannot be forgotten is a few bytes."""
+        """Removes messages; one that cannot be removed is a few bytes."""
         for key in keys:
             try:
                 self._store.delete_key(key)
@@ -118,7 +120,8 @@ class Ranks:
                 return
 
     def get(self, key: str, rank: int, what: str, end: float | None = None) -> Any:
-        """Waits for what `rank` says under the key; `what` ends the sentence when it does not."""
+        """Waits for the message of `rank` under the key; `what` completes the error message if it
+        does not arrive."""
         end, pause = end or time.monotonic() + self.timeout, 0.0002
         while not self._has(key):
             if time.monotonic() > end:
@@ -138,7 +141,7 @@ class Ranks:
         try:
             return json.loads(self._store.get(key))
         except ValueError:
-            raise PeerError(f"rank {rank} said something that is no message") from None
+            raise PeerError(f"rank {rank} sent an invalid message") from None
         except RuntimeError as error:
             raise _lost(error) from None
 
@@ -146,7 +149,7 @@ class Ranks:
         return TimeoutError(f"rank {rank} did not {what} within {self.timeout:g} s; {self.advice}")
 
     def _look(self, rank: int, what: str) -> None:
-        """Raises when the process that is waited for is one of this host, and gone."""
+        """Raises if the awaited process is on this host and has ended."""
         now = time.monotonic()
         if now - self._seen.get(rank, 0.0) < _LOOK_S:
             return
@@ -163,11 +166,11 @@ class Ranks:
     # --- calls ----------------------------------------------------------------------------------
 
     def arrive(self, error: BaseException | None) -> None:
-        """Every rank says that it is there, or why it cannot be."""
+        """Every rank reports that it is ready, or why it is not."""
         self.put(f"here/{self.rank}", {"process": self._me} if error is None else packed(error))
 
     def all_here(self) -> None:
-        """Raises what kept a rank from opening the store."""
+        """Raises the error that kept a rank from opening the store."""
         for rank in range(self.size) if self.rank == 0 else (0,):
             message = self.get(f"here/{rank}", rank, "make its Checkpointer")
             if "error" in message:
@@ -175,7 +178,7 @@ class Ranks:
             self._processes[rank] = message["process"]
 
     def gather(self, number: int, name: str, what: str) -> list[Any]:
-        """At rank 0: what all said under this name. The first failure is raised."""
+        """At rank 0: the messages of all ranks under this name. Raises the first failure."""
         found: dict[int, Any] = {}
         end, pause = time.monotonic() + self.timeout, 0.0002
         while len(found) < self.size:
@@ -200,11 +203,11 @@ class Ranks:
         return [found[rank] for rank in range(self.size)]
 
     def tell(self, number: int, name: str, message: Any) -> None:
-        """What this rank says under a name."""
+        """Sends this rank's message under a name."""
         self.put(f"{number}/{name}/{self.rank}", message)
 
     def answer(self, number: int, name: str, make: Callable[[], list[Any]]) -> Any:
-        """At rank 0: answers each rank with what `make` returns for it, or all with its failure,
+        """At rank 0: answers each rank with the result of `make` for it, or all with its failure,
         which is then returned."""
         try:
             messages = make()
@@ -216,13 +219,13 @@ class Ranks:
         return None
 
     def answer_all(self, number: int, name: str, message: Any) -> None:
-        """At rank 0: answers all with the same."""
+        """At rank 0: sends the same answer to all ranks."""
         for rank in range(self.size):
             self.put(f"{number}/{name}/{rank}", message)
 
     def heard(self, number: int, name: str, what: str, grace: float) -> Any:
-        """What rank 0 answered; raises what it tells of. Rank 0 may itself wait for others first:
-        `grace` is how much longer than it this waits."""
+        """The answer of rank 0; raises the error in it. Rank 0 may itself wait for others first:
+        `grace` is how much longer than rank 0 this rank waits."""
         end = time.monotonic() + self.timeout + grace
         message = self.get(f"{number}/{name}/{self.rank}", 0, what, end)
         if "error" in message:
@@ -230,8 +233,8 @@ class Ranks:
         return message
 
     def leave(self, number: int) -> None:
-        """Every rank, at the end of a call. Rank 0 may serve the job's store and be about to end
-        its process: it stays until all that live have heard how the call went."""
+        """Called by every rank at the end of a call. Rank 0 may serve the job's store and be about
+        to end its process: it waits until all live ranks have received the result."""
         try:
             self.tell(number, "heard", {})
             if self.rank == 0:
@@ -255,23 +258,23 @@ class Ranks:
             pause = min(pause * 1.4, _FAST_S)
 
     def forget(self, number: int, *names: str) -> None:
-        """At rank 0: drops all messages of a call."""
+        """At rank 0: removes all messages of a call."""
         self.drop(*(f"{number}/{name}/{rank}" for name in names for rank in range(self.size)))
 
 
 class Alone(Ranks):
-    """One process that has distributed tensors: it talks to itself, and needs no store for it."""
+    """A single process that has distributed tensors: it needs no store for its messages."""
 
     def __init__(self, timeout: float) -> None:
         self.rank, self.size, self.timeout = 0, 1, timeout
         self._said: dict[str, Any] = {}
 
     def put(self, key: str, message: Any) -> None:
-        """Says something; it can be read until it is dropped."""
+        """Sends a message; it can be read until it is dropped."""
         self._said[key] = message
 
     def drop(self, *keys: str) -> None:
-        """Forgets messages."""
+        """Removes messages."""
         for key in keys:
             self._said.pop(key, None)
 
@@ -282,13 +285,13 @@ class Alone(Ranks):
         return self._said[key]
 
     def _look(self, rank: int, what: str) -> None:
-        """It is alive."""
+        """The process is alive."""
 
     def arrive(self, error: BaseException | None) -> None:
-        """Nobody waits."""
+        """Nothing to wait for."""
 
     def all_here(self) -> None:
-        """It is."""
+        """Nothing to check."""
 
 
 def _lost(error: BaseException) -> PeerError:

@@ -1,4 +1,4 @@
-"""Which checkpoints of a run stay and which are removed after a save (pure)."""
+"""Which checkpoints of a run are kept and which are removed after a save (pure)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def beyond(saved: Sequence[T], keep: int | None) -> Sequence[T]:
 
 @dataclass(frozen=True)
 class Retention:
-    """`keep`: how many of the last saves stay, None for all. `best=(metric, "min" or "max")`: the
-    best checkpoint stays as well."""
+    """`keep`: how many of the latest checkpoints to keep, None for all. `best=(metric, "min" or
+    "max")`: the best checkpoint is kept too."""
 
     keep: int | None = None
     best: tuple[str, str] | None = None
@@ -35,11 +35,11 @@ class Retention:
     def __post_init__(self) -> None:
         check_keep(self.keep)
         if self.best is not None and (len(self.best) != 2 or self.best[1] not in ("min", "max")):
-            raise InvalidError(f"best={self.best!r}: it is (metric, 'min' or 'max')")
+            raise InvalidError(f"best={self.best!r}: expected (metric, 'min' or 'max')")
 
     def best_step(self, saved: Iterable[tuple[int, Model]]) -> int | None:
-        """The step with the best value of the metric. Models without the metric, or with NaN,
-        do not count; of equal values the highest step wins."""
+        """The step with the best value of the metric. Models without the metric, or with NaN, are
+        ignored; of equal values the highest step is chosen."""
         if self.best is None:
             return None
         metric, mode = self.best
@@ -53,9 +53,9 @@ class Retention:
 
     def removable(self, saved: Sequence[tuple[int, Model]], newest: int) -> list[Model]:
         """The models to retire after step `newest` was committed. The age of a checkpoint is its
-        id, not its step: a run that resumed from an earlier step saves lower steps than it has.
-        Ids grow with the saves of a process, but not across processes, so the checkpoint that was
-        just saved counts as the newest whatever its id."""
+        id, not its step: a run that resumed from an earlier step saves lower steps than it already
+        has. Ids increase with the saves of a process, but not across processes, so the checkpoint
+        that was just saved counts as the newest regardless of its id."""
         best = self.best_step(saved)
         by_age = sorted(saved, key=lambda one: (one[0] == newest, one[1].id))
         return [model for step, model in beyond(by_age, self.keep) if step != best]

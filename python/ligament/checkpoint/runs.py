@@ -1,7 +1,8 @@
-"""The training runs of a store: how their checkpoints are named, and who writes them.
+"""The training runs of a store: the names of their checkpoints, and their locks.
 
 The checkpoints of run "default" are the models `step-000000000010`, those of any other run
-`RUN/step-000000000010`."""
+`RUN/step-000000000010`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _LONGEST_BYTES = 1024
 
 
 def check(run: Any) -> str:
-    """The name of a run, or an exception that says what is wrong with it."""
+    """Returns the name of a run, or raises an error that says what is wrong with it."""
     arguments.name(run, "the name of a run")
     if not run:
         raise InvalidError("run='': the name of a run must not be empty")
@@ -43,20 +44,19 @@ def name_of(run: str, step: int) -> str:
 
 
 def step_of(run: str, name: str) -> int | None:
-    """The step of the run's checkpoint of that name; None for a name that `name_of` does not
-    give."""
+    """The step of the run's checkpoint with that name; None for any other name."""
     digits = name.rpartition(_STEP)[2]
     there = digits.isdecimal() and digits.isascii() and name == name_of(run, int(digits))
     return int(digits) if there else None
 
 
 def pattern(run: str) -> str:
-    """A pattern that all checkpoints of the run fit, and few other models."""
+    """A pattern that matches all checkpoints of the run, and few other models."""
     return escaped(within(run, _STEP)) + "*"
 
 
 def escaped(text: str) -> str:
-    """A pattern that only this text fits."""
+    """A pattern that matches only this text."""
     return re.sub(r"[*?[]", r"[\g<0>]", text)
 
 
@@ -71,14 +71,14 @@ def names(store: Store) -> list[str]:
 
 
 def saved(store: Store, run: str) -> list[tuple[int, Model]]:
-    """The checkpoints of a run. A store may hold models of others as well, `step-10` among them."""
+    """The checkpoints of a run. A store may also contain models of others, such as `step-10`."""
     found = store.models(pattern(run))
     return [(step, m) for m in found if (step := step_of(run, m.name)) is not None]
 
 
 def hold(store: Store, run: str) -> _core.Lock | None:
     """Makes this process the writer of the run until the lock is released; BusyError names the
-    process that is. None: the store's backend has no locks."""
+    current writer. None: the store's backend has no locks."""
     try:
         return _core.Lock(store._core, run)
     except UnsupportedError:

@@ -62,8 +62,8 @@ class Callback(TrainerCallback):
         self._saved: int | None = None
 
     def resume(self, step: int | None = None) -> str | None:
-        """What `Trainer.train(resume_from_checkpoint=...)` takes: a folder with the Trainer's
-        state at the newest step, or at `step`. None when there is nothing yet."""
+        """The argument of `Trainer.train(resume_from_checkpoint=...)`: a folder with the Trainer's
+        state at the newest step, or at `step`. None if there is no checkpoint yet."""
         ck = self.checkpointer
         ck.wait()
         self._from = ck.latest() if step is None else step
@@ -89,7 +89,7 @@ class Callback(TrainerCallback):
     # --- what the Trainer calls -----------------------------------------------------------------
 
     def on_init_end(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
-        """Refuses what cannot be done before anything is trained."""
+        """Refuses unsupported configurations before training."""
         model = objects.get("model")
         if model is not None and not hasattr(model, "_keys_to_ignore_on_save"):
             # The folder of `resume` lacks all weights; then the Trainer asks for this, which only
@@ -97,12 +97,12 @@ class Callback(TrainerCallback):
             model._keys_to_ignore_on_save = None
         if getattr(args, "fsdp", None) or getattr(args, "deepspeed", None):
             raise UnsupportedError(
-                "FSDP and DeepSpeed bring their own checkpoints to the Trainer; "
-                "use ligament.checkpoint.dcp or Checkpointer with them"
+                "FSDP and DeepSpeed use their own checkpoint code in the Trainer (use "
+                "ligament.checkpoint.dcp or Checkpointer with them)"
             )
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
-        """Fills model, optimizer and schedule when training goes on."""
+        """Restores model, optimizer and schedule when training resumes."""
         self.on_init_end(args, state, control)
         self._pending, self._saved = False, None
         keep, best = self._policy
@@ -120,17 +120,17 @@ class Callback(TrainerCallback):
         self._folder = None
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """At the border of two epochs the order of the next one's data is still to be drawn."""
+        """Between two epochs, the order of the next epoch's data has not been drawn yet."""
         if self._rng is not None and float(state.epoch or 0).is_integer():
             self._restore_rng()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Within an epoch the Trainer has passed over its data by now."""
+        """Within an epoch, the Trainer has skipped the used data by now."""
         if self._rng is not None:
             self._restore_rng()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **objects: Any) -> Any:
-        """Saves instead of the Trainer; after the evaluation, if there is to be one."""
+        """Saves instead of the Trainer; after the evaluation, if there is one."""
         if control.should_save:
             control.should_save = False
             self._pending = control.should_evaluate
@@ -148,19 +148,19 @@ class Callback(TrainerCallback):
         metrics: Mapping[str, Any] | None = None,
         **objects: Any,
     ) -> None:
-        """The values go with the checkpoint of this step."""
+        """Stores the values with the checkpoint of this step."""
         if self._pending:
             self._pending = False
             self._save(args, state, objects, metrics or {})
 
     def on_save(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
-        """What the Trainer saved by a rule of its own (`save_strategy="best"`) is kept too."""
+        """Also saves what the Trainer saved by its own rule (`save_strategy="best"`)."""
         if self._saved != state.global_step:
             self._save(args, state, objects, {})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
-        """Waits for a save in the background and releases the run; loads the best model when the
-        Trainer is to."""
+        """Waits for a save in the background and releases the run; loads the best model if the
+        Trainer is configured to."""
         ck = self.checkpointer
         ck.close()
         if args.load_best_model_at_end and state.best_model_checkpoint is None:
@@ -207,7 +207,8 @@ def _best_of(args: Any) -> tuple[str, str] | None:
 
 
 def _with_best(args: Any, state: Any, metrics: Mapping[str, float]) -> dict[str, Any]:
-    """The Trainer's state with what it notes of an evaluation after it has told of it."""
+    """The Trainer's state with the results of an evaluation, which it records only after this
+    callback."""
     said = dataclasses.asdict(state)
     name, mode = _best_of(args) or ("", "")
     if name in metrics:
@@ -218,5 +219,5 @@ def _with_best(args: Any, state: Any, metrics: Mapping[str, float]) -> dict[str,
 
 
 def _no_weights(record: logging.LogRecord) -> bool:
-    """The folder of `resume` holds no weights, and the Trainer would warn of each."""
+    """Suppresses the Trainer's warnings: the folder of `resume` contains no weights."""
     return not record.getMessage().startswith("There were missing keys in the checkpoint")

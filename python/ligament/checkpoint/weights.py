@@ -17,9 +17,9 @@ def save_weights(
     *,
     optimizer: Any = None,
 ) -> None:
-    """Saves a model's weights, then its optimizer's, under `name`; what was there is replaced.
-    `backend` is a folder, a store's URI, or the name of a loaded plugin, which gets `config`;
-    torch's optimizers are given as `optimizer`."""
+    """Saves a model's weights, then its optimizer's, under `name`; replaces an existing set.
+    `backend` is a folder, a store's URI, or the name of a loaded plugin, which gets `config`; pass
+    torch optimizers as `optimizer`."""
     check_strings(backend, config)
     found = tensors.weights(model, optimizer, include_optimizer, build=False)
     plugins.instance(backend, config).save(
@@ -36,8 +36,8 @@ def load_weights(
     *,
     optimizer: Any = None,
 ) -> None:
-    """Fills a model, and its optimizer, from what `save_weights` wrote. An optimizer without state
-    is built first."""
+    """Fills a model and its optimizer from a set written by `save_weights`. An optimizer without
+    state is built first."""
     check_strings(backend, config)
     plugins.check_exists(backend, config)
     instance = plugins.instance(backend, config)
@@ -59,8 +59,8 @@ def check_strings(backend: Any, config: Any) -> None:
 def fill(
     backend: str, config: str, name: str, target: tensors.Collected, part: bool
 ) -> dict[int, Any]:
-    """Fills tensors, or memory as a Batch takes it, from a set; with `part` the set may have more.
-    Returns the takers of tensors that Python does not fill itself."""
+    """Fills tensors, or memory for a Batch, from a set; with `part` the set may contain more.
+    Returns the takers of tensors that the core does not fill itself."""
     items = list(target.values)
     places = [i for i, item in enumerate(items) if type(item) is not tuple]
     takers = tensors.takers(target.names, items, places)
@@ -81,8 +81,8 @@ def fill(
 
 
 def _prefill(target: tensors.Collected, mine: list[int], items: list[Any]) -> None:
-    """A backend without a store may leave tensors as they are: what takes over memory starts with
-    the values of now."""
+    """A backend without a store may leave tensors unchanged: memory that is taken over starts with
+    the current values."""
     names = [target.names[i] for i in mine]
     now = _core.Batch(names, [target.values[i] for i in mine])
     now.copy_to(_core.Batch(names, [items[i] for i in mine], True))

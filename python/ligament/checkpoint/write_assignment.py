@@ -1,4 +1,4 @@
-"""Who writes what: decided apart from writing, from what all ranks say that they hold."""
+"""Which rank writes what: a pure decision based on what all ranks hold."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Box:
 
 @dataclass(frozen=True)
 class Written:
-    """What one rank writes: the numbers of its tensors, each with its place in the model of all
-    ranks, and how many tensors that model has."""
+    """What one rank writes: the numbers of its tensors, each with its position in the model of all
+    ranks, and the number of tensors of that model."""
 
     tensors: list[tuple[int, int]]
     count: int
 
 
 def assign(held: list[list[Held]]) -> list[Written]:
-    """What each rank writes: every box by one of its holders, so that all write about as many
-    bytes."""
+    """What each rank writes: every box by one of its holders, so that all write about the same
+    number of bytes."""
     check(held)
     numbers = [{one[0]: number for number, one in enumerate(tensors)} for tensors in held]
     names = _order(held)
@@ -72,7 +72,7 @@ def _order(held: list[list[Held]]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Choice:
-    """A box of the tensor at a place of the model, and the ranks that can write it."""
+    """A box of a tensor of the model, and the ranks that can write it."""
 
     place: int
     box: Box
@@ -98,8 +98,8 @@ def _choices(place: int, holders: dict[int, Held]) -> list[_Choice]:
 
 
 def check(held: list[list[Held]]) -> None:
-    """Raises unless all ranks hold boxes of the same tensors; a tensor of a piece, those that have
-    it."""
+    """Raises unless all ranks hold boxes of the same tensors; for a tensor of a piece, the ranks
+    that have it."""
     ours = [t[0] for t in held[0] if not t[7]]
     known: dict[str, tuple[int, Held]] = {}
     for rank, tensors in enumerate(held):

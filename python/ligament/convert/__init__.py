@@ -1,7 +1,8 @@
-"""Models in and out of files of other formats: `.pt`, `.keras`, `.h5`, folders of
+"""Imports and exports files of other formats: `.pt`, `.keras`, `.h5`, folders of
 torch.distributed.checkpoint.
 
-Nothing in a file is run. `python -m ligament.convert SOURCE TARGET`."""
+Nothing in a file is executed. `python -m ligament.convert SOURCE TARGET`.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ _CLI = (".safetensors", ".npz", ".safetensors.index.json")
 
 @dataclass(frozen=True)
 class Found:
-    """What a file held: a tree of tensors and plain values, and what else is to be kept."""
+    """The contents of a file: a tree of tensors and plain values, and additional data to store."""
 
     tree: Any
     meta: Any = None
@@ -45,7 +46,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Converted:
-    """What `convert` did."""
+    """The result of `convert`."""
 
     source: str
     target: str
@@ -65,20 +66,20 @@ def convert(
     strip: str = "",
     rename: Mapping[str, str] | None = None,
 ) -> Converted:
-    """Copies a model from a file or folder into a store, `URI#name`, or from there into one, told
-    by its ending; a folder without one is written by torch.distributed.checkpoint. With
-    `replace` an existing target is replaced. `like` is a .keras file with the architecture, for
-    .keras. `limit` is how many bytes the tensors of a file may claim in all; None takes 100
-    times the file's size, at most half of the free memory and at least the size of the file.
-    `part`, `strip` and `rename` choose and name tensors as `Store.export` does."""
+    """Copies a model from a file or folder to a store, `URI#name`, or the other way round. The
+    suffix determines the format; a folder without one is written by torch.distributed.checkpoint.
+    `replace` replaces an existing target. `like` is a .keras file with the architecture, for
+    .keras. `limit` is the number of bytes that the tensors of a file may need in total; None means
+    100 times the file's size, limited to half of the free memory but at least the size of the file.
+    `part`, `strip` and `rename` select and rename tensors as in `Store.export`."""
     here, there = os.fspath(source), os.fspath(target)
     if "#" in here and "#" in there:
-        raise InvalidError("both are models of stores: `ligament cp` copies those")
+        raise InvalidError("both SOURCE and TARGET are models of stores: use `ligament cp`")
     if "#" not in here and "#" not in there and kind_of(there) is not None:
-        raise InvalidError(f"neither '{here}' nor '{there}' is a model of a store, URI#name")
+        raise InvalidError(f"neither '{here}' nor '{there}' is a model of a store (URI#name)")
     for place in (here, there):
         if place.endswith(_CLI):
-            raise UnsupportedError(f"'{place}': `ligament cp` reads and writes these files")
+            raise UnsupportedError(f"'{place}': use `ligament cp` for this format")
     if "#" in here:
         return _export(here, there, replace, like, tags, (part, strip, rename))
     found = _read(here, limit)
@@ -100,21 +101,22 @@ def convert(
 def _renamed(
     found: tensors.Collected, part: str | None, strip: str, rename: Mapping[str, str] | None
 ) -> tensors.Collected:
-    """Without the structure, whose names are gone."""
+    """Without the structure, whose names are not valid any more."""
     names = renamed(found.names, part, strip, rename)
     at = {name: i for i, name in enumerate(found.names)}
     return tensors.Collected(list(names.values()), [found.values[at[name]] for name in names])
 
 
 def _read(source: str, limit: int | None) -> Found:
-    """Whatever a hostile or broken file makes of a reader, the answer is a sentence."""
+    """Converts every error of a reader, also for hostile or broken files, into an error message."""
     kind = kind_of(source)
     if not os.path.exists(source):
-        raise NotFoundError(f"there is no '{source}'")
+        raise NotFoundError(f"'{source}' does not exist")
     if kind is None:
         raise UnsupportedError(
-            f"'{source}' is of no format that is known here: {', '.join(_TORCH + _KERAS + _H5)}, "
-            "a folder of torch.distributed.checkpoint"
+            f"'{source}' has an unknown format (known: "
+            f"{', '.join(_TORCH + _KERAS + _H5)}, a folder of "
+            "torch.distributed.checkpoint)"
         )
     budget = Budget(source, _size(source), limit)
     try:
@@ -129,11 +131,11 @@ def _read(source: str, limit: int | None) -> Found:
         raise LimitError(f"'{source}' does not fit into memory") from None
     except Exception as error:
         said = " ".join(str(error).split())[:300]
-        raise CorruptError(f"'{source}' cannot be read: {type(error).__name__}: {said}") from None
+        raise CorruptError(f"cannot read '{source}': {type(error).__name__}: {said}") from None
 
 
 def _size(source: str) -> int:
-    """Of a file, or of the files in a folder."""
+    """The size of a file, or of the files in a folder."""
     if not os.path.isdir(source):
         return os.path.getsize(source)
     with os.scandir(source) as entries:
@@ -149,11 +151,11 @@ def _export(
     choice: tuple[str | None, str, Mapping[str, str] | None],
 ) -> Converted:
     if tags:
-        raise InvalidError("tags are for models of a store; these files have none")
+        raise InvalidError("tags can only be added to models of a store")
     uri, _, name = source.partition("#")
     kind = kind_of(target) or "dcp"
     if kind != "keras" and like is not None:
-        raise InvalidError("`like` is for .keras files")
+        raise InvalidError("`like` applies only to .keras files")
     with Store(uri, "r") as store, _place(target, replace) as temporary:
         model = store[name]
         names = renamed(Loader(store._resolve(model)).names, *choice) if any(choice) else None
@@ -166,7 +168,7 @@ def _export(
 
 
 def kind_of(path: str) -> str | None:
-    """Which reader a path needs; None for a store, and for what `ligament cp` reads."""
+    """The reader for a path; None for a store and for formats of `ligament cp`."""
     if "#" in path:
         return None
     if os.path.isfile(os.path.join(path, ".metadata")):
@@ -194,7 +196,7 @@ def _reader(kind: str) -> Callable[[str, Budget], Found]:
 def _write(
     kind: str, store: Store, model: Model, path: str, like: Any, names: dict[str, str] | None
 ) -> None:
-    """All of it as it was saved, or with `names` the tensors in it under new names."""
+    """Writes everything as it was saved, or with `names` the tensors under new names."""
     if kind in ("torch", "dcp"):
         from .torch_files import write_folder, write_torch
 
@@ -227,7 +229,7 @@ def _flat(
 def _at(arrays: Any, name: str) -> Any:
     if not isinstance(arrays, dict) or name not in arrays:
         raise UnsupportedError(
-            f"'{name}' is part of a tree; an .h5 file holds named tensors and nothing else"
+            f"'{name}' is part of a tree, but an .h5 file can only contain named tensors"
         )
     return arrays[name]
 
@@ -242,9 +244,10 @@ def _stem(path: str) -> str:
 
 @contextmanager
 def _place(target: str, replace: bool) -> Iterator[str]:
-    """A temporary beside the target that takes its place when all is written and synced."""
+    """A temporary file next to the target, which replaces it when everything is written and
+    synced."""
     if os.path.lexists(target) and not replace:
-        raise ExistsError(f"'{target}' is there already; --replace puts the new one in its place")
+        raise ExistsError(f"'{target}' already exists (use --replace to overwrite it)")
     folder = os.path.dirname(os.path.abspath(target))
     with tempfile.TemporaryDirectory(prefix=".ligament-", dir=folder) as room:
         temporary = os.path.join(room, os.path.basename(target.rstrip("/")))

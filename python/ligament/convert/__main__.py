@@ -1,5 +1,5 @@
-"""The command: `ligament cp` for formats that need Python. The two are one command: each passes on
-what the other one does."""
+"""The command line: `ligament cp` for formats that need Python. Each of the two commands runs the
+other for its formats."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _is_for_program(words: list[str], into_folder: bool) -> bool:
-    """Whether no place needs Python. A target without a suffix is a folder of
+    """Whether neither place needs Python. A target without a suffix is a folder of
     torch.distributed.checkpoint."""
     if any(map(kind_of, words)) or len(words) < 2 or into_folder:
         return False
@@ -81,7 +81,7 @@ def _tell(done: list[Converted], as_json: bool) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """0, or 1 with one sentence on stderr."""
+    """Returns 0, or 1 with one message on stderr."""
     words = sys.argv[1:] if words is None else words
     known, _ = _parser().parse_known_args(words)
     try:

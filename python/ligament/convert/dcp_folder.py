@@ -1,5 +1,5 @@
-"""A folder that torch.distributed.checkpoint wrote, read without unpickling: `.metadata` by our own
-reader, tensors by torch's `weights_only` one."""
+"""Reads a folder of torch.distributed.checkpoint without unpickling: `.metadata` with our own
+reader, tensors with torch's `weights_only` reader."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _METADATA_BYTES = 256 << 20  # some twenty times as much in memory
 
 
 def read_folder(path: str, budget: Budget) -> Found:
-    """Whole tensors, whatever chunks they were saved in, in the structure they were saved from."""
+    """Whole tensors, regardless of the chunks they were saved in, in their original structure."""
     place = os.path.join(path, _METADATA)
     if os.path.getsize(place) > _METADATA_BYTES:
         raise CorruptError(f"'{place}' is larger than 256 MiB")
     with open(place, "rb") as file:
         root = read(file.read(), place)
     if not isinstance(root, Record) or not _is(root.kind, "Metadata"):
-        raise CorruptError(f"'{place}' is not what torch.distributed.checkpoint writes")
+        raise CorruptError(f"'{place}' was not written by torch.distributed.checkpoint")
     folder = _Folder(path, root, budget)
     return Found(_nested(folder.values(), root.get("planner_data")))
 
@@ -36,14 +36,14 @@ def _is(kind: Any, word: str) -> bool:
 
 
 def _numbers(size: Any) -> tuple[int, ...]:
-    """torch.Size."""
+    """The numbers of a torch.Size."""
     items = size.args[0] if isinstance(size, Record) and size.args else size
     if items is None:
         return ()
     if not isinstance(items, (tuple, list)) or not all(
         type(n) is int and 0 <= n < 1 << 62 for n in items
     ):
-        raise CorruptError("a size that is none")
+        raise CorruptError("invalid size")
     return tuple(items)
 
 
@@ -58,14 +58,14 @@ class _Folder:
         self.stored: dict[tuple[str, tuple[int, ...]], Record] = {}
         for index, info in stored.items():
             if not isinstance(index, Record) or not isinstance(info, Record):
-                raise CorruptError(f"the metadata of '{path}' is not what its writer makes")
+                raise CorruptError(f"invalid metadata of '{path}'")
             self.stored[str(index.get("fqn")), _numbers(index.get("offset"))] = info
 
     def values(self) -> dict[str, Any]:
         found = {}
         for name, one in self.described.items():
             if not isinstance(name, str) or not isinstance(one, Record):
-                raise CorruptError(f"the metadata of '{self.path}' is not what its writer makes")
+                raise CorruptError(f"invalid metadata of '{self.path}'")
             if _is(one.kind, "TensorStorageMetadata"):
                 found[name] = self._tensor(name, one)
             else:
@@ -83,14 +83,14 @@ class _Folder:
             raise CorruptError(f"'{name}' of '{self.path}' has no dtype or no chunks")
         boxes = [(_numbers(c.get("offsets")), _numbers(c.get("sizes"))) for c in chunks]
         if sum(math.prod(sizes) for _, sizes in boxes) != math.prod(shape):
-            raise CorruptError(f"the chunks of '{name}' of '{self.path}' do not make it up")
+            raise CorruptError(f"the chunks of '{name}' of '{self.path}' do not cover it")
         pieces = [(start, sizes, self._piece(name, start)) for start, sizes in boxes]
         for start, sizes, piece in pieces:
             self._check(name, piece, kind, sizes)
             if len(start) != len(shape) or any(
                 a + n > whole for a, n, whole in zip(start, sizes, shape, strict=True)
             ):
-                raise CorruptError(f"a chunk of '{name}' of '{self.path}' lies outside of it")
+                raise CorruptError(f"a chunk of '{name}' of '{self.path}' is outside the tensor")
         if len(pieces) == 1:
             return pieces[0][2]
         whole, filled = torch.empty(shape, dtype=kind), torch.zeros(shape, dtype=torch.bool)
@@ -99,7 +99,7 @@ class _Folder:
             whole[box].copy_(piece)
             filled[box] = True
         if not filled.all():  # as many elements as it has, some of them twice
-            raise CorruptError(f"the chunks of '{name}' of '{self.path}' do not make it up")
+            raise CorruptError(f"the chunks of '{name}' of '{self.path}' do not cover it")
         return whole
 
     def _check(self, name: str, piece: Any, kind: Any, sizes: tuple[int, ...]) -> None:
@@ -110,7 +110,9 @@ class _Folder:
             or piece.dtype != kind
             or tuple(piece.shape) != sizes
         ):
-            raise CorruptError(f"a chunk of '{name}' of '{self.path}' is not as described")
+            raise CorruptError(
+                f"a chunk of '{name}' of '{self.path}' does not match its description"
+            )
 
     def _piece(self, name: str, start: tuple[int, ...]) -> Any:
         info = self.stored.get((name, start))
@@ -123,12 +125,12 @@ class _Folder:
             raise UnsupportedError(f"'{name}' of '{self.path}' was transformed when written")
         place = os.path.join(self.path, file)
         if not os.path.isfile(place):
-            raise CorruptError(f"'{place}', which holds '{name}', is not there")
+            raise CorruptError(f"'{place}', which contains '{name}', does not exist")
         size = os.path.getsize(place)
         if not all(type(n) is int and 0 <= n <= size for n in (offset, length)) or (
             offset + length > size
         ):
-            raise CorruptError(f"'{name}' lies outside of '{place}'")
+            raise CorruptError(f"'{name}' is outside '{place}'")
         self.budget.take(length, f"'{name}'")  # many may say that they lie in the same place
         with open(place, "rb") as opened:
             opened.seek(offset)
@@ -140,14 +142,15 @@ def _word(dtype: Any) -> str:
 
 
 def _nested(values: dict[str, Any], paths: Any) -> Any:
-    """The structure that the planner flattened: texts are keys of dicts, numbers those of lists."""
+    """The structure that the planner flattened: strings are keys of dicts, numbers are indexes of
+    lists."""
     if not isinstance(paths, dict):
         return values
     tree: dict[Any, Any] = {}
     for name, value in values.items():
         path = paths.get(name, (name,))
         if not isinstance(path, tuple) or not path or len(path) > 100:
-            raise CorruptError(f"the path of '{name}' is none")
+            raise CorruptError(f"invalid path of '{name}'")
         at = tree
         for key in path[:-1]:
             at = at.setdefault(_key(key, name), {})
@@ -159,7 +162,7 @@ def _nested(values: dict[str, Any], paths: Any) -> Any:
 
 def _key(key: Any, name: str) -> Any:
     if not isinstance(key, (str, int)):
-        raise CorruptError(f"the path of '{name}' is none")
+        raise CorruptError(f"invalid path of '{name}'")
     return key
 
 

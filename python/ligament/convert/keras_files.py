@@ -1,4 +1,5 @@
-"""Files of Keras, as arrays and text: neither Keras nor anything that a file describes is run."""
+"""Reads and writes Keras files as arrays and text: neither Keras nor anything that a file describes
+is executed."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def _h5py() -> Any:
 
 
 def read_h5(path: str, budget: Budget) -> Found:
-    """Every dataset under its path, which in Keras's own `.weights.h5` is the name that a model has
-    in a store; that of files of Keras 2 without its first group."""
+    """Every dataset under its path, which in Keras's own `.weights.h5` is the name in a store; in
+    files of Keras 2 without the first group."""
     h5py = _h5py()
     found: dict[str, Any] = {}
     try:
@@ -52,15 +53,15 @@ def read_h5(path: str, budget: Budget) -> Found:
     except (Error, MemoryError):
         raise
     except Exception as error:  # whatever a hostile file makes of the library
-        raise CorruptError(f"'{budget.source}' cannot be read: {error}") from None
+        raise CorruptError(f"cannot read '{budget.source}': {error}") from None
     if not found:
-        raise CorruptError(f"'{budget.source}' holds no tensor")
+        raise CorruptError(f"'{budget.source}' contains no tensor")
     return Found({name: found[name] for name in sorted(found, key=_order)})
 
 
 def _datasets(file: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """Those that hard links lead to, each once: no link to another file is followed, a cycle ends,
-    and depth costs no stack."""
+    """The datasets reachable by hard links, each once: links to other files are not followed,
+    cycles end, and depth uses no stack."""
     h5py = _h5py()
     todo, seen = [("", file)], set()
     while todo:
@@ -83,7 +84,7 @@ def _datasets(file: Any, source: str) -> Iterator[tuple[str, Any]]:
 
 
 def _order(name: str) -> list[tuple[int, int | str]]:
-    """Optimizers last, numbers as numbers."""
+    """Optimizers last, numbers in numeric order."""
     first = 1 if name.startswith("optimizer") else 0
     words = [(0, int(w)) if w.isdecimal() else (1, w) for w in re.split(r"(\d+)", name) if w]
     return [(first, 0), *words]
@@ -92,7 +93,7 @@ def _order(name: str) -> list[tuple[int, int | str]]:
 def _array(item: Any, name: str, path: str, budget: Budget) -> Any:
     source = budget.source
     if item.is_virtual or item.external:
-        raise UnsupportedError(f"'{name}' of '{source}' lies in other files")
+        raise UnsupportedError(f"'{name}' of '{source}' is in other files")
     if item.dtype.kind in "OSU" or item.dtype.fields:
         raise UnsupportedError(
             f"'{name}' of '{source}' has dtype {item.dtype}, which is not numeric"
@@ -111,22 +112,22 @@ def _array(item: Any, name: str, path: str, budget: Budget) -> Any:
     if value.dtype.kind != "V":
         return value
     if value.dtype.itemsize != 2:  # HDF5 has no word for these, and Keras writes them as bytes
-        raise UnsupportedError(f"'{name}' of '{source}' has dtype {item.dtype}, which says nothing")
+        raise UnsupportedError(f"'{name}' of '{source}' has the ambiguous dtype {item.dtype}")
     return value.view(ml_dtypes.bfloat16)
 
 
 def write_h5(arrays: Mapping[str, Any], path: str) -> None:
-    """Datasets under the tensors' names, with bfloat16 as Keras marks it."""
+    """Writes datasets under the tensors' names, with bfloat16 marked as Keras does it."""
     h5py = _h5py()
     for name, value in arrays.items():
         if value.dtype.kind == "V" and value.dtype != np.dtype(ml_dtypes.bfloat16):
-            raise UnsupportedError(f"'{name}' is {value.dtype}, for which HDF5 has no word")
+            raise UnsupportedError(f"'{name}' has dtype {value.dtype}, which HDF5 does not support")
     with h5py.File(path, "w") as file:
         for name, value in arrays.items():
             try:
                 item = file.create_dataset(name, data=value)
             except (ValueError, OSError, TypeError, KeyError) as error:
-                raise UnsupportedError(f"'{name}' cannot be in an HDF5 file: {error}") from None
+                raise UnsupportedError(f"cannot store '{name}' in an HDF5 file: {error}") from None
             if value.dtype == np.dtype(ml_dtypes.bfloat16):
                 item.attrs["dtype"] = "bfloat16"
 
@@ -135,26 +136,26 @@ def write_h5(arrays: Mapping[str, Any], path: str) -> None:
 
 
 def read_keras(path: str, budget: Budget) -> Found:
-    """The weights, optimizer included, and the architecture as the model's meta."""
+    """The weights, including the optimizer, and the architecture as the model's meta."""
     with _archive(path) as archive, tempfile.TemporaryDirectory() as room:
         about = _architecture(archive, path)
         place = os.path.join(room, _WEIGHTS)
         if _WEIGHTS not in archive.namelist():
             raise UnsupportedError(
-                f"'{path}' has no {_WEIGHTS}: weights in parts are not read here"
+                f"'{path}' has no {_WEIGHTS} (sharded weights are not supported)"
             )
         size = archive.getinfo(_WEIGHTS).file_size
         budget.check(size, _WEIGHTS)
         if size > shutil.disk_usage(room).free:
             raise LimitError(
-                f"{_WEIGHTS} of '{path}' needs {size} bytes in '{tempfile.gettempdir()}', which "
-                "has less (set TMPDIR)"
+                f"{_WEIGHTS} of '{path}' needs {size} bytes in '{tempfile.gettempdir()}', "
+                "which has less space (set TMPDIR)"
             )
         try:
             with archive.open(_WEIGHTS) as inside, open(place, "wb") as out:
                 shutil.copyfileobj(inside, out, 1 << 20)
         except _BAD_ZIP as error:
-            raise CorruptError(f"'{path}' cannot be unpacked: {error}") from None
+            raise CorruptError(f"cannot unpack '{path}': {error}") from None
         return Found(read_h5(place, budget).tree, {"keras": about})
 
 
@@ -162,7 +163,7 @@ def _archive(path: str) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except _BAD_ZIP as error:
-        raise CorruptError(f"'{path}' is no .keras file: {error}") from None
+        raise CorruptError(f"'{path}' is not a .keras file: {error}") from None
 
 
 def _architecture(archive: zipfile.ZipFile, path: str) -> dict[str, Any]:
@@ -170,7 +171,7 @@ def _architecture(archive: zipfile.ZipFile, path: str) -> dict[str, Any]:
     assets = [name for name in names if name.startswith("assets/") and not name.endswith("/")]
     if assets:
         raise UnsupportedError(
-            f"'{path}' has files of its own ({assets[0]}), which a store has not"
+            f"'{path}' contains additional files ({assets[0]}), which a store cannot hold"
         )
     found = {}
     for name in (_CONFIG, _ABOUT):
@@ -178,20 +179,20 @@ def _architecture(archive: zipfile.ZipFile, path: str) -> dict[str, Any]:
             raise CorruptError(f"'{path}' has no {name}")
         size = archive.getinfo(name).file_size
         if size > _TEXT_BYTES:
-            raise LimitError(f"{name} of '{path}' has {size} bytes; {_TEXT_BYTES} is the limit")
+            raise LimitError(f"{name} of '{path}' has {size} bytes, but the limit is {_TEXT_BYTES}")
         found[name.removesuffix(".json")] = _json(archive, name, path)
     return found
 
 
 def _json(archive: zipfile.ZipFile, name: str, path: str) -> Any:
-    """A value that can be written again: not too deep, and without half characters."""
+    """A value that can be written again: not nested too deeply, and without unpaired surrogates."""
     try:
         value = json.loads(archive.read(name))
         json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise CorruptError(f"{name} of '{path}' is nested too deeply") from None
     except (*_BAD_ZIP, ValueError) as error:
-        raise CorruptError(f"{name} of '{path}' cannot be read: {error}") from None
+        raise CorruptError(f"cannot read {name} of '{path}': {error}") from None
     todo = [(value, 0)]
     while todo:
         one, depth = todo.pop()
@@ -203,15 +204,16 @@ def _json(archive: zipfile.ZipFile, name: str, path: str) -> Any:
 
 
 def write_keras(arrays: Mapping[str, Any], meta: Any, path: str, like: Any) -> None:
-    """A file for keras.models.load_model."""
+    """Writes a file for keras.models.load_model."""
     about = meta.get("keras") if isinstance(meta, dict) else None
     if like is not None:
         with _archive(os.fspath(like)) as other:
             about = _architecture(other, os.fspath(like))
     if not isinstance(about, dict) or not {"config", "metadata"} <= set(about):
         raise UnsupportedError(
-            "the store has the weights and not the architecture, which a .keras file needs: "
-            "--like FILE.keras takes that of another, or write .weights.h5"
+            "the store has the weights but not the architecture, which a .keras file "
+            "needs (use --like FILE.keras to copy it from another file, or write "
+            ".weights.h5)"
         )
     with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as room:
         weights = os.path.join(room, _WEIGHTS)

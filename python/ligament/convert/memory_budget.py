@@ -1,4 +1,4 @@
-"""How much memory a file of another format may claim, all its tensors together."""
+"""Limits the memory that all tensors of a file of another format may need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ITEMS_MOST = 2_000_000
 
 
 class Budget:
-    """Bytes that may be read into memory for one source, and how many are left."""
+    """The bytes that may be read into memory for one source, and how many are left."""
 
     def __init__(self, source: str, size: int, limit: int | None = None) -> None:
         self.source = source
@@ -23,23 +23,23 @@ class Budget:
         self.left = self.limit
 
     def check(self, count: int, what: str) -> None:
-        """LimitError when that many bytes more are too many."""
+        """Raises LimitError if that many more bytes exceed the limit."""
         if count > self.left:
             raise LimitError(
-                f"{what} of '{self.source}' claims {count} bytes, but only {self.left} are left of "
-                f"the {self.limit} bytes that a file of {self.size} bytes may claim (use --limit "
-                "to allow more if you trust the file)"
+                f"{what} of '{self.source}' needs {count} bytes, but only {self.left} are left of "
+                f"the {self.limit} bytes allowed for a file of {self.size} bytes (use --limit to "
+                "allow more if you trust the file)"
             )
 
     def take(self, count: int, what: str) -> None:
-        """The same, and they are taken."""
+        """The same, and reserves the bytes."""
         self.check(count, what)
         self.left -= count
 
 
 def _default(size: int) -> int:
-    """A broken or hostile file must not take more than half of the memory that is free. A file
-    that is not packed always fits: its tensors need no more than it has itself."""
+    """A broken or hostile file must not use more than half of the free memory. An uncompressed file
+    always fits: its tensors need no more than its own size."""
     return max(min(max(_LEAST, _RATIO * size), _available() // 2), size)
 
 
@@ -53,9 +53,9 @@ def _available() -> int:
 
 
 def check_tree(tree: Any, budget: Budget) -> None:
-    """What a reader has made: tensors that together say more than the budget (views that repeat
-    their elements), values within each other without end, or far more of them than were written.
-    Tensors that lie in the same memory in the same way count once."""
+    """Checks the result of a reader: tensors that exceed the budget together (views that repeat
+    their elements), endless nesting, or far more values than were written. Tensors with the same
+    memory and layout count once."""
     todo: list[tuple[Any, int]] = [(tree, 0)]
     seen: set[Any] = set()
     items = 0

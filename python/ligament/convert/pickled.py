@@ -1,6 +1,6 @@
-"""Reads a pickle without running it: a class or function is its name, a call of one a record of
-what it was called with. Knows the few words that dataclasses, dicts, lists and numbers are written
-in."""
+"""Reads a pickle without executing it: a class or function becomes its name, a call becomes a
+record of its arguments. Supports only the opcodes used for dataclasses, dicts, lists and
+numbers."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Name:
 
 @dataclass(eq=False)
 class Record:
-    """An object that unpickling would have made."""
+    """An object that unpickling would have created."""
 
     kind: Any
     args: tuple[Any, ...]
     state: Any = None
 
     def get(self, field: str) -> Any:
-        """A field of a dataclass; None when it has none of that name."""
+        """A field of a dataclass; None if it has no field of that name."""
         return self.state.get(field) if isinstance(self.state, dict) else None
 
 
 class _Mark:
-    """Where a list of arguments begins."""
+    """The start of a list of arguments."""
 
 
 def read(data: bytes, name: str) -> Any:
@@ -44,7 +44,7 @@ def read(data: bytes, name: str) -> Any:
     except CorruptError as error:
         raise CorruptError(f"'{name}': {error}") from None
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CorruptError(f"'{name}' is no pickle of plain things: {error}") from None
+        raise CorruptError(f"'{name}' is not a pickle of plain values: {error}") from None
 
 
 class _Machine:
@@ -65,12 +65,12 @@ class _Machine:
             elif word in _ACTIONS:
                 _ACTIONS[word](self, argument)
             elif word not in ("PROTO", "FRAME"):
-                raise CorruptError(f"a pickle with {word}, which is not read here")
-        raise CorruptError("the pickle does not end")
+                raise CorruptError(f"unsupported pickle opcode {word}")
+        raise CorruptError("truncated pickle")
 
     def pop(self, count: int) -> list[Any]:
         if count > len(self.stack):
-            raise ValueError("too little on the stack")
+            raise ValueError("stack underflow")
         taken = self.stack[len(self.stack) - count :]
         del self.stack[len(self.stack) - count :]
         return taken
@@ -91,27 +91,27 @@ class _Machine:
     def build(self) -> None:
         (state,) = self.pop(1)
         if not isinstance(self.stack[-1], Record):
-            raise ValueError("a state of what is no object")
+            raise ValueError("state for something that is not an object")
         self.stack[-1].state = state
 
     def call(self, kind: Any, args: Any) -> None:
         if not isinstance(kind, Name) or not isinstance(args, tuple):
-            raise ValueError("a call of what is no name")
+            raise ValueError("call of something that is not a name")
         plain = kind.text == "collections.OrderedDict" and not args
         self.stack.append({} if plain else Record(kind, args))
 
     def append(self, items: list[Any]) -> None:
         if not isinstance(self.stack[-1], list):
-            raise ValueError("more of what is no list")
+            raise ValueError("items appended to something that is not a list")
         self.stack[-1].extend(items)
 
     def set_items(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if not isinstance(target, dict):
-            raise ValueError("items of what is no dict")
+            raise ValueError("items set on something that is not a dict")
         # A tuple of tuples of tuples, each twice the one before, would take forever to hash.
         if not all(isinstance(key, (str, int, Record, type(None))) for key in items[::2]):
-            raise ValueError("a key that is neither text nor a number")
+            raise ValueError("a key that is neither a string nor a number")
         target.update(zip(items[::2], items[1::2], strict=True))
 
     def name(self, argument: str) -> None:

@@ -1,4 +1,4 @@
-"""What torch.save writes, read by its `weights_only` reader: tensors and plain values."""
+"""Reads and writes files of torch.save with the `weights_only` reader: tensors and plain values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .memory_budget import Budget
 
 
 def weights_only(source: Any, name: str, mapped: bool = False) -> Any:
-    """What torch loads without running anything that the file says."""
+    """Loads a file with torch without executing anything in it."""
     import torch
 
     try:
@@ -26,11 +26,11 @@ def weights_only(source: Any, name: str, mapped: bool = False) -> Any:
                 + ", and nothing else is unpickled here: save the state_dict() instead"
             ) from None
         first = said.splitlines()[0][:300]
-        raise CorruptError(f"'{name}' cannot be read by torch: {first}") from None
+        raise CorruptError(f"torch cannot read '{name}': {first}") from None
 
 
 def read_torch(path: str, budget: Budget) -> Found:
-    """The tensors of new files are mapped, those of old ones are read."""
+    """Reads a file; tensors of the new format are mapped, those of the old format are read."""
     import torch
 
     budget.check(budget.size, "the file")
@@ -45,17 +45,17 @@ def _plain_dict(tree: Any) -> Any:
 
 
 def write_torch(tree: Any, path: str) -> None:
-    """A file for torch.load, weights_only too."""
+    """Writes a file for torch.load, also with weights_only."""
     import torch
 
     torch.save(tree, path)
 
 
 def write_folder(tree: Any, path: str) -> None:
-    """A folder for torch.distributed.checkpoint.load."""
+    """Writes a folder for torch.distributed.checkpoint.load."""
     from torch.distributed.checkpoint.filesystem import FileSystemWriter
     from torch.distributed.checkpoint.state_dict_saver import save
 
     if not isinstance(tree, dict):
-        raise UnsupportedError("torch.distributed.checkpoint saves dicts")
+        raise UnsupportedError("torch.distributed.checkpoint can only save dicts")
     save(tree, storage_writer=FileSystemWriter(path), no_dist=True)

@@ -1,4 +1,4 @@
-"""Workers and servers: the default mesh of this process. `ligament.Mesh` makes more."""
+"""Workers and servers: the default mesh of this process. Use `ligament.Mesh` for more."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _default: list[Mesh] = []
 
 def _mesh() -> Mesh:
     if not _default:
-        raise ClosedError("there is no mesh in this process: call ligament.mesh.init() first")
+        raise ClosedError("this process has no mesh: call ligament.mesh.init() first")
     return _default[0]
 
 
@@ -59,7 +59,7 @@ def init(
 ) -> Mesh:
     """Joins as this process's default mesh; see `Mesh` for the arguments."""
     if _default and _default[0]._pid == os.getpid():
-        raise ExistsError("this process has a mesh already; stop() it, or use ligament.Mesh")
+        raise ExistsError("this process already has a mesh (stop() it, or use ligament.Mesh)")
     _default[:] = [
         Mesh(
             role,
@@ -139,7 +139,7 @@ def fetch_trace(handler: int) -> list[int]:
 
 
 def get_nanosecond() -> int:
-    """The clock of all stamps."""
+    """The clock of all timestamps."""
     return _core.nanosecond()
 
 

@@ -28,7 +28,7 @@ _ANSWER_MS = 10000.0
 
 
 class _Names(dict[int, tuple[str, ...]]):
-    """Names by how many, for tensors that have none."""
+    """Generated names, by number, for tensors without names."""
 
     def __init__(self, what: str) -> None:
         super().__init__()
@@ -39,11 +39,10 @@ class _Names(dict[int, tuple[str, ...]]):
         return self[count]
 
     def check(self, listed: Any) -> None:
-        """One tensor is no list of its rows."""
+        """Rejects a single tensor: it is not a list of its rows."""
         if hasattr(listed, "shape") or not hasattr(listed, "__len__"):
             raise InvalidError(
-                f"a list of {self.what} tensors is needed, not one {type(listed).__qualname__}: "
-                f"[it]"
+                f"expected a list of {self.what} tensors, not one {type(listed).__qualname__}"
             )
 
 
@@ -51,7 +50,7 @@ _PUSH, _PULL, _RESPONSE = _Names("push"), _Names("pull"), _Names("response")
 
 
 class Member(NamedTuple):
-    """Who is there."""
+    """The description of a member."""
 
     role: str
     rank: int
@@ -62,15 +61,15 @@ class Member(NamedTuple):
 
 
 class Handler(int):
-    """A request that a server took: what `respond` answers. `worker` is the sender; `pulls` are
-    (dtype name, shape) of what it asks for."""
+    """A request taken by a server, for `respond`. `worker` is the sender; `pulls` are (dtype name,
+    shape) of the requested tensors."""
 
     worker: int
     pulls: list[tuple[str, tuple[int, ...]]]
 
 
 class Request(int, Ticket[None]):
-    """A request on its way; the number is its handler."""
+    """A request in flight; its number is the handler."""
 
     def __new__(cls, number: int, mesh: Mesh) -> Request:
         return int.__new__(cls, number)
@@ -79,15 +78,16 @@ class Request(int, Ticket[None]):
         self._mesh = mesh
 
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, successfully or not."""
         return self._mesh._core.done(self)
 
     def result(self, timeout: float | None = None) -> None:
-        """Waits (seconds; None: as long as the servers live) and raises what went wrong."""
+        """Waits (seconds; None: as long as the servers are alive) and raises the error of the
+        request."""
         self._mesh.wait(self, None if timeout is None else timeout * 1000)
 
     def cancel(self) -> None:
-        """Gives it up; `result` then raises ClosedError unless it was answered already."""
+        """Cancels the request; `result` then raises ClosedError unless it was already answered."""
         self._mesh._core.cancel(self)
 
     def __repr__(self) -> str:
@@ -98,14 +98,15 @@ Arrival = tuple[Handler, list[Any], list[int]]
 
 
 class Mesh:
-    """Workers push tensors and have others filled by servers that compute on them.
+    """Workers push tensors to servers, which compute on them and fill the workers' pull tensors.
 
-    What is None comes from the environment: DMLC_* and STEPMESH_*, torchrun's, Slurm's or PBS's
-    variables. `scheduler=True`, said by all members: there is a scheduler, and it alone holds the
-    rendezvous. `trusted_fabric=True` (or LIGAMENT_TRUSTED_FABRIC=1): nobody else is on the network
-    between the hosts, so that `transport="auto"` may take UCX, which does not encrypt, where both
-    ends say so and have an RDMA device ("any": whatever UCX finds). `timeout_ms` is for the others
-    to come, None: as long as it takes. `init` of this package makes the default one of the process.
+    Arguments that are None are taken from the environment: the variables of DMLC and STEPMESH,
+    torchrun, Slurm or PBS. `scheduler=True`, in all members: the job has a scheduler, which runs
+    the rendezvous. `trusted_fabric=True` (or LIGAMENT_TRUSTED_FABRIC=1): nobody else is on the
+    network between the hosts, so `transport="auto"` may use UCX, which does not encrypt, if both
+    ends declare this and have an RDMA device ("any": any device of UCX). `timeout_ms` limits the
+    wait for the other members; None: no limit. `ligament.mesh.init` creates the default mesh of the
+    process.
     """
 
     def __init__(
@@ -131,9 +132,9 @@ class Mesh:
         if scheduler is None:  # by arguments alone nobody knows whether there will be one
             scheduler = place.scheduler is True and place.source != "arguments"
         elif place.role == "scheduler" and not scheduler:
-            raise InvalidError("this process is the scheduler, and scheduler=False: it is one")
+            raise InvalidError("this process is the scheduler, but scheduler=False")
         if receive_bytes < 1:
-            raise InvalidError(f"receive_bytes={receive_bytes}: at least 1")
+            raise InvalidError(f"receive_bytes={receive_bytes}: expected at least 1")
         if framework is not None:
             tensors.framework(framework)
         self._framework = framework
@@ -171,9 +172,9 @@ class Mesh:
         pull_keys: Sequence[int] = (),
         need_event: bool = True,
     ) -> Request:
-        """Pushes the tensors to every server and asks each for its part of the pull tensors
-        (server-major). They are in use until `wait`. `need_event` is accepted and means nothing
-        for host memory."""
+        """Pushes the tensors to every server and requests each server's part of the pull tensors
+        (server-major). They are in use until `wait`. `need_event` is accepted and has no effect for
+        host memory."""
         if type(push_tensors) is not list:
             _PUSH.check(push_tensors)
         if type(pull_tensors) is not list:
@@ -189,7 +190,7 @@ class Mesh:
         return Request(number, self)
 
     def wait(self, handler: int, timeout_ms: float | None = 10000) -> None:
-        """Until every server has responded; the pull tensors are then filled."""
+        """Waits until every server has responded; the pull tensors are then filled."""
         try:
             self._core.wait(handler, timeout_ms)
         except BaseException:
@@ -202,23 +203,23 @@ class Mesh:
             tensors.filled(kept[2])
 
     def get_all_handlers(self, handler: int) -> list[int]:
-        """The handler and the numbers after it that belong to the same call; after the wait the
-        handler alone."""
+        """The handler and the following numbers that belong to the same call; after the wait only
+        the handler."""
         return self._core.handlers(handler)
 
     def fetch_trace(self, handler: int) -> list[int]:
-        """Eight stamps in nanoseconds: push_pull began, request posted, arrived in the server,
-        taken by get_batch, respond began, response posted, arrived, wait told."""
+        """Eight timestamps in nanoseconds: push_pull began, request posted, arrived in the server,
+        taken by get_batch, respond began, response posted, arrived, wait notified."""
         return self._core.trace(handler)
 
     # --- servers --------------------------------------------------------------------------------
 
     def get_batch(self, timeout_ms: float | None = None, mode: str = "all") -> list[Arrival]:
         """One request of every worker in order of rank ("all"), or of each worker that has one
-        ("any"), as (handler, tensors, keys). A tensor stays as it is while it is referenced; one
-        in a registered buffer or in shared memory until its request is answered."""
+        ("any"), as (handler, tensors, keys). A tensor does not change while it is referenced; one
+        in a registered buffer or in shared memory does not change until its request is answered."""
         if mode not in _MODES:
-            raise InvalidError(f"mode {mode!r} is not known; known are 'all' and 'any'")
+            raise InvalidError(f"unknown mode {mode!r}: expected 'all' or 'any'")
         make = self._maker()
         batch: list[Arrival] = []
         for number, worker, items, keys, pulls in self._core.get_batch(timeout_ms, _MODES[mode]):
@@ -230,8 +231,8 @@ class Mesh:
         return batch
 
     def _maker(self) -> Callable[[tensors.Fresh, Any], Any]:
-        """Makes tensors of the framework that was asked for. Where none was, one that happens to be
-        loaded must not decide which dtypes may arrive."""
+        """Creates tensors of the requested framework. Without a request, a framework that happens
+        to be imported must not limit the dtypes that can arrive."""
         make: Callable[[tensors.Fresh, Any], Any]
         make = tensors.framework(self._framework or self._loaded()).result
         if self._framework is not None or self._loaded() == "numpy":
@@ -251,8 +252,8 @@ class Mesh:
         return "torch" if tensors.is_loaded("torch") else "numpy"
 
     def respond(self, tensors: Sequence[Any], handler: int, need_event: bool = False) -> None:
-        """Answers a request: the i-th tensor fills the worker's i-th pull tensor. When it returns
-        the tensors may be written again (after a second without progress they are only kept alive
+        """Answers a request: the i-th tensor fills the worker's i-th pull tensor. When it returns,
+        the tensors may be overwritten (after a second without progress they are only kept alive
         until they are sent)."""
         if type(tensors) is not list:
             _RESPONSE.check(tensors)
@@ -264,7 +265,7 @@ class Mesh:
         self, ret_buffer: Any, tensors_vec: Sequence[Any], handler_vec: Sequence[int]
     ) -> None:
         """Answers requests of one pull each with the first rows of a buffer, as many as the tensor
-        at the same place has. All are tried; then the first failure is raised."""
+        at the same position has. Tries all of them, then raises the first failure."""
         if len(tensors_vec) != len(handler_vec):
             tensors = count(len(tensors_vec), "tensor")
             raise InvalidError(f"{tensors} for {count(len(handler_vec), 'handler')}")
@@ -279,7 +280,7 @@ class Mesh:
                 self._keep(batch)
 
     def refuse(self, handler: int, reason: str) -> None:
-        """Answers a request with a failure: the worker's wait raises `UnsupportedError`."""
+        """Answers a request with an error: the worker's wait raises `UnsupportedError`."""
         self._core.refuse(handler, 10, reason)
 
     def _keep(self, batch: _core.Batch) -> None:
@@ -291,8 +292,7 @@ class Mesh:
     def register_recv_buffer(
         self, tensor: Any, worker_ranks: Sequence[int], push_keys: Sequence[int]
     ) -> None:
-        """The i-th equal slice of the tensor becomes the landing place of what that worker pushes
-        under that key."""
+        """Makes the i-th equal slice of the tensor the receive buffer for that worker and key."""
         self._core.register(_core.Batch(("tensor",), [tensor], True), worker_ranks, push_keys)
 
     # --- all ------------------------------------------------------------------------------------
@@ -303,11 +303,11 @@ class Mesh:
         include_worker: bool = True,
         timeout_ms: float | None = None,
     ) -> None:
-        """Until all members of these roles have called it."""
+        """Waits until all members of these roles have called it."""
         self._core.barrier(int(include_server) | int(include_worker) << 1, timeout_ms)
 
     def empty(self, shape: Sequence[int] | int, dtype: Any = "float32") -> Any:
-        """A tensor in shared memory: pushing it moves no bytes on one host."""
+        """A tensor in shared memory: pushing it on one host copies nothing."""
         try:
             sizes = tuple(shape)  # type: ignore[arg-type]
         except TypeError:  # one alone, which is told from an array of sizes by nothing else
@@ -320,7 +320,7 @@ class Mesh:
                 raise InvalidError(f"the shape {sizes} has a negative size")
             count *= size
         if count * BYTES[code] >= 2**63:
-            raise NoMemoryError(f"a tensor of the shape {sizes} fits into no memory")
+            raise NoMemoryError(f"a tensor of shape {sizes} exceeds the address space")
         memory = self._core.empty(count * BYTES[code])
         adapter = tensors.framework(self._framework or self._loaded())
         return adapter.result(tensors.Fresh(code, sizes, memory), None)
@@ -333,16 +333,17 @@ class Mesh:
         ]
 
     def trace_to(self, path: str | os.PathLike[str] | None) -> None:
-        """From now on every request is recorded in a file of this folder; None ends it. `ligament
-        trace` makes one timeline of the files of all members."""
+        """Records every request in a file in this folder from now on; None stops. `ligament trace`
+        merges the files of all members into one timeline."""
         self._core.trace_to(None if path is None else os.fspath(path))
 
     def fileno(self) -> int:
-        """For select and its kind: readable when get_batch(0) or a request's done() has news."""
+        """For select and similar: readable when get_batch(0) or a request's done() should be
+        called."""
         return self._core.fileno()
 
     def stats(self) -> dict[str, int]:
-        """What happened so far."""
+        """Statistics of this member."""
         return self._core.stats()
 
     @property
@@ -357,22 +358,22 @@ class Mesh:
 
     @property
     def workers(self) -> int:
-        """How many groups of workers there are: what `get_batch` gives requests of."""
+        """The number of groups of workers, from which `get_batch` returns requests."""
         return self._place.workers
 
     @property
     def servers(self) -> int:
-        """How many groups of servers there are: a pull list has a part for each."""
+        """The number of groups of servers; a pull list has a part for each."""
         return self._place.servers
 
     @property
     def group_size(self) -> int:
-        """Processes in a group."""
+        """The number of processes in a group."""
         return self._place.group_size
 
     def stop(self, timeout_ms: float | None = None) -> None:
-        """Leaves in order: what is under way is finished first, for ten seconds at most where no
-        time is given. Whoever holds the rendezvous serves until all have stopped or are lost."""
+        """Leaves after finishing the requests in flight, within ten seconds if no time is given.
+        The process that runs the rendezvous serves until all have stopped or are lost."""
         began = time.monotonic()
         try:
             settled = self._core.settle(_ANSWER_MS if timeout_ms is None else timeout_ms)
@@ -385,7 +386,7 @@ class Mesh:
             raise TimeoutError("requests were outstanding when the mesh was stopped")
 
     def close(self) -> None:
-        """Leaves at once."""
+        """Leaves immediately."""
         self._finalizer()
         self._kept.clear()
         self._lent.clear()

@@ -1,4 +1,4 @@
-"""Nodes: a process's part of the rows, and the scheduler that brings nodes together."""
+"""Nodes: a process's part of the rows, and the scheduler that connects the nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HAS_SCHEDULER, _HASHED, _TRUSTED_FABRIC, _ANY_DEVICE = 1, 2, 4, 8
 
 @dataclass(frozen=True)
 class Setup:
-    """What `setup` was told; `Server(..., setup=...)` takes it where a process has several."""
+    """The arguments of `setup`; pass it as `Server(..., setup=...)` if a process has several."""
 
     num_keys: int | None
     num_threads: int
@@ -87,17 +87,18 @@ def setup(
     with_scheduler: bool | None = None,
     trusted_fabric: bool | str | None = None,
 ) -> Setup:
-    """What the next `Server` of this process is part of: `num_keys` keys (None: as many as its
-    tables have), `num_threads` workers on each node. What is None comes from DMLC_*, torchrun's,
-    Slurm's or PBS's variables; nothing there: one process. `use_techniques` is "all",
-    "replication_only" or "relocation_only"; `num_channels` is accepted and means nothing. Without
-    a scheduler node 0 holds the rendezvous at `address`. `trusted_fabric` as in `ligament.Mesh`."""
+    """Configures the next `Server` of this process: `num_keys` keys (None: as many as its tables
+    have), `num_threads` workers on each node. Arguments that are None are taken from the variables
+    of DMLC, torchrun, Slurm or PBS; without any, the job has one process. `use_techniques` is
+    "all", "replication_only" or "relocation_only"; `num_channels` is accepted and ignored. Without
+    a scheduler, node 0 runs the rendezvous at `address`. `trusted_fabric` is described in
+    `ligament.Mesh`."""
     if num_keys is not None:
         num_keys = described.whole(num_keys, "num_keys", 1, 2**63 - 1)
     name = use_techniques or "all"
     if name not in _TECHNIQUES:
         known = ", ".join(_TECHNIQUES)
-        raise InvalidError(f"use_techniques={use_techniques!r} is not known; known are {known}")
+        raise InvalidError(f"unknown use_techniques={use_techniques!r}: expected one of {known}")
     place = environment.node(role, rank, servers, address)
     if with_scheduler is not None:
         place = environment.with_scheduler(place, with_scheduler)
@@ -126,7 +127,7 @@ def setup(
 
 
 def scheduler(num_keys: int | None = None, num_threads: int = 1, **options: Any) -> None:
-    """Brings the nodes together and serves until all have left. `options` are those of `setup`."""
+    """Connects the nodes and serves until all have left. `options` are those of `setup`."""
     before = list(_setup)
     made = setup(num_keys, num_threads, **(options | {"role": "scheduler"}))
     _setup[:] = before
@@ -138,13 +139,14 @@ def scheduler(num_keys: int | None = None, num_threads: int = 1, **options: Any)
 
 
 class Server:
-    """A node: its part of the rows. `value_lengths` is one length, one for each key, or
-    `{"user": (keys, length), ...}`; tables follow each other in the space of keys.
+    """A node with its part of the rows. `value_lengths` is one length, one length per key, or
+    `{"user": (keys, length), ...}`; the keys of the tables follow each other.
 
     `optimizer={"name": "adagrad", "lr": .1}` (sgd, adagrad, rowwise_adagrad, adam) makes a push a
     gradient; `init={"name": "uniform", "low": -.1, "high": .1, "seed": 0}` (zeros, constant,
-    uniform, normal) gives the first values. Both also by table: `{"user": {...}}`. With
-    `hashed=True` any key may be used, up to the given number of them."""
+    uniform, normal) sets the initial values. Both can be given by table: `{"user": {...}}`. With
+    `hashed=True` any key may be used, up to the given number of keys.
+    """
 
     def __init__(
         self,
@@ -162,7 +164,9 @@ class Server:
             raise InvalidError("this process is the scheduler: call params.scheduler instead")
         self._code = tensors.code_of_any(dtype)
         if tensors.name_of(self._code) not in _DTYPES:
-            raise InvalidError(f"rows are of dtype {', '.join(_DTYPES)}, not {dtype!r}")
+            raise InvalidError(
+                f"the dtype of rows must be one of {', '.join(_DTYPES)}, not {dtype!r}"
+            )
         self._tables = described.tables(
             value_lengths, self._setup.num_keys, optimizer, init, self._hashed
         )
@@ -183,12 +187,12 @@ class Server:
 
     @property
     def tables(self) -> dict[str, tuple[int, int]]:
-        """{name: (keys, length)}; a length of 0 says that they differ."""
+        """{name: (keys, length)}; a length of 0 means that lengths differ."""
         return {one.name or "values": (one.keys, one.length) for one in self._tables}
 
     @property
     def num_keys(self) -> int:
-        """Keys of all tables; hashed: how many may be in use."""
+        """The number of keys of all tables; hashed: the maximum."""
         return self._num_keys
 
     @property
@@ -203,7 +207,7 @@ class Server:
 
     @property
     def dtype(self) -> str:
-        """Of all rows."""
+        """The dtype of all rows."""
         return tensors.name_of(self._code)
 
     @property
@@ -211,7 +215,7 @@ class Server:
         return self._tables[0].length
 
     def _uniform(self, keys: Any, count: int, elements: int) -> bool:
-        """Whether the rows of these keys have one length."""
+        """Whether the rows of these keys have the same length."""
         lengths = {one.length for one in self._tables}
         if len(lengths) == 1 and 0 not in lengths:
             return True
@@ -225,7 +229,7 @@ class Server:
 
     @property
     def lr(self) -> Any:
-        """The learning rate of this node's pushes; {table: rate} where they differ. Setting one
+        """The learning rate of this node's pushes; {table: rate} if tables differ. Setting one
         number sets all."""
         rates = {one.name or "values": self._core.get_lr(one.name) for one in self._tables}
         return rates if len(set(rates.values())) > 1 else next(iter(rates.values()))
@@ -255,9 +259,9 @@ class Server:
         reuse: int = 1,
         seed: int = 0,
     ) -> None:
-        """Samples are keys from `min` to `max` - 1, drawn "naive", "preloc", from a "pool", or
-        among those that are "local"; `distribution` is "uniform", "log-uniform" or a weight for
-        each key. All nodes alike, before the first `prepare_sample`."""
+        """Enables sampling of keys from `min` to `max` - 1 with the scheme "naive", "preloc",
+        "pool" or "local"; `distribution` is "uniform", "log-uniform" or one weight per key. All
+        nodes must call it with the same arguments before the first `prepare_sample`."""
         last = described.whole(self.num_keys if max is None else max, "max", 0, 2**63 - 1)
         first = described.whole(min, "min", 0, 2**63 - 1)
         kinds = described.sampling(scheme, distribution, first, last)
@@ -276,8 +280,8 @@ class Server:
     # --- the job --------------------------------------------------------------------------------
 
     def worker(self) -> Worker:
-        """The worker of this thread: the last one made here, or else a new one with a free
-        number, or that of a thread which has ended."""
+        """The worker of this thread: the last one created here, or else a new one with a free
+        number, or that of a thread that has ended."""
         me = threading.get_ident()
         threading.current_thread()  # enumerate knows it from here on, whoever started it
         with self._lock:
@@ -293,14 +297,14 @@ class Server:
                 return left[0]
             if not free:
                 raise InvalidError(
-                    f"all {self.num_threads} workers belong to other threads; setup's num_threads "
-                    f"says how many there are"
+                    f"all {self.num_threads} workers belong to other threads (increase "
+                    "num_threads in params.setup)"
                 )
             self._own.append(Worker(free[0], self))
             return self._own[-1]
 
     def barrier(self, timeout_ms: float | None = None) -> None:
-        """Until all nodes have called it; one thread of each calls."""
+        """Waits until all nodes have called it; one thread of each node calls."""
         self._core.barrier(timeout_ms)
 
     def my_rank(self) -> int:
@@ -310,20 +314,20 @@ class Server:
     def save(
         self, uri: str | os.PathLike[str] | Store, name: str, timeout_ms: float | None = None
     ) -> None:
-        """All rows and what their optimizers know, as one model of a store. Every node calls it and
-        no worker pushes meanwhile. Replaces an existing model of that name. What has not changed
-        since the last save is not written again."""
+        """Saves all rows and their optimizer state as one model of a store. Every node calls it,
+        and no worker may push meanwhile. Replaces an existing model of that name. Rows that have
+        not changed since the last save are not written again."""
         self._core.save(_place(uri), name, timeout_ms)
 
     def load(
         self, uri: str | os.PathLike[str] | Store, name: str, timeout_ms: float | None = None
     ) -> None:
-        """Rows as they were saved, by any number of nodes. Every node calls it."""
+        """Loads saved rows, from a save of any number of nodes. Every node calls it."""
         self._core.load(_place(uri), name, timeout_ms)
 
     def stats(self) -> dict[str, Any]:
-        """What happened on this node so far. Of pulls, pushes and sets (in keys) `local_percent`
-        were in rows that this node owns and `replica_percent` in copies."""
+        """Statistics of this node. Of the pulls, pushes and sets (in keys), `local_percent` were in
+        rows that this node owns and `replica_percent` in replicas."""
         stats: dict[str, Any] = self._core.stats()
         accesses = stats["local"] + stats["replica"] + stats["shared"] + stats["remote"]
         stats["local_percent"] = 100.0 * stats["local"] / accesses if accesses else 0.0
@@ -333,19 +337,19 @@ class Server:
         return stats
 
     def reset_stats(self) -> None:
-        """Figures start from 0."""
+        """Resets the statistics."""
         self._core.stats_reset()
 
     def shutdown(self, timeout_ms: float | None = None) -> None:
-        """Waits for all nodes, then leaves. Node 0 (or the scheduler) serves until all have. Does
-        nothing when it has left already."""
+        """Waits for all nodes, then leaves. Node 0 (or the scheduler) serves until all have left.
+        Does nothing if this node has already left."""
         if not self._finalizer.alive:
             return
         self._core.shutdown(timeout_ms)
         self.close()
 
     def close(self) -> None:
-        """Leaves at once."""
+        """Leaves immediately."""
         for one in list(self._workers):
             one.close()
         self._own.clear()
@@ -377,7 +381,7 @@ class Server:
 
 
 def _default() -> Setup:
-    """Where `setup` was not called: as the environment says, with one worker."""
+    """The configuration if `setup` was not called: from the environment, with one worker."""
     made = setup()
     _setup.clear()
     return made
@@ -388,8 +392,8 @@ def _place(uri: str | os.PathLike[str] | Store) -> str:
 
 
 def only_server() -> Server:
-    """The open server of this process, where there is one."""
+    """The only open server of this process."""
     found = [one for one in _servers if one._finalizer.alive]
     if len(found) == 1:
         return found[0]
-    raise InvalidError(f"this process has {len(found)} open servers: say which is meant")
+    raise InvalidError(f"this process has {len(found)} open servers: pass the one to use")

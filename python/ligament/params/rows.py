@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class Request(int, Ticket[None]):
-    """An operation on its way; the number is its time stamp. -1: all was here, and it is done."""
+    """An operation in flight; its number is its timestamp. -1: all rows were local, and it is
+    done."""
 
     def __new__(cls, number: int, worker: Worker | None) -> Request:
         return int.__new__(cls, number)
@@ -25,18 +26,19 @@ class Request(int, Ticket[None]):
         self._worker = worker
 
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, successfully or not."""
         return self._worker is None or self._worker.is_finished(self)
 
     def result(self, timeout: float | None = None) -> None:
-        """Waits (seconds; None: as long as the other nodes live) and raises what went wrong."""
+        """Waits (seconds; None: as long as the other nodes are alive) and raises the error of the
+        operation."""
         if self._worker is not None:
             self._worker.wait(self, None if timeout is None else timeout * 1000)
 
     def cancel(self) -> None:
-        """Rows that were asked for come, and a push cannot be taken back."""
+        """Not supported: requested rows arrive, and a push cannot be undone."""
         if not self.done():
-            raise UnsupportedError("an access of rows cannot be cancelled; wait for it")
+            raise UnsupportedError("an access to rows cannot be cancelled; wait for it")
 
     def __repr__(self) -> str:
         return f"<ligament request {int(self)}>"
@@ -47,16 +49,16 @@ _made = itertools.count()
 
 
 class Worker(_core.ParamsWorker):
-    """One worker of a node; it belongs to one thread at a time. `pull`, `push`, `set`, `intent` and
-    the other calls that this class does not show are the extension's own."""
+    """One worker of a node; only one thread at a time may use it. `pull`, `push`, `set`, `intent`
+    and the other calls that this class does not define are those of the extension."""
 
     def __init__(self, worker_id: int, server: Server) -> None:
         if not isinstance(getattr(server, "num_threads", None), int):
-            raise TypeError(f"a worker belongs to a params.Server, not to {server!r:.80}")
+            raise TypeError(f"expected a params.Server, not {server!r:.80}")
         if not 0 <= worker_id < server.num_threads:
             raise InvalidError(
-                f"worker {worker_id}: setup said {server.num_threads} threads a node, so that "
-                f"workers are 0 to {server.num_threads - 1}"
+                f"invalid worker {worker_id}: params.setup declared {server.num_threads} "
+                f"threads per node, so workers are 0 to {server.num_threads - 1}"
             )
         self._server = server
         self._id = worker_id
@@ -66,8 +68,8 @@ class Worker(_core.ParamsWorker):
         server._workers.add(self)
 
     def get(self, keys: Any) -> Any:
-        """The rows as an array (n, length); flat where they differ in length. torch's keys give a
-        torch tensor."""
+        """The rows as an array (n, length), flat if their lengths differ; a torch tensor if the
+        keys are one."""
         elements = self.elements(keys)
         count = keys.numel() if hasattr(keys, "numel") else _count(keys)
         shape: tuple[int, ...] = (elements,)
@@ -83,21 +85,21 @@ class Worker(_core.ParamsWorker):
         """Elements of a key's row."""
         length = self._server._core.length(key)
         if length == 0:
-            raise InvalidError(f"key {key}: there are keys from 0 to {self.num_keys - 1}")
+            raise InvalidError(f"key {key} is out of range: keys are 0 to {self.num_keys - 1}")
         return length
 
     @property
     def num_keys(self) -> int:
-        """How many keys there are; hashed: may be."""
+        """The number of keys; hashed: the maximum."""
         return self._server.num_keys
 
     @property
     def server(self) -> Server:
-        """The node that it belongs to."""
+        """The node of this worker."""
         return self._server
 
     def close(self) -> None:
-        """Gives it back without waiting. `finalize` first, unless something went wrong."""
+        """Releases the worker without waiting. Call `finalize` first, unless an error occurred."""
         self._close()
         self._server._workers.discard(self)
 

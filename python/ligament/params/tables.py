@@ -1,4 +1,4 @@
-"""What a server is told about its tables, as the library takes it. No handles here."""
+"""Converts the table arguments of a server into the C library's form. No handles here."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Table(NamedTuple):
 
 
 def whole(value: Any, what: str, least: int, most: int) -> int:
-    """The whole number that it is."""
+    """Returns the value if it is an integer."""
     try:
         number = value.__index__()
     except AttributeError:
-        raise InvalidError(f"{what} is a whole number, not {value!r:.80}") from None
+        raise InvalidError(f"{what} must be an integer, not {value!r:.80}") from None
     if not least <= number <= most:
-        raise InvalidError(f"{what} is {number}: it goes from {least} to {most}")
+        raise InvalidError(f"{what} is {number}, expected {least} to {most}")
     return int(number)
 
 
@@ -60,9 +60,9 @@ def tables(
         shapes = [(None, *_unnamed(value_lengths, num_keys))]
     total = sum(keys for _, keys, _, _ in shapes)
     if num_keys is not None and total != num_keys:
-        raise InvalidError(f"setup said {num_keys} keys, but value_lengths has {total}")
+        raise InvalidError(f"params.setup declared {num_keys} keys, but value_lengths has {total}")
     if hashed and any(lengths is not None for *_, lengths in shapes):
-        raise InvalidError("hashed keys have rows of one length a table")
+        raise InvalidError("with hashed keys, all rows of a table must have the same length")
     names = [name for name, *_ in shapes]
     optimizers, inits = _each(optimizer, names, "optimizer"), _each(init, names, "init")
     return tuple(
@@ -75,18 +75,16 @@ Shape = tuple[str | None, int, int, "np.ndarray[Any, Any] | None"]
 
 def _shape(name: Any, shape: Any) -> Shape:
     if not isinstance(name, str) or not name or "\0" in name:
-        raise InvalidError(f"the name of a table is a str, not {name!r:.80}")
+        raise InvalidError(f"the name of a table must be a str, not {name!r:.80}")
     if not isinstance(shape, Sequence) or isinstance(shape, str) or len(shape) != 2:
-        raise InvalidError(f"table {name!r} is (keys, length), not {shape!r:.80}")
+        raise InvalidError(f"table {name!r} must be (keys, length), not {shape!r:.80}")
     keys = whole(shape[0], f"the number of keys of table {name!r}", 1, 2**63 - 1)
     return (name, *_lengths(shape[1], keys, f"the length of table {name!r}"))
 
 
 def _unnamed(value_lengths: Any, num_keys: int | None) -> tuple[int, int, Any]:
     if num_keys is None and not _is_many(value_lengths):
-        raise InvalidError(
-            "how many keys are there? Call params.setup(num_keys, num_threads) first"
-        )
+        raise InvalidError("unknown number of keys: call params.setup(num_keys, num_threads) first")
     keys = len(value_lengths) if num_keys is None else num_keys
     return _lengths(value_lengths, keys, "value_lengths")
 
@@ -96,7 +94,7 @@ def _is_many(value: Any) -> bool:
 
 
 def _lengths(given: Any, keys: int, what: str) -> tuple[int, int, Any]:
-    """(keys, length, None), or (keys, 0, one length a key) where they differ."""
+    """(keys, length, None), or (keys, 0, one length per key) if they differ."""
     if hasattr(given, "__index__") and not _is_many(given):
         return keys, whole(given, what, 1, LENGTH_MOST), None
     array = np.asarray(given).reshape(-1)
@@ -105,17 +103,17 @@ def _lengths(given: Any, keys: int, what: str) -> tuple[int, int, Any]:
     if array.dtype.kind not in "iuf" or not (
         np.isfinite(array).all() and (array == np.trunc(array)).all()
     ):
-        raise InvalidError(f"{what} is a whole number, or one for each key")
+        raise InvalidError(f"{what} must be an integer, or one integer per key")
     least, most = int(array.min()), int(array.max())
     if not 1 <= least <= most <= LENGTH_MOST:
-        raise InvalidError(f"{what} goes from {least} to {most}; 1 to {LENGTH_MOST} are possible")
+        raise InvalidError(f"{what} ranges from {least} to {most}, expected 1 to {LENGTH_MOST}")
     if least == most:
         return keys, least, None
     return keys, 0, np.ascontiguousarray(array, dtype=np.uint32)
 
 
 def _each(given: Any, names: list[str | None], what: str) -> dict[str | None, Any]:
-    """What each table gets: one for all, or by name."""
+    """The option of each table: one for all, or by name."""
     if not isinstance(given, Mapping) or isinstance(given.get("name"), str):
         return {name: given for name in names}
     unknown = [name for name in given if name not in names]
@@ -128,7 +126,7 @@ def _each(given: Any, names: list[str | None], what: str) -> dict[str | None, An
 
 
 def _options(given: Any, what: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with all their names known; those that are missing have the value of `known`."""
+    """Options with known names only; missing ones have the value of `known`."""
     unknown = [key for key in given if key not in known and key != "name"]
     if unknown:
         names = ", ".join(known) or "none"
@@ -139,20 +137,20 @@ def _options(given: Any, what: str, known: Mapping[str, Any]) -> dict[str, Any]:
 def _named(given: Any, what: str, known: Sequence[str]) -> dict[str, Any]:
     given = {"name": given} if isinstance(given, str) else given
     if not isinstance(given, Mapping) or "name" not in given:
-        raise InvalidError(f"{what} is a dict with a 'name', not {given!r:.200}")
+        raise InvalidError(f"{what} must be a dict with a 'name', not {given!r:.200}")
     if given["name"] not in known:
-        raise InvalidError(f"{what} {given['name']!r} is not known; known are {', '.join(known)}")
+        raise InvalidError(f"unknown {what} {given['name']!r}: expected one of {', '.join(known)}")
     return dict(given)
 
 
 def number(value: Any, what: str) -> float:
-    """The finite number that it is."""
+    """Returns the value if it is a finite number."""
     try:
         found = float(value)
     except (TypeError, ValueError):
         found = float("nan")
     if not np.isfinite(found):
-        raise InvalidError(f"{what} is a number, not {value!r:.80}")
+        raise InvalidError(f"{what} must be a number, not {value!r:.80}")
     return found
 
 
@@ -171,7 +169,7 @@ def _optimizer(given: Any) -> Optimizer:
         try:
             first, second = betas
         except (TypeError, ValueError):
-            raise InvalidError(f"betas of adam are two numbers, not {betas!r:.80}") from None
+            raise InvalidError(f"betas of adam must be two numbers, not {betas!r:.80}") from None
         known |= {"beta1": first, "beta2": second}
     options = {
         k: number(v, f"{k} of {name}") for k, v in _options(given, "optimizer", known).items()
@@ -202,14 +200,14 @@ def _init(given: Any) -> Init:
 def sampling(
     scheme: str, distribution: Any, first: int, last: int
 ) -> tuple[int, int, np.ndarray[Any, Any] | None]:
-    """The numbers of scheme and distribution, and the weights if it is made of them."""
+    """The numbers of scheme and distribution, and the weights if there are any."""
     if scheme not in SCHEMES:
-        raise InvalidError(f"scheme {scheme!r} is not known; known are {', '.join(SCHEMES)}")
+        raise InvalidError(f"unknown scheme {scheme!r}: expected one of {', '.join(SCHEMES)}")
     if isinstance(distribution, str):
         if distribution not in _DISTRIBUTIONS:
             raise InvalidError(
-                f"distribution {distribution!r} is not known; it is 'uniform', 'log-uniform' or a "
-                f"weight for each key"
+                f"unknown distribution {distribution!r}: expected 'uniform', 'log-uniform' "
+                "or one weight per key"
             )
         return SCHEMES.index(scheme), _DISTRIBUTIONS.index(distribution), None
     weights = np.ascontiguousarray(distribution, dtype=np.float64).reshape(-1)

@@ -34,8 +34,8 @@ _HASHED_IDS = 1 << 56  # above these bits of a hashed key is the number of its t
 
 
 class _Rows(torch.autograd.Function):
-    """Pulls rows; their gradients are pushed. `handle` is there for autograd alone, which does not
-    come back to a function without an input that wants a gradient."""
+    """Pulls rows; their gradients are pushed. `handle` exists only for autograd, which does not
+    call the backward of a function without an input that requires a gradient."""
 
     @staticmethod
     def forward(
@@ -54,7 +54,8 @@ class _Rows(torch.autograd.Function):
 
 
 class _Table(torch.nn.Module):
-    """What both modules share: `num` rows of a server, from the first key of a table on."""
+    """The common part of both modules: `num` rows of a server, starting at the first key of a
+    table."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class _Table(torch.nn.Module):
         if not server.dtype.startswith(("float", "bfloat")):
             raise MismatchError(f"rows of {server.dtype} have no gradients")
         if padding_idx is not None and not -num <= padding_idx < num:
-            raise InvalidError(f"padding_idx {padding_idx} is none of {num} rows")
+            raise InvalidError(f"padding_idx {padding_idx} is out of range for {num} rows")
         self.num_embeddings, self.embedding_dim = num, dim
         self.padding_idx = None if padding_idx is None else padding_idx % num
         self.lr = lr
@@ -96,18 +97,18 @@ class _Table(torch.nn.Module):
     def keys(self, ids: torch.Tensor) -> torch.Tensor:
         """The server's keys of these ids."""
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-            raise InvalidError(f"ids are whole numbers, not {ids.dtype}")
+            raise InvalidError(f"ids must be integers, not {ids.dtype}")
         ids = ids.detach().reshape(-1).to("cpu", torch.int64)
         if ids.numel():
             limit = _HASHED_IDS if self._server._hashed else self.num_embeddings
             least, most = int(ids.min()), int(ids.max())
             if least < 0 or most >= limit:
                 wrong = least if least < 0 else most
-                raise InvalidError(f"id {wrong}: there are 0 to {limit - 1}")
+                raise InvalidError(f"id {wrong} is out of range: ids are 0 to {limit - 1}")
         return ids + self._offset if self._offset else ids.contiguous()
 
     def pull(self, worker: Worker, keys: torch.Tensor) -> torch.Tensor:
-        """Their rows; that of the padding is 0."""
+        """Their rows; the padding row is 0."""
         rows = torch.empty((keys.numel(), self.embedding_dim), dtype=self._dtype)
         worker.pull(keys, rows)
         if self.padding_idx is not None:
@@ -115,12 +116,12 @@ class _Table(torch.nn.Module):
         return rows
 
     def push(self, worker: Worker, keys: torch.Tensor, grad: torch.Tensor) -> None:
-        """The gradient of rows, to their optimizer."""
+        """Pushes the gradient of rows to their optimizer."""
         if not self._server._optimizes(self._name):
             if self.lr is None:
                 raise InvalidError(
-                    "the rows have no optimizer, so that a push adds: give the server one "
-                    "(optimizer=), or the module a learning rate (lr=)"
+                    "the rows have no optimizer, so a push adds: pass optimizer= to the "
+                    "server, or a learning rate (lr=) to the module"
                 )
             grad = grad * -self.lr
         grad = grad.detach().to("cpu", self._dtype)
@@ -130,8 +131,8 @@ class _Table(torch.nn.Module):
         worker.push(keys, grad.contiguous(), True)
 
     def _distinct(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rows of distinct ids, and the place of each id among them: gradients of equal ids
-        are summed before the optimizer sees them, as torch's own embeddings have it."""
+        """The rows of distinct ids, and the position of each id among them: gradients of equal ids
+        are summed before the optimizer applies them, as in torch's embeddings."""
         found, places = torch.unique(self.keys(ids), return_inverse=True)
         worker = self.worker()
         if torch.is_grad_enabled():
@@ -165,7 +166,9 @@ class _Table(torch.nn.Module):
             return
         shape = (self.num_embeddings, self.embedding_dim)
         if tuple(weight.shape) != shape:
-            error_msgs.append(f"{prefix}weight is {tuple(weight.shape)}, and the rows are {shape}")
+            error_msgs.append(
+                f"{prefix}weight has shape {tuple(weight.shape)}, but the rows have {shape}"
+            )
             return
         worker = self.worker()
         step = max(1, _CHUNK_BYTES // (self.embedding_dim * 8))
@@ -182,10 +185,10 @@ class _Table(torch.nn.Module):
 
 
 class Embedding(_Table):
-    """`torch.nn.Embedding` with rows of a server, by this thread's worker or the one that is given
-    in the server's place. Backward pushes the gradients to the rows' optimizer; a server without
-    one takes `-lr * gradient`, where `lr` is given. Rows are no parameters: no optimizer of torch's
-    sees them, and `server.save` saves them."""
+    """`torch.nn.Embedding` with the rows of a server, accessed by this thread's worker or by the
+    worker passed instead of the server. Backward pushes the gradients to the rows' optimizer; if
+    the server has none, it pushes `-lr * gradient`, which requires `lr`. Rows are not parameters:
+    torch's optimizers do not see them, and `server.save` saves them."""
 
     def __init__(
         self,
@@ -205,7 +208,8 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """`torch.nn.EmbeddingBag` with rows of a server: the "sum", "mean" or "max" of bags of rows."""
+    """`torch.nn.EmbeddingBag` with the rows of a server: the "sum", "mean" or "max" of bags of
+    rows."""
 
     def __init__(
         self,
@@ -220,7 +224,7 @@ class EmbeddingBag(_Table):
     ) -> None:
         super().__init__(num, dim, server, table, padding_idx, lr)
         if mode not in ("sum", "mean", "max"):
-            raise InvalidError(f"mode {mode!r} is not known; it is 'sum', 'mean' or 'max'")
+            raise InvalidError(f"unknown mode {mode!r}: expected 'sum', 'mean' or 'max'")
         self.mode = mode
         self.include_last_offset = include_last_offset
 
@@ -248,11 +252,11 @@ class EmbeddingBag(_Table):
 
 
 def _find(server: Server, table: str | None) -> tuple[int, int, int]:
-    """First key, keys and length of a table; None means the only one."""
+    """First key, number of keys and length of a table; None means the only table."""
     tables = server.tables
     if table is None:
         if len(tables) > 1:
-            raise InvalidError(f"say which table: the server has {', '.join(tables)}")
+            raise InvalidError(f"no table given: the server has {', '.join(tables)}")
         ((keys, length),) = tables.values()
         return 0, keys, length
     offset = server.offset(table)
@@ -263,7 +267,7 @@ Keys = Any  # a tensor of keys, or {module: ids, ...}
 
 
 class Ahead:
-    """What `ahead` returns."""
+    """The result of `ahead`."""
 
     def __init__(
         self,
@@ -273,7 +277,7 @@ class Ahead:
         worker: Worker | None,
     ) -> None:
         if batches < 1:
-            raise InvalidError(f"batches={batches}: at least one is needed")
+            raise InvalidError(f"batches={batches}: expected at least 1")
         self._loader, self._keys, self._batches, self._worker = loader, keys, batches, worker
 
     def __len__(self) -> int:
@@ -300,7 +304,7 @@ class Ahead:
             cast(Worker, worker).advance_clock()
 
     def _of(self, batch: Any) -> tuple[Any, Worker | None]:
-        """The keys of a batch, and the worker of the modules that they are for."""
+        """The keys of a batch, and the worker of their modules."""
         keys = self._keys(batch)
         if not isinstance(keys, Mapping):
             return keys, None
@@ -309,7 +313,8 @@ class Ahead:
         for module in keys:
             if not isinstance(module, _Table):
                 raise InvalidError(
-                    f"ahead: keys are {{module: ids}}, of modules of this package, not {module!r}"
+                    "ahead: keys must be {module: ids} with modules of "
+                    f"ligament.params.torch, not {module!r}"
                 )
         parts = [module.keys(ids) for module, ids in keys.items()]
         return torch.cat(parts), next(iter(keys)).worker()
@@ -321,8 +326,9 @@ def ahead(
     batches: int = 100,
     worker: Worker | None = None,
 ) -> Ahead:
-    """The batches of a loader. It reads up to `batches` of them ahead, says which rows each will
-    use, and when, and advances the worker's clock after each batch: rows are here before they are
-    used. `keys(batch)` is a tensor of the server's keys, or `{embedding: ids, ...}`. `worker`: this
-    thread's of the process's only server, or of those modules."""
+    """Iterates over the batches of a loader. Reads up to `batches` of them ahead, announces which
+    rows each will use and when, and advances the worker's clock after each batch, so that rows are
+    local before they are used. `keys(batch)` is a tensor of the server's keys, or `{embedding: ids,
+    ...}`. `worker` defaults to this thread's worker of the process's only server, or of those
+    modules."""
     return Ahead(loader, keys, batches, worker)

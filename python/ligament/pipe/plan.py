@@ -188,7 +188,7 @@ class Plan:
         """The traced model."""
         if self.trace is None:
             raise UnsupportedError(
-                "this plan was loaded without its model: give Plan.load the model and a sample"
+                "this plan was loaded without its model (pass the model and a sample to Plan.load)"
             )
         return self.trace.program
 
@@ -208,7 +208,7 @@ class Plan:
     def stages_of(self, rank: int) -> list[Stage]:
         """The stages of one device."""
         if not 0 <= rank < self.device_count:
-            raise InvalidError(f"there is no device {rank}: the plan has {self.device_count}")
+            raise InvalidError(f"no device {rank}: the plan has {self.device_count} devices")
         return [
             s for s, d in zip(self.stages, self.answer["stage_device"], strict=True) if d == rank
         ]
@@ -226,7 +226,7 @@ class Plan:
             if tuple(tensor.shape) != meta.shape or tensor.dtype != meta.dtype:
                 raise MismatchError(
                     f"{name} is {tensor.dtype} {list(tensor.shape)}, but was traced as "
-                    f"{meta.dtype} {list(meta.shape)}: one call takes one micro-batch"
+                    f"{meta.dtype} {list(meta.shape)} (a call takes one micro-batch)"
                 )
         return dict(zip(self.program.inputs, given.tensors, strict=True))
 
@@ -315,8 +315,9 @@ class Plan:
             found = fingerprint(traced.program, graph_names(traced.graph))
             if found != data["model"]["fingerprint"]:
                 raise MismatchError(
-                    f"{path} is a plan of another model: it was made for {data['model']['name']}, "
-                    f"with other operations or shapes than this {type(model).__name__} has"
+                    f"{path} is a plan of another model: it was made for "
+                    f"{data['model']['name']}, whose operations or shapes differ from those of "
+                    f"this {type(model).__name__}"
                 )
         return Plan.from_json(data, traced, path)
 
@@ -387,7 +388,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text("utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InvalidError(f"{path} holds no plan: {error}") from None
+        raise InvalidError(f"{path} is not a plan: {error}") from None
     wanted = {
         "format",
         "model",
@@ -399,7 +400,7 @@ def _read(path: Path) -> dict[str, Any]:
         "method",
     }
     if not isinstance(data, dict) or data.get("format") != FORMAT or wanted - data.keys():
-        raise InvalidError(f"{path} holds no plan of this version")
+        raise InvalidError(f"{path} is not a plan of this version")
     return data
 
 
@@ -407,7 +408,7 @@ def _options(data: Any, path: str | Path) -> solver.Options:
     """A file is not to be trusted: every option has to be of the kind that it is by default."""
     known = {f.name: f.default for f in fields(solver.Options)}
     if not isinstance(data, dict) or data.keys() - known.keys():
-        raise InvalidError(f"{path} has options that this version does not know")
+        raise InvalidError(f"{path} has options that this version does not support")
     for key, value in data.items():
         if not _suits(known[key], value):
             raise InvalidError(f"{path} has {value!r} for the option {key}")

@@ -107,9 +107,9 @@ def _compare(calls: list[dict[str, Any]]) -> None:
                 continue
             if key == "model":
                 raise MismatchError(
-                    f"rank {rank} plans another model than rank 0: operations, shapes, names or "
-                    "mode differ (distributed=False: each rank plans alone)"
+                    f"rank {rank} plans a different model than rank 0: operations, shapes, "
+                    "names or mode differ (use distributed=False to plan on each rank alone)"
                 )
             raise MismatchError(
-                f"rank {rank} passes another {key} than rank 0: {call[key]!r}, not {value!r}"
+                f"rank {rank} passes a different {key} than rank 0: {call[key]!r}, not {value!r}"
             )

@@ -70,14 +70,14 @@ def options(
     made = Options(stages=_count(stages, "stages"), **plain)
     made.microbatches = _count(made.microbatches, "microbatches")
     if not isinstance(made.seed, int) or made.seed < 0:
-        raise InvalidError(f"seed is {made.seed!r}, not a whole number of at least 0")
+        raise InvalidError(f"invalid seed {made.seed!r}: expected an integer of at least 0")
     made.optimizer_factor = _optimizer(optimizer)
     if ties not in TIES:
-        raise InvalidError(f'ties is {ties!r}, not "sum" or "together"')
+        raise InvalidError(f'invalid ties {ties!r}: expected "sum" or "together"')
     made.ties = ties
     if balance is not None:
         if not isinstance(balance, (int, float)) or not balance >= 1:
-            raise InvalidError(f"balance is {balance!r}: it is a factor of the bound, at least 1")
+            raise InvalidError(f"invalid balance {balance!r}: expected a factor of at least 1")
         made.balance = float(balance)
     _devices(made, devices)
     _memory(made, memory_limit)
@@ -87,7 +87,7 @@ def options(
 
 def _count(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidError(f"{what} is {value!r}, not a whole number of at least 1")
+        raise InvalidError(f"invalid {what} {value!r}: expected an integer of at least 1")
     return value
 
 
@@ -100,7 +100,7 @@ def _optimizer(optimizer: str | float) -> float:
             )
         return OPTIMIZERS[optimizer]
     if not math.isfinite(optimizer) or optimizer < 0:
-        raise InvalidError(f"optimizer is {optimizer!r}: a factor is at least 0")
+        raise InvalidError(f"invalid optimizer {optimizer!r}: a factor must be at least 0")
     return float(optimizer)
 
 
@@ -108,7 +108,7 @@ def _devices(made: Options, devices: Sequence[Any] | None) -> None:
     if devices is None:
         return
     if isinstance(devices, (str, dict)) or not devices:
-        raise InvalidError("devices is a list, one element a device")
+        raise InvalidError("devices must be a list with one element per device")
     speeds, memories, names = [], [], []
     for position, device in enumerate(devices):
         if isinstance(device, dict):
@@ -119,7 +119,7 @@ def _devices(made: Options, devices: Sequence[Any] | None) -> None:
                 )
             speed = float(device.get("speed", 1.0))
             if not math.isfinite(speed) or speed <= 0:
-                raise InvalidError(f"device {position} has the speed {speed!r}")
+                raise InvalidError(f"invalid speed of device {position}: {speed!r}")
             speeds.append(speed)
             memories.append(_limit(device.get("memory"), f"memory of device {position}"))
             names.append(str(device.get("device", f"device {position}")))
@@ -139,7 +139,7 @@ def _memory(made: Options, limit: Any) -> None:
     if isinstance(limit, (list, tuple)):
         if made.device_count and len(limit) != made.device_count:
             raise InvalidError(
-                f"memory_limit has {len(limit)} elements for {made.device_count} devices"
+                f"memory_limit has {len(limit)} elements, but there are {made.device_count} devices"
             )
         count = len(limit)
         limits = [_limit(item, "memory_limit") for item in limit]
@@ -161,7 +161,7 @@ def _bandwidth(made: Options, bandwidth: Any) -> None:
     rows = [list(row) for row in bandwidth]
     count = made.device_count or len(rows)
     if len(rows) != count or any(len(row) != count for row in rows):
-        raise InvalidError(f"bandwidth is a number or a matrix of {count} x {count}")
+        raise InvalidError(f"bandwidth must be a number or a matrix of {count} x {count}")
     made.device_count = count
     made.bandwidth_matrix = [
         0.0 if i == j else _limit(item, f"bandwidth[{i}][{j}]")
@@ -174,7 +174,7 @@ def _limit(value: Any, what: str) -> float:
     """As `size`, for what is unlimited when it is 0 in C. That is None here; 0 is a mistake."""
     found = 0.0 if value is None else size(value, what)
     if value is not None and found == 0:
-        raise InvalidError(f"{what} is 0: it must be greater, or None for no limit")
+        raise InvalidError(f"{what} must be greater than 0, or None for no limit")
     return found
 
 
@@ -286,7 +286,7 @@ def partition(
                 text = Path(graph).read_text("utf-8")
             graph = json.loads(text)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InvalidError(f"{graph!s:.80} holds no JSON: {error}") from None
+            raise InvalidError(f"{graph!s:.80} is not valid JSON: {error}") from None
     wanted = options(
         stages=stages,
         method=method,

@@ -1,8 +1,8 @@
-"""The only place that knows frameworks: how their tensors, models and optimizers are read and
-filled.
+"""All code that depends on frameworks: reads and fills their tensors, models and optimizers.
 
-One file a framework, all with the same functions; none imports its framework unless the user has
-done so, or asks for results in it. The rest of the package sees tensors through this module only.
+There is one file per framework, all with the same functions. None imports its framework unless the
+user has done so, or requests results in it. The rest of the package accesses tensors only through
+this module.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _ADAPTERS: tuple[tuple[str, ModuleType], ...] = (
 
 
 class _ByType(dict[type, "ModuleType | None"]):
-    """Which adapter takes tensors of a type."""
+    """The adapter for tensors of each type."""
 
     def __missing__(self, kind: type) -> ModuleType | None:
         found = next(
@@ -123,12 +123,12 @@ def is_parameter(value: Any) -> bool:
 
 
 def _describe(value: Any, name: str, writable: bool) -> Any:
-    """What the core calls for a tensor that it cannot read itself."""
+    """Called by the core for a tensor that it cannot read itself."""
     adapter = _by_type[type(value)]
     if adapter is None:
         kind = type(value)
         raise InvalidError(
-            f"'{name}' is of type {kind.__module__}.{kind.__qualname__}, which is no tensor"
+            f"'{name}' has type {kind.__module__}.{kind.__qualname__}, which is not a tensor"
         )
     return adapter.describe(value, name, writable)
 
@@ -172,8 +172,8 @@ def snapshot(values: list[Any], reserve: float) -> tuple[list[Any], dict[int, bo
 
 
 def hold(batch: _core.Batch, values: list[Any]) -> bytes:
-    """Makes the batch of these tensors a snapshot where that is free; says which of them have to be
-    copied before the caller goes on (1) because their owner may write them."""
+    """Turns the batch of these tensors into a snapshot where that is free; returns which of them
+    must be copied before the caller continues (1) because their owner may write to them."""
     flags = bytearray(len(values))
     by_adapter: dict[ModuleType | None, list[int]] = {}
     for i, value in enumerate(values):
@@ -185,7 +185,7 @@ def hold(batch: _core.Batch, values: list[Any]) -> bytes:
 
 
 def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, Any]:
-    """Those tensors whose own memory cannot be filled, each as an object with `code`, `shape` and
+    """The tensors whose memory cannot be filled, each as an object with `code`, `shape` and
     `take(fresh)`."""
     found: dict[int, Any] = {}
     for kind in {type(values[i]) for i in places}:
@@ -193,7 +193,7 @@ def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, 
         mine = [i for i in places if type(values[i]) is kind]
         if adapter is None:
             raise InvalidError(
-                f"'{names[mine[0]]}' is of type {kind.__qualname__}, which is no tensor"
+                f"'{names[mine[0]]}' has type {kind.__qualname__}, which is not a tensor"
             )
         found.update(adapter.takers(names, values, mine))
     return found
@@ -210,21 +210,21 @@ def place(taker: Any) -> Any:
 
 
 def copier(value: Any) -> Callable[[Fresh], None]:
-    """How a tensor takes values of another dtype."""
+    """The function that copies values of another dtype into a tensor."""
     adapter = _by_type[type(value)]
     if adapter is None or not hasattr(adapter, "cast"):
-        raise UnsupportedError(f"tensors of type {type(value).__qualname__} cannot be cast into")
+        raise UnsupportedError(f"cannot cast into tensors of type {type(value).__qualname__}")
     return lambda fresh: adapter.cast(value, fresh)
 
 
 def filled(values: Sequence[Any]) -> None:
-    """Tells the frameworks that need to know that these tensors were written."""
+    """Notifies frameworks that these tensors were written."""
     if _has("torch"):
         of_torch.written([one for one in values if _by_type[type(one)] is of_torch])
 
 
 def code_of_any(dtype: Any) -> int:
-    """The number of a dtype that is a name, torch's, or anything NumPy takes for one."""
+    """The number of a dtype given as a name, a torch dtype, or anything that NumPy accepts."""
     if isinstance(dtype, str) and dtype in NAMES:
         return NAMES[dtype]
     if _has("torch") and isinstance(dtype, sys.modules["torch"].dtype):
@@ -233,13 +233,13 @@ def code_of_any(dtype: Any) -> int:
 
 
 def framework(name: str | None) -> ModuleType:
-    """The adapter that makes results: "numpy" (None), "torch", "tensorflow" or "jax"."""
+    """The adapter that creates results: "numpy" (None), "torch", "tensorflow" or "jax"."""
     table = {"numpy": arrays, "torch": of_torch, "tensorflow": of_tensorflow, "jax": of_jax}
     if name is None:
         return arrays
     if name not in table:
         known = ", ".join(sorted(table))
-        raise InvalidError(f"framework {name!r} is not known; known are {known}")
+        raise InvalidError(f"unknown framework {name!r}: expected one of {known}")
     try:
         table[name].need()
     except ImportError as error:
@@ -256,7 +256,7 @@ def is_loaded(name: str) -> bool:
 
 
 def framework_of(value: Any) -> str:
-    """The name under which `framework` makes such tensors again."""
+    """The name under which `framework` creates tensors of this kind."""
     adapter = _by_type[type(value)]
     if adapter is of_keras:
         return framework_of(value.value)
@@ -268,7 +268,8 @@ def framework_of(value: Any) -> str:
 
 @dataclass
 class Collected:
-    """The named tensors of a model or tree, in order; `structure` makes a tree of them again."""
+    """The named tensors of a model or tree, in order; `structure` describes how to rebuild the
+    tree."""
 
     names: list[str]
     values: list[Any]
@@ -277,10 +278,9 @@ class Collected:
 
 @dataclass
 class Target(Collected):
-    """What is filled. `done` is called after all bytes have landed, with the positions that were
-    filled and with those `takers` that were not filled in place; `plain` takes the decoded tree,
-    with the filled tensors, for its plain values; `tree`, if there is one, takes the whole tree
-    instead of all that."""
+    """What is filled. `done` is called after all bytes have been read, with the positions that were
+    filled and with those `takers` that were not filled in place; `plain` gets the decoded tree,
+    with the filled tensors, for its plain values; `tree`, if set, gets the whole tree instead."""
 
     done: Done = field(default=lambda filled, takers: None)
     plain: Callable[[Any], None] | None = None
@@ -305,13 +305,13 @@ def is_optimizer(part: Any) -> bool:
 
 
 def _keras_of(part: Any) -> Any:
-    """The adapter of the Keras whose optimizer it is; None for anything else."""
+    """The adapter of the Keras version of an optimizer; None for anything else."""
     table = (("keras", of_keras), ("tf_keras", of_keras2))
     return next((one for name, one in table if _has(name) and one.is_optimizer(part)), None)
 
 
 def is_loader_without_state(part: Any) -> bool:
-    """Whether it is a data loader of torch's that cannot say where in its epoch it is."""
+    """Whether it is a torch data loader that cannot report its position in the epoch."""
     data = sys.modules.get("torch.utils.data")
     return (
         data is not None and isinstance(part, data.DataLoader) and not hasattr(part, "state_dict")
@@ -324,8 +324,8 @@ def graphs(
     kwargs: dict[str, Any] | None,
     signature: Signature | None,
 ) -> list[Layers]:
-    """The graphs of a model, the one that `args` ask for first. A layer's name begins the names
-    that `collect` gives its tensors."""
+    """The graphs of a model, the one requested by `args` first. The names that `collect` gives a
+    layer's tensors start with the layer's name."""
     adapter = _model_adapter(model)
     if adapter is of_keras:
         return [keras_graph.graph(model, signature)]
@@ -334,13 +334,13 @@ def graphs(
     if adapter is of_torch:
         return torch_graph.graphs(model, args, kwargs, signature)
     raise InvalidError(
-        f"a {type(model).__qualname__} is no model of Keras or torch: "
-        "make its graph by hand, ligament.Graph(layers, edges)"
+        f"a {type(model).__qualname__} is not a Keras or torch model: build its "
+        "graph by hand with ligament.Graph(layers, edges)"
     )
 
 
 def layer_names(model: Any, paths: list[str]) -> list[str]:
-    """The layers of a graph as the framework's users call them, without mere operations."""
+    """The layers of a graph by the framework's names, without plain operations."""
     if _model_adapter(model) is of_keras:
         return keras_graph.layer_names(model, paths)
     if _model_adapter(model) is of_keras2:
@@ -362,19 +362,19 @@ def state_of(model: Any) -> Any:
 
 
 def stages(part: Any) -> list[Any]:
-    """The pipeline stages that a part of a checkpoint is, or lists; empty for anything else."""
+    """The pipeline stages that a part of a checkpoint is, or contains; empty for anything else."""
     return torch_parts.stages(part) if _has("torch") else []
 
 
 def pieces(parts: dict[str, Any]) -> dict[str, Any]:
-    """The states of those parts of a checkpoint of which other ranks have other pieces: pipeline
+    """The states of the parts of a checkpoint of which other ranks have other pieces: pipeline
     stages, under the original model's names, and their optimizers, by parameter name."""
     return torch_parts.pieces(parts) if _has("torch") else {}
 
 
 def for_optimizer(part: Any, state: Any, parts: dict[str, Any]) -> Any:
-    """The state that `pieces` made of an optimizer, as this one takes it; `parts` has the models
-    whose parameters it trains. Any other state as it is."""
+    """The state that `pieces` returned for an optimizer, in the form that this one accepts; `parts`
+    has the models whose parameters it trains. Any other state is returned unchanged."""
     if not _has("torch") or not of_torch.is_optimizer(part):
         return state
     models = [one for p in parts.values() for one in (stages(p) or [p]) if of_torch.is_model(one)]
@@ -382,7 +382,7 @@ def for_optimizer(part: Any, state: Any, parts: dict[str, Any]) -> Any:
 
 
 def _has_state(model: Any) -> bool:
-    """Whether its state is taken and given as a whole: optimizers, schedules, loaders."""
+    """Whether its state is read and set as a whole: optimizers, schedules, loaders."""
     if _model_adapter(model) is not None or isinstance(model, (dict, list, tuple)):
         return False
     return _keras_of(model) is not None or callable(getattr(model, "state_dict", None))
@@ -399,14 +399,15 @@ def _parts(value: Any) -> dict[Any, Any] | None:
 
 
 def like(template: Any, saved: Any, keep: bool, ignore: bool) -> Any:
-    """A new tree as `template` with the values of `saved`, for tensors that cannot be filled."""
+    """A new tree with the structure of `template` and the values of `saved`, for tensors that
+    cannot be filled."""
     if not _has("jax"):
-        raise InvalidError("`like` makes trees of JAX; others are filled: into=")
+        raise InvalidError("`like` is for JAX trees; use into= for others")
     return of_jax.like(template, saved, keep, ignore)
 
 
 def target(model: Any) -> Target:
-    """The tensors of a model to be filled, under the names that `collect` gives them."""
+    """The tensors of a model to be filled, by the names that `collect` gives them."""
     if _has_state(model):
         return Target([], [], tree=set_state(model))
     found = collect(model)
@@ -422,11 +423,11 @@ def target(model: Any) -> Target:
 
 
 def _refuse_meta(found: Collected) -> None:
-    """A module gets new tensors for those without memory; a tree has nobody to put them in."""
+    """A module gets new tensors for those without memory; in a tree nothing could receive them."""
     for name, value in zip(found.names, found.values, strict=True):
         if _by_type[type(value)] is of_torch and value.is_meta:
             raise InvalidError(
-                f"'{name}' is on the meta device and has no memory to fill; load without `into`"
+                f"'{name}' is on the meta device and has no memory to fill (load without `into`)"
             )
 
 
@@ -439,7 +440,7 @@ def _fill_done(values: list[Any]) -> Done:
 
 
 def check_state(model: Any, state: Any) -> None:
-    """Raises when an optimizer cannot take this state; of others nobody knows."""
+    """Raises if an optimizer cannot accept this state; other objects cannot be checked."""
     if _has("torch") and of_torch.is_optimizer(model):
         of_torch.check_optimizer(model, state)
     elif (keras := _keras_of(model)) is not None:
@@ -447,7 +448,8 @@ def check_state(model: Any, state: Any) -> None:
 
 
 def set_state(model: Any) -> Callable[[Any], None]:
-    """How an object takes back its state: exact for torch's optimizers, which would cast."""
+    """The function that sets the state of an object: exact for torch optimizers, which would
+    cast."""
     if _has("torch") and of_torch.is_optimizer(model):
         return lambda state: of_torch.set_optimizer(model, state)
     keras = _keras_of(model)
@@ -459,7 +461,7 @@ def set_state(model: Any) -> Callable[[Any], None]:
 
 
 def leaves(tree: Any) -> Iterator[Any]:
-    """What stands in the dicts, lists and tuples of a tree."""
+    """The values in the dicts, lists and tuples of a tree."""
     if isinstance(tree, dict):
         tree = list(tree.values())
     if isinstance(tree, (list, tuple)):
@@ -470,15 +472,15 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def identity(value: Any) -> tuple[Any, ...]:
-    """What two tensors have in common that are the same memory."""
+    """Equal for two tensors with the same memory."""
     if _by_type[type(value)] is of_torch:
         return of_torch.identity(value)
     return (id(value),)
 
 
 def sharded_like(part: Any, state: Any) -> dict[str, Any]:
-    """Which tensors of a saved state (a tree with names in the place of tensors) are distributed in
-    `part`, each with a tensor that is laid out like it."""
+    """The tensors of a saved state (a tree with names in place of tensors) that are distributed in
+    `part`, each with a tensor of the same layout."""
     if not _has("torch") or is_model(part):
         return {}
     found: dict[str, Any] = {}
@@ -502,7 +504,7 @@ def _match(mine: Any, saved: Any, found: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Named:
-    """Stands for a tensor in a tree that is read before its tensors are."""
+    """A placeholder for a tensor in a tree that is decoded before its tensors are read."""
 
     name: str
 
@@ -515,10 +517,10 @@ def weights(
     stored: list[str] | None = None,
 ) -> Target:
     """Tensors for `save_weights` and `load_weights`: layers, their weights, then the optimizer.
-    `stored` are the names that are loaded, where they are known."""
+    `stored` are the names to load, if known."""
     adapter = _model_adapter(model)
     if adapter is None:
-        raise InvalidError(f"a {type(model).__qualname__} is no model of a known framework")
+        raise InvalidError(f"a {type(model).__qualname__} is not a model of a supported framework")
     names, values, done = adapter.weights(model, optimizer, include_optimizer, build, stored)
     return Target(names, values, done=done)
 
@@ -536,7 +538,7 @@ def callback_class() -> type:
 
 
 def start_at(model: Any, epoch: int | None) -> None:
-    """Training of this Keras model starts at this epoch; None: where `fit` says."""
+    """Makes training of this Keras model start at this epoch; None: where `fit` says."""
     adapter = _model_adapter(model)
     if adapter in (of_keras, of_keras2):
         adapter.start_at(model, epoch)
@@ -546,7 +548,7 @@ def start_at(model: Any, epoch: int | None) -> None:
 
 
 def rng_state() -> dict[str, Any]:
-    """The state of the random generators of Python, NumPy and the frameworks that are loaded."""
+    """The random states of Python, NumPy and the imported frameworks."""
     state: dict[str, Any] = {}
     for name, adapter in _ADAPTERS:
         if _has(name) and hasattr(adapter, "rng_state"):
@@ -555,7 +557,7 @@ def rng_state() -> dict[str, Any]:
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
-    """Puts back what `rng_state` gave."""
+    """Restores a result of `rng_state`."""
     for name, adapter in _ADAPTERS:
         if _has(name) and name in state:
             adapter.set_rng_state(state[name])

@@ -1,4 +1,4 @@
-"""Memory of ours that a framework takes over without a copy."""
+"""Memory of the core whose ownership passes to a framework without a copy."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _LARGE = 1 << 20
 
 
 class Fresh:
-    """A tensor in memory of ours: an allocation, or a piece of a mapping. Reads as a tensor, goes
-    out by DLPack or buffer."""
+    """A tensor in the core's memory: an allocation, or a piece of a mapping. Can be read as a
+    tensor and exported by DLPack or the buffer protocol."""
 
     def __init__(
         self, code: int, shape: tuple[int, ...], memory: _core.Memory | None = None
@@ -30,7 +30,7 @@ class Fresh:
         self.code, self.shape, self.memory, self.bytes = code, shape, memory, bytes_
 
     def item(self) -> tuple[Any, ...]:
-        """As a Batch takes it."""
+        """As an item of a Batch."""
         return (self.memory, self.memory.address, self.code, self.shape, None)
 
     def array(self) -> np.ndarray[Any, Any]:
@@ -43,7 +43,7 @@ class Fresh:
         return np.ndarray(self.shape, np.uint8, memory)
 
     def dlpack(self) -> Any:
-        """A capsule of the old kind, which every framework takes."""
+        """A capsule of the old kind, which every framework accepts."""
         return self.memory.dlpack(self.code, self.shape)
 
     def __dlpack__(

@@ -1,4 +1,4 @@
-"""NumPy arrays, and whatever has the buffer protocol or DLPack."""
+"""NumPy arrays, and anything with the buffer protocol or DLPack."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ PRIVATE_VIEWS = False
 
 
 def need() -> None:
-    """NumPy is always there."""
+    """NumPy is always available."""
 
 
 def code_of(dtype: Any) -> int:
-    """The number of whatever NumPy takes for a dtype."""
+    """The number of anything that NumPy accepts as a dtype."""
     try:
         code = FROM_NUMPY.get(np.dtype(dtype).newbyteorder("="))
     except TypeError:
         code = None
     if code is None:
-        raise UnsupportedError(f"dtype {dtype!r} is not known")
+        raise UnsupportedError(f"unknown dtype {dtype!r}")
     return code
 
 
 def takes(kind: type) -> bool:
-    """Whether tensors of this type are ours to read."""
+    """Whether this adapter reads tensors of this type."""
     if issubclass(kind, (np.ndarray, np.generic, Fresh)):
         return True
     if issubclass(kind, (str, bytes)):
@@ -54,7 +54,7 @@ def _has_buffer(kind: type) -> bool:
 
 
 def describe(value: Any, name: str, writable: bool) -> Any:
-    """The tensor as the core can read it."""
+    """The tensor in a form that the core can read."""
     if isinstance(value, Fresh):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -62,7 +62,7 @@ def describe(value: Any, name: str, writable: bool) -> Any:
     if isinstance(value, np.generic):
         if writable:
             raise InvalidError(
-                f"'{name}' is a NumPy scalar, which cannot be filled; use a 0-dim array"
+                f"'{name}' is a NumPy scalar and cannot be filled (use a 0-dim array)"
             )
         return _describe_array(np.asarray(value), name, writable)
     if hasattr(value, "__dlpack__"):
@@ -70,25 +70,23 @@ def describe(value: Any, name: str, writable: bool) -> Any:
     try:
         return _describe_array(np.asarray(value), name, writable)
     except (ValueError, TypeError) as error:
-        raise InvalidError(
-            f"'{name}' ({type(value).__qualname__}) cannot be read: {error}"
-        ) from None
+        raise InvalidError(f"cannot read '{name}' ({type(value).__qualname__}): {error}") from None
 
 
 def _describe_array(value: np.ndarray[Any, Any], name: str, writable: bool) -> Any:
     if isinstance(value, np.ma.MaskedArray):
-        raise UnsupportedError(f"'{name}' is masked; store its data and its mask")
+        raise UnsupportedError(f"'{name}' is a masked array (store its data and its mask)")
     native = value.dtype.newbyteorder("=")
     if native not in FROM_NUMPY:
         raise UnsupportedError(
-            f"'{name}' has dtype {value.dtype}, which is not numeric; "
-            "store numbers, or plain values in a tree"
+            f"'{name}' has dtype {value.dtype}, which is not numeric (store numbers, "
+            "or plain values in a tree)"
         )
     if writable and not value.flags.writeable:
         raise InvalidError(f"'{name}' is a read-only NumPy array and cannot be filled")
     if writable and native != value.dtype:
         raise UnsupportedError(
-            f"'{name}' has the other byte order ({value.dtype}) and cannot be filled"
+            f"'{name}' has non-native byte order ({value.dtype}) and cannot be filled"
         )
     plain = value if type(value) is np.ndarray else np.asarray(value)
     if native != value.dtype:
@@ -96,7 +94,7 @@ def _describe_array(value: np.ndarray[Any, Any], name: str, writable: bool) -> A
     if any(stride % value.itemsize for stride in value.strides):
         if writable:
             raise UnsupportedError(
-                f"'{name}' is a view between the elements of another array and cannot be filled"
+                f"'{name}' is a view with misaligned strides and cannot be filled"
             )
         return np.ascontiguousarray(plain)
     return plain
@@ -109,7 +107,7 @@ def _describe_dlpack(value: Any, name: str, writable: bool) -> Any:
         except TypeError:
             capsule = value.__dlpack__()
     except BufferError as error:
-        raise InvalidError(f"'{name}' cannot be read: {error}") from None
+        raise InvalidError(f"cannot read '{name}': {error}") from None
     *described, readonly = _core.from_dlpack(capsule)
     if writable and readonly:
         raise InvalidError(f"'{name}' is read-only and cannot be filled")
@@ -117,18 +115,18 @@ def _describe_dlpack(value: Any, name: str, writable: bool) -> Any:
 
 
 def hold(batch: _core.Batch, values: list[Any], places: list[int], flags: bytearray) -> None:
-    """Whoever has the array may write it: it has to be copied."""
+    """The owner of the array may write to it: it must be copied."""
     for i in places:
         flags[i] = 1
 
 
 def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, Any]:
-    """All are filled in place."""
+    """None: all are filled in place."""
     return {}
 
 
 def cast(value: Any, fresh: Fresh) -> None:
-    """Values of another dtype."""
+    """Copies values of another dtype."""
     np.copyto(value, fresh.array(), casting="unsafe")
 
 
@@ -143,9 +141,9 @@ def empty(code: int, shape: tuple[int, ...], _device: Any = None) -> Any:
 
 
 def result(memory: Any, device: Any) -> Any:
-    """What `empty` gave, or a Fresh over a mapping, as the user gets it."""
+    """The result of `empty`, or a Fresh over a mapping, as a tensor for the user."""
     if device not in (None, "cpu"):
-        raise InvalidError(f"NumPy has no device {device!r}; say which framework")
+        raise InvalidError(f"NumPy has no device {device!r} (pass framework=)")
     return memory.array() if isinstance(memory, Fresh) else memory
 
 
@@ -160,7 +158,7 @@ def rng_state() -> dict[str, Any]:
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
-    """Puts back what `rng_state` gave."""
+    """Restores a result of `rng_state`."""
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(int(n) for n in numbers), gauss))
     np.random.set_state(state["numpy"])

@@ -1,4 +1,4 @@
-"""Names and numbers of dtypes, and what each framework calls them."""
+"""Names and numbers of dtypes, and their names in each framework."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def name_of(code: int) -> str:
 
 
 def code_of(name: str) -> int:
-    """The number of a dtype; 0 when there is none of that name."""
+    """The number of a dtype; 0 for an unknown name."""
     return NAMES.get(name, 0)
 
 

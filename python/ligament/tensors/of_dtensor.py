@@ -1,4 +1,4 @@
-"""torch's distributed tensors: what of them lies in this process, and where it belongs."""
+"""torch's distributed tensors: their local part, and its position."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..errors import UnsupportedError
 
 @dataclass(frozen=True)
 class Shard:
-    """The box of a tensor that this process holds; one without elements where it holds nothing.
-    `outside`: it is not among those that hold the tensor, which a scalar's box cannot show."""
+    """The box of a tensor that this process holds; an empty one if it holds nothing. `outside`: the
+    process does not hold the tensor, which the box of a scalar cannot express."""
 
     whole: tuple[int, ...]
     start: tuple[int, ...]
@@ -31,20 +31,20 @@ class Shard:
 
 
 def _kind() -> Any:
-    """DTensor, when somebody has imported it."""
+    """DTensor, if it has been imported."""
     module = sys.modules.get("torch.distributed.tensor")
     return getattr(module, "DTensor", None)
 
 
 def shard(value: Any, name: str) -> Shard | None:
-    """The local box of a distributed tensor; None for a tensor that lies here as a whole."""
+    """The local box of a distributed tensor; None for a tensor that is local as a whole."""
     kind = _kind()
     if kind is None or not isinstance(value, kind):
         return None
     whole = tuple(value.shape)
     if any(place.is_partial() for place in value.placements):
         raise UnsupportedError(
-            f"'{name}' is a DTensor with partial sums; redistribute it to Shard or Replicate first"
+            f"'{name}' is a DTensor with partial sums (redistribute it to Shard or Replicate first)"
         )
     if value.device_mesh.get_coordinate() is None:
         nothing = sys.modules["torch"].empty((0,) * len(whole), dtype=value.dtype)
@@ -59,14 +59,14 @@ def shard(value: Any, name: str) -> Shard | None:
 
 
 def local_of(value: Any) -> Any:
-    """The memory behind a distributed tensor."""
+    """The local memory of a distributed tensor."""
     torch = sys.modules["torch"]
     with torch.no_grad():
         return value.to_local()
 
 
 def laid_out_like(template: Any, local: Any) -> Any:
-    """A distributed tensor laid out like the template, over other local memory."""
+    """A distributed tensor with the layout of the template, over other local memory."""
     kind = _kind()
     return kind.from_local(
         local.to(local_of(template).device),

@@ -1,5 +1,5 @@
-"""JAX: arrays never change, so that reading them is a snapshot and filling them is refused; a tree
-comes back as a new one like another."""
+"""JAX: arrays are immutable, so reading them is a snapshot and they cannot be filled; a tree is
+restored as a new tree like another."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ PRIVATE_VIEWS = False
 
 
 def need() -> Any:
-    """JAX itself, imported if it is not yet."""
+    """JAX, imported if necessary."""
     import jax
 
     return jax
 
 
 def takes(kind: type) -> bool:
-    """Whether tensors of this type are ours to read."""
+    """Whether this adapter reads tensors of this type."""
     jax = sys.modules["jax"]
     return hasattr(jax, "Array") and issubclass(kind, (jax.Array, jax.core.Tracer))
 
 
 def describe(value: Any, name: str, writable: bool) -> Any:
-    """The array as NumPy sees it: the same memory on the host."""
+    """The array as a NumPy view: the same memory on the host."""
     jax = sys.modules["jax"]
     if writable:
-        raise InvalidError(f"'{name}' is a JAX array, which cannot be filled; load without `into`")
+        raise InvalidError(f"'{name}' is a JAX array and cannot be filled (load without `into`)")
     if isinstance(value, jax.core.Tracer):
-        raise InvalidError(f"'{name}' is traced and has no values")
+        raise InvalidError(f"'{name}' is a traced array and has no values")
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
-        raise UnsupportedError(f"'{name}' is a random key; store jax.random.key_data of it")
+        raise UnsupportedError(f"'{name}' is a random key (store jax.random.key_data of it)")
     if not value.is_fully_addressable:
-        raise UnsupportedError(f"'{name}' lies partly in other processes")
+        raise UnsupportedError(f"'{name}' is partly in other processes")
     return np.asarray(value)
 
 
 def hold(batch: _core.Batch, values: list[Any], places: list[int], flags: bytearray) -> None:
-    """The batch holds NumPy views: a donated array moves away from their memory."""
+    """The batch holds NumPy views: a donated array moves to other memory."""
 
 
 def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, Any]:
     """Never."""
     raise InvalidError(
-        f"'{names[places[0]]}' is a JAX array, which cannot be filled; load without `into`"
+        f"'{names[places[0]]}' is a JAX array and cannot be filled (load without `into`)"
     )
 
 
@@ -78,7 +78,7 @@ def result(memory: Fresh, device: Any) -> Any:
 
 
 def _key(key: Any) -> Any:
-    """What a step of a path is called: a dict's key, a position, a field."""
+    """The name of a step of a path: a dict's key, a position, a field."""
     for word in ("key", "idx", "name"):
         if hasattr(key, word):
             return getattr(key, word)
@@ -86,7 +86,8 @@ def _key(key: Any) -> Any:
 
 
 def parts(value: Any) -> dict[Any, Any] | None:
-    """What JAX takes apart: dataclasses of flax, states of nnx, whatever is registered with it."""
+    """Splits anything that JAX can flatten: dataclasses of flax, states of nnx, registered
+    classes."""
     tree_util = sys.modules["jax"].tree_util
     found, _ = tree_util.tree_flatten_with_path(value, is_leaf=lambda part: part is not value)
     if any(len(path) != 1 for path, _ in found):  # a leaf, which is not ours
@@ -95,8 +96,9 @@ def parts(value: Any) -> dict[Any, Any] | None:
 
 
 def like(template: Any, saved: Any, keep: bool, ignore: bool) -> Any:
-    """A tree as `template`, with the values of `saved`, which has its structure in dicts, lists and
-    tuples. `keep`: what is missing stays; `ignore`: what is there besides is passed over."""
+    """A tree with the structure of `template` and the values of `saved`, which has the same
+    structure in dicts, lists and tuples. `keep`: missing values are unchanged; `ignore`: extra
+    values are skipped."""
     tree_util = sys.modules["jax"].tree_util
     leaves, structure = tree_util.tree_flatten_with_path(template)
     there = dict(_leaves(saved, ()))
@@ -143,14 +145,14 @@ def _check(path: tuple[Any, ...], leaf: Any, value: Any) -> None:
     ours, stored = (tuple(leaf.shape), leaf.dtype), (value.shape, value.dtype)
     if ours != stored:
         raise MismatchError(
-            f"{_shown(path)} is {ours[1]} of shape {ours[0]}, stored is {stored[1]} "
-            f"of shape {stored[0]}"
+            f"{_shown(path)} has dtype {ours[1]} and shape {ours[0]}, but the stored "
+            f"tensor has dtype {stored[1]} and shape {stored[0]}"
         )
 
 
 def _placed(leaf: Any, value: Any) -> Any:
-    """The value as the leaf is: an array of NumPy, or of JAX on the same devices. A number may have
-    become an array since: a count of steps."""
+    """The value in the form of the leaf: a NumPy array, or a JAX array on the same devices. A
+    number may have become an array since, such as a step count."""
     jax = sys.modules["jax"]
     if isinstance(leaf, (np.ndarray, np.generic)):
         return value

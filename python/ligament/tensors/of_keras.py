@@ -1,4 +1,4 @@
-"""Keras 3, on any of its backends: structural names, as in its own `.weights.h5`."""
+"""Keras 3, with any of its backends: structural names, as in its own `.weights.h5`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Done = Callable[[list[int], dict[int, Any]], None]
 
 
 def takes(kind: type) -> bool:
-    """Whether tensors of this type are ours to read."""
+    """Whether this adapter reads tensors of this type."""
     keras = sys.modules["keras"]
     return hasattr(keras, "Variable") and issubclass(kind, keras.Variable)
 
@@ -33,7 +33,7 @@ def _adapter() -> Any:
 
 
 def describe(value: Any, name: str, writable: bool) -> Any:
-    """The variable's value as the core can read it."""
+    """The variable's value in a form that the core can read."""
     if writable and _adapter() is of_torch:
         of_torch.registered()  # from here on the core reads what is returned
         return value.value.detach()
@@ -58,7 +58,7 @@ class _Variable:
         self.code = NAMES.get(str(value.dtype)) or FROM_NUMPY.get(np.dtype(str(value.dtype)), 0)
         if not self.code:
             raise UnsupportedError(
-                f"'{name}' has dtype {value.dtype}, which is not numeric; store numbers"
+                f"'{name}' has dtype {value.dtype}, which is not numeric (store numbers)"
             )
 
     def take(self, fresh: Fresh) -> None:
@@ -70,7 +70,7 @@ class _Variable:
 
 
 def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, Any]:
-    """torch fills in place, the others take over."""
+    """torch variables are filled in place, others take over memory."""
     in_place = _adapter() is of_torch
     return {
         i: _Variable(values[i], names[i])
@@ -80,7 +80,7 @@ def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, 
 
 
 def cast(value: Any, fresh: Fresh) -> None:
-    """Values of another dtype."""
+    """Copies values of another dtype."""
     value.assign(_adapter().result(fresh, None))
 
 
@@ -94,7 +94,7 @@ def is_model(model: Any) -> bool:
 
 
 class _Own(dict[str, Any]):
-    """Stands where Keras expects a store."""
+    """Passed to Keras in place of a store."""
 
 
 def _own(item: Any) -> dict[str, Any]:
@@ -126,8 +126,8 @@ def _named(model: Any) -> dict[str, tuple[Any, Any, str]]:
 
 
 def state(model: Any) -> dict[str, Any]:
-    """The weights under their structural names. What a layer saves that is no variable is computed:
-    a copy of it."""
+    """The weights by their structural names. Values that a layer saves and that are not variables
+    are computed copies."""
     keras = sys.modules["keras"]
     return {
         name: value if isinstance(value, keras.Variable) else np.array(value)
@@ -138,8 +138,7 @@ def state(model: Any) -> dict[str, Any]:
 def finisher(
     model: Any, names: list[str], values: list[Any]
 ) -> tuple[Done, Callable[[Any], None] | None]:
-    """Variables have taken their values by then; layers that compute what they save are handed
-    theirs."""
+    """The variables already have their values; layers that compute what they save get theirs."""
     keras = sys.modules["keras"]
     computed = {i for i, value in enumerate(values) if not isinstance(value, keras.Variable)}
 
@@ -176,7 +175,7 @@ def weights(
 
 
 def is_optimizer(model: Any) -> bool:
-    """Whether it is one of Keras's optimizers."""
+    """Whether it is a Keras optimizer."""
     keras = sys.modules["keras"]
     return hasattr(keras, "optimizers") and isinstance(model, keras.optimizers.Optimizer)
 
@@ -189,15 +188,15 @@ def optimizer_state(optimizer: Any) -> dict[str, Any]:
 
 
 def check_optimizer(optimizer: Any, state: Any) -> None:
-    """Raises when the optimizer cannot take this state."""
+    """Raises if the optimizer cannot accept this state."""
     check_variables(optimizer.name, optimizer.variables if optimizer.built else [], state)
 
 
 def check_variables(name: str, variables: list[Any], state: Any) -> None:
-    """Raises when the variables of an optimizer cannot take this state; one without any has not
-    been built."""
+    """Raises if the variables of an optimizer cannot accept this state; one without variables has
+    not been built."""
     if not isinstance(state, dict) or set(state) != {f"vars/{i}" for i in range(len(state))}:
-        raise MismatchError("what is stored is not the state of an optimizer of Keras's")
+        raise MismatchError("the stored value is not the state of a Keras optimizer")
     if not variables or len(variables) != len(state):
         raise MismatchError(
             f"the optimizer '{name}' has {len(variables)} variables, the stored one {len(state)}"
@@ -217,14 +216,14 @@ def in_order(state: dict[str, Any]) -> list[Any]:
 
 
 def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
-    """Every variable takes its value as it was stored."""
+    """Sets every variable to its stored value."""
     check_optimizer(optimizer, state)
     for variable, value in zip(optimizer.variables, in_order(state), strict=True):
         variable.assign(value)
 
 
 def callback_class() -> type:
-    """Keras's Callback, for the checkpoint callback to stand on."""
+    """Keras's Callback, the base class of the checkpoint callback."""
     import keras
 
     kind: type = keras.callbacks.Callback
@@ -232,13 +231,13 @@ def callback_class() -> type:
 
 
 def start_at(model: Any, epoch: int | None) -> None:
-    """Training that begins starts at this epoch, as after Keras's own BackupAndRestore."""
+    """Makes training start at this epoch, like Keras's own BackupAndRestore."""
     model._initial_epoch = epoch
 
 
 def rng_state() -> dict[str, Any]:
-    """The seed generator that layers without one of their own use, if it exists. Creating one here
-    would claim the GPUs for Keras's backend in a process that only imported Keras."""
+    """The seed generator of layers without their own, if it exists. Creating one here would reserve
+    the GPUs for Keras's backend in a process that only imported Keras."""
     from keras.src.backend.common.global_state import get_global_attribute
 
     generator = get_global_attribute("global_seed_generator")
@@ -246,7 +245,7 @@ def rng_state() -> dict[str, Any]:
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
-    """Puts back what `rng_state` gave."""
+    """Restores a result of `rng_state`."""
     if "seed" not in state:
         return
     from keras.src.random.seed_generator import global_seed_generator

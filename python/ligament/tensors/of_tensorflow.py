@@ -1,4 +1,4 @@
-"""TensorFlow: tensors are read where they lie, variables take over memory of ours."""
+"""TensorFlow: tensors are read in place, variables take over memory of the core."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LARGE = 16 << 10  # of less a copy is quicker than two operations
 
 
 def need() -> Any:
-    """TensorFlow itself, imported if it is not yet."""
+    """TensorFlow, imported if necessary."""
     import tensorflow
 
     return tensorflow
 
 
 def takes(kind: type) -> bool:
-    """Whether tensors of this type are ours to read."""
+    """Whether this adapter reads tensors of this type."""
     tf = sys.modules["tensorflow"]
     names = ("Tensor", "Variable", "SparseTensor", "RaggedTensor")
     return issubclass(kind, tuple(getattr(tf, name) for name in names if hasattr(tf, name)))
@@ -37,11 +37,11 @@ def _is_variable(value: Any) -> bool:
 
 
 def _dtype(value: Any, name: str) -> int:
-    """Asked before anything else: TensorFlow ends the process over a pointer to strings."""
+    """Checked first: TensorFlow aborts the process when asked for a pointer to strings."""
     tf = sys.modules["tensorflow"]
     if isinstance(value, (tf.SparseTensor, tf.RaggedTensor)):
         raise UnsupportedError(
-            f"'{name}' is a {type(value).__qualname__}; store its parts, or to_dense()"
+            f"'{name}' is a {type(value).__qualname__} (store its components, or to_dense())"
         )
     dtype: Any = getattr(value, "dtype", None)
     try:
@@ -50,14 +50,14 @@ def _dtype(value: Any, name: str) -> int:
         code = None
     if code is None:
         raise UnsupportedError(
-            f"'{name}' has dtype {getattr(dtype, 'name', dtype)}, which is not numeric; "
-            "store numbers"
+            f"'{name}' has dtype {getattr(dtype, 'name', dtype)}, which is not numeric "
+            "(store numbers)"
         )
     return code
 
 
 def held(value: Any, name: str) -> Any:
-    """An eager tensor that shares the value's memory and keeps it as it is: TensorFlow copies
+    """An eager tensor that shares the value's memory and keeps it unchanged: TensorFlow copies
     before it writes."""
     _dtype(value, name)
     tensor = value.read_value() if _is_variable(value) else value
@@ -67,11 +67,11 @@ def held(value: Any, name: str) -> Any:
 
 
 def describe(value: Any, name: str, writable: bool) -> Any:
-    """The tensor as the core can read it."""
+    """The tensor in a form that the core can read."""
     code = _dtype(value, name)
     if writable:
         raise InvalidError(
-            f"'{name}' is a TensorFlow tensor, which cannot be filled; give a tf.Variable"
+            f"'{name}' is a TensorFlow tensor and cannot be filled (pass a tf.Variable)"
         )
     tensor = held(value, name)
     array = tensor._numpy()
@@ -81,13 +81,13 @@ def describe(value: Any, name: str, writable: bool) -> Any:
 
 
 def hold(batch: _core.Batch, values: list[Any], places: list[int], flags: bytearray) -> None:
-    """The batch holds reads, which TensorFlow leaves as they are: it copies before it writes."""
+    """The batch holds reads, which TensorFlow does not change: it copies before it writes."""
 
 
 def place(variable: Any, code: int) -> Any:
-    """The memory of a variable in host memory, as a Batch takes it. Nobody else sees it: a write of
-    no element makes TensorFlow copy what other tensors share. None where this does not work, or
-    does not pay."""
+    """The memory of a variable in host memory, for a Batch. It is not shared: writing zero elements
+    makes TensorFlow copy memory that other tensors share. None if this does not work or does not
+    pay off."""
     tf = sys.modules["tensorflow"]
     shape = tuple(variable.shape)
     large = bool(shape) and math.prod(shape) * BYTES[code] >= _LARGE
@@ -106,7 +106,7 @@ def place(variable: Any, code: int) -> Any:
 
 
 def memory(tensor: Any, code: int | None = None) -> Any:
-    """The memory of an eager tensor to be filled, as a Batch takes it."""
+    """The memory of an eager tensor to be filled, for a Batch."""
     code = _dtype(tensor, "a tensor") if code is None else code
     array = tensor._numpy()
     address = array.__array_interface__["data"][0] if array.size else 0
@@ -114,7 +114,7 @@ def memory(tensor: Any, code: int | None = None) -> Any:
 
 
 class _Variable:
-    """A variable adopts memory; memory that others may share is never written."""
+    """A variable takes over memory; memory that others may share is never written."""
 
     mapped = False
 
@@ -130,17 +130,17 @@ class _Variable:
 
 
 def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, Any]:
-    """Variables adopt, tensors are refused."""
+    """Variables take over memory, tensors are refused."""
     for i in places:
         if not _is_variable(values[i]):
             raise InvalidError(
-                f"'{names[i]}' is a TensorFlow tensor, which cannot be filled; give a tf.Variable"
+                f"'{names[i]}' is a TensorFlow tensor and cannot be filled (pass a tf.Variable)"
             )
     return {i: _Variable(values[i], names[i]) for i in places}
 
 
 def cast(value: Any, fresh: Fresh) -> None:
-    """Values of another dtype."""
+    """Copies values of another dtype."""
     tf = sys.modules["tensorflow"]
     value.assign(tf.cast(result(fresh, None), value.dtype))
 
@@ -179,7 +179,7 @@ def rng_state() -> dict[str, Any]:
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
-    """Puts back what `rng_state` gave."""
+    """Restores a result of `rng_state`."""
     if "generator" not in state:
         return
     tf = sys.modules["tensorflow"]

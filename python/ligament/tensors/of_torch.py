@@ -28,7 +28,7 @@ PRIVATE_VIEWS = True
 
 
 def need() -> Any:
-    """torch itself, imported if it is not yet."""
+    """torch, imported if necessary."""
     import torch
 
     return torch
@@ -47,7 +47,7 @@ def _dtypes() -> dict[Any, int]:
 
 
 def dtype_of(code: int) -> Any:
-    """torch's dtype of a number."""
+    """The torch dtype of a number."""
     _dtypes()
     if code not in _tables["dtypes"]:
         from .dtypes import name_of
@@ -57,10 +57,10 @@ def dtype_of(code: int) -> Any:
 
 
 def code_of(dtype: Any) -> int:
-    """The number of torch's dtype."""
+    """The number of a torch dtype."""
     code = _dtypes().get(dtype)
     if code is None:
-        raise UnsupportedError(f"dtype {dtype} is not known")
+        raise UnsupportedError(f"unknown dtype {dtype}")
     return code
 
 
@@ -70,12 +70,12 @@ def codes() -> dict[Any, int]:
 
 
 def takes(kind: type) -> bool:
-    """Whether tensors of this type are ours to read."""
+    """Whether this adapter reads tensors of this type."""
     return issubclass(kind, sys.modules["torch"].Tensor)
 
 
 def is_parameter(value: Any) -> bool:
-    """Whether it is what an optimizer changes, and data-parallel training keeps equal."""
+    """Whether an optimizer changes it and data-parallel training keeps it equal."""
     return isinstance(value, sys.modules["torch"].nn.Parameter)
 
 
@@ -83,7 +83,8 @@ def is_parameter(value: Any) -> bool:
 
 
 def _const_address() -> Callable[[Any], int]:
-    """Where a tensor begins, for reading: data_ptr() of a copy-on-write tensor ends the sharing."""
+    """The address of a tensor, for reading: data_ptr() of a copy-on-write tensor ends the
+    sharing."""
     torch = sys.modules["torch"]
     if hasattr(torch.Tensor, "const_data_ptr"):
         found: Callable[[Any], int] = torch.Tensor.const_data_ptr
@@ -116,14 +117,14 @@ def _register() -> None:
 
 
 def registered() -> Any:
-    """The types that the core reads by itself."""
+    """The types that the core reads itself."""
     if "registered" not in _tables:
         _register()
     return _tables["registered"]
 
 
 def describe(value: Any, name: str, writable: bool) -> Any:
-    """The tensor as the core can read it."""
+    """The tensor in a form that the core can read."""
     torch = sys.modules["torch"]
     if "registered" not in _tables:
         _register()
@@ -136,13 +137,14 @@ def describe(value: Any, name: str, writable: bool) -> Any:
     if type(value) not in _tables["registered"]:
         if torch.utils._python_dispatch.is_traceable_wrapper_subclass(value):
             raise UnsupportedError(
-                f"'{name}' is a {type(value).__qualname__}, which holds its values in other tensors"
+                f"'{name}' is a {type(value).__qualname__}, which stores its values in "
+                "other tensors"
             )
         return value.detach().as_subclass(torch.Tensor)
     if writable and not value.is_cpu:
         raise UnsupportedError(
-            f"'{name}' lies on {value.device}, which is not filled from here: give a tensor on the "
-            f"CPU and copy it there"
+            f"'{name}' is on {value.device}, which cannot be filled directly (pass a "
+            "tensor on the CPU and copy it)"
         )
     if writable:
         raise UnsupportedError(f"'{name}' is a view that computes its values (conj, neg)")
@@ -153,8 +155,8 @@ _PINNED_BYTES = 1 << 20  # below this a block of pinned memory costs more than i
 
 
 def _to_host(value: Any) -> Any:
-    """A copy in host memory. torch keeps pinned blocks for the next one: a training run pays for
-    pages once."""
+    """A copy in host memory. torch keeps pinned blocks for reuse, so a training run allocates pages
+    once."""
     torch = sys.modules["torch"]
     if value.is_cuda and value.numel() * value.element_size() >= _PINNED_BYTES:
         try:
@@ -168,18 +170,19 @@ def _to_host(value: Any) -> Any:
 def _refuse(value: Any, name: str) -> None:
     torch = sys.modules["torch"]
     if isinstance(value, torch.nn.parameter.UninitializedTensorMixin):
-        raise InvalidError(f"'{name}' is not initialized: run the model once before")
+        raise InvalidError(f"'{name}' is not initialized (run the model once first)")
     if value.is_nested:
-        raise UnsupportedError(f"'{name}' is nested; store its parts")
+        raise UnsupportedError(f"'{name}' is a nested tensor (store its components)")
     if value.is_meta:
         raise InvalidError(f"'{name}' is on the meta device and has no values")
     if value.is_quantized:
         raise UnsupportedError(
-            f"'{name}' is quantised ({value.dtype}); store its int_repr(), scale and zero point"
+            f"'{name}' is quantised with dtype {value.dtype} (store its int_repr(), "
+            "scale and zero point)"
         )
     if value.layout is not torch.strided:
         raise UnsupportedError(
-            f"'{name}' has layout {value.layout}; store its indices and values, or to_dense()"
+            f"'{name}' has layout {value.layout} (store its indices and values, or to_dense())"
         )
     if value.dtype not in _dtypes():
         raise UnsupportedError(f"'{name}' has dtype {value.dtype}, which cannot be stored")
@@ -208,7 +211,7 @@ def hold(batch: _core.Batch, values: list[Any], places: list[int], flags: bytear
 
 
 class _Taker:
-    """A tensor that does not lie in host memory takes its values from there."""
+    """A tensor that is not in host memory gets its values from there."""
 
     def __init__(self, value: Any, name: str) -> None:
         if value.dtype not in _dtypes():
@@ -228,19 +231,19 @@ class _Taker:
 
 
 def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, Any]:
-    """Those that do not lie in host memory."""
+    """The tensors that are not in host memory."""
     return {i: _Taker(values[i], names[i]) for i in places if not values[i].is_cpu}
 
 
 def cast(value: Any, fresh: Fresh) -> None:
-    """Values of another dtype."""
+    """Copies values of another dtype."""
     torch = sys.modules["torch"]
     with torch.no_grad():
         value.copy_(_from_fresh(fresh))
 
 
 def written(values: list[Any]) -> None:
-    """Tells autograd that the tensors were written behind its back."""
+    """Notifies autograd that the tensors were written without its knowledge."""
     if values:
         sys.modules["torch"].autograd.graph.increment_version(values)
 
@@ -264,7 +267,7 @@ def empty(code: int, shape: tuple[int, ...], device: Any = None) -> Any:
 
 
 def result(memory: Any, device: Any) -> Any:
-    """What `empty` gave, or a Fresh over a mapping, as the user gets it."""
+    """The result of `empty`, or a Fresh over a mapping, as a tensor for the user."""
     tensor = _from_fresh(memory) if isinstance(memory, Fresh) else memory
     return tensor if device is None else tensor.to(device)
 
@@ -279,7 +282,7 @@ def is_model(model: Any) -> bool:
 
 
 def state(model: Any) -> dict[str, Any]:
-    """The module's state_dict, under the names it has without wrappers."""
+    """The module's state_dict, by the names without wrappers."""
     states = model.state_dict(keep_vars=True)
     prefixes = []
     for path, module in model.named_modules():
@@ -300,8 +303,8 @@ def _unwrapped(key: str, prefixes: list[str]) -> str:
 
 
 def finisher(model: Any, names: list[str], values: list[Any]) -> tuple[Done, Callable[[Any], None]]:
-    """What is left to do when the values have landed: for the tensors, and for the plain values
-    among them. `names` are those of `state`, or lie below one that holds a tree."""
+    """What remains to be done when the values have been read: for the tensors, and for the plain
+    values among them. `names` are those of `state`, or below one that holds a tree."""
     own = {id(value) for value in (*model.parameters(), *model.buffers())}
     known = dict(zip(state(model), model.state_dict(keep_vars=True), strict=True))
     keys = [known.get(name) for name in names]
@@ -335,7 +338,7 @@ def finisher(model: Any, names: list[str], values: list[Any]) -> tuple[Done, Cal
 
 
 def _assign(model: Any, meta: dict[str, _Taker]) -> None:
-    """Gives parameters that had no memory theirs; tied ones stay tied."""
+    """Assigns memory to parameters that had none; tied ones stay tied."""
     torch = sys.modules["torch"]
     made: dict[int, Any] = {}
     for taker in meta.values():
@@ -352,30 +355,30 @@ def _assign(model: Any, meta: dict[str, _Taker]) -> None:
 
 
 def is_optimizer(model: Any) -> bool:
-    """Whether it is one of torch's optimizers."""
+    """Whether it is a torch optimizer."""
     torch = sys.modules["torch"]
     return hasattr(torch, "optim") and isinstance(model, torch.optim.Optimizer)
 
 
 def check_optimizer(optimizer: Any, state: Any) -> None:
-    """Raises when the optimizer cannot take this state."""
+    """Raises if the optimizer cannot accept this state."""
     if not isinstance(state, dict) or not {"state", "param_groups"} <= set(state):
-        raise MismatchError("what is stored is not the state of an optimizer of torch's")
+        raise MismatchError("the stored value is not the state of a torch optimizer")
     groups, saved = optimizer.param_groups, state["param_groups"]
     if len(groups) != len(saved):
         raise MismatchError(
-            f"the optimizer has {len(groups)} parameter groups, the stored one {len(saved)}"
+            f"the optimizer has {len(groups)} parameter groups, but the stored one has {len(saved)}"
         )
     for i, (group, other) in enumerate(zip(groups, saved, strict=True)):
         if len(group["params"]) != len(other["params"]):
             raise MismatchError(
-                f"parameter group {i} has {len(group['params'])} parameters, "
-                f"the stored one {len(other['params'])}"
+                f"parameter group {i} has {len(group['params'])} parameters, but the "
+                f"stored one has {len(other['params'])}"
             )
 
 
 def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
-    """Like load_state_dict, but every value is set as it was: torch would cast it to its
+    """Like load_state_dict, but every value is set unchanged: torch would cast it to its
     parameter's dtype."""
     check_optimizer(optimizer, state)
     if type(optimizer).__module__.startswith("accelerate."):  # it only looks like an optimizer
@@ -412,7 +415,7 @@ def _on_device(param: Any, values: Any) -> Any:
 
 
 def build_optimizer(optimizer: Any, wanted: list[Any]) -> None:
-    """Makes the state of these parameters, as a step with zero gradients and rates does."""
+    """Creates the state of these parameters, as a step with zero gradients and rates does."""
     torch = sys.modules["torch"]
     if not wanted:
         return
@@ -439,7 +442,7 @@ def build_optimizer(optimizer: Any, wanted: list[Any]) -> None:
 
 
 class _Weights:
-    """Tensors in order, and how plain numbers among them go back to where they came from."""
+    """Tensors in order, and how plain numbers among them are restored."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -451,8 +454,8 @@ class _Weights:
         self.values.append(value)
 
     def add_state(self, name: str, holder: Any, key: Any) -> None:
-        """Tensors as they are; numbers as tensors of a fixed size; what else there is (None, str)
-        belongs to the code."""
+        """Adds tensors unchanged and numbers as tensors of a fixed size; other values (None, str)
+        belong to the code."""
         torch = sys.modules["torch"]
         value = holder[key]
         if isinstance(value, torch.Tensor):
@@ -509,8 +512,8 @@ def weights(
 
 
 def _add_optimizer(optimizer: Any, found: _Weights, build: bool, stored: list[str] | None) -> None:
-    """A parameter has a state once it had a gradient: where it is known which had one, the others
-    have none afterwards."""
+    """A parameter has a state once it had a gradient: if it is known which had one, the others have
+    none afterwards."""
     params = [param for group in optimizer.param_groups for param in group["params"]]
     known = range(len(params)) if stored is None else _numbers(stored)
     lacking = [p for i, p in enumerate(params) if i in known and not optimizer.state.get(p)]
@@ -531,14 +534,14 @@ def _add_optimizer(optimizer: Any, found: _Weights, build: bool, stored: list[st
 
 
 def _numbers(stored: list[str]) -> set[int]:
-    """Of the parameters that have a state there."""
+    """The numbers of the parameters that have a state."""
     parts = [name.split(".") for name in stored if name.startswith("optimizer.state.")]
     return {int(part[2]) for part in parts if len(part) > 3 and part[2].isdigit()}
 
 
 def match_optimizer(optimizer: Any, state: Any, found: dict[str, Any]) -> None:
-    """Adds, for the tensors of a saved state that are as large as their parameter, the parameter:
-    an optimizer that has not stepped yet has no state of its own to tell."""
+    """Adds the parameter for each tensor of a saved state that has its parameter's size: an
+    optimizer that has not stepped yet has no state that shows it."""
     groups, saved = optimizer.param_groups, state.get("param_groups", [])
     numbers = [n for other in saved for n in other.get("params", [])]
     params = [param for group in groups for param in group["params"]]
@@ -550,7 +553,7 @@ def match_optimizer(optimizer: Any, state: Any, found: dict[str, Any]) -> None:
 
 
 def identity(value: Any) -> tuple[Any, ...]:
-    """What two tensors have in common that are the same memory."""
+    """Equal for two tensors with the same memory."""
     if value.numel() == 0 or value.is_meta:
         return (id(value),)
     return (_const_address()(value), value.dtype, tuple(value.shape), value.stride())
@@ -560,7 +563,7 @@ def identity(value: Any) -> tuple[Any, ...]:
 
 
 def rng_state() -> dict[str, Any]:
-    """The generators of the processor and of the GPUs in use."""
+    """The generators of the CPU and of the GPUs in use."""
     torch = sys.modules["torch"]
     state = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
@@ -569,7 +572,7 @@ def rng_state() -> dict[str, Any]:
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
-    """Puts back what `rng_state` gave."""
+    """Restores a result of `rng_state`."""
     torch = sys.modules["torch"]
     torch.set_rng_state(torch.as_tensor(state["cpu"], dtype=torch.uint8))
     if "cuda" in state and torch.cuda.is_available():

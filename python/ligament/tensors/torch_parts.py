@@ -1,5 +1,5 @@
-"""Pipeline stages: modules that hold a part of a torch model under the original's names, and the
-state of their optimizers by parameter name."""
+"""Pipeline stages: modules with a part of a torch model under the original's names, and the state
+of their optimizers by parameter name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Names = dict[int, str]  # the id of a parameter: its name in the original model
 
 
 def _stage(module: Any) -> Any:
-    """The stage in a module or in its wrapper (DistributedDataParallel); None: there is none."""
+    """The stage in a module or in its wrapper (DistributedDataParallel), or None."""
     for one in (module, getattr(module, "module", None)):
         if of_torch.is_model(one) and getattr(one, "IS_PART_OF_A_MODEL", False):
             return one
@@ -22,14 +22,14 @@ def _stage(module: Any) -> Any:
 
 
 def stages(part: Any) -> list[Any]:
-    """The stages that a part of a checkpoint is, or lists; empty for anything else."""
+    """The stages that a part of a checkpoint is, or contains; empty for anything else."""
     found = list(part) if isinstance(part, (list, tuple)) else [part]
     return found if found and all(_stage(one) is not None for one in found) else []
 
 
 def state(modules: list[Any]) -> dict[str, Any]:
-    """The tensors of stages under all names that the original has for them: a tied tensor, of
-    which another stage has another name, is complete here."""
+    """The tensors of stages under all names that the original has for them: a tied tensor, which
+    has another name in another stage, is complete here."""
     found: dict[str, Any] = {}
     for module in modules:
         mine = of_torch.state(module)
@@ -40,7 +40,7 @@ def state(modules: list[Any]) -> dict[str, Any]:
 
 
 def parameter_names(modules: Iterable[Any]) -> Names:
-    """The names of the parameters of modules; the canonical one where the original has several."""
+    """The names of the parameters of modules; the canonical one if the original has several."""
     found: Names = {}
     for module in modules:
         stage = _stage(module)
@@ -66,7 +66,7 @@ def _has_any(optimizer: Any, names: Names) -> bool:
 
 
 def by_name(optimizer: Any, names: Names) -> dict[str, Any]:
-    """The optimizer's state_dict, with the names of parameters in the place of their numbers."""
+    """The optimizer's state_dict, with the names of parameters in place of their numbers."""
     plain = optimizer.state_dict()
     known: dict[Any, str] = {}
     groups = []
@@ -79,9 +79,9 @@ def by_name(optimizer: Any, names: Names) -> dict[str, Any]:
 
 
 def for_optimizer(optimizer: Any, saved: Any, models: list[Any]) -> Any:
-    """A state that is kept by name, as the state_dict of this optimizer of the models would have
-    it; any other state as it is. A group gets the hyperparameters of the stored group that its
-    parameters were in."""
+    """A state stored by name, in the form of the state_dict of this optimizer; any other state is
+    returned unchanged. A group gets the hyperparameters of the stored group that its parameters
+    were in."""
     if not _is_by_name(saved):
         return saved
     names = parameter_names(models)
@@ -93,7 +93,7 @@ def for_optimizer(optimizer: Any, saved: Any, models: list[Any]) -> Any:
         here = _names_of(group, names)
         lacking = [name for name in here if name not in stored]
         if lacking:
-            raise MismatchError(f"the stored optimizer has no parameter {_list(lacking)}")
+            raise MismatchError(f"the stored optimizer lacks parameter {_list(lacking)}")
         numbers = list(range(count, count + len(here)))
         count += len(here)
         for number, name in zip(numbers, here, strict=True):
@@ -117,8 +117,9 @@ def _group(mine: dict[str, Any], stored: list[dict[str, Any]]) -> dict[str, Any]
         differing = [key for key, value in _without_names(other).items() if found[key] != value]
         if differing:
             raise MismatchError(
-                f"parameters of one group were stored with {differing[0]}={found[differing[0]]} "
-                f"and {other[differing[0]]}: make groups of them as they were"
+                f"parameters of one group were stored with {differing[0]}="
+                f"{found[differing[0]]} and {other[differing[0]]} (use the parameter "
+                "groups of the saved optimizer)"
             )
     return found
 
@@ -133,8 +134,8 @@ def _names_of(group: dict[str, Any], names: Names) -> list[str]:
     unknown = [tuple(p.shape) for p, n in zip(group["params"], found, strict=True) if n is None]
     if unknown:
         raise InvalidError(
-            f"the optimizer's state is kept by parameter name, and its parameter of shape "
-            f"{unknown[0]} is in no model of this call (pass model= too)"
+            "the optimizer's state is stored by parameter name, but its parameter of "
+            f"shape {unknown[0]} is in no model of this call (pass model= too)"
         )
     return [name for name in found if name is not None]
 

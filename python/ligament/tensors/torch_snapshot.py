@@ -1,7 +1,9 @@
 """Snapshots of torch tensors without a copy: copy-on-write clones.
 
-torch copies before it writes a shared tensor. NumPy and DLPack write past it, through views that
-were taken before; whether there may be any is told by how many hold the tensor and its storage."""
+torch copies before it writes to a shared tensor. NumPy and DLPack bypass this through views that
+were taken before; the reference counts of the tensor and its storage show whether there may be such
+views.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class _Storage:
         self._views: dict[int, int] = {}  # how many known ones hold this base
 
     def add(self, tensor: Any) -> bool:
-        """False: it was known already."""
+        """Returns False if it was already known."""
         if id(tensor) in self._tensors:
             return False
         self._tensors[id(tensor)] = tensor
@@ -41,15 +43,15 @@ class _Storage:
         return holders == len(self._tensors) + 1
 
     def exported(self) -> bool:
-        """Whether one of the tensors may be held by a DLPack capsule. One that requires a gradient
-        is held by autograd too, and exported only as another tensor, by detach()."""
+        """Whether a DLPack capsule may hold one of the tensors. One that requires a gradient is
+        also held by autograd, and can only be exported as another tensor, by detach()."""
         return any(
             not tensor.requires_grad and tensor._use_count() > 1 + self._views.get(id(tensor), 0)
             for tensor in self._tensors.values()
         )
 
     def seen_by_numpy(self) -> bool:
-        """Whether a NumPy array has ever looked at it; the array holds a tensor of its own."""
+        """Whether a NumPy array has ever viewed it; the array holds a separate tensor."""
         return not self._storage.resizable()
 
     def bytes(self) -> int:
@@ -58,7 +60,7 @@ class _Storage:
 
 @functools.cache
 def counts_are_known() -> bool:
-    """Whether this torch counts as is relied on here, which is tried: the names are private."""
+    """Whether this torch counts references as expected; tested, because the names are private."""
     torch = sys.modules["torch"]
     try:
         with torch.inference_mode(False):
@@ -100,7 +102,7 @@ def _add(tensors: Iterable[Any], unknown: dict[int, _Storage]) -> list[Any]:
 
 
 def _search(unknown: dict[int, _Storage]) -> None:
-    """Finds the tensors of Python that hold these storages: the parameters behind a state_dict."""
+    """Finds the Python tensors that hold these storages: the parameters behind a state_dict."""
     known = (ref() for ref in _aliases.valuerefs())
     _add([tensor for tensor in known if tensor is not None], unknown)
     left = {key: one for key, one in unknown.items() if not one.all_known()}
@@ -109,7 +111,7 @@ def _search(unknown: dict[int, _Storage]) -> None:
 
 
 def _written_by_torch_alone(values: list[Any]) -> list[bool]:
-    """Of each tensor whether nothing but torch can write its memory."""
+    """For each tensor, whether only torch can write to its memory."""
     if not counts_are_known():
         return [False] * len(values)
     count = sys.modules["torch"]._C._storage_Use_Count
@@ -142,8 +144,8 @@ def _safe(storages: dict[int, _Storage]) -> set[int]:
 
 
 def lazy_clones(values: list[Any]) -> list[Any]:
-    """A copy-on-write clone of each tensor in host memory; None for those that have to be copied:
-    what others than torch may write, and memory that torch did not allocate."""
+    """A copy-on-write clone of each tensor in host memory; None for tensors that must be copied:
+    those that others than torch may write to, and memory that torch did not allocate."""
     torch = sys.modules["torch"]
     clone: Callable[[Any], Any] | None = getattr(torch, "_lazy_clone", None)
     if clone is None:

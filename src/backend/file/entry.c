@@ -40,7 +40,7 @@ static lig_status check_opened(int store_fd, const char *place, const char *name
     lig_status status;
 
     if (fstat(opened, &info) != 0)
-        status = ligi_fail_errno(errno, "%s/%s cannot be looked at", place, name);
+        status = ligi_fail_errno(errno, "stat of %s/%s failed", place, name);
     else
         status = check_owner(store_fd, place, name, &info);
     if (status == LIG_OK)
@@ -99,7 +99,7 @@ lig_status ligi_entry_look(int store_fd, int folder_fd, const char *place, const
 {
     if (fstatat(folder_fd, name, info, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? LIG_E_NOTFOUND
-                               : ligi_fail_errno(errno, "%s/%s cannot be looked at", place, name);
+                               : ligi_fail_errno(errno, "stat of %s/%s failed", place, name);
     LIG_TRY(ligi_plain_check(info->st_mode, place, name));
     return check_owner(store_fd, place, name, info);
 }
@@ -109,7 +109,7 @@ lig_status ligi_entry_identify(int fd, const char *place, const char *name, ligi
     struct stat info;
 
     if (fstat(fd, &info) != 0)
-        return ligi_fail_errno(errno, "%s/%s cannot be looked at", place, name);
+        return ligi_fail_errno(errno, "stat of %s/%s failed", place, name);
     *id = (ligi_entry_id){info.st_dev, info.st_ino};
     return LIG_OK;
 }
@@ -143,12 +143,12 @@ lig_status ligi_entry_still(int folder_fd, const char *place, const char *name,
         if (held_fd >= 0 && fstat(held_fd, &held) == 0 &&
             is_same(&named, &(ligi_entry_id){held.st_dev, held.st_ino}))
             return LIG_OK;
-        return ligi_fail_errno(ENOENT, "%s/%s was replaced while the store is open (open it again)",
-                               place, name);
+        return ligi_fail_errno(
+            ENOENT, "%s/%s was replaced while the store was open (open it again)", place, name);
     }
     if (errno != ENOENT)
-        return ligi_fail_errno(errno, "%s/%s cannot be looked at", place, name);
+        return ligi_fail_errno(errno, "stat of %s/%s failed", place, name);
     if (fstat(folder_fd, &held) == 0 && held.st_nlink == 0)
-        return ligi_fail_errno(ENOENT, "%s was removed while the store is open", place);
-    return ligi_fail_errno(ENOENT, "%s/%s was removed while the store is open", place, name);
+        return ligi_fail_errno(ENOENT, "%s was removed while the store was open", place);
+    return ligi_fail_errno(ENOENT, "%s/%s was removed while the store was open", place, name);
 }

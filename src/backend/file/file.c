@@ -30,21 +30,21 @@
 
 #define AT(field) offsetof(ligi_file_options, field)
 static const ligi_option option_table[] = {
-    {"mode", LIGI_OPTION_TEXT, "a", "r: read only, w: a new store, a: make it if it is absent",
-     AT(mode)},
-    {"fsync", LIGI_OPTION_BOOL, "1", "0: a save may be lost or torn when the machine stops",
+    {"mode", LIGI_OPTION_TEXT, "a",
+     "r: read only, w: create a new store, a: create it if it does not exist", AT(mode)},
+    {"fsync", LIGI_OPTION_BOOL, "1", "0: a save may be lost or torn if the machine crashes",
      AT(fsync)},
     {"cache", LIGI_OPTION_BYTES, "16MiB",
-     "saves up to this size go through the page cache; 0: nothing does", AT(cache)},
+     "saves up to this size go through the page cache; 0: none do", AT(cache)},
     {"direct", LIGI_OPTION_TEXT, "auto", "O_DIRECT: 0, 1 or auto (where it helps)", AT(direct)},
-    {"uring", LIGI_OPTION_TEXT, "auto", "io_uring: 0, 1 (fail without it) or auto", AT(uring)},
+    {"uring", LIGI_OPTION_TEXT, "auto", "io_uring: 0, 1 (fail if unavailable) or auto", AT(uring)},
     {"share", LIGI_OPTION_TEXT, "auto",
-     "local, network (several hosts) or auto (ask the file system)", AT(share)},
+     "local, network (several hosts) or auto (by type of file system)", AT(share)},
     {"index", LIGI_OPTION_TEXT, "",
      "network: folder of this host for the index (/var/tmp/ligament-<user>)", AT(index)},
-    {"map", LIGI_OPTION_BYTES, "16GiB",
-     "address space for the index at first; it grows when needed", AT(map)},
-    {"log", LIGI_OPTION_BYTES, "64MiB", "a checkpoint of the log is made every so many bytes",
+    {"map", LIGI_OPTION_BYTES, "16GiB", "initial address space for the index; grows when needed",
+     AT(map)},
+    {"log", LIGI_OPTION_BYTES, "64MiB", "write a checkpoint of the log after this many bytes",
      AT(log)},
     {"wait", LIGI_OPTION_INT, "30", "seconds to wait for a process that holds the write lock",
      AT(wait)},
@@ -52,15 +52,15 @@ static const ligi_option option_table[] = {
 #define OPTION_COUNT (sizeof option_table / sizeof option_table[0])
 
 static const lig_backend_option shown_options[] = {
-    {"mode", "text", "a", "r: read only, w: a new store, a: make it if it is absent"},
-    {"fsync", "bool", "1", "0: a save may be lost or torn when the machine stops"},
-    {"cache", "bytes", "16MiB", "saves up to this size go through the page cache; 0: nothing does"},
+    {"mode", "text", "a", "r: read only, w: create a new store, a: create it if it does not exist"},
+    {"fsync", "bool", "1", "0: a save may be lost or torn if the machine crashes"},
+    {"cache", "bytes", "16MiB", "saves up to this size go through the page cache; 0: none do"},
     {"direct", "text", "auto", "O_DIRECT: 0, 1 or auto (where it helps)"},
-    {"uring", "text", "auto", "io_uring: 0, 1 (fail without it) or auto"},
-    {"share", "text", "auto", "local, network (several hosts) or auto (ask the file system)"},
+    {"uring", "text", "auto", "io_uring: 0, 1 (fail if unavailable) or auto"},
+    {"share", "text", "auto", "local, network (several hosts) or auto (by type of file system)"},
     {"index", "text", "", "network: folder of this host for the index (/var/tmp/ligament-<user>)"},
-    {"map", "bytes", "16GiB", "address space for the index at first; it grows when needed"},
-    {"log", "bytes", "64MiB", "a checkpoint of the log is made every so many bytes"},
+    {"map", "bytes", "16GiB", "initial address space for the index; grows when needed"},
+    {"log", "bytes", "64MiB", "write a checkpoint of the log after this many bytes"},
     {"wait", "int", "30", "seconds to wait for a process that holds the write lock"},
     {NULL, NULL, NULL, NULL},
 };
@@ -70,8 +70,8 @@ static lig_status check_word(const char *name, const char *value, const char *fi
 {
     if (strcmp(value, first) == 0 || strcmp(value, second) == 0 || strcmp(value, third) == 0)
         return LIG_OK;
-    return lig_fail(LIG_E_INVALID, "%s is '%s'; known: %s, %s, %s", name, value, first, second,
-                    third);
+    return lig_fail(LIG_E_INVALID, "invalid value for %s: '%s' (expected %s, %s or %s)", name,
+                    value, first, second, third);
 }
 
 static lig_status check_options(const ligi_file_options *options)
@@ -81,7 +81,7 @@ static lig_status check_options(const ligi_file_options *options)
     LIG_TRY(check_word("uring", options->uring, "auto", "0", "1"));
     LIG_TRY(check_word("share", options->share, "auto", "local", "network"));
     if (options->map < (UINT64_C(1) << 16) || options->map > (UINT64_C(1) << 46))
-        return lig_fail(LIG_E_INVALID, "map is to be between 64KiB and 64TiB");
+        return lig_fail(LIG_E_INVALID, "map must be between 64KiB and 64TiB");
     if (options->log < (UINT64_C(4) << 10) || options->log > (UINT64_C(1) << 40))
         return lig_fail(LIG_E_INVALID, "log must be between 4KiB and 1TiB");
     if (options->wait < 1 || options->wait > 86400)
@@ -99,8 +99,8 @@ static lig_status check_not_lost(const ligi_file *self)
         info.st_size == 0)
         return LIG_OK;
     return lig_fail(LIG_E_CORRUPT,
-                    "%s: the log of commits is missing (put " LIGI_NAME_LOG
-                    "/ back, or use ligament check --repair)",
+                    "%s: the log of commits is missing (restore " LIGI_NAME_LOG
+                    "/, or run ligament check --repair)",
                     self->place);
 }
 
@@ -214,8 +214,7 @@ static lig_status check_index(const ligi_file *self)
         return parent[0] == '\0'
                    ? LIG_OK
                    : lig_fail(LIG_E_INVALID,
-                              "index=%s is of use only with share=network: the index of %s lies in "
-                              "the store",
+                              "index=%s requires share=network: the index of %s is in the store",
                               parent, self->place);
     return self->read_only ? LIG_OK : ligi_sharing_check(self->place, parent);
 }
@@ -290,7 +289,7 @@ static lig_status open_uri(void **out, const ligi_uri *uri)
     ligi_file *self;
 
     if (uri->rest[0] == '\0')
-        return lig_fail(LIG_E_INVALID, "file: needs a folder, as in file:///models");
+        return lig_fail(LIG_E_INVALID, "file: needs a folder (example: file:///models)");
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a volume"));
     self->folder_fd = self->packs_fd = -1;
     self->pid = getpid();
@@ -313,7 +312,7 @@ static lig_status file_open(void **out, const char *config)
     ligi_uri uri;
 
     if (snprintf(text, sizeof text, "file:%s", config) >= (int)sizeof text)
-        return lig_fail(LIG_E_LIMIT, "the place of a file volume is too long");
+        return lig_fail(LIG_E_LIMIT, "the path of a store is too long");
     LIG_TRY(ligi_uri_parse(&uri, text));
     lig_status status = open_uri(out, &uri);
     ligi_uri_fini(&uri);
@@ -323,9 +322,10 @@ static lig_status file_open(void **out, const char *config)
 lig_status ligi_file_usable(const ligi_file *self)
 {
     if (self->pid != getpid())
-        return lig_fail(LIG_E_CLOSED,
-                        "%s was opened before this process was forked: open it again here",
-                        self->place);
+        return lig_fail(
+            LIG_E_CLOSED,
+            "%s was opened before this process was forked (open it again in this process)",
+            self->place);
     return LIG_OK;
 }
 
@@ -388,13 +388,13 @@ static void describe_ring(ligi_file *self, char *text, size_t text_bytes)
         return;
     }
     if (ligi_file_engine(self, &engine) != LIG_OK) {
-        snprintf(text, text_bytes, "no memory for buffers");
+        snprintf(text, text_bytes, "out of memory for buffers");
         return;
     }
     if (ligi_engine_ring(engine))
         snprintf(text, text_bytes, "io_uring");
     else
-        snprintf(text, text_bytes, "pread and pwrite (io_uring is refused: %s)",
+        snprintf(text, text_bytes, "pread and pwrite (io_uring is not available: %s)",
                  strerror(ligi_engine_refusal(engine)));
     ligi_file_engine_return(self, engine);
 }
@@ -430,7 +430,7 @@ static lig_status follow_upgrade(ligi_file *self)
     return self->reader != NULL
                ? LIG_OK
                : lig_fail(LIG_E_CORRUPT,
-                          "%s was upgraded, and has no log (put " LIGI_NAME_LOG "/ back)",
+                          "%s was upgraded, but has no log (restore " LIGI_NAME_LOG "/)",
                           self->place);
 }
 
@@ -451,8 +451,7 @@ static lig_status file_catalog_begin(void *opaque, void **snapshot, uint64_t *ve
         return ligi_file_reader_begin(self->reader, snapshot, version);
     }
     return lig_fail(LIG_E_UNSUPPORTED,
-                    "the catalog of %s cannot be read from here: go by the packs' footers",
-                    self->place);
+                    "the catalog of %s cannot be read here: use the packs' footers", self->place);
 }
 
 static lig_status file_catalog_commit(void *opaque, const lig_catalog_edit *edit)
@@ -499,7 +498,7 @@ static void file_catalog_unlock(void *opaque)
 static lig_status no_events(const ligi_file *self)
 {
     return lig_fail(LIG_E_UNSUPPORTED,
-                    "%s: a store of format 1 keeps no events (open it for writing once)",
+                    "%s: a store of format 1 has no events (open it once for writing)",
                     self->place);
 }
 

@@ -73,7 +73,7 @@ void ligi_folder_direct(ligi_file *self)
     }
     if (!self->direct)
         return;
-    const char *refused = "page cache (O_DIRECT is refused here)";
+    const char *refused = "page cache (O_DIRECT is not available here)";
     int fd;
     if (ligi_entry_open(self->folder_fd, self->folder_fd, self->place, MARKER, O_RDONLY | O_DIRECT,
                         &fd) != LIG_OK) {
@@ -120,7 +120,7 @@ lig_status ligi_folder_sync(int folder_fd, const char *what)
     /* Some file systems cannot sync a folder and say so with EINVAL; then there is nothing to do.
      */
     if (fsync(folder_fd) != 0 && errno != EINVAL && errno != EROFS)
-        return ligi_fail_errno(errno, "%s: the folder cannot be synced", what);
+        return ligi_fail_errno(errno, "fsync of folder %s failed", what);
     return LIG_OK;
 }
 
@@ -139,7 +139,7 @@ static lig_status check_free(const ligi_file *self)
     lig_status status = LIG_OK;
 
     if (folder == NULL) {
-        status = ligi_fail_errno(errno, "%s cannot be listed", self->place);
+        status = ligi_fail_errno(errno, "cannot list %s", self->place);
         if (fd >= 0)
             close(fd);
         return status;
@@ -148,7 +148,7 @@ static lig_status check_free(const ligi_file *self)
         if (!is_ours(entry->d_name))
             status = lig_fail(
                 LIG_E_EXISTS,
-                "%s is no store and has other files in it ('%s'): give an empty or a new folder",
+                "%s is not a store and contains other files ('%s'): use an empty or a new folder",
                 self->place, entry->d_name);
     closedir(folder);
     return status;
@@ -184,7 +184,7 @@ static lig_status make_folders(const char *place, int sync)
         if (mkdir(path, 0777) != 0) {
             int number = errno; /* may be EROFS or EACCES also for a folder that is there */
             if (number != EEXIST && access(path, F_OK) != 0)
-                status = ligi_fail_errno(number, "the folder %s cannot be made", path);
+                status = ligi_fail_errno(number, "cannot create folder %s", path);
         } else if (sync) {
             status = sync_parent(path);
         }
@@ -204,13 +204,13 @@ static lig_status open_folder(ligi_file *self)
     if (errno == ENOENT && self->read_only)
         return lig_fail(LIG_E_NOTFOUND, "there is no store at %s", self->place);
     if (errno == ENOTDIR)
-        return lig_fail(LIG_E_INVALID, "%s is not a folder: a store is one", self->place);
+        return lig_fail(LIG_E_INVALID, "%s is not a folder (a store is a folder)", self->place);
     if (errno != ENOENT)
-        return ligi_fail_errno(errno, "%s cannot be opened", self->place);
+        return ligi_fail_errno(errno, "cannot open %s", self->place);
     LIG_TRY(make_folders(self->place, self->options.fsync));
     self->folder_fd = open(self->place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (self->folder_fd < 0)
-        return ligi_fail_errno(errno, "the folder %s cannot be made", self->place);
+        return ligi_fail_errno(errno, "cannot create folder %s", self->place);
     return LIG_OK;
 }
 
@@ -227,7 +227,7 @@ static lig_status open_packs(ligi_file *self)
         ligi_entry_folder(self->folder_fd, self->place, LIGI_NAME_PACKS, &self->packs_fd);
     if (status == LIG_E_NOTFOUND)
         return lig_fail(status,
-                        "%s has lost its packs: there is no folder '" LIGI_NAME_PACKS "' in it",
+                        "%s has lost its packs: the folder '" LIGI_NAME_PACKS "' is missing",
                         self->place);
     LIG_TRY(status);
     return ligi_entry_identify(self->packs_fd, self->place, LIGI_NAME_PACKS, &self->packs_id);
@@ -247,7 +247,7 @@ lig_status ligi_folder_open(ligi_file *self)
     lig_status status = ligi_marker_read(self->folder_fd, self->place, &self->format);
     if (status == LIG_E_NOTFOUND) {
         if (self->read_only)
-            return lig_fail(LIG_E_NOTFOUND, "%s is no store: it has no file '" MARKER "'",
+            return lig_fail(LIG_E_NOTFOUND, "%s is not a store: it has no file '" MARKER "'",
                             self->place);
         LIG_TRY(check_free(self));
         LIG_TRY(ligi_marker_make(self->folder_fd, self->place, self->options.fsync, &made));
@@ -255,7 +255,7 @@ lig_status ligi_folder_open(ligi_file *self)
     }
     LIG_TRY(status);
     if (self->options.mode[0] == 'w' && !made)
-        return lig_fail(LIG_E_EXISTS, "there is a store at %s already (mode=a opens it)",
+        return lig_fail(LIG_E_EXISTS, "a store already exists at %s (mode=a opens it)",
                         self->place);
     LIG_TRY(open_packs(self));
     ligi_folder_direct(self);

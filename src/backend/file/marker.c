@@ -28,7 +28,7 @@ lig_status ligi_marker_read(int folder_fd, const char *place, int *format)
     int number = errno;
     close(fd);
     if (got < 0)
-        return ligi_fail_errno(number, "%s/" MARKER " cannot be read", place);
+        return ligi_fail_errno(number, "cannot read %s/" MARKER, place);
     for (int i = LIGI_FORMAT_CATALOG; i <= LIGI_FORMAT_LOG; i++) {
         snprintf(known, sizeof known, MARKER_START "%d\n", i);
         if (strcmp(text, known) == 0) {
@@ -37,10 +37,11 @@ lig_status ligi_marker_read(int folder_fd, const char *place, int *format)
         }
     }
     if (strncmp(text, MARKER_START, strlen(MARKER_START)) != 0)
-        return lig_fail(LIG_E_CORRUPT, "%s/" MARKER " does not say that this is a store", place);
-    return lig_fail(LIG_E_UNSUPPORTED,
-                    "%s has format %ld, this library knows up to %d: use a newer library", place,
-                    strtol(text + strlen(MARKER_START), NULL, 10), LIGI_FORMAT_LOG);
+        return lig_fail(LIG_E_CORRUPT, "%s/" MARKER " is not the marker of a store", place);
+    return lig_fail(
+        LIG_E_UNSUPPORTED,
+        "%s has format %ld, but this library supports formats up to %d (use a newer library)",
+        place, strtol(text + strlen(MARKER_START), NULL, 10), LIGI_FORMAT_LOG);
 }
 
 static lig_status write_text(int folder_fd, const char *place, const char *name, int sync)
@@ -51,9 +52,9 @@ static lig_status write_text(int folder_fd, const char *place, const char *name,
     ligi_entry_own(folder_fd, fd);
     lig_status status = ligi_write_all(fd, MARKER_TEXT, strlen(MARKER_TEXT), 0);
     if (status != LIG_OK)
-        status = ligi_fail_errno(lig_error_number(), "%s/" MARKER " cannot be written", place);
+        status = ligi_fail_errno(lig_error_number(), "cannot write %s/" MARKER, place);
     if (status == LIG_OK && sync && fsync(fd) != 0)
-        status = ligi_fail_errno(errno, "%s/" MARKER " cannot be synced", place);
+        status = ligi_fail_errno(errno, "fsync of %s/" MARKER " failed", place);
     close(fd);
     return status;
 }
@@ -66,9 +67,9 @@ static lig_status link_marker(int folder_fd, const char *place, const char *temp
     if (*made || errno == EEXIST)
         return LIG_OK;
     if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK)
-        return ligi_fail_errno(errno, "%s/" MARKER " cannot be made", place);
+        return ligi_fail_errno(errno, "cannot create %s/" MARKER, place);
     if (renameat(folder_fd, temporary, folder_fd, MARKER) != 0)
-        return ligi_fail_errno(errno, "%s/" MARKER " cannot be made", place);
+        return ligi_fail_errno(errno, "cannot create %s/" MARKER, place);
     *made = 1;
     return LIG_OK;
 }
@@ -97,7 +98,7 @@ lig_status ligi_marker_prepare(int folder_fd, const char *place)
 lig_status ligi_marker_publish(int folder_fd, const char *place)
 {
     if (renameat(folder_fd, PREPARED, folder_fd, MARKER) != 0)
-        return ligi_fail_errno(errno, "%s/" MARKER " cannot be replaced", place);
+        return ligi_fail_errno(errno, "cannot replace %s/" MARKER, place);
     return ligi_folder_sync(folder_fd, place);
 }
 

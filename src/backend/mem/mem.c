@@ -17,13 +17,15 @@ typedef struct mem_options {
 } mem_options;
 
 static const ligi_option option_table[] = {
-    {"mode", LIGI_OPTION_TEXT, "a", "r: read only, w: a new volume, a: make it if it is absent",
+    {"mode", LIGI_OPTION_TEXT, "a",
+     "r: read only, w: create a new volume, a: create it if it does not exist",
      offsetof(mem_options, mode)},
 };
 #define OPTION_COUNT (sizeof option_table / sizeof option_table[0])
 
 static const lig_backend_option shown_options[] = {
-    {"mode", "text", "a", "r: read only, w: a new volume, a: make it if it is absent"},
+    {"mode", "text", "a",
+     "r: read only, w: create a new volume, a: create it if it does not exist"},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -65,8 +67,9 @@ static lig_status place_acquire(ligi_mem *self, const char *name, char mode)
 
     if (name[0] == '\0') {
         if (mode == 'r')
-            return lig_fail(LIG_E_NOTFOUND,
-                            "mem: without a name is a new, empty volume: there is nothing to read");
+            return lig_fail(
+                LIG_E_NOTFOUND,
+                "mem: without a name is a new, empty volume and cannot be opened with mode=r");
         LIG_TRY(volume_create(NULL, &object));
         self->volume = object;
         return LIG_OK;
@@ -78,7 +81,7 @@ static lig_status place_acquire(ligi_mem *self, const char *name, char mode)
     if (status == LIG_E_NOTFOUND)
         return lig_fail(status, "there is no volume mem:%s in this process", name);
     if (status == LIG_E_EXISTS)
-        return lig_fail(status, "the volume mem:%s is open already", name);
+        return lig_fail(status, "the volume mem:%s already exists", name);
     LIG_TRY(status);
     self->volume = object;
     self->shared = 1;
@@ -92,8 +95,8 @@ static lig_status open_place(ligi_mem *self, const ligi_uri *uri)
     LIG_TRY(ligi_options_fill(option_table, OPTION_COUNT, uri, NULL, &options));
     lig_status status;
     if (strlen(options.mode) != 1 || strchr("rwa", options.mode[0]) == NULL)
-        status = lig_fail(LIG_E_INVALID, "mem:%s: mode is '%s', known: r, w, a", uri->rest,
-                          options.mode);
+        status = lig_fail(LIG_E_INVALID, "mem:%s: invalid mode '%s' (expected r, w or a)",
+                          uri->rest, options.mode);
     else
         status = place_acquire(self, uri->rest, options.mode[0]);
     self->read_only = options.mode[0] == 'r';
@@ -139,9 +142,8 @@ static void mem_close(void *opaque)
 lig_status ligi_mem_usable(const ligi_mem *self)
 {
     if (self->pid != getpid())
-        return lig_fail(
-            LIG_E_CLOSED,
-            "this volume in memory was opened before the process was forked: open it again here");
+        return lig_fail(LIG_E_CLOSED, "this volume in memory was opened before this process was "
+                                      "forked (open it again in this process)");
     return LIG_OK;
 }
 

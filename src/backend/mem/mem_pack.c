@@ -52,7 +52,7 @@ static lig_status reserve(ligi_mem_pack *pack, uint64_t need)
     if (need <= pack->capacity)
         return LIG_OK;
     if (need > PACK_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT, "a pack in memory would have %" PRIu64 " bytes", need);
+        return lig_fail(LIG_E_LIMIT, "pack in memory too large: %" PRIu64 " bytes", need);
     uint64_t capacity = need > 2 * pack->capacity ? need : 2 * pack->capacity;
     capacity = (capacity + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
     void *base;
@@ -61,7 +61,7 @@ static lig_status reserve(ligi_mem_pack *pack, uint64_t need)
     else
         base = move(pack->base, pack->capacity, capacity);
     if (base == MAP_FAILED)
-        return ligi_fail_errno(errno, "no memory for a pack of %" PRIu64 " bytes", capacity);
+        return ligi_fail_errno(errno, "out of memory for a pack of %" PRIu64 " bytes", capacity);
     pack->base = base;
     pack->capacity = capacity;
     return LIG_OK;
@@ -105,8 +105,8 @@ lig_status ligi_mem_pack_put(void *opaque, const lig_piece *piece)
     if (self->sealed || piece->offset < pack->bytes || piece->bytes > PACK_BYTES_MAX ||
         piece->offset > PACK_BYTES_MAX - piece->bytes)
         return lig_fail(LIG_E_INVALID,
-                        "a piece of %" PRIu64 " bytes at %" PRIu64 " cannot follow the %" PRIu64
-                        " there are",
+                        "invalid piece of %" PRIu64 " bytes at %" PRIu64 ": the pack has %" PRIu64
+                        " bytes",
                         piece->bytes, piece->offset, pack->bytes);
     LIG_TRY(reserve(pack, piece->offset + piece->bytes));
     uint8_t *to = pack->base + piece->offset;
@@ -127,7 +127,7 @@ lig_status ligi_mem_pack_seal(void *opaque, uint64_t *id)
     ligi_mem_volume *volume = self->volume;
 
     if (self->sealed)
-        return lig_fail(LIG_E_INVALID, "the pack is sealed already");
+        return lig_fail(LIG_E_INVALID, "the pack is already sealed");
     pthread_mutex_lock(&volume->lock);
     lig_status status = ligi_grow(&volume->packs, &volume->pack_capacity, volume->pack_count + 1,
                                   sizeof *volume->packs, "the packs");
@@ -221,7 +221,7 @@ static lig_status map_copy(const ligi_mem_pack *pack, lig_mapping *mapping)
     void *base = mmap(NULL, pack->bytes == 0 ? 1 : pack->bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
-        return ligi_fail_errno(errno, "no memory for a private map of pack %" PRIx64, pack->id);
+        return ligi_fail_errno(errno, "out of memory for a private map of pack %" PRIx64, pack->id);
     if (pack->bytes != 0)
         memcpy(base, pack->base, pack->bytes);
     mapping->base = base;

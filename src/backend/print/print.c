@@ -21,7 +21,7 @@ static lig_status print_list(const char *verb, const char *set, const lig_tensor
     int number = errno;
     funlockfile(stdout);
     if (failed)
-        return ligi_fail_errno(number, "backend print: stdout cannot be written");
+        return ligi_fail_errno(number, "backend print: cannot write to stdout");
     return LIG_OK;
 }
 

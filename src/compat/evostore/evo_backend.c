@@ -13,7 +13,7 @@ static lig_status backend_save(void *self, const char *set, const lig_tensor *te
     uint64_t *lids = calloc(count + 1, sizeof *lids);
     char *end;
     if (lids == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for %zu tensors", count);
+        return lig_fail(LIG_E_NOMEM, "out of memory for %zu tensors", count);
     for (size_t i = 0; i < count; i++)
         lids[i] = strtoull(tensors[i].name, &end, 10);
     lig_status status = ligi_evo_save(strtoull(set, &end, 10), lids, tensors, count);
@@ -27,7 +27,7 @@ static lig_status backend_load(void *self, const char *set, const lig_tensor *te
     uint64_t *lids = calloc(2 * count + 1, sizeof *lids), *owners = lids + count;
     char *end;
     if (lids == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for %zu tensors", count);
+        return lig_fail(LIG_E_NOMEM, "out of memory for %zu tensors", count);
     uint64_t hint = strtoull(set, &end, 10);
     for (size_t i = 0; i < count; i++) {
         lids[i] = strtoull(tensors[i].name, &end, 10);

@@ -54,7 +54,7 @@ static int by_rank(const void *left, const void *right)
 
 static lig_status no_memory(void)
 {
-    return lig_fail(LIG_E_NOMEM, "no memory for a graph");
+    return lig_fail(LIG_E_NOMEM, "out of memory for a graph");
 }
 
 /* Indexes the layers by first mention; fills ids. */
@@ -199,7 +199,7 @@ lig_status ligi_evo_graph_make(const uint64_t *edges, size_t words, int asking, 
 {
     words -= words % 2;
     if (edges == NULL || words == 0 || words / 2 > UINT32_MAX / 4)
-        return lig_fail(LIG_E_INVALID, "a graph needs between one pair and 2^30 pairs of layers");
+        return lig_fail(LIG_E_INVALID, "a graph must have 1 to 2^30 pairs of layers");
     ligi_evo_graph made = {.ids = calloc(words, sizeof *made.ids)};
     made.parts[0] = made.ids;
     making self = {.by_id = calloc(words, sizeof *self.by_id),

@@ -67,7 +67,8 @@ lig_status ligi_evo_composition_of(const lig_model *model, ligi_evo_composition 
     ligi_evo_composition made = {.entries =
                                      calloc(model->tensor_count + 1, sizeof(ligi_evo_entry))};
     if (made.entries == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for the composition of model '%s'", model->name);
+        return lig_fail(LIG_E_NOMEM, "out of memory for the composition of model '%s'",
+                        model->name);
     for (size_t i = 0; i < model->tensor_count; i++) {
         ligi_evo_entry *entry = &made.entries[made.count];
         if (ligi_evo_name_read(model->tensors[i].tensor.name, entry)) {

@@ -26,7 +26,7 @@ static lig_status sorted(const uint64_t *lids, size_t count, uint64_t **out)
 {
     uint64_t *copy = calloc(count + 1, sizeof *copy);
     if (copy == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for %zu tensors", count);
+        return lig_fail(LIG_E_NOMEM, "out of memory for %zu tensors", count);
     if (count)
         memcpy(copy, lids, count * sizeof *copy);
     qsort(copy, count, sizeof *copy, by_value);
@@ -84,7 +84,7 @@ static lig_status writing_init(writing *self, size_t count)
     if (self->tensors && self->boxes && self->names && self->layers)
         return LIG_OK;
     writing_fini(self);
-    return lig_fail(LIG_E_NOMEM, "no memory for %zu tensors", count);
+    return lig_fail(LIG_E_NOMEM, "out of memory for %zu tensors", count);
 }
 
 static lig_status add_part(ligi_evo_state *state, uint64_t id, lig_part *part, uint64_t *lids,
@@ -92,7 +92,7 @@ static lig_status add_part(ligi_evo_state *state, uint64_t id, lig_part *part, u
 {
     ligi_evo_part *parts = realloc(state->parts, (state->part_count + 1) * sizeof *parts);
     if (parts == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for a part of model %" PRIu64, id);
+        return lig_fail(LIG_E_NOMEM, "out of memory for a part of model %" PRIu64, id);
     state->parts = parts;
     parts[state->part_count++] = (ligi_evo_part){id, part, lids, count};
     return LIG_OK;
@@ -283,7 +283,7 @@ static lig_status write_picks(publishing *self, const pick *picks, size_t count)
     void *buffer = malloc(largest + 1);
     lig_status status =
         buffer == NULL
-            ? lig_fail(LIG_E_NOMEM, "no memory for a tensor of %" PRIu64 " bytes", largest)
+            ? lig_fail(LIG_E_NOMEM, "out of memory for a tensor of %" PRIu64 " bytes", largest)
         : picks->source.known
             ? inherit(self, picks->source.known, &about, count, buffer)
             : write_part(self->state, self->id, &about, count, &self->parts[self->part_count]);
@@ -347,7 +347,7 @@ static lig_status join(publishing *self, const ligi_evo_description *about, cons
     size_t count = 0;
     lig_part_data *data = calloc(self->state->part_count + self->part_count + 1, sizeof *data);
     if (data == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for the parts of model %s", self->name);
+        return lig_fail(LIG_E_NOMEM, "out of memory for the parts of model %s", self->name);
     options.flags = LIG_SAVE_REPLACE;
     options.graphs = graph;
     options.graph_count = 1;
@@ -399,7 +399,7 @@ lig_status ligi_evo_publish(ligi_evo_state *state, uint64_t id, const ligi_evo_d
     ligi_evo_sources_init(&self.sources, state);
     lig_status status = self.picks && self.parts
                             ? run(&self, about)
-                            : lig_fail(LIG_E_NOMEM, "no memory for model %s", self.name);
+                            : lig_fail(LIG_E_NOMEM, "out of memory for model %s", self.name);
     for (size_t i = 0; i < self.part_count; i++)
         lig_part_close(self.parts[i], ligi_evo_state_store(state, id));
     if (status == LIG_OK) {

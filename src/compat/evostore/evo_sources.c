@@ -29,7 +29,7 @@ static lig_status make_room(ligi_evo_sources *self)
                                  ? self->known
                                  : realloc(self->known, room * sizeof(ligi_evo_known *));
     if (known == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for what is known of %zu models", room);
+        return lig_fail(LIG_E_NOMEM, "out of memory for the records of %zu models", room);
     if (self->count == self->room)
         self->room = room;
     self->known = known;
@@ -41,7 +41,7 @@ static lig_status add(ligi_evo_sources *self, lig_store *store, const char *name
     LIG_TRY(make_room(self));
     ligi_evo_known *known = calloc(1, sizeof *known);
     if (known == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for what is known of model '%s'", name);
+        return lig_fail(LIG_E_NOMEM, "out of memory for the record of model '%s'", name);
     lig_status status = ligi_evo_known_open(store, name, known);
     if (status == LIG_OK)
         self->known[self->count++] = known;
@@ -210,7 +210,7 @@ lig_status ligi_evo_sources_read(ligi_evo_sources *self, uint64_t hint, const li
     lig_tensor *tensors = calloc(count + 1, sizeof *tensors);
     lig_status status = found && tensors
                             ? read_all(self, hint, reads, count, found, tensors)
-                            : lig_fail(LIG_E_NOMEM, "no memory for reading %zu tensors", count);
+                            : lig_fail(LIG_E_NOMEM, "out of memory reading %zu tensors", count);
     free(found);
     free(tensors);
     return status;

@@ -9,7 +9,7 @@ lig_status ligi_evo_known_open(lig_store *store, const char *name, ligi_evo_know
 {
     ligi_evo_known made = {.store = store};
     if (!ligi_evo_model_read(name, &made.id))
-        return lig_fail(LIG_E_NOTFOUND, "model '%s' is not one of EvoStore's", name);
+        return lig_fail(LIG_E_NOTFOUND, "model '%s' is not an EvoStore model", name);
     LIG_TRY(lig_store_resolve(store, name, &made.ref));
     made.model = lig_ref_model(made.ref);
     lig_status status = ligi_evo_composition_of(made.model, &made.composition);
@@ -25,7 +25,8 @@ static lig_status mark_covered(const lig_match *match, ligi_evo_composition *com
 {
     unsigned char *held = calloc(match->model->tensor_count + 1, 1);
     if (held == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for the match with model '%s'", match->model->name);
+        return lig_fail(LIG_E_NOMEM, "out of memory for the match with model '%s'",
+                        match->model->name);
     for (size_t i = 0; i < match->tensor_count; i++)
         held[match->tensors[i].stored] = 1;
     for (size_t i = 0; i < composition->count; i++)
@@ -37,7 +38,8 @@ static lig_status mark_covered(const lig_match *match, ligi_evo_composition *com
 static lig_status lease(ligi_evo_known *known)
 {
     if (!ligi_evo_model_read(known->model->name, &known->id))
-        return lig_fail(LIG_E_CORRUPT, "model '%s' has a graph of EvoStore's and no number",
+        return lig_fail(LIG_E_CORRUPT,
+                        "model '%s' has an EvoStore graph, but its name is not a number",
                         known->model->name);
     LIG_TRY(ligi_evo_composition_of(known->model, &known->composition));
     return mark_covered(known->matches[0], &known->composition);
@@ -151,7 +153,7 @@ lig_status ligi_evo_state_servers(ligi_evo_state *state, const char *servers, si
         return lig_fail(LIG_E_INVALID, "the list of stores is NULL");
     char *list = calloc(size + 1, 1);
     if (list == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for the names of stores");
+        return lig_fail(LIG_E_NOMEM, "out of memory for the names of stores");
     for (size_t at = 0; at < size;) {
         size_t length = strnlen(servers + at, size - at);
         memcpy(list + used, servers + at, length);
@@ -160,7 +162,7 @@ lig_status ligi_evo_state_servers(ligi_evo_state *state, const char *servers, si
     }
     if (used == 0) {
         free(list);
-        return lig_fail(LIG_E_INVALID, "no store is named: pass its path or URI");
+        return lig_fail(LIG_E_INVALID, "no store given: pass its path or URI");
     }
     if (state->servers && state->servers_bytes == used && memcmp(state->servers, list, used) == 0) {
         free(list);
@@ -180,7 +182,7 @@ static lig_status open_all(ligi_evo_state *state)
         count++;
     state->stores = calloc(count, sizeof *state->stores);
     if (state->stores == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for %zu stores", count);
+        return lig_fail(LIG_E_NOMEM, "out of memory for %zu stores", count);
     for (const char *uri = state->servers; state->store_count < count; uri += strlen(uri) + 1) {
         LIG_TRY(lig_store_open(&state->stores[state->store_count], uri));
         state->store_count++;
@@ -194,7 +196,7 @@ lig_status ligi_evo_state_open(ligi_evo_state *state)
         return LIG_OK;
     if (state->servers == NULL)
         return lig_fail(LIG_E_INVALID,
-                        "no store is named: call set_servers with its path or URI (in Python: "
+                        "no store given: call set_servers with its path or URI (in Python: "
                         "hosts=[...] or the environment variable LIGAMENT_STORE)");
     lig_status status = open_all(state);
     if (status != LIG_OK)

@@ -213,7 +213,7 @@ static lig_status load(uint64_t hint, const uint64_t *lids, const uint64_t *owne
     ligi_evo_sources sources;
     ligi_evo_read *reads = calloc(count + 1, sizeof *reads);
     if (reads == NULL)
-        return lig_fail(LIG_E_NOMEM, "no memory for reading %zu tensors", count);
+        return lig_fail(LIG_E_NOMEM, "out of memory reading %zu tensors", count);
     for (size_t i = 0; i < count; i++)
         reads[i] = (ligi_evo_read){lids[i], owners[i], tensors[i]};
     ligi_evo_sources_init(&sources, &state);
@@ -242,12 +242,13 @@ LIG_API bool store_layers(uint64_t id, const uint64_t *lids, const uint64_t *siz
     lig_tensor *tensors = calloc(count + 1, sizeof *tensors);
     int64_t *shapes = calloc(count + 1, sizeof *shapes);
     lig_status status =
-        tensors && shapes ? LIG_OK : lig_fail(LIG_E_NOMEM, "no memory for %zu tensors", count);
+        tensors && shapes ? LIG_OK : lig_fail(LIG_E_NOMEM, "out of memory for %zu tensors", count);
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
         if (sizes[i] > INT64_MAX)
-            status =
-                lig_fail(LIG_E_LIMIT, "tensor %" PRIu64 " of model %" PRIu64 ": %" PRIu64 " bytes",
-                         lids[i], id, sizes[i]);
+            status = lig_fail(LIG_E_LIMIT,
+                              "tensor %" PRIu64 " of model %" PRIu64 ": invalid size of %" PRIu64
+                              " bytes",
+                              lids[i], id, sizes[i]);
         shapes[i] = (int64_t)sizes[i];
         tensors[i] = (lig_tensor){
             .data = data[i], .bytes = sizes[i], .shape = &shapes[i], .ndim = 1, .dtype = LIG_UINT8};
@@ -268,7 +269,7 @@ static lig_status read_bytes(uint64_t id, const uint64_t *lids, unsigned char **
     ligi_evo_sources sources;
     int found = 0;
     lig_status status =
-        owners && tensors ? LIG_OK : lig_fail(LIG_E_NOMEM, "no memory for %zu tensors", count);
+        owners && tensors ? LIG_OK : lig_fail(LIG_E_NOMEM, "out of memory for %zu tensors", count);
     ligi_evo_sources_init(&sources, &state);
     if (status == LIG_OK)
         status = compose(&sources, id, lids, owners, count, &found);

@@ -108,7 +108,7 @@ int ligi_catalog_view_next(const ligi_catalog_view *view, enum ligi_table table,
         walk->key[item->key_bytes] = 0;
         walk->key_bytes = item->key_bytes + 1;
         if (walk->key_bytes > 64)
-            *status = lig_fail(LIG_E_CORRUPT, "a key of the catalog is too long");
+            *status = lig_fail(LIG_E_CORRUPT, "the catalog contains a key that is too long");
         return *status == LIG_OK;
     }
     return 0;
@@ -140,7 +140,8 @@ lig_status ligi_catalog_view_alias(const ligi_catalog_view *view, const char *al
     LIG_TRY(status);
     LIG_TRY(ligi_alias_get(&item, secret, &text, id));
     if (strcmp(text, alias) != 0)
-        return lig_fail(LIG_E_CORRUPT, "the record of alias '%s' is that of '%s'", alias, text);
+        return lig_fail(LIG_E_CORRUPT, "the catalog record of alias '%s' belongs to '%s'", alias,
+                        text);
     return LIG_OK;
 }
 
@@ -150,7 +151,7 @@ lig_status ligi_catalog_view_model(const ligi_catalog_view *view, uint64_t id, l
     lig_catalog_item item;
     lig_status status = ligi_catalog_view_get(view, &key, &item);
     if (status == LIG_E_NOTFOUND)
-        return lig_fail(LIG_E_CORRUPT, "the catalog has no record of model %llu, which it names",
+        return lig_fail(LIG_E_CORRUPT, "the catalog refers to model %llu but has no record of it",
                         (unsigned long long)id);
     LIG_TRY(status);
     return ligi_record_get(&item, view->store->secret, record);
@@ -170,7 +171,7 @@ lig_status ligi_catalog_view_find(const ligi_catalog_view *view, const char *nam
     }
     LIG_TRY(ligi_catalog_view_model(view, id, record));
     if (strcmp(record->about.name, name) != 0)
-        return lig_fail(LIG_E_CORRUPT, "the record of model '%s' is that of '%s'", name,
+        return lig_fail(LIG_E_CORRUPT, "the catalog record of model '%s' belongs to '%s'", name,
                         record->about.name);
     return LIG_OK;
 }

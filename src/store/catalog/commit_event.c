@@ -21,8 +21,10 @@ lig_status ligi_event_get(const void *data, size_t bytes, lig_event *event)
     const char *name = ligi_get_text(&reader, LIG_NAME_BYTES_MAX);
     const char *other = ligi_get_text(&reader, LIG_NAME_BYTES_MAX);
     if (version > EVENT_VERSION || (version == EVENT_VERSION && kind > LIG_EVENT_UPDATED))
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "event of version %u and kind %u: a newer program wrote it", version, kind);
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "unsupported event of version %u and kind %u: a newer version of Ligament wrote it",
+            version, kind);
     if (reader.failed || reader.at != bytes || version == 0 || kind == 0)
         return lig_fail(LIG_E_CORRUPT, "invalid event of %zu bytes in the log of commits", bytes);
     event->kind = kind;

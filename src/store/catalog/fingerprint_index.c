@@ -52,7 +52,7 @@ lig_status ligi_fingerprint_get(const lig_catalog_item *item, const void *secret
     fingerprint->offset = ligi_get_varint(&reader);
     if (reader.failed || reader.at != reader.bytes || item->key_bytes != PREFIX_BYTES + 8 ||
         fingerprint->pack == 0 || fingerprint->owner == 0)
-        return lig_fail(LIG_E_CORRUPT, "a fingerprint in the catalog makes no sense");
+        return lig_fail(LIG_E_CORRUPT, "the catalog contains an invalid fingerprint");
     fingerprint->print.low = ligi_get_be64((const uint8_t *)item->key + PREFIX_BYTES);
     return LIG_OK;
 }

@@ -6,11 +6,12 @@ lig_status ligi_graphs_make(ligi_graphs *graphs, const lig_graph *from, size_t f
                             const lig_tensor *tensors, size_t count)
 {
     if (from_count > LIGI_GRAPHS_MAX)
-        return lig_fail(LIG_E_LIMIT, "a model has at most %d graphs, not %zu", LIGI_GRAPHS_MAX,
+        return lig_fail(LIG_E_LIMIT, "a model can have at most %d graphs, not %zu", LIGI_GRAPHS_MAX,
                         from_count);
     for (size_t i = 0; i < from_count; i++) {
         if (from[i].kind && ligi_graphs_kind(graphs, from[i].kind))
-            return lig_fail(LIG_E_INVALID, "a model has two graphs of the kind '%s'", from[i].kind);
+            return lig_fail(LIG_E_INVALID, "a model cannot have two graphs of the kind '%s'",
+                            from[i].kind);
         graphs->count++;
         LIG_TRY(ligi_layers_make(&graphs->graphs[i], &from[i], tensors, count));
     }
@@ -22,13 +23,13 @@ lig_status ligi_graphs_get(const void *bytes, size_t size, ligi_graphs *graphs)
     ligi_reader reader = {.data = bytes, .bytes = size};
     uint64_t count = ligi_get_varint(&reader);
     if (reader.failed || count > LIGI_GRAPHS_MAX)
-        return lig_fail(LIG_E_CORRUPT, "a model's graphs cannot be read");
+        return lig_fail(LIG_E_CORRUPT, "invalid graphs of a model");
     for (uint64_t i = 0; i < count; i++) {
         graphs->count++;
         LIG_TRY(ligi_layers_get(&reader, &graphs->graphs[i]));
     }
     if (reader.at != size)
-        return lig_fail(LIG_E_CORRUPT, "a model's graphs have the wrong length");
+        return lig_fail(LIG_E_CORRUPT, "invalid graphs of a model: wrong length");
     return LIG_OK;
 }
 

@@ -159,8 +159,8 @@ enum { REMOVE_BATCH = 64 };
 static void log_kept(const lig_store *store, uint64_t pack, lig_status status)
 {
     if (status != LIG_E_NOTFOUND && status != LIG_E_BUSY)
-        ligi_log(LIG_LOG_WARNING, "pack %016llx of %s could not be removed: %s",
-                 (unsigned long long)pack, store->uri, lig_error_text());
+        ligi_log(LIG_LOG_WARNING, "cannot remove pack %016llx of %s: %s", (unsigned long long)pack,
+                 store->uri, lig_error_text());
 }
 
 static size_t claim_dead(lig_store *store, ligi_count *counts, size_t count)

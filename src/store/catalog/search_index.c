@@ -116,7 +116,7 @@ lig_status ligi_posting_get(const lig_catalog_item *item, const void *secret, li
     size_t left = reader.bytes - reader.at;
     const void *data = ligi_get_bytes(&reader, left);
     if (reader.failed)
-        return lig_fail(LIG_E_CORRUPT, "a posting of the catalog's index cannot be read");
+        return lig_fail(LIG_E_CORRUPT, "the catalog's index contains an invalid posting");
     return ligi_postings_get(&posting->set, data, left);
 }
 
@@ -127,7 +127,7 @@ lig_status ligi_column_get(const lig_catalog_item *item, const void *secret, dou
     for (uint32_t i = 0; i < LIGI_COLUMN_IDS; i++)
         values[i] = ligi_get_f64(&reader);
     if (reader.failed)
-        return lig_fail(LIG_E_CORRUPT, "a column of the catalog's index cannot be read");
+        return lig_fail(LIG_E_CORRUPT, "the catalog's index contains an invalid column");
     return LIG_OK;
 }
 

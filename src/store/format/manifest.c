@@ -89,11 +89,11 @@ static lig_status get_about(ligi_reader *reader, ligi_about *about)
     LIG_TRY(get_labels(reader, about));
     about->meta = ligi_get_text(reader, LIGI_TEXT_BYTES_MAX);
     if (reader->failed)
-        return lig_fail(LIG_E_CORRUPT, "what is recorded about a model ends too early");
+        return lig_fail(LIG_E_CORRUPT, "a model's description is truncated");
     if (!texts_valid(about))
-        return lig_fail(LIG_E_CORRUPT, "what is recorded about a model is not valid UTF-8");
+        return lig_fail(LIG_E_CORRUPT, "a model's description is not valid UTF-8");
     if (about->name[0] == '\0' || !ligi_utf8_valid(about->name, strlen(about->name)))
-        return lig_fail(LIG_E_CORRUPT, "a model's record has no valid name");
+        return lig_fail(LIG_E_CORRUPT, "a model's record has an invalid name");
     return LIG_OK;
 }
 
@@ -101,7 +101,7 @@ lig_status ligi_about_get(ligi_reader *reader, ligi_about *about)
 {
     LIG_TRY(get_about(reader, about));
     if (about->id == 0)
-        return lig_fail(LIG_E_CORRUPT, "a model's record has no valid id");
+        return lig_fail(LIG_E_CORRUPT, "a model's record has an invalid id");
     return LIG_OK;
 }
 
@@ -203,7 +203,7 @@ typedef struct cursor {
 static lig_status get_numbers(cursor *at, uint32_t count, const int64_t **numbers)
 {
     if (count > at->reader.bytes - at->reader.at)
-        return lig_fail(LIG_E_CORRUPT, "it ends too early");
+        return lig_fail(LIG_E_CORRUPT, "truncated entry");
     *numbers = at->shape;
     for (uint32_t d = 0; d < count; d++)
         *at->shape++ = (int64_t)ligi_get_varint(&at->reader);
@@ -216,17 +216,17 @@ static lig_status get_shape(cursor *at, lig_tensor *tensor)
     tensor->ndim = ligi_get_u8(&at->reader);
     tensor->name = ligi_get_text(&at->reader, LIG_NAME_BYTES_MAX);
     if (at->reader.failed)
-        return lig_fail(LIG_E_CORRUPT, "it ends too early");
+        return lig_fail(LIG_E_CORRUPT, "truncated entry");
     size_t name_bytes = strlen(tensor->name);
     if (name_bytes == 0 || !ligi_utf8_valid(tensor->name, name_bytes))
-        return lig_fail(LIG_E_CORRUPT, "its name is not valid");
+        return lig_fail(LIG_E_CORRUPT, "invalid name");
     if (lig_dtype_bytes(tensor->dtype) == 0)
-        return lig_fail(LIG_E_CORRUPT, "dtype %u is not known", tensor->dtype);
+        return lig_fail(LIG_E_CORRUPT, "unknown dtype %u", tensor->dtype);
     if (tensor->ndim > LIG_NDIM_MAX)
-        return lig_fail(LIG_E_CORRUPT, "it has %u dimensions", tensor->ndim);
+        return lig_fail(LIG_E_CORRUPT, "invalid number of dimensions: %u", tensor->ndim);
     LIG_TRY(get_numbers(at, tensor->ndim, &tensor->shape));
     if (ligi_shape_bytes(tensor->shape, tensor->ndim, tensor->dtype, &tensor->bytes) != LIG_OK)
-        return lig_fail(LIG_E_CORRUPT, "its shape makes no sense");
+        return lig_fail(LIG_E_CORRUPT, "invalid shape");
     return LIG_OK;
 }
 
@@ -236,11 +236,11 @@ static lig_status get_box(cursor *at, const lig_tensor *tensor, ligi_box_positio
     LIG_TRY(get_numbers(at, tensor->ndim, &place->whole));
     LIG_TRY(get_numbers(at, tensor->ndim, &place->start));
     if (ligi_shape_bytes(place->whole, tensor->ndim, tensor->dtype, &bytes) != LIG_OK)
-        return lig_fail(LIG_E_CORRUPT, "what it is a box of makes no sense");
+        return lig_fail(LIG_E_CORRUPT, "invalid shape of the whole tensor");
     for (uint32_t d = 0; d < tensor->ndim; d++)
         if (place->start[d] < 0 || place->start[d] > place->whole[d] ||
             tensor->shape[d] > place->whole[d] - place->start[d])
-            return lig_fail(LIG_E_CORRUPT, "its box lies outside");
+            return lig_fail(LIG_E_CORRUPT, "its box is outside the whole tensor");
     return LIG_OK;
 }
 
@@ -249,7 +249,7 @@ static lig_status get_tied(cursor *at, ligi_manifest *manifest, size_t index)
     lig_stored_tensor *stored = &manifest->tensors[index];
     uint64_t target = ligi_get_varint(&at->reader);
     if (at->reader.failed || target >= index || manifest->tensors[target].tied >= 0)
-        return lig_fail(LIG_E_CORRUPT, "what it is tied to makes no sense");
+        return lig_fail(LIG_E_CORRUPT, "invalid tie");
     const lig_stored_tensor *other = &manifest->tensors[target];
     const lig_tensor *a = &stored->tensor, *b = &other->tensor;
     if (a->dtype != b->dtype || a->ndim != b->ndim ||
@@ -279,11 +279,11 @@ static lig_status get_place(cursor *at, ligi_manifest *manifest, size_t index, i
     stored->offset = ligi_get_varint(&at->reader);
     uint64_t bytes = stored->tensor.bytes, blocks = ligi_manifest_block_count(bytes);
     if (at->reader.failed || blocks > (at->reader.bytes - at->reader.at) / sizeof(uint64_t))
-        return lig_fail(LIG_E_CORRUPT, "it ends too early");
+        return lig_fail(LIG_E_CORRUPT, "truncated entry");
     if (stored->offset % LIGI_ALIGN_SMALL || stored->offset > INT64_MAX - bytes ||
         (flags & (FLAG_PACK | FLAG_AGAIN) && stored->pack == 0) ||
         (flags & FLAG_AGAIN && flags != FLAG_AGAIN))
-        return lig_fail(LIG_E_CORRUPT, "its place makes no sense");
+        return lig_fail(LIG_E_CORRUPT, "invalid location");
     manifest->hashes[index] = at->hash;
     for (uint64_t b = 0; b < blocks; b++)
         *at->hash++ = ligi_get_u64(&at->reader);
@@ -297,7 +297,7 @@ static lig_status get_tensor(cursor *at, ligi_manifest *manifest, size_t index)
     int flags = ligi_get_u8(&at->reader);
     stored->boxes = 1;
     if (flags & ~at->known)
-        return lig_fail(LIG_E_CORRUPT, "its flags are %#x", flags);
+        return lig_fail(LIG_E_CORRUPT, "invalid flags %#x", flags);
     LIG_TRY(get_shape(at, &stored->tensor));
     if (flags & FLAG_BOX)
         LIG_TRY(get_box(at, &stored->tensor, &manifest->places[index]));
@@ -310,7 +310,7 @@ static lig_status get_tensors(cursor *at, ligi_manifest *manifest)
 {
     size_t count = ligi_get_count(&at->reader, TENSOR_BYTES);
     if (at->reader.failed)
-        return lig_fail(LIG_E_CORRUPT, "the manifest of '%s' ends too early", manifest->about.name);
+        return lig_fail(LIG_E_CORRUPT, "the manifest of '%s' is truncated", manifest->about.name);
     /* Every dimension takes a byte at least, every hash eight: what is left bounds both pools. */
     size_t left = at->reader.bytes - at->reader.at;
     LIG_TRY(ligi_calloc(&manifest->tensors, count, sizeof *manifest->tensors, "tensors"));
@@ -336,7 +336,7 @@ static lig_status get_kind(cursor *at, uint64_t version, ligi_manifest *manifest
         return LIG_OK;
     int kind = ligi_get_u8(&at->reader);
     if (kind != KIND_MODEL && kind != KIND_PART)
-        return lig_fail(LIG_E_UNSUPPORTED, "the manifest is of kind %d, which is not known", kind);
+        return lig_fail(LIG_E_UNSUPPORTED, "the manifest has unknown kind %d", kind);
     manifest->part = kind == KIND_PART;
     at->known |= FLAG_BOX;
     return LIG_OK;
@@ -347,12 +347,12 @@ lig_status ligi_manifest_get(const void *bytes, size_t size, uint64_t here, ligi
     cursor at = {.reader = {.data = bytes, .bytes = size}, .here = here, .known = FLAGS_KNOWN};
     const void *found = ligi_get_bytes(&at.reader, sizeof magic);
     if (found == NULL || memcmp(found, magic, sizeof magic) != 0)
-        return lig_fail(LIG_E_CORRUPT, "this is not a manifest");
+        return lig_fail(LIG_E_CORRUPT, "not a manifest: wrong magic number");
     uint64_t version = ligi_get_varint(&at.reader);
     if (version > LIGI_MANIFEST_VERSION)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "the manifest has version %llu; this library reads up to %d, a newer one "
-                        "is needed",
+                        "the manifest has version %llu, but this library supports versions up to "
+                        "%d (use a newer library)",
                         (unsigned long long)version, LIGI_MANIFEST_VERSION);
     LIG_TRY(get_kind(&at, version, manifest));
     LIG_TRY(manifest->part ? get_about(&at.reader, &manifest->about)

@@ -10,7 +10,7 @@ lig_status ligi_text_check(const char *what, const char *text)
 {
     size_t bytes = text ? strlen(text) : 0;
     if (bytes > LIGI_TEXT_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT, "%s has %zu bytes; at most %llu are allowed", what, bytes,
+        return lig_fail(LIG_E_LIMIT, "%s has %zu bytes, but the limit is %llu", what, bytes,
                         (unsigned long long)LIGI_TEXT_BYTES_MAX);
     if (bytes && !ligi_utf8_valid(text, bytes))
         return lig_fail(LIG_E_INVALID, "%s is not valid UTF-8", what);
@@ -29,15 +29,15 @@ static lig_status check_label(const char *what, const char *name, size_t index, 
         return lig_fail(LIG_E_INVALID, "the name of %s %zu is not valid UTF-8", what, index);
     lig_status status = ligi_map_insert(seen, name, bytes, index, NULL);
     if (status == LIG_E_EXISTS)
-        return lig_fail(LIG_E_INVALID, "%s '%s' is given twice", what, name);
+        return lig_fail(LIG_E_INVALID, "duplicate %s '%s'", what, name);
     return status;
 }
 
 static lig_status check_count(const char *what, size_t count)
 {
     if (count > LIGI_LABELS_MAX)
-        return lig_fail(LIG_E_LIMIT, "%zu %ss are too many for a model; at most %d are allowed",
-                        count, what, LIGI_LABELS_MAX);
+        return lig_fail(LIG_E_LIMIT, "a model cannot have %zu %ss: the limit is %d", count, what,
+                        LIGI_LABELS_MAX);
     return LIG_OK;
 }
 
@@ -130,8 +130,8 @@ lig_status ligi_labels_check_name(const char *what, const char *name)
     size_t bytes = strlen(name);
     if (bytes > LIG_NAME_BYTES_MAX)
         return lig_fail(LIG_E_LIMIT,
-                        "the name of the %s ('%.40s...') has %zu bytes; at most %d are allowed",
-                        what, name, bytes, LIG_NAME_BYTES_MAX);
+                        "the name of the %s ('%.40s...') has %zu bytes, but the limit is %d", what,
+                        name, bytes, LIG_NAME_BYTES_MAX);
     if (!ligi_utf8_valid(name, bytes))
         return lig_fail(LIG_E_INVALID, "the name of the %s is not valid UTF-8", what);
     return LIG_OK;

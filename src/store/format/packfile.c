@@ -40,8 +40,8 @@ static lig_status open_frame(const uint8_t *bytes, size_t size, const char *magi
     uint32_t version = ligi_get_u32(reader);
     if (version > LIGI_FORMAT_VERSION)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "the pack has version %u; this library reads up to %d, a newer one is "
-                        "needed",
+                        "the pack has version %u, but this library supports versions up to %d (use "
+                        "a newer library)",
                         version, LIGI_FORMAT_VERSION);
     (void)ligi_get_u32(reader);
     return LIG_OK;
@@ -93,7 +93,7 @@ lig_status ligi_pack_trailer_parse(const void *bytes, uint64_t pack_bytes,
     if (pack_bytes < LIGI_PACK_HEADER_BYTES + LIGI_PACK_TRAILER_BYTES ||
         trailer->footer_offset < LIGI_PACK_HEADER_BYTES || trailer->footer_offset > end ||
         trailer->footer_bytes > end - trailer->footer_offset)
-        return lig_fail(LIG_E_CORRUPT, "the pack's footer does not lie in the pack");
+        return lig_fail(LIG_E_CORRUPT, "the pack's footer is outside the pack");
     return LIG_OK;
 }
 
@@ -105,7 +105,7 @@ lig_status ligi_pack_tensors_check(const ligi_manifest *manifest, uint64_t here,
             continue;
         if (stored->offset < LIGI_PACK_HEADER_BYTES || stored->offset > end ||
             stored->tensor.bytes > end - stored->offset)
-            return lig_fail(LIG_E_CORRUPT, "model '%s': tensor '%s' does not lie in its pack",
+            return lig_fail(LIG_E_CORRUPT, "model '%s': tensor '%s' is outside its pack",
                             manifest->about.name, stored->tensor.name);
     }
     return LIG_OK;

@@ -59,13 +59,13 @@ lig_status ligi_value_open(const lig_catalog_item *item, const void *secret, lig
 {
     unsigned table = item->key_bytes ? *(const uint8_t *)item->key : 0;
     if (item->value_bytes < 1 + HASH_BYTES)
-        return lig_fail(LIG_E_CORRUPT, "a record in table %u of the catalog is too short", table);
+        return lig_fail(LIG_E_CORRUPT, "truncated record in table %u of the catalog", table);
     const uint8_t *value = item->value;
     size_t bytes = item->value_bytes - HASH_BYTES;
     if (value[0] > LIGI_FORMAT_VERSION)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "a record of the catalog has version %u; this library reads up to %d, a "
-                        "newer one is needed",
+                        "a record of the catalog has version %u, but this library supports "
+                        "versions up to %d (use a newer library)",
                         value[0], LIGI_FORMAT_VERSION);
     ligi_reader tail = {.data = value, .bytes = item->value_bytes, .at = bytes};
     if (ligi_get_u64(&tail) != value_hash(secret, value, bytes, item->key, item->key_bytes))
@@ -102,7 +102,7 @@ lig_status ligi_header_get(const lig_catalog_item *item, ligi_header *header)
     header->next_id = ligi_get_varint(&reader);
     LIG_TRY(value_close(&reader, "the header"));
     if (memcmp(found, magic, sizeof magic) != 0 || header->next_id == 0)
-        return lig_fail(LIG_E_CORRUPT, "the header in the catalog is not that of a store");
+        return lig_fail(LIG_E_CORRUPT, "the catalog's header is not that of a store");
     memcpy(header->uuid, uuid, sizeof header->uuid);
     memcpy(header->secret, secret, sizeof header->secret);
     return LIG_OK;
@@ -156,7 +156,8 @@ lig_status ligi_record_get(const lig_catalog_item *item, const void *secret, lig
     LIG_TRY(value_close(&reader, "a model's record"));
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
     if (item->key_bytes != key.size || memcmp(item->key, key.bytes, key.size) != 0)
-        return lig_fail(LIG_E_CORRUPT, "the record of model '%s' lies under another model's key",
+        return lig_fail(LIG_E_CORRUPT,
+                        "the record of model '%s' is stored under the key of another model",
                         record->about.name);
     return LIG_OK;
 }

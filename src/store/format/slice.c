@@ -7,8 +7,7 @@
 static lig_status check_one(const char *name, uint32_t d, int64_t length, const lig_slice *slice)
 {
     if (slice->step == 0 || slice->count < 0)
-        return lig_fail(LIG_E_INVALID, "tensor '%s': the slice of dimension %u makes no sense",
-                        name, d);
+        return lig_fail(LIG_E_INVALID, "tensor '%s': invalid slice of dimension %u", name, d);
     if (slice->count == 0)
         return LIG_OK;
     int64_t span, last;
@@ -16,7 +15,7 @@ static lig_status check_one(const char *name, uint32_t d, int64_t length, const 
         __builtin_add_overflow(slice->start, span, &last) || slice->start < 0 ||
         slice->start >= length || last < 0 || last >= length)
         return lig_fail(LIG_E_INVALID,
-                        "tensor '%s': the slice of dimension %u leaves its %lld elements", name, d,
+                        "tensor '%s': the slice of dimension %u exceeds its %lld elements", name, d,
                         (long long)length);
     return LIG_OK;
 }

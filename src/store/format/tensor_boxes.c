@@ -25,10 +25,10 @@ static lig_status check_inside(const int64_t *whole, uint32_t ndim, const ligi_t
         if (tile->start[d] < 0 || tile->shape[d] < 0 || tile->start[d] > whole[d] ||
             tile->shape[d] > whole[d] - tile->start[d])
             return lig_fail(LIG_E_MISMATCH,
-                            "its box %s reaches out of dimension %u, which has %lld",
+                            "its box %s exceeds dimension %u, which has %lld elements",
                             tile->start[d] < 0 || tile->start[d] > INT64_MAX / 2 ||
                                     tile->shape[d] > INT64_MAX / 2
-                                ? "at an impossible place"
+                                ? "at an invalid position"
                                 : box_text(tile, ndim, text),
                             d, (long long)whole[d]);
     return LIG_OK;

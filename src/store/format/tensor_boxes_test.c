@@ -110,7 +110,7 @@ static void test_sentences(void **state)
     assert_non_null(strstr(lig_error_text(), "cover 12 of 24"));
     ligi_tile outside[1] = {{far, rows3}};
     assert_fails(ligi_tiling_check(whole, 2, outside, 1), LIG_E_MISMATCH);
-    assert_non_null(strstr(lig_error_text(), "out of dimension 0"));
+    assert_non_null(strstr(lig_error_text(), "exceeds dimension 0"));
     ligi_tile below[1] = {{minus, rows3}};
     assert_fails(ligi_tiling_check(whole, 2, below, 1), LIG_E_MISMATCH);
     const int64_t none[2] = {0, 4};

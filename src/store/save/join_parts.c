@@ -147,7 +147,7 @@ static lig_status check_group(const joining *self, size_t first, size_t end, lig
     }
     /* A scalar, or a tensor without elements, has no volume to tell that it is there twice. */
     if (end - first > 1 && entries[first].place->whole == NULL && tensor->bytes == 0)
-        return lig_fail(LIG_E_MISMATCH, "model '%s': tensor '%s' comes with more than one part",
+        return lig_fail(LIG_E_MISMATCH, "model '%s': more than one part contains tensor '%s'",
                         self->name, tensor->name);
     lig_status status =
         ligi_tiling_check(whole_of(&entries[first]), tensor->ndim, tiles, end - first);
@@ -268,13 +268,15 @@ static lig_status pin_packs(joining *self, const ligi_plan *plan)
             continue;
         status = volume->ops->pack_size(volume->self, self->parts[i].pack, &bytes);
         if (status == LIG_E_NOTFOUND)
-            status = lig_fail(status,
-                              "part %zu of '%s' is gone: it was closed, or its process has ended",
-                              i, self->name);
+            status = lig_fail(
+                status,
+                "part %zu of '%s' does not exist any more: it was closed, or its process has ended",
+                i, self->name);
         else if (status == LIG_OK && bytes != self->parts[i].pack_bytes)
-            status = lig_fail(LIG_E_CORRUPT, "part %zu of '%s' has %llu bytes, %llu were written",
-                              i, self->name, (unsigned long long)bytes,
-                              (unsigned long long)self->parts[i].pack_bytes);
+            status =
+                lig_fail(LIG_E_CORRUPT, "part %zu of '%s' has %llu bytes, but %llu were written", i,
+                         self->name, (unsigned long long)bytes,
+                         (unsigned long long)self->parts[i].pack_bytes);
     }
     return status;
 }
@@ -315,9 +317,10 @@ lig_status lig_store_join(lig_store *store, const char *model, const lig_part_da
     LIG_TRY(ligi_store_writable(store));
     LIG_TRY(ligi_labels_check_name("model", model));
     if (count == 0)
-        return lig_fail(LIG_E_INVALID, "a model is joined of one part at least");
+        return lig_fail(LIG_E_INVALID, "joining a model requires at least one part");
     if (options && (options->match || options->boxes || options->part))
-        return lig_fail(LIG_E_INVALID, "a match, boxes and `part` are for the parts of a model");
+        return lig_fail(LIG_E_INVALID,
+                        "invalid options for a join: a match, boxes and `part` apply to the parts");
     if (store->remote)
         return store->remote->join(store, model, parts, count, options);
     joining self = {.store = store, .name = model, .part_count = count};

@@ -29,14 +29,15 @@ static lig_status check_free(const ligi_catalog_view *view, const ligi_plan *pla
     uint64_t alias;
     LIG_TRY(ligi_catalog_view_alias(view, plan->about.name, &alias));
     if (alias)
-        return lig_fail(LIG_E_EXISTS,
-                        "'%s' is an alias in %s; remove it first, or save under another name",
-                        plan->about.name, view->store->uri);
+        return lig_fail(
+            LIG_E_EXISTS,
+            "'%s' is an alias in %s (remove the alias first, or save under another name)",
+            plan->about.name, view->store->uri);
     LIG_TRY(ligi_catalog_view_name(view, plan->about.name, taken));
     if (*taken && !(plan->flags & LIG_SAVE_REPLACE))
         return lig_fail(LIG_E_EXISTS,
-                        "there is a model '%s' in %s already; replace it (replace=True, --replace, "
-                        "LIG_SAVE_REPLACE), or save under another name",
+                        "model '%s' already exists in %s (use replace=True, --replace or "
+                        "LIG_SAVE_REPLACE to replace it, or save under another name)",
                         plan->about.name, view->store->uri);
     return LIG_OK;
 }

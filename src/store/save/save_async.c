@@ -201,7 +201,7 @@ static lig_status usable(const lig_save *save)
 {
     if (save->pid == getpid())
         return LIG_OK;
-    return lig_fail(LIG_E_CLOSED, "the save was begun before this process was forked");
+    return lig_fail(LIG_E_CLOSED, "the save was started before this process was forked");
 }
 
 static lig_status keep_strides(background *work, lig_tensor *tensor, const int64_t *strides)
@@ -222,11 +222,11 @@ static lig_status keep_strides(background *work, lig_tensor *tensor, const int64
 static lig_status take_offer(background *work, const void *data, const int64_t *strides)
 {
     if (work->offered == work->plan.count)
-        return lig_fail(LIG_E_INVALID, "all %zu tensors of '%s' have been offered already",
+        return lig_fail(LIG_E_INVALID, "all %zu tensors of '%s' have already been offered",
                         work->plan.count, work->plan.about.name);
     lig_tensor *tensor = &work->plan.tensors[work->offered];
     if (data == NULL && tensor->bytes)
-        return lig_fail(LIG_E_INVALID, "tensor '%s' has no memory", tensor->name);
+        return lig_fail(LIG_E_INVALID, "tensor '%s': data is NULL", tensor->name);
     if (strides && tensor->ndim && tensor->bytes)
         LIG_TRY(keep_strides(work, tensor, strides));
     tensor->data = (void *)data;

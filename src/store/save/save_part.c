@@ -125,7 +125,7 @@ void lig_part_close(lig_part *part, lig_store *store)
 
 static lig_status ends_early(void)
 {
-    return lig_fail(LIG_E_CORRUPT, "the bytes are not those of a part: they end too early");
+    return lig_fail(LIG_E_CORRUPT, "not a part: truncated data");
 }
 
 static lig_status open_part(const void *bytes, size_t size, const void *uuid, ligi_reader *reader)
@@ -133,22 +133,22 @@ static lig_status open_part(const void *bytes, size_t size, const void *uuid, li
     *reader = (ligi_reader){.data = bytes, .bytes = size};
     const void *found = ligi_get_bytes(reader, sizeof magic);
     if (found == NULL || memcmp(found, magic, sizeof magic) != 0 || size < HASH_BYTES)
-        return lig_fail(LIG_E_CORRUPT, "the bytes are not those of a part");
+        return lig_fail(LIG_E_CORRUPT, "not a part: wrong magic number");
     uint64_t version = ligi_get_varint(reader);
     if (version != PART_VERSION)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "the part has version %llu and this library %d; use one version in all "
-                        "processes",
+                        "the part has version %llu, but this library %d (use one version of "
+                        "Ligament in all processes)",
                         (unsigned long long)version, PART_VERSION);
     ligi_reader end = {.data = bytes, .bytes = size, .at = size - HASH_BYTES};
     if (ligi_get_u64(&end) != ligi_hash64_plain(bytes, size - HASH_BYTES))
-        return lig_fail(LIG_E_CORRUPT, "the bytes of the part are damaged");
+        return lig_fail(LIG_E_CORRUPT, "the part is damaged");
     reader->bytes = size - HASH_BYTES;
     const void *whose = ligi_get_bytes(reader, LIGI_UUID_BYTES);
     if (whose == NULL)
         return ends_early();
     if (memcmp(whose, uuid, LIGI_UUID_BYTES) != 0)
-        return lig_fail(LIG_E_MISMATCH, "the part was written into another store");
+        return lig_fail(LIG_E_MISMATCH, "the part was written to another store");
     return LIG_OK;
 }
 
@@ -161,8 +161,7 @@ static lig_status check_places(const ligi_part_read *part)
         if (stored->tensor.bytes == 0 || (stored->pack && stored->pack != part->pack))
             continue;
         if (stored->offset > end || stored->tensor.bytes > end - stored->offset)
-            return lig_fail(LIG_E_CORRUPT, "tensor '%s' does not lie in its part",
-                            stored->tensor.name);
+            return lig_fail(LIG_E_CORRUPT, "tensor '%s' is outside its part", stored->tensor.name);
     }
     return LIG_OK;
 }
@@ -179,7 +178,7 @@ lig_status ligi_part_parse(const void *bytes, size_t size, const void *uuid, lig
         return ends_early();
     LIG_TRY(ligi_manifest_get(manifest, manifest_bytes, part->pack, &part->manifest));
     if (!part->manifest.part)
-        return lig_fail(LIG_E_CORRUPT, "the bytes are a model's, not those of a part");
+        return lig_fail(LIG_E_CORRUPT, "not a part but a model");
     size_t count = part->manifest.tensor_count;
     LIG_TRY(ligi_calloc(&part->orders, count, sizeof *part->orders, "a part"));
     for (size_t i = 0; i < count; i++)
@@ -187,7 +186,7 @@ lig_status ligi_part_parse(const void *bytes, size_t size, const void *uuid, lig
     part->data_bytes = ligi_get_count(&reader, 1);
     part->data = ligi_get_bytes(&reader, part->data_bytes);
     if (reader.failed || reader.at != reader.bytes)
-        return lig_fail(LIG_E_CORRUPT, "the bytes of the part have the wrong length");
+        return lig_fail(LIG_E_CORRUPT, "the part has the wrong length");
     return check_places(part);
 }
 

@@ -297,7 +297,7 @@ static void test_refused(void **state)
         assert_ok(part_write(store, "m", &share, NULL, &parts[i]));
         data[i] = part_data(parts[i]);
     }
-    expect(store, data, 0, LIG_E_INVALID, "one part at least");
+    expect(store, data, 0, LIG_E_INVALID, "at least one part");
     expect(store, data, 1, LIG_E_MISMATCH, "tensor 'rows' of part 0: its boxes cover 20000 of");
     lig_part_data two[3] = {data[0], data[2], data[1]};
     expect(store, two, 2, LIG_E_MISMATCH, "tensor 'rows' of parts 0 and 1: its boxes [0:20");
@@ -337,7 +337,7 @@ static void test_gone(void **state)
     memcpy(copy, data[1].data, data[1].bytes);
     data[1].data = copy;
     lig_part_close(parts[1], store);
-    expect(store, data, 2, LIG_E_NOTFOUND, "part 1 of 'm' is gone");
+    expect(store, data, 2, LIG_E_NOTFOUND, "part 1 of 'm' does not exist");
     free(copy);
     lig_part_close(parts[0], NULL);
     lig_store_close(store);

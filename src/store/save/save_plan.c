@@ -172,7 +172,7 @@ static lig_status take_options(ligi_plan *plan, const lig_save_options *options)
     if (options == NULL)
         return LIG_OK;
     if (options->struct_bytes < offsetof(lig_save_options, ref))
-        return lig_fail(LIG_E_INVALID, "save options were not made by LIG_SAVE_INIT");
+        return lig_fail(LIG_E_INVALID, "save options were not initialised with LIG_SAVE_INIT");
     if (options->flags & ~LIG_SAVE_REPLACE)
         return lig_fail(LIG_E_INVALID, "unknown flags %#x in save options", options->flags);
     LIG_TRY(ligi_metrics_check(options->metrics, options->metric_count));
@@ -216,15 +216,15 @@ static lig_status check_box(const lig_tensor *tensor, const lig_box *box)
 {
     uint64_t bytes;
     if (tensor->ndim && box->start == NULL)
-        return lig_fail(LIG_E_INVALID, "tensor '%s' has a box without a start", tensor->name);
+        return lig_fail(LIG_E_INVALID, "tensor '%s': the start of its box is NULL", tensor->name);
     if (ligi_shape_bytes(box->shape, tensor->ndim, tensor->dtype, &bytes) != LIG_OK)
-        return lig_fail(LIG_E_INVALID, "tensor '%s' is a box of a shape that makes no sense",
+        return lig_fail(LIG_E_INVALID, "tensor '%s': invalid shape of the whole tensor",
                         tensor->name);
     for (uint32_t d = 0; d < tensor->ndim; d++)
         if (box->start[d] < 0 || box->start[d] > box->shape[d] ||
             tensor->shape[d] > box->shape[d] - box->start[d])
             return lig_fail(LIG_E_INVALID,
-                            "tensor '%s': its box reaches out of dimension %u, which has %lld",
+                            "tensor '%s': its box exceeds dimension %u, which has %lld elements",
                             tensor->name, d, (long long)box->shape[d]);
     return LIG_OK;
 }
@@ -233,7 +233,8 @@ static lig_status take_boxes(ligi_plan *plan, const ligi_plan_input *input)
 {
     const lig_save_options *options = input->options;
     if (options && options->boxes && options->part == NULL)
-        return lig_fail(LIG_E_INVALID, "boxes are for a part (`part` in the save options)");
+        return lig_fail(LIG_E_INVALID,
+                        "boxes can only be saved as a part (set `part` in the save options)");
     if (input->places) {
         LIG_TRY(ligi_calloc(&plan->places, plan->count, sizeof *plan->places, "boxes"));
         memcpy(plan->places, input->places, plan->count * sizeof *plan->places);
@@ -260,7 +261,7 @@ lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input)
 {
     size_t count = input->count;
     if (count > UINT32_MAX - 1)
-        return lig_fail(LIG_E_LIMIT, "%zu tensors are too many for one model", count);
+        return lig_fail(LIG_E_LIMIT, "too many tensors for one model: %zu", count);
     plan->about.name = input->name;
     plan->count = count;
     LIG_TRY(take_options(plan, input->options));
@@ -280,8 +281,7 @@ lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input)
         plan->hash_count += ligi_manifest_block_count(plan->tensors[i].bytes);
         if (__builtin_add_overflow(plan->bytes, plan->tensors[i].bytes, &plan->bytes) ||
             plan->bytes > INT64_MAX / 2)
-            return lig_fail(LIG_E_LIMIT, "the tensors of '%s' take more than 2^62 bytes",
-                            input->name);
+            return lig_fail(LIG_E_LIMIT, "the tensors of '%s' exceed 2^62 bytes", input->name);
     }
     return ligi_calloc(&plan->hashes, plan->hash_count, sizeof *plan->hashes, "checksums");
 }

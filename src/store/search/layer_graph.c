@@ -52,25 +52,27 @@ void ligi_layers_fini(ligi_layers *layers)
 static lig_status check_sizes(const lig_graph *graph, sizes *size)
 {
     if (graph->kind == NULL || strlen(graph->kind) > LIGI_KIND_BYTES_MAX)
-        return lig_fail(LIG_E_INVALID, "the kind of a graph has 0 to %d bytes",
+        return lig_fail(LIG_E_INVALID, "the kind of a graph can have at most %d bytes",
                         LIGI_KIND_BYTES_MAX);
     if (graph->layer_count > LIGI_LAYERS_MAX || graph->call_count > LIGI_LAYERS_MAX)
-        return lig_fail(LIG_E_LIMIT, "a graph has at most %u layers and calls", LIGI_LAYERS_MAX);
+        return lig_fail(LIG_E_LIMIT, "a graph can have at most %u layers and calls",
+                        LIGI_LAYERS_MAX);
     uint64_t inputs = 0;
     for (size_t i = 0; i < graph->call_count; i++) {
         const lig_call *call = &graph->calls[i];
         if (call->layer >= graph->layer_count)
-            return lig_fail(LIG_E_INVALID, "call %zu of a graph is of layer %u, and there are %zu",
-                            i, call->layer, graph->layer_count);
+            return lig_fail(LIG_E_INVALID,
+                            "call %zu of a graph refers to layer %u, but there are %zu layers", i,
+                            call->layer, graph->layer_count);
         for (uint32_t j = 0; j < call->input_count; j++)
             if (call->inputs[j].call >= graph->call_count)
-                return lig_fail(LIG_E_INVALID, "layer '%s' takes call %u, and there are %zu",
-                                graph->layers[call->layer].name, call->inputs[j].call,
-                                graph->call_count);
+                return lig_fail(
+                    LIG_E_INVALID, "layer '%s' has an input from call %u, but there are %zu calls",
+                    graph->layers[call->layer].name, call->inputs[j].call, graph->call_count);
         inputs += call->input_count;
     }
     if (inputs > LIGI_LAYERS_MAX)
-        return lig_fail(LIG_E_LIMIT, "a graph has at most %u edges", LIGI_LAYERS_MAX);
+        return lig_fail(LIG_E_LIMIT, "a graph can have at most %u edges", LIGI_LAYERS_MAX);
     *size = (sizes){(uint32_t)graph->layer_count, (uint32_t)graph->call_count, (uint32_t)inputs};
     return LIG_OK;
 }
@@ -83,9 +85,10 @@ static lig_status take_layers(ligi_layers *layers, const lig_graph *graph, array
             return lig_fail(LIG_E_INVALID, "layer %zu of a graph has no name", i);
         size_t bytes = strlen(layer->name);
         if (bytes > LIG_NAME_BYTES_MAX || !ligi_utf8_valid(layer->name, bytes))
-            return lig_fail(LIG_E_INVALID,
-                            "the name of layer %zu of a graph is not UTF-8 of at most %d bytes", i,
-                            LIG_NAME_BYTES_MAX);
+            return lig_fail(
+                LIG_E_INVALID,
+                "the name of layer %zu of a graph is not valid UTF-8 or longer than %d bytes", i,
+                LIG_NAME_BYTES_MAX);
         layers->names[i] = layer->name;
         if (layer->signature_bytes == LIG_SIGNATURE_HASHED)
             memcpy(&parts->signatures[i], layer->signature, LIG_SIGNATURE_HASH_BYTES);
@@ -273,7 +276,7 @@ static void get_calls(ligi_reader *reader, const ligi_layer_graph *graph, arrays
 
 static lig_status not_a_graph(void)
 {
-    return lig_fail(LIG_E_CORRUPT, "a stored graph cannot be read");
+    return lig_fail(LIG_E_CORRUPT, "invalid stored graph");
 }
 
 lig_status ligi_layers_get(ligi_reader *reader, ligi_layers *layers)

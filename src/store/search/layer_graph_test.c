@@ -82,7 +82,7 @@ static void bad_graphs_get_a_sentence(void **state)
     static const lig_layer twice[] = {{"a", "x", 1}, {"a", "y", 1}};
     static const lig_call both[] = {{0, 0, NULL}, {1, 0, NULL}}, wrong[] = {{7, 0, NULL}};
     refused(&(lig_graph){"k", three, cycle, 3, 3}, "cycle through or before layer 'block.dense'");
-    refused(&(lig_graph){"k", three, lost, 3, 2}, "takes call 9");
+    refused(&(lig_graph){"k", three, lost, 3, 2}, "input from call 9");
     refused(&(lig_graph){"k", twice, both, 2, 2}, "two layers of a graph are named 'a'");
     refused(&(lig_graph){"k", three, wrong, 3, 1}, "layer 7");
     refused(&(lig_graph){"k", three, both, 3, 2}, "never called");

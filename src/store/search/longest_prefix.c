@@ -22,7 +22,7 @@ lig_status ligi_prefix_check(const ligi_layer_graph *graph)
         if (call->layer >= graph->layer_count || last > graph->input_count) {
             status =
                 lig_fail(LIG_E_INVALID,
-                         "call %u of a graph names a layer or inputs that it does not have", i);
+                         "call %u of a graph refers to a layer or inputs that do not exist", i);
             break;
         }
         called[call->layer] = 1;

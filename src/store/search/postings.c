@@ -4,7 +4,7 @@
 
 static lig_status not_a_set(void)
 {
-    return lig_fail(LIG_E_CORRUPT, "a set of the catalog's index cannot be read");
+    return lig_fail(LIG_E_CORRUPT, "the catalog's index contains an invalid set");
 }
 
 void ligi_bitmap_set(ligi_bitmap *set, uint32_t offset, int present)

@@ -88,9 +88,9 @@ static lig_status put_back(adopt_run *self, const ligi_catalog_view *view, ligi_
     LIG_TRY(ligi_change_event(change, LIG_EVENT_SAVED, record->about.id, record->about.name, NULL));
     LIG_TRY(put_graphs(self, record, change));
     self->adopted++;
-    return ligi_report_add(self->report,
-                           "model '%s' was lost to a damaged log: put back from its pack",
-                           record->about.name);
+    return ligi_report_add(
+        self->report, "model '%s' was lost in a damaged log and has been restored from its pack",
+        record->about.name);
 }
 
 /* Ids that the lost part of the log gave out are not given out again. */

@@ -125,7 +125,7 @@ static lig_status check_names(audit *self)
                     memcmp(item.key, self->models[at].name.bytes, item.key_bytes) == 0;
         if (sound || self->damaged)
             continue;
-        LIG_TRY(ligi_report_add(self->report, "a name leads to model %llu, which does not have it",
+        LIG_TRY(ligi_report_add(self->report, "a name refers to model %llu, which has another name",
                                 (unsigned long long)id));
         LIG_TRY(erase_item(self, &item));
     }
@@ -155,7 +155,7 @@ static lig_status check_named(audit *self)
             continue;
         if (status != LIG_OK && status != LIG_E_NOTFOUND && status != LIG_E_CORRUPT)
             return status;
-        LIG_TRY(ligi_report_add(self->report, "model %llu is not found by its name",
+        LIG_TRY(ligi_report_add(self->report, "model %llu cannot be found by its name",
                                 (unsigned long long)model->id));
         if (self->change == NULL || (id && ligi_map_find(&self->by_id, &id, sizeof id, NULL)))
             continue;
@@ -179,7 +179,7 @@ static lig_status check_aliases(audit *self)
                     (self->damaged || ligi_map_find(&self->by_id, &id, sizeof id, NULL));
         if (sound)
             continue;
-        LIG_TRY(ligi_report_add(self->report, "alias '%s' leads to no model", alias));
+        LIG_TRY(ligi_report_add(self->report, "alias '%s' refers to no model", alias));
         LIG_TRY(erase_item(self, &item));
         if (self->change && alias[0])
             LIG_TRY(ligi_change_event(self->change, LIG_EVENT_ALIAS, 0, alias, NULL));
@@ -197,8 +197,7 @@ static lig_status check_inlined(audit *self)
         if (self->damaged || ligi_map_find(&self->by_id, &id, sizeof id, NULL))
             continue;
         LIG_TRY(ligi_report_add(self->report,
-                                "the catalog holds bytes of model %llu, which is "
-                                "not there",
+                                "the catalog contains data of model %llu, which does not exist",
                                 (unsigned long long)id));
         LIG_TRY(erase_item(self, &item));
     }
@@ -233,13 +232,13 @@ static lig_status check_packs(audit *self)
             return status;
         if (self->damaged)
             continue;
-        LIG_TRY(ligi_report_add(
-            self->report,
-            "pack %016llx is counted as used by %llu models and %llu tensors, in "
-            "truth by %llu and %llu",
-            (unsigned long long)count->pack, (unsigned long long)record.models,
-            (unsigned long long)record.tensors, (unsigned long long)count->record.models,
-            (unsigned long long)count->record.tensors));
+        LIG_TRY(ligi_report_add(self->report,
+                                "pack %016llx is recorded as used by %llu models and %llu tensors, "
+                                "but is used by %llu and %llu",
+                                (unsigned long long)count->pack, (unsigned long long)record.models,
+                                (unsigned long long)record.tensors,
+                                (unsigned long long)count->record.models,
+                                (unsigned long long)count->record.tensors));
         LIG_TRY(mend_count(self, count));
     }
     return LIG_OK;
@@ -274,7 +273,7 @@ static lig_status check_fingerprints(audit *self)
                                                     sizeof fingerprint.pack, NULL)))
             continue;
         LIG_TRY(read ? ligi_report_add(self->report,
-                                       "a fingerprint leads to pack %016llx, which no model uses",
+                                       "a fingerprint refers to pack %016llx, which no model uses",
                                        (unsigned long long)fingerprint.pack)
                      : ligi_report_add(self->report, "%s", lig_error_text()));
         LIG_TRY(erase_item(self, &item));

@@ -129,7 +129,7 @@ static lig_status verify_record(check_run *self, const ligi_model *model)
                 memcmp(derived.uses, record->uses, record->use_count * sizeof *record->uses) == 0);
     free(derived.uses);
     return same ? LIG_OK
-                : ligi_report_add(self->report, "model '%s': its record and its manifest disagree",
+                : ligi_report_add(self->report, "model '%s': its record and its manifest differ",
                                   record->about.name);
 }
 
@@ -205,10 +205,11 @@ static lig_status verify_graphs(check_run *self, const ligi_catalog_view *view, 
                    : status == LIG_OK && bytes == manifest->graph_bytes &&
                          memcmp(reader.data + reader.at, manifest->graphs, bytes) == 0;
     *wrong = !same;
-    return same ? LIG_OK
-                : ligi_report_add(self->report,
-                                  "model '%s': the catalog's graphs are not those of its manifest",
-                                  model->record.about.name);
+    return same
+               ? LIG_OK
+               : ligi_report_add(self->report,
+                                 "model '%s': the graphs in the catalog and in its manifest differ",
+                                 model->record.about.name);
 }
 
 static lig_status mend_graphs(void *context, const ligi_catalog_view *view, ligi_change *change)
@@ -376,8 +377,8 @@ static lig_status check_stray(check_run *self, uint64_t pack)
     if (named || leftover)
         return LIG_OK;
     return ligi_report_add(self->report,
-                           "pack %016llx is named by no model, and is damaged or another store's; "
-                           "move it away",
+                           "pack %016llx is used by no model, and is damaged or belongs to another "
+                           "store (move it away)",
                            (unsigned long long)pack);
 }
 
@@ -392,7 +393,7 @@ static lig_status verify_frame(const check_run *self, uint64_t pack)
     LIG_TRY(status);
     if (memcmp(header.uuid, self->store->uuid, sizeof header.uuid) != 0 ||
         memcmp(header.secret, self->store->secret, sizeof header.secret) != 0)
-        return lig_fail(LIG_E_CORRUPT, "the pack's header is another store's");
+        return lig_fail(LIG_E_CORRUPT, "the pack's header belongs to another store");
     return LIG_OK;
 }
 
@@ -463,7 +464,7 @@ static lig_status add_problem(void *context, const char *text, const void *event
     lig_event told;
     if (event == NULL || ligi_event_get(event, bytes, &told) != LIG_OK)
         return ligi_report_add(self->report, "%s", text);
-    return ligi_report_add(self->report, "%s: it concerns model '%s'", text, told.name);
+    return ligi_report_add(self->report, "%s (affects model '%s')", text, told.name);
 }
 
 /* The log and its checkpoints, before the catalog that was made of them. */
@@ -473,7 +474,7 @@ static lig_status verify_catalog(check_run *self)
     if (self->store->by_footers)
         return ligi_report_add(self->report,
                                "the catalog cannot be read: models below 64 KiB, aliases and later "
-                               "changes do not show (ligament check --repair)");
+                               "changes are missing (run ligament check --repair)");
     if (volume->ops->catalog_verify == NULL)
         return LIG_OK;
     return volume->ops->catalog_verify(volume->self, (self->flags & LIG_CHECK_REPAIR) != 0,

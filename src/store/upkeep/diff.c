@@ -125,9 +125,10 @@ lig_status lig_ref_diff(const lig_ref *a, const lig_ref *b, lig_diff **out)
     LIG_TRY(ligi_ref_usable(a));
     LIG_TRY(ligi_ref_usable(b));
     if (memcmp(a->store->uuid, b->store->uuid, sizeof a->store->uuid) != 0)
-        return lig_fail(LIG_E_INVALID,
-                        "models '%s' and '%s' are of two stores: copy one into the other's store",
-                        a->model->record.about.name, b->model->record.about.name);
+        return lig_fail(
+            LIG_E_INVALID,
+            "models '%s' and '%s' are in different stores (copy one to the other's store first)",
+            a->model->record.about.name, b->model->record.about.name);
     diff *self;
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a comparison"));
     lig_status status = diff_refs(a, b, self);

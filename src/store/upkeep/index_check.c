@@ -134,7 +134,7 @@ static lig_status add_model(checking *self, const ligi_record *record,
         status = ligi_search_index_model(edits, &record->about, &graphs, 1);
     } else if (is_damage(status)) {
         self->graphs++;
-        status = ligi_report_add(self->report, "the graphs of model '%s' cannot be read: %s",
+        status = ligi_report_add(self->report, "cannot read the graphs of model '%s': %s",
                                  record->about.name, lig_error_text());
     }
     ligi_graphs_fini(&graphs);
@@ -254,13 +254,14 @@ lig_status ligi_index_check(const ligi_catalog_view *view, ligi_change *change, 
     ligi_search_index_edits_fini(&self.edits);
     LIG_TRY(status);
     if (graphs != self.graphs)
-        LIG_TRY(ligi_report_add(report, "the catalog holds graphs of %llu models; %llu have some",
-                                (unsigned long long)graphs, (unsigned long long)self.graphs));
+        LIG_TRY(ligi_report_add(
+            report, "the catalog contains the graphs of %llu models, but %llu have graphs",
+            (unsigned long long)graphs, (unsigned long long)self.graphs));
     if (self.wrong == 0 && there == self.keys)
         return LIG_OK;
     LIG_TRY(ligi_report_add(report,
-                            "the index of layers does not agree with the models' graphs: %llu of "
-                            "its records are wrong or missing, %llu have nothing to stand for",
+                            "the index of layers does not match the models' graphs: %llu of its "
+                            "records are wrong or missing, %llu are superfluous",
                             (unsigned long long)self.wrong,
                             (unsigned long long)(there - self.keys)));
     if (change == NULL)

@@ -42,8 +42,8 @@ static lig_status check_name_free(const ligi_catalog_view *view, const char *nam
     LIG_TRY(ligi_catalog_view_name(view, name, &id));
     LIG_TRY(ligi_catalog_view_alias(view, name, &alias));
     if (id || alias)
-        return lig_fail(LIG_E_EXISTS, "there is %s '%s' in %s already", id ? "a model" : "an alias",
-                        name, view->store->uri);
+        return lig_fail(LIG_E_EXISTS, "%s '%s' already exists in %s", id ? "model" : "alias", name,
+                        view->store->uri);
     return LIG_OK;
 }
 
@@ -85,7 +85,7 @@ lig_status lig_store_update(lig_store *store, const char *model, const lig_updat
 {
     LIG_TRY(ligi_store_writable(store));
     if (update->struct_bytes < sizeof *update)
-        return lig_fail(LIG_E_INVALID, "the update was not made by LIG_UPDATE_INIT");
+        return lig_fail(LIG_E_INVALID, "the update was not initialised with LIG_UPDATE_INIT");
     if (update->flags)
         return lig_fail(LIG_E_INVALID, "unknown flags %#x in an update", update->flags);
     LIG_TRY(ligi_metrics_check(update->metrics, update->metric_count));
@@ -121,7 +121,8 @@ static lig_status alias_model(const model_edit *self, const ligi_catalog_view *v
     uint64_t taken;
     LIG_TRY(ligi_catalog_view_name(view, self->alias, &taken));
     if (taken)
-        return lig_fail(LIG_E_EXISTS, "'%s' is the name of a model in %s; it cannot be an alias",
+        return lig_fail(LIG_E_EXISTS, "'%s' is the name of a model in %s and cannot be an alias",
+
                         self->alias, view->store->uri);
     LIG_TRY(ligi_change_event(change, LIG_EVENT_ALIAS, record->about.id, self->alias,
                               record->about.name));
@@ -183,7 +184,7 @@ lig_status lig_store_alias_at(lig_store *store, size_t index, char **alias, char
     if (found)
         status = tell_alias(&view, &item, alias, model);
     else if (status == LIG_OK)
-        status = lig_fail(LIG_E_NOTFOUND, "%s has %zu aliases, not more", store->uri, at);
+        status = lig_fail(LIG_E_NOTFOUND, "%s has only %zu aliases", store->uri, at);
     ligi_catalog_view_end(&view);
     return status;
 }

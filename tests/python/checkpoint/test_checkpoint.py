@@ -522,7 +522,7 @@ def test_extra_state_of_a_model_on_meta() -> None:
 def test_steps() -> None:
     with Checkpointer("mem:") as ck:
         model = nn.Linear(1, 1)
-        with pytest.raises(ligament.InvalidError, match="an int"):
+        with pytest.raises(ligament.InvalidError, match="non-negative int"):
             ck.save(2.0, model=model)  # type: ignore[arg-type]
 
 

@@ -32,7 +32,9 @@ def test_what_keep_removes_stays_in_the_history(tmp_path: Path, wait: bool) -> N
         assert pairs(ck.history()) == want
     with Checkpointer(tmp_path) as ck:  # another run
         assert ck.history() == []
-        with pytest.raises(ligament.NotFoundError, match=r"'default' has no .* there are \['a'\]"):
+        with pytest.raises(
+            ligament.NotFoundError, match=r"'default' has no .*existing runs: \['a'\]"
+        ):
             ck.store.history()
 
 

@@ -293,7 +293,7 @@ def test_what_goes_wrong_early_is_said_on_all(run: Run, victim: int) -> None:
 def test_boxes_change_on_some_ranks(run: Run) -> None:
     for answer in results(run("other_boxes", 3)):
         assert [step for step, _ in answer["told"]] == [2, 5]
-        assert all("save once more" in text for _, text in answer["told"])
+        assert all("save again" in text for _, text in answer["told"])
         assert answer["steps"] == [0, 1, 3, 4, 6]
         assert answer["wrong"] == []
 

@@ -141,7 +141,7 @@ def test_a_run_starts_from_another() -> None:
         b.save(1, model=tree(1))
         assert filled(b)[1] == 1 and filled(b, from_run="b")[1] == 1
         assert Checkpointer(store, run="a").steps() == [10, 20]
-        with pytest.raises(ligament.NotFoundError, match="run 'c' .* are .'a', 'b', 'default'."):
+        with pytest.raises(ligament.NotFoundError, match="run 'c' .*: .'a', 'b', 'default'."):
             filled(b, from_run="c")
         with pytest.raises(ligament.NotFoundError, match="no step 3 of run 'a'"):
             filled(b, from_run="a", step=3)
@@ -284,7 +284,7 @@ def test_the_newest_step_is_removed_before_it_is_resolved(
         at = ck.restore()
         assert at is not None and (at.step, at.extra) == (2, {"at": 2})
         monkeypatch.setattr(ck, "_source", lambda run: 1)
-        with pytest.raises(ligament.BusyError, match="replaced faster than they are read"):
+        with pytest.raises(ligament.BusyError, match="replaced faster than they can be read"):
             ck.restore()
 
 

@@ -96,8 +96,8 @@ def refuse_unknown(backend: object) -> None:
     known = plugins.names()
     if isinstance(backend, str) and backend not in known and not re.search("[:/.]", backend):
         raise NotFoundError(
-            f"there is no backend '{backend}'; known: {', '.join(known)}. Load its plugin with "
-            f"tmci.plugins.load; a folder is written as a path, './{backend}'"
+            f"no backend '{backend}' (known: {', '.join(known)}; load its plugin with "
+            f"tmci.plugins.load, or write a folder as a path, './{backend}')"
         )
 
 
@@ -107,7 +107,7 @@ def place_of(hosts: object) -> list[str]:
     places = [os.fspath(one) for one in given] or [os.environ.get("LIGAMENT_STORE", "")]
     if not all(places):
         raise InvalidError(
-            "no store is named: pass hosts=['PATH'] or set the environment variable LIGAMENT_STORE"
+            "no store given: pass hosts=['PATH'] or set the environment variable LIGAMENT_STORE"
         )
     return places
 

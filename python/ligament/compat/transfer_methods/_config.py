@@ -12,7 +12,9 @@ def layers_of(config: dict[str, Any]) -> list[dict[str, Any]]:
     """The entries of the layers; a model's whole configuration is taken too."""
     if not isinstance(config, Mapping):
         kind = type(config).__qualname__
-        raise TypeError(f"a configuration of Keras is a dict, not {kind} (see model.get_config())")
+        raise TypeError(
+            f"a Keras configuration must be a dict, not {kind} (see model.get_config())"
+        )
     inner = config.get("config")
     found = config.get("layers")
     if found is None and isinstance(inner, dict):

@@ -242,7 +242,7 @@ def _bytes(weight: Any) -> int:
 
 def _check_model(model: Any, id: Any) -> None:
     if not tensors.is_model(model):
-        raise TypeError(f"neither {model!r} nor {id!r} is a model of Keras")
+        raise TypeError(f"neither {model!r} nor {id!r} is a Keras model")
 
 
 def _model_and_id(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int]:

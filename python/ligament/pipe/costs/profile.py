@@ -50,7 +50,7 @@ def profile(
     add to, None measures. Operations outside layers cost nothing with `profile_ops=False`. Returns
     `trace`."""
     if iterations < 1:
-        raise InvalidError(f"iterations is {iterations}: at least one is needed")
+        raise InvalidError(f"invalid iterations {iterations}: expected at least 1")
     blocks = _isolate(trace)
     if how == "flops":
         figures = [estimate.figures(trace.program, b.ops, b.inputs) for b in blocks]
@@ -69,7 +69,7 @@ def profile(
 def _refuse_meta(trace: Trace, place: torch.device) -> None:
     held = [*trace.sample, *(s.tensor for s in trace.program.states.values())]
     if place.type == "meta" or any(t.is_meta for t in held):
-        raise InvalidError('a model on the meta device cannot be run: plan it with profile="flops"')
+        raise InvalidError('a model on the meta device cannot be run (use profile="flops")')
 
 
 def _isolate(trace: Trace) -> list[StageLayout]:
@@ -478,7 +478,7 @@ def _read(path: Path | None) -> dict[str, Figures]:
             for key, item in data["blocks"].items()
         }
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
-        raise InvalidError(f"{path} is no profile: {error}") from None
+        raise InvalidError(f"{path} is not a profile: {error}") from None
 
 
 def _write(path: Path, known: dict[str, Figures]) -> None:

@@ -103,7 +103,9 @@ class Graph:
         if isinstance(data, Graph):
             return data
         if not isinstance(data, dict) or not isinstance(data.get("nodes"), list):
-            raise InvalidError('a graph is an object {"nodes": [...], "edges": [[from, to], ...]}')
+            raise InvalidError(
+                'expected a graph: an object {"nodes": [...], "edges": [[from, to], ...]}'
+            )
         nodes = [_node(index, item) for index, item in enumerate(data["nodes"])]
         edges = _edges(data, nodes)
         groups = [[_index(i, nodes, "a group") for i in g] for g in data.get("groups", [])]
@@ -120,7 +122,7 @@ class Graph:
 
 def _node(index: int, item: Any) -> Node:
     if not isinstance(item, dict):
-        raise InvalidError(f"node {index} is no object")
+        raise InvalidError(f"node {index} must be an object")
     known = {f.name for f in fields(Node)}
     name = str(item.get("name", f"node {index}"))
     node = Node(name)
@@ -147,11 +149,11 @@ def _edges(data: dict[str, Any], nodes: list[Node]) -> list[Edge]:
     sizes, values = data.get("edge_bytes"), data.get("edge_values")
     for extra in (sizes, values):
         if extra is not None and len(extra) != len(pairs):
-            raise InvalidError("edge_bytes and edge_values have one element for each edge")
+            raise InvalidError("edge_bytes and edge_values must have one element per edge")
     edges = []
     for position, pair in enumerate(pairs):
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-            raise InvalidError(f"edge {position} is no pair [from, to]")
+            raise InvalidError(f"edge {position} must be a pair [from, to]")
         source, target = (_index(i, nodes, f"edge {position}") for i in pair)
         size = (
             _number(sizes[position], f"bytes of edge {position}")
@@ -166,7 +168,7 @@ def _edges(data: dict[str, Any], nodes: list[Node]) -> list[Edge]:
 
 def _index(value: Any, nodes: list[Node], what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < len(nodes):
-        raise InvalidError(f"{what} names node {value!r}, but there are {len(nodes)}")
+        raise InvalidError(f"{what} refers to node {value!r}, but there are {len(nodes)} nodes")
     return value
 
 

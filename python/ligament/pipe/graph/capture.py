@@ -142,7 +142,7 @@ def capture(
                 program, output = _export(work, inputs)
             result = finish(Captured(program, inputs, output, trial.calls, opaque, call))
             for path, why in opaque.items():
-                (say or log.warning)(f"{path} cannot be exported and stays one opaque block: {why}")
+                (say or log.warning)(f"cannot export {path}, which becomes one opaque block: {why}")
             return result
         except InvalidError:
             raise
@@ -212,7 +212,8 @@ def _check_signature(model: nn.Module, call: Arguments) -> None:
         signature.bind(*call.args, **call.kwargs)
     except TypeError as error:
         raise InvalidError(
-            f"{type(model).__name__}.forward{signature} cannot be called so: {error}"
+            f"{type(model).__name__}.forward{signature} cannot be called with these "
+            f"arguments: {error}"
         ) from None
 
 
@@ -285,10 +286,10 @@ def _whole(
         if type(error) is not RuntimeError:  # no memory, no forward, too deep: it says so itself
             raise
         raise InvalidError(  # of torch, mostly: shapes and dtypes that do not fit
-            f"{type(model).__name__} cannot be run with these arguments: {_first_line(error)}"
+            f"cannot run {type(model).__name__} with these arguments: {_first_line(error)}"
         ) from error
     (say or log.warning)(
-        f"{type(model).__name__} itself cannot be exported and stays one opaque block: {why}"
+        f"cannot export {type(model).__name__}, which becomes one opaque block: {why}"
     )
     calls = [c._replace(path="") for c in trial.calls]
     return Captured(program, inputs, output, calls, {"": why}, call)

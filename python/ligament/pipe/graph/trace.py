@@ -41,7 +41,7 @@ def _names(basic_blocks: Iterable[type | str] | type | str) -> tuple[str, ...]:
     listed = (basic_blocks,) if isinstance(basic_blocks, (type, str)) else tuple(basic_blocks)
     for one in listed:
         if not isinstance(one, (type, str)):
-            raise InvalidError(f"basic_blocks are classes or their names, not {one!r:.80}")
+            raise InvalidError(f"basic_blocks must be classes or their names, not {one!r:.80}")
     return tuple(one if isinstance(one, str) else one.__qualname__ for one in listed)
 
 
@@ -59,9 +59,9 @@ def trace(
     never taken apart. `say` is given a line for each module that cannot be exported and stays
     whole; by default it is logged."""
     if depth is not None and depth < 1:
-        raise InvalidError(f"depth is {depth}: 1 means the model's own children")
+        raise InvalidError(f"invalid depth {depth}: expected at least 1 (the model's own children)")
     if isinstance(args, (torch.Tensor, dict)) or not isinstance(args, (tuple, list)):
-        raise InvalidError("args is a tuple of the positional arguments: write (x,)")
+        raise InvalidError("args must be a tuple of the positional arguments, such as (x,)")
     blocks = _names(basic_blocks)
     sample: list[torch.Tensor] = []
 

@@ -73,7 +73,7 @@ def draw(plan: Plan, path: Path, width: float = WIDTH) -> Path:
     elif path.suffix in (".html", ".htm"):
         made = page(plan, width)
     else:
-        raise InvalidError(f"{path.name}: a plan is drawn as .svg or .html")
+        raise InvalidError(f"{path.name}: unsupported suffix (expected .svg or .html)")
     path.write_text(made, "utf-8")
     return path
 

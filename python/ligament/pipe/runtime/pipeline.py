@@ -259,8 +259,8 @@ class PlannedSchedule(_PipelineScheduleRuntime):
         equal on all their ranks."""
         if target is not None and target.shape[0] % self._n_microbatches:
             raise MismatchError(
-                f"the target has {target.shape[0]} rows, which {self._n_microbatches} "
-                "micro-batches do not share"
+                f"the target has {target.shape[0]} rows, which cannot be divided into "
+                f"{self._n_microbatches} micro-batches"
             )
         self.pipeline_order_with_comms = self._orders[self._has_backward]
         before = self._set_aside() if self._has_backward else {}
@@ -359,6 +359,6 @@ def _split(name: str, meta: Meta, tensor: torch.Tensor, count: int) -> list[torc
 def _too_small(name: str, meta: Meta, shape: tuple[int, ...], count: int) -> MismatchError:
     wanted = [meta.shape[0] * count, *meta.shape[1:]] if meta.shape else []
     return MismatchError(
-        f"{name} is {list(shape)}: {count} micro-batches of {list(meta.shape)} make a batch "
-        f"of {wanted}"
+        f"{name} has shape {list(shape)}, but {count} micro-batches of "
+        f"{list(meta.shape)} need a batch of {wanted}"
     )

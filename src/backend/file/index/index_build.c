@@ -85,8 +85,8 @@ static lig_status build_base(index_build *build, const ligi_checkpoint_info *inf
     if (at->version == 0)
         return LIG_OK;
     return lig_fail(LIG_E_CORRUPT,
-                    "%s/" LIGI_NAME_LOG ": begins at version %" PRIu64
-                    " without a checkpoint (ligament check --repair)",
+                    "%s/" LIGI_NAME_LOG " begins at version %" PRIu64
+                    " without a checkpoint (run ligament check --repair)",
                     build->log->folder.place, at->version + 1);
 }
 

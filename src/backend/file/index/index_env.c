@@ -85,7 +85,7 @@ lig_status ligi_mdb_env_reserve_lock(const ligi_file_catalog *self, const char *
     close(fd);
     if (number == 0 || number == EOPNOTSUPP || number == EINVAL)
         return status;
-    return ligi_fail_errno(number, "%s/%s: cannot be allocated", self->place, name);
+    return ligi_fail_errno(number, "cannot allocate space for %s/%s", self->place, name);
 }
 
 static lig_status open_database(ligi_file_catalog *self)
@@ -135,9 +135,9 @@ static lig_status set_aside(const ligi_file_catalog *self, const char *name)
 
     snprintf(aside, sizeof aside, "%s.aside-%016" PRIx64, name, ligi_folder_random_id());
     if (renameat(self->index_fd, name, self->index_fd, aside) != 0)
-        return ligi_fail_errno(errno, "%s/%s is a folder and cannot be renamed (move it away)",
+        return ligi_fail_errno(errno, "cannot rename %s/%s, which is a folder (move it away)",
                                self->place, name);
-    ligi_log(LIG_LOG_WARNING, "%s/%s is a folder: it is %s now", self->place, name, aside);
+    ligi_log(LIG_LOG_WARNING, "%s/%s is a folder: renamed to %s", self->place, name, aside);
     return LIG_OK;
 }
 
@@ -147,7 +147,7 @@ static lig_status remove_entry(const ligi_file_catalog *self, const char *name)
         return LIG_OK;
     if (errno == EISDIR)
         return set_aside(self, name);
-    return ligi_fail_errno(errno, "%s/%s: cannot be removed", self->place, name);
+    return ligi_fail_errno(errno, "cannot remove %s/%s", self->place, name);
 }
 
 lig_status ligi_mdb_env_remove(ligi_file_catalog *self)

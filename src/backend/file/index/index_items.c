@@ -43,7 +43,7 @@ lig_status ligi_mdb_position(MDB_txn *txn, MDB_dbi dbi, ligi_clog_position *at)
     at->offset = ligi_get_u64(&reader);
     at->last = ligi_get_u64(&reader);
     return reader.failed || value.mv_size != POSITION_BYTES
-               ? lig_fail(LIG_E_CORRUPT, "the index has no position in the log")
+               ? lig_fail(LIG_E_CORRUPT, "the index does not contain its position in the log")
                : LIG_OK;
 }
 
@@ -240,8 +240,8 @@ static lig_status fetch(ligi_file_log *log, const value_ref *ref, ligi_mdb_value
         return found;
     if (status == LIG_E_NOTFOUND && found == LIG_E_CORRUPT && !is_damaged(log))
         return lig_fail(LIG_E_CORRUPT,
-                        "%s: a checkpoint is damaged that may hold a value of version %" PRIu64
-                        " (ligament check --repair)",
+                        "%s: a damaged checkpoint may contain a value of version %" PRIu64
+                        " (run ligament check --repair)",
                         log->folder.place, ref->version);
     if (status == LIG_E_NOTFOUND && !is_damaged(log))
         return lig_fail(LIG_E_BUSY,
@@ -260,7 +260,7 @@ lig_status ligi_mdb_value(ligi_file_log *log, MDB_val stored, ligi_mdb_value_rea
     value->owned = NULL;
     value->damaged = 0;
     if (stored.mv_size == 0)
-        return lig_fail(LIG_E_CORRUPT, "%s: the index holds an empty value", log->folder.place);
+        return lig_fail(LIG_E_CORRUPT, "%s: the index contains an empty value", log->folder.place);
     if (((const uint8_t *)stored.mv_data)[stored.mv_size - 1] == 0) {
         value->data = stored.mv_data;
         value->bytes = stored.mv_size - 1;

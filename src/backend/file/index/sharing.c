@@ -48,17 +48,17 @@ static lig_status own_folder(int above, const char *name, int *fd)
     struct stat info;
 
     if (mkdirat(above, name, 0700) != 0 && errno != EEXIST)
-        return ligi_fail_errno(errno, "%s: the folder for the index cannot be made", name);
+        return ligi_fail_errno(errno, "cannot create folder %s for the index", name);
     *fd = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (*fd < 0)
-        return ligi_fail_errno(errno, "%s: the folder for the index cannot be opened", name);
+        return ligi_fail_errno(errno, "cannot open folder %s for the index", name);
     if (fstat(*fd, &info) == 0 && info.st_uid == geteuid() &&
         (info.st_mode & (S_IWGRP | S_IWOTH)) == 0)
         return LIG_OK;
     close(*fd);
     return lig_fail(LIG_E_DENIED,
-                    "%s: the folder for the index must belong to user %lu and be writable for "
-                    "nobody else (index=FOLDER names another)",
+                    "folder %s for the index must belong to user %lu and be writable by nobody "
+                    "else (use index=FOLDER for another)",
                     name, (unsigned long)geteuid());
 }
 
@@ -76,7 +76,9 @@ static lig_status open_parent(const char *parent, int *above)
         return LIG_OK;
     close(*above);
     return lig_fail(LIG_E_INVALID,
-                    "%s is on %s, expected a file system of this host (index=FOLDER)", path, kind);
+                    "the folder %s for the index is on %s, expected a local file system (use "
+                    "index=FOLDER for another)",
+                    path, kind);
 }
 
 /* 1 when the folder is `store`, or lies below it. */
@@ -131,9 +133,8 @@ lig_status ligi_sharing_check(const char *place, const char *parent)
     }
     if (below)
         return lig_fail(LIG_E_INVALID,
-                        "index=%s lies in the store %s, expected a folder of this host outside "
-                        "of it",
-                        parent, place);
+                        "index=%s is inside the store %s, expected a folder outside it", parent,
+                        place);
     LIG_TRY(open_parent(parent, &fd));
     close(fd);
     return LIG_OK;
@@ -150,7 +151,7 @@ static lig_status folder_name(int folder_fd, const char *place, char name[20])
     if (status != LIG_E_NOTFOUND)
         LIG_TRY(status);
     if (fstat(folder_fd, &info) != 0)
-        return ligi_fail_errno(errno, "%s: cannot be examined", place);
+        return ligi_fail_errno(errno, "stat of %s failed", place);
     memcpy(bytes, numbering.id, 16);
     ligi_put_be64(bytes + 16, (uint64_t)info.st_ino);
     snprintf(name, 20, "%016" PRIx64, ligi_hash64_plain(bytes, sizeof bytes));
@@ -190,7 +191,7 @@ static lig_status number_log(ligi_file_catalog *self)
     ligi_numbering numbering;
 
     if (ligi_head_damaged(&self->log.head))
-        return lig_fail(LIG_E_CORRUPT, "%s: the log is damaged (ligament check --repair)",
+        return lig_fail(LIG_E_CORRUPT, "%s: the log is damaged (run ligament check --repair)",
                         self->place);
     LIG_TRY(index_end(self, &at));
     LIG_TRY(ligi_mdb_env_remove(self));
@@ -210,10 +211,10 @@ static lig_status number_store(const ligi_file_catalog_place *place)
     if (status == LIG_OK)
         status = number_log(catalog);
     else
-        status = lig_fail(LIG_E_BUSY,
-                          "%s: share=network, but a process has it open that does not share it "
-                          "(close it there first)",
-                          place->place);
+        status = lig_fail(
+            LIG_E_BUSY,
+            "%s: share=network, but another process has it open without it (close it there first)",
+            place->place);
     ligi_file_catalog_close(catalog);
     return status;
 }

@@ -203,7 +203,7 @@ static void ordinary_stores_become_shared(void **state)
     assert_ok(open_at(folder, "", &first));
     assert_ok(count_up(first, "w0"));
     assert_status(open_on(folder, "A", "", &second), LIG_E_BUSY);
-    assert_says("does not share it");
+    assert_says("has it open without it");
     close_at(first);
     assert_ok(open_on(folder, "A", "", &second));
     assert_int_equal(look_at(second), 1);

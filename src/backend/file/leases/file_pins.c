@@ -70,7 +70,7 @@ static lig_status create_file(const ligi_file *self, ligi_pins *pins)
     snprintf(pins->name, sizeof pins->name, "%016" PRIx64, id);
     pins->fd = openat(pins->folder_fd, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (pins->fd < 0)
-        return ligi_fail_errno(errno, "a lease in '%s' cannot be made", self->place);
+        return ligi_fail_errno(errno, "cannot create a lease in '%s'", self->place);
     ligi_entry_own(self->folder_fd, pins->fd);
     describe_self(head);
     if (flock(pins->fd, LOCK_EX | LOCK_NB) == 0 &&
@@ -80,16 +80,16 @@ static lig_status create_file(const ligi_file *self, ligi_pins *pins)
     int number = errno;
     unlinkat(pins->folder_fd, temporary, 0);
     close(pins->fd);
-    return ligi_fail_errno(number, "a lease in '%s' cannot be written", self->place);
+    return ligi_fail_errno(number, "cannot write a lease in '%s'", self->place);
 }
 
 static lig_status create_pins(const ligi_file *self, ligi_pins *pins)
 {
     if (!ligi_entry_mkdir(self->folder_fd, FOLDER) && errno != EEXIST)
-        return ligi_fail_errno(errno, "%s/" FOLDER " cannot be made", self->place);
+        return ligi_fail_errno(errno, "cannot create %s/" FOLDER, self->place);
     lig_status status = ligi_entry_folder(self->folder_fd, self->place, FOLDER, &pins->folder_fd);
     if (status == LIG_E_NOTFOUND)
-        return ligi_fail_errno(ENOENT, "%s/" FOLDER " cannot be opened", self->place);
+        return ligi_fail_errno(ENOENT, "cannot open %s/" FOLDER, self->place);
     LIG_TRY(status);
     status = create_file(self, pins);
     if (status != LIG_OK)
@@ -121,8 +121,7 @@ static lig_status write_record(const ligi_file *self, uint32_t slot, uint64_t pa
         pwrite(self->pins->fd, record, sizeof record, HEAD_BYTES + (off_t)slot * RECORD_BYTES);
     if (done == (ssize_t)sizeof record)
         return LIG_OK;
-    return ligi_fail_errno(done < 0 ? errno : ENOSPC, "a lease in '%s' cannot be written",
-                           self->place);
+    return ligi_fail_errno(done < 0 ? errno : ENOSPC, "cannot write a lease in '%s'", self->place);
 }
 
 static lig_status take_slot(ligi_pins *pins, uint32_t *slot)
@@ -131,7 +130,7 @@ static lig_status take_slot(ligi_pins *pins, uint32_t *slot)
     while (free_one < pins->slots && pins->taken[free_one])
         free_one++;
     if (free_one == SLOTS_MAX)
-        return lig_fail(LIG_E_LIMIT, "more than %u packs are pinned; release some matches",
+        return lig_fail(LIG_E_LIMIT, "more than %u packs are pinned (release some matches)",
                         SLOTS_MAX);
     LIG_TRY(ligi_grow(&pins->taken, &pins->capacity, free_one + 1, 1, "a lease"));
     pins->slots = free_one == pins->slots ? pins->slots + 1 : pins->slots;
@@ -162,7 +161,7 @@ static lig_status take_all(pin *held, const uint64_t *packs, size_t count, int64
     }
     /* Other hosts see what the server has. */
     if (held->volume->network && fdatasync(held->volume->pins->fd) != 0)
-        return ligi_fail_errno(errno, "a lease in '%s' cannot be written", held->volume->place);
+        return ligi_fail_errno(errno, "cannot write a lease in '%s'", held->volume->place);
     return LIG_OK;
 }
 
@@ -291,7 +290,7 @@ lig_status ligi_file_pinned(const ligi_file *self, uint64_t pack)
     if (folder == NULL) {
         int number = errno;
         close(fd);
-        return ligi_fail_errno(number, "%s/" FOLDER " cannot be listed", self->place);
+        return ligi_fail_errno(number, "cannot list %s/" FOLDER, self->place);
     }
     snprintf(path, sizeof path, "%s/" FOLDER, self->place);
     look all = {self, fd, path, pack, ligi_date_ns()};

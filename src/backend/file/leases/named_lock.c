@@ -101,7 +101,7 @@ static lig_status busy(const lock_request *request, const lock_holder *holder)
                         request->name, request->volume->place);
     return lig_fail(LIG_E_BUSY,
                     "run '%s' in %s is being written by process %ld on %s since %s (wait until it "
-                    "ends, or write another run)",
+                    "ends, or use another run)",
                     request->name, request->volume->place, holder->pid, holder->host,
                     holder->since);
 }
@@ -129,7 +129,7 @@ static lig_status try_lock(named_lock *self, const lock_request *request, lock_h
     int fd = openat(self->leases_fd, self->file,
                     O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd < 0)
-        return ligi_fail_errno(errno, "%s/" FOLDER "/%s: the lock of run '%s' cannot be opened",
+        return ligi_fail_errno(errno, "cannot open the lock %s/" FOLDER "/%s of run '%s'",
                                request->volume->place, self->file, request->name);
     ligi_entry_own(request->volume->folder_fd, fd);
     lig_status status = LIG_OK;
@@ -148,7 +148,7 @@ static lig_status try_lock(named_lock *self, const lock_request *request, lock_h
         if (!in_transition(holder))
             status = busy(request, holder);
     } else if (errno != EINTR) {
-        status = ligi_fail_errno(errno, "%s/" FOLDER "/%s: run '%s' cannot be locked",
+        status = ligi_fail_errno(errno, "cannot lock %s/" FOLDER "/%s for run '%s'",
                                  request->volume->place, self->file, request->name);
     }
     close(fd);
@@ -171,10 +171,10 @@ static lig_status take(named_lock *self, const lock_request *request)
 static lig_status open_leases(const ligi_file *volume, int *fd)
 {
     if (!ligi_entry_mkdir(volume->folder_fd, FOLDER) && errno != EEXIST)
-        return ligi_fail_errno(errno, "%s/" FOLDER " cannot be made", volume->place);
+        return ligi_fail_errno(errno, "cannot create %s/" FOLDER, volume->place);
     *fd = openat(volume->folder_fd, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (*fd < 0)
-        return ligi_fail_errno(errno, "%s/" FOLDER " cannot be opened", volume->place);
+        return ligi_fail_errno(errno, "cannot open %s/" FOLDER, volume->place);
     return LIG_OK;
 }
 
@@ -230,7 +230,7 @@ lig_status ligi_file_lock(void *opaque, const char *name, void **lock)
 
     LIG_TRY(ligi_file_writable(self));
     if (fstat(self->folder_fd, &info) != 0)
-        return ligi_fail_errno(errno, "%s cannot be locked", self->place);
+        return ligi_fail_errno(errno, "cannot lock %s", self->place);
     snprintf(key, sizeof key, "%" PRIx64 ":%" PRIx64 ":%016" PRIx64, (uint64_t)info.st_dev,
              (uint64_t)info.st_ino, ligi_hash64_plain(name, strlen(name)));
     return ligi_shared_acquire(key, &lock_kind, LIGI_SHARED_ANY, &request, lock);

@@ -43,7 +43,8 @@ lig_status ligi_engine_create(ligi_engine **engine)
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "an I/O engine"));
     made->map = mmap(NULL, MAP_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made->map == MAP_FAILED) {
-        lig_status status = ligi_fail_errno(errno, "no memory for the buffers of an I/O engine");
+        lig_status status =
+            ligi_fail_errno(errno, "out of memory for the buffers of an I/O engine");
         free(made);
         return status;
     }
@@ -162,8 +163,7 @@ lig_status ligi_write_all(int fd, const void *data, uint64_t bytes, uint64_t off
             continue;
         if (done <= 0)
             return ligi_fail_errno(done < 0 ? errno : ENOSPC,
-                                   "%" PRIu64 " bytes at %" PRIu64 " cannot be written", bytes,
-                                   offset);
+                                   "cannot write %" PRIu64 " bytes at %" PRIu64, bytes, offset);
         from += done;
         bytes -= (uint64_t)done;
         offset += (uint64_t)done;
@@ -180,7 +180,7 @@ lig_status ligi_read_all(int fd, void *data, uint64_t bytes, uint64_t offset)
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return ligi_fail_errno(errno, "%" PRIu64 " bytes at %" PRIu64 " cannot be read", bytes,
+            return ligi_fail_errno(errno, "cannot read %" PRIu64 " bytes at %" PRIu64, bytes,
                                    offset);
         if (done == 0)
             return lig_fail(LIG_E_CORRUPT,
@@ -254,7 +254,7 @@ static lig_status ring_wait(ligi_engine *engine)
         failed = io_uring_wait_cqe(&engine->ring, &done);
     while (failed == -EINTR || failed == -EAGAIN);
     if (failed < 0)
-        return ligi_fail_errno(-failed, "io_uring does not tell what has ended");
+        return ligi_fail_errno(-failed, "io_uring_wait_cqe failed");
     uint64_t at = io_uring_cqe_get_data64(done);
     if (at != NOTHING) {
         engine->results[at] = done->res;
@@ -273,7 +273,7 @@ static int ring_start(ligi_engine *engine, int at)
 static lig_status ring_wait(ligi_engine *engine)
 {
     (void)engine;
-    return lig_fail(LIG_E_INTERNAL, "a transfer is awaited that nobody started");
+    return lig_fail(LIG_E_INTERNAL, "internal error: waiting for a transfer that was not started");
 }
 #endif
 

@@ -78,16 +78,14 @@ lig_status ligi_file_pack_map(void *opaque, uint64_t id, uint32_t flags, lig_map
     lig_status status = LIG_OK;
     void *base = MAP_FAILED;
     if (fstat(fd, &info) != 0)
-        status =
-            ligi_fail_errno(errno, "%s: pack %016" PRIx64 " cannot be looked at", self->place, id);
+        status = ligi_fail_errno(errno, "%s: fstat of pack %016" PRIx64 " failed", self->place, id);
     else if (info.st_size == 0)
         status = lig_fail(LIG_E_CORRUPT, "%s: pack %016" PRIx64 " is empty", self->place, id);
     else
         base = mmap(NULL, (size_t)info.st_size, private ? PROT_READ | PROT_WRITE : PROT_READ,
                     private ? MAP_PRIVATE : MAP_SHARED, fd, 0);
     if (status == LIG_OK && base == MAP_FAILED)
-        status =
-            ligi_fail_errno(errno, "%s: pack %016" PRIx64 " cannot be mapped", self->place, id);
+        status = ligi_fail_errno(errno, "%s: mmap of pack %016" PRIx64 " failed", self->place, id);
     close(fd);
     LIG_TRY(status);
     mapping->base = base;
@@ -117,7 +115,7 @@ lig_status ligi_file_pack_remove(void *opaque, uint64_t id)
     if (unlinkat(self->packs_fd, name, 0) != 0) {
         if (errno == ENOENT)
             return lig_fail(LIG_E_NOTFOUND, "%s has no pack %s", self->place, name);
-        return ligi_fail_errno(errno, "%s/packs/%s cannot be removed", self->place, name);
+        return ligi_fail_errno(errno, "cannot remove %s/packs/%s", self->place, name);
     }
     ligi_file_pack_forget_list(self);
     return LIG_OK;
@@ -142,7 +140,7 @@ static lig_status open_listing(const ligi_file *self, DIR **folder)
     DIR *opened = fd < 0 ? NULL : fdopendir(fd);
 
     if (opened == NULL) {
-        lig_status status = ligi_fail_errno(errno, "%s/packs cannot be listed", self->place);
+        lig_status status = ligi_fail_errno(errno, "cannot list %s/packs", self->place);
         if (fd >= 0)
             close(fd);
         return status;

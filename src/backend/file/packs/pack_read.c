@@ -427,7 +427,7 @@ static lig_status prepare(reader *self, uint64_t *total)
             self->bad = i;
             return lig_fail(LIG_E_CORRUPT,
                             "%s: pack %016" PRIx64 " has %" PRIu64 " bytes, but %" PRIu64
-                            " are to be at %" PRIu64,
+                            " bytes at %" PRIu64 " are requested",
                             self->volume->place, self->id, self->file_bytes, range->bytes,
                             range->offset);
         }
@@ -477,7 +477,7 @@ static lig_status read_ranges(reader *self)
     uint64_t total;
 
     if (fstat(self->fd, &info) != 0)
-        return ligi_fail_errno(errno, "%s: pack %016" PRIx64 " cannot be looked at",
+        return ligi_fail_errno(errno, "%s: fstat of pack %016" PRIx64 " failed",
                                self->volume->place, self->id);
     self->file_bytes = (uint64_t)info.st_size;
     LIG_TRY(prepare(self, &total));

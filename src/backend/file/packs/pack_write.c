@@ -58,7 +58,7 @@ static lig_status create_temporary(writer *self)
              self->temporary_id);
     self->fd = openat(volume->packs_fd, self->temporary, flags, 0666);
     if (self->fd < 0)
-        return ligi_fail_errno(errno, "%s/packs cannot be written", volume->place);
+        return ligi_fail_errno(errno, "cannot write to %s/packs", volume->place);
     ligi_entry_own(volume->folder_fd, self->fd);
     return LIG_OK;
 }
@@ -73,13 +73,15 @@ static lig_status create_locked(writer *self)
         LIG_TRY(create_temporary(self));
         int number = lock(self);
         if (number != 0)
-            return ligi_fail_errno(number, "%s: files cannot be locked here", place);
+            return ligi_fail_errno(number, "%s: this file system does not support file locks",
+                                   place);
         if (fstat(self->fd, &info) == 0 && info.st_nlink > 0)
             return LIG_OK;
         close(self->fd);
         self->fd = -1;
     }
-    return lig_fail(LIG_E_BUSY, "%s: temporary packs are removed as fast as they are made", place);
+    return lig_fail(LIG_E_BUSY, "%s: temporary packs are removed as fast as they are created",
+                    place);
 }
 
 /* The temporary once more, for O_DIRECT; -1 when it is refused or the name is another file's. */
@@ -302,7 +304,7 @@ static lig_status keep(writer *self, lig_status status)
         return LIG_OK;
     ligi_failure_take(&self->failure, status);
     char text[LIGI_ERROR_TEXT_BYTES];
-    int cut = snprintf(text, sizeof text, "%s: a pack cannot be written: %s", self->volume->place,
+    int cut = snprintf(text, sizeof text, "%s: cannot write a pack: %s", self->volume->place,
                        self->failure.text);
     if (cut > 0)
         memcpy(self->failure.text, text, sizeof text);
@@ -315,7 +317,7 @@ static lig_status check_usable(const writer *self)
     if (self->failure.status != LIG_OK)
         return ligi_failure_publish(&self->failure);
     if (self->sealed)
-        return lig_fail(LIG_E_INVALID, "%s: a sealed pack takes no more bytes",
+        return lig_fail(LIG_E_INVALID, "%s: cannot add bytes to a sealed pack",
                         self->volume->place);
     return LIG_OK;
 }
@@ -328,8 +330,8 @@ lig_status ligi_file_pack_put(void *pack, const lig_piece *piece)
     if (piece->offset < self->bytes || piece->bytes > LIGI_PACK_BYTES_MAX ||
         piece->offset > LIGI_PACK_BYTES_MAX - piece->bytes)
         return lig_fail(LIG_E_INVALID,
-                        "a piece of %" PRIu64 " bytes at %" PRIu64 " cannot follow the %" PRIu64
-                        " there are",
+                        "invalid piece of %" PRIu64 " bytes at %" PRIu64 ": the pack has %" PRIu64
+                        " bytes",
                         piece->bytes, piece->offset, self->bytes);
     lig_status status = put_zeros(self, piece->offset);
     if (status == LIG_OK)
@@ -354,9 +356,9 @@ static lig_status finish_writes(writer *self)
     }
     /* Cuts off what alignment and the preallocation added. */
     if (self->direct_fd >= 0 && ftruncate(self->fd, (off_t)self->bytes) != 0)
-        return ligi_fail_errno(errno, "its length cannot be set");
+        return ligi_fail_errno(errno, "ftruncate failed");
     if (self->volume->options.fsync && fdatasync(self->fd) != 0)
-        return ligi_fail_errno(errno, "it cannot be synced");
+        return ligi_fail_errno(errno, "fdatasync failed");
     return LIG_OK;
 }
 
@@ -392,7 +394,7 @@ static lig_status publish(writer *self)
         int number = errno;
         ligi_file_catalog_hold(self->volume->catalog, self->id, 0);
         if (number != EEXIST || attempt == 10)
-            return ligi_fail_errno(number, "it cannot be renamed to %s", name);
+            return ligi_fail_errno(number, "rename to %s failed", name);
     }
     ligi_file_pack_forget_list(self->volume);
     lig_status status = LIG_OK;
@@ -449,8 +451,7 @@ lig_status ligi_file_pack_claim(void *opaque, uint64_t id, void **pack)
             status = lig_fail(LIG_E_BUSY, "%s: pack %016" PRIx64 " is held by its writer",
                               volume->place, id);
         else
-            status = ligi_fail_errno(errno, "%s: pack %016" PRIx64 " cannot be locked",
-                                     volume->place, id);
+            status = ligi_fail_errno(errno, "%s: cannot lock pack %016" PRIx64, volume->place, id);
     }
     if (status == LIG_OK && (fstat(self->fd, &info) != 0 || info.st_nlink == 0))
         status = lig_fail(LIG_E_NOTFOUND, "%s has no pack %016" PRIx64, volume->place, id);

@@ -157,7 +157,7 @@ static lig_status take_pack(ligi_volume *volume, ligi_footers *table, const void
     if (status == LIG_E_NOMEM || status == LIG_E_DENIED)
         return status;
     if (status != LIG_OK && status != LIG_E_NOTFOUND)
-        ligi_log(LIG_LOG_WARNING, "pack %016llx is skipped: %s", (unsigned long long)pack,
+        ligi_log(LIG_LOG_WARNING, "skipping pack %016llx: %s", (unsigned long long)pack,
                  lig_error_text());
     return LIG_OK;
 }
@@ -243,7 +243,7 @@ static void count_uses(builder *self, const ligi_record *record)
     for (size_t i = 0; i < record->use_count; i++) {
         uint64_t at;
         if (!ligi_map_find(&self->packs, &record->uses[i].pack, sizeof(uint64_t), &at)) {
-            ligi_log(LIG_LOG_WARNING, "model '%s' needs pack %016llx, which is not there",
+            ligi_log(LIG_LOG_WARNING, "model '%s' needs pack %016llx, which is missing",
                      record->about.name, (unsigned long long)record->uses[i].pack);
             continue;
         }
@@ -368,7 +368,7 @@ static lig_status add_models(builder *self)
         if (name)
             LIG_TRY(add_model(self, one, name));
         else
-            ligi_log(LIG_LOG_INFO, "pack %016llx holds a model whose name or id is taken",
+            ligi_log(LIG_LOG_INFO, "pack %016llx contains a model whose name or id is already used",
                      (unsigned long long)one->pack);
     }
     return LIG_OK;

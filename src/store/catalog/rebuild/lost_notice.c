@@ -50,9 +50,9 @@ void ligi_notice_lost(const ligi_footers *footers, const void *secret, uint64_t 
     snprintf(text, LIGI_NOTICE_BYTES, "the log of commits%s was lost, and with it ", commits);
     append(text, LIGI_NOTICE_BYTES, "models below 64 KiB, aliases and later changes; ");
     if (count)
-        append(text, LIGI_NOTICE_BYTES, "put back from packs: %.*s", NAMES_BYTES + 30, names);
+        append(text, LIGI_NOTICE_BYTES, "restored from packs: %.*s", NAMES_BYTES + 30, names);
     else
-        append(text, LIGI_NOTICE_BYTES, "no pack was there to put a model back from");
+        append(text, LIGI_NOTICE_BYTES, "there was no pack to restore a model from");
 }
 
 void ligi_notice_put(ligi_writer *value, ligi_catalog_key *key, const char *text,
@@ -69,5 +69,6 @@ lig_status ligi_notice_get(const lig_catalog_item *item, const void *secret, con
     ligi_reader reader;
     LIG_TRY(ligi_value_open(item, secret, &reader));
     *text = ligi_get_text(&reader, LIGI_NOTICE_BYTES);
-    return reader.failed ? lig_fail(LIG_E_CORRUPT, "a notice in the catalog is damaged") : LIG_OK;
+    return reader.failed ? lig_fail(LIG_E_CORRUPT, "the catalog contains a damaged notice")
+                         : LIG_OK;
 }
