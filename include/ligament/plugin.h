@@ -1,4 +1,4 @@
-/* Ligament: a backend as a shared library. Include this header, and no other of Ligament's, in a plugin:
+/* Ligament: a backend as a shared library. A plugin includes only this header of Ligament:
  *
  *     #include <ligament/plugin.h>
  *     static lig_status dummy_save(void *self, const char *set, const lig_tensor *tensors, size_t count) { ... }
@@ -7,9 +7,9 @@
  *
  *     cc -shared -fPIC $(pkg-config --cflags ligament) dummy.c -o libdummy.so
  *
- * Nothing is linked: lig_fail and lig_log go through a table that the loader fills. In C++ (20 or later, for the
+ * It links with nothing: lig_fail and lig_log go through a table that the loader fills. In C++ (20 or later, for the
  * designated initialisers) name the members in the order of lig_backend_ops. `ligament plugin-test libdummy.so`
- * runs the library's own conformance suite on the result. */
+ * runs the conformance suite on it. */
 #ifndef LIGAMENT_PLUGIN_H
 #define LIGAMENT_PLUGIN_H
 

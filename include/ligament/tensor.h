@@ -35,14 +35,14 @@ typedef enum lig_dtype {
     LIG_FLOAT8_E4M3 = 22,
     LIG_FLOAT8_E3M4 = 23,
     LIG_FLOAT8_E4M3B11FNUZ = 24,
-    LIG_FLOAT6_E2M3FN = 25,    /* one element a byte, as in ml_dtypes */
-    LIG_FLOAT6_E3M2FN = 26,    /* one element a byte */
-    LIG_FLOAT4_E2M1FN = 27,    /* one element a byte */
-    LIG_FLOAT4_E2M1FN_X2 = 28, /* two values in the byte that is one element, as in torch */
-    LIG_INT4 = 29,             /* one element a byte */
-    LIG_UINT4 = 30,            /* one element a byte */
-    LIG_INT2 = 31,             /* one element a byte */
-    LIG_UINT2 = 32,            /* one element a byte */
+    LIG_FLOAT6_E2M3FN = 25,    /* one element per byte, as in ml_dtypes */
+    LIG_FLOAT6_E3M2FN = 26,    /* one element per byte */
+    LIG_FLOAT4_E2M1FN = 27,    /* one element per byte */
+    LIG_FLOAT4_E2M1FN_X2 = 28, /* two values per byte, which is one element, as in torch */
+    LIG_INT4 = 29,             /* one element per byte */
+    LIG_UINT4 = 30,            /* one element per byte */
+    LIG_INT2 = 31,             /* one element per byte */
+    LIG_UINT2 = 32,            /* one element per byte */
     LIG_DTYPE_COUNT = 33
 } lig_dtype;
 
@@ -80,7 +80,7 @@ LIG_API uint32_t lig_dtype_parse(const char *name);
  * pointers and memory kinds. Needs O(count) memory for the duplicates. */
 LIG_API lig_status lig_tensors_check(const lig_tensor *tensors, size_t count);
 
-/* 1 when the elements lie without gaps in row-major order. */
+/* 1 if the elements are contiguous in row-major order. */
 LIG_API int lig_tensor_contiguous(const lig_tensor *tensor);
 
 /* Orders the library's accesses to memory of this kind and device after the work that `stream` holds now, without
