@@ -1,10 +1,9 @@
 /* Ligament: the store, which holds models by name.
  *
  * A model is a named, immutable batch of tensors with metrics, tags and a JSON text. Saves are atomic, also in a
- * crash: saving writes one new immutable pack, then commits once. URIs: "file:///dir"
- * or a plain path, "mem:" (private), "mem:NAME" (shared in the process), or the scheme of a plugin that has a
- * volume. Options follow in the query: `mode=r|w|a` (default a) and the backend's own (`ligament info` lists
- * them).
+ * crash: saving writes one new immutable pack, then commits once. URIs: "file:///dir" or a plain path, "mem:"
+ * (private), "mem:NAME" (shared in the process), "ligament://host:port" (served, serve.h), or the scheme of a plugin
+ * that has a volume. Options follow in the query: `mode=r|w|a` (default a) and the backend's (see `ligament info`).
  *   mode=r   writes nothing, not even a lock; fails if there is no store
  *   mode=w   creates a new store; LIG_E_EXISTS if one exists
  *   mode=a   creates the store if it does not exist
@@ -286,8 +285,7 @@ LIG_API void lig_diff_destroy(lig_diff *diff);
  * clock with an arbitrary origin; the latest 65,536 pairs of each name. Returns *stamps (lig_time_stamps_destroy). */
 LIG_API lig_status lig_store_time_stamps(lig_store *store, const char *name, int64_t **stamps, size_t *count);
 LIG_API void lig_time_stamps_destroy(int64_t *stamps);
-/* name NULL: all. */
-LIG_API lig_status lig_store_clear_time_stamps(lig_store *store, const char *name);
+LIG_API lig_status lig_store_clear_time_stamps(lig_store *store, const char *name); /* NULL: all */
 /* Name number `index`: find, load, save, retire, then lookup, read, write, sync, commit; NULL past the last. */
 LIG_API const char *lig_store_time_stamp_name(size_t index);
 

@@ -201,8 +201,8 @@ static int is_coarse(const window *self, const lig_tensor *into, const lig_slice
     return walker.run.bytes >= COARSE_BYTES;
 }
 
-/* Fine slices, and boxes, for device memory are gathered in host memory first, which is as large as what
- * was asked for: `host` is what to fill, freed by to_device. */
+/* Fine slices and boxes for device memory are first gathered in host memory of the same size:
+ * `host` is to be filled, and freed by to_device. */
 static lig_status host_twin(const lig_tensor *into, lig_tensor *host)
 {
     if (!lig_tensor_contiguous(into))
