@@ -243,6 +243,8 @@ static lig_status put_all(checkpoint_run *run)
     MDB_cursor *cursor;
     MDB_val key = {1, (void *)"\1"}, value;
 
+    if (snapshot->recent != NULL)
+        return lig_fail(LIG_E_INTERNAL, "%s: a checkpoint needs an index that is current", place);
     LIG_TRY(ligi_mdb_fail(mdb_cursor_open(snapshot->txn, snapshot->dbi, &cursor), place,
                           "cannot be read"));
     lig_status status = LIG_OK;

@@ -17,8 +17,8 @@
 #define READERS_MAX 1022
 #define LOCK_FILE_BYTES 65536 /* what LMDB makes of READERS_MAX */
 #define MAP_BYTES_LEAST (UINT64_C(1) << 24)
-#define AHEAD_BYTES (UINT64_C(256) << 10)
-#define FULL_BYTES (UINT64_C(1) << 20) /* with less room a disk counts as full */
+#define AHEAD_BYTES (UINT64_C(512) << 10) /* half of it has to do for a batch of commits */
+#define FULL_BYTES (UINT64_C(1) << 20)    /* with less room a disk counts as full */
 
 /* LMDB opens by name: what it has opened must be what was looked at. */
 static lig_status identify(ligi_file_catalog *self)
