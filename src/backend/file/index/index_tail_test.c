@@ -138,6 +138,26 @@ static void count_up(void *volume, uint64_t count)
     }
 }
 
+/* LIG_E_BUSY when somebody else was first. */
+static lig_status count_once(void *volume)
+{
+    char number[24];
+    uint64_t version = version_of(volume);
+    int bytes = snprintf(number, sizeof number, "%" PRIu64, version + 1);
+    const lig_catalog_op op = {"n", 1, number, (size_t)bytes};
+
+    return commit_ops(OPS, volume, version, &op, 1);
+}
+
+static void count_many(void *volume)
+{
+    for (uint64_t i = 0; i < MANY;) {
+        lig_status status = count_once(volume);
+        assert_true(status == LIG_OK || status == LIG_E_BUSY);
+        i += status == LIG_OK;
+    }
+}
+
 static uint64_t counted(void *volume, uint64_t *version)
 {
     void *snapshot;
@@ -232,6 +252,60 @@ static void readers_see_what_was_acknowledged(void **state)
     close_at(volume);
 }
 
+typedef struct watcher {
+    void *volume;
+    atomic_int *done;
+    uint64_t seen;
+    int wrong;
+} watcher;
+
+/* A thread that reads until the others have committed all: each snapshot is whole. */
+static void *watch(void *context)
+{
+    watcher *self = context;
+
+    for (int last = 0; !last;) {
+        uint64_t version;
+        last = atomic_load(self->done);
+        self->wrong += counted(self->volume, &version) != version || version < self->seen;
+        self->seen = version;
+    }
+    return NULL;
+}
+
+/* Readers read on for one another, and trim what a snapshot of another thread still shows. */
+static void threads_share_what_was_read(void **state)
+{
+    void *volume;
+    pthread_t threads[3];
+    watcher watchers[3];
+    atomic_int done = 0;
+    int status;
+
+    assert_ok(open_at(*state, "", &volume));
+    pid_t child = child_fork();
+    if (child == 0) {
+        void *own;
+        assert_ok(open_at(*state, "", &own));
+        count_many(own);
+        _exit(0);
+    }
+    for (int i = 0; i < 3; i++) {
+        watchers[i] = (watcher){.volume = volume, .done = &done};
+        assert_int_equal(pthread_create(&threads[i], NULL, watch, &watchers[i]), 0);
+    }
+    count_many(volume);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    atomic_store(&done, 1);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(watchers[i].wrong, 0);
+        assert_int_equal(watchers[i].seen, 2 * MANY);
+    }
+    close_at(volume);
+}
+
 /* The last record of the log, as the kernel leaves it that could not write it. */
 static void lose_last_record(const char *folder, ligi_file_catalog *catalog)
 {
@@ -294,6 +368,7 @@ int main(void)
         folder_test(the_last_user_leaves_a_whole_index),
         folder_test(commits_of_the_killed_are_shown),
         folder_test(readers_see_what_was_acknowledged),
+        folder_test(threads_share_what_was_read),
         folder_test(a_published_commit_that_is_lost_begins_an_epoch),
     };
 
