@@ -1,6 +1,5 @@
 #include "backend/file/packs/engine.h"
 
-#include "backend/file/packs/uncache.h"
 #include "base/error.h"
 
 #include <assert.h>
@@ -29,7 +28,6 @@ struct ligi_engine {
     ligi_io ios[LIGI_ENGINE_DEPTH];
     int results[LIGI_ENGINE_DEPTH];
     int has_ring, fixed, refusal;
-    ligi_flush flush;
 #if LIGI_HAVE_URING
     struct io_uring ring;
 #endif
@@ -54,7 +52,6 @@ lig_status ligi_engine_create(ligi_engine **engine)
     madvise(made->base, BUFFER_BYTES, MADV_HUGEPAGE);
     /* The kernel may write into these pages at any time: a child must not share them. */
     madvise(made->map, MAP_BYTES, MADV_DONTFORK);
-    made->flush = ligi_flush_here();
     *engine = made;
     return LIG_OK;
 }
@@ -141,11 +138,6 @@ void ligi_engine_free(ligi_engine *engine, int slot)
 uint8_t *ligi_engine_slot(ligi_engine *engine, int slot)
 {
     return engine->base + (uint64_t)slot * LIGI_SLOT_BYTES;
-}
-
-void ligi_engine_uncache(ligi_engine *engine, int slot)
-{
-    ligi_flush_lines(engine->flush, ligi_engine_slot(engine, slot), LIGI_SLOT_BYTES);
 }
 
 unsigned ligi_engine_flying(const ligi_engine *engine)

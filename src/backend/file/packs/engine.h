@@ -42,8 +42,6 @@ int ligi_engine_refusal(const ligi_engine *engine);
 int ligi_engine_take(ligi_engine *engine);
 void ligi_engine_free(ligi_engine *engine, int slot);
 uint8_t *ligi_engine_slot(ligi_engine *engine, int slot);
-/* Takes the slot's bytes out of the processor's caches; they stay what they are. */
-void ligi_engine_uncache(ligi_engine *engine, int slot);
 
 unsigned ligi_engine_flying(const ligi_engine *engine);
 /* Starts one transfer (copied); at most LIGI_ENGINE_DEPTH fly. */

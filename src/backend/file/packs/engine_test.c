@@ -159,30 +159,14 @@ static void drained_engines_are_as_new(void **state)
     write_and_read(self, 4096, 4096);
 }
 
-/* Every slot keeps its bytes, those that were never touched included. */
-static void uncached_bytes_stay(void **state)
-{
-    bench *self = *state;
-
-    for (int i = 0; i < LIGI_SLOT_COUNT; i++)
-        memset(ligi_engine_slot(self->engine, i), i % 3, LIGI_SLOT_BYTES * (i % 3 > 0));
-    for (int i = 0; i < LIGI_SLOT_COUNT; i++)
-        ligi_engine_uncache(self->engine, i);
-    for (int i = 0; i < LIGI_SLOT_COUNT; i++) {
-        const uint8_t *bytes = ligi_engine_slot(self->engine, i);
-        for (uint64_t at = 0; at < LIGI_SLOT_BYTES; at += 61)
-            assert_int_equal(bytes[at], i % 3);
-    }
-}
-
 #define engine_test(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        engine_test(uncached_bytes_stay), engine_test(aligned_transfers),
-        engine_test(odd_transfers),       engine_test(reads_past_the_end),
-        engine_test(errors_have_numbers), engine_test(drained_engines_are_as_new),
+        engine_test(aligned_transfers),          engine_test(odd_transfers),
+        engine_test(reads_past_the_end),         engine_test(errors_have_numbers),
+        engine_test(drained_engines_are_as_new),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,6 @@
 #include "backend/file/packs/pack_warm.h"
 #include "backend/file/packs/page_cache.h"
 #include "backend/file/packs/range_chunks.h"
-#include "backend/file/packs/uncache.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "tensor/staging.h"
@@ -41,8 +39,6 @@ typedef struct reader {
     ligi_engine *engine;
     ligi_chunk flying[LIGI_ENGINE_DEPTH]; /* those under way; a transfer's token is an index */
     uint32_t busy;
-    ligi_uncaching uncaching;
-    ligi_uncaching_times times;
     uint8_t *junk; /* takes the bytes of gaps */
     uint64_t file_bytes;
     uint64_t from, to;        /* what the ranges span */
@@ -242,33 +238,18 @@ static lig_status read_plain(reader *self, const ligi_chunk *wanted, int *later)
     return status;
 }
 
-static void let_go(reader *self, int slot)
-{
-    self->uncaching = ligi_uncaching_next(self->uncaching, &self->times);
-    if (self->uncaching != LIGI_UNCACHING)
-        return;
-    int64_t begin = ligi_now_ns();
-    ligi_engine_uncache(self->engine, slot);
-    self->times.uncached_ns += ligi_now_ns() - begin;
-}
-
 /* Waits for one transfer and hands out its bytes. */
 static lig_status collect(reader *self)
 {
     ligi_io done;
 
-    int64_t begin = ligi_now_ns();
     LIG_TRY(ligi_engine_finish(self->engine, &done));
-    int64_t ended = ligi_now_ns();
     const ligi_chunk *landed = &self->flying[done.token];
     self->busy &= ~(1u << done.token);
     if (done.slot < 0)
         return land(self, landed, NULL);
     const uint8_t *bytes = ligi_engine_slot(self->engine, done.slot);
     lig_status status = land(self, landed, bytes + (landed->from - done.offset));
-    self->times.waited_ns += ended - begin;
-    self->times.landed_ns += ligi_now_ns() - ended;
-    let_go(self, done.slot);
     ligi_engine_free(self->engine, done.slot);
     return status;
 }
