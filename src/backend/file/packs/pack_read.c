@@ -52,7 +52,7 @@ typedef struct reader {
 static lig_status does_not_fit(const reader *self, uint64_t offset)
 {
     return lig_fail(LIG_E_CORRUPT,
-                    "%s: pack %016" PRIx64 ": the block at %" PRIu64 " does not fit its checksum",
+                    "%s: pack %016" PRIx64 ": checksum mismatch in the block at %" PRIu64,
                     self->volume->place, self->id, offset);
 }
 
