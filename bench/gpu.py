@@ -182,7 +182,8 @@ def run_ligament(root: Path, tensors: dict[str, torch.Tensor], results: Results)
         results.note("ligament", "load cold, s", timed(lambda: store.load("n", into=into)))
         same(tensors, into)
         warm(folder)
-        loads = [timed(lambda: store.load("n", into=into)) for _ in range(3)]
+        loads = [timed(lambda: store.load("n", into=into)) for _ in range(5)]
+        print("warm loads, s:", *(f"{seconds:.3f}" for seconds in loads))
         results.note("ligament", "load warm, s", statistics.median(loads))
         results.note("ligament", "load warm, GB/s", total / statistics.median(loads) / 1e9)
         into.clear()

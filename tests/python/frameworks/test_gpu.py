@@ -27,8 +27,9 @@ def random_bits(dtype: str, count: int) -> torch.Tensor:
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.dtype == b.dtype and torch.equal(
-        a.contiguous().view(torch.uint8), b.to(a.device).contiguous().view(torch.uint8)
+    there = b.to(a.device)
+    return (a.dtype, a.shape) == (b.dtype, b.shape) and torch.equal(
+        a.reshape(-1).view(torch.uint8), there.reshape(-1).view(torch.uint8)
     )
 
 
@@ -262,7 +263,8 @@ def _rank(rank: int, folder: str) -> None:
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2
     )
-    mesh = DeviceMesh("cpu", [0, 1])
+    torch.cuda.set_device(0)
+    mesh = DeviceMesh("cuda", [0, 1])
     keeper = ligament.checkpoint.Checkpointer(f"{folder}/store", timeout=60)
     state = {"w": _shards(1, rank, mesh)}
     keeper.save(1, state=state)

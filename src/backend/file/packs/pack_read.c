@@ -25,7 +25,8 @@
 #define SMALL_BYTES                                                                                \
     (UINT64_C(256) << 10) /* reads up to this size in all go through the page cache */
 #define SHARED_BYTES (UINT64_C(16) << 20) /* plain reads from this size on take several threads */
-#define TEAM_MAX 8
+#define TEAM_MAX 16                       /* into memory of a device */
+#define TEAM_HOST 8 /* into host memory, where threads contend for page faults */
 #define TEAM_COLD 4
 #define STREAM_BYTES (UINT64_C(64) << 10) /* parts from this size on are copied past the caches */
 #define MISSES_MAX 8
@@ -378,8 +379,9 @@ static void member_end(member *self, reader *leader, lig_status *status)
 static size_t team_size(const reader *self)
 {
     long processors = self->cached == 1 ? sysconf(_SC_NPROCESSORS_ONLN) : TEAM_COLD;
+    long most = self->chunks.ranges[0].memory == LIG_MEMORY_HOST ? TEAM_HOST : TEAM_MAX;
 
-    return processors < 2 ? 2 : processors > TEAM_MAX ? TEAM_MAX : (size_t)processors;
+    return processors < 2 ? 2 : processors > most ? (size_t)most : (size_t)processors;
 }
 
 static lig_status read_by_team(reader *self, ligi_chunk_cursor where)
