@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "store/served_scene.h"
+
 #define assert_ok(call)                                                                            \
     do {                                                                                           \
         lig_status scene_status_ = (call);                                                         \
@@ -34,38 +36,7 @@
 /* A folder that is removed at the end, and the URIs of the places in it. */
 typedef struct scene {
     char folder[64], file[128], memory[64];
-#ifdef SCENE_SERVED
-    lig_server *servers[2];
-#endif
 } scene;
-
-/* The suites that are compiled with SCENE_SERVED ("tcp" or "shm") use the same places through
- * servers in this process. What such a store cannot have begins with scene_local_only. */
-#ifdef SCENE_SERVED
-static inline lig_status scene_open(lig_store **store, const char *uri)
-{
-    char text[512];
-    if (strncmp(uri, "ligament:", 9) != 0)
-        return lig_store_open(store, uri);
-    snprintf(text, sizeof text, "%.400s%ctransport=" SCENE_SERVED, uri,
-             strchr(uri, '?') ? '&' : '?');
-    return lig_store_open(store, text);
-}
-#define lig_store_open scene_open
-
-static inline int scene_serve(lig_server **server, char *uri, size_t bytes)
-{
-    if (lig_server_open(server, uri, NULL) != LIG_OK) {
-        print_error("%s\n", lig_error_text());
-        return -1;
-    }
-    snprintf(uri, bytes, "ligament://%s", lig_server_address(*server));
-    return 0;
-}
-#define scene_local_only() skip()
-#else
-#define scene_local_only() (void)0
-#endif
 
 static inline int scene_setup(void **state)
 {
@@ -77,22 +48,14 @@ static inline int scene_setup(void **state)
     snprintf(made->file, sizeof made->file, "file://%s/store", made->folder);
     snprintf(made->memory, sizeof made->memory, "mem:scene%d", number++);
     *state = made;
-#ifdef SCENE_SERVED
-    return scene_serve(&made->servers[0], made->file, sizeof made->file) ||
-           scene_serve(&made->servers[1], made->memory, sizeof made->memory);
-#else
     return 0;
-#endif
 }
 
 static inline int scene_teardown(void **state)
 {
     scene *made = *state;
     char command[128];
-#ifdef SCENE_SERVED
-    lig_server_close(made->servers[0]);
-    lig_server_close(made->servers[1]);
-#endif
+    scene_end_servers();
     snprintf(command, sizeof command, "rm -rf '%s'", made->folder);
     int failed = system(command);
     free(made);

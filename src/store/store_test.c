@@ -413,6 +413,7 @@ static void modes(const char *uri)
 
 static void test_modes(void **state)
 {
+    scene_local_only();
     on_both(state, modes);
 }
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "store/served_scene.h"
+
 enum { LAYERS_MAX = 12 };
 #define PACKED_BYTES (64 << 10)
 
@@ -303,6 +305,7 @@ static void several_come_in_order(void **state)
 
 static void graphs_survive_a_lost_catalog(void **state)
 {
+    scene_local_only();
     (void)state;
     char folder[] = "/tmp/find_testXXXXXX", command[96], uri[96];
     assert_non_null(mkdtemp(folder));

@@ -199,8 +199,10 @@ static lig_status load_tensors(mapping_job *job, int *gone)
     if (status == LIG_OK)
         status = ligi_fetch_run(&fetch);
     ligi_fetch_fini(&fetch);
-    for (size_t i = 0; i < count; i++)
-        if (tensors[i].pack && tensors[i].tied >= 0)
+    for (size_t i = 0; i < count && status == LIG_OK; i++)
+        if (tensors[i].pack == 0) /* of an inline model */
+            status = place_tensor(job, i, gone);
+        else if (tensors[i].tied >= 0)
             tensors[i].tensor.data = tensors[tensors[i].tied].tensor.data;
     if (status == LIG_OK && !(job->flags & LIG_VIEW_PRIVATE))
         (void)mprotect(view->loaded, view->loaded_bytes, PROT_READ);

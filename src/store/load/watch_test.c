@@ -323,6 +323,7 @@ static void register_split(void)
 
 static void test_lost_catalog(void **state)
 {
+    scene_local_only();
     lig_store *store = opened(state, 0), *made;
     static float large[40000];
     int64_t whole = 40000;

@@ -267,7 +267,7 @@ static void test_file(void **state)
 {
     scene *places = *state;
     char uri[160];
-    snprintf(uri, sizeof uri, "%s?fsync=0", places->file);
+    snprintf(uri, sizeof uri, "%s" SCENE_FAST, places->file);
     run(places, uri, 1, first_seed + 1);
 }
 

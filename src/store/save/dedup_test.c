@@ -243,6 +243,7 @@ static size_t stamps_of(lig_store *store, const char *name)
 
 static void test_stamps(void **state)
 {
+    scene_local_only();
     scene *places = *state;
     lig_store *store = opened(places->file);
     lig_tensor tensors[3];

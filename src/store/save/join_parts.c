@@ -37,8 +37,6 @@ typedef struct joining {
 static lig_status read_parts(joining *self, const lig_part_data *data)
 {
     for (size_t i = 0; i < self->part_count; i++) {
-        if (data[i].data == NULL)
-            return lig_fail(LIG_E_INVALID, "part %zu of '%s' has no bytes", i, self->name);
         lig_status status =
             ligi_part_parse(data[i].data, data[i].bytes, self->store->uuid, &self->parts[i]);
         if (status != LIG_OK)
@@ -321,6 +319,9 @@ lig_status lig_store_join(lig_store *store, const char *model, const lig_part_da
     if (options && (options->match || options->boxes || options->part))
         return lig_fail(LIG_E_INVALID,
                         "invalid options for a join: a match, boxes and `part` apply to the parts");
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].data == NULL)
+            return lig_fail(LIG_E_INVALID, "part %zu of '%s' has no bytes", i, model);
     if (store->remote)
         return store->remote->join(store, model, parts, count, options);
     joining self = {.store = store, .name = model, .part_count = count};

@@ -73,7 +73,7 @@ static void test_random(void **state)
     for (int i = 0; i < VALUES; i++)
         part_fill(&palette[i], (uint64_t)i + 1);
     work(places->memory, 1);
-    snprintf(uri, sizeof uri, "%s?fsync=0", places->file);
+    snprintf(uri, sizeof uri, "%s" SCENE_FAST, places->file);
     work(uri, 2);
 }
 

@@ -131,6 +131,7 @@ const ligi_net_hooks ligi_client_hooks = {.met = on_met,
 
 /* --- connecting --- */
 
+/* The file has the line "host:port". */
 static lig_status read_address(const ligi_client *client, char address[LIGI_ADDRESS_BYTES_MAX])
 {
     if (client->address) {
@@ -145,12 +146,14 @@ static lig_status read_address(const ligi_client *client, char address[LIGI_ADDR
                         client->address_file);
     if (file == NULL)
         return ligi_fail_errno(errno, "cannot open address file %s", client->address_file);
-    char *line = fgets(address, LIGI_ADDRESS_BYTES_MAX, file);
+    char line[LIGI_ADDRESS_BYTES_MAX - sizeof "tcp://"];
+    char *found = fgets(line, sizeof line, file);
     fclose(file);
-    if (line)
+    if (found)
         line[strcspn(line, "\r\n")] = '\0';
-    if (line == NULL || line[0] == '\0')
+    if (found == NULL || line[0] == '\0')
         return lig_fail(LIG_E_PEER, "address file %s is empty", client->address_file);
+    snprintf(address, LIGI_ADDRESS_BYTES_MAX, "tcp://%s", line);
     return LIG_OK;
 }
 

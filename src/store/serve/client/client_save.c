@@ -247,10 +247,10 @@ static void give_up(responder *self, lig_status status)
     ligi_client_cancel(self->save->client, &self->save->call);
 }
 
-static void tell_done(responder *self)
+static void tell_done(responder *self, uint64_t done)
 {
     const ligi_source *source = self->saving.source;
-    uint64_t count = self->saving.plan->count, done = self->save->news.done_number;
+    uint64_t count = self->saving.plan->count;
     for (; self->released < done && self->released < count; self->released++)
         if (source->done)
             source->done(source->context, self->released);
@@ -294,7 +294,7 @@ static lig_status serve(responder *self)
 {
     begun_save *save = self->save;
     for (;;) {
-        tell_done(self);
+        tell_done(self, save->news.done_number);
         if (save->news.over && save->news.message == NULL)
             break;
         respond(self);
@@ -353,6 +353,8 @@ lig_status ligi_client_save_run(lig_store *store, ligi_plan *plan, const ligi_so
                                  .source = source},
                       .interrupt = interrupt};
     lig_status status = run(&self);
+    if (status == LIG_OK)
+        tell_done(&self, plan->count);
     if (status == LIG_OK)
         status = take_result(store, plan, &save->call);
     plan->begun = NULL;

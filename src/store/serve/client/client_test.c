@@ -1,0 +1,191 @@
+/* What only a served store has: connections, their loss, and what the server keeps for a client. */
+#include "store_scene.h"
+
+#include <ligament/serve.h>
+
+#include <sys/stat.h>
+
+enum { BIG = 3 << 18 };
+
+static float big[BIG], back[BIG];
+static int64_t length = BIG;
+
+typedef struct served {
+    char folder[64], place[128], address_file[128];
+    lig_server *server;
+} served;
+
+static void start(served *self, const char *listen)
+{
+    lig_server_options options = LIG_SERVER_INIT;
+    options.listen = listen;
+    options.address_file = self->address_file;
+    assert_ok(lig_server_open(&self->server, self->place, &options));
+}
+
+static int setup(void **state)
+{
+    served *self = calloc(1, sizeof *self);
+    snprintf(self->folder, sizeof self->folder, "/tmp/ligament-client-XXXXXX");
+    if (mkdtemp(self->folder) == NULL)
+        return -1;
+    snprintf(self->place, sizeof self->place, "file://%s/store", self->folder);
+    snprintf(self->address_file, sizeof self->address_file, "%s/address", self->folder);
+    scene_fill(big, sizeof big, 7);
+    start(self, NULL);
+    *state = self;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    served *self = *state;
+    char command[128];
+    lig_server_close(self->server);
+    snprintf(command, sizeof command, "rm -rf '%s'", self->folder);
+    int failed = system(command);
+    free(self);
+    return failed;
+}
+
+static lig_store *client(const served *self, const char *options)
+{
+    char uri[256];
+    lig_store *store = NULL;
+    snprintf(uri, sizeof uri, "ligament://%s%s", lig_server_address(self->server), options);
+    assert_ok(lig_store_open(&store, uri));
+    return store;
+}
+
+static lig_tensor tensor(void *data)
+{
+    return scene_tensor("w", data, &length);
+}
+
+static void save(lig_store *store, const char *name)
+{
+    lig_tensor one = tensor(big);
+    assert_ok(lig_store_save(store, name, &one, 1, NULL));
+}
+
+static void load(lig_store *store, const char *name)
+{
+    lig_tensor one = tensor(back);
+    memset(back, 0, sizeof back);
+    assert_ok(lig_store_load(store, name, &one, 1));
+    assert_memory_equal(back, big, sizeof big);
+}
+
+static void test_transports(void **state)
+{
+    static const char *const choices[] = {"tcp", "shm"};
+    for (size_t i = 0; i < 2; i++) {
+        char options[64], name[16], text[512], expected[32];
+        snprintf(options, sizeof options, "?transport=%s", choices[i]);
+        snprintf(name, sizeof name, "m/%s", choices[i]);
+        snprintf(expected, sizeof expected, "served over %s", choices[i]);
+        lig_store *store = client(*state, options);
+        save(store, name);
+        load(store, name);
+        assert_ok(lig_store_describe(store, text, sizeof text));
+        assert_memory_equal(text, expected, strlen(expected));
+        lig_view *view;
+        assert_ok(lig_store_map(store, name, 0, &view));
+        assert_memory_equal(lig_view_model(view)->tensors[0].tensor.data, big, sizeof big);
+        lig_store_close(store);
+        assert_memory_equal(lig_view_model(view)->tensors[0].tensor.data, big, sizeof big);
+        lig_view_destroy(view);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    served *self = *state;
+    lig_store *store;
+    char uri[256];
+    snprintf(uri, sizeof uri, "ligament://%s?mode=w", lig_server_address(self->server));
+    assert_fails(lig_store_open(&store, uri), LIG_E_EXISTS);
+    snprintf(uri, sizeof uri, "ligament://%s?nothing=1", lig_server_address(self->server));
+    assert_fails(lig_store_open(&store, uri), LIG_E_INVALID);
+    snprintf(uri, sizeof uri, "ligament://%s?transport=pigeon", lig_server_address(self->server));
+    assert_fails(lig_store_open(&store, uri), LIG_E_INVALID);
+    assert_fails(lig_store_open(&store, "ligament:"), LIG_E_INVALID);
+    assert_fails(lig_store_open(&store, "ligament://@/nonexistent/address"), LIG_E_PEER);
+    store = client(self, "?mode=r");
+    lig_tensor one = tensor(big);
+    assert_fails(lig_store_save(store, "m", &one, 1, NULL), LIG_E_DENIED);
+    lig_store_close(store);
+}
+
+/* Without `retry` a lost server is an error at once, of every later call too. */
+static void test_lost_server(void **state)
+{
+    served *self = *state;
+    lig_store *store = client(self, "");
+    save(store, "m");
+    lig_ref *ref;
+    assert_ok(lig_store_resolve(store, "m", &ref));
+    lig_server_close(self->server);
+    self->server = NULL;
+    lig_store_stats stats;
+    assert_fails(lig_store_stat(store, &stats), LIG_E_PEER);
+    assert_fails(lig_store_retire(store, "m"), LIG_E_PEER);
+    lig_ref_release(ref);
+    lig_store_close(store);
+}
+
+/* With it, a request waits for the next server, which may listen elsewhere. */
+static void test_retry(void **state)
+{
+    served *self = *state;
+    lig_store *store = NULL;
+    char uri[256];
+    snprintf(uri, sizeof uri, "ligament://@%s?retry=30", self->address_file);
+    assert_ok(lig_store_open(&store, uri));
+    save(store, "m");
+    lig_server_close(self->server);
+    start(self, NULL);
+    load(store, "m");
+    lig_server_close(self->server);
+    start(self, NULL);
+    save(store, "n");
+    load(store, "n");
+    lig_store_close(store);
+}
+
+/* What a client holds ends with its release, and with its connection. */
+static void test_leases(void **state)
+{
+    served *self = *state;
+    lig_store *store = client(self, ""), *other = client(self, "");
+    lig_server_stats stats;
+    save(store, "m");
+    lig_ref *ref, *second;
+    assert_ok(lig_store_resolve(store, "m", &ref));
+    assert_ok(lig_store_resolve(store, "m", &second));
+    assert_ok(lig_store_retire(other, "m"));
+    lig_tensor one = tensor(back);
+    memset(back, 0, sizeof back);
+    assert_ok(lig_ref_load(ref, &one, 1));
+    assert_memory_equal(back, big, sizeof big);
+    assert_ok(lig_server_stat(self->server, &stats));
+    assert_int_equal(stats.held, 2);
+    lig_ref_release(ref);
+    lig_store_stats counts;
+    assert_ok(lig_store_stat(store, &counts)); /* behind the release, on the same connection */
+    lig_ref_release(second);
+    lig_store_close(store);
+    lig_store_close(other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_transports, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lost_server, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_retry, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_leases, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,72 @@
+/* The suites of the store over a served store. A suite that is compiled with SCENE_SERVED ("tcp" or
+ * "shm") opens its places through servers in this process. What a served store cannot have, or
+ * what the test does to the folder itself, begins with scene_local_only. */
+#ifndef SERVED_SCENE_H
+#define SERVED_SCENE_H
+
+#ifdef SCENE_SERVED
+
+#include <ligament/serve.h>
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SCENE_SERVERS = 64 };
+
+typedef struct scene_server {
+    char place[256];
+    lig_server *server;
+} scene_server;
+
+static scene_server scene_servers[SCENE_SERVERS];
+static size_t scene_server_count;
+
+/* The server of a place; each "mem:" has one of its own. */
+static inline lig_status scene_serve(const char *place, const char **address)
+{
+    for (size_t i = 0; i < scene_server_count && strcmp(place, "mem:") != 0; i++)
+        if (strcmp(scene_servers[i].place, place) == 0) {
+            *address = lig_server_address(scene_servers[i].server);
+            return LIG_OK;
+        }
+    scene_server *made = &scene_servers[scene_server_count];
+    if (scene_server_count == SCENE_SERVERS)
+        return lig_fail(LIG_E_LIMIT, "more than %d servers in one test", SCENE_SERVERS);
+    LIG_TRY(lig_server_open(&made->server, place, NULL));
+    snprintf(made->place, sizeof made->place, "%s", place);
+    *address = lig_server_address(made->server);
+    scene_server_count++;
+    return LIG_OK;
+}
+
+static inline lig_status scene_open(lig_store **store, const char *uri)
+{
+    char place[256], text[512];
+    const char *address, *query = strchr(uri, '?');
+    if (strncmp(uri, "mem:", 4) != 0 && strncmp(uri, "file:", 5) != 0)
+        return lig_store_open(store, uri);
+    snprintf(place, sizeof place, "%.*s", (int)(query ? query - uri : (long)strlen(uri)), uri);
+    LIG_TRY(scene_serve(place, &address));
+    snprintf(text, sizeof text, "ligament://%s?transport=" SCENE_SERVED "%s%s", address,
+             query ? "&" : "", query ? query + 1 : "");
+    return lig_store_open(store, text);
+}
+#define lig_store_open scene_open
+
+static inline void scene_end_servers(void)
+{
+    while (scene_server_count)
+        lig_server_close(scene_servers[--scene_server_count].server);
+}
+
+#define scene_local_only() skip()
+#define SCENE_IS_SERVED 1
+#define SCENE_FAST "" /* options of the place are the server's */
+#else
+#define scene_local_only() (void)0
+#define scene_end_servers() (void)0
+#define SCENE_IS_SERVED 0
+#define SCENE_FAST "?fsync=0"
+#endif
+
+#endif
