@@ -1,0 +1,178 @@
+"""Server and clients are killed and stopped at random moments: what was acknowledged is there, bit
+for bit and once; nothing partial is visible; nothing is held for the dead."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import ligament
+import numpy as np
+import pytest
+from serve_worker import content, size_of
+
+HERE = Path(__file__).parent
+
+
+class Server:
+    """`ligament serve`, on another port each time it starts."""
+
+    def __init__(self, program: Path, folder: Path):
+        self.program, self.folder = program, folder
+        self.process: subprocess.Popen | None = None
+
+    @property
+    def uri(self) -> str:
+        return f"ligament://@{self.folder}/address?retry=120"
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [
+                str(self.program),
+                "serve",
+                str(self.folder / "store"),
+                "--address-file",
+                str(self.folder / "address"),
+                "--lease-timeout",
+                "2",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert "served at" in self.process.stdout.readline()
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.communicate(timeout=120)
+        assert self.process.returncode == 0
+
+
+class Worker:
+    def __init__(self, uri: str, name: str, log: Path):
+        self.name, self.log = name, log
+        with open(log, "w") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, str(HERE / "serve_worker.py"), uri, name, str(len(name))],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+
+    def facts(self) -> list[dict]:
+        lines = self.log.read_text().split("\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def end(self) -> None:
+        _, errors = self.process.communicate(timeout=240)  # closes its input
+        assert self.process.returncode == 0, errors
+
+
+def fate(worker: Worker) -> tuple[set[str], set[str]]:
+    """Models that must be there, and those of which it is not known."""
+    there: set[str] = set()
+    open_: set[str] = set()
+    for fact in worker.facts():
+        for kind, name in fact.items():
+            if kind == "begin":
+                open_ = {name}
+            elif kind == "saved":
+                there.add(name)
+                open_ = set()
+            elif kind == "retiring":
+                there.discard(name)
+                open_ = {name}
+            elif kind == "retired":
+                open_ = set()
+    return there, open_
+
+
+def check(store_path: Path, workers: list[Worker]) -> None:
+    with ligament.Store(str(store_path)) as store:
+        names = {model.name for model in store.models()}
+        wanted: set[str] = set()
+        unknown: set[str] = set()
+        for worker in workers:
+            there, open_ = fate(worker)
+            wanted |= there
+            unknown |= open_
+        assert wanted <= names, f"lost: {wanted - names}"
+        assert names <= wanted | unknown, f"not retired: {names - wanted - unknown}"
+        for name in names:
+            assert np.array_equal(store.load(name)["w"], content(name, size_of(name)))
+        store.compact()
+        assert store.check().problems == []
+
+
+def campaign(program: Path, folder: Path, rounds: int, clients: int) -> int:
+    rng = random.Random(rounds)
+    server = Server(program, folder)
+    server.start()
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: server.process.kill())
+        workers = []
+        for i in range(clients):
+            workers.append(Worker(server.uri, f"w{i}", folder / f"log{i}"))
+            stack.callback(workers[i].process.kill)
+        everyone = list(workers)
+        for round_ in range(rounds):
+            wait_for_progress(workers)
+            time.sleep(rng.random() * 0.2)  # a random moment, not a synchronisation
+            if round_ % 3 == 2:
+                victim = workers.pop(0)
+                victim.kill()
+                workers.append(Worker(server.uri, f"w{len(everyone)}", folder / f"n{round_}"))
+                everyone.append(workers[-1])
+                stack.callback(workers[-1].process.kill)
+            elif round_ % 3 == 1:
+                server.send(signal.SIGSTOP)
+                workers[0].process.send_signal(signal.SIGSTOP)
+                time.sleep(rng.random() * 0.3)
+                server.send(signal.SIGCONT)
+                workers[0].process.send_signal(signal.SIGCONT)
+            else:
+                server.kill()
+                server.start()
+        wait_for_progress(workers)
+        for worker in workers:
+            worker.end()
+        server.end()
+        check(folder / "store", everyone)
+        return sum(len(worker.facts()) for worker in everyone)
+
+
+def wait_for_progress(workers: list[Worker]) -> None:
+    """Each has done something since."""
+    before = [len(worker.facts()) for worker in workers]
+    end = time.monotonic() + 240
+    for worker, count in zip(workers, before, strict=True):
+        while len(worker.facts()) < count + 2:
+            assert worker.process.poll() is None, worker.process.stderr.read()
+            assert time.monotonic() < end, f"{worker.name} makes no progress"
+            time.sleep(0.02)
+
+
+def test_killed_and_stopped(program, tmp_path):
+    assert campaign(Path(program), tmp_path, rounds=3, clients=2) > 10
+
+
+@pytest.mark.soak
+def test_killed_and_stopped_for_long(program, tmp_path):
+    assert campaign(Path(program), tmp_path, rounds=60, clients=8) > 2000
