@@ -21,8 +21,7 @@ extern "C" {
 
 typedef struct lig_store lig_store;
 LIG_API lig_status lig_store_open(lig_store **store, const char *uri);
-/* Waits for the saves that run in the background; one that was begun and not yet committed ends with
- * LIG_E_CLOSED. Views and refs stay valid. */
+/* Waits for saves in the background; an uncommitted lig_save ends with LIG_E_CLOSED. Views and refs stay valid. */
 LIG_API void lig_store_close(lig_store *store);
 
 /* The URI without its options; borrowed from the store. */
@@ -79,8 +78,7 @@ typedef struct lig_query {
 } lig_query;
 #define LIG_QUERY_INIT {sizeof(lig_query), 0, NULL, NULL, 0, NULL, 0}
 
-/* The models that match, without their tensors and structure. Returns *models (lig_models_destroy). A NULL query
- * means all. */
+/* The models that match (NULL: all), without their tensors and structure. Returns *models (lig_models_destroy). */
 LIG_API lig_status lig_store_models(lig_store *store, const lig_query *query, lig_model ***models, size_t *count);
 LIG_API void lig_models_destroy(lig_model **models, size_t count);
 

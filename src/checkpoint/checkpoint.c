@@ -35,7 +35,7 @@ static lig_status open_store(lig_checkpoint *self, const char *backend, const ch
     return status;
 }
 
-/* A text behind '?' that is no option would become part of a folder's name. */
+/* Text after '?' that is not an option would become part of a folder's name. */
 static lig_status open_place(lig_checkpoint *self, const char *place, const char *config)
 {
     if (config[0] == '\0')

@@ -12,17 +12,17 @@ typedef struct ligi_catalog_view {
     uint64_t version;
 } ligi_catalog_view;
 
-/* Reading from a view ends with LIG_E_BUSY when others have replaced a large value since and the
- * volume no longer keeps the old one. Who reads many items begins again with a new view, up to so
- * many times. */
+/* Reading from a view ends with LIG_E_BUSY if another process has replaced a large value since
+ * and the volume no longer keeps the old one. Callers that read many items start again with a
+ * new view, up to this many times. */
 #define LIGI_VIEW_TRIES 20
 
 lig_status ligi_catalog_view_begin(lig_store *store, ligi_catalog_view *view);
 void ligi_catalog_view_end(ligi_catalog_view *view);
-/* LIG_E_BUSY, without a sentence, when the catalog is no longer at `version`. */
+/* LIG_E_BUSY, without an error text, if the catalog is no longer at `version`. */
 lig_status ligi_catalog_view_unchanged(lig_store *store, uint64_t version);
 
-/* LIG_E_NOTFOUND, without a sentence, when there is none. Items live until the view ends. */
+/* LIG_E_NOTFOUND, without an error text, if there is none. Items are valid until the view ends. */
 lig_status ligi_catalog_view_get(const ligi_catalog_view *view, const ligi_catalog_key *key,
                                  lig_catalog_item *item);
 lig_status ligi_catalog_view_seek(const ligi_catalog_view *view, const ligi_catalog_key *key,
@@ -39,10 +39,10 @@ int ligi_catalog_view_next(const ligi_catalog_view *view, enum ligi_table table,
 
 /* The id under a name itself; 0 when there is none. */
 lig_status ligi_catalog_view_name(const ligi_catalog_view *view, const char *name, uint64_t *id);
-/* The id that an alias stands for; 0 when there is none. */
+/* The id that an alias refers to; 0 if there is none. */
 lig_status ligi_catalog_view_alias(const ligi_catalog_view *view, const char *alias, uint64_t *id);
-/* The model of a name or alias: fills a zeroed record (strings live as long as the view).
- * LIG_E_NOTFOUND with a sentence. */
+/* The model of a name or alias: fills a zeroed record (strings are valid as long as the view).
+ * LIG_E_NOTFOUND with an error text. */
 lig_status ligi_catalog_view_find(const ligi_catalog_view *view, const char *name,
                                   ligi_record *record);
 lig_status ligi_catalog_view_model(const ligi_catalog_view *view, uint64_t id, ligi_record *record);

@@ -17,7 +17,7 @@ lig_status ligi_catalog_lock(lig_store *store, const ligi_interrupt *interrupt, 
     }
 }
 
-/* Settling waits for the lock, and cannot be interrupted: who could have the lock does not wait. */
+/* Settling waits for the lock and cannot be interrupted: with the lock held, it does not wait. */
 lig_status ligi_catalog_settle(lig_store *store, const ligi_interrupt *interrupt,
                                int64_t timeout_ns)
 {

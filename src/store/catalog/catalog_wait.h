@@ -5,7 +5,7 @@
 
 #include "store/handle.h"
 
-/* How long the removal of what nobody needs waits: it is left for later then. */
+/* How long the removal of unused packs waits; after that it is left for later. */
 #define LIGI_CATALOG_TIDY_NS INT64_C(1000000000)
 
 /* The volume's catalog_lock, until `end_ns` (ligi_now_ns). LIG_E_TIMEOUT names the process that

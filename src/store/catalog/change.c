@@ -69,9 +69,9 @@ lig_status ligi_change_event(ligi_change *change, int32_t kind, uint64_t model, 
     return LIG_OK;
 }
 
-/* A pack that lost its last model while a match pinned it comes back. It is claimed until this
- * change has ended: whoever is about to remove it has claimed it, too, and looks at the catalog
- * under that claim. */
+/* A pack that lost its last model while a match pinned it is revived. It is claimed until this
+ * change has ended: a process that is about to remove it must claim it too, and reads the
+ * catalog under that claim. */
 static lig_status revive(ligi_change *change, ligi_count *count)
 {
     ligi_volume *volume = change->store->volume;
@@ -182,7 +182,7 @@ lig_status ligi_change_graphs(ligi_change *change, const ligi_about *about, cons
     return status;
 }
 
-/* What the index has of a model whose graphs cannot be read stays until `check` makes it anew. */
+/* Index entries of a model whose graphs cannot be read stay until `check` rebuilds the index. */
 static lig_status forget_graphs(ligi_change *change, const ligi_about *about)
 {
     ligi_graphs graphs = {0};
@@ -280,7 +280,7 @@ static lig_status forget_fingerprints(ligi_change *change, uint64_t pack)
     return status;
 }
 
-/* Behind what was forgotten: the same bytes may lie elsewhere from now on. */
+/* After the removals: the same bytes may be stored elsewhere from now on. */
 static lig_status put_fingerprints(ligi_change *change)
 {
     for (size_t i = 0; i < change->fingerprint_count; i++) {

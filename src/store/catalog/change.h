@@ -39,7 +39,7 @@ typedef struct ligi_change {
     size_t claim_count, claim_capacity;
 } ligi_change;
 
-/* Puts what stands in change->value under the key. */
+/* Puts change->value under the key. */
 lig_status ligi_change_put(ligi_change *change, const ligi_catalog_key *key);
 lig_status ligi_change_erase(ligi_change *change, const ligi_catalog_key *key);
 /* Adds the record's uses to the packs' counts (sign 1) or takes them off (sign -1). The record's
@@ -63,7 +63,7 @@ lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, in
 lig_status ligi_change_event(ligi_change *change, int32_t kind, uint64_t model, const char *name,
                              const char *other);
 
-/* Before the commit: puts what was gathered besides single keys: counts, fingerprints, index. */
+/* Before the commit: puts the gathered counts, fingerprints and index entries. */
 lig_status ligi_change_finish(ligi_change *change);
 void ligi_change_fini(ligi_change *change);
 

@@ -8,8 +8,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Every refusal means that somebody else got on: this many in a row, or for this long, is no bad
- * luck. */
+/* Every refusal means that another process has committed: this many in a row, or for this long,
+ * is not a coincidence. */
 enum { COMMIT_TRIES = 1000 };
 /* So often a slow edit is made again before it keeps the others waiting. */
 enum { SLOW_TRIES = 3 };

@@ -4,8 +4,8 @@
 
 #include "store/catalog/change.h"
 
-/* Makes the change of one attempt. Called again with a fresh view when somebody else committed
- * meanwhile, or when the view lacked the commit of a killed process. */
+/* Builds the change for one attempt. Called again with a new view if another process has
+ * committed meanwhile, or if the view lacked the commit of a killed process. */
 typedef lig_status (*ligi_edit)(void *context, const ligi_catalog_view *view, ligi_change *change);
 
 /* Commits what `edit` makes (nothing, when it makes nothing), then removes the packs that lost

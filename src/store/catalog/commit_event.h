@@ -1,4 +1,4 @@
-/* What a commit did, as the bytes that a volume keeps (docs/formats.md). Pure. */
+/* The events of a commit, as the bytes that a volume stores (docs/formats.md). Pure. */
 #ifndef LIGI_COMMIT_EVENT_H
 #define LIGI_COMMIT_EVENT_H
 

@@ -1,4 +1,5 @@
-/* Where bytes lie that a later save may refer to: table 7 of the catalog (docs/formats.md). */
+/* The locations of bytes that a later save may refer to: table 7 of the catalog
+ * (docs/formats.md). */
 #ifndef LIGI_FINGERPRINT_INDEX_H
 #define LIGI_FINGERPRINT_INDEX_H
 
@@ -20,7 +21,7 @@ ligi_hash128 ligi_fingerprint(const void *secret, const uint64_t *hashes, uint64
 
 /* first, print and bytes are set. */
 ligi_catalog_key ligi_fingerprint_key(const ligi_fingerprint_entry *fingerprint);
-/* What the keys of all tensors have in common that begin like this one: first and bytes are set. */
+/* The common prefix of the keys of all tensors with this first block: first and bytes are set. */
 ligi_catalog_key ligi_fingerprint_prefix(const ligi_fingerprint_entry *fingerprint);
 
 void ligi_fingerprint_put(ligi_writer *writer, const ligi_fingerprint_entry *fingerprint,

@@ -57,17 +57,17 @@ int ligi_orphans_named(lig_store *store, uint64_t pack)
     return named;
 }
 
-/* A writer, and a save that brings a pack back, hold the pack until they have committed. So a claim
- * means that nobody is going to commit it, and what was committed shows once the catalog is
- * settled; before that, the commit of a killed process may not. */
+/* A writer, and a save that revives a pack, hold the pack until they have committed. So a claim
+ * means that no process is about to commit it, and a settled catalog shows every commit; without
+ * settling, the commit of a killed process may be missing. */
 int ligi_orphans_unnamed(lig_store *store, uint64_t pack)
 {
     return ligi_catalog_settle(store, NULL, LIGI_CATALOG_TIDY_NS) == LIG_OK &&
            !ligi_orphans_named(store, pack);
 }
 
-/* What was sealed is whole. A pack that cannot be read is damaged, newer or somebody else's: it is
- * not ours to remove. */
+/* A sealed pack is complete. A pack that cannot be read is damaged, newer or belongs to another
+ * store: it must not be removed. */
 int ligi_orphans_owned(lig_store *store, uint64_t pack)
 {
     ligi_pack_header header;
@@ -80,7 +80,7 @@ int ligi_orphans_owned(lig_store *store, uint64_t pack)
 
 typedef struct orphan_removal {
     lig_store *store;
-    int tidies; /* nobody asked for it, and nobody is to wait for it */
+    int tidies; /* not requested by a caller, so no caller should wait for it */
     uint64_t packs, bytes;
 } orphan_removal;
 
@@ -111,8 +111,8 @@ static lig_status remove_all(orphan_removal *self)
     lig_store *store = self->store;
     orphan_list found = {0};
     ligi_catalog_view view;
-    /* What is removed is decided for each pack, under its claim, from a settled catalog. Where
-     * there is nothing to remove, nobody is waited for. */
+    /* The removal is decided for each pack, under its claim, from a settled catalog. If there is
+     * nothing to remove, this does not wait. */
     lig_status status = LIG_E_BUSY;
     for (int i = 0; i < LIGI_VIEW_TRIES && status == LIG_E_BUSY; i++) {
         found.count = 0;
@@ -220,8 +220,8 @@ static void remove_batch(lig_store *store, ligi_count *counts, size_t count, uin
     }
 }
 
-/* The commit stands: a pack that cannot be removed now, because a match pins it or otherwise, is a
- * leftover for a later open or compact. */
+/* The commit is valid: a pack that cannot be removed now, for example because a match pins it,
+ * is left for a later open or compact. */
 void ligi_orphans_remove_dead(lig_store *store, ligi_count *counts, size_t count, uint64_t *freed)
 {
     for (size_t i = 0; i < count; i += REMOVE_BATCH)

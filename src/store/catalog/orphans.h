@@ -15,7 +15,8 @@ int ligi_orphans_unnamed(lig_store *store, uint64_t pack);
 /* 1 when it is a whole pack of this store, named or not. */
 int ligi_orphans_owned(lig_store *store, uint64_t pack);
 
-/* Removes packs that the catalog does not name and nobody writes, and counts them. */
+/* Removes packs that the catalog does not contain and that are not being written, and counts
+ * them. */
 lig_status ligi_orphans_remove(lig_store *store, uint64_t *packs, uint64_t *bytes);
 /* The same without waiting for long: a process that commits meanwhile may leave some for later. */
 lig_status ligi_orphans_tidy(lig_store *store);

@@ -1,6 +1,6 @@
-/* The catalog's index: which models have a layer (with all that is above it), a tag, and what their
- * metrics are. It is kept in the same commit as the models themselves, so that a search sees
- * exactly what is there. */
+/* The catalog's index: which models have a layer (with all its ancestors) or a tag, and their
+ * metrics. It is updated in the same commit as the models, so that a search sees exactly the
+ * stored models. */
 #ifndef LIGI_SEARCH_INDEX_H
 #define LIGI_SEARCH_INDEX_H
 
@@ -10,7 +10,7 @@
 
 struct ligi_graphs;
 
-/* Metrics lie in columns, one for each name, in chunks of this many ids. */
+/* Metrics are stored in columns, one for each name, in chunks of this many ids. */
 #define LIGI_COLUMN_IDS 128u
 
 ligi_catalog_key ligi_catalog_key_posting(const ligi_hash128 *key, uint64_t chunk);
@@ -28,7 +28,7 @@ ligi_hash128 ligi_irregular_key(void);
 typedef struct ligi_search_index_edit {
     ligi_catalog_key key;
     uint32_t offset; /* in the chunk */
-    uint32_t order;  /* in which it was asked for */
+    uint32_t order;  /* in which it was requested */
     int present;
     uint64_t bytes; /* of the layer; postings only */
     double value;   /* columns only */

@@ -15,7 +15,7 @@ ligi_whole ligi_manifest_whole(const ligi_manifest *manifest, size_t index)
     return manifest->wholes ? manifest->wholes[index] : (ligi_whole){index, 1};
 }
 
-/* 1 when tensor `index` goes on with the boxes of `first`. */
+/* 1 if tensor `index` is another box of `first`. */
 static int continues(const ligi_manifest *manifest, size_t first, size_t index)
 {
     const lig_tensor *a = &manifest->tensors[first].tensor, *b = &manifest->tensors[index].tensor;

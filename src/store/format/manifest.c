@@ -113,8 +113,8 @@ void ligi_about_fini(ligi_about *about)
     about->tags = NULL;
 }
 
-/* Neighbours mostly lie in one pack and have one owner: these are said once. `last` is the slot
- * that said them last. */
+/* Consecutive tensors mostly have the same pack and owner, which are written once. `last` is the
+ * slot that wrote them last. */
 static int slot_flags(const ligi_slot *slot, const ligi_slot *last)
 {
     if (slot->tied != SIZE_MAX)
@@ -169,7 +169,7 @@ static int has_boxes(const ligi_body *body)
 void ligi_manifest_put(ligi_writer *writer, const ligi_about *about, const ligi_body *body)
 {
     ligi_put_bytes(writer, magic, sizeof magic);
-    /* What an older library can read is written as that one would. */
+    /* Manifests that an older library can read are written in the old version. */
     int newer = body->part || has_boxes(body);
     ligi_put_varint(writer, newer ? LIGI_MANIFEST_VERSION : 1);
     if (newer)

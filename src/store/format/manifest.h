@@ -1,5 +1,5 @@
-/* What a model is made of, as bytes (docs/formats.md): the part about it that records share, and
- * its tensors. Pure. */
+/* The encoding of a model (docs/formats.md): the fields that records share, and its tensors.
+ * Pure. */
 #ifndef LIGI_MANIFEST_H
 #define LIGI_MANIFEST_H
 
@@ -15,7 +15,7 @@
 #define LIGI_LABELS_MAX 65536                   /* metrics or tags of a model */
 #define LIGI_ALIGN_SMALL UINT64_C(64)
 
-/* Strings are borrowed from whatever they were decoded from; the arrays are the struct's own. */
+/* Strings are borrowed from the decoded bytes; the struct owns the arrays. */
 typedef struct ligi_about {
     uint64_t id, parent;
     int64_t created_ns;
@@ -30,7 +30,7 @@ void ligi_about_put(ligi_writer *writer, const ligi_about *about);
 lig_status ligi_about_get(ligi_reader *reader, ligi_about *about);
 void ligi_about_fini(ligi_about *about);
 
-/* Where a tensor's bytes lie. */
+/* The location of a tensor's bytes. */
 typedef struct ligi_slot {
     uint64_t owner, pack; /* 0: this model, this pack (or inline) */
     uint64_t offset;
@@ -38,7 +38,7 @@ typedef struct ligi_slot {
     size_t tied; /* SIZE_MAX: not tied */
 } ligi_slot;
 
-/* Where a stored tensor lies in the one that users see; whole NULL: it is that one. */
+/* The position of a stored tensor in the tensor that users see; whole NULL: it is that tensor. */
 typedef struct ligi_box_position {
     const int64_t *whole, *start;
 } ligi_box_position;
@@ -81,9 +81,9 @@ typedef struct ligi_manifest {
     uint64_t *hash_pool;
 } ligi_manifest;
 
-/* Fills a zeroed `manifest`, whose strings are borrowed from `bytes`. `here` is the pack it stands
- * in (0: inline). LIG_E_CORRUPT or LIG_E_UNSUPPORTED with a sentence; ligi_manifest_fini also after
- * a failure. */
+/* Fills a zeroed `manifest`, whose strings are borrowed from `bytes`. `here` is the pack that
+ * contains it (0: inline). LIG_E_CORRUPT or LIG_E_UNSUPPORTED with an error text; call
+ * ligi_manifest_fini also after a failure. */
 lig_status ligi_manifest_get(const void *bytes, size_t size, uint64_t here,
                              ligi_manifest *manifest);
 void ligi_manifest_fingerprints(ligi_manifest *manifest, const void *secret);

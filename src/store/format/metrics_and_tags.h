@@ -7,7 +7,7 @@
 lig_status ligi_metrics_check(const lig_metric *metrics, size_t count);
 /* `removals`: a value may be NULL. */
 lig_status ligi_tags_check(const lig_tag *tags, size_t count, int removals);
-/* Valid UTF-8 of at most LIGI_TEXT_BYTES_MAX bytes; NULL is fine. */
+/* Valid UTF-8 of at most LIGI_TEXT_BYTES_MAX bytes; NULL is valid. */
 lig_status ligi_text_check(const char *what, const char *text);
 
 /* Adds or replaces by name; a tag with value NULL goes. The arrays of `about` are replaced, strings

@@ -23,11 +23,11 @@ typedef struct ligi_pack_trailer {
 
 /* Fills LIGI_PACK_TRAILER_BYTES bytes. */
 void ligi_pack_trailer_make(const ligi_pack_trailer *trailer, void *bytes);
-/* `pack_bytes` is the pack's size: a footer that does not lie in it is refused. */
+/* `pack_bytes` is the pack's size: a footer outside it is refused. */
 lig_status ligi_pack_trailer_parse(const void *bytes, uint64_t pack_bytes,
                                    ligi_pack_trailer *trailer);
 
-/* Checks that the tensors that lie here do so between header and `end` (the footer's offset). */
+/* Checks that the tensors of this pack are between the header and `end` (the footer's offset). */
 lig_status ligi_pack_tensors_check(const ligi_manifest *manifest, uint64_t here, uint64_t end);
 
 #endif

@@ -37,7 +37,7 @@ ligi_catalog_key ligi_catalog_key_text(enum ligi_table table, const void *secret
  * NULL: a plain hash. */
 void ligi_value_begin(ligi_writer *writer);
 void ligi_value_end(ligi_writer *writer, const ligi_catalog_key *key, const void *secret);
-/* Checks version and hash, and gives a reader over what lies between. */
+/* Checks version and hash, and returns a reader over the bytes between them. */
 lig_status ligi_value_open(const lig_catalog_item *item, const void *secret, ligi_reader *reader);
 
 typedef struct ligi_header {

@@ -106,8 +106,7 @@ lig_status ligi_tiling_check(const int64_t *whole, uint32_t ndim, ligi_tile *til
     return LIG_OK;
 }
 
-/* Of start, start + step, ... (`count`) those that lie in [low, high): the numbers [*first, *end).
- */
+/* Of start, start + step, ... (`count`) those in [low, high): the numbers [*first, *end). */
 static void clip(const lig_slice *slice, int64_t low, int64_t high, int64_t *first, int64_t *end)
 {
     /* Of one element the step is any number, also one that cannot be negated. */

@@ -9,8 +9,8 @@ typedef struct ligi_tile {
     const int64_t *start, *shape;
 } ligi_tile;
 
-/* LIG_E_MISMATCH, with a sentence, unless the tiles lie in a tensor of this shape and cover every
- * element exactly once. The tiles are sorted by where they begin. */
+/* LIG_E_MISMATCH, with an error text, unless the tiles are inside a tensor of this shape and
+ * cover every element exactly once. The tiles are sorted by their start. */
 lig_status ligi_tiling_check(const int64_t *whole, uint32_t ndim, ligi_tile *tiles, size_t count);
 
 /* What slices of the whole (NULL: all of it) have in common with one tile: `within` are slices of

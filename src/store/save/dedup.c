@@ -21,7 +21,7 @@ typedef struct dedup {
     size_t count;
     ligi_hash_job *jobs;
     size_t job_count, job_capacity;
-    ligi_hash_ask *asks; /* in place of jobs, when the source knows the hashes */
+    ligi_hash_ask *asks; /* instead of jobs, if the source has the hashes */
     size_t ask_count, ask_capacity;
     ligi_memory_block *blocks; /* in memory of `device`, hashed there */
     size_t block_count, block_capacity;
@@ -29,7 +29,7 @@ typedef struct dedup {
     uint8_t *buffer;
 } dedup;
 
-/* Bytes of a tensor that cannot be hashed where it lies: now, on this thread. */
+/* Bytes of a tensor that cannot be hashed in place: hashed now, on this thread. */
 static lig_status hash_parts(dedup *self, size_t index, uint64_t start, uint64_t end)
 {
     uint64_t *hashes = self->plan->hashes + self->plan->slots[index].first_hash;

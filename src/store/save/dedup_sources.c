@@ -31,7 +31,7 @@ struct ligi_shares {
     size_t count, capacity;
     uint64_t *hashes;
     size_t hash_count, hash_capacity;
-    ligi_map begins, sizes; /* over `tensors`, when all are there */
+    ligi_map begins, sizes; /* over `tensors`, once all have been added */
     held *packs;
     size_t pack_count, pack_capacity;
     ligi_pin **pins;
@@ -86,9 +86,9 @@ static const held *find_held(const ligi_shares *self, uint64_t pack)
     return NULL;
 }
 
-/* Asks for the packs from number `first` on, which have just been pinned. Who removed one in spite
- * of that had looked for pins before, and had settled the catalog before that: this view, being
- * younger, no longer names it. */
+/* Checks the packs from number `first` on, which have just been pinned. A process that removes
+ * one nevertheless had checked for pins before, and settled the catalog before that: this view
+ * is newer and does not contain the pack any more. */
 static lig_status look_up(ligi_shares *self, size_t first, int64_t held_ns)
 {
     const lig_volume_ops *ops = self->store->volume->ops;

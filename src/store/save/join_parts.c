@@ -143,7 +143,8 @@ static lig_status check_group(const joining *self, size_t first, size_t end, lig
         tiles[i - first] = (ligi_tile){entries[i].place->whole ? entries[i].place->start : zeros,
                                        entries[i].stored->tensor.shape};
     }
-    /* A scalar, or a tensor without elements, has no volume to tell that it is there twice. */
+    /* A scalar, or a tensor without elements, has no volume by which a duplicate could be
+     * detected. */
     if (end - first > 1 && entries[first].place->whole == NULL && tensor->bytes == 0)
         return lig_fail(LIG_E_MISMATCH, "model '%s': more than one part contains tensor '%s'",
                         self->name, tensor->name);
@@ -250,7 +251,8 @@ static lig_status fill(void *context, size_t index, uint64_t offset, uint64_t by
     return LIG_OK;
 }
 
-/* Whoever writes a part pins it, and may die before the commit: from here on this process does. */
+/* The writer of a part pins it, and may die before the commit: from here on this process pins it
+ * too. */
 static lig_status pin_packs(joining *self, const ligi_plan *plan)
 {
     ligi_volume *volume = self->store->volume;

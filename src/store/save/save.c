@@ -163,8 +163,8 @@ static lig_status remove_taken(const ligi_catalog_view *view, ligi_change *chang
     return status;
 }
 
-/* What is new here may be referred to from now on; so may what was referred to in a pack that the
- * catalog had given up. */
+/* Later saves may refer to the new tensors from now on, and to shared tensors in a pack that was
+ * revived. */
 static lig_status put_fingerprints(const ligi_save_write *self, const ligi_catalog_view *view,
                                    ligi_change *change)
 {
@@ -245,9 +245,9 @@ static lig_status make_model(const ligi_save_write *self, const ligi_record *rec
     return LIG_OK;
 }
 
-/* Held while this save still holds all its packs: once it is committed, somebody may replace it
- * at once. A commit that is tried again has another model in the same packs. What cannot be held
- * is saved all the same. */
+/* The ref is taken while this save still holds all its packs: once committed, the model may be
+ * replaced at once. A retried commit has another model in the same packs. A failure to take the
+ * ref does not fail the save. */
 static lig_status make_ref(ligi_save_write *self, const ligi_record *record, uint64_t version)
 {
     int gone;
@@ -332,9 +332,9 @@ lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *s
     ligi_failure_take(&failure, status);
     ligi_save_write_fini(&self);
     hand_out(&self, status);
-    /* Not committed after all; or committed and replaced by somebody who could not remove it while
-     * it was held here. A commit that failed may still have reached the medium, so the catalog is
-     * asked in either case. A part's pack is pinned by now. */
+    /* Not committed; or committed and replaced by a process that could not remove it while it
+     * was held here. A commit that failed may still have reached the medium, so the catalog is
+     * checked in either case. A part's pack is pinned by now. */
     if (self.pack_id)
         ligi_orphans_remove_pack(store, self.pack_id);
     if (plan->shares)

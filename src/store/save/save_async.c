@@ -238,7 +238,7 @@ static lig_status take_offer(background *work, const void *data, const int64_t *
 lig_status lig_save_offer(lig_save *save, const void *data, const int64_t *strides)
 {
     LIG_TRY(usable(save));
-    if (lig_ticket_done(save->ticket)) /* it has failed: why is told here already */
+    if (lig_ticket_done(save->ticket)) /* it has failed: the error is reported here already */
         return lig_ticket_wait(save->ticket, LIG_FOREVER);
     pthread_mutex_lock(&save->work->lock);
     lig_status status = take_offer(save->work, data, strides);

@@ -152,7 +152,7 @@ static lig_status open_part(const void *bytes, size_t size, const void *uuid, li
     return LIG_OK;
 }
 
-/* What is the part's own lies in its pack or in its data. */
+/* The part's own tensors are in its pack or in its data. */
 static lig_status check_places(const ligi_part_read *part)
 {
     for (size_t i = 0; i < part->manifest.tensor_count; i++) {

@@ -1,4 +1,4 @@
-/* What a save is going to write: ties, places, copies of what it was given. Pure. */
+/* The plan of a save: ties, locations, copies of the arguments. Pure. */
 #ifndef LIGI_SAVE_PLAN_H
 #define LIGI_SAVE_PLAN_H
 

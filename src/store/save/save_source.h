@@ -11,16 +11,16 @@ typedef struct ligi_hash_ask {
     uint64_t *hashes;
 } ligi_hash_ask;
 
-/* Where the bytes come from and who is told. All members may be NULL. */
+/* The source of the bytes, and callbacks. All members may be NULL. */
 typedef struct ligi_source {
     /* Waits until tensor `index` may be read, and may set its data and strides; also asked before
      * the commit, with the number of tensors. A failure undoes the save. */
     lig_status (*wait)(void *context, size_t index);
     /* Fills bytes [offset, offset + bytes) of a tensor; default: from its memory. */
     lig_status (*fill)(void *context, size_t index, uint64_t offset, uint64_t bytes, void *out);
-    /* Fills block hashes without bringing the bytes here: a tensor that is stored already is never
-     * transferred. Default: the bytes are hashed. What is written is hashed as it is written, so
-     * that a wrong answer damages only the model that is being saved. */
+    /* Fills block hashes without transferring the bytes: a tensor that is already stored is
+     * never transferred. Default: the bytes are hashed. Bytes are hashed again as they are
+     * written, so that a wrong answer damages only the model that is being saved. */
     lig_status (*hash)(void *context, const ligi_hash_ask *asks, size_t count);
     /* The tensor's memory is not needed any more. */
     void (*done)(void *context, size_t index);
@@ -36,9 +36,9 @@ typedef struct ligi_stretch {
     void *out;
 } ligi_stretch;
 
-/* 1 when the tensor's bytes lie in host memory without gaps. */
+/* 1 if the tensor's bytes are contiguous in host memory. */
 int ligi_source_flat(const ligi_source *source, const lig_tensor *tensor);
-/* Fills stretch->out with bytes of a tensor, however it lies. */
+/* Fills stretch->out with bytes of a tensor, regardless of its layout. */
 lig_status ligi_source_fill(const ligi_source *source, const ligi_plan *plan, size_t index,
                             const ligi_stretch *stretch);
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUFFER_BYTES (UINT64_C(4) << 20) /* for tensors that cannot be handed over as they lie */
+#define BUFFER_BYTES (UINT64_C(4) << 20) /* for tensors that cannot be passed directly */
 
 static lig_status wait_for(const ligi_save_write *self, size_t index)
 {
@@ -45,7 +45,7 @@ static lig_status put_header(ligi_save_write *self)
     return put_flat(self, bytes, sizeof bytes, 0);
 }
 
-/* What is left to write at most, for the volume to prepare for. */
+/* Upper bound of the bytes left to write, a hint for the volume. */
 static uint64_t size_guess(const ligi_plan *plan)
 {
     uint64_t bytes = LIGI_PACK_HEADER_BYTES + plan->count * 64;
@@ -55,7 +55,7 @@ static uint64_t size_guess(const ligi_plan *plan)
     return bytes;
 }
 
-/* What was gathered goes first, in the layout that it has. */
+/* The gathered bytes are written first, in their layout. */
 static lig_status begin_pack(ligi_save_write *self, size_t index)
 {
     ligi_plan *plan = self->plan;
@@ -198,7 +198,7 @@ lig_status ligi_save_write_run(ligi_save_write *self)
         if (i == deduplicated) {
             deduplicated = self->source->in_parts ? i + 1 : plan->count;
             LIG_TRY(ligi_dedup(self->store, plan, self->source, i, deduplicated));
-            begin = i ? begin : ligi_now_ns(); /* looking is a phase of its own */
+            begin = i ? begin : ligi_now_ns(); /* looking up is a separate phase */
         }
         LIG_TRY(put_tensor(self, i));
         notify_done(self, i);

@@ -1,6 +1,5 @@
-/* The bytes of a save on their way into the catalog or a pack. What is new is gathered in memory as
- * long as it is small enough to lie inline; with the tensor that makes it too much, a pack is
- * begun. */
+/* Writes the bytes of a save to the catalog or a pack. New bytes are gathered in memory as long
+ * as they are small enough to be stored inline; the tensor that exceeds the limit starts a pack. */
 #ifndef LIGI_SAVE_WRITE_H
 #define LIGI_SAVE_WRITE_H
 
@@ -30,12 +29,12 @@ typedef struct ligi_save_write {
 /* store, plan and source are set, the rest is zero. Places and writes all tensors, and seals the
  * pack if there is one (pack_id is not 0). */
 lig_status ligi_save_write_run(ligi_save_write *self);
-/* Makes `manifest` anew: before, only a pack's is there. */
+/* Rebuilds `manifest`: before, only that of a pack exists. */
 lig_status ligi_save_write_manifest(ligi_save_write *self);
 /* Puts an inline model's manifest and data, and tells the record about them. The plan has its id.
  */
 lig_status ligi_save_write_inline(ligi_save_write *self, ligi_change *change, ligi_record *record);
-/* Lets go of the pack; one that was not sealed is gone. */
+/* Releases the pack; one that was not sealed is discarded. */
 void ligi_save_write_fini(ligi_save_write *self);
 
 #endif

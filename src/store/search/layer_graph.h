@@ -20,15 +20,15 @@ typedef struct ligi_layers {
     void *memory;
 } ligi_layers;
 
-/* From a caller's graph: refuses what makes no sense, a cycle among it, with a sentence that names
- * the layer. `tensors` give the layers' bytes. Fills a zeroed struct; ligi_layers_fini also after a
- * failure. */
+/* Converts a caller's graph; an invalid graph, such as one with a cycle, is refused with an
+ * error that names the layer. `tensors` determine the layers' bytes. Fills a zeroed struct; call
+ * ligi_layers_fini also after a failure. */
 lig_status ligi_layers_make(ligi_layers *layers, const lig_graph *graph, const lig_tensor *tensors,
                             size_t count);
 void ligi_layers_fini(ligi_layers *layers);
 
 void ligi_layers_put(ligi_writer *writer, const ligi_layers *layers);
-/* LIG_E_CORRUPT when what is there is no graph. */
+/* LIG_E_CORRUPT if the bytes are not a graph. */
 lig_status ligi_layers_get(ligi_reader *reader, ligi_layers *layers);
 
 /* The layer that owns the tensor of that name; `index` maps layer names to their numbers.

@@ -120,8 +120,8 @@ static void propose_layers(search *s)
     }
 }
 
-/* A layer without its ancestors is no prefix; dropping one may drop another that shares a layer
- * with it, so until nothing moves. */
+/* A layer without its ancestors is not a prefix; dropping one may drop another that shares a
+ * layer with it, so this is repeated until nothing changes. */
 static void close_under_ancestors(search *s)
 {
     for (int moved = 1; moved;) {
@@ -168,8 +168,8 @@ static int inputs_agree(const search *s, uint32_t asking, uint32_t stored)
     return 1;
 }
 
-/* The partner to try `turn`-th: those whose dependants look alike come first. LIGI_NO_CALL when
- * there are no more. */
+/* The `turn`-th partner to try: those with similar dependants come first. LIGI_NO_CALL if there
+ * are no more. */
 static uint32_t partner(const search *s, uint32_t call, uint32_t turn)
 {
     for (int alike = 1; alike >= 0; alike--)
@@ -192,8 +192,8 @@ static void assign(search *s, uint32_t call, uint32_t stored)
         s->used[stored] = 1;
 }
 
-/* Takes the next choice for `call`: each partner in turn, then to leave it out, which can only help
- * when there is no partner or a later call wants the same ones. 0 when there is nothing left to
+/* Makes the next choice for `call`: each partner in turn, then none, which can only help if
+ * there is no partner or a later call wants the same ones. Returns 0 if there is nothing left to
  * try. */
 static int choose(search *s, uint32_t call)
 {

@@ -1,10 +1,10 @@
 /* The longest common prefix of two model graphs. Pure: no I/O, no locks, no handles.
  *
- * A call is one use of a layer. A call of the asking graph can stand for a call of the stored one
- * when their layers' signatures are equal and their inputs are, in order, calls (and outputs of
- * them) that already stand for each other. The prefix is the largest set of layers under a
- * one-to-one mapping of calls such that every call of a layer of the set is mapped, all of them to
- * calls of one stored layer and to all of its calls, and all ancestors belong to the set too. */
+ * A call is one use of a layer. A call of the query graph can be mapped to a call of the stored
+ * one if their layers' signatures are equal and their inputs are, in order, calls (and outputs
+ * of them) that are mapped to each other. The prefix is the largest set of layers under a
+ * one-to-one mapping of calls such that every call of a layer of the set is mapped, all of them
+ * to calls of one stored layer and to all of its calls, and all ancestors belong to the set too. */
 #ifndef LIGI_LONGEST_PREFIX_H
 #define LIGI_LONGEST_PREFIX_H
 

@@ -3,8 +3,7 @@
 #ifndef LIGI_NAME_PATTERN_H
 #define LIGI_NAME_PATTERN_H
 
-/* 1 when the whole text fits. '/' is a character like any other; a '[' without its ']' stands for
- * itself. */
+/* 1 if the whole text matches. '/' is an ordinary character; a '[' without a ']' matches itself. */
 int ligi_pattern_fits(const char *pattern, const char *text);
 
 #endif

@@ -1,7 +1,7 @@
 /* Which models have a key: sets of ids, in chunks. Pure.
  *
- * An id lies in chunk id / LIGI_CHUNK_IDS. The set of one chunk is a sorted list of 16-bit offsets,
- * or a bitmap when that is smaller; both are stored as they are, little-endian. */
+ * An id is in chunk id / LIGI_CHUNK_IDS. The set of one chunk is a sorted list of 16-bit
+ * offsets, or a bitmap if that is smaller; both are stored in this form, little-endian. */
 #ifndef LIGI_POSTINGS_H
 #define LIGI_POSTINGS_H
 
@@ -16,8 +16,8 @@ typedef struct ligi_bitmap {
     uint64_t words[LIGI_BITMAP_WORDS];
 } ligi_bitmap;
 
-/* LIG_E_CORRUPT when the bytes are no set: unsorted, out of range, of a wrong size. No bytes are
- * the empty set. */
+/* LIG_E_CORRUPT if the bytes are not a set: unsorted, out of range, or of a wrong size. No bytes
+ * are the empty set. */
 lig_status ligi_postings_get(ligi_bitmap *set, const void *data, size_t bytes);
 /* Fills data[LIGI_BITMAP_BYTES] and returns the bytes used; 0 for the empty set. */
 size_t ligi_postings_put(const ligi_bitmap *set, void *data);

@@ -30,8 +30,9 @@ static lig_status is_lost(const ligi_catalog_view *view, const ligi_record *reco
     return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
-/* 1 when nobody is about to commit or to remove the pack: a save holds its pack until it has
- * committed. Asked under the catalog's lock, so that who claims it later finds the pack named. */
+/* 1 if no process is about to commit or remove the pack: a save holds its pack until it has
+ * committed. Checked under the catalog's lock, so that a later claim finds the pack in the
+ * catalog. */
 static int is_left(const lig_store *store, uint64_t pack)
 {
     const lig_volume_ops *ops = store->volume->ops;
@@ -43,7 +44,7 @@ static int is_left(const lig_store *store, uint64_t pack)
     return 1;
 }
 
-/* 1 when all packs that the model needs are there. */
+/* 1 if all packs that the model needs exist. */
 static int is_whole(const lig_store *store, const ligi_record *record)
 {
     uint64_t bytes;

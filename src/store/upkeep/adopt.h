@@ -5,9 +5,9 @@
 #include "store/catalog/change.h"
 #include "store/upkeep/report.h"
 
-/* Puts back every model that the catalog lacks and whose own pack no model uses; one that was being
- * saved when its process ended may be among them. A name that is taken becomes NAME~ID. Each is
- * told in the report and counted in *adopted. */
+/* Restores every model that the catalog lacks and whose own pack no model uses; a model that was
+ * being saved when its process ended may be among them. A name that is in use becomes NAME~ID.
+ * Each is reported and counted in *adopted. */
 lig_status ligi_adopt(lig_store *store, ligi_report *report, uint64_t *adopted);
 
 #endif

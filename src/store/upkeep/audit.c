@@ -260,7 +260,7 @@ static lig_status check_pack_records(audit *self)
     return status;
 }
 
-/* What a save would refer to has to be there. */
+/* Tensors that a save would refer to must exist. */
 static lig_status check_fingerprints(audit *self)
 {
     ligi_walk walk = {0};

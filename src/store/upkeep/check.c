@@ -31,7 +31,7 @@ typedef struct check_run {
     ligi_fingerprint_entry *fingerprints; /* that the catalog lacks */
     size_t fingerprint_count, fingerprint_capacity;
     uint64_t mended;
-    size_t known; /* problems told before the audit */
+    size_t known; /* problems reported before the audit */
     int reindex;  /* graphs were mended */
 } check_run;
 
@@ -117,7 +117,7 @@ static lig_status verify_tensors(check_run *self, ligi_fetch *fetch)
     return verify_batch(self, fetch, first, manifest->tensor_count);
 }
 
-/* What the record says against what the manifest says. */
+/* Compares the record with the manifest. */
 static lig_status verify_record(check_run *self, const ligi_model *model)
 {
     ligi_record derived = {0};
@@ -146,9 +146,9 @@ static lig_status verify_model(check_run *self, ligi_model *model)
     return status;
 }
 
-/* What is large enough to be shared should be known to later saves. Saves side by side may write
- * the same bytes twice; the table leads to one of the two, and forgets it with its pack. So what it
- * lacks is a chance and no fault: repair puts it back. */
+/* Later saves should find tensors that are large enough to be shared. Concurrent saves may write
+ * the same bytes twice; the table refers to one of the two, and drops it with its pack. So a
+ * missing entry is a lost opportunity and not a problem: repair restores it. */
 static lig_status verify_fingerprints(check_run *self, const ligi_catalog_view *view,
                                       const ligi_model *model)
 {
@@ -230,7 +230,7 @@ static lig_status mend_graphs(void *context, const ligi_catalog_view *view, ligi
 static lig_status mend_index(void *context, const ligi_catalog_view *view, ligi_change *change)
 {
     check_run *self = context;
-    ligi_report *told = NULL; /* what led here was told before */
+    ligi_report *told = NULL; /* already reported */
     uint64_t mended = 0;
     LIG_TRY(ligi_report_create(&told));
     lig_status status = ligi_index_check(view, change, told, &mended);
@@ -246,8 +246,8 @@ static lig_status commit_slowly(check_run *self, ligi_edit edit)
     return ligi_change_commit_as(&commit);
 }
 
-/* Each model in a view of its own: a view held while gigabytes are read would keep the catalog from
- * growing. */
+/* Each model in a separate view: a view held while gigabytes are read would keep the catalog
+ * from growing. */
 static lig_status check_model(check_run *self, uint64_t id)
 {
     ligi_catalog_view view;
@@ -277,13 +277,13 @@ static lig_status check_model(check_run *self, uint64_t id)
         status = verify_model(self, model);
     else if (listed && is_damage(status))
         status = ligi_report_add(self->report, "%s", lig_error_text());
-    else if (is_damage(status)) /* retired meanwhile, or told by the audit */
+    else if (is_damage(status)) /* retired meanwhile, or reported by the audit */
         status = LIG_OK;
     ligi_model_free(model);
     return status;
 }
 
-/* What the catalog has under the id now; 0 when there is nothing. */
+/* The current catalog entry of the id; 0 if there is none. */
 static lig_status record_now(lig_store *store, uint64_t id, uint64_t *hash)
 {
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, id);
@@ -402,7 +402,8 @@ static lig_status check_frame(check_run *self, uint64_t pack)
     ligi_failure failure;
     lig_status status = verify_frame(self, pack);
     if (status != LIG_E_CORRUPT && status != LIG_E_UNSUPPORTED)
-        return status == LIG_E_NOTFOUND ? LIG_OK : status; /* removed, or told with its models */
+        return status == LIG_E_NOTFOUND ? LIG_OK : status; /* removed, or reported with its
+                                                            * models */
     ligi_failure_take(&failure, status);
     if (!ligi_orphans_named(self->store, pack))
         return LIG_OK;

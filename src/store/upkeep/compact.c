@@ -14,18 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A pack is written by one save and never changed, so its bytes are all alive as long as the model
- * whose footer it carries is. When that one is gone and less than half of the pack is named by
- * others, those others are written again: each gets a new manifest, the first of them with the
- * bytes, and the pack goes with the last. Each step is a commit of its own; whoever stops in
- * between leaves a sound store. A look that lacks the commit of a killed process only chooses
- * badly: a step is committed for the version that it was derived from, and packs are removed as
- * after any commit. */
+/* A pack is written by one save and never changed, so all its bytes are in use as long as the
+ * model of its footer exists. If that model was removed and other models use less than half of
+ * the pack, those models are written again: each gets a new manifest, the first of them with the
+ * bytes, and the pack is removed with the last. Each step is a separate commit; a process that
+ * stops in between leaves a consistent store. A view that lacks the commit of a killed process
+ * only leads to a worse choice: a step is committed for the version that it was derived from,
+ * and packs are removed as after any commit. */
 
 typedef struct compaction {
     lig_store *store;
     uint64_t freed, removed;
-    uint64_t *orphans; /* packs whose own model is gone, ascending; then only those to be emptied */
+    uint64_t *orphans; /* packs whose own model was removed, ascending; then only those to be
+                        * rewritten */
     size_t orphan_count, orphan_capacity;
     uint64_t *users; /* models that name bytes in one of them */
     size_t user_count, user_capacity;
@@ -120,8 +121,8 @@ static lig_status add_user(compaction *self, const ligi_catalog_view *view,
     return status;
 }
 
-/* What is more than half dead stays in the list. A pack that some model cannot tell about is left
- * alone. */
+/* Packs that are more than half unused stay in the list. A pack used by a model that cannot be
+ * read is left alone. */
 static lig_status choose(compaction *self, const ligi_catalog_view *view)
 {
     size_t kept = 0;
@@ -193,8 +194,8 @@ static lig_status fill(void *context, size_t index, uint64_t offset, uint64_t by
     return ligi_fetch_run(&self->fetch);
 }
 
-/* Where a tensor is going to lie: where it is, where it was moved to before, or here. Bytes that
- * others name too must end up in a pack. */
+/* The new location of a tensor: its current one, the one it was moved to before, or here. Bytes
+ * that other models use too must be in a pack. */
 static void choose_slot(moving *self, size_t index)
 {
     const lig_stored_tensor *stored = &self->model->manifest.tensors[index];
@@ -272,7 +273,7 @@ static lig_status put_places(const moving *self, ligi_change *change, const ligi
     return LIG_OK;
 }
 
-/* 1 when the model is what it was, and all that it is going to refer to is there. */
+/* 1 if the model has not changed, and everything that it will refer to exists. */
 static int still_fits(const moving *self, const ligi_catalog_view *view, const ligi_record *now,
                       const ligi_record *next)
 {
@@ -349,9 +350,8 @@ static void note_moved(moving *self)
     }
 }
 
-/* A model that lay in a pack does so again: a catalog that is made anew must find its last
- * manifest.
- */
+/* A model that was in a pack is written to a pack again: a rebuilt catalog must find its last
+ * manifest. */
 static lig_status write_again(moving *self)
 {
     lig_store *store = self->compaction->store;

@@ -123,7 +123,7 @@ static lig_status compare_edits(checking *self)
     return LIG_OK;
 }
 
-/* Adds what a model's record makes the index have. Graphs that cannot be read are told once. */
+/* Adds the index entries for a model's record. Graphs that cannot be read are reported once. */
 static lig_status add_model(checking *self, const ligi_record *record,
                             ligi_search_index_edits *edits)
 {
@@ -157,7 +157,7 @@ static lig_status compare_models(checking *self)
         if (status == LIG_OK)
             status = add_model(self, &record, &self->edits);
         ligi_record_fini(&record);
-        if (status != LIG_OK && !is_damage(status)) /* damage is told by the audit */
+        if (status != LIG_OK && !is_damage(status)) /* the audit reports damage */
             return status;
     }
     LIG_TRY(status);
@@ -174,7 +174,7 @@ static lig_status count_table(const checking *self, enum ligi_table table, uint6
     return status;
 }
 
-/* --- anew --- */
+/* --- rebuilding --- */
 
 static lig_status erase_table(ligi_change *change, enum ligi_table table)
 {

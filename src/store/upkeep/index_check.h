@@ -5,8 +5,8 @@
 #include "store/catalog/change.h"
 #include "store/upkeep/report.h"
 
-/* Adds what does not agree to the report. With `change` (may be NULL) it also gathers an index made
- * anew when something does not, counted in *mended. */
+/* Adds inconsistencies to the report. With `change` (may be NULL) it also gathers a rebuilt
+ * index if there are any, counted in *mended. */
 lig_status ligi_index_check(const ligi_catalog_view *view, ligi_change *change, ligi_report *report,
                             uint64_t *mended);
 

@@ -52,7 +52,7 @@ static int by_age(const void *a, const void *b)
     return left->id < right->id ? -1 : left->id > right->id;
 }
 
-/* A model that cannot be read is nobody's child here; `check` tells of it. */
+/* A model that cannot be read is not listed as a child; `check` reports it. */
 static lig_status find_children(const ligi_catalog_view *view, uint64_t id, list *to)
 {
     ligi_walk walk = {0};

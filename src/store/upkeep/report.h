@@ -10,7 +10,7 @@ typedef struct ligi_report {
     size_t count, capacity;
 } ligi_report;
 
-#define LIGI_PROBLEMS_MAX 10000 /* further ones are counted as looked at, not told */
+#define LIGI_PROBLEMS_MAX 10000 /* further ones are counted but not reported */
 
 lig_status ligi_report_create(ligi_report **report);
 lig_status ligi_report_add(ligi_report *report, const char *format, ...) LIG_PRINTF(2, 3);

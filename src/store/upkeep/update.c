@@ -11,8 +11,8 @@
 
 /* --- one model --- */
 
-/* A change of the model under a name. The name is resolved in the view that the commit is checked
- * against: `edit` gets the record of the model that it stands for when the change is made. */
+/* A change of the model of a name. The name is resolved in the view that the commit is checked
+ * against: `edit` gets the record of the model that the name refers to when the change is made. */
 typedef struct model_edit {
     const char *name;
     lig_status (*edit)(const struct model_edit *self, const ligi_catalog_view *view,

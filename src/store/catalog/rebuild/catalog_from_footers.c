@@ -17,10 +17,10 @@ typedef struct footer {            /* one pack that could be read; places in `by
     uint64_t pack, pack_bytes, id; /* id 0: a part, its bytes belong to models that name them */
     int64_t created_ns;
     int64_t written_ns; /* the pack itself: a compaction may have written the model again */
-    int whole;          /* all packs that it needs are there */
+    int whole;          /* all packs that it needs exist */
     uint64_t owner;     /* of a part's bytes: the newest model that names them */
     size_t name, record, record_bytes, graphs, graph_bytes;
-    size_t first_fingerprint, fingerprint_count; /* of what lies in this pack */
+    size_t first_fingerprint, fingerprint_count; /* of the tensors in this pack */
 } footer;
 
 typedef struct entry { /* one item; places in `items` */
@@ -254,7 +254,7 @@ static void count_uses(builder *self, const ligi_record *record)
     }
 }
 
-/* A model whose graphs cannot be read is there all the same; a search does not find it. */
+/* A model whose graphs cannot be read is kept; a search does not find it. */
 static lig_status add_graphs(builder *self, const footer *one, const ligi_about *about)
 {
     ligi_footers *table = self->table;

@@ -1,5 +1,5 @@
-/* The catalog as the packs' footers tell it: for a reader without a catalog, and for making a lost
- * one anew. */
+/* The catalog derived from the packs' footers: for a reader without a catalog, and for
+ * rebuilding a lost one. */
 #ifndef LIGI_CATALOG_FROM_FOOTERS_H
 #define LIGI_CATALOG_FROM_FOOTERS_H
 
@@ -15,8 +15,9 @@ typedef struct ligi_footers_options {
     int keep_older;   /* of equal names the older become NAME~ID; otherwise they are left out */
 } ligi_footers_options;
 
-/* Reads the footers of all packs, but takes those that `before` (may be NULL) knows from there.
- * When nothing changed *out is `before`, held once more. Damaged packs are skipped and logged. */
+/* Reads the footers of all packs, except those that `before` (may be NULL) already has. If
+ * nothing changed, *out is `before` with one more reference. Damaged packs are skipped and
+ * logged. */
 lig_status ligi_footers_read(struct ligi_volume *volume, ligi_footers *before,
                              const ligi_footers_options *options, ligi_footers **out);
 void ligi_footers_hold(ligi_footers *footers);

@@ -7,12 +7,12 @@
 
 #define LIGI_NOTICE_BYTES 512
 
-/* A sentence that says what is lost with a catalog that had reached `version` (0: not known) and
- * was made anew from `footers` (NULL: there were no packs). */
+/* A message about what is lost with a catalog that had reached `version` (0: unknown) and was
+ * rebuilt from `footers` (NULL: there were no packs). */
 void ligi_notice_lost(const ligi_footers *footers, const void *secret, uint64_t version,
                       char text[LIGI_NOTICE_BYTES]);
 
-/* Fills `value` with the notice, which lies under *key. */
+/* Fills `value` with the notice, which is stored under *key. */
 void ligi_notice_put(ligi_writer *value, ligi_catalog_key *key, const char *text,
                      const void *secret);
 /* *text lives as long as the item. */
