@@ -7,7 +7,7 @@
 #include "formats/graphs_json.h"
 #include "formats/json.h"
 
-typedef struct cli_file { /* a file beside the weights (formats/side_files.h) */
+typedef struct cli_file { /* a file next to the weights (formats/side_files.h) */
     const char *name;
     const void *data;
     size_t bytes;

@@ -11,9 +11,9 @@
  * of torch.distributed.checkpoint. An existing store of such a name is a store. */
 int cli_needs_python(const char *path);
 
-/* Runs the interpreter that LIGAMENT_PYTHON names, else the one beside the program, else that of
- * the active virtual environment, with `arguments` after `-m ligament.convert`. Modules in the
- * working directory are not imported. Returns only on failure. */
+/* Runs the interpreter that LIGAMENT_PYTHON names, else the one next to the program, else that
+ * of the active virtual environment, with `arguments` after `-m ligament.convert`. Modules in
+ * the working directory are not imported. Returns only on failure. */
 lig_status cli_run_python(const char *const *arguments, size_t count);
 
 typedef struct cli_python { /* a child process */

@@ -199,7 +199,7 @@ static lig_status print_backends(void)
     return status;
 }
 
-/* What the transport is and, if so, why it cannot be used; returns 1 if it can. */
+/* Prints the transport and, if it cannot be used, why; returns 1 if it can. */
 static int describe_transport(const char *name, char *text, size_t text_bytes)
 {
     char reason[512];

@@ -52,8 +52,8 @@ static unsigned port_of(int fd)
                                              : ((struct sockaddr_in *)&place)->sin_port);
 }
 
-/* The port is bound but not listened on: the system assigns it to nobody else, and the process that
- * runs the rendezvous can still take it. */
+/* The port is bound but not listened on: the system does not assign it to another process, and
+ * the process that runs the rendezvous can still use it. */
 static lig_status reserve_port(plan *self)
 {
     struct addrinfo *place;
@@ -72,8 +72,8 @@ static lig_status reserve_port(plan *self)
 }
 
 /* The secret is kept in memory, reachable under a path in this process's /proc directory: every
- * process of this user that the job starts can open it, whatever descriptors it inherits, and
- * nothing remains when this process ends for any reason. */
+ * process of the job that runs as this user can open it, regardless of the descriptors it
+ * inherits, and nothing remains when this process ends for any reason. */
 static lig_status keep_secret(plan *self, char *text)
 {
     self->secret_fd = memfd_create("ligament-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -294,7 +294,7 @@ static lig_status start(launch_job *job, const plan *self, launch_process *one, 
                              : start_here(job, self, one, words);
 }
 
-/* What a process is started with, now and again. */
+/* The arguments and environment of a process, also for restarts. */
 typedef struct starting {
     const plan *plan;
     char **words;
@@ -405,7 +405,7 @@ static lig_status start_ordered(launch_job *job, plan *self, const launch_order 
     LIG_TRY(status);
     LIG_TRY(set_variables(self, order->environment));
     job->grace_ns = (int64_t)strtoull(order->grace, NULL, 10) * 1000000000;
-    self->script = 1; /* one process, without a role of its own here */
+    self->script = 1; /* one process, without a role */
     self->workers = self->servers = 0;
     LIG_TRY(cast(job, self));
     LIG_TRY(launch_output_open(job));

@@ -95,8 +95,8 @@ static lig_status check_drop(cli_suite *suite)
     return LIG_OK;
 }
 
-/* --- members that are called directly, on an instance of their own
- * -------------------------------------- */
+/* --- members that are called directly, on a separate instance
+ * ---------------------------------------- */
 
 static lig_status open_raw(const cli_suite *suite, void **self)
 {

@@ -1,5 +1,4 @@
-/* The plain values of a saved tree, such as epoch and learning rate: what its structure holds
- * besides tensors. */
+/* The plain values of a saved tree, such as epoch and learning rate. */
 #ifndef CLI_PLAIN_VALUES_H
 #define CLI_PLAIN_VALUES_H
 

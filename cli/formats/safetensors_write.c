@@ -137,8 +137,8 @@ static void put_entry(cli_json_writer *writer, const lig_tensor *tensor, uint64_
     cli_json_close(writer, '}');
 }
 
-/* Tensors are listed in the batch's order, whatever their offset, so that a reader can restore
- * it. */
+/* Tensors are listed in the batch's order, regardless of their offset, so that a reader can
+ * restore it. */
 static lig_status put_header(const cli_batch *batch, const slot *slots, cli_outfile *out)
 {
     char *text = NULL;

@@ -28,7 +28,7 @@ typedef struct launch_process {
     unsigned restarts; /* so far */
     const char *host;  /* started there over ssh; NULL: here */
     int input_fd;      /* open as long as a process on another host may run; -1: none */
-    int rendezvous;    /* it coordinates the group: without it nobody can join again */
+    int rendezvous;    /* it coordinates the group: without it no member can rejoin */
     launch_stream streams[2];
 } launch_process;
 
@@ -108,8 +108,8 @@ void launch_hosts_destroy(launch_host *hosts, size_t count);
 /* The host of process number `index`: in turn, as often as each has slots. */
 const char *launch_host_of(const launch_host *hosts, size_t count, size_t index);
 
-/* What a process on another host is started with; sent over ssh's standard input, because command
- * lines and environments can be seen by others. */
+/* The arguments and environment of a process on another host; sent through ssh's standard input,
+ * because other users can see command lines and environments. */
 typedef struct launch_order {
     const char *secret, *folder, *grace;
     char **environment, **words; /* end with NULL */

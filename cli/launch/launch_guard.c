@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the launcher reports: which process, and its id. */
+/* The launcher's report: which process, and its id. */
 typedef struct guard_news {
     uint32_t index;
     int32_t pid;

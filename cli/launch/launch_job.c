@@ -84,7 +84,7 @@ static lig_status fork_one(launch_process *process, char *const *words, char **e
     return LIG_OK;
 }
 
-/* What is sent fits into a pipe. */
+/* The data fits into a pipe. */
 static lig_status send_input(launch_process *process, int fd, const launch_text *input)
 {
     process->input_fd = fd;
@@ -152,7 +152,7 @@ static int can_restart(const launch_job *job, const launch_process *process)
     return job->restart != NULL && process->restarts < job->restarts_max && !process->rendezvous;
 }
 
-/* The others go on: to them the process is lost until it joins again under its rank. */
+/* The others continue: to them the process is lost until it rejoins under its rank. */
 static void restart(launch_job *job, launch_process *process, const char *how)
 {
     launch_output_finish(job, process);
@@ -346,8 +346,8 @@ int launch_run(launch_job *job)
             signal_all(job, SIGKILL);
         }
     }
-    /* A stream can be held open by a process that left the group, which is not waited for. A slow
-     * reader of our output is, unless we were told to stop. */
+    /* A process that left the group can hold a stream open; it is not waited for. A slow reader
+     * of our output is waited for, unless we were asked to stop. */
     launch_status_hide(job);
     job->line.on = 0;
     int64_t until = now_ns() + LAST_OUTPUT_NS;

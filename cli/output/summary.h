@@ -1,4 +1,4 @@
-/* What a store holds, in a few lines. */
+/* The contents of a store, in a few lines. */
 #ifndef CLI_SUMMARY_H
 #define CLI_SUMMARY_H
 

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* What stands before a name. `open[lane]`: siblings are still to come in the lane to the right. */
+/* The text before a name. `open[lane]`: more siblings follow in the lane to the right. */
 static void put_branches(FILE *file, const cli_tree_row *row, char *open)
 {
     int branch = row->parent != CLI_NO_ROW && !row->only;

@@ -1,5 +1,5 @@
-/* The two layouts that DLPack capsules carry, and the table of functions that some frameworks have
- * beside them, as its specification fixes them. */
+/* The two layouts of DLPack capsules, and the table of functions that some frameworks provide,
+ * as defined by the specification. */
 #ifndef LIGAMENT_DLPACK_ABI_H
 #define LIGAMENT_DLPACK_ABI_H
 

@@ -33,8 +33,8 @@ static PyObject *raise_text(const ligi_py_state *state, lig_status status, const
             PyErr_Clear();
         Py_XDECREF(value);
     }
-    /* What came with a Ctrl-C is often its consequence, and the Ctrl-C would interrupt whoever
-     * prints it: then that is raised. */
+    /* An error that accompanies a Ctrl-C is often its consequence, and the Ctrl-C would
+     * interrupt the code that prints it: KeyboardInterrupt is raised instead. */
     if (PyErr_CheckSignals() == 0)
         PyErr_SetObject((PyObject *)Py_TYPE(error), error);
     Py_DECREF(error);

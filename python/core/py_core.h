@@ -9,7 +9,7 @@
 
 #include <ligament/ligament.h>
 
-/* What the module knows; every pointer is a strong reference or NULL. */
+/* The state of the module; every pointer is a strong reference or NULL. */
 typedef struct ligi_py_state {
     PyObject *errors;   /* dict: int(lig_status) -> exception class; set by errors.py */
     PyObject *readers;  /* dict: type -> Reader; how tensors of exactly that type are read without
@@ -24,21 +24,20 @@ typedef struct ligi_py_state {
 /* The state behind the module, or behind an instance of one of the module's types. */
 ligi_py_state *ligi_py_state_of(PyObject *module_or_instance);
 
-/* Raises the exception of `status` with this thread's sentence; returns NULL. Call it on the thread
- * that failed, with the GIL. An exception that is set already, by a signal that interrupted the
- * call, stays. */
+/* Raises the exception of `status` with this thread's error text; returns NULL. Call it on the
+ * thread that failed, with the GIL. An exception that is already set, by a signal that
+ * interrupted the call, is kept. */
 PyObject *ligi_py_raise(const ligi_py_state *state, lig_status status);
 
-/* Raises `status` with a sentence of our own; returns NULL. A state of NULL makes it a
- * RuntimeError. */
+/* Raises `status` with the given text; returns NULL. With a NULL state it is a RuntimeError. */
 PyObject *ligi_py_fail(const ligi_py_state *state, lig_status status, const char *format, ...)
     LIG_PRINTF(3, 4);
 
 /* Makes a heap type of the module and adds it to it; NULL with an exception. */
 PyTypeObject *ligi_py_add_type(PyObject *module, PyType_Spec *spec);
 
-/* UTF-8 of a str without NUL bytes, borrowed from it; `what` names it in the sentence. NULL with an
- * exception. */
+/* UTF-8 of a str without NUL bytes, borrowed from it; `what` names it in error messages. NULL
+ * with an exception. */
 const char *ligi_py_text(const ligi_py_state *state, PyObject *object, const char *what);
 
 /* A whole number of 64 bits; -1 with an exception. */
@@ -98,7 +97,7 @@ typedef struct ligi_py_flat {
     int has_buffer;
     Py_buffer buffer;
     PyObject *holder, *tensor; /* strong */
-    PyObject *written;         /* borrowed: who is told of a change of the tensor */
+    PyObject *written;         /* borrowed: notified of changes to the tensor */
     void *packed;
 } ligi_py_flat;
 
@@ -106,7 +105,7 @@ typedef struct ligi_py_flat {
  * with an exception that calls it `name`. */
 int ligi_py_flat_read(const ligi_py_state *state, PyObject *object, const char *name, int writable,
                       ligi_py_flat *flat);
-/* The same for int64 numbers, which may also stand in a list or a tuple, or be one number. */
+/* The same for int64 numbers, which may also be in a list or a tuple, or be one number. */
 int ligi_py_flat_keys(const ligi_py_state *state, PyObject *object, const char *name,
                       ligi_py_flat *flat);
 /* Tells the framework that the memory was written; 0, or -1 with an exception. */

@@ -1,8 +1,8 @@
 #include "dlpack_abi.h"
 #include "py_core.h"
 
-/* The fast readers answer 1: done, 0: not theirs or something is odd, so that the slow one, which
- * has a sentence for all that can be wrong, is to look. */
+/* The fast readers return 1: done, 0: not supported or unusual; then the slow reader is used,
+ * which has an error message for every case. */
 
 static int known_dtype(const ligi_py_reader *how, PyObject *object, uint32_t *dtype)
 {
@@ -140,7 +140,7 @@ static int take_batch(const ligi_py_state *state, ligi_py_batch *batch, const ch
     return 0;
 }
 
-/* The way of all other calls: whatever is a tensor, and every refusal with its reason. */
+/* The general path: accepts any tensor, and gives a reason for every refusal. */
 static int slow(const ligi_py_state *state, PyObject *object, const char *name, int writable,
                 ligi_py_flat *flat)
 {
@@ -252,7 +252,8 @@ int ligi_py_flat_written(const ligi_py_flat *flat)
 
 PyObject *ligi_py_flat_keep(const ligi_py_flat *flat)
 {
-    /* What is detached shares the memory and keeps it, also when the tensor is given another. */
+    /* A detached tensor shares the memory and keeps it alive, even if the tensor gets other
+     * memory. */
     if (flat->written && flat->holder == flat->tensor)
         return PyObject_CallMethod(flat->holder, "detach", NULL);
     return Py_NewRef(flat->holder ? flat->holder : Py_None);

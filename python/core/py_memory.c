@@ -138,7 +138,7 @@ static int fill_tensor(memory *self, dlpack_tensor *tensor, int64_t *shape, uint
         PyErr_SetString(PyExc_ValueError, "the shape is larger than the memory");
         return -1;
     }
-    /* Strides are given although they may be NULL: some readers of old capsules look at them. */
+    /* Strides are set although they may be NULL: some readers of old capsules use them. */
     int64_t stride = 1;
     for (Py_ssize_t i = ndim; i-- > 0;) {
         shape[ndim + i] = stride;

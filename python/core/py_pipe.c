@@ -26,8 +26,8 @@ static void loan_end(loan *lent)
     free((void *)lent->names);
 }
 
-/* The array `key` with `count` elements of `size` bytes; NULL is fine where it is absent or None.
- * -1 with an exception. */
+/* The array `key` with `count` elements of `size` bytes; NULL if it is absent or None. -1 with
+ * an exception. */
 static int borrow(loan *lent, const char *key, size_t size, size_t count, const void **data)
 {
     *data = NULL;

@@ -133,7 +133,7 @@ static int product(const int64_t *shape, uint32_t ndim, uint64_t element_bytes, 
     return 0;
 }
 
-/* Strides where the elements lie in order are left out: the library then need not look again. */
+/* Strides of contiguous tensors are omitted, so that the library need not check them again. */
 static int finish_tensor(ligi_py_batch *self, size_t index)
 {
     lig_tensor *tensor = &self->tensors[index];

@@ -5,7 +5,7 @@
 typedef struct ticket {
     PyObject_HEAD
     lig_ticket *ticket;
-    lig_model **saved; /* *saved is there when the ticket has ended well, until it is taken */
+    lig_model **saved; /* saved is set when the ticket has succeeded, until it is taken */
     PyObject *model;   /* made of it; NULL: not yet */
     PyObject *store, *batch;
 } ticket;

@@ -80,7 +80,7 @@ static int to_rank(PyObject *object, void *out)
     return to_count(object, out);
 }
 
-/* Called by open and barrier, which have let go of the GIL. */
+/* Called by open and barrier, which have released the GIL. */
 static int patience(void *unused)
 {
     (void)unused;
@@ -167,8 +167,8 @@ static void mesh_dealloc(PyObject *object)
 
 /* --- workers --- */
 
-/* kept[handler] = item, here since a signal may come between any two lines of Python. What cannot
- * be remembered must still outlive the request. */
+/* kept[handler] = item; done here because a signal may arrive between any two lines of Python.
+ * If the item cannot be stored, it must still outlive the request. */
 static PyObject *keep(PyObject *kept, uint64_t handler, PyObject *item)
 {
     PyObject *number = PyLong_FromUnsignedLongLong(handler);

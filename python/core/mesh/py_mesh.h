@@ -36,7 +36,7 @@ static inline int64_t ligi_py_slice(int64_t left)
  * another thread closes the mesh. */
 lig_status ligi_py_sliced(PyObject *object, lig_status (*call)(lig_mesh *, int64_t), int64_t left);
 
-/* Raises LIG_E_TIMEOUT with the library's sentence and the whole time that was waited. */
+/* Raises LIG_E_TIMEOUT with the library's error text and the total waiting time. */
 PyObject *ligi_py_late(const ligi_py_state *state, int64_t timeout_ns);
 
 /* The Batch that it is, or NULL with TypeError. */

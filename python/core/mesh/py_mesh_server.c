@@ -225,7 +225,7 @@ PyObject *ligi_py_mesh_settle(PyObject *object, PyObject *timeout)
     return PyErr_Occurred() ? NULL : sent(object, status);
 }
 
-/* What is registered, with the batch in these places as well; with none, kept for good. */
+/* The registered buffers, with the batch for these keys added; without keys, it is kept forever. */
 static PyObject *with_batch(const ligi_py_mesh *self, PyObject *batch, const uint32_t *ranks,
                             const uint64_t *keys, size_t count)
 {

@@ -41,7 +41,7 @@ static int worker_closes(const ligi_py_params *self)
     return 0;
 }
 
-/* Asked by calls that wait and have let go of the GIL. */
+/* Called by waiting calls, which have released the GIL. */
 static int patience(void *context)
 {
     const ligi_py_params *self = context;

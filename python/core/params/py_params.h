@@ -53,8 +53,8 @@ typedef struct ligi_py_call {
 int ligi_py_arguments(const ligi_py_call *call, const char *const *names, int needed,
                       PyObject **out);
 
-/* Waits for a ticket; an exception may be set after it. What the ticket kept is let go of when it
- * has ended. */
+/* Waits for a ticket; an exception may be set afterwards. Objects kept for the ticket are
+ * released when it has ended. */
 lig_status ligi_py_worker_await(PyObject *object, int64_t ticket, int64_t left);
 
 /* None, or the exception of a status; LIG_E_TIMEOUT says the whole time that was waited. */

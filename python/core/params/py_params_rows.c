@@ -47,7 +47,7 @@ static int rows_read(const ligi_py_params_worker *self, PyObject *const given[3]
     return 0;
 }
 
-/* What has ended without a wait is let go of. */
+/* Releases the objects of tickets that ended without a wait. */
 static void sweep(ligi_py_params_worker *self)
 {
     PyObject *numbers = PyDict_Keys(self->kept);
@@ -60,7 +60,8 @@ static void sweep(ligi_py_params_worker *self)
     Py_XDECREF(numbers);
 }
 
-/* kept[ticket] = what holds the memory. What cannot be remembered must still outlive the pull. */
+/* kept[ticket] = the owner of the memory. If it cannot be stored, it must still outlive the
+ * pull. */
 static PyObject *keep(ligi_py_params_worker *self, const movement *rows, int keys)
 {
     PyObject *values = ligi_py_flat_keep(&rows->values);
@@ -253,7 +254,7 @@ static int read_sample(const ligi_py_params_worker *self, PyObject *const given[
     uint64_t length = self->owner->sample_length;
     if (length == 0 || rows->values.count / length == rows->keys.count)
         if (length == 0 || rows->values.count % length == 0)
-            return 0; /* without a length the library says that sampling is not enabled */
+            return 0; /* without a length the library reports that sampling is not enabled */
     ligi_py_fail(self->state, LIG_E_INVALID,
                  "vals has %llu elements, but %llu rows of %llu elements need %llu",
                  (unsigned long long)rows->values.count, (unsigned long long)rows->keys.count,

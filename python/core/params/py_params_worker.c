@@ -207,7 +207,7 @@ PyObject *ligi_py_worker_ended(PyObject *object, lig_status status, int64_t time
     Py_RETURN_NONE;
 }
 
-/* The sentence is of this thread and is read before anything else is called. */
+/* The error text belongs to this thread and is read before anything else is called. */
 static PyObject *leave(PyObject *object, lig_status status, int64_t timeout_ns)
 {
     PyObject *result = ligi_py_worker_ended(object, status, timeout_ns);

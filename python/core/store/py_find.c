@@ -147,8 +147,8 @@ typedef struct matches { /* one allocation of the library behind many Match obje
     size_t count;
 } matches;
 
-/* Only objects hold the region of a search, so that the last one has the GIL. What is not released
- * yet is now, which may wait for another process. */
+/* Only Python objects hold the region of a search, so the last one has the GIL. Unreleased
+ * matches are released here, which may wait for another process. */
 static void drop_all(lig_match **list, size_t count)
 {
     Py_BEGIN_ALLOW_THREADS

@@ -105,7 +105,7 @@ static PyObject *part_close(PyObject *object, PyObject *given)
         return PyErr_Format(PyExc_TypeError, "a part is closed with its store");
     self->part = NULL;
     lig_store *store = part ? ligi_py_store_enter((ligi_py_store *)given) : NULL;
-    if (part && !store) { /* closed before: whoever opens it next removes what is left */
+    if (part && !store) { /* already closed: the next process to open the store removes leftovers */
         PyErr_Clear();
         lig_part_close(part, NULL);
     }

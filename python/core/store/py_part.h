@@ -23,8 +23,8 @@ int ligi_py_options_init(const ligi_py_state *state, PyObject *tuple, const ligi
                          lig_save_options *options);
 void ligi_py_options_fini(lig_save_options *options);
 
-/* What a save returns: the Model of what was saved, taken over; None where there is none, because
- * it was a part; NULL as `result` (taken over) is. */
+/* The result of a save: the Model, ownership taken; None for a part; NULL if `result` (ownership
+ * taken) is NULL. */
 PyObject *ligi_py_saved(const ligi_py_state *state, PyObject *result, lig_model *model);
 
 /* A method of Store. */

@@ -21,7 +21,7 @@ lig_status ligi_py_version_resolve(lig_store *store, const ligi_py_version *vers
 
 /* --- Ref ------------------------------------------------------------------------------------ */
 
-/* Whatever uses the ref holds the object or its region, so that it is released when nobody does. */
+/* Every user of the ref holds the object or its region, so it is released with the last one. */
 typedef struct ref {
     PyObject_HEAD
     const lig_ref *ref;

@@ -6,7 +6,7 @@
 #include "store/py_find.h"
 #include "store/py_part.h"
 
-/* --- the handle: closing while another thread is inside waits for nobody; the last one out closes
+/* --- the handle: closing does not wait for calls of other threads; the last call to end closes
  * --- */
 
 lig_store *ligi_py_store_enter(ligi_py_store *self)
@@ -111,7 +111,7 @@ static PyObject *store_uri(PyObject *object, void *unused)
     return PyUnicode_FromString(self->store ? lig_store_uri(self->store) : "");
 }
 
-/* --- what is there -------------------------------------------------------------------------- */
+/* --- listing --------------------------------------------------------------------------------- */
 
 static void drop_model(void *model)
 {

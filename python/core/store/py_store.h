@@ -13,7 +13,7 @@ typedef struct ligi_py_store {
 } ligi_py_store;
 
 /* The library's handle, counted as in use until finish; NULL with ClosedError. Closing meanwhile
- * waits for nobody: the last call out closes. */
+ * does not wait: the last call to end closes. */
 lig_store *ligi_py_store_enter(ligi_py_store *self);
 void ligi_py_store_leave(ligi_py_store *self);
 /* Leaves: None, or NULL with the exception of `status`. */

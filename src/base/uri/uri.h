@@ -10,8 +10,8 @@ typedef struct ligi_uri_option {
 
 typedef struct ligi_uri {
     char *scheme; /* lower case; "file" for a plain path */
-    char *rest;   /* what stands between "scheme:" and "?"; percent-decoded; "//" and an empty or
-                     "localhost" host are removed for file:, kept as they are for other schemes */
+    char *rest;   /* the text between "scheme:" and "?", percent-decoded; "//" and an empty or
+                   * "localhost" host are removed for file:, kept for other schemes */
     ligi_uri_option *options;
     size_t option_count;
 } ligi_uri;

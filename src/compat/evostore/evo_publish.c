@@ -166,8 +166,8 @@ static int by_source(const void *left, const void *right)
     return a->lid < b->lid ? -1 : a->lid > b->lid;
 }
 
-/* What the model owns and was never saved is announced without bytes; what another owns must be
- * somewhere. */
+/* Tensors that the model owns and that were never saved are announced without bytes; tensors of
+ * other owners must exist. */
 static lig_status find_pick(publishing *self, pick *one)
 {
     lig_status status =

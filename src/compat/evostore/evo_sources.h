@@ -9,11 +9,12 @@ typedef struct ligi_evo_sources { /* the models that one call has looked at */
     ligi_evo_state *state;
     ligi_evo_known **known;
     size_t count, room;
-    int all; /* every model of every store is there */
+    int all; /* contains every model of every store */
 } ligi_evo_sources;
 
 typedef struct ligi_evo_source {
-    const ligi_evo_known *known; /* NULL: nobody has it, and it was announced as absent (owner 0) */
+    const ligi_evo_known *known; /* NULL: no model has it, and it was announced as absent (owner
+                                  * 0) */
     const ligi_evo_entry *entry;
 } ligi_evo_source;
 
@@ -30,7 +31,7 @@ void ligi_evo_sources_fini(ligi_evo_sources *sources);
 lig_status ligi_evo_sources_model(ligi_evo_sources *sources, uint64_t id,
                                   const ligi_evo_known **known);
 
-/* `hint` is a model that probably has it. LIG_E_NOTFOUND when nobody has and owner is not 0. */
+/* `hint` is a model that probably has it. LIG_E_NOTFOUND if no model has it and owner is not 0. */
 lig_status ligi_evo_sources_find(ligi_evo_sources *sources, uint64_t hint, uint64_t lid,
                                  uint64_t owner, ligi_evo_source *source);
 

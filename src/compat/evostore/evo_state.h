@@ -1,5 +1,5 @@
-/* What the process has open: stores, unpublished parts, leases. Everything is called under the one
- * lock. */
+/* The state of the process: stores, unpublished parts, leases. All functions are called under
+ * the one lock. */
 #ifndef LIGI_EVO_STATE_H
 #define LIGI_EVO_STATE_H
 
@@ -27,7 +27,7 @@ typedef struct ligi_evo_part {
 } ligi_evo_part;
 
 typedef struct ligi_evo_state {
-    char *servers; /* NUL after each; NULL: not told */
+    char *servers; /* NUL after each; NULL: not set */
     size_t servers_bytes;
     lig_store **stores; /* open when store_count is not 0 */
     size_t store_count;
@@ -48,7 +48,7 @@ void ligi_evo_state_close(ligi_evo_state *state);
 void ligi_evo_state_forget(ligi_evo_state *state);
 lig_store *ligi_evo_state_store(const ligi_evo_state *state, uint64_t id);
 
-/* Takes over `known`, and lets go of the oldest when there are too many. */
+/* Takes ownership of `known`, and releases the oldest if there are too many. */
 void ligi_evo_state_hold(ligi_evo_state *state, const ligi_evo_known *known);
 void ligi_evo_state_release(ligi_evo_state *state, size_t index);
 

@@ -156,7 +156,7 @@ LIG_API int get_prefix(const uint64_t *edges, int n, uint64_t *id, uint64_t *res
 
 /* --- composition --- */
 
-/* The model as it is, or as a lease knows it. */
+/* The current model, or the leased version. */
 static lig_status known_model(ligi_evo_sources *sources, uint64_t id, const ligi_evo_known **known)
 {
     LIG_TRY(ligi_evo_sources_model(sources, id, known));

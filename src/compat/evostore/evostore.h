@@ -1,4 +1,4 @@
-/* What the exported functions share with the backend of the same library. */
+/* Functions shared by the exported functions and the backend of the same library. */
 #ifndef LIGI_EVOSTORE_H
 #define LIGI_EVOSTORE_H
 

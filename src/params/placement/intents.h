@@ -34,7 +34,7 @@ typedef struct ligi_intent_calendar { /* a heap */
 typedef struct ligi_agenda { /* embedded; zeroed is valid and empty */
     _Atomic(ligi_intent_segment *) queue;
     _Atomic uint64_t key_count;        /* of all segments */
-    _Atomic int64_t due;               /* rounds need not look at this agenda before this clock */
+    _Atomic int64_t due;               /* rounds need not process this agenda before this clock */
     _Atomic int64_t window;            /* of the last round */
     ligi_intent_calendar starts, ends; /* used by rounds only, like all below */
 } ligi_agenda;
@@ -109,10 +109,10 @@ static inline ligi_ending *ligi_interests_at(const ligi_interests *interests, ui
 
     return ending != NULL && ending->number == number ? ending : NULL;
 }
-/* One of the entry's endings that is not over; NULL: nobody is interested. */
+/* One of the entry's endings that is not over; NULL: no worker is interested. */
 ligi_ending *ligi_interests_first(ligi_interests *interests, uint32_t *entry);
-/* If the worker already has an ending, the later one counts. *gained is 1 if nobody was interested
- * before. */
+/* If the worker already has an ending, the later one counts. *gained is 1 if no worker was
+ * interested before. */
 lig_status ligi_interests_add_slowly(ligi_interests *interests, uint32_t *entry,
                                      const ligi_ending *ending, int *gained);
 static inline lig_status ligi_interests_add(ligi_interests *interests, uint32_t *entry,

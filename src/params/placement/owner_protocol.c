@@ -100,7 +100,7 @@ static lig_status rest(ligi_placement *placement, ligi_entry entry)
 
     if (mark->flags & LIGI_MARK_RESTING)
         return LIG_OK;
-    assert(mark->others != 0); /* somebody waits for the row */
+    assert(mark->others != 0); /* another node waits for the row */
     LIG_TRY(ligi_entries_add(&placement->resting, &entry, 1));
     mark->flags |= LIGI_MARK_RESTING;
     return LIG_OK;
@@ -152,7 +152,7 @@ static lig_status wanted(ligi_placement *placement, const ligi_placement_incomin
     if (origin == placement->rank)
         return LIG_OK; /* the row has arrived meanwhile */
     if (ligi_tables_state(placement->tables, entry) == LIGI_ROW_OWNED) {
-        /* The common case: nobody else has asked, so the row was never shared. */
+        /* The common case: no other node has requested the row, so it was never shared. */
         if (mark->others == 0 && choose(placement, entry, 0, 0) == LIGI_POLICY_RELOCATE)
             return give_row(placement, entry, origin);
         if (ligi_subscribers_find(&placement->subscribers, mark->others, origin) != NULL)

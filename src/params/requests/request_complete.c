@@ -38,7 +38,7 @@ static void release(lig_params_worker *worker, ligi_request_ticket *ticket)
     node->given_up = first;
 }
 
-/* A response that nobody waits for. */
+/* A response that no worker waits for. */
 static void answered_late(lig_params *node, const ligi_params_message *message)
 {
     ligi_send_buffer **at = &node->given_up;

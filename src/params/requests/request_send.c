@@ -38,8 +38,8 @@ static int has_state(const ligi_batch *batch, const ligi_tables *tables, ligi_ro
     return 0;
 }
 
-/* No push to this replica is pending any more. Once seen after a worker's last push this stays true
- * of that push, whatever happens to the row: the owner has it. */
+/* No push to this replica is pending any more. Once true after a worker's last push, this stays
+ * true for that push, whatever happens to the row: the owner has it. */
 static int all_absent(const ligi_batch *batch, const ligi_tables *tables)
 {
     for (size_t i = 0; i < batch->miss_count; i++)
@@ -246,7 +246,7 @@ static lig_status send_request(const asking *call, uint32_t to, const uint32_t *
         buffer->with = call->ticket->buffers;
         call->ticket->buffers = buffer;
     } else {
-        outgoing.send_flags = 0; /* it has failed, and nobody holds the lent buffer */
+        outgoing.send_flags = 0; /* it has failed, and the lent buffer is not in use */
     }
     status = ligi_params_peer_send(&node->peers[to], &outgoing);
     ligi_node_unlock(node);

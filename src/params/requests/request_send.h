@@ -1,4 +1,4 @@
-/* Requests of a worker to other nodes: which node is asked for which keys. */
+/* Requests of a worker to other nodes: which node gets which keys. */
 #ifndef LIGI_REQUEST_SEND_H
 #define LIGI_REQUEST_SEND_H
 

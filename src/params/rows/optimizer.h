@@ -1,5 +1,5 @@
-/* What a push does to a row: settings, and the state stored with the row. The formulas are those of
- * torch.optim. */
+/* The effect of a push on a row: settings, and the state stored with the row. The formulas are
+ * those of torch.optim. */
 #ifndef LIGI_OPTIMIZER_H
 #define LIGI_OPTIMIZER_H
 

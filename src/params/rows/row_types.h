@@ -26,8 +26,7 @@ typedef struct ligi_region_source {
     void *context;
 } ligi_region_source;
 
-/* What is known of an entry besides its row, in one cache line: where the row is, and the state of
- * the room that relocates rows. */
+/* The metadata of an entry, in one cache line: where the row is, and the placement state. */
 typedef struct ligi_entry_info {
     _Atomic uint64_t
         location;      /* the tables': node + 1 above 48 bits of moves; 0: at home, never moved */
