@@ -96,7 +96,7 @@ static lig_status check_flat(const lig_backend *backend, const lig_tensor *tenso
     return LIG_OK;
 }
 
-/* Makes *view a contiguous host tensor with memory of its own. */
+/* Makes *view a contiguous host tensor with its own memory. */
 static lig_status flat_create(const lig_tensor *tensor, lig_tensor *view)
 {
     void *data;

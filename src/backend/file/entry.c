@@ -16,8 +16,8 @@ static int expected_owner(int store_fd, const struct stat *file)
         return 1;
     if (fstat(store_fd, &store) != 0)
         return 0;
-    /* Where group or others may write to the folder, its permissions (and ACL, whose mask the group
-     * bits are) already say who puts files there. */
+    /* If group or others may write to the folder, its permissions (and ACL, whose mask the group
+     * bits are) already determine who can create files there. */
     return file->st_uid == store.st_uid || (store.st_mode & (S_IWGRP | S_IWOTH)) != 0;
 }
 

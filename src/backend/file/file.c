@@ -104,7 +104,7 @@ static lig_status check_not_lost(const ligi_file *self)
                     self->place);
 }
 
-/* Makes the store one of several hosts where that is asked for, and opens this host's folder. */
+/* Converts the store to a shared one if requested, and opens this host's folder. */
 static lig_status open_shared(ligi_file *self, ligi_file_catalog_place *place, int *index_fd)
 {
     const char *parent = self->options.index;
@@ -130,7 +130,7 @@ static lig_status open_shared(ligi_file *self, ligi_file_catalog_place *place, i
     return LIG_OK;
 }
 
-/* self->reader stays NULL where there is no log. */
+/* self->reader stays NULL if there is no log. */
 static lig_status open_reader(ligi_file *self)
 {
     ligi_file_reader *opened = NULL;
@@ -178,7 +178,7 @@ static lig_status open_catalog(ligi_file *self)
     return status;
 }
 
-/* The folder that is there, or the nearest above it. */
+/* The folder if it exists, or its nearest existing ancestor. */
 static int open_nearest(const char *place, int *exists)
 {
     char path[PATH_MAX];
@@ -197,7 +197,8 @@ static int open_nearest(const char *place, int *exists)
     }
 }
 
-/* Before anything is made: a folder for the index that is of no use, or cannot be used. */
+/* Checked before anything is created: a folder for the index that has no effect, or cannot be
+ * used. */
 static lig_status check_index(const ligi_file *self)
 {
     const char *share = self->options.share, *parent = self->options.index;
@@ -219,7 +220,7 @@ static lig_status check_index(const ligi_file *self)
     return self->read_only ? LIG_OK : ligi_sharing_check(self->place, parent);
 }
 
-/* What was asked for by name is not replaced by something else. */
+/* An explicitly requested option is not replaced by another. */
 static lig_status check_wishes(ligi_file *self)
 {
     ligi_engine *engine;

@@ -47,7 +47,7 @@ typedef struct ligi_file { /* one open instance */
     uint32_t memory_align;      /* of addresses, and ... */
     uint32_t offset_align;      /* of offsets and lengths under O_DIRECT */
     ligi_file_catalog *catalog; /* NULL for a reader */
-    /* NULL for a writer, and where there is no log; set once, under the lock */
+    /* NULL for a writer, and if there is no log; set once, under the lock */
     _Atomic(ligi_file_reader *) reader;
     ligi_file_catalog_copy *copy; /* for a reader of format 1; unused when there is a log */
 

@@ -124,7 +124,7 @@ lig_status ligi_folder_sync(int folder_fd, const char *what)
     return LIG_OK;
 }
 
-/* What may lie in a folder that becomes a store: nothing, or what a store had when it lost its
+/* The allowed contents of a folder that becomes a store: none, or those of a store that lost its
  * marker. */
 static int is_ours(const char *name)
 {
@@ -182,7 +182,7 @@ static lig_status make_folders(const char *place, int sync)
         char kept = *slash;
         *slash = '\0';
         if (mkdir(path, 0777) != 0) {
-            int number = errno; /* may be EROFS or EACCES also for a folder that is there */
+            int number = errno; /* may be EROFS or EACCES even if the folder exists */
             if (number != EEXIST && access(path, F_OK) != 0)
                 status = ligi_fail_errno(number, "cannot create folder %s", path);
         } else if (sync) {

@@ -16,7 +16,7 @@
 #define LIGI_NAME_CHECKPOINT_START "checkpoint-"
 #define LIGI_NAME_PACKS "packs"
 #define LIGI_NAME_LEASES "leases"
-#define LIGI_NAME_WRITER "writer" /* of format 1: who might write */
+#define LIGI_NAME_WRITER "writer" /* of format 1: the writer's lock */
 #define LIGI_NAME_WRITER_BREAK "writer.break"
 #define LIGI_NAME_TEMPORARY "tmp-"
 #define LIGI_NAME_RUN "run-"
@@ -42,8 +42,8 @@ typedef enum ligi_name_folder {
     LIGI_FOLDER_LOG
 } ligi_name_folder;
 
-/* What the name stands for in that folder. `id` (may be NULL) is filled with the 16 hexadecimal
- * digits in it, which are never all 0; with 0 when it has none. */
+/* The meaning of the name in that folder. `id` (may be NULL) is filled with its 16 hexadecimal
+ * digits, which are never all 0; with 0 if it has none. */
 ligi_name_kind ligi_name_read(ligi_name_folder folder, const char *name, uint64_t *id);
 
 #endif

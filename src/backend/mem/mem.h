@@ -14,7 +14,7 @@ typedef struct ligi_mem_pack {
     uint64_t id;
     uint8_t *base;
     uint64_t bytes, capacity;
-    int held; /* under the volume's lock: somebody writes or claims it */
+    int held; /* under the volume's lock: it is being written or claimed */
 } ligi_mem_pack;
 
 typedef struct ligi_mem_catalog ligi_mem_catalog;

@@ -25,7 +25,7 @@ static MDB_val own_key(const char *name)
     return (MDB_val){.mv_size = strlen(name + 1) + 1, .mv_data = (void *)name};
 }
 
-/* --- where the index stands --- */
+/* --- position of the index --- */
 
 lig_status ligi_mdb_position(MDB_txn *txn, MDB_dbi dbi, ligi_clog_position *at)
 {
@@ -178,8 +178,8 @@ static int get_ref(MDB_val stored, value_ref *ref)
     return stored.mv_size == REF_BYTES && !reader.failed;
 }
 
-/* Fills `data` with what is there, and the rest with zeros. LIG_E_NOTFOUND when the file is gone,
- * LIG_E_CORRUPT when it is not what was put, both without a sentence. */
+/* Fills `data` with the available bytes, and the rest with zeros. LIG_E_NOTFOUND if the file was
+ * removed, LIG_E_CORRUPT if it is not the stored value, both without an error text. */
 static lig_status read_ref(ligi_file_log *log, const value_ref *ref, uint8_t *data)
 {
     ligi_name_kind kind = ref->file & IN_CHECKPOINT ? LIGI_NAME_CHECKPOINT : LIGI_NAME_SEGMENT;
@@ -195,8 +195,8 @@ static lig_status read_ref(ligi_file_log *log, const value_ref *ref, uint8_t *da
     return ligi_hash64_plain(data, ref->bytes) == ref->hash ? LIG_OK : LIG_E_CORRUPT;
 }
 
-/* Checkpoints hold what segments and checkpoints before them did. LIG_E_NOTFOUND, and LIG_E_CORRUPT
- * when a damaged one may have held it, without a sentence. */
+/* Checkpoints contain the values of earlier segments and checkpoints. LIG_E_NOTFOUND, and
+ * LIG_E_CORRUPT if a damaged one may contain it, without an error text. */
 static lig_status search_checkpoints(ligi_file_log *log, const void *key, size_t key_bytes,
                                      const value_ref *ref, void *data)
 {
@@ -227,8 +227,8 @@ static int is_damaged(const ligi_file_log *log)
     return log->head.page != NULL && ligi_head_damaged(&log->head);
 }
 
-/* Where the segment is gone or damaged a checkpoint may have it. Otherwise a damaged value is
- * handed on: values have checks of their own, which tell what of them is damaged. */
+/* If the segment was removed or is damaged, a checkpoint may have the value. Otherwise a damaged
+ * value is passed on: values contain their own checks, which show what is damaged. */
 static lig_status fetch(ligi_file_log *log, const value_ref *ref, ligi_mdb_value_read *value)
 {
     lig_status status = read_ref(log, ref, value->owned);

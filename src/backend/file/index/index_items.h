@@ -45,7 +45,7 @@ typedef struct ligi_mdb_fill {
 } ligi_mdb_fill;
 lig_status ligi_mdb_fill_item(void *fill, const ligi_checkpoint_item *item);
 
-/* A value as it lies in the index, or in the log. */
+/* A value as stored in the index, or in the log. */
 typedef struct ligi_mdb_value_read {
     const void *key; /* whose it is */
     size_t key_bytes;
@@ -55,7 +55,7 @@ typedef struct ligi_mdb_value_read {
     int damaged; /* it is not what was put: of a damaged log */
 } ligi_mdb_value_read;
 
-/* LIG_E_BUSY when it belongs to a version that is no longer kept. */
+/* LIG_E_BUSY if it belongs to a version that is no longer kept. */
 lig_status ligi_mdb_value(ligi_file_log *log, MDB_val stored, ligi_mdb_value_read *value);
 /* The version that put a stored value, where it is known. */
 uint64_t ligi_mdb_value_version(MDB_val stored);

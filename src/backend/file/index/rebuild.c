@@ -23,12 +23,12 @@
 typedef struct rebuild_run {
     ligi_file_catalog *catalog;
     int damaged;      /* something that was acknowledged is not there, or not whole */
-    int lost;         /* there is no log at all, but an index */
+    int lost;         /* there is an index, but no log */
     int used;         /* the index is the one that was left */
     uint64_t segment; /* that it has reached then; otherwise 0 */
 } rebuild_run;
 
-/* A checkpoint of nothing: the log goes on behind versions that are lost. */
+/* An empty checkpoint: the log continues after the lost versions. */
 static lig_status put_empty(ligi_file_log *log, const ligi_clog_position *at)
 {
     ligi_checkpoint_writer *writer = NULL;
@@ -40,7 +40,7 @@ static lig_status put_empty(ligi_file_log *log, const ligi_clog_position *at)
     return status;
 }
 
-/* Versions that the head knows to have been committed are not given again. */
+/* Versions that are recorded in the head as committed are not reused. */
 static lig_status begin_log(ligi_file_catalog *self)
 {
     ligi_clog_position at = {.version = ligi_head_witness(self->log.head.fd),
@@ -149,7 +149,7 @@ static int was_left(const ligi_file_catalog *self)
            ligi_head_left(&self->log.head, &info);
 }
 
-/* 1 when LMDB can read the file, although nobody vouches for it. */
+/* 1 if LMDB can read the file, although it is not verified. */
 static int is_well_formed(const ligi_file_catalog *self)
 {
     int fd;
@@ -171,7 +171,7 @@ static lig_status use_left(rebuild_run *run)
 
     if (!was_left(self) && !(run->lost && is_well_formed(self)))
         return LIG_OK;
-    /* A lock file that nobody uses may hold anything. */
+    /* An unused lock file may contain anything. */
     LIG_TRY(ligi_mdb_env_remove_lock(self));
     LIG_TRY(ligi_mdb_env_open(self));
     LIG_TRY(ligi_mdb_fail(mdb_txn_begin(self->env, NULL, MDB_RDONLY, &txn), self->place,
@@ -194,7 +194,7 @@ static lig_status make_index(rebuild_run *run)
 {
     ligi_file_catalog *self = run->catalog;
 
-    if (run->lost) { /* and the index is of no use */
+    if (run->lost) { /* and the index is unusable */
         LIG_TRY(begin_log(self));
         return rebuild_index(self);
     }

@@ -96,7 +96,7 @@ static lig_status verify_locked(verify_run *run, size_t *damages)
     return LIG_OK;
 }
 
-/* LIG_E_NOTFOUND when another host, which knows nothing of these locks, has removed files. */
+/* LIG_E_NOTFOUND if another host, which does not see these locks, has removed files. */
 static lig_status verify_alone(verify_run *run, int repair)
 {
     ligi_file_catalog *self = run->catalog;

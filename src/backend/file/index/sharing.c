@@ -81,7 +81,7 @@ static lig_status open_parent(const char *parent, int *above)
                     path, kind);
 }
 
-/* 1 when the folder is `store`, or lies below it. */
+/* 1 if the folder is `store`, or below it. */
 static int lies_below(int folder, const struct stat *store)
 {
     struct stat info, above;
@@ -140,7 +140,7 @@ lig_status ligi_sharing_check(const char *place, const char *parent)
     return LIG_OK;
 }
 
-/* Copies of a store have the same log, and a folder of their own. */
+/* Copies of a store have the same log, but separate folders. */
 static lig_status folder_name(int folder_fd, const char *place, char name[20])
 {
     ligi_numbering numbering = {0};
@@ -219,7 +219,7 @@ static lig_status number_store(const ligi_file_catalog_place *place)
     return status;
 }
 
-/* The index that this needs lies on this host, too, in a folder for the purpose. */
+/* The index is also on this host, in a dedicated folder. */
 lig_status ligi_sharing_begin(const ligi_file_catalog_place *place, const char *parent)
 {
     ligi_file_catalog_place own = *place;

@@ -1,12 +1,12 @@
 /* A store that several hosts write to: its log is numbered (log/numbered.h), and each host keeps
- * head and index in a folder of its own, never on the network file system (docs/decisions/0009). */
+ * head and index in a local folder, never on the network file system (docs/decisions/0009). */
 #ifndef LIGI_SHARING_H
 #define LIGI_SHARING_H
 
 #include "backend/file/catalog/catalog.h"
 
-/* Checks `parent`, as below, for a store that may not exist yet, so that nothing is made of it when
- * the folder cannot be used. LIG_E_INVALID when it lies in the store. */
+/* Checks `parent`, as below, for a store that may not exist yet, so that nothing is created if
+ * the folder cannot be used. LIG_E_INVALID if it is inside the store. */
 lig_status ligi_sharing_check(const char *place, const char *parent);
 
 /* Whether the store is one of several hosts: *shared. */

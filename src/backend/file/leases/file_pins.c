@@ -61,7 +61,7 @@ static void describe_self(char *head)
     head[HEAD_BYTES - 1] = '\n';
 }
 
-/* Locked under another name first: a file in leases/ that nobody holds belongs to the dead. */
+/* Locked under another name first: an unlocked file in leases/ belongs to a dead process. */
 static lig_status create_file(const ligi_file *self, ligi_pins *pins)
 {
     char head[HEAD_BYTES], temporary[40];
@@ -238,8 +238,8 @@ typedef struct look { /* over all leases, for one pack */
     int64_t now;
 } look;
 
-/* LIG_E_BUSY when a living process pins the pack through this file; the file of a dead one is
- * removed. The lock tells, not the catalog. What cannot be read may pin it. */
+/* LIG_E_BUSY if a live process pins the pack through this file; the file of a dead one is
+ * removed. The lock decides, not the catalog. A file that cannot be read may pin the pack. */
 static lig_status look_at(const look *self, const char *name, int temporary)
 {
     struct stat info;

@@ -82,8 +82,8 @@ static void read_holder(int fd, lock_holder *holder)
         *c = isprint((unsigned char)*c) ? *c : '?';
 }
 
-/* The lock changes hands, or somebody is about to remove the file of a dead holder. A process in
- * another namespace looks dead as well, so this is a reason to try again, not to go ahead. */
+/* The lock changes hands, or another process is about to remove the file of a dead holder. A
+ * process in another namespace also seems dead, so retry instead of proceeding. */
 static int in_transition(const lock_holder *holder)
 {
     char host[HOST_BYTES];
@@ -113,7 +113,7 @@ static int is_lock_file(int fd)
     return fstat(fd, &mine) == 0 && S_ISREG(mine.st_mode) && mine.st_nlink <= 1;
 }
 
-/* Whoever locked a file that was removed meanwhile has nothing. */
+/* A lock on a file that was removed meanwhile is worthless. */
 static int is_current(int leases_fd, const char *file, int fd)
 {
     struct stat mine, named;
@@ -189,7 +189,8 @@ static void close_files(void *object)
     self->fd = self->leases_fd = -1;
 }
 
-/* The name goes before the lock: whoever opened the file in between sees that it is not current. */
+/* The name is removed before the lock: a process that opened the file in between sees that it is
+ * not current. */
 static void destroy(void *object)
 {
     named_lock *self = object;
@@ -249,7 +250,7 @@ void ligi_named_lock_clean(int leases_fd, const char *file)
 
     if (fd < 0)
         return;
-    /* A young one may be about to be locked: leave it to the next who cleans. */
+    /* A new file may be about to be locked: leave it to the next cleanup. */
     int young = fstat(fd, &info) != 0 ||
                 ligi_date_ns() / 1000000000 - (int64_t)info.st_mtim.tv_sec < YOUNG_S;
     if (!young && flock(fd, LOCK_EX | LOCK_NB) == 0 && is_current(leases_fd, file, fd))

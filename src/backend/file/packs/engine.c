@@ -196,7 +196,7 @@ static lig_status finish_plain(const ligi_io *io, uint64_t done)
                             : ligi_read_all(io->plain_fd, data, io->need - done, io->offset + done);
 }
 
-/* What the ring would have done. */
+/* Does the work of the ring. */
 static int64_t transfer_once(const ligi_io *io)
 {
     ssize_t done = io->write ? pwrite(io->fd, io->data, io->bytes, (off_t)io->offset)
@@ -276,7 +276,7 @@ lig_status ligi_engine_start(ligi_engine *engine, const ligi_io *io)
     assert(at < LIGI_ENGINE_DEPTH);
     engine->ios[at] = *io;
     engine->flying |= 1u << at;
-    /* What the ring does not take is done on the spot when it is collected. */
+    /* Requests that the ring does not accept are done synchronously when they are collected. */
     if (!engine->has_ring || ring_start(engine, at) < 0) {
         engine->results[at] = NOT_STARTED;
         engine->ready |= 1u << at;
@@ -312,7 +312,7 @@ void ligi_engine_drain(ligi_engine *engine)
 {
     while (engine->flying & ~engine->ready)
         if (ring_wait(engine) != LIG_OK) {
-            ring_stop(engine); /* the kernel lets go of the memory before the ring is gone */
+            ring_stop(engine); /* the kernel releases the memory before the ring is freed */
             break;
         }
     engine->flying = 0;

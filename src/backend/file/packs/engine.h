@@ -19,8 +19,7 @@ typedef struct ligi_io {
     int slot; /* -1: `data` is the caller's */
     void *data;
     uint64_t bytes, offset;
-    uint64_t
-        need; /* of a read: fewer bytes than this are an error; the rest may lie past the end */
+    uint64_t need; /* of a read: fewer bytes than this are an error; the rest may be past the end */
     uint64_t token; /* the caller's */
 } ligi_io;
 
@@ -28,14 +27,13 @@ typedef struct ligi_engine ligi_engine;
 
 /* Memory only; nothing is touched before it is used. */
 lig_status ligi_engine_create(ligi_engine **engine);
-/* NULL is fine. In a forked child the memory and the ring are the parent's: only the struct is
- * freed. */
+/* NULL is valid. In a forked child the memory and the ring belong to the parent: only the struct
+ * is freed. */
 void ligi_engine_destroy(ligi_engine *engine, int forked);
 
-/* Makes the ring unless it is there; 0 when the kernel refuses, and io is then done as it is
- * started. */
+/* Creates the ring if necessary; returns 0 if the kernel refuses, and I/O is then synchronous. */
 int ligi_engine_ring(ligi_engine *engine);
-/* Why there is no ring: an errno value; 0 when there is one or nobody asked. */
+/* Why there is no ring: an errno value; 0 if there is one or none was requested. */
 int ligi_engine_refusal(const ligi_engine *engine);
 
 /* A free slot, or -1. */
@@ -48,10 +46,10 @@ unsigned ligi_engine_flying(const ligi_engine *engine);
 lig_status ligi_engine_start(ligi_engine *engine, const ligi_io *io);
 /* Waits for a transfer and fills *io with it. On failure the transfer has ended too. */
 lig_status ligi_engine_finish(ligi_engine *engine, ligi_io *io);
-/* Waits for all, whatever becomes of them, and frees all slots. */
+/* Waits for all transfers, regardless of their result, and frees all slots. */
 void ligi_engine_drain(ligi_engine *engine);
 
-/* Whole transfers without a ring: they go on after EINTR and short counts. A read that meets the
+/* Complete transfers without a ring: they continue after EINTR and short counts. A read past the
  * end fails with LIG_E_CORRUPT. */
 lig_status ligi_write_all(int fd, const void *data, uint64_t bytes, uint64_t offset);
 lig_status ligi_read_all(int fd, void *data, uint64_t bytes, uint64_t offset);

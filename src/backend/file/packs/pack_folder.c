@@ -111,7 +111,7 @@ lig_status ligi_file_pack_remove(void *opaque, uint64_t id)
     LIG_TRY(ligi_file_writable(self));
     LIG_TRY(ligi_file_pinned(self, id));
     ligi_file_pack_name(name, id);
-    LIG_TRY(look_at(self, name, &info)); /* what is no pack of ours stays */
+    LIG_TRY(look_at(self, name, &info)); /* files that are not packs are left alone */
     if (unlinkat(self->packs_fd, name, 0) != 0) {
         if (errno == ENOENT)
             return lig_fail(LIG_E_NOTFOUND, "%s has no pack %s", self->place, name);
@@ -226,8 +226,8 @@ static void clean_one(const ligi_file *self, const char *name, uint64_t id)
         return;
     int fd = -1;
     (void)ligi_entry_open(self->folder_fd, self->packs_fd, self->packs_place, name, O_RDWR, &fd);
-    /* The name is unlinked under the lock: a writer that was about to take it looks at the link
-     * count and begins anew. */
+    /* The name is unlinked under the lock: a writer that was about to lock it checks the link
+     * count and starts again. */
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
         unlinkat(self->packs_fd, name, 0);
     if (fd >= 0)
@@ -235,7 +235,7 @@ static void clean_one(const ligi_file *self, const char *name, uint64_t id)
     ligi_file_catalog_hold(self->catalog, id, 0);
 }
 
-/* What cannot be removed now is removed another time: nobody waits for it. */
+/* A file that cannot be removed now is removed later: no caller waits for it. */
 void ligi_file_packs_clean(const ligi_file *self)
 {
     DIR *folder;

@@ -73,7 +73,7 @@ static lig_status verify_part(reader *self, const ligi_range_part *landed, const
     return compare_hash(self, landed, ligi_hash64(self->secret, bytes, landed->bytes));
 }
 
-/* Copies a part that lies at `from` (NULL: it is in place already) and verifies it. */
+/* Copies a part from `from` (NULL: it is already in place) and verifies it. */
 static lig_status land_part(reader *self, const ligi_range_part *landed, const uint8_t *from)
 {
     const lig_range *range = landed->range;
@@ -87,7 +87,7 @@ static lig_status land_part(reader *self, const ligi_range_part *landed, const u
     return verify_part(self, landed, range->memory == LIG_MEMORY_HOST ? landed->data : from);
 }
 
-/* Hands out the bytes of a chunk that lie at `from`, or are in place already. */
+/* Distributes the bytes of a chunk at `from`, or already in place. */
 static lig_status land(reader *self, const ligi_chunk *landed, const uint8_t *from)
 {
     ligi_chunk_cursor where = landed->first;
@@ -375,7 +375,7 @@ static void member_end(member *self, reader *leader, lig_status *status)
     *status = ligi_failure_publish(&self->failure);
 }
 
-/* What is cached already only needs processors; otherwise threads wait for the disk. */
+/* Cached data only needs processors; otherwise threads wait for the disk. */
 static size_t team_size(const reader *self)
 {
     long processors = self->cached == 1 ? sysconf(_SC_NPROCESSORS_ONLN) : TEAM_COLD;
@@ -472,7 +472,7 @@ static lig_status read_ranges(reader *self)
     return read_direct(self);
 }
 
-/* Waits for the copies to devices, also after a failure: none may go on after the call. */
+/* Waits for the copies to devices, also after a failure: none may continue after the call. */
 static lig_status finish_devices(const reader *self, lig_status status)
 {
     const lig_range *last = NULL;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STEP_BYTES (UINT64_C(8) << 20) /* between two looks at whether to stop */
+#define STEP_BYTES (UINT64_C(8) << 20) /* between two checks whether to stop */
 #define JOBS_MAX 16
 
 typedef struct job {

@@ -13,9 +13,9 @@ void ligi_file_pack_warm(void *volume, uint64_t id, uint64_t from, uint64_t to);
 /* Whether a read of so many bytes may go through the page cache. */
 int ligi_file_may_cache(const ligi_file *volume, uint64_t bytes);
 
-/* Waits for the step under way and forgets the rest. In a forked child there is no thread. */
+/* Waits for the current step and drops the rest. In a forked child there is no thread. */
 void ligi_file_warm_end(ligi_file *volume, int forked);
-/* Waits until everything queued has been asked for: for tests and benchmarks. */
+/* Waits until everything queued has been requested: for tests and benchmarks. */
 void ligi_file_warm_wait(ligi_file *volume);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct writer { /* what pack_create and pack_claim return */
     ligi_failure failure; /* the first one: nothing works after it */
 } writer;
 
-/* An errno value. Where files cannot be locked nobody removes packs either: claims fail. */
+/* An errno value. If files cannot be locked, no process removes packs either: claims fail. */
 static int lock(const writer *self)
 {
     while (flock(self->fd, LOCK_EX) != 0) {
@@ -221,7 +221,7 @@ static lig_status flush(writer *self)
     return LIG_OK;
 }
 
-/* Room for `bytes` (at most a block) in one piece, so that a block can be hashed where it lies. */
+/* Contiguous space for `bytes` (at most a block), so that a block can be hashed in place. */
 static lig_status make_room(writer *self, uint64_t bytes, uint8_t **at)
 {
     if (self->slot < 0) {
@@ -255,7 +255,7 @@ static lig_status put_zeros(writer *self, uint64_t until)
     return LIG_OK;
 }
 
-/* What is hashed is what is written, also when the caller's memory changes meanwhile. */
+/* The hashed bytes are those that are written, even if the caller's memory changes meanwhile. */
 static lig_status put_block(writer *self, const uint8_t *from, uint64_t bytes, uint64_t *hash)
 {
     uint8_t *at;
@@ -374,7 +374,7 @@ static int rename_to(const writer *self, const char *name)
     if (linkat(packs, self->temporary, packs, name, 0) != 0) {
         if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS)
             return -1;
-        /* No way to be told that the name is taken; it is one of 2^63. */
+        /* An existing name cannot be detected; it is one of 2^63. */
         return renameat(packs, self->temporary, packs, name);
     }
     unlinkat(packs, self->temporary, 0);

@@ -21,7 +21,7 @@ struct cachestat {
     uint64_t nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted;
 };
 
-/* Resident pages as mmap sees them; -1 if that cannot be told. */
+/* The number of resident pages; -1 if unknown. */
 static int64_t mapped_bytes(int fd, uint64_t from, uint64_t to)
 {
     unsigned char pages[(LIGI_SLOT_BYTES + LIGI_ALIGN_BYTES) / LIGI_ALIGN_BYTES];
@@ -63,7 +63,7 @@ int64_t ligi_page_cache_bytes(int fd, uint64_t from, uint64_t to)
     return mapped_bytes(fd, from, to);
 }
 
-/* An OFD lock on the first byte, which is nobody else's business: writers use flock. */
+/* An OFD lock on the first byte, which nothing else locks: writers use flock. */
 static struct flock reading(short type)
 {
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_len = 1};

@@ -7,8 +7,8 @@
 /* How many bytes of [from, to), which are multiples of LIGI_ALIGN_BYTES, it holds; -1: unknown. */
 int64_t ligi_page_cache_bytes(int fd, uint64_t from, uint64_t to);
 
-/* Says that the file is being read, until the descriptor is closed, and whether another descriptor
- * says so too: readers at the same time share the cache. */
+/* Marks the file as being read until the descriptor is closed, and returns whether another
+ * descriptor has marked it: concurrent readers share the cache. */
 void ligi_page_cache_announce(int fd);
 int ligi_page_cache_shared(int fd);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define IN_PLACE_BYTES                                                                             \
-    (UINT64_C(64) << 10) /* parts from this size on are worth a transfer of their own */
+    (UINT64_C(64) << 10) /* parts of at least this size get a separate transfer */
 
 static size_t index_at(const ligi_chunks *self, size_t at)
 {

@@ -19,14 +19,14 @@ typedef struct ligi_chunks {
     uint64_t memory_align, offset_align; /* of transfers straight into the caller's memory */
 } ligi_chunks;
 
-/* Where a walk over the ranges stands: in order of their offsets, each cut into blocks of its own.
- * Begins as {0}. */
+/* The position of a walk over the ranges: in order of their offsets, each divided into its own
+ * blocks. Starts as {0}. */
 typedef struct ligi_chunk_cursor {
     size_t at;     /* in the order */
     uint64_t done; /* bytes of that range */
 } ligi_chunk_cursor;
 
-typedef struct ligi_range_part { /* one block of one range, or what there is of it */
+typedef struct ligi_range_part { /* one block of one range, or a part of it */
     const lig_range *range;
     uint8_t *data;
     uint64_t offset, bytes;
@@ -37,7 +37,7 @@ typedef struct ligi_chunk { /* parts that are read by one transfer, all into one
     ligi_chunk_cursor first;
     size_t count;
     uint64_t from, to;       /* in the file; what the parts need, not aligned */
-    const lig_range *staged; /* one of the ranges, where they lie in memory of a device */
+    const lig_range *staged; /* one of the ranges, if they are in device memory */
     int in_place;            /* one part, straight into its memory */
     int scattered;           /* host memory and no overlaps: readv can fill it */
 } ligi_chunk;
@@ -46,7 +46,7 @@ typedef struct ligi_chunk { /* parts that are read by one transfer, all into one
 lig_status ligi_chunks_sort(ligi_chunks *chunks);
 /* Fills *out with the part at the cursor and moves on; 0 at the end. */
 int ligi_chunks_part(const ligi_chunks *chunks, ligi_chunk_cursor *where, ligi_range_part *out);
-/* Takes as many parts as lie close together and fit into LIGI_SLOT_BYTES; 0 at the end. */
+/* Takes as many parts as are close together and fit into LIGI_SLOT_BYTES; 0 at the end. */
 int ligi_chunks_next(const ligi_chunks *chunks, ligi_chunk_cursor *where, ligi_chunk *out);
 
 #endif
