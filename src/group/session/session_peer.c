@@ -8,6 +8,7 @@
 #include "net/link/link_connect.h"
 #include "net/service.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,6 +79,7 @@ static void set_gone(ligi_session_peer *peer, ligi_member_state state, const cha
     ligi_session *session = peer->session;
     ligi_member_state before = peer->state;
     char text[LIGI_SESSION_TEXT_BYTES];
+    assert(peer->link == NULL && (state == LIGI_LOST || state == LIGI_LEFT));
     end_doubt(peer);
     peer->state = state;
     note_why(peer, why);
@@ -101,6 +103,7 @@ void ligi_session_came(ligi_session_peer *peer, ligi_link *link, const ligi_sess
                        const ligi_hello *hello)
 {
     char name[64];
+    assert(peer->state != LIGI_PRESENT && (peer->link == NULL || peer->link == link));
     end_doubt(peer);
     peer->link = link;
     peer->group_id = claim->group_id;
@@ -117,6 +120,7 @@ void ligi_session_came(ligi_session_peer *peer, ligi_link *link, const ligi_sess
 
 static void set_doubt(ligi_session_peer *peer, ligi_member_state state, const char *why)
 {
+    assert(state == LIGI_LOST || state == LIGI_LEFT);
     peer->doubt_ns = ligi_grace_end_ns(ligi_now_ns());
     peer->doubt_state = state;
     note_why(peer, why);

@@ -113,32 +113,22 @@ static lig_status head(ligi_session_peer *peer, const ligi_arrival *arrival, lig
     return word == 'x' ? lig_fail(LIG_E_CORRUPT, "no such message") : LIG_OK;
 }
 
-static void arrived(ligi_session_peer *peer, void *token)
-{
-    (void)peer, (void)token;
-}
-
-static void sent(ligi_session_peer *peer, void *token, lig_status status)
-{
-    (void)peer, (void)token, (void)status;
-}
-
 #define OPS(all)                                                                                   \
-    {.service = LIGI_SERVICE_TEST,                                                                 \
-     .name = "test",                                                                               \
-     .forked = "forked",                                                                           \
-     .closed = "closed",                                                                           \
-     .needs_all = all,                                                                             \
-     .greet = greet,                                                                               \
-     .check = check,                                                                               \
-     .find = find,                                                                                 \
-     .came = came,                                                                                 \
-     .gone = gone,                                                                                 \
-     .ended = ended,                                                                               \
-     .ping = ping,                                                                                 \
-     .head = head,                                                                                 \
-     .arrived = arrived,                                                                           \
-     .sent = sent}
+    {                                                                                              \
+        .service = LIGI_SERVICE_TEST,                                                              \
+        .name = "test",                                                                            \
+        .forked = "forked",                                                                        \
+        .closed = "closed",                                                                        \
+        .needs_all = all,                                                                          \
+        .greet = greet,                                                                            \
+        .check = check,                                                                            \
+        .find = find,                                                                              \
+        .came = came,                                                                              \
+        .gone = gone,                                                                              \
+        .ended = ended,                                                                            \
+        .ping = ping,                                                                              \
+        .head = head,                                                                              \
+    }
 static const ligi_session_ops tolerant = OPS(0), fragile = OPS(1);
 
 /* --- members --- */
@@ -404,13 +394,26 @@ static void test_doubt(void **state)
     close_all(&all);
 }
 
-/* The group reports that a member has left, but its link stays: it is gone once the link has been
- * silent for liveness_ms, and not before. */
+/* A member is said to have left, but its link stays: it is gone once the link has been silent for
+ * liveness_ns, and not before. */
 static void test_left_with_an_open_link(void **state)
 {
     (void)state;
     scene all;
     raise_scene(&all, &tolerant, 1, 1);
+    open_well(&all);
+    one *server = &all.members[0];
+    ligi_net_lock(server->session.net);
+    suspect(server, LIGI_LEFT, "someone says so");
+    int64_t silent_ns = ligi_link_heard_ns(server->peers[0].link) + server->session.liveness_ns;
+    assert_int_equal(ligi_session_judge(&server->session, silent_ns - 1), silent_ns);
+    assert_int_equal(server->peers[0].state, LIGI_PRESENT);
+    (void)ligi_session_judge(&server->session, silent_ns);
+    assert_int_equal(server->peers[0].state, LIGI_LEFT);
+    ligi_net_unlock(server->session.net);
+    close_all(&all);
+
+    raise_scene(&all, &tolerant, 1, 1); /* the same by the group's own report */
     open_well(&all);
     set_liveness(&all);
     ligi_session_leave(&all.members[1].session);
