@@ -161,7 +161,7 @@ class Ranks:
             self._processes[rank] = message["process"]
         process = self._processes.get(rank)
         if process and process[0] == self._me[0] and _began(process[1]) != process[2]:
-            raise PeerError(f"rank {rank} has ended before it could {what}")
+            raise PeerError(f"rank {rank} is lost: its process ended before it could {what}")
 
     # --- calls ----------------------------------------------------------------------------------
 
@@ -295,4 +295,4 @@ class Alone(Ranks):
 
 
 def _lost(error: BaseException) -> PeerError:
-    return PeerError(f"the job's rendezvous store does not answer: {error}")
+    return PeerError(f"lost the job's rendezvous store: {error}")

@@ -226,6 +226,7 @@ def test_a_rank_is_killed_with_a_known_plan(run: Run, victim: int) -> None:
     answers = run("killed", 2, victim=victim, at="before have", wait=False, again=True)
     assert answers[victim].get("signal") == 9, answers
     assert answers[1 - victim]["error"] == "PeerError", answers
+    assert f"rank {victim} is lost: " in answers[1 - victim]["text"], answers
     (left,) = results(run("after_death", 1, job=False))
     assert left["steps"] == ["step-000000000001"]
     assert left["equal"] == [True, True]
