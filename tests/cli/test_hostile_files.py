@@ -177,7 +177,7 @@ def test_a_bomb_is_not_unpacked(ligament, tmp_path):
     """A thousand times its size: refused by its directory, unless the user trusts it."""
     numpy.savez_compressed(tmp_path / "a.npz", x=numpy.zeros(4 << 20))
     said = ligament.fails("cp", "a.npz", "store#m")
-    assert "'x' of 'a.npz' claims 33554432 bytes" in said and "--limit" in said
+    assert "'x' of 'a.npz' needs 33554432 bytes" in said and "--limit" in said
     ligament("cp", "a.npz", "store#m", "--limit", 32 << 20)
     assert ligament.json("show", "store#m")[0]["bytes"] == 32 << 20
 
