@@ -49,6 +49,7 @@ typedef struct ligi_client {
     uint64_t session;        /* counts connections: what the server kept ends with one */
     ligi_client_call *calls; /* under way */
     uint32_t call_count;
+    uint64_t flight_bytes; /* of their payloads and those of the replies */
     uint64_t next_id, next_sequence;
     uint64_t version;         /* the latest that a reply told */
     ligi_client_call *parked; /* a WATCH that waits at the server; NULL: none */

@@ -53,9 +53,9 @@ static lig_status on_head(void *context, ligi_link *link, const ligi_arrival *ar
 
 static void on_arrived(void *context, ligi_link *link, void *token)
 {
-    (void)context, (void)link;
+    (void)link;
     if (token)
-        ligi_client_arrived(token);
+        ligi_client_arrived(context, token);
 }
 
 static void on_sent(void *context, ligi_link *link, void *token, lig_status status)

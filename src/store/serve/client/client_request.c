@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BUSY_NS INT64_C(10000000000)
+#define BUSY_PAUSE_NS INT64_C(20000000)
 #define DATA_BYTES_MAX (UINT64_C(1) << 30) /* of a reply in memory of the call's own */
 
 /* --- sending; the lock is held --- */
@@ -108,16 +110,27 @@ static void enter(ligi_client *client, ligi_client_call *call)
     call->next = client->calls;
     client->calls = call;
     client->call_count++;
+    client->flight_bytes += call->flight_bytes;
 }
 
-static void leave(ligi_client *client, const ligi_client_call *call)
+/* From now on others may use its share of the limits, although its thread has yet to notice. */
+static void end_call(ligi_client *client, ligi_client_call *call)
 {
+    if (call->done)
+        return;
+    call->done = 1;
+    client->call_count--;
+    client->flight_bytes -= call->flight_bytes;
+}
+
+static void leave(ligi_client *client, ligi_client_call *call)
+{
+    end_call(client, call);
     ligi_client_call **at = &client->calls;
     while (*at && *at != call)
         at = &(*at)->next;
     if (*at) {
         *at = call->next;
-        client->call_count--;
     }
 }
 
@@ -126,7 +139,7 @@ void ligi_client_fail_calls(ligi_client *client)
     for (ligi_client_call *call = client->calls; call; call = call->next)
         if (!call->done) {
             call->failure = client->lost;
-            call->done = 1;
+            end_call(client, call);
         }
 }
 
@@ -241,12 +254,12 @@ lig_status ligi_client_head(ligi_client *client, const ligi_arrival *arrival, li
     return lig_fail(LIG_E_CORRUPT, "a server sent the request '%s'", ligi_served_op_name(head.op));
 }
 
-void ligi_client_arrived(ligi_client_call *call)
+void ligi_client_arrived(ligi_client *client, ligi_client_call *call)
 {
     if (call->arriving)
         push_message(call, call->arriving);
     else
-        call->done = 1;
+        end_call(client, call);
     call->arriving = NULL;
 }
 
@@ -257,10 +270,32 @@ void ligi_client_sent(ligi_client_call *call)
 
 /* --- one request --- */
 
+/* What the server counts as this call's bytes, as far as that is known before. */
+static uint64_t flight_of(const ligi_client_call *call)
+{
+    uint64_t bytes = call->into_bytes;
+    if (call->body.bytes > LIGI_SERVED_INSIDE_BYTES)
+        bytes += call->body.bytes;
+    for (size_t i = 0; i < call->data_count; i++)
+        bytes += call->data[i].iov_len;
+    return bytes;
+}
+
+typedef struct slot_wait {
+    const ligi_client *client;
+    uint64_t bytes;
+} slot_wait;
+
+/* Keeps this client within the limits of its session, so that it is not refused. */
 static int has_slot(void *context)
 {
-    const ligi_client *client = context;
-    return client->state != LIGI_CLIENT_UP || client->call_count < client->welcome.request_max;
+    const slot_wait *self = context;
+    const ligi_client *client = self->client;
+    const ligi_served_welcome *limits = &client->welcome;
+    return client->state != LIGI_CLIENT_UP ||
+           (client->call_count < limits->request_max &&
+            (client->flight_bytes == 0 ||
+             client->flight_bytes + self->bytes <= limits->flight_bytes_max));
 }
 
 static int is_over(void *context)
@@ -314,9 +349,12 @@ lig_status ligi_client_start(ligi_client *client, ligi_client_call *call)
 {
     forget_reply(call);
     LIG_TRY(call->body.status);
-    LIG_TRY(ligi_net_wait(client->net, has_slot, client, LIG_FOREVER));
+    slot_wait waiting = {client, flight_of(call)};
     ligi_net_lock(client->net);
-    lig_status status = start_locked(client, call);
+    lig_status status = ligi_net_await(client->net, has_slot, &waiting, LIG_FOREVER);
+    call->flight_bytes = waiting.bytes;
+    if (status == LIG_OK)
+        status = start_locked(client, call);
     call->started = status == LIG_OK;
     ligi_net_unlock(client->net);
     return status;
@@ -368,6 +406,23 @@ int ligi_client_call_lost(ligi_client *client, const ligi_client_call *call)
     return lost;
 }
 
+static int never(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+/* A server at its limits has done nothing. Reads wait for it, other requests as long as `retry`
+ * says; for a lock BUSY is the answer. 1: ask again. */
+static int may_ask_again(ligi_client *client, const ligi_client_call *call, int64_t begin_ns)
+{
+    int64_t limit = client->options.retry * INT64_C(1000000000);
+    if (call->op == LIGI_SERVED_READ && limit < BUSY_NS)
+        limit = BUSY_NS;
+    return call->op != LIGI_SERVED_LOCK && ligi_now_ns() - begin_ns < limit &&
+           ligi_net_wait(client->net, never, NULL, BUSY_PAUSE_NS) == LIG_E_TIMEOUT;
+}
+
 lig_status ligi_client_ask(ligi_client *client, ligi_client_call *call)
 {
     int64_t begin = ligi_now_ns();
@@ -375,6 +430,8 @@ lig_status ligi_client_ask(ligi_client *client, ligi_client_call *call)
         lig_status status = ligi_client_start(client, call);
         if (status == LIG_OK)
             status = ligi_client_finish(client, call);
+        if (status == LIG_E_BUSY && may_ask_again(client, call, begin))
+            continue;
         if (status == LIG_OK || client->options.retry == 0 || status == LIG_E_CLOSED ||
             !ligi_client_call_lost(client, call))
             return status;

@@ -39,6 +39,7 @@ struct ligi_client_call {
     /* Private. */
     ligi_client_call *next;
     uint64_t id, sequence, session;
+    uint64_t flight_bytes;
     int started, borrowed, done;
     ligi_failure failure;
     struct iovec landing;
@@ -83,7 +84,7 @@ void ligi_client_release(ligi_client *client, ligi_lease lease);
 lig_status ligi_client_head(ligi_client *client, const ligi_arrival *arrival,
                             ligi_landing *landing);
 /* The reply to a call, or a message for it, is complete. */
-void ligi_client_arrived(ligi_client_call *call);
+void ligi_client_arrived(ligi_client *client, ligi_client_call *call);
 void ligi_client_sent(ligi_client_call *call);
 /* The connection is gone: every request under way fails. */
 void ligi_client_fail_calls(ligi_client *client);

@@ -3,7 +3,8 @@
 
 #include <ligament/serve.h>
 
-#include <sys/stat.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 enum { BIG = 3 << 18 };
 
@@ -178,6 +179,141 @@ static void test_leases(void **state)
     lig_store_close(other);
 }
 
+/* --- many threads --- */
+
+enum { THREADS = 6, ROUNDS = 12 };
+
+typedef struct loader {
+    lig_store *store;
+    pthread_t thread;
+    float *values;
+    int failed;
+} loader;
+
+static void *load_often(void *context)
+{
+    loader *self = context;
+    for (int i = 0; i < ROUNDS && !self->failed; i++) {
+        lig_tensor one = tensor(self->values);
+        memset(self->values, 0, sizeof big);
+        self->failed = lig_store_load(self->store, "m", &one, 1) != LIG_OK ||
+                       memcmp(self->values, big, sizeof big) != 0;
+        if (self->failed)
+            print_error("%s\n", lig_error_text());
+    }
+    return NULL;
+}
+
+/* Together they want more than a session may have in flight: they wait for each other. */
+static void test_flight(void **state)
+{
+    served *self = *state;
+    lig_server_options options = LIG_SERVER_INIT;
+    options.max_bytes_in_flight = UINT64_C(128) << 20;
+    lig_server_close(self->server);
+    assert_ok(lig_server_open(&self->server, self->place, &options));
+    lig_store *store = client(self, "?transport=tcp");
+    loader loaders[THREADS] = {{0}};
+    save(store, "m");
+    for (int i = 0; i < THREADS; i++) {
+        loaders[i].store = store;
+        loaders[i].values = malloc(sizeof big);
+        assert_int_equal(pthread_create(&loaders[i].thread, NULL, load_often, &loaders[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(loaders[i].thread, NULL);
+        assert_int_equal(loaders[i].failed, 0);
+        free(loaders[i].values);
+    }
+    lig_server_stats stats;
+    assert_ok(lig_server_stat(self->server, &stats));
+    assert_int_equal(stats.refused, 0);
+    lig_store_close(store);
+}
+
+typedef struct saver {
+    char uri[256];
+    atomic_int saved, failed;
+} saver;
+
+enum { SAVES = 24 };
+
+/* Small ones and big ones. A save that was done twice would fail: the name is taken. */
+static void *save_often(void *context)
+{
+    saver *self = context;
+    lig_store *store = NULL;
+    self->failed = lig_store_open(&store, self->uri) != LIG_OK;
+    for (int i = 0; i < SAVES && !self->failed; i++) {
+        char name[16];
+        int64_t few = 100;
+        lig_tensor one = i % 3 ? scene_tensor("w", big, &few) : tensor(big);
+        snprintf(name, sizeof name, "s/%d", i);
+        if (lig_store_save(store, name, &one, 1, NULL) != LIG_OK) {
+            print_error("%s: %s\n", name, lig_error_text());
+            self->failed = 1;
+        }
+        self->saved++;
+    }
+    lig_store_close(store);
+    return NULL;
+}
+
+static void test_exactly_once(void **state)
+{
+    served *self = *state;
+    saver saving = {.saved = 0};
+    pthread_t thread;
+    snprintf(saving.uri, sizeof saving.uri, "ligament://@%s?retry=60", self->address_file);
+    assert_int_equal(pthread_create(&thread, NULL, save_often, &saving), 0);
+    for (int i = 1; i <= 6; i++) {
+        while (saving.saved < i * SAVES / 8 && !saving.failed)
+            usleep(200);
+        lig_server_close(self->server);
+        start(self, NULL);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(saving.failed, 0);
+    lig_store *store = client(self, "");
+    lig_store_stats stats;
+    lig_report *report;
+    assert_ok(lig_store_stat(store, &stats));
+    assert_int_equal(stats.models, SAVES);
+    for (int i = 0; i < SAVES; i += 3) {
+        char name[16];
+        snprintf(name, sizeof name, "s/%d", i);
+        load(store, name);
+    }
+    assert_ok(lig_store_check(store, 0, &report));
+    assert_int_equal(report->problem_count, 0);
+    lig_report_destroy(report);
+    lig_store_close(store);
+}
+
+static size_t stamp_count(lig_store *store, const char *name)
+{
+    int64_t *stamps;
+    size_t count;
+    assert_ok(lig_store_time_stamps(store, name, &stamps, &count));
+    lig_time_stamps_destroy(stamps);
+    return count;
+}
+
+/* What the server does is measured there, also for others; loads are the client's own. */
+static void test_stamps(void **state)
+{
+    lig_store *store = client(*state, ""), *other = client(*state, "");
+    save(store, "m");
+    load(store, "m");
+    assert_int_equal(stamp_count(other, "save"), 2);
+    assert_int_equal(stamp_count(other, "load"), 0);
+    assert_int_equal(stamp_count(store, "load"), 2);
+    assert_ok(lig_store_clear_time_stamps(other, NULL));
+    assert_int_equal(stamp_count(store, "save"), 0);
+    lig_store_close(store);
+    lig_store_close(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +322,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_lost_server, setup, teardown),
         cmocka_unit_test_setup_teardown(test_retry, setup, teardown),
         cmocka_unit_test_setup_teardown(test_leases, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_flight, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_exactly_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stamps, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,7 +125,7 @@ static lig_status end_chunk(reading *self, chunk *one, lig_status before)
     if (one->started)
         status = ligi_client_finish(self->client, &one->call);
     int again = status != LIG_OK && before == LIG_OK &&
-                (!one->started ||
+                (!one->started || status == LIG_E_BUSY ||
                  (self->client->options.retry && ligi_client_call_lost(self->client, &one->call)));
     if (again)
         status = ligi_client_ask(self->client, &one->call);
