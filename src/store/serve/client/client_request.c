@@ -151,7 +151,8 @@ static lig_status take_error(ligi_client_call *call, const ligi_served_head *hea
     if (head->body == NULL)
         return lig_fail(LIG_E_CORRUPT, "an error reply without a text");
     LIG_TRY(ligi_served_error_get(head->body, head->body_bytes, &error));
-    call->failure.status = (lig_status)head->status;
+    call->stopping = head->status == LIG_E_CLOSED;
+    call->failure.status = call->stopping ? LIG_E_PEER : (lig_status)head->status;
     call->failure.number = error.number;
     snprintf(call->failure.text, sizeof call->failure.text, "%s", error.text);
     return LIG_OK;
@@ -286,7 +287,8 @@ typedef struct slot_wait {
     uint64_t bytes;
 } slot_wait;
 
-/* Keeps this client within the limits of its session, so that it is not refused. */
+/* Keeps this client within the limits of its session, so that it is not refused: within half of the
+ * bytes, because the server counts a reply until after it has arrived. */
 static int has_slot(void *context)
 {
     const slot_wait *self = context;
@@ -295,7 +297,7 @@ static int has_slot(void *context)
     return client->state != LIGI_CLIENT_UP ||
            (client->call_count < limits->request_max &&
             (client->flight_bytes == 0 ||
-             client->flight_bytes + self->bytes <= limits->flight_bytes_max));
+             client->flight_bytes + self->bytes <= limits->flight_bytes_max / 2));
 }
 
 static int is_over(void *context)
@@ -319,6 +321,7 @@ static void forget_reply(ligi_client_call *call)
     call->id = 0;
     call->done_number = 0;
     call->accepted = 0;
+    call->stopping = 0;
 }
 
 static lig_status start_locked(ligi_client *client, ligi_client_call *call)
@@ -401,7 +404,8 @@ lig_status ligi_client_finish(ligi_client *client, ligi_client_call *call)
 int ligi_client_call_lost(ligi_client *client, const ligi_client_call *call)
 {
     ligi_net_lock(client->net);
-    int lost = client->state != LIGI_CLIENT_UP || (call->id && client->session != call->session);
+    int lost = call->stopping || client->state != LIGI_CLIENT_UP ||
+               (call->id && client->session != call->session);
     ligi_net_unlock(client->net);
     return lost;
 }
@@ -423,6 +427,18 @@ static int may_ask_again(ligi_client *client, const ligi_client_call *call, int6
            ligi_net_wait(client->net, never, NULL, BUSY_PAUSE_NS) == LIG_E_TIMEOUT;
 }
 
+/* A server that stops keeps its connections until it has finished: until then the address leads
+ * nowhere else. */
+lig_status ligi_client_again(ligi_client *client, ligi_client_call *call, int64_t begin_ns)
+{
+    int64_t limit = client->options.retry * INT64_C(1000000000);
+    if (call->stopping && ligi_now_ns() - begin_ns >= limit)
+        return ligi_failure_publish(&call->failure);
+    if (call->stopping)
+        (void)ligi_net_wait(client->net, never, NULL, BUSY_PAUSE_NS);
+    return ligi_client_reconnect(client, begin_ns, call->interrupt);
+}
+
 lig_status ligi_client_ask(ligi_client *client, ligi_client_call *call)
 {
     int64_t begin = ligi_now_ns();
@@ -435,7 +451,7 @@ lig_status ligi_client_ask(ligi_client *client, ligi_client_call *call)
         if (status == LIG_OK || client->options.retry == 0 || status == LIG_E_CLOSED ||
             !ligi_client_call_lost(client, call))
             return status;
-        LIG_TRY(ligi_client_reconnect(client, begin, call->interrupt));
+        LIG_TRY(ligi_client_again(client, call, begin));
     }
 }
 

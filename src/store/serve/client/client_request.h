@@ -41,6 +41,7 @@ struct ligi_client_call {
     uint64_t id, sequence, session;
     uint64_t flight_bytes;
     int started, borrowed, done;
+    int stopping; /* the server refused it because it stops */
     ligi_failure failure;
     struct iovec landing;
     ligi_client_message *arriving; /* a message whose body is behind its head */
@@ -54,7 +55,10 @@ lig_status ligi_client_ask(ligi_client *client, ligi_client_call *call);
  * finish must follow, before the call's memory goes. */
 lig_status ligi_client_start(ligi_client *client, ligi_client_call *call);
 lig_status ligi_client_finish(ligi_client *client, ligi_client_call *call);
-/* 1: it failed because its connection ended, or because there is none. */
+/* For callers of the halves, after a loss and with `retry`: connects again, for as long as `retry`
+ * says since `begin_ns`. */
+lig_status ligi_client_again(ligi_client *client, ligi_client_call *call, int64_t begin_ns);
+/* 1: it failed because its connection ended, there is none, or the server stops. */
 int ligi_client_call_lost(ligi_client *client, const ligi_client_call *call);
 /* Frees what the call holds. */
 void ligi_client_call_fini(ligi_client_call *call);

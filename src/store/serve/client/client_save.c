@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/save/save_part.h"
-#include "store/serve/client/client_connect.h"
 #include "store/serve/client/client_models.h"
 #include "store/serve/client/client_need.h"
 #include "store/serve/message/served_save.h"
@@ -206,7 +205,7 @@ static lig_status begin(begun_save *self, int64_t begin_ns)
         if (status == LIG_OK || self->client->options.retry == 0 || status == LIG_E_CLOSED ||
             !ligi_client_call_lost(self->client, &self->call))
             return status;
-        LIG_TRY(ligi_client_reconnect(self->client, begin_ns, self->call.interrupt));
+        LIG_TRY(ligi_client_again(self->client, &self->call, begin_ns));
     }
 }
 
