@@ -144,6 +144,9 @@ static lig_status open_parts(lig_server *server, const char *uri, const lig_serv
 {
     LIG_TRY(take_options(server, options));
     LIG_TRY(lig_store_open(&server->store, uri));
+    if (server->store->remote)
+        return lig_fail(LIG_E_UNSUPPORTED, "%s is a served store already; serve the store itself",
+                        server->store->uri);
     server->same_boot_known = ligi_boot_id(server->boot_id);
     LIG_TRY(ligi_served_queue_start(server, server->options.workers));
     LIG_TRY(ligi_served_watches_start(server));
@@ -168,6 +171,7 @@ static void init_locks(lig_server *server)
     pthread_mutex_init(&server->locks.lock, NULL);
     pthread_mutex_init(&server->watches.lock, NULL);
     pthread_mutex_init(&server->uploads.lock, NULL);
+    pthread_mutex_init(&server->buffers.lock, NULL);
     init_condition(&server->changed);
     init_condition(&server->queue.filled);
     init_condition(&server->queue.emptied);
@@ -375,6 +379,7 @@ void lig_server_close(lig_server *server)
             ligi_net_close(server->net);
         lig_store_close(server->store);
     }
+    ligi_served_buffers_fini(&server->buffers);
     free(server->listen);
     free(server->secret_file);
     free(server->address_file);

@@ -103,6 +103,17 @@ static void test_another_version_is_refused(void **state)
     expect_nothing_held(self);
 }
 
+static void test_a_served_store_is_not_served_again(void **state)
+{
+    fixture *self = *state;
+    lig_server *other;
+    char uri[256];
+    snprintf(uri, sizeof uri, "ligament://%s", lig_server_address(self->server));
+    assert_status(lig_server_open(&other, uri, NULL), LIG_E_UNSUPPORTED);
+    assert_says("serve the store itself");
+    expect_nothing_held(self);
+}
+
 static void test_clients_have_a_limit(void **state)
 {
     lig_server_options options = LIG_SERVER_INIT;
@@ -471,6 +482,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_another_version_is_refused),
+        TEST(test_a_served_store_is_not_served_again),
         cmocka_unit_test(test_clients_have_a_limit),
         TEST(test_garbage_ends_the_session),
         TEST(test_random_bodies),

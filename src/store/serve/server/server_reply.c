@@ -14,7 +14,7 @@ typedef struct outgoing {
     ligi_served_session *session; /* held */
     ligi_writer body;
     uint8_t *data;
-    uint64_t charge;
+    uint64_t data_bytes, charge;
 } outgoing;
 
 static void outgoing_free(outgoing *out)
@@ -22,7 +22,7 @@ static void outgoing_free(outgoing *out)
     if (out->charge)
         ligi_served_uncharge(out->session, out->charge);
     ligi_writer_fini(&out->body);
-    free(out->data);
+    ligi_served_buffer_give(&out->session->server->buffers, out->data, out->data_bytes);
     ligi_served_session_drop(out->session);
     free(out);
 }
@@ -57,7 +57,7 @@ static lig_status send_pieces(outgoing *out, const ligi_send *send, int *done)
 }
 
 /* The lock is held, and the link is up. 1: net has `out` now. */
-static int send_locked(outgoing *out, ligi_served_head *head, uint64_t data_bytes)
+static int send_locked(outgoing *out, ligi_served_head *head)
 {
     uint8_t bytes[LIGI_SERVED_HEAD_BYTES + LIGI_SERVED_INSIDE_BYTES];
     struct iovec iov[2];
@@ -71,8 +71,8 @@ static int send_locked(outgoing *out, ligi_served_head *head, uint64_t data_byte
         memcpy(bytes + head_bytes, out->body.data, out->body.bytes);
         head_bytes += out->body.bytes;
     }
-    if (data_bytes)
-        iov[count++] = (struct iovec){out->data, data_bytes};
+    if (out->data_bytes)
+        iov[count++] = (struct iovec){out->data, out->data_bytes};
     ligi_served_head_put(head, bytes);
     ligi_send send = {
         .head = bytes, .head_bytes = head_bytes, .iov = iov, .count = count, .token = out};
@@ -88,7 +88,7 @@ void ligi_served_send(ligi_served_session *session, ligi_served_message *message
 {
     outgoing *out = calloc(1, sizeof *out);
     if (out == NULL) { /* the client would wait for ever */
-        free(message->data);
+        ligi_served_buffer_give(&session->server->buffers, message->data, message->data_bytes);
         if (message->body)
             ligi_writer_fini(message->body);
         ligi_served_uncharge(session, message->charge);
@@ -98,13 +98,16 @@ void ligi_served_send(ligi_served_session *session, ligi_served_message *message
         return;
     }
     ligi_served_session_hold(session);
-    *out = (outgoing){.session = session, .data = message->data, .charge = message->charge};
+    *out = (outgoing){.session = session,
+                      .data = message->data,
+                      .data_bytes = message->data_bytes,
+                      .charge = message->charge};
     if (message->body) {
         out->body = *message->body;
         *message->body = (ligi_writer){0};
     }
     ligi_net_lock(session->server->net);
-    int borrowed = session->link && send_locked(out, &message->head, message->data_bytes);
+    int borrowed = session->link && send_locked(out, &message->head);
     ligi_net_unlock(session->server->net);
     if (!borrowed)
         outgoing_free(out);
@@ -184,7 +187,7 @@ void ligi_served_reply(ligi_served_call *call, lig_status status)
                           call->body.bytes, (unsigned long long)LIGI_SERVED_BODY_BYTES_MAX);
     if (status != LIG_OK) {
         put_failure(&call->body);
-        free(call->data);
+        ligi_served_buffer_give(&call->server->buffers, call->data, call->data_bytes);
         call->data = NULL;
         call->data_bytes = 0;
     }

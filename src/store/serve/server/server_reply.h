@@ -10,7 +10,7 @@
 typedef struct ligi_served_message {
     ligi_served_head head; /* body_bytes and LIGI_SERVED_BEHIND are set by send */
     ligi_writer *body;     /* NULL: none */
-    uint8_t *data;         /* malloc; NULL: none */
+    uint8_t *data;         /* of the server's buffers; NULL: none */
     uint64_t data_bytes;
     uint64_t charge;
 } ligi_served_message;

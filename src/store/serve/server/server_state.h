@@ -15,6 +15,7 @@
 #include "net/net.h"
 #include "store/handle.h"
 #include "store/serve/message/served_head.h"
+#include "store/serve/server/server_buffers.h"
 
 #include <ligament/serve.h>
 
@@ -112,6 +113,7 @@ struct lig_server {
     ligi_served_locks locks;
     ligi_served_watches watches;
     ligi_served_uploads uploads;
+    ligi_served_buffers buffers;
 
     atomic_uint_fast64_t flight, requests, refused, dropped, held;
 };
@@ -152,7 +154,7 @@ typedef struct ligi_served_call {
     ligi_served_session *session;
     ligi_served_job *job;
     ligi_writer body; /* of the reply */
-    uint8_t *data;    /* likewise; malloc */
+    uint8_t *data;    /* likewise; of the server's buffers */
     uint64_t data_bytes;
     uint64_t version;
     uint64_t charge; /* bytes in flight, of the reply */

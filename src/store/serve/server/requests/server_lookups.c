@@ -236,7 +236,7 @@ lig_status ligi_served_read_run(ligi_served_call *call)
         status = ligi_served_charge(call->session, read.bytes);
     if (status == LIG_OK) {
         call->charge = read.bytes;
-        status = ligi_alloc(&call->data, read.bytes, "a reply");
+        status = ligi_served_buffer_take(&call->server->buffers, read.bytes, &call->data);
     }
     if (status == LIG_OK) {
         call->data_bytes = read.bytes;
