@@ -288,6 +288,22 @@ static void test_a_save_is_cancelled(void **state)
     expect_no_model(self, "half");
 }
 
+/* It is not silent, and still does not send what its save needs. */
+static void test_a_save_without_data(void **state)
+{
+    fixture *self = *state;
+    raw_client raw;
+    raw_open(&raw, lig_server_address(self->server), 1);
+    begin_large_save(&raw, "half");
+    raw.next_id = 10;
+    while (raw.save_status == LIG_OK)
+        assert_ok(raw_ask(&raw, LIGI_SERVED_PING, NULL));
+    assert_status(raw.save_status, LIG_E_TIMEOUT);
+    assert_ok(raw_ask(&raw, LIGI_SERVED_STAT, NULL));
+    raw_close(&raw);
+    expect_no_model(self, "half");
+}
+
 static void test_data_of_the_wrong_length(void **state)
 {
     fixture *self = *state;
@@ -491,6 +507,7 @@ int main(void)
                                         tear_down),
         TEST(test_a_client_vanishes_in_a_save),
         TEST(test_a_save_is_cancelled),
+        cmocka_unit_test_setup_teardown(test_a_save_without_data, set_up_impatient, tear_down),
         TEST(test_data_of_the_wrong_length),
         TEST(test_a_change_is_made_once),
         TEST(test_a_save_is_made_once),

@@ -28,6 +28,7 @@ typedef struct raw_client {
     uint64_t next_id, next_sequence;
     size_t replies, needs, dones;
     ligi_served_head reply, need;
+    lig_status save_status; /* of the last reply to a SAVE */
     uint8_t reply_body[LIGI_HEAD_BYTES_MAX], need_body[LIGI_HEAD_BYTES_MAX];
     uint64_t waiting; /* id of the reply that is waited for; 0: any */
     int answered;
@@ -53,6 +54,8 @@ static lig_status raw_head(void *context, ligi_link *link, const ligi_arrival *a
         ligi_served_head_get(arrival->head, arrival->head_bytes, arrival->payload_bytes, &head));
     if (head.flags & LIGI_SERVED_REPLY) {
         self->replies++;
+        if (head.op == LIGI_SERVED_SAVE)
+            self->save_status = (lig_status)head.status;
         self->reply = head;
         if (head.body)
             memcpy(self->reply_body, head.body, head.body_bytes);

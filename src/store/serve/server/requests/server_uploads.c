@@ -174,14 +174,41 @@ static int is_cancelled(void *context)
     return over;
 }
 
+static int in_parts(const ligi_served_upload *upload)
+{
+    return (upload->saving.what.wants & LIGI_SERVED_IN_PARTS) != 0;
+}
+
+/* Only a client that has not offered its tensors yet may take longer than a lease to answer. The
+ * lock is held; 0: it took longer. */
+static int wait_change(ligi_served_upload *upload, const struct timespec *end)
+{
+    ligi_served_uploads *all = &upload->server->uploads;
+    if (!in_parts(upload))
+        return pthread_cond_timedwait(&all->changed, &all->lock, end) != ETIMEDOUT;
+    return pthread_cond_wait(&all->changed, &all->lock) == 0;
+}
+
 static lig_status wait_there(ligi_served_upload *upload, const piece *what)
 {
     ligi_served_uploads *all = &upload->server->uploads;
+    int64_t lease_ns = upload->server->options.lease_ns;
+    struct timespec end = ligi_deadline(lease_ns);
+    int late = 0;
     pthread_mutex_lock(&all->lock);
-    while (what->state != THERE && !is_over(upload))
-        pthread_cond_wait(&all->changed, &all->lock);
+    while (what->state != THERE && !is_over(upload) && !late) {
+        if (wait_change(upload, &end))
+            continue;
+        late = upload->session->landing == NULL; /* data that arrive slowly are progress */
+        end = ligi_deadline(lease_ns);
+    }
     int there = what->state == THERE;
     pthread_mutex_unlock(&all->lock);
+    if (late && !there)
+        return lig_fail(LIG_E_TIMEOUT,
+                        "timeout: the client that saves '%s' has sent nothing for %.3g s "
+                        "(--lease-timeout)",
+                        upload->saving.what.name, (double)lease_ns / 1e9);
     return there ? LIG_OK : fail_over(upload);
 }
 
@@ -229,8 +256,7 @@ static lig_status ask(ligi_served_upload *upload, piece *what, uint32_t kind)
 static int next_stretch(ligi_served_upload *upload, ligi_served_stretch *next)
 {
     const ligi_plan *plan = &upload->saving.plan;
-    int in_parts = (upload->saving.what.wants & LIGI_SERVED_IN_PARTS) != 0;
-    size_t end = in_parts ? upload->current + 1 : plan->count;
+    size_t end = in_parts(upload) ? upload->current + 1 : plan->count;
     for (; upload->tensor < end; upload->tensor++, upload->offset = 0) {
         const ligi_slot *slot = &plan->slots[upload->tensor];
         uint64_t rest = plan->tensors[upload->tensor].bytes - upload->offset;
@@ -345,8 +371,7 @@ static lig_status wait_turn(void *context, size_t index)
 {
     ligi_served_upload *upload = context;
     ligi_served_uploads *all = &upload->server->uploads;
-    int last = index == upload->saving.plan.count &&
-               (upload->saving.what.wants & LIGI_SERVED_IN_PARTS) != 0;
+    int last = index == upload->saving.plan.count && in_parts(upload);
     pthread_mutex_lock(&all->lock);
     while (last && !upload->committed && !is_over(upload))
         pthread_cond_wait(&all->changed, &all->lock);
@@ -367,17 +392,19 @@ static void tell_done(ligi_served_upload *upload, uint64_t count)
 static void done(void *context, size_t index)
 {
     ligi_served_upload *upload = context;
-    int in_parts = (upload->saving.what.wants & LIGI_SERVED_IN_PARTS) != 0;
-    if (in_parts || index + 1 - upload->done_told >= DONE_EVERY)
+    if (in_parts(upload) || index + 1 - upload->done_told >= DONE_EVERY)
         tell_done(upload, index + 1);
 }
 
 /* --- its life --- */
 
-/* Buffers have a limit: the others wait. */
+/* Buffers have a limit: the others wait. A save in parts may last as long as its training, and is
+ * not counted: a client may have many, and nobody waits for it. */
 static lig_status begin_active(ligi_served_upload *upload)
 {
     ligi_served_uploads *all = &upload->server->uploads;
+    if (in_parts(upload))
+        return LIG_OK;
     pthread_mutex_lock(&all->lock);
     while (!is_over(upload) &&
            (all->active >= ACTIVE_MAX || upload->session->active_uploads >= SESSION_ACTIVE_MAX))
@@ -392,6 +419,8 @@ static lig_status begin_active(ligi_served_upload *upload)
 static void end_active(ligi_served_upload *upload)
 {
     ligi_served_uploads *all = &upload->server->uploads;
+    if (in_parts(upload))
+        return;
     pthread_mutex_lock(&all->lock);
     all->active--;
     upload->session->active_uploads--;
@@ -408,7 +437,7 @@ static lig_status save(ligi_served_upload *upload, ligi_served_call *call)
                                 .done = done,
                                 .cancelled = is_cancelled,
                                 .context = upload,
-                                .in_parts = (saving->what.wants & LIGI_SERVED_IN_PARTS) != 0};
+                                .in_parts = in_parts(upload)};
     LIG_TRY(ligi_served_saving_prepare(saving, call, NULL));
     for (size_t i = 0; i < saving->plan.count; i++)
         saving->plan.tensors[i].data = NULL; /* it told the ties */
