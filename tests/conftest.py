@@ -3,6 +3,7 @@
 import fcntl
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,3 +107,23 @@ def warm_keras2() -> Iterator[WarmPython]:
     server = WarmPython("tensorflow", "tf_keras", env=os.environ | legacy)
     yield server
     server.close()
+
+
+@pytest.fixture
+def serve(program: Path) -> Iterator[Callable[..., str]]:
+    """Starts `ligament serve` for a place, and returns the URI of the served store."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(place: object, *options: str) -> str:
+        command = [str(program), "serve", str(place), *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()  # it listens once it says so
+        return "ligament://" + line.split("ligament://")[1].split()[0]
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.communicate(timeout=60)
+        assert process.returncode == 0

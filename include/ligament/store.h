@@ -279,8 +279,8 @@ typedef struct lig_diff {
 LIG_API lig_status lig_store_diff(lig_store *store, const char *a, const char *b, lig_diff **diff);
 LIG_API void lig_diff_destroy(lig_diff *diff);
 
-/* Begin and end times of operations and their phases: begin, end, ... in ns of a monotonic clock; the latest 65,536
- * pairs of each name; a served store returns its server's, except load and read. Freed by lig_time_stamps_destroy. */
+/* When operations and their phases began and ended: begin, end, ... in ns of a monotonic clock; the latest 65,536 pairs
+ * of each name; of a served store the server's, except load and read. Returns *stamps (lig_time_stamps_destroy). */
 LIG_API lig_status lig_store_time_stamps(lig_store *store, const char *name, int64_t **stamps, size_t *count);
 LIG_API void lig_time_stamps_destroy(int64_t *stamps);
 LIG_API lig_status lig_store_clear_time_stamps(lig_store *store, const char *name); /* NULL: all */

@@ -11,10 +11,13 @@ import ligament
 import pytest
 
 
-@pytest.fixture(params=["file", "mem"])
+@pytest.fixture(params=["file", "mem", pytest.param("served", marks=pytest.mark.soak)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ligament.Store]:
     """An empty store of each kind."""
-    with ligament.Store(tmp_path / "store" if request.param == "file" else "mem:") as one:
+    place: Path | str = tmp_path / "store" if request.param == "file" else "mem:"
+    if request.param == "served":
+        place = request.getfixturevalue("serve")(tmp_path / "store")
+    with ligament.Store(place) as one:
         yield one
 
 

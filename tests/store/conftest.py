@@ -9,10 +9,12 @@ import ligament
 import pytest
 
 
-@pytest.fixture(params=["file", "mem"])
+@pytest.fixture(params=["file", "mem", "served"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ligament.Store]:
     """An empty store of each kind."""
     place = f"{tmp_path / 'store'}?fsync=0" if request.param == "file" else "mem:"
+    if request.param == "served":
+        place = request.getfixturevalue("serve")(f"{tmp_path / 'store'}?fsync=0")
     with ligament.Store(place) as one:
         yield one
 
