@@ -56,10 +56,12 @@ static lig_status raw_head(void *context, ligi_link *link, const ligi_arrival *a
         self->replies++;
         if (head.op == LIGI_SERVED_SAVE)
             self->save_status = (lig_status)head.status;
+        if (self->waiting && self->waiting != head.id)
+            return LIG_OK;
         self->reply = head;
         if (head.body)
             memcpy(self->reply_body, head.body, head.body_bytes);
-        self->answered |= self->waiting == 0 || self->waiting == head.id;
+        self->answered = 1;
     } else if (head.op == LIGI_SERVED_NEED) {
         self->needs++;
         self->need = head;
