@@ -52,7 +52,7 @@ lig_status ligi_interrupt_check(const ligi_interrupt *interrupt, const char *wha
     return LIG_OK;
 }
 
-lig_status ligi_store_clone(const lig_store *store, lig_store **out)
+lig_status ligi_store_clone(lig_store *store, lig_store **out)
 {
     lig_store *made;
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a store"));
@@ -69,6 +69,7 @@ lig_status ligi_store_clone(const lig_store *store, lig_store **out)
     memcpy(made->uuid, store->uuid, sizeof made->uuid);
     memcpy(made->secret, store->secret, sizeof made->secret);
     ligi_stamps_init(&made->stamps);
+    made->stamps.others = &store->stamps;
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->idle, NULL);
     ligi_volume_hold(store->volume);

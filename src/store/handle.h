@@ -58,8 +58,9 @@ struct lig_store {
     int secret_known; /* from the footers */
 };
 
-/* Another handle of the same open volume, with time stamps and ids of its own; lig_store_close. */
-lig_status ligi_store_clone(const lig_store *store, lig_store **out);
+/* Another handle of the same open volume, which notes its time stamps in `store`: that is closed
+ * after it. lig_store_close. */
+lig_status ligi_store_clone(lig_store *store, lig_store **out);
 
 void ligi_store_hold(lig_store *store);
 /* The last one destroys. */

@@ -39,6 +39,8 @@ static int make_room(ligi_stamp_ring *ring)
 void ligi_stamps_note(ligi_stamps *stamps, enum ligi_stamp what, int64_t begin_ns)
 {
     int64_t end_ns = ligi_now_ns();
+    if (stamps->others)
+        stamps = stamps->others;
     pthread_mutex_lock(&stamps->lock);
     ligi_stamp_ring *ring = &stamps->rings[what];
     if (make_room(ring)) { /* a stamp that finds no memory is lost: the operation counts more */

@@ -29,7 +29,8 @@ typedef struct ligi_stamp_ring {
 } ligi_stamp_ring;
 
 typedef struct ligi_stamps {
-    pthread_mutex_t lock; /* guards all below */
+    struct ligi_stamps *others; /* where they are noted instead; NULL: here */
+    pthread_mutex_t lock;       /* guards all below */
     ligi_stamp_ring rings[LIGI_STAMP_COUNT];
 } ligi_stamps;
 

@@ -89,10 +89,33 @@ static void test_small_and_large(void **state)
     assert_int_equal(stats.models, 2);
 }
 
+/* All workers note theirs in one place, so that a server's memory does not grow with them. */
+static void test_time_stamps(void **state)
+{
+    fixture *self = *state;
+    int64_t *stamps;
+    size_t count;
+    for (int i = 0; i < 40; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "m%d", i);
+        save_bytes(self->store, name, 100, (uint64_t)i);
+    }
+    assert_ok(lig_store_time_stamps(self->store, "save", &stamps, &count));
+    assert_int_equal(count, 80);
+    for (size_t i = 0; i < count; i += 2)
+        assert_true(stamps[i] <= stamps[i + 1]);
+    lig_time_stamps_destroy(stamps);
+    assert_ok(lig_store_clear_time_stamps(self->store, NULL));
+    assert_ok(lig_store_time_stamps(self->store, "save", &stamps, &count));
+    assert_int_equal(count, 0);
+    lig_time_stamps_destroy(stamps);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_small_and_large, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_time_stamps, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,13 +122,7 @@ lig_status ligi_served_compact_run(ligi_served_call *call)
 
 lig_status ligi_served_clear_stamps_run(ligi_served_call *call)
 {
-    const ligi_served_queue *queue = &call->server->queue;
     const char *name;
     LIG_TRY(ligi_served_text_get(BODY(call), &name));
-    if (name[0] == '\0')
-        name = NULL;
-    LIG_TRY(lig_store_clear_time_stamps(call->server->store, name));
-    for (size_t i = 0; i < queue->worker_count; i++)
-        LIG_TRY(lig_store_clear_time_stamps(queue->workers[i].store, name));
-    return LIG_OK;
+    return lig_store_clear_time_stamps(call->server->store, name[0] ? name : NULL);
 }

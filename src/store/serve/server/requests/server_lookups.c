@@ -147,42 +147,16 @@ lig_status ligi_served_stat_run(ligi_served_call *call)
     return LIG_OK;
 }
 
-static int by_begin(const void *a, const void *b)
-{
-    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-    return left < right ? -1 : left > right;
-}
-
-static lig_status add_stamps(lig_store *store, const char *name, ligi_writer *all)
-{
-    int64_t *stamps;
-    size_t count;
-    LIG_TRY(lig_store_time_stamps(store, name, &stamps, &count));
-    if (count)
-        ligi_put_bytes(all, stamps, count * sizeof *stamps);
-    lig_time_stamps_destroy(stamps);
-    return all->status;
-}
-
-/* Those of all handles, in the order in which the operations began. */
 lig_status ligi_served_stamps_run(ligi_served_call *call)
 {
-    const ligi_served_queue *queue = &call->server->queue;
-    ligi_writer all = {0};
     const char *name;
+    int64_t *stamps;
+    size_t count;
     LIG_TRY(ligi_served_text_get(BODY(call), &name));
-    lig_status status = add_stamps(call->server->store, name, &all);
-    for (size_t i = 0; i < queue->worker_count && status == LIG_OK; i++)
-        status = add_stamps(queue->workers[i].store, name, &all);
-    if (status == LIG_OK) {
-        int64_t *stamps = (int64_t *)(void *)all.data;
-        size_t count = all.bytes / sizeof *stamps;
-        if (count)
-            qsort(stamps, count / 2, 2 * sizeof *stamps, by_begin);
-        ligi_served_stamps_put(&call->body, stamps, count);
-    }
-    ligi_writer_fini(&all);
-    return status;
+    LIG_TRY(lig_store_time_stamps(call->server->store, name, &stamps, &count));
+    ligi_served_stamps_put(&call->body, stamps, count);
+    lig_time_stamps_destroy(stamps);
+    return LIG_OK;
 }
 
 /* --- packs --- */
