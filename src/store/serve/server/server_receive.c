@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define TICK_NS INT64_C(1000000000)
+enum { SEQUELS_MAX = 65536 }; /* messages without a reply that may wait for a worker */
 
 /* --- a client comes --- */
 
@@ -86,16 +87,25 @@ static lig_status take_data(ligi_served_session *session, const ligi_served_head
     return ligi_served_upload_land(session, head->id, tag, arrival->payload_bytes, landing);
 }
 
-static lig_status admit(ligi_served_session *session, uint64_t payload_bytes)
+/* Belongs to a request that runs, or ends something: it is let through also when nothing new is. */
+static int is_sequel(uint32_t op)
+{
+    return ligi_served_op_silent(op) || op == LIGI_SERVED_PING;
+}
+
+static lig_status admit(ligi_served_session *session, uint32_t op, uint64_t payload_bytes)
 {
     lig_server *server = session->server;
+    unsigned waiting = atomic_load(&session->requests);
+    if (is_sequel(op) && waiting < SEQUELS_MAX)
+        return ligi_served_charge(session, payload_bytes);
     if (atomic_load(&server->stopping))
         return lig_fail(LIG_E_CLOSED, "the server is shutting down");
-    if (atomic_load(&session->requests) >= LIGI_SERVED_REQUESTS_MAX) {
+    if (waiting >= LIGI_SERVED_REQUESTS_MAX) {
         atomic_fetch_add(&server->refused, 1);
         return lig_fail(LIG_E_BUSY,
-                        "the client has %d requests without a reply, which is the limit",
-                        LIGI_SERVED_REQUESTS_MAX);
+                        "the client has %u requests without a reply, the server's limit is %d",
+                        waiting, LIGI_SERVED_REQUESTS_MAX);
     }
     return ligi_served_charge(session, payload_bytes);
 }
@@ -125,10 +135,11 @@ static lig_status fill_job(ligi_served_job *job, const ligi_served_head *head,
 static lig_status take_request(ligi_served_session *session, const ligi_served_head *head,
                                const ligi_arrival *arrival, ligi_landing *landing)
 {
-    lig_status status = admit(session, arrival->payload_bytes);
+    lig_status status = admit(session, head->op, arrival->payload_bytes);
+    if (status != LIG_OK && ligi_served_op_silent(head->op))
+        return status;      /* nobody could be told: the session ends */
     if (status != LIG_OK) { /* the payload is discarded */
-        if (!ligi_served_op_silent(head->op))
-            ligi_served_refuse(session, head, status);
+        ligi_served_refuse(session, head, status);
         return LIG_OK;
     }
     ligi_served_job *job = ligi_served_job_make(session, NULL, NULL);

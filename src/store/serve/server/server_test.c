@@ -4,6 +4,7 @@
 #include <ligament/serve.h>
 #include <ligament/store.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -111,11 +112,46 @@ static void test_time_stamps(void **state)
     lig_time_stamps_destroy(stamps);
 }
 
+static void *stop(void *context)
+{
+    fixture *self = context;
+    assert_ok(lig_server_stop(self->server, INT64_C(60000000000)));
+    return NULL;
+}
+
+/* A save that has begun is finished: its client offers and commits while the server stops. */
+static void test_a_stop_waits_for_what_runs(void **state)
+{
+    fixture *self = *state;
+    static uint8_t data[3000000];
+    const int64_t shape[] = {sizeof data};
+    const lig_tensor tensor = {
+        .name = "w", .bytes = sizeof data, .shape = shape, .ndim = 1, .dtype = LIG_UINT8};
+    lig_save *save;
+    lig_ticket *ticket;
+    lig_store *other = NULL, *local;
+    pthread_t stopping;
+    fill(data, sizeof data, 5);
+    assert_ok(lig_save_begin(&save, self->store, "last", &tensor, 1, NULL));
+    assert_int_equal(pthread_create(&stopping, NULL, stop, self), 0);
+    while (lig_store_open(&other, self->address) == LIG_OK) /* until it has begun to stop */
+        lig_store_close(other);
+    assert_ok(lig_save_offer(save, data, NULL));
+    assert_ok(lig_save_commit(save, &ticket));
+    assert_ok(lig_ticket_wait(ticket, LIG_FOREVER));
+    lig_ticket_destroy(ticket);
+    pthread_join(stopping, NULL);
+    assert_ok(lig_store_open(&local, self->uri));
+    expect_bytes(local, "last", sizeof data, 5);
+    lig_store_close(local);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_small_and_large, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_time_stamps, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_stop_waits_for_what_runs, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
