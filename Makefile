@@ -66,10 +66,13 @@ test: build
 
 # Where there is no .venv, the tree has been built elsewhere and the machine's Python is used.
 GPU_PYTHON = $(or $(wildcard $(PYTHON)),python3)
+GPU_RESULTS = bench/results/gpu
 test-gpu: $(if $(wildcard $(PYTHON)),build)
 	@$(GPU_PYTHON) -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() else "there is no GPU here")'
-	@PYTHONPATH=python:$$PYTHONPATH $(GPU_PYTHON) -m pytest tests/python/frameworks/test_gpu.py
-	@PYTHONPATH=python:$$PYTHONPATH $(GPU_PYTHON) bench/gpu.py --quick
+	@mkdir -p $(GPU_RESULTS); set -o pipefail; PYTHONPATH=python:$$PYTHONPATH $(GPU_PYTHON) -m pytest --noconftest \
+		tests/python/frameworks/test_gpu.py 2>&1 | tee $(GPU_RESULTS)/tests.txt
+	@set -o pipefail; PYTHONPATH=python:$$PYTHONPATH PYTHONUNBUFFERED=1 $(GPU_PYTHON) bench/gpu.py --quick \
+		--json $(GPU_RESULTS)/bench.json 2>&1 | tee $(GPU_RESULTS)/bench.txt
 
 # The sanitizers guess where libraries that are loaded later keep what is a thread's own, and a wrong
 # guess, once in some hundred runs, ends a sound test by a signal.
