@@ -195,9 +195,7 @@ def hold(batch: _core.Batch, values: list[Any], places: list[int], flags: bytear
     """Copy-on-write clones, where they are safe."""
     address = _const_address()
     addresses, sizes = batch.addresses(), batch.sizes()
-    mine = [
-        i for i in places if values[i].is_cpu
-    ]  # of others the batch holds a copy in host memory
+    mine = [i for i in places if values[i].is_cpu]  # the others are copies, or read at once
     for i in mine:
         flags[i] = 1
     large = [i for i in mine if sizes[i] >= _COPIED_BYTES]
