@@ -29,7 +29,7 @@ def random_bits(dtype: str, count: int) -> torch.Tensor:
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     there = b.to(a.device)
     return (a.dtype, a.shape) == (b.dtype, b.shape) and torch.equal(
-        a.reshape(-1).view(torch.uint8), there.reshape(-1).view(torch.uint8)
+        a.contiguous().view(-1).view(torch.uint8), there.contiguous().view(-1).view(torch.uint8)
     )
 
 
