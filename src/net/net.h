@@ -75,16 +75,16 @@ typedef struct ligi_net_options {
                         5 s. At most half of what the connection has left */
 } ligi_net_options;
 
-/* With a secret: what a connection proves besides it. */
+/* With a secret: what a connection proves in addition. */
 typedef enum ligi_net_key {
-    LIGI_KEY_MEET = 0,   /* of the rendezvous; of everything if there is no group */
+    LIGI_KEY_MEET = 0,   /* of the rendezvous; of all connections if there is no group */
     LIGI_KEY_MEMBER = 1, /* of members among each other: none until the group's id is known */
     LIGI_KEYS = 2
 } ligi_net_key;
 
 lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options);
-/* Ends every link (peers are told), listener and the background thread. No hook is called any more
- * except `sent` for messages still borrowed. Takes at most about a second. */
+/* Closes every link (peers are notified) and listener, and ends the background thread. No hook
+ * is called any more except `sent` for messages still borrowed. Takes at most about a second. */
 void ligi_net_close(ligi_net *net);
 
 void ligi_net_lock(ligi_net *net); /* recursive; must not be held over wait, poll or close */
@@ -152,8 +152,8 @@ typedef struct ligi_net_hooks {
                        ligi_landing *landing);
     /* The message is complete. Called for every message, also for one without payload. */
     void (*arrived)(void *context, ligi_link *link, void *token);
-    /* A message is no longer borrowed: handed over (LIG_OK), or the link is lost, closed, or the
-     * message cancelled. Not called if send returned `done`. */
+    /* A message is no longer borrowed: it was sent (LIG_OK), the link was lost or closed, or the
+     * message was cancelled. Not called if send returned `done`. */
     void (*sent)(void *context, ligi_link *link, void *token, lig_status status);
     /* The link is unusable; close it, now or later. Called at most once, never after close, and
      * after `sent` for everything borrowed. LIG_E_CLOSED: the peer sent a goodbye; LIG_E_PEER: the
@@ -178,7 +178,7 @@ typedef struct ligi_connect {
     const void *hello; /* borrowed; at most LIGI_HELLO_BYTES_MAX bytes */
     size_t hello_bytes;
     int64_t timeout_ns; /* total, until met; 0: hello_ns of the endpoint */
-    int retry;          /* 1: if nobody listens yet, retry until the timeout */
+    int retry;          /* 1: if the peer does not listen yet, retry until the timeout */
     void *owner;        /* ligi_link_owner */
 } ligi_connect;
 

@@ -20,7 +20,7 @@
 #define LIGI_HEAD_SMALL 512
 #define LIGI_NEVER INT64_MAX
 
-/* A queued message with room of its own for what is usual; taken from a free list. */
+/* A queued message with inline space for typical sizes; taken from a free list. */
 typedef struct ligi_queued_send {
     ligi_outgoing out; /* first: a transport's pointer to it is one to the node */
     ligi_link *link;   /* while `sent` is owed */
@@ -33,7 +33,7 @@ typedef struct ligi_queued_send {
     uint8_t small[LIGI_HEAD_SMALL];
 } ligi_queued_send;
 
-/* How a connection is tried: addresses in order, again after a pause where that was asked for. */
+/* Connection attempts: addresses in order, and retries after a pause if requested. */
 typedef struct ligi_connect_plan {
     char addresses[LIGI_CARD_ADDRESSES_MAX][LIGI_ADDRESS_BYTES_MAX];
     size_t count, next;
@@ -57,7 +57,7 @@ struct ligi_link {
     ligi_service service;
     int keyed;           /* the transport has proved a key, which shm and inproc do not */
     ligi_net_key proved; /* then: which one */
-    int accepted, final; /* final: trying elsewhere or again is of no use */
+    int accepted, final; /* final: other addresses or retries cannot succeed */
     int closing, closed; /* by the owner: freed at the end of the round */
     int told;            /* `lost` was called */
     int failing, corked, graceful;
@@ -87,7 +87,7 @@ typedef struct ligi_served {
     const ligi_net_hooks *hooks; /* NULL: not served */
     void *context;
     int64_t tick_ns;
-    _Atomic int hurried; /* its tick is due, whatever it said */
+    _Atomic int hurried; /* its tick is due, regardless of what it requested */
 } ligi_served;
 
 struct ligi_net {
@@ -96,7 +96,7 @@ struct ligi_net {
     int depth; /* of calls into transports and hooks: links are freed when it is 0 */
     ligi_net_options options;
     void *secret;
-    char *contexts[LIGI_KEYS]; /* NULL: there is no such key */
+    char *contexts[LIGI_KEYS]; /* NULL: no such key */
     char *group;
     int bound;        /* to a group: ligi_net_bind was called */
     uint32_t binding; /* changes with the contexts */

@@ -240,7 +240,8 @@ static int look_at_sockets(ligi_net *net)
 
     for (int i = 0; i < count; i++) {
         ligi_watch *watch = events[i].data.ptr;
-        /* It rings for the sleeper, who would go back to sleep if it had stopped by then. */
+        /* It was signalled for the sleeper, which would go back to sleep if it were cleared by
+         * then. */
         if (watch == &net->bell_watch && atomic_load(&net->asleep))
             continue;
         happened++;

@@ -44,7 +44,7 @@ typedef struct ligi_outgoing {
     void *token;
 } ligi_outgoing;
 
-/* What arrives: see ligi_link_take. */
+/* Received messages: see ligi_link_take. */
 typedef struct ligi_incoming {
     const void *head;   /* prefix.head_bytes; private memory, not the peer's to change */
     ligi_piece *pieces; /* NULL: nothing was lent */
@@ -92,16 +92,16 @@ typedef struct ligi_transport_ops {
     /* May this address be tried from here? `same_host`: the card has our boot id. May be NULL: yes.
      */
     int (*reaches)(void *self, const char *address, int same_host);
-    /* Begins to connect: LIG_OK when it is under way; ligi_link_fail later when it comes to nothing
-     * (LIG_E_PEER where nobody listens: the core may try again). The queue already holds our hello.
-     * `*wire` is made here; a failing call has made none. */
+    /* Starts to connect: LIG_OK if it is in progress; ligi_link_fail later if it fails
+     * (LIG_E_PEER if the peer does not listen: the core may retry). The queue already contains
+     * our hello. `*wire` is created here, but not by a failing call. */
     lig_status (*connect)(void *self, const ligi_uri *uri, ligi_link *link, void **wire);
     /* What blocks in connect (names to numbers) is done here, without the lock, before it; the
      * result replaces the URI. May be NULL. */
     lig_status (*resolve)(const ligi_uri *uri, char address[LIGI_ADDRESS_BYTES_MAX]);
 
-    /* Something is in the queue: move what can be moved now (ligi_link_queue, ligi_link_gone). What
-     * cannot is moved when the watch or poll says so. */
+    /* The queue is not empty: send what can be sent now (ligi_link_queue, ligi_link_gone). The
+     * rest is sent when the watch or poll indicates it. */
     void (*send)(void *wire);
     /* The landing was diverted: the iovecs given by take are dead from now on. */
     void (*divert)(void *wire);
@@ -109,12 +109,12 @@ typedef struct ligi_transport_ops {
      * goodbye, and the peer should get to read it. */
     void (*drop)(void *wire, int graceful);
 
-    /* One look at everything that has no file descriptor, cheap (called while spinning). Returns
-     * how many things happened. May be NULL. */
+    /* Polls everything that has no file descriptor; cheap (called while spinning). Returns the
+     * number of events. May be NULL. */
     int (*poll)(void *self);
-    /* The endpoint is about to sleep: from here on whatever happens must show on a watched
-     * descriptor (set "asleep" flags). Returns 1 when something happened meanwhile: then it does
-     * not sleep. May be NULL. disarm follows, slept or not. */
+    /* The endpoint is about to sleep: from now on every event must signal a watched descriptor
+     * (set "asleep" flags). Returns 1 if something happened meanwhile: then it does not sleep.
+     * May be NULL. disarm follows in either case. */
     int (*arm)(void *self);
     void (*disarm)(void *self);
 

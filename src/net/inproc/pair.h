@@ -1,6 +1,6 @@
-/* Two ends of a connection inside one process, each driven by the threads of its own endpoint. A
- * leaf lock of the pair guards the shared state; no hook runs and no endpoint's lock is taken under
- * it. */
+/* Two ends of a connection within one process, each driven by the threads of its own endpoint. A
+ * leaf lock of the pair protects the shared state; no hook runs and no endpoint's lock is taken
+ * under it. */
 #ifndef LIGI_PAIR_H
 #define LIGI_PAIR_H
 

@@ -13,7 +13,7 @@ lig_status ligi_net_bind(ligi_net *net, ligi_net_key key, const char *context);
 /* The key that links of a service use, at both ends. */
 ligi_net_key ligi_net_key_of(const ligi_net *net, ligi_service service);
 
-/* What a key is derived from besides the secret; NULL: there is no such key yet. *binding (may be
+/* The input of a key in addition to the secret; NULL: there is no such key yet. *binding (may be
  * NULL) changes whenever one of them changes. */
 const char *ligi_net_context(const ligi_net *net, ligi_net_key key, uint32_t *binding);
 /* The key that this end of a link connects with. */

@@ -33,13 +33,13 @@ lig_status ligi_link_local_host(const ligi_link *link, char host[LIGI_ADDRESS_BY
 /* The time of the last received byte. */
 int64_t ligi_link_heard_ns(const ligi_link *link);
 
-/* A taken piece stays readable while its mapping is kept, whatever happens to link, peer and
- * endpoint. No lock needed. */
+/* A taken piece stays readable while its mapping is kept, regardless of link, peer and endpoint.
+ * No lock needed. */
 void ligi_mapping_keep(ligi_mapping *mapping);
 void ligi_mapping_drop(ligi_mapping *mapping);
 
 lig_status ligi_link_create(ligi_net *net, ligi_state state, const char *address, ligi_link **link);
-void ligi_link_free(ligi_link *link); /* the wire is gone and the queue empty */
+void ligi_link_free(ligi_link *link); /* the wire is closed and the queue empty */
 void ligi_link_drop(ligi_link *link); /* the wire alone */
 /* Failed links: the next attempt, or `lost`. */
 void ligi_net_settle(ligi_net *net);

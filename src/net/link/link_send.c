@@ -347,7 +347,7 @@ static void cork(ligi_link *link)
     link->net->corked = link;
 }
 
-/* Still queued means still borrowed. The message is the last of the queue, if it is there, unless a
+/* A queued message is still borrowed. It is the last of the queue, if it is queued, unless a
  * `sent` hook of the flush has sent more. */
 static int settle_send(ligi_link *link, uint64_t number)
 {

@@ -266,7 +266,7 @@ static lig_status make_stage(ligi_tls_channel *secure)
                                  : ligi_alloc(&secure->stage, RECORD_BYTES, "a secure connection");
 }
 
-/* OpenSSL announces the change before the next record. It answers a peer's by itself. */
+/* OpenSSL announces the change before the next record, and answers the peer's automatically. */
 static lig_status account(ligi_tls_channel *secure)
 {
     if (++secure->key_records < secure->rekey_records)

@@ -20,8 +20,7 @@ struct ligi_tls_keys {
     SSL_CTX *context;
     BIO_METHOD *method;
     unsigned char *key; /* KEY_COUNT x KEY_BYTES in a secret_memory */
-    /* Sent in clear: hexadecimal, reveal nothing about secret or group. "": there is no such
-     * key. */
+    /* Sent unencrypted: hexadecimal, reveal nothing about secret or group. "": no such key. */
     char identities[KEY_COUNT][IDENTITY_BYTES + 1];
 };
 

@@ -24,8 +24,8 @@ typedef struct ligi_ring_shape {
     uint32_t first_bytes, full_bytes;
 } ligi_ring_shape;
 
-/* What is shared, on lines of their own: each field has one writer, but the two flags, which are
- * set by the side that sleeps and taken by the other. All zero is an empty ring. */
+/* The shared fields, on separate cache lines: each field has one writer, except the two flags,
+ * which are set by the side that sleeps and cleared by the other. All zero is an empty ring. */
 typedef struct ligi_ring_control {
     _Alignas(128) _Atomic uint64_t tail; /* written up to here */
     _Atomic uint64_t moved; /* 1 + the position from which the full area counts, or 0 */
@@ -52,7 +52,7 @@ size_t ligi_ring_bytes(ligi_ring_shape shape);
  * borrowed while the ring is used) for one side. */
 void ligi_ring_attach(ligi_ring *ring, void *memory, ligi_ring_shape shape);
 
-/* The memory at a position and how many bytes lie there in one piece. */
+/* The memory at a position and the number of contiguous bytes there. */
 static inline uint8_t *ligi_ring_place(const ligi_ring *ring, uint64_t at, size_t *bytes)
 {
     if (ring->moved != 0 && at >= ring->moved - 1) {
@@ -69,11 +69,11 @@ static inline uint8_t *ligi_ring_place(const ligi_ring *ring, uint64_t at, size_
 
 /* --- the writer --- */
 
-/* Bytes that can be put now; looks at the reader's position only when fewer than `want` are known
- * to be free. */
+/* Bytes that can be put now; reads the reader's position only if fewer than `want` are known to
+ * be free. */
 lig_status ligi_ring_room(ligi_ring *ring, size_t want, size_t *bytes);
-/* Where the next `bytes` go, when they lie in one piece and are known to be free without a look at
- * the reader; else NULL. Who has filled them says so by ligi_ring_skip. */
+/* The address of the next `bytes` if they are contiguous and known to be free without reading
+ * the reader's position; otherwise NULL. Call ligi_ring_skip after filling them. */
 uint8_t *ligi_ring_piece(const ligi_ring *ring, size_t bytes);
 /* Appends; at most what room said. Nothing is seen by the reader before it is published. */
 void ligi_ring_put(ligi_ring *ring, const void *data, size_t bytes);
@@ -88,23 +88,22 @@ int ligi_ring_paced(ligi_ring *ring, size_t bytes);
 void ligi_ring_pace(ligi_ring *ring, size_t bytes, int64_t took_ns);
 /* From here on the full area is used; what is in the first one stays readable. */
 void ligi_ring_grow(ligi_ring *ring);
-/* Says that the writer sleeps until there is room for `want` bytes; 1 when there is already (or
- * the ring is broken): then it must not sleep. `awake` takes the word back. */
+/* Announces that the writer sleeps until there is space for `want` bytes; 1 if there already is
+ * (or the ring is broken): then it must not sleep. `awake` withdraws the announcement. */
 int ligi_ring_writer_sleeps(ligi_ring *ring, size_t want);
 void ligi_ring_writer_awake(ligi_ring *ring);
 
 /* --- the reader --- */
 
-/* Bytes that can be read now; looks at the writer's position. */
+/* Bytes that can be read now; reads the writer's position. */
 lig_status ligi_ring_look(ligi_ring *ring, size_t *bytes);
-/* Likewise; looks at the writer's position only when fewer than `want` are known
- * to be there. */
+/* Likewise; reads the writer's position only if fewer than `want` are known to be available. */
 static inline lig_status ligi_ring_ready(ligi_ring *ring, size_t want, size_t *bytes)
 {
     *bytes = (size_t)(ring->other - ring->at);
     return *bytes >= want ? LIG_OK : ligi_ring_look(ring, bytes);
 }
-/* 1 when the writer has shown nothing since ready last looked: for those who spin. */
+/* 1 if the writer's position has not changed since `ready` last read it: for spinning. */
 static inline int ligi_ring_still(const ligi_ring *ring)
 {
     return atomic_load_explicit(&ring->control->tail, memory_order_relaxed) == ring->other;
@@ -119,8 +118,8 @@ static inline void ligi_ring_skip(ligi_ring *ring, size_t bytes)
 /* Gives the memory of what was taken back to the writer. 1 when that one sleeps and must be woken
  * by the caller. */
 int ligi_ring_release(ligi_ring *ring);
-/* Says that the reader sleeps until `want` bytes are there; 1 when they are (or the ring is
- * broken): then it must not sleep. */
+/* Announces that the reader sleeps until `want` bytes are available; 1 if they are (or the ring
+ * is broken): then it must not sleep. */
 int ligi_ring_reader_sleeps(ligi_ring *ring, size_t want);
 void ligi_ring_reader_awake(ligi_ring *ring);
 

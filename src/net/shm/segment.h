@@ -41,15 +41,14 @@ void ligi_segments_destroy(ligi_segments *segments);
 
 /* Zeroed, aligned to LIGI_BLOCK_BYTES; 0 bytes are valid. LIG_E_LIMIT above the limit. */
 lig_status ligi_segments_alloc(ligi_segments *segments, uint64_t bytes, void **memory);
-/* Addresses for a lot of memory, hardly any of it ever touched: a segment of its own that peers map
- * for reading alone. It does not count: only pages that are touched cost anything. Once freed
- * they stay for those who have mapped them. */
+/* Reserves addresses for a large region of which only few pages are touched: a separate segment
+ * that peers map read-only. It does not count against the limit: only touched pages use memory.
+ * After it is freed, pages remain for peers that have mapped them. */
 lig_status ligi_segments_reserve(ligi_segments *segments, uint64_t bytes, void **memory);
-/* Frees what any ligi_segments gave, also after its destroy; the memory itself knows whose it is.
- */
+/* Frees memory of any ligi_segments, also after its destroy; the memory records its owner. */
 void ligi_segments_free(void *memory);
 
-/* 1 when all of the piece lies in one segment; fills *place. */
+/* 1 if the whole piece is in one segment; fills *place. */
 int ligi_segments_find(ligi_segments *segments, const void *data, uint64_t bytes,
                        ligi_segment_place *place);
 /* 1 while the segment of that number has blocks. */

@@ -13,7 +13,7 @@
 
 #define LIGI_SHM_HEADER_BYTES 16
 #define LIGI_SHM_PIECE_BYTES 24
-#define LIGI_SHM_FORGET 16u /* a kind of our own: the segment `head_bytes` is gone */
+#define LIGI_SHM_FORGET 16u /* a separate kind: the segment `head_bytes` was removed */
 
 typedef struct ligi_shm_header {
     uint16_t kind, piece_count;

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* More than lie before a segment that is shown: the others, and a bell for each. */
+/* More packets than can precede a shared segment: the others, and a signal for each. */
 #define SHOWN_PACKETS (2 * LIGI_SHM_SEGMENTS_MAX)
 
 typedef enum outcome { WAITS, WENT_ON, FAILED } outcome;
@@ -31,8 +31,8 @@ size_t ligi_shm_awaits(const ligi_wire *wire)
     }
 }
 
-/* The pieces that lie in memory that was lent: each must lie in a segment that is mapped here. A
- * segment is shown before the message that names it, so the packet is there at the latest now. */
+/* The pieces in lent memory: each must be in a segment that is mapped here. A segment is shared
+ * before the message that refers to it, so its packet has arrived by now. */
 static lig_status find_lent(ligi_wire *wire)
 {
     ligi_shm_inbox *inbox = &wire->inbox;
@@ -71,7 +71,7 @@ static lig_status take_pieces(ligi_wire *wire)
     return find_lent(wire);
 }
 
-/* The few bytes of headers and heads lie in one piece nearly always. */
+/* The few bytes of headers and heads are nearly always contiguous. */
 static inline void get_few(ligi_ring *ring, void *into, size_t bytes)
 {
     size_t piece;
@@ -141,7 +141,7 @@ static outcome take_front(ligi_wire *wire)
     return in.bytes == 0 ? landed(wire) : WENT_ON;
 }
 
-/* The next bytes to move: how many, at most a chunk, and where they lie (NULL: in the ring). */
+/* The next bytes to copy: how many, at most a chunk, and their address (NULL: in the ring). */
 static const uint8_t *next_source(ligi_shm_inbox *inbox, uint64_t *bytes)
 {
     uint64_t left = inbox->bytes;

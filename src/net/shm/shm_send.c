@@ -140,9 +140,8 @@ static lig_status move(ligi_wire *wire, ligi_outgoing *out, uint64_t *portion)
     return LIG_OK;
 }
 
-/* The peer is told which of the segments it was shown are gone, as far as there is room: it can
- * wait.
- */
+/* Notifies the peer which shared segments were removed, as far as there is space: this is not
+ * urgent. */
 static lig_status tell_gone(ligi_wire *wire)
 {
     ligi_segments *segments = wire->shm->segments;

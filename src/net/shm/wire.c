@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What travels on the socket: packets, so that a descriptor belongs to its sentence. A packet of
- * one byte is the bell. */
+/* The socket carries packets, so that a descriptor belongs to its packet. A packet of one byte
+ * is a signal. */
 #define MAGIC 0x3153474cu /* "LGS1" */
 #define ROUND_PACKETS 64  /* one peer's in one round */
 enum { SHOW_RINGS = 1, SHOW_SEGMENT = 2 };
@@ -69,14 +69,14 @@ void ligi_wire_drop(void *context, int graceful)
 {
     ligi_wire *wire = context;
     int forked = getpid() != wire->shm->pid;
-    (void)graceful; /* what the rings hold the peer can read after we are gone */
+    (void)graceful; /* the peer can read the contents of the rings after we have closed */
 
     *wire->at = wire->next;
     if (wire->next != NULL)
         wire->next->at = wire->at;
     if (wire->watch.fd >= 0 && !forked)
         ligi_net_forget(wire->shm->net, &wire->watch);
-    /* A child never had the mapping (MADV_DONTFORK): something else may lie there. */
+    /* A child never had the mapping (MADV_DONTFORK): something else may be mapped there. */
     if (wire->memory != NULL && !forked)
         munmap(wire->memory, LIGI_SHM_MEMORY_BYTES);
     close(wire->socket);
@@ -128,7 +128,7 @@ static int send_packet(ligi_wire *wire, const void *data, size_t bytes, int fd)
 
 void ligi_wire_bell(ligi_wire *wire)
 {
-    /* A socket that takes no more is full of bells that nobody has heard yet. */
+    /* A full socket contains signals that the peer has not read yet. */
     (void)send_packet(wire, "", 1, -1);
 }
 
@@ -203,8 +203,8 @@ static lig_status take_packet(ligi_wire *wire, const packet *said, size_t bytes,
                         ligi_link_name(wire->link), bytes);
     if (said->what == SHOW_RINGS)
         return take_rings(wire, said, fd);
-    /* Who connects has not been answered by the time the first segment of a peer that has can come:
-     * only a stranger shows memory before it may. */
+    /* A connecting end has not been answered yet when the first segment of an accepted peer can
+     * arrive: a peer that shares memory earlier violates the protocol. */
     if (said->what == SHOW_SEGMENT && (wire->connecting || ligi_link_up(wire->link)))
         return ligi_views_add(wire, fd, said->segment, said->bytes);
     return lig_fail(LIG_E_CORRUPT, "protocol error: %s sent a packet of kind %u",

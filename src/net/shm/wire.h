@@ -20,7 +20,7 @@ typedef struct ligi_shm {
     ligi_segments *segments;
     ligi_wire *wires;
     struct ligi_shm_listener *listeners;
-    int spare; /* a descriptor to accept and close with when there are no more */
+    int spare; /* a spare descriptor for accepting and closing when there are no more */
     pid_t pid;
 } ligi_shm;
 
@@ -35,7 +35,7 @@ typedef struct ligi_shm_view {
 
 typedef enum ligi_shm_step { LIGI_SHM_HEADER, LIGI_SHM_FRONT, LIGI_SHM_PAYLOAD } ligi_shm_step;
 
-/* What is arriving. */
+/* The message being received. */
 typedef struct ligi_shm_inbox {
     ligi_shm_step step;
     ligi_shm_header header;
@@ -57,7 +57,7 @@ struct ligi_wire {
     ligi_link *link;
     int socket;
     ligi_watch watch; /* of the socket */
-    void *memory;     /* both rings; NULL before they are there */
+    void *memory;     /* both rings; NULL before they are mapped */
     int connecting;   /* we knocked */
     ligi_ring out, in;
     int ended;         /* nothing more comes through the socket: what the ring holds is the last */

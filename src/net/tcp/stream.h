@@ -26,7 +26,7 @@ lig_status ligi_stream_handshake(ligi_stream *stream);
  * something though the socket is not readable. LIG_E_PEER at the end of the stream. */
 lig_status ligi_stream_read(ligi_stream *stream, const struct iovec *pieces, size_t count,
                             size_t *got, int *more);
-/* What is taken is no longer borrowed. */
+/* Accepted bytes are no longer borrowed. */
 lig_status ligi_stream_write(ligi_stream *stream, const struct iovec *pieces, size_t count,
                              size_t *taken);
 /* Bytes that were taken and wait for the socket: ask for EPOLLOUT, then flush. */

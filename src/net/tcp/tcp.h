@@ -4,7 +4,7 @@
 
 #include "net/tcp/tcp_wire.h"
 
-/* Derives keys anew when the endpoint has been bound to a group since. */
+/* Derives the keys again if the endpoint has been bound to a group since. */
 lig_status ligi_tcp_refresh_keys(ligi_tcp *self);
 
 #endif

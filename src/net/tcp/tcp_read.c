@@ -140,8 +140,8 @@ static size_t needed(const ligi_tcp_wire *wire)
     return need > held(wire) ? need : held(wire) + 1;
 }
 
-/* The pieces of the payload that are still to come, and the buffer behind them for what follows. A
- * payload nobody wants goes through the buffer, too. */
+/* The remaining pieces of the payload, and the buffer after them for what follows. An unwanted
+ * payload goes through the buffer, too. */
 static size_t places(ligi_tcp_wire *wire, struct iovec pieces[PIECES])
 {
     size_t used = 0, rest = 0;
@@ -216,8 +216,7 @@ int ligi_tcp_wire_read(ligi_tcp_wire *wire)
     if (status != LIG_OK)
         ligi_link_fail(wire->link, explain(wire, status));
     else if (ligi_stream_unsent(&wire->stream) && !ligi_link_dead(wire->link))
-        ligi_tcp_wire_send(
-            wire); /* TLS wrote a message of its own, which the socket did not take */
+        ligi_tcp_wire_send(wire); /* TLS wrote its own message, which the socket did not accept */
     return total > 0;
 }
 

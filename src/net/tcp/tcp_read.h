@@ -5,7 +5,7 @@
 #include "net/tcp/tcp_wire.h"
 
 void ligi_tcp_wire_divert(void *context);
-/* Reads what is there. Returns 1 when something came. */
+/* Reads the available bytes. Returns 1 if there were any. */
 int ligi_tcp_wire_read(ligi_tcp_wire *wire);
 
 #endif

@@ -43,7 +43,7 @@ struct ligi_tcp {
     int hot_misses;
     ligi_tcp_wire *full; /* the wire whose socket was full last: tried again while spinning */
     size_t hungry_count;
-    int spare; /* a descriptor to accept and refuse with when there are no others */
+    int spare; /* a spare descriptor for accepting and refusing when there are no others */
     int64_t resume_ns;
 };
 

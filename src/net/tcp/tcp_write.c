@@ -21,7 +21,7 @@
 #define BATCH 16 /* messages in one call */
 #define LINGER_NS INT64_C(1000000000)
 #define LINGERING_MAX 256
-#define LINGER_READS 16 /* in one round: a peer that keeps sending delays nobody */
+#define LINGER_READS 16 /* in one round: a peer that keeps sending does not delay others */
 
 typedef struct portion {
     uint8_t prefixes[BATCH][LIGI_PREFIX_BYTES];
@@ -38,7 +38,7 @@ static void add_piece(portion *batch, const void *data, size_t bytes)
     batch->bytes += bytes;
 }
 
-/* What is left of one message: out->at counts prefix and head, and the payload's own iovecs move as
+/* The rest of one message: out->at counts prefix and head, and the payload's iovecs advance as
  * it is sent. */
 static void add_message(portion *batch, const ligi_outgoing *out)
 {
@@ -111,7 +111,7 @@ static int is_whole(const ligi_outgoing *out)
            LIGI_PREFIX_BYTES + (uint64_t)out->prefix.head_bytes + out->prefix.payload_bytes;
 }
 
-/* All of a batch is noted before any of it is gone: `sent` may send, cancel and close. */
+/* The whole batch is recorded before any of it is released: `sent` may send, cancel and close. */
 static void account(ligi_tcp_wire *wire, size_t taken)
 {
     ligi_outgoing *out = ligi_link_queue(wire->link);
@@ -148,7 +148,7 @@ static int push(ligi_tcp_wire *wire)
             account(wire, taken);
     }
     if (status == LIG_E_PEER)
-        wire->broken = 1; /* a goodbye may lie unread before it: reading tells */
+        wire->broken = 1; /* an unread goodbye may precede it: reading shows */
     else if (status != LIG_OK)
         ligi_link_fail(wire->link, status);
     return status == LIG_OK && (full || ligi_stream_unsent(&wire->stream));

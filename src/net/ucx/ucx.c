@@ -36,7 +36,7 @@ static lig_status fail_ucx(const ligi_ucx_self *self, const char *what, ucs_stat
                             self->ucp.ucs_status_string(status));
 }
 
-/* With peer errors reported, UCX leaves out shared memory unless it is told that this is wanted. */
+/* With error handling for peers, UCX does not use shared memory unless requested. */
 static lig_status make_context(ligi_ucx_self *self)
 {
     ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
@@ -165,8 +165,8 @@ static void close_listeners(ligi_ucx_self *self)
     }
 }
 
-/* Every wire was dropped before: what is left waits for a peer to read a goodbye, or for UCX to let
- * go. */
+/* Every wire was dropped before: the rest waits for a peer to read a goodbye, or for UCX to
+ * release it. */
 static void close_ucx(void *context, int forked)
 {
     ligi_ucx_self *self = context;
@@ -195,8 +195,8 @@ static void close_ucx(void *context, int forked)
 
 /* --- addresses --- */
 
-/* The word `trusted` stands in the address that a listener hands out: who listens has said it for
- * those who connect. */
+/* The option `trusted` is in the address that a listener publishes: the listening user has
+ * declared it for those who connect. */
 static lig_status check_address(ligi_ucx_self *self, const ligi_uri *uri, ligi_ucx_address *address)
 {
     ucx_options chosen = {0};
@@ -339,8 +339,8 @@ static int look_again(ligi_ucx_self *self)
     return 0;
 }
 
-/* Between two sleeps nobody looks at the descriptor: it stays readable until UCX is armed, and a
- * peer that finds us armed pays a system call for each message. */
+/* Between two sleeps the descriptor is not read: it stays readable until UCX is armed, and a
+ * peer that finds us armed makes a system call for each message. */
 static int arm_ucx(void *context)
 {
     ligi_ucx_self *self = context;

@@ -19,7 +19,7 @@ typedef struct ligi_ucx_wire ligi_ucx_wire;
 typedef struct ligi_ucx_op {
     struct ligi_ucx_op *next; /* in self->free_ops */
     ligi_ucx_wire *wire;
-    ligi_outgoing *out; /* NULL: nobody waits for it */
+    ligi_outgoing *out; /* NULL: no caller waits for it */
     uint64_t bytes;     /* of the core's memory that UCX reads */
     uint8_t header[LIGI_UCX_FRAME_BYTES +
                    LIGI_UCX_HEAD_INLINE]; /* UCX reads it until the send has ended */
@@ -38,7 +38,7 @@ typedef struct ligi_ucx_arrival {
 } ligi_ucx_arrival;
 
 struct ligi_ucx_wire {
-    ligi_ucx_wire *next, **at; /* in self->wires: until UCX has let go of everything */
+    ligi_ucx_wire *next, **at; /* in self->wires: until UCX has released everything */
     ligi_ucx_wire *next_same;  /* in self->by_ep */
     ligi_ucx_self *self;
     ligi_link *link; /* NULL after drop */
@@ -46,14 +46,14 @@ struct ligi_ucx_wire {
     int accepted;
     int bye;           /* the peer has said goodbye and waits for our end */
     int broken;        /* UCX has reported an error */
-    int due;           /* has arrivals to look at, or messages that have gone */
+    int due;           /* has received messages to process, or messages that were sent */
     int closing;       /* ucp_ep_close_nbx was called */
     int closed;        /* and has ended */
     int64_t linger_ns; /* after a goodbye: when waiting for the peer's end ends; 0: not waiting */
     size_t op_count;   /* sends that UCX has in hand */
     uint64_t op_bytes; /* of the core's memory in them */
     int landing;       /* a receive that UCX has in hand */
-    int landed;        /* it has ended, and the core must be told */
+    int landed;        /* it has ended, and the core must be notified */
 
     ligi_ucx_proving proving;
 

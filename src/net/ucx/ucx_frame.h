@@ -15,7 +15,7 @@ typedef enum ligi_ucx_message { /* identifiers of active messages; pinned */
 } ligi_ucx_message;
 
 #define LIGI_UCX_FRAME_BYTES 32u
-#define LIGI_UCX_HEAD_INLINE 1024u /* what may stand behind the frame */
+#define LIGI_UCX_HEAD_INLINE 1024u /* what may follow the frame */
 #define LIGI_UCX_WINDOW 256u       /* numbers that may be on their way to one peer */
 #define LIGI_UCX_CREDIT_BYTES 8u
 
@@ -32,7 +32,7 @@ typedef struct ligi_ucx_frame {
 } ligi_ucx_frame;
 
 void ligi_ucx_frame_encode(const ligi_ucx_frame *frame, uint8_t out[LIGI_UCX_FRAME_BYTES]);
-/* 0 when these are no header and data of such a message: the lengths must fit exactly. `id` is
+/* 0 if these are not header and data of such a message: the lengths must match exactly. `id` is
  * LIGI_UCX_DATA or LIGI_UCX_HEAD. */
 int ligi_ucx_frame_decode(ligi_ucx_message id, const void *header, size_t header_bytes,
                           uint64_t data_bytes, ligi_ucx_frame *frame);

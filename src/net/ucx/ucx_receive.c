@@ -118,7 +118,7 @@ static lig_status land(ligi_ucx_wire *wire, const ligi_incoming *in, void *descr
                             self->ucp.ucs_status_string(UCS_PTR_RAW_STATUS(request)));
 }
 
-/* The module is asked where the payload goes. A payload that nobody wants is left where it is. */
+/* Asks the module for the destination of the payload. An unwanted payload is not read. */
 static lig_status take_data(ligi_ucx_wire *wire, const ligi_ucx_arrival *arrival, int *keeps)
 {
     const ligi_host *host = wire->self->host;
@@ -196,8 +196,8 @@ int ligi_ucx_wire_look(ligi_ucx_wire *wire)
     return happened;
 }
 
-/* Puts it where its number belongs; a number that has been, or is further off than the peer may go,
- * is no number. */
+/* Inserts it at its number; a number that was already used, or is outside the peer's window, is
+ * invalid. */
 static lig_status enlist(ligi_ucx_wire *wire, ligi_ucx_arrival *arrival)
 {
     ligi_ucx_arrival **at = &wire->arrivals;
@@ -222,7 +222,7 @@ typedef struct ucx_came {
     uint64_t attributes;
 } ucx_came;
 
-/* Keeps the message for later. *status is what UCX is told. */
+/* Keeps the message for later. *status is the result for UCX. */
 static lig_status keep(ligi_ucx_wire *wire, const ucx_came *came, const ligi_ucx_frame *frame,
                        ucs_status_t *status)
 {
@@ -329,7 +329,7 @@ static ucs_status_t on_message(ligi_ucx_self *self, const ucx_came *came,
     return status;
 }
 
-/* One for each identifier, because a handler is told everything but that. */
+/* One for each identifier, because a handler does not receive it. */
 #define HANDLER(name, id_)                                                                         \
     static ucs_status_t name(void *context, const void *header, size_t header_bytes, void *data,   \
                              size_t bytes, const ucp_am_recv_param_t *param)                       \

@@ -1,4 +1,4 @@
-/* What arrives over UCX. */
+/* Receiving over UCX. */
 #ifndef LIGI_UCX_RECEIVE_H
 #define LIGI_UCX_RECEIVE_H
 

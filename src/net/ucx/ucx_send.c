@@ -169,7 +169,7 @@ static lig_status post_message(ligi_ucx_wire *wire, ligi_outgoing *out)
     if (form == LIGI_UCX_HEAD_APART)
         LIG_TRY(post_head(wire, out));
     ligi_ucx_frame frame = {wire->sent++, form, out->prefix};
-    /* Small ones are copied: they are gone as far as the core is concerned. */
+    /* Small ones are copied: for the core they are sent. */
     LIG_TRY(take_op(wire, form == LIGI_UCX_INLINE ? NULL : out, &op));
     ucx_post what = {.id = LIGI_UCX_DATA, .header_bytes = LIGI_UCX_FRAME_BYTES};
     ligi_ucx_frame_encode(&frame, op->header);

@@ -1,4 +1,4 @@
-/* What is sent over UCX. */
+/* Sending over UCX. */
 #ifndef LIGI_UCX_SEND_H
 #define LIGI_UCX_SEND_H
 

@@ -9,9 +9,9 @@
 #include "net/ucx/ucx.h"
 
 #define LINGER_NS INT64_C(1000000000)
-/* How long a drop waits for UCX to let go of memory. It takes microseconds, but the thread may
- * not be given a processor for a while, and a caller that continues earlier would have its
- * memory overwritten. */
+/* How long a drop waits for UCX to release memory. It takes microseconds, but the thread may not
+ * be scheduled for a while, and a caller that continues earlier would have its memory
+ * overwritten. */
 #define SETTLE_NS INT64_C(5000000000)
 
 static size_t bucket_of(ucp_ep_h ep)
@@ -37,7 +37,7 @@ static void forget_ep(ligi_ucx_wire *wire)
     *at = wire->next_same;
 }
 
-/* Called by UCX when the peer is gone, refuses, or was never there. */
+/* Called by UCX if the peer has ended, refuses, or did not exist. */
 static void on_error(void *context, ucp_ep_h ep, ucs_status_t status)
 {
     ligi_ucx_wire *wire = context;
@@ -102,8 +102,8 @@ static void on_closed(void *request, ucs_status_t status, void *context)
     wire->self->ucp.ucp_request_free(request);
 }
 
-/* By force: whatever was in hand ends with an error, now or in the next rounds. Waiting for a peer
- * is what lingering is for. */
+/* Forced close: all operations in progress end with an error, now or in the next rounds.
+ * Lingering is for waiting for a peer. */
 static void start_close(ligi_ucx_wire *wire)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS |
@@ -160,12 +160,12 @@ void ligi_ucx_wire_drop(void *context, int graceful)
     ligi_ucx_wire *wire = context;
     ligi_ucx_self *self = wire->self;
 
-    (void)graceful; /* whatever was said last should get there */
+    (void)graceful; /* the last messages should be delivered */
     wire->link = NULL;
     self->ending_count++;
     if (!wire->broken && !wire->landing && wire->op_bytes == 0 && !wire->bye) {
-        /* Closing at once could take back what was said last: the peer's own end says that it was
-         * read. */
+        /* Closing at once could discard the last messages: the peer's own close shows that they
+         * were read. */
         wire->linger_ns = ligi_now_ns() + LINGER_NS;
         self->host->net_alarm(self->net, wire->linger_ns);
         return;

@@ -10,12 +10,12 @@ ligi_ucx_wire *ligi_ucx_wire_of(const ligi_ucx_self *self, ucp_ep_h ep);
 /* Ends the link with this thread's error text. */
 void ligi_ucx_wire_fail(ligi_ucx_wire *wire, lig_status status);
 void ligi_ucx_wire_drop(void *context, int graceful);
-/* Ends the connection now, so that UCX lets go of memory. The link, if there still is one, stays to
- * be dropped. */
+/* Closes the connection now, so that UCX releases memory. The link, if it still exists, remains
+ * to be dropped. */
 void ligi_ucx_wire_cut(ligi_ucx_wire *wire);
 /* Continues closing; frees what has ended. Returns how many are left. */
 size_t ligi_ucx_wires_reap(ligi_ucx_self *self, int64_t now_ns);
-/* Gives up waiting for peers that were told goodbye. */
+/* Stops waiting for peers that were sent a goodbye. */
 void ligi_ucx_wires_force(ligi_ucx_self *self);
 
 #endif
