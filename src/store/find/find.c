@@ -345,9 +345,8 @@ static lig_status read_stored(search *self, const char *model)
     LIG_TRY(ligi_graphs_read(self->view, self->asking_id, &self->stored));
     if (self->stored.count == 0)
         return lig_fail(LIG_E_INVALID,
-                        "model '%s' was saved without a graph, by which models are found; save it "
-                        "with one: graph=ligament.Graph.of(model, args), or graphs of "
-                        "lig_save_options",
+                        "model '%s' was saved without a graph and cannot be searched for (save it "
+                        "with graph=ligament.Graph.of(model, args), or graphs in lig_save_options)",
                         model);
     self->asking = &self->stored.graphs[0];
     return LIG_OK;
@@ -401,7 +400,7 @@ static lig_status find_all(lig_store *store, const subject *sought, const lig_fi
     static const lig_find_options defaults = LIG_FIND_INIT;
     const lig_find_options *asked = options ? options : &defaults;
     if (asked->limit > FIND_LIMIT_MAX)
-        return lig_fail(LIG_E_LIMIT, "a search gives at most %d models", FIND_LIMIT_MAX);
+        return lig_fail(LIG_E_LIMIT, "a search can return at most %d models", FIND_LIMIT_MAX);
     if (store->remote)
         return store->remote->find(store, sought->layers, sought->model, asked, matches, count);
     lig_match **out = NULL;
@@ -467,8 +466,7 @@ lig_status ligi_match_ref(const lig_store *store, const lig_match *shown, const 
 {
     const lig_ref *found = ((const match *)shown)->ref;
     if (memcmp(found->store->uuid, store->uuid, sizeof store->uuid) != 0)
-        return lig_fail(LIG_E_INVALID,
-                        "the match with model '%s' was found in another store than %s",
+        return lig_fail(LIG_E_INVALID, "the match with model '%s' is from another store than %s",
                         shown->model->name, store->uri);
     *ref = found;
     return LIG_OK;
@@ -485,9 +483,9 @@ static lig_status name_reads(const match *self, const lig_tensor *tensors, size_
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
         uint64_t stored;
         if (!ligi_map_find(&names, tensors[i].name, strlen(tensors[i].name), &stored)) {
-            status =
-                lig_fail(LIG_E_MISMATCH, "tensor '%s' is not in what is shared with model '%s'",
-                         tensors[i].name, self->shown.model->name);
+            status = lig_fail(LIG_E_MISMATCH,
+                              "tensor '%s' is not among the tensors shared with model '%s'",
+                              tensors[i].name, self->shown.model->name);
             break;
         }
         reads[i] =

@@ -100,8 +100,7 @@ static lig_status collect(lig_store *store, const lig_query *query, found *into)
         ligi_model *model = NULL;
         status = ligi_model_list(&item, store->secret, &model);
         if (status == LIG_E_CORRUPT) { /* one damaged record must not hide the others */
-            ligi_log(LIG_LOG_WARNING, "a model of %s is left out: %s", store->uri,
-                     lig_error_text());
+            ligi_log(LIG_LOG_WARNING, "skipping a model of %s: %s", store->uri, lig_error_text());
             status = LIG_OK;
             continue;
         }
@@ -125,7 +124,7 @@ static lig_status collect(lig_store *store, const lig_query *query, found *into)
 static lig_status check_query(const lig_query *query)
 {
     if (query->struct_bytes < sizeof *query)
-        return lig_fail(LIG_E_INVALID, "the query was not made by LIG_QUERY_INIT");
+        return lig_fail(LIG_E_INVALID, "the query was not initialised with LIG_QUERY_INIT");
     if (query->flags)
         return lig_fail(LIG_E_INVALID, "unknown flags %#x in a query", query->flags);
     for (size_t i = 0; i < query->tag_count; i++)

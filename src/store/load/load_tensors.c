@@ -206,9 +206,10 @@ static int is_coarse(const window *self, const lig_tensor *into, const lig_slice
 static lig_status host_twin(const lig_tensor *into, lig_tensor *host)
 {
     if (!lig_tensor_contiguous(into))
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "tensor '%s' lies with gaps in device memory; read into a contiguous one",
-                        into->name);
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "tensor '%s' is not contiguous in device memory (read into a contiguous one)",
+            into->name);
     *host = *into;
     host->memory = LIG_MEMORY_HOST;
     host->device = 0;

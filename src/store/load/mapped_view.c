@@ -70,7 +70,8 @@ static void *anonymous(uint64_t bytes)
 
 static lig_status no_room(uint64_t bytes)
 {
-    return lig_fail(LIG_E_NOMEM, "no memory for a view of %llu bytes", (unsigned long long)bytes);
+    return lig_fail(LIG_E_NOMEM, "out of memory for a view of %llu bytes",
+                    (unsigned long long)bytes);
 }
 
 /* The ref still reads the pack, but nobody can map it any more. */

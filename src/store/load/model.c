@@ -106,7 +106,7 @@ static lig_status check_inline(const ligi_model *model)
         if (stored->pack == 0 && stored->tensor.bytes &&
             (stored->offset > model->inline_bytes ||
              stored->tensor.bytes > model->inline_bytes - stored->offset))
-            return lig_fail(LIG_E_CORRUPT, "tensor '%s' does not lie in its record",
+            return lig_fail(LIG_E_CORRUPT, "tensor '%s' is outside its record",
                             stored->tensor.name);
     }
     return LIG_OK;
@@ -121,7 +121,7 @@ static lig_status read_packed(lig_store *store, ligi_model *model, int *gone)
     *gone = status == LIG_E_NOTFOUND;
     LIG_TRY(status);
     if (record->offset > pack_bytes || record->manifest_bytes > pack_bytes - record->offset)
-        return lig_fail(LIG_E_CORRUPT, "its manifest does not lie in pack %016llx",
+        return lig_fail(LIG_E_CORRUPT, "its manifest is outside pack %016llx",
                         (unsigned long long)record->pack);
     void *manifest;
     LIG_TRY(ligi_alloc(&manifest, record->manifest_bytes, "a manifest"));
@@ -143,7 +143,7 @@ static lig_status check_filled(const ligi_model *model)
     LIG_TRY(check_inline(model));
     if (model->manifest.about.id != model->record.about.id ||
         model->manifest.shown_count != model->record.tensor_count)
-        return lig_fail(LIG_E_CORRUPT, "its manifest is that of another model");
+        return lig_fail(LIG_E_CORRUPT, "its manifest belongs to another model");
     return LIG_OK;
 }
 

@@ -13,10 +13,9 @@
 static lig_status does_not_fit(const ligi_fetch *fetch, size_t tensor)
 {
     const lig_stored_tensor *stored = &fetch->model->manifest.tensors[tensor];
-    return lig_fail(
-        LIG_E_CORRUPT,
-        "model '%s': the bytes of tensor '%s' in pack %016llx do not fit their checksum",
-        fetch->model->record.about.name, stored->tensor.name, (unsigned long long)stored->pack);
+    return lig_fail(LIG_E_CORRUPT, "model '%s': checksum mismatch in tensor '%s' in pack %016llx",
+                    fetch->model->record.about.name, stored->tensor.name,
+                    (unsigned long long)stored->pack);
 }
 
 static lig_status copy_inline(const ligi_fetch *fetch, const ligi_part *part)

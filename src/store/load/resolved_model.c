@@ -229,7 +229,7 @@ static lig_status lost(const lig_ref *ref, int *again)
         return lig_fail(LIG_E_CORRUPT, "model '%s': a pack that it needs is missing", name);
     *again = 1;
     return lig_fail(LIG_E_NOTFOUND,
-                    "model '%s' was replaced or retired, and its bytes are gone; look it up again",
+                    "model '%s' was replaced or retired and its data removed (look it up again)",
                     name);
 }
 

@@ -84,7 +84,7 @@ static lig_status check_extra(const ligi_target *self, const ligi_model *model,
         extra++;
     free(asked);
     return lig_fail(LIG_E_MISMATCH,
-                    "model '%s' holds %zu tensors, %zu are asked for; '%s' is extra",
+                    "model '%s' has %zu tensors, but %zu are requested; '%s' is extra",
                     model->record.about.name, manifest->shown_count, self->count,
                     manifest->shown[extra].tensor.name);
 }

@@ -59,10 +59,8 @@ static lig_status compare(const verification *self)
         uint64_t count = pieces(bytes_of(stored), LIG_BLOCK_BYTES);
         for (uint64_t k = 0; k < count; k++)
             if (hashes[k] != self->manifest->hashes[i][k])
-                return lig_fail(
-                    LIG_E_CORRUPT,
-                    "the bytes of tensor '%s' in pack %016llx do not fit their checksum",
-                    stored->tensor.name, (unsigned long long)stored->pack);
+                return lig_fail(LIG_E_CORRUPT, "checksum mismatch in tensor '%s' in pack %016llx",
+                                stored->tensor.name, (unsigned long long)stored->pack);
         hashes += count;
     }
     return LIG_OK;

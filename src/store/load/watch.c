@@ -78,7 +78,7 @@ static lig_status visit(lig_watch *self, lig_catalog_visit visitor)
     if (status == LIG_E_NOTFOUND)
         return lig_fail(status,
                         "%s cannot be watched since version %llu: %s (list the models again, and "
-                        "watch from now)",
+                        "watch from now on)",
                         self->store->uri, (unsigned long long)self->since, lig_error_text());
     return status;
 }
@@ -191,7 +191,7 @@ static lig_status open_watch(lig_watch *self, const char *name, uint64_t since)
 {
     if (self->store->by_footers)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "%s cannot be watched: it has no catalog, and its packs keep no events",
+                        "%s cannot be watched: it has no catalog, and packs contain no events",
                         self->store->uri);
     if (name)
         LIG_TRY(ligi_strdup(&self->name, name));

@@ -94,7 +94,7 @@ static lig_status open_head(ligi_file_catalog *self)
         shared ? self->place : self->log.folder.log_place, LIGI_NAME_HEAD, O_RDWR | O_CREAT, &fd);
     if (status == LIG_E_DENIED && lig_error_number() != 0)
         return ligi_fail_errno(lig_error_number(),
-                               "%s/" LIGI_NAME_LOG " cannot be written (mode=r reads only)",
+                               "%s/" LIGI_NAME_LOG " is not writable (use mode=r to read only)",
                                self->place);
     LIG_TRY(status);
     status = ligi_plain_sole(fd, self->place, LIGI_NAME_LOG "/" LIGI_NAME_HEAD);
@@ -116,7 +116,7 @@ static lig_status check_ordinary(ligi_file_catalog *self)
     if (self->log.numbered == 0)
         return LIG_OK;
     return lig_fail(LIG_E_BUSY,
-                    "%s: the store has just become one of several hosts (open it again)",
+                    "%s: the store has just become shared by several hosts (open it again)",
                     self->place);
 }
 
@@ -145,10 +145,10 @@ static lig_status create_parts(ligi_file_catalog *self, const ligi_file_catalog_
     LIG_TRY(ligi_strdup(&self->place, place->place));
     self->folder_fd = fcntl(place->folder_fd, F_DUPFD_CLOEXEC, 0);
     if (self->folder_fd < 0)
-        return ligi_fail_errno(errno, "%s: cannot be held open", place->place);
+        return ligi_fail_errno(errno, "cannot keep %s open", place->place);
     self->index_fd = fcntl(place->index_fd, F_DUPFD_CLOEXEC, 0);
     if (self->index_fd < 0)
-        return ligi_fail_errno(errno, "%s: cannot be held open", place->place);
+        return ligi_fail_errno(errno, "cannot keep %s open", place->place);
     self->apart = place->apart;
     self->map_bytes = place->map_bytes;
     self->log_bytes = self->log.segment_bytes = place->log_bytes;
@@ -330,7 +330,7 @@ lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uin
             return status;
         LIG_TRY(ligi_file_catalog_settle(self));
     }
-    return lig_fail(LIG_E_IO, "%s: the index cannot be brought up to date", self->place);
+    return lig_fail(LIG_E_IO, "%s: cannot update the index", self->place);
 }
 
 /* --- packs --- */

@@ -112,13 +112,13 @@ lig_status ligi_file_catalog_meta_read(int fd, const char *place, ligi_file_cata
     struct stat info;
 
     if (fstat(fd, &info) != 0)
-        return ligi_fail_errno(errno, "%s: the catalog cannot be looked at", place);
+        return ligi_fail_errno(errno, "%s: fstat of the catalog failed", place);
     if (info.st_size == 0)
         return LIG_E_NOTFOUND;
     if (!read_stable(fd, meta))
         return lig_fail(
             LIG_E_CORRUPT,
-            "%s: catalog.mdb is damaged or no catalog; move it away and a check rebuilds it",
+            "%s: catalog.mdb is damaged or not a catalog (move it away; a check then rebuilds it)",
             place);
     choose(meta);
     meta->file_bytes = (uint64_t)info.st_size;
@@ -130,7 +130,8 @@ lig_status ligi_file_catalog_meta_read(int fd, const char *place, ligi_file_cata
         get(newest + AT_DATABASES + DATABASE_BYTES + 4, 2) != 0)
         return lig_fail(
             LIG_E_CORRUPT,
-            "%s: the head of catalog.mdb is damaged; move it away and a check rebuilds it", place);
+            "%s: the head of catalog.mdb is damaged (move it away; a check then rebuilds it)",
+            place);
     return LIG_OK;
 }
 
@@ -146,7 +147,7 @@ static int check_overflow(walk *self, uint64_t page, uint64_t bytes)
     uint64_t need = (PAGE_HEADER + bytes + self->meta->page_bytes - 1) / self->meta->page_bytes;
 
     if (page < 2 || page >= self->pages || need > self->pages - page)
-        return wrong(self, "a value lies past its end");
+        return wrong(self, "a value is past its end");
     if (!read_exact(self->fd, head, sizeof head, page * self->meta->page_bytes))
         return wrong(self, "a page cannot be read");
     if (get(head, 8) != page || (get(head + 10, 2) & PAGE_KINDS) != PAGE_OVERFLOW ||
@@ -162,7 +163,7 @@ static int check_free_list(walk *self, uint64_t bytes, uint64_t at)
     uint8_t number[8];
 
     if (bytes < 8 || !read_exact(self->fd, number, sizeof number, at))
-        return wrong(self, "a list of free pages is cut off");
+        return wrong(self, "a list of free pages is truncated");
     if (get(number, 8) > bytes / 8 - 1)
         return wrong(self, "a list of free pages is longer than its place");
     return 1;
@@ -205,9 +206,9 @@ static int load_page(walk *self, uint64_t number, uint8_t *page)
     uint64_t page_bytes = self->meta->page_bytes;
 
     if (number < 2 || number >= self->pages || number > self->meta->last_page)
-        return wrong(self, "a page lies past its end");
+        return wrong(self, "a page is past its end");
     if (++self->visited > self->pages)
-        return wrong(self, "its pages form a circle");
+        return wrong(self, "its pages form a cycle");
     if (!read_exact(self->fd, page, page_bytes, number * page_bytes))
         return wrong(self, "a page cannot be read");
     uint64_t kind = get(page + 10, 2) & PAGE_KINDS, lower = get(page + 12, 2),
@@ -232,7 +233,7 @@ static int walk_tree(walk *self, uint64_t number, int depth)
     for (uint64_t i = 0; i < count; i++) {
         uint64_t at = node_at(self, page, i);
         if (at == 0)
-            return wrong(self, "an item lies outside its page");
+            return wrong(self, "an item is outside its page");
         if (!branch && !check_leaf_node(self, page, at))
             return 0;
         if (branch && !walk_tree(self, get(page + at, 6), depth + 1))
@@ -272,9 +273,10 @@ static lig_status check(int fd, const char *place, uint64_t limit)
         LIG_TRY(status);
         /* Nobody wrote since the last look: what was found is so. */
         if (i > 0 && meta.txnid == txnid)
-            return lig_fail(LIG_E_CORRUPT,
-                            "%s: catalog.mdb is damaged: %s; move it away and a check rebuilds it",
-                            place, what);
+            return lig_fail(
+                LIG_E_CORRUPT,
+                "%s: catalog.mdb is damaged: %s (move it away; a check then rebuilds it)", place,
+                what);
         txnid = meta.txnid;
         if (meta.file_bytes > limit && meta.file_bytes / meta.page_bytes > meta.last_page)
             return LIG_OK;

@@ -106,7 +106,7 @@ lig_status ligi_file_catalog_copy_file(int from, int to, const char *place, uint
         LIG_TRY(write_heads(to, &before));
         return ligi_file_catalog_check(to, place);
     }
-    return lig_fail(LIG_E_BUSY, "%s: the catalog changes faster than it can be copied; try again",
+    return lig_fail(LIG_E_BUSY, "%s: the catalog changes faster than it can be copied (try again)",
                     place);
 }
 
@@ -144,7 +144,8 @@ static lig_status image_create(ligi_file_catalog_copy *owner, int from, image **
     int fd = memfd_create("ligament catalog", MFD_CLOEXEC);
     lig_status status = LIG_OK;
     if (fd < 0)
-        status = ligi_fail_errno(errno, "%s: no memory for a copy of the catalog", owner->place);
+        status =
+            ligi_fail_errno(errno, "%s: out of memory for a copy of the catalog", owner->place);
     if (status == LIG_OK)
         status = ligi_file_catalog_copy_file(from, fd, owner->place, &made->txnid);
     if (status == LIG_OK)

@@ -47,10 +47,10 @@ lig_status ligi_file_catalog_enter_alone(ligi_file_catalog *self)
         if (!self->alone)
             mine = self->alone = 1; /* from now on nobody enters */
         if (pthread_cond_timedwait(&self->changed, &self->lock, &deadline) == ETIMEDOUT)
-            status = lig_fail(
-                LIG_E_BUSY,
-                "%s: the catalog waits for %u open views of it in this process: end them first",
-                self->place, self->active);
+            status =
+                lig_fail(LIG_E_BUSY,
+                         "%s: the catalog waits for %u open views in this process (end them first)",
+                         self->place, self->active);
     }
     if (status == LIG_OK)
         self->alone = 1;

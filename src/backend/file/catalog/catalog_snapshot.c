@@ -30,13 +30,13 @@ lig_status ligi_mdb_fail(int number, const char *place, const char *what)
     case MDB_INCOMPATIBLE:
         return lig_fail(
             LIG_E_CORRUPT,
-            "%s: the catalog %s: it is damaged (%s); move it away and a check rebuilds it", place,
+            "%s: the catalog %s: it is damaged (%s; move it away; a check then rebuilds it)", place,
             what, mdb_strerror(number));
     case MDB_PANIC:
         return lig_fail(
             LIG_E_IO,
-            "%s: the catalog %s: an earlier write failed; close the store and open it again", place,
-            what);
+            "%s: the catalog %s: an earlier write failed (close the store and open it again)",
+            place, what);
     case MDB_READERS_FULL:
         return lig_fail(LIG_E_BUSY,
                         "%s: the catalog %s: too many processes and threads read it at once", place,
@@ -44,7 +44,7 @@ lig_status ligi_mdb_fail(int number, const char *place, const char *what)
     case MDB_MAP_FULL:
     case MDB_MAP_RESIZED:
         return lig_fail(LIG_E_BUSY,
-                        "%s: the catalog %s: it must grow, and others keep it from that", place,
+                        "%s: the catalog %s: it must grow, but other processes prevent it", place,
                         what);
     case MDB_TXN_FULL:
     case MDB_BAD_VALSIZE:
@@ -61,7 +61,7 @@ lig_status ligi_file_catalog_key(const void *key, size_t key_bytes,
                                  uint8_t stored[LIGI_KEY_BYTES_MAX + 1], MDB_val *out)
 {
     if (key == NULL || key_bytes == 0 || key_bytes > LIGI_KEY_BYTES_MAX)
-        return lig_fail(LIG_E_INVALID, "a key of %zu bytes: 1 to %d are allowed", key_bytes,
+        return lig_fail(LIG_E_INVALID, "a key has %zu bytes, expected 1 to %d", key_bytes,
                         LIGI_KEY_BYTES_MAX);
     stored[0] = ITEM_MARK;
     memcpy(stored + 1, key, key_bytes);
@@ -142,7 +142,7 @@ static lig_status check_process(const ligi_file_snapshot *self)
 {
     if (self->pid != getpid())
         return lig_fail(LIG_E_CLOSED,
-                        "this view of the catalog was made before the process was forked");
+                        "this view of the catalog was created before this process was forked");
     return LIG_OK;
 }
 
@@ -185,7 +185,7 @@ static lig_status locate(ligi_file_snapshot *self, MDB_cursor_op op, MDB_val *ke
     LIG_TRY(ligi_mdb_fail(number, "this store", "cannot be read"));
     const uint8_t *bytes = key->mv_data;
     if (key->mv_size < 2 || key->mv_size > LIGI_KEY_BYTES_MAX + 1 || bytes[0] != ITEM_MARK)
-        return lig_fail(LIG_E_CORRUPT, "the catalog holds a key that is not its own");
+        return lig_fail(LIG_E_CORRUPT, "the catalog contains a foreign key");
     return LIG_OK;
 }
 

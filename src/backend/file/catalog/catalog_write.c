@@ -176,8 +176,8 @@ static lig_status write_log(write_run *run)
 
     if (ligi_head_damaged(&self->log.head))
         return lig_fail(LIG_E_CORRUPT,
-                        "%s: the log of commits is damaged: the store can be read and not written "
-                        "(ligament check --repair)",
+                        "%s: the log of commits is damaged: the store can be read but not written "
+                        "(run ligament check --repair)",
                         self->place);
     run->alone =
         run->edit != NULL && ligi_mdb_tail_end(self, edit_bytes(run->edit), &run->index.at);
@@ -243,7 +243,8 @@ lig_status ligi_file_catalog_sync(ligi_file_catalog *self, const ligi_clog_durab
 static lig_status outcome_unknown(void)
 {
     return ligi_fail_again(LIG_E_IO,
-                           "%s; whether the commit stands is unknown (look, and save again)",
+                           "%s; the outcome of the commit is unknown (check whether the model "
+                           "exists, and save again if not)",
                            lig_error_text());
 }
 

@@ -463,6 +463,6 @@ void ligi_checkpointing(ligi_file_catalog *self, int now)
         status = self->log.numbered != 0 ? remove_old_numbered(self) : remove_old(self);
     ligi_head_release(&self->log.head, LIGI_HEAD_CHECKPOINT);
     if (status != LIG_OK)
-        ligi_log(LIG_LOG_WARNING, "%s: no checkpoint of the log was made: %s", self->place,
+        ligi_log(LIG_LOG_WARNING, "%s: cannot write a checkpoint of the log: %s", self->place,
                  lig_error_text());
 }

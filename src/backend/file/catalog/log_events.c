@@ -56,7 +56,7 @@ static lig_status read_events(ligi_file_log *log, ligi_clog_position *at, event_
     if (at->version >= run->last)
         return LIG_OK;
     return lig_fail(LIG_E_CORRUPT,
-                    "%s: the log lacks version %" PRIu64 " (ligament check --repair)",
+                    "%s: the log lacks version %" PRIu64 " (run ligament check --repair)",
                     log->folder.place, at->version + 1);
 }
 

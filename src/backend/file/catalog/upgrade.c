@@ -135,11 +135,11 @@ static void tell(upgrade_run *run)
 
 static lig_status damaged(const upgrade_run *run)
 {
-    return lig_fail(LIG_E_CORRUPT,
-                    "%s: " LIGI_NAME_CATALOG
-                    " is damaged: its items are not in order; move it away "
-                    "and a check rebuilds it",
-                    run->catalog->place);
+    return lig_fail(
+        LIG_E_CORRUPT,
+        "%s: " LIGI_NAME_CATALOG
+        " is damaged: its items are not in order (move it away; a check then rebuilds it)",
+        run->catalog->place);
 }
 
 static int is_above(const MDB_val *key, const uint8_t *last, size_t last_bytes)
@@ -237,7 +237,7 @@ static lig_status clear_log(ligi_file_catalog *self)
     if (status != LIG_E_NOTFOUND && (status != LIG_OK || end != LIGI_CLOG_AT_END))
         return lig_fail(
             LIG_E_CORRUPT,
-            "%s: has a catalog of format 1 and a log with commits (move " LIGI_NAME_CATALOG
+            "%s has a catalog of format 1 and a log with commits (move " LIGI_NAME_CATALOG
             " or the folder " LIGI_NAME_LOG " away)",
             self->place);
     return remove_log(self);
@@ -290,7 +290,7 @@ static lig_status refuse_in_place(upgrade_run *run)
 
     LIG_TRY(find_item(run, &offset));
     if (ligi_write_all(run->fd, &bytes, 1, offset) != LIG_OK)
-        return ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_CATALOG ": cannot be written",
+        return ligi_fail_errno(lig_error_number(), "cannot write %s/" LIGI_NAME_CATALOG,
                                run->catalog->place);
     run->refused = 1;
     if (fdatasync(run->fd) != 0)

@@ -270,7 +270,7 @@ static lig_status extend(const ligi_file_log *log, int fd, uint64_t from, uint64
         step = step < sizeof zeros ? step : sizeof zeros;
         lig_status status = ligi_write_all(fd, zeros, step, at);
         if (status != LIG_OK)
-            return ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_LOG ": cannot be extended",
+            return ligi_fail_errno(lig_error_number(), "cannot extend %s/" LIGI_NAME_LOG,
                                    log->folder.place);
         at += step;
     }
@@ -300,7 +300,7 @@ static lig_status make_segment(ligi_file_log *log, const ligi_clog_position *aft
     if (status == LIG_OK && bytes > 0)
         status = ligi_write_all(fd, records, bytes, sizeof head);
     if (status != LIG_OK)
-        status = ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_LOG ": cannot be written",
+        status = ligi_fail_errno(lig_error_number(), "cannot write %s/" LIGI_NAME_LOG,
                                  log->folder.place);
     if (status == LIG_OK) {
         status = extend(log, fd, sizeof head + bytes, STEP_BYTES_LEAST - sizeof head);
@@ -412,7 +412,7 @@ static lig_status visit_again(const ligi_writer *kept, const ligi_clog_position 
 
     for (size_t done = 0; visitor != NULL && done < kept->bytes; done += header.bytes) {
         if (!ligi_clog_header_get(kept->data + done, &header))
-            return lig_fail(LIG_E_INTERNAL, "a record that was copied is none");
+            return lig_fail(LIG_E_INTERNAL, "internal error: a copied record is invalid");
         LIG_TRY(visitor->visit(visitor->context, kept->data + done, &header, &at));
         ligi_clog_step(&at, &header);
     }
@@ -552,7 +552,7 @@ lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at,
     }
     lig_status status = ligi_write_all(file->fd, record, header->bytes, at->offset);
     if (status != LIG_OK)
-        status = ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_LOG ": cannot be written",
+        status = ligi_fail_errno(lig_error_number(), "cannot write %s/" LIGI_NAME_LOG,
                                  log->folder.place);
     else
         start_writing(log, file->fd, at, header);

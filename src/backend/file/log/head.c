@@ -470,7 +470,7 @@ lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeou
         return status;
     ligi_process_name(atomic_load(&head->page->holders[which]), holder, sizeof holder);
     return lig_fail(LIG_E_TIMEOUT,
-                    "%s: %s holds the write lock of the log (if it is stopped, continue or end it)",
+                    "%s: %s holds the write lock of the log (if it is stopped, resume or kill it)",
                     head->place, holder);
 }
 
@@ -522,13 +522,12 @@ static lig_status fill_page(const ligi_head *head)
     struct stat info;
 
     if (fstat(head->fd, &info) != 0)
-        return ligi_fail_errno(errno, "%s/log/head: cannot be examined", head->place);
+        return ligi_fail_errno(errno, "fstat of %s/log/head failed", head->place);
     if (info.st_size >= PAGE_BYTES && info.st_blocks > 0)
         return LIG_OK;
     memcpy(page, MAGIC, 8);
     if (pwrite(head->fd, page, PAGE_BYTES, 0) != PAGE_BYTES)
-        return ligi_fail_errno(errno ? errno : ENOSPC, "%s/log/head: cannot be written",
-                               head->place);
+        return ligi_fail_errno(errno ? errno : ENOSPC, "cannot write %s/log/head", head->place);
     return LIG_OK;
 }
 
@@ -541,7 +540,7 @@ lig_status ligi_head_open(ligi_head *head, int fd, const char *place)
     LIG_TRY(fill_page(head));
     void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED)
-        return ligi_fail_errno(errno, "%s/log/head: cannot be mapped", place);
+        return ligi_fail_errno(errno, "mmap of %s/log/head failed", place);
     head->page = page;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

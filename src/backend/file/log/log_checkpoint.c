@@ -186,10 +186,10 @@ static lig_status read_header(checkpoint_file *file)
     if (memcmp(bytes, MAGIC, 6) != 0 || !whole(bytes, sizeof bytes))
         return damaged(file);
     if (bytes[6] != FORMAT)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "%s: the checkpoint has format %u, this library knows %u (use a newer "
-                        "library)",
-                        file->log->folder.place, bytes[6], FORMAT);
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "%s: the checkpoint has format %u, but this library supports %u (use a newer library)",
+            file->log->folder.place, bytes[6], FORMAT);
     memcpy(file->info.id, ligi_get_bytes(&reader, 16), 16);
     uint64_t version = ligi_get_u64(&reader);
     file->info.chain = ligi_get_u64(&reader);

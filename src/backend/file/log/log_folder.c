@@ -204,8 +204,7 @@ static lig_status open_list(const ligi_clog_folder *folder, DIR **list)
     *list = fd < 0 ? NULL : fdopendir(fd);
     if (*list != NULL)
         return LIG_OK;
-    lig_status status =
-        ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG ": cannot be listed", folder->place);
+    lig_status status = ligi_fail_errno(errno, "cannot list %s/" LIGI_NAME_LOG, folder->place);
     if (fd >= 0)
         close(fd);
     return status;
@@ -231,7 +230,7 @@ lig_status ligi_clog_folder_list(const ligi_clog_folder *folder, ligi_name_kind 
             (*numbers)[(*count)++] = number;
     }
     if (status == LIG_OK && errno != 0)
-        status = ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG ": cannot be listed", folder->place);
+        status = ligi_fail_errno(errno, "cannot list %s/" LIGI_NAME_LOG, folder->place);
     closedir(list);
     if (*count > 1)
         qsort(*numbers, *count, sizeof **numbers, compare_numbers);
@@ -249,8 +248,7 @@ lig_status ligi_clog_folder_remove(const ligi_clog_folder *folder, ligi_name_kin
 
     ligi_clog_folder_name(kind, number, name);
     if (unlinkat(folder->fd, name, 0) != 0 && errno != ENOENT)
-        return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG "/%s: cannot be removed", folder->place,
-                               name);
+        return ligi_fail_errno(errno, "cannot remove %s/" LIGI_NAME_LOG "/%s", folder->place, name);
     return LIG_OK;
 }
 
@@ -283,8 +281,7 @@ lig_status ligi_clog_folder_create(const ligi_clog_folder *folder, char name[LIG
              ligi_folder_random_id());
     *fd = openat(folder->fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (*fd < 0)
-        return ligi_fail_errno(errno, "%s/" LIGI_NAME_LOG "/%s: cannot be created", folder->place,
-                               name);
+        return ligi_fail_errno(errno, "cannot create %s/" LIGI_NAME_LOG "/%s", folder->place, name);
     ligi_entry_own(folder->store_fd, *fd);
     return LIG_OK;
 }
@@ -361,9 +358,10 @@ lig_status ligi_segment_header_read(const ligi_clog_folder *folder, int fd, uint
                         ": the header is damaged (ligament check --repair)",
                         folder->place, first);
     if (format != SEGMENT_FORMAT)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "%s: the log has format %u, this library knows %u (use a newer library)",
-                        folder->place, format, SEGMENT_FORMAT);
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "%s: the log has format %u, but this library supports %u (use a newer library)",
+            folder->place, format, SEGMENT_FORMAT);
     memcpy(header->id, id, 16);
     return LIG_OK;
 }

@@ -63,8 +63,8 @@ lig_status ligi_clog_confirm(ligi_file_log *log, const ligi_clog_position *at, i
         LIG_TRY(last_checkpoint(log, &last));
         if (last > at->version)
             return lig_fail(LIG_E_CORRUPT,
-                            "%s: the log has gone on to version %" PRIu64 " and beyond, and lacks "
-                            "what follows %" PRIu64,
+                            "%s: the log has advanced to version %" PRIu64
+                            " or later, and lacks the versions after %" PRIu64,
                             log->folder.place, last, at->version);
     }
     atomic_store(&log->confirmed_ns, began);
@@ -143,7 +143,9 @@ lig_status ligi_clog_append_number(ligi_file_log *log, ligi_clog_position *at, c
     lig_status status = late || !is_fresh(log) ? check_late(log, header) : LIG_OK;
     if (status != LIG_OK && status != LIG_E_BUSY)
         return ligi_fail_again(
-            LIG_E_IO, "%s; whether version %" PRIu64 " stands is unknown (look, and save again)",
+            LIG_E_IO,
+            "%s; whether version %" PRIu64
+            " was committed is unknown (check whether the model exists, and save again if not)",
             lig_error_text(), header->version);
     LIG_TRY(status);
     ligi_clog_step(at, header);

@@ -103,7 +103,7 @@ lig_status ligi_numbering_read(const ligi_clog_folder *folder, ligi_numbering *n
     if (bytes[6] != FORMAT)
         return lig_fail(LIG_E_UNSUPPORTED,
                         "%s/" LIGI_NAME_LOG "/" LIGI_NAME_NUMBERED
-                        " has format %u, this library knows %u (use a newer library)",
+                        " has format %u, but this library supports %u (use a newer library)",
                         folder->place, bytes[6], FORMAT);
     memcpy(numbering->id, bytes + 8, 16);
     numbering->from = ligi_get_be64(bytes + 24);
@@ -201,10 +201,11 @@ lig_status ligi_numbered_draft_link(const ligi_clog_folder *folder,
     else if (fstatat(folder->fd, final, &info, AT_SYMLINK_NOFOLLOW) != 0)
         info.st_ctim.tv_sec = 0;
     if (status != LIG_OK)
-        return ligi_fail_errno(lig_error_number() ? lig_error_number() : EIO,
-                               "%s: whether version %" PRIu64 " was committed is unknown (look, "
-                               "and save again)",
-                               folder->place, draft->number);
+        return ligi_fail_errno(
+            lig_error_number() ? lig_error_number() : EIO,
+            "%s: whether version %" PRIu64
+            " was committed is unknown (check whether the model exists, and save again if not)",
+            folder->place, draft->number);
     if (ours != 1)
         return refused(folder, draft, ours, number);
     *late = (int64_t)info.st_ctim.tv_sec - draft->made_s > LIGI_NUMBERED_FRESH_S;

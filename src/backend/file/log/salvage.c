@@ -215,7 +215,7 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
         self->damages++;
         status = tell(self, NULL,
                       "the log lacks all records from version %" PRIu64 " to %" PRIu64
-                      " and whatever followed",
+                      " and those after them",
                       self->reached.version + 1, self->synced);
     }
     for (size_t i = 0; i < count && status == LIG_OK; i++) {

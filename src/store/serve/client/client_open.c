@@ -44,7 +44,7 @@ static lig_status check_options(const ligi_client_options *given)
         return lig_fail(LIG_E_INVALID, "liveness_ms must be between 1 and %d", LIVENESS_MAX_MS);
     if (strcmp(given->transport, "auto") != 0 && strcmp(given->transport, "tcp") != 0 &&
         strcmp(given->transport, "shm") != 0)
-        return lig_fail(LIG_E_INVALID, "transport is '%s'; known: auto, tcp, shm",
+        return lig_fail(LIG_E_INVALID, "invalid transport '%s' (expected auto, tcp or shm)",
                         given->transport);
     return LIG_OK;
 }
@@ -56,8 +56,8 @@ static lig_status take_address(ligi_client *client, const ligi_uri *uri)
     if (strncmp(rest, "//@/", 4) == 0)
         return ligi_strdup(&client->address_file, rest + 3);
     if (strncmp(rest, "//", 2) != 0 || rest[2] == '\0')
-        return lig_fail(LIG_E_INVALID,
-                        "a served store is ligament://host:port or ligament://@/address-file");
+        return lig_fail(LIG_E_INVALID, "invalid address of a served store (expected "
+                                       "ligament://host:port or ligament://@/address-file)");
     size_t bytes = strlen(rest) + sizeof "tcp:";
     LIG_TRY(ligi_alloc(&client->address, bytes, "an address"));
     memcpy(client->address, "tcp:", 4);
@@ -124,8 +124,7 @@ lig_status ligi_client_open(lig_store *store, const ligi_uri *uri)
 {
     ligi_client *client;
     if (store->mode == 'w')
-        return lig_fail(LIG_E_EXISTS, "a store is served at %s already (mode=a opens it)",
-                        store->uri);
+        return lig_fail(LIG_E_EXISTS, "a store already exists at %s (mode=a opens it)", store->uri);
     LIG_TRY(ligi_calloc(&client, 1, sizeof *client, "a client"));
     client->interrupt = &store->interrupt;
     client->next_id = 1;

@@ -194,7 +194,7 @@ static lig_status land_reply(ligi_client *client, ligi_client_call *call,
     else if (call->into == NULL)
         LIG_TRY(land_in_memory(call, head, arrival->payload_bytes, landing));
     else if (arrival->payload_bytes != call->into_bytes || head->body_bytes)
-        return lig_fail(LIG_E_CORRUPT, "%llu bytes came, %llu were asked for",
+        return lig_fail(LIG_E_CORRUPT, "%llu bytes received, but %llu were requested",
                         (unsigned long long)arrival->payload_bytes,
                         (unsigned long long)call->into_bytes);
     else

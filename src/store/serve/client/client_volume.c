@@ -77,7 +77,7 @@ static lig_status pack_map(void *self, uint64_t pack, uint32_t map_flags, lig_ma
     ligi_client_file *file;
     LIG_TRY(ligi_client_file_open(client, pack, &file));
     if (file == NULL)
-        return lig_fail(LIG_E_UNSUPPORTED, "pack %016llx of %s cannot be mapped here",
+        return lig_fail(LIG_E_UNSUPPORTED, "cannot map pack %016llx of %s here",
                         (unsigned long long)pack, client->uri);
     lig_status status = ligi_client_file_map(file, map_flags, mapping);
     ligi_client_file_drop(client, file);

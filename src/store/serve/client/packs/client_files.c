@@ -169,7 +169,7 @@ lig_status ligi_client_file_map(const ligi_client_file *file, uint32_t flags, li
     void *base = mmap(NULL, file->bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
                       writable ? MAP_PRIVATE : MAP_SHARED, file->fd, 0);
     if (base == MAP_FAILED)
-        return ligi_fail_errno(errno, "pack %016llx cannot be mapped",
+        return ligi_fail_errno(errno, "mmap of pack %016llx failed",
                                (unsigned long long)file->pack);
     *mapping = (lig_mapping){.base = base, .bytes = file->bytes};
     return LIG_OK;

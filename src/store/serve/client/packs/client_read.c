@@ -108,9 +108,9 @@ static lig_status verify(const reading *self, const chunk *one)
                 range->hashes[from / LIG_BLOCK_BYTES])
                 continue;
             *self->bad = part->range;
-            return lig_fail(
-                LIG_E_CORRUPT, "pack %016llx: the block at %llu does not match its checksum",
-                (unsigned long long)self->pack, (unsigned long long)(range->offset + from));
+            return lig_fail(LIG_E_CORRUPT, "pack %016llx: checksum mismatch in the block at %llu",
+                            (unsigned long long)self->pack,
+                            (unsigned long long)(range->offset + from));
         }
     }
     return LIG_OK;

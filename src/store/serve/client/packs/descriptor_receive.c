@@ -145,17 +145,15 @@ static lig_status read_block(const ligi_descriptor_pack *pack, const block *want
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return ligi_fail_errno(errno, "pack %016llx cannot be read",
-                                   (unsigned long long)pack->id);
+            return ligi_fail_errno(errno, "cannot read pack %016llx", (unsigned long long)pack->id);
         if (got == 0)
-            return lig_fail(LIG_E_CORRUPT, "pack %016llx ends too early",
+            return lig_fail(LIG_E_CORRUPT, "pack %016llx is truncated",
                             (unsigned long long)pack->id);
         done += (uint64_t)got;
     }
     if (wanted->range->hashes && ligi_hash64(pack->secret, data, wanted->bytes) !=
                                      wanted->range->hashes[wanted->at / LIG_BLOCK_BYTES])
-        return lig_fail(LIG_E_CORRUPT,
-                        "pack %016llx: the block at %llu does not match its checksum",
+        return lig_fail(LIG_E_CORRUPT, "pack %016llx: checksum mismatch in the block at %llu",
                         (unsigned long long)pack->id, (unsigned long long)offset);
     return LIG_OK;
 }
