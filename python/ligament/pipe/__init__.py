@@ -1,4 +1,4 @@
-"""Pipeline partitioning: a PyTorch model cut into stages that provably compute the same.
+"""Pipeline partitioning: partitions a PyTorch model into stages that compute the same bits.
 
     plan = pipe_model(model, (batch,), stages=4)
     print(plan.report()); plan.check(); plan.write("stages.py"); plan.draw("plan.html")

@@ -1,5 +1,4 @@
-"""A plan: which block runs in which stage on which device, and everything that can be done with
-that."""
+"""A plan: which block runs in which stage on which device, and the operations on it."""
 
 from __future__ import annotations
 
@@ -61,17 +60,18 @@ def pipe_model(
     distributed: bool | None = None,
     timeout: float = 600.0,
 ) -> Plan:
-    """Cuts `model` into pipeline stages. `args` and `kwargs` are one micro-batch, as `forward`
-    takes them.
+    """Partitions `model` into pipeline stages. `args` and `kwargs` are one micro-batch, as
+    `forward` takes them.
 
-    Trace, profile, partition: each step is also a function of `ligament.pipe`. What cannot be done
-    (a stage that does not fit, more stages than blocks, a schedule that does not suit the devices)
-    is refused here, with the reason.
+    Trace, profile and partition are also functions of `ligament.pipe`. A request that cannot be
+    satisfied (a stage that does not fit, more stages than blocks, a schedule that does not suit the
+    devices) is refused here, with the reason.
 
     Under torch.distributed every rank of `group` (None: of the job) calls it with the same model
     and arguments: all trace, the first rank measures and decides, all return its plan. An error on
     one rank is raised on all. No rank waits longer than `timeout` seconds for another one to call;
-    `distributed=False` plans in this process alone."""
+    `distributed=False` plans in this process alone.
+    """
     found = shared_plan.ranks_of(group, distributed, timeout)
     wanted = solver.options(
         stages=stages,
@@ -114,7 +114,7 @@ def make_plan(traced: Trace, wanted: solver.Options) -> Plan:
 
 
 def _first_device(devices: Sequence[Any] | None) -> torch.device | None:
-    """Where to measure: on the first device, when it is one that torch knows."""
+    """Where to measure: on the first device, if torch supports it."""
     if not devices or isinstance(devices[0], dict):
         return None
     try:
@@ -128,7 +128,7 @@ def _first_device(devices: Sequence[Any] | None) -> torch.device | None:
 
 @dataclass(slots=True)
 class _Built:
-    """What is made from a trace when it is first asked for."""
+    """Objects built from a trace on first use."""
 
     layout: Layout
     source: str
@@ -136,8 +136,8 @@ class _Built:
 
 
 class Plan:
-    """Made by `pipe_model` or `Plan.load`. One that was loaded without its model can be looked at,
-    simulated and drawn, but not run or written."""
+    """Created by `pipe_model` or `Plan.load`. A plan that was loaded without its model can be
+    inspected, simulated and drawn, but not run or written."""
 
     def __init__(
         self, graph: Graph, options: solver.Options, answer: dict[str, Any], traced: Trace | None
@@ -162,24 +162,24 @@ class Plan:
         )
 
     def _repr_html_(self) -> str:
-        """The picture, for notebooks."""
+        """The drawing, for notebooks."""
         from ligament.pipe.report.draw import picture
 
         return picture(self)
 
     @property
     def stage_count(self) -> int:
-        """How many stages there are."""
+        """The number of stages."""
         return len(self.answer["stage_device"])
 
     @property
     def device_count(self) -> int:
-        """How many devices they run on."""
+        """The number of devices."""
         return len(self.answer["device_ms"])
 
     @property
     def device_names(self) -> list[str]:
-        """The device of each stage, for people and for written files."""
+        """The device of each stage, for reports and written files."""
         names = self.options.device_names or [f"device {d}" for d in range(self.device_count)]
         return [names[d] for d in self.answer["stage_device"]]
 
@@ -194,7 +194,7 @@ class Plan:
 
     @property
     def layout(self) -> Layout:
-        """What each stage holds, receives and passes on."""
+        """What each stage contains, receives and passes on."""
         return self._build().layout
 
     @property
@@ -214,12 +214,13 @@ class Plan:
         ]
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs all stages here, one after the other; takes and returns what the model does."""
+        """Runs all stages in this process, one after the other; takes and returns what the model
+        does."""
         result = stage_modules.run(self.stages, self.bind(args, kwargs))
         return flatten_arguments.unflatten(self.program.output_shape, result)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
-        """Arguments as the first stage takes them, checked against those of the trace."""
+        """The arguments of the first stage, checked against those of the trace."""
         given = flatten_arguments.flatten((args, kwargs))
         flatten_arguments.require_same(self.program.input_shape, given.shape)
         for (name, meta), tensor in zip(self.program.inputs.items(), given.tensors, strict=True):
@@ -236,7 +237,7 @@ class Plan:
         return make_report(self)
 
     def simulate(self, schedule: str | None = None, microbatches: int | None = None) -> Timeline:
-        """One training step on paper."""
+        """Simulates one training step."""
         schedule = schedule or self.options.schedule
         count = self.options.microbatches if microbatches is None else microbatches
         made = solver.timeline(self.answer["stages"], schedule, count)
@@ -247,13 +248,13 @@ class Plan:
         return self._build().source
 
     def write(self, path: str | Path) -> Path:
-        """Writes the stages as a Python file that imports torch alone."""
+        """Writes the stages as a Python file that imports only torch."""
         target = Path(path)
         target.write_text(self.source(), "utf-8")
         return target
 
     def draw(self, path: str | Path, **options: Any) -> Path:
-        """Draws the plan: `.svg` a picture, `.html` one page that stands alone."""
+        """Draws the plan: `.svg` a picture, `.html` a self-contained page."""
         from ligament.pipe.report.draw import draw
 
         return draw(self, Path(path), **options)
@@ -304,8 +305,8 @@ class Plan:
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Plan:
-        """Reads what `save` wrote. With the model and a sample it can be run; they are traced again
-        and have to be those of the plan."""
+        """Reads a plan written by `save`. With the model and a sample it can be run; they are
+        traced again and must match the plan."""
         data = _read(Path(path))
         traced = None
         if model is not None:
@@ -323,7 +324,7 @@ class Plan:
 
     @staticmethod
     def from_json(data: dict[str, Any], traced: Trace | None, path: str | Path = "plan") -> Plan:
-        """The plan of the object that `as_json` gave; with the trace of its model it can be run."""
+        """The plan of an object from `as_json`; with the trace of its model it can be run."""
         wanted = _options(data["options"], path)
         graph = Graph.from_json(data["graph"])
         if traced is not None:
@@ -359,12 +360,12 @@ class Plan:
 
 
 def fingerprint(program: Program, names: list[str]) -> str:
-    """A digest of operations, shapes, state and blocks: what has to be equal for a plan to fit."""
+    """A digest of operations, shapes, state and blocks, which must be equal for a plan to match."""
     return hashlib.sha256(fingerprint_text(program, names).encode()).hexdigest()
 
 
 def fingerprint_text(program: Program, names: list[str]) -> str:
-    """What `fingerprint` digests."""
+    """The input of `fingerprint`."""
     words: list[Any] = [
         program.training,
         names,
@@ -405,7 +406,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _options(data: Any, path: str | Path) -> solver.Options:
-    """A file is not to be trusted: every option has to be of the kind that it is by default."""
+    """A file is not trusted: every option must have the type of its default."""
     known = {f.name: f.default for f in fields(solver.Options)}
     if not isinstance(data, dict) or data.keys() - known.keys():
         raise InvalidError(f"{path} has options that this version does not support")

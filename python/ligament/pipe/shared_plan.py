@@ -1,6 +1,7 @@
-"""One plan for all ranks of a job: the first rank measures and decides, the others take its plan.
+"""One plan for all ranks of a job: the first rank measures and decides, the others use its plan.
 
-Ranks that measure for themselves get other figures, and may cut in other places."""
+Ranks that measure independently get different figures, and may choose different stages.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +67,8 @@ def agree(
     decide: Callable[[Trace], Plan],
     adopt: Callable[[dict[str, Any], Trace], Plan],
 ) -> Plan:
-    """The plan that `decide` makes on the first rank, on the trace of this one. What `describe`
-    gives must be equal on all."""
+    """The plan that `decide` makes on the first rank, on the trace of this one. The result of
+    `describe` must be equal on all ranks."""
     ranks.arrive(None)
     try:
         traced = trace()
@@ -87,8 +88,8 @@ def agree(
 
 
 def _lead(ranks: PlanRanks, traced: Trace, decide: Callable[[Trace], Plan]) -> Plan:
-    """At the first rank. It measures when all others have traced and wait: their work would
-    disturb the clock."""
+    """At the first rank. It measures when all others have traced and wait: their work would disturb
+    the measurement."""
     try:
         _compare([one["call"] for one in ranks.gather(0, "have", "call pipe_model")])
         made = decide(traced)

@@ -1,4 +1,4 @@
-"""The partitioner in C, called with a graph and options; nothing is decided here."""
+"""Calls the partitioner in C with a graph and options; no decisions are made here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ BINARY_UNITS = {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 @dataclass(slots=True)
 class Options:
-    """What is wanted, in plain numbers, as saved with a plan. Lists have one element a device."""
+    """The requested options in plain numbers, as saved with a plan. Lists have one element per
+    device."""
 
     stages: int = 4
     method: str = "auto"
@@ -44,7 +45,7 @@ class Options:
     seed: int = 0
 
     def as_arguments(self) -> dict[str, Any]:
-        """As the C side takes them."""
+        """In the form of the C library."""
         found = asdict(self)
         del found["device_names"]
         found["ties"] = TIES[self.ties]
@@ -65,7 +66,7 @@ def options(
     ties: str = "sum",
     **plain: Any,
 ) -> Options:
-    """Options from what users write: names of optimizers, "80G", a bandwidth or a matrix of them,
+    """Options from user input: names of optimizers, "80G", a bandwidth or a matrix of them,
     devices."""
     made = Options(stages=_count(stages, "stages"), **plain)
     made.microbatches = _count(made.microbatches, "microbatches")
@@ -171,7 +172,8 @@ def _bandwidth(made: Options, bandwidth: Any) -> None:
 
 
 def _limit(value: Any, what: str) -> float:
-    """As `size`, for what is unlimited when it is 0 in C. That is None here; 0 is a mistake."""
+    """Like `size`, for values for which 0 means unlimited in C. That is None here; 0 is an
+    error."""
     found = 0.0 if value is None else size(value, what)
     if value is not None and found == 0:
         raise InvalidError(f"{what} must be greater than 0, or None for no limit")
@@ -179,7 +181,7 @@ def _limit(value: Any, what: str) -> float:
 
 
 def size(value: Any, what: str) -> float:
-    """Bytes from a number or a text such as "80G" (10^9), "80Gi" (2^30), "512M"."""
+    """Bytes from a number or a string such as "80G" (10^9), "80Gi" (2^30), "512M"."""
     if isinstance(value, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]i?)?B?\s*", value, re.IGNORECASE)
         if not match:
@@ -196,7 +198,7 @@ def size(value: Any, what: str) -> float:
 
 
 def arrays(graph: Graph) -> dict[str, Any]:
-    """The graph as lig_pipe_graph has it."""
+    """The graph in the form of lig_pipe_graph."""
     nodes, edges = graph.nodes, graph.edges
     found: dict[str, Any] = {"node_count": len(nodes), "edge_count": len(edges)}
     found["name"] = [node.name.replace("\0", " ") for node in nodes]
@@ -233,7 +235,7 @@ def arrays(graph: Graph) -> dict[str, Any]:
 
 
 def solve(graph: Graph, wanted: Options) -> dict[str, Any]:
-    """Partitions; the answer of the C library as a dict."""
+    """Partitions; returns the result of the C library as a dict."""
     answer: dict[str, Any] = _core.pipe_partition(arrays(graph), wanted.as_arguments())
     return answer
 
@@ -276,9 +278,9 @@ def partition(
     **more: Any,
 ) -> dict[str, Any]:
     """The partitioner alone. `graph` is a Graph, the JSON object, its text, or the path of one.
-    `more`: devices, bandwidth, optimizer, recompute, ties, latency_ms, effort. The answer is a
-    dict: stage and device of each node, bottleneck_ms, lower_bound_ms, cut_bytes, step_ms, method,
-    seed, and what else is known."""
+    `more`: devices, bandwidth, optimizer, recompute, ties, latency_ms, effort. Returns a dict:
+    stage and device of each node, bottleneck_ms, lower_bound_ms, cut_bytes, step_ms, method, seed,
+    and further figures."""
     if isinstance(graph, (str, Path)):
         text = str(graph)
         try:

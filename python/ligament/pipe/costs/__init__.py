@@ -1,1 +1,1 @@
-"""What each block costs: time, memory and bytes sent, measured or estimated."""
+"""The cost of each block: time, memory and bytes sent, measured or estimated."""

@@ -1,4 +1,4 @@
-"""What is known of one block's cost, measured or estimated."""
+"""The cost of one block, measured or estimated."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Figures:
-    """One block's cost. `saved_inputs` are positions among the block's inputs that are kept for
-    backward, `saved_bytes` what it keeps of its own."""
+    """One block's cost. `saved_inputs` are the positions of the inputs that are kept for backward,
+    `saved_bytes` the other bytes that it keeps."""
 
     forward_ms: float = 0.0
     backward_ms: float = 0.0

@@ -1,7 +1,7 @@
-"""Costs from shapes alone: for models that cannot be run here.
+"""Estimates costs from shapes, for models that cannot be run here.
 
-A nominal accelerator: so many operations and so many bytes a second, and a fixed price for each
-kernel. What counts is the proportion between blocks, not the milliseconds.
+Assumes a nominal accelerator with a fixed number of operations and bytes per second and a fixed
+cost per kernel. Only the proportions between blocks are meaningful, not the milliseconds.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _bytes(meta: Meta | None) -> float:
 
 
 def _work(program: Program, op: Op, metas: dict[str, Meta | None]) -> tuple[float, float]:
-    """(operations, bytes moved); a view moves nothing."""
+    """(operations, bytes moved); a view moves no bytes."""
     if isinstance(op.target, OpaqueCall):
         return _opaque(program, op, metas)
     if not isinstance(op.target, torch._ops.OpOverload) or op.meta is None:
@@ -107,7 +107,7 @@ def _flops(op: Op, metas: dict[str, Meta | None]) -> float:
 
 
 def _opaque(program: Program, op: Op, metas: dict[str, Meta | None]) -> tuple[float, float]:
-    """Nothing is known: two operations for each weight and each row that goes in."""
+    """Without further information: two operations for each weight and each input row."""
     module = program.model.get_submodule(op.target.path)
     weights = sum(p.numel() for p in module.parameters())
     shapes = [m.shape for n in op.refs() if (m := metas.get(n))]

@@ -47,7 +47,7 @@ def profile(
     progress: bool | None = None,
 ) -> Trace:
     """Fills the figures of `trace.graph`. `how`: "flops" estimates, a path is a file to read and
-    add to, None measures. Operations outside layers cost nothing with `profile_ops=False`. Returns
+    extend, None measures. With `profile_ops=False`, operations outside layers cost nothing. Returns
     `trace`."""
     if iterations < 1:
         raise InvalidError(f"invalid iterations {iterations}: expected at least 1")
@@ -73,7 +73,7 @@ def _refuse_meta(trace: Trace, place: torch.device) -> None:
 
 
 def _isolate(trace: Trace) -> list[StageLayout]:
-    """Each block as a stage of its own that is given everything it reads, constants too."""
+    """Each block as a separate stage that receives everything it reads, including constants."""
     program, graph = trace.program, trace.graph
     members: list[list[Op]] = [[] for _ in graph.nodes]
     for op in program.ops:
@@ -104,7 +104,7 @@ def _isolate(trace: Trace) -> list[StageLayout]:
 
 
 class Known(NamedTuple):
-    """What is looked up for every block."""
+    """The data looked up for every block."""
 
     metas: dict[str, Meta]
     grads: set[str]
@@ -115,7 +115,7 @@ class Known(NamedTuple):
 
 
 def content(program: Program, block: StageLayout, known: Known) -> str:
-    """A digest that is equal for blocks which do the same work: names and paths do not count."""
+    """A digest that is equal for blocks that do the same work: names and paths are ignored."""
     numbers: dict[str, int] = {}
     words: list[Any] = ["timed in passes", program.training]
     for name in block.inputs:
@@ -143,7 +143,7 @@ def _target(program: Program, op: Op) -> str:
 
 
 class _Work(NamedTuple):
-    """A block that has operations, ready to run."""
+    """A block with operations, ready to run."""
 
     block: StageLayout
     module: Any
@@ -151,8 +151,7 @@ class _Work(NamedTuple):
 
 
 class _Bench:
-    """Runs the blocks in the order of the model, on the values that the model itself would have
-    there."""
+    """Runs the blocks in the order of the model, on the values that the model would have there."""
 
     def __init__(
         self,
@@ -200,7 +199,7 @@ class _Bench:
         ]
 
     def _begin(self) -> None:
-        """The values that are there before the first block."""
+        """The values available before the first block."""
         sample = dict(zip(self.program.inputs, self.trace.sample, strict=True))
         home = self.program.device  # what lies elsewhere (lengths, on the host) stays there
         self.values = {
@@ -210,7 +209,7 @@ class _Bench:
         self._constants()
 
     def _through(self, window: list[_Work], bar: Bar) -> None:
-        """Measures what is new in a window, and goes to its end."""
+        """Measures what is new in a window, and continues to its end."""
         fresh = {work.key for work in window} - self.known.keys()
         self._time(window, fresh, bar)
         for work in window:
@@ -284,7 +283,7 @@ class _Bench:
         )
 
     def _constants(self) -> None:
-        """Values that hang on no input are made once, outside the clock."""
+        """Values that depend on no input are computed once, outside the measurement."""
         free = [op for op in self.program.ops if op.free]
         wanted = {n for b in self.blocks for n in b.inputs} | set(self.program.outputs)
         names = [op.name for op in free if op.name in wanted]
@@ -311,8 +310,8 @@ class _Bench:
         return found
 
     def _caller(self, block: StageLayout, module: Any) -> Callable[..., Any]:
-        """The block, on copies where it writes to what it is given: neither the next turn nor a
-        leaf that needs a gradient may see that."""
+        """The block, run on copies if it writes to its inputs: neither the next pass nor a leaf
+        that needs a gradient may see that."""
         states = self.program.states
         if all(name in states for op in block.ops for name in op.mutates):
             return module  # type: ignore[no-any-return]
@@ -346,7 +345,7 @@ class _Bench:
     def _measure_memory(
         self, block: StageLayout, call: Callable[..., Any], trained: list[Any], figures: Figures
     ) -> None:
-        """Peaks above what was there before, forward and backward."""
+        """Peaks relative to the memory in use before, forward and backward."""
         inputs = self._inputs(block)
         base = self._reset_peak()
         outputs = call(*inputs)
@@ -385,7 +384,7 @@ class _Bench:
 
 
 def _windows(works: list[_Work]) -> list[list[_Work]]:
-    """The works in order, in as few windows of equal size as WINDOW_BYTES asks for."""
+    """The works in order, in as few windows of equal size as WINDOW_BYTES allows."""
     sizes = [_touched(work) for work in works]
     limit = sum(sizes) / max(1, math.ceil(sum(sizes) / WINDOW_BYTES))
     found: list[list[_Work]] = []
@@ -400,7 +399,7 @@ def _windows(works: list[_Work]) -> list[list[_Work]]:
 
 
 def _touched(work: _Work) -> float:
-    """Bytes of a block's weights and of what it makes; views are counted with what they show."""
+    """Bytes of a block's weights and results; views are counted with their base."""
     made: dict[int, int] = {}
     for op in work.block.ops:
         if op.meta is not None:
@@ -425,7 +424,7 @@ def _bytes(values: Iterable[Any]) -> float:
 def _saved(
     call: Callable[..., Any], inputs: list[Any], held: list[torch.Tensor]
 ) -> tuple[list[int], float]:
-    """What autograd keeps: which of the inputs, and how many bytes of the block's own."""
+    """What autograd keeps: which of the inputs, and how many other bytes."""
     seen: dict[int, int] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -450,7 +449,8 @@ def _saved(
 def _fill(
     trace: Trace, blocks: list[StageLayout], figures: list[Figures], profile_ops: bool
 ) -> None:
-    """Into the graph. A value that several blocks keep is counted at the first of them."""
+    """Writes the figures into the graph. A value that several blocks keep is counted at the first
+    of them."""
     counted: set[str] = set()
     metas = trace.program.metas()
     for node, block, figure in zip(trace.graph.nodes, blocks, figures, strict=True):

@@ -1,5 +1,5 @@
-"""What each stage of a plan holds: its operations, what it receives, what it passes on, whose state
-it carries."""
+"""The contents of each stage of a plan: its operations, what it receives and passes on, and the
+state it carries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StageLayout:
 
 @dataclass(slots=True)
 class Layout:
-    """All stages, and for every tied parameter the stages and names it has there."""
+    """All stages, and for every tied parameter its stages and names."""
 
     stages: list[StageLayout]
     metas: dict[str, Meta]
@@ -79,8 +79,8 @@ def _flow(program: Program, stages: list[StageLayout], of_op: dict[str, int]) ->
 
 
 def _carry(program: Program, stages: list[StageLayout]) -> None:
-    """State goes to the stages that use it, under the name of the module that does; every name goes
-    somewhere."""
+    """State goes to the stages that use it, under the name of the module that uses it; every name
+    is assigned."""
     inside: dict[str, int] = {}
     for stage in stages:
         for op in stage.ops:
@@ -112,7 +112,7 @@ def _carry(program: Program, stages: list[StageLayout]) -> None:
 
 
 def _use(stage: StageLayout, name: str, state: State, op: Op) -> None:
-    """Prefers the name that lies in the module which runs the operation."""
+    """Prefers the name in the module that runs the operation."""
     known = stage.states.setdefault(name, [])
     path = op.frames[-1].path if op.frames else ""
     local = [n for n in state.names if n.rpartition(".")[0] == path]
@@ -138,5 +138,5 @@ def _ties(program: Program, stages: list[StageLayout]) -> dict[str, list[tuple[i
 
 
 def opaque_names(stage: StageLayout, state: State) -> list[str]:
-    """The names that a piece of state has inside the modules that the stage calls as they are."""
+    """The names that a piece of state has inside the modules that the stage calls unchanged."""
     return [n for n in state.names if any(n.startswith(p + ".") or p == "" for p in stage.blocks)]

@@ -1,4 +1,4 @@
-"""From source text to modules that run: the stages of a plan, single blocks for the profiler."""
+"""Converts source text into modules: the stages of a plan, single blocks for the profiler."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ligament.pipe.graph.ir import Program
 
 
 def load(source: str) -> list[type[Stage]]:
-    """Runs generated source (ours, never a file's) and returns its stage classes. The text is known
-    to tracebacks and to `inspect`."""
+    """Executes generated source (ours, never a file's) and returns its stage classes. The text is
+    available to tracebacks and to `inspect`."""
     name = f"<ligament stages {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     module = types.ModuleType("ligament_stages")
@@ -26,7 +26,7 @@ def load(source: str) -> list[type[Stage]]:
 
 
 def tensors_of(program: Program) -> dict[str, torch.Tensor]:
-    """Every tensor of the model by each of its names, constants of the trace included."""
+    """Every tensor of the model by each of its names, including constants of the trace."""
     model = program.model
     found: dict[str, torch.Tensor] = dict(model.named_parameters(remove_duplicate=False))
     found.update(model.named_buffers(remove_duplicate=False))
@@ -43,12 +43,12 @@ def build(program: Program, classes: list[type[Stage]]) -> list[Stage]:
 
 
 def modules_of(model: nn.Module, cls: Any) -> dict[str, nn.Module]:
-    """The opaque modules that a stage class asks for."""
+    """The opaque modules that a stage class needs."""
     return {path: model.get_submodule(path) for path in cls.MODULES}
 
 
 def run(stages: list[Stage], inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """All stages one after the other, in one autograd graph."""
+    """Runs all stages one after the other, in one autograd graph."""
     values = dict(inputs)
     result: tuple[torch.Tensor, ...] = ()
     for stage in stages:

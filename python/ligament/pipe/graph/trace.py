@@ -37,7 +37,7 @@ class Trace:
 
 
 def _names(basic_blocks: Iterable[type | str] | type | str) -> tuple[str, ...]:
-    """Of classes; one alone is as good as a list of it."""
+    """The names of classes; a single one is accepted like a list."""
     listed = (basic_blocks,) if isinstance(basic_blocks, (type, str)) else tuple(basic_blocks)
     for one in listed:
         if not isinstance(one, (type, str)):
@@ -54,10 +54,10 @@ def trace(
     basic_blocks: Iterable[type | str] = (),
     say: Callable[[str], None] | None = None,
 ) -> Trace:
-    """Traces `model` on one micro-batch. `depth` is how far down the module hierarchy a block may
-    lie (None: to the leaves); modules of the classes `basic_blocks` (classes or their names) are
-    never taken apart. `say` is given a line for each module that cannot be exported and stays
-    whole; by default it is logged."""
+    """Traces `model` on one micro-batch. `depth` is the maximum depth of a block in the module
+    hierarchy (None: to the leaves); modules of the classes `basic_blocks` (classes or their names)
+    are never split. `say` receives a line for each module that cannot be exported and stays whole;
+    by default it is logged."""
     if depth is not None and depth < 1:
         raise InvalidError(f"invalid depth {depth}: expected at least 1 (the model's own children)")
     if isinstance(args, (torch.Tensor, dict)) or not isinstance(args, (tuple, list)):
@@ -78,8 +78,8 @@ def trace(
 
 
 def _collect_unused(program: Program) -> None:
-    """State that no operation names: of opaque modules, or of no use. Stages still carry it, under
-    its names."""
+    """State that no operation uses: of opaque modules, or unused. Stages still carry it, under its
+    names."""
     used = {n for op in program.ops for n in op.refs()}
     for name in [n for n in program.states if n not in used]:
         program.unused[name] = program.states.pop(name)

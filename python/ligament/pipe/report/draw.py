@@ -1,4 +1,4 @@
-"""A plan as a picture: `.svg`, or `.html` for a page that stands alone and tells more."""
+"""Draws a plan: `.svg`, or `.html` for a self-contained page with more information."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ for (const button of document.querySelectorAll("button")) button.onclick = () =>
 
 
 def draw(plan: Plan, path: Path, width: float = WIDTH) -> Path:
-    """Writes the picture; the ending of `path` says which kind."""
+    """Writes the drawing; the suffix of `path` determines the format."""
     if path.suffix == ".svg":
         made = picture(plan, width)
     elif path.suffix in (".html", ".htm"):

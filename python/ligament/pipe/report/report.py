@@ -1,4 +1,4 @@
-"""What a plan says of itself."""
+"""Reports of a plan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Timeline:
 
     @staticmethod
     def make(schedule: str, microbatches: int, made: dict[str, Any]) -> Timeline:
-        """From what the C side returns."""
+        """From the result of the C library."""
         events = [Event(d, s, m, WORK[w], b, e) for d, s, m, w, b, e in made["events"]]
         return Timeline(
             schedule,
@@ -182,7 +182,7 @@ def _gap(value: float, bound: float) -> float:
 
 
 def amount(count: float) -> str:
-    """Bytes for people."""
+    """Bytes in human-readable form."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
