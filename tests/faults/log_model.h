@@ -106,6 +106,7 @@ typedef struct model_process {
     uint8_t want, target, target_epoch; /* of a sync */
     uint8_t segment, slot, end, made;   /* of a tail, copy or roll */
     uint8_t recent, recent_epoch;       /* the last commit it has read, beyond the index */
+    uint8_t unpublished;                /* the commit that it waits for, by its writer */
     uint8_t fd[MODEL_SEGMENTS];         /* 0: closed, otherwise the errors seen + 1 */
     uint8_t late[MODEL_SEGMENTS];       /* opened when something was not synced */
     uint64_t begun;                     /* what users relied on when it began */

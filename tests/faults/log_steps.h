@@ -265,6 +265,7 @@ static inline void model_begin_sync(model_world *world, model_process *self, uin
 {
     self->want = id;
     self->epoch = world->head.epoch;
+    self->unpublished = 0;
     self->after_sync = (uint8_t)after;
     self->after_failure = (uint8_t)after_failure;
     self->step = MODEL_SYNC;
@@ -312,7 +313,10 @@ static inline void model_step_roll(model_world *world, model_process *self)
 static inline void model_step_sync(model_world *world, model_process *self)
 {
     uint8_t me = model_index_of(world, self);
-    if (self->epoch < world->head.lost && world->mistake != MODEL_WAIT_BY_VERSION)
+    /* The loss of a commit that nobody had published is noticed by the index, which has it. */
+    int lost =
+        self->epoch < world->head.lost || (self->unpublished && self->epoch != world->head.epoch);
+    if (lost && world->mistake != MODEL_WAIT_BY_VERSION)
         self->step = self->after_failure;
     else if (model_version(world, world->head.synced) >= model_version(world, self->want))
         self->step = self->after_sync;
@@ -511,6 +515,7 @@ static inline void model_step_read(model_world *world, model_process *self, mode
         else
             model_begin_sync(world, self, self->id, MODEL_READ_SHOW, MODEL_LEAVE);
         self->epoch = epoch;
+        self->unpublished = model_version(world, self->id) > wanted;
         break;
     }
     case MODEL_READ_LOCK:

@@ -50,6 +50,10 @@ static int read_all(ligi_file_catalog *self)
         return 1;
     self->end_known = read_on(self, UINT64_MAX);
     self->end = self->recent->at;
+    /* Of a process that was killed before it published it. What is shown is published: otherwise
+     * nobody would be told when a failed write loses it. */
+    if (self->end_known && self->end.version > ligi_head_appended(&self->log.head))
+        ligi_head_append(&self->log.head, self->end.version);
     return self->end_known;
 }
 
@@ -117,9 +121,6 @@ int ligi_mdb_tail_end(ligi_file_catalog *self, uint64_t bytes, ligi_clog_positio
     if (plain) {
         const ligi_recent *recent = self->recent;
         *at = recent->at;
-        /* Of a process that was killed before it published it. */
-        if (at->version > ligi_head_appended(&self->log.head))
-            ligi_head_append(&self->log.head, at->version);
         plain = recent->record_count < BATCH_RECORDS && recent->bytes + bytes <= BATCH_BYTES &&
                 at->version == ligi_head_appended(&self->log.head) &&
                 at->offset <= self->log.segment_bytes;
