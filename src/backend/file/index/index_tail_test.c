@@ -306,6 +306,67 @@ static void threads_share_what_was_read(void **state)
     close_at(volume);
 }
 
+static void damage_last_record(const char *folder, ligi_file_catalog *catalog)
+{
+    char path[FOLDER_BYTES + 64];
+    uint8_t byte;
+
+    pthread_mutex_lock(&catalog->recent_lock);
+    ligi_clog_position at = catalog->recent->at;
+    pthread_mutex_unlock(&catalog->recent_lock);
+    snprintf(path, sizeof path, "%s/log/segment-%016" PRIx64, folder, at.segment);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &byte, 1, (off_t)at.last + 24), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, (off_t)at.last + 24), 1);
+    close(fd);
+}
+
+static lig_status count_problem(void *context, const char *text, const void *event, size_t bytes)
+{
+    (void)text, (void)event, (void)bytes;
+    ++*(int *)context;
+    return LIG_OK;
+}
+
+/* A record that the index lacks is damaged. A repair keeps the commits behind it, which the index
+ * lacks, too; a large one is then only in the new checkpoint. */
+static void a_repair_keeps_commits_behind_the_damage(void **state)
+{
+    static char large[3000];
+    void *volume, *snapshot;
+    lig_catalog_item item;
+    uint64_t version;
+    int problems = 0;
+
+    memset(large, 'x', sizeof large - 1);
+    assert_ok(open_at(*state, "", &volume));
+    put(volume, "a", "1");
+    assert_ok(OPS->catalog_settle(volume));
+    ligi_file_catalog *catalog = open_catalog(*state);
+    put(volume, "b", "1");
+    damage_last_record(*state, catalog);
+    put(volume, "c", large);
+    put(volume, "a", NULL);
+    put(volume, "d", "1");
+    assert_int_equal(lag(catalog), 4);
+    version = version_of(volume);
+    assert_ok(OPS->catalog_verify(volume, 1, count_problem, &problems));
+    assert_true(problems > 0);
+    assert_true(version_of(volume) >= version);
+    assert_ok(OPS->catalog_begin(volume, &snapshot, &version));
+    assert_int_equal(OPS->catalog_get(snapshot, "a", 1, &item), LIG_E_NOTFOUND);
+    assert_ok(OPS->catalog_get(snapshot, "d", 1, &item));
+    assert_ok(OPS->catalog_get(snapshot, "c", 1, &item));
+    assert_int_equal(item.value_bytes, strlen(large));
+    assert_memory_equal(item.value, large, strlen(large));
+    OPS->catalog_end(snapshot);
+    put(volume, "e", "1");
+    ligi_file_catalog_close(catalog);
+    close_at(volume);
+}
+
 /* The last record of the log, as the kernel leaves it that could not write it. */
 static void lose_last_record(const char *folder, ligi_file_catalog *catalog)
 {
@@ -369,6 +430,7 @@ int main(void)
         folder_test(commits_of_the_killed_are_shown),
         folder_test(readers_see_what_was_acknowledged),
         folder_test(threads_share_what_was_read),
+        folder_test(a_repair_keeps_commits_behind_the_damage),
         folder_test(a_published_commit_that_is_lost_begins_an_epoch),
     };
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #define VERIFY_TIMES_MAX 10
+#define GROW_TIMES_MAX 40
 
 /* --- an index of what is left --- */
 
@@ -65,6 +66,56 @@ lig_status ligi_repair_index(ligi_file_catalog *self)
                                        : ligi_mdb_env_fail(self, index.number, "cannot be rebuilt");
 }
 
+/* --- what the index lacks --- */
+
+static lig_status take_later(void *context, const ligi_clog_item *item, uint64_t version,
+                             const ligi_clog_position *at)
+{
+    const ligi_mdb_txn *index = context;
+
+    return version > index->at.version ? take_item(context, item, version, at) : LIG_OK;
+}
+
+static lig_status take_rest_once(ligi_file_catalog *self, int *number)
+{
+    ligi_mdb_txn index = {.dbi = self->dbi};
+    ligi_salvage salvage = {.item = take_later, .context = &index};
+
+    *number = mdb_txn_begin(self->env, NULL, 0, &index.txn);
+    if (*number != MDB_SUCCESS)
+        return LIG_OK;
+    lig_status status = ligi_mdb_position(index.txn, self->dbi, &index.at);
+    if (status == LIG_OK)
+        status = ligi_salvage_run(&self->log, &salvage);
+    if (status == LIG_OK && salvage.reached.version > index.at.version) {
+        index.at = salvage.reached;
+        index.number = ligi_mdb_position_put(&index);
+    }
+    *number = index.number;
+    if (status == LIG_OK && *number == MDB_SUCCESS)
+        *number = mdb_txn_commit(index.txn);
+    else
+        mdb_txn_abort(index.txn);
+    return *number == MDB_SUCCESS ? status : LIG_OK;
+}
+
+/* Where the log is damaged behind the index, nobody could bring the index up to date. The commits
+ * behind the damage were acknowledged, too. */
+static lig_status take_rest(ligi_file_catalog *self)
+{
+    int number = MDB_MAP_FULL;
+
+    for (int i = 0; i < GROW_TIMES_MAX && number == MDB_MAP_FULL; i++) {
+        if (i > 0)
+            LIG_TRY(ligi_file_catalog_adapt_map(self, number));
+        LIG_TRY(ligi_file_catalog_enter(self));
+        lig_status status = take_rest_once(self, &number);
+        ligi_file_catalog_leave(self);
+        LIG_TRY(status);
+    }
+    return ligi_mdb_env_fail(self, number, "cannot be written");
+}
+
 /* --- a new log --- */
 
 typedef struct verify_run {
@@ -106,6 +157,8 @@ static lig_status verify_alone(verify_run *run, int repair)
     lig_status status = ligi_file_catalog_lock(self, self->wait_ns);
     if (status == LIG_OK)
         status = verify_locked(run, &damages);
+    if (status == LIG_OK && repair && damages > 0)
+        status = take_rest(self);
     if (status == LIG_OK && repair && damages > 0)
         status = ligi_checkpointing_anew(self, run->problem, run->context);
     ligi_file_catalog_unlock_mine(self);
