@@ -46,7 +46,7 @@ static ligi_served_save about_of(const ligi_plan *plan)
                               .graph_bytes = plan->graphs.bytes};
 }
 
-static lig_status put_plan(const ligi_client *client, const ligi_plan *plan, uint32_t wants,
+static lig_status put_plan(ligi_client *client, const ligi_plan *plan, uint32_t wants,
                            ligi_writer *body)
 {
     uint64_t *tied;
@@ -55,7 +55,9 @@ static lig_status put_plan(const ligi_client *client, const ligi_plan *plan, uin
     for (size_t i = 0; i < plan->count; i++)
         tied[i] = plan->slots[i].tied == SIZE_MAX ? LIGI_SERVED_NOT_TIED : plan->slots[i].tied;
     save.wants = wants;
+    ligi_net_lock(client->net); /* the server has forgotten the matches of other connections */
     save.match = plan->match.session == client->session ? plan->match.number : 0;
+    ligi_net_unlock(client->net);
     save.tensors = plan->tensors;
     save.count = plan->count;
     save.tied = tied;

@@ -147,7 +147,9 @@ lig_status ligi_client_read(void *context, uint64_t pack, const void *secret,
                     .range_count = count,
                     .chunk_bytes = CHUNK_BYTES,
                     .bad = bad};
+    ligi_net_lock(client->net);
     uint64_t limit = client->welcome.read_bytes_max;
+    ligi_net_unlock(client->net);
     if (limit < LIG_BLOCK_BYTES)
         return lig_fail(LIG_E_LIMIT, "%s sends at most %llu bytes at a time, %llu are needed",
                         client->uri, (unsigned long long)limit,
