@@ -72,7 +72,7 @@ static lig_status open_net(ligi_client *client)
     if (client->options.secret_file)
         LIG_TRY(lig_secret_read(client->options.secret_file, &secret, &bytes));
     const ligi_net_options net = {
-        .secret = secret, .secret_bytes = bytes, .group = "store", .background = 1};
+        .secret = secret, .secret_bytes = bytes, .group = LIGI_SERVED_GROUP, .background = 1};
     lig_status status = ligi_net_open(&client->net, &net);
     lig_secret_free(secret);
     LIG_TRY(status);

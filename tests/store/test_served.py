@@ -1,0 +1,74 @@
+"""A served store as a client sees it: secrets, a server that stops answering, the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import ligament
+import numpy as np
+import pytest
+
+
+def secret_file(path: Path, text: str) -> Path:
+    path.write_text(text * 64)
+    path.chmod(0o600)
+    return path
+
+
+def test_a_secret_is_needed(tmp_path: Path, serve: Callable[..., str]) -> None:
+    right, wrong = secret_file(tmp_path / "right", "a"), secret_file(tmp_path / "wrong", "b")
+    uri = serve(tmp_path / "store", "--secret-file", str(right))
+    with ligament.Store(f"{uri}?secret_file={right}") as store:
+        store.save("m", {"w": np.arange(100_000)})
+        assert (store.load("m")["w"] == np.arange(100_000)).all()
+    with ligament.Store(f"{uri}?secret_file={right}&transport=tcp") as store:
+        assert (store.load("m")["w"] == np.arange(100_000)).all()
+    for options in (f"?secret_file={wrong}", ""):
+        with pytest.raises(ligament.Error):
+            ligament.Store(uri + options)
+
+
+def test_a_frozen_server(tmp_path: Path, program: Path) -> None:
+    command = [str(program), "serve", str(tmp_path / "store")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        uri = "ligament://" + server.stdout.readline().split("ligament://")[1].split()[0]
+        try:
+            store = ligament.Store(f"{uri}?liveness_ms=300")
+            store.save("m", {"w": np.zeros(3)})
+            server.send_signal(signal.SIGSTOP)
+            with pytest.raises(ligament.PeerError, match="silent"):
+                store.load("m")
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+            server.terminate()
+    store.close()
+
+
+def test_the_command_line(tmp_path: Path, program: Path, serve: Callable[..., str]) -> None:
+    uri = serve(tmp_path / "store")
+
+    def run(*arguments: str) -> str:
+        command = [str(program), *arguments]
+        return subprocess.run(command, check=True, text=True, capture_output=True).stdout
+
+    with ligament.Store(uri) as store:
+        store.save("a", {"w": np.arange(200_000)}, metrics={"acc": 0.5})
+    run("cp", f"{uri}#a", f"{uri}#b")
+    run("cp", f"{uri}#b", f"{tmp_path}/local#b")
+    run("cp", f"{tmp_path}/local#b", f"{uri}#c")
+    assert [each["name"] for each in json.loads(run("ls", "--json", uri))["models"]] == [
+        "a",
+        "b",
+        "c",
+    ]
+    run("diff", f"{uri}#a", f"{uri}#c")
+    run("show", f"{uri}#c")
+    run("rm", f"{uri}#b")
+    run("compact", uri)
+    assert "0 problems" in run("check", uri)
