@@ -69,7 +69,7 @@ static lig_status open_net(lig_server *server)
 {
     ligi_net_options options = {.group = LIGI_SERVED_GROUP,
                                 .link_max = server->options.max_clients + 512,
-                                .payload_bytes_max = server->client_bytes_max};
+                                .payload_bytes_max = LIGI_SERVED_BODY_BYTES_MAX * 2};
     char *secret = NULL;
     if (server->secret_file)
         LIG_TRY(lig_secret_read(server->secret_file, &secret, &options.secret_bytes));

@@ -205,6 +205,45 @@ static void test_a_flood_is_refused(void **state)
     expect_nothing_held(self);
 }
 
+/* Lists that are larger than what a client may have in flight: one at a time. */
+static void test_large_replies_are_counted(void **state)
+{
+    lig_server_options options = LIG_SERVER_INIT;
+    options.max_bytes_in_flight = 128 << 20;
+    set_up_with(state, &options);
+    fixture *self = *state;
+    size_t bytes = 6 << 20;
+    char *meta = malloc(bytes + 1);
+    memset(meta, ' ', bytes);
+    meta[bytes] = '\0';
+    for (int i = 0; i < 3; i++) {
+        char name[8];
+        lig_update update = LIG_UPDATE_INIT;
+        snprintf(name, sizeof name, "m%d", i);
+        save_local(self, name);
+        update.meta = meta;
+        assert_ok(lig_store_update(self->local, name, &update));
+    }
+    raw_client raw;
+    ligi_writer body = {0};
+    lig_query query = LIG_QUERY_INIT;
+    raw_open(&raw, lig_server_address(self->server), 1);
+    ligi_served_query_put(&body, &query);
+    assert_ok(raw_ask(&raw, LIGI_SERVED_MODELS, &body));
+    for (uint64_t i = 10; i < 20; i++)
+        raw_send(&raw, (ligi_served_head){.op = LIGI_SERVED_MODELS, .id = i}, &body, NULL, 0);
+    while (stats_of(self).refused == 0) /* nothing is read meanwhile */
+        sched_yield();
+    raw.next_id = 100;
+    raw.answered = 0;
+    assert_ok(raw_ask(&raw, LIGI_SERVED_STAT, NULL));
+    raw_close(&raw);
+    ligi_writer_fini(&body);
+    free(meta);
+    expect_nothing_held(self);
+    tear_down(state);
+}
+
 /* --- silence --- */
 
 static void test_a_silent_client_is_dropped(void **state)
@@ -503,6 +542,7 @@ int main(void)
         TEST(test_garbage_ends_the_session),
         TEST(test_random_bodies),
         TEST(test_a_flood_is_refused),
+        cmocka_unit_test(test_large_replies_are_counted),
         cmocka_unit_test_setup_teardown(test_a_silent_client_is_dropped, set_up_impatient,
                                         tear_down),
         TEST(test_a_client_vanishes_in_a_save),

@@ -77,9 +77,10 @@ static int send_locked(outgoing *out, ligi_served_head *head)
     ligi_send send = {
         .head = bytes, .head_bytes = head_bytes, .iov = iov, .count = count, .token = out};
     lig_status status = send_pieces(out, &send, &done);
-    if (status == LIG_E_BUSY) { /* thousands of replies that it does not read */
+    if (status != LIG_OK) { /* thousands of replies that it does not read, or no memory */
         atomic_fetch_add(&out->session->server->dropped, 1);
-        ligi_served_session_end(out->session, "too many unread replies");
+        ligi_served_session_end(out->session,
+                                status == LIG_E_BUSY ? "too many unread replies" : NULL);
     }
     return status == LIG_OK && !done && count > 0;
 }
@@ -177,6 +178,24 @@ static void put_failure(ligi_writer *body)
     ligi_served_error_put(body, &error);
 }
 
+/* Only a reply that tells of nothing new can be refused: a client must learn what it holds and what
+ * it has saved. */
+static int is_repeatable(uint32_t op)
+{
+    return op == LIGI_SERVED_MODELS || op == LIGI_SERVED_LINEAGE || op == LIGI_SERVED_WATCH ||
+           op == LIGI_SERVED_STAMPS;
+}
+
+static lig_status charge_body(ligi_served_call *call)
+{
+    if (is_repeatable(call->job->head.op))
+        LIG_TRY(ligi_served_charge_reply(call->session, call->body.bytes));
+    else
+        ligi_served_charge_anyway(call->session, call->body.bytes);
+    call->charge += call->body.bytes;
+    return LIG_OK;
+}
+
 void ligi_served_reply(ligi_served_call *call, lig_status status)
 {
     const ligi_served_head *request = &call->job->head;
@@ -185,6 +204,8 @@ void ligi_served_reply(ligi_served_call *call, lig_status status)
     if (status == LIG_OK && call->body.bytes > LIGI_SERVED_BODY_BYTES_MAX)
         status = lig_fail(LIG_E_LIMIT, "the reply has %zu bytes, at most %llu are possible",
                           call->body.bytes, (unsigned long long)LIGI_SERVED_BODY_BYTES_MAX);
+    if (status == LIG_OK && call->body.bytes > LIGI_SERVED_INSIDE_BYTES)
+        status = charge_body(call);
     if (status != LIG_OK) {
         put_failure(&call->body);
         ligi_served_buffer_give(&call->server->buffers, call->data, call->data_bytes);

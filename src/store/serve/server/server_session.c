@@ -108,16 +108,20 @@ void ligi_served_session_end(ligi_served_session *session, const char *reason)
 
 /* --- bytes in flight --- */
 
-lig_status ligi_served_charge(ligi_served_session *session, uint64_t bytes)
+/* `alone`: so many bytes pass when nothing else is in flight. */
+static lig_status charge(ligi_served_session *session, uint64_t bytes, uint64_t alone)
 {
     lig_server *server = session->server;
+    if (bytes == 0)
+        return LIG_OK;
     uint64_t mine = atomic_fetch_add(&session->flight, bytes) + bytes;
     uint64_t all = atomic_fetch_add(&server->flight, bytes) + bytes;
-    if (mine <= server->client_bytes_max && all <= server->options.max_bytes_in_flight)
+    int few = mine <= server->client_bytes_max || mine == alone;
+    if (few && (all <= server->options.max_bytes_in_flight || all == alone))
         return LIG_OK;
     ligi_served_uncharge(session, bytes);
     atomic_fetch_add(&server->refused, 1);
-    if (mine > server->client_bytes_max)
+    if (!few)
         return lig_fail(LIG_E_BUSY,
                         "the client has %llu bytes in flight, the server's limit is %llu; wait for "
                         "replies first",
@@ -127,6 +131,22 @@ lig_status ligi_served_charge(ligi_served_session *session, uint64_t bytes)
                     "(--max-bytes-in-flight); try again later",
                     (unsigned long long)all,
                     (unsigned long long)server->options.max_bytes_in_flight);
+}
+
+lig_status ligi_served_charge(ligi_served_session *session, uint64_t bytes)
+{
+    return charge(session, bytes, 0);
+}
+
+lig_status ligi_served_charge_reply(ligi_served_session *session, uint64_t bytes)
+{
+    return charge(session, bytes, bytes);
+}
+
+void ligi_served_charge_anyway(ligi_served_session *session, uint64_t bytes)
+{
+    atomic_fetch_add(&session->flight, bytes);
+    atomic_fetch_add(&session->server->flight, bytes);
 }
 
 void ligi_served_uncharge(ligi_served_session *session, uint64_t bytes)

@@ -18,6 +18,11 @@ void ligi_served_session_end(ligi_served_session *session, const char *reason);
 
 /* LIG_E_BUSY when the client or all together have too many. */
 lig_status ligi_served_charge(ligi_served_session *session, uint64_t bytes);
+/* The same for a reply whose size is known only when it is made: a single one may be larger than
+ * the limits. */
+lig_status ligi_served_charge_reply(ligi_served_session *session, uint64_t bytes);
+/* Counts without a limit. */
+void ligi_served_charge_anyway(ligi_served_session *session, uint64_t bytes);
 void ligi_served_uncharge(ligi_served_session *session, uint64_t bytes);
 
 /* --- what a client holds until RELEASE or the end of its session --- */
