@@ -106,6 +106,8 @@ static lig_status catch_up(write_run *run)
     const ligi_clog_visitor visitor = {ligi_mdb_apply, &run->index};
     ligi_file_log *log = &run->catalog->log;
 
+    /* Another process with a head of its own may be appending what looks like a cut record. */
+    LIG_TRY(ligi_mdb_head_still(run->catalog));
     lig_status status = ligi_file_log_tail(log, &run->index.at, &visitor);
     if (status == LIG_E_CORRUPT && log->numbered != 0)
         status = start_over(run);

@@ -168,7 +168,13 @@ lig_status ligi_mdb_env_still(const ligi_file_catalog *self)
 
     (void)mdb_env_get_fd(self->env, &fd);
     LIG_TRY(ligi_entry_still(self->index_fd, self->place, LIGI_NAME_INDEX, &self->index_file, fd));
+    return ligi_mdb_head_still(self);
+}
+
+lig_status ligi_mdb_head_still(const ligi_file_catalog *self)
+{
     int shared = self->log.numbered != 0;
+
     return ligi_entry_still(shared ? self->index_fd : self->folder_fd, self->place,
                             shared ? LIGI_NAME_HEAD : LIGI_NAME_LOG "/" LIGI_NAME_HEAD,
                             &self->head_file, self->log.head.fd);

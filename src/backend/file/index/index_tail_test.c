@@ -422,6 +422,33 @@ static void a_published_commit_that_is_lost_begins_an_epoch(void **state)
     close_at(volume);
 }
 
+/* The head was removed: another process makes one of its own, and appends under its own lock. What
+ * it has half written must not be cut by who closes the store with the old head. */
+static void without_its_head_nobody_cuts_the_log(void **state)
+{
+    static const char half[64] = "half a record of a process with another head";
+    char path[FOLDER_BYTES + 64], found[sizeof half];
+    void *volume;
+
+    assert_ok(open_at(*state, "", &volume));
+    put(volume, "a", "1");
+    put(volume, "b", "1");
+    ligi_file_catalog *catalog = open_catalog(*state);
+    ligi_clog_position at = catalog->recent->at;
+    assert_int_equal(lag(catalog), 2);
+    snprintf(path, sizeof path, "%s/log/head", (const char *)*state);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/log/segment-%016" PRIx64, (const char *)*state, at.segment);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, half, sizeof half, (off_t)at.offset), sizeof half);
+    assert_int_equal(OPS->catalog_settle(volume), LIG_E_IO);
+    ligi_file_catalog_close(catalog);
+    close_at(volume);
+    assert_int_equal(pread(fd, found, sizeof found, (off_t)at.offset), sizeof found);
+    assert_memory_equal(found, half, sizeof half);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -432,6 +459,7 @@ int main(void)
         folder_test(threads_share_what_was_read),
         folder_test(a_repair_keeps_commits_behind_the_damage),
         folder_test(a_published_commit_that_is_lost_begins_an_epoch),
+        folder_test(without_its_head_nobody_cuts_the_log),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
