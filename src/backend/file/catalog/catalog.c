@@ -297,7 +297,14 @@ static uint64_t acknowledged(const ligi_file_catalog *self)
  * the next writer, which may be this reader. */
 static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32_t epoch)
 {
-    if (ligi_head_damaged(&self->log.head) || ligi_head_synced(&self->log.head) >= version)
+    int durable = ligi_head_synced(&self->log.head) >= version;
+
+    if (ligi_head_damaged(&self->log.head))
+        return LIG_OK;
+    /* A failed sync lost it: by now the version may be that of another commit. */
+    if (ligi_head_lost(&self->log.head, epoch))
+        return LIG_E_IO;
+    if (durable)
         return LIG_OK;
     if (!self->log.folder.sync) { /* the writer has not yet published what the index shows */
         if (ligi_head_appended(&self->log.head) < version)
