@@ -7,6 +7,7 @@
 #include "backend/file/index/index_items.h"
 #include "backend/file/index/index_tail.h"
 #include "backend/file/index/rebuild.h"
+#include "backend/file/index/repair.h"
 #include "backend/file/log/log_numbers.h"
 #include "backend/file/log/log_start.h"
 #include "backend/file/names.h"
@@ -120,6 +121,16 @@ static lig_status check_ordinary(ligi_file_catalog *self)
                     self->place);
 }
 
+/* What was acknowledged can be read, also where the log is damaged behind the index. */
+static lig_status settle_to_read(ligi_file_catalog *self)
+{
+    lig_status status = ligi_file_catalog_settle(self);
+
+    if (status == LIG_E_CORRUPT && self->log.numbered == 0 && !ligi_head_damaged(&self->log.head))
+        status = ligi_repair_rest(self);
+    return status;
+}
+
 /* The first user of a store finds its log and makes the index; the others join him. */
 static lig_status attach(ligi_file_catalog *self)
 {
@@ -131,7 +142,7 @@ static lig_status attach(ligi_file_catalog *self)
         LIG_TRY(check_ordinary(self));
         LIG_TRY(ligi_rebuild(self));
         if (!ligi_head_damaged(&self->log.head))
-            LIG_TRY(ligi_file_catalog_settle(self));
+            LIG_TRY(settle_to_read(self));
         return self->apart ? LIG_OK : ligi_head_attach(&self->log.head, 0, 0);
     }
     LIG_TRY(ligi_head_attach(&self->log.head, 0, end - ligi_now_ns()));
@@ -335,7 +346,7 @@ lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uin
         ligi_file_catalog_end(*snapshot);
         if (status != LIG_OK && status != LIG_E_IO)
             return status;
-        LIG_TRY(ligi_file_catalog_settle(self));
+        LIG_TRY(settle_to_read(self));
     }
     return lig_fail(LIG_E_IO, "%s: cannot update the index", self->place);
 }

@@ -367,6 +367,63 @@ static void a_repair_keeps_commits_behind_the_damage(void **state)
     close_at(volume);
 }
 
+static void read_damaged(void *folder)
+{
+    const lig_catalog_op op = {"d", 1, "1", 1};
+    void *volume;
+
+    assert_ok(open_at(folder, "", &volume));
+    assert_shows(volume, "a=1 b=1 c=1 ");
+    assert_int_equal(commit_ops(OPS, volume, version_of(volume), &op, 1), LIG_E_CORRUPT);
+}
+
+/* Only the header of the record is damaged: its items are whole, as is the commit behind it. Other
+ * processes read both, and so does the next one to open the store, which a repair needs. */
+static void a_damage_behind_the_index_leaves_a_store_to_read(void **state)
+{
+    int problems = 0;
+    void *volume;
+
+    assert_ok(open_at(*state, "", &volume));
+    put(volume, "a", "1");
+    assert_ok(OPS->catalog_settle(volume));
+    ligi_file_catalog *catalog = open_catalog(*state);
+    put(volume, "b", "1");
+    damage_last_record(*state, catalog);
+    put(volume, "c", "1");
+    assert_int_equal(lag(catalog), 2);
+    child_kill(child_start(read_damaged, *state));
+    assert_shows(volume, "a=1 b=1 c=1 ");
+    ligi_file_catalog_close(catalog);
+    close_at(volume);
+    assert_ok(open_at(*state, "", &volume));
+    assert_shows(volume, "a=1 b=1 c=1 ");
+    assert_ok(OPS->catalog_verify(volume, 1, count_problem, &problems));
+    assert_true(problems > 0);
+    put(volume, "d", "1");
+    assert_shows(volume, "a=1 b=1 c=1 d=1 ");
+    close_at(volume);
+}
+
+/* The same when nobody has looked before the last user closes the store. */
+static void a_damage_behind_the_index_does_not_close_the_store(void **state)
+{
+    void *volume;
+
+    assert_ok(open_at(*state, "", &volume));
+    put(volume, "a", "1");
+    assert_ok(OPS->catalog_settle(volume));
+    ligi_file_catalog *catalog = open_catalog(*state);
+    put(volume, "b", "1");
+    damage_last_record(*state, catalog);
+    put(volume, "c", "1");
+    ligi_file_catalog_close(catalog);
+    close_at(volume);
+    assert_ok(open_at(*state, "", &volume));
+    assert_shows(volume, "a=1 b=1 c=1 ");
+    close_at(volume);
+}
+
 /* The last record of the log, as the kernel leaves it that could not write it. */
 static void lose_last_record(const char *folder, ligi_file_catalog *catalog)
 {
@@ -458,6 +515,8 @@ int main(void)
         folder_test(readers_see_what_was_acknowledged),
         folder_test(threads_share_what_was_read),
         folder_test(a_repair_keeps_commits_behind_the_damage),
+        folder_test(a_damage_behind_the_index_leaves_a_store_to_read),
+        folder_test(a_damage_behind_the_index_does_not_close_the_store),
         folder_test(a_published_commit_that_is_lost_begins_an_epoch),
         folder_test(without_its_head_nobody_cuts_the_log),
     };

@@ -76,7 +76,7 @@ static lig_status take_later(void *context, const ligi_clog_item *item, uint64_t
     return version > index->at.version ? take_item(context, item, version, at) : LIG_OK;
 }
 
-static lig_status take_rest_once(ligi_file_catalog *self, int *number)
+static lig_status take_rest_once(ligi_file_catalog *self, int *number, size_t *damages)
 {
     ligi_mdb_txn index = {.dbi = self->dbi};
     ligi_salvage salvage = {.item = take_later, .context = &index};
@@ -87,6 +87,7 @@ static lig_status take_rest_once(ligi_file_catalog *self, int *number)
     lig_status status = ligi_mdb_position(index.txn, self->dbi, &index.at);
     if (status == LIG_OK)
         status = ligi_salvage_run(&self->log, &salvage);
+    *damages = salvage.damages;
     if (status == LIG_OK && salvage.reached.version > index.at.version) {
         index.at = salvage.reached;
         index.number = ligi_mdb_position_put(&index);
@@ -101,7 +102,7 @@ static lig_status take_rest_once(ligi_file_catalog *self, int *number)
 
 /* Where the log is damaged behind the index, nobody could bring the index up to date. The commits
  * behind the damage were acknowledged, too. */
-static lig_status take_rest(ligi_file_catalog *self)
+static lig_status take_rest(ligi_file_catalog *self, size_t *damages)
 {
     int number = MDB_MAP_FULL;
 
@@ -109,11 +110,26 @@ static lig_status take_rest(ligi_file_catalog *self)
         if (i > 0)
             LIG_TRY(ligi_file_catalog_adapt_map(self, number));
         LIG_TRY(ligi_file_catalog_enter(self));
-        lig_status status = take_rest_once(self, &number);
+        lig_status status = take_rest_once(self, &number, damages);
         ligi_file_catalog_leave(self);
         LIG_TRY(status);
     }
     return ligi_mdb_env_fail(self, number, "cannot be written");
+}
+
+lig_status ligi_repair_rest(ligi_file_catalog *self)
+{
+    int mine = ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE);
+    size_t damages = 0;
+
+    if (!mine)
+        LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
+    lig_status status = take_rest(self, &damages);
+    if (status == LIG_OK && damages > 0) /* otherwise somebody has repaired it meanwhile */
+        ligi_head_damage(&self->log.head, 1);
+    if (!mine)
+        ligi_file_catalog_unlock(self);
+    return status;
 }
 
 /* --- a new log --- */
@@ -151,14 +167,14 @@ static lig_status verify_locked(verify_run *run, size_t *damages)
 static lig_status verify_alone(verify_run *run, int repair)
 {
     ligi_file_catalog *self = run->catalog;
-    size_t damages = 0;
+    size_t damages = 0, behind;
 
     LIG_TRY(ligi_head_take(&self->log.head, LIGI_HEAD_CHECKPOINT, self->wait_ns));
     lig_status status = ligi_file_catalog_lock(self, self->wait_ns);
     if (status == LIG_OK)
         status = verify_locked(run, &damages);
     if (status == LIG_OK && repair && damages > 0)
-        status = take_rest(self);
+        status = take_rest(self, &behind);
     if (status == LIG_OK && repair && damages > 0)
         status = ligi_checkpointing_anew(self, run->problem, run->context);
     ligi_file_catalog_unlock_mine(self);
