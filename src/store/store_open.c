@@ -41,11 +41,12 @@ static lig_status config_of_path(const char *path, const char *query, char **con
             ligi_put_bytes(&writer, c, 1);
     }
     ligi_put_bytes(&writer, query, strlen(query) + 1);
-    if (writer.status != LIG_OK)
+    lig_status status = writer.status;
+    if (status != LIG_OK)
         ligi_writer_fini(&writer);
     else
         *config = (char *)writer.data;
-    return writer.status;
+    return status;
 }
 
 /* Fills the store's uri and mode, and *config with what the backend gets. */

@@ -79,8 +79,9 @@ lig_status ligi_clog_record_put(ligi_writer *writer, const lig_catalog_edit *edi
     ligi_put_u64(&made, header->check);
     if (made.status == LIG_OK)
         memcpy(writer->data + start, made.data, LIGI_CLOG_HEADER_BYTES);
+    lig_status status = made.status;
     ligi_writer_fini(&made);
-    return made.status;
+    return status;
 }
 
 int ligi_clog_header_get(const uint8_t bytes[LIGI_CLOG_HEADER_BYTES], ligi_clog_header *header)

@@ -194,8 +194,9 @@ static lig_status take_tensors(match *self, const search *from, const inverse *b
         self->shown.bytes += model->tensors[i].tied < 0 ? tensor->bytes : 0;
     }
     if (names.status != LIG_OK) {
+        lig_status status = names.status;
         ligi_writer_fini(&names);
-        return names.status;
+        return status;
     }
     self->names = (char *)names.data;
     for (size_t i = 0; i < self->shown.tensor_count; i++)

@@ -99,8 +99,9 @@ static lig_status ask(ligi_served_upload *upload, ligi_served_piece *what, uint3
     ligi_writer body = {0};
     ligi_served_need_put(&body, &need);
     if (body.status != LIG_OK) {
+        lig_status status = body.status;
         ligi_writer_fini(&body);
-        return body.status;
+        return status;
     }
     pthread_mutex_lock(&upload->server->uploads.lock);
     what->tag = need.tag;
