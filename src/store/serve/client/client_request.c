@@ -441,7 +441,7 @@ lig_status ligi_client_again(ligi_client *client, ligi_client_call *call, int64_
 
 lig_status ligi_client_ask(ligi_client *client, ligi_client_call *call)
 {
-    int64_t begin = ligi_now_ns();
+    int64_t begin = ligi_now_ns(), lost = 0;
     for (;;) {
         lig_status status = ligi_client_start(client, call);
         if (status == LIG_OK)
@@ -451,7 +451,9 @@ lig_status ligi_client_ask(ligi_client *client, ligi_client_call *call)
         if (status == LIG_OK || client->options.retry == 0 || status == LIG_E_CLOSED ||
             !ligi_client_call_lost(client, call))
             return status;
-        LIG_TRY(ligi_client_again(client, call, begin));
+        if (lost == 0) /* a long request has its whole time to reconnect */
+            lost = ligi_now_ns();
+        LIG_TRY(ligi_client_again(client, call, lost));
     }
 }
 

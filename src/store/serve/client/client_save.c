@@ -322,16 +322,19 @@ static lig_status begin_again(responder *self, int64_t begin_ns)
     return LIG_OK;
 }
 
+/* Only a save that was running when the connection was lost is begun again: what `begin_again` could
+ * not do within `retry` seconds is not tried once more. */
 static lig_status run(responder *self)
 {
     begun_save *save = self->save;
-    int64_t begin_ns = ligi_now_ns();
+    int64_t lost_ns = 0;
     lig_status status = save->call.started ? serve(self) : LIG_OK;
     while (status != LIG_OK && !self->cancelled && save->client->options.retry &&
            ligi_client_call_lost(save->client, &save->call)) {
-        status = begin_again(self, begin_ns);
-        if (status == LIG_OK && save->call.started)
-            status = serve(self);
+        if (lost_ns == 0)
+            lost_ns = ligi_now_ns();
+        LIG_TRY(begin_again(self, lost_ns));
+        status = save->call.started ? serve(self) : LIG_OK;
     }
     return status;
 }

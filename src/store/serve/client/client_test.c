@@ -154,6 +154,30 @@ static void test_retry(void **state)
     lig_store_close(store);
 }
 
+/* A save that was running when its server ended is given up after `retry` seconds. */
+static void test_retry_ends(void **state)
+{
+    served *self = *state;
+    lig_store *store = client(self, "?retry=1");
+    lig_tensor one = tensor(NULL);
+    lig_save *begun;
+    lig_ticket *ticket = NULL;
+    assert_ok(lig_save_begin(&begun, store, "m", &one, 1, NULL));
+    lig_server_close(self->server);
+    self->server = NULL;
+    lig_status status = lig_save_offer(begun, big, NULL);
+    if (status == LIG_OK) {
+        status = lig_save_commit(begun, &ticket);
+    } else {
+        lig_save_abort(begun);
+    }
+    if (status == LIG_OK)
+        status = lig_ticket_wait(ticket, LIG_FOREVER);
+    assert_fails(status, LIG_E_PEER);
+    lig_ticket_destroy(ticket);
+    lig_store_close(store);
+}
+
 /* What a client holds ends with its release, and with its connection. */
 static void test_leases(void **state)
 {
@@ -318,6 +342,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lost_server, setup, teardown),
         cmocka_unit_test_setup_teardown(test_retry, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_retry_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(test_leases, setup, teardown),
         cmocka_unit_test_setup_teardown(test_flight, setup, teardown),
         cmocka_unit_test_setup_teardown(test_exactly_once, setup, teardown),
