@@ -68,6 +68,9 @@ LIG_API void lig_watch_close(lig_watch *watch);
  * ends with LIG_E_CLOSED and changes nothing. NULL, the default: the call waits until its deadline. The hook
  * must not call the library. Set it before other threads use the store. */
 LIG_API void lig_store_set_interrupt(lig_store *store, int (*hook)(void *context), void *context);
+/* lig_store_open with that hook from the start: a served store may take long to answer. */
+LIG_API lig_status lig_store_open_interruptible(lig_store **store, const char *uri, int (*hook)(void *context),
+                                                void *context);
 
 /* Called between two reads, on the thread of the call, with the bytes read so far and the bytes of all models. A
  * non-zero result ends the call with LIG_E_CLOSED. */

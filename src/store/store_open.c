@@ -301,8 +301,15 @@ static lig_status open_parts(lig_store *store, const char *text)
 
 lig_status lig_store_open(lig_store **out, const char *uri)
 {
+    return lig_store_open_interruptible(out, uri, NULL, NULL);
+}
+
+lig_status lig_store_open_interruptible(lig_store **out, const char *uri,
+                                        int (*hook)(void *context), void *context)
+{
     lig_store *store;
     LIG_TRY(ligi_calloc(&store, 1, sizeof *store, "a store"));
+    lig_store_set_interrupt(store, hook, context);
     store->pid = getpid();
     store->holders = 1;
     store->commit_ns = LIGI_COMMIT_NS;

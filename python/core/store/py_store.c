@@ -70,13 +70,12 @@ static int store_init(PyObject *object, PyObject *args, PyObject *kwargs)
     lig_store *store = NULL;
     lig_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = lig_store_open(&store, text);
+    status = lig_store_open_interruptible(&store, text, ligi_py_check_signals, NULL);
     Py_END_ALLOW_THREADS
     if (status != LIG_OK) {
         ligi_py_raise(state, status);
         return -1;
     }
-    ligi_py_store_interruptible(store);
     self->store = store;
     return 0;
 }

@@ -29,8 +29,9 @@ int ligi_py_version_of(const ligi_py_state *state, PyObject *object, ligi_py_ver
 /* lig_store_resolve or lig_store_resolve_id. */
 lig_status ligi_py_version_resolve(lig_store *store, const ligi_py_version *version, lig_ref **ref);
 
-/* Ctrl-C ends the waits of this store's calls (py_watch.c). */
-void ligi_py_store_interruptible(lig_store *store);
+/* The interrupt hook of stores. Called without the GIL on the thread that called the library; what
+ * a signal handler raised stays set there, and the call that is interrupted raises it. */
+int ligi_py_check_signals(void *context);
 
 /* A Model that owns its description (taken over, also on failure). */
 PyObject *ligi_py_model_own(const ligi_py_state *state, lig_model *model);

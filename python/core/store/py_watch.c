@@ -11,20 +11,13 @@ typedef struct watch {
 
 /* --- interrupts ------------------------------------------------------------------------------ */
 
-/* Called without the GIL on the thread that called the library; what a signal handler raised stays
- * set there, and the call that is interrupted raises it. */
-static int check_signals(void *context)
+int ligi_py_check_signals(void *context)
 {
     (void)context;
     PyGILState_STATE gil = PyGILState_Ensure();
     int raised = PyErr_CheckSignals() < 0;
     PyGILState_Release(gil);
     return raised;
-}
-
-void ligi_py_store_interruptible(lig_store *store)
-{
-    lig_store_set_interrupt(store, check_signals, NULL);
 }
 
 /* --- the watch ------------------------------------------------------------------------------- */

@@ -163,8 +163,21 @@ static int is_settled(void *context)
     return client->attempt == NULL || client->attempt_met;
 }
 
+/* Waits for `is_done` of the client, until the interrupt ends that. */
+static lig_status wait_for(ligi_client *client, int (*is_done)(void *context),
+                           const ligi_interrupt *interrupt)
+{
+    lig_status status;
+    while ((status = ligi_net_wait(client->net, is_done, client, LIGI_WAIT_SLICE_NS)) ==
+           LIG_E_TIMEOUT)
+        if (interrupt && interrupt->hook && interrupt->hook(interrupt->context))
+            return lig_fail(LIG_E_CLOSED, "interrupted while connecting to %s", client->uri);
+    return status;
+}
+
 /* By `address` or, when that is NULL, by the server's card. On success *link is up. */
-static lig_status attempt(ligi_client *client, const char *address, ligi_link **link)
+static lig_status attempt(ligi_client *client, const char *address, const ligi_interrupt *interrupt,
+                          ligi_link **link)
 {
     ligi_writer bytes = {0};
     char host[LIGI_SERVED_HOST_BYTES_MAX + 1] = "";
@@ -189,20 +202,20 @@ static lig_status attempt(ligi_client *client, const char *address, ligi_link **
     ligi_net_unlock(client->net);
     ligi_writer_fini(&bytes);
     LIG_TRY(status);
-    status = ligi_net_wait(client->net, is_settled, client, LIG_FOREVER);
+    status = wait_for(client, is_settled, interrupt);
     ligi_net_lock(client->net);
     *link = client->attempt;
     client->attempt = NULL;
     if (status == LIG_OK && *link == NULL)
         status = ligi_failure_publish(&client->lost);
-    else if (status != LIG_OK)
+    else if (status != LIG_OK && *link)
         ligi_link_close(*link, NULL);
     ligi_net_unlock(client->net);
     return status;
 }
 
 /* On the server's own host shared memory takes the place of TCP, unless the user wants TCP. */
-static lig_status prefer_shm(ligi_client *client, ligi_link **link)
+static lig_status prefer_shm(ligi_client *client, const ligi_interrupt *interrupt, ligi_link **link)
 {
     const char *transport = client->options.transport;
     int only = strcmp(transport, "shm") == 0;
@@ -211,8 +224,10 @@ static lig_status prefer_shm(ligi_client *client, ligi_link **link)
     ligi_link *faster = NULL;
     lig_status status =
         client->card_bytes
-            ? attempt(client, NULL, &faster)
+            ? attempt(client, NULL, interrupt, &faster)
             : lig_fail(LIG_E_UNSUPPORTED, "the server of %s offers no shared memory", client->uri);
+    if (status == LIG_E_CLOSED)
+        return status;
     if (status != LIG_OK) {
         ligi_log(LIG_LOG_INFO, "no shared memory to %s: %s", client->uri, lig_error_text());
         return only ? status : LIG_OK;
@@ -232,13 +247,13 @@ static lig_status check_link(const ligi_client *client, const ligi_link *link)
     return LIG_OK;
 }
 
-static lig_status make_link(ligi_client *client)
+static lig_status make_link(ligi_client *client, const ligi_interrupt *interrupt)
 {
     char address[LIGI_ADDRESS_BYTES_MAX];
     ligi_link *link = NULL;
     LIG_TRY(read_address(client, address));
-    LIG_TRY(attempt(client, address, &link));
-    lig_status status = prefer_shm(client, &link);
+    LIG_TRY(attempt(client, address, interrupt, &link));
+    lig_status status = prefer_shm(client, interrupt, &link);
     ligi_net_lock(client->net);
     if (status == LIG_OK)
         status = check_link(client, link);
@@ -263,9 +278,9 @@ static int is_free(void *context)
 }
 
 /* 1: this thread is to connect; 0: another has done so. */
-static int take_turn(ligi_client *client, lig_status *status)
+static int take_turn(ligi_client *client, const ligi_interrupt *interrupt, lig_status *status)
 {
-    *status = ligi_net_wait(client->net, is_free, client, LIG_FOREVER);
+    *status = wait_for(client, is_free, interrupt);
     ligi_net_lock(client->net);
     int mine = *status == LIG_OK && client->state == LIGI_CLIENT_DOWN;
     if (mine)
@@ -274,12 +289,12 @@ static int take_turn(ligi_client *client, lig_status *status)
     return mine;
 }
 
-lig_status ligi_client_connect(ligi_client *client)
+lig_status ligi_client_connect(ligi_client *client, const ligi_interrupt *interrupt)
 {
     lig_status status;
-    if (!take_turn(client, &status))
+    if (!take_turn(client, interrupt, &status))
         return status;
-    status = make_link(client);
+    status = make_link(client, interrupt);
     ligi_net_lock(client->net);
     if (status != LIG_OK) {
         client->state = LIGI_CLIENT_DOWN;
@@ -301,7 +316,7 @@ lig_status ligi_client_reconnect(ligi_client *client, int64_t begin_ns,
                                  const ligi_interrupt *interrupt)
 {
     for (;;) {
-        lig_status status = ligi_client_connect(client);
+        lig_status status = ligi_client_connect(client, interrupt);
         if (status == LIG_OK || (status != LIG_E_PEER && status != LIG_E_IO))
             return status;
         if (ligi_now_ns() - begin_ns >= client->options.retry * INT64_C(1000000000))

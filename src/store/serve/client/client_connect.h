@@ -6,8 +6,8 @@
 
 extern const ligi_net_hooks ligi_client_hooks;
 
-/* Connects, unless that is done already. The lock is not held. */
-lig_status ligi_client_connect(ligi_client *client);
+/* Connects, unless that is done already. The lock is not held. LIG_E_CLOSED: interrupted. */
+lig_status ligi_client_connect(ligi_client *client, const ligi_interrupt *interrupt);
 /* The same until it succeeds, or `retry` seconds have passed since `begin_ns`, or the server
  * refuses. */
 lig_status ligi_client_reconnect(ligi_client *client, int64_t begin_ns,

@@ -108,7 +108,7 @@ static lig_status fill_client(ligi_client *client, const ligi_uri *uri)
     LIG_TRY(ligi_client_files_create(&client->files));
     LIG_TRY(open_net(client));
     return client->options.retry ? ligi_client_reconnect(client, ligi_now_ns(), client->interrupt)
-                                 : ligi_client_connect(client);
+                                 : ligi_client_connect(client, client->interrupt);
 }
 
 static void show_store(lig_store *store, const ligi_client *client)

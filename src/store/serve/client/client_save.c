@@ -322,8 +322,8 @@ static lig_status begin_again(responder *self, int64_t begin_ns)
     return LIG_OK;
 }
 
-/* Only a save that was running when the connection was lost is begun again: what `begin_again` could
- * not do within `retry` seconds is not tried once more. */
+/* Only a save that was running when the connection was lost is begun again: what `begin_again`
+ * could not do within `retry` seconds is not tried once more. */
 static lig_status run(responder *self)
 {
     begun_save *save = self->save;

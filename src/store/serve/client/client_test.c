@@ -178,6 +178,26 @@ static void test_retry_ends(void **state)
     lig_store_close(store);
 }
 
+static int interrupt(void *context)
+{
+    ++*(int *)context;
+    return 1;
+}
+
+/* Opening waits for a server as long as `retry` says, unless the hook ends it. */
+static void test_open_interrupted(void **state)
+{
+    served *self = *state;
+    lig_store *store;
+    char uri[256];
+    int calls = 0;
+    snprintf(uri, sizeof uri, "ligament://@%s?retry=3600", self->address_file);
+    lig_server_close(self->server);
+    self->server = NULL;
+    assert_fails(lig_store_open_interruptible(&store, uri, interrupt, &calls), LIG_E_CLOSED);
+    assert_int_equal(calls, 1);
+}
+
 /* What a client holds ends with its release, and with its connection. */
 static void test_leases(void **state)
 {
@@ -343,6 +363,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_lost_server, setup, teardown),
         cmocka_unit_test_setup_teardown(test_retry, setup, teardown),
         cmocka_unit_test_setup_teardown(test_retry_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_open_interrupted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_leases, setup, teardown),
         cmocka_unit_test_setup_teardown(test_flight, setup, teardown),
         cmocka_unit_test_setup_teardown(test_exactly_once, setup, teardown),
