@@ -56,7 +56,7 @@ typedef struct serving {
     pthread_t main;
 } serving;
 
-/* A client may ask for a shutdown: that ends the program as SIGTERM does. */
+/* A shutdown that a client asked for, where that is allowed, ends the program as SIGTERM does. */
 static void *wait_for_request(void *context)
 {
     serving *self = context;
@@ -157,6 +157,8 @@ static lig_status fill_options(const cli_call *call, lig_server_options *options
     options->listen = cli_value(call, "listen");
     options->secret_file = cli_value(call, "secret-file");
     options->address_file = cli_value(call, "address-file");
+    if (cli_has(call, "allow-shutdown"))
+        options->flags |= LIG_SERVER_ALLOW_SHUTDOWN;
     return LIG_OK;
 }
 
@@ -200,6 +202,7 @@ static const cli_flag flags[] = {
      "of requests and replies at one time (default: 1G); a client gets a sixteenth"},
     {"rate", 0, "BYTES", "bytes a second that all clients together read (default: no limit)"},
     {"workers", 0, "N", "threads that answer requests (default: 16)"},
+    {"allow-shutdown", 0, NULL, "let clients end the server"},
     {"grace", 0, "SECONDS", "how long running requests may take at the end (default: 30)"},
     {"lease-timeout", 0, "SECONDS",
      "drop a client that is silent for so long, and release what it holds (default: 60)"},

@@ -22,16 +22,19 @@ extern "C" {
 
 typedef struct lig_server lig_server;
 
+/* Flags of a server. */
+#define LIG_SERVER_ALLOW_SHUTDOWN 1u /* clients may end it: lig_store_shutdown_server */
+
 typedef struct lig_server_options {
-    uint32_t struct_bytes; /* set by LIG_SERVER_INIT */
-    uint32_t flags;
-    const char *listen;       /* "host:port"; port 0: a free one. NULL: "127.0.0.1:0". Beyond loopback only with a
+    uint32_t struct_bytes;        /* set by LIG_SERVER_INIT */
+    uint32_t flags;               /* LIG_SERVER_ALLOW_SHUTDOWN */
+    const char *listen;           /* "host:port"; port 0: a free one. NULL: "127.0.0.1:0". Beyond loopback only with a
                                * secret */
-    const char *secret_file;  /* see secret.h; NULL: none */
-    const char *address_file; /* the address is written there when the server listens, atomically, and removed at
+    const char *secret_file;      /* see secret.h; NULL: none */
+    const char *address_file;     /* the address is written there when the server listens, atomically, and removed at
                                * close; NULL: none */
-    uint32_t max_clients;     /* sessions at one time; 0: 1024 */
-    uint32_t workers;         /* threads that answer requests; 0: 16 */
+    uint32_t max_clients;         /* sessions at one time; 0: 1024 */
+    uint32_t workers;             /* threads that answer requests; 0: 16 */
     uint64_t max_bytes_in_flight; /* of requests and replies at one time; 0: 1 GiB. A client gets a sixteenth */
     uint64_t rate;                /* bytes a second that all clients together read; 0: no limit */
     int64_t lease_ns; /* a client that is silent for so long is dropped, and what it held is released; 0: 60 s */
@@ -44,7 +47,7 @@ LIG_API lig_status lig_server_open(lig_server **server, const char *store_uri, c
 /* "host:port", with the port that was chosen; borrowed from the server. */
 LIG_API const char *lig_server_address(const lig_server *server);
 
-/* Waits until a client asks for a shutdown, or lig_server_stop is called; LIG_E_TIMEOUT. */
+/* Waits until a client asks for a shutdown (if the flags allow it), or lig_server_stop is called; LIG_E_TIMEOUT. */
 LIG_API lig_status lig_server_wait(lig_server *server, int64_t timeout_ns);
 
 /* Reads the secret file again. When the secret has changed, all sessions end: their clients connect again with the new
@@ -67,6 +70,13 @@ typedef struct lig_server_stats {
     uint64_t held;            /* refs, matches, parts and locks that clients hold now */
 } lig_server_stats;
 LIG_API lig_status lig_server_stat(lig_server *server, lig_server_stats *stats);
+
+/* --- for clients --- */
+
+/* Asks the server of a served store to stop, as SIGTERM does: it finishes what runs. LIG_E_DENIED unless the server
+ * allows it (LIG_SERVER_ALLOW_SHUTDOWN, `ligament serve --allow-shutdown`); LIG_E_UNSUPPORTED for a store that
+ * this process opened itself. Is never repeated: a lost connection is LIG_E_PEER, also with `retry`. */
+LIG_API lig_status lig_store_shutdown_server(lig_store *store);
 
 #ifdef __cplusplus
 }

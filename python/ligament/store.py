@@ -495,6 +495,11 @@ class Store:
         raises NotFoundError: list the models again."""
         return Watch(self, name, since, timeout)
 
+    def shutdown_server(self) -> None:
+        """Asks the server of a served store to stop; DeniedError unless it runs with
+        --allow-shutdown."""
+        self._core.shutdown_server()
+
     def get_time_stamps(self, name: str | None = None) -> dict[str, list[int]]:
         """{operation: [begin, end, begin, end, ...]} in ns of a monotonic clock: of find, load,
         save and retire, and of their phases lookup, read, write, sync and commit."""

@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "store/catalog/rebuild/catalog_from_footers.h"
 
+#include <ligament/serve.h>
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,6 +44,15 @@ lig_status ligi_store_writable(const lig_store *store)
 void lig_store_set_interrupt(lig_store *store, int (*hook)(void *context), void *context)
 {
     store->interrupt = (ligi_interrupt){hook, context};
+}
+
+lig_status lig_store_shutdown_server(lig_store *store)
+{
+    LIG_TRY(ligi_store_usable(store));
+    if (store->remote)
+        return store->remote->shutdown_server(store);
+    return lig_fail(LIG_E_UNSUPPORTED, "%s is not a served store: it has no server to stop",
+                    store->uri);
 }
 
 lig_status ligi_interrupt_check(const ligi_interrupt *interrupt, const char *what,

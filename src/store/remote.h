@@ -57,6 +57,7 @@ typedef struct ligi_remote_ops {
     lig_status (*compact)(lig_store *store, lig_report **report);
     lig_status (*time_stamps)(lig_store *store, const char *name, int64_t **stamps, size_t *count);
     lig_status (*clear_time_stamps)(lig_store *store, const char *name);
+    lig_status (*shutdown_server)(lig_store *store);
 
     /* Asks whether the plan may be saved and sets plan->begun. A save on its caller's thread does
      * without: save_run begins it. `in_parts`: as in ligi_source. */

@@ -9,6 +9,7 @@ import subprocess
 
 import numpy
 import pytest
+from ligament import DeniedError, PeerError, Store, UnsupportedError
 
 SECRETS = ("a" * 64, "b" * 64)
 
@@ -74,6 +75,24 @@ def test_a_signal_ends_it(ligament, number, tmp_path):
         assert process.communicate(timeout=60) == ("", "")
         assert process.returncode == 0
     assert not address.exists()
+
+
+def test_a_client_ends_the_server_where_it_may(ligament):
+    with serving(ligament) as (process, uri):
+        with Store(uri) as store:
+            with pytest.raises(DeniedError, match="--allow-shutdown"):
+                store.shutdown_server()
+            store.save("kept", {"w": numpy.ones(3)})
+        assert process.poll() is None
+    with serving(ligament, "--allow-shutdown") as (process, uri):
+        with Store(uri + "?retry=60") as store:
+            store.shutdown_server()
+            assert process.wait(60) == 0
+            with pytest.raises(PeerError):  # a server that is started meanwhile is not ended
+                store.shutdown_server()
+    assert names(ligament, "store") == ["kept"]
+    with Store(ligament.folder / "store") as store, pytest.raises(UnsupportedError):
+        store.shutdown_server()
 
 
 def test_another_server_keeps_the_address_file(ligament, tmp_path):

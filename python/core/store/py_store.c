@@ -1,4 +1,5 @@
 #include "py_core.h"
+#include <ligament/serve.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -382,6 +383,20 @@ static PyObject *store_check(PyObject *object, PyObject *args)
     return reported(self, status, report);
 }
 
+static PyObject *store_shutdown_server(PyObject *object, PyObject *unused)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    lig_store *store = ligi_py_store_enter(self);
+    lig_status status;
+    (void)unused;
+    if (!store)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    status = lig_store_shutdown_server(store);
+    Py_END_ALLOW_THREADS;
+    return ligi_py_store_finish(self, status);
+}
+
 static PyObject *store_compact(PyObject *object, PyObject *unused)
 {
     ligi_py_store *self = (ligi_py_store *)object;
@@ -419,6 +434,7 @@ static PyMethodDef methods[] = {
     {"lineage", ligi_py_store_lineage, METH_O,
      "lineage(name or id) -> (Model, [ancestor], [child])"},
     {"time_stamps", ligi_py_store_time_stamps, METH_O, "time_stamps(name or None) -> dict"},
+    {"shutdown_server", store_shutdown_server, METH_NOARGS, NULL},
     {"clear_time_stamps", ligi_py_store_clear_time_stamps, METH_O, NULL},
     {"check", store_check, METH_VARARGS,
      "check(repair, progress) -> report; progress(done, total) is called between reads"},

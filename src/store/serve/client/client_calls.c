@@ -47,6 +47,20 @@ static lig_status clear_time_stamps(lig_store *store, const char *name)
     return ask_plainly(store, &call);
 }
 
+/* Not repeated: the server that is there after a loss is another one. */
+static lig_status shutdown_server(lig_store *store)
+{
+    ligi_client *client = ligi_client_of(store);
+    ligi_client_call call = {.op = LIGI_SERVED_SHUTDOWN, .interrupt = &store->interrupt};
+    lig_status status = ligi_client_start(client, &call);
+    if (status == LIG_OK)
+        status = ligi_client_finish(client, &call);
+    if (call.stopping)
+        status = LIG_OK;
+    ligi_client_call_fini(&call);
+    return status;
+}
+
 static lig_status alias_at(lig_store *store, size_t index, char **name, char **model)
 {
     ligi_client_call call = {.op = LIGI_SERVED_ALIAS_AT, .interrupt = &store->interrupt};
@@ -182,6 +196,7 @@ const ligi_remote_ops ligi_client_ops = {.resolve = ligi_client_resolve,
                                          .compact = compact,
                                          .time_stamps = time_stamps,
                                          .clear_time_stamps = clear_time_stamps,
+                                         .shutdown_server = shutdown_server,
                                          .save_begin = ligi_client_save_begin,
                                          .save_run = ligi_client_save_run,
                                          .join = ligi_client_join};

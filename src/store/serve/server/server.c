@@ -40,7 +40,7 @@ static lig_status take_options(lig_server *server, const lig_server_options *giv
         return lig_fail(LIG_E_INVALID, "server options were not made by LIG_SERVER_INIT");
     if (given)
         *options = *given;
-    if (options->flags)
+    if (options->flags & ~LIG_SERVER_ALLOW_SHUTDOWN)
         return lig_fail(LIG_E_INVALID, "unknown flags %#x in server options", options->flags);
     LIG_TRY(ligi_strdup(&server->listen, options->listen ? options->listen : "127.0.0.1:0"));
     if (options->secret_file)

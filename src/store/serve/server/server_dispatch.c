@@ -27,6 +27,9 @@ static lig_status release(ligi_served_call *call)
 
 static lig_status shut_down(ligi_served_call *call)
 {
+    if (!(call->server->options.flags & LIG_SERVER_ALLOW_SHUTDOWN))
+        return lig_fail(LIG_E_DENIED, "the server does not let clients end it (start it with "
+                                      "--allow-shutdown, or send it SIGTERM)");
     ligi_served_ask_stop(call->server);
     return LIG_OK;
 }

@@ -35,6 +35,13 @@ static int set_up(void **state)
     return set_up_with(state, NULL);
 }
 
+static int set_up_open_to_shutdown(void **state)
+{
+    lig_server_options options = LIG_SERVER_INIT;
+    options.flags = LIG_SERVER_ALLOW_SHUTDOWN;
+    return set_up_with(state, &options);
+}
+
 static int set_up_impatient(void **state)
 {
     lig_server_options options = LIG_SERVER_INIT;
@@ -531,6 +538,21 @@ static void test_a_client_asks_for_the_end(void **state)
     raw_close(&raw);
 }
 
+static void test_only_an_allowed_shutdown(void **state)
+{
+    fixture *self = *state;
+    lig_server_options options = LIG_SERVER_INIT;
+    lig_server *server;
+    raw_client raw;
+    raw_open(&raw, lig_server_address(self->server), 1);
+    assert_status(raw_ask(&raw, LIGI_SERVED_SHUTDOWN, NULL), LIG_E_DENIED);
+    assert_says("--allow-shutdown");
+    assert_status(lig_server_wait(self->server, 0), LIG_E_TIMEOUT);
+    raw_close(&raw);
+    options.flags = 2;
+    assert_status(lig_server_open(&server, "mem:", &options), LIG_E_INVALID);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -554,7 +576,9 @@ int main(void)
         TEST(test_locks_are_between_clients),
         cmocka_unit_test(test_the_rate_delays_replies),
         TEST(test_a_stop_interrupts_what_takes_too_long),
-        TEST(test_a_client_asks_for_the_end),
+        cmocka_unit_test_setup_teardown(test_a_client_asks_for_the_end, set_up_open_to_shutdown,
+                                        tear_down),
+        TEST(test_only_an_allowed_shutdown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
