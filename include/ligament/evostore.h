@@ -11,7 +11,8 @@
  * of (from, to) pairs of layers; a pair that occurs twice counts once, and the order of pairs does not matter.
  *
  * A failing call returns the same as EvoStore's (false, 0 or -1); lig_evostore_status() and lig_error_text() say why.
- * The library also exports shutdown(void) -> int, which closes the stores; it is not declared here because the system
+ * The library also exports shutdown(void) -> int, which closes the stores and ends the servers of served ones, if they
+ * allow it (serve.h); returns 0, or 1 on failure. It is not declared here because the system
  * has a function of that name. For the same reason, load it with dlopen and RTLD_LOCAL; do not link with it. */
 #ifndef LIGAMENT_EVOSTORE_H
 #define LIGAMENT_EVOSTORE_H
@@ -26,7 +27,8 @@ extern "C" {
 
 #define LIG_EVOSTORE_API LIG_API
 
-/* Sets the stores, as paths or URIs separated by NUL bytes. With several, model `id` is in number id % count, and a
+/* Sets the stores, separated by NUL bytes: paths, URIs, or servers as lig_served_uri takes them ("host:port", the path
+ * of an address file, "@PATH"). With several, model `id` is in number id % count, and a
  * search covers all of them. Releases everything held of the previous stores, unless they are the same. Returns 0, or
  * 1 on failure. */
 LIG_EVOSTORE_API int set_servers(const char *servers, size_t size);
@@ -62,7 +64,13 @@ LIG_EVOSTORE_API bool update_ref_counter(uint64_t id, int value);
 /* Begin and end times of calls: begin, end, begin, end, ... in microseconds of a monotonic clock with an arbitrary
  * origin, by the names get_composition, get_prefix, read_layers, store_layers, store_meta and update_ref_counter,
  * without a name all in this order; the latest 65,536 calls of each. `ts` must have room for
- * get_num_time_stamps[_by_key] numbers. -1 or false for a name that was never called. */
+ * get_num_time_stamps[_by_key] numbers. -1 or false for a name that was never called.
+ *
+ * If all stores are served, they are the servers', for the calls of all processes: what lig_store_time_stamps gives for
+ * lookup (get_composition), find (get_prefix), write (store_layers), commit (store_meta) and retire
+ * (update_ref_counter), one server after the other; read_layers is measured in this process. -1 also on failure.
+ * get_time_stamps[_by_key] copies what the call of get_num_time_stamps[_by_key] before it counted, so one thread at a
+ * time should ask. */
 LIG_EVOSTORE_API int get_num_time_stamps(void);
 LIG_EVOSTORE_API int get_time_stamps(uint64_t *ts);
 LIG_EVOSTORE_API void clear_time_stamps(void);

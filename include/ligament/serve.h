@@ -73,6 +73,12 @@ LIG_API lig_status lig_server_stat(lig_server *server, lig_server_stats *stats);
 
 /* --- for clients --- */
 
+#define LIG_SERVED_URI_BYTES 8192
+
+/* The URI of a store that is named as servers are: "host:port", the path of an address file, or "@PATH" for one that
+ * need not exist yet; each with or without "?key=value". Any other path or URI, and a path that exists, is copied. */
+LIG_API lig_status lig_served_uri(const char *text, char *uri, size_t uri_bytes);
+
 /* Asks the server of a served store to stop, as SIGTERM does: it finishes what runs. LIG_E_DENIED unless the server
  * allows it (LIG_SERVER_ALLOW_SHUTDOWN, `ligament serve --allow-shutdown`); LIG_E_UNSUPPORTED for a store that
  * this process opened itself. Is never repeated: a lost connection is LIG_E_PEER, also with `retry`. */

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from . import tensors
-from .errors import InvalidError
+from . import _core, tensors
+from .errors import InvalidError, UnsupportedError
 from .graph import Graph
 from .match import Match
 from .store import Store
@@ -22,7 +22,19 @@ class TransferMethods:
     `store` saves the new tensors. `store` uses the result of `transfer`: the composition is
     computed once."""
 
-    def __init__(self, store: Store | str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        store: Store | str | os.PathLike[str] | None = None,
+        *,
+        hosts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    ) -> None:
+        """`store`, or `hosts`: one server, as "host:port", a URI, an address file, or "@PATH"
+        for an address file that need not exist yet."""
+        if (store is None) == (hosts is None):
+            raise InvalidError("TransferMethods takes either a store or hosts=")
+        if hosts is not None:
+            store = Store(_place(hosts))
+        assert store is not None
         self.models = store if isinstance(store, Store) else Store(store)
         self._matches: dict[Id, Match] = {}
 
@@ -85,7 +97,8 @@ class TransferMethods:
         self.models.retire(str(id))
 
     def get_time_stamps(self, key: str | None = None) -> Any:
-        """[begin, end, ...] of an operation, or of all by name, in ns."""
+        """[begin, end, ...] of an operation, or of all by name, in ns. Of a served store the
+        server's, for all clients; load and read are this process's."""
         stamps = self.models.get_time_stamps(key)
         return stamps if key is None else stamps[key]
 
@@ -98,11 +111,30 @@ class TransferMethods:
         if match is not None:
             match.release()
 
+    def shutdown(self) -> None:
+        """Ends the server of a served store, which must allow it, and closes the store."""
+        try:
+            self.models.shutdown_server()
+        except UnsupportedError:  # a store without a server
+            pass
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Releases all leases and closes the store."""
         for id in list(self._matches):
             self._forget(id)
         self.models.close()
+
+
+def _place(hosts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> str:
+    given = [hosts] if isinstance(hosts, (str, os.PathLike)) else list(hosts)
+    if len(given) != 1:
+        raise InvalidError(
+            f"hosts names {len(given)} servers; TransferMethods uses one "
+            "(ligament.compat's DataStatesModelRepo takes several)"
+        )
+    return _core.served_uri(os.fspath(given[0]))
 
 
 def _like(name: str, id: Id) -> Id:

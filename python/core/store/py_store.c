@@ -451,9 +451,26 @@ static PyType_Slot slots[] = {
 static PyType_Spec spec = {"ligament._core.Store", sizeof(ligi_py_store), 0, Py_TPFLAGS_DEFAULT,
                            slots};
 
+static PyObject *served_uri(PyObject *module, PyObject *given)
+{
+    const ligi_py_state *state = ligi_py_state_of(module);
+    char uri[LIG_SERVED_URI_BYTES];
+    const char *name = ligi_py_text(state, given, "the name of a store");
+    if (!name)
+        return NULL;
+    lig_status status = lig_served_uri(name, uri, sizeof uri);
+    return status == LIG_OK ? PyUnicode_FromString(uri) : ligi_py_raise(state, status);
+}
+
+static PyMethodDef functions[] = {
+    {"served_uri", served_uri, METH_O,
+     "served_uri(text) -> URI of a store that is named by host:port or an address file"},
+    {NULL, NULL, 0, NULL},
+};
+
 int ligi_py_store_init(PyObject *module)
 {
     ligi_py_state *state = ligi_py_state_of(module);
     state->store_type = ligi_py_add_type(module, &spec);
-    return state->store_type ? 0 : -1;
+    return state->store_type ? PyModule_AddFunctions(module, functions) : -1;
 }

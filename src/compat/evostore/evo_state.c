@@ -1,5 +1,7 @@
 #include "evo_state.h"
 
+#include <ligament/serve.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,6 +124,13 @@ lig_store *ligi_evo_state_store(const ligi_evo_state *state, uint64_t id)
     return state->stores[id % state->store_count];
 }
 
+void ligi_evo_taken_drop(ligi_evo_state *state)
+{
+    free(state->taken);
+    state->taken = NULL;
+    state->taken_count = 0;
+}
+
 void ligi_evo_state_close(ligi_evo_state *state)
 {
     while (state->held_count)
@@ -132,6 +141,7 @@ void ligi_evo_state_close(ligi_evo_state *state)
     state->parts = NULL;
     for (size_t i = 0; i < state->store_count; i++)
         lig_store_close(state->stores[i]);
+    ligi_evo_taken_drop(state);
     free(state->stores);
     state->stores = NULL;
     state->store_count = 0;
@@ -144,6 +154,8 @@ void ligi_evo_state_forget(ligi_evo_state *state)
     state->part_count = 0;
     state->stores = NULL;
     state->store_count = 0;
+    state->taken = NULL;
+    state->taken_count = 0;
 }
 
 lig_status ligi_evo_state_servers(ligi_evo_state *state, const char *servers, size_t size)
@@ -184,7 +196,9 @@ static lig_status open_all(ligi_evo_state *state)
     if (state->stores == NULL)
         return lig_fail(LIG_E_NOMEM, "out of memory for %zu stores", count);
     for (const char *uri = state->servers; state->store_count < count; uri += strlen(uri) + 1) {
-        LIG_TRY(lig_store_open(&state->stores[state->store_count], uri));
+        char found[LIG_SERVED_URI_BYTES];
+        LIG_TRY(lig_served_uri(uri, found, sizeof found));
+        LIG_TRY(lig_store_open(&state->stores[state->store_count], found));
         state->store_count++;
     }
     return LIG_OK;

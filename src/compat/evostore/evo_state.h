@@ -36,6 +36,10 @@ typedef struct ligi_evo_state {
     ligi_evo_part *parts; /* the oldest first */
     size_t part_count;
     ligi_evo_stamps stamps[EVO_CALLS];
+    /* What get_num_time_stamps counted, for get_time_stamps: servers' grow meanwhile. */
+    uint64_t *taken; /* NULL: nothing is taken */
+    size_t taken_count;
+    ligi_evo_call taken_first, taken_end; /* of these functions */
 } ligi_evo_state;
 
 /* Takes over a list of stores; those that are open are closed when the list is another. */
@@ -46,6 +50,7 @@ lig_status ligi_evo_state_open(ligi_evo_state *state);
 void ligi_evo_state_close(ligi_evo_state *state);
 /* For a forked child: what is open is the parent's, and may be half changed. Frees nothing. */
 void ligi_evo_state_forget(ligi_evo_state *state);
+void ligi_evo_taken_drop(ligi_evo_state *state);
 lig_store *ligi_evo_state_store(const ligi_evo_state *state, uint64_t id);
 
 /* Takes ownership of `known`, and releases the oldest if there are too many. */

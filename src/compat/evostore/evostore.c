@@ -2,6 +2,7 @@
 
 #include "evo_edges.h"
 #include "evo_publish.h"
+#include "evo_served.h"
 #include "evo_sources.h"
 #include "evo_state.h"
 
@@ -63,8 +64,9 @@ int shutdown(void);
 LIG_API int shutdown(void)
 {
     enter();
+    lig_status status = ligi_evo_served_stop(&state);
     ligi_evo_state_close(&state);
-    return !leave(LIG_OK);
+    return !leave(status);
 }
 
 /* --- search --- */
@@ -357,40 +359,42 @@ LIG_API bool update_ref_counter(uint64_t id, int value)
 
 /* --- time stamps --- */
 
+/* With `ts`: what was counted for these functions before, if it was. */
 static int stamps_of(ligi_evo_call first, ligi_evo_call end, uint64_t *ts)
 {
-    size_t count = 0;
-    for (int call = (int)first; call < (int)end; call++) {
-        if (ts)
-            ligi_evo_stamps_copy(&state.stamps[call], ts + count);
-        count += 2 * state.stamps[call].count;
-    }
-    return (int)count;
+    lig_status status = LIG_OK;
+    int is_taken = state.taken && state.taken_first == first && state.taken_end == end;
+    if (ts == NULL || !is_taken)
+        status = ligi_evo_stamps_take(&state, first, end);
+    int count = status == LIG_OK ? (int)state.taken_count : -1;
+    if (ts && count > 0)
+        memcpy(ts, state.taken, state.taken_count * sizeof *ts);
+    if (ts)
+        ligi_evo_taken_drop(&state);
+    leave(status);
+    return count;
 }
 
 static int all_stamps(uint64_t *ts)
 {
     enter();
-    int count = stamps_of((ligi_evo_call)0, EVO_CALLS, ts);
-    leave(LIG_OK);
-    return count;
+    return stamps_of((ligi_evo_call)0, EVO_CALLS, ts);
+}
+
+/* Of a served store a function may have been called by others. */
+static int is_called(ligi_evo_call call)
+{
+    return call < EVO_CALLS && (state.stamps[call].called || ligi_evo_served_all(&state));
 }
 
 static int some_stamps(const char *name, uint64_t *ts)
 {
     ligi_evo_call call = ligi_evo_call_named(name);
     enter();
-    int count = call < EVO_CALLS && state.stamps[call].called
-                    ? stamps_of(call, (ligi_evo_call)(call + 1), ts)
-                    : -1;
+    if (is_called(call))
+        return stamps_of(call, (ligi_evo_call)(call + 1), ts);
     leave(LIG_OK);
-    return count;
-}
-
-static void forget(ligi_evo_stamps *stamps)
-{
-    stamps->count = 0;
-    stamps->next = 0;
+    return -1;
 }
 
 LIG_API int get_num_time_stamps(void)
@@ -416,18 +420,15 @@ LIG_API int get_time_stamps_by_key(uint64_t *ts, const char *name)
 LIG_API void clear_time_stamps(void)
 {
     enter();
-    for (int call = 0; call < EVO_CALLS; call++)
-        forget(&state.stamps[call]);
-    leave(LIG_OK);
+    leave(ligi_evo_stamps_clear(&state, (ligi_evo_call)0, EVO_CALLS));
 }
 
 LIG_API bool clear_time_stamps_by_key(const char *name)
 {
     ligi_evo_call call = ligi_evo_call_named(name);
     enter();
-    bool known = call < EVO_CALLS && state.stamps[call].called;
-    if (known)
-        forget(&state.stamps[call]);
+    if (is_called(call))
+        return leave(ligi_evo_stamps_clear(&state, call, (ligi_evo_call)(call + 1)));
     leave(LIG_OK);
-    return known;
+    return false;
 }

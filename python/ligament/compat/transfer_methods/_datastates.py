@@ -6,11 +6,12 @@ import ctypes
 import hashlib
 import math
 import time
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 from ligament import tensors
-from ligament.errors import InvalidError, NotFoundError
+from ligament.errors import DeniedError, InvalidError, NotFoundError
 from ligament.tensors.dtypes import BYTES
 
 from ..tmci import checkpoint
@@ -202,7 +203,7 @@ class DataStatesModelRepo(TransferMethod):
 
     def get_time_stamps(self, key: str | None = None) -> list[int]:
         """[begin, end, ...] in microseconds of a function, or of all in the order of their
-        names."""
+        names; of served stores what the servers measured."""
         if key is not None and key not in _FUNCTIONS:
             raise NotFoundError(f"no time stamps of {key!r}; known are {', '.join(_FUNCTIONS)}")
         if key is None:
@@ -230,9 +231,13 @@ class DataStatesModelRepo(TransferMethod):
         return models, lids, [len(one) for one in times], times
 
     def teardown_server(self, workcomm: Any = None) -> None:
-        """Waits for the other workers and closes the store."""
+        """Waits for the other workers, ends the server of a served store and closes the store.
+        Where the server does not allow it, it serves others: that is a warning."""
         super().teardown_server(workcomm)
-        self.lib.shutdown()
+        try:
+            self.lib.shutdown()
+        except DeniedError as error:
+            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
 
 def _bytes(weight: Any) -> int:

@@ -1,0 +1,20 @@
+/* What a served store's server does for the process: time stamps and shutdown. All functions are
+ * called under the one lock. */
+#ifndef LIGI_EVO_SERVED_H
+#define LIGI_EVO_SERVED_H
+
+#include "evo_state.h"
+
+/* Whether all stores, open or not, are served. */
+int ligi_evo_served_all(const ligi_evo_state *state);
+
+/* Takes the time stamps of the functions from `first` to before `end` into state->taken: the
+ * servers' when all stores are served, otherwise this process's. */
+lig_status ligi_evo_stamps_take(ligi_evo_state *state, ligi_evo_call first, ligi_evo_call end);
+lig_status ligi_evo_stamps_clear(ligi_evo_state *state, ligi_evo_call first, ligi_evo_call end);
+
+/* Ends the servers of served stores; opens the stores first when all are served. A server that is
+ * gone has ended. */
+lig_status ligi_evo_served_stop(ligi_evo_state *state);
+
+#endif
