@@ -116,8 +116,16 @@ def test_c(source, tmp_path, environment, request):
 
 
 # training is imported by others. The rest is run, and its output read, by other tests: demo,
-# preempt and lenet5_tmci in python/, evolve and population in store/.
-APART = ("training", "demo", "preempt", "evolve", "population", "lenet5_tmci")
+# preempt and lenet5_tmci in python/, evolve and the populations in store/.
+APART = (
+    "training",
+    "demo",
+    "preempt",
+    "evolve",
+    "population",
+    "served_population",
+    "lenet5_tmci",
+)
 SCRIPTS = sorted(p for p in (ROOT / "examples/python").glob("*.py") if p.stem not in APART)
 
 

@@ -33,3 +33,18 @@ def test_a_population(root: Path, tmp_path: Path) -> None:
     with ligament.Store(tmp_path / "store") as store:
         assert len(store) == 40 and store.check()
         assert all(model.parent for model in store.models("evolved/*"))
+
+
+def test_a_population_on_a_server(root: Path, tmp_path: Path) -> None:
+    words = [f"{tmp_path / 'store'}?fsync=0", "--workers", "8", "--candidates", "3"]
+    command = [sys.executable, str(root / "examples/python/served_population.py"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "24 models" in done.stdout
+    assert "find on the server: 24 times" in done.stdout
+    assert "save on the server: 24 times" in done.stdout
+    assert "the server has ended with status 0" in done.stdout
+    with ligament.Store(tmp_path / "store", mode="r") as store:
+        assert len(store) == 24 and store.check()
+        parents = [model.parent for model in store.models()]
+        assert any(parents)
