@@ -141,6 +141,29 @@ def test_a_server_that_is_not_to_be_ended(start: Start, library: Any) -> None:
     process.wait()
 
 
+def test_a_missing_secret_is_no_ended_server(start: Start, library: Any, tmp_path: Path) -> None:
+    process, address = start("--allow-shutdown")
+    library.open([f"{address}?secret_file={tmp_path}/none"])
+    with pytest.raises(ligament.Error, match="none"):
+        library.shutdown()
+    assert process.poll() is None
+    library.open([address])
+    library.shutdown()
+    assert process.wait(60) == 0
+
+
+def test_teardown_server(start: Start) -> None:
+    methods = pytest.importorskip("ligament.compat.transfer_methods")
+    process, address = start()
+    with pytest.warns(RuntimeWarning, match="--allow-shutdown"):
+        methods.DataStatesModelRepo(hosts=[address]).teardown_server()
+    process.terminate()
+    assert process.wait(60) == 0
+    process, address = start("--allow-shutdown")
+    methods.DataStatesModelRepo(hosts=[address]).teardown_server()
+    assert process.wait(60) == 0
+
+
 def test_transfer_methods(start: Start, tmp_path: Path) -> None:
     process, address = start("--allow-shutdown")
     methods = TransferMethods(hosts=[address])

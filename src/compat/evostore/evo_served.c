@@ -109,11 +109,13 @@ lig_status ligi_evo_stamps_clear(ligi_evo_state *state, ligi_evo_call first, lig
 
 static int is_gone(lig_status status)
 {
-    return status == LIG_E_PEER || status == LIG_E_CLOSED || status == LIG_E_NOTFOUND;
+    return status == LIG_E_PEER || status == LIG_E_CLOSED;
 }
 
 lig_status ligi_evo_served_stop(ligi_evo_state *state)
 {
+    if (state->stopped)
+        return LIG_OK;
     lig_status result = ligi_evo_served_all(state) ? ligi_evo_state_open(state) : LIG_OK;
     if (result != LIG_OK)
         return is_gone(result) ? LIG_OK : result;
@@ -122,5 +124,6 @@ lig_status ligi_evo_served_stop(ligi_evo_state *state)
         if (status != LIG_E_UNSUPPORTED && !is_gone(status))
             result = status;
     }
+    state->stopped = result == LIG_OK;
     return result;
 }

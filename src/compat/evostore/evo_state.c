@@ -183,6 +183,7 @@ lig_status ligi_evo_state_servers(ligi_evo_state *state, const char *servers, si
     ligi_evo_state_close(state);
     free(state->servers);
     state->servers = list;
+    state->stopped = 0;
     state->servers_bytes = used;
     return LIG_OK;
 }
@@ -213,6 +214,7 @@ lig_status ligi_evo_state_open(ligi_evo_state *state)
                         "no store given: call set_servers with its path or URI (in Python: "
                         "hosts=[...] or the environment variable LIGAMENT_STORE)");
     lig_status status = open_all(state);
+    state->stopped = 0;
     if (status != LIG_OK)
         ligi_evo_state_close(state);
     return status;

@@ -31,6 +31,7 @@ typedef struct ligi_evo_state {
     size_t servers_bytes;
     lig_store **stores; /* open when store_count is not 0 */
     size_t store_count;
+    int stopped;                       /* the servers were ended, and nothing was opened since */
     ligi_evo_known held[EVO_HELD_MAX]; /* the oldest first */
     size_t held_count;
     ligi_evo_part *parts; /* the oldest first */
