@@ -120,7 +120,7 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"remove", 'd', NULL, "remove the alias; its model stays"},
+    {"remove", 'd', NULL, "remove the alias but not its model"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -129,8 +129,8 @@ const cli_command cli_cmd_alias = {
     .usage = "STORE#NAME ALIAS | STORE#ALIAS --remove | STORE",
     .summary = "Gives a model a second name",
     .details =
-        "An alias moves atomically: if it exists, it names the new model from then on. STORE "
-        "alone\nlists the aliases. Commands take an alias where they take a model's name.",
+        "An existing alias is moved to the new model atomically. STORE alone lists the aliases.\n"
+        "Commands accept an alias wherever they accept the name of a model.",
     .flags = flags,
     .word_min = 1,
     .word_max = 2,

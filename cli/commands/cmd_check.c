@@ -92,7 +92,7 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"repair", 'r', NULL, "repair what can be derived: counts, leftover files, a lost catalog"},
+    {"repair", 'r', NULL, "repair counts, remove leftover files, rebuild a lost catalog"},
     {NULL, 0, NULL, NULL},
 };
 

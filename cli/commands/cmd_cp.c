@@ -486,13 +486,13 @@ static const cli_flag flags[] = {
      "write a directory of .safetensors files of about this size, with an index"},
     {"folder", 'd', NULL,
      "write a Hugging Face directory: weights, config and tokenizer, for from_pretrained"},
-    {"part", 'p', "NAME", "only tensors below NAME. or NAME/, without that prefix"},
+    {"part", 'p', "NAME", "copy only tensors below NAME. or NAME/, and remove that prefix"},
     {"strip", 0, "PREFIX", "remove a prefix from the tensor names that have it"},
     {"rename", 'r', "OLD=NEW", "rename a tensor, or a prefix before '.' or '/'; may be repeated"},
     {"like", 0, "FILE", "a .keras file with the architecture, for writing .keras"},
     {"limit", 0, "BYTES",
-     "memory that the tensors of a compressed .npz, .pt, .keras or .h5 file may claim"},
-    {"dcp", 0, NULL, "write a directory of torch.distributed.checkpoint"},
+     "memory limit for the tensors of a compressed .npz, .pt, .keras or .h5 file"},
+    {"dcp", 0, NULL, "write a torch.distributed.checkpoint directory"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -506,13 +506,13 @@ const cli_command cli_cmd_cp = {
         "of .safetensors files, or its index. DESTINATION is STORE (names are kept; a file's "
         "model\n"
         "gets the file's name), STORE#NAME, STORE#PREFIX/, a file, or with --folder or --shard a\n"
-        "directory. Tags are stored as __metadata__ in .safetensors and restored from it; .npz\n"
-        "holds tensors only. config.json, tokenizer and similar files of a directory are kept in\n"
-        "the store and written by --folder and --shard. A file appears complete or not at all.\n"
-        "Formats: .safetensors; through Python: .npz, and (by python -m ligament.convert, the "
-        "same\n"
-        "command) .pt, .pth, .bin, .ckpt, .keras, .h5, directories of\n"
-        "torch.distributed.checkpoint.",
+        "directory. Tags are stored as __metadata__ in .safetensors files and restored from them;\n"
+        ".npz files hold tensors only. config.json, tokenizer and similar files of a directory "
+        "are\n"
+        "stored with the model and written by --folder and --shard. Files are written atomically.\n"
+        "Formats: .safetensors; through Python: .npz, .pt, .pth, .bin, .ckpt, .keras, .h5 and\n"
+        "torch.distributed.checkpoint directories (python -m ligament.convert is the same "
+        "command).",
     .flags = flags,
     .word_min = 2,
     .word_max = SIZE_MAX,

@@ -334,7 +334,7 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"all", 'a', NULL, "include what is equal"},
+    {"all", 'a', NULL, "also list equal tensors and models"},
     {NULL, 0, NULL, NULL},
 };
 

@@ -496,23 +496,24 @@ const cli_command cli_cmd_launch = {
     .summary = "Starts the workers and servers of a mesh, here or over ssh",
     .details =
         "Each process runs the program and learns its role from DMLC_* variables, which\n"
-        "ligament.mesh.init() reads. The processes share a secret generated for the job and never\n"
-        "written to disk: LIGAMENT_SECRET_FILE refers to the launcher's memory. Every output line\n"
-        "is prefixed with '[role rank]'. If a process fails, the others are terminated, and the\n"
-        "command exits with its status.\n"
+        "ligament.mesh.init() reads. The processes share a secret that is generated for the job\n"
+        "and never written to disk: LIGAMENT_SECRET_FILE refers to the launcher's memory. Every\n"
+        "output line is prefixed with '[role rank]'. If a process fails, the launcher terminates\n"
+        "the others and exits with the status of the failed process.\n"
         "\n"
-        "With --restarts, a worker or server that fails is started again instead, with\n"
-        "LIGAMENT_RESTART counting from 0, and joins the mesh again under its rank. The process\n"
-        "that runs the rendezvous (server 0, or the scheduler with --scheduler) cannot be\n"
-        "restarted. On a terminal a status line shows how many processes run.\n"
+        "With --restarts, a failed worker or server is restarted instead and rejoins the mesh "
+        "with\n"
+        "its rank; LIGAMENT_RESTART counts the restarts from 0. The process that runs the\n"
+        "rendezvous (server 0, or the scheduler with --scheduler) cannot be restarted. On a\n"
+        "terminal, a status line shows the number of running processes.\n"
         "\n"
-        "With --hosts the processes run on other hosts over ssh, which must work without a\n"
-        "password. The secret goes over its standard input. They end with the launcher.\n"
+        "With --hosts, the processes run on other hosts over ssh, which must work without a\n"
+        "password. The secret is sent over standard input. The processes exit when the launcher\n"
+        "exits.\n"
         "\n"
-        "With --script the program is a launch script that starts the members: it runs once and\n"
-        "receives the secret, which its members need to meet at the address of a network "
-        "interface,\n"
-        "and no DMLC_* variables.",
+        "With --script, the program is a launch script that starts the members. It runs once and\n"
+        "receives no DMLC_* variables, only the secret, which members need when the rendezvous is\n"
+        "at the address of a network interface.",
     .flags = flags,
     .word_max = SIZE_MAX,
     .run = run,

@@ -284,7 +284,8 @@ static const cli_flag flags[] = {
      "created, name, bytes or a metric; a leading '-' sorts in descending order"},
     {"limit", 'n', "N", "show only the first N"},
     {"tag", 't', "NAME=VALUE", "only models with this tag; may be repeated"},
-    {"where", 'w', "CONDITION", "only models that satisfy it: 'val_acc>0.9 and tag.run=a'"},
+    {"where", 'w', "CONDITION",
+     "only models that satisfy a condition: 'val_acc>0.9 and tag.run=a'"},
     {"runs", 'r', NULL, "list training runs instead: number of checkpoints and the latest of each"},
     {NULL, 0, NULL, NULL},
 };
@@ -294,13 +295,12 @@ const cli_command cli_cmd_ls = {
     .usage = "STORE[#PATTERN] [options]",
     .summary = "Lists the models of a store",
     .details =
-        "SIZE is the size of all tensors of a model, OWN the part that this model wrote; it "
-        "shares\n"
-        "the rest with other models. A condition compares metrics by name, and tag.NAME, name,\n"
-        "parent, created, bytes, own_bytes and tensors, with = != < <= > >= and ~ (a pattern);\n"
-        "'and', 'or', 'not' and parentheses combine comparisons. A field without a\n"
-        "comparison selects the models that have it. A metric or tag that no model of the store "
-        "has is an error.",
+        "SIZE is the size of all tensors of a model. OWN is the part that the model does not\n"
+        "share with earlier models. A condition compares metrics (by name), tag.NAME, name,\n"
+        "parent, created, bytes, own_bytes and tensors with = != < <= > >= and ~ (a pattern);\n"
+        "'and', 'or', 'not' and parentheses combine comparisons. A field without a comparison\n"
+        "selects the models that have it. A metric or tag that no model in the store has is an\n"
+        "error.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

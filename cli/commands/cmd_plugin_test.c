@@ -144,7 +144,7 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"config", 'c', "TEXT", "configuration the backend is opened with; an empty location"},
+    {"config", 'c', "TEXT", "configuration to open the backend with; use an empty location"},
     {"tensors", 0, "N", "number of tensors in the large set (5000)"},
     {NULL, 0, NULL, NULL},
 };
@@ -153,9 +153,8 @@ const cli_command cli_cmd_plugin_test = {
     .name = "plugin-test",
     .usage = "LIBRARY.so | NAME [options]",
     .summary = "Runs the conformance suite on a plugin",
-    .details = "Prints one line per check; exits with 1 if any failed. The sets it saves are not "
-               "removed:\n"
-               "use --config to give it a separate location.",
+    .details = "Prints one line per check; exits with 1 if any failed. The suite does not remove\n"
+               "the sets it saves: use --config to give it a separate location.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

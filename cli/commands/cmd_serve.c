@@ -205,7 +205,7 @@ static const cli_flag flags[] = {
     {"allow-shutdown", 0, NULL, "let clients end the server"},
     {"grace", 0, "SECONDS", "how long running requests may take at the end (default: 30)"},
     {"lease-timeout", 0, "SECONDS",
-     "drop a client that is silent for so long, and release what it holds (default: 60)"},
+     "disconnect a client that is silent for this long (default: 60)"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -216,7 +216,7 @@ const cli_command cli_cmd_serve = {
     .details =
         "Clients use the store as ligament://HOST:PORT, or as ligament://@/PATH with the path of\n"
         "the address file. On the same host they connect through shared memory. SIGTERM and\n"
-        "SIGINT end the server after the requests that run; SIGHUP reads the secret again.",
+        "SIGINT stop the server after running requests have finished; SIGHUP reloads the secret.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

@@ -298,7 +298,7 @@ static int run_trace(cli_call *call)
 
 static const cli_flag flags[] = {
     {"out", 'o', "FILE", "write to this file instead of standard output"},
-    {"summary", 's', NULL, "print a table of where the time went instead"},
+    {"summary", 's', NULL, "print a table of the time spent in each part of a request instead"},
     {NULL, 0, NULL, NULL},
 };
 

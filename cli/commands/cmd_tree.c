@@ -101,8 +101,8 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"svg", 0, "FILE", "draw it as SVG; - is standard output"},
-    {"html", 0, "FILE", "draw it as an HTML page"},
+    {"svg", 0, "FILE", "write an SVG drawing ('-' is standard output)"},
+    {"html", 0, "FILE", "write an HTML page"},
     {"dot", 0, "FILE", "write a graph for Graphviz"},
     {NULL, 0, NULL, NULL},
 };
@@ -111,11 +111,10 @@ const cli_command cli_cmd_tree = {
     .name = "tree",
     .usage = "STORE[#NAME] [options]",
     .summary = "Shows which model was derived from which",
-    .details = "With a name or pattern, only those models with their ancestors and descendants. "
-               "A model\n"
-               "marked with an arrow is the only child of the one above it. Aliases are in "
-               "brackets. A\n"
-               "model whose parent was removed begins a tree. Files are replaced if they exist.",
+    .details = "A name or pattern restricts the tree to matching models, their ancestors and\n"
+               "descendants. A model marked with an arrow is the only child of the one above it.\n"
+               "Aliases are shown in brackets. A model whose parent was removed is a root.\n"
+               "Existing files are replaced.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

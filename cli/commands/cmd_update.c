@@ -171,7 +171,7 @@ const cli_command cli_cmd_tag = {
     .usage = "STORE#NAME [TAG=VALUE...] [options]",
     .summary = "Adds, changes or removes tags of models",
     .details =
-        "A pattern (STORE#run/*) selects several models. Without tags, prints those there are.",
+        "A pattern (STORE#run/*) selects several models. Without TAG=VALUE, prints the tags.",
     .flags = tag_flags,
     .word_min = 1,
     .word_max = SIZE_MAX,
@@ -182,8 +182,8 @@ const cli_command cli_cmd_metric = {
     .name = "metric",
     .usage = "STORE#NAME [METRIC=NUMBER...]",
     .summary = "Adds or changes metrics of models",
-    .details =
-        "A pattern (STORE#run/*) selects several models. Without metrics, prints those there are.",
+    .details = "A pattern (STORE#run/*) selects several models. Without METRIC=NUMBER, prints the "
+               "metrics.",
     .word_min = 1,
     .word_max = SIZE_MAX,
     .run = run_metric,
@@ -193,7 +193,7 @@ const cli_command cli_cmd_rename = {
     .name = "rename",
     .usage = "STORE#NAME NEW-NAME",
     .summary = "Renames a model",
-    .details = "Aliases, children and tensors that other models share stay with the model.",
+    .details = "Aliases, children and shared tensors continue to refer to the renamed model.",
     .word_min = 2,
     .word_max = 2,
     .run = run_rename,

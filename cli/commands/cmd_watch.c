@@ -151,8 +151,9 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"since", 's', "VERSION", "start with the events after this version; 0 for all that are kept"},
-    {"timeout", 't', "SECONDS", "exit after this long without a change"},
+    {"since", 's', "VERSION",
+     "start after this version; 0 prints all events that the store still keeps"},
+    {"timeout", 't', "SECONDS", "exit after this many seconds without a change"},
     {NULL, 0, NULL, NULL},
 };
 

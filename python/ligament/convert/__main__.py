@@ -26,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m ligament.convert",
         description="Copies models between stores (URI#name) and files of other formats, as "
         "`ligament cp` does: .pt, .pth, .bin, .ckpt (weights only), .keras, .h5, .weights.h5, "
-        "folders of torch.distributed.checkpoint, .safetensors, .npz, Hugging Face folders.",
+        "torch.distributed.checkpoint folders, .safetensors, .npz, Hugging Face folders.",
     )
     add = parser.add_argument
     add("source", nargs="+", metavar="SOURCE")
@@ -34,22 +34,22 @@ def _parser() -> argparse.ArgumentParser:
     add("-f", "--replace", action="store_true", help="replace an existing target")
     add("-l", "--like", metavar="FILE", help=".keras file with the architecture")
     add("-t", "--tag", action="append", type=_pair, default=[], metavar="NAME=VALUE",
-        help="give the model a tag")  # fmt: skip
-    add("-p", "--part", metavar="NAME", help="only tensors below NAME., without that prefix")
+        help="add a tag to the model")  # fmt: skip
+    add("-p", "--part", metavar="NAME", help="only tensors below NAME.; removes that prefix")
     add("--strip", default="", metavar="PREFIX", help="remove a prefix from tensor names")
     add("-r", "--rename", action="append", type=_pair, default=[], metavar="OLD=NEW",
-        help="rename a tensor, or what precedes a '.' in names")  # fmt: skip
+        help="rename a tensor, or a prefix before '.'")  # fmt: skip
     add("--limit", type=int, metavar="BYTES",
-        help="what the tensors of a file may claim in all (100 times its size, at most half of "
-        "the free memory)")  # fmt: skip
-    add("--dcp", action="store_true", help="write a folder of torch.distributed.checkpoint")
+        help="memory limit for all tensors of a file (default: 100 times its size, at most half "
+        "of the free memory)")  # fmt: skip
+    add("--dcp", action="store_true", help="write a torch.distributed.checkpoint folder")
     add("--json", action="store_true", help="print JSON")
     return parser
 
 
 def _is_for_program(words: list[str], into_folder: bool) -> bool:
-    """Whether neither place needs Python. A target without a suffix is a folder of
-    torch.distributed.checkpoint."""
+    """Whether neither source nor target needs Python. A target without a suffix is a
+    torch.distributed.checkpoint folder."""
     if any(map(kind_of, words)) or len(words) < 2 or into_folder:
         return False
     between = all("#" in word for word in words)
