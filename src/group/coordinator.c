@@ -16,7 +16,7 @@
 #include <sys/random.h>
 
 #define SLOT_BITS 16
-#define REFUSED_NS (2 * INT64_C(1000000000)) /* time for a refused peer to read the reason */
+#define REFUSED_NS (2 * INT64_C(1000000000)) /* time that a refused peer has to read the reason */
 #define OUTCASTS_MAX 256
 
 /* --- connections ----------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ static void post(ligi_group *group, uint64_t who, const ligi_writer *writer)
     lig_status status = writer->status;
     if (status == LIG_OK)
         status = ligi_net_send(peer->link, &send, NULL);
-    /* A link that has ended reports it in a moment, with the reason. */
+    /* A link that has ended reports this shortly, with the reason. */
     peer->broken = status == LIG_E_BUSY || status == LIG_E_NOMEM;
 }
 
@@ -98,7 +98,8 @@ static void say(ligi_group *group, uint64_t who, const ligi_group_message *messa
     ligi_writer_fini(&writer);
 }
 
-/* Whom the group waits for, and who was refused: that mistake is often the reason. */
+/* The missing members, and the last refused peer: a refusal is often the reason for a missing
+ * member. */
 static void describe_waiting(const ligi_coordinator *self, char text[LIGI_GROUP_MESSAGE_TEXT_BYTES])
 {
     ligi_roster_awaited(&self->roster, text, LIGI_GROUP_MESSAGE_TEXT_BYTES);
@@ -124,7 +125,7 @@ static void put_seat(ligi_writer *writer, const ligi_seat *seat)
                                                              .blob_bytes = seat->blob_bytes});
 }
 
-/* Seats [from, to) as one portion. */
+/* Sends seats [from, to) as one portion. */
 static void say_portion(ligi_group *group, const ligi_seat *to_whom, size_t from, size_t to)
 {
     const ligi_roster *roster = &group->coordinator->roster;
@@ -186,7 +187,7 @@ static void say_change(ligi_group *group, const ligi_act *act)
 
 /* --- acting ---------------------------------------------------------------------------------- */
 
-/* A member that cannot be told would stay in an old epoch: it is expelled. */
+/* A member that cannot be notified would stay in an old epoch, so it is expelled. */
 static int end_broken(ligi_group *group)
 {
     ligi_coordinator *self = group->coordinator;
@@ -381,7 +382,7 @@ static void tend_peer(ligi_group *group, ligi_peer *peer, int64_t now_ns, int be
         say(group, peer->who, &(ligi_group_message){.kind = LIGI_GROUP_MESSAGE_BEAT});
 }
 
-/* While the group forms, all members are told whom it waits for. */
+/* While the group forms, all members are notified of who is missing. */
 static void tell_waiting(ligi_group *group)
 {
     ligi_coordinator *self = group->coordinator;

@@ -125,7 +125,7 @@ static void on_sent(void *context, ligi_link *link, void *token, lig_status stat
     (void)context, (void)link, (void)token, (void)status;
 }
 
-/* Advice if nobody of the group answers at the address. */
+/* Advice if no member of the group answers at the address. */
 static void advise(const ligi_group *group, char *text, size_t text_bytes)
 {
     if (group->displaced[0] != '\0')
@@ -139,7 +139,7 @@ static void advise(const ligi_group *group, char *text, size_t text_bytes)
                  "address");
 }
 
-/* Before the roster arrives the error text is all there is; after it the member has lost its
+/* Before the roster arrives, only the error text matters; afterwards the member has lost its
  * group. */
 static void lose_coordinator(ligi_group *group, ligi_link *link, lig_status status,
                              const char *sentence)
@@ -319,7 +319,7 @@ static lig_status wait_for_all(ligi_group *group, int64_t timeout_ns)
 {
     int64_t left = group->begun_ns + timeout_ns - ligi_now_ns();
     lig_status status = ligi_group_wait(group, is_released, group, left > 0 ? left : 0);
-    /* The timeout of the link to the coordinator is the same, and its error says what was tried. */
+    /* The link to the coordinator has the same timeout, and its error says what was tried. */
     if (status == LIG_E_TIMEOUT) {
         lig_status tried = ligi_group_wait(group, has_tried, group, SENTENCE_NS);
         status = tried == LIG_OK ? LIG_E_TIMEOUT : tried;

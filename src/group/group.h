@@ -1,13 +1,13 @@
 /* Groups: membership. Processes meet at an address, get ranks, exchange blobs, wait for each other
- * at barriers, and are told when a member is lost, returns or was expelled. One process, the
+ * at barriers, and are notified when a member is lost, returns or is expelled. One process, the
  * coordinator, maintains the roster (roster.h): a scheduler, or the first member. It alone decides;
  * every change is an *epoch* that it sends to all. A new member is released from ligi_group_open
  * only after all others have confirmed its epoch, so any member it connects to knows it already. A
  * seat is (role, rank). Its *incarnation* counts its holders, from 1: a restarted worker has the
  * same rank and the next incarnation, and late messages of the previous one are stale. A group runs
  * on an endpoint of net, as its service LIGI_SERVICE_GROUP: one group per endpoint. Heartbeats must
- * be sent whatever the callers do, so the endpoint has a background thread. Calls are **shared**;
- * all state is guarded by the endpoint's lock. */
+ * be sent regardless of what the callers do, so the endpoint has a background thread. Calls are
+ * **shared**; all state is guarded by the endpoint's lock. */
 #ifndef LIGI_GROUP_H
 #define LIGI_GROUP_H
 
@@ -60,11 +60,11 @@ typedef enum ligi_group_seat {
 typedef enum ligi_group_change {
     LIGI_CHANGE_JOINED, /* member is PRESENT; its blob may have changed */
     LIGI_CHANGE_GONE,   /* member is LOST or LEFT: its outstanding messages will not arrive */
-    /* This process was expelled, or the coordinator has been silent for so long that it must have
-     * been. All calls fail from now on, with that error text. */
+    /* This process was expelled, or the coordinator has been silent for so long that this process
+     * must have been expelled. All calls fail from now on, with that error text. */
     LIGI_CHANGE_EXPELLED,
-    /* The coordinator has ended. The same; and silent members are no longer detected, so waits for
-     * them without a deadline must be given up. */
+    /* The coordinator has ended. As EXPELLED; in addition, silent members are no longer detected,
+     * so waits for them without a deadline must be abandoned. */
     LIGI_CHANGE_ORPHANED,
 } ligi_group_change;
 
@@ -122,7 +122,8 @@ typedef struct ligi_group ligi_group;
 lig_status ligi_group_open(ligi_group **group, ligi_net *net, const ligi_group_options *options);
 
 /* Leaves and frees. A coordinator first serves until all others have left or are lost, at most
- * `linger_ns` (LIG_FOREVER: as long as they live), then tells those that remain. NULL is valid. */
+ * `linger_ns` (LIG_FOREVER: as long as they live), then notifies those that remain. NULL is
+ * valid. */
 void ligi_group_close(ligi_group *group, int64_t linger_ns);
 /* The first half of close; TIMEOUT if some are left. On other members: OK at once. */
 lig_status ligi_group_linger(ligi_group *group, int64_t timeout_ns);

@@ -11,7 +11,7 @@ typedef enum ligi_phase {
     LIGI_PHASE_CONNECTING,
     LIGI_PHASE_ASKED,    /* the coordinator knows of this process */
     LIGI_PHASE_TOLD,     /* it has the roster */
-    LIGI_PHASE_RELEASED, /* so do all the others */
+    LIGI_PHASE_RELEASED, /* all the others have it too */
     LIGI_PHASE_ENDED     /* `failure` says why */
 } ligi_phase;
 

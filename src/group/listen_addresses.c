@@ -45,7 +45,7 @@ static int is_near(const char *address)
     const char *start = strstr(address, "://");
     start = start ? start + 3 : address;
     size_t bytes = start[0] == '[' ? strcspn(start, "]") + 1 : strcspn(start, ":/?");
-    char host[sizeof "255.255.255.255"]; /* no shorter than what is sought */
+    char host[sizeof "255.255.255.255"]; /* at least as long as the searched string */
     snprintf(host, sizeof host, "%.*s", bytes < sizeof host ? (int)bytes : 0, start);
     return is_loopback(host) || is_local(address);
 }

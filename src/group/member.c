@@ -111,7 +111,8 @@ static void take_expel(ligi_group *group, const ligi_group_message *message)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* The next beat was scheduled for the own value, too late for a shorter one. */
+/* The next heartbeat was scheduled with the member's own value, which is too late for a shorter
+ * one. */
 static void take_liveness(ligi_group *group, int64_t liveness_ns)
 {
     if (group->liveness_ns == liveness_ns)

@@ -8,7 +8,7 @@
  * `lost`. */
 void ligi_member_say(ligi_group *group, const ligi_group_message *message, const ligi_join *join);
 lig_status ligi_member_take(ligi_group *group, const void *data, size_t bytes);
-/* Ends the group with this thread's error text; the first end counts. */
+/* Ends the group with this thread's error text; only the first call has an effect. */
 void ligi_member_end(ligi_group *group, ligi_group_change change, lig_status status);
 /* The link to the coordinator is up: asks to join. */
 lig_status ligi_member_ask(ligi_group *group);

@@ -58,7 +58,7 @@ static lig_status exchange(ligi_group *group, const ligi_group_options *options,
             snprintf(mine.text, sizeof mine.text, "%s", lig_error_text());
         mine.status = (uint32_t)status;
     }
-    /* A failed process takes part too: the others wait for it. */
+    /* A failed process takes part as well, because the others wait for it. */
     LIG_TRY(options->exchange(options->exchange_context, &mine, sizeof mine, all,
                               options->exchange_count));
     if (all[0].magic != CARD_MAGIC)

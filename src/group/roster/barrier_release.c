@@ -32,7 +32,7 @@ static uint32_t stage_of(const ligi_waiter *waiter)
     return waiter->flags / LIGI_BARRIER_STAGE(1);
 }
 
-/* At a barrier of that kind, but of a later stage. */
+/* Waits at a barrier of that kind, but of a later stage. */
 static int is_past(const ligi_waiter *waiter, const ligi_waiter *barrier)
 {
     return waiter->mask == barrier->mask && stage_of(waiter) > stage_of(barrier) &&
@@ -113,7 +113,7 @@ static lig_status settle(ligi_roster *roster, const ligi_waiter *waiter, lig_sta
     return LIG_OK;
 }
 
-/* How many are past a barrier of stage 0 and will not reach it. */
+/* The number of members that are past a barrier of stage 0 and will not reach it. */
 static size_t name_past(const ligi_barriers *barriers, const ligi_roster *roster,
                         const ligi_waiter *barrier, char *text, size_t text_bytes)
 {

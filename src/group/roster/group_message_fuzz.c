@@ -1,4 +1,4 @@
-/* Messages from a hostile peer: refused, or read without a step outside. */
+/* Messages from a hostile peer: refused, or read without leaving the buffer. */
 #include "group/roster/group_message.h"
 
 #include <assert.h>

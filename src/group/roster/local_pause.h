@@ -12,7 +12,7 @@ int ligi_pause_detect(int64_t tick_ns, int64_t now_ns, int64_t liveness_ns);
 /* How long a peer, last heard at `heard_ns`, has been silent while this process was running, which
  * it does without a pause since `awake_ns`. */
 int64_t ligi_pause_silence_ns(int64_t heard_ns, int64_t awake_ns, int64_t now_ns);
-/* How often a process sends something, so that nobody takes it for silent. */
+/* How often a process sends something, so that no peer considers it silent. */
 int64_t ligi_pause_beat_ns(int64_t liveness_ns);
 /* 1 if this process has just resumed (or is about to notice a pause), and has not had time to read
  * what arrived while it was stopped. */

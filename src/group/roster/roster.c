@@ -189,7 +189,7 @@ static lig_status refuse_full(ligi_roster *roster, uint64_t who, ligi_role role)
     return LIG_OK;
 }
 
-/* --- sitting down ---------------------------------------------------------------------------- */
+/* --- taking a seat ---------------------------------------------------------------------------- */
 
 /* A new member is released when all present members have confirmed its epoch. */
 static lig_status release_ready(ligi_roster *roster)
@@ -323,7 +323,7 @@ static lig_status seat_floating(ligi_roster *roster, ligi_role role)
             continue;
         }
         ligi_seat *seat = lowest_free(roster, role);
-        assert(seat != NULL); /* those who are too many were refused above */
+        assert(seat != NULL); /* surplus members were refused above */
         LIG_TRY(sit(roster, seat, one->who, &one->join, one->asked_ns));
         forget(roster, i);
     }
@@ -436,7 +436,7 @@ lig_status ligi_roster_confirm(ligi_roster *roster, uint64_t who, uint64_t epoch
 {
     ligi_seat *seat = ligi_roster_find(roster, who);
     if (seat == NULL || epoch > roster->epoch || epoch <= seat->confirmed)
-        return LIG_OK;      /* of a member that is out, or unknown */
+        return LIG_OK;      /* of an expelled or unknown member */
     assert(roster->formed); /* before that the epoch is 0 */
     seat->confirmed = epoch;
     return release_ready(roster);

@@ -7,12 +7,14 @@
 #include "group/group.h"
 
 typedef enum ligi_act_kind {
-    LIGI_ACT_REFUSE, /* who, status, text: refuse and end its connection */
-    LIGI_ACT_PROBE,  /* who, number: ask it to answer with that number */
-    LIGI_ACT_ROSTER, /* who: tell it the whole roster, which it confirms */
-    LIGI_ACT_CHANGE, /* seat, member, epoch, text: tell those whose told_epoch is not 0 and lower */
+    LIGI_ACT_REFUSE,  /* who, status, text: refuse and end its connection */
+    LIGI_ACT_PROBE,   /* who, number: ask it to answer with that number */
+    LIGI_ACT_ROSTER,  /* who: send it the whole roster, which it confirms */
+    LIGI_ACT_CHANGE,  /* seat, member, epoch, text: send it to those whose told_epoch is not 0 and
+                      * lower */
     LIGI_ACT_RELEASE, /* who: all others know it, it is released */
-    LIGI_ACT_EXPEL,   /* who, text: it is expelled; its connection stays, so that it learns this */
+    LIGI_ACT_EXPEL,   /* who, text: it is expelled; its connection stays open so that it learns
+                       * this */
     LIGI_ACT_PASS,    /* who, number: its barrier is complete */
     LIGI_ACT_FAIL,    /* who, number, status, text: its barrier has failed */
 } ligi_act_kind;

@@ -1,5 +1,5 @@
-/* A roster and its barriers under members that say anything at any time. What must hold all the
- * same: a connection sits on one seat at most, epochs only grow, and nobody is let go twice. */
+/* A roster and its barriers with members that send anything at any time. Invariants: a connection
+ * has at most one seat, epochs only grow, and no member is released twice. */
 #include "group/roster/barrier_release.h"
 #include "group/roster/roster_liveness.h"
 

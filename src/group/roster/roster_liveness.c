@@ -14,7 +14,8 @@ void ligi_roster_hear(ligi_roster *roster, uint64_t who, int64_t at_ns)
         seat->heard_ns = at_ns;
 }
 
-/* A contested holder has as long as any other: from its last message, not from the probe. */
+/* The timeout of a contested holder is that of any other member: from its last message, not from
+ * the probe. */
 lig_status ligi_roster_tick(ligi_roster *roster, int64_t now_ns)
 {
     int64_t before = roster->tick_ns;

@@ -4,10 +4,10 @@
  *
  * What counts as a failure, for every module:
  *   - A peer whose link ends with a goodbye has LEFT. Any other end of the link: it is LOST.
- *   - The link knows best. If the group reports that a peer is lost, the peer is suspected for
- *     LIGI_LOSS_GRACE_NS, in which its link may say more. One that the group reports as having left
- *     may still have messages in its link: it is gone when the link ends or has been silent for
- *     liveness_ns.
+ *   - The link has precedence. If the group reports that a peer is lost, the peer is suspected for
+ *     LIGI_LOSS_GRACE_NS, during which its link may report the reason. A peer that the group
+ *     reports as having left may still have messages in its link: it is gone when the link ends or
+ *     has been silent for liveness_ns.
  *   - A process that was stopped does not judge others at once: a link that ends while it wakes is
  *     postponed by the same period, because the group may have expelled it.
  *   - A session with `needs_all` ends with the first peer that is lost, or that leaves before this
@@ -15,10 +15,11 @@
  *     the peer may connect, and after the loss of the coordinator the session detects silent peers
  *     itself, with pings.
  *   - An expelled process: the session ends.
- * A session that has ended stays so: `broken` is set, and `ended` says why (LIG_E_PEER, or
+ * The end of a session is final: `broken` is set, and `ended` says why (LIG_E_PEER, or
  * LIG_E_MISMATCH).
  *
- * Everything is guarded by the endpoint's lock, which the module's functions are called with. */
+ * Everything is guarded by the endpoint's lock, which is held when the module's functions are
+ * called. */
 #ifndef LIGI_SESSION_H
 #define LIGI_SESSION_H
 
@@ -43,7 +44,7 @@ typedef struct ligi_session_peer {
 
     struct ligi_session_peer *next;
     uint32_t incarnation;
-    uint64_t group_id; /* as it says; 0: it did not know it yet */
+    uint64_t group_id; /* as the peer reports it; 0: not known to it yet */
     ligi_member_state state;
     ligi_link *link;               /* NULL: none; it may not be up yet, or have ended (postponed) */
     int64_t doubt_ns;              /* it is suspected until then; 0: it is not */
@@ -55,7 +56,7 @@ typedef struct ligi_session_peer {
 /* Who a peer says it is. */
 typedef struct ligi_session_claim {
     ligi_role role;
-    uint32_t rank; /* LIGI_RANK_ANY: it does not know it yet */
+    uint32_t rank; /* LIGI_RANK_ANY: not known yet */
     uint32_t incarnation;
     uint64_t group_id;
 } ligi_session_claim;
@@ -72,7 +73,7 @@ typedef struct ligi_session_ops {
     lig_status (*check)(void *context, const ligi_hello *hello, ligi_session_claim *claim);
     /* The peer that connects with this claim. */
     lig_status (*find)(void *context, const ligi_session_claim *claim, ligi_session_peer **peer);
-    /* Its link is up. Its state is still the former one. */
+    /* Its link is up. Its state has not changed yet. */
     void (*came)(ligi_session_peer *peer, const ligi_hello *hello);
     /* It is lost or has left (state and why are set), and has no link. */
     void (*gone)(ligi_session_peer *peer, ligi_member_state before);
@@ -105,7 +106,7 @@ struct ligi_session {
     int64_t awake_ns, judged_ns, pinged_ns;
     uint32_t postponed; /* peers that are */
     int leaving;        /* peers may leave */
-    _Atomic int closed; /* set by the module: no call begins any more */
+    _Atomic int closed; /* set by the module: no new call may begin */
     _Atomic int broken; /* `ended` is set and no longer changes */
     ligi_failure ended;
     int64_t doubt_ns; /* it ends then, for this reason unless a better one arrives; 0: never */

@@ -1,10 +1,10 @@
-/* How a session ends before the module closes it. Under the endpoint's lock. */
+/* How a session ends before the module closes it. Called with the endpoint's lock held. */
 #ifndef LIGI_SESSION_END_H
 #define LIGI_SESSION_END_H
 
 #include "group/session/session.h"
 
-/* Ends it, once. */
+/* Ends it; later calls have no effect. */
 void ligi_session_end(ligi_session *session, lig_status status, const char *sentence);
 /* The session ends after LIGI_LOSS_GRACE_NS, for this reason unless a peer or the group gives a
  * better one by then. Not while it is leaving. */

@@ -147,13 +147,13 @@ static void on_member(ligi_session *session, const ligi_group_event *event)
 static void on_change(void *context, const ligi_group_event *event)
 {
     ligi_session *session = context;
-    if (atomic_load(&session->closed)) /* it lingers for the others */
+    if (atomic_load(&session->closed)) /* it waits for the others */
         return;
     if (event->change == LIGI_CHANGE_EXPELLED) {
         ligi_session_end(session, LIG_E_PEER, event->sentence);
     } else if (event->change != LIGI_CHANGE_ORPHANED) {
         on_member(session, event);
-    } else if (session->ops->needs_all) { /* the link to its process usually knows why */
+    } else if (session->ops->needs_all) { /* the link to its process usually reports why */
         ligi_session_doubt(session, event->sentence);
     } else {
         ligi_log(LIG_LOG_INFO, "the %s continues without its rendezvous: %s", session->ops->name,

@@ -154,7 +154,7 @@ void ligi_session_link_lost(ligi_link *link, lig_status status, const char *sent
     snprintf(why, sizeof why, "%s", sentence); /* of the link */
     peer->link = NULL;
     ligi_link_close(link, NULL);
-    if (status == LIG_E_MISMATCH && session->ops->needs_all) /* of no use to join again */
+    if (status == LIG_E_MISMATCH && session->ops->needs_all) /* joining again is pointless */
         ligi_session_end(session, status, why);
     set_gone(peer, state, why);
 }
