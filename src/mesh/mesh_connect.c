@@ -1,4 +1,4 @@
-/* What the mesh adds to its session (group/session/session.h): greetings, and the clocks of
+/* What the mesh adds to its session (group/session/session.h): handshakes, and the clocks of
  * peers. */
 #include "mesh/mesh_connect.h"
 
@@ -132,7 +132,7 @@ static void gone(ligi_session_peer *peer, ligi_member_state before)
     lig_mesh *mesh = party->mesh;
     mesh->stats.peers_lost += before == LIGI_PRESENT && peer->state == LIGI_LOST;
     party->pings = 0;
-    mesh->news = mesh->role == LIG_MESH_SERVER; /* workers learn of it by their requests */
+    mesh->news = mesh->role == LIG_MESH_SERVER; /* workers learn of it from their requests */
     if (mesh->role == LIG_MESH_SERVER)
         ligi_server_requests_lose(&mesh->inbox, peer->index, peer->state, peer->why);
     else

@@ -1,4 +1,4 @@
-/* How members of a mesh greet each other, and what happens when one comes or goes. */
+/* The handshake between members of a mesh, and what happens when one joins or leaves. */
 #ifndef LIGI_MESH_CONNECT_H
 #define LIGI_MESH_CONNECT_H
 
@@ -6,7 +6,7 @@
 
 extern const ligi_session_ops ligi_mesh_session; /* the context is the mesh */
 
-/* Identifies the clock of stamps: the boot of the machine, and the time namespace. */
+/* Identifies the clock of the stamps: the boot of the machine, and the time namespace. */
 void ligi_mesh_clock_id(uint8_t id[16]);
 
 #endif

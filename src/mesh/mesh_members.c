@@ -46,7 +46,7 @@ static void describe(lig_mesh *mesh, const ligi_member *from, lig_mesh_member *m
         snprintf(member->transport, sizeof member->transport, "%s", ligi_link_scheme(peer->link));
     if (member->state == LIG_MESH_ALIVE && peer->state != LIGI_PRESENT &&
         peer->incarnation == from->incarnation)
-        member->state = peer->state; /* the link knows before the group does */
+        member->state = peer->state; /* the link reports it before the group does */
 }
 
 lig_status lig_mesh_members(lig_mesh *mesh, lig_mesh_member *members, size_t room, size_t *count)

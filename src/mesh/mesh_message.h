@@ -1,4 +1,4 @@
-/* The heads of the mesh's messages, as bytes. Pure. What comes from a peer is checked whole before
+/* The heads of the mesh's messages, as bytes. Pure. A message from a peer is fully validated before
  * anything is allocated for it or done with it.
  *
  *   kind      payload

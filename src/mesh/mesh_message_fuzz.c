@@ -1,4 +1,5 @@
-/* Heads from a hostile peer: read whole or refused, and what was read is what would be written. */
+/* Heads from a hostile peer: parsed completely or refused, and a parsed head encodes to the same
+ * bytes. */
 #include "mesh/mesh_message.h"
 
 #include <assert.h>
@@ -17,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         return 0;
     memcpy(head, start, sizeof start);
     memcpy(head + sizeof start, data, bytes);
-    if (bytes >= 4) /* the counts are the input's too */
+    if (bytes >= 4) /* the counts come from the input as well */
         memcpy(head + 2, data, 4);
     (void)ligi_message_decode(data, bytes, NULL, &message);
     (void)ligi_message_decode(data, bytes, &pieces, &message);

@@ -56,7 +56,7 @@ static lig_status accept_request(ligi_party *party, const ligi_arrival *arrival,
     lig_status status = ligi_mesh_receive_size(queue, job, arrival, &bytes);
     if (status == LIG_OK)
         status = ligi_block_pool_take(queue->pool, bytes, &job->block);
-    if (status != LIG_OK) { /* the payload is discarded, the worker told */
+    if (status != LIG_OK) { /* the payload is discarded and the worker notified */
         uint64_t serial = job->serial;
         ligi_server_requests_end(&party->mesh->inbox, job);
         return send_refusal(party, serial, status, lig_error_text());
@@ -67,7 +67,7 @@ static lig_status accept_request(ligi_party *party, const ligi_arrival *arrival,
     return status;
 }
 
-/* One too many: the worker may not know, since it does not count cancelled requests. */
+/* One request too many: the worker may not know, since it does not count cancelled requests. */
 static lig_status refuse_request(ligi_party *party, const ligi_arrival *arrival)
 {
     char sentence[LIGI_MESSAGE_REFUSAL_BYTES];

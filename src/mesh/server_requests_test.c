@@ -107,7 +107,8 @@ static void test_lost_and_back(void **unused)
     ligi_server_requests_lose(&inbox, 1, LIG_MESH_STOPPED, "");
     assert_status(ligi_server_requests_take(&inbox, LIG_MESH_ALL, taken, 2, &count), LIG_E_CLOSED);
     ligi_server_requests_join(&inbox, 1,
-                              3); /* the orphan of two before is still looked at by its taker */
+                              3); /* the orphan of two requests before is still in use by its
+                                   * taker */
     assert_ok(ligi_server_requests_find(&inbox, handler, &found));
     assert_int_equal(inbox.queues[1].jobs, 2);
     ligi_server_requests_end(&inbox, found);
@@ -184,10 +185,10 @@ static void test_blocks_are_used_again_and_bounded(void **unused)
     assert_int_equal(ligi_block_pool_bytes(pool), 2048 + 256);
     ligi_block_pool_close(pool);
     ligi_block_drop(b);
-    ligi_block_drop(c); /* the last one frees the pool: LeakSanitizer would tell */
+    ligi_block_drop(c); /* the last one frees the pool; LeakSanitizer would report a leak */
 }
 
-/* Against the obvious: a list of (worker, serial) in order of arrival. */
+/* Compared with a naive model: a list of (worker, serial) in order of arrival. */
 typedef struct slow {
     uint32_t worker[4096];
     uint64_t serial[4096];

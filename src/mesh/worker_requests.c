@@ -177,7 +177,7 @@ void ligi_request_fail(ligi_request *request, lig_status status, const char *sen
     assert(request->sentence == NULL);
     request->status = status;
     if (ligi_strdup(&request->sentence, sentence) != LIG_OK)
-        request->sentence = NULL; /* the status alone then */
+        request->sentence = NULL; /* only the status then */
 }
 
 int ligi_worker_requests_settle(ligi_worker_requests *outbox, ligi_request *request)

@@ -71,7 +71,7 @@ lig_status ligi_worker_requests_begin(ligi_worker_requests *outbox, uint32_t pus
 void ligi_worker_requests_undo(ligi_worker_requests *outbox, ligi_request *request);
 
 /* The request that has the handler, one of those of its tensors: NOTFOUND for one that was never
- * returned, or is forgotten. */
+ * returned, or is no longer remembered. */
 lig_status ligi_worker_requests_with(const ligi_worker_requests *outbox, uint64_t handler,
                                      ligi_request **request);
 /* The request whose first handler it is, which is its name; NOTFOUND for its other handlers too. */

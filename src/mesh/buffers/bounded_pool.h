@@ -1,5 +1,5 @@
-/* Memory for pushed tensors without a registered buffer: one block a request, from the pool of its
- * worker. A block is reused only when its request is answered and no hold is left. */
+/* Memory for pushed tensors without a registered buffer: one block per request, from the pool of
+ * its worker. A block is reused only when its request is answered and no hold is left. */
 #ifndef LIGI_BOUNDED_POOL_H
 #define LIGI_BOUNDED_POOL_H
 

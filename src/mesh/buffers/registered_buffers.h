@@ -22,7 +22,7 @@ typedef struct ligi_registered { /* of one worker; zero-initialised is valid */
 
 #define LIGI_REGISTERED_MAX 65536
 
-/* NULL if nothing is registered under the key. */
+/* NULL if nothing is registered for the key. */
 ligi_registered_buffer *ligi_registered_find(const ligi_registered *places, uint64_t key);
 /* Registers, or replaces the registration; BUSY while a request uses the old buffer. */
 lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data, uint64_t bytes);

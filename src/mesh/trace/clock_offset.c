@@ -5,7 +5,7 @@ void ligi_clock_offset_feed(ligi_clock_offset *offset, const uint64_t moments[4]
     int64_t there = (int64_t)(moments[1] - moments[0]);
     int64_t back = (int64_t)(moments[2] - moments[3]);
     int64_t way = (int64_t)(moments[3] - moments[0]) - (int64_t)(moments[2] - moments[1]);
-    if (offset->exact || way < 0) /* a peer may say anything */
+    if (offset->exact || way < 0) /* a peer may send anything */
         return;
     if (offset->count == LIGI_OFFSET_WINDOW) {
         offset->way_ns[1] = offset->way_ns[0];

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* A peer whose clock is `ahead`, at the end of a way of `there` and `back` nanoseconds. */
+/* A peer whose clock is `ahead`, with transit times of `there` and `back` nanoseconds. */
 static void exchange(ligi_clock_offset *offset, int64_t now, int64_t ahead, int64_t there,
                      int64_t back)
 {
@@ -48,7 +48,7 @@ static void test_a_drifting_clock_is_followed(void **unused)
 {
     (void)unused;
     ligi_clock_offset offset = {0};
-    exchange(&offset, 0, 1000, 10, 10); /* the luckiest of all, but long ago */
+    exchange(&offset, 0, 1000, 10, 10); /* the fastest of all, but too long ago */
     for (int i = 0; i < 3 * LIGI_OFFSET_WINDOW; i++)
         exchange(&offset, 1000 * i, 900000, 500, 500);
     assert_int_equal(ligi_clock_offset_get(&offset), 900000);

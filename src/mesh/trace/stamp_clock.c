@@ -38,7 +38,7 @@ int64_t ligi_stamp_clock_past(ligi_stamp_clock *ticks, uint64_t tick)
         ns -= (int64_t)(back * ticks->scale >> 32);
     else
         return -1;
-    forward(ticks, ns); /* what comes after it is not before it */
+    forward(ticks, ns); /* later readings are not earlier */
     return ns;
 }
 

@@ -9,7 +9,7 @@
 
 typedef struct ligi_stamp_clock { /* zero-initialised is valid, and reads the clock each time */
     int trusted;                  /* the counter may be used */
-    uint64_t scale;               /* nanoseconds a tick, << 32; 0: not known yet */
+    uint64_t scale;               /* nanoseconds per tick, << 32; 0: not known yet */
     uint64_t tick;                /* value of the counter at `ns` */
     int64_t ns;
     uint64_t most;      /* ticks for which that is valid */

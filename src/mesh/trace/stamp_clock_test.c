@@ -68,7 +68,7 @@ static void test_time_does_not_go_back(void **unused)
     assert_int_equal(ligi_stamp_clock_at(&ticks, 3 * (1025 * MS + 500)), last);
 }
 
-/* A reading from before the lock was had, which somebody else had for long. */
+/* A reading from before the lock was acquired, which another thread held for long. */
 static void test_what_was_waited_for_is_seen(void **unused)
 {
     (void)unused;
@@ -82,12 +82,12 @@ static void test_what_was_waited_for_is_seen(void **unused)
     assert_int_equal(ligi_stamp_clock_past(&ticks, 3 * (1062 * MS)), -1);
     set(&ticks, 3000 * MS);
     assert_int_equal(ligi_stamp_clock_past(&ticks, 3 * 1060 * MS), -1);
-    /* What follows it is not before it. */
+    /* Later readings are not earlier. */
     int64_t then = ligi_stamp_clock_past(&ticks, 3 * (3000 * MS + 900));
     assert_int_equal(set(&ticks, 3000 * MS + 400), then);
 }
 
-/* A machine that was moved, or slept. */
+/* A machine that was migrated or suspended. */
 static void test_a_counter_that_jumps_is_not_believed(void **unused)
 {
     (void)unused;

@@ -1,4 +1,4 @@
-/* Writes completed requests to a file, for `ligament trace`. docs/formats.md has the layout. */
+/* Writes completed requests to a file, for `ligament trace`. The layout is in docs/formats.md. */
 #ifndef LIGI_TRACE_RECORDER_H
 #define LIGI_TRACE_RECORDER_H
 
@@ -19,7 +19,8 @@ typedef struct ligi_trace_record { /* little-endian in the file, with this layou
 
 typedef struct ligi_recorded { /* whose requests they are */
     uint32_t role, rank;
-    uint64_t group_id; /* tells files of one run from those of an earlier one in the same folder */
+    uint64_t group_id; /* distinguishes files of one run from those of an earlier one in the same
+                        * folder */
 } ligi_recorded;
 
 typedef struct ligi_trace_recorder {

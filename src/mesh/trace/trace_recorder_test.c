@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A folder for traces may be another's: what a link in it leads to stays as it is. */
+/* The trace folder may belong to another user: targets of links in it are not changed. */
 static void links_are_not_followed(void **state)
 {
     char folder[] = "/tmp/ligament-trace-XXXXXX", victim[64], trace[64];
@@ -33,7 +33,7 @@ static void links_are_not_followed(void **state)
     assert_says("server-3.trace has 2 hard links");
     assert_int_equal(unlink(trace), 0);
     assert_true(stat(victim, &info) == 0 && info.st_size == 4);
-    for (int i = 0; i < 2; i++) /* a trace takes the place of an older one */
+    for (int i = 0; i < 2; i++) /* a trace replaces an older one */
         assert_ok(ligi_trace_recorder_open(&recorder, folder, &whose));
     ligi_trace_recorder_close(&recorder);
     assert_true(stat(trace, &info) == 0 && info.st_size == 64);
