@@ -105,7 +105,8 @@ static void ended(void *context)
     pthread_mutex_unlock(&node->barrier.lock);
 }
 
-/* The first message each way says where the sender's rows are mapped, or that they cannot be. */
+/* The first message in each direction says where the sender's rows are mapped, or that they cannot
+ * be mapped. */
 static void share(ligi_params_peer *peer)
 {
     lig_params *node = peer->node;

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* The region of a peer on this host: mapped read-only until the node closes. It may arrive before
- * this node has its own and knows the size of one. */
+ * this node has created its own region and knows the size of a region. */
 static lig_status take_region(ligi_params_peer *peer, const ligi_arrival *arrival)
 {
     if (peer->answered)
@@ -108,7 +108,7 @@ void ligi_node_receive(ligi_params_peer *peer)
         ligi_mapping_drop(peer->lent_mapping);
         peer->lent = NULL;
     }
-    if (peer->inbox_room > 2 * LIGI_PARAMS_PAYLOAD_MAX) { /* of a row that has nearly no equal */
+    if (peer->inbox_room > 2 * LIGI_PARAMS_PAYLOAD_MAX) { /* of a row that is nearly unique */
         free(peer->inbox);
         peer->inbox = NULL;
         peer->inbox_room = 0;

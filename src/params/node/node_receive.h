@@ -1,4 +1,4 @@
-/* Messages from peers: where their payload is put, and which room handles them. */
+/* Messages from peers: where their payload is stored, and which module handles them. */
 #ifndef LIGI_NODE_RECEIVE_H
 #define LIGI_NODE_RECEIVE_H
 

@@ -1,4 +1,4 @@
-/* One process, no net: everything a worker can do, and everything that is refused. */
+/* A single process without a network: all operations of a worker, and all errors. */
 #include "base/test.h"
 
 #include <ligament/params.h>
@@ -285,7 +285,7 @@ static uint64_t rows_owned(lig_params *params)
     return stats.rows_owned;
 }
 
-/* Hashed keys are there once they were touched; what is refused touches none. */
+/* Hashed keys exist once they were accessed; a refused call creates none. */
 static void test_a_refused_call_brings_no_keys(void **unused)
 {
     (void)unused;

@@ -165,7 +165,7 @@ static int has_open(const lig_params_worker *worker)
            worker->tickets.next;
 }
 
-/* After the local pass: counts it, and requests the rest. */
+/* After the local pass: updates the counters and requests the remaining rows. */
 static lig_status finish(lig_params_worker *worker, ligi_verb verb, int64_t *ticket)
 {
     ligi_batch *batch = &worker->scratch;
@@ -216,8 +216,8 @@ lig_status lig_params_set(lig_params_worker *worker, const int64_t *keys, size_t
     return write(worker, LIGI_SET, ticket);
 }
 
-/* Fills the caller's memory only after all rows have been read, since one may leave meanwhile; on a
- * single node rows never leave. 1 if all were local. */
+/* Fills the caller's memory only after all rows have been read, since a row may be relocated
+ * meanwhile; on a single node rows never move. 1 if all were local. */
 static lig_status read_here(lig_params_worker *worker, ligi_batch *batch, uint64_t elements,
                             int *here)
 {
@@ -248,7 +248,7 @@ lig_status lig_params_pull_if_local(lig_params_worker *worker, const int64_t *ke
         return LIG_OK;
     int here = 0;
     LIG_TRY(read_here(worker, batch, elements, &here));
-    if (!here) /* one has just left */
+    if (!here) /* one was just relocated */
         return LIG_OK;
     add(&worker->counts.pulls, count);
     add(&worker->counts.replica, batch->replica_count);

@@ -1,6 +1,6 @@
-/* How many rows may be on their way to a node. Pure. Arriving rows reuse the slots of rows that
- * have just left: up to some thousand of them are still in the TLB, more would miss on every row.
- * The rest is requested as rows arrive. */
+/* How many rows may be in flight to a node. Pure. Arriving rows reuse the slots of rows that have
+ * just left: up to some thousand of them are still in the TLB, more rows would miss on every
+ * access. The others are requested as rows arrive. */
 #ifndef LIGI_INFLIGHT_LIMIT_H
 #define LIGI_INFLIGHT_LIMIT_H
 
@@ -14,10 +14,10 @@ typedef struct ligi_throttle { /* embedded; zeroed is valid */
 } ligi_throttle;
 
 /* A round begins with `count` rows outstanding per worker. If none has arrived for two rounds (an
- * owner keeps a row that cannot be replicated), more are requested all the same. */
+ * owner keeps a row that cannot be replicated), more are requested anyway. */
 void ligi_throttle_round(ligi_throttle *throttle, uint64_t wants, int64_t now_ns, int64_t round_ns);
-/* 1: request no more for now. A segment that has been begun gets some slack: it is better to finish
- * it. */
+/* 1: request no more for now. A segment in progress may exceed the limit slightly, because it is
+ * better to finish it. */
 int ligi_throttle_holds(const ligi_throttle *throttle, uint64_t wants, int begun);
 
 #endif

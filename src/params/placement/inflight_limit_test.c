@@ -29,7 +29,7 @@ static void what_does_not_come_holds_nothing_up(void **state)
     assert_true(ligi_throttle_holds(&throttle, 2 * good, 0));
     ligi_throttle_round(&throttle, 2 * good, 1399, 100);
     assert_true(ligi_throttle_holds(&throttle, 2 * good, 0));
-    ligi_throttle_round(&throttle, 2 * good - 1, 1399, 100); /* one has come */
+    ligi_throttle_round(&throttle, 2 * good - 1, 1399, 100); /* one has arrived */
     assert_true(ligi_throttle_holds(&throttle, good, 0));
 }
 

@@ -1,8 +1,9 @@
 /* Intents: which keys workers will access, and when. Pure except for atomics: no net, no tables. An
  * intent is a segment: entries with one start and one end. The worker puts it into its agenda
  * without blocking; rounds take it from there when its start is near, and again when its end has
- * come. A node's interest in an entry is the latest end that any of its workers gave. Nobody walks
- * the entries of a segment that ends: entries refer to the segment's ending, which is then over. */
+ * come. A node's interest in an entry is the latest end that any of its workers gave. The entries
+ * of a segment that ends are not walked: entries refer to the segment's ending, which is then
+ * marked as over. */
 #ifndef LIGI_INTENTS_H
 #define LIGI_INTENTS_H
 

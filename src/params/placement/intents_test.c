@@ -8,16 +8,16 @@
 
 enum { WORKERS = 3, ENTRIES = 40, STEPS = 4000, SEGMENTS = 4096 };
 
-/* --- what nodes are interested in, against a table of ends --- */
+/* --- interests of nodes, compared with a table of ends --- */
 
 enum { OPEN = 12 };
 
-typedef struct span { /* an ending, and what was added with it */
+typedef struct span { /* an ending, and the entries added with it */
     uint32_t number, worker;
     int64_t end;
 } span;
 
-/* Whether somebody is interested, by walking through all endings that are open. */
+/* Whether a worker is interested, determined by walking all open endings. */
 static int is_wanted(const span *spans, const uint8_t *has)
 {
     for (int i = 0; i < OPEN; i++)
@@ -39,8 +39,8 @@ static void close_span(ligi_interests *interests, span *one, uint8_t has[ENTRIES
         has[e][i] = 0;
 }
 
-/* The later end of a worker takes the place of the earlier one; ends are closed in any order, but
- * of one worker the earlier one first, as its clock does. */
+/* The later end of a worker replaces the earlier one. Ends are closed in any order across workers,
+ * and in clock order within one worker. */
 static int may_close(const span *spans, int which)
 {
     for (int i = 0; i < OPEN; i++)
@@ -114,7 +114,7 @@ static void many_endings_find_room(void **state)
     assert_ok(
         ligi_interests_add(&interests, &entry, ligi_interests_at(&interests, numbers[7]), &gained));
     ligi_interests_close(&interests, ligi_interests_at(&interests, numbers[7]));
-    for (int i = 0; i < MANY; i++) { /* none of them is taken for the one that is over */
+    for (int i = 0; i < MANY; i++) { /* none of them is mistaken for the one that is over */
         assert_ok(ligi_interests_open(&interests, 0, i, &numbers[7]));
         assert_null(ligi_interests_first(&interests, &entry));
         ligi_interests_close(&interests, ligi_interests_at(&interests, numbers[7]));
@@ -122,7 +122,7 @@ static void many_endings_find_room(void **state)
     ligi_interests_fini(&interests);
 }
 
-/* --- an agenda, against a list that is looked through --- */
+/* --- an agenda, compared with a list that is searched --- */
 
 typedef struct one {
     int64_t start, end;
@@ -233,7 +233,7 @@ static void due_is_brought_forward(void **state)
     assert_true(ligi_agenda_is_due(&agenda, 90));
     assert_ok(ligi_agenda_put(&agenda, &entry, 1, 50, 101));
     assert_true(ligi_agenda_is_due(&agenda, 40));
-    /* Put after gather: rest sees it, and what is due at once makes another turn. */
+    /* Put after gather: rest sees it, and a segment that is due at once causes another pass. */
     ligi_agenda_gather(&agenda, 0);
     assert_ok(ligi_agenda_put(&agenda, &entry, 1, 30, 31));
     assert_true(ligi_agenda_rest(&agenda, 0, 10));

@@ -197,7 +197,7 @@ lig_status ligi_placement_to_owner(ligi_placement *placement,
     uint32_t moves = item->kind == LIGI_ITEM_DROP ? (uint32_t)item->number : item->extra;
     if (ligi_tables_state(placement->tables, entry) != LIGI_ROW_OWNED ||
         moves != (uint32_t)ligi_tables_location(placement->tables, entry).moves)
-        return LIG_OK; /* it was relocated to the sender, including this */
+        return LIG_OK; /* it was relocated to the sender, including this delta */
     ligi_subscriber *one = ligi_subscribers_find(&placement->subscribers,
                                                  placement->marks[entry].others, incoming->from);
     if (one == NULL || !one->has_replica || incoming->message->origin != incoming->from)

@@ -15,7 +15,7 @@
 #define NUMBER_MOST ((UINT64_C(1) << 48) - 2) /* the most that a location can store */
 
 #define HEAVY_BYTES (UINT64_C(64) << 10)
-#define HEAVY_NS INT64_C(50000) /* so many bytes on a slow network */
+#define HEAVY_NS INT64_C(50000) /* as many bytes on a slow network */
 
 #define IS_HERE (LIGI_MARK_REPLICA | LIGI_MARK_OWNED)
 

@@ -1,30 +1,31 @@
 /* Which node has which rows: one node's part in relocation and replication. No net and no threads:
- * the caller passes in what has arrived and the time; this room changes the tables and composes
- * what is to be sent (sync_send.h). Everything runs under one lock, the caller's; workers read and
- * write rows meanwhile without it.
+ * the caller passes in what has arrived and the time; this module changes the tables and composes
+ * the messages to send (sync_send.h). Everything runs under the caller's lock; workers read and
+ * write rows concurrently without it.
  *
- * owner_protocol.h is the side of a row's owner, replica_protocol.h that of any other node,
+ * owner_protocol.h implements the owner of a row, replica_protocol.h any other node;
  * placement_policy.h decides whether a row is relocated or replicated.
  *
  * Items (params_message.h), each about one key:
  *
  *   SYNC, to the owner
- *     WANT         the origin is interested and has no row. Forwarded until it meets the owner, who
- *                  answers once, by REPLICA or RELOCATED, at once or when it is the origin's turn.
- *     DELTA n, m   what was pushed to the origin's replica of a row that had moved m times. The
- *                  next follows only when this one is known to be in.
- *     DROP m       the origin has given that replica up; behind its last delta.
- *                  A node that no longer owns the row has given it to the origin, with all it had
- *                  of it: DELTA and DROP are of no interest then. Nor when it owns the row again,
- *                  by way of a third node, which is why they carry m.
+ *     WANT         the origin is interested and has no row. Forwarded until it reaches the owner,
+ *                  which answers once, with REPLICA or RELOCATED, immediately or when it is the
+ *                  origin's turn.
+ *     DELTA n, m   pushes to the origin's replica of a row that had moved m times. The next delta
+ *                  is sent only when this one is confirmed.
+ *     DROP m       the origin has dropped that replica; sent after its last delta.
+ *                  A node that no longer owns the row has relocated it to the origin, with all
+ *                  deltas it had received, and ignores DELTA and DROP. If it owns the row again,
+ *                  after a third node did, it recognises stale ones by m and ignores them too.
  *   UPDATE, from the owner to one node
- *     REPLICA m    a replica of a row that has moved m times. The owner stays until all replicas
- *                  are dropped, or relocates the row to the last one left.
- *     FRESH n, m   the row after a write, with delta n of the receiver in it. It is about an older
- *                  replica, since replaced by one of another owner, when m differs.
- *     TAKEN n      delta n is in. Before RELOCATED, and after DROP.
- *     RELOCATED m  the row itself, for the m-th time. The receiver adds what it pushed to its
- *                  replica and does not know to be in it.
+ *     REPLICA m    a replica of a row that has moved m times. The owner keeps the row until all
+ *                  replicas are dropped, or relocates it to the last subscriber.
+ *     FRESH n, m   the row after a write, including delta n of the receiver. If m differs, it
+ *                  refers to an older replica that one of another owner has replaced.
+ *     TAKEN n      delta n is applied. Sent before RELOCATED, and after DROP.
+ *     RELOCATED m  the row itself, for the m-th time. The receiver adds the pushes to its replica
+ *                  that were not confirmed.
  *   LOCATION, to the row's home
  *     HERE m       the sender owns the row, since its m-th move. */
 #ifndef LIGI_PLACEMENT_H
@@ -101,7 +102,7 @@ typedef struct ligi_placement_options {
 lig_status ligi_placement_init(ligi_placement *placement, const ligi_placement_options *options);
 void ligi_placement_fini(ligi_placement *placement);
 
-/* A received SYNC, UPDATE or LOCATION message; untrusted until checked here: on failure the peer is
+/* A received SYNC, UPDATE or LOCATION message; untrusted until checked here. On failure the peer is
  * lost. */
 lig_status ligi_placement_arrived(ligi_placement *placement, uint32_t from,
                                   const ligi_params_message *message,
@@ -115,7 +116,7 @@ lig_status ligi_placement_end(ligi_placement *placement, ligi_intent_segment *se
                               size_t *budget, int *through);
 /* Rows that a write has made dirty (ligi_batch.noted): for the next ligi_placement_spread. */
 lig_status ligi_placement_note(ligi_placement *placement, const ligi_entry *noted, size_t count);
-/* A round begins: rows have rested for one more. Examines those that wait for it. */
+/* A round begins: all rows have rested for one more round. Examines those that wait for this. */
 lig_status ligi_placement_rested(ligi_placement *placement);
 /* The weight of a row in `wants` and in budgets: 1, plus 1 for every 64 KiB. */
 uint64_t ligi_placement_weight(const ligi_placement *placement, ligi_entry entry);

@@ -1,5 +1,5 @@
-/* Messages of sync from hostile nodes, in any order, between rounds of a node that is interested in
- * this and that: refused, or taken in without a step outside. */
+/* Sync messages from hostile nodes, in any order, between rounds of a node with random interests:
+ * refused, or applied without access outside the buffers. */
 #include "params/placement/owner_protocol.h"
 #include "params/placement/placement.h"
 #include "params/placement/replica_protocol.h"

@@ -1,7 +1,7 @@
 /* Relocate or replicate. */
 #include "params/placement/placement_policy.h"
 
-/* A row that several nodes want in turn would move all the time. Where it cannot be replicated, or
+/* A row that several nodes want in turn would move constantly. Where it cannot be replicated, or
  * the node already has a replica, it rests for some rounds. A node without a replica that is the
  * only interested one gets the row at once. */
 static ligi_placement_policy_act move(const ligi_placement_policy_view *view, int can_replicate)

@@ -2,15 +2,13 @@
  * interested node, and gets the action. It asks again whenever the facts change: another node has
  * become interested, an interest has ended, the row has rested. One interested node: relocate.
  * Several: replicate. None: keep. If the table cannot be replicated, the row stays while its owner
- * is interested, and then goes to the node that asked first. */
+ * is interested, and is then relocated to the node that asked first. */
 #ifndef LIGI_PLACEMENT_POLICY_H
 #define LIGI_PLACEMENT_POLICY_H
 
 #include <ligament/params.h>
 
-#define LIGI_POLICY_REST                                                                           \
-    2 /* rounds that a row stays before it moves on, where that is a choice                        \
-       */
+#define LIGI_POLICY_REST 2 /* rounds between two relocations of a row, where there is a choice */
 
 typedef struct ligi_placement_policy_view {
     lig_params_techniques techniques;

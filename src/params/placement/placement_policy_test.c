@@ -37,7 +37,7 @@ static const row table[] = {
     {COPIES, 1, 0, 2, 0, 0, LIGI_POLICY_REPLICATE},
     {MOVES, 1, 0, 1, 0, 9, LIGI_POLICY_RELOCATE},
     {MOVES, 1, 0, 1, 0, 1, LIGI_POLICY_LATER},
-    /* never copied, whatever was asked for */
+    /* never replicated, whatever was requested */
     {ALL, 0, 0, 0, 0, 2, LIGI_POLICY_RELOCATE},
     {ALL, 0, 0, 0, 0, 1, LIGI_POLICY_LATER},
     {ALL, 0, 1, 0, 0, 9, LIGI_POLICY_STAY},
@@ -64,7 +64,7 @@ static void the_table(void **state)
     }
 }
 
-/* What no table of examples can say: over all views. */
+/* Properties that hold for all possible views. */
 static void what_always_holds(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* Random schedules of a whole job: every node is a placement with real tables; what net,
- * request_send.c and request_serve.c do is done here in a few lines. Messages arrive in any order
- * across links and in order on each. Every worker adds to an element of its own, so that what it
- * must find there is known exactly at all times. */
+/* Random schedules of a whole job: every node is a placement with real tables; net, request_send.c
+ * and request_serve.c are replaced by a few lines here. Messages arrive in any order across links
+ * and in order on each. Every worker adds to its own element, so that the expected value is known
+ * exactly at all times. */
 #include "params/placement/owner_protocol.h"
 #include "params/placement/placement_testing.h"
 #include "params/placement/replica_protocol.h"
@@ -21,20 +21,21 @@ typedef struct open_request {
 
 typedef struct person {
     open_request open[OPEN_MAX];
-    int64_t model[KEYS_MAX]; /* what its own element is, by all it has done */
+    int64_t model[KEYS_MAX]; /* the expected value of its own element */
 } person;
 
 typedef struct job {
     sim s;
     person people[NODES_MAX][WORKERS_MAX];
     uint64_t done, remote;
-    /* What is in replicas when an era ends, by worker and key. */
+    /* The contents of replicas when an era ends, by worker and key. */
     int64_t at_era[NODES_MAX][WORKERS_MAX][KEYS_MAX];
     uint32_t era[NODES_MAX];
     int era_runs[NODES_MAX];
 } job;
 
-/* Who alone writes this key, all of it and by set too; UINT32_MAX: everybody pushes. */
+/* The only worker that writes this key (all elements, also with set); UINT32_MAX: all workers
+ * push. */
 static uint32_t writer_of(const job *j, int64_t key)
 {
     return key % 4 == 3 ? (uint32_t)(key / 4) % (j->s.node_count * j->s.worker_count) : UINT32_MAX;
@@ -45,7 +46,7 @@ static uint32_t person_id(const job *j, uint32_t node, uint32_t worker)
     return node * j->s.worker_count + worker;
 }
 
-/* 1 when it was done in a row that is here. */
+/* 1 if it was applied to a local row. */
 static int try_here(job *j, uint32_t rank, ligi_verb verb, int64_t key, int64_t *row)
 {
     sim_node *node = &j->s.nodes[rank];
@@ -83,7 +84,7 @@ static void finish(job *j, const request *r)
     j->done++;
 }
 
-/* As request_serve.c: the owner does it, others pass it on. */
+/* Like request_serve.c: the owner applies it, other nodes forward it. */
 static void asked(job *j, uint32_t rank, const request *r)
 {
     sim_node *node = &j->s.nodes[rank];
@@ -233,7 +234,7 @@ static void intend(job *j, uint32_t rank, uint32_t worker)
                               start + 1 + below(&j->s, 5)));
 }
 
-/* --- what holds --- */
+/* --- invariants --- */
 
 static uint32_t moving(const job *j, int64_t key)
 {
@@ -268,7 +269,7 @@ static void check_always(job *j)
         (void)owner_of(j, key);
 }
 
-/* An era that has ended is in the owners' rows. */
+/* All pushes of an era that has ended are in the owners' rows. */
 static void check_eras(job *j)
 {
     for (uint32_t i = 0; i < j->s.node_count; i++) {
@@ -327,8 +328,8 @@ static void expected_row(const job *j, int64_t key, int64_t *row)
                       : 0;
 }
 
-/* Nothing is under way: all rows are what was done to them, those who want one have it or wait for
- * its turn, and nobody else does. */
+/* Nothing is in flight: all rows have their expected values, and exactly the interested nodes have
+ * a row or wait for it. */
 static void check_at_rest(job *j, int expect_replicas)
 {
     int64_t expected[PEOPLE_MAX], row[PEOPLE_MAX];
@@ -451,7 +452,8 @@ static void moving_alone(void **state)
     many(LIG_PARAMS_RELOCATION_ONLY);
 }
 
-/* Two nodes that want one row for ever, where it cannot be copied: it stays with one of them. */
+/* Two nodes that want one row forever, in a table that cannot be replicated: it stays with one of
+ * them. */
 static void no_row_moves_for_ever(void **state)
 {
     sim s = {.node_count = 3,

@@ -1,4 +1,5 @@
-/* What single messages do: the wanted course of a row, and what no node of ours would say. */
+/* The effect of single messages: the normal life of a row, and messages that no correct node
+ * sends. */
 #include "params/placement/placement_testing.h"
 #include "params/tables/row_location.h"
 #include "params/tables/table_info.h"
@@ -76,7 +77,7 @@ static void a_row_and_its_replicas(void **state)
     assert_int_equal(state_of(s, 0), LIGI_ROW_OWNED); /* alone: it moves at once */
     assert_int_equal(state_of(s, 1), LIGI_ROW_ABSENT);
     assert_int_equal(ligi_tables_location(s->nodes[1].tables, KEY).node, 0);
-    want(s, 2, 0, 5); /* its home passes the wish on */
+    want(s, 2, 0, 5); /* its home forwards the request */
     rounds(s, 2);
     assert_int_equal(state_of(s, 0), LIGI_ROW_OWNED);
     assert_int_equal(state_of(s, 2), LIGI_ROW_REPLICA);
@@ -87,14 +88,15 @@ static void a_row_and_its_replicas(void **state)
     assert_int_equal(s->nodes[0].placement.subscribers.live, 0);
     want(s, 2, 5, 50);
     rounds(s, 2);
-    s->nodes[0].clocks[0] = 10; /* one is left: it gets the row */
+    s->nodes[0].clocks[0] = 10; /* one node is left: it gets the row */
     rounds(s, 4);
     assert_int_equal(state_of(s, 2), LIGI_ROW_OWNED);
     assert_int_equal(state_of(s, 0), LIGI_ROW_ABSENT);
-    s->nodes[2].clocks[0] = 50; /* none is left: it stays */
+    s->nodes[2].clocks[0] = 50; /* no node is left: the row stays */
     rounds(s, 4);
     assert_int_equal(state_of(s, 2), LIGI_ROW_OWNED);
-    assert_int_equal(ligi_tables_location(s->nodes[1].tables, KEY).node, 2); /* its home was told */
+    assert_int_equal(ligi_tables_location(s->nodes[1].tables, KEY).node, 2); /* its home was
+                                                                              * notified */
     assert_int_equal(s->under_way, 0);
     done(s);
 }
@@ -145,7 +147,7 @@ static void where_nothing_is_copied(void **state)
     done(s);
 }
 
-/* --- messages that make no sense --- */
+/* --- invalid messages --- */
 
 typedef struct strange {
     ligi_params_message_kind message;

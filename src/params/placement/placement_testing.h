@@ -1,5 +1,5 @@
-/* Nodes without a net: placements with tables of their own, and links that a test empties as it
- * likes, each in order. */
+/* Nodes without a network: placements with their own tables, and links that a test delivers as it
+ * chooses, each in order. */
 #ifndef LIGI_PLACEMENT_TESTING_H
 #define LIGI_PLACEMENT_TESTING_H
 

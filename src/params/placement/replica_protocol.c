@@ -23,7 +23,7 @@ void ligi_placement_unsettle(ligi_placement *placement, ligi_entry entry)
 }
 
 /* Pushes of the previous era are in the delta that was outstanding when it ended, or in the next
- * one: the era has ended for this entry when both are confirmed, however much was pushed since. */
+ * one: the era has ended for this entry when both are confirmed, regardless of later pushes. */
 static void settle(ligi_placement *placement, ligi_entry entry, int more)
 {
     ligi_mark *mark = &placement->marks[entry];

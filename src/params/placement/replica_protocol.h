@@ -7,8 +7,8 @@
 
 lig_status ligi_placement_surrender(ligi_placement *placement, ligi_entry entry);
 
-/* Everything unsettled now belongs to an era that ends: unsettled[*era & 1] reaches 0 when all of
- * it is in the owners' rows. Not again before that. Noted deltas must have been sent. */
+/* Ends the current era: unsettled[*era & 1] reaches 0 when all pushes that are unsettled now are in
+ * the owners' rows. Must not be called again before that. Noted deltas must have been sent. */
 uint32_t ligi_placement_next_era(ligi_placement *placement);
 lig_status ligi_placement_want(ligi_placement *placement, ligi_entry entry);    /* ABSENT */
 lig_status ligi_placement_give_up(ligi_placement *placement, ligi_entry entry); /* REPLICA */

@@ -5,7 +5,7 @@
 
 enum { ROWS = 20, NODES = 7 };
 
-typedef struct order { /* of one row's, by hand */
+typedef struct order { /* the subscribers of one row, as a plain array */
     uint32_t nodes[NODES];
     uint64_t numbers[NODES];
     uint32_t count;

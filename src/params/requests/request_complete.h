@@ -11,7 +11,7 @@ void ligi_params_request_end(lig_params_worker *worker, ligi_request_ticket *tic
  * lock. */
 void ligi_params_request_abandon(lig_params_worker *worker, lig_status status,
                                  const char *sentence);
-/* Returns buffers that were lent and not answered; after net is closed; no lock. */
+/* Returns buffers that were lent and not answered. Called after net is closed, without the lock. */
 void ligi_params_request_forget(lig_params *node);
 /* A response from `rank`. Under the lock. */
 lig_status ligi_params_request_answered(lig_params *node, uint32_t rank,

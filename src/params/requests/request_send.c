@@ -427,7 +427,7 @@ static lig_status ask_all(lig_params_worker *worker, ligi_verb verb, ligi_batch 
     return LIG_OK;
 }
 
-/* Rows on their way here are accessed here once they arrive. */
+/* Rows in flight to this node are accessed here once they arrive. */
 static void await_rows(lig_params_worker *worker, ligi_verb verb, ligi_batch *batch)
 {
     ligi_params_counts *counts = &worker->counts;

@@ -1,5 +1,5 @@
-/* Requests from other nodes: rows owned here are accessed, the rest is forwarded to where the rows
- * went. All under the lock, so that no row moves meanwhile. */
+/* Requests from other nodes: rows owned here are accessed, others are forwarded to the nodes that
+ * the rows moved to. Everything runs under the lock, so that no row moves meanwhile. */
 #include "params/requests/request_serve.h"
 #include "params/requests/request_complete.h"
 #include "params/rows/table_state.h"
@@ -58,7 +58,7 @@ static lig_status reserve(ligi_serve_scratch *scratch, size_t count)
 
 /* --- responses --- */
 
-/* To the node that asked, which is this one if its request was forwarded back to it. */
+/* Sends to the requesting node, which is this one if its request was forwarded back to it. */
 static lig_status deliver(const inquiry *call, ligi_params_outgoing *outgoing)
 {
     lig_params *node = call->node;
@@ -96,7 +96,7 @@ static lig_status refuse(const inquiry *call, lig_status status, uint32_t count)
     return deliver(call, &outgoing);
 }
 
-/* If the node asked another one first, the response tells it where the rows are. */
+/* If the node asked another one first, the response says where the rows are. */
 static uint32_t answer_flags(const inquiry *call)
 {
     uint32_t flags = call->message->hops > 0 ? LIGI_PARAMS_POSITIONS | LIGI_PARAMS_MOVES : 0;
@@ -250,7 +250,7 @@ static lig_status lost_row(const inquiry *call, const ligi_miss *one)
     return refuse(call, LIG_E_INTERNAL, call->others);
 }
 
-/* One message per node that some of the rows went to. */
+/* One message per node that some of the rows moved to. */
 static lig_status pass_others(inquiry *call)
 {
     lig_params *node = call->node;

@@ -71,7 +71,7 @@ static void distributions(void **state)
     }
 }
 
-/* b itself is never drawn, also where rounding would reach it. */
+/* b itself is never drawn, even where rounding would reach it. */
 static void ends_below_b(void **state)
 {
     static const double ends[] = {0, 1, -1, 0.3, -0.3};
@@ -103,7 +103,7 @@ static void depends_on_what_it_says(void **state)
     assert_memory_not_equal(first, second, sizeof first);
 }
 
-/* Pinned: a job that starts again with another build has the same first rows. */
+/* Pinned: a job restarted with another build has the same initial rows. */
 static void values_are_pinned(void **state)
 {
     lig_params_init init = {LIG_PARAMS_UNIFORM, 0, 0, 1, 42};

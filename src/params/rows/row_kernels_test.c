@@ -16,7 +16,7 @@ static uint32_t type_of(int type)
     return lig_dtype_parse(type_names[type]);
 }
 
-/* The sets of instructions this machine has, the plain one first. */
+/* The instruction sets of this machine, the plain one first. */
 static int variants(const ligi_row_kernels *out[3])
 {
     int count = 0;
@@ -62,7 +62,7 @@ static void fill(int type, void *out, uint32_t count, uint64_t seed)
     }
 }
 
-/* Runs one push; fills what is left of row and pending. */
+/* Runs one push; fills the resulting row and pending delta. */
 static void push_once(const ligi_row_kernels *kernels, int type, uint32_t kind, uint32_t length,
                       body *row, body *pending)
 {
@@ -170,7 +170,7 @@ static void formulas_are_torchs(void **state)
     }
 }
 
-/* What a replica's optimizer did is what the owner gets: value and state. */
+/* The owner gets exactly what a replica's optimizer changed: value and state. */
 static void changes_of_replicas_reach_the_owner(void **state)
 {
     static const uint32_t kinds[] = {LIG_PARAMS_ADD, LIG_PARAMS_SGD, LIG_PARAMS_ADAGRAD,

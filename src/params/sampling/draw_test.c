@@ -85,7 +85,7 @@ static void test_log_ends(void **state)
     ligi_draw_fini(&draw);
 }
 
-/* What is drawn among all items must be as what is drawn from the range. */
+/* Draws from the list of all items must be distributed like draws from the range. */
 static void test_among(void **state)
 {
     (void)state;
@@ -118,7 +118,8 @@ static void test_among(void **state)
     free(out);
 }
 
-/* The first of two, and the second given the first, by the textbook: both ways must give it. */
+/* The textbook probability of the first of two draws, and of the second given the first; both
+ * implementations must match it. */
 static void second_of_two(int fallback, uint64_t *counts)
 {
     const double weights[4] = {8, 4, 2, 1};
@@ -162,7 +163,7 @@ static void test_all_of_them(void **state)
     double weights[RANGE];
     uint32_t out[RANGE];
     weigh(weights);
-    weights[5] = 1e308; /* nearly all the chance: the rest is found by the walk */
+    weights[5] = 1e308; /* nearly all the probability; the rest is found by the walk */
     for (uint32_t kind = 0; kind < 3; kind++) {
         ligi_draw draw = {0};
         ligi_rng rng;

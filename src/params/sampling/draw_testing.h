@@ -1,4 +1,4 @@
-/* How far counts are from what they should be. */
+/* A chi-square test of counts. */
 #ifndef LIGI_DRAW_TESTING_H
 #define LIGI_DRAW_TESTING_H
 
@@ -8,7 +8,7 @@
 
 /* Fails when a chi-square of `counts` against `expected` (both sum up to the same) would be
  * exceeded by chance once in about 30,000 times. Seeds are fixed, so it either always fails or
- * never. What is expected 0 times never comes. */
+ * never. An item that is expected 0 times must not occur. */
 static inline void assert_close(const uint64_t *counts, const double *expected, size_t count)
 {
     double sum = 0;

@@ -50,11 +50,11 @@ static void fill_list(ligi_local_keys *list, uint32_t every)
 static void weigh(double *weights)
 {
     for (uint32_t i = 0; i < RANGE; i++)
-        weights[i] = i == 0 ? 1e6 : i % 5; /* nearly all the chance is elsewhere */
+        weights[i] = i == 0 ? 1e6 : i % 5; /* nearly all the probability is remote */
 }
 
-/* Each distribution among the keys that are here; with weights most tries fail, so that both ways
- * of drawing are seen. */
+/* Each distribution over the local keys; with weights most tries fail, so that both ways of drawing
+ * are covered. */
 static void test_draws(void **state)
 {
     (void)state;
@@ -153,7 +153,7 @@ static lig_status note(void *context, const uint32_t *items, uint32_t count)
     return LIG_OK;
 }
 
-/* Every item of a pool comes `reuse` times before the next pool is begun. */
+/* Every item of a pool is returned `reuse` times before the next pool begins. */
 static void test_reuse(void **state)
 {
     (void)state;
@@ -203,7 +203,8 @@ static void test_pool_distribution(void **state)
     ligi_draw_fini(&draw);
 }
 
-/* A sample that is larger than the pool, or than what the pools are likely to have. */
+/* A sample that is larger than the pool, or than the distinct items that the pools are likely to
+ * have. */
 static void test_pool_each_once(void **state)
 {
     (void)state;

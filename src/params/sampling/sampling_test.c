@@ -18,7 +18,7 @@ static lig_params *node_open(void)
     return node;
 }
 
-/* Each row tells its key. */
+/* Each row contains its key. */
 static lig_params_worker *worker_open(lig_params *node)
 {
     lig_params_worker *worker = NULL;
@@ -93,7 +93,7 @@ static void test_schemes(void **state)
             }
 }
 
-/* All over the range, as often as they should. */
+/* Over the whole range, with the expected frequencies. */
 static void test_local_is_uniform(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static void test_life_of_a_sample(void **state)
     assert_status(lig_params_finish_sample(worker, one + 1000000), LIG_E_NOTFOUND);
     assert_status(lig_params_finish_sample(worker, -5), LIG_E_NOTFOUND);
     assert_status(lig_params_finish_sample(worker, 0), LIG_E_NOTFOUND);
-    for (int i = 0; i < 100000; i++) { /* those that are over make room */
+    for (int i = 0; i < 100000; i++) { /* finished samples free their slots */
         assert_ok(lig_params_prepare_sample(worker, 1, 0, 0, &one));
         assert_ok(lig_params_finish_sample(worker, one));
     }

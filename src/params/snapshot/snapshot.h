@@ -1,7 +1,7 @@
 /* Snapshots (save and load): every node calls, node 0 leads. A call has steps. At the end of each
- * step every node reports to node 0 (REPORT) and learns that all have come so far, or the first
- * error (DECISION). Rows are requested by unit (snapshot_plan.h) from the nodes that own them;
- * rows may move meanwhile, so a node that misses one asks again.
+ * step every node reports to node 0 (REPORT) and learns that all nodes have completed it, or the
+ * first error (DECISION). Rows are requested by unit (snapshot_plan.h) from the nodes that own
+ * them; rows may move meanwhile, so a node that misses one asks again.
  *
  *   snapshot_agree.c  steps                 snapshot_rows.c   rows of a unit, on the asking side
  *   snapshot_save.c   lig_params_save       snapshot_serve.c  rows of a unit, on the owners' side

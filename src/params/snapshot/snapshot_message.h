@@ -1,6 +1,6 @@
 /* What nodes send each other while they save and load: the payload of a SNAPSHOT message, with one
- * of these verbs. Pure; hostile until ligi_params_snapshot_message_open accepts it. Little-endian,
- * as it lies in memory.
+ * of these verbs. Pure; untrusted until ligi_params_snapshot_message_open accepts it.
+ * Little-endian, with the layout in memory.
  *
  *   REPORT    to node 0: the steps this node has done   `text`: a piece of its data, or its error
  *   DECISION  from node 0: all nodes have done them     likewise

@@ -1,5 +1,5 @@
-/* Messages about saving and loading from a hostile peer: everything that is said to be there is
- * there. */
+/* Messages about saving and loading from a hostile peer: every part of an accepted message is
+ * readable. */
 #include "params/snapshot/snapshot_message.h"
 
 #include <stdlib.h>
@@ -21,8 +21,8 @@ static uint64_t look_at_all(const ligi_snapshot_message *content)
     return sum;
 }
 
-/* The first byte is the verb, the second a small count, so that notes that fit are met by chance.
- */
+/* The first byte is the verb and the second a small count, so that valid messages occur by
+ * chance. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     ligi_snapshot_message content;

@@ -1,11 +1,10 @@
 /* How tables are laid out as tensors of a model, and in which pieces they are written and read.
- * Pure. The same on every node and for any number of nodes, so that what has not changed is found
- * again.
+ * Pure. The same on every node and for any number of nodes, so that unchanged data is recognised.
  *
  *   column  one tensor of the model: "user" [keys, length], "user.sum", "user.lengths",
  *           "user.keys", ...
  *   unit    some rows of a table, one box of each of its columns; about 4 MiB. Dense keys: a range
- *           of them. Hashed: those whose hashes begin alike, by key. */
+ *           of them. Hashed: those whose hashes have the same leading bits, by key. */
 #ifndef LIGI_SNAPSHOT_PLAN_H
 #define LIGI_SNAPSHOT_PLAN_H
 

@@ -35,7 +35,8 @@ static ligi_tables *tables_of(uint32_t flags, uint32_t nodes)
     return tables;
 }
 
-/* Units of a table follow each other without gaps, are not too large, and so are their boxes. */
+/* Units of a table follow each other without gaps and are not too large; the same holds for their
+ * boxes. */
 static void check_units(const ligi_snapshot_plan *plan)
 {
     uint64_t unit = 0, number;
@@ -94,7 +95,7 @@ static void test_dense(void **state)
     ligi_tables_destroy(tables);
 }
 
-/* A body is what the tables make of it. */
+/* The body of a row has the layout of the tables. */
 static void test_bodies(void **state)
 {
     (void)state;
@@ -121,7 +122,7 @@ static void test_bodies(void **state)
     ligi_tables_destroy(tables);
 }
 
-/* Every unit is one node's, whatever the number of nodes. */
+/* Every unit belongs to exactly one node, whatever the number of nodes. */
 static void test_shares(void **state)
 {
     (void)state;
@@ -170,7 +171,7 @@ static void test_hashed(void **state)
     ligi_tables_destroy(tables);
 }
 
-/* --- notes --- */
+/* --- messages --- */
 
 static void test_notes(void **state)
 {

@@ -174,7 +174,8 @@ static lig_status send_rows(lig_params *node, uint32_t rank, ligi_snapshot_front
     return ligi_params_peer_send(&node->peers[rank], &outgoing);
 }
 
-/* A node that has given up the call does not answer: node 0 knows, and tells the one that asks. */
+/* A node that has abandoned the call does not answer: node 0 knows this and notifies the requesting
+ * node. */
 lig_status ligi_params_snapshot_get(lig_params *node, uint32_t rank,
                                     const ligi_snapshot_message *content)
 {

@@ -1,5 +1,5 @@
-/* Saving and loading on one node: every kind of table comes back bit for bit, and is an ordinary
- * model meanwhile. */
+/* Saving and loading on one node: every kind of table is restored bit for bit, and is stored as an
+ * ordinary model. */
 #include "backend/registry.h"
 #include "store_scene.h"
 
@@ -71,7 +71,7 @@ static void push(job *made, const int64_t *keys, size_t count, uint32_t dtype, u
     free(values);
 }
 
-/* The two go on alike: what is beside the values has come back as well. */
+/* Both continue identically: the optimizer state was restored as well. */
 static void check_same(job *a, job *b, const int64_t *keys, size_t count, uint32_t dtype)
 {
     size_t bytes, again;
@@ -146,7 +146,7 @@ static void test_hashed(void **state)
         keys[MANY + i] = items + (int64_t)i * 1000003;
     push(&first, keys, MANY + 800, LIG_FLOAT32, 1);
     assert_ok(lig_params_save(first.node, places->file, "m", LIG_FOREVER));
-    tables[0].key_count = 6000; /* others of the same save */
+    tables[0].key_count = 6000; /* other tensors of the same save */
     job second = job_open(tables, 3, LIG_FLOAT32, LIG_PARAMS_HASHED);
     push(&second, keys, 10, LIG_FLOAT32, 9);
     push(&second, &extra, 1, LIG_FLOAT32, 9);
@@ -161,7 +161,7 @@ static void test_hashed(void **state)
     job_close(&first);
 }
 
-/* One hot block of many: the rest of the table is not written again. */
+/* One hot block of many: the other blocks of the table are not written again. */
 static void test_unchanged(void **state)
 {
     scene *places = *state;
@@ -193,7 +193,7 @@ static void test_unchanged(void **state)
     job_close(&one);
 }
 
-/* Keys that come between others move all that is behind them: their blocks are known again. */
+/* Inserted keys shift all later ones; unchanged blocks are still recognised. */
 static void test_unchanged_hashed(void **state)
 {
     scene *places = *state;
@@ -229,7 +229,7 @@ static void test_ordinary_model(void **state)
     push(&one, keys, 50, LIG_FLOAT32, 1);
     assert_ok(lig_params_save(one.node, places->file, "m", LIG_FOREVER));
     push(&one, keys, 50, LIG_FLOAT32, 2);
-    assert_ok(lig_params_save(one.node, places->file, "m", LIG_FOREVER)); /* makes way */
+    assert_ok(lig_params_save(one.node, places->file, "m", LIG_FOREVER)); /* is replaced */
     lig_store *store;
     lig_tensor tensor = {.name = "values",
                          .data = loaded,
@@ -242,7 +242,7 @@ static void test_ordinary_model(void **state)
     void *values = pulled(&one, keys, 50, LIG_FLOAT32, &bytes);
     assert_memory_equal(values, loaded, sizeof loaded);
     free(values);
-    /* And the other way round: any model with such tensors can be loaded. */
+    /* Conversely, any model with such tensors can be loaded. */
     scene_fill(loaded, sizeof loaded, 3);
     assert_ok(lig_store_save(store, "made", &tensor, 1, NULL));
     lig_store_close(store);
@@ -329,7 +329,7 @@ static void test_refused(void **state)
     job_close(&one);
 }
 
-/* --- a store that is far away --- */
+/* --- a remote store --- */
 
 static lig_volume_ops far_volume;
 static lig_backend_ops far;
@@ -346,7 +346,7 @@ static lig_status no_put(void *pack, const lig_piece *piece)
     return lig_fail(LIG_E_PEER, "the store has gone");
 }
 
-/* A peer of the store's is lost, and none of the nodes. */
+/* A peer of the store is lost, but none of the nodes. */
 static void test_store_is_lost(void **state)
 {
     (void)state;

@@ -1,12 +1,12 @@
-/* A node of the parameter manager: what its parts share.
+/* A node of the parameter manager: the state that its parts share.
  *
  * Who writes what, under which lock:
- *   - Rows, words, places: table.h says (no lock; the row's own sequence word).
+ *   - Rows, words, locations: see table.h (no lock; the row's own sequence word).
  *   - Everything else of a node: its lock (ligi_node_lock: the endpoint's, or a mutex of its own
  *     when the node is alone). Hooks of net run with it held.
  *   - A worker's fields: its own thread, without a lock, except those that say otherwise.
  *
- * The rooms above this one keep their state behind the pointers `sync`, `sampling`, ... */
+ * The modules above this one keep their state behind the pointers `sync`, `sampling`, ... */
 #ifndef LIGI_NODE_H
 #define LIGI_NODE_H
 

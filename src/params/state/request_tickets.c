@@ -132,7 +132,7 @@ void ligi_params_ticket_fail(ligi_request_tickets *tickets, ligi_request_ticket 
     assert(ticket->sentence == NULL);
     ticket->status = status;
     if (ligi_strdup(&ticket->sentence, sentence) != LIG_OK)
-        ticket->sentence = NULL; /* the status alone then */
+        ticket->sentence = NULL; /* only the status then */
     ticket->values = NULL;
     end(tickets, ticket);
 }

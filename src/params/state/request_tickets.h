@@ -56,9 +56,9 @@ lig_status ligi_params_tickets_begin(ligi_request_tickets *tickets, uint8_t verb
 void ligi_params_tickets_undo(ligi_request_tickets *tickets, ligi_request_ticket *ticket);
 lig_status ligi_params_ticket_reserve(ligi_request_ticket *ticket, size_t wants);
 
-/* NULL: never issued, or forgotten. */
+/* NULL: never issued, or no longer remembered. */
 ligi_request_ticket *ligi_params_tickets_find(const ligi_request_tickets *tickets, int64_t number);
-/* 1 if it has ended, is forgotten, or is LIG_PARAMS_LOCAL. */
+/* 1 if it has ended, is no longer remembered, or is LIG_PARAMS_LOCAL. */
 int ligi_params_tickets_has_ended(const ligi_request_tickets *tickets, int64_t number);
 
 /* `count` of its keys have a response; 1 if that was the last. */

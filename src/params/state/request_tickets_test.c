@@ -23,7 +23,7 @@ static void test_tickets_end_in_any_order(void **unused)
     assert_int_equal(tickets.ended, 3);
     assert_status(ligi_params_ticket_outcome(three[2]), LIG_E_PEER);
     assert_says("node 7");
-    assert_ok(ligi_params_ticket_outcome(three[2])); /* told once */
+    assert_ok(ligi_params_ticket_outcome(three[2])); /* reported once */
     assert_ok(ligi_params_ticket_outcome(three[0]));
     assert_null(ligi_params_tickets_find(&tickets, 3));
     assert_null(ligi_params_tickets_find(&tickets, -1));
@@ -46,7 +46,7 @@ static void test_a_full_ring_waits_for_the_oldest(void **unused)
     assert_ok(ligi_params_tickets_begin(&tickets, 0, &ticket));
     assert_ptr_equal(ticket, first);
     assert_int_equal(ticket->number, LIGI_TICKETS_MAX);
-    assert_null(ligi_params_tickets_find(&tickets, 0)); /* forgotten, so it has ended */
+    assert_null(ligi_params_tickets_find(&tickets, 0)); /* no longer remembered, so it has ended */
     assert_true(ligi_params_tickets_has_ended(&tickets, 0));
     ligi_params_tickets_undo(&tickets, ticket);
     assert_int_equal(tickets.next, LIGI_TICKETS_MAX);

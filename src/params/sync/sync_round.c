@@ -369,7 +369,7 @@ static lig_status begin_round(lig_params *node, int64_t now_ns)
     return ligi_placement_rested(&sync->placement);
 }
 
-/* Without replicas, a row may take long to arrive: it is requested all the same. */
+/* Without replicas, a row may take long to arrive, so it is requested anyway. */
 static int enough_wanted(const lig_params *node, const ligi_intent_segment *segment)
 {
     const ligi_sync *sync = node->sync;

@@ -6,9 +6,8 @@
  *
  * SYNC messages without items are about flushing; `ticket` is a number of the node that began it:
  *   number FLUSH    bring the replicas of your rows up to date, then send FLUSHED
- *          FLUSHED  they are up to date
- *          PROBE    send ECHO, which follows everything that was handled before
- *          DONE     with the oldest message that was lent and not done with */
+ *          FLUSHED  they are up to date PROBE    send ECHO, which follows everything that was
+ *          handled before DONE     with the oldest message that was lent and not yet confirmed */
 #ifndef LIGI_SYNC_ROUND_H
 #define LIGI_SYNC_ROUND_H
 

@@ -4,7 +4,7 @@
 
 #include "params/tables/table.h"
 
-/* The node that owns a key at first, and that is told of every relocation. */
+/* The node that initially owns a key and is notified of every relocation. */
 uint32_t ligi_tables_home(const ligi_tables *tables, int64_t key);
 
 #endif

@@ -1,4 +1,4 @@
-/* Two nodes do anything in any order; a twin of plain numbers says what each row must be. */
+/* Two nodes perform random operations; a model of plain numbers gives the expected rows. */
 #include "params/tables/key_home.h"
 #include "params/tables/row_access.h"
 #include "params/tables/row_install.h"
@@ -14,7 +14,7 @@ typedef struct twin { /* of one row; elements are all `value x (element + 1)` */
     int64_t value;        /* the owner's */
     int64_t base, sent, pending;
     int has_sent, has_pending;
-    int64_t under_way; /* a delta that was taken and the owner has not added */
+    int64_t under_way; /* a delta that was taken but not yet added by the owner */
     int in_flight;
     uint64_t moves;
 } twin;
@@ -90,8 +90,8 @@ static void write(world *self, int i)
     }
 }
 
-/* The owner's row as it is goes to the other: with what that one sent, unless it is still under
- * way. */
+/* The owner's current row is sent to the other node: it includes that node's delta unless the delta
+ * is still in flight. */
 static void copy(world *self, int i)
 {
     twin *row = &self->rows[i];

@@ -1,5 +1,5 @@
-/* Threads read and write while rows are written, move and are copied: nothing is torn, lost or
- * doubled. */
+/* Threads read and write while rows are written, relocated and replicated: nothing is torn, lost or
+ * applied twice. */
 #include "params/rows/row.h"
 #include "params/tables/row_access.h"
 #include "params/tables/row_install.h"
@@ -12,11 +12,11 @@
 
 enum { KEYS = 64, LENGTH = 37, BATCH = 32, THREADS = 3, TURNS = LIGI_ROW_ATOMIC ? 400 : 8000 };
 
-#define TAG (INT64_C(1) << 40) /* a row is its key times this, and what was pushed */
+#define TAG (INT64_C(1) << 40) /* a row is its key times this, plus the pushes */
 
 typedef struct storm {
     ligi_tables *nodes[2];
-    _Atomic int working; /* workers that are not done */
+    _Atomic int working; /* workers that have not finished */
     _Atomic int torn;
     uint64_t pushed[THREADS][KEYS];
 } storm;
@@ -85,7 +85,7 @@ static void draw_keys(worker *self)
         self->keys[i] = (int64_t)(draw(&self->seed) % KEYS);
 }
 
-/* All elements of a row are equal, and the key's, always. */
+/* All elements of a row are always equal and belong to the key. */
 static void check_rows(worker *self)
 {
     for (size_t i = 0; i < BATCH; i++) {
@@ -133,7 +133,7 @@ static void rows_are_not_torn(void **state)
     free(self);
 }
 
-/* Pushes 1 to all of a batch, wherever each row is by now. */
+/* Pushes 1 to all rows of a batch, wherever each row is located. */
 static void push_somewhere(worker *self)
 {
     storm *all = self->storm;
@@ -304,7 +304,7 @@ static void replicas_lose_nothing(void **state)
     assert_non_null(self);
     init_storm(self, 2);
     run_storm(self, push_and_read, copy_rows);
-    for (ligi_entry entry = 0; entry < KEYS; entry++) { /* until there is nothing left to say */
+    for (ligi_entry entry = 0; entry < KEYS; entry++) { /* until no messages are left */
         ligi_tables *owner = owner_of(self, entry);
         ligi_tables *other = self->nodes[owner == self->nodes[0]];
         do
@@ -316,7 +316,7 @@ static void replicas_lose_nothing(void **state)
     free(self);
 }
 
-/* All threads meet the same keys for the first time. */
+/* All threads access the same new keys. */
 static void *meet_keys(void *argument)
 {
     worker *self = argument;

@@ -282,7 +282,7 @@ static void rows_move(void **state)
     ligi_tables_destroy(to);
 }
 
-/* The whole life of a replica: pushes here and there, deltas, fresh rows, draining. */
+/* The whole life of a replica: pushes on both nodes, deltas, fresh rows, draining. */
 static void replicas_converge(void **state)
 {
     lig_params_table table = {.key_count = 2, .length = 1};
@@ -403,7 +403,7 @@ static void peers_are_read(void **state)
     assert_int_equal(write_keys(mine, LIGI_WRITE_PUSH, keys + 2, 1, given), 0);
     assert_int_equal(ligi_tables_drop(mine, 3), LIGI_ROW_DRAINING);
     room.misses[0] = (ligi_miss){8, 2, 3};
-    ligi_tables_read_peer(mine, region, 1, &room.batch); /* would not have what was pushed here */
+    ligi_tables_read_peer(mine, region, 1, &room.batch); /* would lack the local pushes */
     assert_int_equal(room.batch.miss_count, 1);
     ligi_tables_destroy(mine);
     ligi_tables_destroy(theirs);
@@ -442,7 +442,7 @@ static void changes_are_told(void **state)
 
 enum { LONG = 1024 };
 
-/* Brings the row of key 0 as soon as that of key 1 has been written. */
+/* Installs the row of key 0 as soon as that of key 1 has been written. */
 static void *bring(void *context)
 {
     ligi_tables *tables = context;
@@ -457,7 +457,8 @@ static void *bring(void *context)
     return NULL;
 }
 
-/* A row that comes between two writes of one call does not take the second before the first. */
+/* A row that arrives between two writes of one call must not receive the second before the
+ * first. */
 static void what_was_missed_waits_its_turn(void **state)
 {
     lig_params_table table = {.key_count = 2 * ROOM, .length = LONG};

@@ -1,4 +1,4 @@
-/* What the tests of tables share. */
+/* Helpers for the tests of tables. */
 #ifndef LIGI_TABLE_TESTING_H
 #define LIGI_TABLE_TESTING_H
 

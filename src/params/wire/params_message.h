@@ -1,5 +1,5 @@
 /* Messages between the nodes of a parameter manager. Pure: no net, no tables beyond a key's length.
- * A message is hostile until ligi_params_message_check accepts it.
+ * A message is untrusted until ligi_params_message_check accepts it.
  *
  * A message has a head of LIGI_PARAMS_HEAD_BYTES (`ligi_params_message`, little-endian, as it lies
  * in memory), in some kinds followed by a tail, and a payload of parts in this order, each padded
@@ -42,7 +42,8 @@ typedef enum ligi_params_message_kind {
     LIGI_PARAMS_RESPONSE = 3,
     LIGI_PARAMS_SYNC = 4,     /* to the owner; forwarded like a REQUEST */
     LIGI_PARAMS_UPDATE = 5,   /* from the owner */
-    LIGI_PARAMS_LOCATION = 6, /* from an owner to a row's home: it is here, after so many moves */
+    LIGI_PARAMS_LOCATION = 6, /* from an owner to a row's home: the row is here, after this many
+                               * moves */
     LIGI_PARAMS_SNAPSHOT =
         7, /* save and load: `verb` and payload as in snapshot_message.h; 8 bytes or more */
 } ligi_params_message_kind;

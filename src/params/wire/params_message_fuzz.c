@@ -1,4 +1,4 @@
-/* Messages and hellos from a hostile peer: what the check lets pass can be read to its end. */
+/* Messages and hellos from a hostile peer: an accepted message can be read to its end. */
 #include "params/wire/params_message.h"
 
 #include <stdlib.h>
@@ -25,7 +25,8 @@ static void look_at_all(const ligi_params_message *message, const ligi_params_pa
     look_at(parts->sentence, parts->sentence_bytes);
 }
 
-/* Head and payload in memory of just their size, so that a step beyond is seen. */
+/* Head and payload in memory of exactly their size, so that AddressSanitizer detects any access
+ * beyond it. */
 static void try_message(const ligi_params_hello *own, const uint8_t *data, size_t head_bytes,
                         size_t payload_bytes)
 {
@@ -47,8 +48,7 @@ static void try_message(const ligi_params_hello *own, const uint8_t *data, size_
     free(payload);
 }
 
-/* The first bytes say how the rest is cut, and a head that is nearly right is made of it as well.
- */
+/* The first bytes determine how the rest is split; a nearly valid head is built from it as well. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     ligi_params_hello own = {.node_count = 3, .worker_count = 2, .table_count = 2}, other;

@@ -85,7 +85,7 @@ static void test_messages_that_do_not(void **unused)
     assert_status(check(answer, 0, 16), LIG_E_CORRUPT);
     answer = (ligi_params_message){
         .kind = LIGI_PARAMS_RESPONSE, .flags = LIGI_PARAMS_FAILED, .count = 1};
-    assert_status(check(answer, 4, 0), LIG_E_CORRUPT); /* OK is no failure */
+    assert_status(check(answer, 4, 0), LIG_E_CORRUPT); /* LIG_OK is not a failure */
     answer.number = 1000;
     assert_status(check(answer, 4, 0), LIG_E_CORRUPT);
     uint8_t head[8] = {0};
@@ -147,7 +147,7 @@ static void test_a_hello_names_the_difference(void **unused)
     assert_ok(ligi_params_hello_check(&own, &other, sizeof other, &read));
     assert_int_equal(read.rank, 2);
     assert_status(ligi_params_hello_check(&own, &other, 10, &read), LIG_E_UNSUPPORTED);
-    /* What a node thinks of the network is its own business. */
+    /* Network settings are local to a node and are not compared. */
     other = hello_of(LIG_PARAMS_TRUSTED_FABRIC | LIG_PARAMS_ANY_DEVICE);
     assert_ok(ligi_params_hello_check(&own, &other, sizeof other, &read));
     other = hello_of(LIG_PARAMS_HASHED);
