@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ALONE_BYTES (UINT64_C(16) << 20) /* less is copied before a thread has begun */
+#define ALONE_BYTES (UINT64_C(16) << 20) /* smaller copies end before a thread has started */
 #define PIECE_BYTES (UINT64_C(8) << 20)  /* what a thread takes at a time */
 #define TEAM_MAX 8
 
@@ -19,7 +19,7 @@ typedef struct work {
     uint16_t memory;
     int32_t device;
     int to_host;
-    atomic_uint_fast64_t next; /* where the piece begins that nobody has taken */
+    atomic_uint_fast64_t next; /* start of the first piece that no thread has taken */
     atomic_int failed;
 } work;
 
@@ -76,7 +76,7 @@ static void *member_main(void *context)
     return NULL;
 }
 
-/* Failing to start one only costs time. */
+/* If a thread cannot be started, the copy is only slower. */
 static void member_start(member *self, work *shared)
 {
     sigset_t all, before;
@@ -87,7 +87,7 @@ static void member_start(member *self, work *shared)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* How many threads there are besides the caller's. */
+/* The number of threads besides the caller's. */
 static size_t team_size(uint64_t bytes)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -125,7 +125,7 @@ lig_status ligi_copy_to_host(void *host, const void *data, uint64_t bytes, uint1
     return run(&self);
 }
 
-/* What was queued before a failure still reads the ring and writes the caller's memory. */
+/* Copies queued before a failure still read the ring and write the caller's memory. */
 lig_status ligi_copy_from_host(void *data, const void *host, uint64_t bytes, uint16_t memory,
                                int32_t device)
 {

@@ -33,7 +33,7 @@ static lig_status queue_next(ligi_drain *drain, int wait, int *taken)
     return LIG_OK;
 }
 
-/* Keeps copies under way. Only the first slot is waited for: see cuda_ring.h. */
+/* Keeps copies in progress. Waits only for the first slot: see cuda_ring.h. */
 static lig_status read_ahead(ligi_drain *drain)
 {
     int taken = 1;

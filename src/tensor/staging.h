@@ -1,5 +1,5 @@
-/* Bytes on their way between host memory and any kind of memory, piece by piece and with several
- * pieces under way. */
+/* Streams bytes between host memory and any kind of memory, piece by piece, with several pieces in
+ * flight. */
 #ifndef LIGI_STAGING_H
 #define LIGI_STAGING_H
 
@@ -7,7 +7,7 @@
 
 #include <ligament/tensor.h>
 
-#define LIGI_STAGING_BYTES LIGI_CUDA_SLOT_BYTES /* the most that a staging buffer holds */
+#define LIGI_STAGING_BYTES LIGI_CUDA_SLOT_BYTES /* the capacity of a staging buffer */
 
 /* --- out of memory of any kind --- */
 
@@ -19,7 +19,7 @@ typedef struct ligi_drain {
     uint64_t bytes, queued; /* of it */
     uint16_t memory;
     int32_t device;
-    ligi_cuda_slot slots[LIGI_DRAIN_AHEAD]; /* those under way, oldest first */
+    ligi_cuda_slot slots[LIGI_DRAIN_AHEAD]; /* those in flight, oldest first */
     uint64_t sizes[LIGI_DRAIN_AHEAD];
     unsigned count;
     int shown; /* the oldest is the caller's until the next call */
@@ -31,20 +31,20 @@ void ligi_drain_begin(ligi_drain *drain, const void *data, uint64_t bytes, uint1
 /* The next bytes, in host memory, valid until the next call: at most `most` of host memory, at most
  * LIGI_STAGING_BYTES of a device. *bytes is 0 at the end. */
 lig_status ligi_drain_next(ligi_drain *drain, uint64_t most, const uint8_t **data, uint64_t *bytes);
-/* Also after a failure and before the end. */
+/* May be called after a failure and before the end. */
 void ligi_drain_end(ligi_drain *drain);
 
 /* --- into memory of any kind --- */
 
-/* Copies `bytes` bytes from `from`, which may be reused at once. Memory of a device has them only
- * after ligi_staging_finish. */
+/* Copies `bytes` bytes from `from`, which may be reused at once. In device memory they are complete
+ * only after ligi_staging_finish. */
 lig_status ligi_staging_push(void *to, const void *from, uint64_t bytes, uint16_t memory,
                              int32_t device);
-/* Waits for all that was pushed. */
+/* Waits for all pushed bytes. */
 lig_status ligi_staging_finish(uint16_t memory, int32_t device);
 
-/* A buffer from which a device copies without a copy in between: take, fill `data`, put pieces of
- * it, send (or drop, after a failure), finish. For device memory only. */
+/* A buffer from which a device copies directly: take, fill `data`, put pieces of it, send (or drop,
+ * after a failure), finish. For device memory only. */
 typedef ligi_cuda_slot ligi_staging_buffer;
 lig_status ligi_staging_take(ligi_staging_buffer *buffer, uint16_t memory, int32_t device);
 lig_status ligi_staging_put(ligi_staging_buffer *buffer, void *to, const void *from,

@@ -1,5 +1,5 @@
-/* Copies to and from device memory, over the fake driver of tests/cuda. The driver is loaded once a
- * process, so each test runs in a child. */
+/* Copies to and from device memory, over the fake driver of tests/cuda. The driver is loaded once
+ * per process, so each test runs in a child. */
 #include "tensor/staging.h"
 
 #include "base/test.h"
@@ -18,7 +18,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* In a child: cmocka's asserts would go on there. */
+/* For a child process: cmocka's asserts would continue with the next test there. */
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -34,7 +34,7 @@ static void in_child(void (*body)(void))
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        signal(SIGSEGV, SIG_DFL); /* cmocka's handler would go on with the next test here */
+        signal(SIGSEGV, SIG_DFL); /* cmocka's handler would continue with the next test here */
         body();
         CHECK(fake_cuda_breach()[0] == '\0');
         _exit(0);
@@ -107,8 +107,8 @@ static void sizes_and_devices(void **state)
     in_child(copy_sizes);
 }
 
-/* More pieces than slots, and nothing executed before it is waited for: a slot that was refilled
- * too early would show. */
+/* More pieces than slots, and nothing is executed before it is waited for: a slot that was refilled
+ * too early would be detected. */
 static void push_many(void)
 {
     const size_t bytes = 3 * LIGI_CUDA_SLOTS * LIGI_STAGING_BYTES;
@@ -172,7 +172,7 @@ static void one_free_slot_is_enough(void **state)
     in_child(drain_with_few_slots);
 }
 
-static const char *failing; /* the call that the next child has fail */
+static const char *failing; /* the call that fails in the next child */
 static unsigned failing_at;
 
 /* --- order --- */
@@ -185,7 +185,7 @@ static void follow_streams(void)
         memset(data, 0, MIB);
         fake_cuda_fill(streams[i], data, 10 + i, MIB);
         CHECK_OK(to_host(back, data, MIB, 0));
-        CHECK(back[0] == 0); /* what is queued elsewhere is not waited for ... */
+        CHECK(back[0] == 0); /* work queued on other streams is not waited for ... */
         CHECK_OK(lig_memory_follow(LIG_MEMORY_CUDA, 0, streams[i]));
         CHECK_OK(to_host(back, data, MIB, 0));
         CHECK(back[0] == 10 + i && back[MIB - 1] == 10 + i); /* ... unless that was asked for */
@@ -304,7 +304,8 @@ static lig_status use_all(void)
     return status;
 }
 
-/* Whatever fails: a sentence with the driver's words, nothing kept, and the next try succeeds. */
+/* Whatever fails: the error text contains the driver's message, nothing leaks, and the next attempt
+ * succeeds. */
 static void fail_once(void)
 {
     fake_cuda_fail(failing, failing_at, 719);

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-/* A walk over the elements of a strided tensor in row-major order. The innermost dimensions that
- * lie without gaps are taken together as one run, so that a transposed matrix costs one step an
- * element but a sliced one a step a row. */
+/* A walk over the elements of a strided tensor in row-major order. The innermost contiguous
+ * dimensions are combined into one run, so that a transposed matrix costs one step per element, but
+ * a sliced one only a step per row. */
 typedef struct walk {
     char *base;
     uint64_t run_bytes;          /* of one run */

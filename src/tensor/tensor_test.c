@@ -84,7 +84,7 @@ static void empty_and_scalar_are_fine(void **state)
     assert_true(tensors[0].bytes == 0 && tensors[1].bytes == 8);
 }
 
-/* The obvious twin: one element at a time, from its index. */
+/* The naive implementation: one element at a time, from its index. */
 static void pack_slowly(const lig_tensor *tensor, char *flat)
 {
     uint32_t element = lig_dtype_bytes(tensor->dtype);

@@ -13,8 +13,8 @@ enum {
     POINTER_DEVICE_ORDINAL = 9
 };
 
-/* Kept until the process ends: making a context takes a second, and the primary one is shared with
- * the framework anyway. */
+/* Kept until the process exits: creating a context takes a second, and the primary one is shared
+ * with the framework anyway. */
 static struct {
     pthread_mutex_t lock;
     ligi_cuda_device *of[LIGI_CUDA_DEVICES]; /* NULL: not used yet */
@@ -48,8 +48,8 @@ static int create_parts(ligi_cuda_device *device)
     return error;
 }
 
-/* The thread's capture mode is swapped before anything else: creating streams and events is among
- * what would invalidate another thread's capture. */
+/* The thread's capture mode is swapped before anything else: creating streams and events would
+ * invalidate another thread's capture. */
 static lig_status enter(ligi_cuda_device *device, ligi_cuda_visit *visit)
 {
     const ligi_cuda_driver *driver = device->driver;
@@ -177,8 +177,8 @@ lig_status ligi_cuda_check(const void *data, uint64_t bytes, int32_t device)
     return check_byte(found, (const char *)data + bytes - 1);
 }
 
-/* An event that is recorded again leaves earlier waits as they are, so one serves all; the lock
- * keeps another thread's record from falling between this record and its waits. */
+/* Recording an event again does not affect earlier waits, so one event is enough. The lock keeps
+ * another thread from recording between this record and its waits. */
 static int follow_stream(const ligi_cuda_device *device, void *stream)
 {
     const ligi_cuda_driver *driver = device->driver;

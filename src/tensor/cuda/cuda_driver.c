@@ -22,7 +22,7 @@ typedef struct symbol {
 #define SYMBOL(name, parameters) {#name, offsetof(ligi_cuda_driver, name)},
 static const symbol symbols[] = {LIGI_CUDA_CALLS(SYMBOL)};
 
-/* Looked up once a process, like a loaded plugin. */
+/* Looked up once per process, like a loaded plugin. */
 static struct {
     pthread_mutex_t lock;
     atomic_int pid;    /* of the process that has loaded it; 0: none yet */
@@ -80,7 +80,7 @@ static void load(void)
 
 lig_status ligi_cuda_driver_get(const ligi_cuda_driver **driver)
 {
-    /* Asked before the lock, which another thread of the parent may have held. */
+    /* Checked before taking the lock, which another thread of the parent may have held. */
     int pid = atomic_load(&library.pid);
     if (pid != 0 && pid != (int)getpid())
         return lig_fail(LIG_E_CLOSED,

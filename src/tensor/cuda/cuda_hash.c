@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* block_hashes.ptx, which the build makes an array of; ends with a NUL. */
+/* block_hashes.ptx, which the build converts to an array; NUL-terminated. */
 extern const char ligi_block_hashes_ptx[];
 
 #define BATCH 65536 /* blocks of one launch */
@@ -20,17 +20,18 @@ static_assert(SCRATCH_BYTES <= LIGI_CUDA_SLOT_BYTES, "the scratch memory has the
 
 typedef struct hasher {
     int tried;
-    void *kernel; /* NULL: the driver has refused it */
+    void *kernel; /* NULL: the driver rejected it */
     ligi_cuda_address scratch;
 } hasher;
 
 /* Modules belong to the primary contexts, which are kept as well. */
 static struct {
-    pthread_mutex_t lock; /* also over the use of the scratch memory */
+    pthread_mutex_t lock; /* also guards the scratch memory while it is in use */
     hasher of[LIGI_CUDA_DEVICES];
 } hashers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* A driver without a compiler, or older than the PTX, refuses the module: the host hashes then. */
+/* A driver without a compiler, or older than the PTX, rejects the module; the host computes the
+ * hashes then. */
 static void load(hasher *self, const ligi_cuda_driver *driver)
 {
     void *module, *kernel;
@@ -62,8 +63,8 @@ int ligi_cuda_hash_usable(int32_t device)
     return usable;
 }
 
-/* Queues the way in, the kernel and the way out. The table is read where the copy puts it, so all
- * is on one stream. */
+/* Queues the copy to the device, the kernel and the copy back. The kernel reads the table that the
+ * copy writes, so all three are on one stream. */
 static int queue_batch(const hasher *self, const ligi_cuda_device *device, ligi_cuda_slot *slot,
                        unsigned count)
 {

@@ -11,10 +11,12 @@ typedef struct ligi_cuda_block { /* as the kernel reads it */
     uint64_t address, bytes;
 } ligi_cuda_block;
 
-/* 1 when the device can: its driver has taken the kernel. Loads it at the first call. */
+/* 1 if the device can compute hashes, i.e. its driver has accepted the kernel. Loads the kernel at
+ * the first call. */
 int ligi_cuda_hash_usable(int32_t device);
 /* Fills hashes[i] with the hash of blocks[i], each of at least LIGI_CUDA_HASH_MIN_BYTES bytes.
- * `secret` has LIG_SECRET_BYTES bytes. Waits for what ligi_cuda_follow names, and for the end. */
+ * `secret` has LIG_SECRET_BYTES bytes. Waits for the work passed to ligi_cuda_follow, and for
+ * completion. */
 lig_status ligi_cuda_hash(int32_t device, const void *secret, const ligi_cuda_block *blocks,
                           size_t count, uint64_t *hashes);
 

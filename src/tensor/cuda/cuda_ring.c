@@ -9,12 +9,12 @@
 #include <sys/mman.h>
 
 #define RING_BYTES (LIGI_CUDA_SLOTS * LIGI_CUDA_SLOT_BYTES)
-#define MAP_BYTES (RING_BYTES + LIGI_CUDA_SLOT_BYTES) /* room to begin at a huge page */
+#define MAP_BYTES (RING_BYTES + LIGI_CUDA_SLOT_BYTES) /* room for alignment to a huge page */
 #define REGISTER_PORTABLE 1u                          /* pinned for every context */
 
 typedef enum slot_state { FREE, TAKEN, SENT } slot_state;
 
-/* Pinning takes a lock of the driver for the whole host, so it is done once and for few bytes. */
+/* Pinning takes a host-wide lock of the driver, so it is done once and for few bytes. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t freed;
@@ -25,8 +25,8 @@ static struct {
     uint64_t clock;
 } ring = {.lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER};
 
-/* The pages are populated first, as huge pages where there are any: pinning them one by one would
- * take ten times as long. */
+/* The pages are populated first, as huge pages if available: pinning them one by one would take ten
+ * times as long. */
 static lig_status ring_create(const ligi_cuda_device *device)
 {
     uint8_t *map =
@@ -77,8 +77,8 @@ static void give_back(int number, slot_state state)
     pthread_mutex_unlock(&ring.lock);
 }
 
-/* Waits for the copies from a slot that was sent and has just been taken. A device that has failed
- * has ended them, and tells who queued them; the slot is as good as any. */
+/* Waits for the copies from a slot that was sent and has just been taken. A failed device has ended
+ * them and reports the failure to the thread that queued them; the slot can be reused. */
 static void await_sent(const ligi_cuda_device *asking, int32_t device, int number)
 {
     ligi_cuda_visit visit;
@@ -213,7 +213,7 @@ void ligi_cuda_slot_drop(ligi_cuda_slot *slot)
     if (slot->data == NULL)
         return;
     if (slot->queued && ligi_cuda_enter(slot->device, &visit) == LIG_OK) {
-        /* Without an event to wait for; and whichever way the copies go. */
+        /* Used if there is no event to wait for; covers copies in both directions. */
         visit.device->driver->cuStreamSynchronize(visit.device->to_device);
         visit.device->driver->cuStreamSynchronize(visit.device->from_device);
         ligi_cuda_leave(&visit);
