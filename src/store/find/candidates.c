@@ -13,7 +13,8 @@ typedef struct entry {
     ligi_posting posting;
 } entry;
 
-/* One chunk of ids: how many of the asked keys each has, and who is still to be told. */
+/* One chunk of ids: how many of the asked keys each has, and which ones are still to be
+ * returned. */
 typedef struct chunk {
     uint64_t number;
     size_t first, count; /* its entries */
@@ -29,9 +30,9 @@ struct ligi_candidates {
     size_t entry_count, entry_capacity;
     chunk *chunks;
     size_t chunk_count;
-    ligi_candidate *heap; /* those of the level at hand, the best at the top */
+    ligi_candidate *heap; /* those of the current level, the best at the top */
     size_t heap_count, heap_capacity;
-    uint32_t level; /* layers of the level that comes next */
+    uint32_t level; /* layers of the next level */
 };
 
 /* --- reading the index --- */
@@ -87,7 +88,8 @@ static lig_status read_set(const ligi_candidates *self, const ligi_hash128 *hash
     return ligi_posting_get(&item, self->view->store->secret, posting);
 }
 
-/* Who of the chunk is asked for at all: has one of the keys, all the tags, and is not excluded. */
+/* Which models of the chunk are candidates: those with one of the keys and all the tags that are
+ * not excluded. */
 static lig_status start_chunk(const ligi_candidates *self, chunk *at,
                               const ligi_candidates_ask *ask)
 {
@@ -178,7 +180,7 @@ void ligi_candidates_close(ligi_candidates *self)
 
 /* --- one level at a time: all that may share the same number of layers --- */
 
-/* Bytes that each member of `level` may share. A key that all of them have, or none, costs no walk
+/* Bytes that each member of `level` may share. A key that all or none of them have needs no walk
  * over them. */
 static void sum_bytes(const ligi_candidates *self, const chunk *at, const ligi_bitmap *level,
                       uint64_t *bytes)
@@ -238,7 +240,7 @@ static lig_status add_members(ligi_candidates *self, const chunk *at, const ligi
     return LIG_OK;
 }
 
-/* Lets the candidate at `at` sink to its place. */
+/* Sifts the candidate at `at` down to its place in the heap. */
 static void sink(ligi_candidate *heap, size_t count, size_t at)
 {
     ligi_candidate moved = heap[at];

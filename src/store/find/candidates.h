@@ -1,6 +1,6 @@
-/* Which models may share the most with a graph, best first, by the catalog's index alone. What the
- * index tells of a model is never less than what it really shares, so the search that asks can stop
- * as soon as what it has is better than the next one may be. */
+/* Which models may share the most with a graph, best first, using only the catalog's index. The
+ * index gives an upper bound of what a model shares, so the search can stop as soon as its result
+ * is better than the bound of the next candidate. */
 #ifndef LIGI_CANDIDATES_H
 #define LIGI_CANDIDATES_H
 
@@ -19,10 +19,10 @@ typedef struct ligi_candidates_ask {
     const char *prefer; /* as in lig_find_options */
 } ligi_candidates_ask;
 
-/* Looks the graph's keys up. The view must outlive it. */
+/* Looks up the graph's keys. The view must outlive it. */
 lig_status ligi_candidates_open(ligi_candidates **out, const ligi_catalog_view *view,
                                 const ligi_candidates_ask *ask);
-/* The next best; LIG_E_NOTFOUND, without a sentence, at the end. */
+/* The next best; LIG_E_NOTFOUND, without an error text, at the end. */
 lig_status ligi_candidates_next(ligi_candidates *candidates, ligi_candidate *next);
 void ligi_candidates_close(ligi_candidates *candidates);
 

@@ -12,21 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Models whose graphs are compared before the search is content: only graphs that are alike in the
- * index and differ when looked at closely come near it. */
+/* The limit on models whose graphs are compared. Only graphs that are equal in the index but differ
+ * in detail come near it. */
 enum { COMPARED_MAX = 10000, FIND_TRIES = 100, FIND_LIMIT_MAX = 100000 };
 #define LEASE_NS INT64_C(3600000000000)
 
-/* What a search is for: a graph, or a stored model by the first of its graphs, which does not find
- * itself. Its name is resolved in the view that is searched. */
+/* What to search for: a graph, or the first graph of a stored model, which is excluded from the
+ * results. Its name is resolved in the view that is searched. */
 typedef struct subject {
     const ligi_layers *layers; /* NULL: those of `model` */
     const char *model;
 } subject;
 
-/* A match that was given out. */
+/* A match that was returned to the caller. */
 typedef struct match {
-    lig_match shown; /* first: a lig_match that we gave out is one of these */
+    lig_match shown; /* first: a lig_match returned to the caller is one of these */
     lig_ref *ref;
     uint32_t *layers;
     lig_matched_tensor *tensors;
@@ -37,7 +37,7 @@ typedef struct match {
 
 typedef struct hit {
     ligi_candidate exact;
-    uint32_t *map; /* asking layer -> stored layer */
+    uint32_t *map; /* requesting layer -> stored layer */
 } hit;
 
 typedef struct search {
@@ -92,7 +92,7 @@ static lig_status look_at(search *self, const ligi_candidate *candidate)
     return LIG_OK;
 }
 
-/* 1 when no model that comes now can be better than what is there. */
+/* 1 if no later candidate can be better than the current results. */
 static int settled(const search *self, const ligi_candidate *next)
 {
     return self->hit_count == self->limit &&
@@ -147,8 +147,8 @@ static lig_status take_layers(match *self, const search *from, const hit *found)
     return LIG_OK;
 }
 
-/* The asking model's name of a stored tensor: its layer's name there, and what followed the layer's
- * name here. */
+/* The name of a stored tensor in the requesting model: its layer's name there, followed by the
+ * stored name without the layer's prefix. */
 static void put_name(ligi_writer *names, const char *asking, const char *stored, const char *tensor)
 {
     ligi_put_bytes(names, asking, strlen(asking));
@@ -187,8 +187,8 @@ static lig_status take_tensors(match *self, const search *from, const inverse *b
             continue;
         lig_matched_tensor *out = &self->tensors[self->shown.tensor_count++];
         out->stored = i;
-        out->name =
-            (const char *)names.bytes; /* a place in `names`, until that has stopped moving */
+        out->name = (const char *)names.bytes; /* an offset in `names` until that is no longer
+                                        * reallocated */
         put_name(&names, from->asking->names[back->asking[layer]], back->stored->names[layer],
                  tensor->name);
         self->shown.bytes += model->tensors[i].tied < 0 ? tensor->bytes : 0;
@@ -221,7 +221,7 @@ static lig_status translate(match *self, const search *from, const hit *found)
     return status;
 }
 
-/* Pinned first, then read; find_once then asks the catalog. */
+/* Pinned first, then read; find_once then checks the catalog. */
 static lig_status resolve(const ligi_catalog_view *view, uint64_t id, int64_t lease_ns,
                           lig_ref **out)
 {
@@ -235,8 +235,8 @@ static lig_status resolve(const ligi_catalog_view *view, uint64_t id, int64_t le
     return LIG_OK;
 }
 
-/* *out is set also when this fails: a release may wait for others, and the caller has a snapshot to
- * end before that. */
+/* *out is set even on failure: a release may wait for others, and the caller must end its snapshot
+ * before that. */
 static lig_status make_match(const search *from, const hit *found, int64_t lease_ns, match **out)
 {
     match *self = NULL;
@@ -362,9 +362,9 @@ static lig_status search_view(search *self, const subject *sought, const lig_fin
     return rank_with(self, options);
 }
 
-/* One attempt on one snapshot. What was found is pinned, and only then is the catalog asked whether
- * it is still the same: a pack that was removed in between belongs to a model that is gone from the
- * new version. */
+/* One attempt on one snapshot. The result is pinned first, and then the catalog is checked for
+ * changes: a pack that was removed in between belongs to a model that is missing from the new
+ * version. */
 static lig_status find_once(lig_store *store, const subject *sought,
                             const lig_find_options *options, lig_match **out, size_t *count)
 {

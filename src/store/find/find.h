@@ -1,4 +1,4 @@
-/* What a search found, for the rooms that use a match. */
+/* The result of a search, for the modules that use a match. */
 #ifndef LIGI_FIND_H
 #define LIGI_FIND_H
 

@@ -10,8 +10,8 @@
 enum { LAYERS_MAX = 12 };
 #define PACKED_BYTES (64 << 10)
 
-/* A chain of layers with one tensor each; the tensor of layer i holds the number of the model that
- * was saved. */
+/* A chain of layers with one tensor each; the tensor of layer i contains the number of the saved
+ * model. */
 typedef struct chain {
     char names[LAYERS_MAX][16], tensor_names[LAYERS_MAX][24];
     lig_layer layers[LAYERS_MAX];
@@ -48,7 +48,7 @@ static void make_chain(chain *c, const char *signatures, const char *prefix, flo
     c->graph = (lig_graph){"test/1", c->layers, c->calls, count, count};
 }
 
-/* `ballast` bytes more: a model of 64 KiB does not lie in the catalog, but in a pack. */
+/* `ballast` bytes more: a model of 64 KiB is stored in a pack, not in the catalog. */
 static void save_heavy(lig_store *store, const char *name, const char *signatures, double metric,
                        const char *tag, int64_t ballast)
 {
@@ -163,7 +163,7 @@ static void updates_and_retirement_are_seen(void **state)
     lig_store_close(store);
 }
 
-/* What was found loads under the asking model's names, also when its model is gone by then. */
+/* A match loads under the requesting model's names, even if its model was removed meanwhile. */
 static void a_match_holds_what_it_names(void **state)
 {
     const char *uri = *state;
@@ -195,7 +195,8 @@ static void a_match_holds_what_it_names(void **state)
     lig_matches_destroy(matches, count);
     assert_ok(lig_store_check(store, 0, &report));
     assert_int_equal(report->problem_count, 0);
-    assert_int_equal(report->leftover_bytes, 0); /* what only the match held went with it */
+    assert_int_equal(report->leftover_bytes, 0); /* packs that only the match held were removed with
+                                                  * it */
     lig_report_destroy(report);
     lig_store_stats stats;
     assert_ok(lig_store_stat(store, &stats));
@@ -203,7 +204,7 @@ static void a_match_holds_what_it_names(void **state)
     lig_store_close(store);
 }
 
-/* The original's way, model by model: compares prefixes of chains letter by letter. */
+/* The original's algorithm, model by model: compares prefixes of chains one layer at a time. */
 typedef struct record {
     char name[16], text[LAYERS_MAX + 1];
     double metric;

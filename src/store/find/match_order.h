@@ -8,7 +8,7 @@ typedef struct ligi_candidate {
     uint64_t id;
     uint32_t layers; /* at most; */
     uint64_t bytes;  /* at most */
-    double metric;   /* NaN: has none. Negated where lower is better */
+    double metric;   /* NaN: has none; negated if lower is better */
     double created;
 } ligi_candidate;
 

@@ -9,8 +9,8 @@
 
 _Static_assert(sizeof(ligi_hash128) == LIG_SIGNATURE_HASH_BYTES, "a hashed signature");
 
-/* What lig_ref_graphs returns a pointer into: `shown` comes first. Names lie in `bytes`, signatures
- * in `graphs`. */
+/* What lig_ref_graphs returns a pointer into: `shown` comes first. Names point into `bytes`,
+ * signatures into `graphs`. */
 typedef struct saved_graphs {
     lig_graph shown[LIGI_GRAPHS_MAX];
     ligi_graphs graphs;

@@ -24,7 +24,7 @@ int ligi_compare_same_boxes(const ligi_manifest *a, size_t in_a, const ligi_mani
     return 1;
 }
 
-/* A stretch of a tensor that lies gapless in the window. */
+/* A contiguous range of a tensor in the window. */
 typedef struct piece {
     ligi_pair *pair;
     uint64_t at, bytes;
@@ -32,7 +32,7 @@ typedef struct piece {
     int64_t shape[LIG_NDIM_MAX];
 } piece;
 
-/* Pieces of as many tensors as there is room for: one read of each model for all of them. */
+/* Pieces of as many tensors as fit: one read of each model for all of them. */
 typedef struct comparison {
     const lig_ref *a, *b;
     uint64_t window_bytes, filled;
@@ -83,8 +83,8 @@ static lig_status add(comparison *self, piece *next)
     return LIG_OK;
 }
 
-/* How a tensor is cut: dimensions from `whole` on are in every piece, of the one before it `rows`
- * at a time, of those before one. */
+/* How a tensor is split: a piece has all of the dimensions from `whole` on, `rows` of the dimension
+ * before it, and one index of each earlier dimension. */
 static uint32_t cut(const lig_tensor *tensor, uint64_t window_bytes, uint64_t *row_bytes)
 {
     uint32_t whole = tensor->ndim;
@@ -94,7 +94,7 @@ static uint32_t cut(const lig_tensor *tensor, uint64_t window_bytes, uint64_t *r
     return whole;
 }
 
-/* Moves `next` on; 0 after the last. */
+/* Advances `next`; 0 after the last. */
 static int advance(piece *next, const lig_tensor *tensor, uint32_t whole)
 {
     for (uint32_t d = whole; d-- > 0;) {

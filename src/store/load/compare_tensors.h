@@ -1,5 +1,5 @@
-/* Whether tensors of two models hold the same bytes: for those whose fingerprints cannot tell,
- * because they lie in other boxes. */
+/* Whether tensors of two models hold the same bytes: for those whose fingerprints are not
+ * comparable, because they are split into different boxes. */
 #ifndef LIGI_COMPARE_TENSORS_H
 #define LIGI_COMPARE_TENSORS_H
 
@@ -13,7 +13,7 @@ typedef struct ligi_pair {
     int differ; /* filled */
 } ligi_pair;
 
-/* 1 when the two lie in equal boxes, so that their fingerprints tell. */
+/* 1 if both are split into equal boxes, so that their fingerprints are comparable. */
 int ligi_compare_same_boxes(const ligi_manifest *a, size_t in_a, const ligi_manifest *b,
                             size_t in_b);
 

@@ -55,7 +55,7 @@ static void test_windows(void **state)
     lig_store_close(store);
 }
 
-/* Any one bit is found, and nothing else is. */
+/* Every single-bit difference is found, and nothing else. */
 static void test_random(void **state)
 {
     scene *places = *state;
@@ -87,7 +87,8 @@ static void test_random(void **state)
     lig_store_close(store);
 }
 
-/* Who saved does not matter to what differs; a whole tensor is compared with boxes as well. */
+/* The result does not depend on how a tensor was saved; whole tensors are compared with boxes as
+ * well. */
 static void test_diff(void **state)
 {
     scene *places = *state;

@@ -45,7 +45,7 @@ static int compare_numbers(double a, double b)
     return a < b ? -1 : a > b;
 }
 
-/* Without the metric, or with a value that is no number, a model comes last in either direction. */
+/* A model without the metric, or with a NaN, is last in either direction. */
 static int compare_metrics(const lig_model *a, const lig_model *b, const order *by)
 {
     const lig_metric *left = metric_of(a, by->by), *right = metric_of(b, by->by);

@@ -16,7 +16,7 @@
 
 enum { WINDOW_BLOCKS = 8, COPIES = 4096, COARSE_BYTES = 64 << 10 };
 
-/* A stretch of a buffered block on its way to its destination. */
+/* A range of a buffered block to copy to its destination. */
 typedef struct copy {
     uint32_t block, offset, bytes;
     uint16_t memory;
@@ -24,19 +24,19 @@ typedef struct copy {
     uint8_t *to;
 } copy;
 
-/* Blocks of which only parts are wanted go through a window; what is wanted whole goes straight
- * into place. */
+/* Blocks that are needed in part are read through a window; others are read directly into the
+ * destination. */
 typedef struct window {
     ligi_fetch fetch;
-    uint8_t *buffer; /* WINDOW_BLOCKS blocks; made when first needed */
+    uint8_t *buffer; /* WINDOW_BLOCKS blocks; allocated on first use */
     copy *copies;
     size_t copy_count;
-    size_t tensor;          /* that is being read */
+    size_t tensor;          /* being read */
     const lig_tensor *into; /* where to; NULL: host memory */
     struct {
         size_t tensor;
         uint64_t block;
-    } blocks[WINDOW_BLOCKS]; /* of as many tensors as there is room for: one read for all of them */
+    } blocks[WINDOW_BLOCKS]; /* of as many tensors as fit: one read for all of them */
     uint32_t block_count;
 } window;
 
@@ -51,7 +51,7 @@ static lig_status copy_all(const window *self)
     return LIG_OK;
 }
 
-/* Waits for copies to devices, also after a failure: none may go on after the call. */
+/* Waits for copies to devices, even after a failure: none may continue after the call. */
 static lig_status finish_copies(const window *self, lig_status status)
 {
     ligi_failure failure;
@@ -99,8 +99,8 @@ static uint64_t block_bytes(const window *self, uint64_t block)
     return left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES;
 }
 
-/* The place of a block in the window. Places ascend, so only the last block can be asked for again.
- */
+/* The offset of a block in the window. Offsets ascend, so only the last block can be requested
+ * again. */
 static lig_status find_block(window *self, uint64_t block, uint32_t *at)
 {
     for (uint32_t i = self->block_count; i-- > 0;)
@@ -135,7 +135,7 @@ static lig_status add_copy(window *self, uint64_t from, uint64_t bytes, uint8_t 
     return LIG_OK;
 }
 
-/* Bytes [from, from + bytes) of the tensor, gapless on both sides. */
+/* Bytes [from, from + bytes) of the tensor, contiguous on both sides. */
 static lig_status take_stretch(window *self, uint64_t from, uint64_t bytes, uint8_t *to)
 {
     while (bytes) {
@@ -172,8 +172,8 @@ static int fills_devices(const window *self)
     return (self->fetch.store->volume->backend->flags & LIG_BACKEND_DEVICE) != 0;
 }
 
-/* Device memory whole. What the volume cannot fill itself goes through the window, so that host
- * memory stays bounded. */
+/* A whole tensor in device memory. Data that the volume cannot write there directly is read through
+ * the window, so that the use of host memory is bounded. */
 static lig_status take_device(window *self, const lig_tensor *into)
 {
     if (fills_devices(self))
@@ -192,7 +192,7 @@ static lig_status take_device(window *self, const lig_tensor *into)
     return LIG_OK;
 }
 
-/* 1 when a slice is made of runs that are worth a copy each. */
+/* 1 if the runs of a slice are long enough to be copied one by one. */
 static int is_coarse(const window *self, const lig_tensor *into, const lig_slice *slices)
 {
     ligi_walker walker;
@@ -217,7 +217,7 @@ static lig_status host_twin(const lig_tensor *into, lig_tensor *host)
     return ligi_alloc(&host->data, into->bytes, "a tensor on its way to a device");
 }
 
-/* `status` is how filling the twin went. */
+/* `status` is the result of filling the host buffer. */
 static lig_status to_device(window *self, const lig_tensor *into, lig_tensor *host,
                             lig_status status)
 {
@@ -255,7 +255,7 @@ static lig_status take_stored(window *self, size_t tensor, const lig_tensor *int
                 : take_slices(self, into, slices);
 }
 
-/* What a slice of the tensor needs of one of its boxes, into its place in the destination. */
+/* Loads the part of one box that a slice of the tensor needs into the destination. */
 static lig_status take_box(window *self, size_t tensor, const lig_tensor *into,
                            const lig_slice *slices)
 {
@@ -300,7 +300,7 @@ static lig_status take_device_boxes(window *self, const ligi_whole *whole, const
     return to_device(self, into, &host, take_boxes(self, whole, &host, slices));
 }
 
-/* A tensor as users see it. */
+/* A tensor as the caller sees it. */
 static lig_status take(window *self, size_t shown, const lig_tensor *into, const lig_slice *slices)
 {
     const ligi_manifest *manifest = &self->fetch.model->manifest;

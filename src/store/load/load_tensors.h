@@ -4,7 +4,7 @@
 
 #include "store/handle.h"
 
-/* lig_store_load, and LIG_E_MISMATCH when the model holds other tensors too. */
+/* lig_store_load, and LIG_E_MISMATCH if the model has other tensors too. */
 lig_status ligi_store_load_exact(lig_store *store, const char *model, const lig_tensor *tensors,
                                  size_t count);
 

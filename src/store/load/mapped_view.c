@@ -12,18 +12,18 @@
 typedef struct mapped {
     uint64_t pack;
     lig_mapping mapping;
-    int copied; /* into memory of our own, from the mapping of a pack that is gone */
+    int copied; /* into private memory, from the mapping of a removed pack */
 } mapped;
 
 struct lig_view {
-    ligi_volume *volume; /* held: packs are unmapped through it */
+    ligi_volume *volume; /* holds a reference: packs are unmapped through it */
     ligi_model *model;
     mapped *packs;
     size_t pack_count, pack_capacity;
-    void *inlined; /* the bytes of an inline model, aligned as a pack's */
-    void *made;    /* tensors that lie in boxes: these are copied, not mapped */
+    void *inlined; /* the bytes of an inline model, with the alignment of a pack */
+    void *made;    /* tensors split into boxes: these are copied, not mapped */
     size_t made_bytes;
-    void *loaded; /* the tensors themselves, where packs cannot be mapped */
+    void *loaded; /* copies of the tensors, if packs cannot be mapped */
     size_t loaded_bytes;
 };
 
@@ -74,7 +74,7 @@ static lig_status no_room(uint64_t bytes)
                     (unsigned long long)bytes);
 }
 
-/* The ref still reads the pack, but nobody can map it any more. */
+/* The ref can still read the pack, but it cannot be mapped any more. */
 static lig_status copy_pack(const mapping_job *job, const lig_mapping *from, mapped *one)
 {
     void *base = anonymous(from->bytes);
@@ -174,7 +174,7 @@ static lig_status make_load_room(lig_view *view)
     return LIG_OK;
 }
 
-/* A volume that cannot map its packs: the view has memory of its own. The tensors are verified as
+/* For a volume that cannot map its packs: the view has private memory. The tensors are verified as
  * they are read. */
 static lig_status load_tensors(mapping_job *job, int *gone)
 {
@@ -226,7 +226,7 @@ static lig_status map_tensors(mapping_job *job, int *gone)
     return ligi_verify_placed(view->model, job->ref->store->secret);
 }
 
-/* 1 when the tensor has to be put together. */
+/* 1 if the tensor must be assembled. */
 static int is_made(const ligi_manifest *manifest, size_t index)
 {
     return manifest->shown[index].boxes > 1 && manifest->shown[index].tied < 0 &&
@@ -251,8 +251,8 @@ static lig_status make_room(lig_view *view)
     return LIG_OK;
 }
 
-/* The tensors as users see them: what is stored whole lies where it is mapped, the others are put
- * together of the mapped boxes, which have been verified. */
+/* The tensors as the caller sees them: those stored whole point into the mapping, the others are
+ * assembled from the mapped boxes, which have been verified. */
 static lig_status show_tensors(mapping_job *job)
 {
     lig_view *view = job->view;

@@ -72,7 +72,7 @@ lig_status ligi_model_adopt(ligi_model *model, void *bytes, size_t manifest_byte
     return LIG_OK;
 }
 
-/* Manifest and data, one behind the other. */
+/* The manifest, followed by the data. */
 static lig_status adopt_copy(ligi_model *model, const ligi_sent_manifest *from)
 {
     uint8_t *copy;

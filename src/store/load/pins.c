@@ -10,7 +10,7 @@
 enum { MAPS_MAX = 1024 };
 
 struct ligi_pin {
-    ligi_volume *volume; /* held: a match may outlive its store */
+    ligi_volume *volume; /* holds a reference: a match may outlive its store */
     void *held;          /* the volume's */
     int64_t expires_ns;
 };
@@ -65,7 +65,7 @@ lig_status ligi_maps_take(ligi_maps *maps, lig_store *store, const ligi_use *use
                           int *gone)
 {
     const lig_volume_ops *ops = store->volume->ops;
-    /* On a network file system a file that another machine removes is gone under its mapping. */
+    /* On a network file system, a mapping becomes invalid when another machine removes the file. */
     if (count > MAPS_MAX ||
         ops->flags(store->volume->self) & (LIG_VOLUME_NO_CATALOG | LIG_VOLUME_NO_HOLD))
         return LIG_OK;

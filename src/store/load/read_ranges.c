@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WARM_BYTES (UINT64_C(1) << 20) /* less is read from the disk in no time */
+#define WARM_BYTES (UINT64_C(1) << 20) /* smaller reads take negligible time */
 
 static lig_status does_not_fit(const ligi_fetch *fetch, size_t tensor)
 {
@@ -67,7 +67,7 @@ static int compare(const void *a, const void *b)
     return 0;
 }
 
-/* Ascending, and what is tied on both sides once. */
+/* In ascending order, with tensors that are tied on both sides only once. */
 static void sort(ligi_fetch *fetch)
 {
     int sorted = 1;
@@ -85,7 +85,7 @@ static void sort(ligi_fetch *fetch)
     fetch->count = kept;
 }
 
-/* What fetch->ranges ask of a pack that may have been removed: from its mapping then. */
+/* Reads fetch->ranges of a pack; if the pack was removed, from its mapping. */
 static lig_status read_ranges(const ligi_fetch *fetch, uint64_t pack, size_t count, size_t *bad)
 {
     ligi_volume *volume = fetch->store->volume;

@@ -1,4 +1,4 @@
-/* Bytes of a model's tensors into memory: ranges gathered, sorted by pack and offset, one read a
+/* Bytes of a model's tensors into memory: ranges gathered, sorted by pack and offset, one read per
  * pack. */
 #ifndef LIGI_READ_RANGES_H
 #define LIGI_READ_RANGES_H
@@ -8,7 +8,7 @@
 
 typedef struct ligi_part {
     uint64_t pack;
-    size_t tensor; /* index in the model: for the sentence */
+    size_t tensor; /* index in the model: for the error text */
     lig_range range;
 } ligi_part;
 
@@ -16,9 +16,9 @@ typedef struct ligi_fetch {
     lig_store *store;
     const ligi_model *model;
     int verify;
-    int warm;              /* what is read will probably be read again */
-    int *gone;             /* set when a pack was not there */
-    const ligi_maps *maps; /* where a pack may be that is not there; NULL: nowhere */
+    int warm;              /* the data will probably be read again */
+    int *gone;             /* set if a pack does not exist */
+    const ligi_maps *maps; /* mappings of packs that may have been removed; NULL: none */
     ligi_part *parts;
     size_t count, capacity;
     lig_range *ranges;
@@ -26,11 +26,11 @@ typedef struct ligi_fetch {
 } ligi_fetch;
 
 /* Adds bytes [offset, offset + bytes) of a stored tensor, into memory at `data`, of the same kind
- * as the memory of `like` (NULL: host memory). When verifying, both ends lie between blocks or at
- * the tensor's end. */
+ * as the memory of `like` (NULL: host memory). When verifying, both ends are at block boundaries or
+ * at the tensor's end. */
 lig_status ligi_fetch_add(ligi_fetch *fetch, size_t tensor, uint64_t offset, uint64_t bytes,
                           void *data, const lig_tensor *like);
-/* Reads all that was added, and forgets it. */
+/* Reads everything that was added, and clears the list. */
 lig_status ligi_fetch_run(ligi_fetch *fetch);
 void ligi_fetch_fini(ligi_fetch *fetch);
 

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A model that is replaced again and again while it is read: somebody is to blame, but not for
- * ever. */
+/* Retries for a model that is replaced repeatedly while it is read: the number is bounded. */
 enum { READ_TRIES = 100 };
 
 /* --- what it holds --- */
@@ -48,7 +47,8 @@ lig_status ligi_ref_hold(lig_ref *ref, int *gone)
     return ligi_maps_take(&ref->maps, ref->store, record->uses, record->use_count, gone);
 }
 
-/* Whoever took the last model off a pack could not remove it while it was pinned. */
+/* The process that removed the last model of a pack could not remove the pack while it was
+ * pinned. */
 static void clean(const lig_ref *ref)
 {
     const ligi_record *record = &ref->model->record;
@@ -72,7 +72,7 @@ void ligi_ref_unpin(lig_ref *ref)
     ligi_maps_fini(&ref->maps, ref->store);
     if (ref->pin == NULL && ref->lease.number == 0)
         return;
-    ligi_failure failure; /* callers release before they return what went wrong */
+    ligi_failure failure; /* callers release before they return their error */
     ligi_failure_take(&failure, LIG_E_IO);
     ligi_pin_release(ref->pin);
     ref->pin = NULL;
@@ -128,8 +128,8 @@ static lig_status is_current_remote(const lig_ref *ref, int *current)
     return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
-/* *current: the catalog, as it is at *version, still has the model, and in the same packs: a
- * compaction writes it anew. */
+/* *current: the catalog at *version still has the model in the same packs; a compaction rewrites
+ * packs. */
 static lig_status is_current(const lig_ref *ref, uint64_t *version, int *current)
 {
     const ligi_record *mine = &ref->model->record;
@@ -192,9 +192,9 @@ static lig_status fill(lig_ref *ref, const ligi_catalog_view *view, int flags, i
     return LIG_OK;
 }
 
-/* First it is pinned, and only then is the catalog asked whether it is still there: whoever removes
- * a pack takes it out of the catalog first, and sees the pin after that. *ref is set also when its
- * bytes are not there (*gone). */
+/* Pins the model first and then checks that the catalog still has it: a pack is removed from the
+ * catalog first, and pins are checked after that. *ref is set even if its bytes do not exist
+ * (*gone). */
 static lig_status attempt(lig_store *store, const char *name, uint64_t id, int flags, int *gone,
                           lig_ref **ref)
 {
@@ -213,9 +213,9 @@ static lig_status attempt(lig_store *store, const char *name, uint64_t id, int f
     return current ? LIG_OK : LIG_E_BUSY;
 }
 
-/* A pack of the model is missing. While the catalog has the model, in a view that is younger than
- * the removal of any pack that is gone by now, that is damage; otherwise *again is set: whoever
- * looks the name up again may find another one. */
+/* A pack of the model is missing. If a view that is newer than the removal of any missing pack
+ * still has the model, the store is damaged. Otherwise *again is set: looking up the name again may
+ * find another model. */
 static lig_status lost(const lig_ref *ref, int *again)
 {
     const char *name = ref->model->record.about.name;

@@ -1,4 +1,4 @@
-/* A model that was resolved: what it is, and what keeps its bytes (include/ligament/ref.h). */
+/* A resolved model: its description, and the pins that keep its bytes (include/ligament/ref.h). */
 #ifndef LIGI_RESOLVED_MODEL_H
 #define LIGI_RESOLVED_MODEL_H
 
@@ -11,37 +11,37 @@ struct lig_ref {
     ligi_pin *pin;
     ligi_lease lease; /* in a remote store: the server's pin */
     ligi_maps maps;
-    uint64_t version; /* of a catalog that named its packs after they were pinned */
+    uint64_t version; /* of a catalog that referred to its packs after they were pinned */
 };
 
 enum { LIGI_REF_HELD = 1, LIGI_REF_SHOWN = 2 };
 
-/* The model under `name` or, when that is NULL, with this id. HELD: its bytes stay until release.
- * SHOWN: its tensors have fingerprints, because users will see them. */
+/* The model under `name` or, when that is NULL, with this id. HELD: its bytes are kept until
+ * release. SHOWN: its tensors have fingerprints, because they are returned to the caller. */
 lig_status ligi_ref_open(lig_store *store, const char *name, uint64_t id, int flags, lig_ref **out);
 /* The model with this id in an open view, without its tensors; not yet held. LIG_E_NOTFOUND when it
  * was replaced or retired. */
 lig_status ligi_ref_at(const ligi_catalog_view *view, uint64_t id, lig_ref **out);
-/* A ref of a model at hand, which is taken over, also on failure. Not yet held. */
+/* A ref of a loaded description; takes ownership of it, even on failure. Not yet held. */
 lig_status ligi_ref_make(lig_store *store, ligi_model *model, lig_ref **out);
-/* Pins its packs; maps them where nothing can be written, read-only or full. LIG_E_NOTFOUND with
- * *gone: one of them is not there. */
+/* Pins its packs, or maps them if nothing can be written (read-only, or disk full). LIG_E_NOTFOUND
+ * with *gone: one of them does not exist. */
 lig_status ligi_ref_hold(lig_ref *ref, int *gone);
-/* Pins its packs. The caller then makes sure that they are still there. */
+/* Pins its packs. The caller then checks that they still exist. */
 lig_status ligi_ref_pin(lig_ref *ref, int64_t lease_ns);
-/* Lets go of the packs, and removes those that lost their last model meanwhile. */
+/* Releases the packs, and removes those that lost their last model meanwhile. */
 void ligi_ref_unpin(lig_ref *ref);
 
 /* LIG_E_CLOSED in a forked child. */
 lig_status ligi_ref_usable(const lig_ref *ref);
-/* What a call that found a pack missing returns: LIG_E_CORRUPT while the catalog names the model,
- * LIG_E_NOTFOUND after that. */
+/* The result of a call that found a pack missing: LIG_E_CORRUPT if the catalog still has the model,
+ * otherwise LIG_E_NOTFOUND. */
 lig_status ligi_ref_lost(const lig_ref *ref);
 
-/* Does `act` with the model under `name`. When that fails because a pack has gone (act sets *gone),
+/* Calls `act` with the model named `name`. If it fails because a pack was removed (act sets *gone),
  * the name is resolved again: the model was replaced or retired meanwhile. A call that reads much
- * asks for LIGI_REF_HELD; one that opens each pack once does without, and gets it when that was not
- * enough. */
+ * passes LIGI_REF_HELD. A call that opens each pack once omits it; the retry then holds the
+ * model. */
 typedef lig_status (*ligi_act)(void *context, const lig_ref *ref, int *gone);
 lig_status ligi_ref_with(lig_store *store, const char *name, int flags, ligi_act act,
                          void *context);

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-/* Numbers of models that lie in a pack and inline (store_numbers.h). */
+/* Numbers of models stored in a pack and inline (store_numbers.h). */
 enum { PACKED = 1, PACKED_TOO = 3, INLINE = 2 };
 
 typedef struct pair {
@@ -50,7 +50,7 @@ static void compare(uint64_t number, const lig_tensor *tensors)
     }
 }
 
-/* All that a ref can tell is of one number. */
+/* Everything that a ref returns belongs to one number. */
 static uint64_t check_ref(const lig_ref *ref)
 {
     const lig_model *model = lig_ref_model(ref);
@@ -81,7 +81,7 @@ static uint64_t check_ref(const lig_ref *ref)
     return number;
 }
 
-/* What was resolved stays what it is, and what only a ref held goes with it. */
+/* A resolved model does not change, and packs that only a ref held are removed with it. */
 static void test_stays(void **state)
 {
     scene *places = *state;
@@ -186,7 +186,7 @@ static void test_ids(void **state)
     }
 }
 
-/* --- what a save hands out --- */
+/* --- refs returned by saves --- */
 
 static lig_status save_with(lig_store *store, uint64_t number, int how, lig_ref **ref)
 {
@@ -273,7 +273,7 @@ static void test_older_options(void **state)
     lig_store_close(store);
 }
 
-/* A save that fails hands out nothing and leaves nothing. */
+/* A failed save returns no ref and leaves no files. */
 static void test_not_saved(void **state)
 {
     scene *places = *state;
@@ -332,13 +332,13 @@ static void test_fork(void **state)
         waitpid(child, &ended, 0);
         assert_true(WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
         assert_ok(lig_store_retire(both.writer, "m"));
-        assert_int_equal(check_ref(ref), PACKED); /* the child has not let go of it */
+        assert_int_equal(check_ref(ref), PACKED); /* the child has not released it */
         lig_ref_release(ref);
         close_pair(&both);
     }
 }
 
-/* The sentence of what went wrong outlives the release that follows it. */
+/* The error text is not overwritten by the release that follows. */
 static void test_sentences(void **state)
 {
     scene *places = *state;
@@ -361,7 +361,7 @@ static void test_sentences(void **state)
     lig_store_close(other);
 }
 
-/* --- all at once --- */
+/* --- concurrent readers and writers --- */
 
 typedef struct churning {
     lig_store *store;

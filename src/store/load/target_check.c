@@ -27,7 +27,7 @@ static lig_status build_names(finder *self)
     return LIG_OK;
 }
 
-/* Most ask in the order of saving: the guess is right and the table is never made. */
+/* Most callers use the order of saving: then the guess is right and the table is never built. */
 static lig_status find(finder *self, const char *name, size_t guess, size_t *index)
 {
     const ligi_manifest *manifest = &self->model->manifest;
@@ -67,8 +67,8 @@ static lig_status match(const ligi_target *self, const ligi_model *model, size_t
     return status;
 }
 
-/* All of `indexes` are there and differ: a model with more tensors has one that is not among them.
- */
+/* All of `indexes` exist and are distinct, so a model with more tensors has one that is not among
+ * them. */
 static lig_status check_extra(const ligi_target *self, const ligi_model *model,
                               const size_t *indexes)
 {

@@ -10,7 +10,7 @@ typedef struct ligi_target {
     const lig_read *reads;     /* or read */
     size_t count;
     uint32_t flags;
-    int exact; /* the model may hold no other tensors */
+    int exact; /* the model must not have other tensors */
 } ligi_target;
 
 static inline const lig_tensor *ligi_target_into(const ligi_target *self, size_t i)

@@ -10,7 +10,7 @@
 typedef struct verification {
     const ligi_manifest *manifest;
     ligi_hash_job *jobs;
-    uint64_t *hashes; /* of all tensors that are looked at, in order */
+    uint64_t *hashes; /* of all verified tensors, in order */
 } verification;
 
 static uint64_t pieces(uint64_t bytes, uint64_t piece)
@@ -18,7 +18,7 @@ static uint64_t pieces(uint64_t bytes, uint64_t piece)
     return (bytes + piece - 1) / piece;
 }
 
-/* A tied tensor lies where another does, and is looked at there. */
+/* A tied tensor shares its bytes with another, and is verified there. */
 static uint64_t bytes_of(const lig_stored_tensor *stored)
 {
     return stored->tied >= 0 ? 0 : stored->tensor.bytes;

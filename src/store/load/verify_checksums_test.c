@@ -23,7 +23,7 @@ static uint64_t random_bytes(int round)
     return round % 2 ? sizes[(size_t)rand() % 6] : (uint64_t)rand() % 5000;
 }
 
-/* Half of the scenes are small enough for one thread, the others want two. */
+/* Half of the cases are small enough for one thread, the others use two. */
 static void make(scene *self, int round)
 {
     for (int i = 0; i < TENSORS; i++) {

@@ -19,7 +19,7 @@ typedef struct fetched_event {
 struct lig_watch {
     lig_store *store; /* held */
     char *name;       /* NULL: all */
-    uint64_t since;   /* whose commits were delivered whole, or held nothing that fits */
+    uint64_t since;   /* whose commits were delivered completely, or had no matching events */
 
     fetched_event *events; /* of the commits that follow */
     size_t at, count, capacity;
@@ -37,7 +37,7 @@ static int fits(const lig_watch *self, const lig_event *event)
            (event->other[0] && ligi_pattern_fits(name, event->other));
 }
 
-/* Only between two commits can a batch end. */
+/* A batch can end only between two commits. */
 static int take_event(void *context, uint64_t version, int64_t date_ns, const void *data,
                       size_t bytes)
 {
@@ -83,8 +83,9 @@ static lig_status visit(lig_watch *self, lig_catalog_visit visitor)
     return status;
 }
 
-/* Fetches the commits after `since`. A commit may have no events, or none that fit: the version is
- * looked up before the events are, so that those that it covers are not waited for again. */
+/* Fetches the commits after `since`. A commit may have no events, or none that match. The version
+ * is read before the events, so that the watch does not wait for commits that it has already
+ * covered. */
 static lig_status fetch(lig_watch *self)
 {
     uint64_t now;
@@ -115,7 +116,7 @@ static void deliver(lig_watch *self, lig_event *event)
         while (self->at + self->more < self->count && one[self->more + 1].version == one->version)
             self->more++;
     *event = (lig_event){.version = one->version, .date_ns = one->date_ns, .more = self->more};
-    /* It was read once already, when it was fetched. */
+    /* It was parsed before, when it was fetched. */
     (void)ligi_event_get(self->bytes.data + one->at, one->bytes, event);
     if (self->at == self->count)
         self->since = self->fetched;
@@ -123,7 +124,7 @@ static void deliver(lig_watch *self, lig_event *event)
         self->since = one->version;
 }
 
-/* LIG_E_TIMEOUT, without a sentence, at the end of a slice. */
+/* LIG_E_TIMEOUT, without an error text, at the end of a time slice. */
 static lig_status wait_slice(lig_watch *self, int64_t left)
 {
     lig_store *store = self->store;
@@ -180,7 +181,7 @@ void lig_watch_close(lig_watch *self)
     free(self);
 }
 
-/* Ends at the first event: what matters is whether the volume has them. */
+/* Ends at the first event: it only tests whether the volume supports events. */
 static int stop(void *context, uint64_t version, int64_t date_ns, const void *data, size_t bytes)
 {
     (void)context, (void)version, (void)date_ns, (void)data, (void)bytes;

@@ -47,7 +47,7 @@ static lig_watch *watched(lig_store *store, const char *name, uint64_t since)
     return watch;
 }
 
-/* The next event is there already, and is this one. */
+/* The next event is available without waiting, and is this one. */
 static lig_event expect(lig_watch *watch, int kind, const char *name, const char *other)
 {
     lig_event event;
@@ -66,8 +66,7 @@ static void expect_end(lig_watch *watch)
     assert_non_null(strstr(lig_error_text(), "no change of"));
 }
 
-/* The tests that run on every kind of store begin here; one whose volume keeps no events yet is
- * skipped. */
+/* The tests that run on every kind of store; a store whose volume has no events is skipped. */
 static lig_store *opened(void **state, int on_file)
 {
     const scene *places = *state;
@@ -216,8 +215,8 @@ static void test_names(void **state)
     }
 }
 
-/* A watch that ends anywhere is continued from lig_watch_since without a loss; what comes twice is
- * a commit that was half delivered. */
+/* A watch that ends anywhere is continued from lig_watch_since without loss; only a partly
+ * delivered commit is repeated. */
 static void resume(lig_store *store)
 {
     assert_ok(save(store, "m"));
@@ -282,7 +281,7 @@ static void test_too_old(void **state)
     lig_store_close(store);
 }
 
-/* --- a catalog that is made of the packs' footers --- */
+/* --- a catalog rebuilt from the packs' footers --- */
 
 /* `mem`, but its catalog is that of another volume. */
 static const lig_volume_ops *mem;
@@ -384,7 +383,7 @@ static void *wait_next(void *context)
     return (void *)(uintptr_t)lig_watch_next(context, LIG_FOREVER, &event);
 }
 
-/* Closing the store ends a wait; what the watch needs of it lives on. */
+/* Closing the store ends a wait; the state that the watch needs stays valid. */
 static void test_closed(void **state)
 {
     lig_store *store = opened(state, 0);
@@ -422,7 +421,7 @@ static void test_fork(void **state)
     lig_store_close(store);
 }
 
-/* --- writers and watchers side by side --- */
+/* --- concurrent writers and watchers --- */
 
 enum { WRITERS = 3, ROUNDS = 40 };
 
@@ -432,7 +431,7 @@ typedef struct writer {
     lig_status status;
 } writer;
 
-/* Three commits a round; the last has two events. */
+/* Three commits per round; the last has two events. */
 static void *write_rounds(void *argument)
 {
     writer *self = argument;
@@ -486,7 +485,7 @@ static void crowd(lig_store *store)
         assert_true(event.version >= last);
         last = event.version;
         check_step(&event, steps);
-        if (i % 50 == 49 && event.more == 0) { /* go on with another watch */
+        if (i % 50 == 49 && event.more == 0) { /* continue with another watch */
             uint64_t since = lig_watch_since(watch);
             lig_watch_close(watch);
             watch = watched(store, NULL, since);
