@@ -70,7 +70,7 @@ class Store:
         return repr(self) if self._closed else notebook.store(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A store made with "x" exists by now.
+        # A store created with "x" exists by now.
         return (Store, (self._given, "r" if self._mode == "r" else "a"))
 
     def wait(self) -> None:
@@ -199,7 +199,7 @@ class Store:
         after: Callable[[], None],
     ) -> Ticket[Model]:
         def ended() -> None:
-            inner.model()  # which lets go of what was saved: it may be replaced by now
+            inner.model()  # which releases the saved version: it may be replaced by now
             after()
 
         def finish() -> Model:
@@ -262,7 +262,7 @@ class Store:
         loader.verify = verify
         loader.show = wanted(progress)
         if into is not None:
-            # A stage of a pipeline asks for its own part of the model and for nothing else.
+            # A pipeline stage requests only its own part of the model.
             part = extra == "ignore" or getattr(into, "IS_PART_OF_A_MODEL", False)
             return loader.fill(into, missing == "keep", part, cast, map)
         if like is not None:
@@ -360,7 +360,7 @@ class Store:
         matches = [Match(self, core, graph) for core in found]
         return matches if k > 1 else matches[0] if matches else None
 
-    # --- what is there --------------------------------------------------------------------------
+    # --- contents -------------------------------------------------------------------------------
 
     def _describe(self, id: int) -> _core.Model:
         return self._core.model(id)
@@ -480,8 +480,8 @@ class Store:
         """Writes a model as a file (.safetensors) or as a folder that `from_pretrained` reads:
         weights, in several files if they are larger than `shard_bytes`, and the config and
         tokenizer that `ligament cp` stored with them. `part="model"` exports that part of a
-        checkpoint, under its own names; `strip` removes a prefix from names; `rename` maps names,
-        or what precedes a '.', to new ones."""
+        checkpoint, under its own names; `strip` removes a prefix from names; `rename` maps
+        names, or prefixes before a '.', to new ones."""
         ref = self._resolve(name)
         names = renamed(Loader(ref).names, part, strip, rename)
         export(ref, os.fspath(path), names, shard_bytes, replace)
@@ -509,7 +509,7 @@ class Store:
         """Clears those of an operation or phase, or all."""
         self._core.clear_time_stamps(name)
 
-    # --- care -----------------------------------------------------------------------------------
+    # --- maintenance ----------------------------------------------------------------------------
 
     def check(self, repair: bool = False, *, progress: bool | None = None) -> Report:
         """Reads everything and verifies the checksums; `repair` repairs what can be derived:

@@ -19,9 +19,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    if (
-        name == "CheckpointCallback"
-    ):  # it stands on Keras's class, and Keras is imported only for who wants it
+    if name == "CheckpointCallback":  # derives from Keras's class; Keras is imported only on use
         from .callback import CheckpointCallback
 
         return CheckpointCallback

@@ -56,7 +56,7 @@ class Hooks:
                 self._save(folder)
         except BaseException as error:
             failure = error
-        told = self._told(failure)  # by when it is there: who goes on may load it
+        told = self._told(failure)  # a process that continues may load the model
         if failure is not None:
             raise failure
         if told is not None:

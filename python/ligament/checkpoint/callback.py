@@ -17,7 +17,7 @@ from .ranks import job
 from .weights import check_strings, load_weights, save_weights
 
 _NAME = "weights"
-_LABEL = re.compile(r"epoch-[0-9]{6,}|batch-[0-9]{9,}|before")  # what follows the set's name
+_LABEL = re.compile(r"epoch-[0-9]{6,}|batch-[0-9]{9,}|before")  # suffix of the set's name
 _Callback: Any = tensors.callback_class()
 
 
@@ -76,7 +76,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         """Opens the backend, so that an invalid one fails here and not after the first epoch.
         Restores the newest checkpoint if `restore` is set; `keep` and `monitor` include the
         checkpoints of earlier runs."""
-        plugins.instance(self.backend, self.config)  # keeps a store in memory from vanishing
+        plugins.instance(self.backend, self.config)  # keeps an in-memory store alive
         if self.uri is not None:
             with Store(self.uri) as store:
                 self._look(store)
@@ -133,7 +133,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
                     f"monitor='{self.monitor}' is not among the logs: {sorted(logs or {})}"
                 )
             least = -math.inf if self.best is None else self.sign * self.best
-            if not self.sign * float(value) > least:  # nor is what is no number
+            if not self.sign * float(value) > least:  # nor is a value that is not a number
                 return
             self.best = float(value)
         if self.uri is None:
@@ -147,7 +147,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
 
     def _hold(self, store: Store) -> None:
         found = job()
-        if self._lock is None and (found is None or found[1] == 0):  # one rank for all of its job
+        if self._lock is None and (found is None or found[1] == 0):  # rank 0 locks for the job
             self._lock = runs.hold(store, self._run)
 
     def _store(self, store: Store, label: str, logs: Mapping[str, Any] | None) -> None:

@@ -134,7 +134,7 @@ class Checkpointer:
         if collective is not None:
             return collective.save(
                 self._name(step) if type(step) is int else f"step {step!r}",
-                # Of several ranks all hear what goes wrong here on one.
+                # An error on one rank is reported to all ranks.
                 lambda: state or self._state(step, rng, extra, parts, rank),
                 metrics=metrics,
                 wait=wait,
@@ -158,7 +158,7 @@ class Checkpointer:
         return result
 
     def _state(self, step: int, rng: bool, extra: Any, parts: dict[str, Any], rank: int) -> State:
-        """What is saved, after the previous save has ended."""
+        """The tree to save, after the previous save has ended."""
         if type(step) is not int or step < 0:
             raise InvalidError(f"step={step!r}: expected a non-negative int")
         reserved = [name for name in parts if name in _OWN]
@@ -176,7 +176,7 @@ class Checkpointer:
         if extra is not None:
             tree["extra"] = extra
         own = {"rng": tensors.rng_state()} if rng else {}
-        if rank > 0:  # those of rank 0 are there for all
+        if rank > 0:  # those of rank 0 are used by all
             shared = [n for n in given if n not in pieces and _is_own(given[n])]
             own |= own_parts(tree, shared)
         return State(tree, own, set(pieces), self._history_before(step) if rank == 0 else None)
@@ -219,7 +219,7 @@ class Checkpointer:
             self.wait()
             return self._restore(run, self._version(run, step), rng, parts, 0, 1)
         call = f"restore(run={run!r}, step={step})"
-        held: list[_core.Ref | None] = []  # rank 0's, which keeps the bytes for all
+        held: list[_core.Ref | None] = []  # rank 0's ref, which holds the bytes for all
 
         def choose() -> int | None:
             held.append(self._version(run, step))
@@ -351,7 +351,7 @@ class Checkpointer:
         tree: dict[str, Any] = loader.whole("saved", False, None)
         ranks = tree.pop("ranks", {})
         own = ranks.get(str(rank), {})
-        if ranks or (size > 1 and rank > 0):  # one generator's state is not for all
+        if ranks or (size > 1 and rank > 0):  # the state of one generator is not for all ranks
             tree.pop("rng", None)
         if "rng" in own:
             tree["rng"] = own["rng"]
@@ -372,7 +372,7 @@ class Checkpointer:
         try:
             for one in stages or [part]:
                 self._part_of(ref, prefix).check(one, prefix, bool(stages))
-        except InvalidError as error:  # a JAX array, say
+        except InvalidError as error:  # for example a JAX array
             way = f"store.load({ref.model.name!r})[{prefix[:-1]!r}] makes a new one"
             raise InvalidError(f"{error}; {way}") from None
 
@@ -386,7 +386,7 @@ class Checkpointer:
         loader.advice = (way, way)
         return loader
 
-    # --- what is there --------------------------------------------------------------------------
+    # --- contents -------------------------------------------------------------------------------
 
     def steps(self) -> list[int]:
         """The saved steps of this run, in order."""
@@ -457,7 +457,7 @@ class Checkpointer:
         for model in self._retention.removable(self._saved(self.run), step):
             self.store.retire(model.name)
 
-    # --- being told to stop ---------------------------------------------------------------------
+    # --- preemption -----------------------------------------------------------------------------
 
     def preempted(self) -> bool:
         """Whether SIGTERM or SIGUSR1 has been received. The first call installs the handlers; from
@@ -489,7 +489,8 @@ def _state_of(name: str, part: Any) -> Any:
 
 
 def _is_own(part: Any) -> bool:
-    """Whether ranks may have different values of it: what is trained is the same on all ranks."""
+    """Whether ranks may have different values of it: trained parameters are the same on all
+    ranks."""
     return not tensors.is_model(part) and not tensors.is_optimizer(part)
 
 

@@ -32,14 +32,14 @@ class Saving:
         self._model: Model | None = None
         self._error: BaseException | None = None
         self._heard = False
-        # No daemon: a process that ends waits for its save.
+        # Not a daemon: a process that exits waits for its save.
         self._thread = threading.Thread(target=self._work, name="ligament-save")
         self._thread.start()
 
     def _work(self) -> None:
         try:
             self._model = self._run()
-        except BaseException as error:  # whoever waits hears of it
+        except BaseException as error:  # raised in the thread that waits
             self._error = error
 
     def done(self) -> bool:
@@ -76,7 +76,7 @@ class Saving:
 @dataclass(frozen=True)
 class State:
     """What a rank saves: a tree by part, additional data of this rank, the parts of which other
-    ranks have other pieces, and the meta of the model (rank 0's is used)."""
+    ranks hold different pieces, and the meta of the model (rank 0's is used)."""
 
     tree: dict[str, Any]
     own: dict[str, Any]
@@ -111,7 +111,7 @@ class _Held:
             whole = list(value.shape)
             size = 0 if box == [] else _bytes(local)
             tie = tied if tied < number else -1
-            # Buffers differ from rank to rank, and what one rank has of them belongs together.
+            # Buffers differ between ranks, so those of one rank are kept together.
             lead = not tensors.is_parameter(value) and (
                 _part(name) in trained or _part(name) == "extra" or size < _SMALL_BYTES
             )
@@ -128,7 +128,7 @@ class _Held:
         return {key: node for key, node in self.node.items() if key not in parts}
 
     def piece_nodes(self) -> dict[str, Any]:
-        """The parts of which other ranks have other pieces."""
+        """The parts of which other ranks hold different pieces."""
         return {key: node for key, node in self.node.items() if key in self.pieces}
 
     def written(self, written: Written) -> tuple[list[str], list[Any], _core.Part]:
@@ -172,7 +172,7 @@ def _node(found: tensors.Collected) -> dict[str, Any]:
     }
 
 
-_Plan = tuple[int, list[list[Any]], Written]  # the call it was made for, held, written
+_Plan = tuple[int, list[list[Any]], Written]  # the call it was created for, held, written
 
 
 class CollectiveSave:
@@ -223,8 +223,8 @@ class CollectiveSave:
             self._plan = None
             self._give_up(number, call, error)
             raise
-        # Not before the save in the background has ended, which leaves one. There is none until it
-        # is known that all still go by it.
+        # Not before the background save has ended, which leaves one. There is none until it is
+        # known that all ranks still use it.
         plan, self._plan = self._plan, None
         known = plan is not None and plan[1] == held.said
         if not known or plan is None:

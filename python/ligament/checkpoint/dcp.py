@@ -210,7 +210,7 @@ class StorageWriter(_Place, storage.StorageWriter):
     def _refusing(self) -> Iterator[None]:
         try:
             yield
-        except ExistsError:  # another job was quicker
+        except ExistsError:  # another job was first
             raise self._taken() from None
 
     def _taken(self) -> ExistsError:
@@ -221,7 +221,7 @@ class StorageWriter(_Place, storage.StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: _Path) -> bool:
-        """A name is no path that DCP could choose a storage by."""
+        """A name is not a path by which DCP could choose a storage."""
         return False
 
     def _let_go(self) -> None:
@@ -265,7 +265,7 @@ class StorageReader(_Place, storage.StorageReader):
         self._ref: _core.Ref | None = None  # from the metadata to the data
 
     def reset(self, checkpoint_id: _Path | None = None) -> None:
-        """Another checkpoint is read."""
+        """Switches to another checkpoint."""
         self._called(checkpoint_id)
         self.load_id = str(uuid.uuid4())
         self._ref = None
@@ -335,7 +335,7 @@ class StorageReader(_Place, storage.StorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: _Path) -> bool:
-        """A name is no path that DCP could choose a storage by."""
+        """A name is not a path by which DCP could choose a storage."""
         return False
 
 

@@ -1,4 +1,5 @@
-"""Merges the structures of a part of which every rank has another piece into one tree (pure)."""
+"""Merges the structures of a part of which every rank holds a different piece into one tree
+(pure)."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def _new(one: Node, other: Node) -> Node:
 def _groups(ours: list[Node], theirs: list[Node]) -> list[Node]:
     found = [dict(group) for group in ours]
     for at, group in enumerate(theirs):
-        # The group at the same place first: several may have the same hyperparameters.
+        # The group at the same position first: several may have the same hyperparameters.
         order = sorted(range(len(found)), key=lambda i: i != at)
         same = next((found[i] for i in order if _values(found[i]) == _values(group)), None)
         if same is None:

@@ -3,8 +3,8 @@
 In a run that removes checkpoints (`keep`), every checkpoint stores the points of all earlier ones
 in its meta, `{"history": {"steps": [...], "metrics": {name: [...]}}}`: the newest one has all
 points, without another commit, and a copied checkpoint includes its run's history. A missing value
-is null; one that is not finite is a string. Older points are thinned out, so that the text stays
-small in long runs.
+is null; a value that is not finite is a string. Older points are thinned out, so that the text
+stays small in long runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from ..store import Model
 
-LIMIT = 2048  # numbers that a checkpoint carries: steps and values
+LIMIT = 2048  # numbers that a checkpoint stores: steps and values
 _KEY = "history"
 
 Metrics = dict[str, float]

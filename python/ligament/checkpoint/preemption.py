@@ -46,17 +46,17 @@ class CollectiveFlag:
     """Whether any process received the signal, with the same result on all ranks at the same call.
 
     Each call starts a sum over all ranks and returns the result of the one that the previous call
-    started, which had a whole training step to arrive: nobody waits, and the results cannot differ.
-    So the result is late by one call, and one sum is in flight after the last call, which `settle`
-    waits for: torch aborts a process that ends before.
+    started, which had a whole training step to arrive: no rank waits, and the results cannot
+    differ. The result is therefore one call late, and one sum is in flight after the last call.
+    `settle` waits for it: torch aborts a process that exits before.
     """
 
     def __init__(self, timeout: float) -> None:
         import torch.distributed as dist
 
         self._dist = dist
-        # A group of its own: gloo works beside any other backend, and its messages must not mix
-        # with the training's.
+        # A separate group: gloo works next to any other backend, and its messages must not mix with
+        # those of training.
         self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=max(timeout, 1.0)))
         self._pending: tuple[Any, Any] | None = None
         self._stopped = False
@@ -71,7 +71,7 @@ class CollectiveFlag:
         try:
             before, self._pending = self._pending, None
             work = self._dist.all_reduce(told, group=self._group, async_op=True)
-            if before is None:  # the first call has nothing to return but this
+            if before is None:  # the first call has no result yet
                 work.wait()
                 self._stopped = bool(told.item())
                 told, work = torch.zeros(1, dtype=torch.int32), None

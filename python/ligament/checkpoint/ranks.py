@@ -18,9 +18,9 @@ from typing import Any
 from .. import errors
 from ..errors import Error, PeerError, TimeoutError
 
-_LOOK_S = 0.3  # how often a process that is waited for is looked at
-_FAST_S = 0.01  # the longest pause between two questions
-_LEAVE_S = 5.0  # how long rank 0 stays for those who have yet to hear how a call went
+_LOOK_S = 0.3  # how often the awaited process is checked
+_FAST_S = 0.01  # the longest pause between two polls
+_LEAVE_S = 5.0  # how long rank 0 waits for ranks that have not received the result
 _numbers = itertools.count()
 
 
@@ -84,7 +84,7 @@ class Ranks:
     ) -> None:
         base, self.rank, self.size = found
         self.timeout = timeout
-        self._base = base  # held: the job's store may be served by this process
+        self._base = base  # holds a reference: the job's store may be served by this process
         self._prefix = prefix or f"ligament/checkpoint/{next(_numbers)}"
         self._store = self._own(base)
         self._processes: dict[int, list[Any]] = {}
@@ -112,7 +112,7 @@ class Ranks:
             raise _lost(error) from None
 
     def drop(self, *keys: str) -> None:
-        """Removes messages; one that cannot be removed is a few bytes."""
+        """Removes messages. One that cannot be removed wastes only a few bytes."""
         for key in keys:
             try:
                 self._store.delete_key(key)
@@ -185,7 +185,7 @@ class Ranks:
             missing = [rank for rank in range(self.size) if rank not in found]
             if self._has(*(f"{number}/{name}/{rank}" for rank in missing)):
                 there = missing
-            elif pause < _FAST_S:  # all of them, most of the time: one question
+            elif pause < _FAST_S:  # usually all of them: one request
                 there = []
             else:
                 there = [rank for rank in missing if self._has(f"{number}/{name}/{rank}")]
@@ -241,7 +241,7 @@ class Ranks:
                 self._stay(number)
                 self.forget(number, "heard")
         except Error:
-            pass  # without a store there is nobody left to tell
+            pass  # without a store no rank can be notified
 
     def _stay(self, number: int) -> None:
         waiting = set(range(self.size))

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def check_keep(keep: int | None) -> None:
-    """Refuses a count that would remove every checkpoint."""
+    """Rejects a count that would remove every checkpoint."""
     if keep is not None and keep < 1:
         raise InvalidError(f"keep={keep}: it must be at least 1, or None to keep all")
 

@@ -29,17 +29,17 @@ from ..store import Store
 from . import runs
 from .checkpointer import Checkpointer
 
-# What the Trainer looks for in a folder before it believes that it is a checkpoint. The callback
-# fills the model, so that the file holds no tensor.
+# What the Trainer requires in a folder to accept it as a checkpoint. The callback fills the model,
+# so the file contains no tensors.
 _STATE, _WEIGHTS = "trainer_state.json", "model.safetensors"
 _NO_TENSORS = struct.pack("<Q", 2) + b"{}"
 
 
 class Callback(TrainerCallback):
-    """Saves when the Trainer would, and the Trainer writes no folder of its own. `keep` is
-    `save_total_limit` by default, `best` (metric, "min" or "max") what `metric_for_best_model`
-    says; `wait=False` saves in the background; `run` names the run among those of the store, which
-    belongs to this process from its first save to the end of training."""
+    """Saves when the Trainer would; the Trainer writes no folder itself. `keep` is
+    `save_total_limit` by default, `best` (metric, "min" or "max") is `metric_for_best_model` by
+    default; `wait=False` saves in the background; `run` names the run among those of the store,
+    which belongs to this process from its first save to the end of training."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class Callback(TrainerCallback):
     ) -> None:
         self.run = runs.check(run)
         self.store = uri if isinstance(uri, Store) else Store(uri)
-        # For looking; training has one of all its ranks.
+        # For queries only; training has one for all its ranks.
         self.checkpointer = Checkpointer(self.store, keep, best, run=run, distributed=False)
         self._policy, self.wait = (keep, best), wait
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._from: int | None = None  # the step that training goes on from
+        self._from: int | None = None  # the step from which training continues
         self._rng: Any = None
         self._pending = False
         self._saved: int | None = None
@@ -92,8 +92,8 @@ class Callback(TrainerCallback):
         """Refuses unsupported configurations before training."""
         model = objects.get("model")
         if model is not None and not hasattr(model, "_keys_to_ignore_on_save"):
-            # The folder of `resume` lacks all weights; then the Trainer asks for this, which only
-            # transformers' own models have.
+            # The folder of `resume` has no weights; the Trainer then uses this attribute, which
+            # only transformers' own models have.
             model._keys_to_ignore_on_save = None
         if getattr(args, "fsdp", None) or getattr(args, "deepspeed", None):
             raise UnsupportedError(
@@ -112,7 +112,7 @@ class Callback(TrainerCallback):
         if self._folder is None or state.global_step != self._from:
             return
         logging.getLogger("transformers.trainer").removeFilter(_no_weights)
-        before = tensors.rng_state()  # the Trainer still passes over data with it
+        before = tensors.rng_state()  # the Trainer still skips data with it
         self.checkpointer.restore(step=self._from, **_parts(objects))
         self._rng = tensors.rng_state()
         tensors.set_rng_state(before)

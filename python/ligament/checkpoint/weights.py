@@ -43,7 +43,7 @@ def load_weights(
     instance = plugins.instance(backend, config)
     stored = instance.names(name) if plugins.has_volume(backend) else None
     target = tensors.weights(model, optimizer, include_optimizer, build=True, stored=stored)
-    # Without the optimizer in the target its state in the checkpoint is passed over.
+    # Without an optimizer in the target, its state in the checkpoint is skipped.
     whole = any(one.startswith("optimizer") for one in target.names)
     takers = fill(backend, config, name, target, not whole)
     target.done(list(range(len(target.values))), takers)

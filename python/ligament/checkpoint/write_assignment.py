@@ -9,8 +9,8 @@ from ..errors import MismatchError
 
 _NAMED = 3
 
-# What a rank says of a tensor: name, dtype, whole shape, start and shape of its box (None: it has
-# all of it; []: nothing of it), bytes of its box, the number of the tensor that it is the same
+# What a rank reports of a tensor: name, dtype, whole shape, start and shape of its box (None: it
+# has all of it; []: nothing of it), bytes of its box, the number of the tensor that it is the same
 # memory as (-1: none), whether the first rank that has it is to write it where all have all of it,
 # and whether it belongs to a piece: a part of which other ranks hold other tensors.
 Held = list[Any]
@@ -48,7 +48,7 @@ def assign(held: list[list[Held]]) -> list[Written]:
         )
     places = {name: place for place, name in enumerate(names)}
     writer: dict[tuple[int, Box], int] = {}
-    # What only one can write first, then the large before the small.
+    # Boxes with a single holder first, then large before small.
     for one in sorted(boxes, key=lambda b: (b.tie >= 0, len(b.ranks) > 1, -b.bytes, b.place)):
         first = one.ranks[0]
         tied = places[held[first][one.tie][0]] if one.tie >= 0 else -1
@@ -87,7 +87,7 @@ def _choices(place: int, holders: dict[int, Held]) -> list[_Choice]:
     for rank, one in holders.items():
         for box in _box(one):
             found.setdefault(box, []).append(rank)
-    nothing = not any(_bytes(one) for one in holders.values())  # somebody has to name it
+    nothing = not any(_bytes(one) for one in holders.values())  # one rank has to name it
     one = holders[first]
     if not found or nothing or (one[3] is None and one[5] < 0 and one[6]):
         found = {Box(None, None): [first]}
