@@ -64,8 +64,8 @@ def pipe_model(
     `forward` takes them.
 
     Trace, profile and partition are also functions of `ligament.pipe`. A request that cannot be
-    satisfied (a stage that does not fit, more stages than blocks, a schedule that does not suit the
-    devices) is refused here, with the reason.
+    satisfied (a stage that does not fit, more stages than blocks, a schedule that does not match
+    the devices) is rejected here, with the reason.
 
     Under torch.distributed every rank of `group` (None: of the job) calls it with the same model
     and arguments: all trace, the first rank measures and decides, all return its plan. An error on
@@ -214,8 +214,8 @@ class Plan:
         ]
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs all stages in this process, one after the other; takes and returns what the model
-        does."""
+        """Runs all stages in this process, one after the other, with the arguments and results of
+        the model."""
         result = stage_modules.run(self.stages, self.bind(args, kwargs))
         return flatten_arguments.unflatten(self.program.output_shape, result)
 

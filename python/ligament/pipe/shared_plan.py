@@ -25,7 +25,7 @@ class Sendable(Protocol):
     """A plan, as far as it is known here."""
 
     def as_json(self) -> dict[str, Any]:
-        """What the other ranks make it from."""
+        """The data from which the other ranks rebuild it."""
 
 
 _MEASURE_S = 3600.0  # how long the others wait for a plan once all have traced

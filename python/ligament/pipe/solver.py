@@ -205,7 +205,7 @@ def arrays(graph: Graph) -> dict[str, Any]:
     for key in FIGURES:
         found[key] = array("d", (getattr(node, key) for node in nodes))
     if not any(found["weight_ms"]):
-        found["weight_ms"] = None  # nobody told: the C side takes half of backward
+        found["weight_ms"] = None  # not given: the C library assumes half of backward
     for tie in graph.ties:
         for index in tie.nodes:
             found["parameter_bytes"][index] = max(0.0, found["parameter_bytes"][index] - tie.bytes)
@@ -243,7 +243,7 @@ def solve(graph: Graph, wanted: Options) -> dict[str, Any]:
 def judge(
     graph: Graph, wanted: Options, stage: list[int], stage_device: list[int]
 ) -> dict[str, Any]:
-    """The figures of an assignment that was made elsewhere."""
+    """Evaluates an existing assignment."""
     plan = {
         "stage": array("I", stage),
         "stage_count": len(stage_device),

@@ -1,8 +1,8 @@
-"""What each block costs: measured, or estimated from its operations.
+"""The cost of each block: measured, or estimated from its operations.
 
-Blocks with equal content (the same operations on the same shapes) have the same figures, and a
-profile file keeps these by content, so that a second plan of a similar model measures what is new
-and the blocks around it, nothing else. How times are taken stands in `passes`.
+Blocks with equal content (the same operations on the same shapes) have the same costs, and a
+profile file stores them by content, so that a second plan of a similar model measures only new
+blocks and those around them. `passes` describes how times are measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ligament.pipe.graph.trace import Trace
 from ligament.progress import Bar, wanted
 
 FORMAT = "ligament pipe profile 1"
-WINDOW_BYTES = 256 << 20  # weights and values: more than caches hold
+WINDOW_BYTES = 256 << 20  # weights and values: larger than the caches
 BUSY_CYCLES = 2_000_000
 
 
@@ -201,7 +201,7 @@ class _Bench:
     def _begin(self) -> None:
         """The values available before the first block."""
         sample = dict(zip(self.program.inputs, self.trace.sample, strict=True))
-        home = self.program.device  # what lies elsewhere (lengths, on the host) stays there
+        home = self.program.device  # tensors on other devices (lengths, on the host) stay there
         self.values = {
             n: t.detach().to(self.place if t.device == home else t.device)
             for n, t in sample.items()
@@ -209,7 +209,7 @@ class _Bench:
         self._constants()
 
     def _through(self, window: list[_Work], bar: Bar) -> None:
-        """Measures what is new in a window, and continues to its end."""
+        """Measures the new blocks of a window, and continues to its end."""
         fresh = {work.key for work in window} - self.known.keys()
         self._time(window, fresh, bar)
         for work in window:
@@ -223,7 +223,8 @@ class _Bench:
                 del self.values[gone]
 
     def _time(self, window: list[_Work], fresh: set[str], bar: Bar) -> None:
-        """The whole window runs, also what is known of it: the rest is timed amid its likes."""
+        """The whole window runs, including known blocks, so that new blocks are timed in
+        context."""
         name = self.trace.graph.nodes[window[0].block.index].name
         if not fresh:
             for _ in range(passes(self.iterations)):
@@ -324,7 +325,7 @@ class _Bench:
         found: list[Any] = []
         for name in block.inputs:
             value = self.values[name]
-            if isinstance(value, torch.Tensor):  # or a number that was taken from one
+            if isinstance(value, torch.Tensor):  # or a number derived from one
                 value = value.detach().requires_grad_(name in self.facts.grads)
             found.append(value)
         return found
@@ -373,8 +374,8 @@ class _Bench:
             made = call()
             return made, (time.perf_counter() - begin) * 1e3
         first, second = self._event(), self._event()
-        # The device is kept busy until everything is queued, so that its own time is measured and
-        # not how fast Python can launch.
+        # The device is kept busy until everything is queued, so that the device time is measured
+        # and not the launch rate of Python.
         torch.cuda._sleep(BUSY_CYCLES)  # type: ignore[no-untyped-call]
         first.record(torch.cuda.current_stream(self.place))
         made = call()
@@ -433,7 +434,7 @@ def _saved(
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        kept = call(*inputs)  # alive until counted, or storages would be seen twice
+        kept = call(*inputs)  # kept alive until counted, or storages would be counted twice
     for tensor in held:
         seen.pop(tensor.untyped_storage().data_ptr(), None)
     positions = []
@@ -482,8 +483,8 @@ def _read(path: Path | None) -> dict[str, Figures]:
 
 
 def _write(path: Path, known: dict[str, Figures]) -> None:
-    """A new file in the old one's place: a reader sees one or the other. Ranks may share a path:
-    each writes a file of its own, and the last one stays."""
+    """Replaces the file atomically. Ranks may share a path: each writes a separate file, and the
+    last one is kept."""
     text = json.dumps(
         {"format": FORMAT, "blocks": {k: asdict(known[k]) for k in sorted(known)}}, indent=1
     )

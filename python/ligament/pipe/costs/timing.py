@@ -1,9 +1,9 @@
-"""Timing blocks as a training step meets them.
+"""Times blocks under the conditions of a training step.
 
-A block that runs again and again by itself finds its weights, its inputs and the memory of its
-outputs in the cache; in a step all the other blocks of a stage have run meanwhile. So a window of
-blocks, larger than caches are, runs as a whole: forward one after the other, each on what the ones
-before have made, then backward in the opposite order, and each block is timed on the way.
+A block that runs repeatedly in isolation finds its weights, inputs and output memory in the cache;
+in a step, all other blocks of a stage have run in between. Therefore a window of blocks, larger
+than the caches, runs as a whole: forward one after the other, each on the results of the previous
+ones, then backward in reverse order, and each block is timed on the way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Clock = Callable[[Callable[[], Any]], tuple[Any, float]]
 
 class Piece(NamedTuple):
     """A block that can run. Pieces with one `key` do the same work and share their times. `done`
-    names the values that nobody reads after it."""
+    names the values that no later piece reads."""
 
     key: str
     call: Callable[..., Any]
@@ -38,15 +38,15 @@ EMPTY = Piece(NOTHING, lambda value: (value,), [NOTHING], [NOTHING], [], [])
 
 @dataclass(slots=True)
 class Times:
-    """Milliseconds, one element a run: forward, the whole backward, and the gradients of the inputs
-    alone."""
+    """Milliseconds, one element per run: forward, the whole backward, and the gradients of the
+    inputs only."""
 
     forward: list[float] = field(default_factory=list)
     backward: list[float] = field(default_factory=list)
     inner: list[float] = field(default_factory=list)
 
     def medians(self) -> tuple[float, float, float]:
-        """Of the three, in this order."""
+        """Of the three times, in this order."""
         return (
             statistics.median(self.forward),
             statistics.median(self.backward),
@@ -54,8 +54,9 @@ class Times:
         )
 
     def lower(self, floor: Times) -> None:
-        """Takes away what a block without work would take at least: a step calls autograd once a
-        stage, not once a block. Such a block has no weights, so that both its backwards are one."""
+        """Subtracts the minimum time of an empty block: a step calls autograd once per stage, not
+        once per block. An empty block has no weights, so both its backward times are the
+        same."""
         back = min(floor.backward + floor.inner)
         for mine, least in (
             (self.forward, min(floor.forward)),
@@ -66,8 +67,8 @@ class Times:
 
 
 class _Source(torch.autograd.Function):
-    """A value of which gradients are wanted, but which is not kept alive for that: a leaf would be,
-    and a step frees what no operation has saved."""
+    """A value that needs a gradient but is not kept alive for it, unlike a leaf: a step frees
+    values that no operation has saved."""
 
     @staticmethod
     def forward(ctx: Any, value: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
@@ -103,14 +104,14 @@ class _Run(NamedTuple):
 
 
 def passes(iterations: int) -> int:
-    """How many passes a window makes: some for warming up, `iterations` with a whole backward, half
-    as many with gradients of inputs alone."""
+    """How many passes a window makes: some for warm-up, `iterations` with a whole backward, half as
+    many with gradients of inputs only."""
     return WARM_UP + iterations + (iterations + 1) // 2
 
 
 class Window:
-    """Pieces in the order of the model. `values` are borrowed: what the pieces read and do not make
-    themselves. `grads` names the values that need a gradient."""
+    """Pieces in the order of the model. `values` are borrowed: the values that the pieces read but
+    do not compute. `grads` names the values that need a gradient."""
 
     def __init__(
         self, pieces: list[Piece], values: dict[str, Any], grads: set[str], clock: Clock
@@ -127,8 +128,8 @@ class Window:
 
     def run(self, iterations: int, step: Callable[[], None]) -> dict[str, Times]:
         """Calls `step` after each of `passes(iterations)` passes; returns the times by key."""
-        # Of the empty piece the least is wanted, for which warming up counts as well: with it alone
-        # a machine that stands still for a moment would hide what all the others take.
+        # The minimum is used for the empty piece, including warm-up runs: with few runs, a short
+        # stall of the machine would hide the time of all other pieces.
         floor = Times()
         for turn in range(passes(iterations)):
             if turn <= WARM_UP:
@@ -149,7 +150,7 @@ class Window:
         self._gradients.clear()
 
     def _given(self, piece: Piece, made: dict[str, Any]) -> tuple[list[Any], list[_Input]]:
-        """A piece's arguments, and where the gradients of those that need one are to be caught."""
+        """A piece's arguments, and where the gradients of those that need one are collected."""
         given: list[Any] = []
         sources: list[_Input] = []
         for name in piece.inputs:
@@ -166,7 +167,7 @@ class Window:
         def work() -> Any:
             outputs = piece.call(*given)
             given.clear()
-            for name in piece.done:  # a step gives memory back here too, and pays for it
+            for name in piece.done:  # a step frees memory here too, at the same cost
                 made.pop(name, None)
             return outputs
 
@@ -191,12 +192,13 @@ class Window:
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError:
-                spent = 0.0  # there is none: cuDNN's recurrent layers in eval mode
+                spent = 0.0  # no backward pass: cuDNN's recurrent layers in eval mode
         times = self._times[run.piece.key]
         (times.backward if whole else times.inner).append(spent)
 
     def _gradient(self, root: _Root) -> torch.Tensor:
-        """What those who read the value have made; any numbers where nobody has."""
+        """The gradients computed by the readers of the value; arbitrary numbers if there are
+        none."""
         found = self._gradients.pop(root.name, None)
         return torch.randn_like(root.like, device=root.place) if found is None else found
 
@@ -207,7 +209,7 @@ class Window:
         trained: list[torch.Tensor],
     ) -> None:
         """Weights' gradients are added to those of the micro-batches before, as in training: for a
-        small micro-batch that is a good part of it."""
+        small micro-batch this is a large part of the time."""
         wanted: list[Any] = [*(source.edge for source in sources), *trained]
         roots, above = [e for e, _ in pairs], [g for _, g in pairs]
         found = torch.autograd.grad(roots, wanted, above, allow_unused=True)

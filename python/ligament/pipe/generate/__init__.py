@@ -1,1 +1,1 @@
-"""From a partition to the Python source of its stages, and to modules that run."""
+"""Generates the Python source of the stages of a partition, and modules that run it."""

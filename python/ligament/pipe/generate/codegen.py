@@ -1,7 +1,7 @@
-"""The stages of a plan as Python source: one class a stage, no import of Ligament, the same text
+"""The stages of a plan as Python source: one class per stage, no import of Ligament, the same text
 for equal plans.
 
-`plan.stages` runs this very source, so that what is checked is what is written.
+`plan.stages` runs exactly this source, so the checked code is the written code.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def generate(program: Program, layout: Layout, devices: list[str], summary: list
 
 
 def _base() -> str:
-    """The classes that all stages stand on, from the first import on."""
+    """The base classes of all stages, from the first import on."""
     source = inspect.getsource(stage_base)
     return source[source.index("from typing") :].replace("  # noqa: F401", "").strip()
 
@@ -170,7 +170,7 @@ class _Stage:
         return [*body, *_wrapped(f"        return ({returned})", 12)]
 
     def _last_uses(self) -> dict[int, list[str]]:
-        """operation -> values that nobody needs after it."""
+        """operation -> values that are not needed after it."""
         last: dict[str, int] = {}
         for index, op in enumerate(self.stage.ops):
             own = [op.name] if self._is_bound(op) else []
@@ -206,7 +206,7 @@ class _Stage:
         return [*before, *_wrapped(f"{pad}{op.name} = {text}", indent + 4)]
 
     def _is_bound(self, op: Op) -> bool:
-        """Does the result get a name? An operation that is there for its effect needs none."""
+        """Whether the result gets a name. An operation with only a side effect needs none."""
         return not op.mutates or op.name in self.read
 
     def _opaque(self, op: Op, call: OpaqueCall, pad: str) -> list[str]:
@@ -238,7 +238,7 @@ class _Stage:
 
 
 def _counts_batches(op: Op) -> bool:
-    """BatchNorm's counter, which only moves in training."""
+    """BatchNorm's counter, which changes only in training."""
     return bool(op.mutates) and op.mutates[0].endswith(".num_batches_tracked")
 
 
@@ -259,7 +259,8 @@ def _declaration(state: State) -> str:
 
 
 def _numbers(tensor: torch.Tensor) -> str:
-    """Python's shortest spelling of a double is exact, so every value comes back bit for bit."""
+    """Python's shortest representation of a double is exact, so every value is preserved bit for
+    bit."""
     text = repr(tensor.detach().cpu().tolist())
     return text.replace("inf", "float('inf')").replace("nan", "float('nan')")
 
@@ -306,7 +307,7 @@ def _names(label: str, names: list[Any], pad: str) -> list[str]:
 
 
 def _wrapped(line: str, indent: int, end: str = "") -> list[str]:
-    """Breaks a long line at commas, inside its brackets (or with `end` where there are none)."""
+    """Breaks a long line at commas, inside its brackets (or with `end` if there are none)."""
     if len(line) <= WIDTH:
         return [line]
     pad = line[: len(line) - len(line.lstrip())]

@@ -1,8 +1,8 @@
 """One operation as one Python expression.
 
-What people write (`a + b`, `x.view(2, 3)`, `F.linear(...)`) is used for the overloads listed here,
-where it means exactly that overload; everything else is spelled
-`torch.ops.aten.name.overload(...)`, which is always right.
+The usual notation (`a + b`, `x.view(2, 3)`, `F.linear(...)`) is used for the overloads listed here,
+where it means exactly that overload; everything else is written as
+`torch.ops.aten.name.overload(...)`, which is always correct.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ FUNCTIONS = {
     "aten.zeros_like.default": "torch.zeros_like",
     "aten.ones_like.default": "torch.ones_like",
 }
-# Keyword arguments that the plain spelling does not know under this name or does not take.
+# Keyword arguments that the usual notation does not accept, or not under this name.
 ONLY_PLAIN_ARGUMENTS = {
     "aten.add.Tensor": {"alpha"},
     "aten.sub.Tensor": {"alpha"},
@@ -184,7 +184,7 @@ class Writer:
         return self.value(value)
 
     def _is_default(self, op: Op, name: str, value: Any) -> bool:
-        """Export writes out what was not given; leaving it out reads better and means the same."""
+        """Export writes out default arguments; omitting them is more readable and equivalent."""
         if name == "pin_memory" and not value:
             return True
         for spec in op.target._schema.arguments:

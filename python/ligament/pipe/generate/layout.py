@@ -60,7 +60,7 @@ def _operations(program: Program, index: int, of_op: dict[str, int], count: int)
 
 
 def _flow(program: Program, stages: list[StageLayout], of_op: dict[str, int]) -> None:
-    """A value goes from stage to stage, from where it is made to where it is last read."""
+    """A value is passed from stage to stage, from its producer to its last reader."""
     born = {name: 0 for name in program.inputs} | of_op
     last: dict[str, int] = {}
     for stage in stages:
@@ -79,8 +79,8 @@ def _flow(program: Program, stages: list[StageLayout], of_op: dict[str, int]) ->
 
 
 def _carry(program: Program, stages: list[StageLayout]) -> None:
-    """State goes to the stages that use it, under the name of the module that uses it; every name
-    is assigned."""
+    """State is assigned to the stages that use it, under the name of the module that uses it; every
+    name is assigned."""
     inside: dict[str, int] = {}
     for stage in stages:
         for op in stage.ops:

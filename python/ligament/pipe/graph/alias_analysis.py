@@ -1,5 +1,5 @@
-"""Who writes to whose memory: in-place operations become plain ones where nobody sees the
-difference, and operations that share written memory stay in one stage."""
+"""Alias analysis: in-place operations become functional ones if the difference is not observable,
+and operations that share written memory stay in one stage."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ligament.pipe.graph.op_properties import argument, is_random, mark_free, ma
 
 aten = torch.ops.aten
 
-# Operations that write to buffers without saying so in their schema, and the arguments they write
-# to.
+# Operations that write to buffers without declaring it in their schema, and the arguments they
+# write to.
 SILENT_WRITES: dict[Any, tuple[int, ...]] = {
     aten.batch_norm.default: (3, 4),
     aten.instance_norm.default: (3, 4),
 }
-# Return their own argument when there is nothing to do, which hangs on dtype and device alone. Not
-# `contiguous`: strides are predicted by the trace, and kernels do not always keep to it.
+# Return their own argument if there is nothing to do, which depends only on dtype and device. Not
+# `contiguous`: strides are predicted by the trace, and kernels do not always match it.
 SELF_RETURNING = {
     aten.to.dtype,
     aten.to.dtype_layout,
@@ -31,8 +31,9 @@ SELF_RETURNING = {
 
 
 def analyse(program: Program) -> list[set[str]]:
-    """Fills `mutates`, `random`, `free` and `grad`, turns writes into new values where that is the
-    same, and returns the sets of operations that share written memory and so cannot be parted."""
+    """Fills `mutates`, `random`, `free` and `grad`, turns writes into new values where that is
+    equivalent, and returns the sets of operations that share written memory and cannot be
+    separated."""
     for op in program.ops:
         op.mutates = _writes(op)
         op.random = is_random(op, program.training)
@@ -68,8 +69,9 @@ def _uses_batch(op: Op) -> bool:
 
 
 def _functionalise(program: Program) -> None:
-    """Replaces an in-place operation by its plain twin where nobody can see the difference: no
-    other name of the memory is read afterwards. What stays in place is kept in one stage."""
+    """Replaces an in-place operation by its functional counterpart if the difference is not
+    observable: no other name of the memory is read afterwards. Operations that stay in place are
+    kept in one stage."""
     members = _memory(program)
     born = {op.name: index for index, op in enumerate(program.ops)}
     last_use: dict[str, int] = {}
@@ -108,7 +110,7 @@ def _in_place(op: Op) -> bool:
 
 
 def _plain_twin(op: Op) -> Any:
-    """The overload without the underscore, when it takes the same arguments and gives the same
+    """The overload without the underscore, if it takes the same arguments and returns the same
     dtype and shape."""
     packet = op.target._schema.name.removeprefix("aten::").removesuffix("_")
     twin = getattr(getattr(aten, packet, None), op.target._overloadname, None)
@@ -122,7 +124,7 @@ def _plain_twin(op: Op) -> Any:
 
 
 def _memory(program: Program) -> dict[int, list[str]]:
-    """storage -> names of all values that live in it, in order."""
+    """storage -> names of all values stored in it, in order."""
     found: dict[int, list[str]] = defaultdict(list)
     for name, meta in program.inputs.items():
         found[meta.storage].append(name)
@@ -133,7 +135,7 @@ def _memory(program: Program) -> dict[int, list[str]]:
 
 
 def _skip_nothing(program: Program) -> None:
-    """Conversions to what a tensor is already return it: their readers read the tensor."""
+    """Conversions without effect return the tensor itself: their readers read the tensor."""
     metas = {op.name: op.meta for op in program.ops} | dict(program.inputs)
     instead: dict[str, str] = {}
 
@@ -151,8 +153,8 @@ def _skip_nothing(program: Program) -> None:
 
 
 def _drop_unused(program: Program) -> None:
-    """Removes what has neither a reader nor an effect. Random operations stay: they move the
-    generator."""
+    """Removes operations with neither a reader nor an effect. Random operations stay: they advance
+    the generator."""
     needed = set(program.outputs)
     kept: list[Op] = []
     for op in reversed(program.ops):
@@ -163,7 +165,8 @@ def _drop_unused(program: Program) -> None:
 
 
 def _shared_memory(program: Program) -> list[set[str]]:
-    """For each memory that is still written to: everyone who touches it until the last write."""
+    """For each storage that is still written to: all operations that access it up to the last
+    write."""
     groups: list[set[str]] = []
     storage_of = {op.name: op.meta.storage for op in program.ops if op.meta is not None}
     storage_of.update({name: meta.storage for name, meta in program.inputs.items()})
@@ -185,7 +188,8 @@ def _shared_memory(program: Program) -> list[set[str]]:
 
 
 def _scalars(program: Program) -> list[set[str]]:
-    """A value that is no tensor (a number, a tuple) is not sent: its readers stay with it."""
+    """A value that is not a tensor (a number, a tuple) is not sent: its readers stay in its
+    stage."""
     groups = []
     readers: dict[str, list[str]] = defaultdict(list)
     for op in program.ops:

@@ -64,14 +64,14 @@ class BlockBuilder:
                 continue
             frame = self._terminal(op)
             before, key = key, frame.key if frame else "op " + op.name
-            # A block is a run of the trace, so that no value can leave it and come back.
+            # A block is a contiguous part of the trace, so that no value can leave it and return.
             if key != before:
                 self.nodes.append(self._node(op, frame))
             op.block = len(self.nodes) - 1
             self.nodes[op.block].ops.append(op.name)
 
     def _terminal(self, op: Op) -> Frame | None:
-        """The module call that this operation belongs to as a whole, None when it stands alone."""
+        """The module call that this operation belongs to as a whole; None if it is separate."""
         for level, frame in enumerate(op.frames):
             if level == 0:
                 continue  # the model itself is never one block, unless it is opaque
@@ -107,7 +107,7 @@ class BlockBuilder:
 
     def _edges(self) -> list[Edge]:
         """One edge for each value and reader; order-only edges keep random operations, and the
-        terms of long gradient sums, in the order in which the model had them."""
+        terms of long gradient sums, in the order of the model."""
         index_of_input = {name: i for i, name in enumerate(self.program.inputs)}
         found: dict[tuple[int, int, str], Edge] = {}
 
@@ -136,7 +136,7 @@ class BlockBuilder:
         return sorted(found.values(), key=lambda e: (e.source, e.target, e.value))
 
     def _solid(self, names: Iterable[str]) -> Iterable[str]:
-        """Without state and without what every stage computes for itself."""
+        """Without state and without values that every stage computes itself."""
         for name in names:
             op = self.op_of.get(name)
             if name in self.program.inputs or (op is not None and not op.free):
@@ -161,7 +161,7 @@ class BlockBuilder:
                 yield from zip(blocks, blocks[1:], strict=False)
 
     def _groups(self, edges: list[Edge]) -> list[list[int]]:
-        """Inputs enter at the first stage and results leave at the last, each of which does some
+        """Inputs enter at the first stage and results leave at the last; both stages do some
         work."""
         count = len(self.program.inputs)
         work = range(count, len(self.nodes) - 1)

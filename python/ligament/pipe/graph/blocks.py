@@ -1,5 +1,5 @@
-"""The graph that is partitioned: blocks of the traced model, what they cost, and what flows between
-them."""
+"""The graph that is partitioned: blocks of the traced model, their costs, and the values
+transferred between them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FIGURES = (
 @dataclass(slots=True)
 class Node:
     """A block. `kind` is layer, op, opaque, input or output. Times are of one micro-batch, memory
-    in bytes: `forward_memory` is what the forward pass adds, `backward_memory` what the backward
-    pass needs on top."""
+    in bytes: `forward_memory` is added by the forward pass, `backward_memory` is needed in
+    addition by the backward pass."""
 
     name: str
     scope: str = ""
@@ -48,7 +48,8 @@ class Node:
 
 @dataclass(slots=True)
 class Edge:
-    """`value` is the name of what flows, "" where only the order matters (then `bytes` is 0)."""
+    """`value` is the name of the transferred value; "" if only the order matters (then `bytes` is
+    0)."""
 
     source: int
     target: int
@@ -98,7 +99,7 @@ class Graph:
 
     @staticmethod
     def from_json(data: Any) -> Graph:
-        """Reads the object of `as_json`, or the plain one: nodes with figures, and edges as pairs
+        """Reads the object of `as_json`, or the simple form: nodes with costs, and edges as pairs
         of indexes."""
         if isinstance(data, Graph):
             return data
@@ -181,7 +182,7 @@ def _number(value: Any, what: str) -> float:
 
 
 def union(sets: Iterable[Iterable[int]], count: int) -> list[list[int]]:
-    """Overlapping sets of 0..count-1 merged; those of one element are left out."""
+    """Overlapping sets of 0..count-1 merged; those of one element are omitted."""
     parent = list(range(count))
 
     def find(i: int) -> int:

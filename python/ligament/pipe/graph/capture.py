@@ -1,7 +1,7 @@
-"""Running torch.export on an unmodified model, whatever its arguments and results look like.
+"""Runs torch.export on an unmodified model, with any structure of arguments and results.
 
 A module that export cannot follow (packed sequences, branches on data) is replaced, for the time of
-the trace, by one operation that stands for the whole call, and export is tried again: the module
+the trace, by one operation that represents the whole call, and export is tried again: the module
 becomes an opaque block.
 """
 
@@ -56,7 +56,7 @@ class Arguments(NamedTuple):
 
 
 class _Sample(NamedTuple):
-    """What a module was given and gave back in the eager run."""
+    """The arguments and results of a module in the eager run."""
 
     arguments: flatten_arguments.Flat
     result: flatten_arguments.Flat
@@ -71,7 +71,7 @@ class Untraceable(Exception):
 
 
 class _Trial:
-    """State of one attempt, read by the operation that stands for an opaque module."""
+    """State of one attempt, read by the operation that represents an opaque module."""
 
     current: _Trial | None = None
 
@@ -88,7 +88,7 @@ def _stand_in(tensors: list[torch.Tensor], call: int) -> list[torch.Tensor]:
     trial = _Trial.current
     if trial is None:
         raise UnsupportedError("an opaque block can only be run through its plan")
-    # Empty tensors like the eager run's: only shapes and dtypes travel through the trace.
+    # Empty tensors like the eager run's: the trace needs only shapes and dtypes.
     return [
         torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
         for t in trial.samples[call].result.tensors
@@ -110,7 +110,7 @@ class Door(nn.Module):
         super().__init__()
         self.model = model
         self._take = functools.partial(flatten_arguments.unflatten, inputs)
-        self._note = results.append  # an attribute set while tracing would be put back by export
+        self._note = results.append  # an attribute set while tracing would be restored by export
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         args, kwargs = self._take(tensors)
@@ -126,9 +126,9 @@ def capture(
     finish: Callable[[Captured], Result],
     say: Callable[[str], None] | None = None,
 ) -> Result:
-    """Exports `model` and hands the program to `finish`, whose result it returns. What export
-    cannot follow, or `finish` refuses with Untraceable, becomes an opaque block, announced through
-    `say`."""
+    """Exports `model`, passes the program to `finish` and returns its result. Modules that export
+    cannot trace, or that `finish` rejects with Untraceable, become opaque blocks, reported
+    through `say`."""
     if not isinstance(model, nn.Module):
         raise InvalidError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
     call = Arguments(tuple(args), dict(kwargs))
@@ -171,7 +171,8 @@ def _export(
 
 
 def _distinct(tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Export takes one object that is passed twice for one input; callers may pass two later."""
+    """Export treats one object that is passed twice as one input; callers may pass two objects
+    later."""
     seen: set[int] = set()
     found = []
     for tensor in tensors:
@@ -185,7 +186,7 @@ def _distinct(tensors: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """A failed attempt is not the user's concern: export prints and logs the whole graph on one."""
+    """Hides the output of a failed attempt: export prints and logs the whole graph."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -197,7 +198,8 @@ def _quiet() -> Iterator[None]:
 
 def _structure_copy(model: nn.Module) -> nn.Module:
     """A copy of the modules that shares every tensor: export swaps attributes, and after a failure
-    some of them (an LSTM's flat weights) stay fake. A model that cannot be copied is used as it is.
+    some of them (an LSTM's flat weights) stay fake. A model that cannot be copied is used
+    directly.
     """
     memo: dict[int, Any] = {id(t): t for t in (*model.parameters(), *model.buffers())}
     try:
@@ -263,8 +265,8 @@ def _culprit(error: BaseException, work: nn.Module) -> str:
 
 
 def _widen(path: str, opaque: dict[str, str]) -> str:
-    """A module that is opaque already and fails again takes its parent with it; so does a
-    container, which is never called itself."""
+    """If a module that is already opaque fails again, its parent becomes opaque; the same holds for
+    a container, which is never called itself."""
     while path and path in opaque:
         path = _parent(path)
     return path

@@ -2,7 +2,7 @@
 
 torch's own pytree knows neither unregistered dataclasses nor result objects, and registering a
 user's class with it would be a side effect on the whole process; so the few containers that models
-use are told apart here.
+use are handled here.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Flat(NamedTuple):
 
 
 def flatten(value: Any, where: str = "", *, objects: bool = False) -> Flat:
-    """Walks `value`. With `objects`, instances of any class are taken apart by their attributes
-    (results of a model, such as caches); without, they are refused by their path."""
+    """Walks `value`. With `objects`, instances of any class are flattened by their attributes
+    (results of a model, such as caches); without it, they are rejected, with their path."""
     tensors: list[torch.Tensor] = []
     paths: list[str] = []
 
@@ -81,7 +81,7 @@ def flatten(value: Any, where: str = "", *, objects: bool = False) -> Flat:
 
 
 def unflatten(shape: Shape, tensors: list[Any] | tuple[Any, ...]) -> Any:
-    """Puts `tensors` back into `shape`."""
+    """Rebuilds the structure `shape` from `tensors`."""
     if isinstance(shape, Leaf):
         return tensors[shape.place]
     if isinstance(shape, Constant):
@@ -101,7 +101,7 @@ def unflatten(shape: Shape, tensors: list[Any] | tuple[Any, ...]) -> Any:
 
 
 def difference(expected: Shape, given: Shape, path: str) -> str | None:
-    """A sentence saying where two shapes differ, None when they do not."""
+    """An error text that says where two shapes differ; None if they are equal."""
     if isinstance(expected, Leaf) and isinstance(given, Leaf):
         return None
     if isinstance(expected, Constant) and isinstance(given, Constant):
@@ -139,7 +139,7 @@ def leaves(shape: Shape) -> Iterator[int]:
 
 
 def describe(shape: Shape, names: list[str]) -> str:
-    """`shape` as a line of Python for people, with `names` in place of the tensors."""
+    """`shape` as a readable line of Python, with `names` in place of the tensors."""
     if isinstance(shape, Leaf):
         return names[shape.place]
     if isinstance(shape, Constant):
@@ -154,7 +154,7 @@ def describe(shape: Shape, names: list[str]) -> str:
 
 
 def _parts(item: Any, objects: bool) -> tuple[str, list[Any], list[Any]] | None:
-    """(kind, keys, values) of a container, None for what is none."""
+    """(kind, keys, values) of a container; None for other values."""
     if dataclasses.is_dataclass(item) and not isinstance(item, type):
         names = [f.name for f in dataclasses.fields(item)]
         return "dataclass", names, [getattr(item, n) for n in names]

@@ -1,5 +1,5 @@
-"""From torch.export's program to the records of `ir`: nested graphs inlined, opaque calls put back,
-names cleaned."""
+"""From torch.export's program to the records of `ir`: nested graphs inlined, opaque calls restored,
+names cleaned up."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Converter:
         outputs = self._graph(program.graph_module, program.graph, env, ())
         names = [o.name for o in outputs if isinstance(o, Ref)]
         self._tie()
-        # Constants and lengths may lie on the host beside a model that does not.
+        # Constants and lengths may be on the host even if the model is not.
         devices = {t.device for t in (*self.model.parameters(), *self.model.buffers())}
         devices = devices or {m.device for m in self.inputs.values()}
         return Program(
@@ -227,7 +227,7 @@ class _Converter:
 
 
 def _named_state(model: torch.nn.Module) -> list[tuple[str, torch.Tensor, bool]]:
-    """Every name of every parameter and buffer, tied ones as often as they are named."""
+    """Every name of every parameter and buffer; tied ones appear under each name."""
     kept = set(model.state_dict(keep_vars=True))
     found = [
         *model.named_parameters(remove_duplicate=False),

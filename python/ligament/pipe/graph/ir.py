@@ -19,7 +19,7 @@ class Ref(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """One module call around an operation: a key that tells calls apart, the module's path, its
+    """One module call around an operation: a key that identifies the call, the module's path, its
     class."""
 
     key: str
@@ -86,7 +86,8 @@ class State:
 @dataclass(slots=True)
 class Program:
     """A traced model. `outputs` are names of values (or of state, with a leading `$`); `device` is
-    where all of it lies, None where it lies on several; `unused` is state that no operation reads.
+    the device of the whole model, None if it is on several; `unused` is state that no operation
+    reads.
     """
 
     model: torch.nn.Module

@@ -1,5 +1,5 @@
-"""Properties of single operations that the trace does not state: what is random, what is constant,
-what needs gradients."""
+"""Properties of single operations that the trace does not contain: whether they are random,
+constant, or need gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_GRADIENT = {aten.detach.default, aten.detach_.default, aten.lift_fresh_copy.d
 
 
 def argument(op: Op, name: str) -> Any:
-    """The value of the schema's argument `name`, its default included; None when there is no such
+    """The value of the schema's argument `name`, including its default; None if there is no such
     argument."""
     if not isinstance(op.target, torch._ops.OpOverload):
         return None
@@ -51,7 +51,7 @@ def is_random(op: Op, training: bool) -> bool:
 
 
 def mark_free(program: Program) -> None:
-    """Operations on constants and unwritten buffers alone are repeated wherever their value is
+    """Operations only on constants and unwritten buffers are repeated wherever their value is
     used."""
     free: set[str] = {
         n for n, s in program.states.items() if s.kind != "parameter" and not s.mutated
@@ -66,8 +66,8 @@ def mark_free(program: Program) -> None:
 
 
 def mark_grad(program: Program) -> None:
-    """May the value need a gradient? Saying yes too often costs a transfer, saying no too often is
-    wrong."""
+    """Whether the value may need a gradient. A false positive costs a transfer; a false negative is
+    an error."""
     needs = {n for n, s in program.states.items() if s.tensor.requires_grad}
     for op in program.ops:
         off = any(line == "torch.set_grad_enabled(False)" for line in op.context)

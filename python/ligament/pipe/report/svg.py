@@ -1,5 +1,5 @@
-"""Pictures of a plan as SVG: blocks by stage, load and memory, the timeline. Everything that is
-text is escaped."""
+"""Pictures of a plan as SVG: blocks by stage, load and memory, the timeline. All text is
+escaped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LANE = 30
 
 
 def colour(stage: int, shade: int = 62, strength: int = 60) -> str:
-    """Neighbouring stages get far apart hues."""
+    """Neighbouring stages get clearly different hues."""
     return f"hsl({(stage * 137.5 + 205) % 360:.0f} {strength}% {shade}%)"
 
 
@@ -67,7 +67,7 @@ def title(words: str) -> str:
 
 
 def describe(node: Node) -> str:
-    """A block's profile, one figure a line."""
+    """A block's profile, one value per line."""
     return "\n".join(
         [
             node.name,
@@ -100,7 +100,8 @@ class Panel:
 
 
 def graph_panel(plan: Plan, width: float) -> Panel:
-    """A column a stage; a block's height is its time, a curve is a value that crosses a border."""
+    """One column per stage; a block's height is its time, a curve is a value that crosses a stage
+    boundary."""
     panel = Panel("Blocks by stage (height: time; curves: what crosses a border)")
     count = plan.stage_count
     step = width / count
@@ -170,7 +171,7 @@ def _flows(plan: Plan, place: dict[int, tuple[float, float, float]]) -> list[str
 
 
 def bars_panel(plan: Plan, width: float) -> Panel:
-    """Load against the bound, memory against the limit, device by device."""
+    """Load compared with the bound, and memory with the limit, for each device."""
     panel = Panel("Devices")
     a = plan.answer
     half = width / 2 - 20
@@ -217,7 +218,7 @@ def _bar(x: float, y: float, width: float, share: float, stages: list[int], word
 
 
 def timeline_panel(line: Timeline, width: float) -> Panel:
-    """A lane a device; dark is backward, pale the part of it that can wait."""
+    """One lane per device; dark is backward, pale is the part of it that can be deferred."""
     panel = Panel(
         f"{line.schedule}, {count(line.microbatches, 'micro-batch', 'micro-batches')}: "
         f"{line.step_ms:.4g} ms a step, "
@@ -256,7 +257,7 @@ def timeline_panel(line: Timeline, width: float) -> Panel:
 
 
 def picture(panels: list[Panel], width: float, label: str) -> str:
-    """Panels under each other, as one SVG document."""
+    """All panels, stacked vertically in one SVG document."""
     margin, y = 16.0, 12.0
     parts = []
     for panel in panels:

@@ -1,4 +1,4 @@
-"""Does a plan compute what the model computes? Bit for bit, forward and backward."""
+"""Checks that a plan computes the same results as the model, bit for bit, forward and backward."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Gradients = dict[str, torch.Tensor | None]
 
 @dataclass(slots=True)
 class Check:
-    """The result: how many `outputs` and `gradients` were compared, and those gradients that
-    differ in the last bits because a border changes the order of a sum (`close`: name -> largest
-    difference in units of the last place).
+    """The result: how many `outputs` and `gradients` were compared, and those gradients that differ
+    in the last bits because a stage boundary changes the order of a sum (`close`: name ->
+    largest difference in units of the last place).
 
-    `traced` is not 0 when the model's own code takes another path while it is traced (attention
-    masks that are made for export only, say): the plan then equals the traced model bit for bit,
-    and the eager one to this relative difference. `rounded` has the gradients that differ from the
-    eager model's although the outputs are equal (name -> units of the last place): they are summed
-    in another order while the model is traced, and are accepted with `exact=False` only.
-    `why_no_gradients` says so where the original itself has no backward pass."""
+    `traced` is not 0 when the model's own code takes another path while it is traced (for
+    example attention masks that are created only for export): the plan then equals the traced
+    model bit for bit, and the eager one to this relative difference. `rounded` has the gradients
+    that differ from the eager model's although the outputs are equal (name -> units of the last
+    place): they are summed in another order while the model is traced, and are accepted with
+    `exact=False` only. `why_no_gradients` is set if the original itself has no backward pass."""
 
     outputs: int
     gradients: int
@@ -47,8 +47,8 @@ class Check:
 
 
 def check(plan: Plan, seed: int, exact: bool = True) -> Check:
-    """Compares the stages, in one autograd graph and with detached borders, with the original.
-    Without `exact`, gradients may differ by rounding in one autograd graph too."""
+    """Compares the stages, in one autograd graph and with detached stage boundaries, with the
+    original. Without `exact`, gradients may differ by rounding in one autograd graph too."""
     program = plan.program
     held = [s.tensor for s in program.states.values()]
     if any(t.is_meta for t in (*held, *plan.trace.sample)):  # type: ignore[union-attr]
@@ -82,9 +82,10 @@ def check(plan: Plan, seed: int, exact: bool = True) -> Check:
 
 
 def _rounding(wanted: Gradients, found: Gradients, traced: Gradients | None) -> dict[str, float]:
-    """How far gradients are from the original's in one autograd graph, where that is rounding. The
+    """The difference of gradients from the original's in one autograd graph, if it is rounding. The
     model's own code may take another path while it is traced: gradients that equal those of the
-    traced model bit for bit are then as far from the eager ones as its other kernels make them."""
+    traced model bit for bit then differ from the eager ones only because of the other
+    kernels."""
     same = traced is not None and all(_equal(traced[name], found[name]) for name in wanted)
     limit = TRACED_EPSILONS if same else ULPS
     how = "in one autograd graph"
@@ -102,7 +103,8 @@ def _rounded(apart: dict[str, float]) -> str:
 
 
 def _distance(eager: Tensors, traced: Tensors) -> float:
-    """How far the traced model is from the eager one; refused when that is more than rounding."""
+    """The difference between the traced and the eager model; an error if it is more than
+    rounding."""
     worst = 0.0
     for index, (a, b) in enumerate(zip(eager, traced, strict=True)):
         if a.shape != b.shape or not a.dtype.is_floating_point:
@@ -152,7 +154,7 @@ class _Runner:
             return _detached(result), self._gradients(result)
 
     def traced(self) -> tuple[Tensors, Gradients]:
-        """What torch.export recorded, whole."""
+        """The complete program that torch.export recorded."""
         with self._start():
             result = list(self.plan.trace.exported.module()(*self._inputs()))  # type: ignore[union-attr]
             return _detached(result), self._gradients(result)
@@ -164,14 +166,15 @@ class _Runner:
             return _detached(result), self._gradients(result)
 
     def detached(self) -> tuple[Tensors, Gradients]:
-        """As a pipeline runs: each stage a graph of its own, gradients handed back between them."""
+        """As in a pipeline: each stage has a separate graph, and gradients are passed back between
+        them."""
         with self._start():
             taken, made = self._forward()
             return _detached(made[-1]), self._backward(taken, made)
 
     def _start(self) -> Restored:
-        """The same random numbers and buffers for every run; gradients are taken before buffers are
-        put back."""
+        """The same random numbers and buffers for every run; gradients are read before buffers are
+        restored."""
         state = Restored(self.model)
         torch.manual_seed(self.seed)
         return state
@@ -225,7 +228,7 @@ class _Runner:
         return found
 
     def _inputs(self) -> Tensors:
-        """Copies: a model may write to what it is given."""
+        """Copies, because a model may write to its arguments."""
         return [t.detach().clone().requires_grad_(t.requires_grad) for t in self.sample]
 
     def _gradients(self, result: Tensors) -> Gradients:
@@ -271,7 +274,8 @@ def _equal(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
 def _ulps(
     name: str, wanted: torch.Tensor | None, found: torch.Tensor | None, how: str, limit: int
 ) -> float:
-    """The difference in units of the last place of the largest element; refused above the limit."""
+    """The difference in units of the last place of the largest element; an error above the
+    limit."""
     if wanted is None or found is None:
         raise MismatchError(f"only one side has a gradient of {name}, {how}")
     unit = float(wanted.abs().max()) * torch.finfo(wanted.dtype).eps

@@ -1,8 +1,8 @@
 """Running a plan on torch.distributed.pipelining.
 
 torch's runtime executes the order of work that was simulated, so any arrangement of stages on
-devices can run. Shapes, dtypes and gradients of what crosses a border are known from the trace:
-nothing is negotiated at run time.
+devices can run. Shapes, dtypes and gradients of values that cross a stage boundary are known from
+the trace: nothing is negotiated at run time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from ligament.plural import count
 if TYPE_CHECKING:
     from ligament.pipe.plan import Plan
 
-TORCH = (2, 13)  # before, every value that crosses a border was taken to need a gradient
+TORCH = (
+    2,
+    13,
+)  # earlier versions assume that every value that crosses a stage boundary needs a gradient
 RECEIVES = (_ComputationType.RECV_F, _ComputationType.RECV_B)
 FORWARD_ONLY = (_ComputationType.FORWARD, _ComputationType.SEND_F, _ComputationType.RECV_F)
 Loss = Callable[..., torch.Tensor]
@@ -76,8 +79,8 @@ def pipeline(
 
 
 def _agree(plan: Plan, events: list[Event], group: Any, size: int) -> None:
-    """Ranks that planned alone may have cut in different places; nothing else would tell, since
-    the shapes at the borders are often the same."""
+    """Ranks that planned independently may have different stages; nothing else would detect it,
+    since the shapes at stage boundaries are often the same."""
     order = [tuple(e)[:4] for e in sorted(events, key=lambda e: e.device)]
     mine = repr((list(plan.answer["stage"]), list(plan.answer["stage_device"]), order))
     found: list[Any] = [None] * size
@@ -91,8 +94,8 @@ def _agree(plan: Plan, events: list[Event], group: Any, size: int) -> None:
 
 
 class _Arrive(torch.autograd.Function):
-    """What came over the wire as one dense block gets its strides back; its gradient leaves densely
-    again."""
+    """Restores the strides of a value that was received as a dense block; its gradient is sent
+    densely again."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
@@ -105,8 +108,8 @@ class _Arrive(torch.autograd.Function):
 
 
 class Border(nn.Module):
-    """A stage as the wire sees it: dense tensors in and out, whatever strides the values have
-    inside."""
+    """A stage with dense inputs and outputs for communication, regardless of the strides of its
+    values."""
 
     def __init__(
         self,
@@ -177,7 +180,7 @@ def _torch_stage(
 
 
 def _order(meta: Meta) -> tuple[int, ...]:
-    """Dimensions from the widest stride to the narrowest: permuted so, a dense tensor is
+    """Dimensions from the largest stride to the smallest: permuted in this order, a dense tensor is
     contiguous."""
     return tuple(sorted(range(len(meta.shape)), key=lambda d: (-meta.stride[d], d)))
 
@@ -201,7 +204,7 @@ def _like(plan: Plan, name: str) -> torch.Tensor:
 
 def _tie_groups(plan: Plan, group: Any, rank: int) -> list[tuple[nn.Parameter, Any]]:
     """For each tied parameter that this rank holds: the parameter, and the ranks that hold it
-    (None: only this one). Every rank makes every group, in the same order."""
+    (None: only this one). Every rank creates every group, in the same order."""
     found = []
     everyone = dist.get_process_group_ranks(group or dist.group.WORLD)
     for where in plan.layout.ties.values():
@@ -217,7 +220,7 @@ def _tie_groups(plan: Plan, group: Any, rank: int) -> list[tuple[nn.Parameter, A
 class PlannedSchedule(_PipelineScheduleRuntime):
     """A torch schedule whose order of work is the plan's. `step(*args, target=, losses=)` takes the
     whole batch, as the model takes a micro-batch; on ranks without the first stage the arguments
-    are not looked at."""
+    are ignored."""
 
     def __init__(
         self,
@@ -270,7 +273,7 @@ class PlannedSchedule(_PipelineScheduleRuntime):
         return made
 
     def _maybe_compute_loss(self, stage: Any, output: Any, target_mbs: Any, *rest: Any) -> None:
-        """`eval` without a target gives outputs alone."""
+        """`eval` without a target returns only outputs."""
         if target_mbs is not None or self._has_backward:
             super()._maybe_compute_loss(stage, output, target_mbs, *rest)  # type: ignore[no-untyped-call]
 
@@ -336,16 +339,17 @@ def _actions(events: list[Event], devices: int) -> dict[int, list[_Action | None
 
 
 def receives_first(line: list[_Action]) -> list[_Action]:
-    """One rank's work with every receive posted before the first of it, in the old order. torch
-    posts one just before its value is needed, and gloo's sender, busy with its next work, is then
-    asked for the value first; a receive that waits already costs nothing on the host. On a GPU it
-    would keep the stream from sending."""
+    """One rank's work with all receives posted first, in the original order. torch posts a receive
+    just before its value is needed, and gloo then requests the value from a sender that is busy
+    with its next work. A receive that is already posted costs nothing on the host. On a GPU it
+    would block the stream from sending."""
     early = [action for action in line if action.computation_type in RECEIVES]
     return early + [action for action in line if action.computation_type not in RECEIVES]
 
 
 def _split(name: str, meta: Meta, tensor: torch.Tensor, count: int) -> list[torch.Tensor]:
-    """Rows are dealt out; what has the shape of the trace already is given to every micro-batch."""
+    """Splits rows among micro-batches; a value that already has the traced shape is passed to every
+    micro-batch."""
     shape = tuple(tensor.shape)
     if tensor.dtype != meta.dtype:
         raise MismatchError(f"{name} is {tensor.dtype}, but was traced as {meta.dtype}")

@@ -1,10 +1,10 @@
 """A backward pass in two halves, for zero-bubble schedules: gradients of a stage's inputs first,
 those of its parameters later.
 
-torch's own split loses or doubles gradients of parameters that do not lie between a stage's inputs
-and outputs (an embedding in a middle stage, a bias shared by layers). Here a parameter waits only
-where that is simple: exactly one chain leads to it, from a node that is executed for the inputs
-anyway. All others are finished in the first half.
+torch's own split loses or doubles gradients of parameters that are not between a stage's inputs
+and outputs (an embedding in a middle stage, a bias shared by layers). Here a parameter is
+deferred only in the simple case: exactly one chain leads to it, from a node that is executed for
+the inputs anyway. All others are finished in the first half.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def first_half(
 
 
 def second_half(waiting: list[Waiting]) -> None:
-    """Adds the gradients of the parameters that waited."""
+    """Adds the gradients of the deferred parameters."""
     for item in waiting:
         edges = [
             (GradientEdge(item.node, i), g) for i, g in enumerate(item.arrived) if g is not None
@@ -107,7 +107,7 @@ def _keep(arrived: list[torch.Tensor | None]) -> Any:
 def _sort(
     pairs: list[tuple[torch.Tensor, Any]], leaves: list[torch.Tensor], trained: list[nn.Parameter]
 ) -> tuple[list[Waiting], list[nn.Parameter]]:
-    """Which parameters can wait, and at which node; and which cannot."""
+    """Which parameters can be deferred, and at which node; and which cannot."""
     parents = _parents([get_gradient_edge(o).node for o, _ in pairs])
     through = _ancestors([get_gradient_edge(t).node for t in leaves], parents)
     at: dict[Node, Waiting] = {}
@@ -122,7 +122,8 @@ def _sort(
 
 
 def _single_source(node: Node, parents: dict[Node, list[Node]], through: set[Node]) -> Node | None:
-    """Up the only chain that leads to `node`, to the first node that the inputs need too."""
+    """Follows the only chain that leads to `node`, up to the first node that the inputs need
+    too."""
     while node not in through:
         above = parents.get(node, [])
         if len(above) != 1:
