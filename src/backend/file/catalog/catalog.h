@@ -14,18 +14,18 @@ typedef struct ligi_file_catalog ligi_file_catalog;
 
 typedef struct ligi_file_catalog_place {
     int folder_fd;
-    int index_fd; /* where the index lies; of a shared store (sharing.h) head and index */
+    int index_fd; /* the folder of the index; for a shared store (sharing.h), of head and index */
     const char *place;
     uint64_t map_bytes; /* address space of the index, at first */
     uint64_t log_bytes; /* a checkpoint is made when the log has grown by this, or doubled */
     int64_t wait_ns;    /* for another process that holds the write lock */
-    int sync;           /* commits are synced when one of the openers wants it */
-    int apart;          /* shares nothing with others that this process has open */
+    int sync;           /* commits are synced if one of the openers requires it */
+    int apart;          /* shares no state with other handles of this process */
 } ligi_file_catalog_place;
 
-/* Makes an empty catalog where there is none; upgrades one of format 1. LIG_E_CORRUPT when log and
+/* Creates an empty catalog if there is none; upgrades one of format 1. LIG_E_CORRUPT when log and
  * checkpoints are damaged; LIG_E_BUSY when the store becomes one of several hosts. Closed by
- * ligi_file_catalog_close, not at all in a forked child. NULL is fine there. */
+ * ligi_file_catalog_close, not at all in a forked child. NULL is valid there. */
 lig_status ligi_file_catalog_open(ligi_file_catalog **catalog,
                                   const ligi_file_catalog_place *place);
 void ligi_file_catalog_close(ligi_file_catalog *catalog);
@@ -38,12 +38,12 @@ void ligi_file_catalog_unlock(ligi_file_catalog *catalog);
 /* The same when this thread holds the lock. */
 void ligi_file_catalog_unlock_mine(ligi_file_catalog *catalog);
 
-/* A sentence about who holds the write lock; "" when nobody does. */
+/* A text that names the holder of the write lock; "" if there is none. */
 void ligi_file_catalog_holder(ligi_file_catalog *catalog, char *text, size_t text_bytes);
 
-/* Notes that a pack of this place has a writer or claimer in this process, where file locks do not
- * tell (network file systems lock by process): LIG_E_BUSY when it has one already. `on` 0 takes it
- * back. Id 0 is nobody's. */
+/* Records that a pack of this store has a writer or claimer in this process, because file locks do
+ * not detect it (network file systems lock by process): LIG_E_BUSY if it already has one. `on` 0
+ * removes the record. Id 0 is unused. */
 lig_status ligi_file_catalog_hold(ligi_file_catalog *catalog, uint64_t id, int on);
 
 #endif

@@ -1,5 +1,5 @@
-/* Looks at a catalog file before LMDB does: LMDB trusts its file, and a torn one would end the
- * process. */
+/* Validates a catalog file before LMDB opens it: LMDB trusts its file, and a torn one would crash
+ * the process. */
 #ifndef LIGI_CATALOG_CHECK_H
 #define LIGI_CATALOG_CHECK_H
 
@@ -16,13 +16,13 @@ typedef struct ligi_file_catalog_meta {
     int64_t modified_ns;
 } ligi_file_catalog_meta;
 
-/* Fills *meta; LIG_E_NOTFOUND without a sentence for an empty file, LIG_E_CORRUPT for one that is
- * no catalog. */
+/* Fills *meta; LIG_E_NOTFOUND without an error text for an empty file, LIG_E_CORRUPT for one that
+ * is not a catalog. */
 lig_status ligi_file_catalog_meta_read(int fd, const char *place, ligi_file_catalog_meta *meta);
 
-/* LIG_OK for an empty file and for one whose every page that can be reached is there and is well
- * formed; LIG_E_CORRUPT otherwise. Others may write meanwhile. A catalog above 256 MiB is looked at
- * only when it is shorter than it says. */
+/* LIG_OK for an empty file and for one in which every reachable page exists and is well formed;
+ * LIG_E_CORRUPT otherwise. Other processes may write concurrently. A catalog above 256 MiB is
+ * checked only if it is shorter than its header says. */
 lig_status ligi_file_catalog_check(int fd, const char *place);
 /* The same for a catalog of any size. */
 lig_status ligi_file_catalog_check_whole(int fd, const char *place);

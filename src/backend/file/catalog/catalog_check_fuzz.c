@@ -1,4 +1,4 @@
-/* Any bytes as a catalog file: they are refused or found sound, and then LMDB can walk them. */
+/* Any bytes as a catalog file: they are rejected, or accepted and LMDB can walk them. */
 #include "backend/file/catalog/catalog_check.h"
 
 #include <lmdb.h>

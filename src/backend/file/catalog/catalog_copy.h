@@ -1,5 +1,5 @@
-/* A catalog of format 1 as a reader sees it who may write nothing, not even a lock: a private copy
- * in memory, made anew when the file has moved on. Shared. */
+/* A catalog of format 1 for a reader that may not write anything, not even a lock: a private copy
+ * in memory, which is replaced when the file has changed. Shared. */
 #ifndef LIGI_CATALOG_COPY_H
 #define LIGI_CATALOG_COPY_H
 
@@ -7,11 +7,11 @@
 
 typedef struct ligi_file_catalog_copy ligi_file_catalog_copy;
 
-/* Borrows folder_fd and place until close. *copy stays NULL when there is no catalog to be read.
- * LIG_E_CLOSED, here and later: the store has been upgraded to format 2. */
+/* Borrows folder_fd and place until close. *copy stays NULL if there is no catalog. LIG_E_CLOSED,
+ * here and later: the store has been upgraded to format 2. */
 lig_status ligi_file_catalog_copy_open(ligi_file_catalog_copy **copy, int folder_fd,
                                        const char *place);
-/* NULL is fine. */
+/* NULL is valid. */
 void ligi_file_catalog_copy_close(ligi_file_catalog_copy *copy, int forked);
 /* The next snapshot shows all that the file held at the call; LIG_E_BUSY when the file changes
  * faster than it can be copied. */

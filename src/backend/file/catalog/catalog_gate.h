@@ -1,5 +1,5 @@
-/* The catalog's log and index, and the gate before its transactions: LMDB moves its map only while
- * this process has none. For the sources of the catalog. */
+/* The catalog's log and index, and the gate for its transactions: LMDB can move its map only while
+ * this process has no transaction. For the sources of the catalog. */
 #ifndef LIGI_CATALOG_GATE_H
 #define LIGI_CATALOG_GATE_H
 
@@ -14,12 +14,12 @@ struct ligi_file_catalog {
     char *place;
     int folder_fd;
     int index_fd; /* the folder of the index: the store, or one of this host (sharing.h) */
-    int apart;    /* stays alone as the first user */
+    int apart;    /* remains the only user, as the first one */
     ligi_file_log log;
     uint64_t map_bytes;
     uint64_t log_bytes;      /* of log, after which a checkpoint is made */
     int64_t wait_ns;         /* for the write lock */
-    ligi_entry_id head_file; /* what the names stood for when they were opened */
+    ligi_entry_id head_file; /* the files that the names referred to when they were opened */
     ligi_entry_id index_file;
 
     pthread_mutex_t recent_lock; /* guards the pointer: what it points to is counted */
@@ -32,14 +32,16 @@ struct ligi_file_catalog {
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t changed;
     unsigned active; /* transactions of this process */
-    int alone;       /* somebody has, or waits to have, none beside him */
+    int alone;       /* a thread has, or waits for, exclusive access */
     uint64_t *held;  /* ids of packs that this process writes or claims */
     size_t held_count, held_capacity;
     ligi_clog_position events; /* up to where events were read last */
-    int64_t adopted_ns;        /* when a wait for events last looked for commits of the killed */
+    int64_t adopted_ns;        /* when a wait for events last checked for commits of killed
+                                * processes */
 };
 
-/* Around every transaction. Entering waits while another thread is alone: LIG_E_BUSY after 20 s. */
+/* Around every transaction. Entering waits while another thread has exclusive access: LIG_E_BUSY
+ * after 20 s. */
 lig_status ligi_file_catalog_enter(ligi_file_catalog *catalog);
 void ligi_file_catalog_leave(void *catalog);
 
@@ -48,8 +50,8 @@ void ligi_file_catalog_leave(void *catalog);
 lig_status ligi_file_catalog_enter_alone(ligi_file_catalog *catalog);
 void ligi_file_catalog_leave_alone(ligi_file_catalog *catalog);
 
-/* Makes room after `reason`, outside of a transaction: MDB_MAP_RESIZED (another process has grown
- * the file) or MDB_MAP_FULL (the map is doubled). */
+/* Grows the map after `reason`, outside of a transaction: MDB_MAP_RESIZED (another process has
+ * grown the file) or MDB_MAP_FULL (the map is doubled). */
 lig_status ligi_file_catalog_adapt_map(ligi_file_catalog *catalog, int reason);
 
 #endif

@@ -1,4 +1,4 @@
-/* Snapshots of an LMDB environment, and how keys and versions lie in it. */
+/* Snapshots of an LMDB environment, and how keys and versions are stored in it. */
 #ifndef LIGI_CATALOG_SNAPSHOT_H
 #define LIGI_CATALOG_SNAPSHOT_H
 
@@ -22,12 +22,12 @@ typedef struct ligi_file_snapshot {
 } ligi_file_snapshot;
 
 typedef struct ligi_file_snapshot_source {
-    MDB_txn *txn; /* taken over, also on failure */
+    MDB_txn *txn; /* ownership is taken, even on failure */
     MDB_dbi dbi;
     ligi_file_log *log;         /* NULL: the catalog of format 1 */
     void (*ended)(void *owner); /* called after the transaction is gone */
     void *owner;
-    ligi_recent *recent; /* taken over, also on failure; NULL: the environment has all */
+    ligi_recent *recent; /* ownership is taken, even on failure; NULL: the environment has all */
 } ligi_file_snapshot_source;
 
 lig_status ligi_file_snapshot_create(const ligi_file_snapshot_source *source, void **snapshot,
@@ -38,7 +38,7 @@ lig_status ligi_file_catalog_get(void *snapshot, const void *key, size_t key_byt
 lig_status ligi_file_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
                                   lig_catalog_item *item);
 
-/* Fills `stored` with the key as it lies in the file. */
+/* Fills `stored` with the key as stored in the file. */
 #define LIGI_KEY_BYTES_MAX 64
 lig_status ligi_file_catalog_key(const void *key, size_t key_bytes,
                                  uint8_t stored[LIGI_KEY_BYTES_MAX + 1], MDB_val *out);
@@ -46,7 +46,8 @@ lig_status ligi_file_catalog_key(const void *key, size_t key_bytes,
 lig_status ligi_file_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *version);
 void ligi_file_catalog_version_key(MDB_val *key);
 
-/* Turns LMDB's number into a status and a sentence: "<place>: the catalog <what>: ...". */
+/* Converts LMDB's error number to a status and an error text: "<place>: the catalog <what>:
+ * ...". */
 lig_status ligi_mdb_fail(int number, const char *place, const char *what);
 
 #endif

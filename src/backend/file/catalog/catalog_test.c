@@ -80,7 +80,7 @@ static void commits_of_the_killed_are_adopted(void **state)
     close_at(volume);
 }
 
-/* Nobody else commits: who waits looks. */
+/* No other process commits: the waiting one polls. */
 static void waits_end_with_commits_of_the_killed(void **state)
 {
     void *volume;
@@ -157,7 +157,8 @@ static int count_for_ever(void *context)
     return 1;
 }
 
-/* Processes die while they open and anywhere in a commit; the next one goes on. */
+/* Processes are killed while they open the store and anywhere in a commit; the next one
+ * continues. */
 static void killed_writers_leave_no_lock(void **state)
 {
     void *volume;
@@ -440,8 +441,8 @@ static int flip_and_use(void *context)
     return use_damaged(self);
 }
 
-/* Each in a process of its own: LMDB ends the process when it finds itself betrayed, and so this
- * would show. */
+/* Each in a separate process: LMDB aborts the process if it detects corruption, which the test
+ * notices. */
 static void flipped_bits_do_no_harm(void **state)
 {
     damage self = {.folder = *state};
@@ -524,7 +525,7 @@ static void snapshot_and_wait(void *context)
         _exit(5);
 }
 
-/* A dead reader does not keep pages from being used again. */
+/* A dead reader does not keep pages from being reused. */
 static void dead_readers_are_cleared(void **state)
 {
     void *volume;

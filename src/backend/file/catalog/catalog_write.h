@@ -11,7 +11,7 @@ lig_status ligi_file_catalog_settle(ligi_file_catalog *catalog);
 /* The same unless the write lock is held: LIG_E_TIMEOUT. */
 lig_status ligi_file_catalog_adopt(ligi_file_catalog *catalog);
 
-/* Returns when what is wanted is durable. A segment whose sync failed is replaced. */
+/* Returns when the requested version is durable. A segment whose sync failed is replaced. */
 lig_status ligi_file_catalog_sync(ligi_file_catalog *catalog, const ligi_clog_durable *wanted);
 
 #endif

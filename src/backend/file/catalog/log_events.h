@@ -5,8 +5,8 @@
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/log/file_log.h"
 
-/* The volume's catalog_events and catalog_wait (backend.h). Only what is durable is shown, unless
- * nothing is synced here. */
+/* The volume's catalog_events and catalog_wait (backend.h). Only durable commits are shown, unless
+ * commits are not synced here. */
 lig_status ligi_clog_events(ligi_file_catalog *catalog, uint64_t since, lig_catalog_visit visit,
                             void *context);
 lig_status ligi_clog_events_wait(ligi_file_catalog *catalog, uint64_t since, int64_t timeout_ns);

@@ -1,6 +1,6 @@
 #include "file_volume.h"
 
-/* One event, and so much else that each commit begins a new segment where the log is small. */
+/* One event, and enough other data that each commit begins a new segment if the log is small. */
 static void commit_event(void *volume, uint64_t version)
 {
     static const uint8_t value[5000];

@@ -26,7 +26,7 @@
 
 #define MAP_BYTES_FIRST (UINT64_C(64) << 20)
 #define MAP_BYTES_MAX (UINT64_C(1) << 44)
-#define VERIFY_TIMES 3 /* before what looks damaged is called so */
+#define VERIFY_TIMES 3 /* before apparent damage is reported */
 #define POLL_NS INT64_C(20000000)
 
 typedef struct private_index { /* lives as long as a snapshot of it does */
@@ -123,7 +123,7 @@ static uint64_t map_for(const private_index *self)
     return bytes;
 }
 
-/* `info` NULL: reads on from where the index stands; `damaged`: takes what is whole. */
+/* `info` NULL: reads on from where the index stands; `damaged`: uses the intact part. */
 static lig_status fill_once(private_index *self, const ligi_checkpoint_info *info, int damaged,
                             int *number)
 {
@@ -172,9 +172,9 @@ static lig_status fill(private_index *self, const ligi_checkpoint_info *info, in
     return status == LIG_OK ? ligi_mdb_fail(number, self->owner->place, "cannot be read") : status;
 }
 
-/* --- where it comes from --- */
+/* --- sources of the index --- */
 
-/* LIG_E_NOTFOUND when nobody vouches for the shared index. */
+/* LIG_E_NOTFOUND if no process guarantees that the shared index is valid. */
 static lig_status copy_shared(ligi_file_reader *self, private_index *made)
 {
     struct stat info;
@@ -238,8 +238,8 @@ static lig_status build_whole(ligi_file_reader *self, private_index **out)
     return status;
 }
 
-/* Files that a checkpoint made superfluous may be removed while they are read: what is missing, or
- * looks damaged, counts when it does so again. */
+/* Superseded files may be removed while they are read: a missing or apparently damaged file is an
+ * error only if it is found twice. */
 static lig_status build_private(ligi_file_reader *self, private_index **out)
 {
     lig_status status = LIG_E_CORRUPT;
@@ -274,7 +274,7 @@ static lig_status stop_at_first(void *context, const uint8_t *record,
     return LIG_E_CLOSED;
 }
 
-/* What the head says is durable must be found in the log afterwards. */
+/* Everything that the head reports as durable must be found in the log afterwards. */
 static void look_at_head(ligi_file_reader *self)
 {
     int fd;
@@ -286,7 +286,7 @@ static void look_at_head(ligi_file_reader *self)
     close(fd);
 }
 
-/* 1 when the log goes on behind the index. */
+/* 1 if the log continues after the index. */
 static int is_behind(ligi_file_reader *self, const private_index *index)
 {
     ligi_clog_position at = index->at;
@@ -314,8 +314,8 @@ static lig_status copy_memory(ligi_file_reader *self, const private_index *from,
     return status;
 }
 
-/* Makes the current index that of the log's end; the lock is held. An index that nobody looks at is
- * changed in place: LMDB without locks must not write beside a reader. */
+/* Makes the current index that of the log's end; the lock is held. An index without readers is
+ * changed in place: LMDB without locks must not write concurrently with a reader. */
 static lig_status refresh(ligi_file_reader *self)
 {
     private_index *last = self->current, *made = NULL;
@@ -376,13 +376,13 @@ void ligi_file_reader_close(ligi_file_reader *self, int forked)
     free(self);
 }
 
-/* What a snapshot shows must not be lost to a power cut afterwards. A reader cannot tell whether
- * the writer has synced. */
+/* The contents of a snapshot must survive a power failure. A reader cannot tell whether the writer
+ * has synced. */
 static lig_status make_durable(ligi_file_reader *self, const ligi_clog_position *at)
 {
     ligi_clog_file *file;
 
-    if (self->log.numbered != 0) /* segments were durable before they had their names */
+    if (self->log.numbered != 0) /* segments are durable before they are named */
         return ligi_folder_sync(self->log.folder.fd, self->place);
     LIG_TRY(ligi_clog_folder_file(&self->log.folder, LIGI_NAME_SEGMENT, at->segment, &file));
     int number = fdatasync(file->fd) == 0 ? 0 : errno;
@@ -431,8 +431,8 @@ void ligi_file_reader_writer(ligi_file_reader *self, char *text, size_t text_byt
     close(fd);
 }
 
-/* A reader has no lock that would keep writers from replacing files while it reads them: what looks
- * damaged is read again before it counts. */
+/* A reader has no lock that keeps writers from replacing files: apparent damage is read again
+ * before it is reported. */
 lig_status ligi_file_reader_verify(ligi_file_reader *self, lig_catalog_problem problem,
                                    void *context)
 {
@@ -472,7 +472,7 @@ lig_status ligi_file_reader_events(ligi_file_reader *self, uint64_t since, lig_c
     return status;
 }
 
-/* Nothing that a reader may open rings for it: it looks again and again. */
+/* A reader has no way to be notified: it polls. */
 lig_status ligi_file_reader_wait(ligi_file_reader *self, uint64_t since, int64_t timeout_ns)
 {
     int64_t deadline = ligi_now_ns() + timeout_ns;

@@ -1,6 +1,6 @@
-/* The catalog as a reader sees it who may write nothing, not even a lock: a private index in
- * memory, copied from the shared one where somebody vouches for it, otherwise made from checkpoint
- * and log. It reads on in the log by itself. Shared. */
+/* The catalog for a reader that may not write anything, not even a lock: a private index in memory,
+ * copied from the shared one if that is known to be valid, otherwise built from checkpoint and log.
+ * It follows the log. Shared. */
 #ifndef LIGI_READER_H
 #define LIGI_READER_H
 
@@ -8,14 +8,15 @@
 
 typedef struct ligi_file_reader ligi_file_reader;
 
-/* Borrows folder_fd and place until close. *reader stays NULL when there is no log. */
+/* Borrows folder_fd and place until close. *reader stays NULL if there is no log. */
 lig_status ligi_file_reader_open(ligi_file_reader **reader, int folder_fd, const char *place);
-/* NULL is fine. */
+/* NULL is valid. */
 void ligi_file_reader_close(ligi_file_reader *reader, int forked);
-/* The snapshot is one of catalog_snapshot.h; it shows all that the log held at the call. */
+/* The snapshot is one of catalog_snapshot.h; it shows everything that the log contained at the
+ * call. */
 lig_status ligi_file_reader_begin(ligi_file_reader *reader, void **snapshot, uint64_t *version);
 
-/* Names the process that holds the write lock; "" when nobody does. */
+/* Names the process that holds the write lock; "" if there is none. */
 void ligi_file_reader_writer(ligi_file_reader *reader, char *text, size_t text_bytes);
 
 /* The volume's catalog_verify, which repairs nothing here, catalog_events and catalog_wait. */

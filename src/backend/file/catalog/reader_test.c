@@ -38,7 +38,7 @@ static void compare_wide(void *snapshot, uint64_t version)
     }
 }
 
-/* A reader's copy is of one state, however fast the states follow. */
+/* A reader's copy shows one state, however fast it changes. */
 static void copies_are_consistent(void **state)
 {
     void *volume, *snapshot;

@@ -77,7 +77,7 @@ static void set_format(const char *folder, int format)
     fclose(file);
 }
 
-/* Reading changes nothing; the version goes on; a lost index is made again. */
+/* Reading changes nothing; the version continues; a lost index is rebuilt. */
 static void versions_continue(void **state)
 {
     const char *folder = *state;
@@ -157,8 +157,8 @@ static void an_upgrade_is_finished(void **state)
     close_at(volume);
 }
 
-/* A catalog of format 1 in a store of format 2 is not looked at; one beside a log with commits,
- * and a marker of format 1, is a question. */
+/* A catalog of format 1 in a store of format 2 is ignored; one next to a log with commits and a
+ * marker of format 1 is an error. */
 static void catalogs_of_two_stores(void **state)
 {
     const char *folder = *state;
@@ -212,7 +212,7 @@ static int flip_and_open(void *context)
     return status == LIG_OK || status == LIG_E_CORRUPT ? 0 : 80;
 }
 
-/* Each in a process of its own, so that a signal would show. */
+/* Each in a separate process, so that a signal is detected. */
 static void damaged_catalogs_are_refused(void **state)
 {
     const char *folder = *state;

@@ -71,7 +71,7 @@ static lig_status build_record(void *context, const uint8_t *record, const ligi_
     return ligi_mdb_apply(build->fill.index, record, header, at);
 }
 
-/* The position behind the checkpoint, or before the first record. */
+/* The position after the checkpoint, or before the first record. */
 static lig_status build_base(index_build *build, const ligi_checkpoint_info *info)
 {
     ligi_clog_position *at = &build->fill.index->at;

@@ -1,8 +1,8 @@
-/* What lies in the index, an LMDB database made from the log (docs/decisions/0008).
+/* The contents of the index, an LMDB database built from the log (docs/decisions/0008).
  *
  * Key 0x00 "version": the version it has reached, 8 bytes, little-endian. 0x00 "tail": the position
- * behind it in the log. 0x00 "bound": which log, which start of the machine. The item with key K
- * lies under 0x01 K: the value and a byte 0, or a reference to a large value and a byte 1. */
+ * behind it in the log. 0x00 "bound": which log, which start of the machine. The item with key K is
+ * stored under 0x01 K: the value and a byte 0, or a reference to a large value and a byte 1. */
 #ifndef LIGI_INDEX_ITEMS_H
 #define LIGI_INDEX_ITEMS_H
 
@@ -26,7 +26,7 @@ lig_status ligi_mdb_position(MDB_txn *txn, MDB_dbi dbi, ligi_clog_position *at);
 /* Puts index->at; the result is LMDB's. */
 int ligi_mdb_position_put(const ligi_mdb_txn *index);
 
-/* 1 when the database was made of this log since the machine started. */
+/* 1 if the database was built from this log since the machine was started. */
 int ligi_mdb_bound(MDB_txn *txn, MDB_dbi dbi, const uint8_t id[16]);
 int ligi_mdb_bind(const ligi_mdb_txn *index, const uint8_t id[16]);
 
@@ -52,7 +52,7 @@ typedef struct ligi_mdb_value_read {
     const void *data; /* filled: borrowed from `stored`, or ... */
     size_t bytes;
     void *owned; /* ... read from the log, for free(); otherwise NULL */
-    int damaged; /* it is not what was put: of a damaged log */
+    int damaged; /* it differs from the stored value: the log is damaged */
 } ligi_mdb_value_read;
 
 /* LIG_E_BUSY if it belongs to a version that is no longer kept. */

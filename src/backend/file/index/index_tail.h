@@ -1,5 +1,5 @@
-/* The end of the log, beyond what the index holds (index/recent.h): snapshots show it, and commits
- * are appended there without the index, which is written for many of them at once. */
+/* The end of the log that the index lacks (index/recent.h): snapshots show it, and commits are
+ * appended there without the index, which is written for many of them at once. */
 #ifndef LIGI_INDEX_TAIL_H
 #define LIGI_INDEX_TAIL_H
 
@@ -13,12 +13,12 @@
 void ligi_mdb_tail_read(ligi_file_catalog *catalog, const ligi_clog_position *index, uint32_t epoch,
                         uint64_t version, ligi_recent **recent);
 
-/* Where the index stands; 0 when that cannot be told. */
+/* The version of the index; 0 if it is unknown. */
 int ligi_mdb_tail_index(ligi_file_catalog *catalog, ligi_clog_position *index);
 
 /* Under LIGI_HEAD_WRITE: 1 and *at is the log's end when a record of about `bytes` bytes may be
- * appended there without the index. 0 when the index is to be written: it is far enough behind, or
- * something about the log has to be put right first. */
+ * appended there without the index. 0 if the index must be written: it is far enough behind, or the
+ * log must be repaired first. */
 int ligi_mdb_tail_end(ligi_file_catalog *catalog, uint64_t bytes, ligi_clog_position *at);
 /* The record that was appended at `at`. */
 void ligi_mdb_tail_add(ligi_file_catalog *catalog, const uint8_t *record,

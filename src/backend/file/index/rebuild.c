@@ -22,7 +22,7 @@
 
 typedef struct rebuild_run {
     ligi_file_catalog *catalog;
-    int damaged;      /* something that was acknowledged is not there, or not whole */
+    int damaged;      /* an acknowledged commit is missing or damaged */
     int lost;         /* there is an index, but no log */
     int used;         /* the index is the one that was left */
     uint64_t segment; /* that it has reached then; otherwise 0 */
@@ -139,7 +139,7 @@ static lig_status rebuild_index(ligi_file_catalog *self)
     return status;
 }
 
-/* 1 when the file is the one that the last user left. */
+/* 1 if the file is unchanged since the last user closed it. */
 static int was_left(const ligi_file_catalog *self)
 {
     struct stat info;
@@ -162,7 +162,7 @@ static int is_well_formed(const ligi_file_catalog *self)
     return status == LIG_OK;
 }
 
-/* Without a log, an index that may lack the last commits is the best there is. */
+/* Without a log, an index that may lack the last commits is the best source. */
 static lig_status use_left(rebuild_run *run)
 {
     ligi_file_catalog *self = run->catalog;
@@ -179,7 +179,7 @@ static lig_status use_left(rebuild_run *run)
     run->used = (run->lost || run->damaged || ligi_mdb_bound(txn, self->dbi, self->log.id)) &&
                 ligi_mdb_position(txn, self->dbi, &at) == LIG_OK && at.segment != 0;
     mdb_txn_abort(txn);
-    /* Other hosts have gone on, and have removed what follows the index. */
+    /* Other hosts have continued, and have removed the log that follows the index. */
     if (run->used && self->log.numbered != 0 && !ligi_file_log_reaches(&self->log, &at)) {
         run->used = 0;
         return LIG_OK;

@@ -1,5 +1,5 @@
-/* The index is what the log makes of it: random commits, a slow and obvious map beside them, and
- * the index rebuilt, copied and replayed at any time. */
+/* The index always equals the log: random commits, compared with a simple map, while the index is
+ * rebuilt, copied and replayed at any time. */
 #include "faults/superfluous.h"
 #include "file_volume.h"
 
@@ -69,7 +69,7 @@ static void commit_random(void *volume, model_map *map, uint64_t *random)
     assert_ok(commit_ops(OPS, volume, version, ops, count));
 }
 
-/* `old`: a large value may be gone by now, which is said. */
+/* `old`: a large value may have been removed, which is reported. */
 static void compare_snapshot(void *snapshot, const model_map *map, int old)
 {
     static uint8_t value[LARGE];

@@ -57,7 +57,7 @@ void ligi_recent_drop(ligi_recent *recent)
 
 /* --- items --- */
 
-/* Where the first item lies whose key is not less. */
+/* The position of the first item whose key is not less. */
 static size_t find(const ligi_recent *self, const void *key, size_t key_bytes)
 {
     size_t low = 0, high = self->item_count;
@@ -108,7 +108,7 @@ static void put_item(ligi_recent *self, const ligi_recent_item *item)
 
 /* --- records --- */
 
-/* Takes over a user of the record; changes nothing when it fails. */
+/* Takes over a reference to the record; changes nothing on failure. */
 static lig_status put_record(ligi_recent *self, ligi_recent_record *record,
                              const ligi_clog_position *at)
 {

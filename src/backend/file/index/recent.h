@@ -1,8 +1,9 @@
 /* The last commits, as one process has read them from the log. The index is written for many
  * commits at once; until then a snapshot shows these above it.
  *
- * On top of an index that stands anywhere between `after` and `at` they give the catalog at `at`.
- * Counted: any number of snapshots may hold one, and nobody changes it meanwhile. No I/O. */
+ * Applied to an index at any version between `after` and `at`, they give the catalog at `at`.
+ * Reference-counted: any number of snapshots may hold one, and it does not change meanwhile. No
+ * I/O. */
 #ifndef LIGI_RECENT_H
 #define LIGI_RECENT_H
 
@@ -29,26 +30,26 @@ typedef struct ligi_recent {
     size_t item_count, item_capacity;
 } ligi_recent;
 
-/* Without commits, behind `at`. Let go of with ligi_recent_drop. */
+/* Creates an empty list after `at`. Released with ligi_recent_drop. */
 lig_status ligi_recent_create(const ligi_clog_position *at, uint32_t epoch, ligi_recent **made);
 ligi_recent *ligi_recent_hold(ligi_recent *recent);
-/* NULL is fine. */
+/* NULL is valid. */
 void ligi_recent_drop(ligi_recent *recent);
 
-/* Adds the record that lies at `at` and follows the last one. *recent becomes another one when
- * somebody else holds it; after a failure it is what it was. */
+/* Adds the record at `at`, which follows the last one. *recent is replaced by a copy if others hold
+ * it; on failure it is unchanged. */
 lig_status ligi_recent_add(ligi_recent **recent, const uint8_t *record,
                            const ligi_clog_header *header, const ligi_clog_position *at);
 
-/* 1 when the index stands between `after` and `at`, in the same history. */
+/* 1 if the version of the index is between `after` and `at`, in the same history. */
 int ligi_recent_fits(const ligi_recent *recent, const ligi_clog_position *index);
-/* Forgets the commits that this index has, which fits. */
+/* Drops the commits that this index, which must match, already has. */
 lig_status ligi_recent_trim(ligi_recent **recent, const ligi_clog_position *index);
 
 /* The first item whose key is >= `key` in byte order; NULL at the end. */
 const ligi_recent_item *ligi_recent_seek(const ligi_recent *recent, const void *key,
                                          size_t key_bytes);
-/* The one with this key; NULL when no commit has touched it. */
+/* The one with this key; NULL if no commit has changed it. */
 const ligi_recent_item *ligi_recent_get(const ligi_recent *recent, const void *key,
                                         size_t key_bytes);
 

@@ -11,8 +11,8 @@ lig_status ligi_sharing_check(const char *place, const char *parent);
 
 /* Whether the store is one of several hosts: *shared. */
 lig_status ligi_sharing_find(int folder_fd, const char *place, int *shared);
-/* Makes it one, for good. LIG_E_BUSY while a process has it open that does not share it; likewise
- * when another process was at it: look again. `parent` as below. */
+/* Makes it one, for good. LIG_E_BUSY while a process that does not share it has it open, or if
+ * another process is converting it: check again. `parent` as below. */
 lig_status ligi_sharing_begin(const ligi_file_catalog_place *place, const char *parent);
 
 /* Opens the folder of this host for the store, below `parent` ("": one in /var/tmp, of this user),

@@ -35,7 +35,7 @@ static uint64_t number_at(void *snapshot, const char *key)
     return number;
 }
 
-/* Counts up a number that all have, and its own, in one commit. */
+/* Increments a shared counter and its own, in one commit. */
 static lig_status count_up(void *volume, const char *own)
 {
     uint8_t large[2000] = {0}; /* lies in the log, and not in the index */
@@ -72,7 +72,7 @@ static int write_all(const char *folder, int writer)
     return 0;
 }
 
-/* Sums up what the writers have: it must be what all have at that version. */
+/* The sum of the writers' counters must equal the shared counter at that version. */
 static uint64_t look_at(void *volume)
 {
     uint64_t version, sum = 0;
@@ -155,7 +155,7 @@ static void remove_old(const char *folder)
     close(fd);
 }
 
-/* As if it had not looked for longer than its view may be relied on. */
+/* As if its view had expired. */
 static void grow_old(void *volume)
 {
     const ligi_file *file = volume;
@@ -193,7 +193,7 @@ static void hosts_that_fell_behind_catch_up(void **state)
     remove_hosts(folder);
 }
 
-/* --- who shares --- */
+/* --- which processes share --- */
 
 static void ordinary_stores_become_shared(void **state)
 {
@@ -210,7 +210,7 @@ static void ordinary_stores_become_shared(void **state)
     assert_ok(count_up(second, "w1"));
     char options[160];
     snprintf(options, sizeof options, "index=%s-B", folder);
-    assert_ok(open_at(folder, options, &first)); /* shared for good, whatever is asked for */
+    assert_ok(open_at(folder, options, &first)); /* shared permanently, whatever is requested */
     assert_ok(count_up(first, "w2"));
     assert_int_equal(look_at(second), 3);
     close_at(first);

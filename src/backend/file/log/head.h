@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 
 typedef enum ligi_head_which {
-    LIGI_HEAD_WRITE,      /* who appends */
-    LIGI_HEAD_SYNC,       /* who syncs: a lock for each epoch */
-    LIGI_HEAD_CHECKPOINT, /* who makes a checkpoint */
+    LIGI_HEAD_WRITE,      /* the appending process */
+    LIGI_HEAD_SYNC,       /* the syncing process: one lock per epoch */
+    LIGI_HEAD_CHECKPOINT, /* the process that creates a checkpoint */
     LIGI_HEAD_LOCKS
 } ligi_head_which;
 
@@ -25,7 +25,7 @@ typedef struct ligi_head_lock {
     pthread_cond_t freed;
     int taken;
     pthread_t owner;
-    uint32_t epoch;  /* when it was taken: says which lock LIGI_HEAD_SYNC is */
+    uint32_t epoch;  /* when it was taken: identifies the lock LIGI_HEAD_SYNC */
     uint64_t synced; /* what was durable when it was taken */
 } ligi_head_lock;
 
@@ -38,8 +38,8 @@ typedef struct ligi_head {
     ligi_head_lock locks[LIGI_HEAD_LOCKS];
 } ligi_head;
 
-/* Opens and maps `fd` (taken over), which it extends to a page; a page that is not a head is made
- * one. */
+/* Opens and maps `fd` (ownership is taken) and extends it to a page; initialises a page that is not
+ * a head. */
 lig_status ligi_head_open(ligi_head *head, int fd, const char *place);
 void ligi_head_close(ligi_head *head);
 void ligi_head_forked(ligi_head *head);
@@ -49,24 +49,23 @@ lig_status ligi_head_take(ligi_head *head, ligi_head_which which, int64_t timeou
 void ligi_head_release(ligi_head *head, ligi_head_which which);
 /* 1 when this thread holds it. */
 int ligi_head_mine(ligi_head *head, ligi_head_which which);
-/* 1 when the process that holds it has been stopped (SIGSTOP, a debugger). */
+/* 1 if the process that holds it has been stopped (SIGSTOP, a debugger). */
 int ligi_head_stopped(const ligi_head *head, ligi_head_which which);
 /* Names the process that holds LIGI_HEAD_WRITE of the head with this descriptor, which may be open
- * for reading only; "" when nobody does. */
+ * for reading only; "" if there is none. */
 void ligi_head_writer(int fd, char *text, size_t text_bytes);
 
 /* The lock that every user of the log holds, shared. `alone`: exclusively, for the first and the
- * last one; LIG_E_BUSY without a sentence when there are others. A shared wish waits for those who
- * are alone: LIG_E_TIMEOUT. */
+ * last one; LIG_E_BUSY without an error text if there are others. A shared request waits for an
+ * exclusive holder: LIG_E_TIMEOUT. */
 lig_status ligi_head_attach(ligi_head *head, int alone, int64_t timeout_ns);
 
-/* The last commit that was published: what this start of the machine knows, 0 before anybody
- * published. */
+/* The last commit published since the machine was started; 0 before the first one. */
 uint64_t ligi_head_appended(const ligi_head *head);
 void ligi_head_append(ligi_head *head, uint64_t version);
 
-/* The epoch counts the segments that were replaced because a sync failed or did not end. Witnesses
- * of an earlier epoch do not count. */
+/* The epoch counts the segments that were replaced because a sync failed or did not return.
+ * Witnesses of an earlier epoch are ignored. */
 uint32_t ligi_head_epoch(const ligi_head *head);
 /* Under LIGI_HEAD_WRITE: the log ends with `version` from now on. `whole`: it is the log of before,
  * and durable; otherwise commits that were published may be lost. */
@@ -85,14 +84,14 @@ void ligi_head_rolling(ligi_head *head);
 /* The segment whose name is durable, as are those of the segments before it; 0: none is known. */
 uint64_t ligi_head_named(const ligi_head *head);
 void ligi_head_named_set(ligi_head *head, uint64_t first);
-/* The segment whose sync failed (0: none). Forgotten when the machine starts again. */
+/* The segment whose sync failed (0: none). Reset when the machine restarts. */
 uint64_t ligi_head_poisoned(const ligi_head *head);
 void ligi_head_poison(ligi_head *head, uint64_t first);
 /* Likewise, called by the holder of LIGI_HEAD_SYNC; does nothing if its epoch is over. */
 void ligi_head_sync_failed(ligi_head *head, uint64_t first);
 /* Called with all locks held, when a new log begins. */
 void ligi_head_poison_clear(ligi_head *head);
-/* Takes that back, unless another one was poisoned since. */
+/* Undoes that, unless another one was poisoned since. */
 void ligi_head_unpoison(ligi_head *head, uint64_t first);
 /* Set while the log is known to be damaged: nothing is written and nothing removed. */
 int ligi_head_damaged(const ligi_head *head);
@@ -104,10 +103,10 @@ int ligi_head_sync_begin(ligi_head *head, uint64_t first);
 /* `version`: all up to it is durable; 0: the sync failed. */
 void ligi_head_sync_end(ligi_head *head, uint64_t version);
 
-/* Called by who is alone: takes back the hints of an earlier start of the machine. */
+/* Called by the only user: clears the hints from before the machine was restarted. */
 void ligi_head_renew(ligi_head *head);
 
-/* What the last user left as the index; ligi_head_left is 1 when `info` is exactly that file. */
+/* The index as the last user left it; ligi_head_left is 1 when `info` is exactly that file. */
 void ligi_head_leave(ligi_head *head, const struct stat *info);
 int ligi_head_left(const ligi_head *head, const struct stat *info);
 void ligi_head_unleave(ligi_head *head);

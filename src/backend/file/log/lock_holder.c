@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct process_look { /* what the kernel says of a process */
-    char name[32];            /* "" when it is not seen from here */
+typedef struct process_look { /* the kernel's information about a process */
+    char name[32];            /* "" if it is not visible from here */
     char state;               /* R, S, D, T, ... */
 } process_look;
 

@@ -1,4 +1,4 @@
-/* Any bytes as a checkpoint: it is read, searched or found damaged. */
+/* Any bytes as a checkpoint: it is read, searched or reported as damaged. */
 #include "backend/file/log/log_checkpoint.h"
 
 #include <fcntl.h>

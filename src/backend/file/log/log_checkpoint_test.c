@@ -144,7 +144,7 @@ static void cut_files_are_damaged(void **state)
     }
 }
 
-/* A damaged item does not take the others with it. */
+/* A damaged item does not affect the others. */
 static void whole_items_are_salvaged(void **state)
 {
     log_scene *scene = *state;
@@ -163,7 +163,7 @@ static void whole_items_are_salvaged(void **state)
     assert_int_equal(seen.wrong, 0);
 }
 
-/* A checkpoint that was not finished is not there. */
+/* An unfinished checkpoint is not visible. */
 static void unfinished_checkpoints(void **state)
 {
     log_scene *scene = *state;

@@ -11,7 +11,7 @@
 #define LIGI_CLOG_NAME_BYTES 40
 #define LIGI_CLOG_FILES 8
 
-typedef struct ligi_clog_file { /* stays open for those who come back to it */
+typedef struct ligi_clog_file { /* stays open for later use */
     ligi_name_kind kind;        /* segment or checkpoint */
     uint64_t number;            /* in its name */
     int fd;
@@ -32,7 +32,8 @@ typedef struct ligi_clog_folder {
     uint64_t clock;
 } ligi_clog_folder;
 
-/* Makes the folder unless it is there or `read_only`: then LIG_E_NOTFOUND without a sentence. */
+/* Creates the folder unless it exists or `read_only` is set: then LIG_E_NOTFOUND without an error
+ * text. */
 lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const char *place,
                                  int sync, int read_only);
 void ligi_clog_folder_close(ligi_clog_folder *folder);
@@ -42,14 +43,14 @@ void ligi_clog_folder_forked(ligi_clog_folder *folder);
 /* The name of a segment or checkpoint in the folder. */
 void ligi_clog_folder_name(ligi_name_kind kind, uint64_t number, char name[LIGI_CLOG_NAME_BYTES]);
 
-/* A segment or checkpoint, open until it is released; its descriptor is not the caller's to close.
- * LIG_E_NOTFOUND without a sentence. */
+/* A segment or checkpoint, open until it is released; the caller must not close its descriptor.
+ * LIG_E_NOTFOUND without an error text. */
 lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
                                  ligi_clog_file **file);
-/* NULL is fine. */
+/* NULL is valid. */
 void ligi_clog_folder_release(ligi_clog_folder *folder, ligi_clog_file *file);
-/* Forgets files of this kind that lie below `number`: they are opened again when asked for. Who
- * has one keeps it. */
+/* Forgets files of this kind that lie below `number`: they are opened again on request. Holders of
+ * a file keep it. */
 void ligi_clog_folder_forget(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number);
 
 /* The numbers of all files of a kind, ascending, for free(). */
@@ -57,8 +58,8 @@ lig_status ligi_clog_folder_list(const ligi_clog_folder *folder, ligi_name_kind 
                                  uint64_t **numbers, size_t *count);
 lig_status ligi_clog_folder_remove(const ligi_clog_folder *folder, ligi_name_kind kind,
                                    uint64_t number);
-/* Removes files that a killed process was making; only who is alone calls it. In a numbered log
- * those that nobody can be making any more. */
+/* Removes unfinished files of killed processes; called only by the only user. In a numbered log,
+ * removes those that are too old to be in progress. */
 void ligi_clog_folder_clean(const ligi_clog_folder *folder);
 
 /* A new file under a temporary name, and its name made final: durable, in the place of one with

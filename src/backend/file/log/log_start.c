@@ -38,7 +38,7 @@ static lig_status segment_start(ligi_file_log *log, uint64_t segment, ligi_clog_
 }
 
 /* The start of the segment that ligi_clog_choose_segment names. One that a checkpoint has made
- * superfluous may be removed meanwhile. LIG_E_NOTFOUND without a sentence when there is none. */
+ * superfluous may be removed meanwhile. LIG_E_NOTFOUND without an error text if there is none. */
 static lig_status chosen_start(ligi_file_log *log, uint64_t version, ligi_clog_position *at,
                                uint8_t id[16])
 {

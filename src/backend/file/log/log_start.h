@@ -1,4 +1,4 @@
-/* Where reading a log begins: at a segment that a checkpoint may make superfluous meanwhile. */
+/* Where reading a log begins: at a segment that a checkpoint may supersede meanwhile. */
 #ifndef LIGI_LOG_START_H
 #define LIGI_LOG_START_H
 
@@ -9,11 +9,11 @@
 lig_status ligi_clog_choose_segment(ligi_file_log *log, uint64_t version, uint64_t *segment);
 
 /* The position before the first record of the oldest segment, whose id the log takes: while it is
- * opened, or under LIGI_HEAD_WRITE. LIG_E_NOTFOUND without a sentence when there is no segment; a
+ * opened, or under LIGI_HEAD_WRITE. LIG_E_NOTFOUND without an error text if there is no segment; a
  * numbered log begins without one. */
 lig_status ligi_file_log_first(ligi_file_log *log, ligi_clog_position *at);
-/* A position not behind `version` from which its successors can be read. LIG_E_NOTFOUND, with a
- * sentence, when the log no longer has them. */
+/* A position at or before `version` from which later versions can be read. LIG_E_NOTFOUND, with an
+ * error text, when the log no longer has them. */
 lig_status ligi_file_log_before(ligi_file_log *log, uint64_t version, ligi_clog_position *at);
 
 #endif

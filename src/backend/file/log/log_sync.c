@@ -8,15 +8,16 @@
 #include <errno.h>
 #include <unistd.h>
 
-#define STOPPED_NS INT64_C(1000000000) /* a process that syncs and was stopped is waited for */
-#define SLOW_NS INT64_C(10000000000)   /* any other one */
+#define STOPPED_NS INT64_C(1000000000) /* how long to wait for a syncing process that was stopped */
+#define SLOW_NS INT64_C(10000000000)   /* for any other process */
 
 static lig_status failed(const ligi_file_log *log, int number)
 {
     return ligi_fail_errno(number, "%s/" LIGI_NAME_LOG ": fdatasync failed", log->folder.place);
 }
 
-/* Who has appended has the segment open: there may be no descriptor left for it now. */
+/* A process that has appended has the segment open: there may be no free descriptor to open it
+ * now. */
 static int has_current(const ligi_file_log *log, const ligi_clog_durable *wanted, uint64_t segment)
 {
     return wanted->file != NULL && wanted->file->number == segment &&

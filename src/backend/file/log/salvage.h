@@ -1,4 +1,4 @@
-/* Reading a log that may be damaged: what is whole in it, oldest first, and what is not. */
+/* Reading a log that may be damaged: its intact parts, oldest first, and the damaged ones. */
 #ifndef LIGI_SALVAGE_H
 #define LIGI_SALVAGE_H
 
@@ -15,15 +15,15 @@ typedef struct ligi_salvage {
     void *context;
     size_t damages;             /* counted */
     ligi_clog_position reached; /* behind the last version seen */
-    int numbered;               /* a segment was whole when it got its number */
-    uint64_t synced;            /* known to be acknowledged before the log was read */
+    int numbered;               /* a segment was complete when it got its number */
+    uint64_t synced;            /* known to have been acknowledged before the log was read */
 } ligi_salvage;
 
-/* Hands on the newest checkpoint, or what is whole of it, and the log behind it. */
+/* Passes on the newest checkpoint, or its intact part, and the log after it. */
 lig_status ligi_salvage_run(ligi_file_log *log, ligi_salvage *salvage);
 
-/* Reads all checkpoints and all segments, and hands on only problems. LIG_E_NOTFOUND without a
- * sentence when a file was removed meanwhile: then the problems told so far mean nothing. */
+/* Reads all checkpoints and all segments, and reports only problems. LIG_E_NOTFOUND without an
+ * error text if a file was removed meanwhile: then the problems reported so far are meaningless. */
 lig_status ligi_salvage_verify(ligi_file_log *log, ligi_salvage *salvage);
 
 /* The same while others commit, make checkpoints and remove what these cover. *sound is 0 for a log
