@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* For requests whose reply says only how it went. */
+/* For requests whose reply contains only a status. */
 static lig_status ask_plainly(lig_store *store, ligi_client_call *call)
 {
     call->interrupt = &store->interrupt;
@@ -142,7 +142,8 @@ static lig_status ask_report(lig_store *store, ligi_client_call *call, lig_repor
     return status;
 }
 
-/* How far the server is, it does not tell: the hook can end the check, and sees its end. */
+/* The server does not report its progress: the hook can only cancel the check, and is called at its
+ * end. */
 typedef struct watched_check {
     lig_store *store;
     const lig_progress *progress;

@@ -9,7 +9,7 @@
 #define BUFFER_BYTES (UINT64_C(4) << 20)
 enum { PIECES = 256 };
 
-/* A server asks only for what the plan has; whatever else comes is refused before it is read. */
+/* A server requests only tensors of the plan; any other request is rejected before it is read. */
 static lig_status check_stretch(const ligi_client_saving *saving,
                                 const ligi_served_stretch *stretch)
 {
@@ -58,7 +58,7 @@ static lig_status send_data(const ligi_client_saving *saving, const ligi_served_
 
 /* --- bytes --- */
 
-/* What lies in host memory without gaps is sent from where it lies. */
+/* Contiguous host memory is sent without a copy. */
 static int all_flat(const ligi_client_saving *saving, const ligi_served_need *need)
 {
     for (size_t i = 0; i < need->count; i++)

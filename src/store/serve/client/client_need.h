@@ -1,4 +1,4 @@
-/* Answers what a server asks for while it saves: hashes of blocks, or bytes. */
+/* Answers the requests of a server during a save: hashes of blocks, or bytes. */
 #ifndef LIGI_CLIENT_NEED_H
 #define LIGI_CLIENT_NEED_H
 

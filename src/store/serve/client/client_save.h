@@ -1,4 +1,5 @@
-/* Saves into a served store: the plan is described, and the server asks for what it lacks. */
+/* Saves into a served store: the client describes the plan, and the server requests the data it
+ * lacks. */
 #ifndef LIGI_CLIENT_SAVE_H
 #define LIGI_CLIENT_SAVE_H
 

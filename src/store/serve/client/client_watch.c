@@ -38,7 +38,7 @@ void ligi_client_version_end(void *snapshot)
     (void)snapshot;
 }
 
-/* *since moves on; *more: the visit has not ended. */
+/* Advances *since; *more: the visit has not ended. */
 static lig_status visit_some(ligi_client *client, uint64_t *since, lig_catalog_visit visit,
                              void *context, int *more)
 {
@@ -67,7 +67,7 @@ lig_status ligi_client_events(void *self, uint64_t since, lig_catalog_visit visi
 
 /* --- waiting --- */
 
-/* Callers come in slices of a tenth of a second. One request that waits at the server serves all of
+/* Callers wait in slices of a tenth of a second. One request that waits at the server serves all of
  * them, so that a watch costs nothing while nothing happens. */
 static lig_status park(ligi_client *client, uint64_t since)
 {
@@ -100,7 +100,7 @@ static int has_changed(void *context)
            (client->parked && client->parked->done);
 }
 
-/* The reply may be a failure: the caller's next request meets it too. */
+/* The reply may be a failure: the caller's next request fails with it too. */
 static void unpark(ligi_client *client, ligi_client_call *call)
 {
     (void)ligi_client_finish(client, call);

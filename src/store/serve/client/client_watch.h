@@ -1,4 +1,5 @@
-/* What watches need of a volume: the version, the events after one, and a wait for more. */
+/* The volume calls that watches need: the version, the events after a version, and a wait for
+ * more. */
 #ifndef LIGI_CLIENT_WATCH_H
 #define LIGI_CLIENT_WATCH_H
 

@@ -14,7 +14,7 @@ lig_status ligi_served_update_get(const void *body, size_t bytes, ligi_served_up
 void ligi_served_update_fini(ligi_served_update *update);
 
 typedef struct ligi_served_alias {
-    const char *alias, *model; /* model NULL: the alias goes */
+    const char *alias, *model; /* model NULL: removes the alias */
 } ligi_served_alias;
 
 void ligi_served_alias_put(ligi_writer *writer, const ligi_served_alias *alias);

@@ -5,7 +5,7 @@
 #include "store/serve/message/served_models.h"
 
 typedef struct ligi_served_find {
-    const char *like;   /* a stored model whose first graph is looked for; NULL: `layers` */
+    const char *like;   /* a stored model whose first graph is searched for; NULL: `layers` */
     const void *layers; /* as ligi_layers_put writes them */
     size_t layer_bytes;
     lig_find_options options; /* the arrays of a decoded one are freed by fini */

@@ -38,7 +38,7 @@
  *
  * and, while a save runs (head.id is that of the SAVE):
  *   NEED           server to client         ligi_served_need: the server asks for bytes or hashes
- *   DONE           server to client         number: so many tensors are not needed any more. The
+ *   DONE           server to client         number: this many tensors are no longer needed. The
  *                                           first, with 0, says that the save was accepted
  *   DATA           client to server         tag of the NEED; data: what it asks for, in its order
  *   COMMIT         client to server         -: all tensors of a save in parts have been offered
@@ -49,8 +49,8 @@
  * each of a client's: one that is sent again with the same number, also in a later session of the
  * same client id, is not done twice.
  *
- * LIG_E_BUSY: the server is at its limits; nothing was done, ask again later. LIG_E_CLOSED: the
- * server is shutting down, the session is about to end.
+ * LIG_E_BUSY: the server is at its limits; nothing was done, retry later. LIG_E_CLOSED: the server
+ * is shutting down, the session is about to end.
  *
  * A failure has a status in the head and ligi_served_error as its body. */
 #ifndef LIGI_SERVED_HEAD_H
@@ -63,9 +63,9 @@
 #define LIGI_SERVED_VERSION 1u
 #define LIGI_SERVED_GROUP "store" /* ligi_net_options.group at both ends */
 #define LIGI_SERVED_HEAD_BYTES 40
-#define LIGI_SERVED_INSIDE_BYTES 16384 /* a longer body goes into the payload */
+#define LIGI_SERVED_INSIDE_BYTES 16384 /* a longer body is sent in the payload */
 #define LIGI_SERVED_BODY_BYTES_MAX (UINT64_C(1) << 30)
-#define LIGI_SERVED_SMALL_SAVE_BYTES (UINT64_C(256) << 10) /* data of a SAVE that brings all */
+#define LIGI_SERVED_SMALL_SAVE_BYTES (UINT64_C(256) << 10) /* data of a complete SAVE */
 #define LIGI_SERVED_CLIENT_BYTES 16
 #define LIGI_SERVED_UUID_BYTES 16
 #define LIGI_SERVED_HOST_BYTES_MAX 255
@@ -121,7 +121,7 @@ typedef struct ligi_served_head {
 /* Fills the first LIGI_SERVED_HEAD_BYTES of a net message's head; without LIGI_SERVED_BEHIND the
  * caller appends the body. */
 void ligi_served_head_put(const ligi_served_head *head, uint8_t out[LIGI_SERVED_HEAD_BYTES]);
-/* Checks everything that can be told without the body, before anything is allocated for it;
+/* Checks everything that does not need the body, before anything is allocated for it;
  * LIG_E_CORRUPT. The body is borrowed. */
 lig_status ligi_served_head_get(const void *bytes, size_t size, uint64_t payload_bytes,
                                 ligi_served_head *head);
@@ -165,7 +165,7 @@ lig_status ligi_served_welcome_get(const void *bytes, size_t size, ligi_served_w
 
 /* The decoders of all bodies: strings and bytes are borrowed from the body; what has arrays fills a
  * zeroed struct and is freed by its _fini, also after a failure. LIG_E_CORRUPT for an invalid body;
- * no count is believed before the bytes for it are there. */
+ * a count is used only after checking that its bytes are present. */
 
 void ligi_served_number_put(ligi_writer *writer, uint64_t number);
 lig_status ligi_served_number_get(const void *body, size_t bytes, uint64_t *number);

@@ -5,7 +5,7 @@
 #include "store/serve/message/served_head.h"
 
 void ligi_served_metrics_put(ligi_writer *writer, const lig_metric *metrics, size_t count);
-/* The array is the caller's to free; names are borrowed. A malformed one sets reader->failed. */
+/* The caller frees the array; names are borrowed. A malformed one sets reader->failed. */
 lig_status ligi_served_metrics_read(ligi_reader *reader, lig_metric **metrics, size_t *count);
 
 /* Values may be NULL. */

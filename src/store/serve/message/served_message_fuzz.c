@@ -1,5 +1,5 @@
-/* Messages from a hostile peer: the first byte chooses the decoder. What is read can be written,
- * and is read again as the same. */
+/* Messages from a hostile peer: the first byte chooses the decoder. An accepted message can be
+ * encoded and decodes to the same values. */
 #include "store/serve/message/served_message_testing.h"
 
 #include <assert.h>

@@ -333,7 +333,7 @@ static void test_another_version_is_named(void **unused)
     ligi_writer_fini(&out);
 }
 
-/* --- numbers that would hurt --- */
+/* --- extreme numbers --- */
 
 static void test_hostile_ranges(void **unused)
 {

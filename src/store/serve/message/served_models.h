@@ -1,4 +1,4 @@
-/* Models on their way from a served store: one, or a list. Pure. */
+/* Models as sent by a served store: one, or a list. Pure. */
 #ifndef LIGI_SERVED_MODELS_H
 #define LIGI_SERVED_MODELS_H
 

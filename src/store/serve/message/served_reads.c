@@ -20,7 +20,7 @@ void ligi_served_read_put(ligi_writer *writer, const ligi_served_read *read)
     }
 }
 
-/* Ascending by construction; what overflows is refused. */
+/* Ascending by construction; an overflow is rejected. */
 static void read_ranges(ligi_reader *reader, ligi_served_read *read)
 {
     uint64_t at = 0;

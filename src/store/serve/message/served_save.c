@@ -284,7 +284,7 @@ lig_status ligi_served_saved_get(const void *body, size_t bytes, ligi_served_sav
     return ligi_served_end(&reader, "result of a save");
 }
 
-/* --- what the server asks for --- */
+/* --- requests of the server --- */
 
 void ligi_served_need_put(ligi_writer *writer, const ligi_served_need *need)
 {

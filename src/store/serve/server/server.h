@@ -1,4 +1,4 @@
-/* The server as a whole, for those who end it. */
+/* The server as a whole: shutdown. */
 #ifndef LIGI_SERVER_H
 #define LIGI_SERVER_H
 

@@ -60,7 +60,7 @@ static const handler handlers[LIGI_SERVED_OP_END] = {
     [LIGI_SERVED_SHUTDOWN] = shut_down,
 };
 
-/* Asked by the store while a request waits for other processes. */
+/* Called by the store while a request waits for other processes. */
 static int is_cancelled(void *context)
 {
     const ligi_served_job *job = context;
@@ -73,7 +73,7 @@ static int is_late(const ligi_served_job *job)
     return job->head.deadline_ns && waited > job->head.deadline_ns;
 }
 
-/* The one place where a request is let through or not. */
+/* The only place where a request is admitted or rejected. */
 static lig_status check(const ligi_served_call *call)
 {
     const ligi_served_head *head = &call->job->head;

@@ -1,13 +1,13 @@
-/* Requests wait here for a worker. */
+/* The queue of requests that wait for a worker. */
 #ifndef LIGI_SERVER_QUEUE_H
 #define LIGI_SERVER_QUEUE_H
 
 #include "store/serve/server/server_state.h"
 
-/* A job that is no request: `work` runs on a worker and frees it. NULL without memory. */
+/* A job that is not a request: `work` runs on a worker and frees it. NULL if out of memory. */
 ligi_served_job *ligi_served_job_make(ligi_served_session *session,
                                       void (*work)(ligi_served_job *job), void *context);
-/* Gives back what it was charged, and lets go of its session. Never blocks. */
+/* Returns the bytes it was charged and releases its session. Never blocks. */
 void ligi_served_job_free(ligi_served_job *job);
 
 lig_status ligi_served_queue_start(lig_server *server, size_t workers);

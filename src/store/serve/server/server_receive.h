@@ -1,4 +1,4 @@
-/* The hooks of the endpoint: clients come, ask and go. */
+/* The hooks of the endpoint: clients connect, send requests and disconnect. */
 #ifndef LIGI_SERVER_RECEIVE_H
 #define LIGI_SERVER_RECEIVE_H
 

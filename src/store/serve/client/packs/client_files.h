@@ -1,5 +1,5 @@
-/* Packs that lie in files on this host: the server hands over descriptors, and the client reads and
- * maps the files itself. */
+/* Packs in files on this host: the server passes descriptors, and the client reads and maps the
+ * files itself. */
 #ifndef LIGI_CLIENT_FILES_H
 #define LIGI_CLIENT_FILES_H
 
@@ -8,18 +8,18 @@
 /* A pack's file, open for reading; counted. It stays readable after the pack was removed. */
 typedef struct ligi_client_file ligi_client_file;
 
-/* The descriptors that were handed over last. Shared. */
+/* The most recently received descriptors. Shared. */
 typedef struct ligi_client_files ligi_client_files;
 lig_status ligi_client_files_create(ligi_client_files **files);
 void ligi_client_files_destroy(ligi_client_files *files); /* NULL is valid */
 
-/* The file of a pack; *file is NULL where there is none: another host, a pack in memory, a server
- * that hands out no descriptors. */
+/* The file of a pack; *file is NULL if there is none: another host, a pack in memory, a server that
+ * passes no descriptors. */
 lig_status ligi_client_file_open(ligi_client *client, uint64_t pack, ligi_client_file **file);
 void ligi_client_file_drop(ligi_client *client, ligi_client_file *file);
 
 uint64_t ligi_client_file_bytes(const ligi_client_file *file);
-/* What lig_volume_ops.pack_read and pack_map do. */
+/* Implement lig_volume_ops.pack_read and pack_map. */
 lig_status ligi_client_file_read(const ligi_client_file *file, const void *secret,
                                  const lig_range *ranges, size_t count, size_t *bad);
 lig_status ligi_client_file_map(const ligi_client_file *file, uint32_t flags, lig_mapping *mapping);

@@ -4,7 +4,7 @@
 
 #include "store/serve/client/client.h"
 
-/* What lig_volume_ops.pack_read does. Several requests are under way at one time; blocks are
+/* Implements lig_volume_ops.pack_read. Several requests are in flight at a time; blocks are
  * verified as they arrive. */
 lig_status ligi_client_read(void *self, uint64_t pack, const void *secret, const lig_range *ranges,
                             size_t count, size_t *bad);

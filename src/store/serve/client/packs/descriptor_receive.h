@@ -7,7 +7,7 @@
 #include <ligament/backend.h>
 
 /* Connects, shows the token, and receives the descriptor of a regular file of the announced size.
- * LIG_E_UNSUPPORTED when that does not work from here, for instance out of a container. */
+ * LIG_E_UNSUPPORTED if that is not possible from here, for instance from inside a container. */
 lig_status ligi_descriptor_receive(const ligi_served_descriptor *from, int *fd);
 
 typedef struct ligi_descriptor_pack {
@@ -16,7 +16,7 @@ typedef struct ligi_descriptor_pack {
     const void *secret;
 } ligi_descriptor_pack;
 
-/* What lig_volume_ops.pack_read does. Large reads are shared by several threads. */
+/* Implements lig_volume_ops.pack_read. Large reads use several threads. */
 lig_status ligi_descriptor_read(const ligi_descriptor_pack *pack, const lig_range *ranges,
                                 size_t count, size_t *bad);
 

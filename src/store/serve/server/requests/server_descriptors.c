@@ -72,7 +72,7 @@ static void hand_over(int socket, int fd)
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof fd);
     memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    /* A client that does not get it reads ranges. */
+    /* A client that does not receive it reads ranges instead. */
     (void)sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -243,7 +243,7 @@ int ligi_served_descriptors_work(const ligi_served_session *session)
 
 /* --- the request --- */
 
-/* The oldest gives way: its client has not come. */
+/* The oldest is dropped: its client has not connected. */
 static void keep_ticket(struct ligi_served_descriptors *self, const uint8_t *token, int fd)
 {
     ticket *into = &self->tickets[0];

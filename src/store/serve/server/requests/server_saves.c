@@ -58,7 +58,7 @@ static lig_status make_boxes(ligi_served_saving *saving)
     return LIG_OK;
 }
 
-/* A match that ended with an earlier session of the client: what it found is shared as a parent. */
+/* For a match that ended with an earlier session of the client: its model is used as the parent. */
 static lig_status find_match(ligi_served_saving *saving, ligi_served_call *call,
                              lig_save_options *options)
 {
@@ -107,7 +107,7 @@ static lig_save_options options_of(ligi_served_saving *saving)
     return options;
 }
 
-/* The client has made them of its graphs; whether they are graphs is checked here. */
+/* The client encoded them from its graphs; they are validated here. */
 static lig_status take_graphs(ligi_served_saving *saving)
 {
     const ligi_served_save *what = &saving->what;
@@ -121,7 +121,8 @@ static lig_status take_graphs(ligi_served_saving *saving)
     return saving->plan.graphs.status;
 }
 
-/* A copy keeps its parent by name; its id is that of the same name here, if there is one. */
+/* A copy keeps the name of its parent; its id is that of the model with this name here, if there is
+ * one. */
 static lig_status take_parent(ligi_served_saving *saving, lig_store *store)
 {
     const ligi_served_save *what = &saving->what;

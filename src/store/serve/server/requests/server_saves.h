@@ -25,11 +25,11 @@ typedef struct ligi_served_saving {
     lig_model *model;
 } ligi_served_saving;
 
-/* Checks everything that can be refused before a byte moves. `data`: the bytes of all tensors, tied
- * ones once; NULL: they come later. */
+/* Validates everything that can be checked before any data is transferred. `data`: the bytes of all
+ * tensors, tied ones once; NULL: they come later. */
 lig_status ligi_served_saving_prepare(ligi_served_saving *saving, ligi_served_call *call,
                                       const uint8_t *data);
-/* Puts the reply into the call's body; what the client holds from now on is listed in its
+/* Writes the reply to the call's body; objects that the client holds from now on are listed in its
  * session. */
 lig_status ligi_served_saving_reply(ligi_served_saving *saving, ligi_served_call *call);
 /* The same for a save that was done before. */

@@ -1,5 +1,5 @@
-/* Large saves: the server asks for what it lacks while it writes. Each runs on a thread of its own,
- * so that a slow client holds up nobody. */
+/* Large saves: the server requests the data it lacks while it writes. Each runs on a separate
+ * thread, so that a slow client does not delay others. */
 #ifndef LIGI_SERVER_UPLOADS_H
 #define LIGI_SERVER_UPLOADS_H
 
@@ -10,7 +10,7 @@ lig_status ligi_served_upload_start(ligi_served_call *call);
 
 /* The rest is called by the hooks, with the endpoint's lock. */
 
-/* Where the payload of a DATA goes; nowhere when nobody waits for it. */
+/* The destination of the payload of a DATA; none if no save waits for it. */
 lig_status ligi_served_upload_land(ligi_served_session *session, uint64_t id, uint64_t tag,
                                    uint64_t payload_bytes, ligi_landing *landing);
 void ligi_served_upload_landed(ligi_served_session *session);

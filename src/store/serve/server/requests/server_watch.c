@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#define SLICE_NS INT64_C(200000000) /* how soon a deadline, a cancel and the end are noticed */
+#define SLICE_NS INT64_C(200000000) /* how soon deadlines, CANCEL and shutdown are noticed */
 enum { EVENTS_MAX = 4096 };
 
 /* --- the events of a request --- */
@@ -20,7 +20,7 @@ typedef struct collecting {
     lig_status status;
 } collecting;
 
-/* Only between two commits can it end. */
+/* It can end only between two commits. */
 static int collect(void *context, uint64_t version, int64_t date_ns, const void *data, size_t bytes)
 {
     collecting *self = context;
@@ -58,7 +58,7 @@ static lig_status collect_all(lig_store *store, const ligi_served_watch *asked, 
     return LIG_OK;
 }
 
-/* The version is looked up before the events are: those that it covers are all there. */
+/* The version is read before the events, so all events that it covers are present. */
 static lig_status answer(ligi_served_call *call, const ligi_served_watch *asked, uint64_t now)
 {
     collecting self = {.out = {.until = asked->since},
@@ -112,7 +112,7 @@ lig_status ligi_served_watch_run(ligi_served_call *call)
     LIG_TRY(current_version(call->store, &now));
     int waits = now <= asked.since && !is_due(call->job, asked.wait_ns) &&
                 !atomic_load(&call->job->cancelled);
-    if (waits && asked.limit) /* a `since` that never was is told at once */
+    if (waits && asked.limit) /* an invalid `since` is reported at once */
         LIG_TRY(answer(call, &asked, now));
     call->body.bytes = 0;
     if (waits && park(call))
@@ -128,7 +128,7 @@ static void put_back(ligi_served_watches *watches, ligi_served_job *job)
     pthread_mutex_unlock(&watches->lock);
 }
 
-/* A worker looks again at those that may have an answer. */
+/* A worker processes those that may have an answer again. */
 static void wake(lig_server *server, ligi_served_job *all, uint64_t version, int closed)
 {
     for (ligi_served_job *job = all, *next; job; job = next) {
@@ -172,7 +172,7 @@ static lig_status run(void *context, lig_ticket *ticket)
     (void)ticket;
     for (int closed = 0; !closed;) {
         ligi_served_job *all = take_parked(&server->watches, &closed);
-        if (!closed) /* a catalog that cannot be read is told to those who ask */
+        if (!closed) /* an unreadable catalog is reported to the waiting clients */
             (void)current_version(server->store, &version);
         wake(server, all, version, closed);
         if (!closed && has_parked(&server->watches))

@@ -7,7 +7,7 @@
 lig_status ligi_served_watch_run(ligi_served_call *call);
 
 lig_status ligi_served_watches_start(lig_server *server);
-/* Answers those that wait. */
+/* Answers the waiting requests. */
 void ligi_served_watches_stop(lig_server *server);
 
 #endif
