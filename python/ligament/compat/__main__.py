@@ -19,13 +19,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Answers imports of the originals' names with our modules, when they are asked for. What ours
-    lack is looked for in a copy of the original on the path, if there is one."""
+    """Resolves imports of the originals' names to Ligament's modules. Names that these lack are
+    searched in a copy of the original on the path, if there is one."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Ours, or None for what is not."""
+        """Ligament's module, or None for other names."""
         ours = _ours(name)
         if ours is None:
             return None
@@ -37,13 +37,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return found
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """The module of ours: it has its own name and place."""
+        """Ligament's module, with its own name and location."""
         ours = importlib.import_module(f"ligament.compat.{spec.name}")
         self.kept = (ours.__spec__, ours.__loader__, ours.__package__)
         return ours
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has run; what the import has written over is put back."""
+        """The module has already run; restores the attributes that the import overwrote."""
         module.__spec__, module.__loader__, module.__package__ = self.kept
         if hasattr(module, "__path__"):
             name = module.__name__.removeprefix("ligament.compat.")
@@ -73,14 +73,14 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
 
 def _ours(name: str) -> importlib.machinery.ModuleSpec | None:
-    """The module of ours for an original's name."""
+    """Ligament's module for an original's name."""
     if name.partition(".")[0] not in NAMES:
         return None
     try:
         found = importlib.util.find_spec(f"ligament.compat.{name}")
-    except ModuleNotFoundError:  # below a module that is no package
+    except ModuleNotFoundError:  # below a module that is not a package
         return None
-    # A package's path reaches into the original's: what is found there is not ours.
+    # A package's path includes the original's: modules found there are not Ligament's.
     return found if found and str(found.origin).startswith(HERE + os.sep) else None
 
 

@@ -1,5 +1,5 @@
-"""AdaPM's module on the parameter manager: the same calls, and DMLC_* variables say who a process
-is. Rows are float32; "async" can be given by position, as with the original."""
+"""AdaPM's module on the parameter manager: the same calls; DMLC_* variables give the role of a
+process. Rows are float32; "async" can be given by position, as with the original."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONG_MS = 600000
 def setup(
     num_keys: int, num_threads: int, use_techniques: str = "", num_channels: int = -1
 ) -> None:
-    """Before all else, in every process but the scheduler."""
+    """Must be called first, in every process but the scheduler."""
     secret = host_secret.for_address(environment.node().address)
     params.setup(
         num_keys, num_threads, use_techniques, num_channels, secret=secret, timeout_ms=_LONG_MS
@@ -48,8 +48,8 @@ class Server(params.Server):
         super().enable_sampling_support(scheme, with_replacement, kind, first, last)
 
     def _weights(self, distribution: str, first: int, last: int) -> Any:
-        """Rows that are sampled have one length: that of most. The others are never drawn, where
-        the original would write past the end of the values."""
+        """Sampled rows have one length, the most frequent one. Others are never drawn; the original
+        would write past the end of the values."""
         assert self._lengths is not None
         lengths = self._lengths[first:last]
         found, counts = np.unique(lengths, return_counts=True)
@@ -68,12 +68,12 @@ class Worker(params.Worker):
         super().__init__(customer_id, server)
 
     def prepare_sample(self, K: int, start: int, end: int = 0) -> int:
-        """Promises K samples."""
+        """Prepares K samples."""
         return super().prepare_sample(K, start, end)
 
     def wait_sync(self, timeout_ms: float | None = None) -> None:
-        """The original's are two rounds, after which what was pushed before is in every copy; here
-        that is a flush."""
+        """The original waits for two rounds, after which earlier pushes are in every replica; here
+        this is a flush."""
         super().wait_sync(timeout_ms)
         self.flush(timeout_ms)
 

@@ -1,5 +1,5 @@
 """StepMesh's module on the mesh: everything is configured by DMLC_* and STEPMESH_* variables, one
-role and one `init` a process. Tensors are in host memory, so `need_event` has no effect."""
+role and one `init` per process. Tensors are in host memory, so `need_event` has no effect."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ respond_vec = mesh.respond_vec
 
 
 def init() -> None:
-    """Returns when all members have joined. Tensors are torch's. A job at the address of a network
-    card of this host gets this user's secret where it has none."""
+    """Returns when all members have joined. Tensors are torch's. A job without a secret at the
+    address of a network interface of this host uses this user's secret."""
     secret = host_secret.for_address(environment.place().address)
     mesh.init(framework="torch", timeout_ms=600000, secret=secret)
 
@@ -54,7 +54,7 @@ def push_pull(
 
 
 def wait(handler: int, timeout_ms: float = 10000) -> None:
-    """Until every server has responded."""
+    """Waits until every server has responded."""
     mesh.wait(handler, timeout_ms)
 
 
@@ -75,8 +75,8 @@ def barrier(
     *,
     include_worker: bool | None = None,
 ) -> None:
-    """Until all members of these roles have called it. Workers are `include_client` in StepMesh's
-    binding and `include_worker` in its README."""
+    """Waits until all members of these roles have called it. Workers are `include_client` in
+    StepMesh's binding and `include_worker` in its README."""
     if None not in (include_client, include_worker) and include_client != include_worker:
         raise InvalidError(
             f"barrier: include_client={include_client} and include_worker={include_worker} are two "
@@ -87,13 +87,13 @@ def barrier(
 
 
 class SimpleNotify:
-    """StepMesh's waits on CUDA streams. Host memory has no streams: what the stream would wait for
-    has happened when a call returns."""
+    """StepMesh's waits on CUDA streams. Host memory has no streams: the operations that the stream
+    would wait for are complete when a call returns."""
 
     _batch: list[tuple[int, list[Any], list[int]]] | None = None
 
     def init(self) -> None:
-        """Needs nothing."""
+        """Does nothing."""
 
     def stream_wait_event(self, handler: int) -> None:
         """Waits for the request."""

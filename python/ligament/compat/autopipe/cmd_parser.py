@@ -133,10 +133,10 @@ class Parser(argparse.ArgumentParser):
         self.set_defaults(**self._default_values())
 
     def _add_model_args(self, group: Any) -> None:
-        """What the model is made of."""
+        """The arguments that define the model."""
 
     def _add_data_args(self, group: Any) -> None:
-        """What the sample is made of."""
+        """The arguments that define the sample."""
 
     def _extra(self, group: Any) -> None:
         """Anything else."""

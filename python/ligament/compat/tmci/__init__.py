@@ -1,5 +1,5 @@
-"""tmci: as its users know it. The modules are imported at first use: `import tmci` alone, as in the
-CMake files of plugins, needs no framework."""
+"""The drop-in replacement for tmci. The modules are imported at first use: `import tmci` alone, as
+in the CMake files of plugins, needs no framework."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class CheckpointCallback(checkpoint.CheckpointCallback):
 
     @operation
     def on_train_begin(self, logs: Any = None) -> None:
-        """Refuses a backend that is not loaded, before anything is created."""
+        """Rejects a backend that is not loaded, before anything is created."""
         refuse_unknown(self.backend)
         super().on_train_begin(logs)
 
@@ -88,7 +88,7 @@ def _arguments(
         raise TypeError("backend and config should be strings")
     if backend not in ("dummy", BACKEND):
         raise UnsupportedError(f"backend {backend!r}: layers are saved by number through 'dummy'")
-    given.pop("include_optimizer", None)  # the fork leaves it out whatever is asked for
+    given.pop("include_optimizer", None)  # the fork always omits it
     return given
 
 
@@ -122,7 +122,7 @@ def save_layers(model: Any, prefix: Iterable[Any] | None, model_ids: Any, lids: 
 def load_layers(
     model: Any, prefix: Iterable[Any] | None, lowners: Any, model_ids: Any, lids: Any
 ) -> None:
-    """Fills the layers' weights. Those that were never saved stay as they are."""
+    """Fills the layers' weights. Those that were never saved are unchanged."""
     values = weights_of(model, prefix)
     ids, owners = _paired(values, lids, "lids"), _paired(values, lowners, "lowners")
     stored = dummy().stored(model_ids, ids, owners)
@@ -134,7 +134,7 @@ def load_layers(
 
 
 def _groups(places: list[int], takers: dict[int, Any]) -> Iterator[list[int]]:
-    """So many at a time that little memory waits to be taken over."""
+    """Processes batches, so that little memory waits to be taken over."""
     group: list[int] = []
     waiting = 0
     for i in places:
@@ -150,7 +150,7 @@ def _groups(places: list[int], takers: dict[int, Any]) -> Iterator[list[int]]:
 
 
 def _load(names: list[str], values: list[Any], group: list[int], model: str) -> None:
-    """Large variables of TensorFlow are filled where they lie, others take over memory."""
+    """Large variables of TensorFlow are filled in place, others take over memory."""
     target = tensors.Collected([names[i] for i in group], [values[i] for i in group])
     takers = fill(BACKEND, "", model, target, part=False)
     tensors.filled([one.value for i, one in enumerate(target.values) if i not in takers])

@@ -105,7 +105,7 @@ class Library(ctypes.CDLL):
     def _check(self, result: Any, function: Any, arguments: Any) -> Any:
         status = self.lig_evostore_status()
         absent = status == _NOT_FOUND and function is self.update_ref_counter
-        if not status or absent:  # to retire a model that is not there is no error
+        if not status or absent:  # retiring a missing model is not an error
             return result
         raise BY_STATUS[status](self.lig_error_text().decode(errors="replace"))
 
@@ -115,11 +115,11 @@ class Library(ctypes.CDLL):
         return bool(self._publish(*arguments, *none))
 
     def get_time_stamps(self, out: Any) -> int:
-        """Fills the array, as far as it goes."""
+        """Fills the array up to its length."""
         return self._fill(out, self.get_num_time_stamps(), self._stamps)
 
     def get_time_stamps_by_key(self, out: Any, key: str | bytes) -> int:
-        """The same for one function; -1 when it was never called."""
+        """The same for one function; -1 if it was never called."""
         count: int = self.get_num_time_stamps_by_key(key)
         return self._fill(out, count, lambda ts: self._stamps_of(ts, key))
 

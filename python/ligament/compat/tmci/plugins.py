@@ -18,9 +18,9 @@ _EVOSTORE = "libdummy.so"  # what EvoStore calls its library
 
 
 def load(filename: str | os.PathLike[str]) -> ctypes.CDLL:
-    """Loads a plugin and returns the library. Where there is no file `libdummy.so`, that bare name
-    means EvoStore's client library over a Ligament store; a path, as scripts of TMCI give it, is a
-    plugin that was not built."""
+    """Loads a plugin and returns the library. If there is no file `libdummy.so`, that bare name
+    means EvoStore's client library over a Ligament store; a path, as scripts of TMCI give it, is
+    a plugin that was not built."""
     name = os.fspath(filename)
     found = _find(name)
     is_ours = found is None and name == _EVOSTORE
@@ -91,7 +91,7 @@ def dummy() -> evostore.Library:
 
 
 def refuse_unknown(backend: object) -> None:
-    """TMCI's backends are plugins: a word that is not the name of one is an error and not, as in
+    """TMCI's backends are plugins: a string that is not the name of one is an error and not, as in
     Ligament's own calls, a folder."""
     known = plugins.names()
     if isinstance(backend, str) and backend not in known and not re.search("[:/.]", backend):

@@ -1,4 +1,4 @@
-"""What every transfer method has."""
+"""The base class of transfer methods."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TransferMethod(abc.ABC):
 
     @abc.abstractmethod
     def retire_model(self, id: Any) -> bool:
-        """Removes a model; weights that others use stay."""
+        """Removes a model; weights used by others are kept."""
 
     @abc.abstractmethod
     def retain(self, parent: Any, child: Any) -> None:
@@ -46,7 +46,7 @@ class TransferMethod(abc.ABC):
 
 
 class _Alone:
-    """The communicator of one process, where there is no MPI."""
+    """The communicator of a single process, without MPI."""
 
     rank, size = 0, 1
 
@@ -59,7 +59,7 @@ class _Alone:
         return 1
 
     def Barrier(self) -> None:
-        """Nobody to wait for."""
+        """Nothing to wait for."""
 
 
 def _communicator() -> Any:

@@ -39,7 +39,7 @@ def _names(config: dict[str, Any]) -> dict[str, str]:
 
     def standardize(name: str) -> str:
         if name not in made:
-            made[name] = name  # a layer that comes back to itself
+            made[name] = name  # a layer that depends on itself
             before = [standardize(one) for one in inputs[name]]
             base = _base(entries[name], before)
             made[name] = f"{base}_{counts.get(base, 0)}"

@@ -9,7 +9,7 @@ from ligament.errors import InvalidError
 
 
 def layers_of(config: dict[str, Any]) -> list[dict[str, Any]]:
-    """The entries of the layers; a model's whole configuration is taken too."""
+    """The entries of the layers; a model's whole configuration is accepted too."""
     if not isinstance(config, Mapping):
         kind = type(config).__qualname__
         raise TypeError(

@@ -103,7 +103,7 @@ class DataStatesModelRepo(TransferMethod):
         return self.get_prefix(model.get_config())
 
     def get_composition(self, id: Any, lids: Iterable[Any]) -> list[int]:
-        """The ids of the models that wrote these tensors; 0 for one that the model has not."""
+        """The ids of the models that wrote these tensors; 0 for one that the model lacks."""
         asked = numbers(list(lids))
         owners = (ctypes.c_uint64 * len(asked))()
         self.lib.get_composition(self._id(id), asked, owners, len(asked))
@@ -191,7 +191,7 @@ class DataStatesModelRepo(TransferMethod):
     # --- the rest -------------------------------------------------------------------------------
 
     def retire_model(self, id: Any) -> bool:
-        """Removes a model; weights that others use stay. False when there is none."""
+        """Removes a model; weights used by others are kept. False when there is none."""
         own = self._id(id)
         self.ancestors.pop(own, None)
         return bool(self.lib.update_ref_counter(own, -1))
@@ -215,7 +215,7 @@ class DataStatesModelRepo(TransferMethod):
         return list(out)
 
     def clear_time_stamps(self, key: str | None = None) -> None:
-        """Forgets them."""
+        """Clears them."""
         if key is None:
             self.lib.clear_time_stamps()
         else:

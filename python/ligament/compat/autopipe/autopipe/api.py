@@ -60,8 +60,8 @@ def pipe_model(
     profiles_cache_name: str | None = None,
     dont_use_async_meta_alg: bool = False,
 ) -> Graph:
-    """Partitions `model`, writes its stages to a file and returns the graph. docs/compat.md says
-    what each parameter does."""
+    """Partitions `model`, writes its stages to a file and returns the graph. The parameters are
+    described in docs/compat.md."""
     made = partition_model(
         model,
         model_args=model_args,
@@ -134,7 +134,7 @@ def partition_model(
 ) -> Graph:
     """Traces, profiles and partitions `model`; `graph` is one to partition again."""
     wanted = Wanted(nparts, partitioning_method, acyclic_opt or {}, METIS_opt or {}, recomputation)
-    wanted.options()  # refuses what is wrong before the model is measured
+    wanted.options()  # rejects invalid arguments before the model is measured
     if graph is None or graph.trace is None:
         made = build_profiled_graph(
             model,
@@ -173,8 +173,8 @@ def build_profiled_graph(
     trace_cache_name: str | None = None,
     profiles_cache_name: str | None = None,
 ) -> Graph:
-    """The graph of a model with the times of its nodes, measured, or estimated where no profiler is
-    asked for."""
+    """The graph of a model with the times of its nodes, measured, or estimated if no profiler is
+    requested."""
     args = tuple(model_args) if isinstance(model_args, (tuple, list)) else (model_args,)
     blocks = tuple(basic_blocks or ())
     # FTPipe's depth 0 is the model's own children, Ligament's is 1.

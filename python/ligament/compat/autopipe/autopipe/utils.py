@@ -156,7 +156,7 @@ def detach_tensors(ts: Any) -> Any:
 
 
 def set_grad_mode(ts: Any, require_grad: bool) -> Any:
-    """As `detach_tensors`: parameters need a gradient, floating-point tensors if told so."""
+    """As `detach_tensors`: parameters need a gradient, floating-point tensors on request."""
 
     def set_one(t: Any) -> Any:
         if not isinstance(t, Tensor):

@@ -1,5 +1,5 @@
 """The tasks of `python -m autopipe.partition`: those of an FTPipe checkout, or of any folder
-`autopipe/tasks` on the path, each imported when it is asked for."""
+`autopipe/tasks` on the path, each imported on demand."""
 
 from __future__ import annotations
 

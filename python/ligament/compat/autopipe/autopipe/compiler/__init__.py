@@ -21,7 +21,7 @@ def compile_partitioned_model(
     generate_activation_propagation: bool = True,
     output_file: str | None = None,
 ) -> str:
-    """Writes the stages that the nodes' stage_id say, with `create_pipeline_configuration`, and
+    """Writes the stages given by the nodes' stage_id, with `create_pipeline_configuration`, and
     returns the path: `output_file`, or generated_{model}{stages}.py."""
     if graph.trace is None or graph.trace.program.model is not model:
         raise InvalidError("the graph was not traced from this model: call build_profiled_graph")

@@ -17,8 +17,8 @@ EXPANDS = ("aten.expand.default",)
 
 @contextmanager
 def any_batch(program: Any, batch_dim: int, batch: int) -> Iterator[None]:
-    """The trace has the sample's batch size as a number. While this lasts, reshapes have -1 in its
-    place, which is the same for the sample."""
+    """The trace has the sample's batch size as a number. Within this context, reshapes have -1 in
+    its place, which is equivalent for the sample."""
     kept = [(op, op.args) for op in program.ops]
     metas = program.metas()
     for op in program.ops:
@@ -50,8 +50,8 @@ def _expand(op: Any, metas: dict[str, Any]) -> Any:
 
 
 def batched_values(plan: Plan, batch_dim: int, batch: int) -> dict[str, bool] | None:
-    """value at a border -> whether its size in `batch_dim` is the batch's, found by running the
-    stages with a batch of another size, or None if they cannot run with it."""
+    """value at a stage boundary -> whether its size in `batch_dim` is the batch's, found by running
+    the stages with a batch of another size, or None if they cannot run with it."""
     other = 2 * batch + 1
     program, layout = plan.program, plan.layout
     real = any(stage.MODULES for stage in plan.stages)

@@ -13,8 +13,8 @@ MODEL = -1  # in the place of a stage: the caller of the model
 
 @dataclass(slots=True)
 class Stop:
-    """A value at the border of a stage: `name` is the configuration's, `value` the trace's, `ends`
-    the stages at the other end (the one it comes from, or those that it goes to)."""
+    """A value at the boundary of a stage: `name` is the configuration's, `value` the trace's,
+    `ends` the stages at the other end (the one it comes from, or those that it goes to)."""
 
     name: str
     value: str
@@ -23,7 +23,7 @@ class Stop:
 
 @dataclass(slots=True)
 class Routes:
-    """What each stage takes and gives, and the model's inputs and outputs."""
+    """The inputs and outputs of each stage and of the model."""
 
     takes: list[list[Stop]] = field(default_factory=list)
     gives: list[list[Stop]] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Routes:
     outputs: list[Stop] = field(default_factory=list)
 
     def depths(self) -> list[int]:
-        """For each stage the longest way to the end of the pipeline."""
+        """For each stage the longest path to the end of the pipeline."""
         found = [0] * len(self.gives)
         for stage in reversed(range(len(found))):
             ends = {end for stop in self.gives[stage] for end in stop.ends if end != MODEL}
@@ -40,8 +40,9 @@ class Routes:
 
 
 def find_routes(graph: Graph, propagate: bool) -> Routes:
-    """Inputs of the model go to every stage that reads them, its outputs leave at the last stage.
-    Other values go to their readers: from one to the next with `propagate`, else directly."""
+    """Inputs of the model are sent to every stage that reads them; its outputs leave at the last
+    stage. Other values are sent to their readers: from one to the next with `propagate`, else
+    directly."""
     assert graph.plan is not None
     layout, program = graph.plan.layout, graph.plan.program
     count = len(layout.stages)
@@ -86,7 +87,7 @@ def _direct(found: Routes, name: str, value: str, born: int, ends: list[int]) ->
 
 
 def _relay(found: Routes, name: str, value: str, born: int, ends: list[int]) -> None:
-    """A name for each hop where there are several."""
+    """A name for each hop if there are several."""
     for source, end in zip([born, *ends], ends, strict=False):
         hop = f"{name}_{end}" if len(ends) > 1 else name
         found.gives[source].append(Stop(hop, value, [end]))
@@ -94,7 +95,7 @@ def _relay(found: Routes, name: str, value: str, born: int, ends: list[int]) -> 
 
 
 def _names(graph: Graph) -> dict[str, str]:
-    """value -> the scope of the node that makes it; with a number where that is not unique."""
+    """value -> the scope of the node that makes it; with a number if that is not unique."""
     assert graph.trace is not None
     values = values_of(graph.trace)
     values |= {i: [name] for i, name in enumerate(graph.trace.program.inputs)}

@@ -1,5 +1,5 @@
-"""FTPipe's methods as functions over a profiled graph. Options that are not named here steered its
-heuristics and have no effect."""
+"""FTPipe's methods as functions over a profiled graph. Options that are not listed here controlled
+its heuristics and have no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FTPipe's weight functions: what a node and an edge cost, in milliseconds times a factor."""
+"""FTPipe's weight functions: the cost of a node and of an edge, in milliseconds times a factor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FLOOR = 1e-3
 
 
 def get_weight_functions(args: Any, verbose: bool = True) -> tuple[Any, Any]:
-    """Those that the arguments of the command line ask for."""
+    """Those selected by the command-line arguments."""
     factor = args.weight_mult_factor
     node: Any
     if args.auto_infer_node_bwd_to_fwd_ratio:
@@ -63,8 +63,8 @@ class NodeWeightFunctionWithRatioAutoInfer:
 
 
 class EdgeWeightFunction:
-    """The time of sending a value: forward alone (ratio 0), its gradient alone (below 0) or both.
-    What cannot be sent costs `penalty`."""
+    """The time of sending a value: forward alone (ratio 0), its gradient alone (below 0) or both. A
+    value that cannot be sent costs `penalty`."""
 
     GPU_MEMORY_BW = 550
 
@@ -124,7 +124,7 @@ class NodeMemoryEstimator:
 
 
 def tensor_bytes(node: Node) -> int:
-    """Of everything that a node makes."""
+    """Of all outputs of a node."""
     pairs = zip(flatten(node.tensor_shape), flatten(node.tensor_dtype), strict=True)
     return sum(
         shape.numel() * dtype.itemsize

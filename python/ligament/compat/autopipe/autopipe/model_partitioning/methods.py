@@ -68,8 +68,8 @@ def partition(
     node_weight: Callable[[Any], float] | None,
     edge_weight: Callable[[Any, Any], float] | None,
 ) -> Graph:
-    """Sets stage_id and gpu_id of every node, and the graph's plan. Without functions, nodes weigh
-    what they were measured to take and edges their bytes."""
+    """Sets stage_id and gpu_id of every node, and the graph's plan. Without functions, nodes are
+    weighted by their measured times and edges by their bytes."""
     for node in graph.nodes:
         node.gpu_id = None  # or edge functions would take its edges for those of one device
     weighed = _weighed(graph, node_weight, edge_weight)

@@ -22,7 +22,7 @@ def gen_stage_to_device_map(graph: Any) -> list[int]:
 def sorted_stage_to_device_map(
     n_partitions: int, stages_on_same_gpu: dict[int, set[int]]
 ) -> list[int]:
-    """The device of each stage. A stage that is not in the map has a device of its own."""
+    """The device of each stage. A stage that is not in the map has a separate device."""
     first = [min(stages_on_same_gpu.get(stage) or {stage}) for stage in range(n_partitions)]
     number = {stage: device for device, stage in enumerate(sorted({*first}))}
     return [number[stage] for stage in first]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NodeTypes(IntEnum):
-    """What a node stands for. Ligament's graphs have IN, LAYER and OP."""
+    """What a node represents. Ligament's graphs have IN, LAYER and OP."""
 
     IN = 1
     BUFF_PARAM = 2
@@ -163,7 +163,7 @@ EdgeWeightFunction = Callable[[Node, Node], float]
 
 class Graph:
     """The graph of a model. `trace` is Ligament's trace it was made from and `plan` the plan of its
-    stages, each None where there is none (a graph from a file, or one that was edited)."""
+    stages, each None if there is none (a graph from a file, or one that was edited)."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class Graph:
 
     @property
     def outputs(self) -> list[Node]:
-        """The nodes that make the model's results."""
+        """The nodes that compute the model's results."""
         return [self._nodes[index] for index in self.output_ids]
 
     @property
@@ -343,7 +343,7 @@ class Graph:
         return cls.from_state(graph.state())
 
     def new_graph_without_constants(self) -> tuple[Graph, dict[int, int]]:
-        """A copy, and the map from its ids to this graph's. Nothing is left out: constants have no
+        """A copy, and the map from its ids to this graph's. Nothing is omitted: constants have no
         nodes."""
         return Graph.from_other(self), {index: index for index in self._nodes}
 

@@ -1,4 +1,4 @@
-"""A graph's state as JSON. FTPipe pickles it; Ligament reads no pickle."""
+"""A graph's state as JSON. FTPipe pickles it; Ligament does not read pickles."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def dumps(state: dict[str, Any]) -> str:
 
 
 def read(path: Path, types: Any) -> dict[str, Any]:
-    """The state in a file. The classes of basic blocks come back as their names."""
+    """The state in a file. The classes of basic blocks are restored as their names."""
     try:
         data = json.loads(path.read_text("utf-8"))
         if data.pop("format") != FORMAT:

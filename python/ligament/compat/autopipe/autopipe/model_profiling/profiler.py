@@ -1,4 +1,4 @@
-"""What a node costs."""
+"""The cost of a node."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ def register_new_traced_function(function: Any, namespace: Any) -> None:
 
 
 def register_new_explicit_untraced_function(function: Any, namespace: Any) -> None:
-    """Does nothing: what a function does to no tensor is not in the trace."""
+    """Does nothing: operations that involve no tensor are not in the trace."""
 
 
 def used_namespaces() -> list[str]:

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class ReminderPolicy(Enum):
-    """Where what is left of a cluster goes."""
+    """Where the remainder of a cluster is placed."""
 
     ToLast = "last"
     ToMin = "min"
