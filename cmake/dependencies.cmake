@@ -38,7 +38,7 @@ function(fits_shared_object result archive)
 endfunction()
 
 # Distributions compile liblmdb.a for programs: its one reference to stderr cannot stand in a shared object. In
-# our copy that reference and the printing are ours (src/backend/file/index/lmdb_stderr.c).
+# our copy that reference and the printing are ours (src/backend/file/catalog/lmdb_stderr.c).
 function(choose_lmdb result)
   if(LMDB_STATIC)
     fits_shared_object(LMDB_FITS "${LMDB_STATIC}")

@@ -48,8 +48,6 @@ typedef enum model_mistake {
     MODEL_INDEX_BY_VERSION,     /* an index is current when its version is */
     MODEL_INDEX_LATER,          /* lost commits leave the index after the new epoch has begun */
     MODEL_STALE_EDIT,           /* an edit is made before W is taken */
-    MODEL_RECENT_KEPT,          /* what a process has read outlives the epoch */
-    MODEL_SHORT_TAIL,           /* the log ends where reading ends, whatever was published */
     MODEL_MISTAKES,
 } model_mistake;
 
@@ -87,7 +85,6 @@ typedef struct model_entry_change { /* of a folder, not yet synced */
 
 typedef struct model_head {
     uint8_t appended, segment, synced, epoch, poisoned, valid;
-    uint8_t lost; /* the last epoch that began without commits that had been published */
     uint8_t next; /* the segment being begun + 1: whoever has W next finishes that */
 } model_head;
 
@@ -105,8 +102,6 @@ typedef struct model_process {
     uint8_t id, epoch, pack, name;      /* of the operation under way */
     uint8_t want, target, target_epoch; /* of a sync */
     uint8_t segment, slot, end, made;   /* of a tail, copy or roll */
-    uint8_t recent, recent_epoch;       /* the last commit it has read, beyond the index */
-    uint8_t unpublished;                /* the commit that it waits for, by its writer */
     uint8_t fd[MODEL_SEGMENTS];         /* 0: closed, otherwise the errors seen + 1 */
     uint8_t late[MODEL_SEGMENTS];       /* opened when something was not synced */
     uint64_t begun;                     /* what users relied on when it began */
@@ -370,21 +365,15 @@ static inline int model_walk_segment(const model_world *world, unsigned at, unsi
     }
 }
 
-/* What a process reads on from: the index, or what it has read itself; the last checkpoint where
- * nobody vouches for either. */
-static inline uint8_t model_start(const model_world *world, const model_process *self)
+/* From the head's hint, or from the last checkpoint where the hint is not to be trusted. */
+static inline model_place model_walk(const model_world *world)
 {
-    if (!world->head.valid)
-        return model_best_checkpoint(world);
-    int kept = self->recent_epoch == world->head.epoch || world->mistake == MODEL_RECENT_KEPT;
-    return kept && model_version(world, self->recent) > model_version(world, world->index)
-               ? self->recent
-               : world->index;
-}
-
-static inline model_place model_walk(const model_world *world, uint8_t start)
-{
-    model_place place = {.id = start};
+    model_place place = {.id = world->head.appended, .segment = world->head.segment};
+    if (world->head.valid) {
+        model_walk_segment(world, place.segment, 255, &place);
+        return place;
+    }
+    place.id = model_best_checkpoint(world);
     unsigned at = model_next_segment(world, NULL);
     for (int ended = 0; !ended && at < MODEL_SEGMENTS;) {
         unsigned next = model_next_segment(world, &world->segments[at]);

@@ -245,8 +245,6 @@ static const char *const mistake_names[MODEL_MISTAKES] = {
     [MODEL_INDEX_BY_VERSION] = "the index is compared by version",
     [MODEL_INDEX_LATER] = "lost commits stay in the index of the new epoch",
     [MODEL_STALE_EDIT] = "the edit is made before the lock",
-    [MODEL_RECENT_KEPT] = "what was read from the log outlives the epoch",
-    [MODEL_SHORT_TAIL] = "the log ends where reading ends, though more was published",
 };
 
 static void mistakes_show(void **state)

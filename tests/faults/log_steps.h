@@ -42,7 +42,6 @@ enum model_step {
     MODEL_COMMIT_UNKNOWN,
     /* a read */
     MODEL_READ_LOOK,
-    MODEL_READ_LOG,
     MODEL_READ_LOCK,
     MODEL_READ_CAUGHT_UP,
     MODEL_READ_SHOW,
@@ -124,19 +123,12 @@ static inline void model_step_tail(model_world *world, model_process *self, mode
         self->step = self->after_tail;
         return;
     }
-    model_place place = model_walk(world, model_start(world, self));
+    model_place place = model_walk(world);
     if (model_is_witnessed(world, &place)) {
         world->corrupt = 1;
         if (!world->damaged)
             model_violate(chooser, "a sound log is called damaged");
         self->step = MODEL_LEAVE;
-        return;
-    }
-    /* Pages have left the cache after a failed write: nobody may write where they were. */
-    if (world->head.valid && world->mistake != MODEL_SHORT_TAIL &&
-        model_version(world, place.id) < model_version(world, world->head.appended)) {
-        world->head.poisoned = 1;
-        self->step = MODEL_COPY;
         return;
     }
     self->end = place.id;
@@ -165,20 +157,10 @@ static inline void model_set_index(model_world *world, uint8_t id)
         world->index = id;
 }
 
-static inline void model_read(const model_world *world, model_process *self, uint8_t id)
-{
-    self->recent = id;
-    self->recent_epoch = world->head.epoch;
-}
-
-static inline void model_step_adopt(model_world *world, model_process *self, model_chooser *chooser)
+static inline void model_step_adopt(model_world *world, model_process *self)
 {
     if (self->step == MODEL_CATCH_UP) {
-        /* Who commits may leave the index behind. */
-        model_read(world, self, self->end);
-        if (!world->head.valid || self->after_tail != MODEL_COMMIT_EDIT ||
-            model_happens(chooser, 2))
-            model_set_index(world, self->end);
+        model_set_index(world, self->end);
         self->step = MODEL_ADOPT;
         return;
     }
@@ -246,8 +228,6 @@ static inline void model_step_copy(model_world *world, model_process *self, mode
     case MODEL_COPY_SWITCH:
         model_check_end(world, self->end, chooser);
         world->head.epoch++;
-        if (model_version(world, self->end) < model_version(world, world->head.appended))
-            world->head.lost = world->head.epoch;
         world->head.segment = self->made;
         world->head.appended = world->head.synced = self->end;
         world->head.valid = 1;
@@ -265,7 +245,6 @@ static inline void model_begin_sync(model_world *world, model_process *self, uin
 {
     self->want = id;
     self->epoch = world->head.epoch;
-    self->unpublished = 0;
     self->after_sync = (uint8_t)after;
     self->after_failure = (uint8_t)after_failure;
     self->step = MODEL_SYNC;
@@ -313,10 +292,7 @@ static inline void model_step_roll(model_world *world, model_process *self)
 static inline void model_step_sync(model_world *world, model_process *self)
 {
     uint8_t me = model_index_of(world, self);
-    /* The loss of a commit that nobody had published is noticed by the index, which has it. */
-    int lost =
-        self->epoch < world->head.lost || (self->unpublished && self->epoch != world->head.epoch);
-    if (lost && world->mistake != MODEL_WAIT_BY_VERSION)
+    if (world->head.epoch != self->epoch && world->mistake != MODEL_WAIT_BY_VERSION)
         self->step = self->after_failure;
     else if (model_version(world, world->head.synced) >= model_version(world, self->want))
         self->step = self->after_sync;
@@ -465,8 +441,7 @@ static inline void model_step_commit(model_world *world, model_process *self,
         self->step = early ? MODEL_COMMIT_PUBLISH : MODEL_COMMIT_INDEX;
         break;
     case MODEL_COMMIT_INDEX:
-        model_read(world, self, self->id);
-        if (model_happens(chooser, 2)) /* otherwise the index stays behind */
+        if (!model_happens(chooser, 8)) /* otherwise that failed, and the commit stands */
             world->index = self->id;
         self->step = early ? MODEL_COMMIT_UNLOCK : MODEL_COMMIT_PUBLISH;
         break;
@@ -497,27 +472,15 @@ static inline void model_step_read(model_world *world, model_process *self, mode
     int trusts = world->mistake == MODEL_PUBLISH_BEFORE_INDEX && head->valid;
     switch (self->step) {
     case MODEL_READ_LOOK:
-        self->id = trusts ? world->index : model_start(world, self);
-        self->epoch = head->epoch;
-        self->step = head->valid ? MODEL_READ_LOG : MODEL_READ_LOCK;
-        break;
-    case MODEL_READ_LOG: {
-        unsigned wanted = model_version(world, head->appended);
-        if (!trusts && model_version(world, self->id) < wanted)
-            self->id = model_ancestor(world, model_walk(world, self->id).id, wanted);
-        uint8_t epoch = self->epoch;
-        self->recent = self->id;
-        self->recent_epoch = epoch;
-        if (!trusts && model_version(world, self->id) < wanted)
+        self->id = world->index;
+        if (!trusts &&
+            (!head->valid || model_version(world, self->id) < model_version(world, head->synced)))
             self->step = MODEL_READ_LOCK;
         else if (world->mistake == MODEL_SHOW_UNSYNCED)
             self->step = MODEL_READ_SHOW;
         else
             model_begin_sync(world, self, self->id, MODEL_READ_SHOW, MODEL_LEAVE);
-        self->epoch = epoch;
-        self->unpublished = model_version(world, self->id) > wanted;
         break;
-    }
     case MODEL_READ_LOCK:
         world->lock_w = model_index_of(world, self);
         model_begin_tail(self, MODEL_READ_CAUGHT_UP);
@@ -706,7 +669,7 @@ static inline void model_move(model_world *world, model_process *self, model_cho
     else if (step == MODEL_CUT)
         model_step_cut(world, self);
     else if (step <= MODEL_ADOPT)
-        model_step_adopt(world, self, chooser);
+        model_step_adopt(world, self);
     else if (step <= MODEL_COPY_DONE)
         model_step_copy(world, self, chooser);
     else if (step <= MODEL_ROLL_SWITCH)

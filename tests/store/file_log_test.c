@@ -72,7 +72,7 @@ static void append(log_user *self, int sync)
     ligi_head_segment_set(&log->head, self->at.segment);
     make_record(self, &record, &header);
     assert_ok(ligi_file_log_reserve(log, &self->at, header.bytes, 0, NULL, SECOND));
-    assert_ok(ligi_file_log_append(log, &self->at, NULL, record.data, &header));
+    assert_ok(ligi_file_log_append(log, &self->at, record.data, &header));
     ligi_head_append(&log->head, self->at.version);
     ligi_head_release(&log->head, LIGI_HEAD_WRITE);
     ligi_writer_fini(&record);

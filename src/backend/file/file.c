@@ -5,7 +5,6 @@
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/catalog/catalog_copy.h"
 #include "backend/file/catalog/catalog_snapshot.h"
-#include "backend/file/catalog/catalog_write.h"
 #include "backend/file/catalog/log_events.h"
 #include "backend/file/catalog/reader.h"
 #include "backend/file/folder.h"

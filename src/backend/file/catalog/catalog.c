@@ -2,14 +2,14 @@
 
 #include "backend/file/catalog/catalog_gate.h"
 #include "backend/file/catalog/catalog_snapshot.h"
-#include "backend/file/catalog/catalog_write.h"
+#include "backend/file/catalog/checkpointing.h"
+#include "backend/file/index/index_build.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/index/index_items.h"
-#include "backend/file/index/index_tail.h"
 #include "backend/file/index/rebuild.h"
-#include "backend/file/index/repair.h"
 #include "backend/file/log/log_numbers.h"
 #include "backend/file/log/log_start.h"
+#include "backend/file/log/log_sync.h"
 #include "backend/file/names.h"
 #include "backend/shared_instances.h"
 #include "base/clock.h"
@@ -27,6 +27,7 @@
 #define GROW_TIMES_MAX 40
 #define ATTACH_NS INT64_C(600000000000) /* while another process rebuilds the index */
 #define BEHIND_TIMES_MAX 3
+#define MEND_TIMES_MAX 3
 
 /* --- opening --- */
 
@@ -37,16 +38,6 @@ static void forked(void *object)
     ligi_head_forked(&self->log.head);
 }
 
-/* The next one opens an index that has all. */
-static void index_rest(ligi_file_catalog *self)
-{
-    ligi_clog_position index;
-
-    if (self->log.numbered == 0 && !ligi_head_damaged(&self->log.head) &&
-        ligi_mdb_tail_index(self, &index) && index.version < ligi_head_appended(&self->log.head))
-        (void)ligi_file_catalog_settle(self);
-}
-
 /* The last one tells the next whether the index is as it was left. */
 static void leave(ligi_file_catalog *self)
 {
@@ -55,15 +46,13 @@ static void leave(ligi_file_catalog *self)
 
     int known = self->env != NULL && mdb_env_get_fd(self->env, &fd) == MDB_SUCCESS;
     int kept = known ? dup(fd) : -1;
-    int last = kept >= 0 && self->log.head.page != NULL &&
-               ligi_head_attach(&self->log.head, 1, 0) == LIG_OK;
-    if (last)
-        index_rest(self);
     ligi_mdb_env_close(self);
-    if (last && ligi_head_poisoned(&self->log.head) == 0 && fstat(kept, &info) == 0)
+    if (kept < 0)
+        return;
+    if (self->log.head.page != NULL && ligi_head_attach(&self->log.head, 1, 0) == LIG_OK &&
+        ligi_head_poisoned(&self->log.head) == 0 && fstat(kept, &info) == 0)
         ligi_head_leave(&self->log.head, &info);
-    if (kept >= 0)
-        close(kept);
+    close(kept);
 }
 
 static void destroy(void *object)
@@ -79,8 +68,6 @@ static void destroy(void *object)
         close(self->folder_fd);
     pthread_cond_destroy(&self->changed);
     pthread_mutex_destroy(&self->lock);
-    ligi_recent_drop(self->recent);
-    pthread_mutex_destroy(&self->recent_lock);
     free(self->held);
     free(self->place);
     free(self);
@@ -121,16 +108,6 @@ static lig_status check_ordinary(ligi_file_catalog *self)
                     self->place);
 }
 
-/* What was acknowledged can be read, also where the log is damaged behind the index. */
-static lig_status settle_to_read(ligi_file_catalog *self)
-{
-    lig_status status = ligi_file_catalog_settle(self);
-
-    if (status == LIG_E_CORRUPT && self->log.numbered == 0 && !ligi_head_damaged(&self->log.head))
-        status = ligi_repair_rest(self);
-    return status;
-}
-
 /* The first user of a store finds its log and makes the index; the others join him. */
 static lig_status attach(ligi_file_catalog *self)
 {
@@ -142,7 +119,7 @@ static lig_status attach(ligi_file_catalog *self)
         LIG_TRY(check_ordinary(self));
         LIG_TRY(ligi_rebuild(self));
         if (!ligi_head_damaged(&self->log.head))
-            LIG_TRY(settle_to_read(self));
+            LIG_TRY(ligi_file_catalog_settle(self));
         return self->apart ? LIG_OK : ligi_head_attach(&self->log.head, 0, 0);
     }
     LIG_TRY(ligi_head_attach(&self->log.head, 0, end - ligi_now_ns()));
@@ -178,7 +155,6 @@ static lig_status create(void *opaque, void **object)
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "the catalog"));
     self->folder_fd = self->index_fd = self->log.folder.fd = self->log.head.fd = -1;
     pthread_mutex_init(&self->lock, NULL);
-    pthread_mutex_init(&self->recent_lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&self->changed, &attributes);
@@ -218,13 +194,11 @@ void ligi_file_catalog_close(ligi_file_catalog *catalog)
         ligi_shared_release(catalog);
 }
 
-/* --- the write lock --- */
+/* --- writing --- */
 
 lig_status ligi_file_catalog_lock(ligi_file_catalog *self, int64_t timeout_ns)
 {
-    LIG_TRY(ligi_head_take(&self->log.head, LIGI_HEAD_WRITE, timeout_ns));
-    self->end_known = 0;
-    return LIG_OK;
+    return ligi_head_take(&self->log.head, LIGI_HEAD_WRITE, timeout_ns);
 }
 
 void ligi_file_catalog_unlock(ligi_file_catalog *self)
@@ -238,9 +212,288 @@ void ligi_file_catalog_unlock_mine(ligi_file_catalog *self)
         ligi_file_catalog_unlock(self);
 }
 
+static lig_status lock_once(ligi_file_catalog *self)
+{
+    return ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE)
+               ? LIG_OK
+               : ligi_file_catalog_lock(self, self->wait_ns);
+}
+
 void ligi_file_catalog_holder(ligi_file_catalog *self, char *text, size_t text_bytes)
 {
     ligi_head_writer(self->log.head.fd, text, text_bytes);
+}
+
+/* What happens under the lock: the index reads on to the end of the log, then the edit (may be
+ * NULL) is appended. */
+typedef struct write_run {
+    ligi_file_catalog *catalog;
+    const lig_catalog_edit *edit;
+    ligi_mdb_txn index;
+    ligi_writer record;
+    int appended, rolled;
+    int dirty;                 /* the transaction holds the edit */
+    ligi_clog_durable durable; /* what has to be synced afterwards */
+} write_run;
+
+static void close_segment(write_run *run)
+{
+    ligi_clog_folder_release(&run->catalog->log.folder, run->durable.file);
+    run->durable.file = NULL;
+}
+
+/* Before anything is appended: afterwards a process may have no descriptor left, and would not know
+ * whether its commit stands. */
+static lig_status open_segment(write_run *run, uint64_t segment)
+{
+    ligi_file_log *log = &run->catalog->log;
+
+    close_segment(run);
+    if (!log->folder.sync || log->numbered != 0)
+        return LIG_OK;
+    return ligi_clog_segment_file(log, segment, &run->durable.file);
+}
+
+static lig_status append(write_run *run)
+{
+    ligi_file_catalog *self = run->catalog;
+    ligi_clog_position *at = &run->index.at, before;
+    ligi_clog_header header = {.version = at->version + 1,
+                               .previous = at->chain,
+                               .synced = ligi_head_synced(&self->log.head),
+                               .date_ns = ligi_date_ns()};
+
+    if (at->version != run->edit->version)
+        return lig_fail(LIG_E_BUSY,
+                        "%s: the catalog is at version %" PRIu64
+                        ", the change was made for %" PRIu64,
+                        self->place, at->version, run->edit->version);
+    LIG_TRY(ligi_clog_record_put(&run->record, run->edit, &header));
+    const ligi_clog_visitor visitor = {ligi_mdb_apply, &run->index};
+    uint64_t segment = at->segment;
+    LIG_TRY(ligi_file_log_reserve(&self->log, at, header.bytes,
+                                  run->edit->flags & LIG_EDIT_FREES ? 1 : 0, &visitor,
+                                  self->wait_ns));
+    run->rolled |= segment != at->segment;
+    before = *at;
+    run->dirty = 1;
+    LIG_TRY(open_segment(run, at->segment));
+    LIG_TRY(ligi_mdb_apply(&run->index, run->record.data, &header, &before));
+    LIG_TRY(ligi_mdb_env_still(self));
+    LIG_TRY(ligi_file_log_append(&self->log, at, run->record.data, &header));
+    run->appended = 1;
+    run->durable.version = at->version;
+    return LIG_OK;
+}
+
+/* The index is made from the last checkpoint again, in the same transaction. */
+static lig_status start_over(write_run *run)
+{
+    ligi_file_catalog *self = run->catalog;
+    ligi_checkpoint_info info;
+    size_t damaged = 0;
+
+    LIG_TRY(ligi_mdb_base(&self->log, UINT64_MAX, &info, &damaged));
+    mdb_txn_abort(run->index.txn);
+    run->index = (ligi_mdb_txn){.dbi = self->dbi, .applied = 1};
+    run->index.number = mdb_txn_begin(self->env, NULL, 0, &run->index.txn);
+    if (run->index.number != MDB_SUCCESS)
+        return LIG_E_IO;
+    run->index.number = mdb_drop(run->index.txn, self->dbi, 0);
+    return run->index.number == MDB_SUCCESS ? ligi_mdb_build(&self->log, &run->index, &info, 1)
+                                            : LIG_E_IO;
+}
+
+/* Other hosts may have gone on, and removed what follows the index. */
+static lig_status catch_up(write_run *run)
+{
+    const ligi_clog_visitor visitor = {ligi_mdb_apply, &run->index};
+    ligi_file_log *log = &run->catalog->log;
+
+    lig_status status = ligi_file_log_tail(log, &run->index.at, &visitor);
+    if (status == LIG_E_CORRUPT && log->numbered != 0)
+        status = start_over(run);
+    return status;
+}
+
+/* *number is LMDB's answer when the status is LIG_OK. */
+static lig_status write_once(write_run *run, int *number)
+{
+    ligi_file_catalog *self = run->catalog;
+    uint64_t before = 0;
+
+    run->index = (ligi_mdb_txn){.dbi = self->dbi};
+    run->record.bytes = 0;
+    run->dirty = 0;
+    *number = mdb_txn_begin(self->env, NULL, 0, &run->index.txn);
+    if (*number != MDB_SUCCESS)
+        return LIG_OK;
+    ligi_mdb_env_ahead(self);
+    lig_status status = ligi_mdb_position(run->index.txn, self->dbi, &run->index.at);
+    before = run->index.at.segment;
+    if (status == LIG_OK)
+        status = catch_up(run);
+    if (status == LIG_OK) /* a killed process may have made it and not said so */
+        ligi_head_segment_set(&self->log.head, run->index.at.segment);
+    if (status == LIG_OK && run->edit != NULL)
+        status = append(run);
+    if (run->index.number != MDB_SUCCESS) {
+        *number = run->index.number;
+        status = LIG_OK;
+    }
+    /* What was read is kept, also when the edit was refused. */
+    int keep = *number == MDB_SUCCESS &&
+               (run->appended ||
+                (!run->dirty && (run->index.applied > 0 || run->index.at.segment != before)));
+    if (keep)
+        *number = ligi_mdb_position_put(&run->index);
+    if (keep && *number == MDB_SUCCESS)
+        *number = mdb_txn_commit(run->index.txn);
+    else if (run->index.txn != NULL)
+        mdb_txn_abort(run->index.txn);
+    return status;
+}
+
+static lig_status try_write(write_run *run, int *number)
+{
+    LIG_TRY(ligi_file_catalog_enter(run->catalog));
+    lig_status status = write_once(run, number);
+    ligi_file_catalog_leave(run->catalog);
+    if (run->appended) /* the commit stands when its record does */
+        run->edit = NULL;
+    return status;
+}
+
+static lig_status write_log(write_run *run)
+{
+    ligi_file_catalog *self = run->catalog;
+    int number = MDB_SUCCESS;
+
+    if (ligi_head_damaged(&self->log.head))
+        return lig_fail(LIG_E_CORRUPT,
+                        "%s: the log of commits is damaged: the store can be read and not written "
+                        "(ligament check --repair)",
+                        self->place);
+    lig_status status = try_write(run, &number);
+    for (int i = 1; i < GROW_TIMES_MAX && status == LIG_OK &&
+                    (number == MDB_MAP_FULL || number == MDB_MAP_RESIZED);
+         i++) {
+        status = ligi_file_catalog_adapt_map(self, number);
+        if (status == LIG_OK)
+            status = try_write(run, &number);
+    }
+    if (run->appended) /* whatever became of the index: it catches up */
+        return LIG_OK;
+    LIG_TRY(status);
+    run->durable.version = run->index.at.version;
+    return ligi_mdb_env_fail(self, number, "cannot be written");
+}
+
+static lig_status check_ops(const lig_catalog_edit *edit)
+{
+    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
+    MDB_val key;
+
+    for (size_t i = 0; i < edit->op_count; i++) {
+        const lig_catalog_op *op = &edit->ops[i];
+        LIG_TRY(ligi_file_catalog_key(op->key, op->key_bytes, stored, &key));
+        if (op->value != NULL && op->value_bytes > INT32_MAX)
+            return lig_fail(LIG_E_LIMIT, "a value of %zu bytes is too large for the catalog",
+                            op->value_bytes);
+    }
+    return LIG_OK;
+}
+
+/* Where a sync failed, or its process was stopped or killed, the commits are written again into a
+ * new segment. */
+static lig_status mend(ligi_file_catalog *self)
+{
+    write_run run = {.catalog = self};
+
+    LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
+    lig_status status = write_log(&run);
+    if (status == LIG_OK)
+        ligi_head_append(&self->log.head, run.durable.version);
+    ligi_file_catalog_unlock(self);
+    return status;
+}
+
+static lig_status sync_log(ligi_file_catalog *self, const ligi_clog_durable *wanted)
+{
+    lig_status status = ligi_file_log_sync(&self->log, wanted, self->wait_ns);
+    for (int i = 0; i < MEND_TIMES_MAX && status == LIG_E_BUSY; i++) {
+        LIG_TRY(mend(self));
+        status = ligi_file_log_sync(&self->log, wanted, self->wait_ns);
+    }
+    return status == LIG_E_BUSY
+               ? lig_fail(LIG_E_IO, "%s/" LIGI_NAME_LOG ": cannot be synced", self->place)
+               : status;
+}
+
+/* The next snapshot shows whether the record that was appended stands. */
+static lig_status outcome_unknown(void)
+{
+    return ligi_fail_again(LIG_E_IO,
+                           "%s; whether the commit stands is unknown (look, and save again)",
+                           lig_error_text());
+}
+
+static lig_status write_and_sync(write_run *run)
+{
+    ligi_file_catalog *self = run->catalog;
+
+    lig_status status = write_log(run);
+    run->durable.epoch = ligi_head_epoch(&self->log.head);
+    if (status == LIG_OK)
+        ligi_head_append(&self->log.head, run->durable.version);
+    ligi_file_catalog_unlock(self);
+    if (status == LIG_OK && self->log.folder.sync) {
+        status = sync_log(self, &run->durable);
+        if (status != LIG_OK && run->appended)
+            status = outcome_unknown();
+    }
+    close_segment(run);
+    return status;
+}
+
+lig_status ligi_file_catalog_commit(ligi_file_catalog *self, const lig_catalog_edit *edit)
+{
+    write_run run = {.catalog = self, .edit = edit};
+
+    lig_status status = check_ops(edit);
+    if (status != LIG_OK) {
+        ligi_file_catalog_unlock_mine(self);
+        return status;
+    }
+    LIG_TRY(lock_once(self));
+    status = write_and_sync(&run);
+    ligi_writer_fini(&run.record);
+    if (status == LIG_OK && (run.rolled || (self->log.numbered != 0 &&
+                                            run.durable.version % LIGI_CHECKPOINT_COMMITS == 0)))
+        ligi_checkpointing(self, 0);
+    return status;
+}
+
+lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
+{
+    write_run run = {.catalog = self};
+
+    if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE)) {
+        LIG_TRY(write_log(&run));
+        if (self->log.numbered != 0) /* nothing is looked for again up to there */
+            ligi_head_append(&self->log.head, run.index.at.version);
+        return LIG_OK;
+    }
+    LIG_TRY(lock_once(self));
+    return write_and_sync(&run);
+}
+
+lig_status ligi_file_catalog_adopt(ligi_file_catalog *self)
+{
+    write_run run = {.catalog = self};
+
+    LIG_TRY(ligi_file_catalog_lock(self, 0));
+    return write_and_sync(&run);
 }
 
 /* --- reading --- */
@@ -256,23 +509,7 @@ static int begin_once(ligi_file_catalog *self, MDB_txn **txn)
     return number;
 }
 
-/* What the log has beyond the index: to its end for who is going to append, otherwise what was
- * published. NULL: nothing, or the index has to catch up. */
-static ligi_recent *read_tail(ligi_file_catalog *self, MDB_txn *txn, uint32_t epoch)
-{
-    int mine = ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE);
-    uint64_t wanted = mine ? UINT64_MAX : ligi_head_appended(&self->log.head);
-    ligi_clog_position index;
-    ligi_recent *recent = NULL;
-
-    if (self->log.numbered == 0 && !ligi_head_damaged(&self->log.head) &&
-        ligi_mdb_position(txn, self->dbi, &index) == LIG_OK && index.version < wanted)
-        ligi_mdb_tail_read(self, &index, epoch, wanted, &recent);
-    return recent;
-}
-
-static lig_status begin_snapshot(ligi_file_catalog *self, uint32_t epoch, void **snapshot,
-                                 uint64_t *version)
+static lig_status begin_snapshot(ligi_file_catalog *self, void **snapshot, uint64_t *version)
 {
     MDB_txn *txn;
 
@@ -286,8 +523,8 @@ static lig_status begin_snapshot(ligi_file_catalog *self, uint32_t epoch, void *
     }
     lig_status status = ligi_mdb_fail(number, self->place, "cannot be read");
     if (status == LIG_OK) {
-        const ligi_file_snapshot_source source = {
-            txn, self->dbi, &self->log, ligi_file_catalog_leave, self, read_tail(self, txn, epoch)};
+        const ligi_file_snapshot_source source = {txn, self->dbi, &self->log,
+                                                  ligi_file_catalog_leave, self};
         status = ligi_file_snapshot_create(&source, snapshot, version);
     }
     if (status != LIG_OK)
@@ -295,27 +532,11 @@ static lig_status begin_snapshot(ligi_file_catalog *self, uint32_t epoch, void *
     return status;
 }
 
-/* All that was acknowledged: where commits are not synced, that is what was published. */
-static uint64_t acknowledged(const ligi_file_catalog *self)
-{
-    uint64_t synced = ligi_head_synced(&self->log.head);
-    uint64_t appended = ligi_head_appended(&self->log.head);
-
-    return appended > synced && self->log.numbered == 0 ? appended : synced;
-}
-
 /* What a snapshot shows must not be lost to a power cut afterwards. A sync that failed is mended by
  * the next writer, which may be this reader. */
 static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32_t epoch)
 {
-    int durable = ligi_head_synced(&self->log.head) >= version;
-
-    if (ligi_head_damaged(&self->log.head))
-        return LIG_OK;
-    /* A failed sync lost it: by now the version may be that of another commit. */
-    if (ligi_head_lost(&self->log.head, epoch))
-        return LIG_E_IO;
-    if (durable)
+    if (ligi_head_damaged(&self->log.head) || ligi_head_synced(&self->log.head) >= version)
         return LIG_OK;
     if (!self->log.folder.sync) { /* the writer has not yet published what the index shows */
         if (ligi_head_appended(&self->log.head) < version)
@@ -326,7 +547,7 @@ static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32
         return LIG_OK; /* an edit is being made: its commit comes behind this version */
     const ligi_clog_durable wanted = {.version = version, .epoch = epoch};
     ligi_head_append(&self->log.head, version);
-    return ligi_file_catalog_sync(self, &wanted);
+    return sync_log(self, &wanted);
 }
 
 lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uint64_t *version)
@@ -336,17 +557,17 @@ lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uin
         LIG_TRY(ligi_file_catalog_settle(self));
     for (int i = 0; i < BEHIND_TIMES_MAX; i++) {
         uint32_t epoch = ligi_head_epoch(&self->log.head);
-        uint64_t least = acknowledged(self);
-        LIG_TRY(begin_snapshot(self, epoch, snapshot, version));
-        /* Behind: the index could not be written, or the log changed while it was read. */
-        int behind = *version < least && !ligi_head_damaged(&self->log.head);
+        LIG_TRY(begin_snapshot(self, snapshot, version));
+        /* Behind: the commit stood, but the index could not be written. */
+        int behind =
+            *version < ligi_head_synced(&self->log.head) && !ligi_head_damaged(&self->log.head);
         lig_status status = behind ? LIG_OK : make_durable(self, *version, epoch);
         if (!behind && status == LIG_OK)
             return LIG_OK;
         ligi_file_catalog_end(*snapshot);
         if (status != LIG_OK && status != LIG_E_IO)
             return status;
-        LIG_TRY(settle_to_read(self));
+        LIG_TRY(ligi_file_catalog_settle(self));
     }
     return lig_fail(LIG_E_IO, "%s: cannot update the index", self->place);
 }

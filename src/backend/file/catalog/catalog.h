@@ -37,13 +37,17 @@ lig_status ligi_file_catalog_lock(ligi_file_catalog *catalog, int64_t timeout_ns
 void ligi_file_catalog_unlock(ligi_file_catalog *catalog);
 /* The same when this thread holds the lock. */
 void ligi_file_catalog_unlock_mine(ligi_file_catalog *catalog);
+lig_status ligi_file_catalog_commit(ligi_file_catalog *catalog, const lig_catalog_edit *edit);
+lig_status ligi_file_catalog_settle(ligi_file_catalog *catalog);
+/* The same unless the write lock is held: LIG_E_TIMEOUT. */
+lig_status ligi_file_catalog_adopt(ligi_file_catalog *catalog);
 
-/* A text that names the holder of the write lock; "" if there is none. */
+/* A sentence about who holds the write lock; "" when nobody does. */
 void ligi_file_catalog_holder(ligi_file_catalog *catalog, char *text, size_t text_bytes);
 
-/* Records that a pack of this store has a writer or claimer in this process, because file locks do
- * not detect it (network file systems lock by process): LIG_E_BUSY if it already has one. `on` 0
- * removes the record. Id 0 is unused. */
+/* Notes that a pack of this place has a writer or claimer in this process, where file locks do not
+ * tell (network file systems lock by process): LIG_E_BUSY when it has one already. `on` 0 takes it
+ * back. Id 0 is nobody's. */
 lig_status ligi_file_catalog_hold(ligi_file_catalog *catalog, uint64_t id, int on);
 
 #endif

@@ -245,7 +245,7 @@ lig_status ligi_file_catalog_copy_begin(ligi_file_catalog_copy *self, void **sna
     LIG_TRY(status);
     status = ligi_mdb_fail(mdb_txn_begin(used->env, NULL, MDB_RDONLY, &txn), self->place,
                            "cannot be read");
-    const ligi_file_snapshot_source source = {txn, used->dbi, NULL, image_release, used, NULL};
+    const ligi_file_snapshot_source source = {txn, used->dbi, NULL, image_release, used};
     if (status == LIG_OK)
         status = ligi_file_snapshot_create(&source, snapshot, version);
     if (status != LIG_OK)

@@ -5,7 +5,6 @@
 
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/entry.h"
-#include "backend/file/index/recent.h"
 #include "backend/file/log/file_log.h"
 
 struct ligi_file_catalog {
@@ -14,20 +13,13 @@ struct ligi_file_catalog {
     char *place;
     int folder_fd;
     int index_fd; /* the folder of the index: the store, or one of this host (sharing.h) */
-    int apart;    /* remains the only user, as the first one */
+    int apart;    /* stays alone as the first user */
     ligi_file_log log;
     uint64_t map_bytes;
     uint64_t log_bytes;      /* of log, after which a checkpoint is made */
     int64_t wait_ns;         /* for the write lock */
-    ligi_entry_id head_file; /* the files that the names referred to when they were opened */
+    ligi_entry_id head_file; /* what the names stood for when they were opened */
     ligi_entry_id index_file;
-
-    pthread_mutex_t recent_lock; /* guards the pointer: what it points to is counted */
-    ligi_recent *recent;         /* commits that the index may lack; NULL: none is known */
-
-    /* Of who holds LIGI_HEAD_WRITE: where the log ends, once it was read. */
-    ligi_clog_position end;
-    int end_known;
 
     pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t changed;

@@ -99,13 +99,9 @@ lig_status ligi_file_snapshot_create(const ligi_file_snapshot_source *source, vo
         status = ligi_file_catalog_version(source->txn, source->dbi, version);
     if (status != LIG_OK) {
         mdb_txn_abort(source->txn);
-        ligi_recent_drop(source->recent);
         free(made);
         return status;
     }
-    if (source->recent != NULL)
-        *version = source->recent->at.version;
-    made->recent = source->recent;
     made->txn = source->txn;
     made->dbi = source->dbi;
     made->log = source->log;
@@ -133,7 +129,6 @@ void ligi_file_catalog_end(void *snapshot)
     for (size_t i = 0; i < self->value_count; i++)
         free(self->values[i]);
     free(self->values);
-    ligi_recent_drop(self->recent);
     pthread_mutex_destroy(&self->lock);
     free(self);
 }
@@ -172,99 +167,45 @@ static lig_status fill_value(ligi_file_snapshot *self, MDB_val stored, lig_catal
     return status;
 }
 
-/* In the environment: *key and *stored become those of the item. */
-static lig_status locate(ligi_file_snapshot *self, MDB_cursor_op op, MDB_val *key, MDB_val *stored)
+static lig_status find(ligi_file_snapshot *self, MDB_cursor_op op, MDB_val *key,
+                       lig_catalog_item *item)
 {
+    MDB_val value;
+
     pthread_mutex_lock(&self->lock);
     int number = MDB_SUCCESS;
     if (self->cursor == NULL)
         number = mdb_cursor_open(self->txn, self->dbi, &self->cursor);
     if (number == MDB_SUCCESS)
-        number = mdb_cursor_get(self->cursor, key, stored, op);
+        number = mdb_cursor_get(self->cursor, key, &value, op);
     pthread_mutex_unlock(&self->lock);
     LIG_TRY(ligi_mdb_fail(number, "this store", "cannot be read"));
     const uint8_t *bytes = key->mv_data;
     if (key->mv_size < 2 || key->mv_size > LIGI_KEY_BYTES_MAX + 1 || bytes[0] != ITEM_MARK)
-        return lig_fail(LIG_E_CORRUPT, "the catalog contains a foreign key");
-    return LIG_OK;
-}
-
-static lig_status fill_item(ligi_file_snapshot *self, MDB_val key, MDB_val stored,
-                            lig_catalog_item *item)
-{
-    item->key = (const uint8_t *)key.mv_data + 1;
-    item->key_bytes = key.mv_size - 1;
-    return fill_value(self, stored, item);
-}
-
-static lig_status fill_recent(const ligi_recent_item *found, lig_catalog_item *item)
-{
-    if (found->value == NULL)
-        return LIG_E_NOTFOUND;
-    *item = (lig_catalog_item){.key = found->key,
-                               .key_bytes = found->key_bytes,
-                               .value = found->value,
-                               .value_bytes = found->value_bytes};
-    return LIG_OK;
+        return lig_fail(LIG_E_CORRUPT, "the catalog holds a key that is not its own");
+    item->key = bytes + 1;
+    item->key_bytes = key->mv_size - 1;
+    return fill_value(self, value, item);
 }
 
 lig_status ligi_file_catalog_get(void *snapshot, const void *key, size_t key_bytes,
                                  lig_catalog_item *item)
 {
-    ligi_file_snapshot *self = snapshot;
-    uint8_t stored_key[LIGI_KEY_BYTES_MAX + 1];
-    const ligi_recent_item *found = NULL;
-    MDB_val wanted, stored;
+    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
+    MDB_val wanted;
 
-    LIG_TRY(check_process(self));
-    LIG_TRY(ligi_file_catalog_key(key, key_bytes, stored_key, &wanted));
-    if (self->recent != NULL)
-        found = ligi_recent_get(self->recent, key, key_bytes);
-    if (found != NULL)
-        return fill_recent(found, item);
-    LIG_TRY(locate(self, MDB_SET_KEY, &wanted, &stored));
-    return fill_item(self, wanted, stored, item);
-}
-
-/* The order of an item of the environment (`status`: LIG_E_NOTFOUND when there is none) and one of
- * the last commits (NULL: none). */
-static int compare_items(lig_status status, MDB_val key, const ligi_recent_item *found)
-{
-    if (status != LIG_OK || found == NULL)
-        return found == NULL ? -1 : 1;
-    return ligi_recent_compare((const uint8_t *)key.mv_data + 1, key.mv_size - 1, found->key,
-                               found->key_bytes);
+    LIG_TRY(check_process(snapshot));
+    LIG_TRY(ligi_file_catalog_key(key, key_bytes, stored, &wanted));
+    return find(snapshot, MDB_SET_KEY, &wanted, item);
 }
 
 lig_status ligi_file_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
                                   lig_catalog_item *item)
 {
-    ligi_file_snapshot *self = snapshot;
-    uint8_t bytes[LIGI_KEY_BYTES_MAX + 2];
-    const ligi_recent_item *found = NULL, *end = NULL;
-    MDB_val at, stored;
+    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
+    MDB_val wanted;
 
-    LIG_TRY(check_process(self));
-    LIG_TRY(ligi_file_catalog_key(key, key_bytes, bytes, &at));
-    if (self->recent != NULL) {
-        found = ligi_recent_seek(self->recent, key, key_bytes);
-        end = self->recent->items + self->recent->item_count;
-    }
-    lig_status status = locate(self, MDB_SET_RANGE, &at, &stored);
-    for (;;) {
-        if (status != LIG_OK && status != LIG_E_NOTFOUND)
-            return status;
-        int order = compare_items(status, at, found);
-        if (order < 0)
-            return status == LIG_OK ? fill_item(self, at, stored, item) : status;
-        if (found->value != NULL)
-            return fill_recent(found, item);
-        if (order == 0) { /* erased: on behind it, with the smallest key that is greater */
-            memcpy(bytes, at.mv_data, at.mv_size);
-            bytes[at.mv_size] = 0;
-            at = (MDB_val){at.mv_size + 1, bytes};
-            status = locate(self, MDB_SET_RANGE, &at, &stored);
-        }
-        found = found + 1 < end ? found + 1 : NULL;
-    }
+    LIG_TRY(check_process(snapshot));
+    LIG_TRY(ligi_file_catalog_key(key, key_bytes, stored, &wanted));
+    return find(snapshot, MDB_SET_RANGE, &wanted, item);
 }

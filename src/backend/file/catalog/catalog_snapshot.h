@@ -3,7 +3,6 @@
 #define LIGI_CATALOG_SNAPSHOT_H
 
 #include "backend/file/catalog/catalog.h"
-#include "backend/file/index/recent.h"
 #include "backend/file/log/file_log.h"
 
 /* A view of the environment, or of a copy of it (catalog_copy.h). */
@@ -14,7 +13,6 @@ typedef struct ligi_file_snapshot {
     void (*ended)(void *owner); /* after the transaction is gone */
     void *owner;
     ligi_file_log *log;   /* that holds large values; NULL: the catalog of format 1 */
-    ligi_recent *recent;  /* commits that the environment lacks; NULL: none */
     pthread_mutex_t lock; /* guards all below */
     MDB_cursor *cursor;   /* NULL before the first seek */
     void **values;        /* large ones that were read, freed at the end */
@@ -22,12 +20,11 @@ typedef struct ligi_file_snapshot {
 } ligi_file_snapshot;
 
 typedef struct ligi_file_snapshot_source {
-    MDB_txn *txn; /* ownership is taken, even on failure */
+    MDB_txn *txn; /* taken over, also on failure */
     MDB_dbi dbi;
     ligi_file_log *log;         /* NULL: the catalog of format 1 */
     void (*ended)(void *owner); /* called after the transaction is gone */
     void *owner;
-    ligi_recent *recent; /* ownership is taken, even on failure; NULL: the environment has all */
 } ligi_file_snapshot_source;
 
 lig_status ligi_file_snapshot_create(const ligi_file_snapshot_source *source, void **snapshot,

@@ -48,7 +48,7 @@ static void append_unseen(const char *folder, const char *value)
     assert_ok(ligi_file_log_read(&log, &at, pass, NULL, &end));
     ligi_clog_header header = {.version = at.version + 1, .previous = at.chain};
     assert_ok(ligi_clog_record_put(&record, &edit, &header));
-    assert_ok(ligi_file_log_append(&log, &at, NULL, record.data, &header));
+    assert_ok(ligi_file_log_append(&log, &at, record.data, &header));
     ligi_writer_fini(&record);
     ligi_clog_folder_close(&log.folder);
     close(fd);

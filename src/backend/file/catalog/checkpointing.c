@@ -2,7 +2,6 @@
 
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/catalog/catalog_snapshot.h"
-#include "backend/file/catalog/catalog_write.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/index/index_items.h"
 #include "backend/file/log/log_numbers.h"
@@ -243,8 +242,6 @@ static lig_status put_all(checkpoint_run *run)
     MDB_cursor *cursor;
     MDB_val key = {1, (void *)"\1"}, value;
 
-    if (snapshot->recent != NULL)
-        return lig_fail(LIG_E_INTERNAL, "%s: a checkpoint needs an index that is current", place);
     LIG_TRY(ligi_mdb_fail(mdb_cursor_open(snapshot->txn, snapshot->dbi, &cursor), place,
                           "cannot be read"));
     lig_status status = LIG_OK;

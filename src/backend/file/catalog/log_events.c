@@ -1,7 +1,6 @@
 #include "backend/file/catalog/log_events.h"
 
 #include "backend/file/catalog/catalog_gate.h"
-#include "backend/file/catalog/catalog_write.h"
 #include "backend/file/log/log_numbers.h"
 #include "backend/file/log/log_start.h"
 #include "base/clock.h"

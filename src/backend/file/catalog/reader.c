@@ -409,8 +409,7 @@ lig_status ligi_file_reader_begin(ligi_file_reader *self, void **snapshot, uint6
     status = ligi_mdb_fail(mdb_txn_begin(used->env, NULL, MDB_RDONLY, &txn), self->place,
                            "cannot be read");
     if (status == LIG_OK) {
-        const ligi_file_snapshot_source source = {txn,           used->dbi, &self->log,
-                                                  index_release, used,      NULL};
+        const ligi_file_snapshot_source source = {txn, used->dbi, &self->log, index_release, used};
         status = ligi_file_snapshot_create(&source, snapshot, version);
     }
     if (status != LIG_OK)

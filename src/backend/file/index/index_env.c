@@ -17,8 +17,8 @@
 #define READERS_MAX 1022
 #define LOCK_FILE_BYTES 65536 /* what LMDB makes of READERS_MAX */
 #define MAP_BYTES_LEAST (UINT64_C(1) << 24)
-#define AHEAD_BYTES (UINT64_C(512) << 10) /* half of it has to do for a batch of commits */
-#define FULL_BYTES (UINT64_C(1) << 20)    /* with less room a disk counts as full */
+#define AHEAD_BYTES (UINT64_C(256) << 10)
+#define FULL_BYTES (UINT64_C(1) << 20) /* with less room a disk counts as full */
 
 /* LMDB opens by name: what it has opened must be what was looked at. */
 static lig_status identify(ligi_file_catalog *self)
@@ -168,13 +168,7 @@ lig_status ligi_mdb_env_still(const ligi_file_catalog *self)
 
     (void)mdb_env_get_fd(self->env, &fd);
     LIG_TRY(ligi_entry_still(self->index_fd, self->place, LIGI_NAME_INDEX, &self->index_file, fd));
-    return ligi_mdb_head_still(self);
-}
-
-lig_status ligi_mdb_head_still(const ligi_file_catalog *self)
-{
     int shared = self->log.numbered != 0;
-
     return ligi_entry_still(shared ? self->index_fd : self->folder_fd, self->place,
                             shared ? LIGI_NAME_HEAD : LIGI_NAME_LOG "/" LIGI_NAME_HEAD,
                             &self->head_file, self->log.head.fd);

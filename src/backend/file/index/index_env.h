@@ -18,8 +18,6 @@ lig_status ligi_mdb_env_remove_lock(const ligi_file_catalog *catalog);
 /* LIG_E_IO if a name no longer refers to the open file: a process that opens the store now would
  * not see this process's locks. */
 lig_status ligi_mdb_env_still(const ligi_file_catalog *catalog);
-/* The same of the head alone, for who changes only the log. */
-lig_status ligi_mdb_head_still(const ligi_file_catalog *catalog);
 
 /* In a write transaction: keeps some zeros behind the last page, so that a commit finds room on a
  * full disk. */

@@ -2,7 +2,6 @@
 
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/catalog/catalog_snapshot.h"
-#include "backend/file/catalog/catalog_write.h"
 #include "backend/file/catalog/checkpointing.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/log/salvage.h"
@@ -13,7 +12,6 @@
 #include <stdlib.h>
 
 #define VERIFY_TIMES_MAX 10
-#define GROW_TIMES_MAX 40
 
 /* --- an index of what is left --- */
 
@@ -66,72 +64,6 @@ lig_status ligi_repair_index(ligi_file_catalog *self)
                                        : ligi_mdb_env_fail(self, index.number, "cannot be rebuilt");
 }
 
-/* --- what the index lacks --- */
-
-static lig_status take_later(void *context, const ligi_clog_item *item, uint64_t version,
-                             const ligi_clog_position *at)
-{
-    const ligi_mdb_txn *index = context;
-
-    return version > index->at.version ? take_item(context, item, version, at) : LIG_OK;
-}
-
-static lig_status take_rest_once(ligi_file_catalog *self, int *number, size_t *damages)
-{
-    ligi_mdb_txn index = {.dbi = self->dbi};
-    ligi_salvage salvage = {.item = take_later, .context = &index};
-
-    *number = mdb_txn_begin(self->env, NULL, 0, &index.txn);
-    if (*number != MDB_SUCCESS)
-        return LIG_OK;
-    lig_status status = ligi_mdb_position(index.txn, self->dbi, &index.at);
-    if (status == LIG_OK)
-        status = ligi_salvage_run(&self->log, &salvage);
-    *damages = salvage.damages;
-    if (status == LIG_OK && salvage.reached.version > index.at.version) {
-        index.at = salvage.reached;
-        index.number = ligi_mdb_position_put(&index);
-    }
-    *number = index.number;
-    if (status == LIG_OK && *number == MDB_SUCCESS)
-        *number = mdb_txn_commit(index.txn);
-    else
-        mdb_txn_abort(index.txn);
-    return *number == MDB_SUCCESS ? status : LIG_OK;
-}
-
-/* Where the log is damaged behind the index, nobody could bring the index up to date. The commits
- * behind the damage were acknowledged, too. */
-static lig_status take_rest(ligi_file_catalog *self, size_t *damages)
-{
-    int number = MDB_MAP_FULL;
-
-    for (int i = 0; i < GROW_TIMES_MAX && number == MDB_MAP_FULL; i++) {
-        if (i > 0)
-            LIG_TRY(ligi_file_catalog_adapt_map(self, number));
-        LIG_TRY(ligi_file_catalog_enter(self));
-        lig_status status = take_rest_once(self, &number, damages);
-        ligi_file_catalog_leave(self);
-        LIG_TRY(status);
-    }
-    return ligi_mdb_env_fail(self, number, "cannot be written");
-}
-
-lig_status ligi_repair_rest(ligi_file_catalog *self)
-{
-    int mine = ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE);
-    size_t damages = 0;
-
-    if (!mine)
-        LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
-    lig_status status = take_rest(self, &damages);
-    if (status == LIG_OK && damages > 0) /* otherwise somebody has repaired it meanwhile */
-        ligi_head_damage(&self->log.head, 1);
-    if (!mine)
-        ligi_file_catalog_unlock(self);
-    return status;
-}
-
 /* --- a new log --- */
 
 typedef struct verify_run {
@@ -167,14 +99,12 @@ static lig_status verify_locked(verify_run *run, size_t *damages)
 static lig_status verify_alone(verify_run *run, int repair)
 {
     ligi_file_catalog *self = run->catalog;
-    size_t damages = 0, behind;
+    size_t damages = 0;
 
     LIG_TRY(ligi_head_take(&self->log.head, LIGI_HEAD_CHECKPOINT, self->wait_ns));
     lig_status status = ligi_file_catalog_lock(self, self->wait_ns);
     if (status == LIG_OK)
         status = verify_locked(run, &damages);
-    if (status == LIG_OK && repair && damages > 0)
-        status = take_rest(self, &behind);
     if (status == LIG_OK && repair && damages > 0)
         status = ligi_checkpointing_anew(self, run->problem, run->context);
     ligi_file_catalog_unlock_mine(self);

@@ -12,10 +12,6 @@ lig_status ligi_repair_fill(ligi_file_log *log, ligi_mdb_txn *index);
  * read, and nothing is written. */
 lig_status ligi_repair_index(ligi_file_catalog *catalog);
 
-/* The log is damaged behind the index: adds to it what is whole there. As after ligi_repair_index,
- * the catalog can be read from then on, and nothing is written. */
-lig_status ligi_repair_rest(ligi_file_catalog *catalog);
-
 /* The volume's catalog_verify. */
 lig_status ligi_repair_verify(ligi_file_catalog *catalog, int repair, lig_catalog_problem problem,
                               void *context);

@@ -475,9 +475,7 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at,
                         log->folder.place, at->version + 1);
     if (log->numbered != 0)
         return LIG_OK;
-    if (at->version < ligi_head_appended(&log->head)) /* pages left the cache: a write failed */
-        ligi_head_poison(&log->head, at->segment);
-    else if (end == LIGI_CLOG_CUT)
+    if (end == LIGI_CLOG_CUT)
         LIG_TRY(cut(log, at));
     uint64_t poisoned = ligi_head_poisoned(&log->head);
     if (poisoned == at->segment)
@@ -505,13 +503,10 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
                                  ligi_head_segment(&log->head) != at->segment))
             return rolled;
     }
-    uint64_t need = at->offset + bytes + RESERVE_BYTES;
-    uint32_t epoch = ligi_head_epoch(&log->head);
-    if (log->sized.segment == at->segment && log->sized.epoch == epoch && need <= log->sized.bytes)
-        return LIG_OK;
     LIG_TRY(ligi_clog_segment_file(log, at->segment, &file));
     off_t end = lseek(file->fd, 0, SEEK_END);
     uint64_t size = end < 0 ? 0 : (uint64_t)end, step = size / 4;
+    uint64_t need = at->offset + bytes + RESERVE_BYTES;
     lig_status status = LIG_OK;
     if (need > size) {
         step = step < STEP_BYTES_LEAST ? STEP_BYTES_LEAST : step;
@@ -523,7 +518,6 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
         if (status != LIG_OK && frees && at->offset + bytes <= size)
             status = LIG_OK;
     }
-    log->sized = (ligi_clog_size){at->segment, size, epoch};
     ligi_clog_folder_release(&log->folder, file);
     return status;
 }
@@ -538,25 +532,21 @@ static void start_writing(const ligi_file_log *log, int fd, const ligi_clog_posi
         (void)sync_file_range(fd, (off_t)at->offset, (off_t)header->bytes, SYNC_FILE_RANGE_WRITE);
 }
 
-lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at,
-                                const ligi_clog_file *file, const void *record,
+lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, const void *record,
                                 const ligi_clog_header *header)
 {
-    ligi_clog_file *opened = NULL;
+    ligi_clog_file *file;
 
     if (log->numbered != 0)
         return ligi_clog_append_number(log, at, record, header);
-    if (file == NULL) {
-        LIG_TRY(ligi_clog_segment_file(log, at->segment, &opened));
-        file = opened;
-    }
+    LIG_TRY(ligi_clog_segment_file(log, at->segment, &file));
     lig_status status = ligi_write_all(file->fd, record, header->bytes, at->offset);
     if (status != LIG_OK)
-        status = ligi_fail_errno(lig_error_number(), "cannot write %s/" LIGI_NAME_LOG,
+        status = ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_LOG ": cannot be written",
                                  log->folder.place);
     else
         start_writing(log, file->fd, at, header);
-    ligi_clog_folder_release(&log->folder, opened);
+    ligi_clog_folder_release(&log->folder, file);
     LIG_TRY(status);
     ligi_clog_step(at, header);
     return LIG_OK;

@@ -15,21 +15,15 @@ typedef struct ligi_clog_position {
     uint64_t last; /* where that record begins; 0: in an earlier segment */
 } ligi_clog_position;
 
-typedef struct ligi_clog_size { /* of a segment: it has at least this many bytes */
-    uint64_t segment, bytes;
-    uint32_t epoch; /* of the head: in another one the segment may be a new file */
-} ligi_clog_size;
-
 typedef struct ligi_file_log {
     ligi_clog_folder folder;
     ligi_head head; /* no page for a reader */
     uint8_t id[16];
     uint64_t segment_bytes; /* after which the next one is started */
-    uint64_t witnessed;     /* known to have existed, in addition to the head page */
+    uint64_t witnessed;     /* known to have been there, beside what the head page tells */
     uint64_t numbered;      /* segments from this one on are numbered (numbered.h); 0: none is */
     _Atomic int64_t confirmed_ns; /* when the end of a numbered log was known last */
-    ligi_clog_size sized;         /* used by the holder of LIGI_HEAD_WRITE */
-    int thorough;                 /* also looks after zeros: for the first read of a log */
+    int thorough; /* zeros, too, are looked behind: for the first reading of a log */
 } ligi_file_log;
 
 /* A whole record that fits the chain; `at` is the position before it. */
@@ -64,24 +58,22 @@ int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at);
 lig_status ligi_file_log_read(ligi_file_log *log, ligi_clog_position *at, ligi_clog_visit visit,
                               void *context, ligi_clog_end *end);
 
-/* The same under LIGI_HEAD_WRITE, before appending: a truncated record is zeroed, and a segment
- * whose sync failed, or which lacks what was published, is replaced by a new one; the visitor is
- * then called again for the copied records, with their new positions. LIG_E_CORRUPT when the log is
- * damaged. */
+/* The same under LIGI_HEAD_WRITE, for who is going to append: a record cut short is zeroed, and a
+ * segment whose sync failed is replaced by a new one; the visitor is then called again for the
+ * copied records, with their new positions. LIG_E_CORRUPT when the log is damaged. */
 lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at,
                               const ligi_clog_visitor *visitor);
 
-/* Under LIGI_HEAD_WRITE, at the tail: reserves space, which may move *at to another segment.
- * `frees`: may use the reserve for a full disk. The visitor (NULL: none) as for tail. */
+/* Under LIGI_HEAD_WRITE, at the tail: makes room, so that *at may change its segment. `frees`: also
+ * from what is kept for a full disk. The visitor (NULL: none) as for tail. */
 lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uint64_t bytes,
                                  int frees, const ligi_clog_visitor *visitor, int64_t timeout_ns);
-/* Writes the record at the position, where space was reserved; advances *at. `file` is the segment,
- * or NULL: then it is opened. Not yet durable, and not published. In a numbered log LIG_E_BUSY if
- * another host was first, and LIG_E_IO if that is unknown. */
-lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at,
-                                const ligi_clog_file *file, const void *record,
+/* Writes the record at the position, for which there is room; *at moves on. Not yet durable, and
+ * not published. In a numbered log LIG_E_BUSY when another host was first, and LIG_E_IO when that
+ * cannot be told. */
+lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, const void *record,
                                 const ligi_clog_header *header);
-/* Starts a new segment at the tail, under LIGI_HEAD_WRITE; all earlier records are durable then. */
+/* Starts a new segment at the tail, under LIGI_HEAD_WRITE; what came before is durable then. */
 lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at,
                               const ligi_clog_visitor *visitor, int64_t timeout_ns);
 

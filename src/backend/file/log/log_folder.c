@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SEGMENT_MAGIC "LIGSEG"
@@ -101,13 +100,12 @@ static ligi_clog_file **make_place(ligi_clog_folder *folder)
     return oldest;
 }
 
-/* Removed, or replaced by one of the same number: after a failed sync, or by another host. Not
- * fstat: it asks for times (see ligi_entry_still). */
+/* Removed, or replaced by one of the same number: after a failed sync, or by another host. */
 static int is_gone(int fd)
 {
-    struct statx info;
+    struct stat info;
 
-    return statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &info) != 0 || info.stx_nlink == 0;
+    return fstat(fd, &info) != 0 || info.st_nlink == 0;
 }
 
 static lig_status open_descriptor(const ligi_clog_folder *folder, ligi_name_kind kind,

@@ -73,7 +73,7 @@ static lig_status append(ligi_file_log *log, ligi_clog_position *at, const char 
     if (status == LIG_OK)
         status = ligi_file_log_reserve(log, at, header.bytes, 0, NULL, 0);
     if (status == LIG_OK)
-        status = ligi_file_log_append(log, at, NULL, record.data, &header);
+        status = ligi_file_log_append(log, at, record.data, &header);
     ligi_writer_fini(&record);
     return status;
 }

@@ -1,6 +1,6 @@
-/* Replaces stderr for LMDB's assertion messages. The build renames stderr and fprintf in its copy
- * of liblmdb.a to these, because an archive compiled for programs cannot refer to stderr from a
- * shared object. LMDB prints in one place only, when an assertion of its own fails. */
+/* What LMDB prints before it gives up. The build renames stderr and fprintf in its copy of
+ * liblmdb.a to these, because an archive compiled for programs cannot refer to stderr from a shared
+ * object. LMDB prints in one place only, when an assertion of its own fails. */
 #include <stdarg.h>
 #include <stdio.h>
 
