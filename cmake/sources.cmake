@@ -8,7 +8,7 @@ file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS "${top}/cli/*.c")
 file(GLOB_RECURSE core_sources CONFIGURE_DEPENDS "${top}/python/core/*.c")
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS "${top}/src/*_test.c" "${top}/tests/*_test.c")
 file(GLOB_RECURSE fuzz_sources CONFIGURE_DEPENDS "${top}/src/*_fuzz.c" "${top}/tests/*_fuzz.c")
-file(GLOB bench_sources CONFIGURE_DEPENDS "${top}/bench/*.c")
+file(GLOB bench_sources CONFIGURE_DEPENDS "${top}/bench/*.c" "${top}/bench/peers/*.c")
 file(GLOB example_sources CONFIGURE_DEPENDS "${top}/examples/c/*.c")
 
 # The processor is asked at run time which of these may be called.
