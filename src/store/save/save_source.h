@@ -18,6 +18,10 @@ typedef struct ligi_source {
     lig_status (*wait)(void *context, size_t index);
     /* Fills bytes [offset, offset + bytes) of a tensor; default: from its memory. */
     lig_status (*fill)(void *context, size_t index, uint64_t offset, uint64_t bytes, void *out);
+    /* Lends the same bytes until the next call of `view` or `fill`: for a source with `fill` that
+     * has them in memory of its own. */
+    lig_status (*view)(void *context, size_t index, uint64_t offset, uint64_t bytes,
+                       const void **data);
     /* Fills block hashes without transferring the bytes: a tensor that is already stored is
      * never transferred. Default: the bytes are hashed. Bytes are hashed again as they are
      * written, so that a wrong answer damages only the model that is being saved. */

@@ -72,17 +72,28 @@ static lig_status begin_pack(ligi_save_write *self, size_t index)
     return LIG_OK;
 }
 
+/* Valid until the next one. */
+static lig_status get_part(ligi_save_write *self, size_t index, uint64_t at, uint64_t bytes,
+                           const void **data)
+{
+    if (self->source->view)
+        return self->source->view(self->source->context, index, at, bytes, data);
+    if (self->buffer == NULL)
+        LIG_TRY(ligi_alloc(&self->buffer, BUFFER_BYTES, "a buffer"));
+    *data = self->buffer;
+    return ligi_source_fill(self->source, self->plan, index,
+                            &(ligi_stretch){at, bytes, self->buffer});
+}
+
 static lig_status put_parts(ligi_save_write *self, size_t index)
 {
     const lig_tensor *tensor = &self->plan->tensors[index];
     const ligi_slot *slot = &self->plan->slots[index];
-    if (self->buffer == NULL)
-        LIG_TRY(ligi_alloc(&self->buffer, BUFFER_BYTES, "a buffer"));
     for (uint64_t at = 0; at < tensor->bytes; at += BUFFER_BYTES) {
         uint64_t bytes = tensor->bytes - at < BUFFER_BYTES ? tensor->bytes - at : BUFFER_BYTES;
-        LIG_TRY(ligi_source_fill(self->source, self->plan, index,
-                                 &(ligi_stretch){at, bytes, self->buffer}));
-        lig_piece piece = {.data = self->buffer,
+        const void *data;
+        LIG_TRY(get_part(self, index, at, bytes, &data));
+        lig_piece piece = {.data = data,
                            .bytes = bytes,
                            .offset = slot->offset + at,
                            .hashes = self->plan->hashes + slot->first_hash + at / LIG_BLOCK_BYTES};

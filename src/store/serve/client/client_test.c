@@ -99,6 +99,41 @@ static void test_transports(void **state)
     }
 }
 
+/* The server asks for pieces of 4 MiB: some hold several tensors, some a part of one, and there are
+ * more than it has memory for. */
+static void test_pieces(void **state)
+{
+    enum { COUNT = 9 };
+    static const int64_t sizes[COUNT] = {5 << 20, 3 << 20, 1,       4 << 20,      700000,
+                                         6 << 20, 100,     2 << 20, (5 << 20) + 1};
+    static const char *const names[COUNT] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
+    static const char *const choices[] = {"?transport=tcp", "?transport=shm"};
+    for (uint64_t choice = 0; choice < 2; choice++) {
+        lig_tensor saved[COUNT], loaded[COUNT];
+        for (size_t i = 0; i < COUNT; i++) {
+            size_t bytes = (size_t)sizes[i];
+            saved[i] = (lig_tensor){.name = names[i],
+                                    .data = malloc(bytes),
+                                    .bytes = bytes,
+                                    .shape = &sizes[i],
+                                    .ndim = 1,
+                                    .dtype = LIG_UINT8};
+            loaded[i] = saved[i];
+            loaded[i].data = calloc(1, bytes);
+            scene_fill(saved[i].data, bytes, choice * COUNT + i);
+        }
+        lig_store *store = client(*state, choices[choice]);
+        assert_ok(lig_store_save(store, choices[choice] + 1, saved, COUNT, NULL));
+        assert_ok(lig_store_load(store, choices[choice] + 1, loaded, COUNT));
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_memory_equal(loaded[i].data, saved[i].data, saved[i].bytes);
+            free(saved[i].data);
+            free(loaded[i].data);
+        }
+        lig_store_close(store);
+    }
+}
+
 static void test_refusals(void **state)
 {
     served *self = *state;
@@ -359,6 +394,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_transports, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pieces, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lost_server, setup, teardown),
         cmocka_unit_test_setup_teardown(test_retry, setup, teardown),

@@ -155,10 +155,11 @@ static lig_status ask_ahead(ligi_served_upload *upload)
     return LIG_OK;
 }
 
+/* Its last bytes are lent until more are asked for. */
 static void leave_piece(ligi_served_upload *upload)
 {
     ligi_served_piece *first = &upload->pieces[upload->first];
-    if (upload->at < first->count)
+    if (upload->asked == 0 || upload->at < first->count)
         return;
     pthread_mutex_lock(&upload->server->uploads.lock);
     first->state = LIGI_PIECE_FREE;
@@ -169,9 +170,11 @@ static void leave_piece(ligi_served_upload *upload)
     upload->at_bytes = 0;
 }
 
-static lig_status fill(void *context, size_t index, uint64_t offset, uint64_t bytes, void *out)
+static lig_status view(void *context, size_t index, uint64_t offset, uint64_t bytes,
+                       const void **data)
 {
     ligi_served_upload *upload = context;
+    leave_piece(upload);
     const ligi_served_piece *first = &upload->pieces[upload->first];
     upload->current = index;
     LIG_TRY(ask_ahead(upload));
@@ -180,10 +183,17 @@ static lig_status fill(void *context, size_t index, uint64_t offset, uint64_t by
         return lig_fail(LIG_E_INTERNAL, "bytes of tensor %zu of '%s' were not asked for", index,
                         upload->saving.what.name);
     LIG_TRY(wait_there(upload, first));
-    memcpy(out, first->memory + upload->at_bytes, bytes);
+    *data = first->memory + upload->at_bytes;
     upload->at++;
     upload->at_bytes += bytes;
-    leave_piece(upload);
+    return LIG_OK;
+}
+
+static lig_status fill(void *context, size_t index, uint64_t offset, uint64_t bytes, void *out)
+{
+    const void *data;
+    LIG_TRY(view(context, index, offset, bytes, &data));
+    memcpy(out, data, bytes);
     return LIG_OK;
 }
 
@@ -261,6 +271,7 @@ ligi_source ligi_served_upload_source(ligi_served_upload *upload)
 {
     return (ligi_source){.wait = wait_turn,
                          .fill = fill,
+                         .view = view,
                          .hash = hash,
                          .done = done,
                          .cancelled = is_cancelled,

@@ -4,7 +4,7 @@
 
 #include "store/serve/server/requests/server_saves.h"
 
-enum { LIGI_SERVED_PIECES = 3 }; /* asked for ahead */
+enum { LIGI_SERVED_PIECES = 4 }; /* one is being written, the others are asked for ahead */
 
 enum ligi_served_piece_state {
     LIGI_PIECE_FREE,
