@@ -45,7 +45,7 @@ PROGRAMS = {
     "params": Program(("--repeat", "1"), 150),
     "pipe": Program((), 180),
     "pipe_step": Program(("--models", "gpt2", "resnet"), 120),
-    "serve": Program(("--rounds", "2"), 120),
+    "serve": Program(("--rounds", "3"), 120),
     "distributed": Program(("--mib", "512", "--rounds", "2"), 360),
 }
 
