@@ -55,9 +55,8 @@ class Server:
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 
     def cpu_s(self) -> float:
-        """Of all its threads, to the nanosecond."""
-        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+        """Of all its threads, those that have ended included (clock_getcpuclockid of Linux)."""
+        return time.clock_gettime((~self.process.pid << 3) | 2)
 
 
 @contextlib.contextmanager
