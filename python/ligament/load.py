@@ -288,8 +288,7 @@ class Loader:
             elif read.code != have[n][0]:
                 read.item = _Later(tensors.copier(value))
             elif taker is not None:
-                place = tensors.place(taker)
-                read.item = _Later(taker.take) if place is None else place
+                read.item = tensors.device_place(taker) or _Later(taker.take)
             else:
                 read.item = value
         return reads

@@ -73,7 +73,7 @@ def test_training_goes_on_bit_for_bit() -> None:
     accelerator, *_ = made(1)
     register(accelerator, "store")
     accelerator._schedulers.clear()
-    with pytest.raises(ligament.MismatchError, match="1 schedulers, the accelerator was given 0"):
+    with pytest.raises(ligament.MismatchError, match="1 schedulers, but the accelerator has 0"):
         accelerator.load_state(folder)
 
 

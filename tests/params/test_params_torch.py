@@ -86,13 +86,13 @@ def test_as_a_module(alone: Any) -> None:
     model.load_state_dict(theirs.state_dict())
     ids = torch.tensor([0, 5])
     assert torch.allclose(model(ids), theirs(ids))
-    with pytest.raises(RuntimeError, match="rows are"):
+    with pytest.raises(RuntimeError, match="but the rows have"):
         model.load_state_dict(torch.nn.Sequential(torch.nn.Embedding(7, 2)).state_dict(), False)
     assert "table='u'" in repr(model)
     with pytest.raises(ligament.InvalidError, match="6"):
         model(torch.tensor([6]))
     for odd in (torch.tensor([1.0]), torch.tensor([True])):
-        with pytest.raises(ligament.InvalidError, match="ids are whole numbers, not torch"):
+        with pytest.raises(ligament.InvalidError, match="ids must be integers, not torch"):
             model(odd)
     with pytest.raises(ligament.InvalidError, match="-1"):
         model(torch.tensor([-1]))
@@ -114,7 +114,7 @@ def test_hashed_ids(alone: Any) -> None:
 def test_ahead_of_what_is_no_module(alone: Any) -> None:
     server, _ = alone(4, 10)
     loader = params.torch.ahead([torch.tensor([1])], keys=lambda ids: {"user": ids})
-    with pytest.raises(ligament.InvalidError, match="{module: ids}, .* not 'user'"):
+    with pytest.raises(ligament.InvalidError, match="{module: ids} with modules .* not 'user'"):
         list(loader)
     server.close()
 

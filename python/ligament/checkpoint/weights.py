@@ -67,7 +67,9 @@ def fill(
     seen: set[Any] = set()
     for i, taker in takers.items():
         whose = tensors.identity(items[i])
-        place = None if whose in seen else tensors.place(taker)
+        place = None
+        if whose not in seen:
+            place = tensors.device_place(taker) or tensors.place(taker)
         seen.add(whose)
         items[i] = Fresh(taker.code, taker.shape) if place is None else place
     later = [i for i in takers if isinstance(items[i], Fresh)]

@@ -202,11 +202,14 @@ def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, 
 def place(taker: Any) -> Any:
     """The memory of a taker's tensor, as a Batch takes it, where it can be filled after all; None
     where the tensor has to take over other memory."""
-    value = getattr(taker, "value", None)
-    if lendable(value):
-        return lend([value], True)[0]
     find = getattr(taker, "place", None)
     return None if find is None else find()
+
+
+def device_place(taker: Any) -> Any:
+    """The memory of a taker's tensor on a device, for a Batch; None if the core cannot fill it."""
+    value = getattr(taker, "value", None)
+    return lend([value], True)[0] if lendable(value) else None
 
 
 def copier(value: Any) -> Callable[[Fresh], None]:
