@@ -317,7 +317,6 @@ ligi_row_state ligi_tables_confirm(ligi_tables *tables, ligi_entry entry)
     place_in at = find(tables, entry);
     if (has_deltas(at.state)) {
         ligi_row_lock(at.row);
-        assert(at.row->flags & LIGI_ROW_SENT);
         at.row->flags &= ~LIGI_ROW_SENT;
         if (at.state == LIGI_ROW_DRAINING && !(at.row->flags & LIGI_ROW_PENDING))
             remove_row(tables, entry, &at);
