@@ -117,16 +117,24 @@ def test_beyond_loopback_only_with_a_secret(ligament, tmp_path):
 def test_the_secret_is_read_again(ligament, tmp_path, model):
     served = write_secret(tmp_path / "served", SECRETS[0])
     keys = [write_secret(tmp_path / f"key{i}", SECRETS[i]) for i in (0, 1)]
-    with serving(ligament, "--secret-file", served) as (process, uri):
-        ligament("cp", model, f"{uri}?secret_file={keys[0]}#one")
-        ligament.fails("ls", f"{uri}?secret_file={keys[1]}")
-        ligament.fails("ls", uri)
-        write_secret(served, SECRETS[1])
-        process.send_signal(signal.SIGHUP)
-        assert names(ligament, f"{uri}?secret_file={keys[1]}&retry=30") == ["one"]
-        ligament.fails("ls", f"{uri}?secret_file={keys[0]}")
-        process.terminate()
-        assert process.wait(60) == 0
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.bind(path)
+        told.settimeout(60)
+        environment = os.environ | {"NOTIFY_SOCKET": path}
+        with serving(ligament, "--secret-file", served, env=environment) as (process, uri):
+            assert told.recv(100) == b"READY=1"
+            ligament("cp", model, f"{uri}?secret_file={keys[0]}#one")
+            ligament.fails("ls", f"{uri}?secret_file={keys[1]}")
+            ligament.fails("ls", uri)
+            write_secret(served, SECRETS[1])
+            process.send_signal(signal.SIGHUP)
+            assert told.recv(100).startswith(b"RELOADING=1")
+            assert told.recv(100) == b"READY=1"
+            assert names(ligament, f"{uri}?secret_file={keys[1]}") == ["one"]
+            ligament.fails("ls", f"{uri}?secret_file={keys[0]}")
+            process.terminate()
+            assert process.wait(60) == 0
 
 
 def test_the_service_manager_is_told(ligament, tmp_path):
