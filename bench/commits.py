@@ -7,7 +7,6 @@ commits.py [--rounds 7] [--json FILE]
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "peers"))
-from bars import Bar, show  # noqa: E402
+from bars import Bar, report  # noqa: E402
 
 
 def main() -> int:
@@ -36,11 +35,7 @@ def main() -> int:
         Bar("commits of eight processes, of one", eight, 2, at_least=True),
         Bar("opening a store with a current index", opened, 1, unit="ms"),
     ]
-    for bar in bars:
-        show(bar)
-    if given.json:
-        given.json.write_text(json.dumps({"bars": [bar.record() for bar in bars]}, indent=1))
-    return 0 if all(bar.met for bar in bars) else 1
+    return report(bars, given.json)
 
 
 if __name__ == "__main__":

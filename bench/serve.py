@@ -28,7 +28,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "peers"))
 import peer_servers  # noqa: E402
-from bars import Bar, show  # noqa: E402
+from bars import Bar, report  # noqa: E402
 
 BUILT = HERE.parent / "build" / "bench"
 PROGRAM = HERE.parent / "python" / "ligament" / "bin" / "ligament"
@@ -330,11 +330,7 @@ def main() -> int:
     print(f"{given.mib} MiB, {given.rounds} rounds", flush=True)
     with tempfile.TemporaryDirectory(dir=HERE) as folder:
         bars = measure(Path(folder), given)
-    for bar in bars:
-        show(bar)
-    if given.json:
-        given.json.write_text(json.dumps({"bars": [bar.record() for bar in bars]}, indent=1))
-    return 0 if all(bar.met for bar in bars) else 1
+    return report(bars, given.json)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
@@ -39,6 +41,15 @@ def show(bar: Bar) -> Bar:
     what, value, limit, verdict = bar.cells()
     print(f"  {what:<62} {value:>10}  (bar {limit}) {verdict}")
     return bar
+
+
+def report(bars: list[Bar], path: Path | None) -> int:
+    """Prints the bars and writes them to a file; returns the exit status."""
+    for bar in bars:
+        show(bar)
+    if path:
+        path.write_text(json.dumps({"bars": [bar.record() for bar in bars]}, indent=1))
+    return 0 if all(bar.met for bar in bars) else 1
 
 
 def collect(found: Any) -> list[Bar]:

@@ -8,8 +8,10 @@
 
 #include <ligament/serve.h>
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 enum { SCENE_SERVERS = 64 };
 
@@ -59,10 +61,18 @@ static inline void scene_end_servers(void)
         lig_server_close(scene_servers[--scene_server_count].server);
 }
 
+/* A client sends a release and continues; the server handles it soon. */
+#define scene_eventually(condition)                                                                \
+    do {                                                                                           \
+        time_t scene_until_ = time(NULL) + 60;                                                     \
+        while (!(condition) && time(NULL) < scene_until_)                                          \
+            sched_yield();                                                                         \
+    } while (0)
 #define scene_local_only() skip()
 #define SCENE_IS_SERVED 1
 #define SCENE_FAST "" /* options of the place are the server's */
 #else
+#define scene_eventually(condition) (void)0
 #define scene_local_only() (void)0
 #define scene_end_servers() (void)0
 #define SCENE_IS_SERVED 0

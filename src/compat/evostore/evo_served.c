@@ -74,12 +74,18 @@ static lig_status take(ligi_evo_state *state, ligi_evo_call call, int served)
     return LIG_OK;
 }
 
+/* Drops what was taken before. If all stores are served, opens them. */
+static lig_status begin_stamps(ligi_evo_state *state, int *served)
+{
+    *served = ligi_evo_served_all(state);
+    ligi_evo_taken_drop(state);
+    return *served ? ligi_evo_state_open(state) : LIG_OK;
+}
+
 lig_status ligi_evo_stamps_take(ligi_evo_state *state, ligi_evo_call first, ligi_evo_call end)
 {
-    int served = ligi_evo_served_all(state);
-    ligi_evo_taken_drop(state);
-    if (served)
-        LIG_TRY(ligi_evo_state_open(state));
+    int served;
+    LIG_TRY(begin_stamps(state, &served));
     lig_status status = LIG_OK;
     for (int call = (int)first; call < (int)end && status == LIG_OK; call++)
         status = take(state, (ligi_evo_call)call, served);
@@ -92,10 +98,8 @@ lig_status ligi_evo_stamps_take(ligi_evo_state *state, ligi_evo_call first, ligi
 
 lig_status ligi_evo_stamps_clear(ligi_evo_state *state, ligi_evo_call first, ligi_evo_call end)
 {
-    int served = ligi_evo_served_all(state);
-    ligi_evo_taken_drop(state);
-    if (served)
-        LIG_TRY(ligi_evo_state_open(state));
+    int served;
+    LIG_TRY(begin_stamps(state, &served));
     for (int call = (int)first; call < (int)end; call++) {
         state->stamps[call].count = 0;
         state->stamps[call].next = 0;

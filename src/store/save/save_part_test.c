@@ -19,11 +19,9 @@ static size_t count_packs(const scene *places)
     return count;
 }
 
-/* A server removes what a client has released soon, not at once. */
 static void expect_packs(const scene *places, size_t expected)
 {
-    for (int i = 0; SCENE_IS_SERVED && i < 10000 && count_packs(places) != expected; i++)
-        usleep(1000);
+    scene_eventually(count_packs(places) == expected);
     assert_int_equal(count_packs(places), expected);
 }
 

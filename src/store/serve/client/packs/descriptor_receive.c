@@ -176,14 +176,17 @@ static void *work(void *context)
     return NULL;
 }
 
-/* Library threads block all signals. A team that cannot be had is smaller. */
+/* Starts up to TEAM - 1 threads, with all signals blocked. Returns how many could be started. */
 static size_t start_team(team_read *self, pthread_t threads[TEAM])
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < self->count; i++)
         bytes += self->ranges[i].bytes;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t wanted = bytes < SHARED_BYTES ? 0 : cores < TEAM ? (size_t)(cores - 1) : TEAM - 1;
+    size_t wanted = bytes < SHARED_BYTES ? 0
+                    : cores < 1          ? 0
+                    : cores < TEAM       ? (size_t)(cores - 1)
+                                         : TEAM - 1;
     size_t started = 0;
     sigset_t all, before;
     sigfillset(&all);
