@@ -1,5 +1,5 @@
 /* Formats that need Python libraries are read and written by `python -m ligament.convert`, which
- * replaces this process, or for .npz by a child process that hands over the arrays. */
+ * replaces this process; .npz files are read and written by a child process. */
 #ifndef CLI_PYTHON_H
 #define CLI_PYTHON_H
 

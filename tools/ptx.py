@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes src/tensor/cuda/block_hashes.ptx of block_hashes.cu.
+"""Compiles block_hashes.cu to src/tensor/cuda/block_hashes.ptx.
 
     tools/ptx.py [--nvcc NVCC | --nvrtc LIBNVRTC] [--check]
 
-The compiler's PTX is lowered to an early version of the language, which every driver in use takes:
-the kernel needs nothing newer. Its first line has the SHA-256 of the source, which a test compares
-where there is no compiler. `--check` only compares: with the source's hash, and with a new
-compilation if a compiler of the same release is at hand.
+The compiler's PTX is lowered to an early version of the language, which every driver in use
+accepts; the kernel needs no newer feature. Its first line has the SHA-256 of the source, which a
+test compares where there is no compiler. `--check` only compares: with the source's hash, and with
+a new compilation if a compiler of the same release is installed.
 """
 
 from __future__ import annotations

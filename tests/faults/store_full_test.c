@@ -133,7 +133,7 @@ static void free_all(const char *folder, const char *options, int again)
     lig_store_close(store);
 }
 
-/* The disk is the server's: its clients are told, and it lives on. */
+/* When the server's disk is full, saves of its clients fail and the server continues. */
 static void served(void **state)
 {
     char uri[256];

@@ -309,7 +309,7 @@ static void poisoned_segments_are_replaced(void **state)
     assert_int_equal(read_all(scene, &end), 9);
 }
 
-/* One that replaced another of its number is not confused with it by who has that open. */
+/* A process that has a segment open notices that another one replaced it under its number. */
 static void replaced_segments_are_opened_again(void **state)
 {
     log_scene *scene = *state;

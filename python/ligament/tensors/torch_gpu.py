@@ -15,7 +15,7 @@ _ALIGNMENT = 512  # as torch's allocator: copies are as fast as between tensors
 
 
 def lendable(value: Any) -> bool:
-    """Whether the core can fill it where it lies."""
+    """Whether the core can fill it in place."""
     return bool(
         value.is_cuda
         and type(value) in of_torch.registered()

@@ -27,7 +27,7 @@ typedef struct one {
     ligi_session_peer peers[PEERS];
     uint32_t peer_count;
     uint32_t kind;                   /* in the hello; another one is a mismatch */
-    _Atomic int mute;                /* it sends nothing by itself */
+    _Atomic int mute;                /* it sends no pings */
     int came, gone, ended, messages; /* guarded by the endpoint's lock */
     lig_status status;
     char text[TEXT];

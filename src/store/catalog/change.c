@@ -202,7 +202,7 @@ lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, in
                               uint64_t successor)
 {
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
-    assert(change->event_count > 0); /* watchers are told of every removal */
+    assert(change->event_count > 0); /* every removal has an event */
     LIG_TRY(ligi_change_erase(change, &key));
     if (!keep_name) {
         key =

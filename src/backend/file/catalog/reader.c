@@ -123,7 +123,7 @@ static uint64_t map_for(const private_index *self)
     return bytes;
 }
 
-/* `info` NULL: reads on from where the index stands; `damaged`: uses the intact part. */
+/* `info` NULL: continues after the position of the index; `damaged`: uses the intact part. */
 static lig_status fill_once(private_index *self, const ligi_checkpoint_info *info, int damaged,
                             int *number)
 {

@@ -27,7 +27,7 @@ typedef struct ligi_client_options {
 typedef struct ligi_client {
     ligi_net *net;
     char *uri;          /* for error texts */
-    char *address;      /* "tcp://host:port"; NULL: it stands in address_file */
+    char *address;      /* "tcp://host:port"; NULL: read from address_file */
     char *address_file; /* read at every connect: the server may have moved */
     ligi_client_options options;
     const ligi_interrupt *interrupt; /* of the store */

@@ -78,7 +78,7 @@ static void drop_link(ligi_client *client, lig_status status, const char *senten
     ligi_client_fail_calls(client);
 }
 
-/* Why an attempt failed is told as it is: a wrong secret, another version, nobody there. */
+/* Reports the original reason of the failure: wrong secret, other version, no listener. */
 static void on_lost(void *context, ligi_link *link, lig_status status, const char *sentence)
 {
     ligi_client *client = context;

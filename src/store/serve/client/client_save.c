@@ -171,7 +171,7 @@ static lig_status save_whole(lig_store *store, ligi_plan *plan, const ligi_sourc
 
 static void end_call(begun_save *self)
 {
-    ligi_failure failure; /* of whoever ends it */
+    ligi_failure failure; /* the caller's error text survives the cleanup */
     ligi_failure_take(&failure, LIG_E_CLOSED);
     ligi_client_cancel(self->client, &self->call);
     (void)ligi_client_finish(self->client, &self->call);

@@ -46,7 +46,7 @@ typedef struct ligi_served_job {
 /* The queue of jobs and its workers. */
 typedef struct ligi_served_worker {
     struct lig_server *server;
-    lig_store *store; /* a handle of its own: what belongs to one request hangs on it */
+    lig_store *store; /* a separate handle, which holds the state of one request */
     lig_ticket *thread;
 } ligi_served_worker;
 

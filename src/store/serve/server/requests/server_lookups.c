@@ -56,7 +56,7 @@ lig_status ligi_served_resolve_run(ligi_served_call *call)
     ligi_served_model_put(&rest, &model);
     lig_status status = ligi_served_hold(call->session, ref, ligi_served_ref_release, &model.ref);
     if (status == LIG_OK) {
-        ligi_put_varint(&call->body, model.ref); /* in place of the 0 that stands there */
+        ligi_put_varint(&call->body, model.ref); /* replaces the 0 */
         ligi_put_bytes(&call->body, rest.data + 1, rest.bytes - 1);
     }
     ligi_writer_fini(&rest);
