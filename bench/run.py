@@ -2,10 +2,12 @@
 """Every benchmark, in at most half an hour on two cores; one table of bars at the end.
 
     run.py [NAME ...] [--keep MACHINE]
+    run.py --page
 
 Each benchmark gets a limit of time and is stopped when it is over. Samples go to
 bench/out/. --keep writes the bars to bench/results/MACHINE.json and makes docs/performance.md
-from all the files there.
+from all the files there, as --page does alone. Benchmarks of a GPU write their own file
+(bench/results/gpu).
 """
 
 from __future__ import annotations
@@ -117,14 +119,7 @@ def section(name: str, result: dict[str, Any]) -> list[str]:
         if found["ended"] != "ran":
             lines += ["", f"`bench/{benchmark}.py`: {found['ended']}."]
         if bars:
-            lines += [
-                "",
-                f"`bench/{benchmark}.py`",
-                "",
-                "| what | measured | bar |",
-                "|---|---|---|",
-            ]
-            lines += [row(bar) for bar in bars]
+            lines += ["", f"`bench/{benchmark}.py`", *bar_table(bars)]
     return lines
 
 
@@ -135,10 +130,39 @@ def row(bar: Bar) -> str:
     return f"| {what}{against} | {shown} | {limit} |"
 
 
+def figures(results: dict[str, dict[str, float]]) -> list[str]:
+    """What each contender measured, as a table with a column for each."""
+    names = list(dict.fromkeys(what for each in results.values() for what in each))
+    lines = ["", f"| | {' | '.join(results)} |", "|---" * (len(results) + 1) + "|"]
+    for name in names:
+        cells = [f"{each[name]:.3g}" if name in each else "" for each in results.values()]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def gpu_section(path: Path) -> list[str]:
+    """A benchmark of the GPU machine, which has no other."""
+    found = json.loads(path.read_text())
+    about = found["machine"]
+    lines = [
+        f"\n## {about['gpu']}: {path.stem}",
+        f"{about['cores']} cores, torch {about['torch']}, {found['date']}.",
+    ]
+    if found.get("results"):
+        lines += figures(found["results"])
+    return lines + bar_table(collect(found))
+
+
+def bar_table(bars: list[Bar]) -> list[str]:
+    return ["", "| what | measured | target |", "|---|---|---|", *map(row, bars)]
+
+
 def write_page() -> None:
     lines = [INTRODUCTION.rstrip()]
     for path in sorted(RESULTS.glob("*.json")):
         lines += section(path.stem, json.loads(path.read_text()))
+    for path in sorted((RESULTS / "gpu").glob("*.json")):
+        lines += gpu_section(path)
     (HERE.parent / "docs" / "performance.md").write_text("\n".join(lines) + "\n")
 
 
@@ -160,7 +184,11 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PROGRAMS))
     parser.add_argument("--keep", metavar="MACHINE", help="also write bench/results/MACHINE.json")
+    parser.add_argument("--page", action="store_true", help="only write docs/performance.md")
     given = parser.parse_args()
+    if given.page:
+        write_page()
+        return 0
     unknown = set(given.names) - set(PROGRAMS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))} (one of {', '.join(PROGRAMS)})")
