@@ -85,10 +85,10 @@ void ligi_drain_end(ligi_drain *drain)
 
 /* --- in --- */
 
-lig_status ligi_staging_take(ligi_staging_buffer *buffer, uint16_t memory, int32_t device)
+lig_status ligi_staging_take(ligi_staging_buffer *buffer, uint16_t memory, int32_t device, int wait)
 {
     LIG_TRY(ligi_memory_usable(memory, device));
-    return ligi_cuda_slot_take(device, 1, buffer);
+    return ligi_cuda_slot_take(device, wait, buffer);
 }
 
 lig_status ligi_staging_put(ligi_staging_buffer *buffer, void *to, const void *from, uint64_t bytes)

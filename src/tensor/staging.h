@@ -46,7 +46,9 @@ lig_status ligi_staging_finish(uint16_t memory, int32_t device);
 /* A buffer from which a device copies directly: take, fill `data`, put pieces of it, send (or drop,
  * after a failure), finish. For device memory only. */
 typedef ligi_cuda_slot ligi_staging_buffer;
-lig_status ligi_staging_take(ligi_staging_buffer *buffer, uint16_t memory, int32_t device);
+/* Without `wait`, buffer->data is NULL if all are taken; see cuda_ring.h for who may wait. */
+lig_status ligi_staging_take(ligi_staging_buffer *buffer, uint16_t memory, int32_t device,
+                             int wait);
 lig_status ligi_staging_put(ligi_staging_buffer *buffer, void *to, const void *from,
                             uint64_t bytes);
 lig_status ligi_staging_send(ligi_staging_buffer *buffer);

@@ -4,6 +4,7 @@
 #include "fake_cuda.h"
 
 #include <dirent.h>
+#include <pthread.h>
 
 #define MIB ((size_t)1 << 20)
 enum { COUNT = 5 };
@@ -106,6 +107,49 @@ static void loaded_from_the_disk(void **state)
     check_round(uncached);
 }
 
+typedef struct cold_load {
+    char uri[160];
+    pthread_t thread;
+    lig_status status;
+    model into;
+} cold_load;
+
+static void *load_cold(void *context)
+{
+    cold_load *self = context;
+    lig_store *store;
+    self->status = lig_store_open(&store, self->uri);
+    for (int i = 0; self->status == LIG_OK && i < 3; i++) {
+        wipe(&self->into);
+        self->status = lig_store_load(store, "m", self->into.tensors, COUNT);
+    }
+    lig_store_close(store);
+    return NULL;
+}
+
+/* Four readers want more buffers than there are: none waits for another with buffers in hand. */
+static void readers_share_the_buffers(void **state)
+{
+    const scene *places = *state;
+    cold_load readers[4];
+    lig_store *store;
+    for (int i = 0; i < 4; i++) {
+        snprintf(readers[i].uri, sizeof readers[i].uri, "%s?cache=0&direct=1", places->file);
+        model_init(&readers[i].into, 8);
+    }
+    assert_ok(lig_store_open(&store, readers[0].uri));
+    assert_ok(lig_store_save(store, "m", readers[0].into.tensors, COUNT, NULL));
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&readers[i].thread, NULL, load_cold, &readers[i]), 0);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(readers[i].thread, NULL);
+        assert_int_equal(readers[i].status, LIG_OK);
+        assert_whole(&readers[i].into);
+        model_fini(&readers[i].into);
+    }
+    lig_store_close(store);
+}
+
 static void saved_in_the_background(void **state)
 {
     const scene *places = *state;
@@ -191,12 +235,14 @@ static void damage_is_found(void **state)
 static void a_failing_copy_fails_the_call(void **state)
 {
     const scene *places = *state;
+    char uncached[160];
     static const char *const calls[] = {"cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuEventRecord",
                                         "cuEventSynchronize"};
     model saved;
     lig_store *store;
     model_init(&saved, 5);
-    assert_ok(lig_store_open(&store, places->file));
+    snprintf(uncached, sizeof uncached, "%s?cache=0", places->file);
+    assert_ok(lig_store_open(&store, uncached));
     assert_ok(lig_store_save(store, "first", saved.tensors, COUNT, NULL));
     for (size_t i = 0; i < 4; i++) {
         char name[16];
@@ -248,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(saved_and_loaded, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(loaded_from_the_disk, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(readers_share_the_buffers, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(saved_in_the_background, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(a_slice_is_filled, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(damage_is_found, scene_setup, scene_teardown),

@@ -30,6 +30,7 @@
 #define TEAM_COLD 4
 #define STREAM_BYTES (UINT64_C(64) << 10) /* parts from this size on are copied past the caches */
 #define MISSES_MAX 8
+#define STAGED_MAX 24 /* transfers into staging buffers: other threads need some, too */
 
 typedef struct reader {
     ligi_file *volume;
@@ -39,6 +40,7 @@ typedef struct reader {
     int fd, direct_fd;
     ligi_engine *engine;
     ligi_chunk flying[LIGI_ENGINE_DEPTH]; /* those under way; a transfer's token is an index */
+    ligi_staging_buffer buffers[LIGI_ENGINE_DEPTH]; /* where those to device memory are read into */
     uint32_t busy;
     uint8_t *junk; /* takes the bytes of gaps */
     uint64_t file_bytes;
@@ -181,17 +183,59 @@ static lig_status read_status(const reader *self, int number, int *later)
     return LIG_OK;
 }
 
-static lig_status land_staged(reader *self, const ligi_chunk *landed, ligi_staging_buffer *buffer)
+/* The buffer begins with the file's byte at `begin`. It is sent, or dropped after a failure. */
+static lig_status land_staged(reader *self, const ligi_chunk *landed, uint64_t begin,
+                              ligi_staging_buffer *buffer)
 {
     ligi_chunk_cursor where = landed->first;
+    lig_status status = LIG_OK;
     ligi_range_part each;
 
-    for (size_t i = 0; i < landed->count && ligi_chunks_part(&self->chunks, &where, &each); i++) {
-        const uint8_t *from = buffer->data + (each.offset - landed->from);
-        LIG_TRY(verify_part(self, &each, from));
-        LIG_TRY(ligi_staging_put(buffer, each.data, from, each.bytes));
+    for (size_t i = 0;
+         i < landed->count && status == LIG_OK && ligi_chunks_part(&self->chunks, &where, &each);
+         i++) {
+        const uint8_t *from = buffer->data + (each.offset - begin);
+        status = verify_part(self, &each, from);
+        if (status == LIG_OK)
+            status = ligi_staging_put(buffer, each.data, from, each.bytes);
     }
-    return ligi_staging_send(buffer);
+    if (status == LIG_OK)
+        status = ligi_staging_send(buffer);
+    ligi_staging_drop(buffer);
+    return status;
+}
+
+/* Waits for one transfer and hands out its bytes. */
+static lig_status collect(reader *self)
+{
+    ligi_io done;
+
+    LIG_TRY(ligi_engine_finish(self->engine, &done));
+    const ligi_chunk *landed = &self->flying[done.token];
+    self->busy &= ~(1u << done.token);
+    if (landed->staged)
+        return land_staged(self, landed, done.offset, &self->buffers[done.token]);
+    if (done.slot < 0)
+        return land(self, landed, NULL);
+    const uint8_t *bytes = ligi_engine_slot(self->engine, done.slot);
+    lig_status status = land(self, landed, bytes + (landed->from - done.offset));
+    ligi_engine_free(self->engine, done.slot);
+    return status;
+}
+
+/* A reader that has buffers does not wait for more (cuda_ring.h): it empties one of its own. */
+static lig_status take_buffer(reader *self, const ligi_chunk *wanted, ligi_staging_buffer *buffer)
+{
+    static_assert(LIGI_SLOT_BYTES <= LIGI_STAGING_BYTES, "a chunk fits into a buffer");
+    for (;;) {
+        while (ligi_engine_flying(self->engine) >= STAGED_MAX)
+            LIG_TRY(collect(self));
+        int wait = ligi_engine_flying(self->engine) == 0;
+        LIG_TRY(ligi_staging_take(buffer, wanted->staged->memory, wanted->staged->device, wait));
+        if (buffer->data != NULL)
+            return LIG_OK;
+        LIG_TRY(collect(self));
+    }
 }
 
 /* read_plain for memory of a device, straight into a buffer that the device reads. */
@@ -199,15 +243,13 @@ static lig_status read_staged(reader *self, const ligi_chunk *wanted, int *later
 {
     ligi_staging_buffer buffer;
 
-    static_assert(LIGI_SLOT_BYTES <= LIGI_STAGING_BYTES, "a chunk fits into a buffer");
-    LIG_TRY(ligi_staging_take(&buffer, wanted->staged->memory, wanted->staged->device));
+    LIG_TRY(take_buffer(self, wanted, &buffer));
     struct iovec vector = {buffer.data, wanted->to - wanted->from};
     int number = read_vectors(self, wanted, &vector, 1, later != NULL ? RWF_NOWAIT : 0);
-    lig_status status = read_status(self, number, later);
     if (number == 0)
-        status = land_staged(self, wanted, &buffer);
+        return land_staged(self, wanted, wanted->from, &buffer);
     ligi_staging_drop(&buffer);
-    return status;
+    return read_status(self, number, later);
 }
 
 /* Reads a chunk through the page cache, here and now; *later (may be NULL: wait for the disk) tells
@@ -239,34 +281,31 @@ static lig_status read_plain(reader *self, const ligi_chunk *wanted, int *later)
     return status;
 }
 
-/* Waits for one transfer and hands out its bytes. */
-static lig_status collect(reader *self)
+/* Where the bytes of a direct transfer go, which are then cut or copied to their places. */
+static lig_status take_room(reader *self, const ligi_chunk *wanted, ligi_staging_buffer *buffer,
+                            ligi_io *io)
 {
-    ligi_io done;
-
-    LIG_TRY(ligi_engine_finish(self->engine, &done));
-    const ligi_chunk *landed = &self->flying[done.token];
-    self->busy &= ~(1u << done.token);
-    if (done.slot < 0)
-        return land(self, landed, NULL);
-    const uint8_t *bytes = ligi_engine_slot(self->engine, done.slot);
-    lig_status status = land(self, landed, bytes + (landed->from - done.offset));
-    ligi_engine_free(self->engine, done.slot);
-    return status;
+    if (wanted->staged) {
+        LIG_TRY(take_buffer(self, wanted, buffer));
+        io->data = buffer->data;
+    } else {
+        while ((io->slot = ligi_engine_take(self->engine)) < 0)
+            LIG_TRY(collect(self));
+        io->data = ligi_engine_slot(self->engine, io->slot);
+    }
+    io->offset = LIGI_ALIGN_DOWN(wanted->from);
+    io->bytes = LIGI_ALIGN_UP(wanted->to) - io->offset;
+    io->need = wanted->to - io->offset;
+    return LIG_OK;
 }
 
 static lig_status start_direct(reader *self, const ligi_chunk *wanted)
 {
-    int slot = -1;
+    ligi_io io = {.fd = self->direct_fd, .plain_fd = self->fd, .slot = -1};
+    ligi_staging_buffer buffer = {.data = NULL};
 
     while (ligi_engine_flying(self->engine) == LIGI_ENGINE_DEPTH)
         LIG_TRY(collect(self));
-    while (!wanted->in_place && (slot = ligi_engine_take(self->engine)) < 0)
-        LIG_TRY(collect(self));
-    unsigned token = (unsigned)__builtin_ctz(~self->busy);
-    self->busy |= 1u << token;
-    self->flying[token] = *wanted;
-    ligi_io io = {.fd = self->direct_fd, .plain_fd = self->fd, .slot = slot, .token = token};
     if (wanted->in_place) {
         ligi_chunk_cursor where = wanted->first;
         ligi_range_part only;
@@ -275,11 +314,13 @@ static lig_status start_direct(reader *self, const ligi_chunk *wanted)
         io.bytes = io.need = only.bytes;
         io.offset = only.offset;
     } else {
-        io.data = ligi_engine_slot(self->engine, slot);
-        io.offset = LIGI_ALIGN_DOWN(wanted->from);
-        io.bytes = LIGI_ALIGN_UP(wanted->to) - io.offset;
-        io.need = wanted->to - io.offset;
+        LIG_TRY(take_room(self, wanted, &buffer, &io));
     }
+    unsigned token = (unsigned)__builtin_ctz(~self->busy);
+    self->busy |= 1u << token;
+    self->flying[token] = *wanted;
+    self->buffers[token] = buffer;
+    io.token = token;
     return ligi_engine_start(self->engine, &io);
 }
 
@@ -517,8 +558,10 @@ lig_status ligi_file_pack_read(void *opaque, uint64_t id, const void *secret,
     lig_status status = finish_devices(&self, read_ranges(&self));
     if (status == LIG_OK)
         status = verify_devices(&self);
-    /* Transfers into the caller's memory must have ended before this returns. */
+    /* Transfers into the caller's memory and into buffers must have ended before this returns. */
     ligi_file_engine_return(self.volume, self.engine);
+    for (size_t i = 0; i < LIGI_ENGINE_DEPTH; i++)
+        ligi_staging_drop(&self.buffers[i]);
     if (self.direct_fd >= 0)
         close(self.direct_fd);
     close(self.fd);
