@@ -251,7 +251,7 @@ static lig_status open_segment(write_run *run, uint64_t segment)
     close_segment(run);
     if (!log->folder.sync || log->numbered != 0)
         return LIG_OK;
-    return ligi_clog_segment_file(log, segment, &run->durable.file);
+    return ligi_clog_tail_file(log, segment, &run->durable.file);
 }
 
 static lig_status append(write_run *run)

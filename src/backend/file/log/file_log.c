@@ -503,7 +503,7 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
                                  ligi_head_segment(&log->head) != at->segment))
             return rolled;
     }
-    LIG_TRY(ligi_clog_segment_file(log, at->segment, &file));
+    LIG_TRY(ligi_clog_tail_file(log, at->segment, &file));
     off_t end = lseek(file->fd, 0, SEEK_END);
     uint64_t size = end < 0 ? 0 : (uint64_t)end, step = size / 4;
     uint64_t need = at->offset + bytes + RESERVE_BYTES;
@@ -539,7 +539,7 @@ lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, cons
 
     if (log->numbered != 0)
         return ligi_clog_append_number(log, at, record, header);
-    LIG_TRY(ligi_clog_segment_file(log, at->segment, &file));
+    LIG_TRY(ligi_clog_tail_file(log, at->segment, &file));
     lig_status status = ligi_write_all(file->fd, record, header->bytes, at->offset);
     if (status != LIG_OK)
         status = ligi_fail_errno(lig_error_number(), "%s/" LIGI_NAME_LOG ": cannot be written",

@@ -19,6 +19,7 @@
 #define SEGMENT_MAGIC "LIGSEG"
 #define SEGMENT_FORMAT 1
 #define TEMPORARY_S (2 * 86400)
+#define LOOK_EVERY 64
 
 lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const char *place,
                                  int sync, int read_only)
@@ -100,12 +101,14 @@ static ligi_clog_file **make_place(ligi_clog_folder *folder)
     return oldest;
 }
 
-/* Removed, or replaced by one of the same number: after a failed sync, or by another host. */
+/* Removed, or replaced by one of the same number: after a failed sync, or by another host. Asks for
+ * the count only: fstat asks for the times too, and on file systems with fine-grained times the
+ * next write then notes a new one. The fdatasync behind it would write the inode as well. */
 static int is_gone(int fd)
 {
-    struct stat info;
+    struct statx info;
 
-    return fstat(fd, &info) != 0 || info.st_nlink == 0;
+    return statx(fd, "", AT_EMPTY_PATH, STATX_NLINK, &info) != 0 || info.stx_nlink == 0;
 }
 
 static lig_status open_descriptor(const ligi_clog_folder *folder, ligi_name_kind kind,
@@ -146,15 +149,18 @@ static lig_status open_file(ligi_clog_folder *folder, ligi_name_kind kind, uint6
     return LIG_OK;
 }
 
-lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
-                                 ligi_clog_file **file)
+/* `each`: looks whether the file was removed each time, otherwise now and then: a removed file takes
+ * up space while it is open. */
+static lig_status take_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
+                            int each, ligi_clog_file **file)
 {
     ligi_clog_file *found = NULL;
     lig_status status = LIG_OK;
 
     pthread_mutex_lock(&folder->lock);
     ligi_clog_file **listed = find_open(folder, kind, number);
-    if (listed != NULL && is_gone((*listed)->fd))
+    int look = each || folder->clock % LOOK_EVERY == 0;
+    if (listed != NULL && look && is_gone((*listed)->fd))
         drop(listed);
     else if (listed != NULL)
         found = *listed;
@@ -167,6 +173,18 @@ lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, 
     }
     pthread_mutex_unlock(&folder->lock);
     return status;
+}
+
+lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
+                                 ligi_clog_file **file)
+{
+    return take_file(folder, kind, number, 1, file);
+}
+
+lig_status ligi_clog_folder_file_once(ligi_clog_folder *folder, ligi_name_kind kind,
+                                      uint64_t number, ligi_clog_file **file)
+{
+    return take_file(folder, kind, number, 0, file);
 }
 
 void ligi_clog_folder_release(ligi_clog_folder *folder, ligi_clog_file *file)

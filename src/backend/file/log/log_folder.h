@@ -47,6 +47,10 @@ void ligi_clog_folder_name(ligi_name_kind kind, uint64_t number, char name[LIGI_
  * LIG_E_NOTFOUND without an error text. */
 lig_status ligi_clog_folder_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
                                  ligi_clog_file **file);
+/* Likewise, one that may have been removed or replaced since it was opened: for a caller that can
+ * tell from the bytes. */
+lig_status ligi_clog_folder_file_once(ligi_clog_folder *folder, ligi_name_kind kind,
+                                      uint64_t number, ligi_clog_file **file);
 /* NULL is valid. */
 void ligi_clog_folder_release(ligi_clog_folder *folder, ligi_clog_file *file);
 /* Forgets files of this kind that lie below `number`: they are opened again on request. Holders of

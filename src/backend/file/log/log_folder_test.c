@@ -86,12 +86,42 @@ static void a_forgotten_file_is_opened_again(void **state)
     ligi_clog_folder_release(&scene->log.folder, after);
 }
 
+/* Who can tell from the bytes may get a file that was removed, but not for ever: it takes up
+ * space. */
+static void a_removed_file_is_closed(void **state)
+{
+    log_scene *scene = *state;
+    ligi_clog_folder *folder = &scene->log.folder;
+    ligi_clog_file *file = NULL;
+    lig_status status = LIG_OK;
+    int times = 0;
+
+    make_segments(scene, 1);
+    ligi_clog_folder_release(folder, take(scene, 1));
+    assert_int_equal(unlink(log_scene_path(scene, "segment", 1)), 0);
+    for (; status == LIG_OK && times < 1000; times++) {
+        status = ligi_clog_folder_file_once(folder, LIGI_NAME_SEGMENT, 1, &file);
+        if (status != LIG_OK)
+            continue;
+        assert_holds(file, 1);
+        ligi_clog_folder_release(folder, file);
+    }
+    assert_int_equal(status, LIG_E_NOTFOUND);
+    assert_true(times > 1 && times <= 100);
+    make_segments(scene, 1);
+    ligi_clog_folder_release(folder, take(scene, 1));
+    assert_int_equal(unlink(log_scene_path(scene, "segment", 1)), 0);
+    status = ligi_clog_folder_file(folder, LIGI_NAME_SEGMENT, 1, &file);
+    assert_int_equal(status, LIG_E_NOTFOUND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         log_test(one_descriptor_for_all),
         log_test(a_file_in_use_outlasts_the_list),
         log_test(a_forgotten_file_is_opened_again),
+        log_test(a_removed_file_is_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,11 @@ lig_status ligi_clog_segment_file(ligi_file_log *log, uint64_t segment, ligi_clo
     return ligi_clog_folder_file(&log->folder, LIGI_NAME_SEGMENT, segment, file);
 }
 
+lig_status ligi_clog_tail_file(ligi_file_log *log, uint64_t segment, ligi_clog_file **file)
+{
+    return ligi_clog_folder_file_once(&log->folder, LIGI_NAME_SEGMENT, segment, file);
+}
+
 void ligi_clog_step(ligi_clog_position *at, const ligi_clog_header *header)
 {
     at->version = header->version;

@@ -11,6 +11,9 @@ int ligi_file_log_news(ligi_file_log *log, uint64_t version);
 
 /* The segment, for ligi_clog_folder_release. LIG_E_NOTFOUND without an error text. */
 lig_status ligi_clog_segment_file(ligi_file_log *log, uint64_t segment, ligi_clog_file **file);
+/* Likewise, while this thread holds LIGI_HEAD_WRITE and has read to the tail: nobody replaces the
+ * segment at the tail meanwhile. */
+lig_status ligi_clog_tail_file(ligi_file_log *log, uint64_t segment, ligi_clog_file **file);
 /* Moves the position behind a record. */
 void ligi_clog_step(ligi_clog_position *at, const ligi_clog_header *header);
 
