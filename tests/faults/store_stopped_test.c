@@ -1,6 +1,7 @@
 /* A process is stopped, or killed, at each of the system calls of a commit, while it holds the lock
  * of those who write or syncs for everybody. The others read, save or end with a timeout that names
  * it; and when it goes on, it does no harm. */
+#include "backend/file/log/head.h"
 #include "faults/traced_store.h"
 
 #define SAVE "save new - 100 1 1000" /* in the catalog: its only sync is that of the log */
@@ -62,13 +63,14 @@ static void end_saver(stage *self, saver *one)
     close(one->peer.fd);
 }
 
-/* The step of a whole save at which such a call begins, or has ended: the first one or the last. */
-static size_t find_step(stage *self, long call, int ended, int first)
+/* The step of a whole command at which such a call begins, or has ended: the first one or the
+ * last. */
+static size_t find_step_of(stage *self, const char *command, long call, int ended, int first)
 {
     const trace *traced = &self->b.traced;
     size_t found = SIZE_MAX;
     begin(self);
-    enum trace_end end = save_until(self, &self->b, SAVE, SIZE_MAX);
+    enum trace_end end = save_until(self, &self->b, command, SIZE_MAX);
     if (!self->store.refused) {
         assert_int_equal(end, TRACE_READABLE);
         assert_answer(peer_hear(&self->b.peer));
@@ -80,6 +82,11 @@ static size_t find_step(stage *self, long call, int ended, int first)
     }
     assert_answer(peer_ask(&self->store.a, "close"));
     return found;
+}
+
+static size_t find_step(stage *self, long call, int ended, int first)
+{
+    return find_step_of(self, SAVE, call, ended, first);
 }
 
 static int holds(peer *who, const char *model)
@@ -186,6 +193,37 @@ static void stopped_in_the_append(void **state)
     }
 }
 
+/* The last version known to be durable. */
+static uint64_t durable_version(const stage *self)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/log/head", self->store.place);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    uint64_t version = ligi_head_witness(fd);
+    close(fd);
+    return version;
+}
+
+/* B has retired the model, and nobody knows whether that is durable: A, which finds nothing to
+ * retire, makes it so before it says that. */
+static void an_answer_is_durable(void **state)
+{
+    stage *self = *state;
+    size_t step = find_step_of(self, "retire keep", SYS_fdatasync, 0, 0);
+    if (self->store.refused)
+        skip();
+    begin(self);
+    uint64_t before = durable_version(self);
+    assert_int_equal(save_until(self, &self->b, "retire keep", step), TRACE_STOPPED);
+    assert_int_equal(durable_version(self), before);
+    peer_ask(&self->store.a, "retire keep");
+    assert_non_null(strstr(self->store.a.answer, "error: retire: notfound"));
+    assert_int_equal(durable_version(self), before + 1);
+    go_on(self, &self->b);
+    assert_answer(peer_ask(&self->store.a, "check"));
+    assert_answer(peer_ask(&self->store.a, "close"));
+}
+
 int main(int count, char **arguments)
 {
     if (count == 3 && strcmp(arguments[1], "peer") == 0) {
@@ -196,6 +234,7 @@ int main(int count, char **arguments)
         cmocka_unit_test_setup_teardown(stopped_in_the_sync, set_up, tear_down),
         cmocka_unit_test_setup_teardown(killed_in_the_sync, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stopped_in_the_append, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_answer_is_durable, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

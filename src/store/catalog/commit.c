@@ -66,6 +66,19 @@ static lig_status make_change(const ligi_commit *commit, ligi_change *change, ui
     return status;
 }
 
+/* A view that is begun under the lock may show a commit that another process is still syncing. An
+ * answer without a commit of one's own (LIG_E_NOTFOUND, nothing to change) must not rest on it: the
+ * sync may fail, and a power cut may undo it. A view that is begun without the lock is durable. */
+static lig_status confirm(lig_store *store, lig_status answer)
+{
+    ligi_catalog_view view;
+    ligi_failure failure;
+    ligi_failure_take(&failure, answer);
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    ligi_catalog_view_end(&view);
+    return ligi_failure_publish(&failure);
+}
+
 /* `locked`: the catalog is, and no longer when this returns. */
 static lig_status try_commit(const ligi_commit *commit, int locked)
 {
@@ -76,8 +89,10 @@ static lig_status try_commit(const ligi_commit *commit, int locked)
     assert(status != LIG_OK || change.count || change.event_count == 0);
     if (status == LIG_OK && change.count)
         status = commit_ops(store, &change, version, &locked);
-    if (locked)
+    if (locked) {
         store->volume->ops->catalog_unlock(store->volume->self);
+        status = confirm(store, status);
+    }
     if (status == LIG_OK)
         ligi_orphans_remove_dead(store, change.counts, change.count_count, commit->freed);
     ligi_change_fini(&change);
