@@ -543,6 +543,37 @@ static void dead_readers_are_cleared(void **state)
     assert_true(info.st_size < 5 << 20);
 }
 
+static lig_status count_problem(void *context, const char *text, const void *event, size_t bytes)
+{
+    (void)text, (void)event, (void)bytes;
+    ++*(int *)context;
+    return LIG_OK;
+}
+
+/* A repair leaves a checkpoint and a segment that are synced, and says so. */
+static void a_repair_is_durable(void **state)
+{
+    char path[128];
+    void *volume;
+    int problems = 0;
+
+    assert_ok(open_at(*state, "", &volume));
+    assert_ok(commit_text(volume, 0, "k", "v"));
+    assert_ok(commit_text(volume, 1, "k", "w"));
+    snprintf(path, sizeof path, "%s/log/segment-%016d", (const char *)*state, 1);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, "?", 1, LIGI_SEGMENT_HEADER_BYTES + 20), 1);
+    close(fd);
+    assert_ok(OPS->catalog_verify(volume, 1, count_problem, &problems));
+    assert_true(problems > 0);
+    snprintf(path, sizeof path, "%s/log/head", (const char *)*state);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    uint64_t durable = ligi_head_witness(fd);
+    close(fd);
+    assert_int_equal(durable, version_of(volume));
+    close_at(volume);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -558,6 +589,7 @@ int main(void)
         folder_test(files_grow_ahead),
         folder_test(sound_catalogs_pass),
         folder_test(dead_readers_are_cleared),
+        folder_test(a_repair_is_durable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

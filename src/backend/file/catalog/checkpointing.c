@@ -432,6 +432,8 @@ lig_status ligi_checkpointing_anew(ligi_file_catalog *self, lig_catalog_problem 
     checkpoint_run run = {.catalog = self, .problem = problem, .context = context};
 
     lig_status status = make(&run, 1);
+    if (status == LIG_OK && self->log.numbered == 0) /* segment and checkpoint are synced */
+        ligi_head_sync(&self->log.head, run.at.version, ligi_head_epoch(&self->log.head));
     if (status == LIG_OK)
         status = forget_lost(&run);
     if (status == LIG_OK && self->log.numbered != 0)
