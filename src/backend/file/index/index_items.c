@@ -178,21 +178,35 @@ static int get_ref(MDB_val stored, value_ref *ref)
     return stored.mv_size == REF_BYTES && !reader.failed;
 }
 
-/* Fills `data` with the available bytes, and the rest with zeros. LIG_E_NOTFOUND if the file was
- * removed, LIG_E_CORRUPT if it is not the stored value, both without an error text. */
+/* Fills `data` with the available bytes, and the rest with zeros. LIG_E_CORRUPT, without an error
+ * text, if it is not the stored value. */
+static lig_status read_value(ligi_file_log *log, const ligi_clog_file *file, const value_ref *ref,
+                             uint8_t *data)
+{
+    size_t got;
+
+    LIG_TRY(ligi_clog_pread(&log->folder, file->fd, data, ref->bytes, ref->offset, &got));
+    memset(data + got, 0, ref->bytes - got);
+    return ligi_hash64_plain(data, ref->bytes) == ref->hash ? LIG_OK : LIG_E_CORRUPT;
+}
+
+/* As read_value; LIG_E_NOTFOUND, likewise, if the file was removed. The hash tells whether an open
+ * file is the right one: only if it is not, the name is looked at. */
 static lig_status read_ref(ligi_file_log *log, const value_ref *ref, uint8_t *data)
 {
     ligi_name_kind kind = ref->file & IN_CHECKPOINT ? LIGI_NAME_CHECKPOINT : LIGI_NAME_SEGMENT;
+    uint64_t number = ref->file & ~IN_CHECKPOINT;
     ligi_clog_file *file;
-    size_t got;
 
-    LIG_TRY(ligi_clog_folder_file(&log->folder, kind, ref->file & ~IN_CHECKPOINT, &file));
-    lig_status status =
-        ligi_clog_pread(&log->folder, file->fd, data, ref->bytes, ref->offset, &got);
+    LIG_TRY(ligi_clog_folder_file_once(&log->folder, kind, number, &file));
+    lig_status status = read_value(log, file, ref, data);
     ligi_clog_folder_release(&log->folder, file);
-    LIG_TRY(status);
-    memset(data + got, 0, ref->bytes - got);
-    return ligi_hash64_plain(data, ref->bytes) == ref->hash ? LIG_OK : LIG_E_CORRUPT;
+    if (status == LIG_OK)
+        return LIG_OK;
+    LIG_TRY(ligi_clog_folder_file(&log->folder, kind, number, &file));
+    status = read_value(log, file, ref, data);
+    ligi_clog_folder_release(&log->folder, file);
+    return status;
 }
 
 /* Checkpoints contain the values of earlier segments and checkpoints. LIG_E_NOTFOUND, and
