@@ -69,13 +69,13 @@ static lig_status save(lig_store *store, int number, int64_t floats)
 }
 
 /* Saves until nothing more fits, takes the rest, and returns how many models there are. */
-static int fill(lig_store *store, const char *folder)
+static int fill(lig_store *store, const char *folder, int64_t floats)
 {
     static const uint8_t page[4096] = {1};
     char path[64];
     struct statvfs room;
     int count = 0;
-    while (save(store, count, LARGE) == LIG_OK)
+    while (save(store, count, floats) == LIG_OK)
         count++;
     assert_int_equal(lig_error_number(), ENOSPC);
     while (save(store, count, SMALL) == LIG_OK)
@@ -115,7 +115,7 @@ static void empty(lig_store *store, int count)
     lig_report_destroy(report);
 }
 
-static void free_all(const char *folder, const char *options, int again)
+static void free_all(const char *folder, const char *options, int64_t floats, int again)
 {
     char uri[128];
     lig_store *store;
@@ -123,7 +123,7 @@ static void free_all(const char *folder, const char *options, int again)
         skip();
     snprintf(uri, sizeof uri, "%s/store?%s", folder, options);
     assert_ok(lig_store_open(&store, uri));
-    int count = fill(store, folder);
+    int count = fill(store, folder, floats);
     assert_true(count > 20);
     if (again) {
         lig_store_close(store);
@@ -145,7 +145,7 @@ static void served(void **state)
     assert_ok(lig_server_open(&server, uri, NULL));
     snprintf(uri, sizeof uri, "ligament://%s", lig_server_address(server));
     assert_ok(lig_store_open(&store, uri));
-    int count = fill(store, *state);
+    int count = fill(store, *state, LARGE);
     assert_true(count > 20);
     empty(store, count);
     lig_store_close(store);
@@ -154,23 +154,40 @@ static void served(void **state)
 
 static void large_log(void **state)
 {
-    free_all(*state, "log=64M", 0);
+    free_all(*state, "log=64M", LARGE, 0);
 }
 
 /* The segment is past its limit: the next commit would begin a new one. */
 static void small_log(void **state)
 {
-    free_all(*state, "log=64K", 0);
+    free_all(*state, "log=64K", LARGE, 0);
 }
 
 static void smallest_log(void **state)
 {
-    free_all(*state, "log=4K", 0);
+    free_all(*state, "log=4K", LARGE, 0);
 }
 
 static void opened_again(void **state)
 {
-    free_all(*state, "log=64K", 1);
+    free_all(*state, "log=64K", LARGE, 1);
+}
+
+/* All models are in the log: each one that is retired makes it longer, and only a checkpoint makes
+ * it shorter. */
+static void no_packs(void **state)
+{
+    free_all(*state, "log=64M", SMALL, 0);
+}
+
+static void no_packs_small_log(void **state)
+{
+    free_all(*state, "log=64K", SMALL, 0);
+}
+
+static void no_packs_tiny_models(void **state)
+{
+    free_all(*state, "log=64M", 1, 1);
 }
 
 static void quiet(void *context, lig_log_level level, const char *text)
@@ -190,6 +207,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(smallest_log, set_up, tear_down),
         cmocka_unit_test_setup_teardown(opened_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(served, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_packs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_packs_small_log, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_packs_tiny_models, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

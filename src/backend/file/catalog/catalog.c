@@ -231,7 +231,8 @@ typedef struct write_run {
     const lig_catalog_edit *edit;
     ligi_mdb_txn index;
     ligi_writer record;
-    int appended, rolled;
+    int appended;
+    int rolled, tight;         /* a checkpoint may be due; it is, on a full disk */
     int dirty;                 /* the transaction holds the edit */
     ligi_clog_durable durable; /* what has to be synced afterwards */
 } write_run;
@@ -271,10 +272,12 @@ static lig_status append(write_run *run)
     LIG_TRY(ligi_clog_record_put(&run->record, run->edit, &header));
     const ligi_clog_visitor visitor = {ligi_mdb_apply, &run->index};
     uint64_t segment = at->segment;
+    self->log.keep = ligi_mdb_erase_bytes(&run->index);
     LIG_TRY(ligi_file_log_reserve(&self->log, at, header.bytes,
                                   run->edit->flags & LIG_EDIT_FREES ? 1 : 0, &visitor,
                                   self->wait_ns));
     run->rolled |= segment != at->segment;
+    run->tight |= ligi_checkpointing_tight(self, run->edit);
     before = *at;
     run->dirty = 1;
     LIG_TRY(open_segment(run, at->segment));
@@ -320,7 +323,6 @@ static lig_status catch_up(write_run *run)
 static lig_status write_once(write_run *run, int *number)
 {
     ligi_file_catalog *self = run->catalog;
-    uint64_t before = 0;
 
     run->index = (ligi_mdb_txn){.dbi = self->dbi};
     run->record.bytes = 0;
@@ -330,7 +332,7 @@ static lig_status write_once(write_run *run, int *number)
         return LIG_OK;
     ligi_mdb_env_ahead(self);
     lig_status status = ligi_mdb_position(run->index.txn, self->dbi, &run->index.at);
-    before = run->index.at.segment;
+    uint64_t before = run->index.at.segment;
     if (status == LIG_OK)
         status = catch_up(run);
     if (status == LIG_OK) /* a killed process may have made it and not said so */
@@ -461,16 +463,15 @@ lig_status ligi_file_catalog_commit(ligi_file_catalog *self, const lig_catalog_e
     write_run run = {.catalog = self, .edit = edit};
 
     lig_status status = check_ops(edit);
-    if (status != LIG_OK) {
+    if (status != LIG_OK)
         ligi_file_catalog_unlock_mine(self);
-        return status;
-    }
+    LIG_TRY(status);
     LIG_TRY(lock_once(self));
     status = write_and_sync(&run);
     ligi_writer_fini(&run.record);
-    if (status == LIG_OK && (run.rolled || (self->log.numbered != 0 &&
-                                            run.durable.version % LIGI_CHECKPOINT_COMMITS == 0)))
-        ligi_checkpointing(self, 0);
+    run.rolled |= self->log.numbered != 0 && run.durable.version % LIGI_CHECKPOINT_COMMITS == 0;
+    if (status == LIG_OK && (run.rolled || run.tight))
+        ligi_checkpointing(self, run.tight);
     return status;
 }
 

@@ -18,6 +18,8 @@ struct ligi_file_catalog {
     uint64_t map_bytes;
     uint64_t log_bytes;      /* of log, after which a checkpoint is made */
     int64_t wait_ns;         /* for the write lock */
+    uint64_t tight;          /* under LIGI_HEAD_WRITE: log.keep when a checkpoint was last tried on
+                              * a full disk; 0: never */
     ligi_entry_id head_file; /* what the names stood for when they were opened */
     ligi_entry_id index_file;
 

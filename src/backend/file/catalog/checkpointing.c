@@ -22,6 +22,7 @@
 #define GROW_TIMES_MAX 40
 #define GRACE_S 10                        /* what is superfluous stays so long */
 #define FULL_BYTES (UINT64_C(16) << 20)   /* unless there is less room */
+#define LAST_BYTES (UINT64_C(1) << 20)    /* the last checkpoint alone stays if there is less */
 #define COMMITS_MOST 8192                 /* between checkpoints of a numbered log */
 #define COMMIT_BYTES (UINT64_C(64) << 10) /* of a checkpoint that one commit is worth */
 
@@ -147,6 +148,7 @@ static lig_status move_index(checkpoint_run *run, int anew, int *number)
     if (status == LIG_OK && anew) {
         status = begin_log(run, &index);
     } else if (status == LIG_OK && self->log.numbered == 0) {
+        self->log.keep = ligi_mdb_erase_bytes(&index);
         status = ligi_file_log_roll(&self->log, &index.at, &visitor, self->wait_ns);
     }
     if (status == LIG_OK)
@@ -268,19 +270,41 @@ static int64_t named_s(ligi_file_catalog *self, ligi_name_kind kind, uint64_t nu
                : 0;
 }
 
-/* The checkpoint from which on everything stays; 0: all of them. It is not the last one, and what
- * it makes superfluous has not been of use for a while: somebody may still read from a snapshot, or
- * at a position, of before. */
-static uint64_t choose_kept(ligi_file_catalog *self, const uint64_t *numbers, size_t count)
+static uint64_t bytes_left(const ligi_file_catalog *self)
 {
     struct statvfs room;
+
+    return fstatvfs(self->log.folder.fd, &room) == 0 ? (uint64_t)room.f_bavail * room.f_frsize
+                                                     : UINT64_MAX;
+}
+
+/* What was retired from the log leaves the disk with a checkpoint, for which a full disk may have
+ * too little: it is tried when there is half as much to put into it as before. */
+int ligi_checkpointing_tight(ligi_file_catalog *self, const lig_catalog_edit *edit)
+{
+    uint64_t keep = self->log.keep;
+
+    if (!(edit->flags & LIG_EDIT_FREES) || bytes_left(self) >= LAST_BYTES)
+        return 0;
+    if (keep > self->tight / 2 && keep <= self->tight)
+        return 0;
+    self->tight = keep;
+    return 1;
+}
+
+/* The checkpoint from which on everything stays; 0: all of them. It is not the last one, unless the
+ * disk is full, and what it makes superfluous has not been of use for a while: somebody may still
+ * read from a snapshot, or at a position, of before. */
+static uint64_t choose_kept(ligi_file_catalog *self, const uint64_t *numbers, size_t count)
+{
     int64_t now_s = ligi_date_ns() / 1000000000;
 
-    int full = fstatvfs(self->log.folder.fd, &room) == 0 &&
-               (uint64_t)room.f_bavail * room.f_frsize < FULL_BYTES;
+    uint64_t left = bytes_left(self);
+    if (left < LAST_BYTES && count > 0)
+        return numbers[count - 1];
     for (size_t i = count; i-- > 1;) {
         int64_t age = now_s - named_s(self, LIGI_NAME_CHECKPOINT, numbers[i - 1]);
-        if (full || age < 0 || age > GRACE_S) /* of the future: the clock was set */
+        if (left < FULL_BYTES || age < 0 || age > GRACE_S) /* of the future: the clock was set */
             return numbers[i - 1];
     }
     return 0;

@@ -12,6 +12,10 @@
  * checkpoint. */
 void ligi_checkpointing(ligi_file_catalog *catalog, int now);
 
+/* Under LIGI_HEAD_WRITE, with log.keep for this edit: 1 if it frees space on a full disk, and a
+ * checkpoint should be tried because of that. */
+int ligi_checkpointing_tight(ligi_file_catalog *catalog, const lig_catalog_edit *edit);
+
 /* Begins a new log with a checkpoint of the index, after which the old log is not needed. Values
  * that can no longer be read are reported and omitted. The caller holds LIGI_HEAD_CHECKPOINT and
  * LIGI_HEAD_WRITE; the latter is released as soon as others may commit to the new log. */

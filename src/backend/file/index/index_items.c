@@ -14,6 +14,8 @@
 #define IN_CHECKPOINT (UINT64_C(1) << 63) /* of a reference's file */
 #define REF_BYTES 37                      /* file, offset, version, hash, bytes, tag */
 #define POSITION_BYTES 32
+#define ERASE_BYTES 128 /* of a record for each item: a model has three or more */
+#define ERASE_MOST (UINT64_C(8) << 20)
 
 typedef struct value_ref {
     uint64_t file, offset, version, hash;
@@ -67,6 +69,15 @@ int ligi_mdb_position_put(const ligi_mdb_txn *index)
     value = (MDB_val){sizeof version, version};
     ligi_file_catalog_version_key(&key);
     return number ? number : mdb_put(index->txn, index->dbi, &key, &value, 0);
+}
+
+uint64_t ligi_mdb_erase_bytes(const ligi_mdb_txn *index)
+{
+    MDB_stat stat;
+
+    if (mdb_stat(index->txn, index->dbi, &stat) != MDB_SUCCESS)
+        return 0;
+    return stat.ms_entries < ERASE_MOST / ERASE_BYTES ? stat.ms_entries * ERASE_BYTES : ERASE_MOST;
 }
 
 static int make_binding(const uint8_t id[16], uint8_t bytes[32])

@@ -15,10 +15,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define STEP_BYTES_LEAST (UINT64_C(128) << 10)
-#define STEP_BYTES_MOST (UINT64_C(4) << 20)
-#define RESERVE_BYTES (UINT64_C(64) << 10) /* for commits that free space on a full disk */
-#define LOOKS_MAX 16                       /* for a segment that is removed again and again */
+#define SEGMENT_BYTES (UINT64_C(128) << 10) /* a new one */
+#define SMALL_BYTES (UINT64_C(8) << 10)     /* on a full disk */
+#define LOOKS_MAX 16                        /* for a segment that is removed again and again */
 #define RECORD_BYTES_MAX (UINT64_C(1) << 40)
 
 /* --- reading --- */
@@ -261,30 +260,21 @@ lig_status ligi_file_log_read(ligi_file_log *log, ligi_clog_position *at, ligi_c
 
 /* --- segments --- */
 
-static lig_status extend(const ligi_file_log *log, int fd, uint64_t from, uint64_t bytes)
+/* The zeros of a new segment behind its first `bytes` bytes. `small`: the disk is full. */
+static lig_status fill_segment(const ligi_file_log *log, int fd, uint64_t bytes, int small)
 {
-    static const uint8_t zeros[64 << 10];
+    uint64_t size = (small ? SMALL_BYTES : SEGMENT_BYTES) - LIGI_SEGMENT_HEADER_BYTES;
 
-    for (uint64_t at = from; at < from + bytes;) {
-        uint64_t step = from + bytes - at;
-        step = step < sizeof zeros ? step : sizeof zeros;
-        lig_status status = ligi_write_all(fd, zeros, step, at);
-        if (status != LIG_OK)
-            return ligi_fail_errno(lig_error_number(), "cannot extend %s/" LIGI_NAME_LOG,
-                                   log->folder.place);
-        at += step;
-    }
-    return LIG_OK;
+    lig_status status = ligi_clog_extend(&log->folder, fd, bytes, bytes + size);
+    if (status == LIG_OK || !ligi_clog_is_full(lig_error_number()))
+        return status;
+    /* All commits are in it, so the disk can be freed. */
+    return bytes > LIGI_SEGMENT_HEADER_BYTES ? LIG_OK : status;
 }
 
-static int is_full(int number)
-{
-    return number == ENOSPC || number == EDQUOT;
-}
-
-/* A new segment behind `after`, which begins with `bytes` bytes of records. */
+/* A new segment behind `after`, which begins with these records. */
 static lig_status make_segment(ligi_file_log *log, const ligi_clog_position *after,
-                               const void *records, uint64_t bytes)
+                               const ligi_writer *records, int small)
 {
     ligi_segment_header header = {.first = after->version + 1, .previous = after->chain};
     uint8_t head[LIGI_SEGMENT_HEADER_BYTES];
@@ -297,16 +287,13 @@ static lig_status make_segment(ligi_file_log *log, const ligi_clog_position *aft
     if (log->head.page != NULL)
         ligi_head_rolling(&log->head);
     lig_status status = ligi_write_all(fd, head, sizeof head, 0);
-    if (status == LIG_OK && bytes > 0)
-        status = ligi_write_all(fd, records, bytes, sizeof head);
+    if (status == LIG_OK && records->bytes > 0)
+        status = ligi_write_all(fd, records->data, records->bytes, sizeof head);
     if (status != LIG_OK)
         status = ligi_fail_errno(lig_error_number(), "cannot write %s/" LIGI_NAME_LOG,
                                  log->folder.place);
-    if (status == LIG_OK) {
-        status = extend(log, fd, sizeof head + bytes, STEP_BYTES_LEAST - sizeof head);
-        if (status != LIG_OK && bytes > 0 && is_full(lig_error_number()))
-            status = LIG_OK; /* all commits are in it, so the disk can be freed */
-    }
+    if (status == LIG_OK)
+        status = fill_segment(log, fd, sizeof head + records->bytes, small);
     if (status == LIG_OK)
         status = ligi_clog_folder_publish(&log->folder, name, fd, LIGI_NAME_SEGMENT, header.first);
     if (status != LIG_OK)
@@ -328,7 +315,7 @@ lig_status ligi_file_log_new_id(ligi_file_log *log)
 
 lig_status ligi_file_log_create(ligi_file_log *log, const ligi_clog_position *after)
 {
-    return make_segment(log, after, NULL, 0);
+    return make_segment(log, after, &(ligi_writer){0}, 0);
 }
 
 int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at)
@@ -386,7 +373,7 @@ static lig_status cut(ligi_file_log *log, const ligi_clog_position *at)
     uint64_t bytes = ligi_clog_data_bytes(file->fd);
     lig_status status = LIG_OK;
     if (bytes > at->offset)
-        status = extend(log, file->fd, at->offset, bytes - at->offset);
+        status = ligi_clog_extend(&log->folder, file->fd, at->offset, bytes);
     ligi_clog_folder_release(&log->folder, file);
     return status;
 }
@@ -447,7 +434,7 @@ static lig_status replace_segment(ligi_file_log *log, ligi_clog_position *at,
     if (status == LIG_OK)
         status = visit_again(&kept, &from, visitor);
     if (status == LIG_OK)
-        status = make_segment(log, &from, kept.data, kept.bytes);
+        status = make_segment(log, &from, &kept, 0);
     if (status == LIG_OK) {
         uint64_t replaced = at->segment;
         at->segment = from.version + 1;
@@ -499,25 +486,13 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
     if (at->offset > log->segment_bytes) {
         lig_status rolled = ligi_file_log_roll(log, at, visitor, timeout_ns);
         /* On a full disk this segment has the room that is kept, and a new one would need more. */
-        if (rolled != LIG_OK && (!frees || !is_full(lig_error_number()) ||
+        if (rolled != LIG_OK && (!frees || !ligi_clog_is_full(lig_error_number()) ||
                                  ligi_head_segment(&log->head) != at->segment))
             return rolled;
     }
     LIG_TRY(ligi_clog_tail_file(log, at->segment, &file));
-    off_t end = lseek(file->fd, 0, SEEK_END);
-    uint64_t size = end < 0 ? 0 : (uint64_t)end, step = size / 4;
-    uint64_t need = at->offset + bytes + RESERVE_BYTES;
-    lig_status status = LIG_OK;
-    if (need > size) {
-        step = step < STEP_BYTES_LEAST ? STEP_BYTES_LEAST : step;
-        step = step > STEP_BYTES_MOST ? STEP_BYTES_MOST : step;
-        step = step < need - size ? need - size : step;
-        status = extend(log, file->fd, size, step);
-        if (status != LIG_OK && need - size < step)
-            status = extend(log, file->fd, size, need - size);
-        if (status != LIG_OK && frees && at->offset + bytes <= size)
-            status = LIG_OK;
-    }
+    ligi_clog_room room = {.end = at->offset + bytes, .keep = log->keep, .frees = frees};
+    lig_status status = ligi_clog_make_room(&log->folder, file, &room);
     ligi_clog_folder_release(&log->folder, file);
     return status;
 }
@@ -565,6 +540,32 @@ static lig_status stay(ligi_file_log *log, const ligi_clog_position *at, lig_sta
     return ligi_failure_publish(&failure);
 }
 
+/* On a full disk the next segment gets the room that this one has left. If that is not enough, this
+ * one takes it back. */
+static lig_status make_from_room(ligi_file_log *log, const ligi_clog_position *at)
+{
+    uint64_t size, stored;
+    ligi_clog_file *file, *next;
+    ligi_failure failure;
+
+    LIG_TRY(ligi_clog_segment_file(log, at->segment, &file));
+    lig_status status = ligi_clog_measure(&log->folder, file->fd, &size, &stored);
+    if (status == LIG_OK && ftruncate(file->fd, (off_t)at->offset) != 0)
+        status = ligi_fail_errno(errno, "cannot truncate %s", log->folder.log_place);
+    file->kept = 0;
+    if (status == LIG_OK)
+        status = make_segment(log, at, &(ligi_writer){0}, 1);
+    if (status == LIG_OK && ligi_clog_segment_file(log, at->version + 1, &next) == LIG_OK) {
+        (void)ligi_clog_keep(&log->folder, next, SMALL_BYTES + log->keep);
+        ligi_clog_folder_release(&log->folder, next);
+    }
+    ligi_failure_take(&failure, status);
+    if (status != LIG_OK && ligi_clog_extend(&log->folder, file->fd, at->offset, size) == LIG_OK)
+        (void)ligi_clog_keep(&log->folder, file, stored);
+    ligi_clog_folder_release(&log->folder, file);
+    return ligi_failure_publish(&failure);
+}
+
 /* Also where commits are not synced: who wants that may use the next segment, and a commit there is
  * durable only with those before it. */
 lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at,
@@ -579,9 +580,12 @@ lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at,
     if (status == LIG_E_BUSY)
         return replace_segment(log, at, visitor);
     LIG_TRY(status);
-    status = make_segment(log, at, NULL, 0);
+    status = make_segment(log, at, &(ligi_writer){0}, 0);
+    if (status != LIG_OK && ligi_clog_is_full(lig_error_number()))
+        status = make_from_room(log, at);
     if (status != LIG_OK)
         return stay(log, at, status);
+    ligi_clog_give_back(&log->folder, at->segment);
     at->segment = at->version + 1;
     at->offset = LIGI_SEGMENT_HEADER_BYTES;
     at->last = 0;

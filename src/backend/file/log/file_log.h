@@ -22,6 +22,7 @@ typedef struct ligi_file_log {
     uint64_t segment_bytes; /* after which the next one is started */
     uint64_t witnessed;     /* known to have been there, beside what the head page tells */
     uint64_t numbered;      /* segments from this one on are numbered (numbered.h); 0: none is */
+    uint64_t keep;          /* under LIGI_HEAD_WRITE: what commits that free all space would take */
     _Atomic int64_t confirmed_ns; /* when the end of a numbered log was known last */
     int thorough; /* zeros, too, are looked behind: for the first reading of a log */
 } ligi_file_log;

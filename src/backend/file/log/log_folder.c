@@ -20,6 +20,9 @@
 #define SEGMENT_FORMAT 1
 #define TEMPORARY_S (2 * 86400)
 #define LOOK_EVERY 64
+#define STEP_BYTES_LEAST (UINT64_C(128) << 10)
+#define STEP_BYTES_MOST (UINT64_C(4) << 20)
+#define RESERVE_BYTES (UINT64_C(64) << 10) /* for commits that free space on a full disk */
 
 lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const char *place,
                                  int sync, int read_only)
@@ -149,8 +152,8 @@ static lig_status open_file(ligi_clog_folder *folder, ligi_name_kind kind, uint6
     return LIG_OK;
 }
 
-/* `each`: looks whether the file was removed each time, otherwise now and then: a removed file takes
- * up space while it is open. */
+/* `each`: looks each time whether the file was removed, otherwise now and then: a removed file
+ * takes up space while it is open. */
 static lig_status take_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
                             int each, ligi_clog_file **file)
 {
@@ -380,6 +383,105 @@ lig_status ligi_segment_header_read(const ligi_clog_folder *folder, int fd, uint
             folder->place, format, SEGMENT_FORMAT);
     memcpy(header->id, id, 16);
     return LIG_OK;
+}
+
+int ligi_clog_is_full(int error_number)
+{
+    return error_number == ENOSPC || error_number == EDQUOT;
+}
+
+lig_status ligi_clog_extend(const ligi_clog_folder *folder, int fd, uint64_t from, uint64_t to)
+{
+    static const uint8_t zeros[64 << 10];
+
+    for (uint64_t at = from; at < to;) {
+        uint64_t step = to - at < sizeof zeros ? to - at : sizeof zeros;
+        if (ligi_write_all(fd, zeros, step, at) != LIG_OK)
+            return ligi_fail_errno(lig_error_number(), "cannot extend %s", folder->log_place);
+        at += step;
+    }
+    return LIG_OK;
+}
+
+/* Does not ask for the times (is_gone). */
+lig_status ligi_clog_measure(const ligi_clog_folder *folder, int fd, uint64_t *size,
+                             uint64_t *stored)
+{
+    struct statx info;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE | STATX_BLOCKS, &info) != 0)
+        return ligi_fail_errno(errno, "stat of a file in %s failed", folder->log_place);
+    *size = info.stx_size;
+    *stored = info.stx_blocks * 512;
+    return LIG_OK;
+}
+
+static int allocate(int fd, uint64_t from, uint64_t to)
+{
+    if (to <= from || fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0)
+        return 0;
+    return errno == EOPNOTSUPP || errno == ENOSYS ? 0 : errno;
+}
+
+/* A file system that compresses stores less than was requested. */
+lig_status ligi_clog_keep(const ligi_clog_folder *folder, ligi_clog_file *segment, uint64_t end)
+{
+    uint64_t size, stored, ahead = end + (end / 4 < STEP_BYTES_MOST ? end / 4 : STEP_BYTES_MOST);
+
+    if (segment->kept >= end)
+        return LIG_OK;
+    LIG_TRY(ligi_clog_measure(folder, segment->fd, &size, &stored));
+    if (stored >= end)
+        return LIG_OK;
+    int number = allocate(segment->fd, size, ahead);
+    if (ligi_clog_is_full(number))
+        number = allocate(segment->fd, size, ahead = end);
+    if (number != 0)
+        return ligi_fail_errno(number, "cannot extend %s", folder->log_place);
+    segment->kept = ahead;
+    return LIG_OK;
+}
+
+void ligi_clog_give_back(ligi_clog_folder *folder, uint64_t segment)
+{
+    uint64_t size, stored;
+    ligi_clog_file *file;
+
+    if (ligi_clog_folder_file(folder, LIGI_NAME_SEGMENT, segment, &file) != LIG_OK)
+        return;
+    if (ligi_clog_measure(folder, file->fd, &size, &stored) == LIG_OK && stored > size)
+        (void)!ftruncate(file->fd, (off_t)size);
+    ligi_clog_folder_release(folder, file);
+}
+
+/* Zeros up to `need`, and some more. */
+static lig_status extend_to(const ligi_clog_folder *folder, int fd, uint64_t size, uint64_t need)
+{
+    uint64_t step = size / 4;
+
+    step = step < STEP_BYTES_LEAST ? STEP_BYTES_LEAST : step;
+    step = step > STEP_BYTES_MOST ? STEP_BYTES_MOST : step;
+    if (size + step <= need)
+        return ligi_clog_extend(folder, fd, size, need);
+    lig_status status = ligi_clog_extend(folder, fd, size, size + step);
+    return status == LIG_OK ? LIG_OK : ligi_clog_extend(folder, fd, size, need);
+}
+
+/* Zeros behind the record, because they are overwritten faster than new blocks are; what is kept
+ * beyond them is for a full disk. */
+lig_status ligi_clog_make_room(const ligi_clog_folder *folder, ligi_clog_file *segment,
+                               const ligi_clog_room *room)
+{
+    uint64_t size, stored, need = room->end + RESERVE_BYTES;
+
+    LIG_TRY(ligi_clog_measure(folder, segment->fd, &size, &stored));
+    lig_status status = need > size ? extend_to(folder, segment->fd, size, need) : LIG_OK;
+    if (status == LIG_OK && !room->frees && stored < need + room->keep)
+        status = ligi_clog_keep(folder, segment, need + room->keep);
+    if (status == LIG_OK || !room->frees || !ligi_clog_is_full(lig_error_number()))
+        return status;
+    LIG_TRY(ligi_clog_measure(folder, segment->fd, &size, &stored));
+    return room->end <= size ? LIG_OK : status;
 }
 
 /* A segment is as large as what was written to it: a larger one was made by somebody else, and its

@@ -17,6 +17,7 @@ typedef struct ligi_clog_file { /* stays open for later use */
     int fd;
     unsigned users; /* the folder counts as one while it lists the file */
     uint64_t used;  /* when, by a counter */
+    uint64_t kept;  /* under LIGI_HEAD_WRITE: room up to there was requested (ligi_clog_keep) */
 } ligi_clog_file;
 
 typedef struct ligi_clog_folder {
@@ -87,6 +88,29 @@ void ligi_segment_header_put(const ligi_segment_header *header,
 /* LIG_E_CORRUPT, LIG_E_UNSUPPORTED for a newer format. */
 lig_status ligi_segment_header_read(const ligi_clog_folder *folder, int fd, uint64_t first,
                                     ligi_segment_header *header);
+
+int ligi_clog_is_full(int error_number);
+/* Writes zeros to [from, to) of a segment. */
+lig_status ligi_clog_extend(const ligi_clog_folder *folder, int fd, uint64_t from, uint64_t to);
+/* The size of a file, and the bytes that it has on the disk. */
+lig_status ligi_clog_measure(const ligi_clog_folder *folder, int fd, uint64_t *size,
+                             uint64_t *stored);
+/* Allocates the bytes up to `end`, also beyond the end of the file: its size stays. Does nothing
+ * where the file system cannot do that. Under LIGI_HEAD_WRITE. */
+lig_status ligi_clog_keep(const ligi_clog_folder *folder, ligi_clog_file *segment, uint64_t end);
+
+/* Undoes that: another segment follows. */
+void ligi_clog_give_back(ligi_clog_folder *folder, uint64_t segment);
+
+typedef struct ligi_clog_room {
+    uint64_t end;  /* of the record */
+    uint64_t keep; /* what commits that free all space would take */
+    int frees;     /* this is one of them */
+} ligi_clog_room;
+
+/* Extends the segment, so that a record can be written. Under LIGI_HEAD_WRITE. */
+lig_status ligi_clog_make_room(const ligi_clog_folder *folder, ligi_clog_file *segment,
+                               const ligi_clog_room *room);
 
 /* The bytes of a file up to a hole at its end. */
 uint64_t ligi_clog_data_bytes(int fd);

@@ -115,6 +115,30 @@ static void a_removed_file_is_closed(void **state)
     assert_int_equal(status, LIG_E_NOTFOUND);
 }
 
+static uint64_t blocks_of(const ligi_clog_file *file)
+{
+    struct stat info;
+
+    assert_int_equal(fstat(file->fd, &info), 0);
+    return (uint64_t)info.st_blocks * 512;
+}
+
+/* Room behind the record for what frees space: more with more to free, and of no size. */
+static void room_is_kept(void **state)
+{
+    log_scene *scene = *state;
+    ligi_clog_room room = {.end = 4096, .keep = 1 << 20};
+
+    make_segments(scene, 1);
+    ligi_clog_file *file = take(scene, 1);
+    assert_ok(ligi_clog_make_room(&scene->log.folder, file, &room));
+    off_t size = lseek(file->fd, 0, SEEK_END);
+    assert_in_range(size, 4096, 1 << 19);
+    int kept = fallocate(file->fd, FALLOC_FL_KEEP_SIZE, 0, 4096) == 0;
+    assert_true(!kept || blocks_of(file) >= room.end + room.keep);
+    ligi_clog_folder_release(&scene->log.folder, file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +146,7 @@ int main(void)
         log_test(a_file_in_use_outlasts_the_list),
         log_test(a_forgotten_file_is_opened_again),
         log_test(a_removed_file_is_closed),
+        log_test(room_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
