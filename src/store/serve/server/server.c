@@ -10,6 +10,7 @@
 #include "store/serve/server/requests/server_descriptors.h"
 #include "store/serve/server/requests/server_uploads.h"
 #include "store/serve/server/requests/server_watch.h"
+#include "store/serve/server/server_driver.h"
 #include "store/serve/server/server_queue.h"
 #include "store/serve/server/server_receive.h"
 #include "store/serve/server/server_reply.h"
@@ -99,38 +100,20 @@ static lig_status listen_all(lig_server *server)
     return ligi_net_card(server->net, NULL, server->card, &server->card_bytes);
 }
 
-static int is_closing(void *context)
-{
-    return atomic_load(&((lig_server *)context)->closing);
-}
-
-static lig_status drive(void *context, lig_ticket *ticket)
-{
-    lig_server *server = context;
-    (void)ticket;
-    return ligi_net_wait(server->net, is_closing, server, LIG_FOREVER);
-}
-
 /* Where clients come in. */
 static lig_status open_endpoint(lig_server *server)
 {
     LIG_TRY(open_net(server));
     LIG_TRY(ligi_served_descriptors_open(server));
     LIG_TRY(listen_all(server));
-    return ligi_ticket_start(drive, NULL, server, &server->driver);
+    return ligi_served_driver_start(server);
 }
 
 static void close_endpoint(lig_server *server)
 {
     if (server->net == NULL)
         return;
-    atomic_store(&server->closing, 1);
-    ligi_net_wake(server->net);
-    if (server->driver) {
-        (void)lig_ticket_wait(server->driver, LIG_FOREVER);
-        lig_ticket_destroy(server->driver);
-        server->driver = NULL;
-    }
+    ligi_served_driver_stop(server);
     ligi_served_descriptors_close(server);
     ligi_net_lock(server->net);
     (void)ligi_served_send_delayed(server, INT64_MAX);
@@ -172,11 +155,13 @@ static void init_locks(lig_server *server)
     pthread_mutex_init(&server->watches.lock, NULL);
     pthread_mutex_init(&server->uploads.lock, NULL);
     pthread_mutex_init(&server->buffers.lock, NULL);
+    pthread_mutex_init(&server->driver.lock, NULL);
     init_condition(&server->changed);
     init_condition(&server->queue.filled);
     init_condition(&server->queue.emptied);
     init_condition(&server->watches.changed);
     init_condition(&server->uploads.changed);
+    init_condition(&server->driver.changed);
     server->queue.end = &server->queue.first;
     server->delayed_end = &server->delayed;
 }
@@ -270,7 +255,7 @@ static lig_status quiesce(lig_server *server, int64_t grace_ns)
     ligi_served_watches_stop(server);
     lig_status uploads = ligi_served_uploads_drain(server, left_until(end_ns));
     lig_status requests = ligi_served_queue_drain(&server->queue, left_until(end_ns));
-    if (requests == LIG_OK && server->driver)
+    if (requests == LIG_OK && server->driver.worker.thread)
         (void)ligi_net_wait(server->net, all_sent, server, left_until(end_ns));
     return uploads != LIG_OK ? uploads : requests;
 }

@@ -21,6 +21,8 @@ static lig_status release(ligi_served_call *call)
 {
     uint64_t number;
     LIG_TRY(ligi_served_number_get(call->job->body, call->job->head.body_bytes, &number));
+    if (!ligi_served_release_is_short(call, number) && ligi_served_pass_on(call))
+        return LIG_OK;
     ligi_served_release(call->session, number);
     return LIG_OK;
 }
@@ -84,6 +86,15 @@ static lig_status check(const ligi_served_call *call)
         return lig_fail(LIG_E_TIMEOUT, "timeout: '%s' waited too long for a free worker",
                         ligi_served_op_name(head->op));
     return LIG_OK;
+}
+
+int ligi_served_pass_on(ligi_served_call *call)
+{
+    if (call->store != call->server->driver.worker.store)
+        return 0;
+    call->later = 1;
+    ligi_served_queue_put(&call->server->queue, call->job);
+    return 1;
 }
 
 void ligi_served_request_end(ligi_served_call *call, lig_status status)

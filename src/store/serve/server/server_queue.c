@@ -43,13 +43,33 @@ void ligi_served_queue_put(ligi_served_queue *queue, ligi_served_job *job)
     pthread_mutex_unlock(&queue->lock);
 }
 
+void ligi_served_queue_begin(ligi_served_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    queue->running++;
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* With the lock. */
+static void end_running(ligi_served_queue *queue, size_t count)
+{
+    queue->running -= count;
+    if (queue->running == 0 && queue->waiting == 0)
+        pthread_cond_broadcast(&queue->emptied);
+}
+
+void ligi_served_queue_end(ligi_served_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    end_running(queue, 1);
+    pthread_mutex_unlock(&queue->lock);
+}
+
 /* NULL: the queue is closed and empty. `ran`: one that this worker took before has ended. */
 static ligi_served_job *take(ligi_served_queue *queue, int ran)
 {
     pthread_mutex_lock(&queue->lock);
-    queue->running -= (size_t)ran;
-    if (queue->running == 0 && queue->waiting == 0)
-        pthread_cond_broadcast(&queue->emptied);
+    end_running(queue, (size_t)ran);
     queue->idle++;
     while (queue->first == NULL && !queue->closed)
         pthread_cond_wait(&queue->filled, &queue->lock);

@@ -16,6 +16,9 @@ void ligi_served_queue_stop(lig_server *server);
 
 /* Never blocks. */
 void ligi_served_queue_put(ligi_served_queue *queue, ligi_served_job *job);
+/* A request that runs elsewhere counts as one that runs. */
+void ligi_served_queue_begin(ligi_served_queue *queue);
+void ligi_served_queue_end(ligi_served_queue *queue);
 /* Waits until nothing is queued and nothing runs; LIG_E_TIMEOUT. */
 lig_status ligi_served_queue_drain(ligi_served_queue *queue, int64_t timeout_ns);
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "store/serve/server/requests/server_descriptors.h"
 #include "store/serve/server/requests/server_uploads.h"
+#include "store/serve/server/server_driver.h"
 #include "store/serve/server/server_queue.h"
 #include "store/serve/server/server_reply.h"
 #include "store/serve/server/server_session.h"
@@ -218,7 +219,8 @@ static void on_arrived(void *context, ligi_link *link, void *token)
     }
     atomic_fetch_add(&session->requests, 1);
     ligi_served_running_add(job);
-    ligi_served_queue_put(&server->queue, job);
+    if (!ligi_served_driver_take(server, job))
+        ligi_served_queue_put(&server->queue, job);
 }
 
 /* --- a client goes --- */

@@ -1,11 +1,13 @@
 /* A server and its parts, for the files of this folder.
  *
  * Threads: the driver makes all progress of the endpoint and runs the hooks (server_receive.c),
- * which must not block; workers run requests (server_queue.c); each large save has a thread
- * (server_uploads.c); one thread waits for commits while somebody watches (server_watch.c).
+ * which must not block, and short requests (server_driver.c); workers run the others
+ * (server_queue.c); each large save has a thread (server_uploads.c); one thread waits for commits
+ * while somebody watches (server_watch.c).
  *
- * Locks, outer first: the endpoint's; then one of a session's, the queue's, the uploads', the
- * watches', the locks'. None of the latter is held over a call of net or of the store. */
+ * Locks, outer first: the endpoint's; then one of a session's, the queue's, the driver's, the
+ * uploads', the watches', the locks'. None of the latter is held over a call of net or of the
+ * store. */
 #ifndef LIGI_SERVER_STATE_H
 #define LIGI_SERVER_STATE_H
 
@@ -62,6 +64,21 @@ typedef struct ligi_served_queue {
     int closed;
 } ligi_served_queue;
 
+/* The thread that receives, and the one that receives while that runs a request for long. */
+typedef struct ligi_served_driver {
+    ligi_served_worker worker;
+    lig_ticket *relief;
+    ligi_served_job *first, **end; /* requests that it has taken; guarded by the endpoint's lock */
+    size_t count, releases;        /* likewise: all of them, and those that are RELEASE */
+    int receiving, relieved;       /* likewise: which of the two receives */
+    atomic_uint mean_ns[LIGI_SERVED_OP_END];
+    atomic_int_fast64_t since_ns; /* when it began the request that it runs; 0: none */
+    atomic_int watched;           /* the relief looks at since_ns */
+    pthread_mutex_t lock;         /* guards the next */
+    pthread_cond_t changed;
+    int closed;
+} ligi_served_driver;
+
 typedef struct ligi_served_locks {
     pthread_mutex_t lock; /* guards the list */
     struct ligi_served_lock *first;
@@ -94,7 +111,6 @@ struct lig_server {
     uint8_t boot_id[16];
     int same_boot_known;
     uint64_t client_bytes_max;
-    lig_ticket *driver;
     atomic_int closing;                          /* the driver ends */
     atomic_int stopping;                         /* no new clients and requests */
     struct ligi_served_descriptors *descriptors; /* NULL: the store has no files */
@@ -109,6 +125,7 @@ struct lig_server {
     struct ligi_served_delayed *delayed, **delayed_end; /* replies that the rate holds back */
     int64_t rate_free_ns;                               /* when the next may be sent */
 
+    ligi_served_driver driver;
     ligi_served_queue queue;
     ligi_served_locks locks;
     ligi_served_watches watches;

@@ -1,6 +1,7 @@
 #include "store/serve/server/requests/server_lookups.h"
 
 #include "base/error.h"
+#include "store/catalog/catalog_view.h"
 #include "store/find/find.h"
 #include "store/format/metrics_and_tags.h"
 #include "store/load/resolved_model.h"
@@ -8,12 +9,14 @@
 #include "store/serve/message/served_find.h"
 #include "store/serve/message/served_reads.h"
 #include "store/serve/message/served_state.h"
+#include "store/serve/server/server_dispatch.h"
 #include "store/serve/server/server_session.h"
 #include "store/upkeep/lineage.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#define SHORT_READ_BYTES (UINT64_C(64) << 10) /* a longer one is not for the thread that receives */
 #define BODY(call) (call)->job->body, (call)->job->head.body_bytes
 
 /* --- models --- */
@@ -206,6 +209,10 @@ lig_status ligi_served_read_run(ligi_served_call *call)
     lig_status status = ligi_served_read_get(BODY(call), &read);
     if (status == LIG_OK)
         status = check_read(&read);
+    if (status == LIG_OK && read.bytes > SHORT_READ_BYTES && ligi_served_pass_on(call)) {
+        ligi_served_read_fini(&read);
+        return LIG_OK;
+    }
     if (status == LIG_OK)
         status = ligi_served_charge(call->session, read.bytes);
     if (status == LIG_OK) {
@@ -292,6 +299,19 @@ static lig_status search(ligi_served_call *call, const ligi_served_find *find, l
     ligi_layers_fini(&layers);
     ligi_stamps_note(&call->store->stamps, LIGI_STAMP_FIND, begin);
     return status;
+}
+
+int ligi_served_release_is_short(ligi_served_call *call, uint64_t number)
+{
+    ligi_served_held *held = ligi_served_held_get(call->session, number, ligi_served_ref_release);
+    const lig_ref *ref = held ? held->thing : NULL;
+    if (held == NULL) {
+        held = ligi_served_held_get(call->session, number, ligi_served_match_release);
+        ref = held ? (*(lig_match **)held->thing)->ref : NULL;
+    }
+    int is_short = ref && ligi_catalog_view_unchanged(call->store, ref->version) == LIG_OK;
+    ligi_served_let_go(held);
+    return is_short;
 }
 
 lig_status ligi_served_find_run(ligi_served_call *call)

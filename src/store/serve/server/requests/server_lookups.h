@@ -16,6 +16,10 @@ lig_status ligi_served_alias_at_run(ligi_served_call *call);
 lig_status ligi_served_find_run(ligi_served_call *call);
 lig_status ligi_served_stamps_run(ligi_served_call *call);
 
+/* 1 if releasing what has this number removes nothing: the store has not changed since it was
+ * resolved. */
+int ligi_served_release_is_short(ligi_served_call *call, uint64_t number);
+
 /* A model as it is sent; borrows from it. */
 ligi_served_model ligi_served_model_of(const lig_model *model);
 /* Releases a lig_ref; names the kind of what a session holds. */
