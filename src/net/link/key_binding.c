@@ -1,6 +1,7 @@
 #include "net/link/key_binding.h"
 
 #include "net/net_state.h"
+#include "net/secure/secret_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,29 @@ lig_status ligi_net_bind(ligi_net *net, ligi_net_key key, const char *context)
     }
     net->bound = 1;
     net->binding++;
+    ligi_net_unlock(net);
+    return LIG_OK;
+}
+
+lig_status ligi_net_replace_secret(ligi_net *net, const void *secret, size_t bytes)
+{
+    void *made;
+
+    LIG_TRY(ligi_net_mine(net));
+    if (net->secret == NULL)
+        return lig_fail(LIG_E_INVALID, "the endpoint was opened without a secret");
+    LIG_TRY(ligi_secret_memory_alloc(&made, bytes, "a secret"));
+    memcpy(made, secret, bytes);
+    ligi_net_lock(net);
+    int same = net->options.secret_bytes == bytes && memcmp(net->secret, made, bytes) == 0;
+    void *old = same ? made : net->secret;
+    if (!same) {
+        net->secret = made;
+        net->options.secret = made;
+        net->options.secret_bytes = bytes;
+        net->binding++;
+    }
+    ligi_secret_memory_free(old);
     ligi_net_unlock(net);
     return LIG_OK;
 }

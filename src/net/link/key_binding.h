@@ -10,6 +10,10 @@
  * LIGI_KEY_MEMBER. No-op without a secret. */
 lig_status ligi_net_bind(ligi_net *net, ligi_net_key key, const char *context);
 
+/* Another secret in place of the endpoint's, which there must be: for connections made from now on.
+ * Copied. */
+lig_status ligi_net_replace_secret(ligi_net *net, const void *secret, size_t bytes);
+
 /* The key that links of a service use, at both ends. */
 ligi_net_key ligi_net_key_of(const ligi_net *net, ligi_service service);
 

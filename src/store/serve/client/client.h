@@ -9,6 +9,7 @@
 #include "store/serve/message/served_head.h"
 
 typedef struct ligi_client_call ligi_client_call;
+typedef struct ligi_client_pin ligi_client_pin;
 
 typedef enum ligi_client_state {
     LIGI_CLIENT_DOWN,       /* not connected: the next request connects, if `retry` allows */
@@ -56,6 +57,8 @@ typedef struct ligi_client {
     int parking;              /* a thread is about to send it */
     uint64_t *releases;       /* that found the queue full */
     size_t release_count, release_capacity;
+    ligi_client_pin *pins; /* of refs and matches; see packs/client_pins.h */
+    size_t pin_count, pin_capacity;
 } ligi_client;
 
 #endif

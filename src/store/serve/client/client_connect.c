@@ -4,12 +4,16 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "net/link/key_binding.h"
 #include "net/link/link.h"
 #include "net/link/link_connect.h"
 #include "net/link/link_send.h"
 #include "net/progress.h"
 #include "net/service.h"
 #include "store/serve/client/client_request.h"
+#include "store/serve/client/packs/client_pins.h"
+
+#include <ligament/secret.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -247,10 +251,29 @@ static lig_status check_link(const ligi_client *client, const ligi_link *link)
     return LIG_OK;
 }
 
+/* The secret may have been replaced since. A file that cannot be read at the moment changes
+ * nothing. */
+static void renew_secret(const ligi_client *client)
+{
+    char *secret;
+    size_t bytes;
+    if (client->options.secret_file == NULL || client->session == 0)
+        return;
+    lig_status status = lig_secret_read(client->options.secret_file, &secret, &bytes);
+    if (status == LIG_OK) {
+        status = ligi_net_replace_secret(client->net, secret, bytes);
+        lig_secret_free(secret);
+    }
+    if (status != LIG_OK)
+        ligi_log(LIG_LOG_WARNING, "%s: the secret is still the old one: %s", client->uri,
+                 lig_error_text());
+}
+
 static lig_status make_link(ligi_client *client, const ligi_interrupt *interrupt)
 {
     char address[LIGI_ADDRESS_BYTES_MAX];
     ligi_link *link = NULL;
+    renew_secret(client);
     LIG_TRY(read_address(client, address));
     LIG_TRY(attempt(client, address, interrupt, &link));
     lig_status status = prefer_shm(client, interrupt, &link);
@@ -303,6 +326,8 @@ lig_status ligi_client_connect(ligi_client *client, const ligi_interrupt *interr
     ligi_net_hurry(client->net, LIGI_SERVICE_STORE);
     ligi_net_unlock(client->net);
     ligi_net_wake(client->net);
+    if (status == LIG_OK)
+        ligi_client_pins_renew(client, interrupt);
     return status;
 }
 
@@ -312,12 +337,19 @@ static int never(void *context)
     return 0;
 }
 
+/* A client may have its new secret a little later than the server. */
+static int may_succeed_later(const ligi_client *client, lig_status status)
+{
+    return status == LIG_E_PEER || status == LIG_E_IO ||
+           (status == LIG_E_DENIED && client->options.secret_file && client->session);
+}
+
 lig_status ligi_client_reconnect(ligi_client *client, int64_t begin_ns,
                                  const ligi_interrupt *interrupt)
 {
     for (;;) {
         lig_status status = ligi_client_connect(client, interrupt);
-        if (status == LIG_OK || (status != LIG_E_PEER && status != LIG_E_IO))
+        if (status == LIG_OK || !may_succeed_later(client, status))
             return status;
         if (ligi_now_ns() - begin_ns >= client->options.retry * INT64_C(1000000000))
             return ligi_fail_again(status, "%s (tried for %lld s)", lig_error_text(),

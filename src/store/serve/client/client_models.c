@@ -1,6 +1,7 @@
 #include "store/serve/client/client_models.h"
 
 #include "base/error.h"
+#include "store/serve/client/packs/client_pins.h"
 
 #include <stdlib.h>
 
@@ -40,6 +41,8 @@ lig_status ligi_client_ref(lig_store *store, const ligi_client_call *call,
             ligi_client_ref_release(store, lease);
         return status;
     }
+    if (lease.number)
+        ligi_client_pins_add(ligi_client_of(store), lease, from->id);
     (*out)->lease = lease;
     (*out)->version = call->version;
     return LIG_OK;
@@ -64,7 +67,11 @@ lig_status ligi_client_resolve(lig_store *store, const ligi_model_key *key, int 
 
 void ligi_client_ref_release(lig_store *store, ligi_lease lease)
 {
-    ligi_client_release(ligi_client_of(store), lease);
+    ligi_client *client = ligi_client_of(store);
+    ligi_lease now = lease; /* of what is not a ref */
+    (void)ligi_client_pins_remove(client, lease, &now);
+    if (now.number)
+        ligi_client_release(client, now);
 }
 
 /* --- lists --- */

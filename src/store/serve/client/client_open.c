@@ -91,6 +91,7 @@ void ligi_client_destroy(void *self)
     ligi_client_files_destroy(client->files);
     ligi_options_fini(options, OPTION_COUNT, &client->options);
     free(client->releases);
+    free(client->pins);
     free(client->uri);
     free(client->address);
     free(client->address_file);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 
 enum { BIG = 3 << 18 };
 
@@ -259,6 +260,91 @@ static void test_leases(void **state)
     lig_store_close(other);
 }
 
+static void expect_held(const served *self, uint64_t wanted)
+{
+    lig_server_stats stats = {.held = UINT64_MAX};
+    for (long i = 0; i < 10000000 && stats.held != wanted; i++) { /* a release has no answer */
+        assert_ok(lig_server_stat(self->server, &stats));
+        sched_yield();
+    }
+    assert_int_equal(stats.held, wanted);
+}
+
+/* Another server holds again what the one before held. */
+static void test_held_again(void **state)
+{
+    enum { MANY = 70 }; /* more than are asked for at one time */
+    served *self = *state;
+    lig_store *store = NULL;
+    char uri[256];
+    lig_ref *ref, *gone, *more[MANY];
+    lig_store_stats counts;
+    snprintf(uri, sizeof uri, "ligament://@%s?retry=60", self->address_file);
+    assert_ok(lig_store_open(&store, uri));
+    save(store, "m");
+    *(uint8_t *)big ^= 1; /* bytes of its own */
+    save(store, "gone");
+    assert_ok(lig_store_resolve(store, "m", &ref));
+    assert_ok(lig_store_resolve(store, "gone", &gone));
+    for (int i = 0; i < MANY; i++)
+        assert_ok(lig_store_resolve(store, "m", &more[i]));
+    lig_server_close(self->server);
+    lig_store *local;
+    lig_report *report;
+    assert_ok(lig_store_open(&local, self->place));
+    assert_ok(lig_store_retire(local, "gone"));
+    assert_ok(lig_store_compact(local, &report));
+    lig_report_destroy(report);
+    start(self, NULL);
+    assert_ok(lig_store_stat(store, &counts)); /* on the new connection */
+    expect_held(self, MANY + 1);
+    assert_ok(lig_store_retire(local, "m"));
+    lig_store_close(local);
+    *(uint8_t *)big ^= 1;
+    lig_tensor one = tensor(back);
+    memset(back, 0, sizeof back);
+    assert_ok(lig_ref_load(ref, &one, 1));
+    assert_memory_equal(back, big, sizeof big);
+    assert_fails(lig_ref_load(gone, &one, 1), LIG_E_NOTFOUND);
+    for (int i = 0; i < MANY; i++)
+        lig_ref_release(more[i]);
+    expect_held(self, 1);
+    lig_ref_release(gone);
+    lig_ref_release(ref);
+    expect_held(self, 0);
+    lig_store_close(store);
+}
+
+static void write_secret(const char *path, int byte)
+{
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    for (int i = 0; i < 64; i++)
+        fputc(byte, file);
+    assert_int_equal(fchmod(fileno(file), 0600), 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A client with `retry` connects again with the secret that its file has by then. */
+static void test_another_secret(void **state)
+{
+    served *self = *state;
+    char path[160], options[256];
+    lig_server_options given = LIG_SERVER_INIT;
+    snprintf(path, sizeof path, "%s/secret", self->folder);
+    snprintf(options, sizeof options, "?retry=60&transport=tcp&secret_file=%s", path);
+    write_secret(path, 'a');
+    lig_server_close(self->server);
+    given.secret_file = path;
+    assert_ok(lig_server_open(&self->server, self->place, &given));
+    lig_store *store = client(self, options);
+    save(store, "m");
+    write_secret(path, 'b');
+    assert_ok(lig_server_reload(self->server));
+    load(store, "m");
+    lig_store_close(store);
+}
+
 /* --- many threads --- */
 
 enum { THREADS = 6, ROUNDS = 12 };
@@ -402,6 +488,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_retry_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(test_open_interrupted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_leases, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_held_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_another_secret, setup, teardown),
         cmocka_unit_test_setup_teardown(test_flight, setup, teardown),
         cmocka_unit_test_setup_teardown(test_exactly_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stamps, setup, teardown),
