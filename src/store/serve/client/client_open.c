@@ -49,6 +49,13 @@ static lig_status check_options(const ligi_client_options *given)
     return LIG_OK;
 }
 
+/* "//host:port", "//[::1]:port". */
+static int has_port(const char *rest)
+{
+    const char *bracket = strrchr(rest, ']'), *colon = strrchr(bracket ? bracket : rest, ':');
+    return colon && colon[1] && strspn(colon + 1, "0123456789") == strlen(colon + 1);
+}
+
 /* ligament://host:port, or ligament://@/path/of/address-file. */
 static lig_status take_address(ligi_client *client, const ligi_uri *uri)
 {
@@ -58,6 +65,11 @@ static lig_status take_address(ligi_client *client, const ligi_uri *uri)
     if (strncmp(rest, "//", 2) != 0 || rest[2] == '\0')
         return lig_fail(LIG_E_INVALID, "invalid address of a served store (expected "
                                        "ligament://host:port or ligament://@/address-file)");
+    if (!has_port(rest))
+        return lig_fail(LIG_E_INVALID,
+                        "ligament:%s has no port (expected ligament://host:port, as `ligament "
+                        "serve` prints it, or ligament://@/address-file)",
+                        rest);
     size_t bytes = strlen(rest) + sizeof "tcp:";
     LIG_TRY(ligi_alloc(&client->address, bytes, "an address"));
     memcpy(client->address, "tcp:", 4);

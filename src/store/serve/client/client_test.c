@@ -148,6 +148,12 @@ static void test_refusals(void **state)
     snprintf(uri, sizeof uri, "ligament://%s?transport=pigeon", lig_server_address(self->server));
     assert_fails(lig_store_open(&store, uri), LIG_E_INVALID);
     assert_fails(lig_store_open(&store, "ligament:"), LIG_E_INVALID);
+    static const char *const portless[] = {"localhost", "localhost:", "localhost:http", "[::1]"};
+    for (size_t i = 0; i < sizeof portless / sizeof *portless; i++) {
+        snprintf(uri, sizeof uri, "ligament://%s", portless[i]);
+        assert_fails(lig_store_open(&store, uri), LIG_E_INVALID);
+        assert_non_null(strstr(lig_error_text(), "has no port (expected ligament://host:port"));
+    }
     assert_fails(lig_store_open(&store, "ligament://@/nonexistent/address"), LIG_E_PEER);
     store = client(self, "?mode=r");
     lig_tensor one = tensor(big);
