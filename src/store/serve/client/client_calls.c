@@ -142,11 +142,10 @@ static lig_status ask_report(lig_store *store, ligi_client_call *call, lig_repor
     return status;
 }
 
-/* The server does not report its progress: the hook can only cancel the check, and is called at its
- * end. */
 typedef struct watched_check {
     lig_store *store;
     const lig_progress *progress;
+    const ligi_client_call *call;
     uint64_t total;
 } watched_check;
 
@@ -154,9 +153,13 @@ static int check_hook(void *context)
 {
     const watched_check *self = context;
     const ligi_interrupt *interrupt = &self->store->interrupt;
+    ligi_net *net = ligi_client_of(self->store)->net;
     if (interrupt->hook && interrupt->hook(interrupt->context))
         return 1;
-    return self->progress && self->progress->hook(self->progress->context, 0, self->total);
+    ligi_net_lock(net);
+    uint64_t done = self->call->done_number;
+    ligi_net_unlock(net);
+    return self->progress && self->progress->hook(self->progress->context, done, self->total);
 }
 
 static lig_status check(lig_store *store, uint32_t flags, const lig_progress *progress,
@@ -164,13 +167,15 @@ static lig_status check(lig_store *store, uint32_t flags, const lig_progress *pr
 {
     watched_check self = {.store = store, .progress = progress};
     const ligi_interrupt interrupt = {check_hook, &self};
-    ligi_client_call call = {.op = LIGI_SERVED_CHECK, .interrupt = &interrupt};
+    ligi_client_call call = {
+        .op = LIGI_SERVED_CHECK, .interrupt = &interrupt, .keeps_messages = progress != NULL};
+    self.call = &call;
     if (progress) {
         lig_store_stats stats;
         LIG_TRY(stat_store(store, &stats));
         self.total = stats.bytes;
     }
-    ligi_served_number_put(&call.body, flags);
+    ligi_served_number_put(&call.body, flags | (progress ? LIGI_SERVED_TELL : 0));
     LIG_TRY(ask_report(store, &call, report));
     if (progress)
         (void)progress->hook(progress->context, self.total, self.total);

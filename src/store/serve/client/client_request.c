@@ -233,7 +233,8 @@ static lig_status keep_message(ligi_client_call *call, const ligi_served_head *h
 {
     if (call == NULL)
         return LIG_OK;
-    if (!call->keeps_messages || call->done || payload > (head->body ? 0 : head->body_bytes))
+    if (!call->keeps_messages || call->done || payload > (head->body ? 0 : head->body_bytes) ||
+        (head->op == LIGI_SERVED_NEED && call->op != LIGI_SERVED_SAVE))
         return lig_fail(LIG_E_CORRUPT, "an unexpected message '%s'", ligi_served_op_name(head->op));
     if (head->op == LIGI_SERVED_NEED)
         return land_message(call, head, landing);

@@ -25,7 +25,8 @@
  *   ALIAS_AT       index                    ligi_served_alias
  *   RETIRE    *    text                     -
  *   LOCK           text                     number of the lock
- *   CHECK          flags                    ligi_served_report
+ *   CHECK          flags                    ligi_served_report; with LIGI_SERVED_TELL the server
+ *                                           sends DONE meanwhile: so many bytes are checked
  *   COMPACT        -                        ligi_served_report
  *   FIND           ligi_served_find         ligi_served_matches
  *   WATCH          ligi_served_watch        ligi_served_events; head.number: version
@@ -106,6 +107,8 @@ typedef enum ligi_served_op {
 
 #define LIGI_SERVED_REPLY 1u  /* from the server; otherwise a request, or NEED and DONE */
 #define LIGI_SERVED_BEHIND 2u /* the body is at the start of the payload */
+
+#define LIGI_SERVED_TELL (UINT64_C(1) << 32) /* in the flags of CHECK, whose own have 32 bits */
 
 typedef struct ligi_served_head {
     uint16_t op;     /* ligi_served_op; of a reply: that of the request */

@@ -1,11 +1,14 @@
 #include "store/serve/server/requests/server_changes.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "store/serve/message/served_changes.h"
 #include "store/serve/message/served_state.h"
+#include "store/serve/server/server_reply.h"
 
 #include <string.h>
 
+#define TELL_NS INT64_C(50000000) /* between two messages about the progress of a check */
 #define BODY(call) (call)->job->body, (call)->job->head.body_bytes
 
 _Static_assert(LIGI_CLIENT_BYTES == LIGI_SERVED_CLIENT_BYTES, "a client's id");
@@ -89,19 +92,43 @@ lig_status ligi_served_retire_run(ligi_served_call *call)
 
 /* --- care --- */
 
-static int is_over(void *context, uint64_t done, uint64_t total)
+typedef struct told_check {
+    ligi_served_call *call;
+    int told; /* the client wants to know how far it is */
+    int64_t told_ns;
+} told_check;
+
+static void tell_done(const ligi_served_call *call, uint64_t done)
 {
-    const ligi_served_job *job = context;
-    (void)done, (void)total;
-    return atomic_load(&job->cancelled);
+    ligi_writer body = {0};
+    ligi_served_number_put(&body, done);
+    ligi_served_message message = {.head = {.op = LIGI_SERVED_DONE, .id = call->job->head.id},
+                                   .body = &body};
+    if (body.status == LIG_OK)
+        ligi_served_send(call->session, &message);
+    ligi_writer_fini(&body);
+}
+
+static int look_at_check(void *context, uint64_t done, uint64_t total)
+{
+    told_check *self = context;
+    int64_t now_ns = ligi_now_ns();
+    (void)total; /* the client has it from STAT */
+    if (self->told && now_ns - self->told_ns >= TELL_NS) {
+        self->told_ns = now_ns;
+        tell_done(self->call, done);
+    }
+    return atomic_load(&self->call->job->cancelled);
 }
 
 lig_status ligi_served_check_run(ligi_served_call *call)
 {
     uint64_t flags;
     lig_report *report;
-    const lig_progress progress = {is_over, call->job};
     LIG_TRY(ligi_served_number_get(BODY(call), &flags));
+    told_check watched = {.call = call, .told = (flags & LIGI_SERVED_TELL) != 0};
+    const lig_progress progress = {look_at_check, &watched};
+    flags &= ~LIGI_SERVED_TELL;
     if (flags > UINT32_MAX)
         return lig_fail(LIG_E_INVALID, "unknown flags %#llx for a check",
                         (unsigned long long)flags);
