@@ -419,7 +419,7 @@ static int never(void *context)
 
 /* A server at its limits has done nothing. Reads wait for it, other requests as long as `retry`
  * says; for a lock BUSY is the answer. 1: ask again. */
-static int may_ask_again(ligi_client *client, const ligi_client_call *call, int64_t begin_ns)
+int ligi_client_may_ask_again(ligi_client *client, const ligi_client_call *call, int64_t begin_ns)
 {
     int64_t limit = client->options.retry * INT64_C(1000000000);
     if (call->op == LIGI_SERVED_READ && limit < BUSY_NS)
@@ -447,7 +447,7 @@ lig_status ligi_client_ask(ligi_client *client, ligi_client_call *call)
         lig_status status = ligi_client_start(client, call);
         if (status == LIG_OK)
             status = ligi_client_finish(client, call);
-        if (status == LIG_E_BUSY && may_ask_again(client, call, begin))
+        if (status == LIG_E_BUSY && ligi_client_may_ask_again(client, call, begin))
             continue;
         if (status == LIG_OK || client->options.retry == 0 || status == LIG_E_CLOSED ||
             !ligi_client_call_lost(client, call))

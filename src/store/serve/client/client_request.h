@@ -58,6 +58,9 @@ lig_status ligi_client_finish(ligi_client *client, ligi_client_call *call);
 /* For callers of the halves, after a loss and with `retry`: connects again, for as long as `retry`
  * says since `begin_ns`. */
 lig_status ligi_client_again(ligi_client *client, ligi_client_call *call, int64_t begin_ns);
+/* For callers of the halves, after LIG_E_BUSY: 1 after a pause, if the request is to be sent again.
+ */
+int ligi_client_may_ask_again(ligi_client *client, const ligi_client_call *call, int64_t begin_ns);
 /* 1: it failed because its connection ended, there is none, or the server stops. */
 int ligi_client_call_lost(ligi_client *client, const ligi_client_call *call);
 /* Frees what the call holds. */

@@ -204,6 +204,8 @@ static lig_status begin(begun_save *self, int64_t begin_ns)
 {
     for (;;) {
         lig_status status = begin_once(self);
+        if (status == LIG_E_BUSY && ligi_client_may_ask_again(self->client, &self->call, begin_ns))
+            continue;
         if (status == LIG_OK || self->client->options.retry == 0 || status == LIG_E_CLOSED ||
             !ligi_client_call_lost(self->client, &self->call))
             return status;

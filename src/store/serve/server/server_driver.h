@@ -11,8 +11,8 @@ lig_status ligi_served_driver_start(lig_server *server);
 /* Runs what it has taken, then ends both threads. Does nothing when it was not started. */
 void ligi_served_driver_stop(lig_server *server);
 
-/* For the hook, with the endpoint's lock: 1 if the driver has the request now; 0: it is the queue's.
- */
+/* For the hook, with the endpoint's lock: 1 if the driver has the request now, 0 if the queue is to
+ * have it. */
 int ligi_served_driver_take(lig_server *server, ligi_served_job *job);
 
 #endif
