@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +49,52 @@ def test_a_frozen_server(tmp_path: Path, program: Path) -> None:
             os.kill(server.pid, signal.SIGCONT)
             server.terminate()
     store.close()
+
+
+CLIENT = """
+import sys
+import ligament
+import numpy as np
+
+store = ligament.Store(sys.argv[1] + "?liveness_ms=80000000&retry=80000")
+model = {"w": np.zeros(int(sys.argv[3]))}
+store.save("m", model)
+print("saved", flush=True)
+sys.stdin.readline()
+try:
+    print("asks", flush=True)
+    store.load("m") if sys.argv[2] == "load" else store.save("n", model)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("what", ["load", "save"])
+@pytest.mark.parametrize("size", [3, 1_000_000])
+def test_ctrl_c_at_a_frozen_server(tmp_path: Path, program: Path, what: str, size: int) -> None:
+    command = [str(program), "serve", str(tmp_path / "store")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        uri = "ligament://" + server.stdout.readline().split("ligament://")[1].split()[0]
+        client = subprocess.Popen(
+            [sys.executable, "-c", CLIENT, uri, what, str(size)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert client.stdin is not None and client.stdout is not None
+        try:
+            assert client.stdout.readline() == "saved\n"
+            server.send_signal(signal.SIGSTOP)
+            client.stdin.write("go\n")
+            client.stdin.flush()
+            assert client.stdout.readline() == "asks\n"
+            client.send_signal(signal.SIGINT)
+            assert client.communicate(timeout=60)[0] == "interrupted\n"
+        finally:
+            client.kill()
+            os.kill(server.pid, signal.SIGCONT)
+            server.terminate()
 
 
 def test_the_command_line(tmp_path: Path, program: Path, serve: Callable[..., str]) -> None:

@@ -69,10 +69,10 @@ static void on_sent(void *context, ligi_link *link, void *token, lig_status stat
         ligi_client_sent(token);
 }
 
-static void drop_link(ligi_client *client, lig_status status, const char *sentence)
+void ligi_client_drop(ligi_client *client, const char *sentence)
 {
     ligi_link *link = client->link;
-    client->lost = (ligi_failure){.status = status};
+    client->lost = (ligi_failure){.status = LIG_E_PEER};
     snprintf(client->lost.text, sizeof client->lost.text, "the connection to %s was lost: %s",
              client->uri, sentence);
     client->state = LIGI_CLIENT_DOWN;
@@ -87,7 +87,7 @@ static void on_lost(void *context, ligi_link *link, lig_status status, const cha
 {
     ligi_client *client = context;
     if (link == client->link) {
-        drop_link(client, LIG_E_PEER, sentence);
+        ligi_client_drop(client, sentence);
     } else if (link == client->attempt) {
         client->lost = (ligi_failure){
             .status = status == LIG_E_CLOSED || status == LIG_E_TIMEOUT ? LIG_E_PEER : status};
@@ -98,7 +98,7 @@ static void on_lost(void *context, ligi_link *link, lig_status status, const cha
     } /* or make_link has it, and closes it */
 }
 
-static void ping(ligi_client *client)
+void ligi_client_ping(ligi_client *client)
 {
     uint8_t head[LIGI_SERVED_HEAD_BYTES];
     ligi_served_head_put(&(ligi_served_head){.op = LIGI_SERVED_PING, .id = client->next_id++},
@@ -117,11 +117,11 @@ static int64_t on_tick(void *context, int64_t now_ns)
     if (silent >= liveness && client->silent_pings >= 2) {
         char text[80];
         snprintf(text, sizeof text, "the server has been silent for %.3g s", (double)silent / 1e9);
-        drop_link(client, LIG_E_PEER, text);
+        ligi_client_drop(client, text);
         return now_ns + step;
     }
     client->silent_pings = silent < step ? 0 : client->silent_pings + 1;
-    ping(client);
+    ligi_client_ping(client);
     int64_t lease = (int64_t)(client->welcome.lease_ns / 4);
     return now_ns + (lease < step ? lease : step);
 }

@@ -13,4 +13,9 @@ lig_status ligi_client_connect(ligi_client *client, const ligi_interrupt *interr
 lig_status ligi_client_reconnect(ligi_client *client, int64_t begin_ns,
                                  const ligi_interrupt *interrupt);
 
+/* With the lock. Ends the connection: every request under way fails. */
+void ligi_client_drop(ligi_client *client, const char *sentence);
+/* With the lock, while it is connected. */
+void ligi_client_ping(ligi_client *client);
+
 #endif

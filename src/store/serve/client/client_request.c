@@ -13,6 +13,7 @@
 
 #define BUSY_NS INT64_C(10000000000)
 #define BUSY_PAUSE_NS INT64_C(20000000)
+#define SILENT_NS INT64_C(1000000000)      /* after a cancellation */
 #define DATA_BYTES_MAX (UINT64_C(1) << 30) /* of a reply in memory of the call's own */
 
 /* --- sending; the lock is held --- */
@@ -323,6 +324,7 @@ static void forget_reply(ligi_client_call *call)
     call->done_number = 0;
     call->accepted = 0;
     call->stopping = 0;
+    call->cancelled_ns = 0;
 }
 
 static lig_status start_locked(ligi_client *client, ligi_client_call *call)
@@ -349,13 +351,35 @@ static lig_status start_locked(ligi_client *client, ligi_client_call *call)
     return LIG_OK;
 }
 
+static int is_interrupted(const ligi_client_call *call)
+{
+    const ligi_interrupt *interrupt = call->interrupt;
+    return interrupt && interrupt->hook && interrupt->hook(interrupt->context);
+}
+
+/* With the lock, which is free while the interrupt is asked. */
+static lig_status wait_for_slot(ligi_client *client, const ligi_client_call *call,
+                                slot_wait *waiting)
+{
+    lig_status status;
+    int interrupted = 0;
+    while (!interrupted && (status = ligi_net_await(client->net, has_slot, waiting,
+                                                    LIGI_WAIT_SLICE_NS)) == LIG_E_TIMEOUT) {
+        ligi_net_unlock(client->net);
+        interrupted = is_interrupted(call);
+        ligi_net_lock(client->net);
+    }
+    return interrupted ? lig_fail(LIG_E_CLOSED, "interrupted while waiting for %s", client->uri)
+                       : status;
+}
+
 lig_status ligi_client_start(ligi_client *client, ligi_client_call *call)
 {
     forget_reply(call);
     LIG_TRY(call->body.status);
     slot_wait waiting = {client, flight_of(call)};
     ligi_net_lock(client->net);
-    lig_status status = ligi_net_await(client->net, has_slot, &waiting, LIG_FOREVER);
+    lig_status status = wait_for_slot(client, call, &waiting);
     call->flight_bytes = waiting.bytes;
     if (status == LIG_OK)
         status = start_locked(client, call);
@@ -373,31 +397,48 @@ void ligi_client_cancel(ligi_client *client, ligi_client_call *call)
     ligi_net_lock(client->net);
     int borrowed;
     outgoing message = {.op = LIGI_SERVED_CANCEL, .id = client->next_id++, .body = &body};
-    if (client->state == LIGI_CLIENT_UP && !call->done && body.status == LIG_OK)
-        (void)send_message(client, &message, &borrowed);
+    if (client->state == LIGI_CLIENT_UP && !call->done && body.status == LIG_OK) {
+        if (call->cancelled_ns == 0)
+            call->cancelled_ns = ligi_now_ns();
+        if (send_message(client, &message, &borrowed) == LIG_OK)
+            ligi_client_ping(client); /* which has an answer at once */
+    }
     ligi_net_unlock(client->net);
     ligi_writer_fini(&body);
 }
 
+/* A stopped server is not waited for until `liveness_ms` is over when the caller wants to go. */
+static void end_if_silent(ligi_client *client, const ligi_client_call *call)
+{
+    ligi_net_lock(client->net);
+    if (call->cancelled_ns && client->state == LIGI_CLIENT_UP && client->session == call->session &&
+        ligi_now_ns() - call->cancelled_ns >= SILENT_NS &&
+        ligi_link_heard_ns(client->link) < call->cancelled_ns)
+        ligi_client_drop(client, "the server did not answer when a request was cancelled");
+    ligi_net_unlock(client->net);
+}
+
+/* After a slice of a wait. */
+static void look_at_interrupt(ligi_client *client, ligi_client_call *call)
+{
+    if (call->cancelled_ns)
+        end_if_silent(client, call);
+    else if (is_interrupted(call))
+        ligi_client_cancel(client, call);
+}
+
 lig_status ligi_client_finish(ligi_client *client, ligi_client_call *call)
 {
-    int interrupted = 0;
-    lig_status status = LIG_E_TIMEOUT;
-    while (status == LIG_E_TIMEOUT) {
-        const ligi_interrupt *interrupt = call->interrupt;
-        status = ligi_net_wait(client->net, is_over, call, LIGI_WAIT_SLICE_NS);
-        if (status == LIG_E_TIMEOUT && !interrupted && interrupt && interrupt->hook &&
-            interrupt->hook(interrupt->context)) {
-            interrupted = 1;
-            ligi_client_cancel(client, call);
-        }
-    }
+    lig_status status;
+    while ((status = ligi_net_wait(client->net, is_over, call, LIGI_WAIT_SLICE_NS)) ==
+           LIG_E_TIMEOUT)
+        look_at_interrupt(client, call);
     ligi_net_lock(client->net);
     leave(client, call);
     ligi_net_unlock(client->net);
     call->started = 0;
     LIG_TRY(status);
-    if (interrupted && call->failure.status != LIG_OK)
+    if (call->cancelled_ns && call->failure.status != LIG_OK)
         return lig_fail(LIG_E_CLOSED, "interrupted while waiting for %s", client->uri);
     return call->failure.status == LIG_OK ? LIG_OK : ligi_failure_publish(&call->failure);
 }
@@ -483,6 +524,8 @@ void ligi_client_wait_news(ligi_client *client, ligi_client_call *call, ligi_cli
 {
     news_wait waiting = {call, news};
     lig_status status = ligi_net_wait(client->net, has_news, &waiting, LIGI_WAIT_SLICE_NS);
+    if (status == LIG_E_TIMEOUT)
+        look_at_interrupt(client, call);
     ligi_net_lock(client->net);
     news->message = call->first;
     if (call->first) {
@@ -496,7 +539,7 @@ void ligi_client_wait_news(ligi_client *client, ligi_client_call *call, ligi_cli
     ligi_net_unlock(client->net);
 }
 
-lig_status ligi_client_tell(ligi_client *client, const ligi_client_call *call, uint16_t op,
+lig_status ligi_client_tell(ligi_client *client, ligi_client_call *call, uint16_t op,
                             const ligi_writer *body, const struct iovec *data, size_t data_count)
 {
     ligi_client_call sending = {.done = 1};
@@ -512,5 +555,8 @@ lig_status ligi_client_tell(ligi_client *client, const ligi_client_call *call, u
                             : not_connected(client);
     ligi_net_unlock(client->net);
     LIG_TRY(status);
-    return ligi_net_wait(client->net, is_over, &sending, LIG_FOREVER);
+    while ((status = ligi_net_wait(client->net, is_over, &sending, LIGI_WAIT_SLICE_NS)) ==
+           LIG_E_TIMEOUT)
+        look_at_interrupt(client, call);
+    return status;
 }

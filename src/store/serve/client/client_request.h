@@ -39,6 +39,7 @@ struct ligi_client_call {
     /* Private. */
     ligi_client_call *next;
     uint64_t id, sequence, session;
+    int64_t cancelled_ns; /* when the server was asked to end it; 0: it was not */
     uint64_t flight_bytes;
     int started, borrowed, done;
     int stopping; /* the server refused it because it stops */
@@ -75,12 +76,14 @@ typedef struct ligi_client_news {
 } ligi_client_news;
 
 /* Waits until there is more than the caller knows (`news` as the last call filled it, zeroed at
- * first), or LIGI_WAIT_SLICE_NS is over. */
+ * first), or LIGI_WAIT_SLICE_NS is over; then the call's interrupt is asked. */
 void ligi_client_wait_news(ligi_client *client, ligi_client_call *call, ligi_client_news *news);
-/* Sends DATA or COMMIT for a call under way; returns when the data are not borrowed any more. */
-lig_status ligi_client_tell(ligi_client *client, const ligi_client_call *call, uint16_t op,
+/* Sends DATA or COMMIT for a call under way; returns when the data are not borrowed any more. The
+ * call's interrupt cancels the call. */
+lig_status ligi_client_tell(ligi_client *client, ligi_client_call *call, uint16_t op,
                             const ligi_writer *body, const struct iovec *data, size_t data_count);
-/* Asks the server to end the request; its reply tells how it ended. */
+/* Asks the server to end the request; its reply tells how it ended. A server that says nothing for
+ * a second after that is not waited for: the connection ends. */
 void ligi_client_cancel(ligi_client *client, ligi_client_call *call);
 
 /* Sends RELEASE for what the server keeps since connection `lease.session`; nothing when that has

@@ -263,7 +263,7 @@ static void tell_done(responder *self, uint64_t done)
 static void commit(responder *self)
 {
     const ligi_source *source = self->saving.source;
-    const begun_save *save = self->save;
+    begun_save *save = self->save;
     if (self->committed || self->cancelled || !source->in_parts || !save->news.accepted ||
         save->news.done_number < self->saving.plan->count)
         return;
@@ -331,8 +331,8 @@ static lig_status run(responder *self)
     begun_save *save = self->save;
     int64_t lost_ns = 0;
     lig_status status = save->call.started ? serve(self) : LIG_OK;
-    while (status != LIG_OK && !self->cancelled && save->client->options.retry &&
-           ligi_client_call_lost(save->client, &save->call)) {
+    while (status != LIG_OK && status != LIG_E_CLOSED && !self->cancelled &&
+           save->client->options.retry && ligi_client_call_lost(save->client, &save->call)) {
         if (lost_ns == 0)
             lost_ns = ligi_now_ns();
         LIG_TRY(begin_again(self, lost_ns));
