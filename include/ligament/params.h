@@ -81,12 +81,9 @@ typedef struct lig_params_table {
     lig_params_init init;
 } lig_params_table;
 
-#define LIG_PARAMS_HAS_SCHEDULER                                                                                       \
-    1u /* flags: a scheduler runs the rendezvous; otherwise node 0
-                                      * does */
-#define LIG_PARAMS_HASHED                                                                                              \
-    2u                               /* keys may be any integers; without: 0 .. sum of key_count -
-                                      * 1, table after table */
+/* flags */
+#define LIG_PARAMS_HAS_SCHEDULER 1u  /* a scheduler runs the rendezvous; otherwise node 0 does */
+#define LIG_PARAMS_HASHED 2u         /* any keys; without: 0 .. sum of key_count - 1, table after table */
 #define LIG_PARAMS_TRUSTED_FABRIC 4u /* as LIG_MESH_TRUSTED_FABRIC, */
 #define LIG_PARAMS_ANY_DEVICE 8u     /* LIG_MESH_ANY_DEVICE */
 
@@ -131,12 +128,10 @@ typedef struct lig_params_options {
  * with the value that its table's init gives. */
 LIG_API lig_status lig_params_open(lig_params **params, const lig_params_options *options);
 
-/* Waits for all nodes, then leaves; the process that runs the rendezvous (scheduler or node 0)
- * serves until all have left. Workers that are not finalized count as finalized. May be called
- * again after LIG_E_TIMEOUT. */
+/* Waits for all nodes, then leaves; the process that runs the rendezvous (scheduler or node 0) serves until all have
+ * left. Workers that are not finalized count as finalized. May be called again after LIG_E_TIMEOUT. */
 LIG_API lig_status lig_params_shutdown(lig_params *params, int64_t timeout_ns);
-/* Frees; leaves without waiting if shutdown was not called. All workers must be closed. NULL is
- * valid. */
+/* Frees; leaves without waiting if shutdown was not called. All workers must be closed. NULL is valid. */
 LIG_API void lig_params_close(lig_params *params);
 
 LIG_API uint32_t lig_params_rank(const lig_params *params);
@@ -146,8 +141,7 @@ LIG_API uint64_t lig_params_key_count(const lig_params *params);
 LIG_API lig_status lig_params_offset(const lig_params *params, const char *table, int64_t *key);
 /* Elements of a key's row; 0 for an invalid key. */
 LIG_API uint32_t lig_params_length(const lig_params *params, int64_t key);
-/* Elements of all rows together, as pull fills and push takes them. Rejects the same keys as they
- * do. */
+/* Elements of all rows together, as pull fills and push takes them. Rejects the same keys as they do. */
 LIG_API lig_status lig_params_lengths(const lig_params *params, const int64_t *keys, size_t count, uint64_t *elements);
 
 /* For this node's pushes from now on; table NULL: all tables. */
@@ -157,14 +151,13 @@ LIG_API lig_status lig_params_get_lr(const lig_params *params, const char *table
 /* Collective: one thread per node calls it. */
 LIG_API lig_status lig_params_barrier(lig_params *params, int64_t timeout_ns);
 
-/* Collective: every node calls. Writes one model to the store at `uri`: per table one tensor [keys,
- * length] under the table's name (rows of unequal length: one flat tensor and "<table>.lengths"),
- * optimizer state as "<table>.<state>", hashed keys as "<table>.keys". Replaces an existing model
- * of that name in the same commit. If it fails on one node it fails on all, with the same message,
- * and the existing model stays. Blocks of rows (about 4 MiB) that the store already has are not
- * written again. No worker may push meanwhile. Load accepts a save from any number of nodes, or any
- * model with such tensors; tables, lengths, optimizer states and dtype must agree (LIG_E_MISMATCH,
- * nothing is changed). */
+/* Collective: every node calls. Writes one model to the store at `uri`: per table one tensor [keys, length] under the
+ * table's name (rows of unequal length: one flat tensor and "<table>.lengths"), optimizer state as "<table>.<state>",
+ * hashed keys as "<table>.keys". Replaces an existing model of that name in the same commit. If it fails on one node
+ * it fails on all, with the same message, and the existing model stays. Blocks of rows (about 4 MiB) that the store
+ * already has are not written again. No worker may push meanwhile. Load accepts a save from any number of nodes, or
+ * any model with such tensors; tables, lengths, optimizer states and dtype must agree (LIG_E_MISMATCH, nothing is
+ * changed). */
 LIG_API lig_status lig_params_save(lig_params *params, const char *uri, const char *model, int64_t timeout_ns);
 LIG_API lig_status lig_params_load(lig_params *params, const char *uri, const char *model, int64_t timeout_ns);
 
@@ -190,10 +183,8 @@ LIG_API lig_status lig_params_stats_reset(lig_params *params);
 typedef enum lig_params_scheme {
     LIG_PARAMS_NAIVE = 0,       /* drawn at prepare, pulled like any key */
     LIG_PARAMS_PRELOC = 1,      /* the same, with an intent */
-    LIG_PARAMS_POOL = 2,        /* drawn from a pool whose keys are relocated together and used
-                                 * `reuse` times */
-    LIG_PARAMS_SAMPLE_LOCAL = 3 /* drawn at pull among local keys; among all keys if too few are
-                                 * local */
+    LIG_PARAMS_POOL = 2,        /* drawn from a pool whose keys are relocated together and used `reuse` times */
+    LIG_PARAMS_SAMPLE_LOCAL = 3 /* drawn at pull among local keys; among all keys if too few are local */
 } lig_params_scheme;
 typedef enum lig_params_distribution {
     LIG_PARAMS_SAMPLE_UNIFORM = 0,
@@ -224,14 +215,13 @@ LIG_API lig_status lig_params_worker_open(lig_params_worker **worker, lig_params
 LIG_API lig_status lig_params_worker_finalize(lig_params_worker *worker, int64_t timeout_ns);
 LIG_API void lig_params_worker_close(lig_params_worker *worker);
 
-/* Rows are contiguous, in the order of keys; `elements` is the size of `values` and must be the sum
- * of the rows' lengths. Keys may be in any order, repeated, or none. All arguments are checked
- * before any access. Local rows are accessed at once; if all are local, *ticket is
- * LIG_PARAMS_LOCAL. A pull reads rows of other nodes on this host from their memory; if nothing else
- * is left, *ticket is LIG_PARAMS_SHARED. Otherwise `keys` is no longer used after the call, `values` of a pull is
- * borrowed until lig_params_wait has returned its result, and `values` of push and set is copied. A
- * worker may have 1024 tickets and 64 MiB of rows, or one longer row, outstanding; further calls, and the rest of a
- * larger one, block. Rows that are being relocated here because of an intent are waited for, a few
+/* Rows are contiguous, in the order of keys; `elements` is the size of `values` and must be the sum of the rows'
+ * lengths. Keys may be in any order, repeated, or none. All arguments are checked before any access. Local rows are
+ * accessed at once; if all are local, *ticket is LIG_PARAMS_LOCAL. A pull reads rows of other nodes on this host from
+ * their memory; if nothing else is left, *ticket is LIG_PARAMS_SHARED. Otherwise `keys` is no longer used after the
+ * call, `values` of a pull is borrowed until lig_params_wait has returned its result, and `values` of push and set is
+ * copied. A worker may have 1024 tickets and 64 MiB of rows, or one longer row, outstanding; further calls, and the
+ * rest of a larger one, block. Rows that are being relocated here because of an intent are waited for, a few
  * milliseconds at most. */
 LIG_API lig_status lig_params_pull(lig_params_worker *worker, const int64_t *keys, size_t count, void *values,
                                    uint64_t elements, int64_t *ticket);
@@ -239,29 +229,53 @@ LIG_API lig_status lig_params_push(lig_params_worker *worker, const int64_t *key
                                    uint64_t elements, int64_t *ticket);
 LIG_API lig_status lig_params_set(lig_params_worker *worker, const int64_t *keys, size_t count, const void *values,
                                   uint64_t elements, int64_t *ticket);
+/* Gradients of an embedding's rows: row places[i] of `values` belongs to keys[i]. Rows without a key are ignored. */
+typedef struct lig_params_gradients {
+    const int64_t *keys; /* of rows of one length */
+    size_t count;
+    const int64_t *places; /* NULL: i */
+    const void *values;    /* in the rows' type */
+    uint64_t elements;     /* of values */
+} lig_params_gradients;
+/* Like push, of the sum of the gradients of each key, added in the order of keys: one step of its optimizer per key. */
+LIG_API lig_status lig_params_push_sums(lig_params_worker *worker, const lig_params_gradients *gradients,
+                                        int64_t *ticket);
 /* *local is 0 and nothing is filled if some key is not local or leaves meanwhile. Never sends. */
 LIG_API lig_status lig_params_pull_if_local(lig_params_worker *worker, const int64_t *keys, size_t count, void *values,
                                             uint64_t elements, int *local);
+
+/* Rows together with their optimizer's state, for a program that applies the steps to copies of the rows and writes
+ * them back. Rows follow each other in both arrays. One node only (LIG_E_UNSUPPORTED). */
+typedef struct lig_params_rows {
+    const int64_t *keys;
+    size_t count;
+    void *values; /* get fills, set reads; likewise state */
+    uint64_t elements;
+    void *state; /* float64 for rows of float64, otherwise float32. Adagrad: sum[length]; rowwise: sum[1]; Adam:
+                    mean[length], square[length], step[1] */
+    uint64_t state_elements;
+} lig_params_rows;
+LIG_API lig_status lig_params_get_rows(lig_params_worker *worker, const lig_params_rows *rows);
+LIG_API lig_status lig_params_set_rows(lig_params_worker *worker, const lig_params_rows *rows);
+/* Elements of state of a key's row; 0 also for an invalid key. */
+LIG_API uint64_t lig_params_state_length(const lig_params *params, int64_t key);
 
 /* LIG_E_TIMEOUT: the access continues. Waiting again for a completed ticket returns LIG_OK. */
 LIG_API lig_status lig_params_wait(lig_params_worker *worker, int64_t ticket, int64_t timeout_ns);
 LIG_API lig_status lig_params_wait_all(lig_params_worker *worker, int64_t timeout_ns);
 LIG_API int lig_params_done(lig_params_worker *worker, int64_t ticket);
 
-/* This worker will access the keys while start <= its clock < end (0: start + 1). If a key has
- * several intents, the latest end counts. Never blocks; an intent that has already ended is
- * ignored. */
+/* This worker will access the keys while start <= its clock < end (0: start + 1). If a key has several intents, the
+ * latest end counts. Never blocks; an intent that has already ended is ignored. */
 LIG_API lig_status lig_params_intent(lig_params_worker *worker, const int64_t *keys, size_t count, int64_t start,
                                      int64_t end);
-/* The new clock, and the current clock; -1 with an error text in a forked child, which has no
- * workers. */
+/* The new clock, and the current clock; -1 with an error text in a forked child, which has no workers. */
 LIG_API int64_t lig_params_advance_clock(lig_params_worker *worker);
 LIG_API int64_t lig_params_current_clock(const lig_params_worker *worker);
 
-/* Prepares a sample of `count` keys for those clocks. pull_sample returns the next `count` of them,
- * keys and rows; several calls may use up one sample. `values` must have room for that many rows,
- * which have one length in the whole range. Without replacement no key occurs twice in one sample.
- * A used-up sample is finished automatically. */
+/* Prepares a sample of `count` keys for those clocks. pull_sample returns the next `count` of them, keys and rows;
+ * several calls may use up one sample. `values` must have room for that many rows, which have one length in the whole
+ * range. Without replacement no key occurs twice in one sample. A used-up sample is finished automatically. */
 LIG_API lig_status lig_params_prepare_sample(lig_params_worker *worker, uint64_t count, int64_t start, int64_t end,
                                              int64_t *sample);
 LIG_API lig_status lig_params_pull_sample(lig_params_worker *worker, int64_t sample, int64_t *keys, size_t count,

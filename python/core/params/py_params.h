@@ -65,6 +65,9 @@ PyObject *ligi_py_worker_ended(PyObject *object, lig_status status, int64_t time
 PyObject *ligi_py_worker_pull(LIGI_PY_FAST);
 PyObject *ligi_py_worker_push(LIGI_PY_FAST);
 PyObject *ligi_py_worker_set(LIGI_PY_FAST);
+PyObject *ligi_py_worker_push_sums(LIGI_PY_FAST);
+PyObject *ligi_py_worker_get_rows(LIGI_PY_FAST);
+PyObject *ligi_py_worker_set_rows(LIGI_PY_FAST);
 PyObject *ligi_py_worker_pull_if_local(LIGI_PY_FAST);
 PyObject *ligi_py_worker_pull_sample(LIGI_PY_FAST);
 PyObject *ligi_py_worker_intent(LIGI_PY_FAST);

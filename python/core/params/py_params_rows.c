@@ -205,6 +205,106 @@ PyObject *ligi_py_worker_set(LIGI_PY_FAST)
     return give(object, &(ligi_py_call){args, count, names}, lig_params_set);
 }
 
+PyObject *ligi_py_worker_push_sums(LIGI_PY_FAST)
+{
+    static const char *const known[] = {"keys", "vals", "places", "asynchronous", NULL};
+    ligi_py_params_worker *self = (ligi_py_params_worker *)object;
+    const ligi_py_call call = {args, count, names};
+    PyObject *given[4], *result = NULL;
+    movement rows = {0};
+    ligi_py_flat places = {0};
+    if (ligi_py_arguments(&call, known, 2, given) < 0)
+        return NULL;
+    int placed = given[2] && given[2] != Py_None;
+    lig_params_worker *worker = ligi_py_worker_enter(object);
+    if (!worker)
+        return NULL;
+    PyObject *const three_of[3] = {given[0], given[1], given[3]};
+    if (rows_read(self, three_of, 0, &rows) < 0)
+        goto worker;
+    if (placed && ligi_py_flat_keys(self->state, given[2], "places", &places) < 0)
+        goto rows;
+    if (placed && places.count != rows.keys.count) {
+        ligi_py_fail(self->state, LIG_E_INVALID, "%llu places for %llu keys",
+                     (unsigned long long)places.count, (unsigned long long)rows.keys.count);
+        goto places;
+    }
+    lig_params_gradients gradients = {rows.keys.data, rows.keys.count, placed ? places.data : NULL,
+                                      rows.values.data, rows.values.count};
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_params_push_sums(worker, &gradients, &rows.ticket);
+    Py_END_ALLOW_THREADS
+    result = settle(object, &rows, status, 0);
+places:
+    if (placed)
+        ligi_py_flat_drop(&places);
+rows:
+    rows_drop(&rows);
+worker:
+    ligi_py_worker_leave(object);
+    return result;
+}
+
+static int check_state_dtype(const ligi_py_params_worker *self, const ligi_py_flat *state)
+{
+    uint32_t wanted = self->owner->dtype == LIG_FLOAT64 ? LIG_FLOAT64 : LIG_FLOAT32;
+    if (state->count == 0 || state->dtype == wanted)
+        return 0;
+    ligi_py_fail(self->state, LIG_E_INVALID, "state has dtype %s, expected %s",
+                 lig_dtype_name(state->dtype), lig_dtype_name(wanted));
+    return -1;
+}
+
+static PyObject *access_rows(PyObject *object, const ligi_py_call *call, int writes)
+{
+    static const char *const known[] = {"keys", "vals", "state", NULL};
+    ligi_py_params_worker *self = (ligi_py_params_worker *)object;
+    PyObject *given[3], *result = NULL;
+    movement rows = {0};
+    ligi_py_flat body = {0};
+    if (ligi_py_arguments(call, known, 3, given) < 0)
+        return NULL;
+    lig_params_worker *worker = ligi_py_worker_enter(object);
+    if (!worker)
+        return NULL;
+    PyObject *const waiting[3] = {given[0], given[1], NULL};
+    if (rows_read(self, waiting, !writes, &rows) < 0)
+        goto worker;
+    if (ligi_py_flat_read(self->state, given[2], "state", !writes, &body) < 0)
+        goto rows;
+    if (check_state_dtype(self, &body) < 0)
+        goto body;
+    lig_params_rows bodies = {rows.keys.data,    rows.keys.count, rows.values.data,
+                              rows.values.count, body.data,       body.count};
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = writes ? lig_params_set_rows(worker, &bodies) : lig_params_get_rows(worker, &bodies);
+    Py_END_ALLOW_THREADS
+    if (status != LIG_OK)
+        ligi_py_raise(self->state, status);
+    else if (writes ||
+             (ligi_py_flat_written(&rows.values) == 0 && ligi_py_flat_written(&body) == 0))
+        result = Py_NewRef(Py_None);
+body:
+    ligi_py_flat_drop(&body);
+rows:
+    rows_drop(&rows);
+worker:
+    ligi_py_worker_leave(object);
+    return result;
+}
+
+PyObject *ligi_py_worker_get_rows(LIGI_PY_FAST)
+{
+    return access_rows(object, &(ligi_py_call){args, count, names}, 0);
+}
+
+PyObject *ligi_py_worker_set_rows(LIGI_PY_FAST)
+{
+    return access_rows(object, &(ligi_py_call){args, count, names}, 1);
+}
+
 PyObject *ligi_py_worker_pull_if_local(LIGI_PY_FAST)
 {
     static const char *const known[] = {"key", "vals", NULL};

@@ -394,6 +394,16 @@ static PyMethodDef methods[] = {
     {"push", FAST(ligi_py_worker_push),
      "push(keys, vals, asynchronous=False): add vals to the rows, or pass them as gradients to the "
      "optimizer. vals may be changed when the call returns."},
+    {"push_sums", FAST(ligi_py_worker_push_sums),
+     "push_sums(keys, vals, places=None, asynchronous=False): push the sum of the gradients of "
+     "each "
+     "key: row places[i] of vals, or row i, belongs to keys[i]."},
+    {"get_rows", FAST(ligi_py_worker_get_rows),
+     "get_rows(keys, vals, state): fill vals with the rows and state with their optimizer's state. "
+     "Only if the job has one node."},
+    {"set_rows", FAST(ligi_py_worker_set_rows),
+     "set_rows(keys, vals, state): assign rows and their optimizer's state. Only if the job has "
+     "one node."},
     {"set", FAST(ligi_py_worker_set),
      "set(keys, vals, asynchronous=False): assign new values to the rows. vals may be changed when "
      "the call returns."},

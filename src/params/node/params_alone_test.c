@@ -93,6 +93,121 @@ static void test_what_cannot_be_is_refused_before_anything_changes(void **unused
     lig_params_close(params);
 }
 
+/* Enough rows for several blocks; every key has an odd number of gradients, in scattered places. */
+static void test_gradients_of_equal_keys_are_summed(void **unused)
+{
+    (void)unused;
+    enum { ROWS = 5000, WIDE = 128, GIVEN = 3 * ROWS };
+    static const lig_params_optimizer adagrad = {LIG_PARAMS_ADAGRAD, 0, 1, 0, 0, 0, 0};
+    lig_params_table table = {.key_count = ROWS, .length = WIDE, .optimizer = adagrad};
+    lig_params_options options = options_of(&table, 1);
+    lig_params *params;
+    lig_params_worker *worker;
+    int64_t *keys = calloc(GIVEN, sizeof *keys), *places = calloc(GIVEN, sizeof *places), ticket;
+    float *values = calloc((size_t)GIVEN * WIDE, sizeof *values), row[WIDE];
+    assert_true(keys && places && values);
+    assert_ok(lig_params_open(&params, &options));
+    assert_ok(lig_params_worker_open(&worker, params, 0));
+    for (int64_t i = 0; i < GIVEN; i++) {
+        keys[i] = i * 7919 % ROWS;
+        places[i] = GIVEN - 1 - i;
+        for (int e = 0; e < WIDE; e++)
+            values[places[i] * WIDE + e] = i < ROWS ? 2 : 1; /* 4 in all */
+    }
+    lig_params_gradients given = {keys, GIVEN, places, values, (uint64_t)GIVEN * WIDE};
+    assert_ok(lig_params_push_sums(worker, &given, &ticket));
+    assert_int_equal(ticket, LIG_PARAMS_LOCAL);
+    for (int64_t key = 0; key < ROWS; key++) {
+        assert_ok(lig_params_pull(worker, &key, 1, row, WIDE, &ticket));
+        for (int e = 0; e < WIDE; e++)
+            assert_true(row[e] == -1); /* one step of 4 / sqrt(16); three would be longer */
+    }
+    places[9] = GIVEN;
+    assert_int_equal(lig_params_push_sums(worker, &given, &ticket), LIG_E_INVALID);
+    places[9] = -1;
+    assert_int_equal(lig_params_push_sums(worker, &given, &ticket), LIG_E_INVALID);
+    given.places = NULL;
+    given.elements -= WIDE;
+    assert_int_equal(lig_params_push_sums(worker, &given, &ticket), LIG_E_INVALID);
+    given.elements += WIDE;
+    keys[9] = ROWS;
+    assert_int_equal(lig_params_push_sums(worker, &given, &ticket), LIG_E_INVALID);
+    keys[9] = 0;
+    given.values = NULL;
+    assert_int_equal(lig_params_push_sums(worker, &given, &ticket), LIG_E_INVALID);
+    assert_ok(lig_params_pull(worker, keys + 9, 1, row, WIDE, &ticket));
+    assert_true(row[0] == -1); /* nothing was pushed */
+    assert_ok(lig_params_push_sums(worker, &(lig_params_gradients){0}, &ticket));
+    lig_params_worker_close(worker);
+    lig_params_close(params);
+    free(keys);
+    free(places);
+    free(values);
+}
+
+static void test_sums_need_rows_of_one_length(void **unused)
+{
+    (void)unused;
+    const lig_params_table tables[] = {{.name = "a", .key_count = 4, .length = 3},
+                                       {.name = "b", .key_count = 4, .length = 5}};
+    lig_params_options options = options_of(tables, 2);
+    lig_params *params;
+    lig_params_worker *worker;
+    int64_t keys[] = {5, 6, 5, 1}, ticket;
+    float values[20] = {1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 4}, row[5];
+    assert_ok(lig_params_open(&params, &options));
+    assert_ok(lig_params_worker_open(&worker, params, 0));
+    lig_params_gradients given = {keys, 4, NULL, values, 20};
+    assert_int_equal(lig_params_push_sums(worker, &given, &ticket), LIG_E_INVALID);
+    given.count = 3;
+    given.elements = 15;
+    assert_ok(lig_params_push_sums(worker, &given, &ticket));
+    assert_ok(lig_params_pull(worker, keys, 1, row, 5, &ticket));
+    assert_true(row[0] == 5);
+    lig_params_worker_close(worker);
+    lig_params_close(params);
+}
+
+static void test_rows_are_read_and_written_with_their_state(void **unused)
+{
+    (void)unused;
+    static const lig_params_optimizer adam = {LIG_PARAMS_ADAM, 0, 0.5, 1e-8, 0.5, 0.5, 0};
+    const lig_params_table tables[] = {
+        {.name = "a", .key_count = 20, .length = 3},
+        {.name = "b", .key_count = 20, .length = 3, .optimizer = adam}};
+    lig_params_options options = options_of(tables, 2);
+    lig_params *params;
+    lig_params_worker *worker;
+    int64_t keys[] = {39, 2, 21}, other = 30, ticket;
+    float given[] = {1, 2, 3}, values[9], state[14], row[3], before[3];
+    assert_ok(lig_params_open(&params, &options));
+    assert_ok(lig_params_worker_open(&worker, params, 0));
+    assert_int_equal(lig_params_state_length(params, 39), 7);
+    assert_int_equal(lig_params_state_length(params, 2), 0);
+    assert_int_equal(lig_params_state_length(params, 40), 0);
+    assert_ok(lig_params_push(worker, keys, 1, given, 3, &ticket));
+    lig_params_rows rows = {keys, 3, values, 9, state, 14};
+    assert_ok(lig_params_get_rows(worker, &rows));
+    assert_ok(lig_params_pull(worker, keys, 1, before, 3, &ticket));
+    assert_memory_equal(values, before, sizeof before);
+    assert_true(state[0] == 0.5f && state[5] == 4.5f && state[6] == 1 && state[13] == 0);
+    /* The same row under another key takes the same next step. */
+    rows = (lig_params_rows){&other, 1, values, 3, state, 7};
+    assert_ok(lig_params_set_rows(worker, &rows));
+    assert_ok(lig_params_push(worker, keys, 1, given, 3, &ticket));
+    assert_ok(lig_params_push(worker, &other, 1, given, 3, &ticket));
+    assert_ok(lig_params_pull(worker, keys, 1, before, 3, &ticket));
+    assert_ok(lig_params_pull(worker, &other, 1, row, 3, &ticket));
+    assert_memory_equal(row, before, sizeof row);
+    rows.state_elements = 6;
+    assert_int_equal(lig_params_set_rows(worker, &rows), LIG_E_INVALID);
+    rows = (lig_params_rows){&other, 1, NULL, 3, state, 7};
+    assert_int_equal(lig_params_get_rows(worker, &rows), LIG_E_INVALID);
+    assert_ok(lig_params_get_rows(worker, &(lig_params_rows){0}));
+    lig_params_worker_close(worker);
+    lig_params_close(params);
+}
+
 static void test_options_are_looked_at(void **unused)
 {
     (void)unused;
@@ -315,6 +430,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_pulled_pushed_and_set),
         cmocka_unit_test(test_what_cannot_be_is_refused_before_anything_changes),
+        cmocka_unit_test(test_gradients_of_equal_keys_are_summed),
+        cmocka_unit_test(test_sums_need_rows_of_one_length),
+        cmocka_unit_test(test_rows_are_read_and_written_with_their_state),
         cmocka_unit_test(test_options_are_looked_at),
         cmocka_unit_test(test_tables_have_names_lengths_and_rates),
         cmocka_unit_test(test_threads_are_workers),

@@ -1,6 +1,7 @@
 #include "base/boot.h"
 #include "params/node/params_barrier.h"
 #include "params/node/params_info.h"
+#include "params/node/params_sums.h"
 #include "params/requests/request_complete.h"
 #include "params/requests/request_order.h"
 #include "params/requests/request_send.h"
@@ -25,6 +26,7 @@ static void free_worker(lig_params_worker *worker)
     free(worker->scratch.noted);
     ligi_seen_set_fini(&worker->seen_set);
     free(worker->aside);
+    ligi_params_sums_fini(worker);
     free(worker);
 }
 

@@ -12,6 +12,7 @@
 
 #include "group/session/session.h"
 #include "params/state/request_tickets.h"
+#include "params/tables/key_groups.h"
 #include "params/tables/table.h"
 #include "params/wire/outgoing.h"
 
@@ -67,6 +68,9 @@ struct lig_params_worker {
     size_t scratch_room;
     uint8_t *aside; /* rows read before it is known whether all are local */
     size_t aside_room;
+    ligi_key_groups groups; /* of the last lig_params_push_sums, and its sums */
+    uint8_t *sums;
+    size_t sums_room;
     int64_t waited;                             /* wait_all has reported the tickets before this
                                                  * one */
     uint64_t staged;                            /* rows of open tickets; guarded by the lock */
