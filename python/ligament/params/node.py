@@ -241,6 +241,7 @@ class Server:
         for table in found:
             if table is not None:
                 self._core.offset(table)
+        self._settle("flush")  # gradients so far are applied with the rate so far
         for table, rate in found.items():
             self._core.set_lr(table, rate)
 
@@ -317,13 +318,20 @@ class Server:
         """Saves all rows and their optimizer state as one model of a store. Every node calls it,
         and no worker may push meanwhile. Replaces an existing model of that name. Rows that have
         not changed since the last save are not written again."""
+        self._settle("flush")
         self._core.save(_place(uri), name, timeout_ms)
 
     def load(
         self, uri: str | os.PathLike[str] | Store, name: str, timeout_ms: float | None = None
     ) -> None:
         """Loads saved rows, from a save of any number of nodes. Every node calls it."""
+        self._settle("forget")
         self._core.load(_place(uri), name, timeout_ms)
+
+    def _settle(self, act: str) -> None:
+        """Applies `flush` or `forget` to the rows that its workers cache on devices."""
+        for worker in list(self._workers):
+            worker._settle(act)
 
     def stats(self) -> dict[str, Any]:
         """Statistics of this node. Of the pulls, pushes and sets (in keys), `local_percent` were in
@@ -345,6 +353,7 @@ class Server:
         Does nothing if this node has already left."""
         if not self._finalizer.alive:
             return
+        self._settle("flush")
         self._core.shutdown(timeout_ms)
         self.close()
 

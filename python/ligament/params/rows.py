@@ -64,6 +64,7 @@ class Worker(_core.ParamsWorker):
         self._id = worker_id
         self._thread = threading.get_ident()
         self._made = next(_made)
+        self._caches: dict[Any, Any] = {}  # of params.torch: rows on a device
         server._core.attach(self, worker_id, Request, LOCAL)
         server._workers.add(self)
 
@@ -80,6 +81,11 @@ class Worker(_core.ParamsWorker):
         values = adapter.result(adapter.empty(self._server._code, shape), None)
         self.pull(keys, values)
         return values
+
+    def _settle(self, act: str) -> None:
+        """Applies `flush`, `refresh` or `forget` to the rows that are cached on devices."""
+        for cache in self._caches.values():
+            getattr(cache, act)()
 
     def get_key_size(self, key: int = 0) -> int:
         """Elements of a key's row."""

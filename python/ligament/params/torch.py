@@ -24,8 +24,12 @@ from torch.nn import functional
 
 from ..errors import InvalidError, MismatchError
 from ..tensors import of_torch
+from .device_rows import CacheSize, Place
 from .node import Server, only_server
+from .recycled import Recycled
+from .row_sources import HostRows, RowSource, source_of
 from .rows import Worker
+from .tables import whole
 
 __all__ = ["Ahead", "Embedding", "EmbeddingBag", "ahead"]
 
@@ -34,23 +38,64 @@ _HASHED_IDS = 1 << 56  # above these bits of a hashed key is the number of its t
 
 
 class _Rows(torch.autograd.Function):
-    """Pulls rows; their gradients are pushed. `handle` exists only for autograd, which does not
-    call the backward of a function without an input that requires a gradient."""
+    """Pulls one row for each id; their gradients are pushed. `handle` exists only for autograd,
+    which does not call the backward of a function without an input that requires a gradient."""
 
     @staticmethod
     def forward(
-        ctx: Any, handle: torch.Tensor, table: _Table, worker: Worker, keys: torch.Tensor
+        ctx: Any, handle: torch.Tensor, table: _Table, worker: Worker, ids: torch.Tensor
     ) -> torch.Tensor:
         ctx.table, ctx.worker = table, worker
-        ctx.save_for_backward(keys)
-        return table.pull(worker, keys)
+        ctx.save_for_backward(ids)
+        rows = table._source(worker, ids).pull(worker, ids).each()
+        if table.padding_idx is not None:
+            rows.masked_fill_((ids == table.padding_idx).unsqueeze(1), 0)
+        return rows
 
     @staticmethod
     @once_differentiable  # type: ignore[misc, untyped-decorator, unused-ignore]
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[None, ...]:
-        (keys,) = ctx.saved_tensors
-        ctx.table.push(ctx.worker, keys, grad)
+        (ids,) = ctx.saved_tensors
+        ctx.table._push(ctx.worker, ids, grad, None)
         return None, None, None, None
+
+
+class _Bags(torch.autograd.Function):
+    """Pulls the sums or means of bags of rows, and pushes the gradient of a bag to all its rows."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        handle: torch.Tensor,
+        module: EmbeddingBag,
+        worker: Worker,
+        ids: torch.Tensor,
+        starts: torch.Tensor,
+    ) -> torch.Tensor:
+        ctx.module, ctx.worker = module, worker
+        flat = ids.reshape(-1)
+        ctx.save_for_backward(flat, starts)
+        found = module._source(worker, ids).pull(worker, flat)
+        places, padding = module._padded(flat, found.all_places())
+        ctx.padded = padding is not None
+        return functional.embedding_bag(
+            places, found.rows, starts, mode=module.mode, padding_idx=padding
+        )
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc, untyped-decorator, unused-ignore]
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[None, ...]:
+        ids, starts = ctx.saved_tensors
+        bags = torch.arange(ids.numel(), device=ids.device)
+        bags = torch.searchsorted(starts, bags, right=True) - 1
+        if ctx.module.mode == "mean":
+            ones = torch.ones(ids.numel(), dtype=grad.dtype, device=grad.device)
+            if ctx.padded:
+                ones[ids == ctx.module.padding_idx] = 0
+            sizes = torch.zeros(len(starts), dtype=grad.dtype, device=grad.device)
+            grad = grad / sizes.index_add_(0, bags, ones).clamp_(min=1).unsqueeze(1)
+        ctx.module._push(ctx.worker, ids, grad, bags)
+        return None, None, None, None, None
 
 
 class _Table(torch.nn.Module):
@@ -65,6 +110,8 @@ class _Table(torch.nn.Module):
         table: str | None,
         padding_idx: int | None,
         lr: float | None,
+        device_rows: int = 0,
+        device_clocks: int = 1,
     ) -> None:
         super().__init__()
         self._worker = server if isinstance(server, Worker) else None
@@ -83,10 +130,18 @@ class _Table(torch.nn.Module):
         self.num_embeddings, self.embedding_dim = num, dim
         self.padding_idx = None if padding_idx is None else padding_idx % num
         self.lr = lr
+        self.device_size = CacheSize(
+            whole(device_rows, "device_rows", 0, 2**31 - 1),
+            whole(device_clocks, "device_clocks", 1, 2**31 - 1),
+        )
+        self._memory = Recycled()
         self._server = server
         self._name = table
         self._offset = offset
         self._dtype = of_torch.dtype_of(server._code)
+        self._limit = _HASHED_IDS if server._hashed else num
+        limit = _HASHED_IDS if server._hashed else keys
+        self._place = Place(server, table, offset, limit, dim, self._dtype)
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -95,28 +150,35 @@ class _Table(torch.nn.Module):
         return self._worker or self._server.worker()
 
     def keys(self, ids: torch.Tensor) -> torch.Tensor:
-        """The server's keys of these ids."""
+        """The server's keys of these ids, in host memory."""
+        return self._flat(ids).cpu() + self._offset
+
+    def prefetch(self, ids: torch.Tensor) -> None:
+        """Reads rows that will be used soon into the cache on the device, if there is one; `ahead`
+        does this."""
+        cache = self.worker()._caches.get(self._offset)
+        if cache is not None:
+            cache.prefetch(self._flat(ids))
+
+    def _flat(self, ids: torch.Tensor) -> torch.Tensor:
+        """In one dimension, on their device, as int64 and in range."""
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
             raise InvalidError(f"ids must be integers, not {ids.dtype}")
-        ids = ids.detach().reshape(-1).to("cpu", torch.int64)
+        ids = ids.detach().reshape(-1).to(torch.int64)
         if ids.numel():
-            limit = _HASHED_IDS if self._server._hashed else self.num_embeddings
-            least, most = int(ids.min()), int(ids.max())
-            if least < 0 or most >= limit:
+            least, most = torch.stack(torch.aminmax(ids)).tolist()
+            if least < 0 or most >= self._limit:
                 wrong = least if least < 0 else most
-                raise InvalidError(f"id {wrong} is out of range: ids are 0 to {limit - 1}")
-        return ids + self._offset if self._offset else ids.contiguous()
+                raise InvalidError(f"id {wrong} is out of range: ids are 0 to {self._limit - 1}")
+        return ids
 
-    def pull(self, worker: Worker, keys: torch.Tensor) -> torch.Tensor:
-        """Their rows; the padding row is 0."""
-        rows = torch.empty((keys.numel(), self.embedding_dim), dtype=self._dtype)
-        worker.pull(keys, rows)
-        if self.padding_idx is not None:
-            rows[keys == self.padding_idx + self._offset] = 0
-        return rows
+    def _source(self, worker: Worker, ids: torch.Tensor) -> RowSource:
+        return source_of(self._place, worker, ids, self.device_size, self._memory)
 
-    def push(self, worker: Worker, keys: torch.Tensor, grad: torch.Tensor) -> None:
-        """Pushes the gradient of rows to their optimizer."""
+    def _push(
+        self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None
+    ) -> None:
+        """Pushes the gradients of ids to the optimizer of their rows."""
         if not self._server._optimizes(self._name):
             if self.lr is None:
                 raise InvalidError(
@@ -124,28 +186,35 @@ class _Table(torch.nn.Module):
                     "server, or a learning rate (lr=) to the module"
                 )
             grad = grad * -self.lr
-        grad = grad.detach().to("cpu", self._dtype)
         if self.padding_idx is not None:
-            kept = keys != self.padding_idx + self._offset
-            keys, grad = keys[kept], grad[kept]
-        worker.push(keys, grad.contiguous(), True)
+            kept = (ids != self.padding_idx).nonzero().view(-1)
+            if kept.numel() < ids.numel():
+                ids, places = ids[kept], kept if places is None else places[kept]
+        self._source(worker, ids).push(worker, ids, grad.detach(), places)
 
-    def _distinct(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rows of distinct ids, and the position of each id among them: gradients of equal ids
-        are summed before the optimizer applies them, as in torch's embeddings."""
-        found, places = torch.unique(self.keys(ids), return_inverse=True)
-        worker = self.worker()
-        if torch.is_grad_enabled():
-            handle = torch.empty(0, requires_grad=True)
-            rows = cast(torch.Tensor, _Rows.apply(handle, self, worker, found))  # type: ignore[no-untyped-call, unused-ignore]
-        else:
-            rows = self.pull(worker, found)
-        return rows.to(ids.device), places.view(ids.shape).to(ids.device)
+    def _padded(self, ids: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, int | None]:
+        """Places of ids in a table of rows where the padding has one place, and that place."""
+        if self.padding_idx is None:
+            return places, None
+        found = (ids == self.padding_idx).nonzero().view(-1)
+        if not found.numel():
+            return places, None
+        return places.index_fill(0, found, padding := int(places[found[0]])), padding
+
+    def _each(self, worker: Worker, ids: torch.Tensor) -> torch.Tensor:
+        """One row for each id, whose gradients are pushed: summed where ids are equal, before the
+        optimizer applies them, as in torch's embeddings."""
+        handle = torch.empty(0, requires_grad=True)
+        return cast(torch.Tensor, _Rows.apply(handle, self, worker, ids))  # type: ignore[no-untyped-call, unused-ignore]
 
     def rows(self, ids: torch.Tensor | None = None) -> torch.Tensor:
         """The values of some rows, or of all, without a gradient."""
         wanted = torch.arange(self.num_embeddings) if ids is None else ids
-        return self.pull(self.worker(), self.keys(wanted)).view(*wanted.shape, -1)
+        flat = self._flat(wanted).cpu()
+        rows = HostRows(self._place, self._memory).pull(self.worker(), flat).rows
+        if self.padding_idx is not None:
+            rows[flat == self.padding_idx] = 0
+        return rows.view(*wanted.shape, -1).to(wanted.device)
 
     # --- state ----------------------------------------------------------------------------------
 
@@ -188,7 +257,11 @@ class Embedding(_Table):
     """`torch.nn.Embedding` with the rows of a server, accessed by this thread's worker or by the
     worker passed instead of the server. Backward pushes the gradients to the rows' optimizer; if
     the server has none, it pushes `-lr * gradient`, which requires `lr`. Rows are not parameters:
-    torch's optimizers do not see them, and `server.save` saves them."""
+    torch's optimizers do not see them, and `server.save` saves them.
+
+    Ids may be on any device; the rows are returned there. Up to `device_rows` rows are cached on
+    it. With several nodes or workers, changes of cached rows are exchanged when the worker's clock
+    has advanced `device_clocks` times."""
 
     def __init__(
         self,
@@ -198,18 +271,20 @@ class Embedding(_Table):
         table: str | None = None,
         padding_idx: int | None = None,
         lr: float | None = None,
+        device_rows: int = 0,
+        device_clocks: int = 1,
     ) -> None:
-        super().__init__(num, dim, server, table, padding_idx, lr)
+        super().__init__(num, dim, server, table, padding_idx, lr, device_rows, device_clocks)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """(...) ids to (..., dim) values."""
-        rows, places = self._distinct(ids)
-        return functional.embedding(places, rows)
+        rows = self._each(self.worker(), self._flat(ids))
+        return rows.view(*ids.shape, self.embedding_dim)
 
 
 class EmbeddingBag(_Table):
     """`torch.nn.EmbeddingBag` with the rows of a server: the "sum", "mean" or "max" of bags of
-    rows."""
+    rows. `device_rows` and `device_clocks` are those of `Embedding`."""
 
     def __init__(
         self,
@@ -221,8 +296,10 @@ class EmbeddingBag(_Table):
         mode: str = "sum",
         lr: float | None = None,
         include_last_offset: bool = False,
+        device_rows: int = 0,
+        device_clocks: int = 1,
     ) -> None:
-        super().__init__(num, dim, server, table, padding_idx, lr)
+        super().__init__(num, dim, server, table, padding_idx, lr, device_rows, device_clocks)
         if mode not in ("sum", "mean", "max"):
             raise InvalidError(f"unknown mode {mode!r}: expected 'sum', 'mean' or 'max'")
         self.mode = mode
@@ -235,20 +312,36 @@ class EmbeddingBag(_Table):
         per_sample_weights: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """(bags, n) ids, or a flat list of them with the first of each bag in `offsets`."""
-        rows, places = self._distinct(ids)
-        padding = None
-        if self.padding_idx is not None:
-            found = (ids == self.padding_idx).nonzero()
-            padding = int(places[tuple(found[0])]) if len(found) else None
+        worker, flat = self.worker(), self._flat(ids)
+        starts = self._starts(ids, offsets)
+        if self.mode != "max" and per_sample_weights is None:
+            handle = torch.empty(0, requires_grad=True)
+            return cast(torch.Tensor, _Bags.apply(handle, self, worker, flat, starts))  # type: ignore[no-untyped-call, unused-ignore]
+        rows = self._each(worker, flat)
+        places, padding = self._padded(flat, torch.arange(flat.numel(), device=flat.device))
+        weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
         return functional.embedding_bag(
             places,
             rows,
-            offsets,
+            starts,
             mode=self.mode,
-            per_sample_weights=per_sample_weights,
-            include_last_offset=self.include_last_offset,
+            per_sample_weights=weights,
             padding_idx=padding,
         )
+
+    def _starts(self, ids: torch.Tensor, offsets: torch.Tensor | None) -> torch.Tensor:
+        """The first position of each bag."""
+        if ids.dim() == 2:
+            if offsets is not None:
+                raise InvalidError("bags of ids in two dimensions need no offsets")
+            count, size = ids.shape
+            return torch.arange(count, device=ids.device) * size
+        if ids.dim() != 1 or offsets is None:
+            raise InvalidError(
+                f"ids have {ids.dim()} dimensions: expected two, or one and offsets of bags"
+            )
+        starts = offsets.to(ids.device, torch.int64)
+        return starts[:-1] if self.include_last_offset else starts
 
 
 def _find(server: Server, table: str | None) -> tuple[int, int, int]:
@@ -285,27 +378,37 @@ class Ahead:
 
     def __iter__(self) -> Iterator[Any]:
         worker = self._worker
-        queue: deque[Any] = deque()
+        queue: deque[tuple[Any, Keys]] = deque()
         clock = 0
         for batch in self._loader:
-            keys, found = self._of(batch)
+            wanted = self._keys(batch)
+            keys, found = self._of(wanted)
             if worker is None:
                 worker = found or only_server().worker()
             if not queue:
                 clock = max(clock, worker.current_clock())
             worker.intent(keys, clock, clock + 1)
             clock += 1
-            queue.append(batch)
+            queue.append((batch, wanted))
             if len(queue) > self._batches:
-                yield queue.popleft()
+                yield self._next(queue)
                 worker.advance_clock()
         while queue:
-            yield queue.popleft()
+            yield self._next(queue)
             cast(Worker, worker).advance_clock()
 
-    def _of(self, batch: Any) -> tuple[Any, Worker | None]:
-        """The keys of a batch, and the worker of their modules."""
-        keys = self._keys(batch)
+    @staticmethod
+    def _next(queue: deque[tuple[Any, Keys]]) -> Any:
+        """The next batch. The rows of the one after it are copied to the device while the device
+        is still computing."""
+        batch, _ = queue.popleft()
+        if queue and isinstance(queue[0][1], Mapping):
+            for module, ids in queue[0][1].items():
+                module.prefetch(ids)
+        return batch
+
+    def _of(self, keys: Keys) -> tuple[Any, Worker | None]:
+        """The keys that were given for a batch, and the worker of their modules."""
         if not isinstance(keys, Mapping):
             return keys, None
         if not keys:

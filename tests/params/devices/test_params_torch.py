@@ -63,6 +63,28 @@ def test_bags(alone: Any, mode: str) -> None:
         assert torch.allclose(one, other)
 
 
+def test_memory_of_results_is_used_again(alone: Any) -> None:
+    """Large results: by the next ones, but never while somebody refers to it."""
+    server, kv = alone(64, 9000, optimizer={"name": "sgd", "lr": 1.0})
+    ours = params.torch.Embedding(9000, 64, server)
+    kv.set(torch.arange(9000), torch.arange(9000.0).repeat_interleave(64).view(9000, 64))
+    ids = torch.arange(8000)
+    first = ours(ids)
+    first.mul_(2)  # in place, as relu_ would
+    where = first.data_ptr()
+    held = [ours(ids + i) for i in range(1, 6)]
+    part = first[7:9].detach()
+    first.sum().backward()
+    del first
+    assert ours(ids).data_ptr() != where and part[0].tolist() == [14.0] * 64
+    for i, rows in enumerate(held, 1):
+        assert torch.equal(rows, torch.arange(i, i + 8000.0)[:, None].expand(8000, 64))
+    assert (ours.rows(ids)[:, 0] == torch.arange(8000) - 2).all()
+    del part
+    assert ours(ids).data_ptr() == where
+    assert ours(ids[:5000]).data_ptr() == where and ours(ids[:3].repeat(6000)).shape == (18000, 64)
+
+
 def test_without_an_optimizer(alone: Any) -> None:
     server, kv = alone(2, 10)
     plain = params.torch.Embedding(10, 2, server)

@@ -1,0 +1,257 @@
+"""Rows of a table cached on a device.
+
+The cache of a worker holds the rows it uses, looks them up and applies the optimizer's steps to
+them on the device, and writes them back when somebody else looks: docs/params.md, "On a GPU".
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+
+from ..errors import UnsupportedError
+from . import row_steps
+from .node import Server
+from .rows import Worker
+from .slot_map import slot_map
+
+_CHUNK_BYTES = 16 << 20
+_EVICTED_SHARE = 64  # at least this part of the cache is evicted at a time
+
+
+class Place(NamedTuple):
+    """The rows of a table that a module uses."""
+
+    server: Server
+    table: str | None
+    offset: int  # of the first key
+    limit: int  # ids are below
+    length: int
+    dtype: torch.dtype
+
+    def optimizer(self) -> Any:
+        """As in `tables.Table`."""
+        found = [t for t in self.server._tables if self.table in (None, t.name)]
+        return found[0].optimizer
+
+    def rate(self) -> float:
+        """The learning rate of this node's steps."""
+        return self.server._core.get_lr(self.table)
+
+
+class CacheSize(NamedTuple):
+    """The options of a module."""
+
+    rows: int  # 0: no cache
+    clocks: int  # between exchanges with other nodes and workers
+
+
+class Full(Exception):
+    """The cache is smaller than one batch."""
+
+
+class DeviceRows:
+    """At most `rows` rows of a table on a device.
+
+    With one node and one worker nobody else changes a row (`alone`): cached rows are the only
+    current ones, and are assigned to the node's rows when they are written back. Otherwise the
+    gradients are also summed up in `pending`, and pushed when the clock advances `clocks` times;
+    after that, a row is read again before its next use."""
+
+    def __init__(self, worker: Worker, place: Place, size: CacheSize, device: torch.device) -> None:
+        self._optimizer = place.optimizer()
+        self.alone = place.server.num_nodes == 1 and place.server.num_threads == 1
+        if not self.alone and not row_steps.sums_up(self._optimizer):
+            raise UnsupportedError(
+                "device_rows: with several nodes or workers, rows with this optimizer cannot be "
+                "cached (use sgd without weight_decay, or no optimizer)"
+            )
+        self._worker, self._place, self.device = worker, place, device
+        self._rows = rows = min(size.rows, place.limit)
+        self._clocks, self._clock = size.clocks, 0
+        self._state_length = row_steps.state_length(self._optimizer[0], place.length)
+        wide = torch.float64 if place.dtype == torch.float64 else torch.float32
+        self._map = slot_map(place.limit, device)
+        self.values = torch.empty((rows, place.length), dtype=place.dtype, device=device)
+        self._state = torch.empty((rows, self._state_length), dtype=wide, device=device)
+        self._pending = torch.zeros_like(self.values) if not self.alone else self.values[:0]
+        self._ids = torch.zeros(rows, dtype=torch.int64, device=device)
+        self._used = torch.zeros(rows, dtype=torch.int64, device=device)  # by tick
+        self._read = torch.zeros(rows, dtype=torch.int64, device=device)  # by epoch
+        self._dirty = torch.zeros(rows, dtype=torch.bool, device=device)
+        self._spare = torch.arange(rows, device=device)
+        self._tick = self._epoch = 0
+        self._lock = threading.RLock()
+        self._last = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.stats = {"hits": 0, "misses": 0, "evictions": 0, "written": 0}
+
+    # --- accesses -------------------------------------------------------------------------------
+
+    def find(self, ids: torch.Tensor) -> torch.Tensor:
+        """The slots in `values` of ids on the device; rows that are not cached are read first.
+        Raises `Full` if there is no room for them."""
+        with self._turn():
+            return self._find(ids)
+
+    def push(self, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None) -> None:
+        """One step for each id, with the sum of its gradients: row places[i] of `grad` (row i)
+        belongs to ids[i]."""
+        with self._turn():
+            slots, inverse = torch.unique(self._find(ids), return_inverse=True)
+            sums = row_steps.summed(grad.to(self._place.dtype), places, inverse, slots.numel())
+            values, state = row_steps.step(
+                self._optimizer, self._place.rate(), self.values[slots], self._state[slots], sums
+            )
+            self.values[slots] = values
+            if self._state_length:
+                self._state[slots] = state
+            if not self.alone:
+                self._pending[slots] += sums
+            self._dirty[slots] = True
+
+    def prefetch(self, ids: torch.Tensor) -> None:
+        """Reads rows that will be used soon."""
+        try:
+            self.find(ids.detach().reshape(-1).to(self.device, torch.int64, non_blocking=True))
+        except Full:
+            pass  # the access will do without the cache
+
+    # --- coherence ------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Writes all changed rows back."""
+        with self._turn():
+            self._write_back(self._dirty.nonzero().view(-1))
+
+    def refresh(self) -> None:
+        """Flushes; rows that others may have changed are read again before their next use."""
+        with self._turn():
+            self._write_back(self._dirty.nonzero().view(-1))
+            self._epoch += not self.alone
+
+    def forget(self) -> None:
+        """Flushes, and empties the cache."""
+        with self._turn():
+            self._write_back(self._dirty.nonzero().view(-1))
+            self._map.clear()
+            self._used.zero_()
+            self._spare = torch.arange(self._rows, device=self.device)
+
+    def advance(self) -> None:
+        """The worker's clock has advanced."""
+        self._clock += 1
+        if not self.alone and self._clock % self._clocks == 0:
+            self.refresh()
+
+    # --- under the lock -------------------------------------------------------------------------
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One thread at a time; a stream waits for what another one has done with the cache."""
+        with self._lock, torch.no_grad():
+            if self._last is None:
+                yield
+                return
+            stream = torch.cuda.current_stream(self.device)
+            stream.wait_event(self._last)
+            try:
+                yield
+            finally:
+                self._last.record(stream)
+
+    def _find(self, ids: torch.Tensor) -> torch.Tensor:
+        self._tick += 1
+        slots = self._map.find(ids)
+        stale = slots < 0
+        if not self.alone:
+            stale |= self._read[slots.clamp(min=0)] != self._epoch
+        missing = int(stale.sum())
+        self.stats["hits"] += ids.numel() - missing
+        self.stats["misses"] += missing
+        if missing:
+            self._used[slots[slots >= 0]] = self._tick  # they stay
+            self._fill(torch.unique(ids[stale]))
+            slots = self._map.find(ids)
+        self._used[slots] = self._tick
+        return slots
+
+    def _fill(self, ids: torch.Tensor) -> None:
+        step = max(1, _CHUNK_BYTES // (8 * self._place.length))
+        for part in torch.split(ids, step):
+            values, state = self._read_rows(part)
+            slots = self._map.find(part)
+            new = slots < 0
+            count = int(new.sum())
+            if count:
+                slots[new] = taken = self._take(count)
+                self._ids[taken] = part[new]
+                self._map.put(part[new], taken)
+            self.values[slots] = values
+            if self._state_length:
+                self._state[slots] = state
+            self._used[slots] = self._tick
+            self._read[slots] = self._epoch
+
+    def _host(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
+        """Host memory for a copy that does not block; torch's allocator reuses it afterwards."""
+        return torch.empty(shape, dtype=dtype, pin_memory=self.device.type == "cuda")
+
+    def _read_rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        keys = ids.cpu() + self._place.offset
+        values = self._host(keys.numel(), self._place.length, dtype=self._place.dtype)
+        state = self._host(keys.numel(), self._state_length, dtype=self._state.dtype)
+        if self.alone:
+            Worker.get_rows(self._worker, keys, values, state)
+        else:
+            Worker.pull(self._worker, keys, values)
+        return (
+            values.to(self.device, non_blocking=True),
+            state.to(self.device, non_blocking=True),
+        )
+
+    def _write_back(self, slots: torch.Tensor) -> None:
+        step = max(1, _CHUNK_BYTES // (8 * self._place.length))
+        for part in torch.split(slots, step):
+            keys = self._ids[part].cpu() + self._place.offset
+            if self.alone:
+                rows = self._to_host(self.values[part]), self._to_host(self._state[part])
+                Worker.set_rows(self._worker, keys, *rows)
+            else:
+                Worker.push(self._worker, keys, self._to_host(self._pending[part]), True)
+                self._pending[part] = 0
+            self._dirty[part] = False
+            self.stats["written"] += part.numel()
+
+    def _to_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self.device.type != "cuda":
+            return tensor
+        to = self._host(*tensor.shape, dtype=tensor.dtype)
+        to.copy_(tensor, non_blocking=True)
+        torch.cuda.current_stream(self.device).synchronize()
+        return to
+
+    def _take(self, count: int) -> torch.Tensor:
+        """Free slots, after an eviction if need be."""
+        if self._spare.numel() < count:
+            self._evict(count - self._spare.numel())
+        taken, self._spare = self._spare[:count], self._spare[count:]
+        return taken
+
+    def _evict(self, count: int) -> None:
+        """The rows that have not been used for longest; none of those in use now."""
+        held = torch.ones(self._rows, dtype=torch.bool, device=self.device)
+        held[self._spare] = False
+        idle = int((held & (self._used < self._tick)).sum())
+        if idle < count:
+            raise Full
+        count = min(idle, max(count, self._rows // _EVICTED_SHARE))
+        age = torch.where(held, self._used, self._tick)
+        slots = torch.topk(age, count, largest=False).indices
+        self._write_back(slots[self._dirty[slots]])
+        self._map.remove(self._ids[slots])
+        self._spare = torch.cat((self._spare, slots))
+        self.stats["evictions"] += count
